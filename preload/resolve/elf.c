@@ -45,12 +45,13 @@ struct tables {
     const uint32_t *sysv_hash;
 };
 
-/* The loader adds the bias to these words in place, unless the dynamic section is read-only. */
+/* The loader adds the load offset to these words in place, unless the dynamic section is read-only.
+ */
 CUSHIM_EARLY static const void *address_of(const struct cushim_object *object,
                                            const Elf64_Dyn *entry) {
     uintptr_t address = entry->d_un.d_ptr;
-    if (address < object->bias)
-        address += object->bias;
+    if (address < object->load_offset)
+        address += object->load_offset;
     return (const void *)address;
 }
 
@@ -155,7 +156,7 @@ CUSHIM_EARLY void *cushim_object_symbol(const struct cushim_object *object, cons
         i = find_by_gnu_hash(&tables, name);
     else if (tables.sysv_hash)
         i = find_by_sysv_hash(&tables, name);
-    return i ? (void *)(object->bias + tables.symbols[i].st_value) : NULL;
+    return i ? (void *)(object->load_offset + tables.symbols[i].st_value) : NULL;
 }
 
 /* One walk over the loaded objects; what is looked for, and what was found. */

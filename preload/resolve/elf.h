@@ -16,8 +16,8 @@
 #include <stdint.h>
 
 struct cushim_object {
-    uintptr_t bias;   /* added to addresses in the file */
-    const char *name; /* path as the loader has it; "" for the program; owned by the loader */
+    uintptr_t load_offset; /* added to addresses in the file */
+    const char *name;      /* path as the loader has it; "" for the program; owned by the loader */
     const Elf64_Dyn *dynamic; /* ends with DT_NULL */
 };
 

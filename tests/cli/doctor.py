@@ -131,7 +131,7 @@ def doctor_without_a_driver_says_so():
 
 
 @tap.test
-def doctor_s_allocations_come_through_both_doors():
+def doctor_s_allocations_come_through_both_entry_points():
     if not (SIM / "libcuda.so.1").exists():
         tap.skip("the software device is not built")
     # The user's own switch must not make a healthy machine look ill.
@@ -142,7 +142,7 @@ def doctor_s_allocations_come_through_both_doors():
     assert result.returncode == 0, result.stdout
 
 
-# Another dlsym, ahead of ours, that leads one of the two doors past us.
+# Another dlsym, ahead of ours, that leads one of the two entry points past us.
 PASSES_BY = """
     #define _GNU_SOURCE
     #include <dlfcn.h>
@@ -171,7 +171,7 @@ def doctor_takes_one_allocation_of_two_for_wrong():
     found = {name: value for (section, name), value in rows(result).items() if section.startswith("the probe")}
     assert found["dlsym"][0] == "ok" and found["cuGetProcAddress"][0] == "wrong", found
     assert found["pool"] == ("wrong", "1 of 2 allocations served"), found
-    assert found["bypassed"] == ("wrong", "1 driver allocation no door saw"), found
+    assert found["bypassed"] == ("wrong", "1 driver allocation no entry point saw"), found
     assert result.returncode == 1, result
 
 

@@ -59,17 +59,17 @@ class Place:
         return [self.program("alloc", link), "--work", work, "--allocator", allocator, "--ms", time_ms or self.time_ms,
                 *(["--tiny"] if self.is_tiny else []), *more]
 
-    def variants(self, work, doors=False, pools=True, rmm=True, allocator="malloc", time_ms=None, more=()):
-        """Native, cushim in both modes, by both doors where asked, and the peers that alloc.c can call."""
+    def variants(self, work, entries=False, pools=True, rmm=True, allocator="malloc", time_ms=None, more=()):
+        """Native, cushim in both modes, by both entries where asked, and the peers that alloc.c can call."""
         def command(allocator, link=None):
             return self.alloc(work, allocator, link, time_ms, more)
 
         found = [Variant("native", command(allocator)), *self.modes(command(allocator))]
         for mode in MODES:
-            if doors and "static" in self.links:
-                found.append(Variant(f"cushim {mode}, driver door", command(allocator, "static"), self.cushim(mode)))
-            elif doors:
-                found.append(Variant(f"cushim {mode}, driver door", command(allocator),
+            if entries and "static" in self.links:
+                found.append(Variant(f"cushim {mode}, driver entry", command(allocator, "static"), self.cushim(mode)))
+            elif entries:
+                found.append(Variant(f"cushim {mode}, driver entry", command(allocator),
                                      self.cushim(mode, CUSHIM_RUNTIME="0")))
         if pools and not self.before:
             found += [Variant(name, command(kind)) for name, kind in POOLS.items()]
@@ -90,17 +90,17 @@ def side_by_side(bench, place, title, variants, suffix="", n_generations=3, n_tu
 
 
 def pair(bench, place):
-    side_by_side(bench, place, "pair", place.variants("pair", doors=True))
+    side_by_side(bench, place, "pair", place.variants("pair", entries=True))
 
 
 def threads(bench, place):
     more = ("--threads", "2" if place.is_tiny else "4,16", "--sizes", "64K,1M")
-    side_by_side(bench, place, "pair", place.variants("pair", doors=True, more=more), n_processors=16)
+    side_by_side(bench, place, "pair", place.variants("pair", entries=True, more=more), n_processors=16)
 
 
 def larson(bench, place):
     more = ("--threads", "1,2") if place.is_tiny else ()
-    bench.by_turns("larson", place.variants("larson", doors=True, time_ms=2 * place.time_ms, more=more))
+    bench.by_turns("larson", place.variants("larson", entries=True, time_ms=2 * place.time_ms, more=more))
 
 
 def deep(bench, place):

@@ -4,7 +4,7 @@
     table.py FILE ... [--case PREFIX] [--kind all|modes|peers|memory|companion]
 
   all      each case and variant: median, mean, P99, maximum, against native, between rounds
-  modes    a row a case: native, exact and relaxed by both doors, how often native fits in each, and the targets
+  modes    a row a case: native, exact and relaxed by both entries, how often native fits in each, and the targets
   peers    a row a case: each peer, and what it takes of exact | of relaxed (above 1: cushim is faster)
   companion  a row a case: the companion library, what it adds to the driver or shares with it, the targets, and
            each other way with what it takes of the library's (above 1: the library is faster)
@@ -18,7 +18,7 @@ import sys
 from rounds import figure
 from targets import target_of
 
-OURS = ("cushim exact", "cushim exact, driver door", "cushim relaxed", "cushim relaxed, driver door")
+OURS = ("cushim exact", "cushim exact, driver entry", "cushim relaxed", "cushim relaxed, driver entry")
 
 
 def scaled(ns):
@@ -109,7 +109,7 @@ def render_modes(cases):
 
 
 def best(of_case, mode):
-    """Of the two doors."""
+    """Of the two entries."""
     return min((figure(line) for name, line in of_case.items() if name.startswith(f"cushim {mode}") and figure(line)),
                default=None)
 

@@ -1,7 +1,7 @@
 """What issue and measurements ask of the allocator: the targets of the tables, by case.
 
 A row: a pattern of the case, the field, and the goals of `exact` and of `relaxed` (None: none).  Times are in
-nanoseconds, by the runtime door; held_by_live and what else has _by_ in its name is a ratio.
+nanoseconds, by the runtime entry; held_by_live and what else has _by_ in its name is a ratio.
 """
 import re
 
@@ -16,8 +16,8 @@ TARGETS = (
     (r"pack/.*", "held_by_live", 1.06, 1.06),
     (r"(random|power|trace)/.*", "held_by_live", 1.10, 1.10),
 )
-# Through the driver's door, which the static runtime takes, relaxed pairs up to 1 MiB: 90 ns.
-DRIVER_DOOR = (r"pair/(512|4K|64K|1M)", "ns", 400, 90)
+# Through the driver's entry points, which the static runtime takes, relaxed pairs up to 1 MiB: 90 ns.
+DRIVER_ENTRY = (r"pair/(512|4K|64K|1M)", "ns", 400, 90)
 # Of the companion library, the variant `companion` alone.
 COMPANION = (
     (r"pool/(512|64K|1M)", "ns", 40),
@@ -36,7 +36,7 @@ def target_of(case, variant, field):
         return next((goal for pattern, of_field, goal in COMPANION if of_field == field and re.fullmatch(pattern, case)), None)
     if not variant.startswith("cushim "):
         return None
-    rows = ((DRIVER_DOOR,) if "driver door" in variant else ()) + TARGETS
+    rows = ((DRIVER_ENTRY,) if "driver entry" in variant else ()) + TARGETS
     for pattern, of_field, exact, relaxed in rows:
         if of_field == field and re.fullmatch(pattern, case):
             return relaxed if variant.startswith("cushim relaxed") else exact

@@ -329,7 +329,7 @@ def the_exit_code_stays_the_programs():
 
 
 @fixture.tap.test
-def each_call_is_counted_once_whichever_door_it_took():
+def each_call_is_counted_once_whichever_entry_point_it_took():
     calls = run("count").report["calls"]
     assert calls["cudaMalloc"] == 10 and calls["cudaFree"] == 10, calls
     assert "cuMemAlloc_v2" not in calls and "cuMemFree_v2" not in calls, calls
@@ -355,7 +355,7 @@ def a_thousand_threads_are_counted_to_the_last_call():
 
 
 @fixture.tap.test
-def requests_are_the_same_at_every_door():
+def requests_are_the_same_at_every_entry_point():
     for settings in ({}, {"CUSHIM_RUNTIME": "0"}, {"program": STATIC}):
         done = run("count", **settings)
         done.check_report()

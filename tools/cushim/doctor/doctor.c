@@ -169,8 +169,9 @@ static void examine_entries(struct report *report, const char *library) {
         report_add(report, is_all ? REPORT_OK : REPORT_WRONG, "pool", "%d of %d allocations served",
                    (int)probe.n_requests, PROBE_N_ALLOCATIONS);
         if (probe.n_bypassed)
-            report_add(report, REPORT_WRONG, "bypassed", "%d driver allocation%s no door saw",
-                       (int)probe.n_bypassed, probe.n_bypassed == 1 ? "" : "s");
+            report_add(report, REPORT_WRONG, "bypassed",
+                       "%d driver allocation%s no entry point saw", (int)probe.n_bypassed,
+                       probe.n_bypassed == 1 ? "" : "s");
     }
 }
 

@@ -1,7 +1,7 @@
 /*
  * The CUDA driver as a program that opens it sees it: dlopen, dlsym, call.
  *
- * Under the preload the same look-ups give our doors, which is what the probe is about.
+ * Under the preload the same look-ups give our entry points, which is what the probe is about.
  */
 #ifndef CUSHIM_TOOLS_DRIVER_H
 #define CUSHIM_TOOLS_DRIVER_H

@@ -23,7 +23,7 @@ struct probe {
     bool has_findings;
     char failure[PROBE_TEXT_BYTES]; /* empty: the report was read, and the next two are good */
     int64_t n_requests;             /* of device memory that the pool took */
-    int64_t n_bypassed;             /* driver allocations that no door saw */
+    int64_t n_bypassed;             /* driver allocations that no entry point saw */
 };
 
 /* Allocations that the child makes, one by each way. */
