@@ -13,7 +13,7 @@
  * by 2^14, and so are their sums.
  *
  * Rows that see a hard tile are worked on by fp32 units (attention_hard.cuh), from the first tile
- * on: so the usual loop has nothing to keep for it.
+ * on: so the common loop has nothing to keep for it.
  */
 #ifndef CUSHIM_KERNELS_ATTENTION_SPLIT_CUH
 #define CUSHIM_KERNELS_ATTENTION_SPLIT_CUH

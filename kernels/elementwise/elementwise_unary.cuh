@@ -42,7 +42,7 @@ struct Tanh {
 /*
  * From this magnitude on sinf and cosf take a much longer way to bring the angle into range.  It is
  * called there and not inlined: with the very comparison of the functions, which then have none
- * left, an element takes some 20 instructions.  NaN takes the short way.
+ * left, an element takes some 20 instructions.  NaN leaves early.
  */
 #define LARGE_ANGLE 105615.0f
 

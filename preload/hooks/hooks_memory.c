@@ -8,7 +8,7 @@
 #include "preload/entry/device_limit.h"
 #include "preload/entry/entry_fast.h"
 
-/* The long ways apart, so that the usual case needs no room for what they need. */
+/* The slow paths apart, so that the fast path's frame has no space for what they need. */
 #define APART static CUresult __attribute__((noinline))
 
 APART alloc_at_length(CUdeviceptr *address, size_t n_bytes) {

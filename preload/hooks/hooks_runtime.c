@@ -64,7 +64,7 @@ static cudaError_t inside_leave(cudaError_t error) {
         return cudaErrorInitializationError;                                                       \
     count(CUSHIM_SYMBOL_##abi);
 
-/* The long ways apart, so that the usual case needs no room for what they need. */
+/* The slow paths apart, so that the fast path's frame has no space for what they need. */
 #define APART static cudaError_t __attribute__((noinline))
 
 APART malloc_at_length(void **address, size_t n_bytes, const void *caller) {

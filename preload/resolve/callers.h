@@ -17,7 +17,7 @@
 /* The facts of a note. */
 enum {
     CUSHIM_CALLERS_RUNTIME = 15,   /* the number of its table, plus 1 */
-    CUSHIM_CALLERS_ANSWERED = 16,  /* the runtime's door may answer by itself */
+    CUSHIM_CALLERS_ANSWERED = 16,  /* the runtime's entry points may answer */
     CUSHIM_CALLERS_LOG2_FACTS = 5, /* above these the age */
 };
 

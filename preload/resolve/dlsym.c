@@ -68,8 +68,8 @@ static void *substitute_driver(void *real, const char *name, void *hook,
     return cushim_driver_adopt(owner) ? hook : real;
 }
 
-/* With one runtime a hook knows whom to forward to; with several the driver door has to do, and
- * with another preload between us and the runtime, which such a look-up passes by. */
+/* With one runtime a hook knows whom to forward to; with several the driver's entry points have to
+ * do, and with another preload between us and the runtime, which such a look-up passes by. */
 static void *substitute_runtime(void *real, void *hook, const struct cushim_object *owner) {
     if (cushim_runtime_is_interposed() ||
         cushim_object_list("libcudart", "cudaMalloc", NULL, 0) != 1 || !cushim_runtime_adopt(owner))

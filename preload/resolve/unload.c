@@ -23,7 +23,7 @@ void cushim_unload_settle(void) {
     atomic_store(&n_seen, n);
 }
 
-/* The word keeps doors from what they remember of the driver without a look at its table. */
+/* The word keeps entry points from what they remember of the driver without a look at its table. */
 static void enter(void) {
     atomic_fetch_add(&cushim_unload_n, 1);
     atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_UNUSUAL);

@@ -4,7 +4,7 @@
  * What is known of libraries is believed while none is being unloaded, and looked at anew behind
  * each dlclose that unloaded something: the driver's table and with it all that the engine knows of
  * contexts, the runtimes' tables, and which code means which runtime.  While a dlclose is under way
- * whoever needs a table asks the loader, and no door takes its shortest way.
+ * whoever needs a table asks the loader, and no entry point takes its fast path.
  */
 #ifndef CUSHIM_PRELOAD_UNLOAD_H
 #define CUSHIM_PRELOAD_UNLOAD_H

@@ -26,8 +26,9 @@ void cushim_contexts_set_policies(void);
 struct cushim_mem_heap *cushim_contexts_current(struct cushim_cuda *cuda);
 
 /*
- * Has the calling thread met the driver door since a context last went?  Until it has, the runtime
- * may still have to make a new context current, so the runtime door leaves the thread to it.
+ * Has the calling thread met a driver's entry point since a context last went?  Until it has, the
+ * runtime may still have to make a new context current, so the runtime's entry points leave the
+ * thread to it.
  */
 static inline bool cushim_contexts_is_settled(void) {
     return cushim_thread.pool && cushim_thread.pool_epoch == cushim_guard_epoch(cushim_guard_now());

@@ -32,7 +32,7 @@ struct cushim_process cushim_process;
 struct cushim_options cushim_process_options;
 
 static bool has_read_options; /* written while the engine reads */
-static atomic_bool is_fast;   /* the word says so */
+static atomic_bool is_fast;   /* the guard says so */
 
 static void set_fast(bool is) {
     if (atomic_exchange(&is_fast, is) == is)

@@ -1,8 +1,8 @@
 /*
- * The engine: what all doors of the process share.
+ * What all entry points of the process share.
  *
  * It starts at the first need, never in a look-up: options are read once, and from then on
- * constant. In a forked child of a process that used CUDA it is off for good: every call goes to
+ * constant.  In a forked child of a process that used CUDA it is off for good: every call goes to
  * the driver as it came, no lock is touched (HOOKS.md E).  Under an unfit driver it is off until
  * that one goes.  All state is static and is never torn down (D6).
  */
@@ -47,10 +47,14 @@ struct cushim_process {
 };
 
 /*
- * Whatever keeps a door from its shortest way, in one word, so that it asks once: how many captures
- * are open (capture.c); whether the engine is off, or an option is set that a door has to look at;
- * and, above these, the epoch of contexts (contexts.c), which changes with every context that goes.
- * A thread that knows its pool remembers the epoch with it: the word of a usual moment.
+ * The fast-path guard: one value that every entry point reads before its fast path.
+ *
+ *   bits 0..23   how many captures are open (captures.c)
+ *   bit  24      cushim is off, or an option is set that entry points must check
+ *   bits 32..63  rises with every context that is destroyed (contexts.c)
+ *
+ * A thread stores the upper bits with the heap that it remembers.  While the guard is what it was,
+ * the fast path needs no other check.
  */
 #define CUSHIM_GUARD_CAPTURE  ((uint64_t)1)
 #define CUSHIM_GUARD_CAPTURES (((uint64_t)1 << 24) - 1)
@@ -66,22 +70,22 @@ static inline uint64_t cushim_guard_now(void) {
     return atomic_load_explicit(&cushim_guard.now, memory_order_acquire);
 }
 
-static inline uint64_t cushim_guard_epoch(uint64_t word) {
-    return word & -CUSHIM_GUARD_EPOCH;
+static inline uint64_t cushim_guard_epoch(uint64_t guard) {
+    return guard & -CUSHIM_GUARD_EPOCH;
 }
 
 /* What a thread knows of itself; initial-exec, since the general TLS model may allocate (B5). */
 struct cushim_thread {
-    unsigned runtime_depth;       /* inside a runtime function that a door of ours called */
+    unsigned runtime_depth;       /* inside a runtime function that an entry point of ours called */
     unsigned host_function_depth; /* inside a host function of a stream (C11) */
     bool is_ending;               /* its destructors run: it gets no shard any more */
     struct cushim_shard *shard;   /* its own; NULL: none yet, or none to be had */
     unsigned shared_shard;        /* where none was to be had; 0: not asked yet */
-    enum cushim_cuda_symbol row;  /* of the call that came last the long way: for the check */
-    int pinned_flags;             /* that the driver door was last asked for */
+    enum cushim_cuda_symbol row;  /* of the last call on the slow path: for the check */
+    int pinned_flags;             /* that the driver was last asked for */
     struct CUctx_st *context;     /* the pool found last, for this context */
     struct cushim_mem_heap *pool;
-    uint64_t pool_epoch; /* of the word; another epoch makes the pool above stale */
+    uint64_t pool_epoch; /* of the guard; another epoch makes the pool above stale */
     uint64_t fast_epoch; /* the same where nothing above is in the way, else 0 */
 };
 
@@ -153,10 +157,10 @@ static inline void cushim_process_count_in(struct cushim_shard *shard,
     atomic_store_explicit(&shard->calls[row], n_calls + 1, memory_order_relaxed);
 }
 
-/* One call of a row, by the thread's outermost door. */
+/* One call of a row, by the thread's outermost entry point. */
 static inline void cushim_process_count(enum cushim_cuda_symbol row) {
     struct cushim_shard *shard = cushim_thread.shard;
-    if (cushim_thread.runtime_depth) /* the runtime's door counted this call */
+    if (cushim_thread.runtime_depth) /* the runtime's entry point counted this call */
         return;
     cushim_thread.row = row;
     if (shard)

@@ -3,7 +3,7 @@
  * its process, in the order of each thread (src/trace).
  *
  * Nothing is asked at a call of a process that is not recorded: a recorded process takes no
- * shortest way, as one with the check on (cushim_process.is_watched).  An allocation is told after
+ * fast path, as one with the check on (cushim_process.is_watched).  An allocation is told after
  * its block was taken, a free before the block is given, so that an address is never told as live
  * twice.
  */

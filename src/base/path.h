@@ -1,6 +1,6 @@
 /*
- * File names with places in them: %p process, %h host, %r rank (of the usual launchers, else the
- * process), %%.
+ * File names with places in them: %p process, %h host, %r rank (of the launchers that are known,
+ * else the process), %%.
  */
 #ifndef CUSHIM_BASE_PATH_H
 #define CUSHIM_BASE_PATH_H

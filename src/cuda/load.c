@@ -21,7 +21,7 @@ static word *slot_at(void *table, size_t offset) {
     return (word *)(void *)((char *)table + offset);
 }
 
-/* ---- the tables of the rooms below ---- */
+/* ---- the tables of the layers below ---- */
 
 struct row {
     const char *name;

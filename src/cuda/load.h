@@ -48,7 +48,7 @@ typedef void *cushim_driver_find_fn(const struct cushim_driver_symbol *row, void
 /* Fill the companion's table: every row of the driver, NULL where it is not found. */
 void cushim_driver_fill(struct cushim_driver *driver, cushim_driver_find_fn *find, void *cookie);
 
-/* Copy out of it what the rooms between take. */
+/* Copy out of it what the layers between take. */
 void cushim_driver_part(const struct cushim_driver *driver, struct cushim_cuda *cuda);
 
 /* The slot of an exported name, or NULL. */

@@ -14,12 +14,12 @@ import tap
 import tree
 
 ROOT = pathlib.Path(sys.argv[1])
-TWINS = "kernels_ref"  # its head says for all what a block would say of each
+REFERENCES = "kernels_ref"  # its head says for all what a block would say of each
 BY_HAND = {"README.md", "conventions.md", "names.md"}
 NAME = re.compile(r"\bcushim_[a-z0-9_]+\b")
 CONSTANT = re.compile(r"\bCUSHIM_[A-Z0-9_]+\b")
 OPTION = re.compile(r"^OPT\(\w+, *(\w+)", re.MULTILINE)
-PAPERS = ["docs/guide/companion.md", "docs/api/README.md", "docs/reference/c-api.md", "docs/reference/names.md"]
+READ_PAGES = ["docs/guide/companion.md", "docs/api/README.md", "docs/reference/c-api.md", "docs/reference/names.md"]
 
 
 def module_of(name, path):
@@ -40,7 +40,7 @@ def headers(root):
 
 def is_of_kernels(path):
     """Those of libcushim-kernels, whose names are no companion's."""
-    return path.stem in ("kernels", TWINS) or path.parent.name == "kernels"
+    return path.stem in ("kernels", REFERENCES) or path.parent.name == "kernels"
 
 
 def faults_of_pages(root):
@@ -75,7 +75,7 @@ def faults_of_blocks(root):
                 yield f"{names[0]}: nothing about what it returns"
             if "Threads" not in dict(notes):
                 yield f"{names[0]}: nothing about threads"
-    for name in exports.exports_of(path for path in headers(root) if path.stem != TWINS):
+    for name in exports.exports_of(path for path in headers(root) if path.stem != REFERENCES):
         if name not in shown:
             yield f"{name}: no block"
 
@@ -85,16 +85,16 @@ def words_of(root, folder, pattern):
 
 
 def faults_of_names(root):
-    """Words of papers that look like our functions, types, constants or variables, and are none."""
+    """Words of pages that look like our functions, types, constants or variables, and are none."""
     known = words_of(root, pages.HEADERS, NAME) | words_of(root, pages.HEADERS, CONSTANT)
     known |= words_of(root, "src", re.compile(r'"(CUSHIM_[A-Z0-9_]+)"'))
     options = root / "src/base/options.def"
     known |= {f"CUSHIM_{name.upper()}" for name in OPTION.findall(options.read_text())} if options.exists() else set()
-    for paper in PAPERS:
-        text = (root / paper).read_text() if (root / paper).exists() else ""
+    for read in READ_PAGES:
+        text = (root / read).read_text() if (root / read).exists() else ""
         for word in sorted(set(NAME.findall(text) + CONSTANT.findall(text))):
             if word not in known and not (word == "CUSHIM_0" or word.endswith("_")):
-                yield f"{paper}: {word} is nowhere"
+                yield f"{read}: {word} is nowhere"
 
 
 def assert_none(faults):
@@ -181,8 +181,8 @@ def a_page_has_what_the_block_says_word_for_word():
 @tap.test
 def a_header_of_kernels_has_a_page_and_blocks_and_twins_need_none():
     family = GUARD.replace("What it is.", "What it is:\n * - one;\n * - two.") % GOOD
-    twins = GUARD % "/* ---- all ---- */\n\nCUSHIM_API void cushim_do_ref(int n);\n"
-    names = {"src/include/cushim/kernels/do.h": family, "src/include/cushim/kernels_ref.h": twins}
+    references = GUARD % "/* ---- all ---- */\n\nCUSHIM_API void cushim_do_ref(int n);\n"
+    names = {"src/include/cushim/kernels/do.h": family, "src/include/cushim/kernels_ref.h": references}
     with tree.made_of({**STATUS, "src/include/cushim/status.h": GUARD % "", **names}) as root:
         pages.write(root, root / "docs/api")
         text = (root / "docs/api/kernels_do.md").read_text()

@@ -1,8 +1,8 @@
-"""The papers agree with src/base/options.def.
+"""The pages agree with src/base/options.def.
 
     options.py ROOT CUSHIM
 
-docs/reference/options.md is what `cushim help options --markdown` writes; papers for users name no option that is not there.
+docs/reference/options.md is what `cushim help options --markdown` writes; pages for users name no option that is not there.
 """
 import pathlib
 import re
@@ -14,7 +14,7 @@ import tap
 import tree
 
 ROOT, CUSHIM = pathlib.Path(sys.argv[1]), sys.argv[2]
-PAPERS = ["README.md", "docs/reference/compatibility.md", "docs/results/allocator.md", "docs/README.md",
+READ_PAGES = ["README.md", "docs/reference/compatibility.md", "docs/results/allocator.md", "docs/README.md",
           *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/guide").glob("*.md")
                   if path.name != "companion.md")]  # whose variables are the companion's own
 
@@ -37,18 +37,18 @@ def known(markdown):
 
 def faults(root, markdown):
     variables, names = known(markdown)
-    for paper in PAPERS:
-        path = root / paper
+    for place in READ_PAGES:
+        path = root / place
         text = path.read_text() if path.exists() else ""
         for match in VARIABLE.finditer(text):
             variable = match.group(1) or match.group(2)
             if variable not in variables and not variable.startswith("CUSHIM_SIM_"):
-                yield f"{paper}: {variable} is no option"
+                yield f"{place}: {variable} is no option"
         for arguments in RUN.findall(text):
             for argument in arguments.split():
                 name = argument[2:].split("=")[0]
                 if name and name not in names and name not in ("OPTION", "help"):
-                    yield f"{paper}: --{name} is no option"
+                    yield f"{place}: --{name} is no option"
 
 
 @tap.test

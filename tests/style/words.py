@@ -19,10 +19,12 @@ PARTS = {"shelf": "free lists", "supply": "provider", "ladder": "reclaim", "rung
          "errand": "request", "lane": "stream cache", "branch": "heap", "ticket": "handle", "relief": "pressure",
          "usual": "fast path", "door": "entry point", "twin": "reference, or per-thread variant", "natives": "foreign allocations",
          "park": "graph resources", "bias": "lock", "kit": "fixture", "rig": "fixture"}
-# A warp has lanes, a linear layer a bias, a matrix rows, and machine code branches.
-FREE = {"cushim_row": ("kernels/",), "branch": ("kernels/", "tests/preload/resolve/aarch64"), "lane": ("kernels/", "tests/kernels/", "tests/bench/kernels/"), "bias": ("kernels/", "tests/kernels/", "tests/bench/kernels/", "src/include/cushim/kernels")}
-# In comments and pages, too, these.
-PROSE = {**PARTS, "room": "layer or folder", "paper": "page", "long way": "slow path", "short way": "fast path", "quick way": "fast path"}
+# A warp has lanes, as UCX has; a linear layer and an exponent have a bias, a matrix rows, and machine code branches.
+FREE = {"cushim_row": ("kernels/",), "branch": ("kernels/", "tests/preload/resolve/aarch64"), "lane": ("kernels/", "tests/kernels/", "tests/bench/kernels/", "docs/internals/interposition.md"),
+        "bias": ("kernels/", "tests/kernels/", "tests/bench/kernels/", "src/include/cushim/kernels", "docs/api/kernels",
+                 "docs/reference/kernels.md")}
+# In comments and pages, too, these; there may be room for something.
+PROSE = {**PARTS, "the room": "layer or folder", "this room": "folder", "paper": "page", "long way": "slow path", "short way": "fast path", "quick way": "fast path"}
 # Plain words that are private only as names.
 NAMES = ["cushim_keep", "cushim_mem_hold", "cushim_graph_left", "cushim_mark", "cushim_word", "cushim_mem_bound", "cushim_mem_cell",
          "cushim_mem_place", "cushim_mem_found", "cushim_mem_bin", "cushim_mem_source", "cushim_mem_pending", "cushim_mem_rotation",

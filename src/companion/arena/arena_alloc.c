@@ -199,7 +199,7 @@ static inline bool is_in_range(int dev, enum cushim_memory_kind kind, size_t byt
            kind <= CUSHIM_MEMORY_PINNED;
 }
 
-/* No bytes take the room of one. */
+/* No bytes take as much as one. */
 static inline struct cushim_arena_request request_of(int dev, enum cushim_memory_kind kind,
                                                      size_t bytes, struct cushim_stream *s) {
     return (struct cushim_arena_request){dev, kind, bytes, cushim_arena_grains(bytes ? bytes : 1),
@@ -234,7 +234,7 @@ static enum cushim_status alloc_slow(const char *what, struct cushim_arena *hand
     return cushim_call_end(&scope, status);
 }
 
-/* What is wrong with the arguments, or the long way. */
+/* What is wrong with the arguments, or the slow path. */
 static __attribute__((noinline, cold)) enum cushim_status
 alloc_from_start(const char *what, struct cushim_arena *handle, int dev,
                  enum cushim_memory_kind kind, size_t bytes, struct cushim_stream *s,
@@ -246,7 +246,7 @@ alloc_from_start(const char *what, struct cushim_arena *handle, int dev,
     return alloc_slow(what, handle, request_of(dev, kind, bytes, s), ptr, epoch);
 }
 
-/* ---- the short way: a block from the top, nothing to be ordered ---- */
+/* ---- the fast path: a block from the top, nothing to be ordered ---- */
 
 static bool is_dead(const struct cushim_arena_object *arena) {
     return arena->object.context && cushim_context_is_dead(arena->object.context);
@@ -282,7 +282,7 @@ alloc_short(struct cushim_arena *handle, int dev, enum cushim_memory_kind kind, 
                : alloc_from_start("cushim_arena_alloc", handle, dev, kind, bytes, s, ptr, epoch);
 }
 
-/* ---- the quick way: the same of device memory; by stores where the thread owns the top ---- */
+/* ---- the same of device memory: by stores where the thread owns the top ---- */
 
 enum cushim_status cushim_arena_alloc(struct cushim_arena *handle, int dev,
                                       enum cushim_memory_kind kind, size_t bytes,

@@ -37,7 +37,7 @@ static inline bool cushim_arena_owner_allows(const struct cushim_arena_owner *ow
     return !thread || thread == cushim_thread_mine;
 }
 
-/* In a quick way, with its pin. */
+/* In a fast path, with its pin. */
 static inline bool cushim_arena_owner_is(const struct cushim_arena_owner *owner,
                                          const struct cushim_thread *thread) {
     return atomic_load_explicit(&owner->thread, memory_order_acquire) == thread;

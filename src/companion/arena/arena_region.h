@@ -148,7 +148,7 @@ cushim_arena_book_bump(struct cushim_arena_book *book, uint64_t epoch, uint64_t 
     return true;
 }
 
-/* The same by the owner (book->owner), in a quick way. */
+/* The same by the owner (book->owner), in a fast path. */
 static inline __attribute__((always_inline)) bool
 cushim_arena_book_push(struct cushim_arena_book *book, uint64_t epoch, uint64_t n_grains,
                        uint64_t *at) {

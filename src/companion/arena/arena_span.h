@@ -45,7 +45,7 @@ enum cushim_arena_fit cushim_arena_spans_take(struct cushim_arena_spans *spans, 
                                               uint64_t done, uint64_t *at,
                                               struct cushim_arena_span *rest);
 
-/* Forget all, keeping the room; finish gives that back too. */
+/* Forget all, keeping the memory; finish gives that back too. */
 void cushim_arena_spans_clear(struct cushim_arena_spans *spans);
 void cushim_arena_spans_finish(struct cushim_arena_spans *spans);
 

@@ -77,7 +77,7 @@ static __attribute__((noinline, cold)) enum cushim_status refuse(const char *wha
                                                                  const void *handle) {
     if (!handle)
         return cushim_fail(what, CUSHIM_INVALID, "handle=NULL");
-    cushim_handle_sweep(); /* a quick way may have ended with nothing done, and without a look */
+    cushim_handle_sweep(); /* a fast path may have ended with nothing done, and without a look */
     CUSHIM_TRY(cushim_driver_use(what)); /* without a driver that is the better answer */
     return cushim_fail(what, CUSHIM_BADHANDLE, "handle=%p", handle);
 }

@@ -5,8 +5,8 @@
  * was so: the driver was ready, no context they use had died, none captured, no pool and no wrapper
  * of a default stream had gone, no pool was attached to a capture, nothing waited to be collected.
  * Whoever changes one of these changes it first and notes it then; whoever finds another number
- * takes the long way, which looks at everything itself.  Changes are rare: each costs every thread
- * one long way a row.
+ * takes the slow path, which looks at everything itself.  Changes are rare: each costs every thread
+ * one slow path a row.
  */
 #ifndef CUSHIM_COMPANION_CHANGES_H
 #define CUSHIM_COMPANION_CHANGES_H

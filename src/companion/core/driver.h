@@ -17,7 +17,7 @@
 
 /*
  * Every DRV row of symbols.def, HOOK, CALL and NATIVE alike; slots of absent functions are NULL.
- * cushim_driver_cuda is the part that the rooms above take (struct cushim_cuda).
+ * cushim_driver_cuda is the part that the layers above take (struct cushim_cuda).
  */
 extern CUSHIM_SHARED struct cushim_driver cushim_driver;
 extern struct cushim_cuda cushim_driver_cuda;

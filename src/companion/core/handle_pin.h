@@ -1,7 +1,7 @@
 /*
  * Pinning in line, for the calls that take a few tens of nanoseconds: enter.c, pools, arenas and
  * the stream of a launch.  All others use cushim_handle_pin and cushim_handle_unpin, which are
- * these.  What is rare is out of line and cold, so that the usual way needs no frame.
+ * these.  What is rare is out of line and cold, so that the fast path needs no frame.
  */
 #ifndef CUSHIM_COMPANION_HANDLE_PIN_H
 #define CUSHIM_COMPANION_HANDLE_PIN_H
@@ -160,7 +160,7 @@ cushim_pin_slot_at_once(struct cushim_thread *thread, enum cushim_cell i, struct
  * @param i     which cell
  * @param slot  for cushim_unpin_at_once
  * @return NULL: as of cushim_pin, or without a record, or the cell is in use (a signal's handler
- * came between): take the long way; there is nothing to unpin
+ * came between): take the slow path; there is nothing to unpin
  */
 static inline __attribute__((always_inline)) void *
 cushim_pin_at_once(struct cushim_thread *thread, enum cushim_cell i, enum cushim_kind kind,
@@ -178,7 +178,7 @@ cushim_unpin_at_once(struct cushim_thread *thread, enum cushim_cell i,
 }
 
 /*
- * The same for a quick way: one that calls nothing, so that it needs no frame, and where pins are
+ * The same for a fast path: one that calls nothing, so that it needs no frame, and where pins are
  * fenced (cushim_pin_is_fenced), which the caller saw.  The object is slot->object.
  */
 static inline __attribute__((always_inline)) bool cushim_pin_quickly(struct cushim_thread *thread,
@@ -198,28 +198,28 @@ static inline __attribute__((always_inline)) bool cushim_pin_quickly(struct cush
 }
 
 /*
- * Whoever takes from another thread what it may do in quick ways with the pin of a handle, and has
+ * Whoever takes from another thread what it may do on fast paths with the pin of a handle, and has
  * noted so: has a fence passed, and waits until that thread is in none.  One that began since, and
  * saw the note, is waited for without need, and is over as soon.  Not with such a pin of its own.
  */
 void cushim_pin_wait_out(struct cushim_thread *thread, const struct cushim_slot *slot);
 
-/* Are there quick ways?  Where not, every pin is an exchange. */
+/* Are there such fast paths?  Where not, every pin is an exchange. */
 static inline bool cushim_pin_has_quick_way(void) {
     return atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed);
 }
 
-/* The next call may take the quick way: nothing stood against it at these changes (changes.h),
+/* The next call may take the fast path: nothing stood against it at these changes (changes.h),
  * whose number was read before. */
 static inline void cushim_pin_note_quick(atomic_uint_fast64_t *n_quick, uint64_t n_changes) {
     if (cushim_pin_has_quick_way())
         atomic_store_explicit(n_quick, n_changes, memory_order_release);
 }
 
-/* Drop what waited for a pin that a quick way had.  CUSHIM_OK, for its caller's last line. */
+/* Drop what waited for a pin that a fast path had.  CUSHIM_OK, for its caller's last line. */
 enum cushim_status cushim_handle_swept(void);
 
-/* The end of a quick way that did all: CUSHIM_OK. */
+/* The end of a fast path that did all: CUSHIM_OK. */
 static inline __attribute__((always_inline)) enum cushim_status
 cushim_unpin_quickly(struct cushim_thread *thread, enum cushim_cell i,
                      const struct cushim_slot *slot) {
@@ -229,7 +229,7 @@ cushim_unpin_quickly(struct cushim_thread *thread, enum cushim_cell i,
                : cushim_handle_swept();
 }
 
-/* The end of one that did nothing.  The long way, which follows, finds out whether the handle was
+/* The end of one that did nothing.  The slow path, which follows, finds out whether the handle was
  * closed, and sweeps. */
 static inline __attribute__((always_inline)) void cushim_unpin_undone(struct cushim_thread *thread,
                                                                       enum cushim_cell i) {

@@ -29,7 +29,7 @@ struct cushim_graph_object {
 };
 
 struct cushim_graphexec_object {
-    /* what the quick way of a launch reads, in two lines */
+    /* what the fast path of a launch reads, in two lines */
     struct cushim_object object;
     CUgraphExec handle;
     atomic_uint_fast64_t n_quick; /* the changes at which nothing stood against it */

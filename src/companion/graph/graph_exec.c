@@ -222,8 +222,8 @@ fail_at_once(const char *what, const struct cushim_graphexec_object *exec, CUres
     return fail_launch(&scope, exec, result);
 }
 
-/* The usual launch: on a stream of ours, with the context current, leaving no memory.  False:
- * nothing was done. */
+/* The fast path of a launch: on a stream of ours, with the context current, leaving no memory.
+ * False: nothing was done. */
 static inline bool launch_at_once(struct cushim_thread *thread, const char *what,
                                   struct cushim_graphexec_object *exec, struct cushim_stream *s,
                                   enum cushim_status *status) {

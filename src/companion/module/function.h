@@ -22,7 +22,7 @@ struct cushim_param {
 };
 
 /*
- * What the quick way of a launch needs of a function, in the line of the object that a handle leads
+ * What the fast path of a launch needs of a function, in the line of the object that a handle leads
  * to (the object before it is 40 bytes).
  */
 struct cushim_quick_launch {
@@ -76,7 +76,7 @@ enum cushim_status cushim_function_run(struct cushim_scope *scope,
                                        const struct cushim_launch *launch, struct cushim_args args);
 
 /**
- * The usual launch: on a stream of ours, with the context current, in no capture.
+ * The fast path of a launch: on a stream of ours, with the context current, in no capture.
  * @param thread    of the caller, which keeps the function
  * @param context   the function's
  * @param launch    unchecked

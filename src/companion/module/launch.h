@@ -1,9 +1,9 @@
 /*
- * The quick way of a launch, with all that may stand against it in one number
+ * The fast path of a launch, with all that may stand against it in one number
  * (companion/core/changes.h), but for the stream, which is pinned, and the context.
  *
  * The driver launches on a stream of its own context, whichever context is current (580.159, and an
- * error elsewhere would lead to the short way).  But in a context that others destroyed by
+ * error elsewhere would lead to the slow path).  But in a context that others destroyed by
  * cuCtxDestroy it crashes, and only it knows, so that it is asked whether the context is current:
  * that one is alive.  A primary context that we retain cannot be destroyed; after a reset by others
  * it is current still, and the launch answers CUDA_ERROR_CONTEXT_IS_DESTROYED.  So there the
@@ -97,7 +97,7 @@ cushim_launch_stream_enter(struct cushim_thread *thread, const struct cushim_obj
  * @param object  whose `quick` it is
  * @param each    checked
  * @param result  the driver's answer
- * @return false: nothing was launched, and the short way is to find out why
+ * @return false: nothing was launched, and the slow path is to find out why
  */
 static inline __attribute__((always_inline)) bool
 cushim_launch_quickly(struct cushim_thread *thread, const struct cushim_object *object,
@@ -117,7 +117,7 @@ cushim_launch_quickly(struct cushim_thread *thread, const struct cushim_object *
     return cushim_launch_is_final(quick->must_be_current, *result);
 }
 
-/* Whether the quick way may be tried at all, for a pin in CUSHIM_CELL_LAUNCH. */
+/* Whether the fast path may be tried at all, for a pin in CUSHIM_CELL_LAUNCH. */
 static inline bool cushim_launch_has_quick_way(const struct cushim_thread *thread,
                                                const struct cushim_slot *slot) {
     return thread && slot && cushim_pin_has_quick_way();

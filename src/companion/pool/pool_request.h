@@ -188,7 +188,7 @@ enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_request *requ
 /* From the driver. */
 enum cushim_status cushim_pool_fetch(struct cushim_pool_request *request);
 
-/* Fetch said that memory is out: the ladder.  The text is set where it could not help. */
+/* Fetch said that memory is out: reclaim.  The text is set where it could not help. */
 enum cushim_status cushim_pool_serve_by_reclaim(struct cushim_pool_request *request);
 
 /* Hand a block to the caller: counted, and LIVE. */

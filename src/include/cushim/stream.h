@@ -22,7 +22,7 @@ enum cushim_stream_flag {
  * Create a stream.
  * @param ctx       NULL: the current context, else the primary one of the thread's device
  * @param flags     of enum cushim_stream_flag; 0: it waits for the legacy stream, and that for it
- * @param priority  lower is more urgent; brought into the device's range; 0: usual
+ * @param priority  lower is more urgent; brought into the device's range; 0: the default
  * @param s         out
  * @return CUSHIM_OK | INVALID | NOMEM | the driver's
  * Threads  any     Owner  caller: cushim_stream_destroy     Source  zerfoo CreateStream

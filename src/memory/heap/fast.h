@@ -1,9 +1,9 @@
 /*
- * The usual case of a request and of a free, each in a straight line: a block of a slab, and the
+ * The fast path of a request and of a free, each in a straight line: a block of a slab, and the
  * calling thread's cache has it, or has room for it.  No lock, no driver call, and no line of cache
  * is written that other threads write, but that of the block's own cell.
  *
- * Both do the whole thing or nothing, and then whoever called goes the long way (pool.c,
+ * Both do the whole thing or nothing, and then whoever called takes the slow path (pool.c,
  * release.c), which knows all cases.  Nothing here calls anything but in its last step, so that
  * neither needs a stack.
  */

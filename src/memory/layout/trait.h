@@ -2,9 +2,9 @@
  * Traits: what the program asked for or was told of a LIVE block, and what ends with it.
  *
  * They are bits above LIVE in the word of the block's cell, written by compare and exchange while
- * it is LIVE; handing a block out writes plain LIVE.  So they cost the usual request and free
- * nothing: a word with a trait is not the one that the short way of a free exchanges, and the long
- * way takes any word that is LIVE.  No lock.
+ * it is LIVE; handing a block out writes plain LIVE.  So they cost most requests and frees
+ * nothing: a word with a trait is not the one that the fast path of a free exchanges, and the slow
+ * path takes any word that is LIVE.  No lock.
  */
 #ifndef CUSHIM_MEMORY_TRAIT_H
 #define CUSHIM_MEMORY_TRAIT_H

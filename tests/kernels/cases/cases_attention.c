@@ -34,7 +34,7 @@ static void make_least(struct kernel_draw *draw, void *values, size_t n) {
     scale(draw, values, n, 1e-35);
 }
 
-/* The same for keys that bring scores back to what is usual. */
+/* The same for keys that bring scores back to what is ordinary. */
 static void make_most(struct kernel_draw *draw, void *values, size_t n) {
     scale(draw, values, n, 1e35);
 }

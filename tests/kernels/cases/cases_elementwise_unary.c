@@ -1,4 +1,4 @@
-/* Elementwise kernels: functions of one operand, on usual numbers and on any bits at all. */
+/* Elementwise kernels: functions of one operand, on ordinary numbers and on any bits at all. */
 #include "tests/kernels/cases/cases_elementwise.h"
 
 static void lay_out(struct kernel_case *c) {

@@ -287,7 +287,7 @@ static void add_sizes(struct kernel_table *table, const struct kernel_subject *s
     }
 }
 
-/* Each path with such columns and weights; NULL: as usual. */
+/* Each path with such columns and weights; NULL: ordinary ones. */
 static void add_values(struct kernel_table *table, const struct kernel_subject *subject,
                        const char *note, kernel_make *scales, kernel_make *values,
                        kernel_make *columns) {

@@ -181,7 +181,8 @@ static const struct kernel_subject rms_norm_e4m3_f16 = {.name = "rms_norm_e4m3_f
 
 /* ---- inputs ---- */
 
-/* Eight rows: zeros; sums too large for a float; NaN; Inf; one number; subnormal; small; usual. */
+/* Eight rows: zeros; sums too large for a float; NaN; Inf; one number; subnormal; small; ordinary.
+ */
 static double special(struct kernel_draw *draw, size_t row, size_t i, size_t n) {
     switch (row) {
     case 0:
@@ -216,7 +217,7 @@ static void make_all_codes(struct kernel_draw *draw, void *values, size_t n) {
         codes[i] = (uint8_t)draw_bits(draw) & (i < n / 2 ? 0xFF : 0xF7);
 }
 
-/* Eight rows: zeros; the largest; the least; NaN; one that is not 0; of one sign; usual ones. */
+/* Eight rows: zeros; the largest; the least; NaN; one that is not 0; of one sign; ordinary ones. */
 static uint8_t special_code(struct kernel_draw *draw, size_t row, size_t i, size_t n) {
     uint8_t any = (uint8_t)draw_bits(draw), sign = any & 0x80;
     switch (row) {

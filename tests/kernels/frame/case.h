@@ -48,8 +48,9 @@ typedef void kernel_make(struct kernel_draw *draw, void *values, size_t n);
 /* Makers of the frame, for every type: floats are drawn as floats and rounded to the type. */
 kernel_make make_uniform_f32, make_gauss_f32, make_outliers_f32; /* 1 % are 20 times as large */
 kernel_make make_uniform_f16, make_gauss_f16;
-kernel_make make_codes_e4m3;  /* all finite codes */
-kernel_make make_special_f32; /* zeros of both signs, subnormals, infinities, NaN, largest, usual */
+kernel_make make_codes_e4m3; /* all finite codes */
+kernel_make
+    make_special_f32; /* zeros of both signs, subnormals, infinities, NaN, largest, ordinary */
 kernel_make make_special_f16;
 kernel_make make_positive_f32; /* (0, 2) */
 kernel_make make_bits_u16, make_bits_u8;

@@ -78,7 +78,7 @@ static const uint16_t special_f16[] = {
     0xFC00, 0x7E00, 0xFE12, 0x7D01, 0x7BFF, 0xFBFF, 0x3C00, 0xBC00, 0x3BFF,
 };
 
-/* Half of them usual, a quarter of any magnitude. */
+/* Half of them ordinary, a quarter of any magnitude. */
 void make_special_f32(struct kernel_draw *draw, void *values, size_t n) {
     enum { N = sizeof special_f32 / sizeof *special_f32 };
     for (size_t i = 0; i < n; i++) {

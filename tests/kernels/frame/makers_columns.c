@@ -1,4 +1,4 @@
-/* Columns that products of quantised matrices meet besides usual ones. */
+/* Columns that products of quantised matrices meet besides ordinary ones. */
 #include <math.h>
 
 #include "tests/kernels/cases/cases_gemv.h"

@@ -1,6 +1,7 @@
 /*
- * The runtime door (HOOKS.md C8): the program is linked to the shared runtime, whose last error and
- * current device stay as native.  Run with the door open, shut (CUSHIM_RUNTIME=0), and natively.
+ * The runtime's entry points (HOOKS.md C8): the program is linked to the shared runtime, whose last
+ * error and current device stay as native.  Run with them answered, left alone (CUSHIM_RUNTIME=0),
+ * and natively.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -231,7 +232,7 @@ static bool is_serving(void) {
     return fixture_is_preloaded() && value && strcmp(value, "serve") == 0;
 }
 
-/* Refused with the runtime's last error set, or served whatever the door (CUSHIM_CAPTURE). */
+/* Refused with the runtime's last error set, or served whatever was called (CUSHIM_CAPTURE). */
 START_TEST(ones_own_capture_is_answered_as_was_asked_for) {
     cudaStream_t stream;
     cudaGraph_t graph = NULL;

@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--preload", required=True, help="the library under test")
-parser.add_argument("--build", required=True, help="folder with the programs and fakes of this room")
+parser.add_argument("--build", required=True, help="folder with the programs and fakes of this folder")
 parser.add_argument("--cuda", required=True, help="the toolkit's folder")
 parser.add_argument("--cc", nargs="+", default=["cc"])
 parser.add_argument("--sources", nargs="*", default=[], help="all C sources of the preload")

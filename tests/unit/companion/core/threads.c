@@ -1,6 +1,6 @@
 /*
- * The usual way of a launch, which does everything or nothing: it makes the calls that it must, and
- * where it does not apply the answer is that of the long way.
+ * The fast path of a launch, which does everything or nothing: it makes the calls that it must, and
+ * where it does not apply the answer is that of the slow path.
  */
 #include <pthread.h>
 

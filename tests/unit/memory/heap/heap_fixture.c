@@ -98,7 +98,7 @@ enum cushim_status fixture_release(struct fixture *fixture, uint64_t address, CU
     struct cushim_mem_lookup found;
     enum cushim_status status = find(fixture, address, &found);
     *answer = CUDA_SUCCESS;
-    /* as the doors do */
+    /* as the entry points do */
     if (fixture->policy.is_relaxed && !fixture->gate.is_open() &&
         cushim_mem_fast_release(&fixture->ledger, address, CUSHIM_MEM_FREE_ENTRY_ANY))
         return CUSHIM_OK;

@@ -107,7 +107,7 @@ START_TEST(a_thread_that_frees_large_blocks_alone_may_keep_as_much) {
 }
 END_TEST
 
-/* Blocks that are freed after another one of the same epoch take the short way. */
+/* Blocks that are freed after another one of the same epoch take the fast path. */
 START_TEST(a_free_that_is_not_the_first_waits_for_what_the_host_could_see) {
     setup();
     uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000),

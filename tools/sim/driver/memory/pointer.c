@@ -96,7 +96,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     return sim_leave(get_one(data, attribute, ptr));
 }
 
-/* The room that an attribute's answer takes; 0: no such attribute. */
+/* How many bytes an attribute's answer takes; 0: no such attribute. */
 static size_t bytes_of(CUpointer_attribute attribute) {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:

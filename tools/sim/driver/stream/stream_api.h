@@ -1,4 +1,4 @@
-/* Making streams, for the doors of contexts and green contexts. */
+/* Making streams, for the entry points of contexts and green contexts. */
 #ifndef CUSHIM_SIM_STREAM_DOORS_H
 #define CUSHIM_SIM_STREAM_DOORS_H
 
