@@ -56,6 +56,9 @@ class Host:
     def patterns(self, suite):
         return self.parts_wanted.get(suite, [])
 
+    def wants_part(self, suite, name):
+        return not self.patterns(suite) or any(part in name for part in self.patterns(suite))
+
     def log(self, *lines):
         print(*lines, sep="\n", file=self.log_file, flush=True)
 

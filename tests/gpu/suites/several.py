@@ -141,10 +141,13 @@ def ucx(host):
 def run(host):
     if host.sim:
         return [{"name": "several", "status": "skip", "why": "needs a GPU"}]
-    beside = [functools.partial(ipc, host, link) for link in host.links]
-    beside += [functools.partial(tensors, host), functools.partial(data_parallel, host)]
-    parts = compat.run_all(host, "several.json", beside, host.n_jobs)
-    alone = [functools.partial(collectives, host, name) for name in COLLECTIVES] + [functools.partial(ucx, host)]
-    parts += compat.run_all(host, "collectives.json", alone, 1)
+    beside = {f"ipc_pair-{link}": functools.partial(ipc, host, link) for link in host.links}
+    beside |= {"tensors": functools.partial(tensors, host), "data_parallel": functools.partial(data_parallel, host)}
+    alone = {f"collectives, {name}": functools.partial(collectives, host, name) for name in COLLECTIVES}
+    alone["ucx"] = functools.partial(ucx, host)
+    parts = []
+    for works, n_jobs in ((beside, host.n_jobs), (alone, 1)):
+        wanted = [work for name, work in works.items() if host.wants_part("several", name)]
+        parts += compat.run_all(host, "several.json", wanted, n_jobs)
     host.save("several.json", {"host": host.facts, "parts": parts})
     return parts
