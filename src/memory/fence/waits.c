@@ -2,7 +2,8 @@
 
 #include "base/clock.h"
 
-_Thread_local struct cushim_mem_waits cushim_mem_waits_of_thread;
+_Thread_local struct cushim_mem_waits cushim_mem_waits_of_thread
+    __attribute__((tls_model("initial-exec")));
 
 void cushim_mem_waits_count(struct cushim_mem_stats *stats, uint64_t start_ns) {
     uint64_t ns = cushim_clock_ns() - start_ns;
