@@ -56,7 +56,7 @@ static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, s
     if (answer == CUDA_SUCCESS) {
         struct cushim_mem_stats *stats = cushim_process_stats(cuda, CUSHIM_KIND_DEVICE);
         cushim_mem_stats_add(&stats->n_native_allocs, 1);
-        cushim_mem_stats_add(&stats->native_alloc_ns, cushim_clock_ns() - start_ns);
+        cushim_mem_stats_add_time(stats, &stats->native_alloc_ns, start_ns);
     }
     return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, answer, address ? *address : 0, n_bytes);
 }
@@ -194,7 +194,7 @@ static CUresult free_natively(struct cushim_cuda *cuda, CUdeviceptr address,
     CUresult answer = call_free(cuda, address, entry);
     if (was_known && answer == CUDA_SUCCESS) {
         cushim_mem_stats_add(&native.stats->n_native_frees, 1);
-        cushim_mem_stats_add(&native.stats->native_free_ns, cushim_clock_ns() - start_ns);
+        cushim_mem_stats_add_time(native.stats, &native.stats->native_free_ns, start_ns);
     }
     return cushim_entry_forgot(was_known, &native, address, answer);
 }

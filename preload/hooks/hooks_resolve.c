@@ -16,7 +16,7 @@ static void check_identity(struct cushim_cuda *cuda) {
     void *given = NULL, *exported = NULL;
     CUresult result = CUDA_ERROR_NOT_FOUND;
     __typeof__(&cuMemAlloc_v2) slot = cuda->cuMemAlloc_v2;
-    if (atomic_load(&cushim_lookup_counts.identity) != CUSHIM_IDENTITY_UNKNOWN)
+    if (atomic_load(&cushim_page_calls.lookups.identity) != CUSHIM_IDENTITY_UNKNOWN)
         return;
     cushim_lookup_depth++;
     if (cuda->cuGetProcAddress_v2)
@@ -28,7 +28,7 @@ static void check_identity(struct cushim_cuda *cuda) {
     if (result != CUDA_SUCCESS || !given || !slot)
         return;
     memcpy(&exported, &slot, sizeof exported);
-    atomic_store(&cushim_lookup_counts.identity,
+    atomic_store(&cushim_page_calls.lookups.identity,
                  given == exported ? CUSHIM_IDENTITY_SAME : CUSHIM_IDENTITY_OTHER);
 }
 

@@ -24,44 +24,8 @@
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
 #include "preload/state/tracing.h"
+#include "report/page_file.h"
 #include "report/report_file.h"
-
-/* The file in which the `cushim run` that started this process waits for its report; -1: there is
- * none, or it is gone, and this process prints for itself. */
-static int open_for_waiter(void) {
-    char path[64];
-    long process, descriptor;
-    const char *waiter = secure_getenv(CUSHIM_WAITER_VARIABLE);
-    if (!waiter || sscanf(waiter, "%ld-%ld", &process, &descriptor) != 2 || process != getppid())
-        return -1;
-    snprintf(path, sizeof path, "/proc/%ld/fd/%ld", process, descriptor);
-    return open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-}
-
-static bool leave_with_waiter(void) {
-    struct cushim_writer writer = {.fd = open_for_waiter()};
-    if (writer.fd < 0)
-        return false;
-    cushim_report_text(&writer, cushim_own_report());
-    cushim_writer_flush(&writer);
-    close(writer.fd);
-    if (!writer.error)
-        cushim_live_leave();
-    return !writer.error;
-}
-
-static void write_report(const char *where) {
-    char path[PATH_MAX];
-    if (cushim_report_descriptor(where) >= 0 && leave_with_waiter())
-        return;
-    int error = cushim_report_write(where, cushim_start_folder(), false, cushim_own_report(), path);
-    if (error == ENAMETOOLONG && !*path)
-        log_error("stats", "the name of the report is too long: %s", where);
-    else if (error && *path)
-        log_error("stats", "no report in %s: %s", path, strerror(error));
-    else if (error && cushim_report_descriptor(where) != STDERR_FILENO)
-        log_error("stats", "no report on standard output: %s", strerror(error));
-}
 
 /*
  * The number of this thread, which is that of the process if it is the first one: as the C library
@@ -77,6 +41,70 @@ static long number_of_this_thread(void) {
 static bool is_the_one_started(void) {
     const char *started = secure_getenv(CUSHIM_STARTED_VARIABLE);
     return started && strtol(started, NULL, 10) == number_of_this_thread();
+}
+
+/* The `cushim run` that waits for this run: who holds an open file of ours, so that no other
+ * process that has got its number is taken for it. */
+struct waiter {
+    long process;
+    char file[64];                /* in which its child leaves a text */
+    unsigned long device, folder; /* where it looks for pages */
+};
+
+static bool find_waiter(struct waiter *waiter) {
+    static const char wanted[] = "/memfd:" CUSHIM_WAITER_FILE;
+    char target[sizeof wanted];
+    long descriptor;
+    const char *text = secure_getenv(CUSHIM_WAITER_VARIABLE);
+    *waiter = (struct waiter){0};
+    if (!text || sscanf(text, "%ld-%ld-%lx-%lx", &waiter->process, &descriptor, &waiter->device,
+                        &waiter->folder) < 2)
+        return false;
+    snprintf(waiter->file, sizeof waiter->file, "/proc/%ld/fd/%ld", waiter->process, descriptor);
+    return readlink(waiter->file, target, sizeof target - 1) == sizeof target - 1 &&
+           memcmp(target, wanted, sizeof target - 1) == 0;
+}
+
+/* What it prints behind all that the program prints, where there is no page. */
+static bool leave_text(const struct waiter *waiter) {
+    struct cushim_writer writer = {.fd = -1};
+    if (waiter->process == getppid())
+        writer.fd = open(waiter->file, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (writer.fd < 0)
+        return false;
+    cushim_report_text(&writer, cushim_own_report());
+    cushim_writer_flush(&writer);
+    close(writer.fd);
+    return !writer.error;
+}
+
+/* Reports that go to one place are written by who waits, together. */
+static bool leave_with_waiter(const char *where) {
+    struct waiter waiter;
+    if (!cushim_report_is_shared(where, cushim_start_folder()) || !find_waiter(&waiter))
+        return false;
+    cushim_own_report(); /* which brings the page up to date */
+    return cushim_live_leave(waiter.device, waiter.folder) ||
+           (cushim_report_descriptor(where) >= 0 && leave_text(&waiter));
+}
+
+/* A child of what `cushim run` started must not take the place of its report. */
+static bool is_child_of_run(void) {
+    return cushim_page.head.run && !is_the_one_started();
+}
+
+static void write_report(const char *where) {
+    char path[PATH_MAX];
+    if (leave_with_waiter(where))
+        return;
+    int error = cushim_report_write(where, cushim_start_folder(), is_child_of_run(),
+                                    cushim_own_report(), path);
+    if (error == ENAMETOOLONG && !*path)
+        log_error("stats", "the name of the report is too long: %s", where);
+    else if (error && *path)
+        log_error("stats", "no report in %s: %s", path, strerror(error));
+    else if (error && cushim_report_descriptor(where) != STDERR_FILENO)
+        log_error("stats", "no report on standard output: %s", strerror(error));
 }
 
 /* Who asked for no report, asked at CUSHIM_LOG=info whether we are active. */

@@ -16,6 +16,7 @@ void cushim_own_read(struct cushim_report *own) {
             cushim_mem_cache_sum(&cushim_page.stats[device][kind], &own->page.stats[device][kind]);
     }
     own->sites = own->page.head.sample_bytes ? &cushim_page_sites : NULL;
+    own->calls = &cushim_page_calls;
     own->run_ns = cushim_clock_ns() - own->page.head.start_ns;
 }
 

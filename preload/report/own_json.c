@@ -49,34 +49,6 @@ static void put_harms(struct cushim_writer *out) {
                  cushim_mem_stats_read(&cushim_check.n_unchecked));
 }
 
-static void put_calls(struct cushim_writer *out) {
-    const char *comma = "";
-    cushim_write(out, "  \"calls\": {");
-    for (int row = 0; row < CUSHIM_N_SYMBOLS; row++) {
-        uint64_t n = cushim_process_calls((enum cushim_cuda_symbol)row);
-        if (!n)
-            continue;
-        cushim_write(out, "%s\n    \"%s\": %" PRIu64, comma,
-                     cushim_cuda_symbol_name((enum cushim_cuda_symbol)row), n);
-        comma = ",";
-    }
-    cushim_write(out, "},\n");
-}
-
-static void put_lookups(struct cushim_writer *out) {
-    static const char *const identities[] = {"unknown", "same", "other"};
-    const struct cushim_resolve_counts *counts = cushim_resolve_counts();
-    cushim_write(
-        out,
-        "  \"lookups\": {\"count\": %lu, \"routed\": %lu, \"by_name\": %lu, \"unhooked\": %lu, "
-        "\"identity\": \"%s\"},\n",
-        atomic_load(&counts->n_lookups), atomic_load(&counts->n_routed),
-        atomic_load(&counts->n_by_name), atomic_load(&counts->n_unhooked),
-        identities[atomic_load(&counts->identity)]);
-}
-
 void cushim_own_json(struct cushim_writer *out) {
     put_harms(out);
-    put_calls(out);
-    put_lookups(out);
 }

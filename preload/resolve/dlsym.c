@@ -81,7 +81,7 @@ static void *substitute(void *real, const char *name, const void *caller) {
     struct cushim_object owner;
     bool of_runtime = false;
     void *hook = cushim_route_by_abi_name(name, &of_runtime), *given = real;
-    cushim_lookup_count(&cushim_lookup_counts.n_lookups);
+    cushim_lookup_count(&cushim_page_calls.lookups.n_lookups);
     if (!cushim_object_at(real, &owner))
         return real;
     if (!of_runtime && cushim_object_is_named(&owner, "libcuda.so"))
@@ -89,7 +89,7 @@ static void *substitute(void *real, const char *name, const void *caller) {
     else if (of_runtime && cushim_object_is_named(&owner, "libcudart.so"))
         given = substitute_runtime(real, hook, &owner);
     if (given != real)
-        cushim_lookup_count(&cushim_lookup_counts.n_routed);
+        cushim_lookup_count(&cushim_page_calls.lookups.n_routed);
     return given;
 }
 

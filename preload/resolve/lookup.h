@@ -18,8 +18,7 @@
 /* How many look-ups this thread is in; inside one, the real function answers alone (B5). */
 extern _Thread_local unsigned cushim_lookup_depth __attribute__((tls_model("initial-exec")));
 
-/* The counts, writable; one increment, relaxed. */
-extern struct cushim_resolve_counts cushim_lookup_counts;
+/* One look-up more of those counted in cushim_page_calls, relaxed. */
 static inline void cushim_lookup_count(atomic_ulong *counter) {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }

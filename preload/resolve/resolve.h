@@ -15,6 +15,7 @@
 
 #include "cuda/types.h"
 #include "preload/resolve/export.h"
+#include "report/page_calls.h"
 
 /**
  * The driver's real functions.
@@ -38,19 +39,8 @@ const char *cushim_driver_missing(void);
  */
 struct cushim_cudart *cushim_runtime(const void *caller);
 
-/* Does the driver's resolver hand out the exported addresses (HOOKS.md A6, B14)? */
-enum cushim_identity { CUSHIM_IDENTITY_UNKNOWN, CUSHIM_IDENTITY_SAME, CUSHIM_IDENTITY_OTHER };
-
-/* What the resolver saw; every field is written relaxed by any thread and only rises. */
-struct cushim_resolve_counts {
-    atomic_ulong n_lookups;  /* look-ups of CUDA names that came by */
-    atomic_ulong n_routed;   /* of these: answered with a hook of ours */
-    atomic_ulong n_by_name;  /* of these: routed by name, not by address (B14) */
-    atomic_ulong n_unhooked; /* cuMem* names that went out unhooked, each counted once (B16) */
-    atomic_int identity;     /* enum cushim_identity */
-};
-
-/* The counts of this process; never NULL. */
-const struct cushim_resolve_counts *cushim_resolve_counts(void);
+/* What the resolver saw of look-ups, and how often each hook was called.  With a live page it lies
+ * in its file (live.h). */
+extern struct cushim_page_calls cushim_page_calls __attribute__((visibility("hidden")));
 
 #endif

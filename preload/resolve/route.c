@@ -39,11 +39,7 @@ enum { N_ROUTES = sizeof routes / sizeof routes[0], N_NAMES = 256 };
 
 static _Atomic(void *) addresses[N_ROUTES]; /* of the driver's hooked functions; else NULL */
 
-struct cushim_resolve_counts cushim_lookup_counts;
-
-const struct cushim_resolve_counts *cushim_resolve_counts(void) {
-    return &cushim_lookup_counts;
-}
+struct cushim_page_calls cushim_page_calls;
 
 /* ISO C has no cast from a function to void *: copy the bytes. */
 static void *hook_of(const struct route *route) {
@@ -62,7 +58,7 @@ void cushim_route_fill(const struct cushim_object *driver) {
 void cushim_route_forget(void) {
     for (unsigned i = 0; i < N_ROUTES; i++)
         atomic_store_explicit(&addresses[i], NULL, memory_order_release);
-    atomic_store(&cushim_lookup_counts.identity, CUSHIM_IDENTITY_UNKNOWN);
+    atomic_store(&cushim_page_calls.lookups.identity, CUSHIM_IDENTITY_UNKNOWN);
 }
 
 void *cushim_route_by_abi_name(const char *name, bool *of_runtime) {
@@ -125,19 +121,19 @@ static const struct route *route_of(const void *real, const char *symbol, int ve
     }
     if (n_found == 1)
         return found;
-    if (n_found == 0 && atomic_load(&cushim_lookup_counts.identity) != CUSHIM_IDENTITY_OTHER)
+    if (n_found == 0 && atomic_load(&cushim_page_calls.lookups.identity) != CUSHIM_IDENTITY_OTHER)
         return NULL;
     named = route_named(symbol, version, flags);
     if (!named || !named->hook)
         return NULL;
     if (n_found > 1 && atomic_load(&addresses[named - routes]) != real)
         return NULL;
-    cushim_lookup_count(&cushim_lookup_counts.n_by_name);
+    cushim_lookup_count(&cushim_page_calls.lookups.n_by_name);
     return named;
 }
 
 void *cushim_route_answer(void *real, const char *symbol, int version, uint64_t flags) {
-    cushim_lookup_count(&cushim_lookup_counts.n_lookups);
+    cushim_lookup_count(&cushim_page_calls.lookups.n_lookups);
     if (flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM || !symbol[0] || is_hook(real))
         return real;
     const struct route *route = route_of(real, symbol, version, flags);
@@ -145,7 +141,7 @@ void *cushim_route_answer(void *real, const char *symbol, int version, uint64_t 
         cushim_route_count_unhooked(symbol);
         return real;
     }
-    cushim_lookup_count(&cushim_lookup_counts.n_routed);
+    cushim_lookup_count(&cushim_page_calls.lookups.n_routed);
     return hook_of(route);
 }
 
@@ -161,7 +157,7 @@ void cushim_route_count_unhooked(const char *name) {
         uint64_t expected = 0;
         _Atomic uint64_t *slot = &seen[(hash + i) % N_NAMES];
         if (atomic_compare_exchange_strong(slot, &expected, hash)) {
-            cushim_lookup_count(&cushim_lookup_counts.n_unhooked);
+            cushim_lookup_count(&cushim_page_calls.lookups.n_unhooked);
             return;
         }
         if (expected == hash)

@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "memory/cache/cache.h"
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
@@ -23,8 +25,10 @@ struct cushim_page_sites cushim_page_sites;
 static struct {
     bool is_on;
     char name[CUSHIM_PAGE_NAME_BYTES];
-    char *rows;     /* of the caches to come, in the file; NULL: none */
-    bool has_sites; /* in the file */
+    dev_t device; /* and inode of the folder */
+    ino_t inode;
+    char *rows;                /* of the caches to come, in the file; NULL: none */
+    bool has_calls, has_sites; /* in the file */
 } live;
 
 /* A page of the file beneath the first page of a cache. */
@@ -47,6 +51,13 @@ static int map(int file) {
     char *rows = mmap(NULL, CUSHIM_PAGE_CACHES * CUSHIM_PAGE_CACHE_BYTES, PROT_READ | PROT_WRITE,
                       MAP_SHARED, file, sizeof cushim_page);
     live.rows = rows == MAP_FAILED ? NULL : rows;
+    /* look-ups came by before */
+    const struct cushim_resolve_counts *lookups = &cushim_page_calls.lookups;
+    live.has_calls = pwrite(file, lookups, sizeof *lookups,
+                            CUSHIM_PAGE_CALLS_AT + offsetof(struct cushim_page_calls, lookups)) ==
+                         sizeof *lookups &&
+                     mmap(&cushim_page_calls, sizeof cushim_page_calls, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_FIXED, file, CUSHIM_PAGE_CALLS_AT) != MAP_FAILED;
     live.has_sites = cushim_page.head.sample_bytes &&
                      mmap(&cushim_page_sites, sizeof cushim_page_sites, PROT_READ | PROT_WRITE,
                           MAP_SHARED | MAP_FIXED, file, CUSHIM_PAGE_SITES_AT) != MAP_FAILED;
@@ -55,8 +66,13 @@ static int map(int file) {
 
 static int make(void) {
     int folder = cushim_page_folder_open(true);
+    struct stat status = {0};
     if (folder < 0)
         return errno;
+    if (fstat(folder, &status) == 0) {
+        live.device = status.st_dev;
+        live.inode = status.st_ino;
+    }
     snprintf(live.name, sizeof live.name, "%ld-%lu" CUSHIM_PAGE_ENDING,
              (long)cushim_page.head.process, (unsigned long)cushim_page.head.start_ns);
     int file = cushim_page_file_make(folder, live.name, &cushim_page);
@@ -83,6 +99,7 @@ void cushim_live_begin(void) {
     head->address = (uint64_t)&cushim_page;
     head->run = run_number();
     head->process = cushim_process.process;
+    head->rank = cushim_path_rank();
     head->start_ns = cushim_clock_ns();
     head->is_relaxed = cushim_process.policy.is_relaxed;
     head->sample_bytes = cushim_process_options.sites;
@@ -103,6 +120,15 @@ static void own_again(void *memory, size_t n_bytes) {
     mmap(memory, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
+/* But that this thread has a shard, and what the driver was found to be. */
+static void own_calls_again(void) {
+    int identity = atomic_load(&cushim_page_calls.lookups.identity);
+    own_again(&cushim_page_calls, sizeof cushim_page_calls);
+    atomic_store(&cushim_page_calls.lookups.identity, identity);
+    if (cushim_thread.shard)
+        atomic_store(&cushim_thread.shard->is_taken, true);
+}
+
 void cushim_live_in_child(bool is_fresh) {
     cushim_page.head.process = live.is_on ? cushim_page.head.process : cushim_process.process;
     if (!live.is_on)
@@ -112,16 +138,24 @@ void cushim_live_in_child(bool is_fresh) {
         munmap(live.rows, CUSHIM_PAGE_CACHES * CUSHIM_PAGE_CACHE_BYTES);
     live.rows = NULL;
     own_again(&cushim_page, sizeof cushim_page);
+    if (live.has_calls)
+        own_calls_again();
     if (live.has_sites)
         own_again(&cushim_page_sites, sizeof cushim_page_sites);
-    live.has_sites = false;
+    live.has_calls = live.has_sites = false;
     if (is_fresh)
         cushim_live_begin();
 }
 
-void cushim_live_leave(void) {
-    if (!cushim_mem_stats_read(&cushim_page.head.n_lost_caches))
+bool cushim_live_leave(dev_t device, ino_t inode) {
+    bool is_all = live.is_on && live.has_calls &&
+                  !cushim_mem_stats_read(&cushim_page.head.n_lost_caches) &&
+                  cushim_mem_stats_read(&cushim_page.n_findings) <= CUSHIM_PAGE_FINDINGS;
+    if (is_all && live.device == device && live.inode == inode) {
+        cushim_page.head.end_ns = cushim_clock_ns();
         atomic_store(&cushim_page.head.state, CUSHIM_PAGE_LEFT);
+    }
+    return atomic_load(&cushim_page.head.state) == CUSHIM_PAGE_LEFT;
 }
 
 void cushim_live_end(void) {

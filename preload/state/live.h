@@ -11,6 +11,7 @@
 #define CUSHIM_PRELOAD_LIVE_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "report/page.h"
 
@@ -24,8 +25,9 @@ void cushim_live_begin(void);
  * of its own if it `is_fresh` and the parent has one. */
 void cushim_live_in_child(bool is_fresh);
 
-/* A normal end; who waits is to report from the file, and removes it, if all is in it. */
-void cushim_live_leave(void);
+/* A normal end; who waits, and looks into the folder of this device and inode, is to report from
+ * the file, and removes it.  False: it is not there, or not all is in it. */
+bool cushim_live_leave(dev_t device, ino_t inode);
 
 /* A normal end, all told: nobody needs the file. */
 void cushim_live_end(void);

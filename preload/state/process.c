@@ -31,6 +31,9 @@ struct cushim_guard cushim_guard = {CUSHIM_GUARD_EPOCH | CUSHIM_GUARD_UNUSUAL};
 struct cushim_process cushim_process;
 struct cushim_options cushim_process_options;
 
+_Static_assert((int)CUSHIM_N_SYMBOLS <= (int)CUSHIM_PAGE_SYMBOLS,
+               "a page has room for every symbol");
+
 static bool has_read_options; /* written while the engine reads */
 static atomic_bool is_fast;   /* the guard says so */
 
@@ -236,7 +239,7 @@ static struct cushim_shard *take_shard(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_key);
     for (unsigned i = 0; has_thread_end && i < CUSHIM_N_OWN_SHARDS; i++) {
-        struct cushim_shard *shard = &cushim_process.shards[i];
+        struct cushim_shard *shard = &cushim_page_calls.shards[i];
         if (atomic_load_explicit(&shard->is_taken, memory_order_relaxed) ||
             atomic_exchange_explicit(&shard->is_taken, true, memory_order_acquire))
             continue;
@@ -260,15 +263,8 @@ void cushim_process_count_slowly(enum cushim_cuda_symbol row) {
     }
     struct cushim_shard *shard =
         thread->shard ? thread->shard
-                      : &cushim_process.shards[CUSHIM_N_OWN_SHARDS + thread->shared_shard - 1];
+                      : &cushim_page_calls.shards[CUSHIM_N_OWN_SHARDS + thread->shared_shard - 1];
     atomic_fetch_add_explicit(&shard->calls[row], 1, memory_order_relaxed);
-}
-
-uint64_t cushim_process_calls(enum cushim_cuda_symbol row) {
-    uint64_t sum = 0;
-    for (unsigned i = 0; i < CUSHIM_N_OWN_SHARDS + CUSHIM_N_SHARED_SHARDS; i++)
-        sum += atomic_load_explicit(&cushim_process.shards[i].calls[row], memory_order_relaxed);
-    return sum;
 }
 
 struct cushim_mem_stats *cushim_process_stats(struct cushim_cuda *cuda, enum cushim_kind kind) {

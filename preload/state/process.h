@@ -24,22 +24,9 @@
 
 struct cushim_mem_heap;
 
-/* Shards that one thread has at a time, and those that all further threads share. */
-enum { CUSHIM_N_OWN_SHARDS = 256, CUSHIM_N_SHARED_SHARDS = 16 };
-
-/*
- * Call counters are split over shards.  A thread has one of its own while there are some left, and
- * counts there by load and store; the next thread counts on in it.  The others share a few.
- */
-struct cushim_shard {
-    _Alignas(64) atomic_uint_fast64_t calls[CUSHIM_N_SYMBOLS];
-    atomic_bool is_taken; /* by a thread that lives */
-};
-
 struct cushim_process {
     struct cushim_mem_blocks ledger;
     struct cushim_mem_policy policy;
-    struct cushim_shard shards[CUSHIM_N_OWN_SHARDS + CUSHIM_N_SHARED_SHARDS];
     atomic_bool is_used;        /* memory was allocated or copied: there is something to report */
     atomic_bool is_driver_used; /* it was initialised, so that no child can use it */
     bool is_watched; /* the check is on, or a recording, or sites: somebody asks at each block */
@@ -168,9 +155,6 @@ static inline void cushim_process_count(enum cushim_cuda_symbol row) {
     else
         cushim_process_count_slowly(row);
 }
-
-/* The calls of a row so far. */
-uint64_t cushim_process_calls(enum cushim_cuda_symbol row);
 
 /* The counters of the device that is current; those of device 0 where none is. */
 struct cushim_mem_stats *cushim_process_stats(struct cushim_cuda *cuda, enum cushim_kind kind);

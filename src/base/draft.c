@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,13 +41,24 @@ int cushim_draft_begin(struct cushim_draft *draft, const char *path) {
     return draft->fd < 0 ? errno : 0;
 }
 
+/* Some file systems cannot keep what is there, and the name was free a moment ago. */
+static int move(const struct cushim_draft *draft) {
+    if (draft->is_new) {
+        if (renameat2(AT_FDCWD, draft->beside, AT_FDCWD, draft->path, RENAME_NOREPLACE) == 0)
+            return 0;
+        if (errno != EINVAL && errno != ENOSYS)
+            return errno;
+    }
+    return rename(draft->beside, draft->path) == 0 ? 0 : errno;
+}
+
 int cushim_draft_end(struct cushim_draft *draft, int error) {
     if (close(draft->fd) != 0 && !error)
         error = errno;
     if (!*draft->beside)
         return error;
-    if (!error && rename(draft->beside, draft->path) != 0)
-        error = errno;
+    if (!error)
+        error = move(draft);
     if (error)
         unlink(draft->beside);
     return error;

@@ -8,10 +8,12 @@
 #define CUSHIM_BASE_DRAFT_H
 
 #include <limits.h>
+#include <stdbool.h>
 
 struct cushim_draft {
     const char *path; /* the caller's, who keeps it until the end */
     int fd;
+    bool is_new; /* set it before the end: what has the name by then stays, and EEXIST is the end */
     char beside[PATH_MAX]; /* "": written in place */
 };
 

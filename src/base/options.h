@@ -20,13 +20,6 @@ enum { CUSHIM_OPTION_PATH_BYTES = 1024 };
  * Children inherit the variable, but not the number. */
 #define CUSHIM_STARTED_VARIABLE "CUSHIM_STARTED"
 
-/* Set by `cushim run` where it waits: a number in hexadecimal that is the same in all children. */
-#define CUSHIM_RUN_VARIABLE "CUSHIM_RUN"
-
-/* "PROCESS-DESCRIPTOR": of the `cushim run` that waits for its child, and of its file for the
- * report that it prints when all of the program's output is out. */
-#define CUSHIM_WAITER_VARIABLE "CUSHIM_WAITER"
-
 enum cushim_option_type {
     CUSHIM_OPTION_BOOL,
     CUSHIM_OPTION_BYTES,

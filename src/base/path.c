@@ -5,63 +5,110 @@
 #include <string.h>
 #include <unistd.h>
 
-/* NULL: no launcher gave one. */
-static const char *rank_text(void) {
+long cushim_path_rank(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
                                         "MV2_COMM_WORLD_RANK",  "RANK",      "SLURM_PROCID"};
+    enum { MOST_DIGITS = 9 };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *value = secure_getenv(names[i]);
-        if (value && *value && strspn(value, "0123456789") == strlen(value))
-            return value;
+        size_t n = value ? strlen(value) : 0;
+        if (n && n <= MOST_DIGITS && strspn(value, "0123456789") == n)
+            return strtol(value, NULL, 10);
     }
-    return NULL;
+    return -1;
 }
 
-/* Processes of a job whose rank is unknown must not share a name. */
-static void put_rank(char *piece, size_t piece_bytes, long process) {
-    const char *rank = rank_text();
-    if (rank)
-        snprintf(piece, piece_bytes, "%s", rank);
-    else
-        snprintf(piece, piece_bytes, "%ld", process);
+/* ---- expansion ---- */
+
+struct output {
+    char *text;
+    size_t n, cap;
+    bool is_cut;
+};
+
+static void put(struct output *out, const char *text, size_t n_bytes) {
+    if (n_bytes >= out->cap - out->n) {
+        out->is_cut = true;
+        return;
+    }
+    memcpy(out->text + out->n, text, n_bytes);
+    out->n += n_bytes;
 }
 
-bool cushim_path_expand_for(char *out, size_t cap, const char *pattern, long process) {
-    size_t n = 0;
+static void put_number(struct output *out, long number) {
+    char text[24];
+    put(out, text, (size_t)snprintf(text, sizeof text, "%ld", number));
+}
+
+static void put_host(struct output *out) {
+    char host[256] = "";
+    if (gethostname(host, sizeof host - 1) != 0)
+        strcpy(host, "localhost");
+    put(out, host, strlen(host));
+}
+
+/* "q{NAME}": returns how long it is; 0: there is no such variable. */
+static size_t put_variable(struct output *out, const char *place) {
+    char name[128];
+    size_t n = place[1] == '{' ? strcspn(place + 2, "}") : 0;
+    if (!n || n >= sizeof name || place[2 + n] != '}')
+        return 0;
+    snprintf(name, sizeof name, "%.*s", (int)n, place + 2);
+    const char *value = secure_getenv(name);
+    if (!value)
+        return 0;
+    for (; *value; value++)
+        put(out, *value == '/' ? "_" : value, 1);
+    return n + 3;
+}
+
+/* The place behind a %: returns how long it is; 0: it is none, and stays as it is written. */
+static size_t put_place(struct output *out, const char *place,
+                        const struct cushim_path_places *places) {
+    switch (*place) {
+    case 'p':
+        put_number(out, places->process);
+        return 1;
+    case 'h':
+        put_host(out);
+        return 1;
+    case 'r': /* processes of a job whose rank is unknown must not share a name */
+        put_number(out, places->rank < 0 ? places->process : places->rank);
+        return 1;
+    case 'n':
+        put_number(out, (long)places->number);
+        return 1;
+    case '%':
+        put(out, "%", 1);
+        return 1;
+    case 'q':
+        return put_variable(out, place);
+    default:
+        return 0;
+    }
+}
+
+bool cushim_path_expand(char *text, size_t cap, const char *pattern,
+                        const struct cushim_path_places *places) {
+    struct output out = {text, 0, cap, false};
     if (!cap)
         return false;
-    for (const char *at = pattern; *at; at++) {
-        char piece[256] = {*at, 0};
-        if (*at == '%') {
-            switch (at[1]) {
-            case 'p':
-                snprintf(piece, sizeof piece, "%ld", process);
-                break;
-            case 'h':
-                if (gethostname(piece, sizeof piece - 1) != 0)
-                    strcpy(piece, "localhost");
-                break;
-            case 'r':
-                put_rank(piece, sizeof piece, process);
-                break;
-            case '%':
-                break;
-            default:
-                at--; /* an unknown place stays as it is written */
-                break;
-            }
-            at++;
-        }
-        size_t length = strlen(piece);
-        if (length >= cap - n)
-            return false;
-        memcpy(out + n, piece, length);
-        n += length;
+    while (*pattern && !out.is_cut) {
+        size_t n = *pattern == '%' ? put_place(&out, pattern + 1, places) : 0;
+        if (!n)
+            put(&out, pattern, 1);
+        pattern += n + 1;
     }
-    out[n] = 0;
-    return true;
+    text[out.n] = 0;
+    return !out.is_cut;
 }
 
-bool cushim_path_expand(char *out, size_t cap, const char *pattern) {
-    return cushim_path_expand_for(out, cap, pattern, (long)getpid());
+bool cushim_path_has(const char *pattern, const char *places) {
+    for (; *pattern; pattern++) {
+        if (*pattern != '%' || !pattern[1])
+            continue;
+        if (strchr(places, *++pattern))
+            return true;
+    }
+    return false;
 }

@@ -1,6 +1,6 @@
 /*
  * File names with places in them: %p process, %h host, %r rank (of the launchers that are known,
- * else the process), %%.
+ * else the process), %n a number, %q{NAME} a variable of the environment, %%.
  */
 #ifndef CUSHIM_BASE_PATH_H
 #define CUSHIM_BASE_PATH_H
@@ -8,10 +8,25 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Expand `pattern` into out; false where it does not fit in cap bytes, the final 0 counted. */
-bool cushim_path_expand(char *out, size_t cap, const char *pattern);
+/* What stands for the places. */
+struct cushim_path_places {
+    long process;
+    long rank; /* -1: unknown */
+    unsigned number;
+};
 
-/* The same for another process. */
-bool cushim_path_expand_for(char *out, size_t cap, const char *pattern, long process);
+/* The rank that a launcher gave this process; -1: none did. */
+long cushim_path_rank(void);
+
+/*
+ * Expand `pattern` into out; false where it does not fit in cap bytes, the final 0 counted.  A
+ * variable names no folder: its slashes become _.  An unknown place, or a variable that is not set,
+ * stays as it is written.
+ */
+bool cushim_path_expand(char *out, size_t cap, const char *pattern,
+                        const struct cushim_path_places *places);
+
+/* Has a pattern one of these places ("pr": process or rank)?  %% is none. */
+bool cushim_path_has(const char *pattern, const char *places);
 
 #endif

@@ -10,6 +10,6 @@ static const char *const names[CUSHIM_N_SYMBOLS] = {
 #undef SYM
 };
 
-const char *cushim_cuda_symbol_name(enum cushim_cuda_symbol row) {
-    return (unsigned)row < CUSHIM_N_SYMBOLS ? names[row] : "?";
+const char *cushim_cuda_symbol_name(unsigned row) {
+    return row < CUSHIM_N_SYMBOLS ? names[row] : "?";
 }

@@ -2,6 +2,8 @@
 #ifndef CUSHIM_CUDA_SYMBOL_H
 #define CUSHIM_CUDA_SYMBOL_H
 
+#include "cuda/symbol_name.h"
+
 #define CUSHIM_SYMBOL_HOOK(abi) CUSHIM_SYMBOL_##abi,
 #define CUSHIM_SYMBOL_CALL(abi)
 #define CUSHIM_SYMBOL_NATIVE(abi)
@@ -16,8 +18,5 @@ enum cushim_cuda_symbol {
 #undef CUSHIM_SYMBOL_HOOK
 #undef CUSHIM_SYMBOL_CALL
 #undef CUSHIM_SYMBOL_NATIVE
-
-/* The exported name of a row; never NULL. */
-const char *cushim_cuda_symbol_name(enum cushim_cuda_symbol row);
 
 #endif

@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/clock.h"
+
 struct cushim_mem_stats {
     atomic_uint_fast64_t n_requests; /* served, by the pool or natively */
     atomic_uint_fast64_t n_hits;     /* served without a driver call */
@@ -45,6 +47,8 @@ struct cushim_mem_stats {
     atomic_uint_fast64_t n_arena; /* requests that the arena served */
     atomic_uint_fast64_t n_arena_rewinds;
     atomic_uint_fast64_t n_arena_kept; /* chunks that a reset met with a live block in them */
+    atomic_uint_fast64_t
+        last_ns; /* of cushim_clock_ns: when something above that takes time ended */
     /* findings: what the program did wrong, answered as native */
     atomic_uint_fast64_t n_double_frees;
     atomic_uint_fast64_t n_interior_frees;
@@ -54,6 +58,15 @@ struct cushim_mem_stats {
 
 static inline void cushim_mem_stats_add(atomic_uint_fast64_t *counter, uint64_t n) {
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+/* Something took from start_ns until now; returns how long. */
+static inline uint64_t cushim_mem_stats_add_time(struct cushim_mem_stats *stats,
+                                                 atomic_uint_fast64_t *counter, uint64_t start_ns) {
+    uint64_t now_ns = cushim_clock_ns();
+    cushim_mem_stats_add(counter, now_ns - start_ns);
+    atomic_store_explicit(&stats->last_ns, now_ns, memory_order_relaxed);
+    return now_ns - start_ns;
 }
 
 static inline void cushim_mem_stats_subtract(atomic_uint_fast64_t *counter, uint64_t n) {

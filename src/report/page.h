@@ -163,6 +163,8 @@ struct cushim_page_head {
     uint64_t address; /* of the page in the process that counts: caches name their counters by it */
     uint64_t run;     /* of `cushim run` that started it, children included; 0: none */
     int64_t process;
+    int64_t rank;          /* that a launcher gave it; -1: none did */
+    uint64_t end_ns;       /* of a normal end, where the state is left; as start_ns */
     uint64_t start_ns;     /* of cushim_clock_ns, which all processes of a machine share */
     uint64_t is_relaxed;   /* --free=relaxed */
     uint64_t sample_bytes; /* --sites; 0: there are none */

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/output.h"
+#include "base/utf8.h"
 #include "memory/cache/cache.h"
 
 _Static_assert(offsetof(struct cushim_mem_cache, counts) + sizeof(struct cushim_mem_counts) <=
@@ -55,6 +56,7 @@ int cushim_page_folder_open(bool is_made) {
 /* ---- making ---- */
 
 _Static_assert(sizeof(struct cushim_page) % CUSHIM_PAGE_CACHE_BYTES == 0 &&
+                   sizeof(struct cushim_page_calls) % CUSHIM_PAGE_CACHE_BYTES == 0 &&
                    sizeof(struct cushim_page_sites) % CUSHIM_PAGE_CACHE_BYTES == 0,
                "a file is whole rows");
 
@@ -141,6 +143,12 @@ static int add_caches(int file, struct cushim_page *page) {
     return 0;
 }
 
+/* It ends, and a terminal shows it and does not obey it. */
+static void settle_text(char text[CUSHIM_NAME_BYTES]) {
+    text[CUSHIM_NAME_BYTES - 1] = 0;
+    cushim_utf8_clean(text);
+}
+
 /* Counters that were read while others wrote them, or at the moment of death. */
 static void settle(struct cushim_page *page) {
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
@@ -150,15 +158,18 @@ static void settle(struct cushim_page *page) {
                 atomic_store(&stats->live_bytes, 0);
             cushim_mem_stats_raise_live(stats, cushim_mem_stats_read(&stats->live_bytes));
         }
-        page->device_names[device][CUSHIM_NAME_BYTES - 1] = 0;
+        settle_text(page->device_names[device]);
     }
-    page->head.program[CUSHIM_NAME_BYTES - 1] = page->head.version[CUSHIM_NAME_BYTES - 1] = 0;
+    settle_text(page->head.program);
 }
 
-static int read_sites(int file, struct cushim_report *report) {
+static int read_rest(int file, struct cushim_report *report) {
+    static struct cushim_page_calls calls;
     static struct cushim_page_sites sites;
-    if (!report->page.head.sample_bytes)
-        return 0;
+    int error = read_all(file, &calls, sizeof calls, CUSHIM_PAGE_CALLS_AT);
+    report->calls = &calls;
+    if (error || !report->page.head.sample_bytes)
+        return error;
     report->sites = &sites;
     return read_all(file, &sites, sizeof sites, CUSHIM_PAGE_SITES_AT);
 }
@@ -183,7 +194,7 @@ static int read_page(int file, struct cushim_report *report) {
         return ENOEXEC;
     error = add_caches(file, page);
     settle(page);
-    return error ? error : read_sites(file, report);
+    return error ? error : read_rest(file, report);
 }
 
 int cushim_page_file_read(int folder, const char *name, struct cushim_report *report) {
@@ -196,6 +207,19 @@ int cushim_page_file_read(int folder, const char *name, struct cushim_report *re
     uint64_t now_ns = cushim_clock_ns(), start_ns = report->page.head.start_ns;
     report->run_ns = now_ns > start_ns ? now_ns - start_ns : 0;
     return error;
+}
+
+uint64_t cushim_page_known_ns(const struct cushim_page *page) {
+    const struct cushim_page_head *head = &page->head;
+    bool is_left = atomic_load(&head->state) == CUSHIM_PAGE_LEFT;
+    uint64_t last_ns = is_left ? head->end_ns : 0;
+    for (int device = 0; device < CUSHIM_MAX_DEVICES && !is_left; device++) {
+        for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
+            uint64_t ns = cushim_mem_stats_read(&page->stats[device][kind].last_ns);
+            last_ns = ns > last_ns ? ns : last_ns;
+        }
+    }
+    return last_ns > head->start_ns ? last_ns - head->start_ns : 0;
 }
 
 bool cushim_page_is_alive(const char *name, int64_t process) {

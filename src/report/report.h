@@ -22,6 +22,7 @@ typedef bool cushim_report_find_line_fn(const struct cushim_page_frame *frame,
 struct cushim_report {
     struct cushim_page page; /* a copy, in which the rows have what threads' caches counted, too */
     const struct cushim_page_sites *sites; /* NULL: not wished; others may write them meanwhile */
+    const struct cushim_page_calls *calls; /* page_calls.h; as the sites */
     uint64_t run_ns;
     bool is_of_page;                       /* read from its file, and not by the process itself */
     const char *ended;                     /* how, in words; NULL: it goes on, or tells itself */

@@ -1,9 +1,11 @@
 #include "report/report_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/draft.h"
@@ -28,51 +30,103 @@ static bool ends_in(const char *text, const char *end) {
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
-/* "report.json" becomes "report-%p.json", where the name has no place for the process. */
-static bool tell_apart(char pattern[PATH_MAX], const char *where) {
-    const char *name = strrchr(where, '/'), *dot = strrchr(where, '.');
-    name = name ? name + 1 : where;
-    if (strstr(where, "%p"))
-        return snprintf(pattern, PATH_MAX, "%s", where) < PATH_MAX;
-    if (!dot || dot <= name)
-        dot = where + strlen(where);
-    return snprintf(pattern, PATH_MAX, "%.*s-%%p%s", (int)(dot - where), where, dot) < PATH_MAX;
+/* ---- names ---- */
+
+bool cushim_report_is_folder(const char *where, const char *folder) {
+    char path[PATH_MAX];
+    struct stat status;
+    size_t n = strlen(where);
+    bool is_relative = *where != '/' && *folder;
+    if (!n || where[n - 1] == '/')
+        return n;
+    n = (size_t)snprintf(path, sizeof path, "%s%s%s", is_relative ? folder : "",
+                         is_relative ? "/" : "", where);
+    return n < sizeof path && stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-static bool name_file(char path[PATH_MAX], const char *where, const char *folder, bool is_apart,
-                      long process) {
-    char pattern[PATH_MAX];
+bool cushim_report_is_shared(const char *where, const char *folder) {
+    return cushim_report_descriptor(where) >= 0 ||
+           (!cushim_path_has(where, "prnq") && !cushim_report_is_folder(where, folder));
+}
+
+/* "report.json" becomes "report-%p.json". */
+static int tell_apart(char pattern[PATH_MAX], const char *where) {
+    const char *name = strrchr(where, '/'), *dot = strrchr(where, '.');
+    name = name ? name + 1 : where;
+    if (!dot || dot <= name)
+        dot = where + strlen(where);
+    return snprintf(pattern, PATH_MAX, "%.*s-%%p%s", (int)(dot - where), where, dot);
+}
+
+/* The name with its places; false: it is too long. */
+static bool choose_pattern(char pattern[PATH_MAX], const char *where, const char *folder,
+                           bool is_apart, long rank) {
+    int n;
+    if (cushim_report_is_folder(where, folder))
+        n = snprintf(pattern, PATH_MAX, "%s/%s%%p-%%n.json", where, rank < 0 ? "" : "%r-");
+    else if (is_apart && !cushim_path_has(where, "prn"))
+        n = tell_apart(pattern, where);
+    else
+        n = snprintf(pattern, PATH_MAX, "%s", where);
+    return n < PATH_MAX;
+}
+
+static bool name_file(char path[PATH_MAX], const char *pattern, const char *folder,
+                      const struct cushim_path_places *places) {
     size_t n = 0;
-    if (is_apart && !tell_apart(pattern, where))
-        return false;
-    if (*where != '/' && *folder)
+    if (*pattern != '/' && *folder)
         n = (size_t)snprintf(path, PATH_MAX, "%s/", folder);
-    return n < PATH_MAX &&
-           cushim_path_expand_for(path + n, PATH_MAX - n, is_apart ? pattern : where, process);
+    return n < PATH_MAX && cushim_path_expand(path + n, PATH_MAX - n, pattern, places);
+}
+
+/* ---- writing ---- */
+
+bool cushim_report_is_json(const char *path) {
+    return ends_in(path, ".json");
+}
+
+/* 0 or an errno; EEXIST where the name is to be new and is not. */
+static int write_file(const char *path, bool is_new, const struct cushim_report *report) {
+    struct cushim_draft draft;
+    if (is_new && faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return EEXIST;
+    int error = cushim_draft_begin(&draft, path);
+    if (error)
+        return error;
+    draft.is_new = is_new;
+    struct cushim_writer writer = {.fd = draft.fd};
+    if (cushim_report_is_json(path))
+        cushim_report_json(&writer, report);
+    else
+        cushim_report_text(&writer, report);
+    cushim_writer_flush(&writer);
+    return cushim_draft_end(&draft, writer.error);
 }
 
 int cushim_report_write(const char *where, const char *folder, bool is_apart,
                         const struct cushim_report *report, char path[PATH_MAX]) {
+    enum { MOST_NUMBERS = 10000 };
     struct cushim_writer writer = {.fd = cushim_report_descriptor(where)};
-    struct cushim_draft draft;
+    struct cushim_path_places places = {(long)report->page.head.process,
+                                        (long)report->page.head.rank, 0};
+    char pattern[PATH_MAX];
+    int error = EEXIST;
     *path = 0;
     if (writer.fd >= 0) {
         cushim_report_text(&writer, report);
         cushim_writer_flush(&writer);
         return writer.error;
     }
-    if (!name_file(path, where, folder, is_apart, (long)report->page.head.process)) {
-        *path = 0;
-        return ENAMETOOLONG;
+    bool fits = choose_pattern(pattern, where, folder, is_apart, places.rank);
+    bool is_numbered = fits && cushim_path_has(pattern, "n");
+    for (; fits && error == EEXIST && places.number < MOST_NUMBERS; places.number++) {
+        fits = name_file(path, pattern, folder, &places);
+        if (fits)
+            error = write_file(path, is_numbered, report);
+        if (!is_numbered)
+            break;
     }
-    int error = cushim_draft_begin(&draft, path);
-    if (error)
-        return error;
-    writer.fd = draft.fd;
-    if (ends_in(path, ".json"))
-        cushim_report_json(&writer, report);
-    else
-        cushim_report_text(&writer, report);
-    cushim_writer_flush(&writer);
-    return cushim_draft_end(&draft, writer.error);
+    if (!fits)
+        *path = 0;
+    return fits ? error : ENAMETOOLONG;
 }

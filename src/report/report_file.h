@@ -9,11 +9,20 @@
 /* The descriptor that stands behind a word; -1: it is the name of a file. */
 int cushim_report_descriptor(const char *where);
 
+/* Is it a folder, in which each process has a file?  It ends in a slash, or is one. */
+bool cushim_report_is_folder(const char *where, const char *folder);
+
+/* Do reports of several processes go there together?  A word, or a name without places. */
+bool cushim_report_is_shared(const char *where, const char *folder);
+
+/* Is a file to be JSON? */
+bool cushim_report_is_json(const char *path);
+
 /*
- * Write a report to a word or a file; `folder` ("": the current one) is where relative names begin.
- * Where `is_apart`, a name that has no place for the process gets its number before the ending, so
- * that reports of several do not take each other's place.  Returns 0 or an errno; `path` is the
- * name of the file, "" where it is none.
+ * Write a report to a word, a file, or a file of its own in a folder; `folder` ("": the current
+ * one) is where relative names begin.  Where `is_apart`, a name that has no place for the process
+ * gets its number before the ending, so that reports of several do not take each other's place.
+ * Returns 0 or an errno; `path` is the name of the file, "" where it is none.
  */
 int cushim_report_write(const char *where, const char *folder, bool is_apart,
                         const struct cushim_report *report, char path[PATH_MAX]);

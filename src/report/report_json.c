@@ -3,42 +3,14 @@
 #include <inttypes.h>
 
 #include "base/utf8.h"
+#include "cuda/symbol_name.h"
 #include "report/advice.h"
 #include "report/finding.h"
 #include "report/large_copies.h"
+#include "report/page_calls.h"
 #include "report/page_mark.h"
 #include "report/shortage.h"
 #include "report/site.h"
-
-/* Every counter of a kind, by its name in the report. */
-#define COUNTERS(X)                                                                                \
-    X(requests, n_requests)                                                                        \
-    X(no_call, n_hits)                                                                             \
-    X(misses, n_misses)                                                                            \
-    X(native, n_natively)                                                                          \
-    X(refused, n_refused)                                                                          \
-    X(frees, n_frees)                                                                              \
-    X(requested_bytes, requested_bytes)                                                            \
-    X(live_bytes, live_bytes)                                                                      \
-    X(peak_live_bytes, peak_live_bytes)                                                            \
-    X(block_bytes, block_bytes)                                                                    \
-    X(held_bytes, held_bytes)                                                                      \
-    X(peak_held_bytes, peak_held_bytes)                                                            \
-    X(segments, n_segments)                                                                        \
-    X(native_allocs, n_native_allocs)                                                              \
-    X(native_alloc_ns, native_alloc_ns)                                                            \
-    X(native_frees, n_native_frees)                                                                \
-    X(native_free_ns, native_free_ns)                                                              \
-    X(out_of_memory, n_out_of_memory)                                                              \
-    X(reclaim_steps, n_reclaim_steps)                                                              \
-    X(reclaim_waits, n_reclaim_waits)                                                              \
-    X(arena, n_arena)                                                                              \
-    X(arena_rewinds, n_arena_rewinds)                                                              \
-    X(arena_kept, n_arena_kept)                                                                    \
-    X(waits, n_waits)                                                                              \
-    X(wait_ns, wait_ns)                                                                            \
-    X(effect_waits, n_effect_waits)                                                                \
-    X(effect_wait_ns, effect_wait_ns)
 
 /* A code point as JSON escapes it: above U+FFFF as two halves. */
 static void put_point(struct cushim_writer *out, uint32_t point) {
@@ -68,10 +40,10 @@ static void put_kind(struct cushim_writer *out, const struct cushim_report *repo
                      enum cushim_kind kind) {
     const struct cushim_mem_stats *stats = cushim_report_stats(report, device, kind);
     cushim_write(out, "\"%s\": {", cushim_report_kind(kind));
-#define PUT(name, field)                                                                           \
+#define COUNTER(name, field, type, unit, sentence)                                                 \
     cushim_write(out, "\"" #name "\": %" PRIu64 ", ", cushim_mem_stats_read(&stats->field));
-    COUNTERS(PUT)
-#undef PUT
+#include "report/report.def"
+#undef COUNTER
     struct cushim_report_held held = cushim_report_held(stats);
     cushim_write(out,
                  "\"idle_bytes\": %" PRIu64 ", \"spare_bytes\": %" PRIu64
@@ -161,12 +133,38 @@ static void put_marks(struct cushim_writer *out, const struct cushim_report *rep
                  cushim_mem_stats_read(&report->page.n_marks));
 }
 
+static void put_calls(struct cushim_writer *out, const struct cushim_page_calls *calls) {
+    static const char *const identities[] = {"unknown", "same", "other"};
+    const struct cushim_resolve_counts *lookups = &calls->lookups;
+    int identity = atomic_load(&lookups->identity); /* of a file, where anything may stand */
+    const char *comma = "";
+    cushim_write(out, "  \"calls\": {");
+    for (unsigned row = 0; row < CUSHIM_PAGE_SYMBOLS; row++) {
+        uint64_t n = cushim_page_calls_of(calls, row);
+        if (!n)
+            continue;
+        cushim_write(out, "%s\n    \"%s\": %" PRIu64, comma, cushim_cuda_symbol_name(row), n);
+        comma = ",";
+    }
+    cushim_write(
+        out,
+        "},\n  \"lookups\": {\"count\": %lu, \"routed\": %lu, \"by_name\": %lu, \"unhooked\": %lu, "
+        "\"identity\": \"%s\"},\n",
+        atomic_load(&lookups->n_lookups), atomic_load(&lookups->n_routed),
+        atomic_load(&lookups->n_by_name), atomic_load(&lookups->n_unhooked),
+        identities[identity > 0 && identity <= CUSHIM_IDENTITY_OTHER ? identity : 0]);
+}
+
 void cushim_report_json(struct cushim_writer *out, const struct cushim_report *report) {
     const struct cushim_page_head *head = &report->page.head;
     cushim_write(out, "{\n  \"schema\": \"%s\",\n  \"cushim\": ", CUSHIM_REPORT_SCHEMA);
     cushim_report_put_string(out, head->version);
     cushim_write(out, ",\n  \"pid\": %ld,\n  \"program\": ", (long)head->process);
     cushim_report_put_string(out, head->program);
+    if (head->run)
+        cushim_write(out, ",\n  \"run\": \"%" PRIx64 "\"", head->run);
+    if (head->rank >= 0)
+        cushim_write(out, ",\n  \"rank\": %ld", (long)head->rank);
     cushim_write(out, ",\n  \"run_ns\": %" PRIu64 ",\n", report->run_ns);
     cushim_write(out, "  \"source\": \"%s\",\n", report->is_of_page ? "live page" : "process");
     if (report->ended) {
@@ -186,6 +184,8 @@ void cushim_report_json(struct cushim_writer *out, const struct cushim_report *r
         report->put_json(out);
     else
         cushim_finding_json(out, report);
+    if (report->calls)
+        put_calls(out, report->calls);
     cushim_write(out, "  \"bypassed\": %" PRIu64 "\n}\n",
                  cushim_mem_stats_read(&report->page.n_bypassed));
 }

@@ -328,8 +328,11 @@ static void put_end(struct cushim_writer *out, const struct cushim_report *repor
 void cushim_report_text(struct cushim_writer *out, const struct cushim_report *report) {
     const struct cushim_page_head *head = &report->page.head;
     struct texts t;
-    cushim_write(out, "cushim %s: %s, process %ld, %s\n", head->version, head->program,
-                 (long)head->process, cushim_text_time(t.text[0], report->run_ns));
+    cushim_write(out, "cushim %s: %s, process %ld", head->version, head->program,
+                 (long)head->process);
+    if (head->rank >= 0)
+        cushim_write(out, ", rank %ld", (long)head->rank);
+    cushim_write(out, ", %s\n", cushim_text_time(t.text[0], report->run_ns));
     put_end(out, report);
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         if (cushim_report_has_device(report, device))

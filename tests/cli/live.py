@@ -91,7 +91,9 @@ def reports_from_pages_are_like_those_of_the_processes():
     timed = re.compile("_ns$")
     same = {key: value for key, value in device(told).items() if not timed.search(key)}
     assert {key: value for key, value in device(killed).items() if not timed.search(key)} == same
-    assert set(told) - set(killed) == {"calls", "lookups"} and set(killed) - set(told) == {"ended"}
+    assert set(killed) - set(told) == {"ended"} and not set(told) - set(killed), set(told) ^ set(killed)
+    assert killed["calls"]["cuMemAlloc_v2"] == N_KEPT and killed["calls"] == told["calls"], (killed, told)
+    assert killed["lookups"] == told["lookups"], killed
 
 
 @tap.test
@@ -195,15 +197,15 @@ def the_report_stands_behind_all_that_the_program_prints():
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
         assert done.returncode == 4 and done.stdout.startswith("printed\n" + HEAD), done.stdout
         assert done.stdout.count(HEAD) == 1, done.stdout
-    reader, writer = os.pipe()
-    for waiter, is_left in ((f"{os.getpid()}-{writer}", True), (f"{os.getpid()}-99999", False), (f"1-{writer}", False),
-                            ("-1--1", False), ("x", False), ("", False)):
+    own, other = os.memfd_create("cushim-report"), os.memfd_create("another")
+    for waiter, is_left in ((f"{os.getpid()}-{own}", True), (f"{os.getpid()}-{other}", False), (f"{os.getpid()}-99999", False),
+                            (f"1-{own}", False), ("-1--1", False), ("x", False), ("", False)):
         done = subprocess.run([LIVE, "exit"], text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=120,
                               env=environment(CUSHIM_WAITER=waiter, CUSHIM_STATS="stderr", LD_PRELOAD=str(fixture.PRELOAD)))
-        told = os.read(reader, 1 << 16).decode() if is_left else done.stderr
+        told = os.pread(own, 1 << 16, 0).decode() if is_left else done.stderr
         assert done.returncode == 4 and told.startswith(HEAD) and (done.stderr == "") == is_left, (waiter, done)
-    os.close(reader)
-    os.close(writer)
+    os.close(own)
+    os.close(other)
 
 
 def sites_of(report):
@@ -336,12 +338,17 @@ def who_looks_sees_large_copies_and_who_moved_them():
 def each_process_of_a_run_counts_for_itself():
     file = scratch / "fresh.json"
     result = run(f"--stats={file}", LIVE, "fork_fresh")
-    reports = {path.name: json.loads(path.read_text()) for path in scratch.glob("fresh*.json")}
-    assert result.returncode == 0 and len(reports) == 2, (result, reports)
-    own = reports.pop("fresh.json")
-    (name, child), = reports.items()
-    assert name == f"fresh-{child['pid']}.json" and child["ended"] == "it ended without a report of its own", child
+    together = json.loads(file.read_text())
+    assert result.returncode == 0 and together["schema"] == "cushim-reports/1" and not pages(), (result, together)
+    own, child = together["reports"]
+    assert child["ended"] == "it ended without a report of its own" and own["run"] == child["run"], child
     assert device(own)["requests"] == N_KEPT and device(child)["requests"] == 2 * N_KEPT, (own, child)
+    assert own["calls"]["cuMemAlloc_v2"] == N_KEPT and child["calls"]["cuMemAlloc_v2"] == 2 * N_KEPT, (own, child)
+    text = run("--stats", LIVE, "fork_fresh").stderr
+    assert text.count(HEAD) == 2 and all(len(line) <= 80 for line in text.splitlines()), text
+    assert re.search(r"^     -  *\d+  live +2\.93 KiB +2\.00 MiB +3 +0 ns  exit\n"
+                     r"     -  *\d+  live +5\.86 KiB +2\.00 MiB +6 +0 ns  ended\n"
+                     r" {17}2 in all +8\.79 KiB +4\.00 MiB +9 +0 ns  $", text, re.MULTILINE), text
 
 
 @tap.test
@@ -359,8 +366,10 @@ def a_child_that_can_have_no_page_leaves_its_parents_alone():
 @tap.test
 def who_becomes_itself_again_leaves_two_reports():
     result = run(f"--stats={scratch}/again.txt", LIVE, "exec_again")
-    texts = sorted(path.read_text() for path in scratch.glob("again*.txt"))
-    assert result.returncode == -9 and len(texts) == 2 and all("live page" in text for text in texts), (result, texts)
+    text = (scratch / "again.txt").read_text()
+    assert result.returncode == -9 and text.count("read from its live page") == 2, (result, text)
+    result = run(f"--stats={scratch}/again-%p.txt", LIVE, "exec_again")
+    assert result.returncode == -9 and len(list(scratch.glob("again-*.txt"))) == 1, result
 
 
 @tap.test

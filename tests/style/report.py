@@ -18,6 +18,9 @@ MEMBERS = {"requests": "requests", "no_call": "no_call", "frees": "frees", "live
            "idle_bytes": "idle"}
 
 
+COUNTER = re.compile(r'^COUNTER\((\w+), \w+, (?:SUM|GAUGE|PEAK), (?:COUNT|BYTES|NS), "([^"]*)"\)$', re.MULTILINE)
+
+
 def faults(words, guide, schema):
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", guide, re.MULTILINE)
     meanings = {name: meaning for name, _, meaning in words}
@@ -37,6 +40,15 @@ def words_mean_the_same_everywhere():
     found = list(faults(words, (ROOT / "docs/guide/reading-the-report.md").read_text(),
                         json.loads((ROOT / "docs/schema/report-1.json").read_text())))
     assert not found, "\n".join(found)
+
+
+@tap.test
+def counters_mean_the_same_in_the_schema():
+    text = (ROOT / "src/report/report.def").read_text()
+    rows = COUNTER.findall(text)
+    members = json.loads((ROOT / "docs/schema/report-1.json").read_text())["$defs"]["kind"]["properties"]
+    assert len(rows) == text.count("\nCOUNTER(") > 20
+    assert [(name, members[name]["description"]) for name, _ in rows] == rows
 
 
 @tap.test

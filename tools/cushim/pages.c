@@ -15,19 +15,28 @@ static int is_page(const struct dirent *entry) {
     return n > n_ending && strcmp(entry->d_name + n - n_ending, CUSHIM_PAGE_ENDING) == 0;
 }
 
-static bool show_one(int folder, const char *name,
-                     void (*show)(const struct page *page, void *context), void *context) {
+static bool show_one(int folder, const char *name, pages_show_fn *show, void *context) {
     static struct cushim_report report;
     if (cushim_page_file_read(folder, name, &report) != 0)
         return false;
     report.find_line = symbols_find_line;
     struct page page = {name, folder, cushim_page_is_alive(name, report.page.head.process),
                         &report};
+    if (!page.is_alive)
+        report.run_ns = cushim_page_known_ns(&report.page);
     show(&page, context);
     return true;
 }
 
-int pages_each(void (*show)(const struct page *page, void *context), void *context) {
+bool pages_one(const char *name, pages_show_fn *show, void *context) {
+    int folder = cushim_page_folder_open(false);
+    bool is_there = folder >= 0 && show_one(folder, name, show, context);
+    if (folder >= 0)
+        close(folder);
+    return is_there;
+}
+
+int pages_each(pages_show_fn *show, void *context) {
     struct dirent **entries;
     int n_pages = 0, folder = cushim_page_folder_open(false);
     int n = folder < 0 ? 0 : scandirat(folder, ".", &entries, is_page, versionsort);

@@ -12,9 +12,14 @@ struct page {
     struct cushim_report *report;
 };
 
+typedef void pages_show_fn(const struct page *page, void *context);
+
 /* Show every page of the folder, in the order of their names, that can be read; files that are none
  * are left alone.  Returns how many there were. */
-int pages_each(void (*show)(const struct page *page, void *context), void *context);
+int pages_each(pages_show_fn *show, void *context);
+
+/* The same for one, by the name of its file; false: it is gone. */
+bool pages_one(const char *name, pages_show_fn *show, void *context);
 
 /* Its file is not needed any more. */
 void pages_remove(const struct page *page);

@@ -17,8 +17,9 @@ static const char page_cushim[] =
     "    cushim record [-o FOLDER] [--OPTION=VALUE ...] [--] PROGRAM [ARGUMENT ...]\n"
     "    cushim report [--format=FORMAT] [--redact] [-o FILE] RECORDING\n"
     "    cushim replay --plan [--with=SETTINGS] [--least-limit] [--json] RECORDING\n"
+    "    cushim merge [-o FILE] REPORT...\n"
     "    cushim doctor [--json] [PROGRAM]\n"
-    "    cushim help [run | stat | record | report | replay | doctor | options]\n"
+    "    cushim help [PAGE]\n"
     "    cushim --version\n"
     "\n"
     "COMMANDS\n"
@@ -27,6 +28,7 @@ static const char page_cushim[] =
     "    record     start a program, and record what its memory does\n"
     "    report     say what a recording has: who holds the memory at the peak and at the end\n"
     "    replay     say what a recording would have held with other settings, without a GPU\n"
+    "    merge      put reports of several processes into one table\n"
     "    doctor     say what this machine and a program have, and whether cushim works here\n"
     "    help       show a page: `cushim help run` is what `cushim run --help` shows\n"
     "\n"
@@ -48,14 +50,17 @@ static const char page_run[] =
     "    can look at it.  Nothing else is changed, and children of the program inherit all of it.\n"
     "\n"
     "    With --stats it starts PROGRAM and waits, as time(1) does.  A process that ends normally\n"
-    "    makes its report itself; for one that ends by a signal or by _exit, `cushim run` writes\n"
-    "    it from its live page, for children, too.  Their reports go to FILE-PROCESS where FILE\n"
-    "    has no %p.  SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGALRM that are sent to cushim are\n"
+    "    leaves its report in its live page; one that ends by a signal or by _exit has counted\n"
+    "    there, too, and so have children.  `cushim run` writes all of them together: a section\n"
+    "    each, and a table.  Where the name of the file has %p, %r, %n or %q, or is a FOLDER/, "
+    "each\n"
+    "    process has a file of its own, and FOLDER/run.json says what they are of.\n"
+    "\n"
+    "    SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGALRM that are sent to cushim are\n"
     "    passed on; SIGINT and SIGQUIT are ignored, since the terminal sends them to both.  A\n"
     "    program that a signal ends also ends cushim by it.  --no-wait becomes PROGRAM all the\n"
-    "    same; what ends without a report of its own then has none.  Two variables tell processes\n"
-    "    of a run from others: CUSHIM_STARTED, CUSHIM_RUN and\n"
-    "    CUSHIM_WAITER.\n"
+    "    same; what ends without a report of its own then has none.  Three variables tell\n"
+    "    processes of a run from others: CUSHIM_STARTED, CUSHIM_RUN and CUSHIM_WAITER.\n"
     "\n"
     "    What LD_PRELOAD holds already stays, in its order; the library comes last, since some\n"
     "    libraries (libasan) insist on being first, and stands in it once.\n"
@@ -262,12 +267,13 @@ static const char page_help[] =
     "    cushim help - show a page of the manual\n"
     "\n"
     "SYNOPSIS\n"
-    "    cushim help [run | stat | record | report | replay | doctor | options]\n"
+    "    cushim help [PAGE]\n"
     "    cushim help options --markdown\n"
     "\n"
     "DESCRIPTION\n"
-    "    `cushim help options` lists every option with its variable, values and default;\n"
-    "    --markdown writes the same as docs/reference/options.md.\n";
+    "    Each command has a page of its name.  `cushim help options` lists every option with\n"
+    "    its variable, values and default; --markdown writes the same as\n"
+    "    docs/reference/options.md.\n";
 
 static const char page_options[] =
     "NAME\n"
@@ -276,12 +282,14 @@ static const char page_options[] =
     "DESCRIPTION\n"
     "    Each option is a variable of the environment, CUSHIM_<OPTION>, and an argument of\n"
     "    `cushim run`, --OPTION=VALUE.  Sizes take K, M, G and T (powers of 1024).  In file names\n"
-    "    %p, %h and %r stand for process, host and rank.  A value that cannot be read is refused\n"
+    "    %p, %h and %r stand for process, host and rank, %n for the first number from 0 that "
+    "makes\n"
+    "    the name new, %q{NAME} for a variable.  A value that cannot be read is refused\n"
     "    in one line and the default kept; `cushim run` refuses it before the program starts.\n"
     "\n";
 
-const char *const usage_topics[] = {"cushim", "run",    "stat",    "record", "report",
-                                    "replay", "doctor", "options", "help"};
+const char *const usage_topics[] = {"cushim", "run",   "stat",   "record",  "report",
+                                    "replay", "merge", "doctor", "options", "help"};
 const size_t usage_n_topics = sizeof usage_topics / sizeof usage_topics[0];
 
 static void print_words(FILE *out) {
@@ -313,6 +321,8 @@ bool usage_print(FILE *out, const char *topic) {
         fputs(page_replay, out);
     } else if (strcmp(topic, "help") == 0) {
         fputs(page_help, out);
+    } else if (usage_plain_page(topic)) {
+        fputs(usage_plain_page(topic), out);
     } else {
         return false;
     }

@@ -30,6 +30,9 @@ __attribute__((format(printf, 2, 3))) int usage_error(const char *topic, const c
 int usage_unknown(const char *topic, const char *what, const char *word, const char *const *known,
                   size_t n_known);
 
+/* The text of a page that needs nothing but its text (usage_pages.c); NULL: there is none. */
+const char *usage_plain_page(const char *topic);
+
 /* The names of the pages. */
 extern const char *const usage_topics[];
 extern const size_t usage_n_topics;

@@ -2,24 +2,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/options.h"
-#include "base/output.h"
-#include "report/report_file.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/options.h"
-#include "tools/cushim/pages.h"
+#include "tools/cushim/run_reports.h"
 #include "tools/cushim/usage.h"
 
 /* ---- signals ---- */
@@ -109,102 +103,6 @@ static int wait_for_end(void) {
     }
 }
 
-/* ---- reports ---- */
-
-struct run {
-    uint64_t number;
-    int left; /* the file in which the program leaves a report to be printed; -1: none */
-    const char *where;
-    pid_t started;
-    int status;
-    bool has_told; /* of the process that was started */
-};
-
-/* glibc has names since 2.32; the command runs on older ones, too. */
-#pragma weak sigabbrev_np
-
-static const char *signal_text(int number, char text[32]) {
-    const char *name = sigabbrev_np ? sigabbrev_np(number) : NULL;
-    if (name)
-        snprintf(text, 32, "SIG%s", name);
-    else
-        snprintf(text, 32, "signal %d", number);
-    return text;
-}
-
-static void describe_end(const struct run *run, const struct cushim_report *report,
-                         char text[128]) {
-    char by[32];
-    if (report->page.head.process != run->started)
-        snprintf(text, 128, "it ended without a report of its own");
-    else if (WIFSIGNALED(run->status))
-        snprintf(text, 128, "ended by %s", signal_text(WTERMSIG(run->status), by));
-    else
-        snprintf(text, 128, "ended by _exit or became another program, exit status %d",
-                 WEXITSTATUS(run->status));
-}
-
-static void tell(struct run *run, struct cushim_report *report) {
-    char ended[128], path[PATH_MAX];
-    bool is_started = report->page.head.process == run->started;
-    describe_end(run, report, ended);
-    if (atomic_load(&report->page.head.state) == CUSHIM_PAGE_LEFT)
-        report->is_of_page = false; /* it has all that the process knew */
-    else
-        report->ended = ended;
-    int error = cushim_report_write(run->where, "", !is_started || run->has_told, report, path);
-    if (error && *path)
-        complain("no report in %s: %s", path, strerror(error));
-    else if (error)
-        complain("no report of process %ld: %s", (long)report->page.head.process, strerror(error));
-    run->has_told |= is_started;
-}
-
-/* Of this run, and of a process that is over? */
-static void look_at(const struct page *page, void *context) {
-    struct run *run = context;
-    const struct cushim_page_head *head = &page->report->page.head;
-    if (head->run != run->number)
-        return;
-    if (page->is_alive) {
-        complain("process %ld (%s) of this run goes on; `cushim stat %ld` shows it",
-                 (long)head->process, head->program, (long)head->process);
-        return;
-    }
-    if (atomic_load(&head->state) != CUSHIM_PAGE_REPORTED && pages_has_memory(page->report))
-        tell(run, page->report);
-    pages_remove(page);
-}
-
-/* A file in memory without a name, which nobody else inherits; the program finds it by our number.
- */
-static int make_room_for_report(const char *where) {
-    char text[48];
-    int left =
-        cushim_report_descriptor(where) < 0 ? -1 : memfd_create("cushim-report", MFD_CLOEXEC);
-    snprintf(text, sizeof text, "%ld-%d", (long)getpid(), left);
-    if (left >= 0 && setenv(CUSHIM_WAITER_VARIABLE, text, 1) == 0)
-        return left;
-    unsetenv(CUSHIM_WAITER_VARIABLE);
-    if (left >= 0)
-        close(left);
-    return -1;
-}
-
-/* What the program left is printed now that all its output is out, unless its page said it. */
-static void print_left(struct run *run) {
-    char text[4096];
-    ssize_t n;
-    int error = 0;
-    off_t at = 0;
-    while (!error && !run->has_told && run->left >= 0 &&
-           (n = pread(run->left, text, sizeof text, at)) > 0) {
-        error = cushim_output_write(cushim_report_descriptor(run->where), text, (size_t)n);
-        at += n;
-    }
-    run->has_told |= at > 0;
-}
-
 /* ---- the end ---- */
 
 /* As the program ended: a shell sees the same.  Libraries that the user preloads are in this
@@ -225,30 +123,23 @@ __attribute__((noreturn)) static void end_alike(int status) {
 }
 
 void wait_for(char **argv, const char *where, void (*at_end)(void *context), void *context) {
-    struct run run = {.where = where};
-    char text[24], by[32];
-    if (getrandom(&run.number, sizeof run.number, 0) != sizeof run.number)
-        return;
-    snprintf(text, sizeof text, "%" PRIx64, run.number);
-    if (setenv(CUSHIM_RUN_VARIABLE, text, 1) != 0)
-        return;
-    run.left = where ? make_room_for_report(where) : -1;
-    int error = start(argv);
+    struct run_reports reports;
+    char by[32];
+    int error = run_reports_begin(&reports, argv, where);
+    if (!error)
+        error = start(argv);
     if (error) {
         errno = error;
         return;
     }
-    run.started = (pid_t)child;
-    run.status = wait_for_end();
+    reports.started = (pid_t)child;
+    reports.status = wait_for_end();
     child = 0;
-    if (where) {
-        pages_each(look_at, &run);
-        print_left(&run);
-    }
+    bool has_told = run_reports_end(&reports);
     if (at_end)
         at_end(context);
-    if (WIFSIGNALED(run.status) && !run.has_told && settings_want_report())
+    if (WIFSIGNALED(reports.status) && !has_told && settings_want_report())
         complain("%s ended by %s before it used CUDA memory that cushim can see", argv[0],
-                 signal_text(WTERMSIG(run.status), by));
-    end_alike(run.status);
+                 run_reports_signal(WTERMSIG(reports.status), by));
+    end_alike(reports.status);
 }

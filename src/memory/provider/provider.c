@@ -26,7 +26,7 @@ static CUresult native_alloc(struct cushim_mem_heap *pool, size_t n_bytes, uint6
     CUresult answer = pool->source->obtain(pool, n_bytes, base);
     cushim_mem_mode_back(pool->cuda, mode);
     cushim_mem_stats_add(&pool->stats->n_native_allocs, 1);
-    cushim_mem_stats_add(&pool->stats->native_alloc_ns, cushim_clock_ns() - start_ns);
+    cushim_mem_stats_add_time(pool->stats, &pool->stats->native_alloc_ns, start_ns);
     log_debug("memory", "device %d: memory of size %zu asked of the driver: %s", pool->device,
               n_bytes, answer == CUDA_SUCCESS ? "a new segment" : "refused");
     return answer;
@@ -40,7 +40,7 @@ static void note_native_free(struct cushim_mem_heap *pool, uint64_t base, size_t
     else
         tell(pool, base, n_bytes, true);
     cushim_mem_stats_add(&pool->stats->n_native_frees, 1);
-    cushim_mem_stats_add(&pool->stats->native_free_ns, cushim_clock_ns() - start_ns);
+    cushim_mem_stats_add_time(pool->stats, &pool->stats->native_free_ns, start_ns);
     log_debug("memory", "device %d: a segment of size %zu given back to the driver: %s",
               pool->device, n_bytes, answer == CUDA_SUCCESS ? "done" : "refused");
 }

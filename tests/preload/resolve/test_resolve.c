@@ -27,7 +27,7 @@ static void *ask(const char *symbol, int version) {
 }
 
 START_TEST(an_unhooked_memory_name_is_counted_once) {
-    const struct cushim_resolve_counts *counts = cushim_resolve_counts();
+    const struct cushim_resolve_counts *counts = &cushim_page_calls.lookups;
     open_driver();
     for (int i = 0; i < 3; i++) {
         ask("cuMemMap", 12000);
@@ -40,7 +40,7 @@ START_TEST(an_unhooked_memory_name_is_counted_once) {
 END_TEST
 
 START_TEST(each_look_up_is_counted_and_so_is_each_hook_given) {
-    const struct cushim_resolve_counts *counts = cushim_resolve_counts();
+    const struct cushim_resolve_counts *counts = &cushim_page_calls.lookups;
     open_driver();
     ck_assert_uint_eq(counts->n_lookups, 0);
     ck_assert_ptr_nonnull(dlsym(driver, "cuMemAlloc_v2"));
@@ -55,8 +55,8 @@ END_TEST
 START_TEST(a_driver_that_gives_its_exported_addresses_is_noted) {
     open_driver();
     ask("cuInit", 12000);
-    ck_assert_int_eq(cushim_resolve_counts()->identity, CUSHIM_IDENTITY_SAME);
-    ck_assert_uint_eq(cushim_resolve_counts()->n_by_name, 0);
+    ck_assert_int_eq(cushim_page_calls.lookups.identity, CUSHIM_IDENTITY_SAME);
+    ck_assert_uint_eq(cushim_page_calls.lookups.n_by_name, 0);
 }
 END_TEST
 
@@ -64,8 +64,8 @@ START_TEST(a_driver_that_gives_other_addresses_is_noted_and_routed_by_name) {
     setenv("FAKE_CUDA_THUNKS", "1", 1);
     open_driver();
     ck_assert_ptr_eq(ask("cuInit", 12000), dlsym(driver, "cuInit"));
-    ck_assert_int_eq(cushim_resolve_counts()->identity, CUSHIM_IDENTITY_OTHER);
-    ck_assert_uint_eq(cushim_resolve_counts()->n_by_name, 1);
+    ck_assert_int_eq(cushim_page_calls.lookups.identity, CUSHIM_IDENTITY_OTHER);
+    ck_assert_uint_eq(cushim_page_calls.lookups.n_by_name, 1);
 }
 END_TEST
 

@@ -86,6 +86,19 @@ START_TEST(what_could_not_be_written_leaves_what_was_there) {
 }
 END_TEST
 
+START_TEST(a_name_that_is_to_be_new_is_not_taken_from_another) {
+    in_folder();
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(cushim_draft_begin(&draft, path), 0);
+        draft.is_new = true;
+        ck_assert_int_eq(write(draft.fd, i ? "2nd" : "first", i ? 3 : 5), i ? 3 : 5);
+        ck_assert_int_eq(cushim_draft_end(&draft, 0), i ? EEXIST : 0);
+        check_text("first");
+    }
+    leave_folder();
+}
+END_TEST
+
 START_TEST(of_two_drafts_of_one_file_each_is_whole) {
     struct cushim_draft other;
     in_folder();
@@ -144,11 +157,12 @@ END_TEST
 
 SUITE() {
     return suite_run(
-        "draft",
-        (const TTest *[]){a_file_is_made_for_its_owner_alone_and_is_there_when_it_is_whole,
-                          what_could_not_be_written_leaves_what_was_there,
-                          of_two_drafts_of_one_file_each_is_whole, a_link_is_never_written_through,
-                          a_name_in_no_folder_or_that_is_a_folder_is_refused,
-                          a_pipe_without_a_reader_does_not_hang_the_program,
-                          a_device_is_written_in_place, NULL});
+        "draft", (const TTest *[]){a_file_is_made_for_its_owner_alone_and_is_there_when_it_is_whole,
+                                   what_could_not_be_written_leaves_what_was_there,
+                                   of_two_drafts_of_one_file_each_is_whole,
+                                   a_name_that_is_to_be_new_is_not_taken_from_another,
+                                   a_link_is_never_written_through,
+                                   a_name_in_no_folder_or_that_is_a_folder_is_refused,
+                                   a_pipe_without_a_reader_does_not_hang_the_program,
+                                   a_device_is_written_in_place, NULL});
 }

@@ -2,11 +2,18 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "tests/unit/suite.h"
 
 static char out[256];
+
+/* As a process of this number would, with the rank that the environment has. */
+static bool expand(char *text, size_t cap, const char *pattern) {
+    return cushim_path_expand(text, cap, pattern,
+                              &(struct cushim_path_places){4711, cushim_path_rank(), 3});
+}
 
 static void forget_ranks(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
@@ -20,30 +27,30 @@ START_TEST(places_become_process_host_and_rank) {
     gethostname(host, sizeof host - 1);
     forget_ranks();
     setenv("RANK", "17", 1);
-    snprintf(wanted, sizeof wanted, "a.%ld.%s.17.json", (long)getpid(), host);
-    ck_assert(cushim_path_expand(out, sizeof out, "a.%p.%h.%r.json"));
+    snprintf(wanted, sizeof wanted, "a.4711.%s.17.3.json", host);
+    ck_assert(expand(out, sizeof out, "a.%p.%h.%r.%n.json"));
     ck_assert_str_eq(out, wanted);
 }
 END_TEST
 
 START_TEST(a_percent_sign_is_written_twice_and_an_unknown_place_stays) {
-    ck_assert(cushim_path_expand(out, sizeof out, "100%% %q %"));
+    ck_assert(expand(out, sizeof out, "100%% %q %"));
     ck_assert_str_eq(out, "100% %q %");
 }
 END_TEST
 
 START_TEST(a_rank_is_the_launchers_number_or_the_process) {
-    char process[24];
     forget_ranks();
-    ck_assert(cushim_path_expand(out, sizeof out, "%r"));
-    snprintf(process, sizeof process, "%ld", (long)getpid());
-    ck_assert_str_eq(out, process);
+    ck_assert_int_eq(cushim_path_rank(), -1);
+    ck_assert(expand(out, sizeof out, "%r"));
+    ck_assert_str_eq(out, "4711");
     setenv("RANK", "../../etc", 1);
+    setenv("PMI_RANK", "12345678901234567890", 1);
     setenv("SLURM_PROCID", "3", 1);
-    ck_assert(cushim_path_expand(out, sizeof out, "%r"));
+    ck_assert(expand(out, sizeof out, "%r"));
     ck_assert_str_eq(out, "3");
     setenv("OMPI_COMM_WORLD_RANK", "5", 1);
-    ck_assert(cushim_path_expand(out, sizeof out, "%r"));
+    ck_assert(expand(out, sizeof out, "%r"));
     ck_assert_str_eq(out, "5");
 }
 END_TEST
@@ -51,13 +58,31 @@ END_TEST
 START_TEST(a_path_that_does_not_fit_is_refused_and_nothing_is_written_behind_it) {
     char small[8];
     memset(small, 'x', sizeof small);
-    ck_assert(cushim_path_expand(small, 6, "12345"));
+    ck_assert(expand(small, 6, "12345"));
     ck_assert_str_eq(small, "12345");
-    ck_assert(!cushim_path_expand(small, 6, "123456"));
-    ck_assert(!cushim_path_expand(small, 2, "%p%p%p%p"));
+    ck_assert(!expand(small, 6, "123456"));
+    ck_assert(!expand(small, 2, "%p%p%p%p"));
     ck_assert_int_eq(small[6], 'x');
-    ck_assert(!cushim_path_expand(small + 7, 0, ""));
+    ck_assert(!expand(small + 7, 0, ""));
     ck_assert_int_eq(small[7], 'x');
+}
+END_TEST
+
+START_TEST(a_variable_names_no_folder_and_one_that_is_not_set_stays) {
+    setenv("PATH_TEST", "../a b", 1);
+    unsetenv("PATH_NONE");
+    ck_assert(expand(out, sizeof out, "x-%q{PATH_TEST}-%q{PATH_NONE}-%q{}-%q{PATH_TEST"));
+    ck_assert_str_eq(out, "x-.._a b-%q{PATH_NONE}-%q{}-%q{PATH_TEST");
+    setenv("PATH_TEST", "0123456789", 1);
+    ck_assert(!expand(out, 10, "%q{PATH_TEST}"));
+}
+END_TEST
+
+START_TEST(whether_a_pattern_has_a_place_is_known) {
+    ck_assert(cushim_path_has("a-%p", "pr"));
+    ck_assert(cushim_path_has("%%%r", "pr"));
+    ck_assert(!cushim_path_has("%%p %h %", "pr"));
+    ck_assert(!cushim_path_has("", "p"));
 }
 END_TEST
 
@@ -67,5 +92,7 @@ SUITE() {
                     places_become_process_host_and_rank,
                     a_percent_sign_is_written_twice_and_an_unknown_place_stays,
                     a_rank_is_the_launchers_number_or_the_process,
+                    a_variable_names_no_folder_and_one_that_is_not_set_stays,
+                    whether_a_pattern_has_a_place_is_known,
                     a_path_that_does_not_fit_is_refused_and_nothing_is_written_behind_it, NULL});
 }

@@ -25,6 +25,7 @@ static inline void full_page(struct cushim_report *report, uint64_t n) {
     page->n_foreign_frees = page->n_refused_handles = page->n_stuck_blocks = page->n_bypassed = n;
     page->head.is_relaxed = 1;
     page->head.process = 4194304;
+    page->head.rank = 99999;
     strcpy(page->head.program, "train");
     strcpy(page->head.version, "0.1.0");
     report->run_ns = n;

@@ -51,6 +51,10 @@ START_TEST(a_page_is_read_as_it_was_written) {
     ck_assert_int_eq(cushim_page_file_make(folder, name, &report.page), -1);
     ck_assert_int_eq(errno, EEXIST);
     ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), 0);
+    for (int device = 0; device < 2; device++) { /* what a terminal would obey */
+        ck_assert_str_eq(as_read.page.device_names[device], "NVIDIA \"quoted\" \\ ? H200");
+        strcpy(report.page.device_names[device], as_read.page.device_names[device]);
+    }
     ck_assert_mem_eq(&as_read.page, &report.page, sizeof report.page);
     close(file);
     leave_folder();
@@ -177,12 +181,34 @@ START_TEST(who_has_not_mapped_it_is_not_alive) {
 }
 END_TEST
 
+/* What has a time last, or the normal end. */
+START_TEST(how_long_a_process_is_known_to_have_run) {
+    struct cushim_page *page = &report.page;
+    fill();
+    for (int device = 0; device < 2; device++) {
+        for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)
+            page->stats[device][kind].last_ns = 0;
+    }
+    page->head.start_ns = 1000;
+    page->head.state = CUSHIM_PAGE_RUNNING;
+    ck_assert_uint_eq(cushim_page_known_ns(page), 0);
+    page->stats[0][CUSHIM_KIND_PINNED].last_ns = 3000;
+    page->stats[1][CUSHIM_KIND_DEVICE].last_ns = 2500;
+    ck_assert_uint_eq(cushim_page_known_ns(page), 2000);
+    page->head.state = CUSHIM_PAGE_LEFT;
+    page->head.end_ns = 1500;
+    ck_assert_uint_eq(cushim_page_known_ns(page), 500);
+    page->head.end_ns = 10;
+    ck_assert_uint_eq(cushim_page_known_ns(page), 0);
+}
+END_TEST
+
 SUITE() {
     return suite_run("page_file",
-                     (const TTest *[]){a_page_is_read_as_it_was_written, rows_of_caches_are_added,
-                                       another_version_and_another_layout_are_refused,
-                                       flipped_bits_harm_no_reader, a_cut_file_is_refused,
-                                       a_folder_for_others_is_refused,
-                                       a_limit_on_files_is_an_error_and_no_signal,
-                                       who_has_not_mapped_it_is_not_alive, NULL});
+                     (const TTest *[]){
+                         a_page_is_read_as_it_was_written, how_long_a_process_is_known_to_have_run,
+                         rows_of_caches_are_added, another_version_and_another_layout_are_refused,
+                         flipped_bits_harm_no_reader, a_cut_file_is_refused,
+                         a_folder_for_others_is_refused, a_limit_on_files_is_an_error_and_no_signal,
+                         who_has_not_mapped_it_is_not_alive, NULL});
 }

@@ -21,6 +21,7 @@ END_TEST
 static const char *named(const char *where, bool is_apart) {
     static char path[PATH_MAX];
     report.page.head.process = 77;
+    report.page.head.rank = 5;
     ck_assert_int_eq(cushim_report_write(where, "/no/such", is_apart, &report, path), ENOENT);
     return path;
 }
@@ -31,6 +32,19 @@ START_TEST(reports_that_share_a_name_are_told_apart) {
     ck_assert_str_eq(named("a.b/report", true), "/no/such/a.b/report-77");
     ck_assert_str_eq(named("a.b/.report", true), "/no/such/a.b/.report-77");
     ck_assert_str_eq(named("a-%p.json", true), "/no/such/a-77.json");
+    ck_assert_str_eq(named("a-%r.json", true), "/no/such/a-5.json");
+    ck_assert_str_eq(named("folder/", false), "/no/such/folder//5-77-0.json");
+}
+END_TEST
+
+START_TEST(several_share_a_word_or_a_name_without_places) {
+    ck_assert(cushim_report_is_shared("stderr", ""));
+    ck_assert(cushim_report_is_shared("a-%%p.json", ""));
+    ck_assert(!cushim_report_is_shared("a-%r.json", ""));
+    ck_assert(!cushim_report_is_shared("a/", ""));
+    ck_assert(!cushim_report_is_shared("/tmp", ""));
+    ck_assert(!cushim_report_is_shared("tmp", "/"));
+    ck_assert(!cushim_report_is_folder("", "/"));
 }
 END_TEST
 
@@ -47,5 +61,6 @@ END_TEST
 SUITE() {
     return suite_run("report_file", (const TTest *[]){words_are_descriptors_and_all_else_is_a_name,
                                                       reports_that_share_a_name_are_told_apart,
+                                                      several_share_a_word_or_a_name_without_places,
                                                       a_name_that_is_too_long_is_an_error, NULL});
 }

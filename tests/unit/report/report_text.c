@@ -19,6 +19,7 @@ START_TEST(what_was_not_counted_has_no_line) {
     strcpy(report.page.head.program, "train");
     strcpy(report.page.head.version, "0.1.0");
     report.page.head.process = 7;
+    report.page.head.rank = -1;
     report.run_ns = 5;
     ck_assert_str_eq(full_page_written(cushim_report_text, &report),
                      "cushim 0.1.0: train, process 7, 5 ns\n\n"

@@ -1,0 +1,8 @@
+/* The names of the HOOK rows of symbols.def, for who does not need the rows themselves. */
+#ifndef CUSHIM_CUDA_SYMBOL_NAME_H
+#define CUSHIM_CUDA_SYMBOL_NAME_H
+
+/* The exported name of a row of enum cushim_cuda_symbol; "?" behind the last one. */
+const char *cushim_cuda_symbol_name(unsigned row);
+
+#endif

@@ -1,0 +1,119 @@
+#include "tools/cushim/commands/merge.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/draft.h"
+#include "tools/cushim/processes.h"
+#include "tools/cushim/reports.h"
+#include "tools/cushim/usage.h"
+
+struct request {
+    const char *output; /* NULL: none */
+    char **sources;
+    int n_sources;
+    struct processes processes;
+    struct cushim_writer merged;
+};
+
+static int take_arguments(struct request *request, int argc, char **argv) {
+    static const char *const known[] = {"-o"};
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "-o") == 0) {
+            if (++i >= argc || !*argv[i] || request->output)
+                return usage_error("merge", "-o wants the name of a file, once");
+            request->output = argv[i];
+        } else if (*argv[i] == '-') {
+            return usage_unknown("merge", "option", argv[i], known, 1);
+        } else {
+            request->sources[request->n_sources++] = argv[i];
+        }
+    }
+    return request->n_sources ? EXIT_WELL : usage_error("merge", "merge what? name reports");
+}
+
+static void take(const struct cushim_report *report, const struct report_origin *origin,
+                 void *context) {
+    struct request *request = context;
+    const char *comma = request->processes.n ? ",\n" : "";
+    processes_add(&request->processes, report);
+    if (!request->output)
+        return;
+    cushim_write(&request->merged, "%s", comma);
+    if (origin->json) { /* all of it, also what we do not know */
+        const char *text = json_object_to_json_string_ext((struct json_object *)origin->json,
+                                                          JSON_C_TO_STRING_SPACED);
+        cushim_write_bytes(&request->merged, text, strlen(text));
+    } else {
+        cushim_report_json(&request->merged, report);
+    }
+}
+
+static bool take_all(struct request *request) {
+    bool is_whole = true;
+    cushim_write(&request->merged, "{\"schema\": \"" REPORTS_SCHEMA "\", \"reports\": [\n");
+    for (int i = 0; i < request->n_sources; i++)
+        is_whole &= reports_of(request->sources[i], take, request);
+    cushim_write(&request->merged, "]}\n");
+    cushim_writer_flush(&request->merged);
+    return is_whole;
+}
+
+/* The file is there when it is whole: one of its sources may have its name. */
+static int take_to_file(struct request *request, bool *is_whole) {
+    struct cushim_draft draft;
+    int error = cushim_draft_begin(&draft, request->output);
+    if (error)
+        return error;
+    request->merged.fd = draft.fd;
+    *is_whole = take_all(request);
+    if (!request->merged.error && !request->processes.n)
+        return cushim_draft_end(&draft, ECANCELED) == ECANCELED ? 0 : EIO;
+    return cushim_draft_end(&draft, request->merged.error);
+}
+
+static int put(struct request *request, bool is_whole) {
+    struct cushim_writer out = {.fd = STDOUT_FILENO};
+    if (!request->processes.n) {
+        if (is_whole)
+            complain("no reports there");
+        return EXIT_WRONG;
+    }
+    processes_sort(&request->processes);
+    processes_put(&out, &request->processes);
+    processes_put_outliers(&out, &request->processes);
+    cushim_writer_flush(&out);
+    if (!out.error)
+        return is_whole ? EXIT_WELL : EXIT_WRONG;
+    complain("standard output cannot be written");
+    return EXIT_OURS;
+}
+
+int merge_main(int argc, char **argv) {
+    char *sources[argc];
+    struct request request = {.sources = sources, .merged = {.fd = -1}};
+    bool is_whole = true;
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        usage_print(stdout, "merge");
+        return EXIT_WELL;
+    }
+    int code = take_arguments(&request, argc, argv);
+    if (code != EXIT_WELL)
+        return code;
+    int error = 0;
+    if (request.output)
+        error = take_to_file(&request, &is_whole);
+    else
+        for (int i = 0; i < request.n_sources; i++)
+            is_whole &= reports_of(sources[i], take, &request);
+    if (error) {
+        complain("%s: %s", request.output, strerror(error));
+        code = EXIT_OURS;
+    } else {
+        code = put(&request, is_whole);
+    }
+    processes_free(&request.processes);
+    return code;
+}

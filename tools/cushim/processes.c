@@ -1,0 +1,185 @@
+#include "tools/cushim/processes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/words.h"
+
+/* ---- a row ---- */
+
+/* "ended by SIGKILL" is "SIGKILL"; who reported itself ended normally. */
+static void shorten_end(char end[16], const struct cushim_report *report) {
+    const char *ended = report->ended;
+    const char *signal = ended ? strstr(ended, "SIG") : NULL;
+    if (signal)
+        snprintf(end, 16, "%.*s", (int)strcspn(signal, " ;"), signal);
+    else if (ended && strstr(ended, "_exit"))
+        snprintf(end, 16, "_exit");
+    else if (ended)
+        snprintf(end, 16, "ended");
+    else
+        snprintf(end, 16, "%s", report->is_of_page ? "runs" : "exit");
+}
+
+bool processes_add(struct processes *processes, const struct cushim_report *report) {
+    struct process_row *rows =
+        realloc(processes->rows, (processes->n + 1) * sizeof *processes->rows);
+    if (!rows)
+        return false;
+    processes->rows = rows;
+    struct process_row *row = &rows[processes->n++];
+    *row = (struct process_row){
+        .process = report->page.head.process,
+        .rank = report->page.head.rank,
+        .peak_live_bytes = cushim_report_sum(report, CUSHIM_KIND_DEVICE, peak_live_bytes),
+        .peak_held_bytes = cushim_report_sum(report, CUSHIM_KIND_DEVICE, peak_held_bytes),
+        .n_requests = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests),
+        .wait_ns = cushim_report_sum(report, CUSHIM_KIND_DEVICE, wait_ns),
+    };
+    snprintf(row->program, sizeof row->program, "%s", report->page.head.program);
+    shorten_end(row->end, report);
+    return true;
+}
+
+static int in_order(const void *one, const void *other) {
+    const struct process_row *a = one, *b = other;
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
+    return a->process < b->process ? -1 : a->process > b->process;
+}
+
+void processes_sort(struct processes *processes) {
+    if (processes->n)
+        qsort(processes->rows, processes->n, sizeof *processes->rows, in_order);
+}
+
+void processes_free(struct processes *processes) {
+    free(processes->rows);
+    *processes = (struct processes){0};
+}
+
+/* ---- the table ---- */
+
+enum { PEAK_LIVE, PEAK_HELD, REQUESTS, WAITED, N_COLUMNS };
+
+static const struct {
+    size_t field;
+    char *(*put)(char text[CUSHIM_AMOUNT_BYTES], uint64_t n);
+} columns[N_COLUMNS] = {
+    [PEAK_LIVE] = {offsetof(struct process_row, peak_live_bytes), cushim_text_bytes},
+    [PEAK_HELD] = {offsetof(struct process_row, peak_held_bytes), cushim_text_bytes},
+    [REQUESTS] = {offsetof(struct process_row, n_requests), cushim_text_count},
+    [WAITED] = {offsetof(struct process_row, wait_ns), cushim_text_time},
+};
+
+static const char *head_of(int column) {
+    return column == PEAK_LIVE   ? CUSHIM_WORD(peak_live)
+           : column == PEAK_HELD ? CUSHIM_WORD(peak_held)
+           : column == REQUESTS  ? CUSHIM_WORD(requests)
+                                 : "waited";
+}
+
+static uint64_t value_of(const struct process_row *row, int column) {
+    return *(const uint64_t *)((const char *)row + columns[column].field);
+}
+
+static void put_line(struct cushim_writer *out, const char *rank, const char *process,
+                     const char *program, const char *const cells[N_COLUMNS], const char *end) {
+    cushim_write(out, "  %4s %8s  %-12.12s %9s %9s %12s %9s  %.8s\n", rank, process, program,
+                 cells[PEAK_LIVE], cells[PEAK_HELD], cells[REQUESTS], cells[WAITED], end);
+}
+
+static void put_row(struct cushim_writer *out, const struct process_row *row) {
+    char rank[24] = "-", process[24], texts[N_COLUMNS][CUSHIM_AMOUNT_BYTES];
+    const char *cells[N_COLUMNS];
+    if (row->rank >= 0)
+        snprintf(rank, sizeof rank, "%" PRId64, row->rank);
+    snprintf(process, sizeof process, "%" PRId64, row->process);
+    for (int i = 0; i < N_COLUMNS; i++)
+        cells[i] = columns[i].put(texts[i], value_of(row, i));
+    put_line(out, rank, process, row->program, cells, row->end);
+}
+
+void processes_put(struct cushim_writer *out, const struct processes *processes) {
+    char texts[N_COLUMNS][CUSHIM_AMOUNT_BYTES], n[48];
+    const char *cells[N_COLUMNS];
+    for (int i = 0; i < N_COLUMNS; i++)
+        cells[i] = head_of(i);
+    put_line(out, "rank", "process", "program", cells, "end");
+    for (size_t i = 0; i < processes->n; i++)
+        put_row(out, &processes->rows[i]);
+    for (int i = 0; i < N_COLUMNS; i++) {
+        uint64_t sum = 0;
+        for (size_t k = 0; k < processes->n; k++)
+            sum += value_of(&processes->rows[k], i);
+        cells[i] = columns[i].put(texts[i], sum);
+    }
+    snprintf(n, sizeof n, "%zu in all", processes->n);
+    put_line(out, "", "", n, cells, "");
+}
+
+/* ---- who stands out ---- */
+
+static int by_value(const void *one, const void *other) {
+    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+    return a < b ? -1 : a > b;
+}
+
+static uint64_t distance(uint64_t a, uint64_t b) {
+    return a < b ? b - a : a - b;
+}
+
+static void put_furthest(struct cushim_writer *out, const struct processes *processes, int column,
+                         uint64_t values[]) {
+    const struct process_row *furthest = NULL;
+    char text[2][CUSHIM_AMOUNT_BYTES];
+    for (size_t i = 0; i < processes->n; i++)
+        values[i] = value_of(&processes->rows[i], column);
+    qsort(values, processes->n, sizeof *values, by_value);
+    uint64_t median = values[(processes->n - 1) / 2], most = 0;
+    for (size_t i = 0; i < processes->n; i++) {
+        uint64_t far = distance(value_of(&processes->rows[i], column), median);
+        if (far > most) {
+            most = far;
+            furthest = &processes->rows[i];
+        }
+    }
+    if (!furthest)
+        return;
+    cushim_write(out, "  %-9s  furthest from the median of %s: %s of ", head_of(column),
+                 columns[column].put(text[0], median),
+                 columns[column].put(text[1], value_of(furthest, column)));
+    if (furthest->rank >= 0)
+        cushim_write(out, "rank %" PRId64 "\n", furthest->rank);
+    else
+        cushim_write(out, "process %" PRId64 "\n", furthest->process);
+}
+
+/* Of those from 0 to the last that is there; rows are in order. */
+static void put_missing(struct cushim_writer *out, const struct processes *processes) {
+    enum { MOST_NAMED = 8 };
+    int64_t next = 0;
+    unsigned n = 0;
+    for (size_t i = 0; i < processes->n; i++) {
+        for (; next < processes->rows[i].rank; next++) {
+            if (n++ < MOST_NAMED)
+                cushim_write(out, "%s%" PRId64, n == 1 ? "  missing    ranks " : ", ", next);
+        }
+        next = processes->rows[i].rank + 1 > next ? processes->rows[i].rank + 1 : next;
+    }
+    if (n > MOST_NAMED)
+        cushim_write(out, " and %u more", n - MOST_NAMED);
+    if (n)
+        cushim_write(out, "\n");
+}
+
+void processes_put_outliers(struct cushim_writer *out, const struct processes *processes) {
+    enum { FEWEST = 3 };
+    uint64_t *values = calloc(processes->n + 1, sizeof *values);
+    put_missing(out, processes);
+    for (int i = 0; values && processes->n >= FEWEST && i < N_COLUMNS; i++)
+        put_furthest(out, processes, i, values);
+    free(values);
+}

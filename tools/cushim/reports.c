@@ -1,0 +1,236 @@
+#include "tools/cushim/reports.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/utf8.h"
+#include "report/page_file.h"
+#include "tools/cushim/pages.h"
+#include "tools/cushim/usage.h"
+
+/* ---- a report of JSON: what is missing is 0 ---- */
+
+static struct json_object *member(struct json_object *of, const char *name) {
+    struct json_object *found = NULL;
+    return json_object_is_type(of, json_type_object) && json_object_object_get_ex(of, name, &found)
+               ? found
+               : NULL;
+}
+
+static uint64_t number(struct json_object *of, const char *name) {
+    struct json_object *found = member(of, name);
+    return json_object_is_type(found, json_type_int) ? json_object_get_uint64(found) : 0;
+}
+
+static const char *text(struct json_object *of, const char *name) {
+    struct json_object *found = member(of, name);
+    return json_object_is_type(found, json_type_string) ? json_object_get_string(found) : NULL;
+}
+
+static void take_text(char to[CUSHIM_NAME_BYTES], struct json_object *of, const char *name) {
+    const char *found = text(of, name);
+    snprintf(to, CUSHIM_NAME_BYTES, "%s", found ? found : "");
+    cushim_utf8_clean(to);
+}
+
+static void take_kind(struct cushim_mem_stats *stats, struct json_object *kind) {
+#define COUNTER(name, field, type, unit, sentence) atomic_store(&stats->field, number(kind, #name));
+#include "report/report.def"
+#undef COUNTER
+    atomic_store(&stats->free_segment_bytes, number(kind, "idle_bytes"));
+}
+
+static void take_device(struct cushim_report *report, struct json_object *device) {
+    uint64_t i = number(device, "device");
+    struct json_object *created = member(device, "virtual"), *kinds = member(device, "kinds");
+    if (i >= CUSHIM_MAX_DEVICES)
+        return;
+    take_text(report->page.device_names[i], device, "name");
+    atomic_store(&report->page.virtuals[i].n_requests, number(created, "requests"));
+    atomic_store(&report->page.virtuals[i].requested_bytes, number(created, "requested_bytes"));
+    for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)
+        take_kind(&report->page.stats[i][kind],
+                  member(kinds, cushim_report_kind((enum cushim_kind)kind)));
+}
+
+/* The JSON has them of all devices and kinds together. */
+static void take_findings(struct cushim_page *page, struct json_object *findings) {
+    struct cushim_mem_stats *stats = &page->stats[0][CUSHIM_KIND_DEVICE];
+#define TAKE(name, field, one, many) atomic_store(&stats->field, number(findings, #name));
+    CUSHIM_REPORT_FINDINGS(TAKE)
+#undef TAKE
+    atomic_store(&page->n_foreign_frees, number(findings, "foreign_frees"));
+    atomic_store(&page->n_refused_handles, number(findings, "refused_ipc_handles"));
+    atomic_store(&page->n_stuck_blocks, number(findings, "stuck_blocks"));
+}
+
+static void take_copies(struct cushim_copy_counts *copies, struct json_object *json) {
+    static const char *const memories[CUSHIM_N_HOST_MEMORIES] = {"other", "pageable", "pinned"};
+    for (int direction = 0; direction < CUSHIM_N_DIRECTIONS; direction++) {
+        struct json_object *row =
+            member(json, cushim_report_direction((enum cushim_direction)direction));
+        for (int memory = 0; memory < CUSHIM_N_HOST_MEMORIES; memory++) {
+            struct json_object *cell = member(row, memories[memory]);
+            atomic_store(&copies->n_copies[direction][memory], number(cell, "count"));
+            atomic_store(&copies->n_bytes[direction][memory], number(cell, "bytes"));
+        }
+    }
+}
+
+static void take_report(struct cushim_report *report, struct json_object *json,
+                        char ended[CUSHIM_NAME_BYTES]) {
+    struct cushim_page_head *head = &report->page.head;
+    struct json_object *devices = member(json, "devices");
+    const char *source = text(json, "source"), *run = text(json, "run");
+    memset(report, 0, sizeof *report);
+    head->process = (int64_t)number(json, "pid");
+    head->rank = member(json, "rank") ? (int64_t)number(json, "rank") : -1;
+    head->run = run ? strtoull(run, NULL, 16) : 0;
+    take_text(head->program, json, "program");
+    take_text(head->version, json, "cushim");
+    report->run_ns = number(json, "run_ns");
+    report->is_of_page = source && strcmp(source, "live page") == 0;
+    take_text(ended, json, "ended");
+    report->ended = *ended ? ended : NULL;
+    for (size_t i = 0;
+         json_object_is_type(devices, json_type_array) && i < json_object_array_length(devices);
+         i++)
+        take_device(report, json_object_array_get_idx(devices, i));
+    take_findings(&report->page, member(json, "findings"));
+    take_copies(&report->page.copies, member(json, "copies"));
+    atomic_store(&report->page.n_bypassed, number(json, "bypassed"));
+}
+
+/* ---- files ---- */
+
+static bool has_schema(struct json_object *json, const char *wanted) {
+    const char *schema = text(json, "schema");
+    return schema && strcmp(schema, wanted) == 0;
+}
+
+static void show_json(struct json_object *json, const char *name, reports_show_fn *show,
+                      void *context) {
+    static struct cushim_report report;
+    char ended[CUSHIM_NAME_BYTES];
+    struct report_origin origin = {name, json};
+    take_report(&report, json, ended);
+    show(&report, &origin, context);
+}
+
+/* One report, or several; false: it is none. */
+static bool show_all(struct json_object *json, const char *name, reports_show_fn *show,
+                     void *context) {
+    struct json_object *each = member(json, "reports");
+    if (has_schema(json, CUSHIM_REPORT_SCHEMA)) {
+        show_json(json, name, show, context);
+        return true;
+    }
+    if (!has_schema(json, REPORTS_SCHEMA) || !json_object_is_type(each, json_type_array))
+        return false;
+    for (size_t i = 0; i < json_object_array_length(each); i++) {
+        struct json_object *one = json_object_array_get_idx(each, i);
+        if (has_schema(one, CUSHIM_REPORT_SCHEMA))
+            show_json(one, name, show, context);
+    }
+    return true;
+}
+
+/* NULL, with errno, or with errno 0 where it is no JSON. */
+static struct json_object *read_json(const char *path) {
+    enum { MOST_BYTES = 256 << 20, DEPTH = 32 };
+    struct stat status;
+    struct json_object *json = NULL;
+    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0)
+        return NULL;
+    errno = 0;
+    if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_size <= MOST_BYTES)
+        json = json_object_from_fd_ex(file, DEPTH);
+    close(file);
+    return json;
+}
+
+static bool show_file(const char *path, reports_show_fn *show, void *context) {
+    struct json_object *json = read_json(path);
+    bool is_report = json && show_all(json, path, show, context);
+    if (!json && errno)
+        complain("%s: %s", path, strerror(errno));
+    else if (!is_report)
+        complain("%s is no report of cushim", path);
+    json_object_put(json);
+    return is_report;
+}
+
+static int is_json(const struct dirent *entry) {
+    size_t n = strlen(entry->d_name);
+    return *entry->d_name != '.' && n > 5 && strcmp(entry->d_name + n - 5, ".json") == 0;
+}
+
+bool reports_of_folder(const char *folder, reports_show_fn *show, void *context) {
+    struct dirent **entries;
+    bool is_whole = true;
+    int n = scandir(folder, &entries, is_json, versionsort);
+    if (n < 0) {
+        complain("%s: %s", folder, strerror(errno));
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        char path[PATH_MAX];
+        bool fits = snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name) < PATH_MAX;
+        struct json_object *json = fits ? read_json(path) : NULL;
+        if (!json) {
+            complain("%s/%s cannot be read: it is passed over", folder, entries[i]->d_name);
+            is_whole = false;
+        } else {
+            show_all(json, path, show, context);
+        }
+        json_object_put(json);
+        free(entries[i]);
+    }
+    free(entries);
+    return is_whole;
+}
+
+/* ---- live pages ---- */
+
+struct wanted {
+    const char *process;
+    reports_show_fn *show;
+    void *context;
+    bool is_found;
+};
+
+static void show_page(const struct page *page, void *context) {
+    struct wanted *wanted = context;
+    char process[24];
+    struct report_origin origin = {process, NULL};
+    snprintf(process, sizeof process, "%ld", (long)page->report->page.head.process);
+    if (strcmp(process, wanted->process) != 0)
+        return;
+    if (!page->is_alive)
+        page->report->ended = "it ended";
+    wanted->is_found = true;
+    wanted->show(page->report, &origin, wanted->context);
+}
+
+bool reports_of(const char *what, reports_show_fn *show, void *context) {
+    struct wanted wanted = {what, show, context, false};
+    struct stat status;
+    bool is_number = *what && strspn(what, "0123456789") == strlen(what);
+    if (is_number && stat(what, &status) != 0) {
+        pages_each(show_page, &wanted);
+        if (!wanted.is_found)
+            complain("no live page of %s", what);
+        return wanted.is_found;
+    }
+    if (stat(what, &status) == 0 && S_ISDIR(status.st_mode))
+        return reports_of_folder(what, show, context);
+    return show_file(what, show, context);
+}

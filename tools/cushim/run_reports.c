@@ -1,0 +1,331 @@
+#include "tools/cushim/run_reports.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/draft.h"
+#include "base/output.h"
+#include "report/report_file.h"
+#include "tools/cushim/pages.h"
+#include "tools/cushim/processes.h"
+#include "tools/cushim/reports.h"
+#include "tools/cushim/usage.h"
+
+/* ---- before the start ---- */
+
+/* A file in memory without a name, which nobody else inherits; processes of the run find it by our
+ * number, and know by it that we wait. */
+static int leave_room_for_report(struct run_reports *run) {
+    char text[96];
+    struct stat folder = {0};
+    int pages = cushim_page_folder_open(true);
+    run->left = run->where ? memfd_create(CUSHIM_WAITER_FILE, MFD_CLOEXEC) : -1;
+    if (pages >= 0) {
+        fstat(pages, &folder);
+        close(pages);
+    }
+    snprintf(text, sizeof text, "%ld-%d-%lx-%lx", (long)getpid(), run->left,
+             (unsigned long)folder.st_dev, (unsigned long)folder.st_ino);
+    if (run->left < 0)
+        return unsetenv(CUSHIM_WAITER_VARIABLE) == 0 ? 0 : errno;
+    return setenv(CUSHIM_WAITER_VARIABLE, text, 1) == 0 ? 0 : errno;
+}
+
+/* Of the file that a report goes to; 0: there is none. */
+static ino_t file_of(const char *where) {
+    struct stat status;
+    return where && cushim_report_descriptor(where) < 0 && stat(where, &status) == 0 ? status.st_ino
+                                                                                     : 0;
+}
+
+int run_reports_begin(struct run_reports *run, char **argv, const char *where) {
+    char text[24];
+    *run = (struct run_reports){.where = where, .argv = argv, .began = time(NULL), .left = -1};
+    run->start_ns = cushim_clock_ns();
+    run->file = file_of(where);
+    if (where && cushim_report_is_folder(where, "") && mkdir(where, 0777) != 0 && errno != EEXIST) {
+        complain("no reports in %s: %s", where, strerror(errno));
+        run->where = NULL;
+    }
+    do {
+        if (getrandom(&run->number, sizeof run->number, 0) != sizeof run->number)
+            return errno;
+    } while (!run->number);
+    snprintf(text, sizeof text, "%" PRIx64, run->number);
+    if (setenv(CUSHIM_RUN_VARIABLE, text, 1) != 0)
+        return errno;
+    return leave_room_for_report(run);
+}
+
+/* ---- one process ---- */
+
+/* glibc has names since 2.32; the command runs on older ones, too. */
+#pragma weak sigabbrev_np
+
+const char *run_reports_signal(int number, char text[32]) {
+    const char *name = sigabbrev_np ? sigabbrev_np(number) : NULL;
+    if (name)
+        snprintf(text, 32, "SIG%s", name);
+    else
+        snprintf(text, 32, "signal %d", number);
+    return text;
+}
+
+static void describe_end(const struct run_reports *run, const struct cushim_report *report,
+                         char text[128]) {
+    char by[32];
+    if (report->page.head.process != run->started)
+        snprintf(text, 128, "it ended without a report of its own");
+    else if (WIFSIGNALED(run->status))
+        snprintf(text, 128, "ended by %s", run_reports_signal(WTERMSIG(run->status), by));
+    else
+        snprintf(text, 128, "ended by _exit or became another program, exit status %d",
+                 WEXITSTATUS(run->status));
+}
+
+static bool has_left(const struct cushim_report *report) {
+    return atomic_load(&report->page.head.state) == CUSHIM_PAGE_LEFT;
+}
+
+/* What its page does not say, is said; `ended` lives as long as the report. */
+static void complete(const struct run_reports *run, struct cushim_report *report, char ended[128]) {
+    describe_end(run, report, ended);
+    if (has_left(report)) /* it has all that the process knew */
+        report->is_of_page = false;
+    else
+        report->ended = ended;
+    if (!has_left(report) && report->page.head.process == run->started)
+        report->run_ns = cushim_clock_ns() - report->page.head.start_ns; /* it ended just now */
+}
+
+/* ---- the pages of the run ---- */
+
+struct told {
+    const struct run_reports *run;
+    char (*names)[CUSHIM_PAGE_NAME_BYTES]; /* of the pages to be told, that of who was started first
+                                            */
+    size_t n;
+    bool has_started, is_apart; /* apart: FILE is there, made by the program itself */
+    struct processes processes;
+    struct cushim_writer out;
+    bool is_json;
+};
+
+/* Of this run, and over?  Its page is to be told, or goes. */
+static void look_at(const struct page *page, void *context) {
+    struct told *told = context;
+    const struct cushim_page_head *head = &page->report->page.head;
+    if (head->run != told->run->number)
+        return;
+    if (page->is_alive && !has_left(page->report)) {
+        complain("process %ld (%s) of this run goes on; `cushim stat %ld` shows it",
+                 (long)head->process, head->program, (long)head->process);
+        return;
+    }
+    void *names = realloc(told->names, (told->n + 1) * sizeof *told->names);
+    if (atomic_load(&head->state) == CUSHIM_PAGE_REPORTED || !pages_has_memory(page->report) ||
+        !names) {
+        told->names = names ? names : told->names;
+        pages_remove(page);
+        return;
+    }
+    told->names = names;
+    size_t at = told->n++;
+    if (head->process == told->run->started && !told->has_started) {
+        memmove(told->names + 1, told->names, at * sizeof *told->names);
+        told->has_started = true;
+        at = 0;
+    }
+    snprintf(told->names[at], sizeof *told->names, "%s", page->name);
+}
+
+/* ---- each in a file of its own ---- */
+
+static void tell_apart(const struct page *page, void *context) {
+    struct told *told = context;
+    const struct run_reports *run = told->run;
+    char ended[128], path[PATH_MAX];
+    bool is_started = page->report->page.head.process == run->started;
+    complete(run, page->report, ended);
+    int error =
+        cushim_report_write(run->where, "", !is_started || told->is_apart, page->report, path);
+    told->is_apart |= is_started; /* it may have become another program, with a page again */
+    if (error && *path)
+        complain("no report in %s: %s", path, strerror(error));
+    else if (error)
+        complain("no report of process %ld: %s", (long)page->report->page.head.process,
+                 strerror(error));
+    pages_remove(page);
+}
+
+/* ---- all in one place ---- */
+
+static void put_together(const struct page *page, void *context) {
+    struct told *told = context;
+    char ended[128];
+    complete(told->run, page->report, ended);
+    bool is_first = !told->processes.n;
+    processes_add(&told->processes, page->report);
+    if (told->is_json) {
+        cushim_write(&told->out, is_first ? "" : ",\n");
+        cushim_report_json(&told->out, page->report);
+    } else {
+        cushim_write(&told->out, is_first ? "" : "\n");
+        cushim_report_text(&told->out, page->report);
+    }
+    pages_remove(page);
+}
+
+static void put_all(struct told *told) {
+    if (told->is_json && told->n > 1)
+        cushim_write(&told->out, "{\"schema\": \"" REPORTS_SCHEMA "\", \"reports\": [\n");
+    for (size_t i = 0; i < told->n; i++)
+        pages_one(told->names[i], put_together, told);
+    if (told->n > 1 && told->is_json) {
+        cushim_write(&told->out, "]}\n");
+    } else if (told->n > 1) {
+        processes_sort(&told->processes);
+        cushim_write(&told->out, "\n");
+        processes_put(&told->out, &told->processes);
+    }
+    cushim_writer_flush(&told->out);
+}
+
+static void write_all(struct told *told) {
+    const char *where = told->run->where;
+    struct cushim_draft draft;
+    int error = cushim_draft_begin(&draft, where);
+    if (!error) {
+        told->out = (struct cushim_writer){.fd = draft.fd};
+        told->is_json = cushim_report_is_json(where);
+        put_all(told);
+        error = cushim_draft_end(&draft, told->out.error);
+    }
+    if (error)
+        complain("no report in %s: %s", where, strerror(error));
+}
+
+/* What the program left, where it has no page, is printed now that all its output is out. */
+static bool print_left(const struct run_reports *run) {
+    char text[4096];
+    ssize_t n;
+    int error = 0, output = cushim_report_descriptor(run->where);
+    off_t at = 0;
+    while (!error && output >= 0 && (n = pread(run->left, text, sizeof text, at)) > 0) {
+        error = cushim_output_write(output, text, (size_t)n);
+        at += n;
+    }
+    return at > 0;
+}
+
+/* ---- the run itself ---- */
+
+/* A row for a file of this run; others of the folder are of other runs. */
+struct rows {
+    const struct run_reports *run;
+    struct cushim_writer out;
+    unsigned n;
+};
+
+static void put_file(const struct cushim_report *report, const struct report_origin *origin,
+                     void *context) {
+    struct rows *rows = context;
+    const char *slash = strrchr(origin->name, '/');
+    if (report->page.head.run != rows->run->number)
+        return;
+    cushim_write(&rows->out, "%s\n    {\"pid\": %ld, \"rank\": ", rows->n++ ? "," : "",
+                 (long)report->page.head.process);
+    if (report->page.head.rank >= 0)
+        cushim_write(&rows->out, "%ld", (long)report->page.head.rank);
+    else
+        cushim_write(&rows->out, "null");
+    cushim_write(&rows->out, ", \"program\": ");
+    cushim_report_put_string(&rows->out, report->page.head.program);
+    cushim_write(&rows->out, ", \"file\": ");
+    cushim_report_put_string(&rows->out, slash ? slash + 1 : origin->name);
+    cushim_write(&rows->out, ", \"ended\": ");
+    cushim_report_put_string(&rows->out, report->ended ? report->ended : "normally");
+    cushim_write(&rows->out, "}");
+}
+
+static void put_run(struct rows *rows) {
+    const struct run_reports *run = rows->run;
+    struct cushim_writer *out = &rows->out;
+    cushim_write(out, "{\n  \"schema\": \"cushim-run/1\",\n  \"run\": \"%" PRIx64 "\",\n",
+                 run->number);
+    cushim_write(out, "  \"command\": [");
+    for (int i = 0; run->argv[i]; i++) {
+        cushim_write(out, i ? ", " : "");
+        cushim_report_put_string(out, run->argv[i]);
+    }
+    cushim_write(out, "],\n  \"began\": %lld,\n  \"run_ns\": %" PRIu64 ",\n", (long long)run->began,
+                 cushim_clock_ns() - run->start_ns);
+    if (WIFSIGNALED(run->status))
+        cushim_write(out, "  \"signal\": %d,\n", WTERMSIG(run->status));
+    else
+        cushim_write(out, "  \"exit_status\": %d,\n", WEXITSTATUS(run->status));
+    cushim_write(out, "  \"processes\": [");
+    reports_of_folder(run->where, put_file, rows);
+    cushim_write(out, "]\n}\n");
+    cushim_writer_flush(out);
+}
+
+/* run.json, or where a rank beside us has it run-1.json and so on. */
+static void write_run(const struct run_reports *run) {
+    enum { MOST_NUMBERS = 10000 };
+    char path[PATH_MAX];
+    int error = EEXIST;
+    for (int number = 0; error == EEXIST && number < MOST_NUMBERS; number++) {
+        struct cushim_draft draft;
+        char text[24] = "";
+        if (number)
+            snprintf(text, sizeof text, "-%d", number);
+        if (snprintf(path, sizeof path, "%s/run%s.json", run->where, text) >= (int)sizeof path)
+            error = ENAMETOOLONG;
+        else if (access(path, F_OK) == 0)
+            continue;
+        else
+            error = cushim_draft_begin(&draft, path);
+        if (error)
+            break;
+        struct rows rows = {.run = run, .out = {.fd = draft.fd}};
+        put_run(&rows);
+        draft.is_new = true;
+        error = cushim_draft_end(&draft, rows.out.error);
+    }
+    if (error)
+        complain("no %s: %s", path, strerror(error));
+}
+
+bool run_reports_end(struct run_reports *run) {
+    if (!run->where)
+        return false;
+    struct told told = {.run = run, .out = {.fd = cushim_report_descriptor(run->where)}};
+    told.is_apart = file_of(run->where) && file_of(run->where) != run->file;
+    pages_each(look_at, &told);
+    bool has_told = told.has_started;
+    if (told.out.fd >= 0) {
+        has_told = print_left(run) || has_told;
+        put_all(&told);
+    } else if (told.n && !told.is_apart && cushim_report_is_shared(run->where, "")) {
+        write_all(&told);
+    } else {
+        for (size_t i = 0; i < told.n; i++)
+            pages_one(told.names[i], tell_apart, &told);
+    }
+    if (cushim_report_is_folder(run->where, ""))
+        write_run(run);
+    processes_free(&told.processes);
+    free(told.names);
+    return has_told || told.is_apart;
+}

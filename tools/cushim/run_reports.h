@@ -1,0 +1,40 @@
+/*
+ * The reports of a run that `cushim run` waits for: who ended without one of its own has it from
+ * its live page.
+ *
+ * What goes to one place (standard error, FILE) is written here, together: the program that was
+ * started first, then a section for each other process, then a table of them.  Processes leave
+ * their pages for that.  In a folder each has a file of its own, and run.json says what they are
+ * of.
+ */
+#ifndef CUSHIM_TOOLS_RUN_REPORTS_H
+#define CUSHIM_TOOLS_RUN_REPORTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+struct run_reports {
+    const char *where; /* a value of CUSHIM_STATS; NULL: no report is wished */
+    char **argv;
+    uint64_t number; /* of the run */
+    time_t began;
+    uint64_t start_ns;
+    int left;      /* the file in which the program leaves a report to be printed; -1: none */
+    ino_t file;    /* of FILE before the run; 0: none */
+    pid_t started; /* these two are set when the program ended */
+    int status;    /* as of waitpid(2) */
+};
+
+/* Before the start: set the variables by which the processes of the run know it.  0, or an errno.
+ */
+int run_reports_begin(struct run_reports *run, char **argv, const char *where);
+
+/* After the end.  False: the program that was started has no report. */
+bool run_reports_end(struct run_reports *run);
+
+/* "SIGKILL", or the number of a signal without a name.  Returns `text`. */
+const char *run_reports_signal(int number, char text[32]);
+
+#endif
