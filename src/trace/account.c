@@ -439,6 +439,9 @@ bool cushim_trace_account_next(struct cushim_trace_account *account) {
                 return false;
             account->n_strange += is_strange(&account->event);
         } while (is_strange(&account->event));
+        if (account->until_ns && account->first_ns &&
+            account->event.time_ns > account->first_ns + account->until_ns)
+            return false;
         account->n_events++;
         if (!account->first_ns)
             account->first_ns = account->event.time_ns;

@@ -55,6 +55,7 @@ struct cushim_trace_account {
     struct cushim_trace_reader reader;
     /* Blocks that sites count; a reader may narrow it before the first event. */
     uint64_t devices, kinds; /* bits */
+    uint64_t until_ns;       /* events later than this, from the first on, are left; 0: none are */
     int error;               /* an errno: reading ended before the recording did */
 
     /* The event that was accounted last, and the block of an ALLOC or a FREE; the site is that of

@@ -20,7 +20,8 @@ HOLDER, TRAINER = (os.path.abspath(sys.argv.pop(4)) for _ in range(2))
 from fixture import SIM, cushim, scratch, tap  # noqa: E402
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-MOST_BYTES = 3 << 20
+MIB = 1 << 20
+MOST_BYTES = 3 * MIB
 
 
 def recorded(program):
@@ -101,6 +102,68 @@ def its_data_are_those_of_the_recording():
     assert [mark["text"] for mark in device["marks"]] == ["epoch 0", "epoch 1", "epoch 2", ""] and device["marks"][-1]["bytes"] == 1 << 46, device["marks"]
 
 
+def check_map(moment):
+    drawn = moment["map"]
+    assert 0 < drawn["live"] <= drawn["held"] and 0 <= drawn["idle"] <= drawn["held"] - drawn["live"], moment
+    assert len(drawn["rows"]) == drawn["segments"] and sum(row[1] for row in drawn["rows"]) == drawn["held"], drawn
+    assert sum(row[2] for row in drawn["rows"]) == drawn["live"] == sum(moment["of"][1::2]) + moment["rest"], moment
+    for base, size, live, hole, blocks, site, cells in drawn["rows"]:
+        assert len(cells) == 64 and live + hole <= size and bool(blocks) == (site >= 0) == (live > 0) == (cells != "0" * 64), (base, cells)
+        least, most = (sum(max(int(cell) - 1, 0) for cell in cells) / 9 / 64 * size, sum(min(int(cell) + 1, 9) for cell in cells if cell != "0") / 9 / 64 * size)
+        assert least <= live <= most, (base, live, cells)
+
+
+@tap.test
+def segments_are_drawn_as_they_were_filled():
+    device = data_of(page_of(recorded(TRAINER)))["recordings"][0]["scopes"][0]
+    mapped = [moment for moment in device["moments"] if "map" in moment]
+    assert 3 <= len(mapped) <= 64 and device["moments"][-1] in mapped, len(mapped)
+    assert max(moment["map"]["held"] for moment in mapped) <= device["held_bytes"]
+    for moment in mapped:
+        check_map(moment)
+    refused, = [mark for mark in device["marks"] if mark["bytes"]]
+    assert any(moment["ns"] == refused["ns"] and moment["peak"] == 0 for moment in mapped), (refused, [moment["ns"] for moment in mapped])
+
+
+@tap.test
+def a_browser_draws_the_segments_of_the_moment():
+    page = page_of(recorded(TRAINER))
+    mapped = [moment for moment in data_of(page)["recordings"][0]["scopes"][0]["moments"] if "map" in moment]
+    for moment in (mapped[0], mapped[len(mapped) // 2], mapped[-1]):
+        dom = browse(page, "--dump-dom", where=f"#t={moment['ns']}&v=moment")
+        drawn = moment["map"]
+        assert f'data-rows="{len(drawn["rows"])}"' in re.search(r"<svg id=\"map\"[^>]*>", dom).group(0), drawn
+        assert dom.count('class="hole"') == len(drawn["rows"]) and bool(dom.count('class="full"')) == (drawn["live"] > 0), drawn
+        held = drawn["held"] / MIB
+        assert f": {held:.{2 if held < 10 else 1 if held < 100 else 0}f} MiB held in {drawn['segments']} segment" in text_of(dom, r'id="map-sum">(.*?)</p>'), drawn
+
+
+@tap.test
+def the_text_has_any_moment_by_any_group():
+    folder = recorded(TRAINER)
+    summary, = json.loads(cushim("report", "--format=json", str(folder)).stdout)
+    device = summary["memory"][0]
+    for at in ("peak", "end"):
+        n_bytes = device["peak_live_bytes" if at == "peak" else "live_bytes"]
+        for group, wanted in {"site": r"model::", "size": r"up to ", "thread": r"thread \d+$", "context": r"pool 0x[0-9a-f]+$"}.items():
+            text = cushim("report", f"--at={at}", f"--by={group}", str(folder)).stdout
+            assert text.startswith("device 0 after ") and ", the " + at in text.splitlines()[0], text
+            rows = re.findall(r"^ +[\d.]+ % +[\d.]+ [KMG]?i?B +([\d,]+) blocks  (.*)$", text, re.MULTILINE)
+            assert rows and all(re.search(wanted, label) for _, label in rows), (group, text)
+            if at == "end":
+                assert sum(int(n.replace(",", "")) for n, _ in rows) == device["live_blocks"], text
+            assert f" {n_bytes / MIB:.1f} MiB live in " in text or f" {n_bytes / 1024:.0f} KiB live in " in text, (n_bytes, text)
+            assert re.search(r"^held      [\d.]+ MiB in \d+ segments: live ", text, re.MULTILINE) and re.search(r"^  0x[0-9a-f]+ .* blocks \[[ .o#]{32}\]$", text, re.MULTILINE), text
+    text = cushim("report", "--at=end", "--range=epoch 1", str(folder)).stdout
+    assert re.search(r" live in 20 blocks of the range epoch 1$", text, re.MULTILINE), text
+    early, late = (cushim("report", f"--at={at}", "--by=size", str(folder)).stdout for at in ("1us", "1min"))
+    assert " 0 B live in 0 blocks" in early and f" live in {device['live_blocks']} blocks" in late, (early, late)
+    for words, code in (("--at=soon", 2), ("--at=-1s", 2), ("--by=stream", 2), ("--range=none", 1)):
+        result = cushim("report", words, str(folder))
+        assert result.returncode == code and result.stderr.count("\n") == 1 and result.stdout == "", (words, result)
+    assert cushim("report", "--at=peak", "--format=json", str(folder)).returncode == 2
+
+
 @tap.test
 def names_of_templates_are_those_of_the_source():
     device = data_of(page_of(recorded(TRAINER)))["recordings"][0]["scopes"][0]
@@ -120,7 +183,7 @@ def a_browser_shows_each_part():
     device = summary["memory"][0]
     dom = browse(page, "--dump-dom")
     headings = re.findall(r"<h2[^>]*>(.*?)</h2>", dom)
-    assert headings == ["Memory over time", "Who asked for it", "Places that ask", "Alive at the end", "Large copies", "What is not here"], headings
+    assert headings == ["Memory over time", "Who asked for it", "Segments", "Places that ask", "Alive at the end", "Large copies", "What is not here"], headings
     peak = device["peak_live_bytes"]
     assert text_of(dom, r'id="peak-live">(.*?)</div>').startswith(f"peak live{peak / (1 << 20):.1f} MiB"), dom
     assert total(dom) == peak

@@ -10,6 +10,7 @@
 #include "base/writer.h"
 #include "tools/cushim/recording/events.h"
 #include "tools/cushim/recording/html.h"
+#include "tools/cushim/recording/moment.h"
 #include "tools/cushim/recording/profile.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/recording/summary.h"
@@ -37,6 +38,7 @@ struct request {
     const struct format *format; /* NULL: text, and the page to a file */
     const char *path, *output;
     bool is_redacted;
+    struct moment_wish moment;
 };
 
 static bool take_format(struct request *request, const char *name) {
@@ -47,13 +49,23 @@ static bool take_format(struct request *request, const char *name) {
     return request->format != NULL;
 }
 
+static bool take_group(struct moment_wish *wish, const char *name) {
+    wish->is_wanted = true;
+    for (int i = 0; i < MOMENT_N_GROUPS; i++) {
+        wish->group = (enum moment_group)i;
+        if (strcmp(moment_groups[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
 static bool ends_in(const char *text, const char *ending) {
     size_t n = strlen(text), n_ending = strlen(ending);
     return n > n_ending && strcmp(text + n - n_ending, ending) == 0;
 }
 
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"--format", "--redact", "-o"};
+    static const char *const known[] = {"--format", "--redact", "--at", "--by", "--range", "-o"};
     const char *names[N_FORMATS];
     for (size_t i = 0; i < N_FORMATS; i++)
         names[i] = formats[i].name;
@@ -64,6 +76,16 @@ static int take_arguments(struct request *request, int argc, char **argv) {
                 return usage_unknown("report", "format", argv[i] + 9, names, N_FORMATS);
         } else if (strcmp(argv[i], "--redact") == 0) {
             request->is_redacted = true;
+        } else if (strncmp(argv[i], "--at=", 5) == 0) {
+            if (!moment_take_time(&request->moment, argv[i] + 5))
+                return usage_error("report", "--at wants peak, end or a time such as 1.5s");
+        } else if (strncmp(argv[i], "--by=", 5) == 0) {
+            if (!take_group(&request->moment, argv[i] + 5))
+                return usage_unknown("report", "grouping", argv[i] + 5, moment_groups,
+                                     MOMENT_N_GROUPS);
+        } else if (strncmp(argv[i], "--range=", 8) == 0) {
+            request->moment.is_wanted = true;
+            request->moment.range = argv[i] + 8;
         } else if (strcmp(argv[i], "-o") == 0) {
             if (++i >= argc)
                 return usage_error("report", "-o wants the name of a file");
@@ -78,13 +100,19 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     }
     if (!request->path)
         return usage_error("report", "report what? a recording is missing");
+    if (request->moment.is_wanted && request->format && request->format != &formats[TEXT])
+        return usage_error("report", "--at, --by and --range are of the text alone");
+    if (request->moment.is_wanted)
+        request->format = &formats[TEXT];
     if (!request->format && request->output)
         request->format = &formats[ends_in(request->output, ".html") ? HTML : TEXT];
     return EXIT_WELL;
 }
 
 static const char *what_is_wrong(int error) {
-    return error == ENOEXEC ? "no recording of this version" : strerror(error);
+    return error == ENOEXEC   ? "no recording of this version"
+           : error == ENODATA ? "it has no mark of that name"
+                              : strerror(error);
 }
 
 static void complain_of(const char *path, int error) {
@@ -101,7 +129,9 @@ static size_t put_all(const struct request *request, const struct format *format
     for (size_t i = 0; i < files->n; i++) {
         if (n)
             cushim_write(out, "%s", format->between);
-        int error = format->put(out, files->paths[i]);
+        int error = request->moment.is_wanted && format == &formats[TEXT]
+                        ? moment_text(out, files->paths[i], &request->moment)
+                        : format->put(out, files->paths[i]);
         n += !error;
         if (error)
             complain_of(files->paths[i], error);

@@ -370,7 +370,43 @@ const flame = () => {
     root.weight ? el("p", { class: "soft" }, key("c", "C"), key("cxx", "C++"), key("python", "Python"), key("none", "no name known")) : null];
 };
 
-/* ---- 4 and 5: tables of sites ---- */
+/* ---- 4: the fragmentation map ---- */
+
+const mapAt = (t) => {
+  const mapped = scope.moments.filter((moment) => moment.map);
+  return mapped.filter((moment) => moment.ns <= t).pop() || mapped[0];
+};
+const fragmentation = () => {
+  const moment = mapAt(state.t === null ? scope.peak_ns : state.t);
+  if (!moment) return [el("h2", {}, "Segments"), el("p", { class: "soft" }, "Nothing was held from the driver.")];
+  const map = moment.map, cells = 64, high = 16, label = 150, wide = 900;
+  const svg = shape("svg", { id: "map", viewBox: "0 0 " + (label + wide) + " " + high * map.rows.length, role: "img", "aria-label": "what of each segment is live", "data-rows": map.rows.length });
+  svg.style.height = high * map.rows.length + "px";
+  const longest = Math.max(...map.rows.map((row) => row[1]));
+  map.rows.forEach(([base, size, live, hole, blocks, site, text], i) => {
+    const group = shape("g", {}), width = Math.max((wide * size) / longest, 6);
+    const who = byId.get(site);
+    group.append(shape("title", {}, base + ", " + bytes(size) + ": " + bytes(live) + " live in " + count(blocks) + " blocks, largest hole " + bytes(hole) + (who ? "\nlargest block: " + titleOf(who) : "")),
+      shape("text", { x: label - 6, y: high * i + 12, "text-anchor": "end" }, bytes(size) + ", " + share(live, size)),
+      shape("rect", { class: "hole", x: label, y: high * i + 1, width, height: high - 2 }));
+    for (let from = 0; from < cells; ) {
+      let to = from + 1;
+      while (to < cells && text[to] === text[from]) to++;
+      if (text[from] !== "0")
+        group.append(shape("rect", { class: "full", x: label + (width * from) / cells, y: high * i + 1, width: (width * (to - from)) / cells, height: high - 2, "fill-opacity": Number(text[from]) / 9 }));
+      from = to;
+    }
+    svg.append(group);
+  });
+  const key = (name, text) => [el("span", { class: "key " + name }), text];
+  return [el("h2", {}, "Segments"),
+    el("p", { id: "map-sum" }, "After " + time(moment.ns) + ": " + bytes(map.held) + " held in " + count(map.segments) + (map.segments === 1 ? " segment, " : " segments, ") + bytes(map.live) + " of it live, " +
+      bytes(map.idle) + " in segments without a block; the largest hole has " + bytes(map.hole) + "."),
+    el("p", { class: "soft" }, key("full", "live"), key("hole", "free, or what blocks are rounded by")), svg,
+    map.segments > map.rows.length ? el("p", { class: "soft" }, map.rows.length + " segments are shown: those with blocks, and most free bytes, first.") : null];
+};
+
+/* ---- 5: tables of sites ---- */
 
 const stackOf = (site) => el("ol", {}, site.frames.map((number) => {
   const frame = frameOf(number);
@@ -456,7 +492,7 @@ const draw = () => {
   const focus = document.activeElement && document.activeElement.id;
   if (!recording) main.replaceChildren(el("h1", {}, "cushim"), el("p", {}, "There is no recording on this page."));
   else if (!scope) main.replaceChildren(...[...head(), el("p", {}, "No memory was asked for."), ...gaps()].filter(Boolean));
-  else main.replaceChildren(...[head(), cards(), verdict(), timeline(), flame(), siteTable(), aliveTable(), copies(), gaps()].flat(3).filter(Boolean));
+  else main.replaceChildren(...[head(), cards(), verdict(), timeline(), flame(), fragmentation(), siteTable(), aliveTable(), copies(), gaps()].flat(3).filter(Boolean));
   if (repaint) repaint();
   if (focus && document.getElementById(focus)) document.getElementById(focus).focus();
 };

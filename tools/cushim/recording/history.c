@@ -24,8 +24,8 @@ static int by_bytes(const void *left, const void *right) {
 }
 
 static void add_moment(struct history *history, const struct cushim_trace_account *account,
-                       uint64_t ns, bool is_peak) {
-    if (history->n_moments == history->most_moments + 2)
+                       uint64_t ns, bool is_peak, bool has_map) {
+    if (history->n_moments == sizeof history->moments / sizeof *history->moments)
         return;
     struct history_moment *moment = &history->moments[history->n_moments];
     *moment = (struct history_moment){.ns = ns, .is_peak = is_peak};
@@ -46,6 +46,8 @@ static void add_moment(struct history *history, const struct cushim_trace_accoun
     for (; moment->n > HISTORY_SHARES; moment->n--)
         moment->rest_bytes += moment->shares[moment->n - 1].n_bytes;
     history->n_moments++;
+    if (has_map)
+        history->error = map_make(&moment->map, account, history->scope, MAP_MOST_ROWS);
 }
 
 /* ---- buckets ---- */
@@ -136,6 +138,9 @@ void history_see(struct history *history, const struct cushim_trace_account *acc
     if (event->code == CUSHIM_TRACE_MARK ||
         (event->code == CUSHIM_TRACE_REFUSE && is_in_scope(history, event)))
         add_mark(history, account, ns);
+    if (event->code == CUSHIM_TRACE_REFUSE && is_in_scope(history, event) &&
+        history->n_refusals++ < HISTORY_REFUSALS)
+        add_moment(history, account, ns, false, true);
     if (!is_in_scope(history, event) ||
         (event->code != CUSHIM_TRACE_ALLOC && event->code != CUSHIM_TRACE_FREE &&
          event->code != CUSHIM_TRACE_SEGMENT))
@@ -143,23 +148,31 @@ void history_see(struct history *history, const struct cushim_trace_account *acc
     take_level(history, account, ns);
     if (event->code == CUSHIM_TRACE_SEGMENT)
         return;
+    const unsigned maps_every = (history->most_moments + HISTORY_MAPS - 1) / HISTORY_MAPS;
     bool is_peak = !history->has_peak && event->code == CUSHIM_TRACE_ALLOC &&
                    history->live_bytes == history->scope->peak_bytes;
-    if (is_peak || (ns >= history->next_ns && history->most_moments)) {
-        add_moment(history, account, ns, is_peak);
+    const bool is_due =
+        ns >= history->next_ns && history->most_moments && history->n_even < history->most_moments;
+    if (is_peak || is_due) {
+        add_moment(history, account, ns, is_peak,
+                   is_peak || history->n_moments % (maps_every ? maps_every : 1) == 0);
         history->has_peak |= is_peak;
-        if (ns >= history->next_ns && history->most_moments)
+        if (is_due) {
+            history->n_even++;
             history->next_ns = ns + history->scope->run_ns / history->most_moments;
+        }
     }
 }
 
 void history_end(struct history *history, const struct cushim_trace_account *account) {
     bucket_of(history, history->scope->run_ns);
-    add_moment(history, account, history->scope->run_ns, false);
+    add_moment(history, account, history->scope->run_ns, false, true);
 }
 
 void history_free(struct history *history) {
-    for (unsigned i = 0; i < history->n_moments; i++)
+    for (unsigned i = 0; i < history->n_moments; i++) {
         free(history->moments[i].shares);
+        map_free(&history->moments[i].map);
+    }
     history->n_moments = 0;
 }

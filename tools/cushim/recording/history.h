@@ -5,11 +5,13 @@
 #ifndef CUSHIM_TOOLS_HISTORY_H
 #define CUSHIM_TOOLS_HISTORY_H
 
-#include "trace/account.h"
+#include "tools/cushim/recording/map.h"
 
 enum {
     HISTORY_BUCKETS = 2048, /* equal parts of the run */
     HISTORY_MOMENTS = 256,
+    HISTORY_REFUSALS = 8, /* moments of requests that found no memory, the first */
+    HISTORY_MAPS = 48,
     HISTORY_SHARES = 250, /* sites a moment, the largest */
     HISTORY_MARKS = 500,
     HISTORY_COPIES = 24,
@@ -30,6 +32,7 @@ struct history_share {
 struct history_moment {
     uint64_t ns;
     bool is_peak;
+    struct map map;      /* held 0: it was not made */
     uint64_t rest_bytes; /* of sites that are not in shares */
     size_t n;
     struct history_share *shares;
@@ -58,8 +61,8 @@ struct history {
     uint64_t live_bytes, held_bytes; /* now */
     bool has_peak;
     uint64_t next_ns; /* of the next moment */
-    struct history_moment moments[HISTORY_MOMENTS + 2];
-    unsigned n_moments;
+    struct history_moment moments[HISTORY_MOMENTS + 2 + HISTORY_REFUSALS];
+    unsigned n_moments, n_refusals, n_even;
     struct history_mark marks[HISTORY_MARKS];
     unsigned n_marks;
     uint64_t n_more_marks;

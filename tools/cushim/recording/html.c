@@ -153,6 +153,25 @@ static void put_buckets(struct page *page) {
     cushim_write(out, "],\n");
 }
 
+static void put_map(struct cushim_writer *out, const struct map *map) {
+    cushim_write(out, ",\"map\":{");
+    put_number(out, "held", map->held_bytes);
+    put_number(out, "live", map->live_bytes);
+    put_number(out, "idle", map->idle_bytes);
+    put_number(out, "hole", map->hole_bytes);
+    put_number(out, "segments", map->n_segments);
+    cushim_write(out, "\"rows\":[");
+    for (size_t i = 0; i < map->n_rows; i++) {
+        const struct map_row *row = &map->rows[i];
+        cushim_write(out,
+                     "%s[\"0x%" PRIx64 "\",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRId64
+                     ",\"%s\"]",
+                     after(",", i), row->base, row->n_bytes, row->live_bytes, row->hole_bytes,
+                     row->n_blocks, row->site ? (int64_t)row->site->number : -1, row->cells);
+    }
+    cushim_write(out, "]}");
+}
+
 static void put_moments(struct page *page) {
     struct cushim_writer *out = page->out;
     cushim_write(out, "\"moments\":[");
@@ -163,7 +182,10 @@ static void put_moments(struct page *page) {
         for (size_t k = 0; k < moment->n; k++)
             cushim_write(out, "%s%" PRIu64 ",%" PRIu64, after(",", k),
                          moment->shares[k].site->number, moment->shares[k].n_bytes);
-        cushim_write(out, "]}");
+        cushim_write(out, "]");
+        if (moment->map.n_rows)
+            put_map(out, &moment->map);
+        cushim_write(out, "}");
     }
     cushim_write(out, "],\n");
 }

@@ -171,6 +171,25 @@ unsigned names_first(const struct names *names, const struct cushim_trace_site *
     return first;
 }
 
+const char *names_site_text(const struct names *names, const struct cushim_trace_site *site,
+                            char text[NAMES_SITE_BYTES]) {
+    enum { N_SHOWN = 2 };
+    unsigned first = names_first(names, site);
+    size_t n = 0;
+    if (first >= site->n_frames) {
+        snprintf(text, NAMES_SITE_BYTES, "%s",
+                 site->n_frames ? "in CUDA or cushim" : "no stack was recorded");
+        return text;
+    }
+    *text = 0;
+    for (unsigned i = first; i < site->n_frames && i < first + N_SHOWN; i++) {
+        const struct name *name = names_of(names, site->frames[i]);
+        n += (size_t)snprintf(text + n, NAMES_SITE_BYTES - n, "%s%s%s%s", n ? " < " : "",
+                              name->function, *name->line ? " " : "", name->line);
+    }
+    return text;
+}
+
 void names_free(struct names *names) {
     struct row *row, *next;
     if (!names)

@@ -9,7 +9,7 @@
 
 #include "trace/account.h"
 
-enum { NAME_BYTES = 160 };
+enum { NAME_BYTES = 160, NAMES_SITE_BYTES = 5 * NAME_BYTES };
 
 struct names;
 
@@ -29,6 +29,10 @@ const struct name *names_of(const struct names *names, uint64_t frame);
 
 /* The first frame of a site that is the program's; n_frames of it where there is none. */
 unsigned names_first(const struct names *names, const struct cushim_trace_site *site);
+
+/* "forward model.c:12 < step train.c:30". */
+const char *names_site_text(const struct names *names, const struct cushim_trace_site *site,
+                            char text[NAMES_SITE_BYTES]);
 
 void names_free(struct names *names);
 

@@ -232,6 +232,7 @@ int recording_read(struct recording *recording, const char *path,
         return error;
     account->devices = scope->devices;
     account->kinds = scope->kinds;
+    account->until_ns = scope->until_ns;
     while (cushim_trace_account_next(account)) {
         if (history)
             history_see(history, account);

@@ -21,6 +21,7 @@ struct recording_scope {
     int device; /* -1: pinned memory */
     uint64_t devices, kinds;
     uint64_t n_events, run_ns; /* of the recording */
+    uint64_t until_ns;         /* a reading ends behind this; 0: with the recording */
     uint64_t n_requests, n_hits, n_live, live_bytes, peak_bytes, peak_held_bytes, peak_ns, wait_ns,
         n_waits;
     uint64_t n_refused;

@@ -10,7 +10,7 @@
 #include "base/writer.h"
 #include "report/report.h"
 
-enum { MOST_SITES = 10, MOST_FEW = 5, FRAMES_BYTES = 5 * NAME_BYTES };
+enum { MOST_SITES = 10, MOST_FEW = 5, FRAMES_BYTES = NAMES_SITE_BYTES };
 
 typedef uint64_t measure_fn(const struct cushim_trace_site *site);
 
@@ -59,23 +59,6 @@ static size_t sort(struct cushim_trace_account *account, measure_fn *measure) {
     return n;
 }
 
-/* "forward  model.c:12 < step  train.c:30". */
-static const char *frames_text(const struct recording *recording,
-                               const struct cushim_trace_site *site, char text[FRAMES_BYTES]) {
-    enum { N_SHOWN = 2 };
-    unsigned first = names_first(recording->names, site);
-    size_t n = 0;
-    if (first >= site->n_frames)
-        return site->n_frames ? "in CUDA or cushim" : "no stack was recorded";
-    *text = 0;
-    for (unsigned i = first; i < site->n_frames && i < first + N_SHOWN; i++) {
-        const struct name *name = names_of(recording->names, site->frames[i]);
-        n += (size_t)snprintf(text + n, FRAMES_BYTES - n, "%s%s%s%s", n ? " < " : "",
-                              name->function, *name->line ? " " : "", name->line);
-    }
-    return text;
-}
-
 static const char *share_text(char text[CUSHIM_AMOUNT_BYTES], uint64_t part, uint64_t all) {
     unsigned per_1000 = all ? (unsigned)((__uint128_t)part * 1000 / all) : 0;
     snprintf(text, CUSHIM_AMOUNT_BYTES, "%u.%u %%", per_1000 / 10, per_1000 % 10);
@@ -100,7 +83,7 @@ static void put_sites(struct cushim_writer *out, struct recording *recording, me
         cushim_write(out, "  %8s %10s %9s blocks  %s\n", share_text(text[0], n_bytes, all),
                      cushim_text_bytes(text[1], n_bytes),
                      cushim_text_count(text[2], is_noted ? site->n_noted : site->n_live),
-                     frames_text(recording, site, frames));
+                     names_site_text(recording->names, site, frames));
     }
     if (n > MOST_SITES)
         cushim_write(out, "  %8s %10s from %zu other sites\n", share_text(text[0], rest, all),
@@ -144,7 +127,7 @@ static void put_churn(struct cushim_writer *out, struct recording *recording) {
         cushim_write(out, "%s%s blocks freed before the next request: %s\n",
                      i ? "          " : "churn     ",
                      cushim_text_count(text, temporary(recording->account.sites[i])),
-                     frames_text(recording, recording->account.sites[i], frames));
+                     names_site_text(recording->names, recording->account.sites[i], frames));
 }
 
 static void put_waits(struct cushim_writer *out, struct recording *recording,
@@ -159,7 +142,7 @@ static void put_waits(struct cushim_writer *out, struct recording *recording,
         const struct cushim_trace_site *site = recording->account.sites[i];
         cushim_write(out, "  %19s %9s frees   %s\n", cushim_text_time(text[0], site->wait_ns),
                      cushim_text_count(text[1], site->n_waits),
-                     frames_text(recording, site, frames));
+                     names_site_text(recording->names, site, frames));
     }
 }
 
@@ -172,7 +155,7 @@ static void put_few(struct cushim_writer *out, struct recording *recording, cons
         bool is_bytes = measure == grown;
         cushim_write(out, "%-9s %s%s: %s\n", i ? "" : what,
                      is_bytes ? cushim_text_bytes(text, amount) : cushim_text_count(text, amount),
-                     unit, frames_text(recording, recording->account.sites[i], frames));
+                     unit, names_site_text(recording->names, recording->account.sites[i], frames));
     }
 }
 

@@ -1,0 +1,184 @@
+#include "tools/cushim/recording/map.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "tools/cushim/recording/recording.h"
+
+struct lists {
+    const struct recording_scope *scope;
+    struct cushim_trace_block *blocks;
+    struct cushim_trace_segment *segments;
+    size_t n_blocks, n_segments;
+    int error;
+};
+
+static bool is_in(const struct recording_scope *scope, unsigned device, unsigned kind) {
+    return scope->devices >> device & scope->kinds >> kind & 1;
+}
+
+/* One more row; as many again where there is no space. */
+static void *grow(struct lists *lists, void *rows, size_t n, size_t row_bytes) {
+    if (n & (n - 1))
+        return rows;
+    void *more = reallocarray(rows, n ? 2 * n : 1, row_bytes);
+    if (!more)
+        lists->error = ENOMEM;
+    return more ? more : rows;
+}
+
+static void list_block(const struct cushim_trace_block *block, void *context) {
+    struct lists *lists = context;
+    if (lists->error || !block->pool || !is_in(lists->scope, block->device, block->kind))
+        return;
+    lists->blocks = grow(lists, lists->blocks, lists->n_blocks, sizeof *lists->blocks);
+    if (!lists->error)
+        lists->blocks[lists->n_blocks++] = *block;
+}
+
+static void list_segment(const struct cushim_trace_segment *segment, void *context) {
+    struct lists *lists = context;
+    if (lists->error || !is_in(lists->scope, segment->device, segment->kind))
+        return;
+    lists->segments = grow(lists, lists->segments, lists->n_segments, sizeof *lists->segments);
+    if (!lists->error)
+        lists->segments[lists->n_segments++] = *segment;
+}
+
+static int by_address(const void *left, const void *right) {
+    const struct cushim_trace_block *a = left, *b = right;
+    return a->address < b->address ? -1 : a->address > b->address;
+}
+
+static int by_base(const void *left, const void *right) {
+    const struct cushim_trace_segment *a = left, *b = right;
+    return a->base < b->base ? -1 : a->base > b->base;
+}
+
+static int by_row_base(const void *left, const void *right) {
+    const struct map_row *a = left, *b = right;
+    return a->base < b->base ? -1 : a->base > b->base;
+}
+
+/* What no block is in goes back when it is needed: it comes last. */
+static int by_free(const void *left, const void *right) {
+    const struct map_row *a = left, *b = right;
+    if (!a->n_blocks != !b->n_blocks)
+        return !a->n_blocks ? 1 : -1;
+    uint64_t free_of_a = a->n_bytes - a->live_bytes, free_of_b = b->n_bytes - b->live_bytes;
+    if (free_of_a != free_of_b)
+        return free_of_a > free_of_b ? -1 : 1;
+    return by_row_base(left, right);
+}
+
+/* ---- rows ---- */
+
+/* Where cell i begins, from the base. */
+static uint64_t cell_start(const struct map_row *row, unsigned i) {
+    return (uint64_t)((__uint128_t)row->n_bytes * i / MAP_CELLS);
+}
+
+static unsigned cell_at(const struct map_row *row, uint64_t offset) {
+    unsigned i = (unsigned)((__uint128_t)offset * MAP_CELLS / row->n_bytes);
+    return i < MAP_CELLS ? i : MAP_CELLS - 1;
+}
+
+/* [from, to) of the segment is live. */
+static void fill(const struct map_row *row, uint64_t live[MAP_CELLS], uint64_t from, uint64_t to) {
+    for (unsigned i = cell_at(row, from); i < MAP_CELLS && cell_start(row, i) < to; i++) {
+        uint64_t start = cell_start(row, i), end = cell_start(row, i + 1);
+        uint64_t low = from > start ? from : start, high = to < end ? to : end;
+        live[i] += high > low ? high - low : 0;
+    }
+}
+
+static void set_cells(struct map_row *row, const uint64_t live[MAP_CELLS]) {
+    for (unsigned i = 0; i < MAP_CELLS; i++) {
+        uint64_t n_bytes = cell_start(row, i + 1) - cell_start(row, i);
+        unsigned tenths = n_bytes ? (unsigned)((__uint128_t)live[i] * 9 / n_bytes) : 0;
+        row->cells[i] = (char)('0' + (live[i] && !tenths ? 1 : tenths > 9 ? 9 : tenths));
+    }
+    row->cells[MAP_CELLS] = 0;
+}
+
+/* Blocks from *next on are by address; those of the segment are taken. */
+static void make_row(struct map_row *row, const struct cushim_trace_segment *segment,
+                     const struct lists *lists, size_t *next) {
+    uint64_t live[MAP_CELLS] = {0}, covered = 0, largest = 0;
+    const uint64_t end = segment->base + segment->n_bytes;
+    *row = (struct map_row){.base = segment->base, .n_bytes = segment->n_bytes};
+    while (*next < lists->n_blocks && lists->blocks[*next].address < segment->base)
+        ++*next; /* in no segment: part of the recording is missing */
+    for (; *next < lists->n_blocks && lists->blocks[*next].address < end; ++*next) {
+        const struct cushim_trace_block *block = &lists->blocks[*next];
+        uint64_t from = block->address - segment->base, to = from + block->n_bytes;
+        if (from < covered) /* only a made up one has blocks in blocks */
+            from = covered;
+        if (to > segment->n_bytes)
+            to = segment->n_bytes;
+        if (from >= to)
+            continue;
+        if (from - covered > row->hole_bytes)
+            row->hole_bytes = from - covered;
+        covered = to;
+        row->n_blocks++;
+        row->live_bytes += to - from;
+        if (to - from > largest) {
+            largest = to - from;
+            row->site = block->site;
+        }
+        fill(row, live, from, to);
+    }
+    if (segment->n_bytes - covered > row->hole_bytes)
+        row->hole_bytes = segment->n_bytes - covered;
+    set_cells(row, live);
+}
+
+static int make_rows(struct map *map, const struct lists *lists, size_t most_rows) {
+    size_t next = 0;
+    map->rows = reallocarray(NULL, lists->n_segments + 1, sizeof *map->rows);
+    if (!map->rows)
+        return ENOMEM;
+    for (size_t i = 0; i < lists->n_segments; i++) {
+        struct map_row *row = &map->rows[map->n_rows];
+        if (!lists->segments[i].n_bytes)
+            continue;
+        make_row(row, &lists->segments[i], lists, &next);
+        map->n_rows++;
+        map->held_bytes += row->n_bytes;
+        map->live_bytes += row->live_bytes;
+        map->idle_bytes += row->n_blocks ? 0 : row->n_bytes;
+        if (row->hole_bytes > map->hole_bytes)
+            map->hole_bytes = row->hole_bytes;
+    }
+    map->n_segments = map->n_rows;
+    if (map->n_rows > most_rows) {
+        qsort(map->rows, map->n_rows, sizeof *map->rows, by_free);
+        map->n_rows = most_rows;
+        qsort(map->rows, map->n_rows, sizeof *map->rows, by_row_base);
+    }
+    return 0;
+}
+
+int map_make(struct map *map, const struct cushim_trace_account *account,
+             const struct recording_scope *scope, size_t most_rows) {
+    struct lists lists = {.scope = scope};
+    *map = (struct map){0};
+    cushim_trace_account_each(account, list_block, &lists);
+    cushim_trace_segments_each(&account->segments, list_segment, &lists);
+    if (lists.n_blocks)
+        qsort(lists.blocks, lists.n_blocks, sizeof *lists.blocks, by_address);
+    if (lists.n_segments)
+        qsort(lists.segments, lists.n_segments, sizeof *lists.segments, by_base);
+    int error = lists.error ? lists.error : make_rows(map, &lists, most_rows);
+    free(lists.blocks);
+    free(lists.segments);
+    if (error)
+        map_free(map);
+    return error;
+}
+
+void map_free(struct map *map) {
+    free(map->rows);
+    *map = (struct map){0};
+}

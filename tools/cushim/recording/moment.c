@@ -1,0 +1,272 @@
+#include "tools/cushim/recording/moment.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+
+#include "base/writer.h"
+#include "report/report.h"
+#include "tools/cushim/recording/history.h"
+#include "tools/cushim/recording/map.h"
+#include "tools/cushim/recording/recording.h"
+
+enum { MOST_GROUPS = 20, MOST_ROWS = 8 };
+
+const char *const moment_groups[MOMENT_N_GROUPS] = {"site", "size", "thread", "context"};
+
+bool moment_take_time(struct moment_wish *wish, const char *text) {
+    static const struct {
+        const char *unit;
+        double ns;
+    } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}};
+    char *unit;
+    wish->is_wanted = true;
+    wish->is_end = strcmp(text, "end") == 0;
+    wish->ns = 0;
+    if (wish->is_end || strcmp(text, "peak") == 0)
+        return true;
+    double number = strtod(text, &unit);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        double ns = number * units[i].ns;
+        if (unit != text && strcmp(unit, units[i].unit) == 0 && ns >= 1 && ns < 1e18) {
+            wish->ns = (uint64_t)ns;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- groups ---- */
+
+struct group {
+    uint64_t key;
+    const struct cushim_trace_site *site; /* by site */
+    uint64_t n_blocks, n_bytes;
+    UT_hash_handle hh;
+};
+
+/* Of the run, from the first event on. */
+struct span {
+    uint64_t start_ns, end_ns;
+};
+
+struct groups {
+    const struct moment_wish *wish;
+    const struct recording_scope *scope;
+    const struct cushim_trace_account *account;
+    struct span spans[HISTORY_MARKS]; /* of the range */
+    size_t n_spans;
+    struct group *rows;
+    uint64_t n_blocks, n_bytes;
+    int error;
+};
+
+static bool is_in_range(const struct groups *groups, uint64_t time_ns) {
+    if (!groups->wish->range)
+        return true;
+    uint64_t ns = time_ns - groups->account->first_ns;
+    for (size_t i = 0; i < groups->n_spans; i++) {
+        if (ns >= groups->spans[i].start_ns && ns < groups->spans[i].end_ns)
+            return true;
+    }
+    return false;
+}
+
+static uint64_t key_of(const struct cushim_trace_block *block, enum moment_group group) {
+    switch (group) {
+    case MOMENT_SITE:
+        return block->site->number;
+    case MOMENT_SIZE:
+        return block->n_bytes > 1 ? 64 - (uint64_t)__builtin_clzll(block->n_bytes - 1) : 0;
+    case MOMENT_THREAD:
+        return block->thread;
+    case MOMENT_CONTEXT:
+    case MOMENT_N_GROUPS:
+        break;
+    }
+    return block->pool;
+}
+
+static void add_block(const struct cushim_trace_block *block, void *context) {
+    struct groups *groups = context;
+    struct group *group;
+    if (groups->error || !(groups->scope->devices >> block->device & 1) ||
+        !(groups->scope->kinds >> block->kind & 1) || !is_in_range(groups, block->time_ns))
+        return;
+    uint64_t key = key_of(block, groups->wish->group);
+    HASH_FIND(hh, groups->rows, &key, sizeof key, group);
+    if (!group) {
+        group = calloc(1, sizeof *group);
+        if (!group) {
+            groups->error = ENOMEM;
+            return;
+        }
+        group->key = key;
+        group->site = block->site;
+        HASH_ADD(hh, groups->rows, key, sizeof group->key, group);
+    }
+    group->n_blocks++;
+    group->n_bytes += block->n_bytes;
+    groups->n_blocks++;
+    groups->n_bytes += block->n_bytes;
+}
+
+static int by_bytes(const struct group *a, const struct group *b) {
+    if (a->n_bytes != b->n_bytes)
+        return a->n_bytes > b->n_bytes ? -1 : 1;
+    return a->key < b->key ? -1 : a->key > b->key;
+}
+
+/* From each mark of the name to the next mark of any. */
+static void find_spans(struct groups *groups, const struct history *history) {
+    for (unsigned i = 0; groups->wish->range && i < history->n_marks; i++) {
+        const struct history_mark *mark = &history->marks[i];
+        if (mark->site || strncmp(mark->text, groups->wish->range, HISTORY_TEXT_BYTES - 1) != 0)
+            continue;
+        unsigned k = i + 1;
+        while (k < history->n_marks && history->marks[k].site)
+            k++;
+        groups->spans[groups->n_spans++] =
+            (struct span){mark->ns, k < history->n_marks ? history->marks[k].ns : UINT64_MAX};
+    }
+}
+
+/* ---- text ---- */
+
+static void put_group(struct cushim_writer *out, const struct groups *groups,
+                      const struct names *names, const struct group *group) {
+    char text[3][CUSHIM_AMOUNT_BYTES], label[NAMES_SITE_BYTES];
+    switch (groups->wish->group) {
+    case MOMENT_SITE:
+        names_site_text(names, group->site, label);
+        break;
+    case MOMENT_SIZE:
+        snprintf(label, sizeof label, "up to %s each",
+                 cushim_text_bytes(text[2], (uint64_t)1 << (group->key < 63 ? group->key : 63)));
+        break;
+    case MOMENT_THREAD:
+        snprintf(label, sizeof label, "thread %" PRIu64, group->key);
+        break;
+    case MOMENT_CONTEXT:
+    case MOMENT_N_GROUPS:
+        if (group->key)
+            snprintf(label, sizeof label, "pool 0x%" PRIx64, group->key);
+        else
+            snprintf(label, sizeof label, "the driver's own");
+    }
+    unsigned per_1000 =
+        groups->n_bytes ? (unsigned)((__uint128_t)group->n_bytes * 1000 / groups->n_bytes) : 0;
+    cushim_write(out, "  %5u.%u %% %10s %9s blocks  %s\n", per_1000 / 10, per_1000 % 10,
+                 cushim_text_bytes(text[0], group->n_bytes),
+                 cushim_text_count(text[1], group->n_blocks), label);
+}
+
+static void put_groups(struct cushim_writer *out, struct groups *groups,
+                       const struct names *names) {
+    char text[2][CUSHIM_AMOUNT_BYTES];
+    uint64_t n_bytes = 0, n = 0;
+    struct group *group, *next;
+    HASH_SORT(groups->rows, by_bytes);
+    HASH_ITER(hh, groups->rows, group, next) {
+        if (n++ < MOST_GROUPS)
+            put_group(out, groups, names, group);
+        else
+            n_bytes += group->n_bytes;
+        HASH_DEL(groups->rows, group);
+        free(group);
+    }
+    if (n > MOST_GROUPS)
+        cushim_write(out, "  %18s from %s others\n", cushim_text_bytes(text[0], n_bytes),
+                     cushim_text_count(text[1], n - MOST_GROUPS));
+}
+
+/* "[##o.   ]": half as many cells as the map has. */
+static void put_cells(struct cushim_writer *out, const struct map_row *row) {
+    char text[MAP_CELLS / 2 + 1];
+    for (unsigned i = 0; i < MAP_CELLS / 2; i++) {
+        unsigned ninths = (unsigned)(row->cells[2 * i] - '0' + row->cells[2 * i + 1] - '0');
+        text[i] = " .o#"[!ninths ? 0 : ninths < 9 ? 1 : ninths < 18 ? 2 : 3];
+    }
+    text[MAP_CELLS / 2] = 0;
+    cushim_write(out, "[%s]", text);
+}
+
+static void put_map(struct cushim_writer *out, const struct map *map) {
+    char text[4][CUSHIM_AMOUNT_BYTES];
+    if (!map->n_segments)
+        return;
+    cushim_write(out, "held      %s in %zu segments: live %s, idle %s; largest hole %s\n",
+                 cushim_text_bytes(text[0], map->held_bytes), map->n_segments,
+                 cushim_text_bytes(text[1], map->live_bytes),
+                 cushim_text_bytes(text[2], map->idle_bytes),
+                 cushim_text_bytes(text[3], map->hole_bytes));
+    for (size_t i = 0; i < map->n_rows; i++) {
+        const struct map_row *row = &map->rows[i];
+        cushim_write(out, "  0x%-12" PRIx64 " %10s %6s blocks ", row->base,
+                     cushim_text_bytes(text[0], row->n_bytes),
+                     cushim_text_count(text[1], row->n_blocks));
+        put_cells(out, row);
+        cushim_write(out, "\n");
+    }
+    if (map->n_segments > map->n_rows)
+        cushim_write(out, "  %zu segments: those with blocks, and most free bytes, first\n",
+                     map->n_rows);
+}
+
+static int put_scope(struct cushim_writer *out, const char *path,
+                     const struct recording_scope *scope, const struct moment_wish *wish,
+                     struct history *history) {
+    static struct recording recording; /* too large for a stack, as the next */
+    static struct groups groups;
+    struct map map;
+    char text[3][CUSHIM_AMOUNT_BYTES], name[32];
+    struct recording_scope until = *scope;
+    until.until_ns = wish->is_end ? 0 : wish->ns ? wish->ns : scope->peak_ns;
+    history_begin(history, &until, 0);
+    int error = recording_read(&recording, path, &until, history);
+    if (error)
+        return error;
+    groups = (struct groups){.wish = wish, .scope = scope, .account = &recording.account};
+    find_spans(&groups, history);
+    if (wish->range && !groups.n_spans) {
+        recording_close(&recording);
+        return ENODATA;
+    }
+    cushim_trace_account_each(&recording.account, add_block, &groups);
+    error = groups.error;
+    if (!error)
+        error = map_make(&map, &recording.account, scope, MOST_ROWS);
+    if (!error) {
+        cushim_write(
+            out, "%s after %s%s: %s live in %s blocks%s%.40s\n", recording_scope_name(scope, name),
+            cushim_text_time(text[0], recording.account.last_ns - recording.account.first_ns),
+            wish->is_end ? ", the end"
+            : wish->ns   ? ""
+                         : ", the peak",
+            cushim_text_bytes(text[1], groups.n_bytes), cushim_text_count(text[2], groups.n_blocks),
+            wish->range ? " of the range " : "", wish->range ? wish->range : "");
+        put_groups(out, &groups, recording.names);
+        put_map(out, &map);
+        map_free(&map);
+    }
+    recording_close(&recording);
+    return error;
+}
+
+int moment_text(struct cushim_writer *out, const char *path, const struct moment_wish *wish) {
+    struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1];
+    struct history *history = calloc(1, sizeof *history);
+    int n = recording_scopes(path, scopes), error = n < 0 ? -n : history ? 0 : ENOMEM;
+    if (!error && !n)
+        cushim_write(out, "no memory was asked for\n");
+    for (int i = 0; i < n && !error; i++) {
+        cushim_write(out, "%s", i ? "\n" : "");
+        error = put_scope(out, path, &scopes[i], wish, history);
+        history_free(history);
+    }
+    free(history);
+    return error;
+}
