@@ -124,8 +124,7 @@ static CUresult answer_of(enum cushim_status status, const struct cushim_mem_loo
     default:
         break;
     }
-    /* the driver is gone, and with it all memory: there is nothing left to free (D6) */
-    return answer == CUDA_ERROR_DEINITIALIZED ? CUDA_SUCCESS : answer;
+    return cushim_entry_freed(answer);
 }
 
 static bool is_live_start(const struct cushim_mem_lookup *found, CUdeviceptr address) {

@@ -36,6 +36,12 @@ CUresult cushim_entry_free(struct cushim_cuda *cuda, CUdeviceptr address,
  */
 bool cushim_entry_free_live(CUdeviceptr address, enum cushim_entry_free_fn entry);
 
+/* What a free says: once the driver is gone, and with it all memory, nothing is left to free (D6).
+ */
+static inline CUresult cushim_entry_freed(CUresult answer) {
+    return answer == CUDA_ERROR_DEINITIALIZED ? CUDA_SUCCESS : answer;
+}
+
 /* cuMemFreeAsync for addresses of ours; false: foreign, nothing was done. */
 bool cushim_entry_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream stream,
                           CUresult *answer);

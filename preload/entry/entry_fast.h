@@ -35,18 +35,19 @@ static inline CUdeviceptr cushim_entry_fast_alloc(size_t n_bytes, enum cushim_cu
     return block;
 }
 
-/* May frees of this thread be taken back at once? */
-static inline bool cushim_entry_fast_may_free(const struct cushim_thread *thread) {
-    return cushim_process.policy.is_relaxed && cushim_entry_fast_is(thread);
-}
-
-/* Then take a live block of ours back, whichever context is current; false: nothing was done. */
-static inline bool cushim_entry_fast_free(CUdeviceptr address, enum cushim_mem_free_entry entry,
-                                          enum cushim_cuda_symbol row) {
-    bool is_done = cushim_mem_fast_release(&cushim_process.ledger, address, entry);
-    if (is_done)
+/* Take a live block of ours back, whichever context is current: CUSHIM_MEM_FAST_LEFT, or the
+ * driver's answer.  Counted where it succeeds: all else is to go on to entry.h. */
+static inline int cushim_entry_fast_free(CUdeviceptr address, enum cushim_mem_free_entry entry,
+                                         enum cushim_cuda_symbol row) {
+    struct cushim_mem_blocks *ledger = &cushim_process.ledger;
+    int answer = CUSHIM_MEM_FAST_LEFT;
+    if (!cushim_process.policy.is_relaxed)
+        answer = cushim_mem_fast_release_behind_wait(ledger, address, entry);
+    else if (cushim_mem_fast_release(ledger, address, entry))
+        answer = CUDA_SUCCESS;
+    if (answer == CUDA_SUCCESS)
         cushim_process_count_in(cushim_thread.shard, row);
-    return is_done;
+    return answer;
 }
 
 #endif

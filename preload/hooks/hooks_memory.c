@@ -24,16 +24,18 @@ CUSHIM_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t n_bytes) {
     return CUDA_SUCCESS;
 }
 
-APART free_at_length(CUdeviceptr address) {
+APART free_at_length(CUdeviceptr address, int answer) {
     CUSHIM_ENTER(cuMemFree_v2)
-    return cushim_entry_free(cuda, address, CUSHIM_FREE);
+    return answer == CUSHIM_MEM_FAST_LEFT ? cushim_entry_free(cuda, address, CUSHIM_FREE)
+                                          : cushim_entry_freed((CUresult)answer);
 }
 
 CUSHIM_EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
-    if (cushim_entry_fast_may_free(&cushim_thread) &&
-        cushim_entry_fast_free(address, CUSHIM_MEM_FREE_ENTRY_ANY, CUSHIM_SYMBOL_cuMemFree_v2))
-        return CUDA_SUCCESS;
-    return free_at_length(address);
+    int answer = CUSHIM_MEM_FAST_LEFT;
+    if (cushim_entry_fast_is(&cushim_thread))
+        answer =
+            cushim_entry_fast_free(address, CUSHIM_MEM_FREE_ENTRY_ANY, CUSHIM_SYMBOL_cuMemFree_v2);
+    return answer == CUDA_SUCCESS ? CUDA_SUCCESS : free_at_length(address, answer);
 }
 
 CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_bytes,

@@ -95,9 +95,9 @@ static inline bool free_at_once(void *address, enum cushim_mem_free_entry entry,
                                 enum cushim_cuda_symbol row, const void *caller) {
     const struct cushim_thread *thread = &cushim_thread;
     CUcontext context = NULL;
-    return cushim_entry_fast_may_free(thread) && cushim_callers_is_answered(caller) &&
+    return cushim_entry_fast_is(thread) && cushim_callers_is_answered(caller) &&
            cushim_entry_fast_context(thread, &context) && context &&
-           cushim_entry_fast_free((CUdeviceptr)(uintptr_t)address, entry, row);
+           cushim_entry_fast_free((CUdeviceptr)(uintptr_t)address, entry, row) == CUDA_SUCCESS;
 }
 
 static bool free_live(struct cushim_cuda *cuda, void *address, enum cushim_entry_free_fn entry) {

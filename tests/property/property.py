@@ -9,12 +9,14 @@ import argparse
 import concurrent.futures
 import functools
 import os
+import shutil
 
 import traces
 import tap
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--build", required=True)
+parser.add_argument("--compiler", default="", help="and how it was told to optimise, for what: see traces.COUNTED_WITH")
 parser.add_argument("--seeds", type=int, default=traces.N_SEEDS)
 OPTIONS = parser.parse_args()
 BUILD = traces.Build(OPTIONS.build)
@@ -48,6 +50,20 @@ def add_pair_test(n_bytes, mode):
         assert not said, "\n".join(said)
 
     test.__name__ = f"a_pair_of_{n_bytes}_bytes_in_{mode}_makes_the_calls_and_takes_the_locks_it_may"
+    tap.test(test)
+
+
+def add_instructions_test(mode):
+    def test():
+        if shutil.which("valgrind") is None:
+            tap.skip("no valgrind")
+        if OPTIONS.compiler != traces.COUNTED_WITH:
+            tap.skip(f"counted with {traces.COUNTED_WITH}; this is {OPTIONS.compiler}")
+        _, ours = traces.count_instructions(BUILD, 4096, mode)
+        allowed = traces.INSTRUCTIONS[mode]
+        assert ours <= allowed, f"{ours:.1f} instructions a pair, {allowed} allowed"
+
+    test.__name__ = f"a_pair_of_4096_bytes_in_{mode}_takes_no_more_instructions_than_it_may"
     tap.test(test)
 
 
@@ -115,6 +131,7 @@ for each in traces.SIZES:
     for each_mode in ("exact", "relaxed", "pool"):
         add_pair_test(each, each_mode)
 for each in ("exact", "relaxed", "pool"):
+    add_instructions_test(each)
     add_stall_test(each)
 for each in ("cushim-preload", "cushim", "cushim-kernels"):
     add_yield_test(each)

@@ -194,6 +194,46 @@ def judge_pair(build, n_bytes, mode):
     return broken
 
 
+# ---- instructions a pair, by callgrind ----
+
+CALLGRIND_PAIRS = (2000, 10000)  # of the two runs whose difference is counted
+INSTRUCTIONS = {"exact": 600, "relaxed": 334, "pool": 250}  # of our own code that a pair of 4 KiB may take
+COUNTED_WITH = "gcc 12 -O2 x86_64"  # other compilers make other code
+
+
+def count_instructions(build, n_bytes, mode):
+    """A pair's, of everything in the process and of our libraries alone."""
+    counts = []
+    for n in CALLGRIND_PAIRS:
+        with tempfile.NamedTemporaryFile(prefix="property-") as file:
+            front = [] if mode == "pool" else [f"LD_PRELOAD={build.preload}"]
+            wrap = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={file.name}", "env", *front]
+            build.run(mode, "pairs", n_bytes, n, *pair_words(mode), wrap=wrap, CUSHIM_SIM_MEMORY="1G", CUSHIM_SIM_UNBACKED="0",
+                      VALGRIND_OPTS="--trace-children=yes")
+            counts.append(read_callgrind(pathlib.Path(file.name).read_text()))
+    n_pairs = CALLGRIND_PAIRS[1] - CALLGRIND_PAIRS[0]
+    return [(long - short) / n_pairs for short, long in zip(*counts)]
+
+
+def read_callgrind(text):
+    """Instructions in all, and those of functions in libcushim*."""
+    ours, total, library, is_call = 0, 0, "", False
+    names = {}
+    for line in text.splitlines():
+        if found := re.match(r"ob=(\(\d+\))(?: (.*))?", line):
+            library = names.setdefault(found[1], found[2] or "")
+        elif found := re.match(r"cob=(\(\d+\))(?: (.*))?", line):
+            names.setdefault(found[1], found[2] or "")
+        elif line.startswith("calls="):
+            is_call = True
+        elif found := re.match(r"[+\-*\d]\S* (\d+)", line):
+            if not is_call:
+                total += int(found[1])
+                ours += int(found[1]) if "libcushim" in library else 0
+            is_call = False
+    return total, ours
+
+
 # ---- who yields, and who stalls ----
 
 STALL_US = 50000

@@ -72,7 +72,8 @@ static struct cushim_mem_record_spare *spare_of(const struct attempt *attempt) {
 }
 
 /* The gate is held, and left here. */
-static CUresult record_and_ask(const struct attempt *attempt, struct proof *proof) {
+static inline __attribute__((always_inline)) CUresult record_and_ask(const struct attempt *attempt,
+                                                                     struct proof *proof) {
     proof->round = cushim_mem_printed_is_due(&attempt->fence->printed);
     CUresult answer = cushim_mem_record_make(&proof->record, attempt->fence, spare_of(attempt));
     if (answer == CUDA_SUCCESS)
@@ -119,7 +120,7 @@ static CUresult try_to_wait(struct attempt *attempt) {
 }
 
 /* Whether a record made now is done at once, so that nobody who arrived before it need wait. */
-static bool is_idle_now(const struct attempt *attempt) {
+static __attribute__((noinline)) bool is_idle_now(const struct attempt *attempt) {
     struct proof proof;
     if (!attempt->fence->cuda->cuCtxRecordEvent || attempt->gate->enter() != CUSHIM_MEM_PASS_RECORD)
         return false;
@@ -168,5 +169,5 @@ enum cushim_status cushim_mem_fence_wait(struct cushim_mem_fence *fence,
     /* while a capture is open a thread's own answer may be native's refusal: nothing is shared then
      */
     *answer = gate->is_open() ? try_to_wait(&attempt) : wait_together(&attempt);
-    return cushim_status_from_cu(*answer);
+    return *answer == CUDA_SUCCESS ? CUSHIM_OK : cushim_status_from_cu(*answer);
 }

@@ -22,6 +22,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/atomics.h"
+
 enum { CUSHIM_MEM_LINE_BYTES = 64 };
 
 /* All zero is nobody there.  Arrivals have a line of cache of their own: they are what threads
@@ -38,7 +40,32 @@ struct cushim_mem_sharing {
 };
 
 /* All that the calling thread did before is before any record that covers the number returned. */
-uint64_t cushim_mem_sharing_arrive(struct cushim_mem_sharing *sharing);
+static inline uint64_t cushim_mem_sharing_arrive(struct cushim_mem_sharing *sharing) {
+    return atomic_fetch_add(&sharing->n_arrived, 1) + 1;
+}
+
+/* Wake who sleeps. */
+void cushim_mem_sharing_wake(struct cushim_mem_sharing *sharing);
+
+/* Behind each change that sleepers wait for.  They read the signal before they looked for that; who
+ * is about to sleep and has not said so yet is left to its time-out. */
+static inline void cushim_mem_sharing_signal(struct cushim_mem_sharing *sharing) {
+    if (__builtin_expect(atomic_load(&sharing->has_sleepers), 0))
+        cushim_mem_sharing_wake(sharing);
+}
+
+/* Looked at first: an exchange takes the line from the leader, who is to write there. */
+static inline bool cushim_mem_sharing_take_lead(struct cushim_mem_sharing *sharing,
+                                                uint64_t *batch) {
+    if (atomic_load(&sharing->is_recording) || atomic_exchange(&sharing->is_recording, true))
+        return false;
+    *batch = atomic_load(&sharing->n_arrived);
+    return true;
+}
+
+/* As cushim_mem_sharing_lead, where others are there. */
+bool cushim_mem_sharing_wait_to_lead(struct cushim_mem_sharing *sharing, uint64_t arrival,
+                                     uint64_t *batch, uint64_t *busy_since_ns);
 
 /**
  * Wait until an arrival is covered, or it is this thread's turn to lead.
@@ -46,8 +73,15 @@ uint64_t cushim_mem_sharing_arrive(struct cushim_mem_sharing *sharing);
  * @param busy_since_ns  since when this thread waits for a busy device; 0 where it was not busy
  * @return true: lead, then record, and call waits or ends | false: covered, nothing to do
  */
-bool cushim_mem_sharing_lead(struct cushim_mem_sharing *sharing, uint64_t arrival, uint64_t *batch,
-                             uint64_t *busy_since_ns);
+static inline bool cushim_mem_sharing_lead(struct cushim_mem_sharing *sharing, uint64_t arrival,
+                                           uint64_t *batch, uint64_t *busy_since_ns) {
+    *busy_since_ns = 0;
+    bool is_covered =
+        atomic_load(&sharing->n_done) >= arrival || atomic_load(&sharing->n_awaited) >= arrival;
+    if (!is_covered && cushim_mem_sharing_take_lead(sharing, batch)) /* alone */
+        return true;
+    return cushim_mem_sharing_wait_to_lead(sharing, arrival, batch, busy_since_ns);
+}
 
 /* The leader has recorded and will wait: others may record meanwhile. */
 void cushim_mem_sharing_waits(struct cushim_mem_sharing *sharing, uint64_t batch);
@@ -56,10 +90,23 @@ void cushim_mem_sharing_waits(struct cushim_mem_sharing *sharing, uint64_t batch
  * The batch is over, and the leader could go on.
  * @return true: `batch` has more arrivals now, and the lead is kept | false: nobody waits
  */
-bool cushim_mem_sharing_next(struct cushim_mem_sharing *sharing, uint64_t *batch);
+static inline bool cushim_mem_sharing_next(struct cushim_mem_sharing *sharing, uint64_t *batch) {
+    uint64_t done = *batch;
+    cushim_raise_to(&sharing->n_done, done);
+    *batch = atomic_load(&sharing->n_arrived);
+    return *batch > done;
+}
 
 /* The batch is over, or (not is_good) the driver refused: then each of it asks for itself. */
-void cushim_mem_sharing_ends(struct cushim_mem_sharing *sharing, uint64_t batch, bool has_waited,
-                             bool is_good);
+static inline void cushim_mem_sharing_ends(struct cushim_mem_sharing *sharing, uint64_t batch,
+                                           bool has_waited, bool is_good) {
+    if (is_good)
+        cushim_raise_to(&sharing->n_done, batch);
+    else
+        atomic_store(&sharing->n_awaited, 0); /* at worst somebody records once more than needed */
+    if (!has_waited)
+        atomic_store(&sharing->is_recording, false);
+    cushim_mem_sharing_signal(sharing);
+}
 
 #endif

@@ -6,11 +6,14 @@
 
 #define NOINLINE __attribute__((noinline))
 
+/* 0 where the pool is closed or damaged, which is the life of no cache that has a pool. */
+static inline uint64_t life_of(const struct cushim_mem_heap *pool) {
+    return atomic_load_explicit(&pool->quick_life, memory_order_acquire);
+}
+
 /* The thread's cache of a pool where it is the one used last, taken; else NULL. */
-static inline struct cushim_mem_cache *take(const struct cushim_mem_heap *pool) {
+static inline struct cushim_mem_cache *take(const struct cushim_mem_heap *pool, uint64_t life) {
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
-    /* 0 where the pool is closed or damaged, which is the life of no cache that has a pool */
-    uint64_t life = atomic_load_explicit(&pool->quick_life, memory_order_acquire);
     bool is_its = atomic_load_explicit(&cache->pool, memory_order_relaxed) == pool &&
                   cushim_mem_cache_take_again(cache, life);
     return is_its ? cache : NULL;
@@ -21,14 +24,16 @@ static inline struct cushim_mem_cache *take(const struct cushim_mem_heap *pool) 
 /* The cache being taken. */
 static inline uint64_t obtain(struct cushim_mem_cache *cache, uint64_t done, size_t n_bytes) {
     unsigned class_index = cushim_mem_sizeclass_of(n_bytes);
-    if (cushim_mem_cache_is_far_above(cache, n_bytes))
+    uint64_t unpublished_bytes = cushim_mem_cache_unpublished_bytes(cache);
+    if (cushim_mem_cache_is_far_above(unpublished_bytes + n_bytes))
         return 0;
     struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
     if (!slot)
         return 0;
     atomic_store_explicit(&slot->cell->asked_bytes, n_bytes, memory_order_relaxed);
     atomic_store_explicit(&slot->cell->state, CUSHIM_MEM_LIVE, memory_order_release);
-    cushim_mem_cache_note_obtain(cache, n_bytes, cache->bins[class_index].block_bytes, 1);
+    cushim_mem_cache_note_obtain(cache, unpublished_bytes, n_bytes,
+                                 cache->bins[class_index].block_bytes, 1);
     return slot->address;
 }
 
@@ -36,7 +41,7 @@ uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *pool, size_t n_bytes) {
     if (!cushim_mem_fast_may_obtain(pool, n_bytes) ||
         n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed))
         return 0;
-    struct cushim_mem_cache *cache = take(pool);
+    struct cushim_mem_cache *cache = take(pool, life_of(pool));
     if (!cache)
         return 0;
     /* where frees wait no block has a tag */
@@ -56,7 +61,7 @@ bool cushim_mem_fast_is_stale(const struct cushim_mem_heap *pool) {
 }
 
 static bool NOINLINE shrink_if_stale(struct cushim_mem_heap *pool) {
-    uint64_t life = atomic_load(&pool->quick_life);
+    uint64_t life = life_of(pool);
     if (life && cushim_mem_fast_is_stale(pool))
         cushim_mem_growth_shrink(pool, life, false);
     return true;
@@ -87,35 +92,93 @@ static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_
     uint32_t live = CUSHIM_MEM_LIVE;
     size_t asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
     cushim_mem_deferred_batch_turn(unfenced, cushim_mem_fence_tag(fence), cache->limit_bytes);
+    uint64_t unpublished_bytes = cushim_mem_cache_unpublished_bytes(cache);
     size_t unfenced_bytes = unfenced->n_bytes + cushim_mem_deferred_batch_weight(
                                                     found->block_bytes, cache->limit_bytes);
     if (unfenced_bytes >= unfenced->due_bytes || !cushim_mem_cache_has_room(cache, bin) ||
-        cushim_mem_cache_is_far_below(cache, asked_bytes) ||
+        cushim_mem_cache_is_far_below(unpublished_bytes - asked_bytes) ||
         !atomic_compare_exchange_strong(&found->cell->state, &live, CUSHIM_MEM_PENDING))
         return false;
     unfenced->n_bytes = unfenced_bytes;
     cushim_mem_cache_put(cache, bin, found->cell, found->base, cushim_mem_fence_tag(fence));
     /* as it is now: the block need not be the one looked up */
     asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
-    cushim_mem_cache_note_free(cache, asked_bytes, found->block_bytes);
+    cushim_mem_cache_note_free(cache, unpublished_bytes, asked_bytes, found->block_bytes);
     return true;
+}
+
+/* The cache being taken, all work on the block over: it is free from here on, if it fits. */
+static inline bool give_proven(struct cushim_mem_cache *cache,
+                               const struct cushim_mem_lookup *found) {
+    struct cushim_mem_cache_bucket *bin = &cache->bins[found->place.extent->class_index];
+    size_t asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
+    uint64_t unpublished_bytes = cushim_mem_cache_unpublished_bytes(cache);
+    if (!cushim_mem_cache_has_room(cache, bin) ||
+        cushim_mem_cache_is_far_below(unpublished_bytes - asked_bytes))
+        return false;
+    cushim_mem_cache_put(cache, bin, found->cell, found->base, 0);
+    atomic_store_explicit(&found->cell->state, CUSHIM_MEM_FREE, memory_order_release);
+    cushim_mem_cache_note_free(cache, unpublished_bytes, asked_bytes, found->block_bytes);
+    return true;
+}
+
+/* The slab's block that starts at an address, of a pool whose frees of that entry are this simple.
+ */
+static inline bool find_for(struct cushim_mem_blocks *ledger, uint64_t address,
+                            enum cushim_mem_free_entry entry, struct cushim_mem_lookup *found) {
+    if (!find(ledger, address, found))
+        return false;
+    const struct cushim_mem_heap *pool = found->segment->pool;
+    return pool->quick_entry == entry && !atomic_load_explicit(&pool->unheld, memory_order_relaxed);
+}
+
+static inline bool end(struct cushim_mem_heap *pool) {
+    return atomic_load_explicit(&pool->has_slack, memory_order_relaxed) ? shrink_if_stale(pool)
+                                                                        : true;
 }
 
 bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
                              enum cushim_mem_free_entry entry) {
     struct cushim_mem_lookup found;
-    if (!find(ledger, address, &found))
+    if (!find_for(ledger, address, entry, &found))
         return false;
     struct cushim_mem_heap *pool = found.segment->pool;
-    if (pool->quick_entry != entry || atomic_load_explicit(&pool->unheld, memory_order_relaxed) ||
-        cushim_mem_fence_effect(pool->fence))
+    if (cushim_mem_fence_effect(pool->fence))
         return false;
-    struct cushim_mem_cache *cache = take(pool);
+    struct cushim_mem_cache *cache = take(pool, life_of(pool));
     if (!cache)
         return false;
     bool is_given = give(cache, pool->fence, &found);
     cushim_mem_cache_leave(cache);
-    return is_given && atomic_load_explicit(&pool->has_slack, memory_order_relaxed)
-               ? shrink_if_stale(pool)
-               : is_given;
+    return is_given && end(pool);
+}
+
+/*
+ * Claim, wait, give.  Once it is claimed there is no way back: the context may go during the wait,
+ * and a block of the next life may start at that address.  So the life is read before the claim,
+ * the cache taken is of that life, and all else ends as the slow path does.  What waits without an
+ * event is left to the slow path: its wait covers that.
+ */
+int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64_t address,
+                                        enum cushim_mem_free_entry entry) {
+    struct cushim_mem_lookup found;
+    uint32_t live = CUSHIM_MEM_LIVE;
+    CUresult answer;
+    if (!find_for(ledger, address, entry, &found))
+        return CUSHIM_MEM_FAST_LEFT;
+    struct cushim_mem_heap *pool = found.segment->pool;
+    uint64_t life = life_of(pool);
+    if (!life || atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed) ||
+        !atomic_compare_exchange_strong(&found.cell->state, &live, CUSHIM_MEM_PENDING))
+        return CUSHIM_MEM_FAST_LEFT;
+    bool is_over =
+        cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, &answer) == CUSHIM_OK;
+    struct cushim_mem_cache *cache = is_over ? take(pool, life) : NULL;
+    bool is_given = cache && give_proven(cache, &found);
+    if (cache)
+        cushim_mem_cache_leave(cache);
+    if (!is_given)
+        return (int)cushim_mem_heap_end_waited(pool, &found, life, answer);
+    end(pool);
+    return CUDA_SUCCESS;
 }

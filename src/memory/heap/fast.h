@@ -1,11 +1,11 @@
 /*
  * The fast path of a request and of a free, each in a straight line: a block of a slab, and the
- * calling thread's cache has it, or has room for it.  No lock, no driver call, and no line of cache
- * is written that other threads write, but that of the block's own cell.
+ * calling thread's cache has it, or takes it.  No lock, no driver call but the wait of an
+ * exact free, and no line of cache is written that other threads write, but that of the block's own
+ * cell and what threads that wait share.
  *
- * Both do the whole thing or nothing, and then whoever called takes the slow path (pool.c,
- * release.c), which knows all cases.  Nothing here calls anything but in its last step, so that
- * neither needs a stack.
+ * Both do the whole thing or nothing, and then whoever called takes the slow path (heap.c,
+ * free.c), which knows all cases.
  */
 #ifndef CUSHIM_MEMORY_FAST_H
 #define CUSHIM_MEMORY_FAST_H
@@ -40,6 +40,17 @@ uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *pool, size_t n_bytes);
  */
 bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
                              enum cushim_mem_free_entry entry);
+
+enum { CUSHIM_MEM_FAST_LEFT = -1 };
+
+/**
+ * The same for `exact`, once all work of the context is over.
+ * @return CUSHIM_MEM_FAST_LEFT: it is not that simple, nothing was done | CUDA_SUCCESS | why the
+ * driver refused: the block is LIVE as before, or went with its context
+ * Stream  host wait, as cudaFree
+ */
+int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64_t address,
+                                        enum cushim_mem_free_entry entry);
 
 /* A free that took no lock has changed nothing of what is held, but time may have: then what the
  * pool may not hold any more is to go. */

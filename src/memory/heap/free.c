@@ -310,6 +310,25 @@ static enum cushim_status release_relaxed(struct freeing *freeing) {
 
 /* ---- the public face ---- */
 
+CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *pool,
+                                    const struct cushim_mem_lookup *found, uint64_t life,
+                                    CUresult answer) {
+    const struct freeing freeing = {
+        .pool = pool,
+        .found = found,
+        .stats = pool->stats,
+        .life = life,
+        .asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed),
+        .live = CUSHIM_MEM_LIVE,
+        .answer = &answer,
+    };
+    if (answer != CUDA_SUCCESS && !wait_with_room(&freeing))
+        end_failed_wait(&freeing);
+    else
+        keep(&freeing, cushim_mem_cache_take(pool, life), 0, 0);
+    return answer;
+}
+
 enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *pool,
                                          const struct cushim_mem_lookup *found) {
     struct freeing freeing;

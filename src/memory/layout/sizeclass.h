@@ -45,9 +45,12 @@ unsigned cushim_mem_sizeclass_count(void);
 static inline unsigned cushim_mem_sizeclass_of(size_t n_bytes) {
     size_t last = n_bytes - 1; /* so that an exact class size maps to itself */
     unsigned n_grains = (unsigned)(last >> CUSHIM_MEM_LOG2_GRAIN);
-    if (cushim_mem_scheme == CUSHIM_MEM_POW2)
+    if (cushim_mem_scheme != CUSHIM_MEM_FINE) { /* one question where it is the default */
+        if (cushim_mem_scheme == CUSHIM_MEM_EXACT)
+            return n_grains;
         return n_grains ? cushim_log2_floor(last) + 1 - CUSHIM_MEM_LOG2_GRAIN : 0;
-    if (n_grains < CUSHIM_MEM_N_LINEAR || cushim_mem_scheme == CUSHIM_MEM_EXACT)
+    }
+    if (n_grains < CUSHIM_MEM_N_LINEAR)
         return n_grains;
     unsigned doubling = cushim_log2_floor(last);
     unsigned step =

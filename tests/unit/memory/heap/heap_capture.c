@@ -75,6 +75,23 @@ START_TEST(without_memory_for_the_barrier_the_block_waits_for_the_next_wait) {
 }
 END_TEST
 
+static bool is_never_open(void) {
+    return false;
+}
+
+START_TEST(where_a_capture_begins_under_a_free_what_is_idle_serves_the_barrier) {
+    fixture = fixture_create(NULL);
+    fixture->gate.is_open = is_never_open; /* it begins a moment later */
+    fixture_give(fixture, fixture_take(fixture, 3 << 20));
+    uint64_t address = fixture_take(fixture, 1000);
+    fake_limit(fake_used_bytes());
+    atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RELAXED);
+    fixture_give(fixture, address);
+    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_FREE);
+    fixture_check(fixture);
+}
+END_TEST
+
 /* Captures begin and end in one thread while others free: the gate keeps records out. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static atomic_int n_open;
@@ -224,6 +241,7 @@ SUITE() {
                           memory_is_served_while_another_thread_captures,
                           the_callers_own_capture_keeps_its_block_live_when_native_refuses,
                           without_memory_for_the_barrier_the_block_waits_for_the_next_wait,
+                          where_a_capture_begins_under_a_free_what_is_idle_serves_the_barrier,
                           a_begin_never_meets_a_record,
                           damage_keeps_the_block_and_the_answer_and_the_pool_steps_aside,
                           a_damaged_pool_serves_again_once_its_context_was_replaced,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "cuda/table.h"
+#include "cuda/translate.h"
 #include "memory/special/chunk.h"
 
 #include "memory/heap/growth.h"
@@ -97,11 +98,19 @@ static enum cushim_status find(struct fixture *fixture, uint64_t address,
 enum cushim_status fixture_release(struct fixture *fixture, uint64_t address, CUresult *answer) {
     struct cushim_mem_lookup found;
     enum cushim_status status = find(fixture, address, &found);
+    int fast = CUSHIM_MEM_FAST_LEFT;
     *answer = CUDA_SUCCESS;
-    /* as the entry points do */
-    if (fixture->policy.is_relaxed && !fixture->gate.is_open() &&
-        cushim_mem_fast_release(&fixture->ledger, address, CUSHIM_MEM_FREE_ENTRY_ANY))
-        return CUSHIM_OK;
+    bool is_fast = !fixture->gate.is_open(); /* as the entry points do */
+    if (is_fast && !fixture->policy.is_relaxed)
+        fast = cushim_mem_fast_release_behind_wait(&fixture->ledger, address,
+                                                   CUSHIM_MEM_FREE_ENTRY_ANY);
+    else if (is_fast &&
+             cushim_mem_fast_release(&fixture->ledger, address, CUSHIM_MEM_FREE_ENTRY_ANY))
+        fast = CUDA_SUCCESS;
+    if (fast != CUSHIM_MEM_FAST_LEFT) {
+        *answer = (CUresult)fast;
+        return cushim_status_from_cu(*answer);
+    }
     return status == CUSHIM_OK ? cushim_mem_heap_release(found.segment->pool, &found, answer)
                                : status;
 }
