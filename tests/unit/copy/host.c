@@ -82,10 +82,33 @@ START_TEST(asking_changes_no_byte) {
 }
 END_TEST
 
+/* At every distance from a line of the caches, and to the last byte. */
+START_TEST(rows_arrive_whole_wherever_they_begin_and_end) {
+    static unsigned char buffer[3 * PAGE], host[3 * PAGE];
+    for (size_t i = 0; i < sizeof buffer; i++)
+        buffer[i] = (unsigned char)(i * 7 + i / 251);
+    for (size_t n_bytes = PAGE - 65; n_bytes < PAGE + 130; n_bytes += 13) {
+        for (size_t first = 1; first <= 65; first++) {
+            struct cushim_copy_box box = {.host = {(uint64_t)(uintptr_t)host + first, n_bytes, 0},
+                                          .width_bytes = n_bytes,
+                                          .height = 1,
+                                          .depth = 1};
+            struct cushim_copy_cut cut = cushim_copy_cut(&box, n_bytes);
+            struct cushim_copy_piece piece = cushim_copy_piece(&cut, 0);
+            memset(host, 1, sizeof host);
+            cushim_copy_host_write(&cut, &piece, (char *)buffer + first / 2);
+            ck_assert_int_eq(memcmp(host + first, buffer + first / 2, n_bytes), 0);
+            ck_assert(host[first - 1] == 1 && host[first + n_bytes] == 1);
+        }
+    }
+}
+END_TEST
+
 SUITE() {
     return suite_run("copy/host",
                      (const TTest *[]){memory_is_there_up_to_its_last_byte,
                                        what_may_not_be_written_may_be_read,
                                        a_file_is_there_up_to_its_end, between_rows_nothing_need_be,
-                                       asking_changes_no_byte, NULL});
+                                       asking_changes_no_byte,
+                                       rows_arrive_whole_wherever_they_begin_and_end, NULL});
 }
