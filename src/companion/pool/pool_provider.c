@@ -42,12 +42,12 @@ const struct cushim_mem_provider cushim_pool_providers[CUSHIM_POOL_N_KINDS] = {
     [CUSHIM_MEM_MANAGED] = {.name = "managed",
                             .obtain = obtain_managed,
                             .release = release_managed,
-                            .grain_bytes = CUSHIM_MEM_PAGE_BYTES,
+                            .grain_bytes = CUSHIM_MEM_LARGE_GRAIN_BYTES,
                             .least_bytes = CUSHIM_MEM_MANAGED_LEAST_BYTES},
     [CUSHIM_MEM_PINNED] = {.name = "pinned",
                            .obtain = obtain_pinned,
                            .release = release_pinned,
-                           .grain_bytes = CUSHIM_MEM_PAGE_BYTES},
+                           .grain_bytes = CUSHIM_MEM_LARGE_GRAIN_BYTES},
 };
 
 const unsigned cushim_pool_provider_flags[CUSHIM_POOL_N_KINDS] = {

@@ -29,7 +29,7 @@ static inline size_t cushim_pool_round(struct cushim_pool_rounding rounding, siz
     if (bytes <= (size_t)1 << CUSHIM_MEM_LOG2_LINEAR_END)
         return cushim_pool_round_to(bytes, CUSHIM_MEM_GRAIN_BYTES);
     if (bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES)
-        return cushim_pool_round_to(bytes, CUSHIM_MEM_PAGE_BYTES);
+        return cushim_pool_round_to(bytes, CUSHIM_MEM_LARGE_GRAIN_BYTES);
     size_t step = (size_t)1 << (cushim_log2_floor(bytes - 1) - rounding.log2_steps);
     return cushim_pool_round_to(bytes,
                                 step > CUSHIM_MEM_GRAIN_BYTES ? step : CUSHIM_MEM_GRAIN_BYTES);

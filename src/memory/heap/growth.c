@@ -93,11 +93,7 @@ struct sizes {
  * own, a segment is one page of the driver: natively small blocks pin no more either.
  */
 static bool find_sizes(struct cushim_mem_heap *pool, size_t n_bytes, struct sizes *sizes) {
-    size_t need_bytes = (size_t)cushim_mem_pages_of(n_bytes) * CUSHIM_MEM_PAGE_BYTES;
-    if (n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES)
-        need_bytes = (size_t)cushim_mem_sizeclass_slab_pages(cushim_mem_sizeclass_of(n_bytes)) *
-                     CUSHIM_MEM_PAGE_BYTES;
-    if (!cushim_round_up(need_bytes, SEGMENT_STEP_BYTES, &sizes->least_bytes))
+    if (!cushim_round_up(n_bytes, SEGMENT_STEP_BYTES, &sizes->least_bytes))
         return false;
     size_t held_bytes = pool->held_bytes;
     size_t share_bytes =

@@ -1,5 +1,7 @@
 #include "memory/layout/bucket.h"
 
+enum { MOST_SLAB_BYTES = 1 << 16 };
+
 static void link_slab(struct cushim_mem_bucket *bucket, struct cushim_mem_extent *slab) {
     slab->previous = NULL;
     slab->next = bucket->slabs;
@@ -23,10 +25,20 @@ static struct cushim_mem_extent *take_out(struct cushim_mem_bucket *bucket,
                                           struct cushim_mem_meta *meta,
                                           struct cushim_mem_extent *slab) {
     unlink_slab(bucket, slab);
+    bucket->n_cells -= slab->n_cells;
     atomic_store_explicit(&slab->kind, CUSHIM_MEM_EXTENT_FREE, memory_order_release);
     cushim_mem_meta_release(meta, slab->cells, slab->n_cells * sizeof *slab->cells);
     slab->cells = NULL;
     return slab;
+}
+
+uint32_t cushim_mem_bucket_slab_pages(const struct cushim_mem_bucket *bucket,
+                                      unsigned class_index) {
+    size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
+    size_t n_blocks = bucket->n_cells, most = MOST_SLAB_BYTES / block_bytes;
+    if (n_blocks > most)
+        n_blocks = most;
+    return (uint32_t)cushim_mem_pages_of((n_blocks ? n_blocks : 1) * block_bytes);
 }
 
 enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
@@ -46,6 +58,7 @@ enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
     extent->first_free_cell = 0;
     extent->cells = cells;
     atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_SLAB, memory_order_release);
+    bucket->n_cells += n_cells;
     link_slab(bucket, extent);
     return CUSHIM_OK;
 }
@@ -84,6 +97,7 @@ struct cushim_mem_extent *cushim_mem_bucket_drain(struct cushim_mem_bucket *buck
 }
 
 void cushim_mem_bucket_leave(struct cushim_mem_bucket *bucket, struct cushim_mem_extent *slab) {
+    bucket->n_cells -= slab->n_cells;
     if (slab->n_free_cells)
         unlink_slab(bucket, slab);
 }

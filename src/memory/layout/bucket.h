@@ -12,6 +12,7 @@
 /* All zero is empty. */
 struct cushim_mem_bucket {
     struct cushim_mem_extent *slabs; /* those with a free cell; full ones are on no list */
+    uint32_t n_cells;                /* of all its slabs */
 };
 
 /* A block: the extent it lies in and its cell there. */
@@ -19,6 +20,12 @@ struct cushim_mem_blockref {
     struct cushim_mem_extent *extent;
     uint32_t index;
 };
+
+/*
+ * The pages of the next slab of a class: room for as many blocks as the others have, in 64 KiB, but
+ * for one at least.  So few blocks hold little, and many take few slabs.
+ */
+uint32_t cushim_mem_bucket_slab_pages(const struct cushim_mem_bucket *bucket, unsigned class_index);
 
 /**
  * Cut an extent into blocks of a class and add it.

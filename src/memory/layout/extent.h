@@ -63,7 +63,7 @@ struct cushim_mem_extent {
     struct cushim_mem_block_meta single;
 };
 
-enum { CUSHIM_MEM_EXTENT_DOUBLINGS = 24, CUSHIM_MEM_EXTENT_STEPS = 8 };
+enum { CUSHIM_MEM_EXTENT_DOUBLINGS = 28, CUSHIM_MEM_EXTENT_STEPS = 8 };
 
 /* All zero is empty. */
 struct cushim_mem_extents {
@@ -95,6 +95,12 @@ static inline uint32_t cushim_mem_extent_index(const struct cushim_mem_extent *s
 static inline bool cushim_mem_extent_is_cut(const struct cushim_mem_extent *extent) {
     int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
     return kind == CUSHIM_MEM_EXTENT_SLAB || kind == CUSHIM_MEM_EXTENT_RETIRED;
+}
+
+/* Of a slab: where blocks begin, as the page map is to know.  One block begins in the first page.
+ */
+static inline size_t cushim_mem_extent_entry_bytes(const struct cushim_mem_extent *slab) {
+    return (size_t)(slab->n_cells > 1 ? slab->n_pages : 1) << CUSHIM_MEM_LOG2_PAGE;
 }
 
 static inline bool cushim_mem_extent_is_whole(const struct cushim_mem_extent *extent) {

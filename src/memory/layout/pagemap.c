@@ -6,9 +6,9 @@
 #include "base/bits.h"
 #include "base/helgrind.h"
 
-/* Entries by what they are for: 1 GiB, 2 MiB, a page. */
-enum level { GIANT, LARGE, PAGE };
-static const unsigned log2_pages[] = {CUSHIM_MEM_LOG2_TABLE, CUSHIM_MEM_LOG2_LARGE, 0};
+/* Entries by what they are for: 1 GiB, 2 MiB, a spot. */
+enum level { GIANT, LARGE, SPOT };
+static const unsigned log2_spots[] = {CUSHIM_MEM_LOG2_TABLE, CUSHIM_MEM_LOG2_LARGE, 0};
 
 /* Held by who sets: to divide an entry takes many stores.  Who clears needs but one at a time. */
 static pthread_mutex_t setting = PTHREAD_MUTEX_INITIALIZER;
@@ -34,29 +34,34 @@ static struct cushim_mem_table *make_table(struct cushim_mem_pagemap *map, uint6
     return table;
 }
 
-/* Pages are counted from address 0. */
-static struct cushim_mem_table *table_of(struct cushim_mem_pagemap *map, uint64_t page) {
-    return cushim_mem_pagemap_table(map, page << CUSHIM_MEM_LOG2_PAGE);
+/* Spots are counted from address 0. */
+static struct cushim_mem_table *table_of(struct cushim_mem_pagemap *map, uint64_t spot) {
+    return cushim_mem_pagemap_table(map, spot << CUSHIM_MEM_LOG2_SPOT);
 }
 
-static cushim_mem_entry *entry_of(struct cushim_mem_pagemap *map, enum level level, uint64_t page) {
-    uint64_t place = page & (CUSHIM_MEM_TABLE_PAGES - 1);
+static uint64_t spot_behind(uint64_t base, size_t n_bytes) {
+    return (base + n_bytes + CUSHIM_MEM_SPOT_BYTES - 1) >> CUSHIM_MEM_LOG2_SPOT;
+}
+
+static cushim_mem_entry *entry_of(struct cushim_mem_pagemap *map, enum level level, uint64_t spot) {
+    uint64_t place = spot & (CUSHIM_MEM_TABLE_SPOTS - 1);
     if (level == GIANT)
-        return &map->giants[page >> CUSHIM_MEM_LOG2_TABLE];
-    struct cushim_mem_table *table = table_of(map, page);
-    return level == LARGE ? &table->larges[place >> CUSHIM_MEM_LOG2_LARGE] : &table->pages[place];
+        return &map->giants[spot >> CUSHIM_MEM_LOG2_TABLE];
+    struct cushim_mem_table *table = table_of(map, spot);
+    return level == LARGE ? &table->larges[place >> CUSHIM_MEM_LOG2_LARGE] : &table->spots[place];
 }
 
-/* Where the entry ends that a page lies in. */
-static uint64_t end_of(enum level level, uint64_t page) {
-    return ((page >> log2_pages[level]) + 1) << log2_pages[level];
+/* Where the entry ends that a spot lies in. */
+static uint64_t end_of(enum level level, uint64_t spot) {
+    return ((spot >> log2_spots[level]) + 1) << log2_spots[level];
 }
 
 /* Of a segment whose context went a moment ago; read first: most of it is never touched. */
 static void forget_slabs(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end) {
-    for (uint64_t page = first; page < end; page++) {
+    for (uint64_t at = first << CUSHIM_MEM_LOG2_SPOT; at < end << CUSHIM_MEM_LOG2_SPOT;
+         at += CUSHIM_MEM_PAGE_BYTES) {
         _Atomic(struct cushim_mem_extent *) *slab =
-            &table_of(map, page)->slabs[page & (CUSHIM_MEM_TABLE_PAGES - 1)];
+            &cushim_mem_pagemap_table(map, at)->slabs[cushim_mem_pagemap_page(at)];
         if (atomic_load_explicit(slab, memory_order_relaxed))
             atomic_store_explicit(slab, NULL, memory_order_relaxed);
     }
@@ -69,11 +74,11 @@ static void fill(struct cushim_mem_pagemap *map, enum level level, uint64_t firs
  * What the entry leads to, those below lead to, and it to them.  If its segment is cleared
  * meanwhile, they are NULL again before anybody is led there.
  */
-static void divide(struct cushim_mem_pagemap *map, enum level level, uint64_t page) {
-    uint64_t end = end_of(level, page), first = end - ((uint64_t)1 << log2_pages[level]);
-    cushim_mem_entry *entry = entry_of(map, level, page);
+static void divide(struct cushim_mem_pagemap *map, enum level level, uint64_t spot) {
+    uint64_t end = end_of(level, spot), first = end - ((uint64_t)1 << log2_spots[level]);
+    cushim_mem_entry *entry = entry_of(map, level, spot);
     uintptr_t seen = atomic_load_explicit(entry, memory_order_relaxed);
-    uintptr_t table = level == GIANT ? (uintptr_t)table_of(map, page) : 0;
+    uintptr_t table = level == GIANT ? (uintptr_t)table_of(map, spot) : 0;
     while (!(seen & CUSHIM_MEM_DIVIDED)) {
         fill(map, level + 1, first, end, seen);
         if (atomic_compare_exchange_strong(entry, &seen, table + CUSHIM_MEM_DIVIDED))
@@ -81,40 +86,40 @@ static void divide(struct cushim_mem_pagemap *map, enum level level, uint64_t pa
     }
 }
 
-/* Under the lock: pages first .. end - 1 are the segment's, or, with 0, nobody's. */
+/* Under the lock: spots first .. end - 1 are the segment's, or, with 0, nobody's. */
 static void fill(struct cushim_mem_pagemap *map, enum level level, uint64_t first, uint64_t end,
                  uintptr_t segment) {
-    for (uint64_t page = first, next; page < end; page = next) {
-        next = least(end_of(level, page), end);
-        if (next - page < (uint64_t)1 << log2_pages[level]) {
-            divide(map, level, page);
-            fill(map, level + 1, page, next, segment);
+    for (uint64_t spot = first, next; spot < end; spot = next) {
+        next = least(end_of(level, spot), end);
+        if (next - spot < (uint64_t)1 << log2_spots[level]) {
+            divide(map, level, spot);
+            fill(map, level + 1, spot, next, segment);
             continue;
         }
-        cushim_mem_entry *entry = entry_of(map, level, page);
+        cushim_mem_entry *entry = entry_of(map, level, spot);
         uintptr_t seen = atomic_load_explicit(entry, memory_order_relaxed);
         if (seen != segment)
             atomic_store_explicit(entry, segment, memory_order_release);
         if (seen & CUSHIM_MEM_DIVIDED)
-            fill(map, level + 1, page, next, 0);
+            fill(map, level + 1, spot, next, 0);
         else if (seen)
-            forget_slabs(map, page, next);
+            forget_slabs(map, spot, next);
     }
 }
 
 /* The bits first .. end - 1, counted from address 0, as far as there are tables. */
 static void mark(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end, bool is_vacated) {
     for (uint64_t bit = first, next; bit < end; bit = next) {
-        struct cushim_mem_table *table = cushim_mem_pagemap_table(map, bit << CUSHIM_MEM_LOG2_BIT);
+        struct cushim_mem_table *table = cushim_mem_pagemap_table(map, bit << CUSHIM_MEM_LOG2_PAGE);
         if (table && is_vacated)
             atomic_store_explicit(&table->has_vacated, true, memory_order_relaxed);
         bool is_concerned =
             table && atomic_load_explicit(&table->has_vacated, memory_order_relaxed);
-        next = least((bit | (is_concerned ? 63 : CUSHIM_MEM_TABLE_BITS - 1)) + 1, end);
+        next = least((bit | (is_concerned ? 63 : CUSHIM_MEM_TABLE_PAGES - 1)) + 1, end);
         if (!is_concerned)
             continue;
         uint64_t bits = ~(uint64_t)0 << bit % 64 & ~(uint64_t)0 >> (63 - (next - 1) % 64);
-        atomic_uint_fast64_t *word = &table->vacated[(bit & (CUSHIM_MEM_TABLE_BITS - 1)) / 64];
+        atomic_uint_fast64_t *word = &table->vacated[(bit & (CUSHIM_MEM_TABLE_PAGES - 1)) / 64];
         if (is_vacated)
             atomic_fetch_or_explicit(word, bits, memory_order_relaxed);
         else if (atomic_load_explicit(word, memory_order_relaxed) & bits) /* most are untouched */
@@ -122,11 +127,11 @@ static void mark(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end, b
     }
 }
 
-/* The same of all pages that a range touches. */
-static void mark_pages(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
+/* The same of all spots that a range touches. */
+static void mark_spots(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
                        bool is_vacated) {
-    const unsigned shift = CUSHIM_MEM_LOG2_PAGE - CUSHIM_MEM_LOG2_BIT;
-    uint64_t first = base >> CUSHIM_MEM_LOG2_PAGE, end = first + cushim_mem_pages_of(n_bytes);
+    const unsigned shift = CUSHIM_MEM_LOG2_SPOT - CUSHIM_MEM_LOG2_PAGE;
+    uint64_t first = base >> CUSHIM_MEM_LOG2_SPOT, end = spot_behind(base, n_bytes);
     mark(map, first << shift, end << shift, is_vacated);
 }
 
@@ -134,23 +139,23 @@ void cushim_mem_pagemap_set_slab(struct cushim_mem_pagemap *map, uint64_t base, 
                                  struct cushim_mem_extent *slab) {
     for (uint64_t at = base; at < base + n_bytes; at += CUSHIM_MEM_PAGE_BYTES)
         atomic_store_explicit(
-            &cushim_mem_pagemap_table(map, at)->slabs[cushim_mem_pagemap_blockref(at)], slab,
+            &cushim_mem_pagemap_table(map, at)->slabs[cushim_mem_pagemap_page(at)], slab,
             memory_order_release);
 }
 
 enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64_t base,
                                           size_t n_bytes, struct cushim_mem_segment *segment) {
     const uint64_t limit = (uint64_t)1 << CUSHIM_MEM_LOG2_ADDRESS;
-    if (!n_bytes || !cushim_is_aligned(base, CUSHIM_MEM_PAGE_BYTES) || base >= limit ||
+    if (!n_bytes || !cushim_is_aligned(base, CUSHIM_MEM_SPOT_BYTES) || base >= limit ||
         n_bytes > limit - base)
         return CUSHIM_INVALID;
-    uint64_t first = base >> CUSHIM_MEM_LOG2_PAGE, end = first + cushim_mem_pages_of(n_bytes);
-    for (uint64_t page = first; page < end; page = end_of(GIANT, page)) {
-        if (!make_table(map, page >> CUSHIM_MEM_LOG2_TABLE))
+    uint64_t first = base >> CUSHIM_MEM_LOG2_SPOT, end = spot_behind(base, n_bytes);
+    for (uint64_t spot = first; spot < end; spot = end_of(GIANT, spot)) {
+        if (!make_table(map, spot >> CUSHIM_MEM_LOG2_TABLE))
             return CUSHIM_NOMEM;
     }
     if (cushim_mem_pagemap_has_vacated(map))
-        mark_pages(map, base, n_bytes, false);
+        mark_spots(map, base, n_bytes, false);
     pthread_mutex_lock(&setting);
     fill(map, GIANT, first, end, (uintptr_t)segment);
     pthread_mutex_unlock(&setting);
@@ -160,21 +165,20 @@ enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64
 /* Where another's segment was set in a part of an entry, it leads down by now. */
 static void empty(struct cushim_mem_pagemap *map, enum level level, uint64_t first, uint64_t end,
                   uintptr_t segment) {
-    for (uint64_t page = first, next; page < end; page = next) {
-        next = least(end_of(level, page), end);
-        cushim_mem_entry *entry = entry_of(map, level, page);
+    for (uint64_t spot = first, next; spot < end; spot = next) {
+        next = least(end_of(level, spot), end);
+        cushim_mem_entry *entry = entry_of(map, level, spot);
         uintptr_t seen = atomic_load_explicit(entry, memory_order_acquire);
         if (seen == segment && atomic_compare_exchange_strong(entry, &seen, 0))
             continue;
         if (seen & CUSHIM_MEM_DIVIDED)
-            empty(map, level + 1, page, next, segment);
+            empty(map, level + 1, spot, next, segment);
     }
 }
 
 void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
                               struct cushim_mem_segment *segment) {
-    uint64_t first = base >> CUSHIM_MEM_LOG2_PAGE;
-    empty(map, GIANT, first, first + cushim_mem_pages_of(n_bytes), (uintptr_t)segment);
+    empty(map, GIANT, base >> CUSHIM_MEM_LOG2_SPOT, spot_behind(base, n_bytes), (uintptr_t)segment);
 }
 
 void cushim_mem_pagemap_clear_slab(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
@@ -182,20 +186,18 @@ void cushim_mem_pagemap_clear_slab(struct cushim_mem_pagemap *map, uint64_t base
     for (uint64_t at = base; at < base + n_bytes; at += CUSHIM_MEM_PAGE_BYTES) {
         struct cushim_mem_extent *seen = slab;
         atomic_compare_exchange_strong(
-            &cushim_mem_pagemap_table(map, at)->slabs[cushim_mem_pagemap_blockref(at)], &seen,
-            NULL);
+            &cushim_mem_pagemap_table(map, at)->slabs[cushim_mem_pagemap_page(at)], &seen, NULL);
     }
 }
 
 void cushim_mem_pagemap_vacate(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes) {
-    mark_pages(map, base, n_bytes, true);
+    mark_spots(map, base, n_bytes, true);
     atomic_store_explicit(&map->has_vacated, true, memory_order_relaxed);
 }
 
 void cushim_mem_pagemap_resettle(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes) {
     const uint64_t limit = (uint64_t)1 << CUSHIM_MEM_LOG2_ADDRESS;
     uint64_t end = base < limit && n_bytes < limit - base ? base + n_bytes : limit;
-    const uint64_t bit_bytes = (uint64_t)1 << CUSHIM_MEM_LOG2_BIT;
     if (base < limit)
-        mark(map, (base + bit_bytes - 1) >> CUSHIM_MEM_LOG2_BIT, end >> CUSHIM_MEM_LOG2_BIT, false);
+        mark(map, cushim_mem_pages_of(base), end >> CUSHIM_MEM_LOG2_PAGE, false);
 }

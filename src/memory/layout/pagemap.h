@@ -2,8 +2,8 @@
  * The page map: from a device address to the segment that holds it, in three loads at most, and to
  * the slab, where a page is one's, in two.
  *
- * Pages of 64 KiB; addresses up to 2^49, which is what the driver hands out.  An entry is for 1
- * GiB, for 2 MiB or for a page: NULL (foreign memory), the segment that fills it, or *divided*
+ * Addresses up to 2^49, which is what the driver hands out.  An entry is for 1 GiB, for 2 MiB or
+ * for a *spot* of 64 KiB: NULL (foreign memory), the segment that fills it, or *divided*
  * (lowest bit), which leads to the entries below.  A segment is entered at the largest entries that
  * it fills, so that 16 GiB are 16 stores.  Below an entry that is not divided all entries are NULL.
  *
@@ -12,8 +12,8 @@
  * entry.
  *
  * A range is *vacated* where a segment was whose context went, until another segment is set there
- * or somebody else's memory is found there: a bit for each 4 KiB, which are the system's pages, so
- * that no mapping and no large allocation ends inside one.  While no context went, nothing is, and
+ * or somebody else's memory is found there: a bit for each page, which are the system's, so that no
+ * mapping and no large allocation ends inside one.  While no context went, nothing is, and
  * to be told so costs one load.
  */
 #ifndef CUSHIM_MEMORY_PAGEMAP_H
@@ -29,14 +29,16 @@
 
 enum {
     CUSHIM_MEM_LOG2_ADDRESS = 49,
-    CUSHIM_MEM_LOG2_LARGE = 5,  /* pages in a large entry: 2 MiB of addresses */
-    CUSHIM_MEM_LOG2_TABLE = 14, /* pages in a table: 1 GiB */
-    CUSHIM_MEM_TABLE_PAGES = 1 << CUSHIM_MEM_LOG2_TABLE,
-    CUSHIM_MEM_TABLE_LARGES = CUSHIM_MEM_TABLE_PAGES >> CUSHIM_MEM_LOG2_LARGE,
-    CUSHIM_MEM_LOG2_BIT = 12, /* bytes that a bit stands for */
-    CUSHIM_MEM_TABLE_BITS = CUSHIM_MEM_TABLE_PAGES << (CUSHIM_MEM_LOG2_PAGE - CUSHIM_MEM_LOG2_BIT),
+    CUSHIM_MEM_LOG2_SPOT = 16,
+    CUSHIM_MEM_SPOT_BYTES = 1 << CUSHIM_MEM_LOG2_SPOT,
+    CUSHIM_MEM_LOG2_LARGE = 5,  /* spots in a large entry: 2 MiB of addresses */
+    CUSHIM_MEM_LOG2_TABLE = 14, /* spots in a table: 1 GiB */
+    CUSHIM_MEM_TABLE_SPOTS = 1 << CUSHIM_MEM_LOG2_TABLE,
+    CUSHIM_MEM_TABLE_LARGES = CUSHIM_MEM_TABLE_SPOTS >> CUSHIM_MEM_LOG2_LARGE,
+    CUSHIM_MEM_TABLE_PAGES = CUSHIM_MEM_TABLE_SPOTS
+                             << (CUSHIM_MEM_LOG2_SPOT - CUSHIM_MEM_LOG2_PAGE),
     CUSHIM_MEM_TABLES =
-        1 << (CUSHIM_MEM_LOG2_ADDRESS - CUSHIM_MEM_LOG2_PAGE - CUSHIM_MEM_LOG2_TABLE),
+        1 << (CUSHIM_MEM_LOG2_ADDRESS - CUSHIM_MEM_LOG2_SPOT - CUSHIM_MEM_LOG2_TABLE),
     CUSHIM_MEM_DIVIDED = 1 /* the bit of an entry */
 };
 
@@ -48,11 +50,11 @@ typedef atomic_uintptr_t cushim_mem_entry;
 
 struct cushim_mem_table {
     cushim_mem_entry larges[CUSHIM_MEM_TABLE_LARGES];
-    cushim_mem_entry pages[CUSHIM_MEM_TABLE_PAGES];
+    cushim_mem_entry spots[CUSHIM_MEM_TABLE_SPOTS];
     _Atomic(struct cushim_mem_extent *)
-        slabs[CUSHIM_MEM_TABLE_PAGES];                        /* written by the free lists */
-    atomic_uint_fast64_t vacated[CUSHIM_MEM_TABLE_BITS / 64]; /* touched where set */
-    atomic_bool has_vacated;                                  /* something is, or was */
+        slabs[CUSHIM_MEM_TABLE_PAGES]; /* written by the free lists; both touched where set */
+    atomic_uint_fast64_t vacated[CUSHIM_MEM_TABLE_PAGES / 64];
+    atomic_bool has_vacated; /* something is, or was */
 };
 
 /* All zero is an empty map; 8 MiB of address space, touched where it is used. */
@@ -65,30 +67,31 @@ struct cushim_mem_pagemap {
 /* Of the GiB of an address, or NULL. */
 static inline struct cushim_mem_table *cushim_mem_pagemap_table(struct cushim_mem_pagemap *map,
                                                                 uint64_t address) {
-    uint64_t giant = address >> (CUSHIM_MEM_LOG2_PAGE + CUSHIM_MEM_LOG2_TABLE);
+    uint64_t giant = address >> (CUSHIM_MEM_LOG2_SPOT + CUSHIM_MEM_LOG2_TABLE);
     return giant < CUSHIM_MEM_TABLES
                ? atomic_load_explicit(&map->tables[giant], memory_order_acquire)
                : NULL;
 }
 
-static inline uint64_t cushim_mem_pagemap_blockref(uint64_t address) {
+/* Which page of its table an address lies in. */
+static inline uint64_t cushim_mem_pagemap_page(uint64_t address) {
     return (address >> CUSHIM_MEM_LOG2_PAGE) & (CUSHIM_MEM_TABLE_PAGES - 1);
 }
 
 /* The segment of an address, or NULL. */
 static inline struct cushim_mem_segment *cushim_mem_pagemap_find(struct cushim_mem_pagemap *map,
                                                                  uint64_t address) {
-    uint64_t giant = address >> (CUSHIM_MEM_LOG2_PAGE + CUSHIM_MEM_LOG2_TABLE);
-    uint64_t place = cushim_mem_pagemap_blockref(address);
+    uint64_t giant = address >> (CUSHIM_MEM_LOG2_SPOT + CUSHIM_MEM_LOG2_TABLE);
+    uint64_t spot = (address >> CUSHIM_MEM_LOG2_SPOT) & (CUSHIM_MEM_TABLE_SPOTS - 1);
     if (giant >= CUSHIM_MEM_TABLES)
         return NULL;
     uintptr_t entry = atomic_load_explicit(&map->giants[giant], memory_order_acquire);
     if (entry & CUSHIM_MEM_DIVIDED) {
         struct cushim_mem_table *table = (struct cushim_mem_table *)(entry - CUSHIM_MEM_DIVIDED);
-        entry = atomic_load_explicit(&table->larges[place >> CUSHIM_MEM_LOG2_LARGE],
+        entry = atomic_load_explicit(&table->larges[spot >> CUSHIM_MEM_LOG2_LARGE],
                                      memory_order_acquire);
         if (entry & CUSHIM_MEM_DIVIDED)
-            entry = atomic_load_explicit(&table->pages[place], memory_order_acquire);
+            entry = atomic_load_explicit(&table->spots[spot], memory_order_acquire);
     }
     return (struct cushim_mem_segment *)entry;
 }
@@ -97,7 +100,7 @@ static inline struct cushim_mem_segment *cushim_mem_pagemap_find(struct cushim_m
 static inline struct cushim_mem_extent *cushim_mem_pagemap_slab(struct cushim_mem_pagemap *map,
                                                                 uint64_t address) {
     struct cushim_mem_table *table = cushim_mem_pagemap_table(map, address);
-    return table ? atomic_load_explicit(&table->slabs[cushim_mem_pagemap_blockref(address)],
+    return table ? atomic_load_explicit(&table->slabs[cushim_mem_pagemap_page(address)],
                                         memory_order_acquire)
                  : NULL;
 }
@@ -110,17 +113,17 @@ static inline bool cushim_mem_pagemap_has_vacated(struct cushim_mem_pagemap *map
 static inline bool cushim_mem_pagemap_is_vacated(struct cushim_mem_pagemap *map, uint64_t address) {
     struct cushim_mem_table *table =
         cushim_mem_pagemap_has_vacated(map) ? cushim_mem_pagemap_table(map, address) : NULL;
-    uint64_t place = (address >> CUSHIM_MEM_LOG2_BIT) & (CUSHIM_MEM_TABLE_BITS - 1);
-    uint64_t bit = (uint64_t)1 << place % 64;
-    return table && atomic_load_explicit(&table->vacated[place / 64], memory_order_relaxed) & bit;
+    uint64_t page = cushim_mem_pagemap_page(address);
+    uint64_t bit = (uint64_t)1 << page % 64;
+    return table && atomic_load_explicit(&table->vacated[page / 64], memory_order_relaxed) & bit;
 }
 
 /**
- * Enter all pages that [base, base + n_bytes) touches; none of them is vacated any more, nor a
+ * Enter all spots that [base, base + n_bytes) touches; none of them is vacated any more, nor a
  * slab's.
- * @param base     a multiple of the page size
+ * @param base     a multiple of CUSHIM_MEM_SPOT_BYTES
  * @param segment  what look-ups will answer
- * @return CUSHIM_OK | CUSHIM_INVALID (not aligned, or beyond 2^49) | CUSHIM_NOMEM (no page was
+ * @return CUSHIM_OK | CUSHIM_INVALID (not aligned, or beyond 2^49) | CUSHIM_NOMEM (no spot was
  * entered)
  * Threads  any; one sets at a time, behind a lock of this file's
  */
@@ -141,7 +144,7 @@ void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, siz
 void cushim_mem_pagemap_clear_slab(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
                                    struct cushim_mem_extent *slab);
 
-/* The segment of a range that was set goes with its context: its pages are vacated from now on. */
+/* The segment of a range that was set goes with its context: its spots are vacated from now on. */
 void cushim_mem_pagemap_vacate(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes);
 
 /* Any range of addresses is somebody else's now: what 4 KiB lie wholly in it are not vacated. */

@@ -1,9 +1,10 @@
 /*
  * A segment: device memory got from the driver by one call.
  *
- * It is a row of 64 KiB pages, divided into extents in address order.  `extent_at` has the extent
- * at its first page, and `starts` a bit there, so that any inner address finds its extent.  A
- * dedicated segment is one block of its own and has a row of one.
+ * It is a row of pages, divided into extents in address order.  `extent_at` has the extent at its
+ * first page and at each 64th of the segment, and `starts` a bit there, so that any inner address
+ * finds its extent in one word of bits.  A dedicated segment is one block of its own and has a row
+ * of one.
  *
  * Lists and counts are written under the pool's lock.  `extent_at` and `starts` are read without
  * it.
@@ -53,12 +54,12 @@ struct cushim_mem_segment *cushim_mem_segment_create(struct cushim_mem_meta *met
 /* Give the descriptor back; its extents are gone already. */
 void cushim_mem_segment_destroy(struct cushim_mem_meta *meta, struct cushim_mem_segment *segment);
 
-/* Enter an extent at its first page, or take it out (extent NULL). */
-void cushim_mem_segment_mark(struct cushim_mem_segment *segment, uint32_t page,
-                             struct cushim_mem_extent *extent);
+/* Enter an extent of so many pages, or take it out (extent NULL). */
+void cushim_mem_segment_mark(struct cushim_mem_segment *segment, uint32_t first_page,
+                             uint32_t n_pages, struct cushim_mem_extent *extent);
 
-/* The extent that holds an address of this segment; NULL only while the segment is being taken
- * down. */
+/* The extent that holds an address of this segment; NULL only where nothing is live: while it is
+ * being cut or joined, or the segment taken down. */
 static inline struct cushim_mem_extent *
 cushim_mem_segment_extent(const struct cushim_mem_segment *segment, uint64_t address) {
     uint64_t page = segment->is_dedicated ? 0 : (address - segment->base) >> CUSHIM_MEM_LOG2_PAGE;
@@ -67,8 +68,6 @@ cushim_mem_segment_extent(const struct cushim_mem_segment *segment, uint64_t add
     uint32_t word = (uint32_t)(page / 64);
     uint64_t below = ~(uint64_t)0 >> (63 - page % 64); /* bits 0 .. page % 64 */
     uint64_t bits = atomic_load_explicit(&segment->starts[word], memory_order_acquire) & below;
-    while (!bits && word)
-        bits = atomic_load_explicit(&segment->starts[--word], memory_order_acquire);
     if (!bits)
         return NULL;
     uint32_t start = word * 64 + 63 - (uint32_t)__builtin_clzll(bits);

@@ -15,6 +15,8 @@ unsigned cushim_mem_sizeclass_count(void) {
 }
 
 static size_t fine_bytes(unsigned class_index) {
+    if (class_index == CUSHIM_MEM_THIRD_CLASS)
+        return CUSHIM_MEM_THIRD_BYTES;
     if (class_index < CUSHIM_MEM_N_LINEAR)
         return (size_t)(class_index + 1) << CUSHIM_MEM_LOG2_GRAIN;
     unsigned place = class_index - CUSHIM_MEM_N_LINEAR;
@@ -28,13 +30,4 @@ size_t cushim_mem_sizeclass_bytes(unsigned class_index) {
     if (cushim_mem_scheme == CUSHIM_MEM_EXACT)
         return (size_t)(class_index + 1) << CUSHIM_MEM_LOG2_GRAIN;
     return (size_t)1 << (class_index + CUSHIM_MEM_LOG2_GRAIN);
-}
-
-uint32_t cushim_mem_sizeclass_slab_pages(unsigned class_index) {
-    size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
-    for (size_t n_pages = cushim_mem_pages_of(block_bytes);; n_pages++) {
-        size_t slab_bytes = n_pages * CUSHIM_MEM_PAGE_BYTES;
-        if (slab_bytes % block_bytes <= slab_bytes / 16)
-            return (uint32_t)n_pages;
-    }
 }

@@ -2,12 +2,11 @@
  * Size classes: which block size serves a small request.
  *
  * Fine, the default: 512-byte steps up to 4 KiB, then eight classes per doubling up to 1 MiB, so
- * that at most 12.5 % of a block is waste.  Pow2: a class per power of two, for few slabs and much
- * reuse.  Exact: every multiple of 512 is a class of its own, and nothing is waste.
+ * that at most 12.5 % of a block is waste.  One of them is 680 KiB instead of 704: natively three
+ * such blocks lie in one page of the driver.  Pow2: a class per power of two, for few slabs and
+ * much reuse.  Exact: every multiple of 512 is a class of its own, and nothing is waste.
  *
- * A slab is the run of 64 KiB pages that a class cuts into blocks: as few pages as leave no more
- * than a sixteenth of it unused.  The scheme is chosen once, before the first pool is opened;
- * beyond that these are pure functions.
+ * The scheme is chosen once, before the first pool is opened; beyond that these are pure functions.
  */
 #ifndef CUSHIM_MEMORY_SIZECLASS_H
 #define CUSHIM_MEMORY_SIZECLASS_H
@@ -20,13 +19,15 @@
 enum {
     CUSHIM_MEM_LOG2_GRAIN = 9,
     CUSHIM_MEM_GRAIN_BYTES = 1 << CUSHIM_MEM_LOG2_GRAIN, /* every block is aligned to this */
-    CUSHIM_MEM_LOG2_PAGE = 16,
+    CUSHIM_MEM_LOG2_PAGE = 12,                           /* segments are cut, and found, by pages */
     CUSHIM_MEM_PAGE_BYTES = 1 << CUSHIM_MEM_LOG2_PAGE,
     CUSHIM_MEM_SLAB_LIMIT_BYTES = 1 << 20, /* the largest request that a class serves */
     CUSHIM_MEM_N_CLASSES = 72,             /* of the fine scheme */
     CUSHIM_MEM_N_LINEAR = 8,               /* of these, the 512-byte steps */
     CUSHIM_MEM_LOG2_LINEAR_END = 12,
-    CUSHIM_MEM_LOG2_STEPS = 3, /* above, of each doubling */
+    CUSHIM_MEM_LOG2_STEPS = 3,   /* above, of each doubling */
+    CUSHIM_MEM_THIRD_CLASS = 66, /* of the fine scheme: three of its blocks in 2 MiB */
+    CUSHIM_MEM_THIRD_BYTES = 680 << 10,
     CUSHIM_MEM_MOST_CLASSES = CUSHIM_MEM_SLAB_LIMIT_BYTES / CUSHIM_MEM_GRAIN_BYTES
 };
 
@@ -55,15 +56,14 @@ static inline unsigned cushim_mem_sizeclass_of(size_t n_bytes) {
     unsigned doubling = cushim_log2_floor(last);
     unsigned step =
         (unsigned)(last >> (doubling - CUSHIM_MEM_LOG2_STEPS)) & ((1 << CUSHIM_MEM_LOG2_STEPS) - 1);
-    return CUSHIM_MEM_N_LINEAR +
-           ((doubling - CUSHIM_MEM_LOG2_LINEAR_END) << CUSHIM_MEM_LOG2_STEPS) + step;
+    unsigned class_index = CUSHIM_MEM_N_LINEAR +
+                           ((doubling - CUSHIM_MEM_LOG2_LINEAR_END) << CUSHIM_MEM_LOG2_STEPS) +
+                           step;
+    return class_index + (class_index == CUSHIM_MEM_THIRD_CLASS && last >= CUSHIM_MEM_THIRD_BYTES);
 }
 
 /* The block size of a class. */
 size_t cushim_mem_sizeclass_bytes(unsigned class_index);
-
-/* The pages in a slab of a class. */
-uint32_t cushim_mem_sizeclass_slab_pages(unsigned class_index);
 
 /* The pages that a request above the slab limit takes; n_bytes must leave room to round up. */
 static inline size_t cushim_mem_pages_of(size_t n_bytes) {

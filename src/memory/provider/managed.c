@@ -34,6 +34,6 @@ const struct cushim_mem_provider cushim_mem_provider_managed = {
     .name = "managed",
     .obtain = managed_obtain,
     .release = managed_release,
-    .grain_bytes = CUSHIM_MEM_PAGE_BYTES,
+    .grain_bytes = CUSHIM_MEM_LARGE_GRAIN_BYTES,
     .least_bytes = CUSHIM_MEM_MANAGED_LEAST_BYTES,
 };

@@ -12,7 +12,7 @@
 #include "memory/state/heap_state.h"
 
 static bool is_fit(uint64_t base) {
-    return cushim_is_aligned(base, CUSHIM_MEM_PAGE_BYTES) && base >> CUSHIM_MEM_LOG2_ADDRESS == 0;
+    return cushim_is_aligned(base, CUSHIM_MEM_SPOT_BYTES) && base >> CUSHIM_MEM_LOG2_ADDRESS == 0;
 }
 
 static CUresult pinned_obtain(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
@@ -40,5 +40,5 @@ const struct cushim_mem_provider cushim_mem_provider_pinned = {
     .name = "pinned",
     .obtain = pinned_obtain,
     .release = pinned_release,
-    .grain_bytes = CUSHIM_MEM_PAGE_BYTES,
+    .grain_bytes = CUSHIM_MEM_LARGE_GRAIN_BYTES,
 };

@@ -169,7 +169,7 @@ static void erase_slabs(struct cushim_mem_heap *pool, struct cushim_mem_segment 
     for (; extent; extent = extent->after) {
         if (cushim_mem_extent_is_cut(extent))
             cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
-                                          (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES, extent);
+                                          cushim_mem_extent_entry_bytes(extent), extent);
     }
 }
 

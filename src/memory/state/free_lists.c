@@ -8,9 +8,9 @@ enum { LEAST_OWN_BYTES = 8 << 20 };
 enum { DEDICATED_WASTE = 16 };
 
 /* Beyond any device, and small enough for page counts of 32 bits. */
-static const size_t most_bytes = (size_t)1 << 44;
+static const size_t most_bytes = (size_t)1 << 43;
 
-/* The lists of free extents end at 2^24 pages; what is larger is always an allocation of its own.
+/* The lists of free extents end at 2^28 pages; what is larger is always an allocation of its own.
  */
 static const size_t largest_extent_bytes = (size_t)1 << 39;
 
@@ -57,7 +57,12 @@ void cushim_mem_free_lists_note_free(struct cushim_mem_heap *pool,
     note_free_behind(pool, segment, pool->bound.youngest_free);
 }
 
+/* Where large blocks are packed, all runs are of so many pages, and so aligned to 64 KiB. */
+enum { PACKED_PAGES = (1 << 16) / CUSHIM_MEM_PAGE_BYTES };
+
 static struct cushim_mem_extent *take_pages(struct cushim_mem_heap *pool, uint32_t n_pages) {
+    if (cushim_mem_heap_packs(pool))
+        n_pages = (n_pages + PACKED_PAGES - 1) / PACKED_PAGES * PACKED_PAGES;
     struct cushim_mem_extent *extent =
         cushim_mem_extents_take(&pool->extents, &pool->meta, n_pages);
     if (extent && was_whole(extent))
@@ -74,8 +79,16 @@ static void give_pages(struct cushim_mem_heap *pool, struct cushim_mem_extent *e
 /* It is whole pages again. */
 static void give_slab(struct cushim_mem_heap *pool, struct cushim_mem_extent *slab) {
     cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(slab),
-                                  (size_t)slab->n_pages * CUSHIM_MEM_PAGE_BYTES, slab);
+                                  cushim_mem_extent_entry_bytes(slab), slab);
     give_pages(pool, slab);
+}
+
+/* Pages for the next slab of a class: where no run is long enough, those of one block. */
+static struct cushim_mem_extent *take_slab(struct cushim_mem_heap *pool, unsigned class_index) {
+    uint32_t n_pages = cushim_mem_bucket_slab_pages(&pool->buckets[class_index], class_index);
+    uint32_t n_least = (uint32_t)cushim_mem_pages_of(cushim_mem_sizeclass_bytes(class_index));
+    struct cushim_mem_extent *extent = take_pages(pool, n_pages);
+    return extent || n_pages == n_least ? extent : take_pages(pool, n_least);
 }
 
 static bool take_small(struct cushim_mem_heap *pool, size_t n_bytes,
@@ -84,8 +97,7 @@ static bool take_small(struct cushim_mem_heap *pool, size_t n_bytes,
     struct cushim_mem_bucket *bucket = &pool->buckets[class_index];
     if (cushim_mem_bucket_take(bucket, place))
         return true;
-    struct cushim_mem_extent *extent =
-        take_pages(pool, cushim_mem_sizeclass_slab_pages(class_index));
+    struct cushim_mem_extent *extent = take_slab(pool, class_index);
     if (!extent)
         return false;
     if (cushim_mem_bucket_add(bucket, &pool->meta, extent, class_index) != CUSHIM_OK) {
@@ -93,7 +105,7 @@ static bool take_small(struct cushim_mem_heap *pool, size_t n_bytes,
         return false;
     }
     cushim_mem_pagemap_set_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
-                                (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES, extent);
+                                cushim_mem_extent_entry_bytes(extent), extent);
     return cushim_mem_bucket_take(bucket, place);
 }
 
@@ -239,7 +251,7 @@ static void end_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment 
         if (!extent->cells)
             continue;
         cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
-                                      (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES, extent);
+                                      cushim_mem_extent_entry_bytes(extent), extent);
         cushim_mem_meta_release(&pool->meta, extent->cells,
                                 extent->n_cells * sizeof *extent->cells);
         extent->cells = NULL;

@@ -31,7 +31,7 @@ START_TEST(a_hit_and_its_free_take_no_lock) {
     for (unsigned i = 0; i < 2; i++) {
         fixture = fixture_create(NULL);
         fixture->policy.is_relaxed = i;
-        take_and_give(1000, 2);            /* the first fetches a segment, the second a batch */
+        take_and_give(1000, 20);           /* fetches a segment, and has slabs cut */
         pthread_mutex_lock(&pool()->lock); /* whoever wants it now hangs */
         for (unsigned n = 0; n < 10; n++)
             fixture_give(fixture, fixture_take(fixture, 1000));
@@ -110,8 +110,8 @@ END_TEST
 
 START_TEST(overflow_and_refill_go_in_batches) {
     fixture = fixture_create(NULL);
-    for (unsigned i = 0; i < 128; i++) /* one slab */
-        addresses[i] = fixture_take(fixture, 512);
+    for (unsigned i = 0; i < 256; i++) /* the last 128 have one slab */
+        addresses[i % 128] = fixture_take(fixture, 512);
     for (unsigned i = 0; i < 65; i++)
         fixture_give(fixture, addresses[i]);
     struct cushim_mem_cache_bucket *bin = &cache()->bins[0];
@@ -129,7 +129,8 @@ START_TEST(a_refill_cuts_no_pages_for_what_nobody_asked) {
     fixture_take(fixture, 512);
     for (unsigned i = 1; i < 128; i++)
         fixture_take(fixture, 512);
-    ck_assert_uint_eq(cache()->bins[0].n, 0); /* the slab is used up, and no other one is cut */
+    ck_assert_uint_eq(cache()->bins[0].n,
+                      0); /* slabs of 128 are used up, and no other one is cut */
     ck_assert_uint_eq(pool()->live_bytes, 65536);
     fixture_check(fixture);
 }

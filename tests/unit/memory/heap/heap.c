@@ -422,12 +422,21 @@ START_TEST(a_terabyte_is_served_whatever_is_large) {
 }
 END_TEST
 
-/* Natively they lie in one page of the driver. */
-START_TEST(one_block_of_each_of_57_small_sizes_takes_two_pages_of_the_driver_at_most) {
+/* As natively. */
+START_TEST(one_block_of_each_of_57_small_sizes_takes_a_page_of_the_driver) {
     fixture = fixture_create(NULL);
     for (size_t i = 1; i <= 57; i++)
         fixture_take(fixture, i * 512);
-    ck_assert_uint_le(held(), 4 << 20);
+    ck_assert_uint_eq(held(), 2 << 20);
+    fixture_check(fixture);
+}
+END_TEST
+
+START_TEST(three_blocks_of_680_KiB_lie_in_a_page_of_the_driver_as_natively) {
+    fixture = fixture_create(NULL);
+    for (size_t i = 0; i < 90; i++)
+        fixture_take(fixture, 680 << 10);
+    ck_assert_uint_eq(held(), 30 * (2 << 20));
     fixture_check(fixture);
 }
 END_TEST
@@ -456,6 +465,7 @@ SUITE() {
                          any_current_context_is_the_same_after_a_free_and_a_trim,
                          a_size_that_nothing_can_hold_is_refused_as_the_driver_would,
                          a_terabyte_is_served_whatever_is_large,
-                         one_block_of_each_of_57_small_sizes_takes_two_pages_of_the_driver_at_most,
+                         one_block_of_each_of_57_small_sizes_takes_a_page_of_the_driver,
+                         three_blocks_of_680_KiB_lie_in_a_page_of_the_driver_as_natively,
                          NULL});
 }

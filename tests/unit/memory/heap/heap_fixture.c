@@ -255,19 +255,22 @@ static const char *fault_of_extent(const struct cushim_mem_segment *segment,
 
 static const char *fault_of_segment(struct fixture *fixture,
                                     const struct cushim_mem_segment *segment, struct sums *sums) {
-    uint32_t n_pages = 0, n_extents = 0, n_marks = 0;
+    uint32_t n_pages = 0, n_marks_wanted = 0, n_marks = 0;
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
-    for (; extent; extent = extent->after, n_extents++) {
+    for (; extent; extent = extent->after) {
         const char *fault = fault_of_extent(segment, extent, sums);
         if (fault)
             return fault;
+        n_marks_wanted += segment->is_dedicated ? 1
+                                                : 1 + (n_pages + extent->n_pages - 1) / 64 -
+                                                      n_pages / 64; /* each 64th page, too */
         n_pages += extent->n_pages;
     }
     if (n_pages != segment->n_pages)
         return "extents do not cover their segment";
     for (uint32_t i = 0; i < segment->n_rows; i++)
         n_marks += atomic_load(&segment->starts[i / 64]) >> (i % 64) & 1;
-    if (n_marks != n_extents)
+    if (n_marks != n_marks_wanted)
         return "marks and extents differ in number";
     uint64_t stride = segment->n_bytes > 1 << 28 ? 1 << 22 : 1 << 16;
     for (uint64_t at = segment->base; at < segment->base + segment->n_bytes; at += stride) {

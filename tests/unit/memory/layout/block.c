@@ -43,15 +43,15 @@ END_TEST
 
 START_TEST(the_tail_of_a_slab_and_a_free_cell_hold_no_block) {
     fixture = fixture_create(NULL);
-    uint64_t address = fixture_take(fixture, 1536); /* 42 blocks and a tail of 1024 bytes */
-    struct cushim_mem_lookup tail = find(address + 42 * 1536);
+    uint64_t address = fixture_take(fixture, 1536); /* 2 blocks and a tail of 1024 bytes */
+    struct cushim_mem_lookup tail = find(address + 2 * 1536);
     ck_assert_ptr_null(tail.cell);
     ck_assert_int_eq(tail.state, CUSHIM_MEM_FREE);
-    struct cushim_mem_lookup cell = find(address + 41 * 1536);
+    struct cushim_mem_lookup cell = find(address + 1536);
     ck_assert_ptr_nonnull(cell.cell);
     ck_assert_int_eq(cell.state, CUSHIM_MEM_FREE);
-    ck_assert_int_eq(fixture_judge(fixture, address + 42 * 1536, 1), CUSHIM_MEM_NO_BLOCK);
-    ck_assert_int_eq(fixture_judge(fixture, address + 41 * 1536, 1), CUSHIM_MEM_NO_BLOCK);
+    ck_assert_int_eq(fixture_judge(fixture, address + 2 * 1536, 1), CUSHIM_MEM_NO_BLOCK);
+    ck_assert_int_eq(fixture_judge(fixture, address + 1536, 1), CUSHIM_MEM_NO_BLOCK);
 }
 END_TEST
 

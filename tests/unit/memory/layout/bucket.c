@@ -4,7 +4,7 @@
 
 #include "tests/unit/suite.h"
 
-enum { CLASS = 7, CELLS = 16 }; /* 4 KiB blocks, 16 in a slab of one page */
+enum { CLASS = 7, CELLS = 16 }; /* 4 KiB blocks, 16 in a slab */
 
 static struct cushim_mem_meta meta;
 static struct cushim_mem_bucket bucket;
@@ -13,7 +13,7 @@ static struct cushim_mem_segment segment;
 static struct cushim_mem_extent *add(void) {
     struct cushim_mem_extent *extent = cushim_mem_meta_obtain(&meta, sizeof *extent);
     extent->segment = &segment;
-    extent->n_pages = cushim_mem_sizeclass_slab_pages(CLASS);
+    extent->n_pages = CELLS;
     ck_assert_int_eq(cushim_mem_bucket_add(&bucket, &meta, extent, CLASS), CUSHIM_OK);
     return extent;
 }
@@ -149,11 +149,29 @@ START_TEST(a_random_history_never_gives_a_cell_twice) {
 }
 END_TEST
 
+START_TEST(a_slab_has_room_for_as_many_as_there_are_up_to_64_KiB) {
+    static const uint32_t n_pages[] = {1, 1, 2, 4, 8, 16, 16};
+    for (unsigned i = 0; i < sizeof n_pages / sizeof *n_pages; i++) {
+        ck_assert_uint_eq(cushim_mem_bucket_slab_pages(&bucket, CLASS), n_pages[i]);
+        struct cushim_mem_extent *extent = cushim_mem_meta_obtain(&meta, sizeof *extent);
+        extent->n_pages = n_pages[i];
+        ck_assert_int_eq(cushim_mem_bucket_add(&bucket, &meta, extent, CLASS), CUSHIM_OK);
+    }
+    while (cushim_mem_bucket_drain(&bucket, &meta)) {
+    }
+    for (unsigned i = 0; i < CUSHIM_MEM_N_CLASSES; i++) { /* those of one block, again */
+        size_t block_bytes = cushim_mem_sizeclass_bytes(i);
+        ck_assert_uint_eq(cushim_mem_bucket_slab_pages(&bucket, i),
+                          (block_bytes + CUSHIM_MEM_PAGE_BYTES - 1) / CUSHIM_MEM_PAGE_BYTES);
+    }
+}
+END_TEST
+
 START_TEST(the_block_of_an_offset_is_found_as_by_division) {
     for (uint32_t n_grains = 1; n_grains <= CUSHIM_MEM_MOST_CLASSES; n_grains++) {
         size_t block_bytes = (size_t)n_grains * CUSHIM_MEM_GRAIN_BYTES;
         struct cushim_mem_extent slab = {.inverse = cushim_mem_extent_inverse(block_bytes)};
-        for (uint64_t offset = 0; offset < 64 * CUSHIM_MEM_PAGE_BYTES; offset += 256)
+        for (uint64_t offset = 0; offset < 1024 * CUSHIM_MEM_PAGE_BYTES; offset += 256)
             if (cushim_mem_extent_index(&slab, offset) != offset / block_bytes)
                 ck_abort_msg("block of %zu, offset %zu", block_bytes, (size_t)offset);
     }
@@ -169,5 +187,6 @@ SUITE() {
                       the_only_slab_is_kept_when_it_is_free_and_a_second_one_is_not,
                       draining_takes_free_slabs_alone, draining_finds_the_free_slab_behind_others,
                       a_random_history_never_gives_a_cell_twice,
+                      a_slab_has_room_for_as_many_as_there_are_up_to_64_KiB,
                       the_block_of_an_offset_is_found_as_by_division, NULL});
 }

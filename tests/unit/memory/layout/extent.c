@@ -118,7 +118,9 @@ START_TEST(neighbours_join_in_every_order) {
         ck_assert_ptr_null(last->before);
         ck_assert_ptr_null(last->after);
         ck_assert_uint_eq(n_listed(), 1);
-        ck_assert_ptr_eq(cushim_mem_segment_extent(segment, segment->base + (59u << 16)), last);
+        ck_assert_ptr_eq(
+            cushim_mem_segment_extent(segment, segment->base + (59u << CUSHIM_MEM_LOG2_PAGE)),
+            last);
     }
 }
 END_TEST
@@ -175,8 +177,8 @@ static void model_give(unsigned k) {
 }
 
 static bool agrees_at(uint32_t page) {
-    struct cushim_mem_extent *at =
-        cushim_mem_segment_extent(segment, segment->base + ((uint64_t)page << 16));
+    struct cushim_mem_extent *at = cushim_mem_segment_extent(
+        segment, segment->base + ((uint64_t)page << CUSHIM_MEM_LOG2_PAGE));
     return owner[page] ? at == runs[owner[page] - 1]
                        : atomic_load(&at->kind) == CUSHIM_MEM_EXTENT_FREE;
 }

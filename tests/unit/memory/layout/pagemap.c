@@ -5,7 +5,7 @@
 
 #include "tests/unit/suite.h"
 
-#define PAGE  ((uint64_t)CUSHIM_MEM_PAGE_BYTES)
+#define PAGE  ((uint64_t)CUSHIM_MEM_SPOT_BYTES)
 #define TABLE (PAGE * CUSHIM_MEM_TABLE_PAGES)
 #define END   ((uint64_t)1 << CUSHIM_MEM_LOG2_ADDRESS)
 
@@ -149,7 +149,7 @@ START_TEST(a_segment_that_is_set_again_ends_that) {
 END_TEST
 
 START_TEST(what_is_resettled_is_whole_pages_of_the_system) {
-    const uint64_t small = (uint64_t)1 << CUSHIM_MEM_LOG2_BIT;
+    const uint64_t small = (uint64_t)1 << CUSHIM_MEM_LOG2_PAGE;
     uint64_t base = 50 * TABLE - 4 * PAGE;
     cushim_mem_pagemap_set(&map, base, 8 * PAGE, THING(0));
     cushim_mem_pagemap_vacate(&map, base, 8 * PAGE);

@@ -11,7 +11,7 @@
 #include "memory/layout/pagemap.h"
 #include "tests/unit/suite.h"
 
-#define PAGE ((uint64_t)CUSHIM_MEM_PAGE_BYTES)
+#define PAGE ((uint64_t)CUSHIM_MEM_SPOT_BYTES)
 #define MIB  ((uint64_t)1 << 20)
 #define GIB  ((uint64_t)1 << 30)
 
@@ -213,7 +213,7 @@ static void model_clear(unsigned owner) {
 }
 
 static bool is_as_modelled(uint32_t page) {
-    uint64_t at = address_of(page) + draw(CUSHIM_MEM_PAGE_BYTES);
+    uint64_t at = address_of(page) + draw(CUSHIM_MEM_SPOT_BYTES);
     uint8_t segment = model[page].segment, slab = model[page].slab;
     return cushim_mem_pagemap_find(&map, at) == (segment ? THING(segment - 1) : NULL) &&
            cushim_mem_pagemap_slab(&map, at) == (slab ? SLAB(slab - 1) : NULL) &&

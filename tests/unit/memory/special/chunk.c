@@ -5,7 +5,7 @@
 
 #include "tests/unit/suite.h"
 
-enum { PAGES = 4, GRAINS = PAGES * (CUSHIM_MEM_PAGE_BYTES / CUSHIM_MEM_GRAIN_BYTES) };
+enum { PAGES = 64, GRAINS = PAGES * (CUSHIM_MEM_PAGE_BYTES / CUSHIM_MEM_GRAIN_BYTES) };
 
 static struct cushim_mem_meta meta;
 static struct cushim_mem_segment segment = {.base = (uint64_t)3 << 40, .n_pages = PAGES};
