@@ -4,7 +4,9 @@
 
 #include "tools/cushim/doctor/doctor.h"
 #include "tools/cushim/program.h"
+#include "tools/cushim/commands/diff.h"
 #include "tools/cushim/commands/merge.h"
+#include "tools/cushim/commands/metrics.h"
 #include "tools/cushim/commands/record.h"
 #include "tools/cushim/commands/replay.h"
 #include "tools/cushim/commands/report.h"
@@ -35,10 +37,11 @@ static const struct {
     const char *name;
     int (*main)(int argc, char **argv);
 } commands[] = {
-    {"run", run_main},       {"stat", stat_main},         {"record", record_main},
-    {"report", report_main}, {"replay", replay_main},     {"merge", merge_main},
-    {"doctor", doctor_main}, {"help", help_main},         {"--help", help_main},
-    {"-h", help_main},       {"--version", version_main}, {"version", version_main},
+    {"run", run_main},           {"stat", stat_main},       {"record", record_main},
+    {"report", report_main},     {"replay", replay_main},   {"merge", merge_main},
+    {"diff", diff_main},         {"metrics", metrics_main}, {"doctor", doctor_main},
+    {"help", help_main},         {"--help", help_main},     {"-h", help_main},
+    {"--version", version_main}, {"version", version_main},
 };
 
 /* Perhaps it is a command, mistyped, or a program whose `run` was forgotten. */

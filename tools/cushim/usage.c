@@ -19,6 +19,8 @@ static const char page_cushim[] =
     "    cushim report [--at=TIME] [--by=GROUP] [--range=MARK] RECORDING\n"
     "    cushim replay --plan [--with=SETTINGS] [--least-limit] [--json] RECORDING\n"
     "    cushim merge [-o FILE] REPORT...\n"
+    "    cushim diff [--fail-if=CONDITION] BEFORE AFTER\n"
+    "    cushim metrics [--file=FILE.prom] [--every=SECONDS]\n"
     "    cushim doctor [--json] [PROGRAM]\n"
     "    cushim help [PAGE]\n"
     "    cushim --version\n"
@@ -30,6 +32,8 @@ static const char page_cushim[] =
     "    report     say what a recording has: who holds the memory at the peak and at the end\n"
     "    replay     say what a recording would have held with other settings, without a GPU\n"
     "    merge      put reports of several processes into one table\n"
+    "    diff       put two runs side by side, and fail where the second is worse than it may be\n"
+    "    metrics    print what running programs have as text for Prometheus\n"
     "    doctor     say what this machine and a program have, and whether cushim works here\n"
     "    help       show a page: `cushim help run` is what `cushim run --help` shows\n"
     "\n"
@@ -298,8 +302,8 @@ static const char page_options[] =
     "    in one line and the default kept; `cushim run` refuses it before the program starts.\n"
     "\n";
 
-const char *const usage_topics[] = {"cushim", "run",   "stat",   "record",  "report",
-                                    "replay", "merge", "doctor", "options", "help"};
+const char *const usage_topics[] = {"cushim", "run",  "stat",    "record", "report",  "replay",
+                                    "merge",  "diff", "metrics", "doctor", "options", "help"};
 const size_t usage_n_topics = sizeof usage_topics / sizeof usage_topics[0];
 
 static void print_words(FILE *out) {

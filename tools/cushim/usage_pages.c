@@ -30,7 +30,70 @@ static const char page_merge[] =
     "    1  something was not, or there was nothing\n"
     "    2  wrong command line\n";
 
-static const struct { const char *topic, *text; } pages[] = {{"merge", page_merge}};
+static const char page_diff[] =
+    "NAME\n"
+    "    cushim diff - two runs side by side, for a gate in CI\n"
+    "\n"
+    "SYNOPSIS\n"
+    "    cushim diff [--fail-if=CONDITION,...] BEFORE AFTER\n"
+    "\n"
+    "DESCRIPTION\n"
+    "    BEFORE and AFTER are what `cushim merge` reads: files of JSON, folders of them, numbers\n"
+    "    of processes with live pages.  Of several processes the numbers are added, and peaks are\n"
+    "    the largest of a process.\n"
+    "\n"
+    "    Prints a line for each number, device by device, and one on standard error for each that\n"
+    "    fails.\n"
+    "\n"
+    "OPTIONS\n"
+    "    --fail-if=CONDITION,...\n"
+    "        Exit with 1 where one holds for a device.  CONDITION is [KIND.]NAME, then >, < or =,\n"
+    "        then NUMBER.  With + or - before it NUMBER is a change from BEFORE, with % behind it\n"
+    "        a share of that; without a sign it is what AFTER may have.  Bytes take K, M, G and "
+    "T,\n"
+    "        times ns, us, ms and s.  NAME is of the JSON of reports, without its _bytes if you\n"
+    "        like: peak_live, peak_held, live, held, requests, no_call, frees, wait_ns,\n"
+    "        native_allocs, double_frees and so on.  KIND is device, pinned, managed or async;\n"
+    "        device where it is left out.  Quote it: the shell knows >.\n"
+    "\n"
+    "EXIT STATUS\n"
+    "    0  no condition holds\n"
+    "    1  one does\n"
+    "    2  wrong command line, an unknown name, or a run that cannot be read or lacks a device\n"
+    "\n"
+    "EXAMPLES\n"
+    "    cushim diff --fail-if='peak_held>+5%,live>0,double_frees>0' before.json after.json\n";
+
+static const char page_metrics[] =
+    "NAME\n"
+    "    cushim metrics - what running programs have, for Prometheus\n"
+    "\n"
+    "SYNOPSIS\n"
+    "    cushim metrics [--file=FILE.prom] [--every=SECONDS]\n"
+    "\n"
+    "DESCRIPTION\n"
+    "    Reads live pages, as `cushim stat` does, and prints their counters in Prometheus' text\n"
+    "    format: cushim_live_bytes, cushim_held_bytes, cushim_requests_total and so on, with the\n"
+    "    labels pid, program, device, kind, and rank where there is one.  cushim_up is 1 for each\n"
+    "    process that runs.  Arguments of programs are not in it.\n"
+    "\n"
+    "OPTIONS\n"
+    "    --file=FILE.prom   write to FILE, which is there whole at any moment and readable by\n"
+    "                       all: for the textfile collector of node_exporter\n"
+    "    --every=SECONDS    go on until a signal comes\n"
+    "\n"
+    "EXIT STATUS\n"
+    "    0    all was written\n"
+    "    2    wrong command line\n"
+    "    125  the file or standard output cannot be written\n";
+
+static const struct {
+    const char *topic, *text;
+} pages[] = {
+    {"merge", page_merge},
+    {"diff", page_diff},
+    {"metrics", page_metrics},
+};
 
 const char *usage_plain_page(const char *topic) {
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {

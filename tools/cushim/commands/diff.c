@@ -1,0 +1,212 @@
+#include "tools/cushim/commands/diff.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/cushim/condition.h"
+#include "tools/cushim/reports.h"
+#include "tools/cushim/usage.h"
+
+enum { BEFORE, AFTER, N_SIDES, MOST_CONDITIONS = 32, MOST_ROWS = 48 };
+
+struct request {
+    const char *sides[N_SIDES];
+    struct run_numbers *numbers[N_SIDES];
+    struct condition conditions[MOST_CONDITIONS];
+    int n_conditions;
+    struct cushim_writer out;
+    int n_held; /* conditions that hold */
+};
+
+/* ---- the command line ---- */
+
+/* Conditions with commas between, any of which is enough. */
+static int take_conditions(struct request *request, const char *text) {
+    char wrong[160];
+    for (;;) {
+        size_t n = strcspn(text, ",");
+        const char *begin = text;
+        size_t n_bytes = n;
+        while (n_bytes && *begin == ' ')
+            begin++, n_bytes--;
+        while (n_bytes && begin[n_bytes - 1] == ' ')
+            n_bytes--;
+        if (request->n_conditions == MOST_CONDITIONS)
+            return usage_error("diff", "at most %d conditions", MOST_CONDITIONS);
+        if (!condition_read(&request->conditions[request->n_conditions++], begin, n_bytes, wrong))
+            return usage_error("diff", "%s", wrong);
+        if (!text[n])
+            return EXIT_WELL;
+        text += n + 1;
+    }
+}
+
+static int take_arguments(struct request *request, int argc, char **argv) {
+    static const char *const known[] = {"--fail-if"};
+    int n_sides = 0, code = EXIT_WELL;
+    for (int i = 1; i < argc && code == EXIT_WELL; i++) {
+        if (strncmp(argv[i], "--fail-if=", 10) == 0)
+            code = take_conditions(request, argv[i] + 10);
+        else if (strcmp(argv[i], "--fail-if") == 0 && i + 1 < argc)
+            code = take_conditions(request, argv[++i]);
+        else if (strcmp(argv[i], "--fail-if") == 0)
+            return usage_error("diff", "--fail-if wants a condition");
+        else if (*argv[i] == '-')
+            return usage_unknown("diff", "option", argv[i], known, 1);
+        else if (n_sides == N_SIDES)
+            return usage_error("diff", "diff compares two runs");
+        else
+            request->sides[n_sides++] = argv[i];
+    }
+    return code != EXIT_WELL || n_sides == N_SIDES
+               ? code
+               : usage_error("diff", "diff what? name two runs");
+}
+
+/* ---- the runs ---- */
+
+static void take(const struct cushim_report *report, const struct report_origin *origin,
+                 void *context) {
+    (void)origin;
+    run_numbers_add(context, report);
+}
+
+/* Nothing that is missing passes for something that is well. */
+static bool read_side(struct request *request, int side) {
+    request->numbers[side] = calloc(1, sizeof *request->numbers[side]);
+    if (!request->numbers[side] || !reports_of(request->sides[side], take, request->numbers[side]))
+        return false;
+    if (!request->numbers[side]->n_processes)
+        complain("%s has no report", request->sides[side]);
+    return request->numbers[side]->n_processes;
+}
+
+static bool has_device(const struct request *request, int device) {
+    return request->numbers[BEFORE]->has_device[device] ||
+           request->numbers[AFTER]->has_device[device];
+}
+
+static bool are_comparable(const struct request *request) {
+    bool has_any = false;
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        has_any |= has_device(request, device);
+        for (int side = 0; side < N_SIDES; side++) {
+            if (!request->n_conditions || !has_device(request, device) ||
+                request->numbers[side]->has_device[device])
+                continue;
+            complain("%s has nothing of device %d", request->sides[side], device);
+            return false;
+        }
+    }
+    if (!has_any)
+        complain("no device in either of the two");
+    return has_any;
+}
+
+/* ---- the table ---- */
+
+static void put_change(char text[24], uint64_t before, uint64_t after) {
+    __int128_t per_1000 = before ? ((__int128_t)after - (__int128_t)before) * 1000 / before : 0;
+    int64_t shown = per_1000 > 9999999 ? 9999999 : (int64_t)per_1000;
+    uint64_t size = (uint64_t)(shown < 0 ? -shown : shown);
+    if (before == after)
+        strcpy(text, "0");
+    else if (!before)
+        strcpy(text, "new");
+    else
+        snprintf(text, 24, "%c%u.%u %%", after < before ? '-' : '+', (unsigned)(size / 10),
+                 (unsigned)(size % 10));
+}
+
+static bool check(struct request *request, int device, const struct condition_name *name,
+                  uint64_t before, uint64_t after) {
+    bool holds = false;
+    for (int i = 0; i < request->n_conditions; i++) {
+        const struct condition *condition = &request->conditions[i];
+        char text[2][CUSHIM_AMOUNT_BYTES];
+        if (condition->name.kind != name->kind || strcmp(condition->name.name, name->name) != 0 ||
+            !condition_holds(condition, before, after))
+            continue;
+        holds = true;
+        request->n_held++;
+        complain("device %d: %s.%s is %s, was %s: %s", device, cushim_report_kind(name->kind),
+                 name->name, condition_put(text[0], name->unit, after),
+                 condition_put(text[1], name->unit, before), condition->text);
+    }
+    return holds;
+}
+
+static void put_row(struct request *request, int device, const struct condition_name *name) {
+    char label[64], change[24], text[2][CUSHIM_AMOUNT_BYTES];
+    uint64_t before = condition_value(request->numbers[BEFORE], device, name);
+    uint64_t after = condition_value(request->numbers[AFTER], device, name);
+    snprintf(label, sizeof label, "device %d %s.%s", device, cushim_report_kind(name->kind),
+             name->name);
+    put_change(change, before, after);
+    bool fails = check(request, device, name, before, after);
+    cushim_write(&request->out, "  %-33s %11s %11s %11s%s\n", label,
+                 condition_put(text[0], name->unit, before),
+                 condition_put(text[1], name->unit, after), change, fails ? "  FAILS" : "");
+}
+
+static void add_name(struct condition_name rows[MOST_ROWS], int *n_rows,
+                     const struct condition_name *name) {
+    for (int i = 0; i < *n_rows; i++) {
+        if (rows[i].kind == name->kind && rows[i].name == name->name)
+            return;
+    }
+    if (*n_rows < MOST_ROWS)
+        rows[(*n_rows)++] = *name;
+}
+
+/* What is always shown, and what is asked for. */
+static int choose_rows(const struct request *request, struct condition_name rows[MOST_ROWS]) {
+    static const char *const always[] = {"requests",      "no_call",   "frees",
+                                         "live",          "peak_live", "peak_held",
+                                         "native_allocs", "waits",     "out_of_memory"};
+    struct condition_name name;
+    const char *near;
+    int n_rows = 0;
+    for (size_t i = 0; i < sizeof always / sizeof *always; i++) {
+        if (condition_find(&name, always[i], strlen(always[i]), &near))
+            add_name(rows, &n_rows, &name);
+    }
+    for (int i = 0; i < request->n_conditions; i++)
+        add_name(rows, &n_rows, &request->conditions[i].name);
+    return n_rows;
+}
+
+static int put_all(struct request *request) {
+    struct condition_name rows[MOST_ROWS];
+    int n_rows = choose_rows(request, rows);
+    cushim_write(&request->out, "  %-33s %11s %11s %11s\n", "", "before", "after", "change");
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        for (int i = 0; has_device(request, device) && i < n_rows; i++)
+            put_row(request, device, &rows[i]);
+    }
+    cushim_writer_flush(&request->out);
+    if (request->out.error) {
+        complain("standard output cannot be written");
+        return EXIT_OURS;
+    }
+    return request->n_held ? EXIT_WRONG : EXIT_WELL;
+}
+
+int diff_main(int argc, char **argv) {
+    static struct request request = {.out = {.fd = STDOUT_FILENO}};
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        usage_print(stdout, "diff");
+        return EXIT_WELL;
+    }
+    int code = take_arguments(&request, argc, argv);
+    if (code != EXIT_WELL)
+        return code;
+    code = EXIT_USAGE;
+    if (read_side(&request, BEFORE) && read_side(&request, AFTER) && are_comparable(&request))
+        code = put_all(&request);
+    free(request.numbers[BEFORE]);
+    free(request.numbers[AFTER]);
+    return code;
+}

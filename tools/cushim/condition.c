@@ -1,0 +1,204 @@
+#include "tools/cushim/condition.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/nearest.h"
+
+/* ---- numbers of a run ---- */
+
+enum type { SUM, GAUGE, PEAK };
+
+static void add(struct cushim_mem_stats *to, const struct cushim_mem_stats *from, size_t counter,
+                enum type type) {
+    atomic_uint_fast64_t *sum = (atomic_uint_fast64_t *)((char *)to + counter);
+    uint64_t n =
+        cushim_mem_stats_read((const atomic_uint_fast64_t *)((const char *)from + counter));
+    if (type == PEAK)
+        cushim_mem_stats_raise(sum, n);
+    else
+        cushim_mem_stats_add(sum, n);
+}
+
+void run_numbers_add(struct run_numbers *numbers, const struct cushim_report *report) {
+    numbers->n_processes++;
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        numbers->has_device[device] |= cushim_report_has_device(report, device);
+        for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
+            struct cushim_mem_stats *to = &numbers->sum.page.stats[device][kind];
+            const struct cushim_mem_stats *from = &report->page.stats[device][kind];
+#define COUNTER(name, field, type, unit, sentence)                                                 \
+    add(to, from, offsetof(struct cushim_mem_stats, field), type);
+#include "report/report.def"
+#undef COUNTER
+#define FINDING(name, field, one, many)                                                            \
+    add(to, from, offsetof(struct cushim_mem_stats, field), SUM);
+            CUSHIM_REPORT_FINDINGS(FINDING)
+#undef FINDING
+            add(to, from, offsetof(struct cushim_mem_stats, free_segment_bytes), GAUGE);
+        }
+    }
+}
+
+/* ---- names ---- */
+
+enum { COUNT = CONDITION_COUNT, BYTES = CONDITION_BYTES, NS = CONDITION_NS };
+
+static const struct condition_name names[] = {
+#define COUNTER(name, field, type, unit, sentence)                                                 \
+    {CUSHIM_KIND_DEVICE, #name, (enum condition_unit)unit,                                         \
+     offsetof(struct cushim_mem_stats, field), CONDITION_FIELD},
+#include "report/report.def"
+#undef COUNTER
+#define FINDING(name, field, one, many)                                                            \
+    {CUSHIM_KIND_DEVICE, #name, CONDITION_COUNT, offsetof(struct cushim_mem_stats, field),         \
+     CONDITION_FIELD},
+    CUSHIM_REPORT_FINDINGS(FINDING)
+#undef FINDING
+        {CUSHIM_KIND_DEVICE, "rounding_bytes", CONDITION_BYTES, 0, CONDITION_ROUNDING},
+    {CUSHIM_KIND_DEVICE, "spare_bytes", CONDITION_BYTES, 0, CONDITION_SPARE},
+    {CUSHIM_KIND_DEVICE, "idle_bytes", CONDITION_BYTES, 0, CONDITION_IDLE}};
+
+static bool is_name(const char *name, const char *text, size_t n) {
+    return strncmp(name, text, n) == 0 && (!name[n] || strcmp(name + n, "_bytes") == 0);
+}
+
+bool condition_find(struct condition_name *found, const char *name, size_t n_bytes,
+                    const char **near) {
+    enum cushim_kind kind = CUSHIM_KIND_DEVICE;
+    struct cushim_nearest search;
+    for (int i = 0; i < CUSHIM_N_KINDS; i++) {
+        const char *word = cushim_report_kind((enum cushim_kind)i);
+        size_t n = strlen(word);
+        if (n_bytes > n && name[n] == '.' && strncmp(name, word, n) == 0) {
+            kind = (enum cushim_kind)i;
+            name += n + 1;
+            n_bytes -= n + 1;
+            break;
+        }
+    }
+    cushim_nearest_begin(&search, name, n_bytes);
+    for (size_t i = 0; n_bytes && i < sizeof names / sizeof *names; i++) {
+        if (is_name(names[i].name, name, n_bytes)) {
+            *found = names[i];
+            found->kind = kind;
+            return true;
+        }
+        cushim_nearest_try(&search, names[i].name);
+    }
+    *near = search.best;
+    return false;
+}
+
+uint64_t condition_value(const struct run_numbers *numbers, int device,
+                         const struct condition_name *name) {
+    const struct cushim_mem_stats *stats = cushim_report_stats(&numbers->sum, device, name->kind);
+    struct cushim_report_held held = cushim_report_held(stats);
+    switch (name->part) {
+    case CONDITION_ROUNDING:
+        return held.rounding_bytes;
+    case CONDITION_SPARE:
+        return held.spare_bytes;
+    case CONDITION_IDLE:
+        return held.idle_bytes;
+    default:
+        return cushim_mem_stats_read(
+            (const atomic_uint_fast64_t *)((const char *)stats + name->counter));
+    }
+}
+
+/* ---- conditions ---- */
+
+/* Behind a number; 0: it is no unit of these. */
+static uint64_t scale_of(enum condition_unit unit, const char *text, size_t n) {
+    static const struct {
+        const char *text;
+        enum condition_unit unit;
+        uint64_t scale;
+    } scales[] = {{"", CONDITION_COUNT, 1},        {"", CONDITION_BYTES, 1},
+                  {"K", CONDITION_BYTES, 1 << 10}, {"M", CONDITION_BYTES, 1 << 20},
+                  {"G", CONDITION_BYTES, 1 << 30}, {"T", CONDITION_BYTES, (uint64_t)1 << 40},
+                  {"", CONDITION_NS, 1},           {"ns", CONDITION_NS, 1},
+                  {"us", CONDITION_NS, 1000},      {"ms", CONDITION_NS, 1000000},
+                  {"s", CONDITION_NS, 1000000000}};
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
+        if (scales[i].unit == unit && strlen(scales[i].text) == n &&
+            strncmp(scales[i].text, text, n) == 0)
+            return scales[i].scale;
+    }
+    return 0;
+}
+
+/* "12", "1.5": in thousandths; how many bytes it is, 0: it is none. */
+static size_t read_number(const char *text, size_t n, uint64_t *milli) {
+    enum { MOST_DIGITS = 15, DECIMALS = 3 };
+    size_t i = 0, decimals = 0;
+    *milli = 0;
+    for (; i < n && i < MOST_DIGITS && text[i] >= '0' && text[i] <= '9'; i++)
+        *milli = *milli * 10 + (uint64_t)(text[i] - '0');
+    size_t n_digits = i;
+    if (i && i < n && text[i] == '.') {
+        for (i++; i < n && decimals < DECIMALS && text[i] >= '0' && text[i] <= '9'; i++, decimals++)
+            *milli = *milli * 10 + (uint64_t)(text[i] - '0');
+    }
+    for (; decimals < DECIMALS; decimals++)
+        *milli *= 10;
+    return n_digits ? i : 0;
+}
+
+bool condition_read(struct condition *condition, const char *text, size_t n_bytes,
+                    char wrong[160]) {
+    const char *near = NULL;
+    size_t at = strcspn(text, "<>=");
+    *condition = (struct condition){.relation = at < n_bytes ? text[at] : 0};
+    snprintf(condition->text, sizeof condition->text, "%.*s", (int)n_bytes, text);
+    if (at >= n_bytes || !at) {
+        snprintf(wrong, 160, "`%s` is no condition: NAME>NUMBER, as in peak_held>+5%%",
+                 condition->text);
+        return false;
+    }
+    if (!condition_find(&condition->name, text, at, &near)) {
+        snprintf(wrong, 160, "no number `%.*s`%s%s%s", (int)(at < 64 ? at : 64), text,
+                 near ? " (did you mean `" : "", near ? near : "", near ? "`?)" : "");
+        return false;
+    }
+    if (++at < n_bytes && (text[at] == '+' || text[at] == '-'))
+        condition->sign = text[at++];
+    size_t n = read_number(text + at, n_bytes - at, &condition->milli);
+    at += n;
+    condition->is_share = n && n_bytes - at == 1 && text[at] == '%';
+    uint64_t scale =
+        condition->is_share ? 1 : scale_of(condition->name.unit, text + at, n_bytes - at);
+    if (!n || !scale || (condition->is_share && !condition->sign) ||
+        __builtin_mul_overflow(condition->milli, scale, &condition->milli)) {
+        snprintf(wrong, 160, "`%.60s`: behind the sign of relation stands [+|-]NUMBER[%s]%s",
+                 condition->text,
+                 condition->name.unit == CONDITION_BYTES ? "%|K|M|G|T"
+                 : condition->name.unit == CONDITION_NS  ? "%|ns|us|ms|s"
+                                                         : "%",
+                 condition->is_share ? ", and a share needs a sign" : "");
+        return false;
+    }
+    return true;
+}
+
+bool condition_holds(const struct condition *condition, uint64_t before, uint64_t after) {
+    /* all in thousandths; of a share, in thousandths of a per cent of before */
+    __int128_t number = condition->sign == '-' ? -(__int128_t)condition->milli : condition->milli;
+    __int128_t value = (__int128_t)after * 1000;
+    if (condition->sign)
+        value -= (__int128_t)before * 1000;
+    if (condition->is_share) {
+        value *= 100;
+        number *= before;
+    }
+    return condition->relation == '>'   ? value > number
+           : condition->relation == '<' ? value < number
+                                        : value == number;
+}
+
+char *condition_put(char text[CUSHIM_AMOUNT_BYTES], enum condition_unit unit, uint64_t value) {
+    return unit == CONDITION_BYTES ? cushim_text_bytes(text, value)
+           : unit == CONDITION_NS  ? cushim_text_time(text, value)
+                                   : cushim_text_count(text, value);
+}

@@ -1,0 +1,56 @@
+/*
+ * Numbers of a run by their names, and conditions on them: [KIND.]NAME(>|<|=)[+|-]NUMBER[%|UNIT].
+ *
+ * With a sign, NUMBER is a change from before; without one, of what is after.  A name is that of a
+ * counter in the JSON of reports; its `_bytes` may be left out.
+ */
+#ifndef CUSHIM_TOOLS_CONDITION_H
+#define CUSHIM_TOOLS_CONDITION_H
+
+#include "report/report.h"
+
+/* The counters of all processes of a run: peaks are the largest of a process, all else is added. */
+struct run_numbers {
+    bool has_device[CUSHIM_MAX_DEVICES];
+    struct cushim_report sum;
+    size_t n_processes;
+};
+
+void run_numbers_add(struct run_numbers *numbers, const struct cushim_report *report);
+
+enum condition_unit { CONDITION_COUNT, CONDITION_BYTES, CONDITION_NS };
+
+/* A number that has a name. */
+struct condition_name {
+    enum cushim_kind kind;
+    const char *name; /* as in the JSON; static */
+    enum condition_unit unit;
+    size_t counter; /* of struct cushim_mem_stats, or a part of what is held */
+    enum { CONDITION_FIELD, CONDITION_ROUNDING, CONDITION_SPARE, CONDITION_IDLE } part;
+};
+
+/* Find a name of n_bytes; false: there is none, and the nearest, if any is near, is in `near`. */
+bool condition_find(struct condition_name *found, const char *name, size_t n_bytes,
+                    const char **near);
+
+uint64_t condition_value(const struct run_numbers *numbers, int device,
+                         const struct condition_name *name);
+
+struct condition {
+    struct condition_name name;
+    char text[96];  /* as it was given */
+    char relation;  /* >, < or = */
+    char sign;      /* +, - or 0 */
+    bool is_share;  /* of before, in per cent */
+    uint64_t milli; /* NUMBER, in thousandths */
+};
+
+/* Read one of n_bytes; false, and `wrong` says why. */
+bool condition_read(struct condition *condition, const char *text, size_t n_bytes, char wrong[160]);
+
+bool condition_holds(const struct condition *condition, uint64_t before, uint64_t after);
+
+/* A value, for people. */
+char *condition_put(char text[CUSHIM_AMOUNT_BYTES], enum condition_unit unit, uint64_t value);
+
+#endif
