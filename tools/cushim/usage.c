@@ -224,6 +224,7 @@ static const char page_report[] =
     "marks\n"
     "    --format=folded  a line a stack with its bytes at the peak, for flame graphs\n"
     "    --format=pprof   a profile: requests, alive at the end, at the peak; of one process\n"
+    "    --format=torch   a snapshot for PyTorch's memory_viz: trace and segments; of one process\n"
     "    --format=rmm     RMM's log of requests and frees, which its replay reads\n"
     "    --format=trace-text  an event a line\n"
     "    --at=TIME        what was live at one moment, and how its segments were filled: peak, "

@@ -3,57 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "tools/cushim/recording/recording.h"
-
-struct lists {
-    const struct recording_scope *scope;
-    struct cushim_trace_block *blocks;
-    struct cushim_trace_segment *segments;
-    size_t n_blocks, n_segments;
-    int error;
-};
-
-static bool is_in(const struct recording_scope *scope, unsigned device, unsigned kind) {
-    return scope->devices >> device & scope->kinds >> kind & 1;
-}
-
-/* One more row; as many again where there is no space. */
-static void *grow(struct lists *lists, void *rows, size_t n, size_t row_bytes) {
-    if (n & (n - 1))
-        return rows;
-    void *more = reallocarray(rows, n ? 2 * n : 1, row_bytes);
-    if (!more)
-        lists->error = ENOMEM;
-    return more ? more : rows;
-}
-
-static void list_block(const struct cushim_trace_block *block, void *context) {
-    struct lists *lists = context;
-    if (lists->error || !block->pool || !is_in(lists->scope, block->device, block->kind))
-        return;
-    lists->blocks = grow(lists, lists->blocks, lists->n_blocks, sizeof *lists->blocks);
-    if (!lists->error)
-        lists->blocks[lists->n_blocks++] = *block;
-}
-
-static void list_segment(const struct cushim_trace_segment *segment, void *context) {
-    struct lists *lists = context;
-    if (lists->error || !is_in(lists->scope, segment->device, segment->kind))
-        return;
-    lists->segments = grow(lists, lists->segments, lists->n_segments, sizeof *lists->segments);
-    if (!lists->error)
-        lists->segments[lists->n_segments++] = *segment;
-}
-
-static int by_address(const void *left, const void *right) {
-    const struct cushim_trace_block *a = left, *b = right;
-    return a->address < b->address ? -1 : a->address > b->address;
-}
-
-static int by_base(const void *left, const void *right) {
-    const struct cushim_trace_segment *a = left, *b = right;
-    return a->base < b->base ? -1 : a->base > b->base;
-}
+#include "tools/cushim/recording/live.h"
 
 static int by_row_base(const void *left, const void *right) {
     const struct map_row *a = left, *b = right;
@@ -103,7 +53,7 @@ static void set_cells(struct map_row *row, const uint64_t live[MAP_CELLS]) {
 
 /* Blocks from *next on are by address; those of the segment are taken. */
 static void make_row(struct map_row *row, const struct cushim_trace_segment *segment,
-                     const struct lists *lists, size_t *next) {
+                     const struct live *lists, size_t *next) {
     uint64_t live[MAP_CELLS] = {0}, covered = 0, largest = 0;
     const uint64_t end = segment->base + segment->n_bytes;
     *row = (struct map_row){.base = segment->base, .n_bytes = segment->n_bytes};
@@ -134,7 +84,7 @@ static void make_row(struct map_row *row, const struct cushim_trace_segment *seg
     set_cells(row, live);
 }
 
-static int make_rows(struct map *map, const struct lists *lists, size_t most_rows) {
+static int make_rows(struct map *map, const struct live *lists, size_t most_rows) {
     size_t next = 0;
     map->rows = reallocarray(NULL, lists->n_segments + 1, sizeof *map->rows);
     if (!map->rows)
@@ -162,17 +112,12 @@ static int make_rows(struct map *map, const struct lists *lists, size_t most_row
 
 int map_make(struct map *map, const struct cushim_trace_account *account,
              const struct recording_scope *scope, size_t most_rows) {
-    struct lists lists = {.scope = scope};
+    struct live live;
     *map = (struct map){0};
-    cushim_trace_account_each(account, list_block, &lists);
-    cushim_trace_segments_each(&account->segments, list_segment, &lists);
-    if (lists.n_blocks)
-        qsort(lists.blocks, lists.n_blocks, sizeof *lists.blocks, by_address);
-    if (lists.n_segments)
-        qsort(lists.segments, lists.n_segments, sizeof *lists.segments, by_base);
-    int error = lists.error ? lists.error : make_rows(map, &lists, most_rows);
-    free(lists.blocks);
-    free(lists.segments);
+    int error = live_list(&live, account, scope, false);
+    if (!error)
+        error = make_rows(map, &live, most_rows);
+    live_free(&live);
     if (error)
         map_free(map);
     return error;
