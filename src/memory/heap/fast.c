@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "memory/cache/cache.h"
 #include "memory/heap/growth.h"
+#include "memory/heap/heap.h"
 
 #define NOINLINE __attribute__((noinline))
 
