@@ -1,9 +1,10 @@
 /*
  * A program whose functions hold, churn and leak amounts that the tests of recordings know.
  *
- *     holder [kill | busy]
+ *     holder [kill | busy | pause]
  */
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -83,6 +84,11 @@ int main(int argc, char **argv) {
     }
     if (argc > 1 && strcmp(argv[1], "busy") == 0)
         free_busy();
+    if (argc > 1 && strcmp(argv[1], "pause") == 0) {
+        puts("ready");
+        fflush(stdout);
+        pause();
+    }
     cuMemAlloc(&block, (size_t)1 << 46); /* refused */
     if (argc > 1 && strcmp(argv[1], "kill") == 0)
         raise(SIGKILL);

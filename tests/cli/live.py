@@ -9,6 +9,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -118,8 +119,8 @@ def a_report_as_text_says_how_it_ended_and_whence_it_is():
 SHORTAGE = '''out of memory #1: 10.0 MiB of device memory for device 0
   device     64.0 MiB; the pools hold 62.0 MiB of it
   held       62.0 MiB = live 60.0 MiB + rounding 72 B + spare 2.00 MiB + idle 0 B
-  not live   in use by the GPU 0 B, in caches 0 B, largest piece 1.94 MiB
-  tried      waited for the GPU; caches gave 14.0 KiB, segments 0 B, other pools 0 B
+  not live   in use by the GPU 0 B, in caches 0 B, largest piece 2.00 MiB
+  tried      waited for the GPU; caches gave 1.00 KiB, segments 0 B, other pools 0 B
   biggest    6 x 10.0 MiB, 3 x 1.00 KiB (live blocks)
   asked at   run_out  '''
 ADVICE = '''  advice     60.0 MiB are live, so it cannot fit: free some of it first;
@@ -264,6 +265,40 @@ def who_looks_sees_the_places_of_a_program_that_runs():
     stat("--clean")
     assert re.search(r"^  place 1             3  2\.93 KiB   counted   2\.93 KiB", text, re.MULTILINE), text
     assert "keep_some  live.c:" in text, text
+
+
+@tap.test
+def each_file_is_asked_once_for_all_its_lines():
+    """An addr2line that counts its calls, in front of the one that answers."""
+    real = shutil.which("addr2line")
+    if not real:
+        tap.skip("no addr2line here")
+    bin_folder, calls = scratch / "bin", scratch / "calls"
+    bin_folder.mkdir()
+    (bin_folder / "addr2line").write_text(f'#!/bin/sh\necho "$4" >>{calls}\nexec {real} "$@"\n')
+    (bin_folder / "addr2line").chmod(0o755)
+    path = f"{bin_folder}:{os.environ['PATH']}"
+    process = started("--sites=1", HOLDER, "pause")
+    result = stat("--sites", str(process.pid), PATH=path)
+    asked = calls.read_text().splitlines()
+    bare, both = stat("--sites", PATH=path), stat("--sites", "--json", "live", PATH=path)
+    process.kill()
+    process.communicate(timeout=60)
+    stat("--clean")
+    assert result.returncode == 0 and result.stdout.startswith(f"{HEAD}holder, process {process.pid}, "), result
+    assert "  place 1 " in result.stdout and "hold_much  holder.c:" in result.stdout and "verdict" not in result.stdout, result
+    assert len(asked) == len(set(asked)) >= 1, asked
+    assert bare.returncode == both.returncode == 2, (bare, both)
+    calls.unlink()
+    run("--stats", "--sites=1", HOLDER, "kill", PATH=path)
+    asked = calls.read_text().splitlines()
+    assert len(asked) == len(set(asked)) >= 1, asked
+    process = started(LIVE, "pause")
+    result = stat("--sites", "live")
+    process.kill()
+    process.communicate(timeout=60)
+    stat("--clean")
+    assert "start it with --sites" in result.stdout, result
 
 
 @tap.test

@@ -19,6 +19,7 @@
 #include "tools/cushim/pages.h"
 #include "tools/cushim/processes.h"
 #include "tools/cushim/reports.h"
+#include "tools/cushim/symbols.h"
 #include "tools/cushim/usage.h"
 
 /* ---- before the start ---- */
@@ -157,6 +158,7 @@ static void tell_apart(const struct page *page, void *context) {
     char ended[128], path[PATH_MAX];
     bool is_started = page->report->page.head.process == run->started;
     complete(run, page->report, ended);
+    symbols_learn(page->report);
     int error =
         cushim_report_write(run->where, "", !is_started || told->is_apart, page->report, path);
     told->is_apart |= is_started; /* it may have become another program, with a page again */
@@ -176,6 +178,7 @@ static void put_together(const struct page *page, void *context) {
     complete(told->run, page->report, ended);
     bool is_first = !told->processes.n;
     processes_add(&told->processes, page->report);
+    symbols_learn(page->report);
     if (told->is_json) {
         cushim_write(&told->out, is_first ? "" : ",\n");
         cushim_report_json(&told->out, page->report);

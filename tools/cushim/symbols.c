@@ -14,6 +14,9 @@
 #include <unistd.h>
 
 #include "base/utf8.h"
+#include "report/finding.h"
+#include "report/shortage.h"
+#include "report/site.h"
 
 extern char **environ;
 
@@ -107,29 +110,122 @@ void symbols_find(const char *file, const uint64_t addresses[], size_t n_address
     free(text);
 }
 
-struct answer {
-    char *function, *line;
+/* ---- what was learnt, in the order of files and offsets ---- */
+
+struct place {
+    char file[sizeof((struct cushim_page_frame *)NULL)->file];
+    uint64_t offset;
+    char function[CUSHIM_REPORT_LINE_BYTES], line[CUSHIM_REPORT_LINE_BYTES]; /* "": nobody knows */
 };
 
-static void take(size_t i, const char *function, const char *line, void *context) {
-    const struct answer *answer = context;
-    (void)i;
-    if (*line) {
-        snprintf(answer->function, CUSHIM_REPORT_LINE_BYTES, "%s", *function ? function : "??");
-        snprintf(answer->line, CUSHIM_REPORT_LINE_BYTES, "%s", line);
-        cushim_utf8_clean(answer->function);
-        cushim_utf8_clean(answer->line);
+static struct {
+    struct place *rows;
+    size_t n, n_room;
+} known;
+
+static int in_order(const void *one, const void *other) {
+    const struct place *a = one, *b = other;
+    int files = strcmp(a->file, b->file);
+    return files ? files : a->offset < b->offset ? -1 : a->offset > b->offset;
+}
+
+static struct place *find(const struct cushim_page_frame *frame, size_t n_known) {
+    struct place wanted = {.offset = frame->offset};
+    snprintf(wanted.file, sizeof wanted.file, "%s", frame->file);
+    return n_known ? bsearch(&wanted, known.rows, n_known, sizeof wanted, in_order) : NULL;
+}
+
+/* Behind those that are known; twice is put right when all are there. */
+static void want(const struct cushim_page_frame frames[], uint64_t n_frames, size_t n_known) {
+    for (uint64_t i = 0; i < n_frames; i++) {
+        if (!frames[i].offset || find(&frames[i], n_known))
+            continue;
+        if (known.n == known.n_room) {
+            size_t n_room = known.n_room ? 2 * known.n_room : 64;
+            struct place *rows = realloc(known.rows, n_room * sizeof *rows);
+            if (!rows)
+                return;
+            known.rows = rows;
+            known.n_room = n_room;
+        }
+        struct place *place = &known.rows[known.n++];
+        *place = (struct place){.offset = frames[i].offset};
+        snprintf(place->file, sizeof place->file, "%s", frames[i].file);
     }
+}
+
+static void want_all(const struct cushim_report *report, size_t n_known) {
+    struct cushim_page_finding finding;
+    struct cushim_page_shortage shortage;
+    struct cushim_site site;
+    for (unsigned i = 0; i < CUSHIM_PAGE_SITES; i++) {
+        if (cushim_site_get(report, i, &site))
+            want(site.frames, site.n_frames, n_known);
+    }
+    for (unsigned i = 0; i < CUSHIM_PAGE_FINDINGS; i++) {
+        if (!cushim_finding_get(&report->page, i, &finding))
+            continue;
+        want(finding.obtained, finding.n_obtained, n_known);
+        want(finding.freed, finding.n_freed, n_known);
+        want(finding.at, finding.n_at, n_known);
+    }
+    for (unsigned i = 0; i < CUSHIM_PAGE_SHORTAGES; i++) {
+        if (cushim_shortage_get(&report->page, i, &shortage))
+            want(shortage.frames, shortage.n_frames, n_known);
+    }
+}
+
+static void keep(size_t i, const char *function, const char *line, void *context) {
+    struct place *place = (struct place *)context + i;
+    if (!*line)
+        return;
+    snprintf(place->function, sizeof place->function, "%s", *function ? function : "??");
+    snprintf(place->line, sizeof place->line, "%s", line);
+    cushim_utf8_clean(place->function);
+    cushim_utf8_clean(place->line);
+}
+
+void symbols_learn(const struct cushim_report *report) {
+    size_t n_known = known.n, n = n_known;
+    want_all(report, n_known);
+    struct place *fresh = known.rows + n_known;
+    size_t n_fresh = known.n - n_known;
+    if (!n_fresh)
+        return;
+    qsort(fresh, n_fresh, sizeof *fresh, in_order);
+    for (size_t i = 0; i < n_fresh; i++) { /* each once */
+        if (!i || in_order(&fresh[i], &known.rows[n - 1]) != 0)
+            known.rows[n++] = fresh[i];
+    }
+    known.n = n;
+    for (size_t i = n_known; i < n;) {
+        uint64_t addresses[SYMBOLS_AT_ONCE];
+        size_t n_asked = 0;
+        while (i + n_asked < n && n_asked < SYMBOLS_AT_ONCE &&
+               strcmp(known.rows[i].file, known.rows[i + n_asked].file) == 0) {
+            addresses[n_asked] = known.rows[i + n_asked].offset - 1; /* the call is before */
+            n_asked++;
+        }
+        symbols_find(known.rows[i].file, addresses, n_asked, keep, &known.rows[i]);
+        i += n_asked;
+    }
+    qsort(known.rows, known.n, sizeof *known.rows, in_order);
 }
 
 bool symbols_find_line(const struct cushim_page_frame *frame,
                        char function[CUSHIM_REPORT_LINE_BYTES],
                        char line[CUSHIM_REPORT_LINE_BYTES]) {
-    struct answer answer = {function, line};
+    struct place alone = {.offset = frame->offset}, *place = find(frame, known.n);
     *line = 0;
     if (!frame->offset)
         return false;
-    /* the return address lies behind the call */
-    symbols_find(frame->file, &(uint64_t){frame->offset - 1}, 1, take, &answer);
+    if (!place) {
+        symbols_find(frame->file, &(uint64_t){frame->offset - 1}, 1, keep, &alone);
+        place = &alone;
+    }
+    if (*place->line) {
+        strcpy(function, place->function);
+        strcpy(line, place->line);
+    }
     return *line != 0;
 }

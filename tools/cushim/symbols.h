@@ -7,6 +7,10 @@
 
 cushim_report_find_line_fn symbols_find_line;
 
+/* Ask for all frames of a report at once, an addr2line a file and SYMBOLS_AT_ONCE addresses: what
+ * was learnt is not asked for again. */
+void symbols_learn(const struct cushim_report *report);
+
 enum { SYMBOLS_AT_ONCE = 256 };
 
 /* The same for up to SYMBOLS_AT_ONCE addresses of one file, as its symbols count: tells of each in

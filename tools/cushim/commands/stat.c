@@ -6,14 +6,16 @@
 #include <unistd.h>
 
 #include "base/writer.h"
+#include "report/site.h"
 #include "report/words.h"
 #include "tools/cushim/pages.h"
+#include "tools/cushim/symbols.h"
 #include "tools/cushim/usage.h"
 
 /* What was asked for, and what was seen on the way. */
 struct request {
     const char *wanted; /* a process or a program; NULL: the list */
-    bool is_json, is_clean;
+    bool is_json, is_clean, is_of_sites;
     unsigned watch_seconds; /* between two looks; 0: one look */
     struct cushim_writer out;
     int n_shown, n_dead;
@@ -53,6 +55,18 @@ static void show_row(struct request *request, const struct page *page) {
         put_row(request, page, 0);
 }
 
+/* Which places hold its memory. */
+static void show_sites(struct request *request, const struct cushim_report *report) {
+    const struct cushim_page_head *head = &report->page.head;
+    char text[CUSHIM_AMOUNT_BYTES];
+    cushim_write(&request->out, "cushim %s: %s, process %ld, %s\n", head->version, head->program,
+                 (long)head->process, cushim_text_time(text, report->run_ns));
+    if (report->sites)
+        cushim_site_text(&request->out, report);
+    else
+        cushim_write(&request->out, "  its places are not looked at: start it with --sites\n");
+}
+
 static bool is_wanted(const char *wanted, const struct cushim_page_head *head) {
     char process[24];
     snprintf(process, sizeof process, "%ld", (long)head->process);
@@ -72,11 +86,16 @@ static void show(const struct page *page, void *context) {
         return;
     } else if (request->is_json) {
         request->n_shown++;
+        symbols_learn(page->report);
         cushim_report_json(&request->out, page->report);
     } else if (request->wanted) {
         if (request->n_shown++)
             cushim_write(&request->out, "\n");
-        cushim_report_text(&request->out, page->report);
+        symbols_learn(page->report);
+        if (request->is_of_sites)
+            show_sites(request, page->report);
+        else
+            cushim_report_text(&request->out, page->report);
     } else {
         show_row(request, page);
     }
@@ -98,18 +117,20 @@ static bool take_watch(struct request *request, const char *text) {
 }
 
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"--json", "--clean", "--watch"};
+    static const char *const known[] = {"--json", "--clean", "--watch", "--sites"};
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0)
             request->is_json = true;
         else if (strcmp(argv[i], "--clean") == 0)
             request->is_clean = true;
+        else if (strcmp(argv[i], "--sites") == 0)
+            request->is_of_sites = true;
         else if (take_watch(request, argv[i]))
             continue;
         else if (strncmp(argv[i], "--watch=", 8) == 0)
             return usage_error("stat", "%s: not whole seconds, 1 to 86400", argv[i]);
         else if (*argv[i] == '-')
-            return usage_unknown("stat", "option", argv[i], known, 2);
+            return usage_unknown("stat", "option", argv[i], known, sizeof known / sizeof *known);
         else if (request->wanted)
             return usage_error("stat", "stat shows one process or program at a time");
         else
@@ -117,6 +138,8 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     }
     if (request->is_clean && (request->wanted || request->is_json || request->watch_seconds))
         return usage_error("stat", "--clean stands alone");
+    if (request->is_of_sites && (!request->wanted || request->is_json))
+        return usage_error("stat", "--sites wants one process or program, and is text");
     return EXIT_WELL;
 }
 
