@@ -4,15 +4,22 @@
  *
  *     live HOW [COUNTS [THREADS]]
  */
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <stddef.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -114,6 +121,45 @@ static void begin_with_small_files(void) {
     setrlimit(RLIMIT_FSIZE, &limit);
 }
 
+/* No file can be opened while the page is made. */
+static void begin_without_files(void) {
+    struct rlimit limit, none;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    none = limit;
+    none.rlim_cur = 0;
+    if (setrlimit(RLIMIT_NOFILE, &none) != 0)
+        _exit(93);
+    cuMemFree(0);
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* As a sandbox does: these calls are refused from here on, for good. */
+static void seal(void) {
+#define REFUSE(call)                                                                               \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),                                               \
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        REFUSE(SYS_openat),
+        REFUSE(SYS_fallocate),
+        REFUSE(SYS_mkdirat),
+        REFUSE(SYS_membarrier),
+        REFUSE(SYS_pwrite64),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        _exit(95); /* not here */
+}
+
+/* Becomes itself, `n` times. */
+static void exec_again(char **argv, int n) {
+    char how[32];
+    snprintf(how, sizeof how, n > 1 ? "exec%d" : "signal9", n - 1);
+    execl("/proc/self/exe", argv[0], how, (char *)NULL);
+}
+
 /* A child that can have no page of its own counts for nobody else, either. */
 static void fork_without_page(void) {
     struct rlimit limit, small;
@@ -165,6 +211,10 @@ int main(int argc, char **argv) {
         raise(SIGKILL);
     if (strcmp(how, "limited") == 0)
         begin_with_small_files();
+    if (strcmp(how, "no_files") == 0)
+        begin_without_files();
+    if (strcmp(how, "sealed") == 0)
+        seal();
     open_device();
     keep_some();
     if (argc > 3)
@@ -185,6 +235,13 @@ int main(int argc, char **argv) {
         quick_exit(6);
     if (strcmp(how, "exec") == 0)
         execl("/bin/sh", "sh", "-c", "exit 7", (char *)NULL);
+    if (strncmp(how, "exec", 4) == 0 && atoi(how + 4) > 0)
+        exec_again(argv, atoi(how + 4));
+    if (strcmp(how, "orphan") == 0 && fork() == 0) {
+        while (getppid() != 1)
+            usleep(1000);
+        _exit(0);
+    }
     if (strcmp(how, "exec_again") == 0)
         execl("/proc/self/exe", argv[0], "signal9", (char *)NULL);
     if (strcmp(how, "fork") == 0 && fork() == 0)
@@ -198,6 +255,7 @@ int main(int argc, char **argv) {
         fflush(stdout);
         pause();
     }
-    wait(NULL);
+    if (strcmp(how, "orphan") != 0)
+        wait(NULL);
     return 4;
 }
