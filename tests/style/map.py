@@ -2,7 +2,8 @@
 
     map.py ROOT
 
-Each row of the map stands in WANTED with what the files that it names have to say.
+Each row of the map stands in WANTED with what the files that it names have to say; <family> is each family of kernels.
+Every file, folder and function that the page names anywhere is there, and each folder of the sources has a row.
 """
 import pathlib
 import re
@@ -20,19 +21,25 @@ WANTED = {
     "what happens on `cudaMalloc`": {
         "preload/hooks/hooks_runtime.c": r"CUSHIM_EXPORT cudaError_t cudaMalloc\(",
         "preload/entry/entry_fast.h": r"\bcushim_entry_fast_alloc\(",
-        "src/memory/heap/fast.h": r"\bcushim_mem_fast_obtain\("},
+        "src/memory/heap/fast.c": r"^uint64_t cushim_mem_fast_obtain\("},
     "... when the fast path does not apply": {
         "preload/entry/entry.c": r"^CUresult cushim_entry_alloc\(",
         "src/memory/heap/heap.c": r"^enum cushim_status cushim_mem_heap_obtain\("},
-    "what happens on `cudaFree`": {"src/memory/heap/free.c": r"^enum cushim_status cushim_mem_heap_release\("},
+    "what happens on `cudaFree`": {
+        "preload/hooks/hooks_runtime.c": r"CUSHIM_EXPORT cudaError_t cudaFree\(",
+        "src/memory/heap/fast.c": r"^bool cushim_mem_fast_release\(",
+        "preload/entry/entry.c": r"^bool cushim_entry_free_live\(",
+        "src/memory/heap/free.c": r"^enum cushim_status cushim_mem_heap_release\("},
     "the wait of an exact free": {"src/memory/fence/fence.c": r"^enum cushim_status cushim_mem_fence_wait\("},
     "reuse in relaxed mode": {
-        "src/memory/fence/fence.c": r"\bcushim_mem_fence_\w+\(",
+        "src/memory/fence/epoch.c": r"^uint64_t cushim_mem_fence_poll\(",
         "src/memory/state/deferred.c": r"^bool cushim_mem_deferred_add\("},
     "whether an address is ours": {"src/memory/layout/block.c": r"^bool cushim_mem_blocks_find\("},
-    "which size a request is rounded to": {"src/memory/layout/sizeclass.c": r"\bfine_bytes\("},
-    "when memory goes back to the driver": {"src/memory/state/watermark.c": r"^void cushim_mem_watermark_ask\("},
-    "what happens when memory is out": {"src/memory/heap/reclaim.c": r"^uint64_t cushim_mem_reclaim_until\("},
+    "which size a request is rounded to": {"src/memory/layout/sizeclass.h": r"\bcushim_mem_sizeclass_of\("},
+    "when memory goes back to the driver": {
+        "src/memory/state/watermark.c": r"^size_t cushim_mem_watermark_at\(",
+        "src/memory/heap/growth.c": r"^void cushim_mem_growth_settle\("},
+    "what happens when memory is out": {"src/memory/heap/reclaim.c": r"^bool cushim_mem_reclaim_run\("},
     "how a `dlsym` or `cuGetProcAddress` is answered": {"preload/resolve/": r"\bdlsym\b"},
     "how to hook one more function": {
         "src/cuda/symbols.def": r"^SYM\(HOOK, +DRV, cuMemAlloc_v2,",
@@ -58,10 +65,12 @@ WANTED = {
         "src/include/cushim/pool.h": r"\bcushim_pool_create\(",
         "src/companion/pool/pool*.c": r"^enum cushim_status cushim_pool_create\("},
     "where a kernel, its reference and its test are": {
-        "kernels/<family>/": r"__global__|KERNEL",
-        "tests/kernels/cases/cases_<family>*.c": r"\bcushim_\w+\("},
+        "kernels/<family>/<family>*.cu": r"^#include \"kernels/",
+        "kernels/<family>/<family>*_reference.c": r"_ref\(",
+        "tests/kernels/cases/cases_<family>*.c": r"\btable_add\w*\("},
 }
-FAMILIES = "softmax"  # stands for <family>
+NAME = re.compile(r"[\w.<>*-]+(?:/[\w.<>*-]+)*/?")
+FUNCTION = re.compile(r"cushim_\w+")
 
 
 def rows(root):
@@ -72,10 +81,15 @@ def rows(root):
             for question, answer in found if not set(question) <= {"-"} and question != "where is ..."}
 
 
+def families(root):
+    return sorted(path.name for path in (root / "kernels").glob("*") if list(path.glob(f"{path.name}*_reference.c")))
+
+
 def texts(root, name):
-    """The texts of the files that a name of the map means."""
-    pattern = name.replace("<family>", FAMILIES) + ("*" if name.endswith("/") else "")
-    return [path.read_text(errors="replace") for path in sorted(root.glob(pattern)) if path.is_file()]
+    """The texts of the files that a name of the map means, a list for each family where it says <family>."""
+    for family in families(root) if "<family>" in name else [""]:
+        pattern = name.replace("<family>", family) + ("*" if name.endswith("/") else "")
+        yield [path.read_text(errors="replace") for path in sorted(root.glob(pattern)) if path.is_file()]
 
 
 def faults(root, wanted):
@@ -89,14 +103,52 @@ def faults(root, wanted):
             for name in set(map_[question]) ^ set(wanted[question]):
                 yield f"{question}: {name} is named by one alone of page and check"
             for name in set(map_[question]) & set(wanted[question]):
-                if not any(re.search(wanted[question][name], text, re.MULTILINE) for text in texts(root, name)):
-                    yield f"{question}: {name} has no {wanted[question][name]}"
+                for of_name in texts(root, name):
+                    if not any(re.search(wanted[question][name], text, re.MULTILINE) for text in of_name):
+                        yield f"{question}: {name} has no {wanted[question][name]}"
+
+
+def missing(root):
+    """What the page names and the tree has not, and folders of the sources that the page leaves out."""
+    page = (root / PAGE).read_text()
+    ticked = set(re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", page, flags=re.DOTALL)))
+    known = "".join(f"/{path.as_posix()}\n" for path in tree.files(root))
+    drawn = re.findall(r"^  (\S+/\S+) ", page, re.MULTILINE)
+    for name in sorted(ticked | set(drawn)):
+        if FUNCTION.fullmatch(name):
+            if not any(name in path.read_text(errors="replace") for path in root.glob("[skp]*/**/*.[ch]")):
+                yield f"{name} is nowhere"
+        elif NAME.fullmatch(name) and ("/" in name or re.search(r"\.(c|h|cu|def|py|md)$", name)):
+            pattern = re.sub(r"<family>[*]?", "*", name)
+            is_there = any(f"/{name.rstrip('/')}{end}" in known for end in (["/"] if name.endswith("/") else ["\n", ".c\n", ".h\n", "/"]))
+            if not is_there and not ("*" in pattern and next(root.glob(pattern), None)):
+                yield f"{name} is nowhere"
+    for folder in sorted({path.parent.relative_to(root).as_posix() for top in ("src/memory", "preload") for path in root.glob(f"{top}/*/*.c")}
+                         | {path.parent.relative_to(root).as_posix() for path in root.glob("src/*/*.c")}):
+        if f"`{folder}/`" not in page:
+            yield f"{folder}/ is not among the folders"
 
 
 @tap.test
 def the_map_leads_to_what_is_asked_for():
     found = list(faults(ROOT, WANTED))
     assert not found, "\n" + "\n".join(found)
+
+
+@tap.test
+def what_the_page_names_is_there():
+    found = list(missing(ROOT))
+    assert not found, "\n" + "\n".join(found)
+
+
+@tap.test
+def a_name_of_nothing_and_a_folder_without_a_row_are_found():
+    page = "# A\n\n| `src/wait/` | waits |\n\n`src/wait/wait.c` has `cushim_wait`.\n\n```\n  src/wait/wait   it waits\n```\n"
+    texts_ = {"src/wait/wait.c": "int cushim_wait(void);"}
+    for more, n in (({}, 0), ({"src/wait/wait.c": "int other(void);"}, 1), ({"src/more/more.c": ""}, 1),
+                    ({PAGE: page.replace("wait.c", "gone.c")}, 1), ({PAGE: page.replace("  src/wait/wait", "  src/wait/gone")}, 1)):
+        with tree.made_of({PAGE: page, **texts_, **more}) as root:
+            assert len(list(missing(root))) == n, (more, list(missing(root)))
 
 
 @tap.test
