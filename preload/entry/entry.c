@@ -115,7 +115,7 @@ static CUresult answer_of(enum cushim_status status, const struct cushim_mem_loo
         return CUDA_SUCCESS;
     case CUSHIM_DOUBLEFREE: {
         struct cushim_mem_lookup lost = *found;
-        lost.state = CUSHIM_MEM_PENDING; /* another thread was first */
+        lost.state = CUSHIM_MEM_DEFERRED; /* another thread was first */
         return refuse_free(&lost, address);
     }
     case CUSHIM_STATE: /* the context is broken: what broke it is native's answer to every call */

@@ -20,16 +20,19 @@ PARTS = {"shelf": "free lists", "supply": "provider", "ladder": "reclaim", "rung
          "usual": "fast path", "door": "entry point", "twin": "reference, or per-thread variant", "natives": "foreign allocations",
          "park": "graph resources", "bias": "lock", "kit": "fixture", "rig": "fixture"}
 # A warp has lanes, as UCX has; a linear layer and an exponent have a bias, a matrix rows, and machine code branches.
-FREE = {"cushim_row": ("kernels/",), "branch": ("kernels/", "tests/preload/resolve/aarch64"), "lane": ("kernels/", "tests/kernels/", "tests/bench/kernels/", "docs/internals/interposition.md"),
+FREE = {"cushim_row": ("kernels/",), "branch": ("kernels/", "tests/preload/resolve/aarch64"),
+        "lane": ("kernels/", "tests/kernels/", "tests/bench/kernels/", "docs/internals/interposition.md"),
         "bias": ("kernels/", "tests/kernels/", "tests/bench/kernels/", "src/include/cushim/kernels", "docs/api/kernels",
                  "docs/reference/kernels.md")}
 # In comments and pages, too, these; there may be room for something.
-PROSE = {**PARTS, "the room": "layer or folder", "this room": "folder", "paper": "page", "long way": "slow path", "short way": "fast path", "quick way": "fast path"}
+PROSE = {**PARTS, "the room": "layer or folder", "this room": "folder", "paper": "page", "long way": "slow path", "short way": "fast path",
+         "quick way": "fast path"}
 # Plain words that are private only as names.
 NAMES = ["cushim_keep", "cushim_mem_hold", "cushim_graph_left", "cushim_mark", "cushim_word", "cushim_mem_bound", "cushim_mem_cell",
          "cushim_mem_place", "cushim_mem_found", "cushim_mem_bin", "cushim_mem_source", "cushim_mem_pending", "cushim_mem_rotation",
          "cushim_mem_quick", "cushim_mem_pool", "cushim_mem_budget", "cushim_pool_held", "cushim_recording", "cushim_engine",
-         "cushim_enter", "cushim_leave", "cushim_row"]
+         "cushim_enter", "cushim_leave", "cushim_row", "cushim_pool_bin", "cushim_pool_bins", "cushim_pool_lane", "cushim_arena_hold",
+         "cushim_pin_quickly", "CUSHIM_POOL_MARK", "CUSHIM_POOL_LANE", "CUSHIM_MEM_PENDING", "CUSHIM_MEM_ROTATION"]
 
 CODE = {".c", ".h", ".cu", ".cuh", ".cpp", ".S", ".def", ".py"}
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|^[ \t]*#[ \t][^\n]*|\"\"\".*?\"\"\"", re.DOTALL | re.MULTILINE)

@@ -16,7 +16,7 @@
 #include "companion/context/context.h"
 
 struct cushim_arena;
-struct cushim_arena_hold;
+struct cushim_arena_graph;
 
 /**
  * Make ready for a capture: wait on the host for the fences of resets.
@@ -27,26 +27,26 @@ struct cushim_arena_hold;
  * NOMEM | the driver's; the error text is set
  * Threads  any; `context` is current, and may be captured by nobody through us
  */
-enum cushim_status cushim_arena_hold_prepare(const char *what,
-                                             struct cushim_context_object *context,
-                                             struct cushim_arena *arena,
-                                             struct cushim_arena_hold **out);
+enum cushim_status cushim_arena_graph_prepare(const char *what,
+                                              struct cushim_context_object *context,
+                                              struct cushim_arena *arena,
+                                              struct cushim_arena_graph **out);
 
 /**
  * The capture began: from here on its blocks are collected.
  * @param capture_id  of cuStreamGetCaptureInfo; a block belongs to the capture if the stream that
  * it is asked for on takes part, or if it names ALL in the calling thread
  */
-void cushim_arena_hold_start(struct cushim_arena_hold *hold, uint64_t capture_id);
+void cushim_arena_graph_start(struct cushim_arena_graph *hold, uint64_t capture_id);
 
 /* The capture is over: nothing more is collected.  Without a start it does nothing. */
-void cushim_arena_hold_stop(struct cushim_arena_hold *hold);
+void cushim_arena_graph_stop(struct cushim_arena_graph *hold);
 
 /* How much is held. */
-size_t cushim_arena_hold_bytes(struct cushim_arena_hold *hold);
+size_t cushim_arena_graph_bytes(struct cushim_arena_graph *hold);
 
 /* The graph, its executables and their last launches are gone: the next reset may take the blocks.
  * NULL is fine. */
-void cushim_arena_hold_drop(struct cushim_arena_hold *hold);
+void cushim_arena_graph_drop(struct cushim_arena_graph *hold);
 
 #endif

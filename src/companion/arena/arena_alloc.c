@@ -48,9 +48,9 @@ static bool take_from_top(struct cushim_arena_object *arena,
 }
 
 /* The hold of the open capture that the request belongs to; NULL: of none.  order.lock. */
-static struct cushim_arena_hold *hold_of(struct cushim_arena_object *arena,
-                                         struct cushim_stream *stream, uint64_t capture_id) {
-    for (struct cushim_arena_hold *hold = arena->book.pins.holds; hold; hold = hold->next) {
+static struct cushim_arena_graph *hold_of(struct cushim_arena_object *arena,
+                                          struct cushim_stream *stream, uint64_t capture_id) {
+    for (struct cushim_arena_graph *hold = arena->book.pins.holds; hold; hold = hold->next) {
         if (!hold->is_collecting)
             continue;
         if (stream == CUSHIM_STREAM_ALL ? pthread_equal(hold->thread, pthread_self())
@@ -63,14 +63,14 @@ static struct cushim_arena_hold *hold_of(struct cushim_arena_object *arena,
 /* Take from the book, under its lock; *fit is what became of it. */
 static enum cushim_status take_locked(struct cushim_scope *scope, struct cushim_arena_object *arena,
                                       uint64_t n_grains, uint64_t done,
-                                      struct cushim_arena_hold *hold, uint64_t *at,
+                                      struct cushim_arena_graph *hold, uint64_t *at,
                                       enum cushim_arena_fit *fit) {
     pthread_mutex_lock(&arena->lock);
-    bool has_room = !hold || cushim_arena_hold_reserve(hold);
+    bool has_room = !hold || cushim_arena_graph_reserve(hold);
     *fit =
         has_room ? cushim_arena_book_take(&arena->book, n_grains, done, at) : CUSHIM_ARENA_FIT_NONE;
     if (hold && *fit == CUSHIM_ARENA_FIT_TAKEN)
-        cushim_arena_hold_add(hold, *at, n_grains);
+        cushim_arena_graph_add(hold, *at, n_grains);
     pthread_mutex_unlock(&arena->lock);
     return has_room ? CUSHIM_OK : cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
 }
@@ -97,7 +97,7 @@ static enum cushim_status take_for(struct cushim_scope *scope, struct cushim_are
                        (is_fenced && cushim_capture_count(scope->context));
     uint64_t capture_id =
         may_capture && handle && handle != CU_STREAM_LEGACY ? cushim_stream_capture_id(handle) : 0;
-    struct cushim_arena_hold *hold = hold_of(arena, request->stream, capture_id);
+    struct cushim_arena_graph *hold = hold_of(arena, request->stream, capture_id);
     bool is_captured = capture_id || hold;
     if (is_fenced)
         CUSHIM_TRY(cushim_arena_order_stream(scope, arena, request->stream, handle, is_captured));
@@ -272,7 +272,7 @@ alloc_short(struct cushim_arena *handle, int dev, enum cushim_memory_kind kind, 
         if (!is_dead(arena)) {
             /* and a thread that resets the arena may own its top from now on */
             atomic_store_explicit(&arena->book.owner.slot, slot, memory_order_relaxed);
-            cushim_pin_note_quick(&arena->n_quick, n_changes);
+            cushim_pin_note_fast(&arena->n_fast, n_changes);
             is_taken = is_own(arena, &request) && take_from_top(arena, &request, ptr, epoch);
         }
         cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, slot);
@@ -291,15 +291,15 @@ enum cushim_status cushim_arena_alloc(struct cushim_arena *handle, int dev,
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_ARENA, (uintptr_t)handle);
     if (__builtin_expect(thread && slot && ptr && bytes - 1 < PTRDIFF_MAX &&
-                             kind == CUSHIM_MEMORY_DEVICE && cushim_pin_has_quick_way() &&
-                             cushim_pin_quickly(thread, CUSHIM_CELL_QUICK, slot, handle),
+                             kind == CUSHIM_MEMORY_DEVICE && cushim_pin_has_fast_path() &&
+                             cushim_pin_fast(thread, CUSHIM_CELL_FAST, slot, handle),
                          1)) {
         struct cushim_arena_object *arena =
             (struct cushim_arena_object *)atomic_load_explicit(&slot->object, memory_order_relaxed);
         struct cushim_stream *stream = s == CUSHIM_STREAM_OWN ? arena->stream : s;
         uint64_t at, n_grains = cushim_arena_grains(bytes);
         uint64_t now = cushim_arena_book_epoch(&arena->book);
-        if (__builtin_expect(atomic_load_explicit(&arena->n_quick, memory_order_acquire) ==
+        if (__builtin_expect(atomic_load_explicit(&arena->n_fast, memory_order_acquire) ==
                                      cushim_changes_now() &&
                                  (dev == arena->device || dev == -1) &&
                                  is_ready(arena, now, stream) &&
@@ -310,9 +310,9 @@ enum cushim_status cushim_arena_alloc(struct cushim_arena *handle, int dev,
             *ptr = cushim_arena_address(arena, at);
             if (epoch)
                 *epoch = now;
-            return cushim_unpin_quickly(thread, CUSHIM_CELL_QUICK, slot);
+            return cushim_unpin_fast(thread, CUSHIM_CELL_FAST, slot);
         }
-        cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
+        cushim_unpin_undone(thread, CUSHIM_CELL_FAST);
     }
     return alloc_short(handle, dev, kind, bytes, s, ptr, epoch);
 }

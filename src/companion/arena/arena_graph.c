@@ -20,16 +20,16 @@ static enum cushim_status make_ready(struct cushim_scope *scope,
     return status;
 }
 
-enum cushim_status cushim_arena_hold_prepare(const char *what,
-                                             struct cushim_context_object *context,
-                                             struct cushim_arena *handle,
-                                             struct cushim_arena_hold **out) {
+enum cushim_status cushim_arena_graph_prepare(const char *what,
+                                              struct cushim_context_object *context,
+                                              struct cushim_arena *handle,
+                                              struct cushim_arena_graph **out) {
     struct cushim_scope scope;
     struct cushim_arena_object *arena;
     *out = NULL;
     CUSHIM_TRY(cushim_arena_enter(&scope, what, handle, &arena));
     enum cushim_status status = make_ready(&scope, context, arena);
-    struct cushim_arena_hold *hold = status == CUSHIM_OK ? calloc(1, sizeof *hold) : NULL;
+    struct cushim_arena_graph *hold = status == CUSHIM_OK ? calloc(1, sizeof *hold) : NULL;
     if (hold)
         hold->arena = cushim_object_keep(arena);
     else if (status == CUSHIM_OK)
@@ -38,7 +38,7 @@ enum cushim_status cushim_arena_hold_prepare(const char *what,
     return cushim_call_end(&scope, status);
 }
 
-void cushim_arena_hold_start(struct cushim_arena_hold *hold, uint64_t capture_id) {
+void cushim_arena_graph_start(struct cushim_arena_graph *hold, uint64_t capture_id) {
     struct cushim_arena_object *arena = hold->arena;
     hold->capture_id = capture_id;
     hold->thread = pthread_self();
@@ -53,7 +53,7 @@ void cushim_arena_hold_start(struct cushim_arena_hold *hold, uint64_t capture_id
     pthread_mutex_unlock(&arena->order.lock);
 }
 
-void cushim_arena_hold_stop(struct cushim_arena_hold *hold) {
+void cushim_arena_graph_stop(struct cushim_arena_graph *hold) {
     struct cushim_arena_object *arena = hold->arena;
     pthread_mutex_lock(&arena->order.lock);
     if (hold->is_collecting)
@@ -62,20 +62,20 @@ void cushim_arena_hold_stop(struct cushim_arena_hold *hold) {
     pthread_mutex_unlock(&arena->order.lock);
 }
 
-size_t cushim_arena_hold_bytes(struct cushim_arena_hold *hold) {
+size_t cushim_arena_graph_bytes(struct cushim_arena_graph *hold) {
     pthread_mutex_lock(&hold->arena->lock);
     size_t bytes = (size_t)hold->n_grains * CUSHIM_ARENA_GRAIN_BYTES;
     pthread_mutex_unlock(&hold->arena->lock);
     return bytes;
 }
 
-void cushim_arena_hold_drop(struct cushim_arena_hold *hold) {
+void cushim_arena_graph_drop(struct cushim_arena_graph *hold) {
     if (!hold)
         return;
     struct cushim_arena_object *arena = hold->arena;
-    cushim_arena_hold_stop(hold);
+    cushim_arena_graph_stop(hold);
     pthread_mutex_lock(&arena->lock);
-    struct cushim_arena_hold **at = &arena->book.pins.holds;
+    struct cushim_arena_graph **at = &arena->book.pins.holds;
     while (hold->is_listed && *at != hold)
         at = &(*at)->next;
     if (hold->is_listed)

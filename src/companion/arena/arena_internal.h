@@ -30,7 +30,7 @@ struct cushim_arena_object {
     unsigned flags;               /* of enum cushim_arena_flag */
     bool is_managed, is_ours;     /* is_ours: `base` is to be freed */
     struct cushim_stream *stream; /* of the options */
-    atomic_uint_fast64_t n_quick; /* the changes at which nothing stood against the fast path */
+    atomic_uint_fast64_t n_fast;  /* the changes at which nothing stood against the fast path */
     struct cushim_arena_order order;
     pthread_mutex_t lock;
     struct cushim_arena_fallback fallback; /* under `lock` */

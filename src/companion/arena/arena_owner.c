@@ -21,6 +21,6 @@ void cushim_arena_owner_turn(struct cushim_arena_owner *owner) {
     owner->last = thread;
     owner->n_in_a_row = is_again ? owner->n_in_a_row + 1 : 0;
     if (is_again && owner->n_in_a_row >> owner->log2_ended &&
-        atomic_load_explicit(&owner->slot, memory_order_relaxed) && cushim_pin_has_quick_way())
+        atomic_load_explicit(&owner->slot, memory_order_relaxed) && cushim_pin_has_fast_path())
         atomic_store_explicit(&owner->thread, thread, memory_order_release);
 }

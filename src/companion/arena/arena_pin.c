@@ -72,7 +72,7 @@ uint64_t cushim_arena_pins_end(const struct cushim_arena_pins *pins, uint64_t lo
         place_of(pins, high); /* blocks do not overlap: the last one before it ends highest */
     if (i > 0 && pins->rows[i - 1].at >= low)
         end = pins->rows[i - 1].at + pins->rows[i - 1].n_grains;
-    for (const struct cushim_arena_hold *hold = pins->holds; hold; hold = hold->next) {
+    for (const struct cushim_arena_graph *hold = pins->holds; hold; hold = hold->next) {
         for (size_t j = 0; j < hold->n; j++) {
             const struct cushim_arena_range *range = &hold->ranges[j];
             uint64_t range_end = range->at + range->n_grains; /* perhaps in the next region */
@@ -84,7 +84,7 @@ uint64_t cushim_arena_pins_end(const struct cushim_arena_pins *pins, uint64_t lo
 }
 
 bool cushim_arena_pins_is_held(const struct cushim_arena_pins *pins, uint64_t at) {
-    for (const struct cushim_arena_hold *hold = pins->holds; hold; hold = hold->next) {
+    for (const struct cushim_arena_graph *hold = pins->holds; hold; hold = hold->next) {
         for (size_t j = 0; j < hold->n; j++) {
             if (at >= hold->ranges[j].at && at - hold->ranges[j].at < hold->ranges[j].n_grains)
                 return true;
@@ -95,16 +95,16 @@ bool cushim_arena_pins_is_held(const struct cushim_arena_pins *pins, uint64_t at
 
 uint64_t cushim_arena_pins_grains(const struct cushim_arena_pins *pins) {
     uint64_t n_grains = pins->n_grains;
-    for (const struct cushim_arena_hold *hold = pins->holds; hold; hold = hold->next)
+    for (const struct cushim_arena_graph *hold = pins->holds; hold; hold = hold->next)
         n_grains += hold->n_grains;
     return n_grains;
 }
 
-bool cushim_arena_hold_reserve(struct cushim_arena_hold *hold) {
+bool cushim_arena_graph_reserve(struct cushim_arena_graph *hold) {
     return grow(&hold->ranges, hold->n, &hold->cap, sizeof *hold->ranges);
 }
 
-void cushim_arena_hold_add(struct cushim_arena_hold *hold, uint64_t at, uint64_t n_grains) {
+void cushim_arena_graph_add(struct cushim_arena_graph *hold, uint64_t at, uint64_t n_grains) {
     hold->n_grains += n_grains;
     struct cushim_arena_range *last = hold->n ? &hold->ranges[hold->n - 1] : NULL;
     if (last && last->at + last->n_grains == at)

@@ -27,9 +27,9 @@ struct cushim_arena_range {
 };
 
 /* The blocks of one capture; neighbours taken in a row are one range. */
-struct cushim_arena_hold {
+struct cushim_arena_graph {
     struct cushim_arena_object *arena; /* kept by the hold */
-    struct cushim_arena_hold *next;    /* in the arena's list, from start to drop */
+    struct cushim_arena_graph *next;   /* in the arena's list, from start to drop */
     uint64_t capture_id;
     pthread_t thread; /* which began the capture */
     bool is_listed, is_collecting;
@@ -43,7 +43,7 @@ struct cushim_arena_pins {
     struct cushim_arena_pin *rows;
     size_t n, cap;
     uint64_t n_grains; /* of all rows */
-    struct cushim_arena_hold *holds;
+    struct cushim_arena_graph *holds;
 };
 
 /* The pin of the block that starts at `at`; NULL: it has none. */
@@ -68,8 +68,8 @@ uint64_t cushim_arena_pins_grains(const struct cushim_arena_pins *pins);
 
 /* Make room in a hold for one more block, so that adding it cannot fail; false: host memory is out.
  */
-bool cushim_arena_hold_reserve(struct cushim_arena_hold *hold);
-void cushim_arena_hold_add(struct cushim_arena_hold *hold, uint64_t at, uint64_t n_grains);
+bool cushim_arena_graph_reserve(struct cushim_arena_graph *hold);
+void cushim_arena_graph_add(struct cushim_arena_graph *hold, uint64_t at, uint64_t n_grains);
 
 void cushim_arena_pins_finish(struct cushim_arena_pins *pins);
 

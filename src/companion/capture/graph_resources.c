@@ -137,7 +137,7 @@ size_t cushim_graph_resources_pool_bytes(const struct cushim_graph_resources *ke
 size_t cushim_graph_resources_arena_bytes(const struct cushim_graph_resources *keep) {
     size_t bytes = 0;
     for (size_t i = 0; i < keep->n_arenas; i++)
-        bytes += cushim_arena_hold_bytes(keep->arenas[i]);
+        bytes += cushim_arena_graph_bytes(keep->arenas[i]);
     return bytes;
 }
 
@@ -173,7 +173,7 @@ static void give_back(struct cushim_graph_resources *keep) {
     for (size_t i = 0; i < keep->n_pools; i++)
         cushim_pool_graph_release(keep->pools[i]);
     for (size_t i = 0; i < keep->n_arenas; i++)
-        cushim_arena_hold_drop(keep->arenas[i]);
+        cushim_arena_graph_drop(keep->arenas[i]);
     if (!keep->attached) {
         end(keep);
         return;

@@ -24,7 +24,7 @@
 
 enum { CUSHIM_GRAPH_RESOURCES_MOST = 16 }; /* pools, and arenas, of one capture */
 
-struct cushim_arena_hold;
+struct cushim_arena_graph;
 struct cushim_pool_graph;
 struct cushim_graph_resources_attached; /* one function of cushim_graph_attach */
 
@@ -36,7 +36,7 @@ struct cushim_graph_resources {
     bool is_shell; /* ended before the destructor came; the mutex */
 
     struct cushim_pool_graph *pools[CUSHIM_GRAPH_RESOURCES_MOST]; /* set by the capture alone */
-    struct cushim_arena_hold *arenas[CUSHIM_GRAPH_RESOURCES_MOST];
+    struct cushim_arena_graph *arenas[CUSHIM_GRAPH_RESOURCES_MOST];
     size_t n_pools, n_arenas;
 
     struct cushim_graph_resources_attached *attached; /* newest first; the mutex */

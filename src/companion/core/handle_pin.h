@@ -181,10 +181,10 @@ cushim_unpin_at_once(struct cushim_thread *thread, enum cushim_cell i,
  * The same for a fast path: one that calls nothing, so that it needs no frame, and where pins are
  * fenced (cushim_pin_is_fenced), which the caller saw.  The object is slot->object.
  */
-static inline __attribute__((always_inline)) bool cushim_pin_quickly(struct cushim_thread *thread,
-                                                                     enum cushim_cell i,
-                                                                     struct cushim_slot *slot,
-                                                                     const void *argument) {
+static inline __attribute__((always_inline)) bool cushim_pin_fast(struct cushim_thread *thread,
+                                                                  enum cushim_cell i,
+                                                                  struct cushim_slot *slot,
+                                                                  const void *argument) {
     _Atomic(struct cushim_slot *) *cell = cushim_cell_at_once(thread, i);
     if (__builtin_expect(atomic_load_explicit(cell, memory_order_relaxed) != NULL, 0))
         return false;
@@ -205,15 +205,15 @@ static inline __attribute__((always_inline)) bool cushim_pin_quickly(struct cush
 void cushim_pin_wait_out(struct cushim_thread *thread, const struct cushim_slot *slot);
 
 /* Are there such fast paths?  Where not, every pin is an exchange. */
-static inline bool cushim_pin_has_quick_way(void) {
+static inline bool cushim_pin_has_fast_path(void) {
     return atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed);
 }
 
 /* The next call may take the fast path: nothing stood against it at these changes (changes.h),
  * whose number was read before. */
-static inline void cushim_pin_note_quick(atomic_uint_fast64_t *n_quick, uint64_t n_changes) {
-    if (cushim_pin_has_quick_way())
-        atomic_store_explicit(n_quick, n_changes, memory_order_release);
+static inline void cushim_pin_note_fast(atomic_uint_fast64_t *n_fast, uint64_t n_changes) {
+    if (cushim_pin_has_fast_path())
+        atomic_store_explicit(n_fast, n_changes, memory_order_release);
 }
 
 /* Drop what waited for a pin that a fast path had.  CUSHIM_OK, for its caller's last line. */
@@ -221,8 +221,8 @@ enum cushim_status cushim_handle_swept(void);
 
 /* The end of a fast path that did all: CUSHIM_OK. */
 static inline __attribute__((always_inline)) enum cushim_status
-cushim_unpin_quickly(struct cushim_thread *thread, enum cushim_cell i,
-                     const struct cushim_slot *slot) {
+cushim_unpin_fast(struct cushim_thread *thread, enum cushim_cell i,
+                  const struct cushim_slot *slot) {
     atomic_store_explicit(cushim_cell_at_once(thread, i), NULL, memory_order_release);
     return __builtin_expect(atomic_load_explicit(&slot->handle, memory_order_relaxed) != 0, 1)
                ? CUSHIM_OK

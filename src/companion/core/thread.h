@@ -23,11 +23,11 @@ enum {
 
 /*
  * Cells for ways that do everything or nothing (companion/core/handle_pin.h), one a purpose, since
- * a way may hold one over another.  Who ends an ownership waits for QUICK alone
+ * a way may hold one over another.  Who ends an ownership waits for FAST alone
  * (cushim_pin_wait_out).
  */
 enum cushim_cell {
-    CUSHIM_CELL_QUICK, /* arenas: over no lock, no wait and no call of the driver */
+    CUSHIM_CELL_FAST,  /* arenas: over no lock, no wait and no call of the driver */
     CUSHIM_CELL_SHORT, /* arenas, over a lock; the stream of a launch; the device of a stream */
     CUSHIM_CELL_LAUNCH /* what is launched, over the driver's call, which may wait for the device */
 };

@@ -32,8 +32,8 @@ struct cushim_graphexec_object {
     /* what the fast path of a launch reads, in two lines */
     struct cushim_object object;
     CUgraphExec handle;
-    atomic_uint_fast64_t n_quick; /* the changes at which nothing stood against it */
-    CUcontext must_be_current;    /* constant; NULL: whichever is (companion/module/launch.h) */
+    atomic_uint_fast64_t n_fast; /* the changes at which nothing stood against it */
+    CUcontext must_be_current;   /* constant; NULL: whichever is (companion/module/launch.h) */
     atomic_ullong n_launches_of_counter;     /* written by one thread alone: */
     _Atomic(struct cushim_thread *) counter; /* NULL before the first launch */
     atomic_ullong n_launches;                /* of all the others */

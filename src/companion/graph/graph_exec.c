@@ -261,7 +261,7 @@ static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_g
     if (exec) {
         is_done = launch_at_once(thread, what, exec, s, &status);
         if (is_done)
-            cushim_pin_note_quick(&exec->n_quick, n_changes);
+            cushim_pin_note_fast(&exec->n_fast, n_changes);
         cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
     }
     return is_done ? status : launch_slowly(what, x, s);
@@ -270,8 +270,8 @@ static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_g
 enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x, struct cushim_stream *s) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_GRAPHEXEC, (uintptr_t)x);
-    if (__builtin_expect(cushim_launch_has_quick_way(thread, slot) &&
-                             cushim_pin_quickly(thread, CUSHIM_CELL_LAUNCH, slot, x),
+    if (__builtin_expect(cushim_launch_has_fast_path(thread, slot) &&
+                             cushim_pin_fast(thread, CUSHIM_CELL_LAUNCH, slot, x),
                          1)) {
         struct cushim_graphexec_object *exec =
             (struct cushim_graphexec_object *)atomic_load_explicit(&slot->object,
@@ -279,7 +279,7 @@ enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x, struct cu
         struct cushim_launch_stream use;
         enum cushim_status status = CUSHIM_OK;
         bool is_done = false;
-        if (__builtin_expect(atomic_load_explicit(&exec->n_quick, memory_order_acquire) ==
+        if (__builtin_expect(atomic_load_explicit(&exec->n_fast, memory_order_acquire) ==
                                      cushim_changes_now() &&
                                  cushim_launch_stream_enter(thread, &exec->object,
                                                             exec->must_be_current, s, &use),
@@ -290,9 +290,9 @@ enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x, struct cu
                 count_launch(exec, thread);
             else if (is_done)
                 status = fail_at_once(__func__, exec, result);
-            cushim_unpin_quickly(thread, CUSHIM_CELL_SHORT, use.slot);
+            cushim_unpin_fast(thread, CUSHIM_CELL_SHORT, use.slot);
         }
-        cushim_unpin_quickly(thread, CUSHIM_CELL_LAUNCH, slot);
+        cushim_unpin_fast(thread, CUSHIM_CELL_LAUNCH, slot);
         if (__builtin_expect(is_done, 1))
             return status;
     }

@@ -108,7 +108,7 @@ static void detach(struct cushim_graph_recording *recording, bool keeps) {
     }
     recording->n_pools = 0;
     for (size_t i = 0; i < keep->n_arenas; i++)
-        cushim_arena_hold_stop(keep->arenas[i]);
+        cushim_arena_graph_stop(keep->arenas[i]);
 }
 
 /* The end of every recording; with `keep` it goes to the caller. */
@@ -142,8 +142,8 @@ static enum cushim_status attach(struct cushim_scope *scope,
                                  const struct cushim_graph_options *options) {
     struct cushim_graph_resources *keep = recording->keep;
     for (size_t i = 0; i < options->n_arenas; i++) {
-        CUSHIM_TRY(cushim_arena_hold_prepare(scope->what, scope->context, options->arenas[i],
-                                             &keep->arenas[i]));
+        CUSHIM_TRY(cushim_arena_graph_prepare(scope->what, scope->context, options->arenas[i],
+                                              &keep->arenas[i]));
         keep->n_arenas++;
     }
     for (size_t i = 0; i < options->n_pools; i++)
@@ -250,7 +250,7 @@ enum cushim_status cushim_graph_recording_begin(struct cushim_scope *scope,
         return status;
     }
     for (size_t i = 0; i < recording->keep->n_arenas; i++)
-        cushim_arena_hold_start(recording->keep->arenas[i], recording->id);
+        cushim_arena_graph_start(recording->keep->arenas[i], recording->id);
     put(recording);
     return CUSHIM_OK;
 }

@@ -38,7 +38,7 @@ static enum cushim_status ask_layout(struct cushim_scope *scope,
     if (!cushim_driver.cuFuncGetParamInfo)
         return CUSHIM_OK;
     for (;;) {
-        CUresult result = cushim_driver.cuFuncGetParamInfo(function->quick.handle,
+        CUresult result = cushim_driver.cuFuncGetParamInfo(function->fast.handle,
                                                            function->n_params, &offset, &bytes);
         if (result == CUDA_ERROR_INVALID_VALUE) {
             function->has_layout = true;
@@ -55,7 +55,7 @@ static enum cushim_status ask(struct cushim_scope *scope, struct cushim_function
     if (!cushim_driver.cuModuleGetFunction)
         return cushim_fail_nosym(scope->what, "cuModuleGetFunction");
     CUresult result =
-        cushim_driver.cuModuleGetFunction(&function->quick.handle, function->module->handle, name);
+        cushim_driver.cuModuleGetFunction(&function->fast.handle, function->module->handle, name);
     if (result != CUDA_SUCCESS)
         return cushim_scope_fail_cu(scope, "cuModuleGetFunction", result, "device=%d name=%s",
                                     scope->context->device, name);
@@ -72,7 +72,7 @@ enum cushim_status cushim_function_make(struct cushim_scope *scope,
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "name=%s", name);
     }
     function->module = cushim_object_keep(module);
-    function->quick.must_be_current = cushim_launch_context(scope->context);
+    function->fast.must_be_current = cushim_launch_context(scope->context);
     cushim_object_init(&function->object, CUSHIM_KIND_FUNCTION, scope->context, finish);
     CUstreamCaptureMode mode = cushim_capture_relax(); /* the first look may load the code */
     enum cushim_status status = ask(scope, function, name);
@@ -94,14 +94,14 @@ enum cushim_status cushim_function_attribute(struct cushim_function *f, int attr
     *value = 0;
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
     return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuFuncGetAttribute, value,
-                                               (CUfunction_attribute)attr, function->quick.handle));
+                                               (CUfunction_attribute)attr, function->fast.handle));
 }
 
 enum cushim_status cushim_function_attribute_set(struct cushim_function *f, int attr, int value) {
     struct cushim_scope scope;
     struct cushim_function_object *function;
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuFuncSetAttribute, function->quick.handle,
+    return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuFuncSetAttribute, function->fast.handle,
                                                (CUfunction_attribute)attr, value));
 }
 
@@ -111,7 +111,7 @@ enum cushim_status cushim_function_cache(struct cushim_function *f, int cache) {
     if (cache < CU_FUNC_CACHE_PREFER_NONE || cache > CU_FUNC_CACHE_PREFER_EQUAL)
         return CUSHIM_FAIL(CUSHIM_INVALID, "cache=%d", cache);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuFuncSetCacheConfig, function->quick.handle,
+    return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuFuncSetCacheConfig, function->fast.handle,
                                                (CUfunc_cache)cache));
 }
 
@@ -127,7 +127,7 @@ enum cushim_status cushim_function_occupancy(struct cushim_function *f, int thre
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
     return cushim_call_end(&scope,
                            CUSHIM_CALL(&scope, cuOccupancyMaxActiveBlocksPerMultiprocessor, blocks,
-                                       function->quick.handle, threads, shared_bytes));
+                                       function->fast.handle, threads, shared_bytes));
 }
 
 enum cushim_status cushim_function_suggest(struct cushim_function *f, size_t shared_bytes,
@@ -142,5 +142,5 @@ enum cushim_status cushim_function_suggest(struct cushim_function *f, size_t sha
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
     return cushim_call_end(&scope,
                            CUSHIM_CALL(&scope, cuOccupancyMaxPotentialBlockSize, grid, block,
-                                       function->quick.handle, NULL, shared_bytes, limit));
+                                       function->fast.handle, NULL, shared_bytes, limit));
 }

@@ -25,15 +25,15 @@ struct cushim_param {
  * What the fast path of a launch needs of a function, in the line of the object that a handle leads
  * to (the object before it is 40 bytes).
  */
-struct cushim_quick_launch {
-    atomic_uint_fast64_t n_quick; /* the changes at which nothing stood against it (changes.h) */
-    CUfunction handle;            /* constant, as is the next */
-    CUcontext must_be_current;    /* NULL: whichever is (companion/module/launch.h) */
+struct cushim_fast_launch {
+    atomic_uint_fast64_t n_fast; /* the changes at which nothing stood against it (changes.h) */
+    CUfunction handle;           /* constant, as is the next */
+    CUcontext must_be_current;   /* NULL: whichever is (companion/module/launch.h) */
 };
 
 struct cushim_function_object {
     struct cushim_object object;
-    struct cushim_quick_launch quick;
+    struct cushim_fast_launch fast;
     struct cushim_module_object *module; /* kept */
     char *name;
     bool has_layout; /* the driver told the next three */

@@ -87,11 +87,11 @@ submit(struct cushim_scope *scope, struct cushim_function_object *function,
     if (__builtin_expect(may_capture(scope->context), 0))
         CUSHIM_TRY(note_capture(scope, function, stream));
     if (__builtin_expect(launch->cooperative, 0))
-        return run_cooperative(scope, function->quick.handle, launch, stream, args);
+        return run_cooperative(scope, function->fast.handle, launch, stream, args);
     if (__builtin_expect(!atomic_load_explicit(&cushim_driver.cuLaunchKernel, memory_order_relaxed),
                          0))
         return cushim_fail_nosym(scope->what, "cuLaunchKernel");
-    CUresult result = cushim_launch_submit(function->quick.handle, launch, stream, args);
+    CUresult result = cushim_launch_submit(function->fast.handle, launch, stream, args);
     return __builtin_expect(result == CUDA_SUCCESS, 1) ? CUSHIM_OK
                                                        : tell(scope, function, launch, result);
 }
@@ -131,7 +131,7 @@ bool cushim_function_run_at_once(struct cushim_thread *thread, const char *what,
         return false;
     bool is_done = cushim_call_begin_is_needless(context);
     if (is_done) {
-        CUresult result = cushim_launch_submit(function->quick.handle, launch, stream->handle,
+        CUresult result = cushim_launch_submit(function->fast.handle, launch, stream->handle,
                                                (struct cushim_args){.each = each});
         *status =
             result == CUDA_SUCCESS ? CUSHIM_OK : cushim_launch_tell(what, function, launch, result);
@@ -191,7 +191,7 @@ static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_f
             is_of_layout(function, n) && cushim_args_count(args, n) == n &&
             cushim_function_run_at_once(thread, what, function, launch, n ? args : NULL, &status);
         if (is_done)
-            cushim_pin_note_quick(&function->quick.n_quick, n_changes);
+            cushim_pin_note_fast(&function->fast.n_fast, n_changes);
         cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
     }
     return is_done ? status : launch_slowly(what, f, launch, args, n);
@@ -202,8 +202,8 @@ enum cushim_status cushim_function_launch(struct cushim_function *f,
                                           const void *const *args, size_t n) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_FUNCTION, (uintptr_t)f);
-    if (__builtin_expect(cushim_launch_has_quick_way(thread, slot) &&
-                             cushim_pin_quickly(thread, CUSHIM_CELL_LAUNCH, slot, f),
+    if (__builtin_expect(cushim_launch_has_fast_path(thread, slot) &&
+                             cushim_pin_fast(thread, CUSHIM_CELL_LAUNCH, slot, f),
                          1)) {
         const struct cushim_function_object *function =
             (const struct cushim_function_object *)atomic_load_explicit(&slot->object,
@@ -211,11 +211,11 @@ enum cushim_status cushim_function_launch(struct cushim_function *f,
         enum cushim_status status = CUSHIM_OK;
         CUresult result;
         bool is_done = is_of_layout(function, n) && cushim_args_count(args, n) == n &&
-                       cushim_launch_quickly(thread, &function->object, &function->quick, launch,
-                                             n ? args : NULL, &result);
+                       cushim_launch_fast(thread, &function->object, &function->fast, launch,
+                                          n ? args : NULL, &result);
         if (__builtin_expect(is_done && result != CUDA_SUCCESS, 0))
             status = cushim_launch_tell(__func__, function, launch, result);
-        cushim_unpin_quickly(thread, CUSHIM_CELL_LAUNCH, slot);
+        cushim_unpin_fast(thread, CUSHIM_CELL_LAUNCH, slot);
         if (__builtin_expect(is_done, 1))
             return status;
     }

@@ -63,7 +63,7 @@ static inline bool cushim_launch_is_final(CUcontext must_be_current, CUresult re
     return __builtin_expect(result == CUDA_SUCCESS, 1) || must_be_current;
 }
 
-/* The stream of a launch: pinned in CUSHIM_CELL_SHORT until cushim_unpin_quickly. */
+/* The stream of a launch: pinned in CUSHIM_CELL_SHORT until cushim_unpin_fast. */
 struct cushim_launch_stream {
     struct cushim_slot *slot;
     CUstream handle;
@@ -75,7 +75,7 @@ cushim_launch_stream_enter(struct cushim_thread *thread, const struct cushim_obj
                            CUcontext must_be_current, const struct cushim_stream *s,
                            struct cushim_launch_stream *out) {
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_STREAM, (uintptr_t)s);
-    if (__builtin_expect(!slot || !cushim_pin_quickly(thread, CUSHIM_CELL_SHORT, slot, s), 0))
+    if (__builtin_expect(!slot || !cushim_pin_fast(thread, CUSHIM_CELL_SHORT, slot, s), 0))
         return false;
     const struct cushim_stream_object *stream =
         (const struct cushim_stream_object *)atomic_load_explicit(&slot->object,
@@ -87,40 +87,40 @@ cushim_launch_stream_enter(struct cushim_thread *thread, const struct cushim_obj
                                               : !cushim_stream_follows_current(stream->handle)),
                          1))
         return true;
-    cushim_unpin_quickly(thread, CUSHIM_CELL_SHORT, slot);
+    cushim_unpin_fast(thread, CUSHIM_CELL_SHORT, slot);
     return false;
 }
 
 /**
  * Launch a function, on a handle's stream.
  * @param thread  of the caller, which keeps the function; pins are fenced
- * @param object  whose `quick` it is
+ * @param object  whose `fast` it is
  * @param each    checked
  * @param result  the driver's answer
  * @return false: nothing was launched, and the slow path is to find out why
  */
 static inline __attribute__((always_inline)) bool
-cushim_launch_quickly(struct cushim_thread *thread, const struct cushim_object *object,
-                      const struct cushim_quick_launch *quick, const struct cushim_launch *launch,
-                      const void *const *each, CUresult *result) {
+cushim_launch_fast(struct cushim_thread *thread, const struct cushim_object *object,
+                   const struct cushim_fast_launch *fast, const struct cushim_launch *launch,
+                   const void *const *each, CUresult *result) {
     struct cushim_launch_stream use;
-    if (__builtin_expect(atomic_load_explicit(&quick->n_quick, memory_order_acquire) !=
+    if (__builtin_expect(atomic_load_explicit(&fast->n_fast, memory_order_acquire) !=
                                  cushim_changes_now() ||
                              !cushim_launch_is_plain(launch) ||
-                             !cushim_launch_stream_enter(thread, object, quick->must_be_current,
+                             !cushim_launch_stream_enter(thread, object, fast->must_be_current,
                                                          launch->stream, &use),
                          0))
         return false;
     *result =
-        cushim_launch_submit(quick->handle, launch, use.handle, (struct cushim_args){.each = each});
-    cushim_unpin_quickly(thread, CUSHIM_CELL_SHORT, use.slot);
-    return cushim_launch_is_final(quick->must_be_current, *result);
+        cushim_launch_submit(fast->handle, launch, use.handle, (struct cushim_args){.each = each});
+    cushim_unpin_fast(thread, CUSHIM_CELL_SHORT, use.slot);
+    return cushim_launch_is_final(fast->must_be_current, *result);
 }
 
 /* Whether the fast path may be tried at all, for a pin in CUSHIM_CELL_LAUNCH. */
-static inline bool cushim_launch_has_quick_way(const struct cushim_thread *thread,
+static inline bool cushim_launch_has_fast_path(const struct cushim_thread *thread,
                                                const struct cushim_slot *slot) {
-    return thread && slot && cushim_pin_has_quick_way();
+    return thread && slot && cushim_pin_has_fast_path();
 }
 
 /* The driver refused; in the scope that the launch did without. */

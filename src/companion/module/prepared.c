@@ -25,7 +25,7 @@ enum {
 
 struct prepared {
     struct cushim_object object;
-    struct cushim_quick_launch quick;
+    struct cushim_fast_launch fast;
     struct cushim_function_object *function; /* kept */
     size_t n, n_bytes;
     struct cushim_param params[];
@@ -137,8 +137,8 @@ static enum cushim_status prepare(struct cushim_scope *scope,
     if (!prepared)
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "bytes=%zu", bytes);
     prepared->function = cushim_object_keep(function);
-    prepared->quick.handle = function->quick.handle;
-    prepared->quick.must_be_current = function->quick.must_be_current;
+    prepared->fast.handle = function->fast.handle;
+    prepared->fast.must_be_current = function->fast.must_be_current;
     cushim_object_init(&prepared->object, CUSHIM_KIND_PREPARED, scope->context, finish);
     enum cushim_status status = read_format(scope, prepared, format);
     if (status == CUSHIM_OK)
@@ -224,7 +224,7 @@ static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_p
                   cushim_args_count(each, prepared->n) == prepared->n &&
                   cushim_function_run_at_once(thread, what, function, launch, each, &status);
         if (is_done)
-            cushim_pin_note_quick(&prepared->quick.n_quick, n_changes);
+            cushim_pin_note_fast(&prepared->fast.n_fast, n_changes);
         cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
     }
     return is_done ? status : launch_slowly(what, q, launch, args);
@@ -235,20 +235,20 @@ enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
                                           const void *const *args) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_PREPARED, (uintptr_t)q);
-    if (__builtin_expect(cushim_launch_has_quick_way(thread, slot) &&
-                             cushim_pin_quickly(thread, CUSHIM_CELL_LAUNCH, slot, q),
+    if (__builtin_expect(cushim_launch_has_fast_path(thread, slot) &&
+                             cushim_pin_fast(thread, CUSHIM_CELL_LAUNCH, slot, q),
                          1)) {
         const struct prepared *prepared =
             (const struct prepared *)atomic_load_explicit(&slot->object, memory_order_relaxed);
         const void *const *each = prepared->n ? args : NULL;
         enum cushim_status status = CUSHIM_OK;
         CUresult result;
-        bool is_done = cushim_args_count(each, prepared->n) == prepared->n &&
-                       cushim_launch_quickly(thread, &prepared->object, &prepared->quick, launch,
-                                             each, &result);
+        bool is_done =
+            cushim_args_count(each, prepared->n) == prepared->n &&
+            cushim_launch_fast(thread, &prepared->object, &prepared->fast, launch, each, &result);
         if (__builtin_expect(is_done && result != CUDA_SUCCESS, 0))
             status = cushim_launch_tell(__func__, prepared->function, launch, result);
-        cushim_unpin_quickly(thread, CUSHIM_CELL_LAUNCH, slot);
+        cushim_unpin_fast(thread, CUSHIM_CELL_LAUNCH, slot);
         if (__builtin_expect(is_done, 1))
             return status;
     }

@@ -197,7 +197,7 @@ static size_t give(struct cushim_context_object *context, size_t bytes) {
         if (heap->context != context || heap->kind == CUSHIM_MEM_PINNED ||
             atomic_load(&heap->is_lost))
             continue;
-        cushim_pool_reclaim(heap, "cushim_pool_alloc", bytes - n_bytes, CUSHIM_POOL_MARK, NULL);
+        cushim_pool_reclaim(heap, "cushim_pool_alloc", bytes - n_bytes, CUSHIM_POOL_RECORD, NULL);
         n_bytes += cushim_pool_give_back(heap, "cushim_pool_alloc", 0);
     }
     return n_bytes;

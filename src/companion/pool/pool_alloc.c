@@ -45,36 +45,37 @@ static bool serve_over(struct cushim_pool_request *request, bool *has_pending) {
         atomic_load_explicit(&request->heap->caches, memory_order_acquire);
     *has_pending = false;
     for (; cache && !request->block; cache = cache->next) {
-        if (!cushim_pool_bins_count(&cache->bins, request->bucket_bytes))
+        if (!cushim_pool_buckets_count(&cache->buckets, request->bucket_bytes))
             continue; /* its lock is not taken for nothing: it would end an ownership */
         cushim_pool_cache_lock(cache);
         request->block = cushim_pool_cache_pop_over(cache, request->bucket_bytes);
         cushim_pool_cache_unlock(cache);
         *has_pending =
-            *has_pending || cushim_pool_bins_count(&cache->bins, request->bucket_bytes) != 0;
+            *has_pending || cushim_pool_buckets_count(&cache->buckets, request->bucket_bytes) != 0;
     }
     return request->block != NULL;
 }
 
-/* Ask after those caches that have such a block, and with MARK mark what has no mark yet. */
+/* Ask after those caches that have such a block, and with RECORD record a fence where there is none
+ * yet. */
 static bool serve_proven(struct cushim_pool_request *request, enum cushim_pool_effort effort) {
     bool has_pending;
     struct cushim_pool_cache *cache =
         atomic_load_explicit(&request->heap->caches, memory_order_acquire);
     for (; cache; cache = cache->next) {
-        if (cushim_pool_bins_count(&cache->bins, request->bucket_bytes))
+        if (cushim_pool_buckets_count(&cache->buckets, request->bucket_bytes))
             cushim_pool_cache_prove(cache, request->what, effort);
     }
     return serve_over(request, &has_pending);
 }
 
-/* A request for ALL waits a moment for fences in flight. */
+/* A request for ALL waits a moment for fences under way. */
 static bool serve_polling(struct cushim_pool_request *request) {
     uint64_t until_ns = cushim_clock_ns() + request->pool->poll_ns;
-    bool is_served = serve_proven(request, CUSHIM_POOL_MARK);
+    bool is_served = serve_proven(request, CUSHIM_POOL_RECORD);
     while (!is_served && request->cache->kind == CUSHIM_POOL_CACHE_ALL &&
            cushim_clock_ns() < until_ns)
-        is_served = serve_proven(request, CUSHIM_POOL_MARK);
+        is_served = serve_proven(request, CUSHIM_POOL_RECORD);
     return is_served;
 }
 
@@ -88,12 +89,12 @@ enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_request *requ
 }
 
 /*
- * Streams that take turns would hand one block to and fro, with a mark each time, where each keeps
- * its own from then on.  So what needs no mark comes first: another cache's block that a mark
+ * Streams that take turns would hand one block to and fro, with a fence each time, where each keeps
+ * its own from then on.  So what needs no fence comes first: another cache's block that a fence
  * proves by now; of memory that is held already what is small; and as long as all that is idle
  * stays within what the pool may keep anyway, memory of the driver.
  */
-static enum cushim_status serve_without_mark(struct cushim_pool_request *request) {
+static enum cushim_status serve_without_fence(struct cushim_pool_request *request) {
     bool is_small = request->bucket_bytes <= SMALL_BYTES;
     bool is_kept =
         cushim_pool_idle_bytes(request->heap) + request->bucket_bytes <= request->pool->keep_bytes;
@@ -108,7 +109,7 @@ enum cushim_status cushim_pool_serve(struct cushim_pool_request *request) {
     if (serve_own(request) || serve_over(request, &has_pending))
         return CUSHIM_OK;
     enum cushim_status status =
-        has_pending && request->cache->is_ordered ? serve_without_mark(request) : CUSHIM_NOTREADY;
+        has_pending && request->cache->is_ordered ? serve_without_fence(request) : CUSHIM_NOTREADY;
     if (status != CUSHIM_NOTREADY)
         return status;
     if (has_pending && serve_polling(request))
@@ -250,23 +251,23 @@ alloc_slowly(const char *what, struct cushim_pool *p, int dev, enum cushim_memor
 
 /* ---- the fast path: the stream's own newest block ---- */
 
-/* The bin of a request, from here on the recent one; NULL: there is none. */
-static __attribute__((noinline)) struct cushim_pool_bin *turn_to(struct cushim_pool_cache *cache,
-                                                                 size_t bytes) {
-    struct cushim_pool_bin *bin =
+/* The bucket of a request, from here on the recent one; NULL: there is none. */
+static __attribute__((noinline)) struct cushim_pool_bucket *turn_to(struct cushim_pool_cache *cache,
+                                                                    size_t bytes) {
+    struct cushim_pool_bucket *bucket =
         cushim_pool_cache_recent(cache, cushim_pool_heap_bucket(cache->heap, bytes));
-    cache->recent_asked = bin ? bytes : 0;
-    return bin;
+    cache->recent_asked = bucket ? bytes : 0;
+    return bucket;
 }
 
 /* With the cache's lock: its newest that serves so many bytes, counted; or NULL. */
 static inline __attribute__((always_inline)) struct cushim_pool_block *
 take_newest(struct cushim_pool_cache *cache, size_t bytes, bool is_leaf) {
-    struct cushim_pool_bin *bin = cache->recent;
+    struct cushim_pool_bucket *bucket = cache->recent;
     if (__builtin_expect(cache->recent_asked != bytes, 0))
-        bin = is_leaf ? NULL : turn_to(cache, bytes);
+        bucket = is_leaf ? NULL : turn_to(cache, bytes);
     struct cushim_pool_block *block =
-        bin && cache->is_ordered ? cushim_pool_cache_pop_from(cache, bin) : NULL;
+        bucket && cache->is_ordered ? cushim_pool_cache_pop_from(cache, bucket) : NULL;
     if (__builtin_expect(block != NULL, 1)) {
         cache->counts.n_hits++;
         cache->counts.live_bytes += (int64_t)block->bucket_bytes;

@@ -17,19 +17,19 @@ const void *cushim_pool_thread(void) {
     return (const void *)this_thread;
 }
 
-/* ---- bins ---- */
+/* ---- buckets ---- */
 
-struct cushim_pool_bin *cushim_pool_cache_bin(struct cushim_pool_cache *cache,
-                                              size_t bucket_bytes) {
-    struct cushim_pool_bin *bin = cushim_pool_bins_find(&cache->bins, bucket_bytes);
-    if (bin)
-        return bin;
+struct cushim_pool_bucket *cushim_pool_cache_bucket(struct cushim_pool_cache *cache,
+                                                    size_t bucket_bytes) {
+    struct cushim_pool_bucket *bucket = cushim_pool_buckets_find(&cache->buckets, bucket_bytes);
+    if (bucket)
+        return bucket;
     const struct cushim_pool_heap *heap = cache->heap;
     cache->recent = NULL; /* it may be outgrown */
     cache->recent_asked = 0;
-    return cushim_pool_bins_make(&cache->bins, bucket_bytes,
-                                 heap->is_free_long ? 0
-                                                    : cushim_pool_heap_most(heap, bucket_bytes));
+    return cushim_pool_buckets_make(&cache->buckets, bucket_bytes,
+                                    heap->is_free_long ? 0
+                                                       : cushim_pool_heap_most(heap, bucket_bytes));
 }
 
 struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache, uint32_t life,
@@ -43,42 +43,42 @@ struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache,
 }
 
 void cushim_pool_cache_push_over(struct cushim_pool_cache *cache, struct cushim_pool_block *block) {
-    struct cushim_pool_bin *bin = cushim_pool_cache_bin(cache, block->bucket_bytes);
+    struct cushim_pool_bucket *bucket = cushim_pool_cache_bucket(cache, block->bucket_bytes);
     block->serial = 0;
     block->older = NULL;
-    block->newer = bin->oldest;
-    if (bin->oldest)
-        bin->oldest->older = block;
+    block->newer = bucket->oldest;
+    if (bucket->oldest)
+        bucket->oldest->older = block;
     else
-        bin->newest = block;
-    bin->oldest = block;
+        bucket->newest = block;
+    bucket->oldest = block;
     cushim_pool_age_put(&block->age, &cache->ages, cache->ages.later);
     atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
-    cushim_pool_cache_count_in(cache, bin, block->bucket_bytes);
+    cushim_pool_cache_count_in(cache, bucket, block->bucket_bytes);
 }
 
 static struct cushim_pool_block *pop_if_over(struct cushim_pool_cache *cache,
-                                             struct cushim_pool_bin *bin) {
-    struct cushim_pool_block *block = bin ? bin->oldest : NULL;
+                                             struct cushim_pool_bucket *bucket) {
+    struct cushim_pool_block *block = bucket ? bucket->oldest : NULL;
     if (!block || !cushim_pool_block_is_over(cache, block))
         return NULL;
-    cushim_pool_cache_unlink(cache, bin, block);
+    cushim_pool_cache_unlink(cache, bucket, block);
     return block;
 }
 
 struct cushim_pool_block *cushim_pool_cache_pop_over(struct cushim_pool_cache *cache,
                                                      size_t bucket_bytes) {
-    return pop_if_over(cache, cushim_pool_bins_find(&cache->bins, bucket_bytes));
+    return pop_if_over(cache, cushim_pool_buckets_find(&cache->buckets, bucket_bytes));
 }
 
-/* The bin that has an idle block: the loose one keeps what it got for want of host memory. */
-static struct cushim_pool_bin *bin_of(struct cushim_pool_cache *cache,
-                                      const struct cushim_pool_block *block) {
-    struct cushim_pool_bin *loose = &cache->bins.loose;
+/* The bucket that has an idle block: the loose one keeps what it got for want of host memory. */
+static struct cushim_pool_bucket *bucket_of(struct cushim_pool_cache *cache,
+                                            const struct cushim_pool_block *block) {
+    struct cushim_pool_bucket *loose = &cache->buckets.loose;
     const struct cushim_pool_block *at = loose->newest;
     while (at && at != block)
         at = at->older;
-    return at ? loose : cushim_pool_bins_find(&cache->bins, block->bucket_bytes);
+    return at ? loose : cushim_pool_buckets_find(&cache->buckets, block->bucket_bytes);
 }
 
 struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cache *cache,
@@ -88,15 +88,15 @@ struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cach
     struct cushim_pool_block *block = cushim_pool_age_block(cache->ages.later);
     if (block->serial > last_serial || (must_be_over && !cushim_pool_block_is_over(cache, block)))
         return NULL;
-    cushim_pool_cache_unlink(cache, bin_of(cache, block), block);
+    cushim_pool_cache_unlink(cache, bucket_of(cache, block), block);
     return block;
 }
 
 size_t cushim_pool_cache_idle_blocks(struct cushim_pool_cache *cache) {
     size_t n = 0;
-    struct cushim_pool_bin *bin = NULL;
-    while ((bin = cushim_pool_bins_next(&cache->bins, bin)))
-        n += cushim_pool_bin_count(bin);
+    struct cushim_pool_bucket *bucket = NULL;
+    while ((bucket = cushim_pool_buckets_next(&cache->buckets, bucket)))
+        n += cushim_pool_bucket_count(bucket);
     return n;
 }
 
@@ -112,7 +112,7 @@ static bool is_of(const struct cushim_pool_cache *cache, const struct cushim_poo
 
 /* With its lock: its stream went, and all that it has is over. */
 static bool is_unused(struct cushim_pool_cache *cache) {
-    return cache->is_gone && !cache->role && !cache->n_flights && !cache->has_uncovered &&
+    return cache->is_gone && !cache->role && !cache->n_fences && !cache->has_uncovered &&
            (cache->ages.earlier == &cache->ages ||
             cushim_pool_block_is_over(cache, cushim_pool_age_block(cache->ages.earlier)));
 }
@@ -195,7 +195,7 @@ struct cushim_pool_cache *cushim_pool_cache_of(struct cushim_pool_heap *heap,
     struct cushim_pool_cache *cache = find(heap, stream, &gone);
     if (!cache && gone) { /* is it over by now? */
         pthread_mutex_unlock(&heap->lock);
-        cushim_pool_cache_prove(gone, what, CUSHIM_POOL_MARK);
+        cushim_pool_cache_prove(gone, what, CUSHIM_POOL_RECORD);
         pthread_mutex_lock(&heap->lock);
         cache = find(heap, stream, &gone);
     }
@@ -258,16 +258,16 @@ static void look_past(struct cushim_pool_cache *cache) {
     cushim_pool_cache_unlock(cache);
 }
 
-/* In the role: which marks are complete? */
+/* In the role: which fences are complete? */
 static void ask(struct cushim_pool_cache *cache) {
-    while (cache->n_flights) {
-        struct cushim_pool_fence *flight = &cache->flights[cache->first_flight];
-        if (!cushim_stream_fence_is_complete(flight->mark))
+    while (cache->n_fences) {
+        struct cushim_pool_fence *fence = &cache->fences[cache->first_fence];
+        if (!cushim_stream_fence_is_complete(fence->fence))
             return;
-        note_done(cache, flight->serial);
-        cushim_stream_fence_release(flight->mark);
-        cache->first_flight = (cache->first_flight + 1) % CUSHIM_POOL_N_FLIGHTS;
-        cache->n_flights--;
+        note_done(cache, fence->serial);
+        cushim_stream_fence_release(fence->fence);
+        cache->first_fence = (cache->first_fence + 1) % CUSHIM_POOL_N_FENCES;
+        cache->n_fences--;
     }
 }
 
@@ -277,7 +277,7 @@ static bool needs_whole(const struct cushim_pool_cache *cache) {
            (cache->kind == CUSHIM_POOL_CACHE_THREAD && cache->thread != cushim_pool_thread());
 }
 
-/* May a mark be made?  Asked first, so that no refusal becomes the thread's last error. */
+/* May a fence be recorded?  Asked first, so that no refusal becomes the thread's last error. */
 static bool is_free_of_captures(struct cushim_scope *scope, struct cushim_pool_cache *cache,
                                 bool is_whole) {
     CUstreamCaptureStatus state;
@@ -289,9 +289,9 @@ static bool is_free_of_captures(struct cushim_scope *scope, struct cushim_pool_c
 
 /* In the role and the scope of the stream's context. */
 static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_cache *cache) {
-    struct cushim_stream_fence *mark;
+    struct cushim_stream_fence *fence;
     bool is_whole = needs_whole(cache);
-    if (cache->n_flights == CUSHIM_POOL_N_FLIGHTS)
+    if (cache->n_fences == CUSHIM_POOL_N_FENCES)
         return CUSHIM_NOTREADY;
     if (!is_free_of_captures(scope, cache, is_whole))
         return CUSHIM_CAPTURE;
@@ -300,38 +300,38 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_
     uint64_t serial = turn(cache);
     cache->has_uncovered = true;
     cushim_pool_cache_unlock(cache);
-    CUSHIM_TRY(is_whole ? cushim_stream_fence_record_all(scope, &mark)
-                        : cushim_stream_fence_record(scope, cache->stream, &mark));
+    CUSHIM_TRY(is_whole ? cushim_stream_fence_record_all(scope, &fence)
+                        : cushim_stream_fence_record(scope, cache->stream, &fence));
     cushim_pool_cache_lock(cache);
     cache->has_uncovered = false;
     cushim_pool_cache_unlock(cache);
-    unsigned last = (cache->first_flight + cache->n_flights++) % CUSHIM_POOL_N_FLIGHTS;
-    cache->flights[last] = (struct cushim_pool_fence){mark, serial};
+    unsigned last = (cache->first_fence + cache->n_fences++) % CUSHIM_POOL_N_FENCES;
+    cache->fences[last] = (struct cushim_pool_fence){fence, serial};
     return CUSHIM_OK;
 }
 
-/* In the role: wait for all marks, which makes `ask` find them complete. */
-static enum cushim_status wait_for_flights(struct cushim_scope *scope,
-                                           struct cushim_pool_cache *cache) {
-    unsigned last = (cache->first_flight + cache->n_flights - 1) % CUSHIM_POOL_N_FLIGHTS;
-    return cache->n_flights ? cushim_stream_fence_wait(scope, cache->flights[last].mark)
-                            : CUSHIM_OK;
+/* In the role: wait for all fences, which makes `ask` find them complete. */
+static enum cushim_status wait_for_fences(struct cushim_scope *scope,
+                                          struct cushim_pool_cache *cache) {
+    unsigned last = (cache->first_fence + cache->n_fences - 1) % CUSHIM_POOL_N_FENCES;
+    return cache->n_fences ? cushim_stream_fence_wait(scope, cache->fences[last].fence) : CUSHIM_OK;
 }
 
-static enum cushim_status mark_and_wait(struct cushim_scope *scope, struct cushim_pool_cache *cache,
-                                        enum cushim_pool_effort effort) {
+static enum cushim_status record_and_wait(struct cushim_scope *scope,
+                                          struct cushim_pool_cache *cache,
+                                          enum cushim_pool_effort effort) {
     enum cushim_status status = CUSHIM_OK;
     cushim_pool_cache_lock(cache);
     bool is_due = cache->open_blocks || cache->has_uncovered;
     cushim_pool_cache_unlock(cache);
-    if (is_due && effort == CUSHIM_POOL_WAIT && cache->n_flights == CUSHIM_POOL_N_FLIGHTS) {
-        status = wait_for_flights(scope, cache); /* makes room for one more */
+    if (is_due && effort == CUSHIM_POOL_WAIT && cache->n_fences == CUSHIM_POOL_N_FENCES) {
+        status = wait_for_fences(scope, cache); /* makes room for one more */
         ask(cache);
     }
     if (is_due && status == CUSHIM_OK)
         status = record(scope, cache);
     if (effort == CUSHIM_POOL_WAIT) {
-        enum cushim_status waited = wait_for_flights(scope, cache);
+        enum cushim_status waited = wait_for_fences(scope, cache);
         status = status == CUSHIM_OK ? waited : status;
     }
     return status;
@@ -351,25 +351,26 @@ enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *cache, cons
     ask(cache);
     cushim_pool_cache_lock(cache);
     bool is_due = cache->open_blocks || cache->has_uncovered ||
-                  (effort == CUSHIM_POOL_WAIT && cache->n_flights);
+                  (effort == CUSHIM_POOL_WAIT && cache->n_fences);
     cushim_pool_cache_unlock(cache);
     if (is_due && effort != CUSHIM_POOL_ASK && !cushim_context_is_dead(cache->context)) {
         status = cushim_call_begin_known(&scope, what, cache->context);
         if (status == CUSHIM_OK)
-            status = cushim_call_end(&scope, mark_and_wait(&scope, cache, effort));
+            status = cushim_call_end(&scope, record_and_wait(&scope, cache, effort));
         ask(cache);
     }
     leave_role(cache);
     return status;
 }
 
-/* In the role: the flight that covers a serial, or NULL. */
-static struct cushim_stream_fence *mark_of(const struct cushim_pool_cache *cache, uint64_t serial) {
-    for (unsigned i = 0; i < cache->n_flights; i++) {
-        const struct cushim_pool_fence *flight =
-            &cache->flights[(cache->first_flight + i) % CUSHIM_POOL_N_FLIGHTS];
-        if (flight->serial >= serial)
-            return flight->mark;
+/* In the role: the fence that covers a serial, or NULL. */
+static struct cushim_stream_fence *fence_of(const struct cushim_pool_cache *cache,
+                                            uint64_t serial) {
+    for (unsigned i = 0; i < cache->n_fences; i++) {
+        const struct cushim_pool_fence *fence =
+            &cache->fences[(cache->first_fence + i) % CUSHIM_POOL_N_FENCES];
+        if (fence->serial >= serial)
+            return fence->fence;
     }
     return NULL;
 }
@@ -377,11 +378,11 @@ static struct cushim_stream_fence *mark_of(const struct cushim_pool_cache *cache
 static enum cushim_status order_in_role(struct cushim_pool_cache *cache, const char *what,
                                         uint64_t serial, const struct cushim_pool_cache *after) {
     struct cushim_scope scope;
-    struct cushim_stream_fence *mark = mark_of(cache, serial);
-    if (!mark)
+    struct cushim_stream_fence *fence = fence_of(cache, serial);
+    if (!fence)
         return CUSHIM_NOTFOUND;
     CUSHIM_TRY(cushim_call_begin_known(&scope, what, after->context));
-    return cushim_call_end(&scope, cushim_stream_fence_order(&scope, mark, after->stream));
+    return cushim_call_end(&scope, cushim_stream_fence_order(&scope, fence, after->stream));
 }
 
 enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *cache, const char *what,
@@ -396,14 +397,14 @@ enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *cache, cons
 
 static void leave(struct cushim_pool_cache *cache) {
     cushim_pool_cache_lock(cache);
-    cache->is_gone = true; /* what could not be marked now waits for the whole context */
+    cache->is_gone = true; /* what could not be fenced now waits for the whole context */
     cushim_pool_cache_end_life(cache);
     cache->is_ordered = false;
     cushim_pool_cache_unlock(cache);
 }
 
 void cushim_pool_cache_end(struct cushim_pool_cache *cache, const char *what) {
-    cushim_pool_cache_prove(cache, what, CUSHIM_POOL_MARK);
+    cushim_pool_cache_prove(cache, what, CUSHIM_POOL_RECORD);
     leave(cache);
 }
 
@@ -436,12 +437,12 @@ void cushim_pool_cache_waited(struct cushim_pool_cache *cache, uint64_t begun) {
 
 void cushim_pool_cache_forget(struct cushim_pool_cache *cache) {
     take_role(cache, true);
-    for (; cache->n_flights; cache->n_flights--) {
-        cushim_stream_fence_release(cache->flights[cache->first_flight].mark);
-        cache->first_flight = (cache->first_flight + 1) % CUSHIM_POOL_N_FLIGHTS;
+    for (; cache->n_fences; cache->n_fences--) {
+        cushim_stream_fence_release(cache->fences[cache->first_fence].fence);
+        cache->first_fence = (cache->first_fence + 1) % CUSHIM_POOL_N_FENCES;
     }
     cushim_pool_cache_lock(cache);
-    cushim_pool_bins_clear(&cache->bins);
+    cushim_pool_buckets_clear(&cache->buckets);
     cache->ages = (struct cushim_pool_age){&cache->ages, &cache->ages};
     cache->recent = NULL;
     cache->recent_asked = 0;

@@ -1,7 +1,7 @@
 /*
  * Caches: the idle blocks that one stream freed, and when they are over (parts: pool_internal.h).
  *
- * A bin holds the blocks of one bucket, the newest first; serials never rise from new to old, so
+ * A bucket holds the blocks of one size, the newest first; serials never rise from new to old, so
  * that the oldest block is the one that is over first.
  */
 #ifndef CUSHIM_COMPANION_POOL_CACHE_H
@@ -38,15 +38,15 @@ static inline size_t cushim_pool_cache_idle_bytes(const struct cushim_pool_cache
 
 /* ---- all with the cache's lock ---- */
 
-/* The bin of a bucket, or NULL, and remembered: a stream asks for one size again and again. */
-static inline struct cushim_pool_bin *cushim_pool_cache_recent(struct cushim_pool_cache *cache,
-                                                               size_t bucket_bytes) {
-    struct cushim_pool_bin *bin = cache->recent;
-    if (__builtin_expect(!bin || cushim_pool_bin_bucket(bin) != bucket_bytes, 0)) {
-        cache->recent = bin = cushim_pool_bins_find(&cache->bins, bucket_bytes);
+/* The bucket of a size, or NULL, and remembered: a stream asks for one size again and again. */
+static inline struct cushim_pool_bucket *cushim_pool_cache_recent(struct cushim_pool_cache *cache,
+                                                                  size_t bucket_bytes) {
+    struct cushim_pool_bucket *bucket = cache->recent;
+    if (__builtin_expect(!bucket || cushim_pool_bucket_bytes(bucket) != bucket_bytes, 0)) {
+        cache->recent = bucket = cushim_pool_buckets_find(&cache->buckets, bucket_bytes);
         cache->recent_asked = 0;
     }
-    return bin;
+    return bucket;
 }
 
 static inline bool cushim_pool_block_is_over(const struct cushim_pool_cache *cache,
@@ -54,8 +54,9 @@ static inline bool cushim_pool_block_is_over(const struct cushim_pool_cache *cac
     return block->serial <= cache->done_serial;
 }
 
-/* The bin for a bucket, made at need; where there is no memory for one, the loose one. */
-struct cushim_pool_bin *cushim_pool_cache_bin(struct cushim_pool_cache *cache, size_t bucket_bytes);
+/* The bucket of a size, made at need; where there is no memory for one, the loose one. */
+struct cushim_pool_bucket *cushim_pool_cache_bucket(struct cushim_pool_cache *cache,
+                                                    size_t bucket_bytes);
 
 /* Between two neighbours. */
 static inline void cushim_pool_age_put(struct cushim_pool_age *age, struct cushim_pool_age *earlier,
@@ -73,17 +74,18 @@ static inline struct cushim_pool_block *cushim_pool_age_block(struct cushim_pool
 
 /* One more idle block; who counts has the lock, who reads may not have it. */
 static inline void cushim_pool_cache_count_in(struct cushim_pool_cache *cache,
-                                              struct cushim_pool_bin *bin, size_t bucket_bytes) {
-    atomic_store_explicit(&bin->n, cushim_pool_bin_count(bin) + 1, memory_order_relaxed);
+                                              struct cushim_pool_bucket *bucket,
+                                              size_t bucket_bytes) {
+    atomic_store_explicit(&bucket->n, cushim_pool_bucket_count(bucket) + 1, memory_order_relaxed);
     atomic_store_explicit(&cache->idle_bytes, cushim_pool_cache_idle_bytes(cache) + bucket_bytes,
                           memory_order_relaxed);
 }
 
 /* Out of the order of age, too. */
 static inline void cushim_pool_cache_count_out(struct cushim_pool_cache *cache,
-                                               struct cushim_pool_bin *bin,
+                                               struct cushim_pool_bucket *bucket,
                                                struct cushim_pool_block *block) {
-    atomic_store_explicit(&bin->n, cushim_pool_bin_count(bin) - 1, memory_order_relaxed);
+    atomic_store_explicit(&bucket->n, cushim_pool_bucket_count(bucket) - 1, memory_order_relaxed);
     atomic_store_explicit(&cache->idle_bytes,
                           cushim_pool_cache_idle_bytes(cache) - block->bucket_bytes,
                           memory_order_relaxed);
@@ -97,47 +99,47 @@ static inline void cushim_pool_cache_count_out(struct cushim_pool_cache *cache,
 
 /* Take an idle block out of its cache. */
 static inline void cushim_pool_cache_unlink(struct cushim_pool_cache *cache,
-                                            struct cushim_pool_bin *bin,
+                                            struct cushim_pool_bucket *bucket,
                                             struct cushim_pool_block *block) {
     if (block->newer)
         block->newer->older = block->older;
     else
-        bin->newest = block->older;
+        bucket->newest = block->older;
     if (block->older)
         block->older->newer = block->newer;
     else
-        bin->oldest = block->newer;
-    cushim_pool_cache_count_out(cache, bin, block);
+        bucket->oldest = block->newer;
+    cushim_pool_cache_count_out(cache, bucket, block);
 }
 
-/* Put a block in as the newest of its bin, in the open batch.  The caller freed it by an exchange
- * before; `marks` are those of the cache's context. */
+/* Put a block in as the newest of its bucket, in the open batch.  The caller freed it by an
+ * exchange before; `fences` are those of the cache's context. */
 static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *cache,
-                                             struct cushim_pool_bin *bin,
-                                             struct cushim_stream_fences *marks,
+                                             struct cushim_pool_bucket *bucket,
+                                             struct cushim_stream_fences *fences,
                                              struct cushim_pool_block *block) {
     size_t bucket_bytes = block->bucket_bytes;
     block->serial = cache->open_serial;
     block->newer = NULL;
-    block->older = bin->newest;
-    if (bin->newest)
-        bin->newest->newer = block;
+    block->older = bucket->newest;
+    if (bucket->newest)
+        bucket->newest->newer = block;
     else
-        bin->oldest = block;
-    bin->newest = block;
+        bucket->oldest = block;
+    bucket->newest = block;
     cushim_pool_age_put(&block->age, cache->ages.earlier, &cache->ages);
     atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
-    cushim_pool_cache_count_in(cache, bin, bucket_bytes);
+    cushim_pool_cache_count_in(cache, bucket, bucket_bytes);
     cache->open_blocks++;
     cache->open_bytes += bucket_bytes;
-    cache->open_moment = cushim_stream_fences_moment(marks);
+    cache->open_moment = cushim_stream_fences_moment(fences);
 }
 
-/* The same with the bin made at need. */
+/* The same with the bucket made at need. */
 static inline void cushim_pool_cache_push(struct cushim_pool_cache *cache,
                                           struct cushim_pool_block *block) {
-    struct cushim_pool_bin *bin = cushim_pool_cache_bin(cache, block->bucket_bytes);
-    cushim_pool_cache_push_in(cache, bin, cushim_stream_fences_of(cache->context), block);
+    struct cushim_pool_bucket *bucket = cushim_pool_cache_bucket(cache, block->bucket_bytes);
+    cushim_pool_cache_push_in(cache, bucket, cushim_stream_fences_of(cache->context), block);
 }
 
 /* Without a lock: into the cache that it was freed into, if that is the stream's still, else behind
@@ -148,26 +150,26 @@ struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache,
 /* Put one in that is over: it is the oldest. */
 void cushim_pool_cache_push_over(struct cushim_pool_cache *cache, struct cushim_pool_block *block);
 
-/* The newest of a bin; NULL: there is none.  Stream order: of an ordered cache alone. */
-static inline struct cushim_pool_block *cushim_pool_cache_pop_from(struct cushim_pool_cache *cache,
-                                                                   struct cushim_pool_bin *bin) {
-    struct cushim_pool_block *block = bin->newest;
+/* The newest of a bucket; NULL: there is none.  Stream order: of an ordered cache alone. */
+static inline struct cushim_pool_block *
+cushim_pool_cache_pop_from(struct cushim_pool_cache *cache, struct cushim_pool_bucket *bucket) {
+    struct cushim_pool_block *block = bucket->newest;
     if (!block)
         return NULL;
-    bin->newest = block->older;
+    bucket->newest = block->older;
     if (block->older)
         block->older->newer = NULL;
     else
-        bin->oldest = NULL;
-    cushim_pool_cache_count_out(cache, bin, block);
+        bucket->oldest = NULL;
+    cushim_pool_cache_count_out(cache, bucket, block);
     return block;
 }
 
 /* The same of a bucket. */
 static inline struct cushim_pool_block *cushim_pool_cache_pop(struct cushim_pool_cache *cache,
                                                               size_t bucket_bytes) {
-    struct cushim_pool_bin *bin = cushim_pool_cache_recent(cache, bucket_bytes);
-    return bin ? cushim_pool_cache_pop_from(cache, bin) : NULL;
+    struct cushim_pool_bucket *bucket = cushim_pool_cache_recent(cache, bucket_bytes);
+    return bucket ? cushim_pool_cache_pop_from(cache, bucket) : NULL;
 }
 
 /* How many blocks are idle in the cache. */
@@ -185,16 +187,16 @@ struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cach
 /* ---- without a lock: driver calls ---- */
 
 enum cushim_pool_effort {
-    CUSHIM_POOL_ASK,  /* the marks there are */
-    CUSHIM_POOL_MARK, /* and make one for the open batch */
-    CUSHIM_POOL_WAIT  /* and wait for them */
+    CUSHIM_POOL_ASK,    /* the fences there are */
+    CUSHIM_POOL_RECORD, /* and make one for the open batch */
+    CUSHIM_POOL_WAIT    /* and wait for them */
 };
 
 /**
  * See what is over.
- * @return CUSHIM_OK | what the driver said to a wait, or to a mark that was to be waited for;
- * CUSHIM_CAPTURE where a capture forbids the mark
- * Where another thread has the role, ASK and MARK do nothing; WAIT waits for it.
+ * @return CUSHIM_OK | what the driver said to a wait, or to a fence that was to be waited for;
+ * CUSHIM_CAPTURE where a capture forbids the fence
+ * Where another thread has the role, ASK and RECORD do nothing; WAIT waits for it.
  */
 enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *cache, const char *what,
                                            enum cushim_pool_effort effort);
@@ -202,12 +204,12 @@ enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *cache, cons
 /**
  * Let a stream wait for what the cache freed, by the device.
  * @param serial  of the block in question
- * @return CUSHIM_OK | CUSHIM_NOTFOUND (there is no mark for it) | what the driver said
+ * @return CUSHIM_OK | CUSHIM_NOTFOUND (there is no fence for it) | what the driver said
  */
 enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *cache, const char *what,
                                            uint64_t serial, const struct cushim_pool_cache *after);
 
-/* The stream is about to go: its blocks are marked, and the cache is no stream's any more. */
+/* The stream is about to go: its blocks are fenced, and the cache is no stream's any more. */
 void cushim_pool_cache_end(struct cushim_pool_cache *cache, const char *what);
 
 /* A wait for the stream is over that began at the moment `begun`. */

@@ -227,16 +227,16 @@ enum cushim_status cushim_pool_capture_free_node(const char *what, struct cushim
 /* ---- begin and end ---- */
 
 /* What was freed on the stream so far can become complete while it captures. */
-static void mark_caches(struct cushim_pool_object *pool,
-                        const struct cushim_context_object *context, CUstream stream,
-                        const char *what) {
+static void fence_caches(struct cushim_pool_object *pool,
+                         const struct cushim_context_object *context, CUstream stream,
+                         const char *what) {
     struct cushim_pool_heap *heap = atomic_load_explicit(&pool->heaps, memory_order_acquire);
     for (; heap; heap = atomic_load_explicit(&heap->next, memory_order_acquire)) {
         struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
         for (; cache; cache = cache->next) {
             if (cache->context == context &&
                 (cache->stream == stream || cache->kind == CUSHIM_POOL_CACHE_ALL))
-                cushim_pool_cache_prove(cache, what, CUSHIM_POOL_MARK);
+                cushim_pool_cache_prove(cache, what, CUSHIM_POOL_RECORD);
         }
     }
 }
@@ -254,7 +254,7 @@ enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
         free(held);
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *freeze);
     }
-    mark_caches(pool, scope->context, stream, scope->what);
+    fence_caches(pool, scope->context, stream, scope->what);
     *freeze = (struct cushim_pool_freeze){.context = scope->context,
                                           .stream = stream,
                                           .memory = memory,

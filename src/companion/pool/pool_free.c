@@ -102,7 +102,7 @@ static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_
         return cushim_pool_capture_free(&freeze, block, cache);
     if (is_kept(block, cache, freeing->call->life))
         return CUSHIM_OK;
-    /* in somebody else's capture: no mark of this stream would tell, so it waits for the context */
+    /* in somebody else's capture: a fence of this stream tells nothing, so it waits for all */
     if (captured == CUSHIM_POOL_CAPTURED)
         cache = freeing->heap->all;
     if (pool->is_checked && !is_looked_at)
@@ -196,19 +196,20 @@ is_as_said(const struct cushim_pool_remembered *row, const struct cushim_pool_bl
 static inline __attribute__((always_inline)) bool put_at_once(struct cushim_pool_cache *cache,
                                                               struct cushim_pool_block *block,
                                                               uint64_t address, bool is_leaf) {
-    struct cushim_stream_fences *marks = cushim_stream_fences_made(cache->context);
-    struct cushim_pool_bin *bin = cache->recent;
+    struct cushim_stream_fences *fences = cushim_stream_fences_made(cache->context);
+    struct cushim_pool_bucket *bucket = cache->recent;
     if (!is_leaf)
-        bin = cushim_pool_cache_recent(cache, block->bucket_bytes);
-    if (__builtin_expect(!marks || !bin || cushim_pool_bin_bucket(bin) != block->bucket_bytes ||
-                             cushim_pool_bin_count(bin) >= bin->n_most ||
+        bucket = cushim_pool_cache_recent(cache, block->bucket_bytes);
+    if (__builtin_expect(!fences || !bucket ||
+                             cushim_pool_bucket_bytes(bucket) != block->bucket_bytes ||
+                             cushim_pool_bucket_count(bucket) >= bucket->n_most ||
                              cache->open_blocks >= CUSHIM_POOL_BATCH_BLOCKS - 1 ||
                              cache->open_bytes + block->bucket_bytes >= CUSHIM_POOL_BATCH_BYTES ||
                              !cushim_pool_block_take(block, address),
                          0))
         return false;
     count(cache, block, atomic_load_explicit(&block->asked_bytes, memory_order_relaxed));
-    cushim_pool_cache_push_in(cache, bin, marks, block);
+    cushim_pool_cache_push_in(cache, bucket, fences, block);
     return true;
 }
 

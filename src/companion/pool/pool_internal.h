@@ -4,7 +4,7 @@
  *   pool    a handle's object: options, heaps, the captures it is attached to
  *   heap    what a pool has in one context of one kind: a heap of the allocator
  *           (memory/heap/direct.h), a table of blocks, the caches
- *   cache   what one stream freed in a heap: bins of idle blocks, newest first, and its fences
+ *   cache   what one stream freed in a heap: buckets of idle blocks, newest first, and its fences
  *   block   one block while it is out of the allocator's free lists: live, idle in a cache, or held
  *           by a graph
  *
@@ -33,15 +33,15 @@
 #include "memory/stats.h"
 #include "companion/stream/stream_fence.h"
 #include "companion/pool/pool.h"
-#include "companion/pool/pool_bins.h"
+#include "companion/pool/pool_buckets.h"
 #include "companion/pool/pool_round.h"
 
 enum {
     CUSHIM_POOL_N_KINDS = 3,
     CUSHIM_POOL_N_DEVICES = 64,
-    CUSHIM_POOL_BATCH_BLOCKS = 64, /* a cache marks after so many frees, */
+    CUSHIM_POOL_BATCH_BLOCKS = 64, /* a cache records a fence after so many frees, */
     CUSHIM_POOL_BATCH_BYTES = 64 << 20,
-    CUSHIM_POOL_N_FLIGHTS = 32, /* marks of a cache that are not complete */
+    CUSHIM_POOL_N_FENCES = 32,  /* fences of a cache that are not complete */
     CUSHIM_POOL_LOG2_CHUNK = 9, /* blocks of a table's chunk */
     CUSHIM_POOL_N_CHUNKS = 1 << 14
 };
@@ -62,12 +62,12 @@ struct cushim_pool_age {
 struct cushim_pool_block {
     /* set when it comes out of the free lists, constant until it goes back; 0: it is a spare */
     _Alignas(64) atomic_uint_fast64_t address;
-    _Atomic uint32_t state;    /* enum cushim_mem_state: LIVE, else PENDING */
+    _Atomic uint32_t state;    /* enum cushim_mem_state: LIVE, else DEFERRED */
     atomic_uint n_holds;       /* captures and graphs that keep it; written under the heap's lock */
     atomic_size_t asked_bytes; /* while it is LIVE */
     size_t bucket_bytes;       /* as the address */
     /* the cache's lock */
-    struct cushim_pool_block *newer, *older; /* in a bin; older: among the spares, heap's lock */
+    struct cushim_pool_block *newer, *older; /* in a bucket; older: among the spares, heap's lock */
     struct cushim_pool_age age;              /* idle in the cache, by when they were freed */
     uint64_t serial;                         /* of the batch it was freed in; 0: it is over */
     /* of its first use while live, where it is idle, or whose stream freed it while it is kept */
@@ -98,7 +98,7 @@ static inline void cushim_pool_block_set_live(struct cushim_pool_block *block) {
 }
 
 /*
- * LIVE -> PENDING, of several threads one.
+ * LIVE -> DEFERRED, of several threads one.
  *
  * Who found the block by its address did so without a lock.  Blocks are type-stable, but between
  * that look and the exchange a block that another thread freed may have gone to the free lists and
@@ -107,7 +107,7 @@ static inline void cushim_pool_block_set_live(struct cushim_pool_block *block) {
  */
 static inline bool cushim_pool_block_take(struct cushim_pool_block *block, uint64_t address) {
     uint32_t live = CUSHIM_MEM_LIVE;
-    if (!atomic_compare_exchange_strong(&block->state, &live, CUSHIM_MEM_PENDING))
+    if (!atomic_compare_exchange_strong(&block->state, &live, CUSHIM_MEM_DEFERRED))
         return false;
     if (__builtin_expect(cushim_pool_block_address(block) == address, 1))
         return true;
@@ -115,9 +115,9 @@ static inline bool cushim_pool_block_take(struct cushim_pool_block *block, uint6
     return false;
 }
 
-/* A mark on its way, and the batches it covers. */
+/* A fence on its way, and the batches it covers. */
 struct cushim_pool_fence {
-    struct cushim_stream_fence *mark;
+    struct cushim_stream_fence *fence;
     uint64_t serial;
 };
 
@@ -147,28 +147,29 @@ enum cushim_pool_cache_kind {
 /* What a hit and a free touch stands first, in three lines. */
 struct cushim_pool_cache {
     _Alignas(128) struct cushim_mem_cache_lock lock; /* most caches are one thread's */
-    uint32_t role; /* 1: somebody has it, and records and asks marks; 2: others sleep for it, too */
-    bool is_ordered;                /* its blocks serve its own stream at once */
-    atomic_bool is_gone;            /* the stream went: never ordered again; read unlocked too */
-    bool has_uncovered;             /* a mark failed: an older batch waits for the next */
-    struct cushim_pool_bin *recent; /* of bins: the last that a hit or a free was of, or NULL */
-    size_t recent_asked;            /* a request of so many bytes is `recent`'s; 0: unknown */
+    uint32_t role;       /* 1: somebody has it, who records and asks; 2: others sleep for it, too */
+    bool is_ordered;     /* its blocks serve its own stream at once */
+    atomic_bool is_gone; /* the stream went: never ordered again; read unlocked too */
+    bool has_uncovered;  /* a fence failed: an older batch waits for the next */
+    struct cushim_pool_bucket
+        *recent;         /* of buckets: the last that a hit or a free was of, or NULL */
+    size_t recent_asked; /* a request of so many bytes is `recent`'s; 0: unknown */
     struct cushim_context_object *context; /* of the stream; kept; constant while in use */
     uint64_t open_serial;
     struct cushim_pool_counts counts;
     atomic_size_t idle_bytes;       /* read unlocked too */
     size_t open_blocks, open_bytes; /* idle blocks of the open batch */
-    uint64_t open_moment;           /* of the last free (mark.h) */
+    uint64_t open_moment;           /* of the last free (stream_fence.h) */
     uint64_t done_serial;
     /* rises where its stream or its pool goes: who comes late sees that it is theirs no more; read
      * without the lock, too */
     atomic_uint life;
-    struct cushim_pool_bins bins;
+    struct cushim_pool_buckets buckets;
     /* all idle blocks: `later` is the earliest, `earlier` the latest; serials never rise between */
     struct cushim_pool_age ages;
     /* of whoever has the role */
-    struct cushim_pool_fence flights[CUSHIM_POOL_N_FLIGHTS];
-    unsigned first_flight, n_flights;
+    struct cushim_pool_fence fences[CUSHIM_POOL_N_FENCES];
+    unsigned first_fence, n_fences;
     struct cushim_pool_heap *heap; /* constant for good; the rest while in use */
     enum cushim_pool_cache_kind kind;
     CUstream stream;

@@ -44,7 +44,7 @@ static void ask_others(struct cushim_pool_request *request) {
 /* Idle memory of this context goes, whichever pool has it. */
 static enum cushim_status drain(struct reclaim *reclaim) {
     struct cushim_pool_request *request = reclaim->request;
-    enum cushim_pool_effort effort = reclaim->is_captured ? CUSHIM_POOL_ASK : CUSHIM_POOL_MARK;
+    enum cushim_pool_effort effort = reclaim->is_captured ? CUSHIM_POOL_ASK : CUSHIM_POOL_RECORD;
     enum cushim_status status = CUSHIM_NOMEM;
     for (int is_all = 0; is_all < 2 && status == CUSHIM_NOMEM; is_all++) {
         cushim_pool_reclaim(request->heap, request->what, is_all ? SIZE_MAX : request->bucket_bytes,
@@ -61,14 +61,14 @@ static enum cushim_status drain(struct reclaim *reclaim) {
 static bool find_pending(struct cushim_pool_request *request, struct cushim_pool_cache *cache,
                          size_t *bucket_bytes, uint64_t *serial) {
     bool has = false;
-    const struct cushim_pool_bin *bin = NULL;
+    const struct cushim_pool_bucket *bucket = NULL;
     cushim_pool_cache_lock(cache);
-    while ((bin = cushim_pool_bins_next(&cache->bins, bin))) {
-        size_t bin_bytes = cushim_pool_bin_bucket(bin);
-        if (bin->oldest && bin_bytes >= request->bucket_bytes &&
-            bin_bytes / 2 <= request->bucket_bytes && (!has || bin_bytes < *bucket_bytes)) {
-            *bucket_bytes = bin_bytes;
-            *serial = bin->oldest->serial;
+    while ((bucket = cushim_pool_buckets_next(&cache->buckets, bucket))) {
+        size_t its_bytes = cushim_pool_bucket_bytes(bucket);
+        if (bucket->oldest && its_bytes >= request->bucket_bytes &&
+            its_bytes / 2 <= request->bucket_bytes && (!has || its_bytes < *bucket_bytes)) {
+            *bucket_bytes = its_bytes;
+            *serial = bucket->oldest->serial;
             has = true;
         }
     }
@@ -81,10 +81,10 @@ static bool find_pending(struct cushim_pool_request *request, struct cushim_pool
 static bool take_ordered(struct cushim_pool_request *request, struct cushim_pool_cache *cache,
                          size_t bucket_bytes, uint64_t serial) {
     cushim_pool_cache_lock(cache);
-    struct cushim_pool_bin *bin = cushim_pool_bins_find(&cache->bins, bucket_bytes);
-    if (bin && bin->oldest && bin->oldest->serial <= serial) {
-        request->block = bin->oldest;
-        cushim_pool_cache_unlink(cache, bin, bin->oldest);
+    struct cushim_pool_bucket *bucket = cushim_pool_buckets_find(&cache->buckets, bucket_bytes);
+    if (bucket && bucket->oldest && bucket->oldest->serial <= serial) {
+        request->block = bucket->oldest;
+        cushim_pool_cache_unlink(cache, bucket, bucket->oldest);
     }
     cushim_pool_cache_unlock(cache);
     return request->block != NULL;
@@ -110,7 +110,7 @@ static enum cushim_status order(struct reclaim *reclaim) {
         uint64_t serial = 0;
         if (!find_pending(request, cache, &bucket_bytes, &serial))
             continue;
-        cushim_pool_cache_prove(cache, request->what, CUSHIM_POOL_MARK);
+        cushim_pool_cache_prove(cache, request->what, CUSHIM_POOL_RECORD);
         enum cushim_status status =
             cache == request->cache
                 ? CUSHIM_OK
@@ -118,7 +118,7 @@ static enum cushim_status order(struct reclaim *reclaim) {
         if (status == CUSHIM_OK && take_ordered(request, cache, bucket_bytes, serial))
             return CUSHIM_OK;
         if (status == CUSHIM_NOTFOUND && take_over(request, cache, bucket_bytes))
-            return CUSHIM_OK; /* its mark is complete by now */
+            return CUSHIM_OK; /* its fence is complete by now */
     }
     return CUSHIM_NOMEM;
 }

@@ -178,7 +178,7 @@ enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call,
                                           struct cushim_pool_cache **cache);
 
 /* From what is idle, or free in the free lists, without a driver call for memory; the block is LIVE
- * or PENDING, and on no cache.  CUSHIM_NOTFOUND: nothing serves. */
+ * or DEFERRED, and on no cache.  CUSHIM_NOTFOUND: nothing serves. */
 enum cushim_status cushim_pool_serve(struct cushim_pool_request *request);
 
 /* From the free lists alone. */
@@ -240,7 +240,7 @@ enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_request *request
                                              const struct cushim_pool_freeze *freeze,
                                              cushim_devptr *node);
 
-/* Take a block that was freed in an attached capture: PENDING, on no cache. */
+/* Take a block that was freed in an attached capture: DEFERRED, on no cache. */
 enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *freeze,
                                             struct cushim_pool_block *block,
                                             struct cushim_pool_cache *cache);

@@ -14,10 +14,10 @@ struct sums {
     int64_t live_blocks, live_bytes, asked_bytes;
 };
 
-/* Blocks of a bin that are not over: they are its newest. */
-static void add_pending(const struct cushim_pool_cache *cache, const struct cushim_pool_bin *bin,
-                        struct cushim_pool_stats *stats) {
-    const struct cushim_pool_block *block = bin->newest;
+/* Blocks of a bucket that are not over: they are its newest. */
+static void add_pending(const struct cushim_pool_cache *cache,
+                        const struct cushim_pool_bucket *bucket, struct cushim_pool_stats *stats) {
+    const struct cushim_pool_block *block = bucket->newest;
     for (; block && !cushim_pool_block_is_over(cache, block); block = block->older) {
         stats->pending_blocks++;
         stats->pending_bytes += block->bucket_bytes;
@@ -35,8 +35,9 @@ static void add_cache(struct cushim_pool_cache *cache, struct cushim_pool_stats 
     sums->live_blocks += cushim_pool_live_blocks(&cache->counts);
     sums->live_bytes += cache->counts.live_bytes;
     sums->asked_bytes += cache->counts.asked_bytes;
-    for (struct cushim_pool_bin *bin = NULL; (bin = cushim_pool_bins_next(&cache->bins, bin));)
-        add_pending(cache, bin, stats);
+    for (struct cushim_pool_bucket *bucket = NULL;
+         (bucket = cushim_pool_buckets_next(&cache->buckets, bucket));)
+        add_pending(cache, bucket, stats);
     cushim_pool_cache_unlock(cache);
 }
 
@@ -170,7 +171,7 @@ static void add_view(struct views *views, struct cushim_pool_block *block) {
         .state = is_kept   ? CUSHIM_POOL_STATE_GRAPH
                  : is_live ? CUSHIM_POOL_STATE_LIVE
                  : is_over ? CUSHIM_POOL_STATE_IDLE
-                           : CUSHIM_POOL_STATE_PENDING,
+                           : CUSHIM_POOL_STATE_DEFERRED,
         .stream = shown_stream(cache),
     };
 }

@@ -14,7 +14,7 @@
 #include "companion/capture/graph_resources.h"
 #include "companion/pool/pool_request.h"
 
-/* Over a cap with marks in flight only every so many frees ask. */
+/* Over a cap with fences under way only every so many frees ask. */
 enum { ASK_EVERY = 16 };
 
 /* Batches of the last pass but one of those by age. */
@@ -164,13 +164,13 @@ static size_t over_watermark(const struct cushim_pool_object *pool, struct cushi
 /* Has the device nothing to do, so that a release waits for nothing? */
 static bool is_quiet(struct cushim_pool_heap *heap, const char *what) {
     struct cushim_scope scope;
-    struct cushim_stream_fence *mark;
+    struct cushim_stream_fence *fence;
     if (!cushim_call_begin_quietly(&scope, heap->context))
         return false;
     scope.what = what;
-    bool is_quiet = cushim_stream_fence_record_all(&scope, &mark) == CUSHIM_OK &&
-                    cushim_stream_fence_is_complete(mark);
-    cushim_stream_fence_release(mark);
+    bool is_quiet = cushim_stream_fence_record_all(&scope, &fence) == CUSHIM_OK &&
+                    cushim_stream_fence_is_complete(fence);
+    cushim_stream_fence_release(fence);
     cushim_call_end(&scope, CUSHIM_OK);
     return is_quiet;
 }
@@ -183,7 +183,7 @@ size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_he
     if (!excess_bytes || cushim_capture_count(heap->context))
         return 0;
     size_t n_bytes = cushim_pool_reclaim(heap, what, excess_bytes,
-                                         more_bytes ? CUSHIM_POOL_MARK : CUSHIM_POOL_ASK, NULL);
+                                         more_bytes ? CUSHIM_POOL_RECORD : CUSHIM_POOL_ASK, NULL);
     size_t free_bytes = atomic_load_explicit(&cushim_pool_heap_core(heap)->free_segment_bytes,
                                              memory_order_relaxed);
     if (free_bytes && (excess_bytes > bound_bytes / FAR || is_quiet(heap, what)))
@@ -208,7 +208,7 @@ static size_t excess_of(const struct cushim_pool_heap *heap, size_t bucket_bytes
     const struct cushim_pool_cache *cache =
         atomic_load_explicit(&heap->caches, memory_order_acquire);
     for (; cache; cache = cache->next)
-        n += cushim_pool_bins_count(&cache->bins, bucket_bytes);
+        n += cushim_pool_buckets_count(&cache->buckets, bucket_bytes);
     return n > n_most ? n - n_most : 0;
 }
 
@@ -218,7 +218,7 @@ static size_t evict(struct cushim_pool_heap *heap, size_t bucket_bytes, size_t n
     struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
     for (; cache && n < n_blocks; cache = cache->next) {
         struct cushim_pool_block *block;
-        if (!cushim_pool_bins_count(&cache->bins, bucket_bytes))
+        if (!cushim_pool_buckets_count(&cache->buckets, bucket_bytes))
             continue;
         do {
             cushim_pool_cache_lock(cache);
@@ -234,10 +234,10 @@ static size_t evict(struct cushim_pool_heap *heap, size_t bucket_bytes, size_t n
     return n;
 }
 
-/* May this free ask the driver?  Marks in flight are not asked after at every free. */
+/* May this free ask the driver?  Fences under way are not asked after at every free. */
 static bool is_due(struct cushim_pool_cache *cache) {
     cushim_pool_cache_lock(cache);
-    bool is_due = !cache->n_flights || cache->open_blocks % ASK_EVERY == 0;
+    bool is_due = !cache->n_fences || cache->open_blocks % ASK_EVERY == 0;
     cushim_pool_cache_unlock(cache);
     return is_due;
 }
@@ -263,7 +263,7 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_h
     if (!is_holding)
         over_bytes = SIZE_MAX;
     if (batch_bytes || ((over_bytes || excess) && is_due(cache)))
-        cushim_pool_cache_prove(cache, what, CUSHIM_POOL_MARK);
+        cushim_pool_cache_prove(cache, what, CUSHIM_POOL_RECORD);
     if (excess)
         n_gone += evict(heap, bucket_bytes, excess);
     if (over_bytes)
@@ -331,7 +331,8 @@ static void trim(struct cushim_pool_call *call, int ordinal, size_t keep_bytes) 
             continue;
         size_t over_bytes = idle_bytes > keep_bytes ? idle_bytes - keep_bytes : 0;
         if (over_bytes)
-            idle_bytes -= cushim_pool_reclaim(heap, call->what, over_bytes, CUSHIM_POOL_MARK, NULL);
+            idle_bytes -=
+                cushim_pool_reclaim(heap, call->what, over_bytes, CUSHIM_POOL_RECORD, NULL);
         if (!cushim_capture_count(heap->context))
             cushim_pool_give_back(heap, call->what, 0);
     }

@@ -77,9 +77,9 @@ struct cushim_pool_stats {
 /* What cushim_pool_walk shows of a block. */
 enum cushim_pool_state {
     CUSHIM_POOL_STATE_LIVE = 0,
-    CUSHIM_POOL_STATE_IDLE = 1,    /* freed, and seen to be over */
-    CUSHIM_POOL_STATE_PENDING = 2, /* freed, not yet seen to be over */
-    CUSHIM_POOL_STATE_GRAPH = 3    /* kept by a capture or a graph */
+    CUSHIM_POOL_STATE_IDLE = 1,     /* freed, and seen to be over */
+    CUSHIM_POOL_STATE_DEFERRED = 2, /* freed, not yet seen to be over */
+    CUSHIM_POOL_STATE_GRAPH = 3     /* kept by a capture or a graph */
 };
 
 struct cushim_pool_view {

@@ -171,7 +171,7 @@ static void set_most(struct cushim_mem_cache *cache, const struct cushim_mem_hea
                      unsigned class_index) {
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     bool rotates = cushim_mem_deferred_batch_bytes(pool) != 0;
-    size_t most = rotates ? CUSHIM_MEM_CACHE_ROTATION_DEPTH : CUSHIM_MEM_CACHE_DEPTH;
+    size_t most = rotates ? CUSHIM_MEM_CACHE_BATCH_DEPTH : CUSHIM_MEM_CACHE_DEPTH;
     size_t fit =
         (rotates ? cushim_mem_cache_share_most_bytes(pool) : CUSHIM_MEM_CACHE_CLASS_BYTES) /
         block_bytes;

@@ -27,7 +27,7 @@ enum {
     CUSHIM_MEM_CACHE_DEPTH = 64,             /* of one class */
     CUSHIM_MEM_CACHE_CLASS_BYTES = 2 << 20,  /* of one class; two blocks in any case */
     CUSHIM_MEM_CACHE_BYTES = 4 << 20,        /* of all */
-    CUSHIM_MEM_CACHE_ROTATION_DEPTH = 256,   /* the same where blocks rotate (rotation.h), which */
+    CUSHIM_MEM_CACHE_BATCH_DEPTH = 256,      /* the same where blocks rotate (rotation.h), which */
     CUSHIM_MEM_CACHE_PUBLISH_BYTES = 1 << 20 /* says of how many bytes */
 };
 

@@ -11,7 +11,8 @@ static const uint64_t idle_after_ns = 1000000000; /* the window of the watermark
 
 size_t cushim_mem_cache_share_most_bytes(const struct cushim_mem_heap *heap) {
     size_t most_bytes = cushim_mem_deferred_batch_bytes(heap);
-    size_t budget_bytes = most_bytes ? CUSHIM_MEM_ROTATION_THREADS * most_bytes : BUDGET_BYTES;
+    size_t budget_bytes =
+        most_bytes ? CUSHIM_MEM_DEFERRED_BATCH_THREADS * most_bytes : BUDGET_BYTES;
     if (!most_bytes)
         most_bytes = CUSHIM_MEM_CACHE_BYTES;
     budget_bytes += heap->live_bytes / LIVE_DIVISOR;

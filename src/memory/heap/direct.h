@@ -4,7 +4,7 @@
  *
  * Blocks go straight between the free lists and the host: no thread cache, no fence, no bound; what
  * is given is free from then on.  The host opens such a pool with a policy whose `keep` is all
- * there is, and gives segments back when it sees fit.  It moves a block's state LIVE -> PENDING ->
+ * there is, and gives segments back when it sees fit.  It moves a block's state LIVE -> DEFERRED ->
  * LIVE as it likes, and `next_free` of the cell of a slab's block is its own while it has the
  * block.
  *

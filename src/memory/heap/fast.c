@@ -82,7 +82,7 @@ static inline bool find(struct cushim_mem_blocks *ledger, uint64_t address,
 
 /*
  * The cache being taken: the block goes there, if there is room and no fence is due.  LIVE ->
- * PENDING as in release.c: of several threads that free it one gets it, and the epoch is read
+ * DEFERRED as in release.c: of several threads that free it one gets it, and the epoch is read
  * behind that exchange.  Where a fence was made since the look, the block is counted for the epoch
  * before.
  */
@@ -98,7 +98,7 @@ static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_
                                                     found->block_bytes, cache->limit_bytes);
     if (unfenced_bytes >= unfenced->due_bytes || !cushim_mem_cache_has_room(cache, bin) ||
         cushim_mem_cache_is_far_below(unpublished_bytes - asked_bytes) ||
-        !atomic_compare_exchange_strong(&found->cell->state, &live, CUSHIM_MEM_PENDING))
+        !atomic_compare_exchange_strong(&found->cell->state, &live, CUSHIM_MEM_DEFERRED))
         return false;
     unfenced->n_bytes = unfenced_bytes;
     cushim_mem_cache_put(cache, bin, found->cell, found->base, cushim_mem_fence_tag(fence));
@@ -170,7 +170,7 @@ int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64
     struct cushim_mem_heap *pool = found.segment->pool;
     uint64_t life = life_of(pool);
     if (!life || atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed) ||
-        !atomic_compare_exchange_strong(&found.cell->state, &live, CUSHIM_MEM_PENDING))
+        !atomic_compare_exchange_strong(&found.cell->state, &live, CUSHIM_MEM_DEFERRED))
         return CUSHIM_MEM_FAST_LEFT;
     bool is_over =
         cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, &answer) == CUSHIM_OK;

@@ -34,11 +34,11 @@ static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_heap 
                          .answer = answer};
     if (!cushim_mem_heap_is_ready(pool))
         return CUSHIM_STATE;
-    /* LIVE -> PENDING: of several threads that free the same block one gets it.  Sequentially
+    /* LIVE -> DEFERRED: of several threads that free the same block one gets it.  Sequentially
      * consistent: the epoch is read after it */
     freeing->live = CUSHIM_MEM_LIVE;
     while (
-        !atomic_compare_exchange_strong(&found->cell->state, &freeing->live, CUSHIM_MEM_PENDING)) {
+        !atomic_compare_exchange_strong(&found->cell->state, &freeing->live, CUSHIM_MEM_DEFERRED)) {
         if (cushim_mem_state_of(freeing->live) != CUSHIM_MEM_LIVE)
             return CUSHIM_DOUBLEFREE;
     }
@@ -141,7 +141,7 @@ static void keep_in_arena(const struct freeing *freeing, uint64_t tag, uint64_t 
 
 /*
  * The block is the pool's: all work on it is over (tag 0), or will be with the epoch `tag`.
- * CUSHIM_NOMEM: there was no host memory to note it; it is PENDING still.  `cache` is taken, or
+ * CUSHIM_NOMEM: there was no host memory to note it; it is DEFERRED still.  `cache` is taken, or
  * NULL, and left here.
  */
 static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_cache *cache,

@@ -427,7 +427,7 @@ static enum cushim_status make_do(struct attempt *attempt) {
 
 /* May more be fetched while so much is pending? */
 static bool is_within_budget(struct cushim_mem_heap *pool) {
-    size_t budget_bytes = CUSHIM_MEM_HEAP_PENDING_BYTES;
+    size_t budget_bytes = CUSHIM_MEM_HEAP_DEFERRED_BYTES;
     pthread_mutex_lock(&pool->lock);
     if (budget_bytes < pool->live_bytes / 2)
         budget_bytes = pool->live_bytes / 2;

@@ -92,14 +92,14 @@ enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *pool,
                                            const struct cushim_mem_lookup *found, CUresult *answer);
 
 /*
- * The last part of an exact release: the block is PENDING, of a pool of that life, and the wait
+ * The last part of an exact release: the block is DEFERRED, of a pool of that life, and the wait
  * ended with `answer`.  Returns that of the release.
  */
 CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *pool,
                                     const struct cushim_mem_lookup *found, uint64_t life,
                                     CUresult answer);
 
-/* The first half of a release: LIVE -> PENDING, no more.  CUSHIM_OK | CUSHIM_DOUBLEFREE |
+/* The first half of a release: LIVE -> DEFERRED, no more.  CUSHIM_OK | CUSHIM_DOUBLEFREE |
  * CUSHIM_STATE (the pool is not open, or its context is damaged).  See hold.h. */
 enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *pool,
                                          const struct cushim_mem_lookup *found);

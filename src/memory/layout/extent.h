@@ -16,15 +16,15 @@
 #include "memory/layout/segment.h"
 
 /* The states of a block; a cell that was never handed out is FREE. */
-enum cushim_mem_state { CUSHIM_MEM_FREE, CUSHIM_MEM_PENDING, CUSHIM_MEM_LIVE };
+enum cushim_mem_state { CUSHIM_MEM_FREE, CUSHIM_MEM_DEFERRED, CUSHIM_MEM_LIVE };
 
-/* What we know of one block.  `state` goes LIVE -> PENDING by compare and exchange, without the
+/* What we know of one block.  `state` goes LIVE -> DEFERRED by compare and exchange, without the
  * lock. */
 struct cushim_mem_block_meta {
     _Atomic uint32_t state;    /* a state; above it, where LIVE, traits (memory/layout/trait.h) */
     uint32_t next_free;        /* index of the next free cell of the slab, under the lock; a host's
                                   own while it has the block (memory/heap/direct.h) */
-    atomic_size_t asked_bytes; /* valid while LIVE or PENDING */
+    atomic_size_t asked_bytes; /* valid while LIVE or DEFERRED */
 };
 
 enum { CUSHIM_MEM_STATE_BITS = 2 };

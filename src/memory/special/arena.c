@@ -252,7 +252,7 @@ void cushim_mem_arena_give(struct cushim_mem_heap *pool, const struct cushim_mem
                            uint64_t tag) {
     struct cushim_mem_chunk *chunk = place->extent->chunk;
     CUresult answer;
-    uint32_t pending = CUSHIM_MEM_PENDING;
+    uint32_t pending = CUSHIM_MEM_DEFERRED;
     /* the context may have gone meanwhile, and the block with it */
     if (!chunk || !atomic_compare_exchange_strong_explicit(
                       &chunk->cells[place->index].state, &pending, CUSHIM_MEM_FREE,

@@ -2,7 +2,7 @@
  * Holds: blocks that were freed, and must not be reused before somebody lets go.
  *
  * What is freed while its thread captures may be used whenever a graph made from that capture runs.
- * Such a block is PENDING and on no list of its pool: it hangs on a hold for each capture that was
+ * Such a block is DEFERRED and on no list of its pool: it hangs on a hold for each capture that was
  * open to the thread.  Whoever lets go of the last of them puts the block on its pool's stack
  * `unheld`, and the pool's next operation makes it pending as any other free does.
  *
@@ -27,7 +27,7 @@ struct cushim_mem_graph_resources {
 };
 
 /**
- * Free a LIVE block into holds: LIVE -> PENDING, without a wait and without a driver call.
+ * Free a LIVE block into holds: LIVE -> DEFERRED, without a wait and without a driver call.
  * @param found    from the ledger
  * @param holds    [n_holds], n_holds > 0; the block stays until each of them was let go
  * @return CUSHIM_OK | CUSHIM_DOUBLEFREE (another thread freed it first) | CUSHIM_STATE (the pool is

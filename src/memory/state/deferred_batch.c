@@ -10,15 +10,17 @@ size_t cushim_mem_deferred_batch_bytes(const struct cushim_mem_heap *pool) {
     size_t n_bytes = pool->bound.device_bytes / DEVICE_SHARE;
     if (!pool->policy->is_relaxed || pool->policy->is_sparing)
         return 0;
-    if (n_bytes < CUSHIM_MEM_ROTATION_LEAST_BYTES)
-        return CUSHIM_MEM_ROTATION_LEAST_BYTES;
-    return n_bytes < CUSHIM_MEM_ROTATION_MOST_BYTES ? n_bytes : CUSHIM_MEM_ROTATION_MOST_BYTES;
+    if (n_bytes < CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES)
+        return CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES;
+    return n_bytes < CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES ? n_bytes
+                                                          : CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES;
 }
 
 static size_t narrow_bytes(struct cushim_mem_heap *pool) {
     size_t margin_bytes = cushim_mem_watermark_margin_bytes(pool);
-    return margin_bytes > CUSHIM_MEM_ROTATION_LEAST_BYTES ? margin_bytes
-                                                          : CUSHIM_MEM_ROTATION_LEAST_BYTES;
+    return margin_bytes > CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES
+               ? margin_bytes
+               : CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES;
 }
 
 size_t cushim_mem_deferred_batch_narrowed(struct cushim_mem_heap *pool, size_t n_bytes) {

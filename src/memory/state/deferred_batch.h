@@ -25,9 +25,9 @@
 struct cushim_mem_heap;
 
 enum {
-    CUSHIM_MEM_ROTATION_LEAST_BYTES = 4 << 20, /* of a thread, whatever the device */
-    CUSHIM_MEM_ROTATION_MOST_BYTES = 64 << 20,
-    CUSHIM_MEM_ROTATION_THREADS = 4 /* that may have this much each; more threads share it */
+    CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES = 4 << 20, /* of a thread, whatever the device */
+    CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES = 64 << 20,
+    CUSHIM_MEM_DEFERRED_BATCH_THREADS = 4 /* that may have this much each; more threads share it */
 };
 
 /* The frees of one thread since a fence was made, by whichever thread. */

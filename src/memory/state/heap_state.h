@@ -21,9 +21,9 @@
 #include "memory/stats.h"
 
 enum {
-    CUSHIM_MEM_HEAP_SLACK_BYTES = 32 << 20,   /* held beyond what use explains, whatever that is */
-    CUSHIM_MEM_HEAP_PENDING_BYTES = 64 << 20, /* may be pending before a malloc waits, at least */
-    CUSHIM_MEM_HEAP_PATIENCE_NS = 1000000000  /* how long it waits */
+    CUSHIM_MEM_HEAP_SLACK_BYTES = 32 << 20,    /* held beyond what use explains, whatever that is */
+    CUSHIM_MEM_HEAP_DEFERRED_BYTES = 64 << 20, /* may be pending before a malloc waits, at least */
+    CUSHIM_MEM_HEAP_PATIENCE_NS = 1000000000   /* how long it waits */
 };
 
 struct cushim_mem_cache;
@@ -80,7 +80,7 @@ struct cushim_mem_heap {
     atomic_uint n_caches;
     unsigned n_busy; /* under the lock: caches that have a share */
     atomic_size_t
-        live_bytes; /* of blocks off the free lists, as cut: LIVE, PENDING or in a cache */
+        live_bytes; /* of blocks off the free lists, as cut: LIVE, DEFERRED or in a cache */
     atomic_size_t held_bytes;         /* of segments; both written under the lock */
     atomic_size_t free_segment_bytes; /* of segments that are wholly free, idle ones included */
     size_t recent_peak_bytes[2]; /* of live_bytes: in the running second, and in the one before */

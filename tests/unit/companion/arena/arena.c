@@ -196,20 +196,20 @@ END_TEST
 START_TEST(a_hold_collects_what_its_capture_takes) {
     struct cushim_arena *arena = made(default_options(0));
     struct cushim_context_object *context;
-    struct cushim_arena_hold *hold;
+    struct cushim_arena_graph *hold;
     size_t used;
     ok(cushim_context_of_device("test", 0, &context));
     take_on(arena, 256, NULL);
-    ok(cushim_arena_hold_prepare("test", context, arena, &hold));
-    cushim_arena_hold_start(hold, 7);
+    ok(cushim_arena_graph_prepare("test", context, arena, &hold));
+    cushim_arena_graph_start(hold, 7);
     ck_assert_int_eq(cushim_arena_drain(arena), CUSHIM_STATE); /* the capture may still take */
     take_on(arena, 512, CUSHIM_STREAM_ALL);                    /* this thread began it */
     take_on(arena, 256, NULL);                                 /* takes part in nothing */
     take_on(arena, 256, CUSHIM_STREAM_ALL);
-    ck_assert_uint_eq(cushim_arena_hold_bytes(hold), 768);
-    cushim_arena_hold_stop(hold);
+    ck_assert_uint_eq(cushim_arena_graph_bytes(hold), 768);
+    cushim_arena_graph_stop(hold);
     take_on(arena, 256, CUSHIM_STREAM_ALL);
-    ck_assert_uint_eq(cushim_arena_hold_bytes(hold), 768);
+    ck_assert_uint_eq(cushim_arena_graph_bytes(hold), 768);
     ok(cushim_arena_reset(arena, CUSHIM_STREAM_ALL));
     ok(cushim_arena_used(arena, &used));
     ck_assert_uint_eq(used, 1280);
@@ -217,7 +217,7 @@ START_TEST(a_hold_collects_what_its_capture_takes) {
     size_t before = SIM(sim_live_bytes)();
     ok(cushim_arena_destroy(arena));
     ck_assert_uint_eq(SIM(sim_live_bytes)(), before);
-    cushim_arena_hold_drop(hold);
+    cushim_arena_graph_drop(hold);
     ck_assert_uint_eq(SIM(sim_live_bytes)(), before - 4096);
     cushim_object_release(context);
 }

@@ -118,7 +118,7 @@ static void *take_and_tell(void *argument) {
     return NULL;
 }
 
-START_TEST(who_ends_it_waits_for_a_quick_way) {
+START_TEST(who_ends_it_waits_for_a_fast_path) {
     const struct timespec moment = {.tv_nsec = 30000000};
     struct fixture fixture = begin();
     struct cushim_slot *slot = cushim_slot_of((uintptr_t)fixture.handle);
@@ -127,11 +127,11 @@ START_TEST(who_ends_it_waits_for_a_quick_way) {
     pass(&fixture, 3);
     if (!may_own())
         return;
-    ck_assert(cushim_pin_quickly(cushim_thread_get(), CUSHIM_CELL_QUICK, slot, fixture.handle));
+    ck_assert(cushim_pin_fast(cushim_thread_get(), CUSHIM_CELL_FAST, slot, fixture.handle));
     pthread_create(&other, NULL, take_and_tell, &fixture);
     nanosleep(&moment, NULL);
     ck_assert(!atomic_load(&has_taken));
-    ck_assert_int_eq(cushim_unpin_quickly(cushim_thread_get(), CUSHIM_CELL_QUICK, slot), CUSHIM_OK);
+    ck_assert_int_eq(cushim_unpin_fast(cushim_thread_get(), CUSHIM_CELL_FAST, slot), CUSHIM_OK);
     pthread_join(other, NULL);
     ck_assert(atomic_load(&has_taken) && !is_ours(&fixture));
 }
@@ -212,6 +212,6 @@ SUITE() {
                      (const TTest *[]){who_resets_it_again_owns_it,
                                        it_is_full_where_it_was_full_before,
                                        another_thread_ends_that_and_makes_it_rarer,
-                                       who_ends_it_waits_for_a_quick_way,
+                                       who_ends_it_waits_for_a_fast_path,
                                        no_place_is_taken_twice_while_others_come_and_go, NULL});
 }

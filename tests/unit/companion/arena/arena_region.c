@@ -257,15 +257,15 @@ START_TEST(regions_take_turns_and_each_keeps_its_own) {
 END_TEST
 
 START_TEST(a_hold_keeps_its_blocks_until_it_is_dropped) {
-    struct cushim_arena_hold hold = {.is_listed = true};
+    struct cushim_arena_graph hold = {.is_listed = true};
     begin(16, 1, true);
     take(1);
     uint64_t a = take(2), b = take(2);
     take(1);
     book.pins.holds = &hold;
-    ck_assert(cushim_arena_hold_reserve(&hold));
-    cushim_arena_hold_add(&hold, a, 2);
-    cushim_arena_hold_add(&hold, b, 2);
+    ck_assert(cushim_arena_graph_reserve(&hold));
+    cushim_arena_graph_add(&hold, a, 2);
+    cushim_arena_graph_add(&hold, b, 2);
     ck_assert_uint_eq(hold.n, 1);
     ck_assert_int_eq(cushim_arena_book_free(&book, a, 0, 1, 1), CUSHIM_OK);
     ck_assert_uint_eq(book.spans.n, 0);

@@ -80,7 +80,7 @@ static struct fixture begin_cold(void) {
     return begin_in(ctx);
 }
 
-/* Launched once each way, so that the next takes the quickest one (companion/module/launch.h). */
+/* Launched once each way, so that the next takes the fastest one (companion/module/launch.h). */
 static void warm(const struct fixture *fixture) {
     for (enum way way = 0; way < N_WAYS; way++)
         ck_ok(go(fixture, way, fixture->s));
@@ -117,26 +117,26 @@ START_TEST(it_asks_once_and_launches) {
 }
 END_TEST
 
-static bool is_quick(const struct cushim_quick_launch *quick) {
-    return atomic_load(&quick->n_quick) == cushim_changes_now();
+static bool is_fast(const struct cushim_fast_launch *fast) {
+    return atomic_load(&fast->n_fast) == cushim_changes_now();
 }
 
-START_TEST(what_the_long_way_must_look_at_ends_the_quick_way) {
+START_TEST(what_the_slow_path_must_look_at_ends_the_fast_path) {
     struct fixture fixture = begin();
     struct cushim_pin pin;
     const struct cushim_function_object *function =
         cushim_handle_pin(&pin, CUSHIM_KIND_FUNCTION, fixture.f);
-    bool may_be_quick = atomic_load(&cushim_pin_is_fenced);
-    ck_assert(is_quick(&function->quick) == may_be_quick);
+    bool may_be_fast = atomic_load(&cushim_pin_is_fenced);
+    ck_assert(is_fast(&function->fast) == may_be_fast);
     ck_ok(cushim_context_capture_enter(fixture.ctx));
-    ck_assert(!is_quick(&function->quick));
+    ck_assert(!is_fast(&function->fast));
     ck_ok(go(&fixture, FUNCTION, fixture.s));
-    ck_assert(!is_quick(&function->quick));
+    ck_assert(!is_fast(&function->fast));
     ck_ok(cushim_context_capture_leave(fixture.ctx));
     ck_ok(go(&fixture, FUNCTION, fixture.s));
-    ck_assert(is_quick(&function->quick) == may_be_quick);
+    ck_assert(is_fast(&function->fast) == may_be_fast);
     ck_ok(cushim_module_unload(fixture.m));
-    ck_assert(!is_quick(&function->quick));
+    ck_assert(!is_fast(&function->fast));
     cushim_handle_unpin(&pin);
 }
 END_TEST
@@ -377,7 +377,7 @@ SUITE() {
     return suite_run("at once",
                      (const TTest *[]){
                          it_asks_once_and_launches,
-                         what_the_long_way_must_look_at_ends_the_quick_way,
+                         what_the_slow_path_must_look_at_ends_the_fast_path,
                          where_another_context_is_current_it_is_exchanged_and_put_back,
                          streams_of_others_and_of_nobody_are_refused,
                          a_context_that_died_while_current_is_told,

@@ -132,7 +132,7 @@ START_TEST(a_walk_shows_each_block_in_its_state) {
     give(p, a, s);
     ck_assert_int_eq(cushim_pool_walk(p, count_states, counts), CUSHIM_OK);
     ck_assert_uint_eq(counts[CUSHIM_POOL_STATE_LIVE], 1);
-    ck_assert_uint_eq(counts[CUSHIM_POOL_STATE_PENDING], 1);
+    ck_assert_uint_eq(counts[CUSHIM_POOL_STATE_DEFERRED], 1);
     ck_assert_int_eq(cushim_stream_synchronize(s), CUSHIM_OK);
     counts[0] = counts[1] = counts[2] = 0;
     ck_assert_int_eq(cushim_pool_walk(p, count_states, counts), CUSHIM_OK);

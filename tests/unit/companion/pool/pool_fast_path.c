@@ -85,7 +85,7 @@ START_TEST(a_pair_asks_the_driver_nothing) {
 }
 END_TEST
 
-START_TEST(it_counts_as_the_long_way_does) {
+START_TEST(it_counts_as_the_slow_path_does) {
     struct fixture fixture = begin();
     struct cushim_pool_stats before = stats_of(&fixture), after;
     cushim_devptr first = take(&fixture, BYTES, fixture.s),
@@ -206,7 +206,7 @@ static void leave_a_graph(const struct fixture *fixture) {
     ck_ok(cushim_graph_destroy(g));
 }
 
-START_TEST(what_the_long_way_must_look_at_ends_it) {
+START_TEST(what_the_slow_path_must_look_at_ends_it) {
     static void (*const changes[])(const struct fixture *fixture) = {
         begin_capture, announce_capture, attach, stop_holding, leave_a_graph};
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
@@ -505,11 +505,11 @@ SUITE() {
     return suite_run("pool fast path",
                      (const TTest *[]){
                          a_pair_asks_the_driver_nothing,
-                         it_counts_as_the_long_way_does,
+                         it_counts_as_the_slow_path_does,
                          what_is_wrong_is_refused_and_loses_nothing,
                          what_is_remembered_of_another_address_is_not_taken,
                          more_blocks_than_a_batch_go_back_at_once_too,
-                         what_the_long_way_must_look_at_ends_it,
+                         what_the_slow_path_must_look_at_ends_it,
                          a_stream_that_goes_ends_its_own_alone,
                          a_stream_that_went_gets_nothing_of_the_one_that_has_its_cache,
                          a_wrapper_that_goes_is_told,

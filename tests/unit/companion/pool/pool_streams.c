@@ -1,4 +1,4 @@
-/* Which stream's blocks serve which other's requests, and when that costs a mark. */
+/* Which stream's blocks serve which other's requests, and when that costs a fence. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -18,7 +18,7 @@ static struct cushim_pool *create_sparing(void) {
     return create(&options);
 }
 
-START_TEST(frees_of_one_stream_share_a_mark) {
+START_TEST(frees_of_one_stream_share_a_fence) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     take_and_give(p, 5000, 192, s);
@@ -69,7 +69,7 @@ START_TEST(they_keep_one_each_of_what_the_pool_keeps) {
 END_TEST
 
 /* Though the driver has one more. */
-START_TEST(a_large_block_is_worth_a_mark) {
+START_TEST(a_large_block_is_worth_a_fence) {
     struct cushim_pool *p = create_sparing();
     struct cushim_stream *s = new_stream(), *t = new_stream();
     cushim_devptr last = take(p, LARGE_BYTES, s);
@@ -134,7 +134,7 @@ START_TEST(a_threads_own_stream_is_no_other_threads) {
         ck_assert_uint_eq(stats_of(p).cached_blocks, (unsigned)i + 1);
         ck_assert_int_eq(cushim_context_capture_leave(NULL), CUSHIM_OK);
     }
-    take(p, LARGE_BYTES, NULL); /* marked by the whole context now, and over */
+    take(p, LARGE_BYTES, NULL); /* fenced by the whole context now, and over */
     ck_assert_uint_eq(stats_of(p).cached_blocks, 2);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
@@ -180,8 +180,8 @@ START_TEST(a_free_that_names_a_destroyed_stream_is_behind_all_work_of_the_contex
 }
 END_TEST
 
-/* Its end could not make the mark, and nobody records on a handle that is gone. */
-START_TEST(what_a_destroyed_stream_left_unmarked_is_marked_by_the_context) {
+/* Its end could not make the fence, and nobody records on a handle that is gone. */
+START_TEST(what_a_destroyed_stream_left_unfenced_is_fenced_by_the_context) {
     bool has_failed = true;
     for (unsigned n = 1; has_failed; n++) {
         struct cushim_pool *p = create_sparing();
@@ -361,14 +361,14 @@ SUITE() {
     return suite_run(
         "pool streams",
         (const TTest *[]){
-            frees_of_one_stream_share_a_mark, streams_that_take_turns_keep_a_small_block_each,
-            they_keep_one_each_of_what_the_pool_keeps, a_large_block_is_worth_a_mark,
+            frees_of_one_stream_share_a_fence, streams_that_take_turns_keep_a_small_block_each,
+            they_keep_one_each_of_what_the_pool_keeps, a_large_block_is_worth_a_fence,
             another_streams_small_blocks_come_before_more_memory,
             page_locked_blocks_do_not_become_many, a_threads_own_stream_is_no_other_threads,
             what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes,
             a_free_that_names_a_destroyed_stream_is_behind_all_work_of_the_context,
             what_else_is_wrong_with_such_a_free_is_refused_as_ever,
-            what_a_destroyed_stream_left_unmarked_is_marked_by_the_context,
+            what_a_destroyed_stream_left_unfenced_is_fenced_by_the_context,
             a_wait_covers_no_free_that_came_after_it_began,
             a_stream_for_each_request_leaves_nothing_behind,
             a_thread_for_each_request_leaves_nothing_behind,

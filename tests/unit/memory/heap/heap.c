@@ -161,7 +161,7 @@ START_TEST(a_block_is_not_reusable_while_its_free_waits) {
     fake_submit(0);
     fake_on_call(look_in_wait);
     fixture_give(fixture, watched);
-    ck_assert_int_eq(state_in_wait, CUSHIM_MEM_PENDING);
+    ck_assert_int_eq(state_in_wait, CUSHIM_MEM_DEFERRED);
     ck_assert_int_eq(fixture_state(fixture, watched), CUSHIM_MEM_FREE);
     fixture_check(fixture);
 }

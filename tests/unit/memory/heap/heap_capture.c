@@ -61,12 +61,12 @@ START_TEST(without_memory_for_the_barrier_the_block_waits_for_the_next_wait) {
     fake_limit(0);
     fixture_give(fixture, a);
     fixture_give(fixture, b);
-    ck_assert_int_eq(fixture_state(fixture, a), CUSHIM_MEM_PENDING);
+    ck_assert_int_eq(fixture_state(fixture, a), CUSHIM_MEM_DEFERRED);
     ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 1000);
     fixture_check(fixture);
     ck_assert_uint_ne(fixture_take(fixture, 1000),
                       a); /* obtaining waits for nothing, so frees nothing */
-    ck_assert_int_eq(fixture_state(fixture, a), CUSHIM_MEM_PENDING);
+    ck_assert_int_eq(fixture_state(fixture, a), CUSHIM_MEM_DEFERRED);
     atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RECORD);
     fixture_give(fixture, c);
     ck_assert_int_eq(fixture_state(fixture, a), CUSHIM_MEM_FREE);

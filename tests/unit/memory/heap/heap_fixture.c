@@ -160,7 +160,7 @@ struct sums {
     size_t cut_live_bytes, cut_used_bytes, asked_bytes, held_bytes, free_bytes, n_segments;
     size_t n_free_extents, n_idle, n_whole, n_partial_slabs;
     size_t n_loose, loose_bytes; /* FREE and in no slab's list: they must be in a cache */
-    size_t n_held_back;          /* PENDING */
+    size_t n_held_back;          /* DEFERRED */
 };
 
 static void add_cells(const struct cushim_mem_extent *extent,
@@ -171,7 +171,7 @@ static void add_cells(const struct cushim_mem_extent *extent,
         if (state == CUSHIM_MEM_FREE)
             continue;
         sums->cut_used_bytes += extent->block_bytes;
-        sums->n_held_back += state == CUSHIM_MEM_PENDING;
+        sums->n_held_back += state == CUSHIM_MEM_DEFERRED;
         if (state == CUSHIM_MEM_LIVE) {
             sums->cut_live_bytes += extent->block_bytes;
             sums->asked_bytes += atomic_load(&cells[i].asked_bytes);
@@ -199,7 +199,7 @@ static const char *fault_of_slab(const struct cushim_mem_extent *extent, struct 
 static void add_chunk(const struct cushim_mem_extent *extent, struct sums *sums) {
     sums->cut_used_bytes += (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES;
     for (uint32_t i = 0; i < extent->n_cells; i++) {
-        sums->n_held_back += atomic_load(&extent->cells[i].state) == CUSHIM_MEM_PENDING;
+        sums->n_held_back += atomic_load(&extent->cells[i].state) == CUSHIM_MEM_DEFERRED;
         if (cushim_mem_state_of(atomic_load(&extent->cells[i].state)) != CUSHIM_MEM_LIVE)
             continue;
         size_t asked_bytes = atomic_load(&extent->cells[i].asked_bytes);
@@ -342,7 +342,7 @@ static const char *fault_of_slot(const struct cushim_mem_heap *pool,
         return "a block is in the cache of another class or pool";
     if (slot->address != cushim_mem_extent_address(extent) + (uint64_t)index * extent->block_bytes)
         return "a block in a cache is not at its address";
-    if (state != (slot->tag ? CUSHIM_MEM_PENDING : CUSHIM_MEM_FREE))
+    if (state != (slot->tag ? CUSHIM_MEM_DEFERRED : CUSHIM_MEM_FREE))
         return "the state of a block in a cache is wrong";
     return is_in_list(extent, index) ? "a block is in a cache and in its slab's list" : NULL;
 }

@@ -50,7 +50,7 @@ static void fill(void) {
             status = fixture_release_on(fixture, addresses[i], fake_stream(0), &answer);
             ck_assert(status == CUSHIM_OK || (status == CUSHIM_NOMEM && n_failed));
             ck_assert_int_eq(fixture_state(fixture, addresses[i]),
-                             status == CUSHIM_OK ? CUSHIM_MEM_PENDING : CUSHIM_MEM_LIVE);
+                             status == CUSHIM_OK ? CUSHIM_MEM_DEFERRED : CUSHIM_MEM_LIVE);
             if (status == CUSHIM_OK)
                 addresses[i] = 0;
         }
@@ -170,7 +170,7 @@ START_TEST(a_cache_that_cannot_be_emptied_outlives_its_thread) {
     pthread_join(thread, NULL);
     ck_assert_uint_gt(n_failed, 0);
     ck_assert_uint_eq(fixture->pools[0].n_caches, 2);
-    ck_assert_int_eq(fixture_state(fixture, addresses[0]), CUSHIM_MEM_PENDING);
+    ck_assert_int_eq(fixture_state(fixture, addresses[0]), CUSHIM_MEM_DEFERRED);
     fixture_check(fixture);
     fail_from = 0;
     cushim_mem_cache_drain_all(&fixture->pools[0]);

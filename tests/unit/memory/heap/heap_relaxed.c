@@ -41,7 +41,7 @@ START_TEST(a_free_returns_at_once_without_a_driver_call) {
     unsigned n_before = fake_n_all_calls();
     for (unsigned i = 0; i < 100; i++) {
         fixture_give(fixture, addresses[i]);
-        ck_assert_int_eq(fixture_state(fixture, addresses[i]), CUSHIM_MEM_PENDING);
+        ck_assert_int_eq(fixture_state(fixture, addresses[i]), CUSHIM_MEM_DEFERRED);
     }
     ck_assert_uint_eq(fake_n_all_calls(), n_before);
     fixture_check(fixture);
@@ -108,7 +108,7 @@ END_TEST
 START_TEST(a_refused_fence_leaves_the_block_live_and_damage_is_noted) {
     setup();
     uint64_t address =
-        fixture_take(fixture, CUSHIM_MEM_ROTATION_MOST_BYTES); /* not one more unfenced */
+        fixture_take(fixture, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES); /* not one more unfenced */
     fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_ILLEGAL_ADDRESS);
     ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_FAULT);
     ck_assert_int_eq(answer, CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -224,7 +224,7 @@ START_TEST(before_context_events_what_is_pending_is_bounded) {
         uint64_t address = fixture_take(fixture, 5 * MIB);
         fake_submit(0);
         fixture_give(fixture, address);
-        ck_assert_uint_le(pool()->deferred.n_bytes, CUSHIM_MEM_HEAP_PENDING_BYTES);
+        ck_assert_uint_le(pool()->deferred.n_bytes, CUSHIM_MEM_HEAP_DEFERRED_BYTES);
     }
     fixture_check(fixture);
 }

@@ -21,7 +21,7 @@ START_TEST(a_block_is_not_reused_before_its_event_passed) {
     fake_forget_order();
     free_on(address, fake_stream(0));
     ck_assert_str_eq(fake_order(), "cuEventCreate(2) cuEventRecord(0)"); /* returns at once */
-    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_PENDING);
+    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_DEFERRED);
     ck_assert_uint_ne(fixture_take(fixture, 3000000), address);
     fixture_check(fixture);
     fake_finish(0);

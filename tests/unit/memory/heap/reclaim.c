@@ -76,7 +76,7 @@ START_TEST(pending_blocks_are_waited_for) {
     n_looks_left = 10;
     fake_submit(0);
     ck_assert_int_eq(fixture_release_on(fixture, address, fake_stream(0), &answer), CUSHIM_OK);
-    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_PENDING);
+    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_DEFERRED);
     fixture_take(fixture,
                  64 * MIB); /* no idle segment of its size: waited for, given back, got anew */
     fake_on_call(NULL);

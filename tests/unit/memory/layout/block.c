@@ -138,7 +138,7 @@ START_TEST(a_block_freed_in_stream_order_is_no_block_at_once) {
     uint64_t address = fixture_take(fixture, 1000);
     fake_submit(0);
     ck_assert_int_eq(fixture_release_on(fixture, address, fake_stream(0), &answer), CUSHIM_OK);
-    ck_assert_int_eq(find(address).state, CUSHIM_MEM_PENDING);
+    ck_assert_int_eq(find(address).state, CUSHIM_MEM_DEFERRED);
     ck_assert_int_eq(fixture_judge(fixture, address, 1), CUSHIM_MEM_NO_BLOCK);
 }
 END_TEST

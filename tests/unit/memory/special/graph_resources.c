@@ -39,7 +39,7 @@ static void hold_and_let_go(size_t n_bytes) {
     fake_forget_order();
     ck_assert_int_eq(hold(address, 1), CUSHIM_OK);
     ck_assert_str_eq(fake_order(), ""); /* not a word to the driver */
-    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_PENDING);
+    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_DEFERRED);
     ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
     ck_assert_uint_eq(first.n_blocks, 1);
     fixture_give(fixture, fixture_take(fixture, 64));
@@ -72,7 +72,7 @@ START_TEST(what_was_let_go_waits_for_work_before_it) {
     ck_assert_str_eq(fake_order(), "");
     for (unsigned i = 0; i < 20; i++)
         ck_assert_uint_ne(fixture_take(fixture, 3000000), address);
-    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_PENDING);
+    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_DEFERRED);
     fixture_check(fixture);
     fixture_give(fixture, fixture_take(fixture, 64)); /* a wait of the context */
     ck_assert(is_handed_out(address, 3000000));
@@ -90,7 +90,7 @@ START_TEST(the_last_of_several_holds_decides) {
     let_go(&first);
     fixture_give(fixture, fixture_take(fixture, 64));
     ck_assert_int_eq(fixture_state(fixture, one), CUSHIM_MEM_FREE);
-    ck_assert_int_eq(fixture_state(fixture, both), CUSHIM_MEM_PENDING);
+    ck_assert_int_eq(fixture_state(fixture, both), CUSHIM_MEM_DEFERRED);
     let_go(&second);
     fixture_give(fixture, fixture_take(fixture, 64));
     ck_assert_int_eq(fixture_state(fixture, both), CUSHIM_MEM_FREE);

@@ -7,7 +7,7 @@
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
-enum { MIB = 1 << 20, MOST = CUSHIM_MEM_ROTATION_LEAST_BYTES };
+enum { MIB = 1 << 20, MOST = CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES };
 
 static struct fixture *fixture;
 static CUresult answer;
@@ -88,7 +88,7 @@ START_TEST(large_blocks_rotate_once_memory_was_fetched_for_it) {
         do_pairs(rows[i].n_bytes, 600);
         ck_assert_uint_le(n_records() - n_before, 600 / rows[i].n_pairs + 1);
         /* what waits is bounded, whatever the number of pairs */
-        ck_assert_uint_le(pool()->held_bytes, CUSHIM_MEM_ROTATION_MOST_BYTES + 8 * MIB);
+        ck_assert_uint_le(pool()->held_bytes, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES + 8 * MIB);
         fixture_check(fixture);
         fixture_destroy(fixture);
     }
@@ -236,7 +236,7 @@ static size_t setup_rotated(unsigned n_live) {
     do_pairs(MIB, 20000);
     size_t waiting_bytes = pool()->caches->cached_bytes;
     ck_assert_uint_ge(waiting_bytes, 31 * MIB); /* what a fence covers, but the block at hand */
-    ck_assert_uint_eq(pool()->caches->limit_bytes, CUSHIM_MEM_ROTATION_MOST_BYTES);
+    ck_assert_uint_eq(pool()->caches->limit_bytes, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
     return waiting_bytes;
 }
 
@@ -278,7 +278,7 @@ START_TEST(it_widens_again_where_one_size_is_all_there_is) {
     use_up_the_free_lists();
     ck_assert_uint_lt(pool()->caches->limit_bytes, 2 * MOST);
     do_pairs(MIB, 20000);
-    ck_assert_uint_eq(pool()->caches->limit_bytes, CUSHIM_MEM_ROTATION_MOST_BYTES);
+    ck_assert_uint_eq(pool()->caches->limit_bytes, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
     unsigned n_before = n_records();
     do_pairs(MIB, 600);
     ck_assert_uint_le(n_records() - n_before, 600 / 30 + 1);
@@ -303,7 +303,7 @@ START_TEST(on_a_device_that_is_behind_nobody_waits_and_it_stays_wide) {
     ck_assert_uint_gt(fake_n_calls("cuMemAlloc_v2"), n_before);
     ck_assert_uint_le(fake_n_calls("cuEventQuery") - n_asked, 2 * 20);
     ck_assert_uint_eq(pool()->caches->cached_bytes, waiting_bytes);
-    ck_assert_uint_eq(pool()->caches->limit_bytes, CUSHIM_MEM_ROTATION_MOST_BYTES);
+    ck_assert_uint_eq(pool()->caches->limit_bytes, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
     fixture_check(fixture);
 }
 END_TEST
