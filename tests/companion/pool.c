@@ -433,6 +433,59 @@ START_TEST(case_P8_threads_on_their_own_streams_keep_their_blocks) {
 }
 END_TEST
 
+/* ---- P9: the pool of the process ---- */
+
+START_TEST(case_P9_a_freed_block_serves_again_once_all_streams_are_past_it) {
+    struct cushim_stream *s;
+    struct CUstream_st *cu;
+    fixture_ok(cushim_stream_create(NULL, 1, 0, &s));
+    fixture_ok(cushim_stream_handle(s, &cu));
+    void *ptr = cushim_pool_process_alloc(100000, 0, NULL);
+    ck_assert_ptr_nonnull(ptr);
+    fixture_ok(
+        cushim_memory_set8_async((uintptr_t)ptr, 7, 100000, s)); /* not the stream it names */
+    cushim_pool_process_free(ptr, 100000, 0, NULL);
+    fixture_ok(cushim_stream_synchronize(s));
+    fixture_ok(cushim_stream_destroy(s));
+    void *again = cushim_pool_process_alloc(100000, 0, cu); /* of a stream that is gone */
+    ck_assert_ptr_eq(again, ptr);
+    cushim_pool_process_free(again, 100000, 0, cu);
+}
+END_TEST
+
+START_TEST(case_P9_no_block_is_served_that_another_stream_still_writes) {
+    static uint32_t words[WORDS];
+    struct cushim_stream *busy, *other;
+    fixture_ok(cushim_stream_create(NULL, 1, 0, &busy));
+    fixture_ok(cushim_stream_create(NULL, 1, 0, &other));
+    void *a = cushim_pool_process_alloc(sizeof words, 0, NULL);
+    fixture_spin_fill(busy, (uintptr_t)a, 0xdeadbeef, WORDS, 50);
+    cushim_pool_process_free(a, sizeof words, 0, NULL);
+    void *b = cushim_pool_process_alloc(sizeof words, 0, NULL);
+    fixture_ok(cushim_memory_set32_async((uintptr_t)b, 0x12345678, WORDS, other));
+    fixture_ok(cushim_stream_synchronize(other));
+    fixture_ok(cushim_stream_synchronize(busy));
+    fixture_ok(cushim_memory_copy((cushim_devptr)(uintptr_t)words, (uintptr_t)b, sizeof words, 4));
+    for (int i = 0; i < WORDS; i++)
+        ck_assert_uint_eq(words[i], 0x12345678);
+    cushim_pool_process_free(b, sizeof words, 0, NULL);
+    fixture_ok(cushim_stream_destroy(busy));
+    fixture_ok(cushim_stream_destroy(other));
+}
+END_TEST
+
+START_TEST(case_P9_what_cannot_be_is_NULL_and_what_is_no_block_changes_nothing) {
+    ck_assert_ptr_null(cushim_pool_process_alloc(0, 0, NULL));
+    ck_assert_ptr_null(cushim_pool_process_alloc(-1, 0, NULL));
+    ck_assert_ptr_nonnull(strstr(cushim_last_error(), "bytes=-1"));
+    ck_assert_ptr_null(cushim_pool_process_alloc(1, 999, NULL));
+    ck_assert_ptr_null(cushim_pool_process_alloc(1L << 60, 0, NULL));
+    cushim_pool_process_free(NULL, 0, 0, NULL);
+    cushim_pool_process_free((void *)4096, 1, 0, NULL);
+    ck_assert_ptr_nonnull(strstr(cushim_last_error(), "CUSHIM_UNKNOWNPTR"));
+}
+END_TEST
+
 /* ---- the rest ---- */
 
 START_TEST(case_L3_destroy_of_nothing_of_a_ghost_and_of_a_stranger) {
@@ -467,6 +520,9 @@ int main(int argc, char **argv) {
         {case_P6_two_sizes_in_turn_allocate_only_at_first, 0},
         {case_P7_reclaim_makes_room_and_live_blocks_outlive_the_pool, 0},
         {case_P8_threads_on_their_own_streams_keep_their_blocks, 0},
+        {case_P9_a_freed_block_serves_again_once_all_streams_are_past_it, 0},
+        {case_P9_no_block_is_served_that_another_stream_still_writes, 0},
+        {case_P9_what_cannot_be_is_NULL_and_what_is_no_block_changes_nothing, 0},
         {case_L3_destroy_of_nothing_of_a_ghost_and_of_a_stranger, 0},
         {NULL, 0},
     };

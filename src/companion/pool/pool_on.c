@@ -1,7 +1,9 @@
 /*
- * Pools in short: memory of a stream's device, and memory of the host as a pointer.  The stream
- * says which device, so that the next hit of cushim_pool_alloc asks nobody.
+ * Pools in short: memory of a stream's device, memory of the host as a pointer, and the pool of the
+ * process.  The stream says which device, so that the next hit of cushim_pool_alloc asks nobody.
  */
+#include <stdatomic.h>
+
 #include "companion/core/handle_pin.h"
 #include "companion/pool/pool.h"
 #include "companion/stream/stream.h"
@@ -53,4 +55,38 @@ enum cushim_status cushim_pool_alloc_host(struct cushim_pool *p, enum cushim_mem
 enum cushim_status cushim_pool_free_host(struct cushim_pool *p, void *ptr,
                                          struct cushim_stream *s) {
     return cushim_pool_free(p, -1, (uintptr_t)ptr, 0, s);
+}
+
+static _Atomic(struct cushim_pool *) pool; /* written once; NULL: not made yet */
+
+/* No lock, which a forked child would find held.  Where it fails the next call tries again. */
+static struct cushim_pool *pool_of_process(void) {
+    struct cushim_pool *made = atomic_load(&pool), *none = NULL;
+    if (made || cushim_pool_create(NULL, &made) != CUSHIM_OK)
+        return made;
+    if (atomic_compare_exchange_strong(&pool, &none, made))
+        return made;
+    cushim_pool_destroy(made);
+    return none;
+}
+
+/* For all streams, at both ends: frameworks name the stream that a block was made for, not those
+ * that used it (PyTorch's record_stream), and may destroy a stream without a word to us. */
+void *cushim_pool_process_alloc(ssize_t bytes, int device, struct CUstream_st *stream) {
+    cushim_devptr ptr = 0;
+    struct cushim_pool *p = pool_of_process();
+    (void)stream;
+    if (bytes < 0)
+        CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zd", bytes);
+    else if (p)
+        cushim_pool_alloc(p, device, CUSHIM_MEMORY_DEVICE, (size_t)bytes, CUSHIM_STREAM_ALL, &ptr);
+    return (void *)(uintptr_t)ptr;
+}
+
+void cushim_pool_process_free(void *ptr, ssize_t bytes, int device, struct CUstream_st *stream) {
+    struct cushim_pool *p = pool_of_process();
+    (void)bytes;
+    (void)stream;
+    if (p)
+        cushim_pool_free(p, device, (uintptr_t)ptr, 0, CUSHIM_STREAM_ALL);
 }

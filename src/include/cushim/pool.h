@@ -20,6 +20,8 @@
 #ifndef CUSHIM_POOL_H
 #define CUSHIM_POOL_H
 
+#include <sys/types.h>
+
 #include "cushim/types.h"
 
 #ifdef __cplusplus
@@ -345,6 +347,34 @@ CUSHIM_API enum cushim_status cushim_pool_on_oom(struct cushim_pool *p, cushim_p
  */
 CUSHIM_API enum cushim_status cushim_pool_set_default(struct cushim_pool *p);
 CUSHIM_API enum cushim_status cushim_pool_default(struct cushim_pool **p);
+
+/* --- a pool of the process, for frameworks that take an allocator as two functions
+
+PyTorch's CUDAPluggableAllocator calls them as they are.  The pool is made at the first call and
+never destroyed; it is on the primary contexts of the devices. */
+
+/**
+ * Allocate device memory.
+ * @param bytes   0: NULL
+ * @param device  ordinal
+ * @param stream  not looked at: the memory serves all streams
+ * @return the address | NULL: the error is cushim_last_error's
+ * Threads  any      Stream   as cushim_pool_alloc with CUSHIM_STREAM_ALL; not in a capture
+ * Owner    caller: cushim_pool_process_free
+ */
+CUSHIM_API void *cushim_pool_process_alloc(ssize_t bytes, int device, struct CUstream_st *stream);
+
+/**
+ * Free what cushim_pool_process_alloc gave.
+ * @param ptr     NULL: nothing; what is not this allocator's is refused, and nothing changes
+ * @param bytes   not looked at
+ * @param device  as it was allocated
+ * @param stream  not looked at: the memory waits until all work that was submitted before is over
+ * Errors   cushim_last_error
+ * Threads  any      Stream   as cushim_pool_free
+ */
+CUSHIM_API void cushim_pool_process_free(void *ptr, ssize_t bytes, int device,
+                                         struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

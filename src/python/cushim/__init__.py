@@ -1,7 +1,8 @@
 """cushim from Python: its preload, if that is in this process, and pools and arenas of libcushim.so.  ctypes alone."""
+from . import allocators
 from ._files import __version__, include_folder, library_folder, preload_path
 from ._library import Arena, Error, Memory, OutOfMemory, Pool
 from ._preload import Stats, active, arena_reset, mark, report, reset_peak, stats
 
-__all__ = ["Arena", "Error", "Memory", "OutOfMemory", "Pool", "Stats", "__version__", "active", "arena_reset",
+__all__ = ["Arena", "Error", "Memory", "OutOfMemory", "Pool", "Stats", "__version__", "active", "allocators", "arena_reset",
            "include_folder", "library_folder", "mark", "preload_path", "report", "reset_peak", "stats"]

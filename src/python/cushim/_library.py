@@ -18,8 +18,8 @@ _SIGNATURES: Dict[str, Tuple[Any, ...]] = {
     "cushim_memory_d2h": (c_void_p, c_uint64, c_size_t),
     "cushim_pool_create": (c_void_p, POINTER(c_void_p)),
     "cushim_pool_destroy": (c_void_p,),
-    "cushim_pool_alloc_on": (c_void_p, c_size_t, c_void_p, POINTER(c_uint64)),
-    "cushim_pool_free_on": (c_void_p, c_uint64, c_void_p),
+    "cushim_pool_alloc": (c_void_p, c_int, c_int, c_size_t, c_void_p, POINTER(c_uint64)),
+    "cushim_pool_free": (c_void_p, c_int, c_uint64, c_size_t, c_void_p),
     "cushim_arena_options_default": (c_void_p,),
     "cushim_arena_create": (c_void_p, POINTER(c_void_p)),
     "cushim_arena_destroy": (c_void_p,),
@@ -43,21 +43,24 @@ class OutOfMemory(Error, MemoryError):
     """There is no memory for this request."""
 
 
+def library_path() -> str:
+    return str(pathlib.Path(library_folder(), "libcushim.so.0"))
+
+
 @functools.lru_cache(maxsize=None)
-def _library() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(pathlib.Path(library_folder(), "libcushim.so.0")))
+def library() -> ctypes.CDLL:
+    loaded = ctypes.CDLL(library_path())
     for name, arguments in _SIGNATURES.items():
-        getattr(library, name).argtypes = arguments
+        getattr(loaded, name).argtypes = arguments
     for name in ("cushim_last_error", "cushim_status_name"):
-        getattr(library, name).restype = c_char_p
-    return library
+        getattr(loaded, name).restype = c_char_p
+    return loaded
 
 
 def _check(status: int) -> None:
     if status:
-        library = _library()
-        kind = OutOfMemory if library.cushim_status_class(status) & _MEMORY_CLASS else Error
-        raise kind(library.cushim_status_name(status).decode(), library.cushim_last_error().decode())
+        kind = OutOfMemory if library().cushim_status_class(status) & _MEMORY_CLASS else Error
+        raise kind(library().cushim_status_name(status).decode(), library().cushim_last_error().decode())
 
 
 class Memory:
@@ -76,12 +79,12 @@ class Memory:
         """Copy host bytes to the start of the block; returns when they are there."""
         if len(data) > self.n_bytes:
             raise ValueError(f"{len(data)} bytes do not fit into {self.n_bytes}")
-        _check(_library().cushim_memory_h2d(self.address, data, len(data)))
+        _check(library().cushim_memory_h2d(self.address, data, len(data)))
 
     def read(self) -> bytes:
         """The block's bytes, behind work that was issued before."""
         data = ctypes.create_string_buffer(self.n_bytes)
-        _check(_library().cushim_memory_d2h(data, self.address, self.n_bytes))
+        _check(library().cushim_memory_d2h(data, self.address, self.n_bytes))
         return data.raw
 
 
@@ -90,19 +93,24 @@ class Pool:
 
     def __init__(self) -> None:
         handle = c_void_p()
-        _check(_library().cushim_pool_create(None, byref(handle)))
+        _check(library().cushim_pool_create(None, byref(handle)))
         self._handle = handle.value
-        weakref.finalize(self, _library().cushim_pool_destroy, self._handle)
+        weakref.finalize(self, library().cushim_pool_destroy, self._handle)
+
+    def allocate(self, n_bytes: int, device: int = -1) -> int:
+        """The address of a block, for who calls free; 0 for 0 bytes.  -1 is the calling thread's device."""
+        address = c_uint64()
+        _check(library().cushim_pool_alloc(self._handle, device, _DEVICE, n_bytes, _STREAM_ALL, byref(address)))
+        return address.value
+
+    def free(self, address: int) -> None:
+        """It serves again when all work that was submitted before is over."""
+        _check(library().cushim_pool_free(self._handle, -1, address, 0, _STREAM_ALL))
 
     def alloc(self, n_bytes: int) -> Memory:
         """A block; its pool stays as long as it."""
-        address = c_uint64()
-        _check(_library().cushim_pool_alloc_on(self._handle, n_bytes, _STREAM_ALL, byref(address)))
-        return Memory(address.value, n_bytes, _pool_free, self, address.value)
-
-
-def _pool_free(pool: Pool, address: int) -> None:
-    _library().cushim_pool_free_on(pool._handle, address, _STREAM_ALL)
+        address = self.allocate(n_bytes)
+        return Memory(address, n_bytes, self.free, address)
 
 
 class Arena:
@@ -110,22 +118,22 @@ class Arena:
 
     def __init__(self, capacity_bytes: int) -> None:
         handle, options = c_void_p(), _ArenaOptions()
-        _library().cushim_arena_options_default(byref(options))
+        library().cushim_arena_options_default(byref(options))
         options.capacity_bytes = capacity_bytes
-        _check(_library().cushim_arena_create(byref(options), byref(handle)))
+        _check(library().cushim_arena_create(byref(options), byref(handle)))
         self._handle = handle.value
-        weakref.finalize(self, _library().cushim_arena_destroy, self._handle)
+        weakref.finalize(self, library().cushim_arena_destroy, self._handle)
 
     def alloc(self, n_bytes: int) -> Memory:
         """A block that is valid until the next reset."""
         address, epoch = c_uint64(), c_uint64()
-        _check(_library().cushim_arena_alloc(self._handle, -1, _DEVICE, n_bytes, None, byref(address), byref(epoch)))
+        _check(library().cushim_arena_alloc(self._handle, -1, _DEVICE, n_bytes, None, byref(address), byref(epoch)))
         return Memory(address.value, n_bytes, _arena_free, self, address.value, n_bytes, epoch.value)
 
     def reset(self) -> None:
         """Begin the next pass; work that uses the blocks has been issued to the legacy stream before."""
-        _check(_library().cushim_arena_reset(self._handle, None))
+        _check(library().cushim_arena_reset(self._handle, None))
 
 
 def _arena_free(arena: Arena, address: int, n_bytes: int, epoch: int) -> None:
-    _library().cushim_arena_free(arena._handle, -1, address, n_bytes, epoch)
+    library().cushim_arena_free(arena._handle, -1, address, n_bytes, epoch)

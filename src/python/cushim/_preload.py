@@ -88,7 +88,8 @@ def report(path: Optional["os.PathLike[str] | str"] = None) -> Optional[Dict[str
             file = os.path.join(folder, "report.json")
             report(file)
             with open(file, encoding="utf-8") as stream:
-                return json.load(stream)
+                read: Dict[str, Any] = json.load(stream)
+                return read
     error = _needed("cushim_preload_report")(os.fsencode(path))
     if error:
         raise OSError(error, os.strerror(error), os.fspath(path))

@@ -165,12 +165,40 @@ START_TEST(every_block_begins_where_the_header_promises) {
 }
 END_TEST
 
+enum { N_THREADS = 8 };
+
+static void *ask(void *barrier) {
+    pthread_barrier_wait(barrier);
+    return cushim_pool_process_alloc(1000, 1, NULL);
+}
+
+START_TEST(threads_that_come_first_together_share_one_pool) {
+    pthread_t threads[N_THREADS];
+    void *blocks[N_THREADS];
+    pthread_barrier_t barrier;
+    pthread_barrier_init(&barrier, NULL, N_THREADS);
+    for (int i = 0; i < N_THREADS; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, ask, &barrier), 0);
+    for (int i = 0; i < N_THREADS; i++)
+        pthread_join(threads[i], &blocks[i]);
+    pthread_barrier_destroy(&barrier);
+    cushim_pool_process_free((void *)4096, 1, 1, NULL);
+    char *refused = strdup(cushim_last_error());
+    for (int i = 0; i < N_THREADS; i++) {
+        ck_assert_ptr_nonnull(blocks[i]);
+        cushim_pool_process_free(blocks[i], 1000, 1, NULL); /* none is refused: the text stays */
+        ck_assert_str_eq(cushim_last_error(), refused);
+    }
+    free(refused);
+}
+END_TEST
+
 SUITE() {
-    return suite_run("pool on",
-                     (const TTest *[]){memory_for_a_stream_is_on_its_device,
-                                       so_is_the_first_that_a_thread_asks_for,
-                                       a_hit_in_short_makes_no_driver_call,
-                                       what_is_wrong_in_short_is_refused_as_in_full,
-                                       memory_of_the_host_comes_as_a_pointer,
-                                       every_block_begins_where_the_header_promises, NULL});
+    return suite_run(
+        "pool on",
+        (const TTest *[]){
+            memory_for_a_stream_is_on_its_device, so_is_the_first_that_a_thread_asks_for,
+            a_hit_in_short_makes_no_driver_call, what_is_wrong_in_short_is_refused_as_in_full,
+            memory_of_the_host_comes_as_a_pointer, every_block_begins_where_the_header_promises,
+            threads_that_come_first_together_share_one_pool, NULL});
 }

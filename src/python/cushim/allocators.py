@@ -1,0 +1,36 @@
+"""libcushim.so's pool as the allocator of CuPy, PyTorch and RMM; each is imported where it is asked for.
+
+    torch.cuda.memory.change_current_allocator(cushim.allocators.torch_allocator())
+    cupy.cuda.set_allocator(cushim.allocators.cupy_allocator())
+    rmm.mr.set_current_device_resource(cushim.allocators.rmm_resource())
+"""
+import functools
+import importlib
+from typing import Any
+
+from ._library import Pool, library_path
+
+
+@functools.lru_cache(maxsize=None)
+def pool() -> Pool:
+    """What CuPy and RMM are served from; PyTorch's pool is the library's own."""
+    return Pool()
+
+
+def torch_allocator() -> Any:
+    """For torch.cuda.memory.change_current_allocator, before CUDA memory is used."""
+    memory = importlib.import_module("torch.cuda.memory")
+    return memory.CUDAPluggableAllocator(library_path(), "cushim_pool_process_alloc", "cushim_pool_process_free")
+
+
+def cupy_allocator() -> Any:
+    """For cupy.cuda.set_allocator."""
+    cuda = importlib.import_module("cupy.cuda")
+    return cuda.PythonFunctionAllocator(pool().allocate, lambda address, device: pool().free(address)).malloc
+
+
+def rmm_resource(device: int = -1) -> Any:
+    """For rmm.mr.set_per_device_resource; -1 is the calling thread's device at each request."""
+    memory = importlib.import_module("rmm.mr")
+    return memory.CallbackMemoryResource(lambda n_bytes, stream: pool().allocate(n_bytes, device),
+                                         lambda address, n_bytes, stream: pool().free(address))
