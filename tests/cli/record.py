@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -215,6 +216,19 @@ def events_sum_up_to_the_counters_of_the_process():
             if words == ("busy",) and free == "exact":
                 busy = sites(memory[0])["free_busy"]
                 assert memory[0]["waits"] >= N_BUSY and busy["wait_ns"] > N_BUSY * 1000000, (memory, busy)
+
+
+@tap.test
+def each_file_is_asked_for_its_lines_once():
+    folder, bin, log = recorded("sites"), scratch / "bin", scratch / "asked"
+    bin.mkdir(exist_ok=True)
+    (bin / "addr2line").write_text(f'#!/bin/sh\necho "$4" >> {log}\nexec {shutil.which("addr2line")} "$@"\n')
+    (bin / "addr2line").chmod(0o755)
+    for form in ("text", "html", "torch"):  # of two kinds of memory, each read by itself
+        log.unlink(missing_ok=True)
+        result = cushim("report", f"--format={form}", "-o", str(scratch / "asked.out"), str(folder), PATH=f"{bin}:{os.environ['PATH']}")
+        asked = log.read_text().splitlines()
+        assert result.returncode == 0 and HOLDER in asked and len(asked) == len(set(asked)), (form, asked)
 
 
 @tap.test

@@ -9,11 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/utf8.h"
+#include "base/writer.h"
 #include "report/finding.h"
 #include "report/shortage.h"
 #include "report/site.h"
@@ -22,58 +24,82 @@ extern char **environ;
 
 enum { PATIENCE_MS = 10000 };
 
+enum { MOST_TEXT_BYTES = 256 << 20 };
+
+/* A file in memory, so that nobody waits for who reads it; -1: none. */
+static int list_addresses(const uint64_t addresses[], size_t n) {
+    int file = memfd_create("addresses", MFD_CLOEXEC);
+    if (file < 0)
+        return -1;
+    struct cushim_writer out = {.fd = file};
+    for (size_t i = 0; i < n; i++)
+        cushim_write(&out, "0x%" PRIx64 "\n", addresses[i]);
+    cushim_writer_flush(&out);
+    if (!out.error && lseek(file, 0, SEEK_SET) == 0)
+        return file;
+    close(file);
+    return -1;
+}
+
 /* A child, so that what is wrong in a file harms nobody else; not one that our preload is in. */
-static pid_t start(const char *file, const uint64_t addresses[], size_t n, int output) {
-    char texts[SYMBOLS_AT_ONCE][24];
-    char *words[5 + SYMBOLS_AT_ONCE + 1] = {"addr2line", "-C", "-f", "-e", (char *)file};
+static pid_t start(const char *file, int input, int output) {
+    char *words[] = {"addr2line", "-C", "-f", "-e", (char *)file, NULL};
     static char *const plain[] = {"LC_ALL=C", NULL};
     posix_spawn_file_actions_t actions;
     pid_t child = -1;
-    for (size_t i = 0; i < n; i++) {
-        snprintf(texts[i], sizeof texts[i], "0x%" PRIx64, addresses[i]);
-        words[5 + i] = texts[i];
-    }
     if (posix_spawn_file_actions_init(&actions) != 0)
         return -1;
-    if (posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO) != 0 ||
+    if (posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO) != 0 ||
+        posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO) != 0 ||
         posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0) != 0 ||
-        posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0) != 0 ||
         posix_spawnp(&child, words[0], &actions, NULL, words, plain) != 0)
         child = -1;
     posix_spawn_file_actions_destroy(&actions);
     return child;
 }
 
-/* What it says, with a 0 behind it; what it says too late is left. */
-static void read_all(int input, char *text, size_t n_bytes) {
+/* What it says, with a 0 behind it; what it says too late is left.  NULL: no memory. */
+static char *read_all(int input) {
     struct pollfd ready = {.fd = input, .events = POLLIN};
-    size_t n = 0;
-    while (n < n_bytes - 1 && poll(&ready, 1, PATIENCE_MS) > 0) {
-        ssize_t n_read = read(input, text + n, n_bytes - 1 - n);
+    size_t n = 0, most = 1 << 16;
+    char *text = malloc(most);
+    while (text && n < MOST_TEXT_BYTES && poll(&ready, 1, PATIENCE_MS) > 0) {
+        if (n + 1 == most) {
+            char *more = realloc(text, 2 * most);
+            if (!more)
+                break;
+            text = more;
+            most *= 2;
+        }
+        ssize_t n_read = read(input, text + n, most - 1 - n);
         if (n_read < 0 && errno == EINTR)
             continue;
         if (n_read <= 0)
             break;
         n += (size_t)n_read;
     }
-    text[n] = 0;
+    if (text)
+        text[n] = 0;
+    return text;
 }
 
-static bool ask(const char *file, const uint64_t addresses[], size_t n_addresses, char *text,
-                size_t n_bytes) {
-    int pipes[2];
-    if (pipe2(pipes, O_CLOEXEC) != 0)
-        return false;
-    pid_t child = start(file, addresses, n_addresses, pipes[1]);
-    close(pipes[1]);
-    if (child > 0) {
-        read_all(pipes[0], text, n_bytes);
-        kill(child, SIGKILL); /* it has said all, or is stuck */
-        while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+static char *ask(const char *file, const uint64_t addresses[], size_t n_addresses) {
+    int pipes[2], input = list_addresses(addresses, n_addresses);
+    char *text = NULL;
+    if (input >= 0 && pipe2(pipes, O_CLOEXEC) == 0) {
+        pid_t child = start(file, input, pipes[1]);
+        close(pipes[1]);
+        if (child > 0) {
+            text = read_all(pipes[0]);
+            kill(child, SIGKILL); /* it has said all, or is stuck */
+            while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+            }
         }
+        close(pipes[0]);
     }
-    close(pipes[0]);
-    return child > 0;
+    if (input >= 0)
+        close(input);
+    return text;
 }
 
 static bool is_file(const char *path) {
@@ -95,9 +121,9 @@ static const char *line_of(char *place) {
 void symbols_find(const char *file, const uint64_t addresses[], size_t n_addresses,
                   void (*tell)(size_t i, const char *function, const char *line, void *context),
                   void *context) {
-    enum { TEXT_BYTES = 1 << 20 };
-    char *text = malloc(TEXT_BYTES), *rest = NULL;
-    if (text && is_file(file) && ask(file, addresses, n_addresses, text, TEXT_BYTES)) {
+    char *text = n_addresses && is_file(file) ? ask(file, addresses, n_addresses) : NULL,
+         *rest = NULL;
+    if (text) {
         char *name = strtok_r(text, "\n", &rest);
         for (size_t i = 0; name && i < n_addresses; i++) {
             char *place = strtok_r(NULL, "\n", &rest);
@@ -198,17 +224,17 @@ void symbols_learn(const struct cushim_report *report) {
             known.rows[n++] = fresh[i];
     }
     known.n = n;
-    for (size_t i = n_known; i < n;) {
-        uint64_t addresses[SYMBOLS_AT_ONCE];
+    uint64_t *addresses = reallocarray(NULL, n - n_known, sizeof *addresses);
+    for (size_t i = n_known; addresses && i < n;) {
         size_t n_asked = 0;
-        while (i + n_asked < n && n_asked < SYMBOLS_AT_ONCE &&
-               strcmp(known.rows[i].file, known.rows[i + n_asked].file) == 0) {
+        while (i + n_asked < n && strcmp(known.rows[i].file, known.rows[i + n_asked].file) == 0) {
             addresses[n_asked] = known.rows[i + n_asked].offset - 1; /* the call is before */
             n_asked++;
         }
         symbols_find(known.rows[i].file, addresses, n_asked, keep, &known.rows[i]);
         i += n_asked;
     }
+    free(addresses);
     qsort(known.rows, known.n, sizeof *known.rows, in_order);
 }
 

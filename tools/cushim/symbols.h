@@ -7,13 +7,11 @@
 
 cushim_report_find_line_fn symbols_find_line;
 
-/* Ask for all frames of a report at once, an addr2line a file and SYMBOLS_AT_ONCE addresses: what
- * was learnt is not asked for again. */
+/* Ask for all frames of a report at once, an addr2line a file: what was learnt is not asked for
+ * again. */
 void symbols_learn(const struct cushim_report *report);
 
-enum { SYMBOLS_AT_ONCE = 256 };
-
-/* The same for up to SYMBOLS_AT_ONCE addresses of one file, as its symbols count: tells of each in
+/* The same for addresses of one file, by one child for all, as its symbols count: tells of each in
  * its turn, "" being what is not known.  Of none where the file cannot be asked. */
 void symbols_find(const char *file, const uint64_t addresses[], size_t n_addresses,
                   void (*tell)(size_t i, const char *function, const char *line, void *context),

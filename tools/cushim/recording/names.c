@@ -100,13 +100,63 @@ static int by_module(const void *left, const void *right) {
     return a->frame < b->frame ? -1 : a->frame > b->frame;
 }
 
-static void set_name(size_t i, const char *function, const char *line, void *context) {
-    struct name *name = &((struct row **)context)[i]->name;
-    if (*function)
-        snprintf(name->function, NAME_BYTES, "%s", function);
-    snprintf(name->line, NAME_BYTES, "%s", line);
-    cushim_utf8_clean(name->function);
-    cushim_utf8_clean(name->line);
+/* What was asked once is known: a recording is read several times, and each child reads all that a
+ * file has of debugging information. */
+struct known {
+    struct {
+        uint64_t file, address; /* the file by the hash of its path */
+    } key;
+    char function[NAME_BYTES], line[NAME_BYTES];
+    UT_hash_handle hh;
+};
+
+static struct known *all_known;
+
+static uint64_t hash_of(const char *path) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *path; path++)
+        hash = (hash ^ (unsigned char)*path) * 0x100000001b3u;
+    return hash;
+}
+
+static struct known *find_known(uint64_t file, uint64_t address) {
+    struct known *known, wanted = {.key = {file, address}};
+    HASH_FIND(hh, all_known, &wanted.key, sizeof wanted.key, known);
+    return known;
+}
+
+static bool add_known(uint64_t file, uint64_t address) {
+    struct known *known = calloc(1, sizeof *known);
+    if (!known)
+        return false;
+    known->key.file = file;
+    known->key.address = address;
+    HASH_ADD(hh, all_known, key, sizeof known->key, known);
+    return true;
+}
+
+struct question {
+    uint64_t file;
+    uint64_t *addresses;
+    size_t n;
+};
+
+static void learn(size_t i, const char *function, const char *line, void *context) {
+    const struct question *question = context;
+    struct known *known = find_known(question->file, question->addresses[i]);
+    snprintf(known->function, NAME_BYTES, "%s", function);
+    snprintf(known->line, NAME_BYTES, "%s", line);
+    cushim_utf8_clean(known->function);
+    cushim_utf8_clean(known->line);
+}
+
+static void take_name(struct row *row, uint64_t file) {
+    const struct known *known = find_known(file, row->address);
+    if (!known)
+        return;
+    if (*known->function)
+        memcpy(row->name.function, known->function, NAME_BYTES);
+    memcpy(row->name.line, known->line, NAME_BYTES);
 }
 
 /* Of the rows of one module. */
@@ -115,17 +165,21 @@ static void ask(struct row **rows, size_t n_rows) {
     struct image image;
     if (!at || *at->path != '/' || image_map(&image, at->path, NULL) != 0)
         return;
+    struct question question = {hash_of(at->path),
+                                reallocarray(NULL, n_rows, sizeof *question.addresses), 0};
     for (size_t i = 0; i < n_rows; i++)
-        rows[i]->address = address_of(&image, rows[i]->name.offset);
+        /* the call lies before where it returns to */
+        rows[i]->address = address_of(&image, rows[i]->name.offset) - 1;
     image_unmap(&image);
-    for (size_t i = 0; i < n_rows;) {
-        uint64_t addresses[SYMBOLS_AT_ONCE];
-        size_t n = 0;
-        for (; n < SYMBOLS_AT_ONCE && i + n < n_rows; n++)
-            addresses[n] = rows[i + n]->address - 1; /* the call lies before where it returns to */
-        symbols_find(at->path, addresses, n, set_name, rows + i);
-        i += n;
+    for (size_t i = 0; question.addresses && i < n_rows; i++) {
+        if (!find_known(question.file, rows[i]->address) &&
+            add_known(question.file, rows[i]->address))
+            question.addresses[question.n++] = rows[i]->address;
     }
+    symbols_find(at->path, question.addresses, question.n, learn, &question);
+    for (size_t i = 0; i < n_rows; i++)
+        take_name(rows[i], question.file);
+    free(question.addresses);
 }
 
 int names_find(struct names **found, const struct cushim_trace_account *account) {
