@@ -12,6 +12,7 @@
 #include "tools/cushim/commands/report.h"
 #include "tools/cushim/commands/run.h"
 #include "tools/cushim/commands/stat.h"
+#include "tools/cushim/commands/top.h"
 #include "tools/cushim/options.h"
 #include "tools/cushim/usage.h"
 
@@ -37,11 +38,11 @@ static const struct {
     const char *name;
     int (*main)(int argc, char **argv);
 } commands[] = {
-    {"run", run_main},           {"stat", stat_main},       {"record", record_main},
-    {"report", report_main},     {"replay", replay_main},   {"merge", merge_main},
-    {"diff", diff_main},         {"metrics", metrics_main}, {"doctor", doctor_main},
-    {"help", help_main},         {"--help", help_main},     {"-h", help_main},
-    {"--version", version_main}, {"version", version_main},
+    {"run", run_main},       {"stat", stat_main},         {"record", record_main},
+    {"report", report_main}, {"replay", replay_main},     {"top", top_main},
+    {"merge", merge_main},   {"diff", diff_main},         {"metrics", metrics_main},
+    {"doctor", doctor_main}, {"help", help_main},         {"--help", help_main},
+    {"-h", help_main},       {"--version", version_main}, {"version", version_main},
 };
 
 /* Perhaps it is a command, mistyped, or a program whose `run` was forgotten. */

@@ -14,6 +14,7 @@ static const char page_cushim[] =
     "SYNOPSIS\n"
     "    cushim run [--OPTION=VALUE ...] [--] PROGRAM [ARGUMENT ...]\n"
     "    cushim stat [--json | --clean] [PROCESS | PROGRAM]\n"
+    "    cushim top [--once | --batch] [--every=SECONDS]\n"
     "    cushim record [-o FOLDER] [--OPTION=VALUE ...] [--] PROGRAM [ARGUMENT ...]\n"
     "    cushim report [--format=FORMAT] [--redact] [-o FILE] RECORDING\n"
     "    cushim report [--at=TIME] [--by=GROUP] [--range=MARK] RECORDING\n"
@@ -28,6 +29,7 @@ static const char page_cushim[] =
     "COMMANDS\n"
     "    run        start a program with its CUDA memory pooled\n"
     "    stat       show what running programs have, and what ended ones had\n"
+    "    top        the same on a screen that is drawn again and again\n"
     "    record     start a program, and record what its memory does\n"
     "    report     say what a recording has: who holds the memory at the peak and at the end\n"
     "    replay     say what a recording would have held with other settings, without a GPU\n"
@@ -305,8 +307,9 @@ static const char page_options[] =
     "    in one line and the default kept; `cushim run` refuses it before the program starts.\n"
     "\n";
 
-const char *const usage_topics[] = {"cushim", "run",  "stat",    "record", "report",  "replay",
-                                    "merge",  "diff", "metrics", "doctor", "options", "help"};
+const char *const usage_topics[] = {"cushim", "run",     "stat",  "record", "report",
+                                    "replay", "top",     "merge", "diff",   "metrics",
+                                    "doctor", "options", "help"};
 const size_t usage_n_topics = sizeof usage_topics / sizeof usage_topics[0];
 
 static void print_words(FILE *out) {

@@ -87,10 +87,39 @@ static const char page_metrics[] =
     "    2    wrong command line\n"
     "    125  the file or standard output cannot be written\n";
 
+static const char page_top[] =
+    "NAME\n"
+    "    cushim top - what running programs have, on a screen\n"
+    "\n"
+    "SYNOPSIS\n"
+    "    cushim top [--once | --batch] [--every=SECONDS]\n"
+    "\n"
+    "DESCRIPTION\n"
+    "    Draws a line for each process that has a live page and each device of it, each second:\n"
+    "    what is live, held and spare, requests a second, the share of the time that frees waited\n"
+    "    for the GPU (of all threads together), and how much was held in the last looks.  The\n"
+    "    programs do nothing for it.  Where no screen is to be had (a pipe, TERM=dumb) it prints\n"
+    "    once.\n"
+    "\n"
+    "    Keys: s sorts by the next column, up and down choose a process, enter shows its report\n"
+    "    and goes back, p pauses, q leaves.  Ctrl-C, Ctrl-Z and SIGTERM do what they do\n"
+    "    elsewhere, and leave the terminal as it was.\n"
+    "\n"
+    "OPTIONS\n"
+    "    --once             print the table once\n"
+    "    --batch            print a line for each row again and again, until a signal comes\n"
+    "    --every=SECONDS    look so often: 0.1 to 3600, 1 by default\n"
+    "\n"
+    "EXIT STATUS\n"
+    "    0    something was shown\n"
+    "    1    no process has a live page\n"
+    "    2    wrong command line\n";
+
 static const struct {
     const char *topic, *text;
 } pages[] = {
     {"merge", page_merge},
+    {"top", page_top},
     {"diff", page_diff},
     {"metrics", page_metrics},
 };

@@ -43,6 +43,7 @@ check_packages=(
     'dh-python    | has dh_python3'
     'lintian      | has lintian'
     'mandoc       | has mandoc'
+    'tmux         | has tmux'
     'zsh          | has zsh'
     'fish         | has fish'
     'g++          | compiles "$trivial" g++ -x c++'

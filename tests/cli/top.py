@@ -1,0 +1,245 @@
+"""`cushim top` in a terminal: what it shows, how it follows keys and sizes, and that it leaves all as it was.
+
+    top.py CUSHIM PRELOAD SIM_FOLDER LIVE HOLDER CC...
+"""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+LIVE, HOLDER = sys.argv.pop(4), sys.argv.pop(4)
+
+import fixture  # noqa: E402
+from fixture import CUSHIM, SIM, scratch, tap  # noqa: E402
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+folder = scratch / "live"
+
+
+def environment(**more):
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("CUSHIM") and k not in ("LD_PRELOAD", "TMUX", "RANK", "LC_ALL")}
+    return {**variables, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(folder), "LC_ALL": "C.UTF-8", **more}
+
+
+def cushim(*words, **more):
+    return subprocess.run([CUSHIM, *map(str, words)], env=environment(**more), text=True, capture_output=True, timeout=120)
+
+
+def started():
+    process = subprocess.Popen([CUSHIM, "run", LIVE, "pause"], env=environment(), text=True, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+class Terminal:
+    """A shell in a terminal of its own, of so many columns and rows."""
+
+    def __init__(self, columns=80, rows=24):
+        if not shutil.which("tmux"):
+            tap.skip("no tmux here")
+        self.tmux("new-session", "-d", "-x", columns, "-y", rows, "env", "PS1=shell> ", "sh")
+        self.tmux("set-option", "-g", "window-size", "manual")
+        self.wait("shell>")
+
+    def tmux(self, *words):
+        done = subprocess.run(["tmux", "-S", scratch / "tmux", "-f", "/dev/null", *map(str, words)], env=environment(TERM="xterm-256color"),
+                              text=True, capture_output=True, timeout=60)
+        assert done.returncode == 0, done
+        return done.stdout
+
+    def keys(self, *keys):
+        self.tmux("send-keys", *keys)
+
+    def type(self, line):
+        self.tmux("send-keys", "-l", line)
+        self.keys("Enter")
+
+    def shown(self):
+        return self.tmux("capture-pane", "-p")
+
+    def wait(self, pattern, seconds=60):
+        """What is shown when it has the pattern."""
+        deadline = time.monotonic() + seconds
+        while not re.search(pattern, text := self.shown(), re.MULTILINE):
+            assert time.monotonic() < deadline, f"{pattern} does not come:\n{text}"
+            time.sleep(0.02)
+        return text
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run(["tmux", "-S", scratch / "tmux", "kill-server"], capture_output=True, timeout=60)
+
+
+HEADS = r"^ process  program        dev      live      held     spare"
+
+
+@tap.test
+def a_table_is_drawn_in_every_size():
+    process = started()
+    row = rf"^ *{process.pid}  live             0  2\.93 KiB  2\.00 MiB  2\.00 MiB"
+    try:
+        with Terminal() as terminal:
+            terminal.type(f"{CUSHIM} top --every=0.1")
+            text = terminal.wait(row)
+            assert text.startswith("cushim top  ") and re.search(HEADS, text, re.MULTILINE) and "q quit" in text, text
+            for columns, rows in ((60, 20), (200, 50), (80, 24), (20, 4)):
+                terminal.tmux("resize-window", "-x", columns, "-y", rows)
+                # the bars fill what is left of the line, or are not there
+                text = terminal.wait(rf"{row}.*[▁-█]{{6}}$" if columns >= 80 else rf"^ *{process.pid}")
+                lines = text.rstrip("\n").splitlines()
+                assert all(len(line) <= columns for line in lines) and len(lines) <= rows, (columns, rows, text)
+            terminal.keys("q")
+    finally:
+        process.kill()
+        process.communicate()
+        cushim("stat", "--clean")
+
+
+@tap.test
+def keys_sort_choose_show_and_pause():
+    processes = [started(), started()]
+    first, second = (str(process.pid) for process in processes)
+    try:
+        with Terminal() as terminal:
+            terminal.type(f"{CUSHIM} top --every=0.1")
+            for name in ("held", "live", "requests/s", "process"):
+                terminal.wait(f"by {name}, ")
+                terminal.keys("s")
+            terminal.keys("p")
+            terminal.wait("paused")
+            terminal.keys("p")
+            terminal.wait(r"every 0\.1 s  \d\d:\d\d:\d\d$")
+            terminal.keys("Down")
+            terminal.keys("Enter")
+            text = terminal.wait("enter back")
+            assert f"live, process {second}, " in text and "verdict:" in text, text
+            terminal.keys("Enter")
+            terminal.wait("s sort")
+            terminal.keys("Up", "Up", "Enter")
+            terminal.wait(f"live, process {first}, ")
+            processes[0].kill()
+            terminal.keys("Enter")
+            terminal.wait(rf"^ *{first} .*ended$")
+            terminal.keys("q")
+            terminal.wait("shell> *$")
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+        cushim("stat", "--clean")
+
+
+@tap.test
+def the_terminal_is_as_it_was_whatever_ends_it():
+    process = started()
+    try:
+        with Terminal() as terminal:
+            terminal.type("echo before; stty -g > " + str(scratch / "stty1"))
+            terminal.wait("^before")
+            for i, (end, code) in enumerate((("q", 0), ("C-c", 130), ("TERM", 143), ("HUP", 129), ("C-\\", 131))):
+                terminal.type(f"{CUSHIM} top --every=0.1")
+                terminal.wait(HEADS)
+                if end in ("TERM", "HUP"):
+                    number = terminal.tmux("list-panes", "-F", "#{pane_pid}").strip()
+                    child, = children(number)
+                    os.kill(child, getattr(signal, "SIG" + end))
+                else:
+                    terminal.keys(end)
+                terminal.wait(r"shell> *\n*\Z")
+                terminal.type(f"echo ended-{i} $?; stty -g > {scratch / 'stty2'}")
+                text = terminal.wait(rf"^ended-{i} {code}\n(?:.*\n)*?shell> *$")
+                assert "before" in text and "q quit" not in text and not re.search(HEADS, text, re.MULTILINE), (end, text)
+                assert (scratch / "stty1").read_text() == (scratch / "stty2").read_text(), end
+    finally:
+        process.kill()
+        process.communicate()
+        cushim("stat", "--clean")
+
+
+def children(process):
+    with open(f"/proc/{process}/task/{process}/children") as file:
+        return [int(word) for word in file.read().split()]
+
+
+@tap.test
+def who_stops_it_has_the_shell_and_comes_back():
+    process = started()
+    try:
+        with Terminal() as terminal:
+            terminal.type("set -m; echo before")
+            terminal.wait("^before")
+            for _ in range(2):
+                terminal.type(f"{CUSHIM} top --every=0.1")
+                terminal.wait(HEADS)
+                terminal.keys("C-z")
+                text = terminal.wait(r"^\[1\].*Stopped")
+                assert "before" in text and "q quit" not in text, text
+                terminal.type("echo echoed")
+                terminal.wait("^echoed")
+                terminal.type("fg")
+                terminal.wait(HEADS)
+                terminal.keys("q")
+                terminal.wait(r"shell> *$")
+                terminal.type("clear; echo before")
+                terminal.wait("^before")
+    finally:
+        process.kill()
+        process.communicate()
+        cushim("stat", "--clean")
+
+
+@tap.test
+def more_rows_than_lines_are_gone_through():
+    cushim("run", LIVE, "signal9")
+    page, = folder.glob("*.page")
+    for i in range(40):
+        shutil.copy(page, folder / f"{i}-1.page")
+    try:
+        with Terminal() as terminal:
+            terminal.type(f"{CUSHIM} top --every=0.1")
+            text = terminal.wait("rows 1 to 19 of 41")
+            assert text.count(" live ") == 20, text  # and the head
+            terminal.keys(*["Down"] * 45)
+            terminal.wait("rows 23 to 41 of 41")
+            terminal.keys(*["Up"] * 45)
+            terminal.wait("rows 1 to 19 of 41")
+            terminal.keys("q")
+    finally:
+        cushim("stat", "--clean")
+
+
+@tap.test
+def without_a_screen_it_prints():
+    process = started()
+    try:
+        for words in ([], ["--once"]):
+            result = cushim("top", *words, TERM="xterm")
+            lines = result.stdout.splitlines()
+            assert result.returncode == 0 and len(lines) == 2 and "\033" not in result.stdout, result
+            assert all(len(line) <= 80 for line in lines) and lines[1].split()[:2] == [str(process.pid), "live"], result
+        plain = cushim("top", "--once", LC_ALL="C").stdout
+        assert plain.isascii(), plain
+        with Terminal() as terminal:
+            terminal.type(f"TERM=dumb {CUSHIM} top; echo ended $?")
+            terminal.wait("^ended 0$")
+        batch = subprocess.Popen([CUSHIM, "top", "--batch", "--every=0.1"], env=environment(), text=True, stdout=subprocess.PIPE)
+        lines = [batch.stdout.readline() for _ in range(5)]
+        batch.kill()
+        batch.communicate()
+        assert "process" in lines[0] and all(line.split()[0] == str(process.pid) for line in lines[1:]), lines
+    finally:
+        process.kill()
+        process.communicate()
+        cushim("stat", "--clean")
+    assert cushim("top", "--once").returncode == 1
+    for words in (["--every=0"], ["--every=x"], ["--every=nan"], ["--every="], ["--every=1e9"], ["7"], ["--nonsense"], ["--once", "--batch"]):
+        result = cushim("top", *words)
+        assert result.returncode == 2 and result.stderr.count("\n") == 1, (words, result)
+
+
+tap.run()

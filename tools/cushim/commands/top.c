@@ -1,0 +1,402 @@
+#include "tools/cushim/commands/top.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "report/words.h"
+#include "tools/cushim/pages.h"
+#include "tools/cushim/screen.h"
+#include "tools/cushim/symbols.h"
+#include "tools/cushim/usage.h"
+
+/* ---- what was seen ---- */
+
+enum { N_PAST = 60, LINE_BYTES = 512 };
+
+/* A device of a process. */
+struct row {
+    char page[CUSHIM_PAGE_NAME_BYTES]; /* which process it is, also where its number comes again */
+    int64_t process;
+    char program[CUSHIM_NAME_BYTES];
+    int device;
+    bool is_seen, is_alive;
+    uint64_t live_bytes, held_bytes, spare_bytes;
+    uint64_t n_requests, wait_ns, at_ns; /* of this look, and of the one before */
+    uint64_t n_requests_before, wait_ns_before, before_ns;
+    uint64_t past_bytes[N_PAST]; /* held, the last one last */
+    unsigned n_past;
+};
+
+enum sort { BY_HELD, BY_LIVE, BY_REQUESTS, BY_PROCESS, N_SORTS };
+
+struct top {
+    struct row *rows;
+    size_t n;
+    unsigned every_ms;
+    enum sort sort;
+    size_t chosen; /* a row */
+    bool is_paused, has_detail, is_utf8;
+    bool is_once, is_batch;
+};
+
+static const char *const sort_names[N_SORTS] = {"held", "live", "requests/s", "process"};
+
+static struct row *row_of(struct top *top, const struct page *page, int device) {
+    for (size_t i = 0; i < top->n; i++) {
+        if (top->rows[i].device == device && strcmp(top->rows[i].page, page->name) == 0)
+            return &top->rows[i];
+    }
+    struct row *rows = realloc(top->rows, (top->n + 1) * sizeof *rows);
+    if (!rows)
+        return NULL;
+    top->rows = rows;
+    struct row *row = &rows[top->n++];
+    *row = (struct row){.process = page->report->page.head.process, .device = device};
+    snprintf(row->page, sizeof row->page, "%s", page->name);
+    snprintf(row->program, sizeof row->program, "%s", page->report->page.head.program);
+    return row;
+}
+
+static void take_device(struct top *top, const struct page *page, int device) {
+    struct row *row = row_of(top, page, device);
+    const struct cushim_mem_stats *stats =
+        cushim_report_stats(page->report, device, CUSHIM_KIND_DEVICE);
+    struct cushim_report_held held = cushim_report_held(stats);
+    if (!row)
+        return;
+    row->is_seen = true;
+    row->is_alive = page->is_alive;
+    row->before_ns = row->at_ns;
+    row->n_requests_before = row->n_requests;
+    row->wait_ns_before = row->wait_ns;
+    row->at_ns = cushim_clock_ns();
+    row->n_requests = cushim_mem_stats_read(&stats->n_requests);
+    row->wait_ns = cushim_mem_stats_read(&stats->wait_ns);
+    row->live_bytes = cushim_mem_stats_read(&stats->live_bytes);
+    row->held_bytes = held.held_bytes;
+    row->spare_bytes = held.spare_bytes;
+    if (row->n_past == N_PAST)
+        memmove(row->past_bytes, row->past_bytes + 1, --row->n_past * sizeof *row->past_bytes);
+    row->past_bytes[row->n_past++] = held.held_bytes;
+}
+
+static void take(const struct page *page, void *context) {
+    bool has_any = false;
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        if (!cushim_report_has_device(page->report, device))
+            continue;
+        take_device(context, page, device);
+        has_any = true;
+    }
+    if (!has_any)
+        take_device(context, page, 0);
+}
+
+static uint64_t per_second(const struct row *row, uint64_t now, uint64_t before) {
+    uint64_t ns = row->at_ns - row->before_ns;
+    return row->before_ns && ns && now > before
+               ? (uint64_t)((__uint128_t)(now - before) * 1000000000 / ns)
+               : 0;
+}
+
+static uint64_t requests_per_second(const struct row *row) {
+    return per_second(row, row->n_requests, row->n_requests_before);
+}
+
+static int compare(uint64_t a, uint64_t b) {
+    return a > b ? -1 : a < b;
+}
+
+static enum sort sort_of_all; /* for qsort */
+
+static int in_order(const void *one, const void *other) {
+    const struct row *a = one, *b = other;
+    int order = sort_of_all == BY_HELD   ? compare(a->held_bytes, b->held_bytes)
+                : sort_of_all == BY_LIVE ? compare(a->live_bytes, b->live_bytes)
+                : sort_of_all == BY_REQUESTS
+                    ? compare(requests_per_second(a), requests_per_second(b))
+                    : 0;
+    if (!order)
+        order = a->process < b->process ? -1 : a->process > b->process;
+    return order ? order : a->device - b->device;
+}
+
+static void sort(struct top *top) {
+    sort_of_all = top->sort;
+    if (top->n)
+        qsort(top->rows, top->n, sizeof *top->rows, in_order);
+}
+
+static void look(struct top *top) {
+    size_t n = 0;
+    for (size_t i = 0; i < top->n; i++)
+        top->rows[i].is_seen = false;
+    pages_each(take, top);
+    for (size_t i = 0; i < top->n; i++) {
+        if (top->rows[i].is_seen)
+            top->rows[n++] = top->rows[i];
+    }
+    top->n = n;
+    sort(top);
+    if (top->chosen >= n)
+        top->chosen = n ? n - 1 : 0;
+}
+
+/* ---- lines ---- */
+
+/* How much was held, from nothing to the most of these. */
+static void put_past(const struct row *row, bool is_utf8, unsigned n, char *text, size_t n_bytes) {
+    static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    static const char *const plain[] = {" ", ".", ":", "-", "=", "+", "*", "#"};
+    uint64_t most = 1;
+    unsigned first = row->n_past > n ? row->n_past - n : 0;
+    *text = 0;
+    for (unsigned i = first; i < row->n_past; i++)
+        most = row->past_bytes[i] > most ? row->past_bytes[i] : most;
+    for (unsigned i = first; i < row->n_past; i++) {
+        unsigned level = (unsigned)((__uint128_t)row->past_bytes[i] * 7 / most);
+        size_t length = strlen(text);
+        snprintf(text + length, n_bytes - length, "%s", (is_utf8 ? blocks : plain)[level]);
+    }
+}
+
+static void put_row(const struct top *top, const struct row *row, int columns,
+                    char line[LINE_BYTES]) {
+    char text[4][CUSHIM_AMOUNT_BYTES], past[4 * N_PAST + 1], waits[16];
+    enum { BEFORE_PAST = 74 };
+    uint64_t wait = per_second(row, row->wait_ns, row->wait_ns_before) / 1000000; /* in 1000 */
+    snprintf(waits, sizeof waits, "%u.%u", (unsigned)(wait / 10), (unsigned)(wait % 10));
+    put_past(row, top->is_utf8, columns > BEFORE_PAST ? (unsigned)(columns - BEFORE_PAST) : 0, past,
+             sizeof past);
+    if (!row->is_alive)
+        snprintf(past, sizeof past, "ended");
+    snprintf(line, LINE_BYTES, "%8" PRId64 "  %-14.14s %3d %9s %9s %9s %7s %5s  %s", row->process,
+             row->program, row->device, cushim_text_bytes(text[0], row->live_bytes),
+             cushim_text_bytes(text[1], row->held_bytes),
+             cushim_text_bytes(text[2], row->spare_bytes),
+             cushim_text_count(text[3], requests_per_second(row)), waits, past);
+}
+
+static void put_heads(char line[LINE_BYTES]) {
+    snprintf(line, LINE_BYTES, "%8s  %-14s %3s %9s %9s %9s %7s %5s  past", "process", "program",
+             "dev", CUSHIM_WORD(live), CUSHIM_WORD(held), CUSHIM_WORD(spare), "req/s", "wait%");
+}
+
+static void put_title(const struct top *top, char line[LINE_BYTES]) {
+    char host[64] = "", clock[16] = "";
+    time_t now = time(NULL);
+    struct tm parts;
+    gethostname(host, sizeof host - 1);
+    if (localtime_r(&now, &parts))
+        strftime(clock, sizeof clock, "%H:%M:%S", &parts);
+    snprintf(line, LINE_BYTES, "cushim top  %s  %zu row%s by %s, every %u.%u s  %s%s", host, top->n,
+             top->n == 1 ? "" : "s", sort_names[top->sort], top->every_ms / 1000,
+             top->every_ms % 1000 / 100, clock, top->is_paused ? "  paused" : "");
+}
+
+/* ---- the screen ---- */
+
+static void draw_table(struct top *top, struct screen_picture *picture) {
+    enum { AROUND = 5 }; /* title, blank, heads, what is left out, keys */
+    char line[LINE_BYTES];
+    size_t n_room = picture->rows > AROUND ? (size_t)(picture->rows - AROUND) : 1;
+    size_t first = top->chosen >= n_room ? top->chosen - n_room + 1 : 0;
+    size_t last = first + n_room < top->n ? first + n_room : top->n;
+    put_title(top, line);
+    screen_line(picture, line, false);
+    screen_line(picture, "", false);
+    put_heads(line);
+    screen_line(picture, line, false);
+    for (size_t i = first; i < last; i++) {
+        put_row(top, &top->rows[i], picture->columns, line);
+        screen_line(picture, line, i == top->chosen);
+    }
+    if (!top->n)
+        screen_line(picture, "  no process has a live page; `cushim run` gives it one", false);
+    snprintf(line, sizeof line, last - first < top->n ? "  rows %zu to %zu of %zu" : "", first + 1,
+             last, top->n);
+    screen_line(picture, line, false);
+    screen_line(picture, "s sort  up down choose  enter report  p pause  q quit", false);
+}
+
+/* The report of a page, line by line. */
+static void draw_report(const struct page *page, void *context) {
+    struct screen_picture *picture = context;
+    struct cushim_writer out = {.fd = memfd_create("report", MFD_CLOEXEC)};
+    char text[1 << 14], *rest;
+    symbols_learn(page->report);
+    cushim_report_text(&out, page->report);
+    cushim_writer_flush(&out);
+    ssize_t n = out.fd < 0 ? 0 : pread(out.fd, text, sizeof text - 1, 0);
+    close(out.fd);
+    text[n > 0 ? n : 0] = 0;
+    for (char *line = text; line && *line && picture->n_lines < picture->rows - 1; line = rest) {
+        rest = strchr(line, '\n');
+        if (rest)
+            *rest++ = 0;
+        screen_line(picture, line, false);
+    }
+}
+
+static void draw(struct top *top) {
+    struct screen_picture picture;
+    screen_draw(&picture);
+    if (top->has_detail && top->n &&
+        pages_one(top->rows[top->chosen].page, draw_report, &picture)) {
+        while (picture.n_lines < picture.rows - 1)
+            screen_line(&picture, "", false);
+        screen_line(&picture, "enter back  q quit", false);
+    } else {
+        top->has_detail = false;
+        draw_table(top, &picture);
+    }
+    screen_show(&picture);
+}
+
+/* False: it is over. */
+static bool obey(struct top *top, int key) {
+    switch (key) {
+    case SCREEN_OVER:
+    case 'q':
+        return false;
+    case 's':
+        top->sort = (top->sort + 1) % N_SORTS;
+        sort(top);
+        break;
+    case 'p':
+        top->is_paused = !top->is_paused;
+        break;
+    case '\r':
+    case '\n':
+        top->has_detail = !top->has_detail;
+        break;
+    case SCREEN_UP:
+        top->chosen -= top->chosen > 0;
+        break;
+    case SCREEN_DOWN:
+        top->chosen += top->chosen + 1 < top->n;
+        break;
+    default:
+        break;
+    }
+    return true;
+}
+
+static int run_screen(struct top *top) {
+    int key = SCREEN_NOTHING;
+    uint64_t next_ns = 0;
+    if (!screen_begin()) {
+        complain("the terminal cannot be used: %s", strerror(errno));
+        return EXIT_OURS;
+    }
+    do {
+        uint64_t now_ns = cushim_clock_ns();
+        if (now_ns >= next_ns) {
+            if (!top->is_paused)
+                look(top);
+            next_ns = now_ns + (uint64_t)top->every_ms * 1000000;
+        }
+        draw(top);
+        key = screen_wait((int)((next_ns - now_ns) / 1000000) + 1);
+    } while (obey(top, key));
+    screen_end();
+    if (screen_signal()) { /* who waits for us sees what ended us */
+        sigset_t all;
+        signal(screen_signal(), SIG_DFL);
+        raise(screen_signal());
+        sigemptyset(&all);
+        sigprocmask(SIG_SETMASK, &all, NULL);
+    }
+    return EXIT_WELL;
+}
+
+/* ---- without a screen ---- */
+
+static void put_plain(struct top *top, bool has_heads) {
+    char line[LINE_BYTES];
+    if (has_heads) {
+        put_heads(line);
+        printf("%s\n", line);
+    }
+    for (size_t i = 0; i < top->n; i++) {
+        put_row(top, &top->rows[i], 80, line);
+        printf("%.*s\n", (int)screen_cut(line, 80), line);
+    }
+    fflush(stdout);
+}
+
+static int run_plain(struct top *top) {
+    struct timespec pause = {0, 100000000}; /* rates are of two looks */
+    look(top);
+    nanosleep(&pause, NULL);
+    look(top);
+    put_plain(top, true);
+    while (top->is_batch && !ferror(stdout)) {
+        struct timespec wait = {top->every_ms / 1000, top->every_ms % 1000 * 1000000L};
+        nanosleep(&wait, NULL);
+        look(top);
+        put_plain(top, false);
+    }
+    if (top->n)
+        return EXIT_WELL;
+    complain("no process has a live page; `cushim run` gives it one");
+    return EXIT_WRONG;
+}
+
+static bool is_utf8(void) {
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value)
+            return strcasestr(value, "utf-8") || strcasestr(value, "utf8");
+    }
+    return false;
+}
+
+static int take_arguments(struct top *top, int argc, char **argv) {
+    static const char *const known[] = {"--once", "--batch", "--every"};
+    enum { LEAST_MS = 100, MOST_MS = 3600000 };
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--once") == 0) {
+            top->is_once = true;
+        } else if (strcmp(argv[i], "--batch") == 0) {
+            top->is_batch = true;
+        } else if (strncmp(argv[i], "--every=", 8) == 0) {
+            char *end;
+            double seconds = strtod(argv[i] + 8, &end);
+            if (!argv[i][8] || *end || !(seconds * 1000 >= LEAST_MS && seconds * 1000 <= MOST_MS))
+                return usage_error("top", "%s: not seconds, 0.1 to 3600", argv[i]);
+            top->every_ms = (unsigned)(seconds * 1000);
+        } else if (*argv[i] == '-') {
+            return usage_unknown("top", "option", argv[i], known, sizeof known / sizeof *known);
+        } else {
+            return usage_error("top", "top shows all processes; `cushim stat %s` shows one",
+                               argv[i]);
+        }
+    }
+    return top->is_once && top->is_batch ? usage_error("top", "--once or --batch, not both")
+                                         : EXIT_WELL;
+}
+
+int top_main(int argc, char **argv) {
+    struct top top = {.every_ms = 1000, .is_utf8 = is_utf8()};
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        usage_print(stdout, "top");
+        return EXIT_WELL;
+    }
+    int code = take_arguments(&top, argc, argv);
+    if (code != EXIT_WELL)
+        return code;
+    code = top.is_once || top.is_batch || !screen_is_there() ? run_plain(&top) : run_screen(&top);
+    free(top.rows);
+    return code;
+}
