@@ -104,6 +104,18 @@ static enum cushim_status serve_without_fence(struct cushim_pool_request *reques
     return is_kept ? CUSHIM_NOTFOUND : CUSHIM_NOTREADY;
 }
 
+/* Once what may not be held is on the free lists.  That looks at what is live, so that what is idle
+ * now need not be taken for it later. */
+static enum cushim_status serve_settled(struct cushim_pool_request *request) {
+    struct cushim_pool_cache *cache = request->cache;
+    size_t n_bytes =
+        cushim_pool_settle(request->pool, request->heap, request->what, request->bucket_bytes, 0);
+    cushim_pool_cache_lock(cache);
+    cache->seen_bytes = cache->open_bytes;
+    cushim_pool_cache_unlock(cache);
+    return n_bytes ? cushim_pool_serve_free_lists(request, false) : CUSHIM_NOTFOUND;
+}
+
 enum cushim_status cushim_pool_serve(struct cushim_pool_request *request) {
     bool has_pending;
     if (serve_own(request) || serve_over(request, &has_pending))
@@ -115,10 +127,7 @@ enum cushim_status cushim_pool_serve(struct cushim_pool_request *request) {
     if (has_pending && serve_polling(request))
         return CUSHIM_OK;
     status = cushim_pool_serve_free_lists(request, false);
-    if (status == CUSHIM_NOTFOUND &&
-        cushim_pool_settle(request->pool, request->heap, request->what, request->bucket_bytes, 0))
-        status = cushim_pool_serve_free_lists(request, false);
-    return status;
+    return status == CUSHIM_NOTFOUND ? serve_settled(request) : status;
 }
 
 /* ---- from the driver ---- */

@@ -164,6 +164,7 @@ struct cushim_pool_cache {
     /* rises where its stream or its pool goes: who comes late sees that it is theirs no more; read
      * without the lock, too */
     atomic_uint life;
+    size_t seen_bytes; /* of open_bytes, what was idle when a miss last saw what is live */
     struct cushim_pool_buckets buckets;
     /* all idle blocks: `later` is the earliest, `earlier` the latest; serials never rise between */
     struct cushim_pool_age ages;

@@ -242,14 +242,14 @@ static bool is_due(struct cushim_pool_cache *cache) {
     return is_due;
 }
 
-/* The bytes of the open batch where it is full, else 0. */
-static size_t full_batch_bytes(struct cushim_pool_cache *cache) {
+/* Is the open batch full?  *n_bytes of it may have been live since a miss last saw what is. */
+static bool is_batch_full(struct cushim_pool_cache *cache, size_t *n_bytes) {
     cushim_pool_cache_lock(cache);
     bool is_full = cache->open_blocks >= CUSHIM_POOL_BATCH_BLOCKS ||
                    cache->open_bytes >= CUSHIM_POOL_BATCH_BYTES;
-    size_t n_bytes = is_full ? cache->open_bytes : 0;
+    *n_bytes = less(cache->open_bytes, cache->seen_bytes);
     cushim_pool_cache_unlock(cache);
-    return n_bytes;
+    return is_full;
 }
 
 void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
@@ -259,10 +259,11 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_h
     size_t over_bytes =
         idle_bytes > pool->cap_cached_bytes ? idle_bytes - pool->cap_cached_bytes : 0;
     size_t excess = excess_of(heap, bucket_bytes), n_gone = 0;
-    size_t batch_bytes = full_batch_bytes(cache);
+    size_t batch_bytes;
+    bool is_full = is_batch_full(cache, &batch_bytes);
     if (!is_holding)
         over_bytes = SIZE_MAX;
-    if (batch_bytes || ((over_bytes || excess) && is_due(cache)))
+    if (is_full || ((over_bytes || excess) && is_due(cache)))
         cushim_pool_cache_prove(cache, what, CUSHIM_POOL_RECORD);
     if (excess)
         n_gone += evict(heap, bucket_bytes, excess);
@@ -270,7 +271,7 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_h
         n_gone += cushim_pool_reclaim(heap, what, over_bytes, CUSHIM_POOL_ASK, NULL);
     if (n_gone && !cushim_capture_count(heap->context))
         cushim_pool_give_back(heap, what, is_holding ? pool->keep_bytes : 0);
-    if (batch_bytes && is_holding)
+    if (is_full && is_holding)
         cushim_pool_settle(pool, heap, what, 0, batch_bytes);
 }
 
