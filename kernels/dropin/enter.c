@@ -2,7 +2,6 @@
 
 #include <stdatomic.h>
 
-#include "cuda/table.h"
 #include "cushim/library.h"
 #include "companion/core/driver.h"
 
@@ -55,12 +54,12 @@ static _Atomic(CUcontext) kept; /* device 0's primary one; this library holds a 
 static CUresult retain(CUcontext *context) {
     CUcontext expected = NULL;
     CUdevice device;
-    CUresult result = cushim_driver.cuDeviceGet(&device, 0);
+    CUresult result = CUSHIM_DRIVER(cuDeviceGet)(&device, 0);
     if (result == CUDA_SUCCESS)
-        result = cushim_driver.cuDevicePrimaryCtxRetain(context, device);
+        result = CUSHIM_DRIVER(cuDevicePrimaryCtxRetain)(context, device);
     /* a thread that was slower gives its reference back */
     if (result == CUDA_SUCCESS && !atomic_compare_exchange_strong(&kept, &expected, *context))
-        cushim_driver.cuDevicePrimaryCtxRelease_v2(device);
+        CUSHIM_DRIVER(cuDevicePrimaryCtxRelease_v2)(device);
     return result;
 }
 
@@ -68,13 +67,13 @@ static CUresult push(void) {
     CUcontext context = atomic_load(&kept);
     CUresult result = context ? CUDA_SUCCESS : retain(&context);
     if (result == CUDA_SUCCESS)
-        result = cushim_driver.cuCtxPushCurrent_v2(context);
+        result = CUSHIM_DRIVER(cuCtxPushCurrent_v2)(context);
     if (result != CUDA_ERROR_CONTEXT_IS_DESTROYED && result != CUDA_ERROR_INVALID_CONTEXT)
         return result;
     /* the device was reset since, which took the reference, too */
     atomic_compare_exchange_strong(&kept, &context, NULL);
     result = retain(&context);
-    return result == CUDA_SUCCESS ? cushim_driver.cuCtxPushCurrent_v2(context) : result;
+    return result == CUDA_SUCCESS ? CUSHIM_DRIVER(cuCtxPushCurrent_v2)(context) : result;
 }
 
 static bool is_of_context(cudaStream_t stream) {
@@ -86,7 +85,7 @@ void cushim_dropin_enter(struct dropin_scope *scope, cudaStream_t stream) {
     *scope = (struct dropin_scope){.is_pushed = false};
     /* without a driver the call itself says so, unless it has nothing to do */
     if (!is_of_context(stream) || cushim_driver_use(__func__) != CUSHIM_OK ||
-        cushim_driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current)
+        CUSHIM_DRIVER(cuCtxGetCurrent)(&current) != CUDA_SUCCESS || current)
         return;
     CUresult result = push();
     scope->is_pushed = result == CUDA_SUCCESS;
@@ -97,17 +96,17 @@ void cushim_dropin_enter_context(struct dropin_scope *scope, cudaStream_t stream
     CUcontext context = NULL;
     cushim_dropin_enter(scope, stream);
     if (is_of_context(stream) || cushim_driver_use(__func__) != CUSHIM_OK ||
-        cushim_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context ||
-        !cushim_driver.cuStreamGetCtx ||
-        cushim_driver.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS)
+        CUSHIM_DRIVER(cuCtxGetCurrent)(&context) != CUDA_SUCCESS || context ||
+        !CUSHIM_DRIVER(cuStreamGetCtx) ||
+        CUSHIM_DRIVER(cuStreamGetCtx)(stream, &context) != CUDA_SUCCESS)
         return;
-    scope->is_pushed = cushim_driver.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
+    scope->is_pushed = CUSHIM_DRIVER(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS;
 }
 
 int cushim_dropin_leave(const struct dropin_scope *scope, enum cushim_status status) {
     CUcontext popped;
     int error = error_of(status);
     if (scope->is_pushed)
-        cushim_driver.cuCtxPopCurrent_v2(&popped);
+        CUSHIM_DRIVER(cuCtxPopCurrent_v2)(&popped);
     return scope->error && error > DROPIN_INVALID ? scope->error : error;
 }

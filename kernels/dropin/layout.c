@@ -7,7 +7,6 @@
  */
 #include "cushim/kernels/layout.h"
 
-#include "cuda/table.h"
 #include "kernels/dropin/enter.h"
 #include "kernels/launch/variants.h"
 #include "companion/core/driver.h"
@@ -46,12 +45,12 @@ static enum place place_of(const void *pointer) {
     CUmemorytype type = CU_MEMORYTYPE_HOST;
     unsigned is_managed = 0;
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
-    if (!cushim_driver.cuPointerGetAttribute ||
-        cushim_driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
+    if (!CUSHIM_DRIVER(cuPointerGetAttribute) ||
+        CUSHIM_DRIVER(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
             CUDA_SUCCESS)
         return PAGEABLE;
-    if (cushim_driver.cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                                            address) == CUDA_SUCCESS &&
+    if (CUSHIM_DRIVER(cuPointerGetAttribute)(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                             address) == CUDA_SUCCESS &&
         is_managed)
         return ON_DEVICE;
     return type == CU_MEMORYTYPE_HOST ? PINNED : ON_DEVICE;

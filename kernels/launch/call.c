@@ -1,7 +1,6 @@
 #include "kernels/launch/call.h"
 
 #include "base/try.h"
-#include "cuda/table.h"
 #include "kernels/launch/settings.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/driver.h"
@@ -13,8 +12,8 @@ static atomic_int is_simulated; /* 1, -1; 0: not asked yet */
 /* The device of the current context; the first where there is none, as the CUDA runtime has it. */
 static CUresult ask_current(int *device) {
     CUcontext current;
-    CUresult result = cushim_driver.cuCtxGetCurrent(&current);
-    return result == CUDA_SUCCESS && current ? cushim_driver.cuCtxGetDevice(device) : result;
+    CUresult result = CUSHIM_DRIVER(cuCtxGetCurrent)(&current);
+    return result == CUDA_SUCCESS && current ? CUSHIM_DRIVER(cuCtxGetDevice)(device) : result;
 }
 
 /*
@@ -23,10 +22,10 @@ static CUresult ask_current(int *device) {
  */
 static CUresult ask_stream(CUstream stream, int *device) {
     CUcontext context = NULL;
-    if (cushim_driver.cuStreamGetDevice && !cushim_capture_has(stream))
-        return cushim_driver.cuStreamGetDevice(stream, device);
-    if (cushim_driver.cuStreamGetCtx &&
-        cushim_driver.cuStreamGetCtx(stream, &context) == CUDA_SUCCESS && context)
+    if (CUSHIM_DRIVER(cuStreamGetDevice) && !cushim_capture_has(stream))
+        return CUSHIM_DRIVER(cuStreamGetDevice)(stream, device);
+    if (CUSHIM_DRIVER(cuStreamGetCtx) &&
+        CUSHIM_DRIVER(cuStreamGetCtx)(stream, &context) == CUDA_SUCCESS && context)
         return cushim_context_ask_device(context, device);
     return ask_current(device);
 }
@@ -37,7 +36,7 @@ static enum cushim_status find_device(const char *what, CUstream stream, int *de
     CUresult result;
     int n = atomic_load_explicit(&n_devices, memory_order_relaxed);
     if (!n) {
-        result = cushim_driver.cuDeviceGetCount(&n);
+        result = CUSHIM_DRIVER(cuDeviceGetCount)(&n);
         if (result != CUDA_SUCCESS)
             return cushim_fail_cu("cuDeviceGetCount", result, "function=%s", what);
         atomic_store_explicit(&n_devices, n, memory_order_relaxed);
@@ -152,9 +151,9 @@ enum cushim_status cushim_kernel_call_launch(const struct cushim_kernel_call *ca
     CUresult result;
     fill(&config, attributes, call, shape);
     if (config.numAttrs)
-        result = cushim_driver.cuLaunchKernelEx(&config, function, params, NULL);
+        result = CUSHIM_DRIVER(cuLaunchKernelEx)(&config, function, params, NULL);
     else
-        result = cushim_driver.cuLaunchKernel(
+        result = CUSHIM_DRIVER(cuLaunchKernel)(
             function, config.gridDimX, config.gridDimY, config.gridDimZ, config.blockDimX,
             config.blockDimY, config.blockDimZ, config.sharedMemBytes, call->stream, params, NULL);
     return result == CUDA_SUCCESS
@@ -170,10 +169,10 @@ enum cushim_status cushim_kernel_call_clusters(const struct cushim_kernel_call *
     CUlaunchAttribute attributes[MOST_ATTRIBUTES];
     CUlaunchConfig config;
     *n_clusters = 0;
-    if (!cushim_driver.cuOccupancyMaxActiveClusters)
+    if (!CUSHIM_DRIVER(cuOccupancyMaxActiveClusters))
         return CUSHIM_OK;
     fill(&config, attributes, call, shape);
-    CUresult result = cushim_driver.cuOccupancyMaxActiveClusters(
+    CUresult result = CUSHIM_DRIVER(cuOccupancyMaxActiveClusters)(
         n_clusters, (CUfunction)call->family->handles[kernel], &config);
     if (result == CUDA_ERROR_INVALID_CLUSTER_SIZE) { /* more blocks than any of the device's */
         *n_clusters = 0;

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/table.h"
 #include "kernels/launch/call.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
@@ -28,10 +27,10 @@ static void CUDA_CB run_once(void *data) {
 static CUresult find_graph(CUstream stream, CUgraph *graph) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     *graph = NULL;
-    if (!stream || stream == CU_STREAM_LEGACY || !cushim_driver.cuStreamGetCaptureInfo_v2)
+    if (!stream || stream == CU_STREAM_LEGACY || !CUSHIM_DRIVER(cuStreamGetCaptureInfo_v2))
         return CUDA_SUCCESS; /* the legacy stream cannot capture */
     CUresult result =
-        cushim_driver.cuStreamGetCaptureInfo_v2(stream, &status, NULL, graph, NULL, NULL);
+        CUSHIM_DRIVER(cuStreamGetCaptureInfo_v2)(stream, &status, NULL, graph, NULL, NULL);
     if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
         *graph = NULL; /* an invalidated one refuses the host function by itself */
     return result;
@@ -40,15 +39,15 @@ static CUresult find_graph(CUstream stream, CUgraph *graph) {
 /* From here on the request is the graph's. */
 static CUresult hang(CUgraph graph, struct request *request) {
     CUuserObject object;
-    CUresult result = cushim_driver.cuUserObjectCreate(&object, request, free, 1,
-                                                       CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    CUresult result = CUSHIM_DRIVER(cuUserObjectCreate)(&object, request, free, 1,
+                                                        CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
     if (result != CUDA_SUCCESS) {
         free(request);
         return result;
     }
-    result = cushim_driver.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+    result = CUSHIM_DRIVER(cuGraphRetainUserObject)(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
     if (result != CUDA_SUCCESS)
-        cushim_driver.cuUserObjectRelease(object, 1);
+        CUSHIM_DRIVER(cuUserObjectRelease)(object, 1);
     return result;
 }
 
@@ -73,7 +72,7 @@ enum cushim_status cushim_kernel_call_reference(const struct cushim_kernel_call 
     }
     if (result == CUDA_SUCCESS) {
         entry = "cuLaunchHostFunc";
-        result = cushim_driver.cuLaunchHostFunc(call->stream, graph ? run : run_once, request);
+        result = CUSHIM_DRIVER(cuLaunchHostFunc)(call->stream, graph ? run : run_once, request);
         if (result != CUDA_SUCCESS && !graph)
             free(request);
     }

@@ -4,7 +4,6 @@
 #include <stdatomic.h>
 
 #include "base/try.h"
-#include "cuda/table.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
 
@@ -17,7 +16,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static enum cushim_status ask(const char *what, int device, CUdevice_attribute attribute,
                               unsigned *value) {
     int answer = 0;
-    CUresult result = cushim_driver.cuDeviceGetAttribute(&answer, attribute, device);
+    CUresult result = CUSHIM_DRIVER(cuDeviceGetAttribute)(&answer, attribute, device);
     *value = (unsigned)answer;
     return result == CUDA_SUCCESS ? CUSHIM_OK
                                   : cushim_fail_cu("cuDeviceGetAttribute", result,

@@ -1,7 +1,6 @@
 #include "kernels/launch/family.h"
 
 #include "base/try.h"
-#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
@@ -27,18 +26,18 @@ static enum cushim_status load(const char *what, struct cushim_kernel_family *fa
     CUlibrary library;
     if (family->library)
         return CUSHIM_OK;
-    if (!cushim_driver.cuLibraryLoadData || !cushim_driver.cuLibraryGetKernel ||
-        !cushim_driver.cuKernelSetAttribute)
+    if (!CUSHIM_DRIVER(cuLibraryLoadData) || !CUSHIM_DRIVER(cuLibraryGetKernel) ||
+        !CUSHIM_DRIVER(cuKernelSetAttribute))
         return cushim_fail_nosym(what, "cuLibraryLoadData");
     CUresult result =
-        cushim_driver.cuLibraryLoadData(&library, family->image, NULL, NULL, 0, NULL, NULL, 0);
+        CUSHIM_DRIVER(cuLibraryLoadData)(&library, family->image, NULL, NULL, 0, NULL, NULL, 0);
     if (result != CUDA_SUCCESS)
         return refuse(what, family, "cuLibraryLoadData", result);
     for (unsigned i = 0; i < family->n_kernels && result == CUDA_SUCCESS; i++)
-        result =
-            cushim_driver.cuLibraryGetKernel(&family->handles[i], library, family->kernels[i].name);
+        result = CUSHIM_DRIVER(cuLibraryGetKernel)(&family->handles[i], library,
+                                                   family->kernels[i].name);
     if (result != CUDA_SUCCESS) {
-        cushim_driver.cuLibraryUnload(library);
+        CUSHIM_DRIVER(cuLibraryUnload)(library);
         return refuse(what, family, "cuLibraryGetKernel", result);
     }
     family->library = library;
@@ -58,10 +57,10 @@ static enum cushim_status raise_limits(const char *what, const struct cushim_ker
             kernel->shared_bytes < facts->shared_bytes ? kernel->shared_bytes : facts->shared_bytes;
         if (bytes > DEFAULT_SHARED_BYTES)
             result =
-                cushim_driver.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                                   (int)bytes, family->handles[i], device);
+                CUSHIM_DRIVER(cuKernelSetAttribute)(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                    (int)bytes, family->handles[i], device);
         if (result == CUDA_SUCCESS && kernel->is_wide && facts->has_clusters)
-            result = cushim_driver.cuKernelSetAttribute(
+            result = CUSHIM_DRIVER(cuKernelSetAttribute)(
                 CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1, family->handles[i], device);
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE &&
             result != CUDA_ERROR_NOT_SUPPORTED)

@@ -36,22 +36,4 @@ enum cushim_status cushim_cudart_load(struct cushim_cudart *cudart, cushim_cuda_
 /* The first REQUIRED name of the driver that is not found, static; NULL: all are. */
 const char *cushim_cuda_missing(cushim_cuda_find_fn *find, void *cookie);
 
-/* A row as the driver's own resolver is asked for it. */
-struct cushim_driver_symbol {
-    const char *abi;      /* the exported name; _ptsz and _ptds are the per-thread variants */
-    const char *asked_as; /* the name for cuGetProcAddress */
-    int since;            /* the version from which that name means this function */
-};
-
-typedef void *cushim_driver_find_fn(const struct cushim_driver_symbol *row, void *cookie);
-
-/* Fill the companion's table: every row of the driver, NULL where it is not found. */
-void cushim_driver_fill(struct cushim_driver *driver, cushim_driver_find_fn *find, void *cookie);
-
-/* Copy out of it what the layers between take. */
-void cushim_driver_part(const struct cushim_driver *driver, struct cushim_cuda *cuda);
-
-/* The slot of an exported name, or NULL. */
-void *cushim_driver_slot(const struct cushim_driver *driver, const char *name);
-
 #endif

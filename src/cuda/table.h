@@ -1,6 +1,6 @@
 /*
- * The tables of real functions: one typed slot a row of symbols.def; for the preload a HOOK or CALL
- * row, for the companion (struct cushim_driver) every row of the driver.
+ * The tables of real functions: one typed slot a HOOK or CALL row of symbols.def.  The companion,
+ * which calls NATIVE rows, too, has slots of its own (companion/core/driver.h).
  *
  * A slot is NULL until it is filled, and changes afterwards only where a libcuda was unloaded and
  * another one loaded: several threads may fill a table at once, each with the same values, so no
@@ -47,18 +47,6 @@ struct cushim_cudart {
 #undef CUSHIM_SLOT_RT_HOOK
 #undef CUSHIM_SLOT_RT_CALL
 
-/* The companion's: every row of the driver, whatever its role in the preload. */
-#define CUSHIM_SLOT_OF_DRV(abi) CUSHIM_SLOT(abi)
-#define CUSHIM_SLOT_OF_RT(abi)
-
-struct cushim_driver {
-#define SYM(role, api, abi, asked_as, since, need) CUSHIM_SLOT_OF_##api(abi)
-#include "cuda/symbols.def"
-#undef SYM
-};
-
-#undef CUSHIM_SLOT_OF_DRV
-#undef CUSHIM_SLOT_OF_RT
 #undef CUSHIM_SLOT
 
 #endif

@@ -17,6 +17,5 @@
 
 struct cushim_cuda;   /* the driver's functions that the preload and src/memory call */
 struct cushim_cudart; /* the runtime's that the preload calls */
-struct cushim_driver; /* all of the driver's, for the companion */
 
 #endif

@@ -1,6 +1,5 @@
 /* The memory behind an arena's regions: device or managed, one allocation, one row of the ledger.
  */
-#include "cuda/table.h"
 #include "companion/arena/arena_internal.h"
 
 #include "base/try.h"
@@ -35,15 +34,15 @@ static CUresult ask_driver(const struct cushim_arena_object *arena, size_t bytes
                            CUdeviceptr *address) {
     CUstreamCaptureMode mode = cushim_capture_relax();
     CUresult result = arena->is_managed
-                          ? cushim_driver.cuMemAllocManaged(address, bytes, CU_MEM_ATTACH_GLOBAL)
-                          : cushim_driver.cuMemAlloc_v2(address, bytes);
+                          ? CUSHIM_DRIVER(cuMemAllocManaged)(address, bytes, CU_MEM_ATTACH_GLOBAL)
+                          : CUSHIM_DRIVER(cuMemAlloc_v2)(address, bytes);
     cushim_capture_back(mode);
     return result;
 }
 
 static CUresult free_address(uint64_t address) {
     CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = cushim_driver.cuMemFree_v2(address);
+    CUresult result = CUSHIM_DRIVER(cuMemFree_v2)(address);
     cushim_capture_back(mode);
     return result;
 }
@@ -73,9 +72,9 @@ enum cushim_status cushim_arena_memory_obtain(struct cushim_scope *scope,
     if (mode == CUSHIM_ARENA_MANAGED_ALWAYS && !has_managed)
         return cushim_scope_fail(scope, CUSHIM_NOTSUPPORTED, "managed memory, device=%d",
                                  scope->context->device);
-    if (mode == CUSHIM_ARENA_MANAGED_ALWAYS && !cushim_driver.cuMemAllocManaged)
+    if (mode == CUSHIM_ARENA_MANAGED_ALWAYS && !CUSHIM_DRIVER(cuMemAllocManaged))
         return cushim_fail_nosym(scope->what, "cuMemAllocManaged");
-    arena->is_managed = has_managed && cushim_driver.cuMemAllocManaged &&
+    arena->is_managed = has_managed && CUSHIM_DRIVER(cuMemAllocManaged) &&
                         (mode == CUSHIM_ARENA_MANAGED_ALWAYS || is_shared);
     CUSHIM_TRY(get(scope, arena, bytes));
     struct cushim_address_map_row row = {

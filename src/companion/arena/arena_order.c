@@ -2,7 +2,6 @@
 
 #include "base/log.h"
 #include "base/try.h"
-#include "cuda/table.h"
 #include "companion/arena/arena_internal.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/stream.h"
@@ -22,7 +21,7 @@ void cushim_arena_order_finish(struct cushim_arena_order *order, bool is_dead) {
     for (unsigned i = 0; i < order->n_batches; i++)
         cushim_stream_fence_release(order->batches[i].mark);
     if (order->fill_stream && !is_dead)
-        cushim_driver.cuStreamDestroy_v2(order->fill_stream);
+        CUSHIM_DRIVER(cuStreamDestroy_v2)(order->fill_stream);
     pthread_mutex_destroy(&order->lock);
 }
 

@@ -1,5 +1,4 @@
 /* What a reset reclaims becomes NaN, so that a use after it shows in results. */
-#include "cuda/table.h"
 #include "companion/arena/arena_internal.h"
 
 enum { POISON = 0x7FF80000 }; /* NaN as a float, and twice in a row as a double */

@@ -6,7 +6,6 @@
 
 #include "companion/arena/arena.h"
 #include "companion/pool/pool.h"
-#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
 
@@ -79,8 +78,8 @@ static enum cushim_status hang(struct cushim_scope *scope, CUgraph graph, CUhost
     if (status == CUSHIM_OK) {
         status = CUSHIM_CALL(scope, cuGraphRetainUserObject, graph, object, 1,
                              CU_GRAPH_USER_OBJECT_MOVE);
-        if (status != CUSHIM_OK && cushim_driver.cuUserObjectRelease &&
-            cushim_driver.cuUserObjectRelease(object, 1) == CUDA_SUCCESS)
+        if (status != CUSHIM_OK && CUSHIM_DRIVER(cuUserObjectRelease) &&
+            CUSHIM_DRIVER(cuUserObjectRelease)(object, 1) == CUDA_SUCCESS)
             data = NULL; /* its destructor takes it */
     }
     cushim_capture_back(mode);
@@ -206,7 +205,7 @@ static enum cushim_status graph_of_capture(struct cushim_scope *scope, CUstream 
     CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
     enum cushim_status status;
     *graph = NULL;
-    if (cushim_driver.cuStreamGetCaptureInfo_v3)
+    if (CUSHIM_DRIVER(cuStreamGetCaptureInfo_v3))
         status = CUSHIM_CALL(scope, cuStreamGetCaptureInfo_v3, stream, &state, NULL, graph, NULL,
                              NULL, NULL);
     else

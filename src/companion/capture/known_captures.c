@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/futex.h"
-#include "cuda/table.h"
 #include "companion/core/changes.h"
 
 typedef int preload_fn(struct CUctx_st *context);
@@ -67,9 +66,9 @@ void cushim_capture_fence_leave(struct cushim_scope *scope) {
 enum cushim_status cushim_capture_of_stream(struct cushim_scope *scope, CUstream stream,
                                             CUstreamCaptureStatus *out) {
     *out = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!stream || stream == CU_STREAM_LEGACY || !cushim_driver.cuStreamIsCapturing)
+    if (!stream || stream == CU_STREAM_LEGACY || !CUSHIM_DRIVER(cuStreamIsCapturing))
         return CUSHIM_OK; /* the legacy stream takes part in no capture, and must not be asked */
-    CUresult result = cushim_driver.cuStreamIsCapturing(stream, out);
+    CUresult result = CUSHIM_DRIVER(cuStreamIsCapturing)(stream, out);
     if (!cushim_error_is_sticky(result))
         return cushim_scope_answer(scope, "cuStreamIsCapturing", result);
     *out = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -89,13 +88,13 @@ static const CUstreamCaptureMode as_before = (CUstreamCaptureMode)-1;
 
 CUstreamCaptureMode cushim_capture_relax(void) {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    if (!cushim_driver.cuThreadExchangeStreamCaptureMode ||
-        cushim_driver.cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS)
+    if (!CUSHIM_DRIVER(cuThreadExchangeStreamCaptureMode) ||
+        CUSHIM_DRIVER(cuThreadExchangeStreamCaptureMode)(&mode) != CUDA_SUCCESS)
         return as_before;
     return mode;
 }
 
 void cushim_capture_back(CUstreamCaptureMode mode) {
     if (mode != as_before)
-        cushim_driver.cuThreadExchangeStreamCaptureMode(&mode);
+        CUSHIM_DRIVER(cuThreadExchangeStreamCaptureMode)(&mode);
 }

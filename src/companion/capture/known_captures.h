@@ -10,7 +10,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "cuda/table.h"
 #include "companion/context/context.h"
 #include "companion/context/call.h"
 #include "companion/core/export.h"
@@ -59,8 +58,8 @@ enum cushim_status cushim_capture_of_stream(struct cushim_scope *scope, CUstream
  * invalidated one; where the driver cannot say, it is not. */
 static inline bool cushim_capture_has(CUstream stream) {
     CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
-    return cushim_driver.cuStreamIsCapturing &&
-           cushim_driver.cuStreamIsCapturing(stream, &state) == CUDA_SUCCESS &&
+    return CUSHIM_DRIVER(cuStreamIsCapturing) &&
+           CUSHIM_DRIVER(cuStreamIsCapturing)(stream, &state) == CUDA_SUCCESS &&
            state != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 

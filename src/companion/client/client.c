@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/try.h"
-#include "cuda/table.h"
 #include "cushim/pool.h"
 #include "cushim/stream.h"
 #include "companion/core/struct_size.h"
@@ -47,7 +46,7 @@ static void finish(struct cushim_object *object) {
     struct cushim_scope scope;
     if (cushim_call_begin_quietly(&scope, object->context)) {
         while (client->n_spare)
-            cushim_driver.cuEventDestroy_v2(client->spare[--client->n_spare]);
+            CUSHIM_DRIVER(cuEventDestroy_v2)(client->spare[--client->n_spare]);
         cushim_call_end(&scope, CUSHIM_OK);
     }
     end_pool(client);

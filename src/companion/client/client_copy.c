@@ -3,7 +3,6 @@
  * when the call returns, but for cushim_client_d2h_start: so each waits for its own copy where the
  * driver would not have.
  */
-#include "cuda/table.h"
 #include "companion/client/client.h"
 
 #include "base/try.h"
@@ -87,9 +86,9 @@ static bool is_read_later(const struct copy *copy) {
     unsigned type = 0;
     if (copy->call.ranges[1].is_known)
         return true;
-    return !cushim_driver.cuPointerGetAttribute ||
-           cushim_driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                               copy->src) != CUDA_ERROR_INVALID_VALUE;
+    return !CUSHIM_DRIVER(cuPointerGetAttribute) ||
+           CUSHIM_DRIVER(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                                copy->src) != CUDA_ERROR_INVALID_VALUE;
 }
 
 static enum cushim_status queue_h2d(struct copy *copy, const void *src) {
@@ -274,7 +273,7 @@ static enum cushim_status start(struct copy *copy, const char *what, struct cush
         status = cushim_handle_open(&behind->object, done);
     if (status != CUSHIM_OK) { /* the copy must not outlive the call that failed */
         cushim_object_release(behind);
-        cushim_driver.cuStreamSynchronize(copy->call.stream);
+        CUSHIM_DRIVER(cuStreamSynchronize)(copy->call.stream);
     }
     return leave(copy, status);
 }

@@ -1,5 +1,4 @@
 /* Events of clients: their CUevents are used again. */
-#include "cuda/table.h"
 #include "companion/client/client.h"
 
 #include <stdlib.h>
@@ -37,7 +36,7 @@ static void finish(struct cushim_object *object) {
      * other processes may open by now is not taken back. */
     bool is_back = !made->event.is_foreign && put_spare(made->client, made->event.handle);
     if (!is_back && cushim_call_begin_quietly(&scope, object->context)) {
-        cushim_driver.cuEventDestroy_v2(made->event.handle);
+        CUSHIM_DRIVER(cuEventDestroy_v2)(made->event.handle);
         cushim_call_end(&scope, CUSHIM_OK);
     }
     cushim_object_release(made->client);
@@ -54,7 +53,7 @@ enum cushim_status cushim_client_make_event(struct cushim_scope *scope,
     struct of_client *made = calloc(1, sizeof *made);
     if (!made) {
         if (!put_spare(client, handle))
-            cushim_driver.cuEventDestroy_v2(handle);
+            CUSHIM_DRIVER(cuEventDestroy_v2)(handle);
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
     }
     made->event.handle = handle;

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/try.h"
-#include "cuda/table.h"
 #include "companion/core/handle_pin.h"
 
 static void put_pointer(void *out, void *value) {
@@ -25,7 +24,7 @@ static __attribute__((noinline, cold)) enum cushim_status exchange(struct cushim
     CUcontext handle = scope->context->handle;
     if (result != CUDA_SUCCESS)
         return cushim_scope_fail_cu(scope, "cuCtxGetCurrent", result, "%s", "");
-    result = cushim_driver.cuCtxSetCurrent(handle);
+    result = CUSHIM_DRIVER(cuCtxSetCurrent)(handle);
     if (result == CUDA_SUCCESS) {
         scope->is_changed = true;
         return CUSHIM_OK;
@@ -40,7 +39,7 @@ static __attribute__((noinline, cold)) enum cushim_status exchange(struct cushim
 
 /* Make the scope's context current, unless it is; the pin and the reference are the caller's. */
 static inline enum cushim_status make_current(struct cushim_scope *scope) {
-    CUresult result = cushim_driver.cuCtxGetCurrent(&scope->before);
+    CUresult result = CUSHIM_DRIVER(cuCtxGetCurrent)(&scope->before);
     return __builtin_expect(result == CUDA_SUCCESS && scope->before == scope->context->handle, 1)
                ? CUSHIM_OK
                : exchange(scope, result);
@@ -149,16 +148,16 @@ bool cushim_call_begin_quietly(struct cushim_scope *scope, struct cushim_context
             CUSHIM_DRIVER_READY ||
         cushim_context_is_dead(context))
         return false;
-    if (cushim_driver.cuCtxGetCurrent(&scope->before) != CUDA_SUCCESS)
+    if (CUSHIM_DRIVER(cuCtxGetCurrent)(&scope->before) != CUDA_SUCCESS)
         return false;
     scope->is_changed = scope->before != context->handle;
-    return !scope->is_changed || cushim_driver.cuCtxSetCurrent(context->handle) == CUDA_SUCCESS;
+    return !scope->is_changed || CUSHIM_DRIVER(cuCtxSetCurrent)(context->handle) == CUDA_SUCCESS;
 }
 
 /* What was current may be gone by now, by the call itself: then none is. */
 static __attribute__((noinline, cold)) void exchange_back(const struct cushim_scope *scope) {
-    if (cushim_driver.cuCtxSetCurrent(scope->before) != CUDA_SUCCESS)
-        cushim_driver.cuCtxSetCurrent(NULL);
+    if (CUSHIM_DRIVER(cuCtxSetCurrent)(scope->before) != CUDA_SUCCESS)
+        CUSHIM_DRIVER(cuCtxSetCurrent)(NULL);
 }
 
 enum cushim_status cushim_call_end(struct cushim_scope *scope, enum cushim_status status) {

@@ -97,7 +97,8 @@ static inline enum cushim_status cushim_scope_answer(struct cushim_scope *scope,
 #pragma clang diagnostic ignored "-Wgnu-zero-variadic-macro-arguments"
 #endif
 #define CUSHIM_CALL(scope, entry, ...)                                                             \
-    (cushim_driver.entry ? cushim_scope_answer((scope), #entry, cushim_driver.entry(__VA_ARGS__))  \
-                         : cushim_fail_nosym((scope)->what, #entry))
+    (CUSHIM_DRIVER(entry)                                                                          \
+         ? cushim_scope_answer((scope), #entry, CUSHIM_DRIVER(entry)(__VA_ARGS__))                 \
+         : cushim_fail_nosym((scope)->what, #entry))
 
 #endif

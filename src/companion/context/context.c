@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/try.h"
-#include "cuda/table.h"
 #include "companion/core/changes.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
@@ -22,7 +21,7 @@ static atomic_uint_fast64_t n_made;            /* ids where the driver gives non
 
 static uint64_t id_of(CUcontext handle) {
     unsigned long long id = 0;
-    if (cushim_driver.cuCtxGetId && cushim_driver.cuCtxGetId(handle, &id) == CUDA_SUCCESS)
+    if (CUSHIM_DRIVER(cuCtxGetId) && CUSHIM_DRIVER(cuCtxGetId)(handle, &id) == CUDA_SUCCESS)
         return id;
     return 0;
 }
@@ -103,8 +102,8 @@ static void finish(struct cushim_object *object) {
     cushim_stream_fence_end(context);
     cushim_memory_async_end(context);
     if (is_ready && context->form == CUSHIM_CONTEXT_PRIMARY && !cushim_context_is_dead(context) &&
-        cushim_driver.cuDevicePrimaryCtxRelease_v2)
-        cushim_driver.cuDevicePrimaryCtxRelease_v2(context->device);
+        CUSHIM_DRIVER(cuDevicePrimaryCtxRelease_v2))
+        CUSHIM_DRIVER(cuDevicePrimaryCtxRelease_v2)(context->device);
     free(context);
 }
 
@@ -125,16 +124,16 @@ static struct cushim_context_object *make(CUcontext handle, int device,
 
 CUresult cushim_context_ask_device(CUcontext handle, int *device) {
     CUcontext before;
-    if (cushim_driver.cuCtxGetDevice_v2)
-        return cushim_driver.cuCtxGetDevice_v2(device, handle);
-    CUresult result = cushim_driver.cuCtxGetCurrent(&before);
+    if (CUSHIM_DRIVER(cuCtxGetDevice_v2))
+        return CUSHIM_DRIVER(cuCtxGetDevice_v2)(device, handle);
+    CUresult result = CUSHIM_DRIVER(cuCtxGetCurrent)(&before);
     if (result != CUDA_SUCCESS || before == handle)
-        return result == CUDA_SUCCESS ? cushim_driver.cuCtxGetDevice(device) : result;
-    result = cushim_driver.cuCtxSetCurrent(handle);
+        return result == CUDA_SUCCESS ? CUSHIM_DRIVER(cuCtxGetDevice)(device) : result;
+    result = CUSHIM_DRIVER(cuCtxSetCurrent)(handle);
     if (result != CUDA_SUCCESS)
         return result;
-    result = cushim_driver.cuCtxGetDevice(device);
-    cushim_driver.cuCtxSetCurrent(before);
+    result = CUSHIM_DRIVER(cuCtxGetDevice)(device);
+    CUSHIM_DRIVER(cuCtxSetCurrent)(before);
     return result;
 }
 
@@ -176,8 +175,8 @@ static struct cushim_context_object *find_primary(int device) {
 static bool is_primary_active(int device) {
     unsigned flags;
     int is_active = 1;
-    if (cushim_driver.cuDevicePrimaryCtxGetState)
-        cushim_driver.cuDevicePrimaryCtxGetState(device, &flags, &is_active);
+    if (CUSHIM_DRIVER(cuDevicePrimaryCtxGetState))
+        CUSHIM_DRIVER(cuDevicePrimaryCtxGetState)(device, &flags, &is_active);
     return is_active;
 }
 
@@ -195,13 +194,13 @@ enum cushim_status cushim_context_of_device(const char *what, int device,
         cushim_object_release(known);
     }
     CUcontext handle = NULL;
-    CUresult result = cushim_driver.cuDevicePrimaryCtxRetain(&handle, device);
+    CUresult result = CUSHIM_DRIVER(cuDevicePrimaryCtxRetain)(&handle, device);
     if (result != CUDA_SUCCESS)
         return cushim_fail_cu("cuDevicePrimaryCtxRetain", result, "device=%d", device);
     struct cushim_context_object *made = make(handle, device, CUSHIM_CONTEXT_PRIMARY);
     if (!made) {
-        if (cushim_driver.cuDevicePrimaryCtxRelease_v2)
-            cushim_driver.cuDevicePrimaryCtxRelease_v2(device);
+        if (CUSHIM_DRIVER(cuDevicePrimaryCtxRelease_v2))
+            CUSHIM_DRIVER(cuDevicePrimaryCtxRelease_v2)(device);
         return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *made);
     }
     /* Met before as a stranger's: from now on it is the one that we retain. */
@@ -218,18 +217,18 @@ enum cushim_status cushim_context_make(const char *what, int device, unsigned fl
     CUcontext handle = NULL, popped;
     CUresult result;
     *out = NULL;
-    if (cushim_driver.cuCtxCreate_v4)
-        result = cushim_driver.cuCtxCreate_v4(&handle, NULL, flags, device);
-    else if (cushim_driver.cuCtxCreate_v2)
-        result = cushim_driver.cuCtxCreate_v2(&handle, flags, device);
+    if (CUSHIM_DRIVER(cuCtxCreate_v4))
+        result = CUSHIM_DRIVER(cuCtxCreate_v4)(&handle, NULL, flags, device);
+    else if (CUSHIM_DRIVER(cuCtxCreate_v2))
+        result = CUSHIM_DRIVER(cuCtxCreate_v2)(&handle, flags, device);
     else
         return cushim_fail_nosym(what, "cuCtxCreate");
     if (result != CUDA_SUCCESS)
         return cushim_fail_cu("cuCtxCreate", result, "device=%d flags=%u", device, flags);
-    cushim_driver.cuCtxPopCurrent_v2(&popped); /* creation pushed it */
+    CUSHIM_DRIVER(cuCtxPopCurrent_v2)(&popped); /* creation pushed it */
     struct cushim_context_object *made = make(handle, device, CUSHIM_CONTEXT_OWNED);
     if (!made) {
-        cushim_driver.cuCtxDestroy_v2(handle);
+        CUSHIM_DRIVER(cuCtxDestroy_v2)(handle);
         return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *made);
     }
     /* An object of this handle is of one that others destroyed: the driver gave the handle anew. */
@@ -249,10 +248,10 @@ enum cushim_status cushim_context_ordinal(const char *what, int device, int *ord
     if (device == -1) {
         struct cushim_thread *thread = cushim_thread_get();
         device = thread ? thread->device : 0;
-        if (cushim_driver.cuCtxGetDevice(&current) == CUDA_SUCCESS)
+        if (CUSHIM_DRIVER(cuCtxGetDevice)(&current) == CUDA_SUCCESS)
             device = current;
     }
-    CUresult result = cushim_driver.cuDeviceGetCount(&n);
+    CUresult result = CUSHIM_DRIVER(cuDeviceGetCount)(&n);
     if (result != CUDA_SUCCESS)
         return cushim_fail_cu("cuDeviceGetCount", result, "%s", "");
     if (!n)
@@ -266,7 +265,7 @@ enum cushim_status cushim_context_ordinal(const char *what, int device, int *ord
 enum cushim_status cushim_context_choose(const char *what, struct cushim_context_object **out) {
     CUcontext current = NULL;
     *out = NULL;
-    CUresult result = cushim_driver.cuCtxGetCurrent(&current);
+    CUresult result = CUSHIM_DRIVER(cuCtxGetCurrent)(&current);
     if (result != CUDA_SUCCESS)
         return cushim_fail_cu("cuCtxGetCurrent", result, "%s", "");
     return current ? cushim_context_of_handle(what, current, out)

@@ -1,5 +1,4 @@
 /* The public calls on contexts (cushim/context.h). */
-#include "cuda/table.h"
 #include "cushim/context.h"
 
 #include "base/try.h"
@@ -37,7 +36,7 @@ enum cushim_status cushim_context_create(int dev, unsigned flags, struct cushim_
     if (status != CUSHIM_OK) {
         cushim_object_close(&context->object);
         cushim_context_bury(context);
-        cushim_driver.cuCtxDestroy_v2(context->handle);
+        CUSHIM_DRIVER(cuCtxDestroy_v2)(context->handle);
         *ctx = NULL;
     }
     cushim_object_release(context);
@@ -82,7 +81,7 @@ static enum cushim_status end(struct cushim_context_object *context) {
         return CUSHIM_OK;
     cushim_stack_settle(); /* before: a context that is current cannot be told from a lost one */
     if (context->form == CUSHIM_CONTEXT_OWNED)
-        result = cushim_driver.cuCtxDestroy_v2(context->handle);
+        result = CUSHIM_DRIVER(cuCtxDestroy_v2)(context->handle);
     if (result == CUDA_SUCCESS || cushim_status_from_cu(result) == CUSHIM_DEADCONTEXT ||
         result == CUDA_ERROR_INVALID_CONTEXT)
         return CUSHIM_OK;
@@ -146,7 +145,7 @@ enum cushim_status cushim_context_current(struct cushim_context **ctx) {
         *ctx = top->object.handle;
         return CUSHIM_OK;
     }
-    CUresult result = cushim_driver.cuCtxGetCurrent(&current);
+    CUresult result = CUSHIM_DRIVER(cuCtxGetCurrent)(&current);
     if (result != CUDA_SUCCESS)
         return cushim_fail_cu("cuCtxGetCurrent", result, "%s", "");
     if (!current)
@@ -197,7 +196,7 @@ enum cushim_status cushim_context_synchronize(struct cushim_context *ctx) {
     enum cushim_status status = cushim_capture_refuse(&scope);
     if (status == CUSHIM_OK) {
         uint64_t begun = cushim_stream_fence_sync_begin(scope.context);
-        status = cushim_scope_answer(&scope, "cuCtxSynchronize", cushim_driver.cuCtxSynchronize());
+        status = cushim_scope_answer(&scope, "cuCtxSynchronize", CUSHIM_DRIVER(cuCtxSynchronize)());
         if (status == CUSHIM_OK)
             cushim_stream_fence_sync_end(scope.context, begun);
     }

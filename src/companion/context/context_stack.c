@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "cuda/table.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
 #include "companion/core/thread.h"
@@ -34,8 +33,8 @@ static struct cushim_context_object *top_of(struct cushim_thread *thread) {
 static void make_top_current(struct cushim_thread *thread) {
     struct cushim_context_object *top = top_of(thread);
     CUcontext handle = top ? top->handle : thread->base_context;
-    if (cushim_driver.cuCtxSetCurrent(handle) != CUDA_SUCCESS && handle)
-        cushim_driver.cuCtxSetCurrent(NULL); /* it was destroyed by others */
+    if (CUSHIM_DRIVER(cuCtxSetCurrent)(handle) != CUDA_SUCCESS && handle)
+        CUSHIM_DRIVER(cuCtxSetCurrent)(NULL); /* it was destroyed by others */
 }
 
 struct cushim_context_object *cushim_stack_top(void) {
@@ -55,8 +54,8 @@ enum cushim_status cushim_stack_push(const char *what, struct cushim_context_obj
         free(frame);
         return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *frame);
     }
-    cushim_driver.cuCtxGetCurrent(&found);
-    CUresult result = cushim_driver.cuCtxSetCurrent(context->handle);
+    CUSHIM_DRIVER(cuCtxGetCurrent)(&found);
+    CUresult result = CUSHIM_DRIVER(cuCtxSetCurrent)(context->handle);
     if (result != CUDA_SUCCESS) {
         free(frame);
         cushim_context_note(context, "cuCtxSetCurrent", result);

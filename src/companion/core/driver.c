@@ -8,11 +8,10 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-#include "cuda/load.h"
-#include "cuda/table.h"
 #include "companion/context/address_map.h"
 #include "companion/core/changes.h"
 #include "companion/context/context.h"
+#include "companion/core/driver_slots.h"
 #include "companion/core/error.h"
 #include "companion/core/environment.h"
 #include "companion/core/handle.h"
@@ -20,8 +19,6 @@
 
 enum { REASON_BYTES = 1024 };
 
-struct cushim_driver cushim_driver;
-struct cushim_cuda cushim_driver_cuda;
 atomic_int cushim_driver_state_now = CUSHIM_DRIVER_UNLOADED;
 
 /* All under the lock, but for the atomics. */
@@ -101,7 +98,7 @@ static bool is_per_thread(const char *abi) {
     return n > 5 && (strcmp(abi + n - 5, "_ptsz") == 0 || strcmp(abi + n - 5, "_ptds") == 0);
 }
 
-static void *find(const struct cushim_driver_symbol *row, void *cookie) {
+static void *find(const struct cushim_driver_symbol *row, const void *cookie) {
     const struct resolver *resolver = cookie;
     cuuint64_t flags = is_per_thread(row->abi) ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
                                                : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
@@ -120,7 +117,7 @@ static void *find(const struct cushim_driver_symbol *row, void *cookie) {
 /* Without these there is nothing to offer (COMPANION 1.7). */
 static const char *first_missing(void) {
 #define NEED(entry)                                                                                \
-    if (!cushim_driver.entry)                                                                      \
+    if (!CUSHIM_DRIVER(entry))                                                                     \
     return #entry
     NEED(cuInit);
     NEED(cuDriverGetVersion);
@@ -149,8 +146,7 @@ static const char *fill(void) {
     memcpy(&resolver.get_v2, &address, sizeof address);
     address = dlsym(handle, "cuGetProcAddress");
     memcpy(&resolver.get, &address, sizeof address);
-    cushim_driver_fill(&cushim_driver, find, &resolver);
-    cushim_driver_part(&cushim_driver, &cushim_driver_cuda);
+    cushim_driver_slots_fill(find, &resolver);
     return first_missing();
 }
 
@@ -185,14 +181,14 @@ static void load(const char *path) {
         return;
     }
     int number = 0;
-    init_answer = cushim_driver.cuInit(0);
+    init_answer = CUSHIM_DRIVER(cuInit)(0);
     if (init_answer != CUDA_SUCCESS) {
         snprintf(text, sizeof text, "%.512s: cuInit: %s: %s", loaded,
                  cushim_error_cu_name(init_answer), cushim_error_cu_text(init_answer));
         fail_load(CUSHIM_NOCUDA, text);
         return;
     }
-    if (cushim_driver.cuDriverGetVersion(&number) == CUDA_SUCCESS)
+    if (CUSHIM_DRIVER(cuDriverGetVersion)(&number) == CUDA_SUCCESS)
         atomic_store_explicit(&version, number, memory_order_relaxed);
     atomic_store_explicit(&reason, "", memory_order_release);
     atomic_store_explicit(&cushim_driver_state_now, CUSHIM_DRIVER_READY, memory_order_release);
@@ -266,6 +262,6 @@ const char *cushim_driver_reason(void) {
 }
 
 void *cushim_driver_find(const char *name) {
-    void *address = cushim_driver_slot(&cushim_driver, name);
+    void *address = cushim_driver_slots_find(name);
     return address || !handle ? address : dlsym(handle, name);
 }

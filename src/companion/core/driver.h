@@ -16,10 +16,52 @@
 #include "companion/core/export.h"
 
 /*
- * Every DRV row of symbols.def, HOOK, CALL and NATIVE alike; slots of absent functions are NULL.
- * cushim_driver_cuda is the part that the layers above take (struct cushim_cuda).
+ * CUSHIM_DRIVER(cuMemFree_v2)(address) calls the driver.  Each DRV row of symbols.def, HOOK, CALL
+ * and NATIVE alike, has a slot, which is NULL where the driver has no such function.
+ *
+ * A slot is a variable of its own, which the linker finds: who calls the driver is not compiled
+ * anew when symbols.def changes, and a name that has no row there does not link.
  */
-extern CUSHIM_SHARED struct cushim_driver cushim_driver;
+#define CUSHIM_DRIVER_SLOT(entry) _Atomic(__typeof__(&entry))
+#define CUSHIM_DRIVER(entry)                                                                       \
+    (*__extension__({                                                                              \
+        extern CUSHIM_DRIVER_SLOT(entry) cushim_driver_##entry;                                    \
+        &cushim_driver_##entry;                                                                    \
+    }))
+
+/* What cushim's other libraries call. */
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuCtxGetCurrent) cushim_driver_cuCtxGetCurrent;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuCtxGetDevice) cushim_driver_cuCtxGetDevice;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuCtxPopCurrent_v2) cushim_driver_cuCtxPopCurrent_v2;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuCtxPushCurrent_v2) cushim_driver_cuCtxPushCurrent_v2;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuDeviceGet) cushim_driver_cuDeviceGet;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuDeviceGetAttribute) cushim_driver_cuDeviceGetAttribute;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuDeviceGetCount) cushim_driver_cuDeviceGetCount;
+extern CUSHIM_SHARED
+    CUSHIM_DRIVER_SLOT(cuDevicePrimaryCtxRelease_v2) cushim_driver_cuDevicePrimaryCtxRelease_v2;
+extern CUSHIM_SHARED
+    CUSHIM_DRIVER_SLOT(cuDevicePrimaryCtxRetain) cushim_driver_cuDevicePrimaryCtxRetain;
+extern CUSHIM_SHARED
+    CUSHIM_DRIVER_SLOT(cuGraphRetainUserObject) cushim_driver_cuGraphRetainUserObject;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuKernelSetAttribute) cushim_driver_cuKernelSetAttribute;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLaunchHostFunc) cushim_driver_cuLaunchHostFunc;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLaunchKernel) cushim_driver_cuLaunchKernel;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLaunchKernelEx) cushim_driver_cuLaunchKernelEx;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLibraryGetKernel) cushim_driver_cuLibraryGetKernel;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLibraryLoadData) cushim_driver_cuLibraryLoadData;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLibraryUnload) cushim_driver_cuLibraryUnload;
+extern CUSHIM_SHARED
+    CUSHIM_DRIVER_SLOT(cuOccupancyMaxActiveClusters) cushim_driver_cuOccupancyMaxActiveClusters;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuPointerGetAttribute) cushim_driver_cuPointerGetAttribute;
+extern CUSHIM_SHARED
+    CUSHIM_DRIVER_SLOT(cuStreamGetCaptureInfo_v2) cushim_driver_cuStreamGetCaptureInfo_v2;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuStreamGetCtx) cushim_driver_cuStreamGetCtx;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuStreamGetDevice) cushim_driver_cuStreamGetDevice;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuStreamIsCapturing) cushim_driver_cuStreamIsCapturing;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuUserObjectCreate) cushim_driver_cuUserObjectCreate;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuUserObjectRelease) cushim_driver_cuUserObjectRelease;
+
+/* The part that the layers above take. */
 extern struct cushim_cuda cushim_driver_cuda;
 
 enum cushim_driver_state {

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "cuda/translate.h"
-#include "cuda/table.h"
 #include "cushim/library.h"
 #include "companion/core/driver.h"
 #include "companion/core/thread.h"
@@ -39,7 +38,8 @@ static const char *ask(ask_fn *function, CUresult result) {
 }
 
 const char *cushim_error_cu_name(CUresult result) {
-    const char *name = cushim_driver_is_forked() ? NULL : ask(cushim_driver.cuGetErrorName, result);
+    const char *name =
+        cushim_driver_is_forked() ? NULL : ask(CUSHIM_DRIVER(cuGetErrorName), result);
     for (size_t i = 0; !name && i < sizeof known / sizeof known[0]; i++)
         name = known[i].result == result ? known[i].name : NULL;
     return name ? name : "CUDA_ERROR_?";
@@ -47,7 +47,7 @@ const char *cushim_error_cu_name(CUresult result) {
 
 const char *cushim_error_cu_text(CUresult result) {
     const char *text =
-        cushim_driver_is_forked() ? NULL : ask(cushim_driver.cuGetErrorString, result);
+        cushim_driver_is_forked() ? NULL : ask(CUSHIM_DRIVER(cuGetErrorString), result);
     for (size_t i = 0; !text && i < sizeof known / sizeof known[0]; i++)
         text = known[i].result == result ? known[i].text : NULL;
     return text ? text : cushim_status_text(cushim_status_from_cu(result));

@@ -4,7 +4,6 @@
 
 #include "base/try.h"
 #include "companion/pool/pool.h"
-#include "cuda/table.h"
 
 bool cushim_graph_is_gone(const struct cushim_context_object *context) {
     return cushim_context_is_dead(context) ||
@@ -14,8 +13,8 @@ bool cushim_graph_is_gone(const struct cushim_context_object *context) {
 
 /* The driver's graph ends; false: it will not, for a damaged context ends nothing any more. */
 static bool destroy(CUgraph handle) {
-    return cushim_driver.cuGraphDestroy(handle) == CUDA_SUCCESS ||
-           cushim_driver.cuGraphDestroy(handle) == CUDA_SUCCESS;
+    return CUSHIM_DRIVER(cuGraphDestroy)(handle) == CUDA_SUCCESS ||
+           CUSHIM_DRIVER(cuGraphDestroy)(handle) == CUDA_SUCCESS;
 }
 
 /* After the driver was told, the keep goes. */
@@ -37,7 +36,7 @@ enum cushim_status cushim_graph_open(struct cushim_scope *scope, CUgraph handle,
     struct cushim_graph_object *graph = calloc(1, sizeof *graph);
     if (!graph) {
         if (handle && !is_wrapped)
-            cushim_driver.cuGraphDestroy(handle);
+            CUSHIM_DRIVER(cuGraphDestroy)(handle);
         cushim_graph_resources_disown(keep, false);
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
     }

@@ -1,5 +1,4 @@
 /* The public calls that capture (cushim/graph.h). */
-#include "cuda/table.h"
 #include "cushim/graph.h"
 
 #include "base/try.h"
@@ -94,7 +93,7 @@ static enum cushim_status end(const char *what, struct cushim_stream *s, struct 
     if (status == CUSHIM_OK) {
         status = cushim_graph_open(&scope, graph, false, keep, g);
     } else {
-        cushim_driver.cuGraphDestroy(graph);
+        CUSHIM_DRIVER(cuGraphDestroy)(graph);
         cushim_graph_resources_disown(keep, false);
     }
     return cushim_call_end(&scope, status);

@@ -1,5 +1,4 @@
 /* Executable graphs: made, launched, updated, ended. */
-#include "cuda/table.h"
 #include "companion/graph/graph.h"
 
 #include <stdlib.h>
@@ -21,8 +20,8 @@ enum {
 static bool destroy(struct cushim_scope *scope, struct cushim_graphexec_object *exec) {
     CUstreamCaptureMode mode = cushim_capture_relax();
     cushim_graph_node_memory_free(scope, &exec->left);
-    bool is_done = cushim_driver.cuGraphExecDestroy(exec->handle) == CUDA_SUCCESS ||
-                   cushim_driver.cuGraphExecDestroy(exec->handle) == CUDA_SUCCESS;
+    bool is_done = CUSHIM_DRIVER(cuGraphExecDestroy)(exec->handle) == CUDA_SUCCESS ||
+                   CUSHIM_DRIVER(cuGraphExecDestroy)(exec->handle) == CUDA_SUCCESS;
     cushim_capture_back(mode);
     return is_done;
 }
@@ -57,7 +56,7 @@ static enum cushim_status open(struct cushim_scope *scope, CUgraphExec handle, u
     if (!exec) {
         struct cushim_graph_node_memory left = memory->left;
         cushim_graph_node_memory_finish(&left);
-        cushim_driver.cuGraphExecDestroy(handle);
+        CUSHIM_DRIVER(cuGraphExecDestroy)(handle);
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
     }
     exec->handle = handle;
@@ -84,9 +83,9 @@ static enum cushim_status upload(struct cushim_scope *scope, CUgraphExec handle)
 static enum cushim_status instantiate(struct cushim_scope *scope, CUgraph graph, unsigned flags,
                                       CUgraphExec *handle) {
     unsigned long long of_driver = flags & ~(unsigned)CUSHIM_GRAPH_FLAG_UPLOAD;
-    if (!cushim_driver.cuGraphExecDestroy)
+    if (!CUSHIM_DRIVER(cuGraphExecDestroy))
         return cushim_fail_nosym(scope->what, "cuGraphExecDestroy");
-    if (!cushim_driver.cuGraphLaunch) /* so that launches need not look */
+    if (!CUSHIM_DRIVER(cuGraphLaunch)) /* so that launches need not look */
         return cushim_fail_nosym(scope->what, "cuGraphLaunch");
     CUstreamCaptureMode mode = cushim_capture_relax();
     enum cushim_status status =
@@ -94,7 +93,7 @@ static enum cushim_status instantiate(struct cushim_scope *scope, CUgraph graph,
     if (status == CUSHIM_OK && flags & CUSHIM_GRAPH_FLAG_UPLOAD) {
         status = upload(scope, *handle);
         if (status != CUSHIM_OK)
-            cushim_driver.cuGraphExecDestroy(*handle);
+            CUSHIM_DRIVER(cuGraphExecDestroy)(*handle);
     }
     cushim_capture_back(mode);
     return status;
@@ -167,7 +166,7 @@ fail_launch(struct cushim_scope *scope, const struct cushim_graphexec_object *ex
 static __attribute__((noinline, cold)) CUresult
 launch_leaving(struct cushim_graphexec_object *exec, const struct cushim_stream_use *use) {
     pthread_mutex_lock(&exec->lock);
-    CUresult result = cushim_driver.cuGraphLaunch(exec->handle, use->handle);
+    CUresult result = CUSHIM_DRIVER(cuGraphLaunch)(exec->handle, use->handle);
     if (result == CUDA_SUCCESS)
         cushim_graph_node_memory_note(&exec->left, use);
     pthread_mutex_unlock(&exec->lock);
@@ -176,7 +175,7 @@ launch_leaving(struct cushim_graphexec_object *exec, const struct cushim_stream_
 
 static enum cushim_status launch(struct cushim_scope *scope, struct cushim_graphexec_object *exec,
                                  const struct cushim_stream_use *use) {
-    CUresult result = exec->left.n == 0 ? cushim_driver.cuGraphLaunch(exec->handle, use->handle)
+    CUresult result = exec->left.n == 0 ? CUSHIM_DRIVER(cuGraphLaunch)(exec->handle, use->handle)
                                         : launch_leaving(exec, use);
     if (result != CUDA_SUCCESS)
         return fail_launch(scope, exec, result);
@@ -235,7 +234,7 @@ static inline bool launch_at_once(struct cushim_thread *thread, const char *what
         return false;
     bool is_done = cushim_call_begin_is_needless(context);
     if (__builtin_expect(is_done, 1)) {
-        CUresult result = cushim_driver.cuGraphLaunch(exec->handle, stream->handle);
+        CUresult result = CUSHIM_DRIVER(cuGraphLaunch)(exec->handle, stream->handle);
         if (__builtin_expect(result == CUDA_SUCCESS, 1)) {
             count_launch(exec, thread);
             *status = CUSHIM_OK;
@@ -284,7 +283,7 @@ enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x, struct cu
                                  cushim_launch_stream_enter(thread, &exec->object,
                                                             exec->must_be_current, s, &use),
                              1)) {
-            CUresult result = cushim_driver.cuGraphLaunch(exec->handle, use.handle);
+            CUresult result = CUSHIM_DRIVER(cuGraphLaunch)(exec->handle, use.handle);
             is_done = cushim_launch_is_final(exec->must_be_current, result);
             if (__builtin_expect(result == CUDA_SUCCESS, 1))
                 count_launch(exec, thread);
@@ -322,10 +321,10 @@ static enum cushim_status update(struct cushim_scope *scope, CUgraphExec exec, C
     CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_ERROR};
     const char *entry = "cuGraphExecUpdate";
     CUresult result;
-    if (cushim_driver.cuGraphExecUpdate_v2) {
-        result = cushim_driver.cuGraphExecUpdate_v2(exec, graph, &info);
-    } else if (cushim_driver.cuGraphExecUpdate) {
-        result = cushim_driver.cuGraphExecUpdate(exec, graph, &info.errorNode, &info.result);
+    if (CUSHIM_DRIVER(cuGraphExecUpdate_v2)) {
+        result = CUSHIM_DRIVER(cuGraphExecUpdate_v2)(exec, graph, &info);
+    } else if (CUSHIM_DRIVER(cuGraphExecUpdate)) {
+        result = CUSHIM_DRIVER(cuGraphExecUpdate)(exec, graph, &info.errorNode, &info.result);
     } else {
         return cushim_fail_nosym(scope->what, entry);
     }

@@ -1,5 +1,4 @@
 /* Questions about graphs: nodes, what is kept, DOT text, the memory behind nodes. */
-#include "cuda/table.h"
 #include "companion/graph/graph.h"
 
 #include <fcntl.h>
@@ -129,7 +128,7 @@ enum cushim_status cushim_graph_dot(struct cushim_graph *g, const char *path, un
 static enum cushim_status ask_memory(CUdevice device, CUgraphMem_attribute attribute, size_t *out) {
     cuuint64_t bytes = 0;
     *out = 0;
-    CUresult result = cushim_driver.cuDeviceGetGraphMemAttribute(device, attribute, &bytes);
+    CUresult result = CUSHIM_DRIVER(cuDeviceGetGraphMemAttribute)(device, attribute, &bytes);
     if (result != CUDA_SUCCESS)
         return cushim_fail_cu("cuDeviceGetGraphMemAttribute", result, "device=%d", device);
     *out = bytes;
@@ -144,7 +143,7 @@ enum cushim_status cushim_graph_memory(int dev, size_t *used, size_t *reserved) 
         *reserved = 0;
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_context_ordinal(__func__, dev, &dev));
-    if (!cushim_driver.cuDeviceGetGraphMemAttribute)
+    if (!CUSHIM_DRIVER(cuDeviceGetGraphMemAttribute))
         return cushim_fail_nosym(__func__, "cuDeviceGetGraphMemAttribute");
     CUSHIM_TRY(ask_memory(dev, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &n_used));
     CUSHIM_TRY(ask_memory(dev, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &n_reserved));
@@ -158,9 +157,9 @@ enum cushim_status cushim_graph_memory(int dev, size_t *used, size_t *reserved) 
 enum cushim_status cushim_graph_memory_trim(int dev) {
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_context_ordinal(__func__, dev, &dev));
-    if (!cushim_driver.cuDeviceGraphMemTrim)
+    if (!CUSHIM_DRIVER(cuDeviceGraphMemTrim))
         return cushim_fail_nosym(__func__, "cuDeviceGraphMemTrim");
-    CUresult result = cushim_driver.cuDeviceGraphMemTrim(dev);
+    CUresult result = CUSHIM_DRIVER(cuDeviceGraphMemTrim)(dev);
     return result == CUDA_SUCCESS
                ? CUSHIM_OK
                : cushim_fail_cu("cuDeviceGraphMemTrim", result, "device=%d", dev);

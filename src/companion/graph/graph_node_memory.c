@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/try.h"
-#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 
 /* ---- finding ---- */
@@ -46,7 +45,7 @@ static enum cushim_status look_at_all(struct cushim_scope *scope, const CUgraphN
 enum cushim_status cushim_graph_node_memory_find(struct cushim_scope *scope, CUgraph graph,
                                                  struct cushim_graph_node_memory *left) {
     size_t n = 0;
-    if (!cushim_driver.cuGraphMemAllocNodeGetParams || !cushim_driver.cuGraphMemFreeNodeGetParams)
+    if (!CUSHIM_DRIVER(cuGraphMemAllocNodeGetParams) || !CUSHIM_DRIVER(cuGraphMemFreeNodeGetParams))
         return CUSHIM_OK;
     CUSHIM_TRY(CUSHIM_CALL(scope, cuGraphGetNodes, graph, NULL, &n));
     CUgraphNode *nodes = malloc((n + 1) * sizeof *nodes);
@@ -85,7 +84,7 @@ static bool can_follow(const struct cushim_graph_node_memory *left) {
         return false;
     if (left->stream && left->stream->is_wrapped && atomic_load(&left->stream->object.is_closed))
         return false;
-    return cushim_driver.cuMemFreeAsync && !cushim_stream_capture_id(left->handle);
+    return CUSHIM_DRIVER(cuMemFreeAsync) && !cushim_stream_capture_id(left->handle);
 }
 
 void cushim_graph_node_memory_free(struct cushim_scope *scope,
@@ -94,13 +93,13 @@ void cushim_graph_node_memory_free(struct cushim_scope *scope,
         return;
     bool follows = can_follow(left);
     if (!follows &&
-        (cushim_capture_count(scope->context) || cushim_driver.cuCtxSynchronize() != CUDA_SUCCESS))
+        (cushim_capture_count(scope->context) || CUSHIM_DRIVER(cuCtxSynchronize)() != CUDA_SUCCESS))
         return;
     for (size_t i = 0; i < left->n; i++) {
         if (follows)
-            cushim_driver.cuMemFreeAsync(left->addresses[i], left->handle);
+            CUSHIM_DRIVER(cuMemFreeAsync)(left->addresses[i], left->handle);
         else
-            cushim_driver.cuMemFree_v2(left->addresses[i]);
+            CUSHIM_DRIVER(cuMemFree_v2)(left->addresses[i]);
     }
 }
 

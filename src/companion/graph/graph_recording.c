@@ -5,7 +5,6 @@
 
 #include "base/try.h"
 #include "cuda/translate.h"
-#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 #include "companion/arena/arena.h"
 #include "companion/pool/pool.h"
@@ -165,8 +164,8 @@ static enum cushim_status get_id(struct cushim_scope *scope, CUstream stream, ui
 /* End without a result, and without an error text. */
 static void end_quietly(CUstream stream) {
     CUgraph graph = NULL;
-    if (cushim_driver.cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS && graph)
-        cushim_driver.cuGraphDestroy(graph);
+    if (CUSHIM_DRIVER(cuStreamEndCapture)(stream, &graph) == CUDA_SUCCESS && graph)
+        CUSHIM_DRIVER(cuGraphDestroy)(graph);
 }
 
 static enum cushim_status begin_driver(struct cushim_scope *scope,
@@ -185,13 +184,13 @@ static enum cushim_status check_driver(const struct cushim_scope *scope) {
         const char *name;
         bool is_there;
     } rows[] = {
-        {"cuStreamBeginCapture_v2", cushim_driver.cuStreamBeginCapture_v2 != NULL},
-        {"cuStreamEndCapture", cushim_driver.cuStreamEndCapture != NULL},
-        {"cuStreamGetCaptureInfo_v2", cushim_driver.cuStreamGetCaptureInfo_v2 != NULL},
-        {"cuGraphDestroy", cushim_driver.cuGraphDestroy != NULL},
-        {"cuGraphGetNodes", cushim_driver.cuGraphGetNodes != NULL},
-        {"cuUserObjectCreate", cushim_driver.cuUserObjectCreate != NULL},
-        {"cuGraphRetainUserObject", cushim_driver.cuGraphRetainUserObject != NULL},
+        {"cuStreamBeginCapture_v2", CUSHIM_DRIVER(cuStreamBeginCapture_v2) != NULL},
+        {"cuStreamEndCapture", CUSHIM_DRIVER(cuStreamEndCapture) != NULL},
+        {"cuStreamGetCaptureInfo_v2", CUSHIM_DRIVER(cuStreamGetCaptureInfo_v2) != NULL},
+        {"cuGraphDestroy", CUSHIM_DRIVER(cuGraphDestroy) != NULL},
+        {"cuGraphGetNodes", CUSHIM_DRIVER(cuGraphGetNodes) != NULL},
+        {"cuUserObjectCreate", CUSHIM_DRIVER(cuUserObjectCreate) != NULL},
+        {"cuGraphRetainUserObject", CUSHIM_DRIVER(cuGraphRetainUserObject) != NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (!rows[i].is_there)
@@ -260,7 +259,7 @@ enum cushim_status cushim_graph_recording_begin(struct cushim_scope *scope,
 /* The driver's end: after it the capture is over, whatever it answers. */
 static CUresult end_driver(CUstream stream, CUgraph *graph) {
     *graph = NULL;
-    CUresult result = cushim_driver.cuStreamEndCapture(stream, graph);
+    CUresult result = CUSHIM_DRIVER(cuStreamEndCapture)(stream, graph);
     if (result == CUDA_SUCCESS)
         return result;
     *graph = NULL;
@@ -306,7 +305,7 @@ enum cushim_status cushim_graph_recording_end(struct cushim_scope *scope, CUstre
     if (status == CUSHIM_OK)
         status = check_empty(scope, *graph, recording->allows_empty);
     if (status != CUSHIM_OK && *graph) {
-        cushim_driver.cuGraphDestroy(*graph);
+        CUSHIM_DRIVER(cuGraphDestroy)(*graph);
         *graph = NULL;
     }
     finish(recording, status == CUSHIM_OK ? keep : NULL);
@@ -324,7 +323,7 @@ enum cushim_status cushim_graph_recording_abort(struct cushim_scope *scope, CUst
                                     : cushim_scope_answer(scope, "cuStreamEndCapture", result);
     cushim_capture_end(recording->context);
     if (graph)
-        cushim_driver.cuGraphDestroy(graph);
+        CUSHIM_DRIVER(cuGraphDestroy)(graph);
     finish(recording, NULL);
     return status;
 }

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/try.h"
-#include "cuda/table.h"
 #include "companion/context/call.h"
 #include "companion/context/context_stack.h"
 #include "companion/core/thread.h"
@@ -19,7 +18,7 @@ static enum cushim_status begin(const char *what, int *dev) {
 static enum cushim_status ask(const char *what, int dev, int attr, int *value) {
     char entry[48];
     CUSHIM_TRY(begin(what, &dev));
-    CUresult result = cushim_driver.cuDeviceGetAttribute(value, (CUdevice_attribute)attr, dev);
+    CUresult result = CUSHIM_DRIVER(cuDeviceGetAttribute)(value, (CUdevice_attribute)attr, dev);
     if (result == CUDA_SUCCESS)
         return CUSHIM_OK;
     *value = 0;
@@ -37,7 +36,7 @@ enum cushim_status cushim_device_count(int *n) {
         return CUSHIM_FAIL(CUSHIM_INVALID, "n=NULL");
     *n = 0;
     CUSHIM_TRY(cushim_driver_use(__func__));
-    CUresult result = cushim_driver.cuDeviceGetCount(n);
+    CUresult result = CUSHIM_DRIVER(cuDeviceGetCount)(n);
     if (result != CUDA_SUCCESS) {
         *n = 0;
         return cushim_fail_cu("cuDeviceGetCount", result, "%s", "");
@@ -55,7 +54,7 @@ enum cushim_status cushim_device_set(int dev) {
     if (top && !(top->form == CUSHIM_CONTEXT_PRIMARY && top->device == dev))
         return CUSHIM_FAIL(CUSHIM_STATE, "device=%d stack=%d", dev, top->device);
     CUSHIM_TRY(cushim_context_of_device(__func__, dev, &context));
-    CUresult result = cushim_driver.cuCtxSetCurrent(context->handle);
+    CUresult result = CUSHIM_DRIVER(cuCtxSetCurrent)(context->handle);
     if (result == CUDA_SUCCESS)
         thread->device = dev;
     else
@@ -82,9 +81,9 @@ enum cushim_status cushim_device_by_pci(const char *text, int *dev) {
     if (!text)
         return CUSHIM_FAIL(CUSHIM_INVALID, "text=NULL");
     CUSHIM_TRY(cushim_driver_use(__func__));
-    if (!cushim_driver.cuDeviceGetByPCIBusId)
+    if (!CUSHIM_DRIVER(cuDeviceGetByPCIBusId))
         return cushim_fail_nosym(__func__, "cuDeviceGetByPCIBusId");
-    CUresult result = cushim_driver.cuDeviceGetByPCIBusId(&found, text);
+    CUresult result = CUSHIM_DRIVER(cuDeviceGetByPCIBusId)(&found, text);
     if (result != CUDA_SUCCESS)
         return cushim_fail_cu("cuDeviceGetByPCIBusId", result, "text=%s", text);
     *dev = found;
@@ -111,20 +110,20 @@ static enum cushim_status put_text(const char *what, char *buf, size_t cap_bytes
 enum cushim_status cushim_device_pci(int dev, char *buf, size_t cap_bytes) {
     char text[64] = "";
     CUSHIM_TRY(begin_text(__func__, &dev, buf, cap_bytes));
-    if (!cushim_driver.cuDeviceGetPCIBusId)
+    if (!CUSHIM_DRIVER(cuDeviceGetPCIBusId))
         return cushim_fail_nosym(__func__, "cuDeviceGetPCIBusId");
     CUSHIM_TRY(answer("cuDeviceGetPCIBusId",
-                      cushim_driver.cuDeviceGetPCIBusId(text, (int)sizeof text, dev), dev));
+                      CUSHIM_DRIVER(cuDeviceGetPCIBusId)(text, (int)sizeof text, dev), dev));
     return put_text(__func__, buf, cap_bytes, text);
 }
 
 enum cushim_status cushim_device_name(int dev, char *buf, size_t cap_bytes) {
     char text[256] = "";
     CUSHIM_TRY(begin_text(__func__, &dev, buf, cap_bytes));
-    if (!cushim_driver.cuDeviceGetName)
+    if (!CUSHIM_DRIVER(cuDeviceGetName))
         return cushim_fail_nosym(__func__, "cuDeviceGetName");
-    CUSHIM_TRY(
-        answer("cuDeviceGetName", cushim_driver.cuDeviceGetName(text, (int)sizeof text, dev), dev));
+    CUSHIM_TRY(answer("cuDeviceGetName",
+                      CUSHIM_DRIVER(cuDeviceGetName)(text, (int)sizeof text, dev), dev));
     return put_text(__func__, buf, cap_bytes, text);
 }
 
@@ -134,12 +133,12 @@ enum cushim_status cushim_device_uuid(int dev, unsigned char *id16) {
         return CUSHIM_FAIL(CUSHIM_INVALID, "id16=NULL");
     memset(id16, 0, 16);
     CUSHIM_TRY(begin(__func__, &dev));
-    if (!cushim_driver.cuDeviceGetUuid_v2 && !cushim_driver.cuDeviceGetUuid)
+    if (!CUSHIM_DRIVER(cuDeviceGetUuid_v2) && !CUSHIM_DRIVER(cuDeviceGetUuid))
         return cushim_fail_nosym(__func__, "cuDeviceGetUuid");
     CUSHIM_TRY(answer("cuDeviceGetUuid",
-                      cushim_driver.cuDeviceGetUuid_v2
-                          ? cushim_driver.cuDeviceGetUuid_v2(&uuid, dev)
-                          : cushim_driver.cuDeviceGetUuid(&uuid, dev),
+                      CUSHIM_DRIVER(cuDeviceGetUuid_v2)
+                          ? CUSHIM_DRIVER(cuDeviceGetUuid_v2)(&uuid, dev)
+                          : CUSHIM_DRIVER(cuDeviceGetUuid)(&uuid, dev),
                       dev));
     memcpy(id16, uuid.bytes, 16);
     return CUSHIM_OK;
@@ -164,9 +163,9 @@ enum cushim_status cushim_device_memory(int dev, size_t *bytes) {
         return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=NULL");
     *bytes = 0;
     CUSHIM_TRY(begin(__func__, &dev));
-    if (!cushim_driver.cuDeviceTotalMem_v2)
+    if (!CUSHIM_DRIVER(cuDeviceTotalMem_v2))
         return cushim_fail_nosym(__func__, "cuDeviceTotalMem");
-    return answer("cuDeviceTotalMem", cushim_driver.cuDeviceTotalMem_v2(bytes, dev), dev);
+    return answer("cuDeviceTotalMem", CUSHIM_DRIVER(cuDeviceTotalMem_v2)(bytes, dev), dev);
 }
 
 enum cushim_status cushim_device_attribute(int dev, int attr, int *value) {
@@ -209,9 +208,9 @@ enum cushim_status cushim_device_peer(int dev, int peer, int *yes) {
     CUSHIM_TRY(begin(__func__, &peer));
     if (dev == peer)
         return CUSHIM_OK;
-    if (!cushim_driver.cuDeviceCanAccessPeer)
+    if (!CUSHIM_DRIVER(cuDeviceCanAccessPeer))
         return cushim_fail_nosym(__func__, "cuDeviceCanAccessPeer");
-    return answer("cuDeviceCanAccessPeer", cushim_driver.cuDeviceCanAccessPeer(yes, dev, peer),
+    return answer("cuDeviceCanAccessPeer", CUSHIM_DRIVER(cuDeviceCanAccessPeer)(yes, dev, peer),
                   dev);
 }
 
@@ -222,14 +221,14 @@ enum cushim_status cushim_device_peer_enable(int dev, int peer) {
     CUSHIM_TRY(begin(__func__, &peer));
     if (dev == peer)
         return CUSHIM_FAIL(CUSHIM_INVALID, "device=%d peer=%d", dev, peer);
-    if (!cushim_driver.cuCtxEnablePeerAccess)
+    if (!CUSHIM_DRIVER(cuCtxEnablePeerAccess))
         return cushim_fail_nosym(__func__, "cuCtxEnablePeerAccess");
     CUSHIM_TRY(cushim_context_of_device(__func__, dev, &from));
     enum cushim_status status = cushim_context_of_device(__func__, peer, &to);
     if (status == CUSHIM_OK)
         status = cushim_call_begin_known(&scope, __func__, from);
     if (status == CUSHIM_OK) {
-        CUresult result = cushim_driver.cuCtxEnablePeerAccess(to->handle, 0);
+        CUresult result = CUSHIM_DRIVER(cuCtxEnablePeerAccess)(to->handle, 0);
         if (result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
             result = CUDA_SUCCESS;
         status =

@@ -3,7 +3,6 @@
 
 #include "base/log.h"
 #include "base/try.h"
-#include "cuda/table.h"
 #include "companion/context/context.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
@@ -14,7 +13,7 @@ int cushim_available(void) {
     int n = 0;
     if (cushim_driver_use(__func__) != CUSHIM_OK)
         return 0;
-    return cushim_driver.cuDeviceGetCount(&n) == CUDA_SUCCESS && n > 0;
+    return CUSHIM_DRIVER(cuDeviceGetCount)(&n) == CUDA_SUCCESS && n > 0;
 }
 
 enum cushim_status cushim_load(const char *path) {
@@ -32,10 +31,10 @@ const char *cushim_load_error(void) {
 static int has_async_alloc(void) {
     int device, yes = 0;
     CUdevice_attribute attribute = CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
-    if (!cushim_driver.cuMemAllocAsync || !cushim_driver.cuMemPoolCreate ||
+    if (!CUSHIM_DRIVER(cuMemAllocAsync) || !CUSHIM_DRIVER(cuMemPoolCreate) ||
         cushim_context_ordinal(__func__, -1, &device) != CUSHIM_OK)
         return 0;
-    return cushim_driver.cuDeviceGetAttribute(&yes, attribute, device) == CUDA_SUCCESS && yes;
+    return CUSHIM_DRIVER(cuDeviceGetAttribute)(&yes, attribute, device) == CUDA_SUCCESS && yes;
 }
 
 int cushim_has(enum cushim_feature feature) {
@@ -43,11 +42,11 @@ int cushim_has(enum cushim_feature feature) {
         return 0;
     switch (feature) {
     case CUSHIM_FEATURE_GRAPH:
-        return cushim_driver.cuStreamBeginCapture_v2 && cushim_driver.cuGraphInstantiateWithFlags;
+        return CUSHIM_DRIVER(cuStreamBeginCapture_v2) && CUSHIM_DRIVER(cuGraphInstantiateWithFlags);
     case CUSHIM_FEATURE_ASYNC_ALLOC:
         return has_async_alloc();
     case CUSHIM_FEATURE_CONTEXT_FENCE:
-        return cushim_driver.cuCtxRecordEvent != NULL;
+        return CUSHIM_DRIVER(cuCtxRecordEvent) != NULL;
     case CUSHIM_FEATURE_PARAM_INFO:
         return cushim_driver_find("cuFuncGetParamInfo") != NULL;
     case CUSHIM_FEATURE_VULKAN:

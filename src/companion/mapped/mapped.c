@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/try.h"
-#include "cuda/table.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/stream_fence.h"

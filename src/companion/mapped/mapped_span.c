@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include "base/try.h"
-#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 #include "companion/mapped/mapped.h"
 
@@ -21,8 +20,8 @@ static enum cushim_status map_imported(struct cushim_scope *scope, struct cushim
     const CUDA_EXTERNAL_MEMORY_BUFFER_DESC desc = {.size = span->memory.bytes};
     enum cushim_status status =
         CUSHIM_CALL(scope, cuExternalMemoryGetMappedBuffer, &span->device, span->external, &desc);
-    if (status != CUSHIM_OK && cushim_driver.cuDestroyExternalMemory)
-        cushim_driver.cuDestroyExternalMemory(span->external);
+    if (status != CUSHIM_OK && CUSHIM_DRIVER(cuDestroyExternalMemory))
+        CUSHIM_DRIVER(cuDestroyExternalMemory)(span->external);
     return status;
 }
 
@@ -58,9 +57,9 @@ void cushim_span_release(struct cushim_mapper_object *mapper, struct cushim_cont
     struct cushim_scope scope;
     if (cushim_call_begin_quietly(&scope, context)) {
         CUstreamCaptureMode mode = cushim_capture_relax();
-        cushim_driver.cuMemFree_v2(span->device);
-        if (cushim_driver.cuDestroyExternalMemory)
-            cushim_driver.cuDestroyExternalMemory(span->external);
+        CUSHIM_DRIVER(cuMemFree_v2)(span->device);
+        if (CUSHIM_DRIVER(cuDestroyExternalMemory))
+            CUSHIM_DRIVER(cuDestroyExternalMemory)(span->external);
         cushim_capture_back(mode);
         cushim_call_end(&scope, CUSHIM_OK);
     }

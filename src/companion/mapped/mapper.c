@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/try.h"
-#include "cuda/table.h"
 #include "companion/mapped/mapped.h"
 
 enum {
@@ -34,9 +33,9 @@ static enum cushim_status judge(const char *what, unsigned flags, struct cushim_
 
 /* CUDA says which device it is, in the one way that Vulkan understands. */
 static enum cushim_status read_uuid(const char *what, int device, CUuuid *uuid) {
-    __typeof__(&cuDeviceGetUuid) ask = cushim_driver.cuDeviceGetUuid_v2
-                                           ? cushim_driver.cuDeviceGetUuid_v2
-                                           : cushim_driver.cuDeviceGetUuid;
+    __typeof__(&cuDeviceGetUuid) ask = CUSHIM_DRIVER(cuDeviceGetUuid_v2)
+                                           ? CUSHIM_DRIVER(cuDeviceGetUuid_v2)
+                                           : CUSHIM_DRIVER(cuDeviceGetUuid);
     if (!ask)
         return cushim_fail_nosym(what, "cuDeviceGetUuid");
     CUresult result = ask(uuid, device);
@@ -74,7 +73,7 @@ static enum cushim_status create(const char *what, struct cushim_context_object 
 static enum cushim_status need_current(const char *what) {
     CUdevice device;
     CUSHIM_TRY(cushim_driver_use(what));
-    CUresult result = cushim_driver.cuCtxGetDevice(&device);
+    CUresult result = CUSHIM_DRIVER(cuCtxGetDevice)(&device);
     return result == CUDA_SUCCESS ? CUSHIM_OK : cushim_fail_cu("cuCtxGetDevice", result, "%s", "");
 }
 

@@ -4,7 +4,6 @@
 #include "cushim/memory.h"
 
 #include "base/try.h"
-#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 #include "companion/context/pressure.h"
@@ -14,7 +13,7 @@
 enum cushim_status cushim_memory_fail_full(struct cushim_scope *scope, const char *entry,
                                            CUresult result, size_t asked_bytes) {
     size_t free_bytes = 0, total_bytes = 0;
-    cushim_driver.cuMemGetInfo_v2(&free_bytes, &total_bytes); /* else 0: the text says as much */
+    CUSHIM_DRIVER(cuMemGetInfo_v2)(&free_bytes, &total_bytes); /* else 0: the text says as much */
     struct cushim_pressure_held held = cushim_pressure_sum(scope->context);
     return cushim_scope_fail_cu(
         scope, entry, result,
@@ -63,12 +62,12 @@ enum cushim_status cushim_memory_obtain(struct cushim_scope *scope,
 }
 
 static CUresult obtain_plain(struct cushim_memory_request *request, CUdeviceptr *address) {
-    return cushim_driver.cuMemAlloc_v2(address, request->bytes);
+    return CUSHIM_DRIVER(cuMemAlloc_v2)(address, request->bytes);
 }
 
 static CUresult release_plain(struct cushim_memory_request *request, CUdeviceptr address) {
     (void)request;
-    return cushim_driver.cuMemFree_v2(address);
+    return CUSHIM_DRIVER(cuMemFree_v2)(address);
 }
 
 void cushim_memory_plain(struct cushim_memory_request *request, size_t bytes) {
@@ -96,7 +95,7 @@ enum cushim_status cushim_memory_alloc(struct cushim_context *ctx, size_t bytes,
 
 /* The driver says what a row takes, so that is known for the ledger only after it. */
 static CUresult obtain_rows(struct cushim_memory_request *request, CUdeviceptr *address) {
-    CUresult result = cushim_driver.cuMemAllocPitch_v2(
+    CUresult result = CUSHIM_DRIVER(cuMemAllocPitch_v2)(
         address, &request->pitch_bytes, request->width_bytes, request->rows, request->elem_bytes);
     if (result == CUDA_SUCCESS)
         request->bytes = request->pitch_bytes * request->rows;
@@ -126,7 +125,7 @@ enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx, size_t 
     if (!bytes)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    if (!cushim_driver.cuMemAllocPitch_v2)
+    if (!CUSHIM_DRIVER(cuMemAllocPitch_v2))
         return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuMemAllocPitch_v2"));
     cushim_memory_plain(&request, bytes);
     request.entry = "cuMemAllocPitch_v2";
@@ -254,7 +253,7 @@ enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *ho
 }
 
 CUresult cushim_memory_release_device(uint64_t start) {
-    return cushim_driver.cuMemFree_v2(start);
+    return CUSHIM_DRIVER(cuMemFree_v2)(start);
 }
 
 enum cushim_status cushim_memory_free(cushim_devptr p) {
@@ -275,15 +274,15 @@ static enum cushim_status judge_foreign(struct cushim_scope *scope, CUdeviceptr 
     CUdeviceptr base = 0;
     size_t size = 0;
     CUcontext context = NULL;
-    CUresult result = cushim_driver.cuMemGetAddressRange_v2(&base, &size, p);
+    CUresult result = CUSHIM_DRIVER(cuMemGetAddressRange_v2)(&base, &size, p);
     if (result == CUDA_ERROR_NOT_FOUND || result == CUDA_ERROR_INVALID_VALUE ||
         (result == CUDA_SUCCESS && (p < base || p - base > size || bytes > size - (p - base))))
         return cushim_scope_fail(scope, CUSHIM_INVALID,
                                  "p=0x%llx bytes=%zu driver's base=0x%llx size=%zu",
                                  (unsigned long long)p, bytes, (unsigned long long)base, size);
     CUSHIM_TRY(cushim_scope_answer(scope, "cuMemGetAddressRange_v2", result));
-    if (cushim_driver.cuPointerGetAttribute &&
-        cushim_driver.cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, p) ==
+    if (CUSHIM_DRIVER(cuPointerGetAttribute) &&
+        CUSHIM_DRIVER(cuPointerGetAttribute)(&context, CU_POINTER_ATTRIBUTE_CONTEXT, p) ==
             CUDA_SUCCESS &&
         context && context != scope->context->handle)
         return cushim_scope_fail(scope, CUSHIM_BADDEVICE, "p=0x%llx context=%p, not %p",
@@ -301,7 +300,7 @@ enum cushim_status cushim_memory_adopt(struct cushim_context *ctx, cushim_devptr
     if (!p)
         return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    if (!cushim_driver.cuMemGetAddressRange_v2)
+    if (!CUSHIM_DRIVER(cuMemGetAddressRange_v2))
         return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuMemGetAddressRange_v2"));
     enum cushim_status status = judge_foreign(&scope, p, bytes);
     const struct cushim_address_map_row row = {

@@ -5,7 +5,6 @@
  * The pool is made at the first use and ends with its context's object.  Lock: one mutex for the
  * list, held over no driver call.
  */
-#include "cuda/table.h"
 #include "cushim/memory.h"
 
 #include <pthread.h>
@@ -68,18 +67,18 @@ void cushim_memory_async_end(struct cushim_context_object *context) {
     pthread_mutex_unlock(&lock);
     /* Pools are the device's: one outlives its context.  What it gave out keeps its memory. */
     if (pool && atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY)
-        cushim_driver.cuMemPoolDestroy(pool->handle);
+        CUSHIM_DRIVER(cuMemPoolDestroy)(pool->handle);
     free(pool);
 }
 
 /* ---- pressure ---- */
 
 static bool measure(CUmemoryPool handle, cuuint64_t *reserved_bytes, cuuint64_t *used_bytes) {
-    return cushim_driver.cuMemPoolGetAttribute &&
-           cushim_driver.cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
-                                               reserved_bytes) == CUDA_SUCCESS &&
-           cushim_driver.cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
-                                               used_bytes) == CUDA_SUCCESS;
+    return CUSHIM_DRIVER(cuMemPoolGetAttribute) &&
+           CUSHIM_DRIVER(cuMemPoolGetAttribute)(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                                                reserved_bytes) == CUDA_SUCCESS &&
+           CUSHIM_DRIVER(cuMemPoolGetAttribute)(handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
+                                                used_bytes) == CUDA_SUCCESS;
 }
 
 /* All that is idle: to the driver a pool's pages are one heap, and a part might be too little. */
@@ -87,8 +86,9 @@ static size_t give(struct cushim_context_object *context, size_t bytes) {
     cuuint64_t before_bytes = 0, after_bytes = 0, used_bytes;
     CUmemoryPool handle = find(context);
     (void)bytes;
-    if (!handle || !cushim_driver.cuMemPoolTrimTo || !measure(handle, &before_bytes, &used_bytes) ||
-        cushim_driver.cuMemPoolTrimTo(handle, 0) != CUDA_SUCCESS ||
+    if (!handle || !CUSHIM_DRIVER(cuMemPoolTrimTo) ||
+        !measure(handle, &before_bytes, &used_bytes) ||
+        CUSHIM_DRIVER(cuMemPoolTrimTo)(handle, 0) != CUDA_SUCCESS ||
         !measure(handle, &after_bytes, &used_bytes))
         return 0;
     return before_bytes > after_bytes ? before_bytes - after_bytes : 0;
@@ -112,9 +112,9 @@ static struct cushim_pressure pressure = {.give = give, .count = count};
 /* CUSHIM_OK with NULL: this driver or device has no such pools. */
 static enum cushim_status ask_support(struct cushim_scope *scope, int *has_pools) {
     *has_pools = 0;
-    if (!cushim_driver.cuMemPoolCreate || !cushim_driver.cuMemPoolDestroy ||
-        !cushim_driver.cuMemPoolSetAttribute || !cushim_driver.cuMemAllocFromPoolAsync ||
-        !cushim_driver.cuMemFreeAsync)
+    if (!CUSHIM_DRIVER(cuMemPoolCreate) || !CUSHIM_DRIVER(cuMemPoolDestroy) ||
+        !CUSHIM_DRIVER(cuMemPoolSetAttribute) || !CUSHIM_DRIVER(cuMemAllocFromPoolAsync) ||
+        !CUSHIM_DRIVER(cuMemFreeAsync))
         return CUSHIM_OK;
     return CUSHIM_CALL(scope, cuDeviceGetAttribute, has_pools,
                        CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, scope->context->device);
@@ -140,7 +140,7 @@ static enum cushim_status make_pool(struct cushim_scope *scope, CUmemoryPool *ou
     made->context = scope->context;
     *out = status == CUSHIM_OK ? put_in(made) : NULL;
     if (*out != mine) {
-        cushim_driver.cuMemPoolDestroy(mine);
+        CUSHIM_DRIVER(cuMemPoolDestroy)(mine);
         free(made);
     }
     return status;
@@ -165,12 +165,12 @@ static enum cushim_status pool_of(struct cushim_scope *scope, CUmemoryPool *out)
 /* ---- allocation ---- */
 
 static CUresult obtain_async(struct cushim_memory_request *request, CUdeviceptr *address) {
-    return cushim_driver.cuMemAllocFromPoolAsync(address, request->bytes, request->pool,
-                                                 request->stream);
+    return CUSHIM_DRIVER(cuMemAllocFromPoolAsync)(address, request->bytes, request->pool,
+                                                  request->stream);
 }
 
 static CUresult release_async(struct cushim_memory_request *request, CUdeviceptr address) {
-    return cushim_driver.cuMemFreeAsync(address, request->stream);
+    return CUSHIM_DRIVER(cuMemFreeAsync)(address, request->stream);
 }
 
 static enum cushim_status alloc(struct cushim_scope *scope, CUstream stream, size_t bytes,
@@ -240,7 +240,7 @@ static enum cushim_status free_in(struct cushim_memory_call *call, const char *w
             &call->scope, CUSHIM_BADDEVICE, "ptr=0x%llx is of device=%d context=%llu, not %llu",
             (unsigned long long)row->start, row->context->device,
             (unsigned long long)row->context->id, (unsigned long long)call->scope.context->id);
-    if (status == CUSHIM_OK && cushim_driver.cuMemFreeAsync) {
+    if (status == CUSHIM_OK && CUSHIM_DRIVER(cuMemFreeAsync)) {
         status = judge_capture(call, row);
         if (status == CUSHIM_OK)
             status = CUSHIM_CALL(&call->scope, cuMemFreeAsync, row->start, call->stream);

@@ -1,5 +1,4 @@
 /* Calls on ranges: what the ledger knows of them, in which context they run, on which stream. */
-#include "cuda/table.h"
 #include "companion/memory/memory.h"
 
 #include "base/try.h"
@@ -156,8 +155,8 @@ enum cushim_status cushim_memory_may_queue(struct cushim_memory_call *call) {
     bool is_legacy = call->stream == NULL || call->stream == CU_STREAM_LEGACY;
     if (!is_legacy || !cushim_capture_count(call->scope.context))
         return CUSHIM_OK;
-    if (cushim_driver.cuStreamIsCapturing &&
-        cushim_driver.cuStreamIsCapturing(CU_STREAM_LEGACY, &state) == CUDA_SUCCESS)
+    if (CUSHIM_DRIVER(cuStreamIsCapturing) &&
+        CUSHIM_DRIVER(cuStreamIsCapturing)(CU_STREAM_LEGACY, &state) == CUDA_SUCCESS)
         return CUSHIM_OK;
     return cushim_capture_refuse(&call->scope);
 }

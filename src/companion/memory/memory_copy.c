@@ -5,7 +5,6 @@
 #include "cushim/memory_copy.h"
 
 #include "base/try.h"
-#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 

@@ -2,7 +2,6 @@
  * Pinned host memory.  Its rows stand at the host's address, which is the device's, too, wherever
  * addresses are unified; `flags` of a row are those of its allocation.
  */
-#include "cuda/table.h"
 #include "cushim/host.h"
 
 #include "base/try.h"
@@ -21,13 +20,13 @@ _Static_assert(CUSHIM_REGISTER_FLAG_PORTABLE == CU_MEMHOSTREGISTER_PORTABLE &&
 
 static CUresult obtain_pinned(struct cushim_memory_request *request, CUdeviceptr *address) {
     void *p = NULL;
-    CUresult result = cushim_driver.cuMemHostAlloc(&p, request->bytes, request->flags);
+    CUresult result = CUSHIM_DRIVER(cuMemHostAlloc)(&p, request->bytes, request->flags);
     *address = (CUdeviceptr)(uintptr_t)p;
     return result;
 }
 
 static CUresult free_pinned(uint64_t start) {
-    return cushim_driver.cuMemFreeHost((void *)(uintptr_t)start);
+    return CUSHIM_DRIVER(cuMemFreeHost)((void *)(uintptr_t)start);
 }
 
 static CUresult release_pinned(struct cushim_memory_request *request, CUdeviceptr address) {
@@ -51,7 +50,7 @@ enum cushim_status cushim_host_alloc(struct cushim_context *ctx, size_t bytes, u
     if (!bytes)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    if (!cushim_driver.cuMemHostAlloc || !cushim_driver.cuMemFreeHost)
+    if (!CUSHIM_DRIVER(cuMemHostAlloc) || !CUSHIM_DRIVER(cuMemFreeHost))
         return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuMemHostAlloc"));
     struct cushim_memory_request request = {.entry = "cuMemHostAlloc",
                                             .kind = CUSHIM_MEMORY_PINNED,
@@ -70,7 +69,7 @@ enum cushim_status cushim_host_free(void *p) {
                                              .kinds = 1u << CUSHIM_MEMORY_PINNED,
                                              .is_host = true,
                                              .release = free_pinned,
-                                             .is_absent = !cushim_driver.cuMemFreeHost,
+                                             .is_absent = !CUSHIM_DRIVER(cuMemFreeHost),
                                              .is_free = true};
     return cushim_memory_give_back(&how, (uintptr_t)p);
 }
@@ -84,7 +83,7 @@ static enum cushim_status pin(struct cushim_scope *scope, void *p, size_t bytes,
                                                .flags = flags,
                                                .context = scope->context};
     CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = cushim_driver.cuMemHostRegister_v2(p, bytes, flags);
+    CUresult result = CUSHIM_DRIVER(cuMemHostRegister_v2)(p, bytes, flags);
     enum cushim_status status = CUSHIM_OK;
     if (result != CUDA_SUCCESS) {
         status = cushim_scope_fail_cu(scope, "cuMemHostRegister_v2", result,
@@ -92,7 +91,7 @@ static enum cushim_status pin(struct cushim_scope *scope, void *p, size_t bytes,
     } else {
         status = cushim_address_map_record(&row);
         if (status != CUSHIM_OK) {
-            cushim_driver.cuMemHostUnregister(p);
+            CUSHIM_DRIVER(cuMemHostUnregister)(p);
             cushim_scope_fail(scope, status, "p=%p bytes=%zu", p, bytes);
         }
     }
@@ -116,13 +115,13 @@ enum cushim_status cushim_host_register(struct cushim_context *ctx, void *p, siz
     if ((uintptr_t)p > UINTPTR_MAX - (bytes - 1))
         return CUSHIM_FAIL(CUSHIM_INVALID, "p=%p bytes=%zu", p, bytes);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    if (!cushim_driver.cuMemHostRegister_v2 || !cushim_driver.cuMemHostUnregister)
+    if (!CUSHIM_DRIVER(cuMemHostRegister_v2) || !CUSHIM_DRIVER(cuMemHostUnregister))
         return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuMemHostRegister_v2"));
     return cushim_call_end(&scope, pin(&scope, p, bytes, flags));
 }
 
 static CUresult unpin(uint64_t start) {
-    return cushim_driver.cuMemHostUnregister((void *)(uintptr_t)start);
+    return CUSHIM_DRIVER(cuMemHostUnregister)((void *)(uintptr_t)start);
 }
 
 enum cushim_status cushim_host_unregister(void *p) {
@@ -131,7 +130,7 @@ enum cushim_status cushim_host_unregister(void *p) {
                                              .kinds = 1u << CUSHIM_MEMORY_REGISTERED,
                                              .is_host = true,
                                              .release = unpin,
-                                             .is_absent = !cushim_driver.cuMemHostUnregister};
+                                             .is_absent = !CUSHIM_DRIVER(cuMemHostUnregister)};
     enum cushim_status status = cushim_memory_give_back(&how, (uintptr_t)p);
     /* The memory is the program's: what is not pinned now was never ours. */
     if (status == CUSHIM_DOUBLEFREE)

@@ -2,7 +2,6 @@
  * Device memory of other processes.  What is opened is a row of its own kind: its way back is the
  * close, whatever its maker does.
  */
-#include "cuda/table.h"
 #include "cushim/memory.h"
 
 #include <string.h>
@@ -20,9 +19,9 @@ static enum cushim_status judge_start(struct cushim_scope *scope,
     if (range->is_known && range->row.is_shared)
         return cushim_scope_fail(scope, CUSHIM_STATE, "p=0x%llx shares the driver's allocation",
                                  (unsigned long long)p);
-    if (!cushim_driver.cuMemGetAddressRange_v2)
+    if (!CUSHIM_DRIVER(cuMemGetAddressRange_v2))
         return cushim_fail_nosym(scope->what, "cuMemGetAddressRange_v2");
-    CUresult result = cushim_driver.cuMemGetAddressRange_v2(&base, NULL, p);
+    CUresult result = CUSHIM_DRIVER(cuMemGetAddressRange_v2)(&base, NULL, p);
     if (result == CUDA_ERROR_NOT_FOUND || result == CUDA_ERROR_INVALID_VALUE)
         return cushim_scope_fail(scope, CUSHIM_UNKNOWNPTR, "p=0x%llx", (unsigned long long)p);
     CUSHIM_TRY(cushim_scope_answer(scope, "cuMemGetAddressRange_v2", result));
@@ -54,19 +53,19 @@ struct ipc_request {
 
 static CUresult obtain_ipc(struct cushim_memory_request *request, CUdeviceptr *address) {
     const struct ipc_request *ipc = (const struct ipc_request *)request;
-    CUresult result = cushim_driver.cuIpcOpenMemHandle_v2(address, ipc->handle,
-                                                          CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    CUresult result = CUSHIM_DRIVER(cuIpcOpenMemHandle_v2)(address, ipc->handle,
+                                                           CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     if (result != CUDA_SUCCESS)
         return result;
-    result = cushim_driver.cuMemGetAddressRange_v2(NULL, &request->bytes, *address);
+    result = CUSHIM_DRIVER(cuMemGetAddressRange_v2)(NULL, &request->bytes, *address);
     if (result != CUDA_SUCCESS)
-        cushim_driver.cuIpcCloseMemHandle(*address);
+        CUSHIM_DRIVER(cuIpcCloseMemHandle)(*address);
     return result;
 }
 
 static CUresult release_ipc(struct cushim_memory_request *request, CUdeviceptr address) {
     (void)request;
-    return cushim_driver.cuIpcCloseMemHandle(address);
+    return CUSHIM_DRIVER(cuIpcCloseMemHandle)(address);
 }
 
 enum cushim_status cushim_memory_ipc_open(struct cushim_context *ctx, const void *h64,
@@ -82,14 +81,14 @@ enum cushim_status cushim_memory_ipc_open(struct cushim_context *ctx, const void
         return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", p ? "h64" : "p");
     memcpy(&ipc.handle, h64, sizeof ipc.handle);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    if (!cushim_driver.cuIpcOpenMemHandle_v2 || !cushim_driver.cuIpcCloseMemHandle ||
-        !cushim_driver.cuMemGetAddressRange_v2)
+    if (!CUSHIM_DRIVER(cuIpcOpenMemHandle_v2) || !CUSHIM_DRIVER(cuIpcCloseMemHandle) ||
+        !CUSHIM_DRIVER(cuMemGetAddressRange_v2))
         return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuIpcOpenMemHandle_v2"));
     return cushim_call_end(&scope, cushim_memory_obtain(&scope, &ipc.request, p));
 }
 
 static CUresult close_ipc(uint64_t start) {
-    return cushim_driver.cuIpcCloseMemHandle(start);
+    return CUSHIM_DRIVER(cuIpcCloseMemHandle)(start);
 }
 
 enum cushim_status cushim_memory_ipc_close(cushim_devptr p) {
@@ -97,6 +96,6 @@ enum cushim_status cushim_memory_ipc_close(cushim_devptr p) {
                                              .entry = "cuIpcCloseMemHandle",
                                              .kinds = 1u << CUSHIM_MEMORY_IPC,
                                              .release = close_ipc,
-                                             .is_absent = !cushim_driver.cuIpcCloseMemHandle};
+                                             .is_absent = !CUSHIM_DRIVER(cuIpcCloseMemHandle)};
     return cushim_memory_give_back(&how, p);
 }

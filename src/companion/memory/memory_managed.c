@@ -1,5 +1,4 @@
 /* Managed memory: one address for the host and all devices. */
-#include "cuda/table.h"
 #include "cushim/memory.h"
 
 #include "base/try.h"
@@ -12,7 +11,7 @@ _Static_assert((int)CUSHIM_ATTACH_FLAG_GLOBAL == CU_MEM_ATTACH_GLOBAL &&
                "flags are the driver's");
 
 static CUresult obtain_managed(struct cushim_memory_request *request, CUdeviceptr *address) {
-    return cushim_driver.cuMemAllocManaged(address, request->bytes, request->flags);
+    return CUSHIM_DRIVER(cuMemAllocManaged)(address, request->bytes, request->flags);
 }
 
 /* Never device memory instead: its address is nothing to the host. */
@@ -40,7 +39,7 @@ enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_
     if (!bytes)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    if (!cushim_driver.cuMemAllocManaged)
+    if (!CUSHIM_DRIVER(cuMemAllocManaged))
         return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuMemAllocManaged"));
     cushim_memory_plain(&request, bytes);
     request.entry = "cuMemAllocManaged";
@@ -92,7 +91,7 @@ static enum cushim_status queue_prefetch(struct cushim_memory_call *call, cushim
     CUmemLocation place = {.type =
                                dev == -1 ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE,
                            .id = dev == -1 ? 0 : dev};
-    if (cushim_driver.cuMemPrefetchAsync_v2)
+    if (CUSHIM_DRIVER(cuMemPrefetchAsync_v2))
         return CUSHIM_CALL(&call->scope, cuMemPrefetchAsync_v2, p, bytes, place, 0, call->stream);
     return CUSHIM_CALL(&call->scope, cuMemPrefetchAsync, p, bytes, dev == -1 ? CU_DEVICE_CPU : dev,
                        call->stream);

@@ -2,7 +2,6 @@
  * Copies between contexts and devices.  Each end has a context of its own: the ledger's where the
  * address is ours, the one given, else the one that a call without a context has.
  */
-#include "cuda/table.h"
 #include "cushim/memory_copy.h"
 
 #include "base/try.h"

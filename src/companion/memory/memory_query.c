@@ -1,5 +1,4 @@
 /* What is known about an address, and about the memory of a device. */
-#include "cuda/table.h"
 #include "cushim/memory.h"
 
 #include "base/try.h"
@@ -33,9 +32,9 @@ enum cushim_status cushim_memory_range(cushim_devptr p, cushim_devptr *base, siz
     if (!base && !n)
         return CUSHIM_FAIL(CUSHIM_INVALID, "base=NULL n=NULL");
     CUSHIM_TRY(cushim_memory_enter(&call, __func__, CUSHIM_STREAM_LEGACY));
-    if (!cushim_driver.cuMemGetAddressRange_v2)
+    if (!CUSHIM_DRIVER(cuMemGetAddressRange_v2))
         return cushim_memory_leave(&call, cushim_fail_nosym(__func__, "cuMemGetAddressRange_v2"));
-    CUresult result = cushim_driver.cuMemGetAddressRange_v2(&start, &bytes, p);
+    CUresult result = CUSHIM_DRIVER(cuMemGetAddressRange_v2)(&start, &bytes, p);
     if (result == CUDA_ERROR_NOT_FOUND || result == CUDA_ERROR_INVALID_VALUE)
         return cushim_memory_leave(&call, cushim_scope_fail(&call.scope, CUSHIM_UNKNOWNPTR,
                                                             "p=0x%llx", (unsigned long long)p));
@@ -91,10 +90,10 @@ static enum cushim_status tell_foreign(const char *what, uint64_t p,
     size_t bytes = 0;
     int device = -1;
     CUSHIM_TRY(cushim_call_begin_context(&scope, what, NULL));
-    if (!cushim_driver.cuPointerGetAttribute || !cushim_driver.cuMemGetAddressRange_v2)
+    if (!CUSHIM_DRIVER(cuPointerGetAttribute) || !CUSHIM_DRIVER(cuMemGetAddressRange_v2))
         return cushim_call_end(&scope, cushim_fail_nosym(what, "cuPointerGetAttribute"));
     CUresult result =
-        cushim_driver.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p);
+        CUSHIM_DRIVER(cuPointerGetAttribute)(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p);
     if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_FOUND)
         return cushim_call_end(&scope, cushim_scope_fail(&scope, CUSHIM_UNKNOWNPTR, "p=0x%llx",
                                                          (unsigned long long)p));
@@ -103,7 +102,7 @@ static enum cushim_status tell_foreign(const char *what, uint64_t p,
         info->kind = CUSHIM_MEMORY_FOREIGN;
         info->owner = CUSHIM_OWNER_NONE;
         info->device = device;
-        if (cushim_driver.cuMemGetAddressRange_v2(&start, &bytes, p) == CUDA_SUCCESS) {
+        if (CUSHIM_DRIVER(cuMemGetAddressRange_v2)(&start, &bytes, p) == CUDA_SUCCESS) {
             info->start = start;
             info->bytes = bytes;
         }

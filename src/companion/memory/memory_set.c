@@ -2,7 +2,6 @@
  * Filling memory.  One description serves all functions; the driver has an entry for each size of
  * word, with a stream and without, for a line and for rows.
  */
-#include "cuda/table.h"
 #include "cushim/memory_copy.h"
 
 #include "base/try.h"

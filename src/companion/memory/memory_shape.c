@@ -2,7 +2,6 @@
  * Copies of rows and boxes.  Rows are a box of one slice to all checks; the driver is asked by the
  * narrowest entry: rows, a box, or a box between contexts.
  */
-#include "cuda/table.h"
 #include "cushim/memory_copy.h"
 
 #include "base/try.h"

@@ -1,6 +1,5 @@
 /* Functions as objects, and what the driver knows of them. */
 #include "companion/module/function.h"
-#include "cuda/table.h"
 #include "companion/module/launch.h"
 
 #include <stdlib.h>
@@ -35,11 +34,11 @@ static bool add_param(struct cushim_function_object *function, size_t offset, si
 static enum cushim_status ask_layout(struct cushim_scope *scope,
                                      struct cushim_function_object *function) {
     size_t offset, bytes;
-    if (!cushim_driver.cuFuncGetParamInfo)
+    if (!CUSHIM_DRIVER(cuFuncGetParamInfo))
         return CUSHIM_OK;
     for (;;) {
-        CUresult result = cushim_driver.cuFuncGetParamInfo(function->fast.handle,
-                                                           function->n_params, &offset, &bytes);
+        CUresult result = CUSHIM_DRIVER(cuFuncGetParamInfo)(function->fast.handle,
+                                                            function->n_params, &offset, &bytes);
         if (result == CUDA_ERROR_INVALID_VALUE) {
             function->has_layout = true;
             return CUSHIM_OK;
@@ -52,10 +51,10 @@ static enum cushim_status ask_layout(struct cushim_scope *scope,
 
 static enum cushim_status ask(struct cushim_scope *scope, struct cushim_function_object *function,
                               const char *name) {
-    if (!cushim_driver.cuModuleGetFunction)
+    if (!CUSHIM_DRIVER(cuModuleGetFunction))
         return cushim_fail_nosym(scope->what, "cuModuleGetFunction");
     CUresult result =
-        cushim_driver.cuModuleGetFunction(&function->fast.handle, function->module->handle, name);
+        CUSHIM_DRIVER(cuModuleGetFunction)(&function->fast.handle, function->module->handle, name);
     if (result != CUDA_SUCCESS)
         return cushim_scope_fail_cu(scope, "cuModuleGetFunction", result, "device=%d name=%s",
                                     scope->context->device, name);

@@ -1,5 +1,4 @@
 /* Launches: a shape, a stream, arguments. */
-#include "cuda/table.h"
 #include "cushim/function.h"
 
 #include "base/try.h"
@@ -50,7 +49,7 @@ static enum cushim_status run_cooperative(struct cushim_scope *scope, CUfunction
                                    .hStream = stream,
                                    .attrs = &attribute,
                                    .numAttrs = 1};
-    if (cushim_driver.cuLaunchKernelEx || args.packed)
+    if (CUSHIM_DRIVER(cuLaunchKernelEx) || args.packed)
         return CUSHIM_CALL(scope, cuLaunchKernelEx, &config, handle,
                            cushim_args_for_driver(args.each), args.packed);
     return CUSHIM_CALL(scope, cuLaunchCooperativeKernel, handle, config.gridDimX, config.gridDimY,
@@ -88,8 +87,8 @@ submit(struct cushim_scope *scope, struct cushim_function_object *function,
         CUSHIM_TRY(note_capture(scope, function, stream));
     if (__builtin_expect(launch->cooperative, 0))
         return run_cooperative(scope, function->fast.handle, launch, stream, args);
-    if (__builtin_expect(!atomic_load_explicit(&cushim_driver.cuLaunchKernel, memory_order_relaxed),
-                         0))
+    if (__builtin_expect(
+            !atomic_load_explicit(&CUSHIM_DRIVER(cuLaunchKernel), memory_order_relaxed), 0))
         return cushim_fail_nosym(scope->what, "cuLaunchKernel");
     CUresult result = cushim_launch_submit(function->fast.handle, launch, stream, args);
     return __builtin_expect(result == CUDA_SUCCESS, 1) ? CUSHIM_OK
@@ -122,7 +121,7 @@ bool cushim_function_run_at_once(struct cushim_thread *thread, const char *what,
                                  enum cushim_status *status) {
     const struct cushim_context_object *context = function->object.context;
     struct cushim_slot *slot;
-    if (!atomic_load_explicit(&cushim_driver.cuLaunchKernel, memory_order_relaxed) ||
+    if (!atomic_load_explicit(&CUSHIM_DRIVER(cuLaunchKernel), memory_order_relaxed) ||
         !cushim_launch_is_plain(launch) || may_capture(context))
         return false;
     struct cushim_stream_object *stream =

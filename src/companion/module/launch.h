@@ -12,7 +12,6 @@
 #ifndef CUSHIM_COMPANION_LAUNCH_H
 #define CUSHIM_COMPANION_LAUNCH_H
 
-#include "cuda/table.h"
 #include "companion/core/changes.h"
 #include "companion/module/function.h"
 #include "companion/core/handle_pin.h"
@@ -33,7 +32,7 @@ static inline __attribute__((always_inline)) CUresult
 cushim_launch_submit(CUfunction function, const struct cushim_launch *launch, CUstream stream,
                      struct cushim_args args) {
     __typeof__(&cuLaunchKernel) entry =
-        atomic_load_explicit(&cushim_driver.cuLaunchKernel, memory_order_relaxed);
+        atomic_load_explicit(&CUSHIM_DRIVER(cuLaunchKernel), memory_order_relaxed);
     return entry(function, cushim_launch_blocks(launch->grid[0]),
                  cushim_launch_blocks(launch->grid[1]), cushim_launch_blocks(launch->grid[2]),
                  launch->block[0], launch->block[1], launch->block[2], launch->shared_bytes, stream,
@@ -47,7 +46,7 @@ static inline CUcontext cushim_launch_context(const struct cushim_context_object
 
 static inline bool cushim_launch_is_current(CUcontext context) {
     CUcontext current;
-    return cushim_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context;
+    return CUSHIM_DRIVER(cuCtxGetCurrent)(&current) == CUDA_SUCCESS && current == context;
 }
 
 /* For a call that does everything or nothing (companion/core/handle_pin.h): is the context alive
@@ -55,7 +54,7 @@ static inline bool cushim_launch_is_current(CUcontext context) {
 static inline bool cushim_call_begin_is_needless(const struct cushim_context_object *context) {
     CUcontext current;
     return !cushim_context_is_dead(context) &&
-           cushim_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context->handle;
+           CUSHIM_DRIVER(cuCtxGetCurrent)(&current) == CUDA_SUCCESS && current == context->handle;
 }
 
 /* Where the driver was not asked for the context, a refusal may be for want of it. */

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/try.h"
-#include "cuda/table.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
@@ -15,7 +14,7 @@
 
 static void unload(CUmodule handle) {
     CUstreamCaptureMode mode = cushim_capture_relax();
-    cushim_driver.cuModuleUnload(handle);
+    CUSHIM_DRIVER(cuModuleUnload)(handle);
     cushim_capture_back(mode);
 }
 
@@ -33,7 +32,8 @@ static void finish(struct cushim_object *object) {
 
 static CUresult load(CUmodule *out, const void *image, struct cushim_jit *jit) {
     CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = cushim_driver.cuModuleLoadDataEx(out, image, jit->n, jit->names, jit->values);
+    CUresult result =
+        CUSHIM_DRIVER(cuModuleLoadDataEx)(out, image, jit->n, jit->names, jit->values);
     cushim_capture_back(mode);
     return result;
 }
@@ -60,9 +60,9 @@ enum cushim_status cushim_module_open(struct cushim_scope *scope, const void *im
                                       struct cushim_jit *jit, const char *log,
                                       struct cushim_module **m) {
     CUmodule handle = NULL;
-    if (!cushim_driver.cuModuleLoadDataEx || !cushim_driver.cuModuleUnload)
-        return cushim_fail_nosym(scope->what, cushim_driver.cuModuleUnload ? "cuModuleLoadDataEx"
-                                                                           : "cuModuleUnload");
+    if (!CUSHIM_DRIVER(cuModuleLoadDataEx) || !CUSHIM_DRIVER(cuModuleUnload))
+        return cushim_fail_nosym(scope->what, CUSHIM_DRIVER(cuModuleUnload) ? "cuModuleLoadDataEx"
+                                                                            : "cuModuleUnload");
     CUresult result = load(&handle, image, jit);
     if (result != CUDA_SUCCESS) {
         enum cushim_status status = cushim_jit_fail(scope, jit, "cuModuleLoadDataEx", result);
@@ -177,7 +177,7 @@ static void forget_parts(struct cushim_module_object *module) {
 static enum cushim_status wait_for_all(struct cushim_scope *scope) {
     uint64_t begun = cushim_stream_fence_sync_begin(scope->context);
     enum cushim_status status =
-        cushim_scope_answer(scope, "cuCtxSynchronize", cushim_driver.cuCtxSynchronize());
+        cushim_scope_answer(scope, "cuCtxSynchronize", CUSHIM_DRIVER(cuCtxSynchronize)());
     if (status == CUSHIM_OK)
         cushim_stream_fence_sync_end(scope->context, begun);
     return status;
@@ -310,10 +310,10 @@ enum cushim_status cushim_module_global(struct cushim_module *m, const char *nam
     if (!p || !name)
         return CUSHIM_FAIL(CUSHIM_INVALID, "name=%s p=%p", name ? name : "NULL", (void *)p);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
-    if (!cushim_driver.cuModuleGetGlobal_v2)
+    if (!CUSHIM_DRIVER(cuModuleGetGlobal_v2))
         return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuModuleGetGlobal_v2"));
     CUstreamCaptureMode mode = cushim_capture_relax(); /* the first look may load it */
-    CUresult result = cushim_driver.cuModuleGetGlobal_v2(&start, &n_bytes, module->handle, name);
+    CUresult result = CUSHIM_DRIVER(cuModuleGetGlobal_v2)(&start, &n_bytes, module->handle, name);
     cushim_capture_back(mode);
     if (result != CUDA_SUCCESS)
         return cushim_call_end(&scope, cushim_scope_fail_cu(&scope, "cuModuleGetGlobal_v2", result,

@@ -5,7 +5,6 @@
  * nothing of CUDA's; so the reference waits in a list for the next call on modules.  Launches of
  * one module in a row into one capture make one user object.
  */
-#include "cuda/table.h"
 #include "companion/module/module.h"
 
 #include <stdlib.h>
@@ -42,15 +41,15 @@ void cushim_module_collect(void) {
 /* The graph owns the user object from here on. */
 static CUresult hand_over(struct kept *kept, CUgraph graph) {
     CUuserObject object;
-    CUresult result = cushim_driver.cuUserObjectCreate(&object, kept, graph_is_gone, 1,
-                                                       CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    CUresult result = CUSHIM_DRIVER(cuUserObjectCreate)(&object, kept, graph_is_gone, 1,
+                                                        CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
     if (result != CUDA_SUCCESS) {
         graph_is_gone(kept);
         return result;
     }
-    result = cushim_driver.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+    result = CUSHIM_DRIVER(cuGraphRetainUserObject)(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
     if (result != CUDA_SUCCESS)
-        cushim_driver.cuUserObjectRelease(object, 1); /* runs the destructor */
+        CUSHIM_DRIVER(cuUserObjectRelease)(object, 1); /* runs the destructor */
     return result;
 }
 
@@ -59,8 +58,8 @@ enum cushim_status cushim_module_keep(struct cushim_scope *scope,
     CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t id = 0;
     CUgraph graph = NULL;
-    if (!cushim_driver.cuStreamGetCaptureInfo_v2 || !cushim_driver.cuUserObjectCreate ||
-        !cushim_driver.cuGraphRetainUserObject || !cushim_driver.cuUserObjectRelease)
+    if (!CUSHIM_DRIVER(cuStreamGetCaptureInfo_v2) || !CUSHIM_DRIVER(cuUserObjectCreate) ||
+        !CUSHIM_DRIVER(cuGraphRetainUserObject) || !CUSHIM_DRIVER(cuUserObjectRelease))
         return CUSHIM_OK; /* a driver before 11.3: whoever unloads must see to it */
     CUSHIM_TRY(
         CUSHIM_CALL(scope, cuStreamGetCaptureInfo_v2, stream, &state, &id, &graph, NULL, NULL));

@@ -1,5 +1,4 @@
 /* Linking: the driver's linker makes one image of several, which is loaded at once. */
-#include "cuda/table.h"
 #include "cushim/module.h"
 
 #include <stdio.h>
@@ -40,8 +39,8 @@ static enum cushim_status add(struct cushim_scope *scope, struct cushim_jit *jit
         void *taken;
     } data = {.given = copy ? copy : input->data};
     CUresult result =
-        cushim_driver.cuLinkAddData_v2(state, (CUjitInputType)input->kind, data.taken, bytes,
-                                       input->name ? input->name : name, 0, NULL, NULL);
+        CUSHIM_DRIVER(cuLinkAddData_v2)(state, (CUjitInputType)input->kind, data.taken, bytes,
+                                        input->name ? input->name : name, 0, NULL, NULL);
     free(copy);
     return result == CUDA_SUCCESS ? CUSHIM_OK
                                   : cushim_jit_fail(scope, jit, "cuLinkAddData_v2", result);
@@ -54,7 +53,7 @@ static enum cushim_status complete(struct cushim_scope *scope, struct cushim_jit
     size_t bytes;
     for (size_t i = 0; i < n; i++)
         CUSHIM_TRY(add(scope, jit, state, &inputs[i], i));
-    CUresult result = cushim_driver.cuLinkComplete(state, image, &bytes);
+    CUresult result = CUSHIM_DRIVER(cuLinkComplete)(state, image, &bytes);
     return result == CUDA_SUCCESS ? CUSHIM_OK
                                   : cushim_jit_fail(scope, jit, "cuLinkComplete", result);
 }
@@ -74,14 +73,14 @@ static enum cushim_status link_all(struct cushim_scope *scope, struct cushim_jit
                                    struct cushim_module **m) {
     CUlinkState state;
     void *image = NULL;
-    if (!cushim_driver.cuLinkAddData_v2 || !cushim_driver.cuLinkComplete ||
-        !cushim_driver.cuLinkDestroy)
+    if (!CUSHIM_DRIVER(cuLinkAddData_v2) || !CUSHIM_DRIVER(cuLinkComplete) ||
+        !CUSHIM_DRIVER(cuLinkDestroy))
         return cushim_fail_nosym(scope->what, "cuLinkAddData_v2");
     CUSHIM_TRY(CUSHIM_CALL(scope, cuLinkCreate_v2, jit->n, jit->names, jit->values, &state));
     enum cushim_status status = complete(scope, jit, state, inputs, n, &image);
     if (status == CUSHIM_OK)
         status = load(scope, jit, image, m);
-    cushim_driver.cuLinkDestroy(state);
+    CUSHIM_DRIVER(cuLinkDestroy)(state);
     return status;
 }
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "base/try.h"
-#include "cuda/table.h"
 #include "cushim/graph.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
@@ -164,8 +163,8 @@ enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_request *request
                                              const struct cushim_pool_freeze *freeze,
                                              cushim_devptr *node) {
     bool is_node = freeze->memory == CUSHIM_GRAPH_MEMORY_NODES &&
-                   request->heap->kind == CUSHIM_MEM_DEVICE && cushim_driver.cuMemAllocAsync &&
-                   cushim_driver.cuMemFreeAsync;
+                   request->heap->kind == CUSHIM_MEM_DEVICE && CUSHIM_DRIVER(cuMemAllocAsync) &&
+                   CUSHIM_DRIVER(cuMemFreeAsync);
     return is_node ? serve_node(request, freeze, node) : serve_hold(request, freeze);
 }
 

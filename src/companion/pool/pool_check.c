@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "base/try.h"
-#include "cuda/table.h"
 #include "companion/core/environment.h"
 
 enum { PIECE_BYTES = 1 << 20 };

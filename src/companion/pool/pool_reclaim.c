@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/try.h"
-#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 #include "companion/pool/pool_request.h"
 #include "companion/context/pressure.h"
@@ -128,7 +127,7 @@ static enum cushim_status synchronise(struct cushim_pool_request *request) {
     CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, request->heap->context));
     uint64_t begun = cushim_stream_fence_sync_begin(scope.context);
     enum cushim_status status =
-        cushim_scope_answer(&scope, "cuCtxSynchronize", cushim_driver.cuCtxSynchronize());
+        cushim_scope_answer(&scope, "cuCtxSynchronize", CUSHIM_DRIVER(cuCtxSynchronize)());
     if (status == CUSHIM_OK)
         cushim_stream_fence_sync_end(scope.context, begun);
     return cushim_call_end(&scope, status);
@@ -148,8 +147,8 @@ static enum cushim_status sync(struct reclaim *reclaim) {
 /* What the driver keeps for graphs. */
 static enum cushim_status trim(struct reclaim *reclaim) {
     struct cushim_pool_request *request = reclaim->request;
-    if (cushim_driver.cuDeviceGraphMemTrim)
-        cushim_driver.cuDeviceGraphMemTrim(request->heap->context->device);
+    if (CUSHIM_DRIVER(cuDeviceGraphMemTrim))
+        CUSHIM_DRIVER(cuDeviceGraphMemTrim)(request->heap->context->device);
     return retry(request);
 }
 
@@ -188,8 +187,8 @@ static enum cushim_status say(struct reclaim *reclaim) {
     size_t free_bytes = 0, total_bytes = 0;
     struct cushim_context_object *context = request->heap->context;
     CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, context));
-    if (cushim_driver.cuMemGetInfo_v2)
-        cushim_driver.cuMemGetInfo_v2(&free_bytes, &total_bytes);
+    if (CUSHIM_DRIVER(cuMemGetInfo_v2))
+        CUSHIM_DRIVER(cuMemGetInfo_v2)(&free_bytes, &total_bytes);
     struct cushim_pressure_held held = cushim_pressure_sum(context);
     static const char *const entries[] = {"cuMemAlloc", "cuMemAllocManaged", "cuMemHostAlloc"};
     return cushim_call_end(

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/try.h"
-#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/stream/stream.h"
@@ -23,7 +22,7 @@ static void finish(struct cushim_object *object) {
     struct cushim_event_object *event = (struct cushim_event_object *)object;
     struct cushim_scope scope;
     if (!event->is_wrapped && cushim_call_begin_quietly(&scope, object->context)) {
-        cushim_driver.cuEventDestroy_v2(event->handle);
+        CUSHIM_DRIVER(cuEventDestroy_v2)(event->handle);
         cushim_call_end(&scope, CUSHIM_OK);
     }
     free(event);
@@ -36,7 +35,7 @@ static enum cushim_status adopt(struct cushim_scope *scope, CUevent handle, bool
     *out = event;
     if (!event) {
         if (!is_wrapped)
-            cushim_driver.cuEventDestroy_v2(handle);
+            CUSHIM_DRIVER(cuEventDestroy_v2)(handle);
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "bytes=%zu", sizeof *event);
     }
     event->handle = handle;
@@ -190,7 +189,7 @@ static enum cushim_status query(struct cushim_scope *scope, struct cushim_event_
                                 int *done) {
     CUSHIM_TRY(refuse_captured(scope, event));
     CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = cushim_driver.cuEventQuery(event->handle);
+    CUresult result = CUSHIM_DRIVER(cuEventQuery)(event->handle);
     cushim_capture_back(mode);
     *done = result == CUDA_SUCCESS;
     return result == CUDA_ERROR_NOT_READY ? CUSHIM_OK

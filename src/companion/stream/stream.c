@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/try.h"
-#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/event.h"
 #include "companion/capture/graph_resources.h"
@@ -68,10 +67,10 @@ enum cushim_status cushim_stream_refuse_captured(struct cushim_scope *scope, CUs
 unsigned long long cushim_stream_capture_id(CUstream stream) {
     CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t id = 0;
-    if (!stream || stream == CU_STREAM_LEGACY || !cushim_driver.cuStreamGetCaptureInfo_v2)
+    if (!stream || stream == CU_STREAM_LEGACY || !CUSHIM_DRIVER(cuStreamGetCaptureInfo_v2))
         return 0;
     CUresult result =
-        cushim_driver.cuStreamGetCaptureInfo_v2(stream, &state, &id, NULL, NULL, NULL);
+        CUSHIM_DRIVER(cuStreamGetCaptureInfo_v2)(stream, &state, &id, NULL, NULL, NULL);
     return result == CUDA_SUCCESS && state != CU_STREAM_CAPTURE_STATUS_NONE ? id : 0;
 }
 
@@ -92,7 +91,7 @@ static void finish(struct cushim_object *object) {
     struct cushim_stream_object *stream = (struct cushim_stream_object *)object;
     struct cushim_scope scope;
     if (!stream->is_wrapped && cushim_call_begin_quietly(&scope, object->context)) {
-        cushim_driver.cuStreamDestroy_v2(stream->handle);
+        CUSHIM_DRIVER(cuStreamDestroy_v2)(stream->handle);
         cushim_call_end(&scope, CUSHIM_OK);
     }
     free(stream);
@@ -104,7 +103,7 @@ static enum cushim_status open(struct cushim_scope *scope, CUstream handle, bool
     struct cushim_stream_object *stream = cushim_object_alloc(sizeof *stream);
     if (!stream) {
         if (!is_wrapped)
-            cushim_driver.cuStreamDestroy_v2(handle);
+            CUSHIM_DRIVER(cuStreamDestroy_v2)(handle);
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "bytes=%zu", sizeof *stream);
     }
     stream->handle = handle;
@@ -126,7 +125,7 @@ enum cushim_status cushim_stream_create(struct cushim_context *ctx, unsigned fla
     if (flags & ~(unsigned)CUSHIM_STREAM_FLAG_NON_BLOCKING)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    if (!cushim_driver.cuStreamDestroy_v2)
+    if (!CUSHIM_DRIVER(cuStreamDestroy_v2))
         return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuStreamDestroy_v2"));
     /* The driver brings the priority into its range. */
     enum cushim_status status =
@@ -142,9 +141,9 @@ static enum cushim_status ask_context(const char *what, CUstream handle, CUconte
     *out = NULL;
     CUSHIM_TRY(cushim_driver_use(what));
     if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD ||
-        !cushim_driver.cuStreamGetCtx)
+        !CUSHIM_DRIVER(cuStreamGetCtx))
         return CUSHIM_OK;
-    CUresult result = cushim_driver.cuStreamGetCtx(handle, out);
+    CUresult result = CUSHIM_DRIVER(cuStreamGetCtx)(handle, out);
     return result == CUDA_SUCCESS
                ? CUSHIM_OK
                : cushim_fail_cu("cuStreamGetCtx", result, "stream=%p", (void *)handle);
@@ -280,10 +279,10 @@ enum cushim_status cushim_stream_synchronize(struct cushim_stream *s) {
 
 static enum cushim_status query(struct cushim_scope *scope, CUstream stream, int *done) {
     CUSHIM_TRY(cushim_stream_refuse_captured(scope, stream));
-    if (!cushim_driver.cuStreamQuery)
+    if (!CUSHIM_DRIVER(cuStreamQuery))
         return cushim_fail_nosym(scope->what, "cuStreamQuery");
     CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = cushim_driver.cuStreamQuery(stream);
+    CUresult result = CUSHIM_DRIVER(cuStreamQuery)(stream);
     cushim_capture_back(mode);
     *done = result == CUDA_SUCCESS;
     return result == CUDA_ERROR_NOT_READY ? CUSHIM_OK

@@ -4,7 +4,6 @@
 
 #include "base/try.h"
 #include "cuda/translate.h"
-#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 
 enum {
@@ -91,7 +90,7 @@ void cushim_stream_fence_release(struct cushim_stream_fence *mark) {
         pthread_mutex_unlock(&store->lock);
         if (is_kept)
             return;
-        cushim_driver.cuEventDestroy_v2(mark->event);
+        CUSHIM_DRIVER(cuEventDestroy_v2)(mark->event);
     }
     free(mark);
 }
@@ -106,7 +105,7 @@ void cushim_stream_fence_end(struct cushim_context_object *context) {
     for (struct cushim_stream_fence *mark = store->spares, *next; mark; mark = next) {
         next = mark->next;
         if (is_alive)
-            cushim_driver.cuEventDestroy_v2(mark->event);
+            CUSHIM_DRIVER(cuEventDestroy_v2)(mark->event);
         free(mark);
     }
     if (is_alive)
@@ -153,7 +152,7 @@ static enum cushim_status record_all(struct cushim_scope *scope,
 enum cushim_status cushim_stream_fence_record_all(struct cushim_scope *scope,
                                                   struct cushim_stream_fence **out) {
     struct cushim_stream_fence *mark;
-    bool has_event = cushim_driver.cuCtxRecordEvent != NULL;
+    bool has_event = CUSHIM_DRIVER(cuCtxRecordEvent) != NULL;
     *out = NULL;
     CUSHIM_TRY(cushim_capture_refuse(scope));
     CUSHIM_TRY(obtain(scope, has_event, &mark));
@@ -165,7 +164,7 @@ enum cushim_status cushim_stream_fence_record_all(struct cushim_scope *scope,
 /* An event is asked in relaxed mode: a capture of another thread may be open by now. */
 static CUresult query(const struct cushim_stream_fence *mark) {
     CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = cushim_driver.cuEventQuery(mark->event);
+    CUresult result = CUSHIM_DRIVER(cuEventQuery)(mark->event);
     cushim_capture_back(mode);
     return result;
 }
@@ -193,8 +192,8 @@ static enum cushim_status synchronise(struct cushim_scope *scope) {
     CUSHIM_TRY(cushim_capture_refuse(scope));
     uint64_t begun = cushim_stream_fence_sync_begin(scope->context);
     CUSHIM_TRY(
-        cushim_driver.cuCtxSynchronize
-            ? cushim_scope_answer(scope, "cuCtxSynchronize", cushim_driver.cuCtxSynchronize())
+        CUSHIM_DRIVER(cuCtxSynchronize)
+            ? cushim_scope_answer(scope, "cuCtxSynchronize", CUSHIM_DRIVER(cuCtxSynchronize)())
             : cushim_fail_nosym(scope->what, "cuCtxSynchronize"));
     cushim_stream_fence_sync_end(scope->context, begun);
     return CUSHIM_OK;
@@ -216,7 +215,7 @@ enum cushim_status cushim_stream_fence_wait(struct cushim_scope *scope,
             return synchronise_in(scope, mark->context);
     }
     CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = cushim_driver.cuEventSynchronize(mark->event);
+    CUresult result = CUSHIM_DRIVER(cuEventSynchronize)(mark->event);
     cushim_capture_back(mode);
     if (result == CUDA_SUCCESS || cushim_context_is_dead(mark->context)) {
         atomic_store_explicit(&mark->is_over, true, memory_order_release);

@@ -6,7 +6,6 @@
 
 #include <pthread.h>
 
-#include "cuda/table.h"
 #include "cushim/kernels.h"
 #include "tests/kernels/launch/fixture.h"
 
@@ -203,7 +202,7 @@ static int launches(unsigned n) {
     fixture_force(words[n]);
     fixture_context(0);
     ck_ok(cushim_driver_use("test"));
-    atomic_store(&cushim_driver.cuLaunchKernelEx, look);
+    atomic_store(&CUSHIM_DRIVER(cuLaunchKernelEx), look);
     launch(&plain);
     ck_assert_uint_eq(seen.n, 0);
     launch(&(struct cushim_kernel_shape){.is_dependent = true});
@@ -256,7 +255,7 @@ START_TEST(a_size_of_cluster_that_the_driver_refuses_is_not_there) {
     struct cushim_kernel_shape shape = {.grid = {16}, .block = {128}, .cluster = 16};
     bool has = true;
     int n = -1;
-    atomic_store(&cushim_driver.cuOccupancyMaxActiveClusters, refuse_16);
+    atomic_store(&CUSHIM_DRIVER(cuOccupancyMaxActiveClusters), refuse_16);
     ck_ok(cushim_kernel_call_clusters(&call, FIXTURE_LARGE, &shape, &n));
     ck_assert_int_eq(n, 0);
     ck_ok(cushim_kernel_call_has_clusters(&call, FIXTURE_LARGE, &shape, &has));

@@ -2,7 +2,6 @@
  * Loading a family: once a process, in any mode of capture, again after a failure; refusals and
  * their texts.
  */
-#include "cuda/table.h"
 #include "kernels/launch/family.h"
 
 #include <pthread.h>
@@ -66,7 +65,7 @@ static CUresult keep_attribute(CUfunction_attribute attribute, int value, CUkern
 
 START_TEST(limits_are_raised_for_the_kernels_that_say_so) {
     begin();
-    atomic_store(&cushim_driver.cuKernelSetAttribute, keep_attribute);
+    atomic_store(&CUSHIM_DRIVER(cuKernelSetAttribute), keep_attribute);
     ck_ok(fixture_store(fixture_word(), 1, NULL));
     ck_assert_uint_eq(n_attributes, 2);
     ck_assert_int_eq(attributes[0].attribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
@@ -81,7 +80,7 @@ static int has_less(unsigned result) {
     begin();
     uint32_t *word = fixture_word();
     attribute_result = (CUresult)result;
-    atomic_store(&cushim_driver.cuKernelSetAttribute, keep_attribute);
+    atomic_store(&CUSHIM_DRIVER(cuKernelSetAttribute), keep_attribute);
     ck_ok(fixture_store(word, 1, NULL));
     ck_assert_uint_eq(fixture_read(word), 1);
     return 0;
@@ -134,7 +133,7 @@ START_TEST(an_image_that_the_device_cannot_run_is_NOTSUPPORTED) {
                                        CUDA_ERROR_INVALID_SOURCE, CUDA_ERROR_INVALID_IMAGE};
     begin();
     uint32_t *word = fixture_word();
-    atomic_store(&cushim_driver.cuLibraryLoadData, refuse);
+    atomic_store(&CUSHIM_DRIVER(cuLibraryLoadData), refuse);
     for (unsigned i = 0; i < sizeof results / sizeof *results; i++) {
         refusal = results[i];
         ck_is(fixture_store(word, 1, NULL), CUSHIM_NOTSUPPORTED);
@@ -148,7 +147,7 @@ START_TEST(an_image_that_the_device_cannot_run_is_NOTSUPPORTED) {
     refusal = CUDA_ERROR_OUT_OF_MEMORY;
     ck_is(fixture_store(word, 1, NULL), CUSHIM_NOMEM);
     ck_said("function=fixture_store family=fixture");
-    atomic_store(&cushim_driver.cuLibraryLoadData, SIM(cuLibraryLoadData));
+    atomic_store(&CUSHIM_DRIVER(cuLibraryLoadData), SIM(cuLibraryLoadData));
     ck_ok(fixture_store(word, 1, NULL));
     ck_assert_uint_eq(fixture_read(word), 1);
 }
@@ -161,7 +160,7 @@ static CUresult find_none(CUkernel *kernel, CUlibrary library, const char *name)
 
 START_TEST(an_image_without_a_kernel_is_unloaded_again) {
     begin();
-    atomic_store(&cushim_driver.cuLibraryGetKernel, find_none);
+    atomic_store(&CUSHIM_DRIVER(cuLibraryGetKernel), find_none);
     ck_is(fixture_store(fixture_word(), 1, NULL), CUSHIM_NOTFOUND);
     ck_assert_uint_eq(n_calls("cuLibraryUnload"), 1);
 }
@@ -183,7 +182,7 @@ static CUresult say_6_1(int *value, CUdevice_attribute attribute, CUdevice devic
 
 START_TEST(a_device_before_7_5_is_NOTSUPPORTED) {
     begin();
-    atomic_store(&cushim_driver.cuDeviceGetAttribute, say_6_1);
+    atomic_store(&CUSHIM_DRIVER(cuDeviceGetAttribute), say_6_1);
     ck_is(fixture_store(fixture_word(), 1, NULL), CUSHIM_NOTSUPPORTED);
     ck_said("(device=0 is of 6.1, before 7.5");
 }
@@ -215,7 +214,7 @@ static int captures_the_first_use(unsigned n) {
     begin();
     CUstream stream = fixture_stream();
     uint32_t *word = fixture_word();
-    atomic_store(&cushim_driver.cuLibraryLoadData, load_and_look);
+    atomic_store(&CUSHIM_DRIVER(cuLibraryLoadData), load_and_look);
     mode_of_load = CU_STREAM_CAPTURE_MODE_GLOBAL;
     ck_assert_int_eq(SIM(cuStreamBeginCapture_v2)(stream, modes[n]), CUDA_SUCCESS);
     ck_ok(fixture_store(word, 4, stream));
@@ -262,7 +261,7 @@ static void *use_first(void *cookie) {
 START_TEST(threads_that_come_first_together_load_once) {
     pthread_t threads[N_THREADS];
     begin();
-    atomic_store(&cushim_driver.cuLibraryLoadData, load_slowly);
+    atomic_store(&CUSHIM_DRIVER(cuLibraryLoadData), load_slowly);
     pthread_barrier_init(&barrier, NULL, N_THREADS);
     for (unsigned i = 0; i < N_THREADS; i++) {
         words[i] = fixture_word();
@@ -302,8 +301,8 @@ START_TEST(all_families_are_loaded_by_one_call) {
 #include "kernels/launch/families.def"
 #undef FAMILY
     begin();
-    atomic_store(&cushim_driver.cuLibraryLoadData, load_another);
-    atomic_store(&cushim_driver.cuLibraryGetKernel, find_another);
+    atomic_store(&CUSHIM_DRIVER(cuLibraryLoadData), load_another);
+    atomic_store(&CUSHIM_DRIVER(cuLibraryGetKernel), find_another);
     ck_ok(cushim_kernels_load());
     ck_assert_uint_eq(n_loaded, n_families);
     ck_ok(cushim_kernels_load());

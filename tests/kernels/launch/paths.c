@@ -4,7 +4,6 @@
  */
 #include <stdio.h>
 
-#include "cuda/table.h"
 #include "cushim/kernels.h"
 #include "tests/kernels/launch/fixture.h"
 
@@ -77,9 +76,9 @@ static void begin(const char *capability) {
     fixture_force("90");
     fixture_context(0);
     ck_ok(cushim_driver_use("test"));
-    atomic_store(&cushim_driver.cuLibraryLoadData, load_names);
-    atomic_store(&cushim_driver.cuLaunchKernel, look);
-    atomic_store(&cushim_driver.cuLaunchKernelEx, look_closer);
+    atomic_store(&CUSHIM_DRIVER(cuLibraryLoadData), load_names);
+    atomic_store(&CUSHIM_DRIVER(cuLaunchKernel), look);
+    atomic_store(&CUSHIM_DRIVER(cuLaunchKernelEx), look_closer);
 }
 
 /* ---- the shapes of models ---- */
@@ -211,7 +210,7 @@ static CUresult say_no_clusters(int *value, CUdevice_attribute attribute, CUdevi
 START_TEST(a_device_that_says_it_has_no_clusters_gets_none) {
     void *p = place(true, 4);
     begin("90");
-    atomic_store(&cushim_driver.cuDeviceGetAttribute, say_no_clusters);
+    atomic_store(&CUSHIM_DRIVER(cuDeviceGetAttribute), say_no_clusters);
     ck_ok(cushim_softmax_f32(p, p, 1, 1 << 20, 1, NULL));
     ck_assert_uint_eq(last_cluster, 1);
     ck_ok(cushim_sum_axis_f32(p, p, 1, 1 << 20, 1, NULL, 0, NULL));

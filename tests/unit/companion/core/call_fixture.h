@@ -22,7 +22,7 @@
     ck_assert_msg(strstr(cushim_last_error(), (part)) != NULL, "text: %s", cushim_last_error())
 
 /* From here on the loaded driver has no such entry point. */
-#define driver_loses(entry) atomic_store(&cushim_driver.entry, (__typeof__(&entry))0)
+#define driver_loses(entry) atomic_store(&CUSHIM_DRIVER(entry), (__typeof__(&entry))0)
 
 static inline unsigned long n_calls(const char *name) {
     return SIM(sim_calls)(name);

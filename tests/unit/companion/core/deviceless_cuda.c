@@ -1,5 +1,5 @@
+#include "cuda/types.h"
 /* A driver that is whole and sees no device: each entry that loading asks for says so. */
-#include "cuda/table.h"
 
 CUresult cushim_test_no_device(void);
 

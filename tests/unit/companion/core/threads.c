@@ -4,7 +4,6 @@
  */
 #include <pthread.h>
 
-#include "cuda/table.h"
 #include "cushim/function.h"
 #include "cushim/graph.h"
 #include "cushim/memory.h"
@@ -289,8 +288,8 @@ START_TEST(with_another_current_it_launches_in_the_primary_one_all_the_same) {
         ck_assert_ptr_eq(sim_current(), before);
         ck_ok(cushim_stream_synchronize(fixture.s));
         ck_assert_uint_eq(n_ran, 2 * (i + 1));
-        launch_kernel = atomic_load(&cushim_driver.cuLaunchKernel);
-        atomic_store(&cushim_driver.cuLaunchKernel, demand_current); /* the second time */
+        launch_kernel = atomic_load(&CUSHIM_DRIVER(cuLaunchKernel));
+        atomic_store(&CUSHIM_DRIVER(cuLaunchKernel), demand_current); /* the second time */
     }
 }
 END_TEST
@@ -301,9 +300,9 @@ START_TEST(a_stream_that_follows_the_current_context_is_found_in_its_own) {
     struct cushim_stream *s;
     warm(&fixture);
     ck_ok(cushim_stream_wrap(fixture.ctx, CU_STREAM_LEGACY, &s));
-    launch_kernel = atomic_load(&cushim_driver.cuLaunchKernel);
+    launch_kernel = atomic_load(&CUSHIM_DRIVER(cuLaunchKernel));
     demanded = sim_current();
-    atomic_store(&cushim_driver.cuLaunchKernel, demand_current);
+    atomic_store(&CUSHIM_DRIVER(cuLaunchKernel), demand_current);
     ck_ok(cushim_context_create(1, 0, &other));
     ck_ok(cushim_context_push(other));
     SIM(sim_calls_reset)();

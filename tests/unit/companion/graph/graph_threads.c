@@ -4,7 +4,6 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include "cuda/table.h"
 #include "cushim/device.h"
 #include "companion/stream/stream_fence.h"
 #include "tests/unit/companion/graph/graph_fixture.h"
@@ -40,8 +39,8 @@ START_TEST(fences_of_the_context_leave_captures_valid) {
     cushim_devptr block = make_block();
     atomic_uint n_fences = 0;
     pthread_t thread;
-    record = cushim_driver.cuCtxRecordEvent;
-    cushim_driver.cuCtxRecordEvent = record_late;
+    record = CUSHIM_DRIVER(cuCtxRecordEvent);
+    CUSHIM_DRIVER(cuCtxRecordEvent) = record_late;
     ck_assert_int_eq(pthread_create(&thread, NULL, fence, &n_fences), 0);
     for (unsigned i = 0; i < N_CAPTURES || !atomic_load(&n_fences); i++)
         ck_assert_int_eq(cushim_graph_destroy(capture_set(stream, block, i)), CUSHIM_OK);

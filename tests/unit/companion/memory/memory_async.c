@@ -1,5 +1,4 @@
 /* Stream-ordered memory: one driver pool a context, ours alone. */
-#include "cuda/table.h"
 #include "cushim/context.h"
 #include "cushim/library.h"
 #include "cushim/memory.h"
@@ -14,7 +13,7 @@
 #define ok(expr)         is(expr, CUSHIM_OK)
 
 /* From here on the loaded driver is one without this entry. */
-#define LACK(name) (cushim_driver.name = (__typeof__(&name))0)
+#define LACK(name) (CUSHIM_DRIVER(name) = (__typeof__(&name))0)
 
 static void alloc_and_free(struct cushim_stream *s) {
     cushim_devptr p;

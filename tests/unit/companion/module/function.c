@@ -1,7 +1,6 @@
 /* Functions: what a launch checks, what it hands to the driver, and what it leaves. */
 #include "cushim/function.h"
 
-#include "cuda/table.h"
 #include "cushim/event.h"
 #include "cushim/module.h"
 #include "cushim/stream.h"

@@ -1,5 +1,4 @@
 /* Prepared launches: formats, and what happens when the module goes first. */
-#include "cuda/table.h"
 #include "cushim/function.h"
 #include "cushim/module.h"
 

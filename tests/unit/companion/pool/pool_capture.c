@@ -1,5 +1,4 @@
 /* Pools and captures: what a captured stream gets, and when it serves again. */
-#include "cuda/table.h"
 #include "cushim/cushim.h"
 #include "cushim/graph.h"
 #include "cushim/pool.h"
@@ -42,7 +41,7 @@ static void freeze(int memory) {
     struct cushim_stream_use use;
     ck_assert_int_eq(cushim_stream_enter(&scope, "test", s, &use), CUSHIM_OK);
     ck_assert_int_eq(
-        cushim_driver.cuStreamBeginCapture_v2(use.handle, CU_STREAM_CAPTURE_MODE_RELAXED),
+        CUSHIM_DRIVER(cuStreamBeginCapture_v2)(use.handle, CU_STREAM_CAPTURE_MODE_RELAXED),
         CUDA_SUCCESS);
     cushim_stream_let_go(&use);
     cushim_call_end(&scope, CUSHIM_OK);
@@ -56,7 +55,7 @@ static struct cushim_pool_graph *unfreeze(bool has_graph) {
     CUgraph graph = NULL;
     ck_assert_int_eq(cushim_stream_enter(&scope, "test", s, &use), CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_enter(&pool_scope, "test", p, &pool), CUSHIM_OK);
-    ck_assert_int_eq(cushim_driver.cuStreamEndCapture(use.handle, &graph), CUDA_SUCCESS);
+    ck_assert_int_eq(CUSHIM_DRIVER(cuStreamEndCapture)(use.handle, &graph), CUDA_SUCCESS);
     ck_assert_ptr_nonnull(graph); /* never destroyed: a node's memory stays its own */
     ck_assert_int_eq(
         cushim_pool_unfreeze_stream(scope.context, pool, use.handle, has_graph ? &held : NULL),

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "cuda/table.h"
 #include "cushim/cushim.h"
 #include "companion/core/driver.h"
 #include "sim.h"
@@ -52,7 +51,7 @@ static void write_late(cushim_devptr at) {
     CUstream stream;
     ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_stream_handle(s, &stream), CUSHIM_OK);
-    ck_assert_int_eq(cushim_driver.cuMemsetD8Async(at, 7, 1, stream), CUDA_SUCCESS);
+    ck_assert_int_eq(CUSHIM_DRIVER(cuMemsetD8Async)(at, 7, 1, stream), CUDA_SUCCESS);
     ck_assert_int_eq(cushim_stream_synchronize(s), CUSHIM_OK);
 }
 

@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "cushim/cushim.h"
-#include "cuda/table.h"
 #include "tests/unit/companion/pool/pool_fixture.h"
 #include "tests/unit/suite.h"
 

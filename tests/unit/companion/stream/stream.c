@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 
-#include "cuda/table.h"
 #include "cushim/event.h"
 #include "tests/unit/companion/core/call_fixture.h"
 #include "tests/unit/suite.h"

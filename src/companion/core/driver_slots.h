@@ -1,0 +1,20 @@
+/* The slots of CUSHIM_DRIVER (driver.h), made from symbols.def: for driver.c alone. */
+#ifndef CUSHIM_COMPANION_DRIVER_SLOTS_H
+#define CUSHIM_COMPANION_DRIVER_SLOTS_H
+
+/* A row as the driver's own resolver is asked for it. */
+struct cushim_driver_symbol {
+    const char *abi;      /* the exported name; _ptsz and _ptds are the per-thread variants */
+    const char *asked_as; /* the name for cuGetProcAddress */
+    int since;            /* the version from which that name means this function */
+};
+
+typedef void *cushim_driver_find_fn(const struct cushim_driver_symbol *row, const void *cookie);
+
+/* Fill all slots, NULL where a function is not found, and cushim_driver_cuda from them. */
+void cushim_driver_slots_fill(cushim_driver_find_fn *find, const void *cookie);
+
+/* What the slot of an exported name has, or NULL. */
+void *cushim_driver_slots_find(const char *name);
+
+#endif
