@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cuda/table.h"
-#include "memory/heap/heap.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
 #include "preload/entry/check_mode.h"

@@ -9,7 +9,6 @@
 #include "copy/ring.h"
 #include "cuda/table.h"
 #include "memory/current_context.h"
-#include "memory/heap/heap.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
 #include "preload/state/contexts.h"

@@ -1,7 +1,6 @@
 #include "preload/state/host_effect.h"
 
 #include "cuda/table.h"
-#include "memory/heap/heap.h"
 #include "memory/state/heap_state.h"
 
 /* The current context has a shorter way to its pool. */

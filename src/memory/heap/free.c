@@ -387,7 +387,8 @@ enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *pool,
         return status;
     if (cushim_mem_heap_is_uncached(pool, found->segment))
         return release_uncached(&freeing, NULL);
-    cushim_mem_graph_resources_collect(pool);
+    if (cushim_mem_heap_has_unheld(pool))
+        cushim_mem_graph_resources_take_back(pool);
     return pool->policy->is_relaxed ? release_relaxed(&freeing) : release_exact(&freeing);
 }
 

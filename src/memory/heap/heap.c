@@ -366,7 +366,8 @@ static bool give_deferred(struct cushim_mem_heap *pool, uint64_t waited_serial) 
 /* What was freed in stream order, or let go by a hold, may be over.  Of the latter no event tells,
  * and no free may come whose wait would. */
 static bool look_at_pending(struct cushim_mem_heap *pool) {
-    cushim_mem_graph_resources_collect(pool);
+    if (cushim_mem_heap_has_unheld(pool))
+        cushim_mem_graph_resources_take_back(pool);
     if (!atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed))
         return false;
     uint64_t serial = atomic_load(&pool->pending.serial);

@@ -1,6 +1,7 @@
 #include "memory/special/graph_resources.h"
 
 #include "memory/current_context.h"
+#include "memory/state/heap_state.h"
 #include "memory/state/free_lists.h"
 #include "memory/provider/provider.h"
 #include "memory/heap/heap.h"

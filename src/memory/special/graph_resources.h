@@ -12,7 +12,10 @@
 #ifndef CUSHIM_MEMORY_GRAPH_RESOURCES_H
 #define CUSHIM_MEMORY_GRAPH_RESOURCES_H
 
-#include "memory/state/heap_state.h"
+#include "memory/layout/block.h"
+
+struct cushim_mem_heap;
+struct cushim_mem_held;
 
 /* A block's place in one hold. */
 struct cushim_mem_graph_resources_slot {
@@ -46,10 +49,5 @@ void cushim_mem_graph_resources_let_go(struct cushim_mem_graph_resources_slot *f
 
 /* Blocks that were let go become pending; what a pool's operations call first. */
 void cushim_mem_graph_resources_take_back(struct cushim_mem_heap *pool);
-
-static inline void cushim_mem_graph_resources_collect(struct cushim_mem_heap *pool) {
-    if (atomic_load_explicit(&pool->unheld, memory_order_relaxed))
-        cushim_mem_graph_resources_take_back(pool);
-}
 
 #endif

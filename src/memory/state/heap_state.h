@@ -99,6 +99,11 @@ static inline bool cushim_mem_heap_is_ready(const struct cushim_mem_heap *pool) 
            atomic_load_explicit(&pool->damage, memory_order_relaxed) == CUDA_SUCCESS;
 }
 
+/* Did graphs let go of blocks that nobody took back yet? */
+static inline bool cushim_mem_heap_has_unheld(const struct cushim_mem_heap *pool) {
+    return atomic_load_explicit(&pool->unheld, memory_order_relaxed) != NULL;
+}
+
 /*
  * Do blocks above 1 MiB share segments?  Not those of device memory: there a live block would pin
  * its whole segment, where natively it holds its own pages.  Guards would make each a page larger.

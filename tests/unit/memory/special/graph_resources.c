@@ -149,7 +149,7 @@ START_TEST(what_is_not_cached_goes_to_the_driver_when_let_go) {
         if (is_refused)
             fake_fail_always("cuMemFree_v2", CUDA_ERROR_NOT_PERMITTED);
         fake_capture(1, true); /* of another thread: it stays valid */
-        cushim_mem_graph_resources_collect(&fixture->pools[0]);
+        cushim_mem_graph_resources_take_back(&fixture->pools[0]);
         ck_assert_uint_eq(fake_n_invalidated(), 0);
         fake_capture(1, false);
         ck_assert_int_eq(fake_is_allocated(address), is_refused);
