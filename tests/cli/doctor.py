@@ -366,4 +366,79 @@ def doctor_reads_what_the_toolkit_makes():
         assert words in found[f"for device {device}"][1], found
 
 
+
+# A program that lives long enough to be seen; with -DUSES it asks for memory of the software device.
+LINGERS = """
+    #include <poll.h>
+    #include <stddef.h>
+    #include <stdio.h>
+    #ifdef USES
+    int cudaMalloc(void **address, size_t n_bytes);
+    int cudaFree(void *address);
+    #endif
+    int main(void) {
+        int wrong = 0;
+    #ifdef USES
+        void *block;
+        for (int i = 0; i < 10; i++)
+            wrong |= cudaMalloc(&block, 1000) || cudaFree(block);
+    #endif
+        puts("printed");
+        fflush(stdout);
+        poll(NULL, 0, 300);
+        return wrong ? 9 : 5;
+    }
+"""
+
+
+def command_rows(*words, **environment):
+    """(state, text) of each row about a command that was run, by name, and the result."""
+    result = cushim("doctor", "--json", "--", *words, LD_LIBRARY_PATH=str(SIM), **environment)
+    found = {}
+    for row in json.loads(result.stdout)["rows"]:
+        if row["section"] == "the command":
+            found.setdefault(row["name"], []).append((row["state"], row["text"]))
+    return found, result
+
+
+@tap.test
+def a_command_that_is_run_is_reached_and_pooled():
+    program = build("lingers", "-DUSES", f"-L{SIM}", "-l:libcudart.so.13", source=LINGERS)
+    found, result = command_rows(str(program))
+    assert "printed" in result.stderr, "standard output is the report's alone"
+    assert found["ran"][0][0] == "note" and found["ran"][0][1].endswith("exit status 5"), found
+    assert found["reached"][0][0] == "ok" and found["reached"][0][1].endswith(" " + str(program)), found
+    assert found["pooled"] == [("ok", "10 of 10 requests of device memory, 9 without a driver call")], found
+    assert found["effective"] == [("ok", "yes: 1 process used CUDA memory")], found
+    assert any("libcudart.so.13" in text for _, text in found["CUDA runtime"]), found
+    text = cushim("doctor", "--", str(program), LD_LIBRARY_PATH=str(SIM)).stdout
+    assert "printed" in text and "the command\n" in text, text
+
+
+@tap.test
+def who_is_not_reached_is_named_with_the_reason():
+    program, static = build("lingers", "-DUSES", f"-L{SIM}", "-l:libcudart.so.13", source=LINGERS), build("static-lingers", "-static", source=LINGERS)
+    found, result = command_rows("env", "-u", "LD_PRELOAD", str(program))
+    assert result.returncode == 1 and found["not reached"][0][0] == "wrong", found
+    assert "who started it left LD_PRELOAD out, and it has a CUDA driver" in found["not reached"][0][1], found
+    found, result = command_rows(str(static))
+    assert result.returncode == 1 and found["not reached"] == [("note", found["not reached"][0][1])], found
+    assert "is fully static" in found["not reached"][0][1] and found["effective"][0] == ("wrong", "no: the preload reached no process"), found
+    found, _ = command_rows("sh", "-c", f"{program}; {static}; true")
+    assert len(found["not reached"]) == 1 and found["effective"][0][0] == "ok", found
+
+
+@tap.test
+def a_command_that_ends_early_or_is_none_is_told():
+    found, result = command_rows("true")
+    assert found["effective"][0][0] == "note" and result.returncode == 0, (found, result)
+    found, _ = command_rows("sh", "-c", "sleep 0.1; kill -9 $$")
+    assert "ended by signal 9" in found["ran"][0][1], found
+    found, result = command_rows("/no/such/program")
+    assert found["ran"] == [("wrong", "/no/such/program could not be run, exit status 127")] and result.returncode == 1, found
+    for words in (["--"], ["sh", "--", "true"]):
+        result = cushim("doctor", *words)
+        assert result.returncode == 2 and result.stderr.count("\n") == 1 and not result.stdout, (words, result)
+
+
 tap.run()

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/cushim/doctor/command.h"
 #include "tools/cushim/doctor/kernels.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/doctor/machine.h"
@@ -179,6 +180,7 @@ int doctor_main(int argc, char **argv) {
     static const char *const options[] = {"--json", "--help"};
     bool is_json = false;
     const char *name = NULL;
+    char **command = NULL; /* behind --; NULL: there is none */
     int probe_fd;
     char rest;
     if (argc == 2 && sscanf(argv[1], "--probe=%d%c", &probe_fd, &rest) == 1)
@@ -190,6 +192,10 @@ int doctor_main(int argc, char **argv) {
             usage_print(stdout, "doctor");
             return EXIT_WELL;
         }
+        if (strcmp(argv[i], "--") == 0) {
+            command = argv + i + 1;
+            break;
+        }
         if (strcmp(argv[i], "--json") == 0)
             is_json = true;
         else if (argv[i][0] == '-')
@@ -200,6 +206,9 @@ int doctor_main(int argc, char **argv) {
         else
             name = argv[i];
     }
+    if (command && (name || !*command))
+        return usage_error("doctor", name ? "a program, or -- and a command, not both"
+                                          : "behind -- stands a command");
     struct report report;
     struct machine machine;
     char library[PATH_MAX];
@@ -207,10 +216,12 @@ int doctor_main(int argc, char **argv) {
     bool has_library = examine_cushim(&report, library);
     bool has_device = machine_examine(&report, &machine);
     kernels_examine(&report, &machine);
-    if (name)
-        examine_program(&report, name);
+    if (name || command)
+        examine_program(&report, name ? name : *command);
     if (has_library && has_device)
         examine_entries(&report, library);
+    if (command && has_library)
+        command_examine(&report, command, library, is_json);
     int code = report_n_wrong(&report) ? EXIT_WRONG : EXIT_WELL;
     if (is_json)
         report_print_json(&report, stdout);

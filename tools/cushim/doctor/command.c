@@ -1,0 +1,319 @@
+#include "tools/cushim/doctor/command.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "tools/cushim/doctor/probe.h"
+#include "tools/cushim/launch.h"
+#include "tools/cushim/program.h"
+#include "tools/cushim/reports.h"
+
+/* ---- the processes, as they come and go: short ones may be missed ---- */
+
+enum { MOST_SEEN = 64, MOST_LIBRARIES = 8, LOOK_MS = 10 };
+
+struct seen {
+    pid_t process;
+    char path[PATH_MAX]; /* of its program */
+    bool is_reached;     /* the preload is in it */
+    bool has_driver;     /* and a CUDA driver */
+};
+
+struct look {
+    struct seen seen[MOST_SEEN];
+    size_t n_seen;
+    char libraries[MOST_LIBRARIES][PATH_MAX]; /* CUDA runtimes, and who has a cache of its own */
+    size_t n_libraries;
+    bool is_cut; /* there were more */
+    char own[PATH_MAX];
+};
+
+static void note_library(struct look *look, const char *path) {
+    for (size_t i = 0; i < look->n_libraries; i++) {
+        if (strcmp(look->libraries[i], path) == 0)
+            return;
+    }
+    if (look->n_libraries < MOST_LIBRARIES)
+        snprintf(look->libraries[look->n_libraries++], PATH_MAX, "%s", path);
+}
+
+static bool is_cache(const char *name) {
+    return strstr(name, "libc10_cuda.so") || strstr(name, "cupy") || strstr(name, "jaxlib");
+}
+
+static void look_at_maps(struct look *look, struct seen *seen) {
+    char path[64], line[PATH_MAX + 128];
+    snprintf(path, sizeof path, "/proc/%ld/maps", (long)seen->process);
+    FILE *maps = fopen(path, "re");
+    if (!maps)
+        return;
+    while (fgets(line, sizeof line, maps)) {
+        char *file = strchr(line, '/');
+        if (!file)
+            continue;
+        file[strcspn(file, "\n")] = 0;
+        const char *name = strrchr(file, '/') + 1;
+        seen->is_reached |= strncmp(name, LAUNCH_LIBRARY, sizeof LAUNCH_LIBRARY - 1) == 0;
+        seen->has_driver |= strncmp(name, "libcuda.so", 10) == 0;
+        if (strncmp(name, "libcudart", 9) == 0 || is_cache(name))
+            note_library(look, file);
+    }
+    fclose(maps);
+}
+
+/* It may have become another program meanwhile. */
+static void look_at(struct look *look, pid_t process) {
+    char path[64], program[PATH_MAX];
+    size_t i = 0;
+    snprintf(path, sizeof path, "/proc/%ld/exe", (long)process);
+    ssize_t n = readlink(path, program, sizeof program - 1);
+    if (n <= 0)
+        return;
+    program[n] = 0;
+    if (strcmp(program, look->own) == 0) /* it has not become the command yet */
+        return;
+    while (i < look->n_seen &&
+           (look->seen[i].process != process || strcmp(look->seen[i].path, program) != 0))
+        i++;
+    if (i == MOST_SEEN) {
+        look->is_cut = true;
+        return;
+    }
+    struct seen *seen = &look->seen[i];
+    if (i == look->n_seen) {
+        look->n_seen++;
+        *seen = (struct seen){.process = process};
+        strcpy(seen->path, program);
+    }
+    look_at_maps(look, seen);
+}
+
+/* All below a process, but not itself. */
+static void look_below(struct look *look, pid_t process, int depth) {
+    char path[80];
+    long child;
+    enum { DEEPEST = 16 };
+    snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", (long)process, (long)process);
+    FILE *children = depth < DEEPEST ? fopen(path, "re") : NULL;
+    if (!children)
+        return;
+    while (fscanf(children, "%ld", &child) == 1) {
+        look_at(look, (pid_t)child);
+        look_below(look, (pid_t)child, depth + 1);
+    }
+    fclose(children);
+}
+
+/* ---- the run ---- */
+
+static void become_run(char **argv, const char *folder, bool is_quiet) {
+    char where[PATH_MAX + 16];
+    int n = 0;
+    while (argv[n])
+        n++;
+    char *words[n + 5];
+    snprintf(where, sizeof where, "--stats=%s/", folder);
+    words[0] = (char *)"cushim";
+    words[1] = (char *)"run";
+    words[2] = where;
+    words[3] = (char *)"--";
+    memcpy(words + 4, argv, ((size_t)n + 1) * sizeof *argv);
+    if (is_quiet)
+        dup2(STDERR_FILENO, STDOUT_FILENO);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGQUIT, SIG_DFL);
+    execv("/proc/self/exe", words);
+    _exit(127);
+}
+
+/* Its status; -1: it could not be started. */
+static int run(struct look *look, char **argv, const char *folder, bool is_quiet) {
+    struct timespec pause = {0, LOOK_MS * 1000000L};
+    int status = -1;
+    signal(SIGINT, SIG_IGN); /* the terminal sends it to the command as well */
+    signal(SIGQUIT, SIG_IGN);
+    fflush(NULL);
+    if (readlink("/proc/self/exe", look->own, sizeof look->own - 1) < 0)
+        *look->own = 0;
+    pid_t child = fork();
+    if (child == 0)
+        become_run(argv, folder, is_quiet);
+    while (child > 0 && waitpid(child, &status, WNOHANG) == 0) {
+        look_below(look, child, 0);
+        nanosleep(&pause, NULL);
+    }
+    signal(SIGINT, SIG_DFL);
+    signal(SIGQUIT, SIG_DFL);
+    return status;
+}
+
+/* ---- what is said of it ---- */
+
+struct totals {
+    uint64_t n_reports, n_requests, n_no_call, n_pooled, n_native, n_async, async_bytes, n_virtual,
+        virtual_bytes, n_bypassed, n_foreign, run_ns;
+};
+
+static void add(const struct cushim_report *report, const struct report_origin *origin,
+                void *context) {
+    struct totals *totals = context;
+    struct cushim_report_virtual created = cushim_report_virtual_sum(report);
+    (void)origin;
+    totals->n_reports++;
+    totals->n_requests += cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests);
+    totals->n_no_call += cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_hits);
+    totals->n_native += cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_natively);
+    totals->n_async += cushim_report_sum(report, CUSHIM_KIND_ASYNC, n_requests);
+    totals->async_bytes += cushim_report_sum(report, CUSHIM_KIND_ASYNC, requested_bytes);
+    totals->n_virtual += created.n_requests;
+    totals->virtual_bytes += created.requested_bytes;
+    totals->n_bypassed += cushim_mem_stats_read(&report->page.n_bypassed);
+    totals->n_foreign += cushim_mem_stats_read(&report->page.n_foreign_frees);
+    if (report->run_ns > totals->run_ns)
+        totals->run_ns = report->run_ns;
+}
+
+static void tell_of_process(struct report *report, struct seen *seen) {
+    struct program program;
+    const char *why = "who started it left LD_PRELOAD out";
+    cushim_utf8_clean(seen->path);
+    if (seen->is_reached) {
+        report_add(report, REPORT_OK, "reached", "%ld %s", (long)seen->process, seen->path);
+        return;
+    }
+    if (program_inspect(&program, seen->path) == 0 && program_obstacle(&program))
+        why = program_obstacle(&program);
+    report_add(report, seen->has_driver ? REPORT_WRONG : REPORT_NOTE, "not reached", "%ld %s: %s%s",
+               (long)seen->process, seen->path, why,
+               seen->has_driver ? ", and it has a CUDA driver" : "");
+}
+
+static void tell_of_libraries(struct report *report, const struct look *look) {
+    for (size_t i = 0; i < look->n_libraries; i++) {
+        if (is_cache(look->libraries[i]))
+            report_add(report, REPORT_NOTE, "cache", "%s keeps freed memory itself: it asks rarely",
+                       look->libraries[i]);
+        else
+            report_add(report, REPORT_OK, "CUDA runtime", "%s", look->libraries[i]);
+    }
+    for (size_t i = 0; i < look->n_seen; i++) {
+        struct program program;
+        if (look->seen[i].is_reached && program_inspect(&program, look->seen[i].path) == 0 &&
+            program.cudart == PROGRAM_CUDART_STATIC)
+            report_add(report, REPORT_OK, "CUDA runtime", "static, inside %s", look->seen[i].path);
+    }
+}
+
+static void tell_of_memory(struct report *report, const struct totals *totals) {
+    char text[3][CUSHIM_AMOUNT_BYTES];
+    uint64_t n_pooled = totals->n_requests - totals->n_native;
+    if (totals->n_requests)
+        report_add(report, n_pooled ? REPORT_OK : REPORT_WRONG, "pooled",
+                   "%s of %s requests of device memory, %s without a driver call",
+                   cushim_text_count(text[0], n_pooled),
+                   cushim_text_count(text[1], totals->n_requests),
+                   cushim_text_count(text[2], totals->n_no_call));
+    if (totals->n_async)
+        report_add(report, REPORT_NOTE, "forwarded", "%s in stream order, %s requests",
+                   cushim_text_bytes(text[0], totals->async_bytes),
+                   cushim_text_count(text[1], totals->n_async));
+    if (totals->n_virtual)
+        report_add(report, REPORT_NOTE, "forwarded", "%s by cuMemCreate, %s requests",
+                   cushim_text_bytes(text[0], totals->virtual_bytes),
+                   cushim_text_count(text[1], totals->n_virtual));
+    if (totals->n_bypassed)
+        report_add(report, REPORT_WRONG, "bypassed",
+                   "%s frees of memory that was allocated past us",
+                   cushim_text_count(text[0], totals->n_bypassed));
+    if (totals->n_foreign)
+        report_add(report, REPORT_NOTE, "foreign", "%s frees of memory that nobody saw allocated",
+                   cushim_text_count(text[0], totals->n_foreign));
+}
+
+static void tell_of_hooks(struct report *report, const char *library) {
+    const char *hook = probe_other_hook();
+    if (!hook)
+        return;
+    if (probe_is_cut_off(library)) {
+        report_add(report, REPORT_WRONG, "hook", "%s answers dlsym past us", hook);
+        report_remedy(report, "put %s ahead of it in LD_PRELOAD", library);
+    } else {
+        report_add(report, REPORT_NOTE, "hook", "%s answers dlsym, too, and leads to us", hook);
+    }
+}
+
+static void tell(struct report *report, struct look *look, const struct totals *totals, int status,
+                 uint64_t ns) {
+    char text[CUSHIM_AMOUNT_BYTES];
+    bool is_reached = false;
+    if (WIFSIGNALED(status))
+        report_add(report, REPORT_NOTE, "ran", "%s, and ended by signal %d (%s)",
+                   cushim_text_time(text, ns), WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        report_add(report, WEXITSTATUS(status) ? REPORT_NOTE : REPORT_OK, "ran",
+                   "%s, exit status %d", cushim_text_time(text, ns), WEXITSTATUS(status));
+    for (size_t i = 0; i < look->n_seen; i++) {
+        is_reached |= look->seen[i].is_reached;
+        tell_of_process(report, &look->seen[i]);
+    }
+    if (look->is_cut)
+        report_add(report, REPORT_NOTE, "processes", "there were more than %d", (int)MOST_SEEN);
+    tell_of_libraries(report, look);
+    tell_of_memory(report, totals);
+    if (totals->n_requests || totals->n_async || totals->n_virtual)
+        report_add(report, REPORT_OK, "effective", "yes: %" PRIu64 " process%s used CUDA memory",
+                   totals->n_reports, totals->n_reports == 1 ? "" : "es");
+    else if (is_reached || !look->n_seen)
+        report_add(report, REPORT_NOTE, "effective",
+                   "not seen: no process used CUDA memory that cushim can see");
+    else
+        report_add(report, REPORT_WRONG, "effective", "no: the preload reached no process");
+}
+
+static void remove_folder(const char *folder) {
+    DIR *open = opendir(folder);
+    struct dirent *entry;
+    while (open && (entry = readdir(open))) {
+        if (*entry->d_name != '.')
+            unlinkat(dirfd(open), entry->d_name, 0);
+    }
+    if (open)
+        closedir(open);
+    rmdir(folder);
+}
+
+void command_examine(struct report *report, char **argv, const char *library, bool is_quiet) {
+    static struct look look;
+    struct totals totals = {0};
+    char folder[] = P_tmpdir "/cushim-doctor-XXXXXX";
+    report->heading = "the command";
+    tell_of_hooks(report, library);
+    if (!mkdtemp(folder)) {
+        report_add(report, REPORT_WRONG, "ran", "no folder %s: %s", folder, strerror(errno));
+        return;
+    }
+    uint64_t start_ns = cushim_clock_ns();
+    int status = run(&look, argv, folder, is_quiet);
+    uint64_t ns = cushim_clock_ns() - start_ns;
+    if (status == -1) {
+        report_add(report, REPORT_WRONG, "ran", "it could not be started: %s", strerror(errno));
+    } else if (WIFEXITED(status) && !look.n_seen && WEXITSTATUS(status) >= 125) {
+        report_add(report, REPORT_WRONG, "ran", "%s could not be run, exit status %d", argv[0],
+                   WEXITSTATUS(status));
+    } else {
+        reports_of_folder(folder, add, &totals);
+        tell(report, &look, &totals, status, ns);
+    }
+    remove_folder(folder);
+}

@@ -1,0 +1,14 @@
+/* What doctor learns by running a command: which of its processes the preload reached, what was
+ * pooled there, and what went past it. */
+#ifndef CUSHIM_TOOLS_DOCTOR_COMMAND_H
+#define CUSHIM_TOOLS_DOCTOR_COMMAND_H
+
+#include <stdbool.h>
+
+#include "tools/cushim/doctor/findings.h"
+
+/* Run argv under the preload `library`, and add rows; `is_quiet`: what it prints goes to standard
+ * error, so that standard output is ours alone. */
+void command_examine(struct report *report, char **argv, const char *library, bool is_quiet);
+
+#endif
