@@ -12,7 +12,7 @@
 #include "preload/state/process_options.h"
 #include "preload/state/tracing.h"
 
-static bool is_judged(void) {
+static inline bool is_judged(void) {
     return cushim_process_is_on() && cushim_process_options.copy;
 }
 
@@ -169,8 +169,8 @@ void cushim_copy_count_large(struct cushim_cuda *cuda, const struct cushim_copy 
 
 CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy,
                          CUresult answer) {
-    if (answer == CUDA_SUCCESS && cushim_host_effect_matters() &&
-        (copy->is_async || copy->direction == CUSHIM_SET))
+    if (answer == CUDA_SUCCESS && (copy->is_async || copy->direction == CUSHIM_SET) &&
+        cushim_host_effect_matters())
         note_effect(cuda, copy);
     if (answer != CUDA_SUCCESS || !is_judged())
         return answer;

@@ -17,7 +17,7 @@ struct cushim_end {
     size_t span_bytes;
 };
 
-/* The rows of a shape, for who moves them; all 0 where a copy is one run of bytes. */
+/* The rows of a shape, for who moves them. */
 struct cushim_copy_rows {
     size_t width_bytes, height, depth;
     size_t to_row_bytes, to_slice_bytes, from_row_bytes, from_slice_bytes;
@@ -26,15 +26,30 @@ struct cushim_copy_rows {
 struct cushim_copy {
     enum cushim_direction direction;
     struct cushim_end to, from;
-    size_t n_bytes;  /* moved */
-    CUstream stream; /* 0 also where there is none: the default stream of the current context */
-    bool is_async;   /* it may still be under way when the call returned */
-    bool is_unfit;   /* its rows are the driver's to judge */
-    struct cushim_copy_rows rows;
-    uint64_t start_ns; /* of the driver's call, where somebody may look; else 0 */
+    size_t n_bytes;    /* moved */
+    CUstream stream;   /* 0 also where there is none: the default stream of the current context */
+    bool is_async;     /* it may still be under way when the call returned */
+    bool is_unfit;     /* its rows are the driver's to judge */
     bool is_left;      /* it was large enough to be staged, and was not */
+    bool has_rows;     /* else it is one run of bytes */
+    uint64_t start_ns; /* of the driver's call, where somebody may look; else 0 */
     enum cushim_copy_reason left_for;
+    struct cushim_copy_rows rows;
 };
+
+/* One run of bytes.  Of its rows and the reason nobody asks, and nobody writes them. */
+static inline void cushim_copy_line(struct cushim_copy *copy, enum cushim_direction direction,
+                                    uint64_t to, uint64_t from, size_t n_bytes, CUstream stream,
+                                    bool is_async) {
+    copy->direction = direction;
+    copy->to = (struct cushim_end){to, n_bytes};
+    copy->from = (struct cushim_end){from, n_bytes};
+    copy->n_bytes = n_bytes;
+    copy->stream = stream;
+    copy->is_async = is_async;
+    copy->is_unfit = copy->is_left = copy->has_rows = false;
+    copy->start_ns = 0;
+}
 
 /* False: an end is not inside one live block, or where one was whose context went; answer
  * CUDA_ERROR_INVALID_VALUE. */

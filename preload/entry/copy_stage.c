@@ -92,12 +92,12 @@ static struct cushim_copy_box box_of(const struct cushim_copy *copy, bool is_to_
     struct cushim_copy_side to = {copy->to.address, rows->to_row_bytes, rows->to_slice_bytes};
     struct cushim_copy_side from = {copy->from.address, rows->from_row_bytes,
                                     rows->from_slice_bytes};
-    bool has_rows = rows->height != 0;
     return (struct cushim_copy_box){.host = is_to_device ? from : to,
                                     .device = is_to_device ? to : from,
-                                    .width_bytes = has_rows ? rows->width_bytes : copy->n_bytes,
-                                    .height = has_rows ? rows->height : 1,
-                                    .depth = has_rows ? rows->depth : 1,
+                                    .width_bytes =
+                                        copy->has_rows ? rows->width_bytes : copy->n_bytes,
+                                    .height = copy->has_rows ? rows->height : 1,
+                                    .depth = copy->has_rows ? rows->depth : 1,
                                     .is_to_device = is_to_device};
 }
 
@@ -271,7 +271,7 @@ static bool stage_where_possible(struct cushim_cuda *cuda, struct cushim_copy *c
     return is_done;
 }
 
-bool cushim_copy_stage(struct cushim_cuda *cuda, struct cushim_copy *copy) {
+bool cushim_copy_stage_large(struct cushim_cuda *cuda, struct cushim_copy *copy) {
     if (!is_large(copy))
         return false;
     if (cushim_process_options.copy_stage && stage_where_possible(cuda, copy, NULL))

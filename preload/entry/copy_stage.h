@@ -11,12 +11,17 @@
 
 #include "preload/entry/copy_check.h"
 
+/* Of one that may be large enough. */
+bool cushim_copy_stage_large(struct cushim_cuda *cuda, struct cushim_copy *copy);
+
 /*
  * Do it all; false: the driver's own call must.  Then a large copy has the time in `start_ns`,
  * where somebody may look.  Counted in the page, where somebody may look: at a report, the page or
  * a recording.
  */
-bool cushim_copy_stage(struct cushim_cuda *cuda, struct cushim_copy *copy);
+static inline bool cushim_copy_stage(struct cushim_cuda *cuda, struct cushim_copy *copy) {
+    return copy->n_bytes >= cushim_process.large_copy_bytes && cushim_copy_stage_large(cuda, copy);
+}
 
 /*
  * A batch: copies that come in no order among each other, in a stream.  All of it is staged or

@@ -7,7 +7,8 @@
 
 CUSHIM_EXPORT CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t n) {
     CUSHIM_ENTER(cuMemcpy)
-    struct cushim_copy copy = {CUSHIM_BY_ADDRESS, .to = {to, n}, .from = {from, n}, .n_bytes = n};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_BY_ADDRESS, to, from, n, NULL, false);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(
@@ -16,8 +17,8 @@ CUSHIM_EXPORT CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t n) {
 
 CUSHIM_EXPORT CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t n) {
     CUSHIM_ENTER(cuMemcpy_ptds)
-    struct cushim_copy copy = {CUSHIM_BY_ADDRESS, .to = {to, n}, .from = {from, n}, .n_bytes = n,
-                               .stream = CU_STREAM_PER_THREAD};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_BY_ADDRESS, to, from, n, CU_STREAM_PER_THREAD, false);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy,
@@ -27,8 +28,8 @@ CUSHIM_EXPORT CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t n)
 
 CUSHIM_EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream stream) {
     CUSHIM_ENTER(cuMemcpyAsync)
-    struct cushim_copy copy = {CUSHIM_BY_ADDRESS, .to = {to, n},    .from = {from, n},
-                               .n_bytes = n,      .stream = stream, .is_async = true};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_BY_ADDRESS, to, from, n, stream, true);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(
@@ -39,12 +40,8 @@ CUSHIM_EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t n,
 CUSHIM_EXPORT CUresult cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t n,
                                           CUstream stream) {
     CUSHIM_ENTER(cuMemcpyAsync_ptsz)
-    struct cushim_copy copy = {CUSHIM_BY_ADDRESS,
-                               .to = {to, n},
-                               .from = {from, n},
-                               .n_bytes = n,
-                               .stream = cushim_per_thread(stream),
-                               .is_async = true};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_BY_ADDRESS, to, from, n, cushim_per_thread(stream), true);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy,
@@ -56,8 +53,8 @@ CUSHIM_EXPORT CUresult cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size
 CUSHIM_EXPORT CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                                     CUcontext from_context, size_t n) {
     CUSHIM_ENTER(cuMemcpyPeer)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .to = {to, n}, .from = {from, n},
-                               .n_bytes = n};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_DEVICE_TO_DEVICE, to, from, n, NULL, false);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpyPeer(to, to_context, from, from_context, n));
@@ -66,8 +63,8 @@ CUSHIM_EXPORT CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdevi
 CUSHIM_EXPORT CUresult cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                                          CUcontext from_context, size_t n) {
     CUSHIM_ENTER(cuMemcpyPeer_ptds)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .to = {to, n}, .from = {from, n},
-                               .n_bytes = n, .stream = CU_STREAM_PER_THREAD};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_DEVICE_TO_DEVICE, to, from, n, CU_STREAM_PER_THREAD, false);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy,
@@ -77,9 +74,8 @@ CUSHIM_EXPORT CUresult cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext to_context, C
 CUSHIM_EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                                          CUcontext from_context, size_t n, CUstream stream) {
     CUSHIM_ENTER(cuMemcpyPeerAsync)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .to = {to, n},
-                               .from = {from, n},       .n_bytes = n,
-                               .stream = stream,        .is_async = true};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_DEVICE_TO_DEVICE, to, from, n, stream, true);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy,
@@ -90,12 +86,8 @@ CUSHIM_EXPORT CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_conte
                                               CUdeviceptr from, CUcontext from_context, size_t n,
                                               CUstream stream) {
     CUSHIM_ENTER(cuMemcpyPeerAsync_ptsz)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE,
-                               .to = {to, n},
-                               .from = {from, n},
-                               .n_bytes = n,
-                               .stream = cushim_per_thread(stream),
-                               .is_async = true};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_DEVICE_TO_DEVICE, to, from, n, cushim_per_thread(stream), true);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(
@@ -104,8 +96,8 @@ CUSHIM_EXPORT CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_conte
 
 CUSHIM_EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t n) {
     CUSHIM_ENTER(cuMemcpyHtoD_v2)
-    struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE, .to = {to, n},
-                               .from = {(uint64_t)(uintptr_t)from, n}, .n_bytes = n};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_HOST_TO_DEVICE, to, (uint64_t)(uintptr_t)from, n, NULL, false);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy,
@@ -115,9 +107,9 @@ CUSHIM_EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t 
 
 CUSHIM_EXPORT CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, size_t n) {
     CUSHIM_ENTER(cuMemcpyHtoD_v2_ptds)
-    struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE, .to = {to, n},
-                               .from = {(uint64_t)(uintptr_t)from, n}, .n_bytes = n,
-                               .stream = CU_STREAM_PER_THREAD};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_HOST_TO_DEVICE, to, (uint64_t)(uintptr_t)from, n,
+                     CU_STREAM_PER_THREAD, false);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(
@@ -128,9 +120,8 @@ CUSHIM_EXPORT CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, si
 CUSHIM_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n,
                                             CUstream stream) {
     CUSHIM_ENTER(cuMemcpyHtoDAsync_v2)
-    struct cushim_copy copy = {
-        CUSHIM_HOST_TO_DEVICE, .to = {to, n},    .from = {(uint64_t)(uintptr_t)from, n},
-        .n_bytes = n,          .stream = stream, .is_async = true};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_HOST_TO_DEVICE, to, (uint64_t)(uintptr_t)from, n, stream, true);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy,
@@ -142,12 +133,9 @@ CUSHIM_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, si
 CUSHIM_EXPORT CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void *from, size_t n,
                                                  CUstream stream) {
     CUSHIM_ENTER(cuMemcpyHtoDAsync_v2_ptsz)
-    struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE,
-                               .to = {to, n},
-                               .from = {(uint64_t)(uintptr_t)from, n},
-                               .n_bytes = n,
-                               .stream = cushim_per_thread(stream),
-                               .is_async = true};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_HOST_TO_DEVICE, to, (uint64_t)(uintptr_t)from, n,
+                     cushim_per_thread(stream), true);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy,
@@ -158,8 +146,8 @@ CUSHIM_EXPORT CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void *fro
 
 CUSHIM_EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n) {
     CUSHIM_ENTER(cuMemcpyDtoH_v2)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
-                               .from = {from, n}, .n_bytes = n};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_DEVICE_TO_HOST, (uint64_t)(uintptr_t)to, from, n, NULL, false);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy,
@@ -169,8 +157,9 @@ CUSHIM_EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n) {
 
 CUSHIM_EXPORT CUresult cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t n) {
     CUSHIM_ENTER(cuMemcpyDtoH_v2_ptds)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
-                               .from = {from, n}, .n_bytes = n, .stream = CU_STREAM_PER_THREAD};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_DEVICE_TO_HOST, (uint64_t)(uintptr_t)to, from, n,
+                     CU_STREAM_PER_THREAD, false);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(
@@ -180,9 +169,8 @@ CUSHIM_EXPORT CUresult cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t n
 
 CUSHIM_EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream stream) {
     CUSHIM_ENTER(cuMemcpyDtoHAsync_v2)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
-                               .from = {from, n},     .n_bytes = n,
-                               .stream = stream,      .is_async = true};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_DEVICE_TO_HOST, (uint64_t)(uintptr_t)to, from, n, stream, true);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy,
@@ -194,9 +182,9 @@ CUSHIM_EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n
 CUSHIM_EXPORT CUresult cuMemcpyDtoHAsync_v2_ptsz(void *to, CUdeviceptr from, size_t n,
                                                  CUstream stream) {
     CUSHIM_ENTER(cuMemcpyDtoHAsync_v2_ptsz)
-    struct cushim_copy copy = {
-        CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},  .from = {from, n},
-        .n_bytes = n,          .stream = cushim_per_thread(stream), .is_async = true};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_DEVICE_TO_HOST, (uint64_t)(uintptr_t)to, from, n,
+                     cushim_per_thread(stream), true);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy,
@@ -207,8 +195,8 @@ CUSHIM_EXPORT CUresult cuMemcpyDtoHAsync_v2_ptsz(void *to, CUdeviceptr from, siz
 
 CUSHIM_EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t n) {
     CUSHIM_ENTER(cuMemcpyDtoD_v2)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .to = {to, n}, .from = {from, n},
-                               .n_bytes = n};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_DEVICE_TO_DEVICE, to, from, n, NULL, false);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpyDtoD_v2(to, from, n));
@@ -216,8 +204,8 @@ CUSHIM_EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t 
 
 CUSHIM_EXPORT CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t n) {
     CUSHIM_ENTER(cuMemcpyDtoD_v2_ptds)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .to = {to, n}, .from = {from, n},
-                               .n_bytes = n, .stream = CU_STREAM_PER_THREAD};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_DEVICE_TO_DEVICE, to, from, n, CU_STREAM_PER_THREAD, false);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpyDtoD_v2_ptds(to, from, n));
@@ -226,9 +214,8 @@ CUSHIM_EXPORT CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, si
 CUSHIM_EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n,
                                             CUstream stream) {
     CUSHIM_ENTER(cuMemcpyDtoDAsync_v2)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .to = {to, n},
-                               .from = {from, n},       .n_bytes = n,
-                               .stream = stream,        .is_async = true};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_DEVICE_TO_DEVICE, to, from, n, stream, true);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpyDtoDAsync_v2(to, from, n, stream));
@@ -237,12 +224,8 @@ CUSHIM_EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, si
 CUSHIM_EXPORT CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t n,
                                                  CUstream stream) {
     CUSHIM_ENTER(cuMemcpyDtoDAsync_v2_ptsz)
-    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE,
-                               .to = {to, n},
-                               .from = {from, n},
-                               .n_bytes = n,
-                               .stream = cushim_per_thread(stream),
-                               .is_async = true};
+    struct cushim_copy copy;
+    cushim_copy_line(&copy, CUSHIM_DEVICE_TO_DEVICE, to, from, n, cushim_per_thread(stream), true);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpyDtoDAsync_v2_ptsz(to, from, n, stream));

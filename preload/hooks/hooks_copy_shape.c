@@ -61,6 +61,7 @@ static void describe(const struct shape_end *to, const struct shape_end *from, s
     copy->to = place(to, width_bytes, height, depth);
     copy->from = place(from, width_bytes, height, depth);
     copy->n_bytes = width_bytes * height * depth;
+    copy->has_rows = height != 0;
     copy->rows =
         (struct cushim_copy_rows){.width_bytes = width_bytes, .height = height, .depth = depth};
     copy->rows.to_row_bytes = row_bytes(to, &copy->rows);

@@ -93,6 +93,9 @@ static void read_options(void) {
     cushim_device_limit_configure();
     cushim_arena_configure();
     cushim_check_configure();
+    bool is_seen = *options->stats || options->live || *options->trace;
+    cushim_process.large_copy_bytes =
+        options->copy_stage || is_seen ? options->copy_stage_min : SIZE_MAX;
     cushim_process.process = getpid();
     cushim_live_begin();
     cushim_sites_begin(&cushim_page.head, &cushim_process.ledger);

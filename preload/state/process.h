@@ -30,7 +30,8 @@ struct cushim_process {
     atomic_bool is_used;        /* memory was allocated or copied: there is something to report */
     atomic_bool is_driver_used; /* it was initialised, so that no child can use it */
     bool is_watched; /* the check is on, or a recording, or sites: somebody asks at each block */
-    pid_t process;   /* that read the options, or was forked as a fresh one */
+    size_t large_copy_bytes; /* from here on a copy is staged, or counted as one that was not */
+    pid_t process;           /* that read the options, or was forked as a fresh one */
 };
 
 /*

@@ -6,6 +6,7 @@
 #include "tests/preload/fixture/fixture.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -299,6 +300,7 @@ static bool is_refused_or_faults(int form) {
     pid_t child = fork();
     if (child == 0) {
         struct batch batch = prepare();
+        signal(SIGSEGV, SIG_DFL); /* a sanitizer has its own */
         unsigned char *pages =
             mmap(NULL, N_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         batch.from[1] = address_of(pages);
