@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "report/large_copies.h"
+#include "report/site.h"
 
 static const uint64_t second_ns = 1000000000;
 
@@ -122,12 +123,57 @@ static bool few(const struct cushim_report *report, struct cushim_advice *advice
     return n && report->run_ns >= 10 * second_ns && n < report->run_ns / second_ns * 10;
 }
 
+/* Long-lived blocks among short-lived ones pin what is free beside them. */
+static bool holes(const struct cushim_report *report, struct cushim_advice *advice) {
+    uint64_t spare_bytes = 0, held_bytes = 0;
+    char spare[CUSHIM_AMOUNT_BYTES], all[CUSHIM_AMOUNT_BYTES];
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        struct cushim_report_held held =
+            cushim_report_held(cushim_report_stats(report, device, CUSHIM_KIND_DEVICE));
+        spare_bytes += held.spare_bytes;
+        held_bytes += held.held_bytes;
+    }
+    EVIDENCE(advice, 0, "spare_bytes", spare_bytes);
+    EVIDENCE(advice, 1, "held_bytes", held_bytes);
+    SAY(advice,
+        "%s of %s held are free beside live blocks, which keep them from going back; a recording "
+        "shows which blocks",
+        cushim_text_bytes(spare, spare_bytes), cushim_text_bytes(all, held_bytes));
+    return spare_bytes >= (uint64_t)512 << 20 && is_share(spare_bytes, held_bytes, 25);
+}
+
+/* Those that the driver knew are bypassed. */
+static bool foreign(const struct cushim_report *report, struct cushim_advice *advice) {
+    uint64_t n = cushim_mem_stats_read(&report->page.n_foreign_frees);
+    char count[CUSHIM_AMOUNT_BYTES];
+    EVIDENCE(advice, 0, "foreign_frees", n);
+    SAY(advice,
+        "%s %s of memory that cushim did not see allocated; `cushim doctor -- COMMAND` looks at "
+        "what is loaded",
+        cushim_text_count(count, n), n == 1 ? "free was" : "frees were");
+    return n > cushim_mem_stats_read(&report->page.n_bypassed);
+}
+
+static bool leak(const struct cushim_report *report, struct cushim_advice *advice) {
+    struct cushim_site_growth growing = cushim_site_growth(report);
+    char bytes[CUSHIM_AMOUNT_BYTES], places[CUSHIM_AMOUNT_BYTES];
+    EVIDENCE(advice, 0, "places", growing.n_sites);
+    EVIDENCE(advice, 1, "live_blocks", growing.n_live);
+    EVIDENCE(advice, 2, "live_bytes", growing.live_bytes);
+    SAY(advice,
+        "what %s of the program %s grew in each quarter of the run, to %s; `alive` marks them",
+        growing.n_sites == 1 ? "a place"
+                             : strcat(cushim_text_count(places, growing.n_sites), " places"),
+        growing.n_sites == 1 ? "holds" : "hold", cushim_text_bytes(bytes, growing.live_bytes));
+    return growing.n_sites != 0;
+}
+
 static const struct {
     const char *id;
     bool (*applies)(const struct cushim_report *report, struct cushim_advice *advice);
-} rows[] = {
-    {"bypassed", bypassed}, {"waits", waits},         {"staging", staging}, {"pageable", pageable},
-    {"growth", growth},     {"forwarded", forwarded}, {"few", few}};
+} rows[] = {{"bypassed", bypassed}, {"leak", leak},     {"waits", waits}, {"staging", staging},
+            {"pageable", pageable}, {"growth", growth}, {"holes", holes}, {"forwarded", forwarded},
+            {"foreign", foreign},   {"few", few}};
 
 unsigned cushim_advice_give(const struct cushim_report *report,
                             struct cushim_advice advice[CUSHIM_ADVICE_MOST]) {

@@ -22,6 +22,7 @@ static const char page_cushim[] =
     "    cushim merge [-o FILE] REPORT...\n"
     "    cushim diff [--fail-if=CONDITION] BEFORE AFTER\n"
     "    cushim metrics [--file=FILE.prom] [--every=SECONDS]\n"
+    "    cushim compare [--runs=N] [--OPTION=VALUE ...] [--] PROGRAM [ARGUMENT ...]\n"
     "    cushim doctor [--json] [PROGRAM]\n"
     "    cushim help [PAGE]\n"
     "    cushim --version\n"
@@ -36,6 +37,7 @@ static const char page_cushim[] =
     "    merge      put reports of several processes into one table\n"
     "    diff       put two runs side by side, and fail where the second is worse than it may be\n"
     "    metrics    print what running programs have as text for Prometheus\n"
+    "    compare    time a program natively and under cushim, in turns\n"
     "    doctor     say what this machine and a program have, and whether cushim works here\n"
     "    help       show a page: `cushim help run` is what `cushim run --help` shows\n"
     "\n"
@@ -315,9 +317,9 @@ static const char page_options[] =
     "    in one line and the default kept; `cushim run` refuses it before the program starts.\n"
     "\n";
 
-const char *const usage_topics[] = {"cushim", "run",     "stat",  "record", "report",
-                                    "replay", "top",     "merge", "diff",   "metrics",
-                                    "doctor", "options", "help"};
+const char *const usage_topics[] = {"cushim",  "run",    "stat",    "record", "report",
+                                    "replay",  "top",    "compare", "merge",  "diff",
+                                    "metrics", "doctor", "options", "help"};
 const size_t usage_n_topics = sizeof usage_topics / sizeof usage_topics[0];
 
 static void print_words(FILE *out) {

@@ -115,13 +115,40 @@ static const char page_top[] =
     "    1    no process has a live page\n"
     "    2    wrong command line\n";
 
+static const char page_compare[] =
+    "NAME\n"
+    "    cushim compare - time a program natively and under cushim\n"
+    "\n"
+    "SYNOPSIS\n"
+    "    cushim compare [--runs=N] [--OPTION=VALUE ...] [--] PROGRAM [ARGUMENT ...]\n"
+    "\n"
+    "DESCRIPTION\n"
+    "    Runs PROGRAM N times natively and N times by `cushim run`, in turns, and prints the\n"
+    "    median and the range of the wall time of each: from before the start to the end, the\n"
+    "    start of `cushim run` included.  It says faster or slower only where the two ranges do\n"
+    "    not overlap.  Nothing is known of other machines, inputs or loads.\n"
+    "\n"
+    "    Standard output of PROGRAM goes nowhere.  A run that ends otherwise than the first one\n"
+    "    natively did ends the comparison.\n"
+    "\n"
+    "OPTIONS\n"
+    "    --runs=N          1 to 1000, 5 by default\n"
+    "    --OPTION=VALUE    as of `cushim run`\n"
+    "\n"
+    "EXIT STATUS\n"
+    "    0    all was run and told\n"
+    "    1    a run ended otherwise\n"
+    "    2    wrong command line\n"
+    "    126, 127  as of `cushim run`\n"
+    "\n"
+    "EXAMPLES\n"
+    "    cushim compare --runs=9 --free=relaxed ./app input.dat\n";
+
 static const struct {
     const char *topic, *text;
 } pages[] = {
-    {"merge", page_merge},
-    {"top", page_top},
-    {"diff", page_diff},
-    {"metrics", page_metrics},
+    {"merge", page_merge}, {"top", page_top},         {"compare", page_compare},
+    {"diff", page_diff},   {"metrics", page_metrics},
 };
 
 const char *usage_plain_page(const char *topic) {

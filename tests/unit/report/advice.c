@@ -1,6 +1,8 @@
 /* Advice follows from counters: it is given at its border, not below, and has them as evidence. */
 #include "report/advice.h"
 
+#include "report/site.h"
+
 #include "tests/unit/report/full_page.h"
 #include "tests/unit/suite.h"
 
@@ -94,6 +96,48 @@ START_TEST(what_the_driver_serves_is_named_from_a_half) {
 }
 END_TEST
 
+START_TEST(memory_beside_live_blocks_is_named_from_512_MiB_and_a_quarter) {
+    stats(CUSHIM_KIND_DEVICE)->held_bytes = 2 * GIB;
+    stats(CUSHIM_KIND_DEVICE)->live_bytes = GIB;
+    stats(CUSHIM_KIND_DEVICE)->block_bytes = GIB;
+    stats(CUSHIM_KIND_DEVICE)->free_segment_bytes = GIB / 2;
+    ck_assert(is_given("holes", GIB / 2));
+    stats(CUSHIM_KIND_DEVICE)->free_segment_bytes++;
+    ck_assert(is_none());
+    stats(CUSHIM_KIND_DEVICE)->free_segment_bytes = 0;
+    stats(CUSHIM_KIND_DEVICE)->held_bytes = 4 * GIB;
+    stats(CUSHIM_KIND_DEVICE)->live_bytes = 3 * GIB + 1;
+    stats(CUSHIM_KIND_DEVICE)->block_bytes = 3 * GIB + 1;
+    ck_assert(is_none());
+}
+END_TEST
+
+START_TEST(frees_of_memory_that_nobody_saw_are_named_unless_the_driver_knew_it) {
+    report.page.n_foreign_frees = 3;
+    ck_assert(is_given("foreign", 3));
+    report.page.n_bypassed = 3;
+    ck_assert(is_given("bypassed", 3));
+}
+END_TEST
+
+START_TEST(places_that_grow_are_named) {
+    static struct cushim_page_sites sites;
+    enum { MEAN = 1000, STEPS = 64 };
+    struct cushim_page_site *site = cushim_site_find(&sites, 7);
+    report.page.head.sample_bytes = MEAN;
+    report.run_ns = STEPS * SECOND / 100; /* too short for other advice */
+    report.sites = &sites;
+    site->key = 7;
+    for (unsigned i = 1; i <= STEPS; i++)
+        cushim_site_add(site, MEAN, 2 * MEAN, i * SECOND / 100);
+    ck_assert(is_given("leak", 1));
+    ck_assert_uint_eq(given[0].evidence[1].value, STEPS);
+    ck_assert_uint_eq(given[0].evidence[2].value, STEPS * 2 * MEAN);
+    cushim_site_subtract(site, MEAN, 2 * MEAN * (STEPS - 1), STEPS * SECOND / 100);
+    ck_assert(is_none());
+}
+END_TEST
+
 START_TEST(few_requests_in_a_long_run_have_little_to_save) {
     report.run_ns = 20 * SECOND;
     stats(CUSHIM_KIND_DEVICE)->n_requests = 199;
@@ -122,12 +166,15 @@ END_TEST
 
 SUITE() {
     return suite_run("advice",
-                     (const TTest *[]){nothing_counted_is_no_advice,
-                                       waits_of_a_hundredth_are_worth_a_word_where_frees_are_exact,
-                                       large_copies_of_a_hundredth_may_be_staged_where_none_was,
-                                       pageable_copies_are_named_from_1_GiB_and_a_tenth,
-                                       driver_calls_are_named_where_they_are_many_and_take_time,
-                                       what_the_driver_serves_is_named_from_a_half,
-                                       few_requests_in_a_long_run_have_little_to_save,
-                                       three_are_given_at_most_and_fit_80_columns, NULL});
+                     (const TTest *[]){
+                         nothing_counted_is_no_advice,
+                         waits_of_a_hundredth_are_worth_a_word_where_frees_are_exact,
+                         large_copies_of_a_hundredth_may_be_staged_where_none_was,
+                         pageable_copies_are_named_from_1_GiB_and_a_tenth,
+                         driver_calls_are_named_where_they_are_many_and_take_time,
+                         what_the_driver_serves_is_named_from_a_half,
+                         memory_beside_live_blocks_is_named_from_512_MiB_and_a_quarter,
+                         frees_of_memory_that_nobody_saw_are_named_unless_the_driver_knew_it,
+                         places_that_grow_are_named, few_requests_in_a_long_run_have_little_to_save,
+                         three_are_given_at_most_and_fit_80_columns, NULL});
 }

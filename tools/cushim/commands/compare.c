@@ -1,0 +1,177 @@
+#include "tools/cushim/commands/compare.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/writer.h"
+#include "tools/cushim/commands/run.h"
+#include "tools/cushim/launch.h"
+#include "tools/cushim/usage.h"
+
+enum { NATIVELY, CUSHIM, N_WAYS, MOST_RUNS = 1000, FEWEST_TO_TELL = 3 };
+
+struct request {
+    unsigned n_runs;
+    char **command;
+    uint64_t ns[N_WAYS][MOST_RUNS];
+    int status; /* of the first run natively */
+};
+
+/* In the child.  Only what is measured differs: both ways have the same variables but LD_PRELOAD
+ * and what `cushim run` sets. */
+static void become(const struct request *request, int way) {
+    int n = 0, nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    while (request->command[n])
+        n++;
+    char *words[n + 4];
+    words[0] = (char *)"cushim";
+    words[1] = (char *)"run";
+    words[2] = (char *)"--";
+    memcpy(words + 3, request->command, ((size_t)n + 1) * sizeof *words);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGQUIT, SIG_DFL);
+    if (nowhere >= 0)
+        dup2(nowhere, STDOUT_FILENO);
+    if (way == CUSHIM)
+        execv("/proc/self/exe", words);
+    else if (launch_unset())
+        execvp(request->command[0], request->command);
+    _exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT);
+}
+
+/* Its status as of waitpid(2), and how long it took; -1 with errno where nothing was started. */
+static int run_once(const struct request *request, int way, uint64_t *ns) {
+    int status = -1;
+    uint64_t start_ns = cushim_clock_ns();
+    pid_t child = fork();
+    if (child == 0)
+        become(request, way);
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    *ns = cushim_clock_ns() - start_ns;
+    return status;
+}
+
+/* A run that ends otherwise does something else, and its time says nothing. */
+static int run_all(struct request *request) {
+    for (unsigned i = 0; i < request->n_runs; i++) {
+        for (int k = 0; k < N_WAYS; k++) {
+            int way = i % 2 ? N_WAYS - 1 - k : k; /* neither is always the first of two */
+            int status = run_once(request, way, &request->ns[way][i]);
+            if (!i && !k)
+                request->status = status;
+            if (WIFEXITED(status) && WEXITSTATUS(status) >= EXIT_CANNOT &&
+                WEXITSTATUS(status) <= EXIT_NOT_FOUND) {
+                complain("%s cannot be run", request->command[0]);
+                return WEXITSTATUS(status);
+            }
+            if (status == request->status && (!WIFSIGNALED(status) || WTERMSIG(status) != SIGINT))
+                continue;
+            complain("%s ended with %s %d, and natively with %s %d first: nothing is compared",
+                     way == CUSHIM ? "under cushim it" : "natively it",
+                     WIFSIGNALED(status) ? "signal" : "exit status",
+                     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
+                     WIFSIGNALED(request->status) ? "signal" : "exit status",
+                     WIFSIGNALED(request->status) ? WTERMSIG(request->status)
+                                                  : WEXITSTATUS(request->status));
+            return EXIT_WRONG;
+        }
+    }
+    return EXIT_WELL;
+}
+
+/* ---- what is said ---- */
+
+static int by_size(const void *one, const void *other) {
+    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+    return a < b ? -1 : a > b;
+}
+
+static uint64_t median(const uint64_t ns[], unsigned n) {
+    return n % 2 ? ns[n / 2] : (ns[n / 2 - 1] + ns[n / 2]) / 2;
+}
+
+static void put_way(struct cushim_writer *out, const char *name, const uint64_t ns[], unsigned n) {
+    char text[3][CUSHIM_AMOUNT_BYTES];
+    cushim_write(out, "  %-10s median %9s, from %s to %s\n", name,
+                 cushim_text_time(text[0], median(ns, n)), cushim_text_time(text[1], ns[0]),
+                 cushim_text_time(text[2], ns[n - 1]));
+}
+
+static void put_verdict(struct cushim_writer *out, const struct request *request) {
+    unsigned n = request->n_runs;
+    const uint64_t *native = request->ns[NATIVELY], *ours = request->ns[CUSHIM];
+    uint64_t native_ns = median(native, n), ours_ns = median(ours, n);
+    uint64_t gap_ns = native_ns > ours_ns ? native_ns - ours_ns : ours_ns - native_ns;
+    unsigned per_1000 = (unsigned)((__uint128_t)gap_ns * 1000 / (native_ns ? native_ns : 1));
+    if (n < FEWEST_TO_TELL)
+        cushim_write(out, "  too few runs to tell them apart: --runs=%d or more\n", FEWEST_TO_TELL);
+    else if (ours[n - 1] < native[0] || native[n - 1] < ours[0])
+        cushim_write(out, "  cushim is %s by %u.%u %% (medians; the ranges do not overlap)\n",
+                     ours_ns < native_ns ? "faster" : "slower", per_1000 / 10, per_1000 % 10);
+    else
+        cushim_write(out, "  the ranges overlap: these runs tell no difference\n");
+}
+
+static int put_all(struct request *request) {
+    struct cushim_writer out = {.fd = STDOUT_FILENO};
+    for (int way = 0; way < N_WAYS; way++)
+        qsort(request->ns[way], request->n_runs, sizeof *request->ns[way], by_size);
+    cushim_write(&out, "%s: wall time of %u run%s each way, in turns\n", request->command[0],
+                 request->n_runs, request->n_runs == 1 ? "" : "s");
+    put_way(&out, "natively", request->ns[NATIVELY], request->n_runs);
+    put_way(&out, "cushim", request->ns[CUSHIM], request->n_runs);
+    put_verdict(&out, request);
+    cushim_writer_flush(&out);
+    if (!out.error)
+        return EXIT_WELL;
+    complain("standard output cannot be written");
+    return EXIT_OURS;
+}
+
+/* Options of `cushim run` set variables, which are unset for nobody: native has no preload that
+ * reads them. */
+static int take_arguments(struct request *request, int argc, char **argv) {
+    int i = 1;
+    for (; i < argc && argv[i][0] == '-'; i++) {
+        if (strcmp(argv[i], "--") == 0) {
+            i++;
+            break;
+        }
+        if (strncmp(argv[i], "--runs=", 7) == 0) {
+            char *end;
+            unsigned long n = strtoul(argv[i] + 7, &end, 10);
+            if (argv[i][7] < '1' || argv[i][7] > '9' || *end || n > MOST_RUNS)
+                return usage_error("compare", "%s: not 1 to %d runs", argv[i], (int)MOST_RUNS);
+            request->n_runs = (unsigned)n;
+            continue;
+        }
+        int code = run_take_option("compare", argv[i]);
+        if (code != EXIT_WELL)
+            return code;
+    }
+    if (i >= argc)
+        return usage_error("compare", "compare what? a program is missing");
+    request->command = argv + i;
+    return EXIT_WELL;
+}
+
+int compare_main(int argc, char **argv) {
+    static struct request request = {.n_runs = 5};
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        usage_print(stdout, "compare");
+        return EXIT_WELL;
+    }
+    int code = take_arguments(&request, argc, argv);
+    if (code == EXIT_WELL)
+        code = run_all(&request);
+    return code == EXIT_WELL ? put_all(&request) : code;
+}
