@@ -65,8 +65,8 @@ bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *pool,
         cushim_mem_clear_host((void *)(uintptr_t)block->address, due_bytes);
         return true;
     }
-    enum cushim_status status =
-        cushim_mem_clear_device(cushim_contexts_clear(pool), pool, block->address, due_bytes);
+    enum cushim_status status = cushim_mem_clear_device(cushim_contexts_clear(pool), pool->cuda,
+                                                        pool->context, block->address, due_bytes);
     if (status != CUSHIM_OK)
         set_aside(pool, &found, block->is_hit);
     return status == CUSHIM_OK;

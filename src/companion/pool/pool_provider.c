@@ -7,28 +7,34 @@ CUresult cushim_pool_provider_answer(void) {
     return answer;
 }
 
-static CUresult obtain_device(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
-    return answer = cushim_mem_provider_device.obtain(pool, n_bytes, base);
+static CUresult obtain_device(const struct cushim_mem_provider_client *client, size_t n_bytes,
+                              uint64_t *base) {
+    return answer = cushim_mem_provider_device.obtain(client, n_bytes, base);
 }
 
-static CUresult release_device(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
-    return cushim_mem_provider_device.release(pool, base, n_bytes);
+static CUresult release_device(const struct cushim_mem_provider_client *client, uint64_t base,
+                               size_t n_bytes) {
+    return cushim_mem_provider_device.release(client, base, n_bytes);
 }
 
-static CUresult obtain_managed(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
-    return answer = cushim_mem_provider_managed.obtain(pool, n_bytes, base);
+static CUresult obtain_managed(const struct cushim_mem_provider_client *client, size_t n_bytes,
+                               uint64_t *base) {
+    return answer = cushim_mem_provider_managed.obtain(client, n_bytes, base);
 }
 
-static CUresult release_managed(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
-    return cushim_mem_provider_managed.release(pool, base, n_bytes);
+static CUresult release_managed(const struct cushim_mem_provider_client *client, uint64_t base,
+                                size_t n_bytes) {
+    return cushim_mem_provider_managed.release(client, base, n_bytes);
 }
 
-static CUresult obtain_pinned(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
-    return answer = cushim_mem_provider_pinned.obtain(pool, n_bytes, base);
+static CUresult obtain_pinned(const struct cushim_mem_provider_client *client, size_t n_bytes,
+                              uint64_t *base) {
+    return answer = cushim_mem_provider_pinned.obtain(client, n_bytes, base);
 }
 
-static CUresult release_pinned(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
-    return cushim_mem_provider_pinned.release(pool, base, n_bytes);
+static CUresult release_pinned(const struct cushim_mem_provider_client *client, uint64_t base,
+                               size_t n_bytes) {
+    return cushim_mem_provider_pinned.release(client, base, n_bytes);
 }
 
 _Static_assert((int)CUSHIM_MEM_DEVICE == CUSHIM_MEMORY_DEVICE &&

@@ -3,7 +3,7 @@
 #include "base/try.h"
 #include "memory/heap/growth.h"
 #include "memory/state/free_lists.h"
-#include "memory/provider/provider.h"
+#include "memory/state/segments.h"
 #include "memory/state/heap_state.h"
 
 static void hand_out(const struct cushim_mem_blockref *place, size_t n_bytes,
@@ -45,7 +45,7 @@ enum cushim_status cushim_mem_direct_fetch(struct cushim_mem_heap *pool, size_t 
     CUSHIM_TRY(cushim_mem_growth_fetch(pool, n_bytes, is_own, &segment_bytes, &base));
     if (!(life & 1) || !cushim_mem_heap_lock_life(pool, life)) /* it went with the context */
         return CUSHIM_STATE;
-    struct cushim_mem_extent *extent = cushim_mem_provider_enter(pool, base, segment_bytes, is_own);
+    struct cushim_mem_extent *extent = cushim_mem_segments_enter(pool, base, segment_bytes, is_own);
     bool is_served = extent && is_own;
     if (is_served) {
         place.extent = extent;
@@ -57,7 +57,7 @@ enum cushim_status cushim_mem_direct_fetch(struct cushim_mem_heap *pool, size_t 
         hand_out(&place, n_bytes, found);
     pthread_mutex_unlock(&pool->lock);
     if (!extent)
-        cushim_mem_provider_put_back(pool, base, segment_bytes);
+        cushim_mem_segments_put_back(pool, base, segment_bytes);
     return is_served ? CUSHIM_OK : CUSHIM_NOMEM;
 }
 
@@ -73,9 +73,9 @@ size_t cushim_mem_direct_trim(struct cushim_mem_heap *pool, size_t keep_bytes) {
     cushim_mem_free_lists_drain(pool); /* one free slab can keep a whole segment */
     size_t free_bytes = pool->free_segment_bytes;
     if (free_bytes > keep_bytes)
-        list = cushim_mem_provider_detach(pool, pool->held_bytes - (free_bytes - keep_bytes));
+        list = cushim_mem_segments_detach(pool, pool->held_bytes - (free_bytes - keep_bytes));
     pthread_mutex_unlock(&pool->lock);
-    size_t n_bytes = list ? cushim_mem_provider_release(pool, list) : 0;
+    size_t n_bytes = list ? cushim_mem_segments_release(pool, list) : 0;
     pthread_mutex_lock(&pool->lock);
     cushim_mem_watermark_note_given(pool, n_bytes);
     pthread_mutex_unlock(&pool->lock);

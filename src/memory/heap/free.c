@@ -7,7 +7,7 @@
 #include "memory/special/graph_resources.h"
 #include "memory/heap/fast.h"
 #include "memory/state/free_lists.h"
-#include "memory/provider/provider.h"
+#include "memory/state/segments.h"
 #include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"
 
@@ -342,7 +342,7 @@ enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *pool,
 static enum cushim_status release_uncached(const struct freeing *freeing, const CUstream *stream) {
     struct cushim_mem_heap *pool = freeing->pool;
     enum cushim_status status =
-        cushim_mem_provider_free(pool, freeing->found->segment, stream, freeing->answer);
+        cushim_mem_segments_free(pool, freeing->found->segment, stream, freeing->answer);
     if (!cushim_mem_heap_lock_life(pool, freeing->life)) {
         if (status != CUSHIM_OK)
             return end_gone(freeing);

@@ -5,7 +5,7 @@
 #include "base/futex.h"
 #include "memory/cache/cache.h"
 #include "memory/state/free_lists.h"
-#include "memory/provider/provider.h"
+#include "memory/state/segments.h"
 #include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"
 
@@ -48,7 +48,7 @@ size_t cushim_mem_growth_target(struct cushim_mem_heap *pool) {
 
 /* Release a list, and remember that the driver has it again. */
 static size_t give_back(struct cushim_mem_heap *pool, struct cushim_mem_segment *list) {
-    size_t n_bytes = list ? cushim_mem_provider_release(pool, list) : 0;
+    size_t n_bytes = list ? cushim_mem_segments_release(pool, list) : 0;
     pthread_mutex_lock(&pool->lock);
     cushim_mem_watermark_note_given(pool, n_bytes);
     pthread_mutex_unlock(&pool->lock);
@@ -71,7 +71,7 @@ static size_t give_back_quietly(struct cushim_mem_heap *pool, size_t target_byte
             cushim_mem_free_lists_drain(pool);
         is_drained = true;
         if (pool->held_bytes > target_bytes)
-            segment = cushim_mem_provider_detach(pool, pool->held_bytes - 1);
+            segment = cushim_mem_segments_detach(pool, pool->held_bytes - 1);
         pthread_mutex_unlock(&pool->lock);
         n_more = give_back(pool, segment);
         n_bytes += n_more;
@@ -137,10 +137,10 @@ enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_heap *pool, size_t 
     cushim_mem_watermark_ask(pool);
     make_way(pool, n_bytes, &sizes);
     *segment_bytes = sizes.wanted_bytes;
-    enum cushim_status status = cushim_mem_provider_fetch(pool, *segment_bytes, base);
+    enum cushim_status status = cushim_mem_segments_fetch(pool, *segment_bytes, base);
     if (status == CUSHIM_NOMEM && *segment_bytes > sizes.least_bytes) {
         *segment_bytes = sizes.least_bytes;
-        status = cushim_mem_provider_fetch(pool, *segment_bytes, base);
+        status = cushim_mem_segments_fetch(pool, *segment_bytes, base);
     }
     if (status == CUSHIM_OK) {
         pthread_mutex_lock(&pool->lock);
@@ -174,7 +174,7 @@ static void shrink(struct cushim_mem_heap *pool, uint64_t life) {
     size_t target_bytes = cushim_mem_growth_target(pool);
     if (pool->held_bytes > target_bytes) {
         cushim_mem_free_lists_drain(pool); /* one free slab can keep a whole segment */
-        excess = cushim_mem_provider_detach(pool, target_bytes);
+        excess = cushim_mem_segments_detach(pool, target_bytes);
     }
     pthread_mutex_unlock(&pool->lock);
     give_back(pool, excess);
@@ -234,7 +234,7 @@ size_t cushim_mem_growth_trim(struct cushim_mem_heap *pool, size_t keep_bytes) {
     size_t free_bytes = pool->free_segment_bytes;
     struct cushim_mem_segment *list =
         free_bytes > keep_bytes
-            ? cushim_mem_provider_detach(pool, pool->held_bytes - (free_bytes - keep_bytes))
+            ? cushim_mem_segments_detach(pool, pool->held_bytes - (free_bytes - keep_bytes))
             : NULL;
     pthread_mutex_unlock(&pool->lock);
     return give_back(pool, list);

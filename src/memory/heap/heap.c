@@ -13,7 +13,7 @@
 #include "memory/heap/reclaim.h"
 #include "memory/heap/fast.h"
 #include "memory/state/free_lists.h"
-#include "memory/provider/provider.h"
+#include "memory/state/segments.h"
 
 /* So many fences for less than may wait cost what an allocation of the driver does; where it
  * refused one, many more. */
@@ -66,7 +66,7 @@ void cushim_mem_heap_abandon(struct cushim_mem_heap *pool) {
     pthread_mutex_lock(&pool->lock);
     cushim_mem_guard_abandon(&pool->guard);
     cushim_mem_arena_abandon(pool);
-    cushim_mem_provider_abandon(pool);
+    cushim_mem_segments_abandon(pool);
     cushim_mem_deferred_forget(&pool->pending, &pool->meta);
     cushim_mem_deferred_forget(&pool->deferred, &pool->meta);
     if (pool->fence == &pool->own_fence)
@@ -320,7 +320,7 @@ static enum cushim_status grow(const struct attempt *attempt) {
     CUSHIM_TRY(cushim_mem_growth_fetch(pool, attempt->n_bytes, is_own, &segment_bytes, &base));
     if (!cushim_mem_heap_lock_life(pool, attempt->life)) /* the memory went with the context */
         return CUSHIM_STATE;
-    struct cushim_mem_extent *extent = cushim_mem_provider_enter(pool, base, segment_bytes, is_own);
+    struct cushim_mem_extent *extent = cushim_mem_segments_enter(pool, base, segment_bytes, is_own);
     bool is_served = extent && is_own;
     if (is_served) {
         place.extent = extent;
@@ -330,7 +330,7 @@ static enum cushim_status grow(const struct attempt *attempt) {
     }
     pthread_mutex_unlock(&pool->lock);
     if (!extent)
-        cushim_mem_provider_put_back(pool, base, segment_bytes);
+        cushim_mem_segments_put_back(pool, base, segment_bytes);
     if (!is_served)
         return CUSHIM_NOMEM;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, attempt->life);

@@ -5,7 +5,6 @@
 #include "cuda/translate.h"
 #include "cuda/table.h"
 #include "memory/current_context.h"
-#include "memory/state/heap_state.h"
 #include "memory/provider/helper_stream.h"
 
 #ifdef __SSE2__
@@ -67,14 +66,12 @@ static enum cushim_status fill(struct cushim_mem_clear *clear, struct cushim_cud
     return status;
 }
 
-enum cushim_status cushim_mem_clear_device(struct cushim_mem_clear *clear,
-                                           struct cushim_mem_heap *pool, uint64_t address,
-                                           size_t n_bytes) {
-    struct cushim_cuda *cuda = pool->cuda;
+enum cushim_status cushim_mem_clear_device(struct cushim_mem_clear *clear, struct cushim_cuda *cuda,
+                                           CUcontext context, uint64_t address, size_t n_bytes) {
     CUresult answer;
     if (!cuda->cuMemsetD8Async || !cuda->cuStreamCreate || !cuda->cuStreamDestroy_v2)
         return CUSHIM_NOTSUPPORTED;
-    bool has_entered = cushim_mem_current_context_enter(cuda, pool->context, &answer);
+    bool has_entered = cushim_mem_current_context_enter(cuda, context, &answer);
     if (answer != CUDA_SUCCESS)
         return cushim_status_from_cu(answer);
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);

@@ -44,9 +44,8 @@ void cushim_mem_clear_host(void *address, size_t n_bytes);
  * Stream   host wait of milliseconds at most and what the bytes take; valid while any thread
  * captures
  */
-enum cushim_status cushim_mem_clear_device(struct cushim_mem_clear *clear,
-                                           struct cushim_mem_heap *pool, uint64_t address,
-                                           size_t n_bytes);
+enum cushim_status cushim_mem_clear_device(struct cushim_mem_clear *clear, struct cushim_cuda *cuda,
+                                           CUcontext context, uint64_t address, size_t n_bytes);
 
 /* The context is gone, and the stream with it. */
 void cushim_mem_clear_abandon(struct cushim_mem_clear *clear);

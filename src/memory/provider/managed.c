@@ -8,26 +8,25 @@
 #include "cuda/table.h"
 #include "memory/provider/provider.h"
 
-#include "memory/state/heap_state.h"
-
 /* Segments, beyond which small ones are left to the driver, which packs them. */
 enum { MOST_SMALL = 4096 };
 
-static CUresult managed_obtain(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
+static CUresult managed_obtain(const struct cushim_mem_provider_client *client, size_t n_bytes,
+                               uint64_t *base) {
     CUdeviceptr address = 0;
-    bool is_crowded = n_bytes < CUSHIM_MEM_MANAGED_LEAST_BYTES &&
-                      cushim_mem_stats_read(&pool->stats->n_segments) >= MOST_SMALL;
-    if (!pool->cuda->cuMemAllocManaged || is_crowded)
+    bool is_crowded = n_bytes < CUSHIM_MEM_MANAGED_LEAST_BYTES && client->n_segments >= MOST_SMALL;
+    if (!client->cuda->cuMemAllocManaged || is_crowded)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult answer = pool->cuda->cuMemAllocManaged(
-        &address, cushim_mem_provider_reach(&cushim_mem_provider_managed, n_bytes), pool->flags);
+    CUresult answer = client->cuda->cuMemAllocManaged(
+        &address, cushim_mem_provider_reach(&cushim_mem_provider_managed, n_bytes), client->flags);
     *base = address;
     return answer;
 }
 
-static CUresult managed_release(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
+static CUresult managed_release(const struct cushim_mem_provider_client *client, uint64_t base,
+                                size_t n_bytes) {
     (void)n_bytes;
-    return pool->cuda->cuMemFree_v2(base);
+    return client->cuda->cuMemFree_v2(base);
 }
 
 const struct cushim_mem_provider cushim_mem_provider_managed = {

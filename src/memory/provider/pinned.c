@@ -9,20 +9,21 @@
 #include <stdatomic.h>
 
 #include "base/bits.h"
-#include "memory/state/heap_state.h"
+#include "memory/layout/pagemap.h"
 
 static bool is_fit(uint64_t base) {
     return cushim_is_aligned(base, CUSHIM_MEM_SPOT_BYTES) && base >> CUSHIM_MEM_LOG2_ADDRESS == 0;
 }
 
-static CUresult pinned_obtain(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
+static CUresult pinned_obtain(const struct cushim_mem_provider_client *client, size_t n_bytes,
+                              uint64_t *base) {
     static atomic_bool is_unfit;
-    struct cushim_cuda *cuda = pool->cuda;
+    struct cushim_cuda *cuda = client->cuda;
     void *address = NULL;
     if (!cuda->cuMemHostAlloc || !cuda->cuMemFreeHost ||
         atomic_load_explicit(&is_unfit, memory_order_relaxed))
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult answer = cuda->cuMemHostAlloc(&address, n_bytes, pool->flags);
+    CUresult answer = cuda->cuMemHostAlloc(&address, n_bytes, client->flags);
     *base = (uint64_t)(uintptr_t)address;
     if (answer != CUDA_SUCCESS || is_fit(*base))
         return answer;
@@ -31,9 +32,10 @@ static CUresult pinned_obtain(struct cushim_mem_heap *pool, size_t n_bytes, uint
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static CUresult pinned_release(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
+static CUresult pinned_release(const struct cushim_mem_provider_client *client, uint64_t base,
+                               size_t n_bytes) {
     (void)n_bytes;
-    return pool->cuda->cuMemFreeHost((void *)(uintptr_t)base);
+    return client->cuda->cuMemFreeHost((void *)(uintptr_t)base);
 }
 
 const struct cushim_mem_provider cushim_mem_provider_pinned = {

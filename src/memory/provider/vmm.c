@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "cuda/table.h"
-#include "memory/state/heap_state.h"
 
 enum {
     GRAIN_BYTES = 2 << 20, /* of every device so far; where it is larger there is no VMM here */
@@ -110,25 +109,27 @@ static CUresult back(struct cushim_cuda *cuda, int device, CUdeviceptr address, 
     return answer;
 }
 
-static CUresult vmm_obtain(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
-    struct cushim_cuda *cuda = pool->cuda;
+static CUresult vmm_obtain(const struct cushim_mem_provider_client *client, size_t n_bytes,
+                           uint64_t *base) {
+    struct cushim_cuda *cuda = client->cuda;
     CUdeviceptr address = 0;
     n_bytes = round_up(n_bytes);
     CUresult answer = cuda->cuMemAddressReserve(&address, n_bytes, GRAIN_BYTES, 0, 0);
     if (answer != CUDA_SUCCESS)
         return answer;
-    answer = back(cuda, pool->device, address, n_bytes);
+    answer = back(cuda, client->device, address, n_bytes);
     if (answer != CUDA_SUCCESS)
         cuda->cuMemAddressFree(address, n_bytes);
     *base = address;
     return answer;
 }
 
-static CUresult vmm_release(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
+static CUresult vmm_release(const struct cushim_mem_provider_client *client, uint64_t base,
+                            size_t n_bytes) {
     n_bytes = round_up(n_bytes);
-    CUresult answer = pool->cuda->cuMemUnmap(base, n_bytes);
+    CUresult answer = client->cuda->cuMemUnmap(base, n_bytes);
     if (answer == CUDA_SUCCESS) /* a range that stays reserved is lost to nobody */
-        pool->cuda->cuMemAddressFree(base, n_bytes);
+        client->cuda->cuMemAddressFree(base, n_bytes);
     return answer;
 }
 

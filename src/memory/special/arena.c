@@ -4,7 +4,7 @@
 #include "memory/heap/growth.h"
 #include "memory/state/heap_state.h"
 #include "memory/state/free_lists.h"
-#include "memory/provider/provider.h"
+#include "memory/state/segments.h"
 #include "memory/heap/heap.h"
 
 enum {
@@ -198,11 +198,11 @@ enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_heap *pool, uint64_t
         return CUSHIM_NOTSUPPORTED;
     if (!cushim_mem_heap_lock_life(pool, life)) /* the memory went with the context */
         return CUSHIM_STATE;
-    bool is_entered = cushim_mem_provider_enter(pool, base, segment_bytes, false) != NULL;
+    bool is_entered = cushim_mem_segments_enter(pool, base, segment_bytes, false) != NULL;
     bool is_taken = is_entered && open_and_take(pool, n_bytes, place);
     pthread_mutex_unlock(&pool->lock);
     if (!is_entered)
-        cushim_mem_provider_put_back(pool, base, segment_bytes);
+        cushim_mem_segments_put_back(pool, base, segment_bytes);
     return is_taken ? CUSHIM_OK : CUSHIM_NOTSUPPORTED;
 }
 

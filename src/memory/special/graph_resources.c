@@ -3,7 +3,7 @@
 #include "memory/current_context.h"
 #include "memory/state/heap_state.h"
 #include "memory/state/free_lists.h"
-#include "memory/provider/provider.h"
+#include "memory/state/segments.h"
 #include "memory/heap/heap.h"
 
 /* One block, in pieces of its pool's descriptor memory. */
@@ -84,7 +84,7 @@ static bool give_to_driver(struct cushim_mem_heap *pool, const struct cushim_mem
     CUresult answer;
     size_t block_bytes = held->place.extent->block_bytes;
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
-    bool is_gone = cushim_mem_provider_free(pool, held->segment, NULL, &answer) == CUSHIM_OK;
+    bool is_gone = cushim_mem_segments_free(pool, held->segment, NULL, &answer) == CUSHIM_OK;
     cushim_mem_mode_back(pool->cuda, mode);
     if (is_gone && cushim_mem_heap_lock_life(pool, held->life)) {
         cushim_mem_free_lists_count_given(pool, block_bytes);

@@ -86,7 +86,8 @@ static void set_up(void) {
 }
 
 static enum cushim_status clear(struct cushim_mem_clear *all) {
-    return cushim_mem_clear_device(all, &fixture->pools[0], 4096, 1000);
+    return cushim_mem_clear_device(all, fixture->pools[0].cuda, fixture->pools[0].context, 4096,
+                                   1000);
 }
 
 START_TEST(the_device_clears_on_one_stream_of_our_own) {

@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 
 #include "cuda/table.h"
-#include "memory/state/heap_state.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20, MOST_DEVICES = 64, N_THREADS = 8 };
@@ -96,14 +95,14 @@ static void set_up(int n) {
 }
 
 START_TEST(every_visible_device_is_let_in) {
-    static struct cushim_mem_heap pool = {.cuda = &cuda};
+    static struct cushim_mem_provider_client client = {.cuda = &cuda};
     static const int numbers[] = {1, 2, 16, 17, MOST_DEVICES};
     uint64_t base;
     for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         set_up(numbers[i]);
-        pool.device = n_devices - 1; /* nobody asked about it before */
-        ck_assert(cushim_mem_provider_vmm_fits(&cuda, pool.device));
-        ck_assert_int_eq(cushim_mem_provider_vmm.obtain(&pool, 3 * MIB, &base), CUDA_SUCCESS);
+        client.device = n_devices - 1; /* nobody asked about it before */
+        ck_assert(cushim_mem_provider_vmm_fits(&cuda, client.device));
+        ck_assert_int_eq(cushim_mem_provider_vmm.obtain(&client, 3 * MIB, &base), CUDA_SUCCESS);
         for (int device = 0; device < MOST_DEVICES; device++)
             ck_assert_int_eq(is_let_in[device], device < n_devices);
     }
@@ -111,12 +110,12 @@ START_TEST(every_visible_device_is_let_in) {
 END_TEST
 
 START_TEST(the_driver_is_asked_once_a_device) {
-    static struct cushim_mem_heap pool = {.cuda = &cuda};
+    static struct cushim_mem_provider_client client = {.cuda = &cuda};
     uint64_t base;
     set_up(3);
     for (int i = 0; i < 5; i++) {
         ck_assert(cushim_mem_provider_vmm_fits(&cuda, 0));
-        ck_assert_int_eq(cushim_mem_provider_vmm.obtain(&pool, MIB, &base), CUDA_SUCCESS);
+        ck_assert_int_eq(cushim_mem_provider_vmm.obtain(&client, MIB, &base), CUDA_SUCCESS);
     }
     ck_assert_uint_eq(n_asked, 2);
     ck_assert(cushim_mem_provider_vmm_fits(&cuda, 1));
@@ -132,31 +131,31 @@ static pthread_barrier_t all_are_there;
 
 /* One thread's device is asked about while another's segments are obtained. */
 static void *use_device(void *argument) {
-    struct cushim_mem_heap *pool = argument;
+    struct cushim_mem_provider_client *client = argument;
     uint64_t base;
     pthread_barrier_wait(&all_are_there);
     for (int i = 0; i < 100; i++) {
-        if (!cushim_mem_provider_vmm_fits(&cuda, pool->device) ||
-            cushim_mem_provider_vmm.obtain(pool, MIB, &base) != CUDA_SUCCESS)
+        if (!cushim_mem_provider_vmm_fits(&cuda, client->device) ||
+            cushim_mem_provider_vmm.obtain(client, MIB, &base) != CUDA_SUCCESS)
             return NULL;
     }
-    return pool;
+    return client;
 }
 
 START_TEST(threads_of_many_devices_come_at_once) {
-    static struct cushim_mem_heap pools[N_THREADS];
+    static struct cushim_mem_provider_client clients[N_THREADS];
     pthread_t threads[N_THREADS];
     set_up(N_THREADS);
     ck_assert_int_eq(pthread_barrier_init(&all_are_there, NULL, N_THREADS), 0);
     for (int i = 0; i < N_THREADS; i++) {
-        pools[i].cuda = &cuda;
-        pools[i].device = i;
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, use_device, &pools[i]), 0);
+        clients[i].cuda = &cuda;
+        clients[i].device = i;
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, use_device, &clients[i]), 0);
     }
     for (int i = 0; i < N_THREADS; i++) {
-        void *pool;
-        ck_assert_int_eq(pthread_join(threads[i], &pool), 0);
-        ck_assert_ptr_eq(pool, &pools[i]);
+        void *client;
+        ck_assert_int_eq(pthread_join(threads[i], &client), 0);
+        ck_assert_ptr_eq(client, &clients[i]);
     }
     ck_assert_uint_eq(n_asked, N_THREADS * (N_THREADS - 1));
     for (int device = 0; device < N_THREADS; device++)

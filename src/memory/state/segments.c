@@ -1,11 +1,10 @@
-#include "memory/provider/provider.h"
+#include "memory/state/segments.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "cuda/translate.h"
 #include "memory/state/limit.h"
 #include "memory/current_context.h"
-#include "memory/heap/growth.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 
@@ -20,10 +19,25 @@ static void tell(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes, bo
         pool->policy->segment_moved(pool, base, n_bytes, is_there);
 }
 
+static struct cushim_mem_provider_client client_of(const struct cushim_mem_heap *pool) {
+    return (struct cushim_mem_provider_client){
+        .cuda = pool->cuda,
+        .device = pool->device,
+        .flags = pool->flags,
+        .n_segments = cushim_mem_stats_read(&pool->stats->n_segments),
+    };
+}
+
+static CUresult release_to(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
+    struct cushim_mem_provider_client client = client_of(pool);
+    return pool->source->release(&client, base, n_bytes);
+}
+
 static CUresult native_alloc(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
     uint64_t start_ns = cushim_clock_ns();
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
-    CUresult answer = pool->source->obtain(pool, n_bytes, base);
+    struct cushim_mem_provider_client client = client_of(pool);
+    CUresult answer = pool->source->obtain(&client, n_bytes, base);
     cushim_mem_mode_back(pool->cuda, mode);
     cushim_mem_stats_add(&pool->stats->n_native_allocs, 1);
     cushim_mem_stats_add_time(pool->stats, &pool->stats->native_alloc_ns, start_ns);
@@ -65,10 +79,10 @@ static CUresult native_free(struct cushim_mem_heap *pool, uint64_t base, size_t 
     tell(pool, base, n_bytes, false);
     if (is_relaxed) {
         CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
-        answer = pool->source->release(pool, base, n_bytes);
+        answer = release_to(pool, base, n_bytes);
         cushim_mem_mode_back(pool->cuda, mode);
     } else {
-        answer = pool->source->release(pool, base, n_bytes);
+        answer = release_to(pool, base, n_bytes);
     }
     if (has_entered)
         cushim_mem_current_context_leave(pool->cuda);
@@ -106,7 +120,7 @@ static void unlink_segment(struct cushim_mem_heap *pool, struct cushim_mem_segme
     cushim_mem_stats_subtract(&pool->stats->n_segments, 1);
 }
 
-enum cushim_status cushim_mem_provider_fetch(struct cushim_mem_heap *pool, size_t n_bytes,
+enum cushim_status cushim_mem_segments_fetch(struct cushim_mem_heap *pool, size_t n_bytes,
                                              uint64_t *base) {
     struct cushim_mem_limit *budget = budget_of(pool);
     if (!cushim_mem_limit_charge(budget, n_bytes))
@@ -119,11 +133,11 @@ enum cushim_status cushim_mem_provider_fetch(struct cushim_mem_heap *pool, size_
     return cushim_status_from_cu(answer);
 }
 
-void cushim_mem_provider_put_back(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
+void cushim_mem_segments_put_back(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
     native_free(pool, base, n_bytes, true);
 }
 
-struct cushim_mem_extent *cushim_mem_provider_enter(struct cushim_mem_heap *pool, uint64_t base,
+struct cushim_mem_extent *cushim_mem_segments_enter(struct cushim_mem_heap *pool, uint64_t base,
                                                     size_t n_bytes, bool is_dedicated) {
     struct cushim_mem_segment *segment =
         cushim_mem_segment_create(&pool->meta, base, n_bytes, is_dedicated);
@@ -173,7 +187,7 @@ static void erase_slabs(struct cushim_mem_heap *pool, struct cushim_mem_segment 
     }
 }
 
-struct cushim_mem_segment *cushim_mem_provider_detach(struct cushim_mem_heap *pool,
+struct cushim_mem_segment *cushim_mem_segments_detach(struct cushim_mem_heap *pool,
                                                       size_t target_bytes) {
     struct cushim_mem_segment *list = NULL;
     while (pool->bound.oldest_free && pool->held_bytes > target_bytes) {
@@ -206,7 +220,7 @@ static bool put_back(struct cushim_mem_heap *pool, struct cushim_mem_segment *se
     return true;
 }
 
-size_t cushim_mem_provider_release(struct cushim_mem_heap *pool, struct cushim_mem_segment *list) {
+size_t cushim_mem_segments_release(struct cushim_mem_heap *pool, struct cushim_mem_segment *list) {
     size_t released_bytes = 0;
     while (list) {
         struct cushim_mem_segment *segment = list;
@@ -225,7 +239,7 @@ size_t cushim_mem_provider_release(struct cushim_mem_heap *pool, struct cushim_m
     return released_bytes;
 }
 
-enum cushim_status cushim_mem_provider_free(struct cushim_mem_heap *pool,
+enum cushim_status cushim_mem_segments_free(struct cushim_mem_heap *pool,
                                             struct cushim_mem_segment *segment,
                                             const CUstream *stream, CUresult *answer) {
     pthread_mutex_lock(&pool->lock);
@@ -259,7 +273,7 @@ static void forget_blocks(struct cushim_mem_heap *pool, const struct cushim_mem_
     }
 }
 
-void cushim_mem_provider_abandon(struct cushim_mem_heap *pool) {
+void cushim_mem_segments_abandon(struct cushim_mem_heap *pool) {
     cushim_mem_stats_subtract(&pool->stats->free_segment_bytes, pool->free_segment_bytes);
     while (pool->segments) {
         struct cushim_mem_segment *segment = pool->segments;
@@ -271,7 +285,7 @@ void cushim_mem_provider_abandon(struct cushim_mem_heap *pool) {
         erase(pool, segment);
         unlink_segment(pool, segment);
         if (pool->source->outlives_context) /* which waits for nothing */
-            pool->source->release(pool, segment->base, segment->n_bytes);
+            release_to(pool, segment->base, segment->n_bytes);
         struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
         while (extent) {
             struct cushim_mem_extent *after = extent->after;

@@ -1,5 +1,5 @@
 #include "memory/heap/growth.h"
-#include "memory/provider/provider.h"
+#include "memory/state/segments.h"
 
 #include <string.h>
 
@@ -16,9 +16,9 @@ static void setup(void) {
 }
 
 static struct cushim_mem_extent *enter(size_t n_bytes, bool is_dedicated) {
-    ck_assert_int_eq(cushim_mem_provider_fetch(pool, n_bytes, &base), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_segments_fetch(pool, n_bytes, &base), CUSHIM_OK);
     pthread_mutex_lock(&pool->lock);
-    struct cushim_mem_extent *extent = cushim_mem_provider_enter(pool, base, n_bytes, is_dedicated);
+    struct cushim_mem_extent *extent = cushim_mem_segments_enter(pool, base, n_bytes, is_dedicated);
     pthread_mutex_unlock(&pool->lock);
     return extent;
 }
@@ -26,9 +26,9 @@ static struct cushim_mem_extent *enter(size_t n_bytes, bool is_dedicated) {
 START_TEST(memory_is_found_once_it_is_entered_and_not_before) {
     struct cushim_mem_lookup found;
     setup();
-    ck_assert_int_eq(cushim_mem_provider_fetch(pool, 2 << 20, &base), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_segments_fetch(pool, 2 << 20, &base), CUSHIM_OK);
     ck_assert(!cushim_mem_blocks_find(&fixture->ledger, base, &found));
-    cushim_mem_provider_put_back(pool, base, 2 << 20);
+    cushim_mem_segments_put_back(pool, base, 2 << 20);
     ck_assert_uint_eq(fake_n_allocations(), 0);
     ck_assert_ptr_nonnull(enter(2 << 20, false));
     ck_assert(cushim_mem_blocks_find(&fixture->ledger, base, &found));
@@ -41,8 +41,8 @@ END_TEST
 START_TEST(fetching_while_another_thread_captures_leaves_its_capture_valid) {
     setup();
     fake_capture(1, true);
-    ck_assert_int_eq(cushim_mem_provider_fetch(pool, 2 << 20, &base), CUSHIM_OK);
-    cushim_mem_provider_put_back(pool, base, 2 << 20);
+    ck_assert_int_eq(cushim_mem_segments_fetch(pool, 2 << 20, &base), CUSHIM_OK);
+    cushim_mem_segments_put_back(pool, base, 2 << 20);
     ck_assert_uint_eq(fake_n_invalidated(), 0);
     ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
@@ -73,7 +73,7 @@ START_TEST(who_cares_is_told_of_each_segment_that_comes_or_goes) {
     ck_assert_uint_eq(pool->held_bytes, 0);
     ck_assert_int_eq(told_bytes, 0);
     fake_limit(0);
-    ck_assert_int_eq(cushim_mem_provider_fetch(pool, 2 << 20, &base), CUSHIM_NOMEM);
+    ck_assert_int_eq(cushim_mem_segments_fetch(pool, 2 << 20, &base), CUSHIM_NOMEM);
     ck_assert_int_eq(told_bytes, 0);
 }
 END_TEST
@@ -81,9 +81,9 @@ END_TEST
 START_TEST(what_the_driver_says_is_what_fetch_answers) {
     setup();
     fake_limit(0);
-    ck_assert_int_eq(cushim_mem_provider_fetch(pool, 2 << 20, &base), CUSHIM_NOMEM);
+    ck_assert_int_eq(cushim_mem_segments_fetch(pool, 2 << 20, &base), CUSHIM_NOMEM);
     fake_fail_at(1, CUDA_ERROR_ILLEGAL_ADDRESS);
-    ck_assert_int_eq(cushim_mem_provider_fetch(pool, 2 << 20, &base), CUSHIM_FAULT);
+    ck_assert_int_eq(cushim_mem_segments_fetch(pool, 2 << 20, &base), CUSHIM_FAULT);
     ck_assert_uint_eq(fixture_stats(fixture)->n_native_allocs, 2);
 }
 END_TEST
@@ -91,8 +91,8 @@ END_TEST
 START_TEST(an_address_that_cannot_be_mapped_changes_nothing) {
     setup();
     pthread_mutex_lock(&pool->lock);
-    ck_assert_ptr_null(cushim_mem_provider_enter(pool, 4096, 2 << 20, false));
-    ck_assert_ptr_null(cushim_mem_provider_enter(pool, (uint64_t)1 << 49, 2 << 20, true));
+    ck_assert_ptr_null(cushim_mem_segments_enter(pool, 4096, 2 << 20, false));
+    ck_assert_ptr_null(cushim_mem_segments_enter(pool, (uint64_t)1 << 49, 2 << 20, true));
     pthread_mutex_unlock(&pool->lock);
     ck_assert_uint_eq(pool->held_bytes, 0);
     fixture_check(fixture);
@@ -105,16 +105,16 @@ START_TEST(only_wholly_free_segments_are_detached_and_no_more_than_asked) {
         enter(2 << 20, false);
     uint64_t live = fixture_take(fixture, 1000);
     pthread_mutex_lock(&pool->lock);
-    struct cushim_mem_segment *list = cushim_mem_provider_detach(pool, 5 << 20);
+    struct cushim_mem_segment *list = cushim_mem_segments_detach(pool, 5 << 20);
     pthread_mutex_unlock(&pool->lock);
     ck_assert_uint_eq(pool->held_bytes, 4 << 20);
     ck_assert_uint_eq(fake_n_allocations(), 4); /* not released yet, nor out of the page map */
     ck_assert_int_eq(fixture_judge(fixture, list->base, 1), CUSHIM_MEM_NO_BLOCK);
-    ck_assert_uint_eq(cushim_mem_provider_release(pool, list), 4 << 20);
+    ck_assert_uint_eq(cushim_mem_segments_release(pool, list), 4 << 20);
     pthread_mutex_lock(&pool->lock);
-    list = cushim_mem_provider_detach(pool, 0);
+    list = cushim_mem_segments_detach(pool, 0);
     pthread_mutex_unlock(&pool->lock);
-    cushim_mem_provider_release(pool, list);
+    cushim_mem_segments_release(pool, list);
     ck_assert_uint_eq(pool->held_bytes, 2 << 20);
     ck_assert_int_eq(fixture_state(fixture, live), CUSHIM_MEM_LIVE);
     fixture_check(fixture);
@@ -140,13 +140,13 @@ START_TEST(nobody_finds_a_segment_that_the_driver_is_given) {
     for (unsigned i = 0; i < 4; i++)
         enter(2 << 20, false);
     pthread_mutex_lock(&pool->lock);
-    struct cushim_mem_segment *list = cushim_mem_provider_detach(pool, 0);
+    struct cushim_mem_segment *list = cushim_mem_segments_detach(pool, 0);
     pthread_mutex_unlock(&pool->lock);
     unsigned n = 0;
     for (struct cushim_mem_segment *segment = list; segment; segment = segment->next)
         given.bases[n++] = segment->base;
     fake_on_call(see_that_it_is_foreign);
-    ck_assert_uint_eq(cushim_mem_provider_release(pool, list), 8 << 20);
+    ck_assert_uint_eq(cushim_mem_segments_release(pool, list), 8 << 20);
     fake_on_call(NULL);
     ck_assert_uint_eq(given.n, 4);
     fixture_check(fixture);
