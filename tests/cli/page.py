@@ -43,15 +43,27 @@ def data_of(page):
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL).group(1))
 
 
+def browser():
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
 def browse(page, *words, where=""):
-    """What a browser makes of the page, without a network; its console says nothing."""
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if not browser:
+    """What a browser does with the page, without a network; its console says nothing."""
+    if not browser():
         tap.skip("no chromium-headless-shell")
-    done = subprocess.run([browser, "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=5000", "--enable-logging=stderr",
+    done = subprocess.run([browser(), "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=5000", "--enable-logging=stderr",
                            f"--user-data-dir={scratch / 'browser'}", "--host-resolver-rules=MAP * ~NOTFOUND", *words, f"file://{page}{where}"],
                           text=True, capture_output=True, timeout=120, errors="replace")
     assert done.returncode == 0 and "CONSOLE" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def drawn(page, *words, where=""):
+    """What the page's script draws, run by node, which takes a second less than a browser; else by a browser."""
+    if not shutil.which("node"):
+        return browse(page, "--dump-dom", where=where)
+    done = subprocess.run(["node", os.path.join(os.path.dirname(os.path.abspath(__file__)), "dom.js"), page, where or "#", *words], text=True, capture_output=True, timeout=60)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
     return done.stdout
 
 
@@ -126,16 +138,16 @@ def segments_are_drawn_as_they_were_filled():
 
 
 @tap.test
-def a_browser_draws_the_segments_of_the_moment():
+def the_segments_of_the_moment_are_drawn():
     page = page_of(recorded(TRAINER))
     mapped = [moment for moment in data_of(page)["recordings"][0]["scopes"][0]["moments"] if "map" in moment]
     for moment in (mapped[0], mapped[len(mapped) // 2], mapped[-1]):
-        dom = browse(page, "--dump-dom", where=f"#t={moment['ns']}&v=moment")
-        drawn = moment["map"]
-        assert f'data-rows="{len(drawn["rows"])}"' in re.search(r"<svg id=\"map\"[^>]*>", dom).group(0), drawn
-        assert dom.count('class="hole"') == len(drawn["rows"]) and bool(dom.count('class="full"')) == (drawn["live"] > 0), drawn
-        held = drawn["held"] / MIB
-        assert f": {held:.{2 if held < 10 else 1 if held < 100 else 0}f} MiB held in {drawn['segments']} segment" in text_of(dom, r'id="map-sum">(.*?)</p>'), drawn
+        dom = drawn(page, where=f"#t={moment['ns']}&v=moment")
+        wanted = moment["map"]
+        assert f'data-rows="{len(wanted["rows"])}"' in re.search(r"<svg id=\"map\"[^>]*>", dom).group(0), wanted
+        assert dom.count('class="hole"') == len(wanted["rows"]) and bool(dom.count('class="full"')) == (wanted["live"] > 0), wanted
+        held = wanted["held"] / MIB
+        assert f": {held:.{2 if held < 10 else 1 if held < 100 else 0}f} MiB held in {wanted['segments']} segment" in text_of(dom, r'id="map-sum">(.*?)</p>'), wanted
 
 
 @tap.test
@@ -177,11 +189,11 @@ def names_of_templates_are_those_of_the_source():
 
 
 @tap.test
-def a_browser_shows_each_part():
+def the_page_shows_each_part():
     page = page_of(recorded(TRAINER))
     summary, = json.loads(cushim("report", "--format=json", str(recorded(TRAINER))).stdout)
     device = summary["memory"][0]
-    dom = browse(page, "--dump-dom")
+    dom = drawn(page)
     headings = re.findall(r"<h2[^>]*>(.*?)</h2>", dom)
     assert headings == ["Memory over time", "Who asked for it", "Segments", "Places that ask", "Alive at the end", "Large copies", "What is not here"], headings
     peak = device["peak_live_bytes"]
@@ -194,22 +206,43 @@ def a_browser_shows_each_part():
 
 
 @tap.test
+def a_browser_draws_what_node_draws():
+    """By what the tests ask for: texts, and how much of each shape."""
+    page = page_of(recorded(TRAINER))
+    if not shutil.which("node"):
+        tap.skip("no node")
+    for where in ("", "#v=all&q=forward"):
+        seen, ours = (re.search(r"<main.*</main>", dom, re.DOTALL).group(0) for dom in (browse(page, "--dump-dom", where=where), drawn(page, where=where)))
+        for pattern in (r"<h[12][^>]*>.*?</h", r"<td>[^<]*</td>", r'<button class="frame[^>]*>[^<]*<', r'data-(?:rows|total)="\d+"', r'class="(?:hole|full|mark|refused)"'):
+            assert re.findall(pattern, re.sub(r' style="[^"]*"', "", seen)) == re.findall(pattern, re.sub(r' style="[^"]*"', "", ours)), (where, pattern)
+
+
+@tap.test
+def each_button_does_something_and_none_breaks_the_page():
+    if not shutil.which("node"):
+        tap.skip("no node")
+    for program in (TRAINER, HOLDER):
+        dom = drawn(page_of(recorded(program)), "--click")
+        assert dom.count("<h2") == 7 and 'class="stack"' in dom, dom[:3000]
+
+
+@tap.test
 def the_address_says_what_is_looked_at():
     page = page_of(recorded(TRAINER))
     device = data_of(page)["recordings"][0]["scopes"][0]
     for moment in (device["moments"][0], device["moments"][len(device["moments"]) // 2]):
-        dom = browse(page, "--dump-dom", where=f"#t={moment['ns']}&v=moment")
+        dom = drawn(page, where=f"#t={moment['ns']}&v=moment")
         assert total(dom) == sum(moment["of"][1::2]) + moment["rest"], moment
-    dom = browse(page, "--dump-dom", where="#v=all&q=forward")
+    dom = drawn(page, where="#v=all&q=forward")
     found = [text for text in re.findall(r'<button class="frame [^"]*found[^"]*"[^>]*>(.*?)</button>', dom) if text]
     assert found and all("forward" in text for text in found) and 'id="found">found ' in dom, found
-    assert "no regular expression" in browse(page, "--dump-dom", where="#q=(")
-    empty = browse(page, "--dump-dom", where="#r=9&s=-1&t=x&v=nonsense&a=2")
+    assert "no regular expression" in drawn(page, where="#q=(")
+    empty = drawn(page, where="#r=9&s=-1&t=x&v=nonsense&a=2")
     assert total(empty) == device["peak_bytes"]
 
 
 @tap.test
-def names_of_others_are_text_in_a_browser():
+def names_of_others_are_text_on_the_page():
     folder = recorded(HOLDER)
     data = bytearray(next(folder.glob("*.trace")).read_bytes())
     at = data.index(HOLDER.encode()[-28:], 0, 4096)
@@ -219,7 +252,7 @@ def names_of_others_are_text_in_a_browser():
     file.write_bytes(data)
     page = page_of(file)
     assert hostile not in page.read_bytes() and hostile.decode() in data_of(page)["recordings"][0]["arguments"]
-    dom = browse(page, "--dump-dom")
+    dom = drawn(page)
     assert "&lt;/script&gt;&lt;img src=x" in text_of(dom, r"<h1>(.*?)</h1>") and "<img" not in dom.split("<main")[1].split("</main>")[0]
 
 
@@ -267,7 +300,7 @@ def a_folder_of_several_processes_is_one_page():
     assert result.returncode == 0 and result.stdout.endswith(f"\nwrote     {page}\n") and result.stdout.count("cushim 0.1.0: ") == 2, result
     names = {os.path.basename(one["program"]) for one in data_of(page)["recordings"]}
     assert names == {"holder", "trainer"}, names
-    dom = browse(page, "--dump-dom", where="#r=1")
+    dom = drawn(page, where="#r=1")
     assert dom.count("<option") == 2 and text_of(dom, r"<h1>(.*?)</h1>") == data_of(page)["recordings"][1]["arguments"]
 
 

@@ -44,6 +44,7 @@ check_packages=(
     'lintian      | has lintian'
     'mandoc       | has mandoc'
     'tmux         | has tmux'
+    'nodejs       | has node'
     'zsh          | has zsh'
     'fish         | has fish'
     'g++          | compiles "$trivial" g++ -x c++'
