@@ -32,7 +32,7 @@ const char *cushim_check_harm(enum cushim_mem_harm harm) {
                                         [CUSHIM_MEM_HARM_FREED] = "after its free",
                                         [CUSHIM_MEM_HARM_AGAIN] = "freed again",
                                         [CUSHIM_MEM_HARM_INSIDE] = "freed inside",
-                                        [CUSHIM_MEM_HARM_LEFT] = "left by a call",
+                                        [CUSHIM_MEM_HARM_EXCEEDED] = "left by a call",
                                         [CUSHIM_MEM_HARM_TOUCHED] =
                                             "touched by a call after its free"};
     return harms[harm];
@@ -42,7 +42,7 @@ const char *cushim_check_fault(enum cushim_mem_harm harm) {
     static const char *const faults[] = {
         [CUSHIM_MEM_HARM_BEFORE] = "overrun",        [CUSHIM_MEM_HARM_AFTER] = "overrun",
         [CUSHIM_MEM_HARM_FREED] = "use after free",  [CUSHIM_MEM_HARM_AGAIN] = "double free",
-        [CUSHIM_MEM_HARM_INSIDE] = "interior free",  [CUSHIM_MEM_HARM_LEFT] = "overrun",
+        [CUSHIM_MEM_HARM_INSIDE] = "interior free",  [CUSHIM_MEM_HARM_EXCEEDED] = "overrun",
         [CUSHIM_MEM_HARM_TOUCHED] = "use after free"};
     return faults[harm];
 }

@@ -50,7 +50,7 @@ static bool judge(const struct cushim_end *end, const struct cushim_mem_lookup *
     log_warn("copy", "a copy or set %s 0x%lx of size %zu %s: refused as natively", what,
              (unsigned long)end->address, end->span_bytes,
              is_overrun ? "leaves its block" : "touches no live block");
-    cushim_check_refused(is_overrun ? CUSHIM_MEM_HARM_LEFT : CUSHIM_MEM_HARM_TOUCHED, found,
+    cushim_check_refused(is_overrun ? CUSHIM_MEM_HARM_EXCEEDED : CUSHIM_MEM_HARM_TOUCHED, found,
                          end->address, end->span_bytes);
     return false;
 }

@@ -134,7 +134,7 @@ static bool is_live_start(const struct cushim_mem_lookup *found, CUdeviceptr add
 /* What it was told ends with the block, before anybody can have it again. */
 static bool hold(const struct cushim_mem_lookup *found, enum cushim_status *status) {
     cushim_sight_end(found);
-    return cushim_capture_hold(found, status);
+    return cushim_capture_free(found, status);
 }
 
 static enum cushim_status release_watched(const struct cushim_mem_lookup *found, CUresult *answer) {

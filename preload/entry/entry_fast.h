@@ -35,12 +35,12 @@ static inline CUdeviceptr cushim_entry_fast_alloc(size_t n_bytes, enum cushim_cu
     return block;
 }
 
-/* Take a live block of ours back, whichever context is current: CUSHIM_MEM_FAST_LEFT, or the
+/* Take a live block of ours back, whichever context is current: CUSHIM_MEM_FAST_DECLINED, or the
  * driver's answer.  Counted where it succeeds: all else is to go on to entry.h. */
 static inline int cushim_entry_fast_free(CUdeviceptr address, enum cushim_mem_free_entry entry,
                                          enum cushim_cuda_symbol row) {
     struct cushim_mem_blocks *ledger = &cushim_process.ledger;
-    int answer = CUSHIM_MEM_FAST_LEFT;
+    int answer = CUSHIM_MEM_FAST_DECLINED;
     if (!cushim_process.policy.is_relaxed)
         answer = cushim_mem_fast_release_behind_wait(ledger, address, entry);
     else if (cushim_mem_fast_release(ledger, address, entry))

@@ -24,7 +24,7 @@ struct entry {
  * driver's begin. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct entry *entries;                     /* [n_room], never freed */
-static struct cushim_mem_graph_resources **holds; /* [n_room], for cushim_capture_hold */
+static struct cushim_mem_graph_resources **holds; /* [n_room], for cushim_capture_free */
 static unsigned n_entries, n_room;
 
 static bool is_entry_of(const struct entry *entry, CUstream stream) {
@@ -179,7 +179,7 @@ void cushim_capture_begin_leave(const struct cushim_capture *capture, CUresult a
         watch_thread();
 }
 
-bool cushim_capture_hold(const struct cushim_mem_lookup *found, enum cushim_status *status) {
+bool cushim_capture_free(const struct cushim_mem_lookup *found, enum cushim_status *status) {
     unsigned n_holds = 0;
     if (!cushim_capture_is_open() || cushim_process_options.capture != CAPTURE_SERVE)
         return false;

@@ -88,14 +88,14 @@ static void note_spans(struct cushim_arena_book *book) {
 static void write_cut(struct cushim_arena_book *book, uint64_t at, uint64_t n_grains,
                       const struct cushim_arena_span *rest) {
     uint64_t epoch = cushim_arena_book_epoch(book);
-    set_cell(book, at, cushim_arena_cell(n_grains, CUSHIM_ARENA_LIVE, epoch));
+    set_cell(book, at, cushim_arena_pack(n_grains, CUSHIM_ARENA_LIVE, epoch));
     if (!rest->n_grains)
         return;
     /* a block that was freed there is still one that was freed */
     uint64_t old = cell_at(book, rest->at);
     bool was_freed = state_of(old) == CUSHIM_ARENA_FREED && is_of_epoch(old, epoch);
     set_cell(book, rest->at,
-             cushim_arena_cell(rest->n_grains, was_freed ? CUSHIM_ARENA_FREED : CUSHIM_ARENA_REST,
+             cushim_arena_pack(rest->n_grains, was_freed ? CUSHIM_ARENA_FREED : CUSHIM_ARENA_REST,
                                epoch));
 }
 

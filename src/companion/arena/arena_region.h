@@ -85,7 +85,7 @@ bool cushim_arena_book_init(struct cushim_arena_book *book, uint64_t n_grains, u
                             bool is_reusing);
 void cushim_arena_book_finish(struct cushim_arena_book *book);
 
-static inline uint64_t cushim_arena_cell(uint64_t n_grains, enum cushim_arena_state state,
+static inline uint64_t cushim_arena_pack(uint64_t n_grains, enum cushim_arena_state state,
                                          uint64_t epoch) {
     return n_grains | (uint64_t)state << CUSHIM_ARENA_LENGTH_BITS |
            (epoch & CUSHIM_ARENA_STAMP_MASK)
@@ -103,8 +103,8 @@ static inline uint64_t cushim_arena_book_epoch(const struct cushim_arena_book *b
 
 /* The word after a block more; false: it does not fit, the epoch is over, or the count is full. */
 static inline __attribute__((always_inline)) bool
-cushim_arena_book_next_word(const struct cushim_arena_book *book, uint64_t word, uint64_t epoch,
-                            uint64_t n_grains, uint64_t *next) {
+cushim_arena_book_advance(const struct cushim_arena_book *book, uint64_t word, uint64_t epoch,
+                          uint64_t n_grains, uint64_t *next) {
     uint64_t tag = (epoch & CUSHIM_ARENA_TAG_MASK) << CUSHIM_ARENA_COUNT_BITS;
     *next = word + n_grains + (UINT64_C(1) << CUSHIM_ARENA_OFFSET_BITS);
     /* a closed top is above all regions; less the tag the count is left, or a number above all
@@ -118,7 +118,7 @@ static inline __attribute__((always_inline)) uint64_t
 cushim_arena_book_enter(struct cushim_arena_book *book, uint64_t base, uint64_t word,
                         uint64_t epoch, uint64_t n_grains) {
     uint64_t at = base + (word & CUSHIM_ARENA_OFFSET_MASK);
-    atomic_store_explicit(&book->cells[at], cushim_arena_cell(n_grains, CUSHIM_ARENA_LIVE, epoch),
+    atomic_store_explicit(&book->cells[at], cushim_arena_pack(n_grains, CUSHIM_ARENA_LIVE, epoch),
                           memory_order_release);
     return at;
 }
@@ -138,7 +138,7 @@ cushim_arena_book_bump(struct cushim_arena_book *book, uint64_t epoch, uint64_t 
     do {
         /* the epoch's: written before its word is open, and not again before that is closed */
         base = atomic_load_explicit(&book->base, memory_order_relaxed);
-        if (!cushim_arena_book_next_word(book, word, epoch, n_grains, &next) ||
+        if (!cushim_arena_book_advance(book, word, epoch, n_grains, &next) ||
             !cushim_arena_owner_allows(&book->owner))
             return false;
     } while (!atomic_compare_exchange_weak_explicit(&book->word, &word, next, memory_order_acq_rel,
@@ -153,7 +153,7 @@ static inline __attribute__((always_inline)) bool
 cushim_arena_book_push(struct cushim_arena_book *book, uint64_t epoch, uint64_t n_grains,
                        uint64_t *at) {
     uint64_t next, word = atomic_load_explicit(&book->word, memory_order_relaxed);
-    if (!cushim_arena_book_next_word(book, word, epoch, n_grains, &next))
+    if (!cushim_arena_book_advance(book, word, epoch, n_grains, &next))
         return false;
     atomic_store_explicit(&book->word, next, memory_order_release);
     *at = cushim_arena_book_enter(book, cushim_arena_book_base(book), word, epoch, n_grains);

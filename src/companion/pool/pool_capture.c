@@ -114,7 +114,7 @@ static enum cushim_status serve_hold(struct cushim_pool_request *request,
         status = cushim_pool_serve_by_reclaim(request);
     CUSHIM_TRY(status);
     pthread_mutex_lock(&request->pool->lock);
-    bool is_held = cushim_pool_graph_hold(freeze->held, request->block) != NULL;
+    bool is_held = cushim_pool_graph_add_block(freeze->held, request->block) != NULL;
     pthread_mutex_unlock(&request->pool->lock);
     if (is_held)
         return CUSHIM_OK;
@@ -175,7 +175,7 @@ enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *fre
     pthread_mutex_lock(&pool->lock);
     struct cushim_pool_graph_row *row = cushim_pool_graph_find(freeze->held, block);
     if (!row)
-        row = cushim_pool_graph_hold(freeze->held, block);
+        row = cushim_pool_graph_add_block(freeze->held, block);
     if (row) {
         row->is_freed = atomic_load(&block->n_holds) == 1; /* no other graph uses it */
         row->freed_on = cache->stream;

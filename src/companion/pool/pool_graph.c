@@ -23,8 +23,8 @@ struct cushim_pool_graph_row *cushim_pool_graph_add(struct cushim_pool_graph *he
 }
 
 /* Under the pool's lock: the list holds a block from now on. */
-struct cushim_pool_graph_row *cushim_pool_graph_hold(struct cushim_pool_graph *held,
-                                                     struct cushim_pool_block *block) {
+struct cushim_pool_graph_row *cushim_pool_graph_add_block(struct cushim_pool_graph *held,
+                                                          struct cushim_pool_block *block) {
     struct cushim_pool_heap *heap = block->heap;
     struct cushim_pool_graph_row *row = cushim_pool_graph_add(held);
     if (!row)

@@ -33,8 +33,8 @@ struct cushim_pool_graph {
 struct cushim_pool_graph_row *cushim_pool_graph_add(struct cushim_pool_graph *held);
 
 /* The list holds a block from now on; NULL: no host memory, and it does not. */
-struct cushim_pool_graph_row *cushim_pool_graph_hold(struct cushim_pool_graph *held,
-                                                     struct cushim_pool_block *block);
+struct cushim_pool_graph_row *cushim_pool_graph_add_block(struct cushim_pool_graph *held,
+                                                          struct cushim_pool_block *block);
 
 /* The row of a block, or NULL. */
 struct cushim_pool_graph_row *cushim_pool_graph_find(struct cushim_pool_graph *held,

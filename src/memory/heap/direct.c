@@ -12,7 +12,7 @@ static void hand_out(const struct cushim_mem_blockref *place, size_t n_bytes,
     *found = (struct cushim_mem_lookup){
         .segment = extent->segment,
         .place = *place,
-        .cell = cushim_mem_free_lists_cell(place),
+        .cell = cushim_mem_free_lists_meta(place),
         .state = CUSHIM_MEM_LIVE,
         .base = cushim_mem_extent_address(extent) + place->index * extent->block_bytes,
         .asked_bytes = n_bytes,

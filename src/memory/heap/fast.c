@@ -166,12 +166,12 @@ int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64
     uint32_t live = CUSHIM_MEM_LIVE;
     CUresult answer;
     if (!find_for(ledger, address, entry, &found))
-        return CUSHIM_MEM_FAST_LEFT;
+        return CUSHIM_MEM_FAST_DECLINED;
     struct cushim_mem_heap *pool = found.segment->pool;
     uint64_t life = life_of(pool);
     if (!life || atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed) ||
         !atomic_compare_exchange_strong(&found.cell->state, &live, CUSHIM_MEM_DEFERRED))
-        return CUSHIM_MEM_FAST_LEFT;
+        return CUSHIM_MEM_FAST_DECLINED;
     bool is_over =
         cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, &answer) == CUSHIM_OK;
     struct cushim_mem_cache *cache = is_over ? take(pool, life) : NULL;

@@ -41,13 +41,13 @@ uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *pool, size_t n_bytes);
 bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
                              enum cushim_mem_free_entry entry);
 
-enum { CUSHIM_MEM_FAST_LEFT = -1 };
+enum { CUSHIM_MEM_FAST_DECLINED = -1 };
 
 /**
  * The same for `exact`, once all work of the context is over.
- * @return CUSHIM_MEM_FAST_LEFT: it is not that simple, nothing was done | CUDA_SUCCESS | why the
- * driver refused: the block is LIVE as before, or went with its context
- * Stream  host wait, as cudaFree
+ * @return CUSHIM_MEM_FAST_DECLINED: it is not that simple, nothing was done | CUDA_SUCCESS | why
+ * the driver refused: the block is LIVE as before, or went with its context Stream  host wait, as
+ * cudaFree
  */
 int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64_t address,
                                         enum cushim_mem_free_entry entry);

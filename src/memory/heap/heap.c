@@ -128,7 +128,7 @@ static void hand_out(const struct attempt *attempt, struct cushim_mem_cache *cac
 static void hand_out_place(const struct attempt *attempt, struct cushim_mem_cache *cache,
                            const struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *extent = place->extent;
-    hand_out(attempt, cache, cushim_mem_free_lists_cell(place),
+    hand_out(attempt, cache, cushim_mem_free_lists_meta(place),
              cushim_mem_extent_address(extent) + place->index * extent->block_bytes,
              extent->block_bytes);
 }
@@ -272,7 +272,7 @@ static enum cushim_status serve_from_arena(struct attempt *attempt, bool may_fet
     if (status != CUSHIM_OK)
         return status;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, attempt->life);
-    hand_out(attempt, cache, cushim_mem_free_lists_cell(&place), cushim_mem_arena_address(&place),
+    hand_out(attempt, cache, cushim_mem_free_lists_meta(&place), cushim_mem_arena_address(&place),
              cushim_mem_arena_cut_bytes(attempt->n_bytes));
     if (cache)
         cushim_mem_cache_leave(cache);

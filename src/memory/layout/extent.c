@@ -57,12 +57,12 @@ struct cushim_mem_extent *cushim_mem_extent_create(struct cushim_mem_meta *meta,
         return NULL;
     extent->segment = segment;
     extent->n_pages = segment->n_pages;
-    cushim_mem_segment_mark(segment, 0, extent->n_pages, extent);
+    cushim_mem_segment_enter(segment, 0, extent->n_pages, extent);
     return extent;
 }
 
 void cushim_mem_extent_destroy(struct cushim_mem_meta *meta, struct cushim_mem_extent *extent) {
-    cushim_mem_segment_mark(extent->segment, extent->first_page, extent->n_pages, NULL);
+    cushim_mem_segment_enter(extent->segment, extent->first_page, extent->n_pages, NULL);
     cushim_mem_meta_release(meta, extent, sizeof *extent);
 }
 
@@ -118,7 +118,7 @@ struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *ext
         rest->after->before = rest;
     extent->after = rest;
     extent->n_pages = n_pages;
-    cushim_mem_segment_mark(rest->segment, rest->first_page, rest->n_pages, rest);
+    cushim_mem_segment_enter(rest->segment, rest->first_page, rest->n_pages, rest);
     cushim_mem_extents_list(extents, rest);
     return extent;
 }
@@ -157,7 +157,7 @@ static void join(struct cushim_mem_meta *meta, struct cushim_mem_extent *left,
     if (left->after)
         left->after->before = left;
     cushim_mem_extent_destroy(meta, right);
-    cushim_mem_segment_mark(left->segment, left->first_page, left->n_pages, left);
+    cushim_mem_segment_enter(left->segment, left->first_page, left->n_pages, left);
 }
 
 void cushim_mem_extent_join_rest(struct cushim_mem_meta *meta, struct cushim_mem_extent *extent) {

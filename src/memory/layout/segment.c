@@ -41,8 +41,8 @@ void cushim_mem_segment_destroy(struct cushim_mem_meta *meta, struct cushim_mem_
     cushim_mem_meta_release(meta, segment, sizeof *segment);
 }
 
-void cushim_mem_segment_mark(struct cushim_mem_segment *segment, uint32_t first_page,
-                             uint32_t n_pages, struct cushim_mem_extent *extent) {
+void cushim_mem_segment_enter(struct cushim_mem_segment *segment, uint32_t first_page,
+                              uint32_t n_pages, struct cushim_mem_extent *extent) {
     uint32_t end = segment->is_dedicated ? 1 : first_page + n_pages;
     for (uint32_t page = first_page; page < end; page = (page | 63) + 1) {
         uint64_t bit = (uint64_t)1 << (page % 64);

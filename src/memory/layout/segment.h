@@ -55,8 +55,8 @@ struct cushim_mem_segment *cushim_mem_segment_create(struct cushim_mem_meta *met
 void cushim_mem_segment_destroy(struct cushim_mem_meta *meta, struct cushim_mem_segment *segment);
 
 /* Enter an extent of so many pages, or take it out (extent NULL). */
-void cushim_mem_segment_mark(struct cushim_mem_segment *segment, uint32_t first_page,
-                             uint32_t n_pages, struct cushim_mem_extent *extent);
+void cushim_mem_segment_enter(struct cushim_mem_segment *segment, uint32_t first_page,
+                              uint32_t n_pages, struct cushim_mem_extent *extent);
 
 /* The extent that holds an address of this segment; NULL only where nothing is live: while it is
  * being cut or joined, or the segment taken down. */

@@ -30,10 +30,10 @@ enum cushim_mem_harm {
     CUSHIM_MEM_HARM_AFTER,  /* bytes behind its end were */
     CUSHIM_MEM_HARM_FREED,  /* bytes of it were, after its free */
     /* calls that were refused */
-    CUSHIM_MEM_HARM_AGAIN,  /* a free of what was freed before, or is no block */
-    CUSHIM_MEM_HARM_INSIDE, /* a free inside a block */
-    CUSHIM_MEM_HARM_LEFT,   /* a copy or set that leaves its block */
-    CUSHIM_MEM_HARM_TOUCHED /* a copy or set that touches freed memory */
+    CUSHIM_MEM_HARM_AGAIN,    /* a free of what was freed before, or is no block */
+    CUSHIM_MEM_HARM_INSIDE,   /* a free inside a block */
+    CUSHIM_MEM_HARM_EXCEEDED, /* a copy or set that leaves its block */
+    CUSHIM_MEM_HARM_TOUCHED   /* a copy or set that touches freed memory */
 };
 
 static inline bool cushim_mem_harm_is_refusal(enum cushim_mem_harm harm) {

@@ -202,7 +202,7 @@ bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *pool, unsigned class
     return is_taken;
 }
 
-struct cushim_mem_block_meta *cushim_mem_free_lists_cell(const struct cushim_mem_blockref *place) {
+struct cushim_mem_block_meta *cushim_mem_free_lists_meta(const struct cushim_mem_blockref *place) {
     return place->extent->cells ? &place->extent->cells[place->index] : &place->extent->single;
 }
 
@@ -264,7 +264,7 @@ static void end_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment 
 static void give_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
                          const struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *extent = place->extent;
-    cushim_mem_free_lists_cell(place)->next_free = extent->first_free_cell;
+    cushim_mem_free_lists_meta(place)->next_free = extent->first_free_cell;
     extent->first_free_cell = place->index;
     extent->n_free_cells++;
     if (--segment->n_not_back == 0)
@@ -279,7 +279,7 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *pool, struct cushim_mem_
         return;
     }
     cushim_mem_free_lists_count_given(pool, extent->block_bytes);
-    atomic_store_explicit(&cushim_mem_free_lists_cell(place)->state, CUSHIM_MEM_FREE,
+    atomic_store_explicit(&cushim_mem_free_lists_meta(place)->state, CUSHIM_MEM_FREE,
                           memory_order_release);
     if (segment->is_retired) {
         give_retired(pool, segment, place);

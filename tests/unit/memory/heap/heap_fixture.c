@@ -98,7 +98,7 @@ static enum cushim_status find(struct fixture *fixture, uint64_t address,
 enum cushim_status fixture_release(struct fixture *fixture, uint64_t address, CUresult *answer) {
     struct cushim_mem_lookup found;
     enum cushim_status status = find(fixture, address, &found);
-    int fast = CUSHIM_MEM_FAST_LEFT;
+    int fast = CUSHIM_MEM_FAST_DECLINED;
     *answer = CUDA_SUCCESS;
     bool is_fast = !fixture->gate.is_open(); /* as the entry points do */
     if (is_fast && !fixture->policy.is_relaxed)
@@ -107,7 +107,7 @@ enum cushim_status fixture_release(struct fixture *fixture, uint64_t address, CU
     else if (is_fast &&
              cushim_mem_fast_release(&fixture->ledger, address, CUSHIM_MEM_FREE_ENTRY_ANY))
         fast = CUDA_SUCCESS;
-    if (fast != CUSHIM_MEM_FAST_LEFT) {
+    if (fast != CUSHIM_MEM_FAST_DECLINED) {
         *answer = (CUresult)fast;
         return cushim_status_from_cu(*answer);
     }

@@ -17,14 +17,14 @@ START_TEST(an_inner_address_finds_the_extent_that_begins_before_it) {
         cushim_mem_segment_create(&meta, base, (size_t)512 * CUSHIM_MEM_PAGE_BYTES, false);
     ck_assert_uint_eq(segment->n_pages, 512);
     for (unsigned i = 0; i < 4; i++)
-        cushim_mem_segment_mark(segment, starts[i], (i < 3 ? starts[i + 1] : 512) - starts[i],
-                                &at[i]);
+        cushim_mem_segment_enter(segment, starts[i], (i < 3 ? starts[i + 1] : 512) - starts[i],
+                                 &at[i]);
     for (uint32_t i = 0; i < 512; i++) {
         struct cushim_mem_extent *wanted = &at[i < 63 ? 0 : i < 64 ? 1 : i < 300 ? 2 : 3];
         ck_assert_ptr_eq(cushim_mem_segment_extent(segment, page(i)), wanted);
         ck_assert_ptr_eq(cushim_mem_segment_extent(segment, page(i + 1) - 1), wanted);
     }
-    cushim_mem_segment_mark(segment, 64, 236, NULL);
+    cushim_mem_segment_enter(segment, 64, 236, NULL);
     ck_assert_ptr_null(cushim_mem_segment_extent(segment, page(64)));
     ck_assert_ptr_null(cushim_mem_segment_extent(segment, page(299)));
     ck_assert_ptr_eq(cushim_mem_segment_extent(segment, page(63)), &at[1]);
@@ -37,7 +37,7 @@ START_TEST(a_segment_without_extents_and_an_address_behind_it_find_nothing) {
     ck_assert_ptr_null(cushim_mem_segment_extent(segment, page(0)));
     ck_assert_ptr_null(cushim_mem_segment_extent(segment, page(511)));
     struct cushim_mem_extent extent = {0};
-    cushim_mem_segment_mark(segment, 0, segment->n_pages, &extent);
+    cushim_mem_segment_enter(segment, 0, segment->n_pages, &extent);
     ck_assert_ptr_eq(cushim_mem_segment_extent(segment, page(511)), &extent);
     ck_assert_ptr_null(cushim_mem_segment_extent(segment, page(512)));
 }
@@ -48,7 +48,7 @@ START_TEST(a_dedicated_segment_has_one_row_however_large_it_is) {
     size_t n_bytes = ((size_t)3 << 30) + 1;
     struct cushim_mem_segment *segment = cushim_mem_segment_create(&meta, base, n_bytes, true);
     ck_assert_uint_eq(segment->n_rows, 1);
-    cushim_mem_segment_mark(segment, 0, segment->n_pages, &extent);
+    cushim_mem_segment_enter(segment, 0, segment->n_pages, &extent);
     ck_assert_ptr_eq(cushim_mem_segment_extent(segment, base), &extent);
     ck_assert_ptr_eq(cushim_mem_segment_extent(segment, base + n_bytes - 1), &extent);
 }
