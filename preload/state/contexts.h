@@ -1,12 +1,15 @@
 /*
- * Contexts: which pool serves which context, and what happens when one goes (HOOKS.md E).
+ * Contexts: which heap serves which context, and what happens when a context is destroyed
+ * (HOOKS.md E).
  *
- * A context gets its pool at its first allocation, and one for each kind and flags of host memory
- * at the first of these.  A green context is its device's primary one by another name: memory
- * allocated under it belongs to the primary and outlives it.  Pools are never freed: those of a
- * context that went are opened again for a later one.  A context handle may recur, with another
- * life behind it; the epoch changes with every context that goes, so that what a thread remembers
- * is never used for the next.
+ * A context gets its heap at its first allocation of device memory, and one heap for each kind and
+ * flags of other memory at the first allocation of that.  A green context stands for the primary
+ * context of its device: memory allocated under it belongs to the primary context and outlives it.
+ *
+ * Heaps are never freed: those of a context that was destroyed are opened again for a later one.
+ * The driver may give a new context the handle of an old one.  So the epoch of the fast-path guard
+ * rises with every context that is destroyed, and no thread uses for the new context what it
+ * remembers of the old one.
  */
 #ifndef CUSHIM_PRELOAD_CONTEXTS_H
 #define CUSHIM_PRELOAD_CONTEXTS_H
@@ -16,79 +19,82 @@
 struct cushim_mem_clear;
 struct cushim_mem_heap;
 
-/* Derive the policies of pinned and managed memory from the engine's: once, when it starts. */
+/* Derive the policies of pinned and managed memory from that of device memory; once, at the start.
+ */
 void cushim_contexts_set_policies(void);
 
 /*
- * The pool of the calling thread's current context, made if there is none; NULL where no context is
- * current, it is about to go, or host memory is out.
+ * The heap of the calling thread's current context, made if there is none.  NULL: no context is
+ * current, it is being destroyed, or host memory is out.
  */
 struct cushim_mem_heap *cushim_contexts_current(struct cushim_cuda *cuda);
 
 /*
- * Has the calling thread met a driver's entry point since a context last went?  Until it has, the
- * runtime may still have to make a new context current, so the runtime's entry points leave the
- * thread to it.
+ * Has the calling thread been in an entry point of the driver since a context was last destroyed?
+ * If not, the runtime may still have to make a new context current.  So the runtime's entry points
+ * then call the runtime.
  */
 static inline bool cushim_contexts_is_settled(void) {
     return cushim_thread.pool && cushim_thread.pool_epoch == cushim_guard_epoch(cushim_guard_now());
 }
 
 /*
- * The pool of the current context for pinned or managed memory with these flags, made if there is
- * none; NULL as above, and where the device cannot have its managed memory served again.
+ * The heap of the current context for pinned or managed memory with these flags, made if there is
+ * none.  NULL as above, and where managed memory of the device cannot serve again.
  */
 struct cushim_mem_heap *cushim_contexts_kind(struct cushim_cuda *cuda, enum cushim_mem_kind kind,
                                              unsigned flags);
 
-/* What clears the blocks of a pool by its device. */
+/* What clears the blocks of a heap on its device. */
 struct cushim_mem_clear *cushim_contexts_clear(struct cushim_mem_heap *pool);
 
-/* The pool of a context where it has one and is not about to go, else NULL. */
+/* The heap of a context; NULL: it has none, or it is being destroyed. */
 struct cushim_mem_heap *cushim_contexts_find(CUcontext context);
 
-/* How many contexts have a pool. */
+/* How many contexts have a heap. */
 unsigned cushim_contexts_count(void);
 
-/* The context of a stream; the current one for the default streams. NULL where the driver will not
- * say. */
+/* The context of a stream; of a default stream, the current one.  NULL: the driver does not say. */
 CUcontext cushim_contexts_of_stream(struct cushim_cuda *cuda, CUstream stream);
 
-/* The host can see the work just submitted, of whichever context. */
+/* The host can see the result of work that was just submitted, in any context. */
 void cushim_contexts_note_effects(void);
 
 /*
- * All pools give back what they hold free, those of pinned memory only where the host's memory is
- * out; returns the bytes.  Nothing inside a host function.
+ * All heaps give their idle memory back to the driver, those of pinned memory only in the second
+ * function, for when host memory is out.  Both return the bytes.  Inside a host function, which
+ * may not call the driver, they do nothing.
  */
 size_t cushim_contexts_give_back(void);
 size_t cushim_contexts_give_back_all(void);
 
-/* The pools of one pool's device alone, waiting no longer than `until_ns` (cushim_clock_ns). */
+/* The same for the heaps of one heap's device; waits until `until_ns` (cushim_clock_ns) at most. */
 size_t cushim_contexts_make_room(const struct cushim_mem_heap *pool, uint64_t until_ns);
 
-/* What the pools of a device could give back of its memory. */
+/* How many bytes of a device's memory its heaps could give back. */
 size_t cushim_contexts_reusable_bytes(int device);
 
-/* Whose memory is that of `context`: its primary's where it is a green one, else its own. */
+/* Who owns what is allocated under `context`: of a green context its primary one, else itself. */
 CUcontext cushim_contexts_owner(CUcontext context);
 
-/* `context` is that of a green one: from now on its primary's pool serves it. */
+/* `context` is a green one: from now on the heap of its primary context serves it. */
 void cushim_contexts_note_green(struct cushim_cuda *cuda, CUcontext context);
 
-/* A context was attached to: one use more.  And before it is detached from: false where the use
- * that goes is its maker's, and the context with it. */
+/*
+ * cuCtxAttach added a use of a context.  Before cuCtxDetach takes one away: false where it is the
+ * last, its maker's, and the context is destroyed with it.
+ */
 void cushim_contexts_attach(CUcontext context);
 bool cushim_contexts_detach(CUcontext context);
 
-/* Before a context is destroyed: no pool serves it from now on. */
+/* Before a context is destroyed: no heap serves it from now on. */
 void cushim_contexts_leave(CUcontext context);
 
-/* It is gone: its blocks are foreign now.  Or it is not: the pool serves again. */
+/* It was destroyed: its blocks are foreign now.  Or it was not: its heap serves again. */
 void cushim_contexts_gone(CUcontext context);
 void cushim_contexts_stay(CUcontext context);
 
-/* The driver is gone, and every context with it. */
+/* The driver was unloaded, and every context with it. */
 void cushim_contexts_gone_all(void);
 
 #endif

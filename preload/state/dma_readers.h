@@ -1,19 +1,21 @@
 /*
  * Readers of device memory that no event sees: NICs, storage, the CPU through a BAR (HOOKS.md C13).
  *
- * Natively a free revokes their pins.  Once one may be at work, new requests of 2 MiB and up are
- * driver allocations of their own, and are freed natively.
+ * Natively a free takes the memory away from them, and no fence tells when they are done.  So once
+ * one may be at work, each new request of 2 MiB and more gets an allocation of the driver's own,
+ * which is freed natively.
  */
 #ifndef CUSHIM_PRELOAD_DMA_READERS_H
 #define CUSHIM_PRELOAD_DMA_READERS_H
 
-/* One is at work, or about to be. */
+/* Such a reader is at work, or about to be. */
 void cushim_dma_readers_expect(void);
 
 /*
- * Is a library of theirs loaded, and its device open?  Walks the list of objects, and where one is
- * loaded goes through some of the descriptors, at most some 150: those opened since the last look,
- * and a part of the others, so that many looks go through all.  For rare moments.
+ * Look whether a library of such a reader is loaded and its device is open.  It walks the list of
+ * loaded objects.  Where one of the libraries is there, it looks at some 150 file descriptors at
+ * most: those opened since the last look, and a part of the others, so that many looks see all.
+ * For rare moments.
  */
 void cushim_dma_readers_look(void);
 

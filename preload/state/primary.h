@@ -1,6 +1,6 @@
 /*
- * The primary context of a device, as the driver tells.  Nobody retains it here: who asks may be
- * told of one that ends a moment later.
+ * The primary context of a device, as the driver tells it.  We do not retain it, so the context may
+ * end a moment after the answer.
  */
 #ifndef CUSHIM_PRELOAD_PRIMARY_H
 #define CUSHIM_PRELOAD_PRIMARY_H
@@ -9,24 +9,27 @@
 
 #include "cuda/types.h"
 
-/* That of a device where it is active, else NULL. */
+/* The primary context of a device; NULL: it is not active. */
 CUcontext cushim_primary_of(struct cushim_cuda *cuda, CUdevice device);
 
-/* That of a green context's device; NULL where the driver will not say. */
+/* The primary context of a green context's device; NULL: the driver does not say. */
 CUcontext cushim_primary_of_green(struct cushim_cuda *cuda, CUcontext green);
 
 /*
- * The program's own retains that are not released yet.  More than one: a release is not the
- * context's end.  Retains that nobody told of make none look so that is.
+ * Count a retain by the program.  While it has more than one, a release does not end the context.
+ * A retain that we did not see can make a release look like the last that is not, never the other
+ * way round.
  */
 void cushim_primary_retained(CUdevice device, CUcontext context);
 
-/* A release that is not the last, made and answered; *context is that of the device.  False: it may
- * be the last, and is not made. */
+/*
+ * Make a release that is not the last, by `real`; *answer is the driver's, *context the device's.
+ * False: it may be the last one, and was not made.
+ */
 bool cushim_primary_release_shared(CUdevice device, __typeof__(&cuDevicePrimaryCtxRelease_v2) real,
                                    CUcontext *context, CUresult *answer);
 
-/* It was reset: nobody knows who has it. */
+/* The context was reset: from now on we know of no retains. */
 void cushim_primary_forget(CUdevice device);
 
 #endif
