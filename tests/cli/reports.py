@@ -4,6 +4,7 @@
 """
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -214,6 +215,68 @@ def what_stands_in_a_report_is_shown_and_not_obeyed():
     odd["devices"][0]["kinds"]["device"].update(requests=-5, peak_live_bytes=2**80, peak_held_bytes="many", wait_ns=1.5)
     result = cushim("merge", saved("odd.json", odd))
     assert result.returncode == 0 and "\x1b" not in result.stdout and "\x07" not in result.stdout, result
+
+
+@tap.test
+def all_that_is_written_follows_its_schema():
+    import jsonschema
+    schemas = {name: json.loads((fixture.ROOT / f"docs/schema/{name}.json").read_text()) for name in ("report-1", "reports-1", "run-1")}
+
+    def check(text):
+        document = json.loads(text)
+        name = document["schema"].removeprefix("cushim-").replace("/", "-")
+        jsonschema.Draft202012Validator(schemas[name]).validate(document)
+        for one in document.get("reports", []):
+            jsonschema.Draft202012Validator(schemas["report-1"]).validate(one)
+        return name
+
+    folder, file = fresh("schema"), scratch / "schema.json"
+    ranks(f"{folder}/", "exit", "signal9")
+    cushim("run", f"--stats={folder}/", LIVE, "signal9")
+    assert sorted(check(path.read_text()) for path in folder.iterdir()) == ["report-1"] * 3 + ["run-1"] * 2
+    assert json.loads((folder / "run-1.json").read_text())["signal"] == 9
+    ranks(file, "exit", "signal9")
+    assert check(file.read_text()) == "reports-1"
+    process = subprocess.Popen([CUSHIM, "run", "--sites=1", LIVE, "pause"], env=environment(), text=True, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    seen = cushim("stat", "--json", process.pid).stdout
+    cushim("merge", "-o", file, folder, process.pid)
+    process.kill()
+    process.communicate()
+    cushim("stat", "--clean")
+    assert check(seen) == "report-1" and check(file.read_text()) == "reports-1"
+
+
+@tap.test
+def whatever_stands_in_a_page_harms_no_command():
+    """A page whose bits are flipped, in 100 copies at a time; cut ones; all commands that read pages."""
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    cushim("run", "--sites=1", HOLDER, "kill", CUSHIM_OOM="off")
+    page, = live_folder.glob("*.page")
+    whole = page.read_bytes()
+    process = whole.index(b"CUSHIMLV")
+    assert process == 0 and len(whole) > 1 << 20
+    for _ in range(3):
+        for i in range(100):
+            flipped = bytearray(whole)
+            for _ in range(rng.choice((1, 8, 200))):
+                # the head and the counters, or anything
+                at = rng.randrange(rng.choice((256, 4096, 1 << 18, len(whole))))
+                flipped[at] ^= 1 << rng.randrange(8)
+            path = live_folder / f"{i}-1.page"
+            path.write_bytes(flipped if i % 10 else flipped[:rng.randrange(len(whole))])
+            path.chmod(0o600)
+        for words in (["stat"], ["stat", "--json"], ["stat", "holder"], ["stat", "--sites", "holder"], ["metrics"], ["top", "--once"],
+                      ["merge", re.match(r"\d+", page.name)[0]]):
+            result = cushim(*words, PATH="/nowhere")
+            assert result.returncode == 0, (seed, words, result.returncode, result.stderr)
+            assert "\033" not in result.stdout and result.stderr.count("\n") <= 1, (seed, words, result.stderr)
+            decoder, at, text = json.JSONDecoder(), 0, result.stdout
+            while words[-1] == "--json" and at < len(text.rstrip()):
+                at = decoder.raw_decode(text, at)[1] + 1  # each is JSON
+    for path in live_folder.glob("*.page"):
+        path.unlink()
 
 
 tap.run()

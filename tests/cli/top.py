@@ -194,6 +194,24 @@ def who_stops_it_has_the_shell_and_comes_back():
 
 
 @tap.test
+def who_waits_for_a_program_stops_and_goes_on_with_it():
+    with Terminal() as terminal:
+        terminal.type("set -m; clear")
+        terminal.type(f"{CUSHIM} run --stats {LIVE} pause")
+        for _ in range(2):
+            terminal.wait("^ready")
+            terminal.keys("C-z")
+            terminal.wait(r"^(\^Z)?\[1\].*Stopped")
+            terminal.type("clear; echo ready")
+            terminal.wait("^ready")
+            terminal.type("fg")
+            terminal.wait(r"run --stats (.*\n*)*\Z")
+        terminal.keys("C-c")
+        terminal.wait("ended by SIGINT; read from its live page")
+    assert not list(folder.glob("*.page"))
+
+
+@tap.test
 def more_rows_than_lines_are_gone_through():
     cushim("run", LIVE, "signal9")
     page, = folder.glob("*.page")
