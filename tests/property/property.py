@@ -53,6 +53,17 @@ def add_pair_test(n_bytes, mode):
     tap.test(test)
 
 
+def add_workload_test(what, mode):
+    def test():
+        (found,) = traces.play(BUILD, what, (1, 1), [mode])[mode]
+        held, calls = found["held"] / found["live"], found["warm_calls"] / max(found["warm_requests"], 1)
+        may_hold, may_call = traces.WORKLOADS[what]
+        assert held <= may_hold and calls <= may_call, f"held {held:.2f} of live, {calls:.3f} driver calls a warm request"
+
+    test.__name__ = f"{what.split('/')[-1].split('.')[0].replace('-', '_')}_in_{mode}_holds_and_asks_no_more_than_it_may"
+    tap.test(test)
+
+
 def add_instructions_test(mode):
     def test():
         if shutil.which("valgrind") is None:
@@ -130,6 +141,9 @@ for each in [*traces.CASES, *GENERATORS]:
 for each in traces.SIZES:
     for each_mode in ("exact", "relaxed", "pool"):
         add_pair_test(each, each_mode)
+for each_mode in ("exact", "relaxed", "pool"):
+    for each in traces.WORKLOADS:
+        add_workload_test(each, each_mode)
 for each in ("exact", "relaxed", "pool"):
     add_instructions_test(each)
     add_stall_test(each)

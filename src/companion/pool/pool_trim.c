@@ -111,7 +111,7 @@ size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *heap) {
 
 enum {
     MARGIN = 16,      /* the part of what is live that may be idle beside it, */
-    ROOMY_MARGIN = 4, /* and where the device has plenty */
+    ROOMY_MARGIN = 3, /* and where the device has plenty */
     ROOMY_SHARE = 8,  /* at least this part of the device is free: that is plenty */
     FAR = 8           /* over the watermark by this part of it: worth a wait */
 };

@@ -14,7 +14,7 @@
  * rounds to the same.
  *
  * What is idle is bounded: a sixteenth of the most that was live in the last second or two and 32
- * MiB stay beside that, a quarter where an eighth of the device is free, and no more than the
+ * MiB stay beside that, a third where an eighth of the device is free, and no more than the
  * driver has free.  keep_bytes may be idle in any case.
  */
 #ifndef CUSHIM_POOL_H
