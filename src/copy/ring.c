@@ -212,15 +212,13 @@ static void *work(void *cookie) {
     struct cushim_copy_ring *ring = cookie;
     pthread_mutex_lock(&ring->lock);
     while (!ring->is_closing) {
-        struct cushim_copy_channel *channel = NULL;
-        struct cushim_copy_job *job = ring->first_waiter ? NULL : next_job(ring);
-        if (job)
-            channel = take_free(ring);
-        if (!channel) {
+        struct cushim_copy_job *job = ring->first_waiter || !ring->free ? NULL : next_job(ring);
+        if (!job) {
             if (!wait_for_work(ring))
                 break;
             continue;
         }
+        struct cushim_copy_channel *channel = take_free(ring);
         job->n_channels++;
         pthread_mutex_unlock(&ring->lock);
         help(ring, channel, job);

@@ -314,6 +314,82 @@ END_TEST
 
 /* ---- where a ring lies ---- */
 
+/* ---- threads of ours between jobs ---- */
+
+enum { FIRST_PIECES = 5, LATER_PIECES = 6 };
+
+static struct shared {
+    size_t n_pieces;
+    pthread_t thread;
+    sem_t gate;
+    atomic_int n_inside; /* threads that are about to transfer a piece of it */
+    enum cushim_copy_outcome outcome;
+    char host[LATER_PIECES * PIECE], device[LATER_PIECES * PIECE];
+} shared[3];
+static sem_t is_inside;
+
+static void *copy_shared(void *cookie) {
+    struct shared *self = cookie;
+    struct cushim_copy_ring_setup setup = {&cuda, copy_fixture_context(), 10 * PIECE, 4};
+    struct cushim_copy_ring *ring = cushim_copy_ring_obtain(&setup);
+    struct cushim_copy_box box =
+        copy_fixture_line(self->host, self->device, self->n_pieces * PIECE, true);
+    CUcontext context;
+    cuda.cuCtxPushCurrent_v2(copy_fixture_context());
+    self->outcome = cushim_copy_ring_move(ring, &box);
+    cuda.cuCtxPopCurrent_v2(&context);
+    cushim_copy_ring_release(ring);
+    return NULL;
+}
+
+static CUresult copy_up_gated(CUdeviceptr to, const void *from, size_t n_bytes, CUstream stream) {
+    struct shared *one = shared;
+    while (to < (uint64_t)(uintptr_t)one->device ||
+           to >= (uint64_t)(uintptr_t)one->device + sizeof one->device)
+        one++;
+    atomic_fetch_add(&one->n_inside, 1);
+    sem_post(&is_inside);
+    sem_wait(&one->gate);
+    return copy_up_at_once(to, from, n_bytes, stream);
+}
+
+/* All five channels are at the first copy; when it is over, two others wait, which get one each. */
+START_TEST(threads_of_ours_share_themselves_between_copies) {
+    copy_fixture_reset(&cuda);
+    copy_up_at_once = cuda.cuMemcpyHtoDAsync_v2;
+    cuda.cuMemcpyHtoDAsync_v2 = copy_up_gated;
+    sem_init(&is_in_line, 0, 0);
+    sem_init(&is_inside, 0, 0);
+    for (int i = 0; i < 3; i++) {
+        sem_init(&shared[i].gate, 0, 0);
+        shared[i].n_pieces = i ? LATER_PIECES : FIRST_PIECES;
+        memset(shared[i].host, 1 + i, sizeof shared[i].host);
+        ck_assert_int_eq(pthread_create(&shared[i].thread, NULL, copy_shared, &shared[i]), 0);
+        for (int n = 0; i == 0 && n < FIRST_PIECES; n++)
+            sem_wait(&is_inside);
+        if (i)
+            sem_wait(&is_in_line);
+    }
+    for (int n = 0; n < FIRST_PIECES; n++)
+        sem_post(&shared[0].gate);
+    for (int n = 0; n < 5; n++)
+        sem_wait(&is_inside);
+    int n_one = atomic_load(&shared[1].n_inside), n_other = atomic_load(&shared[2].n_inside);
+    for (int i = 1; i < 3; i++) {
+        for (int n = 0; n < LATER_PIECES; n++)
+            sem_post(&shared[i].gate);
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(shared[i].thread, NULL);
+        ck_assert_int_eq(shared[i].outcome, CUSHIM_COPY_DONE);
+        ck_assert_int_eq(memcmp(shared[i].host, shared[i].device, shared[i].n_pieces * PIECE), 0);
+    }
+    ck_assert_msg(n_one >= 2 && n_other >= 2, "%d and %d", n_one, n_other);
+    cushim_copy_ring_leave(copy_fixture_context());
+    ck_assert_uint_eq(copy_fixture_n_out(), 0);
+}
+END_TEST
+
 static struct {
     int node; /* of the device */
     CUresult answer;
@@ -370,14 +446,14 @@ START_TEST(a_ring_lies_on_the_node_of_its_device) {
 END_TEST
 
 SUITE() {
-    return suite_run("copy/ring",
-                     (const TTest *[]){many_threads_share_fewer_channels,
-                                       who_waits_for_a_channel_gets_it_in_turn_a_piece_each,
-                                       a_ring_lies_on_the_node_of_its_device,
-                                       helpers_come_with_a_copy_and_go_with_the_context,
-                                       a_refused_call_leaves_nothing_behind,
-                                       what_no_copy_uses_can_be_given_back_and_comes_again,
-                                       helpers_take_no_signal_of_the_process,
-                                       more_helpers_than_channels_are_as_many_as_channels,
-                                       a_copy_waits_for_none_of_another_context, NULL});
+    return suite_run(
+        "copy/ring",
+        (const TTest *[]){
+            many_threads_share_fewer_channels, who_waits_for_a_channel_gets_it_in_turn_a_piece_each,
+            threads_of_ours_share_themselves_between_copies, a_ring_lies_on_the_node_of_its_device,
+            helpers_come_with_a_copy_and_go_with_the_context, a_refused_call_leaves_nothing_behind,
+            what_no_copy_uses_can_be_given_back_and_comes_again,
+            helpers_take_no_signal_of_the_process,
+            more_helpers_than_channels_are_as_many_as_channels,
+            a_copy_waits_for_none_of_another_context, NULL});
 }
