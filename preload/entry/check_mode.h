@@ -1,7 +1,7 @@
 /*
- * The checking mode as the program meets it: CUSHIM_CHECK, and what is said of its findings.
+ * The checking mode: the option CUSHIM_CHECK, and what is reported of its findings.
  *
- * Device memory alone.  While a capture is open nothing is looked at, which is counted.
+ * It checks device memory alone.  While a capture is open nothing is checked; that is counted.
  */
 #ifndef CUSHIM_PRELOAD_CHECK_MODE_H
 #define CUSHIM_PRELOAD_CHECK_MODE_H
@@ -13,39 +13,39 @@ struct cushim_mem_block;
 
 extern struct cushim_mem_check cushim_check;
 
-/* Read what the options say into the policy; once, before the engine is on. */
+/* Read what the options say into the policy; once, before cushim is on. */
 void cushim_check_configure(void);
 
 static inline bool cushim_check_is_on(void) {
     return cushim_process.policy.has_guards;
 }
 
-/* A block was obtained from a pool.  False: it was released again, and the driver is to serve. */
+/* A block was obtained from a heap.  False: it was released again, and the driver is to serve. */
 bool cushim_check_obtained(struct cushim_mem_heap *pool, const struct cushim_mem_block *block,
                            size_t n_bytes);
 
-/* Release a live block; false: it is not the check's, nothing was done. */
+/* Release a live block.  False: the check does not know it, and nothing was done. */
 bool cushim_check_release(const struct cushim_mem_lookup *found, enum cushim_status *status,
                           CUresult *answer);
 
-/* A live block is about to be freed in a way that cannot be looked at. */
+/* A live block is about to be freed in a way that cannot be checked. */
 void cushim_check_drop(const struct cushim_mem_lookup *found);
 
 /*
- * A free, or a copy or set of so many bytes, at an address was refused: say what was wrong with it,
- * which call it was, and whence the block is.  `found` is NULL where no segment is there any more.
+ * A free, or a copy or set of span_bytes, at an address was refused.  Report what was wrong, which
+ * call it was, and where the block was allocated.  `found` NULL: its segment is gone.
  */
 void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_lookup *found,
                           uint64_t address, size_t span_bytes);
 
-/* The program synchronised a context of this pool (NULL: it has none). */
+/* The program synchronised the context of this heap (NULL: it has none). */
 void cushim_check_synchronised(struct cushim_mem_heap *pool);
 
-/* A context goes, with this pool: a last look; then forget it. */
+/* A context is destroyed, with this heap: check its blocks once more, then forget it. */
 void cushim_check_leave(struct cushim_mem_heap *pool);
 void cushim_check_forget(const struct cushim_mem_heap *pool);
 
-/* Memory is short: nothing stays in quarantine. */
+/* Memory is short: empty the quarantine. */
 void cushim_check_give_back(void);
 
 /* The kind of fault: "overrun", "use after free", "double free", "interior free". */

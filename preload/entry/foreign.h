@@ -1,10 +1,10 @@
 /*
  * Foreign allocations: memory that the driver served natively and whose address we saw.
  *
- * A cold map from address to size and kind, for the counters: a free of an address that is neither
- * here nor in the ledger was allocated around us.  Rows are entered after the driver's call and
- * erased before it (HOOKS.md D8).  Where host memory is out an allocation is not tracked, and works
- * all the same.
+ * A map from address to size and kind, for the counters.  An address that is freed and is neither
+ * here nor a block of ours was allocated around us.  A row is entered after the driver's call that
+ * allocates and erased before the one that frees (HOOKS.md D8).  If host memory is out, an
+ * allocation is not counted, and works all the same.
  */
 #ifndef CUSHIM_PRELOAD_FOREIGN_H
 #define CUSHIM_PRELOAD_FOREIGN_H
@@ -25,16 +25,16 @@ void cushim_foreign_record(const struct cushim_foreign *native);
 /* Forget an address that is about to be freed; false where it is unknown. */
 bool cushim_foreign_erase(uint64_t address, struct cushim_foreign *native);
 
-/* Its free failed: it is there again. */
+/* The free failed: remember it again. */
 void cushim_foreign_restore(const struct cushim_foreign *native);
 
-/* Its free succeeded. */
+/* The free succeeded: count it. */
 void cushim_foreign_count_free(const struct cushim_foreign *native);
 
-/* The context is gone with all that was allocated in it. */
+/* A context was destroyed, with all that was allocated in it. */
 void cushim_foreign_drop(CUcontext context);
 
-/* The driver is. */
+/* The driver was unloaded. */
 void cushim_foreign_drop_all(void);
 
 #endif

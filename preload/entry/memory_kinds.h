@@ -1,6 +1,6 @@
 /*
- * Kinds: pinned and managed memory served by pools (docs/internals/memory-engine.md section 11),
- * and the clearing of what is handed out again, of any kind (CUSHIM_ZERO).
+ * Kinds of memory: pinned and managed memory that heaps serve (docs/internals/memory-engine.md
+ * section 11), and the clearing of blocks of any kind that serve again (CUSHIM_ZERO).
  */
 #ifndef CUSHIM_PRELOAD_MEMORY_KINDS_H
 #define CUSHIM_PRELOAD_MEMORY_KINDS_H
@@ -17,11 +17,11 @@ struct cushim_want {
     size_t n_bytes;
 };
 
-/* Serve it from the pool of the current context; false: it is the driver's to answer. */
+/* Serve it from a heap of the current context; false: the driver is to answer. */
 bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_want *want,
                                uint64_t *address);
 
-/* The same where it takes no driver call. */
+/* The same, if no driver call is needed for it. */
 bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim_want *want,
                                    uint64_t *address);
 
@@ -29,15 +29,16 @@ bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim
 bool cushim_memory_kinds_is_cleared_by_device(enum cushim_mem_kind kind);
 
 /*
- * Make a block that was just obtained read as zero, where CUSHIM_ZERO says so.  False: that could
- * not be done in time, the block is out of the caller's hands, and the driver is to serve.
+ * With CUSHIM_ZERO, make a block that was just obtained read as zero.  False: that could not be
+ * done in time; the block was released, and the driver is to serve.
  */
 bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *pool,
                                    const struct cushim_mem_block *block, size_t n_bytes);
 
 /*
- * The program tells the driver how managed memory in this range is used, which is an allocation's
- * own: it is not handed out again.  False: the range is not inside one live block, native refuses.
+ * The program tells the driver how it uses managed memory in this range.  The driver remembers that
+ * for the allocation, so the block does not serve again.  False: the range is not inside one live
+ * block, and the driver refuses the call.
  */
 bool cushim_memory_kinds_note_hint(uint64_t address, size_t n_bytes);
 

@@ -6,8 +6,8 @@
  * levels carry the name; for the second the number that a start returns says so.  Nothing is
  * allocated and no name is kept.
  *
- * A program may ask for its injection, and register its names, before it touched CUDA.  The engine
- * is not started for that: the one option that counts here is read by itself.
+ * A program may ask for its injection, and register its names, before it touched CUDA.  Nothing
+ * else is started for that: the one option that counts here is read by itself.
  */
 #include "preload/entry/nvtx.h"
 

@@ -1,31 +1,33 @@
 /*
- * Stale addresses: in no segment of ours, but where one was whose context went.
+ * Stale addresses: they lie in no segment of ours, but where one was until its context was
+ * destroyed.
  *
  * Natively such an address belongs to nobody, and copies and sets there are refused.  Under us the
- * driver was seen to take a set there now and then: a later context's internal memory lies where
- * our segment was, and no block of the program natively would have been.  The page map remembers
- * these places (vacated); whether the address is anybody's by now only the driver and the system
- * know, so they are asked, and what neither knows is refused.
+ * driver was seen to accept a set there now and then: the internal memory of a later context lies
+ * where our segment was, and where natively no block of the program would have been.
+ *
+ * The page map remembers these places as vacated.  Only the driver and the system know whether such
+ * an address is in use by now.  So both are asked, and what neither knows is refused.
  */
 #ifndef CUSHIM_PRELOAD_STALE_ADDRESS_H
 #define CUSHIM_PRELOAD_STALE_ADDRESS_H
 
 #include "preload/state/process.h"
 
-/* Did any context with memory of ours go? */
+/* Was any context with memory of ours destroyed? */
 static inline bool cushim_stale_address_matters(void) {
     return cushim_mem_pagemap_has_vacated(&cushim_process.ledger.map);
 }
 
-/* May a foreign address be stale?  One load until a context went. */
+/* May a foreign address be stale?  One load until the first such context. */
 static inline bool cushim_stale_address_may_be(uint64_t address) {
     return cushim_mem_pagemap_is_vacated(&cushim_process.ledger.map, address);
 }
 
 /*
- * Then, is it?  True: it is nobody's memory; answer CUDA_ERROR_INVALID_VALUE.  False: it is known
- * to the driver or is the host's, or the driver has other reasons to refuse the call; forward it.
- * Where 4 KiB and more are found to be somebody's, they are remembered no longer.
+ * Is an address stale that may be?  True: it is nobody's memory; answer CUDA_ERROR_INVALID_VALUE.
+ * False: the driver knows it, it is the host's, or the driver has other reasons to refuse the call;
+ * forward it.  Where 4 KiB or more are found to be in use, they count as vacated no longer.
  */
 bool cushim_stale_address_is(uint64_t address);
 

@@ -7,7 +7,7 @@
  * fit one comes.  Two fit ones at once keep the first, and the second stays native.
  *
  * A program may unload the driver and load another, or the same one elsewhere (a probe does, or a
- * plugin).  With it go the table and all that the engine knows of its contexts (unload.c).
+ * plugin).  With it go the table and all that we know of its contexts (unload.c).
  */
 #include "cuda/table.h"
 #include "preload/resolve/lookup.h"

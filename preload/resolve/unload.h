@@ -2,7 +2,7 @@
  * Libraries that go (HOOKS.md B18): no pointer into one is used after it may be gone.
  *
  * What is known of libraries is believed while none is being unloaded, and looked at anew behind
- * each dlclose that unloaded something: the driver's table and with it all that the engine knows of
+ * each dlclose that unloaded something: the driver's table and with it all that we know of
  * contexts, the runtimes' tables, and which code means which runtime.  While a dlclose is under way
  * whoever needs a table asks the loader, and no entry point takes its fast path.
  */

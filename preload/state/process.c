@@ -34,7 +34,7 @@ struct cushim_options cushim_process_options;
 _Static_assert((int)CUSHIM_N_SYMBOLS <= (int)CUSHIM_PAGE_SYMBOLS,
                "a page has room for every symbol");
 
-static bool has_read_options; /* written while the engine reads */
+static bool has_read_options; /* written while the options are read */
 static atomic_bool is_fast;   /* the guard says so */
 
 static void set_fast(bool is) {

@@ -110,7 +110,7 @@ extern struct cushim_process cushim_process __attribute__((visibility("hidden"))
 /* What the process counts, but for what its threads' caches have not handed in. */
 extern struct cushim_page cushim_page __attribute__((visibility("hidden")));
 
-/* Read the options if nobody has, and judge the driver; true where the engine is on. */
+/* Read the options if nobody has, and judge the driver; true where cushim is on. */
 bool cushim_process_start(void);
 
 /* There is a driver, which is judged at the next need.  Atomics alone. */
