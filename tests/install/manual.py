@@ -38,7 +38,7 @@ def run(*command):
 @tap.test
 def man_pages_lint_clean():
     need("mandoc")
-    for page in sorted(FOLDER.glob("*.[178]")):
+    for page in sorted(FOLDER.glob("*.[1378]")):
         done = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", page], text=True, capture_output=True)
         said = [line for line in done.stdout.splitlines() if "missing date" not in line]  # the same bytes on every day
         assert not said, said
@@ -46,8 +46,8 @@ def man_pages_lint_clean():
 
 @tap.test
 def every_page_of_help_is_a_man_page_and_every_option_is_in_it():
-    names = {page.name.rsplit(".")[0] for page in FOLDER.glob("*.[178]")}
-    assert names == {"cushim", "libcushim-preload"} | {f"cushim-{topic}" for topic in pages.topics(CUSHIM)} | {"cushim-help"}, f"tools/manual/meson.build has {names}"
+    names = {page.name.rsplit(".")[0] for page in FOLDER.glob("*.[1378]")}
+    assert names == {"cushim", "libcushim-preload", "libcushim"} | {f"cushim-{topic}" for topic in pages.topics(CUSHIM)} | {"cushim-help"}, f"tools/manual/meson.build has {names}"
     options = pages.options(CUSHIM)
     told = set(re.findall(r"^OPT\(\w+, *(\w+)", pathlib.Path(__file__).resolve().parents[2].joinpath("src/base/options.def").read_text(),
                           re.MULTILINE))
@@ -56,6 +56,18 @@ def every_page_of_help_is_a_man_page_and_every_option_is_in_it():
         text = (FOLDER / page).read_text().replace("\\-", "-")
         for row in options:
             assert re.search(rf"^\\fB(--)?{row[column]}\b", text, re.MULTILINE), (page, row)
+
+
+@tap.test
+def every_function_and_status_is_on_the_page_of_the_library():
+    text = re.sub(r"\\f[BR]", "", (FOLDER / "libcushim.3").read_text()).replace("\\-", "-")
+    root = pathlib.Path(__file__).resolve().parents[2]
+    names = set()
+    for header in sorted((root / "src/include/cushim").glob("*.h")):
+        if not header.stem.startswith("kernels"):
+            names |= set(re.findall(r"^CUSHIM_API\b[^;]*?\b(cushim_\w+)\(", header.read_text(), re.MULTILINE))
+    names |= {f"CUSHIM_{word}" for word in re.findall(r"^STATUS\(-?\d+, (\w+)", (root / "src/base/status.def").read_text(), re.MULTILINE)}
+    assert len(names) > 200 and not [name for name in names if not re.search(rf"\b{name}\b", text)]
 
 
 @tap.test

@@ -122,7 +122,7 @@ def fish():
     lines += [f"complete -c cushim -n '__fish_seen_subcommand_from {name}' -F" for name in sorted(READERS)]
     for name, words, needs, _variable, _preset, sentence in OPTIONS:
         values = f" -a '{' '.join(words)}'" if words else " -F" if name in FILES else ""
-        lines.append(f"complete -c cushim -n '__fish_seen_subcommand_from run record' -l {name}{' -r' if needs else ''}{values} -d {quoted(sentence)}")
+        lines.append(f"complete -c cushim -n '__fish_seen_subcommand_from run record' -l {name}{'' if not needs else ' -x' if words else ' -r'}{values} -d {quoted(sentence)}")
     return "\n".join(lines) + "\n"
 
 

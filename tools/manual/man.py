@@ -1,15 +1,16 @@
 """A page of the manual, from what the command says of itself.
 
-    man.py CUSHIM TOPIC|preload SECTION VERSION FILE
+    man.py CUSHIM TOPIC|preload|library SECTION VERSION FILE
 """
 import pathlib
 import re
 import sys
 
+import library
 import pages
 
 CUSHIM, TOPIC, SECTION, VERSION, FILE = sys.argv[1:6]
-NAMES = {"cushim": "cushim", "preload": "libcushim-preload"}
+NAMES = {"cushim": "cushim", "preload": "libcushim-preload", "library": "libcushim"}
 PRELOAD = {
     "NAME": "    libcushim-preload - pool the CUDA memory of the program that it is preloaded to\n",
     "SYNOPSIS": "    LD_PRELOAD=libcushim-preload.so PROGRAM [ARGUMENT ...]\n",
@@ -51,6 +52,10 @@ def option_list(by_variable):
 
 
 def body():
+    return (library.body(plain) if TOPIC == "library" else body_of_help()) + see_also()
+
+
+def body_of_help():
     parts = PRELOAD if TOPIC == "preload" else pages.page(CUSHIM, TOPIC)
     out = []
     for heading, text in parts.items():
@@ -63,11 +68,15 @@ def body():
         out += section(heading, before, heading in ("SYNOPSIS", "EXAMPLES"))
         if rows:
             out += option_list(False)
-    others = {"cushim(1)", "cushim-options(7)", "libcushim-preload(8)"} - {f"{NAMES.get(TOPIC, 'cushim-' + TOPIC)}({SECTION})"}
+    return out
+
+
+def see_also():
+    others = {"cushim(1)", "cushim-options(7)", "libcushim-preload(8)", "libcushim(3)"} - {f"{NAMES.get(TOPIC, 'cushim-' + TOPIC)}({SECTION})"}
     named = sorted(plain(name).replace("(", " (") for name in others)
-    return out + [".SH SEE ALSO"] + [f".BR {name}{',' if name != named[-1] else ''}" for name in named]
+    return [".SH SEE ALSO"] + [f".BR {name}{',' if name != named[-1] else ''}" for name in named]
 
 
 title = NAMES.get(TOPIC, "cushim-" + TOPIC).upper()
-lines = ['.\\" Written from `cushim help`.', f'.TH {plain(title)} {SECTION} "" "cushim {VERSION}" "cushim"', *body()]
+lines = ['.\\" Written from `cushim help` and the public headers.', f'.TH {plain(title)} {SECTION} "" "cushim {VERSION}" "cushim"', *body()]
 pathlib.Path(FILE).write_text("\n".join(lines) + "\n")

@@ -21,7 +21,7 @@ def commands(command):
 
 def topics(command):
     """The pages that `cushim help` shows."""
-    return re.search(r"help \[(.*?)\]", page(command, "cushim")["SYNOPSIS"]).group(1).split(" | ")
+    return [name for name in commands(command) if name != "help"] + ["options"]
 
 
 def flags(command, topic):
