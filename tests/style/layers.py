@@ -45,7 +45,6 @@ AGAINST = {
     "src/companion/core/driver.c": ["companion/context/address_map.h", "companion/context/context.h"],
     "src/memory/heap/free.c": ["memory/special/graph_resources.h"],
     "src/memory/heap/heap.c": ["memory/special/graph_resources.h"],
-    "src/memory/layout/block.c": ["memory/special/chunk.h"],
     "src/memory/state/heap_state.h": ["memory/special/arena.h", "memory/special/guard.h"],
     "tools/cushim/doctor/kernels.c": ["kernels/launch/settings.h"],
     "tools/cushim/options.c": ["tools/sim/driver/core/sim_options.def"],

@@ -10,7 +10,7 @@
  * clears nothing.  From the start of a region to its top the cells of blocks, freed or not, and of
  * rests of spans lie end to end; below `kept` they are what survived resets.
  *
- * memory/special/chunk.h, the chunk of the preload's arena, is another thing: it counts live blocks
+ * memory/layout/chunk.h, the chunk of the preload's arena, is another thing: it counts live blocks
  * and rewinds when there are none, has one run of pages of at most 2^20 grains, and tells no
  * epochs.
  *

@@ -1,6 +1,6 @@
 #include "memory/layout/block.h"
 
-#include "memory/special/chunk.h"
+#include "memory/layout/chunk.h"
 
 /* The same in a chunk of the arena; false where no block was ever cut. */
 static bool find_in_chunk(struct cushim_mem_extent *extent, uint64_t address,

@@ -1,6 +1,6 @@
 #include "memory/special/arena.h"
 
-#include "memory/special/chunk.h"
+#include "memory/layout/chunk.h"
 #include "memory/heap/growth.h"
 #include "memory/state/heap_state.h"
 #include "memory/state/free_lists.h"

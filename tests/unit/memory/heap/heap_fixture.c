@@ -5,7 +5,7 @@
 
 #include "cuda/table.h"
 #include "cuda/translate.h"
-#include "memory/special/chunk.h"
+#include "memory/layout/chunk.h"
 
 #include "memory/heap/growth.h"
 #include "memory/heap/fast.h"

@@ -1,4 +1,4 @@
-#include "memory/special/chunk.h"
+#include "memory/layout/chunk.h"
 
 #include "base/bits.h"
 
