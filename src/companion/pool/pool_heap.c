@@ -7,6 +7,7 @@
 #include "base/try.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
+#include "memory/heap/growth.h"
 #include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"
 
@@ -360,7 +361,7 @@ void cushim_pool_heap_close(struct cushim_pool_heap *heap, const char *what) {
         !atomic_load(&heap->is_lost) && cushim_call_begin_quietly(&scope, heap->context);
     if (is_alive) {
         empty_caches(heap, what);
-        cushim_mem_direct_trim(cushim_pool_heap_core(heap), 0);
+        cushim_mem_growth_trim(cushim_pool_heap_core(heap), 0);
         cushim_call_end(&scope, CUSHIM_OK);
     }
     pthread_mutex_lock(&heap->lock);
@@ -380,7 +381,7 @@ void cushim_pool_heap_count_off(struct cushim_pool_heap *heap) {
     struct cushim_scope scope;
     bool is_alive = cushim_call_begin_quietly(&scope, heap->context);
     if (is_alive) {
-        cushim_mem_direct_trim(cushim_pool_heap_core(heap), 0);
+        cushim_mem_growth_trim(cushim_pool_heap_core(heap), 0);
         cushim_call_end(&scope, CUSHIM_OK);
     }
     pthread_mutex_lock(&heap->lock);

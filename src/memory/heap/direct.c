@@ -3,7 +3,6 @@
 #include "base/try.h"
 #include "memory/heap/growth.h"
 #include "memory/state/free_lists.h"
-#include "memory/state/segments.h"
 #include "memory/state/heap_state.h"
 
 static void hand_out(const struct cushim_mem_blockref *place, size_t n_bytes,
@@ -38,46 +37,18 @@ enum cushim_status cushim_mem_direct_take(struct cushim_mem_heap *pool, size_t n
 
 enum cushim_status cushim_mem_direct_fetch(struct cushim_mem_heap *pool, size_t n_bytes,
                                            struct cushim_mem_lookup *found) {
-    struct cushim_mem_blockref place = {NULL, 0};
-    uint64_t life = atomic_load_explicit(&pool->generation, memory_order_acquire), base;
-    size_t segment_bytes;
-    bool is_own = cushim_mem_free_lists_is_dedicated(pool, n_bytes);
-    CUSHIM_TRY(cushim_mem_growth_fetch(pool, n_bytes, is_own, &segment_bytes, &base));
-    if (!(life & 1) || !cushim_mem_heap_lock_life(pool, life)) /* it went with the context */
+    struct cushim_mem_blockref place;
+    uint64_t life = atomic_load_explicit(&pool->generation, memory_order_acquire);
+    if (!(life & 1))
         return CUSHIM_STATE;
-    struct cushim_mem_extent *extent = cushim_mem_segments_enter(pool, base, segment_bytes, is_own);
-    bool is_served = extent && is_own;
-    if (is_served) {
-        place.extent = extent;
-        cushim_mem_free_lists_count_taken(pool, extent->block_bytes);
-    } else if (extent) { /* fails when host memory for descriptors is out */
-        is_served = cushim_mem_free_lists_take(pool, n_bytes, &place);
-    }
-    if (is_served)
-        hand_out(&place, n_bytes, found);
+    CUSHIM_TRY(cushim_mem_growth_take(pool, life, n_bytes, &place));
+    hand_out(&place, n_bytes, found);
     pthread_mutex_unlock(&pool->lock);
-    if (!extent)
-        cushim_mem_segments_put_back(pool, base, segment_bytes);
-    return is_served ? CUSHIM_OK : CUSHIM_NOMEM;
+    return CUSHIM_OK;
 }
 
 void cushim_mem_direct_give(struct cushim_mem_heap *pool, const struct cushim_mem_lookup *found) {
     pthread_mutex_lock(&pool->lock);
     cushim_mem_free_lists_give(pool, found->segment, &found->place);
     pthread_mutex_unlock(&pool->lock);
-}
-
-size_t cushim_mem_direct_trim(struct cushim_mem_heap *pool, size_t keep_bytes) {
-    struct cushim_mem_segment *list = NULL;
-    pthread_mutex_lock(&pool->lock);
-    cushim_mem_free_lists_drain(pool); /* one free slab can keep a whole segment */
-    size_t free_bytes = pool->free_segment_bytes;
-    if (free_bytes > keep_bytes)
-        list = cushim_mem_segments_detach(pool, pool->held_bytes - (free_bytes - keep_bytes));
-    pthread_mutex_unlock(&pool->lock);
-    size_t n_bytes = list ? cushim_mem_segments_release(pool, list) : 0;
-    pthread_mutex_lock(&pool->lock);
-    cushim_mem_watermark_note_given(pool, n_bytes);
-    pthread_mutex_unlock(&pool->lock);
-    return n_bytes;
 }

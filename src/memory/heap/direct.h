@@ -42,12 +42,4 @@ enum cushim_status cushim_mem_direct_fetch(struct cushim_mem_heap *pool, size_t 
 /* Give a block back: it is FREE, and may serve anybody at once. */
 void cushim_mem_direct_give(struct cushim_mem_heap *pool, const struct cushim_mem_lookup *found);
 
-/**
- * Give wholly free segments to the driver, those free for longest first, until no more than
- * keep_bytes of them are held.
- * @return the bytes given
- * Stream   as the source's release: for device memory it may wait, as cuMemFree does
- */
-size_t cushim_mem_direct_trim(struct cushim_mem_heap *pool, size_t keep_bytes);
-
 #endif

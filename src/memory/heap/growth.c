@@ -3,6 +3,7 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/try.h"
 #include "memory/cache/cache.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/segments.h"
@@ -148,6 +149,29 @@ enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_heap *pool, size_t 
         pthread_mutex_unlock(&pool->lock);
     }
     return status;
+}
+
+enum cushim_status cushim_mem_growth_take(struct cushim_mem_heap *pool, uint64_t life,
+                                          size_t n_bytes, struct cushim_mem_blockref *place) {
+    bool is_own = cushim_mem_free_lists_is_dedicated(pool, n_bytes);
+    size_t segment_bytes;
+    uint64_t base;
+    CUSHIM_TRY(cushim_mem_growth_fetch(pool, n_bytes, is_own, &segment_bytes, &base));
+    if (!cushim_mem_heap_lock_life(pool, life))
+        return CUSHIM_STATE;
+    struct cushim_mem_extent *extent = cushim_mem_segments_enter(pool, base, segment_bytes, is_own);
+    *place = (struct cushim_mem_blockref){extent, 0};
+    bool is_served = extent && is_own;
+    if (is_served)
+        cushim_mem_free_lists_count_taken(pool, extent->block_bytes);
+    else if (extent) /* fails when host memory for descriptors is out */
+        is_served = cushim_mem_free_lists_take(pool, n_bytes, place);
+    if (is_served)
+        return CUSHIM_OK;
+    pthread_mutex_unlock(&pool->lock);
+    if (!extent)
+        cushim_mem_segments_put_back(pool, base, segment_bytes);
+    return CUSHIM_NOMEM;
 }
 
 /* ---- in a free ---- */

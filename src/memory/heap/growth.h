@@ -11,6 +11,7 @@
 
 #include "cushim/status.h"
 
+struct cushim_mem_blockref;
 struct cushim_mem_heap;
 
 /**
@@ -25,6 +26,16 @@ struct cushim_mem_heap;
 enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_heap *pool, size_t n_bytes,
                                            bool is_dedicated, size_t *segment_bytes,
                                            uint64_t *base);
+
+/**
+ * The same, and the block that it is for.
+ * @param life   of the pool
+ * @param place  the block, off the lists
+ * @return CUSHIM_OK (the lock is held, and the caller's to give up) | CUSHIM_STATE (the memory went
+ * with the context) | as above; then the lock is not held
+ */
+enum cushim_status cushim_mem_growth_take(struct cushim_mem_heap *pool, uint64_t life,
+                                          size_t n_bytes, struct cushim_mem_blockref *place);
 
 /*
  * Has the device nothing to do, so that a release waits for nothing?  A record and a question; a

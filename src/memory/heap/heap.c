@@ -313,26 +313,9 @@ enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *pool,
 
 static enum cushim_status grow(const struct attempt *attempt) {
     struct cushim_mem_heap *pool = attempt->pool;
-    bool is_own = cushim_mem_free_lists_is_dedicated(pool, attempt->n_bytes);
-    size_t segment_bytes;
-    uint64_t base;
-    struct cushim_mem_blockref place = {NULL, 0};
-    CUSHIM_TRY(cushim_mem_growth_fetch(pool, attempt->n_bytes, is_own, &segment_bytes, &base));
-    if (!cushim_mem_heap_lock_life(pool, attempt->life)) /* the memory went with the context */
-        return CUSHIM_STATE;
-    struct cushim_mem_extent *extent = cushim_mem_segments_enter(pool, base, segment_bytes, is_own);
-    bool is_served = extent && is_own;
-    if (is_served) {
-        place.extent = extent;
-        cushim_mem_free_lists_count_taken(pool, extent->block_bytes);
-    } else if (extent) { /* fails when host memory for descriptors is out */
-        is_served = cushim_mem_free_lists_take(pool, attempt->n_bytes, &place);
-    }
+    struct cushim_mem_blockref place;
+    CUSHIM_TRY(cushim_mem_growth_take(pool, attempt->life, attempt->n_bytes, &place));
     pthread_mutex_unlock(&pool->lock);
-    if (!extent)
-        cushim_mem_segments_put_back(pool, base, segment_bytes);
-    if (!is_served)
-        return CUSHIM_NOMEM;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, attempt->life);
     attempt->block->is_hit = false;
     hand_out_place(attempt, cache, &place);

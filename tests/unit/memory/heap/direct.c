@@ -1,5 +1,6 @@
 /* Direct pools: blocks go straight between the free lists and a host that caches by itself. */
 #include "memory/heap/direct.h"
+#include "memory/heap/growth.h"
 #include "memory/heap/heap.h"
 
 #include "tests/unit/memory/heap/heap_fixture.h"
@@ -62,13 +63,13 @@ END_TEST
 START_TEST(a_trim_gives_all_that_is_free_and_keeps_what_it_is_told) {
     fixture = fixture_create(NULL);
     struct cushim_mem_lookup small = fetch(1000), large = fetch((size_t)300 << 20);
-    ck_assert_uint_eq(cushim_mem_direct_trim(&fixture->pools[0], 0), 0);
+    ck_assert_uint_eq(cushim_mem_growth_trim(&fixture->pools[0], 0), 0);
     cushim_mem_direct_give(&fixture->pools[0], &small);
     cushim_mem_direct_give(&fixture->pools[0], &large);
-    ck_assert_uint_eq(cushim_mem_direct_trim(&fixture->pools[0], (size_t)1 << 30), 0);
-    ck_assert_uint_ge(cushim_mem_direct_trim(&fixture->pools[0], (size_t)300 << 20), 2 << 20);
+    ck_assert_uint_eq(cushim_mem_growth_trim(&fixture->pools[0], (size_t)1 << 30), 0);
+    ck_assert_uint_ge(cushim_mem_growth_trim(&fixture->pools[0], (size_t)300 << 20), 2 << 20);
     ck_assert_uint_gt(fake_n_allocations(), 0);
-    cushim_mem_direct_trim(&fixture->pools[0], 0);
+    cushim_mem_growth_trim(&fixture->pools[0], 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
     fixture_check(fixture);
     fixture_destroy(fixture);
