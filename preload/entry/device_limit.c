@@ -82,30 +82,40 @@ void cushim_device_limit_note(const struct cushim_mem_stats *stats, size_t n_byt
         charge((int)(place / CUSHIM_N_KINDS), n_bytes, is_there);
 }
 
+/* Of a handle: for the report, and against the limit where there is one. */
+static void count(int device, size_t n_bytes, bool is_there) {
+    struct cushim_page_virtual *made = &cushim_page.virtuals[device];
+    if (has_limit())
+        charge(device, n_bytes, is_there);
+    if (is_there)
+        cushim_mem_stats_raise(
+            &made->peak_live_bytes,
+            atomic_fetch_add_explicit(&made->live_bytes, n_bytes, memory_order_relaxed) + n_bytes);
+    else
+        cushim_mem_stats_subtract(&made->live_bytes, n_bytes);
+}
+
 void cushim_device_limit_note_handle(CUmemGenericAllocationHandle handle, int device,
                                      size_t n_bytes) {
-    struct row *row =
-        has_limit() && device >= 0 && device < CUSHIM_MAX_DEVICES ? malloc(sizeof *row) : NULL;
+    struct row *row = device >= 0 && device < CUSHIM_MAX_DEVICES ? malloc(sizeof *row) : NULL;
     if (!row)
         return;
     *row = (struct row){.handle = handle, .device = device, .n_bytes = n_bytes};
     pthread_mutex_lock(&lock);
     HASH_ADD(hh, rows, handle, sizeof row->handle, row);
     pthread_mutex_unlock(&lock);
-    charge(device, n_bytes, true);
+    count(device, n_bytes, true);
 }
 
 void cushim_device_limit_forget_handle(CUmemGenericAllocationHandle handle) {
     struct row *row;
-    if (!has_limit())
-        return;
     pthread_mutex_lock(&lock);
     HASH_FIND(hh, rows, &handle, sizeof handle, row);
     if (row)
         HASH_DEL(rows, row);
     pthread_mutex_unlock(&lock);
     if (row)
-        charge(row->device, row->n_bytes, false);
+        count(row->device, row->n_bytes, false);
     free(row);
 }
 
@@ -114,7 +124,7 @@ void cushim_device_limit_drop_handles(void) {
     pthread_mutex_lock(&lock);
     HASH_ITER(hh, rows, row, next) {
         HASH_DEL(rows, row);
-        charge(row->device, row->n_bytes, false);
+        count(row->device, row->n_bytes, false);
         free(row);
     }
     pthread_mutex_unlock(&lock);

@@ -132,10 +132,10 @@ CUSHIM_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 /* ---- other allocations: as they came, retried once when memory is out ---- */
 
 static void note_virtual(CUmemGenericAllocationHandle handle, int device, size_t n_bytes) {
-    cushim_device_limit_note_handle(handle, device, n_bytes);
     log_debug("request", "cuMemCreate of size %zu was forwarded", n_bytes);
     if (!cushim_process_is_on() || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return;
+    cushim_device_limit_note_handle(handle, device, n_bytes);
     cushim_mem_stats_add(&cushim_page.virtuals[device].n_requests, 1);
     cushim_mem_stats_add(&cushim_page.virtuals[device].requested_bytes, n_bytes);
     cushim_process_note_driver_use();

@@ -142,8 +142,11 @@ static bool holes(const struct cushim_report *report, struct cushim_advice *advi
     return spare_bytes >= (uint64_t)512 << 20 && is_share(spare_bytes, held_bytes, 25);
 }
 
-/* Those that the driver knew are bypassed. */
+/* Those that the driver knew are bypassed.  Without a pool a second free is one of these, too. */
 static bool foreign(const struct cushim_report *report, struct cushim_advice *advice) {
+    bool has_pool = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_hits) +
+                        cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_misses) !=
+                    0;
     uint64_t n = cushim_mem_stats_read(&report->page.n_foreign_frees);
     char count[CUSHIM_AMOUNT_BYTES];
     EVIDENCE(advice, 0, "foreign_frees", n);
@@ -151,7 +154,7 @@ static bool foreign(const struct cushim_report *report, struct cushim_advice *ad
         "%s %s of memory that cushim did not see allocated; `cushim doctor -- COMMAND` looks at "
         "what is loaded",
         cushim_text_count(count, n), n == 1 ? "free was" : "frees were");
-    return n > cushim_mem_stats_read(&report->page.n_bypassed);
+    return has_pool && n > cushim_mem_stats_read(&report->page.n_bypassed);
 }
 
 static bool leak(const struct cushim_report *report, struct cushim_advice *advice) {

@@ -178,6 +178,7 @@ struct cushim_page {
     /* what cuMemCreate made on a device: virtual memory, which the driver serves */
     struct cushim_page_virtual {
         atomic_uint_fast64_t n_requests, requested_bytes;
+        atomic_uint_fast64_t live_bytes, peak_live_bytes; /* made, and the handle not released */
     } virtuals[CUSHIM_MAX_DEVICES];
     char device_names[CUSHIM_MAX_DEVICES][CUSHIM_NAME_BYTES]; /* "": no pool was opened there */
     struct cushim_copy_counts copies;

@@ -69,15 +69,19 @@ uint64_t cushim_report_sum_all_at(const struct cushim_report *report, size_t cou
 struct cushim_report_virtual cushim_report_virtual(const struct cushim_report *report, int device) {
     const struct cushim_page_virtual *created = &report->page.virtuals[device];
     return (struct cushim_report_virtual){cushim_mem_stats_read(&created->n_requests),
-                                          cushim_mem_stats_read(&created->requested_bytes)};
+                                          cushim_mem_stats_read(&created->requested_bytes),
+                                          cushim_mem_stats_read(&created->live_bytes),
+                                          cushim_mem_stats_read(&created->peak_live_bytes)};
 }
 
 struct cushim_report_virtual cushim_report_virtual_sum(const struct cushim_report *report) {
-    struct cushim_report_virtual sum = {0, 0};
+    struct cushim_report_virtual sum = {0};
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         struct cushim_report_virtual one = cushim_report_virtual(report, device);
         sum.n_requests += one.n_requests;
         sum.requested_bytes += one.requested_bytes;
+        sum.live_bytes += one.live_bytes;
+        sum.peak_live_bytes += one.peak_live_bytes;
     }
     return sum;
 }

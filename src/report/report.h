@@ -88,7 +88,7 @@ uint64_t cushim_report_sum_all_at(const struct cushim_report *report, size_t cou
 
 /* The calls of cuMemCreate that the driver served, and their bytes, on all devices. */
 struct cushim_report_virtual {
-    uint64_t n_requests, requested_bytes;
+    uint64_t n_requests, requested_bytes, live_bytes, peak_live_bytes;
 };
 struct cushim_report_virtual cushim_report_virtual(const struct cushim_report *report, int device);
 struct cushim_report_virtual cushim_report_virtual_sum(const struct cushim_report *report);

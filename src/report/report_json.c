@@ -58,8 +58,9 @@ static void put_device(struct cushim_writer *out, const struct cushim_report *re
     struct cushim_report_virtual created = cushim_report_virtual(report, device);
     cushim_write(out,
                  ", \"virtual\": {\"requests\": %" PRIu64 ", \"requested_bytes\": %" PRIu64
-                 "}, \"kinds\": {",
-                 created.n_requests, created.requested_bytes);
+                 ", \"live_bytes\": %" PRIu64 ", \"peak_live_bytes\": %" PRIu64 "}, \"kinds\": {",
+                 created.n_requests, created.requested_bytes, created.live_bytes,
+                 created.peak_live_bytes);
     for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
         if (!cushim_report_has(report, device, (enum cushim_kind)kind))
             continue;

@@ -125,6 +125,10 @@ static void put_virtual(struct cushim_writer *out, const struct cushim_report *r
                      cushim_text_count(t.text[0], created.n_requests),
                      created.n_requests == 1 ? "request" : "requests",
                      cushim_text_bytes(t.text[1], created.requested_bytes));
+    if (created.n_requests)
+        cushim_write(out, "  %-24s %9s, %s %s\n", "  live by cuMemCreate",
+                     cushim_text_bytes(t.text[2], created.live_bytes), CUSHIM_WORD(peak_live),
+                     cushim_text_bytes(t.text[3], created.peak_live_bytes));
 }
 
 static bool has_kinds(const struct cushim_report *report, int device) {

@@ -55,6 +55,8 @@ static void take_device(struct cushim_report *report, struct json_object *device
     take_text(report->page.device_names[i], device, "name");
     atomic_store(&report->page.virtuals[i].n_requests, number(created, "requests"));
     atomic_store(&report->page.virtuals[i].requested_bytes, number(created, "requested_bytes"));
+    atomic_store(&report->page.virtuals[i].live_bytes, number(created, "live_bytes"));
+    atomic_store(&report->page.virtuals[i].peak_live_bytes, number(created, "peak_live_bytes"));
     for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)
         take_kind(&report->page.stats[i][kind],
                   member(kinds, cushim_report_kind((enum cushim_kind)kind)));

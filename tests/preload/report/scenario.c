@@ -250,6 +250,11 @@ static void make_virtual(int n) {
         if (create(&handle, 8 << 20, &properties, 0) != CUDA_SUCCESS)
             _Exit(1);
     }
+    TRY(cudaGetDriverEntryPointByVersion("cuMemRelease", &found, 12000, 0, &is_found));
+    __typeof__(&cuMemRelease) release;
+    memcpy(&release, &found, sizeof release);
+    if (release(handle) != CUDA_SUCCESS) /* the last one */
+        _Exit(1);
 }
 
 static void virtually(void) {

@@ -55,7 +55,7 @@ def who_asks_for_memory_that_is_only_forwarded_is_told_so():
                                       "16.0 MiB were asked for by cuMemCreate (2 calls): forwarded", in_order]
     for program in (SHARED, STATIC):
         device, = run("in_all_ways", program=program).report["devices"]
-        assert device["virtual"] == {"requests": 2, "requested_bytes": 16 << 20}, device
+        assert device["virtual"] == {"requests": 2, "requested_bytes": 16 << 20, "live_bytes": 8 << 20, "peak_live_bytes": 16 << 20}, device
         assert device["kinds"]["async"]["requests"] == 3, device
 
 
