@@ -232,6 +232,25 @@ def each_file_is_asked_for_its_lines_once():
 
 
 @tap.test
+def a_recording_has_a_bound_and_says_what_it_lacks():
+    script = scratch / "counting-less.py"
+    script.write_text(COUNTING.replace("range(100000)", "range(20000)").replace("1000 + i", "1000 + i % 100"))
+    result = record("--max=64K", "-o", str(scratch / "small"), sys.executable, str(script))
+    said = re.search(r"^cushim: the recording of process \d+ ended early: its file was full; ([\d,]+) events were not written; --max allows more$", result.stderr, re.MULTILINE)
+    file, = (scratch / "small").glob("*.trace")
+    assert result.returncode == 0 and int(said[1].replace(",", "")) > 1000 and file.stat().st_size <= 64 << 10, result
+    text = report(str(scratch / "small")).stdout
+    assert f"missing   {said[1]} events were not written" in text and "the recording ended early: its file was full" in text, text
+    for stacks, has_some in ("native", True), ("none", False):
+        folder = scratch / f"stacks-{stacks}"
+        assert record(f"--stacks={stacks}", "-o", str(folder), HOLDER).returncode == 0
+        assert any(site["stack"] for site in summary(folder)["memory"][0]["sites"]) == has_some
+    for word in "--stacks=python", "--stacks", "--max=much":
+        result = record(word, HOLDER)
+        assert result.returncode == 2 and result.stderr.count("\n") == 1, result
+
+
+@tap.test
 def names_of_others_are_text():
     """Those of a program, and of what it was built of, are shown and not obeyed."""
     folder = recorded("sites")

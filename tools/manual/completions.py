@@ -11,7 +11,7 @@ CUSHIM, SHELL, FILE = sys.argv[1:4]
 COMMANDS, TOPICS, OPTIONS = pages.commands(CUSHIM), pages.topics(CUSHIM), pages.options(CUSHIM)
 FLAGS = {name: pages.flags(CUSHIM, name) for name in COMMANDS if name not in ("run", "record", "help")}
 # Commands that take a file, where others take a program.
-READERS = {"report", "merge", "diff"}
+READERS = {"report", "replay", "merge", "diff"}
 # Whose value is a name of a file.
 FILES = {"stats"}
 

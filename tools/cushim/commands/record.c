@@ -19,6 +19,21 @@ struct request {
     char chosen[64];
 };
 
+/* Options of `cushim run` by a name that is short here. */
+static int take_option(const char *argument) {
+    char option[256];
+    if (strcmp(argument, "--stacks=native") == 0)
+        return run_take_option("record", "--trace-stacks=on");
+    if (strcmp(argument, "--stacks=none") == 0)
+        return run_take_option("record", "--trace-stacks=off");
+    if (strncmp(argument, "--stacks", 8) == 0)
+        return usage_error("record", "--stacks is native or none");
+    if (strncmp(argument, "--max=", 6) != 0)
+        return run_take_option("record", argument);
+    snprintf(option, sizeof option, "--trace-max=%s", argument + 6);
+    return run_take_option("record", option);
+}
+
 /* The index of the program's name in argv, or minus an exit code, already explained. */
 static int take_arguments(struct request *request, int argc, char **argv) {
     int i = 1;
@@ -33,7 +48,7 @@ static int take_arguments(struct request *request, int argc, char **argv) {
             request->name = argv[i];
             continue;
         }
-        int code = run_take_option("record", argv[i]);
+        int code = take_option(argv[i]);
         if (code != EXIT_WELL)
             return -code;
     }
@@ -73,12 +88,14 @@ static bool make_folder(struct request *request, const char *program) {
 /* One line where a recording is less than the run. */
 static void tell_of_gaps(const struct cushim_trace_head *head) {
     uint64_t state = atomic_load(&head->state);
+    char text[CUSHIM_AMOUNT_BYTES];
     if (state == CUSHIM_TRACE_FAILED)
         complain("the recording of process %lu ended early: %s", (unsigned long)head->process,
                  strerror((int)atomic_load(&head->error)));
     else if (state == CUSHIM_TRACE_FULL)
-        complain("the recording of process %lu ended early: its file was full; --trace-max",
-                 (unsigned long)head->process);
+        complain("the recording of process %lu ended early: its file was full; %s events were not "
+                 "written; --max allows more",
+                 (unsigned long)head->process, cushim_text_count(text, atomic_load(&head->n_lost)));
 }
 
 static uint64_t count_events(const char *path) {
