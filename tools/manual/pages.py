@@ -26,7 +26,7 @@ def topics(command):
 
 def flags(command, topic):
     """The flags of a command that has a few."""
-    return re.findall(r"--[a-z]+(?:-[a-z]+)*", page(command, topic)["SYNOPSIS"])
+    return list(dict.fromkeys(re.findall(r"--[a-z]+(?:-[a-z]+)*", page(command, topic)["SYNOPSIS"])))
 
 
 def options(command):
