@@ -160,6 +160,32 @@ def each_rank_has_a_report_of_its_own():
 
 
 @tap.test
+def each_launcher_s_variable_for_the_rank_is_known():
+    for variable in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"):
+        with tempfile.TemporaryDirectory(prefix="cushim-guide-") as name:
+            done = run(f"env {variable}=7 cushim run --stats=report-%r.json ./app", pathlib.Path(name))
+            assert done.returncode == 0 and (pathlib.Path(name) / "report-7.json").exists(), (variable, done.stderr)
+
+
+@tap.test
+def the_example_for_kubernetes_is_yaml_and_its_parts_fit():
+    try:
+        import yaml
+    except ImportError:
+        tap.skip("no module yaml here")
+    text = (ROOT / "docs/guide/clusters.md").read_text()
+    spec = yaml.safe_load(re.search(r"```yaml\n(.*?)```", text, re.DOTALL)[1])["spec"]
+    init, app = spec["initContainers"][0], spec["containers"][0]
+    volumes = {volume["name"] for volume in spec["volumes"]}
+    mounts = {mount["name"]: mount["mountPath"] for mount in app["volumeMounts"]}
+    assert set(mounts) <= volumes and {mount["name"] for mount in init["volumeMounts"]} <= volumes
+    env = {row["name"]: row["value"] for row in app["env"]}
+    assert pathlib.Path(env["LD_PRELOAD"]).parent == pathlib.Path(mounts["cushim"])
+    assert pathlib.Path(env["LD_PRELOAD"]).name == pathlib.Path(init["command"][1]).name == "libcushim-preload.so"
+    assert all(isinstance(value, str) for value in env.values())
+
+
+@tap.test
 def what_others_run_is_on_a_page():
     every = [command for page in PAGES for command in commands((ROOT / page).read_text())]
     assert [begin for begin in OTHERS if not any(command.startswith(begin) for command in every)] == []

@@ -324,7 +324,7 @@ def the_kernels_are_a_wheel_of_their_own_that_finds_the_library_of_the_other():
             "-w", BUILD / "kernels", SOURCE / "tools/wheel/kernels", CUDA_HOME=str(CUDA), PATH=f"{tools()}:{os.environ['PATH']}")
     wheel_of_kernels, = (BUILD / "kernels").glob("cushim_kernels-*-py3-none-manylinux*.whl")
     command(folder / "python", "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel_of_kernels)
-    script = "import ctypes, cushim; print(ctypes.CDLL(cushim.library_folder() + '/libcushim-kernels.so.0').cushim_kernels_load())"
+    script = "import ctypes; from cushim import library_folder as at; print(ctypes.CDLL(at() + '/libcushim-kernels.so.0').cushim_kernels_load())"
     assert command(folder / "python", "-c", script, CUSHIM_LIBCUDA=str(SIM / "libcuda.so.1")).stdout == "0\n"
     command(folder / "python", "-m", "pip", "check")
     command(folder / "python", "-m", "pip", "uninstall", "--quiet", "--yes", "cushim-kernels")
