@@ -258,17 +258,108 @@ START_TEST(ones_own_capture_is_answered_as_was_asked_for) {
 }
 END_TEST
 
+/* ---- names that hand over to one call of the driver ---- */
+
+static void count_end(void *data) {
+    atomic_fetch_add((atomic_int *)data, 1);
+}
+
+START_TEST(a_graph_keeps_a_user_object_until_it_goes) {
+    atomic_int n_ended = 0;
+    cudaUserObject_t object;
+    cudaGraph_t graph;
+    RT_OK(cudaGraphCreate(&graph, 0));
+    RT_OK(cudaUserObjectCreate(&object, &n_ended, count_end, 2, cudaUserObjectNoDestructorSync));
+    RT_OK(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove));
+    RT_OK(cudaUserObjectRelease(object, 1));
+    ck_assert_int_eq(atomic_load(&n_ended), 0);
+    RT_OK(cudaGraphDestroy(graph));
+    RT_OK(cudaDeviceSynchronize());
+    ck_assert_int_eq(atomic_load(&n_ended), 1);
+    check_refused(cudaUserObjectCreate(NULL, NULL, NULL, 0, 0), cudaErrorInvalidValue);
+}
+END_TEST
+
+START_TEST(a_batch_moves_what_it_says) {
+    static char host[200], back[200];
+    char *device = rt_alloc(200);
+    void *to[] = {device, device + 100};
+    const void *from[] = {host, host + 100};
+    size_t sizes[] = {100, 100}, first = 0;
+    struct cudaMemcpyAttributes ordered = {.srcAccessOrder = cudaMemcpySrcAccessOrderStream};
+    cudaStream_t stream;
+    memset(host, 4, sizeof host);
+    RT_OK(cudaStreamCreate(&stream));
+    RT_OK(cudaMemcpyBatchAsync(to, from, sizes, 2, &ordered, &first, 1, stream));
+    RT_OK(cudaStreamSynchronize(stream));
+    RT_OK(cudaMemcpy(back, device, sizeof back, cudaMemcpyDeviceToHost));
+    ck_assert_mem_eq(host, back, sizeof host);
+    RT_OK(cudaStreamDestroy(stream));
+    check_refused(cudaMemcpyBatchAsync(to, from, sizes, 2, &ordered, &first, 1, cudaStreamLegacy),
+                  cudaErrorInvalidValue);
+}
+END_TEST
+
+START_TEST(a_device_says_where_it_is_and_a_pool_who_may_use_it) {
+    char id[16], same[16];
+    cudaMemPool_t pool;
+    struct cudaMemAccessDesc access = {{cudaMemLocationTypeDevice, 0},
+                                       cudaMemAccessFlagsProtReadWrite};
+    uint64_t n_bytes = 7;
+    RT_OK(cudaDeviceGetPCIBusId(id, sizeof id, 0));
+    OK(cuDeviceGetPCIBusId(same, sizeof same, 0));
+    ck_assert_str_eq(id, same);
+    RT_OK(cudaDeviceGetDefaultMemPool(&pool, 0));
+    RT_OK(cudaMemPoolSetAccess(pool, &access, 1));
+    RT_OK(cudaDeviceGetGraphMemAttribute(0, cudaGraphMemAttrUsedMemCurrent, &n_bytes));
+    ck_assert_uint_eq(n_bytes, 0);
+}
+END_TEST
+
+START_TEST(a_capture_goes_on_behind_nodes_that_are_named) {
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphNode_t nodes[2];
+    size_t n = 2, n_found = 2;
+    char *device = rt_alloc(100);
+    RT_OK(cudaStreamCreate(&stream));
+    RT_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    RT_OK(cudaMemsetAsync(device, 1, 100, stream));
+    RT_OK(cudaStreamUpdateCaptureDependencies(stream, NULL, NULL, 0,
+                                              cudaStreamSetCaptureDependencies));
+    RT_OK(cudaMemsetAsync(device, 2, 100, stream));
+    RT_OK(cudaStreamEndCapture(stream, &graph));
+    RT_OK(cudaGraphGetNodes(graph, nodes, &n));
+    ck_assert_uint_eq(n, 2);
+    for (int i = 0; i < 2; i++) { /* neither comes behind the other */
+        RT_OK(cudaGraphNodeGetDependencies(nodes[i], NULL, NULL, &n_found));
+        ck_assert_uint_eq(n_found, 0);
+    }
+    RT_OK(cudaGraphDestroy(graph));
+    RT_OK(cudaStreamDestroy(stream));
+}
+END_TEST
+
 int main(void) {
     return fixture_run(
-        "runtime", (const TTest *[]){
-                       the_first_call_makes_the_context, odd_arguments_are_answered_as_natively,
-                       out_of_memory_becomes_the_last_error, an_earlier_error_outlives_good_calls,
-                       a_hit_takes_no_driver_call_but_the_question_for_the_context,
-                       memory_is_of_the_device_that_was_set, a_thread_that_never_used_cuda_may_free,
-                       after_a_reset_old_pointers_are_unknown_and_new_memory_works,
-                       a_freed_pointer_is_unregistered, a_free_with_work_in_flight_is_a_barrier,
-                       host_memory_comes_back_and_reads_as_zero,
-                       a_hit_of_pinned_memory_takes_no_driver_call_either, flags_are_kept_apart,
-                       each_free_takes_its_own_kind_alone,
-                       ones_own_capture_is_answered_as_was_asked_for, NULL});
+        "runtime", (const TTest *[]){the_first_call_makes_the_context,
+                                     odd_arguments_are_answered_as_natively,
+                                     out_of_memory_becomes_the_last_error,
+                                     an_earlier_error_outlives_good_calls,
+                                     a_hit_takes_no_driver_call_but_the_question_for_the_context,
+                                     memory_is_of_the_device_that_was_set,
+                                     a_thread_that_never_used_cuda_may_free,
+                                     after_a_reset_old_pointers_are_unknown_and_new_memory_works,
+                                     a_freed_pointer_is_unregistered,
+                                     a_free_with_work_in_flight_is_a_barrier,
+                                     host_memory_comes_back_and_reads_as_zero,
+                                     a_hit_of_pinned_memory_takes_no_driver_call_either,
+                                     flags_are_kept_apart,
+                                     each_free_takes_its_own_kind_alone,
+                                     ones_own_capture_is_answered_as_was_asked_for,
+                                     a_graph_keeps_a_user_object_until_it_goes,
+                                     a_batch_moves_what_it_says,
+                                     a_device_says_where_it_is_and_a_pool_who_may_use_it,
+                                     a_capture_goes_on_behind_nodes_that_are_named,
+                                     NULL});
 }
