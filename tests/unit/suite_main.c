@@ -13,12 +13,13 @@ void suite_enlist(struct suite *suite) {
     first = suite;
 }
 
-/* Is a file the one of a suite's name?  "cache" is tests/unit/memory/cache/cache.c. */
+/* Is a file the one of a suite's name?  "cache/cache" is tests/unit/memory/cache/cache.c. */
 static int is_named(const char *file, const char *name) {
-    const char *slash = strrchr(file, '/');
-    const char *base = slash ? slash + 1 : file;
-    size_t length = strlen(name);
-    return strncmp(base, name, length) == 0 && strcmp(base + length, ".c") == 0;
+    size_t n_file = strlen(file), n_name = strlen(name);
+    if (n_file < n_name + 3 || strcmp(file + n_file - 2, ".c") != 0)
+        return 0;
+    const char *base = file + n_file - 2 - n_name;
+    return base[-1] == '/' && strncmp(base, name, n_name) == 0;
 }
 
 /* In a process of its own: a suite may set the environment, and finds nothing of another's. */
