@@ -222,8 +222,9 @@ static void draw_table(struct top *top, struct screen_picture *picture) {
     }
     if (!top->n)
         screen_line(picture, "  no process has a live page; `cushim run` gives it one", false);
-    snprintf(line, sizeof line, last - first < top->n ? "  rows %zu to %zu of %zu" : "", first + 1,
-             last, top->n);
+    *line = 0;
+    if (last - first < top->n)
+        snprintf(line, sizeof line, "  rows %zu to %zu of %zu", first + 1, last, top->n);
     screen_line(picture, line, false);
     screen_line(picture, "s sort  up down choose  enter report  p pause  q quit", false);
 }
