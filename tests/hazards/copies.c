@@ -9,9 +9,9 @@
  * Every seed draws threads (1 to 16), whether another thread has a capture open, and, for a thread
  * that is alone, whether driver calls of a copy fail.  The work before a copy lingers for less than
  * N (30): turns of the software device, microseconds of a GPU.  Sizes lie around those from which
- * on copies are staged and cut (LEAST, PIECE), at any offset, as lines, rows and boxes.  Counted
- * are the words that were not what they should be, at either end.  The status is 1 where there are
- * any.
+ * on copies are staged and cut (LEAST, PIECE), at any offset, as lines, rows, boxes and batches.
+ * Counted are the words that were not what they should be, at either end.  The status is 1 where
+ * there are any.
  */
 #include "work.h"
 
@@ -65,7 +65,12 @@ static unsigned draw(struct worker *worker, unsigned n) {
 
 /* ---- shapes ---- */
 
-enum { LINE, ROWS, BOXES, N_SHAPES };
+/* The last is rows, each a copy of one batch. */
+#if CUDART_VERSION >= 13000
+enum { LINE, ROWS, BOXES, BATCH, N_SHAPES };
+#else
+enum { LINE, ROWS, BOXES, N_SHAPES, BATCH };
+#endif
 
 /* Just below, at, and just above what matters, or anything. */
 static size_t draw_words(struct worker *worker) {
@@ -136,8 +141,33 @@ static cudaError_t copy_box(const struct order *order) {
     return order->is_async ? cudaMemcpy3DAsync(&shape, order->stream) : cudaMemcpy3D(&shape);
 }
 
+#if CUDART_VERSION >= 13000
+static cudaError_t copy_batch(const struct order *order) {
+    enum { MOST_ROWS = 9 };
+    void *to[MOST_ROWS];
+    const void *from[MOST_ROWS];
+    size_t sizes[MOST_ROWS], first = 0;
+    struct cudaMemcpyAttributes attributes;
+    memset(&attributes, 0, sizeof attributes);
+    attributes.srcAccessOrder = cudaMemcpySrcAccessOrderDuringApiCall;
+    if (order->kind == cudaMemcpyDeviceToHost)
+        attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+    for (size_t i = 0; i < order->box.height; i++) {
+        to[i] = order->to + i * order->box.row * WORD;
+        from[i] = order->from + i * order->box.row * WORD;
+        sizes[i] = order->box.width * WORD;
+    }
+    return cudaMemcpyBatchAsync(to, from, sizes, order->box.height, &attributes, &first, 1,
+                                order->stream);
+}
+#endif
+
 static cudaError_t copy(const struct order *order) {
     size_t n_bytes = order->box.width * WORD, row_bytes = order->box.row * WORD;
+#if CUDART_VERSION >= 13000
+    if (order->shape == BATCH)
+        return copy_batch(order);
+#endif
     if (order->shape == BOXES)
         return copy_box(order);
     if (order->shape == ROWS)
@@ -180,6 +210,8 @@ static void act(struct worker *worker) {
     /* one that is not queued waits for the streams that wait for the legacy one */
     order.stream =
         worker->streams[draw(worker, order.is_async ? N_STREAM_KINDS : STREAM_NON_BLOCKING)];
+    if (order.shape == BATCH) /* which the legacy stream has none of */
+        order.stream = worker->streams[1 + draw(worker, N_STREAM_KINDS - 1)];
     order.kind = draw(worker, 3) ? is_up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost
                                  : cudaMemcpyDefault;
     order.to = (is_up ? device : host) + box.first * WORD;
@@ -192,7 +224,11 @@ static void act(struct worker *worker) {
                worker->device, none, 0, old, worker->n_wrong));
     if (draw(worker, 3) == 0)
         TRY(cudaStreamSynchronize(order.stream));
+    if (order.shape == BATCH && !is_up)
+        order.kind = cudaMemcpyDeviceToHost;
     copy_surely(worker, &order);
+    if (order.shape == BATCH && !is_up) /* it need not have arrived */
+        TRY(cudaStreamSynchronize(order.stream));
     if (is_up) {
         host_write(host, box.n_words, ~tag); /* its source was read */
         TRY(LAUNCH(judge, BLOCKS(box.n_words, N_WORK_THREADS), N_WORK_THREADS, order.stream,
