@@ -137,6 +137,12 @@ def time_goes_by_as_it_did():
 
 
 @tap.test
+def a_request_of_no_bytes_is_passed_over():
+    file = made("nothing", [(0, "alloc", 1, MIB), (0.1, "alloc", 2, 0), (0.2, "free", 2, 0)])
+    assert planned(file, "--with=exact")["exact"]["device 0"]["peak_live_bytes"] == MIB
+
+
+@tap.test
 def a_person_reads_it_in_80_columns():
     result = cushim("replay", "--plan", "--with=native,exact,relaxed+keep=100G+limit=1000G+buckets=pow2", "--least-limit", str(recorded("read", TRAINER)))
     assert result.returncode == 0 and max(map(len, result.stdout.splitlines())) <= 80, result.stdout

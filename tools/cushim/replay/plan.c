@@ -184,6 +184,7 @@ static bool forget(uint64_t recorded, uint64_t *address) {
 
 static bool is_pooled(const struct cushim_trace_event *event, const struct cushim_trace_block *of) {
     return !engine.setting->is_native && !(event->flags & CUSHIM_TRACE_NATIVELY) && of->pool &&
+           of->n_bytes && /* only a damaged recording has requests of none */
            of->kind <= CUSHIM_MEM_PINNED;
 }
 
@@ -243,7 +244,8 @@ static bool replay_refused(const struct cushim_trace_event *event) {
     struct cushim_mem_lookup found;
     CUresult answer;
     struct plan_sums *sums = &engine.plan->sums[scope_of(event->device, event->kind)];
-    if (engine.setting->is_native || !event->pool || event->kind > CUSHIM_MEM_PINNED) {
+    if (engine.setting->is_native || !event->pool || !event->n_bytes ||
+        event->kind > CUSHIM_MEM_PINNED) {
         sums->n_refused++;
         return true;
     }
