@@ -262,6 +262,27 @@ def the_allocator_serves_the_calls_of_frameworks():
     assert on_the_device(FRAMEWORKS) == "CUSHIM_NOMEM\nCUSHIM_BADDEVICE\n"
 
 
+@tap.test
+def where_the_wheel_does_not_fit_pip_says_so_in_one_line():
+    for platform in ("musllinux_1_2_x86_64", "manylinux_2_28_riscv64"):
+        done = command(installed() / "python", "-m", "pip", "install", "--quiet", "--dry-run", "--no-index", "--no-deps", "--only-binary=:all:",
+                       "--target", pathlib.Path(holder().name, "nowhere"), "--platform", platform, wheel(), code=1)
+        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
+        assert len(lines) == 1 and "is not a supported wheel on this platform" in lines[0], done.stderr
+    said = python("-c", "import importlib.metadata; print(importlib.metadata.metadata('cushim')['Requires-Python'])").stdout
+    assert said == ">=3.9\n", said
+
+
+@tap.test
+def the_module_passes_mypy_strict():
+    if subprocess.run([tools() / "python", "-m", "pip", "install", "--quiet", "mypy>=1.10,<3", "pytest>=7,<10"], capture_output=True).returncode:
+        tap.skip("pip cannot fetch mypy here")
+    folder = python("-c", "import cushim; print(cushim.__path__[0])").stdout.strip()
+    copy = pathlib.Path(holder().name, "typed/cushim")  # apart from the packages of others
+    shutil.copytree(folder, copy)
+    command(tools() / "python", "-m", "mypy", "--strict", "--cache-dir", os.devnull, copy)
+
+
 FIXTURE = """
 import ctypes
 runtime = ctypes.CDLL("libcudart.so.13")
