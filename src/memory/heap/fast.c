@@ -110,9 +110,8 @@ static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_
 
 /* The cache being taken, all work on the block over: it is free from here on, if it fits. */
 static inline bool give_proven(struct cushim_mem_cache *cache,
-                               const struct cushim_mem_lookup *found) {
+                               const struct cushim_mem_lookup *found, size_t asked_bytes) {
     struct cushim_mem_cache_bucket *bin = &cache->bins[found->place.extent->class_index];
-    size_t asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
     uint64_t unpublished_bytes = cushim_mem_cache_unpublished_bytes(cache);
     if (!cushim_mem_cache_has_room(cache, bin) ||
         cushim_mem_cache_is_far_below(unpublished_bytes - asked_bytes))
@@ -172,14 +171,15 @@ int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64
     if (!life || atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed) ||
         !atomic_compare_exchange_strong(&found.cell->state, &live, CUSHIM_MEM_DEFERRED))
         return CUSHIM_MEM_FAST_DECLINED;
+    size_t asked_bytes = atomic_load_explicit(&found.cell->asked_bytes, memory_order_relaxed);
     bool is_over =
         cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, &answer) == CUSHIM_OK;
     struct cushim_mem_cache *cache = is_over ? take(pool, life) : NULL;
-    bool is_given = cache && give_proven(cache, &found);
+    bool is_given = cache && give_proven(cache, &found, asked_bytes);
     if (cache)
         cushim_mem_cache_leave(cache);
     if (!is_given)
-        return (int)cushim_mem_heap_end_waited(pool, &found, life, answer);
+        return (int)cushim_mem_heap_end_waited(pool, &found, life, asked_bytes, answer);
     end(pool);
     return CUDA_SUCCESS;
 }

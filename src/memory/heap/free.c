@@ -312,13 +312,13 @@ static enum cushim_status release_relaxed(struct freeing *freeing) {
 
 CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *pool,
                                     const struct cushim_mem_lookup *found, uint64_t life,
-                                    CUresult answer) {
+                                    size_t asked_bytes, CUresult answer) {
     const struct freeing freeing = {
         .pool = pool,
         .found = found,
         .stats = pool->stats,
         .life = life,
-        .asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed),
+        .asked_bytes = asked_bytes,
         .live = CUSHIM_MEM_LIVE,
         .answer = &answer,
     };

@@ -93,11 +93,12 @@ enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *pool,
 
 /*
  * The last part of an exact release: the block is DEFERRED, of a pool of that life, and the wait
- * ended with `answer`.  Returns that of the release.
+ * ended with `answer`.  Its cell may be another's by now: asked_bytes are what it had before.
+ * Returns the answer of the release.
  */
 CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *pool,
                                     const struct cushim_mem_lookup *found, uint64_t life,
-                                    CUresult answer);
+                                    size_t asked_bytes, CUresult answer);
 
 /* The first half of a release: LIVE -> DEFERRED, no more.  CUSHIM_OK | CUSHIM_DOUBLEFREE |
  * CUSHIM_STATE (the pool is not open, or its context is damaged).  See hold.h. */

@@ -340,7 +340,7 @@ static void abandon_in_wait(const char *name) {
 START_TEST(a_free_that_waits_while_its_pool_is_reborn_touches_nothing_of_the_new_life) {
     for (unsigned i = 0; i < 2; i++) {
         fixture = fixture_create(NULL);
-        uint64_t address = fixture_take(fixture, i ? 3000000 : 1000);
+        uint64_t address = fixture_take(fixture, i ? 3000000 : 900);
         fake_submit(0);
         fake_on_call(abandon_in_wait);
         fixture_release(fixture, address, &answer);
