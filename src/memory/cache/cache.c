@@ -109,15 +109,14 @@ static void give_in_turn(struct cushim_mem_cache *cache, struct cushim_mem_heap 
 
 /* Under the registry's lock, the cache being taken: its blocks go to the free lists. */
 static size_t empty(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
-    size_t before_bytes = cache->cached_bytes + cache->large.cached_bytes;
+    size_t before_bytes = cache->cached_bytes;
     if (!before_bytes)
         return 0;
     uint64_t done = cushim_mem_fence_done(pool->fence);
     pthread_mutex_lock(&pool->lock);
     give_in_turn(cache, pool, 0, done);
-    cushim_mem_large_give(cache, 0, done);
     pthread_mutex_unlock(&pool->lock);
-    return before_bytes - cache->cached_bytes - cache->large.cached_bytes;
+    return before_bytes - cache->cached_bytes;
 }
 
 /* Under the registry's lock: one that stood still is emptied, and has no share until it asks. */
@@ -164,9 +163,6 @@ void cushim_mem_cache_make_narrow(struct cushim_mem_cache *cache, uint64_t done)
             while (bin->n && cache->slots[bin->oldest].tag <= done)
                 give_oldest(cache, pool, class_index, 1, done);
         }
-    }
-    while (cache->large.n && cache->large.blocks[0].tag <= done &&
-           cushim_mem_large_give(cache, cache->large.cached_bytes - 1, done)) {
     }
 }
 
@@ -392,8 +388,7 @@ static void retire(struct cushim_mem_cache *cache) {
         spares = cache;
     } else {
         empty(cache, pool);
-        if (cushim_mem_cache_is_empty(
-                cache)) /* else host memory is out: whoever drains it next tries again */
+        if (!cache->cached_bytes) /* else host memory is out: whoever drains it next tries again */
             unbind(cache, pool);
     }
     cushim_mem_cache_leave(cache);
@@ -480,26 +475,12 @@ size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *pool) {
         next = cache->next_of_pool;
         cushim_mem_cache_lock_enter(&cache->lock);
         n_bytes += empty(cache, pool);
-        if (cache->is_orphan && cushim_mem_cache_is_empty(cache))
+        if (cache->is_orphan && !cache->cached_bytes)
             unbind(cache, pool);
         cushim_mem_cache_leave(cache);
     }
     pthread_mutex_unlock(&registry);
     return n_bytes;
-}
-
-void cushim_mem_cache_drain_large(struct cushim_mem_heap *pool) {
-    if (!atomic_load_explicit(&pool->cached_large_bytes, memory_order_relaxed))
-        return;
-    pthread_mutex_lock(&registry);
-    for (struct cushim_mem_cache *cache = pool->caches; cache; cache = cache->next_of_pool) {
-        cushim_mem_cache_lock_enter(&cache->lock);
-        pthread_mutex_lock(&pool->lock);
-        cushim_mem_large_give(cache, 0, cushim_mem_fence_done(pool->fence));
-        pthread_mutex_unlock(&pool->lock);
-        cushim_mem_cache_leave(cache);
-    }
-    pthread_mutex_unlock(&registry);
 }
 
 /* The blocks are no more. */
@@ -512,7 +493,6 @@ static void forget(struct cushim_mem_cache *cache) {
     }
     cache->spare = cache->n_fresh = 0;
     cache->cached_bytes = 0;
-    cushim_mem_large_forget(cache);
 }
 
 void cushim_mem_cache_forget_all(struct cushim_mem_heap *pool) {

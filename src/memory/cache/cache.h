@@ -15,7 +15,6 @@
 #ifndef CUSHIM_MEMORY_CACHE_H
 #define CUSHIM_MEMORY_CACHE_H
 
-#include "memory/cache/cache_large.h"
 #include "memory/cache/cache_lock.h"
 #include "memory/state/deferred_batch.h"
 #include "memory/layout/block.h"
@@ -64,7 +63,7 @@ struct cushim_mem_cache {
     _Alignas(64) struct cushim_mem_cache_lock lock;
     _Atomic(struct cushim_mem_heap *) pool; /* NULL: bound to none */
     atomic_uint_fast64_t life;              /* the pool's generation; 0 where it is bound to none */
-    size_t cached_bytes, limit_bytes;       /* of blocks up to 1 MiB */
+    size_t cached_bytes, limit_bytes;
     bool is_cut;           /* the limit is less than a cache may have, or not known yet */
     uint64_t refreshed_ns; /* when the limit was set */
     struct cushim_mem_unfenced unfenced;
@@ -82,7 +81,6 @@ struct cushim_mem_cache {
     uint64_t used[CUSHIM_MEM_MOST_CLASSES / 64]; /* classes whose bin was ever used */
     struct cushim_mem_cache_bucket bins[CUSHIM_MEM_MOST_CLASSES];
     struct cushim_mem_slot slots[CUSHIM_MEM_CACHE_SLOTS + 1];
-    struct cushim_mem_large large;
 };
 
 /* The cache that the calling thread used last; at first, and in its end, one that has no pool. */
@@ -241,14 +239,6 @@ void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_inde
 
 /* Every thread's blocks of a pool go to the free lists.  No lock is held.  Returns their bytes. */
 size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *pool);
-
-/* The same of the large blocks alone. */
-void cushim_mem_cache_drain_large(struct cushim_mem_heap *pool);
-
-/* Does it hold nothing? */
-static inline bool cushim_mem_cache_is_empty(const struct cushim_mem_cache *cache) {
-    return !cache->cached_bytes && !cache->large.n;
-}
 
 /* The context is gone: caches of the pool forget their blocks, hand in their counts, and are bound
  * to none.  The pool's generation has changed already; no lock is held. */

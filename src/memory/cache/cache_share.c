@@ -5,12 +5,7 @@
 
 /* The budget where blocks do not rotate: a part of the margin that a heap may hold anyway, and of
  * what is live. */
-enum {
-    BUDGET_BYTES = 16 << 20,
-    LARGE_BUDGET_BYTES = 32 << 20,
-    LIVE_DIVISOR = 32,
-    LEAST_BYTES = 256 << 10
-};
+enum { BUDGET_BYTES = 16 << 20, LIVE_DIVISOR = 32, LEAST_BYTES = 256 << 10 };
 
 static const uint64_t idle_after_ns = 1000000000; /* the window of the watermark */
 
@@ -27,17 +22,6 @@ size_t cushim_mem_cache_share_most_bytes(const struct cushim_mem_heap *heap) {
     return share_bytes < most_bytes ? share_bytes : most_bytes;
 }
 
-/* The share of large blocks; who says how much is kept has said it of these, too. */
-static size_t large_bytes(const struct cushim_mem_heap *heap) {
-    size_t live_bytes = cushim_mem_heap_live_bytes(heap);
-    size_t budget_bytes = LARGE_BUDGET_BYTES + live_bytes / LIVE_DIVISOR;
-    if (heap->policy->has_keep) {
-        size_t keep_bytes = cushim_amount_bytes(heap->policy->keep, heap->bound.device_bytes);
-        budget_bytes = keep_bytes < budget_bytes ? keep_bytes : budget_bytes;
-    }
-    return budget_bytes / (heap->n_busy ? heap->n_busy : 1);
-}
-
 static void set_busy(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap, bool is_busy) {
     heap->n_busy += (unsigned)is_busy - (unsigned)atomic_load(&cache->is_busy);
     atomic_store(&cache->is_busy, is_busy);
@@ -48,7 +32,6 @@ void cushim_mem_cache_share_take(struct cushim_mem_cache *cache, struct cushim_m
     size_t most_bytes = cushim_mem_deferred_batch_bytes(heap);
     cache->limit_bytes =
         cushim_mem_deferred_batch_narrowed(heap, cushim_mem_cache_share_most_bytes(heap));
-    cache->large.limit_bytes = cushim_mem_deferred_batch_narrowed(heap, large_bytes(heap));
     cache->is_cut = !heap->bound.device_bytes ||
                     cache->limit_bytes < (most_bytes ? most_bytes : CUSHIM_MEM_CACHE_BYTES);
     cache->refreshed_ns = cushim_clock_coarse_ns();
@@ -58,7 +41,6 @@ void cushim_mem_cache_share_leave(struct cushim_mem_cache *cache, struct cushim_
     set_busy(cache, heap, false);
     if (cache->limit_bytes > LEAST_BYTES)
         cache->limit_bytes = LEAST_BYTES;
-    cache->large.limit_bytes = 0;
 }
 
 bool cushim_mem_cache_share_is_idle(struct cushim_mem_cache *cache) {

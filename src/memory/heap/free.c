@@ -73,7 +73,7 @@ static enum cushim_status end_refused(const struct freeing *freeing) {
 /* At each free, so it is four loads: can cushim_mem_watermark_is_far_over be true? */
 static inline bool may_be_far_over(const struct cushim_mem_heap *pool) {
     size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
-    size_t live_bytes = cushim_mem_heap_live_bytes(pool);
+    size_t live_bytes = atomic_load_explicit(&pool->live_bytes, memory_order_relaxed);
     return held_bytes + atomic_load_explicit(&pool->deferred.n_bytes, memory_order_relaxed) +
                atomic_load_explicit(&pool->pending.n_bytes, memory_order_relaxed) >
            live_bytes + CUSHIM_MEM_HEAP_SLACK_BYTES;
@@ -81,42 +81,21 @@ static inline bool may_be_far_over(const struct cushim_mem_heap *pool) {
 
 /* ---- taking a block back ---- */
 
-static inline bool is_slab(const struct cushim_mem_lookup *found) {
+static inline bool is_cacheable(const struct cushim_mem_lookup *found) {
     return atomic_load_explicit(&found->place.extent->kind, memory_order_relaxed) ==
            CUSHIM_MEM_EXTENT_SLAB;
-}
-
-/* Where too much is held already large blocks go to the free lists, and from there to the driver.
- */
-static inline bool is_large(const struct cushim_mem_lookup *found) {
-    const struct cushim_mem_heap *pool = found->segment->pool;
-    return found->segment->is_dedicated && cushim_mem_heap_is_large(pool, found->block_bytes) &&
-           !atomic_load_explicit(&pool->has_slack, memory_order_relaxed);
-}
-
-static bool push_large(struct cushim_mem_cache *cache, const struct cushim_mem_lookup *found,
-                       uint64_t tag, uint64_t done) {
-    struct cushim_mem_extent *extent = found->place.extent;
-    return cushim_mem_large_push(cache, extent, tag) ||
-           cushim_mem_large_push_over(cache, extent, tag, done);
-}
-
-static bool push_small(struct cushim_mem_cache *cache, const struct cushim_mem_lookup *found,
-                       uint64_t tag, uint64_t done) {
-    uint64_t address = found->base - found->segment->pool->guard.n_bytes;
-    return cushim_mem_cache_push(cache, &found->place, address, tag) ||
-           (cushim_mem_cache_make_room(cache, found->place.extent->class_index, done) &&
-            cushim_mem_cache_push(cache, &found->place, address, tag));
 }
 
 /* Into the cache, which is taken; with tag 0 it is free from here on. */
 static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, uint64_t tag) {
     const struct cushim_mem_lookup *found = freeing->found;
-    uint64_t done = tag ? cushim_mem_fence_done(freeing->pool->fence) : UINT64_MAX;
-    if (is_large(found)  ? !push_large(cache, found, tag, done)
-        : is_slab(found) ? !push_small(cache, found, tag, done)
-                         : true)
-        return false;
+    uint64_t address = found->base - freeing->pool->guard.n_bytes;
+    if (!cushim_mem_cache_push(cache, &found->place, address, tag)) {
+        uint64_t done = tag ? cushim_mem_fence_done(freeing->pool->fence) : UINT64_MAX;
+        if (!cushim_mem_cache_make_room(cache, found->place.extent->class_index, done) ||
+            !cushim_mem_cache_push(cache, &found->place, address, tag))
+            return false;
+    }
     if (!tag)
         atomic_store_explicit(&found->cell->state, CUSHIM_MEM_FREE, memory_order_release);
     count(freeing, cache);
@@ -170,7 +149,7 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
     struct cushim_mem_heap *pool = freeing->pool;
     enum cushim_status status = CUSHIM_OK;
     bool is_stale;
-    if (cache && push(freeing, cache, tag)) {
+    if (cache && is_cacheable(freeing->found) && push(freeing, cache, tag)) {
         is_stale = cushim_mem_fast_is_stale(pool);
     } else if (cushim_mem_heap_lock_life(pool, freeing->life)) {
         bool is_kept = put(freeing, tag);

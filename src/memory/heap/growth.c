@@ -33,7 +33,7 @@ bool cushim_mem_growth_is_quiet(struct cushim_mem_heap *pool, long moment_ns) {
 /* ---- the bound ---- */
 
 size_t cushim_mem_growth_target(struct cushim_mem_heap *pool) {
-    size_t held_bytes = pool->held_bytes, live_bytes = cushim_mem_heap_live_bytes(pool);
+    size_t held_bytes = pool->held_bytes, live_bytes = pool->live_bytes;
     size_t slack_bytes =
         pool->policy->is_sparing ? CUSHIM_MEM_SPARING_SLACK_BYTES : CUSHIM_MEM_HEAP_SLACK_BYTES;
     if (!pool->policy->has_keep && held_bytes <= live_bytes + slack_bytes)
@@ -116,15 +116,13 @@ static bool find_sizes(struct cushim_mem_heap *pool, size_t n_bytes, struct size
  */
 static void make_way(struct cushim_mem_heap *pool, size_t n_bytes, struct sizes *sizes) {
     pthread_mutex_lock(&pool->lock);
-    size_t bound_bytes = cushim_mem_watermark_at(pool, cushim_mem_heap_live_bytes(pool) + n_bytes);
+    size_t bound_bytes = cushim_mem_watermark_at(pool, pool->live_bytes + n_bytes);
     if (pool->held_bytes + sizes->wanted_bytes > bound_bytes)
         sizes->wanted_bytes = sizes->least_bytes;
     size_t wanted_bytes = sizes->wanted_bytes;
-    bool is_over = pool->held_bytes + wanted_bytes > bound_bytes;
+    bool is_over = pool->held_bytes + wanted_bytes > bound_bytes && pool->free_segment_bytes;
     pthread_mutex_unlock(&pool->lock);
     if (is_over)
-        cushim_mem_cache_drain_large(pool);
-    if (is_over && atomic_load_explicit(&pool->free_segment_bytes, memory_order_relaxed))
         give_back_quietly(pool, bound_bytes > wanted_bytes ? bound_bytes - wanted_bytes : 0);
 }
 
@@ -184,15 +182,13 @@ static void drain_caches(struct cushim_mem_heap *pool, uint64_t life) {
     uint64_t now_ns = cushim_clock_coarse_ns();
     if (!cushim_mem_heap_lock_life(pool, life))
         return;
-    bool is_over = pool->held_bytes > cushim_mem_growth_target(pool);
-    bool is_due = is_over && now_ns - pool->drained_ns >= drain_again_ns;
+    bool is_due = pool->held_bytes > cushim_mem_growth_target(pool) &&
+                  now_ns - pool->drained_ns >= drain_again_ns;
     if (is_due)
         pool->drained_ns = now_ns;
     pthread_mutex_unlock(&pool->lock);
     if (is_due)
         cushim_mem_cache_drain_all(pool);
-    else if (is_over)
-        cushim_mem_cache_drain_large(pool); /* frees put none there meanwhile */
 }
 
 static void shrink(struct cushim_mem_heap *pool, uint64_t life) {

@@ -46,8 +46,6 @@ void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_
         setup->kind == CUSHIM_MEM_DEVICE && setup->policy->has_guards ? CUSHIM_MEM_GUARD_BYTES : 0;
     pool->quick_bytes =
         pool->guard.n_bytes || setup->policy->arena_bytes ? 0 : CUSHIM_MEM_SLAB_LIMIT_BYTES;
-    pool->large_bytes =
-        pool->quick_bytes && !cushim_mem_heap_packs(pool) ? CUSHIM_MEM_LARGE_MOST_BYTES : 0;
     pool->unwatched_bytes = setup->policy->is_sampled ? 0 : pool->quick_bytes;
     pool->quick_entry = pool->guard.n_bytes                ? CUSHIM_MEM_FREE_ENTRY_NONE
                         : setup->kind == CUSHIM_MEM_PINNED ? CUSHIM_MEM_FREE_ENTRY_PINNED
@@ -101,9 +99,9 @@ struct attempt {
     struct cushim_mem_heap *pool;
     uint64_t life;
     size_t n_bytes;
-    bool is_small, is_large, is_relaxed; /* small, large: caches have blocks of such sizes */
-    bool may_grow;                       /* as far as the caller allows */
-    bool should_grow;                    /* rather than make one more fence for a few blocks */
+    bool is_small, is_relaxed;
+    bool may_grow;        /* as far as the caller allows */
+    bool should_grow;     /* rather than make one more fence for a few blocks */
     bool takes_any;       /* memory is out: pages that were kept for smaller requests, too */
     bool has_rotated;     /* enough of the class is pending: prove it over before taking more */
     uint64_t pending_tag; /* of the block that could be had next; 0: none is pending */
@@ -154,25 +152,8 @@ void cushim_mem_heap_give_deferred(struct cushim_mem_heap *pool, uint64_t waited
     }
 }
 
-static size_t large_block_bytes(size_t n_bytes) {
-    return (n_bytes + CUSHIM_MEM_LARGE_STEP_BYTES - 1) & ~(size_t)(CUSHIM_MEM_LARGE_STEP_BYTES - 1);
-}
-
-static bool serve_large_from_cache(struct attempt *attempt, struct cushim_mem_cache *cache) {
-    size_t block_bytes = large_block_bytes(attempt->n_bytes);
-    uint64_t done = attempt->is_relaxed ? cushim_mem_fence_done(attempt->pool->fence) : UINT64_MAX;
-    struct cushim_mem_extent *extent = cushim_mem_large_pop(cache, block_bytes, done);
-    if (extent)
-        hand_out_place(attempt, cache, &(struct cushim_mem_blockref){extent, 0});
-    else
-        attempt->pending_tag = cushim_mem_large_tag_of(cache, block_bytes);
-    return extent != NULL;
-}
-
 /* From the cache; else notes what is pending there. */
 static bool serve_from_cache(struct attempt *attempt, struct cushim_mem_cache *cache) {
-    if (attempt->is_large)
-        return serve_large_from_cache(attempt, cache);
     unsigned class_index = cushim_mem_sizeclass_of(attempt->n_bytes);
     uint64_t done = attempt->is_relaxed ? cushim_mem_fence_done(attempt->pool->fence) : UINT64_MAX;
     struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
@@ -196,9 +177,7 @@ static bool wants_more(const struct attempt *attempt, const struct cushim_mem_ca
         is_of_cache
             ? cache->limit_bytes
             : cushim_mem_deferred_batch_narrowed(pool, cushim_mem_deferred_batch_bytes(pool));
-    size_t waiting_bytes = is_of_cache
-                               ? cache->cached_bytes
-                               : pool->deferred.n_bytes + (cache ? cache->large.cached_bytes : 0);
+    size_t waiting_bytes = is_of_cache ? cache->cached_bytes : (size_t)pool->deferred.n_bytes;
     bool is_short = pool->bound.device_free_bytes < pool->bound.device_bytes / SHORT_SHARE;
     if (!cushim_mem_deferred_batch_bytes(pool) || pool->policy->has_keep || is_short ||
         waiting_bytes + attempt->n_bytes > most_bytes - (is_of_cache ? most_bytes / 4 : 0) ||
@@ -240,7 +219,7 @@ static enum cushim_status serve(struct attempt *attempt, bool is_proven) {
     struct cushim_mem_cache *cache = cushim_mem_cache_take(attempt->pool, attempt->life);
     attempt->has_rotated = attempt->should_grow = false;
     attempt->pending_tag = 0;
-    if (cache && (attempt->is_small || attempt->is_large) && serve_from_cache(attempt, cache))
+    if (cache && attempt->is_small && serve_from_cache(attempt, cache))
         status = CUSHIM_OK;
     else if (is_proven || !attempt->has_rotated)
         status = serve_from_free_lists(attempt, cache, is_proven);
@@ -269,7 +248,6 @@ static bool begin(struct attempt *attempt, struct cushim_mem_heap *pool, size_t 
         .n_bytes = n_bytes,
         .is_small = n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES &&
                     !cushim_mem_free_lists_is_dedicated(pool, n_bytes),
-        .is_large = cushim_mem_heap_is_large(pool, n_bytes),
         .is_relaxed = pool->policy->is_relaxed,
         .block = block,
     };
@@ -386,9 +364,8 @@ static bool has_much_waiting(const struct attempt *attempt) {
     struct cushim_mem_heap *pool = attempt->pool;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, attempt->life);
     pthread_mutex_lock(&pool->lock);
-    bool is_much = cushim_mem_deferred_batch_is_wide(
-        pool,
-        pool->deferred.n_bytes + (cache ? cache->cached_bytes + cache->large.cached_bytes : 0));
+    bool is_much = cushim_mem_deferred_batch_is_wide(pool, pool->deferred.n_bytes +
+                                                               (cache ? cache->cached_bytes : 0));
     pthread_mutex_unlock(&pool->lock);
     if (cache)
         cushim_mem_cache_leave(cache);

@@ -143,20 +143,14 @@ bool cushim_mem_free_lists_is_dedicated(const struct cushim_mem_heap *pool, size
            n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed);
 }
 
-static void note_peak(struct cushim_mem_heap *heap) {
-    size_t live_bytes = cushim_mem_heap_live_bytes(heap);
-    if (live_bytes > heap->recent_peak_bytes[0])
-        heap->recent_peak_bytes[0] = live_bytes;
-}
-
 void cushim_mem_free_lists_count_taken(struct cushim_mem_heap *pool, size_t block_bytes) {
     cushim_mem_heap_count(pool, (ptrdiff_t)block_bytes, 0);
-    note_peak(pool);
+    if (pool->live_bytes > pool->recent_peak_bytes[0])
+        pool->recent_peak_bytes[0] = pool->live_bytes;
     cushim_mem_watermark_count_taken(&pool->bound, block_bytes);
 }
 
 void cushim_mem_free_lists_count_given(struct cushim_mem_heap *pool, size_t block_bytes) {
-    note_peak(pool); /* caches may have handed blocks out meanwhile */
     cushim_mem_heap_count(pool, -(ptrdiff_t)block_bytes, 0);
     cushim_mem_watermark_count_given(&pool->bound, block_bytes);
 }

@@ -50,13 +50,12 @@ struct cushim_mem_heap {
     const struct cushim_mem_provider *source;
     struct cushim_mem_fence *fence; /* own_fence, or one that the host of the pool handed in */
     size_t quick_bytes; /* requests up to this size may be served at once (memory/heap/fast.h) */
-    size_t large_bytes; /* the largest that caches have of those above 1 MiB; 0: none */
     size_t unwatched_bytes;                 /* the same by who tells nobody of them */
     enum cushim_mem_free_entry quick_entry; /* which frees may be done at once; relaxed alone */
-    atomic_bool has_slack;                  /* more is held than use explains */
-    atomic_uint_fast64_t quick_life;        /* as generation; 0 where closed or damaged */
-    atomic_uint_fast64_t generation;        /* odd: open */
-    atomic_int damage; /* CUresult; not 0: the context is broken, serve nothing */
+    atomic_bool has_slack;           /* more is held than use explains; written under the lock */
+    atomic_uint_fast64_t quick_life; /* as generation; 0 where closed or damaged */
+    atomic_uint_fast64_t generation; /* odd: open */
+    atomic_int damage;               /* CUresult; not 0: the context is broken, serve nothing */
     _Atomic(struct cushim_mem_held *) unheld; /* without the lock: nobody holds them any more */
 
     char behind[64]; /* fences have lines of cache of their own, which every call reads */
@@ -82,7 +81,6 @@ struct cushim_mem_heap {
     unsigned n_busy; /* under the lock: caches that have a share */
     atomic_size_t
         live_bytes; /* of blocks off the free lists, as cut: LIVE, DEFERRED or in a cache */
-    atomic_size_t cached_large_bytes; /* of these, the large ones in caches; without the lock */
     atomic_size_t held_bytes;         /* of segments; both written under the lock */
     atomic_size_t free_segment_bytes; /* of segments that are wholly free, idle ones included */
     size_t recent_peak_bytes[2]; /* of live_bytes: in the running second, and in the one before */
@@ -114,35 +112,17 @@ static inline bool cushim_mem_heap_packs(const struct cushim_mem_heap *pool) {
     return pool->kind != CUSHIM_MEM_DEVICE || pool->guard.n_bytes;
 }
 
-/* What is taken, and not idle in a cache. */
-static inline size_t cushim_mem_heap_live_bytes(const struct cushim_mem_heap *heap) {
-    size_t live_bytes = atomic_load_explicit(&heap->live_bytes, memory_order_relaxed);
-    size_t cached_bytes = atomic_load_explicit(&heap->cached_large_bytes, memory_order_relaxed);
-    return live_bytes > cached_bytes ? live_bytes - cached_bytes : 0;
-}
-
-/* Written only where it changes, since each free asks. */
-static inline void cushim_mem_heap_note_slack(struct cushim_mem_heap *heap) {
-    size_t live_bytes = cushim_mem_heap_live_bytes(heap);
-    bool has_slack = atomic_load_explicit(&heap->held_bytes, memory_order_relaxed) >
-                     live_bytes + live_bytes / 16 + CUSHIM_MEM_HEAP_SLACK_BYTES;
-    if (has_slack != atomic_load_explicit(&heap->has_slack, memory_order_relaxed))
-        atomic_store_explicit(&heap->has_slack, has_slack, memory_order_relaxed);
-}
-
-/* Under the lock: these bytes are live, or held, from now on; or (negative) no more. */
+/* Under the lock: these bytes are live, or held, from now on; or (negative) no more.  What each
+ * free asks of them is written only where it changes. */
 static inline void cushim_mem_heap_count(struct cushim_mem_heap *pool, ptrdiff_t live_bytes,
                                          ptrdiff_t held_bytes) {
     size_t now_live = pool->live_bytes + (size_t)live_bytes;
     size_t now_held = pool->held_bytes + (size_t)held_bytes;
+    bool has_slack = now_held > now_live + now_live / 16 + CUSHIM_MEM_HEAP_SLACK_BYTES;
     atomic_store_explicit(&pool->live_bytes, now_live, memory_order_relaxed);
     atomic_store_explicit(&pool->held_bytes, now_held, memory_order_relaxed);
-    cushim_mem_heap_note_slack(pool);
-}
-
-/* Is a request of a size that caches have, and above 1 MiB? */
-static inline bool cushim_mem_heap_is_large(const struct cushim_mem_heap *heap, size_t n_bytes) {
-    return n_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES && n_bytes <= heap->large_bytes;
+    if (has_slack != atomic_load_explicit(&pool->has_slack, memory_order_relaxed))
+        atomic_store_explicit(&pool->has_slack, has_slack, memory_order_relaxed);
 }
 
 /* Take the lock, unless the context went, and everything with it, since `life` was read. */

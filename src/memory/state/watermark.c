@@ -134,7 +134,7 @@ static size_t recent_peak_bytes(struct cushim_mem_heap *pool) {
     if (now_ns - pool->recent_since_ns >= recent_ns) {
         /* the peak may be old or a moment old, nobody looked: it counts for one second more */
         pool->recent_peak_bytes[1] = pool->recent_peak_bytes[0];
-        pool->recent_peak_bytes[0] = cushim_mem_heap_live_bytes(pool);
+        pool->recent_peak_bytes[0] = pool->live_bytes;
         pool->recent_since_ns = now_ns;
         begin_second(&pool->bound);
     }
@@ -142,8 +142,8 @@ static size_t recent_peak_bytes(struct cushim_mem_heap *pool) {
 }
 
 size_t cushim_mem_watermark_margin_bytes(struct cushim_mem_heap *pool) {
-    size_t peak_bytes = recent_peak_bytes(pool), live_bytes = cushim_mem_heap_live_bytes(pool);
-    return (peak_bytes > live_bytes ? peak_bytes : live_bytes) / MARGIN;
+    size_t peak_bytes = recent_peak_bytes(pool);
+    return (peak_bytes > pool->live_bytes ? peak_bytes : pool->live_bytes) / MARGIN;
 }
 
 static size_t with_margin(const struct cushim_mem_heap *pool, size_t n_bytes) {
@@ -153,7 +153,7 @@ static size_t with_margin(const struct cushim_mem_heap *pool, size_t n_bytes) {
 }
 
 size_t cushim_mem_watermark_of_live(const struct cushim_mem_heap *pool) {
-    return with_margin(pool, cushim_mem_heap_live_bytes(pool));
+    return with_margin(pool, pool->live_bytes);
 }
 
 /*
@@ -214,14 +214,14 @@ size_t cushim_mem_watermark_at(struct cushim_mem_heap *pool, size_t live_bytes) 
     size_t set_bytes = working_set(pool, basis_bytes);
     if (own_bytes < set_bytes)
         own_bytes = set_bytes;
-    size_t shared_bytes = shared_bound(pool, cushim_mem_heap_live_bytes(pool));
+    size_t shared_bytes = shared_bound(pool, pool->live_bytes);
     return own_bytes < shared_bytes ? own_bytes : shared_bytes;
 }
 
 static size_t live_bytes_of(const struct cushim_mem_heap *pool) {
     size_t pending_bytes = atomic_load_explicit(&pool->deferred.n_bytes, memory_order_relaxed) +
                            atomic_load_explicit(&pool->pending.n_bytes, memory_order_relaxed);
-    return less(cushim_mem_heap_live_bytes(pool), pending_bytes);
+    return less(atomic_load_explicit(&pool->live_bytes, memory_order_relaxed), pending_bytes);
 }
 
 bool cushim_mem_watermark_is_far_over(struct cushim_mem_heap *pool) {

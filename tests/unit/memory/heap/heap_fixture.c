@@ -140,7 +140,7 @@ size_t fixture_used_bytes(struct fixture *fixture) {
     size_t n_bytes = fixture->pools[0].live_bytes;
     const struct cushim_mem_cache *cache = fixture->pools[0].caches;
     for (; cache; cache = cache->next_of_pool)
-        n_bytes -= cache->cached_bytes + cache->large.cached_bytes;
+        n_bytes -= cache->cached_bytes;
     return n_bytes;
 }
 
@@ -376,31 +376,9 @@ static const char *fault_of_bin(const struct cushim_mem_heap *pool,
                                                                    : "a deque of a cache is wrong";
 }
 
-static const char *fault_of_large(const struct cushim_mem_cache *cache, struct sums *sums) {
-    const struct cushim_mem_large *large = &cache->large;
-    size_t n_bytes = 0;
-    for (unsigned i = 0; i < large->n; i++) {
-        const struct cushim_mem_extent *extent = large->blocks[i].extent;
-        uint32_t state = atomic_load(&extent->single.state);
-        if (state != (large->blocks[i].tag ? CUSHIM_MEM_DEFERRED : CUSHIM_MEM_FREE) ||
-            extent->block_bytes != large->blocks[i].block_bytes || !extent->segment->is_dedicated)
-            return "a large block of a cache is wrong";
-        n_bytes += extent->block_bytes;
-        if (large->blocks[i].tag) {
-            sums->n_held_back--;
-        } else { /* in no list of idle segments */
-            sums->n_idle--;
-            sums->n_whole--;
-            sums->free_bytes -= extent->block_bytes;
-            sums->cut_used_bytes += extent->block_bytes;
-        }
-    }
-    return n_bytes == large->cached_bytes ? NULL : "the bytes of large blocks are wrong";
-}
-
 static const char *fault_of_caches(const struct cushim_mem_heap *pool, struct sums *sums) {
     unsigned n_caches = 0;
-    size_t large_bytes = 0, most_bytes = cushim_mem_deferred_batch_bytes(pool);
+    size_t most_bytes = cushim_mem_deferred_batch_bytes(pool);
     const struct cushim_mem_cache *cache = pool->caches;
     if (!most_bytes)
         most_bytes = CUSHIM_MEM_CACHE_BYTES;
@@ -415,13 +393,7 @@ static const char *fault_of_caches(const struct cushim_mem_heap *pool, struct su
         }
         if (n_bytes != cache->cached_bytes || n_bytes > most_bytes)
             return "the bytes of a cache are wrong";
-        const char *fault = fault_of_large(cache, sums);
-        if (fault)
-            return fault;
-        large_bytes += cache->large.cached_bytes;
     }
-    if (large_bytes != pool->cached_large_bytes)
-        return "the large bytes of all caches are wrong";
     for (const struct cushim_mem_deferred_row *row = pool->deferred.first; row; row = row->next)
         sums->n_held_back--;
     for (const struct cushim_mem_deferred_row *row = pool->pending.first; row; row = row->next)
@@ -444,9 +416,9 @@ static const char *fault_of_pool(struct fixture *fixture, const struct cushim_me
     for (; segment && !fault; segment = segment->next)
         fault = fault_of_segment(fixture, segment, &sums);
     if (!fault)
-        fault = fault_of_caches(pool, &sums);
-    if (!fault)
         fault = fault_of_lists(pool, &sums);
+    if (!fault)
+        fault = fault_of_caches(pool, &sums);
     if (fault)
         return fault;
     all->cut_live_bytes += sums.cut_live_bytes;
