@@ -19,6 +19,7 @@ TAIL = 120  # lines shown of a failure
 # A suite that ran nothing is a failure: these must have passed something in the plain phase.
 REQUIRED = ["style", "unit", "preload", "programs", "kernels", "property"]
 ONE_ARCH = "-Dkernel_archs=90"
+SUPPRESSED = pathlib.Path(__file__).resolve().parent / "tsan.supp"
 # What a sanitizer adds is half as long to compile, and no less of the source is left for it to watch; traces need lines alone.
 SANITIZED = ("-Doptimization=1", "-Dc_args=-g1")
 
@@ -45,7 +46,7 @@ PHASES = [
           suites=("unit", "preload", "fuzz", "kernels"), without=("emulated",), slow=3, builds="tests",
           env={"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
     Phase("tsan", "data races", setup=("-Db_sanitize=thread", *SANITIZED), suites=("unit", "preload"), without=("single",), slow=5,
-          builds="tests", env={"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}),
+          builds="tests", env={"TSAN_OPTIONS": f"halt_on_error=1:second_deadlock_stack=1:suppressions={SUPPRESSED}"}),
     Phase("valgrind", "the core and the preload under memcheck", folder="plain", suites=("unit", "memcheck"), without=("seeds",), slow=20, needs=("valgrind",),
           # fair: else who spins for another thread is given the turn again and again
           wrap="valgrind --quiet --fair-sched=try --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite",
