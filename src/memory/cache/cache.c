@@ -250,7 +250,7 @@ void cushim_mem_cache_count_obtain_shared(struct cushim_mem_stats *stats, size_t
 
 void cushim_mem_cache_count_free_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
                                         size_t block_bytes) {
-    cushim_mem_stats_add(&stats->n_frees, 1);
+    atomic_fetch_add_explicit(&stats->n_frees, 1, memory_order_release);
     cushim_mem_stats_subtract(&stats->block_bytes, block_bytes);
     cushim_mem_stats_subtract(&stats->live_bytes, asked_bytes);
 }
@@ -296,8 +296,22 @@ void cushim_mem_cache_add(struct cushim_mem_stats *sum, const struct cushim_mem_
     cushim_mem_stats_add(&sum->live_bytes, cushim_mem_stats_read(&counts->unpublished_bytes));
 }
 
+static uint64_t sum_of_frees(const struct cushim_mem_stats *stats) {
+    uint64_t n_frees = cushim_mem_stats_read(&stats->n_frees);
+    struct cushim_mem_cache *cache = atomic_load_explicit(&everyone, memory_order_acquire);
+    for (; cache; cache = cache->next_of_all) {
+        if (atomic_load_explicit(&cache->stats, memory_order_relaxed) == stats)
+            n_frees += cushim_mem_stats_read(&cache->counts.n_frees);
+    }
+    atomic_thread_fence(memory_order_acquire);
+    return n_frees;
+}
+
 void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_mem_stats *sum) {
     bool has_entered = enter_registry();
+    /* Frees are read before requests, while other threads go on: a request is counted before its
+     * free, so that no sum has more frees than requests. */
+    uint64_t n_frees = sum_of_frees(stats);
     cushim_mem_stats_copy(sum, stats);
     uint64_t gauge_bytes = cushim_mem_stats_read(&stats->live_bytes);
     struct cushim_mem_cache *cache = atomic_load_explicit(&everyone, memory_order_acquire);
@@ -308,6 +322,7 @@ void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_me
     }
     if (has_entered)
         pthread_mutex_unlock(&registry);
+    atomic_store_explicit(&sum->n_frees, n_frees, memory_order_relaxed);
     /* threads went on meanwhile: never below nothing */
     if ((int64_t)cushim_mem_stats_read(&sum->live_bytes) < 0)
         atomic_store_explicit(&sum->live_bytes, 0, memory_order_relaxed);

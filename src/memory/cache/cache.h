@@ -270,9 +270,10 @@ void cushim_mem_cache_count_free_shared(struct cushim_mem_stats *stats, size_t a
 /* Show what is not in the shared gauge yet, and raise its peak. */
 void cushim_mem_cache_publish(struct cushim_mem_cache *cache);
 
+/* Released: who reads the count of a free then reads that of its request (cushim_mem_cache_sum). */
 static inline void cushim_mem_cache_bump(atomic_uint_fast64_t *counter, uint64_t n) {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
-                          memory_order_relaxed);
+                          memory_order_release);
 }
 
 /* A miss, which made a driver call, is counted where all can see it; its bytes are the cache's. */
@@ -335,7 +336,8 @@ static inline void cushim_mem_cache_count_free(struct cushim_mem_cache *cache, s
         cushim_mem_cache_publish(cache);
 }
 
-/* All counters of `stats`, those of its caches included: for reports. */
+/* All counters of `stats`, those of its caches included: for reports.  Never more frees than
+ * requests, also while other threads go on. */
 void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_mem_stats *sum);
 
 #endif

@@ -158,6 +158,36 @@ START_TEST(caches_in_use_can_be_drained_and_summed) {
 }
 END_TEST
 
+static void *take_and_give(void *unused) {
+    fake_set_current(fake_context(0));
+    for (unsigned i = 0; i < 20000; i++)
+        give(take(1000));
+    return unused;
+}
+
+static void *sum_up(void *unused) {
+    while (!atomic_load(&is_over)) {
+        const struct cushim_mem_stats *sum = fixture_stats(fixture);
+        atomic_fetch_add(&n_wrong, sum->n_frees > sum->n_requests);
+    }
+    return unused;
+}
+
+START_TEST(no_sum_has_more_frees_than_requests) {
+    pthread_t reader;
+    fixture = fixture_create(NULL);
+    atomic_store(&is_over, false);
+    pthread_create(&reader, NULL, sum_up, NULL);
+    run(4, take_and_give);
+    atomic_store(&is_over, true);
+    pthread_join(reader, NULL);
+    ck_assert_uint_eq(n_wrong, 0);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_requests, 80000);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 80000);
+    fixture_destroy(fixture);
+}
+END_TEST
+
 static void *survive(void *unused) {
     fake_set_current(fake_context(0));
     for (unsigned life = 0; life < 20; life++) {
@@ -299,6 +329,7 @@ SUITE() {
         (const TTest *[]){threads_by_the_thousand_hand_one_cache_on,
                           a_thread_of_a_forked_child_ends_though_its_parent_was_among_the_caches,
                           caches_in_use_can_be_drained_and_summed,
+                          no_sum_has_more_frees_than_requests,
                           a_pool_is_abandoned_while_caches_hold_its_blocks,
                           a_pool_is_abandoned_while_its_threads_use_another,
                           what_a_thread_frees_in_its_last_moments_goes_to_the_free_lists,
