@@ -16,7 +16,7 @@ enum way { NOT_CLEARED, CLEARED_BY_HOST, CLEARED_BY_DEVICE };
 
 /*
  * The driver's own pinned and managed memory reads as zero, and programs rely on it; its device
- * memory does not always (docs/internals/memory-engine.md section 6).
+ * memory does not always (docs/internals/memory-engine.md, "Exact frees").
  */
 static enum way way_of(enum cushim_mem_kind kind) {
     int zero = cushim_process_options.zero;

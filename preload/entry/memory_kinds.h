@@ -1,6 +1,7 @@
 /*
- * Kinds of memory: pinned and managed memory that heaps serve (docs/internals/memory-engine.md
- * section 11), and the clearing of blocks of any kind that serve again (CUSHIM_ZERO).
+ * Kinds of memory: pinned and managed memory that heaps serve (docs/internals/memory-engine.md,
+ * "Managed and pinned memory"), and the clearing of blocks of any kind that serve again
+ * (CUSHIM_ZERO).
  */
 #ifndef CUSHIM_PRELOAD_MEMORY_KINDS_H
 #define CUSHIM_PRELOAD_MEMORY_KINDS_H

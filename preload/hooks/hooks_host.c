@@ -1,6 +1,6 @@
 /*
- * Hooks of managed and pinned memory, served from pools (docs/internals/memory-engine.md section
- * 11), and of hints about managed memory, which keep a block out of them.
+ * Hooks of managed and pinned memory, served from pools (docs/internals/memory-engine.md,
+ * "Managed and pinned memory"), and of hints about managed memory, which keep a block out of them.
  */
 #include "cuda/table.h"
 #include "preload/entry/entry.h"

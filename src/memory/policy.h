@@ -39,7 +39,7 @@ struct cushim_mem_policy {
     void (*segment_moved)(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes,
                           bool is_there);
     void (*look_around)(void); /* before memory is fetched, now and then; NULL: nobody cares */
-    bool is_relaxed;           /* frees do not wait (docs/internals/memory-engine.md section 6) */
+    bool is_relaxed;           /* frees do not wait */
     bool has_guards;           /* around each block of device memory */
     bool is_sampled;           /* somebody looks at each request: none may be served unseen */
     size_t arena_bytes;        /* what the arena of a pool may hold; 0: there is none */

@@ -1,7 +1,7 @@
 /*
- * Every sentence about cudaFree's barrier (docs/internals/memory-engine.md section 6) as a row: a
- * gate holds the work, something unrelated is freed, and what the work should have done by then is
- * looked at.
+ * Every sentence about cudaFree's barrier (docs/internals/memory-engine.md, "Exact frees") as a
+ * row: a gate holds the work, something unrelated is freed, and what the work should have done by
+ * then is looked at.
  *
  *   barrier [--tries N] [--until-wrong] [--patience MS] [--case NAME]
  *

@@ -3,7 +3,7 @@
  * while a capture is open, and always before driver 12.5.
  *
  * It is the free of a small allocation, which leaves captures valid
- * (docs/internals/memory-engine.md section 8): of device memory, or of pinned memory where the
+ * (docs/internals/memory-engine.md, "Captures"): of device memory, or of pinned memory where the
  * device is full.
  */
 #ifndef CUSHIM_MEMORY_BARRIER_H

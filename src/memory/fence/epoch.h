@@ -4,7 +4,7 @@
  * A block freed now belongs to the epoch `open`.  A fence closes an epoch E: `open` becomes E+1
  * first, then E is recorded over the context.  Once that record is over, so is all work that was
  * submitted before any free of an epoch up to E, and `done` rises to E: those blocks may be reused
- * (docs/internals/memory-engine.md section 7; tests/model has the proof).
+ * (docs/internals/memory-engine.md, "Relaxed frees"; tests/model has the proof).
  *
  *   free   submit; full fence (the exchange of the block's state); read open
  *   fence  raise open (an exchange, which is a full fence); record; publish the row

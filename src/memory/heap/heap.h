@@ -4,7 +4,7 @@
  * Requests up to 1 MiB come from the thread's cache, then the bucket of their class; larger ones
  * are segments of their own, reused when freed (cushim_mem_heap_packs).  A free waits
  * for the device (`exact`), or the block waits for its epoch (`relaxed`;
- * docs/internals/memory-engine.md sections 6 and 7).
+ * docs/internals/memory-engine.md, "Exact frees").
  *
  * A pool is type-stable: when its context goes it is abandoned and may be opened for another one;
  * nobody frees the struct.  `generation` tells the lives apart.

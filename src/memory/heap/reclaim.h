@@ -1,6 +1,6 @@
 /*
- * Reclaim: what a heap does before it says that memory is out (docs/internals/memory-engine.md
- * section 10).
+ * Reclaim: what a heap does before it says that memory is out (docs/internals/memory-engine.md,
+ * "When memory is out").
  *
  * Each step makes some memory free, or is the last; the caller tries its request again after
  * each.  Nothing is held against a kernel that never ends: the wait has a deadline, and what could

@@ -1,6 +1,6 @@
 /*
  * The arena of a pool: chunks that serve blocks which live for one pass
- * (docs/internals/memory-engine.md section 9).
+ * (docs/internals/memory-engine.md, "The arena").
  *
  * A block comes from the current chunk; where that is full, from another one that is rewound, else
  * from a new one while the arena may grow, else from the ordinary pool.  A chunk rewinds by itself

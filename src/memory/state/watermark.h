@@ -1,6 +1,6 @@
 /*
  * The bound of a pool: how much it may hold, for its own sake and for its neighbours'
- * (docs/internals/memory-engine.md sections 5 and 10).
+ * (docs/internals/memory-engine.md, "How much a heap keeps").
  *
  * What a program freed is anybody's natively: other allocators of the process take it, and other
  * processes.  So what is held free stays below half of what the driver has free, and below an

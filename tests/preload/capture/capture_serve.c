@@ -1,5 +1,5 @@
 /*
- * CUSHIM_CAPTURE=serve (docs/internals/memory-engine.md section 8): the caller's own capture is
+ * CUSHIM_CAPTURE=serve (docs/internals/memory-engine.md, "Captures"): the caller's own capture is
  * served and stays valid, and what is freed in it is not reused before everything made from it is
  * gone.  Natively and by default the same calls are refused as the driver refuses them.
  */

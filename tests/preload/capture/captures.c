@@ -1,5 +1,5 @@
 /*
- * Open captures (HOOKS.md C7, docs/internals/memory-engine.md section 8): what only another
+ * Open captures (HOOKS.md C7, docs/internals/memory-engine.md, "Captures"): what only another
  * thread's capture would forbid is served and leaves it valid; what the caller's own capture
  * forbids fails as natively.
  */

@@ -1,6 +1,6 @@
 /*
  * Green contexts: served from the pool of the primary context, whose memory theirs is
- * (docs/internals/memory-engine.md section 6).
+ * (docs/internals/memory-engine.md, "Exact frees").
  */
 #include <dlfcn.h>
 

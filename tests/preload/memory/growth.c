@@ -1,6 +1,7 @@
 /*
  * What is held does not starve others: a kernel that never ends, another process, a later request
- * of any size find what they would find natively (docs/internals/memory-engine.md section 10).
+ * of any size find what they would find natively (docs/internals/memory-engine.md, "When memory is
+ * out").
  *
  * A stream that is held stands for a kernel that spins: whatever waits for the device waits for
  * ever.

@@ -1,6 +1,6 @@
 /*
  * A device of 256 MiB, and one that CUSHIM_LIMIT makes look so: what a program is told and what it
- * is refused is the same (docs/internals/memory-engine.md section 10).
+ * is refused is the same (docs/internals/memory-engine.md, "When memory is out").
  */
 #include "tests/preload/fixture/fixture.h"
 

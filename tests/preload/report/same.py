@@ -3,7 +3,7 @@ and a report in which every allocation was seen.
 
 Each program of tests/programs runs natively and under the preload on the software device.  One,
 capture_threads, differs by design: what fails natively only because another thread captures is
-served (docs/internals/memory-engine.md section 8).
+served (docs/internals/memory-engine.md, "Captures").
 """
 import sys
 import pathlib
