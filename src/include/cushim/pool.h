@@ -348,13 +348,11 @@ CUSHIM_API enum cushim_status cushim_pool_on_oom(struct cushim_pool *p, cushim_p
 CUSHIM_API enum cushim_status cushim_pool_set_default(struct cushim_pool *p);
 CUSHIM_API enum cushim_status cushim_pool_default(struct cushim_pool **p);
 
-/* --- a pool of the process, for frameworks that take an allocator as two functions
-
-PyTorch's CUDAPluggableAllocator calls them as they are.  The pool is made at the first call and
-never destroyed; it is on the primary contexts of the devices. */
+/* --- a pool of the process, for frameworks that take an allocator as two functions --- */
 
 /**
- * Allocate device memory.
+ * Allocate device memory.  PyTorch's CUDAPluggableAllocator calls this as it is.  The pool is made
+ * at the first call and never destroyed; it is on the primary contexts of the devices.
  * @param bytes   0: NULL
  * @param device  ordinal
  * @param stream  not looked at: the memory serves all streams
