@@ -1,11 +1,14 @@
-"""The words of the report mean the same wherever they stand: src/report/words.def, the guide, the schema.
+"""The words of the report mean the same wherever they stand: src/report/words.def, the guide, the schema, its page.
 
     report.py ROOT
 """
 import json
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tap
@@ -49,6 +52,37 @@ def counters_mean_the_same_in_the_schema():
     members = json.loads((ROOT / "docs/schema/report-1.json").read_text())["$defs"]["kind"]["properties"]
     assert len(rows) == text.count("\nCOUNTER(") > 20
     assert [(name, members[name]["description"]) for name, _ in rows] == rows
+
+
+def written(root):
+    with tempfile.NamedTemporaryFile("r", prefix="cushim-report-page-") as page:
+        subprocess.run([sys.executable, "-B", root / "tools/report-page", page.name], check=True, stderr=subprocess.PIPE, text=True)
+        return page.read()
+
+
+@tap.test
+def the_page_of_the_json_is_what_the_schemas_say():
+    assert (ROOT / "docs/reference/report.md").read_text() == written(ROOT), "write it anew: tools/report-page"
+
+
+@tap.test
+def a_member_without_a_description_is_found():
+    with tempfile.TemporaryDirectory(prefix="cushim-report-page-") as folder:
+        root = pathlib.Path(folder)
+        shutil.copytree(ROOT / "docs/schema", root / "docs/schema")
+        (root / "tools").mkdir()
+        shutil.copy(ROOT / "tools/report-page", root / "tools")
+        written(root)
+        schema = root / "docs/schema/report-1.json"
+        text = schema.read_text()
+        schema.write_text(text.replace('"description": "number of the process"', '"minimum": 0', 1))
+        assert schema.read_text() != text
+        try:
+            written(root)
+        except subprocess.CalledProcessError as error:
+            assert "pid: no description" in error.stderr
+        else:
+            assert False, "it was not found"
 
 
 @tap.test
