@@ -12,6 +12,7 @@ import os
 import pickle
 import pickletools
 import re
+import shutil
 import subprocess
 import sys
 
@@ -100,6 +101,18 @@ def pprof_has_what_was_asked_for_and_what_lives():
     source = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "holder.c")).read().splitlines()
     line = next(i for i, text in enumerate(source, 1) if "/* leaked */" in text)
     assert values[:4] == [N_STEPS, N_STEPS * LEAK] * 2 and stack[0] == ("leak_some", "holder.c", line) and stack[1][0] == "main", (values, stack)
+
+
+@tap.test
+def protoc_reads_it_and_knows_each_field():
+    if not shutil.which("protoc"):
+        tap.skip("no protoc")
+    here = os.path.dirname(os.path.abspath(__file__))
+    done = subprocess.run(["protoc", "--decode=Profile", "-I", here, "profile.proto"], input=written("pprof"), capture_output=True, timeout=60)
+    text = done.stdout.decode()
+    assert done.returncode == 0 and not re.search(r"^ *\d+[:{ ]", text, re.MULTILINE), (done.stderr, text[:2000])  # no field without a name
+    samples = [list(map(int, re.findall(r"^  value: (\d+)$", body, re.MULTILINE))) for body in re.findall(r"^sample {\n(.*?)^}", text, re.MULTILINE | re.DOTALL)]
+    assert sum(values[3] for values in samples) == LIVE + PINNED and sum(values[0] for values in samples) == N_REQUESTS + 1, samples
 
 
 @tap.test

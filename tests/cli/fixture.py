@@ -2,6 +2,7 @@
 
     launcher.py | doctor.py  CUSHIM PRELOAD SIM_FOLDER CC...
 """
+import functools
 import json
 import os
 import pathlib
@@ -40,9 +41,21 @@ def build(name, *flags, source="int main(void) { return 7; }"):
     return program
 
 
+@functools.cache
+def validator(name):
+    import jsonschema
+    return jsonschema.Draft202012Validator(json.loads((ROOT / f"docs/schema/{name}.json").read_text()))
+
+
+def valid(document):
+    """The document, which follows the schema that it names."""
+    validator(document["schema"].removeprefix("cushim-").replace("/", "-")).validate(document)
+    return document
+
+
 def rows(result):
     """{(section, name): (state, text)} of a report as JSON; the last of a name wins."""
-    report = json.loads(result.stdout)
+    report = valid(json.loads(result.stdout))
     assert report["well"] == (result.returncode == 0), result
     return {(row["section"], row["name"]): (row["state"], row["text"]) for row in report["rows"]}
 

@@ -17,7 +17,7 @@ import zlib
 
 HOLDER, TRAINER = (os.path.abspath(sys.argv.pop(4)) for _ in range(2))
 
-from fixture import SIM, cushim, scratch, tap  # noqa: E402
+from fixture import SIM, cushim, scratch, tap, valid  # noqa: E402
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 MIB = 1 << 20
@@ -40,7 +40,7 @@ def page_of(recording, *words):
 
 
 def data_of(page):
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL).group(1))
+    return valid(json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL).group(1)))
 
 
 def browser():

@@ -45,7 +45,7 @@ def recorded(name, *words, **more):
 
 def summary(folder):
     one, = json.loads(report("--format=json", str(folder)).stdout)
-    return one
+    return fixture.valid(one)
 
 
 def sites(memory):

@@ -15,7 +15,7 @@ import sys
 HOLDER, TRAINER = (os.path.abspath(sys.argv.pop(4)) for _ in range(2))
 DAMAGED = int(sys.argv.pop(4))
 
-from fixture import CUSHIM, SIM, cushim, scratch, tap  # noqa: E402
+from fixture import CUSHIM, SIM, cushim, scratch, tap, valid  # noqa: E402
 
 MIB = 1 << 20
 PROGRAM = '''
@@ -46,7 +46,7 @@ def planned(recording, *words):
     """{setting: {memory: sums}} of a recording."""
     result = cushim("replay", "--plan", "--json", *words, str(recording))
     assert result.returncode == 0 and result.stderr == "", result
-    one, = json.loads(result.stdout)
+    one, = map(valid, json.loads(result.stdout))
     return {row["with"]: {memory["memory"]: memory for memory in row["memory"]} | ({"least": row["least_limit_bytes"]} if "least_limit_bytes" in row else {})
             for row in one["settings"]}
 

@@ -30,12 +30,10 @@ HOLDER_LINES = {what: next(i for i, text in enumerate(HOLDER_SOURCE, 1) if f"/* 
 @tap.test
 def places_have_what_is_theirs_whatever_ends_the_program():
     """Each byte is a sample, so all is counted; and a mean in which nothing but large blocks is."""
-    import jsonschema
-    schema = json.loads((fixture.ROOT / "docs/schema/report-1.json").read_text())
     for free in ("exact", "relaxed"):
         result, report = report_of("--sites=1", HOLDER, "kill", CUSHIM_FREE=free)
         assert result.returncode == -9 and report["ended"] == "ended by SIGKILL", (result, report)
-        jsonschema.Draft202012Validator(schema).validate(report)
+        fixture.valid(report)
         found = sites_of(report)
         for function, what, blocks, live, peak in (("hold_much", "held", 4, 4 << 20, 4 << 20), ("leak_some", "leaked", 200, 200000, 200000),
                                                    ("churn", "churned", 0, 0, 4000), ("pin_some", "pinned", 1, 1 << 16, 1 << 16)):

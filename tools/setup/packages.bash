@@ -45,6 +45,7 @@ check_packages=(
     'mandoc       | has mandoc'
     'tmux         | has tmux'
     'nodejs       | has node'
+    'protobuf-compiler | has protoc'
     'zsh          | has zsh'
     'fish         | has fish'
     'g++          | compiles "$trivial" g++ -x c++'
