@@ -87,7 +87,7 @@ static uint64_t value_of(const struct process_row *row, int column) {
 
 static void put_line(struct cushim_writer *out, const char *rank, const char *process,
                      const char *program, const char *const cells[N_COLUMNS], const char *end) {
-    cushim_write(out, "  %4s %8s  %-12.12s %9s %9s %12s %9s  %.8s\n", rank, process, program,
+    cushim_write(out, "  %4s %8s  %-11.11s %9s %9s %11s %9s  %.8s\n", rank, process, program,
                  cells[PEAK_LIVE], cells[PEAK_HELD], cells[REQUESTS], cells[WAITED], end);
 }
 
