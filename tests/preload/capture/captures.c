@@ -220,8 +220,6 @@ END_TEST
 START_TEST(the_set_of_open_captures_follows_every_begin_and_end) {
     CUgraph graph;
     CUstream second;
-    if (!fixture_is_preloaded())
-        return;
     begin(CU_STREAM_CAPTURE_MODE_RELAXED);
     ck_assert_int_eq(n_open(), 1);
     ck_assert_int_ne(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
@@ -423,17 +421,14 @@ int main(void) {
                                     a_captured_free_of_a_block_is_refused,
                                     graph_memory_nodes_pass,
                                     NULL};
-    const TTest *const alone[] = {natively_a_global_capture_refuses_other_threads,
-                                  the_set_of_open_captures_follows_every_begin_and_end,
-                                  an_end_from_the_wrong_thread_ends_nothing,
-                                  an_end_that_the_driver_refuses_ends_nothing,
-                                  an_end_that_fails_may_end_it,
-                                  a_begin_that_is_refused_leaves_nothing_open,
-                                  any_number_of_captures_may_be_open,
-                                  a_capture_on_its_default_stream_ends_with_its_thread,
-                                  each_thread_captures_on_its_own_default_stream,
-                                  a_capture_goes_with_its_context,
-                                  all_captures_go_with_their_context_and_no_others,
-                                  NULL};
+    const TTest *const alone[] = {
+        natively_a_global_capture_refuses_other_threads, an_end_from_the_wrong_thread_ends_nothing,
+        an_end_that_the_driver_refuses_ends_nothing, an_end_that_fails_may_end_it,
+        a_begin_that_is_refused_leaves_nothing_open, any_number_of_captures_may_be_open,
+        a_capture_on_its_default_stream_ends_with_its_thread,
+        each_thread_captures_on_its_own_default_stream, a_capture_goes_with_its_context,
+        all_captures_go_with_their_context_and_no_others,
+        /* natively nobody keeps that set */
+        fixture_is_preloaded() ? the_set_of_open_captures_follows_every_begin_and_end : NULL, NULL};
     return fixture_run_loop("captures", of_each, N_MODES, alone);
 }

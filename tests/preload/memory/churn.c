@@ -160,8 +160,6 @@ static void allocate_until_over(struct fixture_thread *thread) {
 START_TEST(captures_come_and_go_while_others_allocate) {
     struct fixture_thread threads[4] = {{0}};
     CUcontext context = fixture_use_device(0);
-    if (!fixture_is_preloaded())
-        return;
     for (int i = 0; i < 4; i++) {
         threads[i].context = context;
         threads[i].address = fixture_alloc(100);
@@ -198,8 +196,11 @@ END_TEST
 
 int main(void) {
     return fixture_run(
-        "churn", (const TTest *[]){eight_threads_share_a_context, eight_threads_share_two_devices,
-                                   an_address_reborn_in_another_thread_keeps_its_record,
-                                   captures_come_and_go_while_others_allocate,
-                                   contexts_come_and_go_in_several_threads, NULL});
+        "churn",
+        (const TTest *[]){
+            eight_threads_share_a_context, eight_threads_share_two_devices,
+            an_address_reborn_in_another_thread_keeps_its_record,
+            contexts_come_and_go_in_several_threads,
+            /* natively the others' calls spoil the captures */
+            fixture_is_preloaded() ? captures_come_and_go_while_others_allocate : NULL, NULL});
 }

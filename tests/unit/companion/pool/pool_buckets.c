@@ -2,6 +2,7 @@
 #include "companion/pool/pool_buckets.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -129,7 +130,7 @@ END_TEST
 
 /* ---- another thread counts ---- */
 
-static atomic_bool is_over;
+static atomic_bool is_over, is_counting;
 
 /* The first bucket's count is never another's, however the table grows. */
 static void *count(void *argument) {
@@ -140,6 +141,7 @@ static void *count(void *argument) {
         ck_assert(n == 0 || n == 1);
         ck_assert_uint_ge(n, n_seen);
         n_seen = n;
+        atomic_store(&is_counting, true);
     }
     return NULL;
 }
@@ -148,6 +150,8 @@ START_TEST(a_thread_without_the_lock_may_count) {
     struct cushim_pool_buckets *buckets = begin();
     pthread_t thread;
     ck_assert_int_eq(pthread_create(&thread, NULL, count, buckets), 0);
+    while (!atomic_load(&is_counting))
+        sched_yield();
     fill(buckets);
     atomic_store(&is_over, true);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
