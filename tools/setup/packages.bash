@@ -115,30 +115,27 @@ install_for_check() {
     [ ${#still[@]} = 0 ] || printf 'not to be had here, so some checks are skipped: %s\n' "${still[*]}"
 }
 
-# The CUDA toolkit, or the end.  Its headers are enough; no GPU and no driver is needed to build.  Where there is no toolkit
-# of 13.0 or later they are fetched with pip, pinned, into a folder of the tree: never into the system.
-require_toolkit() { # require_toolkit ROOT
-    local fetched=$1/build-cuda
-    if toolkit=$("$1/tools/find-cuda") && is_new_enough "$toolkit"; then
-        return
-    fi
-    toolkit=$fetched/nvidia/cu13
-    if ! cmp -s "$1/tools/setup/headers.txt" "$fetched/headers.txt"; then
-        printf 'no CUDA toolkit of 13.0 or later here: fetching its headers (two pip packages of 2.5 MB) into %s\n' "${fetched##*/}"
-        install_packages 'python3-venv | python3 -c "import ensurepip"'
-        rm -rf "$fetched"
-        fetch_headers "$1/tools/setup/headers.txt" "$fetched" || die "no CUDA toolkit: CUDA_HOME, nvcc on PATH, /usr/local/cuda and Python's packages have none, and pip cannot fetch its headers.
-Install version 13.0 or later (https://developer.nvidia.com/cuda-downloads), or set CUDA_HOME to its folder."
-        cp "$1/tools/setup/headers.txt" "$fetched/headers.txt" # last: what was cut short is fetched again
-    fi
+# Sets `toolkit` and CUDA_HOME to the folder of a CUDA toolkit, or ends.  Headers are enough, with --compiler nvcc is there, too; no
+# GPU and no driver is needed to build.  Where there is none of 13.0 or later it is fetched with pip, pinned, into a folder of the
+# tree: never into the system.
+require_toolkit() { # require_toolkit ROOT [--compiler]
+    toolkit=$("$1/tools/find-cuda" "${@:2}") || fetch_toolkit "$@"
     export CUDA_HOME=$toolkit
 }
 
-is_new_enough() { # is_new_enough TOOLKIT
-    compiles $'#include <cuda.h>\n#if CUDA_VERSION < 13000\n#error old\n#endif' "${CC:-cc}" -x c -fsyntax-only -isystem "$1/include"
-}
-
-fetch_headers() { # fetch_headers LIST FOLDER
-    python3 -m venv "$2/pip" &&
-        "$2/pip/bin/pip" install --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --target "$2" -r "$1"
+fetch_toolkit() { # the same arguments
+    local fetched=$1/build-cuda lists=(-r "$1/tools/setup/headers.txt") what='its headers (3 MB'
+    if [ "${2:-}" = --compiler ]; then
+        lists+=(-r "$1/tools/setup/compiler.txt") what='its headers and nvcc (125 MB'
+    fi
+    printf 'no CUDA toolkit of 13.0 or later here: fetching %s, pip packages) into %s\n' "$what" "${fetched##*/}"
+    install_packages 'python3-venv | python3 -c "import ensurepip"'
+    rm -rf "$fetched"
+    { python3 -m venv "$fetched/pip" &&
+        "$fetched/pip/bin/pip" install --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes \
+            --target "$fetched" "${lists[@]}"; } ||
+        die "no CUDA toolkit: CUDA_HOME, nvcc on PATH, /usr/local/cuda and Python's packages have none, and pip cannot fetch one.
+Install version 13.0 or later (https://developer.nvidia.com/cuda-downloads), or set CUDA_HOME to its folder."
+    toolkit=$fetched/toolkit
+    ln -s nvidia/cu13 "$toolkit" # last: what was cut short is no toolkit, and is fetched again
 }

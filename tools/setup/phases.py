@@ -1,10 +1,12 @@
 """The phases of tools/check: build the tree in several ways, run the tests, count.
 
-    phases.py ROOT [--all-archs] [PHASE ...]
+    phases.py ROOT [--all-archs] [--suites=SUITE,...] [PHASE ...]
 
 Every TAP subtest counts, and every build.  Logs stay in build-check/<phase>/; those of failures are shown.
-Kernels are compiled for one kind of device, with --all-archs for all that a release has.
+Kernels are compiled for one kind of device, with --all-archs for all that a release has.  With suites, those of them that a phase
+has are built and run alone.
 """
+import argparse
 import dataclasses
 import json
 import os
@@ -38,6 +40,9 @@ class Phase:
     needs: tuple = ()  # commands; without one of them the phase is a skip
     builds: str = "all"  # or "tests": what its suites need; or "c": all but libraries of C++, whose compiler stays the same
     slow: int = 1  # how much longer tests may take
+
+    def only(self, suites):
+        return tuple(suite for suite in suites if not self.suites or suite in self.suites)
 
 
 PHASES = [
@@ -225,7 +230,7 @@ class Run:
             return False
         self.test()
         if self.phase.name == "plain":
-            for suite in REQUIRED:
+            for suite in self.phase.suites or REQUIRED:
                 if self.by_suite.get(suite, Count()).passed == 0:
                     self.fail(f"suite {suite}", "nothing in it passed")
         return True
@@ -239,20 +244,28 @@ def all_archs(root):
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    names = [word for word in sys.argv[2:] if word != "--all-archs"]
-    archs = ONE_ARCH if len(names) == len(sys.argv[2:]) else "-Dkernel_archs=" + ",".join(all_archs(root))
-    if names == ["--list"]:
+    parser = argparse.ArgumentParser(prog="check", usage="tools/check [--all-archs] [--suites=SUITE,...] [PHASE ...]")
+    parser.add_argument("--all-archs", action="store_true")
+    parser.add_argument("--suites", type=lambda text: tuple(text.split(",")), default=())
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("names", nargs="*")
+    arguments = parser.parse_args(sys.argv[2:])
+    if arguments.list:
         for phase in PHASES:
             print(f"{phase.name:10} {phase.about}")
         return 0
-    unknown = set(names) - {phase.name for phase in PHASES}
+    unknown = set(arguments.names) - {phase.name for phase in PHASES}
     if unknown:
-        print(f"check: no phase {unknown.pop()}; see tools/check --list", file=sys.stderr)
-        return 2
+        parser.error(f"no phase {unknown.pop()}; see tools/check --list")
+    archs = "-Dkernel_archs=" + ",".join(all_archs(root)) if arguments.all_archs else ONE_ARCH
     total, reasons, images = Count(), {}, ""
     for phase in PHASES:
-        if names and phase.name not in names:
+        if arguments.names and phase.name not in arguments.names:
             continue
+        if arguments.suites:
+            phase = dataclasses.replace(phase, suites=phase.only(arguments.suites), builds="c" if phase.builds == "c" else "tests")
+            if not phase.suites:
+                continue
         began = time.monotonic()
         run = Run(root, phase, archs, "" if phase.folder else images)
         if run.run() and not images and any((run.folder / "kernels").glob("*.fatbin")):
