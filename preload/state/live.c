@@ -94,7 +94,7 @@ static uint64_t run_number(void) {
 void cushim_live_begin(void) {
     struct cushim_page_head *head = &cushim_page.head;
     memcpy(head->magic, CUSHIM_PAGE_MAGIC, sizeof head->magic);
-    head->n_bytes = sizeof cushim_page;
+    head->layout = CUSHIM_PAGE_LAYOUT;
     atomic_store(&head->state, CUSHIM_PAGE_RUNNING);
     head->address = (uint64_t)&cushim_page;
     head->run = run_number();

@@ -157,7 +157,7 @@ enum cushim_page_state { CUSHIM_PAGE_RUNNING = 1, CUSHIM_PAGE_REPORTED, CUSHIM_P
 
 struct cushim_page_head {
     char magic[8];
-    uint64_t n_bytes;           /* of struct cushim_page: readers take their own layout alone */
+    uint64_t layout;            /* CUSHIM_PAGE_LAYOUT: readers take their own alone */
     atomic_uint_fast64_t state; /* enum cushim_page_state */
     atomic_uint_fast64_t n_caches, n_lost_caches; /* with a row, and those that found none left */
     uint64_t address; /* of the page in the process that counts: caches name their counters by it */
@@ -193,6 +193,14 @@ struct cushim_page {
     atomic_uint_fast64_t findings[CUSHIM_PAGE_FINDINGS][CUSHIM_PAGE_ROW(cushim_page_finding)];
     atomic_uint_fast64_t shortages[CUSHIM_PAGE_SHORTAGES][CUSHIM_PAGE_ROW(cushim_page_shortage)];
 };
+
+/* Where the parts of a page begin: a number for one layout, whatever its version is called. */
+#define CUSHIM_PAGE_LAYOUT                                                                         \
+    ((uint64_t)sizeof(struct cushim_page) << 40 ^                                                  \
+     (uint64_t)offsetof(struct cushim_page, copies) << 20 ^                                        \
+     (uint64_t)offsetof(struct cushim_page, findings) << 4 ^                                       \
+     (uint64_t)offsetof(struct cushim_page, device_names) ^                                        \
+     (uint64_t)sizeof(struct cushim_page_finding) << 10 ^ CUSHIM_MAX_DEVICES)
 
 /* All but what the caches of threads have not handed in; word by word, for others write. */
 static inline void cushim_page_copy(struct cushim_page *to, const struct cushim_page *from) {

@@ -188,7 +188,7 @@ static int read_page(int file, struct cushim_report *report) {
         return error;
     page->head.version[CUSHIM_NAME_BYTES - 1] = 0;
     if (memcmp(page->head.magic, CUSHIM_PAGE_MAGIC, sizeof page->head.magic) != 0 ||
-        page->head.n_bytes != sizeof *page ||
+        page->head.layout != CUSHIM_PAGE_LAYOUT ||
         (size_t)status.st_size != cushim_page_file_bytes(page) ||
         strcmp(page->head.version, CUSHIM_VERSION_TEXT) != 0)
         return ENOEXEC;

@@ -25,6 +25,7 @@ scratch = pathlib.Path(scratch_folder.name)
 def cushim(*arguments, command=CUSHIM, **environment):
     """Run the command with a clean set of CUSHIM_ variables; None removes a variable."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("CUSHIM") and k != "LD_PRELOAD"}
+    env["CUSHIM_LIVE_DIR"] = str(scratch / "live-pages")
     for name, value in environment.items():
         env.pop(name, None)
         if value is not None:

@@ -115,12 +115,12 @@ def files_of_another_version_are_refused_in_a_line():
             assert result.returncode in (1, 2) and result.stdout == "" and result.stderr.count("\n") == 1 and "other.json" in result.stderr, (number, result)
     page = other / "live" / PAGE
     data = bytearray(page.read_bytes())
-    for n_bytes in (0, 8, struct.unpack_from("<Q", data, 8)[0] + 8, (1 << 64) - 1):
-        struct.pack_into("<Q", data, 8, n_bytes)
+    for layout in (0, 8, struct.unpack_from("<Q", data, 8)[0] + 8, (1 << 64) - 1):
+        struct.pack_into("<Q", data, 8, layout)
         page.write_bytes(data)
         for words in (["stat", "4194000"], ["merge", "4194000"]):
             result = cushim(*words, CUSHIM_LIVE_DIR=str(other / "live"))
-            assert result.returncode == 1 and result.stdout == "" and result.stderr.count("\n") == 1, (n_bytes, result)
+            assert result.returncode == 1 and result.stdout == "" and result.stderr.count("\n") == 1, (layout, result)
 
 
 def make():

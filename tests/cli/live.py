@@ -370,6 +370,30 @@ def pages_that_nobody_came_for_go_after_a_day():
     stat("--clean")
 
 
+def many_left(n, text):
+    """n pages of a process that ended, the first one the oldest; none is as old as a day."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    found = [folder / f"{process.pid}-{i}.page" for i in range(n)]
+    for i, page in enumerate(found):
+        page.write_bytes(text)
+        os.utime(page, (time.time() - 1000 + i,) * 2)
+    return found
+
+
+@tap.test
+def of_pages_that_nobody_came_for_the_last_64_stay_whatever_version_they_are_of():
+    left = many_left(70, b"of another version")
+    kept = folder / "notes.page"
+    kept.write_text("no page")
+    os.utime(kept, (0, 0))
+    run(LIVE, "exit")
+    assert [page.exists() for page in left] == [False] * 6 + [True] * 64
+    assert "64 pages" in stat("--clean").stderr
+    assert not any(page.exists() for page in left) and kept.read_text() == "no page"
+    kept.unlink()
+
+
 @tap.test
 def what_is_no_page_harms_nobody():
     run(LIVE, "signal9")

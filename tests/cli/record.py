@@ -113,7 +113,7 @@ def record_says_what_it_recorded_and_ends_as_the_program_does():
     result = record("-o", str(empty), "/no/such")
     assert result.returncode == 127 and not empty.exists(), result
     result = subprocess.run([CUSHIM, "record", "--trace-stacks=off", HOLDER], cwd=scratch, text=True, capture_output=True,
-                            env={**os.environ, "LD_LIBRARY_PATH": str(SIM)}, timeout=120)
+                            env={**os.environ, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(scratch / "live-pages")}, timeout=120)
     name = re.search(r"cushim: (holder\.\d+\.cushim): ", result.stderr).group(1)
     device, _ = summary(scratch / name)["memory"]
     assert [site["stack"] for site in device["sites"]] == [[]], device
@@ -183,7 +183,8 @@ def a_python_program_that_is_killed_anywhere_misses_at_most_one_event():
     for i in range(KILLS):
         folder = scratch / f"killed-{i}"
         with subprocess.Popen([CUSHIM, "record", "-o", folder, sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
-                              env={**os.environ, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_FREE": rng.choice(("exact", "relaxed"))}) as process:
+                              env={**os.environ, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(scratch / "live-pages"),
+                                   "CUSHIM_FREE": rng.choice(("exact", "relaxed"))}) as process:
             pid = int(process.stdout.readline())
             said = process.stdout.read(rng.choice((1, 10, 100, rng.randrange(1, 3000))))
             os.kill(pid, signal.SIGKILL)

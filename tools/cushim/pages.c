@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,9 +11,12 @@
 
 #include "tools/cushim/symbols.h"
 
+/* "PROCESS-START.page", as preload/state/live.c calls them. */
 static int is_page(const struct dirent *entry) {
-    size_t n = strlen(entry->d_name), n_ending = sizeof CUSHIM_PAGE_ENDING - 1;
-    return n > n_ending && strcmp(entry->d_name + n - n_ending, CUSHIM_PAGE_ENDING) == 0;
+    const char *name = entry->d_name;
+    size_t n_process = strspn(name, "0123456789");
+    size_t n_start = name[n_process] == '-' ? strspn(name + n_process + 1, "0123456789") : 0;
+    return n_process && n_start && strcmp(name + n_process + 1 + n_start, CUSHIM_PAGE_ENDING) == 0;
 }
 
 static bool show_one(int folder, const char *name, pages_show_fn *show, void *context) {
@@ -55,18 +59,63 @@ void pages_remove(const struct page *page) {
     unlinkat(page->folder, page->name, 0);
 }
 
-static void prune(const struct page *page, void *unused) {
-    enum { DAY_SECONDS = 24 * 60 * 60 };
-    struct stat status;
-    (void)unused;
-    /* what is stored through a mapping leaves the time of the file */
-    if (!page->is_alive && fstatat(page->folder, page->name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-        time(NULL) - status.st_mtime > DAY_SECONDS)
-        pages_remove(page);
+/* ---- pages that nobody came for; those of other versions, too, which nobody here can read ---- */
+
+struct left {
+    const char *name;
+    time_t made; /* what is stored through a mapping leaves the time of the file */
+};
+
+static int by_age(const void *a, const void *b) {
+    time_t first = ((const struct left *)a)->made, second = ((const struct left *)b)->made;
+    return (first > second) - (first < second);
+}
+
+static bool remove_if_dead(int folder, const char *name) {
+    return !cushim_page_is_alive(name, strtoll(name, NULL, 10)) && unlinkat(folder, name, 0) == 0;
+}
+
+/* Of n pages, the oldest first; n_looks at most, since each asks after a process. */
+static int remove_dead(int folder, const struct left *pages, int n, int n_kept, time_t before,
+                       int n_looks) {
+    int n_removed = 0;
+    for (int i = 0; i < n && i < n_looks; i++) {
+        if (n - i > n_kept || pages[i].made < before)
+            n_removed += remove_if_dead(folder, pages[i].name);
+    }
+    return n_removed;
+}
+
+static int remove_left(int n_kept, time_t before, int n_looks) {
+    struct dirent **entries = NULL;
+    int n_removed = 0, folder = cushim_page_folder_open(false);
+    int n = folder < 0 ? 0 : scandirat(folder, ".", &entries, is_page, NULL);
+    struct left *pages = n > 0 ? calloc((size_t)n, sizeof *pages) : NULL;
+    for (int i = 0; pages && i < n; i++) {
+        struct stat status = {0};
+        fstatat(folder, entries[i]->d_name, &status, AT_SYMLINK_NOFOLLOW);
+        pages[i] = (struct left){entries[i]->d_name, status.st_mtime};
+    }
+    if (pages) {
+        qsort(pages, (size_t)n, sizeof *pages, by_age);
+        n_removed = remove_dead(folder, pages, n, n_kept, before, n_looks);
+    }
+    for (int i = 0; i < n; i++)
+        free(entries[i]);
+    free(entries);
+    free(pages);
+    if (folder >= 0)
+        close(folder);
+    return n_removed;
+}
+
+int pages_clean(void) {
+    return remove_left(0, 0, INT_MAX);
 }
 
 void pages_prune(void) {
-    pages_each(prune, NULL);
+    enum { DAY_SECONDS = 24 * 60 * 60, KEPT = 64, LOOKS = 64 };
+    remove_left(KEPT, time(NULL) - DAY_SECONDS, LOOKS);
 }
 
 bool pages_has_memory(const struct cushim_report *report) {

@@ -24,7 +24,10 @@ bool pages_one(const char *name, pages_show_fn *show, void *context);
 /* Its file is not needed any more. */
 void pages_remove(const struct page *page);
 
-/* Remove the pages of processes that ended, if they were made more than a day ago. */
+/* Remove the pages of all processes that ended; returns how many those were. */
+int pages_clean(void);
+
+/* The same of those that were made more than a day ago, or before the last 64 pages. */
 void pages_prune(void);
 
 /* Did the process ask for any memory? */

@@ -38,7 +38,7 @@ static void leave_folder(void) {
 static void fill(void) {
     full_page(&report, 10);
     memcpy(report.page.head.magic, CUSHIM_PAGE_MAGIC, 8);
-    report.page.head.n_bytes = sizeof report.page;
+    report.page.head.layout = CUSHIM_PAGE_LAYOUT;
     report.page.head.address = (uint64_t)&report.page;
     strcpy(report.page.head.version, CUSHIM_VERSION_TEXT);
 }
@@ -94,7 +94,7 @@ START_TEST(another_version_and_another_layout_are_refused) {
     ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), ENOEXEC);
     unlinkat(folder, name, 0);
     fill();
-    report.page.head.n_bytes--;
+    report.page.head.layout--;
     close(cushim_page_file_make(folder, name, &report.page));
     ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), ENOEXEC);
     leave_folder();

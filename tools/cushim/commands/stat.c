@@ -79,10 +79,7 @@ static void show(const struct page *page, void *context) {
     request->n_dead += !page->is_alive;
     if (!page->is_alive)
         page->report->ended = "it ended";
-    if (request->is_clean) {
-        if (!page->is_alive)
-            pages_remove(page);
-    } else if (request->wanted && !is_wanted(request->wanted, head)) {
+    if (request->wanted && !is_wanted(request->wanted, head)) {
         return;
     } else if (request->is_json) {
         request->n_shown++;
@@ -152,6 +149,10 @@ int stat_main(int argc, char **argv) {
     int code = take_arguments(&request, argc, argv);
     if (code != EXIT_WELL)
         return code;
+    if (request.is_clean) {
+        complain("%d pages of ended processes removed", pages_clean());
+        return EXIT_WELL;
+    }
     bool is_screen = request.watch_seconds && isatty(STDOUT_FILENO);
     int n_pages, n_looks = 0;
     bool goes_on;
@@ -172,10 +173,6 @@ int stat_main(int argc, char **argv) {
     if (request.out.error) {
         complain("standard output cannot be written");
         return EXIT_OURS;
-    }
-    if (request.is_clean) {
-        complain("%d pages of ended processes removed", request.n_dead);
-        return EXIT_WELL;
     }
     if (!request.n_shown) {
         if (request.wanted && n_pages)
