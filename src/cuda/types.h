@@ -14,6 +14,9 @@
 #endif
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+/* The header that declares them is of a package of its own. */
+CUresult cuProfilerStart(void);
+CUresult cuProfilerStop(void);
 
 struct cushim_cuda;   /* the driver's functions that the preload and src/memory call */
 struct cushim_cudart; /* the runtime's that the preload calls */

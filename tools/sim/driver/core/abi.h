@@ -12,6 +12,9 @@
 #endif
 #pragma GCC visibility push(default)
 #include <cuda.h>
+/* The header that declares them is of a package of its own. */
+CUresult cuProfilerStart(void);
+CUresult cuProfilerStop(void);
 #pragma GCC visibility pop
 
 /* Early return: a result that is not success goes to the caller at once. */

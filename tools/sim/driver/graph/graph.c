@@ -94,6 +94,8 @@ struct sim_node *sim_graph_add(struct sim_graph *graph, struct sim_work *work,
     }
     if (work->kind == SIM_WORK_CHILD)
         work->as.child->is_child = true;
+    for (unsigned i = 0; work->kind == SIM_WORK_CONDITIONAL && i < work->as.conditional.n; i++)
+        work->as.conditional.bodies[i]->is_child = true;
     return node;
 }
 

@@ -65,6 +65,7 @@ static CUresult get_type(CUgraphNode handle, CUgraphNodeType *out) {
         [SIM_WORK_FREE] = CU_GRAPH_NODE_TYPE_MEM_FREE,
         [SIM_WORK_FREE_NODE] = CU_GRAPH_NODE_TYPE_MEM_FREE,
         [SIM_WORK_CHILD] = CU_GRAPH_NODE_TYPE_GRAPH,
+        [SIM_WORK_CONDITIONAL] = CU_GRAPH_NODE_TYPE_CONDITIONAL,
         [SIM_WORK_RUN] = CU_GRAPH_NODE_TYPE_GRAPH,
     };
     struct sim_node *node;

@@ -7,13 +7,21 @@
 
 static const char *name_of(enum sim_work_kind kind) {
     static const char *const names[] = {
-        [SIM_WORK_EMPTY] = "EMPTY",        [SIM_WORK_KERNEL] = "KERNEL",
-        [SIM_WORK_COPY] = "MEMCPY",        [SIM_WORK_SET] = "MEMSET",
-        [SIM_WORK_HOST] = "HOST",          [SIM_WORK_CALLBACK] = "HOST",
-        [SIM_WORK_WRITE_VALUE] = "MEM_OP", [SIM_WORK_WAIT_VALUE] = "MEM_OP",
-        [SIM_WORK_ALLOC] = "MEM_ALLOC",    [SIM_WORK_FREE] = "MEM_FREE",
-        [SIM_WORK_FREE_NODE] = "MEM_FREE", [SIM_WORK_CHILD] = "GRAPH",
-        [SIM_WORK_RUN] = "GRAPH",          [SIM_WORK_WORDS] = "MEM_OP",
+        [SIM_WORK_EMPTY] = "EMPTY",
+        [SIM_WORK_KERNEL] = "KERNEL",
+        [SIM_WORK_COPY] = "MEMCPY",
+        [SIM_WORK_SET] = "MEMSET",
+        [SIM_WORK_HOST] = "HOST",
+        [SIM_WORK_CALLBACK] = "HOST",
+        [SIM_WORK_WRITE_VALUE] = "MEM_OP",
+        [SIM_WORK_WAIT_VALUE] = "MEM_OP",
+        [SIM_WORK_ALLOC] = "MEM_ALLOC",
+        [SIM_WORK_FREE] = "MEM_FREE",
+        [SIM_WORK_FREE_NODE] = "MEM_FREE",
+        [SIM_WORK_CHILD] = "GRAPH",
+        [SIM_WORK_CONDITIONAL] = "CONDITIONAL",
+        [SIM_WORK_RUN] = "GRAPH",
+        [SIM_WORK_WORDS] = "MEM_OP",
     };
     return names[kind];
 }

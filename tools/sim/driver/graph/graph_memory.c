@@ -90,6 +90,21 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
     return sim_leave(get_attribute(device, attr, value));
 }
 
+/* A program may only begin a high-water mark anew, which is what is there anyhow. */
+static CUresult set_attribute(int ordinal, CUgraphMem_attribute attribute,
+                              const cuuint64_t *value) {
+    if (!sim_device_at(ordinal))
+        return CUDA_ERROR_INVALID_DEVICE;
+    bool is_high = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH ||
+                   attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
+    return is_high && value && *value == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value) {
+    SIM_ENTER(cuDeviceSetGraphMemAttribute);
+    return sim_leave(set_attribute(device, attr, value));
+}
+
 /* Memory of graphs goes with them; none is kept beside. */
 CUresult cuDeviceGraphMemTrim(CUdevice device) {
     SIM_ENTER(cuDeviceGraphMemTrim);

@@ -4,13 +4,8 @@
 #include "tools/sim/driver/context/context.h"
 #include "graph.h"
 #include "graph_work.h"
-#include "tools/sim/driver/module/launch.h"
 
-/* The device of the current context; NULL: there is none. */
-static const struct sim_device *current_device(void) {
-    struct sim_context *context;
-    return sim_context_of_handle(NULL, &context) == CUDA_SUCCESS ? context->device : NULL;
-}
+#include <string.h>
 
 /* A node of a work after others; takes the work. */
 static CUresult add(CUgraphNode *out, CUgraph handle, const CUgraphNode *dependencies, size_t n,
@@ -36,58 +31,30 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
     return sim_leave(add(phGraphNode, hGraph, dependencies, numDependencies, &work));
 }
 
-/* Both revisions of the parameters begin alike. */
-static CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS_v1 *params, CUfunction function,
-                            struct sim_work *work) {
-    const struct sim_shape shape = {
-        .grid = {params->gridDimX, params->gridDimY, params->gridDimZ},
-        .block = {params->blockDimX, params->blockDimY, params->blockDimZ},
-        .shared_bytes = params->sharedMemBytes};
-    return sim_launch_work(function, &shape, params->kernelParams, params->extra, current_device(),
-                           work);
-}
-
 static CUresult add_kernel(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies,
-                           size_t n, const CUDA_KERNEL_NODE_PARAMS_v1 *params,
-                           CUfunction function) {
+                           size_t n, const CUDA_KERNEL_NODE_PARAMS *params) {
     struct sim_work work;
-    SIM_TRY(kernel_work(params, function, &work));
+    SIM_TRY(sim_node_work_of_kernel(params, &work));
     return add(out, graph, dependencies, n, &work);
 }
 
+/* Both revisions of the parameters begin alike. */
 CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                               const CUgraphNode *dependencies, size_t numDependencies,
                               const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams) {
     SIM_ENTER(cuGraphAddKernelNode);
-    if (!nodeParams)
-        return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    return sim_leave(add_kernel(phGraphNode, hGraph, dependencies, numDependencies, nodeParams,
-                                nodeParams->func));
-}
-
-static CUDA_KERNEL_NODE_PARAMS_v1 old_params(const CUDA_KERNEL_NODE_PARAMS *params) {
-    return (CUDA_KERNEL_NODE_PARAMS_v1){.func =
-                                            params->func ? params->func : (CUfunction)params->kern,
-                                        .gridDimX = params->gridDimX,
-                                        .gridDimY = params->gridDimY,
-                                        .gridDimZ = params->gridDimZ,
-                                        .blockDimX = params->blockDimX,
-                                        .blockDimY = params->blockDimY,
-                                        .blockDimZ = params->blockDimZ,
-                                        .sharedMemBytes = params->sharedMemBytes,
-                                        .kernelParams = params->kernelParams,
-                                        .extra = params->extra};
+    CUDA_KERNEL_NODE_PARAMS params = {0};
+    if (nodeParams)
+        memcpy(&params, nodeParams, sizeof *nodeParams);
+    return sim_leave(add_kernel(phGraphNode, hGraph, dependencies, numDependencies,
+                                nodeParams ? &params : NULL));
 }
 
 CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
                                  const CUgraphNode *dependencies, size_t numDependencies,
                                  const CUDA_KERNEL_NODE_PARAMS *nodeParams) {
     SIM_ENTER(cuGraphAddKernelNode_v2);
-    if (!nodeParams)
-        return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    const CUDA_KERNEL_NODE_PARAMS_v1 params = old_params(nodeParams);
-    return sim_leave(
-        add_kernel(phGraphNode, hGraph, dependencies, numDependencies, &params, params.func));
+    return sim_leave(add_kernel(phGraphNode, hGraph, dependencies, numDependencies, nodeParams));
 }
 
 CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -131,10 +98,13 @@ CUresult cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 }
 
 static CUresult add_any(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies, size_t n,
-                        const CUgraphNodeParams *params) {
+                        CUgraphNodeParams *params) {
     struct sim_work work;
     SIM_TRY(sim_node_work(params, &work));
-    return add(out, graph, dependencies, n, &work);
+    SIM_TRY(add(out, graph, dependencies, n, &work));
+    if (params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+        params->conditional.phGraph_out = (CUgraph *)work.as.conditional.bodies;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
@@ -152,12 +122,9 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 }
 
 static CUresult add_child(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies,
-                          size_t n, CUgraph child_handle) {
-    struct sim_graph *child;
-    SIM_TRY(sim_graph_of_handle(child_handle, &child));
-    struct sim_work work = {.kind = SIM_WORK_CHILD, .as.child = sim_graph_clone(child)};
-    if (!work.as.child)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+                          size_t n, CUgraph child) {
+    struct sim_work work;
+    SIM_TRY(sim_node_work_of_child(child, &work));
     return add(out, graph, dependencies, n, &work);
 }
 

@@ -17,11 +17,20 @@ struct sim_graph_run {
 static bool add_flat(struct sim_graph *flat, const struct sim_graph *graph,
                      const struct sim_nodes *after, struct sim_nodes *ends);
 
+/* The graph that a node stands for; NULL: none, as of a conditional node that runs no body. */
+static const struct sim_graph *inner_of(const struct sim_work *work) {
+    if (work->kind == SIM_WORK_CHILD)
+        return work->as.child;
+    return work->as.conditional.chosen < work->as.conditional.n
+               ? work->as.conditional.bodies[work->as.conditional.chosen]
+               : NULL;
+}
+
 /* The copy of one node, or of the graph it stands for: what its followers wait for. */
 static struct sim_node *add_node(struct sim_graph *flat, const struct sim_node *node,
                                  const struct sim_nodes *after) {
     struct sim_work work;
-    if (node->work.kind != SIM_WORK_CHILD) {
+    if (node->work.kind != SIM_WORK_CHILD && node->work.kind != SIM_WORK_CONDITIONAL) {
         struct sim_node *copy =
             sim_work_clone(&work, &node->work) ? sim_graph_add(flat, &work, after) : NULL;
         if (copy)
@@ -32,8 +41,9 @@ static struct sim_node *add_node(struct sim_graph *flat, const struct sim_node *
     struct sim_node *end = NULL;
     work = (struct sim_work){.kind = SIM_WORK_EMPTY};
     struct sim_node *begin = sim_graph_add(flat, &work, after);
-    if (begin && sim_nodes_add(&inner, begin) &&
-        add_flat(flat, node->work.as.child, &inner, &ends) && sim_nodes_add(&ends, begin)) {
+    const struct sim_graph *graph = inner_of(&node->work);
+    if (begin && sim_nodes_add(&inner, begin) && (!graph || add_flat(flat, graph, &inner, &ends)) &&
+        sim_nodes_add(&ends, begin)) {
         work = (struct sim_work){.kind = SIM_WORK_EMPTY};
         end = sim_graph_add(flat, &work, &ends);
     }

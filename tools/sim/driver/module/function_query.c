@@ -74,6 +74,12 @@ CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOff
     return sim_leave(get_param(func, paramIndex, paramOffset, paramSize));
 }
 
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset,
+                              size_t *paramSize) {
+    SIM_ENTER(cuKernelGetParamInfo);
+    return sim_leave(get_param((CUfunction)kernel, paramIndex, paramOffset, paramSize));
+}
+
 /* Other settings are accepted: they make no difference here. */
 static CUresult accept(CUfunction handle) {
     struct sim_function *function;
@@ -111,6 +117,12 @@ CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
     SIM_ENTER(cuFuncSetCacheConfig);
     (void)config;
     return sim_leave(accept(hfunc));
+}
+
+CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
+    SIM_ENTER(cuKernelSetCacheConfig);
+    (void)config, (void)dev;
+    return sim_leave(accept((CUfunction)kernel));
 }
 
 CUresult cuFuncLoad(CUfunction function) {

@@ -280,6 +280,45 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library) {
     return sim_leave(CUDA_SUCCESS);
 }
 
+/* An image that does not say what is in it has whatever it is asked for: there is no list. */
+static CUresult enumerate(CUkernel *kernels, unsigned n_asked, unsigned *n, const void *handle) {
+    const struct module *module = handle;
+    if (!sim_handle_is(handle, SIM_HANDLE_MODULE))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *n = 0;
+    for (size_t i = 0; i < module->image.n; i++) {
+        struct sim_function *function;
+        if (module->image.rows[i].kind != SIM_IMAGE_ENTRY)
+            continue;
+        if (*n < n_asked) {
+            SIM_TRY(find(&function, handle, module->image.rows[i].name));
+            kernels[*n] = (CUkernel)function;
+        }
+        ++*n;
+    }
+    return *n ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib) {
+    SIM_ENTER(cuLibraryGetKernelCount);
+    return sim_leave(count ? enumerate(NULL, 0, count, lib) : CUDA_ERROR_INVALID_VALUE);
+}
+
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib) {
+    SIM_ENTER(cuLibraryEnumerateKernels);
+    unsigned n = 0;
+    return sim_leave(kernels ? enumerate(kernels, numKernels, &n, lib) : CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Functions that host and device call alike: no image here has one. */
+CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol) {
+    SIM_ENTER(cuLibraryGetUnifiedFunction);
+    if (!fptr || !symbol)
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    return sim_leave(sim_handle_is(library, SIM_HANDLE_MODULE) ? CUDA_ERROR_NOT_FOUND
+                                                               : CUDA_ERROR_INVALID_HANDLE);
+}
+
 CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel) {
     SIM_ENTER(cuKernelGetFunction);
     struct sim_function *function;

@@ -173,6 +173,7 @@ bool sim_work_turn(struct sim_work *work, struct sim_stream *stream) {
     case SIM_WORK_ALLOC:
     case SIM_WORK_FREE_NODE:
     case SIM_WORK_CHILD:
+    case SIM_WORK_CONDITIONAL:
         break;
     }
     return true;
@@ -194,6 +195,18 @@ static bool clone_kernel(struct sim_kernel_work *copy, const struct sim_kernel_w
     return true;
 }
 
+static bool clone_bodies(struct sim_work *copy, const struct sim_work *work) {
+    copy->as.conditional.bodies = calloc(work->as.conditional.n, sizeof(struct sim_graph *));
+    bool is_whole = copy->as.conditional.bodies != NULL;
+    for (unsigned i = 0; i < work->as.conditional.n && is_whole; i++) {
+        copy->as.conditional.bodies[i] = sim_graph_clone(work->as.conditional.bodies[i]);
+        is_whole = copy->as.conditional.bodies[i] != NULL;
+    }
+    if (!is_whole)
+        sim_work_finish(copy);
+    return is_whole;
+}
+
 bool sim_work_clone(struct sim_work *copy, const struct sim_work *work) {
     *copy = *work;
     if (work->kind == SIM_WORK_KERNEL)
@@ -204,6 +217,8 @@ bool sim_work_clone(struct sim_work *copy, const struct sim_work *work) {
         copy->as.child = sim_graph_clone(work->as.child);
         return copy->as.child != NULL;
     }
+    if (work->kind == SIM_WORK_CONDITIONAL)
+        return clone_bodies(copy, work);
     if (work->kind == SIM_WORK_ALLOC)
         sim_async_retain(work->as.address);
     return true; /* captured copies are never staged, and runs are no nodes */
@@ -223,6 +238,11 @@ void sim_work_finish(struct sim_work *work) {
         break;
     case SIM_WORK_CHILD:
         sim_graph_unref(work->as.child);
+        break;
+    case SIM_WORK_CONDITIONAL:
+        for (unsigned i = 0; work->as.conditional.bodies && i < work->as.conditional.n; i++)
+            sim_graph_unref(work->as.conditional.bodies[i]);
+        free(work->as.conditional.bodies);
         break;
     case SIM_WORK_ALLOC:
         sim_async_release(work->as.address);

@@ -29,12 +29,13 @@ enum sim_work_kind {
     SIM_WORK_CALLBACK,
     SIM_WORK_WRITE_VALUE,
     SIM_WORK_WAIT_VALUE,
-    SIM_WORK_WORDS,     /* of a graph: several of these two, one behind the other */
-    SIM_WORK_ALLOC,     /* of a graph: the memory is there already */
-    SIM_WORK_FREE,      /* in stream order */
-    SIM_WORK_FREE_NODE, /* of a graph, of a graph's memory: graph_memory.h */
-    SIM_WORK_CHILD,     /* of a graph: another graph */
-    SIM_WORK_RUN,       /* the launch of a graph */
+    SIM_WORK_WORDS,       /* of a graph: several of these two, one behind the other */
+    SIM_WORK_ALLOC,       /* of a graph: the memory is there already */
+    SIM_WORK_FREE,        /* in stream order */
+    SIM_WORK_FREE_NODE,   /* of a graph, of a graph's memory: graph_memory.h */
+    SIM_WORK_CHILD,       /* of a graph: another graph */
+    SIM_WORK_CONDITIONAL, /* of a graph: one of several graphs, or none */
+    SIM_WORK_RUN,         /* the launch of a graph */
 };
 
 struct sim_kernel_work {
@@ -89,8 +90,12 @@ struct sim_work {
             struct sim_work *list; /* [n], owned; they own nothing */
             size_t n, n_done;
         } words;
-        CUdeviceptr address;       /* ALLOC, FREE, FREE_NODE */
-        struct sim_graph *child;   /* CHILD: owned */
+        CUdeviceptr address;     /* ALLOC, FREE, FREE_NODE */
+        struct sim_graph *child; /* CHILD: owned */
+        struct {
+            struct sim_graph **bodies; /* [n], owned; the program reads the list */
+            unsigned n, chosen;        /* n: none of them */
+        } conditional;
         struct sim_graph_run *run; /* RUN: owned */
     } as;
 };

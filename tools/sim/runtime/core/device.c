@@ -143,3 +143,23 @@ cudaError_t cudaDeviceDisablePeerAccess(int peerDevice) {
         error = simrt_from_cu(simrt_legacy.cuCtxDisablePeerAccess(peer));
     return simrt_leave(error);
 }
+
+/* All devices are of one kind, so the first fits as well as any. */
+cudaError_t cudaChooseDevice(int *device, const struct cudaDeviceProp *prop) {
+    cudaError_t error = simrt_driver_load();
+    if (error == cudaSuccess && (!device || !prop))
+        error = cudaErrorInvalidValue;
+    if (error == cudaSuccess)
+        *device = 0;
+    return simrt_leave(error);
+}
+
+/* Devices are shared, so no other one is ever tried: a list is checked. */
+cudaError_t cudaSetValidDevices(int *device_arr, int len) {
+    cudaError_t error = simrt_driver_load();
+    if (error == cudaSuccess && (len < 0 || (len > 0 && !device_arr)))
+        error = cudaErrorInvalidValue;
+    for (int i = 0; error == cudaSuccess && i < len; i++)
+        error = simrt_primary_check(device_arr[i]);
+    return simrt_leave(error);
+}

@@ -43,7 +43,7 @@ static void *ask(const char *name, int version, int flags) {
 
 /* In the order of NVIDIA's runtime: the empty name, the resolver in both its forms, all others. */
 static cudaError_t fill_tables(void) {
-    ask("", CUDART_VERSION, FLAG_LEGACY);
+    ask("", SIMRT_VERSION, FLAG_LEGACY);
     ask("cuGetProcAddress", 11030, FLAG_LEGACY);
     void *resolver = ask("cuGetProcAddress", 12000, FLAG_LEGACY);
     if (!resolver)

@@ -22,8 +22,23 @@
 #endif
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+/* Their headers are of a package of its own. */
+CUresult cuProfilerStart(void);
+CUresult cuProfilerStop(void);
+cudaError_t cudaProfilerStart(void);
+cudaError_t cudaProfilerStop(void);
+#if SIMRT_ABI == 12
+#include "abi12.h"
+#endif
 #ifdef SIMRT_SHARED
 #pragma GCC visibility pop
+#endif
+
+/* What the runtime says it is. */
+#if SIMRT_ABI == 12
+enum { SIMRT_VERSION = 12090 };
+#else
+enum { SIMRT_VERSION = CUDART_VERSION };
 #endif
 
 struct simrt_driver {

@@ -4,7 +4,7 @@
 cudaError_t cudaRuntimeGetVersion(int *runtimeVersion) {
     if (!runtimeVersion)
         return simrt_leave(cudaErrorInvalidValue);
-    *runtimeVersion = CUDART_VERSION;
+    *runtimeVersion = SIMRT_VERSION;
     return cudaSuccess;
 }
 
@@ -43,13 +43,13 @@ static unsigned long long per_thread_flags(unsigned long long flags) {
 
 cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **funcPtr, unsigned long long flags,
                                     enum cudaDriverEntryPointQueryResult *driverStatus) {
-    return look_up(symbol, funcPtr, CUDART_VERSION, flags, driverStatus);
+    return look_up(symbol, funcPtr, SIMRT_VERSION, flags, driverStatus);
 }
 
 cudaError_t cudaGetDriverEntryPoint_ptsz(const char *symbol, void **funcPtr,
                                          unsigned long long flags,
                                          enum cudaDriverEntryPointQueryResult *driverStatus) {
-    return look_up(symbol, funcPtr, CUDART_VERSION, per_thread_flags(flags), driverStatus);
+    return look_up(symbol, funcPtr, SIMRT_VERSION, per_thread_flags(flags), driverStatus);
 }
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr,
@@ -63,4 +63,10 @@ cudaGetDriverEntryPointByVersion_ptsz(const char *symbol, void **funcPtr, unsign
                                       unsigned long long flags,
                                       enum cudaDriverEntryPointQueryResult *driverStatus) {
     return look_up(symbol, funcPtr, cudaVersion, per_thread_flags(flags), driverStatus);
+}
+
+/* Tables between NVIDIA's own libraries: there is none here. */
+cudaError_t cudaGetExportTable(const void **ppExportTable, const cudaUUID_t *pExportTableId) {
+    (void)ppExportTable, (void)pExportTableId;
+    return simrt_leave(cudaErrorSymbolNotFound);
 }

@@ -1,5 +1,10 @@
-/* Names that hand over to one call of the driver. */
+/* Names that hand over to one call of the driver, and names that are refused. */
 #include "thread.h"
+
+/* The refusal takes no arguments, whatever the name takes; clang does not ask. */
+#ifndef __clang__
+#pragma GCC diagnostic ignored "-Wattribute-alias"
+#endif
 
 #define BODY(table, call, arguments)                                                               \
     {                                                                                              \
@@ -13,4 +18,12 @@
 #define PER_THREAD(name, parameters, call, arguments)                                              \
     cudaError_t name parameters BODY(simrt_legacy, call, arguments)                                \
     cudaError_t name##_ptsz parameters BODY(simrt_per_thread, call, arguments)
+#define REFUSED(name) __typeof__(name) name __attribute__((alias("simrt_refuse")));
+
+cudaError_t simrt_refuse(void);
+
+__attribute__((visibility("hidden"))) cudaError_t simrt_refuse(void) {
+    return simrt_leave(cudaErrorNotSupported);
+}
+
 #include "names.def"

@@ -132,6 +132,15 @@ cudaError_t simrt_registry_function(struct simrt_kernel *kernel, CUfunction *fun
     return simrt_from_cu(result);
 }
 
+cudaError_t simrt_registry_resolve(const void *named, CUfunction *function) {
+    struct simrt_kernel *kernel = simrt_registry_kernel(named);
+    if (kernel)
+        return simrt_registry_function(kernel, function);
+    CUresult result =
+        named ? simrt_legacy.cuKernelGetFunction(function, (CUkernel)named) : CUDA_ERROR_NOT_FOUND;
+    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidDeviceFunction;
+}
+
 cudaError_t simrt_registry_variable(const void *shadow, CUdeviceptr *address, size_t *n_bytes) {
     cudaError_t error = cudaErrorInvalidSymbol;
     pthread_mutex_lock(&lock);

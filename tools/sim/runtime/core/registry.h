@@ -32,6 +32,12 @@ struct simrt_variable {
 /* The kernel of this stub, or NULL. */
 struct simrt_kernel *simrt_registry_kernel(const void *stub);
 
+/*
+ * What a launch may name: a stub, or the driver's handle of a kernel or a function.  Invalid device
+ * function: neither.
+ */
+cudaError_t simrt_registry_resolve(const void *named, CUfunction *function);
+
 /* The driver's function of a kernel, asked for once. */
 cudaError_t simrt_registry_function(struct simrt_kernel *kernel, CUfunction *function);
 

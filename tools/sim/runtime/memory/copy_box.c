@@ -2,6 +2,9 @@
  * Copies of rows and boxes (2D and 3D) between pitched memory.  Ends that are CUDA arrays are not
  * served: cudaErrorNotSupported.
  */
+#include "copy_box.h"
+
+#include "tools/sim/runtime/core/primary.h"
 #include "tools/sim/runtime/core/thread.h"
 
 #include <stdbool.h>
@@ -87,7 +90,7 @@ cudaError_t cudaMemcpy2DAsync_ptsz(void *dst, size_t dpitch, const void *src, si
                      stream);
 }
 
-static cudaError_t describe_box(CUDA_MEMCPY3D *box, const struct cudaMemcpy3DParms *p) {
+cudaError_t simrt_describe_box(CUDA_MEMCPY3D *box, const struct cudaMemcpy3DParms *p) {
     if (!p)
         return cudaErrorInvalidValue;
     if (p->srcArray || p->dstArray)
@@ -119,7 +122,7 @@ static cudaError_t copy_box(const struct simrt_driver *cu, const struct cudaMemc
     CUDA_MEMCPY3D box = {0};
     cudaError_t error = simrt_enter();
     if (error == cudaSuccess)
-        error = describe_box(&box, p);
+        error = simrt_describe_box(&box, p);
     if (error == cudaSuccess && box.WidthInBytes > 0 && box.Height > 0 && box.Depth > 0)
         error =
             simrt_from_cu(queued ? cu->cuMemcpy3DAsync_v2(&box, stream) : cu->cuMemcpy3D_v2(&box));
@@ -140,4 +143,57 @@ cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t st
 
 cudaError_t cudaMemcpy3DAsync_ptsz(const struct cudaMemcpy3DParms *p, cudaStream_t stream) {
     return copy_box(&simrt_per_thread, p, true, stream);
+}
+
+static cudaError_t copy_box_of_peers(const struct simrt_driver *cu,
+                                     const struct cudaMemcpy3DPeerParms *p, bool queued,
+                                     cudaStream_t stream) {
+    CUDA_MEMCPY3D_PEER box = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .dstMemoryType = CU_MEMORYTYPE_DEVICE};
+    cudaError_t error = simrt_enter();
+    if (error == cudaSuccess && !p)
+        error = cudaErrorInvalidValue;
+    if (error == cudaSuccess && (p->srcArray || p->dstArray))
+        error = cudaErrorNotSupported;
+    if (error == cudaSuccess)
+        error = simrt_primary_get(p->srcDevice, &box.srcContext);
+    if (error == cudaSuccess)
+        error = simrt_primary_get(p->dstDevice, &box.dstContext);
+    if (error != cudaSuccess)
+        return simrt_leave(error);
+    box.srcXInBytes = p->srcPos.x;
+    box.srcY = p->srcPos.y;
+    box.srcZ = p->srcPos.z;
+    box.srcDevice = (CUdeviceptr)p->srcPtr.ptr;
+    box.srcPitch = p->srcPtr.pitch;
+    box.srcHeight = p->srcPtr.ysize;
+    box.dstXInBytes = p->dstPos.x;
+    box.dstY = p->dstPos.y;
+    box.dstZ = p->dstPos.z;
+    box.dstDevice = (CUdeviceptr)p->dstPtr.ptr;
+    box.dstPitch = p->dstPtr.pitch;
+    box.dstHeight = p->dstPtr.ysize;
+    box.WidthInBytes = p->extent.width;
+    box.Height = p->extent.height;
+    box.Depth = p->extent.depth;
+    if (box.WidthInBytes && box.Height && box.Depth)
+        error = simrt_from_cu(queued ? cu->cuMemcpy3DPeerAsync(&box, stream)
+                                     : cu->cuMemcpy3DPeer(&box));
+    return simrt_leave(error);
+}
+
+cudaError_t cudaMemcpy3DPeer(const struct cudaMemcpy3DPeerParms *p) {
+    return copy_box_of_peers(&simrt_legacy, p, false, no_stream);
+}
+
+cudaError_t cudaMemcpy3DPeer_ptds(const struct cudaMemcpy3DPeerParms *p) {
+    return copy_box_of_peers(&simrt_per_thread, p, false, no_stream);
+}
+
+cudaError_t cudaMemcpy3DPeerAsync(const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream) {
+    return copy_box_of_peers(&simrt_legacy, p, true, stream);
+}
+
+cudaError_t cudaMemcpy3DPeerAsync_ptsz(const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream) {
+    return copy_box_of_peers(&simrt_per_thread, p, true, stream);
 }

@@ -2,6 +2,8 @@
  * Device variables by the address of their shadow on the host.  A variable gets zeroed device
  * memory at its first use: the initial value stands in device code, which is not read here.
  */
+#include "symbol.h"
+
 #include "tools/sim/runtime/core/registry.h"
 #include "tools/sim/runtime/core/thread.h"
 
@@ -10,8 +12,7 @@ static cudaError_t locate(const void *symbol, CUdeviceptr *address, size_t *n_by
     return error == cudaSuccess ? simrt_registry_variable(symbol, address, n_bytes) : error;
 }
 
-/* The part of a variable that a copy asks for. */
-static cudaError_t locate_part(const void *symbol, size_t offset, size_t count, void **part) {
+cudaError_t simrt_symbol_part(const void *symbol, size_t offset, size_t count, void **part) {
     CUdeviceptr address = 0;
     size_t n_bytes = 0;
     cudaError_t error = locate(symbol, &address, &n_bytes);
@@ -42,13 +43,61 @@ cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol) {
 cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *src, size_t count, size_t offset,
                                enum cudaMemcpyKind kind) {
     void *part = NULL;
-    cudaError_t error = locate_part(symbol, offset, count, &part);
+    cudaError_t error = simrt_symbol_part(symbol, offset, count, &part);
     return error == cudaSuccess ? cudaMemcpy(part, src, count, kind) : simrt_leave(error);
+}
+
+cudaError_t cudaMemcpyToSymbol_ptds(const void *symbol, const void *src, size_t count,
+                                    size_t offset, enum cudaMemcpyKind kind) {
+    void *part = NULL;
+    cudaError_t error = simrt_symbol_part(symbol, offset, count, &part);
+    return error == cudaSuccess ? cudaMemcpy_ptds(part, src, count, kind) : simrt_leave(error);
+}
+
+cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *src, size_t count,
+                                    size_t offset, enum cudaMemcpyKind kind, cudaStream_t stream) {
+    void *part = NULL;
+    cudaError_t error = simrt_symbol_part(symbol, offset, count, &part);
+    return error == cudaSuccess ? cudaMemcpyAsync(part, src, count, kind, stream)
+                                : simrt_leave(error);
+}
+
+cudaError_t cudaMemcpyToSymbolAsync_ptsz(const void *symbol, const void *src, size_t count,
+                                         size_t offset, enum cudaMemcpyKind kind,
+                                         cudaStream_t stream) {
+    void *part = NULL;
+    cudaError_t error = simrt_symbol_part(symbol, offset, count, &part);
+    return error == cudaSuccess ? cudaMemcpyAsync_ptsz(part, src, count, kind, stream)
+                                : simrt_leave(error);
 }
 
 cudaError_t cudaMemcpyFromSymbol(void *dst, const void *symbol, size_t count, size_t offset,
                                  enum cudaMemcpyKind kind) {
     void *part = NULL;
-    cudaError_t error = locate_part(symbol, offset, count, &part);
+    cudaError_t error = simrt_symbol_part(symbol, offset, count, &part);
     return error == cudaSuccess ? cudaMemcpy(dst, part, count, kind) : simrt_leave(error);
+}
+
+cudaError_t cudaMemcpyFromSymbol_ptds(void *dst, const void *symbol, size_t count, size_t offset,
+                                      enum cudaMemcpyKind kind) {
+    void *part = NULL;
+    cudaError_t error = simrt_symbol_part(symbol, offset, count, &part);
+    return error == cudaSuccess ? cudaMemcpy_ptds(dst, part, count, kind) : simrt_leave(error);
+}
+
+cudaError_t cudaMemcpyFromSymbolAsync(void *dst, const void *symbol, size_t count, size_t offset,
+                                      enum cudaMemcpyKind kind, cudaStream_t stream) {
+    void *part = NULL;
+    cudaError_t error = simrt_symbol_part(symbol, offset, count, &part);
+    return error == cudaSuccess ? cudaMemcpyAsync(dst, part, count, kind, stream)
+                                : simrt_leave(error);
+}
+
+cudaError_t cudaMemcpyFromSymbolAsync_ptsz(void *dst, const void *symbol, size_t count,
+                                           size_t offset, enum cudaMemcpyKind kind,
+                                           cudaStream_t stream) {
+    void *part = NULL;
+    cudaError_t error = simrt_symbol_part(symbol, offset, count, &part);
+    return error == cudaSuccess ? cudaMemcpyAsync_ptsz(dst, part, count, kind, stream)
+                                : simrt_leave(error);
 }

@@ -4,6 +4,7 @@
  */
 #include "tools/sim/runtime/core/registry.h"
 #include "tools/sim/runtime/core/thread.h"
+#include "tools/sim/runtime/stream/launch.h"
 
 #include <string.h>
 
@@ -18,6 +19,11 @@ static cudaError_t check(const void *stub) {
     if (error == cudaSuccess && !simrt_registry_kernel(stub))
         error = cudaErrorInvalidDeviceFunction;
     return error;
+}
+
+static cudaError_t resolve(const void *named, CUfunction *function) {
+    cudaError_t error = simrt_enter();
+    return error == cudaSuccess ? simrt_registry_resolve(named, function) : error;
 }
 
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *func) {
@@ -35,8 +41,12 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *f
 }
 
 cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, int value) {
-    (void)attr, (void)value;
-    return simrt_leave(check(func));
+    CUfunction function = NULL;
+    cudaError_t error = resolve(func, &function);
+    if (error == cudaSuccess)
+        error = simrt_from_cu(
+            simrt_legacy.cuFuncSetAttribute(function, (CUfunction_attribute)attr, value));
+    return simrt_leave(error);
 }
 
 cudaError_t cudaFuncSetCacheConfig(const void *func, enum cudaFuncCache cacheConfig) {
@@ -61,8 +71,7 @@ cudaError_t cudaGetFuncBySymbol(cudaFunction_t *functionPtr, const void *symbolP
 }
 
 cudaError_t cudaGetKernel(cudaKernel_t *kernelPtr, const void *entryFuncAddr) {
-    cudaError_t error = check(entryFuncAddr);
-    return error == cudaSuccess ? __cudaGetKernel(kernelPtr, entryFuncAddr) : simrt_leave(error);
+    return __cudaGetKernel(kernelPtr, entryFuncAddr);
 }
 
 static cudaError_t fitting_blocks(int *n_blocks, const void *stub, int n_threads) {
@@ -90,4 +99,73 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlock
                                                                    unsigned int flags) {
     (void)dynamicSMemSize, (void)flags;
     return fitting_blocks(numBlocks, func, blockSize);
+}
+
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, const void *func,
+                                                      int numBlocks, int blockSize) {
+    int n_blocks = 0;
+    cudaError_t error =
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n_blocks, func, blockSize, 0);
+    if (error != cudaSuccess)
+        return error;
+    if (!dynamicSmemSize || numBlocks <= 0 || numBlocks > n_blocks)
+        return simrt_leave(cudaErrorInvalidValue);
+    CUfunction function;
+    int per_multiprocessor = 0, reserved = 0, limit = 0;
+    error = resolve(func, &function);
+    if (error == cudaSuccess)
+        error = simrt_from_cu(simrt_legacy.cuDeviceGetAttribute(
+            &per_multiprocessor, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+            simrt_thread.device));
+    if (error == cudaSuccess)
+        error = simrt_from_cu(simrt_legacy.cuDeviceGetAttribute(
+            &reserved, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, simrt_thread.device));
+    if (error == cudaSuccess)
+        error = simrt_from_cu(simrt_legacy.cuDeviceGetAttribute(
+            &limit, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, simrt_thread.device));
+    int share = per_multiprocessor / numBlocks - reserved;
+    if (error == cudaSuccess)
+        *dynamicSmemSize = (size_t)(share < limit ? share : limit);
+    return simrt_leave(error);
+}
+
+cudaError_t cudaOccupancyMaxActiveClusters(int *numClusters, const void *func,
+                                           const cudaLaunchConfig_t *launchConfig) {
+    CUfunction function = NULL;
+    cudaError_t error = resolve(func, &function);
+    if (error == cudaSuccess && !launchConfig)
+        error = cudaErrorInvalidValue;
+    if (error == cudaSuccess) {
+        CUlaunchConfig asked = simrt_launch_config(launchConfig);
+        error =
+            simrt_from_cu(simrt_legacy.cuOccupancyMaxActiveClusters(numClusters, function, &asked));
+    }
+    return simrt_leave(error);
+}
+
+/* The largest portable cluster, which every kernel may have. */
+cudaError_t cudaOccupancyMaxPotentialClusterSize(int *clusterSize, const void *func,
+                                                 const cudaLaunchConfig_t *launchConfig) {
+    enum { PORTABLE_BLOCKS = 8 };
+    cudaError_t error = check(func);
+    if (error == cudaSuccess && (!clusterSize || !launchConfig))
+        error = cudaErrorInvalidValue;
+    if (error == cudaSuccess)
+        *clusterSize = PORTABLE_BLOCKS;
+    return simrt_leave(error);
+}
+
+cudaError_t cudaFuncGetParamInfo(const void *func, size_t paramIndex, size_t *paramOffset,
+                                 size_t *paramSize) {
+    CUfunction function = NULL;
+    cudaError_t error = resolve(func, &function);
+    if (error == cudaSuccess)
+        error = simrt_from_cu(
+            simrt_legacy.cuFuncGetParamInfo(function, paramIndex, paramOffset, paramSize));
+    return simrt_leave(error);
+}
+
+cudaError_t cudaFuncSetSharedMemConfig(const void *func, enum cudaSharedMemConfig config) {
+    (void)config;
+    return simrt_leave(check(func));
 }

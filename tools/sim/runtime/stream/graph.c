@@ -1,5 +1,4 @@
-/* Graphs made by capture: instantiated, launched, destroyed.  Building them node by node is not
- * served. */
+/* Graphs: made, instantiated, launched, destroyed. */
 #include "tools/sim/runtime/core/thread.h"
 
 cudaError_t cudaGraphCreate(cudaGraph_t *pGraph, unsigned int flags) {

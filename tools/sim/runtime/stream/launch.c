@@ -2,6 +2,8 @@
  * Kernel launches, in each form a compiler makes of <<<...>>>: by stub, by handle, by
  * configuration.
  */
+#include "launch.h"
+
 #include "tools/sim/runtime/core/registry.h"
 #include "tools/sim/runtime/core/thread.h"
 
@@ -11,16 +13,14 @@ static cudaError_t check_shape(dim3 grid, dim3 block) {
     return cudaSuccess;
 }
 
-static cudaError_t launch(const struct simrt_driver *cu, struct simrt_kernel *kernel, dim3 grid,
-                          dim3 block, void **args, size_t shared_bytes, cudaStream_t stream) {
+static cudaError_t launch(const struct simrt_driver *cu, const void *named, dim3 grid, dim3 block,
+                          void **args, size_t shared_bytes, cudaStream_t stream) {
     CUfunction function = NULL;
     cudaError_t error = simrt_enter();
-    if (error == cudaSuccess && !kernel)
-        error = cudaErrorInvalidDeviceFunction;
     if (error == cudaSuccess)
         error = check_shape(grid, block);
     if (error == cudaSuccess)
-        error = simrt_registry_function(kernel, &function);
+        error = simrt_registry_resolve(named, &function);
     if (error == cudaSuccess)
         error =
             simrt_from_cu(cu->cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y,
@@ -30,8 +30,7 @@ static cudaError_t launch(const struct simrt_driver *cu, struct simrt_kernel *ke
 
 cudaError_t cudaLaunchKernel(const void *func, dim3 gridDim, dim3 blockDim, void **args,
                              size_t sharedMem, cudaStream_t stream) {
-    return launch(&simrt_legacy, simrt_registry_kernel(func), gridDim, blockDim, args, sharedMem,
-                  stream);
+    return launch(&simrt_legacy, func, gridDim, blockDim, args, sharedMem, stream);
 }
 
 cudaError_t cudaLaunchKernel_ptsz(const void *func, dim3 gridDim, dim3 blockDim, void **args,
@@ -40,42 +39,52 @@ cudaError_t cudaLaunchKernel_ptsz(const void *func, dim3 gridDim, dim3 blockDim,
                   sharedMem, stream);
 }
 
-/* A handle is our registry's entry under another type. */
+/* A handle is the driver's. */
 cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *stub) {
-    struct simrt_kernel *found = simrt_registry_kernel(stub);
-    *kernel = (cudaKernel_t)found;
-    return found ? cudaSuccess : simrt_leave(cudaErrorInvalidDeviceFunction);
+    cudaError_t error = simrt_enter();
+    if (error == cudaSuccess)
+        error = simrt_registry_resolve(stub, (CUfunction *)kernel);
+    return simrt_leave(error);
 }
 
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args,
                                size_t shared_bytes, cudaStream_t stream) {
-    return launch(&simrt_legacy, (struct simrt_kernel *)kernel, grid, block, args, shared_bytes,
-                  stream);
+    return launch(&simrt_legacy, kernel, grid, block, args, shared_bytes, stream);
 }
 
 cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, void **args,
                                     size_t shared_bytes, cudaStream_t stream) {
-    return launch(&simrt_per_thread, (struct simrt_kernel *)kernel, grid, block, args, shared_bytes,
-                  stream);
+    return launch(&simrt_per_thread, kernel, grid, block, args, shared_bytes, stream);
 }
 
-static cudaError_t launch_configured(const struct simrt_driver *cu,
-                                     const cudaLaunchConfig_t *config, const void *stub,
-                                     void **args) {
+static cudaError_t launch_cooperative(const struct simrt_driver *cu, const void *named, dim3 grid,
+                                      dim3 block, void **args, size_t shared_bytes,
+                                      cudaStream_t stream) {
     CUfunction function = NULL;
     cudaError_t error = simrt_enter();
-    struct simrt_kernel *kernel = simrt_registry_kernel(stub);
-    if (error == cudaSuccess && !config)
-        error = cudaErrorInvalidValue;
-    if (error == cudaSuccess && !kernel)
-        error = cudaErrorInvalidDeviceFunction;
     if (error == cudaSuccess)
-        error = check_shape(config->gridDim, config->blockDim);
+        error = check_shape(grid, block);
     if (error == cudaSuccess)
-        error = simrt_registry_function(kernel, &function);
-    if (error != cudaSuccess)
-        return simrt_leave(error);
-    CUlaunchConfig asked = {
+        error = simrt_registry_resolve(named, &function);
+    if (error == cudaSuccess)
+        error = simrt_from_cu(cu->cuLaunchCooperativeKernel(function, grid.x, grid.y, grid.z,
+                                                            block.x, block.y, block.z,
+                                                            (unsigned)shared_bytes, stream, args));
+    return simrt_leave(error);
+}
+
+cudaError_t cudaLaunchCooperativeKernel(const void *func, dim3 gridDim, dim3 blockDim, void **args,
+                                        size_t sharedMem, cudaStream_t stream) {
+    return launch_cooperative(&simrt_legacy, func, gridDim, blockDim, args, sharedMem, stream);
+}
+
+cudaError_t cudaLaunchCooperativeKernel_ptsz(const void *func, dim3 gridDim, dim3 blockDim,
+                                             void **args, size_t sharedMem, cudaStream_t stream) {
+    return launch_cooperative(&simrt_per_thread, func, gridDim, blockDim, args, sharedMem, stream);
+}
+
+CUlaunchConfig simrt_launch_config(const cudaLaunchConfig_t *config) {
+    return (CUlaunchConfig){
         .gridDimX = config->gridDim.x,
         .gridDimY = config->gridDim.y,
         .gridDimZ = config->gridDim.z,
@@ -87,6 +96,22 @@ static cudaError_t launch_configured(const struct simrt_driver *cu,
         .attrs = (CUlaunchAttribute *)config->attrs,
         .numAttrs = config->numAttrs,
     };
+}
+
+static cudaError_t launch_configured(const struct simrt_driver *cu,
+                                     const cudaLaunchConfig_t *config, const void *stub,
+                                     void **args) {
+    CUfunction function = NULL;
+    cudaError_t error = simrt_enter();
+    if (error == cudaSuccess && !config)
+        error = cudaErrorInvalidValue;
+    if (error == cudaSuccess)
+        error = check_shape(config->gridDim, config->blockDim);
+    if (error == cudaSuccess)
+        error = simrt_registry_resolve(stub, &function);
+    if (error != cudaSuccess)
+        return simrt_leave(error);
+    CUlaunchConfig asked = simrt_launch_config(config);
     return simrt_leave(simrt_from_cu(cu->cuLaunchKernelEx(&asked, function, args, NULL)));
 }
 
