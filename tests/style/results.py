@@ -55,4 +55,14 @@ def a_table_of_ratios_has_their_intervals():
         assert results.page_with_tables(head, pathlib.Path(folder)) == right
 
 
+@tap.test
+def a_table_of_counts_has_their_sum():
+    rows = [{"case": "a", "made": 3, "caught": 2}, {"case": "b", "made": 4, "caught": 4}, {"case": "other", "made": 1, "caught": 1}]
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        head = "<!-- counts data.jsonl | cases: a, b | variants: made, caught -->\n"
+        right = head + "| case | made | caught |\n|---|---:|---:|\n| a | 3 | 2 |\n| b | 4 | 4 |\n| all | 7 | 6 |\n"
+        assert results.page_with_tables(head, pathlib.Path(folder)) == right
+
+
 tap.run()

@@ -139,6 +139,11 @@ START_TEST(a_thread_that_exchanged_its_mode_for_relaxed_is_served) {
     begin(modes[_i]);
     OK(cuThreadExchangeStreamCaptureMode(&mode));
     OK(cuMemFree(fixture_alloc(1000)));
+    unsigned long n = sim_calls("cuMemAlloc_v2");
+    CUdeviceptr again = fixture_alloc(1000);
+    if (fixture_is_preloaded() && !getenv("CUSHIM_FREE"))
+        ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), n); /* by the pool, too */
+    OK(cuMemFree(again));
     OK(cuMemFree(fixture_alloc(5 * MIB)));
     OK(cuThreadExchangeStreamCaptureMode(&mode));
     ck_assert_int_eq(mode, CU_STREAM_CAPTURE_MODE_RELAXED); /* the thread's mode was left alone */

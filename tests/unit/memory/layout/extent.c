@@ -105,6 +105,24 @@ START_TEST(the_best_fit_of_one_list_is_taken) {
 }
 END_TEST
 
+START_TEST(an_idle_run_serves_within_bounds_and_the_smallest_one_does) {
+    enum { MIB = 1 << 20 };
+    static struct cushim_mem_extent idle[3]; /* 64 to 71 MiB share a list */
+    static struct cushim_mem_extents all;
+    for (size_t i = 0; i < 3; i++) {
+        idle[i].block_bytes = (68 - 2 * i) * MIB;
+        idle[i].n_pages = (uint32_t)cushim_mem_pages_of(idle[i].block_bytes);
+        cushim_mem_extents_list(&all, &idle[i]);
+    }
+    ck_assert_ptr_eq(cushim_mem_extents_fit(&all, 64 * MIB, 64 * MIB), &idle[2]);
+    ck_assert_ptr_null(cushim_mem_extents_fit(&all, 65 * MIB, 65 * MIB));
+    ck_assert_ptr_eq(cushim_mem_extents_fit(&all, 65 * MIB, 66 * MIB), &idle[1]);
+    ck_assert_ptr_eq(cushim_mem_extents_fit(&all, 65 * MIB, 80 * MIB), &idle[1]);
+    ck_assert_ptr_eq(cushim_mem_extents_fit(&all, 50 * MIB, 64 * MIB), &idle[2]);
+    ck_assert_ptr_null(cushim_mem_extents_fit(&all, 69 * MIB, 80 * MIB));
+}
+END_TEST
+
 START_TEST(neighbours_join_in_every_order) {
     static const unsigned orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                           {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
@@ -212,6 +230,7 @@ SUITE() {
         (const TTest *[]){a_run_is_cut_from_the_low_end_and_the_rest_stays_free,
                           an_exact_fit_leaves_no_rest_and_more_than_there_is_finds_none,
                           the_smallest_run_that_fits_is_taken, the_best_fit_of_one_list_is_taken,
+                          an_idle_run_serves_within_bounds_and_the_smallest_one_does,
                           neighbours_join_in_every_order, runs_of_two_segments_never_join,
                           a_random_history_agrees_with_a_row_of_pages, NULL});
 }
