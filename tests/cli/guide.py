@@ -37,7 +37,9 @@ OTHERS = {
     "cc -o alloc_copy": "tests/examples/install.py",
     "pip install": "tests/install",
     "pip wheel": "tests/install",
-    "python -m build": "by hand: it takes what was committed, not what lies there",
+    "python -m build": "tests/install",
+    "dpkg-buildpackage": "tests/install",
+    "apt install": "tests/install/run, by hand",
     "python -m cushim": "tests/install",
     "python -m pip show": "tests/install",
     "python -c": "tests/install",
@@ -51,7 +53,7 @@ OTHERS = {
     "apptainer": "nobody: no images here",
 }
 UNTESTED = "not run by a test"  # what a page says beside a command that nobody runs
-PROGRAMS = r"cushim(?! \d)|mpirun|bwrap|srun|torchrun|docker|apptainer|build/tools/cushim/cushim|python3?|pip|meson|ninja|cc|\$ .*|\./\S+|tests/\S+|[A-Z_]+=\S+"
+PROGRAMS = r"cushim(?! \d)|mpirun|bwrap|srun|torchrun|docker|apptainer|build/tools/cushim/cushim|python3?|pip|apt|dpkg-buildpackage|meson|ninja|cc|\$ .*|\./\S+|tests/\S+|[A-Z_]+=\S+"
 COMMAND = re.compile(rf"    ((?:{PROGRAMS})( .*)?)$")
 NAMES = r"^((?:[A-Z_]+=\S+ )*)(?:build/tools/cushim/)?cushim "
 

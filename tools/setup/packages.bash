@@ -36,6 +36,7 @@ base_packages=(
 check_packages=(
     'python3-jsonschema | python3 -c "import jsonschema"'
     'python3-venv | python3 -c "import ensurepip"'
+    'python3-yaml | python3 -c "import yaml"'
     'bubblewrap   | has bwrap'
     'openmpi-bin  | has mpirun'
     'cmake        | has cmake'
