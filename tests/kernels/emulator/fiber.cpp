@@ -12,7 +12,7 @@
 
 namespace emulated {
 
-enum : size_t { STACK_BYTES = 256 * 1024 };
+enum : size_t { STACK_BYTES = 256 * 1024, COLOUR_BYTES = 192, N_COLOURS = 64 };
 
 /* Never freed, since static objects may end before the last kernel does. */
 static std::vector<Stack> &spare_stacks() {
@@ -34,7 +34,10 @@ static Stack obtain_stack() {
         perror("emulator: no stack for a thread");
         abort();
     }
-    return {(char *)place + page, STACK_BYTES};
+    /* tops at different distances from a page, else those of a block share few lines of the caches
+     */
+    static unsigned n_stacks;
+    return {(char *)place + page, STACK_BYTES - n_stacks++ % N_COLOURS * COLOUR_BYTES};
 }
 
 #if defined(__x86_64__)

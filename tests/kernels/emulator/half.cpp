@@ -21,11 +21,14 @@ uint16_t f16_of_double(double value) {
     return (uint16_t)(sign | (((exponent + 14) << 10) + ((int)units - 1024)));
 }
 
+/* A number's bits in their places of a float's, whose exponent counts from 127 in place of 15. */
 float float_of_f16(uint16_t bits) {
-    int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    float magnitude = exponent == 31 ? (fraction ? NAN : INFINITY)
-                      : exponent     ? ldexpf((float)(1024 + fraction), exponent - 25)
-                                     : ldexpf((float)fraction, -24);
+    uint32_t placed = (uint32_t)(bits & 0x7fff) << 13;
+    float magnitude;
+    memcpy(&magnitude, &placed, sizeof magnitude);
+    magnitude *= 0x1p112f;
+    if ((bits & 0x7c00) == 0x7c00)
+        magnitude = bits & 1023 ? NAN : INFINITY;
     return bits & 0x8000 ? -magnitude : magnitude;
 }
 

@@ -34,12 +34,15 @@ static float cut(double value) {
 static void accumulate(void *const lanes[32], const Matrices *of, int depth) {
     for (unsigned lane = 0; lane < 32; lane++) {
         float *d = ((const Parts *)lanes[lane])->d;
-        for (unsigned i = 0; i < 4; i++) {
-            unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-            double sum = (double)d[i];
-            for (int k = 0; k < depth; k++)
-                sum += of->a[row][k] * of->b[k][column];
-            d[i] = cut(sum);
+        for (unsigned i = 0; i < 4; i += 2) { /* two columns side by side */
+            unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2;
+            double sums[2] = {(double)d[i], (double)d[i + 1]};
+            for (int k = 0; k < depth; k++) {
+                sums[0] += of->a[row][k] * of->b[k][column];
+                sums[1] += of->a[row][k] * of->b[k][column + 1];
+            }
+            d[i] = cut(sums[0]);
+            d[i + 1] = cut(sums[1]);
         }
     }
 }
@@ -125,11 +128,19 @@ static void multiply_lanes_bytes(void *const lanes[32], unsigned) {
         for (unsigned i = 0; i < 8; i++)
             b[4 * t + i % 4 + i / 4 * 16][g] = (int8_t)(parts->b[i / 4] >> 8 * (i % 4));
     }
+    int products[ROWS][COLUMNS] = {};
+    for (int row = 0; row < ROWS; row++) {
+        for (int k = 0; k < 32; k++) {
+            for (int column = 0; column < COLUMNS; column++)
+                products[row][column] += a[row][k] * b[k][column];
+        }
+    }
     for (unsigned lane = 0; lane < 32; lane++) {
+        int *d = ((const Integers *)lanes[lane])->d;
         for (unsigned i = 0; i < 4; i++) {
-            unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-            for (int k = 0; k < 32; k++)
-                ((const Integers *)lanes[lane])->d[i] += a[row][k] * b[k][column];
+            if (__builtin_sadd_overflow(d[i], products[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2],
+                                        &d[i]))
+                fail("a sum of products of bytes overflows");
         }
     }
 }
