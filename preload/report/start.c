@@ -7,6 +7,7 @@
 
 #include "base/helgrind.h"
 #include "base/output.h"
+#include "preload/state/live.h"
 
 static char folder[PATH_MAX];
 
@@ -35,9 +36,10 @@ static int ignore_own(struct dl_phdr_info *info, size_t size, void *unused) {
  * The program may change its folder, and open a file of its own under the number of standard error,
  * before it comes to CUDA; and threads of its own may be the first to.
  */
-__attribute__((constructor)) static void enter_process(void) {
+__attribute__((constructor)) static void enter_process(int n_arguments, char **arguments) {
     const char *report = secure_getenv("CUSHIM_STATS");
     cushim_output_note();
+    cushim_live_note_arguments(n_arguments, arguments);
     if (report && *report && *report != '/' && !getcwd(folder, sizeof folder))
         *folder = 0;
     dl_iterate_phdr(ignore_own, NULL);

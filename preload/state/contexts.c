@@ -109,12 +109,22 @@ static const struct cushim_mem_provider *source_of_device(struct cushim_cuda *cu
     return is_mapped ? &cushim_mem_provider_vmm : &cushim_mem_provider_device;
 }
 
-/* For who asks whether we are active. */
-static void say_pool(const struct cushim_cuda *cuda, CUdevice device) {
+/* What a report says of the device and its driver. */
+static void note_device(struct cushim_cuda *cuda, CUdevice device) {
     int version = 0;
-    if (cuda->cuDriverGetVersion)
-        cuda->cuDriverGetVersion(&version);
-    log_info("pool", "device %d, %s, CUDA %d.%d: memory is pooled from now on; %s came first",
+    CUuuid uuid;
+    if (cuda->cuDeviceGetName)
+        cuda->cuDeviceGetName(cushim_page.device_names[device], CUSHIM_NAME_BYTES, device);
+    if (cuda->cuDeviceGetUuid_v2 && cuda->cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS)
+        memcpy(cushim_page.device_uuids[device], uuid.bytes, sizeof uuid.bytes);
+    if (cuda->cuDriverGetVersion && cuda->cuDriverGetVersion(&version) == CUDA_SUCCESS)
+        atomic_store(&cushim_page.head.driver_version, (uint64_t)version);
+}
+
+/* For who asks whether we are active. */
+static void say_pool(CUdevice device) {
+    unsigned version = (unsigned)cushim_mem_stats_read(&cushim_page.head.driver_version);
+    log_info("pool", "device %d, %s, CUDA %u.%u: memory is pooled from now on; %s came first",
              device, cushim_page.device_names[device], version / 1000, version / 10 % 100,
              cushim_cuda_symbol_name(cushim_thread.row));
 }
@@ -140,11 +150,10 @@ static struct cushim_mem_heap *open_pool(struct cushim_cuda *cuda, CUcontext con
         .source = source_of_device(cuda, device),
     };
     cushim_device_limit_open(cuda, device);
-    if (cuda->cuDeviceGetName)
-        cuda->cuDeviceGetName(cushim_page.device_names[device], CUSHIM_NAME_BYTES, device);
+    note_device(cuda, device);
     cushim_mem_heap_open(&place->pool, &setup);
     if (cushim_log_on(CUSHIM_LOG_INFO))
-        say_pool(cuda, device);
+        say_pool(device);
     atomic_store(&place->is_serving, true);
     atomic_fetch_add(&n_pools, 1);
     cushim_process_note_use();

@@ -86,6 +86,51 @@ static int make(void) {
     return error;
 }
 
+/* As the kernel lays them out: one text behind the other.  The vector may be the program's to
+ * change, and what it then points to may be gone; these bytes stay. */
+static struct { const char *first, *end; } arguments;
+
+void cushim_live_note_arguments(int n, char *const vector[]) {
+    for (int i = 0; i < n && vector[i] && (!i || vector[i] == arguments.end); i++) {
+        arguments.first = i ? arguments.first : vector[0];
+        arguments.end = vector[i] + strlen(vector[i]) + 1;
+    }
+}
+
+static void note_arguments(struct cushim_page_head *head) {
+    size_t n_bytes = (size_t)(arguments.end - arguments.first);
+    head->n_argument_bytes = n_bytes < sizeof head->arguments ? n_bytes : sizeof head->arguments;
+    if (n_bytes)
+        memcpy(head->arguments, arguments.first, head->n_argument_bytes);
+    head->arguments[sizeof head->arguments - 1] = 0;
+}
+
+/* Those that were set, but for where things are shown, which `cushim run` sets by itself. */
+static void note_options(struct cushim_page_head *head) {
+    static const char *const untold[] = {"live", "oom", "stats", "trace"};
+    size_t n_rows;
+    const struct cushim_option_row *rows = cushim_option_rows(&n_rows);
+    head->n_option_bytes = 0;
+    for (size_t i = 0; i < n_rows; i++) {
+        char variable[CUSHIM_OPTION_TEXT_BYTES], text[128];
+        bool is_told = cushim_option_is_set(&cushim_process_options, &rows[i]);
+        for (size_t k = 0; k < sizeof untold / sizeof *untold; k++)
+            is_told &= strcmp(rows[i].name, untold[k]) != 0;
+        cushim_option_variable(&rows[i], variable);
+        const char *value = is_told ? secure_getenv(variable) : NULL;
+        if (!value)
+            continue;
+        int n_name = snprintf(text, sizeof text, "%s=%s", rows[i].name, value);
+        for (char *at = text; n_name > 0 && *at != '='; at++)
+            *at = *at == '_' ? '-' : *at;
+        size_t n_bytes = strlen(text) + 1;
+        if (head->n_option_bytes + n_bytes > sizeof head->options)
+            break;
+        memcpy(head->options + head->n_option_bytes, text, n_bytes);
+        head->n_option_bytes += n_bytes;
+    }
+}
+
 static uint64_t run_number(void) {
     const char *text = secure_getenv(CUSHIM_RUN_VARIABLE);
     return text ? strtoull(text, NULL, 16) : 0;
@@ -105,6 +150,9 @@ void cushim_live_begin(void) {
     head->sample_bytes = cushim_process_options.sites;
     snprintf(head->program, sizeof head->program, "%s", program_invocation_short_name);
     snprintf(head->version, sizeof head->version, "%s", CUSHIM_VERSION_TEXT);
+    gethostname(head->host, sizeof head->host - 1);
+    note_arguments(head);
+    note_options(head);
     if (!cushim_process_options.live || !cushim_process_options.cushim)
         return;
     int error = make();

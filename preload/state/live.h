@@ -18,6 +18,10 @@
 /* The sites, where they are wished: in the file, too (sites.h). */
 extern struct cushim_page_sites cushim_page_sites __attribute__((visibility("hidden")));
 
+/* What the program was started with, in memory that stays: as the constructor of an object gets it.
+ */
+void cushim_live_note_arguments(int n, char *const arguments[]);
+
 /* The options were read and nothing was counted yet: fill the head, map the file if wished. */
 void cushim_live_begin(void);
 

@@ -251,6 +251,27 @@ const char *cushim_option_set(struct cushim_options *options, const struct cushi
     return "has no such type";
 }
 
+bool cushim_option_is_set(const struct cushim_options *options,
+                          const struct cushim_option_row *row) {
+    const void *field = (const char *)options + row->offset;
+    switch (row->type) {
+    case CUSHIM_OPTION_BOOL:
+        return *(const bool *)field != (row->default_number != 0);
+    case CUSHIM_OPTION_BYTES:
+        return *(const size_t *)field != row->default_number;
+    case CUSHIM_OPTION_AMOUNT: {
+        const struct cushim_amount *amount = field;
+        return amount->is_percent || amount->number != row->default_number;
+    }
+    case CUSHIM_OPTION_ENUM:
+        return *(const int *)field != (int)row->default_number;
+    case CUSHIM_OPTION_PATH:
+    case CUSHIM_OPTION_TEXT:
+        return strcmp(field, row->default_text) != 0;
+    }
+    return false;
+}
+
 bool cushim_options_has(const char *entry) {
     static const char *const others[] = {
         "SIM_",        "LIBCUDA=", "LIBVULKAN=", "KERNELS=", "KERNEL_ARCH=",

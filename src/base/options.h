@@ -90,6 +90,10 @@ void cushim_options_default(struct cushim_options *options);
 const char *cushim_option_set(struct cushim_options *options, const struct cushim_option_row *row,
                               const char *text);
 
+/* Is the field of this row other than its default? */
+bool cushim_option_is_set(const struct cushim_options *options,
+                          const struct cushim_option_row *row);
+
 /* Is it one of the words that a BOOL takes for off? */
 bool cushim_option_is_off(const char *text);
 

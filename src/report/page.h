@@ -82,6 +82,9 @@ struct cushim_copy_counts {
 
 enum { CUSHIM_MAX_DEVICES = 64, CUSHIM_NAME_BYTES = 64, CUSHIM_PAGE_BYTES = 4096 };
 
+/* Several texts, one behind the other with a 0 behind each: what does not fit is cut off. */
+enum { CUSHIM_PAGE_ARGUMENTS_BYTES = 1024, CUSHIM_PAGE_OPTIONS_BYTES = 512 };
+
 /* How many threads' caches have a row of their own behind the page, and how large a row is. */
 enum { CUSHIM_PAGE_CACHES = 128, CUSHIM_PAGE_CACHE_BYTES = 4096 };
 
@@ -170,6 +173,11 @@ struct cushim_page_head {
     uint64_t sample_bytes; /* --sites; 0: there are none */
     char program[CUSHIM_NAME_BYTES];
     char version[CUSHIM_NAME_BYTES]; /* of the preload that counts */
+    char host[CUSHIM_NAME_BYTES];
+    atomic_uint_fast64_t driver_version;         /* 13000: of CUDA 13.0; 0: no pool was opened */
+    uint64_t n_argument_bytes, n_option_bytes;   /* of the two below that are used */
+    char arguments[CUSHIM_PAGE_ARGUMENTS_BYTES]; /* of the program, its own name first */
+    char options[CUSHIM_PAGE_OPTIONS_BYTES];     /* "name=value": those that were set */
 };
 
 struct cushim_page {
@@ -181,6 +189,7 @@ struct cushim_page {
         atomic_uint_fast64_t live_bytes, peak_live_bytes; /* made, and the handle not released */
     } virtuals[CUSHIM_MAX_DEVICES];
     char device_names[CUSHIM_MAX_DEVICES][CUSHIM_NAME_BYTES]; /* "": no pool was opened there */
+    unsigned char device_uuids[CUSHIM_MAX_DEVICES][16];       /* zeros: as above, or none known */
     struct cushim_copy_counts copies;
     atomic_uint_fast64_t n_foreign_frees; /* of memory that nobody saw being allocated */
     atomic_uint_fast64_t

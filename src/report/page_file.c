@@ -149,6 +149,14 @@ static void settle_text(char text[CUSHIM_NAME_BYTES]) {
     cushim_utf8_clean(text);
 }
 
+/* They end within their bytes, and so does each. */
+static void settle_texts(char *texts, uint64_t *n_bytes, size_t most) {
+    if (*n_bytes > most)
+        *n_bytes = most;
+    if (*n_bytes)
+        texts[*n_bytes - 1] = 0;
+}
+
 /* Counters that were read while others wrote them, or at the moment of death. */
 static void settle(struct cushim_page *page) {
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
@@ -161,6 +169,9 @@ static void settle(struct cushim_page *page) {
         settle_text(page->device_names[device]);
     }
     settle_text(page->head.program);
+    settle_text(page->head.host);
+    settle_texts(page->head.arguments, &page->head.n_argument_bytes, sizeof page->head.arguments);
+    settle_texts(page->head.options, &page->head.n_option_bytes, sizeof page->head.options);
 }
 
 static int read_rest(int file, struct cushim_report *report) {

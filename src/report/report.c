@@ -1,5 +1,9 @@
 #include "report/report.h"
 
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
 const char *cushim_report_kind(enum cushim_kind kind) {
     static const char *const names[CUSHIM_N_KINDS] = {"device", "managed", "pinned", "async"};
     return names[kind];
@@ -84,6 +88,32 @@ struct cushim_report_virtual cushim_report_virtual_sum(const struct cushim_repor
         sum.peak_live_bytes += one.peak_live_bytes;
     }
     return sum;
+}
+
+const char *cushim_report_uuid(char text[CUSHIM_REPORT_UUID_BYTES], const unsigned char uuid[16]) {
+    static const unsigned char none[16];
+    char *end = text;
+    *text = 0;
+    if (memcmp(uuid, none, sizeof none) == 0)
+        return text;
+    end += sprintf(end, "GPU");
+    for (int i = 0; i < 16; i++)
+        end += sprintf(end, "%s%02x", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                       uuid[i]);
+    return text;
+}
+
+const char *cushim_report_next_text(const char *texts, uint64_t n_bytes, const char *text) {
+    const char *next = text ? text + strlen(text) + 1 : texts;
+    return next < texts + n_bytes ? next : NULL;
+}
+
+const char *cushim_report_day(char text[CUSHIM_REPORT_DAY_BYTES], uint64_t when) {
+    time_t seconds = (time_t)(when <= UINT32_MAX ? when : 0);
+    struct tm day;
+    if (!gmtime_r(&seconds, &day) || !strftime(text, CUSHIM_REPORT_DAY_BYTES, "%Y-%m-%d", &day))
+        *text = 0;
+    return text;
 }
 
 uint64_t cushim_report_since(const struct cushim_report *report, uint64_t ns) {

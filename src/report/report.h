@@ -19,6 +19,15 @@ typedef bool cushim_report_find_line_fn(const struct cushim_page_frame *frame,
                                         char function[CUSHIM_REPORT_LINE_BYTES],
                                         char line[CUSHIM_REPORT_LINE_BYTES]);
 
+/* What the requests and frees of device memory take natively, as `cushim calibrate` measured the
+ * device: between these two, since their sizes are known as a sum.  Waits of frees are not in it.
+ */
+struct cushim_report_natively {
+    uint64_t least_ns, most_ns;
+    uint64_t when;    /* it was measured, in seconds since 1970; 0: it was not */
+    bool is_software; /* on the software device, which says nothing of a GPU */
+};
+
 struct cushim_report {
     struct cushim_page page; /* a copy, in which the rows have what threads' caches counted, too */
     const struct cushim_page_sites *sites; /* NULL: not wished; others may write them meanwhile */
@@ -27,6 +36,7 @@ struct cushim_report {
     bool is_of_page;                       /* read from its file, and not by the process itself */
     const char *ended;                     /* how, in words; NULL: it goes on, or tells itself */
     cushim_report_find_line_fn *find_line; /* NULL: frames stay names and offsets */
+    struct cushim_report_natively natively;
     void (*put_json)(struct cushim_writer *out); /* whole members, a comma behind each; or NULL */
 };
 
@@ -92,6 +102,17 @@ struct cushim_report_virtual {
 };
 struct cushim_report_virtual cushim_report_virtual(const struct cushim_report *report, int device);
 struct cushim_report_virtual cushim_report_virtual_sum(const struct cushim_report *report);
+
+/* The first of several texts (page.h) and the one behind `text`; NULL: there is none. */
+const char *cushim_report_next_text(const char *texts, uint64_t n_bytes, const char *text);
+
+/* "GPU-01234567-89ab-...": as nvidia-smi spells it; "" where none is known. */
+enum { CUSHIM_REPORT_UUID_BYTES = 41 };
+const char *cushim_report_uuid(char text[CUSHIM_REPORT_UUID_BYTES], const unsigned char uuid[16]);
+
+/* "2026-11-22", in UTC. */
+enum { CUSHIM_REPORT_DAY_BYTES = 16 };
+const char *cushim_report_day(char text[CUSHIM_REPORT_DAY_BYTES], uint64_t when);
 
 /* How long after the start of the process a moment is. */
 uint64_t cushim_report_since(const struct cushim_report *report, uint64_t ns);

@@ -53,8 +53,11 @@ static void put_kind(struct cushim_writer *out, const struct cushim_report *repo
 
 static void put_device(struct cushim_writer *out, const struct cushim_report *report, int device) {
     const char *comma = "";
+    char uuid[CUSHIM_REPORT_UUID_BYTES];
     cushim_write(out, "    {\"device\": %d, \"name\": ", device);
     cushim_report_put_string(out, report->page.device_names[device]);
+    if (*cushim_report_uuid(uuid, report->page.device_uuids[device]))
+        cushim_write(out, ", \"uuid\": \"%s\"", uuid);
     struct cushim_report_virtual created = cushim_report_virtual(report, device);
     cushim_write(out,
                  ", \"virtual\": {\"requests\": %" PRIu64 ", \"requested_bytes\": %" PRIu64
@@ -156,6 +159,39 @@ static void put_calls(struct cushim_writer *out, const struct cushim_page_calls 
         identities[identity > 0 && identity <= CUSHIM_IDENTITY_OTHER ? identity : 0]);
 }
 
+static void put_head(struct cushim_writer *out, const struct cushim_report *report) {
+    const struct cushim_page_head *head = &report->page.head;
+    uint64_t version = cushim_mem_stats_read(&head->driver_version);
+    const char *text = NULL, *comma = "";
+    cushim_write(out, "  \"host\": ");
+    cushim_report_put_string(out, head->host);
+    cushim_write(out, ",\n  \"arguments\": [");
+    while ((text = cushim_report_next_text(head->arguments, head->n_argument_bytes, text))) {
+        cushim_write(out, "%s", comma);
+        cushim_report_put_string(out, text);
+        comma = ", ";
+    }
+    cushim_write(out, "],\n  \"options\": [");
+    for (comma = ""; (text = cushim_report_next_text(head->options, head->n_option_bytes, text));
+         comma = ", ") {
+        cushim_write(out, "%s", comma);
+        cushim_report_put_string(out, text);
+    }
+    cushim_write(out, "],\n");
+    if (version)
+        cushim_write(out, "  \"driver_version\": %" PRIu64 ",\n", version);
+}
+
+static void put_natively(struct cushim_writer *out, const struct cushim_report_natively *natively) {
+    char day[CUSHIM_REPORT_DAY_BYTES];
+    if (natively->when)
+        cushim_write(out,
+                     "  \"natively\": {\"least_ns\": %" PRIu64 ", \"most_ns\": %" PRIu64
+                     ", \"calibrated\": \"%s\", \"is_software\": %s},\n",
+                     natively->least_ns, natively->most_ns, cushim_report_day(day, natively->when),
+                     natively->is_software ? "true" : "false");
+}
+
 void cushim_report_json(struct cushim_writer *out, const struct cushim_report *report) {
     const struct cushim_page_head *head = &report->page.head;
     cushim_write(out, "{\n  \"schema\": \"%s\",\n  \"cushim\": ", CUSHIM_REPORT_SCHEMA);
@@ -167,6 +203,7 @@ void cushim_report_json(struct cushim_writer *out, const struct cushim_report *r
     if (head->rank >= 0)
         cushim_write(out, ",\n  \"rank\": %ld", (long)head->rank);
     cushim_write(out, ",\n  \"run_ns\": %" PRIu64 ",\n", report->run_ns);
+    put_head(out, report);
     cushim_write(out, "  \"source\": \"%s\",\n", report->is_of_page ? "live page" : "process");
     if (report->ended) {
         cushim_write(out, "  \"ended\": ");
@@ -180,6 +217,7 @@ void cushim_report_json(struct cushim_writer *out, const struct cushim_report *r
     cushim_site_json(out, report);
     put_marks(out, report);
     cushim_shortage_json(out, report);
+    put_natively(out, &report->natively);
     cushim_advice_json(out, report);
     if (report->put_json)
         report->put_json(out);

@@ -1,6 +1,8 @@
 #include "report/report.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/utf8.h"
 #include "report/advice.h"
@@ -12,6 +14,8 @@
 #include "report/words.h"
 
 enum { MARK_BYTES = 44 }; /* of the name of a mark: what a line has left */
+
+enum { WIDTH = 80 };
 
 /* Texts of one line; each lives until the line is written. */
 struct texts {
@@ -289,6 +293,18 @@ static void put_forwarded(struct cushim_writer *out, const struct cushim_report 
                      some(calls, n_async, "call", "calls"));
 }
 
+static void put_natively(struct cushim_writer *out, const struct cushim_report_natively *natively) {
+    char day[CUSHIM_REPORT_DAY_BYTES];
+    struct texts t;
+    if (!natively->when)
+        return;
+    cushim_write(out, "%snatively these and their frees take %s to %s, waits apart\n",
+                 verdict_indent, cushim_text_time(t.text[0], natively->least_ns),
+                 cushim_text_time(t.text[1], natively->most_ns));
+    cushim_write(out, "%s(calibrated %s%s; their mean size is known, not each)\n", verdict_indent,
+                 cushim_report_day(day, natively->when), natively->is_software ? ", no GPU" : "");
+}
+
 static void put_verdict(struct cushim_writer *out, const struct cushim_report *report) {
     uint64_t n_requests = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests);
     uint64_t n_hits = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_hits);
@@ -313,7 +329,75 @@ static void put_verdict(struct cushim_writer *out, const struct cushim_report *r
     put_measured(out, cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_native_frees),
                  cushim_report_sum(report, CUSHIM_KIND_DEVICE, native_free_ns), "driver free",
                  "driver frees");
+    put_natively(out, &report->natively);
     put_forwarded(out, report);
+}
+
+/* A line that is cut where the terminal ends. */
+struct line {
+    char text[WIDTH + 1];
+    size_t n;
+    bool is_cut;
+};
+
+static void add_text(struct line *line, const char *text) {
+    size_t n_bytes = strlen(text), left_bytes = WIDTH - line->n;
+    line->is_cut |= n_bytes > left_bytes;
+    memcpy(line->text + line->n, text, n_bytes < left_bytes ? n_bytes : left_bytes);
+    line->n += n_bytes < left_bytes ? n_bytes : left_bytes;
+}
+
+static void end_line(struct line *line, struct cushim_writer *out) {
+    line->text[line->n] = 0;
+    if (line->is_cut)
+        strcpy(line->text + WIDTH - 3, "...");
+    cushim_utf8_clean(line->text); /* the last character may be cut */
+    cushim_write(out, "%s\n", line->text);
+}
+
+/* A word as a person would tell it from its neighbours. */
+static void add_word(struct line *line, const char *word) {
+    bool is_plain = *word && !strpbrk(word, " \t\n'\"");
+    add_text(line, is_plain ? "" : "'");
+    add_text(line, word);
+    add_text(line, is_plain ? "" : "'");
+}
+
+static void put_arguments(struct cushim_writer *out, const struct cushim_page_head *head) {
+    struct line line = {0};
+    const char *word = cushim_report_next_text(head->arguments, head->n_argument_bytes, NULL);
+    if (!word || !cushim_report_next_text(head->arguments, head->n_argument_bytes, word))
+        return; /* the first line has its name */
+    add_text(&line, " ");
+    for (; word; word = cushim_report_next_text(head->arguments, head->n_argument_bytes, word)) {
+        add_text(&line, " ");
+        add_word(&line, word);
+    }
+    end_line(&line, out);
+}
+
+static void put_head(struct cushim_writer *out, const struct cushim_report *report) {
+    const struct cushim_page_head *head = &report->page.head;
+    uint64_t version = cushim_mem_stats_read(&head->driver_version);
+    struct line line = {0};
+    char text[CUSHIM_NAME_BYTES];
+    put_arguments(out, head);
+    if (*head->host) {
+        add_text(&line, "  on ");
+        add_text(&line, head->host);
+    }
+    if (version) {
+        snprintf(text, sizeof text, "%sdriver of CUDA %" PRIu64 ".%" PRIu64, line.n ? ", " : "  ",
+                 version / 1000, version / 10 % 100);
+        add_text(&line, text);
+    }
+    const char *option = cushim_report_next_text(head->options, head->n_option_bytes, NULL);
+    for (; option; option = cushim_report_next_text(head->options, head->n_option_bytes, option)) {
+        add_text(&line, line.n ? ", " : "  ");
+        add_text(&line, option);
+    }
+    if (line.n)
+        end_line(&line, out);
 }
 
 /* Who has not told of itself: how it ended, and where this is from. */
@@ -338,6 +422,7 @@ void cushim_report_text(struct cushim_writer *out, const struct cushim_report *r
         cushim_write(out, ", rank %ld", (long)head->rank);
     cushim_write(out, ", %s\n", cushim_text_time(t.text[0], report->run_ns));
     put_end(out, report);
+    put_head(out, report);
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         if (cushim_report_has_device(report, device))
             put_device(out, report, device);

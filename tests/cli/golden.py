@@ -148,6 +148,7 @@ def make():
         (KEPT / f"{name}.xz").write_bytes(lzma.compress(data, preset=9))
     for name in ("before.json", "after.json"):
         report = json.loads((folder / name).read_text())
+        report["host"] = "node7"
         report["pid"] = 4194001 + (name == "after.json")
         (KEPT / name).write_text(json.dumps(report, indent=1) + "\n")
     shutil.rmtree(folder)

@@ -10,6 +10,7 @@ import pathlib
 import random
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import time
 LIVE, KILLS = sys.argv.pop(4), int(sys.argv.pop(4))
 
 import fixture  # noqa: E402
-from fixture import CUSHIM, scratch, tap  # noqa: E402
+from fixture import CUSHIM, PRELOAD, scratch, tap  # noqa: E402
 from live_fixture import HEAD, device, environment, folder, pages, report_of, run, started, stat  # noqa: E402
 
 N_KEPT, BYTES = 3, 1000
@@ -70,6 +71,27 @@ def a_report_as_text_says_how_it_ended_and_whence_it_is():
     assert all(len(line) <= 80 for line in lines), lines
     result = run("--stats", LIVE, "exit")
     assert "live page" not in result.stderr and result.stderr.startswith(HEAD), result
+
+
+@tap.test
+def a_report_says_what_ran_and_where():
+    words = ("signal9", "two \x1b[2J<b>")
+    result = run("--stats", "--free=relaxed", "--copy-threads=3", "--keep=64M", LIVE, *words)
+    lines = (HEAD + result.stderr.split(HEAD)[1]).splitlines()
+    wanted = f"  {LIVE} signal9 'two ?[2J<b>'"
+    assert lines[2] == (wanted if len(wanted) <= 80 else wanted[:77] + "..."), lines
+    assert lines[3].startswith(f"  on {socket.gethostname()}, driver of CUDA 1"[:77]), lines
+    assert lines[3].endswith((", copy-threads=3, free=relaxed, keep=64M", "...")) and len(lines[3]) <= 80, lines
+    for how in ("signal9", "exit"):
+        _, report = report_of("--free=relaxed", "--keep=64M", LIVE, how, *words[1:], CUSHIM_LARGE="nonsense", CUSHIM_POOL="on")
+        assert report["arguments"] == [LIVE, how, *words[1:]] and report["host"] == socket.gethostname(), report
+        assert report["options"] == ["free=relaxed", "keep=64M"] and report["driver_version"] >= 12000, report
+        assert re.fullmatch(r"GPU(-[0-9a-f]+){5}", report["devices"][0]["uuid"]), report["devices"]
+    # a bare preload has them without a page, too; what is long is cut
+    file = scratch / "bare.json"
+    subprocess.run([LIVE, "exit", "x" * 2000], env=environment(LD_PRELOAD=str(PRELOAD), CUSHIM_STATS=str(file)))
+    report = json.loads(file.read_text())
+    assert report["arguments"] == [LIVE, "exit", "x" * (1023 - len(LIVE) - 6)], report
 
 
 SHORTAGE = '''out of memory #1: 10.0 MiB of device memory for device 0

@@ -4,6 +4,7 @@
 
 #include "tools/cushim/doctor/doctor.h"
 #include "tools/cushim/program.h"
+#include "tools/cushim/commands/calibrate.h"
 #include "tools/cushim/commands/compare.h"
 #include "tools/cushim/commands/diff.h"
 #include "tools/cushim/commands/merge.h"
@@ -39,11 +40,22 @@ static const struct {
     const char *name;
     int (*main)(int argc, char **argv);
 } commands[] = {
-    {"run", run_main},         {"stat", stat_main},     {"record", record_main},
-    {"report", report_main},   {"replay", replay_main}, {"top", top_main},
-    {"compare", compare_main}, {"merge", merge_main},   {"diff", diff_main},
-    {"metrics", metrics_main}, {"doctor", doctor_main}, {"help", help_main},
-    {"--help", help_main},     {"-h", help_main},       {"--version", version_main},
+    {"run", run_main},
+    {"stat", stat_main},
+    {"record", record_main},
+    {"report", report_main},
+    {"replay", replay_main},
+    {"top", top_main},
+    {"calibrate", calibrate_main},
+    {"compare", compare_main},
+    {"merge", merge_main},
+    {"diff", diff_main},
+    {"metrics", metrics_main},
+    {"doctor", doctor_main},
+    {"help", help_main},
+    {"--help", help_main},
+    {"-h", help_main},
+    {"--version", version_main},
     {"version", version_main},
 };
 

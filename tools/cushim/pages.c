@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/cushim/calibration.h"
 #include "tools/cushim/symbols.h"
 
 /* "PROCESS-START.page", as preload/state/live.c calls them. */
@@ -24,6 +25,7 @@ static bool show_one(int folder, const char *name, pages_show_fn *show, void *co
     if (cushim_page_file_read(folder, name, &report) != 0)
         return false;
     report.find_line = symbols_find_line;
+    calibration_apply(&report);
     struct page page = {name, folder, cushim_page_is_alive(name, report.page.head.process),
                         &report};
     if (!page.is_alive)

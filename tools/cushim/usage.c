@@ -23,6 +23,7 @@ static const char page_cushim[] =
     "    cushim merge [-o FILE] REPORT...\n"
     "    cushim diff [--fail-if=CONDITION] BEFORE AFTER\n"
     "    cushim metrics [--file=FILE.prom] [--every=SECONDS]\n"
+    "    cushim calibrate [--device=N]\n"
     "    cushim compare [--runs=N] [--OPTION=VALUE ...] [--] PROGRAM [ARGUMENT ...]\n"
     "    cushim doctor [--json] [PROGRAM]\n"
     "    cushim help [PAGE]\n"
@@ -38,6 +39,7 @@ static const char page_cushim[] =
     "    merge      put reports of several processes into one table\n"
     "    diff       put two runs side by side, and fail where the second is worse than it may be\n"
     "    metrics    print what running programs have as text for Prometheus\n"
+    "    calibrate  measure what the driver's own allocations take, for the verdict of reports\n"
     "    compare    time a program natively and under cushim, in turns\n"
     "    doctor     say what this machine and a program have, and whether cushim works here\n"
     "    help       show a page: `cushim help run` is what `cushim run --help` shows\n"
@@ -231,7 +233,7 @@ static const char page_report[] =
     "    and counted.\n"
     "\n"
     "    `cushim run --stats PROGRAM` prints the exit report, of the same words, without sites.\n"
-    "    Every number in it was counted or measured in that process.\n"
+    "    Every number in it was counted or measured in that process, or says what it is.\n"
     "    docs/guide/reading-the-report.md has more.\n"
     "\n"
     "OPTIONS\n"
@@ -321,9 +323,9 @@ static const char page_options[] =
     "    in one line and the default kept; `cushim run` refuses it before the program starts.\n"
     "\n";
 
-const char *const usage_topics[] = {"cushim",  "run",    "stat",    "record", "report",
-                                    "replay",  "top",    "compare", "merge",  "diff",
-                                    "metrics", "doctor", "options", "help"};
+const char *const usage_topics[] = {"cushim", "run",     "stat",      "record",  "report",
+                                    "replay", "top",     "calibrate", "compare", "merge",
+                                    "diff",   "metrics", "doctor",    "options", "help"};
 const size_t usage_n_topics = sizeof usage_topics / sizeof usage_topics[0];
 
 static void print_words(FILE *out) {

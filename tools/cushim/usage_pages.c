@@ -144,11 +144,41 @@ static const char page_compare[] =
     "EXAMPLES\n"
     "    cushim compare --runs=9 --free=relaxed ./app input.dat\n";
 
+static const char page_calibrate[] =
+    "NAME\n"
+    "    cushim calibrate - measure what the driver's own allocations take here\n"
+    "\n"
+    "SYNOPSIS\n"
+    "    cushim calibrate [--device=N]\n"
+    "\n"
+    "DESCRIPTION\n"
+    "    Times cuMemAlloc and cuMemFree of sizes from 4 KiB to half of what is free, without\n"
+    "    cushim, on each device: 200 times each, or for a second.  A block of the same size stays\n"
+    "    allocated meanwhile, since the driver serves small ones out of pieces that it then has.\n"
+    "    It takes some 10 s a device; leave the device idle until it ends.\n"
+    "\n"
+    "    The medians go to $XDG_CACHE_HOME/cushim/calibration.json, or to ~/.cache where that is\n"
+    "    not set, by device and driver.  Reports that `cushim run`, `cushim stat` and `cushim "
+    "top`\n"
+    "    print then say between which times the requests and frees of a program take natively.\n"
+    "    Their number and their mean size are known, not each size: the least and the most are\n"
+    "    those of all sizes that they can have had.  What frees wait for the GPU is not in it.\n"
+    "    With another driver it says nothing until it is run again.\n"
+    "\n"
+    "OPTIONS\n"
+    "    --device=N    of this device alone, as the driver numbers them; others stay as they are\n"
+    "\n"
+    "EXIT STATUS\n"
+    "    0    all was measured and written\n"
+    "    1    there is no device, or the driver failed\n"
+    "    2    wrong command line\n"
+    "    125  the file cannot be written\n";
+
 static const struct {
     const char *topic, *text;
 } pages[] = {
-    {"merge", page_merge}, {"top", page_top},         {"compare", page_compare},
-    {"diff", page_diff},   {"metrics", page_metrics},
+    {"calibrate", page_calibrate}, {"merge", page_merge}, {"top", page_top},
+    {"compare", page_compare},     {"diff", page_diff},   {"metrics", page_metrics},
 };
 
 const char *usage_plain_page(const char *topic) {

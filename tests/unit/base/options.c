@@ -301,6 +301,26 @@ START_TEST(log_off_silences_what_stands_before_it) {
 }
 END_TEST
 
+START_TEST(what_is_set_differs_from_its_default) {
+    static const struct {
+        const char *name, *preset, *other;
+    } each[] = {{"pool", "on", "off"},  {"copy_threads", "7", "3"}, {"keep", "auto", "7%"},
+                {"limit", "0", "0%"},   {"keep", "auto", "64M"},    {"free", "exact", "relaxed"},
+                {"stats", "", "stderr"}};
+    size_t n_rows;
+    const struct cushim_option_row *rows = cushim_option_rows(&n_rows);
+    cushim_options_default(&options);
+    for (size_t i = 0; i < n_rows; i++)
+        ck_assert_msg(!cushim_option_is_set(&options, &rows[i]), "%s", rows[i].name);
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        ck_assert_ptr_null(set(each[i].name, each[i].preset));
+        ck_assert_msg(!cushim_option_is_set(&options, row_of(each[i].name)), "%s", each[i].name);
+        ck_assert_ptr_null(set(each[i].name, each[i].other));
+        ck_assert_msg(cushim_option_is_set(&options, row_of(each[i].name)), "%s", each[i].name);
+    }
+}
+END_TEST
+
 SUITE() {
     return suite_run("options",
                      (const TTest *[]){every_row_can_be_found_and_its_default_is_in_range,
@@ -321,6 +341,7 @@ SUITE() {
                                        a_bad_value_is_one_line_and_the_default_stays,
                                        an_unknown_name_is_named_once,
                                        names_of_others_are_left_alone,
+                                       what_is_set_differs_from_its_default,
                                        log_off_silences_what_stands_before_it,
                                        NULL});
 }

@@ -101,6 +101,26 @@ START_TEST(another_version_and_another_layout_are_refused) {
 }
 END_TEST
 
+/* Of a page that anybody may have written. */
+START_TEST(texts_end_within_their_bytes) {
+    in_folder();
+    fill();
+    struct cushim_page_head *head = &report.page.head;
+    memset(head->arguments, 'x', sizeof head->arguments);
+    head->n_argument_bytes = UINT64_MAX;
+    memset(head->host, 'y', sizeof head->host);
+    close(cushim_page_file_make(folder, name, &report.page));
+    ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), 0);
+    head = &as_read.page.head;
+    const char *text = cushim_report_next_text(head->arguments, head->n_argument_bytes, NULL);
+    ck_assert_uint_eq(strlen(text), sizeof head->arguments - 1);
+    ck_assert_ptr_null(cushim_report_next_text(head->arguments, head->n_argument_bytes, text));
+    ck_assert_ptr_null(cushim_report_next_text(head->options, head->n_option_bytes, NULL));
+    ck_assert_uint_eq(strlen(head->host), sizeof head->host - 1);
+    leave_folder();
+}
+END_TEST
+
 /* Bits of the head, the counters and the rows: refused, or shown as something. */
 START_TEST(flipped_bits_harm_no_reader) {
     uint64_t seed = 7;
@@ -204,11 +224,12 @@ START_TEST(how_long_a_process_is_known_to_have_run) {
 END_TEST
 
 SUITE() {
-    return suite_run("page_file",
-                     (const TTest *[]){
-                         a_page_is_read_as_it_was_written, how_long_a_process_is_known_to_have_run,
-                         rows_of_caches_are_added, another_version_and_another_layout_are_refused,
-                         flipped_bits_harm_no_reader, a_cut_file_is_refused,
-                         a_folder_for_others_is_refused, a_limit_on_files_is_an_error_and_no_signal,
-                         who_has_not_mapped_it_is_not_alive, NULL});
+    return suite_run(
+        "page_file",
+        (const TTest *[]){a_page_is_read_as_it_was_written, how_long_a_process_is_known_to_have_run,
+                          rows_of_caches_are_added, another_version_and_another_layout_are_refused,
+                          texts_end_within_their_bytes, flipped_bits_harm_no_reader,
+                          a_cut_file_is_refused, a_folder_for_others_is_refused,
+                          a_limit_on_files_is_an_error_and_no_signal,
+                          who_has_not_mapped_it_is_not_alive, NULL});
 }

@@ -66,9 +66,20 @@ START_TEST(sums_are_over_devices_and_kinds) {
 }
 END_TEST
 
+START_TEST(a_uuid_is_spelled_as_nvidia_smi_does) {
+    unsigned char uuid[16] = {0};
+    char text[CUSHIM_REPORT_UUID_BYTES];
+    ck_assert_str_eq(cushim_report_uuid(text, uuid), "");
+    for (int i = 0; i < 16; i++)
+        uuid[i] = (unsigned char)(i * 17);
+    ck_assert_str_eq(cushim_report_uuid(text, uuid), "GPU-00112233-4455-6677-8899-aabbccddeeff");
+}
+END_TEST
+
 SUITE() {
     return suite_run("report", (const TTest *[]){what_is_held_is_the_sum_of_its_parts,
                                                  parts_that_do_not_fit_are_cut,
                                                  a_device_is_there_where_anything_was_asked_for,
-                                                 sums_are_over_devices_and_kinds, NULL});
+                                                 sums_are_over_devices_and_kinds,
+                                                 a_uuid_is_spelled_as_nvidia_smi_does, NULL});
 }

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "report/words.h"
 #include "tools/cushim/pages.h"
-#include "tools/cushim/screen.h"
+#include "tools/cushim/commands/screen.h"
 #include "tools/cushim/symbols.h"
 #include "tools/cushim/usage.h"
 

@@ -1,4 +1,4 @@
-#include "tools/cushim/screen.h"
+#include "tools/cushim/commands/screen.h"
 
 #include <errno.h>
 #include <poll.h>

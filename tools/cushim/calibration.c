@@ -1,0 +1,283 @@
+#include "tools/cushim/calibration.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/draft.h"
+
+#define SCHEMA "cushim-calibration/1"
+
+void calibration_driver(char text[CALIBRATION_DRIVER_BYTES], uint64_t version) {
+    char module[32] = "";
+    FILE *file = fopen("/sys/module/nvidia/version", "re");
+    if (file && fscanf(file, "%31s", module) != 1)
+        *module = 0;
+    if (file)
+        fclose(file);
+    snprintf(text, CALIBRATION_DRIVER_BYTES, "%" PRIu64 "%s%s", version, *module ? " " : "",
+             module);
+}
+
+bool calibration_path(char path[PATH_MAX]) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = -1;
+    if (cache && *cache == '/')
+        n = snprintf(path, PATH_MAX, "%s/cushim/calibration.json", cache);
+    else if (home && *home == '/')
+        n = snprintf(path, PATH_MAX, "%s/.cache/cushim/calibration.json", home);
+    return n > 0 && n < PATH_MAX;
+}
+
+/* ---- the file ---- */
+
+static uint64_t number(struct json_object *of, const char *name) {
+    struct json_object *found = NULL;
+    bool is_there = json_object_is_type(of, json_type_object) &&
+                    json_object_object_get_ex(of, name, &found) &&
+                    json_object_is_type(found, json_type_int);
+    return is_there ? json_object_get_uint64(found) : 0;
+}
+
+static void take_text(char *to, size_t most, struct json_object *of, const char *name) {
+    struct json_object *found = NULL;
+    bool is_there = json_object_is_type(of, json_type_object) &&
+                    json_object_object_get_ex(of, name, &found) &&
+                    json_object_is_type(found, json_type_string);
+    snprintf(to, most, "%s", is_there ? json_object_get_string(found) : "");
+}
+
+static struct json_object *list(struct json_object *of, const char *name) {
+    struct json_object *found = NULL;
+    bool is_there = json_object_is_type(of, json_type_object) &&
+                    json_object_object_get_ex(of, name, &found) &&
+                    json_object_is_type(found, json_type_array);
+    return is_there ? found : NULL;
+}
+
+/* Rising sizes, each with times that a call can take; false: it is no calibration. */
+static bool take_sizes(struct calibration *device, struct json_object *sizes) {
+    const uint64_t most_ns = 1000000000000;
+    size_t n = sizes ? json_object_array_length(sizes) : 0;
+    if (!n || n > CALIBRATION_SIZES)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        struct json_object *row = json_object_array_get_idx(sizes, i);
+        struct calibration_size *size = &device->sizes[i];
+        *size = (struct calibration_size){number(row, "bytes"), number(row, "alloc_ns"),
+                                          number(row, "free_ns")};
+        if (size->n_bytes <= (i ? size[-1].n_bytes : 0) || !size->alloc_ns || !size->free_ns ||
+            size->n_bytes > INT64_MAX || size->alloc_ns > most_ns || size->free_ns > most_ns)
+            return false;
+    }
+    device->n_sizes = (unsigned)n;
+    return true;
+}
+
+static bool take_device(struct calibration *device, struct json_object *row) {
+    *device = (struct calibration){.when = number(row, "calibrated"),
+                                   .is_software = number(row, "is_software") != 0};
+    take_text(device->uuid, sizeof device->uuid, row, "uuid");
+    take_text(device->driver, sizeof device->driver, row, "driver");
+    return *device->uuid && device->when <= UINT32_MAX && take_sizes(device, list(row, "sizes"));
+}
+
+static struct json_object *read_json(const char *path) {
+    enum { MOST_BYTES = 1 << 20, DEPTH = 8 };
+    struct stat status;
+    struct json_object *json = NULL;
+    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0)
+        return NULL;
+    if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_size <= MOST_BYTES)
+        json = json_object_from_fd_ex(file, DEPTH);
+    close(file);
+    return json;
+}
+
+unsigned calibration_read(const char *path, struct calibration devices[CALIBRATION_DEVICES]) {
+    struct json_object *json = read_json(path), *rows = list(json, "devices");
+    char schema[sizeof SCHEMA + 1];
+    unsigned n = 0;
+    take_text(schema, sizeof schema, json, "schema");
+    for (size_t i = 0; strcmp(schema, SCHEMA) == 0 && rows && i < json_object_array_length(rows) &&
+                       n < CALIBRATION_DEVICES;
+         i++)
+        n += take_device(&devices[n], json_object_array_get_idx(rows, i));
+    json_object_put(json);
+    return n;
+}
+
+static void put_device(struct cushim_writer *out, const struct calibration *device) {
+    cushim_write(out, "    {\"uuid\": \"%s\", \"driver\": ", device->uuid);
+    cushim_report_put_string(out, device->driver);
+    cushim_write(out, ", \"is_software\": %d, \"calibrated\": %" PRIu64 ", \"sizes\": [",
+                 device->is_software, device->when);
+    for (unsigned i = 0; i < device->n_sizes; i++) {
+        const struct calibration_size *size = &device->sizes[i];
+        cushim_write(out,
+                     "%s\n      {\"bytes\": %" PRIu64 ", \"alloc_ns\": %" PRIu64
+                     ", \"free_ns\": %" PRIu64 "}",
+                     i ? "," : "", size->n_bytes, size->alloc_ns, size->free_ns);
+    }
+    cushim_write(out, "]}");
+}
+
+/* The folders above a file, for their owner alone. */
+static void make_folders(const char *path) {
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", path);
+    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        mkdir(folder, 0700);
+        *slash = '/';
+    }
+}
+
+int calibration_write(const char *path, const struct calibration devices[], unsigned n_devices) {
+    struct cushim_draft draft;
+    make_folders(path);
+    int error = cushim_draft_begin(&draft, path);
+    if (error)
+        return error;
+    struct cushim_writer out = {.fd = draft.fd};
+    cushim_write(&out, "{\n  \"schema\": \"" SCHEMA "\",\n  \"devices\": [");
+    for (unsigned i = 0; i < n_devices; i++) {
+        cushim_write(&out, i ? ",\n" : "\n");
+        put_device(&out, &devices[i]);
+    }
+    cushim_write(&out, "]\n}\n");
+    cushim_writer_flush(&out);
+    return cushim_draft_end(&draft, out.error);
+}
+
+/* ---- bounds ---- */
+
+/* A corner of the line that says what a call of a size takes. */
+struct corner {
+    double n_bytes, ns;
+};
+
+static double on_line(struct corner a, struct corner b, double n_bytes) {
+    return b.n_bytes > a.n_bytes
+               ? a.ns + (b.ns - a.ns) * (n_bytes - a.n_bytes) / (b.n_bytes - a.n_bytes)
+               : a.ns;
+}
+
+/* From no bytes to most_bytes: below the smallest size a call takes what it takes; above the
+ * largest the line goes on, if it rises.  Returns how many. */
+static unsigned draw(struct corner corners[CALIBRATION_SIZES + 2], const struct calibration *device,
+                     bool is_free, double most_bytes) {
+    unsigned n = 0;
+    for (unsigned i = 0; i < device->n_sizes; i++) {
+        const struct calibration_size *size = &device->sizes[i];
+        double ns = (double)(is_free ? size->free_ns : size->alloc_ns);
+        if (!n)
+            corners[n++] = (struct corner){0, ns};
+        corners[n++] = (struct corner){(double)size->n_bytes, ns};
+    }
+    while (n > 2 && corners[n - 2].n_bytes >= most_bytes)
+        n--;
+    struct corner last = {most_bytes, on_line(corners[n - 2], corners[n - 1], most_bytes)};
+    if (most_bytes > corners[n - 1].n_bytes) {
+        last.ns = last.ns > corners[n - 1].ns ? last.ns : corners[n - 1].ns;
+        n++;
+    }
+    corners[n - 1] = last;
+    return n;
+}
+
+/* The least, or with sign -1 the most, that straight lines between any two corners have there: the
+ * hull of the line, from below or above. */
+static double hull(const struct corner corners[], unsigned n, double n_bytes, double sign) {
+    double best = 0;
+    bool has_best = false;
+    for (unsigned i = 0; i < n; i++) {
+        for (unsigned k = i; k < n; k++) {
+            if (corners[i].n_bytes > n_bytes || corners[k].n_bytes < n_bytes)
+                continue;
+            double ns = on_line(corners[i], corners[k], n_bytes);
+            if (!has_best || ns * sign < best * sign)
+                best = ns;
+            has_best = true;
+        }
+    }
+    return best;
+}
+
+/* Of n calls, as a page of anybody may have them. */
+static uint64_t in_all(double ns, uint64_t n) {
+    double sum = ns * (double)n;
+    return sum < (double)INT64_MAX ? (uint64_t)sum : INT64_MAX;
+}
+
+struct calibration_bounds calibration_bound(const struct calibration *device, bool is_free,
+                                            uint64_t n, uint64_t n_bytes, uint64_t most_bytes) {
+    struct corner corners[CALIBRATION_SIZES + 2];
+    if (!n || !device->n_sizes)
+        return (struct calibration_bounds){0, 0};
+    double mean_bytes = (double)n_bytes / (double)n;
+    double most = (double)most_bytes > mean_bytes ? (double)most_bytes : mean_bytes;
+    unsigned n_corners = draw(corners, device, is_free, most);
+    return (struct calibration_bounds){in_all(hull(corners, n_corners, mean_bytes, 1), n),
+                                       in_all(hull(corners, n_corners, mean_bytes, -1), n)};
+}
+
+/* ---- a report ---- */
+
+static const struct calibration *find(const char *uuid, const char *driver) {
+    static struct calibration devices[CALIBRATION_DEVICES];
+    static unsigned n_devices;
+    static bool is_read;
+    char path[PATH_MAX];
+    if (!is_read && calibration_path(path))
+        n_devices = calibration_read(path, devices);
+    is_read = true;
+    for (unsigned i = 0; i < n_devices; i++) {
+        if (strcmp(devices[i].uuid, uuid) == 0 && strcmp(devices[i].driver, driver) == 0)
+            return &devices[i];
+    }
+    return NULL;
+}
+
+/* No request is larger than what lived at a time. */
+static void add(struct cushim_report_natively *sum, const struct calibration *device,
+                const struct cushim_mem_stats *stats) {
+    uint64_t live_bytes = cushim_mem_stats_read(&stats->live_bytes);
+    uint64_t most_bytes = cushim_mem_stats_read(&stats->peak_live_bytes);
+    uint64_t n_bytes = cushim_mem_stats_read(&stats->requested_bytes);
+    struct calibration_bounds allocs = calibration_bound(
+        device, false, cushim_mem_stats_read(&stats->n_requests), n_bytes, most_bytes);
+    struct calibration_bounds frees =
+        calibration_bound(device, true, cushim_mem_stats_read(&stats->n_frees),
+                          n_bytes > live_bytes ? n_bytes - live_bytes : 0, most_bytes);
+    sum->least_ns += allocs.least_ns + frees.least_ns;
+    sum->most_ns += allocs.most_ns + frees.most_ns;
+    sum->is_software |= device->is_software;
+    if (!sum->when || device->when < sum->when)
+        sum->when = device->when;
+}
+
+void calibration_apply(struct cushim_report *report) {
+    char driver[CALIBRATION_DRIVER_BYTES], uuid[CUSHIM_REPORT_UUID_BYTES];
+    report->natively = (struct cushim_report_natively){0};
+    calibration_driver(driver, cushim_mem_stats_read(&report->page.head.driver_version));
+    for (int i = 0; i < CUSHIM_MAX_DEVICES; i++) {
+        if (!cushim_report_has(report, i, CUSHIM_KIND_DEVICE))
+            continue;
+        const struct calibration *device =
+            find(cushim_report_uuid(uuid, report->page.device_uuids[i]), driver);
+        if (!device) { /* a part of it is not what the report says */
+            report->natively = (struct cushim_report_natively){0};
+            return;
+        }
+        add(&report->natively, device, cushim_report_stats(report, i, CUSHIM_KIND_DEVICE));
+    }
+}

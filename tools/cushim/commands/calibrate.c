@@ -1,0 +1,239 @@
+#include "tools/cushim/commands/calibrate.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "tools/cushim/calibration.h"
+#include "tools/cushim/doctor/driver.h"
+#include "tools/cushim/launch.h"
+#include "tools/cushim/usage.h"
+
+enum { ROUNDS = 200 };
+static const size_t least_bytes = 4096;
+static const uint64_t patience_ns = 1000000000; /* with one size */
+
+struct request {
+    int only; /* the device that is asked for; -1: all */
+    struct driver driver;
+    int version; /* of the driver */
+    /* what doctor does without */
+    __typeof__(&cuDeviceGetUuid_v2) get_uuid;
+    __typeof__(&cuMemGetInfo_v2) get_memory;
+    struct cushim_writer out;
+    struct calibration devices[CALIBRATION_DEVICES]; /* of the file, then with what was measured */
+    unsigned n_devices;
+};
+
+static bool fails(const struct request *request, CUresult error, const char *call, int device) {
+    if (error != CUDA_SUCCESS)
+        complain("device %d: %s: %s", device, call, driver_error_name(&request->driver, error));
+    return error != CUDA_SUCCESS;
+}
+
+/* ---- one size ---- */
+
+static int by_size(const void *one, const void *other) {
+    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+    return a < b ? -1 : a > b;
+}
+
+/* At least 1: a clock that did not move is no time. */
+static uint64_t median(uint64_t ns[], unsigned n) {
+    qsort(ns, n, sizeof *ns, by_size);
+    return ns[n / 2] ? ns[n / 2] : 1;
+}
+
+/* Rounds of an allocation and a free, the first of which is not counted; returns how many. */
+static unsigned time_rounds(const struct driver *driver, size_t n_bytes, uint64_t alloc_ns[ROUNDS],
+                            uint64_t free_ns[ROUNDS]) {
+    uint64_t start_ns = cushim_clock_ns();
+    for (unsigned i = 0; i <= ROUNDS; i++) {
+        CUdeviceptr block;
+        uint64_t before_ns = cushim_clock_ns();
+        if (driver->cuMemAlloc_v2(&block, n_bytes) != CUDA_SUCCESS)
+            return i ? i - 1 : 0;
+        uint64_t between_ns = cushim_clock_ns();
+        if (driver->cuMemFree_v2(block) != CUDA_SUCCESS)
+            return i ? i - 1 : 0;
+        uint64_t after_ns = cushim_clock_ns();
+        if (i) {
+            alloc_ns[i - 1] = between_ns - before_ns;
+            free_ns[i - 1] = after_ns - between_ns;
+        }
+        if (i && after_ns - start_ns > patience_ns)
+            return i;
+    }
+    return ROUNDS;
+}
+
+/* False: there is no memory for it. */
+static bool measure_size(struct request *request, struct calibration *device, size_t n_bytes) {
+    static uint64_t alloc_ns[ROUNDS], free_ns[ROUNDS];
+    const struct driver *driver = &request->driver;
+    char text[4][CUSHIM_AMOUNT_BYTES];
+    CUdeviceptr neighbour; /* what the driver cuts small blocks from is there all the time */
+    if (driver->cuMemAlloc_v2(&neighbour, n_bytes) != CUDA_SUCCESS)
+        return false;
+    unsigned n = time_rounds(driver, n_bytes, alloc_ns, free_ns);
+    driver->cuMemFree_v2(neighbour);
+    if (!n)
+        return false;
+    struct calibration_size *size = &device->sizes[device->n_sizes++];
+    *size = (struct calibration_size){n_bytes, median(alloc_ns, n), median(free_ns, n)};
+    cushim_write(&request->out, "  %10s %10s %10s %8s\n", cushim_text_bytes(text[0], n_bytes),
+                 cushim_text_time(text[1], size->alloc_ns),
+                 cushim_text_time(text[2], size->free_ns), cushim_text_count(text[3], n));
+    cushim_writer_flush(&request->out);
+    return true;
+}
+
+/* ---- one device ---- */
+
+/* What was known of it with this driver goes. */
+static void keep(struct request *request, const struct calibration *device) {
+    unsigned at = 0;
+    while (at < request->n_devices && (strcmp(request->devices[at].uuid, device->uuid) != 0 ||
+                                       strcmp(request->devices[at].driver, device->driver) != 0))
+        at++;
+    if (at == CALIBRATION_DEVICES) { /* the first one of a full file is the oldest */
+        at--;
+        memmove(request->devices, request->devices + 1, at * sizeof *request->devices);
+    }
+    request->devices[at] = *device;
+    request->n_devices = at < request->n_devices ? request->n_devices : at + 1;
+}
+
+static bool measure_device(struct request *request, int ordinal) {
+    const struct driver *driver = &request->driver;
+    struct calibration device = {.when = (uint64_t)time(NULL),
+                                 .is_software = driver_is_software(driver)};
+    char name[CUSHIM_NAME_BYTES] = "";
+    size_t free_bytes, all_bytes;
+    CUcontext context;
+    CUuuid uuid;
+    driver->cuDeviceGetName(name, sizeof name, ordinal);
+    if (fails(request, request->get_uuid(&uuid, ordinal), "cuDeviceGetUuid", ordinal) ||
+        fails(request, driver->cuDevicePrimaryCtxRetain(&context, ordinal),
+              "cuDevicePrimaryCtxRetain", ordinal) ||
+        fails(request, driver->cuCtxPushCurrent_v2(context), "cuCtxPushCurrent", ordinal) ||
+        fails(request, request->get_memory(&free_bytes, &all_bytes), "cuMemGetInfo", ordinal))
+        return false;
+    cushim_report_uuid(device.uuid, (const unsigned char *)uuid.bytes);
+    calibration_driver(device.driver, (uint64_t)request->version);
+    cushim_write(&request->out, "device %d  %s%s\n  %10s %10s %10s %8s\n", ordinal, name,
+                 device.is_software ? " (no GPU: a stand-in for tests)" : "", "size", "allocate",
+                 "free", "rounds");
+    size_t n_bytes = least_bytes; /* with its neighbour it takes at most half */
+    while (device.n_sizes < CALIBRATION_SIZES && n_bytes <= free_bytes / 4 &&
+           measure_size(request, &device, n_bytes))
+        n_bytes *= 4;
+    if (!device.n_sizes) {
+        complain("device %d: no memory is free", ordinal);
+        return false;
+    }
+    keep(request, &device);
+    return true;
+}
+
+static bool open_driver(struct request *request) {
+    char wrong[512];
+    if (!driver_open(&request->driver, wrong, sizeof wrong)) {
+        complain("%s", wrong);
+        return false;
+    }
+    void *get_uuid = dlsym(request->driver.handle, "cuDeviceGetUuid_v2");
+    void *get_memory = dlsym(request->driver.handle, "cuMemGetInfo_v2");
+    memcpy(&request->get_uuid, &get_uuid, sizeof get_uuid);
+    memcpy(&request->get_memory, &get_memory, sizeof get_memory);
+    if (!get_uuid || !get_memory)
+        complain("the driver is too old: it has no cuDeviceGetUuid_v2");
+    return get_uuid && get_memory;
+}
+
+static int measure_all(struct request *request) {
+    const struct driver *driver = &request->driver;
+    int n = 0;
+    if (!open_driver(request))
+        return EXIT_WRONG;
+    driver->cuDriverGetVersion(&request->version);
+    CUresult error = driver->cuInit(0);
+    if (error == CUDA_SUCCESS)
+        error = driver->cuDeviceGetCount(&n);
+    if (error != CUDA_SUCCESS || n <= (request->only < 0 ? 0 : request->only)) {
+        complain("no device%s: %s", request->only < 0 ? "" : " of that number",
+                 error != CUDA_SUCCESS ? driver_error_name(driver, error) : "the driver has fewer");
+        return EXIT_WRONG;
+    }
+    for (int i = 0; i < n; i++) {
+        if ((request->only < 0 || request->only == i) && !measure_device(request, i))
+            return EXIT_WRONG;
+    }
+    return EXIT_WELL;
+}
+
+/* ---- the command ---- */
+
+/* What is measured is the driver: with our library in this process, it starts again without. */
+static bool is_native(char **argv) {
+    if (!dlsym(RTLD_DEFAULT, "cushim_preload_active"))
+        return true;
+    const char *before = getenv("LD_PRELOAD");
+    bool is_asked = before && strstr(before, LAUNCH_LIBRARY);
+    char *words[] = {(char *)"cushim", argv[0], argv[1], NULL};
+    if (is_asked && launch_unset())
+        execv("/proc/self/exe", words);
+    complain("cushim is preloaded here in a way that cannot be undone (/etc/ld.so.preload?)");
+    return false;
+}
+
+static int take_arguments(struct request *request, int argc, char **argv) {
+    static const char *const known[] = {"--device"};
+    char *end;
+    if (argc > 2)
+        return usage_error("calibrate", "calibrate takes one option");
+    if (argc < 2)
+        return EXIT_WELL;
+    if (strncmp(argv[1], "--device=", 9) != 0)
+        return usage_unknown("calibrate", "option", argv[1], known, 1);
+    long n = strtol(argv[1] + 9, &end, 10);
+    if (argv[1][9] < '0' || argv[1][9] > '9' || *end || n >= CUSHIM_MAX_DEVICES)
+        return usage_error("calibrate", "%s: no number of a device", argv[1]);
+    request->only = (int)n;
+    return EXIT_WELL;
+}
+
+int calibrate_main(int argc, char **argv) {
+    static struct request request = {.only = -1, .out = {.fd = STDOUT_FILENO}};
+    char path[PATH_MAX];
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        usage_print(stdout, "calibrate");
+        return EXIT_WELL;
+    }
+    int code = take_arguments(&request, argc, argv);
+    if (code != EXIT_WELL)
+        return code;
+    if (!is_native(argv))
+        return EXIT_WRONG;
+    if (!calibration_path(path)) {
+        complain("no folder for the file: neither XDG_CACHE_HOME nor HOME names one");
+        return EXIT_OURS;
+    }
+    request.n_devices = calibration_read(path, request.devices);
+    code = measure_all(&request);
+    if (code != EXIT_WELL)
+        return code;
+    int error = calibration_write(path, request.devices, request.n_devices);
+    if (error) {
+        complain("%s: %s", path, strerror(error));
+        return EXIT_OURS;
+    }
+    cushim_write(&request.out, "written to %s\n", path);
+    cushim_writer_flush(&request.out);
+    return EXIT_WELL;
+}
