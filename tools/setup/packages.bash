@@ -35,6 +35,7 @@ base_packages=(
 
 check_packages=(
     'python3-jsonschema | python3 -c "import jsonschema"'
+    'python3-yaml | python3 -c "import yaml"'
     'python3-venv | python3 -c "import ensurepip"'
     'python3-yaml | python3 -c "import yaml"'
     'bubblewrap   | has bwrap'
@@ -127,7 +128,7 @@ require_toolkit() { # require_toolkit ROOT [--compiler]
 fetch_toolkit() { # the same arguments
     local fetched=$1/build-cuda lists=(-r "$1/tools/setup/headers.txt") what='its headers (3 MB'
     if [ "${2:-}" = --compiler ]; then
-        lists+=(-r "$1/tools/setup/compiler.txt") what='its headers and nvcc (125 MB'
+        lists+=(-r "$1/tools/setup/compiler.txt") what='its headers and nvcc (130 MB'
     fi
     printf 'no CUDA toolkit of 13.0 or later here: fetching %s, pip packages) into %s\n' "$what" "${fetched##*/}"
     install_packages 'python3-venv | python3 -c "import ensurepip"'
