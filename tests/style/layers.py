@@ -47,7 +47,6 @@ AGAINST = {
     "src/memory/heap/heap.c": ["memory/special/graph_resources.h"],
     "src/memory/state/heap_state.h": ["memory/special/arena.h", "memory/special/guard.h"],
     "tools/cushim/doctor/kernels.c": ["kernels/launch/settings.h"],
-    "tools/cushim/options.c": ["tools/sim/driver/core/sim_options.def"],
 }
 
 # What knows nothing of CUDA: whole folders, and the nouns of src/memory that need no driver.

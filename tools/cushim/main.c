@@ -13,6 +13,7 @@
 #include "tools/cushim/commands/replay.h"
 #include "tools/cushim/commands/report.h"
 #include "tools/cushim/commands/run.h"
+#include "tools/cushim/commands/sim.h"
 #include "tools/cushim/commands/stat.h"
 #include "tools/cushim/commands/top.h"
 #include "tools/cushim/options.h"
@@ -51,6 +52,7 @@ static const struct {
     {"merge", merge_main},
     {"diff", diff_main},
     {"metrics", metrics_main},
+    {"sim", sim_main},
     {"doctor", doctor_main},
     {"help", help_main},
     {"--help", help_main},

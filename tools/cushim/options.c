@@ -1,27 +1,17 @@
 #include "tools/cushim/options.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/options.h"
+#include "tools/sim/driver/core/setting.h"
 
 _Static_assert((int)SETTINGS_VARIABLE_BYTES == CUSHIM_OPTION_TEXT_BYTES &&
                    (int)SETTINGS_PATH_BYTES == CUSHIM_OPTION_PATH_BYTES,
                "lengths are the same");
 
 #define TEXT CUSHIM_OPTION_TEXT_BYTES
-
-/* The software device has a table of its own; here it is only shown. */
-static const struct {
-    const char *name;
-    const char *sentence;
-} sim_rows[] = {
-#define OPT(type, name, value, min, max, unit, sentence) {#name, sentence},
-#include "tools/sim/driver/core/sim_options.def"
-#undef OPT
-};
 
 /* `name` with one character in place of another: options are spelled with hyphens, rows with
  * underscores.  Cut off where the text is full. */
@@ -254,12 +244,21 @@ void settings_print_markdown(FILE *out) {
           "| variable | what it says |\n"
           "|---|---|\n",
           out);
-    for (size_t i = 0; i < sizeof sim_rows / sizeof sim_rows[0]; i++) {
-        fputs("| `CUSHIM_SIM_", out);
-        for (const char *at = sim_rows[i].name; *at; at++)
-            fputc(toupper((unsigned char)*at), out);
-        fputs("` | ", out);
-        print_cell(out, sim_rows[i].sentence);
+    for (int i = 0; i < SIM_N_SETTINGS; i++) {
+        char variable[SIM_VARIABLE_BYTES];
+        sim_setting_variable(&sim_settings[i], variable);
+        fprintf(out, "| `%s` | ", variable);
+        print_cell(out, sim_settings[i].sentence);
         fputs(" |\n", out);
+    }
+}
+
+void settings_print_sim(FILE *out) {
+    for (int i = 0; i < SIM_N_SETTINGS; i++) {
+        char name[SIM_VARIABLE_BYTES];
+        snprintf(name, sizeof name, "--%s=VALUE", sim_settings[i].name);
+        for (char *at = name; *at; at++)
+            *at = *at == '_' ? '-' : *at;
+        fprintf(out, "    %-21s %s\n", name, sim_settings[i].sentence);
     }
 }

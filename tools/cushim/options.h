@@ -46,6 +46,9 @@ bool settings_are_told(void);
 /* The options as a list for a terminal, four blanks in. */
 void settings_print_list(FILE *out);
 
+/* The options of the software device, as rows of the page of `cushim sim`. */
+void settings_print_sim(FILE *out);
+
 /* The text of docs/reference/options.md. */
 void settings_print_markdown(FILE *out);
 

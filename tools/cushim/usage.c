@@ -25,6 +25,7 @@ static const char page_cushim[] =
     "    cushim metrics [--file=FILE.prom] [--every=SECONDS]\n"
     "    cushim calibrate [--device=N]\n"
     "    cushim compare [--runs=N] [--OPTION=VALUE ...] [--] PROGRAM [ARGUMENT ...]\n"
+    "    cushim sim [--OPTION=VALUE ...] [--] PROGRAM [ARGUMENT ...]\n"
     "    cushim doctor [--json] [PROGRAM]\n"
     "    cushim help [PAGE]\n"
     "    cushim --version\n"
@@ -41,6 +42,7 @@ static const char page_cushim[] =
     "    metrics    print what running programs have as text for Prometheus\n"
     "    calibrate  measure what the driver's own allocations take, for the verdict of reports\n"
     "    compare    time a program natively and under cushim, in turns\n"
+    "    sim        start a program on a CUDA device in software, without a GPU\n"
     "    doctor     say what this machine and a program have, and whether cushim works here\n"
     "    help       show a page: `cushim help run` is what `cushim run --help` shows\n"
     "\n"
@@ -297,6 +299,41 @@ static const char page_replay[] =
     "    1  it is no recording, or one of its files cannot be read\n"
     "    2  wrong command line\n";
 
+static const char page_sim[] =
+    "NAME\n"
+    "    cushim sim - start a program on a CUDA device in software\n"
+    "\n"
+    "SYNOPSIS\n"
+    "    cushim sim [--OPTION=VALUE ...] [--] PROGRAM [ARGUMENT ...]\n"
+    "    cushim sim [--OPTION=VALUE ...] cushim run [--OPTION=VALUE ...] PROGRAM ...\n"
+    "\n"
+    "DESCRIPTION\n"
+    "    Puts the software device's driver and runtimes first in LD_LIBRARY_PATH, sets\n"
+    "    CUSHIM_SIM_<OPTION> for each option given, and becomes PROGRAM.  No GPU is needed, and\n"
+    "    none is used.  Without `cushim run` there is no preload: that is the program as it is.\n"
+    "\n"
+    "    Kernels do not run, but for functions of the program that stand for them.  What is\n"
+    "    counted there counts; no time says anything of a GPU.  NVIDIA's own runtime needs\n"
+    "    NVIDIA's driver: a program that has it linked in ends with an error, in one line.\n"
+    "    docs/guide/software-device.md has more.\n"
+    "\n"
+    "OPTIONS\n"
+    "    --runtime=12|13       the runtime also goes into LD_PRELOAD: for programs that bring one\n"
+    "                          of their own and find it by their own path, as PyTorch's wheels\n";
+
+static const char page_sim_end[] = "\n"
+                                   "EXIT STATUS\n"
+                                   "    The program's own, or\n"
+                                   "      2    wrong option or value; the program was not started\n"
+                                   "      125  the software device is not installed\n"
+                                   "      126  the program was found but cannot be executed\n"
+                                   "      127  the program was not found\n"
+                                   "\n"
+                                   "EXAMPLES\n"
+                                   "    cushim sim ./app\n"
+                                   "    cushim sim --devices=2 --memory=4G --kernels=skip ./app\n"
+                                   "    cushim sim cushim run --stats ./app\n";
+
 static const char page_help[] =
     "NAME\n"
     "    cushim help - show a page of the manual\n"
@@ -323,9 +360,9 @@ static const char page_options[] =
     "    in one line and the default kept; `cushim run` refuses it before the program starts.\n"
     "\n";
 
-const char *const usage_topics[] = {"cushim", "run",     "stat",      "record",  "report",
-                                    "replay", "top",     "calibrate", "compare", "merge",
-                                    "diff",   "metrics", "doctor",    "options", "help"};
+const char *const usage_topics[] = {"cushim", "run",       "stat",    "record", "report", "replay",
+                                    "top",    "calibrate", "compare", "merge",  "diff",   "metrics",
+                                    "sim",    "doctor",    "options", "help"};
 const size_t usage_n_topics = sizeof usage_topics / sizeof usage_topics[0];
 
 static void print_words(FILE *out) {
@@ -357,6 +394,10 @@ bool usage_print(FILE *out, const char *topic) {
         fputs(page_replay, out);
     } else if (strcmp(topic, "help") == 0) {
         fputs(page_help, out);
+    } else if (strcmp(topic, "sim") == 0) {
+        fputs(page_sim, out);
+        settings_print_sim(out);
+        fputs(page_sim_end, out);
     } else if (usage_plain_page(topic)) {
         fputs(usage_plain_page(topic), out);
     } else {

@@ -1,0 +1,82 @@
+"""`cushim sim`: a program on the software device, by itself and under the preload.
+
+    sim.py CUSHIM PRELOAD SIM_FOLDER PROGRAM CC...
+"""
+import os
+import pathlib
+import shutil
+import sys
+
+PROGRAM = str(pathlib.Path(sys.argv.pop(4)).resolve())
+
+from fixture import CUSHIM, PRELOAD, SIM, build, cushim, scratch, tap
+
+EMPTY = {"LD_LIBRARY_PATH": None, "LD_PRELOAD": None}
+SHOW = build("show", source='#include <stdio.h>\n#include <stdlib.h>\nint main(int n, char **a) { for (int i = 1; i < n; i++) '
+                            '{ const char *v = getenv(a[i]); printf("%s=%s\\n", a[i], v ? v : ""); } return 7; }')
+
+
+def shown(*arguments, command=CUSHIM, names=("LD_LIBRARY_PATH", "LD_PRELOAD"), **environment):
+    done = cushim("sim", *arguments, SHOW, *names, command=command, **{**EMPTY, **environment})
+    assert done.returncode == 7, done
+    return dict(line.split("=", 1) for line in done.stdout.splitlines())
+
+
+@tap.test
+def a_program_runs_on_the_device_and_under_the_preload():
+    plain = cushim("sim", "--", PROGRAM, **EMPTY)
+    assert plain.returncode == 0 and not plain.stderr, plain
+    counted = cushim("sim", CUSHIM, "run", "--stats", PROGRAM, **EMPTY)
+    assert counted.returncode == 0 and "requests" in counted.stderr, counted
+    assert counted.stdout == plain.stdout
+    assert cushim("sim", "--fail-at=1", PROGRAM, **EMPTY).returncode != 0
+
+
+@tap.test
+def the_exit_status_is_the_programs():
+    assert cushim("sim", SHOW).returncode == 7
+    assert cushim("sim", "/nowhere/at-all").returncode == 127
+    assert cushim("sim", "/etc/passwd").returncode == 126
+
+
+@tap.test
+def options_become_variables_and_the_folder_comes_first():
+    names = ("CUSHIM_SIM_DEVICES", "CUSHIM_SIM_FAIL_AT", "CUSHIM_SIM_UNBACKED", "CUSHIM_SIM_KERNELS", "LD_LIBRARY_PATH", "LD_PRELOAD")
+    found = shown("--devices=3", "--fail-at=9", "--unbacked", "--kernels=skip", names=names, LD_LIBRARY_PATH="/somewhere")
+    assert found == dict(zip(names, ("3", "9", "1", "skip", f"{SIM}:/somewhere", ""))), found
+
+
+@tap.test
+def a_runtime_comes_behind_the_preload():
+    first = shown("--runtime=12", LD_PRELOAD=str(PRELOAD))["LD_PRELOAD"]
+    assert first == f"{PRELOAD}:{SIM}/libcudart.so.12", first
+    assert shown("--runtime=13")["LD_PRELOAD"] == f"{SIM}/libcudart.so.13"
+
+
+@tap.test
+def wrong_words_start_nothing():
+    for arguments, said in ((["--divices=2", SHOW], "did you mean `devices`"), (["--devices=17", SHOW], "--devices=17"),
+                            (["--kernels=some", SHOW], "--kernels=some"), (["--memory=lots", SHOW], "--memory=lots"),
+                            (["--runtime=11", SHOW], "12 or 13"), (["-x", SHOW], "no option -x"), ([], "a program is missing")):
+        done = cushim("sim", *arguments)
+        assert done.returncode == 2 and said in done.stderr and not done.stdout, done
+
+
+@tap.test
+def the_device_is_found_where_it_was_installed_and_missed_where_not():
+    folder = scratch / "usr"
+    (folder / "bin").mkdir(parents=True)
+    moved = folder / "bin/cushim"
+    shutil.copy(CUSHIM, moved)
+    done = cushim("sim", SHOW, command=moved)
+    assert done.returncode == 125 and "cushim-sim" in done.stderr and not done.stdout, done
+    library_folder = os.environ["TEST_LIBDIR"]
+    place = folder / "bin" / library_folder / "cushim/sim" if not library_folder.startswith("/") else folder / "bin/cushim/sim"
+    place = pathlib.Path(os.path.normpath(place))
+    place.mkdir(parents=True)
+    for name in ("libcuda.so.1", "libcudart.so.13"):
+        shutil.copy(SIM / name, place / name)
+    assert shown(command=moved)["LD_LIBRARY_PATH"] == str(place)
+
+
+tap.run()

@@ -1,0 +1,65 @@
+#include "setting.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct sim_setting sim_settings[SIM_N_SETTINGS] = {
+#define OPT(type, name, value, min, max, unit, sentence)                                           \
+    {#name, TYPE_##type, value, min, max, sentence},
+#include "sim_options.def"
+#undef OPT
+};
+
+static bool parse_kernels(const char *text, uint64_t *out) {
+    static const char *const words[] = {[SIM_KERNELS_PROGRAM] = "program",
+                                        [SIM_KERNELS_SKIP] = "skip",
+                                        [SIM_KERNELS_FAIL] = "fail"};
+    for (*out = 0; *out < sizeof words / sizeof words[0]; ++*out) {
+        if (strcmp(text, words[*out]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool parse(const char *text, int type, uint64_t *out) {
+    if (type == TYPE_KERNELS)
+        return parse_kernels(text, out);
+    if (type == TYPE_LATENCY && strcmp(text, "real") == 0) {
+        *out = SIM_LATENCY_REAL;
+        return true;
+    }
+    if (*text < '0' || *text > '9')
+        return false;
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    if (errno != 0)
+        return false;
+    unsigned shift = 0;
+    if (type == TYPE_BYTES && *end) {
+        const char *units = "KMGT", *unit = strchr(units, *end & ~0x20);
+        if (!unit)
+            return false;
+        shift = 10 * (unsigned)(unit - units + 1);
+        end++;
+    }
+    *out = number << shift;
+    return *end == 0 && *out >> shift == number;
+}
+
+bool sim_setting_read(const struct sim_setting *setting, const char *text, uint64_t *value) {
+    if (!parse(text, setting->type, value))
+        return false;
+    bool is_real = setting->type == TYPE_LATENCY && *value == SIM_LATENCY_REAL;
+    return is_real || (*value >= setting->min && *value <= setting->max);
+}
+
+void sim_setting_variable(const struct sim_setting *setting, char variable[SIM_VARIABLE_BYTES]) {
+    snprintf(variable, SIM_VARIABLE_BYTES, "CUSHIM_SIM_%s", setting->name);
+    for (char *at = variable; *at; at++) {
+        if (*at >= 'a' && *at <= 'z')
+            *at &= ~0x20;
+    }
+}

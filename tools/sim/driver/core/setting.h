@@ -1,0 +1,33 @@
+/* One setting of the software device, as text: for the device, and for `cushim sim`. */
+#ifndef CUSHIM_SIM_SETTING_H
+#define CUSHIM_SIM_SETTING_H
+
+#include "options.h"
+
+#include <stdbool.h>
+
+struct sim_setting {
+    const char *name; /* small letters, as in sim_options.def */
+    enum { TYPE_NUMBER, TYPE_BYTES, TYPE_LATENCY, TYPE_KERNELS } type;
+    uint64_t preset, min, max;
+    const char *sentence;
+};
+
+enum {
+#define OPT(type, name, value, min, max, unit, sentence) SIM_SETTING_##name,
+#include "sim_options.def"
+#undef OPT
+    SIM_N_SETTINGS
+};
+
+extern const struct sim_setting sim_settings[SIM_N_SETTINGS];
+
+/* False: the text is no value of the setting. */
+bool sim_setting_read(const struct sim_setting *setting, const char *text, uint64_t *value);
+
+enum { SIM_VARIABLE_BYTES = 64 };
+
+/* The name of its variable: CUSHIM_SIM_ and the name in capitals. */
+void sim_setting_variable(const struct sim_setting *setting, char variable[SIM_VARIABLE_BYTES]);
+
+#endif
