@@ -25,7 +25,7 @@ static inline bool cushim_entry_fast_context(const struct cushim_thread *thread,
 /* Device memory of the current context for a call of `row`; 0: nothing was done. */
 static inline CUdeviceptr cushim_entry_fast_alloc(size_t n_bytes, enum cushim_cuda_symbol row) {
     const struct cushim_thread *thread = &cushim_thread;
-    CUcontext context = NULL;
+    CUcontext context;
     CUdeviceptr block = 0;
     if (cushim_entry_fast_is(thread) && cushim_mem_fast_is_unwatched(thread->pool, n_bytes) &&
         cushim_entry_fast_context(thread, &context) && context == thread->context)

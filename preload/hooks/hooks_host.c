@@ -2,6 +2,7 @@
  * Hooks of managed and pinned memory, served from pools (docs/internals/memory-engine.md,
  * "Managed and pinned memory"), and of hints about managed memory, which keep a block out of them.
  */
+#include "cuda/patchable.h"
 #include "cuda/table.h"
 #include "preload/entry/entry.h"
 #include "preload/entry/memory_kinds.h"
@@ -11,6 +12,7 @@
 
 /* ---- managed memory ---- */
 
+CUSHIM_PATCHABLE(cuMemAllocManaged)
 CUSHIM_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t n_bytes, unsigned flags) {
     CUSHIM_ENTER(cuMemAllocManaged)
     struct cushim_want want = {CUSHIM_MEM_MANAGED, flags, n_bytes};
@@ -50,6 +52,7 @@ static CUresult note_pinned(struct cushim_cuda *cuda, CUresult answer, void **ad
                              answer == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*address : 0, n_bytes);
 }
 
+CUSHIM_PATCHABLE(cuMemHostAlloc)
 CUSHIM_EXPORT CUresult cuMemHostAlloc(void **address, size_t n_bytes, unsigned flags) {
     CUSHIM_ENTER(cuMemHostAlloc)
     if (serve_pinned(cuda, address, n_bytes, flags))
@@ -61,6 +64,7 @@ CUSHIM_EXPORT CUresult cuMemHostAlloc(void **address, size_t n_bytes, unsigned f
 }
 
 /* The same memory as cuMemHostAlloc gives without flags (measured). */
+CUSHIM_PATCHABLE(cuMemAllocHost_v2)
 CUSHIM_EXPORT CUresult cuMemAllocHost_v2(void **address, size_t n_bytes) {
     CUSHIM_ENTER(cuMemAllocHost_v2)
     if (serve_pinned(cuda, address, n_bytes, 0))
@@ -71,6 +75,7 @@ CUSHIM_EXPORT CUresult cuMemAllocHost_v2(void **address, size_t n_bytes) {
     return note_pinned(cuda, answer, address, n_bytes);
 }
 
+CUSHIM_PATCHABLE(cuMemFreeHost)
 CUSHIM_EXPORT CUresult cuMemFreeHost(void *address) {
     CUSHIM_ENTER(cuMemFreeHost)
     if (!cushim_process_is_on() || !cushim_process_options.pinned)

@@ -3,6 +3,7 @@
  * counted, or retried once with what we hold given back (C12).
  */
 #include "base/log.h"
+#include "cuda/patchable.h"
 #include "cuda/table.h"
 #include "preload/entry/async_pool.h"
 #include "preload/entry/device_limit.h"
@@ -16,6 +17,7 @@ APART alloc_at_length(CUdeviceptr *address, size_t n_bytes) {
     return cushim_entry_alloc(cuda, address, n_bytes);
 }
 
+CUSHIM_PATCHABLE(cuMemAlloc_v2)
 CUSHIM_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t n_bytes) {
     CUdeviceptr block = address ? cushim_entry_fast_alloc(n_bytes, CUSHIM_SYMBOL_cuMemAlloc_v2) : 0;
     if (!block)
@@ -30,6 +32,7 @@ APART free_at_length(CUdeviceptr address, int answer) {
                                               : cushim_entry_freed((CUresult)answer);
 }
 
+CUSHIM_PATCHABLE(cuMemFree_v2)
 CUSHIM_EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
     int answer = CUSHIM_MEM_FAST_DECLINED;
     if (cushim_entry_fast_is(&cushim_thread))
@@ -38,6 +41,7 @@ CUSHIM_EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
     return answer == CUDA_SUCCESS ? CUDA_SUCCESS : free_at_length(address, answer);
 }
 
+CUSHIM_PATCHABLE(cuMemAllocPitch_v2)
 CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_bytes,
                                           size_t width_bytes, size_t height,
                                           unsigned element_bytes) {
@@ -69,6 +73,7 @@ static CUresult alloc_async(struct cushim_cuda *cuda, __typeof__(&cuMemAllocAsyn
                                 n_bytes);
 }
 
+CUSHIM_PATCHABLE(cuMemAllocAsync)
 CUSHIM_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *address, size_t n_bytes, CUstream stream) {
     CUSHIM_ENTER(cuMemAllocAsync)
     return alloc_async(cuda, cuda->cuMemAllocAsync, address, n_bytes, stream);
@@ -92,6 +97,7 @@ static CUresult alloc_from_pool(struct cushim_cuda *cuda, __typeof__(&cuMemAlloc
                                 n_bytes);
 }
 
+CUSHIM_PATCHABLE(cuMemAllocFromPoolAsync)
 CUSHIM_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t n_bytes,
                                                CUmemoryPool pool, CUstream stream) {
     CUSHIM_ENTER(cuMemAllocFromPoolAsync)
@@ -119,6 +125,7 @@ static CUresult free_async(struct cushim_cuda *cuda, __typeof__(&cuMemFreeAsync)
     return cushim_entry_forgot(was_known, &native, address, real(address, stream));
 }
 
+CUSHIM_PATCHABLE(cuMemFreeAsync)
 CUSHIM_EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
     CUSHIM_ENTER(cuMemFreeAsync)
     return free_async(cuda, cuda->cuMemFreeAsync, address, stream, stream);

@@ -4,6 +4,7 @@
  * and sets the last error and comes back through the driver's.  Everything works without this file;
  * it saves the wrapper.
  */
+#include "cuda/patchable.h"
 #include "cuda/table.h"
 #include "preload/resolve/callers.h"
 #include "preload/entry/memory_kinds.h"
@@ -28,9 +29,21 @@ static void note_answered(const void *caller) {
         cushim_callers_note(caller, age, facts | CUSHIM_CALLERS_ANSWERED);
 }
 
-/* The driver's table where these may answer by themselves, else NULL. */
-static struct cushim_cuda *shortcut(struct cushim_cudart *cudart, const void *caller) {
-    if (!cushim_process_is_on())
+/*
+ * Natively the runtime's function calls the driver's.  Who has patched that one (cuda/patchable.h)
+ * is to be called as natively: nothing is answered here then.
+ */
+CUSHIM_PATCHABLE_ELSEWHERE(cuMemAlloc_v2)
+CUSHIM_PATCHABLE_ELSEWHERE(cuMemAllocManaged)
+CUSHIM_PATCHABLE_ELSEWHERE(cuMemHostAlloc)
+CUSHIM_PATCHABLE_ELSEWHERE(cuMemFree_v2)
+CUSHIM_PATCHABLE_ELSEWHERE(cuMemFreeHost)
+
+/* The driver's table where these may answer by themselves, in place of a driver's function that
+ * begins with `first`; else NULL. */
+static struct cushim_cuda *shortcut(struct cushim_cudart *cudart, const atomic_uint *first,
+                                    const void *caller) {
+    if (cushim_is_patched(first) || !cushim_process_is_on())
         return NULL;
     if (!cushim_callers_is_answered(caller)) {
         if (!cushim_process_options.runtime || cushim_runtime_is_interposed() ||
@@ -70,7 +83,8 @@ static cudaError_t inside_leave(cudaError_t error) {
 APART malloc_at_length(void **address, size_t n_bytes, const void *caller) {
     ENTER(cudaMalloc, caller)
     CUdeviceptr block;
-    struct cushim_cuda *cuda = address && n_bytes ? shortcut(cudart, caller) : NULL;
+    struct cushim_cuda *cuda =
+        address && n_bytes ? shortcut(cudart, &cushim_first_cuMemAlloc_v2, caller) : NULL;
     if (cuda && cushim_entry_alloc_hit(cuda, &block, n_bytes)) {
         *address = (void *)(uintptr_t)block;
         return cudaSuccess;
@@ -82,7 +96,8 @@ APART malloc_at_length(void **address, size_t n_bytes, const void *caller) {
 CUSHIM_EXPORT cudaError_t cudaMalloc(void **address, size_t n_bytes) {
     const void *caller = __builtin_return_address(0);
     CUdeviceptr block = 0;
-    if (address && cushim_callers_is_answered(caller))
+    if (address && !cushim_is_patched(&cushim_first_cuMemAlloc_v2) &&
+        cushim_callers_is_answered(caller))
         block = cushim_entry_fast_alloc(n_bytes, CUSHIM_SYMBOL_cudaMalloc);
     if (!block)
         return malloc_at_length(address, n_bytes, caller);
@@ -91,12 +106,14 @@ CUSHIM_EXPORT cudaError_t cudaMalloc(void **address, size_t n_bytes) {
 }
 
 /* Without a context the runtime's own function would make one current: let it. */
-static inline bool free_at_once(void *address, enum cushim_mem_free_entry entry,
-                                enum cushim_cuda_symbol row, const void *caller) {
+static inline bool free_at_once(void *address, const atomic_uint *first,
+                                enum cushim_mem_free_entry entry, enum cushim_cuda_symbol row,
+                                const void *caller) {
     const struct cushim_thread *thread = &cushim_thread;
-    CUcontext context = NULL;
-    return cushim_entry_fast_is(thread) && cushim_callers_is_answered(caller) &&
-           cushim_entry_fast_context(thread, &context) && context &&
+    CUcontext context;
+    return !cushim_is_patched(first) && cushim_entry_fast_is(thread) &&
+           cushim_callers_is_answered(caller) && cushim_entry_fast_context(thread, &context) &&
+           context &&
            cushim_entry_fast_free((CUdeviceptr)(uintptr_t)address, entry, row) == CUDA_SUCCESS;
 }
 
@@ -108,7 +125,7 @@ static bool free_live(struct cushim_cuda *cuda, void *address, enum cushim_entry
 
 APART free_at_length(void *address, const void *caller) {
     ENTER(cudaFree, caller)
-    if (free_live(shortcut(cudart, caller), address, CUSHIM_FREE))
+    if (free_live(shortcut(cudart, &cushim_first_cuMemFree_v2, caller), address, CUSHIM_FREE))
         return cudaSuccess;
     inside_enter();
     return inside_leave(cudart->cudaFree(address));
@@ -116,7 +133,8 @@ APART free_at_length(void *address, const void *caller) {
 
 CUSHIM_EXPORT cudaError_t cudaFree(void *address) {
     const void *caller = __builtin_return_address(0);
-    if (free_at_once(address, CUSHIM_MEM_FREE_ENTRY_ANY, CUSHIM_SYMBOL_cudaFree, caller))
+    if (free_at_once(address, &cushim_first_cuMemFree_v2, CUSHIM_MEM_FREE_ENTRY_ANY,
+                     CUSHIM_SYMBOL_cudaFree, caller))
         return cudaSuccess;
     return free_at_length(address, caller);
 }
@@ -134,7 +152,7 @@ static bool alloc_hit(struct cushim_cuda *cuda, void **address, struct cushim_wa
 CUSHIM_EXPORT cudaError_t cudaMallocManaged(void **address, size_t n_bytes, unsigned flags) {
     const void *caller = __builtin_return_address(0);
     ENTER(cudaMallocManaged, caller)
-    if (alloc_hit(shortcut(cudart, caller), address,
+    if (alloc_hit(shortcut(cudart, &cushim_first_cuMemAllocManaged, caller), address,
                   (struct cushim_want){CUSHIM_MEM_MANAGED, flags, n_bytes}))
         return cudaSuccess;
     inside_enter();
@@ -170,7 +188,8 @@ static cudaError_t pinned_leave(cudaError_t error, unsigned place) {
 CUSHIM_EXPORT cudaError_t cudaMallocHost(void **address, size_t n_bytes) {
     const void *caller = __builtin_return_address(0);
     ENTER(cudaMallocHost, caller)
-    if (pinned_hit(shortcut(cudart, caller), address, n_bytes, N_PINNED_FLAGS))
+    if (pinned_hit(shortcut(cudart, &cushim_first_cuMemHostAlloc, caller), address, n_bytes,
+                   N_PINNED_FLAGS))
         return cudaSuccess;
     pinned_enter();
     return pinned_leave(cudart->cudaMallocHost(address, n_bytes), N_PINNED_FLAGS);
@@ -183,7 +202,7 @@ CUSHIM_EXPORT cudaError_t cudaHostAlloc(void **address, size_t n_bytes, unsigned
         inside_enter();
         return inside_leave(cudart->cudaHostAlloc(address, n_bytes, flags));
     }
-    if (pinned_hit(shortcut(cudart, caller), address, n_bytes, flags))
+    if (pinned_hit(shortcut(cudart, &cushim_first_cuMemHostAlloc, caller), address, n_bytes, flags))
         return cudaSuccess;
     pinned_enter();
     return pinned_leave(cudart->cudaHostAlloc(address, n_bytes, flags), flags);
@@ -191,7 +210,7 @@ CUSHIM_EXPORT cudaError_t cudaHostAlloc(void **address, size_t n_bytes, unsigned
 
 APART free_host_at_length(void *address, const void *caller) {
     ENTER(cudaFreeHost, caller)
-    if (free_live(shortcut(cudart, caller), address, CUSHIM_FREE_HOST))
+    if (free_live(shortcut(cudart, &cushim_first_cuMemFreeHost, caller), address, CUSHIM_FREE_HOST))
         return cudaSuccess;
     inside_enter();
     return inside_leave(cudart->cudaFreeHost(address));
@@ -199,7 +218,8 @@ APART free_host_at_length(void *address, const void *caller) {
 
 CUSHIM_EXPORT cudaError_t cudaFreeHost(void *address) {
     const void *caller = __builtin_return_address(0);
-    if (free_at_once(address, CUSHIM_MEM_FREE_ENTRY_PINNED, CUSHIM_SYMBOL_cudaFreeHost, caller))
+    if (free_at_once(address, &cushim_first_cuMemFreeHost, CUSHIM_MEM_FREE_ENTRY_PINNED,
+                     CUSHIM_SYMBOL_cudaFreeHost, caller))
         return cudaSuccess;
     return free_host_at_length(address, caller);
 }

@@ -12,12 +12,11 @@ static inline uint64_t life_of(const struct cushim_mem_heap *pool) {
     return atomic_load_explicit(&pool->quick_life, memory_order_acquire);
 }
 
-/* The thread's cache of a pool where it is the one used last, taken; else NULL. */
-static inline struct cushim_mem_cache *take(const struct cushim_mem_heap *pool, uint64_t life) {
-    struct cushim_mem_cache *cache = cushim_mem_cache_recent;
-    bool is_its = atomic_load_explicit(&cache->pool, memory_order_relaxed) == pool &&
-                  cushim_mem_cache_take_again(cache, life);
-    return is_its ? cache : NULL;
+/* Take the cache that the thread used last, where it is that of a pool. */
+static inline bool take(struct cushim_mem_cache *cache, const struct cushim_mem_heap *pool,
+                        uint64_t life) {
+    return atomic_load_explicit(&cache->pool, memory_order_relaxed) == pool &&
+           cushim_mem_cache_take_again(cache, life);
 }
 
 /* ---- requests ---- */
@@ -39,11 +38,9 @@ static inline uint64_t obtain(struct cushim_mem_cache *cache, uint64_t done, siz
 }
 
 uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *pool, size_t n_bytes) {
-    if (!cushim_mem_fast_may_obtain(pool, n_bytes) ||
-        n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed))
-        return 0;
-    struct cushim_mem_cache *cache = take(pool, life_of(pool));
-    if (!cache)
+    struct cushim_mem_cache *cache = cushim_mem_cache_recent;
+    if (n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed) ||
+        !take(cache, pool, life_of(pool)))
         return 0;
     /* where frees wait no block has a tag */
     uint64_t address = obtain(cache, cushim_mem_fence_done(pool->fence), n_bytes);
@@ -145,8 +142,8 @@ bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
     struct cushim_mem_heap *pool = found.segment->pool;
     if (cushim_mem_fence_effect(pool->fence))
         return false;
-    struct cushim_mem_cache *cache = take(pool, life_of(pool));
-    if (!cache)
+    struct cushim_mem_cache *cache = cushim_mem_cache_recent;
+    if (!take(cache, pool, life_of(pool)))
         return false;
     bool is_given = give(cache, pool->fence, &found);
     cushim_mem_cache_leave(cache);
@@ -174,9 +171,10 @@ int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64
     size_t asked_bytes = atomic_load_explicit(&found.cell->asked_bytes, memory_order_relaxed);
     bool is_over =
         cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, &answer) == CUSHIM_OK;
-    struct cushim_mem_cache *cache = is_over ? take(pool, life) : NULL;
-    bool is_given = cache && give_proven(cache, &found, asked_bytes);
-    if (cache)
+    struct cushim_mem_cache *cache = cushim_mem_cache_recent;
+    bool is_taken = is_over && take(cache, pool, life);
+    bool is_given = is_taken && give_proven(cache, &found, asked_bytes);
+    if (is_taken)
         cushim_mem_cache_leave(cache);
     if (!is_given)
         return (int)cushim_mem_heap_end_waited(pool, &found, life, asked_bytes, answer);

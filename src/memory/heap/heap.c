@@ -289,7 +289,8 @@ static enum cushim_status serve_without_wait(struct attempt *attempt) {
 
 static bool obtain_at_once(struct cushim_mem_heap *pool, size_t n_bytes,
                            struct cushim_mem_block *block) {
-    block->address = cushim_mem_fast_obtain(pool, n_bytes);
+    block->address =
+        cushim_mem_fast_may_obtain(pool, n_bytes) ? cushim_mem_fast_obtain(pool, n_bytes) : 0;
     if (!block->address)
         return false;
     block->block_bytes = cushim_mem_sizeclass_bytes(cushim_mem_sizeclass_of(n_bytes));

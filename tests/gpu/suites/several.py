@@ -24,7 +24,7 @@ WITHOUT_CACHE = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 COLLECTIVES = {"peer": {}, "shared memory": {"NCCL_P2P_DISABLE": "1"}, "cache off": WITHOUT_CACHE,
                "registered": {"TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK": "1"}}
 UCX_MESSAGES = {65536: 4000, 8 << 20: 1000}
-# how UCX learns of allocations: by patching the driver's code, which it cannot do with ours, or by relocation
+# how UCX learns of allocations: by patching the driver's functions, ours among them, or by relocation
 UCX_HOOKS = {"ucx": {}, "ucx, reloc": {"UCX_MEM_CUDA_HOOK_MODE": "reloc"}}
 
 

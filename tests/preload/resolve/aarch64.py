@@ -1,4 +1,5 @@
 """The preload on aarch64: cross-built whole, stubs and all, and run in an emulator."""
+import re
 import shutil
 import subprocess
 
@@ -84,6 +85,15 @@ def its_stubs_are_guarded_branch_targets():
     subprocess.run([CC, "-mbranch-protection=standard", "-c", ROOT / "preload/resolve/dlsym_aarch64.S", "-o", part], check=True)
     notes = subprocess.run(["aarch64-linux-gnu-readelf", "-nW", part], capture_output=True, text=True).stdout
     assert "BTI" in notes, notes
+
+
+@tap.test
+def what_others_patch_has_a_landing_pad_too():
+    library = stage_for_aarch64()
+    text = subprocess.run(["aarch64-linux-gnu-objdump", "-d", "--disassemble=cuMemAlloc_v2", library],
+                          capture_output=True, text=True, check=True).stdout
+    words = re.findall(r"^ +\w+:\t(\w{8})", text, re.M)
+    assert words[:5] == ["d503245f"] + ["52800010"] * 4, words
 
 
 tap.run()

@@ -1,4 +1,5 @@
 """The preload as an object: what it needs, what it exports, what it leaves to others."""
+import platform
 import re
 import subprocess
 
@@ -91,6 +92,35 @@ def its_thread_local_storage_is_of_the_initial_exec_kind():
     names = {name.split("@")[0] for name in symbols("--undefined-only")}
     assert "__tls_get_addr" not in names
     assert not re.search(r"TLSDESC|DTPMOD", tool("readelf", "-rW"))
+
+
+# What UCX 1.22 patches, and the instructions that it can copy, which is what it overwrites by 12 bytes.
+PATCHED = {"cuMemAlloc", "cuMemAlloc_v2", "cuMemAllocManaged", "cuMemAllocPitch", "cuMemAllocPitch_v2", "cuMemMap",
+           "cuModuleGetGlobal_v2", "cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuLibraryGetGlobal", "cuMemFree",
+           "cuMemFree_v2", "cuMemFreeHost", "cuMemFreeHost_v2", "cuMemUnmap", "cuMemFreeAsync"}
+COPYABLE = re.compile(rb"(?:[\x50-\x57]|\x41[\x50-\x57]|\x48\x81\xec.{4}|\x48\x89\xe5|[\xb8-\xbf].{4})", re.S)
+FAR_JUMP_BYTES = 12
+
+
+def code_at(address, n_bytes):
+    for offset, start, size in re.findall(r"LOAD +(0x\w+) (0x\w+) 0x\w+ (0x\w+)", tool("readelf", "-lW")):
+        if int(start, 16) <= address < int(start, 16) + int(size, 16):
+            return PRELOAD.read_bytes()[int(offset, 16) + address - int(start, 16):][:n_bytes]
+    raise AssertionError(hex(address))
+
+
+@tap.test
+def what_others_patch_begins_with_instructions_that_they_can_copy():
+    if platform.machine() != "x86_64":
+        tap.skip("the decoder is of x86-64")
+    places = {line.split()[-1]: int(line.split()[0], 16) for line in tool("nm", "-D", "--defined-only").splitlines()}
+    assert PATCHED & HOOKS >= {"cuMemAlloc_v2", "cuMemFree_v2"}
+    for name in sorted(PATCHED & HOOKS):
+        code, n_copied = code_at(places[name], 32), 0
+        while n_copied < FAR_JUMP_BYTES:
+            found = COPYABLE.match(code, n_copied)
+            assert found, (name, code.hex(" "), n_copied)
+            n_copied = found.end()
 
 
 tap.run()

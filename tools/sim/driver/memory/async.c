@@ -6,6 +6,7 @@
  * and belongs to the graph and its copies together (graph_memory.h).
  */
 #include "async.h"
+#include "cuda/patchable.h"
 
 #include "block.h"
 #include "tools/sim/driver/core/calls.h"
@@ -64,6 +65,7 @@ static CUresult alloc(CUdeviceptr *out, size_t n_bytes, struct sim_pool *pool, C
     return CUDA_SUCCESS;
 }
 
+CUSHIM_PATCHABLE(cuMemAllocAsync)
 CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
     SIM_ENTER(cuMemAllocAsync);
     return sim_leave(alloc(dptr, bytesize, NULL, hStream, CU_STREAM_LEGACY));
@@ -81,6 +83,7 @@ static CUresult alloc_from(CUdeviceptr *out, size_t n_bytes, CUmemoryPool handle
     return alloc(out, n_bytes, pool, stream, default_stream);
 }
 
+CUSHIM_PATCHABLE(cuMemAllocFromPoolAsync)
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
                                  CUstream hStream) {
     SIM_ENTER(cuMemAllocFromPoolAsync);
@@ -123,6 +126,7 @@ static CUresult free_async(CUdeviceptr address, CUstream handle, CUstream defaul
     return result;
 }
 
+CUSHIM_PATCHABLE(cuMemFreeAsync)
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
     SIM_ENTER(cuMemFreeAsync);
     return sim_leave(free_async(dptr, hStream, CU_STREAM_LEGACY));

@@ -1,5 +1,6 @@
 /* Pinned memory: allocated here, or the program's own and registered. */
 #include "tools/sim/driver/core/abi.h"
+#include "cuda/patchable.h"
 #include "block.h"
 #include "tools/sim/driver/core/calls.h"
 #include "tools/sim/driver/context/context.h"
@@ -18,11 +19,13 @@ static CUresult alloc(void **out, size_t n_bytes, unsigned flags) {
     return CUDA_SUCCESS;
 }
 
+CUSHIM_PATCHABLE(cuMemHostAlloc)
 CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
     SIM_ENTER(cuMemHostAlloc);
     return sim_leave(alloc(pp, bytesize, Flags));
 }
 
+CUSHIM_PATCHABLE(cuMemAllocHost_v2)
 CUresult cuMemAllocHost_v2(void **pp, size_t bytesize) {
     SIM_ENTER(cuMemAllocHost_v2);
     return sim_leave(alloc(pp, bytesize, 0));
@@ -32,6 +35,7 @@ static bool is_allocated(const struct sim_block *block) {
     return block->kind == SIM_BLOCK_HOST;
 }
 
+CUSHIM_PATCHABLE(cuMemFreeHost)
 CUresult cuMemFreeHost(void *p) {
     SIM_ENTER(cuMemFreeHost);
     return sim_leave(p ? sim_memory_free((CUdeviceptr)(uintptr_t)p, is_allocated) : CUDA_SUCCESS);

@@ -3,6 +3,7 @@
  * nothing; it is checked as the real ones are, and what is put into a stream takes its place there.
  */
 #include "tools/sim/driver/core/abi.h"
+#include "cuda/patchable.h"
 #include "block.h"
 #include "tools/sim/driver/core/calls.h"
 #include "tools/sim/driver/context/context.h"
@@ -21,6 +22,7 @@ static CUresult alloc(CUdeviceptr *out, size_t n_bytes, unsigned flags) {
     return CUDA_SUCCESS;
 }
 
+CUSHIM_PATCHABLE(cuMemAllocManaged)
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags) {
     SIM_ENTER(cuMemAllocManaged);
     return sim_leave(alloc(dptr, bytesize, flags));

@@ -1,5 +1,6 @@
 /* Device memory as the program asks for it: cuMemAlloc and cuMemFree, pitch, sizes, ranges. */
 #include "tools/sim/driver/core/abi.h"
+#include "cuda/patchable.h"
 #include "async.h"
 #include "block.h"
 #include "tools/sim/driver/core/calls.h"
@@ -20,6 +21,7 @@ static CUresult alloc(CUdeviceptr *out, size_t n_bytes) {
     return CUDA_SUCCESS;
 }
 
+CUSHIM_PATCHABLE(cuMemAlloc_v2)
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
     SIM_ENTER(cuMemAlloc_v2);
     return sim_leave(alloc(dptr, bytesize));
@@ -41,6 +43,7 @@ static CUresult alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width_bytes,
     return CUDA_SUCCESS;
 }
 
+CUSHIM_PATCHABLE(cuMemAllocPitch_v2)
 CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
                             unsigned int ElementSizeBytes) {
     SIM_ENTER(cuMemAllocPitch_v2);
@@ -72,6 +75,7 @@ static bool is_free_of_device(const struct sim_block *block) {
            (block->kind == SIM_BLOCK_ASYNC && (block->pool || block->is_unfreed));
 }
 
+CUSHIM_PATCHABLE(cuMemFree_v2)
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
     SIM_ENTER(cuMemFree_v2);
     return sim_leave(dptr ? sim_memory_free(dptr, is_free_of_device) : CUDA_SUCCESS);

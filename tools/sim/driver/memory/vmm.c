@@ -6,6 +6,7 @@
  * waits for nothing.
  */
 #include "tools/sim/driver/core/abi.h"
+#include "cuda/patchable.h"
 #include "block.h"
 #include "tools/sim/driver/core/calls.h"
 #include "tools/sim/driver/context/context.h"
@@ -246,6 +247,7 @@ static CUresult map(CUdeviceptr at, size_t n_bytes, size_t offset,
     return CUDA_SUCCESS;
 }
 
+CUSHIM_PATCHABLE(cuMemMap)
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
     SIM_ENTER(cuMemMap);
@@ -280,6 +282,7 @@ static CUresult unmap(CUdeviceptr at, size_t n_bytes) {
     return CUDA_SUCCESS;
 }
 
+CUSHIM_PATCHABLE(cuMemUnmap)
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
     SIM_ENTER(cuMemUnmap);
     return sim_leave(unmap(ptr, size));

@@ -8,6 +8,7 @@
  * of the module's context, which goes with the module or the context.
  */
 #include "tools/sim/driver/core/abi.h"
+#include "cuda/patchable.h"
 #include "tools/sim/driver/memory/block.h"
 #include "tools/sim/driver/core/calls.h"
 #include "tools/sim/driver/context/context.h"
@@ -357,11 +358,13 @@ void *sim_variable(const char *name) {
     return (void *)(uintptr_t)address;
 }
 
+CUSHIM_PATCHABLE(cuModuleGetGlobal_v2)
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name) {
     SIM_ENTER(cuModuleGetGlobal_v2);
     return sim_leave(find_variable(dptr, bytes, hmod, name));
 }
 
+CUSHIM_PATCHABLE(cuLibraryGetGlobal)
 CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name) {
     SIM_ENTER(cuLibraryGetGlobal);
     return sim_leave(find_variable(dptr, bytes, library, name));
