@@ -10,6 +10,7 @@ import concurrent.futures
 import functools
 import os
 import shutil
+import tempfile
 
 import traces
 import tap
@@ -64,13 +65,18 @@ def add_workload_test(what, mode):
     tap.test(test)
 
 
+@functools.cache
+def instructions(mode):
+    if shutil.which("valgrind") is None:
+        tap.skip("no valgrind")
+    return traces.count_instructions(BUILD, 4096, mode)[1]
+
+
 def add_instructions_test(mode):
     def test():
-        if shutil.which("valgrind") is None:
-            tap.skip("no valgrind")
         if OPTIONS.compiler != traces.COUNTED_WITH:
             tap.skip(f"counted with {traces.COUNTED_WITH}; this is {OPTIONS.compiler}")
-        _, ours = traces.count_instructions(BUILD, 4096, mode)
+        ours = instructions(mode)
         allowed = traces.INSTRUCTIONS[mode]
         assert ours <= allowed, f"{ours:.1f} instructions a pair, {allowed} allowed"
 
@@ -126,6 +132,21 @@ def an_expected_failure_is_none_and_must_be_taken_off_when_it_passes():
 def rows_name_what_is_played():
     known = {*GENERATORS, *traces.CASES, "fifo", "object", *(f"pair-{n}" for n in traces.SIZES)}
     assert {what for _, what, _ in ROWS} <= known
+
+
+@tap.test
+def a_live_page_adds_no_instruction_no_lock_and_no_call_to_a_pair():
+    """Counters lie in the page instead of elsewhere; that is all."""
+    with tempfile.TemporaryDirectory(prefix="property-") as folder:
+        page = {"CUSHIM_LIVE": "1", "CUSHIM_LIVE_DIR": folder}
+        for mode in ("exact", "relaxed"):
+            before = os.stat(folder).st_mtime_ns
+            locks = [traces.count_pair(BUILD, 4096, mode, **more) for more in ({}, page)]
+            assert locks[0] == locks[1] and os.stat(folder).st_mtime_ns != before, locks  # a page was made
+        bare, ours = instructions("exact"), traces.count_instructions(BUILD, 4096, "exact", **page)[1]
+        assert ours <= 1.01 * bare, (bare, ours)
+        calls = [traces.count_system_calls(BUILD, 4096, "relaxed", **more) for more in ({}, page)]
+        assert max(calls) < traces.CALLGRIND_PAIRS[1] / 10, calls  # the device's worker waits now and then
 
 
 @tap.test

@@ -180,8 +180,9 @@ def pair_words(mode):
     return ["pool"] if mode == "pool" else []
 
 
-def count_pair(build, n_bytes, mode):
-    text = build.run(mode, "pairs", n_bytes, N_PAIRS, *pair_words(mode), shim=True, CUSHIM_SIM_MEMORY="16G")
+def count_pair(build, n_bytes, mode, **variables):
+    """Locks, driver calls and yields a pair."""
+    text = build.run(mode, "pairs", n_bytes, N_PAIRS, *pair_words(mode), shim=True, CUSHIM_SIM_MEMORY="16G", **variables)
     counts = {name: int(n) for name, n in re.findall(r"(\w+)=(\d+)", text)}
     return (counts["mutexes"] + counts["rwlocks"]) / N_PAIRS, counts["calls"] / N_PAIRS, counts["yields"] / N_PAIRS
 
@@ -207,7 +208,7 @@ INSTRUCTIONS = {"exact": 600, "relaxed": 334, "pool": 250}  # of our own code th
 COUNTED_WITH = "gcc 12 -O2 x86_64"  # other compilers make other code
 
 
-def count_instructions(build, n_bytes, mode):
+def count_instructions(build, n_bytes, mode, **variables):
     """A pair's, of everything in the process and of our libraries alone."""
     counts = []
     for n in CALLGRIND_PAIRS:
@@ -215,10 +216,23 @@ def count_instructions(build, n_bytes, mode):
             front = [] if mode == "pool" else [f"LD_PRELOAD={build.preload}"]
             wrap = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={file.name}", "env", *front]
             build.run(mode, "pairs", n_bytes, n, *pair_words(mode), wrap=wrap, CUSHIM_SIM_MEMORY="1G", CUSHIM_SIM_UNBACKED="0",
-                      VALGRIND_OPTS="--trace-children=yes")
+                      VALGRIND_OPTS="--trace-children=yes", **variables)
             counts.append(read_callgrind(pathlib.Path(file.name).read_text()))
     n_pairs = CALLGRIND_PAIRS[1] - CALLGRIND_PAIRS[0]
     return [(long - short) / n_pairs for short, long in zip(*counts)]
+
+
+def count_system_calls(build, n_bytes, mode, **variables):
+    """Of 8,000 pairs."""
+    counts = []
+    for n in CALLGRIND_PAIRS:
+        with tempfile.NamedTemporaryFile(prefix="property-") as file:
+            front = [f"LD_PRELOAD={build.preload}"]
+            wrap = ["valgrind", "--tool=none", "--trace-syscalls=yes", f"--log-file={file.name}", "env", *front]
+            build.run(mode, "pairs", n_bytes, n, *pair_words(mode), wrap=wrap, CUSHIM_SIM_MEMORY="1G", CUSHIM_SIM_UNBACKED="0",
+                      VALGRIND_OPTS="--trace-children=yes", **variables)
+            counts.append(pathlib.Path(file.name).read_text().count("SYSCALL["))
+    return counts[1] - counts[0]
 
 
 def read_callgrind(text):
