@@ -313,7 +313,7 @@ static void put_verdict(struct cushim_writer *out, const struct cushim_report *r
                         cushim_report_sum(report, CUSHIM_KIND_ASYNC, n_requests);
     char text[CUSHIM_AMOUNT_BYTES], requests[CUSHIM_AMOUNT_BYTES * 2];
     some(requests, n_requests, "request", "requests");
-    if (n_hits || n_misses)
+    if (n_requests && (n_hits || n_misses))
         cushim_write(out, "verdict: %s %% of %s made no driver call\n",
                      share(text, n_hits, n_requests), requests);
     else if (n_requests)
