@@ -105,7 +105,7 @@ static void read_options(void) {
             .folder = cushim_process_options.trace,
             .max_bytes = cushim_process_options.trace_max,
             .run = cushim_page.head.run,
-            .has_stacks = cushim_process_options.trace_stacks,
+            .stacks = (enum cushim_tracing_stacks)cushim_process_options.trace_stacks,
             .is_relaxed = cushim_process.policy.is_relaxed,
             .stats = &cushim_page.stats[0][0],
         });

@@ -20,7 +20,12 @@ struct cushim_mem_stats;
 struct cushim_tracing_wish {
     const char *folder;
     uint64_t max_bytes, run;
-    bool has_stacks, is_relaxed;
+    enum cushim_tracing_stacks {
+        CUSHIM_TRACING_NO_STACKS,
+        CUSHIM_TRACING_NATIVE, /* of code */
+        CUSHIM_TRACING_PYTHON  /* of Python where a thread runs any */
+    } stacks;
+    bool is_relaxed;
     const struct cushim_mem_stats *stats; /* a row a device, a counter struct a kind */
 };
 

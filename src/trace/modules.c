@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "trace/python.h"
+
 enum { MOST = 2048 };
 
 /* Written by who holds the flag; rows below n are never changed. */
@@ -60,7 +62,7 @@ static void read_all(struct cushim_trace *trace, struct cushim_trace_writer *wri
 void cushim_trace_modules_tell(struct cushim_trace *trace, struct cushim_trace_writer *writer,
                                const uint64_t *frames, unsigned n_frames, uint64_t time_ns) {
     unsigned i = 0;
-    while (i < n_frames && is_known(frames[i]))
+    while (i < n_frames && (frames[i] & CUSHIM_PYTHON_BIT || is_known(frames[i])))
         i++;
     /* who comes while another one reads leaves it to that one */
     if (i == n_frames || atomic_flag_test_and_set(&is_taken))

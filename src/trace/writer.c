@@ -263,6 +263,26 @@ static struct cushim_trace_known_stack *find(struct cushim_trace_writer *writer,
     return &writer->stacks[i];
 }
 
+void cushim_trace_lines(struct cushim_trace *trace, struct cushim_trace_writer *writer,
+                        const struct cushim_python_line *lines, unsigned n_lines,
+                        uint64_t time_ns) {
+    bool is_off = writer->is_busy || !atomic_load_explicit(&trace->is_on, memory_order_relaxed);
+    for (unsigned i = 0; i < n_lines && !is_off; i++) {
+        struct cushim_trace_known_stack *known = find(writer, lines[i].frame);
+        if (!known || known->hash)
+            continue;
+        *known = (struct cushim_trace_known_stack){lines[i].frame, ++writer->n_stacks};
+        cushim_trace_put(trace, writer,
+                         &(struct cushim_trace_event){.code = CUSHIM_TRACE_MODULE,
+                                                      .time_ns = time_ns,
+                                                      .address = lines[i].frame,
+                                                      .n_bytes = 1,
+                                                      .number = lines[i].number,
+                                                      .text = lines[i].text,
+                                                      .text_bytes = lines[i].n_text});
+    }
+}
+
 uint64_t cushim_trace_stack(struct cushim_trace *trace, struct cushim_trace_writer *writer,
                             const uint64_t *frames, unsigned n_frames, uint64_t time_ns) {
     if (!n_frames || writer->is_busy || !atomic_load_explicit(&trace->is_on, memory_order_relaxed))

@@ -12,6 +12,7 @@
 #include <limits.h>
 
 #include "trace/event.h"
+#include "trace/python.h"
 
 enum { CUSHIM_TRACE_STACKS = 4096 };
 
@@ -55,6 +56,11 @@ void cushim_trace_put(struct cushim_trace *trace, struct cushim_trace_writer *wr
 /* The same events are of this device, kind, pool and thread from here on. */
 void cushim_trace_at(struct cushim_trace *trace, struct cushim_trace_writer *writer,
                      const struct cushim_trace_event *place);
+
+/* Tell the lines of Python that were not told, each as a module of one byte whose place in the file
+ * is the line's number. */
+void cushim_trace_lines(struct cushim_trace *trace, struct cushim_trace_writer *writer,
+                        const struct cushim_python_line *lines, unsigned n_lines, uint64_t time_ns);
 
 /* The number of a stack for ALLOC; one that was not seen is written first.  0: it is not known. */
 uint64_t cushim_trace_stack(struct cushim_trace *trace, struct cushim_trace_writer *writer,

@@ -246,7 +246,7 @@ def a_recording_has_a_bound_and_says_what_it_lacks():
         folder = scratch / f"stacks-{stacks}"
         assert record(f"--stacks={stacks}", "-o", str(folder), HOLDER).returncode == 0
         assert any(site["stack"] for site in summary(folder)["memory"][0]["sites"]) == has_some
-    for word in "--stacks=python", "--stacks", "--max=much":
+    for word in "--stacks=all", "--stacks", "--max=much":
         result = record(word, HOLDER)
         assert result.returncode == 2 and result.stderr.count("\n") == 1, result
 

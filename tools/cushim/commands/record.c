@@ -26,8 +26,10 @@ static int take_option(const char *argument) {
         return run_take_option("record", "--trace-stacks=on");
     if (strcmp(argument, "--stacks=none") == 0)
         return run_take_option("record", "--trace-stacks=off");
+    if (strcmp(argument, "--stacks=python") == 0)
+        return run_take_option("record", "--trace-stacks=python");
     if (strncmp(argument, "--stacks", 8) == 0)
-        return usage_error("record", "--stacks is native or none");
+        return usage_error("record", "--stacks is native, python or none");
     if (strncmp(argument, "--max=", 6) != 0)
         return run_take_option("record", argument);
     snprintf(option, sizeof option, "--trace-max=%s", argument + 6);

@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "tools/cushim/file_image.h"
 #include "tools/cushim/symbols.h"
+#include "trace/python.h"
 
 struct row {
     uint64_t frame;
@@ -65,6 +66,17 @@ static bool is_ours(const char *path) {
     return false;
 }
 
+/* "function\nfile" (trace/python.h); the offset is the line's number. */
+static void name_python(struct name *name, const char *text) {
+    const char *file = strchr(text, '\n');
+    int n_function = file ? (int)(file - text) : (int)strlen(text);
+    snprintf(name->function, NAME_BYTES, "%.*s", n_function, text);
+    snprintf(name->module, NAME_BYTES, "%s", file ? file + 1 : "");
+    cushim_utf8_clean(name->function);
+    cushim_utf8_clean(name->module);
+    snprintf(name->line, NAME_BYTES, "%.100s:%" PRIu64, base_name(name->module), name->offset);
+}
+
 static bool add_frame(struct names *names, const struct cushim_trace_account *account,
                       uint64_t frame) {
     struct row *row;
@@ -76,7 +88,9 @@ static bool add_frame(struct names *names, const struct cushim_trace_account *ac
         return false;
     row->frame = frame;
     row->at = cushim_trace_account_module(account, frame, &row->name.offset);
-    if (row->at) {
+    if (row->at && frame & CUSHIM_PYTHON_BIT) {
+        name_python(&row->name, row->at->path);
+    } else if (row->at) {
         snprintf(row->name.module, NAME_BYTES, "%s", row->at->path);
         cushim_utf8_clean(row->name.module);
         row->name.is_ours = is_ours(row->at->path);
@@ -163,7 +177,8 @@ static void take_name(struct row *row, uint64_t file) {
 static void ask(struct row **rows, size_t n_rows) {
     const struct cushim_trace_module *at = rows[0]->at;
     struct image image;
-    if (!at || *at->path != '/' || image_map(&image, at->path, NULL) != 0)
+    if (!at || at->start & CUSHIM_PYTHON_BIT || *at->path != '/' ||
+        image_map(&image, at->path, NULL) != 0)
         return;
     struct question question = {hash_of(at->path),
                                 reallocarray(NULL, n_rows, sizeof *question.addresses), 0};

@@ -9,6 +9,7 @@
 #include "base/writer.h"
 #include "tools/cushim/recording/numbers.h"
 #include "tools/cushim/recording/recording.h"
+#include "trace/python.h"
 
 /* ---- folded ---- */
 
@@ -176,8 +177,12 @@ static void put_frame(struct profile *profile, const struct recording *recording
     add(&line, LINE_FUNCTION, id);
     add(&line, LINE_NUMBER, colon ? strtoul(colon + 1, NULL, 10) : 0);
     add(&location, LOCATION_ID, id);
-    uint64_t module = put_module(
-        profile, cushim_trace_account_module(&recording->account, frame, &offset), name->module);
+    bool is_code = !(frame & CUSHIM_PYTHON_BIT);
+    uint64_t module =
+        is_code
+            ? put_module(profile, cushim_trace_account_module(&recording->account, frame, &offset),
+                         name->module)
+            : 0;
     if (module)
         add(&location, LOCATION_MAPPING, module);
     add(&location, LOCATION_ADDRESS, frame);

@@ -1,0 +1,54 @@
+/*
+ * Lines of Python: where this thread is, read out of the interpreter's own memory.
+ *
+ * Libraries give the interpreter's lock back before they ask for memory, and to take it again here
+ * could wait for a thread that waits for us.  So nothing of the interpreter is called: a thread's
+ * frames are changed by that thread alone, which is here.  They are read by a system call, for
+ * which a pointer that leads nowhere is an error and no fault: at its end an interpreter frees what
+ * belongs to threads that go on.
+ *
+ * What lies where is of a version: 3.11 to 3.13, with the lock.
+ */
+#ifndef CUSHIM_TRACE_PYTHON_H
+#define CUSHIM_TRACE_PYTHON_H
+
+#include <stdbool.h>
+
+#include "trace/event.h"
+
+enum { CUSHIM_PYTHON_TEXT_BYTES = 240 };
+
+/* In a stack a line stands as a frame of this bit, which no address of code has, and of a hash of
+ * the rest.  The text is "function\nfile", of UTF-8 without control characters. */
+#define CUSHIM_PYTHON_BIT (UINT64_C(1) << 63)
+struct cushim_python_line {
+    uint64_t frame;
+    uint32_t number, n_text;
+    char text[CUSHIM_PYTHON_TEXT_BYTES];
+};
+
+/* Where an interpreter has what is looked at: offsets in its objects. */
+struct cushim_python_layout {
+    unsigned version; /* 0x030b: 3.11 */
+    bool has_cframe;
+    uint8_t thread_frame, cframe_frame;
+    uint8_t frame_code, frame_previous, frame_at, frame_owner;
+    uint8_t code_first_line, code_start;
+    uint8_t ascii_text, text;
+};
+
+struct cushim_python {
+    const struct cushim_python_layout *layout; /* NULL: there is none that can be read */
+    void *(*thread)(void);                     /* the thread's state, or NULL */
+    uint64_t code_type;
+};
+
+/* Look for the interpreter of this process by the names of its symbols.  False: there is one, of
+ * another version. */
+bool cushim_python_find(struct cushim_python *python, void *(*look_up)(const char *name));
+
+/* The lines of this thread, the innermost first; 0: it runs no Python. */
+unsigned cushim_python_lines(const struct cushim_python *python,
+                             struct cushim_python_line lines[CUSHIM_TRACE_FRAMES]);
+
+#endif

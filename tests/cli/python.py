@@ -1,0 +1,202 @@
+"""Which line of Python holds the memory: recordings of Python programs that ask by ctypes, which gives the interpreter's lock back.
+
+    python.py CUSHIM PRELOAD SIM_FOLDER CC...
+"""
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+
+import fixture
+from fixture import CUSHIM, SIM, cushim, scratch, tap
+
+PROGRAM = '''\
+import ctypes, sys, threading
+
+cuda = ctypes.CDLL("libcuda.so.1")
+device, context = ctypes.c_int(), ctypes.c_void_p()
+for result in (cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(device), 0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)):
+    assert result == 0, result
+
+
+def ask(n_bytes):
+    block = ctypes.c_uint64()
+    assert cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(n_bytes)) == 0  # asked
+    return block
+
+
+class Layer:
+    def __init__(self, width):
+        self.weights = ask(4 * width)  # weights
+
+    def forward(self):
+        blocks = [
+            ask(1000),
+            ask(  # forward
+                2000),
+        ]
+        for block in blocks:
+            cuda.cuMemFree_v2(block)
+
+
+def produce():
+    for i in range(5):
+        yield ask(3000)  # produced
+
+
+def deep(n):
+    return deep(n - 1) if n else ask(5000)  # deep
+
+
+def größe():
+    return ask(6000)  # größe
+
+
+def work():
+    cuda.cuCtxSetCurrent(context)
+    layers = [Layer(1 << 10) for _ in range(3)]  # layers
+    for layer in layers:
+        layer.forward()
+    kept = list(produce()), deep(100), größe(), (lambda: ask(7000))()  # lambda
+    sys.modules["kept"] = kept, layers
+
+
+if len(sys.argv) > 1:
+    threads = [threading.Thread(target=work) for _ in range(int(sys.argv[1]))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+else:
+    work()
+'''
+NATIVE = """
+typedef unsigned long long ptr;
+int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuMemAlloc_v2(ptr *, unsigned long);
+int main(void) {
+    void *context;
+    ptr block;
+    return cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context) || cuMemAlloc_v2(&block, 100);
+}
+"""
+LINES = {what: next(i for i, text in enumerate(PROGRAM.splitlines(), 1) if text.endswith(f"# {what}"))
+         for what in ("asked", "weights", "forward", "produced", "deep", "größe", "layers", "lambda")}
+BY_BYTES = {4096: ["weights", "layers"], 2000: ["forward"], 3000: ["produced"], 5000: ["deep"] * 23, 6000: ["größe", "lambda"], 7000: ["lambda", "lambda"]}
+script = scratch / "train.py"
+script.write_text(PROGRAM)
+
+
+def has_frames(python):
+    """Of an interpreter whose frames are read."""
+    done = subprocess.run([python, "-c", "import sys, sysconfig; print(*sys.version_info[:2], sysconfig.get_config_var('Py_GIL_DISABLED') or 0)"], text=True, capture_output=True)
+    major, minor, no_lock = map(int, done.stdout.split()) if done.returncode == 0 else (0, 0, 0)
+    return (3, 11) <= (major, minor) <= (3, 13) and not no_lock
+
+
+def interpreter():
+    if not has_frames(sys.executable):
+        tap.skip("this Python is none of 3.11 to 3.13")
+    return sys.executable
+
+
+def recorded(name, *words, python=None, **more):
+    folder = scratch / name
+    result = cushim("record", "--stacks=python", "-o", str(folder), python or interpreter(), *map(str, words), LD_LIBRARY_PATH=str(SIM), **more)
+    assert result.returncode == 0, result
+    return folder, result
+
+
+def summary(folder):
+    one, = json.loads(cushim("report", "--format=json", str(folder)).stdout)
+    return fixture.valid(one)
+
+
+def check_lines(one, n_threads):
+    """Each request by its bytes: who asked, line by line."""
+    device, = one["memory"]
+    found = {}
+    for site in device["sites"]:
+        found.setdefault(site["requested_bytes"] // site["requests"], []).append(site)
+    for n_bytes, whats in BY_BYTES.items():
+        for site in found[n_bytes]:
+            lines = [frame["line"] for frame in site["stack"]]
+            wanted = [f"train.py:{LINES[what]}" for what in ["asked", *whats]]
+            assert lines[:len(wanted)] == wanted, (n_bytes, lines, wanted)
+            assert all(frame["module"] == str(script) and frame["offset"] == int(frame["line"].split(":")[1]) for frame in site["stack"][:3]), site
+    functions = {n_bytes: [frame["function"] for frame in sites[0]["stack"]] for n_bytes, sites in found.items()}
+    assert functions[4096][:2] == ["ask", "Layer.__init__"] and functions[2000][1] == "Layer.forward" and functions[6000][1] == "größe", functions
+    assert functions[7000][1].endswith("<lambda>") and len(functions[5000]) == 24, functions
+    assert sum(site["requests"] for site in device["sites"]) == device["requests"] == 17 * n_threads, device
+    assert one["damaged"] == one["strange"] == one["lost"] == 0, one
+
+
+@tap.test
+def each_place_is_a_line_of_python():
+    folder, _ = recorded("plain", script)
+    check_lines(summary(folder), 1)
+    text = cushim("report", str(folder)).stdout
+    assert re.search(rf"^ .* 3 blocks  ask train\.py:{LINES['asked']} < Layer\.__init__ train\.py:{LINES['weights']}$", text, re.MULTILINE), text
+
+
+@tap.test
+def threads_have_their_own_lines():
+    folder, _ = recorded("threads", script, 5)
+    check_lines(summary(folder), 5)
+
+
+@tap.test
+def every_other_interpreter_of_this_machine_is_read_or_told_of():
+    """Those of 3.11 to 3.13 are read; others are recorded with native stacks, and that is said."""
+    others = sorted({os.path.realpath(path) for path in glob.glob("/usr/bin/python3.[0-9]*") + glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3")) if re.search(r"python3(\.\d+)?$", path)})
+    for i, python in enumerate(others):
+        if subprocess.run([python, "-c", "import ctypes, threading"], capture_output=True).returncode:
+            continue
+        folder, result = recorded(f"other-{i}", script, 2, python=python)
+        if has_frames(python):
+            check_lines(summary(folder), 2)
+        else:
+            assert "no stacks of Python" in result.stderr and summary(folder)["memory"][0]["requests"] == 34, (python, result)
+
+
+@tap.test
+def other_formats_have_these_lines_too():
+    folder, _ = recorded("formats", script)
+    place = f"Layer.__init__ train.py:{LINES['weights']}"
+    assert f";{place};ask train.py:{LINES['asked']} " in cushim("report", "--format=folded", str(folder)).stdout
+    for form in ("html", "torch", "pprof"):
+        data = subprocess.run([CUSHIM, "report", f"--format={form}", str(folder)], capture_output=True, timeout=60).stdout
+        assert b"Layer.__init__" in data and b"train.py" in data, form
+
+
+@tap.test
+def who_runs_no_python_has_native_stacks():
+    holder = fixture.build("native", f"-I{fixture.ROOT}", f"-L{SIM}", "-lcuda", "-ldl", source=NATIVE)
+    folder = scratch / "native-recording"
+    result = cushim("record", "--stacks=python", "-o", str(folder), str(holder), LD_LIBRARY_PATH=str(SIM))
+    assert result.returncode == 0 and "Python" not in result.stderr, result
+    site, = summary(folder)["memory"][0]["sites"]
+    assert any("main" in frame["function"] or "native" in frame["function"] for frame in site["stack"]), site
+
+
+@tap.test
+def threads_that_go_on_while_the_interpreter_ends_harm_nothing():
+    """What they would read is freed under them."""
+    leaving = scratch / "leaving.py"
+    leaving.write_text(PROGRAM.split("if len(sys.argv)")[0] + '''
+def forever():
+    cuda.cuCtxSetCurrent(context)
+    while True:
+        cuda.cuMemFree_v2(ask(1000))
+
+for i in range(4):
+    threading.Thread(target=forever, daemon=True).start()
+work()
+''')
+    for i in range(5):
+        folder, result = recorded(f"leaving-{i}", leaving)
+        assert summary(folder)["memory"][0]["requests"] >= 17, result
+
+
+tap.run()
