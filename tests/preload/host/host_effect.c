@@ -260,17 +260,48 @@ START_TEST(an_effect_is_not_that_of_pinned_memorys_context) {
 }
 END_TEST
 
+START_TEST(an_effect_is_of_its_streams_context_whichever_is_current) {
+    CUcontext first = fixture_use_device(0);
+    struct scene scene = set_up();
+    fixture_use_device(1);
+    OK(cuMemFree(fixture_alloc(N_BYTES)));
+    sim_hold();
+    host_function(&scene);
+    OK(cuCtxSetCurrent(first));
+    expect_a_wait(scene.other);
+}
+END_TEST
+
+START_TEST(a_synchronise_that_is_refused_proves_nothing) {
+    CUgraph graph;
+    fixture_use_device(0);
+    struct scene scene = set_up();
+    sim_hold();
+    fixture_launch_write(scene.other, 1, scene.stream);
+    if (is_relaxed())
+        OK(cuMemFree(scene.other));
+    CUstream capturing = fixture_stream();
+    OK(cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    ck_assert_int_ne(cuCtxSynchronize(), CUDA_SUCCESS);
+    cuStreamEndCapture(capturing, &graph);
+    ck_assert_uint_ne(fixture_alloc(N_BYTES), scene.other);
+    sim_release_hold();
+}
+END_TEST
+
 int main(void) {
-    return fixture_run_loop("effects",
-                            (const TTest *[]){a_free_waits_for_what_the_host_could_see,
-                                              a_synchronise_leaves_nothing_to_wait_for, NULL},
-                            N_EFFECTS,
-                            (const TTest *[]){a_synchronise_needs_no_record_of_ours,
-                                              a_relaxed_free_waits_for_nothing_else,
-                                              an_effect_before_the_first_allocation_is_waited_for,
-                                              effects_are_their_contexts_own_but_those_of_graphs,
-                                              an_effect_is_its_device_ends_as_well_as_its_streams,
-                                              it_is_so_where_the_thread_knows_neither_contexts_pool,
-                                              an_effect_is_not_that_of_pinned_memorys_context,
-                                              NULL});
+    return fixture_run_loop(
+        "effects",
+        (const TTest *[]){a_free_waits_for_what_the_host_could_see,
+                          a_synchronise_leaves_nothing_to_wait_for, NULL},
+        N_EFFECTS,
+        (const TTest *[]){a_synchronise_needs_no_record_of_ours,
+                          a_relaxed_free_waits_for_nothing_else,
+                          an_effect_before_the_first_allocation_is_waited_for,
+                          effects_are_their_contexts_own_but_those_of_graphs,
+                          an_effect_is_its_device_ends_as_well_as_its_streams,
+                          it_is_so_where_the_thread_knows_neither_contexts_pool,
+                          an_effect_is_not_that_of_pinned_memorys_context,
+                          an_effect_is_of_its_streams_context_whichever_is_current,
+                          a_synchronise_that_is_refused_proves_nothing, NULL});
 }

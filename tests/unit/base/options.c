@@ -143,6 +143,7 @@ START_TEST(a_size_that_cannot_be_read_leaves_the_field) {
         ck_assert_msg(set("large", bad[i]) != NULL, "%s", bad[i]);
         ck_assert_uint_eq(options.large, 12345);
     }
+    ck_assert_str_eq(set("large", "16777216T"), "is too large"); /* 2^64, which is not 0 */
 }
 END_TEST
 

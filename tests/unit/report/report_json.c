@@ -22,9 +22,10 @@ static void fill_head(void) {
 
 START_TEST(hostile_names_are_escaped) {
     full_page(&report, 1);
-    strcpy(report.page.head.program, "a\"b\\c\n<script>\xff");
+    strcpy(report.page.head.program, "a\"b\\c\n<script>\xff\xf0\x9f\x98\x80");
     const char *text = full_page_written(cushim_report_json, &report);
-    ck_assert_ptr_nonnull(strstr(text, "\"program\": \"a\\\"b\\\\c\\u000a\\u003cscript>\\ufffd\""));
+    ck_assert_ptr_nonnull(
+        strstr(text, "\"program\": \"a\\\"b\\\\c\\u000a\\u003cscript>\\ufffd\\ud83d\\ude00\""));
     ck_assert_ptr_nonnull(strstr(text, "NVIDIA \\\"quoted\\\" \\\\ \\u0001 H200"));
     for (; *text; text++)
         ck_assert(*text == '\n' || (*text >= ' ' && *text <= '~'));

@@ -77,6 +77,8 @@ START_TEST(what_helps_follows_from_the_numbers) {
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "the device has less than that in all"));
     shortage.limit_bytes = 8 * GIB;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "--limit lets this process have 8.00 GiB"));
+    shortage.asked_bytes = shortage.live_bytes = 5 * GIB; /* together it is too much */
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "--limit lets this process have 8.00 GiB"));
     shortage.kind = CUSHIM_KIND_PINNED;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "the host had no memory to pin"));
 }

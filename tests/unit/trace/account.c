@@ -85,6 +85,8 @@ START_TEST(sites_and_places_have_what_is_theirs) {
     ck_assert_uint_eq(sums->n_frees, 1);
     ck_assert_uint_eq(sums->live_bytes, 110);
     ck_assert_uint_eq(sums->peak_live_bytes, 1100);
+    ck_assert_uint_gt(sums->peak_ns, account.first_ns);
+    ck_assert_uint_lt(sums->peak_ns, account.last_ns);
     ck_assert_uint_eq(sums->held_bytes, 4096);
     ck_assert_uint_eq(sums->peak_held_bytes, 12288);
     ck_assert_uint_eq(sums->n_waits, 2);

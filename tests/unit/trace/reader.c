@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "recording.h"
 
@@ -54,6 +55,34 @@ START_TEST(events_of_several_writers_come_by_time) {
         n += event.code == CUSHIM_TRACE_FREE;
     }
     ck_assert_uint_eq(n, 30000);
+    cushim_trace_reader_close(&reader);
+    recording_close(&recording);
+}
+END_TEST
+
+START_TEST(a_chunk_is_read_without_those_before_it) {
+    static const char nothing[CUSHIM_TRACE_CHUNK_HEAD_BYTES];
+    struct cushim_trace_reader reader;
+    struct cushim_trace_event event;
+    uint64_t writer, n = 0;
+    recording_open(&recording, MUCH);
+    cushim_trace_at(
+        &recording.trace, &recording.writer,
+        &(struct cushim_trace_event){.code = CUSHIM_TRACE_PLACE, .device = 3, .thread = 100});
+    for (uint64_t i = 1; i <= 30000; i++)
+        recording_alloc(&recording, i);
+    int file = open(recording.path, O_WRONLY);
+    ck_assert_int_eq(pwrite(file, nothing, sizeof nothing, CUSHIM_TRACE_HEAD_BYTES),
+                     sizeof nothing);
+    close(file);
+    ck_assert_int_eq(cushim_trace_reader_open(&reader, recording.path), 0);
+    while (cushim_trace_reader_next(&reader, &event, &writer)) {
+        if (event.device != 3 || event.thread != 100)
+            ck_abort_msg("event %lu has lost its place", (unsigned long)n);
+        n++;
+    }
+    ck_assert_uint_gt(n, 1000);
+    ck_assert_uint_lt(n, 30000);
     cushim_trace_reader_close(&reader);
     recording_close(&recording);
 }
@@ -122,6 +151,7 @@ END_TEST
 
 SUITE() {
     return suite_run("reader", (const TTest *[]){events_of_several_writers_come_by_time,
+                                                 a_chunk_is_read_without_those_before_it,
                                                  what_is_no_recording_is_refused,
                                                  a_cut_file_is_read_as_far_as_it_goes,
                                                  flipped_bits_are_survived, NULL});

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "recording.h"
@@ -58,7 +59,10 @@ START_TEST(a_recording_ends_where_it_is_as_large_as_it_may_be) {
     recording_open(&recording, 40000);
     for (uint64_t n = 1; n <= 20000; n++)
         recording_alloc(&recording, n);
+    struct stat status;
     uint64_t n_read = recording_count(recording.path);
+    ck_assert_int_eq(stat(recording.path, &status), 0);
+    ck_assert_int_le(status.st_size, 40000);
     ck_assert_uint_eq(atomic_load(&recording.trace.head->state), CUSHIM_TRACE_FULL);
     ck_assert_uint_eq(n_read + atomic_load(&recording.trace.head->n_lost), 20000);
     ck_assert_uint_gt(n_read, 1000);

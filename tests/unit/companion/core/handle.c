@@ -255,6 +255,23 @@ START_TEST(a_closed_handle_is_told_from_one_that_never_was) {
 }
 END_TEST
 
+/* No two handles are ever the same, so the last generation of a slot is its last one. */
+START_TEST(a_slot_whose_generations_are_used_up_is_used_no_more) {
+    struct cushim_stream *first = open_thing(NULL);
+    struct cushim_slot *slot = cushim_slot_of((uintptr_t)first);
+    ck_assert(close_handle(first));
+    slot->generation = UINT32_MAX - 1;
+    struct cushim_stream *last = open_thing(NULL);
+    ck_assert_ptr_eq(cushim_slot_of((uintptr_t)last), slot);
+    ck_assert(is_good(CUSHIM_KIND_STREAM, last));
+    ck_assert(close_handle(last));
+    struct cushim_stream *next = open_thing(NULL);
+    ck_assert_ptr_ne(cushim_slot_of((uintptr_t)next), slot);
+    ck_assert(cushim_handle_is_closed(CUSHIM_KIND_STREAM, last));
+    ck_assert(close_handle(next));
+}
+END_TEST
+
 SUITE() {
     return suite_run(
         "handle",
@@ -263,6 +280,7 @@ SUITE() {
             stale_foreign_and_random_handles_are_refused,
             a_closed_handle_is_told_from_one_that_never_was, a_pinned_object_outlives_its_handle,
             an_object_with_references_outlives_its_handle, any_number_of_pins_may_be_held_at_once,
+            a_slot_whose_generations_are_used_up_is_used_no_more,
             a_pin_at_once_holds_as_well_where_its_cell_is_free,
             a_slot_is_not_used_again_while_it_is_pinned, a_shared_handle_is_one_for_all,
             threads_that_use_and_close_the_same_objects_never_meet_a_finished_one, NULL});

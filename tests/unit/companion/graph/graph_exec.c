@@ -43,7 +43,7 @@ START_TEST(a_stream_of_another_context_is_refused) {
     struct cushim_stream *here = make_stream(), *there;
     struct cushim_graphexec *exec;
     struct cushim_graph *graph;
-    cushim_devptr block = make_block();
+    cushim_devptr block = make_block(), elsewhere;
     ck_assert_int_eq(cushim_graph_instantiate(capture_set(here, block, 1), 0, &exec), CUSHIM_OK);
     ck_assert_int_eq(cushim_context_create(0, 0, &other), CUSHIM_OK);
     ck_assert_int_eq(cushim_stream_create(other, 0, 0, &there), CUSHIM_OK);
@@ -54,6 +54,11 @@ START_TEST(a_stream_of_another_context_is_refused) {
                      CUSHIM_BADHANDLE);
     ck_assert_int_eq(cushim_graphexec_launch(NULL, here), CUSHIM_INVALID);
     ck_assert_int_eq(cushim_graph_end(there, &graph), CUSHIM_STATE);
+    ck_assert_int_eq(cushim_memory_alloc(other, N_WORDS * sizeof(uint32_t), &elsewhere), CUSHIM_OK);
+    ck_assert_int_eq(cushim_graph_begin(there, NULL), CUSHIM_OK);
+    set(there, elsewhere, 1);
+    ck_assert_int_eq(cushim_graph_end(there, &graph), CUSHIM_OK);
+    ck_assert_int_eq(cushim_graphexec_update(exec, graph, NULL), CUSHIM_BADDEVICE);
 }
 END_TEST
 

@@ -111,6 +111,61 @@ START_TEST(a_block_from_before_that_is_freed_in_a_capture_waits_for_the_graph) {
 }
 END_TEST
 
+START_TEST(a_block_that_is_freed_behind_its_capture_waits_for_the_graph) {
+    begin();
+    freeze(CUSHIM_GRAPH_MEMORY_HOLD);
+    cushim_devptr a = take(5000, s);
+    struct cushim_pool_graph *held = unfreeze(true);
+    give(a, s);
+    ck_assert_uint_ne(take(5000, s), a);
+    ck_assert_uint_ne(take(5000, t), a);
+    cushim_pool_graph_release(held);
+    ck_assert_uint_eq(take(5000, s), a);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+START_TEST(a_block_of_two_graphs_waits_for_both) {
+    begin();
+    freeze(CUSHIM_GRAPH_MEMORY_HOLD);
+    cushim_devptr a = take(5000, s);
+    struct cushim_pool_graph *first = unfreeze(true);
+    freeze(CUSHIM_GRAPH_MEMORY_HOLD);
+    give(a, s);
+    struct cushim_pool_graph *second = unfreeze(true);
+    cushim_pool_graph_release(first);
+    ck_assert_uint_ne(take(5000, s), a);
+    cushim_pool_graph_release(second);
+    ck_assert_uint_eq(take(5000, s), a);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+/* The graph runs on a stream that nobody names here. */
+START_TEST(what_is_freed_in_somebody_elses_capture_waits_for_all_streams) {
+    struct cushim_scope scope;
+    struct cushim_stream_use use;
+    CUgraph graph;
+    begin();
+    cushim_devptr a = take(5000, s), b = take(5000, t);
+    ck_assert_int_eq(cushim_stream_enter(&scope, "test", s, &use), CUSHIM_OK);
+    ck_assert_int_eq(
+        CUSHIM_DRIVER(cuStreamBeginCapture_v2)(use.handle, CU_STREAM_CAPTURE_MODE_RELAXED),
+        CUDA_SUCCESS);
+    ck_assert_int_eq(cushim_context_capture_enter(NULL), CUSHIM_OK);
+    give(a, s);
+    ck_assert_int_eq(CUSHIM_DRIVER(cuStreamEndCapture)(use.handle, &graph), CUDA_SUCCESS);
+    ck_assert_int_eq(cushim_context_capture_leave(NULL), CUSHIM_OK);
+    cushim_stream_let_go(&use);
+    cushim_call_end(&scope, CUSHIM_OK);
+    SIM(sim_hold)();
+    ck_assert_int_eq(cushim_memory_set32_async(b, 1, 1, t), CUSHIM_OK);
+    ck_assert_uint_ne(take(5000, s), a);
+    SIM(sim_release_hold)();
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
 START_TEST(stream_order_alone_does_not_serve_a_capture) {
     begin();
     cushim_devptr a = take(5000, s);
@@ -206,6 +261,9 @@ SUITE() {
         "pool_capture",
         (const TTest *[]){held_blocks_serve_nobody_until_the_graph_is_gone,
                           a_block_from_before_that_is_freed_in_a_capture_waits_for_the_graph,
+                          a_block_that_is_freed_behind_its_capture_waits_for_the_graph,
+                          a_block_of_two_graphs_waits_for_both,
+                          what_is_freed_in_somebody_elses_capture_waits_for_all_streams,
                           stream_order_alone_does_not_serve_a_capture,
                           refuse_answers_capture_and_leaves_the_capture_valid,
                           node_memory_never_enters_a_cache,

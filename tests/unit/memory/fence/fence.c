@@ -367,10 +367,22 @@ START_TEST(an_abandoned_fence_forgets_its_events_and_waits_for_nothing) {
 }
 END_TEST
 
+START_TEST(an_event_that_comes_back_behind_its_context_is_used_no_more) {
+    struct cushim_mem_record record;
+    setup(NULL);
+    ck_assert_int_eq(cushim_mem_record_make(&record, &fences[0], NULL), CUDA_SUCCESS);
+    fake_lose_all();
+    cushim_mem_fence_abandon(&fences[0]);
+    cushim_mem_record_release(&record, NULL);
+    ck_assert_uint_eq(n_idle_events(&fences[0]), 0);
+}
+END_TEST
+
 SUITE() {
     return suite_run(
         "fence",
-        (const TTest *[]){an_idle_context_costs_a_record_and_a_query,
+        (const TTest *[]){an_event_that_comes_back_behind_its_context_is_used_no_more,
+                          an_idle_context_costs_a_record_and_a_query,
                           a_busy_context_is_polled_then_slept_on_until_it_is_done,
                           a_wait_that_the_polls_end_is_a_synchronise_too,
                           a_launch_makes_the_next_wait_of_each_context_bring_out_what_it_printed,

@@ -211,8 +211,17 @@ static size_t held_after(unsigned n) {
     let_time_pass();
     fixture_give(fixture, fixture_take(fixture, 20 * MIB));
     fixture_check(fixture);
+    ck_assert_uint_le(pool()->bound.working_set_bytes, 21 * MIB);
     return pool()->held_bytes;
 }
+
+START_TEST(what_was_in_use_a_moment_ago_is_kept_in_whole_pages) {
+    fixture = fixture_with_keep(0, false);
+    fixture_give(fixture, fixture_take(fixture, 1000));
+    ck_assert_uint_eq(cushim_mem_growth_target(pool()), 2 * MIB);
+    ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
+}
+END_TEST
 
 START_TEST(keep_says_how_much_stays_when_recent_use_explains_nothing) {
     fixture = fixture_with_keep(200 * (size_t)MIB, false);
@@ -331,6 +340,10 @@ START_TEST(nobody_passes_the_budget_of_the_device) {
     addresses[0] = fixture_take(fixture, 90 * MIB); /* what was held free went for it */
     ck_assert_uint_le(fake_used_bytes(), 100 * MIB);
     fixture_give(fixture, addresses[0]);
+    fake_limit(50 * (size_t)MIB); /* what the driver refuses is not charged */
+    ck_assert_uint_eq(fixture_obtain(fixture, 60 * MIB, &status), 0);
+    ck_assert_int_eq(status, CUSHIM_NOMEM);
+    ck_assert_uint_eq(atomic_load(&budget.charged_bytes), fake_used_bytes());
     fake_lose_all();
     cushim_mem_heap_abandon(pool());
     ck_assert_uint_eq(atomic_load(&budget.charged_bytes), 0);
@@ -369,6 +382,7 @@ SUITE() {
                           what_counts_as_large_may_change_while_blocks_live,
                           an_uncached_dedicated_block_goes_straight_back,
                           keep_says_how_much_stays_when_recent_use_explains_nothing,
+                          what_was_in_use_a_moment_ago_is_kept_in_whole_pages,
                           a_pool_with_next_to_nothing_live_holds_an_eighth_of_the_device,
                           what_is_held_free_is_at_most_half_of_what_the_driver_has_free,
                           a_request_gives_back_first_where_that_waits_for_nothing,
