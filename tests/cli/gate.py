@@ -103,6 +103,106 @@ def a_program_that_leaks_is_caught():
     assert cushim("diff", "--fail-if=double_frees>0", good, good).returncode == 0
 
 
+# ---- recordings, and places ----
+
+NO_MORE = """
+       before       after      change  {}
+     4.00 MiB         0 B    -100.0 %  hold_much holder.c < main holder.c
+      195 KiB         0 B    -100.0 %  leak_some holder.c < main holder.c
+{}     3.91 KiB         0 B    -100.0 %  churn holder.c < main holder.c
+          0 B    2.93 KiB         new  keep_some live.c < main live.c
+"""
+ROWS = ["requests", "no_call", "frees", "live_bytes", "peak_live_bytes", "peak_held_bytes", "waits", "wait_ns"]  # that a recording has, too
+
+
+def recorded(name, *words):
+    """A recording, and the report of the same run."""
+    folder, file = scratch / f"{name}.cushim", scratch / f"{name}.json"
+    if not folder.exists():
+        cushim("record", f"--stats={file}", "--oom=off", "-o", folder, *words)
+    return folder, file
+
+
+@tap.test
+def a_recording_has_the_numbers_of_its_report():
+    folder, file = recorded("holder", HOLDER)
+    for sides in ((file, folder), (folder, file), (next(folder.iterdir()), folder)):
+        result = cushim("diff", "--fail-if=requests>+0,requests<-0,peak_live>+0,wait_ns>+0,frees<-0", *sides)
+        rows = [line.split() for line in result.stdout.splitlines()[1:]]
+        assert result.returncode == 0 and not result.stderr, result
+        assert [row[2] for row in rows] == [f"device.{name}" for name in ROWS] and all(row[-1] == "0" for row in rows), result
+    assert " 404 " in result.stdout, result
+
+
+@tap.test
+def a_number_that_a_recording_lacks_never_passes():
+    folder, file = recorded("holder", HOLDER)
+    for name in ("native_allocs", "double_frees", "idle", "out_of_memory"):
+        for sides in ((file, folder), (folder, file), (folder, folder)):
+            result = cushim("diff", f"--fail-if={name}<0", *sides)
+            assert result.returncode == 2 and result.stderr.startswith("cushim: a recording has no ") and not result.stdout, (name, result)
+    assert cushim("diff", "--fail-if=native_allocs<0", file, file).returncode == 0
+
+
+@tap.test
+def places_are_told_by_function_and_file():
+    before, after = recorded("holder", HOLDER)[0], recorded("live", LIVE, "exit")[0]
+    assert cushim("diff", before, after).stdout.endswith(NO_MORE.format("at the peak, by place", "")), cushim("diff", before, after)
+    sampled = [scratch / "sampled-holder.json", scratch / "sampled-live.json"]
+    for file, words in zip(sampled, ([HOLDER], [LIVE, "exit"])):
+        cushim("run", f"--stats={file}", "--sites=1", "--oom=off", *words)
+    pinned = "     64.0 KiB         0 B    -100.0 %  pin_some holder.c < main holder.c\n"
+    result = cushim("diff", *sampled)
+    assert result.stdout.endswith(NO_MORE.format("peak live of a place, sampled", pinned)), result
+    # another measure is not put beside it; no place that is as it was has a row
+    for sides in ((before, sampled[1]), (sampled[0], after), (before, before), (sampled[0], sampled[0])):
+        assert "place" not in cushim("diff", *sides).stdout, sides
+    # a live page; another line of the same function is the same place
+    moved = json.loads(sampled[1].read_text())
+    for frame in moved["sites"][0]["stack"]:
+        frame["line"] = frame.get("line", "x:0").split(":")[0] + ":9999"
+    file = scratch / "moved.json"
+    file.write_text(json.dumps(moved))
+    process = subprocess.Popen([CUSHIM, "run", "--sites=1", LIVE, "pause"], env=environment(), stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    result = cushim("diff", file, process.pid)
+    process.kill()
+    process.wait()
+    assert result.returncode == 0 and "device.requests" in result.stdout and "place" not in result.stdout, result
+
+
+@tap.test
+def hostile_places_are_shown_as_text():
+    file = scratch / "hostile.json"
+    stacks = [[{"function": "a\x1b[2Jb" * 50, "file": "/x/y" * 90}] * 9, [{"function": 7, "file": None}], 7, [], [7], [{"line": "\xff\x00:::"}]]
+    report = json.loads(saved("before.json").read_text())
+    file.write_text(json.dumps({**report, "sites": [{"stack": stack, "peak_live_bytes": 5} for stack in stacks] + [7, {}, {"peak_live_bytes": -3}]}))
+    other = scratch / "without.json"
+    other.write_text(json.dumps({**report, "sites": []}))
+    for sides in ((file, other), (other, file)):
+        result = cushim("diff", *sides)
+        assert result.returncode == 0 and "\x1b" not in result.stdout and "a?[2Jb" in result.stdout and "no stack" in result.stdout, result
+    assert "place" not in cushim("diff", file, saved("before.json")).stdout
+
+
+@tap.test
+def recordings_are_merged_into_the_table():
+    (before, file), (after, _) = recorded("holder", HOLDER), recorded("live", LIVE, "exit")
+    lines = cushim("merge", before, after).stdout.splitlines()
+    assert [line.split()[2:] for line in lines[1:3]] == sorted(
+        (["holder", "4.19", "MiB", "6.00", "MiB", "404", "0", "ns", "exit"], ["live", "2.93", "KiB", "2.00", "MiB", "3", "0", "ns", "exit"]),
+        key=lambda row: [line.split()[2] for line in lines[1:3]].index(row[0])), lines
+    assert cushim("merge", file, before).stdout.splitlines()[1] == cushim("merge", before).stdout.splitlines()[1]
+    result = cushim("merge", "-o", scratch / "merged.json", file, before)
+    assert result.returncode == 2 and result.stderr.count("\n") == 1 and not (scratch / "merged.json").exists(), result
+    cut = scratch / "cut.trace"
+    for n_bytes in (0, 7, 1000):
+        cut.write_bytes(next(before.iterdir()).read_bytes()[:n_bytes])
+        for words, code in ((["merge", cut, before], 1), (["diff", cut, before], 2)):
+            result = cushim(*words)
+            assert result.returncode == code and result.stderr == f"cushim: {cut}: no recording of this version\n", (n_bytes, result)
+
+
 # ---- compare ----
 
 

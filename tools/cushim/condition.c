@@ -90,6 +90,18 @@ bool condition_find(struct condition_name *found, const char *name, size_t n_byt
     return false;
 }
 
+bool condition_is_recorded(const struct condition_name *name) {
+    static const char *const recorded[] = {
+        "requests",        "no_call",         "misses",     "native",          "refused",
+        "frees",           "requested_bytes", "live_bytes", "peak_live_bytes", "held_bytes",
+        "peak_held_bytes", "waits",           "wait_ns"};
+    for (size_t i = 0; i < sizeof recorded / sizeof *recorded; i++) {
+        if (strcmp(recorded[i], name->name) == 0)
+            return true;
+    }
+    return false;
+}
+
 uint64_t condition_value(const struct run_numbers *numbers, int device,
                          const struct condition_name *name) {
     const struct cushim_mem_stats *stats = cushim_report_stats(&numbers->sum, device, name->kind);

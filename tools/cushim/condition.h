@@ -13,6 +13,7 @@
 struct run_numbers {
     bool has_device[CUSHIM_MAX_DEVICES];
     struct cushim_report sum;
+    bool is_recorded; /* one of them, so that of the counters it has some alone */
     size_t n_processes;
 };
 
@@ -32,6 +33,9 @@ struct condition_name {
 /* Find a name of n_bytes; false: there is none, and the nearest, if any is near, is in `near`. */
 bool condition_find(struct condition_name *found, const char *name, size_t n_bytes,
                     const char **near);
+
+/* Has a recording this number? */
+bool condition_is_recorded(const struct condition_name *name);
 
 uint64_t condition_value(const struct run_numbers *numbers, int device,
                          const struct condition_name *name);

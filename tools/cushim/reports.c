@@ -121,7 +121,7 @@ static void show_json(struct json_object *json, const char *name, reports_show_f
                       void *context) {
     static struct cushim_report report;
     char ended[CUSHIM_NAME_BYTES];
-    struct report_origin origin = {name, json};
+    struct report_origin origin = {name, json, false};
     take_report(&report, json, ended);
     show(&report, &origin, context);
 }
@@ -212,7 +212,7 @@ struct wanted {
 static void show_page(const struct page *page, void *context) {
     struct wanted *wanted = context;
     char process[24];
-    struct report_origin origin = {process, NULL};
+    struct report_origin origin = {process, NULL, false};
     snprintf(process, sizeof process, "%ld", (long)page->report->page.head.process);
     if (strcmp(process, wanted->process) != 0)
         return;

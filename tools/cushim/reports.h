@@ -18,7 +18,8 @@ struct json_object;
 /* Where a report is from, for as long as it is shown. */
 struct report_origin {
     const char *name;               /* of the file or the process */
-    const struct json_object *json; /* as it was read; NULL: from a live page */
+    const struct json_object *json; /* as it was read; NULL: from a live page, or a recording */
+    bool is_recording;
 };
 
 typedef void reports_show_fn(const struct cushim_report *report, const struct report_origin *origin,

@@ -5,8 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/cushim/commands/diff_sites.h"
 #include "tools/cushim/condition.h"
-#include "tools/cushim/reports.h"
+#include "tools/cushim/recording/counters.h"
 #include "tools/cushim/usage.h"
 
 enum { BEFORE, AFTER, N_SIDES, MOST_CONDITIONS = 32, MOST_ROWS = 48 };
@@ -14,6 +15,7 @@ enum { BEFORE, AFTER, N_SIDES, MOST_CONDITIONS = 32, MOST_ROWS = 48 };
 struct request {
     const char *sides[N_SIDES];
     struct run_numbers *numbers[N_SIDES];
+    struct diff_sites *sites;
     struct condition conditions[MOST_CONDITIONS];
     int n_conditions;
     struct cushim_writer out;
@@ -67,16 +69,26 @@ static int take_arguments(struct request *request, int argc, char **argv) {
 
 /* ---- the runs ---- */
 
+struct side {
+    struct run_numbers *numbers;
+    struct diff_sites *sites;
+    int number;
+};
+
 static void take(const struct cushim_report *report, const struct report_origin *origin,
                  void *context) {
-    (void)origin;
-    run_numbers_add(context, report);
+    struct side *side = context;
+    run_numbers_add(side->numbers, report);
+    side->numbers->is_recorded |= origin->is_recording;
+    diff_sites_add(side->sites, side->number, report, origin);
 }
 
 /* Nothing that is missing passes for something that is well. */
 static bool read_side(struct request *request, int side) {
     request->numbers[side] = calloc(1, sizeof *request->numbers[side]);
-    if (!request->numbers[side] || !reports_of(request->sides[side], take, request->numbers[side]))
+    struct side context = {request->numbers[side], request->sites, side};
+    if (!context.numbers || !context.sites ||
+        !counters_reports_of(request->sides[side], take, &context))
         return false;
     if (!request->numbers[side]->n_processes)
         complain("%s has no report", request->sides[side]);
@@ -88,8 +100,21 @@ static bool has_device(const struct request *request, int device) {
            request->numbers[AFTER]->has_device[device];
 }
 
+/* Has each side this number? */
+static bool is_known(const struct request *request, const struct condition_name *name) {
+    return condition_is_recorded(name) ||
+           (!request->numbers[BEFORE]->is_recorded && !request->numbers[AFTER]->is_recorded);
+}
+
 static bool are_comparable(const struct request *request) {
     bool has_any = false;
+    for (int i = 0; i < request->n_conditions; i++) {
+        if (is_known(request, &request->conditions[i].name))
+            continue;
+        complain("a recording has no %s: %s", request->conditions[i].name.name,
+                 request->conditions[i].text);
+        return false;
+    }
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         has_any |= has_device(request, device);
         for (int side = 0; side < N_SIDES; side++) {
@@ -106,19 +131,6 @@ static bool are_comparable(const struct request *request) {
 }
 
 /* ---- the table ---- */
-
-static void put_change(char text[24], uint64_t before, uint64_t after) {
-    __int128_t per_1000 = before ? ((__int128_t)after - (__int128_t)before) * 1000 / before : 0;
-    int64_t shown = per_1000 > 9999999 ? 9999999 : (int64_t)per_1000;
-    uint64_t size = (uint64_t)(shown < 0 ? -shown : shown);
-    if (before == after)
-        strcpy(text, "0");
-    else if (!before)
-        strcpy(text, "new");
-    else
-        snprintf(text, 24, "%c%u.%u %%", after < before ? '-' : '+', (unsigned)(size / 10),
-                 (unsigned)(size % 10));
-}
 
 static bool check(struct request *request, int device, const struct condition_name *name,
                   uint64_t before, uint64_t after) {
@@ -144,7 +156,7 @@ static void put_row(struct request *request, int device, const struct condition_
     uint64_t after = condition_value(request->numbers[AFTER], device, name);
     snprintf(label, sizeof label, "device %d %s.%s", device, cushim_report_kind(name->kind),
              name->name);
-    put_change(change, before, after);
+    diff_change_text(change, before, after);
     bool fails = check(request, device, name, before, after);
     cushim_write(&request->out, "  %-33s %11s %11s %11s%s\n", label,
                  condition_put(text[0], name->unit, before),
@@ -183,9 +195,12 @@ static int put_all(struct request *request) {
     int n_rows = choose_rows(request, rows);
     cushim_write(&request->out, "  %-33s %11s %11s %11s\n", "", "before", "after", "change");
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
-        for (int i = 0; has_device(request, device) && i < n_rows; i++)
-            put_row(request, device, &rows[i]);
+        for (int i = 0; has_device(request, device) && i < n_rows; i++) {
+            if (is_known(request, &rows[i]))
+                put_row(request, device, &rows[i]);
+        }
     }
+    diff_sites_put(&request->out, request->sites);
     cushim_writer_flush(&request->out);
     if (request->out.error) {
         complain("standard output cannot be written");
@@ -204,8 +219,10 @@ int diff_main(int argc, char **argv) {
     if (code != EXIT_WELL)
         return code;
     code = EXIT_USAGE;
+    request.sites = diff_sites_new();
     if (read_side(&request, BEFORE) && read_side(&request, AFTER) && are_comparable(&request))
         code = put_all(&request);
+    diff_sites_free(request.sites);
     free(request.numbers[BEFORE]);
     free(request.numbers[AFTER]);
     return code;

@@ -7,7 +7,7 @@
 
 #include "base/draft.h"
 #include "tools/cushim/processes.h"
-#include "tools/cushim/reports.h"
+#include "tools/cushim/recording/counters.h"
 #include "tools/cushim/usage.h"
 
 struct request {
@@ -30,6 +30,11 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         } else {
             request->sources[request->n_sources++] = argv[i];
         }
+    }
+    for (int i = 0; request->output && i < request->n_sources; i++) {
+        if (counters_is_recording(request->sources[i]))
+            return usage_error("merge", "%s is a recording, and -o writes reports",
+                               request->sources[i]);
     }
     return request->n_sources ? EXIT_WELL : usage_error("merge", "merge what? name reports");
 }
@@ -55,7 +60,7 @@ static bool take_all(struct request *request) {
     bool is_whole = true;
     cushim_write(&request->merged, "{\"schema\": \"" REPORTS_SCHEMA "\", \"reports\": [\n");
     for (int i = 0; i < request->n_sources; i++)
-        is_whole &= reports_of(request->sources[i], take, request);
+        is_whole &= counters_reports_of(request->sources[i], take, request);
     cushim_write(&request->merged, "]}\n");
     cushim_writer_flush(&request->merged);
     return is_whole;
@@ -107,7 +112,7 @@ int merge_main(int argc, char **argv) {
         error = take_to_file(&request, &is_whole);
     else
         for (int i = 0; i < request.n_sources; i++)
-            is_whole &= reports_of(sources[i], take, &request);
+            is_whole &= counters_reports_of(sources[i], take, &request);
     if (error) {
         complain("%s: %s", request.output, strerror(error));
         code = EXIT_OURS;

@@ -1,0 +1,212 @@
+#include "tools/cushim/commands/diff_sites.h"
+
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+#include "base/utf8.h"
+#include "report/site.h"
+#include "tools/cushim/recording/recording.h"
+#include "tools/cushim/symbols.h"
+
+enum { N_SIDES = 2, N_SHOWN = 2, PLACE_BYTES = 256, MOST_SITES = 15 };
+
+struct row {
+    char place[PLACE_BYTES];
+    uint64_t n_bytes[N_SIDES];
+    UT_hash_handle hh;
+};
+
+struct diff_sites {
+    struct row *rows;
+    bool is_sampled[N_SIDES], is_recorded[N_SIDES]; /* has any such report */
+};
+
+struct diff_sites *diff_sites_new(void) {
+    return calloc(1, sizeof(struct diff_sites));
+}
+
+void diff_sites_free(struct diff_sites *sites) {
+    struct row *row, *next;
+    if (!sites)
+        return;
+    HASH_ITER(hh, sites->rows, row, next) {
+        HASH_DEL(sites->rows, row);
+        free(row);
+    }
+    free(sites);
+}
+
+/* ---- places ---- */
+
+/* A frame more of a place; `file` may be a path, and may have a line behind a colon. */
+static void add_frame(char place[PLACE_BYTES], const char *function, const char *file) {
+    const char *slash = strrchr(file, '/');
+    size_t n = strlen(place);
+    file = slash ? slash + 1 : file;
+    snprintf(place + n, PLACE_BYTES - n, "%s%s%s%.*s", n ? " < " : "", function,
+             *function && *file ? " " : "", (int)strcspn(file, ":"), file);
+}
+
+static void add_place(struct diff_sites *sites, int side, char place[PLACE_BYTES],
+                      uint64_t n_bytes) {
+    struct row *row, *found;
+    if (!*place)
+        snprintf(place, PLACE_BYTES, "no stack");
+    cushim_utf8_clean(place);
+    size_t n = strlen(place);
+    HASH_FIND(hh, sites->rows, place, n, row);
+    if (!row && (row = calloc(1, sizeof *row))) {
+        memcpy(row->place, place, n);
+        HASH_ADD_KEYPTR(hh, sites->rows, row->place, n, row);
+        HASH_FIND(hh, sites->rows, place, n, found);
+        if (!found) {
+            free(row);
+            row = NULL;
+        }
+    }
+    if (row)
+        row->n_bytes[side] += n_bytes;
+}
+
+/* ---- of a page ---- */
+
+static void add_page(struct diff_sites *sites, int side, const struct cushim_report *report) {
+    struct cushim_site site;
+    for (unsigned i = 0; report->sites && i < CUSHIM_PAGE_SITES; i++) {
+        char place[PLACE_BYTES] = "";
+        if (!cushim_site_get(report, i, &site))
+            continue;
+        for (uint64_t k = 0; k < site.n_frames && k < N_SHOWN; k++) {
+            char function[CUSHIM_REPORT_LINE_BYTES], line[CUSHIM_REPORT_LINE_BYTES];
+            bool has_line = report->find_line && report->find_line(&site.frames[k], function, line);
+            add_frame(place, has_line ? function : site.frames[k].function,
+                      has_line ? line : site.frames[k].file);
+        }
+        add_place(sites, side, place, site.peak_live_bytes);
+    }
+}
+
+/* ---- of JSON ---- */
+
+static struct json_object *member(struct json_object *of, const char *name, json_type type) {
+    struct json_object *found = NULL;
+    return json_object_is_type(of, json_type_object) &&
+                   json_object_object_get_ex(of, name, &found) && json_object_is_type(found, type)
+               ? found
+               : NULL;
+}
+
+static const char *text_of(struct json_object *of, const char *name) {
+    struct json_object *found = member(of, name, json_type_string);
+    return found ? json_object_get_string(found) : "";
+}
+
+static bool add_json(struct diff_sites *sites, int side, struct json_object *json) {
+    struct json_object *list = member(json, "sites", json_type_array);
+    for (size_t i = 0; list && i < json_object_array_length(list); i++) {
+        struct json_object *site = json_object_array_get_idx(list, i);
+        struct json_object *stack = member(site, "stack", json_type_array);
+        struct json_object *peak = member(site, "peak_live_bytes", json_type_int);
+        char place[PLACE_BYTES] = "";
+        for (size_t k = 0; stack && k < json_object_array_length(stack) && k < N_SHOWN; k++) {
+            struct json_object *frame = json_object_array_get_idx(stack, k);
+            const char *line = text_of(frame, "line");
+            add_frame(place, text_of(frame, "function"), *line ? line : text_of(frame, "file"));
+        }
+        add_place(sites, side, place, peak ? json_object_get_uint64(peak) : 0);
+    }
+    return list != NULL;
+}
+
+/* ---- of recordings ---- */
+
+struct aim {
+    struct diff_sites *sites;
+    int side;
+};
+
+static int add_scope(void *context, struct recording *recording,
+                     const struct recording_scope *scope) {
+    const struct aim *aim = context;
+    for (size_t i = 0; scope->device >= 0 && i < recording->account.n_sites; i++) {
+        const struct cushim_trace_site *site = recording->account.sites[i];
+        unsigned first = names_first(recording->names, site);
+        char place[PLACE_BYTES] = "";
+        for (unsigned k = first; k < site->n_frames && k < first + N_SHOWN; k++) {
+            const struct name *name = names_of(recording->names, site->frames[k]);
+            add_frame(place, name->function, *name->line ? name->line : name->module);
+        }
+        add_place(aim->sites, aim->side, place, site->noted_bytes);
+    }
+    return 0;
+}
+
+void diff_sites_add(struct diff_sites *sites, int side, const struct cushim_report *report,
+                    const struct report_origin *origin) {
+    struct aim aim = {sites, side};
+    if (origin->is_recording) {
+        sites->is_recorded[side] |= recording_each_scope(origin->name, add_scope, &aim) == 0;
+    } else if (origin->json) {
+        sites->is_sampled[side] |= add_json(sites, side, (struct json_object *)origin->json);
+    } else if (report->sites) {
+        symbols_learn((struct cushim_report *)report);
+        add_page(sites, side, report);
+        sites->is_sampled[side] = true;
+    }
+}
+
+/* ---- told ---- */
+
+static uint64_t distance(const struct row *row) {
+    return row->n_bytes[0] < row->n_bytes[1] ? row->n_bytes[1] - row->n_bytes[0]
+                                             : row->n_bytes[0] - row->n_bytes[1];
+}
+
+static int by_distance(const struct row *a, const struct row *b) {
+    if (distance(a) != distance(b))
+        return distance(a) > distance(b) ? -1 : 1;
+    return strcmp(a->place, b->place);
+}
+
+void diff_change_text(char text[24], uint64_t before, uint64_t after) {
+    __int128_t per_1000 = before ? ((__int128_t)after - (__int128_t)before) * 1000 / before : 0;
+    int64_t shown = per_1000 > 9999999 ? 9999999 : (int64_t)per_1000;
+    uint64_t size = (uint64_t)(shown < 0 ? -shown : shown);
+    if (before == after)
+        strcpy(text, "0");
+    else if (!before)
+        strcpy(text, "new");
+    else
+        snprintf(text, 24, "%c%u.%u %%", after < before ? '-' : '+', (unsigned)(size / 10),
+                 (unsigned)(size % 10));
+}
+
+void diff_sites_put(struct cushim_writer *out, const struct diff_sites *sites) {
+    struct diff_sites sorted = *sites;
+    bool is_recorded = sites->is_recorded[0] && sites->is_recorded[1];
+    bool is_sampled = sites->is_sampled[0] && sites->is_sampled[1];
+    unsigned n = 0, n_more = 0;
+    if (is_recorded == is_sampled || sites->is_recorded[0] != sites->is_recorded[1])
+        return;
+    HASH_SORT(sorted.rows, by_distance);
+    for (struct row *row = sorted.rows; row && distance(row); row = row->hh.next) {
+        char text[2][CUSHIM_AMOUNT_BYTES], change[24];
+        if (!n)
+            cushim_write(out, "\n  %11s %11s %11s  %s\n", "before", "after", "change",
+                         is_recorded ? "at the peak, by place" : "peak live of a place, sampled");
+        if (n++ >= MOST_SITES) {
+            n_more++;
+            continue;
+        }
+        diff_change_text(change, row->n_bytes[0], row->n_bytes[1]);
+        cushim_write(out, "  %11s %11s %11s  %s\n", cushim_text_bytes(text[0], row->n_bytes[0]),
+                     cushim_text_bytes(text[1], row->n_bytes[1]), change, row->place);
+    }
+    if (n_more)
+        cushim_write(out, "  and %u places more\n", n_more);
+}
