@@ -215,6 +215,17 @@ static size_t held_after(unsigned n) {
     return pool()->held_bytes;
 }
 
+START_TEST(what_could_be_had_back_is_segments_without_a_live_block) {
+    fixture = fixture_create(NULL);
+    uint64_t small = fixture_take(fixture, 1000), large = fixture_take(fixture, 5 * MIB);
+    ck_assert_uint_eq(cushim_mem_growth_reusable_bytes(pool()), 0);
+    fixture_give(fixture, large);
+    ck_assert_uint_eq(cushim_mem_growth_reusable_bytes(pool()), 6 * MIB);
+    fixture_give(fixture, small); /* it lies in a cache */
+    ck_assert_uint_eq(cushim_mem_growth_reusable_bytes(pool()), 8 * MIB);
+}
+END_TEST
+
 START_TEST(what_was_in_use_a_moment_ago_is_kept_in_whole_pages) {
     fixture = fixture_with_keep(0, false);
     fixture_give(fixture, fixture_take(fixture, 1000));
@@ -382,11 +393,13 @@ SUITE() {
                           what_counts_as_large_may_change_while_blocks_live,
                           an_uncached_dedicated_block_goes_straight_back,
                           keep_says_how_much_stays_when_recent_use_explains_nothing,
+                          what_could_be_had_back_is_segments_without_a_live_block,
                           what_was_in_use_a_moment_ago_is_kept_in_whole_pages,
                           a_pool_with_next_to_nothing_live_holds_an_eighth_of_the_device,
                           what_is_held_free_is_at_most_half_of_what_the_driver_has_free,
                           a_request_gives_back_first_where_that_waits_for_nothing,
                           each_scheme_of_sizes_packs_a_thousand_blocks,
                           nobody_passes_the_budget_of_the_device,
-                          when_the_driver_is_out_free_segments_go_and_the_request_is_served, NULL});
+                          when_the_driver_is_out_free_segments_go_and_the_request_is_served,
+                          NULL});
 }

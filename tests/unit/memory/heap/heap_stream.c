@@ -1,4 +1,5 @@
 /* Frees in stream order: the block waits for its event, the caller for nothing. */
+#include "memory/heap/heap.h"
 #include "memory/state/heap_state.h"
 
 #include <string.h>
@@ -111,6 +112,37 @@ START_TEST(a_refused_record_leaves_the_block_live_and_damage_is_noted) {
 }
 END_TEST
 
+static uint64_t late;
+
+/* As what a graph let go of, while another thread's free waits. */
+static void free_in_wait(const char *name) {
+    struct cushim_mem_heap *pool = &fixture->pools[0];
+    struct cushim_mem_lookup found;
+    if (strcmp(name, "cuEventSynchronize") != 0)
+        return;
+    fake_on_call(NULL);
+    fake_submit(0); /* behind the record that is waited for */
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, late, &found));
+    ck_assert_int_eq(cushim_mem_heap_claim(pool, &found), CUSHIM_OK);
+    pthread_mutex_lock(&pool->lock);
+    ck_assert(cushim_mem_deferred_add(&pool->pending, &pool->meta, found.segment, &found.place, 0));
+    pthread_mutex_unlock(&pool->lock);
+}
+
+START_TEST(a_wait_does_not_cover_what_was_freed_while_it_waited) {
+    fixture = fixture_create(NULL);
+    uint64_t early = fixture_take(fixture, 5000000);
+    late = fixture_take(fixture, 3000000);
+    fake_submit(0);
+    fake_on_call(free_in_wait);
+    fixture_give(fixture, early);
+    ck_assert_int_eq(fixture_state(fixture, late), CUSHIM_MEM_DEFERRED);
+    fixture_give(fixture, fixture_take(fixture, 5000000)); /* whose wait began behind it */
+    ck_assert_int_eq(fixture_state(fixture, late), CUSHIM_MEM_FREE);
+    fixture_check(fixture);
+}
+END_TEST
+
 START_TEST(a_thousand_pending_blocks_all_come_back) {
     uint64_t addresses[1000];
     fixture = fixture_create(NULL);
@@ -143,5 +175,6 @@ SUITE() {
                                        a_wait_of_the_context_takes_what_is_over_with_it,
                                        pending_blocks_are_not_given_back_to_the_driver,
                                        a_refused_record_leaves_the_block_live_and_damage_is_noted,
+                                       a_wait_does_not_cover_what_was_freed_while_it_waited,
                                        a_thousand_pending_blocks_all_come_back, NULL});
 }

@@ -46,8 +46,11 @@ static CUresult reserve(CUdeviceptr *address, size_t n_bytes, size_t align_bytes
     return CUDA_SUCCESS;
 }
 
+static int n_given;
+
 static CUresult unreserve(CUdeviceptr address, size_t n_bytes) {
     (void)address, (void)n_bytes;
+    n_given++;
     return CUDA_SUCCESS;
 }
 
@@ -106,6 +109,24 @@ START_TEST(every_visible_device_is_let_in) {
         for (int device = 0; device < MOST_DEVICES; device++)
             ck_assert_int_eq(is_let_in[device], device < n_devices);
     }
+}
+END_TEST
+
+static CUresult refuse_access(CUdeviceptr address, size_t n_bytes, const CUmemAccessDesc *descs,
+                              size_t n) {
+    (void)address, (void)n_bytes, (void)descs, (void)n;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+START_TEST(where_nobody_is_let_in_nothing_stays_mapped_or_reserved) {
+    static struct cushim_mem_provider_client client = {.cuda = &cuda};
+    uint64_t base;
+    set_up(1);
+    cuda.cuMemSetAccess = refuse_access;
+    ck_assert(cushim_mem_provider_vmm_fits(&cuda, 0));
+    ck_assert_int_eq(cushim_mem_provider_vmm.obtain(&client, 3 * MIB, &base),
+                     CUDA_ERROR_OUT_OF_MEMORY);
+    ck_assert_int_eq(n_given, 2); /* the mapping, and the addresses */
 }
 END_TEST
 
@@ -197,6 +218,7 @@ END_TEST
 SUITE() {
     return suite_run("source_vmm",
                      (const TTest *[]){every_visible_device_is_let_in,
+                                       where_nobody_is_let_in_nothing_stays_mapped_or_reserved,
                                        the_driver_is_asked_once_a_device,
                                        threads_of_many_devices_come_at_once,
                                        what_another_device_cannot_reach_is_not_mapped,

@@ -80,6 +80,22 @@ START_TEST(what_was_let_go_waits_for_work_before_it) {
 }
 END_TEST
 
+START_TEST(where_frees_do_not_wait_it_waits_for_an_epoch_to_come) {
+    fixture = fixture_create(NULL);
+    fixture->policy.is_relaxed = true;
+    fixture_give(fixture, fixture_take(fixture, 3000000)); /* whose epoch is done by now */
+    uint64_t address = fixture_take(fixture, 5000000);
+    ck_assert_int_eq(hold(address, 1), CUSHIM_OK);
+    fake_submit(0);
+    let_go(&first);
+    cushim_mem_graph_resources_take_back(&fixture->pools[0]);
+    for (unsigned i = 0; i < 20; i++)
+        ck_assert_uint_ne(fixture_take(fixture, 5000000), address);
+    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_DEFERRED);
+    fixture_check(fixture);
+}
+END_TEST
+
 START_TEST(the_last_of_several_holds_decides) {
     fixture = fixture_create(NULL);
     uint64_t both = fixture_take(fixture, 1000), one = fixture_take(fixture, 1000);
@@ -202,6 +218,7 @@ SUITE() {
     return suite_run("hold",
                      (const TTest *[]){a_held_block_is_not_reused_and_not_given_back,
                                        what_was_let_go_waits_for_work_before_it,
+                                       where_frees_do_not_wait_it_waits_for_an_epoch_to_come,
                                        the_last_of_several_holds_decides,
                                        a_second_free_is_found_and_a_damaged_context_holds_nothing,
                                        what_is_held_goes_with_its_context,
