@@ -43,6 +43,11 @@ struct cushim_report {
 /* For people: at most 80 columns but for stacks, with units, one verdict last. */
 void cushim_report_text(struct cushim_writer *out, const struct cushim_report *report);
 
+/* Parts of it: what was found, and the last requests that found no memory.  False: there is none.
+ */
+bool cushim_report_findings_text(struct cushim_writer *out, const struct cushim_report *report);
+bool cushim_report_shortages_text(struct cushim_writer *out, const struct cushim_report *report);
+
 /* For programs: one JSON object, whose first field names its schema (docs/schema/report-1.json).
  * New fields keep the number; one whose meaning changes, or that goes, raises it. */
 #define CUSHIM_REPORT_SCHEMA "cushim-report/1"

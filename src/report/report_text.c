@@ -218,38 +218,44 @@ static void put_marks(struct cushim_writer *out, const struct cushim_report *rep
     }
 }
 
-static void put_finding(struct cushim_writer *out, uint64_t n, const char *one, const char *many) {
+static bool put_finding(struct cushim_writer *out, uint64_t n, const char *one, const char *many) {
     char text[CUSHIM_AMOUNT_BYTES];
     if (n)
         cushim_write(out, "finding: %s %s\n", cushim_text_count(text, n), n == 1 ? one : many);
+    return n != 0;
 }
 
-static void put_findings(struct cushim_writer *out, const struct cushim_report *report) {
-    cushim_write(out, "\n");
+bool cushim_report_findings_text(struct cushim_writer *out, const struct cushim_report *report) {
+    bool has_any = cushim_mem_stats_read(&report->page.n_findings) != 0;
 #define PUT(name, field, one, many)                                                                \
-    put_finding(out, cushim_report_sum_all(report, field), one, many);
+    has_any |= put_finding(out, cushim_report_sum_all(report, field), one, many);
     CUSHIM_REPORT_FINDINGS(PUT)
 #undef PUT
-    put_finding(out, cushim_mem_stats_read(&report->page.n_foreign_frees),
-                "free of memory that was not seen being allocated",
-                "frees of memory that was not seen being allocated");
-    put_finding(out, cushim_mem_stats_read(&report->page.n_refused_handles),
-                "IPC handle refused: its block shares more than 2 MiB",
-                "IPC handles refused: their blocks share more than 2 MiB");
-    put_finding(out, cushim_mem_stats_read(&report->page.n_stuck_blocks),
-                "block freed in a capture is never reused (no user objects)",
-                "blocks freed in a capture are never reused (no user objects)");
+    has_any |= put_finding(out, cushim_mem_stats_read(&report->page.n_foreign_frees),
+                           "free of memory that was not seen being allocated",
+                           "frees of memory that was not seen being allocated");
+    has_any |= put_finding(out, cushim_mem_stats_read(&report->page.n_refused_handles),
+                           "IPC handle refused: its block shares more than 2 MiB",
+                           "IPC handles refused: their blocks share more than 2 MiB");
+    has_any |= put_finding(out, cushim_mem_stats_read(&report->page.n_stuck_blocks),
+                           "block freed in a capture is never reused (no user objects)",
+                           "blocks freed in a capture are never reused (no user objects)");
+    cushim_finding_text(out, report);
+    return has_any;
 }
 
-static void put_shortages(struct cushim_writer *out, const struct cushim_report *report) {
+bool cushim_report_shortages_text(struct cushim_writer *out, const struct cushim_report *report) {
     struct cushim_page_shortage shortage;
+    bool has_any = false;
     for (unsigned i = 0; i < CUSHIM_PAGE_SHORTAGES; i++) {
         uint64_t number = cushim_shortage_get(&report->page, i, &shortage);
         if (!number)
             continue;
         cushim_write(out, "\n");
+        has_any = true;
         cushim_shortage_text(out, number, &shortage, report->find_line);
     }
+    return has_any;
 }
 
 /* "99.97": what n is of all in per cent, cut, so that 100.00 is all of them. */
@@ -431,9 +437,9 @@ void cushim_report_text(struct cushim_writer *out, const struct cushim_report *r
     cushim_large_copies_text(out, report);
     cushim_site_text(out, report);
     put_marks(out, report);
-    put_shortages(out, report);
-    put_findings(out, report);
-    cushim_finding_text(out, report);
+    cushim_report_shortages_text(out, report);
+    cushim_write(out, "\n");
+    cushim_report_findings_text(out, report);
     put_verdict(out, report);
     cushim_advice_text(out, report);
 }

@@ -94,6 +94,40 @@ def a_report_says_what_ran_and_where():
     assert report["arguments"] == [LIVE, "exit", "x" * (1023 - len(LIVE) - 6)], report
 
 
+@tap.test
+def parts_of_a_report_are_shown_alone():
+    """Of programs that nobody waited for."""
+    for how in ("again_signal9", "out_signal9"):
+        run("--check", "--oom=off", "--log=off", LIVE, how, CUSHIM_SIM_MEMORY="64M")
+    again, out = sorted((json.loads(text + "}") for text in stat("--json").stdout.split("\n}\n") if text), key=lambda one: len(one["out_of_memory"]))
+    numbers = [str(one["pid"]) for one in (again, out)]
+    lines = stat("--findings", numbers[0]).stdout.splitlines()
+    assert lines[0].startswith(f"{HEAD}live, process {numbers[0]}, "), lines
+    assert lines[1] == "finding: 1 free of memory already freed, or never allocated" and any("free_twice" in line for line in lines), lines
+    assert stat("--findings", numbers[1]).stdout.splitlines()[1:] == ["  nothing was found"]
+    text = stat("--oom", numbers[1]).stdout
+    assert text.startswith(f"{HEAD}live, process {numbers[1]}, ") and "out of memory #1: 10.0 MiB" in text and "run_out" in text, text
+    assert stat("--oom", numbers[0]).stdout.splitlines()[1:] == ["  each request found memory"]
+    for part, first in (("--findings", "finding: 1 free"), ("--oom", "out of memory #1")):
+        text = stat(part, "--all").stdout
+        assert text.count(HEAD) == 2 and text.count(first) == 1 and all(number in text for number in numbers), text
+    assert stat("--all").stdout.count("verdict: ") == 2
+    # the counters are those of the JSON, one for one
+    fields = [line.split() for line in stat("--fields", "--all").stdout.splitlines()]
+    assert all(len(row) == 5 for row in fields) and {row[0] for row in fields} == set(numbers), fields
+    for one in (again, out):
+        found = {(row[1], row[2], row[3]): int(row[4]) for row in fields if row[0] == str(one["pid"])}
+        for name, value in device(one).items():
+            assert name in ("idle_bytes", "spare_bytes", "rounding_bytes") or found["0", "device", name] == value, (name, value)
+        assert found["0", "device", "double_frees"] == one["findings"]["double_frees"] and found["-", "-", "bypassed"] == one["bypassed"]
+    for words in (["--findings"], ["--oom", "--json", "live"], ["--oom", "--fields", "live"], ["--all", "live"], ["--clean", "--all"],
+                  ["--clean", "--oom"], ["--feilds", "live"]):
+        result = stat(*words)
+        assert result.returncode == 2 and result.stderr.count("\n") == 1 and not result.stdout, (words, result)
+    stat("--clean")
+    assert stat("--fields", "--all").returncode == 1
+
+
 SHORTAGE = '''out of memory #1: 10.0 MiB of device memory for device 0
   device     64.0 MiB; the pools hold 62.0 MiB of it
   held       62.0 MiB = live 60.0 MiB + rounding 72 B

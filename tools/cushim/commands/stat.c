@@ -1,5 +1,6 @@
 #include "tools/cushim/commands/stat.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +13,14 @@
 #include "tools/cushim/symbols.h"
 #include "tools/cushim/usage.h"
 
+struct part;
+
 /* What was asked for, and what was seen on the way. */
 struct request {
     const char *wanted; /* a process or a program; NULL: the list */
-    bool is_json, is_clean, is_of_sites;
-    unsigned watch_seconds; /* between two looks; 0: one look */
+    bool is_json, is_clean, is_of_all;
+    const struct part *part; /* of each report; NULL: all of it */
+    unsigned watch_seconds;  /* between two looks; 0: one look */
     struct cushim_writer out;
     int n_shown, n_dead;
 };
@@ -55,17 +59,87 @@ static void show_row(struct request *request, const struct page *page) {
         put_row(request, page, 0);
 }
 
-/* Which places hold its memory. */
-static void show_sites(struct request *request, const struct cushim_report *report) {
+/* ---- parts of a report ---- */
+
+static void put_sites(struct cushim_writer *out, const struct cushim_report *report) {
+    if (report->sites)
+        cushim_site_text(out, report);
+    else
+        cushim_write(out, "  its places are not looked at: start it with --sites\n");
+}
+
+static void put_findings(struct cushim_writer *out, const struct cushim_report *report) {
+    if (!cushim_report_findings_text(out, report))
+        cushim_write(out, "  nothing was found\n");
+}
+
+static void put_oom(struct cushim_writer *out, const struct cushim_report *report) {
+    if (!cushim_report_shortages_text(out, report))
+        cushim_write(out, "  each request found memory\n");
+}
+
+/* A line a counter, for programs: process, device, kind, name and value; "-" where it is of all. */
+static void put_field(struct cushim_writer *out, const struct cushim_report *report, int device,
+                      const char *kind, const char *name, uint64_t value) {
+    cushim_write(out, "%ld ", (long)report->page.head.process);
+    if (device < 0)
+        cushim_write(out, "- - ");
+    else
+        cushim_write(out, "%d %s ", device, kind);
+    cushim_write(out, "%s %" PRIu64 "\n", name, value);
+}
+
+static void put_kind_fields(struct cushim_writer *out, const struct cushim_report *report,
+                            int device, enum cushim_kind kind) {
+    const struct cushim_mem_stats *stats = cushim_report_stats(report, device, kind);
+    const char *word = cushim_report_kind(kind);
+#define COUNTER(name, field, type, unit, sentence)                                                 \
+    put_field(out, report, device, word, #name, cushim_mem_stats_read(&stats->field));
+#include "report/report.def"
+#undef COUNTER
+#define FINDING(name, field, one, many)                                                            \
+    put_field(out, report, device, word, #name, cushim_mem_stats_read(&stats->field));
+    CUSHIM_REPORT_FINDINGS(FINDING)
+#undef FINDING
+}
+
+static void put_fields(struct cushim_writer *out, const struct cushim_report *report) {
+    const struct cushim_page *page = &report->page;
+    put_field(out, report, -1, "", "foreign_frees", cushim_mem_stats_read(&page->n_foreign_frees));
+    put_field(out, report, -1, "", "bypassed", cushim_mem_stats_read(&page->n_bypassed));
+    put_field(out, report, -1, "", "refused_ipc_handles",
+              cushim_mem_stats_read(&page->n_refused_handles));
+    put_field(out, report, -1, "", "stuck_blocks", cushim_mem_stats_read(&page->n_stuck_blocks));
+    put_field(out, report, -1, "", "marks", cushim_mem_stats_read(&page->n_marks));
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
+            if (cushim_report_has(report, device, (enum cushim_kind)kind))
+                put_kind_fields(out, report, device, (enum cushim_kind)kind);
+        }
+    }
+}
+
+static const struct part {
+    const char *option;
+    void (*put)(struct cushim_writer *out, const struct cushim_report *report);
+    bool has_head; /* a line that names the process */
+} parts[] = {{"--sites", put_sites, true},
+             {"--findings", put_findings, true},
+             {"--oom", put_oom, true},
+             {"--fields", put_fields, false}};
+enum { N_PARTS = sizeof parts / sizeof *parts };
+
+static void show_part(struct request *request, const struct cushim_report *report) {
     const struct cushim_page_head *head = &report->page.head;
     char text[CUSHIM_AMOUNT_BYTES];
-    cushim_write(&request->out, "cushim %s: %s, process %ld, %s\n", head->version, head->program,
-                 (long)head->process, cushim_text_time(text, report->run_ns));
-    if (report->sites)
-        cushim_site_text(&request->out, report);
-    else
-        cushim_write(&request->out, "  its places are not looked at: start it with --sites\n");
+    if (request->part->has_head)
+        cushim_write(&request->out, "%scushim %s: %s, process %ld, %s\n",
+                     request->n_shown > 1 ? "\n" : "", head->version, head->program,
+                     (long)head->process, cushim_text_time(text, report->run_ns));
+    request->part->put(&request->out, report);
 }
+
+/* ---- one page ---- */
 
 static bool is_wanted(const char *wanted, const struct cushim_page_head *head) {
     char process[24];
@@ -85,14 +159,15 @@ static void show(const struct page *page, void *context) {
         request->n_shown++;
         symbols_learn(page->report);
         cushim_report_json(&request->out, page->report);
-    } else if (request->wanted) {
+    } else if (request->part) {
+        request->n_shown++;
+        symbols_learn(page->report);
+        show_part(request, page->report);
+    } else if (request->wanted || request->is_of_all) {
         if (request->n_shown++)
             cushim_write(&request->out, "\n");
         symbols_learn(page->report);
-        if (request->is_of_sites)
-            show_sites(request, page->report);
-        else
-            cushim_report_text(&request->out, page->report);
+        cushim_report_text(&request->out, page->report);
     } else {
         show_row(request, page);
     }
@@ -113,15 +188,27 @@ static bool take_watch(struct request *request, const char *text) {
     return !*end && seconds <= MOST_SECONDS;
 }
 
+static bool take_part(struct request *request, const char *text) {
+    for (int i = 0; i < N_PARTS; i++) {
+        if (strcmp(text, parts[i].option) == 0)
+            request->part = &parts[i];
+    }
+    return request->part && strcmp(text, request->part->option) == 0;
+}
+
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"--json", "--clean", "--watch", "--sites"};
+    static const char *const known[] = {"--json",  "--clean",    "--watch", "--all",
+                                        "--sites", "--findings", "--oom",   "--fields"};
+    int n_parts = 0;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0)
             request->is_json = true;
         else if (strcmp(argv[i], "--clean") == 0)
             request->is_clean = true;
-        else if (strcmp(argv[i], "--sites") == 0)
-            request->is_of_sites = true;
+        else if (strcmp(argv[i], "--all") == 0)
+            request->is_of_all = true;
+        else if (take_part(request, argv[i]))
+            n_parts++;
         else if (take_watch(request, argv[i]))
             continue;
         else if (strncmp(argv[i], "--watch=", 8) == 0)
@@ -133,10 +220,15 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         else
             request->wanted = argv[i];
     }
-    if (request->is_clean && (request->wanted || request->is_json || request->watch_seconds))
+    if (request->is_clean && (request->wanted || request->is_json || request->watch_seconds ||
+                              request->is_of_all || n_parts))
         return usage_error("stat", "--clean stands alone");
-    if (request->is_of_sites && (!request->wanted || request->is_json))
-        return usage_error("stat", "--sites wants one process or program, and is text");
+    if (request->is_of_all && request->wanted)
+        return usage_error("stat", "--all is of each process");
+    if (n_parts > 1 || (n_parts && request->is_json))
+        return usage_error("stat", "%s stands alone, and is text", request->part->option);
+    if (n_parts && !request->wanted && !request->is_of_all)
+        return usage_error("stat", "%s wants a process, a program or --all", request->part->option);
     return EXIT_WELL;
 }
 
