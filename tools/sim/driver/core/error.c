@@ -12,7 +12,7 @@ struct text {
 };
 
 static CUresult find(CUresult error, struct text *out) {
-    switch (error) {
+    switch ((int)error) { /* newer headers have more */
 #define ERROR(name, sentence)                                                                      \
     case name:                                                                                     \
         *out = (struct text){#name, sentence};                                                     \

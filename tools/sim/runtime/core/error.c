@@ -2,7 +2,7 @@
 #include "driver.h"
 
 const char *cudaGetErrorName(cudaError_t error) {
-    switch (error) {
+    switch ((int)error) { /* newer headers have more */
 #define ERROR(name)                                                                                \
     case name:                                                                                     \
         return #name;
