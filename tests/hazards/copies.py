@@ -45,7 +45,7 @@ def add_careless_test(mode):
 
 
 for each in ("native", "exact"):
-    for name in SETTINGS:
+    for name in SETTINGS if each in OPTIONS.modes else ():
         add_test(each, name)
 if not OPTIONS.in_front:
     add_careless_test("no fence")

@@ -41,8 +41,8 @@ def arguments(about):
     parser.add_argument("--in-front", default="", help="library that LD_PRELOAD needs before ours (a sanitizer's)")
     options = parser.parse_args()
     options.build = pathlib.Path(options.build).resolve()
-    # careless builds race, as they should: nothing for a sanitizer
-    options.modes = [mode for mode in MODES if not (options.in_front and mode in CARELESS)]
+    # nothing for a sanitizer: careless builds race, as they should, and natively nothing of ours is there
+    options.modes = [mode for mode in MODES if not (options.in_front and mode in ("native", *CARELESS))]
     return options
 
 

@@ -1,7 +1,7 @@
 """What is switched off hands every call on, unchanged and in order; and one failing driver call, at
 whatever place, is answered as a driver might, and leaves nothing behind.
 
-    switches.py --preload ... --sim ... [--few] SCRIPT     few: one code of each class
+    switches.py --preload ... --sim ... [--few] SCRIPT     few: one code of each class, for a sanitizer
 """
 import collections
 import pathlib
