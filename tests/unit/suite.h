@@ -42,8 +42,8 @@ static inline int suite_run(const char *name, const TTest *const *tests) {
     return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* How many of so many steps a test is to take: TEST_STEPS_PCT of them.  That is for memcheck, which
- * is to see all that the steps reach; their number is for the other runs. */
+/* How many of so many steps a test is to take: TEST_STEPS_PCT of them.  That is for memcheck and
+ * sanitizers, which are to see all that the steps reach; their number is for the plain run. */
 static inline unsigned suite_steps(unsigned n) {
     const char *pct = getenv("TEST_STEPS_PCT");
     return pct ? (unsigned)((uint64_t)n * strtoul(pct, NULL, 10) / 100) : n;
