@@ -4,7 +4,7 @@
 
 A command is an indented line that begins with the name of a program.  `cushim` runs as it stands, with PROGRAM in place of ./app and
 a script that uses no CUDA in place of a Python program.  `cushim stat` finds PAUSING at work, by the name or number that the page
-gives.  What cannot run here is in OTHERS, with what runs it.
+gives.  What cannot run here is in OTHERS, with what runs it.  With an environment of PyTorch on PATH the commands of torchrun run, too.
 """
 import contextlib
 import os
@@ -47,9 +47,9 @@ OTHERS = {
     "meson setup": "tests/examples/install.py, tests/examples/quickstart.py",
     "meson install": "tests/examples/install.py",
     "ninja -C": "tests/examples/quickstart.py",
-    "srun": "nobody: no Slurm here",
-    "torchrun": "nobody: no PyTorch here",
-    "docker": "nobody: no images here",
+    "cushim merge report": "the tests of ranks below",
+    "srun": "by hand: tests/install/clusters",
+    "docker": "by hand: tests/install/clusters",
     "apptainer": "nobody: no images here",
 }
 UNTESTED = "not run by a test"  # what a page says beside a command that nobody runs
@@ -72,7 +72,7 @@ def runs_elsewhere(command):
     return next((who for begin, who in OTHERS.items() if command.startswith(begin)), None)
 
 
-def run(command, folder):
+def run(command, folder, script="import sys\nprint('trained', *sys.argv[1:])\n"):
     """Runs a command as a shell would, where ./app, python3, cushim and a program at work are there; returns what it did."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("CUSHIM")}
     env |= {"LD_LIBRARY_PATH": str(SIM), "PATH": f"{folder}:{env['PATH']}", "CUSHIM_LIVE_DIR": str(folder / "live"),
@@ -81,12 +81,13 @@ def run(command, folder):
     for name, target in (("app", PAUSING if " stat" in command else PROGRAM), ("cushim", CUSHIM)):
         (folder / name).symlink_to(target)
     (folder / "live").mkdir(mode=0o700)
-    (folder / "train.py").write_text("import sys\nprint('trained', *sys.argv[1:])\n")
+    (folder / "train.py").write_text(script)
     line = re.sub(NAMES, r"\1cushim ", command).replace("/path/to/libcushim-preload.so",
                                                         str(CUSHIM.parents[2] / "preload/libcushim-preload.so"))
     with at_work(folder, env) if " stat" in command else contextlib.nullcontext() as number:
         line = re.sub(r"(?<=stat )\d+", str(number), line)
-        return subprocess.run(["bash", "-c", line], cwd=folder, env=env, text=True, capture_output=True, timeout=100)
+        return subprocess.run(["bash", "-c", line], cwd=folder, env=env, text=True, capture_output=True,
+                              timeout=1000 if "torchrun" in line else 100)
 
 
 @contextlib.contextmanager
@@ -112,7 +113,7 @@ def fault(command, folder):
 
 def missing(command):
     """A launcher of the page that this machine lacks."""
-    return next((word for word in ("mpirun", "bwrap") if word in command.split() and not shutil.which(word)), None)
+    return next((word for word in ("mpirun", "bwrap", "torchrun") if word in command.split() and not shutil.which(word)), None)
 
 
 def faults(text):
@@ -150,15 +151,38 @@ def what_nobody_runs_says_so():
         assert not unrun or text.count(UNTESTED) > 1, (page, unrun)
 
 
-@tap.test
-def each_rank_has_a_report_of_its_own():
-    if missing("mpirun"):
-        tap.skip("no mpirun here")
+# A program of ranks: it has memory of the device.
+TRAIN = """
+import ctypes
+runtime, address = ctypes.CDLL("libcudart.so.13"), ctypes.c_void_p()
+assert runtime.cudaMalloc(ctypes.byref(address), ctypes.c_size_t(1 << 20)) == 0
+assert runtime.cudaFree(address) == 0
+"""
+
+
+def each_rank_reports(command):
+    """Runs it; of two ranks each has a report of its own, and `cushim merge` makes a table of them."""
+    if missing(command):
+        tap.skip(f"no {missing(command)} here")
     with tempfile.TemporaryDirectory(prefix="cushim-guide-") as name:
         folder = pathlib.Path(name)
-        done = run("mpirun -n 2 cushim run --stats=report-%h-%r.json ./app", folder)
+        done = run(command, folder, TRAIN)
         assert done.returncode == 0, done.stderr
-        assert sorted(path.name.rpartition("-")[2] for path in folder.glob("report-*.json")) == ["0.json", "1.json"], done.stderr
+        reports = sorted(folder.glob("report-*.json"))
+        assert [path.stem.rpartition("-")[2] for path in reports] == ["0", "1"], (reports, done.stderr)
+        merged = subprocess.run([CUSHIM, "merge", *reports], text=True, capture_output=True)
+        assert re.search(r"^ +2 in all ", merged.stdout, re.MULTILINE), merged
+        assert re.findall(r"^ +([01]) +\d+ ", merged.stdout, re.MULTILINE) == ["0", "1"], merged
+
+
+@tap.test
+def each_rank_of_mpirun_has_a_report():
+    each_rank_reports("mpirun -n 2 cushim run --stats=report-%h-%r.json ./app")
+
+
+@tap.test
+def each_worker_of_torchrun_has_a_report():
+    each_rank_reports("cushim run --stats=report-%r.json torchrun --nproc-per-node=2 train.py")
 
 
 @tap.test
@@ -167,24 +191,6 @@ def each_launcher_s_variable_for_the_rank_is_known():
         with tempfile.TemporaryDirectory(prefix="cushim-guide-") as name:
             done = run(f"env {variable}=7 cushim run --stats=report-%r.json ./app", pathlib.Path(name))
             assert done.returncode == 0 and (pathlib.Path(name) / "report-7.json").exists(), (variable, done.stderr)
-
-
-@tap.test
-def the_example_for_kubernetes_is_yaml_and_its_parts_fit():
-    try:
-        import yaml
-    except ImportError:
-        tap.skip("no module yaml here")
-    text = (ROOT / "docs/guide/clusters.md").read_text()
-    spec = yaml.safe_load(re.search(r"```yaml\n(.*?)```", text, re.DOTALL)[1])["spec"]
-    init, app = spec["initContainers"][0], spec["containers"][0]
-    volumes = {volume["name"] for volume in spec["volumes"]}
-    mounts = {mount["name"]: mount["mountPath"] for mount in app["volumeMounts"]}
-    assert set(mounts) <= volumes and {mount["name"] for mount in init["volumeMounts"]} <= volumes
-    env = {row["name"]: row["value"] for row in app["env"]}
-    assert pathlib.Path(env["LD_PRELOAD"]).parent == pathlib.Path(mounts["cushim"])
-    assert pathlib.Path(env["LD_PRELOAD"]).name == pathlib.Path(init["command"][1]).name == "libcushim-preload.so"
-    assert all(isinstance(value, str) for value in env.values())
 
 
 @tap.test

@@ -37,7 +37,6 @@ check_packages=(
     'python3-jsonschema | python3 -c "import jsonschema"'
     'python3-yaml | python3 -c "import yaml"'
     'python3-venv | python3 -c "import ensurepip"'
-    'python3-yaml | python3 -c "import yaml"'
     'bubblewrap   | has bwrap'
     'openmpi-bin  | has mpirun'
     'cmake        | has cmake'
