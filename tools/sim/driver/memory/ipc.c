@@ -3,12 +3,14 @@
  *
  * A handle names an allocation, by any address in it: the process, the file behind its device's
  * memory, the page it begins in, and at byte 28 its offset in that page.  The opener maps those
- * pages of that file somewhere in its own device's range.  A handle whose offset was changed opens
- * there, but no allocation is open at two offsets in one process: an H100 with driver 580.159 does
- * so.
+ * pages of that file somewhere in its own device's range.  A slot says whether the allocation is
+ * still there: a handle of one that was freed opens nothing.  A handle whose offset was changed
+ * opens there, but no allocation is open at two offsets in one process: an H100 with driver 580.159
+ * does so.
  */
 #include "tools/sim/driver/core/abi.h"
 #include "block.h"
+#include "ipc_slot.h"
 #include "tools/sim/driver/core/calls.h"
 #include "tools/sim/driver/context/context.h"
 #include "tools/sim/driver/context/device.h"
@@ -18,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char MAGIC[8] = "cushims";
@@ -27,11 +30,13 @@ struct handle {
     int32_t pid;
     int32_t fd;           /* of the device's memory, in that process */
     uint64_t page_offset; /* in that file */
-    uint32_t reserved;
+    uint32_t slot;
     uint32_t offset; /* in the page: at byte 28, as natively */
     uint64_t n_bytes;
-    uint64_t buffer_id;
-    uint64_t check;
+    uint64_t life;  /* of the slot */
+    uint64_t inode; /* of the file */
+    int32_t slot_fd;
+    uint32_t check;
 };
 _Static_assert(sizeof(struct handle) <= CU_IPC_HANDLE_SIZE, "a handle has room for ours");
 _Static_assert(offsetof(struct handle, offset) == 28, "the offset stands where the real one does");
@@ -45,30 +50,55 @@ struct import {
     struct sim_device *device;
 };
 
+static void drop_slot(void *slot) {
+    sim_ipc_slot_drop(slot);
+}
+
+/* The slot of a block that was shown; it goes with the block.  NULL: none to be had. */
+static struct sim_ipc_slot *slot_of(struct sim_block *block) {
+    if (!block->owner_data) {
+        block->owner_data = sim_ipc_slot_take();
+        block->end_owner = block->owner_data ? drop_slot : NULL;
+    }
+    return block->owner_data;
+}
+
 /* FNV-1a over all before the check itself, but for the offset. */
-static uint64_t check_of(const struct handle *handle) {
+static uint32_t check_of(const struct handle *handle) {
     uint64_t sum = 0xcbf29ce484222325ull;
     struct handle rest = *handle;
     rest.offset = 0;
     const unsigned char *bytes = (const unsigned char *)&rest;
     for (size_t i = 0; i < offsetof(struct handle, check); i++)
         sum = (sum ^ bytes[i]) * 0x100000001b3ull;
-    return sum;
+    return (uint32_t)(sum ^ sum >> 32);
 }
 
 static CUresult get(CUipcMemHandle *out, CUdeviceptr address) {
-    const struct sim_block *block = sim_block_find(address);
+    struct sim_block *block = sim_block_find(address);
     struct handle handle = {.pid = (int32_t)getpid()};
+    struct sim_ipc_name name;
+    struct stat status;
     if (!out || !block || block->kind != SIM_BLOCK_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
+    const struct sim_ipc_slot *slot = slot_of(block);
+    if (!slot)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     const struct sim_space *space = &block->device->space;
+    if (!sim_ipc_slot_name(slot, &name) || fstat(space->fd, &status) != 0 ||
+        status.st_ino != space->inode)
+        return CUDA_ERROR_OPERATING_SYSTEM; /* the program closed descriptors that it did not open
+                                             */
     uint64_t place = (uint64_t)(block->address - space->base);
     memcpy(handle.magic, MAGIC, sizeof MAGIC);
     handle.fd = space->fd;
     handle.page_offset = place / SIM_PAGE_BYTES * SIM_PAGE_BYTES;
     handle.offset = (uint32_t)(place % SIM_PAGE_BYTES);
     handle.n_bytes = block->n_bytes;
-    handle.buffer_id = block->buffer_id;
+    handle.inode = space->inode;
+    handle.slot = name.index;
+    handle.slot_fd = name.fd;
+    handle.life = name.life;
     handle.check = check_of(&handle);
     memset(out, 0, sizeof *out);
     memcpy(out, &handle, sizeof handle);
@@ -95,9 +125,14 @@ static bool map_pages(struct import *import) {
     char path[64];
     const struct handle *handle = &import->handle;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", handle->pid, handle->fd);
+    struct stat status;
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return false;
+    if (fstat(fd, &status) != 0 || status.st_ino != handle->inode) {
+        close(fd);
+        return false;
+    }
     import->n_page_bytes =
         sim_space_round(&import->device->space, handle->offset + handle->n_bytes);
     import->pages = sim_space_take(&import->device->space, import->n_page_bytes, 1);
@@ -123,6 +158,16 @@ static void end_import(void *data) {
     free(data);
 }
 
+/* Whether the block that the handle was made of is still there. */
+static bool is_live(const struct handle *handle) {
+    const struct sim_ipc_name name = {
+        .pid = handle->pid, .fd = handle->slot_fd, .index = handle->slot, .life = handle->life};
+    struct sim_ipc_slot *slot = sim_ipc_slot_open(&name);
+    if (slot)
+        sim_ipc_slot_close(slot);
+    return slot != NULL;
+}
+
 static CUresult open_new(CUdeviceptr *out, struct sim_context *context,
                          const struct handle *handle) {
     struct sim_block *block;
@@ -132,8 +177,8 @@ static CUresult open_new(CUdeviceptr *out, struct sim_context *context,
     import->handle = *handle;
     import->n_opens = 1;
     import->device = context->device;
-    CUresult result = CUDA_ERROR_INVALID_VALUE; /* the process is gone, or not ours to look into */
-    if (!map_pages(import))
+    CUresult result = CUDA_ERROR_INVALID_VALUE; /* freed, or the process is gone or not ours */
+    if (!is_live(handle) || !map_pages(import))
         goto error_import;
     result = sim_block_note(SIM_BLOCK_IMPORTED, context, context->device,
                             import->pages + handle->offset, handle->n_bytes, &block);
@@ -198,17 +243,4 @@ static CUresult close_handle(CUdeviceptr address) {
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
     SIM_ENTER(cuIpcCloseMemHandle);
     return sim_leave(close_handle(dptr));
-}
-
-/* Events stay in their process. */
-CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event) {
-    SIM_ENTER(cuIpcGetEventHandle);
-    (void)pHandle, (void)event;
-    return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
-}
-
-CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle) {
-    SIM_ENTER(cuIpcOpenEventHandle);
-    (void)phEvent, (void)handle;
-    return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
 }

@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { NO_ACCESS_FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE };
 
 /* The file's number is kept out of the way of programs that count on low ones. */
-static int open_file(size_t n_bytes) {
+int sim_space_open_file(size_t n_bytes, uint64_t *inode) {
+    struct stat status;
     int fd = memfd_create("cushim software device", MFD_CLOEXEC);
     if (fd < 0)
         return -1;
@@ -18,10 +20,11 @@ static int open_file(size_t n_bytes) {
         close(fd);
         fd = high;
     }
-    if (ftruncate(fd, (off_t)n_bytes) != 0) {
+    if (ftruncate(fd, (off_t)n_bytes) != 0 || fstat(fd, &status) != 0) {
         close(fd);
         return -1;
     }
+    *inode = status.st_ino;
     return fd;
 }
 
@@ -39,7 +42,7 @@ bool sim_space_init(struct sim_space *space, size_t page_bytes, size_t n_pages, 
     if (range == MAP_FAILED)
         goto error_pages;
     space->base = (char *)(((uintptr_t)range + page_bytes - 1) / page_bytes * page_bytes);
-    if (is_shared && (space->fd = open_file(n_bytes)) < 0)
+    if (is_shared && (space->fd = sim_space_open_file(n_bytes, &space->inode)) < 0)
         goto error_range;
     return true;
 

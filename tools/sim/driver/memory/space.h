@@ -20,11 +20,15 @@ struct sim_space {
     size_t lowest_free; /* no page below it is free */
     uint8_t *is_used;   /* by page */
     int fd; /* the file behind the range, that other processes can map; -1: private memory */
+    uint64_t inode;   /* of that file; the number may have become another file's */
     bool is_unbacked; /* pages get no memory when they are committed; set before any is */
 };
 
 /* False: the system refuses.  `is_shared` puts a file behind the range. */
 bool sim_space_init(struct sim_space *space, size_t page_bytes, size_t n_pages, bool is_shared);
+
+/* A file of memory that is zero at first, at a high descriptor; -1: none to be had. */
+int sim_space_open_file(size_t n_bytes, uint64_t *inode);
 
 bool sim_space_has(const struct sim_space *space, const void *address);
 

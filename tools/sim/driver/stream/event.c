@@ -1,5 +1,7 @@
 #include "event.h"
 
+#include "event_ipc.h"
+
 #include "tools/sim/driver/core/calls.h"
 #include "tools/sim/driver/graph/capture.h"
 #include "tools/sim/driver/context/context.h"
@@ -8,6 +10,7 @@
 #include "stream.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 CUresult sim_event_of_handle(CUevent handle, struct sim_event **out) {
     if (!sim_handle_is(handle, SIM_HANDLE_EVENT))
@@ -37,6 +40,11 @@ static CUresult create(CUevent *out, unsigned flags) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     event->flags = flags;
+    if (flags & CU_EVENT_INTERPROCESS && sim_event_share(event) != CUDA_SUCCESS) {
+        sim_handle_remove(event);
+        free(event);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *out = (CUevent)event;
     return CUDA_SUCCESS;
 }
@@ -51,6 +59,7 @@ static CUresult destroy(CUevent handle) {
     SIM_TRY(sim_event_of_handle(handle, &event));
     sim_handle_remove(event);
     sim_event_clear(event);
+    sim_event_unshare(event);
     free(event);
     return CUDA_SUCCESS;
 }
@@ -67,6 +76,10 @@ CUresult cuEventDestroy_v2(CUevent hEvent) {
 
 /* ---- records ---- */
 
+static struct sim_work record_work(struct sim_event *event) {
+    return event->slot ? sim_event_record_work(event) : (struct sim_work){.kind = SIM_WORK_EMPTY};
+}
+
 static CUresult record(CUevent handle, CUstream stream_handle, CUstream default_stream,
                        unsigned flags) {
     struct sim_event *event;
@@ -78,7 +91,7 @@ static CUresult record(CUevent handle, CUstream stream_handle, CUstream default_
     if (stream->capture)
         return flags ? CUDA_ERROR_NOT_SUPPORTED : sim_capture_record(stream, event);
     struct sim_step *step;
-    struct sim_work work = {.kind = SIM_WORK_EMPTY};
+    struct sim_work work = record_work(event);
     SIM_TRY(sim_stream_enqueue(stream, &work, &step));
     sim_event_clear(event);
     event->record = step;
@@ -112,10 +125,12 @@ static CUresult record_context(struct sim_context *context, CUevent handle) {
     SIM_TRY(sim_context_fault(context));
     SIM_TRY(sim_capture_refuse_context(context));
     struct sim_marks marks = {NULL, 0, 0};
-    struct sim_work work = {.kind = SIM_WORK_EMPTY};
     struct sim_step *step;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (sim_context_marks(context, &marks))
+    struct sim_work work = record_work(event);
+    if (!sim_context_marks(context, &marks))
+        sim_work_finish(&work);
+    else
         result = sim_stream_submit(context->root->fence_stream, &work, NULL, &marks, &step);
     sim_marks_finish(&marks);
     if (result == CUDA_SUCCESS) {
@@ -133,12 +148,14 @@ static CUresult wait_context(struct sim_context *context, CUevent handle) {
     SIM_TRY(sim_capture_refuse_context(context));
     if (event->capture_id)
         return CUDA_ERROR_CAPTURED_EVENT;
-    if (!event->record || event->record->is_done)
-        return CUDA_SUCCESS;
     struct sim_work work = {.kind = SIM_WORK_EMPTY};
+    bool is_others = sim_event_waits_for_others(event, &work);
+    if (!is_others && (!event->record || event->record->is_done))
+        return CUDA_SUCCESS;
     struct sim_step *step;
     struct sim_context *root = context->root;
-    SIM_TRY(sim_stream_submit(root->fence_stream, &work, event->record, NULL, &step));
+    SIM_TRY(sim_stream_submit(root->fence_stream, &work, is_others ? NULL : event->record, NULL,
+                              &step));
     sim_step_unref(root->fence);
     root->fence = step;
     return CUDA_SUCCESS;
@@ -183,7 +200,9 @@ static CUresult find(CUevent handle, struct sim_event **event) {
 static CUresult query(CUevent handle) {
     struct sim_event *event;
     SIM_TRY(find(handle, &event));
-    return !event->record || event->record->is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    bool is_done =
+        (!event->record || event->record->is_done) && !sim_event_waits_for_others(event, NULL);
+    return is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventQuery(CUevent hEvent) {
@@ -191,10 +210,25 @@ CUresult cuEventQuery(CUevent hEvent) {
     return sim_leave(query(hEvent));
 }
 
+/* Nobody here is told when another process's work is done, so it is asked for; takes the work. */
+static void wait_for_others(struct sim_work *work) {
+    while (!sim_event_turn(work) && !sim_is_over()) {
+        struct timespec pause = {0, 100000};
+        pthread_mutex_unlock(&sim_lock);
+        nanosleep(&pause, NULL);
+        pthread_mutex_lock(&sim_lock);
+    }
+    sim_work_finish(work);
+}
+
 static CUresult synchronize(CUevent handle) {
     struct sim_event *event;
     SIM_TRY(find(handle, &event));
+    struct sim_work work;
+    bool is_others = sim_event_waits_for_others(event, &work);
     sim_step_wait(event->record);
+    if (is_others)
+        wait_for_others(&work);
     sim_print_flush();
     return sim_context_fault(sim_context_top());
 }

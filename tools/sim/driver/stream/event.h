@@ -16,6 +16,8 @@ struct sim_event {
     struct sim_step *record;       /* a reference; NULL: none, or captured */
     unsigned long long capture_id; /* 0: not captured */
     struct sim_nodes tips;         /* of that capture, valid while it is open */
+    struct sim_event_slot *slot;   /* NULL: no other process knows it; event_ipc.h */
+    uint64_t n_own;                /* which of its records is `record` */
 };
 
 CUresult sim_event_of_handle(CUevent handle, struct sim_event **out);

@@ -55,10 +55,12 @@ static void leave_list(struct sim_stream *stream) {
     stream->is_queued = false;
 }
 
-/* In a damaged context work is dropped; what was freed in stream order is freed all the same. */
+/* In a damaged context work is dropped; what was freed in stream order is freed all the same, and
+ * other processes are told. */
 static bool give_turn(struct sim_stream *stream) {
     struct sim_step *step = stream->first;
-    if (sim_context_fault(stream->context) != CUDA_SUCCESS && step->work.kind != SIM_WORK_FREE)
+    if (sim_context_fault(stream->context) != CUDA_SUCCESS && step->work.kind != SIM_WORK_FREE &&
+        step->work.kind != SIM_WORK_TELL)
         return true;
     is_in_turn = true;
     bool is_done = sim_work_turn(&step->work, stream);

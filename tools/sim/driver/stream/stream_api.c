@@ -5,6 +5,7 @@
 #include "tools/sim/driver/context/context.h"
 #include "event.h"
 #include "tools/sim/driver/core/handle.h"
+#include "event_ipc.h"
 #include "stream.h"
 #include "stream_api.h"
 
@@ -102,6 +103,8 @@ static CUresult wait_event(CUstream handle, CUstream default_stream, CUevent eve
         return sim_capture_wait(stream, event);
     SIM_TRY(sim_capture_refuse_legacy(stream));
     struct sim_work work = {.kind = SIM_WORK_EMPTY};
+    if (sim_event_waits_for_others(event, &work))
+        return sim_stream_submit(stream, &work, NULL, NULL, NULL);
     if (!event->record || event->record->is_done)
         return CUDA_SUCCESS;
     return sim_stream_submit(stream, &work, event->record, NULL, NULL);

@@ -8,6 +8,7 @@
 #include "tools/sim/driver/graph/graph.h"
 #include "tools/sim/driver/graph/graph_run.h"
 #include "tools/sim/driver/core/print.h"
+#include "event_ipc.h"
 #include "stream.h"
 #include "tools/sim/driver/core/thread.h"
 
@@ -169,6 +170,9 @@ bool sim_work_turn(struct sim_work *work, struct sim_stream *stream) {
         return true;
     case SIM_WORK_RUN:
         return sim_graph_run_turn(work->as.run, stream);
+    case SIM_WORK_TELL:
+    case SIM_WORK_HEAR:
+        return sim_event_turn(work);
     case SIM_WORK_EMPTY:
     case SIM_WORK_ALLOC:
     case SIM_WORK_FREE_NODE:
@@ -246,6 +250,10 @@ void sim_work_finish(struct sim_work *work) {
         break;
     case SIM_WORK_ALLOC:
         sim_async_release(work->as.address);
+        break;
+    case SIM_WORK_TELL:
+    case SIM_WORK_HEAR:
+        sim_event_work_finish(work);
         break;
     case SIM_WORK_RUN:
         sim_graph_run_destroy(work->as.run);

@@ -14,6 +14,7 @@
 #include <stddef.h>
 
 struct sim_context;
+struct sim_event_slot;
 struct sim_exec;
 struct sim_function;
 struct sim_graph;
@@ -36,6 +37,8 @@ enum sim_work_kind {
     SIM_WORK_CHILD,       /* of a graph: another graph */
     SIM_WORK_CONDITIONAL, /* of a graph: one of several graphs, or none */
     SIM_WORK_RUN,         /* the launch of a graph */
+    SIM_WORK_TELL,        /* an event\'s record, for other processes: event_ipc.h */
+    SIM_WORK_HEAR,        /* a wait for another process\'s record */
 };
 
 struct sim_kernel_work {
@@ -97,6 +100,10 @@ struct sim_work {
             unsigned n, chosen;        /* n: none of them */
         } conditional;
         struct sim_graph_run *run; /* RUN: owned */
+        struct {
+            struct sim_event_slot *slot; /* a reference */
+            uint64_t n;
+        } event; /* TELL, HEAR */
     } as;
 };
 
