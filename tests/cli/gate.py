@@ -64,6 +64,18 @@ def a_run_that_is_worse_than_it_may_be_fails_with_a_line():
 
 
 @tap.test
+def of_several_processes_counts_are_sums_and_peaks_the_highest():
+    one = saved("one.json")
+    folder = scratch / "several"
+    folder.mkdir()
+    for pid in (7, 8):
+        (folder / f"{pid}.json").write_text(json.dumps({**json.loads(one.read_text()), "pid": pid}))
+    for condition, fails in {"peak_live>+0": False, "peak_held>+0": False, "requests=+1000": True, "frees>+999": True}.items():
+        result = cushim("diff", f"--fail-if={condition}", one, folder)
+        assert result.returncode == fails, (condition, result)
+
+
+@tap.test
 def conditions_mean_what_they_say():
     before = saved("before.json")
     after = saved("after.json", peak_held_bytes=60 << 20, live_bytes=1024, requests=1100, wait_ns=1500000)

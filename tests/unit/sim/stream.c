@@ -2,6 +2,7 @@
 #include "fixture.h"
 #include "tests/unit/suite.h"
 
+#include <sched.h>
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>
@@ -254,10 +255,17 @@ START_TEST(a_callback_is_told_how_its_stream_is) {
 END_TEST
 
 START_TEST(a_fault_damages_the_context_until_it_is_reset) {
+    int value = 0;
     CUcontext context = fixture_context();
     CUdeviceptr a = fixture_alloc(1), b;
+    sim_hold();
     ck_cuda(cuLaunchKernel(fixture_kernel("fault"), 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    fixture_store(NULL, &value, 1);
+    sim_release_hold();
     ck_cuda_is(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+    while (sim_pending())
+        sched_yield();
+    ck_assert_int_eq(value, 0); /* what was behind it is dropped */
     ck_cuda_is(cuMemFree(a), CUDA_ERROR_ILLEGAL_ADDRESS);
     ck_cuda_is(cuMemAlloc(&b, 1), CUDA_ERROR_ILLEGAL_ADDRESS);
     ck_cuda(cuDevicePrimaryCtxReset(0));
@@ -279,6 +287,13 @@ START_TEST(a_stream_waits_for_a_word_in_memory) {
     ck_cuda(cuStreamSynchronize(b));
     ck_cuda_is(cuStreamQuery(a), CUDA_ERROR_NOT_READY);
     ck_cuda(cuStreamWriteValue64(b, word, 3, 0));
+    ck_cuda(cuStreamSynchronize(a));
+    sim_hold();
+    ck_cuda(cuStreamWaitValue32(a, word, 2, CU_STREAM_WAIT_VALUE_EQ)); /* 3 is more */
+    sim_step(3);
+    ck_cuda_is(cuStreamQuery(a), CUDA_ERROR_NOT_READY);
+    sim_release_hold();
+    ck_cuda(cuStreamWriteValue32(b, word, 2, 0));
     ck_cuda(cuStreamSynchronize(a));
     ck_cuda_is(cuStreamWriteValue32(b, word + 2, 2, 0), CUDA_ERROR_INVALID_VALUE);
     ck_cuda_is(cuStreamWriteValue32(b, word + 8, 2, 0), CUDA_ERROR_INVALID_VALUE);
