@@ -361,7 +361,7 @@ def image():
     """The image of the page, as bubblewrap makes it; what runs in it finds the software device and PROGRAM as `app`."""
     if not shutil.which("bwrap"):
         tap.skip("no bwrap")
-    if subprocess.run(["bwrap", "--unshare-pid", "--ro-bind", "/", "/", "true"], capture_output=True).returncode:
+    if subprocess.run(["bwrap", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"], capture_output=True).returncode:
         tap.skip("bubblewrap may not make a container here")
     box = container.Container(pathlib.Path(holder().name, "image"), {"/driver": SIM})
     shutil.copy(PROGRAM, box.folder / "app/app")
