@@ -8,8 +8,10 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 
@@ -249,6 +251,48 @@ def a_recording_has_a_bound_and_says_what_it_lacks():
     for word in "--stacks=all", "--stacks", "--max=much":
         result = record(word, HOLDER)
         assert result.returncode == 2 and result.stderr.count("\n") == 1, result
+
+
+def varint(n):
+    out = b""
+    while n >= 128:
+        out, n = out + bytes([n & 127 | 128]), n >> 7
+    return out + bytes([n])
+
+
+def write_large(path, n_events):
+    """A recording that no program made (docs/internals/trace-format.md): full chunks, at whose end nothing lives.  Returns its events."""
+    body, n, last = b"\x60" + varint(0) * 3 + varint(77) + varint(1), 1, 0
+    while len(body) < (256 << 10) - 6000:
+        for code in (0x10, 0x20):
+            for i in range(64):
+                address = (1 + i) << 12
+                body += bytes([code]) + varint(3) + varint(2 * (address - last) if address >= last else 2 * (last - address) - 1)
+                body += varint(1000 + i) + varint(0) if code == 0x10 else b""
+                n, last = n + 1, address
+    n_chunks = -(-n_events // n)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<8sII", b"CUSHIMTR", 2, 4096).ljust(4096, b"\0"))
+        for i in range(n_chunks):
+            head = struct.pack("<8s5Q", b"CUSHIMCH", 256 << 10, 0, i, 1000000000 + i * n * 48, len(body))
+            file.write((head.ljust(64, b"\0") + body).ljust(256 << 10, b"\0"))
+    return n_chunks * n
+
+
+@tap.test
+def a_large_recording_is_read_in_little_memory():
+    """By hand of 10^8 events: CUSHIM_TEST_EVENTS=100000000, half a GiB of disk and some 40 s."""
+    file, most = scratch / "large.trace", 128 << 20
+    n_events = write_large(file, int(os.environ.get("CUSHIM_TEST_EVENTS", 1000000)))
+    for form in ("json", "html"):
+        done = subprocess.run([CUSHIM, "report", f"--format={form}", "-o", str(scratch / f"large.{form}"), str(file)], text=True, capture_output=True,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)))
+        assert done.returncode == 0 and done.stderr == "", done
+    one, = json.loads((scratch / "large.json").read_text())
+    memory, = one["memory"]
+    assert one["events"] == n_events and memory["live_blocks"] == 0 and one["damaged"] == one["strange"] == one["disorder"] == 0, one
+    assert memory["peak_live_bytes"] == sum(range(1000, 1064)) and (scratch / "large.html").stat().st_size < 1 << 20, memory
+    file.unlink()
 
 
 @tap.test
