@@ -3,7 +3,7 @@
     guide.py ROOT CUSHIM PROGRAM PAUSING SIM_FOLDER
 
 A command is an indented line that begins with the name of a program.  `cushim` runs as it stands, with PROGRAM in place of ./app and
-a script that uses no CUDA in place of a Python program.  `cushim stat` finds PAUSING at work, by the name or number that the page
+a script that asks for a block in place of a Python program.  `cushim stat` finds PAUSING at work, by the name or number that the page
 gives.  What cannot run here is in OTHERS, with what runs it.  With an environment of PyTorch on PATH the commands of torchrun run, too.
 """
 import contextlib
@@ -55,6 +55,12 @@ OTHERS = {
 UNTESTED = "not run by a test"  # what a page says beside a command that nobody runs
 PROGRAMS = r"cushim(?! \d)|mpirun|bwrap|srun|torchrun|docker|apptainer|build/tools/cushim/cushim|python3?|pip|apt|dpkg-buildpackage|meson|ninja|cc|\$ .*|\./\S+|tests/\S+|[A-Z_]+=\S+"
 COMMAND = re.compile(rf"    ((?:{PROGRAMS})( .*)?)$")
+TRAIN = """import ctypes, sys
+cuda, context, block = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+assert not cuda.cuInit(0) and not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) and not cuda.cuCtxSetCurrent(context)
+assert not cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(1 << 20))
+print("trained", *sys.argv[1:])
+"""
 NAMES = r"^((?:[A-Z_]+=\S+ )*)(?:build/tools/cushim/)?cushim "
 
 
@@ -72,7 +78,7 @@ def runs_elsewhere(command):
     return next((who for begin, who in OTHERS.items() if command.startswith(begin)), None)
 
 
-def run(command, folder, script="import sys\nprint('trained', *sys.argv[1:])\n"):
+def run(command, folder, script=TRAIN):
     """Runs a command as a shell would, where ./app, python3, cushim and a program at work are there; returns what it did."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("CUSHIM")}
     env |= {"LD_LIBRARY_PATH": str(SIM), "PATH": f"{folder}:{env['PATH']}", "CUSHIM_LIVE_DIR": str(folder / "live"),
@@ -85,7 +91,7 @@ def run(command, folder, script="import sys\nprint('trained', *sys.argv[1:])\n")
     line = re.sub(NAMES, r"\1cushim ", command).replace("/path/to/libcushim-preload.so",
                                                         str(CUSHIM.parents[2] / "preload/libcushim-preload.so"))
     with at_work(folder, env) if " stat" in command else contextlib.nullcontext() as number:
-        line = re.sub(r"(?<=stat )\d+", str(number), line)
+        line = re.sub(r"(?<=stat )((?:--\S+ )*)\d+", rf"\g<1>{number}", line)
         return subprocess.run(["bash", "-c", line], cwd=folder, env=env, text=True, capture_output=True,
                               timeout=1000 if "torchrun" in line else 100)
 
