@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -201,50 +202,52 @@ static bool is_fit_batch(const struct cushim_copy_batch *batch) {
     return batch->is_plain;
 }
 
-/* All its bytes; 0: not each of its copies may be staged, and `whole` says why. */
-static size_t judge_batch(struct cushim_cuda *cuda, const struct cushim_copy_batch *batch,
-                          struct cushim_copy *whole) {
-    size_t n_bytes = 0;
+/* Where each of its copies lies; false: not each may be staged, and `whole` says why. */
+static bool find_boxes(struct cushim_cuda *cuda, const struct cushim_copy_batch *batch,
+                       struct cushim_copy *whole, struct cushim_copy_box *boxes) {
     for (size_t i = 0; i < batch->n_copies; i++) {
-        struct cushim_copy_box box;
         struct cushim_copy copy = batch->at(batch, i);
-        if (!find_box(cuda, &copy, &box))
+        if (!find_box(cuda, &copy, &boxes[i]))
             return leave_for(whole, copy.left_for);
-        n_bytes += copy.n_bytes;
+        whole->n_bytes += copy.n_bytes;
     }
-    return n_bytes;
+    return true;
 }
 
 /* Its time is told by the bytes: it is counted only where the whole of it is done. */
 static void count_batch(struct cushim_cuda *cuda, const struct cushim_copy_batch *batch,
-                        size_t n_bytes, uint64_t ns) {
+                        const struct cushim_copy_box *boxes, size_t n_bytes, uint64_t ns) {
     for (size_t i = 0; i < batch->n_copies; i++) {
         struct cushim_copy copy = batch->at(batch, i);
-        bool is_to_device = false;
-        find_direction(cuda, &copy, &is_to_device);
-        cushim_copy_count_large(cuda, &copy, CUSHIM_COPY_STAGED, is_to_device,
+        cushim_copy_count_large(cuda, &copy, CUSHIM_COPY_STAGED, boxes[i].is_to_device,
                                 (uint64_t)((double)ns * ((double)copy.n_bytes / (double)n_bytes)));
     }
 }
 
 /* Its copies come in no order, so that after a failure all may be made once more. */
-static bool stage_batch(struct cushim_cuda *cuda, const struct cushim_copy_batch *batch,
-                        struct cushim_copy *whole, size_t n_others) {
-    size_t n_bytes = judge_batch(cuda, batch, whole);
-    if (!n_bytes || !is_ordered(cuda, whole, false))
-        return false;
+static bool move_boxes(struct cushim_cuda *cuda, const struct cushim_copy_batch *batch,
+                       struct cushim_copy *whole, size_t n_others,
+                       const struct cushim_copy_box *boxes) {
     uint64_t start_ns = is_counted() ? cushim_clock_ns() : 0;
     for (size_t i = 0; i < batch->n_copies; i++) {
-        struct cushim_copy_box box;
-        struct cushim_copy copy = batch->at(batch, i);
-        enum cushim_copy_outcome outcome =
-            find_box(cuda, &copy, &box) ? move(cuda, &box, n_others) : CUSHIM_COPY_REFUSED;
+        enum cushim_copy_outcome outcome = move(cuda, &boxes[i], n_others);
         if (outcome != CUSHIM_COPY_DONE)
             return leave_for(whole, reason_of(outcome));
     }
     if (start_ns)
-        count_batch(cuda, batch, n_bytes, cushim_clock_ns() - start_ns);
+        count_batch(cuda, batch, boxes, whole->n_bytes, cushim_clock_ns() - start_ns);
     return true;
+}
+
+static bool stage_batch(struct cushim_cuda *cuda, const struct cushim_copy_batch *batch,
+                        struct cushim_copy *whole, size_t n_others) {
+    struct cushim_copy_box *boxes = reallocarray(NULL, batch->n_copies, sizeof *boxes);
+    bool is_done = boxes
+                       ? find_boxes(cuda, batch, whole, boxes) && is_ordered(cuda, whole, false) &&
+                             move_boxes(cuda, batch, whole, n_others, boxes)
+                       : leave_for(whole, CUSHIM_COPY_REASON_RING);
+    free(boxes);
+    return is_done;
 }
 
 /* ---- all of it ---- */

@@ -135,6 +135,17 @@ START_TEST(each_form_is_staged_and_moves_what_it_says) {
 }
 END_TEST
 
+START_TEST(where_each_copy_lies_is_asked_once) {
+    struct batch batch = prepare();
+    sim_calls_reset();
+    OK(forms[_i](&batch));
+    if (is_staging())
+        ck_assert_uint_eq(sim_calls("cuMemGetAddressRange_v2"), N_COPIES);
+    expect_moved(&batch);
+    free(batch.host);
+}
+END_TEST
+
 /* ---- none, where one cannot be ---- */
 
 START_TEST(one_that_cannot_be_staged_leaves_all_to_the_driver) {
@@ -327,6 +338,7 @@ int main(void) {
         attributes_that_may_be_refused_are_the_drivers_to_judge,
         what_boxes_are_told_and_may_be_refused_for_is_the_drivers_to_judge, NULL};
     const TTest *const of_each[] = {each_form_is_staged_and_moves_what_it_says,
+                                    where_each_copy_lies_is_asked_once,
                                     one_that_cannot_be_staged_leaves_all_to_the_driver,
                                     a_batch_waits_for_nobody,
                                     the_legacy_stream_and_one_that_went_are_refused_as_natively,
