@@ -1,9 +1,10 @@
 /*
  * The limit of a device (CUSHIM_LIMIT): the process sees a smaller device.
  *
- * Heaps charge their own memory.  This file charges what the driver serves natively, as far as its
- * size is seen: device, pitched, stream-ordered and managed memory, and the physical memory of
- * cuMemCreate.  Arrays, modules and what the driver itself needs are not counted.
+ * Heaps charge their own memory.  What the driver serves natively is charged where it is noted
+ * (foreign.h), as far as its size is seen: device, pitched, stream-ordered and managed memory, and
+ * the physical memory of cuMemCreate.  Arrays, modules and what the driver itself needs are not
+ * counted.
  */
 #ifndef CUSHIM_PRELOAD_DEVICE_LIMIT_H
 #define CUSHIM_PRELOAD_DEVICE_LIMIT_H
@@ -25,16 +26,8 @@ bool cushim_device_limit_admits(struct cushim_cuda *cuda, size_t n_bytes);
 /* The same on any device. */
 bool cushim_device_limit_admits_on(struct cushim_cuda *cuda, int device, size_t n_bytes);
 
-/* Native memory was allocated or (is_there false) freed; `stats` are the counters it belongs to. */
-void cushim_device_limit_note(const struct cushim_mem_stats *stats, size_t n_bytes, bool is_there);
-
-/* cuMemCreate made physical memory on a device; a release gave it back. */
-void cushim_device_limit_note_handle(CUmemGenericAllocationHandle handle, int device,
-                                     size_t n_bytes);
-void cushim_device_limit_forget_handle(CUmemGenericAllocationHandle handle);
-
-/* The driver was unloaded, and all handles with it. */
-void cushim_device_limit_drop_handles(void);
+/* Memory that no heap charges came to a device, or (is_there false) went. */
+void cushim_device_limit_charge(int device, size_t n_bytes, bool is_there);
 
 /* Correct what cuMemGetInfo said by the limit, and by `reusable_bytes` that we could give back. */
 void cushim_device_limit_tell(int device, size_t reusable_bytes, size_t *free_bytes,

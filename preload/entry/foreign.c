@@ -53,9 +53,16 @@ static void spare(struct shard *shard, struct row *row) {
     shard->spares = row;
 }
 
+/* Pinned memory is no device's. */
+static void charge(const struct cushim_foreign *native, bool is_there) {
+    size_t place = (size_t)(native->stats - &cushim_page.stats[0][0]);
+    if (place % CUSHIM_N_KINDS != CUSHIM_KIND_PINNED)
+        cushim_device_limit_charge((int)(place / CUSHIM_N_KINDS), native->n_bytes, is_there);
+}
+
 static void count_gone(const struct cushim_foreign *native) {
     cushim_mem_stats_subtract(&native->stats->live_bytes, native->n_bytes);
-    cushim_device_limit_note(native->stats, native->n_bytes, false);
+    charge(native, false);
     if (cushim_process.is_watched) {
         cushim_tracing_free(native->stats, NULL, native->address);
         cushim_sites_free(NULL, native->address);
@@ -84,7 +91,7 @@ static void enter(const struct cushim_foreign *native) {
     if (!is_entered)
         return;
     cushim_mem_stats_grow_live(native->stats, native->n_bytes);
-    cushim_device_limit_note(native->stats, native->n_bytes, true);
+    charge(native, true);
 }
 
 void cushim_foreign_record(const struct cushim_foreign *native) {
@@ -147,6 +154,75 @@ void cushim_foreign_drop(CUcontext context) {
         drop(context, false);
 }
 
+/* ---- physical memory ---- */
+
+struct handle_row {
+    CUmemGenericAllocationHandle handle;
+    int device;
+    size_t n_bytes;
+    UT_hash_handle hh;
+};
+
+static pthread_mutex_t handle_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct handle_row *handles;
+
+static void count_handle(const struct handle_row *row, bool is_there) {
+    struct cushim_page_virtual *made = &cushim_page.virtuals[row->device];
+    cushim_device_limit_charge(row->device, row->n_bytes, is_there);
+    if (is_there)
+        cushim_mem_stats_raise(
+            &made->peak_live_bytes,
+            atomic_fetch_add_explicit(&made->live_bytes, row->n_bytes, memory_order_relaxed) +
+                row->n_bytes);
+    else
+        cushim_mem_stats_subtract(&made->live_bytes, row->n_bytes);
+}
+
+void cushim_foreign_record_handle(CUmemGenericAllocationHandle handle, int device, size_t n_bytes) {
+    struct cushim_page_virtual *made = &cushim_page.virtuals[device];
+    cushim_mem_stats_add(&made->n_requests, 1);
+    cushim_mem_stats_add(&made->requested_bytes, n_bytes);
+    cushim_process_note_use();
+    struct handle_row *entered, *row = malloc(sizeof *row);
+    unsigned hash;
+    if (!row)
+        return;
+    *row = (struct handle_row){.handle = handle, .device = device, .n_bytes = n_bytes};
+    HASH_VALUE(&row->handle, sizeof row->handle, hash);
+    pthread_mutex_lock(&handle_lock);
+    HASH_ADD_BYHASHVALUE(hh, handles, handle, sizeof row->handle, hash, row);
+    HASH_FIND_BYHASHVALUE(hh, handles, &row->handle, sizeof row->handle, hash, entered);
+    if (entered == row)
+        count_handle(row, true);
+    pthread_mutex_unlock(&handle_lock);
+    if (entered != row)
+        free(row);
+}
+
+void cushim_foreign_erase_handle(CUmemGenericAllocationHandle handle) {
+    struct handle_row *row;
+    pthread_mutex_lock(&handle_lock);
+    HASH_FIND(hh, handles, &handle, sizeof handle, row);
+    if (row) {
+        HASH_DEL(handles, row);
+        count_handle(row, false);
+    }
+    pthread_mutex_unlock(&handle_lock);
+    free(row);
+}
+
+static void drop_handles(void) {
+    struct handle_row *row, *next;
+    pthread_mutex_lock(&handle_lock);
+    HASH_ITER(hh, handles, row, next) {
+        HASH_DEL(handles, row);
+        count_handle(row, false);
+        free(row);
+    }
+    pthread_mutex_unlock(&handle_lock);
+}
+
 void cushim_foreign_drop_all(void) {
     drop(NULL, true);
+    drop_handles();
 }

@@ -1,5 +1,5 @@
 /*
- * Foreign allocations: memory that the driver served natively and whose address we saw.
+ * Foreign allocations: memory that the driver served natively and whose address or handle we saw.
  *
  * A map from address to size and kind, for the counters.  An address that is freed and is neither
  * here nor a block of ours was allocated around us.  A row is entered after the driver's call that
@@ -34,7 +34,15 @@ void cushim_foreign_count_free(const struct cushim_foreign *native);
 /* A context was destroyed, with all that was allocated in it. */
 void cushim_foreign_drop(CUcontext context);
 
-/* The driver was unloaded. */
+/*
+ * Physical memory that cuMemCreate made on a device, and that cuMemRelease gives back; both are
+ * counted.  A release says no size, so each handle has a row: for what is live in a report, which
+ * may be asked for at any time, and for the limit.
+ */
+void cushim_foreign_record_handle(CUmemGenericAllocationHandle handle, int device, size_t n_bytes);
+void cushim_foreign_erase_handle(CUmemGenericAllocationHandle handle);
+
+/* The driver was unloaded, and all that it served with it. */
 void cushim_foreign_drop_all(void);
 
 #endif

@@ -142,11 +142,8 @@ static void note_virtual(CUmemGenericAllocationHandle handle, int device, size_t
     log_debug("request", "cuMemCreate of size %zu was forwarded", n_bytes);
     if (!cushim_process_is_on() || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return;
-    cushim_device_limit_note_handle(handle, device, n_bytes);
-    cushim_mem_stats_add(&cushim_page.virtuals[device].n_requests, 1);
-    cushim_mem_stats_add(&cushim_page.virtuals[device].requested_bytes, n_bytes);
+    cushim_foreign_record_handle(handle, device, n_bytes);
     cushim_process_note_driver_use();
-    cushim_process_note_use();
 }
 
 CUSHIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t n_bytes,
@@ -166,7 +163,7 @@ CUSHIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t 
 
 CUSHIM_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     CUSHIM_ENTER(cuMemRelease)
-    cushim_device_limit_forget_handle(handle);
+    cushim_foreign_erase_handle(handle);
     return cuda->cuMemRelease(handle);
 }
 

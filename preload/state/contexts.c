@@ -494,6 +494,5 @@ void cushim_contexts_gone_all(void) {
     atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_EPOCH);
     pthread_mutex_unlock(&lock);
     cushim_foreign_drop_all();
-    cushim_device_limit_drop_handles();
     cushim_capture_drop_all();
 }
