@@ -138,6 +138,6 @@ bool cushim_memory_kinds_note_hint(uint64_t address, size_t n_bytes) {
         return true;
     if (sight == CUSHIM_SIGHT_NOTHING || found.state != CUSHIM_MEM_LIVE)
         return false;
-    atomic_store_explicit(&found.segment->goes_with_block, true, memory_order_relaxed);
+    cushim_mem_heap_retire_segment(found.segment->pool, found.segment);
     return true;
 }

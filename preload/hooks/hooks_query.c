@@ -271,7 +271,7 @@ static CUresult get_handle(struct cushim_cuda *cuda, const struct cushim_mem_loo
         return answer;
     }
     set_distance(handle, (uint32_t)(found->base - segment->base));
-    cushim_mem_heap_share_segment(segment->pool, segment);
+    cushim_mem_heap_retire_segment(segment->pool, segment);
     return CUDA_SUCCESS;
 }
 

@@ -359,8 +359,8 @@ static enum cushim_status release_uncached(const struct freeing *freeing, const 
     return status;
 }
 
-void cushim_mem_heap_share_segment(struct cushim_mem_heap *pool,
-                                   struct cushim_mem_segment *segment) {
+void cushim_mem_heap_retire_segment(struct cushim_mem_heap *pool,
+                                    struct cushim_mem_segment *segment) {
     pthread_mutex_lock(&pool->lock);
     bool is_there = segment->pool == pool && segment->generation == atomic_load(&pool->generation);
     if (is_there && cushim_mem_segment_is_one_block(segment))

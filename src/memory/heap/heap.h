@@ -106,11 +106,11 @@ enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *pool,
                                          const struct cushim_mem_lookup *found);
 
 /*
- * Another process was told of a LIVE block's segment: its memory goes back to the driver, which
- * keeps it as long as somebody has it open, and is never handed out again.
+ * The driver, or another process, was told of a LIVE block's segment: its memory goes back to the
+ * driver, which keeps it as long as somebody has it open, and is never handed out again.
  */
-void cushim_mem_heap_share_segment(struct cushim_mem_heap *pool,
-                                   struct cushim_mem_segment *segment);
+void cushim_mem_heap_retire_segment(struct cushim_mem_heap *pool,
+                                    struct cushim_mem_segment *segment);
 
 /* Does a block's segment go back to the driver with it? */
 bool cushim_mem_heap_is_uncached(const struct cushim_mem_heap *pool,

@@ -237,8 +237,8 @@ START_TEST(a_shared_segment_serves_nothing_more_and_goes_back_when_it_is_free) {
         fixture = fixture_create(NULL);
         uint64_t shared = fixture_take(fixture, N_BYTES), beside = fixture_take(fixture, N_BYTES);
         ck_assert(cushim_mem_blocks_find(&fixture->ledger, shared, &found));
-        cushim_mem_heap_share_segment(&fixture->pools[0], found.segment);
-        cushim_mem_heap_share_segment(&fixture->pools[0], found.segment);
+        cushim_mem_heap_retire_segment(&fixture->pools[0], found.segment);
+        cushim_mem_heap_retire_segment(&fixture->pools[0], found.segment);
         fixture_check(fixture);
         ck_assert_int_eq(fixture_state(fixture, shared), CUSHIM_MEM_LIVE);
         fixture_give(fixture, shared);

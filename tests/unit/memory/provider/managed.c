@@ -151,7 +151,7 @@ END_TEST
 START_TEST(a_hinted_block_goes_back_to_the_driver) {
     struct cushim_mem_heap *pool = set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
     uint64_t hinted = take(100), other = take(100);
-    atomic_store(&find(hinted).segment->goes_with_block, true);
+    cushim_mem_heap_retire_segment(pool, find(hinted).segment);
     fixture_give(fixture, hinted);
     ck_assert_uint_eq(fake_n_allocations(), 1);
     ck_assert(!fake_is_allocated(hinted));
