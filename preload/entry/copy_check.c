@@ -32,9 +32,12 @@ size_t cushim_copy_span(size_t width_bytes, size_t height, size_t depth, size_t 
 /*
  * One end of a copy, looked up once: most ends are foreign, and those cost the page map alone.
  */
+static inline bool may_be_ours(const struct cushim_end *end) {
+    return cushim_mem_pagemap_find(&cushim_process.ledger.map, end->address);
+}
+
 static bool look(const struct cushim_end *end, struct cushim_mem_lookup *found) {
-    return cushim_mem_pagemap_find(&cushim_process.ledger.map, end->address) &&
-           cushim_mem_blocks_find(&cushim_process.ledger, end->address, found);
+    return may_be_ours(end) && cushim_mem_blocks_find(&cushim_process.ledger, end->address, found);
 }
 
 /* False: refuse. */
@@ -55,10 +58,12 @@ static bool judge(const struct cushim_end *end, const struct cushim_mem_lookup *
     return false;
 }
 
-/* A foreign end; false: refuse. */
-static bool judge_foreign(const struct cushim_end *end, const char *what) {
-    if (!cushim_stale_address_may_be(end->address) || !end->span_bytes ||
-        !cushim_stale_address_is(end->address))
+/* What few copies come to is apart, so that the others save no registers for it. */
+#define APART static __attribute__((noinline))
+
+/* An end where a segment of ours may have been; false: refuse. */
+APART bool judge_stale(const struct cushim_end *end, const char *what) {
+    if (!end->span_bytes || !cushim_stale_address_is(end->address))
         return true;
     struct cushim_mem_stats *stats = cushim_process_stats(cushim_driver(), CUSHIM_KIND_DEVICE);
     cushim_mem_stats_add(&stats->n_uses_after_free, 1);
@@ -68,9 +73,19 @@ static bool judge_foreign(const struct cushim_end *end, const char *what) {
     return false;
 }
 
-static bool is_admitted(const struct cushim_end *end, const char *what) {
+static inline bool judge_foreign(const struct cushim_end *end, const char *what) {
+    return !cushim_stale_address_may_be(end->address) || judge_stale(end, what);
+}
+
+APART bool is_admitted_ours(const struct cushim_end *end, const char *what) {
     struct cushim_mem_lookup found;
-    return look(end, &found) ? judge(end, &found, what) : judge_foreign(end, what);
+    return cushim_mem_blocks_find(&cushim_process.ledger, end->address, &found)
+               ? judge(end, &found, what)
+               : judge_foreign(end, what);
+}
+
+static inline bool is_admitted(const struct cushim_end *end, const char *what) {
+    return may_be_ours(end) ? is_admitted_ours(end, what) : judge_foreign(end, what);
 }
 
 bool cushim_copy_begin(const struct cushim_copy *copy) {
@@ -126,7 +141,7 @@ static void note_end(const struct cushim_mem_lookup *found, const struct cushim_
 }
 
 /* What the host can see (C9).  Sets return early as well, but have one end. */
-static void note_effect(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
+APART void note_effect(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
     struct cushim_mem_lookup at_to, at_from;
     bool has_host_end =
         copy->direction == CUSHIM_HOST_TO_DEVICE || copy->direction == CUSHIM_DEVICE_TO_HOST;
@@ -167,17 +182,8 @@ void cushim_copy_count_large(struct cushim_cuda *cuda, const struct cushim_copy 
     cushim_mem_stats_add(&cushim_page.copies.large[path][!is_to_device].ns, ns);
 }
 
-CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy,
-                         CUresult answer) {
-    if (answer == CUDA_SUCCESS && (copy->is_async || copy->direction == CUSHIM_SET) &&
-        cushim_host_effect_matters())
-        note_effect(cuda, copy);
-    if (answer != CUDA_SUCCESS || !is_judged())
-        return answer;
-    cushim_process_note_use();
-    bool is_reported = cushim_process_options.stats[0];
-    if (!is_reported && !copy->start_ns && !copy->is_left)
-        return answer;
+/* Of one that was queued or done. */
+APART void count(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
     enum cushim_direction direction = copy->direction;
     enum cushim_host_memory memory = CUSHIM_HOST_NONE;
     if (!cushim_capture_is_open()) {
@@ -188,7 +194,7 @@ CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *cop
         else if (direction == CUSHIM_DEVICE_TO_HOST)
             memory = host_memory(cuda, copy->to.address);
     }
-    if (is_reported) {
+    if (cushim_process_options.stats[0]) {
         cushim_mem_stats_add(&cushim_page.copies.n_copies[direction][memory], 1);
         cushim_mem_stats_add(&cushim_page.copies.n_bytes[direction][memory], copy->n_bytes);
     }
@@ -198,5 +204,18 @@ CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *cop
                                 direction == CUSHIM_HOST_TO_DEVICE, ns);
     else if (copy->is_left)
         trace_large(cuda, copy, CUSHIM_COPY_BY_DRIVER, direction != CUSHIM_DEVICE_TO_HOST, ns);
+}
+
+CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy,
+                         CUresult answer) {
+    if (answer != CUDA_SUCCESS)
+        return answer;
+    if ((copy->is_async || copy->direction == CUSHIM_SET) && cushim_host_effect_matters())
+        note_effect(cuda, copy);
+    if (!is_judged())
+        return answer;
+    cushim_process_note_use();
+    if (cushim_process_options.stats[0] || copy->start_ns || copy->is_left)
+        count(cuda, copy);
     return answer;
 }
