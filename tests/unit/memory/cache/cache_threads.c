@@ -75,6 +75,29 @@ static void *drain_once(void *unused) {
     return unused;
 }
 
+static void *give_and_stay(void *unused) {
+    fake_set_current(fake_context(0));
+    give(take(100000));
+    meet();
+    meet();
+    return unused;
+}
+
+START_TEST(what_an_idle_thread_has_cached_goes_back_to_all) {
+    pthread_t idle;
+    fixture = fixture_create(NULL);
+    give(take(1000));
+    pthread_barrier_init(&meeting, NULL, 2);
+    pthread_create(&idle, NULL, give_and_stay, NULL);
+    meet();
+    ck_assert_uint_ge(cushim_mem_cache_drain_all(pool()), 101000);
+    meet();
+    pthread_join(idle, NULL);
+    fixture_check(fixture);
+    fixture_destroy(fixture);
+}
+END_TEST
+
 /* Keys end a thread in the order in which they were made, and this one's is the last. */
 /* Not by an exit: memcheck would look for what only the stack of the thread that ended knew. */
 static void leave_well(void *unused) {
@@ -328,6 +351,7 @@ SUITE() {
         "cache_threads",
         (const TTest *[]){threads_by_the_thousand_hand_one_cache_on,
                           a_thread_of_a_forked_child_ends_though_its_parent_was_among_the_caches,
+                          what_an_idle_thread_has_cached_goes_back_to_all,
                           caches_in_use_can_be_drained_and_summed,
                           no_sum_has_more_frees_than_requests,
                           a_pool_is_abandoned_while_caches_hold_its_blocks,
