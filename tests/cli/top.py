@@ -134,6 +134,51 @@ def keys_sort_choose_show_and_pause():
         cushim("stat", "--clean")
 
 
+NVML = r"""
+struct memory { unsigned long long total, free, used; };
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) { *device = (void *)uuid; return uuid[0] != 'G' || uuid[3] != '-'; }
+int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory) {
+    (void)device;
+    *memory = (struct memory){80ull << 30, 60ull << 30, 20ull << 30};
+    return 0;
+}
+"""
+
+
+@tap.test
+def devices_have_a_line_and_nvml_says_how_large_they_are():
+    process = started()
+    library = fixture.build("libnvidia-ml.so.1", "-shared", "-fPIC", source=NVML)
+    try:
+        with Terminal() as terminal:
+            terminal.type(f"{CUSHIM} top --every=0.1")
+            terminal.wait(r"^dev 0  cushim software device       held  2\.00 MiB by 1 process$")
+            terminal.keys("d")
+            text = terminal.wait(rf"^cushim top .*\n\n{HEADS[1:]}")
+            assert "dev 0" not in text, text
+            terminal.keys("d")
+            terminal.wait("^dev 0 ")
+            terminal.keys("f")
+            terminal.wait(r"live, process \d+\n  nothing was found, and each request found memory")
+            terminal.keys("f")
+            terminal.wait("s sort")
+            terminal.tmux("resize-window", "-x", 80, "-y", 8)  # processes come first
+            text = terminal.wait(rf"^ *{process.pid} ")
+            terminal.tmux("resize-window", "-x", 80, "-y", 24)
+            terminal.keys("q")
+            terminal.wait("shell> *$")
+            terminal.type(f"LD_LIBRARY_PATH={library.parent}:{SIM} {CUSHIM} top --every=0.1")
+            text = terminal.wait(r"^dev 0  cushim soft held  2\.00 MiB of  80\.0 GiB  others  20\.0 GiB  free  60\.0 GiB$")
+            assert all(len(line) <= 80 for line in text.splitlines()), text
+            terminal.keys("q")
+            terminal.wait("shell> *$")
+    finally:
+        process.kill()
+        process.communicate()
+        cushim("stat", "--clean")
+
+
 @tap.test
 def the_terminal_is_as_it_was_whatever_ends_it():
     process = started()
@@ -199,11 +244,11 @@ def who_waits_for_a_program_stops_and_goes_on_with_it():
         terminal.type("set -m; clear")
         terminal.type(f"{CUSHIM} run --stats {LIVE} pause")
         for _ in range(2):
-            terminal.wait("^ready")
+            terminal.wait(r"\bready$")  # behind a prompt, if the shell was first
             terminal.keys("C-z")
             terminal.wait(r"^(\^Z)?\[1\].*Stopped")
             terminal.type("clear; echo ready")
-            terminal.wait("^ready")
+            terminal.wait(r"\bready$")  # behind a prompt, if the shell was first
             terminal.type("fg")
             terminal.wait(r"run --stats (.*\n*)*\Z")
         terminal.keys("C-c")
@@ -215,8 +260,8 @@ def who_waits_for_a_program_stops_and_goes_on_with_it():
 def more_rows_than_lines_are_gone_through():
     cushim("run", LIVE, "signal9")
     page, = folder.glob("*.page")
-    for i in range(40):
-        shutil.copy(page, folder / f"{i}-1.page")
+    for i in range(40):  # of numbers that no process has
+        shutil.copy(page, folder / f"{4195000 + i}-1.page")
     try:
         with Terminal() as terminal:
             terminal.type(f"{CUSHIM} top --every=0.1")

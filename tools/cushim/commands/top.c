@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "report/words.h"
 #include "tools/cushim/pages.h"
+#include "tools/cushim/commands/devices.h"
 #include "tools/cushim/commands/screen.h"
 #include "tools/cushim/symbols.h"
 #include "tools/cushim/usage.h"
@@ -41,10 +42,12 @@ enum sort { BY_HELD, BY_LIVE, BY_REQUESTS, BY_PROCESS, N_SORTS };
 struct top {
     struct row *rows;
     size_t n;
+    struct devices devices; /* of those that are alive */
     unsigned every_ms;
     enum sort sort;
-    size_t chosen; /* a row */
-    bool is_paused, has_detail, is_utf8;
+    size_t chosen;                                 /* a row */
+    enum detail { TABLE, REPORT, TROUBLE } detail; /* of the chosen row */
+    bool is_paused, is_utf8, has_devices;
     bool is_once, is_batch;
 };
 
@@ -95,6 +98,8 @@ static void take(const struct page *page, void *context) {
         if (!cushim_report_has_device(page->report, device))
             continue;
         take_device(context, page, device);
+        if (page->is_alive)
+            devices_add(&((struct top *)context)->devices, page->report, device);
         has_any = true;
     }
     if (!has_any)
@@ -140,7 +145,9 @@ static void look(struct top *top) {
     size_t n = 0;
     for (size_t i = 0; i < top->n; i++)
         top->rows[i].is_seen = false;
+    top->devices.n = 0;
     pages_each(take, top);
+    devices_settle(&top->devices);
     for (size_t i = 0; i < top->n; i++) {
         if (top->rows[i].is_seen)
             top->rows[n++] = top->rows[i];
@@ -206,13 +213,21 @@ static void put_title(const struct top *top, char line[LINE_BYTES]) {
 /* ---- the screen ---- */
 
 static void draw_table(struct top *top, struct screen_picture *picture) {
-    enum { AROUND = 5 }; /* title, blank, heads, what is left out, keys */
+    enum { AROUND = 5, FEWEST_ROWS = 6 }; /* title, blank, heads, what is left out, keys */
     char line[LINE_BYTES];
     size_t n_room = picture->rows > AROUND ? (size_t)(picture->rows - AROUND) : 1;
+    size_t n_devices = top->has_devices ? top->devices.n : 0;
+    if (n_devices && n_devices + FEWEST_ROWS > n_room) /* processes come first */
+        n_devices = n_room > FEWEST_ROWS ? n_room - FEWEST_ROWS : 0;
+    n_room -= n_devices;
     size_t first = top->chosen >= n_room ? top->chosen - n_room + 1 : 0;
     size_t last = first + n_room < top->n ? first + n_room : top->n;
     put_title(top, line);
     screen_line(picture, line, false);
+    for (size_t i = 0; i < n_devices; i++) {
+        devices_text(&top->devices.rows[i], line, sizeof line);
+        screen_line(picture, line, false);
+    }
     screen_line(picture, "", false);
     put_heads(line);
     screen_line(picture, line, false);
@@ -226,16 +241,34 @@ static void draw_table(struct top *top, struct screen_picture *picture) {
     if (last - first < top->n)
         snprintf(line, sizeof line, "  rows %zu to %zu of %zu", first + 1, last, top->n);
     screen_line(picture, line, false);
-    screen_line(picture, "s sort  up down choose  enter report  p pause  q quit", false);
+    screen_line(picture,
+                "s sort  up down choose  enter report  f findings  d devices  p pause  q quit",
+                false);
 }
 
-/* The report of a page, line by line. */
-static void draw_report(const struct page *page, void *context) {
-    struct screen_picture *picture = context;
+struct detail_view {
+    struct screen_picture *picture;
+    enum detail detail;
+};
+
+/* What was found, and who found no memory. */
+static void put_trouble(struct cushim_writer *out, const struct cushim_report *report) {
+    const struct cushim_page_head *head = &report->page.head;
+    cushim_write(out, "cushim %s: %s, process %ld\n", head->version, head->program,
+                 (long)head->process);
+    bool has_found = cushim_report_findings_text(out, report);
+    if (!cushim_report_shortages_text(out, report) && !has_found)
+        cushim_write(out, "  nothing was found, and each request found memory\n");
+}
+
+/* Of a page, line by line. */
+static void draw_detail(const struct page *page, void *context) {
+    struct detail_view *view = context;
+    struct screen_picture *picture = view->picture;
     struct cushim_writer out = {.fd = memfd_create("report", MFD_CLOEXEC)};
     char text[1 << 14], *rest;
     symbols_learn(page->report);
-    cushim_report_text(&out, page->report);
+    (view->detail == REPORT ? cushim_report_text : put_trouble)(&out, page->report);
     cushim_writer_flush(&out);
     ssize_t n = out.fd < 0 ? 0 : pread(out.fd, text, sizeof text - 1, 0);
     close(out.fd);
@@ -251,13 +284,14 @@ static void draw_report(const struct page *page, void *context) {
 static void draw(struct top *top) {
     struct screen_picture picture;
     screen_draw(&picture);
-    if (top->has_detail && top->n &&
-        pages_one(top->rows[top->chosen].page, draw_report, &picture)) {
+    struct detail_view view = {&picture, top->detail};
+    if (top->detail != TABLE && top->n &&
+        pages_one(top->rows[top->chosen].page, draw_detail, &view)) {
         while (picture.n_lines < picture.rows - 1)
             screen_line(&picture, "", false);
         screen_line(&picture, "enter back  q quit", false);
     } else {
-        top->has_detail = false;
+        top->detail = TABLE;
         draw_table(top, &picture);
     }
     screen_show(&picture);
@@ -278,7 +312,13 @@ static bool obey(struct top *top, int key) {
         break;
     case '\r':
     case '\n':
-        top->has_detail = !top->has_detail;
+        top->detail = top->detail == TABLE ? REPORT : TABLE;
+        break;
+    case 'f':
+        top->detail = top->detail == TROUBLE ? TABLE : TROUBLE;
+        break;
+    case 'd':
+        top->has_devices = !top->has_devices;
         break;
     case SCREEN_UP:
         top->chosen -= top->chosen > 0;
@@ -389,7 +429,8 @@ static int take_arguments(struct top *top, int argc, char **argv) {
 }
 
 int top_main(int argc, char **argv) {
-    struct top top = {.every_ms = 1000, .is_utf8 = is_utf8()};
+    static struct top top = {.every_ms = 1000, .has_devices = true};
+    top.is_utf8 = is_utf8();
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         usage_print(stdout, "top");
         return EXIT_WELL;
