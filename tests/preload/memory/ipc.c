@@ -276,6 +276,110 @@ START_TEST(a_freed_or_foreign_pointer_has_no_handle) {
 }
 END_TEST
 
+/*
+ * Every process shows blocks of each size to all, and reads what all show; TEST_PROCESSES says how
+ * many there are.
+ */
+enum { MANY = 64, N_SHOWN = 3, N_ROUNDS = 3 };
+
+struct message {
+    int from, round,
+        is_done; /* who is quick may say so, or be a round ahead, before the slow speak */
+    CUipcMemHandle handles[N_SHOWN];
+};
+
+/* What a process has heard, of each round. */
+struct heard {
+    struct message shown[N_ROUNDS][MANY];
+    int n_shown[N_ROUNDS], n_done[N_ROUNDS];
+};
+
+static void hear(struct heard *heard, int in) {
+    struct message message;
+    ck_assert_int_eq(read(in, &message, sizeof message), sizeof message);
+    if (message.is_done) {
+        heard->n_done[message.round]++;
+        return;
+    }
+    heard->n_shown[message.round]++;
+    heard->shown[message.round][message.from] = message;
+}
+
+static void say(const struct message *message, int n, const int *outs) {
+    for (int k = 0; k < n; k++)
+        ck_assert_int_eq(write(outs[k], message, sizeof *message), sizeof *message);
+}
+
+static unsigned word_of(int process, int round, int k) {
+    return 1u + (unsigned)(process * 100 + round * 10 + k);
+}
+
+static void show_all(struct message *own, CUdeviceptr blocks[N_SHOWN]) {
+    static const size_t sizes[N_SHOWN] = {1000, 200000, 3 * MIB};
+    for (int k = 0; k < N_SHOWN; k++) {
+        blocks[k] = fixture_alloc(sizes[k]);
+        OK(cuMemsetD32(blocks[k], word_of(own->from, own->round, k), 1));
+        OK(cuIpcGetMemHandle(&own->handles[k], blocks[k]));
+    }
+    OK(cuCtxSynchronize());
+}
+
+static void read_all(const struct message *shown) {
+    for (int k = 0; k < N_SHOWN; k++) {
+        CUdeviceptr address;
+        OK(cuIpcOpenMemHandle(&address, shown->handles[k], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+        ck_assert_uint_eq(fixture_read(address), word_of(shown->from, shown->round, k));
+        OK(cuIpcCloseMemHandle(address));
+    }
+}
+
+static void meet_all(int i, int n, int in, const int *outs) {
+    static struct heard heard;
+    CUdeviceptr blocks[N_SHOWN];
+    fixture_use_device(0);
+    for (int round = 0; round < N_ROUNDS; round++) {
+        struct message own = {.from = i, .round = round};
+        show_all(&own, blocks);
+        say(&own, n, outs);
+        while (heard.n_shown[round] < n)
+            hear(&heard, in);
+        for (int k = 0; k < n; k++) {
+            if (k != i)
+                read_all(&heard.shown[round][k]);
+        }
+        own.is_done = 1;
+        say(&own, n, outs);
+        while (heard.n_done[round] < n)
+            hear(&heard, in);
+        for (int k = 0; k < N_SHOWN; k++)
+            OK(cuMemFree(blocks[k]));
+    }
+}
+
+START_TEST(each_of_many_processes_reads_what_all_show) {
+    const char *asked = getenv("TEST_PROCESSES");
+    int n = asked ? atoi(asked) : 8, ends[MANY][2], outs[MANY], status;
+    pid_t children[MANY];
+    ck_assert(n > 1 && n <= MANY);
+    for (int i = 0; i < n; i++) {
+        ck_assert_int_eq(pipe(ends[i]), 0);
+        outs[i] = ends[i][1];
+    }
+    for (int i = 0; i < n; i++) {
+        children[i] = fork();
+        ck_assert_int_ge(children[i], 0);
+        if (children[i] == 0) {
+            meet_all(i, n, ends[i][0], outs);
+            exit(0);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        ck_assert_int_eq(waitpid(children[i], &status, 0), children[i]);
+        ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "process %d", i);
+    }
+}
+END_TEST
+
 int main(void) {
     const TTest *const of_each_size[] = {no_handle_shows_another_large_block, NULL};
     return fixture_run_loop("ipc", of_each_size, 3,
@@ -285,5 +389,6 @@ int main(void) {
                                               what_was_shared_goes_back_with_a_free_in_stream_order,
                                               what_was_shared_is_never_handed_out_again,
                                               what_was_shared_does_not_pile_up,
-                                              a_freed_or_foreign_pointer_has_no_handle, NULL});
+                                              a_freed_or_foreign_pointer_has_no_handle,
+                                              each_of_many_processes_reads_what_all_show, NULL});
 }

@@ -264,23 +264,28 @@ END_TEST
 /* Each of many processes opens the memory of all others, and sees the bytes of each. */
 enum { N_PROCESSES = 8 };
 
+struct message {
+    int from, is_done; /* with all others: who is quick may say so before the slow show anything */
+    CUipcMemHandle handle;
+};
+
 static int meet_all(int i, int in, const int *outs) {
-    CUipcMemHandle own, handles[N_PROCESSES];
+    struct message own = {.from = i}, heard;
+    CUipcMemHandle handles[N_PROCESSES];
+    int n_shown = 0, n_done = 0;
     CUdeviceptr memory[N_PROCESSES];
     fixture_context();
     CUdeviceptr block = fixture_alloc(1000);
     WELL(cuMemsetD8(block, (unsigned char)(i + 1), 1000) == CUDA_SUCCESS);
     WELL(cuCtxSynchronize() == CUDA_SUCCESS);
-    WELL(cuIpcGetMemHandle(&own, block) == CUDA_SUCCESS);
-    struct {
-        int from;
-        CUipcMemHandle handle;
-    } message = {i, own};
+    WELL(cuIpcGetMemHandle(&own.handle, block) == CUDA_SUCCESS);
     for (int k = 0; k < N_PROCESSES; k++)
-        WELL(write(outs[k], &message, sizeof message) == sizeof message);
-    for (int k = 0; k < N_PROCESSES; k++) {
-        WELL(read(in, &message, sizeof message) == sizeof message);
-        handles[message.from] = message.handle;
+        WELL(write(outs[k], &own, sizeof own) == sizeof own);
+    while (n_shown < N_PROCESSES) {
+        WELL(read(in, &heard, sizeof heard) == sizeof heard);
+        handles[heard.from] = heard.handle;
+        n_shown += !heard.is_done;
+        n_done += heard.is_done;
     }
     for (int k = 0; k < N_PROCESSES; k++) {
         char byte = 0;
@@ -292,11 +297,11 @@ static int meet_all(int i, int in, const int *outs) {
         WELL(cuMemcpyDtoH(&byte, memory[k] + 1000, 1) != CUDA_SUCCESS);
         WELL(cuIpcCloseMemHandle(memory[k]) == CUDA_SUCCESS);
     }
-    /* all are done with all before anyone goes */
+    own.is_done = 1; /* nobody goes before all are */
     for (int k = 0; k < N_PROCESSES; k++)
-        WELL(write(outs[k], &message, sizeof message) == sizeof message);
-    for (int k = 0; k < N_PROCESSES; k++)
-        WELL(read(in, &message, sizeof message) == sizeof message);
+        WELL(write(outs[k], &own, sizeof own) == sizeof own);
+    for (; n_done < N_PROCESSES; n_done++)
+        WELL(read(in, &heard, sizeof heard) == sizeof heard);
     return 0;
 }
 
