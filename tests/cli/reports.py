@@ -215,6 +215,8 @@ def what_stands_in_a_report_is_shown_and_not_obeyed():
     odd["devices"][0]["kinds"]["device"].update(requests=-5, peak_live_bytes=2**80, peak_held_bytes="many", wait_ns=1.5)
     result = cushim("merge", saved("odd.json", odd))
     assert result.returncode == 0 and "\x1b" not in result.stdout and "\x07" not in result.stdout, result
+    result = cushim("merge", saved("far.json", report(2**63 - 1)), saved("near.json", report(1)))  # no rank between them is gone through
+    assert result.returncode == 0 and f"  missing    ranks 0, 2, 3, 4, 5, 6, 7, 8 and {2**63 - 10} more\n" in result.stdout, result
 
 
 @tap.test

@@ -160,17 +160,18 @@ static void put_furthest(struct cushim_writer *out, const struct processes *proc
 /* Of those from 0 to the last that is there; rows are in order. */
 static void put_missing(struct cushim_writer *out, const struct processes *processes) {
     enum { MOST_NAMED = 8 };
-    int64_t next = 0;
-    unsigned n = 0;
+    uint64_t next = 0, n = 0;
     for (size_t i = 0; i < processes->n; i++) {
-        for (; next < processes->rows[i].rank; next++) {
-            if (n++ < MOST_NAMED)
-                cushim_write(out, "%s%" PRId64, n == 1 ? "  missing    ranks " : ", ", next);
-        }
-        next = processes->rows[i].rank + 1 > next ? processes->rows[i].rank + 1 : next;
+        if (processes->rows[i].rank < 0)
+            continue;
+        uint64_t rank = (uint64_t)processes->rows[i].rank;
+        for (; next < rank && n < MOST_NAMED; next++)
+            cushim_write(out, "%s%" PRIu64, n++ ? ", " : "  missing    ranks ", next);
+        n += rank > next ? rank - next : 0; /* a rank may be any number */
+        next = rank >= next ? rank + 1 : next;
     }
     if (n > MOST_NAMED)
-        cushim_write(out, " and %u more", n - MOST_NAMED);
+        cushim_write(out, " and %" PRIu64 " more", n - MOST_NAMED);
     if (n)
         cushim_write(out, "\n");
 }
