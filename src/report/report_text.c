@@ -415,8 +415,8 @@ static void put_end(struct cushim_writer *out, const struct cushim_report *repor
     cushim_write(out, "  %s; read from its live page\n",
                  report->ended ? report->ended : "it goes on");
     if (n_lost)
-        cushim_write(out, "  %s threads had no row in it: some of their requests are missing\n",
-                     cushim_text_count(t.text[0], n_lost));
+        cushim_write(out, "  %s thread%s had no row in it: some requests are missing\n",
+                     cushim_text_count(t.text[0], n_lost), n_lost == 1 ? "" : "s");
 }
 
 void cushim_report_text(struct cushim_writer *out, const struct cushim_report *report) {

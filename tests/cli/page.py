@@ -160,12 +160,12 @@ def the_text_has_any_moment_by_any_group():
         for group, wanted in {"site": r"model::", "size": r"up to ", "thread": r"thread \d+$", "context": r"pool 0x[0-9a-f]+$"}.items():
             text = cushim("report", f"--at={at}", f"--by={group}", str(folder)).stdout
             assert text.startswith("device 0 after ") and ", the " + at in text.splitlines()[0], text
-            rows = re.findall(r"^ +[\d.]+ % +[\d.]+ [KMG]?i?B +([\d,]+) blocks  (.*)$", text, re.MULTILINE)
+            rows = re.findall(r"^ +[\d.]+ % +[\d.]+ [KMG]?i?B +([\d,]+) blocks?  +(.*)$", text, re.MULTILINE)
             assert rows and all(re.search(wanted, label) for _, label in rows), (group, text)
             if at == "end":
                 assert sum(int(n.replace(",", "")) for n, _ in rows) == device["live_blocks"], text
             assert f" {n_bytes / MIB:.1f} MiB live in " in text or f" {n_bytes / 1024:.0f} KiB live in " in text, (n_bytes, text)
-            assert re.search(r"^held      [\d.]+ MiB in \d+ segments: live ", text, re.MULTILINE) and re.search(r"^  0x[0-9a-f]+ .* blocks \[[ .o#]{32}\]$", text, re.MULTILINE), text
+            assert re.search(r"^held      [\d.]+ MiB in \d+ segments: live ", text, re.MULTILINE) and re.search(r"^  0x[0-9a-f]+ .* blocks? +\[[ .o#]{32}\]$", text, re.MULTILINE), text
     text = cushim("report", "--at=end", "--range=epoch 1", str(folder)).stdout
     assert re.search(r" live in 20 blocks of the range epoch 1$", text, re.MULTILINE), text
     early, late = (cushim("report", f"--at={at}", "--by=size", str(folder)).stdout for at in ("1us", "1min"))

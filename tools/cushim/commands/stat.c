@@ -242,7 +242,8 @@ int stat_main(int argc, char **argv) {
     if (code != EXIT_WELL)
         return code;
     if (request.is_clean) {
-        complain("%d pages of ended processes removed", pages_clean());
+        int n = pages_clean();
+        complain("%d page%s of ended processes removed", n, n == 1 ? "" : "s");
         return EXIT_WELL;
     }
     bool is_screen = request.watch_seconds && isatty(STDOUT_FILENO);

@@ -159,9 +159,10 @@ static void put_group(struct cushim_writer *out, const struct groups *groups,
     }
     unsigned per_1000 =
         groups->n_bytes ? (unsigned)((__uint128_t)group->n_bytes * 1000 / groups->n_bytes) : 0;
-    cushim_write(out, "  %5u.%u %% %10s %9s blocks  %s\n", per_1000 / 10, per_1000 % 10,
+    cushim_write(out, "  %5u.%u %% %10s %9s %-6s  %s\n", per_1000 / 10, per_1000 % 10,
                  cushim_text_bytes(text[0], group->n_bytes),
-                 cushim_text_count(text[1], group->n_blocks), label);
+                 cushim_text_count(text[1], group->n_blocks),
+                 group->n_blocks == 1 ? "block" : "blocks", label);
 }
 
 static void put_groups(struct cushim_writer *out, struct groups *groups,
@@ -205,9 +206,10 @@ static void put_map(struct cushim_writer *out, const struct map *map) {
                  cushim_text_bytes(text[3], map->hole_bytes));
     for (size_t i = 0; i < map->n_rows; i++) {
         const struct map_row *row = &map->rows[i];
-        cushim_write(out, "  0x%-12" PRIx64 " %10s %6s blocks ", row->base,
+        cushim_write(out, "  0x%-12" PRIx64 " %10s %6s %-6s ", row->base,
                      cushim_text_bytes(text[0], row->n_bytes),
-                     cushim_text_count(text[1], row->n_blocks));
+                     cushim_text_count(text[1], row->n_blocks),
+                     row->n_blocks == 1 ? "block" : "blocks");
         put_cells(out, row);
         cushim_write(out, "\n");
     }
@@ -241,13 +243,14 @@ static int put_scope(struct cushim_writer *out, const char *path,
         error = map_make(&map, &recording.account, scope, MOST_ROWS);
     if (!error) {
         cushim_write(
-            out, "%s after %s%s: %s live in %s blocks%s%.40s\n", recording_scope_name(scope, name),
+            out, "%s after %s%s: %s live in %s block%s%s%.40s\n", recording_scope_name(scope, name),
             cushim_text_time(text[0], recording.account.last_ns - recording.account.first_ns),
             wish->is_end ? ", the end"
             : wish->ns   ? ""
                          : ", the peak",
             cushim_text_bytes(text[1], groups.n_bytes), cushim_text_count(text[2], groups.n_blocks),
-            wish->range ? " of the range " : "", wish->range ? wish->range : "");
+            groups.n_blocks == 1 ? "" : "s", wish->range ? " of the range " : "",
+            wish->range ? wish->range : "");
         put_groups(out, &groups, recording.names);
         put_map(out, &map);
         map_free(&map);

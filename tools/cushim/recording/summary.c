@@ -75,14 +75,14 @@ static void put_sites(struct cushim_writer *out, struct recording *recording, me
         all += measure(recording->account.sites[i]);
     for (size_t i = 0; i < n; i++) {
         const struct cushim_trace_site *site = recording->account.sites[i];
-        uint64_t n_bytes = measure(site);
+        uint64_t n_bytes = measure(site), n_blocks = is_noted ? site->n_noted : site->n_live;
         if (i >= MOST_SITES) {
             rest += n_bytes;
             continue;
         }
-        cushim_write(out, "  %8s %10s %9s blocks  %s\n", share_text(text[0], n_bytes, all),
-                     cushim_text_bytes(text[1], n_bytes),
-                     cushim_text_count(text[2], is_noted ? site->n_noted : site->n_live),
+        cushim_write(out, "  %8s %10s %9s %-6s  %s\n", share_text(text[0], n_bytes, all),
+                     cushim_text_bytes(text[1], n_bytes), cushim_text_count(text[2], n_blocks),
+                     n_blocks == 1 ? "block" : "blocks",
                      names_site_text(recording->names, site, frames));
     }
     if (n > MOST_SITES)
@@ -123,11 +123,13 @@ static void put_head(struct cushim_writer *out, const struct cushim_trace_accoun
 static void put_churn(struct cushim_writer *out, struct recording *recording) {
     char text[CUSHIM_AMOUNT_BYTES], frames[FRAMES_BYTES];
     size_t n = sort(&recording->account, temporary);
-    for (size_t i = 0; i < n && i < MOST_FEW; i++)
-        cushim_write(out, "%s%s blocks freed before the next request: %s\n",
-                     i ? "          " : "churn     ",
-                     cushim_text_count(text, temporary(recording->account.sites[i])),
-                     names_site_text(recording->names, recording->account.sites[i], frames));
+    for (size_t i = 0; i < n && i < MOST_FEW; i++) {
+        const struct cushim_trace_site *site = recording->account.sites[i];
+        cushim_write(out, "%s%s block%s freed before the next request: %s\n",
+                     i ? "          " : "churn     ", cushim_text_count(text, temporary(site)),
+                     temporary(site) == 1 ? "" : "s",
+                     names_site_text(recording->names, site, frames));
+    }
 }
 
 static void put_waits(struct cushim_writer *out, struct recording *recording,
@@ -136,12 +138,13 @@ static void put_waits(struct cushim_writer *out, struct recording *recording,
     size_t n = sort(&recording->account, waited);
     if (!scope->n_waits)
         return;
-    cushim_write(out, "waits     %s in %s frees\n", cushim_text_time(text[0], scope->wait_ns),
-                 cushim_text_count(text[1], scope->n_waits));
+    cushim_write(out, "waits     %s in %s free%s\n", cushim_text_time(text[0], scope->wait_ns),
+                 cushim_text_count(text[1], scope->n_waits), scope->n_waits == 1 ? "" : "s");
     for (size_t i = 0; i < n && i < MOST_FEW; i++) {
         const struct cushim_trace_site *site = recording->account.sites[i];
-        cushim_write(out, "  %19s %9s frees   %s\n", cushim_text_time(text[0], site->wait_ns),
+        cushim_write(out, "  %19s %9s %-5s   %s\n", cushim_text_time(text[0], site->wait_ns),
                      cushim_text_count(text[1], site->n_waits),
+                     site->n_waits == 1 ? "free" : "frees",
                      names_site_text(recording->names, site, frames));
     }
 }
@@ -172,9 +175,10 @@ static void put_scope(struct cushim_writer *out, struct recording *recording,
     put_churn(out, recording);
     put_waits(out, recording, scope);
     put_few(out, recording, "refused", refused, " requests found no memory");
-    cushim_write(out, "alive     %s blocks, %s at the end, from %zu sites\n",
-                 cushim_text_count(text[0], scope->n_live),
-                 cushim_text_bytes(text[1], scope->live_bytes), sort(&recording->account, alive));
+    size_t n_alive = sort(&recording->account, alive);
+    cushim_write(out, "alive     %s block%s, %s at the end, from %zu site%s\n",
+                 cushim_text_count(text[0], scope->n_live), scope->n_live == 1 ? "" : "s",
+                 cushim_text_bytes(text[1], scope->live_bytes), n_alive, n_alive == 1 ? "" : "s");
     put_sites(out, recording, alive, false);
     put_few(out, recording, "leak", grown, " live at the end, more in each quarter of the run");
 }
