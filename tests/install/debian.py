@@ -3,10 +3,9 @@
     debian.py SOURCE BUILD CUDA PROGRAM
 
 BUILD is a folder to build in.  PROGRAM is one that asks the CUDA runtime for memory.  The packages are unpacked, not
-installed: clean-root, beside this file, installs them in a root file system of their own.
+installed: run, beside this file, installs them in a root file system of their own.
 """
 import functools
-import json
 import os
 import pathlib
 import re
@@ -87,15 +86,22 @@ def lintian_finds_nothing_that_is_not_listed():
 
 @tap.test
 def a_program_runs_on_the_software_device_and_python_reads_its_report():
-    report = unpacked() / "report.json"
-    sim = libraries() / "cushim/sim"
-    command(unpacked() / "usr/bin/cushim", "run", f"--stats={report}", PROGRAM, env={**os.environ, "LD_LIBRARY_PATH": str(sim)})
-    kinds = json.loads(report.read_text())["devices"][0]["kinds"]
-    assert kinds["device"]["requests"] > 0, kinds
-    script = f"import cushim; assert cushim.__file__.startswith({str(unpacked())!r}); assert cushim.active(); print(cushim.stats() is not None)"
-    said = command(unpacked() / "usr/bin/cushim", "run", sys.executable, "-c", script,
-                   env={**os.environ, "PYTHONPATH": str(unpacked() / "usr/lib/python3/dist-packages")})
-    assert said == "True\n", said
+    command(HERE.parent / "judge", unpacked() / "usr/bin/cushim", sys.executable, libraries() / "cushim/sim", PROGRAM,
+            env={**os.environ, "PYTHONPATH": str(unpacked() / "usr/lib/python3/dist-packages")})
+
+
+@tap.test
+def what_Python_compiled_goes_with_the_package():
+    command("dpkg-deb", "-e", built()["cushim"], pathlib.Path(holder().name, "control"))
+    assert "py3clean -p cushim" in pathlib.Path(holder().name, "control/prerm").read_text()
+
+
+@tap.test
+def zsh_has_the_completion_in_a_folder_where_it_looks():
+    if not shutil.which("zsh"):
+        tap.skip("no zsh")
+    folders = command("zsh", "-fc", "print -l $fpath").split()
+    assert [folder for folder in folders if (unpacked() / folder[1:] / "_cushim").is_file()], folders
 
 
 @tap.test
