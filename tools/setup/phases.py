@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -240,6 +241,12 @@ class Run:
         return True
 
 
+def cpu_seconds():
+    """Of all processes that have ended so far: what a phase costs, whoever else is on the machine."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def all_archs(root):
     """What a build without a word about it has: the option's own value, also where a folder was set up otherwise."""
     row = re.search(r"^option\('kernel_archs',.*?value: \[(.*?)\]", (root / "meson_options.txt").read_text(), re.MULTILINE)
@@ -270,7 +277,7 @@ def main():
             phase = dataclasses.replace(phase, suites=phase.only(arguments.suites), builds="c" if phase.builds == "c" else "tests")
             if not phase.suites:
                 continue
-        began = time.monotonic()
+        began, burnt = time.monotonic(), cpu_seconds()
         run = Run(root, phase, archs, "" if phase.folder else images)
         if run.run() and not images and any((run.folder / "kernels").glob("*.fatbin")):
             images = str(run.folder / "kernels")  # device code is the same in all phases: compile it once
@@ -278,7 +285,7 @@ def main():
         for reason, n in run.reasons.items():
             reasons[reason] = reasons.get(reason, 0) + n
         print(f"{phase.name:10} {run.count.passed:5} ok {run.count.failed:4} failed {run.count.skipped:4} skipped "
-              f"{time.monotonic() - began:6.0f} s   {phase.about}", flush=True)
+              f"{time.monotonic() - began:6.0f} s {cpu_seconds() - burnt:6.0f} s of CPU   {phase.about}", flush=True)
     for reason, n in sorted(reasons.items()):
         print(f"skipped {n:4}  {reason or 'without a reason'}")
     print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
