@@ -112,7 +112,7 @@ def what_it_says_is_true_of_all_sizes_that_there_can_have_been():
     kind = report["devices"][0]["kinds"]["device"]
     requests = [1 << 20] * 4 + [4000] * kind["frees"] + [1000] * (kind["requests"] - kind["frees"] - 4)
     assert sum(requests) == kind["requested_bytes"], kind
-    for turn in range(60):
+    for turn in range(20):
         sizes, at = [], 0
         for _ in range(chance.randint(1, 8)):
             at += chance.randint(1, 1 << chance.choice((9, 12, 20)))
