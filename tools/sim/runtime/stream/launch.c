@@ -35,8 +35,7 @@ cudaError_t cudaLaunchKernel(const void *func, dim3 gridDim, dim3 blockDim, void
 
 cudaError_t cudaLaunchKernel_ptsz(const void *func, dim3 gridDim, dim3 blockDim, void **args,
                                   size_t sharedMem, cudaStream_t stream) {
-    return launch(&simrt_per_thread, simrt_registry_kernel(func), gridDim, blockDim, args,
-                  sharedMem, stream);
+    return launch(&simrt_per_thread, func, gridDim, blockDim, args, sharedMem, stream);
 }
 
 /* A handle is the driver's. */
