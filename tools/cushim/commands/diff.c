@@ -85,7 +85,10 @@ static void take(const struct cushim_report *report, const struct report_origin 
 
 /* Nothing that is missing passes for something that is well. */
 static bool read_side(struct request *request, int side) {
-    request->numbers[side] = calloc(1, sizeof *request->numbers[side]);
+    struct run_numbers *numbers = aligned_alloc(_Alignof(struct run_numbers), sizeof *numbers);
+    if (numbers) /* a page is aligned as no other memory is */
+        memset(numbers, 0, sizeof *numbers);
+    request->numbers[side] = numbers;
     struct side context = {request->numbers[side], request->sites, side};
     if (!context.numbers || !context.sites ||
         !counters_reports_of(request->sides[side], take, &context))
