@@ -303,7 +303,7 @@ END_TEST
 START_TEST(a_device_says_where_it_is_and_a_pool_who_may_use_it) {
     char id[16], same[16];
     cudaMemPool_t pool;
-    struct cudaMemAccessDesc access = {{cudaMemLocationTypeDevice, 0},
+    struct cudaMemAccessDesc access = {{.type = cudaMemLocationTypeDevice},
                                        cudaMemAccessFlagsProtReadWrite};
     uint64_t n_bytes = 7;
     RT_OK(cudaDeviceGetPCIBusId(id, sizeof id, 0));

@@ -147,7 +147,7 @@ END_TEST
 START_TEST(a_host_typed_cuMemCreate_passes) {
     CUmemGenericAllocationHandle handle;
     CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .location = {CU_MEM_LOCATION_TYPE_HOST, 0}};
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_HOST}};
     fixture_use_device(0);
     cuMemCreate(&handle, 2 * MIB, &properties, 0);
     ck_assert_uint_eq(sim_calls("cuMemCreate"), 1);

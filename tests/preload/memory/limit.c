@@ -40,7 +40,7 @@ static CUresult take_from_pool(void) {
 
 static CUresult take_physical(void) {
     CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     return cuMemCreate(&physical, LARGE, &properties, 0);
 }
 

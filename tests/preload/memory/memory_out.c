@@ -37,7 +37,7 @@ static CUresult alloc_from_pool(void) {
 static CUresult create_physical(void) {
     CUmemGenericAllocationHandle handle;
     CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     return cuMemCreate(&handle, 40 * MIB, &properties, 0);
 }
 
