@@ -186,15 +186,14 @@ void diff_change_text(char text[24], uint64_t before, uint64_t after) {
                  (unsigned)(size % 10));
 }
 
-void diff_sites_put(struct cushim_writer *out, const struct diff_sites *sites) {
-    struct diff_sites sorted = *sites;
+void diff_sites_put(struct cushim_writer *out, struct diff_sites *sites) {
     bool is_recorded = sites->is_recorded[0] && sites->is_recorded[1];
     bool is_sampled = sites->is_sampled[0] && sites->is_sampled[1];
     unsigned n = 0, n_more = 0;
     if (is_recorded == is_sampled || sites->is_recorded[0] != sites->is_recorded[1])
         return;
-    HASH_SORT(sorted.rows, by_distance);
-    for (struct row *row = sorted.rows; row && distance(row); row = row->hh.next) {
+    HASH_SORT(sites->rows, by_distance);
+    for (struct row *row = sites->rows; row && distance(row); row = row->hh.next) {
         char text[2][CUSHIM_AMOUNT_BYTES], change[24];
         if (!n)
             cushim_write(out, "\n  %11s %11s %11s  %s\n", "before", "after", "change",

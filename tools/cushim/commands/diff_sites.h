@@ -20,7 +20,7 @@ void diff_sites_add(struct diff_sites *sites, int side, const struct cushim_repo
  * Places are the same where two functions and their files are.  Nothing where a side has none, or
  * where one is sampled and the other is recorded.
  */
-void diff_sites_put(struct cushim_writer *out, const struct diff_sites *sites);
+void diff_sites_put(struct cushim_writer *out, struct diff_sites *sites);
 
 /* "+10.2 %", "new" and so on; before and after are what changed. */
 void diff_change_text(char text[24], uint64_t before, uint64_t after);
