@@ -67,7 +67,7 @@ static CUresult open_memory(CUdeviceptr *address, CUipcMemHandle handle) {
 /* ---- recorded here, waited for there ---- */
 
 static int wait_for_the_parent(void) {
-    struct shown shown;
+    struct shown shown = {0};
     CUevent event;
     CUdeviceptr memory;
     hear(to_child[0], &shown, sizeof shown);
@@ -90,7 +90,7 @@ static int wait_for_the_parent(void) {
 }
 
 START_TEST(a_stream_waits_for_the_record_of_another_process) {
-    struct shown shown;
+    struct shown shown = {0};
     pid_t pid = start(wait_for_the_parent);
     fixture_context();
     CUevent event = shared_event();
@@ -114,7 +114,7 @@ END_TEST
 /* ---- recorded there, waited for here ---- */
 
 static int record_for_the_parent(void) {
-    struct shown shown;
+    struct shown shown = {0};
     CUevent event;
     char word;
     hear(to_child[0], &shown, sizeof shown);
@@ -132,7 +132,7 @@ static int record_for_the_parent(void) {
 }
 
 START_TEST(the_maker_waits_for_the_record_of_who_opened_it) {
-    struct shown shown;
+    struct shown shown = {0};
     int target = 0;
     pid_t pid = start(record_for_the_parent);
     fixture_context();
@@ -159,7 +159,7 @@ END_TEST
 /* ---- a process that ends ---- */
 
 static int record_and_hang(void) {
-    struct shown shown;
+    struct shown shown = {0};
     fixture_context();
     CUevent event = shared_event();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
@@ -173,7 +173,7 @@ static int record_and_hang(void) {
 }
 
 START_TEST(who_waits_for_a_process_that_is_killed_goes_on) {
-    struct shown shown;
+    struct shown shown = {0};
     CUevent event, again;
     CUdeviceptr memory, other;
     pid_t pid = start(record_and_hang);
@@ -189,6 +189,7 @@ START_TEST(who_waits_for_a_process_that_is_killed_goes_on) {
     ck_cuda(cuStreamSynchronize(stream));
     ck_cuda(cuEventSynchronize(event));
     ck_cuda(cuMemsetD8(memory, 3, 100)); /* what is open stays */
+    ck_cuda(cuCtxSynchronize());         /* a close waits for nothing */
     ck_cuda_is(cuIpcOpenEventHandle(&again, shown.event), CUDA_ERROR_MAP_FAILED);
     ck_cuda(cuIpcCloseMemHandle(memory));
     ck_cuda_is(open_memory(&other, shown.memory), CUDA_ERROR_INVALID_VALUE);
@@ -198,7 +199,7 @@ END_TEST
 /* ---- handles of what is no more ---- */
 
 static int open_in_vain(void) {
-    struct shown shown;
+    struct shown shown = {0};
     CUevent event;
     CUdeviceptr memory;
     hear(to_child[0], &shown, sizeof shown);
@@ -213,7 +214,7 @@ static int open_in_vain(void) {
 }
 
 START_TEST(a_handle_opens_nothing_that_came_later) {
-    struct shown shown, newer;
+    struct shown shown = {0}, newer = {0};
     pid_t pid = start(open_in_vain);
     fixture_context();
     CUevent event = shared_event();
