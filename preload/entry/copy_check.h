@@ -1,5 +1,5 @@
 /*
- * Copies and sets: judged where an end is ours, counted by direction (HOOKS.md C9, C10).
+ * Copies and sets: judged where an end is ours, counted by direction (interposition.md C9, C10).
  *
  * A hook describes what it was asked, begins, makes the driver's call, and ends with its answer. An
  * end that leaves its block or touches a freed one is refused as native refuses it; natively the

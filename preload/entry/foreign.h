@@ -3,7 +3,7 @@
  *
  * A map from address to size and kind, for the counters.  An address that is freed and is neither
  * here nor a block of ours was allocated around us.  A row is entered after the driver's call that
- * allocates and erased before the one that frees (HOOKS.md D8).  If host memory is out, an
+ * allocates and erased before the one that frees (interposition.md D8).  If host memory is out, an
  * allocation is not counted, and works all the same.
  */
 #ifndef CUSHIM_PRELOAD_FOREIGN_H

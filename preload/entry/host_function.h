@@ -1,5 +1,5 @@
 /*
- * Host functions: a thread that runs one is flagged (HOOKS.md C11).
+ * Host functions: a thread that runs one is flagged (interposition.md C11).
  *
  * The driver is handed a *thunk* of ours in place of the program's function, and the program's data
  * as it is.  A thunk stands for one function, for as long as the process lives, so nothing is

@@ -1,5 +1,5 @@
 /*
- * Sight: what is at an address, as the program may know it (HOOKS.md C1, C10).
+ * Sight: what is at an address, as the program may know it (interposition.md C1, C10).
  *
  * For questions about memory.  The driver knows our segments; the program knows its blocks, and
  * where none is live it knows nothing.

@@ -1,6 +1,6 @@
 /*
- * Hooks of copies of one run of bytes, with their per-thread variants (HOOKS.md C9, C10).  Each
- * describes its ends and leaves judging and counting to copy.c.
+ * Hooks of copies of one run of bytes, with their per-thread variants (interposition.md C9, C10).
+ * Each describes its ends and leaves judging and counting to copy.c.
  */
 #include "cuda/table.h"
 #include "preload/entry/copy_stage.h"

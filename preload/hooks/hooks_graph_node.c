@@ -1,7 +1,7 @@
 /*
  * Hooks of nodes that copy, set, or write and wait for words: made by hand, or given other
- * parameters (HOOKS.md C10).  They are judged where they are described, as natively; what a graph
- * does with memory that is freed later nobody sees.
+ * parameters (interposition.md C10).  They are judged where they are described, as natively; what a
+ * graph does with memory that is freed later nobody sees.
  *
  * The calls for nodes of any type serve host nodes, too (C11; preload/hooks/hooks_host_node.c).
  */

@@ -1,6 +1,7 @@
 /*
- * Hooks of host nodes: the driver is handed thunks, the program sees its own functions (HOOKS.md
- * C11).  What the driver shows is translated whoever made the node: a capture, or these.
+ * Hooks of host nodes: the driver is handed thunks, the program sees its own functions
+ * (interposition.md C11).  What the driver shows is translated whoever made the node: a capture, or
+ * these.
  */
 #include "cuda/table.h"
 #include "preload/state/process.h"

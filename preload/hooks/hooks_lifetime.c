@@ -1,6 +1,6 @@
 /*
- * Hooks of the driver's start and of contexts' ends (HOOKS.md E): a pool goes with its context,
- * without a driver call of ours.
+ * Hooks of the driver's start and of contexts' ends (interposition.md E): a pool goes with its
+ * context, without a driver call of ours.
  */
 #include "cuda/table.h"
 #include "preload/entry/check_mode.h"

@@ -1,6 +1,6 @@
 /*
- * Hooks of device memory and of allocations that are not ours to serve (HOOKS.md C): served,
- * counted, or retried once with what we hold given back (C12).
+ * Hooks of device memory and of allocations that are not ours to serve (interposition.md C):
+ * served, counted, or retried once with what we hold given back (C12).
  */
 #include "base/log.h"
 #include "cuda/patchable.h"

@@ -1,6 +1,6 @@
 /*
  * Hooks of questions about memory: how much is free, what is at an address, whose handle is this
- * (HOOKS.md C1, C2, C10, C13).
+ * (interposition.md C1, C2, C10, C13).
  */
 #include <string.h>
 

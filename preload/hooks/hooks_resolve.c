@@ -1,6 +1,6 @@
 /*
- * The resolvers' own hooks: cuGetProcAddress in both ABIs (HOOKS.md B10), cudaGetDriverEntryPoint
- * (B15).
+ * The resolvers' own hooks: cuGetProcAddress in both ABIs (interposition.md B10),
+ * cudaGetDriverEntryPoint (B15).
  *
  * The real resolver answers first and its verdict is kept: return code and status are always the
  * driver's.  Only a pointer that it gave may be swapped for one of ours (B11).

@@ -1,8 +1,8 @@
 /*
- * The runtime's entry points (HOOKS.md C8): for programs on a shared libcudart they answer what
- * takes no driver call, and leave all else to the runtime's own function, which makes the context
- * and sets the last error and comes back through the driver's.  Everything works without this file;
- * it saves the wrapper.
+ * The runtime's entry points (interposition.md C8): for programs on a shared libcudart they answer
+ * what takes no driver call, and leave all else to the runtime's own function, which makes the
+ * context and sets the last error and comes back through the driver's.  Everything works without
+ * this file; it saves the wrapper.
  */
 #include "cuda/patchable.h"
 #include "cuda/table.h"

@@ -1,5 +1,6 @@
 /*
- * Hooks of sets, with their per-thread variants (HOOKS.md C10): one end, judged like a copy's.
+ * Hooks of sets, with their per-thread variants (interposition.md C10): one end, judged like a
+ * copy's.
  */
 #include "cuda/table.h"
 #include "preload/entry/copy_check.h"

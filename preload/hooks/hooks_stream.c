@@ -1,6 +1,6 @@
 /*
- * Hooks of streams: captures (HOOKS.md C7), work in which the host takes part (C9, C11), graph
- * launches.
+ * Hooks of streams: captures (interposition.md C7), work in which the host takes part (C9, C11),
+ * graph launches.
  */
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /*
- * The end of the process: the exit report, if one was asked for (HOOKS.md E).
+ * The end of the process: the exit report, if one was asked for (interposition.md E).
  *
  * A destructor of this object, not an atexit handler: it runs after those of the program, so that
  * frees in static destructors are still counted; those that come even later are served, and not

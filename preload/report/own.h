@@ -1,6 +1,6 @@
 /*
- * The report of this process: its page, and what it alone knows (HOOKS.md D6: no CUDA call, nothing
- * torn down).
+ * The report of this process: its page, and what it alone knows (interposition.md D6: no CUDA call,
+ * nothing torn down).
  */
 #ifndef CUSHIM_PRELOAD_OWN_H
 #define CUSHIM_PRELOAD_OWN_H

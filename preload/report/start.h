@@ -1,4 +1,4 @@
-/* The start of the process: what nobody can know later (HOOKS.md D3). */
+/* The start of the process: what nobody can know later (interposition.md D3). */
 #ifndef CUSHIM_PRELOAD_START_H
 #define CUSHIM_PRELOAD_START_H
 

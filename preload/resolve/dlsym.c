@@ -1,5 +1,5 @@
 /*
- * What dlsym and dlvsym do in this process (HOOKS.md B1-B6).
+ * What dlsym and dlvsym do in this process (interposition.md B1-B6).
  *
  * The exported functions are assembly (stub_*.S).  They ask a filter here, and then either jump to
  * the real function, with the arguments and the return address as they came, or return a value.

@@ -2,9 +2,9 @@
  * Loaded objects and their dynamic symbols, read in place.
  *
  * The real dlsym cannot serve here: our own is in its way, it leaves an error behind for every name
- * that an object lacks (HOOKS.md B8), and it may allocate.  This reads what the loader mapped: no
- * lock of ours, no allocation, no dlerror, no C library function that a sanitizer replaces before
- * it is ready.
+ * that an object lacks (interposition.md B8), and it may allocate.  This reads what the loader
+ * mapped: no lock of ours, no allocation, no dlerror, no C library function that a sanitizer
+ * replaces before it is ready.
  *
  * A `struct cushim_object` is a copy of three words and stays right while the object is loaded.
  */

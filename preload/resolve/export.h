@@ -2,8 +2,8 @@
  * Attributes of the preload.
  *
  * CUSHIM_EXPORT stands before every hook: the tree is built with hidden visibility, and hidden
- * overrules the version script (HOOKS.md D5).  CUSHIM_EARLY stands before what runs inside a
- * look-up: sanitizers look names up while they start, before code that they instrumented may run.
+ * overrules the version script (interposition.md D5).  CUSHIM_EARLY stands before what runs inside
+ * a look-up: sanitizers look names up while they start, before code that they instrumented may run.
  */
 #ifndef CUSHIM_PRELOAD_EXPORT_H
 #define CUSHIM_PRELOAD_EXPORT_H

@@ -3,7 +3,7 @@
  *
  * Words: *real* is the address that the real look-up gave; *symbol* the name a program asks a
  * resolver for; *ABI name* the name of an export.  (symbol, version, flags) names a function, a
- * symbol does not (HOOKS.md A2), and that is why answers are routed by their address.
+ * symbol does not (interposition.md A2), and that is why answers are routed by their address.
  */
 #ifndef CUSHIM_PRELOAD_LOOKUP_H
 #define CUSHIM_PRELOAD_LOOKUP_H

@@ -1,6 +1,6 @@
 /*
  * The resolver: which real function stands behind a call, and which pointer a look-up gets
- * (HOOKS.md B).
+ * (interposition.md B).
  *
  * It has two sides.  Hooks ask for a table of real functions and call through it.  Look-ups (dlsym,
  * cuGetProcAddress, cudaGetDriverEntryPoint) hand the real answer to a route, which swaps it for

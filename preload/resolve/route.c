@@ -2,9 +2,9 @@
  * From a real address to our hook.
  *
  * Each row of symbols.def is a route.  A resolver's answer is looked up by its address, which
- * settles revision, flags and the resolver's look-up of itself without a word about names (HOOKS.md
- * B12).  Names decide in two cases only: where two rows share one address, and where the driver's
- * resolver does not hand out the exported addresses (B14).
+ * settles revision, flags and the resolver's look-up of itself without a word about names
+ * (interposition.md B12).  Names decide in two cases only: where two rows share one address, and
+ * where the driver's resolver does not hand out the exported addresses (B14).
  *
  * An address is written by whoever fills the table, or empties it, and read without a lock.
  */

@@ -1,5 +1,5 @@
 /*
- * Libraries that go (HOOKS.md B18): no pointer into one is used after it may be gone.
+ * Libraries that go (interposition.md B18): no pointer into one is used after it may be gone.
  *
  * What is known of libraries is believed while none is being unloaded, and looked at anew behind
  * each dlclose that unloaded something: the driver's table and with it all that we know of

@@ -1,6 +1,6 @@
 /*
- * The set of open stream captures of the process (HOOKS.md C7, docs/internals/memory-engine.md,
- * "Captures").
+ * The set of open stream captures of the process (interposition.md C7,
+ * docs/internals/memory-engine.md, "Captures").
  *
  * Per process, not per context, since a capture spreads to streams of other contexts.  Every begin
  * and end is hooked; a stream has at most one capture, so an entry is keyed by its stream (and, for

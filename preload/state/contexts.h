@@ -1,6 +1,6 @@
 /*
  * Contexts: which heap serves which context, and what happens when a context is destroyed
- * (HOOKS.md E).
+ * (interposition.md E).
  *
  * A context gets its heap at its first allocation of device memory, and one heap for each kind and
  * flags of other memory at the first allocation of that.  A green context stands for the primary

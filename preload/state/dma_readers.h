@@ -1,5 +1,6 @@
 /*
- * Readers of device memory that no event sees: NICs, storage, the CPU through a BAR (HOOKS.md C13).
+ * Readers of device memory that no event sees: NICs, storage, the CPU through a BAR
+ * (interposition.md C13).
  *
  * Natively a free takes the memory away from them, and no fence tells when they are done.  So once
  * one may be at work, each new request of 2 MiB and more gets an allocation of the driver's own,

@@ -1,5 +1,5 @@
 /*
- * Forks are held off while a thread has a lock that a child may need (HOOKS.md E).
+ * Forks are held off while a thread has a lock that a child may need (interposition.md E).
  *
  * A child has the memory of its parent as it was at the fork, and none of its other threads.  A
  * lock that one of them had, ours or the loader's, would never be unlocked in the child.

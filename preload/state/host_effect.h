@@ -1,6 +1,6 @@
 /*
- * Host effects: work on a stream whose result the host can see (HOOKS.md C9).  Such work is an
- * asynchronous copy from or to the host, a value written to host memory, a host function, or the
+ * Host effects: work on a stream whose result the host can see (interposition.md C9).  Such work is
+ * an asynchronous copy from or to the host, a value written to host memory, a host function, or the
  * launch of a graph.
  *
  * In `relaxed` a free waits for such work, and for nothing else.  It is noted after the driver has

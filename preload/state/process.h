@@ -3,8 +3,8 @@
  *
  * It starts at the first need, never in a look-up: options are read once, and from then on
  * constant.  In a forked child of a process that used CUDA it is off for good: every call goes to
- * the driver as it came, no lock is touched (HOOKS.md E).  Under an unfit driver it is off until
- * that one goes.  All state is static and is never torn down (D6).
+ * the driver as it came, no lock is touched (interposition.md E).  Under an unfit driver it is off
+ * until that one goes.  All state is static and is never torn down (D6).
  */
 #ifndef CUSHIM_PRELOAD_PROCESS_H
 #define CUSHIM_PRELOAD_PROCESS_H

@@ -1,4 +1,4 @@
-/* One place where the driver's codes become statuses (COMPANION.md 1.2 has the table). */
+/* One place where the driver's codes become statuses (docs/api/statuses.md has the table). */
 #ifndef CUSHIM_CUDA_TRANSLATE_H
 #define CUSHIM_CUDA_TRANSLATE_H
 

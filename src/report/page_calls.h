@@ -24,7 +24,7 @@ struct cushim_shard {
     atomic_bool is_taken; /* by a thread that lives */
 };
 
-/* Does the driver's resolver hand out the exported addresses (HOOKS.md A6, B14)? */
+/* Does the driver's resolver hand out the exported addresses (interposition.md A6, B14)? */
 enum cushim_identity { CUSHIM_IDENTITY_UNKNOWN, CUSHIM_IDENTITY_SAME, CUSHIM_IDENTITY_OTHER };
 
 /* What the resolver saw; every field is written relaxed by any thread and only rises. */

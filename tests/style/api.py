@@ -15,7 +15,7 @@ import tree
 
 ROOT = pathlib.Path(sys.argv[1])
 REFERENCES = "kernels_ref"  # its head says for all what a block would say of each
-BY_HAND = {"README.md", "conventions.md", "names.md"}
+BY_HAND = {"README.md"}
 NAME = re.compile(r"\bcushim_[a-z0-9_]+\b")
 CONSTANT = re.compile(r"\bCUSHIM_[A-Z0-9_]+\b")
 OPTION = re.compile(r"^OPT\(\w+, *(\w+)", re.MULTILINE)

@@ -19,6 +19,8 @@ ROOT = pathlib.Path(sys.argv[1])
 WIDTH, LINES = 100, 6
 RENDERED, FROM_HEADERS = "docs/results/", "docs/api/"
 DIARY = re.compile(r"\b20\d\d-\d\d-\d\d\b|\bcommit [0-9a-f]{7,40}\b|\bsince then\b", re.IGNORECASE)
+SOURCES = {".c", ".h", ".cu", ".cuh", ".def", ".S", ".in", ".pml", ".py", ".build"}
+PAGE = re.compile(r"[\w-]+\.md\b")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -61,6 +63,16 @@ def dead_links(root):
                 yield f"{path}: {target}"
 
 
+def dead_names(root):
+    """Pages that sources name, and that are not there; tests of this folder make some up."""
+    files = tree.files(root)
+    there = {path.name for path in files}
+    for path in files:
+        if path.suffix in SOURCES and path.parts[:2] != ("tests", "style"):
+            for name in sorted(set(PAGE.findall((root / path).read_text())) - there):
+                yield f"{path}: {name}"
+
+
 def not_in_index(root):
     index = (root / "docs/README.md").read_text()
     linked = {pathlib.Path("docs", target.split("#")[0]) for target in LINK.findall(index)}
@@ -89,6 +101,11 @@ def links_lead_somewhere():
 
 
 @tap.test
+def sources_name_pages_that_are_there():
+    assert_none(dead_names(ROOT))
+
+
+@tap.test
 def every_page_is_in_the_index():
     assert_none(not_in_index(ROOT))
 
@@ -106,6 +123,8 @@ def a_dead_link_and_a_page_outside_the_index_are_found():
     with tree.made_of({"docs/README.md": "[a](a.md) [b](b.md)\n", "docs/a.md": "", "docs/c.md": ""}) as root:
         assert list(dead_links(root)) == ["docs/README.md: b.md"]
         assert list(not_in_index(root)) == ["docs/c.md"]
+    with tree.made_of({"docs/a.md": "", "src/a.c": "/* docs/a.md, B.md */", "src/b.txt": "c.md"}) as root:
+        assert list(dead_names(root)) == ["src/a.c: B.md"]
 
 
 tap.run()

@@ -86,7 +86,7 @@ enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence,
                                           uint64_t epoch, uint64_t deadline_ns,
                                           struct cushim_mem_stats *stats, CUresult *answer);
 
-/* After submitting work whose effect the host can see (HOOKS.md C9). */
+/* After submitting work whose effect the host can see (interposition.md C9). */
 void cushim_mem_fence_note_effect(struct cushim_mem_fence *fence);
 
 /*

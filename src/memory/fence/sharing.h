@@ -6,8 +6,8 @@
  * the batch is done at once; where it is busy the leader lets the next one record and waits for its
  * own batch, so that a record never begins later than it must, and never covers work submitted long
  * after an arrival.  Alone, threads contend in the driver: 13 us a record and query with 16 of them
- * (FACTS).  A leader whose batch was done at once may keep the lead for those who came meanwhile:
- * what the driver touches for a record lies in its core's caches.
+ * (measured).  A leader whose batch was done at once may keep the lead for those who came
+ * meanwhile: what the driver touches for a record lies in its core's caches.
  *
  * Who neither leads nor is covered looks a hundred times and then sleeps, 100 us at most while the
  * role is taken and 1 ms while a wait goes on; who gives up the role or ends a wait wakes.  So a

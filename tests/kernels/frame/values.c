@@ -1,6 +1,6 @@
 /*
- * Elements of every type as numbers, and back: the formats as KERNELS.md section 3 and IEEE 754
- * have them, by arithmetic and not by the tables or instructions that kernels use.
+ * Elements of every type as numbers, and back: the formats as docs/reference/kernels.md and
+ * IEEE 754 have them, by arithmetic and not by the tables or instructions that kernels use.
  */
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * Captures that are less simple than those of captures.c: spread to a second device, failed, never
- * ended, opened and closed during churn (HOOKS.md C7).  What they forbid natively and we serve is
- * told apart by fixture_is_preloaded(); every other answer is the driver's own.
+ * ended, opened and closed during churn (interposition.md C7).  What they forbid natively and we
+ * serve is told apart by fixture_is_preloaded(); every other answer is the driver's own.
  */
 #include "tests/preload/fixture/fixture.h"
 

@@ -1,7 +1,7 @@
 /*
- * Open captures (HOOKS.md C7, docs/internals/memory-engine.md, "Captures"): what only another
- * thread's capture would forbid is served and leaves it valid; what the caller's own capture
- * forbids fails as natively.
+ * Open captures (interposition.md C7, docs/internals/memory-engine.md, "Captures"): what only
+ * another thread's capture would forbid is served and leaves it valid; what the caller's own
+ * capture forbids fails as natively.
  */
 #include "tests/preload/fixture/fixture.h"
 

@@ -1,6 +1,6 @@
 /*
- * Forks and the end (HOOKS.md E): a child of a user of CUDA forwards everything, any other is a
- * fresh process.
+ * Forks and the end (interposition.md E): a child of a user of CUDA forwards everything, any other
+ * is a fresh process.
  */
 #include "tests/preload/fixture/fixture.h"
 

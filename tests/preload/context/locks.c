@@ -1,6 +1,6 @@
 /*
- * No lock of ours is held while the driver blocks (HOOKS.md D7): one thread sleeps in the driver
- * behind held streams, and another does everything that need not wait.
+ * No lock of ours is held while the driver blocks (interposition.md D7): one thread sleeps in the
+ * driver behind held streams, and another does everything that need not wait.
  */
 #include <unistd.h>
 

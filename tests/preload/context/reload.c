@@ -1,7 +1,7 @@
 /*
- * Libraries that are unloaded and come back (HOOKS.md B18), and drivers that a program only probes
- * (B19).  The program is linked to neither the driver nor the runtime: plugins bring them, so that
- * they go with the plugin, and what lies in their place keeps them from coming back there.
+ * Libraries that are unloaded and come back (interposition.md B18), and drivers that a program only
+ * probes (B19).  The program is linked to neither the driver nor the runtime: plugins bring them,
+ * so that they go with the plugin, and what lies in their place keeps them from coming back there.
  */
 #include <check.h>
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /*
- * The runtime's entry points (HOOKS.md C8): the program is linked to the shared runtime, whose last
- * error and current device stay as native.  Run with them answered, left alone (CUSHIM_RUNTIME=0),
- * and natively.
+ * The runtime's entry points (interposition.md C8): the program is linked to the shared runtime,
+ * whose last error and current device stay as native.  Run with them answered, left alone
+ * (CUSHIM_RUNTIME=0), and natively.
  */
 #include "tests/preload/fixture/fixture.h"
 

@@ -1,6 +1,6 @@
 /*
- * Readers that no event sees (HOOKS.md C13): once one may be at work, new requests of 2 MiB and up
- * are driver allocations of their own, and a free is the driver's.
+ * Readers that no event sees (interposition.md C13): once one may be at work, new requests of 2 MiB
+ * and up are driver allocations of their own, and a free is the driver's.
  */
 #include "tests/preload/fixture/fixture.h"
 

@@ -1,6 +1,6 @@
 /*
- * What the host could see makes a free wait, relaxed or not (HOOKS.md C9); the rest makes it wait
- * natively and in `exact` alone.
+ * What the host could see makes a free wait, relaxed or not (interposition.md C9); the rest makes
+ * it wait natively and in `exact` alone.
  */
 #include "tests/preload/fixture/fixture.h"
 

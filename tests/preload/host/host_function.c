@@ -1,6 +1,6 @@
 /*
- * Inside a host function native refuses to allocate and to free (HOOKS.md C11); so do we, and host
- * nodes show and take the program's own functions.
+ * Inside a host function native refuses to allocate and to free (interposition.md C11); so do we,
+ * and host nodes show and take the program's own functions.
  */
 #include "tests/preload/fixture/fixture.h"
 

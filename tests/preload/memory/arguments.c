@@ -1,4 +1,4 @@
-/* What odd arguments get: the driver's own answer (HOOKS.md C5, C6, D2). */
+/* What odd arguments get: the driver's own answer (interposition.md C5, C6, D2). */
 #include "tests/preload/fixture/fixture.h"
 
 START_TEST(null_out_pointers_get_the_drivers_answer) {

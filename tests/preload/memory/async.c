@@ -1,6 +1,6 @@
 /*
  * Stream-ordered memory: passed through, its pool's threshold raised where asked for; and either
- * kind of pointer to either free, from any thread, context and kind of stream (HOOKS.md C).
+ * kind of pointer to either free, from any thread, context and kind of stream (interposition.md C).
  */
 #include "tests/preload/fixture/fixture.h"
 

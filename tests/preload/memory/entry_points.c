@@ -1,7 +1,7 @@
 /*
  * Every entry point that copies, sets, writes or waits for a word, or takes a hint, is judged by
- * itself (HOOKS.md C10): each by its own name, so that none is left out.  Built twice: with the
- * names of the legacy default stream, and, PER_THREAD, with their per-thread variants.
+ * itself (interposition.md C10): each by its own name, so that none is left out.  Built twice: with
+ * the names of the legacy default stream, and, PER_THREAD, with their per-thread variants.
  */
 #define __CUDA_API_VERSION_INTERNAL /* every name is its own, none is an alias */
 #include "tests/preload/fixture/fixture.h"

@@ -1,4 +1,4 @@
-/* Memory of other processes (HOOKS.md C2): a handle opens at the block's own bytes. */
+/* Memory of other processes (interposition.md C2): a handle opens at the block's own bytes. */
 #include "tests/preload/fixture/fixture.h"
 
 #include <sys/wait.h>

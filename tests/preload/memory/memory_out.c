@@ -1,6 +1,6 @@
 /*
  * Out of memory in any call that allocates: what we hold goes back, the call is tried once more,
- * then the driver's own answer stands (HOOKS.md C12).
+ * then the driver's own answer stands (interposition.md C12).
  */
 #include "tests/preload/fixture/fixture.h"
 

@@ -1,7 +1,7 @@
 /*
  * Who follows allocations by a jump over the beginning of the driver's functions, as UCX does, is
- * told of every block that it is told of natively (HOOKS.md C8): of those that the runtime serves,
- * of those that a pool had at hand, and of the frees of all.
+ * told of every block that it is told of natively (interposition.md C8): of those that the runtime
+ * serves, of those that a pool had at hand, and of the frees of all.
  */
 #include "tests/preload/fixture/fixture.h"
 

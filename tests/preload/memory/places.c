@@ -1,7 +1,7 @@
 /*
- * Calls of the runtime from many places of code (HOOKS.md B21): what they mean is asked of the
- * loader once a page of code, and each question comes through this program, which counts it.  And
- * forks, which wait until nothing is asked (B20).
+ * Calls of the runtime from many places of code (interposition.md B21): what they mean is asked of
+ * the loader once a page of code, and each question comes through this program, which counts it.
+ * And forks, which wait until nothing is asked (B20).
  */
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>

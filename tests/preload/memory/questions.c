@@ -1,6 +1,6 @@
 /*
- * What the program may ask of an address (HOOKS.md C1, C10): a block answers for itself, whatever
- * the driver knows of the segment around it, and where no block is live nothing is known.
+ * What the program may ask of an address (interposition.md C1, C10): a block answers for itself,
+ * whatever the driver knows of the segment around it, and where no block is live nothing is known.
  */
 #include "tests/preload/fixture/fixture.h"
 

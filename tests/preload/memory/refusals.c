@@ -1,6 +1,6 @@
 /*
- * What native refuses is refused (HOOKS.md C10): a copy or set one byte beyond its block or in a
- * freed one.  Natively the driver judges; in a shared segment it would let them pass.
+ * What native refuses is refused (interposition.md C10): a copy or set one byte beyond its block or
+ * in a freed one.  Natively the driver judges; in a shared segment it would let them pass.
  */
 #include "tests/preload/fixture/fixture.h"
 

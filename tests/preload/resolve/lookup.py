@@ -1,4 +1,4 @@
-"""HOOKS.md section F, look-up, revisions and loading, as far as they run without a GPU."""
+"""interposition.md section F, look-up, revisions and loading, as far as they run without a GPU."""
 import ctypes.util
 import re
 import shutil

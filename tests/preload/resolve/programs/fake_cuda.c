@@ -3,9 +3,9 @@
  * look-ups by (symbol, version, flags) as the real one does; behind the names is nothing.
  *
  *   FAKE_CUDA_LOG=FILE   each look-up adds a line: symbol ("-" for the empty one), version, flags
- *   FAKE_CUDA_THUNKS=1   the answers are other functions than the exports (HOOKS.md B14)
+ *   FAKE_CUDA_THUNKS=1   the answers are other functions than the exports (interposition.md B14)
  *   FAKE_CUDA_TABLES=1   cuGetExportTable looks names up and then knows no table; without it the
- *                        process ends there: private tables are not emulated (HOOKS.md G)
+ *                        process ends there: private tables are not emulated (interposition.md G)
  */
 #include <dlfcn.h>
 #include <fcntl.h>
