@@ -53,8 +53,9 @@ class Build:
         self.preload = self.library("libcushim-preload.so")
 
     def library(self, name):
-        """None: not built."""
-        return next((path for path in self.folder.rglob(name) if path.is_file()), None)
+        """None: not built.  Tests of packages build others of that name in folders of their own."""
+        places = (self.folder / folder / name for folder in ("preload", "src/companion", "kernels"))
+        return next((path for path in places if path.is_file()), None)
 
     def run(self, mode, program, *words, shim=False, allowed=(0,), wrap=(), **variables):
         """Mode None: natively.  Returns what the program printed."""
