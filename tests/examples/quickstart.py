@@ -56,7 +56,7 @@ def quickstart(folder, **environment):
     calls.write_text("")
     env = {k: v for k, v in os.environ.items() if not k.startswith("CUSHIM") and k != "LD_PRELOAD"}
     env |= {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "LD_LIBRARY_PATH": str(SIM),
-            "QUICKSTART_CALLS": str(calls), **environment}
+            "QUICKSTART_CALLS": str(calls), "XDG_CACHE_HOME": str(folder / "cache"), **environment}
     ours, its = os.openpty()
     process = subprocess.Popen([ROOT / "tools" / "quickstart", "build"], cwd=folder, env=env, stdin=subprocess.DEVNULL,
                                stdout=its, stderr=its)
@@ -97,9 +97,15 @@ def sample():
     return shown
 
 
+def of_anywhere(line, toolkit):
+    """Without the name of a machine and of folders."""
+    line = re.sub(r"^  /\S*/build/", "  /home/me/cushim/build/", line.replace(toolkit, "/usr/local/cuda"))
+    return re.sub(r"^  on \S+, driver", "  on gpu-node, driver", line)
+
+
 def tidy(lines):
     toolkit = subprocess.run([ROOT / "tools" / "find-cuda"], text=True, capture_output=True).stdout.strip()
-    return "\n".join(without_numbers(line.replace(toolkit, "/usr/local/cuda")) for line in lines).strip().splitlines()
+    return "\n".join(without_numbers(of_anywhere(line, toolkit)) for line in lines).strip().splitlines()
 
 
 @tap.test

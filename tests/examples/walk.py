@@ -50,7 +50,7 @@ def the_page_shows_what_its_commands_print():
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / SOURCE).symlink_to(PROGRAM)
         (pathlib.Path(folder) / "cushim").symlink_to(CUSHIM)
-        env |= {"PATH": f"{folder}:{env['PATH']}", "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": f"{folder}/live"}
+        env |= {"PATH": f"{folder}:{env['PATH']}", "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": f"{folder}/live", "XDG_CACHE_HOME": f"{folder}/cache"}
         for command, lines in found[1:]:
             done = subprocess.run(["bash", "-c", command], cwd=folder, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=100)
             assert missing(lines, done.stdout) is None, f"{command}: no line\n{missing(lines, done.stdout)}\nin\n{done.stdout}"
