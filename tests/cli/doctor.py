@@ -1,6 +1,7 @@
 """`cushim doctor`, from outside; fixture.py says how it is called."""
 import ctypes
 import json
+import os
 import pathlib
 import re
 import struct
@@ -440,6 +441,14 @@ def a_command_that_ends_early_or_is_none_is_told():
     for words in (["--"], ["sh", "--", "true"]):
         result = cushim("doctor", *words)
         assert result.returncode == 2 and result.stderr.count("\n") == 1 and not result.stdout, (words, result)
+
+
+@tap.test
+def of_a_process_whose_loader_is_not_done_nothing_is_told():
+    fifo = scratch / "fifo"  # where the loader stops, before it comes to the preload
+    os.mkfifo(fifo)
+    found, _ = command_rows("sh", "-c", f'(sleep 0.3; : >{fifo}) & LD_PRELOAD="{fifo} $LD_PRELOAD" /bin/true; wait')
+    assert "not reached" not in found and found["effective"][0][0] == "note", found
 
 
 tap.run()

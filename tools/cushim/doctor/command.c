@@ -27,7 +27,8 @@ struct seen {
     pid_t process;
     char path[PATH_MAX]; /* of its program */
     bool is_reached;     /* the preload is in it */
-    bool has_driver;     /* and a CUDA driver */
+    bool is_loaded;  /* the loader came to libc, which is behind the preload; or there is none */
+    bool has_driver; /* and a CUDA driver */
 };
 
 struct look {
@@ -56,20 +57,25 @@ static void look_at_maps(struct look *look, struct seen *seen) {
     char path[64], line[PATH_MAX + 128];
     snprintf(path, sizeof path, "/proc/%ld/maps", (long)seen->process);
     FILE *maps = fopen(path, "re");
+    bool has_lines = false, has_loader = false;
     if (!maps)
         return;
     while (fgets(line, sizeof line, maps)) {
         char *file = strchr(line, '/');
+        has_lines = true;
         if (!file)
             continue;
         file[strcspn(file, "\n")] = 0;
         const char *name = strrchr(file, '/') + 1;
         seen->is_reached |= strncmp(name, LAUNCH_LIBRARY, sizeof LAUNCH_LIBRARY - 1) == 0;
         seen->has_driver |= strncmp(name, "libcuda.so", 10) == 0;
+        seen->is_loaded |= strncmp(name, "libc.so", 7) == 0;
+        has_loader |= strncmp(name, "ld-linux", 8) == 0;
         if (strncmp(name, "libcudart", 9) == 0 || is_cache(name))
             note_library(look, file);
     }
     fclose(maps);
+    seen->is_loaded |= has_lines && !has_loader;
 }
 
 /* It may have become another program meanwhile. */
@@ -187,6 +193,8 @@ static void add(const struct cushim_report *report, const struct report_origin *
 static void tell_of_process(struct report *report, struct seen *seen) {
     struct program program;
     const char *why = "who started it left LD_PRELOAD out";
+    if (!seen->is_reached && !seen->is_loaded) /* it ended too soon to tell */
+        return;
     cushim_utf8_clean(seen->path);
     if (seen->is_reached) {
         report_add(report, REPORT_OK, "reached", "%ld %s", (long)seen->process, seen->path);
@@ -256,7 +264,7 @@ static void tell_of_hooks(struct report *report, const char *library) {
 static void tell(struct report *report, struct look *look, const struct totals *totals, int status,
                  uint64_t ns) {
     char text[CUSHIM_AMOUNT_BYTES];
-    bool is_reached = false;
+    bool is_reached = false, is_missed = false;
     if (WIFSIGNALED(status))
         report_add(report, REPORT_NOTE, "ran", "%s, and ended by signal %d (%s)",
                    cushim_text_time(text, ns), WTERMSIG(status), strsignal(WTERMSIG(status)));
@@ -265,6 +273,7 @@ static void tell(struct report *report, struct look *look, const struct totals *
                    "%s, exit status %d", cushim_text_time(text, ns), WEXITSTATUS(status));
     for (size_t i = 0; i < look->n_seen; i++) {
         is_reached |= look->seen[i].is_reached;
+        is_missed |= look->seen[i].is_loaded && !look->seen[i].is_reached;
         tell_of_process(report, &look->seen[i]);
     }
     if (look->is_cut)
@@ -274,7 +283,7 @@ static void tell(struct report *report, struct look *look, const struct totals *
     if (totals->n_requests || totals->n_async || totals->n_virtual)
         report_add(report, REPORT_OK, "effective", "yes: %" PRIu64 " process%s used CUDA memory",
                    totals->n_reports, totals->n_reports == 1 ? "" : "es");
-    else if (is_reached || !look->n_seen)
+    else if (is_reached || !is_missed)
         report_add(report, REPORT_NOTE, "effective",
                    "not seen: no process used CUDA memory that cushim can see");
     else
