@@ -57,25 +57,25 @@ static void look_at_maps(struct look *look, struct seen *seen) {
     char path[64], line[PATH_MAX + 128];
     snprintf(path, sizeof path, "/proc/%ld/maps", (long)seen->process);
     FILE *maps = fopen(path, "re");
-    bool has_lines = false, has_loader = false;
+    bool has_loader = false, has_libc = false, is_whole = false;
     if (!maps)
         return;
     while (fgets(line, sizeof line, maps)) {
         char *file = strchr(line, '/');
-        has_lines = true;
+        is_whole |= strstr(line, "[stack]") != NULL; /* behind all files; else it ended meanwhile */
         if (!file)
             continue;
         file[strcspn(file, "\n")] = 0;
         const char *name = strrchr(file, '/') + 1;
         seen->is_reached |= strncmp(name, LAUNCH_LIBRARY, sizeof LAUNCH_LIBRARY - 1) == 0;
         seen->has_driver |= strncmp(name, "libcuda.so", 10) == 0;
-        seen->is_loaded |= strncmp(name, "libc.so", 7) == 0;
+        has_libc |= strncmp(name, "libc.so", 7) == 0;
         has_loader |= strncmp(name, "ld-linux", 8) == 0;
         if (strncmp(name, "libcudart", 9) == 0 || is_cache(name))
             note_library(look, file);
     }
     fclose(maps);
-    seen->is_loaded |= has_lines && !has_loader;
+    seen->is_loaded |= is_whole && (has_libc || !has_loader);
 }
 
 /* It may have become another program meanwhile. */
