@@ -99,7 +99,7 @@ def sample():
 
 def of_anywhere(line, toolkit):
     """Without the name of a machine and of folders."""
-    line = re.sub(r"^  /\S*/build/", "  /home/me/cushim/build/", line.replace(toolkit, "/usr/local/cuda"))
+    line = re.sub(r"^  /\S*/build/", "  /src/cushim/build/", line.replace(toolkit, "/usr/local/cuda"))
     return re.sub(r"^  on \S+, driver", "  on gpu-node, driver", line)
 
 
