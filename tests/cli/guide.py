@@ -46,7 +46,6 @@ OTHERS = {
     "cushim run pytest": "tests/install",
     "meson setup": "tests/examples/install.py, tests/examples/quickstart.py",
     "meson install": "tests/examples/install.py",
-    "ninja -C": "tests/examples/quickstart.py",
     "cushim merge report": "the tests of ranks below",
     "srun": "by hand: tests/install/clusters",
     "docker": "by hand: tests/install/clusters",
