@@ -31,6 +31,22 @@ static inline void full_page(struct cushim_report *report, uint64_t n) {
     report->run_ns = n;
 }
 
+static inline void full_page_add_argument(struct cushim_page_head *head, const char *text) {
+    strcpy(head->arguments + head->n_argument_bytes, text);
+    head->n_argument_bytes += strlen(text) + 1;
+}
+
+/* What ran, and where. */
+static inline void full_page_head(struct cushim_page_head *head) {
+    const char *const words[] = {"./train", "--epochs", "3", "two words", "", "it's"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        full_page_add_argument(head, words[i]);
+    strcpy(head->host, "node7");
+    head->driver_version = 13000;
+    head->n_option_bytes = sizeof "free=relaxed\0keep=64M";
+    memcpy(head->options, "free=relaxed\0keep=64M", head->n_option_bytes);
+}
+
 /* What is written for it, with a 0 behind it; static. */
 static inline char *full_page_written(void (*write_to)(struct cushim_writer *,
                                                        const struct cushim_report *),

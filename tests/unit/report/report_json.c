@@ -5,21 +5,6 @@
 static struct cushim_report report;
 static struct cushim_page_head *const head = &report.page.head;
 
-static void add_argument(const char *text) {
-    strcpy(head->arguments + head->n_argument_bytes, text);
-    head->n_argument_bytes += strlen(text) + 1;
-}
-
-static void fill_head(void) {
-    const char *const words[] = {"./train", "--epochs", "3", "two words", "", "it's"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        add_argument(words[i]);
-    strcpy(head->host, "node7");
-    head->driver_version = 13000;
-    head->n_option_bytes = sizeof "free=relaxed\0keep=64M";
-    memcpy(head->options, "free=relaxed\0keep=64M", head->n_option_bytes);
-}
-
 START_TEST(hostile_names_are_escaped) {
     full_page(&report, 1);
     strcpy(report.page.head.program, "a\"b\\c\n<script>\xff\xf0\x9f\x98\x80");
@@ -45,7 +30,7 @@ START_TEST(what_the_process_alone_knows_is_a_member) {
 END_TEST
 
 START_TEST(what_ran_is_members) {
-    fill_head();
+    full_page_head(head);
     ck_assert_ptr_nonnull(strstr(
         full_page_written(cushim_report_json, &report),
         "  \"host\": \"node7\",\n"
@@ -53,8 +38,8 @@ START_TEST(what_ran_is_members) {
         "  \"options\": [\"free=relaxed\", \"keep=64M\"],\n"
         "  \"driver_version\": 13000,\n"));
     head->n_argument_bytes = 0;
-    add_argument("a\x1b[31m\nb\"");
-    add_argument("\xff\xfe<script>");
+    full_page_add_argument(head, "a\x1b[31m\nb\"");
+    full_page_add_argument(head, "\xff\xfe<script>");
     ck_assert_ptr_nonnull(
         strstr(full_page_written(cushim_report_json, &report),
                "\"arguments\": [\"a\\u001b[31m\\u000ab\\\"\", \"\\ufffd\\ufffd\\u003cscript>\"]"));

@@ -6,21 +6,6 @@
 static struct cushim_report report;
 static struct cushim_page_head *const head = &report.page.head;
 
-static void add_argument(const char *text) {
-    strcpy(head->arguments + head->n_argument_bytes, text);
-    head->n_argument_bytes += strlen(text) + 1;
-}
-
-static void fill_head(void) {
-    const char *const words[] = {"./train", "--epochs", "3", "two words", "", "it's"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        add_argument(words[i]);
-    strcpy(head->host, "node7");
-    head->driver_version = 13000;
-    head->n_option_bytes = sizeof "free=relaxed\0keep=64M";
-    memcpy(head->options, "free=relaxed\0keep=64M", head->n_option_bytes);
-}
-
 START_TEST(no_line_is_wider_than_80_columns) {
     const uint64_t numbers[] = {1, 1023, 1048575, 9999999};
     for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -68,13 +53,13 @@ static const char *second_line(void) {
 START_TEST(what_ran_takes_two_lines) {
     static const char wanted[] = "  ./train --epochs 3 'two words' '' 'it's'\n"
                                  "  on node7, driver of CUDA 13.0, free=relaxed, keep=64M\n\n";
-    fill_head();
+    full_page_head(head);
     ck_assert_msg(strncmp(second_line(), wanted, sizeof wanted - 1) == 0, "%s", second_line());
 }
 END_TEST
 
 START_TEST(a_name_alone_stands_in_the_first_line) {
-    add_argument("./train");
+    full_page_add_argument(head, "./train");
     ck_assert_int_eq(*second_line(), '\n');
 }
 END_TEST
@@ -84,9 +69,9 @@ START_TEST(hostile_arguments_stay_in_their_line) {
     char word[200];
     memset(word, 'x', sizeof word - 1);
     word[sizeof word - 1] = 0;
-    add_argument("a\x1b[31m\nb\"");
-    add_argument("\xff\xfe<script>");
-    add_argument(word);
+    full_page_add_argument(head, "a\x1b[31m\nb\"");
+    full_page_add_argument(head, "\xff\xfe<script>");
+    full_page_add_argument(head, word);
     const char *text = second_line();
     ck_assert_ptr_eq(strchr(text, '\n'), text + 80);
     ck_assert_ptr_nonnull(strstr(text, "a?[31m?b\""));
@@ -99,8 +84,8 @@ START_TEST(no_half_of_a_character_is_left) {
     char word[200] = "";
     for (int i = 0; i < 49; i++)
         strcat(word, "\xe2\x82\xac");
-    add_argument("a");
-    add_argument(word);
+    full_page_add_argument(head, "a");
+    full_page_add_argument(head, word);
     const char *text = second_line();
     ck_assert_ptr_nonnull(strstr(text, "...\n"));
     while (*text)
