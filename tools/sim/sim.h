@@ -45,7 +45,7 @@ struct sim_launch {
 
 /*
  * A launch of the kernel <name> calls sim_kernel_<name>, which the program exports (link it with
- * -rdynamic, or keep it in a library of global scope), once: it loops over the grid by itself.
+ * -rdynamic) or a library that is loaded, once: it loops over the grid by itself.
  * args[i] points to a copy of the i-th parameter, made at the launch.  The sizes of the parameters
  * come from sim_params_<name>, a list that ends with 0; without it a kernel has no parameters.
  */

@@ -176,6 +176,75 @@ START_TEST(a_call_after_the_end_is_told_so) {
 }
 END_TEST
 
+/* ---- who waits while the process ends ---- */
+
+static CUdeviceptr waited_for;
+static void *waited_for_on_host;
+static CUevent behind_all;
+static struct fixture_thread *waiter;
+
+static CUresult wait_for_event(void *unused) {
+    (void)unused;
+    return cuEventSynchronize(behind_all);
+}
+
+static CUresult wait_for_stream(void *unused) {
+    (void)unused;
+    return cuStreamSynchronize(NULL);
+}
+
+static CUresult wait_for_context(void *unused) {
+    (void)unused;
+    return cuCtxSynchronize();
+}
+
+static CUresult wait_for_copy(void *unused) {
+    char byte;
+    (void)unused;
+    return cuMemcpyDtoH(&byte, waited_for, 1);
+}
+
+static CUresult wait_for_set(void *unused) {
+    (void)unused;
+    return cuMemsetD8((CUdeviceptr)(uintptr_t)waited_for_on_host, 1, 1);
+}
+
+static CUresult wait_for_free(void *unused) {
+    (void)unused;
+    return cuMemFree(waited_for);
+}
+
+static CUresult (*const waits[])(void *) = {wait_for_event, wait_for_stream, wait_for_context,
+                                            wait_for_copy,  wait_for_set,    wait_for_free};
+static CUresult (*wait_of_child)(void *);
+
+static void tell_what_the_waiter_got(void) {
+    _exit((int)fixture_join(waiter));
+}
+
+static void end_process_while_one_waits(void) {
+    static atomic_int never;
+    atexit(tell_what_the_waiter_got); /* first, so behind the device's own */
+    fixture_context();
+    waited_for = fixture_alloc(1);
+    ck_cuda(cuMemHostAlloc(&waited_for_on_host, 1, 0));
+    ck_cuda(cuEventCreate(&behind_all, 0));
+    fixture_spin(NULL, &never);
+    ck_cuda(cuEventRecord(behind_all, NULL));
+    waiter = fixture_run(wait_of_child, NULL);
+    if (!fixture_is_waiting(waiter))
+        _exit(101);
+    exit(99);
+}
+
+START_TEST(a_wait_that_the_end_cuts_short_is_no_success) {
+    for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
+        wait_of_child = waits[i];
+        ck_assert_int_eq(exit_code_of(end_process_while_one_waits), CUDA_ERROR_DEINITIALIZED);
+    }
+}
+END_TEST
+
 static void use_options(void) {
     size_t n_bytes = 0;
     CUdeviceptr a;
@@ -316,8 +385,9 @@ SUITE() {
             nothing_works_before_init, the_device_says_what_it_is,
             the_nth_call_fails_and_changes_nothing, calls_are_counted_and_their_order_is_kept,
             a_child_of_an_initialised_process_gets_nothing, a_call_after_the_end_is_told_so,
-            options_come_from_the_environment, errors_have_names,
-            who_asks_for_private_tables_is_named_once, nobody_is_named_where_the_user_wants_quiet,
+            a_wait_that_the_end_cuts_short_is_no_success, options_come_from_the_environment,
+            errors_have_names, who_asks_for_private_tables_is_named_once,
+            nobody_is_named_where_the_user_wants_quiet,
             a_kernel_that_nobody_has_is_a_step_that_does_nothing,
             a_kernel_that_nobody_has_fails_at_its_launch_where_the_user_wants_that,
             images_of_a_gpu_do_not_load_unasked, NULL});

@@ -196,6 +196,58 @@ START_TEST(who_waits_for_a_process_that_is_killed_goes_on) {
 }
 END_TEST
 
+static int hold_until_killed(void) {
+    struct shown shown = {0};
+    CUdeviceptr memory;
+    char byte = 0;
+    hear(to_child[0], &shown, sizeof shown);
+    fixture_context();
+    WELL(open_memory(&memory, shown.memory) == CUDA_SUCCESS);
+    WELL(write(to_parent[1], "", 1) == 1);
+    WELL(read(to_child[0], &byte, 1) == 1); /* freed, and other memory written */
+    WELL(cuMemcpyDtoH(&byte, memory, 1) == CUDA_SUCCESS);
+    WELL(byte == 5);
+    WELL(write(to_parent[1], "", 1) == 1);
+    pause();
+    return 1;
+}
+
+static void free_what_is_open(size_t n_bytes) {
+    struct shown shown = {0};
+    pid_t pid = start(hold_until_killed);
+    fixture_context();
+    size_t before_bytes = sim_live_bytes();
+    CUdeviceptr memory = fixture_alloc(n_bytes);
+    ck_cuda(cuMemsetD8(memory, 5, n_bytes));
+    ck_cuda(cuCtxSynchronize());
+    ck_cuda(cuIpcGetMemHandle(&shown.memory, memory));
+    say(to_child[1], &shown, sizeof shown);
+    hear_word(to_parent[0]);
+    ck_cuda(cuMemFree(memory));
+    ck_cuda_is(cuMemFree(memory), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda_is(cuMemsetD8(memory, 6, 1), CUDA_ERROR_INVALID_VALUE);
+    ck_assert_uint_eq(sim_live_bytes(), before_bytes);
+    CUdeviceptr other = fixture_alloc(n_bytes);
+    ck_assert_uint_ne(other, memory);
+    ck_cuda(cuMemsetD8(other, 6, n_bytes));
+    ck_cuda(cuCtxSynchronize());
+    say(to_child[1], "", 1);
+    hear_word(to_parent[0]);
+    kill(pid, SIGKILL);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    ck_assert_uint_eq(fixture_alloc(n_bytes), memory);
+}
+
+START_TEST(a_small_block_that_is_open_stays_until_its_opener_is_gone) {
+    free_what_is_open(1000);
+}
+END_TEST
+
+START_TEST(a_large_block_that_is_open_stays_until_its_opener_is_gone) {
+    free_what_is_open(1 << 22);
+}
+END_TEST
+
 /* ---- handles of what is no more ---- */
 
 static int open_in_vain(void) {
@@ -243,6 +295,30 @@ START_TEST(a_handle_opens_nothing_that_came_later) {
     ck_cuda(cuEventSynchronize(event));
     close(to_child[1]);
     check_end(pid);
+}
+END_TEST
+
+/* Shown, freed in a stream's order, and open nowhere: it stays until the stream has come so far. */
+START_TEST(a_free_in_stream_order_waits_where_another_block_is_kept) {
+    struct shown shown = {0};
+    CUipcMemHandle unused;
+    pid_t pid = start(hold_until_killed);
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr open = fixture_alloc(1 << 22), pending = fixture_alloc(1 << 22);
+    ck_cuda(cuIpcGetMemHandle(&shown.memory, open));
+    ck_cuda(cuIpcGetMemHandle(&unused, pending));
+    say(to_child[1], &shown, sizeof shown);
+    hear_word(to_parent[0]);
+    ck_cuda(cuMemFree(open));
+    sim_hold();
+    ck_cuda(cuMemFreeAsync(pending, stream));
+    ck_assert_uint_ne(fixture_alloc(1 << 22), pending);
+    sim_release_hold();
+    ck_cuda(cuStreamSynchronize(stream));
+    ck_assert_uint_eq(fixture_alloc(1 << 22), pending);
+    kill(pid, SIGKILL);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
 END_TEST
 
@@ -330,7 +406,10 @@ SUITE() {
                      (const TTest *[]){a_stream_waits_for_the_record_of_another_process,
                                        the_maker_waits_for_the_record_of_who_opened_it,
                                        who_waits_for_a_process_that_is_killed_goes_on,
+                                       a_small_block_that_is_open_stays_until_its_opener_is_gone,
+                                       a_large_block_that_is_open_stays_until_its_opener_is_gone,
                                        a_handle_opens_nothing_that_came_later,
+                                       a_free_in_stream_order_waits_where_another_block_is_kept,
                                        what_makes_no_sense_is_refused,
                                        each_of_many_processes_sees_the_bytes_of_all, NULL});
 }

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 START_TEST(a_small_block_shares_a_page_and_a_large_one_does_not) {
     fixture_context();
@@ -178,6 +179,39 @@ START_TEST(work_submitted_after_the_free_is_not_waited_for) {
 }
 END_TEST
 
+/* Has the thread looked its block up?  The call counts when it has the lock, and any other call
+ * gets that when it waits. */
+static void await_frees(unsigned long n) {
+    const struct timespec pause = {0, 200000};
+    size_t n_free, n_total;
+    while (sim_calls("cuMemFree_v2") < n)
+        nanosleep(&pause, NULL);
+    ck_cuda(cuMemGetInfo(&n_free, &n_total));
+}
+
+START_TEST(of_two_frees_that_wait_the_later_takes_no_block_that_has_the_address_since) {
+    atomic_int first = 0, second = 0;
+    fixture_context();
+    CUstream one = fixture_stream(CU_STREAM_NON_BLOCKING),
+             two = fixture_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr a = fixture_alloc(3 * MIB);
+    sim_calls_reset();
+    fixture_spin(one, &first);
+    struct fixture_thread *early = fixture_run(free_it, &a);
+    await_frees(1);
+    fixture_spin(two, &second);
+    struct fixture_thread *late = fixture_run(free_it, &a);
+    await_frees(2);
+    atomic_store(&first, 1);
+    ck_cuda(fixture_join(early));
+    CUdeviceptr b = fixture_alloc(3 * MIB);
+    ck_assert_uint_eq(a, b);
+    atomic_store(&second, 1);
+    ck_cuda_is(fixture_join(late), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda(cuMemFree(b));
+}
+END_TEST
+
 START_TEST(stream_ordered_memory_comes_back_when_its_turn_has_come) {
     atomic_int flag = 0;
     CUdeviceptr a, b, c;
@@ -233,6 +267,7 @@ SUITE() {
             a_free_waits_for_work_on_every_stream_and_an_allocation_does_not,
             frees_of_pinned_and_managed_memory_wait_too,
             work_submitted_after_the_free_is_not_waited_for,
+            of_two_frees_that_wait_the_later_takes_no_block_that_has_the_address_since,
             stream_ordered_memory_comes_back_when_its_turn_has_come,
             pinned_memory_is_zero_and_known_by_its_address, NULL});
 }

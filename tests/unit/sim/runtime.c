@@ -68,7 +68,7 @@ static void check_names(const char *library, const char *list) {
 }
 
 START_TEST(every_name_of_CUDA_13_is_there) {
-    check_names("libcudart.so.13", "libcudart-13.0.txt");
+    check_names("libcudart.so.13", "libcudart-13.5.txt");
 }
 END_TEST
 
@@ -86,20 +86,32 @@ static const struct row rows[] = {
 #define PER_THREAD(name, parameters, call, arguments)                                              \
     {#name, #call}, {#name "_ptsz", #call "_ptsz"},
 #define REFUSED(name)
+#define LATER(name)
 #include "tools/sim/runtime/core/names.def"
 #undef THIN
 #undef PER_THREAD
 #undef REFUSED
+#undef LATER
 };
 
 static const char *const refused[] = {
 #define THIN(name, parameters, call, arguments)
 #define PER_THREAD(name, parameters, call, arguments)
 #define REFUSED(name) #name,
+#define LATER(name)
+#include "tools/sim/runtime/core/names.def"
+#undef REFUSED
+#undef LATER
+};
+
+static const char *const later[] = {
+#define REFUSED(name)
+#define LATER(name) #name,
 #include "tools/sim/runtime/core/names.def"
 #undef THIN
 #undef PER_THREAD
 #undef REFUSED
+#undef LATER
 };
 
 enum { N_ROWS = sizeof rows / sizeof *rows, N_REFUSED = sizeof refused / sizeof *refused };
@@ -131,6 +143,13 @@ START_TEST(what_the_device_has_not_is_not_supported) {
     for (size_t i = 0; i < N_REFUSED; i++)
         ck_assert_msg(call_empty(refused[i]) == cudaErrorNotSupported, "%s", refused[i]);
     RT_ANSWERS(cudaGetLastError(), cudaErrorNotSupported);
+}
+END_TEST
+
+START_TEST(what_a_later_driver_has_needs_a_newer_one) {
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++)
+        ck_assert_msg(call_empty(later[i]) == cudaErrorCallRequiresNewerDriver, "%s", later[i]);
+    RT_ANSWERS(cudaGetLastError(), cudaErrorCallRequiresNewerDriver);
 }
 END_TEST
 
@@ -339,14 +358,40 @@ START_TEST(settings_are_taken_and_refused) {
 }
 END_TEST
 
+START_TEST(a_pool_is_exported_and_imported) {
+    struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
+                                     .handleTypes = cudaMemHandleTypePosixFileDescriptor,
+                                     .location = {.type = cudaMemLocationTypeDevice}};
+    struct cudaMemPoolPtrExportData data;
+    cudaMemPool_t pool, imported;
+    unsigned char byte = 0, *block, *seen;
+    int fd;
+    RT_OK(cudaMemPoolCreate(&pool, &props));
+    RT_OK(cudaMallocFromPoolAsync((void **)&block, 1000, pool, NULL));
+    RT_OK(cudaMemset(block, 3, 1000));
+    RT_OK(cudaMemPoolExportToShareableHandle(&fd, pool, props.handleTypes, 0));
+    RT_OK(cudaMemPoolExportPointer(&data, block));
+    RT_OK(cudaMemPoolImportFromShareableHandle(&imported, (void *)(intptr_t)fd, props.handleTypes,
+                                               0));
+    RT_OK(cudaMemPoolImportPointer((void **)&seen, imported, &data));
+    RT_OK(cudaMemcpy(&byte, seen + 999, 1, cudaMemcpyDeviceToHost));
+    ck_assert_uint_eq(byte, 3);
+    RT_OK(cudaFree(seen));
+    RT_OK(cudaFreeAsync(block, NULL));
+    RT_OK(cudaMemPoolDestroy(imported));
+    RT_OK(cudaMemPoolDestroy(pool));
+}
+END_TEST
+
 SUITE() {
     return suite_run(
         "runtime",
         (const TTest *[]){
             every_name_of_CUDA_13_is_there, every_name_of_CUDA_12_is_there,
             a_name_reaches_the_call_that_its_row_says, what_the_device_has_not_is_not_supported,
+            what_a_later_driver_has_needs_a_newer_one,
             a_graph_of_kernels_copies_and_sets_is_made_by_hand, a_node_of_any_kind_is_added_and_set,
             a_condition_chooses_the_body_by_its_default,
             a_library_has_the_kernels_and_variables_of_its_image, a_variable_is_copied_in_all_forms,
-            settings_are_taken_and_refused, NULL});
+            settings_are_taken_and_refused, a_pool_is_exported_and_imported, NULL});
 }

@@ -146,9 +146,10 @@ bool sim_context_marks(struct sim_context *context, struct sim_marks *marks) {
 CUresult sim_context_synchronize(struct sim_context *context) {
     struct sim_marks marks = {NULL, 0, 0};
     bool is_whole = sim_context_marks(context, &marks);
-    sim_marks_wait(&marks);
+    CUresult result = sim_marks_wait(&marks);
     sim_marks_finish(&marks);
     sim_print_flush();
+    SIM_TRY(result);
     return is_whole ? sim_context_fault(context) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

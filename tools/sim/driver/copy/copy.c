@@ -119,9 +119,9 @@ static CUresult enqueue(struct sim_copy *copy, const struct ends *ends, struct s
     if (!step)
         return CUDA_SUCCESS;
     bool waits = does_wait(ends, is_sync) || (is_sync && !ends->src);
-    if (waits)
-        sim_step_wait(step);
+    CUresult result = waits ? sim_step_wait(step) : CUDA_SUCCESS;
     sim_step_unref(step);
+    SIM_TRY(result);
     return waits ? sim_context_fault(context) : CUDA_SUCCESS;
 }
 

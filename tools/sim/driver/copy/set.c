@@ -36,10 +36,9 @@ static CUresult do_set(struct sim_set_work set, CUstream handle, CUstream defaul
     bool waits = is_sync && sim_block_is_host(sim_block_find_any((CUdeviceptr)(uintptr_t)set.dst));
     struct sim_work work = {.kind = SIM_WORK_SET, .as.set = set};
     SIM_TRY(sim_stream_enqueue(stream, &work, &step));
-    if (waits)
-        sim_step_wait(step);
+    CUresult result = waits ? sim_step_wait(step) : CUDA_SUCCESS;
     sim_step_unref(step);
-    return CUDA_SUCCESS;
+    return result;
 }
 
 static struct sim_set_work line(CUdeviceptr dst, unsigned value, unsigned element_bytes, size_t n) {

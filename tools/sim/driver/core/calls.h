@@ -1,12 +1,13 @@
 /*
- * The edge of the driver: what every exported function does first and last.
+ * Entry and exit of the driver: what every exported function does first and last.
  *
  * A function of the interface is `SIM_ENTER(name); return sim_leave(what_it_does(...));`.  Entering
- * counts the call, takes the time it is to take, fails it where a test asked for that, refuses what
- * the state of process, context, thread or captures forbids, and takes the driver's one lock;
- * leaving gives the lock back.  Everything else in this folder runs under that lock unless it says
- * otherwise, and waits on the one condition `sim_changed`, which is broadcast whenever a step of a
- * stream is done.
+ * counts the call, takes the time it is to take, fails it where a test asked for that, and refuses
+ * what the state of process, context, thread or captures forbids.
+ *
+ * Lock: entering takes the driver's one lock, leaving releases it.  Everything else in this folder
+ * runs under that lock unless it says otherwise, and waits on the one condition `sim_changed`,
+ * which is broadcast whenever a step of a stream is done.
  */
 #ifndef CUSHIM_SIM_CALLS_H
 #define CUSHIM_SIM_CALLS_H

@@ -121,6 +121,14 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
     return sim_leave(add_any(phGraphNode, hGraph, dependencies, numDependencies, nodeParams));
 }
 
+CUresult cuGraphAddNode_v3(CUgraphNode *phGraphNode, CUgraph hGraph,
+                           const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
+                           size_t numDependencies, CUgraphNodeParams *nodeParams) {
+    SIM_ENTER(cuGraphAddNode_v3);
+    (void)dependencyData;
+    return sim_leave(add_any(phGraphNode, hGraph, dependencies, numDependencies, nodeParams));
+}
+
 static CUresult add_child(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies,
                           size_t n, CUgraph child) {
     struct sim_work work;

@@ -116,6 +116,13 @@ CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams) 
     return sim_leave(result ? result : set(hNode, &work));
 }
 
+CUresult cuGraphNodeSetParams_v2(CUgraphNode hNode, CUgraphNodeParams *nodeParams) {
+    SIM_ENTER(cuGraphNodeSetParams_v2);
+    struct sim_work work;
+    CUresult result = sim_node_work(nodeParams, &work);
+    return sim_leave(result ? result : set(hNode, &work));
+}
+
 CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                   CUgraphNodeParams *nodeParams) {
     SIM_ENTER(cuGraphExecNodeSetParams);

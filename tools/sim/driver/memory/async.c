@@ -45,6 +45,8 @@ static CUresult alloc(CUdeviceptr *out, size_t n_bytes, struct sim_pool *pool, C
     struct sim_context *root = stream->context->root;
     if (!pool)
         pool = root->device->pool;
+    if (pool->is_imported)
+        return CUDA_ERROR_INVALID_VALUE;
     if (pool->device != root->device)
         return CUDA_ERROR_NOT_SUPPORTED; /* memory of one device ordered on another's stream */
     bool is_captured = stream->capture != NULL;
@@ -107,7 +109,9 @@ static CUresult free_async(CUdeviceptr address, CUstream handle, CUstream defaul
     struct sim_block *block = sim_block_at(address);
     if (block && block->kind == SIM_BLOCK_MANAGED)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (!block || (block->kind != SIM_BLOCK_ASYNC && block->kind != SIM_BLOCK_DEVICE))
+    bool is_of_pool = block && block->kind == SIM_BLOCK_IMPORTED && block->pool;
+    if (!block ||
+        (block->kind != SIM_BLOCK_ASYNC && block->kind != SIM_BLOCK_DEVICE && !is_of_pool))
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     bool is_of_graph = block->kind == SIM_BLOCK_ASYNC && !block->pool;

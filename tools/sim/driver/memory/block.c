@@ -20,6 +20,7 @@ static struct sim_space host_space;
 static struct sim_block **blocks; /* by address; none overlap */
 static size_t n_blocks, cap_blocks;
 static unsigned long long last_buffer_id;
+static size_t n_kept; /* blocks that are */
 
 /* The place of the first block that ends behind an address. */
 static size_t place_of(const char *address) {
@@ -113,8 +114,20 @@ static CUresult finish(struct sim_block *block, bool is_placed, struct sim_block
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Those go that nobody has open any more. */
+static void release_kept(void) {
+    for (size_t i = n_blocks; i-- > 0 && n_kept > 0;) {
+        if (blocks[i]->is_kept && !blocks[i]->is_held(blocks[i]->owner_data)) {
+            n_kept--;
+            blocks[i]->is_held = NULL;
+            sim_block_release(blocks[i]);
+        }
+    }
+}
+
 CUresult sim_block_obtain(enum sim_block_kind kind, struct sim_context *context, size_t n_bytes,
                           struct sim_block **out) {
+    release_kept();
     struct sim_block *block = create(kind, context, n_bytes);
     if (!block)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -142,6 +155,11 @@ CUresult sim_block_note(enum sim_block_kind kind, struct sim_context *context,
 }
 
 void sim_block_release(struct sim_block *block) {
+    if (block->is_held && block->is_held(block->owner_data)) {
+        block->is_freed = block->is_kept = true;
+        n_kept++;
+        return;
+    }
     size_t place = place_of(block->address);
     n_blocks--;
     memmove(blocks + place, blocks + place + 1, (n_blocks - place) * sizeof(struct sim_block *));
@@ -211,6 +229,8 @@ void sim_blocks_end_context(struct sim_context *root) {
         if (blocks[i]->context != root)
             continue;
         sim_internal_note(blocks[i]);
+        n_kept -= blocks[i]->is_kept;
+        blocks[i]->is_held = NULL;
         sim_block_release(blocks[i]);
     }
 }
@@ -218,7 +238,7 @@ void sim_blocks_end_context(struct sim_context *root) {
 void sim_blocks_of_pool(const struct sim_pool *pool, size_t *n_bytes, size_t *n_found) {
     *n_bytes = *n_found = 0;
     for (size_t i = 0; i < n_blocks; i++) {
-        if (blocks[i]->kind == SIM_BLOCK_ASYNC && blocks[i]->pool == pool) {
+        if (blocks[i]->pool == pool) {
             *n_bytes += blocks[i]->n_bytes;
             ++*n_found;
         }
@@ -237,7 +257,7 @@ static void count_live(size_t *n_bytes, size_t *n_found) {
     pthread_mutex_lock(&sim_lock);
     for (size_t i = 0; i < n_blocks; i++) {
         if (!sim_block_is_host(blocks[i]) && blocks[i]->kind != SIM_BLOCK_IMPORTED &&
-            blocks[i]->kind != SIM_BLOCK_INTERNAL) {
+            blocks[i]->kind != SIM_BLOCK_INTERNAL && !blocks[i]->is_kept) {
             *n_bytes += blocks[i]->n_bytes;
             ++*n_found;
         }

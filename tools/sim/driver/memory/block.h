@@ -41,13 +41,16 @@ struct sim_block {
     unsigned char access[SIM_MAX_DEVICES]; /* MAPPED: CUmemAccess_flags by device */
     unsigned long long buffer_id;
     bool has_sync_memops;
-    bool is_freed;         /* ASYNC: in stream order, the stream has not come so far */
-    bool is_unfreed;       /* ASYNC of a graph: a launch left it, which is an owner */
-    unsigned n_owners;     /* ASYNC: one, or the graphs that share it */
-    struct sim_pool *pool; /* ASYNC; NULL: of a graph */
+    bool is_freed;     /* ASYNC: in stream order, the stream has not come so far */
+    bool is_kept;      /* freed, and open in another process */
+    bool is_unfreed;   /* ASYNC of a graph: a launch left it, which is an owner */
+    unsigned n_owners; /* ASYNC: one, or the graphs that share it */
+    struct sim_pool
+        *pool; /* ASYNC, IMPORTED through a pool; NULL: of a graph, by a handle of its own */
     struct sim_slab *slab; /* small device memory, else NULL */
     void *owner_data; /* MAPPED: its physical memory; IMPORTED: its handle; EXTERNAL: its pages */
     void (*end_owner)(void *owner_data); /* called when the block goes; NULL: nothing to do */
+    bool (*is_held)(void *owner_data); /* freed, it stays as it is until this says no; NULL: goes */
 };
 
 /* Device memory (DEVICE, ASYNC) of a context. */

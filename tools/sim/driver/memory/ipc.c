@@ -4,12 +4,14 @@
  * A handle names an allocation, by any address in it: the process, the file behind its device's
  * memory, the page it begins in, and at byte 28 its offset in that page.  The opener maps those
  * pages of that file somewhere in its own device's range.  A slot says whether the allocation is
- * still there: a handle of one that was freed opens nothing.  A handle whose offset was changed
- * opens there, but no allocation is open at two offsets in one process: an H100 with driver 580.159
- * does so.
+ * still there: a handle of one that was freed opens nothing.  What is open elsewhere when it is
+ * freed stays as it is until it is closed there: an H100 does so.  A handle whose offset was
+ * changed opens there, but no allocation is open at two offsets in one process: an H100 with driver
+ * 580.159 does so.
  */
 #include "tools/sim/driver/core/abi.h"
 #include "block.h"
+#include "ipc.h"
 #include "ipc_slot.h"
 #include "tools/sim/driver/core/calls.h"
 #include "tools/sim/driver/context/context.h"
@@ -48,10 +50,15 @@ struct import {
     char *pages; /* where the block's pages are mapped */
     size_t n_page_bytes;
     struct sim_device *device;
+    int hold_fd; /* the exporter's memory stays as it is while this is open */
 };
 
 static void drop_slot(void *slot) {
     sim_ipc_slot_drop(slot);
+}
+
+static bool is_open_elsewhere(void *slot) {
+    return sim_ipc_slot_end(slot);
 }
 
 /* The slot of a block that was shown; it goes with the block.  NULL: none to be had. */
@@ -59,13 +66,14 @@ static struct sim_ipc_slot *slot_of(struct sim_block *block) {
     if (!block->owner_data) {
         block->owner_data = sim_ipc_slot_take();
         block->end_owner = block->owner_data ? drop_slot : NULL;
+        block->is_held = block->owner_data ? is_open_elsewhere : NULL;
     }
     return block->owner_data;
 }
 
-/* FNV-1a over all before the check itself, but for the offset. */
-static uint32_t check_of(const struct handle *handle) {
-    uint64_t sum = 0xcbf29ce484222325ull;
+/* FNV-1a over the key and all before the check itself, but for the offset. */
+static uint32_t check_of(const struct handle *handle, uint32_t key) {
+    uint64_t sum = 0xcbf29ce484222325ull ^ key;
     struct handle rest = *handle;
     rest.offset = 0;
     const unsigned char *bytes = (const unsigned char *)&rest;
@@ -74,13 +82,10 @@ static uint32_t check_of(const struct handle *handle) {
     return (uint32_t)(sum ^ sum >> 32);
 }
 
-static CUresult get(CUipcMemHandle *out, CUdeviceptr address) {
-    struct sim_block *block = sim_block_find(address);
+CUresult sim_ipc_name(CUipcMemHandle *out, struct sim_block *block, uint32_t key) {
     struct handle handle = {.pid = (int32_t)getpid()};
     struct sim_ipc_name name;
     struct stat status;
-    if (!out || !block || block->kind != SIM_BLOCK_DEVICE)
-        return CUDA_ERROR_INVALID_VALUE;
     const struct sim_ipc_slot *slot = slot_of(block);
     if (!slot)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -99,10 +104,17 @@ static CUresult get(CUipcMemHandle *out, CUdeviceptr address) {
     handle.slot = name.index;
     handle.slot_fd = name.fd;
     handle.life = name.life;
-    handle.check = check_of(&handle);
+    handle.check = check_of(&handle, key);
     memset(out, 0, sizeof *out);
     memcpy(out, &handle, sizeof handle);
     return CUDA_SUCCESS;
+}
+
+static CUresult get(CUipcMemHandle *out, CUdeviceptr address) {
+    struct sim_block *block = sim_block_find(address);
+    if (!out || !block || block->kind != SIM_BLOCK_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_ipc_name(out, block, 0);
 }
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr) {
@@ -114,7 +126,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr) {
 static struct sim_block *find_open(const struct handle *handle) {
     struct sim_block *block = NULL;
     while ((block = sim_block_next(block))) {
-        if (block->kind == SIM_BLOCK_IMPORTED &&
+        if (block->kind == SIM_BLOCK_IMPORTED && !block->pool &&
             ((struct import *)block->owner_data)->handle.check == handle->check)
             return block;
     }
@@ -154,21 +166,20 @@ static void unmap_pages(const struct import *import) {
 
 /* The block is gone, closed or with its context. */
 static void end_import(void *data) {
-    unmap_pages(data);
-    free(data);
+    struct import *import = data;
+    unmap_pages(import);
+    close(import->hold_fd);
+    free(import);
 }
 
-/* Whether the block that the handle was made of is still there. */
-static bool is_live(const struct handle *handle) {
+/* The block that the handle was made of, held; -1: it is not there any more. */
+static int hold(const struct handle *handle) {
     const struct sim_ipc_name name = {
         .pid = handle->pid, .fd = handle->slot_fd, .index = handle->slot, .life = handle->life};
-    struct sim_ipc_slot *slot = sim_ipc_slot_open(&name);
-    if (slot)
-        sim_ipc_slot_close(slot);
-    return slot != NULL;
+    return sim_ipc_slot_hold(&name);
 }
 
-static CUresult open_new(CUdeviceptr *out, struct sim_context *context,
+static CUresult open_new(struct sim_block **out, struct sim_context *context,
                          const struct handle *handle) {
     struct sim_block *block;
     struct import *import = calloc(1, sizeof *import);
@@ -178,22 +189,40 @@ static CUresult open_new(CUdeviceptr *out, struct sim_context *context,
     import->n_opens = 1;
     import->device = context->device;
     CUresult result = CUDA_ERROR_INVALID_VALUE; /* freed, or the process is gone or not ours */
-    if (!is_live(handle) || !map_pages(import))
+    import->hold_fd = hold(handle);
+    if (import->hold_fd < 0)
         goto error_import;
+    if (!map_pages(import))
+        goto error_hold;
     result = sim_block_note(SIM_BLOCK_IMPORTED, context, context->device,
                             import->pages + handle->offset, handle->n_bytes, &block);
     if (result != CUDA_SUCCESS)
         goto error_pages;
     block->owner_data = import;
     block->end_owner = end_import;
-    *out = (CUdeviceptr)(uintptr_t)block->address;
+    *out = block;
     return CUDA_SUCCESS;
 
 error_pages:
     unmap_pages(import);
+error_hold:
+    close(import->hold_fd);
 error_import:
     free(import);
     return result;
+}
+
+static CUresult read_name(struct handle *out, const CUipcMemHandle *name, uint32_t key) {
+    memcpy(out, name, sizeof *out);
+    bool is_ours = memcmp(out->magic, MAGIC, sizeof MAGIC) == 0 && out->check == check_of(out, key);
+    return is_ours ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult sim_ipc_note(struct sim_block **out, struct sim_context *root, const CUipcMemHandle *name,
+                      uint32_t key) {
+    struct handle handle;
+    SIM_TRY(read_name(&handle, name, key));
+    return open_new(out, root, &handle);
 }
 
 static CUresult open_handle(CUdeviceptr *out, const CUipcMemHandle *bytes, unsigned flags) {
@@ -202,20 +231,18 @@ static CUresult open_handle(CUdeviceptr *out, const CUipcMemHandle *bytes, unsig
     SIM_TRY(sim_context_current(&context));
     if (!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         return CUDA_ERROR_INVALID_VALUE;
-    memcpy(&handle, bytes, sizeof handle);
-    if (memcmp(handle.magic, MAGIC, sizeof MAGIC) != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (handle.check != check_of(&handle))
-        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(read_name(&handle, bytes, 0));
     if (handle.pid == (int32_t)getpid())
         return CUDA_ERROR_INVALID_CONTEXT;
     struct sim_block *block = find_open(&handle);
-    if (!block)
-        return open_new(out, context->root, &handle);
-    struct import *import = block->owner_data;
-    if (import->handle.offset != handle.offset)
-        return CUDA_ERROR_ALREADY_MAPPED;
-    import->n_opens++;
+    if (block) {
+        struct import *import = block->owner_data;
+        if (import->handle.offset != handle.offset)
+            return CUDA_ERROR_ALREADY_MAPPED;
+        import->n_opens++;
+    } else {
+        SIM_TRY(open_new(&block, context->root, &handle));
+    }
     *out = (CUdeviceptr)(uintptr_t)block->address;
     return CUDA_SUCCESS;
 }
@@ -232,7 +259,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
 
 static CUresult close_handle(CUdeviceptr address) {
     struct sim_block *block = sim_block_at(address);
-    if (!block || block->kind != SIM_BLOCK_IMPORTED)
+    if (!block || block->kind != SIM_BLOCK_IMPORTED || block->pool)
         return CUDA_ERROR_INVALID_VALUE;
     struct import *import = block->owner_data;
     if (--import->n_opens == 0)

@@ -96,6 +96,38 @@ void sim_ipc_slot_close(struct sim_ipc_slot *slot) {
     munmap((void *)((uintptr_t)slot / PAGE_BYTES * PAGE_BYTES), PAGE_BYTES);
 }
 
+/* Of the byte that stands for a slot. */
+static struct flock lock_of(short type, uint32_t index) {
+    return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = index, .l_len = 1};
+}
+
+int sim_ipc_slot_hold(const struct sim_ipc_name *name) {
+    char path[64];
+    struct stat status;
+    uint64_t life;
+    struct flock lock = lock_of(F_RDLCK, name->index);
+    off_t place = (off_t)(name->index * sizeof(struct sim_ipc_slot));
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", name->pid, name->fd);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    /* the life is read behind the lock: who ends it looks for locks afterwards */
+    if (fstat(fd, &status) == 0 && status.st_size == (off_t)FILE_BYTES &&
+        fcntl(fd, F_OFD_SETLK, &lock) == 0 && pread(fd, &life, sizeof life, place) == sizeof life &&
+        life == name->life && life != 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+bool sim_ipc_slot_end(struct sim_ipc_slot *slot) {
+    struct stat status;
+    struct flock lock = lock_of(F_WRLCK, (uint32_t)(slot - slots));
+    atomic_store(&slot->life, 0);
+    return fstat(slots_fd, &status) == 0 && status.st_ino == slots_inode &&
+           fcntl(slots_fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
 bool sim_ipc_is_dead(pid_t pid) {
     return kill(pid, 0) != 0 && errno == ESRCH;
 }

@@ -38,6 +38,15 @@ bool sim_ipc_slot_name(const struct sim_ipc_slot *slot, struct sim_ipc_name *nam
 struct sim_ipc_slot *sim_ipc_slot_open(const struct sim_ipc_name *name);
 void sim_ipc_slot_close(struct sim_ipc_slot *slot);
 
+/*
+ * A descriptor by which this process holds another's slot, until it is closed; -1: it is gone, or
+ * not ours to look into.  The kernel lets go for a process that is killed.
+ */
+int sim_ipc_slot_hold(const struct sim_ipc_name *name);
+
+/* Ends the life of one of ours, which keeps its place; whether somebody holds it. */
+bool sim_ipc_slot_end(struct sim_ipc_slot *slot);
+
 /* Whether a process runs no more. */
 bool sim_ipc_is_dead(pid_t pid);
 

@@ -72,6 +72,7 @@ CUresult sim_memory_free(CUdeviceptr address, bool (*may_free)(const struct sim_
 static bool is_free_of_device(const struct sim_block *block) {
     return block->kind == SIM_BLOCK_DEVICE || block->kind == SIM_BLOCK_MANAGED ||
            block->kind == SIM_BLOCK_EXTERNAL ||
+           (block->kind == SIM_BLOCK_IMPORTED && block->pool) ||
            (block->kind == SIM_BLOCK_ASYNC && (block->pool || block->is_unfreed));
 }
 

@@ -35,13 +35,17 @@ static CUresult create(CUmemoryPool *out, const CUmemPoolProps *props) {
     if (!out || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
     if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        props->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+        props->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
     struct sim_device *device = sim_device_at(props->location.id);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    *out = (CUmemoryPool)sim_pool_create(device);
-    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    struct sim_pool *pool = sim_pool_create(device);
+    if (!pool)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pool->is_shareable = props->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
+    *out = (CUmemoryPool)pool;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps) {
@@ -169,7 +173,7 @@ static CUresult set_pool(CUdevice ordinal, CUmemoryPool handle) {
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
     SIM_TRY(sim_pool_of_handle(handle, &pool));
-    if (pool->device != device)
+    if (pool->device != device || pool->is_imported)
         return CUDA_ERROR_INVALID_VALUE;
     device->pool = pool;
     return CUDA_SUCCESS;

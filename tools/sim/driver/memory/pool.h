@@ -4,6 +4,7 @@
 
 #include "tools/sim/driver/core/abi.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sim_device;
@@ -14,6 +15,9 @@ struct sim_pool {
     struct sim_device *device;
     uint64_t attributes[SIM_N_POOL_ATTRIBUTES]; /* by CUmemPool_attribute; those that can be set */
     uint64_t high_bytes;                        /* most that were in use */
+    bool is_shareable;                          /* by a descriptor */
+    bool is_imported; /* another process's: nothing is allocated from it */
+    uint32_t key;     /* that its pointers carry, not 0; 0: never shown */
 };
 
 /* NULL: no memory. */

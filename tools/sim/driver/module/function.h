@@ -1,5 +1,6 @@
 /*
- * Kernels: functions sim_kernel_<name> of the program, found by name when they are first wanted.
+ * Kernels: functions sim_kernel_<name> of the program or a library of it, found by name whenever a
+ * module is asked for them.
  *
  * A function is made once a name and never ends, whatever module it was asked from.
  */
@@ -14,20 +15,28 @@
 
 struct sim_function {
     char *name;
-    sim_kernel_fn *kernel;     /* NULL: the program has none */
-    const size_t *param_bytes; /* ends with 0; NULL: none */
-    size_t shared_bytes;       /* static, as the image says */
-    int dynamic_shared_bytes;  /* the limit that was set; 0: as it was made */
-    unsigned long n_skipped;   /* turns that the option `kernels` made nothing of */
-    bool is_wide;              /* may be launched in clusters of more than 8 blocks */
+    sim_kernel_fn *kernel;       /* NULL: the program has none */
+    const size_t *param_bytes;   /* ends with 0; NULL: none */
+    const size_t *param_offsets; /* NULL: as sim_function_offset places them */
+    size_t shared_bytes;         /* static, as the image says */
+    int capability, most_threads, n_registers, local_bytes; /* 0: the image does not say */
+    int dynamic_shared_bytes; /* the limit that was set; 0: as it was made */
+    unsigned long n_skipped;  /* turns that the option `kernels` made nothing of */
+    bool is_of_program;       /* the kernel and its sizes are a program's or a library's */
+    bool is_wide;             /* may be launched in clusters of more than 8 blocks */
     struct sim_function *next;
 };
 
 /* The function of a name, made if need be; NULL: no memory. */
 struct sim_function *sim_function_get(const char *name);
 
+struct sim_image_row;
+
+/* What an image says of the kernel, where the program has none of the name. */
+void sim_function_describe(struct sim_function *function, const struct sim_image_row *row);
+
 /* The program has no such kernel, but an image declares it: one that does nothing. */
-void sim_function_declare(struct sim_function *function, const size_t *sizes, size_t n_sizes);
+void sim_function_declare(struct sim_function *function);
 
 /*
  * Where a parameter lies in the packed buffer: behind the one before, on a boundary of the largest

@@ -17,14 +17,17 @@ static CUresult get(CUfunction handle, CUfunction_attribute attribute, int *out)
         return CUDA_ERROR_INVALID_VALUE;
     switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-        *out = MAX_THREADS;
+        *out = function->most_threads ? function->most_threads : MAX_THREADS;
         break;
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
-        *out = N_REGISTERS;
+        *out = function->n_registers ? function->n_registers : N_REGISTERS;
+        break;
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+        *out = function->local_bytes;
         break;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-        *out = sim_model().capability;
+        *out = function->capability ? function->capability : sim_model().capability;
         break;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         *out = (int)sim_function_shared_limit(function);

@@ -2,8 +2,8 @@
  * Modules and libraries.
  *
  * A software device runs no code of a GPU: a fatbin, cubin or PTX has no binary for it, or with the
- * option `kernels` has every kernel that it is asked for, and nobody reads it.  Its own images are
- * text (image.h); SIM_MODULE_IMAGE alone stands for all kernels that the program exports.  Modules
+ * option `kernels` has the kernels that are in it (gpu_image.h).  Its own images are text
+ * (module_image.h); SIM_MODULE_IMAGE alone stands for all kernels that the program exports. Modules
  * and libraries are one thing here, and so are kernels and functions.  Variables are device memory
  * of the module's context, which goes with the module or the context.
  */
@@ -22,9 +22,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct variable {
-    char name[SIM_IMAGE_NAME_BYTES];
+    const char *name; /* the image's */
     CUdeviceptr address;
     size_t n_bytes;
     unsigned long long buffer_id; /* its block's, which may be gone before */
@@ -59,8 +60,11 @@ static CUresult make_variables(struct module *module, struct sim_context *contex
         if (row->kind != SIM_IMAGE_GLOBAL)
             continue;
         SIM_TRY(sim_block_obtain(SIM_BLOCK_DEVICE, context->root, row->sizes[0], &block));
-        memset(block->address, 0, row->sizes[0]);
-        strcpy(variable->name, row->name);
+        if (row->contents)
+            memcpy(block->address, row->contents, row->sizes[0]);
+        else
+            memset(block->address, 0, row->sizes[0]);
+        variable->name = row->name;
         variable->address = (CUdeviceptr)(uintptr_t)block->address;
         variable->n_bytes = row->sizes[0];
         variable->buffer_id = block->buffer_id;
@@ -75,7 +79,7 @@ static void destroy(struct module *module) {
     free(module);
 }
 
-static CUresult create(struct module **out, const char *text, struct sim_context *context,
+static CUresult create(struct module **out, struct sim_part text, struct sim_context *context,
                        struct sim_image_log *errors) {
     struct module *module = calloc(1, sizeof *module);
     if (!module)
@@ -101,12 +105,12 @@ static CUresult create(struct module **out, const char *text, struct sim_context
     return CUDA_SUCCESS;
 }
 
-static CUresult load(void **out, const void *image, struct sim_context *context,
-                     struct sim_image_log *errors) {
+static CUresult load_part(void **out, struct sim_part image, struct sim_context *context,
+                          struct sim_image_log *errors) {
     struct module *module;
-    if (!out || !image)
+    if (!out || !image.bytes)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult verdict = sim_image_judge(image);
+    CUresult verdict = sim_image_judge(image.bytes);
     if (verdict == CUDA_ERROR_NO_BINARY_FOR_GPU)
         snprintf(errors->text, errors->cap_bytes,
                  "fatal   : The software device runs no GPU code: see docs/examples/README.md\n");
@@ -114,6 +118,12 @@ static CUresult load(void **out, const void *image, struct sim_context *context,
     SIM_TRY(create(&module, image, context, errors));
     *out = module;
     return CUDA_SUCCESS;
+}
+
+/* Of an image in memory nobody says how long it is but the image. */
+static CUresult load(void **out, const void *image, struct sim_context *context,
+                     struct sim_image_log *errors) {
+    return load_part(out, (struct sim_part){image, SIZE_MAX}, context, errors);
 }
 
 static CUresult load_in_context(CUmodule *out, const void *image, struct sim_image_log *errors) {
@@ -125,20 +135,32 @@ static CUresult load_in_context(CUmodule *out, const void *image, struct sim_ima
     return CUDA_SUCCESS;
 }
 
-/* A text file, whole; the context NULL: of a library. */
-static CUresult load_file(void **out, const char *path, struct sim_context *context) {
-    struct sim_image_log silent = {NULL, 0};
-    char *text = NULL;
-    size_t cap = 0;
+/* A file, with a 0 behind it; to be freed. */
+static CUresult read_file(const char *path, struct sim_part *content) {
+    struct stat status;
     FILE *file = path ? fopen(path, "rb") : NULL;
+    *content = (struct sim_part){NULL, 0};
     if (!path)
         return CUDA_ERROR_INVALID_VALUE;
     if (!file)
         return CUDA_ERROR_FILE_NOT_FOUND;
-    ssize_t n_bytes = getdelim(&text, &cap, '\0', file);
+    char *bytes = fstat(fileno(file), &status) == 0 && status.st_size > 0
+                      ? calloc((size_t)status.st_size + 1, 1)
+                      : NULL;
+    size_t n_bytes = bytes ? fread(bytes, 1, (size_t)status.st_size, file) : 0;
     fclose(file);
-    CUresult result = n_bytes > 0 ? load(out, text, context, &silent) : CUDA_ERROR_INVALID_IMAGE;
-    free(text);
+    *content = (struct sim_part){bytes, n_bytes};
+    return n_bytes > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+}
+
+/* The context NULL: of a library. */
+static CUresult load_file(void **out, const char *path, struct sim_context *context) {
+    struct sim_image_log silent = {NULL, 0};
+    struct sim_part content;
+    CUresult result = read_file(path, &content);
+    if (result == CUDA_SUCCESS)
+        result = load_part(out, content, context, &silent);
+    free((void *)content.bytes);
     return result;
 }
 
@@ -247,10 +269,13 @@ static CUresult find(struct sim_function **out, const void *handle, const char *
         return CUDA_ERROR_OUT_OF_MEMORY;
     const struct sim_image_row *entry = sim_image_find(&module->image, SIM_IMAGE_ENTRY, name);
     const struct sim_image_row *shared = sim_image_find(&module->image, SIM_IMAGE_SHARED, name);
+    if (entry && !(*out)->kernel) {
+        sim_function_describe(*out, entry);
+        if (!module->image.is_complete)
+            sim_function_declare(*out);
+    }
     if (shared)
         (*out)->shared_bytes = shared->sizes[0];
-    if (entry && !(*out)->kernel)
-        sim_function_declare(*out, entry->sizes, SIM_IMAGE_N_SIZES);
     bool is_there = (*out)->kernel || sim_options()->kernels != SIM_KERNELS_PROGRAM;
     return is_there ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }

@@ -1,5 +1,6 @@
 #include "module_image.h"
 
+#include "gpu_image.h"
 #include "sim.h"
 #include "tools/sim/driver/core/options.h"
 
@@ -20,13 +21,13 @@ static bool begins_with(const char *text, uint32_t wanted) {
     return magic == wanted;
 }
 
-static bool is_own(const char *text) {
+bool sim_image_is_own(const char *text) {
     return strncmp(text, SIM_MODULE_IMAGE, sizeof SIM_MODULE_IMAGE - 1) == 0;
 }
 
 CUresult sim_image_judge(const void *image) {
     const char *text = image;
-    if (is_own(text))
+    if (sim_image_is_own(text))
         return CUDA_SUCCESS;
     bool is_ptx = strncmp(text, "//", 2) == 0 || strncmp(text, ".version", 8) == 0;
     if (!is_ptx && !begins_with(text, WRAPPER) && !begins_with(text, FATBIN) &&
@@ -39,16 +40,22 @@ CUresult sim_image_judge(const void *image) {
                : CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
-static bool add(struct sim_image *image, const struct sim_image_row *row) {
-    struct sim_image_row *rows = realloc(image->rows, (image->n + 1) * sizeof *rows);
+bool sim_image_add(struct sim_image *image, const struct sim_image_row *row, const char *name) {
+    struct sim_image_row *rows = realloc(image->rows, (image->n + 1) * sizeof *rows), *added;
     if (!rows)
         return false;
-    rows[image->n++] = *row;
     image->rows = rows;
-    return true;
+    added = &rows[image->n++];
+    *added = *row;
+    added->name = strdup(name);
+    added->contents = NULL;
+    char *contents = row->contents ? malloc(row->sizes[0]) : NULL;
+    if (contents)
+        added->contents = memcpy(contents, row->contents, row->sizes[0]);
+    return added->name && (contents || !row->contents);
 }
 
-/* One line without its end: false where it is none of ours. */
+/* One line without its end, whose name stays in it: false where it is none of ours. */
 static bool read_line(struct sim_image_row *row, char *line) {
     static const char *const words[] = {[SIM_IMAGE_ENTRY] = ".entry",
                                         [SIM_IMAGE_FUNC] = ".func",
@@ -59,9 +66,9 @@ static bool read_line(struct sim_image_row *row, char *line) {
     *row = (struct sim_image_row){.kind = SIM_IMAGE_ENTRY};
     while (row->kind <= SIM_IMAGE_SHARED && strcmp(words[row->kind], word) != 0)
         row->kind++;
-    if (row->kind > SIM_IMAGE_SHARED || !name || strlen(name) >= SIM_IMAGE_NAME_BYTES)
+    if (row->kind > SIM_IMAGE_SHARED || !name)
         return false;
-    strcpy(row->name, name);
+    row->name = name;
     char *number = strtok_r(NULL, " ", &rest);
     for (int i = 0; number && i < SIM_IMAGE_N_SIZES - 1; i++) {
         row->sizes[i] = strtoul(number, NULL, 10);
@@ -88,18 +95,21 @@ static CUresult read_lines(struct sim_image *image, char *text, struct sim_image
                      number, shown);
             return CUDA_ERROR_INVALID_PTX;
         }
-        if (number > 1 && *line && !add(image, &row))
+        if (number > 1 && *line && !sim_image_add(image, &row, row.name))
             return CUDA_ERROR_OUT_OF_MEMORY;
         line = end ? end + 1 : NULL;
     }
     return CUDA_SUCCESS;
 }
 
-CUresult sim_image_read(struct sim_image *image, const char *text, struct sim_image_log *log) {
-    *image = (struct sim_image){NULL, 0};
-    if (!is_own(text))
+CUresult sim_image_read(struct sim_image *image, struct sim_part text, struct sim_image_log *log) {
+    *image = (struct sim_image){NULL, 0, false};
+    if (!sim_image_is_own(text.bytes)) {
+        if (sim_options()->kernels != SIM_KERNELS_PROGRAM)
+            sim_gpu_image_read(image, text);
         return CUDA_SUCCESS;
-    char *copy = strdup(text);
+    }
+    char *copy = strdup(text.bytes);
     CUresult result = copy ? read_lines(image, copy, log) : CUDA_ERROR_OUT_OF_MEMORY;
     free(copy);
     if (result != CUDA_SUCCESS)
@@ -130,12 +140,16 @@ bool sim_image_has_kernel(const struct sim_image *image, const char *name) {
         if (image->rows[i].kind == SIM_IMAGE_ENTRY || image->rows[i].kind == SIM_IMAGE_FUNC)
             return sim_image_find(image, SIM_IMAGE_ENTRY, name) != NULL;
     }
-    return true;
+    return !image->is_complete;
 }
 
 void sim_image_finish(struct sim_image *image) {
+    for (size_t i = 0; i < image->n; i++) {
+        free(image->rows[i].name);
+        free((void *)image->rows[i].contents);
+    }
     free(image->rows);
-    *image = (struct sim_image){NULL, 0};
+    *image = (struct sim_image){NULL, 0, false};
 }
 
 struct sim_image_log sim_image_log_of(unsigned n, const CUjit_option *options, void **values,

@@ -13,6 +13,7 @@
 #ifndef CUSHIM_SIM_IMAGE_H
 #define CUSHIM_SIM_IMAGE_H
 
+#include "image_part.h"
 #include "tools/sim/driver/core/abi.h"
 
 #include <stdbool.h>
@@ -26,17 +27,24 @@ enum sim_image_kind {
     SIM_IMAGE_SHARED,
 };
 
-enum { SIM_IMAGE_NAME_BYTES = 128, SIM_IMAGE_N_SIZES = 16 };
+enum { SIM_IMAGE_N_SIZES = 128 };
 
+/* Of a GPU's image there is more to say; 0 where nothing is said. */
 struct sim_image_row {
     enum sim_image_kind kind;
-    char name[SIM_IMAGE_NAME_BYTES];
-    size_t sizes[SIM_IMAGE_N_SIZES]; /* ends with 0 */
+    char *name;
+    size_t sizes[SIM_IMAGE_N_SIZES];   /* ends with 0 */
+    size_t offsets[SIM_IMAGE_N_SIZES]; /* of parameters, where has_offsets */
+    bool has_offsets;
+    size_t shared_bytes; /* static, of a kernel */
+    int capability, most_threads, n_registers, local_bytes;
+    const char *contents; /* of a variable [sizes[0]]; NULL: zeros */
 };
 
 struct sim_image {
     struct sim_image_row *rows; /* [n] */
     size_t n;
+    bool is_complete; /* it has no kernels but those of its rows */
 };
 
 /* What a compiler or linker has to say; NULL text: nobody wants to know. */
@@ -45,14 +53,20 @@ struct sim_image_log {
     size_t cap_bytes;
 };
 
+/* Whether it is a text of ours, and no image of a GPU. */
+bool sim_image_is_own(const char *text);
+
 /* The first words of an image decide what it is; text may be shorter than the words looked for. */
 CUresult sim_image_judge(const void *image);
 
 /*
- * Read an image that was judged well: of a GPU's nothing, so every name is a kernel of it.
- * CUDA_ERROR_INVALID_PTX: the log says where.
+ * Read an image that was judged well, which has at most so many bytes.  Of a GPU's that cannot be
+ * read every name is a kernel. CUDA_ERROR_INVALID_PTX: the log says where.
  */
-CUresult sim_image_read(struct sim_image *image, const char *text, struct sim_image_log *log);
+CUresult sim_image_read(struct sim_image *image, struct sim_part text, struct sim_image_log *log);
+
+/* Add a copy of the row, of its name and of its contents.  False: no memory. */
+bool sim_image_add(struct sim_image *image, const struct sim_image_row *row, const char *name);
 
 /* The first .extern without its .func; NULL: none. */
 const char *sim_image_unresolved(const struct sim_image *image);

@@ -72,9 +72,10 @@ static CUresult add(CUlinkState handle, const char *data, size_t n_bytes) {
     if (!text)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = sim_image_judge(text);
-    if (result == CUDA_SUCCESS)
-        result = sim_image_read(&image, text, &link->errors);
-    if (result == CUDA_SUCCESS) {
+    bool is_own = result == CUDA_SUCCESS && sim_image_is_own(text);
+    if (is_own) /* a GPU's adds nothing, and what is made of it alone has every kernel */
+        result = sim_image_read(&image, (struct sim_part){text, n_bytes}, &link->errors);
+    if (is_own && result == CUDA_SUCCESS) {
         sim_image_finish(&image);
         result = append(link, text);
     }
@@ -98,7 +99,7 @@ static CUresult complete(CUlinkState handle, void **image_out, size_t *n_bytes) 
     SIM_TRY(of_handle(handle, &link));
     if (!image_out)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_image_read(&image, link->text, &link->errors));
+    SIM_TRY(sim_image_read(&image, (struct sim_part){link->text, SIZE_MAX}, &link->errors));
     const char *missing = sim_image_unresolved(&image);
     if (missing)
         snprintf(link->errors.text, link->errors.cap_bytes,

@@ -211,14 +211,16 @@ CUresult cuEventQuery(CUevent hEvent) {
 }
 
 /* Nobody here is told when another process's work is done, so it is asked for; takes the work. */
-static void wait_for_others(struct sim_work *work) {
-    while (!sim_event_turn(work) && !sim_is_over()) {
+static CUresult wait_for_others(struct sim_work *work) {
+    bool is_done;
+    while (!(is_done = sim_event_turn(work)) && !sim_is_over()) {
         struct timespec pause = {0, 100000};
         pthread_mutex_unlock(&sim_lock);
         nanosleep(&pause, NULL);
         pthread_mutex_lock(&sim_lock);
     }
     sim_work_finish(work);
+    return is_done ? CUDA_SUCCESS : CUDA_ERROR_DEINITIALIZED;
 }
 
 static CUresult synchronize(CUevent handle) {
@@ -226,10 +228,11 @@ static CUresult synchronize(CUevent handle) {
     SIM_TRY(find(handle, &event));
     struct sim_work work;
     bool is_others = sim_event_waits_for_others(event, &work);
-    sim_step_wait(event->record);
-    if (is_others)
-        wait_for_others(&work);
+    CUresult result = sim_step_wait(event->record);
+    CUresult of_others = is_others ? wait_for_others(&work) : CUDA_SUCCESS;
     sim_print_flush();
+    SIM_TRY(result);
+    SIM_TRY(of_others);
     return sim_context_fault(sim_context_top());
 }
 

@@ -1,5 +1,5 @@
 /*
- * Events: the memory of one step, or of a place in a capture.
+ * Events: a reference to one step, or to a node of a capture.
  *
  * An event never recorded counts as done.  One last recorded in a capture can be waited for by
  * streams, which join the capture, and not by the host.

@@ -62,13 +62,15 @@ void sim_step_complete(struct sim_step *step) {
     sim_work_finish(&step->work);
 }
 
-void sim_step_wait(struct sim_step *step) {
+CUresult sim_step_wait(struct sim_step *step) {
     if (!step)
-        return;
+        return CUDA_SUCCESS;
     sim_step_ref(step);
     while (!step->is_done && !sim_is_over())
         pthread_cond_wait(&sim_changed, &sim_lock);
+    CUresult result = step->is_done ? CUDA_SUCCESS : CUDA_ERROR_DEINITIALIZED;
     sim_step_unref(step);
+    return result;
 }
 
 bool sim_marks_add(struct sim_marks *marks, struct sim_step *step) {
@@ -86,9 +88,10 @@ bool sim_marks_add(struct sim_marks *marks, struct sim_step *step) {
     return true;
 }
 
-void sim_marks_wait(struct sim_marks *marks) {
+CUresult sim_marks_wait(struct sim_marks *marks) {
     for (size_t i = 0; i < marks->n; i++)
-        sim_step_wait(marks->steps[i]);
+        SIM_TRY(sim_step_wait(marks->steps[i]));
+    return CUDA_SUCCESS;
 }
 
 void sim_marks_finish(struct sim_marks *marks) {

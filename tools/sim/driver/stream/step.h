@@ -1,9 +1,9 @@
 /*
- * A step: one work in a stream's queue, or the memory that it was done.
+ * A step: one work in a stream's queue, or the record that it is done.
  *
- * Steps are counted references: the queue holds one until the step is done, an event or a later
- * step that waits for it another.  A step waits only for steps submitted before it, so nothing
- * waits in a ring.
+ * Steps are reference-counted: the queue holds one reference until the step is done; an event, or a
+ * later step that waits for it, holds another.  Invariant: a step waits only for steps submitted
+ * before it, so there are no cycles.
  */
 #ifndef CUSHIM_SIM_STEP_H
 #define CUSHIM_SIM_STEP_H
@@ -43,12 +43,15 @@ bool sim_step_is_ready(struct sim_step *step);
 /* Let go of its work, and note the time. */
 void sim_step_complete(struct sim_step *step);
 
-/* Wait, without the lock, until it is done or the process ends; NULL is done. */
-void sim_step_wait(struct sim_step *step);
+/*
+ * Wait, without the lock, until it is done (NULL is) or the process ends.  It may be under way
+ * then, so that nobody may believe that it was done: CUDA_ERROR_DEINITIALIZED.
+ */
+CUresult sim_step_wait(struct sim_step *step);
 
 /* Add a step that is not done; false: no memory. */
 bool sim_marks_add(struct sim_marks *marks, struct sim_step *step);
-void sim_marks_wait(struct sim_marks *marks);
+CUresult sim_marks_wait(struct sim_marks *marks);
 void sim_marks_finish(struct sim_marks *marks);
 
 #endif

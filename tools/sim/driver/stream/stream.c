@@ -235,9 +235,10 @@ CUresult sim_stream_synchronize(struct sim_stream *stream) {
     bool is_whole = sim_marks_add(&marks, stream->last);
     if (stream->kind == SIM_STREAM_LEGACY)
         is_whole = is_whole && add_legacy_marks(stream, &marks);
-    sim_marks_wait(&marks);
+    CUresult result = sim_marks_wait(&marks);
     sim_marks_finish(&marks);
     sim_print_flush();
+    SIM_TRY(result);
     return is_whole ? sim_context_fault(context) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

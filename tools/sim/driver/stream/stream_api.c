@@ -141,6 +141,20 @@ CUresult cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *userData) {
     return sim_leave(launch_host(hStream, CU_STREAM_PER_THREAD, fn, userData));
 }
 
+/* How the host waits for the function is not modelled. */
+CUresult cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void *userData, unsigned syncMode) {
+    SIM_ENTER(cuLaunchHostFunc_v2);
+    (void)syncMode;
+    return sim_leave(launch_host(hStream, CU_STREAM_LEGACY, fn, userData));
+}
+
+CUresult cuLaunchHostFunc_v2_ptsz(CUstream hStream, CUhostFn fn, void *userData,
+                                  unsigned syncMode) {
+    SIM_ENTER(cuLaunchHostFunc_v2_ptsz);
+    (void)syncMode;
+    return sim_leave(launch_host(hStream, CU_STREAM_PER_THREAD, fn, userData));
+}
+
 static CUresult add_callback(CUstream handle, CUstream default_stream, CUstreamCallback fn,
                              void *data, unsigned flags) {
     struct sim_stream *stream;
