@@ -1,14 +1,15 @@
 """Debian packages are built from this tree, lintian finds nothing new, and what they hold works.
 
-    debian.py SOURCE BUILD CUDA PROGRAM
+    debian.py SOURCE BUILD CUDA PROGRAM CC...
 
-BUILD is a folder to build in.  PROGRAM is one that asks the CUDA runtime for memory.  The packages are unpacked, not
-installed: run, beside this file, installs them in a root file system of their own.
+BUILD is this build's folder.  PROGRAM is one that asks the CUDA runtime for memory.  The packages are compiled as this build is,
+and unpacked: run, beside this file, compiles them as they are given away, and installs them in a root file system of their own.
 """
 import functools
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,10 +17,13 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "style")]
+import same_build
 import tap
 import tree
 
-SOURCE, BUILD, CUDA, PROGRAM = (pathlib.Path(word).resolve() for word in sys.argv[1:5])
+SOURCE, BUILD, PROGRAM = (pathlib.Path(sys.argv[i]).resolve() for i in (1, 2, 4))
+CUDA, *CC = sys.argv[3], *sys.argv[5:]
+WORK = BUILD / "debian"
 PACKAGES = ["cushim", "cushim-sim", "libcushim-dev", "libcushim0"]
 # What lintian says and we leave, and why.
 LISTED = {"bogus-mail-host": "the packages have no maintainer with an address",
@@ -39,15 +43,20 @@ def built():
     for tool in ("dpkg-buildpackage", "dh_auto_configure", "dh_python3"):
         if not shutil.which(tool):
             tap.skip(f"no {tool}")
-    shutil.rmtree(BUILD, ignore_errors=True)
+    shutil.rmtree(WORK, ignore_errors=True)
     for path in tree.files(SOURCE):
-        (BUILD / "tree" / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(SOURCE / path, BUILD / "tree" / path)
-    # -d: meson and ninja may be here by other ways than Debian's packages.  Compiled in half the time: what is
-    # hardened is so from -O1 on, and nobody debugs what is built here.
-    command("dpkg-buildpackage", "-b", "-us", "-uc", "-d", cwd=BUILD / "tree",
-            env={**os.environ, "CUDA_HOME": str(CUDA), "DEB_CFLAGS_APPEND": "-O1 -g0", "DEB_BUILD_OPTIONS": "noautodbgsym"})
-    return {path.name.split("_")[0]: path for path in BUILD.glob("*.deb")}
+        (WORK / "tree" / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(SOURCE / path, WORK / "tree" / path)
+    rules = WORK / "tree/debian/rules"
+    text = rules.read_text()
+    assert text.count("--buildsystem=meson") == text.count("-Dtests=disabled") == 1, text
+    text = text.replace("--buildsystem=meson", f"--buildsystem=meson --builddirectory={same_build.folder(SOURCE, BUILD)}")
+    rules.write_text(text.replace("-Dtests=disabled", "-Dtests=disabled " + shlex.join(same_build.options(BUILD))))
+    # -d: meson and ninja may be here by other ways than Debian's packages
+    command("dpkg-buildpackage", "-b", "-us", "-uc", "-d", cwd=WORK / "tree",
+            env={**os.environ, "CUDA_HOME": CUDA, "CC": shlex.join(CC), "DEB_CFLAGS_SET": "", "DEB_CPPFLAGS_SET": "",
+                 "DEB_BUILD_OPTIONS": "noautodbgsym"})
+    return {path.name.split("_")[0]: path for path in WORK.glob("*.deb")}
 
 
 @functools.cache
@@ -77,7 +86,7 @@ def lintian_finds_nothing_that_is_not_listed():
     built()
     if not shutil.which("lintian"):
         tap.skip("no lintian")
-    changes, = BUILD.glob("*.changes")
+    changes, = WORK.glob("*.changes")
     done = subprocess.run(["lintian", "--allow-root", "--fail-on", "none", changes], text=True, capture_output=True)
     found = [line for line in done.stdout.splitlines() if re.match(r"[EW]: ", line)]
     new = [line for line in found if line.split(": ", 2)[2].split()[0] not in LISTED]

@@ -1,6 +1,6 @@
 """The source release: `meson dist` has what was committed, builds and passes without a clone around it, and pip installs it.
 
-    dist.py MESON SOURCE BUILD CUDA SIM PROGRAM
+    dist.py MESON SOURCE BUILD CUDA SIM PROGRAM CC...
 
 SIM is the folder of the software device, PROGRAM one that asks the CUDA runtime for memory.  All tests of the plain
 phase, by hand, in a folder outside of any clone:
@@ -11,21 +11,25 @@ import functools
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tarfile
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import same_build
 import tap
 
-MESON, SOURCE, BUILD, CUDA, SIM, PROGRAM = (pathlib.Path(word).resolve() for word in sys.argv[1:7])
+MESON, SOURCE, BUILD, SIM, PROGRAM = (pathlib.Path(sys.argv[i]).resolve() for i in (1, 2, 3, 5, 6))
+CUDA, *CC = sys.argv[4], *sys.argv[7:]
+FOLDER = same_build.folder(SOURCE, BUILD)
 UNIT = ["tests-base", "tests-cuda", "tests-memory-cache"]  # seconds in all
+AS_IN_THE_CLONE = ["-Dbuildtype=debugoptimized", *same_build.options(BUILD)]
 
 
 def command(*words, **more):
-    # The same compiler calls as in the clone: a cache of objects need not mind where they are made.
-    environment = {**os.environ, "CUDA_HOME": str(CUDA), "CCACHE_NOHASHDIR": "1"}
+    environment = {**os.environ, "CUDA_HOME": CUDA, "CC": shlex.join(CC)}
     done = subprocess.run(list(map(str, words)), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, **more)
     assert done.returncode == 0, f"{' '.join(map(str, words))} ended with {done.returncode}\n" + "\n".join(done.stdout.splitlines()[-60:])
     return done.stdout
@@ -36,10 +40,15 @@ def holder():
     return tempfile.TemporaryDirectory(prefix="cushim-dist-")
 
 
-@functools.cache
-def archive():
+def committed():
     if not (SOURCE / ".git").exists():
         tap.skip("no clone: this is a source release")
+    return set(command("git", "-C", SOURCE, "ls-tree", "-r", "-z", "--name-only", "HEAD").strip("\0").split("\0"))
+
+
+@functools.cache
+def archive():
+    committed()  # or a skip
     # dirty: what was not committed is not in it, and no fault here
     said = command(MESON, "dist", "-C", BUILD, "--no-tests", "--allow-dirty", "--formats", "gztar")
     return pathlib.Path(re.search(r"^Created (.*\.tar\.gz)$", said, re.MULTILINE)[1])
@@ -57,27 +66,43 @@ def unpacked():
 def it_has_what_was_committed_and_nothing_else():
     folder = unpacked()
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file() or path.is_symlink()}
-    committed = set(command("git", "-C", SOURCE, "ls-tree", "-r", "-z", "--name-only", "HEAD").strip("\0").split("\0"))
-    assert there == committed, (sorted(there - committed), sorted(committed - there))
+    assert there == committed(), sorted(there ^ committed())
 
 
 @tap.test
 def it_builds_and_its_unit_tests_pass():
-    folder = unpacked() / "build"
-    command(MESON, "setup", folder, unpacked(), "-Dkernels=disabled")
+    folder = unpacked() / FOLDER
+    command(MESON, "setup", folder, unpacked(), "-Dkernels=disabled", *AS_IN_THE_CLONE)
     said = command("ninja", "-C", folder, "preload", *UNIT)
     assert len(re.findall("^100%: Checks: [1-9]", said, re.MULTILINE)) >= 16, said
 
 
-@tap.test
-def pip_install_of_it_works():
+@functools.cache
+def environment():
+    """The bin folder of a new one, where pip has its network."""
     bin_folder = pathlib.Path(holder().name, "environment/bin")
     command(sys.executable, "-m", "venv", bin_folder.parent)
-    done = subprocess.run([bin_folder / "pip", "download", "--quiet", "--no-deps", "-d", holder().name, "meson-python>=0.16"],
-                          text=True, capture_output=True)
+    done = subprocess.run([bin_folder / "python", "-m", "pip", "install", "--quiet", "pip>=23.1", "build>=1,<2"], text=True, capture_output=True)
     if done.returncode:
-        tap.skip("pip cannot fetch meson-python here")
-    command(bin_folder / "pip", "install", "--quiet", ".", cwd=unpacked())
+        tap.skip("pip cannot fetch packages here")
+    return bin_folder
+
+
+@tap.test
+def python_m_build_has_the_same_in_its_source_release():
+    folder, wanted = pathlib.Path(holder().name, "sdist"), committed()
+    command(environment() / "python", "-m", "build", "--sdist", "-o", folder, SOURCE)
+    made, = folder.iterdir()
+    with tarfile.open(made) as tar:
+        names = {member.name.split("/", 1)[1] for member in tar.getmembers() if not member.isdir()}
+    assert names == wanted | {"PKG-INFO"}, sorted(names ^ wanted)
+
+
+@tap.test
+def pip_install_of_it_works():
+    bin_folder = environment()
+    settings = [f"build-dir={FOLDER.parent / 'pip'}", *(f"setup-args={word}" for word in AS_IN_THE_CLONE)]
+    command(bin_folder / "pip", "install", "--quiet", *(word for text in settings for word in ("-C", text)), ".", cwd=unpacked())
     command(unpacked() / "tests/install/judge", bin_folder / "cushim", bin_folder / "python", SIM, PROGRAM)
     command(bin_folder / "pip", "uninstall", "--quiet", "--yes", "cushim")
     left = [path for path in bin_folder.parent.rglob("*cushim*") if path.is_file()]

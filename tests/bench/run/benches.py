@@ -98,6 +98,18 @@ def threads(bench, place):
     side_by_side(bench, place, "pair", place.variants("pair", entries=True, more=more), n_processors=16)
 
 
+def seen(bench, place):
+    """What being looked at costs a pair: the counters in a file, and a recording without and with stacks."""
+    with tempfile.TemporaryDirectory() as folder:
+        ways = {"": {}, ", live page": {"CUSHIM_LIVE": "1", "CUSHIM_LIVE_DIR": folder},
+                ", recorded without stacks": {"CUSHIM_TRACE": folder, "CUSHIM_TRACE_STACKS": "off"},
+                ", recorded": {"CUSHIM_TRACE": folder}}
+        command = place.alloc("pair", more=("--sizes", "4K,1M"))
+        variants = [Variant(f"cushim {mode}{way}", command, place.cushim(mode, **settings))
+                    for way, settings in ways.items() for mode in MODES]
+        side_by_side(bench, place, "seen", [Variant("native", command), *variants], suffix="/seen")
+
+
 def larson(bench, place):
     more = ("--threads", "1,2") if place.is_tiny else ()
     bench.by_turns("larson", place.variants("larson", entries=True, time_ms=2 * place.time_ms, more=more))
@@ -246,6 +258,7 @@ BENCHES = {
     "record": (record, 30),
     "pair": (pair, 60),
     "threads": (threads, 40),
+    "seen": (seen, 40),
     "larson": (larson, 40),
     "deep": (deep, 20),
     "pinned": (pinned, 20),

@@ -22,7 +22,7 @@ import tap
 
 FOLDER, PRELOAD, SIM = (os.path.abspath(path) for path in sys.argv[1:4])
 ENVIRONMENT = rounds.environment_here(SIM)
-NAMES = ("pair", "threads", "larson", "deep", "pinned", "pack", "random", "power", "growth", "trace", "calls", "copies", "startup",
+NAMES = ("pair", "seen", "threads", "larson", "deep", "pinned", "pack", "random", "power", "growth", "trace", "calls", "copies", "startup",
          "peers")
 COMPANION = tuple(name for name in benches.BENCHES if name.startswith("companion-"))
 ran = {}  # name of a bench: its lines

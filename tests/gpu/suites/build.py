@@ -224,7 +224,7 @@ def build(host, suites):
         return record
     host.bin.mkdir(parents=True, exist_ok=True)  # only now: meson's --wipe empties the folder around it
     jobs = {}
-    if {"compat", "ways", "several", "hazards", "frag"} & set(suites) and host.nvcc:
+    if {"compat", "ways", "several", "hazards", "frag", "observe"} & set(suites) and host.nvcc:
         for link in host.links:
             for name, path in sources():
                 if not (host.sim and path.suffix == ".cu"):

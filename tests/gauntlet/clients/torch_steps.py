@@ -1,6 +1,14 @@
-"""What PyTorch does on the software device: one line a step, `ok NAME` or `NAME: exception`.  torch.py runs it."""
+"""What PyTorch and the Triton that comes with it do on the software device."""
+import pathlib
+import sys
+
 import torch
 import torch.multiprocessing as multiprocessing
+import triton
+import triton.language
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import steps
 
 
 def tensors():
@@ -106,6 +114,19 @@ def pool_of_its_own():
     del block
 
 
+@triton.jit
+def add_one(target, n: triton.language.constexpr):
+    places = target + triton.language.arange(0, n)
+    triton.language.store(places, triton.language.load(places) + 1)
+
+
+def kernel_of_triton():
+    """Compiled by Triton, loaded by its own driver: the device reads the image and skips the kernel."""
+    kernel = add_one[(1,)](torch.zeros(256).to("cuda"), n=256)
+    torch.cuda.synchronize()
+    assert kernel.n_regs > 0
+
+
 def two_devices():
     if torch.cuda.device_count() < 2:
         raise AssertionError("one device")
@@ -136,12 +157,7 @@ def tensor_of_another_process():
 
 
 STEPS = [tensors, copies, autograd, adamw, streams, graph, graph_memory, sort_and_index, statistics, out_of_memory,
-         ten_thousand_tensors, pool_of_its_own, two_devices, tensor_of_another_process]
+         ten_thousand_tensors, pool_of_its_own, kernel_of_triton, two_devices, tensor_of_another_process]
 
 if __name__ == "__main__":
-    for step in STEPS:
-        try:
-            step()
-            print("ok", step.__name__, flush=True)
-        except Exception as error:
-            print(f"{step.__name__}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", flush=True)
+    steps.run(STEPS)

@@ -1,0 +1,143 @@
+"""The programs of clients.toml: where they come from, and one run of one of them."""
+import dataclasses
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import tomllib
+import venv
+
+HERE = pathlib.Path(__file__).resolve().parent
+SECONDS = 1200  # of a run: the machine may be busy
+# what `cushim run` is given; None: without it
+MODES = {"native": None, "again": None, "off": ["--pool=off"], "exact": [], "relaxed": ["--free=relaxed"], "vmm": ["--backend=vmm"],
+         "check": ["--check"], "serve": ["--capture=serve"]}
+FOREIGN = ("CUSHIM", "CUDA", "LD_", "PYTORCH", "PYTHON", "UCX", "NCCL", "XLA", "JAX", "TRITON")
+
+
+class Absent(Exception):
+    """It cannot be run here, and why."""
+
+
+@dataclasses.dataclass
+class Client:
+    name: str
+    version: str
+    packages: list
+    command: list
+    needs: list = dataclasses.field(default_factory=list)
+    devices: int = 2
+    memory: str = "4G"
+    runtimes: list = dataclasses.field(default_factory=lambda: ["13"])
+    environment: dict = dataclasses.field(default_factory=dict)
+    toolkit: list = dataclasses.field(default_factory=list)
+    is_small: bool = False
+
+    def __str__(self):
+        return f"{self.name} {self.version}"
+
+    def lock(self):
+        return HERE / "locks" / f"{self.name}.txt"
+
+    def folder(self, cache):
+        return cache / f"{self.name}-{self.version}"
+
+    def python(self, cache):
+        return self.folder(cache) / "bin/python"
+
+
+@dataclasses.dataclass
+class Run:
+    """What came of each test, what was written on standard error, and the seconds of its processes."""
+    outcomes: dict
+    complaints: str
+    cpu_seconds: float
+
+
+def clients():
+    rows = tomllib.loads((HERE / "clients.toml").read_text())["client"]
+    return [Client(**row) for row in rows]
+
+
+def last_line(text):
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it said nothing"
+
+
+def missing_of_toolkit(client):
+    """What it needs of a CUDA toolkit and this machine's has not."""
+    found = subprocess.run([HERE.parents[1] / "tools/find-cuda"], text=True, capture_output=True).stdout.strip()
+    return [name for name in client.toolkit if not found or not any(pathlib.Path(found).glob(f"**/{name}"))]
+
+
+def install(client, cache, is_offline):
+    """An environment of the client's own, of what its lock names.  Wheels stay in the folder: the network is asked for the others."""
+    folder, wheels = client.folder(cache), cache / "wheels"
+    if missing := missing_of_toolkit(client):
+        raise Absent(f"it needs a CUDA toolkit with {' and '.join(missing)}")
+    if (folder / "whole").exists():
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    wheels.mkdir(parents=True, exist_ok=True)
+    venv.create(folder, with_pip=True)
+    wanted = ["--only-binary=:all:", "--require-hashes", "-r", client.lock()]
+
+    def pip(*words):
+        command = [client.python(cache), "-m", "pip", "--quiet", "--disable-pip-version-check", *words, "--find-links", wheels, *wanted]
+        return subprocess.run(command, text=True, capture_output=True)
+
+    install = ("install", "--no-compile", "--no-index")  # a run compiles what it imports
+    if pip(*install).returncode != 0:
+        if is_offline:
+            raise Absent("its wheels are not in the folder")
+        fetched = pip("download", "--no-cache-dir", "--dest", wheels)
+        if fetched.returncode != 0:
+            raise Absent(f"pip cannot fetch it: {last_line(fetched.stderr)}")
+        installed = pip(*install)
+        if installed.returncode != 0:
+            raise Absent(f"pip cannot install it: {last_line(installed.stderr)}")
+    (folder / "whole").touch()
+
+
+def outcomes_of(text):
+    """{test: what came of it} of lines `ok NAME` and `NAME: what came of it`."""
+    found = {}
+    for line in text.splitlines():
+        if line.startswith("ok "):
+            found[line[3:]] = "ok"
+        elif ": " in line and " " not in line.split(": ", 1)[0]:
+            found.update([line.split(": ", 1)])
+    return found
+
+
+def command_of(client, cache, cushim, mode):
+    site = next((client.folder(cache) / "lib").glob("python3*")) / "site-packages"
+    words = {"python": client.python(cache), "here": HERE, "site": site}
+    device = [cushim, "sim", f"--devices={client.devices}", f"--memory={client.memory}", "--kernels=skip", "--quiet=1",
+              *(f"--runtime={name}" for name in client.runtimes), "--"]
+    preload = [] if MODES[mode] is None else [cushim, "run", "--stats=/dev/null", *MODES[mode], "--"]
+    return [*preload, *device, *(word.format(**words) for word in client.command)]
+
+
+def environment_of(client, private):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    return kept | {"HOME": private, "TMPDIR": private, "XDG_CACHE_HOME": private, "XDG_RUNTIME_DIR": private} | client.environment
+
+
+def run(client, cache, cushim, mode):
+    with tempfile.TemporaryDirectory() as private:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        process = subprocess.Popen(command_of(client, cache, cushim, mode), env=environment_of(client, private), text=True, cwd=private,
+                                   errors="replace", stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        try:
+            said, complaints = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            said, complaints = process.communicate()
+            complaints += f"ended after {SECONDS} seconds\n"
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    outcomes = outcomes_of(said) | {"exit status": str(process.returncode)}
+    return Run(outcomes, complaints, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)

@@ -1,0 +1,11 @@
+"""Runs the steps of a client: one line a step, `ok NAME`, or `NAME: what came of it`."""
+import suite
+
+
+def run(steps):
+    for step in steps:
+        try:
+            step()
+            print("ok", step.__name__, flush=True)
+        except Exception as error:
+            print(f"{step.__name__}: {suite.what((type(error), error))}", flush=True)
