@@ -26,7 +26,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 def environment(**more):
     variables = {k: v for k, v in os.environ.items() if not k.startswith("CUSHIM") and k != "LD_PRELOAD"}
-    return {**variables, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(folder), **more}
+    return {**variables, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(folder), "XDG_CACHE_HOME": str(folder / "cache"), **more}
 
 
 def run(*words, before=(), **more):
@@ -62,6 +62,14 @@ def read_until(terminal, wanted, seconds=60):
     return text
 
 
+def wait_for_foreground_job(terminal, shell, seconds=60):
+    """Until what is typed reaches the job: `fg` prints its line before that."""
+    deadline = time.monotonic() + seconds
+    while os.tcgetpgrp(terminal) == shell:
+        assert time.monotonic() < deadline, "the shell keeps the terminal"
+        time.sleep(0.01)
+
+
 @tap.test
 def a_terminal_stops_and_ends_it_as_any_program():
     process, terminal = pty.fork()
@@ -75,6 +83,7 @@ def a_terminal_stops_and_ends_it_as_any_program():
         read_until(terminal, r"Stopped")
         os.write(terminal, b"echo still $((40 + 2)); fg\n")
         read_until(terminal, r"still 42\r\n(.|\n)*pause\r\n")
+        wait_for_foreground_job(terminal, process)
         os.write(terminal, b"\x03")
         text = read_until(terminal, r"verdict(.|\n)*\$ ")
         assert "ended by SIGINT" in text and " 3 requests" in text, text

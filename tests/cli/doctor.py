@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -366,6 +367,45 @@ def doctor_reads_what_the_toolkit_makes():
     for device, words in enumerate(("no code", "runs on it, sm_80", "compiled for it, sm_90a", "PTX of compute_90,")):
         assert words in found[f"for device {device}"][1], found
 
+
+@tap.test
+def doctor_names_the_toolkit_that_find_cuda_would():
+    if not (bwrap := shutil.which("bwrap")):
+        tap.skip("no bwrap")
+    tree = scratch / "tree"
+    command = tree / "build/tools/cushim/cushim"
+    command.parent.mkdir(parents=True)
+    shutil.copy(CUSHIM, command)
+    (tree / "bin").mkdir()
+    (tree / "bin/python3").symlink_to(sys.executable)
+
+    def put(folder, version):
+        (tree / folder / "include").mkdir(parents=True)
+        (tree / folder / "include/cuda.h").write_text(f"#define CUDA_VERSION {version}\n")
+
+    def row(**environment):
+        env = {"PATH": f"{tree}/bin", "HOME": str(tree), "CUSHIM_LIVE_DIR": str(tree), **environment}
+        # a machine that has none in /usr/local
+        done = subprocess.run([bwrap, "--dev-bind", "/", "/", "--tmpfs", "/usr/local", command, "doctor", "--json"], env=env,
+                              text=True, capture_output=True)
+        return rows(done)["this machine", "toolkit"]
+
+    assert row() == ("note", "none found (needed to build programs, not to run them)")
+    put("old", 11080)
+    assert row(CUDA_HOME=f"{tree}/old") == ("note", f"CUDA 11.8, {tree}/old (to build cushim takes 13.0)")
+    put("lib/python3.9/site-packages/nvidia/cu13", 12080)
+    assert row() == ("note", f"CUDA 12.8, {tree}/lib/python3.9/site-packages/nvidia/cu13 (to build cushim takes 13.0)")
+    assert row(CUDA_HOME=f"{tree}/old")[1].startswith("CUDA 11.8, "), "the first of those that are too old"
+    put("build-cuda/toolkit", 13050)
+    assert row(CUDA_HOME=f"{tree}/old") == ("ok", f"CUDA 13.5, {tree}/build-cuda/toolkit")
+    put("lib/python3.11/site-packages/nvidia/cu13", 13020)
+    assert row() == ("ok", f"CUDA 13.2, {tree}/lib/python3.11/site-packages/nvidia/cu13")
+    put("new", 13010)
+    (tree / "new/bin").mkdir()
+    (tree / "new/bin/nvcc").write_text("#!/bin/sh\n")
+    (tree / "new/bin/nvcc").chmod(0o755)
+    (tree / "bin/nvcc").symlink_to(tree / "new/bin/nvcc")
+    assert row() == ("ok", f"CUDA 13.1, {tree}/new")
 
 
 # A program that lives long enough to be seen; with -DUSES it asks for memory of the software device.

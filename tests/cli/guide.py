@@ -7,6 +7,7 @@ a script that asks for a block in place of a Python program.  `cushim stat` find
 gives.  What cannot run here is in OTHERS, with what runs it.  With an environment of PyTorch on PATH the commands of torchrun run, too.
 """
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -49,7 +50,7 @@ OTHERS = {
     "cushim merge report": "the tests of ranks below",
     "srun": "by hand: tests/install/clusters",
     "docker": "by hand: tests/install/clusters",
-    "apptainer": "nobody: no images here",
+    "apptainer": "nobody: Debian 12 has no package of it",
 }
 UNTESTED = "not run by a test"  # what a page says beside a command that nobody runs
 PROGRAMS = r"cushim(?! \d)|mpirun|bwrap|srun|torchrun|docker|apptainer|build/tools/cushim/cushim|python3?|pip|apt|dpkg-buildpackage|meson|ninja|cc|\$ .*|\./\S+|tests/\S+|[A-Z_]+=\S+"
@@ -86,6 +87,8 @@ def run(command, folder, script=TRAIN):
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
     for name, target in (("app", PAUSING if " stat" in command else PROGRAM), ("cushim", CUSHIM)):
         (folder / name).symlink_to(target)
+    if not shutil.which("python"):  # as in the environment that the page installs into
+        (folder / "python").symlink_to(sys.executable)
     (folder / "live").mkdir(mode=0o700)
     (folder / "train.py").write_text(script)
     line = re.sub(NAMES, r"\1cushim ", command).replace("/path/to/libcushim-preload.so",
@@ -176,6 +179,7 @@ def each_rank_reports(command):
         assert done.returncode == 0, done.stderr
         reports = sorted(folder.glob("report-*.json"))
         assert [path.stem.rpartition("-")[2] for path in reports] == ["0", "1"], (reports, done.stderr)
+        assert [json.loads(path.read_text())["ranks"] for path in reports] == [2, 2], reports
         merged = subprocess.run([CUSHIM, "merge", *reports], text=True, capture_output=True)
         assert re.search(r"^ +2 in all ", merged.stdout, re.MULTILINE), merged
         assert re.findall(r"^ +([01]) +\d+ ", merged.stdout, re.MULTILINE) == ["0", "1"], merged

@@ -83,10 +83,13 @@ def a_report_says_what_ran_and_where():
     assert lines[3].startswith(f"  on {socket.gethostname()}, driver of CUDA 1"[:77]), lines
     assert lines[3].endswith((", copy-threads=3, free=relaxed, keep=64M", "...")) and len(lines[3]) <= 80, lines
     for how in ("signal9", "exit"):
-        _, report = report_of("--free=relaxed", "--keep=64M", LIVE, how, *words[1:], CUSHIM_LARGE="nonsense", CUSHIM_POOL="on")
+        _, report = report_of("--free=relaxed", "--keep=65536k", LIVE, how, *words[1:], CUSHIM_LARGE="nonsense", CUSHIM_POOL="on")
         assert report["arguments"] == [LIVE, how, *words[1:]] and report["host"] == socket.gethostname(), report
         assert report["options"] == ["free=relaxed", "keep=64M"] and report["driver_version"] >= 12000, report
-        assert re.fullmatch(r"GPU(-[0-9a-f]+){5}", report["devices"][0]["uuid"]), report["devices"]
+        device, = report["devices"]
+        assert re.fullmatch(r"GPU(-[0-9a-f]+){5}", device["uuid"]) and re.fullmatch(r"[0-9A-F]{4}:[0-9A-F]{2}:[0-9A-F]{2}\.0", device["pci"]), device
+        assert report["folder"] == os.getcwd()[-255:] and report["boot"] == pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip(), report
+        assert 0 < report["start_ns"] < time.clock_gettime_ns(time.CLOCK_MONOTONIC), report
     # a bare preload has them without a page, too; what is long is cut
     file = scratch / "bare.json"
     subprocess.run([LIVE, "exit", "x" * 2000], env=environment(LD_PRELOAD=str(PRELOAD), CUSHIM_STATS=str(file)))
@@ -445,6 +448,7 @@ def of_pages_that_nobody_came_for_the_last_64_stay_whatever_version_they_are_of(
     os.utime(kept, (0, 0))
     run(LIVE, "exit")
     assert [page.exists() for page in left] == [False] * 6 + [True] * 64
+    assert "64 pages are of another version of cushim, or damaged: not shown\n" in stat().stderr
     assert "64 pages" in stat("--clean").stderr
     assert not any(page.exists() for page in left) and kept.read_text() == "no page"
     kept.unlink()
@@ -457,7 +461,9 @@ def what_is_no_page_harms_nobody():
     whole = page.read_bytes()
     for n_bytes in (0, 1, 63, 64, 4095, 4096, len(whole) // 2, len(whole) - 1):
         page.write_bytes(whole[:n_bytes])
-        assert stat().returncode == 1, n_bytes
+        result = stat()
+        assert result.returncode == 1, n_bytes
+        assert "1 page is of another version of cushim, or damaged: not shown\n" in result.stderr, (n_bytes, result.stderr)
     page.unlink()
     os.mkfifo(folder / "1-1.page")
     (folder / "2-1.page").mkdir()

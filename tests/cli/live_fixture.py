@@ -13,7 +13,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)  # who starts the tests by nohup ig
 
 def environment(**more):
     variables = {k: v for k, v in os.environ.items() if not k.startswith("CUSHIM") and k != "LD_PRELOAD"}
-    return {**variables, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(folder), **more}
+    return {**variables, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(folder), "XDG_CACHE_HOME": str(folder / "cache"), **more}
 
 
 def run(*words, **more):

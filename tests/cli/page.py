@@ -78,6 +78,14 @@ def total(dom):
 
 
 @tap.test
+def names_of_templates_fit_the_terminal_and_keep_the_function():
+    for words in [], ["--at=peak", "--by=site"], ["--at=end", "--by=site"]:
+        text = cushim("report", *words, str(recorded(TRAINER))).stdout
+        assert all(len(line) <= 80 for line in text.splitlines()), text
+        assert re.search(r"^ +model::Tensor<float>::Tensor.* trainer\.cpp:\d+\n +< model::\S*::(step|forward)\S* \S* ?trainer\.cpp:\d+$", text, re.MULTILINE), text
+
+
+@tap.test
 def the_page_is_one_small_file_that_may_ask_for_nothing():
     text = page_of(recorded(TRAINER)).read_text()
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text).group(1)
@@ -160,7 +168,7 @@ def the_text_has_any_moment_by_any_group():
         for group, wanted in {"site": r"model::", "size": r"up to ", "thread": r"thread \d+$", "context": r"pool 0x[0-9a-f]+$"}.items():
             text = cushim("report", f"--at={at}", f"--by={group}", str(folder)).stdout
             assert text.startswith("device 0 after ") and ", the " + at in text.splitlines()[0], text
-            rows = re.findall(r"^ +[\d.]+ % +[\d.]+ [KMG]?i?B +([\d,]+) blocks?  +(.*)$", text, re.MULTILINE)
+            rows = re.findall(r"^ +[\d.]+ % +[\d.]+ [KMG]?i?B +([\d,]+) blocks?\s+(.*(?:\n +< .*)?)$", text, re.MULTILINE)
             assert rows and all(re.search(wanted, label) for _, label in rows), (group, text)
             if at == "end":
                 assert sum(int(n.replace(",", "")) for n, _ in rows) == device["live_blocks"], text
@@ -203,6 +211,13 @@ def the_page_shows_each_part():
     assert int(re.search(r'id="alive-sites" data-rows="(\d+)"', dom).group(1)) == 1 and dom.count('class="tag">leak<') == 1
     assert dom.count('<line class="mark"') == 3 and dom.count('<line class="refused"') == 1 and ">64.0 TiB refused</text>" in dom, dom
     assert "No event is known to be missing." in text_of(dom, r'id="gaps">(.*?)</p>')
+
+
+@tap.test
+def one_is_not_told_as_many():
+    dom = drawn(page_of(recorded(HOLDER)), where="#s=1")  # of pinned memory it asks once
+    assert "of 1 request made no driver call" in dom and ">1 block<" in dom
+    assert not re.findall(r"(?<![\d.,])1 (?:block|free|request|segment|place)s\b", dom)
 
 
 @tap.test

@@ -137,7 +137,7 @@ def each_place_is_a_line_of_python():
     folder, _ = recorded("plain", script)
     check_lines(summary(folder), 1)
     text = cushim("report", str(folder)).stdout
-    assert re.search(rf"^ .* 3 blocks  ask train\.py:{LINES['asked']} < Layer\.__init__ train\.py:{LINES['weights']}$", text, re.MULTILINE), text
+    assert re.search(rf"^ .* 3 blocks\s+ask train\.py:{LINES['asked']} < Layer\.__init__ train\.py:{LINES['weights']}$", text, re.MULTILINE), text
 
 
 @tap.test

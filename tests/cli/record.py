@@ -14,6 +14,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 
 HOLDER, DAMAGED, KILLS = os.path.abspath(sys.argv.pop(4)), int(sys.argv.pop(4)), int(sys.argv.pop(4))
 
@@ -70,6 +71,24 @@ def a_recording_has_what_the_program_did_whatever_ended_it():
 
 
 @tap.test
+def ranks_are_in_the_recordings_of_a_run():
+    """Two processes as two launchers start them, and one that none did; rank 1 of three is missing."""
+    folder = scratch / "ranks"
+    script = 'RANK=0 WORLD_SIZE=3 "$0"; PMIX_RANK=2 "$0" kill; "$0"; exit 0'
+    result = record("-o", str(folder), "sh", "-c", script, HOLDER, RANK=None)
+    assert f"cushim: {folder}: 3 processes, " in result.stderr, result
+    found = [(one.get("rank"), one.get("ranks"), fixture.valid(one)["end"]) for one in json.loads(report("--format=json", str(folder)).stdout)]
+    ends = "it ended normally", "it runs, or ended without a word"
+    assert sorted(found, key=str) == [(0, 3, ends[0]), (2, None, ends[1]), (None, None, ends[0])], found
+    heads = [line for line in report(str(folder)).stdout.splitlines() if line.startswith("cushim ")]
+    assert sorted(re.sub(r".* on [^ ,]+", "", line) for line in heads) == ["", ", rank 0 of 3", ", rank 2"], heads
+    merged = cushim("merge", str(folder)).stdout
+    assert re.findall(r"^ +([-\d]+) +\d+  holder", merged, re.MULTILINE) == ["-", "0", "2"] and "missing    ranks 1\n" in merged, merged
+    report("--format=html", "-o", str(scratch / "ranks.html"), str(folder))
+    assert sorted(re.findall(r'"rank":(\d+)', (scratch / "ranks.html").read_text())) == ["0", "2"]
+
+
+@tap.test
 def sites_have_what_is_theirs():
     device, pinned = summary(recorded("sites"))["memory"]
     found = sites(device)
@@ -93,10 +112,10 @@ def the_text_says_it_to_people():
     for pattern in (r"^cushim [\d.]+: .+   process \d+ on ", r"^  recorded .*, [\d,]+ events; it ended normally$", r"^device 0$",
                     r"^peak      4\.19 MiB live after .*; .* held at most$",
                     rf"^    95\.\d %   4\.00 MiB         4 blocks  hold_much holder\.c:{LINES['held']} < main holder\.c:\d+$",
-                    rf"^churn     200 blocks freed before the next request: churn holder\.c:{LINES['churned']} < main ",
-                    r"^refused   1 requests found no memory: main holder\.c:",
+                    rf"^churn     200 blocks freed before the next request:\s+churn holder\.c:{LINES['churned']} < main ",
+                    r"^refused   1 request found no memory:\s+main holder\.c:",
                     r"^alive     204 blocks, 4\.19 MiB at the end, from 2 sites$",
-                    rf"^leak      195 KiB live at the end, more in each quarter of the run: leak_some holder\.c:{LINES['leaked']} < main ",
+                    rf"^leak      195 KiB live at the end, more in each quarter of the run:\s+leak_some holder\.c:{LINES['leaked']} < main ",
                     r"^pinned memory$"):
         assert re.search(pattern, text, re.MULTILINE), (pattern, text)
 
@@ -115,7 +134,7 @@ def record_says_what_it_recorded_and_ends_as_the_program_does():
     result = record("-o", str(empty), "/no/such")
     assert result.returncode == 127 and not empty.exists(), result
     result = subprocess.run([CUSHIM, "record", "--trace-stacks=off", HOLDER], cwd=scratch, text=True, capture_output=True,
-                            env={**os.environ, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(scratch / "live-pages")}, timeout=120)
+                            env={**os.environ, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(scratch / "live-pages"), "XDG_CACHE_HOME": str(scratch / "cache")}, timeout=120)
     name = re.search(r"cushim: (holder\.\d+\.cushim): ", result.stderr).group(1)
     device, _ = summary(scratch / name)["memory"]
     assert [site["stack"] for site in device["sites"]] == [[]], device
@@ -185,7 +204,7 @@ def a_python_program_that_is_killed_anywhere_misses_at_most_one_event():
     for i in range(KILLS):
         folder = scratch / f"killed-{i}"
         with subprocess.Popen([CUSHIM, "record", "-o", folder, sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
-                              env={**os.environ, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(scratch / "live-pages"),
+                              env={**os.environ, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(scratch / "live-pages"), "XDG_CACHE_HOME": str(scratch / "cache"),
                                    "CUSHIM_FREE": rng.choice(("exact", "relaxed"))}) as process:
             pid = int(process.stdout.readline())
             said = process.stdout.read(rng.choice((1, 10, 100, rng.randrange(1, 3000))))
@@ -232,6 +251,18 @@ def each_file_is_asked_for_its_lines_once():
         result = cushim("report", f"--format={form}", "-o", str(scratch / "asked.out"), str(folder), PATH=f"{bin}:{os.environ['PATH']}")
         asked = log.read_text().splitlines()
         assert result.returncode == 0 and HOLDER in asked and len(asked) == len(set(asked)), (form, asked)
+
+
+@tap.test
+def lines_of_a_program_that_was_built_anew_are_doubted():
+    program, folder = scratch / "built", scratch / "newer"
+    shutil.copy2(HOLDER, program)
+    assert record("-o", str(folder), str(program)).returncode == 0
+    assert summary(folder)["newer"] == 0 and "written since" not in report(str(folder)).stdout
+    os.utime(program, (time.time() + 100,) * 2)
+    assert summary(folder)["newer"] == 1
+    text = report(str(folder)).stdout
+    assert "\nmissing   1 file was written since: its lines may be wrong\n" in text, text
 
 
 @tap.test

@@ -24,7 +24,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 def environment(**more):
     variables = {k: v for k, v in os.environ.items() if not k.startswith("CUSHIM") and k not in ("LD_PRELOAD", "RANK", "NO_COLOR")}
-    return {**variables, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(live_folder), **more}
+    return {**variables, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(live_folder), "XDG_CACHE_HOME": str(live_folder / "cache"), **more}
 
 
 def cushim(*words, **more):
@@ -268,12 +268,43 @@ def whatever_stands_in_a_page_harms_no_command():
                       ["merge", re.match(r"\d+", page.name)[0]]):
             result = cushim(*words, PATH="/nowhere")
             assert result.returncode == 0, (seed, words, result.returncode, result.stderr)
-            assert "\033" not in result.stdout and result.stderr.count("\n") <= 1, (seed, words, result.stderr)
+            assert "\033" not in result.stdout and result.stderr.count("\n") <= 2, (seed, words, result.stderr)
             decoder, at, text = json.JSONDecoder(), 0, result.stdout
             while words[-1] == "--json" and at < len(text.rstrip()):
                 at = decoder.raw_decode(text, at)[1] + 1  # each is JSON
     for path in live_folder.glob("*.page"):
         path.unlink()
+
+
+
+IDLE = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+device, context, address = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
+for result in (cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(device), 0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device),
+               cuda.cuCtxSetCurrent(context), cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(2 << 30)), cuda.cuMemFree_v2(address)):
+    assert result == 0, result
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@tap.test
+def who_keeps_idle_memory_is_told_of_who_found_none():
+    more = {"CUSHIM_SIM_MEMORY": "4G", "CUSHIM_SIM_UNBACKED": "1"}
+    process = subprocess.Popen([CUSHIM, "run", "--keep=100%", sys.executable, "-c", IDLE], env=environment(**more), text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        assert "are idle here" not in cushim("stat", process.pid).stdout
+        cushim("run", "--oom=off", HOLDER, "kill", **more)  # asks for 64 TiB, and leaves its page
+        text = cushim("stat", process.pid).stdout
+        assert "advice:  2.00 GiB are idle here, and 1 other process found no memory on the\n         device; a smaller --keep gives it back\n" in text, text
+        report = json.loads(cushim("stat", "--json", process.pid).stdout)
+        assert [(one["id"], one["evidence"]) for one in report["advice"]] == [("idle", {"idle_bytes": 2 << 30, "short_processes": 1})], report["advice"]
+    finally:
+        process.kill()
+        process.communicate()
+        cushim("stat", "--clean")
 
 
 tap.run()

@@ -53,11 +53,64 @@ def a_runtime_comes_behind_the_preload():
     assert shown("--runtime=13")["LD_PRELOAD"] == f"{SIM}/libcudart.so.13"
 
 
+LAUNCH = """
+#include <stdio.h>
+extern int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuModuleLoadData(void **, const void *), cuCtxSynchronize(void);
+extern int cuModuleGetFunction(void **, void *, const char *);
+extern int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+int main(void) {
+    void *context, *module, *function;
+    int seen = 3, *at = &seen, result;
+    void *arguments[] = {&at};
+    cuInit(0), cuDevicePrimaryCtxRetain(&context, 0), cuCtxSetCurrent(context);
+    result = cuModuleLoadData(&module, ".version 8.0\\n.entry _Z3putPi(.param .u64 p)\\n{ ret; }");
+    result = result ? result : cuModuleGetFunction(&function, module, "_Z3putPi");
+    result = result ? result : cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0);
+    result = result ? result : cuCtxSynchronize();
+    return printf("%d %d\\n", result, seen), 0;
+}
+"""
+PUT = """
+#include <stddef.h>
+const size_t sim_params__Z3putPi[] = {8, 0};
+void sim_kernel__Z3putPi(const void *launch, void **arguments) { **(int **)arguments[0] = 9; }
+"""
+
+
+@tap.test
+def a_library_brings_functions_for_kernels_of_a_program_as_it_is():
+    program = build("launch", f"-L{SIM}", "-l:libcuda.so.1", source=LAUNCH)
+    put = build("libput.so", "-shared", "-fPIC", source=PUT)
+    assert cushim("sim", "--kernels=skip", program, **EMPTY).stdout == "0 3\n"
+    assert cushim("sim", "--kernels=skip", program, **{**EMPTY, "LD_PRELOAD": str(put)}).stdout == "0 9\n"
+    assert cushim("sim", "--kernels=fail", program, **{**EMPTY, "LD_PRELOAD": str(put)}).stdout == "0 9\n"
+    assert cushim("sim", "--kernels=fail", program, **EMPTY).stdout == "209 3\n"
+    assert cushim("sim", program, **EMPTY).stdout == "209 3\n"
+
+
+@tap.test
+def a_runtime_stands_in_for_a_copy_of_another_name():
+    copy = "libcudart-1a2b3c.so.13.9"
+    folder = scratch / "wheel"
+    folder.mkdir()
+    (folder / "map").write_text("libcudart.so.13 { cuda*; };")
+    build(f"wheel/{copy}", "-shared", f"-Wl,-soname,{copy},--version-script={folder / 'map'}", source="int cudaRuntimeGetVersion(int *n) { return *n = 5, 0; }")
+    user = build("user", str(folder / copy), f"-Wl,-rpath,{folder},--disable-new-dtags",
+                 source='#include <stdio.h>\nint cudaRuntimeGetVersion(int *);\nint main(void) { int n = 0; cudaRuntimeGetVersion(&n); printf("%d\\n", n); }')
+    assert cushim("sim", user, **EMPTY).stdout == "5\n"
+    for name in (copy, folder / copy):
+        done = cushim("sim", f"--runtime={name}", user, XDG_CACHE_HOME=str(scratch / "cache"), **EMPTY)
+        assert done.stdout.startswith("13") and not done.stderr, done
+    assert cushim("sim", f"--runtime={copy}", user, XDG_CACHE_HOME=None, HOME=None, **EMPTY).returncode == 125
+    both = shown("--runtime=12", f"--runtime={copy}", XDG_CACHE_HOME=str(scratch / "cache"))["LD_PRELOAD"]
+    assert both == f"{SIM}/libcudart.so.12:{SIM}/libcudart.so.13:{scratch}/cache/cushim/sim/{copy}", both
+
+
 @tap.test
 def wrong_words_start_nothing():
     for arguments, said in ((["--divices=2", SHOW], "did you mean `devices`"), (["--devices=17", SHOW], "--devices=17"),
                             (["--kernels=some", SHOW], "--kernels=some"), (["--memory=lots", SHOW], "--memory=lots"),
-                            (["--runtime=11", SHOW], "12 or 13"), (["-x", SHOW], "no option -x"), ([], "a program is missing")):
+                            (["--runtime=11", SHOW], "12, 13 or"), (["--runtime=libcudart.so.11", SHOW], "12, 13 or"), (["--runtime=libcudart.so.130", SHOW], "12, 13 or"), (["-x", SHOW], "no option -x"), ([], "a program is missing")):
         done = cushim("sim", *arguments)
         assert done.returncode == 2 and said in done.stderr and not done.stdout, done
 

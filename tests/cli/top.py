@@ -21,11 +21,11 @@ folder = scratch / "live"
 
 def environment(**more):
     variables = {k: v for k, v in os.environ.items() if not k.startswith("CUSHIM") and k not in ("LD_PRELOAD", "TMUX", "RANK", "LC_ALL")}
-    return {**variables, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(folder), "LC_ALL": "C.UTF-8", **more}
+    return {**variables, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(folder), "XDG_CACHE_HOME": str(folder / "cache"), "LC_ALL": "C.UTF-8", **more}
 
 
 def cushim(*words, **more):
-    return subprocess.run([CUSHIM, *map(str, words)], env=environment(**more), text=True, capture_output=True, timeout=120)
+    return subprocess.run([CUSHIM, *map(str, words)], env=environment(**more), text=True, capture_output=True)
 
 
 def started():
@@ -34,19 +34,40 @@ def started():
     return process
 
 
+FAMILY = """
+import ctypes, subprocess, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+device, context, small, large = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_uint64()
+cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(device), 0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device), cuda.cuCtxSetCurrent(context)
+cuda.cuMemAlloc_v2(ctypes.byref(small), ctypes.c_size_t(1000))
+child = subprocess.Popen(["sh", "-c", '"$0" pause & echo $!; wait', sys.argv[1]], stdout=subprocess.PIPE, text=True)
+print(child.stdout.readline(), end="", flush=True)
+print(child.stdout.readline(), end="", flush=True)
+sys.stdin.readline()
+cuda.cuMemAlloc_v2(ctypes.byref(large), ctypes.c_size_t(64 << 20))
+sys.stdin.readline()
+cuda.cuDevicePrimaryCtxReset_v2(device)
+sys.stdin.readline()
+"""
+
+
 class Terminal:
     """A shell in a terminal of its own, of so many columns and rows."""
+
+    n = 0  # each has a server of its own: one that was told to go may answer the next once more
 
     def __init__(self, columns=80, rows=24):
         if not shutil.which("tmux"):
             tap.skip("no tmux here")
+        Terminal.n += 1
+        self.socket = scratch / f"tmux{Terminal.n}"
         self.tmux("new-session", "-d", "-x", columns, "-y", rows, "env", "PS1=shell> ", "sh")
         self.tmux("set-option", "-g", "window-size", "manual")
         self.wait("shell>")
 
     def tmux(self, *words):
-        done = subprocess.run(["tmux", "-S", scratch / "tmux", "-f", "/dev/null", *map(str, words)], env=environment(TERM="xterm-256color"),
-                              text=True, capture_output=True, timeout=60)
+        done = subprocess.run(["tmux", "-S", self.socket, "-f", "/dev/null", *map(str, words)], env=environment(TERM="xterm-256color"),
+                              text=True, capture_output=True)
         assert done.returncode == 0, done
         return done.stdout
 
@@ -60,19 +81,20 @@ class Terminal:
     def shown(self):
         return self.tmux("capture-pane", "-p")
 
-    def wait(self, pattern, seconds=60):
-        """What is shown when it has the pattern."""
-        deadline = time.monotonic() + seconds
-        while not re.search(pattern, text := self.shown(), re.MULTILINE):
-            assert time.monotonic() < deadline, f"{pattern} does not come:\n{text}"
+    def wait(self, pattern, n_looks=3000):
+        """What is shown when it has the pattern.  Looks are counted, not seconds: on a busy machine each takes longer, too."""
+        for _ in range(n_looks):
+            text = self.shown()
+            if re.search(pattern, text, re.MULTILINE):
+                return text
             time.sleep(0.02)
-        return text
+        raise AssertionError(f"{pattern} does not come:\n{text}")
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        subprocess.run(["tmux", "-S", scratch / "tmux", "kill-server"], capture_output=True, timeout=60)
+        subprocess.run(["tmux", "-S", self.socket, "kill-server"], capture_output=True)
 
 
 HEADS = r"^ process  program        dev      live      held     spare"
@@ -134,6 +156,40 @@ def keys_sort_choose_show_and_pause():
         cushim("stat", "--clean")
 
 
+@tap.test
+def children_stand_below_their_parents_and_peaks_are_forgotten():
+    """A process that has memory starts another one, through a shell that has none."""
+    script = scratch / "family.py"
+    script.write_text(FAMILY)
+    parent = subprocess.Popen([CUSHIM, "run", sys.executable, script, LIVE], env=environment(), text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    child, = (int(line) for line in (parent.stdout.readline(), parent.stdout.readline()) if line != "ready\n")  # in any order
+    alone = started()
+    try:
+        with Terminal(columns=120) as terminal:
+            terminal.type(f"{CUSHIM} top --every=0.1")
+            terminal.wait(rf"^ *{parent.pid}  python")
+            terminal.keys("t")
+            terminal.wait(rf"a tree, every(?:.*\n)*? *{parent.pid}  python.*\n *{child}    live ")
+            terminal.wait(rf"^ *{alone.pid}  live ")
+            terminal.wait(rf"^ *{parent.pid} .* 0\.0  2\.00 MiB  ")
+            print("more", file=parent.stdin, flush=True)
+            terminal.wait(rf"^ *{parent.pid} .* 0\.0  66\.0 MiB  ")
+            print("less", file=parent.stdin, flush=True)
+            terminal.wait(rf"^ *{parent.pid}  python\S* +0 +0 B +0 B .* 0\.0  66\.0 MiB  ")
+            terminal.keys("r")
+            terminal.wait(rf"^ *{parent.pid}  python\S* +0 +0 B +0 B .* 0\.0 +0 B  ")
+            terminal.keys("t")
+            terminal.wait(rf"^ *{child}  live ")
+            terminal.keys("q")
+            terminal.wait("shell> *$")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        for process in (alone, parent):
+            process.kill()
+            process.communicate()
+        cushim("stat", "--clean")
+
+
 NVML = r"""
 struct memory { unsigned long long total, free, used; };
 int nvmlInit_v2(void) { return 0; }
@@ -152,7 +208,7 @@ def devices_have_a_line_and_nvml_says_how_large_they_are():
     library = fixture.build("libnvidia-ml.so.1", "-shared", "-fPIC", source=NVML)
     try:
         with Terminal() as terminal:
-            terminal.type(f"{CUSHIM} top --every=0.1")
+            terminal.type(f"LD_LIBRARY_PATH= {CUSHIM} top --every=0.1")  # the software device has an NVML
             terminal.wait(r"^dev 0  cushim software device       held  2\.00 MiB by 1 process$")
             terminal.keys("d")
             text = terminal.wait(rf"^cushim top .*\n\n{HEADS[1:]}")
@@ -184,9 +240,9 @@ def the_terminal_is_as_it_was_whatever_ends_it():
     process = started()
     try:
         with Terminal() as terminal:
-            terminal.type("echo before; stty -g > " + str(scratch / "stty1"))
-            terminal.wait("^before")
             for i, (end, code) in enumerate((("q", 0), ("C-c", 130), ("TERM", 143), ("HUP", 129), ("C-\\", 131))):
+                terminal.type(f"clear; echo before; stty -g > {scratch / 'stty1'}")  # paths may fill lines: the screen is empty for each
+                terminal.wait("^before")
                 terminal.type(f"{CUSHIM} top --every=0.1")
                 terminal.wait(HEADS)
                 if end in ("TERM", "HUP"):

@@ -93,7 +93,7 @@ def sample():
                       "        Its calls take what an H200 was measured to take: they show how cushim works",
                       "        and do not speak for a GPU."]
         else:
-            shown.append(re.sub("device 0  NVIDIA .*", "device 0  cushim software device", line))
+            shown.append(re.sub("device 0  NVIDIA .*, ", "device 0  cushim software device, ", line))
     return shown
 
 

@@ -1,6 +1,6 @@
 """The recipes of CONTRIBUTING.md work: each is followed, word for word, in a copy of the tree.
 
-    recipes.py ROOT
+    recipes.py ROOT BUILD CC...
 
 A recipe says "In `FILE`, below (above, in place of) the line that begins with `TEXT`:", and what follows, indented by four, goes
 there.  Other indented lines of the recipe are commands, and each has to succeed.
@@ -8,6 +8,7 @@ there.  Other indented lines of the recipe are commands, and each has to succeed
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,10 +16,12 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "style"))
+import same_build
 import tap
 import tree
 
-ROOT = pathlib.Path(sys.argv[1]).resolve()
+ROOT, BUILD = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
+CC = sys.argv[3:]
 EDIT = re.compile(r"In\s+`(\S+)`,\s+(below|above|in\s+place\s+of)\s+the\s+line\s+that\s+begins\s+with\s+`([^`]*)`:$")
 
 
@@ -62,11 +65,15 @@ def follow(root, paragraphs, run):
 
 def build_of(root):
     env = {name: value for name, value in os.environ.items() if not name.startswith("CUSHIM")}
+    env["CC"] = shlex.join(CC)
 
     def run(commands):
         done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", commands], cwd=root, env=env, text=True, capture_output=True)
         assert done.returncode == 0, f"{commands}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
-    run("meson setup build -Dkernels=disabled -Doptimization=0 -Ddebug=false")  # how they compile is not what is followed
+    folder = same_build.folder(ROOT, BUILD)
+    run(shlex.join(["meson", "setup", str(folder), "-Dkernels=disabled", *same_build.options(BUILD)]))
+    if folder != pathlib.Path("build"):
+        (root / "build").symlink_to(folder)
     return run
 
 

@@ -1,5 +1,6 @@
 /*
- * A file as it lies on disk, to be read with care: it may be damaged, or none of what it seems.
+ * A file mapped for reading.  Offsets and sizes in it are checked before use: the file may be
+ * damaged, or of another kind than its name says.
  */
 #ifndef CUSHIM_TOOLS_IMAGE_H
 #define CUSHIM_TOOLS_IMAGE_H

@@ -10,8 +10,7 @@
 /* What glibc splits LD_PRELOAD at. */
 #define SEPARATORS " :"
 
-/* The folder of this command, without a slash at its end; false where nobody knows. */
-static bool find_here(char here[PATH_MAX]) {
+bool launch_find_here(char here[PATH_MAX]) {
     ssize_t n_bytes = readlink("/proc/self/exe", here, PATH_MAX - 1);
     if (n_bytes < 0)
         return false;
@@ -23,7 +22,7 @@ static bool find_here(char here[PATH_MAX]) {
 bool launch_find_library(const char *name, const char *build_folder, char path[PATH_MAX]) {
     const char *const places[] = {".", build_folder, CUSHIM_LIBRARY_FOLDER};
     char here[PATH_MAX];
-    if (!find_here(here))
+    if (!launch_find_here(here))
         return false;
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         char candidate[2 * PATH_MAX];
@@ -39,7 +38,7 @@ bool launch_find_library(const char *name, const char *build_folder, char path[P
 bool launch_find(char path[PATH_MAX], char wrong[LAUNCH_WRONG_BYTES]) {
     char here[PATH_MAX];
     if (!launch_find_library(LAUNCH_LIBRARY, "../../preload", path)) {
-        if (find_here(here))
+        if (launch_find_here(here))
             snprintf(wrong, LAUNCH_WRONG_BYTES,
                      "no %s: it is neither beside %s/cushim nor in its %s", LAUNCH_LIBRARY, here,
                      CUSHIM_LIBRARY_FOLDER);

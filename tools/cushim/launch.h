@@ -16,6 +16,9 @@
 /* Longest phrase of launch_find, the final 0 counted. */
 enum { LAUNCH_WRONG_BYTES = 2 * PATH_MAX };
 
+/* Write the folder of this command, without a slash at its end; false where nobody knows. */
+bool launch_find_here(char here[PATH_MAX]);
+
 /* Write the absolute path of a library; `build_folder` is where the build tree has it, as seen from
  * the command's folder there.  False where there is none. */
 bool launch_find_library(const char *name, const char *build_folder, char path[PATH_MAX]);

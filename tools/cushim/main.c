@@ -13,7 +13,7 @@
 #include "tools/cushim/commands/replay.h"
 #include "tools/cushim/commands/report.h"
 #include "tools/cushim/commands/run.h"
-#include "tools/cushim/commands/sim.h"
+#include "tools/cushim/sim/sim.h"
 #include "tools/cushim/commands/stat.h"
 #include "tools/cushim/commands/top.h"
 #include "tools/cushim/options.h"

@@ -1,6 +1,7 @@
 #include "tools/cushim/pages.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tools/cushim/calibration.h"
+#include "tools/cushim/cache/calibration.h"
 #include "tools/cushim/symbols.h"
 
 /* "PROCESS-START.page", as preload/state/live.c calls them. */
@@ -20,10 +21,58 @@ static int is_page(const struct dirent *entry) {
     return n_process && n_start && strcmp(name + n_process + 1 + n_start, CUSHIM_PAGE_ENDING) == 0;
 }
 
-static bool show_one(int folder, const char *name, pages_show_fn *show, void *context) {
+/* Did a process find no memory on a device of which this one has much idle memory? */
+static bool is_short_of(const struct cushim_report *other, const struct cushim_report *report) {
+    for (int i = 0; i < CUSHIM_MAX_DEVICES; i++) {
+        for (int k = 0; k < CUSHIM_MAX_DEVICES; k++) {
+            const unsigned char *uuid = report->page.device_uuids[i];
+            if (cushim_report_idle_bytes(report, i) >= CUSHIM_REPORT_MUCH_IDLE_BYTES &&
+                memcmp(uuid, other->page.device_uuids[k], sizeof report->page.device_uuids[i]) ==
+                    0 &&
+                cushim_mem_stats_read(
+                    &cushim_report_stats(other, k, CUSHIM_KIND_DEVICE)->n_out_of_memory))
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool has_much_idle(const struct cushim_report *report) {
+    for (int i = 0; i < CUSHIM_MAX_DEVICES; i++) {
+        if (cushim_report_idle_bytes(report, i) >= CUSHIM_REPORT_MUCH_IDLE_BYTES)
+            return true;
+    }
+    return false;
+}
+
+static uint64_t count_short(int folder, const char *name, const struct cushim_report *report) {
+    static struct cushim_report other;
+    struct dirent **entries;
+    uint64_t n_short = 0;
+    int n = scandirat(folder, ".", &entries, is_page, NULL);
+    for (int i = 0; i < n; i++) {
+        if (strcmp(entries[i]->d_name, name) != 0 &&
+            cushim_page_file_read(folder, entries[i]->d_name, &other) == 0)
+            n_short += is_short_of(&other, report);
+        free(entries[i]);
+    }
+    if (n > 0)
+        free(entries);
+    return n_short;
+}
+
+/* 0 or an errno: ENOEXEC where it is no page of this version. */
+static int show_one(int folder, const char *name, pages_show_fn *show, void *context) {
     static struct cushim_report report;
-    if (cushim_page_file_read(folder, name, &report) != 0)
-        return false;
+    int error = cushim_page_file_read(folder, name, &report);
+    if (error)
+        return error;
+    uint64_t n_short = has_much_idle(&report) ? count_short(folder, name, &report) : 0;
+    /* what was read of others took the place of its calls and sites */
+    error = has_much_idle(&report) ? cushim_page_file_read(folder, name, &report) : 0;
+    if (error)
+        return error;
+    report.n_short = n_short;
     report.find_line = symbols_find_line;
     calibration_apply(&report);
     struct page page = {name, folder, cushim_page_is_alive(name, report.page.head.process),
@@ -31,30 +80,33 @@ static bool show_one(int folder, const char *name, pages_show_fn *show, void *co
     if (!page.is_alive)
         report.run_ns = cushim_page_known_ns(&report.page);
     show(&page, context);
-    return true;
+    return 0;
 }
 
 bool pages_one(const char *name, pages_show_fn *show, void *context) {
     int folder = cushim_page_folder_open(false);
-    bool is_there = folder >= 0 && show_one(folder, name, show, context);
+    bool is_there = folder >= 0 && show_one(folder, name, show, context) == 0;
     if (folder >= 0)
         close(folder);
     return is_there;
 }
 
-int pages_each(pages_show_fn *show, void *context) {
+struct pages_found pages_each(pages_show_fn *show, void *context) {
+    struct pages_found found = {0, 0};
     struct dirent **entries;
-    int n_pages = 0, folder = cushim_page_folder_open(false);
+    int folder = cushim_page_folder_open(false);
     int n = folder < 0 ? 0 : scandirat(folder, ".", &entries, is_page, versionsort);
     for (int i = 0; i < n; i++) {
-        n_pages += show_one(folder, entries[i]->d_name, show, context);
+        int error = show_one(folder, entries[i]->d_name, show, context);
+        found.n_shown += error == 0;
+        found.n_unreadable += error == ENOEXEC;
         free(entries[i]);
     }
     if (n > 0)
         free(entries);
     if (folder >= 0)
         close(folder);
-    return n_pages;
+    return found;
 }
 
 void pages_remove(const struct page *page) {

@@ -14,9 +14,14 @@ struct page {
 
 typedef void pages_show_fn(const struct page *page, void *context);
 
-/* Show every page of the folder, in the order of their names, that can be read; files that are none
- * are left alone.  Returns how many there were. */
-int pages_each(pages_show_fn *show, void *context);
+/* How many pages were shown, and how many cannot be read: of another version, or damaged. */
+struct pages_found {
+    int n_shown, n_unreadable;
+};
+
+/* Show every page of the folder, in the order of their names, that can be read; other files are
+ * left alone. */
+struct pages_found pages_each(pages_show_fn *show, void *context);
 
 /* The same for one, by the name of its file; false: it is gone. */
 bool pages_one(const char *name, pages_show_fn *show, void *context);

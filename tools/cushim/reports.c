@@ -2,8 +2,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,76 +10,63 @@
 
 #include "base/utf8.h"
 #include "report/page_file.h"
+#include "tools/cushim/json.h"
 #include "tools/cushim/pages.h"
 #include "tools/cushim/usage.h"
 
 /* ---- a report of JSON: what is missing is 0 ---- */
 
-static struct json_object *member(struct json_object *of, const char *name) {
-    struct json_object *found = NULL;
-    return json_object_is_type(of, json_type_object) && json_object_object_get_ex(of, name, &found)
-               ? found
-               : NULL;
-}
-
-static uint64_t number(struct json_object *of, const char *name) {
-    struct json_object *found = member(of, name);
-    return json_object_is_type(found, json_type_int) ? json_object_get_uint64(found) : 0;
-}
-
-static const char *text(struct json_object *of, const char *name) {
-    struct json_object *found = member(of, name);
-    return json_object_is_type(found, json_type_string) ? json_object_get_string(found) : NULL;
-}
-
 static void take_text(char to[CUSHIM_NAME_BYTES], struct json_object *of, const char *name) {
-    const char *found = text(of, name);
-    snprintf(to, CUSHIM_NAME_BYTES, "%s", found ? found : "");
+    json_copy(to, CUSHIM_NAME_BYTES, of, name);
     cushim_utf8_clean(to);
 }
 
 static void take_kind(struct cushim_mem_stats *stats, struct json_object *kind) {
-#define COUNTER(name, field, type, unit, sentence) atomic_store(&stats->field, number(kind, #name));
+#define COUNTER(name, field, type, unit, sentence)                                                 \
+    atomic_store(&stats->field, json_number(kind, #name));
 #include "report/report.def"
 #undef COUNTER
-    atomic_store(&stats->free_segment_bytes, number(kind, "idle_bytes"));
+    atomic_store(&stats->free_segment_bytes, json_number(kind, "idle_bytes"));
 }
 
 static void take_device(struct cushim_report *report, struct json_object *device) {
-    uint64_t i = number(device, "device");
-    struct json_object *created = member(device, "virtual"), *kinds = member(device, "kinds");
+    uint64_t i = json_number(device, "device");
+    struct json_object *created = json_member(device, "virtual"),
+                       *kinds = json_member(device, "kinds");
     if (i >= CUSHIM_MAX_DEVICES)
         return;
     take_text(report->page.device_names[i], device, "name");
-    atomic_store(&report->page.virtuals[i].n_requests, number(created, "requests"));
-    atomic_store(&report->page.virtuals[i].requested_bytes, number(created, "requested_bytes"));
-    atomic_store(&report->page.virtuals[i].live_bytes, number(created, "live_bytes"));
-    atomic_store(&report->page.virtuals[i].peak_live_bytes, number(created, "peak_live_bytes"));
+    atomic_store(&report->page.virtuals[i].n_requests, json_number(created, "requests"));
+    atomic_store(&report->page.virtuals[i].requested_bytes,
+                 json_number(created, "requested_bytes"));
+    atomic_store(&report->page.virtuals[i].live_bytes, json_number(created, "live_bytes"));
+    atomic_store(&report->page.virtuals[i].peak_live_bytes,
+                 json_number(created, "peak_live_bytes"));
     for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)
         take_kind(&report->page.stats[i][kind],
-                  member(kinds, cushim_report_kind((enum cushim_kind)kind)));
+                  json_member(kinds, cushim_report_kind((enum cushim_kind)kind)));
 }
 
 /* The JSON has them of all devices and kinds together. */
 static void take_findings(struct cushim_page *page, struct json_object *findings) {
     struct cushim_mem_stats *stats = &page->stats[0][CUSHIM_KIND_DEVICE];
-#define TAKE(name, field, one, many) atomic_store(&stats->field, number(findings, #name));
+#define TAKE(name, field, one, many) atomic_store(&stats->field, json_number(findings, #name));
     CUSHIM_REPORT_FINDINGS(TAKE)
 #undef TAKE
-    atomic_store(&page->n_foreign_frees, number(findings, "foreign_frees"));
-    atomic_store(&page->n_refused_handles, number(findings, "refused_ipc_handles"));
-    atomic_store(&page->n_stuck_blocks, number(findings, "stuck_blocks"));
+    atomic_store(&page->n_foreign_frees, json_number(findings, "foreign_frees"));
+    atomic_store(&page->n_refused_handles, json_number(findings, "refused_ipc_handles"));
+    atomic_store(&page->n_stuck_blocks, json_number(findings, "stuck_blocks"));
 }
 
 static void take_copies(struct cushim_copy_counts *copies, struct json_object *json) {
     static const char *const memories[CUSHIM_N_HOST_MEMORIES] = {"other", "pageable", "pinned"};
     for (int direction = 0; direction < CUSHIM_N_DIRECTIONS; direction++) {
         struct json_object *row =
-            member(json, cushim_report_direction((enum cushim_direction)direction));
+            json_member(json, cushim_report_direction((enum cushim_direction)direction));
         for (int memory = 0; memory < CUSHIM_N_HOST_MEMORIES; memory++) {
-            struct json_object *cell = member(row, memories[memory]);
-            atomic_store(&copies->n_copies[direction][memory], number(cell, "count"));
-            atomic_store(&copies->n_bytes[direction][memory], number(cell, "bytes"));
+            struct json_object *cell = json_member(row, memories[memory]);
+            atomic_store(&copies->n_copies[direction][memory], json_number(cell, "count"));
+            atomic_store(&copies->n_bytes[direction][memory], json_number(cell, "bytes"));
         }
     }
 }
@@ -89,33 +74,29 @@ static void take_copies(struct cushim_copy_counts *copies, struct json_object *j
 static void take_report(struct cushim_report *report, struct json_object *json,
                         char ended[CUSHIM_NAME_BYTES]) {
     struct cushim_page_head *head = &report->page.head;
-    struct json_object *devices = member(json, "devices");
-    const char *source = text(json, "source"), *run = text(json, "run");
+    struct json_object *devices = json_list(json, "devices");
+    const char *source = json_text(json, "source"), *run = json_text(json, "run");
     memset(report, 0, sizeof *report);
-    head->process = (int64_t)number(json, "pid");
-    head->rank = member(json, "rank") ? (int64_t)number(json, "rank") : -1;
+    head->process = (int64_t)json_number(json, "pid");
+    head->rank = json_member(json, "rank") ? (int64_t)json_number(json, "rank") : -1;
+    head->ranks = json_member(json, "ranks") ? (int64_t)json_number(json, "ranks") : -1;
     head->run = run ? strtoull(run, NULL, 16) : 0;
     take_text(head->program, json, "program");
     take_text(head->version, json, "cushim");
-    report->run_ns = number(json, "run_ns");
+    report->run_ns = json_number(json, "run_ns");
     report->is_of_page = source && strcmp(source, "live page") == 0;
     take_text(ended, json, "ended");
     report->ended = *ended ? ended : NULL;
-    for (size_t i = 0;
-         json_object_is_type(devices, json_type_array) && i < json_object_array_length(devices);
-         i++)
+    for (size_t i = 0; i < json_length(devices); i++)
         take_device(report, json_object_array_get_idx(devices, i));
-    take_findings(&report->page, member(json, "findings"));
-    take_copies(&report->page.copies, member(json, "copies"));
-    atomic_store(&report->page.n_bypassed, number(json, "bypassed"));
+    take_findings(&report->page, json_member(json, "findings"));
+    take_copies(&report->page.copies, json_member(json, "copies"));
+    atomic_store(&report->page.n_bypassed, json_number(json, "bypassed"));
 }
 
 /* ---- files ---- */
 
-static bool has_schema(struct json_object *json, const char *wanted) {
-    const char *schema = text(json, "schema");
-    return schema && strcmp(schema, wanted) == 0;
-}
+enum { MOST_BYTES = 256 << 20 };
 
 static void show_json(struct json_object *json, const char *name, reports_show_fn *show,
                       void *context) {
@@ -129,38 +110,23 @@ static void show_json(struct json_object *json, const char *name, reports_show_f
 /* One report, or several; false: it is none. */
 static bool show_all(struct json_object *json, const char *name, reports_show_fn *show,
                      void *context) {
-    struct json_object *each = member(json, "reports");
-    if (has_schema(json, CUSHIM_REPORT_SCHEMA)) {
+    struct json_object *each = json_list(json, "reports");
+    if (json_is_of(json, CUSHIM_REPORT_SCHEMA)) {
         show_json(json, name, show, context);
         return true;
     }
-    if (!has_schema(json, REPORTS_SCHEMA) || !json_object_is_type(each, json_type_array))
+    if (!each || !json_is_of(json, REPORTS_SCHEMA))
         return false;
-    for (size_t i = 0; i < json_object_array_length(each); i++) {
+    for (size_t i = 0; i < json_length(each); i++) {
         struct json_object *one = json_object_array_get_idx(each, i);
-        if (has_schema(one, CUSHIM_REPORT_SCHEMA))
+        if (json_is_of(one, CUSHIM_REPORT_SCHEMA))
             show_json(one, name, show, context);
     }
     return true;
 }
 
-/* NULL, with errno, or with errno 0 where it is no JSON. */
-static struct json_object *read_json(const char *path) {
-    enum { MOST_BYTES = 256 << 20, DEPTH = 32 };
-    struct stat status;
-    struct json_object *json = NULL;
-    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (file < 0)
-        return NULL;
-    errno = 0;
-    if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_size <= MOST_BYTES)
-        json = json_object_from_fd_ex(file, DEPTH);
-    close(file);
-    return json;
-}
-
 static bool show_file(const char *path, reports_show_fn *show, void *context) {
-    struct json_object *json = read_json(path);
+    struct json_object *json = json_read(path, MOST_BYTES);
     bool is_report = json && show_all(json, path, show, context);
     if (!json && errno)
         complain("%s: %s", path, strerror(errno));
@@ -186,7 +152,7 @@ bool reports_of_folder(const char *folder, reports_show_fn *show, void *context)
     for (int i = 0; i < n; i++) {
         char path[PATH_MAX];
         bool fits = snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name) < PATH_MAX;
-        struct json_object *json = fits ? read_json(path) : NULL;
+        struct json_object *json = fits ? json_read(path, MOST_BYTES) : NULL;
         if (!json) {
             complain("%s/%s cannot be read: it is passed over", folder, entries[i]->d_name);
             is_whole = false;

@@ -1,11 +1,10 @@
 /*
- * The reports of a run that `cushim run` waits for: who ended without one of its own has it from
- * its live page.
+ * The reports of a run that `cushim run` waits for: of a process that ended without writing one it
+ * is made of its live page.
  *
  * What goes to one place (standard error, FILE) is written here, together: the program that was
  * started first, then a section for each other process, then a table of them.  Processes leave
- * their pages for that.  In a folder each has a file of its own, and run.json says what they are
- * of.
+ * their pages for that.  In a folder each has a file of its own, and run.json lists them.
  */
 #ifndef CUSHIM_TOOLS_RUN_REPORTS_H
 #define CUSHIM_TOOLS_RUN_REPORTS_H

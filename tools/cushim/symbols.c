@@ -17,6 +17,7 @@
 #include "base/utf8.h"
 #include "base/writer.h"
 #include "report/finding.h"
+#include "report/frame.h"
 #include "report/shortage.h"
 #include "report/site.h"
 
@@ -129,6 +130,7 @@ void symbols_find(const char *file, const uint64_t addresses[], size_t n_address
             char *place = strtok_r(NULL, "\n", &rest);
             if (!place)
                 break;
+            cushim_frame_shorten(name, CUSHIM_REPORT_LINE_BYTES - 1);
             tell(i, *name == '?' ? "" : name, line_of(place), context);
             name = strtok_r(NULL, "\n", &rest);
         }

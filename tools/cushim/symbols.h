@@ -1,5 +1,5 @@
-/* Symbols: which line of the source a frame is, as addr2line says; without it, and where a file has
- * no debugging information, nobody knows. */
+/* Symbols: the source line of a frame, as addr2line says; without it, or without debugging
+ * information in the file, there is none. */
 #ifndef CUSHIM_CLI_SYMBOLS_H
 #define CUSHIM_CLI_SYMBOLS_H
 

@@ -294,6 +294,9 @@ static const char page_replay[] =
     "    more.  What the driver served itself it serves again.  A request that found no memory in\n"
     "    the run is tried, too, and its block given back at once.\n"
     "\n"
+    "    RECORDING is a folder or a file of `cushim record`, or a log that RMM wrote\n"
+    "    (Thread,Time,Action,Pointer,Size,Stream).\n"
+    "\n"
     "OPTIONS\n"
     "    --with=SETTINGS   settings, with commas between; native,exact,relaxed by default.  A\n"
     "                      setting is native, or exact or relaxed and options, joined by +:\n"
@@ -327,8 +330,10 @@ static const char page_sim[] =
     "    docs/guide/software-device.md has more.\n"
     "\n"
     "OPTIONS\n"
-    "    --runtime=12|13       the runtime also goes into LD_PRELOAD: for programs that bring one\n"
-    "                          of their own and find it by their own path, as PyTorch's wheels\n";
+    "    --runtime=12|13|NAME  the runtime also goes into LD_PRELOAD: for programs that bring one\n"
+    "                          of their own and find it by their own path, as PyTorch's wheels.\n"
+    "                          NAME is the file name of a copy that has another, as UCX's wheels\n"
+    "                          have libcudart-9f92e4c3.so.13.3.29.  May be given more than once\n";
 
 static const char page_sim_end[] = "\n"
                                    "EXIT STATUS\n"

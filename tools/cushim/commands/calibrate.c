@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "tools/cushim/calibration.h"
+#include "tools/cushim/cache/calibration.h"
 #include "tools/cushim/doctor/driver.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/usage.h"

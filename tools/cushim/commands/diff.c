@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "tools/cushim/commands/diff_sites.h"
-#include "tools/cushim/condition.h"
+#include "tools/cushim/commands/condition.h"
 #include "tools/cushim/recording/counters.h"
 #include "tools/cushim/usage.h"
 

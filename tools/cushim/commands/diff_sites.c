@@ -1,6 +1,5 @@
 #include "tools/cushim/commands/diff_sites.h"
 
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 
 #include "base/utf8.h"
 #include "report/site.h"
+#include "tools/cushim/json.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/symbols.h"
 
@@ -93,32 +93,21 @@ static void add_page(struct diff_sites *sites, int side, const struct cushim_rep
 
 /* ---- of JSON ---- */
 
-static struct json_object *member(struct json_object *of, const char *name, json_type type) {
-    struct json_object *found = NULL;
-    return json_object_is_type(of, json_type_object) &&
-                   json_object_object_get_ex(of, name, &found) && json_object_is_type(found, type)
-               ? found
-               : NULL;
-}
-
-static const char *text_of(struct json_object *of, const char *name) {
-    struct json_object *found = member(of, name, json_type_string);
-    return found ? json_object_get_string(found) : "";
+static void add_frame_of_json(char place[PLACE_BYTES], struct json_object *frame) {
+    const char *function = json_text(frame, "function"), *line = json_text(frame, "line");
+    const char *file = line && *line ? line : json_text(frame, "file");
+    add_frame(place, function ? function : "", file ? file : "");
 }
 
 static bool add_json(struct diff_sites *sites, int side, struct json_object *json) {
-    struct json_object *list = member(json, "sites", json_type_array);
-    for (size_t i = 0; list && i < json_object_array_length(list); i++) {
+    struct json_object *list = json_list(json, "sites");
+    for (size_t i = 0; i < json_length(list); i++) {
         struct json_object *site = json_object_array_get_idx(list, i);
-        struct json_object *stack = member(site, "stack", json_type_array);
-        struct json_object *peak = member(site, "peak_live_bytes", json_type_int);
+        struct json_object *stack = json_list(site, "stack");
         char place[PLACE_BYTES] = "";
-        for (size_t k = 0; stack && k < json_object_array_length(stack) && k < N_SHOWN; k++) {
-            struct json_object *frame = json_object_array_get_idx(stack, k);
-            const char *line = text_of(frame, "line");
-            add_frame(place, text_of(frame, "function"), *line ? line : text_of(frame, "file"));
-        }
-        add_place(sites, side, place, peak ? json_object_get_uint64(peak) : 0);
+        for (size_t k = 0; k < json_length(stack) && k < N_SHOWN; k++)
+            add_frame_of_json(place, json_object_array_get_idx(stack, k));
+        add_place(sites, side, place, json_number(site, "peak_live_bytes"));
     }
     return list != NULL;
 }
@@ -207,5 +196,5 @@ void diff_sites_put(struct cushim_writer *out, struct diff_sites *sites) {
                      cushim_text_bytes(text[1], row->n_bytes[1]), change, row->place);
     }
     if (n_more)
-        cushim_write(out, "  and %u places more\n", n_more);
+        cushim_write(out, "  and %u place%s more\n", n_more, n_more == 1 ? "" : "s");
 }

@@ -89,15 +89,16 @@ static bool make_folder(struct request *request, const char *program) {
 
 /* One line where a recording is less than the run. */
 static void tell_of_gaps(const struct cushim_trace_head *head) {
-    uint64_t state = atomic_load(&head->state);
+    uint64_t state = atomic_load(&head->state), n_lost = atomic_load(&head->n_lost);
     char text[CUSHIM_AMOUNT_BYTES];
     if (state == CUSHIM_TRACE_FAILED)
         complain("the recording of process %lu ended early: %s", (unsigned long)head->process,
                  strerror((int)atomic_load(&head->error)));
     else if (state == CUSHIM_TRACE_FULL)
-        complain("the recording of process %lu ended early: its file was full; %s events were not "
+        complain("the recording of process %lu ended early: its file was full; %s %s not "
                  "written; --max allows more",
-                 (unsigned long)head->process, cushim_text_count(text, atomic_load(&head->n_lost)));
+                 (unsigned long)head->process, cushim_text_count(text, n_lost),
+                 n_lost == 1 ? "event was" : "events were");
 }
 
 static uint64_t count_events(const char *path) {
@@ -129,9 +130,9 @@ static void tell(void *context) {
         n_bytes += stat(files.paths[i], &status) == 0 ? (uint64_t)status.st_size : 0;
     }
     if (files.n)
-        complain("%s: %zu process%s, %s events, %s; `cushim report %s` reads it", request->name,
+        complain("%s: %zu process%s, %s event%s, %s; `cushim report %s` reads it", request->name,
                  files.n, files.n == 1 ? "" : "es", cushim_text_count(text[0], n_events),
-                 cushim_text_bytes(text[1], n_bytes), request->name);
+                 n_events == 1 ? "" : "s", cushim_text_bytes(text[1], n_bytes), request->name);
     else
         complain("no recording: no process used CUDA memory that cushim can see");
     if (!files.n)

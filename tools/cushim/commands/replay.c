@@ -10,12 +10,14 @@
 #include "report/report.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/replay/plan.h"
+#include "tools/cushim/replay/rmm_log.h"
 #include "tools/cushim/usage.h"
 
 enum { MOST_SETTINGS = 16 };
 
 struct request {
     const char *path;
+    bool is_of_log; /* of RMM, which has no segments */
     bool is_plan, is_json, wants_limit;
     struct setting settings[MOST_SETTINGS];
     size_t n_settings;
@@ -97,10 +99,11 @@ static void put_text(struct cushim_writer *out, const struct cushim_trace_head *
     cushim_write(out, "%.40s   process %" PRIu64 ", planned without a device: no free waits\n",
                  head->program, head->process);
     for (int scope = 0; scope < PLAN_SCOPES; scope++) {
-        if (!rows->plan.sums[scope].n_requests)
+        uint64_t n = rows->plan.sums[scope].n_requests;
+        if (!n)
             continue;
-        cushim_write(out, "\n%s, %s requests\n", scope_name(scope, name),
-                     cushim_text_count(text, rows->plan.sums[scope].n_requests));
+        cushim_write(out, "\n%s, %s request%s\n", scope_name(scope, name),
+                     cushim_text_count(text, n), n == 1 ? "" : "s");
         cushim_write(out, "  %-24s %13s %10s %10s %9s %7s\n", "with", "driver calls", "peak live",
                      "peak held", "held/live", "refused");
         for (size_t i = 0; i < n_rows; i++)
@@ -154,7 +157,7 @@ static int plan_all(const struct request *request, const char *path, struct cush
     static struct row rows[MOST_SETTINGS + 1]; /* too large for a stack */
     struct cushim_trace_reader reader;
     memset(rows, 0, sizeof rows);
-    rows[0] = (struct row){.name = "as recorded", .has_held = true};
+    rows[0] = (struct row){.name = "as recorded", .has_held = !request->is_of_log};
     int error = cushim_trace_reader_open(&reader, path);
     if (error)
         return error;
@@ -174,27 +177,20 @@ static int plan_all(const struct request *request, const char *path, struct cush
     return error;
 }
 
-int replay_main(int argc, char **argv) {
-    static struct request request; /* options are large */
+/* The recordings of a path. */
+static int plan_path(const struct request *request, const char *path) {
     struct cushim_writer out = {.fd = STDOUT_FILENO};
     struct recording_files files;
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "replay");
-        return EXIT_WELL;
-    }
-    int code = take_arguments(&request, argc, argv);
-    if (code != EXIT_WELL)
-        return code;
-    int error = recording_files(&files, request.path);
+    int code = EXIT_WELL, error = recording_files(&files, path);
     if (error || !files.n) {
-        complain("%s: %s", request.path, error ? strerror(error) : "no recording in it");
+        complain("%s: %s", path, error ? strerror(error) : "no recording in it");
         return EXIT_WRONG;
     }
-    cushim_write(&out, "%s", request.is_json ? "[" : "");
+    cushim_write(&out, "%s", request->is_json ? "[" : "");
     for (size_t i = 0, n = 0; i < files.n; i++) {
         if (n)
-            cushim_write(&out, "%s", request.is_json ? "," : "\n");
-        error = plan_all(&request, files.paths[i], &out);
+            cushim_write(&out, "%s", request->is_json ? "," : "\n");
+        error = plan_all(request, files.paths[i], &out);
         n += !error;
         if (error) {
             complain("%s: %s", files.paths[i],
@@ -202,7 +198,7 @@ int replay_main(int argc, char **argv) {
             code = EXIT_WRONG;
         }
     }
-    cushim_write(&out, "%s", request.is_json ? "]\n" : "");
+    cushim_write(&out, "%s", request->is_json ? "]\n" : "");
     cushim_writer_flush(&out);
     recording_files_free(&files);
     if (out.error) {
@@ -210,4 +206,33 @@ int replay_main(int argc, char **argv) {
         return EXIT_OURS;
     }
     return code;
+}
+
+/* A log of RMM is planned as the recording that is made of it. */
+static int plan_log(struct request *request) {
+    static struct rmm_log log;
+    request->is_of_log = true;
+    int error = rmm_log_begin(&log, request->path);
+    if (error) {
+        complain("%s: %s", request->path, strerror(error));
+        return EXIT_WRONG;
+    }
+    if (log.n_wrong)
+        complain("%s: %" PRIu64 " line%s no request and no free of RMM, and passed over",
+                 request->path, log.n_wrong, log.n_wrong == 1 ? " is" : "s are");
+    int code = plan_path(request, log.path);
+    rmm_log_end(&log);
+    return code;
+}
+
+int replay_main(int argc, char **argv) {
+    static struct request request; /* options are large */
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        usage_print(stdout, "replay");
+        return EXIT_WELL;
+    }
+    int code = take_arguments(&request, argc, argv);
+    if (code != EXIT_WELL)
+        return code;
+    return rmm_log_is(request.path) ? plan_log(&request) : plan_path(&request, request.path);
 }

@@ -247,7 +247,8 @@ int stat_main(int argc, char **argv) {
         return EXIT_WELL;
     }
     bool is_screen = request.watch_seconds && isatty(STDOUT_FILENO);
-    int n_pages, n_looks = 0;
+    struct pages_found pages;
+    int n_looks = 0;
     bool goes_on;
     do {
         request.n_shown = request.n_dead = 0;
@@ -255,7 +256,7 @@ int stat_main(int argc, char **argv) {
             cushim_write(&request.out, "\033[H\033[J");
         else if (n_looks && !request.is_json)
             cushim_write(&request.out, "\n");
-        n_pages = pages_each(show, &request);
+        pages = pages_each(show, &request);
         cushim_writer_flush(&request.out);
         /* until there is nothing to see any more */
         goes_on = request.watch_seconds && request.n_shown && !request.out.error;
@@ -267,15 +268,18 @@ int stat_main(int argc, char **argv) {
         complain("standard output cannot be written");
         return EXIT_OURS;
     }
+    if (pages.n_unreadable)
+        complain("%d page%s of another version of cushim, or damaged: not shown",
+                 pages.n_unreadable, pages.n_unreadable == 1 ? " is" : "s are");
     if (!request.n_shown) {
-        if (request.wanted && n_pages)
+        if (request.wanted && pages.n_shown)
             complain("no live page of %s", request.wanted);
-        else
+        else if (!pages.n_unreadable)
             complain("no process has a live page; `cushim run` gives it one");
         return EXIT_WRONG;
     }
     if (request.n_dead && !request.wanted && !request.is_json)
-        complain("%d ended without a report; `cushim stat --clean` removes their pages",
-                 request.n_dead);
+        complain("%d ended without a report; `cushim stat --clean` removes %s", request.n_dead,
+                 request.n_dead == 1 ? "its page" : "their pages");
     return EXIT_WELL;
 }

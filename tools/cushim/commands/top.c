@@ -17,6 +17,7 @@
 #include "tools/cushim/commands/devices.h"
 #include "tools/cushim/commands/screen.h"
 #include "tools/cushim/symbols.h"
+#include "tools/cushim/top/tree.h"
 #include "tools/cushim/usage.h"
 
 /* ---- what was seen ---- */
@@ -35,6 +36,8 @@ struct row {
     uint64_t n_requests_before, wait_ns_before, before_ns;
     uint64_t past_bytes[N_PAST]; /* held, the last one last */
     unsigned n_past;
+    uint64_t most_bytes; /* held in a look since the first one, or since `r` */
+    unsigned depth;      /* in the tree */
 };
 
 enum sort { BY_HELD, BY_LIVE, BY_REQUESTS, BY_PROCESS, N_SORTS };
@@ -47,7 +50,7 @@ struct top {
     enum sort sort;
     size_t chosen;                                 /* a row */
     enum detail { TABLE, REPORT, TROUBLE } detail; /* of the chosen row */
-    bool is_paused, is_utf8, has_devices;
+    bool is_paused, is_utf8, has_devices, is_tree;
     bool is_once, is_batch;
 };
 
@@ -90,6 +93,7 @@ static void take_device(struct top *top, const struct page *page, int device) {
     if (row->n_past == N_PAST)
         memmove(row->past_bytes, row->past_bytes + 1, --row->n_past * sizeof *row->past_bytes);
     row->past_bytes[row->n_past++] = held.held_bytes;
+    row->most_bytes = held.held_bytes > row->most_bytes ? held.held_bytes : row->most_bytes;
 }
 
 static void take(const struct page *page, void *context) {
@@ -135,10 +139,38 @@ static int in_order(const void *one, const void *other) {
     return order ? order : a->device - b->device;
 }
 
+/* ---- as a tree ---- */
+
+static void put_below(struct top *top) {
+    struct row *sorted = calloc(top->n, sizeof *sorted);
+    struct tree_row *rows = calloc(2 * top->n, sizeof *rows), *tree = rows + top->n;
+    if (sorted && rows) {
+        for (size_t i = 0; i < top->n; i++)
+            rows[i] = (struct tree_row){top->rows[i].process, top->rows[i].is_alive, .place = i};
+        tree_sort(rows, top->n, tree);
+        for (size_t i = 0; i < top->n; i++) {
+            sorted[i] = top->rows[tree[i].place];
+            sorted[i].depth = tree[i].depth;
+        }
+        memcpy(top->rows, sorted, top->n * sizeof *sorted);
+    }
+    free(sorted);
+    free(rows);
+}
+
 static void sort(struct top *top) {
     sort_of_all = top->sort;
+    for (size_t i = 0; i < top->n; i++)
+        top->rows[i].depth = 0;
     if (top->n)
         qsort(top->rows, top->n, sizeof *top->rows, in_order);
+    if (top->n && top->is_tree)
+        put_below(top);
+}
+
+static void forget_peaks(struct top *top) {
+    for (size_t i = 0; i < top->n; i++)
+        top->rows[i].most_bytes = top->rows[i].held_bytes;
 }
 
 static void look(struct top *top) {
@@ -176,26 +208,41 @@ static void put_past(const struct row *row, bool is_utf8, unsigned n, char *text
     }
 }
 
+/* A column more, where there is room for it and for bars. */
+static bool has_peak(int columns) {
+    return columns >= 100;
+}
+
 static void put_row(const struct top *top, const struct row *row, int columns,
                     char line[LINE_BYTES]) {
-    char text[4][CUSHIM_AMOUNT_BYTES], past[4 * N_PAST + 1], waits[16];
-    enum { BEFORE_PAST = 74 };
+    char text[4][CUSHIM_AMOUNT_BYTES], past[4 * N_PAST + 1], waits[16], name[CUSHIM_NAME_BYTES + 9];
+    char peak[CUSHIM_AMOUNT_BYTES + 2] = "", most[CUSHIM_AMOUNT_BYTES];
+    enum { PEAK = 10, BEFORE_PAST = 74, MOST_DEPTH = 4 };
+    int before = BEFORE_PAST + (has_peak(columns) ? PEAK : 0);
     uint64_t wait = per_second(row, row->wait_ns, row->wait_ns_before) / 1000000; /* in 1000 */
     snprintf(waits, sizeof waits, "%u.%u", (unsigned)(wait / 10), (unsigned)(wait % 10));
-    put_past(row, top->is_utf8, columns > BEFORE_PAST ? (unsigned)(columns - BEFORE_PAST) : 0, past,
+    put_past(row, top->is_utf8, columns > before ? (unsigned)(columns - before) : 0, past,
              sizeof past);
     if (!row->is_alive)
         snprintf(past, sizeof past, "ended");
-    snprintf(line, LINE_BYTES, "%8" PRId64 "  %-14.14s %3d %9s %9s %9s %7s %5s  %s", row->process,
-             row->program, row->device, cushim_text_bytes(text[0], row->live_bytes),
+    if (has_peak(columns))
+        snprintf(peak, sizeof peak, " %9s", cushim_text_bytes(most, row->most_bytes));
+    snprintf(name, sizeof name, "%*s%s",
+             2 * (int)(row->depth < MOST_DEPTH ? row->depth : MOST_DEPTH), "", row->program);
+    snprintf(line, LINE_BYTES, "%8" PRId64 "  %-14.14s %3d %9s %9s %9s %7s %5s%s  %s", row->process,
+             name, row->device, cushim_text_bytes(text[0], row->live_bytes),
              cushim_text_bytes(text[1], row->held_bytes),
              cushim_text_bytes(text[2], row->spare_bytes),
-             cushim_text_count(text[3], requests_per_second(row)), waits, past);
+             cushim_text_count(text[3], requests_per_second(row)), waits, peak, past);
 }
 
-static void put_heads(char line[LINE_BYTES]) {
-    snprintf(line, LINE_BYTES, "%8s  %-14s %3s %9s %9s %9s %7s %5s  past", "process", "program",
-             "dev", CUSHIM_WORD(live), CUSHIM_WORD(held), CUSHIM_WORD(spare), "req/s", "wait%");
+static void put_heads(int columns, char line[LINE_BYTES]) {
+    char peak[16] = "";
+    if (has_peak(columns))
+        snprintf(peak, sizeof peak, " %9s", CUSHIM_WORD(peak_held));
+    snprintf(line, LINE_BYTES, "%8s  %-14s %3s %9s %9s %9s %7s %5s%s  past", "process", "program",
+             "dev", CUSHIM_WORD(live), CUSHIM_WORD(held), CUSHIM_WORD(spare), "req/s", "wait%",
+             peak);
 }
 
 static void put_title(const struct top *top, char line[LINE_BYTES]) {
@@ -205,9 +252,10 @@ static void put_title(const struct top *top, char line[LINE_BYTES]) {
     gethostname(host, sizeof host - 1);
     if (localtime_r(&now, &parts))
         strftime(clock, sizeof clock, "%H:%M:%S", &parts);
-    snprintf(line, LINE_BYTES, "cushim top  %s  %zu row%s by %s, every %u.%u s  %s%s", host, top->n,
-             top->n == 1 ? "" : "s", sort_names[top->sort], top->every_ms / 1000,
-             top->every_ms % 1000 / 100, clock, top->is_paused ? "  paused" : "");
+    snprintf(line, LINE_BYTES, "cushim top  %s  %zu row%s by %s%s, every %u.%u s  %s%s", host,
+             top->n, top->n == 1 ? "" : "s", sort_names[top->sort], top->is_tree ? ", a tree" : "",
+             top->every_ms / 1000, top->every_ms % 1000 / 100, clock,
+             top->is_paused ? "  paused" : "");
 }
 
 /* ---- the screen ---- */
@@ -229,7 +277,7 @@ static void draw_table(struct top *top, struct screen_picture *picture) {
         screen_line(picture, line, false);
     }
     screen_line(picture, "", false);
-    put_heads(line);
+    put_heads(picture->columns, line);
     screen_line(picture, line, false);
     for (size_t i = first; i < last; i++) {
         put_row(top, &top->rows[i], picture->columns, line);
@@ -242,7 +290,7 @@ static void draw_table(struct top *top, struct screen_picture *picture) {
         snprintf(line, sizeof line, "  rows %zu to %zu of %zu", first + 1, last, top->n);
     screen_line(picture, line, false);
     screen_line(picture,
-                "s sort  up down choose  enter report  f findings  d devices  p pause  q quit",
+                "s sort  t tree  enter report  f findings  d devices  p pause  r peaks  q quit",
                 false);
 }
 
@@ -317,6 +365,13 @@ static bool obey(struct top *top, int key) {
     case 'f':
         top->detail = top->detail == TROUBLE ? TABLE : TROUBLE;
         break;
+    case 't':
+        top->is_tree = !top->is_tree;
+        sort(top);
+        break;
+    case 'r':
+        forget_peaks(top);
+        break;
     case 'd':
         top->has_devices = !top->has_devices;
         break;
@@ -365,7 +420,7 @@ static int run_screen(struct top *top) {
 static void put_plain(struct top *top, bool has_heads) {
     char line[LINE_BYTES];
     if (has_heads) {
-        put_heads(line);
+        put_heads(80, line);
         printf("%s\n", line);
     }
     for (size_t i = 0; i < top->n; i++) {

@@ -227,26 +227,28 @@ static void tell_of_memory(struct report *report, const struct totals *totals) {
     char text[3][CUSHIM_AMOUNT_BYTES];
     uint64_t n_pooled = totals->n_requests - totals->n_native;
     if (totals->n_requests)
-        report_add(report, n_pooled ? REPORT_OK : REPORT_WRONG, "pooled",
-                   "%s of %s requests of device memory, %s without a driver call",
-                   cushim_text_count(text[0], n_pooled),
-                   cushim_text_count(text[1], totals->n_requests),
-                   cushim_text_count(text[2], totals->n_no_call));
+        report_add(
+            report, n_pooled ? REPORT_OK : REPORT_WRONG, "pooled",
+            "%s of %s request%s of device memory, %s without a driver call",
+            cushim_text_count(text[0], n_pooled), cushim_text_count(text[1], totals->n_requests),
+            totals->n_requests == 1 ? "" : "s", cushim_text_count(text[2], totals->n_no_call));
     if (totals->n_async)
-        report_add(report, REPORT_NOTE, "forwarded", "%s in stream order, %s requests",
+        report_add(report, REPORT_NOTE, "forwarded", "%s in stream order, %s request%s",
                    cushim_text_bytes(text[0], totals->async_bytes),
-                   cushim_text_count(text[1], totals->n_async));
+                   cushim_text_count(text[1], totals->n_async), totals->n_async == 1 ? "" : "s");
     if (totals->n_virtual)
-        report_add(report, REPORT_NOTE, "forwarded", "%s by cuMemCreate, %s requests",
+        report_add(report, REPORT_NOTE, "forwarded", "%s by cuMemCreate, %s request%s",
                    cushim_text_bytes(text[0], totals->virtual_bytes),
-                   cushim_text_count(text[1], totals->n_virtual));
+                   cushim_text_count(text[1], totals->n_virtual),
+                   totals->n_virtual == 1 ? "" : "s");
     if (totals->n_bypassed)
-        report_add(report, REPORT_WRONG, "bypassed",
-                   "%s frees of memory that was allocated past us",
-                   cushim_text_count(text[0], totals->n_bypassed));
+        report_add(
+            report, REPORT_WRONG, "bypassed", "%s free%s of memory that was allocated past us",
+            cushim_text_count(text[0], totals->n_bypassed), totals->n_bypassed == 1 ? "" : "s");
     if (totals->n_foreign)
-        report_add(report, REPORT_NOTE, "foreign", "%s frees of memory that nobody saw allocated",
-                   cushim_text_count(text[0], totals->n_foreign));
+        report_add(report, REPORT_NOTE, "foreign", "%s free%s of memory that nobody saw allocated",
+                   cushim_text_count(text[0], totals->n_foreign),
+                   totals->n_foreign == 1 ? "" : "s");
 }
 
 static void tell_of_hooks(struct report *report, const char *library) {

@@ -1,8 +1,8 @@
 /*
  * What doctor found: rows under headings, printed for a person or as JSON.
  *
- * A row is filled once and owns its texts.  A report that runs out of memory ends the command:
- * nobody is a guest here.
+ * A row is filled once and owns its texts.  A report that runs out of memory ends the command,
+ * which runs in no other program's process.
  */
 #ifndef CUSHIM_TOOLS_REPORT_H
 #define CUSHIM_TOOLS_REPORT_H

@@ -2,17 +2,14 @@
 
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
-#include <limits.h>
 #include <link.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/membarrier.h"
 #include "cuda/table.h"
-#include "tools/cushim/program.h"
 #include "tools/cushim/doctor/findings.h"
+#include "tools/cushim/doctor/toolkit.h"
 
 static const double mib = 1024.0 * 1024;
 
@@ -57,40 +54,19 @@ static bool examine_driver(struct report *report, struct machine *machine) {
     return true;
 }
 
-/* CUDA_VERSION of a toolkit's cuda.h, 0 where it cannot be read. */
-static int toolkit_version(const char *folder) {
-    char path[PATH_MAX], line[256];
-    int version = 0;
-    snprintf(path, sizeof path, "%.*s/include/cuda.h", (int)sizeof path - 32, folder);
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return 0;
-    while (!version && fgets(line, sizeof line, file)) {
-        if (sscanf(line, "#define CUDA_VERSION %d", &version) != 1)
-            version = 0;
-    }
-    fclose(file);
-    return version;
-}
-
-/* The places where tools/find-cuda looks, in its order. */
 static void examine_toolkit(struct report *report) {
-    char nvcc[PATH_MAX], of_nvcc[PATH_MAX] = "";
-    if (program_find("nvcc", nvcc) == 0 && realpath(nvcc, of_nvcc)) {
-        for (int i = 0; i < 2; i++)
-            *strrchr(of_nvcc, '/') = 0;
-    }
-    const char *const folders[] = {getenv("CUDA_HOME"), of_nvcc, "/usr/local/cuda"};
-    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
-        int version = folders[i] && *folders[i] ? toolkit_version(folders[i]) : 0;
-        if (version) {
-            report_add(report, REPORT_OK, "toolkit", "CUDA " MACHINE_VERSION ", %s",
-                       MACHINE_VERSION_PARTS(version), folders[i]);
-            return;
-        }
-    }
-    report_add(report, REPORT_NOTE, "toolkit",
-               "none found (needed to build programs, not to run them)");
+    struct toolkit toolkit;
+    if (!toolkit_find(&toolkit))
+        report_add(report, REPORT_NOTE, "toolkit",
+                   "none found (needed to build programs, not to run them)");
+    else if (toolkit.version < TOOLKIT_LEAST)
+        report_add(report, REPORT_NOTE, "toolkit",
+                   "CUDA " MACHINE_VERSION ", %s (to build cushim takes " MACHINE_VERSION ")",
+                   MACHINE_VERSION_PARTS(toolkit.version), toolkit.folder,
+                   MACHINE_VERSION_PARTS(TOOLKIT_LEAST));
+    else
+        report_add(report, REPORT_OK, "toolkit", "CUDA " MACHINE_VERSION ", %s",
+                   MACHINE_VERSION_PARTS(toolkit.version), toolkit.folder);
 }
 
 /* The runtimes that a program linked to a shared one would get. */

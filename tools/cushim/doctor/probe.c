@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <json-c/json.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 
 #include "cuda/table.h"
 #include "tools/cushim/doctor/driver.h"
+#include "tools/cushim/json.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/options.h"
 
@@ -149,24 +149,17 @@ static bool read_findings(struct probe_findings *findings, int fd) {
 }
 
 static void read_report(struct probe *probe, const char *path) {
-    struct json_object *root = json_object_from_file(path);
-    struct json_object *devices, *kinds, *kind, *number;
+    enum { MOST_BYTES = 16 << 20 };
+    struct json_object *root = json_read(path, MOST_BYTES), *devices = json_list(root, "devices");
     if (!root) {
         snprintf(probe->failure, sizeof probe->failure,
                  "the child left no exit report that can be read");
         return;
     }
-    if (json_object_object_get_ex(root, "bypassed", &number))
-        probe->n_bypassed = json_object_get_int64(number);
-    size_t n_devices = json_object_object_get_ex(root, "devices", &devices) &&
-                               json_object_is_type(devices, json_type_array)
-                           ? json_object_array_length(devices)
-                           : 0;
-    for (size_t i = 0; i < n_devices; i++) {
-        if (json_object_object_get_ex(json_object_array_get_idx(devices, i), "kinds", &kinds) &&
-            json_object_object_get_ex(kinds, "device", &kind) &&
-            json_object_object_get_ex(kind, "requests", &number))
-            probe->n_requests += json_object_get_int64(number);
+    probe->n_bypassed = (long)json_number(root, "bypassed");
+    for (size_t i = 0; i < json_length(devices); i++) {
+        struct json_object *kinds = json_member(json_object_array_get_idx(devices, i), "kinds");
+        probe->n_requests += (long)json_number(json_member(kinds, "device"), "requests");
     }
     json_object_put(root);
 }

@@ -33,6 +33,8 @@ const scaled = (n, step, units) => {
 const bytes = (n) => scaled(n, 1024, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]);
 const time = (n) => (n >= 120e9 ? Math.floor(n / 60e9) + " min " + Math.floor((n % 60e9) / 1e9) + " s" : scaled(n, 1000, ["ns", "us", "ms", "s"]));
 const count = (n) => String(Math.round(n)).replace(/\B(?=(\d{3})+$)/g, ",");
+/* "1 block", "2,000 blocks" */
+const some = (n, one) => count(n) + " " + one + (n === 1 ? "" : "s");
 const share = (part, all) => (all ? (Math.floor((part * 1000) / all) / 10).toFixed(1) + " %" : "-");
 
 /* ---- the recording that is looked at ---- */
@@ -109,11 +111,12 @@ const change = (what) => {
 
 /* ---- 1: the head ---- */
 
+const rankOf = (one) => one.rank === undefined ? "" : ", rank " + one.rank;
 const tabs = () => {
   const out = [];
   if (data.recordings.length > 1)
     out.push(el("select", { "aria-label": "process", on: { change: (event) => change({ r: event.target.selectedIndex, s: 0, t: null, a: 0, b: 1, root: null, v: "peak" }) } },
-      data.recordings.map((one, i) => el("option", { selected: i === state.r ? "" : null }, "process " + one.pid + "  " + one.program))));
+      data.recordings.map((one, i) => el("option", { selected: i === state.r ? "" : null }, "process " + one.pid + rankOf(one) + "  " + one.program))));
   if (recording.scopes.length > 1)
     out.push(...recording.scopes.map((one, i) => el("button", { "aria-pressed": String(one === scope), on: { click: () => change({ s: i, root: null, t: null, v: "peak" }) } }, one.name)));
   return out.length ? el("div", { class: "tabs" }, out) : null;
@@ -124,17 +127,17 @@ const head = () => {
   const title = recording.arguments || recording.program;
   document.title = "cushim: " + title;
   const date = recording.start_wall_ns ? new Date(recording.start_wall_ns / 1e6).toISOString().slice(0, 16).replace("T", " ") + " UTC" : "";
-  const facts = ["process " + recording.pid, recording.host && "on " + recording.host, date, "recorded " + time(recording.run_ns),
-    count(recording.events) + " events", recording.end, "frees: " + recording.free, "cushim " + recording.cushim].filter(Boolean);
+  const facts = ["process " + recording.pid + rankOf(recording), recording.host && "on " + recording.host, date, "recorded " + time(recording.run_ns),
+    some(recording.events, "event"), recording.end, "frees: " + recording.free, "cushim " + recording.cushim].filter(Boolean);
   return [el("h1", {}, title), el("p", { class: "facts" }, facts.join(" \u00b7 ")), tabs()];
 };
 
 const verdict = () => {
   const leaks = sites.filter((site) => site.grows);
-  const out = [el("p", {}, share(scope.no_call, scope.requests) + " of " + count(scope.requests) + " requests made no driver call.")];
-  if (scope.refused) out.push(el("p", { class: "bad" }, count(scope.refused) + (scope.refused === 1 ? " request" : " requests") + " found no memory: red in the timeline."));
+  const out = [el("p", {}, share(scope.no_call, scope.requests) + " of " + some(scope.requests, "request") + " made no driver call.")];
+  if (scope.refused) out.push(el("p", { class: "bad" }, some(scope.refused, "request") + " found no memory: red in the timeline."));
   if (leaks.length)
-    out.push(el("p", { class: "bad" }, leaks.length + (leaks.length === 1 ? " place leaks" : " places leak") + ": what is live there grew in each quarter of the run. ",
+    out.push(el("p", { class: "bad" }, some(leaks.length, "place") + (leaks.length === 1 ? " leaks" : " leak") + ": what is live there grew in each quarter of the run. ",
       el("a", { href: "#alive", class: "bad", on: { click: (event) => { event.preventDefault(); document.getElementById("alive").scrollIntoView(); } } }, "Alive at the end"), " names them."));
   if (scope.wait_ns * 100 >= recording.run_ns && scope.waits >= 100 && recording.free === "exact")
     out.push(el("p", {}, "Frees waited " + time(scope.wait_ns) + " of " + time(recording.run_ns) + " for the GPU. ", el("code", {}, "--free=relaxed"), " takes away at most that."));
@@ -143,8 +146,8 @@ const verdict = () => {
 const cards = () => el("div", { class: "cards" },
   card("peak-live", "peak live", bytes(scope.peak_bytes), "after " + time(scope.peak_ns)),
   card("peak-held", "peak held", scope.held_bytes ? bytes(scope.held_bytes) : "-", "from the driver"),
-  card("waits-total", "frees waited", time(scope.wait_ns), count(scope.waits) + " frees"),
-  card("live-end", "live at the end", bytes(scope.live_bytes), count(scope.live_blocks) + " blocks"));
+  card("waits-total", "frees waited", time(scope.wait_ns), some(scope.waits, "free")),
+  card("live-end", "live at the end", bytes(scope.live_bytes), some(scope.live_blocks, "block")));
 
 /* ---- 2: the timeline ---- */
 
@@ -276,7 +279,7 @@ const views = [
   { id: "peak", name: "at the peak", unit: bytes, of: () => weightsOf("peak_bytes") },
   { id: "alive", name: "alive at the end", unit: bytes, of: () => weightsOf("live_bytes") },
   { id: "all", name: "all that was asked for", unit: bytes, of: () => weightsOf("bytes") },
-  { id: "temporary", name: "temporary", unit: (n) => count(n) + " blocks", of: () => weightsOf("temporary") },
+  { id: "temporary", name: "temporary", unit: (n) => some(n, "block"), of: () => weightsOf("temporary") },
   { id: "waits", name: "waits", unit: time, of: () => weightsOf("wait_ns") },
 ];
 const weightsOf = (name) => sites.map((site) => [site, site[name]]);
@@ -386,7 +389,7 @@ const fragmentation = () => {
   map.rows.forEach(([base, size, live, hole, blocks, site, text], i) => {
     const group = shape("g", {}), width = Math.max((wide * size) / longest, 6);
     const who = byId.get(site);
-    group.append(shape("title", {}, base + ", " + bytes(size) + ": " + bytes(live) + " live in " + count(blocks) + " blocks, largest hole " + bytes(hole) + (who ? "\nlargest block: " + titleOf(who) : "")),
+    group.append(shape("title", {}, base + ", " + bytes(size) + ": " + bytes(live) + " live in " + some(blocks, "block") + ", largest hole " + bytes(hole) + (who ? "\nlargest block: " + titleOf(who) : "")),
       shape("text", { x: label - 6, y: high * i + 12, "text-anchor": "end" }, bytes(size) + ", " + share(live, size)),
       shape("rect", { class: "hole", x: label, y: high * i + 1, width, height: high - 2 }));
     for (let from = 0; from < cells; ) {
@@ -400,7 +403,7 @@ const fragmentation = () => {
   });
   const key = (name, text) => [el("span", { class: "key " + name }), text];
   return [el("h2", {}, "Segments"),
-    el("p", { id: "map-sum" }, "After " + time(moment.ns) + ": " + bytes(map.held) + " held in " + count(map.segments) + (map.segments === 1 ? " segment, " : " segments, ") + bytes(map.live) + " of it live, " +
+    el("p", { id: "map-sum" }, "After " + time(moment.ns) + ": " + bytes(map.held) + " held in " + some(map.segments, "segment") + ", " + bytes(map.live) + " of it live, " +
       bytes(map.idle) + " in segments without a block; the largest hole has " + bytes(map.hole) + "."),
     el("p", { class: "soft" }, key("full", "live"), key("hole", "free, or what blocks are rounded by")), svg,
     map.segments > map.rows.length ? el("p", { class: "soft" }, map.rows.length + " segments are shown: those with blocks, and most free bytes, first.") : null];
@@ -479,7 +482,8 @@ const copies = () => {
 
 const gaps = () => {
   const rows = [[recording.lost, "events were not written"], [recording.damaged, "pieces of the file cannot be read"], [recording.strange, "events cannot be, and were passed over"],
-    [recording.foreign, "frees of memory that nobody was seen to ask for"], [recording.disorder, "addresses were given anew while they were live"]].filter(([n]) => n);
+    [recording.foreign, "frees of memory that nobody was seen to ask for"], [recording.disorder, "addresses were given anew while they were live"],
+    [recording.newer, "files were written since: their lines may be wrong"]].filter(([n]) => n);
   const foot = "Memory of cudaMallocAsync, cuMemCreate and arrays is not recorded; kernels and small copies are not either. Moments: " + count(scope ? scope.moments.length : 0) + ", evenly spread, and the peak.";
   return [el("h2", {}, "What is not here"), rows.length ? el("ul", { id: "gaps" }, rows.map(([n, text]) => el("li", {}, count(n) + " " + text))) : el("p", { id: "gaps" }, "No event is known to be missing."), el("p", { class: "soft" }, foot)];
 };

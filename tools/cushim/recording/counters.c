@@ -64,7 +64,8 @@ static int read_counters(struct cushim_report *report, const char *path) {
     struct cushim_page_head *to = &report->page.head;
     *report = (struct cushim_report){.run_ns = account.last_ns - account.first_ns};
     to->process = (int64_t)head->process;
-    to->rank = -1;
+    to->rank = cushim_trace_rank(head);
+    to->ranks = cushim_trace_ranks(head);
     to->run = head->run;
     take_text(to->program, head->program, sizeof head->program);
     take_text(to->version, head->product, sizeof head->product);

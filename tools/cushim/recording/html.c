@@ -249,7 +249,8 @@ static void put_scope(struct page *page, const struct recording_scope *scope) {
     put_copies(page);
 }
 
-static void put_head(struct page *page, const struct cushim_trace_account *account) {
+static void put_head(struct page *page) {
+    const struct cushim_trace_account *account = &page->recording.account;
     struct cushim_writer *out = page->out;
     const struct cushim_trace_head *head = &account->reader.head;
     put_text(out, "program", file_of(page, head->program));
@@ -259,6 +260,8 @@ static void put_head(struct page *page, const struct cushim_trace_account *accou
     put_text(out, "end", summary_end(head));
     put_text(out, "free", head->is_relaxed ? "relaxed" : "exact");
     put_number(out, "pid", head->process);
+    if (cushim_trace_rank(head) >= 0)
+        put_number(out, "rank", (uint64_t)cushim_trace_rank(head));
     put_number(out, "start_wall_ns", head->start_wall_ns);
     put_number(out, "run_ns", account->last_ns - account->first_ns);
     put_number(out, "events", account->n_events);
@@ -267,6 +270,7 @@ static void put_head(struct page *page, const struct cushim_trace_account *accou
     put_number(out, "strange", account->n_strange);
     put_number(out, "foreign", account->n_foreign);
     put_number(out, "disorder", account->n_disorder);
+    put_number(out, "newer", names_newer(page->recording.names));
 }
 
 /* A recording; its first scope is read before anything is written, so that one that cannot be read
@@ -284,7 +288,7 @@ static int put_recording(struct page *page, const char *path, const char *comma)
             return error;
         if (!i) {
             cushim_write(page->out, "%s{", comma);
-            put_head(page, &page->recording.account);
+            put_head(page);
             cushim_write(page->out, "\"scopes\":[");
         }
         if (!error && n) {

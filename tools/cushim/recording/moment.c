@@ -138,10 +138,9 @@ static void find_spans(struct groups *groups, const struct history *history) {
 
 static void put_group(struct cushim_writer *out, const struct groups *groups,
                       const struct names *names, const struct group *group) {
-    char text[3][CUSHIM_AMOUNT_BYTES], label[NAMES_SITE_BYTES];
+    char text[3][CUSHIM_AMOUNT_BYTES], lead[80], label[80] = "";
     switch (groups->wish->group) {
     case MOMENT_SITE:
-        names_site_text(names, group->site, label);
         break;
     case MOMENT_SIZE:
         snprintf(label, sizeof label, "up to %s each",
@@ -159,10 +158,14 @@ static void put_group(struct cushim_writer *out, const struct groups *groups,
     }
     unsigned per_1000 =
         groups->n_bytes ? (unsigned)((__uint128_t)group->n_bytes * 1000 / groups->n_bytes) : 0;
-    cushim_write(out, "  %5u.%u %% %10s %9s %-6s  %s\n", per_1000 / 10, per_1000 % 10,
-                 cushim_text_bytes(text[0], group->n_bytes),
-                 cushim_text_count(text[1], group->n_blocks),
-                 group->n_blocks == 1 ? "block" : "blocks", label);
+    snprintf(lead, sizeof lead, "  %5u.%u %% %10s %9s %-6s  ", per_1000 / 10, per_1000 % 10,
+             cushim_text_bytes(text[0], group->n_bytes),
+             cushim_text_count(text[1], group->n_blocks),
+             group->n_blocks == 1 ? "block" : "blocks");
+    if (groups->wish->group == MOMENT_SITE)
+        names_put_site(out, lead, names, group->site);
+    else
+        cushim_write(out, "%s%s\n", lead, label);
 }
 
 static void put_groups(struct cushim_writer *out, struct groups *groups,
@@ -180,8 +183,8 @@ static void put_groups(struct cushim_writer *out, struct groups *groups,
         free(group);
     }
     if (n > MOST_GROUPS)
-        cushim_write(out, "  %18s from %s others\n", cushim_text_bytes(text[0], n_bytes),
-                     cushim_text_count(text[1], n - MOST_GROUPS));
+        cushim_write(out, "  %18s from %s other%s\n", cushim_text_bytes(text[0], n_bytes),
+                     cushim_text_count(text[1], n - MOST_GROUPS), n - MOST_GROUPS == 1 ? "" : "s");
 }
 
 /* "[##o.   ]": half as many cells as the map has. */
@@ -199,9 +202,11 @@ static void put_map(struct cushim_writer *out, const struct map *map) {
     char text[4][CUSHIM_AMOUNT_BYTES];
     if (!map->n_segments)
         return;
-    cushim_write(out, "held      %s in %zu segments: live %s, idle %s; largest hole %s\n",
+    cushim_write(out,
+                 "held      %s in %zu segment%s: live %s, idle %s\n"
+                 "          largest hole %s\n",
                  cushim_text_bytes(text[0], map->held_bytes), map->n_segments,
-                 cushim_text_bytes(text[1], map->live_bytes),
+                 map->n_segments == 1 ? "" : "s", cushim_text_bytes(text[1], map->live_bytes),
                  cushim_text_bytes(text[2], map->idle_bytes),
                  cushim_text_bytes(text[3], map->hole_bytes));
     for (size_t i = 0; i < map->n_rows; i++) {

@@ -9,6 +9,7 @@
 #include <uthash.h>
 
 #include "base/utf8.h"
+#include "report/frame.h"
 #include "tools/cushim/file_image.h"
 #include "tools/cushim/symbols.h"
 #include "trace/python.h"
@@ -24,7 +25,7 @@ struct row {
 struct names {
     struct row *rows;
     struct row **by_module;
-    size_t n_rows;
+    size_t n_rows, n_newer;
 };
 
 /* ---- where a frame lies ---- */
@@ -164,22 +165,33 @@ static void learn(size_t i, const char *function, const char *line, void *contex
     cushim_utf8_clean(known->line);
 }
 
-static void take_name(struct row *row, uint64_t file) {
+/* Returns whether a line is known. */
+static bool take_name(struct row *row, uint64_t file) {
     const struct known *known = find_known(file, row->address);
     if (!known)
-        return;
+        return false;
     if (*known->function)
         memcpy(row->name.function, known->function, NAME_BYTES);
     memcpy(row->name.line, known->line, NAME_BYTES);
+    return *known->line;
 }
 
-/* Of the rows of one module. */
-static void ask(struct row **rows, size_t n_rows) {
+/* Was the file written after the recording had its last event? */
+static bool is_newer(const struct stat *file, const struct cushim_trace_account *account) {
+    const struct cushim_trace_head *head = &account->reader.head;
+    uint64_t run_ns = account->last_ns > head->start_ns ? account->last_ns - head->start_ns : 0;
+    return (uint64_t)file->st_mtim.tv_sec > (head->start_wall_ns + run_ns) / 1000000000u;
+}
+
+/* Of the rows of one module.  Returns whether the lines are of a file that was written since. */
+static bool ask(struct row **rows, size_t n_rows, const struct cushim_trace_account *account) {
     const struct cushim_trace_module *at = rows[0]->at;
     struct image image;
+    struct stat status;
+    bool has_line = false;
     if (!at || at->start & CUSHIM_PYTHON_BIT || *at->path != '/' ||
-        image_map(&image, at->path, NULL) != 0)
-        return;
+        image_map(&image, at->path, &status) != 0)
+        return false;
     struct question question = {hash_of(at->path),
                                 reallocarray(NULL, n_rows, sizeof *question.addresses), 0};
     for (size_t i = 0; i < n_rows; i++)
@@ -193,8 +205,9 @@ static void ask(struct row **rows, size_t n_rows) {
     }
     symbols_find(at->path, question.addresses, question.n, learn, &question);
     for (size_t i = 0; i < n_rows; i++)
-        take_name(rows[i], question.file);
+        has_line |= take_name(rows[i], question.file);
     free(question.addresses);
+    return has_line && is_newer(&status, account);
 }
 
 int names_find(struct names **found, const struct cushim_trace_account *account) {
@@ -219,9 +232,13 @@ int names_find(struct names **found, const struct cushim_trace_account *account)
     for (size_t i = 0, end; i < n; i = end) {
         for (end = i; end < n && names->by_module[end]->at == names->by_module[i]->at; end++) {
         }
-        ask(names->by_module + i, end - i);
+        names->n_newer += ask(names->by_module + i, end - i, account);
     }
     return 0;
+}
+
+size_t names_newer(const struct names *names) {
+    return names->n_newer;
 }
 
 const struct name *names_of(const struct names *names, uint64_t frame) {
@@ -240,23 +257,42 @@ unsigned names_first(const struct names *names, const struct cushim_trace_site *
     return first;
 }
 
-const char *names_site_text(const struct names *names, const struct cushim_trace_site *site,
-                            char text[NAMES_SITE_BYTES]) {
-    enum { N_SHOWN = 2 };
+enum { SITE_BYTES = 4 * NAME_BYTES };
+
+/* "forward model.c:12", no wider than so many columns. */
+static void put_name(char text[SITE_BYTES], const struct name *name, size_t columns) {
+    char function[NAME_BYTES], line[NAME_BYTES];
+    memcpy(function, name->function, NAME_BYTES);
+    memcpy(line, name->line, NAME_BYTES);
+    cushim_frame_shorten(line, columns / 2);
+    cushim_frame_shorten(function, columns - (*line ? strlen(line) + 1 : 0));
+    snprintf(text, SITE_BYTES, "%s%s%s", function, *line ? " " : "", line);
+}
+
+void names_put_site(struct cushim_writer *out, const char *lead, const struct names *names,
+                    const struct cushim_trace_site *site) {
+    enum { COLUMNS = 80, INDENT = 12 };
+    static const char mark[] = "< ";
+    char asker[SITE_BYTES], caller[SITE_BYTES] = "";
     unsigned first = names_first(names, site);
-    size_t n = 0;
-    if (first >= site->n_frames) {
-        snprintf(text, NAMES_SITE_BYTES, "%s",
-                 site->n_frames ? "in CUDA or cushim" : "no stack was recorded");
-        return text;
-    }
-    *text = 0;
-    for (unsigned i = first; i < site->n_frames && i < first + N_SHOWN; i++) {
-        const struct name *name = names_of(names, site->frames[i]);
-        n += (size_t)snprintf(text + n, NAMES_SITE_BYTES - n, "%s%s%s%s", n ? " < " : "",
-                              name->function, *name->line ? " " : "", name->line);
-    }
-    return text;
+    if (first < site->n_frames)
+        put_name(asker, names_of(names, site->frames[first]), COLUMNS - INDENT);
+    else
+        strcpy(asker, site->n_frames ? "in CUDA or cushim" : "no stack was recorded");
+    if (first + 1 < site->n_frames)
+        put_name(caller, names_of(names, site->frames[first + 1]), COLUMNS - INDENT - strlen(mark));
+    size_t n_lead = strlen(lead), n_caller = *caller ? 1 + strlen(mark) + strlen(caller) : 0;
+    bool fits_behind = n_lead + strlen(asker) + n_caller <= COLUMNS;
+    bool fits_a_line = INDENT + strlen(asker) + n_caller <= COLUMNS;
+    while (!fits_behind && n_lead && lead[n_lead - 1] == ' ')
+        n_lead--;
+    cushim_write(out, "%.*s", (int)n_lead, lead);
+    if (!fits_behind)
+        cushim_write(out, "\n%*s", INDENT, "");
+    cushim_write(out, "%s", asker);
+    if (*caller && !fits_behind && !fits_a_line)
+        cushim_write(out, "\n%*s", INDENT - 1, "");
+    cushim_write(out, "%s%s%s\n", *caller ? " " : "", *caller ? mark : "", caller);
 }
 
 void names_free(struct names *names) {

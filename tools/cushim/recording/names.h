@@ -7,9 +7,10 @@
 #ifndef CUSHIM_TOOLS_NAMES_H
 #define CUSHIM_TOOLS_NAMES_H
 
+#include "base/writer.h"
 #include "trace/account.h"
 
-enum { NAME_BYTES = 160, NAMES_SITE_BYTES = 5 * NAME_BYTES };
+enum { NAME_BYTES = 160 };
 
 struct names;
 
@@ -27,12 +28,16 @@ int names_find(struct names **names, const struct cushim_trace_account *account)
 /* Of one of these frames. */
 const struct name *names_of(const struct names *names, uint64_t frame);
 
+/* How many files gave lines and were written after the recording: these lines may be wrong. */
+size_t names_newer(const struct names *names);
+
 /* The first frame of a site that is the program's; n_frames of it where there is none. */
 unsigned names_first(const struct names *names, const struct cushim_trace_site *site);
 
-/* "forward model.c:12 < step train.c:30". */
-const char *names_site_text(const struct names *names, const struct cushim_trace_site *site,
-                            char text[NAMES_SITE_BYTES]);
+/* "forward model.c:12 < step train.c:30" as the end of a line of 80 columns; where it is too long,
+ * on one or two lines below, with names shortened to what fits there. */
+void names_put_site(struct cushim_writer *out, const char *lead, const struct names *names,
+                    const struct cushim_trace_site *site);
 
 void names_free(struct names *names);
 

@@ -1,4 +1,4 @@
-/* Numbers for keys, from 0 in the order of their coming: of frames that a format names once. */
+/* Numbers for keys, from 0 in order of first use: for formats that name each frame once. */
 #ifndef CUSHIM_TOOLS_NUMBERS_H
 #define CUSHIM_TOOLS_NUMBERS_H
 

@@ -10,7 +10,7 @@
 #include "base/writer.h"
 #include "report/report.h"
 
-enum { MOST_SITES = 10, MOST_FEW = 5, FRAMES_BYTES = NAMES_SITE_BYTES };
+enum { MOST_SITES = 10, MOST_FEW = 5, LEAD_BYTES = 80 };
 
 typedef uint64_t measure_fn(const struct cushim_trace_site *site);
 
@@ -68,7 +68,7 @@ static const char *share_text(char text[CUSHIM_AMOUNT_BYTES], uint64_t part, uin
 /* A row each for the largest sites, and one for the others. */
 static void put_sites(struct cushim_writer *out, struct recording *recording, measure_fn *measure,
                       bool is_noted) {
-    char text[3][CUSHIM_AMOUNT_BYTES], frames[FRAMES_BYTES];
+    char text[3][CUSHIM_AMOUNT_BYTES], lead[LEAD_BYTES];
     uint64_t rest = 0, all = 0;
     size_t n = sort(&recording->account, measure);
     for (size_t i = 0; i < n; i++)
@@ -80,14 +80,15 @@ static void put_sites(struct cushim_writer *out, struct recording *recording, me
             rest += n_bytes;
             continue;
         }
-        cushim_write(out, "  %8s %10s %9s %-6s  %s\n", share_text(text[0], n_bytes, all),
-                     cushim_text_bytes(text[1], n_bytes), cushim_text_count(text[2], n_blocks),
-                     n_blocks == 1 ? "block" : "blocks",
-                     names_site_text(recording->names, site, frames));
+        snprintf(lead, sizeof lead, "  %8s %10s %9s %-6s  ", share_text(text[0], n_bytes, all),
+                 cushim_text_bytes(text[1], n_bytes), cushim_text_count(text[2], n_blocks),
+                 n_blocks == 1 ? "block" : "blocks");
+        names_put_site(out, lead, recording->names, site);
     }
     if (n > MOST_SITES)
-        cushim_write(out, "  %8s %10s from %zu other sites\n", share_text(text[0], rest, all),
-                     cushim_text_bytes(text[1], rest), n - MOST_SITES);
+        cushim_write(out, "  %8s %10s from %zu other site%s\n", share_text(text[0], rest, all),
+                     cushim_text_bytes(text[1], rest), n - MOST_SITES,
+                     n - MOST_SITES == 1 ? "" : "s");
 }
 
 /* ---- text ---- */
@@ -113,28 +114,34 @@ static void put_head(struct cushim_writer *out, const struct cushim_trace_accoun
     cushim_utf8_clean(arguments);
     cushim_utf8_clean(host);
     cushim_utf8_clean(product);
-    cushim_write(out, "cushim %s: %.40s   process %" PRIu64 " on %.20s\n", product, arguments,
+    cushim_write(out, "cushim %s: %.40s   process %" PRIu64 " on %.20s", product, arguments,
                  head->process, host);
-    cushim_write(out, "  recorded %s, %s events; %s\n",
+    if (cushim_trace_rank(head) >= 0)
+        cushim_write(out, ", rank %" PRId64, cushim_trace_rank(head));
+    if (cushim_trace_rank(head) >= 0 && cushim_trace_ranks(head) >= 0)
+        cushim_write(out, " of %" PRId64, cushim_trace_ranks(head));
+    cushim_write(out, "\n");
+    cushim_write(out, "  recorded %s, %s event%s; %s\n",
                  cushim_text_time(text[0], account->last_ns - account->first_ns),
-                 cushim_text_count(text[1], account->n_events), summary_end(head));
+                 cushim_text_count(text[1], account->n_events), account->n_events == 1 ? "" : "s",
+                 summary_end(head));
 }
 
 static void put_churn(struct cushim_writer *out, struct recording *recording) {
-    char text[CUSHIM_AMOUNT_BYTES], frames[FRAMES_BYTES];
+    char text[CUSHIM_AMOUNT_BYTES], lead[LEAD_BYTES];
     size_t n = sort(&recording->account, temporary);
     for (size_t i = 0; i < n && i < MOST_FEW; i++) {
         const struct cushim_trace_site *site = recording->account.sites[i];
-        cushim_write(out, "%s%s block%s freed before the next request: %s\n",
-                     i ? "          " : "churn     ", cushim_text_count(text, temporary(site)),
-                     temporary(site) == 1 ? "" : "s",
-                     names_site_text(recording->names, site, frames));
+        snprintf(lead, sizeof lead,
+                 "%-9s %s block%s freed before the next request: ", i ? "" : "churn",
+                 cushim_text_count(text, temporary(site)), temporary(site) == 1 ? "" : "s");
+        names_put_site(out, lead, recording->names, site);
     }
 }
 
 static void put_waits(struct cushim_writer *out, struct recording *recording,
                       const struct recording_scope *scope) {
-    char text[2][CUSHIM_AMOUNT_BYTES], frames[FRAMES_BYTES];
+    char text[2][CUSHIM_AMOUNT_BYTES], lead[LEAD_BYTES];
     size_t n = sort(&recording->account, waited);
     if (!scope->n_waits)
         return;
@@ -142,23 +149,32 @@ static void put_waits(struct cushim_writer *out, struct recording *recording,
                  cushim_text_count(text[1], scope->n_waits), scope->n_waits == 1 ? "" : "s");
     for (size_t i = 0; i < n && i < MOST_FEW; i++) {
         const struct cushim_trace_site *site = recording->account.sites[i];
-        cushim_write(out, "  %19s %9s %-5s   %s\n", cushim_text_time(text[0], site->wait_ns),
-                     cushim_text_count(text[1], site->n_waits),
-                     site->n_waits == 1 ? "free" : "frees",
-                     names_site_text(recording->names, site, frames));
+        snprintf(lead, sizeof lead, "  %19s %9s %-5s   ", cushim_text_time(text[0], site->wait_ns),
+                 cushim_text_count(text[1], site->n_waits), site->n_waits == 1 ? "free" : "frees");
+        names_put_site(out, lead, recording->names, site);
     }
 }
 
-static void put_few(struct cushim_writer *out, struct recording *recording, const char *what,
-                    measure_fn *measure, const char *unit) {
-    char text[CUSHIM_AMOUNT_BYTES], frames[FRAMES_BYTES];
-    size_t n = sort(&recording->account, measure);
+static void put_refused(struct cushim_writer *out, struct recording *recording) {
+    char text[CUSHIM_AMOUNT_BYTES], lead[LEAD_BYTES];
+    size_t n = sort(&recording->account, refused);
     for (size_t i = 0; i < n && i < MOST_FEW; i++) {
-        uint64_t amount = measure(recording->account.sites[i]);
-        bool is_bytes = measure == grown;
-        cushim_write(out, "%-9s %s%s: %s\n", i ? "" : what,
-                     is_bytes ? cushim_text_bytes(text, amount) : cushim_text_count(text, amount),
-                     unit, names_site_text(recording->names, recording->account.sites[i], frames));
+        const struct cushim_trace_site *site = recording->account.sites[i];
+        snprintf(lead, sizeof lead, "%-9s %s request%s found no memory: ", i ? "" : "refused",
+                 cushim_text_count(text, refused(site)), refused(site) == 1 ? "" : "s");
+        names_put_site(out, lead, recording->names, site);
+    }
+}
+
+static void put_leaks(struct cushim_writer *out, struct recording *recording) {
+    char text[CUSHIM_AMOUNT_BYTES], lead[LEAD_BYTES];
+    size_t n = sort(&recording->account, grown);
+    for (size_t i = 0; i < n && i < MOST_FEW; i++) {
+        const struct cushim_trace_site *site = recording->account.sites[i];
+        snprintf(lead, sizeof lead,
+                 "%-9s %s live at the end, more in each quarter of the run: ", i ? "" : "leak",
+                 cushim_text_bytes(text, grown(site)));
+        names_put_site(out, lead, recording->names, site);
     }
 }
 
@@ -174,32 +190,40 @@ static void put_scope(struct cushim_writer *out, struct recording *recording,
     put_sites(out, recording, noted, true);
     put_churn(out, recording);
     put_waits(out, recording, scope);
-    put_few(out, recording, "refused", refused, " requests found no memory");
+    put_refused(out, recording);
     size_t n_alive = sort(&recording->account, alive);
     cushim_write(out, "alive     %s block%s, %s at the end, from %zu site%s\n",
                  cushim_text_count(text[0], scope->n_live), scope->n_live == 1 ? "" : "s",
                  cushim_text_bytes(text[1], scope->live_bytes), n_alive, n_alive == 1 ? "" : "s");
     put_sites(out, recording, alive, false);
-    put_few(out, recording, "leak", grown, " live at the end, more in each quarter of the run");
+    put_leaks(out, recording);
 }
 
 /* What the numbers above do not have. */
-static void put_gaps(struct cushim_writer *out, const struct cushim_trace_account *account) {
+static void put_gaps(struct cushim_writer *out, const struct recording *recording) {
+    const struct cushim_trace_account *account = &recording->account;
     const struct {
         uint64_t n;
-        const char *text;
+        const char *one, *many;
     } rows[] = {
-        {atomic_load(&account->reader.head.n_lost), "events were not written"},
-        {account->reader.n_damaged, "pieces of the file cannot be read"},
-        {account->n_strange, "events cannot be, and were passed over"},
-        {account->n_foreign, "frees of memory that nobody was seen to ask for"},
-        {account->n_disorder, "addresses were given anew while they were live"},
+        {atomic_load(&account->reader.head.n_lost), "event was not written",
+         "events were not written"},
+        {account->reader.n_damaged, "piece of the file cannot be read",
+         "pieces of the file cannot be read"},
+        {account->n_strange, "event cannot be, and was passed over",
+         "events cannot be, and were passed over"},
+        {account->n_foreign, "free of memory that nobody was seen to ask for",
+         "frees of memory that nobody was seen to ask for"},
+        {account->n_disorder, "address was given anew while it was live",
+         "addresses were given anew while they were live"},
+        {names_newer(recording->names), "file was written since: its lines may be wrong",
+         "files were written since: their lines may be wrong"},
     };
     char text[CUSHIM_AMOUNT_BYTES];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].n)
             cushim_write(out, "missing   %s %s\n", cushim_text_count(text, rows[i].n),
-                         rows[i].text);
+                         rows[i].n == 1 ? rows[i].one : rows[i].many);
     }
 }
 
@@ -231,7 +255,7 @@ static void put_text(struct cushim_writer *out, struct recording *recording,
     else if (i == 0)
         cushim_write(out, "  no memory was asked for\n");
     else
-        put_gaps(out, &recording->account);
+        put_gaps(out, recording);
 }
 
 int summary_text(struct cushim_writer *out, const char *path) {
@@ -310,18 +334,23 @@ static void put_json(struct cushim_writer *out, struct recording *recording,
         put_member(out, "arguments", head->arguments);
         put_member(out, "host", head->host);
         put_member(out, "end", summary_end(head));
+        if (cushim_trace_rank(head) >= 0)
+            cushim_write(out, "\"rank\": %" PRId64 ", ", cushim_trace_rank(head));
+        if (cushim_trace_rank(head) >= 0 && cushim_trace_ranks(head) >= 0)
+            cushim_write(out, "\"ranks\": %" PRId64 ", ", cushim_trace_ranks(head));
         cushim_write(out, "\"pid\": %" PRIu64 ", \"run_ns\": %" PRIu64 ", \"memory\": [",
                      head->process, account->last_ns - account->first_ns);
     }
     if (scope)
         put_json_scope(out, recording, scope, i ? "," : "");
     else if (i < 0)
-        cushim_write(
-            out,
-            "], \"events\": %" PRIu64 ", \"lost\": %" PRIu64 ", \"damaged\": %" PRIu64
-            ", \"strange\": %" PRIu64 ", \"foreign\": %" PRIu64 ", \"disorder\": %" PRIu64 "}\n",
-            account->n_events, (uint64_t)atomic_load(&head->n_lost), account->reader.n_damaged,
-            account->n_strange, account->n_foreign, account->n_disorder);
+        cushim_write(out,
+                     "], \"events\": %" PRIu64 ", \"lost\": %" PRIu64 ", \"damaged\": %" PRIu64
+                     ", \"strange\": %" PRIu64 ", \"foreign\": %" PRIu64 ", \"disorder\": %" PRIu64
+                     ", \"newer\": %zu}\n",
+                     account->n_events, (uint64_t)atomic_load(&head->n_lost),
+                     account->reader.n_damaged, account->n_strange, account->n_foreign,
+                     account->n_disorder, names_newer(recording->names));
 }
 
 int summary_json(struct cushim_writer *out, const char *path) {

@@ -1,13 +1,22 @@
-#include "tools/cushim/commands/sim.h"
+#include "tools/cushim/sim/sim.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/cushim/cache/cache.h"
+#include "tools/cushim/sim/sim_alias.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/usage.h"
 #include "tools/sim/driver/core/setting.h"
+
+/* What --runtime says, each time: 12, 13, or the file name of a wheel's runtime. */
+struct runtimes {
+    const char *names[8];
+    int n;
+};
 
 /* The folder of the device's libraries, without a slash at its end; false: it is not here.  The
  * driver is asked for by its folder, since a library folder may have NVIDIA's. */
@@ -40,8 +49,20 @@ static int unknown_option(const char *name) {
     return usage_unknown("sim", "option", name, known, SIM_N_SETTINGS + 1);
 }
 
-/* Sets the variable; *runtime is what --runtime says. */
-static int take_option(const char *argument, const char **runtime) {
+static int take_runtime(const char *text, struct runtimes *runtimes) {
+    const char *slash = strrchr(text, '/'), *name = slash ? slash + 1 : text;
+    bool is_version = strcmp(text, "12") == 0 || strcmp(text, "13") == 0;
+    if (!is_version && !sim_alias_version(name))
+        return usage_error("sim", "--runtime=%s: 12, 13 or a file name as libcudart-1a2b.so.13",
+                           text);
+    if (runtimes->n == sizeof runtimes->names / sizeof *runtimes->names)
+        return usage_error("sim", "--runtime=%s: that is one too many", text);
+    runtimes->names[runtimes->n++] = name;
+    return EXIT_WELL;
+}
+
+/* Sets the variable, but for --runtime. */
+static int take_option(const char *argument, struct runtimes *runtimes) {
     uint64_t value;
     char variable[SIM_VARIABLE_BYTES];
     if (strncmp(argument, "--", 2) != 0)
@@ -49,12 +70,8 @@ static int take_option(const char *argument, const char **runtime) {
     const char *name = argument + 2, *text = strchr(name, '=');
     size_t n_bytes = text ? (size_t)(text - name) : strlen(name);
     text = text ? text + 1 : "1";
-    if (n_bytes == 7 && memcmp(name, "runtime", 7) == 0) {
-        *runtime = text;
-        if (strcmp(text, "12") != 0 && strcmp(text, "13") != 0)
-            return usage_error("sim", "--runtime=%s: 12 or 13", text);
-        return EXIT_WELL;
-    }
+    if (n_bytes == 7 && memcmp(name, "runtime", 7) == 0)
+        return take_runtime(text, runtimes);
     const struct sim_setting *setting = find_setting(name, n_bytes);
     if (!setting)
         return unknown_option(name);
@@ -77,17 +94,42 @@ static bool set_list(const char *name, const char *word, bool is_first) {
     return is_set;
 }
 
-static bool set_device(const char *folder, const char *runtime) {
+/* Behind the preload, which answers first. */
+static int preload_runtime(const char *folder, int version) {
     char library[PATH_MAX + 32];
-    if (!set_list("LD_LIBRARY_PATH", folder, true))
-        return false;
-    if (!runtime)
-        return true;
-    snprintf(library, sizeof library, "%s/libcudart.so.%s", folder, runtime);
-    return set_list("LD_PRELOAD", library, false); /* behind the preload, which answers first */
+    snprintf(library, sizeof library, "%s/libcudart.so.%d", folder, version);
+    return set_list("LD_PRELOAD", library, false) ? 0 : errno;
 }
 
-static int run_there(char **argv, const char *runtime) {
+/* The runtime, and a library of that name which needs it. */
+static int preload_alias(const char *folder, const char *name) {
+    char file[NAME_MAX + 1], path[PATH_MAX];
+    snprintf(file, sizeof file, "sim/%s", name);
+    if (!cache_path(file, path) || strpbrk(path, " :;$"))
+        return ENOENT;
+    cache_make_folders(path);
+    int error = sim_alias_write(path, name);
+    if (!error)
+        error = preload_runtime(folder, sim_alias_version(name));
+    return error ? error : set_list("LD_PRELOAD", path, false) ? 0 : errno;
+}
+
+/* 0 or an exit status. */
+static int set_device(const char *folder, const struct runtimes *runtimes) {
+    int error = set_list("LD_LIBRARY_PATH", folder, true) ? 0 : errno;
+    for (int i = 0; i < runtimes->n && !error; i++) {
+        const char *name = runtimes->names[i];
+        error = isdigit((unsigned char)*name) ? preload_runtime(folder, atoi(name))
+                                              : preload_alias(folder, name);
+        if (error)
+            complain("--runtime=%s cannot be set: %s (a file in XDG_CACHE_HOME or ~/.cache, whose "
+                     "path has no blank, colon or $)",
+                     name, strerror(error));
+    }
+    return error ? EXIT_OURS : EXIT_WELL;
+}
+
+static int run_there(char **argv, const struct runtimes *runtimes) {
     char folder[PATH_MAX];
     if (!find_device(folder)) {
         complain("the software device is not here: the package cushim-sim has it, or a build that "
@@ -99,10 +141,9 @@ static int run_there(char **argv, const char *runtime) {
                  folder);
         return EXIT_OURS;
     }
-    if (!set_device(folder, runtime)) {
-        complain("the environment cannot be set: %s", strerror(errno));
-        return EXIT_OURS;
-    }
+    int code = set_device(folder, runtimes);
+    if (code != EXIT_WELL)
+        return code;
     execvp(argv[0], argv);
     int error = errno;
     complain("%s: %s", argv[0], strerror(error));
@@ -110,7 +151,7 @@ static int run_there(char **argv, const char *runtime) {
 }
 
 int sim_main(int argc, char **argv) {
-    const char *runtime = NULL;
+    struct runtimes runtimes = {.n = 0};
     int i = 1;
     for (; i < argc && argv[i][0] == '-'; i++) {
         if (strcmp(argv[i], "--") == 0) {
@@ -121,11 +162,11 @@ int sim_main(int argc, char **argv) {
             usage_print(stdout, "sim");
             return EXIT_WELL;
         }
-        int code = take_option(argv[i], &runtime);
+        int code = take_option(argv[i], &runtimes);
         if (code != EXIT_WELL)
             return code;
     }
     if (i >= argc)
         return usage_error("sim", "run what? a program is missing");
-    return run_there(argv + i, runtime);
+    return run_there(argv + i, &runtimes);
 }

@@ -1,4 +1,4 @@
-#include "tools/cushim/condition.h"
+#include "tools/cushim/commands/condition.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,8 @@
-#include "tools/cushim/calibration.h"
+#include "tools/cushim/cache/calibration.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,8 @@
 #include <unistd.h>
 
 #include "base/draft.h"
+#include "tools/cushim/cache/cache.h"
+#include "tools/cushim/json.h"
 
 #define SCHEMA "cushim-calibration/1"
 
@@ -27,52 +28,22 @@ void calibration_driver(char text[CALIBRATION_DRIVER_BYTES], uint64_t version) {
 }
 
 bool calibration_path(char path[PATH_MAX]) {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int n = -1;
-    if (cache && *cache == '/')
-        n = snprintf(path, PATH_MAX, "%s/cushim/calibration.json", cache);
-    else if (home && *home == '/')
-        n = snprintf(path, PATH_MAX, "%s/.cache/cushim/calibration.json", home);
-    return n > 0 && n < PATH_MAX;
+    return cache_path("calibration.json", path);
 }
 
 /* ---- the file ---- */
 
-static uint64_t number(struct json_object *of, const char *name) {
-    struct json_object *found = NULL;
-    bool is_there = json_object_is_type(of, json_type_object) &&
-                    json_object_object_get_ex(of, name, &found) &&
-                    json_object_is_type(found, json_type_int);
-    return is_there ? json_object_get_uint64(found) : 0;
-}
-
-static void take_text(char *to, size_t most, struct json_object *of, const char *name) {
-    struct json_object *found = NULL;
-    bool is_there = json_object_is_type(of, json_type_object) &&
-                    json_object_object_get_ex(of, name, &found) &&
-                    json_object_is_type(found, json_type_string);
-    snprintf(to, most, "%s", is_there ? json_object_get_string(found) : "");
-}
-
-static struct json_object *list(struct json_object *of, const char *name) {
-    struct json_object *found = NULL;
-    bool is_there = json_object_is_type(of, json_type_object) &&
-                    json_object_object_get_ex(of, name, &found) &&
-                    json_object_is_type(found, json_type_array);
-    return is_there ? found : NULL;
-}
-
 /* Rising sizes, each with times that a call can take; false: it is no calibration. */
 static bool take_sizes(struct calibration *device, struct json_object *sizes) {
     const uint64_t most_ns = 1000000000000;
-    size_t n = sizes ? json_object_array_length(sizes) : 0;
+    size_t n = json_length(sizes);
     if (!n || n > CALIBRATION_SIZES)
         return false;
     for (size_t i = 0; i < n; i++) {
         struct json_object *row = json_object_array_get_idx(sizes, i);
         struct calibration_size *size = &device->sizes[i];
-        *size = (struct calibration_size){number(row, "bytes"), number(row, "alloc_ns"),
-                                          number(row, "free_ns")};
+        *size = (struct calibration_size){json_number(row, "bytes"), json_number(row, "alloc_ns"),
+                                          json_number(row, "free_ns")};
         if (size->n_bytes <= (i ? size[-1].n_bytes : 0) || !size->alloc_ns || !size->free_ns ||
             size->n_bytes > INT64_MAX || size->alloc_ns > most_ns || size->free_ns > most_ns)
             return false;
@@ -82,33 +53,19 @@ static bool take_sizes(struct calibration *device, struct json_object *sizes) {
 }
 
 static bool take_device(struct calibration *device, struct json_object *row) {
-    *device = (struct calibration){.when = number(row, "calibrated"),
-                                   .is_software = number(row, "is_software") != 0};
-    take_text(device->uuid, sizeof device->uuid, row, "uuid");
-    take_text(device->driver, sizeof device->driver, row, "driver");
-    return *device->uuid && device->when <= UINT32_MAX && take_sizes(device, list(row, "sizes"));
-}
-
-static struct json_object *read_json(const char *path) {
-    enum { MOST_BYTES = 1 << 20, DEPTH = 8 };
-    struct stat status;
-    struct json_object *json = NULL;
-    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (file < 0)
-        return NULL;
-    if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_size <= MOST_BYTES)
-        json = json_object_from_fd_ex(file, DEPTH);
-    close(file);
-    return json;
+    *device = (struct calibration){.when = json_number(row, "calibrated"),
+                                   .is_software = json_number(row, "is_software") != 0};
+    json_copy(device->uuid, sizeof device->uuid, row, "uuid");
+    json_copy(device->driver, sizeof device->driver, row, "driver");
+    return *device->uuid && device->when <= UINT32_MAX &&
+           take_sizes(device, json_list(row, "sizes"));
 }
 
 unsigned calibration_read(const char *path, struct calibration devices[CALIBRATION_DEVICES]) {
-    struct json_object *json = read_json(path), *rows = list(json, "devices");
-    char schema[sizeof SCHEMA + 1];
+    enum { MOST_BYTES = 1 << 20 };
+    struct json_object *json = json_read(path, MOST_BYTES), *rows = json_list(json, "devices");
     unsigned n = 0;
-    take_text(schema, sizeof schema, json, "schema");
-    for (size_t i = 0; strcmp(schema, SCHEMA) == 0 && rows && i < json_object_array_length(rows) &&
-                       n < CALIBRATION_DEVICES;
+    for (size_t i = 0; json_is_of(json, SCHEMA) && i < json_length(rows) && n < CALIBRATION_DEVICES;
          i++)
         n += take_device(&devices[n], json_object_array_get_idx(rows, i));
     json_object_put(json);
@@ -130,20 +87,9 @@ static void put_device(struct cushim_writer *out, const struct calibration *devi
     cushim_write(out, "]}");
 }
 
-/* The folders above a file, for their owner alone. */
-static void make_folders(const char *path) {
-    char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%s", path);
-    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        mkdir(folder, 0700);
-        *slash = '/';
-    }
-}
-
 int calibration_write(const char *path, const struct calibration devices[], unsigned n_devices) {
     struct cushim_draft draft;
-    make_folders(path);
+    cache_make_folders(path);
     int error = cushim_draft_begin(&draft, path);
     if (error)
         return error;

@@ -1,0 +1,19 @@
+/* Which CUDA toolkit programs, and cushim itself, would be built with. */
+#ifndef CUSHIM_TOOLS_TOOLKIT_H
+#define CUSHIM_TOOLS_TOOLKIT_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+enum { TOOLKIT_LEAST = 13000 }; /* builds cushim */
+
+struct toolkit {
+    int version; /* 13010: CUDA 13.1 */
+    char folder[PATH_MAX];
+};
+
+/* The first of TOOLKIT_LEAST or later where tools/find-cuda looks, else the first of any version.
+ * False where there is none. */
+bool toolkit_find(struct toolkit *found);
+
+#endif
