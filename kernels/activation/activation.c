@@ -40,6 +40,7 @@ static void tanh_prime_reference(const void *args) {
 enum cushim_status cushim_tanh_prime_f32(const float *a, const float *upstream, float *c, int64_t n,
                                          struct CUstream_st *stream) {
     struct cushim_each each = {.n = n,
+                               .is_dependent = true,
                                .operands = {{"a", a, sizeof(float)},
                                             {"upstream", upstream, sizeof(float)},
                                             {"c", c, sizeof(float)}}};
@@ -55,6 +56,7 @@ static void swiglu_reference(const void *args) {
 enum cushim_status cushim_swiglu_f32(const float *w1, const float *w3, float *y, int64_t n,
                                      struct CUstream_st *stream) {
     struct cushim_each each = {.n = n,
+                               .is_dependent = true,
                                .operands = {{"w1", w1, sizeof(float)},
                                             {"w3", w3, sizeof(float)},
                                             {"y", y, sizeof(float)}}};

@@ -6,6 +6,7 @@
  * is in [1, 2]: nothing on the way overflows or loses digits.  With 2 ULP of expf and 1 of the
  * reciprocal the errors add up to less than 8e-7 of the value.
  */
+#include "kernels/device/arch/dependent_launch.cuh"
 #include "kernels/device/each.cuh"
 #include "kernels/device/math/reciprocal.cuh"
 
@@ -43,10 +44,14 @@ struct SwiGlu {
 
 #define ACTIVATION(word, Op)                                                                       \
     EACH_KERNEL(activation_##word##_f32)(const float *a, const float *b, float *c, int64_t n) {    \
+        wait_for_earlier();                                                                        \
+        let_next_start();                                                                          \
         each(Op(), a, b, c, n);                                                                    \
     }                                                                                              \
     EACH_KERNEL(activation_##word##_f32_wide)                                                      \
     (const float *a, const float *b, float *c, int64_t n) {                                        \
+        wait_for_earlier();                                                                        \
+        let_next_start();                                                                          \
         each_wide(Op(), a, b, c, n);                                                               \
     }
 

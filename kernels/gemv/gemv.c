@@ -17,9 +17,10 @@
 enum { BLOCK_VALUES = 32, Q4K_VALUES = 256, Q4K_BYTES = 144 };
 enum { CHUNK_OF_8 = 8, CHUNK_OF_MORE = 4 }; /* blocks of a chunk, tiles of 8 and of more columns */
 
-#define MMA_ROW(FORMAT, word, n_bytes, has_scales, cols, chunk)                                    \
-    [FORMAT + GEMV_MMA##cols] = {.name = "gemv_" word "_mma" #cols,                                \
-                                 .shared_bytes = GEMV_MMA_BYTES(n_bytes, has_scales, chunk, cols)}
+#define MMA_ROW(FORMAT, word, n_bytes, has_scales, cols, chunk, rows)                              \
+    [FORMAT + GEMV_MMA##                                                                           \
+        cols] = {.name = "gemv_" word "_mma" #cols,                                                \
+                 .shared_bytes = GEMV_MMA_BYTES(rows, n_bytes, has_scales, chunk, cols)}
 #define WGMMA_ROW(FORMAT, word, n_bytes, has_scales, cols)                                         \
     [FORMAT + GEMV_WGMMA##cols] = {.name = "gemv_" word "_wgmma" #cols,                            \
                                    .shared_bytes = GEMV_WGMMA_BYTES(n_bytes, has_scales, cols)}
@@ -29,9 +30,9 @@ enum { CHUNK_OF_8 = 8, CHUNK_OF_MORE = 4 }; /* blocks of a chunk, tiles of 8 and
         [FORMAT + GEMV_C2_WIDE] = {.name = "gemv_" word "_c2_wide", .shared_bytes = (wide_bytes)}, \
         [FORMAT + GEMV_C8] = {.name = "gemv_" word "_c8", .shared_bytes = GEMV_COLUMN_BYTES},      \
         [FORMAT + GEMV_C8_WIDE] = {.name = "gemv_" word "_c8_wide", .shared_bytes = (wide_bytes)}, \
-        MMA_ROW(FORMAT, word, n_bytes, has_scales, 8, CHUNK_OF_8),                                 \
-        MMA_ROW(FORMAT, word, n_bytes, has_scales, 32, CHUNK_OF_MORE),                             \
-        MMA_ROW(FORMAT, word, n_bytes, has_scales, 64, CHUNK_OF_MORE),                             \
+        MMA_ROW(FORMAT, word, n_bytes, has_scales, 8, CHUNK_OF_8, GEMV_MMA_ROWS_OF_8(has_scales)), \
+        MMA_ROW(FORMAT, word, n_bytes, has_scales, 32, CHUNK_OF_MORE, GEMV_MMA_ROWS),              \
+        MMA_ROW(FORMAT, word, n_bytes, has_scales, 64, CHUNK_OF_MORE, GEMV_MMA_ROWS),              \
         WGMMA_ROW(FORMAT, word, n_bytes, has_scales, 32),                                          \
         WGMMA_ROW(FORMAT, word, n_bytes, has_scales, 64),                                          \
         [FORMAT + GEMV_TILE] = {.name = "gemv_" word "_tile"},                                     \
@@ -148,27 +149,36 @@ static unsigned even_warps(int64_t n_steps, unsigned most) {
 /* A launch on the matrix units, and how many tiles a block has at most. */
 struct direct {
     struct cushim_kernel_shape shape;
-    int most_tiles;
+    int most_tiles, early_bytes;
 };
 
-/* So many blocks of a multiprocessor, more of them in all where sums of their tiles do not fit;
- * false where nothing does. */
+/* What a launch is for. */
+struct direct_sizes {
+    int64_t n_tiles, n_steps, tile_bytes; /* of weights */
+    unsigned cols, column_bytes;          /* of shared memory for a step of a column */
+    unsigned stages_bytes;                /* of a warp */
+    int early_bytes; /* of a block's weights, asked for while the kernel ahead still runs */
+};
+
+/* Blocks of which `share` fit a multiprocessor, per_sm of them for each, or more in all where sums
+ * of their tiles do not fit; false where nothing does. */
 static bool direct_blocks(const struct cushim_kernel_call *call, struct direct *direct,
-                          unsigned n_blocks, int64_t n_tiles, int64_t n_steps, unsigned cols,
-                          unsigned stages_bytes) {
-    unsigned most_bytes = cushim_kernel_call_share(call, n_blocks);
-    unsigned n_warps = even_warps(n_steps, GEMV_DIRECT_WARPS / n_blocks);
-    unsigned bytes = GEMV_DIRECT_BYTES(cols, (unsigned)n_steps, n_warps, 0, stages_bytes);
-    unsigned bytes_of_tile = 64 * n_warps * cols;
+                          const struct direct_sizes *sizes, unsigned share, unsigned per_sm) {
+    unsigned most_bytes = cushim_kernel_call_share(call, share);
+    unsigned n_warps = even_warps(sizes->n_steps, GEMV_DIRECT_WARPS / share);
+    unsigned bytes = GEMV_DIRECT_BYTES(sizes->cols, sizes->column_bytes, (unsigned)sizes->n_steps,
+                                       n_warps, 0, sizes->stages_bytes);
+    unsigned bytes_of_tile = 64 * n_warps * sizes->cols;
     if (most_bytes > GEMV_DIRECT_MOST_BYTES)
         most_bytes = GEMV_DIRECT_MOST_BYTES;
     if (bytes + bytes_of_tile > most_bytes)
         return false;
-    unsigned least = cushim_n_blocks(n_tiles, (most_bytes - bytes) / bytes_of_tile, INT32_MAX);
-    unsigned grid = cushim_n_blocks(n_tiles, 1, (int64_t)n_blocks * call->n_sms);
+    unsigned least =
+        cushim_n_blocks(sizes->n_tiles, (most_bytes - bytes) / bytes_of_tile, INT32_MAX);
+    unsigned grid = cushim_n_blocks(sizes->n_tiles, 1, (int64_t)per_sm * call->n_sms);
     if (grid < least)
         grid = least;
-    unsigned most_tiles = (unsigned)((n_tiles - 1) / grid + 1);
+    unsigned most_tiles = (unsigned)((sizes->n_tiles - 1) / grid + 1);
     direct->most_tiles = (int)most_tiles;
     direct->shape = (struct cushim_kernel_shape){.grid = {grid},
                                                  .block = {32 * n_warps},
@@ -178,26 +188,34 @@ static bool direct_blocks(const struct cushim_kernel_call *call, struct direct *
 }
 
 /*
- * On the matrix units, 16 rows a tile: a block a multiprocessor; of q4k two of half as many warps
- * where there are tiles enough to make up for forming the digits twice, since one computes while
- * the other waits.  False where it is not to be had: too few tiles, or too much of k for one block.
+ * On the matrix units, 16 rows a tile: a block a multiprocessor.  Where it asks for all its weights
+ * while the kernel ahead still runs it has half of the multiprocessor, so that it can be there by
+ * then.  Of q4k two of half as many warps where there are tiles enough to make up for forming the
+ * terms twice, since one computes while the other waits.  False where it is not to be had: too few
+ * tiles, or too much of k for one block.
  */
-static bool direct_shape(const struct cushim_kernel_call *call, struct direct *direct, int64_t m,
-                         int64_t k, unsigned cols, unsigned stages_bytes, bool is_q4k) {
-    enum { STEP = 256, ROWS = 16, MOST_STEPS = GEMV_DIRECT_MOST_BYTES / 1536, TILES_OF_TWO = 32 };
-    int64_t n_steps = (k + STEP - 1) / STEP, n_tiles = (m - 1) / ROWS + 1;
-    if (call->arch < 90 || k == 0 || n_steps > MOST_STEPS || n_tiles < call->n_sms)
+static bool direct_shape(const struct cushim_kernel_call *call, struct direct *direct,
+                         const struct direct_sizes *sizes, bool is_q4k) {
+    enum { TILES_OF_TWO = 32 };
+    int64_t n_tiles = sizes->n_tiles, most_steps = GEMV_DIRECT_MOST_BYTES / sizes->column_bytes;
+    if (call->arch < 90 || sizes->n_steps == 0 || sizes->n_steps > most_steps ||
+        n_tiles < call->n_sms || n_tiles > INT32_MAX)
         return false;
+    int64_t bytes_of_block = ((n_tiles - 1) / call->n_sms + 1) * sizes->tile_bytes;
+    direct->early_bytes = GEMV_DIRECT_EARLY_BYTES;
+    if (bytes_of_block <= GEMV_DIRECT_EARLY_BYTES && direct_blocks(call, direct, sizes, 2, 1))
+        return true;
+    direct->early_bytes = sizes->early_bytes;
     bool is_large = is_q4k && n_tiles >= TILES_OF_TWO * call->n_sms;
-    return (is_large && direct_blocks(call, direct, 2, n_tiles, n_steps, cols, stages_bytes)) ||
-           direct_blocks(call, direct, 1, n_tiles, n_steps, cols, stages_bytes);
+    return (is_large && direct_blocks(call, direct, sizes, 2, 2)) ||
+           direct_blocks(call, direct, sizes, 1, 1);
 }
 
 static enum cushim_status launch_direct(const struct cushim_kernel_call *call, unsigned kernel,
                                         const struct direct *direct, struct product *args) {
-    int most_tiles = direct->most_tiles;
-    void *params[] = {&args->scales, &args->values, &args->b, &args->c,
-                      &args->m,      &args->k,      &args->n, &most_tiles};
+    int most_tiles = direct->most_tiles, early_bytes = direct->early_bytes;
+    void *params[] = {&args->scales, &args->values, &args->b,    &args->c,    &args->m,
+                      &args->k,      &args->n,      &most_tiles, &early_bytes};
     return cushim_kernel_call_launch(call, kernel, &direct->shape, params);
 }
 
@@ -252,13 +270,16 @@ static enum cushim_status launch_mma(const struct cushim_kernel_call *call,
     enum gemv_of_format path = args->n <= 8 ? GEMV_MMA8 : args->n <= 32 ? GEMV_MMA32 : GEMV_MMA64;
     int64_t cols = path == GEMV_MMA8 ? 8 : path == GEMV_MMA32 ? 32 : 64;
     int64_t chunk = BLOCK_VALUES * (path == GEMV_MMA8 ? CHUNK_OF_8 : CHUNK_OF_MORE);
-    int64_t n_tiles = ((args->m - 1) / GEMV_MMA_ROWS + 1) * ((args->n - 1) / cols + 1);
+    int64_t rows =
+        path == GEMV_MMA8 ? GEMV_MMA_ROWS_OF_8(format->scales_bytes == 0) : GEMV_MMA_ROWS;
+    int64_t n_tiles = ((args->m - 1) / rows + 1) * ((args->n - 1) / cols + 1);
     unsigned cluster = cluster_of(call, n_tiles, (args->k + chunk - 1) / chunk);
     int wide = is_wide;
     struct cushim_kernel_shape shape = {.grid = {(unsigned)n_tiles * cluster},
                                         .block = {BLOCK_THREADS},
                                         .cluster = cluster > 1 ? cluster : 0,
-                                        .shared_bytes = kernels[format->first + path].shared_bytes};
+                                        .shared_bytes = kernels[format->first + path].shared_bytes,
+                                        .is_dependent = true};
     void *params[] = {&args->scales, &args->values, &args->b, &args->c,
                       &args->m,      &args->k,      &args->n, &wide};
     return cushim_kernel_call_launch(call, format->first + path, &shape, params);
@@ -353,6 +374,15 @@ static enum cushim_status run_product(const char *what, const struct format *for
     bool is_wide = cushim_is_aligned(16, args.values, NULL, NULL, NULL) &&
                    args.k / BLOCK_VALUES * format->block_bytes % 16 == 0;
     struct direct direct;
+    struct direct_sizes sizes = {
+        .n_tiles = (args.m - 1) / GEMV_DIRECT_ROWS + 1,
+        .n_steps = (args.k + GEMV_DIRECT_STEP - 1) / GEMV_DIRECT_STEP,
+        .tile_bytes = GEMV_DIRECT_ROWS * (args.k / BLOCK_VALUES) *
+                      (format->block_bytes + (int64_t)format->scales_bytes),
+        .cols = (unsigned)args.n,
+        .column_bytes = GEMV_DIRECT_DIGITS,
+        .stages_bytes = format->direct_stages_bytes,
+        .early_bytes = args.n == 1 ? GEMV_DIRECT_EARLY_OF_Q4_0 : GEMV_DIRECT_EARLY_BYTES};
     struct cushim_kernel_shape shape;
     bool is_one = args.n == 1;
     if (is_wide && is_one && format->stream &&
@@ -361,8 +391,7 @@ static enum cushim_status run_product(const char *what, const struct format *for
     /* pairs of blocks, and of scales by one load */
     if (is_wide && args.k % (2 * BLOCK_VALUES) == 0 && (uintptr_t)args.scales % 4 == 0 &&
         (is_one ? format->direct1 != 0 : args.n == 2) &&
-        direct_shape(&call, &direct, args.m, args.k, (unsigned)args.n, format->direct_stages_bytes,
-                     false))
+        direct_shape(&call, &direct, &sizes, false))
         return launch_direct(&call, is_one ? format->direct1 : format->first + GEMV_DIRECT2,
                              &direct, &args);
     if (call.has_wgmma && args.n >= WGMMA_FROM)
@@ -441,8 +470,13 @@ enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y, 
             &call, gemv_q4k_reference,
             &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k}, sizeof(struct product));
     struct direct direct;
-    if (cushim_is_aligned(16, w, NULL, NULL, NULL) &&
-        direct_shape(&call, &direct, m, k, 1, 0, true))
+    struct direct_sizes sizes = {.n_tiles = (m - 1) / GEMV_DIRECT_ROWS + 1,
+                                 .n_steps = k / GEMV_DIRECT_STEP,
+                                 .tile_bytes = GEMV_DIRECT_ROWS * (k / Q4K_VALUES) * Q4K_BYTES,
+                                 .cols = 1,
+                                 .column_bytes = GEMV_DIRECT_TERMS,
+                                 .early_bytes = GEMV_DIRECT_EARLY_BYTES};
+    if (cushim_is_aligned(16, w, NULL, NULL, NULL) && direct_shape(&call, &direct, &sizes, true))
         return launch_direct(
             &call, GEMV_Q4K_DIRECT, &direct,
             &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k, .n = 1});

@@ -56,14 +56,14 @@ ROWS_OF_Q4K(q4k_wide, true)
                                                                        c, shared, CHUNK));         \
     }
 
-#define MMA_OF_FORMAT(name, Format)                                                                \
-    MMA(name##_mma8, 2, Format, 1, 1, 1, 8)                                                        \
+#define MMA_OF_FORMAT(name, Format, M_TILES_OF_8)                                                  \
+    MMA(name##_mma8, 2, Format, M_TILES_OF_8, 1, 1, 8)                                             \
     MMA(name##_mma32, 2, Format, 1, 4, 1, 4)                                                       \
     MMA(name##_mma64, 1, Format, 2, 4, 2, 4)
 
-MMA_OF_FORMAT(q4_0, Q4_0)
-MMA_OF_FORMAT(q8_0, Q8_0)
-MMA_OF_FORMAT(q8f, Q8f)
+MMA_OF_FORMAT(q4_0, Q4_0, 2)
+MMA_OF_FORMAT(q8_0, Q8_0, 1)
+MMA_OF_FORMAT(q8f, Q8f, 1)
 
 #ifdef CUSHIM_HAS_WGMMA
 #define RUN_WGMMA(Format, COLS)                                                                    \
@@ -106,9 +106,9 @@ TILED(q8f, Q8f)
 #define DIRECT(name, Format, COLS, DEPTH)                                                          \
     KERNEL_OF(512, 1, gemv_##name)                                                                 \
     (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
-     int64_t n, int most_tiles) {                                                                  \
+     int64_t n, int most_tiles, int early_bytes) {                                                 \
         FROM_90(DYNAMIC_SHARED(uint8_t, shared); run_direct<Format, COLS, DEPTH>(                  \
-                    {m, k, n, most_tiles}, {scales, values}, b, c, shared));                       \
+                    {m, k, n, most_tiles, early_bytes}, {scales, values}, b, c, shared));          \
     }
 
 DIRECT(q4_0_direct1, Q4_0, 1, 2)

@@ -1,19 +1,23 @@
 /*
  * Quantised weights times one column or two on the matrix units (sm_90): the integers as they are,
- * the columns as integers, sums of a block without an error.
+ * the columns as integers, sums of a block without an error; of q4k the columns as terms.
  *
  * A column's 32 values are scaled by a power of two and become integers of 45 bits, six digits of a
- * signed byte each; every value down to 2^-22 of the largest is exact or nearly so.  Where one is
- * smaller, or not finite, plain fp32 products take the block.
+ * signed byte each; every value down to 2^-22 of the largest is exact or nearly so.  For q4k they
+ * become two binary16 terms, 22 bits of every value down to 2^-26 of the largest: its integers have
+ * no sign, so that they are halves as they lie.  Where a value is smaller, or not finite, plain
+ * fp32 products take the block.
  *
  * A warp has 16 rows and steps of 256 values.  Lane 4 g + t has blocks 2t and 2t + 1 of rows g and
  * g + 8 whole, and gives their words to the units as they come: in the slots that are lane t's,
  * every product has values of its block alone.  So the other side is zeros but for the slots of one
- * block of four: columns 2t and 2t + 1 are two digits of block t, three products make six, and
- * what comes out is apart for each block, in the lanes that have its scale.
+ * block of four: columns 2t and 2t + 1 are two digits of block t, three products make six (the two
+ * terms, one product), and what comes out is apart for each block, in the lanes that have its
+ * scale.
  *
  * The digits are formed once by a block that stays for many rows; its warps share k, and meet only
- * when they add up what they have of its tiles, at the end.
+ * when they add up what they have of its tiles, at the end.  While the kernel ahead still runs, the
+ * block asks for its first weights, which then come from L2.
  */
 #ifndef CUSHIM_KERNELS_GEMV_DIRECT_CUH
 #define CUSHIM_KERNELS_GEMV_DIRECT_CUH
@@ -26,97 +30,100 @@
 
 /* ---- the columns ---- */
 
-/* Four digits of a place, one of each number: byte `place` of a, b, c and d. */
-DEVICE uint32_t bytes_of(uint32_t a, uint32_t b, uint32_t c, uint32_t d, int place) {
-    uint32_t selector = (uint32_t)(place | (4 + place) << 4);
-    return __byte_perm(__byte_perm(a, b, selector), __byte_perm(c, d, selector), 0x5410);
-}
-
-/* Added to a float of up to 2^22, it rounds to an integer and leaves that in the lowest bits:
- * conversions have a quarter of the rate of sums.  And what makes signed digits of those bits. */
-static constexpr float INTEGERS = 0x1.8p23f;
-static constexpr uint32_t DIGITS_OF_INTEGERS = 0x808080u - 0x4B400000u;
-
 /*
  * All of k into shared memory: [step][column][half] digits, for the lanes of their block 16 bytes
  * of each set of two, then [step][column][block] factors, which undo the scaling, and sums.  A
  * factor that is negative (-0) says that plain products take the block.
  */
-template <class Work, int COLS>
-DEVICE void prepare_columns(uint8_t *digits, float2 *factors, const float *b,
-                            const DirectShape &shape, int n_steps) {
-    int n = n_steps * (DIRECT_STEP / 4); /* fours of values */
-    bool is_wide = shape.n == 1 && reinterpret_cast<uintptr_t>(b) % 16 == 0;
-    for (int all = threadIdx.x; all < n * COLS; all += blockDim.x) {
-        int col = COLS == 1 ? 0 : all / n, i = COLS == 1 ? all : all - col * n;
-        float x[4] = {};
-        if (4 * (int64_t)i < shape.k && col < shape.n) {
-            if (is_wide) {
-                float4 four = __ldg(reinterpret_cast<const float4 *>(b) + i);
-                x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
-            } else {
+template <class Work, int COLS> struct DirectColumns {
+    enum {
+        PART_VALUES = BLOCK_VALUES / 4,
+        BATCH = COLS == 1 ? 2 : 1
+    }; /* parts that are on their way */
+
+    uint8_t *digits;
+    float2 *factors;
+    const float *b;
+    const DirectShape &shape;
+    int n; /* parts of a column */
+    float x[BATCH][PART_VALUES];
+
+    MEMBER DirectColumns(uint8_t *digits, float2 *factors, const float *b, const DirectShape &shape,
+                         int n_steps)
+        : digits(digits), factors(factors), b(b), shape(shape),
+          n(n_steps * (DIRECT_STEP / PART_VALUES)) {
+    }
+
+    /* The thread's parts from number `all` on, of those of all columns one after the other. */
+    MEMBER void load(int all) {
+        bool is_wide = shape.n == 1 && reinterpret_cast<uintptr_t>(b) % 16 == 0;
 #pragma unroll
-                for (int j = 0; j < 4; j++)
-                    x[j] = __ldg(b + (4 * (int64_t)i + j) * shape.n + col);
+        for (int at = 0; at < BATCH; at++, all += blockDim.x) {
+            int col = COLS == 1 ? 0 : all / n, i = COLS == 1 ? all : all - col * n;
+            int value = Work::IS_HALVED ? i / 4 * BLOCK_VALUES + i % 4 * 4 : i * PART_VALUES;
+            bool is_there = all < n * COLS && value < shape.k && col < shape.n;
+            const float *from = b + value * shape.n + col;
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                if (is_wide) {
+                    float4 four = make_float4(0, 0, 0, 0);
+                    if (is_there)
+                        four = __ldg(reinterpret_cast<const float4 *>(from));
+                    x[at][4 * half] = four.x, x[at][4 * half + 1] = four.y;
+                    x[at][4 * half + 2] = four.z, x[at][4 * half + 3] = four.w;
+                } else {
+#pragma unroll
+                    for (int j = 0; j < 4; j++)
+                        x[at][4 * half + j] = is_there ? __ldg(from + j * shape.n) : 0;
+                }
+                from += (Work::IS_HALVED ? 16 : 4) * shape.n;
             }
         }
-        uint32_t most = 0, least = 0x7FFFFFFF;
-        float sum = (x[0] + x[1]) + (x[2] + x[3]);
+    }
+
+    /* What was loaded from the thread's first on, and all that follows. */
+    MEMBER void form_all() {
+#pragma unroll 1
+        for (int all = threadIdx.x; all < n * COLS;) {
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
+            for (int at = 0; at < BATCH; at++, all += blockDim.x) {
+                if (all < n * COLS)
+                    form(x[at], all);
+            }
+            load(all);
+        }
+    }
+
+    MEMBER void form(const float (&x)[PART_VALUES], int all) const {
+        int col = COLS == 1 ? 0 : all / n, i = COLS == 1 ? all : all - col * n;
+        uint32_t most = 0, least = 0xFFFFFFFF; /* of those that are not 0, less 1 */
+#pragma unroll
+        for (int j = 0; j < PART_VALUES; j++) {
             uint32_t bits = __float_as_uint(x[j]) & 0x7FFFFFFF;
             most = max(most, bits);
-            least = min(least, bits ? bits : least);
+            least = min(least, bits - 1);
         }
+        float sum = ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
 #pragma unroll
-        for (int flips = 4; flips; flips /= 2) {
+        for (int flips = 2; flips; flips /= 2) {
             most = max(most, __shfl_xor_sync(0xFFFFFFFF, most, flips));
             least = min(least, __shfl_xor_sync(0xFFFFFFFF, least, flips));
             if (Work::HAS_MINIMA)
                 sum += __shfl_xor_sync(0xFFFFFFFF, sum, flips);
         }
-        /* The largest becomes less than 2^22; subnormal values among tiny ones are exact, too. */
-        enum { LEAST = 22, SPREAD = 22 };
-        int exponent = most >> 23, least_exponent = least >> 23;
-        uint32_t scale_exponent = 253;
-        bool is_plain = exponent == 255 || (Work::HAS_MINIMA && !(fabsf(sum) <= FLT_MAX));
-        if (exponent > LEAST) {
-            scale_exponent = (uint32_t)(275 - exponent);
-            is_plain = is_plain || exponent - least_exponent > SPREAD || least_exponent == 0;
-        }
-        float scale = is_plain ? 0 : __uint_as_float(scale_exponent << 23);
-        uint32_t high[4], low[4];
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            float value = is_plain ? 0 : x[j] * scale, whole = value + INTEGERS;
-            float rest = fmaf(value - (whole - INTEGERS), 0x1p23f, INTEGERS);
-            high[j] = (__float_as_uint(whole) + DIGITS_OF_INTEGERS) ^ 0x808080;
-            low[j] = (__float_as_uint(rest) + DIGITS_OF_INTEGERS) ^ 0x808080;
-        }
-        int block = i / 8, four = i % 8;
-        int pair = Work::IS_HALVED ? four % 4 : four / 2,
-            word = Work::IS_HALVED ? four / 4 : four % 2;
-        uint8_t *at = digits + (block / 8 * COLS + col) * DIRECT_STEP_BYTES +
-                      block % 2 * DIRECT_GROUP_BYTES + pair / 2 * 128 + block / 2 % 4 * 32 +
-                      pair % 2 * 8 + word * 4;
-#pragma unroll
-        for (int place = 0; place < 3; place++) {
-            /* Digits 5 .. 3 are of the upper number, 2 .. 0 of the lower; 5 is the first here. */
-            int upper = 2 - place, lower = 5 - place;
-            *reinterpret_cast<uint32_t *>(at + upper / 2 * 256 + upper % 2 * 16) =
-                bytes_of(high[0], high[1], high[2], high[3], place);
-            *reinterpret_cast<uint32_t *>(at + lower / 2 * 256 + lower % 2 * 16) =
-                bytes_of(low[0], low[1], low[2], low[3], place);
-        }
-        if (four == 0) {
-            /* 1 / scale, times what the upper digits stand for. */
-            int log2 = 8 - (block % 2 ? (int)Work::LOG2_SECOND : (int)Work::LOG2_FIRST);
-            float factor = __uint_as_float((254 + (uint32_t)log2 - scale_exponent) << 23);
+        typename Work::Scale scale(most, least + 1);
+        bool is_plain = scale.is_plain || (Work::HAS_MINIMA && !(fabsf(sum) <= FLT_MAX));
+        int block = i / 4, part = i % 4;
+        Work::store(digits + (block / 8 * COLS + col) * Work::STEP_BYTES, block % 8, part, x,
+                    is_plain ? 0 : scale.value);
+        if (part == 0) {
+            int log2 = block % 2 ? (int)Work::LOG2_SECOND : (int)Work::LOG2_FIRST;
+            float factor = __uint_as_float(scale.factor_bits - (log2 << 23));
             factors[(block / 8 * COLS + col) * DIRECT_STEP_BLOCKS + block % 8] =
                 make_float2(is_plain ? -0.0f : factor, sum);
         }
     }
-}
+};
 
 /* ---- the rows ---- */
 
@@ -138,7 +145,7 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
     int n_warps, warp, lane, g, t;
     int n_blocks, n_steps;
     unsigned row_bytes;
-    int64_t n_tiles;
+    int n_tiles;
 
     /* shared */
     uint8_t *digits, *stages;
@@ -146,8 +153,7 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
     float *parts;
 
     /* What is fetched next. */
-    int64_t fetch_tile;
-    int fetch_step, last;
+    int fetch_tile, fetch_step, last;
     DirectRows rows;
     typename Work::Fetched fetched[DEPTH];
 
@@ -156,10 +162,10 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
           lane(threadIdx.x % 32), g(lane / 4), t(lane % 4), n_blocks((int)(shape.k / BLOCK_VALUES)),
           n_steps((n_blocks + DIRECT_STEP_BLOCKS - 1) / DIRECT_STEP_BLOCKS),
           row_bytes((unsigned)(n_blocks * Format::BYTES)),
-          n_tiles((shape.m + DIRECT_ROWS - 1) / DIRECT_ROWS),
-          digits(shared + COLS * DIRECT_STEP_BYTES), stages(nullptr), fetch_tile(blockIdx.x),
+          n_tiles((int)((shape.m + DIRECT_ROWS - 1) / DIRECT_ROWS)),
+          digits(shared + COLS * Work::STEP_BYTES), stages(nullptr), fetch_tile((int)blockIdx.x),
           fetch_step(warp), last(0) {
-        factors = reinterpret_cast<float2 *>(digits + n_steps * COLS * DIRECT_STEP_BYTES);
+        factors = reinterpret_cast<float2 *>(digits + n_steps * COLS * Work::STEP_BYTES);
         parts = reinterpret_cast<float *>(factors + n_steps * COLS * DIRECT_STEP_BLOCKS);
         stages =
             reinterpret_cast<uint8_t *>(parts + shape.most_tiles * n_warps * DIRECT_ROWS * COLS) +
@@ -172,7 +178,7 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
     }
 
     MEMBER void take_rows() {
-        int64_t row0 = fetch_tile * DIRECT_ROWS;
+        int64_t row0 = (int64_t)fetch_tile * DIRECT_ROWS;
         last = shape.m - row0 < DIRECT_ROWS ? (int)(shape.m - row0) - 1 : DIRECT_ROWS - 1;
         rows.values = w.values + row0 * row_bytes;
         rows.scales = w.scales + row0 * (n_blocks * 2);
@@ -205,17 +211,17 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
 
     /* The block's first weights, asked for by a warp while the kernel ahead may still run. */
     MEMBER void prefetch() const {
-        enum { PIECE = 1024, LINE = 128, MOST_BYTES = 48 * PIECE };
-        int64_t left = MOST_BYTES, stride = gridDim.x;
-        for (int64_t tile = blockIdx.x; tile < n_tiles && left > 0; tile += stride) {
-            int64_t row0 = tile * DIRECT_ROWS, n_rows = shape.m - row0;
+        enum { PIECE = 1024, LINE = 128 };
+        int64_t left = shape.early_bytes;
+        for (int tile = blockIdx.x; tile < n_tiles && left > 0; tile += gridDim.x) {
+            int64_t row0 = (int64_t)tile * DIRECT_ROWS, n_rows = shape.m - row0;
             int64_t n = (n_rows < DIRECT_ROWS ? n_rows : (int64_t)DIRECT_ROWS) * row_bytes;
             n = n < left ? n : left;
             left -= n;
             for (int64_t at = lane * PIECE; at < n; at += 32 * PIECE)
                 prefetch_early(w.values + row0 * row_bytes + at,
                                (unsigned)(n - at < PIECE ? n - at : (int64_t)PIECE));
-            for (int64_t at = lane * LINE; at < n / 8; at += 32 * LINE)
+            for (int64_t at = lane * LINE; Work::SCALES_APART && at < n / 8; at += 32 * LINE)
                 prefetch_early(w.scales + row0 * (n_blocks * 2) + at);
         }
     }
@@ -239,21 +245,23 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
     }
 
     MEMBER void run(const float *b, float *c) {
+        DirectColumns<Work, COLS> columns(digits, factors, b, shape, n_steps);
+        columns.load(threadIdx.x);
         if (fetch_tile < n_tiles)
             take_rows();
 #pragma unroll
         for (int slot = 0; slot < DEPTH; slot++)
             fetch(slot);
-        for (int i = threadIdx.x; i < COLS * DIRECT_STEP_BYTES / 4; i += blockDim.x)
-            reinterpret_cast<uint32_t *>(digits - COLS * DIRECT_STEP_BYTES)[i] = 0;
-        prepare_columns<Work, COLS>(digits, factors, b, shape, n_steps);
+        for (int i = threadIdx.x; i < COLS * Work::STEP_BYTES / 4; i += blockDim.x)
+            reinterpret_cast<uint32_t *>(digits - COLS * Work::STEP_BYTES)[i] = 0;
+        columns.form_all();
         __syncthreads();
 
         /* Lanes whose column is of another block meet the zeros ahead of the digits. */
         bool is_own = g / 2 == t;
-        const uint8_t *own = is_own ? digits + g * 16 : digits - COLS * DIRECT_STEP_BYTES;
-        int own_step = is_own ? COLS * DIRECT_STEP_BYTES : 0;
-        int64_t tile = blockIdx.x;
+        const uint8_t *own = is_own ? digits + g * 16 : digits - COLS * Work::STEP_BYTES;
+        int own_step = is_own ? COLS * Work::STEP_BYTES : 0;
+        int tile = blockIdx.x;
         int step = warp, n_waiting = 0;
         float sums[2][COLS] = {};
         while (tile < n_tiles) {
@@ -266,7 +274,7 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
                     wait_copies<DEPTH - 1>();
                     __syncwarp();
                 }
-                DirectSums d0[COLS] = {}, d1[COLS] = {};
+                typename Work::Sums d0[COLS] = {}, d1[COLS] = {};
                 DirectScales scales;
                 Work::template multiply<COLS>(d0, d1, fetched[slot], stage, own + step * own_step);
                 Work::scales(scales, fetched[slot], stage, n_blocks - step * DIRECT_STEP_BLOCKS);
@@ -286,8 +294,8 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
         }
     }
 
-    MEMBER void add(float (&sums)[2][COLS], const DirectSums (&d0)[COLS],
-                    const DirectSums (&d1)[COLS], const DirectScales &scales, int64_t tile,
+    MEMBER void add(float (&sums)[2][COLS], const typename Work::Sums (&d0)[COLS],
+                    const typename Work::Sums (&d1)[COLS], const DirectScales &scales, int64_t tile,
                     int step, const float *b) const {
 #pragma unroll
         for (int col = 0; col < COLS; col++) {
@@ -296,14 +304,11 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
             bool is_plain = ((__float_as_uint(both.x) | __float_as_uint(both.z)) >> 31) != 0;
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                const DirectSums &d = half ? d1[col] : d0[col];
+                const typename Work::Sums &d = half ? d1[col] : d0[col];
                 float factor = half ? both.z : both.x, sum_x = half ? both.w : both.y;
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
-                    float upper = (float)(d[0][2 * i] * 256 + d[0][2 * i + 1]);
-                    float middle = (float)(d[1][2 * i] * 128 + d[1][2 * i + 1]);
-                    float lower = (float)(d[2][2 * i] * 256 + d[2][2 * i + 1]);
-                    float product = fmaf(fmaf(lower, 0x1p-16f, middle), 0x1p-15f, upper) * factor;
+                    float product = Work::product(d, i) * factor;
                     float with = scales.scale[i][half];
                     if (is_plain && __float_as_uint(factor) >> 31)
                         with = 0, sum_x = 0;
@@ -351,7 +356,7 @@ template <class Format, int COLS, int DEPTH>
 DEVICE void run_direct(const DirectShape &shape, const Weights &w, const float *b, float *c,
                        uint8_t *shared) {
     DirectRun<Format, COLS, DEPTH> work(shape, w, shared);
-    if (Direct<Format>::IS_EARLY && COLS == 1 && threadIdx.x < 32)
+    if (threadIdx.x < 32)
         work.prefetch();
     wait_for_earlier();
     let_next_start();

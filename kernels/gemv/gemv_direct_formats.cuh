@@ -11,12 +11,12 @@
 #include "kernels/gemv/gemv_formats.cuh"
 #include "kernels/gemv/gemv_kernels.h"
 
-enum { DIRECT_ROWS = 16, DIRECT_STEP = 256, DIRECT_STEP_BLOCKS = 8 };
-enum { DIRECT_SETS = 3, DIRECT_GROUP_BYTES = 768, DIRECT_STEP_BYTES = 2 * DIRECT_GROUP_BYTES };
+enum { DIRECT_ROWS = GEMV_DIRECT_ROWS, DIRECT_STEP = GEMV_DIRECT_STEP, DIRECT_STEP_BLOCKS = 8 };
 
 struct DirectShape {
     int64_t m, k, n;
-    int most_tiles; /* of a block */
+    int most_tiles;  /* of a block */
+    int early_bytes; /* of its weights, asked for while the kernel ahead still runs */
 };
 
 /* A lane's rows: where the tile's weights start, scales that are apart, and bytes to the row. */
@@ -30,31 +30,173 @@ struct DirectScales {
     float scale[2][2], minimum[2][2];
 };
 
-/* Sums of two digits of two rows, in the lanes of their block. */
-typedef int DirectSums[DIRECT_SETS][4];
+/* ---- columns as digits ---- */
 
-/* A step's products of four words of two rows: two words each. */
-template <bool IS_SIGNED, int COLS>
-DEVICE void direct_products(DirectSums (&d)[COLS], const uint32_t (&first)[4],
-                            const uint32_t (&second)[4], const uint8_t *digits) {
+/* Four digits of a place, one of each number: byte `place` of a, b, c and d. */
+DEVICE uint32_t bytes_of(uint32_t a, uint32_t b, uint32_t c, uint32_t d, int place) {
+    uint32_t selector = (uint32_t)(place | (4 + place) << 4);
+    return __byte_perm(__byte_perm(a, b, selector), __byte_perm(c, d, selector), 0x5410);
+}
+
+/* Added to a float of up to 2^22, it rounds to an integer and leaves that in the lowest bits:
+ * conversions have a quarter of the rate of sums.  And what makes signed digits of those bits. */
+static constexpr float INTEGERS = 0x1.8p23f;
+static constexpr uint32_t DIGITS_OF_INTEGERS = 0x808080u - 0x4B400000u;
+
+enum { DIRECT_SETS = 3, DIRECT_GROUP_BYTES = 768 };
+
+struct DirectDigits {
+    enum { STEP_BYTES = 2 * DIRECT_GROUP_BYTES };
+    static_assert(STEP_BYTES == GEMV_DIRECT_DIGITS, "launch");
+
+    /* Sums of two digits of two rows, in the lanes of their block. */
+    typedef int Sums[DIRECT_SETS][4];
+
+    /* Of a block whose largest and least magnitude but 0 have these bits: what its values are
+     * multiplied with, and 1 by that, times what the upper digits stand for. */
+    struct Scale {
+        bool is_plain;
+        float value;
+        uint32_t factor_bits;
+
+        MEMBER Scale(uint32_t most, uint32_t least) {
+            /* The largest becomes less than 2^22; subnormal values among tiny ones are exact, too.
+             */
+            enum { LEAST = 22, SPREAD = 22, LOG2_UPPER = 8 };
+            int exponent = most >> 23, least_exponent = least >> 23;
+            uint32_t scale_exponent = 253;
+            is_plain = exponent == 255;
+            if (exponent > LEAST) {
+                scale_exponent = (uint32_t)(275 - exponent);
+                is_plain = is_plain || exponent - least_exponent > SPREAD || least_exponent == 0;
+            }
+            value = __uint_as_float(scale_exponent << 23);
+            factor_bits = (254 + LOG2_UPPER - scale_exponent) << 23;
+        }
+    };
+
+    DEVICE float product(const Sums &d, int i) {
+        float upper = (float)(d[0][2 * i] * 256 + d[0][2 * i + 1]);
+        float middle = (float)(d[1][2 * i] * 128 + d[1][2 * i + 1]);
+        float lower = (float)(d[2][2 * i] * 256 + d[2][2 * i + 1]);
+        return fmaf(fmaf(lower, 0x1p-16f, middle), 0x1p-15f, upper);
+    }
+
+    /* A part of a block of a step, [half][set][pair / 2][block / 2][digit][pair % 2]. */
+    DEVICE void store(uint8_t *step, int block, int part, const float (&x)[8], float scale) {
+        uint32_t high[8], low[8];
 #pragma unroll
-    for (int col = 0; col < COLS; col++) {
+        for (int j = 0; j < 8; j++) {
+            float value = scale == 0 ? 0 : x[j] * scale, whole = value + INTEGERS;
+            float rest = fmaf(value - (whole - INTEGERS), 0x1p23f, INTEGERS);
+            high[j] = (__float_as_uint(whole) + DIGITS_OF_INTEGERS) ^ 0x808080;
+            low[j] = (__float_as_uint(rest) + DIGITS_OF_INTEGERS) ^ 0x808080;
+        }
+        uint8_t *at =
+            step + block % 2 * DIRECT_GROUP_BYTES + part / 2 * 128 + block / 2 * 32 + part % 2 * 8;
 #pragma unroll
-        for (int set = 0; set < DIRECT_SETS; set++) {
-            uint4 x =
-                *reinterpret_cast<const uint4 *>(digits + col * DIRECT_STEP_BYTES + set * 256);
-            const uint32_t b[2][2] = {{x.x, x.y}, {x.z, x.w}};
-            mma_bytes<IS_SIGNED>(d[col][set], first, b[0]);
-            mma_bytes<IS_SIGNED>(d[col][set], second, b[1]);
+        for (int place = 0; place < 3; place++) {
+            /* Digits 5 .. 3 are of the upper number, 2 .. 0 of the lower; 5 is the first here. */
+            int upper = 2 - place, lower = 5 - place;
+            *reinterpret_cast<uint2 *>(at + upper / 2 * 256 + upper % 2 * 16) =
+                make_uint2(bytes_of(high[0], high[1], high[2], high[3], place),
+                           bytes_of(high[4], high[5], high[6], high[7], place));
+            *reinterpret_cast<uint2 *>(at + lower / 2 * 256 + lower % 2 * 16) =
+                make_uint2(bytes_of(low[0], low[1], low[2], low[3], place),
+                           bytes_of(low[4], low[5], low[6], low[7], place));
         }
     }
-}
+
+    /* A step's products of four words of two rows: two words each. */
+    template <bool IS_SIGNED, int COLS>
+    DEVICE void products(Sums (&d)[COLS], const uint32_t (&first)[4], const uint32_t (&second)[4],
+                         const uint8_t *digits) {
+#pragma unroll
+        for (int col = 0; col < COLS; col++) {
+#pragma unroll
+            for (int set = 0; set < DIRECT_SETS; set++) {
+                uint4 x = *reinterpret_cast<const uint4 *>(digits + col * STEP_BYTES + set * 256);
+                const uint32_t b[2][2] = {{x.x, x.y}, {x.z, x.w}};
+                mma_bytes<IS_SIGNED>(d[col][set], first, b[0]);
+                mma_bytes<IS_SIGNED>(d[col][set], second, b[1]);
+            }
+        }
+    }
+};
+
+/* ---- columns as two binary16 terms ---- */
+
+enum { DIRECT_TERMS_BYTES = 512 };
+
+/*
+ * Integers below 16 in bits 4 to 7 are subnormal halves, 2^20 times smaller.  The units line up
+ * products by the exponents of their factors, which for these are the least of a normal half: lower
+ * bits would lose what is cut off.
+ */
+struct DirectTerms {
+    enum { STEP_BYTES = 2 * DIRECT_TERMS_BYTES };
+    static_assert(STEP_BYTES == GEMV_DIRECT_TERMS, "launch");
+
+    /* Sums of the two terms of two rows, in the lanes of their block; two of each. */
+    typedef float Sums[2][4];
+
+    struct Scale {
+        bool is_plain;
+        float value;
+        uint32_t factor_bits;
+
+        MEMBER Scale(uint32_t most, uint32_t least) {
+            /* The largest is in [2^14, 2^15). */
+            enum { LEAST = 15, MOST = 230, SPREAD = 26, LOG2_INTEGERS = 20 };
+            int exponent = most >> 23, least_exponent = least >> 23;
+            uint32_t scale_exponent = 253;
+            is_plain = exponent > MOST;
+            if (exponent > LEAST) {
+                scale_exponent = (uint32_t)(127 + 141 - exponent);
+                is_plain = is_plain || exponent - least_exponent > SPREAD || least_exponent == 0;
+            }
+            value = __uint_as_float(scale_exponent << 23);
+            factor_bits = (254 + LOG2_INTEGERS - scale_exponent) << 23;
+        }
+    };
+
+    DEVICE float product(const Sums &d, int i) {
+        return fmaf(d[0][2 * i + 1] + d[1][2 * i + 1], 0x1p-11f, d[0][2 * i] + d[1][2 * i]);
+    }
+
+    /* A part of a block of a step, [half][part][block / 2][term]. */
+    DEVICE void store(uint8_t *step, int block, int part, const float (&x)[8], float scale) {
+        uint32_t high[4], low[4];
+#pragma unroll
+        for (int word = 0; word < 4; word++) {
+            int at = word / 2 * 4 + word % 2;
+            float x0 = scale == 0 ? 0 : x[at] * scale, x1 = scale == 0 ? 0 : x[at + 2] * scale;
+            high[word] = f16x2_of_f32x2(x0, x1);
+            float2 rest = f32x2_of_f16x2(high[word]);
+            low[word] = f16x2_of_f32x2((x0 - rest.x) * 2048, (x1 - rest.y) * 2048);
+        }
+        uint4 *at = reinterpret_cast<uint4 *>(step + block % 2 * DIRECT_TERMS_BYTES + part * 128 +
+                                              block / 2 * 32);
+        at[0] = make_uint4(high[0], high[1], high[2], high[3]);
+        at[1] = make_uint4(low[0], low[1], low[2], low[3]);
+    }
+
+    /* A step's products of a word of two rows: its low nibbles, or its high ones. */
+    template <bool IS_HIGH>
+    DEVICE void products(float (&d)[4], uint32_t up, uint32_t down, uint32_t b0, uint32_t b1) {
+        const uint32_t mask = 0x00F000F0;
+        const uint32_t a[4] = {(IS_HIGH ? up : up << 4) & mask, (IS_HIGH ? down : down << 4) & mask,
+                               up >> (IS_HIGH ? 8 : 4) & mask, down >> (IS_HIGH ? 8 : 4) & mask};
+        const uint32_t b[2] = {b0, b1};
+        mma_f16(d, a, b);
+    }
+};
 
 template <class Format> struct Direct;
 
-template <> struct Direct<Q4_0> {
+template <> struct Direct<Q4_0> : DirectDigits {
     enum { IS_STAGED = 0, STAGE_BYTES = 0, HAS_MINIMA = 0, IS_HALVED = 1 };
-    enum { IS_EARLY = 1 };                    /* what is prefetched pays */
+    enum { SCALES_APART = 1 };
     enum { LOG2_FIRST = 4, LOG2_SECOND = 4 }; /* integers are 2^4 times the weights' */
     struct Fetched {
         uint4 words[2][2]; /* [row][block] */
@@ -85,7 +227,7 @@ template <> struct Direct<Q4_0> {
     }
 
     template <int COLS>
-    DEVICE void multiply(DirectSums (&first)[COLS], DirectSums (&second)[COLS], const Fetched &of,
+    DEVICE void multiply(Sums (&first)[COLS], Sums (&second)[COLS], const Fetched &of,
                          const uint8_t *, const uint8_t *digits) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
@@ -95,8 +237,8 @@ template <> struct Direct<Q4_0> {
                                       {low(up.z), low(down.z), high(up.z), high(down.z)},
                                       {low(up.w), low(down.w), high(up.w), high(down.w)}};
             const uint8_t *from = digits + half * DIRECT_GROUP_BYTES;
-            direct_products<true>(half ? second : first, a[0], a[1], from);
-            direct_products<true>(half ? second : first, a[2], a[3], from + 128);
+            products<true>(half ? second : first, a[0], a[1], from);
+            products<true>(half ? second : first, a[2], a[3], from + 128);
         }
     }
 
@@ -122,9 +264,9 @@ struct Q4k {
     enum { BYTES = Q4K_BYTES / 8 };
 };
 
-template <> struct Direct<Q4k> {
+template <> struct Direct<Q4k> : DirectTerms {
     enum { IS_STAGED = 0, STAGE_BYTES = 0, HAS_MINIMA = 1, IS_HALVED = 0 };
-    enum { IS_EARLY = 0, LOG2_FIRST = 0, LOG2_SECOND = 4 };
+    enum { SCALES_APART = 0, LOG2_FIRST = 0, LOG2_SECOND = 0 };
     struct Fetched {
         uint4 head[2], words[2][2];
     };
@@ -141,19 +283,21 @@ template <> struct Direct<Q4k> {
     }
 
     template <int COLS>
-    DEVICE void multiply(DirectSums (&first)[COLS], DirectSums (&second)[COLS], const Fetched &of,
+    DEVICE void multiply(Sums (&first)[COLS], Sums (&second)[COLS], const Fetched &of,
                          const uint8_t *, const uint8_t *digits) {
-        const uint32_t low = 0x0F0F0F0F, high = 0xF0F0F0F0;
+        static_assert(COLS == 1, "one column");
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            uint4 up = of.words[0][half], down = of.words[1][half];
-            const uint8_t *from = digits + half * 128;
-            const uint32_t a[2][4] = {{up.x & low, down.x & low, up.y & low, down.y & low},
-                                      {up.z & low, down.z & low, up.w & low, down.w & low}};
-            direct_products<false>(first, a[0], a[1], from);
-            const uint32_t b[2][4] = {{up.x & high, down.x & high, up.y & high, down.y & high},
-                                      {up.z & high, down.z & high, up.w & high, down.w & high}};
-            direct_products<false>(second, b[0], b[1], from + DIRECT_GROUP_BYTES);
+        for (int part = 0; part < 4; part++) {
+            uint4 four_up = of.words[0][part / 2], four_down = of.words[1][part / 2];
+            uint32_t up[2] = {part % 2 ? four_up.z : four_up.x, part % 2 ? four_up.w : four_up.y};
+            uint32_t down[2] = {part % 2 ? four_down.z : four_down.x,
+                                part % 2 ? four_down.w : four_down.y};
+            uint4 x = *reinterpret_cast<const uint4 *>(digits + part * 128);
+            products<false>(first[0][0], up[0], down[0], x.x, x.y);
+            products<false>(first[0][1], up[1], down[1], x.z, x.w);
+            x = *reinterpret_cast<const uint4 *>(digits + DIRECT_TERMS_BYTES + part * 128);
+            products<true>(second[0][0], up[0], down[0], x.x, x.y);
+            products<true>(second[0][1], up[1], down[1], x.z, x.w);
         }
     }
 
@@ -189,9 +333,9 @@ template <> struct Direct<Q4k> {
 };
 
 /* Blocks of bytes: a warp copies its rows' bytes in order to shared memory, and meets nobody. */
-template <class Format, int PITCH> struct DirectBytes {
+template <class Format, int PITCH> struct DirectBytes : DirectDigits {
     enum { IS_STAGED = 1, STAGE_BYTES = DIRECT_ROWS * PITCH, HAS_MINIMA = 0, IS_HALVED = 0 };
-    enum { IS_EARLY = 0, LOG2_FIRST = 0, LOG2_SECOND = 0 };
+    enum { SCALES_APART = 0, LOG2_FIRST = 0, LOG2_SECOND = 0 };
     enum { ROW_CHUNKS = DIRECT_STEP_BLOCKS * Format::BYTES / 16 };
     enum { CHUNKS = (DIRECT_ROWS * ROW_CHUNKS + 31) / 32 };
     struct Fetched {};
@@ -209,7 +353,7 @@ template <class Format, int PITCH> struct DirectBytes {
     }
 
     template <int COLS>
-    DEVICE void multiply(DirectSums (&first)[COLS], DirectSums (&second)[COLS], const Fetched &,
+    DEVICE void multiply(Sums (&first)[COLS], Sums (&second)[COLS], const Fetched &,
                          const uint8_t *stage, const uint8_t *digits) {
         int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
         const uint32_t *from =
@@ -224,8 +368,8 @@ template <class Format, int PITCH> struct DirectBytes {
                 const uint32_t a[2][4] = {
                     {up[4 * i], down[4 * i], up[4 * i + 1], down[4 * i + 1]},
                     {up[4 * i + 2], down[4 * i + 2], up[4 * i + 3], down[4 * i + 3]}};
-                direct_products<true>(half ? second : first, a[0], a[1],
-                                      digits + half * DIRECT_GROUP_BYTES + i * 128);
+                products<true>(half ? second : first, a[0], a[1],
+                               digits + half * DIRECT_GROUP_BYTES + i * 128);
             }
         }
     }

@@ -14,24 +14,34 @@
 #define GEMV_STAGED_BYTES(n_bytes) (GEMV_COLUMN_BYTES + 8 * 2 * 32 * (n_bytes))
 #define GEMV_Q4K_BYTES             (GEMV_COLUMN_VALUES / 64 * 68 * 4)
 
-/* On the matrix units, for `chunk` blocks of n_bytes in each of 128 rows: the pitch of a row, and
+/* On the matrix units, for `chunk` blocks of n_bytes in each of the rows: the pitch of a row, and
  * all; blocks of bytes hold their scales, those of nibbles do not. */
 #define GEMV_MMA_ROWS                  128
+#define GEMV_MMA_ROWS_OF_8(has_scales) ((has_scales) ? 128 : 256) /* of tiles of 8 columns */
 #define GEMV_MMA_PITCH(n_bytes, chunk) ((((chunk) * (n_bytes) + 15) / 16 * 16) | 16)
-#define GEMV_MMA_BYTES(n_bytes, has_scales, chunk, cols)                                           \
-    (2 * GEMV_MMA_ROWS * GEMV_MMA_PITCH(n_bytes, chunk) + (chunk) * (cols) * (32 * 4 + 4) +        \
-     ((has_scales) ? 0 : GEMV_MMA_ROWS * (chunk)*2))
+#define GEMV_MMA_BYTES(rows, n_bytes, has_scales, chunk, cols)                                     \
+    (2 * (rows)*GEMV_MMA_PITCH(n_bytes, chunk) + (chunk) * (cols) * (32 * 4 + 4) +                 \
+     ((has_scales) ? 0 : (rows) * (chunk)*2))
 
-/* On the matrix units, blocks that stay: of up to 16 warps, with zeros and digits of all steps of
- * 256 values, factors, the warps' sums of all its tiles, and stages of 16 rows.  227 KiB
- * are what a block has of 9.0; a device with less has a launch with less, or none. */
+/* On the matrix units, blocks that stay: of up to 16 warps, with zeros and digits (or terms, of
+ * q4k) of all steps of 256 values, factors, the warps' sums of all its tiles, and stages of 16
+ * rows. 227 KiB are what a block has of 9.0; a device with less has a launch with less, or none. */
 #define GEMV_DIRECT_WARPS      16
+#define GEMV_DIRECT_ROWS       16
+#define GEMV_DIRECT_STEP       256
+#define GEMV_DIRECT_DIGITS     1536
+#define GEMV_DIRECT_TERMS      1024
 #define GEMV_DIRECT_MOST_BYTES (227 * 1024)
 #define GEMV_DIRECT_PITCH_Q8_0 272
 #define GEMV_DIRECT_PITCH_Q8F  304
-#define GEMV_DIRECT_BYTES(cols, n_steps, n_warps, n_tiles, stages_bytes)                           \
-    (((n_steps) + 1) * (cols)*1536 + (n_steps) * (cols)*64 + (n_tiles) * (n_warps)*64 * (cols) +   \
-     (n_warps) * (stages_bytes))
+#define GEMV_DIRECT_BYTES(cols, column_bytes, n_steps, n_warps, n_tiles, stages_bytes)             \
+    (((n_steps) + 1) * (cols) * (column_bytes) + (n_steps) * (cols)*64 +                           \
+     (n_tiles) * (n_warps)*64 * (cols) + (n_warps) * (stages_bytes))
+
+/* Weights that a block asks for while the kernel ahead still runs; of q4_0 and one column more
+ * would hold up the first that it waits for. */
+#define GEMV_DIRECT_EARLY_BYTES   (128 * 1024)
+#define GEMV_DIRECT_EARLY_OF_Q4_0 (48 * 1024)
 
 /* By bulk copies, blocks that stay: of up to 16 warps, each with a slice of k and two stages of
  * four rows; a float a row and slice, of so many that they fit beside all stages. */

@@ -16,11 +16,12 @@
 #define CUSHIM_KERNELS_GEMV_MMA_CUH
 
 #include "kernels/device/arch/cluster.cuh"
+#include "kernels/device/arch/dependent_launch.cuh"
 #include "kernels/device/arch/mma.cuh"
 #include "kernels/gemv/gemv_fragments.cuh"
 #include "kernels/gemv/gemv_staged.cuh"
 
-enum { MMA_THREADS = 256, MMA_ROWS = GEMV_MMA_ROWS };
+enum { MMA_THREADS = 256 };
 
 /* What a launch says: c[m][n] = w[m][k] * b[k][n]. */
 struct MmaShape {
@@ -30,21 +31,24 @@ struct MmaShape {
 
 /* A warp has M_TILES x N_TILES tiles of 16 x 8, WARPS_N warps lie side by side. */
 template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct Mma {
-    enum { ROWS = MMA_ROWS, COLS = 8 * N_TILES * WARPS_N };
-    static_assert(16 * M_TILES * (MMA_THREADS / 32 / WARPS_N) == ROWS, "eight warps");
-    static_assert(COLS * CHUNK <= MMA_THREADS, "a thread has one column's block at most");
+    enum { ROWS = 16 * M_TILES * (MMA_THREADS / 32 / WARPS_N), COLS = 8 * N_TILES * WARPS_N };
+    /* Threads that have a column's block of 32 values together: each a quarter, a half or all. */
+    enum { SHARE = MMA_THREADS / (COLS * CHUNK), LANES = 4 / SHARE, VALUES = BLOCK_VALUES / SHARE };
+    static_assert(COLS * CHUNK * SHARE == MMA_THREADS && SHARE * LANES == 4, "all threads");
 
     /* Scales that lie apart, of a thread. */
     enum { SCALES_APART = Format::SCALE_BYTES == 0, N_SCALES = ROWS * CHUNK / MMA_THREADS };
 
     /* The weights have two stages, what goes through registers has one. */
-    typedef StagedRows<Format, MmaShape, ROWS, CHUNK, MMA_THREADS, true> Rows;
+    typedef StagedRows<Format, MmaShape, ROWS, CHUNK, MMA_THREADS, COLS != 8> Rows;
     enum { STAGE_BYTES = Rows::STAGE_BYTES, TERM_BYTES = CHUNK * COLS * BLOCK_VALUES * 2 };
     enum { FACTOR_BYTES = CHUNK * COLS * 4, SCALES_BYTES = SCALES_APART ? ROWS * CHUNK * 2 : 0 };
     enum { SHARED_BYTES = 2 * STAGE_BYTES + 2 * TERM_BYTES + FACTOR_BYTES + SCALES_BYTES };
-    static_assert(SHARED_BYTES == GEMV_MMA_BYTES(Format::BYTES, !SCALES_APART, CHUNK, COLS),
+    static_assert(SHARED_BYTES == GEMV_MMA_BYTES(ROWS, Format::BYTES, !SCALES_APART, CHUNK, COLS),
                   "launch");
     static_assert(ROWS * COLS * 4 <= SHARED_BYTES, "the sums of a tile fit");
+
+    enum { UNROLL = COLS > 8 ? 1 : 4 / M_TILES }; /* blocks whose products are under way */
 
     const MmaShape &shape;
     Rows rows;
@@ -64,55 +68,80 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
           scales(reinterpret_cast<uint16_t *>(factors + CHUNK * COLS)), col0(col0) {
     }
 
-    /* What goes through registers, of a chunk: a column's block, and scales. */
+    /* What goes through registers, of a chunk: its part of a column's block, and scales. */
     struct Fetched {
-        float x[BLOCK_VALUES];
+        float x[VALUES]; /* [lane of a product][half of the block][4] */
         uint16_t scales[N_SCALES];
     };
 
     MEMBER void fetch(Fetched &fetched, int64_t block0) const {
         fetch_column(fetched.x, block0);
         if (SCALES_APART) {
+            int64_t block = block0 + threadIdx.x % CHUNK;
+            const uint16_t *from = reinterpret_cast<const uint16_t *>(rows.w.scales) +
+                                   rows.row0 * rows.n_blocks + block;
+            int last = rows.last_row();
 #pragma unroll
             for (int i = 0; i < N_SCALES; i++) {
-                int at = i * MMA_THREADS + threadIdx.x, block = at % CHUNK;
-                if (block0 + block < rows.n_blocks)
+                int row = (i * MMA_THREADS + threadIdx.x) / CHUNK;
+                if (block < rows.n_blocks)
                     fetched.scales[i] =
-                        __ldg(reinterpret_cast<const uint16_t *>(rows.w.scales) +
-                              rows.row_of(at / CHUNK) * rows.n_blocks + block0 + block);
+                        __ldg(from + (unsigned)(row < last ? row : last) * rows.n_blocks);
             }
         }
     }
 
-    MEMBER void store_fetched(const Fetched &fetched) const {
-        store_terms(fetched.x);
+    /* Whether a block is not to be had by terms. */
+    MEMBER bool store_fetched(const Fetched &fetched) const {
+        bool is_plain = store_terms(fetched.x);
         if (SCALES_APART) {
 #pragma unroll
             for (int i = 0; i < N_SCALES; i++)
                 scales[i * MMA_THREADS + threadIdx.x] = fetched.scales[i];
         }
+        return is_plain;
     }
 
-    /* The thread's column and block of a chunk, or zeros. */
-    MEMBER void fetch_column(float (&x)[BLOCK_VALUES], int64_t block0) const {
-        int col = threadIdx.x % COLS, block = threadIdx.x / COLS;
-        bool has_one = block < CHUNK && block0 + block < rows.n_blocks && col0 + col < shape.n;
-        const float *from = b + (block0 + block) * BLOCK_VALUES * shape.n + col0 + col;
+    /* The thread's part of a chunk: of a block of a column the values of some lanes of a product.
+     */
+    struct Part {
+        int lane, col, block;
+    };
+    MEMBER static Part part() {
+        int of_block = threadIdx.x / SHARE;
+        return {(int)threadIdx.x % SHARE * LANES, of_block % COLS, of_block / COLS};
+    }
+
+    /* Its values, or zeros. */
+    MEMBER void fetch_column(float (&x)[VALUES], int64_t block0) const {
+        Part own = part();
+        bool has_one = block0 + own.block < rows.n_blocks && col0 + own.col < shape.n;
+        const float *from =
+            b + ((block0 + own.block) * BLOCK_VALUES + 4 * own.lane) * shape.n + col0 + own.col;
 #pragma unroll
-        for (int i = 0; i < BLOCK_VALUES; i++) {
-            x[i] = has_one ? __ldg(from) : 0;
-            from += shape.n; /* a product for each of them is twice the instructions */
+        for (int half = 0; half < 2; half++) {
+#pragma unroll
+            for (int i = 0; i < 4 * LANES; i++) {
+                x[i / 4 * 8 + half * 4 + i % 4] = has_one ? __ldg(from) : 0;
+                from += shape.n; /* a product for each of them is twice the instructions */
+            }
+            from += (BLOCK_VALUES / 2 - 4 * LANES) * shape.n;
         }
     }
 
     /* Its power of two: what the values are multiplied with; 0: not to be had by terms. */
-    MEMBER static float scale_of(const float (&x)[BLOCK_VALUES]) {
+    MEMBER static float scale_of(const float (&x)[VALUES]) {
         uint32_t most = 0, least = 0x7FFFFFFF; /* magnitudes, of those that are not 0 */
 #pragma unroll
-        for (int i = 0; i < BLOCK_VALUES; i++) {
+        for (int i = 0; i < VALUES; i++) {
             uint32_t bits = __float_as_uint(x[i]) & 0x7FFFFFFF;
             most = max(most, bits);
             least = min(least, bits ? bits : least);
+        }
+#pragma unroll
+        for (int flips = 1; flips < SHARE; flips *= 2) {
+            most = max(most, __shfl_xor_sync(0xFFFFFFFF, most, flips));
+            least = min(least, __shfl_xor_sync(0xFFFFFFFF, least, flips));
         }
         int exponent = most >> 23, least_exponent = least >> 23;
         if (exponent == 255)
@@ -125,29 +154,29 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
     }
 
     /* The slots of a lane t in the order of a product: two halves of the block, two words each. */
-    MEMBER void store_terms(const float (&x)[BLOCK_VALUES]) const {
-        int col = threadIdx.x % COLS, block = threadIdx.x / COLS;
-        if (block >= CHUNK)
-            return;
+    MEMBER bool store_terms(const float (&x)[VALUES]) const {
+        Part own = part();
         float scale = scale_of(x);
         /* 1 / scale: the exponents of the two add up to 254. */
-        factors[block * COLS + col] =
+        factors[own.block * COLS + own.col] =
             scale == 0 ? -1 : __uint_as_float(0x7F000000 - __float_as_uint(scale));
 #pragma unroll
-        for (int t = 0; t < 4; t++) {
+        for (int i = 0; i < LANES; i++) {
+            int t = own.lane + i;
             uint32_t of_high[4], of_low[4];
 #pragma unroll
             for (int word = 0; word < 4; word++) {
-                int at = 16 * (word / 2) + 4 * t + word % 2;
+                int at = 8 * i + 4 * (word / 2) + word % 2;
                 float x0 = x[at] * scale, x1 = x[at + 2] * scale;
                 of_high[word] = f16x2_of_f32x2(x0, x1);
                 float2 rest = f32x2_of_f16x2(of_high[word]);
                 of_low[word] = f16x2_of_f32x2((x0 - rest.x) * 2048, (x1 - rest.y) * 2048);
             }
-            int place = (block * COLS + col) * 4 + (t ^ (col / 2 % 4));
+            int place = (own.block * COLS + own.col) * 4 + (t ^ (own.col / 2 % 4));
             high[place] = make_uint4(of_high[0], of_high[1], of_high[2], of_high[3]);
             low[place] = make_uint4(of_low[0], of_low[1], of_low[2], of_low[3]);
         }
+        return scale == 0;
     }
 
     MEMBER float scale_in(int stage, int skew, int row, int block) const {
@@ -181,6 +210,8 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
             sum[i] += part[i];
     }
 
+    /* HAS_PLAIN: some blocks of the chunk are not to be had by terms. */
+    template <bool HAS_PLAIN>
     MEMBER void multiply_block(int stage, int skew, int block, int64_t block0) {
         int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
         int first_row = warp / WARPS_N * (16 * M_TILES) + g;
@@ -204,7 +235,7 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
         for (int j = 0; j < N_TILES; j++) {
             int col = first_col + 8 * j;
             float2 factor = *reinterpret_cast<const float2 *>(factors + block * COLS + col + 2 * t);
-            if (__any_sync(0xFFFFFFFF, factor.x < 0 || factor.y < 0)) {
+            if (HAS_PLAIN && __any_sync(0xFFFFFFFF, factor.x < 0 || factor.y < 0)) {
 #pragma unroll
                 for (int i = 0; i < M_TILES; i++)
                     add_plain(sums[i][j], stage, skew, first_row + 16 * i, block,
@@ -244,17 +275,24 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
             int stage = (int)((chunk - first) % 2);
             int64_t block0 = chunk * CHUNK;
             __syncthreads(); /* the terms of the chunk before were used */
-            store_fetched(fetched);
+            bool is_plain = store_fetched(fetched);
             wait_copies<0>();
-            __syncthreads();
+            bool has_plain = __syncthreads_or(is_plain);
             if (chunk + 1 < end) {
                 rows.copy(stage ^ 1, block0 + CHUNK);
                 commit_copies();
                 fetch(fetched, block0 + CHUNK);
             }
             int skew = rows.skew_of(block0), n = rows.blocks_from(block0);
-            for (int block = 0; block < n; block++)
-                multiply_block(stage, skew, block, block0);
+            if (has_plain) {
+#pragma unroll 1
+                for (int block = 0; block < n; block++)
+                    multiply_block<true>(stage, skew, block, block0);
+            } else {
+#pragma unroll UNROLL
+                for (int block = 0; block < n; block++)
+                    multiply_block<false>(stage, skew, block, block0);
+            }
         }
     }
 
@@ -321,6 +359,8 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
 template <class Work>
 DEVICE void run_mma(const MmaShape &shape, const Weights &w, const float *b, float *c,
                     uint8_t *shared, int64_t chunk) {
+    wait_for_earlier();
+    let_next_start();
     unsigned n_ranks = cluster_size(), rank = cluster_rank();
     int64_t tile = blockIdx.x / n_ranks, tiles_n = (shape.n - 1) / Work::COLS + 1;
     int64_t n_chunks = (shape.k / BLOCK_VALUES + chunk - 1) / chunk;

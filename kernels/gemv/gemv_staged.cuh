@@ -23,6 +23,9 @@ struct StagedRows {
     /* A row of a chunk: at most 8 bytes before it, and an odd multiple of 16 against conflicts. */
     enum { PITCH = GEMV_MMA_PITCH(Format::BYTES, CHUNK), STAGE_BYTES = ROWS * PITCH };
     static_assert(Format::BYTES * CHUNK + Format::BYTES * CHUNK % 16 <= PITCH, "room");
+    /* Pieces of 16 bytes of a row: its chunks start at multiples of 16, or it has room for more. */
+    enum { CHUNK_BYTES = CHUNK * Format::BYTES, IS_EVEN = CHUNK_BYTES % 16 == 0 };
+    enum { PIECES = IS_EVEN ? CHUNK_BYTES / 16 : PITCH / 16 };
 
     const Shape &shape;
     Weights w;
@@ -38,9 +41,14 @@ struct StagedRows {
         return row0 + row < shape.m ? row0 + row : shape.m - 1;
     }
 
+    /* The last of them that there is. */
+    MEMBER int last_row() const {
+        return (int)(shape.m - row0 < ROWS ? shape.m - row0 : (int64_t)ROWS) - 1;
+    }
+
     /* How far a chunk's rows start behind a multiple of 16. */
     MEMBER int skew_of(int64_t block0) const {
-        return shape.is_wide ? (int)(block0 * Format::BYTES % 16) : 0;
+        return shape.is_wide && !IS_EVEN ? (int)(block0 * Format::BYTES % 16) : 0;
     }
 
     MEMBER uint8_t *stage_at(int stage) const {
@@ -54,17 +62,18 @@ struct StagedRows {
     /* The chunk from block0 on; who calls commits the copies. */
     MEMBER void copy(int stage, int64_t block0) const {
         int skew = skew_of(block0), n_bytes = blocks_from(block0) * Format::BYTES;
-        const uint8_t *chunk = w.values + block0 * Format::BYTES - skew;
         int64_t row_bytes = n_blocks * Format::BYTES;
+        const uint8_t *chunk = w.values + row0 * row_bytes + block0 * Format::BYTES - skew;
+        int last = last_row();
         auto from = [&](int row, int before) {
             return IS_FULL ? w.values + (row_of(row) * n_blocks + block0) * Format::BYTES - before
-                           : chunk + row_of(row) * row_bytes;
+                           : chunk + (unsigned)(row < last ? row : last) * row_bytes;
         };
         if (shape.is_wide) {
             int n_pieces = (skew + n_bytes + 15) / 16;
 #pragma unroll 4
-            for (int i = threadIdx.x; i < ROWS * (PITCH / 16); i += THREADS) {
-                int row = i / (PITCH / 16), piece = i % (PITCH / 16);
+            for (int i = threadIdx.x; i < ROWS * PIECES; i += THREADS) {
+                int row = i / PIECES, piece = i % PIECES;
                 if (piece < n_pieces)
                     copy_async_16(stage_at(stage) + row * PITCH + 16 * piece,
                                   from(row, skew) + 16 * piece);

@@ -70,11 +70,23 @@ template <class Format> struct Stream {
         if (lane == 0)
             expect_delivery(deliveries + stage, STREAM_ROWS * n_bytes);
         __syncwarp();
-        if (lane < STREAM_ROWS) {
-            int64_t row = row_of(i, lane), row_bytes = k / BLOCK_VALUES * Format::BYTES;
-            copy_bulk(stages + stage * STAGE_BYTES + lane * ROW_BYTES,
-                      w + (row < m ? row : m - 1) * row_bytes + slice * ROW_BYTES, n_bytes,
-                      deliveries + stage);
+        if (lane < STREAM_ROWS)
+            copy_bulk(stages + stage * STAGE_BYTES + lane * ROW_BYTES, slice_of(row_of(i, lane)),
+                      n_bytes, deliveries + stage);
+    }
+
+    MEMBER const uint8_t *slice_of(int64_t row) const {
+        int64_t row_bytes = k / BLOCK_VALUES * Format::BYTES;
+        return w + (row < m ? row : m - 1) * row_bytes + slice * ROW_BYTES;
+    }
+
+    /* The warp's first sets, asked for while the kernel ahead may still run. */
+    MEMBER void prefetch() const {
+#pragma unroll
+        for (int stage = 0; stage < STREAM_STAGES; stage++) {
+            int i = group + stage * n_groups;
+            if (i < n_sets && lane < STREAM_ROWS)
+                prefetch_early(slice_of(row_of(i, lane)), n_bytes);
         }
     }
 
@@ -140,6 +152,7 @@ template <class Format> struct Stream {
     }
 
     MEMBER void run(const float *b, float *c) {
+        prefetch();
         if (lane < STREAM_STAGES)
             make_delivery(deliveries + lane);
         clear_ends();

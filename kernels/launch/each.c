@@ -43,6 +43,7 @@ enum cushim_status cushim_each_launch(const struct cushim_each *each, unsigned p
                                : EACH_ELEMENTS;
     struct cushim_kernel_shape shape = {
         .grid = {cushim_n_blocks(each->n, n_per_thread * EACH_THREADS, INT32_MAX)},
-        .block = {EACH_THREADS}};
+        .block = {EACH_THREADS},
+        .is_dependent = each->is_dependent};
     return cushim_kernel_call_launch(&each->call, plain_kernel + each->is_wide, &shape, params);
 }

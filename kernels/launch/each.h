@@ -21,6 +21,7 @@ struct cushim_each {
     int64_t n;
     struct cushim_each_operand operands[CUSHIM_EACH_MOST_OPERANDS]; /* a wide step is 16 bytes of
                                                                         the first, or more */
+    bool is_dependent;              /* the kernel's first step is wait_for_earlier() */
     bool is_long;                   /* the wide kernel has EACH_LONG_PIECES a thread */
     bool is_done;                   /* out: n is 0, or the reference does it */
     bool is_wide;                   /* out: every pointer is a multiple of 16 */

@@ -206,6 +206,14 @@ APART void count(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
         trace_large(cuda, copy, CUSHIM_COPY_BY_DRIVER, direction != CUSHIM_DEVICE_TO_HOST, ns);
 }
 
+/* The first of those that nobody counts: the next ones need not come here. */
+APART void admit_plain(void) {
+    size_t n_bytes = cushim_process_options.stats[0] ? 0 : cushim_process.large_copy_bytes;
+    if (!cushim_process.policy.is_relaxed) /* else a free waits for them */
+        atomic_store_explicit(&cushim_process.plain_async_bytes, n_bytes, memory_order_relaxed);
+    atomic_store_explicit(&cushim_process.plain_copy_bytes, n_bytes, memory_order_relaxed);
+}
+
 CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy,
                          CUresult answer) {
     if (answer != CUDA_SUCCESS)
@@ -217,5 +225,7 @@ CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *cop
     cushim_process_note_use();
     if (cushim_process_options.stats[0] || copy->start_ns || copy->is_left)
         count(cuda, copy);
+    else if (!atomic_load_explicit(&cushim_process.plain_copy_bytes, memory_order_relaxed))
+        admit_plain();
     return answer;
 }

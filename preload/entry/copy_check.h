@@ -51,6 +51,29 @@ static inline void cushim_copy_line(struct cushim_copy *copy, enum cushim_direct
     copy->start_ns = 0;
 }
 
+/* Whether an end lies in a live block, or surely in nobody's. */
+static inline __attribute__((always_inline)) bool cushim_copy_end_is_plain(uint64_t address,
+                                                                           size_t n_bytes) {
+    enum cushim_mem_verdict verdict =
+        cushim_mem_blocks_glance(&cushim_process.ledger, address, n_bytes);
+    return verdict == CUSHIM_MEM_INSIDE ||
+           (verdict == CUSHIM_MEM_FOREIGN &&
+            !cushim_mem_pagemap_has_vacated(&cushim_process.ledger.map));
+}
+
+/*
+ * Is one run of bytes as nearly all are: nobody counts it, none of its ends is to be refused, and
+ * no free waits for it?  Then a hook has but to call the driver.  A set has its one end twice.
+ */
+static inline __attribute__((always_inline)) bool
+cushim_copy_is_plain(uint64_t to, uint64_t from, size_t n_bytes, bool is_async) {
+    atomic_size_t *most =
+        is_async ? &cushim_process.plain_async_bytes : &cushim_process.plain_copy_bytes;
+    return n_bytes < atomic_load_explicit(most, memory_order_relaxed) &&
+           cushim_copy_end_is_plain(to, n_bytes) &&
+           (from == to || cushim_copy_end_is_plain(from, n_bytes));
+}
+
 /* False: an end is not inside one live block, or where one was whose context went; answer
  * CUDA_ERROR_INVALID_VALUE. */
 bool cushim_copy_begin(const struct cushim_copy *copy);

@@ -1,8 +1,9 @@
 /*
- * The entry: a request of the program turned into our words once, and our answer into the driver's.
+ * Requests and frees of the program, from the entry points of driver and runtime: translated for
+ * the heap once, and its answer into the driver's codes.
  *
- * The entry points of driver and runtime meet here.  What the pool cannot or must not serve goes to
- * the driver as it came, is counted, and behaves as natively.
+ * What the heap cannot or must not serve goes to the driver as it came, is counted, and behaves as
+ * natively.
  */
 #ifndef CUSHIM_PRELOAD_ENTRY_H
 #define CUSHIM_PRELOAD_ENTRY_H

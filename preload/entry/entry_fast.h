@@ -1,7 +1,9 @@
 /*
- * The common case at either entry point: nothing is open, set or gone that an entry point would
- * have to ask about (cushim_guard), and the thread has its block at hand (memory/heap/fast.h). What
- * is served here is counted here; all else goes on to entry.h, which does and counts everything.
+ * The fast path of the entry points: the fast-path guard (cushim_guard) says that no entry point
+ * has anything to check, and the thread's cache has the block (memory/heap/fast.h).
+ *
+ * What is served here is counted here; all else goes on to entry.h, which does and counts
+ * everything.
  */
 #ifndef CUSHIM_PRELOAD_ENTRY_FAST_H
 #define CUSHIM_PRELOAD_ENTRY_FAST_H

@@ -1,8 +1,9 @@
 /*
- * Sight: what is at an address, as the program may know it (interposition.md C1, C10).
+ * Questions about memory: what is at an address, as the program may know it (interposition.md C1,
+ * C10).
  *
- * For questions about memory.  The driver knows our segments; the program knows its blocks, and
- * where none is live it knows nothing.
+ * The driver knows our segments, the program knows its blocks.  So an answer is of the block, and
+ * where none is live it is the driver's answer for unknown memory.
  */
 #ifndef CUSHIM_PRELOAD_SIGHT_H
 #define CUSHIM_PRELOAD_SIGHT_H

@@ -55,7 +55,7 @@ static bool admits(const CUgraphNodeParams *params) {
         return admits_set(set->dst, set->pitch, set->elementSize, set->width, set->height);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return admits_words(params->memOp.paramArray, params->memOp.count);
-    default: /* no address, or one that the driver judges */
+    default: /* no address, or one that the driver judges, batched copies among them */
         return true;
     }
 }
@@ -176,12 +176,32 @@ CUSHIM_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph,
                                    wrap(params, &ours));
 }
 
+CUSHIM_EXPORT CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph,
+                                         const CUgraphNode *dependencies,
+                                         const CUgraphEdgeData *edges, size_t n_dependencies,
+                                         CUgraphNodeParams *params) {
+    CUSHIM_ENTER(cuGraphAddNode_v3)
+    CUgraphNodeParams ours;
+    if (!admits(params))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuGraphAddNode_v3(node, graph, dependencies, edges, n_dependencies,
+                                   wrap(params, &ours));
+}
+
 CUSHIM_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params) {
     CUSHIM_ENTER(cuGraphNodeSetParams)
     CUgraphNodeParams ours;
     if (!admits(params))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuGraphNodeSetParams(node, wrap(params, &ours));
+}
+
+CUSHIM_EXPORT CUresult cuGraphNodeSetParams_v2(CUgraphNode node, CUgraphNodeParams *params) {
+    CUSHIM_ENTER(cuGraphNodeSetParams_v2)
+    CUgraphNodeParams ours;
+    if (!admits(params))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuGraphNodeSetParams_v2(node, wrap(params, &ours));
 }
 
 CUSHIM_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,

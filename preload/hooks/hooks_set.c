@@ -23,107 +23,79 @@ static struct cushim_copy describe_rows(CUdeviceptr to, size_t pitch_bytes, size
                     stream);
 }
 
+/* The rest of a hook of one run of bytes; the last in parentheses are the driver's arguments. */
+#define LINE(abi, bytes, stream, arguments)                                                        \
+    size_t n_bytes = bytes;                                                                        \
+    if (cushim_copy_is_plain(to, to, n_bytes, true))                                               \
+        return cuda->abi arguments;                                                                \
+    struct cushim_copy set = describe(to, n_bytes, n_bytes, stream);                               \
+    if (!cushim_copy_begin(&set))                                                                  \
+        return CUDA_ERROR_INVALID_VALUE;                                                           \
+    return cushim_copy_end(cuda, &set, cuda->abi arguments)
+
 CUSHIM_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t n) {
     CUSHIM_ENTER(cuMemsetD8_v2)
-    struct cushim_copy set = describe(to, n, n, NULL);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set, cuda->cuMemsetD8_v2(to, value, n));
+    LINE(cuMemsetD8_v2, n, NULL, (to, value, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD8_v2_ptds(CUdeviceptr to, unsigned char value, size_t n) {
     CUSHIM_ENTER(cuMemsetD8_v2_ptds)
-    struct cushim_copy set = describe(to, n, n, CU_STREAM_PER_THREAD);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set, cuda->cuMemsetD8_v2_ptds(to, value, n));
+    LINE(cuMemsetD8_v2_ptds, n, CU_STREAM_PER_THREAD, (to, value, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t n,
                                        CUstream stream) {
     CUSHIM_ENTER(cuMemsetD8Async)
-    struct cushim_copy set = describe(to, n, n, stream);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set, cuda->cuMemsetD8Async(to, value, n, stream));
+    LINE(cuMemsetD8Async, n, stream, (to, value, n, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD8Async_ptsz(CUdeviceptr to, unsigned char value, size_t n,
                                             CUstream stream) {
     CUSHIM_ENTER(cuMemsetD8Async_ptsz)
-    struct cushim_copy set = describe(to, n, n, cushim_per_thread(stream));
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set, cuda->cuMemsetD8Async_ptsz(to, value, n, stream));
+    LINE(cuMemsetD8Async_ptsz, n, cushim_per_thread(stream), (to, value, n, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t n) {
     CUSHIM_ENTER(cuMemsetD16_v2)
-    struct cushim_copy set = describe(to, bytes_of(n, 2), bytes_of(n, 2), NULL);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set, cuda->cuMemsetD16_v2(to, value, n));
+    LINE(cuMemsetD16_v2, bytes_of(n, 2), NULL, (to, value, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD16_v2_ptds(CUdeviceptr to, unsigned short value, size_t n) {
     CUSHIM_ENTER(cuMemsetD16_v2_ptds)
-    struct cushim_copy set = describe(to, bytes_of(n, 2), bytes_of(n, 2), CU_STREAM_PER_THREAD);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set, cuda->cuMemsetD16_v2_ptds(to, value, n));
+    LINE(cuMemsetD16_v2_ptds, bytes_of(n, 2), CU_STREAM_PER_THREAD, (to, value, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t n,
                                         CUstream stream) {
     CUSHIM_ENTER(cuMemsetD16Async)
-    struct cushim_copy set = describe(to, bytes_of(n, 2), bytes_of(n, 2), stream);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set, cuda->cuMemsetD16Async(to, value, n, stream));
+    LINE(cuMemsetD16Async, bytes_of(n, 2), stream, (to, value, n, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD16Async_ptsz(CUdeviceptr to, unsigned short value, size_t n,
                                              CUstream stream) {
     CUSHIM_ENTER(cuMemsetD16Async_ptsz)
-    struct cushim_copy set =
-        describe(to, bytes_of(n, 2), bytes_of(n, 2), cushim_per_thread(stream));
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set, cuda->cuMemsetD16Async_ptsz(to, value, n, stream));
+    LINE(cuMemsetD16Async_ptsz, bytes_of(n, 2), cushim_per_thread(stream), (to, value, n, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t n) {
     CUSHIM_ENTER(cuMemsetD32_v2)
-    struct cushim_copy set = describe(to, bytes_of(n, 4), bytes_of(n, 4), NULL);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set, cuda->cuMemsetD32_v2(to, value, n));
+    LINE(cuMemsetD32_v2, bytes_of(n, 4), NULL, (to, value, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD32_v2_ptds(CUdeviceptr to, unsigned value, size_t n) {
     CUSHIM_ENTER(cuMemsetD32_v2_ptds)
-    struct cushim_copy set = describe(to, bytes_of(n, 4), bytes_of(n, 4), CU_STREAM_PER_THREAD);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set, cuda->cuMemsetD32_v2_ptds(to, value, n));
+    LINE(cuMemsetD32_v2_ptds, bytes_of(n, 4), CU_STREAM_PER_THREAD, (to, value, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t n, CUstream stream) {
     CUSHIM_ENTER(cuMemsetD32Async)
-    struct cushim_copy set = describe(to, bytes_of(n, 4), bytes_of(n, 4), stream);
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set, cuda->cuMemsetD32Async(to, value, n, stream));
+    LINE(cuMemsetD32Async, bytes_of(n, 4), stream, (to, value, n, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD32Async_ptsz(CUdeviceptr to, unsigned value, size_t n,
                                              CUstream stream) {
     CUSHIM_ENTER(cuMemsetD32Async_ptsz)
-    struct cushim_copy set =
-        describe(to, bytes_of(n, 4), bytes_of(n, 4), cushim_per_thread(stream));
-    if (!cushim_copy_begin(&set))
-        return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &set, cuda->cuMemsetD32Async_ptsz(to, value, n, stream));
+    LINE(cuMemsetD32Async_ptsz, bytes_of(n, 4), cushim_per_thread(stream), (to, value, n, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch_bytes, unsigned char value,

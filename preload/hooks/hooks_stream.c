@@ -14,24 +14,39 @@
 
 /* ---- host functions and callbacks: the thread that runs one is flagged ---- */
 
-static CUresult launch_host(__typeof__(&cuLaunchHostFunc) real, CUstream stream, CUhostFn function,
-                            void *data) {
-    if (!cushim_process_is_on())
-        return real(stream, function, data);
-    CUresult answer = real(stream, cushim_host_function_wrap(function), data);
-    if (answer == CUDA_SUCCESS)
+static CUhostFn wrap_host(CUhostFn function) {
+    return cushim_process_is_on() ? cushim_host_function_wrap(function) : function;
+}
+
+/* A host function was launched: the answer of the launch. */
+static CUresult launched(CUresult answer, CUstream stream) {
+    if (answer == CUDA_SUCCESS && cushim_process_is_on())
         cushim_host_effect_note(cushim_driver(), stream);
     return answer;
 }
 
 CUSHIM_EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *data) {
     CUSHIM_ENTER(cuLaunchHostFunc)
-    return launch_host(cuda->cuLaunchHostFunc, stream, function, data);
+    return launched(cuda->cuLaunchHostFunc(stream, wrap_host(function), data), stream);
 }
 
 CUSHIM_EXPORT CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn function, void *data) {
     CUSHIM_ENTER(cuLaunchHostFunc_ptsz)
-    return launch_host(cuda->cuLaunchHostFunc_ptsz, stream, function, data);
+    return launched(cuda->cuLaunchHostFunc_ptsz(stream, wrap_host(function), data), stream);
+}
+
+CUSHIM_EXPORT CUresult cuLaunchHostFunc_v2(CUstream stream, CUhostFn function, void *data,
+                                           unsigned sync_mode) {
+    CUSHIM_ENTER(cuLaunchHostFunc_v2)
+    CUhostFn ours = wrap_host(function);
+    return launched(cuda->cuLaunchHostFunc_v2(stream, ours, data, sync_mode), stream);
+}
+
+CUSHIM_EXPORT CUresult cuLaunchHostFunc_v2_ptsz(CUstream stream, CUhostFn function, void *data,
+                                                unsigned sync_mode) {
+    CUSHIM_ENTER(cuLaunchHostFunc_v2_ptsz)
+    CUhostFn ours = wrap_host(function);
+    return launched(cuda->cuLaunchHostFunc_v2_ptsz(stream, ours, data, sync_mode), stream);
 }
 
 /* A callback cannot be captured, so it runs once, and is told a fault of its context. */

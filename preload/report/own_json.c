@@ -1,3 +1,4 @@
+/* What only the process itself knows, as members of the report in JSON. */
 #include "preload/report/own.h"
 
 #include <inttypes.h>

@@ -23,7 +23,7 @@
 enum { MAX_DRIVERS = 16 };
 
 static struct cushim_cuda table;
-static _Atomic(struct cushim_cuda *) ready; /* &table, or NULL: no driver is known */
+_Atomic(struct cushim_cuda *) cushim_driver_known; /* &table, or NULL */
 static _Atomic(const char *) first_missing;
 
 /*
@@ -70,7 +70,7 @@ static bool is_ours_fit(void) {
 
 /* Under the lock: what was learnt of the driver is void. */
 static void forget(void) {
-    atomic_store(&ready, NULL);
+    atomic_store(&cushim_driver_known, NULL);
     atomic_store(&object_dynamic, NULL);
     atomic_store(&object_name, NULL);
     cushim_route_forget();
@@ -86,7 +86,7 @@ static void fill(const struct cushim_object *object) {
     atomic_store(&first_missing, missing);
     atomic_store(&object_name, object->name);
     atomic_store(&object_dynamic, object->dynamic);
-    atomic_store_explicit(&ready, &table, memory_order_release);
+    atomic_store_explicit(&cushim_driver_known, &table, memory_order_release);
     cushim_process_meet_driver();
 }
 
@@ -127,10 +127,10 @@ bool cushim_driver_adopt(const struct cushim_object *object) {
 }
 
 /* The first fit one in load order, else the first one; of a single one that is not asked. */
-static struct cushim_cuda *search(void) {
+struct cushim_cuda *cushim_driver_search(void) {
     struct cushim_object found[MAX_DRIVERS];
     cushim_unload_settle();
-    struct cushim_cuda *cuda = atomic_load_explicit(&ready, memory_order_acquire);
+    struct cushim_cuda *cuda = atomic_load_explicit(&cushim_driver_known, memory_order_acquire);
     if (cuda)
         return cuda;
     unsigned n = cushim_object_list("libcuda.so", "cuInit", found, MAX_DRIVERS);
@@ -141,16 +141,9 @@ static struct cushim_cuda *search(void) {
         i++;
     if (n)
         take(&found[i < n ? i : 0], NULL);
-    return atomic_load_explicit(&ready, memory_order_acquire);
-}
-
-struct cushim_cuda *cushim_driver(void) {
-    /* in this order: who sees that no library goes any more sees what went with the last */
-    bool is_stable = !cushim_unload_is_under_way();
-    struct cushim_cuda *cuda = atomic_load_explicit(&ready, memory_order_acquire);
-    return cuda && is_stable ? cuda : search();
+    return atomic_load_explicit(&cushim_driver_known, memory_order_acquire);
 }
 
 const char *cushim_driver_missing(void) {
-    return atomic_load(&ready) ? atomic_load(&first_missing) : NULL;
+    return atomic_load(&cushim_driver_known) ? atomic_load(&first_missing) : NULL;
 }

@@ -15,7 +15,12 @@
 
 #include "cuda/types.h"
 #include "preload/resolve/export.h"
+#include "preload/resolve/unload.h"
 #include "report/page_calls.h"
+
+/* The driver's table; NULL: no driver is known, and it is searched for. */
+extern _Atomic(struct cushim_cuda *) cushim_driver_known __attribute__((visibility("hidden")));
+struct cushim_cuda *cushim_driver_search(void);
 
 /**
  * The driver's real functions.
@@ -24,7 +29,12 @@
  * over the loaded objects
  * A slot of an OPTIONAL row may be NULL; that of a function which the program just called is not.
  */
-struct cushim_cuda *cushim_driver(void);
+static inline struct cushim_cuda *cushim_driver(void) {
+    /* in this order: who sees that no library goes any more sees what went with the last */
+    bool is_stable = !cushim_unload_is_under_way();
+    struct cushim_cuda *cuda = atomic_load_explicit(&cushim_driver_known, memory_order_acquire);
+    return __builtin_expect(cuda && is_stable, 1) ? cuda : cushim_driver_search();
+}
 
 /* The first REQUIRED name that the driver lacks, static; NULL: none, or no driver is known yet. */
 const char *cushim_driver_missing(void);

@@ -117,6 +117,8 @@ static void note_device(struct cushim_cuda *cuda, CUdevice device) {
         cuda->cuDeviceGetName(cushim_page.device_names[device], CUSHIM_NAME_BYTES, device);
     if (cuda->cuDeviceGetUuid_v2 && cuda->cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS)
         memcpy(cushim_page.device_uuids[device], uuid.bytes, sizeof uuid.bytes);
+    if (cuda->cuDeviceGetPCIBusId)
+        cuda->cuDeviceGetPCIBusId(cushim_page.device_places[device], CUSHIM_PCI_BYTES, device);
     if (cuda->cuDriverGetVersion && cuda->cuDriverGetVersion(&version) == CUDA_SUCCESS)
         atomic_store(&cushim_page.head.driver_version, (uint64_t)version);
 }

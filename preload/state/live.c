@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,15 +113,14 @@ static void note_options(struct cushim_page_head *head) {
     const struct cushim_option_row *rows = cushim_option_rows(&n_rows);
     head->n_option_bytes = 0;
     for (size_t i = 0; i < n_rows; i++) {
-        char variable[CUSHIM_OPTION_TEXT_BYTES], text[128];
+        char text[128], value[CUSHIM_OPTION_TEXT_BYTES];
         bool is_told = cushim_option_is_set(&cushim_process_options, &rows[i]);
         for (size_t k = 0; k < sizeof untold / sizeof *untold; k++)
             is_told &= strcmp(rows[i].name, untold[k]) != 0;
-        cushim_option_variable(&rows[i], variable);
-        const char *value = is_told ? secure_getenv(variable) : NULL;
-        if (!value)
+        if (!is_told)
             continue;
-        int n_name = snprintf(text, sizeof text, "%s=%s", rows[i].name, value);
+        int n_name = snprintf(text, sizeof text, "%s=%s", rows[i].name,
+                              cushim_option_text(&cushim_process_options, &rows[i], value));
         for (char *at = text; n_name > 0 && *at != '='; at++)
             *at = *at == '_' ? '-' : *at;
         size_t n_bytes = strlen(text) + 1;
@@ -131,6 +131,21 @@ static void note_options(struct cushim_page_head *head) {
     }
 }
 
+/* Where it runs: a folder whose name is cut has its end. */
+static void note_place(struct cushim_page_head *head) {
+    char path[PATH_MAX];
+    int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = file < 0 ? 0 : read(file, head->boot, sizeof head->boot - 1);
+    head->boot[n > 0 ? n : 0] = 0;
+    head->boot[strcspn(head->boot, "\n")] = 0;
+    if (file >= 0)
+        close(file);
+    if (!getcwd(path, sizeof path))
+        *path = 0;
+    size_t n_bytes = strlen(path), most = sizeof head->folder - 1;
+    snprintf(head->folder, sizeof head->folder, "%s", path + (n_bytes > most ? n_bytes - most : 0));
+}
+
 static uint64_t run_number(void) {
     const char *text = secure_getenv(CUSHIM_RUN_VARIABLE);
     return text ? strtoull(text, NULL, 16) : 0;
@@ -139,18 +154,20 @@ static uint64_t run_number(void) {
 void cushim_live_begin(void) {
     struct cushim_page_head *head = &cushim_page.head;
     memcpy(head->magic, CUSHIM_PAGE_MAGIC, sizeof head->magic);
-    head->layout = CUSHIM_PAGE_LAYOUT;
+    head->layout = cushim_page_layout();
     atomic_store(&head->state, CUSHIM_PAGE_RUNNING);
     head->address = (uint64_t)&cushim_page;
     head->run = run_number();
     head->process = cushim_process.process;
     head->rank = cushim_path_rank();
+    head->ranks = cushim_path_ranks();
     head->start_ns = cushim_clock_ns();
     head->is_relaxed = cushim_process.policy.is_relaxed;
     head->sample_bytes = cushim_process_options.sites;
     snprintf(head->program, sizeof head->program, "%s", program_invocation_short_name);
     snprintf(head->version, sizeof head->version, "%s", CUSHIM_VERSION_TEXT);
     gethostname(head->host, sizeof head->host - 1);
+    note_place(head);
     note_arguments(head);
     note_options(head);
     if (!cushim_process_options.live || !cushim_process_options.cushim)

@@ -31,7 +31,10 @@ struct cushim_process {
     atomic_bool is_driver_used; /* it was initialised, so that no child can use it */
     bool is_watched; /* the check is on, or a recording, or sites: somebody asks at each block */
     size_t large_copy_bytes; /* from here on a copy is staged, or counted as one that was not */
-    pid_t process;           /* that read the options, or was forked as a fresh one */
+    /* Below so many bytes nobody but the judge looks at a copy, and the report has one already; 0:
+     * somebody looks at each.  Behind them: the same of those that may come back early. */
+    atomic_size_t plain_copy_bytes, plain_async_bytes;
+    pid_t process; /* that read the options, or was forked as a fresh one */
 };
 
 /*

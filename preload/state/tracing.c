@@ -12,6 +12,7 @@
 #include "base/backtrace.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "memory/fence/waits.h"
 #include "memory/stats.h"
 #include "preload/resolve/elf.h"
@@ -59,6 +60,7 @@ static void read_words(const char *file, char *text, size_t text_bytes) {
 static int open_file(const char *folder) {
     static struct cushim_trace_head head; /* too large for a stack of others */
     char path[PATH_MAX];
+    long ranks = cushim_path_ranks();
     struct timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
     head = (struct cushim_trace_head){
@@ -68,6 +70,8 @@ static int open_file(const char *folder) {
         .start_wall_ns = (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec,
         .is_relaxed = wish.is_relaxed,
         .product = CUSHIM_VERSION_TEXT,
+        .next_rank = (uint64_t)(cushim_path_rank() + 1),
+        .ranks = ranks > 0 ? (uint64_t)ranks : 0,
     };
     snprintf(head.program, sizeof head.program, "%s", program_invocation_short_name);
     gethostname(head.host, sizeof head.host - 1);

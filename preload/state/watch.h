@@ -1,6 +1,6 @@
 /*
- * Who follows the blocks of a process one by one: the recording (tracing.h) and the sites
- * (sites.h).  Asked where cushim_process.is_watched, and nowhere else.
+ * Observers of each block of a process: the recording (tracing.h) and the sites (sites.h).  Called
+ * where cushim_process.is_watched, and nowhere else.
  */
 #ifndef CUSHIM_PRELOAD_WATCH_H
 #define CUSHIM_PRELOAD_WATCH_H

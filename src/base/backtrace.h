@@ -1,8 +1,8 @@
 /*
  * A call stack: where in the program a block was asked for, or freed.
  *
- * Taken when it happens, put into words only when somebody asks.  The frames of the object that
- * this code is part of are the innermost, and of no interest to the program.
+ * The addresses are taken at that moment and named only when they are printed.  The innermost
+ * frames are those of the object that this code is part of, and are left out.
  */
 #ifndef CUSHIM_BASE_BACKTRACE_H
 #define CUSHIM_BASE_BACKTRACE_H

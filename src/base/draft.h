@@ -1,8 +1,9 @@
 /*
- * A draft: a file that is there whole or not at all.  What is written goes to a file beside it,
- * which takes its name when all is written; so writers that share a name leave the file of one of
- * them, and a full disk leaves the file that was there before.  What is no regular file (a pipe, a
- * device) is written in place.
+ * Atomic file replacement: a file is there whole or not at all.
+ *
+ * The text is written to a temporary file beside it, which is renamed when it is complete.  So of
+ * several writers of one name one file remains, and a full disk leaves the earlier file.  What is
+ * no regular file (a pipe, a device) is written in place.
  */
 #ifndef CUSHIM_BASE_DRAFT_H
 #define CUSHIM_BASE_DRAFT_H

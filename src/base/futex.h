@@ -1,11 +1,12 @@
 /*
- * Waiting for another thread: a bounded spin, then sleep, always with a time-out.
+ * Waiting for another thread: a bounded spin, then a futex sleep with a time-out.
  *
- * Who waits looks CUSHIM_FUTEX_LOOKS times with a pause between, some microseconds, and then sleeps
- * on the word that who leaves will change; a thread that yields instead keeps an ordinary one off
- * its only core for as long as it has the higher real-time priority.  The time-out makes a wake
- * that was missed cost no more than that, so who leaves need not fence for it; never does anything
- * rest on a wake.  No call here is a cancellation point, and errno is left alone.
+ * The waiter polls CUSHIM_FUTEX_LOOKS times with a pause between, some microseconds, and then
+ * sleeps on a word that the other thread will change.  It does not yield: a waiter of higher
+ * real-time priority that yields keeps the other thread off its only core.
+ *
+ * Invariant: nothing depends on a wake-up.  One that is missed costs a time-out at most, so the
+ * waking side needs no fence.  No call here is a cancellation point, and errno is preserved.
  */
 #ifndef CUSHIM_BASE_FUTEX_H
 #define CUSHIM_BASE_FUTEX_H

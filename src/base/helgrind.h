@@ -1,10 +1,10 @@
 /*
- * What helgrind is told: which memory is ours alone.
+ * Requests to helgrind: do not check our own memory.
  *
- * Our threads meet by atomic words and by membarrier(2), and helgrind takes most of these for plain
- * loads and stores: each would be a race, in the report of a program that has none.  So it is asked
- * to look past our own memory; the program's it watches as ever.  The request is valgrind's client
- * request, instructions that do nothing elsewhere.
+ * Our threads synchronise by atomic words and by membarrier(2).  Helgrind takes most of these for
+ * plain loads and stores, and would report races in programs that have none.  The program's own
+ * memory is checked as ever.  The request is valgrind's client request: instructions without effect
+ * elsewhere.
  */
 #ifndef CUSHIM_BASE_HELGRIND_H
 #define CUSHIM_BASE_HELGRIND_H

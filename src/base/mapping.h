@@ -1,4 +1,4 @@
-/* What the process has mapped at an address, as /proc/self/maps says: for the rare question. */
+/* What the process has mapped at an address, from /proc/self/maps.  Slow: for rare questions. */
 #ifndef CUSHIM_BASE_MAPPING_H
 #define CUSHIM_BASE_MAPPING_H
 

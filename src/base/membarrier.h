@@ -1,8 +1,8 @@
 /*
- * Have every running thread of the process pass a full memory barrier: membarrier(2).
+ * membarrier(2): every running thread of the process passes a full memory barrier.
  *
- * With it the side of a protocol that runs often needs no fence of its own; the rare side pays for
- * both.  The kernel is asked once, and the answer stands.
+ * In a protocol with a frequent and a rare side the frequent side then needs no fence of its own.
+ * The kernel is asked once whether it supports this.
  */
 #ifndef CUSHIM_BASE_MEMBARRIER_H
 #define CUSHIM_BASE_MEMBARRIER_H

@@ -76,39 +76,6 @@ void cushim_option_variable(const struct cushim_option_row *row,
         text[i] = (char)toupper((unsigned char)text[i]);
 }
 
-void cushim_option_default_text(const struct cushim_option_row *row,
-                                char text[CUSHIM_OPTION_TEXT_BYTES]) {
-    static const char units[] = " KMGT";
-    size_t number = row->default_number;
-    const char *word = row->unit;
-    unsigned k = 0;
-    switch (row->type) {
-    case CUSHIM_OPTION_BOOL:
-        snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%s", number ? "on" : "off");
-        break;
-    case CUSHIM_OPTION_AMOUNT:
-        if (number == SIZE_MAX) {
-            strcpy(text, "auto");
-            break;
-        }
-        /* fall through */
-    case CUSHIM_OPTION_BYTES:
-        for (; number && number % 1024 == 0 && units[k + 1]; k++)
-            number /= 1024;
-        snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%zu%.*s", number, k ? 1 : 0, units + k);
-        break;
-    case CUSHIM_OPTION_ENUM:
-        for (; number; number--)
-            word = strchr(word, '|') + 1;
-        snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%.*s", (int)strcspn(word, "|"), word);
-        break;
-    case CUSHIM_OPTION_PATH:
-    case CUSHIM_OPTION_TEXT:
-        snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%s", row->default_text);
-        break;
-    }
-}
-
 static void *field_of(struct cushim_options *options, const struct cushim_option_row *row) {
     return (char *)options + row->offset;
 }
@@ -270,6 +237,60 @@ bool cushim_option_is_set(const struct cushim_options *options,
         return strcmp(field, row->default_text) != 0;
     }
     return false;
+}
+
+static void put_bytes(size_t number, char text[CUSHIM_OPTION_TEXT_BYTES]) {
+    static const char units[] = " KMGT";
+    unsigned k = 0;
+    for (; number && number % 1024 == 0 && units[k + 1]; k++)
+        number /= 1024;
+    snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%zu%.*s", number, k ? 1 : 0, units + k);
+}
+
+static void put_amount(const struct cushim_amount *amount, char text[CUSHIM_OPTION_TEXT_BYTES]) {
+    if (amount->is_percent)
+        snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%zu%%", amount->number);
+    else if (amount->number == SIZE_MAX)
+        strcpy(text, "auto");
+    else
+        put_bytes(amount->number, text);
+}
+
+static void put_word(const char *words, int place, char text[CUSHIM_OPTION_TEXT_BYTES]) {
+    for (; place; place--)
+        words = strchr(words, '|') + 1;
+    snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%.*s", (int)strcspn(words, "|"), words);
+}
+
+const char *cushim_option_text(const struct cushim_options *options,
+                               const struct cushim_option_row *row,
+                               char text[CUSHIM_OPTION_TEXT_BYTES]) {
+    const void *field = (const char *)options + row->offset;
+    switch (row->type) {
+    case CUSHIM_OPTION_BOOL:
+        return *(const bool *)field ? "on" : "off";
+    case CUSHIM_OPTION_AMOUNT:
+        put_amount(field, text);
+        return text;
+    case CUSHIM_OPTION_BYTES:
+        put_bytes(*(const size_t *)field, text);
+        return text;
+    case CUSHIM_OPTION_ENUM:
+        put_word(row->unit, *(const int *)field, text);
+        return text;
+    case CUSHIM_OPTION_PATH:
+    case CUSHIM_OPTION_TEXT:
+        return field;
+    }
+    return "";
+}
+
+void cushim_option_default_text(const struct cushim_option_row *row,
+                                char text[CUSHIM_OPTION_TEXT_BYTES]) {
+    struct cushim_options defaults;
+    char room[CUSHIM_OPTION_TEXT_BYTES];
+    cushim_options_default(&defaults);
+    snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%s", cushim_option_text(&defaults, row, room));
 }
 
 bool cushim_options_has(const char *entry) {

@@ -67,14 +67,20 @@ const struct cushim_option_row *cushim_option_find(const char *name, size_t n_by
 /* The row whose name is nearest to what nobody knows (base/nearest.h), or NULL. */
 const struct cushim_option_row *cushim_option_nearest(const char *name, size_t n_bytes);
 
-/* Longest text that the two functions below write, the final 0 counted. */
+/* Longest text that the functions below write, the final 0 counted. */
 enum { CUSHIM_OPTION_TEXT_BYTES = 64 };
 
 /* The variable of a row: CUSHIM_<NAME>. */
 void cushim_option_variable(const struct cushim_option_row *row,
                             char text[CUSHIM_OPTION_TEXT_BYTES]);
 
-/* The default as a user would write it: "on", "256M", a word, "" for no path. */
+/* A value as a user would write it: "on", "256M", "50%", a word, "" for no path; in `text` or where
+ * the options have it. */
+const char *cushim_option_text(const struct cushim_options *options,
+                               const struct cushim_option_row *row,
+                               char text[CUSHIM_OPTION_TEXT_BYTES]);
+
+/* The default, in the same way. */
 void cushim_option_default_text(const struct cushim_option_row *row,
                                 char text[CUSHIM_OPTION_TEXT_BYTES]);
 

@@ -1,10 +1,11 @@
 /*
  * Output: bytes to a descriptor of a program that is not ours.
  *
- * No signal comes of it: a pipe that nobody reads or a file that may not grow would end the program
- * with a code that is not its own.  And a program may close a standard descriptor and open a file
- * of its own under that number: who noted the descriptors at the start of the process writes
- * nothing there from then on.
+ * It raises no signal: a pipe without a reader, or a file at its size limit, would end the program
+ * with an exit code that is not its own.
+ *
+ * A program may close a standard descriptor and open a file of its own under that number.  So the
+ * descriptors are noted at the start of the process, and nothing is written to one that changed.
  */
 #ifndef CUSHIM_BASE_OUTPUT_H
 #define CUSHIM_BASE_OUTPUT_H

@@ -5,17 +5,42 @@
 #include <string.h>
 #include <unistd.h>
 
-long cushim_path_rank(void) {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-                                        "MV2_COMM_WORLD_RANK",  "RANK",      "SLURM_PROCID"};
+/* The variables of a launcher: of the rank, and of how many there are. */
+static const struct launcher {
+    const char *rank, *ranks;
+} launchers[] = {
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+    {"PMIX_RANK", NULL},
+    {"PMI_RANK", "PMI_SIZE"},
+    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
+    {"RANK", "WORLD_SIZE"},
+    {"SLURM_PROCID", "SLURM_NTASKS"},
+};
+
+static long number_of(const char *name) {
     enum { MOST_DIGITS = 9 };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *value = secure_getenv(names[i]);
-        size_t n = value ? strlen(value) : 0;
-        if (n && n <= MOST_DIGITS && strspn(value, "0123456789") == n)
-            return strtol(value, NULL, 10);
+    const char *value = name ? secure_getenv(name) : NULL;
+    size_t n = value ? strlen(value) : 0;
+    return n && n <= MOST_DIGITS && strspn(value, "0123456789") == n ? strtol(value, NULL, 10) : -1;
+}
+
+/* NULL: none is known. */
+static const struct launcher *launcher_of_process(void) {
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
+        if (number_of(launchers[i].rank) >= 0)
+            return &launchers[i];
     }
-    return -1;
+    return NULL;
+}
+
+long cushim_path_rank(void) {
+    const struct launcher *launcher = launcher_of_process();
+    return launcher ? number_of(launcher->rank) : -1;
+}
+
+long cushim_path_ranks(void) {
+    const struct launcher *launcher = launcher_of_process();
+    return launcher ? number_of(launcher->ranks) : -1;
 }
 
 /* ---- expansion ---- */

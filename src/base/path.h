@@ -15,8 +15,10 @@ struct cushim_path_places {
     unsigned number;
 };
 
-/* The rank that a launcher gave this process; -1: none did. */
+/* The rank that a launcher gave this process, and how many it started; -1: none did, or does not
+ * say. */
 long cushim_path_rank(void);
+long cushim_path_ranks(void);
 
 /*
  * Expand `pattern` into out; false where it does not fit in cap bytes, the final 0 counted.  A

@@ -1,3 +1,4 @@
+/* Names, texts and classes of statuses: rows of base/status.def. */
 #include "cushim/status.h"
 
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Text of others, which may hold any bytes, as UTF-8 that a terminal shows and does not obey. */
+/* Text of others, which may hold any bytes, as UTF-8 without control characters: a terminal shows
+ * it and executes nothing. */
 #ifndef CUSHIM_BASE_UTF8_H
 #define CUSHIM_BASE_UTF8_H
 

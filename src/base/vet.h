@@ -1,4 +1,4 @@
-/* Whether a library that the environment names may be loaded: nobody else can have put it there. */
+/* Whether a library that the environment names may be loaded: no other user may write it. */
 #ifndef CUSHIM_BASE_VET_H
 #define CUSHIM_BASE_VET_H
 

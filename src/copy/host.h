@@ -1,10 +1,10 @@
 /*
- * The host's side of a piece: moved by the processor, and looked at first.
+ * The host's side of a piece: its pages are checked, then the processor copies it.
  *
- * The program may hand over memory that is not there, or may not be written.  The kernel is asked
- * to make the pages present (MADV_POPULATE_READ and _WRITE, Linux 5.14), which it does for those
- * that the copy would fault in anyway, and refuses for all others without a signal.  Natively a
- * thread that takes memory away while it is copied faults in the driver's copy; here, in ours.
+ * The program may hand over memory that is not mapped or not writable.  The kernel is asked to
+ * populate the pages (MADV_POPULATE_READ and _WRITE, Linux 5.14): it populates those that the copy
+ * would fault in anyway, and refuses all others without a signal.  A thread that unmaps memory
+ * during its copy faults natively in the driver's copy, and here in ours.
  */
 #ifndef CUSHIM_COPY_HOST_H
 #define CUSHIM_COPY_HOST_H

@@ -1,14 +1,15 @@
 /*
- * Rings: the channels of a context, shared by all threads that copy in it, and the threads of ours
- * that help them.
+ * Rings: the channels of a context, shared by all threads that copy in it, and our helper threads.
  *
  * A copy is a job.  The thread that asked takes channels for it until no piece is left; where
- * channels are free, threads of ours take its pieces too, a turn at each job in rotation.  Channels
- * that are all taken go to who waited longest, piece by piece, so that a short copy never waits for
- * a long one. A ring is made at its context's first staged copy.  Threads of ours are named
- * cushim-copy and end after a second without work, so that none keeps a process alive whose main
- * thread ended alone.  All signals are blocked in them but those of a fault: the program's handler
- * has these, as where the driver copies.  A forked child has no ring: it forwards.
+ * channels are free, helpers take its pieces too, one of each job in turn.  When all channels are
+ * taken the next free one goes to the thread that waited longest, piece by piece, so that a short
+ * copy never waits for a long one.
+ *
+ * A ring is made at its context's first staged copy.  Helpers are named cushim-copy and end after a
+ * second without work, so that none keeps a process alive whose main thread ended alone.  All
+ * signals are blocked in them but those of a fault: these reach the program's handler, as where the
+ * driver copies.  A forked child has no ring; its copies go to the driver.
  *
  * Locks: one for the list of rings, one a ring; the former is never taken inside the latter.
  */

@@ -17,6 +17,14 @@
 /* The header that declares them is of a package of its own. */
 CUresult cuProfilerStart(void);
 CUresult cuProfilerStop(void);
+/* Later than the oldest headers that cushim is built with. */
+CUresult cuLaunchHostFunc_v2(CUstream stream, CUhostFn function, void *data, unsigned sync_mode);
+CUresult cuLaunchHostFunc_v2_ptsz(CUstream stream, CUhostFn function, void *data,
+                                  unsigned sync_mode);
+CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+                           const CUgraphEdgeData *edges, size_t n_dependencies,
+                           CUgraphNodeParams *params);
+CUresult cuGraphNodeSetParams_v2(CUgraphNode node, CUgraphNodeParams *params);
 
 struct cushim_cuda;   /* the driver's functions that the preload and src/memory call */
 struct cushim_cudart; /* the runtime's that the preload calls */

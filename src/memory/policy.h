@@ -1,7 +1,7 @@
 /*
- * Policy: what the host of the allocator decided for all pools of a process.
+ * Policy: the settings of all heaps of a process, made by the host of the allocator.
  *
- * Set before the first pool is opened; fields that a later discovery may change are atomic and read
+ * Set before the first heap is opened; fields that a later discovery may change are atomic and read
  * relaxed.
  */
 #ifndef CUSHIM_MEMORY_POLICY_H

@@ -2,10 +2,9 @@
  * Statistics of one device and one kind of memory: plain counters, never reset but for the recent
  * peaks.
  *
- * Written with relaxed atomics by whoever does the thing that is counted.  What happens at every
- * request and free is counted by the thread's cache, so that here is only a part of it:
- * cushim_mem_cache_sum has the whole, for reports.  Bytes are what the program asked for unless the
- * name says otherwise.
+ * Written with relaxed atomics by the thread that counts.  What happens at every request and free
+ * is counted in the thread's cache, and only a part of it is here: cushim_mem_cache_sum has the
+ * whole, for reports.  Bytes are what the program asked for unless the name says otherwise.
  */
 #ifndef CUSHIM_MEMORY_STATS_H
 #define CUSHIM_MEMORY_STATS_H

@@ -64,8 +64,8 @@ static bool pageable(const struct cushim_report *report, struct cushim_advice *a
     EVIDENCE(advice, 1, "pageable_bytes", n_bytes);
     EVIDENCE(advice, 2, "copied_bytes", all_bytes);
     SAY(advice,
-        "%s in %s copies came from pageable memory or went there; pinned memory needs no staging",
-        cushim_text_bytes(bytes, n_bytes), cushim_text_count(count, n));
+        "%s in %s %s came from pageable memory or went there; pinned memory needs no staging",
+        cushim_text_bytes(bytes, n_bytes), cushim_text_count(count, n), n == 1 ? "copy" : "copies");
     return n_bytes >= (uint64_t)1 << 30 && is_share(n_bytes, all_bytes, 10);
 }
 
@@ -117,9 +117,9 @@ static bool few(const struct cushim_report *report, struct cushim_advice *advice
     EVIDENCE(advice, 0, "requests", n);
     EVIDENCE(advice, 1, "run_ns", report->run_ns);
     SAY(advice,
-        "%s requests in %s are few: the program keeps its memory, or has a cache of its own, and a "
-        "pool has little to save",
-        cushim_text_count(count, n), cushim_text_time(run, report->run_ns));
+        "%s request%s in %s: the program keeps its memory, or has a cache of its own, and a pool "
+        "has little to save",
+        cushim_text_count(count, n), n == 1 ? "" : "s", cushim_text_time(run, report->run_ns));
     return n && report->run_ns >= 10 * second_ns && n < report->run_ns / second_ns * 10;
 }
 
@@ -140,6 +140,24 @@ static bool holes(const struct cushim_report *report, struct cushim_advice *advi
         "shows which blocks",
         cushim_text_bytes(spare, spare_bytes), cushim_text_bytes(all, held_bytes));
     return spare_bytes >= (uint64_t)512 << 20 && is_share(spare_bytes, held_bytes, 25);
+}
+
+/* While others want it. */
+static bool idle(const struct cushim_report *report, struct cushim_advice *advice) {
+    uint64_t most_bytes = 0;
+    char bytes[CUSHIM_AMOUNT_BYTES], count[CUSHIM_AMOUNT_BYTES];
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        uint64_t n_bytes = cushim_report_idle_bytes(report, device);
+        most_bytes = n_bytes > most_bytes ? n_bytes : most_bytes;
+    }
+    EVIDENCE(advice, 0, "idle_bytes", most_bytes);
+    EVIDENCE(advice, 1, "short_processes", report->n_short);
+    SAY(advice,
+        "%s are idle here, and %s other %s found no memory on the device; a smaller --keep gives "
+        "it back",
+        cushim_text_bytes(bytes, most_bytes), cushim_text_count(count, report->n_short),
+        report->n_short == 1 ? "process" : "processes");
+    return report->n_short && most_bytes >= CUSHIM_REPORT_MUCH_IDLE_BYTES;
 }
 
 /* Those that the driver knew are bypassed.  Without a pool a second free is one of these, too. */
@@ -174,9 +192,9 @@ static bool leak(const struct cushim_report *report, struct cushim_advice *advic
 static const struct {
     const char *id;
     bool (*applies)(const struct cushim_report *report, struct cushim_advice *advice);
-} rows[] = {{"bypassed", bypassed}, {"leak", leak},     {"waits", waits}, {"staging", staging},
-            {"pageable", pageable}, {"growth", growth}, {"holes", holes}, {"forwarded", forwarded},
-            {"foreign", foreign},   {"few", few}};
+} rows[] = {{"bypassed", bypassed},   {"leak", leak},         {"idle", idle},     {"waits", waits},
+            {"staging", staging},     {"pageable", pageable}, {"growth", growth}, {"holes", holes},
+            {"forwarded", forwarded}, {"foreign", foreign},   {"few", few}};
 
 unsigned cushim_advice_give(const struct cushim_report *report,
                             struct cushim_advice advice[CUSHIM_ADVICE_MOST]) {

@@ -18,18 +18,128 @@ void cushim_frame_clean(struct cushim_page_frame frames[], size_t n_frames) {
     }
 }
 
-enum { TEXT_BYTES = 3 * CUSHIM_REPORT_LINE_BYTES };
+/* ---- names that are too long ---- */
+
+static const char dots[] = "...";
+enum { DOTS = sizeof dots - 1 };
+
+/* Behind the bracket that closes the one at `at`; the end of the text where none does. */
+static const char *behind_brackets(const char *at) {
+    unsigned depth = 0;
+    for (; *at; at++) {
+        if (strchr("<([{", *at))
+            depth++;
+        else if (strchr(">)]}", *at) && !(*at == '>' && at[-1] == '-') && !--depth)
+            return at + 1;
+    }
+    return at;
+}
+
+/* Of "operator<<" and "operator()", whose word ends at `end`: how many signs of the operator stand
+ * at `at`, which are no brackets. */
+static size_t signs_of_operator(const char *name, const char *end, const char *at) {
+    static const char word[] = "operator";
+    size_t n_word = sizeof word - 1;
+    if ((size_t)(end - name) < n_word || memcmp(end - n_word, word, n_word) != 0)
+        return 0;
+    return *at == '(' || *at == '[' ? 2 : strspn(at, "<>=-*");
+}
+
+/* "..." in place of what stands in brackets of a kind. */
+static void empty_brackets(char *name, char kind) {
+    static const char nameless[] = "(anonymous namespace)";
+    const char *from = name;
+    char *to = name;
+    while (*from) {
+        size_t n = signs_of_operator(name, to, from);
+        bool has_group = !n && strchr("<([{", *from);
+        const char *end = has_group ? behind_brackets(from) : from + (n ? n : 1);
+        bool is_kept = !has_group || *from != kind || !strchr(">)]}", end[-1]) ||
+                       (size_t)(end - from) <= DOTS + 2 ||
+                       strncmp(from, nameless, sizeof nameless - 1) == 0;
+        if (is_kept) {
+            memmove(to, from, (size_t)(end - from));
+            to += end - from;
+        } else {
+            char last = end[-1];
+            *to++ = *from;
+            memcpy(to, dots, DOTS);
+            to += DOTS;
+            *to++ = last;
+        }
+        from = end;
+    }
+    *to = 0;
+}
+
+/* Without the type that a template's function has before its name. */
+static void cut_type(char *name) {
+    const char *begin = name;
+    if (strstr(name, "operator")) /* its own name has blanks */
+        return;
+    for (const char *at = name; *at && *at != '(';) {
+        at = strchr("<[{", *at) ? behind_brackets(at) : at + 1;
+        if (at[-1] == ' ')
+            begin = at;
+    }
+    memmove(name, begin, strlen(begin) + 1);
+}
+
+/* Without the parameters, and what stands behind them. */
+static void cut_parameters(char *name) {
+    char *last = NULL;
+    for (char *at = name; *at;) {
+        size_t n = signs_of_operator(name, at, at);
+        if (!n && *at == '(' && at != name)
+            last = at;
+        at = n ? at + n : strchr("<([{", *at) ? (char *)behind_brackets(at) : at + 1;
+    }
+    if (last && strncmp(last, "(anonymous", 10) != 0)
+        *last = 0;
+}
+
+/* The end of the name, from a "::" on where it has one. */
+static void cut_front(char *name, size_t columns) {
+    size_t n = strlen(name), n_kept = columns > DOTS ? columns - DOTS : 0;
+    const char *end = name + n - n_kept, *part = strstr(end, "::");
+    if (part && part[2])
+        end = part;
+    while (((unsigned char)*end & 0xc0) == 0x80) /* of a character that is cut */
+        end++;
+    memmove(name + DOTS, end, strlen(end) + 1);
+    memcpy(name, dots, DOTS);
+}
+
+void cushim_frame_shorten(char *name, size_t columns) {
+    if (strlen(name) > columns)
+        empty_brackets(name, '(');
+    if (strlen(name) > columns)
+        cut_type(name);
+    if (strlen(name) > columns)
+        empty_brackets(name, '<');
+    if (strlen(name) > columns)
+        cut_parameters(name);
+    if (strlen(name) > columns && columns > DOTS)
+        cut_front(name, columns);
+}
+
+/* ---- for people and programs ---- */
+
+enum { TEXT_BYTES = 3 * CUSHIM_REPORT_LINE_BYTES, TEXT_COLUMNS = 80 - 13 };
 
 /* "function  train.c:57", or "function  train+0x1234". */
 static void put(const struct cushim_page_frame *frame, cushim_report_find_line_fn *find_line,
-                char text[TEXT_BYTES]) {
-    char function[CUSHIM_REPORT_LINE_BYTES], line[CUSHIM_REPORT_LINE_BYTES];
+                size_t columns, char text[TEXT_BYTES]) {
+    char function[CUSHIM_REPORT_LINE_BYTES], line[2 * CUSHIM_REPORT_LINE_BYTES];
     const char *slash = strrchr(frame->file, '/');
-    if (find_line && find_line(frame, function, line))
-        snprintf(text, TEXT_BYTES, "%s  %s", function, line);
-    else
-        snprintf(text, TEXT_BYTES, "%s%s%s+0x%" PRIx64, frame->function,
-                 *frame->function ? "  " : "", slash ? slash + 1 : frame->file, frame->offset);
+    if (!find_line || !find_line(frame, function, line)) {
+        snprintf(function, sizeof function, "%s", frame->function);
+        snprintf(line, sizeof line, "%s+0x%" PRIx64, slash ? slash + 1 : frame->file,
+                 frame->offset);
+    }
+    cushim_frame_shorten(line, columns / 2);
+    cushim_frame_shorten(function, columns - 2 - strlen(line));
+    snprintf(text, TEXT_BYTES, "%s%s%s", function, *function ? "  " : "", line);
 }
 
 void cushim_frame_text(struct cushim_writer *out, const char *what,
@@ -37,7 +147,7 @@ void cushim_frame_text(struct cushim_writer *out, const char *what,
                        cushim_report_find_line_fn *find_line) {
     for (uint64_t i = 0; i < n_frames; i++) {
         char text[TEXT_BYTES];
-        put(&frames[i], find_line, text);
+        put(&frames[i], find_line, TEXT_COLUMNS, text);
         cushim_write(out, "  %-*s %s\n", 10, i ? "" : what, text);
     }
 }
@@ -67,7 +177,7 @@ void cushim_frame_json_texts(struct cushim_writer *out, const struct cushim_page
     cushim_write(out, "[");
     for (uint64_t i = 0; i < n_frames; i++) {
         char text[TEXT_BYTES];
-        put(&frames[i], find_line, text);
+        put(&frames[i], find_line, TEXT_BYTES, text);
         cushim_write(out, "%s", i ? ", " : "");
         cushim_report_put_string(out, text);
     }

@@ -7,7 +7,11 @@
 /* Whatever is in them, their texts end, and are text. */
 void cushim_frame_clean(struct cushim_page_frame frames[], size_t n_frames);
 
-/* For people: a line each, `what` before the first.  For programs: an array. */
+/* Make a name no longer than so many columns, with "..." for what is left out: parameters, then
+ * its type, arguments of templates, and its beginning.  The function's own name stays. */
+void cushim_frame_shorten(char *name, size_t columns);
+
+/* For people: a line of 80 columns each, `what` before the first.  For programs: an array. */
 void cushim_frame_text(struct cushim_writer *out, const char *what,
                        const struct cushim_page_frame frames[], uint64_t n_frames,
                        cushim_report_find_line_fn *find_line);

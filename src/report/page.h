@@ -2,8 +2,8 @@
  * The page: the counters of a process, in one object.
  *
  * A report is made of a page and of nothing else, so that it can be made of the page of another
- * process, or of one that ended without a word.  Written with relaxed atomics by whoever does the
- * thing that is counted; the head once, by the thread that reads the options.
+ * process, or of one that has ended.  Counters are written with relaxed atomics by the thread that
+ * counts; the head once, by the thread that reads the options.
  */
 #ifndef CUSHIM_REPORT_PAGE_H
 #define CUSHIM_REPORT_PAGE_H
@@ -85,6 +85,9 @@ enum { CUSHIM_MAX_DEVICES = 64, CUSHIM_NAME_BYTES = 64, CUSHIM_PAGE_BYTES = 4096
 /* Several texts, one behind the other with a 0 behind each: what does not fit is cut off. */
 enum { CUSHIM_PAGE_ARGUMENTS_BYTES = 1024, CUSHIM_PAGE_OPTIONS_BYTES = 512 };
 
+/* Of the end of a path, and of a PCI address. */
+enum { CUSHIM_PAGE_FOLDER_BYTES = 256, CUSHIM_PCI_BYTES = 16 };
+
 /* How many threads' caches have a row of their own behind the page, and how large a row is. */
 enum { CUSHIM_PAGE_CACHES = 128, CUSHIM_PAGE_CACHE_BYTES = 4096 };
 
@@ -160,13 +163,13 @@ enum cushim_page_state { CUSHIM_PAGE_RUNNING = 1, CUSHIM_PAGE_REPORTED, CUSHIM_P
 
 struct cushim_page_head {
     char magic[8];
-    uint64_t layout;            /* CUSHIM_PAGE_LAYOUT: readers take their own alone */
+    uint64_t layout;            /* cushim_page_layout: readers take their own alone */
     atomic_uint_fast64_t state; /* enum cushim_page_state */
     atomic_uint_fast64_t n_caches, n_lost_caches; /* with a row, and those that found none left */
     uint64_t address; /* of the page in the process that counts: caches name their counters by it */
     uint64_t run;     /* of `cushim run` that started it, children included; 0: none */
     int64_t process;
-    int64_t rank;          /* that a launcher gave it; -1: none did */
+    int64_t rank, ranks;   /* that a launcher gave it, and how many there are; -1: none did */
     uint64_t end_ns;       /* of a normal end, where the state is left; as start_ns */
     uint64_t start_ns;     /* of cushim_clock_ns, which all processes of a machine share */
     uint64_t is_relaxed;   /* --free=relaxed */
@@ -174,6 +177,8 @@ struct cushim_page_head {
     char program[CUSHIM_NAME_BYTES];
     char version[CUSHIM_NAME_BYTES]; /* of the preload that counts */
     char host[CUSHIM_NAME_BYTES];
+    char boot[CUSHIM_NAME_BYTES];                /* of the kernel, whose clock times are of */
+    char folder[CUSHIM_PAGE_FOLDER_BYTES];       /* it was started in */
     atomic_uint_fast64_t driver_version;         /* 13000: of CUDA 13.0; 0: no pool was opened */
     uint64_t n_argument_bytes, n_option_bytes;   /* of the two below that are used */
     char arguments[CUSHIM_PAGE_ARGUMENTS_BYTES]; /* of the program, its own name first */
@@ -190,6 +195,7 @@ struct cushim_page {
     } virtuals[CUSHIM_MAX_DEVICES];
     char device_names[CUSHIM_MAX_DEVICES][CUSHIM_NAME_BYTES]; /* "": no pool was opened there */
     unsigned char device_uuids[CUSHIM_MAX_DEVICES][16];       /* zeros: as above, or none known */
+    char device_places[CUSHIM_MAX_DEVICES][CUSHIM_PCI_BYTES]; /* PCI addresses: "0000:1B:00.0" */
     struct cushim_copy_counts copies;
     atomic_uint_fast64_t n_foreign_frees; /* of memory that nobody saw being allocated */
     atomic_uint_fast64_t
@@ -202,14 +208,6 @@ struct cushim_page {
     atomic_uint_fast64_t findings[CUSHIM_PAGE_FINDINGS][CUSHIM_PAGE_ROW(cushim_page_finding)];
     atomic_uint_fast64_t shortages[CUSHIM_PAGE_SHORTAGES][CUSHIM_PAGE_ROW(cushim_page_shortage)];
 };
-
-/* Where the parts of a page begin: a number for one layout, whatever its version is called. */
-#define CUSHIM_PAGE_LAYOUT                                                                         \
-    ((uint64_t)sizeof(struct cushim_page) << 40 ^                                                  \
-     (uint64_t)offsetof(struct cushim_page, copies) << 20 ^                                        \
-     (uint64_t)offsetof(struct cushim_page, findings) << 4 ^                                       \
-     (uint64_t)offsetof(struct cushim_page, device_names) ^                                        \
-     (uint64_t)sizeof(struct cushim_page_finding) << 10 ^ CUSHIM_MAX_DEVICES)
 
 /* All but what the caches of threads have not handed in; word by word, for others write. */
 static inline void cushim_page_copy(struct cushim_page *to, const struct cushim_page *from) {

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/output.h"
 #include "base/utf8.h"
+#include "cuda/symbol.h"
 #include "memory/cache/cache.h"
 
 _Static_assert(offsetof(struct cushim_mem_cache, counts) + sizeof(struct cushim_mem_counts) <=
@@ -20,6 +21,15 @@ _Static_assert(offsetof(struct cushim_mem_cache, counts) + sizeof(struct cushim_
                    offsetof(struct cushim_mem_cache, stats) + sizeof(void *) <=
                        CUSHIM_PAGE_CACHE_BYTES,
                "a row has the counts of its cache");
+
+uint64_t cushim_page_layout(void) {
+    return (uint64_t)sizeof(struct cushim_page) << 40 ^
+           (uint64_t)offsetof(struct cushim_page, copies) << 20 ^
+           (uint64_t)offsetof(struct cushim_page, findings) << 4 ^
+           (uint64_t)offsetof(struct cushim_page, device_names) ^
+           (uint64_t)sizeof(struct cushim_page_finding) << 10 ^ (uint64_t)CUSHIM_N_SYMBOLS << 30 ^
+           CUSHIM_MAX_DEVICES;
+}
 
 /* ---- the folder ---- */
 
@@ -143,9 +153,29 @@ static int add_caches(int file, struct cushim_page *page) {
     return 0;
 }
 
+static int read_counts(int file, struct cushim_page *page) {
+    int error = read_all(file, page, sizeof *page, 0);
+    return error ? error : add_caches(file, page);
+}
+
+/* Its process goes on meanwhile.  Frees are read before requests: a request is counted before its
+ * free, so that no report has more frees than requests. */
+static int read_counters(int file, struct cushim_page *page) {
+    static uint64_t n_frees[CUSHIM_MAX_DEVICES * CUSHIM_N_KINDS];
+    struct cushim_mem_stats *stats = &page->stats[0][0];
+    int error = read_counts(file, page);
+    for (size_t i = 0; i < sizeof n_frees / sizeof *n_frees; i++)
+        n_frees[i] = cushim_mem_stats_read(&stats[i].n_frees);
+    if (!error)
+        error = read_counts(file, page);
+    for (size_t i = 0; i < sizeof n_frees / sizeof *n_frees; i++)
+        atomic_store(&stats[i].n_frees, n_frees[i]);
+    return error;
+}
+
 /* It ends, and a terminal shows it and does not obey it. */
-static void settle_text(char text[CUSHIM_NAME_BYTES]) {
-    text[CUSHIM_NAME_BYTES - 1] = 0;
+static void settle_text(char *text, size_t most) {
+    text[most - 1] = 0;
     cushim_utf8_clean(text);
 }
 
@@ -166,10 +196,13 @@ static void settle(struct cushim_page *page) {
                 atomic_store(&stats->live_bytes, 0);
             cushim_mem_stats_raise_live(stats, cushim_mem_stats_read(&stats->live_bytes));
         }
-        settle_text(page->device_names[device]);
+        settle_text(page->device_names[device], CUSHIM_NAME_BYTES);
+        settle_text(page->device_places[device], CUSHIM_PCI_BYTES);
     }
-    settle_text(page->head.program);
-    settle_text(page->head.host);
+    settle_text(page->head.program, CUSHIM_NAME_BYTES);
+    settle_text(page->head.host, CUSHIM_NAME_BYTES);
+    settle_text(page->head.boot, CUSHIM_NAME_BYTES);
+    settle_text(page->head.folder, CUSHIM_PAGE_FOLDER_BYTES);
     settle_texts(page->head.arguments, &page->head.n_argument_bytes, sizeof page->head.arguments);
     settle_texts(page->head.options, &page->head.n_option_bytes, sizeof page->head.options);
 }
@@ -199,11 +232,11 @@ static int read_page(int file, struct cushim_report *report) {
         return error;
     page->head.version[CUSHIM_NAME_BYTES - 1] = 0;
     if (memcmp(page->head.magic, CUSHIM_PAGE_MAGIC, sizeof page->head.magic) != 0 ||
-        page->head.layout != CUSHIM_PAGE_LAYOUT ||
+        page->head.layout != cushim_page_layout() ||
         (size_t)status.st_size != cushim_page_file_bytes(page) ||
         strcmp(page->head.version, CUSHIM_VERSION_TEXT) != 0)
         return ENOEXEC;
-    error = add_caches(file, page);
+    error = read_counters(file, page);
     settle(page);
     return error ? error : read_rest(file, report);
 }

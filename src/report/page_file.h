@@ -49,6 +49,10 @@ static inline size_t cushim_page_file_bytes(const struct cushim_page *page) {
  */
 int cushim_page_folder_open(bool is_made);
 
+/* Where the parts of a page begin, and how many calls have a number: one for each layout, whatever
+ * its version is called. */
+uint64_t cushim_page_layout(void);
+
 /*
  * Make the file of `page` in a folder, with all its bytes reserved, so that no store through a
  * mapping of it can fail later.  No signal comes of it.  Returns a descriptor, or -1 with errno;

@@ -1,8 +1,8 @@
 /*
  * Rings of a page: the last records of a kind, written by any thread, read while others write.
  *
- * A record has a number, from 1 on, which is written behind it at first and before it at last:
- * where a reader finds the number at both ends, what lies between is of that record alone.
+ * A record has a number, from 1 on, at its start and at its end.  A writer stores the one at the
+ * end first and the one at the start last; where a reader finds both the same, the record is whole.
  */
 #ifndef CUSHIM_REPORT_PAGE_RING_H
 #define CUSHIM_REPORT_PAGE_RING_H

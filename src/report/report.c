@@ -53,6 +53,10 @@ struct cushim_report_held cushim_report_held(const struct cushim_mem_stats *stat
     return held;
 }
 
+uint64_t cushim_report_idle_bytes(const struct cushim_report *report, int device) {
+    return cushim_report_held(cushim_report_stats(report, device, CUSHIM_KIND_DEVICE)).idle_bytes;
+}
+
 uint64_t cushim_report_sum_at(const struct cushim_report *report, enum cushim_kind kind,
                               size_t counter) {
     uint64_t sum = 0;

@@ -1,8 +1,8 @@
 /*
- * The report: what the counters of a page say, for people and for programs.
+ * The report: the counters of a page, for people and for programs.
  *
- * Nothing of the process is looked at but its page; what only the process itself knows it adds to
- * the JSON by a function.
+ * It reads nothing of the process but its page.  What only the process itself knows it adds to the
+ * JSON by a function.
  */
 #ifndef CUSHIM_REPORT_REPORT_H
 #define CUSHIM_REPORT_REPORT_H
@@ -37,6 +37,8 @@ struct cushim_report {
     const char *ended;                     /* how, in words; NULL: it goes on, or tells itself */
     cushim_report_find_line_fn *find_line; /* NULL: frames stay names and offsets */
     struct cushim_report_natively natively;
+    uint64_t
+        n_short; /* other processes that found no memory on a device with idle memory of this */
     void (*put_json)(struct cushim_writer *out); /* whole members, a comma behind each; or NULL */
 };
 
@@ -88,6 +90,10 @@ struct cushim_report_held {
     uint64_t live_bytes, rounding_bytes, spare_bytes, idle_bytes, held_bytes;
 };
 struct cushim_report_held cushim_report_held(const struct cushim_mem_stats *stats);
+
+/* Idle device memory of so much is worth a word. */
+#define CUSHIM_REPORT_MUCH_IDLE_BYTES ((uint64_t)1 << 30)
+uint64_t cushim_report_idle_bytes(const struct cushim_report *report, int device);
 
 /* Of live blocks: what they are larger than was asked. */
 uint64_t cushim_report_rounding_bytes(const struct cushim_mem_stats *stats);

@@ -1,3 +1,4 @@
+/* The report as JSON: docs/schema/report-1.json describes it. */
 #include "report/report.h"
 
 #include <inttypes.h>
@@ -58,6 +59,10 @@ static void put_device(struct cushim_writer *out, const struct cushim_report *re
     cushim_report_put_string(out, report->page.device_names[device]);
     if (*cushim_report_uuid(uuid, report->page.device_uuids[device]))
         cushim_write(out, ", \"uuid\": \"%s\"", uuid);
+    if (*report->page.device_places[device]) {
+        cushim_write(out, ", \"pci\": ");
+        cushim_report_put_string(out, report->page.device_places[device]);
+    }
     struct cushim_report_virtual created = cushim_report_virtual(report, device);
     cushim_write(out,
                  ", \"virtual\": {\"requests\": %" PRIu64 ", \"requested_bytes\": %" PRIu64
@@ -165,6 +170,10 @@ static void put_head(struct cushim_writer *out, const struct cushim_report *repo
     const char *text = NULL, *comma = "";
     cushim_write(out, "  \"host\": ");
     cushim_report_put_string(out, head->host);
+    cushim_write(out, ",\n  \"boot\": ");
+    cushim_report_put_string(out, head->boot);
+    cushim_write(out, ",\n  \"start_ns\": %" PRIu64 ",\n  \"folder\": ", head->start_ns);
+    cushim_report_put_string(out, head->folder);
     cushim_write(out, ",\n  \"arguments\": [");
     while ((text = cushim_report_next_text(head->arguments, head->n_argument_bytes, text))) {
         cushim_write(out, "%s", comma);
@@ -202,6 +211,8 @@ void cushim_report_json(struct cushim_writer *out, const struct cushim_report *r
         cushim_write(out, ",\n  \"run\": \"%" PRIx64 "\"", head->run);
     if (head->rank >= 0)
         cushim_write(out, ",\n  \"rank\": %ld", (long)head->rank);
+    if (head->rank >= 0 && head->ranks >= 0)
+        cushim_write(out, ",\n  \"ranks\": %ld", (long)head->ranks);
     cushim_write(out, ",\n  \"run_ns\": %" PRIu64 ",\n", report->run_ns);
     put_head(out, report);
     cushim_write(out, "  \"source\": \"%s\",\n", report->is_of_page ? "live page" : "process");

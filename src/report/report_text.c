@@ -1,3 +1,4 @@
+/* The report as text, for people. */
 #include "report/report.h"
 
 #include <inttypes.h>
@@ -145,7 +146,9 @@ static bool has_kinds(const struct cushim_report *report, int device) {
 
 static void put_device(struct cushim_writer *out, const struct cushim_report *report, int device) {
     const char *name = report->page.device_names[device];
-    cushim_write(out, "\ndevice %d%s%s\n", device, *name ? "  " : "", name);
+    const char *place = report->page.device_places[device];
+    cushim_write(out, "\ndevice %d%s%s%s%s\n", device, *name ? "  " : "", name, *place ? ", " : "",
+                 place);
     /* two blanks before each head: what stands behind one is of the same column */
     if (has_kinds(report, device))
         cushim_write(out, "  %-8s %11s %11s %11s %11s %9s %10s\n", "memory", CUSHIM_WORD(requests),
@@ -426,6 +429,8 @@ void cushim_report_text(struct cushim_writer *out, const struct cushim_report *r
                  (long)head->process);
     if (head->rank >= 0)
         cushim_write(out, ", rank %ld", (long)head->rank);
+    if (head->rank >= 0 && head->ranks >= 0)
+        cushim_write(out, " of %ld", (long)head->ranks);
     cushim_write(out, ", %s\n", cushim_text_time(t.text[0], report->run_ns));
     put_end(out, report);
     put_head(out, report);

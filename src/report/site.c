@@ -211,12 +211,12 @@ void cushim_site_text(struct cushim_writer *out, const struct cushim_report *rep
     if (!n_told)
         cushim_write(out, "  nothing that was sampled\n");
     if (n_more)
-        cushim_write(out, "  and %" PRIu64 " places more, with %s\n", n_more,
-                     cushim_text_bytes(text, more_bytes));
+        cushim_write(out, "  and %" PRIu64 " place%s more, with %s\n", n_more,
+                     n_more == 1 ? "" : "s", cushim_text_bytes(text, more_bytes));
     uint64_t n_lost = cushim_mem_stats_read(&report->sites->n_lost);
     if (n_lost)
-        cushim_write(out, "  %s samples are of places that found no row\n",
-                     cushim_text_count(text, n_lost));
+        cushim_write(out, "  %s sample%s of places that found no row\n",
+                     cushim_text_count(text, n_lost), n_lost == 1 ? " is" : "s are");
 }
 
 static void put_json(struct cushim_writer *out, const struct cushim_report *report,

@@ -1,10 +1,11 @@
 /*
  * Sites: the places in the program that asked for memory, and what they have of it, sampled.
  *
- * A request of n bytes is taken with the probability n / sample_bytes, and any from that size on.
- * One that is taken stands for those that were not: it counts as sample_bytes, and as so many
- * blocks of its size as that makes.  So sums are right on average whatever the sizes are, and what
- * asks for much is exact.  Written by one thread at a time, by relaxed stores; read by anybody.
+ * A request of n bytes is sampled with the probability n / sample_bytes, and always from that size
+ * on.  A sampled request counts as sample_bytes, and as so many blocks of its size as that makes.
+ * So sums are right on average whatever the sizes are, and exact for large requests.
+ *
+ * Written by one thread at a time, by relaxed stores; read by any.
  */
 #ifndef CUSHIM_REPORT_SITE_H
 #define CUSHIM_REPORT_SITE_H

@@ -2,9 +2,9 @@
  * The account of a recording: which blocks live, whose they are, and what each site and each place
  * has, event by event.
  *
- * An allocation adds a block, and each block that goes is told as a FREE, also where its end was
- * not recorded: with the context that took its pool along, or because its address is given anew.
- * Who reads an account can thus pair allocations and frees without keeping blocks of its own.
+ * An allocation adds a block.  Each block that ends is told as a FREE, also where the recording has
+ * none: when the context of its heap ended, or when its address is allocated again.  So the reader
+ * of an account can pair allocations and frees without a table of its own.
  */
 #ifndef CUSHIM_TRACE_ACCOUNT_H
 #define CUSHIM_TRACE_ACCOUNT_H

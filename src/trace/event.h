@@ -47,7 +47,18 @@ struct cushim_trace_head {
     uint64_t is_relaxed;
     char program[64], product[64], host[64];
     char arguments[1024], folder[1024];
+    uint64_t next_rank, ranks; /* behind the rank that a launcher gave it, and how many there are;
+                                  0: nobody said */
 };
+
+/* -1: none is known. */
+static inline int64_t cushim_trace_rank(const struct cushim_trace_head *head) {
+    return head->next_rank && head->next_rank <= INT64_MAX ? (int64_t)head->next_rank - 1 : -1;
+}
+
+static inline int64_t cushim_trace_ranks(const struct cushim_trace_head *head) {
+    return head->ranks && head->ranks <= INT64_MAX ? (int64_t)head->ranks : -1;
+}
 
 /* The same for a chunk; events lie behind CUSHIM_TRACE_CHUNK_HEAD_BYTES. */
 struct cushim_trace_chunk {

@@ -1,13 +1,13 @@
 /*
- * Lines of Python: where this thread is, read out of the interpreter's own memory.
+ * Lines of Python: where this thread is, read from the interpreter's own memory.
  *
- * Libraries give the interpreter's lock back before they ask for memory, and to take it again here
- * could wait for a thread that waits for us.  So nothing of the interpreter is called: a thread's
- * frames are changed by that thread alone, which is here.  They are read by a system call, for
- * which a pointer that leads nowhere is an error and no fault: at its end an interpreter frees what
- * belongs to threads that go on.
+ * Libraries release the interpreter's lock before they ask for memory; to take it again here could
+ * wait for a thread that waits for us.  So no function of the interpreter is called.  A thread's
+ * frames are changed by that thread alone, which is the caller.  They are read by a system call,
+ * for which a bad pointer is an error and no fault: at its end an interpreter frees memory of
+ * threads that still run.
  *
- * What lies where is of a version: 3.11 to 3.13, with the lock.
+ * The layout depends on the version: 3.11 to 3.13, with the lock.
  */
 #ifndef CUSHIM_TRACE_PYTHON_H
 #define CUSHIM_TRACE_PYTHON_H

@@ -1,9 +1,8 @@
 /*
- * Reading a recording: the events of all threads in the order of time, with memory for one chunk a
- * writer.
+ * Reading a recording: the events of all threads by time, with memory for one chunk a writer.
  *
- * Whoever reads takes nothing for granted: the file may be cut, damaged or made up, and its process
- * may be writing it.  A chunk ends where its bytes are no event; what is no chunk is passed over.
+ * The file is not trusted: it may be cut, damaged or made up, and its process may be writing it.  A
+ * chunk ends where its bytes are no event; what is no chunk is skipped.
  */
 #ifndef CUSHIM_TRACE_READER_H
 #define CUSHIM_TRACE_READER_H

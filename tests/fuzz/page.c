@@ -41,7 +41,7 @@ static void set_up(void) {
     must(mkdtemp(path) != NULL && (folder = open(path, O_RDONLY | O_DIRECTORY)) >= 0);
     atexit(tear_down);
     memcpy(page.head.magic, CUSHIM_PAGE_MAGIC, sizeof page.head.magic);
-    page.head.layout = CUSHIM_PAGE_LAYOUT;
+    page.head.layout = cushim_page_layout();
     page.head.sample_bytes = 1;
     snprintf(page.head.program, sizeof page.head.program, "train");
     snprintf(page.head.version, sizeof page.head.version, "%s", CUSHIM_VERSION_TEXT);

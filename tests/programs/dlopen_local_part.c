@@ -1,5 +1,11 @@
-/* The library that dlopen_local opens: it alone is linked to the runtime. */
+/* The library that dlopen_local opens: it alone is linked to the runtime and has a kernel. */
+#include "kernel.h"
 #include "program.h"
+
+KERNEL(raise_byte, unsigned char *, bytes, size_t, at) {
+    if (i == 0)
+        bytes[at]++;
+}
 
 #ifdef __cplusplus
 extern "C"
@@ -15,9 +21,10 @@ size_t part_work(size_t n_rounds) {
         void *block;
         TRY(cudaMalloc(&block, n_bytes));
         TRY(cudaMemset(block, (int)(round & 0xff), n_bytes));
+        TRY(LAUNCH(raise_byte, 1, 1, 0, (unsigned char *)block, n_bytes - 1));
         TRY(cudaMemcpy(host, block, n_bytes, cudaMemcpyDeviceToHost));
         TRY(cudaFree(block));
-        n_right += host[n_bytes - 1] == (unsigned char)round;
+        n_right += host[n_bytes - 1] == (unsigned char)(round + 1);
     }
     return n_right;
 }

@@ -99,14 +99,16 @@
 
 void **__cudaRegisterFatBinary(void *fat_binary);
 void __cudaRegisterFatBinaryEnd(void **binary);
+void __cudaUnregisterFatBinary(void **binary);
 void __cudaRegisterFunction(void **binary, const char *stub, char *device_stub, const char *name,
                             int thread_limit, uint3 *tid, uint3 *bid, dim3 *block, dim3 *grid,
                             int *warp_size);
 
-static inline void kernel_register(const char *stub, char *device_stub, const char *name) {
+static inline void **kernel_register(const char *stub, char *device_stub, const char *name) {
     void **binary = __cudaRegisterFatBinary(NULL);
     __cudaRegisterFunction(binary, stub, device_stub, name, -1, NULL, NULL, NULL, NULL, NULL);
     __cudaRegisterFatBinaryEnd(binary);
+    return binary;
 }
 
 static inline cudaError_t kernel_launch(const char *stub, unsigned n_blocks, unsigned n_threads,
@@ -117,8 +119,12 @@ static inline cudaError_t kernel_launch(const char *stub, unsigned n_blocks, uns
 
 #define KERNEL_LAUNCHER(name, params, names, addresses)                                            \
     static char name##_stub[1];                                                                    \
+    static void **name##_binary;                                                                   \
     __attribute__((constructor)) static void name##_register(void) {                               \
-        kernel_register(name##_stub, name##_stub, #name);                                          \
+        name##_binary = kernel_register(name##_stub, name##_stub, #name);                          \
+    }                                                                                              \
+    __attribute__((destructor)) static void name##_unregister(void) {                              \
+        __cudaUnregisterFatBinary(name##_binary);                                                  \
     }                                                                                              \
     static inline cudaError_t name##_launch(unsigned n_blocks_, unsigned n_threads_,               \
                                             cudaStream_t stream_, KERNEL_LIST params) {            \

@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { INFO_EVERY = 16 };
+/* cuMemGetInfo goes through all that is held: every 16th step, but of a long trace 250 in all. */
+enum { INFO_EVERY = 16, N_INFOS = 250 };
 
 /* ---- pinned bytes: the driver's allocations by address, with the blocks in each ---- */
 
@@ -84,8 +85,10 @@ struct findings {
     size_t n_requests, n_calls, n_more;   /* n_more: served where native does not */
     size_t n_warm_requests, n_warm_calls; /* of the second half */
     size_t peak_live, peak_held, peak_native, peak_pinned;
-    size_t over_native; /* the most that was pinned beyond native's pages */
-    size_t idle;        /* the most idle */
+    size_t context_peak_live[N_CONTEXTS];
+    unsigned long n_capture_calls; /* the driver's memory calls when a capture was last open */
+    size_t over_native;            /* the most that was pinned beyond native's pages */
+    size_t idle;                   /* the most idle */
     size_t
         over_idle; /* beyond what P3 allows, and twice that: where deferred frees are idle, too */
     size_t over_twice;
@@ -111,17 +114,60 @@ static void look_at_info(const struct trace_head *head, size_t held, size_t idle
     rise(&found->info_off, n_free > told ? n_free - told : told - n_free);
 }
 
+/* Calls that obtain device memory from the driver, or give it back. */
+static unsigned long memory_calls(void) {
+    static const char *const names[] = {"cuMemAlloc_v2",  "cuMemFree_v2",    "cuMemCreate",
+                                        "cuMemRelease",   "cuMemMap",        "cuMemUnmap",
+                                        "cuMemSetAccess", "cuMemAllocAsync", "cuMemFreeAsync"};
+    unsigned long n = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        n += sim_calls(names[i]);
+    return n;
+}
+
+/* Once a block came; what only we serve, which is freed at once, is of the peak, too. */
+static void raise_peaks(const struct world *world, struct findings *found) {
+    rise(&found->peak_live, world->live_bytes);
+    for (int i = 0; i < N_CONTEXTS; i++) {
+        if (!world->contexts[i])
+            found->context_peak_live[i] = 0;
+        rise(&found->context_peak_live[i], world->context_live_bytes[i]);
+    }
+}
+
+/* Each context keeps what its own recent peak allows: the peak of its life, since the trace is
+ * shorter than a window. */
+static size_t watermark_of(const struct world *world, const struct findings *found) {
+    size_t sum = 0;
+    for (int i = 0; i < N_CONTEXTS; i++) {
+        size_t peak = found->context_peak_live[i];
+        sum += world->contexts[i] ? peak + peak / 2 + 32 * MIB : 0;
+    }
+    return sum;
+}
+
+/* While a capture is open a request gives nothing back unless memory is out; the first one after
+ * that which asks the driver does. */
+static void look_at_idle(const struct world *world, size_t idle, bool is_capturing,
+                         struct findings *found) {
+    size_t allowed = watermark_of(world, found) - world->live_bytes;
+    if (is_capturing)
+        found->n_capture_calls = memory_calls();
+    if (idle <= allowed || memory_calls() == found->n_capture_calls)
+        return;
+    rise(&found->over_idle, idle - allowed);
+    rise(&found->over_twice, beyond(idle, 2 * allowed));
+}
+
 static void look(const struct trace_head *head, const struct step *step, const struct world *world,
-                 const struct pins *pins, bool is_info_due, struct findings *found) {
+                 const struct pins *pins, bool is_capturing, bool is_info_due,
+                 struct findings *found) {
     size_t held = sim_used_bytes(0), idle = beyond(held, pins->n_bytes);
     rise(&found->peak_held, held);
     rise(&found->peak_native, step->used_bytes);
     rise(&found->peak_pinned, pins->n_bytes);
     rise(&found->idle, idle);
-    /* The trace is shorter than a window, so the recent peak is the peak. */
-    size_t watermark = found->peak_live + found->peak_live / 2 + 32 * MIB;
-    rise(&found->over_idle, beyond(idle, watermark - world->live_bytes));
-    rise(&found->over_twice, beyond(idle, 2 * (watermark - world->live_bytes)));
+    look_at_idle(world, idle, is_capturing, found);
     if (!step->is_late)
         rise(&found->over_native, beyond(pins->n_bytes, step->used_bytes));
     if (step->kind == STEP_STREAM_SYNC)
@@ -174,23 +220,15 @@ static bool agrees(const struct step *step, CUresult answer, struct findings *fo
     return false;
 }
 
-/* Calls that obtain device memory from the driver, or give it back. */
-static unsigned long memory_calls(void) {
-    static const char *const names[] = {"cuMemAlloc_v2",  "cuMemFree_v2",    "cuMemCreate",
-                                        "cuMemRelease",   "cuMemMap",        "cuMemUnmap",
-                                        "cuMemSetAccess", "cuMemAllocAsync", "cuMemFreeAsync"};
-    unsigned long n = 0;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        n += sim_calls(names[i]);
-    return n;
-}
-
 void trace_judge(const struct trace_head *head, const struct step *steps, bool is_by_step) {
     struct findings found = {.verdict = "ok", .is_by_step = is_by_step};
     struct pins pins = {0};
     struct world world;
     world_open(&world, getenv("PROPERTY_POOL") != NULL);
     unsigned long n_memory_calls = memory_calls(), n_half = 0;
+    size_t info_every = head->n_steps / N_INFOS;
+    if (info_every < INFO_EVERY)
+        info_every = INFO_EVERY;
     bool is_capturing = false;
     for (size_t i = 0; i < head->n_steps; i++) {
         const struct step *step = &steps[i];
@@ -212,14 +250,15 @@ void trace_judge(const struct trace_head *head, const struct step *steps, bool i
         found.n_warm_requests += step->kind == STEP_ALLOC && i >= head->n_steps / 2;
         if (!agrees(step, answer, &found))
             break;
-        rise(&found.peak_live, world.live_bytes);
+        raise_peaks(&world, &found);
         if (step->kind == STEP_ALLOC && answer == CUDA_SUCCESS) {
             if (step->answer == CUDA_SUCCESS)
                 pin(&pins, block, 1);
             else
                 world_take(&world, &(struct step){.kind = STEP_FREE, .slot = step->slot});
         }
-        look(head, step, &world, &pins, i % INFO_EVERY == 0 || i + 1 == head->n_steps, &found);
+        look(head, step, &world, &pins, is_capturing, i % info_every == 0 || i + 1 == head->n_steps,
+             &found);
     }
     found.n_calls = memory_calls() - n_memory_calls;
     found.n_warm_calls = n_half ? memory_calls() - n_half : 0;

@@ -18,17 +18,40 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { LIMIT_S = 60 }; /* of a trace, which takes milliseconds */
+enum {
+    LIMIT_S = 180, /* of processor time; most traces take milliseconds, frag-140-2048 15 s */
+    LOOK_S = 5,
+    MOST_IDLE = 12,      /* looks in a row that found no progress: it sleeps for ever */
+    PROGRESS_NS = 100000 /* of processor time; a look takes less */
+};
 
-static void set_device(size_t n_bytes) {
+/* Progress is processor time: on a machine that is busy a trace takes as long as it takes. */
+static void look(int signal) {
+    static struct timespec last;
+    static int n_idle;
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    long gone_ns = (now.tv_sec - last.tv_sec) * 1000000000 + now.tv_nsec - last.tv_nsec;
+    n_idle = gone_ns < PROGRESS_NS ? n_idle + 1 : 0;
+    if (n_idle == MOST_IDLE)
+        _exit(128 + signal);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &last);
+    alarm(LOOK_S);
+}
+
+static void begin(size_t n_bytes) {
     char text[32];
     snprintf(text, sizeof text, "%zu", n_bytes);
     setenv("CUSHIM_SIM_MEMORY", text, 1);
-    alarm(LIMIT_S);
+    setrlimit(RLIMIT_CPU, &(struct rlimit){LIMIT_S, LIMIT_S + 10});
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = look, .sa_flags = SA_RESTART}, NULL);
+    alarm(LOOK_S);
 }
 
 /* What came of the child: 0, its exit code, or 128 + a signal. */
@@ -48,7 +71,7 @@ static int make(const char *name, uint64_t first, uint64_t n, const char *path) 
     for (uint64_t seed = first; seed < first + n; seed++) {
         pid_t child = fork();
         if (child == 0) {
-            set_device(trace_device_bytes(name, seed));
+            begin(trace_device_bytes(name, seed));
             trace_generate(name, seed, fd);
             _exit(0);
         }
@@ -83,14 +106,14 @@ static void judge(const struct trace_head *head, const struct step *steps) {
         own.slack_bytes -= own.budget_bytes;
     pid_t child = fork();
     if (child == 0) {
-        set_device(own.device_bytes + own.slack_bytes);
+        begin(own.device_bytes + own.slack_bytes);
         trace_judge(&own, steps, is_by_step);
         _exit(0);
     }
     int code = await(child);
     if (code != 0)
         printf("seed=%lu verdict=%s answer=%d\n", head->seed,
-               code == 128 + SIGALRM ? "hangs" : "dies", code);
+               code == 128 + SIGALRM || code == 128 + SIGXCPU ? "hangs" : "dies", code);
 }
 
 static int each(const char *path, void (*visit)(const struct trace_head *, const struct step *)) {

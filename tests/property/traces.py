@@ -13,6 +13,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 HERE = pathlib.Path(__file__).resolve().parent
 MIB = 1 << 20
 N_SEEDS = 30  # of each generator, in the check
+FOUND = {  # beyond those: seeds that failed once
+    "captures": [688, 1151],  # the device nearly full, a capture open, idle memory kept
+    "harmonic": [100027, 100229],  # a pool took for live at once what was live in turns
+    "threads": [100225],  # what lay in four caches pinned pages again
+}
+# What the caches of a trace's further threads may pin again when they hand it out (README.md): 4 MiB of each of three.
+IN_CACHES = {"threads": 3 * 4 * MIB}
 
 # mode: the variables that make it; `pool` is the companion's, without the preload.  A mode that packs nothing
 # has PROPERTY_NO_BUDGET=1 beside its own: the charge budget is no part of the slack then.
@@ -100,8 +107,9 @@ def faults(found, what, mode):
         broken["P1"] = f"step {found['step']}: {found['bytes']:,} bytes, which native serves"
     elif verdict != "ok":
         broken["answers"] = f"{verdict}, step {found.get('step')}, {found['answer']}"
-    if found.get("over_native", 0) > found.get("slack", 0) and what not in TIMED:
-        broken["P2"] = f"{found['over_native'] / MIB:,.0f} MiB pinned beyond native's, {found['slack'] / MIB:,.0f} allowed"
+    may_pin = found.get("slack", 0) + IN_CACHES.get(what, 0)
+    if found.get("over_native", 0) > may_pin and what not in TIMED:
+        broken["P2"] = f"{found['over_native'] / MIB:,.0f} MiB pinned beyond native's, {may_pin / MIB:,.0f} allowed"
     over_idle = found.get("over_twice" if mode.endswith("relaxed") else "over_idle", 0)
     if over_idle and what not in TIMED and (what not in IN_CAPTURES or mode != "serve"):
         broken["P3"] = f"{over_idle / MIB:,.0f} MiB idle above the watermark"
@@ -206,18 +214,19 @@ def judge_pair(build, n_bytes, mode):
 
 CALLGRIND_PAIRS = (2000, 10000)  # of the two runs whose difference is counted
 INSTRUCTIONS = {"exact": 600, "relaxed": 334, "pool": 250}  # of our own code that a pair of 4 KiB may take
+COPY_INSTRUCTIONS = 130  # that a copy from the host to a block of 4 KiB may take
 COUNTED_WITH = "gcc 12 -O2 x86_64"  # other compilers make other code
 
 
-def count_instructions(build, n_bytes, mode, **variables):
+def count_instructions(build, n_bytes, mode, *words, **variables):
     """A pair's, of everything in the process and of our libraries alone."""
     counts = []
     for n in CALLGRIND_PAIRS:
         with tempfile.NamedTemporaryFile(prefix="property-") as file:
             front = [] if mode == "pool" else [f"LD_PRELOAD={build.preload}"]
             wrap = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={file.name}", "env", *front]
-            build.run(mode, "pairs", n_bytes, n, *pair_words(mode), wrap=wrap, CUSHIM_SIM_MEMORY="1G", CUSHIM_SIM_UNBACKED="0",
-                      VALGRIND_OPTS="--trace-children=yes", **variables)
+            build.run(mode, "pairs", n_bytes, n, *(words or pair_words(mode)), wrap=wrap, CUSHIM_SIM_MEMORY="1G",
+                      CUSHIM_SIM_UNBACKED="0", VALGRIND_OPTS="--trace-children=yes", **variables)
             counts.append(read_callgrind(pathlib.Path(file.name).read_text()))
     n_pairs = CALLGRIND_PAIRS[1] - CALLGRIND_PAIRS[0]
     return [(long - short) / n_pairs for short, long in zip(*counts)]
@@ -237,7 +246,8 @@ def count_system_calls(build, n_bytes, mode, **variables):
 
 
 def read_callgrind(text):
-    """Instructions in all, and those of functions in libcushim*."""
+    """Instructions in all, and those of functions in libcushim*.  callgrind_annotate shows as many, but names the library in the first
+    of a function's rows alone: what was inlined from headers has rows without one."""
     ours, total, library, is_call = 0, 0, "", False
     names = {}
     for line in text.splitlines():

@@ -106,6 +106,7 @@ static size_t live_of(size_t n_bytes) {
 
 static void forget(struct world *world, struct block *block) {
     world->live_bytes -= live_of(block->n_bytes);
+    world->context_live_bytes[block->context] -= live_of(block->n_bytes);
     world->large_live_bytes -= large_bytes(block->n_bytes);
     block->address = 0;
 }
@@ -141,6 +142,7 @@ static CUresult alloc(struct world *world, const struct step *step) {
     block->n_bytes = step->n_bytes;
     block->context = (uint8_t)world->context;
     world->live_bytes += live_of(step->n_bytes);
+    world->context_live_bytes[block->context] += live_of(step->n_bytes);
     world->large_live_bytes += large_bytes(step->n_bytes);
     return result;
 }

@@ -7,6 +7,7 @@
 #define CUSHIM_TESTS_UNIT_SUITE_H
 
 #include <check.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -37,9 +38,9 @@ static inline int suite_run(const char *name, const TTest *const *tests) {
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
-    int n_failed = srunner_ntests_failed(runner);
+    bool is_well = srunner_ntests_run(runner) > 0 && srunner_ntests_failed(runner) == 0;
     srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return is_well ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 /* How many of so many steps a test is to take: TEST_STEPS_PCT of them.  That is for memcheck and

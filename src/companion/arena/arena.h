@@ -1,10 +1,10 @@
 /*
- * What the graph module needs of arenas: the hold, that is the blocks which one capture took.
+ * Arenas as the graph module uses them: the blocks that one capture took.
  *
- * prepare before the capture begins, start once it has, stop when it ended or was aborted, drop
- * when nothing made from it can run any more.  Between start and drop no reset goes below the
- * highest of its blocks.  A hold keeps the memory of its arena, so the arena's handle may be
- * destroyed first.
+ * Order of calls: prepare before the capture begins, start once it has, stop when it ended or was
+ * aborted, drop when nothing made from it can run any more.  Between start and drop no reset goes
+ * below the highest of its blocks.  The memory of the arena is kept until the drop, so the arena's
+ * handle may be destroyed first.
  */
 #ifndef CUSHIM_COMPANION_ARENA_H
 #define CUSHIM_COMPANION_ARENA_H

@@ -13,11 +13,10 @@
 /* ---- from the regions ---- */
 
 /* Is a request of this device and kind the regions' to serve? */
-static inline __attribute__((always_inline)) bool
-is_own(const struct cushim_arena_object *arena, const struct cushim_arena_request *request) {
-    return (request->device == -1 || request->device == arena->device) &&
-           (request->kind == CUSHIM_MEMORY_DEVICE ||
-            (request->kind == CUSHIM_MEMORY_MANAGED && arena->is_managed));
+static inline __attribute__((always_inline)) bool is_own(const struct cushim_arena_object *arena,
+                                                         int device, int kind) {
+    return (device == -1 || device == arena->device) &&
+           (kind == CUSHIM_MEMORY_DEVICE || (kind == CUSHIM_MEMORY_MANAGED && arena->is_managed));
 }
 
 /* The caller orders work, and no capture has to know. */
@@ -31,20 +30,6 @@ static inline __attribute__((always_inline)) bool is_ready(const struct cushim_a
                                                            uint64_t now, struct cushim_stream *s) {
     return !atomic_load_explicit(&arena->book.n_spans, memory_order_relaxed) &&
            (cushim_arena_order_is_ready(&arena->order, now, s) || is_unordered(arena));
-}
-
-/* One compare and exchange. */
-static bool take_from_top(struct cushim_arena_object *arena,
-                          const struct cushim_arena_request *request, cushim_devptr *ptr,
-                          uint64_t *epoch) {
-    uint64_t at, now = cushim_arena_book_epoch(&arena->book);
-    if (!is_ready(arena, now, request->stream) ||
-        !cushim_arena_book_bump(&arena->book, now, request->n_grains, &at))
-        return false;
-    *ptr = cushim_arena_address(arena, at);
-    if (epoch)
-        *epoch = now;
-    return true;
 }
 
 /* The hold of the open capture that the request belongs to; NULL: of none.  order.lock. */
@@ -133,7 +118,7 @@ static void note_miss(struct cushim_arena_object *arena, const struct cushim_are
     pthread_mutex_lock(&arena->lock);
     *epoch = cushim_arena_book_epoch(&arena->book);
     arena->n_misses++;
-    bool is_first = is_own(arena, request) && arena->warned_epoch != *epoch;
+    bool is_first = is_own(arena, request->device, request->kind) && arena->warned_epoch != *epoch;
     if (is_first)
         arena->warned_epoch = *epoch;
     *used_bytes = cushim_arena_book_used(&arena->book) * CUSHIM_ARENA_GRAIN_BYTES;
@@ -214,12 +199,16 @@ static enum cushim_status alloc_slow(const char *what, struct cushim_arena *hand
     struct cushim_arena_object *arena;
     enum cushim_arena_fit fit = CUSHIM_ARENA_FIT_NONE;
     enum cushim_status status = CUSHIM_OK;
-    uint64_t at;
+    uint64_t at, n_changes = cushim_changes_now(); /* before what it stands for is looked at */
     cushim_graph_resources_give_back();
     CUSHIM_TRY(cushim_arena_enter(&scope, what, handle, &arena));
+    /* a thread that resets the arena may own its top from now on */
+    atomic_store_explicit(&arena->book.owner.slot, cushim_slot_of((uintptr_t)handle),
+                          memory_order_relaxed);
+    cushim_pin_note_fast(&arena->n_fast, n_changes);
     if (request->stream == CUSHIM_STREAM_OWN)
         request->stream = arena->stream;
-    if (is_own(arena, request)) {
+    if (is_own(arena, request->device, request->kind)) {
         pthread_mutex_lock(&arena->order.lock);
         status = take_slow(&scope, arena, request, &at, &fit);
         if (fit == CUSHIM_ARENA_FIT_TAKEN) {
@@ -239,50 +228,18 @@ static __attribute__((noinline, cold)) enum cushim_status
 alloc_from_start(const char *what, struct cushim_arena *handle, int dev,
                  enum cushim_memory_kind kind, size_t bytes, struct cushim_stream *s,
                  cushim_devptr *ptr, uint64_t *epoch) {
+    if (epoch)
+        *epoch = 0;
     if (!ptr)
         return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
+    *ptr = 0;
     if (!is_in_range(dev, kind, bytes))
         return cushim_fail(what, CUSHIM_INVALID, "bytes=%zu kind=%d device=%d", bytes, kind, dev);
     return alloc_slow(what, handle, request_of(dev, kind, bytes, s), ptr, epoch);
 }
 
-/* ---- the fast path: a block from the top, nothing to be ordered ---- */
-
-static bool is_dead(const struct cushim_arena_object *arena) {
-    return arena->object.context && cushim_context_is_dead(arena->object.context);
-}
-
-static __attribute__((noinline)) enum cushim_status
-alloc_short(struct cushim_arena *handle, int dev, enum cushim_memory_kind kind, size_t bytes,
-            struct cushim_stream *s, cushim_devptr *ptr, uint64_t *epoch) {
-    struct cushim_thread *thread = cushim_thread_mine;
-    struct cushim_arena_object *arena = NULL;
-    struct cushim_slot *slot;
-    bool is_taken = false;
-    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
-    if (ptr)
-        *ptr = 0;
-    if (epoch)
-        *epoch = 0;
-    if (ptr && is_in_range(dev, kind, bytes) && !cushim_driver_is_forked())
-        arena = cushim_pin_at_once(thread, CUSHIM_CELL_SHORT, CUSHIM_KIND_ARENA, handle, &slot);
-    if (arena) {
-        const struct cushim_arena_request request =
-            request_of(dev, kind, bytes, s == CUSHIM_STREAM_OWN ? arena->stream : s);
-        if (!is_dead(arena)) {
-            /* and a thread that resets the arena may own its top from now on */
-            atomic_store_explicit(&arena->book.owner.slot, slot, memory_order_relaxed);
-            cushim_pin_note_fast(&arena->n_fast, n_changes);
-            is_taken = is_own(arena, &request) && take_from_top(arena, &request, ptr, epoch);
-        }
-        cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, slot);
-    }
-    return is_taken
-               ? CUSHIM_OK
-               : alloc_from_start("cushim_arena_alloc", handle, dev, kind, bytes, s, ptr, epoch);
-}
-
-/* ---- the same of device memory: by stores where the thread owns the top ---- */
+/* ---- the fast path: a block from the top, nothing to be ordered; by stores where the thread owns
+ * it ---- */
 
 enum cushim_status cushim_arena_alloc(struct cushim_arena *handle, int dev,
                                       enum cushim_memory_kind kind, size_t bytes,
@@ -291,7 +248,7 @@ enum cushim_status cushim_arena_alloc(struct cushim_arena *handle, int dev,
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_ARENA, (uintptr_t)handle);
     if (__builtin_expect(thread && slot && ptr && bytes - 1 < PTRDIFF_MAX &&
-                             kind == CUSHIM_MEMORY_DEVICE && cushim_pin_has_fast_path() &&
+                             cushim_pin_has_fast_path() &&
                              cushim_pin_fast(thread, CUSHIM_CELL_FAST, slot, handle),
                          1)) {
         struct cushim_arena_object *arena =
@@ -301,8 +258,7 @@ enum cushim_status cushim_arena_alloc(struct cushim_arena *handle, int dev,
         uint64_t now = cushim_arena_book_epoch(&arena->book);
         if (__builtin_expect(atomic_load_explicit(&arena->n_fast, memory_order_acquire) ==
                                      cushim_changes_now() &&
-                                 (dev == arena->device || dev == -1) &&
-                                 is_ready(arena, now, stream) &&
+                                 is_own(arena, dev, kind) && is_ready(arena, now, stream) &&
                                  (cushim_arena_owner_is(&arena->book.owner, thread)
                                       ? cushim_arena_book_push(&arena->book, now, n_grains, &at)
                                       : cushim_arena_book_bump(&arena->book, now, n_grains, &at)),
@@ -314,5 +270,5 @@ enum cushim_status cushim_arena_alloc(struct cushim_arena *handle, int dev,
         }
         cushim_unpin_undone(thread, CUSHIM_CELL_FAST);
     }
-    return alloc_short(handle, dev, kind, bytes, s, ptr, epoch);
+    return alloc_from_start(__func__, handle, dev, kind, bytes, s, ptr, epoch);
 }

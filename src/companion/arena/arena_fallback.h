@@ -1,7 +1,7 @@
 /*
  * Blocks that an arena got from its fallback pool, by address.
  *
- * They outlive resets; with each goes what its free must say to the pool.
+ * They outlive resets.  Each is stored with what its free must pass to the pool.
  *
  * Lock: the arena's `lock`.  The pool itself is called without it.
  */

@@ -1,4 +1,4 @@
-/* Holds: the blocks that captures took (companion/arena/arena.h). */
+/* The blocks that captures took from an arena (companion/arena/arena.h). */
 #include "companion/arena/arena.h"
 
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /*
- * An arena as we keep it: its book, the memory behind it, the order of its reuse, and the blocks
- * that the fallback gave.
+ * The arena object: its block table, the memory behind it, the order of its reuse, and the blocks
+ * that the fallback pool gave.
  *
  * Two locks.  order.lock serialises resets, waits for fences and pins; it may be held over a wait
- * of the host.  `lock` guards the book and the list of fallback blocks, and is held over no driver
- * call, so that a free never waits for the device.  order.lock comes first.  A block from the top
- * is taken without either.
+ * of the host.  `lock` guards the block table and the list of fallback blocks, and is held over no
+ * driver call, so that a free never waits for the device.  order.lock comes first.  A block from
+ * the top is taken without either.
  */
 #ifndef CUSHIM_COMPANION_ARENA_INTERNAL_H
 #define CUSHIM_COMPANION_ARENA_INTERNAL_H

@@ -1,5 +1,5 @@
-/* The memory behind an arena's regions: device or managed, one allocation, one row of the ledger.
- */
+/* The memory behind an arena's regions: device or managed, one allocation, one row of the address
+ * map. */
 #include "companion/arena/arena_internal.h"
 
 #include "base/try.h"

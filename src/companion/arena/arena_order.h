@@ -1,15 +1,17 @@
 /*
  * The order of an arena's reuse: what a stream must wait for before it may touch a block.
  *
- * A reset leaves a fence in its region, a mark behind the work of the stream that it names.  Until
- * the fence is seen complete, blocks go to that stream at once, to others behind a wait in the
- * device, and to ALL, or in managed memory, behind a wait of the host.  Streams that are ordered
- * are noted by handle (handles of ours are never reused, those of the driver are) with the epoch,
- * so that the next block needs no lock; so is a region whose fence is complete.
+ * A reset leaves a fence in its region, recorded behind the work of the stream that it names.
+ * Until the fence is known to be complete, blocks go to that stream at once, to other streams
+ * behind a wait on the device, and to ALL, or in managed memory, behind a wait of the host.
+ *
+ * Streams that are ordered are noted by handle with the epoch, so that the next block needs no
+ * lock; so is a region whose fence is complete.  Our handles are never reused; those of the driver
+ * are.
  *
  * Frees of flag REUSE come in batches: a span of batch b may be served once `done` reached b.
  *
- * Lock: order.lock of the arena, but for what is atomic.
+ * Lock: order.lock of the arena, but for atomic fields.
  */
 #ifndef CUSHIM_COMPANION_ARENA_ORDER_H
 #define CUSHIM_COMPANION_ARENA_ORDER_H

@@ -1,11 +1,14 @@
 /*
- * Who alone takes from the top of an arena: a thread that resets it again and again.
+ * The owner of an arena's top: a thread that resets the arena again and again, and alone takes
+ * blocks from the top.
  *
- * Nobody: all take by compare and exchange.  An owner takes by plain stores, and all others go by
- * the arena's lock, under which they end the ownership.  It begins while the word is closed: who
- * saw nobody here after having read an open word fails to exchange that word.  The owner's way in
- * is its pin, and whoever ends it has a fence passed and waits until the pin is gone.  Each time it
- * ends, the next one has to reset twice as often in a row, so that arenas of many threads pay
+ * Without an owner every thread takes by compare and exchange.  An owner takes by plain stores; all
+ * others take the arena's lock, under which they end the ownership.
+ *
+ * Ownership begins while the word is closed: a thread that saw no owner after it had read an open
+ * word fails to exchange that word.  The owner pins the arena around each take; whoever ends the
+ * ownership issues a process-wide fence and waits until the pin is gone.  Each end doubles the
+ * number of resets in a row that the next ownership takes, so that arenas of many threads pay
  * little for it.
  */
 #ifndef CUSHIM_COMPANION_ARENA_OWNER_H

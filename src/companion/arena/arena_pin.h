@@ -1,8 +1,8 @@
 /*
- * Pins of an arena: blocks that a reset must not reach, counted a block; and the holds of captures,
- * whose blocks are pinned together.
+ * Pins of an arena: a count for each block that a reset must not reach, and the blocks of a
+ * capture, which are pinned together.
  *
- * Pins are kept in order of place.  A block freed while pinned is free when its last pin goes.
+ * Pins are sorted by place.  A block freed while pinned becomes free when its last pin goes.
  *
  * Lock: the arena's.
  */

@@ -57,7 +57,10 @@ bool cushim_arena_book_init(struct cushim_arena_book *book, uint64_t n_grains, u
         .n_grains = n_grains, .n_regions = n_regions, .cells = cells, .is_reusing = is_reusing};
     atomic_init(&book->epoch, 1);
     atomic_init(&book->word, word_of(0, 1));
-    return true;
+    if (cushim_arena_spans_init(&book->spans, is_reusing ? n_regions * n_grains : 0))
+        return true;
+    munmap(cells, n_regions * n_grains * sizeof *book->cells);
+    return false;
 }
 
 void cushim_arena_book_finish(struct cushim_arena_book *book) {
@@ -121,14 +124,7 @@ enum cushim_arena_fit cushim_arena_book_take(struct cushim_arena_book *book, uin
 
 bool cushim_arena_book_is_deferred(const struct cushim_arena_book *book, uint64_t n_grains,
                                    uint64_t done) {
-    bool is_deferred = false;
-    for (size_t i = 0; i < book->spans.n; i++) {
-        const struct cushim_arena_span *row = &book->spans.rows[i];
-        if (row->n_grains >= n_grains && row->stamp <= done)
-            return false;
-        is_deferred |= row->n_grains >= n_grains;
-    }
-    return is_deferred;
+    return cushim_arena_spans_is_deferred(&book->spans, n_grains, done);
 }
 
 /* ---- looking ---- */

@@ -1,18 +1,19 @@
 /*
- * The book of an arena: which grains (256 bytes) of its regions are whose.  It knows no address, no
- * stream and no driver.
+ * The block table of an arena: which grains (256 bytes) of its regions belong to which block.  It
+ * knows no address, no stream and no driver.
  *
- * A place is a grain counted through all regions.  In one word stand the top of the current region,
- * the number of blocks taken in the epoch, and the low bits of the epoch: taking a block is one
- * compare and exchange, which fails if a reset came between, or a store of the thread whose top it
- * is (companion/arena/arena_owner.h).  `cells` has a row a grain; where a
- * block starts it holds the block's length, state, and the low bits of its epoch, so that a reset
- * clears nothing.  From the start of a region to its top the cells of blocks, freed or not, and of
- * rests of spans lie end to end; below `kept` they are what survived resets.
+ * A place is the number of a grain, counted through all regions.  One word has the top of the
+ * current region, the number of blocks taken in the epoch, and the low bits of the epoch.  Taking a
+ * block is one compare and exchange, which fails if a reset came between, or a store of the thread
+ * that owns the top (companion/arena/arena_owner.h).
  *
- * memory/layout/chunk.h, the chunk of the preload's arena, is another thing: it counts live blocks
- * and rewinds when there are none, has one run of pages of at most 2^20 grains, and tells no
- * epochs.
+ * `cells` has an entry for each grain.  Where a block starts it has the block's length, its state,
+ * and the low bits of its epoch, so that a reset clears nothing.  Invariant: from the start of a
+ * region to its top the cells of blocks, freed or not, and of rests of spans adjoin; below `kept`
+ * they are what survived resets.
+ *
+ * The chunk of the preload's arena (memory/layout/chunk.h) is simpler: it counts live blocks and
+ * rewinds when there are none, has one run of pages of at most 2^20 grains, and no epochs.
  *
  * Lock: bump and push take none; all else is called under the arena's.
  */

@@ -1,9 +1,13 @@
 /*
  * Free spans of an arena: what was freed since the last reset, for flag REUSE.
  *
- * Kept in order of place, neighbours merged; a request takes the smallest span that holds it, from
- * its start.  A stamp is the batch of frees that the span belongs to, the youngest where spans were
- * merged: it may be served from once that batch is done.
+ * Neighbours are merged.  There is a list for each size class, eight for each doubling.  A request
+ * looks at the first rows of its own class and then of the larger ones, so that what it costs does
+ * not grow with the spans.  It takes the start of the smallest fit that it saw.
+ *
+ * A stamp is the batch of frees that the span belongs to, the youngest where spans were merged: it
+ * may be served from once that batch is done.  Spans are listed behind those of earlier batches, so
+ * the first rows are those that are done first.
  *
  * Lock: the arena's.
  */
@@ -14,15 +18,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { CUSHIM_ARENA_LOG2_CLASSES = 3, CUSHIM_ARENA_N_CLASSES = 264 };
+
 struct cushim_arena_span {
-    uint64_t at, n_grains; /* never 0 of these */
+    uint64_t at, n_grains; /* 0 grains: nobody's row */
     uint64_t stamp;
+    uint32_t next, previous; /* of its list; 0: none */
 };
 
-/* All zero is empty. */
 struct cushim_arena_spans {
+    size_t n;      /* spans */
+    size_t n_rows; /* that were used since the last clear, the first of which nobody has */
+    size_t cap;
     struct cushim_arena_span *rows;
-    size_t n, cap;
+    uint32_t spare; /* rows that nobody has, by next */
+    /* The row of the span that begins or ends at a place; believed only where the row says so. */
+    uint32_t *row_at;
+    size_t n_places;
+    uint32_t first[CUSHIM_ARENA_N_CLASSES], last[CUSHIM_ARENA_N_CLASSES];
+    uint64_t is_there[(CUSHIM_ARENA_N_CLASSES + 63) / 64]; /* a bit for each list with spans */
 };
 
 /* What a request finds. */
@@ -32,18 +46,25 @@ enum cushim_arena_fit {
     CUSHIM_ARENA_FIT_TAKEN
 };
 
+/* None yet, all below `n_places`, which may be 0; false where host memory is out. */
+bool cushim_arena_spans_init(struct cushim_arena_spans *spans, size_t n_places);
+
 /* Add a span; false where host memory is out: it is then lost until the next reset. */
 bool cushim_arena_spans_give(struct cushim_arena_spans *spans, uint64_t at, uint64_t n_grains,
                              uint64_t stamp);
 
 /**
- * Take n_grains of the smallest span that is done and holds them; the lowest of equal ones.
+ * Take n_grains of a span that is done and holds them.
  * @param done  stamps up to it may be served
  * @param rest  what is left of the span, behind what was taken; n_grains 0: nothing
  */
 enum cushim_arena_fit cushim_arena_spans_take(struct cushim_arena_spans *spans, uint64_t n_grains,
                                               uint64_t done, uint64_t *at,
                                               struct cushim_arena_span *rest);
+
+/* Whether that would be DEFERRED. */
+bool cushim_arena_spans_is_deferred(const struct cushim_arena_spans *spans, uint64_t n_grains,
+                                    uint64_t done);
 
 /* Forget all, keeping the memory; finish gives that back too. */
 void cushim_arena_spans_clear(struct cushim_arena_spans *spans);

@@ -1,16 +1,19 @@
 /*
- * Keeps: what a graph holds on to, beside the driver's own nodes.
+ * Graph resources: the memory and the attached functions that a graph keeps, beside the driver's
+ * own nodes.
  *
- * A keep is made when a capture begins, filled while it is open, and then belongs to the graph, to
- * each executable that we made of it, and to the driver: a user object on the driver's graph stands
- * for every copy of it that we cannot see (clones, children, executables made of the raw handle)
- * and for launches under way.  When all of them are gone the keep is over.  The driver says so in a
- * destructor, where nothing may be called; so the next call of the library that collects gives back
- * the memory that was kept.  Attached functions are the program's, which may hold locks of its own
- * around a call that allocates: they run in calls on graphs and in waits alone.
+ * They are made when a capture begins and filled while it is open.  Then they are owned by the
+ * graph, by each executable that we made of it, and by the driver: a user object on the driver's
+ * graph stands for every copy that we cannot see (clones, children, executables made of the raw
+ * handle) and for launches under way.  When the last owner is gone they are over.
  *
- * Where the context died the driver's word is not waited for; the shell of the keep stays in case
- * it comes.  Lock: one mutex for all keeps, held over no driver call and no callback.
+ * The driver says so in a destructor, in which no CUDA function may be called; so the next call of
+ * the library that collects gives the memory back.  Attached functions are the program's, which may
+ * hold locks of its own around a call that allocates: they run in calls on graphs and in waits
+ * alone.
+ *
+ * Where the context died the driver's destructor is not waited for; the struct stays in case it
+ * runs.  Lock: one mutex for all, held over no driver call and no callback.
  */
 #ifndef CUSHIM_COMPANION_GRAPH_RESOURCES_H
 #define CUSHIM_COMPANION_GRAPH_RESOURCES_H

@@ -1,9 +1,9 @@
 /*
- * The ledger of addresses: what this library handed out, device and host, by address.
+ * The address map: what this library handed out, device and host, by address.
  *
  * Rows do not overlap.  Blocks of pools and arenas are not rows: their module registers a finder,
- * which is asked where no row covers the address.  The last 4096 freed starts are remembered, so
- * that a second free is told from an address that was never ours.
+ * which is asked where no row covers the address.  The last 4096 freed addresses are remembered, so
+ * that a double free is told from an address that was never ours.
  *
  * Lock: one mutex, held over no driver call and no finder.
  */

@@ -1,13 +1,14 @@
 /*
  * The scope of a public call: its object is pinned, its context chosen and current, and everything
- * is put back at its end.
+ * is restored at its end.
  *
- * The context is (1) of the object or of the pointer's ledger row, else (2) a ctx that is not NULL,
- * else (3) the thread's current CUDA context, else (4) the primary context of the thread's device.
- * Only the top of CUDA's own stack is exchanged, so its depth stays.  No lock, no allocation.
+ * The context is (1) of the object or of the pointer's row in the address map, else (2) a ctx that
+ * is not NULL, else (3) the thread's current CUDA context, else (4) the primary context of the
+ * thread's device.  Only the top of CUDA's own stack is exchanged, so its depth stays.  No lock, no
+ * allocation.
  *
- * One enter a scope, and always one leave where it succeeded; where it failed, the text is set,
- * nothing is held and there must be no leave.
+ * Each begin that succeeded has one end.  Where it failed the error text is set, nothing is held,
+ * and there must be no end.
  */
 #ifndef CUSHIM_COMPANION_CALL_H
 #define CUSHIM_COMPANION_CALL_H

@@ -1,9 +1,11 @@
 /*
- * Pressure callbacks: who holds memory beside the ledger's rows, and can give some back.
+ * Pressure callbacks: functions that give memory back when another allocation fails.
  *
- * Pools register one struct for good.  It is asked when the driver is out of memory, when a text or
- * cushim_memory_info_pools says how much is held, and when somebody frees a block that outlived its
- * pool.  The list only grows and is read without a lock; none is held over the functions.
+ * Pools hold memory that has no row in the address map, and register one struct for good.  It is
+ * asked when the driver is out of memory, when a text or cushim_memory_info_pools says how much is
+ * held, and when somebody frees a block that outlived its pool.
+ *
+ * The list only grows and is read without a lock; none is held over the functions.
  */
 #ifndef CUSHIM_COMPANION_PRESSURE_H
 #define CUSHIM_COMPANION_PRESSURE_H

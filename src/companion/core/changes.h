@@ -1,12 +1,14 @@
 /*
- * Changes: one number for all that a fast path relies on without looking at it again.
+ * The change counter: one number that stands for everything a fast path relies on without checking
+ * it again.
  *
- * The fast paths of pools remember that nothing stood against them, and the number at which that
- * was so: the driver was ready, no context they use had died, none captured, no pool and no wrapper
- * of a default stream had gone, no pool was attached to a capture, nothing waited to be collected.
- * Whoever changes one of these changes it first and notes it then; whoever finds another number
- * takes the slow path, which looks at everything itself.  Changes are rare: each costs every thread
- * one slow path a row.
+ * A fast path of a pool remembers the number at which its conditions held: the driver was ready, no
+ * context it uses had died, none captured, no pool and no wrapper of a default stream had gone, no
+ * pool was attached to a capture, nothing waited to be collected.
+ *
+ * Invariant: whoever changes one of these changes it first and raises the number then.  A fast path
+ * that finds another number leaves the call to the slow path, which checks everything itself.
+ * Changes are rare: each costs every thread one slow path a pool.
  */
 #ifndef CUSHIM_COMPANION_CHANGES_H
 #define CUSHIM_COMPANION_CHANGES_H

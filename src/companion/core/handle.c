@@ -126,7 +126,7 @@ void cushim_pin_wait_out(struct cushim_thread *thread, const struct cushim_slot 
     unsigned n_looks = 0;
     if (!cushim_membarrier_pass())
         cushim_futex_nap(1000000); /* a sandbox forbids it by now; no store takes that long */
-    while (slot && atomic_load_explicit(cushim_cell_at_once(thread, CUSHIM_CELL_FAST),
+    while (slot && atomic_load_explicit(cushim_cell_of_fast(thread, CUSHIM_CELL_FAST),
                                         memory_order_acquire) == slot)
         cushim_futex_back_off(&n_looks);
 }

@@ -139,53 +139,24 @@ static inline void cushim_unpin(struct cushim_pin *pin) {
     cushim_unpin_in(pin->cell, pin->slot);
 }
 
-static inline _Atomic(struct cushim_slot *) *cushim_cell_at_once(struct cushim_thread *thread,
+static inline _Atomic(struct cushim_slot *) *cushim_cell_of_fast(struct cushim_thread *thread,
                                                                  enum cushim_cell i) {
     return &thread->pins[CUSHIM_THREAD_N_PINS + i];
 }
 
-/* cushim_pin_at_once with a record, of a handle whose slot is known. */
-static inline __attribute__((always_inline)) void *
-cushim_pin_slot_at_once(struct cushim_thread *thread, enum cushim_cell i, struct cushim_slot *slot,
-                        const void *argument) {
-    _Atomic(struct cushim_slot *) *cell = cushim_cell_at_once(thread, i);
-    if (__builtin_expect(atomic_load_explicit(cell, memory_order_relaxed) != NULL, 0))
-        return NULL;
-    return cushim_pin_in(cell, slot, (uintptr_t)argument);
-}
-
 /*
- * A pin for a way that does everything or nothing, and calls nobody who pins so: of cells that
- * serve nothing else, so that there is none to look for, and nothing of the pin is in memory.
- * @param i     which cell
- * @param slot  for cushim_unpin_at_once
- * @return NULL: as of cushim_pin, or without a record, or the cell is in use (a signal's handler
- * came between): take the slow path; there is nothing to unpin
- */
-static inline __attribute__((always_inline)) void *
-cushim_pin_at_once(struct cushim_thread *thread, enum cushim_cell i, enum cushim_kind kind,
-                   const void *argument, struct cushim_slot **slot) {
-    *slot = cushim_slot_of_kind(kind, (uintptr_t)argument);
-    return __builtin_expect(*slot && thread, 1)
-               ? cushim_pin_slot_at_once(thread, i, *slot, argument)
-               : NULL;
-}
-
-static inline __attribute__((always_inline)) void
-cushim_unpin_at_once(struct cushim_thread *thread, enum cushim_cell i,
-                     const struct cushim_slot *slot) {
-    cushim_unpin_in(cushim_cell_at_once(thread, i), slot);
-}
-
-/*
- * The same for a fast path: one that calls nothing, so that it needs no frame, and where pins are
- * fenced (cushim_pin_is_fenced), which the caller saw.  The object is slot->object.
+ * A pin for a fast path, which does everything or nothing and calls nobody who pins so: of cells
+ * that serve nothing else, so that there is none to look for, and nothing of the pin is in memory.
+ * Pins are fenced (cushim_pin_is_fenced), which the caller saw.  The object is slot->object.
+ * @param i  which cell
+ * @return false: the handle is closed, or the cell is in use (a signal's handler came between):
+ * take the slow path; there is nothing to unpin
  */
 static inline __attribute__((always_inline)) bool cushim_pin_fast(struct cushim_thread *thread,
                                                                   enum cushim_cell i,
                                                                   struct cushim_slot *slot,
                                                                   const void *argument) {
-    _Atomic(struct cushim_slot *) *cell = cushim_cell_at_once(thread, i);
+    _Atomic(struct cushim_slot *) *cell = cushim_cell_of_fast(thread, i);
     if (__builtin_expect(atomic_load_explicit(cell, memory_order_relaxed) != NULL, 0))
         return false;
     atomic_store_explicit(cell, slot, memory_order_relaxed);
@@ -223,7 +194,7 @@ enum cushim_status cushim_handle_swept(void);
 static inline __attribute__((always_inline)) enum cushim_status
 cushim_unpin_fast(struct cushim_thread *thread, enum cushim_cell i,
                   const struct cushim_slot *slot) {
-    atomic_store_explicit(cushim_cell_at_once(thread, i), NULL, memory_order_release);
+    atomic_store_explicit(cushim_cell_of_fast(thread, i), NULL, memory_order_release);
     return __builtin_expect(atomic_load_explicit(&slot->handle, memory_order_relaxed) != 0, 1)
                ? CUSHIM_OK
                : cushim_handle_swept();
@@ -233,7 +204,7 @@ cushim_unpin_fast(struct cushim_thread *thread, enum cushim_cell i,
  * closed, and sweeps. */
 static inline __attribute__((always_inline)) void cushim_unpin_undone(struct cushim_thread *thread,
                                                                       enum cushim_cell i) {
-    atomic_store_explicit(cushim_cell_at_once(thread, i), NULL, memory_order_release);
+    atomic_store_explicit(cushim_cell_of_fast(thread, i), NULL, memory_order_release);
 }
 
 #endif

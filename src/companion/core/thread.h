@@ -15,20 +15,20 @@
 #include <stdint.h>
 
 enum {
-    CUSHIM_THREAD_N_PINS = 16,   /* that free_pins counts, */
-    CUSHIM_THREAD_N_AT_ONCE = 3, /* and those of enum cushim_cell behind them */
-    CUSHIM_THREAD_N_CELLS = CUSHIM_THREAD_N_PINS + CUSHIM_THREAD_N_AT_ONCE,
+    CUSHIM_THREAD_N_PINS = 16, /* that free_pins counts, */
+    CUSHIM_THREAD_N_FAST = 3,  /* and those of enum cushim_cell behind them */
+    CUSHIM_THREAD_N_CELLS = CUSHIM_THREAD_N_PINS + CUSHIM_THREAD_N_FAST,
     CUSHIM_THREAD_TEXT_BYTES = 1024
 };
 
 /*
- * Cells for ways that do everything or nothing (companion/core/handle_pin.h), one a purpose, since
- * a way may hold one over another.  Who ends an ownership waits for FAST alone
+ * Cells of fast paths (companion/core/handle_pin.h), one a purpose, since a launch holds one over
+ * another.  Who ends an ownership waits for FAST alone
  * (cushim_pin_wait_out).
  */
 enum cushim_cell {
-    CUSHIM_CELL_FAST,  /* arenas: over no lock, no wait and no call of the driver */
-    CUSHIM_CELL_SHORT, /* arenas, over a lock; the stream of a launch; the device of a stream */
+    CUSHIM_CELL_FAST,   /* arenas: over no lock, no wait and no call of the driver */
+    CUSHIM_CELL_STREAM, /* the stream of a launch */
     CUSHIM_CELL_LAUNCH /* what is launched, over the driver's call, which may wait for the device */
 };
 

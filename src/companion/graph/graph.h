@@ -1,11 +1,13 @@
 /*
  * Graphs and executables as objects.
  *
- * A graph has the driver's handle (NULL: it only holds memory) and a keep; an executable has a
- * handle and the keep of the graph that it was last made of or updated from.  Both own their keep,
- * and both let go of it after the driver was told that the handle ends.  An executable's keep is
- * exchanged under its mutex, which is held over the driver's update; a launch takes it only where
- * it leaves node memory behind (graph_left.h).
+ * A graph has the driver's handle (NULL: it only holds memory) and graph resources
+ * (companion/capture/graph_resources.h); an executable has a handle and the resources of the graph
+ * that it was last made of or updated from.  Both own their resources, and both drop them after the
+ * driver was told that the handle ends.
+ *
+ * An executable's resources are exchanged under its mutex, which is held over the driver's update;
+ * a launch takes it only where it leaves node memory behind (graph_node_memory.h).
  */
 #ifndef CUSHIM_COMPANION_GRAPH_H
 #define CUSHIM_COMPANION_GRAPH_H

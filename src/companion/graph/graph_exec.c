@@ -173,31 +173,6 @@ launch_leaving(struct cushim_graphexec_object *exec, const struct cushim_stream_
     return result;
 }
 
-static enum cushim_status launch(struct cushim_scope *scope, struct cushim_graphexec_object *exec,
-                                 const struct cushim_stream_use *use) {
-    CUresult result = exec->left.n == 0 ? CUSHIM_DRIVER(cuGraphLaunch)(exec->handle, use->handle)
-                                        : launch_leaving(exec, use);
-    if (result != CUDA_SUCCESS)
-        return fail_launch(scope, exec, result);
-    atomic_fetch_add_explicit(&exec->n_launches, 1, memory_order_relaxed);
-    return CUSHIM_OK;
-}
-
-/* From the start. */
-static __attribute__((noinline, cold)) enum cushim_status
-launch_slowly(const char *what, struct cushim_graphexec *x, struct cushim_stream *s) {
-    struct cushim_scope scope;
-    struct cushim_stream_use use;
-    struct cushim_graphexec_object *exec;
-    CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_GRAPHEXEC, x, &exec));
-    enum cushim_status status = cushim_stream_use_here(&scope, s, &use);
-    if (status == CUSHIM_OK) {
-        status = launch(&scope, exec, &use);
-        cushim_unpin(&use.pin);
-    }
-    return cushim_call_end(&scope, status);
-}
-
 /* The thread that launched first counts without a locked operation. */
 static inline void count_launch(struct cushim_graphexec_object *exec,
                                 struct cushim_thread *thread) {
@@ -214,56 +189,42 @@ static inline void count_launch(struct cushim_graphexec_object *exec,
         atomic_fetch_add_explicit(&exec->n_launches, 1, memory_order_relaxed);
 }
 
+static enum cushim_status launch(struct cushim_scope *scope, struct cushim_graphexec_object *exec,
+                                 const struct cushim_stream_use *use) {
+    CUresult result = exec->left.n == 0 ? CUSHIM_DRIVER(cuGraphLaunch)(exec->handle, use->handle)
+                                        : launch_leaving(exec, use);
+    if (result != CUDA_SUCCESS)
+        return fail_launch(scope, exec, result);
+    if (cushim_thread_mine)
+        count_launch(exec, cushim_thread_mine);
+    else
+        atomic_fetch_add_explicit(&exec->n_launches, 1, memory_order_relaxed);
+    return CUSHIM_OK;
+}
+
+/* From the start. */
+static __attribute__((noinline, cold)) enum cushim_status
+launch_slowly(const char *what, struct cushim_graphexec *x, struct cushim_stream *s) {
+    struct cushim_scope scope;
+    struct cushim_stream_use use;
+    struct cushim_graphexec_object *exec;
+    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
+    CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    enum cushim_status status = cushim_stream_use_here(&scope, s, &use);
+    if (status == CUSHIM_OK) {
+        status = launch(&scope, exec, &use);
+        cushim_unpin(&use.pin);
+    }
+    if (status == CUSHIM_OK && exec->left.n == 0)
+        cushim_pin_note_fast(&exec->n_fast, n_changes);
+    return cushim_call_end(&scope, status);
+}
+
 /* In the scope that the launch did without. */
 static __attribute__((noinline, cold)) enum cushim_status
-fail_at_once(const char *what, const struct cushim_graphexec_object *exec, CUresult result) {
+fail_fast(const char *what, const struct cushim_graphexec_object *exec, CUresult result) {
     struct cushim_scope scope = {.what = what, .context = exec->object.context};
     return fail_launch(&scope, exec, result);
-}
-
-/* The fast path of a launch: on a stream of ours, with the context current, leaving no memory.
- * False: nothing was done. */
-static inline bool launch_at_once(struct cushim_thread *thread, const char *what,
-                                  struct cushim_graphexec_object *exec, struct cushim_stream *s,
-                                  enum cushim_status *status) {
-    const struct cushim_context_object *context = exec->object.context;
-    struct cushim_slot *slot;
-    struct cushim_stream_object *stream =
-        exec->left.n == 0 ? cushim_stream_at_once(thread, context, s, &slot) : NULL;
-    if (!stream)
-        return false;
-    bool is_done = cushim_call_begin_is_needless(context);
-    if (__builtin_expect(is_done, 1)) {
-        CUresult result = CUSHIM_DRIVER(cuGraphLaunch)(exec->handle, stream->handle);
-        if (__builtin_expect(result == CUDA_SUCCESS, 1)) {
-            count_launch(exec, thread);
-            *status = CUSHIM_OK;
-        } else {
-            *status = fail_at_once(what, exec, result);
-        }
-    }
-    cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, slot);
-    return is_done;
-}
-
-static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_graphexec *x,
-                                                                 struct cushim_stream *s) {
-    static const char what[] = "cushim_graphexec_launch";
-    struct cushim_thread *thread = cushim_thread_mine;
-    struct cushim_graphexec_object *exec = NULL;
-    struct cushim_slot *slot;
-    enum cushim_status status;
-    bool is_done = false;
-    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
-    if (cushim_driver_is_ready())
-        exec = cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_GRAPHEXEC, x, &slot);
-    if (exec) {
-        is_done = launch_at_once(thread, what, exec, s, &status);
-        if (is_done)
-            cushim_pin_note_fast(&exec->n_fast, n_changes);
-        cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
-    }
-    return is_done ? status : launch_slowly(what, x, s);
 }
 
 enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x, struct cushim_stream *s) {
@@ -288,14 +249,14 @@ enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x, struct cu
             if (__builtin_expect(result == CUDA_SUCCESS, 1))
                 count_launch(exec, thread);
             else if (is_done)
-                status = fail_at_once(__func__, exec, result);
-            cushim_unpin_fast(thread, CUSHIM_CELL_SHORT, use.slot);
+                status = fail_fast(__func__, exec, result);
+            cushim_unpin_fast(thread, CUSHIM_CELL_STREAM, use.slot);
         }
         cushim_unpin_fast(thread, CUSHIM_CELL_LAUNCH, slot);
         if (__builtin_expect(is_done, 1))
             return status;
     }
-    return launch_short(x, s);
+    return launch_slowly(__func__, x, s);
 }
 
 enum cushim_status cushim_graphexec_upload(struct cushim_graphexec *x, struct cushim_stream *s) {

@@ -1,9 +1,10 @@
 /*
- * What launches leave behind: memory of allocation nodes that no node of the graph frees.
+ * Node memory: what allocation nodes got and no node of the graph frees.
  *
- * The driver keeps it beyond the executable, so whoever destroys that frees it before: in the order
- * of the stream of the last launch, while the executable still reserves the addresses.  Memory that
- * the program has freed by itself is not there any more, and the driver says so.
+ * The driver keeps it beyond the executable, so whoever destroys the executable frees it before: in
+ * the order of the stream of the last launch, while the executable still reserves the addresses.
+ * For memory that the program has freed by itself the driver's refusal is ignored.
+ *
  * Lock: the executable's, which is held over its launches then, since the last one counts.
  */
 #ifndef CUSHIM_COMPANION_GRAPH_NODE_MEMORY_H

@@ -1,11 +1,12 @@
 /*
  * Recordings: captures that were begun through this library and are open.
  *
- * A recording has the stream it began on, the pools and arenas attached to it, and the keep that
- * the graph will own.  It is counted with its context (companion/capture/known_captures.h) from
- * before the driver begins until after the driver ended.  Whoever ends it takes it off the list
- * first, so one thread does; every way out detaches the pools and stops the arenas. Lock: one mutex
- * for the list, held over no driver call.
+ * A recording has the stream it began on, the pools and arenas attached to it, and the resources
+ * that the graph will own.  It is counted with its context (companion/capture/known_captures.h)
+ * from before the driver begins until after the driver ended.  Whoever ends it takes it off the
+ * list first, so one thread does; every way out detaches the pools and stops the arenas.
+ *
+ * Lock: one mutex for the list, held over no driver call.
  */
 #ifndef CUSHIM_COMPANION_GRAPH_RECORDING_H
 #define CUSHIM_COMPANION_GRAPH_RECORDING_H

@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "cushim/library.h"
 #include "companion/context/call.h"
+#include "companion/libdir.h" /* where the build installs libraries */
 
 struct cushim_library_object {
     struct cushim_object object;

@@ -2,8 +2,8 @@
  * Blocks of mapped memory: a whole span, or a piece of a slab's.
  *
  * A span is one allocation of a card, imported into a context: host and device address of the same
- * bytes.  A slab is a span cut into units of a bitmap.  Blocks are rows of the ledger, which keeps
- * them; what the driver has is given back by the finish of the block, when nobody uses it any more.
+ * bytes.  A slab is a span cut into units of a bitmap.  Blocks are rows of the address map, which
+ * keeps them; their driver objects are released when the block is finished, after its last user.
  *
  * Lock: the mapper's, for slabs and their bitmaps; held over no call of CUDA or Vulkan.
  */

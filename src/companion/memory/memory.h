@@ -1,9 +1,9 @@
 /*
- * What the functions on memory share: getting it and giving it back, and calls on ranges of it.
+ * What the functions on memory share: allocating and freeing it, and calls on ranges of it.
  *
- * An address is in the ledger from after the driver gave it until before the driver takes it back.
- * A call on ranges looks each up first, then chooses its context: the stream's, else that of a
- * range, else as every call; it keeps the rows it found until it leaves.
+ * Invariant: an address is in the address map from after the driver gave it until before the driver
+ * takes it back.  A call on ranges looks each up first, then chooses its context: the stream's,
+ * else that of a range, else as every call does; it keeps the rows it found until it ends.
  */
 #ifndef CUSHIM_COMPANION_MEMORY_H
 #define CUSHIM_COMPANION_MEMORY_H

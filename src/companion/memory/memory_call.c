@@ -1,4 +1,4 @@
-/* Calls on ranges: what the ledger knows of them, in which context they run, on which stream. */
+/* Calls on ranges: their rows of the address map, the context they run in, their stream. */
 #include "companion/memory/memory.h"
 
 #include "base/try.h"

@@ -1,6 +1,6 @@
 /*
- * Copying lines.  The kind says which driver entry is called; what the ledger knows of both ends is
- * checked against it before.
+ * Copying lines.  The kind selects the driver's function; it is checked first against what the
+ * address map has of both ends.
  */
 #include "cushim/memory_copy.h"
 

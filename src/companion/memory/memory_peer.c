@@ -1,6 +1,6 @@
 /*
- * Copies between contexts and devices.  Each end has a context of its own: the ledger's where the
- * address is ours, the one given, else the one that a call without a context has.
+ * Copies between contexts and devices.  Each end has a context of its own: that of its row in the
+ * address map, else the one given, else that of a call without a context.
  */
 #include "cushim/memory_copy.h"
 

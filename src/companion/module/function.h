@@ -75,18 +75,4 @@ enum cushim_status cushim_function_run(struct cushim_scope *scope,
                                        struct cushim_function_object *function,
                                        const struct cushim_launch *launch, struct cushim_args args);
 
-/**
- * The fast path of a launch: on a stream of ours, with the context current, in no capture.
- * @param thread    of the caller, which keeps the function
- * @param context   the function's
- * @param launch    unchecked
- * @param each      checked
- * @param status    the launch's answer
- * @return false: nothing was done, and cushim_function_run is to judge
- */
-bool cushim_function_run_at_once(struct cushim_thread *thread, const char *what,
-                                 const struct cushim_function_object *function,
-                                 const struct cushim_launch *launch, const void *const *each,
-                                 enum cushim_status *status);
-
 #endif

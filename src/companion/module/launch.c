@@ -65,11 +65,6 @@ static enum cushim_status note_capture(struct cushim_scope *scope,
     return cushim_module_keep(scope, function->module, stream);
 }
 
-static inline bool may_capture(const struct cushim_context_object *context) {
-    return atomic_load_explicit(&context->n_captures, memory_order_relaxed) ||
-           atomic_load_explicit(&context->n_announced, memory_order_relaxed);
-}
-
 static __attribute__((noinline, cold)) enum cushim_status
 tell(struct cushim_scope *scope, const struct cushim_function_object *function,
      const struct cushim_launch *launch, CUresult result) {
@@ -83,7 +78,7 @@ tell(struct cushim_scope *scope, const struct cushim_function_object *function,
 static inline __attribute__((always_inline)) enum cushim_status
 submit(struct cushim_scope *scope, struct cushim_function_object *function,
        const struct cushim_launch *launch, CUstream stream, struct cushim_args args) {
-    if (__builtin_expect(may_capture(scope->context), 0))
+    if (__builtin_expect(cushim_launch_may_capture(scope->context), 0))
         CUSHIM_TRY(note_capture(scope, function, stream));
     if (__builtin_expect(launch->cooperative, 0))
         return run_cooperative(scope, function->fast.handle, launch, stream, args);
@@ -115,30 +110,6 @@ cushim_launch_tell(const char *what, const struct cushim_function_object *functi
     return tell(&scope, function, launch, result);
 }
 
-bool cushim_function_run_at_once(struct cushim_thread *thread, const char *what,
-                                 const struct cushim_function_object *function,
-                                 const struct cushim_launch *launch, const void *const *each,
-                                 enum cushim_status *status) {
-    const struct cushim_context_object *context = function->object.context;
-    struct cushim_slot *slot;
-    if (!atomic_load_explicit(&CUSHIM_DRIVER(cuLaunchKernel), memory_order_relaxed) ||
-        !cushim_launch_is_plain(launch) || may_capture(context))
-        return false;
-    struct cushim_stream_object *stream =
-        cushim_stream_at_once(thread, context, launch->stream, &slot);
-    if (!stream)
-        return false;
-    bool is_done = cushim_call_begin_is_needless(context);
-    if (is_done) {
-        CUresult result = cushim_launch_submit(function->fast.handle, launch, stream->handle,
-                                               (struct cushim_args){.each = each});
-        *status =
-            result == CUDA_SUCCESS ? CUSHIM_OK : cushim_launch_tell(what, function, launch, result);
-    }
-    cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, slot);
-    return is_done;
-}
-
 /* ---- the public ones ---- */
 
 static inline bool is_of_layout(const struct cushim_function_object *function, size_t n) {
@@ -163,37 +134,15 @@ launch_slowly(const char *what, struct cushim_function *f, const struct cushim_l
               const void *const *args, size_t n) {
     struct cushim_scope scope;
     struct cushim_function_object *function;
+    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
     CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_FUNCTION, f, &function));
     enum cushim_status status = check_count(&scope, function, args, n);
     if (status == CUSHIM_OK)
         status = cushim_function_run(&scope, function, launch,
                                      (struct cushim_args){.each = n ? args : NULL});
+    if (status == CUSHIM_OK && !cushim_launch_may_capture(scope.context))
+        cushim_pin_note_fast(&function->fast.n_fast, n_changes);
     return cushim_call_end(&scope, status);
-}
-
-/* Everything or nothing, without a scope. */
-static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_function *f,
-                                                                 const struct cushim_launch *launch,
-                                                                 const void *const *args,
-                                                                 size_t n) {
-    static const char what[] = "cushim_function_launch";
-    struct cushim_thread *thread = cushim_thread_mine;
-    struct cushim_function_object *function = NULL;
-    struct cushim_slot *slot;
-    enum cushim_status status;
-    bool is_done = false;
-    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
-    if (cushim_driver_is_ready())
-        function = cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_FUNCTION, f, &slot);
-    if (function) {
-        is_done =
-            is_of_layout(function, n) && cushim_args_count(args, n) == n &&
-            cushim_function_run_at_once(thread, what, function, launch, n ? args : NULL, &status);
-        if (is_done)
-            cushim_pin_note_fast(&function->fast.n_fast, n_changes);
-        cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
-    }
-    return is_done ? status : launch_slowly(what, f, launch, args, n);
 }
 
 enum cushim_status cushim_function_launch(struct cushim_function *f,
@@ -218,7 +167,7 @@ enum cushim_status cushim_function_launch(struct cushim_function *f,
         if (__builtin_expect(is_done, 1))
             return status;
     }
-    return launch_short(f, launch, args, n);
+    return launch_slowly(__func__, f, launch, args, n);
 }
 
 enum cushim_status cushim_function_launch_packed(struct cushim_function *f,

@@ -1,13 +1,14 @@
 /*
- * The fast path of a launch, with all that may stand against it in one number
- * (companion/core/changes.h), but for the stream, which is pinned, and the context.
+ * The fast path of a launch.  Its conditions are one number (companion/core/changes.h), but for the
+ * stream, which is pinned, and the context.
  *
- * The driver launches on a stream of its own context, whichever context is current (580.159, and an
- * error elsewhere would lead to the slow path).  But in a context that others destroyed by
- * cuCtxDestroy it crashes, and only it knows, so that it is asked whether the context is current:
- * that one is alive.  A primary context that we retain cannot be destroyed; after a reset by others
- * it is current still, and the launch answers CUDA_ERROR_CONTEXT_IS_DESTROYED.  So there the
- * question would tell nothing.
+ * The driver launches on a stream of its own context, whichever context is current (580.159; an
+ * error elsewhere leads to the slow path).  In a context that others destroyed by cuCtxDestroy it
+ * crashes.  Only the driver knows of such an end, so it is asked whether the context is current: a
+ * current one is alive.
+ *
+ * A primary context that we retain cannot be destroyed.  After a reset by others it is still
+ * current, and the launch answers CUDA_ERROR_CONTEXT_IS_DESTROYED; so there nothing is asked.
  */
 #ifndef CUSHIM_COMPANION_LAUNCH_H
 #define CUSHIM_COMPANION_LAUNCH_H
@@ -21,6 +22,13 @@
 static inline bool cushim_launch_is_plain(const struct cushim_launch *launch) {
     return launch && launch->struct_size == sizeof *launch && launch->block[0] &&
            launch->block[1] && launch->block[2] && !launch->cooperative;
+}
+
+/* A capture of the context is open or announced: what is launched may become a part of its graph.
+ */
+static inline bool cushim_launch_may_capture(const struct cushim_context_object *context) {
+    return atomic_load_explicit(&context->n_captures, memory_order_relaxed) ||
+           atomic_load_explicit(&context->n_announced, memory_order_relaxed);
 }
 
 static inline unsigned cushim_launch_blocks(unsigned n) {
@@ -49,20 +57,12 @@ static inline bool cushim_launch_is_current(CUcontext context) {
     return CUSHIM_DRIVER(cuCtxGetCurrent)(&current) == CUDA_SUCCESS && current == context;
 }
 
-/* For a call that does everything or nothing (companion/core/handle_pin.h): is the context alive
- * and current, so that a scope would exchange nothing? */
-static inline bool cushim_call_begin_is_needless(const struct cushim_context_object *context) {
-    CUcontext current;
-    return !cushim_context_is_dead(context) &&
-           CUSHIM_DRIVER(cuCtxGetCurrent)(&current) == CUDA_SUCCESS && current == context->handle;
-}
-
 /* Where the driver was not asked for the context, a refusal may be for want of it. */
 static inline bool cushim_launch_is_final(CUcontext must_be_current, CUresult result) {
     return __builtin_expect(result == CUDA_SUCCESS, 1) || must_be_current;
 }
 
-/* The stream of a launch: pinned in CUSHIM_CELL_SHORT until cushim_unpin_fast. */
+/* The stream of a launch: pinned in CUSHIM_CELL_STREAM until cushim_unpin_fast. */
 struct cushim_launch_stream {
     struct cushim_slot *slot;
     CUstream handle;
@@ -74,7 +74,7 @@ cushim_launch_stream_enter(struct cushim_thread *thread, const struct cushim_obj
                            CUcontext must_be_current, const struct cushim_stream *s,
                            struct cushim_launch_stream *out) {
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_STREAM, (uintptr_t)s);
-    if (__builtin_expect(!slot || !cushim_pin_fast(thread, CUSHIM_CELL_SHORT, slot, s), 0))
+    if (__builtin_expect(!slot || !cushim_pin_fast(thread, CUSHIM_CELL_STREAM, slot, s), 0))
         return false;
     const struct cushim_stream_object *stream =
         (const struct cushim_stream_object *)atomic_load_explicit(&slot->object,
@@ -86,7 +86,7 @@ cushim_launch_stream_enter(struct cushim_thread *thread, const struct cushim_obj
                                               : !cushim_stream_follows_current(stream->handle)),
                          1))
         return true;
-    cushim_unpin_fast(thread, CUSHIM_CELL_SHORT, slot);
+    cushim_unpin_fast(thread, CUSHIM_CELL_STREAM, slot);
     return false;
 }
 
@@ -112,7 +112,7 @@ cushim_launch_fast(struct cushim_thread *thread, const struct cushim_object *obj
         return false;
     *result =
         cushim_launch_submit(fast->handle, launch, use.handle, (struct cushim_args){.each = each});
-    cushim_unpin_fast(thread, CUSHIM_CELL_SHORT, use.slot);
+    cushim_unpin_fast(thread, CUSHIM_CELL_STREAM, use.slot);
     return cushim_launch_is_final(fast->must_be_current, *result);
 }
 

@@ -1,9 +1,9 @@
 /*
- * Modules kept by graphs: a user object on the graph that is being captured holds a reference.
+ * Modules of graphs: a user object on the graph that is being captured holds a reference.
  *
- * The driver tells when the graph and all that came of it are gone, in a destructor that may call
- * nothing of CUDA's; so the reference waits in a list for the next call on modules.  Launches of
- * one module in a row into one capture make one user object.
+ * The driver calls its destructor when the graph and all its copies are gone, and no CUDA function
+ * may be called there; so the reference is queued for the next call on modules.  Launches of one
+ * module in a row into one capture make one user object.
  */
 #include "companion/module/module.h"
 

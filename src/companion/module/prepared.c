@@ -200,34 +200,13 @@ launch_slowly(const char *what, struct cushim_prepared *q, const struct cushim_l
               const void *const *args) {
     struct cushim_scope scope;
     struct prepared *prepared;
-    CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_PREPARED, q, &prepared));
-    return cushim_call_end(&scope, run(&scope, prepared, launch, args));
-}
-
-/* Everything or nothing, without a scope. */
-static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_prepared *q,
-                                                                 const struct cushim_launch *launch,
-                                                                 const void *const *args) {
-    static const char what[] = "cushim_prepared_launch";
-    struct cushim_thread *thread = cushim_thread_mine;
-    struct prepared *prepared = NULL;
-    struct cushim_slot *slot;
-    enum cushim_status status;
-    bool is_done = false;
     uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
-    if (cushim_driver_is_ready())
-        prepared = cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_PREPARED, q, &slot);
-    if (prepared) {
-        const struct cushim_function_object *function = prepared->function;
-        const void *const *each = prepared->n ? args : NULL;
-        is_done = !is_unloaded(function) && function->has_layout &&
-                  cushim_args_count(each, prepared->n) == prepared->n &&
-                  cushim_function_run_at_once(thread, what, function, launch, each, &status);
-        if (is_done)
-            cushim_pin_note_fast(&prepared->fast.n_fast, n_changes);
-        cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
-    }
-    return is_done ? status : launch_slowly(what, q, launch, args);
+    CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_PREPARED, q, &prepared));
+    enum cushim_status status = run(&scope, prepared, launch, args);
+    if (status == CUSHIM_OK && prepared->function->has_layout &&
+        !cushim_launch_may_capture(scope.context))
+        cushim_pin_note_fast(&prepared->fast.n_fast, n_changes);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
@@ -252,7 +231,7 @@ enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
         if (__builtin_expect(is_done, 1))
             return status;
     }
-    return launch_short(q, launch, args);
+    return launch_slowly(__func__, q, launch, args);
 }
 
 enum cushim_status cushim_prepared_destroy(struct cushim_prepared *q) {

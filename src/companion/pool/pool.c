@@ -182,7 +182,7 @@ static bool find(uint64_t address, struct cushim_address_map_row *row) {
         *row = (struct cushim_address_map_row){.start = start,
                                                .bytes = bytes,
                                                .kind = (enum cushim_memory_kind)heap->kind,
-                                               .flags = cushim_pool_provider_flags[heap->kind],
+                                               .flags = cushim_pool_heap_core(heap)->flags,
                                                .context = cushim_object_keep(heap->context),
                                                .owner = keep_alive(heap->pool),
                                                .is_shared = !block->segment->is_dedicated};

@@ -7,10 +7,10 @@
  *
  * A capture of a stream freezes the pools attached to it: what is then allocated for that stream
  * belongs to the capture, and at the end to the list `struct cushim_pool_graph`, which a graph
- * owns. Held blocks are lent to nobody else until the list is released; they outlive the pool.
+ * owns.  Its blocks serve nobody else until the list is released; they outlive the pool.
  *
- * Pools show their live blocks to the ledger (companion/context/address_map.h), with the pool as
- * owner, and register with companion/context/pressure.h.
+ * Pools show their live blocks to the address map (companion/context/address_map.h), with the pool
+ * as owner, and register with companion/context/pressure.h.
  */
 #ifndef CUSHIM_COMPANION_POOL_H
 #define CUSHIM_COMPANION_POOL_H

@@ -6,6 +6,7 @@
 #include "companion/capture/graph_resources.h"
 #include "companion/pool/pool_check.h"
 #include "companion/pool/pool_request.h"
+#include "memory/state/segments.h"
 
 /* Above this a fetch is dear enough to look first whether idle blocks make room. */
 enum { SMALL_BYTES = CUSHIM_MEM_SLAB_LIMIT_BYTES };
@@ -21,7 +22,11 @@ void cushim_pool_hand_out(struct cushim_pool_request *request) {
     cache->counts.n_misses += request->is_miss;
     cache->counts.live_bytes += (int64_t)block->bucket_bytes;
     cache->counts.asked_bytes += (int64_t)request->bytes;
+    size_t fallen_bytes = cushim_pool_cache_fallen(cache);
     cushim_pool_cache_unlock(cache);
+    /* the block came after it fell */
+    cushim_pool_see_live(
+        request->heap, fallen_bytes > block->bucket_bytes ? fallen_bytes - block->bucket_bytes : 0);
     cushim_pool_block_set_live(block);
 }
 
@@ -104,15 +109,10 @@ static enum cushim_status serve_without_fence(struct cushim_pool_request *reques
     return is_kept ? CUSHIM_NOTFOUND : CUSHIM_NOTREADY;
 }
 
-/* Once what may not be held is on the free lists.  That looks at what is live, so that what is idle
- * now need not be taken for it later. */
+/* Once what may not be held is on the free lists. */
 static enum cushim_status serve_settled(struct cushim_pool_request *request) {
-    struct cushim_pool_cache *cache = request->cache;
     size_t n_bytes =
-        cushim_pool_settle(request->pool, request->heap, request->what, request->bucket_bytes, 0);
-    cushim_pool_cache_lock(cache);
-    cache->seen_bytes = cache->open_bytes;
-    cushim_pool_cache_unlock(cache);
+        cushim_pool_settle(request->pool, request->heap, request->what, request->bucket_bytes);
     return n_bytes ? cushim_pool_serve_free_lists(request, false) : CUSHIM_NOTFOUND;
 }
 
@@ -139,7 +139,6 @@ enum cushim_status cushim_pool_fetch(struct cushim_pool_request *request) {
     CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, request->heap->context));
     enum cushim_status status = cushim_mem_direct_fetch(cushim_pool_heap_core(request->heap),
                                                         request->bucket_bytes, &found);
-    CUresult answer = cushim_pool_provider_answer();
     request->is_miss = true;
     if (status == CUSHIM_OK) {
         request->block = cushim_pool_heap_enter(request->heap, &found, request->bucket_bytes);
@@ -149,10 +148,11 @@ enum cushim_status cushim_pool_fetch(struct cushim_pool_request *request) {
     } else if (status == CUSHIM_STATE) {
         status = cushim_scope_fail(&scope, CUSHIM_DEADCONTEXT, "device=%d", scope.context->device);
     } else if (status != CUSHIM_NOMEM) {
+        CUresult answer = cushim_mem_segments_refusal();
         status = answer == CUDA_ERROR_NOT_SUPPORTED
                      ? cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d kind=%s",
                                          scope.context->device,
-                                         cushim_pool_providers[request->heap->kind].name)
+                                         cushim_pool_providers[request->heap->kind]->name)
                      : cushim_scope_fail_cu(&scope, "cuMemAlloc", answer, "device=%d asked=%zu",
                                             scope.context->device, request->bytes);
     }

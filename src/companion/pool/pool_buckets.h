@@ -1,10 +1,11 @@
 /*
- * The buckets of a cache: its idle blocks by size (parts: pool_internal.h).
+ * The buckets of a cache: its idle blocks by size (parts: pool_internal.h), in a hash table with
+ * open addressing.
  *
- * Open addressing.  What changes buckets is done with the cache's lock; how many blocks a bucket
- * has, any thread may ask without it, so that a free looks after all caches of a bucket and no
- * thread loses the ownership of its cache by that.  So a table that was outgrown stays, for whoever
- * still reads it, as caches do; all of a cache's are as large as the last one together.
+ * Buckets are changed under the cache's lock.  Their counts are read without it, so that a free
+ * looks through all caches and no thread loses the ownership of its cache by that.  A table that
+ * was outgrown therefore stays for late readers, as caches do; all of a cache's old tables are
+ * together as large as the last one.
  */
 #ifndef CUSHIM_COMPANION_POOL_BUCKETS_H
 #define CUSHIM_COMPANION_POOL_BUCKETS_H

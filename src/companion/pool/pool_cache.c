@@ -128,7 +128,7 @@ static void begin(struct cushim_pool_cache *cache, struct cushim_pool_heap *heap
     cache->open_serial = atomic_fetch_add(&heap->serial, 1) + 1;
     cache->done_serial = cache->open_serial - 1;
     cache->open_moment = 0;
-    cache->open_blocks = cache->open_bytes = cache->seen_bytes = 0;
+    cache->open_blocks = cache->open_bytes = 0;
     cache->context = context;
     cushim_pool_cache_end_life(cache);
     atomic_store_explicit(&cache->is_gone, false, memory_order_relaxed);
@@ -242,7 +242,7 @@ static void note_done(struct cushim_pool_cache *cache, uint64_t serial) {
 static uint64_t turn(struct cushim_pool_cache *cache) {
     uint64_t serial = cache->open_serial;
     cache->open_serial = atomic_fetch_add(&cache->heap->serial, 1) + 1;
-    cache->open_blocks = cache->open_bytes = cache->seen_bytes = 0;
+    cache->open_blocks = cache->open_bytes = 0;
     return serial;
 }
 
@@ -448,7 +448,8 @@ void cushim_pool_cache_forget(struct cushim_pool_cache *cache) {
     cache->recent_asked = 0;
     cache->counts = (struct cushim_pool_counts){0};
     atomic_store_explicit(&cache->idle_bytes, 0, memory_order_relaxed);
-    cache->open_blocks = cache->open_bytes = cache->seen_bytes = 0;
+    cache->least_idle_bytes = 0;
+    cache->open_blocks = cache->open_bytes = 0;
     cache->has_uncovered = false;
     cache->is_gone = true;
     cushim_pool_cache_end_life(cache);

@@ -1,8 +1,9 @@
 /*
- * Caches: the idle blocks that one stream freed, and when they are over (parts: pool_internal.h).
+ * Stream caches: the idle blocks that one stream freed, and when they are over (parts:
+ * pool_internal.h).
  *
- * A bucket holds the blocks of one size, the newest first; serials never rise from new to old, so
- * that the oldest block is the one that is over first.
+ * A bucket holds the blocks of one size, the newest first.  Invariant: serials never rise from new
+ * to old, so that the oldest block is over first.
  */
 #ifndef CUSHIM_COMPANION_POOL_CACHE_H
 #define CUSHIM_COMPANION_POOL_CACHE_H
@@ -86,15 +87,25 @@ static inline void cushim_pool_cache_count_out(struct cushim_pool_cache *cache,
                                                struct cushim_pool_bucket *bucket,
                                                struct cushim_pool_block *block) {
     atomic_store_explicit(&bucket->n, cushim_pool_bucket_count(bucket) - 1, memory_order_relaxed);
-    atomic_store_explicit(&cache->idle_bytes,
-                          cushim_pool_cache_idle_bytes(cache) - block->bucket_bytes,
-                          memory_order_relaxed);
+    size_t idle_bytes = cushim_pool_cache_idle_bytes(cache) - block->bucket_bytes;
+    atomic_store_explicit(&cache->idle_bytes, idle_bytes, memory_order_relaxed);
+    if (idle_bytes < cache->least_idle_bytes)
+        cache->least_idle_bytes = idle_bytes;
     block->age.later->earlier = block->age.earlier;
     block->age.earlier->later = block->age.later;
     if (block->serial == cache->open_serial) {
         cache->open_blocks--;
         cache->open_bytes -= block->bucket_bytes;
     }
+}
+
+/* By how much what is live has fallen, as far as this cache tells, from its highest since the last
+ * call: a hit takes from what is idle, a free adds to it. */
+static inline size_t cushim_pool_cache_fallen(struct cushim_pool_cache *cache) {
+    size_t idle_bytes = cushim_pool_cache_idle_bytes(cache);
+    size_t fallen_bytes = idle_bytes - cache->least_idle_bytes;
+    cache->least_idle_bytes = idle_bytes;
+    return fallen_bytes;
 }
 
 /* Take an idle block out of its cache. */

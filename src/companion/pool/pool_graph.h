@@ -1,12 +1,12 @@
 /*
- * Held lists: the blocks, and the memory of nodes, that belong to one capture, then to its graph.
+ * The blocks of a pool, and the memory of nodes, that belong to one capture, then to its graph.
  *
- * A list names blocks, each with the life of its heap's allocator, and each counted in the
- * block's n_holds.  A block that nobody holds any more goes back to a cache: if it was freed
- * meanwhile (is_deferred), to the stream that freed it; if it is still live while the graph is
- * gone, to that of ALL, since nobody said who used it last.
+ * A list names blocks, each with the life of its heap's allocator, and each counted in the block's
+ * n_holds.  When the last list drops a block it goes back to a cache: a block that was freed
+ * meanwhile (is_deferred) to that of the stream which freed it; one that is still live while the
+ * graph is gone to that of ALL, since its last stream is not known.
  *
- * Lock: a list that belongs to a freeze is guarded by the pool's lock, then it is its owner's.
+ * Lock: a list that belongs to a freeze is guarded by the pool's lock, then by its owner.
  */
 #ifndef CUSHIM_COMPANION_POOL_GRAPH_H
 #define CUSHIM_COMPANION_POOL_GRAPH_H

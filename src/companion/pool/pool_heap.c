@@ -166,8 +166,11 @@ static void drop(struct cushim_pool_heap *heap) {
         cache->context = NULL;
         cushim_object_release(context);
     }
-    cushim_object_release(heap->context);
+    pthread_mutex_lock(&heap->lock);
+    struct cushim_context_object *context = heap->context;
     heap->context = NULL;
+    pthread_mutex_unlock(&heap->lock);
+    cushim_object_release(context);
     atomic_store(&heap->is_used, false);
 }
 
@@ -177,6 +180,23 @@ struct cushim_pool_heap *cushim_pool_heap_next(struct cushim_pool_heap *heap) {
         heap = heap->next_of_all;
     return heap;
 }
+
+_Static_assert((int)CUSHIM_MEM_DEVICE == CUSHIM_MEMORY_DEVICE &&
+                   (int)CUSHIM_MEM_MANAGED == CUSHIM_MEMORY_MANAGED &&
+                   (int)CUSHIM_MEM_PINNED == CUSHIM_MEMORY_PINNED &&
+                   CUSHIM_POOL_N_KINDS == CUSHIM_MEMORY_PINNED + 1,
+               "the first kinds of the public header are those of pools");
+
+const struct cushim_mem_provider *const cushim_pool_providers[CUSHIM_POOL_N_KINDS] = {
+    [CUSHIM_MEM_DEVICE] = &cushim_mem_provider_device,
+    [CUSHIM_MEM_MANAGED] = &cushim_mem_provider_managed,
+    [CUSHIM_MEM_PINNED] = &cushim_mem_provider_pinned,
+};
+
+static const unsigned provider_flags[CUSHIM_POOL_N_KINDS] = {
+    [CUSHIM_MEM_MANAGED] = CU_MEM_ATTACH_GLOBAL,
+    [CUSHIM_MEM_PINNED] = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP,
+};
 
 static void open_core(struct cushim_pool_heap *heap, struct cushim_pool_object *pool) {
     memset(&heap->core_stats, 0, sizeof heap->core_stats);
@@ -195,8 +215,8 @@ static void open_core(struct cushim_pool_heap *heap, struct cushim_pool_object *
                              .policy = &heap->core_policy,
                              .stats = &heap->core_stats,
                              .kind = heap->kind,
-                             .flags = cushim_pool_provider_flags[heap->kind],
-                             .source = &cushim_pool_providers[heap->kind],
+                             .flags = provider_flags[heap->kind],
+                             .source = cushim_pool_providers[heap->kind],
                          });
 }
 
@@ -207,7 +227,9 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     struct cushim_pool_heap *heap = obtain();
     if (!heap)
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof(struct with_core));
+    pthread_mutex_lock(&heap->lock); /* who looks for dead ones sees it already */
     heap->context = cushim_object_keep(context);
+    pthread_mutex_unlock(&heap->lock);
     heap->kind = (enum cushim_mem_kind)kind;
     atomic_store(&heap->is_lost, false);
     atomic_store(&heap->graph_blocks, 0);

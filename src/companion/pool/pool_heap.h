@@ -2,8 +2,8 @@
  * Heaps: what a pool has in one context, of one kind (parts: pool_internal.h).
  *
  * Blocks come out of the free lists of the heap's allocator into the table, and go back when they
- * are idle and over.  One ledger serves all heaps of the process.  A heap whose pool is gone
- * stays until its last live or kept block is freed; then, and at once where its context died, it
+ * are idle and over.  One page map serves all heaps of the process.  A heap whose pool is gone
+ * stays until its last live or held block is freed; then, and at once where its context died, it
  * may be another pool's.
  */
 #ifndef CUSHIM_COMPANION_POOL_HEAP_H
@@ -61,9 +61,7 @@ void cushim_pool_heap_close(struct cushim_pool_heap *heap, const char *what);
 /* Of a heap without a pool: a live or kept block is no more; the last closes the heap. */
 void cushim_pool_heap_count_off(struct cushim_pool_heap *heap);
 
-/* What the driver said last to the calling thread's request for a segment. */
-CUresult cushim_pool_provider_answer(void);
-extern const struct cushim_mem_provider cushim_pool_providers[CUSHIM_POOL_N_KINDS];
-extern const unsigned cushim_pool_provider_flags[CUSHIM_POOL_N_KINDS];
+/* Where the segments of each kind come from. */
+extern const struct cushim_mem_provider *const cushim_pool_providers[CUSHIM_POOL_N_KINDS];
 
 #endif

@@ -158,13 +158,13 @@ struct cushim_pool_cache {
     uint64_t open_serial;
     struct cushim_pool_counts counts;
     atomic_size_t idle_bytes;       /* read unlocked too */
+    size_t least_idle_bytes;        /* since cushim_pool_cache_fallen */
     size_t open_blocks, open_bytes; /* idle blocks of the open batch */
     uint64_t open_moment;           /* of the last free (stream_fence.h) */
     uint64_t done_serial;
     /* rises where its stream or its pool goes: who comes late sees that it is theirs no more; read
      * without the lock, too */
     atomic_uint life;
-    size_t seen_bytes; /* of open_bytes, what was idle when a miss last saw what is live */
     struct cushim_pool_buckets buckets;
     /* all idle blocks: `later` is the earliest, `earlier` the latest; serials never rise between */
     struct cushim_pool_age ages;

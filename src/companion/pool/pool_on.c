@@ -9,23 +9,11 @@
 #include "companion/stream/stream.h"
 
 /* The device of a handle's context; -1: no handle, and the pool finds out what it is. */
-static __attribute__((noinline, cold)) int find_device(const struct cushim_stream *s) {
-    struct cushim_pin pin;
-    const struct cushim_stream_object *stream = cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, s);
-    int device = stream ? stream->object.context->device : -1;
-    cushim_handle_unpin(&pin);
-    return device;
-}
-
 static inline int device_of(const struct cushim_stream *s) {
-    struct cushim_slot *slot;
-    struct cushim_thread *thread = cushim_thread_mine;
-    const struct cushim_stream_object *stream =
-        cushim_pin_at_once(thread, CUSHIM_CELL_SHORT, CUSHIM_KIND_STREAM, s, &slot);
-    if (__builtin_expect(!stream, 0)) /* or the thread is new here */
-        return find_device(s);
-    int device = stream->object.context->device;
-    cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, slot);
+    struct cushim_pin pin;
+    const struct cushim_stream_object *stream = cushim_pin(&pin, CUSHIM_KIND_STREAM, s);
+    int device = stream ? stream->object.context->device : -1;
+    cushim_unpin(&pin);
     return device;
 }
 

@@ -210,13 +210,16 @@ size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *heap);
 /**
  * Give back what a heap holds beyond its watermark: idle blocks that are over, those that were
  * freed first, and the segments that become free by that.
- * @param more_bytes   that the driver is about to be asked for
- * @param batch_bytes  idle, but live a moment ago
+ * @param more_bytes  that the driver is about to be asked for
  * @return the bytes of blocks that went to the free lists
  * Stream   waits as cuMemFree does where far too much is held; in a known capture nothing goes
  */
 size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
-                          const char *what, size_t more_bytes, size_t batch_bytes);
+                          const char *what, size_t more_bytes);
+
+/* What is live in a heap is of its recent peak, and so is what was live before it fell by so many
+ * bytes (cushim_pool_cache_fallen). */
+void cushim_pool_see_live(struct cushim_pool_heap *heap, size_t fallen_bytes);
 
 /* After a free: batches, caps, and whether blocks are kept at all. */
 void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_heap *heap,

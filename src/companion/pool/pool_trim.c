@@ -142,15 +142,24 @@ static size_t note_live(struct cushim_pool_heap *heap, size_t live_bytes) {
     return recent_bytes;
 }
 
+static size_t live_bytes_of(const struct cushim_pool_heap *heap, struct cushim_mem_heap *core) {
+    return less(atomic_load_explicit(&core->live_bytes, memory_order_relaxed),
+                cushim_pool_idle_bytes(heap));
+}
+
+void cushim_pool_see_live(struct cushim_pool_heap *heap, size_t fallen_bytes) {
+    note_live(heap, live_bytes_of(heap, cushim_pool_heap_core(heap)) + fallen_bytes);
+}
+
 /* By how much a heap would be over its watermark with more_bytes; *bound_bytes: the watermark. */
 static size_t over_watermark(const struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
-                             size_t more_bytes, size_t batch_bytes, size_t *bound_bytes) {
+                             size_t more_bytes, size_t *bound_bytes) {
     struct cushim_mem_heap *core = cushim_pool_heap_core(heap);
     size_t held_bytes = atomic_load_explicit(&core->held_bytes, memory_order_relaxed);
-    size_t live_bytes = less(atomic_load_explicit(&core->live_bytes, memory_order_relaxed),
-                             cushim_pool_idle_bytes(heap)) +
-                        more_bytes;
-    size_t recent_bytes = note_live(heap, live_bytes + batch_bytes);
+    size_t live_bytes = live_bytes_of(heap, core);
+    size_t recent_bytes = note_live(heap, live_bytes);
+    live_bytes += more_bytes; /* which may be refused, and is then no peak */
+    recent_bytes = most(recent_bytes, live_bytes);
     size_t free_bytes = atomic_load(&core->bound.device_free_bytes);
     size_t device_bytes = atomic_load(&core->bound.device_bytes);
     bool is_roomy = device_bytes && less(free_bytes, more_bytes) >= device_bytes / ROOMY_SHARE;
@@ -177,10 +186,10 @@ static bool is_quiet(struct cushim_pool_heap *heap, const char *what) {
 }
 
 size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
-                          const char *what, size_t more_bytes, size_t batch_bytes) {
+                          const char *what, size_t more_bytes) {
     size_t bound_bytes;
     cushim_mem_watermark_ask(cushim_pool_heap_core(heap));
-    size_t excess_bytes = over_watermark(pool, heap, more_bytes, batch_bytes, &bound_bytes);
+    size_t excess_bytes = over_watermark(pool, heap, more_bytes, &bound_bytes);
     if (!excess_bytes || cushim_capture_count(heap->context))
         return 0;
     size_t n_bytes = cushim_pool_reclaim(heap, what, excess_bytes,
@@ -243,12 +252,12 @@ static bool is_due(struct cushim_pool_cache *cache) {
     return is_due;
 }
 
-/* Is the open batch full?  *n_bytes of it may have been live since a miss last saw what is. */
-static bool is_batch_full(struct cushim_pool_cache *cache, size_t *n_bytes) {
+/* Is the open batch full?  Then it also says by how much live memory fell since that was seen. */
+static bool is_batch_full(struct cushim_pool_cache *cache, size_t *fallen_bytes) {
     cushim_pool_cache_lock(cache);
     bool is_full = cache->open_blocks >= CUSHIM_POOL_BATCH_BLOCKS ||
                    cache->open_bytes >= CUSHIM_POOL_BATCH_BYTES;
-    *n_bytes = less(cache->open_bytes, cache->seen_bytes);
+    *fallen_bytes = is_full ? cushim_pool_cache_fallen(cache) : 0;
     cushim_pool_cache_unlock(cache);
     return is_full;
 }
@@ -260,10 +269,12 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_h
     size_t over_bytes =
         idle_bytes > pool->cap_cached_bytes ? idle_bytes - pool->cap_cached_bytes : 0;
     size_t excess = excess_of(heap, bucket_bytes), n_gone = 0;
-    size_t batch_bytes;
-    bool is_full = is_batch_full(cache, &batch_bytes);
+    size_t fallen_bytes;
+    bool is_full = is_batch_full(cache, &fallen_bytes);
     if (!is_holding)
         over_bytes = SIZE_MAX;
+    if (is_full)
+        cushim_pool_see_live(heap, fallen_bytes);
     if (is_full || ((over_bytes || excess) && is_due(cache)))
         cushim_pool_cache_prove(cache, what, CUSHIM_POOL_RECORD);
     if (excess)
@@ -273,7 +284,7 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_h
     if (n_gone && !cushim_capture_count(heap->context))
         cushim_pool_give_back(heap, what, is_holding ? pool->keep_bytes : 0);
     if (is_full && is_holding)
-        cushim_pool_settle(pool, heap, what, 0, batch_bytes);
+        cushim_pool_settle(pool, heap, what, 0);
 }
 
 /* ---- the calls ---- */

@@ -66,20 +66,6 @@ static inline enum cushim_status cushim_stream_use_here(struct cushim_scope *sco
     return cushim_stream_use_in(scope, s, use);
 }
 
-/* The stream of a way that does everything or nothing, in CUSHIM_CELL_SHORT; NULL: take the long
- * way. Not a special one, which have no object. */
-static inline __attribute__((always_inline)) struct cushim_stream_object *
-cushim_stream_at_once(struct cushim_thread *thread, const struct cushim_context_object *context,
-                      const struct cushim_stream *s, struct cushim_slot **slot) {
-    struct cushim_stream_object *stream =
-        cushim_pin_at_once(thread, CUSHIM_CELL_SHORT, CUSHIM_KIND_STREAM, s, slot);
-    if (__builtin_expect(stream && stream->object.context != context, 0)) {
-        cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, *slot);
-        stream = NULL;
-    }
-    return stream;
-}
-
 /* Let go. */
 static inline void cushim_stream_let_go(struct cushim_stream_use *use) {
     cushim_handle_unpin(&use->pin);

@@ -1,20 +1,20 @@
 /*
- * Marks: a point in the work of one stream, or of a whole context (ALL).
+ * Stream fences: a point in the work of one stream, or of a whole context (ALL).
  *
- * A mark is complete once all work submitted before it was recorded is over.  It is an event of a
- * store that its context keeps, and belongs to whoever recorded it: marks of several users share
- * nothing.  ALL is cuCtxRecordEvent (driver 12.5); where that is missing such a mark has no event
+ * A fence is complete once all work submitted before it was recorded is over.  It is an event of a
+ * store that its context keeps, and belongs to whoever recorded it: fences of several users share
+ * nothing.  ALL is cuCtxRecordEvent (driver 12.5); where that is missing such a fence has no event
  * and completes with the next wait for the whole context, which cushim_stream_fence_wait makes
  * itself.
  *
- * Waits through this library complete marks, too: each waits between cushim_stream_fence_sync_begin
- * and _end, and marks recorded before the begin are complete after the end (`open` and `done` of
- * the store, as the epochs of memory/fence/epoch.h).  The same numbers serve work that has no mark
- * yet: a number got by cushim_stream_fence_moment after the work was submitted, and found over by
- * cushim_stream_fence_is_past, says that the work is over.
+ * Waits through this library complete fences, too: each waits between
+ * cushim_stream_fence_sync_begin and _end, and fences recorded before the begin are complete after
+ * the end (`open` and `done` of the store, as the epochs of memory/fence/epoch.h).  The same
+ * numbers serve work that has no fence yet: a number from cushim_stream_fence_moment, taken after
+ * the work was submitted, for which cushim_stream_fence_is_past says whether the work is over.
  *
- * A mark of a dead context is complete.  Lock: one mutex a store for the spare marks, held over no
- * driver call.  The user of a mark keeps its context as long as it has the mark.
+ * A fence of a dead context is complete.  The user of a fence keeps its context as long as it has
+ * the fence.  Lock: one mutex a store for the spare fences, held over no driver call.
  */
 #ifndef CUSHIM_COMPANION_STREAM_FENCE_H
 #define CUSHIM_COMPANION_STREAM_FENCE_H

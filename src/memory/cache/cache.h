@@ -1,16 +1,16 @@
 /*
- * A cache: one thread's own free blocks of one pool, and its counters.
+ * A thread cache: one thread's own free blocks of one heap, and its counters.
  *
- * The blocks wait in a deque a size class, the oldest first, each with the epoch that it was freed
- * in; 0 where all work on it is over.  A block in a cache is off the free lists, so it pins its
- * slab.
+ * Blocks are in a deque for each size class, the oldest first, each with the epoch that it was
+ * freed in; 0 where all work on it is over.  A block in a cache is off the free lists, so it pins
+ * its slab.
  *
- * `lock` guards it: the owner takes it at each use, and goes to the pool's lock where it cannot
- * have it; anybody else who empties the cache enters it as well.  Order of locks: the registry of
- * caches, the cache's, the pool's.  No driver call is made under any of them.
+ * Lock: `lock` (cache_lock.h).  The owner takes it at each use, and uses the heap's lock where it
+ * cannot have it; any other thread that empties the cache waits for it.  Order of locks: the
+ * registry of caches, the cache's, the heap's.  No driver call is made under any of them.
  *
- * Caches are type-stable: never unmapped, handed on when their thread ends.  One whose pool was
- * abandoned stays with its thread, empty, for the thread's next pool.
+ * Caches are type-stable: never unmapped, handed on when their thread ends.  One whose heap was
+ * abandoned stays with its thread, empty, for the thread's next heap.
  */
 #ifndef CUSHIM_MEMORY_CACHE_H
 #define CUSHIM_MEMORY_CACHE_H

@@ -1,9 +1,10 @@
 /*
- * The lock of a cache: one thread takes it at each use and never waits for it; others enter now and
- * then, and wait.
+ * The lock of a thread cache: its owner takes it at each use and never waits for it; other threads
+ * take it now and then, and wait.
  *
- * The exchange of `word` alone excludes, so a wake may be missed: it costs who enters the time-out
- * of a sleep.  Who takes the lock stays out of what is wanted, so that who enters gets its turn.
+ * Mutual exclusion rests on the exchange of `word` alone, so a wake-up may be missed: that costs
+ * the waiter the time-out of its sleep.  While another thread wants the lock the owner does without
+ * it, so that the other gets its turn.
  */
 #ifndef CUSHIM_MEMORY_CACHE_LOCK_H
 #define CUSHIM_MEMORY_CACHE_LOCK_H

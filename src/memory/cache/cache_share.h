@@ -1,11 +1,12 @@
 /*
- * The share of a cache: how many bytes it may hold.
+ * The share of a thread cache: how many bytes it may hold.
  *
- * The caches of a heap may hold a budget together.  Those that are busy share it evenly, and each
- * has a refill of every small class, however many they are.  A cache is busy from its first request
- * until it stood still for a while; it is emptied then, and has no share until it asks for one.
+ * The caches of a heap have a common number of bytes.  Those that are busy share it evenly, and
+ * each has at least a refill of every small class, however many they are.  A cache is busy from its
+ * first request until it had no use for a while; it is emptied then, and has no share until its
+ * next use.
  *
- * The heap's lock guards the shares, and the cache is taken.
+ * Lock: the heap's, for the shares, with the cache's own taken.
  */
 #ifndef CUSHIM_MEMORY_CACHE_SHARE_H
 #define CUSHIM_MEMORY_CACHE_SHARE_H

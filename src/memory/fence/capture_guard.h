@@ -1,8 +1,8 @@
 /*
- * The gate: what the host of a pool knows about open captures, asked before each wait.
+ * The capture guard: what the host of a heap knows about open captures, asked before each wait.
  *
- * A context-wide record invalidates every capture of the context, so no record may meet the begin
- * of a capture.  The pool does not know captures; whoever owns it hands it a gate.
+ * A record over a context invalidates every capture of that context, so none may be made while a
+ * capture begins.  A heap does not know captures: whoever owns the heap hands it these functions.
  */
 #ifndef CUSHIM_MEMORY_CAPTURE_GUARD_H
 #define CUSHIM_MEMORY_CAPTURE_GUARD_H

@@ -2,11 +2,11 @@
  * The fence of a context: proof that all work submitted before a moment is over.
  *
  * An exact wait records one event over the whole context (cuCtxRecordEvent, driver 12.5), polls it,
- * then sleeps on it, and brings out what kernels printed; while a capture is open, and before 12.5,
- * the barrier is passed instead.  The relaxed half, which proves without waiting, is epoch.h.
+ * then sleeps on it, and flushes what kernels printed.  While a capture is open, and before 12.5,
+ * the native barrier is used instead.  The relaxed half, which proves without waiting, is epoch.h.
  *
- * All memory that a context allocated has one fence: a native free of it waits for no other context
- * but where that one copies from or to device memory of this, which the event covers too.
+ * All memory that a context allocated has one fence: a native free of it waits for no other
+ * context, but for one that copies from or to this one's device memory, which the event covers too.
  *
  * Fences are type-stable: nobody frees the struct of one that was ever recorded.
  *

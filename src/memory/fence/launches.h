@@ -1,12 +1,12 @@
 /*
- * Launches, and what their kernels printed: device printf lies in a buffer of the context until the
- * host synchronises; a query does not bring it out (docs/results/allocator.md).  A native free
- * does, so an exact one has to where a kernel was launched since the last time.
+ * Launches, and what their kernels printed.  Device printf stays in a buffer of the context until
+ * the host synchronises; a query does not flush it (docs/results/allocator.md).  A native free
+ * does, so an exact free has to, where a kernel was launched since the last flush.
  *
  * Launches are noted in rounds, for all contexts together: a launch is a load and, once a round, a
- * store.  Who brings out what was printed opens the next round first, then records: a launch that
- * was noted in an earlier round was submitted before that record.  A fence says up to which round
- * it has brought out everything.  tests/model/launches.pml has the protocol.
+ * store.  A flush opens the next round first, then records: a launch that was noted in an earlier
+ * round was submitted before that record.  A fence has the number of the last round it has flushed.
+ * tests/model/launches.pml has the protocol.
  */
 #ifndef CUSHIM_MEMORY_LAUNCHES_H
 #define CUSHIM_MEMORY_LAUNCHES_H

@@ -1,9 +1,9 @@
 /*
  * The ring of epochs in flight: what was recorded for each, oldest first.
  *
- * One thread at a time (the starter) records and publishes; nobody sees it before.  Who queries a
- * row or waits for it has it pinned; a row that is done leaves once nobody does, and its event
- * becomes a spare then.
+ * One thread at a time (the starter) records and publishes; nobody sees a row before.  A thread
+ * that queries a row or waits for it pins it; a row that is done leaves when its last pin goes, and
+ * its event becomes a spare.
  *
  * Lock: `lock` guards all but the hint `n_rows`; it is never held over a driver call.
  */

@@ -1,17 +1,18 @@
 /*
- * Sharing a wait: many threads that need the same proof, one that gets it from the driver.
+ * Wait sharing: many threads need the same fence, and one of them gets it from the driver.
  *
- * A thread arrives, and is covered by any record that *begins* after that.  One thread at a time
- * leads: it takes all arrivals so far as its batch and records for them.  Where the device is idle
- * the batch is done at once; where it is busy the leader lets the next one record and waits for its
- * own batch, so that a record never begins later than it must, and never covers work submitted long
- * after an arrival.  Alone, threads contend in the driver: 13 us a record and query with 16 of them
- * (measured).  A leader whose batch was done at once may keep the lead for those who came
- * meanwhile: what the driver touches for a record lies in its core's caches.
+ * A thread arrives, and any record that *begins* after that covers it.  One thread at a time leads:
+ * it takes all arrivals so far as its batch and records for them.  On an idle device the batch is
+ * done at once.  On a busy one the leader hands the role on and waits for its own batch, so that a
+ * record never begins later than it must, and never covers work submitted long after an arrival.
  *
- * Who neither leads nor is covered looks a hundred times and then sleeps, 100 us at most while the
- * role is taken and 1 ms while a wait goes on; who gives up the role or ends a wait wakes.  So a
- * leader that is not on a core, as below a real-time thread, gets there.
+ * Without it threads contend in the driver: 13 us a record and query with 16 of them (measured).  A
+ * leader whose batch was done at once may lead again for those that arrived meanwhile: what the
+ * driver touches for a record is in its core's caches.
+ *
+ * A thread that neither leads nor is covered polls a hundred times and then sleeps, at most 100 us
+ * while the role is taken and 1 ms while a wait goes on; whoever gives up the role or ends a wait
+ * wakes it.  So a leader that a real-time thread keeps off its core runs again.
  *
  * No lock: a role that one thread holds for the time of a record, and counters that only rise.
  */

@@ -1,7 +1,7 @@
 /*
- * A census: what lies in the segments of a pool at a moment, counted block by block.
+ * A census: what is in the segments of a heap at a moment, counted block by block.
  *
- * For rare moments, such as the end of memory: it walks all segments under the pool's lock.
+ * For rare moments, such as out of memory: it walks all segments under the heap's lock.
  */
 #ifndef CUSHIM_MEMORY_CENSUS_H
 #define CUSHIM_MEMORY_CENSUS_H

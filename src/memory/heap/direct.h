@@ -1,14 +1,14 @@
 /*
- * Direct: a pool whose host caches blocks by itself, and knows by itself when the work on a block
- * is over.
+ * Direct use of a heap, by a host that caches blocks itself and itself knows when the work on a
+ * block is over.
  *
- * Blocks go straight between the free lists and the host: no thread cache, no fence, no bound; what
- * is given is free from then on.  The host opens such a pool with a policy whose `keep` is all
- * there is, and gives segments back when it sees fit.  It moves a block's state LIVE -> DEFERRED ->
- * LIVE as it likes, and `next_free` of the cell of a slab's block is its own while it has the
- * block.
+ * Blocks go straight between the free lists and the host: no thread cache, no fence, no watermark;
+ * a block that is given back is free at once.  The host opens such a heap with a policy whose
+ * `keep` is unlimited, and gives segments back when it sees fit.  It moves a block's state LIVE ->
+ * DEFERRED -> LIVE as it likes, and may use `next_free` in the metadata of a slab's block while it
+ * has the block.
  *
- * The pool's lock is taken inside; no driver call is made under it.
+ * Lock: the heap's, taken inside; no driver call is made under it.
  */
 #ifndef CUSHIM_MEMORY_DIRECT_H
 #define CUSHIM_MEMORY_DIRECT_H

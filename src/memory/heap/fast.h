@@ -1,11 +1,13 @@
 /*
- * The fast path of a request and of a free, each in a straight line: a block of a slab, and the
- * calling thread's cache has it, or takes it.  No lock, no driver call but the wait of an
- * exact free, and no line of cache is written that other threads write, but that of the block's own
- * cell and what threads that wait share.
+ * The fast paths of a request and of a free, for a block of a slab that the calling thread's cache
+ * has, or takes.
  *
- * Both do the whole thing or nothing, and then whoever called takes the slow path (heap.c,
- * free.c), which knows all cases.
+ * They take no lock and make no driver call but the wait of an exact free.  The only cache lines
+ * they write that other threads write too are the block's own metadata and what waiting threads
+ * share.
+ *
+ * Each does the whole operation or nothing; where it did nothing the caller takes the slow path
+ * (heap.c, free.c), which covers all cases.
  */
 #ifndef CUSHIM_MEMORY_FAST_H
 #define CUSHIM_MEMORY_FAST_H

@@ -1,4 +1,4 @@
-/* How a pool takes blocks back: at once behind a wait (exact), or without one (relaxed). */
+/* How a heap takes blocks back: at once behind a wait (exact), or without one (relaxed). */
 #include "cuda/translate.h"
 #include "cuda/table.h"
 #include "memory/current_context.h"

@@ -1,5 +1,5 @@
 /*
- * The growth of a pool: how much memory it asks the driver for, how much of it it may keep, and
+ * The growth of a heap: how much memory it asks the driver for, how much of it it may keep, and
  * when it gives the rest back (docs/internals/memory-engine.md, "How much a heap keeps").
  */
 #ifndef CUSHIM_MEMORY_GROWTH_H

@@ -1,14 +1,14 @@
 /*
- * The pool of a context: blocks of device memory, served from segments and taken back.
+ * The heap of a context: blocks of device memory, served from segments and taken back.
  *
  * Requests up to 1 MiB come from the thread's cache, then the bucket of their class; larger ones
- * are segments of their own, reused when freed (cushim_mem_heap_packs).  A free waits
- * for the device (`exact`), or the block waits for its epoch (`relaxed`;
- * docs/internals/memory-engine.md, "Exact frees").
+ * are segments of their own, reused when freed (cushim_mem_heap_packs).  A free waits for the
+ * device (`exact`), or the block waits for its epoch (`relaxed`; docs/internals/memory-engine.md,
+ * "Exact frees").
  *
- * A pool is type-stable: when its context goes it is abandoned and may be opened for another one;
- * nobody frees the struct.  `generation` tells the lives apart.
- * What is in the struct is in memory/state/heap_state.h.
+ * A heap is type-stable: when its context goes it is abandoned and may be opened for another one;
+ * nobody frees the struct.  `generation` tells the lives apart.  Its fields are in
+ * memory/state/heap_state.h.
  */
 #ifndef CUSHIM_MEMORY_HEAP_H
 #define CUSHIM_MEMORY_HEAP_H

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "cuda/table.h"
 #include "memory/cache/cache.h"
+#include "memory/current_context.h"
 #include "memory/heap/census.h"
 #include "memory/heap/growth.h"
 #include "memory/state/heap_state.h"
@@ -21,22 +22,38 @@ uint64_t cushim_mem_reclaim_until(void) {
     return cushim_clock_ns() + patience_ns;
 }
 
-/* Is there a wait that can be given up?  Before driver 12.5 there is none, and memory is out. */
-static bool has_patience(const struct cushim_mem_heap *pool) {
-    return pool->cuda->cuCtxRecordEvent || pool->gate->is_open();
+/* Can a record say whether the device is quiet?  None may be made while a capture is open, and
+ * before driver 12.5 there is none. */
+static bool has_records(const struct cushim_mem_heap *pool) {
+    return pool->cuda->cuCtxRecordEvent && !pool->gate->is_open();
+}
+
+static enum cushim_status await(struct cushim_mem_heap *pool, uint64_t until_ns) {
+    CUresult answer;
+    return cushim_mem_fence_await(pool->fence, pool->gate, cushim_mem_fence_tag(pool->fence),
+                                  until_ns, pool->stats, &answer);
+}
+
+/* Without records the wait is native's own, which cannot be given up: memory is out otherwise. */
+static enum cushim_status await_patiently(struct cushim_mem_heap *pool, uint64_t until_ns) {
+    /* the caller's own capture has no part in it, and stays valid */
+    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
+    enum cushim_status status = await(pool, pool->cuda->cuCtxRecordEvent ? until_ns : 0);
+    if (status == CUSHIM_TIMEOUT && pool->gate->is_open() && cushim_clock_ns() < until_ns)
+        status = await(pool, 0);
+    cushim_mem_mode_back(pool->cuda, mode);
+    return status;
 }
 
 static enum cushim_status wait_until(struct cushim_mem_heap *pool, uint64_t until_ns) {
-    CUresult answer;
     uint64_t now_ns = cushim_clock_ns();
     pthread_mutex_lock(&pool->lock);
     uint64_t gave_up_ns = pool->bound.gave_up_ns;
     pthread_mutex_unlock(&pool->lock);
     bool is_late = now_ns >= until_ns || (gave_up_ns && now_ns - gave_up_ns <= patience_ns);
-    if (is_late && has_patience(pool))
+    if (is_late && pool->cuda->cuCtxRecordEvent)
         return cushim_mem_growth_is_quiet(pool, moment_ns) ? CUSHIM_OK : CUSHIM_TIMEOUT;
-    return cushim_mem_fence_await(pool->fence, pool->gate, cushim_mem_fence_tag(pool->fence),
-                                  has_patience(pool) ? until_ns : 0, pool->stats, &answer);
+    return await_patiently(pool, until_ns);
 }
 
 /* Wait until the device has done what was submitted, if not for longer. */
@@ -68,10 +85,13 @@ static bool wait(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *poo
     return has_pending;
 }
 
-/* Where nothing says whether the device is quiet memory is given back as a free would. */
-static size_t give_back(struct cushim_mem_heap *pool) {
-    return has_patience(pool) ? cushim_mem_growth_trim_quietly(pool)
-                              : cushim_mem_growth_trim(pool, 0);
+/*
+ * Where no record says whether the device is quiet memory goes as by a free, which waits for what
+ * was submitted since; but not where the wait before it was given up.
+ */
+static size_t give_back(struct cushim_mem_heap *pool, bool is_busy) {
+    return is_busy || has_records(pool) ? cushim_mem_growth_trim_quietly(pool)
+                                        : cushim_mem_growth_trim(pool, 0);
 }
 
 /* The host's memory is not the device's. */
@@ -92,7 +112,7 @@ static bool step(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *poo
         reclaim->drained_bytes = cushim_mem_cache_drain_all(pool);
         return reclaim->drained_bytes != 0;
     case CUSHIM_MEM_RECLAIM_GIVE_BACK:
-        reclaim->returned_bytes = give_back(pool);
+        reclaim->returned_bytes = give_back(pool, reclaim->is_busy);
         return reclaim->returned_bytes != 0;
     case CUSHIM_MEM_RECLAIM_OTHERS:
         reclaim->others_bytes = give_back_others(reclaim, pool);
@@ -145,9 +165,9 @@ bool cushim_mem_reclaim_run(struct cushim_mem_reclaim *reclaim, struct cushim_me
 }
 
 size_t cushim_mem_reclaim_empty(struct cushim_mem_heap *pool, uint64_t until_ns) {
-    bool has_pending;
+    bool has_pending, is_busy = false;
     cushim_mem_cache_drain_all(pool);
     if (has_reason_to_wait(pool, &has_pending))
-        is_over_in_time(pool, until_ns);
-    return give_back(pool);
+        is_busy = !is_over_in_time(pool, until_ns);
+    return give_back(pool, is_busy);
 }

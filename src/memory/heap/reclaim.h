@@ -1,10 +1,10 @@
 /*
- * Reclaim: what a heap does before it says that memory is out (docs/internals/memory-engine.md,
+ * Reclaim: what a heap does before it answers that memory is out (docs/internals/memory-engine.md,
  * "When memory is out").
  *
- * Each step makes some memory free, or is the last; the caller tries its request again after
- * each.  Nothing is held against a kernel that never ends: the wait has a deadline, and what could
- * only be given back by waiting longer is kept.
+ * Each step makes some memory free, or is the last; the caller tries its request again after each.
+ * A kernel that never ends does not block it: the wait has a deadline, and memory that only a
+ * longer wait could free is kept.
  */
 #ifndef CUSHIM_MEMORY_RECLAIM_H
 #define CUSHIM_MEMORY_RECLAIM_H

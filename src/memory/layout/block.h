@@ -1,9 +1,9 @@
 /*
- * The ledger: whose is this address, and in which state is its block?
+ * Block look-up: which block holds an address, and in which state is it?
  *
- * It keeps nothing of its own: the page map leads to the segment, the segment to the extent, the
- * extent to the cell.  A look-up takes no lock.  What it finds holds still only while the block is
- * LIVE.
+ * It stores nothing of its own: the page map leads to the segment, the segment to the extent, the
+ * extent to the block's metadata.  A look-up takes no lock.  Its result is stable only while the
+ * block is LIVE.
  */
 #ifndef CUSHIM_MEMORY_BLOCK_H
 #define CUSHIM_MEMORY_BLOCK_H
@@ -75,5 +75,36 @@ cushim_mem_ledger_judge_lookup(const struct cushim_mem_lookup *found, uint64_t a
 /* The same, looked up. */
 enum cushim_mem_verdict cushim_mem_blocks_judge(struct cushim_mem_blocks *ledger, uint64_t address,
                                                 size_t n_bytes);
+
+/*
+ * The same at a glance, for who looks on where it says NO_BLOCK: that also stands for whatever is
+ * not a plain case, as blocks of the arena and between guards.
+ */
+static inline __attribute__((always_inline)) enum cushim_mem_verdict
+cushim_mem_blocks_glance(struct cushim_mem_blocks *ledger, uint64_t address, size_t n_bytes) {
+    struct cushim_mem_lookup found;
+    struct cushim_mem_extent *extent = cushim_mem_pagemap_slab(&ledger->map, address);
+    struct cushim_mem_segment *segment;
+    if (extent) {
+        segment = extent->segment;
+        if (!cushim_mem_blocks_find_in_slab(segment, extent, address, &found))
+            return CUSHIM_MEM_NO_BLOCK;
+    } else {
+        segment = cushim_mem_pagemap_find(&ledger->map, address);
+        if (!segment)
+            return CUSHIM_MEM_FOREIGN;
+        extent = cushim_mem_segment_extent(segment, address);
+        if (!extent ||
+            atomic_load_explicit(&extent->kind, memory_order_acquire) != CUSHIM_MEM_EXTENT_BLOCK)
+            return CUSHIM_MEM_NO_BLOCK;
+        found.cell = &extent->single;
+        found.base = segment->base + ((uint64_t)extent->first_page << CUSHIM_MEM_LOG2_PAGE);
+    }
+    found.state =
+        cushim_mem_state_of(atomic_load_explicit(&found.cell->state, memory_order_acquire));
+    found.asked_bytes = atomic_load_explicit(&found.cell->asked_bytes, memory_order_relaxed);
+    return segment->guard_bytes ? CUSHIM_MEM_NO_BLOCK
+                                : cushim_mem_ledger_judge_lookup(&found, address, n_bytes);
+}
 
 #endif

@@ -1,8 +1,10 @@
 /*
  * A bucket: the slabs of one size class that have a free block.
  *
- * A slab is an extent cut into blocks; its free cells form a list by index.  The block freed last
- * is handed out first.  All under the pool's lock.
+ * A slab is an extent cut into blocks; its free blocks form a list by index.  The block freed last
+ * is handed out first.
+ *
+ * Lock: the heap's.
  */
 #ifndef CUSHIM_MEMORY_BUCKET_H
 #define CUSHIM_MEMORY_BUCKET_H

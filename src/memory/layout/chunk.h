@@ -1,18 +1,18 @@
 /*
- * A chunk: a run of pages that serves blocks by moving a mark, the top, upwards.
+ * A chunk: a run of pages that serves blocks by bumping an offset, the top.
  *
- * Nothing is searched and no block is put back: the chunk counts its blocks, and when the last one
- * is given it rewinds, so that it serves from its start again.  Top, number of blocks and number of
- * rewinds share one word, which changes by compare and exchange: a rewind can only happen while no
- * block is there, and a block taken meanwhile makes it fail.  Where frees do not wait, `newest_tag`
- * has the youngest epoch a block was freed in: no rewind before that epoch is done.
+ * Nothing is searched and no block is put back.  The chunk counts its blocks, and when the last one
+ * is given back it rewinds and serves from its start again.  Top, number of blocks and number of
+ * rewinds share one word, which changes by compare and exchange: a rewind succeeds only while the
+ * chunk has no block, and a block taken meanwhile makes it fail.  Where frees do not wait,
+ * `newest_tag` has the youngest epoch a block was freed in; the chunk does not rewind before that
+ * epoch is done.
  *
- * A block starts on a grain (512 bytes); `starts` has a bit there, from which an inner address
- * finds its block, and `cells` what is known of it.  Arrays stay with the struct, and the struct
- * with its arena, so that a thread that comes late reads an old value, never another thing's
- * memory.
+ * A block starts on a grain (512 bytes).  `starts` has a bit there, by which an inner address finds
+ * its block, and `cells` has its metadata.  The arrays stay with the struct, and the struct with
+ * its arena, so that a late reader finds an old value, never another object's memory.
  *
- * Take, give and find take no lock; open and close are made under that of the pool.
+ * Take, give and find take no lock; open and close are made under the heap's.
  */
 #ifndef CUSHIM_MEMORY_CHUNK_H
 #define CUSHIM_MEMORY_CHUNK_H

@@ -1,9 +1,10 @@
 /*
- * Meta: host memory for descriptors of segments, extents and blocks.
+ * Metadata memory: host memory for descriptors of segments, extents and blocks.
  *
- * Type-stable: what was handed out once stays mapped for the life of the process and is only ever
+ * It is type-stable: what was handed out once stays mapped for the life of the process and is only
  * handed out again for descriptors.  A program that uses an address while another thread frees it
- * may make us read a stale descriptor; with this it reads an old value, never unmapped memory.
+ * may make us read a stale descriptor; the read then gives an old value, never a fault.
+ *
  * Sizes are rounded to powers of two, one free list each.  The caller holds the lock of the owner.
  */
 #ifndef CUSHIM_MEMORY_METADATA_H

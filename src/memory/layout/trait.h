@@ -1,10 +1,11 @@
 /*
- * Traits: what the program asked for or was told of a LIVE block, and what ends with it.
+ * Traits: flags of a LIVE block, for what the program asked for or was told of it; they end with
+ * the block.
  *
- * They are bits above LIVE in the word of the block's cell, written by compare and exchange while
- * it is LIVE; handing a block out writes plain LIVE.  So they cost most requests and frees
- * nothing: a word with a trait is not the one that the fast path of a free exchanges, and the slow
- * path takes any word that is LIVE.  No lock.
+ * They are bits above LIVE in the state word of the block's metadata, set by compare and exchange
+ * while it is LIVE; handing a block out writes plain LIVE.  So they cost requests and frees nothing
+ * in the common case: the fast path of a free exchanges plain LIVE alone, and the slow path accepts
+ * every word that is LIVE.  No lock.
  */
 #ifndef CUSHIM_MEMORY_TRAIT_H
 #define CUSHIM_MEMORY_TRAIT_H

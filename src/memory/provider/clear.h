@@ -3,10 +3,10 @@
  *
  * Only what a block covered before is cleared: each segment knows how far blocks have come.  Pinned
  * memory is cleared by the host.  Managed and device memory is cleared by the device, on a stream
- * of our own, and waited for a little while at most: behind a kernel that fills the device it could
+ * of our own, and waited for a short time at most: behind a kernel that fills the device it could
  * take for ever, and native's allocation does not wait.
  *
- * No lock.  The stream is made at the first need, by compare and exchange.
+ * No lock.  The stream is made at first use, by compare and exchange.
  */
 #ifndef CUSHIM_MEMORY_CLEAR_H
 #define CUSHIM_MEMORY_CLEAR_H

@@ -1,3 +1,4 @@
+/* The provider of plain device memory: cuMemAlloc and cuMemFree. */
 #include "memory/provider/provider.h"
 
 #include "cuda/table.h"

@@ -1,4 +1,4 @@
-/* The policy of pools for managed and pinned memory, made of that for device memory. */
+/* The policy of heaps for managed and pinned memory, derived from that for device memory. */
 #ifndef CUSHIM_MEMORY_KIND_POLICY_H
 #define CUSHIM_MEMORY_KIND_POLICY_H
 

@@ -1,9 +1,9 @@
 /*
- * The source of device memory that is mapped: address range, physical memory and access are three
- * things, and taking them away waits for nothing.
+ * The provider of mapped device memory (cuMemCreate, cuMemMap): address range, physical memory and
+ * access are obtained apart, and releasing them waits for nothing.
  *
- * Legacy IPC handles and GPUDirect do not know such memory, and cuCtxEnablePeerAccess does not
- * reach it: access is given to all visible devices when it is mapped.  It outlives its context.
+ * Legacy IPC handles and GPUDirect do not support such memory, and cuCtxEnablePeerAccess does not
+ * cover it: access is given to all visible devices when it is mapped.  It outlives its context.
  */
 #ifndef CUSHIM_MEMORY_VMM_H
 #define CUSHIM_MEMORY_VMM_H

@@ -1,14 +1,14 @@
 /*
- * The arena of a pool: chunks that serve blocks which live for one pass
+ * The arena of a heap: chunks that serve blocks which live for one pass
  * (docs/internals/memory-engine.md, "The arena").
  *
  * A block comes from the current chunk; where that is full, from another one that is rewound, else
- * from a new one while the arena may grow, else from the ordinary pool.  A chunk rewinds by itself
- * when its last block is freed.  A reset says that a pass is over: chunks in which a block is still
- * live are then served from again, from above the highest such block; without a reset they wait
- * until they are empty.
+ * from a new one while the arena may grow, else from the ordinary heap.  A chunk rewinds when its
+ * last block is freed.  A reset says that a pass is over: chunks in which a block is still live
+ * then serve again, from above the highest such block; without a reset they wait until they are
+ * empty.
  *
- * Take, give and reset take no lock; what opens and closes chunks runs under that of the pool.
+ * Take, give and reset take no lock; what opens and closes chunks runs under the heap's.
  */
 #ifndef CUSHIM_MEMORY_ARENA_H
 #define CUSHIM_MEMORY_ARENA_H

@@ -1,14 +1,14 @@
 /*
- * The check: which blocks the program damaged around their edges, or wrote to after their free.
+ * The check: finds blocks whose edges the program overwrote, or that it wrote to after their free.
  *
- * Each block of a pool with guards has a row from its allocation on: where it was asked for, and
- * what its guards must hold.  A free looks at the guards, poisons the block and puts it into
- * quarantine; when it leaves, the oldest first, its poison is looked at.  What differs is a
- * finding, told at once and kept for the report; so is a call that was refused.  Nothing here
- * changes an answer that the program gets.
+ * Each block of a heap with guards has a row from its allocation on: the call stack that asked for
+ * it, and what its guards must hold.  A free compares the guards, poisons the block and puts it
+ * into quarantine; when the block leaves that, the oldest first, its poison is compared.  A
+ * difference is a finding, told at once and kept for the report; so is a call that was refused.
+ * Nothing here changes an answer that the program gets.
  *
- * Rows are of blocks; whoever looks at one without being its free looks again afterwards whether
- * the block is still the same.
+ * A row may be read by others than the block's free; they check afterwards that the block is still
+ * the same.
  *
  * Lock: `lock` guards rows, quarantine and findings; no driver call is made under it.
  */

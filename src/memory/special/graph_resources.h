@@ -1,13 +1,14 @@
 /*
- * Holds: blocks that were freed, and must not be reused before somebody lets go.
+ * Blocks held for graphs: freed during a capture, and not reused while a graph may use them.
  *
- * What is freed while its thread captures may be used whenever a graph made from that capture runs.
- * Such a block is DEFERRED and on no list of its pool: it hangs on a hold for each capture that was
- * open to the thread.  Whoever lets go of the last of them puts the block on its pool's stack
- * `unheld`, and the pool's next operation makes it pending as any other free does.
+ * A block that a thread frees while it captures may be used whenever a graph made from that capture
+ * runs.  It is DEFERRED, is on no list of its heap, and has a reference from each capture that was
+ * open to the thread.  When the last reference is dropped the block goes onto its heap's stack
+ * `unheld`, and the heap's next operation makes it pending as any other free does.
  *
- * Lock: a hold is guarded by its owner; letting go takes no lock and makes no driver call, so that
- * a destructor which the driver runs may do it.  A pool that is abandoned drops what was held.
+ * Lock: a list of references is guarded by its owner.  Dropping it takes no lock and makes no
+ * driver call, so that a destructor which the driver runs may do it.  A heap that is abandoned
+ * forgets its held blocks.
  */
 #ifndef CUSHIM_MEMORY_GRAPH_RESOURCES_H
 #define CUSHIM_MEMORY_GRAPH_RESOURCES_H

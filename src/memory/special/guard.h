@@ -1,12 +1,12 @@
 /*
- * Guards: a pattern before and after each block of a pool, and the driver calls to write and read
+ * Guards: a pattern before and after each block of a heap, and the driver calls to write and read
  * it.
  *
- * A pool that has guards serves blocks that are larger by them; the program sees what lies between.
- * Patterns are written and read on a stream of the guard's own, which is waited for: behind no
- * stream of the program, in any capture mode.
+ * A heap that has guards serves blocks that are larger by them; the program sees what lies between.
+ * Patterns are written and read on a stream of the guard's own, which is waited for: it does not
+ * depend on a stream of the program, and works in any capture mode.
  *
- * No lock.  The stream is made at the first need, by compare and exchange.
+ * No lock.  The stream is made at first use, by compare and exchange.
  */
 #ifndef CUSHIM_MEMORY_GUARD_H
 #define CUSHIM_MEMORY_GUARD_H

@@ -1,14 +1,15 @@
 /*
- * Pending blocks: freed, and not reusable before the work ahead of them is over.
+ * Pending blocks: freed, and not reusable before the work submitted before the free is over.
  *
- * Three kinds: blocks freed in stream order (cudaFreeAsync), each with an event on its stream; in
- * `relaxed` blocks with the epoch that they were freed in; and blocks whose wait was impossible for
- * want of memory, which the next wait of the context covers.  Oldest first; all under the pool's
- * lock.
+ * There are three kinds: blocks freed in stream order (cudaFreeAsync), each with an event on its
+ * stream; in `relaxed`, blocks with the epoch that they were freed in; and blocks whose wait failed
+ * for want of memory, which the next wait of the context covers.
  *
- * Those with events wait in a line a stream, where only the first is asked: streams advance
- * independently, and one that is busy is not to hide what is done on others.  A look is at the
- * first sixteen lines; those that were looked at are the last of the next one.
+ * Blocks with events are queued by stream, and only the first of a queue is queried: streams
+ * advance independently, and a busy one must not hide what is done on others.  A pass queries the
+ * first sixteen queues and moves them to the end.
+ *
+ * Lock: the heap's.  Each list has its oldest block first.
  */
 #ifndef CUSHIM_MEMORY_DEFERRED_H
 #define CUSHIM_MEMORY_DEFERRED_H

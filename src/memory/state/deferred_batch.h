@@ -1,16 +1,18 @@
 /*
- * The rotation: how many freed blocks wait for one fence, and who makes it (`relaxed` alone).
+ * The deferred-free batch: how many freed blocks wait for one fence, and which thread makes it
+ * (`relaxed` alone).
  *
  * A fence costs 0.5 to 2 us whatever it covers, and more where threads make several at once.  So a
- * thread frees blocks by the dozen before one is made, and all threads share it: while a fence is
- * in flight nobody makes another, unless a thread has freed more than it may leave without one.
+ * thread frees dozens of blocks before one is made, and all threads share it: while a fence is in
+ * flight nobody makes another, unless a thread has freed more than it may leave without one.
  *
- * What may wait is bounded in bytes, a two-thousandth of the device a thread: a persistent kernel
- * that starts before the fence does holds these blocks for as long as it runs.
+ * The bytes that may wait are bounded, a two-thousandth of the device a thread: a persistent kernel
+ * that starts before the fence does pins these blocks for as long as it runs.
  *
- * That much is worth it where the sizes that were freed come again.  Where they do not, blocks that
- * wait pin memory that nobody can use: once the driver would be asked for more although all that
- * waits is over, the rotation is narrow, a share of what lives, and widens with each fence.
+ * That is worth it where the sizes that were freed are requested again.  Where they are not,
+ * waiting blocks pin memory that nobody can use.  So once the heap would have to ask the driver for
+ * more although no block waits for the device, the batch is narrowed to a share of the live bytes,
+ * and widens again with each fence.
  */
 #ifndef CUSHIM_MEMORY_DEFERRED_BATCH_H
 #define CUSHIM_MEMORY_DEFERRED_BATCH_H

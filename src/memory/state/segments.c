@@ -33,12 +33,21 @@ static CUresult release_to(struct cushim_mem_heap *pool, uint64_t base, size_t n
     return pool->source->release(&client, base, n_bytes);
 }
 
+/* What the driver said when it last refused the calling thread. */
+static _Thread_local CUresult refusal __attribute__((tls_model("initial-exec")));
+
+CUresult cushim_mem_segments_refusal(void) {
+    return refusal;
+}
+
 static CUresult native_alloc(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
     uint64_t start_ns = cushim_clock_ns();
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
     struct cushim_mem_provider_client client = client_of(pool);
     CUresult answer = pool->source->obtain(&client, n_bytes, base);
     cushim_mem_mode_back(pool->cuda, mode);
+    if (answer != CUDA_SUCCESS)
+        refusal = answer;
     cushim_mem_stats_add(&pool->stats->n_native_allocs, 1);
     cushim_mem_stats_add_time(pool->stats, &pool->stats->native_alloc_ns, start_ns);
     log_debug("memory", "device %d: memory of size %zu asked of the driver: %s", pool->device,

@@ -1,8 +1,8 @@
 /*
  * The segments of a heap: from its provider into the page map and the lists, and back.
  *
- * A segment is entered in the page map after it was obtained and erased before it is released,
- * since its addresses may be reborn in another thread one line later.
+ * Invariant: a segment is entered in the page map after it was obtained and removed before it is
+ * released, since the driver may give its addresses to another thread at once.
  */
 #ifndef CUSHIM_MEMORY_SEGMENTS_H
 #define CUSHIM_MEMORY_SEGMENTS_H
@@ -26,6 +26,9 @@ struct cushim_mem_segment;
  */
 enum cushim_status cushim_mem_segments_fetch(struct cushim_mem_heap *pool, size_t n_bytes,
                                              uint64_t *base);
+
+/* What the driver said when it last refused the calling thread: statuses are coarser. */
+CUresult cushim_mem_segments_refusal(void);
 
 /* Give memory back that was fetched and not entered. */
 void cushim_mem_segments_put_back(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes);

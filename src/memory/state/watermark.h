@@ -1,14 +1,14 @@
 /*
- * The bound of a pool: how much it may hold, for its own sake and for its neighbours'
- * (docs/internals/memory-engine.md, "How much a heap keeps").
+ * The watermark of a heap: how much it may hold (docs/internals/memory-engine.md, "How much a heap
+ * keeps").
  *
- * What a program freed is anybody's natively: other allocators of the process take it, and other
- * processes.  So what is held free stays below half of what the driver has free, and below an
- * eighth of the device where next to nothing is live.  Blocks that are pending or in caches are
- * held, not live.
+ * Natively, memory that a program freed is available to other allocators of the process and to
+ * other processes.  So what a heap holds free stays below half of what the driver has free, and
+ * below an eighth of the device where next to nothing is live.  Blocks that are pending or in
+ * caches count as held, not as live.
  *
- * `oldest_free` and `youngest_free` are under the pool's lock, and so are all writes but of
- * tried_bytes; what is atomic is read without it.
+ * Lock: the heap's, for `oldest_free` and `youngest_free` and for all writes but of tried_bytes;
+ * atomic fields are read without it.
  */
 #ifndef CUSHIM_MEMORY_WATERMARK_H
 #define CUSHIM_MEMORY_WATERMARK_H

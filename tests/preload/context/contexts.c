@@ -230,6 +230,36 @@ START_TEST(contexts_of_one_device_share_no_block) {
 }
 END_TEST
 
+static void alloc_it(struct fixture_thread *thread) {
+    thread->address = fixture_alloc(1000);
+}
+
+static void reset_it(struct fixture_thread *thread) {
+    thread->answer = cuDevicePrimaryCtxReset(0);
+}
+
+/* The primary context has its handle again, and the pool that was its is another's by now. */
+START_TEST(a_thread_that_did_not_see_its_context_end_gets_memory_of_the_next_one) {
+    CUcontext first = fixture_use_device(0), other = create_context(0), owner;
+    struct fixture_thread resets = {.context = other}, allocates = {.context = other};
+    OK(cuCtxSetCurrent(first));
+    OK(cuMemFree(fixture_alloc(1000)));
+    fixture_start(&resets, reset_it);
+    fixture_join(&resets);
+    OK(resets.answer);
+    fixture_start(&allocates, alloc_it);
+    fixture_join(&allocates);
+    ck_assert_ptr_eq(fixture_use_device(0), first);
+    CUdeviceptr block = fixture_alloc(1000);
+    OK(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, block));
+    ck_assert_ptr_eq(owner, first);
+    OK(cuCtxDestroy(other));
+    fixture_launch_write(block, 7, NULL);
+    ck_assert_uint_eq(fixture_read(block), 7);
+    OK(cuMemFree(block));
+}
+END_TEST
+
 START_TEST(many_contexts_come_and_go) {
     for (int round = 0; round < 100; round++) {
         CUcontext contexts[3];
@@ -303,5 +333,6 @@ int main(void) {
             memory_goes_with_the_last_release_and_no_other, a_context_that_is_not_destroyed_goes_on,
             memory_stays_until_the_last_use_of_a_context_is_detached,
             a_detach_that_is_refused_takes_no_use, contexts_of_one_device_share_no_block,
+            a_thread_that_did_not_see_its_context_end_gets_memory_of_the_next_one,
             many_contexts_come_and_go, NULL});
 }

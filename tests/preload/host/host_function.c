@@ -6,6 +6,13 @@
 
 #include <malloc.h>
 
+/* Of drivers of 13.1 and 13.4. */
+extern CUresult cuLaunchHostFunc_v2(CUstream, CUhostFn, void *, unsigned) __attribute__((weak));
+extern CUresult cuGraphAddNode_v3(CUgraphNode *, CUgraph, const CUgraphNode *,
+                                  const CUgraphEdgeData *, size_t, CUgraphNodeParams *)
+    __attribute__((weak));
+extern CUresult cuGraphNodeSetParams_v2(CUgraphNode, CUgraphNodeParams *) __attribute__((weak));
+
 struct tried {
     CUdeviceptr block;
     CUresult allocated, freed, freed_async;
@@ -48,6 +55,17 @@ START_TEST(in_a_host_function_memory_calls_are_refused) {
     CUstream stream;
     struct tried tried = set_up(&stream);
     OK(cuLaunchHostFunc(stream, try_memory, &tried));
+    OK(cuStreamSynchronize(stream));
+    check_refused(&tried, 1);
+}
+END_TEST
+
+START_TEST(in_a_host_function_of_a_sync_mode_too) {
+    CUstream stream;
+    if (!cuLaunchHostFunc_v2)
+        return;
+    struct tried tried = set_up(&stream);
+    OK(cuLaunchHostFunc_v2(stream, try_memory, &tried, 0));
     OK(cuStreamSynchronize(stream));
     check_refused(&tried, 1);
 }
@@ -111,7 +129,8 @@ static CUgraph add_function(CUhostFn function, void *data) {
 }
 
 static CUgraphNodeParams params_of(CUhostFn function, void *data) {
-    return (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_HOST, .host = {function, data}};
+    return (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_HOST,
+                               .host = {.fn = function, .userData = data}};
 }
 
 static CUgraph add_any_function(CUhostFn function, void *data) {
@@ -124,9 +143,21 @@ static CUgraph add_any_function(CUhostFn function, void *data) {
     return graph;
 }
 
+static CUgraph add_later_function(CUhostFn function, void *data) {
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphNodeParams params = params_of(function, data);
+    if (!cuGraphAddNode_v3)
+        return add_any_function(function, data);
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddNode_v3(&node, graph, NULL, NULL, 0, &params));
+    ck_assert(params.host.fn == function);
+    return graph;
+}
+
 /* Each way to make a graph of one host node. */
 static CUgraph (*const makers[])(CUhostFn, void *) = {capture_function, add_function,
-                                                      add_any_function};
+                                                      add_any_function, add_later_function};
 enum { N_MAKERS = sizeof makers / sizeof makers[0] };
 
 static CUgraphNode node_of(CUgraph graph) {
@@ -254,6 +285,9 @@ START_TEST(host_nodes_take_parameters_of_nodes_of_any_kind) {
     CUgraphExec exec = instantiate(graph);
     OK(cuGraphNodeSetParams(node_of(graph), &ten));
     check_shown(node_of(graph), add_ten, &n);
+    if (cuGraphNodeSetParams_v2)
+        OK(cuGraphNodeSetParams_v2(node_of(graph), &ten));
+    check_shown(node_of(graph), add_ten, &n);
     OK(cuGraphExecNodeSetParams(exec, node_of(graph), &trying));
     check_shown(node_of(graph), add_ten, &n);
     launch(exec);
@@ -378,6 +412,7 @@ int main(void) {
                                     many_functions_are_run_and_shown_as_the_programs_own,
                                     NULL};
     const TTest *const alone[] = {in_a_host_function_memory_calls_are_refused,
+                                  in_a_host_function_of_a_sync_mode_too,
                                   in_a_stream_callback_memory_calls_are_refused,
                                   in_a_captured_host_function_too_at_every_launch,
                                   a_host_function_that_is_refused_is_never_run,

@@ -6,6 +6,12 @@
 #define __CUDA_API_VERSION_INTERNAL /* every name is its own, none is an alias */
 #include "tests/preload/fixture/fixture.h"
 
+/* Of drivers of 13.4. */
+extern CUresult cuGraphAddNode_v3(CUgraphNode *, CUgraph, const CUgraphNode *,
+                                  const CUgraphEdgeData *, size_t, CUgraphNodeParams *)
+    __attribute__((weak));
+extern CUresult cuGraphNodeSetParams_v2(CUgraphNode, CUgraphNodeParams *) __attribute__((weak));
+
 #ifdef PER_THREAD
 #define DS(abi) abi##_ptds
 #define SZ(abi) abi##_ptsz
@@ -250,6 +256,12 @@ static CUresult set_exec_words(CUdeviceptr at, size_t n) {
 SHAPED(add_any_old, any_set(at, n), cuGraphAddNode(&made, graph, NULL, 0, &shape))
 SHAPED(add_any, any_copy(elsewhere, at, n), cuGraphAddNode_v2(&made, graph, NULL, NULL, 0, &shape))
 SHAPED(set_any, any_copy(at, elsewhere, n), cuGraphNodeSetParams(copy_node, &shape))
+SHAPED(add_any_later, any_copy(elsewhere, at, n),
+       (cuGraphAddNode_v3 ? cuGraphAddNode_v3 : cuGraphAddNode_v2)(&made, graph, NULL, NULL, 0,
+                                                                   &shape))
+SHAPED(set_any_later, any_copy(at, elsewhere, n),
+       (cuGraphNodeSetParams_v2 ? cuGraphNodeSetParams_v2 : cuGraphNodeSetParams)(copy_node,
+                                                                                  &shape))
 SHAPED(set_exec_any, any_set(at, n), cuGraphExecNodeSetParams(exec, set_node, &shape))
 
 static CUresult add_any_words(CUdeviceptr at, size_t n) {
@@ -337,6 +349,8 @@ static const struct call {
     ROW(add_any_old, DEVICE),
     ROW(add_any, DEVICE),
     ROW(set_any, DEVICE),
+    ROW(add_any_later, DEVICE),
+    ROW(set_any_later, DEVICE),
     ROW(set_exec_any, DEVICE),
     ROW(add_any_words, DEVICE),
 };

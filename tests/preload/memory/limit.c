@@ -107,6 +107,21 @@ START_TEST(a_request_beyond_the_device_is_refused_at_once) {
 }
 END_TEST
 
+/* Served by a pool, or by the driver. */
+START_TEST(the_hosts_memory_is_no_part_of_it) {
+    void *pinned;
+    fixture_use_device(0);
+    OK(take_plain()); /* the device is in use, and so is its limit */
+    OK(give_plain());
+    OK(cuMemHostAlloc(&pinned, LARGE, 0));
+    ck_assert_uint_eq(free_bytes(), DEVICE_BYTES);
+    OK(take_plain());
+    OK(give_plain());
+    OK(cuMemFreeHost(pinned));
+    ck_assert_uint_eq(free_bytes(), DEVICE_BYTES);
+}
+END_TEST
+
 START_TEST(contexts_of_a_device_share_it) {
     CUcontext other;
     CUcontext first = fixture_use_device(0);
@@ -150,8 +165,11 @@ END_TEST
 int main(void) {
     const TTest *const of_each[] = {
         what_one_way_took_is_refused_to_all_others_and_had_when_it_is_back, NULL};
-    const TTest *const alone[] = {
-        what_is_told_to_be_free_is_had_page_by_page, a_request_beyond_the_device_is_refused_at_once,
-        contexts_of_a_device_share_it, churn_stays_within_the_device, NULL};
+    const TTest *const alone[] = {what_is_told_to_be_free_is_had_page_by_page,
+                                  a_request_beyond_the_device_is_refused_at_once,
+                                  the_hosts_memory_is_no_part_of_it,
+                                  contexts_of_a_device_share_it,
+                                  churn_stays_within_the_device,
+                                  NULL};
     return fixture_run_loop("limit", of_each, N_WAYS, alone);
 }

@@ -8,9 +8,9 @@
 
 static const struct {
     size_t first_bytes, second_bytes;
-} sizes[] = {{1, 1},         {100, 513},         {5000, 4097},   {70000, 69999},      {MIB, MIB},
-             {3 * MIB, MIB}, {5 * MIB, 5 * MIB}, {MIB, 3 * MIB}, {70 * MIB, 70 * MIB}};
-enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
+} sizes[] = {{1, 1},         {100, 513},     {5000, 4097},       {70000, 69999},      {MIB, MIB},
+             {MIB, 3 * MIB}, {3 * MIB, MIB}, {5 * MIB, 5 * MIB}, {70 * MIB, 70 * MIB}};
+enum { N_SMALL = 5, N_SIZES = sizeof sizes / sizeof sizes[0] };
 
 START_TEST(pinned_memory_comes_back_as_zero) {
     fixture_use_device(0);
@@ -46,8 +46,6 @@ START_TEST(a_freed_pinned_block_comes_back_without_the_driver) {
     fixture_use_device(0);
     unsigned char *block = pinned_alloc(n_bytes, 0);
     OK(cuMemFreeHost(block));
-    if (!is_pooled("CUSHIM_PINNED") || !waits()) /* `relaxed` rotates blocks first */
-        return;
     sim_calls_reset();
     for (int i = 0; i < 5; i++) {
         ck_assert_ptr_eq(pinned_alloc(n_bytes, 0), block);
@@ -61,8 +59,6 @@ END_TEST
  */
 START_TEST(a_freed_managed_block_comes_back) {
     size_t n_bytes = sizes[_i].first_bytes;
-    if (n_bytes > MIB) /* each is an allocation of its own: larger ones tell nothing more */
-        return;
     fixture_use_device(0);
     CUdeviceptr block = managed_alloc(n_bytes, CU_MEM_ATTACH_GLOBAL), again = 0;
     OK(cuMemFree(block));
@@ -71,6 +67,21 @@ START_TEST(a_freed_managed_block_comes_back) {
         OK(cuMemFree(again));
     }
     ck_assert_uint_eq(again, block);
+}
+END_TEST
+
+START_TEST(managed_memory_is_the_drivers_where_host_and_device_may_not_touch_it_at_once) {
+    enum { N = 5 };
+    fixture_use_device(0);
+    int is_at_once = 0;
+    OK(cuDeviceGetAttribute(&is_at_once, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0));
+    ck_assert_int_eq(is_at_once, is_concurrent());
+    bool may_reuse = is_pooled("CUSHIM_MANAGED");
+    sim_calls_reset();
+    for (int i = 0; i < N; i++)
+        OK(cuMemFree(managed_alloc(5000, CU_MEM_ATTACH_GLOBAL)));
+    unsigned long n_asked = sim_calls("cuMemAllocManaged");
+    ck_assert(may_reuse ? n_asked <= N : n_asked == N);
 }
 END_TEST
 
@@ -269,18 +280,30 @@ START_TEST(in_a_host_function_memory_calls_are_refused) {
 END_TEST
 
 int main(void) {
-    return fixture_run_loop(
-        "kinds",
-        (const TTest *[]){pinned_memory_comes_back_as_zero, managed_memory_comes_back_as_zero,
-                          a_freed_pinned_block_comes_back_without_the_driver,
-                          a_freed_managed_block_comes_back, NULL},
-        N_SIZES,
-        (const TTest *[]){
-            plain_pinned_memory_is_that_without_flags,
-            device_memory_is_cleared_where_that_is_asked_for,
-            clearing_never_waits_for_a_busy_device, flags_of_pinned_memory_are_kept_apart,
-            flags_of_managed_memory_are_kept_apart, odd_arguments_are_answered_as_natively,
-            each_free_takes_its_own_kind_alone, copies_are_judged_by_the_block,
-            host_memory_beside_a_pinned_block_is_nobody_elses,
-            in_a_host_function_memory_calls_are_refused, NULL});
+    const TTest *const of_all[] = {pinned_memory_comes_back_as_zero,
+                                   managed_memory_comes_back_as_zero, NULL};
+    /* each managed block is an allocation of its own: larger ones tell nothing more */
+    const TTest *const of_small[] = {a_freed_managed_block_comes_back, NULL};
+    /* `relaxed` rotates blocks first */
+    const TTest *const of_pooled[] = {a_freed_pinned_block_comes_back_without_the_driver, NULL};
+    const TTest *const alone[] = {
+        managed_memory_is_the_drivers_where_host_and_device_may_not_touch_it_at_once,
+        plain_pinned_memory_is_that_without_flags,
+        device_memory_is_cleared_where_that_is_asked_for,
+        clearing_never_waits_for_a_busy_device,
+        flags_of_pinned_memory_are_kept_apart,
+        flags_of_managed_memory_are_kept_apart,
+        odd_arguments_are_answered_as_natively,
+        each_free_takes_its_own_kind_alone,
+        copies_are_judged_by_the_block,
+        host_memory_beside_a_pinned_block_is_nobody_elses,
+        in_a_host_function_memory_calls_are_refused,
+        NULL};
+    bool is_reused = is_pooled("CUSHIM_PINNED") && waits();
+    return fixture_run_loops("kinds",
+                             (const struct fixture_loop[]){{of_all, 0, N_SIZES},
+                                                           {of_small, 0, N_SMALL},
+                                                           {of_pooled, 0, is_reused ? N_SIZES : 0},
+                                                           {NULL, 0, 0}},
+                             alone);
 }

@@ -172,12 +172,27 @@ START_TEST(as_much_can_be_had_as_natively) {
 }
 END_TEST
 
+/* A variable of a module lies in a page that the driver shares out. */
+START_TEST(what_the_pool_has_nothing_for_the_driver_serves_from_a_page_in_use) {
+    CUmodule module;
+    CUdeviceptr block;
+    fixture_use_device(0);
+    OK(cuModuleLoadData(&module, SIM_MODULE_IMAGE "\n.global counter 1000\n"));
+    while (cuMemAlloc(&block, PAGE) == CUDA_SUCCESS)
+        ;
+    OK(cuMemAlloc(&block, 1000));
+    OK(cuMemFree(block));
+    OK(cuModuleUnload(module));
+}
+END_TEST
+
 int main(void) {
     const TTest *const of_each[] = {a_refused_call_is_tried_again_when_held_memory_went_back,
                                     with_nothing_held_the_drivers_answer_stands,
                                     memory_that_was_freed_can_be_had_by_any_call, NULL};
-    const TTest *const alone[] = {memory_that_was_freed_can_be_had_by_any_size,
-                                  memory_held_by_another_context_can_be_had,
-                                  as_much_can_be_had_as_natively, NULL};
+    const TTest *const alone[] = {
+        memory_that_was_freed_can_be_had_by_any_size, memory_held_by_another_context_can_be_had,
+        as_much_can_be_had_as_natively,
+        what_the_pool_has_nothing_for_the_driver_serves_from_a_page_in_use, NULL};
     return fixture_run_loop("memory_out", of_each, N_CALLS, alone);
 }

@@ -74,7 +74,9 @@ static unsigned sum_of(CUdeviceptr block) {
 static void free_in_stream_order(void) {
     CUstream stream = make_stream();
     for (int i = 0; i < 5; i++) {
-        must(cuMemFreeAsync(obtain_block(N_BYTES), stream), "free in stream order");
+        CUdeviceptr block = obtain_block(N_BYTES);
+        must(cuCtxSynchronize(), "synchronise"); /* this stream does not wait for the filling */
+        must(cuMemFreeAsync(block, stream), "free in stream order");
         must(cuStreamSynchronize(stream), "synchronise");
         CUdeviceptr larger = obtain_block(N_BYTES + 900);
         must(cuCtxSynchronize(), "synchronise");

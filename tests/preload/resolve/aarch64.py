@@ -11,7 +11,7 @@ from stage import CUDA, ROOT, WORK, options
 CC = "aarch64-linux-gnu-gcc"
 EMULATOR = "qemu-aarch64"
 SYSROOT = "/usr/aarch64-linux-gnu"
-FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-fPIC", "-fvisibility=hidden", "-w",
+FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O0", "-fPIC", "-fvisibility=hidden", "-w",
          "-mbranch-protection=standard", '-DCUSHIM_VERSION_TEXT="cross"',
          "-I", ROOT / "src", "-I", ROOT / "src/include", "-I", ROOT, "-isystem", CUDA / "include"]
 

@@ -102,10 +102,16 @@ def every_revision_of_every_symbol_is_routed_by_row():
         assert five.split(" ", 2)[2] == want, (request, five)
 
 
+def listed_driver():
+    """The rows of the driver's functions as far as these headers go."""
+    newest = max(row.since for row in ROWS if row.since < 99000)
+    return [row for row in stage.SYMBOLS if row[1] == "DRV" and int(row[4]) <= newest]
+
+
 @tap.test
 def the_list_of_symbols_agrees_with_the_toolkits_headers_and_has_every_revision():
     rows = {row.abi: row for row in ROWS}
-    driver = [row for row in stage.SYMBOLS if row[1] == "DRV"]
+    driver = listed_driver()
     for role, api, abi, symbol, since in driver:
         assert (rows[abi].symbol, rows[abi].since) == (symbol, int(since)), (abi, rows[abi])
     listed = {abi for role, api, abi, symbol, since in driver}
@@ -131,7 +137,7 @@ def thunks_are_routed_by_name_and_only_where_the_rows_leave_no_doubt():
             routed.add(want.split()[1])
         else:
             assert five.split(" ", 2)[2].startswith(DRIVER), (symbol, version, flags, five)
-    assert routed == {abi for abi in HOOKS if not abi.startswith("cuda")}
+    assert routed == {row[2] for row in listed_driver() if row[0] == "HOOK"}
 
 
 tap.run()

@@ -69,6 +69,45 @@ START_TEST(a_driver_that_gives_other_addresses_is_noted_and_routed_by_name) {
 }
 END_TEST
 
+START_TEST(names_that_are_not_the_drivers_are_not_counted) {
+    open_driver();
+    void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+    ck_assert_ptr_nonnull(dlsym(libc, "cuserid"));
+    ck_assert_ptr_null(dlsym(driver, "cublasCreate_v2"));
+    ck_assert_ptr_null(dlsym(driver, "cu"));
+    ck_assert_uint_eq(cushim_page_calls.lookups.n_lookups, 0);
+}
+END_TEST
+
+/* As where somebody between us and the driver has looked them up with us already. */
+START_TEST(an_answer_that_is_a_hook_stays_as_it_is) {
+    bool of_runtime;
+    void *of_thread = cushim_route_by_abi_name("cuMemcpyDtoH_v2_ptds", &of_runtime);
+    void *hook = cushim_route_by_abi_name("cuMemcpyDtoH_v2", &of_runtime);
+    ck_assert_ptr_nonnull(of_thread);
+    ck_assert_ptr_ne(of_thread, hook);
+    setenv("FAKE_CUDA_THUNKS", "1", 1); /* a driver whose functions are known by name */
+    open_driver();
+    ask("cuInit", 12000);
+    ck_assert_int_eq(cushim_page_calls.lookups.identity, CUSHIM_IDENTITY_OTHER);
+    ck_assert_ptr_eq(cushim_route_answer(of_thread, "cuMemcpyDtoH", 12000, 0), of_thread);
+    ck_assert_ptr_eq(cushim_route_answer(hook, "cuMemcpyDtoH", 12000, 0), hook);
+}
+END_TEST
+
+START_TEST(an_address_of_a_driver_that_was_unloaded_is_anybodys) {
+    bool of_runtime;
+    open_driver();
+    struct cushim_cuda *cuda = cushim_driver();
+    ck_assert_ptr_nonnull(cuda);
+    void *address = (void *)cuda->cuMemAlloc_v2;
+    void *hook = cushim_route_by_abi_name("cuMemAlloc_v2", &of_runtime);
+    ck_assert_ptr_eq(cushim_route_answer(address, "cuMemAlloc", 12000, 0), hook);
+    cushim_route_forget();
+    ck_assert_ptr_eq(cushim_route_answer(address, "cuMemAlloc", 12000, 0), address);
+}
+END_TEST
+
 START_TEST(without_a_driver_there_is_no_table_and_with_one_it_is_whole) {
     ck_assert_ptr_null(cushim_driver());
     open_driver();
@@ -169,6 +208,9 @@ int main(void) {
     tcase_add_test(tests, each_look_up_is_counted_and_so_is_each_hook_given);
     tcase_add_test(tests, a_driver_that_gives_its_exported_addresses_is_noted);
     tcase_add_test(tests, a_driver_that_gives_other_addresses_is_noted_and_routed_by_name);
+    tcase_add_test(tests, names_that_are_not_the_drivers_are_not_counted);
+    tcase_add_test(tests, an_answer_that_is_a_hook_stays_as_it_is);
+    tcase_add_test(tests, an_address_of_a_driver_that_was_unloaded_is_anybodys);
     tcase_add_test(tests, without_a_driver_there_is_no_table_and_with_one_it_is_whole);
     tcase_add_test(tests, without_a_runtime_there_is_no_table);
     tcase_add_test(tests,

@@ -55,17 +55,39 @@ START_TEST(every_row_can_be_found_and_its_default_is_in_range) {
 }
 END_TEST
 
+static void assert_all_are_default(void) {
+    size_t n_rows;
+    const struct cushim_option_row *rows = cushim_option_rows(&n_rows);
+    for (size_t i = 0; i < n_rows; i++)
+        ck_assert_msg(!cushim_option_is_set(&options, &rows[i]), "%s", rows[i].name);
+}
+
 START_TEST(every_default_as_text_reads_as_itself) {
     size_t n_rows;
     const struct cushim_option_row *rows = cushim_option_rows(&n_rows);
-    struct cushim_options defaults;
-    cushim_options_default(&defaults);
     for (size_t i = 0; i < n_rows; i++) {
         char text[CUSHIM_OPTION_TEXT_BYTES];
-        options = defaults;
+        cushim_options_default(&options);
         cushim_option_default_text(&rows[i], text);
         ck_assert_ptr_null(cushim_option_set(&options, &rows[i], text));
-        ck_assert_int_eq(memcmp(&options, &defaults, sizeof options), 0);
+        assert_all_are_default();
+    }
+}
+END_TEST
+
+START_TEST(a_value_as_text_reads_as_itself) {
+    const struct {
+        const char *name, *value, *text;
+    } values[] = {{"pool", "no", "off"},          {"large", "2097153", "2097153"},
+                  {"large", "4096K", "4M"},       {"keep", "50%", "50%"},
+                  {"keep", "65536k", "64M"},      {"keep", "0", "0"},
+                  {"free", "RELAXED", "relaxed"}, {"stats", "a-%p.json", "a-%p.json"}};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        char text[CUSHIM_OPTION_TEXT_BYTES];
+        cushim_options_default(&options);
+        ck_assert_ptr_null(set(values[i].name, values[i].value));
+        ck_assert_str_eq(cushim_option_text(&options, row_of(values[i].name), text),
+                         values[i].text);
     }
 }
 END_TEST
@@ -253,10 +275,8 @@ START_TEST(the_environment_is_read_in_silence) {
 END_TEST
 
 START_TEST(without_an_environment_all_is_default) {
-    struct cushim_options defaults;
-    cushim_options_default(&defaults);
     ck_assert_str_eq(load(NULL), "");
-    ck_assert_int_eq(memcmp(&options, &defaults, sizeof options), 0);
+    assert_all_are_default();
 }
 END_TEST
 
@@ -326,6 +346,7 @@ SUITE() {
     return suite_run("options",
                      (const TTest *[]){every_row_can_be_found_and_its_default_is_in_range,
                                        every_default_as_text_reads_as_itself,
+                                       a_value_as_text_reads_as_itself,
                                        variables_carry_the_prefix_but_for_the_first,
                                        a_switch_takes_eight_words_in_any_case,
                                        a_size_takes_K_M_G_and_T,

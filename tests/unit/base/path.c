@@ -55,6 +55,31 @@ START_TEST(a_rank_is_the_launchers_number_or_the_process) {
 }
 END_TEST
 
+START_TEST(how_many_ranks_there_are_says_the_launcher_of_the_rank) {
+    static const char *const names[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                           {"PMI_RANK", "PMI_SIZE"},
+                                           {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
+                                           {"RANK", "WORLD_SIZE"},
+                                           {"SLURM_PROCID", "SLURM_NTASKS"}};
+    enum { N = sizeof names / sizeof *names };
+    forget_ranks();
+    for (size_t i = 0; i < N; i++)
+        setenv(names[i][1], "100", 1);
+    ck_assert_int_eq(cushim_path_ranks(), -1);
+    for (size_t i = 0; i < N; i++) {
+        setenv(names[i][0], "3", 1);
+        setenv(names[i][1], "8", 1);
+        ck_assert_int_eq(cushim_path_ranks(), 8);
+        setenv(names[i][1], "many", 1);
+        ck_assert_int_eq(cushim_path_ranks(), -1);
+        forget_ranks();
+    }
+    setenv("PMIX_RANK", "3", 1); /* which has no such variable */
+    ck_assert_int_eq(cushim_path_ranks(), -1);
+    forget_ranks();
+}
+END_TEST
+
 START_TEST(a_path_that_does_not_fit_is_refused_and_nothing_is_written_behind_it) {
     char small[8];
     memset(small, 'x', sizeof small);
@@ -92,6 +117,7 @@ SUITE() {
                     places_become_process_host_and_rank,
                     a_percent_sign_is_written_twice_and_an_unknown_place_stays,
                     a_rank_is_the_launchers_number_or_the_process,
+                    how_many_ranks_there_are_says_the_launcher_of_the_rank,
                     a_variable_names_no_folder_and_one_that_is_not_set_stays,
                     whether_a_pattern_has_a_place_is_known,
                     a_path_that_does_not_fit_is_refused_and_nothing_is_written_behind_it, NULL});

@@ -48,6 +48,17 @@ START_TEST(waits_of_a_hundredth_are_worth_a_word_where_frees_are_exact) {
 }
 END_TEST
 
+START_TEST(a_gibibyte_of_idle_memory_is_worth_a_word_where_another_process_found_none) {
+    stats(CUSHIM_KIND_DEVICE)->held_bytes = stats(CUSHIM_KIND_DEVICE)->free_segment_bytes = GIB;
+    ck_assert(is_none());
+    report.n_short = 2;
+    ck_assert(is_given("idle", GIB));
+    ck_assert_ptr_nonnull(strstr(given[0].text, "2 other processes found no memory"));
+    stats(CUSHIM_KIND_DEVICE)->free_segment_bytes--;
+    ck_assert(is_none());
+}
+END_TEST
+
 START_TEST(large_copies_of_a_hundredth_may_be_staged_where_none_was) {
     report.run_ns = 10 * SECOND;
     report.page.copies.large[CUSHIM_COPY_BY_DRIVER][0].ns = SECOND / 10;
@@ -169,6 +180,8 @@ END_TEST
 SUITE() {
     return suite_run("advice",
                      (const TTest *[]){
+                         a_gibibyte_of_idle_memory_is_worth_a_word_where_another_process_found_none,
+
                          nothing_counted_is_no_advice,
                          waits_of_a_hundredth_are_worth_a_word_where_frees_are_exact,
                          large_copies_of_a_hundredth_may_be_staged_where_none_was,

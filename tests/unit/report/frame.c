@@ -47,6 +47,76 @@ START_TEST(a_frame_has_its_line_where_somebody_knows_it) {
 }
 END_TEST
 
+/* The less space there is, the less is told; the function's own name to the last. */
+START_TEST(a_long_name_keeps_the_function) {
+    static const struct {
+        const char *name, *shown;
+        size_t columns;
+    } rows[] = {
+        {"load_all", "load_all", 8},
+        {"void ns::Layer<float, 3>::forward(unsigned long)",
+         "void ns::Layer<float, 3>::forward(unsigned long)", 48},
+        {"void ns::Layer<float, 3>::forward(unsigned long)",
+         "void ns::Layer<float, 3>::forward(...)", 47},
+        {"void ns::Layer<float, 3>::forward(unsigned long)", "ns::Layer<float, 3>::forward(...)",
+         37},
+        {"void ns::Layer<float, 3>::forward(unsigned long)", "ns::Layer<...>::forward(...)", 32},
+        {"void ns::Layer<float, 3>::forward(unsigned long)", "ns::Layer<...>::forward", 27},
+        {"void ns::Layer<float, 3>::forward(unsigned long)", "...::forward", 20},
+        {"ns::Map<Key<int>, std::less<int> >::find(Key<int> const&) const",
+         "ns::Map<...>::find(...) const", 40},
+        {"ns::Map<Key<int>, std::less<int> >::find(Key<int> const&) const", "ns::Map<...>::find",
+         20},
+        {"run(Args)::{lambda(int, int)#1}::operator()(int, int) const", "...::operator()", 20},
+        {"std::ostream& operator<< <char>(std::ostream&, char const*)",
+         "std::ostream& operator<< <char>(...)", 40},
+        {"void (anonymous namespace)::hold(std::vector<int> const&)",
+         "(anonymous namespace)::hold(...)", 34},
+        {"ns::Ptr<ns::A>::operator->() const", "ns::Ptr<...>::operator->", 30},
+        {"a_function_of_c_with_a_long_name", "...h_a_long_name", 16},
+        {"libtorch_cuda_linalg.so+0x1234", "...alg.so+0x1234", 16},
+        {"cut<in<the", "...in<the", 9},
+        {"\xc3\xa4\xc3\xb6\xc3\xbc", "...\xc3\xbc", 5},
+        {"\xc3\xa4\xc3\xb6\xc3\xbc", "...", 4},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char name[80];
+        strcpy(name, rows[i].name);
+        cushim_frame_shorten(name, rows[i].columns);
+        ck_assert_str_eq(name, rows[i].shown);
+    }
+}
+END_TEST
+
+START_TEST(whatever_a_name_is_it_becomes_as_short_as_wanted) {
+    static const char signs[] = "<>()[]{}:-operator ";
+    unsigned seed = 1;
+    for (int i = 0; i < 20000; i++) {
+        char name[64];
+        size_t n = (size_t)rand_r(&seed) % (sizeof name - 1), most = 4 + n / 2;
+        for (size_t k = 0; k < n; k++)
+            name[k] = signs[(size_t)rand_r(&seed) % (sizeof signs - 1)];
+        name[n] = 0;
+        cushim_frame_shorten(name, most);
+        ck_assert_uint_le(strlen(name), most);
+    }
+}
+END_TEST
+
+START_TEST(a_line_of_a_report_has_80_columns) {
+    static struct cushim_page_frame long_frame = {
+        0x1234, "/opt/a_folder_of_mine/libsomething_with_a_very_long_name_indeed.so", ""};
+    memset(long_frame.function, 'f', sizeof long_frame.function - 1);
+    struct cushim_page_frame saved = frames[0];
+    find_line = NULL;
+    frames[0] = long_frame;
+    const char *text = full_page_written(put_text, &report);
+    ck_assert_uint_eq(strcspn(text, "\n"), 80);
+    ck_assert_ptr_nonnull(strstr(text, "_indeed.so+0x1234\n"));
+    frames[0] = saved;
+}
+END_TEST
+
 START_TEST(any_bytes_are_a_name) {
     memset(frames, 0xfe, sizeof frames);
     cushim_frame_clean(frames, 2);
@@ -58,5 +128,8 @@ END_TEST
 SUITE() {
     return suite_run("frame", (const TTest *[]){a_frame_is_a_name_and_an_offset,
                                                 a_frame_has_its_line_where_somebody_knows_it,
+                                                a_long_name_keeps_the_function,
+                                                whatever_a_name_is_it_becomes_as_short_as_wanted,
+                                                a_line_of_a_report_has_80_columns,
                                                 any_bytes_are_a_name, NULL});
 }

@@ -18,6 +18,7 @@ static inline void full_page(struct cushim_report *report, uint64_t n) {
             atomic_store(&counters[i], n);
         page->virtuals[device].n_requests = page->virtuals[device].requested_bytes = n;
         strcpy(page->device_names[device], "NVIDIA \"quoted\" \\ \x01 H200");
+        strcpy(page->device_places[device], "0000:1B:00.0");
     }
     atomic_uint_fast64_t *counters = (atomic_uint_fast64_t *)&page->copies;
     for (size_t i = 0; i < sizeof page->copies / (sizeof *counters); i++)
@@ -26,6 +27,7 @@ static inline void full_page(struct cushim_report *report, uint64_t n) {
     page->head.is_relaxed = 1;
     page->head.process = 4194304;
     page->head.rank = 99999;
+    page->head.ranks = 100000;
     strcpy(page->head.program, "train");
     strcpy(page->head.version, "0.1.0");
     report->run_ns = n;
@@ -42,6 +44,9 @@ static inline void full_page_head(struct cushim_page_head *head) {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         full_page_add_argument(head, words[i]);
     strcpy(head->host, "node7");
+    head->start_ns = 1000;
+    strcpy(head->boot, "0f8fad5b-d9cb-469f-a165-70867728950e");
+    strcpy(head->folder, "/srv/run \"1\"");
     head->driver_version = 13000;
     head->n_option_bytes = sizeof "free=relaxed\0keep=64M";
     memcpy(head->options, "free=relaxed\0keep=64M", head->n_option_bytes);

@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,7 +40,7 @@ static void leave_folder(void) {
 static void fill(void) {
     full_page(&report, 10);
     memcpy(report.page.head.magic, CUSHIM_PAGE_MAGIC, 8);
-    report.page.head.layout = CUSHIM_PAGE_LAYOUT;
+    report.page.head.layout = cushim_page_layout();
     report.page.head.address = (uint64_t)&report.page;
     strcpy(report.page.head.version, CUSHIM_VERSION_TEXT);
 }
@@ -86,6 +88,49 @@ START_TEST(rows_of_caches_are_added) {
 }
 END_TEST
 
+/* What a process writes while its page is read. */
+static struct cushim_page *mapped;
+static struct cushim_mem_cache *row;
+static atomic_bool is_over;
+
+static void *take_and_give(void *unused) {
+    while (!atomic_load(&is_over)) {
+        cushim_mem_stats_add(&mapped->stats[0][CUSHIM_KIND_DEVICE].n_requests, 1);
+        cushim_mem_cache_bump(&row->counts.n_frees, 1);
+    }
+    return unused;
+}
+
+START_TEST(no_page_has_more_frees_than_requests) {
+    pthread_t process;
+    unsigned n_wrong = 0;
+    const struct cushim_mem_stats *stats = &as_read.page.stats[0][CUSHIM_KIND_DEVICE];
+    in_folder();
+    fill();
+    report.page.head.n_caches = 1;
+    int file = cushim_page_file_make(folder, name, &report.page);
+    mapped = mmap(NULL, CUSHIM_PAGE_CALLS_AT, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    ck_assert_ptr_ne(mapped, MAP_FAILED);
+    row = (struct cushim_mem_cache *)(mapped + 1);
+    row->stats = &report.page.stats[0][CUSHIM_KIND_DEVICE];
+    atomic_store(&is_over, false);
+    ck_assert_int_eq(pthread_create(&process, NULL, take_and_give, NULL), 0);
+    for (unsigned i = 0; i < suite_steps(2000); i++) {
+        ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), 0);
+        n_wrong +=
+            cushim_mem_stats_read(&stats->n_frees) > cushim_mem_stats_read(&stats->n_requests);
+    }
+    atomic_store(&is_over, true);
+    pthread_join(process, NULL);
+    ck_assert_uint_eq(n_wrong, 0);
+    ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), 0);
+    ck_assert_uint_eq(stats->n_frees, stats->n_requests);
+    munmap(mapped, CUSHIM_PAGE_CALLS_AT);
+    close(file);
+    leave_folder();
+}
+END_TEST
+
 START_TEST(another_version_and_another_layout_are_refused) {
     in_folder();
     fill();
@@ -109,6 +154,9 @@ START_TEST(texts_end_within_their_bytes) {
     memset(head->arguments, 'x', sizeof head->arguments);
     head->n_argument_bytes = UINT64_MAX;
     memset(head->host, 'y', sizeof head->host);
+    memset(head->boot, 'y', sizeof head->boot);
+    memset(head->folder, 'z', sizeof head->folder);
+    memset(report.page.device_places, 'p', sizeof report.page.device_places);
     close(cushim_page_file_make(folder, name, &report.page));
     ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), 0);
     head = &as_read.page.head;
@@ -117,6 +165,9 @@ START_TEST(texts_end_within_their_bytes) {
     ck_assert_ptr_null(cushim_report_next_text(head->arguments, head->n_argument_bytes, text));
     ck_assert_ptr_null(cushim_report_next_text(head->options, head->n_option_bytes, NULL));
     ck_assert_uint_eq(strlen(head->host), sizeof head->host - 1);
+    ck_assert_uint_eq(strlen(head->boot), sizeof head->boot - 1);
+    ck_assert_uint_eq(strlen(head->folder), sizeof head->folder - 1);
+    ck_assert_uint_eq(strlen(as_read.page.device_places[0]), CUSHIM_PCI_BYTES - 1);
     leave_folder();
 }
 END_TEST
@@ -124,6 +175,7 @@ END_TEST
 /* Bits of the head, the counters and the rows: refused, or shown as something. */
 START_TEST(flipped_bits_harm_no_reader) {
     uint64_t seed = 7;
+    unsigned n_read = 0;
     in_folder();
     fill();
     report.page.head.n_caches = CUSHIM_PAGE_CACHES;
@@ -138,10 +190,12 @@ START_TEST(flipped_bits_harm_no_reader) {
         if (cushim_page_file_read(folder, name, &as_read) == 0 && i % 16 == 0) {
             ck_assert_uint_gt(strlen(full_page_written(cushim_report_text, &as_read)), 0);
             ck_assert_uint_gt(strlen(full_page_written(cushim_report_json, &as_read)), 0);
+            n_read++;
         }
         if (range == 512) /* the head stays one, so that the rest is read */
             ck_assert_int_eq(pwrite(file, &byte, 1, at), 1);
     }
+    ck_assert_uint_gt(n_read, 0);
     close(file);
     leave_folder();
 }
@@ -226,10 +280,10 @@ END_TEST
 SUITE() {
     return suite_run(
         "page_file",
-        (const TTest *[]){a_page_is_read_as_it_was_written, how_long_a_process_is_known_to_have_run,
-                          rows_of_caches_are_added, another_version_and_another_layout_are_refused,
-                          texts_end_within_their_bytes, flipped_bits_harm_no_reader,
-                          a_cut_file_is_refused, a_folder_for_others_is_refused,
-                          a_limit_on_files_is_an_error_and_no_signal,
-                          who_has_not_mapped_it_is_not_alive, NULL});
+        (const TTest *[]){
+            a_page_is_read_as_it_was_written, how_long_a_process_is_known_to_have_run,
+            rows_of_caches_are_added, no_page_has_more_frees_than_requests,
+            another_version_and_another_layout_are_refused, texts_end_within_their_bytes,
+            flipped_bits_harm_no_reader, a_cut_file_is_refused, a_folder_for_others_is_refused,
+            a_limit_on_files_is_an_error_and_no_signal, who_has_not_mapped_it_is_not_alive, NULL});
 }

@@ -34,6 +34,9 @@ START_TEST(what_ran_is_members) {
     ck_assert_ptr_nonnull(strstr(
         full_page_written(cushim_report_json, &report),
         "  \"host\": \"node7\",\n"
+        "  \"boot\": \"0f8fad5b-d9cb-469f-a165-70867728950e\",\n"
+        "  \"start_ns\": 1000,\n"
+        "  \"folder\": \"/srv/run \\\"1\\\"\",\n"
         "  \"arguments\": [\"./train\", \"--epochs\", \"3\", \"two words\", \"\", \"it's\"],\n"
         "  \"options\": [\"free=relaxed\", \"keep=64M\"],\n"
         "  \"driver_version\": 13000,\n"));

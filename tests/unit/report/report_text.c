@@ -58,6 +58,17 @@ START_TEST(what_ran_takes_two_lines) {
 }
 END_TEST
 
+START_TEST(where_it_runs_stands_in_the_heads) {
+    full_page(&report, 1);
+    const char *text = full_page_written(cushim_report_text, &report);
+    ck_assert_ptr_nonnull(
+        strstr(text, "cushim 0.1.0: train, process 4194304, rank 99999 of 100000, "));
+    ck_assert_ptr_nonnull(strstr(text, " H200, 0000:1B:00.0\n"));
+    head->ranks = -1;
+    ck_assert_ptr_nonnull(strstr(full_page_written(cushim_report_text, &report), ", rank 99999, "));
+}
+END_TEST
+
 START_TEST(a_name_alone_stands_in_the_first_line) {
     full_page_add_argument(head, "./train");
     ck_assert_int_eq(*second_line(), '\n');
@@ -94,11 +105,11 @@ START_TEST(no_half_of_a_character_is_left) {
 END_TEST
 
 SUITE() {
-    return suite_run("report_text", (const TTest *[]){no_line_is_wider_than_80_columns,
-                                                      what_was_not_counted_has_no_line,
-                                                      parts_of_what_is_held_stand_in_one_row,
-                                                      what_ran_takes_two_lines,
-                                                      a_name_alone_stands_in_the_first_line,
-                                                      hostile_arguments_stay_in_their_line,
-                                                      no_half_of_a_character_is_left, NULL});
+    return suite_run(
+        "report_text",
+        (const TTest *[]){no_line_is_wider_than_80_columns, what_was_not_counted_has_no_line,
+                          parts_of_what_is_held_stand_in_one_row, what_ran_takes_two_lines,
+                          where_it_runs_stands_in_the_heads, a_name_alone_stands_in_the_first_line,
+                          hostile_arguments_stay_in_their_line, no_half_of_a_character_is_left,
+                          NULL});
 }

@@ -51,23 +51,43 @@ START_TEST(large_blocks_are_counted_and_small_ones_stand_for_more) {
 }
 END_TEST
 
-/* Sums of what was taken come near what there was, whatever the sizes. */
-START_TEST(samples_are_right_on_average) {
-    enum { N = 200000 };
-    uint64_t seed = 3, all_bytes = 0;
-    struct cushim_page_site *site = site_of(1);
-    for (unsigned i = 0; i < N; i++) {
+/* Blocks of 1 to 100,000 bytes, of which samples are taken; the bytes of all. */
+static uint64_t add_samples(struct cushim_page_site *site, unsigned n, uint64_t seed) {
+    uint64_t all_bytes = 0;
+    for (unsigned i = 0; i < n; i++) {
         uint64_t n_bytes = 1 + suite_random(&seed) % 100000;
         all_bytes += n_bytes;
         if (suite_random(&seed) % MEAN < n_bytes)
             cushim_site_add(site, MEAN, n_bytes, 0);
     }
+    return all_bytes;
+}
+
+/* Sums of what was taken come near what there was, whatever the sizes. */
+START_TEST(samples_are_right_on_average) {
+    enum { N = 200000 };
+    uint64_t all_bytes = add_samples(site_of(1), N, 3);
     struct cushim_site sum = told(0);
     uint64_t off_bytes =
         sum.live_bytes > all_bytes ? sum.live_bytes - all_bytes : all_bytes - sum.live_bytes;
     ck_assert_uint_lt(off_bytes, 5 * sum.error_bytes);
     ck_assert_uint_gt(sum.n_live, N / 2);
     ck_assert_uint_lt(sum.n_live, N * 2);
+}
+END_TEST
+
+/* The error that is told is one that holds: of 1,000 programs at most one is off by four of it. */
+START_TEST(a_sum_is_within_four_of_its_errors) {
+    enum { SEEDS = 1000, N = 2000 };
+    unsigned n_off = 0;
+    for (uint64_t i = 1; i <= SEEDS; i++) {
+        memset(&sites, 0, sizeof sites);
+        uint64_t all_bytes = add_samples(site_of(1), N, i * 0x9e3779b97f4a7c15u);
+        struct cushim_site sum = told(0);
+        n_off += sum.live_bytes > all_bytes + 4 * sum.error_bytes ||
+                 sum.live_bytes + 4 * sum.error_bytes < all_bytes;
+    }
+    ck_assert_uint_le(n_off, SEEDS / 1000);
 }
 END_TEST
 
@@ -124,7 +144,8 @@ END_TEST
 SUITE() {
     return suite_run(
         "site", (const TTest *[]){large_blocks_are_counted_and_small_ones_stand_for_more,
-                                  samples_are_right_on_average, who_has_more_in_each_quarter_grows,
+                                  samples_are_right_on_average, a_sum_is_within_four_of_its_errors,
+                                  who_has_more_in_each_quarter_grows,
                                   who_gives_back_or_came_at_once_does_not_grow,
                                   a_full_table_has_no_row_for_another, any_bytes_are_told, NULL});
 }

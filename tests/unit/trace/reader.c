@@ -122,6 +122,35 @@ START_TEST(a_cut_file_is_read_as_far_as_it_goes) {
 }
 END_TEST
 
+/* The file ends with the last event, and its chunk claims more: what is read behind it is nobody's.
+ */
+START_TEST(a_chunk_that_claims_more_than_there_is_ends_where_the_file_does) {
+    struct cushim_trace_chunk chunk;
+    uint64_t n, n_damaged;
+    recording_open(&recording, MUCH);
+    for (uint64_t i = 1; i <= 1000; i++)
+        recording_alloc(&recording, i);
+    int file = open(recording.path, O_RDWR);
+    ck_assert_int_eq(pread(file, &chunk, sizeof chunk, CUSHIM_TRACE_HEAD_BYTES), sizeof chunk);
+    uint64_t used_bytes = atomic_load(&chunk.used_bytes);
+    ck_assert_int_eq(ftruncate(file, (off_t)(CUSHIM_TRACE_HEAD_BYTES +
+                                             CUSHIM_TRACE_CHUNK_HEAD_BYTES + used_bytes)),
+                     0);
+    ck_assert_int_eq(read_through(recording.path, &n, &n_damaged), 0);
+    ck_assert_uint_eq(n, 1000);
+    ck_assert_uint_eq(n_damaged, 0);
+    for (uint64_t more = 1; more <= 4096; more *= 8) {
+        atomic_store(&chunk.used_bytes, used_bytes + more);
+        ck_assert_int_eq(pwrite(file, &chunk, sizeof chunk, CUSHIM_TRACE_HEAD_BYTES), sizeof chunk);
+        ck_assert_int_eq(read_through(recording.path, &n, &n_damaged), 0);
+        ck_assert_uint_eq(n, 1000);
+        ck_assert_uint_eq(n_damaged, 1);
+    }
+    close(file);
+    recording_close(&recording);
+}
+END_TEST
+
 START_TEST(flipped_bits_are_survived) {
     static uint8_t bytes[1 << 17];
     uint64_t random = 7, n, n_damaged;
@@ -150,9 +179,11 @@ START_TEST(flipped_bits_are_survived) {
 END_TEST
 
 SUITE() {
-    return suite_run("reader", (const TTest *[]){events_of_several_writers_come_by_time,
-                                                 a_chunk_is_read_without_those_before_it,
-                                                 what_is_no_recording_is_refused,
-                                                 a_cut_file_is_read_as_far_as_it_goes,
-                                                 flipped_bits_are_survived, NULL});
+    return suite_run(
+        "reader",
+        (const TTest *[]){events_of_several_writers_come_by_time,
+                          a_chunk_is_read_without_those_before_it, what_is_no_recording_is_refused,
+                          a_cut_file_is_read_as_far_as_it_goes,
+                          a_chunk_that_claims_more_than_there_is_ends_where_the_file_does,
+                          flipped_bits_are_survived, NULL});
 }

@@ -462,18 +462,48 @@ START_TEST(memory_of_a_capture_begun_elsewhere_is_held_by_a_graph_without_nodes)
 }
 END_TEST
 
-START_TEST(a_dead_context_gives_host_memory_back_without_the_drivers_word) {
-    struct cushim_context *context;
+static struct cushim_graph *capture_set(struct cushim_context *context, cushim_devptr block) {
     struct cushim_stream *of_context;
     struct cushim_graph *graph;
-    cushim_devptr block;
-    int n_calls = 0;
-    ck_assert_int_eq(cushim_context_create(0, CUSHIM_CONTEXT_FLAG_PUSH, &context), CUSHIM_OK);
     ck_assert_int_eq(cushim_stream_create(context, 0, 0, &of_context), CUSHIM_OK);
-    ck_assert_int_eq(cushim_memory_alloc(context, N_BYTES, &block), CUSHIM_OK);
     ck_assert_int_eq(cushim_graph_begin(of_context, NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_memory_set8_async(block, 1, N_BYTES, of_context), CUSHIM_OK);
     ck_assert_int_eq(cushim_graph_end(of_context, &graph), CUSHIM_OK);
+    return graph;
+}
+
+/* With the context the driver's word goes: handles are all that keeps it then. */
+START_TEST(after_an_update_the_executable_and_the_graph_keep_it_in_a_dead_context) {
+    for (int order = 0; order < 2; order++) {
+        struct cushim_context *context;
+        cushim_devptr block;
+        int n_calls = 0;
+        ck_assert_int_eq(cushim_context_create(0, CUSHIM_CONTEXT_FLAG_PUSH, &context), CUSHIM_OK);
+        ck_assert_int_eq(cushim_memory_alloc(context, N_BYTES, &block), CUSHIM_OK);
+        struct cushim_graph *first = capture_set(context, block),
+                            *second = capture_set(context, block);
+        struct cushim_graphexec *exec = instantiate(first);
+        ck_assert_int_eq(cushim_graph_attach(second, count, &n_calls), CUSHIM_OK);
+        ck_assert_int_eq(cushim_graphexec_update(exec, second, NULL), CUSHIM_OK);
+        ck_assert_int_eq(cushim_context_destroy(context), CUSHIM_OK);
+        ck_assert_int_eq(order ? cushim_graph_destroy(second) : cushim_graphexec_destroy(exec),
+                         CUSHIM_OK);
+        ck_assert_int_eq(n_calls, 0);
+        ck_assert_int_eq(order ? cushim_graphexec_destroy(exec) : cushim_graph_destroy(second),
+                         CUSHIM_OK);
+        ck_assert_int_eq(n_calls, 1);
+        ck_assert_int_eq(cushim_graph_destroy(first), CUSHIM_OK);
+    }
+}
+END_TEST
+
+START_TEST(a_dead_context_gives_host_memory_back_without_the_drivers_word) {
+    struct cushim_context *context;
+    cushim_devptr block;
+    int n_calls = 0;
+    ck_assert_int_eq(cushim_context_create(0, CUSHIM_CONTEXT_FLAG_PUSH, &context), CUSHIM_OK);
+    ck_assert_int_eq(cushim_memory_alloc(context, N_BYTES, &block), CUSHIM_OK);
+    struct cushim_graph *graph = capture_set(context, block);
     ck_assert_int_eq(cushim_graph_attach(graph, count, &n_calls), CUSHIM_OK);
     ck_assert_int_eq(cushim_context_destroy(context), CUSHIM_OK);
     ck_assert_int_eq(cushim_graph_destroy(graph), CUSHIM_OK);
@@ -491,6 +521,7 @@ SUITE() {
             what_others_made_of_the_graph_keeps_it_too,
             a_launch_inside_a_capture_keeps_it_with_the_outer_graph, an_update_passes_it_on,
             an_executable_is_counted_with_the_graph_it_was_updated_from,
+            after_an_update_the_executable_and_the_graph_keep_it_in_a_dead_context,
             a_capture_without_a_graph_gives_all_back_at_once,
             whatever_call_fails_pools_and_arenas_are_as_before,
             whatever_call_fails_node_memory_is_not_lost, a_failing_begin_leaves_nothing_attached,

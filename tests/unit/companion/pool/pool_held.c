@@ -116,7 +116,30 @@ START_TEST(where_the_device_is_short_it_holds_less) {
 }
 END_TEST
 
+/* Nobody knows what lives by what was asked for in vain. */
+START_TEST(a_request_that_is_refused_allows_no_more_to_be_idle) {
+    enum { N_FREED = 4, N_LIVE = 5 };
+    cushim_devptr ptr, freed[N_FREED];
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream();
+    for (unsigned i = 0; i < N_FREED; i++)
+        freed[i] = take(p, 400 * mib, s);
+    ck_assert_int_eq(cushim_pool_alloc(p, 0, 0, 30720 * mib, s, &ptr), CUSHIM_NOMEM);
+    for (unsigned i = 0; i < N_FREED; i++)
+        give(p, freed[i], s);
+    for (unsigned i = 0; i < N_LIVE; i++) {
+        ck_assert_int_eq(cushim_stream_synchronize(s), CUSHIM_OK);
+        take(p, 410 * mib, s);
+    }
+    size_t live_bytes = N_LIVE * 410 * mib;
+    ck_assert_uint_le((size_t)stats_of(p).held_bytes, live_bytes + live_bytes / 2 + 32 * mib);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
 SUITE() {
-    return suite_run("pool_held", (const TTest *[]){a_pool_holds_little_more_than_is_live,
-                                                    where_the_device_is_short_it_holds_less, NULL});
+    return suite_run("pool_held",
+                     (const TTest *[]){a_pool_holds_little_more_than_is_live,
+                                       where_the_device_is_short_it_holds_less,
+                                       a_request_that_is_refused_allows_no_more_to_be_idle, NULL});
 }

@@ -48,6 +48,24 @@ START_TEST(segments_held_free_go_before_memory_is_out) {
 }
 END_TEST
 
+/* No record may be made then: native's own wait says that the device is done. */
+START_TEST(segments_held_free_go_while_a_capture_is_open) {
+    for (unsigned i = 0; i < 2; i++) {
+        setup();
+        fixture_give(fixture, fixture_take(fixture, 20 * MIB));
+        fixture_give(fixture, fixture_take(fixture, 30 * MIB));
+        atomic_store(&fixture_pass, i ? CUSHIM_MEM_PASS_OWN : CUSHIM_MEM_PASS_RELAXED);
+        fake_capture(0, true);
+        fixture_take(fixture, 60 * MIB);
+        ck_assert_uint_eq(fake_used_bytes(), 60 * MIB);
+        ck_assert_uint_eq(fake_n_invalidated(), 0);
+        ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
+    }
+}
+END_TEST
+
 START_TEST(blocks_in_caches_go_back_too) {
     uint64_t addresses[64];
     setup();
@@ -122,6 +140,10 @@ START_TEST(a_device_that_stays_busy_costs_the_deadline_once_and_no_segment) {
     ck_assert_uint_gt(n_looks, 20);
     ck_assert_uint_eq(fixture_obtain(fixture, 60 * MIB, &status), 0);
     ck_assert_uint_lt(fake_n_calls("cuEventQuery") - n_looks, 10);
+    atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RELAXED); /* a capture changes nothing in that */
+    ck_assert_uint_eq(fixture_obtain(fixture, 60 * MIB, &status), 0);
+    ck_assert_ptr_null(strstr(fake_order(), "cuMemFree_v2"));
+    atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RECORD);
     fake_finish(0);
     fixture_take(fixture, 60 * MIB);
     fixture_check(fixture);
@@ -190,10 +212,11 @@ END_TEST
 
 SUITE() {
     return suite_run(
-        "reclaim",
-        (const TTest *[]){segments_held_free_go_before_memory_is_out, blocks_in_caches_go_back_too,
-                          pending_blocks_are_waited_for, other_pools_of_the_device_are_asked_last,
-                          a_device_that_stays_busy_costs_the_deadline_once_and_no_segment,
-                          the_report_names_what_was_there_and_what_was_tried,
-                          a_device_97_percent_full_serves_random_sizes_as_the_driver_would, NULL});
+        "reclaim", (const TTest *[]){
+                       segments_held_free_go_before_memory_is_out,
+                       segments_held_free_go_while_a_capture_is_open, blocks_in_caches_go_back_too,
+                       pending_blocks_are_waited_for, other_pools_of_the_device_are_asked_last,
+                       a_device_that_stays_busy_costs_the_deadline_once_and_no_segment,
+                       the_report_names_what_was_there_and_what_was_tried,
+                       a_device_97_percent_full_serves_random_sizes_as_the_driver_would, NULL});
 }

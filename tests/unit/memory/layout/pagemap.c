@@ -9,99 +9,99 @@
 #define TABLE (PAGE * CUSHIM_MEM_TABLE_PAGES)
 #define END   ((uint64_t)1 << CUSHIM_MEM_LOG2_ADDRESS)
 
-static struct cushim_mem_pagemap map;
-static uint64_t things[4]; /* addresses to point at: a map never looks behind them */
+static struct cushim_mem_pagemap *map; /* 8 MiB: memcheck searches static data for each test */
+static uint64_t things[4];             /* addresses to point at: a map never looks behind them */
 #define THING(i) ((struct cushim_mem_segment *)(void *)&things[i])
 
 START_TEST(an_empty_map_knows_no_address) {
     static const uint64_t addresses[] = {0, 1, PAGE, TABLE, END - 1, END, END + 1, UINT64_MAX};
     for (size_t i = 0; i < sizeof addresses / sizeof addresses[0]; i++)
-        ck_assert_ptr_null(cushim_mem_pagemap_find(&map, addresses[i]));
+        ck_assert_ptr_null(cushim_mem_pagemap_find(map, addresses[i]));
 }
 END_TEST
 
 START_TEST(a_range_is_known_from_its_first_byte_to_the_end_of_its_last_page) {
     uint64_t base = 7 * TABLE + 3 * PAGE;
-    ck_assert_int_eq(cushim_mem_pagemap_set(&map, base, 2 * PAGE + 1, THING(0)), CUSHIM_OK);
-    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base - 1));
-    ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, base), THING(0));
-    ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, base + 3 * PAGE - 1), THING(0));
-    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base + 3 * PAGE));
-    cushim_mem_pagemap_clear(&map, base, 2 * PAGE + 1, THING(0));
+    ck_assert_int_eq(cushim_mem_pagemap_set(map, base, 2 * PAGE + 1, THING(0)), CUSHIM_OK);
+    ck_assert_ptr_null(cushim_mem_pagemap_find(map, base - 1));
+    ck_assert_ptr_eq(cushim_mem_pagemap_find(map, base), THING(0));
+    ck_assert_ptr_eq(cushim_mem_pagemap_find(map, base + 3 * PAGE - 1), THING(0));
+    ck_assert_ptr_null(cushim_mem_pagemap_find(map, base + 3 * PAGE));
+    cushim_mem_pagemap_clear(map, base, 2 * PAGE + 1, THING(0));
     for (unsigned i = 0; i < 3; i++)
-        ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base + i * PAGE));
+        ck_assert_ptr_null(cushim_mem_pagemap_find(map, base + i * PAGE));
 }
 END_TEST
 
 START_TEST(neighbours_are_told_apart) {
     uint64_t base = TABLE;
-    cushim_mem_pagemap_set(&map, base, PAGE, THING(0));
-    cushim_mem_pagemap_set(&map, base + PAGE, PAGE, THING(1));
-    cushim_mem_pagemap_clear(&map, base, PAGE, THING(0));
-    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base + PAGE - 1));
-    ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, base + PAGE), THING(1));
+    cushim_mem_pagemap_set(map, base, PAGE, THING(0));
+    cushim_mem_pagemap_set(map, base + PAGE, PAGE, THING(1));
+    cushim_mem_pagemap_clear(map, base, PAGE, THING(0));
+    ck_assert_ptr_null(cushim_mem_pagemap_find(map, base + PAGE - 1));
+    ck_assert_ptr_eq(cushim_mem_pagemap_find(map, base + PAGE), THING(1));
 }
 END_TEST
 
 START_TEST(who_clears_late_clears_nothing_of_others) {
     struct cushim_mem_extent *first = (void *)&things[0], *second = (void *)&things[1];
     uint64_t base = 2 * TABLE;
-    cushim_mem_pagemap_set(&map, base, 2 * PAGE, THING(0));
-    cushim_mem_pagemap_set_slab(&map, base, 2 * PAGE, first);
-    cushim_mem_pagemap_set(&map, base, PAGE, THING(1)); /* the driver handed it out again */
-    ck_assert_ptr_null(cushim_mem_pagemap_slab(&map, base));
-    cushim_mem_pagemap_set_slab(&map, base, PAGE, second);
-    cushim_mem_pagemap_clear_slab(&map, base, 2 * PAGE, first);
-    cushim_mem_pagemap_clear(&map, base, 2 * PAGE, THING(0));
-    ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, base), THING(1));
-    ck_assert_ptr_eq(cushim_mem_pagemap_slab(&map, base), second);
-    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base + PAGE));
-    ck_assert_ptr_null(cushim_mem_pagemap_slab(&map, base + PAGE));
+    cushim_mem_pagemap_set(map, base, 2 * PAGE, THING(0));
+    cushim_mem_pagemap_set_slab(map, base, 2 * PAGE, first);
+    cushim_mem_pagemap_set(map, base, PAGE, THING(1)); /* the driver handed it out again */
+    ck_assert_ptr_null(cushim_mem_pagemap_slab(map, base));
+    cushim_mem_pagemap_set_slab(map, base, PAGE, second);
+    cushim_mem_pagemap_clear_slab(map, base, 2 * PAGE, first);
+    cushim_mem_pagemap_clear(map, base, 2 * PAGE, THING(0));
+    ck_assert_ptr_eq(cushim_mem_pagemap_find(map, base), THING(1));
+    ck_assert_ptr_eq(cushim_mem_pagemap_slab(map, base), second);
+    ck_assert_ptr_null(cushim_mem_pagemap_find(map, base + PAGE));
+    ck_assert_ptr_null(cushim_mem_pagemap_slab(map, base + PAGE));
 }
 END_TEST
 
 START_TEST(a_range_may_cross_tables) {
     uint64_t base = 9 * TABLE - PAGE;
-    ck_assert_int_eq(cushim_mem_pagemap_set(&map, base, TABLE + 2 * PAGE, THING(0)), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_pagemap_set(map, base, TABLE + 2 * PAGE, THING(0)), CUSHIM_OK);
     for (uint64_t at = base; at < base + TABLE + 2 * PAGE; at += PAGE)
-        ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, at), THING(0));
-    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base + TABLE + 2 * PAGE));
-    cushim_mem_pagemap_clear(&map, base, TABLE + 2 * PAGE, THING(0));
-    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, 9 * TABLE));
+        ck_assert_ptr_eq(cushim_mem_pagemap_find(map, at), THING(0));
+    ck_assert_ptr_null(cushim_mem_pagemap_find(map, base + TABLE + 2 * PAGE));
+    cushim_mem_pagemap_clear(map, base, TABLE + 2 * PAGE, THING(0));
+    ck_assert_ptr_null(cushim_mem_pagemap_find(map, 9 * TABLE));
 }
 END_TEST
 
 START_TEST(the_last_page_below_2_to_the_49_belongs_and_none_above_does) {
-    ck_assert_int_eq(cushim_mem_pagemap_set(&map, END - PAGE, PAGE, THING(0)), CUSHIM_OK);
-    ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, END - 1), THING(0));
-    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, END));
-    ck_assert_int_eq(cushim_mem_pagemap_set(&map, END, PAGE, THING(0)), CUSHIM_INVALID);
-    ck_assert_int_eq(cushim_mem_pagemap_set(&map, END - PAGE, PAGE + 1, THING(0)), CUSHIM_INVALID);
-    ck_assert_int_eq(cushim_mem_pagemap_set(&map, PAGE, SIZE_MAX, THING(0)), CUSHIM_INVALID);
-    ck_assert_int_eq(cushim_mem_pagemap_set(&map, UINT64_MAX & ~(PAGE - 1), PAGE, THING(0)),
+    ck_assert_int_eq(cushim_mem_pagemap_set(map, END - PAGE, PAGE, THING(0)), CUSHIM_OK);
+    ck_assert_ptr_eq(cushim_mem_pagemap_find(map, END - 1), THING(0));
+    ck_assert_ptr_null(cushim_mem_pagemap_find(map, END));
+    ck_assert_int_eq(cushim_mem_pagemap_set(map, END, PAGE, THING(0)), CUSHIM_INVALID);
+    ck_assert_int_eq(cushim_mem_pagemap_set(map, END - PAGE, PAGE + 1, THING(0)), CUSHIM_INVALID);
+    ck_assert_int_eq(cushim_mem_pagemap_set(map, PAGE, SIZE_MAX, THING(0)), CUSHIM_INVALID);
+    ck_assert_int_eq(cushim_mem_pagemap_set(map, UINT64_MAX & ~(PAGE - 1), PAGE, THING(0)),
                      CUSHIM_INVALID);
 }
 END_TEST
 
 START_TEST(a_range_that_does_not_start_on_a_page_or_is_empty_is_refused) {
-    ck_assert_int_eq(cushim_mem_pagemap_set(&map, PAGE + 512, PAGE, THING(0)), CUSHIM_INVALID);
-    ck_assert_int_eq(cushim_mem_pagemap_set(&map, PAGE, 0, THING(0)), CUSHIM_INVALID);
-    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, PAGE));
+    ck_assert_int_eq(cushim_mem_pagemap_set(map, PAGE + 512, PAGE, THING(0)), CUSHIM_INVALID);
+    ck_assert_int_eq(cushim_mem_pagemap_set(map, PAGE, 0, THING(0)), CUSHIM_INVALID);
+    ck_assert_ptr_null(cushim_mem_pagemap_find(map, PAGE));
 }
 END_TEST
 
 static bool is_vacated(uint64_t address) {
-    return cushim_mem_pagemap_is_vacated(&map, address);
+    return cushim_mem_pagemap_is_vacated(map, address);
 }
 
 START_TEST(while_no_page_is_vacated_none_is_looked_for) {
-    ck_assert(!cushim_mem_pagemap_has_vacated(&map));
-    cushim_mem_pagemap_set(&map, TABLE, PAGE, THING(0));
-    cushim_mem_pagemap_clear(&map, TABLE, PAGE, THING(0));
-    cushim_mem_pagemap_resettle(&map, 0, SIZE_MAX);
-    ck_assert(!cushim_mem_pagemap_has_vacated(&map));
-    cushim_mem_pagemap_vacate(&map, TABLE, PAGE);
-    ck_assert(cushim_mem_pagemap_has_vacated(&map));
+    ck_assert(!cushim_mem_pagemap_has_vacated(map));
+    cushim_mem_pagemap_set(map, TABLE, PAGE, THING(0));
+    cushim_mem_pagemap_clear(map, TABLE, PAGE, THING(0));
+    cushim_mem_pagemap_resettle(map, 0, SIZE_MAX);
+    ck_assert(!cushim_mem_pagemap_has_vacated(map));
+    cushim_mem_pagemap_vacate(map, TABLE, PAGE);
+    ck_assert(cushim_mem_pagemap_has_vacated(map));
 }
 END_TEST
 
@@ -119,15 +119,15 @@ static uint64_t base_of(unsigned run) {
 START_TEST(a_vacated_range_is_known_as_such_and_its_neighbours_are_not) {
     for (unsigned run = 0; run < N_RUNS; run++) {
         uint64_t base = base_of(run), n_bytes = runs[run].n * PAGE - PAGE / 2;
-        ck_assert_int_eq(cushim_mem_pagemap_set(&map, base, n_bytes, THING(0)), CUSHIM_OK);
+        ck_assert_int_eq(cushim_mem_pagemap_set(map, base, n_bytes, THING(0)), CUSHIM_OK);
         ck_assert(!is_vacated(base));
-        cushim_mem_pagemap_vacate(&map, base, n_bytes);
-        cushim_mem_pagemap_clear(&map, base, n_bytes, THING(0));
+        cushim_mem_pagemap_vacate(map, base, n_bytes);
+        cushim_mem_pagemap_clear(map, base, n_bytes, THING(0));
         for (unsigned i = 0; i < runs[run].n; i++)
             ck_assert(is_vacated(base + i * PAGE) && is_vacated(base + i * PAGE + PAGE - 1));
         ck_assert(!is_vacated(base - 1));
         ck_assert(!is_vacated(base + runs[run].n * PAGE));
-        ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base));
+        ck_assert_ptr_null(cushim_mem_pagemap_find(map, base));
     }
 }
 END_TEST
@@ -135,14 +135,14 @@ END_TEST
 START_TEST(a_segment_that_is_set_again_ends_that) {
     for (unsigned run = 0; run < N_RUNS; run++) {
         uint64_t base = base_of(run), n_bytes = runs[run].n * PAGE;
-        cushim_mem_pagemap_set(&map, base - PAGE, n_bytes + 2 * PAGE, THING(0));
-        cushim_mem_pagemap_vacate(&map, base - PAGE, n_bytes + 2 * PAGE);
-        cushim_mem_pagemap_set(&map, base, n_bytes, THING(1));
+        cushim_mem_pagemap_set(map, base - PAGE, n_bytes + 2 * PAGE, THING(0));
+        cushim_mem_pagemap_vacate(map, base - PAGE, n_bytes + 2 * PAGE);
+        cushim_mem_pagemap_set(map, base, n_bytes, THING(1));
         for (unsigned i = 0; i < runs[run].n; i++)
             ck_assert(!is_vacated(base + i * PAGE));
         ck_assert(is_vacated(base - 1));
         ck_assert(is_vacated(base + n_bytes));
-        cushim_mem_pagemap_clear(&map, base, n_bytes, THING(0));
+        cushim_mem_pagemap_clear(map, base, n_bytes, THING(0));
         ck_assert(!is_vacated(base)); /* it went back to the driver, and not with its context */
     }
 }
@@ -151,20 +151,20 @@ END_TEST
 START_TEST(what_is_resettled_is_whole_pages_of_the_system) {
     const uint64_t small = (uint64_t)1 << CUSHIM_MEM_LOG2_PAGE;
     uint64_t base = 50 * TABLE - 4 * PAGE;
-    cushim_mem_pagemap_set(&map, base, 8 * PAGE, THING(0));
-    cushim_mem_pagemap_vacate(&map, base, 8 * PAGE);
-    cushim_mem_pagemap_resettle(&map, base + 1, 2 * PAGE);
+    cushim_mem_pagemap_set(map, base, 8 * PAGE, THING(0));
+    cushim_mem_pagemap_vacate(map, base, 8 * PAGE);
+    cushim_mem_pagemap_resettle(map, base + 1, 2 * PAGE);
     ck_assert(is_vacated(base) && is_vacated(base + small - 1));
     ck_assert(!is_vacated(base + small) && !is_vacated(base + 2 * PAGE - 1));
-    ck_assert(is_vacated(base + 2 * PAGE)); /* of which one byte is */
-    cushim_mem_pagemap_resettle(&map, base + 4 * PAGE + 1, 2 * small - 2); /* no whole one */
+    ck_assert(is_vacated(base + 2 * PAGE));                               /* of which one byte is */
+    cushim_mem_pagemap_resettle(map, base + 4 * PAGE + 1, 2 * small - 2); /* no whole one */
     ck_assert(is_vacated(base + 4 * PAGE) && is_vacated(base + 4 * PAGE + small));
-    cushim_mem_pagemap_resettle(&map, base + 5 * PAGE + 3 * small, 2 * small);
+    cushim_mem_pagemap_resettle(map, base + 5 * PAGE + 3 * small, 2 * small);
     ck_assert(is_vacated(base + 5 * PAGE + 3 * small - 1));
     ck_assert(!is_vacated(base + 5 * PAGE + 3 * small));
     ck_assert(!is_vacated(base + 5 * PAGE + 5 * small - 1));
     ck_assert(is_vacated(base + 5 * PAGE + 5 * small));
-    cushim_mem_pagemap_resettle(&map, base + 7 * PAGE, PAGE);
+    cushim_mem_pagemap_resettle(map, base + 7 * PAGE, PAGE);
     ck_assert(is_vacated(base + 7 * PAGE - 1));
     ck_assert(!is_vacated(base + 7 * PAGE) && !is_vacated(base + 8 * PAGE - 1));
 }
@@ -174,15 +174,15 @@ END_TEST
 START_TEST(any_range_may_be_resettled) {
     static const uint64_t bases[] = {TABLE, END - PAGE};
     for (size_t i = 0; i < 2; i++) {
-        cushim_mem_pagemap_set(&map, bases[i], PAGE, THING(0));
-        cushim_mem_pagemap_vacate(&map, bases[i], PAGE);
+        cushim_mem_pagemap_set(map, bases[i], PAGE, THING(0));
+        cushim_mem_pagemap_vacate(map, bases[i], PAGE);
     }
-    cushim_mem_pagemap_resettle(&map, END, PAGE);
-    cushim_mem_pagemap_resettle(&map, UINT64_MAX - PAGE, PAGE);
-    cushim_mem_pagemap_resettle(&map, 5 * TABLE, 100 * TABLE);
-    cushim_mem_pagemap_resettle(&map, TABLE + PAGE, END - PAGE - TABLE - PAGE - PAGE);
+    cushim_mem_pagemap_resettle(map, END, PAGE);
+    cushim_mem_pagemap_resettle(map, UINT64_MAX - PAGE, PAGE);
+    cushim_mem_pagemap_resettle(map, 5 * TABLE, 100 * TABLE);
+    cushim_mem_pagemap_resettle(map, TABLE + PAGE, END - PAGE - TABLE - PAGE - PAGE);
     ck_assert(is_vacated(TABLE) && is_vacated(END - PAGE));
-    cushim_mem_pagemap_resettle(&map, TABLE, UINT64_MAX - TABLE);
+    cushim_mem_pagemap_resettle(map, TABLE, UINT64_MAX - TABLE);
     ck_assert(!is_vacated(TABLE) && !is_vacated(END - PAGE));
     ck_assert(!is_vacated(END) && !is_vacated(UINT64_MAX));
 }
@@ -197,7 +197,7 @@ static void *look(void *unused) {
     uint64_t n_seen = 0;
     while (!atomic_load(&is_over)) {
         for (unsigned i = 0; i < 2 * RANGE_PAGES; i++) {
-            uint64_t *seen = (uint64_t *)cushim_mem_pagemap_find(&map, shared + i * PAGE);
+            uint64_t *seen = (uint64_t *)cushim_mem_pagemap_find(map, shared + i * PAGE);
             unsigned owner = i / RANGE_PAGES;
             if (seen && seen != &things[owner])
                 return unused;
@@ -205,19 +205,19 @@ static void *look(void *unused) {
         }
     }
     atomic_thread_fence(memory_order_seq_cst);
-    return n_seen < UINT64_MAX ? &map : unused;
+    return n_seen < UINT64_MAX ? map : unused;
 }
 
 static void *set_and_clear(void *thing) {
     uint64_t base = shared + (uint64_t)((uint64_t *)thing - things) * RANGE_PAGES * PAGE;
     for (unsigned i = 0; i < ROUNDS; i++) {
-        if (cushim_mem_pagemap_set(&map, base, RANGE_PAGES * PAGE, thing) != CUSHIM_OK ||
+        if (cushim_mem_pagemap_set(map, base, RANGE_PAGES * PAGE, thing) != CUSHIM_OK ||
             is_vacated(base))
             return NULL;
-        cushim_mem_pagemap_vacate(&map, base, RANGE_PAGES * PAGE);
+        cushim_mem_pagemap_vacate(map, base, RANGE_PAGES * PAGE);
         if (!is_vacated(base)) /* the neighbour's bits are in the same word */
             return NULL;
-        cushim_mem_pagemap_clear(&map, base, RANGE_PAGES * PAGE, thing);
+        cushim_mem_pagemap_clear(map, base, RANGE_PAGES * PAGE, thing);
     }
     return thing;
 }
@@ -236,7 +236,7 @@ START_TEST(a_look_up_that_races_sees_the_old_entry_or_the_new) {
     atomic_store(&is_over, true);
     for (int i = 0; i < 2; i++) {
         pthread_join(lookers[i], &result);
-        ck_assert_ptr_eq(result, &map);
+        ck_assert_ptr_eq(result, map);
     }
 }
 END_TEST
@@ -248,10 +248,10 @@ static void *vacate_and_resettle(void *thing) {
     uint64_t base = 90 * TABLE + (uint64_t)((uint64_t *)thing - things) * PAGE;
     pthread_barrier_wait(&beginning);
     for (unsigned i = 0; i < 500 * ROUNDS; i++) {
-        cushim_mem_pagemap_vacate(&map, base, PAGE);
+        cushim_mem_pagemap_vacate(map, base, PAGE);
         if (!is_vacated(base))
             return NULL;
-        cushim_mem_pagemap_resettle(&map, base, PAGE);
+        cushim_mem_pagemap_resettle(map, base, PAGE);
         if (is_vacated(base))
             return NULL;
     }
@@ -261,7 +261,7 @@ static void *vacate_and_resettle(void *thing) {
 START_TEST(threads_that_vacate_neighbours_lose_no_bit) {
     pthread_t threads[4];
     void *result;
-    cushim_mem_pagemap_set(&map, 90 * TABLE, 4 * PAGE, THING(0));
+    cushim_mem_pagemap_set(map, 90 * TABLE, 4 * PAGE, THING(0));
     ck_assert_int_eq(pthread_barrier_init(&beginning, NULL, 4), 0);
     for (int i = 0; i < 4; i++)
         pthread_create(&threads[i], NULL, vacate_and_resettle, &things[i]);
@@ -273,6 +273,7 @@ START_TEST(threads_that_vacate_neighbours_lose_no_bit) {
 END_TEST
 
 SUITE() {
+    map = calloc(1, sizeof *map);
     return suite_run(
         "pagemap",
         (const TTest *[]){

@@ -43,6 +43,19 @@ START_TEST(a_segment_without_extents_and_an_address_behind_it_find_nothing) {
 }
 END_TEST
 
+/* As a stale descriptor is asked that was reused for a smaller segment: the bits of its first pages
+ * are in the same word. */
+START_TEST(an_address_behind_the_last_page_finds_nothing_of_the_pages_before_it) {
+    struct cushim_mem_extent extent = {0};
+    struct cushim_mem_segment *segment =
+        cushim_mem_segment_create(&meta, base, (size_t)10 * CUSHIM_MEM_PAGE_BYTES, false);
+    cushim_mem_segment_enter(segment, 0, 10, &extent);
+    ck_assert_ptr_eq(cushim_mem_segment_extent(segment, page(9)), &extent);
+    for (uint32_t i = 10; i < 64; i++)
+        ck_assert_ptr_null(cushim_mem_segment_extent(segment, page(i)));
+}
+END_TEST
+
 START_TEST(a_dedicated_segment_has_one_row_however_large_it_is) {
     struct cushim_mem_extent extent = {0};
     size_t n_bytes = ((size_t)3 << 30) + 1;
@@ -64,9 +77,11 @@ START_TEST(a_descriptor_that_went_back_is_the_next_one) {
 END_TEST
 
 SUITE() {
-    return suite_run("segment", (const TTest *[]){
-                                    an_inner_address_finds_the_extent_that_begins_before_it,
-                                    a_segment_without_extents_and_an_address_behind_it_find_nothing,
-                                    a_dedicated_segment_has_one_row_however_large_it_is,
-                                    a_descriptor_that_went_back_is_the_next_one, NULL});
+    return suite_run(
+        "segment",
+        (const TTest *[]){an_inner_address_finds_the_extent_that_begins_before_it,
+                          a_segment_without_extents_and_an_address_behind_it_find_nothing,
+                          an_address_behind_the_last_page_finds_nothing_of_the_pages_before_it,
+                          a_dedicated_segment_has_one_row_however_large_it_is,
+                          a_descriptor_that_went_back_is_the_next_one, NULL});
 }

@@ -271,14 +271,14 @@ END_TEST
 
 /* ---- threads ---- */
 
-enum { THREADS = 4, ROUNDS = 3000, OWN = 16 };
+enum { THREADS = 4, ROUNDS = 3000, OWN = 16, GRAINS = 512 * MIB / 512 };
 static atomic_uint n_wrong;
-static atomic_uint owners[512 * MIB / CHUNK * (CHUNK / 512)]; /* by grain */
+static atomic_uint *owners; /* by grain */
 static uint64_t base;
 
 static void own(uint64_t address, size_t n_bytes, unsigned from, unsigned to) {
     for (uint64_t at = address; at < address + n_bytes; at += 512) {
-        atomic_uint *grain = &owners[(at - base) / 512 % (sizeof owners / sizeof owners[0])];
+        atomic_uint *grain = &owners[(at - base) / 512 % GRAINS];
         atomic_fetch_add(&n_wrong, atomic_exchange(grain, to) != from);
     }
 }
@@ -322,6 +322,7 @@ static void *churn(void *seed) {
 static void run_threads(void) {
     pthread_t threads[THREADS];
     base = fixture_take(fixture, 1);
+    owners = calloc(GRAINS, sizeof *owners);
     for (uintptr_t i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, churn, (void *)(i * 7919 + 1)); /* the thread's seed */
     for (int i = 0; i < THREADS; i++)

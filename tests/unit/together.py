@@ -1,0 +1,47 @@
+"""Several suites of one program are one text of TAP, and none of them is lost.
+
+    together.py PROGRAM EARLY SUITE SUITE
+
+EARLY is a program whose suite, early_end, ends in the middle.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import tap
+
+PROGRAM, EARLY, *SUITES = sys.argv[1:]
+
+
+def run(*suites, program=PROGRAM):
+    """Its exit code, the verdicts by number and name, and the plans."""
+    done = subprocess.run([program, *suites], env={**os.environ, "CK_TAP_LOG_FILE_NAME": "/dev/stdout", "CK_VERBOSITY": "silent"}, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    rows = re.findall(r"^((?:not )?ok) (\d+) - [^\s:]*:(\S+): ", done.stdout, re.MULTILINE)
+    return done.returncode, rows, re.findall(r"^1\.\.(\d+)$", done.stdout, re.MULTILINE)
+
+
+@tap.test
+def all_tests_of_each_are_told_with_numbers_that_go_on():
+    apart = [name for suite in SUITES for _, _, name in run(suite)[1]]
+    code, rows, plans = run(*SUITES)
+    assert len(apart) > 2 and [name for _, _, name in rows] == apart, (rows, apart)
+    assert [int(number) for _, number, _ in rows] == list(range(1, len(apart) + 1)), rows
+    assert plans == [str(len(apart))] and code == 0, (plans, code)
+
+
+@tap.test
+def a_suite_that_is_not_there_is_a_failure():
+    assert run(SUITES[0], "nothing")[0] != 0
+
+
+@tap.test
+def a_suite_that_ends_in_the_middle_is_a_failure():
+    code, rows, plans = run("unit/early_end", "unit/early_end", program=EARLY)
+    assert code != 0 and [name for _, _, name in rows] == ["early_end:the_first"] * 2, (code, rows)
+
+
+tap.run()
