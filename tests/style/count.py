@@ -2,6 +2,7 @@
 
     count.py ROOT
 """
+import dataclasses
 import pathlib
 import sys
 
@@ -47,6 +48,49 @@ def suites_are_read_from_meson_s_names():
     assert phases.suites_of({"name": "cushim:unit / pool"}) == ["unit"]
     assert phases.suites_of({"name": "cushim:unit+tsan / pool"}) == ["unit", "tsan"]
     assert phases.suites_of({"name": "pool"}) == []
+
+
+class Fake(phases.Run):
+    """Builds and tests nothing; asan does not compile."""
+    made = []
+
+    def make(self, front):
+        self.made.append((self.phase.name, bool(front)))
+        return self.phase.name != "asan"
+
+    def test(self):
+        self.count.passed += 1
+
+    def fail(self, what, text):
+        self.count.failed += 1
+
+
+@tap.test
+def builds_come_in_order_and_each_folder_is_built_once():
+    runs = []
+    for phase in phases.PHASES:
+        runs.append(Fake(ROOT, dataclasses.replace(phase, needs=()), before=tuple(runs)))
+    with phases.begin_builds(runs):
+        for run in runs:
+            run.run()
+    assert Fake.made == [("plain", False), ("asan", True), ("tsan", True), ("clang", True)], Fake.made
+    assert [run.count.passed for run in runs] == [1, 0, 1, 1, 1], "what was not built is not tested"
+
+
+@tap.test
+def a_phase_of_some_suites_has_the_unit_tests_that_run_together():
+    by_name = {phase.name: phase.only(("unit", "style")) for phase in phases.PHASES}
+    assert by_name == {"plain": ("unit", "style"), "asan": ("unit",), "tsan": ("unit",), "valgrind": ("unit", "together"), "clang": ("unit",)}
+
+
+@tap.test
+def a_command_is_told_by_its_end_and_costs_what_it_used():
+    run = phases.Run(ROOT, phases.PHASES[0])
+    assert run.command(["sh", "-c", "echo said; exit 3"]).returncode == 3
+    assert run.command(["sh", "-c", "echo said; kill -9 $$"]).returncode == -9
+    before = run.cpu_seconds
+    assert run.command(["sh", "-c", f"'{sys.executable}' -c 'print(sum(range(10**7)) % 7)'"]).stdout == "3\n"
+    assert run.cpu_seconds > before + 0.05
 
 
 tap.run()

@@ -1,6 +1,6 @@
 """What holds of every file: its length, and that it names no place of the machine it was written on.
 
-    files.py ROOT
+    files.py [ROOT]
 """
 import pathlib
 import re
@@ -10,7 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tap
 import tree
 
-ROOT = pathlib.Path(sys.argv[1])
+ROOT = tree.root()
 
 MAX_LINES = 500
 CODE = {".c", ".h", ".S", ".cu", ".cuh", ".cpp", ".py", ".sh", ".build"}  # tables (.def) may be longer

@@ -1,6 +1,6 @@
 """A folder holds one subject and at most 15 nouns; a noun is a base name.
 
-    folders.py ROOT
+    folders.py [ROOT]
 """
 import collections
 import pathlib
@@ -10,7 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tap
 import tree
 
-ROOT = pathlib.Path(sys.argv[1])
+ROOT = tree.root()
 MOST = 15
 TOP = ("src", "preload", "kernels", "tools")
 CODE = {".c", ".h", ".cu", ".cuh", ".S", ".def"}

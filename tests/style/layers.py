@@ -1,6 +1,6 @@
 """Includes follow the layers of docs/internals/architecture.md.
 
-    layers.py ROOT
+    layers.py [ROOT]
 
 The page has a block that begins with "```layers".  Its line `folders: a < b, c < d` says which top-level folder may include which:
 those to its left, and what these may include.  A line `memory: x < y` says the same of the folders inside src/memory.
@@ -18,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tap
 import tree
 
-ROOT = pathlib.Path(sys.argv[1])
+ROOT = tree.root()
 PAGE = "docs/internals/architecture.md"
 
 # The names of the page, and the folders that they mean.

@@ -1,6 +1,6 @@
 """Each source of src/ has its test where one looks for it: src/memory/heap/free.c in tests/unit/memory/heap/free.c.
 
-    mirror.py ROOT [--lower]
+    mirror.py [ROOT] [--lower]
 
 limits.json lists the sources that have none there, most of them tested through a neighbour; the list may only shrink.
 """
@@ -12,7 +12,7 @@ import ratchet
 import tap
 import tree
 
-ROOT = pathlib.Path(sys.argv[1])
+ROOT = tree.root()
 
 
 def without(root):

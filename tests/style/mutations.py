@@ -1,6 +1,6 @@
 """Each mutation of tools/mutate can still be made: its text stands once in its file, and its tests are there.
 
-    mutations.py ROOT BUILD
+    mutations.py [ROOT [BUILD]]
 """
 import collections
 import importlib.machinery
@@ -13,7 +13,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tap
 import tree
 
-ROOT, BUILD = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+ROOT = tree.root()
+BUILD = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "build"
 LEAST = 200
 sys.dont_write_bytecode = True
 
@@ -70,6 +71,38 @@ def a_text_that_is_gone_or_stands_twice_is_found():
             assert mutate.fault({**row, "new": row["old"]}, root)
             assert mutate.fault({**row, "tests": []}, root)
             assert mutate.fault({**row, "old text": ""}, root)
+
+
+ROW = {"guarantee": "g", "file": "a.c", "old": "x = 1;", "new": "x = 2;", "tests": ["t"], "list": "l", "setup": []}
+
+
+@tap.test
+def a_result_stands_until_the_mutation_or_the_code_of_its_file_changes():
+    mutate = loaded()
+    with tree.made_of({"a.c": "/* before */\nx = 1;\n"}) as root:
+        key = mutate.key_of(ROW, root)
+        assert key != mutate.key_of({**ROW, "tests": ["u"]}, root)
+        (root / "a.c").write_text("/* a comment\n * of two lines */\nx = 1;\n")
+        assert mutate.key_of(ROW, root) == key
+        (root / "a.c").write_text("x = 1;\ny = 1;\n")
+        assert mutate.key_of(ROW, root) != key
+    log = [{"key": "a", "state": "old", "verdict": "caught"}, {"key": "b", "state": "old", "verdict": "survived"}]
+    assert mutate.earlier(log, "a", "now") == log[0]
+    assert not mutate.earlier(log, "b", "now") and mutate.earlier(log, "b", "old") == log[1]
+
+
+@tap.test
+def what_was_found_joins_what_is_known_and_what_is_listed_no_more_goes():
+    mutate = loaded()
+    rows = [{**ROW, "guarantee": name} for name in ("f", "g")]
+    with tree.made_of({"a.c": "x = 1;\n", "data": ""}) as root:
+        data = root / "data"
+        mutate.write({"g": ("1", "caught"), "gone": ("2", "caught")}, rows, root, data)
+        f, g = mutate.read_lines(data)
+        assert (f["guarantee"], f["tried"], f["caught"]) == ("f", 0, 0) and (g["key"], g["tried"], g["caught"]) == ("1", 1, 1)
+        mutate.write({"f": ("3", "survived")}, [{**rows[0], "survives": "a race"}, rows[1]], root, data)
+        f, again = mutate.read_lines(data)
+        assert again == g and (f["survived"], f["why"]) == (1, "a race")
 
 
 tap.run()

@@ -1,6 +1,6 @@
 """Pages are short lines, short paragraphs, links that lead somewhere, and no diary.
 
-    pages.py ROOT [--lower]
+    pages.py [ROOT] [--lower]
 
 Lines are at most 100 columns wide and paragraphs at most 6 lines long; tables, code, headings and lines that are one link are free.
 What headers say is wrapped, and as long as it is there.  Dates and commit hashes stand in docs/results and CHANGELOG.md alone.  What is still otherwise is counted, and may only fall.
@@ -15,7 +15,7 @@ import ratchet
 import tap
 import tree
 
-ROOT = pathlib.Path(sys.argv[1])
+ROOT = tree.root()
 WIDTH, LINES = 100, 6
 RENDERED, FROM_HEADERS = "docs/results/", "docs/api/"
 DIARY = re.compile(r"\b20\d\d-\d\d-\d\d\b|\bcommit [0-9a-f]{7,40}\b|\bsince then\b", re.IGNORECASE)

@@ -78,13 +78,21 @@ def rebuilt(steps, deps, touched):
     return sum(rule.endswith("_COMPILER") for rule in rules), len(rules)
 
 
+def not_compiled(steps, deps):
+    """Objects that the compiler has said nothing of yet."""
+    return [step[1][0] for step in steps if step[0].endswith("_COMPILER") and step[1][0] not in deps and not step[1][0].startswith(APART)]
+
+
 def counted():
+    """Of a build in which all is compiled; else nothing."""
     ninja = shutil.which("ninja") or shutil.which("ninja-build")
     if not ninja or not (BUILD / "build.ninja").exists():
         return {}
     steps = needed(steps_of((BUILD / "build.ninja").read_text()))
     deps = included(subprocess.run([ninja, "-C", BUILD, "-t", "deps"], capture_output=True, text=True, check=True).stdout)
     counts = {}
+    if not_compiled(steps, deps):
+        return counts
     for file in FILES:
         counts[file + " compiled"], counts[file + " steps"] = rebuilt(steps, deps, os.path.relpath(ROOT / file, BUILD))
     return counts
@@ -98,7 +106,7 @@ if ratchet.lower("rebuild", counted()):
 def a_touched_file_rebuilds_no_more_than_it_did():
     counts = counted()
     if not counts:
-        tap.skip("no ninja here")
+        tap.skip("no ninja here, or not all is compiled")
     assert all(counts.values()), counts
     found = ratchet.faults("rebuild", counts)
     assert not found, "\n" + "\n".join(found)
@@ -130,6 +138,7 @@ build all: phony lib.so program kernels/k.o
     assert rebuilt(steps, deps, "../x.h") == (2, 4)
     assert rebuilt(steps, deps, "../a.c") == (1, 3)
     assert rebuilt(steps, deps, "../none.h") == (0, 0)
+    assert not_compiled(steps, deps) == [] and not_compiled(steps, {"a.o": []}) == ["b.o"]
 
 
 tap.run()

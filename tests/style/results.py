@@ -57,11 +57,22 @@ def a_table_of_ratios_has_their_intervals():
 
 @tap.test
 def a_table_of_counts_has_their_sum():
-    rows = [{"case": "a", "made": 3, "caught": 2}, {"case": "b", "made": 4, "caught": 4}, {"case": "other", "made": 1, "caught": 1}]
+    rows = [{"case": "a", "made": 1, "caught": 1}, {"case": "b", "made": 4, "caught": 4}, {"case": "other", "made": 1, "caught": 1},
+            {"case": "a", "made": 2, "caught": 1}]
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         head = "<!-- counts data.jsonl | cases: a, b | variants: made, caught -->\n"
         right = head + "| case | made | caught |\n|---|---:|---:|\n| a | 3 | 2 |\n| b | 4 | 4 |\n| all | 7 | 6 |\n"
+        assert results.page_with_tables(head, pathlib.Path(folder)) == right
+
+
+@tap.test
+def a_table_of_records_has_those_with_all_fields():
+    rows = [{"case": "a", "what": "x", "why": "a race"}, {"case": "a", "what": "y"}, {"case": "b", "what": "z", "why": "equal"}]
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        head = "<!-- rows data.jsonl | cases: a, b | variants: what, why -->\n"
+        right = head + "| case | what | why |\n|---|---|---|\n| a | x | a race |\n| b | z | equal |\n"
         assert results.page_with_tables(head, pathlib.Path(folder)) == right
 
 

@@ -3,7 +3,14 @@ import contextlib
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
+
+
+def root():
+    """The tree that the first argument names, else the one that has this file."""
+    named = [word for word in sys.argv[1:2] if not word.startswith("-")]
+    return pathlib.Path(named[0] if named else pathlib.Path(__file__).resolve().parents[2])
 
 
 def files(root):
@@ -14,7 +21,9 @@ def files(root):
                                 capture_output=True, text=True)
         if listed.returncode == 0:
             names = {name for name in listed.stdout.split("\0") if name}
-            return sorted(pathlib.Path(name) for name in names if (root / name).is_file())
+            found = sorted(pathlib.Path(name) for name in names if (root / name).is_file())
+            assert found, f"{root} has no files: nothing would be checked"
+            return found
     found = []
     for folder, folders, names in os.walk(root):
         folders[:] = [f for f in folders if not f.startswith("build") and f not in (".git", "__pycache__")]

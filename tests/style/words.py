@@ -1,6 +1,6 @@
 """Private words disappear: their counts may only fall (ratchet.py); docs/internals/architecture.md has the words to use.
 
-    words.py ROOT [--lower]
+    words.py [ROOT] [--lower]
 """
 import collections
 import pathlib
@@ -12,7 +12,7 @@ import ratchet
 import tap
 import tree
 
-ROOT = pathlib.Path(sys.argv[1])
+ROOT = tree.root()
 
 # Parts of identifiers and of file names, between underscores, and what to say.
 PARTS = {"shelf": "free lists", "supply": "provider", "ladder": "reclaim", "rung": "step", "latch": "lock", "unripe": "deferred",

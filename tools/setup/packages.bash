@@ -34,6 +34,7 @@ base_packages=(
 )
 
 check_packages=(
+    'ccache       | has ccache'
     'python3-jsonschema | python3 -c "import jsonschema"'
     'python3-yaml | python3 -c "import yaml"'
     'python3-venv | python3 -c "import ensurepip"'

@@ -2,17 +2,18 @@
 
     phases.py ROOT [--all-archs] [--suites=SUITE,...] [PHASE ...]
 
-Every TAP subtest counts, and every build.  Logs stay in build-check/<phase>/; those of failures are shown.
+Every TAP subtest counts, and every build.  While the tests of a phase run, the next ones are built with what these leave of the
+processors.  Logs stay in build-check/<phase>/; those of failures are shown.
 Kernels are compiled for one kind of device, with --all-archs for all that a release has.  With suites, those of them that a phase
 has are built and run alone.
 """
 import argparse
+import concurrent.futures
 import dataclasses
 import json
 import os
 import pathlib
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -23,8 +24,18 @@ TAIL = 120  # lines shown of a failure
 REQUIRED = ["style", "unit", "preload", "programs", "kernels", "property"]
 ONE_ARCH = "-Dkernel_archs=90"
 SUPPRESSED = pathlib.Path(__file__).resolve().parent / "tsan.supp"
-# What a sanitizer adds is half as long to compile, and no less of the source is left for it to watch; traces need lines alone.
-SANITIZED = ("-Doptimization=1", "-Dc_args=-g1")
+LINES = "-Dc_args=-g1"  # what traces need
+# What a sanitizer adds is half as long to compile, and no less of the source is left for it to watch.
+SANITIZED = ("-Doptimization=1", LINES)
+
+
+def cache_of_objects():
+    """For ccache: tests that build the tree once more (tests/same_build.py) have folders, a home and a language of their own; and
+    the compiler's list of headers is as good as a run of the preprocessor."""
+    if not shutil.which("ccache"):
+        return {}
+    folder = subprocess.run(["ccache", "--get-config", "cache_dir"], check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
+    return {"CCACHE_DIR": folder, "CCACHE_NOHASHDIR": "1", "CCACHE_SLOPPINESS": "locale", "CCACHE_DEPEND": "1"}
 
 
 @dataclasses.dataclass
@@ -43,23 +54,25 @@ class Phase:
     slow: int = 1  # how much longer tests may take
 
     def only(self, suites):
-        return tuple(suite for suite in suites if not self.suites or suite in self.suites)
+        wanted = {*suites, *(["together"] if "unit" in suites and self.suites else [])}
+        return tuple(suite for suite in self.suites or suites if suite in wanted)
 
 
 PHASES = [
-    Phase("plain", "every suite, warnings as errors", setup=("-Dwerror=true",)),
+    Phase("plain", "every suite, warnings as errors", setup=("-Dwerror=true", LINES), without=("together",)),
     Phase("asan", "addresses and undefined behaviour", setup=("-Db_sanitize=address,undefined", *SANITIZED),
           suites=("unit", "preload", "fuzz", "kernels"), without=("emulated",), slow=3, builds="tests",
           env={"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1", "TEST_STEPS_PCT": "30"}),
     Phase("tsan", "data races", setup=("-Db_sanitize=thread", *SANITIZED), suites=("unit", "preload"), without=("single",), slow=5,
           builds="tests", env={"TSAN_OPTIONS": f"halt_on_error=1:second_deadlock_stack=1:suppressions={SUPPRESSED}",
                                  "TEST_STEPS_PCT": "10"}),
-    Phase("valgrind", "the core and the preload under memcheck", folder="plain", suites=("unit", "memcheck"), without=("seeds",), slow=20, needs=("valgrind",),
+    Phase("valgrind", "the core and the preload under memcheck", folder="plain", suites=("unit", "together", "memcheck"), without=("apart", "seeds"), slow=20, needs=("valgrind",),
           # fair: else who spins for another thread is given the turn again and again
           # nobody attaches a debugger; a trace does without functions that were inlined, whose table is a fifth of the time
           wrap="valgrind --quiet --vgdb=no --read-inline-info=no --fair-sched=try --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite",
           env={"TEST_STEPS_PCT": "10"}),
-    Phase("clang", "another compiler, warnings as errors, and libFuzzer", compiler="clang", setup=("-Dwerror=true",),
+    Phase("clang", "another compiler, warnings as errors, and libFuzzer", compiler="clang",
+          setup=("-Dwerror=true", "-Doptimization=0", "-Ddebug=false"),  # its warnings are the same
           suites=("unit", "fuzz"), without=("emulated",), needs=("clang",), builds="c"),
 ]
 
@@ -127,10 +140,12 @@ def suites_of(entry):
 class Run:
     """One phase at work."""
 
-    def __init__(self, root, phase, archs=ONE_ARCH, images=""):
+    def __init__(self, root, phase, archs=ONE_ARCH, before=()):
         self.root, self.phase, self.archs = root, phase, archs
-        self.images = images  # of the kernels, made by an earlier phase; empty: compile them
+        self.before = before  # runs of phases whose builds come first
         self.folder = root / "build-check" / (phase.folder or phase.name)
+        self.build = None  # what tells whether it was built
+        self.cpu_seconds = 0.0  # of its processes that have ended: what it costs, whoever else is on the machine
         self.count = Count()
         self.by_suite = {}
         self.reasons = {}
@@ -144,8 +159,14 @@ class Run:
         print(f"\nFAILED {self.phase.name}: {what}\n{tail(text)}\n", flush=True)
 
     def command(self, arguments, **environment):
-        return subprocess.run(list(map(str, arguments)), cwd=self.root, text=True, errors="replace",
-                              env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        words = list(map(str, arguments))
+        with subprocess.Popen(words, cwd=self.root, text=True, errors="replace", env={**os.environ, **environment},
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+            said = process.stdout.read()
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        self.cpu_seconds += used.ru_utime + used.ru_stime
+        return subprocess.CompletedProcess(words, process.returncode, said)
 
     def introspect(self, what):
         done = subprocess.run(["meson", "introspect", f"--{what}", self.folder], check=True, text=True, stdout=subprocess.PIPE)
@@ -168,14 +189,24 @@ class Run:
                      all(part.get("language") != "cpp" for part in target["target_sources"])}
         return sorted(file for name in kept for file in targets[name]["filename"])
 
-    def build(self):
+    def images(self):
+        """The folder of device code that an earlier phase has made, which is the same in all; empty: compile it."""
+        folders = [run.folder / "kernels" for run in self.before if run.folder != self.folder]
+        return next((str(folder) for folder in folders if any(folder.glob("*.fatbin"))), "")
+
+    def built(self, is_alone=True):
+        """Is its folder built?  Where others work, too, it takes what they leave."""
+        shared = next((run for run in self.before if run.build and run.folder == self.folder), None)
+        return shared.build.result() if shared else self.make([] if is_alone else ["nice", "-n", "10"])
+
+    def make(self, front):
         again = ["--reconfigure"] if (self.folder / "build.ninja").exists() else []
-        options = [self.archs, f"-Dkernel_images={self.images}", *self.phase.setup]
+        options = [self.archs, f"-Dkernel_images={self.images()}", *self.phase.setup]
         compiler = f"ccache {self.phase.compiler}" if shutil.which("ccache") else self.phase.compiler
-        done = self.command(["meson", "setup", *again, self.folder, *options], CC=compiler)
+        done = self.command([*front, "meson", "setup", *again, self.folder, *options], CC=compiler)
         if done.returncode == 0:
             files = [os.path.relpath(file, self.folder) for file in self.targets()]
-            done = self.command(["ninja", "-C", self.folder, *files])
+            done = self.command([*front, "ninja", "-C", self.folder, *files])
         if done.returncode:
             self.fail("the build", done.stdout)
             return False
@@ -225,26 +256,29 @@ class Run:
             print(f"\nFAILED {self.phase.name}: {entry['name']} ({entry['result']}, code {entry.get('returncode')})")
             print(tail(entry.get("stdout", "") + entry.get("stderr", "")) + "\n", flush=True)
 
+    def missing(self):
+        return [command for command in self.phase.needs if not shutil.which(command)]
+
     def run(self):
-        """Was it built?"""
-        missing = [command for command in self.phase.needs if not shutil.which(command)]
-        if missing:
-            self.skip(f"no {missing[0]}")
-            return False
-        if not self.build():
-            return False
+        if self.missing():
+            self.skip(f"no {self.missing()[0]}")
+            return
+        if not self.build.result():
+            return
         self.test()
         if self.phase.name == "plain":
             for suite in self.phase.suites or REQUIRED:
                 if self.by_suite.get(suite, Count()).passed == 0:
                     self.fail(f"suite {suite}", "nothing in it passed")
-        return True
 
 
-def cpu_seconds():
-    """Of all processes that have ended so far: what a phase costs, whoever else is on the machine."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def begin_builds(runs):
+    """Build one after the other beside the caller: run.build.result() waits for it.  Returns what to leave by."""
+    builder = concurrent.futures.ThreadPoolExecutor(1)
+    for run in runs:
+        is_first = not any(before.build for before in run.before)
+        run.build = None if run.missing() else builder.submit(run.built, is_first)
+    return builder
 
 
 def all_archs(root):
@@ -269,7 +303,7 @@ def main():
     if unknown:
         parser.error(f"no phase {unknown.pop()}; see tools/check --list")
     archs = "-Dkernel_archs=" + ",".join(all_archs(root)) if arguments.all_archs else ONE_ARCH
-    total, reasons, images = Count(), {}, ""
+    runs = []
     for phase in PHASES:
         if arguments.names and phase.name not in arguments.names:
             continue
@@ -277,15 +311,23 @@ def main():
             phase = dataclasses.replace(phase, suites=phase.only(arguments.suites), builds="c" if phase.builds == "c" else "tests")
             if not phase.suites:
                 continue
-        began, burnt = time.monotonic(), cpu_seconds()
-        run = Run(root, phase, archs, "" if phase.folder else images)
-        if run.run() and not images and any((run.folder / "kernels").glob("*.fatbin")):
-            images = str(run.folder / "kernels")  # device code is the same in all phases: compile it once
-        total.add(run.count)
-        for reason, n in run.reasons.items():
-            reasons[reason] = reasons.get(reason, 0) + n
-        print(f"{phase.name:10} {run.count.passed:5} ok {run.count.failed:4} failed {run.count.skipped:4} skipped "
-              f"{time.monotonic() - began:6.0f} s {cpu_seconds() - burnt:6.0f} s of CPU   {phase.about}", flush=True)
+        runs.append(Run(root, phase, archs, tuple(runs)))
+    os.environ.update(cache_of_objects())
+    if not arguments.all_archs:
+        os.environ.setdefault("NVCC_APPEND_FLAGS", "--Ofast-compile=max")  # device code that nothing runs: half as long to compile
+    total, reasons = Count(), {}
+    builder = begin_builds(runs)
+    try:
+        for run in runs:
+            began = time.monotonic()
+            run.run()
+            total.add(run.count)
+            for reason, n in run.reasons.items():
+                reasons[reason] = reasons.get(reason, 0) + n
+            print(f"{run.phase.name:10} {run.count.passed:5} ok {run.count.failed:4} failed {run.count.skipped:4} skipped "
+                  f"{time.monotonic() - began:6.0f} s {run.cpu_seconds:6.0f} s of CPU   {run.phase.about}", flush=True)
+    finally:
+        builder.shutdown(wait=False, cancel_futures=True)
     for reason, n in sorted(reasons.items()):
         print(f"skipped {n:4}  {reason or 'without a reason'}")
     print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")

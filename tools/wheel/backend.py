@@ -2,8 +2,8 @@
 
 Libraries that Python never imports make meson-python tag the wheel for one version of Python; ours fits each.
 
-    pip wheel .                    with the compiler of this machine, for its glibc or a later one
-    pip wheel . -C glibc=2.28      for this glibc or a later one: zig compiles, auditwheel names it in the tag
+    pip wheel .                                 with the compiler of this machine, for its glibc or a later one
+    pip wheel . --config-settings=glibc=2.28    for this glibc or a later one: zig compiles, auditwheel names it in the tag
 """
 import base64
 import contextlib

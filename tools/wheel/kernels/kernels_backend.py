@@ -43,6 +43,14 @@ def get_requires_for_build_wheel(config_settings=None):
         return backend.get_requires_for_build_wheel(config_settings)
 
 
+class UnsupportedOperation(Exception):
+    """What PEP 517 has a backend raise that makes no source release."""
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    raise UnsupportedOperation("the sources of the kernels are in that of cushim; `python -m build -w` makes their wheel")
+
+
 def take_kernels(whole, folder):
     """The wheel of the kernels, of the files that the whole one has of them; returns its path."""
     version, tags = re.fullmatch(r"cushim-([^-]+)-(.*)\.whl", whole.name).groups()

@@ -1,0 +1,313 @@
+/*
+ * A decode step of a language model, captured once: a replay reads a token and leaves the next one.
+ *
+ *   cc -o decode decode.c $(pkg-config --cflags --libs cushim) -lcushim-kernels -lm
+ *   ./decode           a small model, every token of which is held against the references
+ *   ./decode 8B        the shape of Llama 3 8B, 1,000 positions in: microseconds of a replay
+ *
+ * Weights are random.  What changes from token to token (the token, its position, the length of the
+ * cache) is in device memory, and raised by the step itself, so one graph serves all.  Kernels that
+ * follow one another in it start while the one ahead of them ends.  Without an argument it prints:
+ *
+ *   4 tokens of 2 layers as the references have them
+ */
+#include <cushim/cushim.h>
+#include <cushim/kernels.h>
+#include <cushim/kernels_ref.h>
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "try.h"
+
+/* Every k of a product is a multiple of 256. */
+struct shape {
+    int64_t layers, hidden, ff, q_heads, kv_heads, head_dim, vocabulary, positions;
+};
+static const struct shape small = {2, 512, 768, 8, 2, 64, 1000, 32};
+static const struct shape like_8b = {32, 4096, 14336, 32, 8, 128, 128256, 2048};
+
+enum { MOST_LAYERS = 32, Q4K_VALUES = 256, Q4K_BYTES = 144, FIRST_TOKEN = 7 };
+
+struct layer {
+    uint8_t *qkv, *o, *gate_up, *down; /* q4k; rows of several matrices one after the other */
+    float *attention_norm, *ff_norm;
+    float *cache; /* [position][keys, values][head][head_dim]: a token's are one row */
+};
+
+/* All of it on the device, or all on the host for the references. */
+struct model {
+    struct shape shape;
+    struct CUstream_st *stream; /* NULL: by the references */
+    float *embedding, *norm, *cosines, *sines;
+    uint8_t *head;
+    struct layer layers[MOST_LAYERS];
+    /* the state of the loop: a token, where it stands, how many there are with it */
+    int64_t *token;
+    int32_t *position, *length;
+    /* activations */
+    float *h, *x, *qkv, *attended, *gate_up, *ff, *cosine, *sine, *logits;
+    void *scratch;
+    size_t scratch_bytes;
+};
+
+static int64_t rows_of_qkv(const struct shape *s) {
+    return (s->q_heads + 2 * s->kv_heads) * s->head_dim;
+}
+
+/* ---- a step ---- */
+
+#define RUN(name, ...)                                                                             \
+    do {                                                                                           \
+        if (m->stream)                                                                             \
+            TRY(cushim_##name(__VA_ARGS__, m->stream));                                            \
+        else                                                                                       \
+            cushim_##name##_ref(__VA_ARGS__);                                                      \
+    } while (0)
+
+static void attend(const struct model *m, const struct layer *layer) {
+    const struct shape *s = &m->shape;
+    int64_t n_q = s->q_heads * s->head_dim, n_kv = s->kv_heads * s->head_dim;
+    struct cushim_kv_strides strides = {s->positions * 2 * n_kv, s->head_dim, 2 * n_kv};
+    const float *keys = layer->cache, *values = layer->cache + n_kv;
+    RUN(rope_f32, m->qkv, m->cosine, m->sine, m->qkv, s->q_heads + s->kv_heads, 1, s->head_dim,
+        s->head_dim / 2, 0);
+    RUN(offset_memcpy_f32, m->qkv + n_q, m->position, layer->cache, 2 * n_kv, s->positions);
+    if (m->stream)
+        TRY(cushim_attention_decode_f32(m->qkv, keys, values, m->length, m->attended, 1, s->q_heads,
+                                        s->kv_heads, s->head_dim, 0, s->positions, &strides,
+                                        m->scratch, m->scratch_bytes, m->stream));
+    else
+        cushim_attention_decode_f32_ref(m->qkv, keys, values, m->length, m->attended, 1, s->q_heads,
+                                        s->kv_heads, s->head_dim, 0, s->positions, &strides);
+}
+
+static void step(const struct model *m) {
+    const struct shape *s = &m->shape;
+    const float eps = 1e-5f;
+    RUN(gather_f32_i64, m->embedding, m->token, m->h, 1, s->hidden, s->vocabulary);
+    RUN(rope_select_f32, m->cosines, m->sines, m->position, m->cosine, m->sine, s->positions,
+        s->head_dim / 2);
+    RUN(rms_norm_f32, m->h, m->layers[0].attention_norm, m->x, NULL, eps, 1, s->hidden);
+    for (int64_t i = 0; i < s->layers; i++) {
+        const struct layer *layer = &m->layers[i];
+        const float *next_norm = i + 1 < s->layers ? layer[1].attention_norm : m->norm;
+        RUN(gemv_q4k_f32, layer->qkv, m->x, m->qkv, rows_of_qkv(s), s->hidden);
+        attend(m, layer);
+        RUN(gemv_q4k_f32, layer->o, m->attended, m->x, s->hidden, s->q_heads * s->head_dim);
+        RUN(add_rms_norm_f32, m->x, m->h, layer->ff_norm, m->x, m->h, eps, 1, s->hidden);
+        RUN(gemv_q4k_f32, layer->gate_up, m->x, m->gate_up, 2 * s->ff, s->hidden);
+        RUN(swiglu_f32, m->gate_up, m->gate_up + s->ff, m->ff, s->ff);
+        RUN(gemv_q4k_f32, layer->down, m->ff, m->x, s->hidden, s->ff);
+        RUN(add_rms_norm_f32, m->x, m->h, next_norm, m->x, m->h, eps, 1, s->hidden);
+    }
+    RUN(gemv_q4k_f32, m->head, m->x, m->logits, s->vocabulary, s->hidden);
+    if (m->stream)
+        TRY(cushim_argmax_f32(m->logits, m->token, s->vocabulary, m->scratch, m->scratch_bytes,
+                              m->stream));
+    else
+        cushim_argmax_f32_ref(m->logits, m->token, s->vocabulary);
+    RUN(counter_add_i32, m->position, 1);
+    RUN(counter_add_i32, m->length, 1);
+}
+
+/* ---- a model ---- */
+
+/* Where a buffer of a model is, and what it begins as; twice the same for a seed. */
+struct maker {
+    bool is_device;
+    uint64_t seed;
+};
+
+static uint64_t next(struct maker *maker) { /* xorshift64 */
+    maker->seed ^= maker->seed << 13;
+    maker->seed ^= maker->seed >> 7;
+    return maker->seed ^= maker->seed << 17;
+}
+
+/* Takes over `bytes` of the host. */
+static void *placed(const struct maker *maker, void *host, size_t bytes) {
+    cushim_devptr p;
+    if (!maker->is_device)
+        return host;
+    TRY(cushim_memory_alloc(NULL, bytes, &p));
+    TRY(cushim_memory_h2d(p, host, bytes));
+    free(host);
+    return (void *)(uintptr_t)p;
+}
+
+static void *allocated(size_t bytes) {
+    void *host = calloc(1, bytes);
+    CHECK(host);
+    return host;
+}
+
+static void *zeros(struct maker *maker, size_t bytes) {
+    return placed(maker, allocated(bytes), bytes);
+}
+
+static float *floats(struct maker *maker, int64_t n, float least, float most) {
+    float *host = allocated((size_t)n * sizeof *host);
+    for (int64_t i = 0; i < n; i++)
+        host[i] = least + (most - least) * (float)(next(maker) >> 40) * 0x1p-24f;
+    return placed(maker, host, (size_t)n * sizeof *host);
+}
+
+/* Random super-blocks: scales d = 2^e and minima 7.5 d make values of mean 0, near 1 / sqrt(k). */
+static uint8_t *q4k(struct maker *maker, int64_t m, int64_t k) {
+    int64_t n_blocks = m * (k / Q4K_VALUES);
+    uint8_t *host = allocated((size_t)n_blocks * Q4K_BYTES);
+    int e = (int)lrint(-8 - log2(sqrt((double)k)));
+    uint16_t head[2] = {(uint16_t)((e + 15) << 10), (uint16_t)((e + 2 + 15) << 10 | 0x380)};
+    for (int64_t i = 0; i < n_blocks; i++) {
+        uint64_t words[Q4K_BYTES / 8];
+        for (int j = 0; j < Q4K_BYTES / 8; j++)
+            words[j] = next(maker);
+        memcpy(words, head, sizeof head);
+        memcpy(host + i * Q4K_BYTES, words, sizeof words);
+    }
+    return placed(maker, host, (size_t)n_blocks * Q4K_BYTES);
+}
+
+static void *one_number(const struct maker *maker, int64_t value, size_t bytes) {
+    void *host = allocated(bytes);
+    memcpy(host, &value, bytes); /* little-endian, as the device */
+    return placed(maker, host, bytes);
+}
+
+/* The angles of all positions. */
+static float *angles(const struct maker *maker, const struct shape *s, double (*of)(double)) {
+    int64_t half = s->head_dim / 2;
+    float *host = allocated((size_t)(s->positions * half) * sizeof *host);
+    for (int64_t i = 0; i < s->positions * half; i++)
+        host[i] = (float)of((double)(i / half) * pow(500000, -(double)(i % half) / (double)half));
+    return placed(maker, host, (size_t)(s->positions * half) * sizeof *host);
+}
+
+static void make_layer(struct layer *layer, const struct shape *s, struct maker *maker) {
+    int64_t n_cache = s->positions * 2 * s->kv_heads * s->head_dim;
+    layer->qkv = q4k(maker, rows_of_qkv(s), s->hidden);
+    layer->o = q4k(maker, s->hidden, s->q_heads * s->head_dim);
+    layer->gate_up = q4k(maker, 2 * s->ff, s->hidden);
+    layer->down = q4k(maker, s->hidden, s->ff);
+    layer->attention_norm = floats(maker, s->hidden, 0.5f, 1.5f);
+    layer->ff_norm = floats(maker, s->hidden, 0.5f, 1.5f);
+    layer->cache = floats(maker, n_cache, -1, 1); /* as if tokens had gone before */
+}
+
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+static struct model *make_model(const struct shape *s, int64_t position,
+                                struct CUstream_st *stream) {
+    struct maker maker = {stream != NULL, 88172645463325252u};
+    struct model *m = allocated(sizeof *m);
+    size_t size = sizeof(float);
+    m->shape = *s;
+    m->stream = stream;
+    m->embedding = floats(&maker, s->vocabulary * s->hidden, -1, 1);
+    m->norm = floats(&maker, s->hidden, 0.5f, 1.5f);
+    m->head = q4k(&maker, s->vocabulary, s->hidden);
+    for (int64_t i = 0; i < s->layers; i++)
+        make_layer(&m->layers[i], s, &maker);
+    m->cosines = angles(&maker, s, cos);
+    m->sines = angles(&maker, s, sin);
+    m->token = one_number(&maker, FIRST_TOKEN, sizeof *m->token);
+    m->position = one_number(&maker, position, sizeof *m->position);
+    m->length = one_number(&maker, position + 1, sizeof *m->length);
+    m->h = zeros(&maker, (size_t)s->hidden * size);
+    m->x = zeros(&maker, (size_t)s->hidden * size);
+    m->qkv = zeros(&maker, (size_t)rows_of_qkv(s) * size);
+    m->attended = zeros(&maker, (size_t)(s->q_heads * s->head_dim) * size);
+    m->gate_up = zeros(&maker, (size_t)(2 * s->ff) * size);
+    m->ff = zeros(&maker, (size_t)s->ff * size);
+    m->cosine = zeros(&maker, (size_t)s->head_dim / 2 * size);
+    m->sine = zeros(&maker, (size_t)s->head_dim / 2 * size);
+    m->logits = zeros(&maker, (size_t)s->vocabulary * size);
+    m->scratch_bytes = larger(
+        cushim_argmax_f32_scratch(s->vocabulary),
+        cushim_attention_decode_f32_scratch(1, s->q_heads, s->kv_heads, s->head_dim, s->positions));
+    m->scratch = m->scratch_bytes ? zeros(&maker, m->scratch_bytes) : NULL;
+    return m;
+}
+
+/* ---- a graph ---- */
+
+static int capture(struct cushim_stream *stream, void *cookie) {
+    (void)stream;
+    step(cookie);
+    return 0;
+}
+
+/* The logits of the two, and the tokens they chose. */
+static void compare(const struct model *device, const struct model *host) {
+    int64_t n = device->shape.vocabulary, token;
+    float *found = allocated((size_t)n * sizeof *found);
+    double error = 0, power = 0;
+    TRY(cushim_memory_d2h(found, (cushim_devptr)(uintptr_t)device->logits,
+                          (size_t)n * sizeof *found));
+    TRY(cushim_memory_d2h(&token, (cushim_devptr)(uintptr_t)device->token, sizeof token));
+    for (int64_t i = 0; i < n; i++) {
+        error += pow(found[i] - (double)host->logits[i], 2);
+        power += pow(host->logits[i], 2);
+    }
+    CHECK(error <= 1e-10 * power && power > 0);
+    CHECK(token == *host->token);
+    free(found);
+}
+
+static void check(const struct model *device, struct cushim_graphexec *exec,
+                  struct cushim_stream *stream) {
+    enum { TOKENS = 4 };
+    struct model *host = make_model(&device->shape, 3, NULL);
+    for (int i = 0; i < TOKENS; i++) {
+        TRY(cushim_graphexec_launch(exec, stream));
+        TRY(cushim_stream_synchronize(stream));
+        step(host);
+        compare(device, host);
+    }
+    printf("%d tokens of %d layers as the references have them\n", TOKENS,
+           (int)device->shape.layers);
+}
+
+static void measure(struct cushim_graphexec *exec, struct cushim_stream *stream) {
+    enum { WARM = 5, ROUNDS = 50 };
+    struct cushim_event *begin, *end;
+    float ms;
+    TRY(cushim_event_create(NULL, 0, &begin));
+    TRY(cushim_event_create(NULL, 0, &end));
+    for (int i = 0; i < WARM + ROUNDS; i++) {
+        if (i == WARM)
+            TRY(cushim_event_record(begin, stream));
+        TRY(cushim_graphexec_launch(exec, stream));
+    }
+    TRY(cushim_event_record(end, stream));
+    TRY(cushim_event_synchronize(end));
+    TRY(cushim_event_elapsed(begin, end, &ms));
+    printf("%.1f us a token\n", (double)ms * 1e3 / ROUNDS);
+    TRY(cushim_event_destroy(begin));
+    TRY(cushim_event_destroy(end));
+}
+
+int main(int argc, char **argv) {
+    bool is_8b = argc > 1 && strcmp(argv[1], "8B") == 0;
+    struct cushim_stream *stream;
+    struct CUstream_st *handle;
+    struct cushim_graph *graph;
+    struct cushim_graphexec *exec;
+    int result;
+    TRY(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &stream));
+    TRY(cushim_stream_handle(stream, &handle));
+    TRY(cushim_kernels_load());
+    struct model *model = make_model(is_8b ? &like_8b : &small, is_8b ? 1000 : 3, handle);
+    TRY(cushim_graph_capture(stream, NULL, capture, model, &result, &graph, &exec));
+    if (is_8b)
+        measure(exec, stream);
+    else
+        check(model, exec, stream);
+    TRY(cushim_graphexec_destroy(exec));
+    TRY(cushim_graph_destroy(graph));
+    TRY(cushim_stream_destroy(stream));
+    return 0;
+}
