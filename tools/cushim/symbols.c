@@ -110,11 +110,12 @@ static bool is_file(const char *path) {
 
 /* "/folder/train.c:88 (discriminator 2)" without what stands around; "" where it has no line. */
 static const char *line_of(char *place) {
-    if (*place == '?' || strstr(place, ":?") || strstr(place, ":0"))
-        return "";
-    char *end = strchr(place, ' ');
+    char *end = strstr(place, " (discriminator ");
     if (end)
         *end = 0;
+    const char *colon = strrchr(place, ':');
+    if (!colon || strtoul(colon + 1, NULL, 10) == 0)
+        return "";
     const char *slash = strrchr(place, '/');
     return slash ? slash + 1 : place;
 }
