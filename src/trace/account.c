@@ -446,6 +446,8 @@ bool cushim_trace_account_next(struct cushim_trace_account *account) {
         if (!account->first_ns)
             account->first_ns = account->event.time_ns;
         account->last_ns = account->event.time_ns;
+        if (account->foresee)
+            account->foresee(account, account->foresee_context);
         if (has_ends(account))
             return go_first(account);
     }

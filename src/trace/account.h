@@ -57,6 +57,9 @@ struct cushim_trace_account {
     uint64_t devices, kinds; /* bits */
     uint64_t until_ns;       /* events later than this, from the first on, are left; 0: none are */
     int error;               /* an errno: reading ended before the recording did */
+    /* Told of each recorded event before it is taken in: the rest is as it was.  NULL: nobody. */
+    void (*foresee)(const struct cushim_trace_account *account, void *context);
+    void *foresee_context;
 
     /* The event that was accounted last, and the block of an ALLOC or a FREE; the site is that of
      * the block, or of a REFUSE. */

@@ -1,9 +1,10 @@
 /*
  * The page's script without a browser: node runs it on a document that has just what it asks for.
  *
- *     node dom.js PAGE.html [#ADDRESS] [--click]
+ *     node dom.js PAGE.html [#ADDRESS] [--click] [--steps JSON]
  *
- * Prints what a browser's --dump-dom has of <main>.  With --click each button is pressed once before, wherever that leads.
+ * Prints what a browser's --dump-dom has of <main>, and the address.  With --click each button is pressed once before, wherever that
+ * leads.  Steps are those of Hands in browser.py: ["press", label], ["type", text], ["key", name], ["focus", what], ["drag", from, to].
  */
 "use strict";
 const fs = require("fs");
@@ -45,9 +46,15 @@ class Element {
     this.append(...nodes);
   }
   addEventListener(event, run) { (this.listeners[event] = this.listeners[event] || []).push(run); }
-  press() { for (const run of this.listeners.click || []) run({ preventDefault() {}, target: this }); }
+  contains(node) { return [...this.all()].includes(node); }
+  get title() { return this.getAttribute("title") || ""; }
+  get value() { return this.typed === undefined ? this.getAttribute("value") || "" : this.typed; }
+  set value(text) { this.typed = text; }
+  fire(event, more) { for (const run of this.listeners[event] || []) run({ preventDefault() {}, target: this, ...more }); }
+  press() { this.focus(); this.fire("click"); }
+  querySelectorAll(tags) { return [...this.all()].filter((node) => tags.split(", ").includes(node.tag)); }
   getBoundingClientRect() { return { left: 0, width: this.clientWidth }; }
-  focus() {}
+  focus() { document.activeElement = this; }
   scrollIntoView() {}
   setPointerCapture() {}
   *all() { yield this; for (const child of this.children) if (child instanceof Element) yield* child.all(); }
@@ -76,4 +83,30 @@ if (process.argv.includes("--click")) {
   const buttons = () => [...main.all()].filter((node) => node.tag === "button");
   for (let i = 0; i < buttons().length && i < 400; i++) buttons()[i].press();
 }
-process.stdout.write("<title>" + escaped(document.title) + "</title>" + main);
+const named = (label) => {
+  const found = main.querySelectorAll("button, a, input, select").find((node) => node.textContent === label || node.title.split("\n")[0] === label);
+  if (!found) throw new Error("nothing is called " + label);
+  return found;
+};
+const hands = {
+  press: (label) => named(label).press(),
+  focus: (what) => [...main.all()].find((node) => what === "#timeline svg" ? node.tag === "svg" : node.id === what.slice(1)).focus(),
+  key: (key) => document.activeElement.fire("keydown", { key }),
+  type: (text) => {
+    const field = document.getElementById("search");
+    for (const one of text) {
+      field.value += one;
+      field.fire("input");
+    }
+    field.focus();
+  },
+  drag: (from, to) => {
+    const svg = [...main.all()].find((node) => node.tag === "svg"), at = (part) => ({ button: 0, pointerId: 1, clientX: 70 + 722 * part });
+    svg.onpointerdown(at(from));
+    svg.onpointermove(at(to));
+    svg.onpointerup(at(to));
+  },
+};
+if (process.argv.includes("--steps"))
+  for (const [what, ...words] of JSON.parse(process.argv[process.argv.indexOf("--steps") + 1])) hands[what](...words);
+process.stdout.write("<title>" + escaped(document.title) + "</title>" + main + "<!-- " + location.hash + " -->");

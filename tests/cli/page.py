@@ -5,7 +5,9 @@
 HOLDER is holder.c, TRAINER trainer.cpp.
 """
 import base64
+import functools
 import hashlib
+import html
 import json
 import os
 import re
@@ -13,13 +15,14 @@ import shutil
 import struct
 import subprocess
 import sys
+import urllib.parse
 import zlib
 
 HOLDER, TRAINER = (os.path.abspath(sys.argv.pop(4)) for _ in range(2))
 
-from fixture import SIM, cushim, scratch, tap, valid  # noqa: E402
+from browser import Hands, browse, need_browser  # noqa: E402
+from fixture import SIM, build, cushim, scratch, tap, valid  # noqa: E402
 
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 MIB = 1 << 20
 MOST_BYTES = 3 * MIB
 
@@ -32,8 +35,9 @@ def recorded(program):
     return folder
 
 
+@functools.cache
 def page_of(recording, *words):
-    page = scratch / "page.html"
+    page = scratch / f"{recording.name}{''.join(words)}.html"
     result = cushim("report", *words, "-o", str(page), str(recording))
     assert result.returncode == 0 and result.stderr == "" and result.stdout == "", result
     return page
@@ -41,21 +45,6 @@ def page_of(recording, *words):
 
 def data_of(page):
     return valid(json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL).group(1)))
-
-
-def browser():
-    return next(filter(None, map(shutil.which, BROWSERS)), None)
-
-
-def browse(page, *words, where=""):
-    """What a browser does with the page, without a network; its console says nothing."""
-    if not browser():
-        tap.skip("no chromium-headless-shell")
-    done = subprocess.run([browser(), "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=5000", "--enable-logging=stderr",
-                           f"--user-data-dir={scratch / 'browser'}", "--host-resolver-rules=MAP * ~NOTFOUND", *words, f"file://{page}{where}"],
-                          text=True, capture_output=True, timeout=120, errors="replace")
-    assert done.returncode == 0 and "CONSOLE" not in done.stderr, done.stderr
-    return done.stdout
 
 
 def drawn(page, *words, where=""):
@@ -131,6 +120,25 @@ def check_map(moment):
         assert len(cells) == 64 and live + hole <= size and bool(blocks) == (site >= 0) == (live > 0) == (cells != "0" * 64), (base, cells)
         least, most = (sum(max(int(cell) - 1, 0) for cell in cells) / 9 / 64 * size, sum(min(int(cell) + 1, 9) for cell in cells if cell != "0") / 9 / 64 * size)
         assert least <= live <= most, (base, live, cells)
+
+
+@tap.test
+def a_moment_is_right_until_the_next_change():
+    """What is live then is in the buckets of that time, also where nothing happened for long after it."""
+    one, = data_of(page_of(recorded(TRAINER)))["recordings"]
+    device = one["scopes"][0]
+    moments, buckets = device["moments"], device["buckets"]
+    live = [sum(moment["of"][1::2]) + moment["rest"] for moment in moments]
+    assert [moment["ns"] for moment in moments] == sorted(moment["ns"] for moment in moments)
+    bucket_at = lambda ns: ns * (len(buckets) - 1) // one["run_ns"]  # noqa: E731
+    for moment, n_bytes in zip(moments, live):
+        low, high, _ = buckets[bucket_at(moment["ns"])]
+        assert low <= n_bytes <= high, (moment["ns"], n_bytes, low, high)
+    every = one["run_ns"] / max(len(moments) - 2, 1)
+    quiet = [(before, n_bytes) for before, n_bytes, after in zip(moments, live, moments[1:]) if after["ns"] - before["ns"] > 3 * every]
+    for before, n_bytes in quiet:
+        low, high, _ = buckets[bucket_at(before["ns"]) + 2]
+        assert low == high == n_bytes, (before["ns"], n_bytes, low, high)
 
 
 @tap.test
@@ -250,14 +258,13 @@ def the_address_says_what_is_looked_at():
         assert total(dom) == sum(moment["of"][1::2]) + moment["rest"], moment
     dom = drawn(page, where="#v=all&q=forward")
     found = [text for text in re.findall(r'<button class="frame [^"]*found[^"]*"[^>]*>(.*?)</button>', dom) if text]
-    assert found and all("forward" in text for text in found) and 'id="found">found ' in dom, found
+    assert found and all("forward" in text for text in found) and 'id="found" class="">found ' in dom, found
     assert "no regular expression" in drawn(page, where="#q=(")
     empty = drawn(page, where="#r=9&s=-1&t=x&v=nonsense&a=2")
     assert total(empty) == device["peak_bytes"]
 
 
-@tap.test
-def names_of_others_are_text_on_the_page():
+def hostile_page():
     folder = recorded(HOLDER)
     data = bytearray(next(folder.glob("*.trace")).read_bytes())
     at = data.index(HOLDER.encode()[-28:], 0, 4096)
@@ -265,10 +272,255 @@ def names_of_others_are_text_on_the_page():
     data[at:at + len(hostile)] = hostile
     file = scratch / "hostile.trace"
     file.write_bytes(data)
-    page = page_of(file)
+    return page_of(file), hostile
+
+
+@tap.test
+def names_of_others_are_text_on_the_page():
+    page, hostile = hostile_page()
     assert hostile not in page.read_bytes() and hostile.decode() in data_of(page)["recordings"][0]["arguments"]
     dom = drawn(page)
     assert "&lt;/script&gt;&lt;img src=x" in text_of(dom, r"<h1>(.*?)</h1>") and "<img" not in dom.split("<main")[1].split("</main>")[0]
+
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+# A name of a file in quotes, a name of a function too long for a line, a mark.
+HOSTILE_SOURCE = r"""
+#include <dlfcn.h>
+int cuInit(unsigned), cuDeviceGet(int *, int), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuMemAlloc_v2(unsigned long long *, unsigned long);
+int before(void) { return 0; }
+#line 7 "%s.c"
+__attribute__((noinline)) int %s(unsigned long long *at) { int error = cuMemAlloc_v2(at, 1000); return error; }
+int main(void) {
+    void *context;
+    int device;
+    unsigned long long at;
+    void (*mark)(const char *) = (void (*)(const char *))dlsym(RTLD_DEFAULT, "cushim_preload_mark");
+    cuInit(0), cuDeviceGet(&device, 0), cuDevicePrimaryCtxRetain(&context, device), cuCtxSetCurrent(context);
+    if (mark)
+        mark("%s");
+    return %s(&at);
+}
+"""
+
+
+@functools.cache
+def hostile_frames():
+    long = "much" * 5000
+    program = build("hostile", "-g", "-O0", f"-L{SIM}", "-l:libcuda.so.1", "-ldl", source=HOSTILE_SOURCE % (HOSTILE, long, HOSTILE, long))
+    return page_of(recorded(str(program)))
+
+
+@tap.test
+def names_in_a_program_are_text_on_the_page():
+    page = hostile_frames()
+    assert HOSTILE not in page.read_text()
+    dom = drawn(page)
+    assert dom.count("&lt;img src=x onerror=alert(1)&gt;") >= 2 and "<img" not in dom and "muchmuch" in dom, frames(dom)
+
+
+# ---- hands ----
+
+steps_of_a_person = []
+
+
+def by_hand(test):
+    """A test of what steps lead to: hands(page, step...) is the page after them.  Here by dom.js; a browser has all of them in one test."""
+    def by_node():
+        if not shutil.which("node"):
+            tap.skip("no node")
+        test(lambda page, *steps, where="": drawn(page, "--steps", json.dumps(steps), where=where))
+    by_node.__name__ = test.__name__
+    tap.test(by_node)
+    steps_of_a_person.append(test)
+    return test
+
+
+def address(dom):
+    return dict(urllib.parse.parse_qsl(re.search(r"<!-- #?(.*) -->$", dom).group(1)))
+
+
+def pressed(dom):
+    return re.findall(r'<button aria-pressed="true"[^>]*>([^<]*)</button>', dom)
+
+
+def frames(dom):
+    return [html.unescape(title).splitlines()[0] for title in re.findall(r'<button class="frame [^"]*" title="([^"]*)"', dom)]
+
+
+@by_hand
+def a_frame_is_zoomed_and_left_again(hands):
+    page = page_of(recorded(TRAINER))
+    whole = frames(hands(page))
+    step = next(title for title in whole if "::step(" in title)
+    zoomed = hands(page, ("press", step))
+    assert frames(zoomed)[0] == step and len(frames(zoomed)) < len(whole) and ">whole graph</button>" in zoomed, zoomed
+    for back in step, "whole graph":
+        assert frames(hands(page, ("press", step), ("press", back))) == whole, back
+    assert frames(hands(page, ("press", step), ("press", "all that was asked for")))[0] == "all"
+
+
+@by_hand
+def a_search_marks_what_it_finds_while_it_is_typed(hands):
+    page = page_of(recorded(TRAINER))
+    for text, told in (("forward", r"found [\d.]+ MiB, [\d.]+ %"), ("(", "no regular expression"), ("nowhere", r"found 0 B, 0\.0 %")):
+        dom = hands(page, ("type", text))
+        found = re.findall(r'<button class="frame [^"]*found[^"]*"[^>]*>([^<]*)</button>', dom)
+        assert address(dom) == {"q": text} and re.search(rf'id="found"[^>]*>{told}</span>', dom), (text, dom)
+        assert bool(found) == (text == "forward") and all("forward" in one or not one for one in found), found
+    dom = hands(page, ("type", "forward"), ("key", "Escape"))
+    assert address(dom) == {} and not re.search(r'class="frame [^"]*found', dom), dom
+
+
+@by_hand
+def what_is_pressed_after_typing_is_done(hands):
+    page = page_of(recorded(TRAINER))
+    dom = hands(page, ("type", "forward"), ("press", "all that was asked for"))
+    assert address(dom) == {"q": "forward", "v": "all"} and pressed(dom) == ["all that was asked for"], dom
+    dom = hands(page, ("type", "step"), ("press", "inverted"), ("press", "temporary"))
+    assert address(dom) == {"q": "step", "v": "temporary", "i": "1"} and pressed(dom) == ["temporary", "inverted"], dom
+
+
+@by_hand
+def a_click_on_the_timeline_chooses_a_moment(hands):
+    page = page_of(recorded(TRAINER))
+    one, = data_of(page)["recordings"]
+    moments = one["scopes"][0]["moments"]
+    assert min(moment["ns"] for moment in moments) < one["run_ns"] / 2
+    for share in 0.5, 0.9:
+        dom = hands(page, ("drag", share, share))
+        at = int(address(dom)["t"])
+        assert abs(at / one["run_ns"] - share) < 0.01 and address(dom)["v"] == "moment" and pressed(dom) == ["at the moment"], (share, dom)
+        moment = [moment for moment in moments if moment["ns"] <= at][-1]
+        assert total(dom) == sum(moment["of"][1::2]) + moment["rest"] and "As it was after " in text_of(dom, r'id="kept">(.*?)</p>'), moment
+    dom = hands(page, ("drag", 0.5, 0.5), ("press", "to the peak"))
+    assert address(dom) == {} and pressed(dom) == ["at the peak"], dom
+
+
+@by_hand
+def a_drag_on_the_timeline_zooms(hands):
+    page = page_of(recorded(TRAINER))
+    for begin, end in (0.2, 0.6), (0.6, 0.2):
+        dom = hands(page, ("drag", begin, end))
+        assert abs(float(address(dom)["a"]) - 0.2) < 0.01 and abs(float(address(dom)["b"]) - 0.6) < 0.01 and "t" not in address(dom), dom
+    twice = address(hands(page, ("drag", 0.2, 0.6), ("drag", 0.5, 1)))
+    assert abs(float(twice["a"]) - 0.4) < 0.01 and abs(float(twice["b"]) - 0.6) < 0.01, twice
+    assert address(hands(page, ("drag", 0.2, 0.6), ("press", "whole run"))) == {}
+
+
+@by_hand
+def keys_move_and_zoom_the_timeline(hands):
+    page = page_of(recorded(TRAINER))
+    one, = data_of(page)["recordings"]
+    run_ns, peak_ns = one["run_ns"], one["scopes"][0]["peak_ns"]
+    to = lambda *keys: address(hands(page, ("focus", "#timeline svg"), *(("key", key) for key in keys)))  # noqa: E731
+    assert to("ArrowLeft", "ArrowLeft") == {"t": str(round(round(peak_ns - run_ns / 100) - run_ns / 100)), "v": "moment"}
+    assert to("Home") == {"t": "0", "v": "moment"} and to("End") == {"t": str(run_ns), "v": "moment"}
+    assert to("Home", "+") == {"t": "0", "v": "moment", "b": "0.5"} and to("Home", "+", "-") == to("Home") == to("Home", "+", "0")
+    deep = to("Home", *["+"] * 30)
+    assert 1e-4 < float(deep["b"]) < 1e-3, deep
+    moved = to("Home", "+", "End")
+    assert moved == {"t": str(run_ns), "v": "moment", "a": "0.5"}, moved  # the moment stays in sight
+
+
+@by_hand
+def a_table_is_sorted_and_its_rows_open(hands):
+    page = page_of(recorded(TRAINER))
+    device = data_of(page)["recordings"][0]["scopes"][0]
+    rows = [dict(zip(device["columns"], numbers)) for numbers, _ in device["sites"]]
+    wanted = sorted((row["requests"] for row in rows), reverse=True)
+    column = lambda dom: [int(text) for text in re.findall(r"<tr><td>.*?</td><td>.*?</td><td>.*?</td><td>([\d]+)</td>", dom.split('id="sites"')[1].split("</table>")[0])]  # noqa: E731
+    assert column(hands(page, ("press", "requests"))) == wanted
+    dom = hands(page, ("press", "requests"), ("press", "requests \u25be"))
+    assert column(dom) == wanted[::-1] and 'aria-sort="ascending"' in dom, dom
+    title = next(html.unescape(text) for text in re.findall(r'class="name"[^>]*title="([^"]*)"', dom))
+    opened = hands(page, ("press", title))
+    assert opened.count('<tr class="stack">') == 1 and opened.count('aria-expanded="true"') == 1, opened
+    assert '<tr class="stack">' not in hands(page, ("press", title), ("press", title))
+
+
+@by_hand
+def each_kind_of_memory_has_a_tab(hands):
+    page = page_of(recorded(HOLDER))
+    device, pinned = data_of(page)["recordings"][0]["scopes"]
+    dom = hands(page, ("press", "pinned memory"))
+    assert address(dom) == {"s": "1"} and pressed(dom)[0] == "pinned memory" and total(dom) == pinned["peak_bytes"], dom
+    assert total(hands(page, ("press", "pinned memory"), ("press", "device 0"))) == device["peak_bytes"]
+
+
+@tap.test
+def hands_in_a_browser_find_the_same():
+    need_browser()
+    with Hands() as one:
+        for test in steps_of_a_person:
+            try:
+                test(lambda page, *steps, where="": one.open(page, where).do(steps))
+            except AssertionError as error:
+                raise AssertionError(test.__name__) from error
+
+
+@tap.test
+def keys_alone_reach_all_and_keep_their_place():
+    page = page_of(recorded(HOLDER))
+    seen, label = [], "const one = document.activeElement; return one === document.body ? '' : one.id || one.getAttribute('aria-label') || one.textContent || ''"
+    with Hands() as one:
+        one.open(page)
+        for _ in range(one.value("places().length") + 2):
+            one.key("Tab")
+            seen.append(one.value(f"(() => {{ {label} }})()"))
+        for wanted in ("pinned memory", "the moment that is looked at", "at the moment", "waits", "search", "inverted", "requests"):
+            assert any(wanted in text for text in seen), (wanted, seen)
+        # what is pressed stays chosen, so that the next Tab goes on from there
+        for label in ("at the moment", "inverted", "pinned memory", "requests"):
+            one.value(f"{one.named(label)}.focus()")
+            one.key("Enter")
+            assert one.value("document.activeElement.textContent").startswith(label), (label, one.value("document.activeElement.outerHTML"))
+        one.value("document.querySelector('#timeline svg').focus()")
+        one.key("ArrowLeft"), one.key("ArrowLeft")
+        assert one.value("document.activeElement.getAttribute('role')") == "slider"
+        one.press("to the peak")  # which is gone then
+        assert one.value("main.contains(document.activeElement)")
+
+
+@tap.test
+def what_a_mouse_hovers_over_says_more():
+    with Hands() as one:
+        one.open(page_of(recorded(TRAINER)))
+        for node, cursor in ("document.querySelector('#timeline svg')", "crosshair"), ("document.querySelector('.frame')", "pointer"), ("document.querySelector('#map')", "auto"):
+            x, y = one.place(node)
+            one.mouse("mouseMoved", x, y)
+            assert one.value(f"getComputedStyle({node}).cursor") == cursor and one.value(f"{node}.matches(':hover')"), node
+        assert one.value("[...document.querySelectorAll('.frame, .name')].every((node) => node.title.length > 3)")
+        assert one.value("[...document.querySelectorAll('#map g')].every((node) => node.firstChild.textContent.includes(' live in '))")
+        before = one.dom
+        one.at(*one.place("document.querySelector('#timeline svg')"), button="right")
+        assert one.dom == before
+
+
+@tap.test
+def a_telephone_shows_all_of_it():
+    """390 px: nothing is wider than the screen but what scrolls by itself, and words in pictures can be read."""
+    for page in page_of(recorded(TRAINER)), hostile_frames():
+        with Hands(width=390, height=800) as one:
+            one.open(page)
+            assert one.value("document.documentElement.scrollWidth") == 390
+            wide = one.value("[...main.querySelectorAll('*')].filter((node) => !node.closest('.wide') && node.getBoundingClientRect().right > 391).map((node) => node.outerHTML.slice(0, 200))")
+            assert not wide, wide
+            small = one.value("[...main.querySelectorAll('svg text')].filter((node) => node.getBoundingClientRect().height < 11).length")
+            assert small == 0, small
+            assert one.value("getComputedStyle(document.querySelector('#map')).touchAction") == "auto"  # a finger on it scrolls
+            assert one.value("getComputedStyle(document.querySelector('#timeline svg')).touchAction") == "pan-y"
+
+
+@tap.test
+def a_browser_runs_nothing_of_others():
+    for page in hostile_frames(), hostile_page()[0]:
+        with Hands() as one:  # which asks for nothing, and whose console says nothing
+            one.open(page)
+            for steps in (("type", "img"),), (("press", "all that was asked for"),), (("drag", 0.5, 0.5),):
+                one.do(steps)
+            assert one.value("document.querySelectorAll('img, iframe, main script').length") == 0
+            assert "<img" in one.value("main.textContent")
 
 
 def pixels(png):
@@ -322,7 +574,7 @@ def a_folder_of_several_processes_is_one_page():
 @tap.test
 def what_is_redacted_is_not_there():
     text = page_of(recorded(HOLDER), "--redact").read_text()
-    one, = data_of(scratch / "page.html")["recordings"]
+    one, = data_of(page_of(recorded(HOLDER), "--redact"))["recordings"]
     assert one["arguments"] == one["host"] == "" and os.path.dirname(HOLDER) not in text and "holder" in one["program"], one
 
 

@@ -75,7 +75,7 @@ const titleOf = (site) => {
   return shown.map((frame) => shortOf(frame.name) + (frame.line ? " " + frame.line : "")).join(" < ");
 };
 const momentAt = (t) => {
-  let found = scope.moments[0];
+  let found = null; /* before the first request */
   for (const moment of scope.moments) if (moment.ns <= t) found = moment;
   return found;
 };
@@ -194,6 +194,7 @@ const timeline = () => {
   const paint = () => {
     const width = box.clientWidth || 800, height = width < 500 ? 200 : 240, left = 70, bottom = 22, top = 18, right = 8;
     svg.setAttribute("viewBox", "0 0 " + width + " " + height);
+    svg.style.height = height + "px";
     svg.replaceChildren();
     const n = Math.max(Math.floor(width - left - right), 50), columns = columnsOf(n);
     const most = Math.max(1, ...columns.map((one) => Math.max(one.most, one.held)));
@@ -232,7 +233,12 @@ const timeline = () => {
     };
     let from = null;
     const drag = shape("rect", { class: "drag", y: top, height: height - bottom - top, width: 0 });
-    svg.onpointerdown = (event) => { from = shareAt(event); svg.append(drag); svg.setPointerCapture(event.pointerId); };
+    svg.onpointerdown = (event) => {
+      if (event.button) return;
+      from = shareAt(event);
+      svg.append(drag);
+      svg.setPointerCapture(event.pointerId);
+    };
     svg.onpointermove = (event) => {
       if (from === null) return;
       const [a, b] = [from, shareAt(event)].sort((one, two) => one - two).map((part) => xOf(part * recording.run_ns));
@@ -246,31 +252,38 @@ const timeline = () => {
       if (b - a > (state.b - state.a) / 100) change({ a, b });
       else change({ t: Math.round(a * recording.run_ns), v: "moment", root: null });
     };
+    svg.onpointercancel = () => { from = null; drag.remove(); }; /* a finger scrolls */
   };
-  const keys = { ArrowLeft: -1, ArrowRight: 1 };
+  const keys = { ArrowLeft: -0.01, ArrowRight: 0.01, Home: -Infinity, End: Infinity };
   svg.addEventListener("keydown", (event) => {
-    const now = state.t === null ? scope.peak_ns : state.t, span = state.b - state.a;
-    if (keys[event.key]) change({ t: Math.round(Math.min(Math.max(now + (keys[event.key] * span * recording.run_ns) / 100, 0), recording.run_ns)), v: "moment", root: null });
-    else if (event.key === "+" || event.key === "-") {
-      const middle = now / (recording.run_ns || 1), half = event.key === "+" ? span / 4 : span;
-      change({ a: Math.max(0, middle - half), b: Math.min(1, middle + half) });
-    } else if (event.key === "0") change({ a: 0, b: 1 });
+    const run = recording.run_ns || 1, now = state.t === null ? scope.peak_ns : state.t, span = state.b - state.a;
+    const around = (t, wide) => {
+      const a = Math.min(Math.max(t / run - wide / 2, 0), 1 - wide);
+      return { a, b: a + wide };
+    };
+    if (keys[event.key]) {
+      const t = Math.round(Math.min(Math.max(now + keys[event.key] * span * run, 0), recording.run_ns));
+      const isSeen = t / run >= state.a && t / run <= state.b;
+      change({ t, v: "moment", root: null, ...(isSeen ? {} : around(t, span)) });
+    } else if (event.key === "+") change(around(now, Math.max(span / 2, 1 / 2048)));
+    else if (event.key === "-") change(around(now, Math.min(span * 2, 1)));
+    else if (event.key === "0") change({ a: 0, b: 1 });
     else return;
     event.preventDefault();
-    document.querySelector("svg").focus();
   });
   const key = (name, text) => [el("span", { class: "key " + name }), text];
-  repaint = paint;
+  painters.push(paint);
   return [el("h2", {}, "Memory over time"),
     el("p", { class: "soft" }, key("live", "live"), key("spike", "live, at times"), scope.held_bytes ? key("line", "held") : null),
     box,
     el("div", { class: "tools" }, el("span", { id: "now" }, nowText()),
       state.t !== null && el("button", { on: { click: () => change({ t: null, v: "peak" }) } }, "to the peak"),
       (state.a > 0 || state.b < 1) && el("button", { on: { click: () => change({ a: 0, b: 1 }) } }, "whole run"),
-      el("span", { class: "soft" }, "Click for a moment, drag to zoom; keys: arrows, + and -, 0")),
+      el("span", { class: "soft" }, "Click for a moment, drag to zoom; keys: arrows, Home, End, +, -, 0")),
     scope.more_marks ? el("p", { class: "soft" }, count(scope.more_marks) + " later marks are not shown.") : null];
 };
-let repaint = null;
+/* What depends on how wide the page is. */
+let painters = [];
 
 /* ---- 3: the flame graph ---- */
 
@@ -329,46 +342,59 @@ const matcher = () => {
 
 const flame = () => {
   const view = views.find((one) => one.id === state.v) || views[1];
-  const root = treeOf(view.of()), top = nodeAt(root, state.root), match = matcher(), isWrong = match instanceof Error;
-  const box = el("div", { class: "flame", id: "flame", "data-total": root.weight });
-  let deepest = 0, found = 0;
-  const add = (node, from, width, isIn) => {
-    const level = node.depth - top.depth;
-    deepest = Math.max(deepest, level);
-    const isFound = match && !isWrong && match.test(node.name + " " + node.line);
-    if (isFound && !isIn) found += node.weight;
-    const text = node.name + (node.line ? "  " + node.line : "");
-    const button = el("button", { class: "frame " + (node === root ? "none" : languageOf({ line: "", ...node })) + (isFound ? " found" : "") + (width < 1.2 ? " thin" : "") + (node.name === "(rest)" ? " rest" : ""),
-      title: text + "\n" + view.unit(node.weight) + ", " + share(node.weight, root.weight) + (node.module ? "\n" + node.module : ""),
-      on: { click: () => change({ root: node === top ? null : node.path }) } }, width < 1.2 ? "" : node === root ? "all  " + view.unit(root.weight) : text);
-    button.style.left = from + "%";
-    button.style.width = width + "%";
-    button.style.top = 21 * level + "px";
-    box.append(button);
-    let at = from, rest = 0;
-    for (const child of [...node.children.values()].sort((a, b) => b.weight - a.weight)) {
-      const part = (width * child.weight) / node.weight;
-      if (part < 0.02 || child.depth > 80) {
-        rest += child.weight;
-        continue;
+  const root = treeOf(view.of()), top = nodeAt(root, state.root);
+  const box = el("div", { class: "flame", id: "flame", "data-total": root.weight }), told = el("span", { id: "found" });
+  const paint = () => {
+    const match = matcher(), isWrong = match instanceof Error;
+    let deepest = 0, found = 0;
+    const add = (node, from, width, isIn) => {
+      const level = node.depth - top.depth;
+      deepest = Math.max(deepest, level);
+      const isFound = match && !isWrong && match.test(node.name + " " + node.line);
+      if (isFound && !isIn) found += node.weight;
+      const text = node.name + (node.line ? "  " + node.line : "");
+      const button = el("button", { class: "frame " + (node === root ? "none" : languageOf({ line: "", ...node })) + (isFound ? " found" : "") + (width < 1.2 ? " thin" : "") + (node.name === "(rest)" ? " rest" : ""),
+        title: text + "\n" + view.unit(node.weight) + ", " + share(node.weight, root.weight) + (node.module ? "\n" + node.module : ""),
+        on: { click: () => change({ root: node === top ? null : node.path }) } }, width < 1.2 ? "" : node === root ? "all  " + view.unit(root.weight) : text);
+      button.style.left = from + "%";
+      button.style.width = width + "%";
+      button.style.top = 21 * level + "px";
+      box.append(button);
+      let at = from, rest = 0;
+      for (const child of [...node.children.values()].sort((a, b) => b.weight - a.weight)) {
+        const part = (width * child.weight) / node.weight;
+        if (part < 0.02 || child.depth > 80) {
+          rest += child.weight;
+          continue;
+        }
+        add(child, at, part, isIn || isFound);
+        at += part;
       }
-      add(child, at, part, isIn || isFound);
-      at += part;
-    }
-    if (rest && (width * rest) / node.weight > 0.05)
-      add({ name: "(rest)", line: "", weight: rest, depth: node.depth + 1, children: new Map(), path: node.path }, at, (width * rest) / node.weight, isIn);
+      if (rest && (width * rest) / node.weight > 0.05)
+        add({ name: "(rest)", line: "", weight: rest, depth: node.depth + 1, children: new Map(), path: node.path }, at, (width * rest) / node.weight, isIn);
+    };
+    box.replaceChildren();
+    if (root.weight) add(top, 0, 100, false);
+    box.style.height = 21 * (deepest + 1) + "px";
+    told.setAttribute("class", isWrong ? "bad" : "");
+    told.textContent = isWrong ? "no regular expression" : match ? "found " + view.unit(found) + ", " + share(found, root.weight) : "";
   };
-  if (root.weight) add(top, 0, 100, false);
-  box.style.height = 21 * (deepest + 1) + "px";
-  const search = el("input", { type: "search", id: "search", placeholder: "search, a regular expression", "aria-label": "search for frames", value: state.q,
-    on: { change: (event) => change({ q: event.target.value }), keydown: (event) => { if (event.key === "Escape") change({ q: "", root: null }); } } });
+  paint();
+  const search = (q) => {
+    state.q = q;
+    toAddress();
+    paint();
+  };
+  const field = el("input", { type: "search", id: "search", placeholder: "search, a regular expression", "aria-label": "search for frames", value: state.q, autocomplete: "off",
+    on: { input: () => search(field.value), keydown: (event) => { if (event.key === "Escape") { field.value = ""; search(""); } } } });
+  const moment = view.id === "moment" && momentAt(state.t === null ? scope.peak_ns : state.t);
   const key = (name, text) => [el("span", { class: "key " + name }), text];
   return [el("h2", {}, "Who asked for it"),
     el("div", { class: "tools" }, views.map((one) => el("button", { "aria-pressed": String(one === view), "data-view": one.id, on: { click: () => change({ v: one.id, root: null }) } }, one.name))),
-    el("div", { class: "tools" }, search,
+    el("div", { class: "tools" }, field,
       el("button", { "aria-pressed": String(!!state.i), on: { click: () => change({ i: state.i ? 0 : 1, root: null }) } }, "inverted"),
-      state.root && el("button", { on: { click: () => change({ root: null }) } }, "whole graph"),
-      isWrong ? el("span", { class: "bad", id: "found" }, "no regular expression") : match && el("span", { id: "found" }, "found " + view.unit(found) + ", " + share(found, root.weight))),
+      state.root && el("button", { on: { click: () => change({ root: null }) } }, "whole graph"), told),
+    moment ? el("p", { class: "soft", id: "kept" }, "As it was after " + time(moment.ns) + ": of the moments that this page keeps, the last before the one that you chose.") : null,
     root.weight ? box : el("p", { class: "soft" }, "Nothing: " + (view.id === "waits" ? "no free waited for the GPU." : "no such memory was recorded.")),
     root.weight ? el("p", { class: "soft" }, key("c", "C"), key("cxx", "C++"), key("python", "Python"), key("none", "no name known")) : null];
 };
@@ -382,25 +408,31 @@ const mapAt = (t) => {
 const fragmentation = () => {
   const moment = mapAt(state.t === null ? scope.peak_ns : state.t);
   if (!moment) return [el("h2", {}, "Segments"), el("p", { class: "soft" }, "Nothing was held from the driver.")];
-  const map = moment.map, cells = 64, high = 16, label = 150, wide = 900;
-  const svg = shape("svg", { id: "map", viewBox: "0 0 " + (label + wide) + " " + high * map.rows.length, role: "img", "aria-label": "what of each segment is live", "data-rows": map.rows.length });
-  svg.style.height = high * map.rows.length + "px";
+  const map = moment.map, cells = 64, high = 16, label = 120;
+  const svg = shape("svg", { id: "map", role: "img", "aria-label": "what of each segment is live", "data-rows": map.rows.length });
   const longest = Math.max(...map.rows.map((row) => row[1]));
-  map.rows.forEach(([base, size, live, hole, blocks, site, text], i) => {
-    const group = shape("g", {}), width = Math.max((wide * size) / longest, 6);
-    const who = byId.get(site);
-    group.append(shape("title", {}, base + ", " + bytes(size) + ": " + bytes(live) + " live in " + some(blocks, "block") + ", largest hole " + bytes(hole) + (who ? "\nlargest block: " + titleOf(who) : "")),
-      shape("text", { x: label - 6, y: high * i + 12, "text-anchor": "end" }, bytes(size) + ", " + share(live, size)),
-      shape("rect", { class: "hole", x: label, y: high * i + 1, width, height: high - 2 }));
-    for (let from = 0; from < cells; ) {
-      let to = from + 1;
-      while (to < cells && text[to] === text[from]) to++;
-      if (text[from] !== "0")
-        group.append(shape("rect", { class: "full", x: label + (width * from) / cells, y: high * i + 1, width: (width * (to - from)) / cells, height: high - 2, "fill-opacity": Number(text[from]) / 9 }));
-      from = to;
-    }
-    svg.append(group);
-  });
+  svg.style.height = high * map.rows.length + "px";
+  const paint = () => {
+    const all = svg.clientWidth || 800, wide = all - label;
+    svg.setAttribute("viewBox", "0 0 " + all + " " + high * map.rows.length);
+    svg.replaceChildren();
+    map.rows.forEach(([base, size, live, hole, blocks, site, text], i) => {
+      const group = shape("g", {}), width = Math.max((wide * size) / longest, 6);
+      const who = byId.get(site);
+      group.append(shape("title", {}, base + ", " + bytes(size) + ": " + bytes(live) + " live in " + some(blocks, "block") + ", largest hole " + bytes(hole) + (who ? "\nlargest block: " + titleOf(who) : "")),
+        shape("text", { x: label - 6, y: high * i + 12, "text-anchor": "end" }, bytes(size) + ", " + share(live, size)),
+        shape("rect", { class: "hole", x: label, y: high * i + 1, width, height: high - 2 }));
+      for (let from = 0; from < cells; ) {
+        let to = from + 1;
+        while (to < cells && text[to] === text[from]) to++;
+        if (text[from] !== "0")
+          group.append(shape("rect", { class: "full", x: label + (width * from) / cells, y: high * i + 1, width: (width * (to - from)) / cells, height: high - 2, "fill-opacity": Number(text[from]) / 9 }));
+        from = to;
+      }
+      svg.append(group);
+    });
+  };
+  painters.push(paint);
   const key = (name, text) => [el("span", { class: "key " + name }), text];
   return [el("h2", {}, "Segments"),
     el("p", { id: "map-sum" }, "After " + time(moment.ns) + ": " + bytes(map.held) + " held in " + some(map.segments, "segment") + ", " + bytes(map.live) + " of it live, " +
@@ -420,7 +452,7 @@ const table = (id, rows, columns, sortable) => {
   const header = columns.map((one) => {
     const isSorted = sortable && state.sort === one.key;
     return el("th", { "aria-sort": isSorted ? (state.up ? "ascending" : "descending") : null, scope: "col" },
-      sortable && one.key ? el("button", { on: { click: () => change({ sort: one.key, up: isSorted ? !state.up : false }) } }, one.name + (isSorted ? (state.up ? " \u25b4" : " \u25be") : "")) : one.name);
+      sortable && one.key ? el("button", { "data-key": one.key, on: { click: () => change({ sort: one.key, up: isSorted ? !state.up : false }) } }, one.name + (isSorted ? (state.up ? " \u25b4" : " \u25be") : "")) : one.name);
   });
   const body = shown.map((site) => {
     const row = el("tr", {}, columns.map((one, i) => {
@@ -490,17 +522,23 @@ const gaps = () => {
 
 /* ---- all of it ---- */
 
+/* What can be pressed, in order; and by what it is known when the page is drawn anew. */
+const places = () => [...main.querySelectorAll("button, a, input, select, svg")];
+const nameOf = (node) => node.id || node.getAttribute("aria-label") || node.getAttribute("data-key") || node.title || node.textContent;
+
 const draw = () => {
   choose();
-  repaint = null;
-  const focus = document.activeElement && document.activeElement.id;
+  painters = [];
+  const before = places().indexOf(document.activeElement), name = before >= 0 && nameOf(document.activeElement);
   if (!recording) main.replaceChildren(el("h1", {}, "cushim"), el("p", {}, "There is no recording on this page."));
   else if (!scope) main.replaceChildren(...[...head(), el("p", {}, "No memory was asked for."), ...gaps()].filter(Boolean));
   else main.replaceChildren(...[head(), cards(), verdict(), timeline(), flame(), fragmentation(), siteTable(), aliveTable(), copies(), gaps()].flat(3).filter(Boolean));
-  if (repaint) repaint();
-  if (focus && document.getElementById(focus)) document.getElementById(focus).focus();
+  for (const paint of painters) paint();
+  if (before < 0) return;
+  const after = places();
+  (after.find((node) => nameOf(node) === name) || after[Math.min(before, after.length - 1)]).focus({ preventScroll: true });
 };
 fromAddress();
 draw();
-window.addEventListener("resize", () => { if (repaint) repaint(); });
+window.addEventListener("resize", () => { for (const paint of painters) paint(); });
 window.addEventListener("hashchange", () => { fromAddress(); draw(); });

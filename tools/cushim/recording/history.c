@@ -28,6 +28,8 @@ static void add_moment(struct history *history, const struct cushim_trace_accoun
     if (history->n_moments == sizeof history->moments / sizeof *history->moments)
         return;
     struct history_moment *moment = &history->moments[history->n_moments];
+    if (history->n_moments && ns < moment[-1].ns)
+        ns = moment[-1].ns;
     *moment = (struct history_moment){.ns = ns, .is_peak = is_peak};
     size_t n = 0;
     for (size_t i = 0; i < account->n_sites; i++)
@@ -126,13 +128,32 @@ static void add_copy(struct history *history, const struct cushim_trace_event *e
 
 /* ---- events ---- */
 
+static uint64_t since_start(const struct cushim_trace_account *account) {
+    const uint64_t ns = account->event.time_ns;
+    return ns > account->first_ns ? ns - account->first_ns : 0;
+}
+
+/* A moment is the end of a time in which nothing changed, so it is right for all of it. */
+void history_foresee(const struct cushim_trace_account *account, void *context) {
+    struct history *history = context;
+    const uint64_t ns = since_start(account);
+    if (ns < history->next_ns || !history->is_changed || history->n_even == history->most_moments)
+        return;
+    const uint64_t step = history->scope->run_ns / history->most_moments + 1;
+    const unsigned maps_every = (history->most_moments + HISTORY_MAPS - 1) / HISTORY_MAPS;
+    add_moment(history, account, history->changed_ns, false, history->n_even % maps_every == 0);
+    history->n_even++;
+    history->next_ns = (ns / step + 1) * step;
+    history->is_changed = false;
+}
+
 static bool is_in_scope(const struct history *history, const struct cushim_trace_event *event) {
     return history->scope->devices >> event->device & history->scope->kinds >> event->kind & 1;
 }
 
 void history_see(struct history *history, const struct cushim_trace_account *account) {
     const struct cushim_trace_event *event = &account->event;
-    uint64_t ns = event->time_ns > account->first_ns ? event->time_ns - account->first_ns : 0;
+    const uint64_t ns = since_start(account);
     if (event->code == CUSHIM_TRACE_COPY)
         add_copy(history, event);
     if (event->code == CUSHIM_TRACE_MARK ||
@@ -148,19 +169,12 @@ void history_see(struct history *history, const struct cushim_trace_account *acc
     take_level(history, account, ns);
     if (event->code == CUSHIM_TRACE_SEGMENT)
         return;
-    const unsigned maps_every = (history->most_moments + HISTORY_MAPS - 1) / HISTORY_MAPS;
-    bool is_peak = !history->has_peak && event->code == CUSHIM_TRACE_ALLOC &&
-                   history->live_bytes == history->scope->peak_bytes;
-    const bool is_due =
-        ns >= history->next_ns && history->most_moments && history->n_even < history->most_moments;
-    if (is_peak || is_due) {
-        add_moment(history, account, ns, is_peak,
-                   is_peak || history->n_moments % (maps_every ? maps_every : 1) == 0);
-        history->has_peak |= is_peak;
-        if (is_due) {
-            history->n_even++;
-            history->next_ns = ns + history->scope->run_ns / history->most_moments;
-        }
+    history->is_changed = true;
+    history->changed_ns = ns;
+    if (!history->has_peak && event->code == CUSHIM_TRACE_ALLOC &&
+        history->live_bytes == history->scope->peak_bytes) {
+        add_moment(history, account, ns, true, true);
+        history->has_peak = true;
     }
 }
 

@@ -60,7 +60,8 @@ struct history {
     unsigned n_buckets;
     uint64_t live_bytes, held_bytes; /* now */
     bool has_peak;
-    uint64_t next_ns; /* of the next moment */
+    uint64_t changed_ns, next_ns; /* what is live is so since then; the next moment is due */
+    bool is_changed;              /* since the last moment */
     struct history_moment moments[HISTORY_MOMENTS + 2 + HISTORY_REFUSALS];
     unsigned n_moments, n_refusals, n_even;
     struct history_mark marks[HISTORY_MARKS];
@@ -74,6 +75,9 @@ struct history {
 /* For one scope of a recording, with that many moments. */
 void history_begin(struct history *history, const struct recording_scope *scope,
                    unsigned most_moments);
+
+/* The account will take its event in next, a `foresee` of it. */
+void history_foresee(const struct cushim_trace_account *account, void *history);
 
 /* The account took an event in. */
 void history_see(struct history *history, const struct cushim_trace_account *account);

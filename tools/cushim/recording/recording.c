@@ -233,6 +233,10 @@ int recording_read(struct recording *recording, const char *path,
     account->devices = scope->devices;
     account->kinds = scope->kinds;
     account->until_ns = scope->until_ns;
+    if (history) {
+        account->foresee = history_foresee;
+        account->foresee_context = history;
+    }
     while (cushim_trace_account_next(account)) {
         if (history)
             history_see(history, account);
