@@ -131,6 +131,7 @@ void cushim_mem_chunk_open(struct cushim_mem_chunk *chunk, struct cushim_mem_ext
     atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_ARENA, memory_order_release);
     atomic_store_explicit(&chunk->newest_tag, 0, memory_order_relaxed);
     atomic_store_explicit(&chunk->is_passed, false, memory_order_relaxed);
+    atomic_store_explicit(&chunk->is_shown, false, memory_order_relaxed);
     mark = (struct mark){.n_rewinds = mark.n_rewinds + 1};
     atomic_store_explicit(&chunk->word, word_of(mark), memory_order_release);
 }
@@ -185,7 +186,7 @@ bool cushim_mem_chunk_take(struct cushim_mem_chunk *chunk, size_t n_bytes, uint6
     struct mark then;
     do {
         then = read_mark(now);
-        if (is_closed(then))
+        if (is_closed(then) || atomic_load_explicit(&chunk->is_shown, memory_order_relaxed))
             return false;
         taken->has_rewound = !then.n_blocks && then.top && cushim_mem_chunk_is_over(chunk, done);
         if (taken->has_rewound) {

@@ -26,6 +26,7 @@ struct cushim_mem_chunk {
     _Alignas(64) atomic_uint_fast64_t word; /* see chunk.c */
     atomic_uint_fast64_t newest_tag;
     atomic_bool is_passed; /* a reset came by, and nothing was served since; the arena's */
+    atomic_bool is_shown;  /* another process was told of a block: nothing more is served */
     struct cushim_mem_extent *extent;    /* NULL: closed; under the lock */
     uint32_t n_grains;                   /* constant from make on, as are the arrays */
     struct cushim_mem_block_meta *cells; /* [n_grains]; valid where a block starts */
@@ -45,6 +46,11 @@ void cushim_mem_chunk_open(struct cushim_mem_chunk *chunk, struct cushim_mem_ext
  */
 struct cushim_mem_extent *cushim_mem_chunk_close(struct cushim_mem_chunk *chunk, uint64_t done);
 
+/* Serve nothing more until it is opened again: another process may look at its memory. */
+static inline void cushim_mem_chunk_show(struct cushim_mem_chunk *chunk) {
+    atomic_store_explicit(&chunk->is_shown, true, memory_order_relaxed);
+}
+
 /* What became of each block that is not FREE, while its chunk is forgotten. */
 typedef void cushim_mem_chunk_fn(void *what, const struct cushim_mem_block_meta *cell);
 
@@ -61,7 +67,7 @@ struct cushim_mem_chunk_taken {
  * Take a block of n_bytes (> 0): its state is FREE until the caller makes it LIVE.
  * @param done      the epoch up to which work is over; 0 where frees wait
  * @param is_whole  only where the chunk is, or can be, rewound
- * @return false where it does not fit
+ * @return false where it does not fit, or the chunk is shown
  */
 bool cushim_mem_chunk_take(struct cushim_mem_chunk *chunk, size_t n_bytes, uint64_t done,
                            bool is_whole, struct cushim_mem_chunk_taken *taken);

@@ -128,13 +128,29 @@ static void poll_fence(struct cushim_mem_heap *pool) {
 
 /* ---- opening and closing ---- */
 
-/* A chunk that is closed, made if there is none; NULL where all are open or host memory is out. */
+/* Its pages are the heap's again, where no block is there.  Under the lock. */
+static bool close_chunk(struct cushim_mem_heap *pool, struct cushim_mem_chunk *chunk) {
+    struct cushim_mem_extent *extent = cushim_mem_chunk_close(chunk, done_of(pool));
+    if (!extent)
+        return false;
+    atomic_fetch_sub_explicit(&pool->arena.n_open, 1, memory_order_relaxed);
+    cushim_mem_free_lists_give(pool, extent->segment, &(struct cushim_mem_blockref){extent, 0});
+    return true;
+}
+
+static bool is_shown(const struct cushim_mem_chunk *chunk) {
+    return atomic_load_explicit(&chunk->is_shown, memory_order_relaxed);
+}
+
+/* A chunk that is closed, or that was shown and can be closed, made if there is none; NULL where
+ * all are open or host memory is out. */
 static struct cushim_mem_chunk *closed_chunk(struct cushim_mem_heap *pool) {
     struct cushim_mem_arena *arena = &pool->arena;
     unsigned n = n_ready(arena);
     for (unsigned i = 0; i < n; i++) {
-        if (!arena->chunks[i].extent)
-            return &arena->chunks[i];
+        struct cushim_mem_chunk *chunk = &arena->chunks[i];
+        if (!chunk->extent || (is_shown(chunk) && close_chunk(pool, chunk)))
+            return chunk;
     }
     if (!arena->chunks) {
         arena->n_places = places_of(pool);
@@ -150,7 +166,14 @@ static struct cushim_mem_chunk *closed_chunk(struct cushim_mem_heap *pool) {
 }
 
 static bool may_open(const struct cushim_mem_heap *pool) {
-    return atomic_load_explicit(&pool->arena.n_open, memory_order_relaxed) < places_of(pool);
+    const struct cushim_mem_arena *arena = &pool->arena;
+    if (atomic_load_explicit(&arena->n_open, memory_order_relaxed) < places_of(pool))
+        return true;
+    for (unsigned i = 0; i < n_ready(arena); i++) {
+        if (is_shown(&arena->chunks[i]) && !cushim_mem_chunk_is_used(&arena->chunks[i]))
+            return true;
+    }
+    return false;
 }
 
 /* Open a chunk on free pages of the heap and take the block from it.  Under the lock. */
@@ -207,15 +230,8 @@ enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_heap *pool, uint64_t
 }
 
 void cushim_mem_arena_drain(struct cushim_mem_heap *pool) {
-    struct cushim_mem_arena *arena = &pool->arena;
-    uint64_t done = done_of(pool);
-    for (unsigned i = 0; i < n_ready(arena); i++) {
-        struct cushim_mem_extent *extent = cushim_mem_chunk_close(&arena->chunks[i], done);
-        if (!extent)
-            continue;
-        atomic_fetch_sub_explicit(&arena->n_open, 1, memory_order_relaxed);
-        cushim_mem_free_lists_give(pool, extent->segment, &(struct cushim_mem_blockref){extent, 0});
-    }
+    for (unsigned i = 0; i < n_ready(&pool->arena); i++)
+        close_chunk(pool, &pool->arena.chunks[i]);
 }
 
 /* What a block counted for goes with it; one that was freed already counts no more. */

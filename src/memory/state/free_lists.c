@@ -1,4 +1,5 @@
 #include "memory/state/free_lists.h"
+#include "memory/layout/chunk.h"
 #include "memory/state/heap_state.h"
 
 /* Where large blocks are packed, those of this size and up are not. */
@@ -208,20 +209,15 @@ struct cushim_mem_block_meta *cushim_mem_free_lists_meta(const struct cushim_mem
 
 /* ---- segments that another process was told of ---- */
 
-static bool may_retire(const struct cushim_mem_segment *segment) {
-    const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
-    for (; extent; extent = extent->after) {
-        if (atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_ARENA)
-            return false;
-    }
-    return !segment->is_retired;
-}
-
 /* Off its list; the blocks of it that are to come back. */
 static uint32_t retire(struct cushim_mem_heap *pool, struct cushim_mem_extent *extent) {
     int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
     if (kind == CUSHIM_MEM_EXTENT_BLOCK)
         return 1;
+    if (kind == CUSHIM_MEM_EXTENT_ARENA) { /* comes back as one run of pages, once it is closed */
+        cushim_mem_chunk_show(extent->chunk);
+        return 1;
+    }
     if (kind == CUSHIM_MEM_EXTENT_SLAB) {
         cushim_mem_bucket_leave(&pool->buckets[extent->class_index], extent);
     } else {
@@ -235,7 +231,7 @@ static uint32_t retire(struct cushim_mem_heap *pool, struct cushim_mem_extent *e
 void cushim_mem_free_lists_retire(struct cushim_mem_heap *pool,
                                   struct cushim_mem_segment *segment) {
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
-    if (!may_retire(segment))
+    if (segment->is_retired)
         return;
     segment->is_retired = true;
     segment->n_not_back = 0;
