@@ -131,9 +131,15 @@ def kernels_command(host):
 EXAMPLES = ROOT / "docs" / "examples"
 
 
-def example_names():
-    """Those whose head shows what they print."""
-    return [path.stem for path in sorted(EXAMPLES.glob("*.c")) if "rints:" in path.read_text()]
+def example_names(host):
+    """Those whose head shows what they print; of those that call kernels none where the library of kernels was not built."""
+    has_kernels = any((folder / "libcushim-kernels.so").exists() for folder in kernels_folders(host))
+    return [path.stem for path in sorted(EXAMPLES.glob("*.c"))
+            if "rints:" in path.read_text() and (has_kernels or not calls_kernels(path))]
+
+
+def calls_kernels(path):
+    return "#include <cushim/kernels.h>" in path.read_text()
 
 
 def example_output(host, name):
@@ -143,8 +149,10 @@ def example_output(host, name):
 def example_command(host, name):
     folder, path = host.build / "src" / "companion", EXAMPLES / f"{name}.c"
     driver = [f"-L{host.cuda}/lib64/stubs", "-lcuda"] if re.search(r"#include <cuda\.h>", path.read_text()) else []
+    kernels = [*[f"-L{each}" for each in kernels_folders(host)], "-lcushim-kernels",
+               f"-Wl,-rpath,{kernels_folders(host)[0]}"] if calls_kernels(path) else []
     return ["gcc", "-std=gnu11", "-O2", "-rdynamic", f"-I{ROOT}/src/include", "-isystem", f"{host.cuda}/include", path, "-o",
-            example_output(host, name), f"-L{folder}", "-lcushim", f"-Wl,-rpath,{folder}", *driver, "-lpthread", "-lm"]
+            example_output(host, name), f"-L{folder}", *kernels, "-lcushim", f"-Wl,-rpath,{folder}", *driver, "-lpthread", "-lm"]
 
 
 def bench_command(host, name, link):
@@ -231,7 +239,7 @@ def build(host, suites):
                     jobs[f"{name}-{link}"] = nvcc_command(host, name, path, link)
     if "companion" in suites:
         jobs.update({f"companion-{name}": companion_command(host, name) for name in companion_names()})
-        jobs.update({f"example-{name}": example_command(host, name) for name in example_names()})
+        jobs.update({f"example-{name}": example_command(host, name) for name in example_names(host)})
     if {"kernels", "sanitizer"} & set(suites):
         jobs["kernel-cases"] = kernels_command(host)
     if "bench" in suites:

@@ -97,7 +97,7 @@ def run(host):
     """One program at a time: cases look at the clock, and at how much memory is free."""
     parts = []
     for is_preloaded in (False, True) if not host.sim else ():
-        parts.extend(example(host, name, is_preloaded) for name in build.example_names())
+        parts.extend(example(host, name, is_preloaded) for name in build.example_names(host))
         parts.append(beside_torch(host, is_preloaded))
     for name in build.companion_names():
         for is_preloaded in (False, True):

@@ -207,6 +207,7 @@ def run_all(host, file_name, works, n_jobs):
 
 def run(host):
     names = [name for name, path in build.sources()
-             if name not in OTHERS and not build.is_part(name) and not (host.sim and path.suffix == ".cu")]
+             if name not in OTHERS and not build.is_part(name) and not (host.sim and path.suffix == ".cu")
+             and host.wants_part("compat", name)]
     return run_all(host, "compat.json", [functools.partial(program, host, name, link)
                                          for name in names for link in host.links], host.n_jobs)

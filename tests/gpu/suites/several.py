@@ -1,10 +1,11 @@
-"""Several processes, and two devices where there are two: IPC, PyTorch's tensors between processes, NCCL, DDP, UCX.
+"""Several processes, and two devices where there are two: IPC, PyTorch's tensors between processes, NCCL, DDP, UCX, MPS.
 
 Each program runs natively and in each mode; output and exit status are the same.  NCCL's and UCX's GB/s are kept beside
 the verdict, natively and under cushim by turns: they are read in several.json, none is judged here.
 """
 import functools
 import json
+import os
 import re
 import shutil
 import socket
@@ -139,6 +140,37 @@ def ucx(host, name):
     return part
 
 
+MPS_CONTROL = "nvidia-cuda-mps-control"
+MPS_PROGRAMS = ("fork_before", "ipc_pair", "streams", "threads")
+
+
+def control_mps(variables, order=None):
+    """Starts the daemon, or gives it an order; what it answers."""
+    done = subprocess.run([MPS_CONTROL, *([] if order else ["-d"])], input=order, text=True, capture_output=True, timeout=30,
+                          env={**os.environ, **variables})
+    return done.stdout + done.stderr
+
+
+def mps(host):
+    """Clients of the Multi-Process Service, whose daemon has folders of its own and ends with this."""
+    if not shutil.which(MPS_CONTROL):
+        return {"name": "MPS", "status": "skip", "why": f"no {MPS_CONTROL} on the path"}
+    folder = host.scratch / "mps"
+    folder.mkdir(exist_ok=True)
+    variables = {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
+    said = control_mps(variables)
+    try:
+        parts = []
+        for name in MPS_PROGRAMS:
+            parts += modes(host, f"MPS, {name}", lambda: [build.output(host, name, host.links[0])], variables)
+        servers = control_mps(variables, "get_server_list\n").split()
+    finally:
+        control_mps(variables, "quit\n")
+    if not any(server.isdigit() for server in servers):
+        parts.append({"name": "MPS", "status": "fail", "faults": [f"no server ran: {said} {' '.join(servers)}"]})
+    return parts
+
+
 def run(host):
     if host.sim:
         return [{"name": "several", "status": "skip", "why": "needs a GPU"}]
@@ -146,6 +178,7 @@ def run(host):
     beside |= {"tensors": functools.partial(tensors, host), "data_parallel": functools.partial(data_parallel, host)}
     alone = {f"collectives, {name}": functools.partial(collectives, host, name) for name in COLLECTIVES}
     alone |= {name: functools.partial(ucx, host, name) for name in UCX_HOOKS}
+    alone["MPS"] = functools.partial(mps, host)
     parts = []
     for works, n_jobs in ((beside, host.n_jobs), (alone, 1)):
         wanted = [work for name, work in works.items() if host.wants_part("several", name)]
