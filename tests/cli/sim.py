@@ -106,10 +106,40 @@ def a_runtime_stands_in_for_a_copy_of_another_name():
     assert both == f"{SIM}/libcudart.so.12:{SIM}/libcudart.so.13:{scratch}/cache/cushim/sim/{copy}", both
 
 
+NVML = """
+import ctypes, os, sys
+nvml, cuda, n, context, block = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.CDLL("libcuda.so.1"), ctypes.c_uint(), ctypes.c_void_p(), ctypes.c_uint64()
+assert nvml.nvmlInit_v2() == 0 and nvml.nvmlDeviceGetCount_v2(ctypes.byref(n)) == 0 and n.value == 2, n
+def look():
+    device, memory = ctypes.c_void_p(), (ctypes.c_uint64 * 3)()
+    assert nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) == 0 and nvml.nvmlDeviceGetMemoryInfo(device, memory) == 0
+    return memory[2] >> 20
+before = look()
+cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), cuda.cuCtxSetCurrent(context)
+assert cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(40 << 20)) == 0
+print(before, look(), flush=True)
+if len(sys.argv) > 1:
+    os.system(" ".join(sys.argv[1:]))
+"""
+
+
+@tap.test
+def nvml_is_there_natively_and_under_the_preload_and_sees_the_processes_of_one_device():
+    script = scratch / "nvml.py"
+    script.write_text(NVML)
+    words = ("sim", "--devices=2", "--memory=1G", "--")
+    assert cushim(*words, sys.executable, script, **EMPTY).stdout == "0 40\n"
+    assert cushim("run", "--", CUSHIM, *words, sys.executable, script, **EMPTY).stdout == "0 40\n"
+    both = cushim("sim", f"--shared={scratch / 'gpu'}", *words[1:], sys.executable, script, sys.executable, script, **EMPTY)
+    assert both.stdout == "0 40\n40 80\n", both
+    apart = cushim(*words, sys.executable, script, sys.executable, script, **EMPTY)
+    assert apart.stdout == "0 40\n0 40\n", apart
+
+
 @tap.test
 def wrong_words_start_nothing():
     for arguments, said in ((["--divices=2", SHOW], "did you mean `devices`"), (["--devices=17", SHOW], "--devices=17"),
-                            (["--kernels=some", SHOW], "--kernels=some"), (["--memory=lots", SHOW], "--memory=lots"),
+                            (["--kernels=some", SHOW], "--kernels=some"), (["--memory=lots", SHOW], "--memory=lots"), (["--shared=here", SHOW], "--shared=here"),
                             (["--runtime=11", SHOW], "12, 13 or"), (["--runtime=libcudart.so.11", SHOW], "12, 13 or"), (["--runtime=libcudart.so.130", SHOW], "12, 13 or"), (["-x", SHOW], "no option -x"), ([], "a program is missing")):
         done = cushim("sim", *arguments)
         assert done.returncode == 2 and said in done.stderr and not done.stdout, done

@@ -239,7 +239,7 @@ void settings_print_markdown(FILE *out) {
         fputs(" |\n", out);
     }
     fputs("\n## The software device\n\n"
-          "Variables of its own, read by the stand-ins for libcuda.so.1 and libcudart.so alone\n"
+          "Variables of its own, read by the stand-ins for NVIDIA's libraries alone\n"
           "(tools/sim/driver/core/sim_options.def).\n\n"
           "| variable | what it says |\n"
           "|---|---|\n",

@@ -166,6 +166,31 @@ SIM_EXPORT size_t sim_used_bytes(int device);
  */
 SIM_EXPORT int sim_allocation_at(const void *address, void **base, size_t *n_bytes);
 
+/* ---- what NVML asks ---- */
+
+struct sim_device_look {
+    char name[32];
+    CUuuid uuid;
+    int bus;                        /* of PCI; domain, slot and function are 0 */
+    int capability;                 /* 10 * major + minor */
+    int is_reachable;               /* its memory, from other devices */
+    int driver_version;             /* as cuDriverGetVersion has it */
+    size_t total_bytes, used_bytes; /* in whole pages, by all processes */
+};
+
+/* 0: no such device. */
+SIM_EXPORT int sim_device_look(int device, struct sim_device_look *look);
+
+enum { SIM_MAX_PROCESSES = 256 };
+
+struct sim_process {
+    int pid;
+    size_t used_bytes;
+};
+
+/* The processes with a context on a device: how many, of which the first n are written. */
+SIM_EXPORT unsigned sim_device_processes(int device, struct sim_process *processes, unsigned n);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,6 @@
 #include "context.h"
 
+#include "share.h"
 #include "tools/sim/driver/memory/block.h"
 #include "tools/sim/driver/core/calls.h"
 #include "tools/sim/driver/core/handle.h"
@@ -46,8 +47,10 @@ struct sim_context *sim_context_create(struct sim_device *device, struct sim_con
     context->is_alive = true;
     context->next = contexts;
     contexts = context;
-    if (!root)
+    if (!root) {
+        sim_share_context(device->ordinal, 1);
         sim_internal_take(context);
+    }
     return context;
 
 error_stream:
@@ -63,6 +66,7 @@ void sim_context_revive(struct sim_context *context) {
     context->peers = 0;
     context->id = ++last_id;
     set_limits(context);
+    sim_share_context(context->device->ordinal, 1);
     sim_internal_take(context);
 }
 
@@ -87,6 +91,7 @@ void sim_context_end(struct sim_context *context) {
     sim_step_unref(context->fence);
     context->fence = NULL;
     sim_blocks_end_context(context);
+    sim_share_context(context->device->ordinal, -1);
 }
 
 struct sim_context *sim_context_top(void) {

@@ -1,5 +1,6 @@
 #include "device.h"
 
+#include "share.h"
 #include "tools/sim/driver/core/options.h"
 #include "tools/sim/driver/memory/pool.h"
 
@@ -14,7 +15,7 @@ static int n_devices;
 
 static CUresult init_one(struct sim_device *device, CUdevice ordinal) {
     device->ordinal = ordinal;
-    device->n_pages = sim_options()->memory / SIM_PAGE_BYTES;
+    device->n_pages = sim_device_pages();
     size_t n_range = device->n_pages * PAGES_OF_RANGE_PER_PAGE;
     if (n_range < MIN_PAGES_OF_RANGE)
         n_range = MIN_PAGES_OF_RANGE;
@@ -32,9 +33,15 @@ CUresult sim_devices_init(void) {
     int n = (int)sim_options()->devices;
     if (n == 0)
         return CUDA_ERROR_NO_DEVICE;
+    if (!sim_share_join())
+        return CUDA_ERROR_OPERATING_SYSTEM;
     for (; n_devices < n; n_devices++)
         SIM_TRY(init_one(&devices[n_devices], n_devices));
     return CUDA_SUCCESS;
+}
+
+size_t sim_device_pages(void) {
+    return sim_options()->memory / SIM_PAGE_BYTES;
 }
 
 int sim_devices_count(void) {
@@ -58,12 +65,15 @@ struct sim_device *sim_device_of(const void *address) {
 }
 
 bool sim_device_charge(struct sim_device *device, size_t n_pages) {
-    if (n_pages > device->n_pages - device->n_pages_used)
-        return false;
-    device->n_pages_used += n_pages;
-    return true;
+    return sim_share_charge(device->ordinal, n_pages, device->n_pages);
 }
 
 void sim_device_refund(struct sim_device *device, size_t n_pages) {
-    device->n_pages_used -= n_pages;
+    sim_share_refund(device->ordinal, n_pages);
+}
+
+/* Two processes that take at once may both have been counted for a moment. */
+size_t sim_device_pages_left(const struct sim_device *device) {
+    size_t n_used = sim_share_used(device->ordinal);
+    return n_used < device->n_pages ? device->n_pages - n_used : 0;
 }

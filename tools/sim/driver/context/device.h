@@ -20,8 +20,7 @@ enum { SIM_MAX_DEVICES = 16 };
 
 struct sim_device {
     CUdevice ordinal;
-    size_t n_pages;      /* of memory */
-    size_t n_pages_used; /* by allocations of every kind, the mapped ones included */
+    size_t n_pages; /* of memory */
     struct sim_space space;
     uint8_t *was_left;           /* by page of the space: internal.h; NULL: none yet */
     struct sim_context *primary; /* made by the first retain, kept for good */
@@ -39,14 +38,25 @@ int sim_devices_count(void);
 /* NULL: no such device. */
 struct sim_device *sim_device_at(CUdevice ordinal);
 
+/* Pages of memory of each, also before there are any. */
+size_t sim_device_pages(void);
+
+/* What the driver and NVML say of it. */
+void sim_device_name(char *name, size_t n_bytes);
+void sim_device_uuid(CUdevice ordinal, CUuuid *uuid);
+int sim_device_bus(CUdevice ordinal); /* one bus each, slot 0 */
+#define SIM_DRIVER_VERSION 13000
+
 /* Whether it may be let into memory of the other one: cuDeviceCanAccessPeer. */
 bool sim_device_reaches(const struct sim_device *device, const struct sim_device *owner);
 
 /* The device in whose range of addresses this lies, or NULL. */
 struct sim_device *sim_device_of(const void *address);
 
-/* Pages of memory, by number alone; false when there are not that many left. */
+/* Pages of memory, by number alone, of every kind of allocation; false when there are not that many
+ * left.  Left is what no process has taken. */
 bool sim_device_charge(struct sim_device *device, size_t n_pages);
 void sim_device_refund(struct sim_device *device, size_t n_pages);
+size_t sim_device_pages_left(const struct sim_device *device);
 
 #endif

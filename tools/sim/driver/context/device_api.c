@@ -25,7 +25,7 @@ CUresult cuDriverGetVersion(int *version) {
     SIM_ENTER(cuDriverGetVersion);
     if (!version)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    *version = 13000;
+    *version = SIM_DRIVER_VERSION;
     return sim_leave(CUDA_SUCCESS);
 }
 
@@ -59,7 +59,7 @@ static CUresult get_name(char *name, int n_bytes, CUdevice ordinal) {
     SIM_TRY(find(ordinal, name, &device));
     if (n_bytes <= 0)
         return CUDA_ERROR_INVALID_VALUE;
-    snprintf(name, (size_t)n_bytes, "cushim software device");
+    sim_device_name(name, (size_t)n_bytes);
     return CUDA_SUCCESS;
 }
 
@@ -71,8 +71,7 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice dev) {
 static CUresult get_uuid(CUuuid *uuid, CUdevice ordinal) {
     struct sim_device *device;
     SIM_TRY(find(ordinal, uuid, &device));
-    memcpy(uuid->bytes, "cushim-software", 16);
-    uuid->bytes[15] = (char)ordinal;
+    sim_device_uuid(ordinal, uuid);
     return CUDA_SUCCESS;
 }
 
@@ -98,11 +97,6 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev) {
     return sim_leave(total_mem(bytes, dev));
 }
 
-/* Devices stand on one bus, one slot each. */
-static int bus_of(CUdevice ordinal) {
-    return 0x10 + ordinal;
-}
-
 static int attribute_of(CUdevice_attribute attribute, CUdevice ordinal) {
     const struct sim_model model = sim_model();
     switch ((int)attribute) {
@@ -112,7 +106,7 @@ static int attribute_of(CUdevice_attribute attribute, CUdevice ordinal) {
 #include "device_attributes.def"
 #undef ATTRIBUTE
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-        return bus_of(ordinal);
+        return sim_device_bus(ordinal);
     case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID:
         return ordinal;
     default:
@@ -171,7 +165,7 @@ static CUresult get_pci(char *text, int n_bytes, CUdevice ordinal) {
     SIM_TRY(find(ordinal, text, &device));
     if (n_bytes < 13)
         return CUDA_ERROR_INVALID_VALUE;
-    snprintf(text, (size_t)n_bytes, "0000:%02X:00.0", (unsigned)bus_of(ordinal));
+    snprintf(text, (size_t)n_bytes, "0000:%02X:00.0", (unsigned)sim_device_bus(ordinal));
     return CUDA_SUCCESS;
 }
 
@@ -189,7 +183,7 @@ static CUresult by_pci(CUdevice *out, const char *text) {
         sscanf(text, "%x:%x", &bus, &slot) != 2)
         return CUDA_ERROR_INVALID_VALUE;
     for (int i = 0; i < sim_devices_count(); i++) {
-        if (domain == 0 && slot == 0 && (int)bus == bus_of(i)) {
+        if (domain == 0 && slot == 0 && (int)bus == sim_device_bus(i)) {
             *out = i;
             return CUDA_SUCCESS;
         }

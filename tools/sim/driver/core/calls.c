@@ -2,6 +2,7 @@
 
 #include "tools/sim/driver/graph/capture.h"
 #include "tools/sim/driver/context/context.h"
+#include "tools/sim/driver/context/share.h"
 #include "options.h"
 #include "tools/sim/driver/stream/scheduler.h"
 #include "sim.h"
@@ -167,6 +168,7 @@ static void after_fork_in_child(void) {
     pthread_mutex_init(&sim_lock, NULL);
     pthread_cond_init(&sim_changed, NULL);
     atomic_store(&life, FORKED);
+    sim_share_leave_child();
 }
 
 CUresult sim_start(void) {

@@ -26,6 +26,10 @@ static bool parse_kernels(const char *text, uint64_t *out) {
 static bool parse(const char *text, int type, uint64_t *out) {
     if (type == TYPE_KERNELS)
         return parse_kernels(text, out);
+    if (type == TYPE_FILE) {
+        *out = 1;
+        return *text == '/';
+    }
     if (type == TYPE_LATENCY && strcmp(text, "real") == 0) {
         *out = SIM_LATENCY_REAL;
         return true;

@@ -8,7 +8,7 @@
 
 struct sim_setting {
     const char *name; /* small letters, as in sim_options.def */
-    enum { TYPE_NUMBER, TYPE_BYTES, TYPE_LATENCY, TYPE_KERNELS } type;
+    enum { TYPE_NUMBER, TYPE_BYTES, TYPE_LATENCY, TYPE_FILE, TYPE_KERNELS } type;
     uint64_t preset, min, max;
     const char *sentence;
 };

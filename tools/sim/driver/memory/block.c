@@ -2,6 +2,7 @@
 
 #include "tools/sim/driver/core/calls.h"
 #include "tools/sim/driver/context/context.h"
+#include "tools/sim/driver/context/share.h"
 #include "tools/sim/driver/core/internal.h"
 #include "sim.h"
 #include "slab.h"
@@ -273,8 +274,7 @@ size_t sim_live_bytes(void) {
 
 size_t sim_used_bytes(int ordinal) {
     pthread_mutex_lock(&sim_lock);
-    const struct sim_device *device = sim_device_at(ordinal);
-    size_t n_pages = device ? device->n_pages_used : 0;
+    size_t n_pages = ordinal < 0 || ordinal >= SIM_MAX_DEVICES ? 0 : sim_share_used(ordinal);
     pthread_mutex_unlock(&sim_lock);
     return n_pages * SIM_PAGE_BYTES;
 }

@@ -88,7 +88,7 @@ static CUresult get_info(size_t *n_free, size_t *n_total) {
     if (!n_free || !n_total)
         return CUDA_ERROR_INVALID_VALUE;
     const struct sim_device *device = context->device;
-    *n_free = (device->n_pages - device->n_pages_used) * SIM_PAGE_BYTES;
+    *n_free = sim_device_pages_left(device) * SIM_PAGE_BYTES;
     *n_total = device->n_pages * SIM_PAGE_BYTES;
     return CUDA_SUCCESS;
 }
