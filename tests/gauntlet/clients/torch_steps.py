@@ -1,4 +1,5 @@
 """What PyTorch and the Triton that comes with it do on the software device."""
+import os
 import pathlib
 import sys
 
@@ -93,9 +94,22 @@ def statistics():
 def out_of_memory():
     try:
         torch.empty(1 << 40, device="cuda", dtype=torch.uint8)
-    except torch.OutOfMemoryError:
+    except torch.OutOfMemoryError as error:
+        assert "this process has" in str(error)  # which PyTorch asks NVML
         return
     raise AssertionError("there is memory for a TiB")
+
+
+def nvml():
+    """What torch.cuda asks NVML: memory and processes, and sensors, which the device has not."""
+    block = torch.empty(8 << 20, device="cuda", dtype=torch.uint8)
+    assert torch.cuda.device_memory_used() >= block.numel()
+    assert f"process {os.getpid():>10d} uses" in torch.cuda.list_gpu_processes()
+    for ask in (torch.cuda.utilization, torch.cuda.temperature, torch.cuda.power_draw, torch.cuda.clock_rate):
+        try:
+            ask()
+        except Exception as error:
+            assert type(error).__name__ == "NVMLError_NotSupported", error
 
 
 def ten_thousand_tensors():
@@ -156,7 +170,7 @@ def tensor_of_another_process():
     assert torch.equal(block.cpu(), torch.full((1000,), 8.0))
 
 
-STEPS = [tensors, copies, autograd, adamw, streams, graph, graph_memory, sort_and_index, statistics, out_of_memory,
+STEPS = [tensors, copies, autograd, adamw, streams, graph, graph_memory, sort_and_index, statistics, out_of_memory, nvml,
          ten_thousand_tensors, pool_of_its_own, kernel_of_triton, two_devices, tensor_of_another_process]
 
 if __name__ == "__main__":
