@@ -43,8 +43,7 @@ static bool look(const struct cushim_end *end, struct cushim_mem_lookup *found) 
 /* False: refuse. */
 static bool judge(const struct cushim_end *end, const struct cushim_mem_lookup *found,
                   const char *what) {
-    enum cushim_mem_verdict verdict =
-        cushim_mem_ledger_judge_lookup(found, end->address, end->span_bytes);
+    enum cushim_mem_verdict verdict = cushim_mem_blocks_judge(found, end->address, end->span_bytes);
     if (verdict < CUSHIM_MEM_OVERRUN)
         return true;
     bool is_overrun = verdict == CUSHIM_MEM_OVERRUN;

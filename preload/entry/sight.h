@@ -22,7 +22,7 @@ static inline enum cushim_sight cushim_sight(uint64_t address, size_t n_bytes,
                                              struct cushim_mem_lookup *found) {
     if (!cushim_process_is_on() || !cushim_mem_blocks_find(&cushim_process.ledger, address, found))
         return CUSHIM_SIGHT_FOREIGN;
-    return cushim_mem_ledger_judge_lookup(found, address, n_bytes) > CUSHIM_MEM_INSIDE
+    return cushim_mem_blocks_judge(found, address, n_bytes) > CUSHIM_MEM_INSIDE
                ? CUSHIM_SIGHT_NOTHING
                : CUSHIM_SIGHT_BLOCK;
 }

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/path.h"
-#include "memory/fence/waits.h"
+#include "memory/fence/fence.h"
 #include "memory/stats.h"
 #include "preload/resolve/elf.h"
 #include "report/page.h"

@@ -1,4 +1,3 @@
-#include "memory/fence/waits.h"
 #include "memory/fence/epoch.h"
 
 #include "base/clock.h"

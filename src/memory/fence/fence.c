@@ -4,8 +4,19 @@
 #include "cuda/translate.h"
 #include "cuda/table.h"
 #include "memory/fence/barrier.h"
-#include "memory/fence/waits.h"
 #include "memory/current_context.h"
+
+struct cushim_mem_launches cushim_mem_launches = {.round = 1};
+
+_Thread_local struct cushim_mem_waits cushim_mem_waits_of_thread
+    __attribute__((tls_model("initial-exec")));
+
+void cushim_mem_waits_count(struct cushim_mem_stats *stats, uint64_t start_ns) {
+    uint64_t ns = cushim_mem_stats_add_time(stats, &stats->wait_ns, start_ns);
+    cushim_mem_stats_add(&stats->n_waits, 1);
+    cushim_mem_waits_of_thread.n++;
+    cushim_mem_waits_of_thread.ns += ns;
+}
 
 void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
                            CUcontext context) {

@@ -44,6 +44,20 @@ struct cushim_mem_fence {
     struct cushim_mem_epochs epochs;
 };
 
+/*
+ * What the calling thread itself waited for the device, in all its fences; only rises.  The
+ * counters of a device say how much its frees waited; these say which free it was, to who asks
+ * before and after it.
+ */
+struct cushim_mem_waits {
+    uint64_t n, ns;
+};
+extern _Thread_local struct cushim_mem_waits cushim_mem_waits_of_thread
+    __attribute__((tls_model("initial-exec")));
+
+/* A wait that began at start_ns is over, and found the device busy. */
+void cushim_mem_waits_count(struct cushim_mem_stats *stats, uint64_t start_ns);
+
 /* All zero, or abandoned.  The context must be current: its scheduling flags are read. */
 void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
                            CUcontext context);

@@ -61,13 +61,3 @@ bool cushim_mem_blocks_find(struct cushim_mem_blocks *ledger, uint64_t address,
     found->asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
     return true;
 }
-
-enum cushim_mem_verdict cushim_mem_blocks_judge(struct cushim_mem_blocks *ledger, uint64_t address,
-                                                size_t n_bytes) {
-    struct cushim_mem_lookup found;
-    if (!n_bytes)
-        return CUSHIM_MEM_INSIDE;
-    if (!cushim_mem_blocks_find(ledger, address, &found))
-        return CUSHIM_MEM_FOREIGN;
-    return cushim_mem_ledger_judge_lookup(&found, address, n_bytes);
-}

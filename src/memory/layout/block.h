@@ -60,9 +60,8 @@ enum cushim_mem_verdict {
 };
 
 /* Judge an access to [address, address + n_bytes) by what was found at its address. */
-static inline enum cushim_mem_verdict
-cushim_mem_ledger_judge_lookup(const struct cushim_mem_lookup *found, uint64_t address,
-                               size_t n_bytes) {
+static inline enum cushim_mem_verdict cushim_mem_blocks_judge(const struct cushim_mem_lookup *found,
+                                                              uint64_t address, size_t n_bytes) {
     uint64_t offset = address - found->base;
     if (!n_bytes)
         return CUSHIM_MEM_INSIDE;
@@ -71,10 +70,6 @@ cushim_mem_ledger_judge_lookup(const struct cushim_mem_lookup *found, uint64_t a
     bool is_inside = offset < found->asked_bytes && n_bytes <= found->asked_bytes - offset;
     return is_inside ? CUSHIM_MEM_INSIDE : CUSHIM_MEM_OVERRUN;
 }
-
-/* The same, looked up. */
-enum cushim_mem_verdict cushim_mem_blocks_judge(struct cushim_mem_blocks *ledger, uint64_t address,
-                                                size_t n_bytes);
 
 /*
  * The same at a glance, for who looks on where it says NO_BLOCK: that also stands for whatever is
@@ -104,7 +99,7 @@ cushim_mem_blocks_glance(struct cushim_mem_blocks *ledger, uint64_t address, siz
         cushim_mem_state_of(atomic_load_explicit(&found.cell->state, memory_order_acquire));
     found.asked_bytes = atomic_load_explicit(&found.cell->asked_bytes, memory_order_relaxed);
     return segment->guard_bytes ? CUSHIM_MEM_NO_BLOCK
-                                : cushim_mem_ledger_judge_lookup(&found, address, n_bytes);
+                                : cushim_mem_blocks_judge(&found, address, n_bytes);
 }
 
 #endif

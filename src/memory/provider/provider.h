@@ -61,7 +61,7 @@ enum { CUSHIM_MEM_NATIVE_PAGE_BYTES = 2 << 20 };
 /* Blocks of other memory above 1 MiB are of whole such grains. */
 enum { CUSHIM_MEM_LARGE_GRAIN_BYTES = 1 << 16 };
 
-/* Managed memory has pages of its own from here on; less is never asked for (managed.c). */
+/* Managed memory has pages of its own from here on; less is never asked for (provider.c). */
 enum { CUSHIM_MEM_MANAGED_LEAST_BYTES = (1 << 20) + CUSHIM_MEM_LARGE_GRAIN_BYTES };
 
 /* Plain cuMemAlloc memory: IPC, peer access and registration work as natively. */

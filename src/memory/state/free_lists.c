@@ -301,16 +301,6 @@ void cushim_mem_free_lists_drain(struct cushim_mem_heap *pool) {
     }
 }
 
-bool cushim_mem_free_lists_is_free(const struct cushim_mem_segment *segment) {
-    const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
-    if (segment->is_retired)
-        return !segment->n_not_back;
-    if (segment->is_dedicated)
-        return atomic_load_explicit(&extent->single.state, memory_order_relaxed) == CUSHIM_MEM_FREE;
-    return cushim_mem_extent_is_whole(extent) &&
-           atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_FREE;
-}
-
 void cushim_mem_free_lists_remove(struct cushim_mem_heap *pool,
                                   struct cushim_mem_segment *segment) {
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);

@@ -57,9 +57,6 @@ void cushim_mem_free_lists_drain(struct cushim_mem_heap *pool);
 void cushim_mem_free_lists_note_free(struct cushim_mem_heap *pool,
                                      struct cushim_mem_segment *segment);
 
-/* Is a segment of the pool wholly free? */
-bool cushim_mem_free_lists_is_free(const struct cushim_mem_segment *segment);
-
 /* Take a wholly free segment off the lists: nothing is served from it any more. */
 void cushim_mem_free_lists_remove(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment);
 

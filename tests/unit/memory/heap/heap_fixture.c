@@ -151,7 +151,10 @@ enum cushim_mem_state fixture_state(struct fixture *fixture, uint64_t address) {
 }
 
 enum cushim_mem_verdict fixture_judge(struct fixture *fixture, uint64_t address, size_t n_bytes) {
-    return cushim_mem_blocks_judge(&fixture->ledger, address, n_bytes);
+    struct cushim_mem_lookup found;
+    return cushim_mem_blocks_find(&fixture->ledger, address, &found)
+               ? cushim_mem_blocks_judge(&found, address, n_bytes)
+               : CUSHIM_MEM_FOREIGN;
 }
 
 /* ---- the invariants ---- */
@@ -206,6 +209,16 @@ static void add_chunk(const struct cushim_mem_extent *extent, struct sums *sums)
         sums->asked_bytes += asked_bytes;
         sums->cut_live_bytes += cushim_mem_chunk_cut_bytes(asked_bytes);
     }
+}
+
+static bool is_wholly_free(const struct cushim_mem_segment *segment) {
+    const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    if (segment->is_retired)
+        return !segment->n_not_back;
+    if (segment->is_dedicated)
+        return atomic_load_explicit(&extent->single.state, memory_order_relaxed) == CUSHIM_MEM_FREE;
+    return cushim_mem_extent_is_whole(extent) &&
+           atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_FREE;
 }
 
 static const char *fault_of_extent(const struct cushim_mem_segment *segment,
@@ -303,7 +316,7 @@ static const char *fault_of_lists(const struct cushim_mem_heap *pool, const stru
          segment = segment->younger_free) {
         n_whole++;
         n_idle += segment->is_dedicated;
-        if (!cushim_mem_free_lists_is_free(segment))
+        if (!is_wholly_free(segment))
             return "a segment in use is listed as wholly free";
         if (segment->younger_free ? segment->younger_free->older_free != segment
                                   : segment != pool->bound.youngest_free)

@@ -51,8 +51,7 @@ START_TEST(a_block_with_traits_is_live_and_freed_once) {
         number_of(block);
         ck_assert(set_synchronous(block, true));
         ck_assert_int_eq(fixture_state(fixture, block), CUSHIM_MEM_LIVE);
-        ck_assert_int_eq(cushim_mem_blocks_judge(&fixture->ledger, block, sizes[i]),
-                         CUSHIM_MEM_INSIDE);
+        ck_assert_int_eq(fixture_judge(fixture, block, sizes[i]), CUSHIM_MEM_INSIDE);
         fixture_check(fixture);
         ck_assert(set_synchronous(block, false));
         fixture_give(fixture, block);

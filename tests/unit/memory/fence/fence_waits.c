@@ -1,5 +1,5 @@
 /* A wait is counted for its device, and for the thread that waited. */
-#include "memory/fence/waits.h"
+#include "memory/fence/fence.h"
 
 #include <pthread.h>
 
