@@ -15,6 +15,7 @@ MIB = 1 << 20
 N_SEEDS = 30  # of each generator, in the check
 FOUND = {  # beyond those: seeds that failed once
     "captures": [688, 1151],  # the device nearly full, a capture open, idle memory kept
+    "comb": [123019],  # a pool put small blocks between idle ones, each in a page of the driver's of its own
     "harmonic": [100027, 100229],  # a pool took for live at once what was live in turns
     "threads": [100225],  # what lay in four caches pinned pages again
 }

@@ -84,13 +84,26 @@ static bool serve_polling(struct cushim_pool_request *request) {
     return is_served;
 }
 
-enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_request *request,
-                                                bool is_pressed) {
+static enum cushim_status take(struct cushim_pool_request *request,
+                               enum cushim_mem_direct_from from) {
     struct cushim_mem_lookup found;
     CUSHIM_TRY(cushim_mem_direct_take(cushim_pool_heap_core(request->heap), request->bucket_bytes,
-                                      is_pressed, &found));
+                                      from, &found));
     request->block = cushim_pool_heap_enter(request->heap, &found, request->bucket_bytes);
     return request->block ? CUSHIM_OK : CUSHIM_NOMEM;
+}
+
+enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_request *request,
+                                                bool is_pressed) {
+    enum cushim_status status = CUSHIM_NOTFOUND;
+    if (!is_pressed && request->bucket_bytes <= SMALL_BYTES) {
+        status = take(request, CUSHIM_MEM_DIRECT_CUT);
+        if (status == CUSHIM_NOTFOUND)
+            cushim_pool_unpin(request->heap, request->what);
+    }
+    return status == CUSHIM_NOTFOUND
+               ? take(request, is_pressed ? CUSHIM_MEM_DIRECT_ANY : CUSHIM_MEM_DIRECT_FREE)
+               : status;
 }
 
 /*

@@ -92,6 +92,36 @@ struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cach
     return block;
 }
 
+static bool is_small(const struct cushim_pool_bucket *bucket) {
+    return cushim_pool_bucket_bytes(bucket) <= CUSHIM_MEM_SLAB_LIMIT_BYTES;
+}
+
+size_t cushim_pool_cache_small_bytes(struct cushim_pool_cache *cache) {
+    size_t n_bytes = 0;
+    struct cushim_pool_bucket *bucket = NULL;
+    cushim_pool_cache_lock(cache);
+    while ((bucket = cushim_pool_buckets_next(&cache->buckets, bucket)))
+        n_bytes += is_small(bucket)
+                       ? cushim_pool_bucket_bytes(bucket) * cushim_pool_bucket_count(bucket)
+                       : 0;
+    cushim_pool_cache_unlock(cache);
+    return n_bytes;
+}
+
+struct cushim_pool_block *cushim_pool_cache_pop_small(struct cushim_pool_cache *cache) {
+    struct cushim_pool_block *list = NULL, *block;
+    struct cushim_pool_bucket *bucket = NULL;
+    cushim_pool_cache_lock(cache);
+    while ((bucket = cushim_pool_buckets_next(&cache->buckets, bucket))) {
+        while (is_small(bucket) && (block = pop_if_over(cache, bucket))) {
+            block->older = list;
+            list = block;
+        }
+    }
+    cushim_pool_cache_unlock(cache);
+    return list;
+}
+
 size_t cushim_pool_cache_idle_blocks(struct cushim_pool_cache *cache) {
     size_t n = 0;
     struct cushim_pool_bucket *bucket = NULL;

@@ -195,6 +195,14 @@ struct cushim_pool_block *cushim_pool_cache_pop_over(struct cushim_pool_cache *c
 struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cache *cache,
                                                          uint64_t last_serial, bool must_be_over);
 
+/* ---- without a lock ---- */
+
+/* Bytes of idle blocks that share segments with others. */
+size_t cushim_pool_cache_small_bytes(struct cushim_pool_cache *cache);
+
+/* All of those that are over, as a list by `older`. */
+struct cushim_pool_block *cushim_pool_cache_pop_small(struct cushim_pool_cache *cache);
+
 /* ---- without a lock: driver calls ---- */
 
 enum cushim_pool_effort {

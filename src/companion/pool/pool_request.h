@@ -217,6 +217,9 @@ size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *heap);
 size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
                           const char *what, size_t more_bytes);
 
+/* Before pages are cut for a small block: idle ones leave theirs where they are many. */
+void cushim_pool_unpin(struct cushim_pool_heap *heap, const char *what);
+
 /* What is live in a heap is of its recent peak, and so is what was live before it fell by so many
  * bytes (cushim_pool_cache_fallen). */
 void cushim_pool_see_live(struct cushim_pool_heap *heap, size_t fallen_bytes);

@@ -111,10 +111,12 @@ size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *heap) {
 }
 
 enum {
-    MARGIN = 16,      /* the part of what is live that may be idle beside it, */
-    ROOMY_MARGIN = 3, /* and where the device has plenty */
-    ROOMY_SHARE = 8,  /* at least this part of the device is free: that is plenty */
-    FAR = 8           /* over the watermark by this part of it: worth a wait */
+    MARGIN = 16,                 /* the part of what is live that may be idle beside it, */
+    ROOMY_MARGIN = 3,            /* and where the device has plenty */
+    ROOMY_SHARE = 8,             /* at least this part of the device is free: that is plenty */
+    FAR = 8,                     /* over the watermark by this part of it: worth a wait */
+    LEAST_SMALL_BYTES = 4 << 20, /* so much of small blocks may be idle in a cache in any case, */
+    SMALL_SHARE = 2048           /* and this part of the device */
 };
 static const uint64_t recent_ns = 1000000000;
 static const size_t slack_bytes = (size_t)32 << 20;
@@ -199,6 +201,36 @@ size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_he
     if (free_bytes && (excess_bytes > bound_bytes / FAR || is_quiet(heap, what)))
         cushim_pool_give_back(heap, what, less(free_bytes, excess_bytes));
     return n_bytes;
+}
+
+/*
+ * To the free lists a small block that is idle in a cache is as good as live.  So they would put a
+ * few small blocks into the gaps between idle ones, one in each page of the driver's, and the idle
+ * memory could never go.  A cache that has more of that than a thread's cache may have gives it
+ * back first, where it is over.
+ */
+void cushim_pool_unpin(struct cushim_pool_heap *heap, const char *what) {
+    size_t most_bytes =
+        most(LEAST_SMALL_BYTES, cushim_pool_heap_core(heap)->bound.device_bytes / SMALL_SHARE);
+    size_t n = 0;
+    if (cushim_capture_count(heap->context))
+        return;
+    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
+    for (; cache; cache = cache->next) {
+        if (cushim_pool_cache_idle_bytes(cache) <= most_bytes ||
+            cushim_pool_cache_small_bytes(cache) <= most_bytes)
+            continue;
+        cushim_pool_cache_prove(cache, what, CUSHIM_POOL_RECORD);
+        struct cushim_pool_block *block = cushim_pool_cache_pop_small(cache);
+        while (block) {
+            struct cushim_pool_block *older = block->older;
+            cushim_pool_heap_give(heap, block);
+            block = older;
+            n++;
+        }
+    }
+    if (n)
+        count_evicted(heap, n);
 }
 
 /* ---- after a free ---- */
