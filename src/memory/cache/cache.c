@@ -1,6 +1,5 @@
 #include "memory/cache/cache.h"
 
-#include <string.h>
 #include <sys/mman.h>
 
 #include "base/clock.h"
@@ -119,13 +118,17 @@ static size_t empty(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool
     return before_bytes - cache->cached_bytes;
 }
 
+static void end_share(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
+    pthread_mutex_lock(&pool->lock);
+    cushim_mem_cache_share_leave(cache, pool);
+    pthread_mutex_unlock(&pool->lock);
+}
+
 /* Under the registry's lock: one that stood still is emptied, and has no share until it asks. */
 static void look_at(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
     if (cushim_mem_cache_share_is_idle(cache) && cushim_mem_cache_lock_take(&cache->lock)) {
         empty(cache, pool);
-        pthread_mutex_lock(&pool->lock);
-        cushim_mem_cache_share_leave(cache, pool);
-        pthread_mutex_unlock(&pool->lock);
+        end_share(cache, pool);
         cushim_mem_cache_leave(cache);
     }
 }
@@ -234,27 +237,6 @@ void cushim_mem_cache_publish(struct cushim_mem_cache *cache) {
     atomic_store_explicit(&counts->most_bytes, 0, memory_order_relaxed);
 }
 
-void cushim_mem_cache_count_miss(struct cushim_mem_stats *stats) {
-    cushim_mem_stats_add(&stats->n_requests, 1);
-    cushim_mem_stats_add(&stats->n_misses, 1);
-}
-
-void cushim_mem_cache_count_obtain_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
-                                          size_t block_bytes, bool is_hit) {
-    cushim_mem_stats_add(&stats->n_requests, 1);
-    cushim_mem_stats_add(is_hit ? &stats->n_hits : &stats->n_misses, 1);
-    cushim_mem_stats_add(&stats->requested_bytes, asked_bytes);
-    cushim_mem_stats_add(&stats->block_bytes, block_bytes);
-    cushim_mem_stats_grow_live(stats, asked_bytes);
-}
-
-void cushim_mem_cache_count_free_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
-                                        size_t block_bytes) {
-    atomic_fetch_add_explicit(&stats->n_frees, 1, memory_order_release);
-    cushim_mem_stats_subtract(&stats->block_bytes, block_bytes);
-    cushim_mem_stats_subtract(&stats->live_bytes, asked_bytes);
-}
-
 /* All but the live bytes, which the gauge may have already. */
 static void add_counts(struct cushim_mem_stats *to, const struct cushim_mem_counts *counts) {
     uint64_t n_hits = cushim_mem_stats_read(&counts->n_hits);
@@ -296,13 +278,20 @@ void cushim_mem_cache_add(struct cushim_mem_stats *sum, const struct cushim_mem_
     cushim_mem_stats_add(&sum->live_bytes, cushim_mem_stats_read(&counts->unpublished_bytes));
 }
 
+/* The next cache, of whatever heap, that counts for `stats`; NULL: the first. */
+static struct cushim_mem_cache *next_of(const struct cushim_mem_stats *stats,
+                                        const struct cushim_mem_cache *cache) {
+    struct cushim_mem_cache *next =
+        cache ? cache->next_of_all : atomic_load_explicit(&everyone, memory_order_acquire);
+    while (next && atomic_load_explicit(&next->stats, memory_order_relaxed) != stats)
+        next = next->next_of_all;
+    return next;
+}
+
 static uint64_t sum_of_frees(const struct cushim_mem_stats *stats) {
     uint64_t n_frees = cushim_mem_stats_read(&stats->n_frees);
-    struct cushim_mem_cache *cache = atomic_load_explicit(&everyone, memory_order_acquire);
-    for (; cache; cache = cache->next_of_all) {
-        if (atomic_load_explicit(&cache->stats, memory_order_relaxed) == stats)
-            n_frees += cushim_mem_stats_read(&cache->counts.n_frees);
-    }
+    for (struct cushim_mem_cache *cache = NULL; (cache = next_of(stats, cache));)
+        n_frees += cushim_mem_stats_read(&cache->counts.n_frees);
     atomic_thread_fence(memory_order_acquire);
     return n_frees;
 }
@@ -314,12 +303,8 @@ void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_me
     uint64_t n_frees = sum_of_frees(stats);
     cushim_mem_stats_copy(sum, stats);
     uint64_t gauge_bytes = cushim_mem_stats_read(&stats->live_bytes);
-    struct cushim_mem_cache *cache = atomic_load_explicit(&everyone, memory_order_acquire);
-    for (; cache; cache = cache->next_of_all) {
-        if (atomic_load_explicit(&cache->stats, memory_order_relaxed) != stats)
-            continue;
+    for (struct cushim_mem_cache *cache = NULL; (cache = next_of(stats, cache));)
         cushim_mem_cache_add(sum, &cache->counts, gauge_bytes);
-    }
     if (has_entered)
         pthread_mutex_unlock(&registry);
     atomic_store_explicit(&sum->n_frees, n_frees, memory_order_relaxed);
@@ -330,10 +315,7 @@ void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_me
 
 void cushim_mem_cache_restart_peak(struct cushim_mem_stats *stats) {
     pthread_mutex_lock(&registry);
-    struct cushim_mem_cache *cache = atomic_load_explicit(&everyone, memory_order_acquire);
-    for (; cache; cache = cache->next_of_all) {
-        if (atomic_load_explicit(&cache->stats, memory_order_relaxed) != stats)
-            continue;
+    for (struct cushim_mem_cache *cache = NULL; (cache = next_of(stats, cache));) {
         cushim_mem_cache_lock_enter(&cache->lock);
         cushim_mem_cache_publish(cache);
         cushim_mem_cache_leave(cache);
@@ -347,12 +329,17 @@ void cushim_mem_cache_restart_peak(struct cushim_mem_stats *stats) {
 
 /* ---- which cache is whose ---- */
 
+/* Under the registry's lock: any thread's, from here on. */
+static void put_spare(struct cushim_mem_cache *cache) {
+    cache->is_orphan = false;
+    cache->next_of_thread = spares;
+    spares = cache;
+}
+
 /* Under the registry's lock, the cache being taken and empty: its pool and it part. */
 static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
     fold(cache);
-    pthread_mutex_lock(&pool->lock);
-    cushim_mem_cache_share_leave(cache, pool);
-    pthread_mutex_unlock(&pool->lock);
+    end_share(cache, pool);
     if (pool->hand == cache)
         pool->hand = cache->next_of_pool;
     if (cache->previous_of_pool)
@@ -366,11 +353,8 @@ static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool)
     atomic_store_explicit(&cache->stats, NULL, memory_order_relaxed);
     atomic_store_explicit(&cache->pool, NULL, memory_order_relaxed);
     atomic_store_explicit(&cache->life, 0, memory_order_relaxed);
-    if (cache->is_orphan) {
-        cache->is_orphan = false;
-        cache->next_of_thread = spares;
-        spares = cache;
-    }
+    if (cache->is_orphan)
+        put_spare(cache);
 }
 
 /* Under the registry's lock. */
@@ -392,21 +376,15 @@ static void bind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool, u
     cushim_mem_cache_leave(cache);
 }
 
-/* Under the registry's lock: the cache's thread has ended. */
-static void retire(struct cushim_mem_cache *cache) {
+/* Under the registry's lock: its blocks go to the free lists.  A thread that has ended has no cache
+ * after that, unless host memory is out: whoever drains it next tries again. */
+static size_t drain(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
     cushim_mem_cache_lock_enter(&cache->lock);
-    struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
-    cache->is_orphan = true;
-    if (!pool) {
-        cache->is_orphan = false;
-        cache->next_of_thread = spares;
-        spares = cache;
-    } else {
-        empty(cache, pool);
-        if (!cache->cached_bytes) /* else host memory is out: whoever drains it next tries again */
-            unbind(cache, pool);
-    }
+    size_t n_bytes = empty(cache, pool);
+    if (cache->is_orphan && !cache->cached_bytes)
+        unbind(cache, pool);
     cushim_mem_cache_leave(cache);
+    return n_bytes;
 }
 
 void cushim_mem_cache_leave_to_parent(void) {
@@ -423,7 +401,12 @@ static void end_thread(void *unused) {
     while (mine) {
         struct cushim_mem_cache *cache = mine;
         mine = cache->next_of_thread;
-        retire(cache);
+        struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
+        cache->is_orphan = true;
+        if (pool)
+            drain(cache, pool);
+        else
+            put_spare(cache);
     }
     pthread_mutex_unlock(&registry);
 }
@@ -446,8 +429,7 @@ static struct cushim_mem_cache *obtain(void) {
         cache = cache->next_of_thread;
     if (cache)
         return cache;
-    cache = spares;
-    if (cache) {
+    if ((cache = spares)) {
         spares = cache->next_of_thread;
     } else {
         cache = mmap(NULL, sizeof *cache, PROT_READ | PROT_WRITE,
@@ -488,11 +470,7 @@ size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *pool) {
     pthread_mutex_lock(&registry);
     for (struct cushim_mem_cache *cache = pool->caches, *next; cache; cache = next) {
         next = cache->next_of_pool;
-        cushim_mem_cache_lock_enter(&cache->lock);
-        n_bytes += empty(cache, pool);
-        if (cache->is_orphan && !cache->cached_bytes)
-            unbind(cache, pool);
-        cushim_mem_cache_leave(cache);
+        n_bytes += drain(cache, pool);
     }
     pthread_mutex_unlock(&registry);
     return n_bytes;
@@ -512,8 +490,7 @@ static void forget(struct cushim_mem_cache *cache) {
 
 void cushim_mem_cache_forget_all(struct cushim_mem_heap *pool) {
     pthread_mutex_lock(&registry);
-    while (pool->caches) {
-        struct cushim_mem_cache *cache = pool->caches;
+    for (struct cushim_mem_cache *cache; (cache = pool->caches);) {
         cushim_mem_cache_lock_enter(&cache->lock);
         forget(cache);
         unbind(cache, pool);

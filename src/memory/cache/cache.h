@@ -261,12 +261,6 @@ void cushim_mem_cache_leave_to_parent(void);
 
 /* ---- counters ---- */
 
-/* A block was served, or taken back: `cache` is taken, or NULL, which costs shared counters. */
-void cushim_mem_cache_count_obtain_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
-                                          size_t block_bytes, bool is_hit);
-void cushim_mem_cache_count_free_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
-                                        size_t block_bytes);
-
 /* Show what is not in the shared gauge yet, and raise its peak. */
 void cushim_mem_cache_publish(struct cushim_mem_cache *cache);
 
@@ -275,9 +269,6 @@ static inline void cushim_mem_cache_bump(atomic_uint_fast64_t *counter, uint64_t
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
                           memory_order_release);
 }
-
-/* A miss, which made a driver call, is counted where all can see it; its bytes are the cache's. */
-void cushim_mem_cache_count_miss(struct cushim_mem_stats *stats);
 
 /* By how much the gauge is off; nobody else changes it while the cache is taken. */
 static inline uint64_t cushim_mem_cache_unpublished_bytes(const struct cushim_mem_cache *cache) {
@@ -320,8 +311,11 @@ static inline void cushim_mem_cache_note_free(struct cushim_mem_cache *cache,
 
 static inline void cushim_mem_cache_count_obtain(struct cushim_mem_cache *cache, size_t asked_bytes,
                                                  size_t block_bytes, bool is_hit) {
-    if (!is_hit)
-        cushim_mem_cache_count_miss(atomic_load_explicit(&cache->stats, memory_order_relaxed));
+    if (!is_hit) { /* which made a driver call, so it is counted where all can see it */
+        struct cushim_mem_stats *stats = atomic_load_explicit(&cache->stats, memory_order_relaxed);
+        cushim_mem_stats_add(&stats->n_requests, 1);
+        cushim_mem_stats_add(&stats->n_misses, 1);
+    }
     uint64_t unpublished_bytes = cushim_mem_cache_unpublished_bytes(cache);
     cushim_mem_cache_note_obtain(cache, unpublished_bytes, asked_bytes, block_bytes, is_hit);
     if (cushim_mem_cache_is_far_above(unpublished_bytes + asked_bytes))

@@ -46,12 +46,18 @@ static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_heap 
     return CUSHIM_OK;
 }
 
+/* Without a cache; see cushim_mem_cache_bump. */
+static void count_shared(struct cushim_mem_stats *stats, size_t asked_bytes, size_t block_bytes) {
+    atomic_fetch_add_explicit(&stats->n_frees, 1, memory_order_release);
+    cushim_mem_stats_subtract(&stats->block_bytes, block_bytes);
+    cushim_mem_stats_subtract(&stats->live_bytes, asked_bytes);
+}
+
 static void count(const struct freeing *freeing, struct cushim_mem_cache *cache) {
     if (cache)
         cushim_mem_cache_count_free(cache, freeing->asked_bytes, freeing->found->block_bytes);
     else
-        cushim_mem_cache_count_free_shared(freeing->stats, freeing->asked_bytes,
-                                           freeing->found->block_bytes);
+        count_shared(freeing->stats, freeing->asked_bytes, freeing->found->block_bytes);
 }
 
 /* The context went while the block was being freed: so did the block. */

@@ -108,6 +108,16 @@ struct attempt {
     struct cushim_mem_block *block;
 };
 
+/* Without a cache. */
+static void count_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
+                         const struct cushim_mem_block *block) {
+    cushim_mem_stats_add(&stats->n_requests, 1);
+    cushim_mem_stats_add(block->is_hit ? &stats->n_hits : &stats->n_misses, 1);
+    cushim_mem_stats_add(&stats->requested_bytes, asked_bytes);
+    cushim_mem_stats_add(&stats->block_bytes, block->block_bytes);
+    cushim_mem_stats_grow_live(stats, asked_bytes);
+}
+
 /* Hand a block out: from here on it is LIVE.  `cache` is taken, or NULL. */
 static void hand_out(const struct attempt *attempt, struct cushim_mem_cache *cache,
                      struct cushim_mem_block_meta *cell, uint64_t address, size_t block_bytes) {
@@ -121,8 +131,7 @@ static void hand_out(const struct attempt *attempt, struct cushim_mem_cache *cac
     if (cache)
         cushim_mem_cache_count_obtain(cache, asked_bytes, block_bytes, block->is_hit);
     else
-        cushim_mem_cache_count_obtain_shared(attempt->pool->stats, asked_bytes, block_bytes,
-                                             block->is_hit);
+        count_shared(attempt->pool->stats, asked_bytes, block);
 }
 
 static void hand_out_place(const struct attempt *attempt, struct cushim_mem_cache *cache,
