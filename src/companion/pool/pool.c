@@ -130,8 +130,8 @@ static void each_cache(struct cushim_scope *scope, CUstream stream, const uint64
     if (stream == CU_STREAM_LEGACY)
         stream = NULL;
     while ((heap = cushim_pool_heap_next(heap))) {
-        struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
-        for (; cache; cache = cache->next) {
+        for (struct cushim_pool_cache *cache = NULL;
+             (cache = cushim_pool_next_cache(heap, cache));) {
             pthread_mutex_lock(&heap->lock);
             bool is_it = !cache->is_gone && cache->kind == CUSHIM_POOL_CACHE_STREAM &&
                          cache->context == scope->context && cache->stream == stream;

@@ -46,10 +46,9 @@ static bool serve_own(struct cushim_pool_request *request) {
 
 /* From any cache, if it is over; says whether one is idle that is not. */
 static bool serve_over(struct cushim_pool_request *request, bool *has_pending) {
-    struct cushim_pool_cache *cache =
-        atomic_load_explicit(&request->heap->caches, memory_order_acquire);
+    struct cushim_pool_cache *cache = NULL;
     *has_pending = false;
-    for (; cache && !request->block; cache = cache->next) {
+    while (!request->block && (cache = cushim_pool_next_cache(request->heap, cache))) {
         if (!cushim_pool_buckets_count(&cache->buckets, request->bucket_bytes))
             continue; /* its lock is not taken for nothing: it would end an ownership */
         cushim_pool_cache_lock(cache);
@@ -65,9 +64,8 @@ static bool serve_over(struct cushim_pool_request *request, bool *has_pending) {
  * yet. */
 static bool serve_proven(struct cushim_pool_request *request, enum cushim_pool_effort effort) {
     bool has_pending;
-    struct cushim_pool_cache *cache =
-        atomic_load_explicit(&request->heap->caches, memory_order_acquire);
-    for (; cache; cache = cache->next) {
+    for (struct cushim_pool_cache *cache = NULL;
+         (cache = cushim_pool_next_cache(request->heap, cache));) {
         if (cushim_pool_buckets_count(&cache->buckets, request->bucket_bytes))
             cushim_pool_cache_prove(cache, request->what, effort);
     }

@@ -83,12 +83,15 @@ static struct cushim_pool_bucket *bucket_of(struct cushim_pool_cache *cache,
 
 struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cache *cache,
                                                          uint64_t last_serial, bool must_be_over) {
-    if (cache->ages.later == &cache->ages)
-        return NULL;
-    struct cushim_pool_block *block = cushim_pool_age_block(cache->ages.later);
-    if (block->serial > last_serial || (must_be_over && !cushim_pool_block_is_over(cache, block)))
-        return NULL;
-    cushim_pool_cache_unlink(cache, bucket_of(cache, block), block);
+    cushim_pool_cache_lock(cache);
+    struct cushim_pool_block *block =
+        cache->ages.later == &cache->ages ? NULL : cushim_pool_age_block(cache->ages.later);
+    if (block &&
+        (block->serial > last_serial || (must_be_over && !cushim_pool_block_is_over(cache, block))))
+        block = NULL;
+    if (block)
+        cushim_pool_cache_unlink(cache, bucket_of(cache, block), block);
+    cushim_pool_cache_unlock(cache);
     return block;
 }
 
@@ -443,8 +446,8 @@ void cushim_thread_end_pools(void) {
     const void *thread = (const void *)this_thread;
     while (thread && (heap = cushim_pool_heap_next(heap))) {
         pthread_mutex_lock(&heap->lock);
-        struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
-        for (; cache; cache = cache->next) {
+        for (struct cushim_pool_cache *cache = NULL;
+             (cache = cushim_pool_next_cache(heap, cache));) {
             if (cache->kind == CUSHIM_POOL_CACHE_THREAD && cache->thread == thread &&
                 !cache->is_gone)
                 leave(cache);

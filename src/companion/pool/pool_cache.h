@@ -190,12 +190,12 @@ size_t cushim_pool_cache_idle_blocks(struct cushim_pool_cache *cache);
 struct cushim_pool_block *cushim_pool_cache_pop_over(struct cushim_pool_cache *cache,
                                                      size_t bucket_bytes);
 
+/* ---- without a lock ---- */
+
 /* The idle block that was freed first, if that was in batch `last_serial` at the latest and it is
  * over (or whatever it is, where any will do); NULL: none. */
 struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cache *cache,
                                                          uint64_t last_serial, bool must_be_over);
-
-/* ---- without a lock ---- */
 
 /* Bytes of idle blocks that share segments with others. */
 size_t cushim_pool_cache_small_bytes(struct cushim_pool_cache *cache);

@@ -229,10 +229,9 @@ enum cushim_status cushim_pool_capture_free_node(const char *what, struct cushim
 static void fence_caches(struct cushim_pool_object *pool,
                          const struct cushim_context_object *context, CUstream stream,
                          const char *what) {
-    struct cushim_pool_heap *heap = atomic_load_explicit(&pool->heaps, memory_order_acquire);
-    for (; heap; heap = atomic_load_explicit(&heap->next, memory_order_acquire)) {
-        struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
-        for (; cache; cache = cache->next) {
+    for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(pool, heap));) {
+        for (struct cushim_pool_cache *cache = NULL;
+             (cache = cushim_pool_next_cache(heap, cache));) {
             if (cache->context == context &&
                 (cache->stream == stream || cache->kind == CUSHIM_POOL_CACHE_ALL))
                 cushim_pool_cache_prove(cache, what, CUSHIM_POOL_RECORD);

@@ -160,8 +160,7 @@ static struct cushim_pool_heap *obtain(void) {
 
 /* Nobody's: its allocator is abandoned. */
 static void drop(struct cushim_pool_heap *heap) {
-    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
-    for (; cache; cache = cache->next) {
+    for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
         struct cushim_context_object *context = cache->context;
         cache->context = NULL;
         cushim_object_release(context);
@@ -308,8 +307,7 @@ enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const 
 /* ---- ending ---- */
 
 static void forget_caches(struct cushim_pool_heap *heap) {
-    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
-    for (; cache; cache = cache->next)
+    for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));)
         cushim_pool_cache_forget(cache);
 }
 
@@ -345,21 +343,15 @@ void cushim_pool_heap_lose_dead(void) {
  */
 static void empty_caches(struct cushim_pool_heap *heap, const char *what) {
     bool may_wait = cushim_capture_count(heap->context) == 0;
-    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
-    for (; cache; cache = cache->next) {
+    for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
         struct cushim_pool_block *block;
         cushim_pool_cache_lock(cache);
         cushim_pool_cache_end_life(cache); /* no fast path puts anything in from here on */
         cushim_pool_cache_unlock(cache);
         if (may_wait)
             cushim_pool_cache_prove(cache, what, CUSHIM_POOL_WAIT);
-        do {
-            cushim_pool_cache_lock(cache);
-            block = cushim_pool_cache_pop_earliest(cache, UINT64_MAX, false);
-            cushim_pool_cache_unlock(cache);
-            if (block)
-                cushim_pool_heap_give(heap, block);
-        } while (block);
+        while ((block = cushim_pool_cache_pop_earliest(cache, UINT64_MAX, false)))
+            cushim_pool_heap_give(heap, block);
         cushim_pool_cache_forget(cache);
     }
 }

@@ -268,6 +268,18 @@ static inline size_t cushim_pool_heap_most(const struct cushim_pool_heap *heap,
     return by_bytes > heap->cap_bucket_blocks ? by_bytes : heap->cap_bucket_blocks;
 }
 
+/* The next of all caches that a heap has, `cache` NULL: the first; no lock. */
+static inline struct cushim_pool_cache *cushim_pool_next_cache(const struct cushim_pool_heap *heap,
+                                                               struct cushim_pool_cache *cache) {
+    return cache ? cache->next : atomic_load_explicit(&heap->caches, memory_order_acquire);
+}
+
+/* The same of a pool's heaps. */
+static inline struct cushim_pool_heap *cushim_pool_next_heap(struct cushim_pool_object *pool,
+                                                             struct cushim_pool_heap *heap) {
+    return atomic_load_explicit(heap ? &heap->next : &pool->heaps, memory_order_acquire);
+}
+
 /* ---- caches ---- */
 
 static inline void cushim_pool_cache_lock(struct cushim_pool_cache *cache) {

@@ -100,11 +100,10 @@ static bool take_over(struct cushim_pool_request *request, struct cushim_pool_ca
 /* The named stream waits, in the device, for the stream that freed a block. */
 static enum cushim_status order(struct reclaim *reclaim) {
     struct cushim_pool_request *request = reclaim->request;
-    struct cushim_pool_cache *cache =
-        atomic_load_explicit(&request->heap->caches, memory_order_acquire);
+    struct cushim_pool_cache *cache = NULL;
     if (!request->cache->is_ordered)
         return CUSHIM_NOMEM;
-    for (; cache; cache = cache->next) {
+    while ((cache = cushim_pool_next_cache(request->heap, cache))) {
         size_t bucket_bytes = 0;
         uint64_t serial = 0;
         if (!find_pending(request, cache, &bucket_bytes, &serial))

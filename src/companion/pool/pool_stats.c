@@ -43,8 +43,7 @@ static void add_cache(struct cushim_pool_cache *cache, struct cushim_pool_stats 
 
 static void add_heap(struct cushim_pool_heap *heap, const char *what,
                      struct cushim_pool_stats *stats, struct sums *sums) {
-    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
-    for (; cache; cache = cache->next) {
+    for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
         cushim_pool_cache_prove(cache, what, CUSHIM_POOL_ASK);
         add_cache(cache, stats, sums);
     }
@@ -62,8 +61,7 @@ static void add_all(struct cushim_pool_call *call, int dev, enum cushim_memory_k
                     struct cushim_pool_stats *stats) {
     struct cushim_pool_object *pool = call->pool;
     struct sums sums = {0};
-    struct cushim_pool_heap *heap = atomic_load_explicit(&pool->heaps, memory_order_acquire);
-    for (; heap; heap = atomic_load_explicit(&heap->next, memory_order_acquire)) {
+    for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(pool, heap));) {
         if ((dev == -1 || heap->context->device == dev) &&
             (kind == -1 || (int)heap->kind == kind) && !atomic_load(&heap->is_lost))
             add_heap(heap, call->what, stats, &sums);
@@ -99,10 +97,9 @@ enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev, enum cushim
 enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
     struct cushim_pool_call call;
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    struct cushim_pool_heap *heap = atomic_load_explicit(&call.pool->heaps, memory_order_acquire);
-    for (; heap; heap = atomic_load_explicit(&heap->next, memory_order_acquire)) {
-        struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
-        for (; cache; cache = cache->next) {
+    for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(call.pool, heap));) {
+        for (struct cushim_pool_cache *cache = NULL;
+             (cache = cushim_pool_next_cache(heap, cache));) {
             cushim_pool_cache_lock(cache);
             cushim_pool_counts_reset(&cache->counts);
             cushim_pool_cache_unlock(cache);
@@ -182,8 +179,7 @@ enum cushim_status cushim_pool_walk(struct cushim_pool *p, cushim_pool_walk_fn *
     if (!fn)
         return CUSHIM_FAIL(CUSHIM_INVALID, "fn=NULL");
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    struct cushim_pool_heap *heap = atomic_load_explicit(&call.pool->heaps, memory_order_acquire);
-    for (; heap; heap = atomic_load_explicit(&heap->next, memory_order_acquire)) {
+    for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(call.pool, heap));) {
         pthread_mutex_lock(&heap->lock);
         for (uint32_t i = 0; i < heap->table.n_blocks && !views.is_full; i++) {
             struct cushim_pool_block *block = cushim_pool_heap_at(heap, i);

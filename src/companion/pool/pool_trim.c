@@ -32,8 +32,7 @@ static void count_evicted(struct cushim_pool_heap *heap, size_t n) {
 
 static void prove_all(struct cushim_pool_heap *heap, const char *what,
                       enum cushim_pool_effort effort, enum cushim_status *status) {
-    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
-    for (; cache; cache = cache->next) {
+    for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
         enum cushim_status proven = cushim_pool_cache_idle_bytes(cache)
                                         ? cushim_pool_cache_prove(cache, what, effort)
                                         : CUSHIM_OK;
@@ -46,15 +45,11 @@ static void prove_all(struct cushim_pool_heap *heap, const char *what,
  * did. */
 static size_t give_until(struct cushim_pool_heap *heap, uint64_t last_serial, size_t bytes) {
     size_t n_bytes = 0, n = 0;
-    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
-    for (; cache && n_bytes < bytes; cache = cache->next) {
-        struct cushim_pool_block *block = NULL;
-        while (n_bytes < bytes && cushim_pool_cache_idle_bytes(cache)) {
-            cushim_pool_cache_lock(cache);
-            block = cushim_pool_cache_pop_earliest(cache, last_serial, true);
-            cushim_pool_cache_unlock(cache);
-            if (!block)
-                break;
+    for (struct cushim_pool_cache *cache = NULL;
+         (cache = cushim_pool_next_cache(heap, cache)) && n_bytes < bytes;) {
+        struct cushim_pool_block *block;
+        while (n_bytes < bytes && cushim_pool_cache_idle_bytes(cache) &&
+               (block = cushim_pool_cache_pop_earliest(cache, last_serial, true))) {
             n_bytes += block->bucket_bytes;
             n++;
             cushim_pool_heap_give(heap, block);
@@ -103,9 +98,7 @@ size_t cushim_pool_give_back(struct cushim_pool_heap *heap, const char *what, si
 
 size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *heap) {
     size_t n_bytes = 0;
-    const struct cushim_pool_cache *cache =
-        atomic_load_explicit(&heap->caches, memory_order_acquire);
-    for (; cache; cache = cache->next)
+    for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));)
         n_bytes += cushim_pool_cache_idle_bytes(cache);
     return n_bytes;
 }
@@ -215,8 +208,7 @@ void cushim_pool_unpin(struct cushim_pool_heap *heap, const char *what) {
     size_t n = 0;
     if (cushim_capture_count(heap->context))
         return;
-    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
-    for (; cache; cache = cache->next) {
+    for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
         if (cushim_pool_cache_idle_bytes(cache) <= most_bytes ||
             cushim_pool_cache_small_bytes(cache) <= most_bytes)
             continue;
@@ -237,8 +229,7 @@ void cushim_pool_unpin(struct cushim_pool_heap *heap, const char *what) {
 
 static size_t idle_bytes_of(struct cushim_pool_object *pool) {
     size_t n_bytes = 0;
-    struct cushim_pool_heap *heap = atomic_load_explicit(&pool->heaps, memory_order_acquire);
-    for (; heap; heap = atomic_load_explicit(&heap->next, memory_order_acquire))
+    for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(pool, heap));)
         n_bytes += cushim_pool_idle_bytes(heap);
     return n_bytes;
 }
@@ -247,9 +238,7 @@ static size_t idle_bytes_of(struct cushim_pool_object *pool) {
  * each batch of frees asks, and would end the ownership of all other threads. */
 static size_t excess_of(const struct cushim_pool_heap *heap, size_t bucket_bytes) {
     size_t n = 0, n_most = cushim_pool_heap_most(heap, bucket_bytes);
-    const struct cushim_pool_cache *cache =
-        atomic_load_explicit(&heap->caches, memory_order_acquire);
-    for (; cache; cache = cache->next)
+    for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));)
         n += cushim_pool_buckets_count(&cache->buckets, bucket_bytes);
     return n > n_most ? n - n_most : 0;
 }
@@ -257,8 +246,8 @@ static size_t excess_of(const struct cushim_pool_heap *heap, size_t bucket_bytes
 /* The oldest blocks of a bucket that are over go to the free lists. */
 static size_t evict(struct cushim_pool_heap *heap, size_t bucket_bytes, size_t n_blocks) {
     size_t n = 0;
-    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
-    for (; cache && n < n_blocks; cache = cache->next) {
+    for (struct cushim_pool_cache *cache = NULL;
+         (cache = cushim_pool_next_cache(heap, cache)) && n < n_blocks;) {
         struct cushim_pool_block *block;
         if (!cushim_pool_buckets_count(&cache->buckets, bucket_bytes))
             continue;
@@ -336,8 +325,7 @@ static enum cushim_status drain_heap(struct cushim_pool_heap *heap, const char *
 
 static enum cushim_status drain(struct cushim_pool_call *call) {
     enum cushim_status status = CUSHIM_OK;
-    struct cushim_pool_heap *heap = atomic_load_explicit(&call->pool->heaps, memory_order_acquire);
-    for (; heap; heap = atomic_load_explicit(&heap->next, memory_order_acquire)) {
+    for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(call->pool, heap));) {
         enum cushim_status drained = drain_heap(heap, call->what);
         status = status == CUSHIM_OK ? drained : status;
     }
@@ -365,13 +353,11 @@ static bool is_meant(struct cushim_pool_heap *heap, int ordinal) {
 }
 
 static void trim(struct cushim_pool_call *call, int ordinal, size_t keep_bytes) {
-    struct cushim_pool_heap *first = atomic_load_explicit(&call->pool->heaps, memory_order_acquire);
+    struct cushim_pool_heap *heap = NULL;
     size_t idle_bytes = 0;
-    for (struct cushim_pool_heap *heap = first; heap;
-         heap = atomic_load_explicit(&heap->next, memory_order_acquire))
+    while ((heap = cushim_pool_next_heap(call->pool, heap)))
         idle_bytes += is_meant(heap, ordinal) ? cushim_pool_idle_bytes(heap) : 0;
-    for (struct cushim_pool_heap *heap = first; heap;
-         heap = atomic_load_explicit(&heap->next, memory_order_acquire)) {
+    while ((heap = cushim_pool_next_heap(call->pool, heap))) {
         if (!is_meant(heap, ordinal))
             continue;
         size_t over_bytes = idle_bytes > keep_bytes ? idle_bytes - keep_bytes : 0;
