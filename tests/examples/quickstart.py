@@ -92,6 +92,8 @@ def sample():
             shown += ["3 of 5  no GPU answers: building the software device, and vecadd for it",
                       "        Its calls take what an H200 was measured to take: they show how cushim works",
                       "        and do not speak for a GPU."]
+        elif line.startswith("done "):
+            shown.append("done    vecadd ran natively and under cushim, on the software device: its times are of no GPU")
         else:
             shown.append(re.sub("device 0  NVIDIA .*, ", "device 0  cushim software device, ", line))
     return shown
