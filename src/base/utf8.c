@@ -35,3 +35,35 @@ void cushim_utf8_clean(char *text) {
             memset(text + begin, '?', (size_t)(at - text) - begin);
     }
 }
+
+/* How many bytes the first columns have, and how many columns these are. */
+static size_t bytes_of(const char *text, size_t columns, size_t *n_columns) {
+    const char *at = text;
+    for (*n_columns = 0; *at && *n_columns < columns; ++*n_columns)
+        cushim_utf8_next(&at);
+    return (size_t)(at - text);
+}
+
+size_t cushim_utf8_columns(const char *text) {
+    size_t n;
+    bytes_of(text, SIZE_MAX, &n);
+    return n;
+}
+
+char *cushim_utf8_fit(char *text, size_t columns) {
+    static const char dots[] = "...";
+    const size_t n_dots = columns < sizeof dots - 1 ? columns : sizeof dots - 1;
+    size_t n;
+    if (text[bytes_of(text, columns, &n)])
+        memcpy(text + bytes_of(text, columns - n_dots, &n), dots + sizeof dots - 1 - n_dots,
+               n_dots + 1);
+    return text;
+}
+
+char *cushim_utf8_cell(char cell[CUSHIM_CELL_BYTES], const char *text, size_t columns) {
+    size_t n, n_bytes = bytes_of(text, columns, &n);
+    memcpy(cell, text, n_bytes);
+    memset(cell + n_bytes, ' ', columns - n);
+    cell[n_bytes + columns - n] = 0;
+    return cell;
+}

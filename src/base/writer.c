@@ -43,6 +43,13 @@ void cushim_write_bytes(struct cushim_writer *writer, const void *bytes, size_t 
 }
 
 char *cushim_text_count(char text[CUSHIM_AMOUNT_BYTES], uint64_t n) {
+    enum { MOST = 1000000000, MOST_IN_UNITS = MOST / 100 };
+    static const char *const units[] = {"", " k", " M", " G", " T", " P"};
+    size_t unit = 0;
+    while (n >= (unit ? MOST_IN_UNITS : MOST)) {
+        n /= 1000;
+        unit++;
+    }
     char digits[24];
     int n_digits = snprintf(digits, sizeof digits, "%" PRIu64, n);
     char *out = text;
@@ -51,7 +58,7 @@ char *cushim_text_count(char text[CUSHIM_AMOUNT_BYTES], uint64_t n) {
             *out++ = ',';
         *out++ = digits[i];
     }
-    *out = 0;
+    strcpy(out, units[unit]);
     return text;
 }
 
@@ -67,11 +74,13 @@ char *cushim_text_bytes(char text[CUSHIM_AMOUNT_BYTES], uint64_t n_bytes) {
 }
 
 char *cushim_text_time(char text[CUSHIM_AMOUNT_BYTES], uint64_t ns) {
-    static const char *const units[] = {"ns", "us", "ms", "s"};
+    static const char *const units[] = {"ns", "us", "ms", "s", "d"};
+    static const double steps[] = {1000, 1000, 1000, 86400};
     double amount = (double)ns;
     size_t unit = 0;
-    for (; amount >= 1000 && unit + 1 < sizeof units / sizeof units[0]; unit++)
-        amount /= 1000;
+    /* days where the seconds have six digits */
+    for (; unit < 4 && amount >= (unit == 3 ? 100000 : 1000); unit++)
+        amount /= steps[unit];
     int decimals = unit == 0 ? 0 : amount < 10 ? 2 : amount < 100 ? 1 : 0;
     snprintf(text, CUSHIM_AMOUNT_BYTES, "%.*f %s", decimals, amount, units[unit]);
     return text;

@@ -28,7 +28,8 @@ void cushim_writer_flush(struct cushim_writer *writer);
 
 enum { CUSHIM_AMOUNT_BYTES = 32 };
 
-/* Texts for people: "1,234,567"; "1.50 GiB"; "2.31 ms".  They return `text`. */
+/* Texts for people: "1,234,567"; "1.50 GiB"; "2.31 ms".  They return `text`, of 11 columns at most;
+ * counts that have more digits are of thousands, "k", or of a greater unit, and cut. */
 char *cushim_text_count(char text[CUSHIM_AMOUNT_BYTES], uint64_t n);
 char *cushim_text_bytes(char text[CUSHIM_AMOUNT_BYTES], uint64_t n_bytes);
 char *cushim_text_time(char text[CUSHIM_AMOUNT_BYTES], uint64_t ns);

@@ -200,6 +200,7 @@ static void settle(struct cushim_page *page) {
         settle_text(page->device_places[device], CUSHIM_PCI_BYTES);
     }
     settle_text(page->head.program, CUSHIM_NAME_BYTES);
+    settle_text(page->head.version, CUSHIM_NAME_BYTES);
     settle_text(page->head.host, CUSHIM_NAME_BYTES);
     settle_text(page->head.boot, CUSHIM_NAME_BYTES);
     settle_text(page->head.folder, CUSHIM_PAGE_FOLDER_BYTES);

@@ -42,7 +42,8 @@ struct cushim_report {
     void (*put_json)(struct cushim_writer *out); /* whole members, a comma behind each; or NULL */
 };
 
-/* For people: at most 80 columns but for stacks, with units, one verdict last. */
+/* For people: at most 80 columns, with units, one verdict last; and its first line alone. */
+void cushim_report_title(struct cushim_writer *out, const struct cushim_report *report);
 void cushim_report_text(struct cushim_writer *out, const struct cushim_report *report);
 
 /* Parts of it: what was found, and the last requests that found no memory.  False: there is none.

@@ -145,8 +145,11 @@ static bool has_kinds(const struct cushim_report *report, int device) {
 }
 
 static void put_device(struct cushim_writer *out, const struct cushim_report *report, int device) {
-    const char *name = report->page.device_names[device];
+    enum { LEAD = sizeof "device 63  , " - 1 };
     const char *place = report->page.device_places[device];
+    char name[CUSHIM_NAME_BYTES];
+    cushim_utf8_fit(strcpy(name, report->page.device_names[device]),
+                    WIDTH - LEAD - CUSHIM_PCI_BYTES);
     cushim_write(out, "\ndevice %d%s%s%s%s\n", device, *name ? "  " : "", name, *place ? ", " : "",
                  place);
     /* two blanks before each head: what stands behind one is of the same column */
@@ -422,16 +425,28 @@ static void put_end(struct cushim_writer *out, const struct cushim_report *repor
                      cushim_text_count(t.text[0], n_lost), n_lost == 1 ? "" : "s");
 }
 
-void cushim_report_text(struct cushim_writer *out, const struct cushim_report *report) {
+void cushim_report_title(struct cushim_writer *out, const struct cushim_report *report) {
+    enum { VERSION = 12, REST = WIDTH - (sizeof "cushim : " - 1) - VERSION - 8 };
     const struct cushim_page_head *head = &report->page.head;
+    char version[CUSHIM_NAME_BYTES], program[CUSHIM_NAME_BYTES], rest[2 * WIDTH];
     struct texts t;
-    cushim_write(out, "cushim %s: %s, process %ld", head->version, head->program,
-                 (long)head->process);
+    int n = snprintf(rest, sizeof rest, ", process %ld", (long)head->process);
     if (head->rank >= 0)
-        cushim_write(out, ", rank %ld", (long)head->rank);
+        n += snprintf(rest + n, sizeof rest - (size_t)n, ", rank %ld", (long)head->rank);
     if (head->rank >= 0 && head->ranks >= 0)
-        cushim_write(out, " of %ld", (long)head->ranks);
-    cushim_write(out, ", %s\n", cushim_text_time(t.text[0], report->run_ns));
+        n += snprintf(rest + n, sizeof rest - (size_t)n, " of %ld", (long)head->ranks);
+    snprintf(rest + n, sizeof rest - (size_t)n, ", %s",
+             cushim_text_time(t.text[0], report->run_ns));
+    cushim_utf8_fit(rest, REST);
+    cushim_utf8_fit(strcpy(version, head->version), VERSION);
+    cushim_utf8_fit(strcpy(program, head->program), WIDTH - (sizeof "cushim : " - 1) -
+                                                        cushim_utf8_columns(version) -
+                                                        cushim_utf8_columns(rest));
+    cushim_write(out, "cushim %s: %s%s\n", version, program, rest);
+}
+
+void cushim_report_text(struct cushim_writer *out, const struct cushim_report *report) {
+    cushim_report_title(out, report);
     put_end(out, report);
     put_head(out, report);
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "report/words.h"
 
 /* ---- a row ---- */
@@ -63,6 +64,7 @@ void processes_free(struct processes *processes) {
 /* ---- the table ---- */
 
 enum { PEAK_LIVE, PEAK_HELD, REQUESTS, WAITED, N_COLUMNS };
+enum { MOST_DIGITS = 11 };
 
 static const struct {
     size_t field;
@@ -87,8 +89,13 @@ static uint64_t value_of(const struct process_row *row, int column) {
 
 static void put_line(struct cushim_writer *out, const char *rank, const char *process,
                      const char *program, const char *const cells[N_COLUMNS], const char *end) {
-    cushim_write(out, "  %4s %8s  %-11.11s %9s %9s %11s %9s  %.8s\n", rank, process, program,
-                 cells[PEAK_LIVE], cells[PEAK_HELD], cells[REQUESTS], cells[WAITED], end);
+    char cell[CUSHIM_CELL_BYTES], cut[16];
+    snprintf(cut, sizeof cut, "%s", end);
+    int wide = snprintf(NULL, 0, "%4s %8s", rank, process) - 13; /* only made up numbers are so */
+    cushim_write(out, "  %4s %8s  %s %9s %9s %11s %9s  %s\n", rank, process,
+                 cushim_utf8_cell(cell, program, wide < 11 ? 11 - (size_t)wide : 0),
+                 cells[PEAK_LIVE], cells[PEAK_HELD], cells[REQUESTS], cells[WAITED],
+                 cushim_utf8_fit(cut, 8));
 }
 
 static void put_row(struct cushim_writer *out, const struct process_row *row) {
@@ -97,6 +104,8 @@ static void put_row(struct cushim_writer *out, const struct process_row *row) {
     if (row->rank >= 0)
         snprintf(rank, sizeof rank, "%" PRId64, row->rank);
     snprintf(process, sizeof process, "%" PRId64, row->process);
+    cushim_utf8_fit(rank, MOST_DIGITS);
+    cushim_utf8_fit(process, MOST_DIGITS);
     for (int i = 0; i < N_COLUMNS; i++)
         cells[i] = columns[i].put(texts[i], value_of(row, i));
     put_line(out, rank, process, row->program, cells, row->end);

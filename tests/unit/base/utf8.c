@@ -48,8 +48,23 @@ START_TEST(a_terminal_obeys_nothing_of_it) {
 }
 END_TEST
 
+START_TEST(what_has_no_room_is_cut_between_characters) {
+    char text[32], cell[CUSHIM_CELL_BYTES];
+    ck_assert_uint_eq(cushim_utf8_columns("a\xc3\xa9\xe2\x82\xac"), 3);
+    ck_assert_str_eq(cushim_utf8_fit(strcpy(text, "caf\xc3\xa9"), 4), "caf\xc3\xa9");
+    ck_assert_str_eq(cushim_utf8_fit(strcpy(text, "\xc3\xa9t\xc3\xa9 1999"), 7),
+                     "\xc3\xa9t\xc3\xa9 ...");
+    ck_assert_str_eq(cushim_utf8_fit(strcpy(text, "forward"), 2), "..");
+    ck_assert_str_eq(cushim_utf8_fit(strcpy(text, "forward"), 0), "");
+    ck_assert_str_eq(cushim_utf8_cell(cell, "caf\xc3\xa9", 6), "caf\xc3\xa9  ");
+    ck_assert_str_eq(cushim_utf8_cell(cell, "caf\xc3\xa9s", 4), "caf\xc3\xa9");
+    ck_assert_str_eq(cushim_utf8_cell(cell, "", 3), "   ");
+}
+END_TEST
+
 SUITE() {
     return suite_run("utf8", (const TTest *[]){characters_are_read_whole,
                                                what_is_no_character_is_one_byte_each,
-                                               a_terminal_obeys_nothing_of_it, NULL});
+                                               a_terminal_obeys_nothing_of_it,
+                                               what_has_no_room_is_cut_between_characters, NULL});
 }

@@ -8,6 +8,7 @@
 #include <uthash.h>
 
 #include "base/utf8.h"
+#include "report/frame.h"
 #include "report/site.h"
 #include "tools/cushim/json.h"
 #include "tools/cushim/recording/recording.h"
@@ -175,6 +176,28 @@ void diff_change_text(char text[24], uint64_t before, uint64_t after) {
                  (unsigned)(size % 10));
 }
 
+/* "forward model.c < step train.c" behind the numbers, shortened as in a summary. */
+static void put_place(struct cushim_writer *out, const char *lead, const char *place) {
+    enum { COLUMNS = 66 };
+    const char *mark = strstr(place, " < ");
+    char parts[2][PLACE_BYTES] = {"", ""};
+    snprintf(parts[0], PLACE_BYTES, "%.*s", (int)(mark ? mark - place : (long)strlen(place)),
+             place);
+    snprintf(parts[1], PLACE_BYTES, "%s", mark ? mark + 3 : "");
+    for (int i = 0; i < 2; i++) {
+        char *file = strrchr(parts[i], ' '), kept[COLUMNS + 1] = "";
+        if (file) {
+            cushim_frame_shorten(file, COLUMNS / 2);
+            snprintf(kept, sizeof kept, "%s", file);
+            *file = 0;
+        }
+        cushim_frame_shorten(parts[i], COLUMNS - strlen(kept));
+        strcat(parts[i], kept);
+        cushim_utf8_fit(parts[i], COLUMNS);
+    }
+    names_put_place(out, lead, parts[0], parts[1]);
+}
+
 void diff_sites_put(struct cushim_writer *out, struct diff_sites *sites) {
     bool is_recorded = sites->is_recorded[0] && sites->is_recorded[1];
     bool is_sampled = sites->is_sampled[0] && sites->is_sampled[1];
@@ -183,7 +206,7 @@ void diff_sites_put(struct cushim_writer *out, struct diff_sites *sites) {
         return;
     HASH_SORT(sites->rows, by_distance);
     for (struct row *row = sites->rows; row && distance(row); row = row->hh.next) {
-        char text[2][CUSHIM_AMOUNT_BYTES], change[24];
+        char text[2][CUSHIM_AMOUNT_BYTES], change[24], lead[64];
         if (!n)
             cushim_write(out, "\n  %11s %11s %11s  %s\n", "before", "after", "change",
                          is_recorded ? "at the peak, by place" : "peak live of a place, sampled");
@@ -192,8 +215,10 @@ void diff_sites_put(struct cushim_writer *out, struct diff_sites *sites) {
             continue;
         }
         diff_change_text(change, row->n_bytes[0], row->n_bytes[1]);
-        cushim_write(out, "  %11s %11s %11s  %s\n", cushim_text_bytes(text[0], row->n_bytes[0]),
-                     cushim_text_bytes(text[1], row->n_bytes[1]), change, row->place);
+        snprintf(lead, sizeof lead, "  %11s %11s %11s  ",
+                 cushim_text_bytes(text[0], row->n_bytes[0]),
+                 cushim_text_bytes(text[1], row->n_bytes[1]), change);
+        put_place(out, lead, row->place);
     }
     if (n_more)
         cushim_write(out, "  and %u place%s more\n", n_more, n_more == 1 ? "" : "s");

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "base/writer.h"
 #include "report/report.h"
 #include "tools/cushim/recording/recording.h"
@@ -82,6 +83,8 @@ static void put_row(struct cushim_writer *out, const struct row *row,
     if (row->has_held && live)
         snprintf(ratio, sizeof ratio, "%" PRIu64 ".%02" PRIu64, held / live,
                  (uint64_t)((__uint128_t)(held % live) * 100 / live));
+    if (strlen(ratio) > 9) /* of a made up recording */
+        snprintf(ratio, sizeof ratio, "%.2e", (double)held / (double)live);
     cushim_write(out, "  %-24.24s %13s %10s %10s %9s %7s\n", row->name,
                  cushim_text_count(text[0], sums->n_calls), cushim_text_bytes(text[1], live),
                  row->has_held ? cushim_text_bytes(text[2], held) : "-", ratio,
@@ -95,9 +98,12 @@ static const char *scope_name(int scope, char text[32]) {
 
 static void put_text(struct cushim_writer *out, const struct cushim_trace_head *head,
                      const struct row *rows, size_t n_rows) {
-    char text[CUSHIM_AMOUNT_BYTES], name[32];
-    cushim_write(out, "%.40s   process %" PRIu64 ", planned without a device: no free waits\n",
-                 head->program, head->process);
+    char text[CUSHIM_AMOUNT_BYTES], name[32],
+        program[sizeof((struct cushim_trace_head *)0)->program + 1] = "";
+    memcpy(program, head->program, sizeof head->program);
+    cushim_utf8_clean(program);
+    cushim_write(out, "%s   process %" PRIu64 ", planned without a device: no free waits\n",
+                 cushim_utf8_fit(program, 20), head->process);
     for (int scope = 0; scope < PLAN_SCOPES; scope++) {
         uint64_t n = rows->plan.sums[scope].n_requests;
         if (!n)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "base/writer.h"
 #include "report/site.h"
 #include "report/words.h"
@@ -31,6 +32,7 @@ static void put_row(struct request *request, const struct page *page, int device
     uint64_t n = cushim_mem_stats_read(&stats->n_requests);
     uint64_t n_hits = cushim_mem_stats_read(&stats->n_hits);
     char text[3][CUSHIM_AMOUNT_BYTES], share[CUSHIM_AMOUNT_BYTES] = "-";
+    char program[CUSHIM_CELL_BYTES];
     if (n) { /* cut, so that 100.0 is all of them */
         unsigned per_1000 = n_hits >= n ? 1000 : (unsigned)((__uint128_t)n_hits * 1000 / n);
         snprintf(share, sizeof share, "%u.%u %%", per_1000 / 10, per_1000 % 10);
@@ -39,8 +41,9 @@ static void put_row(struct request *request, const struct page *page, int device
         cushim_write(&request->out, "%9s  %-16s %3s %9s %9s %10s %9s  %s\n", "process", "program",
                      "dev", CUSHIM_WORD(live), CUSHIM_WORD(held), CUSHIM_WORD(peak_live),
                      CUSHIM_WORD(no_call), "state");
-    cushim_write(&request->out, "%9ld  %-16.16s %3d %9s %9s %10s %9s  %s\n",
-                 (long)report->page.head.process, report->page.head.program, device,
+    cushim_write(&request->out, "%9ld  %s %3d %9s %9s %10s %9s  %s\n",
+                 (long)report->page.head.process,
+                 cushim_utf8_cell(program, report->page.head.program, 16), device,
                  cushim_text_bytes(text[0], cushim_mem_stats_read(&stats->live_bytes)),
                  cushim_text_bytes(text[1], cushim_mem_stats_read(&stats->held_bytes)),
                  cushim_text_bytes(text[2], cushim_mem_stats_read(&stats->peak_live_bytes)), share,
@@ -130,12 +133,10 @@ static const struct part {
 enum { N_PARTS = sizeof parts / sizeof *parts };
 
 static void show_part(struct request *request, const struct cushim_report *report) {
-    const struct cushim_page_head *head = &report->page.head;
-    char text[CUSHIM_AMOUNT_BYTES];
+    if (request->part->has_head && request->n_shown > 1)
+        cushim_write(&request->out, "\n");
     if (request->part->has_head)
-        cushim_write(&request->out, "%scushim %s: %s, process %ld, %s\n",
-                     request->n_shown > 1 ? "\n" : "", head->version, head->program,
-                     (long)head->process, cushim_text_time(text, report->run_ns));
+        cushim_report_title(&request->out, report);
     request->part->put(&request->out, report);
 }
 

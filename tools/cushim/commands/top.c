@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "base/clock.h"
 #include "report/words.h"
 #include "tools/cushim/pages.h"
@@ -217,6 +218,7 @@ static void put_row(const struct top *top, const struct row *row, int columns,
                     char line[LINE_BYTES]) {
     char text[4][CUSHIM_AMOUNT_BYTES], past[4 * N_PAST + 1], waits[16], name[CUSHIM_NAME_BYTES + 9];
     char peak[CUSHIM_AMOUNT_BYTES + 2] = "", most[CUSHIM_AMOUNT_BYTES];
+    char cell[CUSHIM_CELL_BYTES];
     enum { PEAK = 10, BEFORE_PAST = 74, MOST_DEPTH = 4 };
     int before = BEFORE_PAST + (has_peak(columns) ? PEAK : 0);
     uint64_t wait = per_second(row, row->wait_ns, row->wait_ns_before) / 1000000; /* in 1000 */
@@ -229,8 +231,9 @@ static void put_row(const struct top *top, const struct row *row, int columns,
         snprintf(peak, sizeof peak, " %9s", cushim_text_bytes(most, row->most_bytes));
     snprintf(name, sizeof name, "%*s%s",
              2 * (int)(row->depth < MOST_DEPTH ? row->depth : MOST_DEPTH), "", row->program);
-    snprintf(line, LINE_BYTES, "%8" PRId64 "  %-14.14s %3d %9s %9s %9s %7s %5s%s  %s", row->process,
-             name, row->device, cushim_text_bytes(text[0], row->live_bytes),
+    cushim_utf8_cell(cell, name, 14);
+    snprintf(line, LINE_BYTES, "%8" PRId64 "  %s %3d %9s %9s %9s %7s %5s%s  %s", row->process, cell,
+             row->device, cushim_text_bytes(text[0], row->live_bytes),
              cushim_text_bytes(text[1], row->held_bytes),
              cushim_text_bytes(text[2], row->spare_bytes),
              cushim_text_count(text[3], requests_per_second(row)), waits, peak, past);

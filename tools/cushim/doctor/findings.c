@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tools/cushim/usage.h"
 
 static const struct {
@@ -68,6 +69,25 @@ size_t report_n_wrong(const struct report *report) {
     return n;
 }
 
+/* In lines of 80 columns, from `lead` columns on; a word that is longer is whole, for it may be
+ * copied. */
+static void print_words(FILE *out, size_t lead, char *text) {
+    enum { COLUMNS = 80 };
+    size_t at = lead;
+    char *rest = NULL;
+    cushim_utf8_clean(text);
+    for (char *word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+        const size_t n = cushim_utf8_columns(word);
+        if (at > lead && at + 1 + n > COLUMNS) {
+            fprintf(out, "\n%*s", (int)lead, "");
+            at = lead;
+        }
+        fprintf(out, "%s%s", at > lead ? " " : "", word);
+        at += n + (at > lead);
+    }
+    fputc('\n', out);
+}
+
 void report_print(const struct report *report, FILE *out) {
     int width = 0;
     for (size_t i = 0; i < report->n_rows; i++) {
@@ -83,11 +103,14 @@ void report_print(const struct report *report, FILE *out) {
         }
         heading = row->heading;
         /* A name that repeats stands once, above its texts. */
-        fprintf(out, "  %s  %-*s  %s\n", states[row->state].mark, width,
-                strcmp(name, row->name) == 0 ? "" : row->name, row->text);
+        fprintf(out, "  %s  %-*s  ", states[row->state].mark, width,
+                strcmp(name, row->name) == 0 ? "" : row->name);
+        print_words(out, (size_t)width + 8, row->text);
         name = row->name;
-        if (row->remedy)
-            fprintf(out, "      %-*s  -> %s\n", width, "", row->remedy);
+        if (row->remedy) {
+            fprintf(out, "      %-*s  -> ", width, "");
+            print_words(out, (size_t)width + 11, row->remedy);
+        }
     }
     size_t n_wrong = report_n_wrong(report);
     if (n_wrong == 0)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <uthash.h>
 
+#include "base/utf8.h"
 #include "base/writer.h"
 #include "report/report.h"
 #include "tools/cushim/recording/history.h"
@@ -247,15 +248,18 @@ static int put_scope(struct cushim_writer *out, const char *path,
     if (!error)
         error = map_make(&map, &recording.account, scope, MOST_ROWS);
     if (!error) {
-        cushim_write(
-            out, "%s after %s%s: %s live in %s block%s%s%.40s\n", recording_scope_name(scope, name),
-            cushim_text_time(text[0], recording.account.last_ns - recording.account.first_ns),
-            wish->is_end ? ", the end"
-            : wish->ns   ? ""
-                         : ", the peak",
-            cushim_text_bytes(text[1], groups.n_bytes), cushim_text_count(text[2], groups.n_blocks),
-            groups.n_blocks == 1 ? "" : "s", wish->range ? " of the range " : "",
-            wish->range ? wish->range : "");
+        char line[256];
+        snprintf(line, sizeof line, "%s after %s%s: %s live in %s block%s%s%s",
+                 recording_scope_name(scope, name),
+                 cushim_text_time(text[0], recording.account.last_ns - recording.account.first_ns),
+                 wish->is_end ? ", the end"
+                 : wish->ns   ? ""
+                              : ", the peak",
+                 cushim_text_bytes(text[1], groups.n_bytes),
+                 cushim_text_count(text[2], groups.n_blocks), groups.n_blocks == 1 ? "" : "s",
+                 wish->range ? " of the range " : "", wish->range ? wish->range : "");
+        cushim_utf8_clean(line);
+        cushim_write(out, "%s\n", cushim_utf8_fit(line, 80));
         put_groups(out, &groups, recording.names);
         put_map(out, &map);
         map_free(&map);

@@ -269,19 +269,12 @@ static void put_name(char text[SITE_BYTES], const struct name *name, size_t colu
     snprintf(text, SITE_BYTES, "%s%s%s", function, *line ? " " : "", line);
 }
 
-void names_put_site(struct cushim_writer *out, const char *lead, const struct names *names,
-                    const struct cushim_trace_site *site) {
-    enum { COLUMNS = 80, INDENT = 12 };
-    static const char mark[] = "< ";
-    char asker[SITE_BYTES], caller[SITE_BYTES] = "";
-    unsigned first = names_first(names, site);
-    if (first < site->n_frames)
-        put_name(asker, names_of(names, site->frames[first]), COLUMNS - INDENT);
-    else
-        strcpy(asker, site->n_frames ? "in CUDA or cushim" : "no stack was recorded");
-    if (first + 1 < site->n_frames)
-        put_name(caller, names_of(names, site->frames[first + 1]), COLUMNS - INDENT - strlen(mark));
-    size_t n_lead = strlen(lead), n_caller = *caller ? 1 + strlen(mark) + strlen(caller) : 0;
+enum { COLUMNS = 80, INDENT = 12 };
+static const char caller_mark[] = "< ";
+
+void names_put_place(struct cushim_writer *out, const char *lead, const char *asker,
+                     const char *caller) {
+    size_t n_lead = strlen(lead), n_caller = *caller ? 1 + strlen(caller_mark) + strlen(caller) : 0;
     bool fits_behind = n_lead + strlen(asker) + n_caller <= COLUMNS;
     bool fits_a_line = INDENT + strlen(asker) + n_caller <= COLUMNS;
     while (!fits_behind && n_lead && lead[n_lead - 1] == ' ')
@@ -292,7 +285,21 @@ void names_put_site(struct cushim_writer *out, const char *lead, const struct na
     cushim_write(out, "%s", asker);
     if (*caller && !fits_behind && !fits_a_line)
         cushim_write(out, "\n%*s", INDENT - 1, "");
-    cushim_write(out, "%s%s%s\n", *caller ? " " : "", *caller ? mark : "", caller);
+    cushim_write(out, "%s%s%s\n", *caller ? " " : "", *caller ? caller_mark : "", caller);
+}
+
+void names_put_site(struct cushim_writer *out, const char *lead, const struct names *names,
+                    const struct cushim_trace_site *site) {
+    char asker[SITE_BYTES], caller[SITE_BYTES] = "";
+    unsigned first = names_first(names, site);
+    if (first < site->n_frames)
+        put_name(asker, names_of(names, site->frames[first]), COLUMNS - INDENT);
+    else
+        strcpy(asker, site->n_frames ? "in CUDA or cushim" : "no stack was recorded");
+    if (first + 1 < site->n_frames)
+        put_name(caller, names_of(names, site->frames[first + 1]),
+                 COLUMNS - INDENT - strlen(caller_mark));
+    names_put_place(out, lead, asker, caller);
 }
 
 void names_free(struct names *names) {

@@ -39,6 +39,10 @@ unsigned names_first(const struct names *names, const struct cushim_trace_site *
 void names_put_site(struct cushim_writer *out, const char *lead, const struct names *names,
                     const struct cushim_trace_site *site);
 
+/* The same of two places that are named, the caller "" where there is none. */
+void names_put_place(struct cushim_writer *out, const char *lead, const char *asker,
+                     const char *caller);
+
 void names_free(struct names *names);
 
 #endif

@@ -107,20 +107,26 @@ const char *summary_end(const struct cushim_trace_head *head) {
 
 static void put_head(struct cushim_writer *out, const struct cushim_trace_account *account) {
     const struct cushim_trace_head *head = &account->reader.head;
-    char text[2][CUSHIM_AMOUNT_BYTES], arguments[1024], host[64], product[64];
+    enum { LEAD = sizeof "cushim : " - 1, PRODUCT = 12, HOST = 20, LEAST_NAME = 8 };
+    char text[2][CUSHIM_AMOUNT_BYTES], arguments[1024], host[64], product[64], rest[256];
     snprintf(arguments, sizeof arguments, "%s", *head->arguments ? head->arguments : head->program);
     snprintf(host, sizeof host, "%s", head->host);
     snprintf(product, sizeof product, "%s", head->product);
     cushim_utf8_clean(arguments);
     cushim_utf8_clean(host);
     cushim_utf8_clean(product);
-    cushim_write(out, "cushim %s: %.40s   process %" PRIu64 " on %.20s", product, arguments,
-                 head->process, host);
+    int n = snprintf(rest, sizeof rest, "   process %" PRIu64 " on %s", head->process,
+                     cushim_utf8_fit(host, HOST));
     if (cushim_trace_rank(head) >= 0)
-        cushim_write(out, ", rank %" PRId64, cushim_trace_rank(head));
+        n +=
+            snprintf(rest + n, sizeof rest - (size_t)n, ", rank %" PRId64, cushim_trace_rank(head));
     if (cushim_trace_rank(head) >= 0 && cushim_trace_ranks(head) >= 0)
-        cushim_write(out, " of %" PRId64, cushim_trace_ranks(head));
-    cushim_write(out, "\n");
+        snprintf(rest + n, sizeof rest - (size_t)n, " of %" PRId64, cushim_trace_ranks(head));
+    cushim_utf8_fit(rest, 80 - LEAD - PRODUCT - LEAST_NAME);
+    cushim_utf8_fit(product, PRODUCT);
+    cushim_utf8_fit(arguments,
+                    80 - LEAD - cushim_utf8_columns(product) - cushim_utf8_columns(rest));
+    cushim_write(out, "cushim %s: %s%s\n", product, arguments, rest);
     cushim_write(out, "  recorded %s, %s event%s; %s\n",
                  cushim_text_time(text[0], account->last_ns - account->first_ns),
                  cushim_text_count(text[1], account->n_events), account->n_events == 1 ? "" : "s",
