@@ -7,7 +7,7 @@
  *
  * Lock: entering takes the driver's one lock, leaving releases it.  Everything else in this folder
  * runs under that lock unless it says otherwise, and waits on the one condition `sim_changed`,
- * which is broadcast whenever a step of a stream is done.
+ * which is broadcast when a step is done that somebody waits for.
  */
 #ifndef CUSHIM_SIM_CALLS_H
 #define CUSHIM_SIM_CALLS_H

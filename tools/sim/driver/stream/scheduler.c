@@ -15,6 +15,7 @@ static struct sim_stream **queued; /* the streams that have steps */
 static size_t n_queued, cap_queued;
 static struct sim_stream **ready; /* as many places as `queued` has */
 static pthread_cond_t has_work = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t turned = PTHREAD_COND_INITIALIZER; /* a turn is over */
 static pthread_t worker;
 static bool is_running, is_over, is_in_turn;
 static unsigned n_holds;
@@ -87,7 +88,7 @@ static void make_turn(size_t n_ready) {
             leave_list(stream);
         sim_stream_retire_first(stream);
     }
-    pthread_cond_broadcast(&sim_changed);
+    pthread_cond_broadcast(&turned);
     if (!is_done && n_ready == 1)
         nap();
 }
@@ -98,7 +99,7 @@ static void *work(void *unused) {
         size_t n_ready = n_holds && n_allowed == 0 ? 0 : find_ready();
         if (n_ready == 0) {
             n_allowed = 0;
-            pthread_cond_broadcast(&sim_changed);
+            pthread_cond_broadcast(&turned);
             pthread_cond_wait(&has_work, &sim_lock);
             continue;
         }
@@ -107,7 +108,7 @@ static void *work(void *unused) {
         pthread_mutex_unlock(&sim_lock);
         pthread_mutex_lock(&sim_lock);
     }
-    pthread_cond_broadcast(&sim_changed);
+    pthread_cond_broadcast(&turned);
     pthread_mutex_unlock(&sim_lock);
     return unused;
 }
@@ -163,7 +164,7 @@ void sim_scheduler_finish(void) {
     until.tv_sec++;
     int error = 0;
     while (is_in_turn && error == 0)
-        error = pthread_cond_timedwait(&sim_changed, &sim_lock, &until);
+        error = pthread_cond_timedwait(&turned, &sim_lock, &until);
     if (is_in_turn) {
         pthread_detach(worker); /* a kernel that never ends: the process ends under it */
         return;
@@ -179,7 +180,7 @@ void sim_hold(void) {
     pthread_mutex_lock(&sim_lock);
     n_holds++;
     while (is_in_turn && !pthread_equal(worker, pthread_self()))
-        pthread_cond_wait(&sim_changed, &sim_lock);
+        pthread_cond_wait(&turned, &sim_lock);
     pthread_mutex_unlock(&sim_lock);
 }
 
@@ -208,7 +209,7 @@ unsigned sim_step(unsigned n) {
         unsigned long before = n_turns;
         pthread_cond_signal(&has_work);
         while (n_allowed)
-            pthread_cond_wait(&sim_changed, &sim_lock);
+            pthread_cond_wait(&turned, &sim_lock);
         if (n_turns == before)
             break;
     }

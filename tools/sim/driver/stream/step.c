@@ -58,6 +58,8 @@ void sim_step_complete(struct sim_step *step) {
     clock_gettime(CLOCK_MONOTONIC, &now);
     step->done_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     step->is_done = true;
+    if (step->is_awaited)
+        pthread_cond_broadcast(&sim_changed);
     step->stream = NULL;
     sim_work_finish(&step->work);
 }
@@ -66,6 +68,7 @@ CUresult sim_step_wait(struct sim_step *step) {
     if (!step)
         return CUDA_SUCCESS;
     sim_step_ref(step);
+    step->is_awaited = true;
     while (!step->is_done && !sim_is_over())
         pthread_cond_wait(&sim_changed, &sim_lock);
     CUresult result = step->is_done ? CUDA_SUCCESS : CUDA_ERROR_DEINITIALIZED;

@@ -15,6 +15,7 @@
 struct sim_step {
     unsigned n_refs;
     bool is_done;
+    bool is_awaited;           /* by a thread */
     uint64_t done_ns;          /* the clock when it was done */
     struct sim_stream *stream; /* valid until done */
     struct sim_work work;
