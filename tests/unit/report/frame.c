@@ -91,7 +91,7 @@ END_TEST
 START_TEST(whatever_a_name_is_it_becomes_as_short_as_wanted) {
     static const char signs[] = "<>()[]{}:-operator ";
     unsigned seed = 1;
-    for (int i = 0; i < 20000; i++) {
+    for (unsigned i = 0; i < suite_steps(20000); i++) {
         char name[64];
         size_t n = (size_t)rand_r(&seed) % (sizeof name - 1), most = 4 + n / 2;
         for (size_t k = 0; k < n; k++)

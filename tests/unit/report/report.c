@@ -30,7 +30,7 @@ END_TEST
 /* Counters that were read while others wrote them. */
 START_TEST(parts_that_do_not_fit_are_cut) {
     uint64_t seed = 1;
-    for (unsigned i = 0; i < 10000; i++) {
+    for (unsigned i = 0; i < suite_steps(10000); i++) {
         uint64_t held = suite_random(&seed) % 100, live = suite_random(&seed) % 100;
         uint64_t block = suite_random(&seed) % 100, idle = suite_random(&seed) % 100;
         struct cushim_report_held parts = held_of(held, live, block, idle);

@@ -343,9 +343,9 @@ START_TEST(a_damaged_image_harms_nobody) {
     put_entry(&fatbin, CUBIN, 90, PLAIN, whole, 0);
     put_entry(&fatbin, CUBIN, 90, LZ4, packed_by_lz4(whole), whole.n_bytes);
     load(fatbin.bytes);
-    for (int i = 0; i < 20000; i++) {
+    for (unsigned i = 0; i < suite_steps(20000); i++) {
         changed = fatbin;
-        for (int k = 0; k < 1 + i % 4; k++) {
+        for (unsigned k = 0; k < 1 + i % 4; k++) {
             seed = seed * 1664525 + 1013904223;
             changed.bytes[16 + (seed >> 8) % (fatbin.n_bytes - 16)] = (char)(seed >> 3);
         }

@@ -141,7 +141,7 @@ START_TEST(whatever_lies_there_harms_nobody) {
     struct cushim_python_line lines[CUSHIM_TRACE_FRAMES];
     void *nothing = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint64_t random = 88172645463325252u;
-    for (int i = 0; i < 20000; i++) {
+    for (unsigned i = 0; i < suite_steps(20000); i++) {
         make_world(3, 0, TABLE, sizeof TABLE);
         for (int k = 0; k < 3; k++) {
             random ^= random << 13, random ^= random >> 7, random ^= random << 17;

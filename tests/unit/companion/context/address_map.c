@@ -126,7 +126,7 @@ START_TEST(thousands_of_rows_come_and_go_as_a_plain_array_says) {
     enum { N = 512 };
     static bool is_there[N];
     uint64_t seed = 3;
-    for (int turn = 0; turn < 50000; turn++) {
+    for (unsigned turn = 0; turn < suite_steps(50000); turn++) {
         uint64_t i = suite_random(&seed) % N, start = 0x10000 + i * 0x100;
         ck_assert_uint_eq(find(start + 0x7f), is_there[i] ? start : 0);
         if (is_there[i])

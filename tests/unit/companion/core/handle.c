@@ -71,7 +71,7 @@ START_TEST(stale_foreign_and_random_handles_are_refused) {
     ck_assert(!is_good(CUSHIM_KIND_STREAM, &value));
     for (unsigned bit = 0; bit < 64; bit++)
         ck_assert(!is_good(CUSHIM_KIND_STREAM, (void *)(value ^ (uintptr_t)1 << bit)));
-    for (int i = 0; i < 100000; i++) {
+    for (unsigned i = 0; i < suite_steps(100000); i++) {
         void *random = (void *)suite_random(&seed);
         for (int kind = 0; random != handle && kind < CUSHIM_N_KINDS; kind++)
             n_good += is_good((enum cushim_kind)kind, random);

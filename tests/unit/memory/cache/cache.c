@@ -207,7 +207,7 @@ START_TEST(counters_are_exact_with_one_thread) {
     static size_t sizes[64];
     uint64_t random = 7, n_requests = 0, n_frees = 0, live_bytes = 0, peak_bytes = 0;
     fixture = fixture_create(NULL);
-    for (unsigned i = 0; i < 20000; i++) {
+    for (unsigned i = 0; i < suite_steps(20000); i++) {
         unsigned at = (unsigned)(suite_random(&random) % 64);
         if (addresses[at]) {
             fixture_give(fixture, addresses[at]);

@@ -108,10 +108,14 @@ static void end(size_t n_refused) {
     ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
+/* Memcheck takes one place in seven, from another place each time: the eight walks of this file
+ * together take all. */
 static void fail_each_in(bool is_relaxed, CUresult result, const char *without) {
+    unsigned walk = 4 * (without != NULL) + 2 * (result == CUDA_ERROR_OUT_OF_MEMORY) + is_relaxed;
+    unsigned stride = suite_steps(100) <= 10 ? 7 : 1;
     bool has_failed = true;
     injected = result;
-    for (unsigned n = 1; has_failed; n++) {
+    for (unsigned n = 1 + walk % stride; has_failed; n += stride) {
         fixture = fixture_create(without);
         fixture->policy.is_relaxed = is_relaxed;
         fixture_open(fixture, 1);

@@ -120,7 +120,7 @@ START_TEST(a_random_history_never_gives_a_cell_twice) {
     enum { PLACES = 200 };
     struct cushim_mem_blockref places[PLACES] = {{NULL, 0}};
     uint64_t random = 0xb0c4e7;
-    for (unsigned round = 0; round < 20000; round++) {
+    for (unsigned round = 0; round < suite_steps(20000); round++) {
         struct cushim_mem_blockref *place = &places[suite_random(&random) % PLACES];
         if (!place->extent) {
             if (!cushim_mem_bucket_take(&bucket, place)) {

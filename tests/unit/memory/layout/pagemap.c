@@ -246,8 +246,9 @@ static pthread_barrier_t beginning;
 
 static void *vacate_and_resettle(void *thing) {
     uint64_t base = 90 * TABLE + (uint64_t)((uint64_t *)thing - things) * PAGE;
+    unsigned n_steps = suite_steps(500 * ROUNDS);
     pthread_barrier_wait(&beginning);
-    for (unsigned i = 0; i < 500 * ROUNDS; i++) {
+    for (unsigned i = 0; i < n_steps; i++) {
         cushim_mem_pagemap_vacate(map, base, PAGE);
         if (!is_vacated(base))
             return NULL;
