@@ -74,13 +74,23 @@ def builds_come_in_order_and_each_folder_is_built_once():
         for run in runs:
             run.run()
     assert Fake.made == [("plain", False), ("asan", True), ("tsan", True), ("clang", True)], Fake.made
-    assert [run.count.passed for run in runs] == [1, 0, 1, 1, 1], "what was not built is not tested"
+    assert [run.count.passed for run in runs] == [1, 1, 1, 0, 1, 1, 1], "what was not built is not tested"
 
 
 @tap.test
 def a_phase_of_some_suites_has_the_unit_tests_that_run_together():
     by_name = {phase.name: phase.only(("unit", "style")) for phase in phases.PHASES}
-    assert by_name == {"plain": ("unit", "style"), "asan": ("unit",), "tsan": ("unit",), "valgrind": ("unit", "together"), "clang": ("unit",)}
+    assert by_name == {"plain": ("unit", "style"), "emulated": (), "packages": (), "asan": ("unit",), "tsan": ("unit",), "valgrind": ("unit", "together"), "clang": ("unit",)}
+
+
+@tap.test
+def what_plain_leaves_out_runs_in_a_phase_of_the_same_build():
+    plain, *others = phases.PHASES
+    elsewhere = {suite for phase in others if phase.folder == plain.name for suite in set(phase.suites) - set(phase.without)}
+    assert plain.suites == () and set(plain.without) <= elsewhere, set(plain.without) - elsewhere
+    assert plain.only(("install", "unit")) == ("unit",)
+    assert [phase.name for phase in phases.PHASES if "emulated" in phase.only(("kernels",))] == ["emulated"]
+    assert [phase.name for phase in phases.PHASES if "recipes" in phase.only(("examples",))] == ["packages"]
 
 
 @tap.test

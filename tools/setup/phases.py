@@ -25,6 +25,10 @@ REQUIRED = ["style", "unit", "preload", "programs", "kernels", "property"]
 ONE_ARCH = "-Dkernel_archs=90"
 SUPPRESSED = pathlib.Path(__file__).resolve().parent / "tsan.supp"
 LINES = "-Dc_args=-g1"  # what traces need
+PLAIN = ("-Dwerror=true", LINES)
+PACKAGES = ("install", "recipes", "gauntlet")  # they build the tree once more, or fetch what is of others
+# Of a suite's tests some are of one that has a phase of its own, and come with it.
+PARTS = {"unit": "together", "kernels": "emulated", "examples": "recipes"}
 # What a sanitizer adds is half as long to compile, and no less of the source is left for it to watch.
 SANITIZED = ("-Doptimization=1", LINES)
 
@@ -54,19 +58,21 @@ class Phase:
     slow: int = 1  # how much longer tests may take
 
     def only(self, suites):
-        wanted = {*suites, *(["together"] if "unit" in suites and self.suites else [])}
-        return tuple(suite for suite in self.suites or suites if suite in wanted)
+        wanted = {*suites, *(PARTS[suite] for suite in suites if suite in PARTS and self.suites)}
+        return tuple(suite for suite in self.suites or suites if suite in wanted and suite not in self.without)
 
 
 PHASES = [
-    Phase("plain", "every suite, warnings as errors", setup=("-Dwerror=true", LINES), without=("together",)),
+    Phase("plain", "all suites but those of the next two, warnings as errors", setup=PLAIN, without=("together", "emulated", *PACKAGES)),
+    Phase("emulated", "kernels as host code", setup=PLAIN, folder="plain", suites=("emulated",)),
+    Phase("packages", "what users install, recipes, programs of others", setup=PLAIN, folder="plain", suites=PACKAGES),
     Phase("asan", "addresses and undefined behaviour", setup=("-Db_sanitize=address,undefined", *SANITIZED),
-          suites=("unit", "preload", "fuzz", "kernels"), without=("emulated",), slow=3, builds="tests",
+          suites=("unit", "preload", "fuzz", "kernels"), without=("emulated", "reads"), slow=3, builds="tests",
           env={"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1", "TEST_STEPS_PCT": "30"}),
-    Phase("tsan", "data races", setup=("-Db_sanitize=thread", *SANITIZED), suites=("unit", "preload"), without=("single",), slow=5,
+    Phase("tsan", "data races", setup=("-Db_sanitize=thread", *SANITIZED), suites=("unit", "preload"), without=("single", "reads"), slow=5,
           builds="tests", env={"TSAN_OPTIONS": f"halt_on_error=1:second_deadlock_stack=1:suppressions={SUPPRESSED}",
                                  "TEST_STEPS_PCT": "10"}),
-    Phase("valgrind", "the core and the preload under memcheck", folder="plain", suites=("unit", "together", "memcheck"), without=("apart", "seeds"), slow=20, needs=("valgrind",),
+    Phase("valgrind", "the core and the preload under memcheck", folder="plain", suites=("unit", "together", "memcheck"), without=("apart", "reads", "seeds"), slow=20, needs=("valgrind",),
           # fair: else who spins for another thread is given the turn again and again
           # nobody attaches a debugger; a trace does without functions that were inlined, whose table is a fifth of the time
           wrap="valgrind --quiet --vgdb=no --read-inline-info=no --fair-sched=try --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite",
