@@ -1,11 +1,13 @@
 """The programs of clients.toml: where they come from, and one run of one of them."""
 import dataclasses
+import importlib.metadata
 import os
 import pathlib
 import resource
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import tomllib
 import venv
@@ -73,6 +75,15 @@ def missing_of_toolkit(client):
     return [name for name in client.toolkit if not found or not any(pathlib.Path(found).glob(f"**/{name}"))]
 
 
+def pip_for(python):
+    """The pip of this Python, where it can speak for another's environment: to put one into each takes seconds."""
+    try:
+        major, minor = importlib.metadata.version("pip").split(".")[:2]
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return [sys.executable, "-m", "pip", "--python", python] if (int(major), int(minor)) >= (22, 3) else None
+
+
 def install(client, cache, is_offline):
     """An environment of the client's own, of what its lock names.  Wheels stay in the folder: the network is asked for the others."""
     folder, wheels = client.folder(cache), cache / "wheels"
@@ -82,11 +93,13 @@ def install(client, cache, is_offline):
         return
     shutil.rmtree(folder, ignore_errors=True)
     wheels.mkdir(parents=True, exist_ok=True)
-    venv.create(folder, with_pip=True)
+    of_this = pip_for(client.python(cache))
+    venv.create(folder, with_pip=not of_this)
+    front = of_this or [client.python(cache), "-m", "pip"]
     wanted = ["--only-binary=:all:", "--require-hashes", "-r", client.lock()]
 
     def pip(*words):
-        command = [client.python(cache), "-m", "pip", "--quiet", "--disable-pip-version-check", *words, "--find-links", wheels, *wanted]
+        command = [*front, "--quiet", "--disable-pip-version-check", *words, "--find-links", wheels, *wanted]
         return subprocess.run(command, text=True, capture_output=True)
 
     install = ("install", "--no-compile", "--no-index")  # a run compiles what it imports

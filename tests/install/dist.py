@@ -27,6 +27,8 @@ FOLDER = same_build.folder(SOURCE, BUILD)
 UNIT = ["tests-base", "tests-cuda", "tests-memory-cache"]  # seconds in all
 AS_IN_THE_CLONE = ["-Dbuildtype=debugoptimized", *same_build.options(BUILD)]
 
+os.environ["PIP_NO_COMPILE"] = "0"  # 0 is yes: of what pip installs, Python compiles what is imported
+
 
 def command(*words, **more):
     environment = {**os.environ, "CUDA_HOME": CUDA, "CC": shlex.join(CC)}

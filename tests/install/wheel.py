@@ -29,6 +29,8 @@ TOOLS = ["pip>=23.1", "build>=1,<2", "meson-python>=0.16,<1", "auditwheel>=6,<7"
          re.search(r"ziglang == [\d.]+", (SOURCE / "tools/wheel/backend.py").read_text())[0]]
 LIBC = re.compile(r"(lib(c|pthread|dl|m|rt|cushim)\.so\.\d+|ld-linux.*)$")  # or one of ours
 
+os.environ["PIP_NO_COMPILE"] = "0"  # 0 is yes: of what pip installs, Python compiles what is imported
+
 
 def command(*words, code=0, **environment):
     done = subprocess.run(list(map(str, words)), text=True, capture_output=True, env={**os.environ, **environment})
@@ -36,9 +38,9 @@ def command(*words, code=0, **environment):
     return done
 
 
-def environment_at(folder):
+def environment_at(folder, *options):
     if not (folder / "bin/python").exists():
-        command(sys.executable, "-m", "venv", folder)
+        command(sys.executable, "-m", "venv", *options, folder)
     return folder / "bin"
 
 
@@ -51,6 +53,10 @@ def tools():
         if done.returncode:
             tap.skip("pip cannot fetch build, meson-python, auditwheel and ziglang here")
     return bin_folder
+
+
+def pip(bin_folder):
+    return tools() / "python", "-m", "pip", "--disable-pip-version-check", "--python", bin_folder / "python"
 
 
 # What builds a wheel, and its option for the folder.
@@ -83,9 +89,9 @@ def holder():
 
 @functools.cache
 def installed(name="fresh"):
-    """The bin folder of a new environment that has the wheel and nothing else."""
-    bin_folder = environment_at(pathlib.Path(holder().name, name))
-    command(bin_folder / "python", "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel())
+    """The bin folder of a new environment that has the wheel and nothing else: the tools' pip speaks for it."""
+    bin_folder = environment_at(pathlib.Path(holder().name, name), "--without-pip")
+    command(*pip(bin_folder), "install", "--quiet", "--no-deps", "--no-index", wheel())
     return bin_folder
 
 
@@ -333,7 +339,7 @@ def where_the_wheel_does_not_fit_pip_says_so_in_one_line():
     no_wheel = "is not a supported wheel on this platform"
     for words, said in ((("--platform", f"musllinux_1_2_{platform.machine()}"), no_wheel), (("--platform", f"manylinux_2_28_{other}"), no_wheel),
                         (("--python-version", "3.8"), "requires a different Python: 3.8.0 not in '>=3.9'")):
-        done = command(installed() / "python", "-m", "pip", "download", "--quiet", "--no-index", "--no-deps", "--only-binary=:all:",
+        done = command(*pip(installed()), "download", "--quiet", "--no-index", "--no-deps", "--only-binary=:all:",
                        "--dest", pathlib.Path(holder().name, "nowhere"), *words, wheel(), code=1)
         lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
         assert len(lines) == 1 and said in lines[0], done.stderr
@@ -377,7 +383,7 @@ def test_allowed(cushim_memory):
 
 @tap.test
 def the_fixture_of_pytest_holds_peak_and_leaks():
-    if subprocess.run([installed() / "python", "-m", "pip", "install", "--quiet", "pytest>=7,<10"], capture_output=True).returncode:
+    if subprocess.run([*pip(installed()), "install", "--quiet", "pytest>=7,<10"], capture_output=True).returncode:
         tap.skip("pip cannot fetch pytest here")
     folder = pathlib.Path(holder().name, "suite")
     folder.mkdir()
@@ -407,11 +413,11 @@ def the_kernels_are_a_wheel_of_their_own_that_finds_the_library_of_the_other():
     folder = installed("with-kernels")
     wheel_of_kernels = build("kernels", BY_BUILD, SOURCE / "tools/wheel/kernels", f"-Dkernel_images={IMAGES}")
     assert wheel_of_kernels.name.startswith("cushim_kernels-"), wheel_of_kernels
-    command(folder / "python", "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel_of_kernels)
+    command(*pip(folder), "install", "--quiet", "--no-deps", "--no-index", wheel_of_kernels)
     script = "import ctypes; from cushim import library_folder as at; print(ctypes.CDLL(at() + '/libcushim-kernels.so.0').cushim_kernels_load())"
     assert command(folder / "python", "-c", script, CUSHIM_LIBCUDA=str(SIM / "libcuda.so.1")).stdout == "0\n"
-    command(folder / "python", "-m", "pip", "check")
-    command(folder / "python", "-m", "pip", "uninstall", "--quiet", "--yes", "cushim-kernels")
+    command(*pip(folder), "check")
+    command(*pip(folder), "uninstall", "--quiet", "--yes", "cushim-kernels")
     assert command(folder / "cushim", "--version").stdout, "the other is still there"
 
 
