@@ -63,8 +63,8 @@ class Phase:
 
 
 PHASES = [
-    Phase("plain", "all suites but those of the next two, warnings as errors", setup=PLAIN, without=("together", "emulated", *PACKAGES)),
-    Phase("emulated", "kernels as host code", setup=PLAIN, folder="plain", suites=("emulated",)),
+    Phase("plain", "all suites but those of the next two, warnings as errors", setup=PLAIN, without=("together", "emulated", "model", *PACKAGES)),
+    Phase("emulated", "kernels as host code, protocols as models", setup=PLAIN, folder="plain", suites=("emulated", "model")),
     Phase("packages", "what users install, recipes, programs of others", setup=PLAIN, folder="plain", suites=PACKAGES),
     Phase("asan", "addresses and undefined behaviour", setup=("-Db_sanitize=address,undefined", *SANITIZED),
           suites=("unit", "preload", "fuzz", "kernels"), without=("emulated", "reads"), slow=3, builds="tests",
