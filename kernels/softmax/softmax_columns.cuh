@@ -4,7 +4,7 @@
  *
  * softmax_tile: the whole of its columns in registers, 4 accesses across, 64 rows at once; narrow,
  * since two long tiles have room on a multiprocessor, and one loads while the other computes.
- * Warps refer their exponentials to tops of their own and meet once.
+ * Warps refer their exponentials to levels of their own and meet once.
  * softmax_columns: any axis and inner, read twice, one element an access.
  */
 #ifndef CUSHIM_KERNELS_SOFTMAX_COLUMNS_CUH
@@ -23,12 +23,13 @@ enum {
 
 /* What a column's exponentials refer to in the end, and what a warp's are multiplied with. */
 struct Share {
-    float top, part;
+    float level, part;
 };
 
 /* Of each warp of a tile and each column. */
 template <class Access> struct Columns {
     enum { W = Access::WIDTH, N = SOFTMAX_TILE_ACROSS * W };
+    typedef ::Scaling<typename Access::Element> Scaling;
     Peak peaks[TILE_WARPS][N];
     Share shares[TILE_WARPS][N];
 
@@ -44,11 +45,11 @@ template <class Access> struct Columns {
         }
         __syncthreads();
         if (thread < TILE_WARPS * N) { /* whole warps */
-            JoinPeaks join = {scaling};
+            JoinPeaks<typename Access::Element> join = {scaling};
             Peak peak = peaks[thread % TILE_WARPS][thread / TILE_WARPS];
-            Peak all = join.lanes<TILE_WARPS>(peak);
-            Share share = {all.top,
-                           Keys<Access>::ARE_KEPT ? 1 / all.sum : ::share(scaling, peak.top, all)};
+            Peak all = join.template lanes<TILE_WARPS>(peak);
+            Share share = {all.level, Keys<Access>::ARE_KEPT ? 1 / all.sum
+                                                             : ::share(scaling, peak.level, all)};
             shares[thread % TILE_WARPS][thread / TILE_WARPS] = share;
         }
         __syncthreads();
@@ -60,14 +61,14 @@ template <class Access> struct Columns {
 
 /* From, to: the thread's first of n accesses, `step` to the next. */
 template <class Access, int N>
-DEVICE void softmax_part(const Scaling &scaling, Columns<Access> *columns,
+DEVICE void softmax_part(const Scaling<typename Access::Element> &scaling, Columns<Access> *columns,
                          const typename Access::Element *from, typename Access::Element *to,
                          int64_t step, int n) {
     typedef typename Access::Piece Piece;
     typedef ::Keys<Access> Keys;
     enum { W = Access::WIDTH };
     Piece pieces[N], top = Keys::lowest();
-    float tops[W];
+    float levels[W];
     Peak own[W] = {};
     Share shares[W];
 #pragma unroll
@@ -83,17 +84,15 @@ DEVICE void softmax_part(const Scaling &scaling, Columns<Access> *columns,
 #pragma unroll
     for (int lanes = SOFTMAX_TILE_ACROSS; lanes < WARP_LANES; lanes *= 2)
         top = Keys::larger(top, of_lane(top, lanes));
-    Access::spread(top, tops);
+    Access::spread(top, levels);
 #pragma unroll
-    for (int j = 0; j < W; j++) {
-        own[j].top = tops[j];
-        tops[j] = anchor_of(tops[j]);
-    }
+    for (int j = 0; j < W; j++)
+        own[j].level = levels[j] = scaling.level(levels[j]);
 #pragma unroll
     for (int k = 0; k < N; k++) {
         if (k < n) {
             float values[W];
-            Keys::exponentials(scaling, pieces[k], tops, values);
+            exponentials<Access>(scaling, pieces[k], levels, values);
 #pragma unroll
             for (int j = 0; j < W; j++)
                 own[j].sum += values[j];
@@ -110,13 +109,13 @@ DEVICE void softmax_part(const Scaling &scaling, Columns<Access> *columns,
     columns->meet(scaling, own, shares);
 #pragma unroll
     for (int j = 0; j < W; j++)
-        tops[j] = shares[j].top;
+        levels[j] = shares[j].level;
 #pragma unroll
     for (int k = 0; k < N; k++) {
         if (k < n) {
             float values[W];
             if constexpr (Keys::ARE_KEPT)
-                Keys::exponentials(scaling, pieces[k], tops, values);
+                exponentials<Access>(scaling, pieces[k], levels, values);
             else
                 Access::spread(pieces[k], values);
 #pragma unroll
@@ -134,7 +133,7 @@ template <class Access, int N> DEVICE void softmax_tile(const struct softmax_arg
     __shared__ Columns<Access> columns;
     wait_for_earlier();
     let_next_start();
-    Scaling scaling = scaling_of(args.scale);
+    Scaling<Element> scaling(args.scale);
     int64_t n_tiles = args.by_tiles.by, step = TILE_DOWN * args.inner;
     int across = (int)threadIdx.x % SOFTMAX_TILE_ACROSS * W;
     int down = (int)threadIdx.x / SOFTMAX_TILE_ACROSS;
@@ -155,7 +154,9 @@ template <class Access, int N> DEVICE void softmax_tile(const struct softmax_arg
 
 /* The peaks of a column's threads, to each of them: a tree over `down`, the same order each time.
  */
-DEVICE Peak peak_of_column(const Scaling &scaling, Peak *peaks, int across, const Peak &own) {
+template <class Element>
+DEVICE Peak peak_of_column(const Scaling<Element> &scaling, Peak *peaks, int across,
+                           const Peak &own) {
     int n_down = SOFTMAX_TILE_THREADS / across, thread = (int)threadIdx.x;
     peaks[thread] = own;
     __syncthreads();
@@ -175,7 +176,7 @@ template <class Access> DEVICE void softmax_columns(const struct softmax_args &a
     __shared__ Peak peaks[SOFTMAX_TILE_THREADS];
     wait_for_earlier();
     let_next_start();
-    Scaling scaling = scaling_of(args.scale);
+    Scaling<Element> scaling(args.scale);
     int64_t n_tiles = args.by_tiles.by;
     int down = (int)threadIdx.x / args.across, n_down = SOFTMAX_TILE_THREADS / args.across;
     for (int64_t tile = blockIdx.x; tile < args.outer * n_tiles; tile += gridDim.x) {
@@ -183,7 +184,7 @@ template <class Access> DEVICE void softmax_columns(const struct softmax_args &a
         int64_t column = (tile - outer * n_tiles) * args.across + (int)threadIdx.x % args.across;
         int64_t place = outer * args.axis * args.inner + column;
         int64_t n_rows = column < args.inner ? args.axis : 0;
-        Peak peak = no_peak();
+        Peak peak = no_peak(scaling);
         for (int64_t row = down; row < n_rows; row += (int64_t)N * n_down) {
             float keys[N] = {};
             bool is_there[N];
@@ -196,7 +197,7 @@ template <class Access> DEVICE void softmax_columns(const struct softmax_args &a
             }
 #pragma unroll
             for (int k = 0; k < N; k++)
-                keys[k] = key_of(scaling, keys[k]);
+                keys[k] = scaling.key(keys[k]);
             absorb<N, 1>(scaling, &peak, keys, is_there);
         }
         peak = peak_of_column(scaling, peaks, args.across, peak);
@@ -204,7 +205,7 @@ template <class Access> DEVICE void softmax_columns(const struct softmax_args &a
         for (int64_t row = down; row < n_rows; row += n_down) {
             float value;
             Access::load((const Element *)args.x + place + row * args.inner, &value);
-            value = exponential(scaling, key_of(scaling, value), peak.top) * part;
+            value = scaling.exponential(scaling.key(value), peak.level) * part;
             Access::store((Element *)args.y + place + row * args.inner, &value);
         }
     }

@@ -2,9 +2,10 @@
  * The arithmetic of softmax: exp(scale * (x - top)) and sums of it that refer to different tops.
  *
  * A key is x, or -x where the scale is negative, so the top is always a maximum of keys and
- * x * scale is never formed; it could overflow.  Nor can a difference of keys where the scale is
- * small: halves are subtracted then, and the factor is doubled.  A Peak with sum 0 has nothing in
- * it, or keys of -Inf alone; then the sum of a whole row is 0, and 0 / 0 makes the row NaN.
+ * x * scale is never formed; it could overflow.  Exponentials refer to a level, which a Scaling
+ * makes of a top: levels are in the order of their tops, and the same top has the same.  The lowest
+ * level is that of the lowest finite key.  A Peak with sum 0 has nothing in it, or keys of -Inf
+ * alone; then the sum of a whole row is 0, and 0 / 0 makes the row NaN.
  */
 #ifndef CUSHIM_KERNELS_SOFTMAX_PEAK_CUH
 #define CUSHIM_KERNELS_SOFTMAX_PEAK_CUH
@@ -15,49 +16,100 @@
 #include "kernels/device/math/exp2.cuh"
 #include "kernels/device/group.cuh"
 
-struct Scaling {
-    float part, factor; /* part * factor = |scale| */
-    float octaves;      /* |scale| log2(e), finite where scale is */
-    uint32_t flip;      /* of the sign bit */
+template <class Element> struct Scaling;
+
+/*
+ * Of floats.  A level is the top, or half of it where the scale is small: halves are subtracted
+ * then, since the difference of keys could overflow, and the factor is doubled.  The factor times
+ * log2(e) is octaves + rest; both are above 0, or else a difference of -Inf would be NaN.
+ */
+template <> struct Scaling<float> {
+    float part, octaves, rest;
+    uint32_t flip; /* of the sign bit */
+
+    __device__ explicit Scaling(float scale) {
+        const float log2e = 1.44269504f, log2e_rest = 1.925963e-8f;
+        float size = fabsf(scale), factor = size <= 1 ? 2 * size : size;
+        part = size <= 1 ? 0.5f : 1.0f;
+        octaves = factor * log2e;
+        if (factor > 0 && factor <= FLT_MAX)
+            octaves = __uint_as_float(__float_as_uint(octaves) - 1);
+        rest = fmaxf(fmaf(factor, log2e, -octaves) + factor * log2e_rest, 1e-45f);
+        flip = scale < 0 ? 0x80000000 : 0;
+    }
+    __device__ static float lowest() {
+        return -FLT_MAX;
+    }
+    __device__ float key(float x) const {
+        return __uint_as_float(__float_as_uint(x) ^ flip);
+    }
+    __device__ float level(float top) const {
+        return part * top;
+    }
+    __device__ float exponential(float key, float level) const {
+        return power(fmaf(key, part, -level));
+    }
+    /* What exponentials that refer to one level are worth at another. */
+    __device__ float ratio(float from, float to) const {
+        return power(from - to);
+    }
+    __device__ float power(float difference) const {
+        return quick_exp2(fmaf(difference, octaves, difference * rest));
+    }
 };
 
-DEVICE Scaling scaling_of(float scale) {
-    float size = fabsf(scale), octaves = size * 1.44269504f;
-    Scaling scaling = {size <= 1 ? 0.5f : 1.0f, size <= 1 ? 2 * size : size,
-                       size <= FLT_MAX && octaves > FLT_MAX ? FLT_MAX : octaves,
-                       scale < 0 ? 0x80000000 : 0};
-    return scaling;
-}
+/*
+ * Of halves.  A level is in octaves and rounded, as nothing else is: all that a row has refers to
+ * it.  No two halves are less than 2^-24 apart, so above 2^60 octaves change nothing, and products
+ * stay finite.
+ */
+template <> struct Scaling<uint16_t> {
+    float octaves;
+    uint32_t flip; /* of both halves of a word */
 
-DEVICE float key_of(const Scaling &scaling, float x) {
-    return __uint_as_float(__float_as_uint(x) ^ scaling.flip);
-}
-
-DEVICE float exponential(const Scaling &scaling, float key, float top) {
-    return expf(fmaf(key, scaling.part, -scaling.part * top) * scaling.factor);
-}
+    __device__ explicit Scaling(float scale) {
+        float size = fabsf(scale);
+        octaves = size <= FLT_MAX ? fminf(size * 1.44269504f, 0x1p60f) : size;
+        flip = scale < 0 ? 0x80008000 : 0;
+    }
+    __device__ static float lowest() {
+        return -65504;
+    }
+    __device__ float key(float x) const {
+        return __uint_as_float(__float_as_uint(x) ^ (flip & 0x80000000));
+    }
+    __device__ float level(float top) const {
+        return __fmul_rn(top, octaves);
+    }
+    __device__ float exponential(float key, float level) const {
+        return quick_exp2(fmaf(key, octaves, -level));
+    }
+    __device__ float ratio(float from, float to) const {
+        return quick_exp2(from - to);
+    }
+};
 
 /*
  * The keys of an access and their exponentials.  Floats become exponentials in place.  Halves stay
- * what they are and are gone through twice, which takes half of the registers: a difference of two
- * is exact or far below what a half of the result shows, and so is the error of quick_exp2().
+ * what they are and are gone through twice, which takes half of the registers.
  */
 template <class Access> struct Keys {
     typedef typename Access::Piece Piece;
+    typedef ::Scaling<typename Access::Element> Scaling;
     enum { W = Access::WIDTH, ARE_KEPT = false };
     DEVICE Piece of(const Scaling &scaling, Piece piece) {
         float keys[W];
         Access::spread(piece, keys);
 #pragma unroll
         for (int j = 0; j < W; j++)
-            keys[j] = key_of(scaling, keys[j]);
+            keys[j] = scaling.key(keys[j]);
         return Access::pack(keys);
     }
     DEVICE Piece lowest() {
         float keys[W];
 #pragma unroll
         for (int j = 0; j < W; j++)
-            keys[j] = -INFINITY;
+            keys[j] = Scaling::lowest();
         return Access::pack(keys);
     }
     DEVICE Piece larger(Piece a, Piece b) {
@@ -69,56 +121,48 @@ template <class Access> struct Keys {
             keys[j] = fmaxf(keys[j], others[j]);
         return Access::pack(keys);
     }
-    /* tops[j] is the j-th key's */
-    DEVICE void exponentials(const Scaling &scaling, Piece piece, const float (&tops)[W],
-                             float (&to)[W]) {
-        Access::spread(piece, to);
-#pragma unroll
-        for (int j = 0; j < W; j++)
-            to[j] = exponential(scaling, to[j], tops[j]);
-    }
 };
 
 template <> struct Keys<Access<uint16_t, 1>> {
     typedef uint16_t Piece;
-    enum { W = 1, ARE_KEPT = true };
-    DEVICE Piece of(const Scaling &scaling, Piece piece) {
-        return (uint16_t)(piece ^ scaling.flip >> 16);
+    enum { ARE_KEPT = true };
+    DEVICE Piece of(const Scaling<uint16_t> &scaling, Piece piece) {
+        return (uint16_t)(piece ^ scaling.flip);
     }
     DEVICE Piece lowest() {
-        return 0xFC00;
+        return 0xFBFF;
     }
     DEVICE Piece larger(Piece a, Piece b) {
         return (uint16_t)larger_f16x2(a, b);
-    }
-    DEVICE void exponentials(const Scaling &scaling, Piece piece, const float (&tops)[1],
-                             float (&to)[1]) {
-        to[0] = quick_exp2((f32_of_f16(piece) - tops[0]) * scaling.octaves);
     }
 };
 
 template <> struct Keys<Access<uint16_t, 8>> {
     typedef uint4 Piece;
-    enum { W = 8, ARE_KEPT = true };
-    DEVICE Piece of(const Scaling &scaling, Piece piece) {
-        uint32_t flip = scaling.flip | scaling.flip >> 16;
+    enum { ARE_KEPT = true };
+    DEVICE Piece of(const Scaling<uint16_t> &scaling, Piece piece) {
+        uint32_t flip = scaling.flip;
         return make_uint4(piece.x ^ flip, piece.y ^ flip, piece.z ^ flip, piece.w ^ flip);
     }
     DEVICE Piece lowest() {
-        return make_uint4(0xFC00FC00, 0xFC00FC00, 0xFC00FC00, 0xFC00FC00);
+        return make_uint4(0xFBFFFBFF, 0xFBFFFBFF, 0xFBFFFBFF, 0xFBFFFBFF);
     }
     DEVICE Piece larger(Piece a, Piece b) {
         return make_uint4(larger_f16x2(a.x, b.x), larger_f16x2(a.y, b.y), larger_f16x2(a.z, b.z),
                           larger_f16x2(a.w, b.w));
     }
-    DEVICE void exponentials(const Scaling &scaling, Piece piece, const float (&tops)[W],
-                             float (&to)[W]) {
-        spread(piece, to);
-#pragma unroll
-        for (int j = 0; j < W; j++)
-            to[j] = quick_exp2((to[j] - tops[j]) * scaling.octaves);
-    }
 };
+
+/* levels[j] is the j-th key's. */
+template <class Access>
+DEVICE void exponentials(const Scaling<typename Access::Element> &scaling,
+                         typename Access::Piece piece, const float (&levels)[Access::WIDTH],
+                         float (&to)[Access::WIDTH]) {
+    Access::spread(piece, to);
+#pragma unroll
+    for (int j = 0; j < Access::WIDTH; j++)
+        to[j] = scaling.exponential(to[j], levels[j]);
+}
 
 /* Another lane's. */
 DEVICE uint4 of_lane(uint4 piece, int step) {
@@ -134,63 +178,61 @@ DEVICE float4 of_lane(float4 piece, int step) {
 }
 
 struct Peak {
-    float top; /* the largest key; -Inf: none */
-    float sum; /* of exponentials that refer to it */
+    float level; /* of the largest key */
+    float sum;   /* of exponentials that refer to it */
 };
 
-DEVICE Peak no_peak() {
-    Peak peak = {-INFINITY, 0};
+template <class Element> DEVICE Peak no_peak(const Scaling<Element> &scaling) {
+    Peak peak = {scaling.level(scaling.lowest()), 0};
     return peak;
 }
 
-/* What exponentials of keys up to `top` refer to while the row's top is not known. */
-DEVICE float anchor_of(float top) {
-    return top == -INFINITY ? 0 : top;
+/* The sum, referred to another level. */
+template <class Element>
+DEVICE float lowered(const Scaling<Element> &scaling, const Peak &peak, float level) {
+    return peak.sum == 0 || peak.level == level ? peak.sum
+                                                : peak.sum * scaling.ratio(peak.level, level);
 }
 
-/* The sum, referred to another top. */
-DEVICE float lowered(const Scaling &scaling, const Peak &peak, float top) {
-    return peak.sum == 0 || peak.top == top ? peak.sum
-                                            : peak.sum * exponential(scaling, peak.top, top);
-}
-
-DEVICE Peak joined(const Scaling &scaling, const Peak &a, const Peak &b) {
-    float top = fmaxf(a.top, b.top);
-    Peak peak = {top, lowered(scaling, a, top) + lowered(scaling, b, top)};
+template <class Element>
+DEVICE Peak joined(const Scaling<Element> &scaling, const Peak &a, const Peak &b) {
+    float level = fmaxf(a.level, b.level);
+    Peak peak = {level, lowered(scaling, a, level) + lowered(scaling, b, level)};
     return peak;
 }
 
-struct JoinPeaks {
-    Scaling scaling;
-    DEVICE Peak none() {
-        return no_peak();
+template <class Element> struct JoinPeaks {
+    Scaling<Element> scaling;
+    __device__ Peak none() const {
+        return no_peak(scaling);
     }
     template <int N> __device__ __forceinline__ Peak lanes(const Peak &part) const {
-        float top = most_of_lanes<N>(part.top);
-        Peak peak = {top, sum_of_lanes<N>(lowered(scaling, part, top))};
+        float level = most_of_lanes<N>(part.level);
+        Peak peak = {level, sum_of_lanes<N>(lowered(scaling, part, level))};
         return peak;
     }
 };
 
 /* Add N accesses of W keys, those that are there. */
-template <int N, int W>
-DEVICE void absorb(const Scaling &scaling, Peak *peak, const float (&keys)[N * W],
+template <int N, int W, class Element>
+DEVICE void absorb(const Scaling<Element> &scaling, Peak *peak, const float (&keys)[N * W],
                    const bool (&is_there)[N]) {
-    float top = peak->top, sum = 0;
+    float top = scaling.lowest(), sum = 0;
 #pragma unroll
     for (int i = 0; i < N * W; i++)
         top = is_there[i / W] ? fmaxf(top, keys[i]) : top;
-    float anchor = anchor_of(top);
+    float level = fmaxf(peak->level, scaling.level(top));
 #pragma unroll
     for (int i = 0; i < N * W; i++)
-        sum += is_there[i / W] ? exponential(scaling, keys[i], anchor) : 0;
-    peak->sum = lowered(scaling, *peak, top) + sum;
-    peak->top = top;
+        sum += is_there[i / W] ? scaling.exponential(keys[i], level) : 0;
+    peak->sum = lowered(scaling, *peak, level) + sum;
+    peak->level = level;
 }
 
-/* What exponentials that refer to `top` are multiplied with. */
-DEVICE float share(const Scaling &scaling, float top, const Peak &row) {
-    return (top == row.top ? 1 : exponential(scaling, top, row.top)) / row.sum;
+/* What exponentials that refer to `level` are multiplied with. */
+template <class Element>
+DEVICE float share(const Scaling<Element> &scaling, float level, const Peak &row) {
+    return (level == row.level ? 1 : scaling.ratio(level, row.level)) / row.sum;
 }
 
 #endif

@@ -2,7 +2,7 @@
  * Softmax over rows that lie together in memory (inner = 1).
  *
  * softmax_row: the row in registers, read once and written once; above 32 threads a row, warps
- * refer their exponentials to tops of their own and meet once, and so do blocks of a cluster.
+ * refer their exponentials to levels of their own and meet once, and so do blocks of a cluster.
  * softmax_stream: rows of any length, read twice, by a block or a cluster.
  */
 #ifndef CUSHIM_KERNELS_SOFTMAX_ROWS_CUH
@@ -17,40 +17,39 @@
 template <class Access, int T, int E> struct SoftmaxPart {
     typedef ::Row<Access, T, E> Row;
     typedef ::Keys<Access> Keys;
+    typedef ::Scaling<typename Access::Element> Scaling;
     typedef typename Row::Piece Piece;
     enum { W = Row::W, N = Row::N };
 
-    DEVICE void exponentials(const Scaling &scaling, Piece piece, float top, float (&to)[W]) {
-        float tops[W];
+    DEVICE void exponentials(const Scaling &scaling, Piece piece, float level, float (&to)[W]) {
+        float levels[W];
 #pragma unroll
         for (int j = 0; j < W; j++)
-            tops[j] = top;
-        Keys::exponentials(scaling, piece, tops, to);
+            levels[j] = level;
+        ::exponentials<Access>(scaling, piece, levels, to);
     }
 
     /* From what was read to keys, and on to exponentials where those are in place. */
     DEVICE Peak peak(const Scaling &scaling, int n, Piece (&pieces)[N]) {
-        Peak peak = no_peak();
-        Piece top = Keys::lowest();
-        float tops[W];
+        Piece most = Keys::lowest();
+        float tops[W], top = Scaling::lowest();
 #pragma unroll
         for (int k = 0; k < N; k++) {
             if (Row::at(k) < n) {
                 pieces[k] = Keys::of(scaling, pieces[k]);
-                top = Keys::larger(top, pieces[k]);
+                most = Keys::larger(most, pieces[k]);
             }
         }
-        Access::spread(top, tops);
+        Access::spread(most, tops);
 #pragma unroll
         for (int j = 0; j < W; j++)
-            peak.top = fmaxf(peak.top, tops[j]);
-        peak.top = most_of_lanes<Row::LANES>(peak.top);
-        float anchor = anchor_of(peak.top);
+            top = fmaxf(top, tops[j]);
+        Peak peak = {scaling.level(most_of_lanes<Row::LANES>(top)), 0};
 #pragma unroll
         for (int k = 0; k < N; k++) {
             if (Row::at(k) < n) {
                 float values[W];
-                exponentials(scaling, pieces[k], anchor, values);
+                exponentials(scaling, pieces[k], peak.level, values);
 #pragma unroll
                 for (int j = 0; j < W; j++)
                     peak.sum += values[j];
@@ -65,13 +64,13 @@ template <class Access, int T, int E> struct SoftmaxPart {
     /* `own` is the warp's peak, `all` the row's. */
     DEVICE void store(const Scaling &scaling, typename Row::Element *y, int n, const Peak &own,
                       const Peak &all, const Piece (&pieces)[N]) {
-        float part = Keys::ARE_KEPT ? 1 / all.sum : share(scaling, own.top, all);
+        float part = Keys::ARE_KEPT ? 1 / all.sum : share(scaling, own.level, all);
 #pragma unroll
         for (int k = 0; k < N; k++) {
             if (Row::at(k) < n) {
                 float values[W];
                 if constexpr (Keys::ARE_KEPT)
-                    exponentials(scaling, pieces[k], all.top, values);
+                    exponentials(scaling, pieces[k], all.level, values);
                 else
                     Access::spread(pieces[k], values);
 #pragma unroll
@@ -93,8 +92,8 @@ DEVICE void softmax_row(const struct softmax_args &args) {
         begin_meetings(meeting);
     wait_for_earlier();
     let_next_start();
-    Scaling scaling = scaling_of(args.scale);
-    JoinPeaks join = {scaling};
+    Scaling<Element> scaling(args.scale);
+    JoinPeaks<Element> join = {scaling};
     RowWalk walk = walk_rows<IS_CLUSTERED>(Row::N_ROWS, args.axis, args.slice);
     const Element *x = (const Element *)args.x + walk.begin;
     Element *y = (Element *)args.y + walk.begin;
@@ -139,22 +138,22 @@ DEVICE void softmax_stream(const struct softmax_args &args) {
         begin_meetings(meeting);
     wait_for_earlier();
     let_next_start();
-    Scaling scaling = scaling_of(args.scale);
-    JoinPeaks join = {scaling};
+    Scaling<Element> scaling(args.scale);
+    JoinPeaks<Element> join = {scaling};
     RowWalk walk = walk_rows<IS_CLUSTERED>(1, args.axis, args.slice);
     int n_met = 0;
     for (int64_t row = walk.first; row < args.outer; row += walk.step, n_met++) {
         const Element *from = (const Element *)args.x + row * args.axis + walk.begin;
         Element *to = (Element *)args.y + row * args.axis + walk.begin;
-        Peak peak = no_peak();
+        Peak peak = no_peak(scaling);
         stream<Access, N>(from, walk.n,
                           [&](int64_t, float(&values)[N * W], const bool(&is_there)[N]) {
 #pragma unroll
                               for (int i = 0; i < N * W; i++)
-                                  values[i] = key_of(scaling, values[i]);
+                                  values[i] = scaling.key(values[i]);
                               absorb<N, W>(scaling, &peak, values, is_there);
                           });
-        peak = join.lanes<WARP_LANES>(peak);
+        peak = join.template lanes<WARP_LANES>(peak);
         peak = meet_block<SOFTMAX_STREAM_THREADS>(meeting, n_met, join, peak);
         if constexpr (IS_CLUSTERED)
             peak = meet_cluster(meeting, n_met, join, peak);
@@ -163,7 +162,7 @@ DEVICE void softmax_stream(const struct softmax_args &args) {
             from, walk.n, [&](int64_t at, float(&values)[N * W], const bool(&is_there)[N]) {
 #pragma unroll
                 for (int i = 0; i < N * W; i++)
-                    values[i] = exponential(scaling, key_of(scaling, values[i]), peak.top) * part;
+                    values[i] = scaling.exponential(scaling.key(values[i]), peak.level) * part;
 #pragma unroll
                 for (int k = 0; k < N; k++) {
                     if (is_there[k])
