@@ -4,7 +4,7 @@
 
 struct row_shape {
     int threads, elements;
-    enum { ANY, FEW, MANY } when;
+    enum { ANY, FEW } when;
 };
 
 #define ROW_SHAPE(threads, elements, when) {threads, elements, when},
@@ -50,8 +50,7 @@ static void plan_blocks(const struct cushim_kernel_call *call,
     for (unsigned i = 0; i < n_shapes; i++) {
         const struct row_shape *shape = &shapes[i];
         bool is_block = shape->threads > 32; /* else several rows have one, again and again */
-        if ((shape->when == FEW && !is_few) || (shape->when == MANY && n_rows <= most) ||
-            axis > held_by(shape, kernels))
+        if ((shape->when == FEW && !is_few) || axis > held_by(shape, kernels))
             continue;
         plan->kind = kind;
         plan->index = i;

@@ -37,7 +37,7 @@ def softmax(divisor):
 
 
 NORM_SHAPES = [(rows, d) for d in (4096, 8192) for rows in (1, 16, 256, 2048, 8192)] + \
-    [(2048, d) for d in (1000, 1152, 16384, 65536)]
+    [(2048, d) for d in (1000, 1152, 16384, 65536)] + [(65536, 2048)]
 
 
 def norm(divisor):
