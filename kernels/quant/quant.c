@@ -14,8 +14,8 @@ static const struct cushim_kernel kernels[] = {
 };
 CUSHIM_KERNEL_FAMILY(quant, kernels);
 
-enum { BLOCK_THREADS = 128, Q4K_VALUES = 256 };
-enum { Q4K_PER_BLOCK = 2 * BLOCK_THREADS / 32 }; /* a warp has two */
+enum { BLOCK_THREADS = 256, Q4K_VALUES = 256 };
+enum { HALVES_PER_BLOCK = BLOCK_THREADS / 32 }; /* of super-blocks: a warp has one */
 
 struct dequant {
     const void *w;
@@ -45,11 +45,13 @@ enum cushim_status cushim_dequant_q4k_f32(const void *w, float *y, int64_t rows,
     if (call.is_cpu)
         return cushim_kernel_call_reference(
             &call, dequant_q4k_reference, &(struct dequant){w, y, rows, k}, sizeof(struct dequant));
-    int64_t n_blocks = n / Q4K_VALUES;
+    int64_t n_halves = n / (Q4K_VALUES / 2);
     bool is_wide = cushim_is_aligned(16, w, y, NULL, NULL);
     struct cushim_kernel_shape shape = {
-        .grid = {cushim_n_blocks(n_blocks, Q4K_PER_BLOCK, INT32_MAX)}, .block = {BLOCK_THREADS}};
-    void *params[] = {&w, &y, &n_blocks};
+        .grid = {cushim_n_blocks(n_halves, HALVES_PER_BLOCK, INT32_MAX)},
+        .block = {BLOCK_THREADS},
+        .is_dependent = true};
+    void *params[] = {&w, &y, &n_halves};
     return cushim_kernel_call_launch(&call, is_wide ? DEQUANT_Q4K_WIDE : DEQUANT_Q4K, &shape,
                                      params);
 }
