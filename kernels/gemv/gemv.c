@@ -57,6 +57,8 @@ static const struct cushim_kernel kernels[] = {
     [GEMV_F32_R4_WIDE] = {.name = "gemv_f32_r4_wide"},
     [GEMV_F32_SPLIT_WIDE] = {.name = "gemv_f32_split_wide", .shared_bytes = GEMV_SPLIT_BYTES},
     [GEMV_SMALL_F32] = {.name = "gemv_small_f32"},
+    [GEMV_LARGE_F32] = {.name = "gemv_large_f32"},
+    [GEMV_LARGE_F32_WIDE] = {.name = "gemv_large_f32_wide"},
 };
 CUSHIM_KERNEL_FAMILY(gemv, kernels);
 

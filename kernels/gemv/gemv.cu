@@ -155,3 +155,17 @@ KERNEL_OF(256, 4, gemv_small_f32)
         m, n, k, threads, matrices_per_block, (wide & 1) != 0, (wide & 2) != 0, (wide & 4) != 0};
     gemm_batched_small(a, b, c, shape, stride_a, stride_b, stride_c, batch);
 }
+
+KERNEL_OF(GEMV_LARGE_THREADS, 6, gemv_large_f32)
+(const float *a, const float *b, float *c, int m, int n, int k, int64_t stride_a, int64_t stride_b,
+ int64_t stride_c, int64_t batch, int wide) {
+    SmallShape shape = {m, n, k, 0, 1, (wide & 1) != 0, (wide & 2) != 0, (wide & 4) != 0};
+    gemm_batched_large<false>(a, b, c, shape, stride_a, stride_b, stride_c, batch);
+}
+
+KERNEL_OF(GEMV_LARGE_THREADS, 6, gemv_large_f32_wide)
+(const float *a, const float *b, float *c, int m, int n, int k, int64_t stride_a, int64_t stride_b,
+ int64_t stride_c, int64_t batch) {
+    SmallShape shape = {m, n, k, 0, 1, true, true, true};
+    gemm_batched_large<true>(a, b, c, shape, stride_a, stride_b, stride_c, batch);
+}

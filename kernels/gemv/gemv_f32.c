@@ -143,8 +143,29 @@ static bool is_wide_matrix(const float *first, int64_t cols, int64_t stride, int
            (stride % 4 == 0 || batch == 1);
 }
 
+enum { A_WIDE = 1, B_WIDE = 2, C_WIDE = 4, ALL_WIDE = A_WIDE | B_WIDE | C_WIDE };
+
+/* Which operands are wide, by a bit each. */
+static int wide_of(const struct batch *args) {
+    return (is_wide_matrix(args->a, args->k, args->stride_a, args->batch) ? A_WIDE : 0) |
+           (is_wide_matrix(args->b, args->n, args->stride_b, args->batch) ? B_WIDE : 0) |
+           (is_wide_matrix(args->c, args->n, args->stride_c, args->batch) ? C_WIDE : 0);
+}
+
+/* A block each: as many as there are, since a block that ends makes room for the next's reads. */
+static enum cushim_status launch_large(const struct cushim_kernel_call *call, struct batch *args) {
+    int m = (int)args->m, n = (int)args->n, k = (int)args->k, wide = wide_of(args);
+    struct cushim_kernel_shape shape = {.grid = {cushim_n_blocks(args->batch, 1, INT32_MAX)},
+                                        .block = {GEMV_LARGE_THREADS},
+                                        .is_dependent = true};
+    void *params[] = {&args->a,        &args->b,        &args->c,        &m,           &n,   &k,
+                      &args->stride_a, &args->stride_b, &args->stride_c, &args->batch, &wide};
+    return cushim_kernel_call_launch(call, wide == ALL_WIDE ? GEMV_LARGE_F32_WIDE : GEMV_LARGE_F32,
+                                     &shape, params);
+}
+
 static enum cushim_status launch_batch(const struct cushim_kernel_call *call, struct batch *args) {
-    enum { LEAST_THREADS = 4, MOST_PER_SM = 64, A_WIDE = 1, B_WIDE = 2, C_WIDE = 4 };
+    enum { LEAST_THREADS = 4, MOST_PER_SM = 64 };
     int m = (int)args->m, n = (int)args->n, k = (int)args->k;
     int m4 = (m + 3) & ~3, n4 = (n + 3) & ~3, k4 = (k + 3) & ~3;
     int threads = LEAST_THREADS, n_floats = m4 * (k4 + 4) + k4 * n4;
@@ -153,9 +174,7 @@ static enum cushim_status launch_batch(const struct cushim_kernel_call *call, st
     int per_block = BLOCK_THREADS / threads;
     if (per_block > GEMV_SMALL_FLOATS / n_floats)
         per_block = GEMV_SMALL_FLOATS / n_floats;
-    int wide = (is_wide_matrix(args->a, k, args->stride_a, args->batch) ? A_WIDE : 0) |
-               (is_wide_matrix(args->b, n, args->stride_b, args->batch) ? B_WIDE : 0) |
-               (is_wide_matrix(args->c, n, args->stride_c, args->batch) ? C_WIDE : 0);
+    int wide = wide_of(args);
     struct cushim_kernel_shape shape = {
         .grid = {cushim_n_blocks(args->batch, per_block, (int64_t)call->n_sms * MOST_PER_SM)},
         .block = {BLOCK_THREADS},
@@ -186,5 +205,6 @@ enum cushim_status cushim_gemm_batched_small_f32(const float *a, const float *b,
     if (call.is_cpu)
         return cushim_kernel_call_reference(&call, gemm_batched_small_reference, &args,
                                             sizeof args);
-    return launch_batch(&call, &args);
+    return m > GEMV_LARGE_ABOVE && n > GEMV_LARGE_ABOVE ? launch_large(&call, &args)
+                                                        : launch_batch(&call, &args);
 }

@@ -71,8 +71,10 @@
 
 /* ---- many small products ---- */
 
-#define GEMV_SMALL_MOST   64
-#define GEMV_SMALL_FLOATS (GEMV_SMALL_MOST * (2 * GEMV_SMALL_MOST + 4))
+#define GEMV_SMALL_MOST    64
+#define GEMV_SMALL_FLOATS  (GEMV_SMALL_MOST * (2 * GEMV_SMALL_MOST + 4))
+#define GEMV_LARGE_THREADS 128
+#define GEMV_LARGE_ABOVE   32 /* rows, and columns, of an output */
 
 /* ---- numbers ---- */
 
@@ -106,7 +108,9 @@ enum gemv_kernel {
     GEMV_F32_R1_WIDE,
     GEMV_F32_R4_WIDE,
     GEMV_F32_SPLIT_WIDE,
-    GEMV_SMALL_F32
+    GEMV_SMALL_F32,
+    GEMV_LARGE_F32,
+    GEMV_LARGE_F32_WIDE
 };
 
 #endif

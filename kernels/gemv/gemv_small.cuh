@@ -1,10 +1,14 @@
 /*
- * Many products of matrices up to 64 x 64: some of a batch a block, a tile of 4 x 4 of an output a
- * thread.
+ * Many products of matrices up to 64 x 64.
  *
- * Operands go through shared memory, each read once; `threads` of a block share one product, so
- * that a block has as many products at a time as it has room for.  The inner size is filled up to a
- * multiple of 4 with zeros.
+ * Operands go through shared memory, each read once.  The inner size is filled up to a multiple of
+ * 4 with zeros.
+ *
+ * gemm_batched_small: some of a batch a block, a tile of 4 x 4 of an output a thread.  `threads` of
+ * a block share one product, so that a block has as many products at a time as it has room for.
+ * gemm_batched_large: for outputs of more than 32 rows and columns, a block each; a thread has
+ * LARGE_ROWS rows, as many apart as there are groups of them, and two times four columns, and
+ * multiplies twice as often for what it reads.
  */
 #ifndef CUSHIM_KERNELS_GEMV_SMALL_CUH
 #define CUSHIM_KERNELS_GEMV_SMALL_CUH
@@ -60,6 +64,22 @@ DEVICE float4 fma4(float a, float4 b, float4 sum) {
                        fmaf(a, b.w, sum.w));
 }
 
+/* Four columns of a row, as far as they are there. */
+DEVICE void store_small(float *c, int row, int col, float4 sums, const SmallShape &shape) {
+    float *to = c + row * shape.n + col;
+    if (shape.is_c_wide) {
+        if (col < shape.n)
+            *reinterpret_cast<float4 *>(to) = sums;
+        return;
+    }
+    const float values[4] = {sums.x, sums.y, sums.z, sums.w};
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        if (col + j < shape.n)
+            to[j] = values[j];
+    }
+}
+
 /* Four rows of four from (row, col) on. */
 DEVICE void multiply_small(const float *a, int pitch_a, const float *b, int pitch_b, float *c,
                            int row, int col, const SmallShape &shape) {
@@ -82,17 +102,7 @@ DEVICE void multiply_small(const float *a, int pitch_a, const float *b, int pitc
     for (int i = 0; i < 4; i++) {
         if (row + i >= shape.m)
             break;
-        float *to = c + (row + i) * shape.n + col;
-        if (shape.is_c_wide) {
-            *reinterpret_cast<float4 *>(to) = sums[i];
-        } else {
-            const float values[4] = {sums[i].x, sums[i].y, sums[i].z, sums[i].w};
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                if (col + j < shape.n)
-                    to[j] = values[j];
-            }
-        }
+        store_small(c, row + i, col, sums[i], shape);
     }
 }
 
@@ -128,6 +138,82 @@ DEVICE void gemm_batched_small(const float *a, const float *b, float *c, const S
         __syncthreads();
         if (has_one && i < n_tiles)
             multiply_small(of_a, pitch_a, of_b, n4, c + at * stride_c, row, col, shape);
+    }
+}
+
+enum {
+    LARGE_ROWS = 512 / GEMV_LARGE_THREADS, /* of a thread */
+    LARGE_GROUPS = GEMV_SMALL_MOST / LARGE_ROWS,
+    LARGE_PITCH = GEMV_SMALL_MOST + 4 /* of a: its rows next to each other meet no bank twice */
+};
+
+/* What lies beyond m and n in shared memory is multiplied, too, and not stored. */
+DEVICE void multiply_large(const float *a, const float *b, float *c, const SmallShape &shape) {
+    int group = threadIdx.x / 8, col = threadIdx.x % 8 * 4;
+    float4 low[LARGE_ROWS] = {}, high[LARGE_ROWS] = {};
+#pragma unroll 2
+    for (int k = 0; k < shape.k; k += 4) {
+        float4 of_a[LARGE_ROWS];
+#pragma unroll
+        for (int i = 0; i < LARGE_ROWS; i++)
+            of_a[i] =
+                *reinterpret_cast<const float4 *>(a + (group + i * LARGE_GROUPS) * LARGE_PITCH + k);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const float *of_b = b + (k + j) * GEMV_SMALL_MOST + col;
+            float4 first = *reinterpret_cast<const float4 *>(of_b);
+            float4 second = *reinterpret_cast<const float4 *>(of_b + GEMV_SMALL_MOST / 2);
+#pragma unroll
+            for (int i = 0; i < LARGE_ROWS; i++) {
+                float value = j == 0   ? of_a[i].x
+                              : j == 1 ? of_a[i].y
+                              : j == 2 ? of_a[i].z
+                                       : of_a[i].w;
+                low[i] = fma4(value, first, low[i]);
+                high[i] = fma4(value, second, high[i]);
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < LARGE_ROWS; i++) {
+        int row = group + i * LARGE_GROUPS;
+        if (row >= shape.m)
+            break;
+        store_small(c, row, col, low[i], shape);
+        store_small(c, row, col + GEMV_SMALL_MOST / 2, high[i], shape);
+    }
+}
+
+/* IS_WIDE: all operands are, so that k is a multiple of 4. */
+template <bool IS_WIDE>
+DEVICE void gemm_batched_large(const float *a, const float *b, float *c, const SmallShape &shape,
+                               int64_t stride_a, int64_t stride_b, int64_t stride_c,
+                               int64_t batch) {
+    enum { THREADS = GEMV_LARGE_THREADS, PITCH = GEMV_SMALL_MOST };
+    __shared__ float4 room[GEMV_SMALL_FLOATS / 4];
+    float *of_a = reinterpret_cast<float *>(room), *of_b = of_a + GEMV_SMALL_MOST * LARGE_PITCH;
+    int i = (int)threadIdx.x;
+    wait_for_earlier();
+    let_next_start();
+    for (int64_t at = blockIdx.x; at < batch; at += gridDim.x) {
+        if (shape.k) {
+            load_small(of_a, LARGE_PITCH, a + at * stride_a, shape.m, shape.k, shape.is_a_wide, i,
+                       THREADS);
+            load_small(of_b, PITCH, b + at * stride_b, shape.k, shape.n, shape.is_b_wide, i,
+                       THREADS);
+        }
+        if constexpr (!IS_WIDE) {
+            int n_filled = ((shape.k + 3) & ~3) - shape.k;
+            for (int j = i; j < PITCH * n_filled; j += THREADS) {
+                of_a[j % PITCH * LARGE_PITCH + shape.k + j / PITCH] = 0;
+                of_b[shape.k * PITCH + j] = 0;
+            }
+        }
+        commit_copies();
+        wait_copies<0>();
+        __syncthreads();
+        multiply_large(of_a, of_b, c + at * stride_c, shape);
+        __syncthreads();
     }
 }
 

@@ -174,12 +174,13 @@ static void add_batched(struct kernel_table *table) {
         add_small(table, "with gaps", k, m, n, i % 5, 5);
         add_small(table, NULL, m, m, m, 0, 7);
     }
-    static const int64_t sizes[][5] = {{0, 3, 3, 0, 2},    {3, 0, 3, 0, 2},      {3, 3, 0, 0, 2},
-                                       {3, 3, 3, 0, 0},    {64, 64, 64, 0, 1},   {64, 64, 64, 0, 5},
-                                       {64, 64, 64, 4, 2}, {63, 62, 61, 1, 3},   {1, 1, 64, 0, 300},
-                                       {64, 1, 1, 0, 40},  {1, 64, 1, 0, 40},    {64, 1, 64, 0, 9},
-                                       {1, 64, 64, 0, 9},  {4, 4, 4, 0, 1000},   {3, 3, 3, 0, 1001},
-                                       {2, 2, 2, 0, 9000}, {16, 16, 16, 0, 130}, {1, 1, 1, 0, 1}};
+    static const int64_t sizes[][5] = {
+        {0, 3, 3, 0, 2},      {3, 0, 3, 0, 2},    {3, 3, 0, 0, 2},    {3, 3, 3, 0, 0},
+        {64, 64, 64, 0, 1},   {64, 64, 64, 0, 5}, {64, 64, 64, 4, 2}, {63, 62, 61, 1, 3},
+        {1, 1, 64, 0, 300},   {64, 1, 1, 0, 40},  {1, 64, 1, 0, 40},  {64, 1, 64, 0, 9},
+        {1, 64, 64, 0, 9},    {4, 4, 4, 0, 1000}, {3, 3, 3, 0, 1001}, {2, 2, 2, 0, 9000},
+        {16, 16, 16, 0, 130}, {1, 1, 1, 0, 1},    {40, 50, 0, 0, 2},  {36, 64, 3, 0, 2},
+        {64, 36, 33, 2, 3}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         add_small(table, NULL, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], sizes[i][4]);
     table_add(table, &gemm_batched_small, "one a for all", (int64_t[]){8, 12, 16, 0, 192, 96, 20},
@@ -192,9 +193,12 @@ static void add_batched(struct kernel_table *table) {
               (int64_t[]){8, 12, 16, 0, 7, 0, 1}, NULL);
     table_add_offsets(table, add_small(table, NULL, 8, 12, 16, 0, 3));
     table_add_offsets(table, add_small(table, NULL, 33, 20, 8, 0, 2));
+    table_add_offsets(table, add_small(table, NULL, 36, 40, 8, 0, 2));
     add_small(table, "more of them than a grid", 1, 1, 1, 0, 40000);
     add_small(table, "infinity", 5, 6, 7, 0, 3)->operands[SMALL_A].make = make_late_infinity;
     add_small(table, "infinity", 5, 6, 7, 0, 3)->operands[SMALL_B].make = make_late_infinity;
+    add_small(table, "infinity", 37, 38, 7, 0, 3)->operands[SMALL_A].make = make_late_infinity;
+    add_small(table, "infinity", 37, 38, 7, 0, 3)->operands[SMALL_B].make = make_late_infinity;
 }
 
 void add_dense(struct kernel_table *table) {
