@@ -63,6 +63,12 @@ static void put_advice(struct cushim_writer *out, const struct cushim_page_short
                      "%s are live, so it cannot fit: free some of it first;\n"
                      "             `biggest` says what it is\n",
                      cushim_text_bytes(one, shortage->live_bytes));
+    else if (sum(wanted_bytes, shortage->rounding_bytes) > shortage->device_bytes)
+        cushim_write(out,
+                     "%s are live and %s round them up: free some\n"
+                     "             of it first; `biggest` says what it is\n",
+                     cushim_text_bytes(one, shortage->live_bytes),
+                     cushim_text_bytes(two, shortage->rounding_bytes));
     else if (shortage->is_busy && shortage->pending_bytes)
         cushim_write(out,
                      "%s were freed while the GPU worked on them, and it still does:\n"

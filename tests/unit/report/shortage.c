@@ -71,6 +71,9 @@ START_TEST(what_helps_follows_from_the_numbers) {
     shortage.is_busy = 1;
     shortage.pending_bytes = 5 * GIB;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "5.00 GiB were freed while the GPU worked"));
+    shortage.rounding_bytes = 27 * GIB; /* of 80, with 50 that live and 4 asked for */
+    ck_assert_ptr_nonnull(
+        strstr(text_of(&shortage), "50.0 GiB are live and 27.0 GiB round them up"));
     shortage.live_bytes = 78 * GIB;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "78.0 GiB are live, so it cannot fit"));
     shortage.asked_bytes = 90 * GIB;
