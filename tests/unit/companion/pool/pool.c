@@ -73,6 +73,25 @@ START_TEST(live_blocks_have_a_cap_of_their_own) {
 }
 END_TEST
 
+START_TEST(small_blocks_do_not_pin_what_is_idle_around_them) {
+    enum { N = 40, N_SMALL = 20, LARGEST = 941559, SMALL = 91648 };
+    cushim_devptr blocks[N], others[N_SMALL];
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream();
+    for (int i = 0; i < N; i++)
+        blocks[i] = take(p, LARGEST, s);
+    for (int i = 0; i < N; i++)
+        give(p, blocks[i], s);
+    for (int i = 0; i < N_SMALL; i++)
+        others[i] = take(p, SMALL, s);
+    ck_assert_int_eq(cushim_pool_drain(p), CUSHIM_OK);
+    ck_assert_uint_le(stats_of(p).held_bytes, 4 << 20);
+    for (int i = 0; i < N_SMALL; i++)
+        give(p, others[i], s);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
 START_TEST(nothing_is_kept_while_the_pool_does_not_hold) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
@@ -402,6 +421,7 @@ SUITE() {
         (const TTest *[]){
             a_hit_makes_no_driver_call, a_bucket_keeps_no_more_than_its_cap,
             over_the_cap_of_all_the_largest_goes_first, live_blocks_have_a_cap_of_their_own,
+            small_blocks_do_not_pin_what_is_idle_around_them,
             nothing_is_kept_while_the_pool_does_not_hold,
             the_ledger_knows_live_blocks_and_whose_they_are, a_walk_shows_each_block_in_its_state,
             the_caller_is_asked_last_when_memory_is_out, memory_alloc_gets_what_pools_keep_idle,
