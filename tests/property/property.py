@@ -162,6 +162,23 @@ def a_live_page_adds_no_instruction_no_lock_and_no_call_to_a_pair():
 
 
 @tap.test
+def what_is_seen_of_a_pair_takes_no_more_instructions_and_bytes_than_it_may():
+    if OPTIONS.compiler != traces.COUNTED_WITH:
+        tap.skip(f"counted with {traces.COUNTED_WITH}; this is {OPTIONS.compiler}")
+    if shutil.which("valgrind") is None:
+        tap.skip("no valgrind")
+    with tempfile.TemporaryDirectory(prefix="property-") as folder:
+        for what, more in (("sites", {"CUSHIM_LIVE": "1", "CUSHIM_LIVE_DIR": folder, "CUSHIM_SITES": "512K"}),
+                           ("recorded", {"CUSHIM_TRACE": folder, "CUSHIM_TRACE_STACKS": "off"})):
+            ours = traces.count_instructions(BUILD, 4096, "relaxed", **more)[1]
+            assert instructions("relaxed") + 100 < ours <= traces.WATCHED_INSTRUCTIONS[what], (what, ours)
+        used = [traces.used_bytes(os.path.join(folder, name)) for name in os.listdir(folder) if name.endswith(".trace")]
+        assert len(used) == 2, used
+        n_events = 2 * (traces.CALLGRIND_PAIRS[1] - traces.CALLGRIND_PAIRS[0])
+        assert abs(used[0] - used[1]) <= traces.EVENT_BYTES * n_events, (used, n_events)
+
+
+@tap.test
 def a_preload_that_serves_less_than_native_is_found_out():
     found = traces.play(BUILD, "sawtooth", (1, 3), ["exact"], CUSHIM_LIMIT="50%")["exact"]
     assert all(each["verdict"] == "unserved" for each in found), found

@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -215,6 +216,9 @@ def judge_pair(build, n_bytes, mode):
 
 CALLGRIND_PAIRS = (2000, 10000)  # of the two runs whose difference is counted
 INSTRUCTIONS = {"exact": 600, "relaxed": 334, "pool": 250}  # of our own code that a pair of 4 KiB may take
+WATCHED_INSTRUCTIONS = {"sites": 670, "recorded": 1780}  # of a relaxed pair where it is sampled, or two events without a stack
+TRACE_HEAD_BYTES, TRACE_CHUNK = 4096, b"CUSHIMCH"
+EVENT_BYTES = 10  # that an event may take in a recording
 COPY_INSTRUCTIONS = 130  # that a copy from the host to a block of 4 KiB may take
 COUNTED_WITH = "gcc 12 -O2 x86_64"  # other compilers make other code
 
@@ -231,6 +235,15 @@ def count_instructions(build, n_bytes, mode, *words, **variables):
             counts.append(read_callgrind(pathlib.Path(file.name).read_text()))
     n_pairs = CALLGRIND_PAIRS[1] - CALLGRIND_PAIRS[0]
     return [(long - short) / n_pairs for short, long in zip(*counts)]
+
+
+def used_bytes(path):
+    """Of the events of a recording: what its chunks say (src/trace/event.h)."""
+    data, at, n = pathlib.Path(path).read_bytes(), TRACE_HEAD_BYTES, 0
+    while at + 56 <= len(data) and data[at:at + 8] == TRACE_CHUNK:
+        (n_bytes,), (used,) = struct.unpack_from("<Q", data, at + 8), struct.unpack_from("<Q", data, at + 40)
+        n, at = n + used, at + n_bytes
+    return n
 
 
 def count_system_calls(build, n_bytes, mode, **variables):
