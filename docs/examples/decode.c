@@ -27,6 +27,8 @@ struct shape {
 static const struct shape small = {2, 512, 768, 8, 2, 64, 1000, 32};
 static const struct shape like_8b = {32, 4096, 14336, 32, 8, 128, 128256, 2048};
 
+static const float EPS = 1e-5f;
+
 enum { MOST_LAYERS = 32, Q4K_VALUES = 256, Q4K_BYTES = 144, FIRST_TOKEN = 7 };
 
 struct layer {
@@ -46,7 +48,7 @@ struct model {
     int64_t *token;
     int32_t *position, *length;
     /* activations */
-    float *h, *x, *qkv, *attended, *gate_up, *ff, *cosine, *sine, *logits;
+    float *h, *x, *q, *attended, *ff, *logits;
     void *scratch;
     size_t scratch_bytes;
 };
@@ -65,48 +67,42 @@ static int64_t rows_of_qkv(const struct shape *s) {
             cushim_##name##_ref(__VA_ARGS__);                                                      \
     } while (0)
 
+/* The same of those that use scratch. */
+#define RUN_IN_SCRATCH(name, ...)                                                                  \
+    do {                                                                                           \
+        if (m->stream)                                                                             \
+            TRY(cushim_##name(__VA_ARGS__, m->scratch, m->scratch_bytes, m->stream));              \
+        else                                                                                       \
+            cushim_##name##_ref(__VA_ARGS__);                                                      \
+    } while (0)
+
 static void attend(const struct model *m, const struct layer *layer) {
     const struct shape *s = &m->shape;
-    int64_t n_q = s->q_heads * s->head_dim, n_kv = s->kv_heads * s->head_dim;
+    int64_t n_kv = s->kv_heads * s->head_dim;
     struct cushim_kv_strides strides = {s->positions * 2 * n_kv, s->head_dim, 2 * n_kv};
-    const float *keys = layer->cache, *values = layer->cache + n_kv;
-    RUN(rope_f32, m->qkv, m->cosine, m->sine, m->qkv, s->q_heads + s->kv_heads, 1, s->head_dim,
-        s->head_dim / 2, 0);
-    RUN(offset_memcpy_f32, m->qkv + n_q, m->position, layer->cache, 2 * n_kv, s->positions);
-    if (m->stream)
-        TRY(cushim_attention_decode_f32(m->qkv, keys, values, m->length, m->attended, 1, s->q_heads,
-                                        s->kv_heads, s->head_dim, 0, s->positions, &strides,
-                                        m->scratch, m->scratch_bytes, m->stream));
-    else
-        cushim_attention_decode_f32_ref(m->qkv, keys, values, m->length, m->attended, 1, s->q_heads,
-                                        s->kv_heads, s->head_dim, 0, s->positions, &strides);
+    float *keys = layer->cache, *values = layer->cache + n_kv;
+    RUN_IN_SCRATCH(gemv_qkv_q4k_f32, layer->qkv, m->h, layer->attention_norm, m->cosines, m->sines,
+                   m->position, m->q, keys, values, EPS, s->q_heads, s->kv_heads, s->head_dim,
+                   s->hidden, s->positions, strides.position, strides.head);
+    RUN_IN_SCRATCH(attention_decode_f32, m->q, keys, values, m->length, m->attended, 1, s->q_heads,
+                   s->kv_heads, s->head_dim, 0, s->positions, &strides);
+    RUN_IN_SCRATCH(gemv_add_q4k_f32, layer->o, m->attended, m->h, m->h, s->hidden,
+                   s->q_heads * s->head_dim);
 }
 
 static void step(const struct model *m) {
     const struct shape *s = &m->shape;
-    const float eps = 1e-5f;
     RUN(gather_f32_i64, m->embedding, m->token, m->h, 1, s->hidden, s->vocabulary);
-    RUN(rope_select_f32, m->cosines, m->sines, m->position, m->cosine, m->sine, s->positions,
-        s->head_dim / 2);
-    RUN(rms_norm_f32, m->h, m->layers[0].attention_norm, m->x, NULL, eps, 1, s->hidden);
     for (int64_t i = 0; i < s->layers; i++) {
         const struct layer *layer = &m->layers[i];
-        const float *next_norm = i + 1 < s->layers ? layer[1].attention_norm : m->norm;
-        RUN(gemv_q4k_f32, layer->qkv, m->x, m->qkv, rows_of_qkv(s), s->hidden);
         attend(m, layer);
-        RUN(gemv_q4k_f32, layer->o, m->attended, m->x, s->hidden, s->q_heads * s->head_dim);
-        RUN(add_rms_norm_f32, m->x, m->h, layer->ff_norm, m->x, m->h, eps, 1, s->hidden);
-        RUN(gemv_q4k_f32, layer->gate_up, m->x, m->gate_up, 2 * s->ff, s->hidden);
-        RUN(swiglu_f32, m->gate_up, m->gate_up + s->ff, m->ff, s->ff);
-        RUN(gemv_q4k_f32, layer->down, m->ff, m->x, s->hidden, s->ff);
-        RUN(add_rms_norm_f32, m->x, m->h, next_norm, m->x, m->h, eps, 1, s->hidden);
+        RUN_IN_SCRATCH(gemv_swiglu_q4k_f32, layer->gate_up, m->h, layer->ff_norm, m->ff, EPS, s->ff,
+                       s->hidden);
+        RUN_IN_SCRATCH(gemv_add_q4k_f32, layer->down, m->ff, m->h, m->h, s->hidden, s->ff);
     }
+    RUN(rms_norm_f32, m->h, m->norm, m->x, NULL, EPS, 1, s->hidden);
     RUN(gemv_q4k_f32, m->head, m->x, m->logits, s->vocabulary, s->hidden);
-    if (m->stream)
-        TRY(cushim_argmax_f32(m->logits, m->token, s->vocabulary, m->scratch, m->scratch_bytes,
-                              m->stream));
-    else
-        cushim_argmax_f32_ref(m->logits, m->token, s->vocabulary);
+    RUN_IN_SCRATCH(argmax_f32, m->logits, m->token, s->vocabulary);
     RUN(counter_add_i32, m->position, 1);
     RUN(counter_add_i32, m->length, 1);
 }
@@ -199,6 +195,17 @@ static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
+/* What the kernel that wants most of it wants. */
+static size_t scratch_of(const struct shape *s) {
+    size_t bytes = larger(
+        cushim_argmax_f32_scratch(s->vocabulary),
+        cushim_attention_decode_f32_scratch(1, s->q_heads, s->kv_heads, s->head_dim, s->positions));
+    bytes = larger(bytes, cushim_gemv_q4k_scratch(rows_of_qkv(s), s->hidden));
+    bytes = larger(bytes, cushim_gemv_q4k_scratch(s->hidden, s->q_heads * s->head_dim));
+    bytes = larger(bytes, cushim_gemv_q4k_scratch(2 * s->ff, s->hidden));
+    return larger(bytes, cushim_gemv_q4k_scratch(s->hidden, s->ff));
+}
+
 static struct model *make_model(const struct shape *s, int64_t position,
                                 struct CUstream_st *stream) {
     struct maker maker = {stream != NULL, 88172645463325252u};
@@ -218,16 +225,11 @@ static struct model *make_model(const struct shape *s, int64_t position,
     m->length = one_number(&maker, position + 1, sizeof *m->length);
     m->h = zeros(&maker, (size_t)s->hidden * size);
     m->x = zeros(&maker, (size_t)s->hidden * size);
-    m->qkv = zeros(&maker, (size_t)rows_of_qkv(s) * size);
+    m->q = zeros(&maker, (size_t)(s->q_heads * s->head_dim) * size);
     m->attended = zeros(&maker, (size_t)(s->q_heads * s->head_dim) * size);
-    m->gate_up = zeros(&maker, (size_t)(2 * s->ff) * size);
     m->ff = zeros(&maker, (size_t)s->ff * size);
-    m->cosine = zeros(&maker, (size_t)s->head_dim / 2 * size);
-    m->sine = zeros(&maker, (size_t)s->head_dim / 2 * size);
     m->logits = zeros(&maker, (size_t)s->vocabulary * size);
-    m->scratch_bytes = larger(
-        cushim_argmax_f32_scratch(s->vocabulary),
-        cushim_attention_decode_f32_scratch(1, s->q_heads, s->kv_heads, s->head_dim, s->positions));
+    m->scratch_bytes = scratch_of(s);
     m->scratch = m->scratch_bytes ? zeros(&maker, m->scratch_bytes) : NULL;
     return m;
 }

@@ -9,14 +9,9 @@
 #include "kernels/device/arch/dependent_launch.cuh"
 #include "kernels/device/each.cuh"
 #include "kernels/device/math/reciprocal.cuh"
+#include "kernels/device/math/swiglu.cuh"
 
 namespace {
-
-/* What is too small for float, but not 0, is the least number: its product with an infinity is an
- * infinity, with others it is as good as 0. */
-DEVICE float never_zero(float value, bool is_zero) {
-    return value == 0.0f && !is_zero ? __uint_as_float(1) : value;
-}
 
 /* 1 - tanh(a)^2 = 4 e / (1 + e)^2 with e = exp(-2 |a|), where the difference would cancel. */
 struct TanhPrime {
@@ -24,19 +19,6 @@ struct TanhPrime {
         float e = expf(-2.0f * fabsf(a)), r = reciprocal(1.0f + e), slope = 4.0f * e * r * r;
         slope = never_zero(slope, fabsf(a) == INFINITY);
         return (slope > 1.0f ? 1.0f : slope) * upstream; /* the largest upstream stays finite */
-    }
-};
-
-/*
- * 1 / (1 + exp(-w1)) is r for w1 >= 0 and e r below.  Below -200 the product is -0 in any case;
- * -Inf times 0 would be NaN.
- */
-struct SwiGlu {
-    __device__ float operator()(float w1, float w3) const {
-        float x = w1 < -200.0f ? -200.0f : w1;
-        float e = expf(-fabsf(x)), r = reciprocal(1.0f + e), gate = x * (x < 0.0f ? e * r : r);
-        gate = copysignf(never_zero(fabsf(gate), w1 == 0.0f || w1 == -INFINITY), w1);
-        return gate * w3;
     }
 };
 

@@ -6,6 +6,7 @@
  * the matrix units, from nine on by warpgroups on devices of 9.0.  On sm_75 rows take up to eight,
  * and more go through tiles of plain products.
  */
+#include "kernels/gemv/gemv_direct.h"
 #include "kernels/gemv/gemv_kernels.h"
 
 #include "base/try.h"
@@ -49,6 +50,12 @@ static const struct cushim_kernel kernels[] = {
     [GEMV_Q4K] = {.name = "gemv_q4k", .shared_bytes = GEMV_Q4K_BYTES},
     [GEMV_Q4K_WIDE] = {.name = "gemv_q4k_wide", .shared_bytes = GEMV_Q4K_BYTES},
     [GEMV_Q4K_DIRECT] = {.name = "gemv_q4k_direct", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
+    [GEMV_Q4K_ADD] = {.name = "gemv_q4k_add", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
+    [GEMV_Q4K_SWIGLU] = {.name = "gemv_q4k_swiglu", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
+    [GEMV_Q4K_QKV] = {.name = "gemv_q4k_qkv", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
+    [GEMV_END_ADD] = {.name = "gemv_end_add"},
+    [GEMV_END_SWIGLU] = {.name = "gemv_end_swiglu"},
+    [GEMV_END_QKV] = {.name = "gemv_end_qkv"},
     [GEMV_Q4_0_DIRECT1] = {.name = "gemv_q4_0_direct1", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
     [GEMV_Q8_0_STREAM] = {.name = "gemv_q8_0_stream", .shared_bytes = STREAM_MOST_BYTES(34)},
     [GEMV_Q8F_STREAM] = {.name = "gemv_q8f_stream", .shared_bytes = STREAM_MOST_BYTES(36)},
@@ -148,24 +155,10 @@ static unsigned even_warps(int64_t n_steps, unsigned most) {
     return best < n_steps ? best : (unsigned)n_steps;
 }
 
-/* A launch on the matrix units, and how many tiles a block has at most. */
-struct direct {
-    struct cushim_kernel_shape shape;
-    int most_tiles, early_bytes;
-};
-
-/* What a launch is for. */
-struct direct_sizes {
-    int64_t n_tiles, n_steps, tile_bytes; /* of weights */
-    unsigned cols, column_bytes;          /* of shared memory for a step of a column */
-    unsigned stages_bytes;                /* of a warp */
-    int early_bytes; /* of a block's weights, asked for while the kernel ahead still runs */
-};
-
 /* Blocks of which `share` fit a multiprocessor, per_sm of them for each, or more in all where sums
  * of their tiles do not fit; false where nothing does. */
-static bool direct_blocks(const struct cushim_kernel_call *call, struct direct *direct,
-                          const struct direct_sizes *sizes, unsigned share, unsigned per_sm) {
+static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_direct *direct,
+                          const struct gemv_direct_sizes *sizes, unsigned share, unsigned per_sm) {
     unsigned most_bytes = cushim_kernel_call_share(call, share);
     unsigned n_warps = even_warps(sizes->n_steps, GEMV_DIRECT_WARPS / share);
     unsigned bytes = GEMV_DIRECT_BYTES(sizes->cols, sizes->column_bytes, (unsigned)sizes->n_steps,
@@ -196,25 +189,26 @@ static bool direct_blocks(const struct cushim_kernel_call *call, struct direct *
  * terms twice, since one computes while the other waits.  False where it is not to be had: too few
  * tiles, or too much of k for one block.
  */
-static bool direct_shape(const struct cushim_kernel_call *call, struct direct *direct,
-                         const struct direct_sizes *sizes, bool is_q4k) {
+bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv_direct *direct,
+                              const struct gemv_direct_sizes *sizes, bool is_q4k) {
     enum { TILES_OF_TWO = 32 };
     int64_t n_tiles = sizes->n_tiles, most_steps = GEMV_DIRECT_MOST_BYTES / sizes->column_bytes;
     if (call->arch < 90 || sizes->n_steps == 0 || sizes->n_steps > most_steps ||
-        n_tiles < call->n_sms || n_tiles > INT32_MAX)
+        n_tiles < sizes->least_tiles || n_tiles > INT32_MAX)
         return false;
     int64_t bytes_of_block = ((n_tiles - 1) / call->n_sms + 1) * sizes->tile_bytes;
     direct->early_bytes = GEMV_DIRECT_EARLY_BYTES;
-    if (bytes_of_block <= GEMV_DIRECT_EARLY_BYTES && direct_blocks(call, direct, sizes, 2, 1))
+    if (!sizes->is_alone && bytes_of_block <= GEMV_DIRECT_EARLY_BYTES &&
+        direct_blocks(call, direct, sizes, 2, 1))
         return true;
     direct->early_bytes = sizes->early_bytes;
-    bool is_large = is_q4k && n_tiles >= TILES_OF_TWO * call->n_sms;
+    bool is_large = is_q4k && !sizes->is_alone && n_tiles >= TILES_OF_TWO * call->n_sms;
     return (is_large && direct_blocks(call, direct, sizes, 2, 2)) ||
            direct_blocks(call, direct, sizes, 1, 1);
 }
 
 static enum cushim_status launch_direct(const struct cushim_kernel_call *call, unsigned kernel,
-                                        const struct direct *direct, struct product *args) {
+                                        const struct gemv_direct *direct, struct product *args) {
     int most_tiles = direct->most_tiles, early_bytes = direct->early_bytes;
     void *params[] = {&args->scales, &args->values, &args->b,    &args->c,    &args->m,
                       &args->k,      &args->n,      &most_tiles, &early_bytes};
@@ -375,10 +369,11 @@ static enum cushim_status run_product(const char *what, const struct format *for
         return cushim_kernel_call_reference(&call, reference, &args, sizeof args);
     bool is_wide = cushim_is_aligned(16, args.values, NULL, NULL, NULL) &&
                    args.k / BLOCK_VALUES * format->block_bytes % 16 == 0;
-    struct direct direct;
-    struct direct_sizes sizes = {
+    struct gemv_direct direct;
+    struct gemv_direct_sizes sizes = {
         .n_tiles = (args.m - 1) / GEMV_DIRECT_ROWS + 1,
         .n_steps = (args.k + GEMV_DIRECT_STEP - 1) / GEMV_DIRECT_STEP,
+        .least_tiles = call.n_sms,
         .tile_bytes = GEMV_DIRECT_ROWS * (args.k / BLOCK_VALUES) *
                       (format->block_bytes + (int64_t)format->scales_bytes),
         .cols = (unsigned)args.n,
@@ -393,7 +388,7 @@ static enum cushim_status run_product(const char *what, const struct format *for
     /* pairs of blocks, and of scales by one load */
     if (is_wide && args.k % (2 * BLOCK_VALUES) == 0 && (uintptr_t)args.scales % 4 == 0 &&
         (is_one ? format->direct1 != 0 : args.n == 2) &&
-        direct_shape(&call, &direct, &sizes, false))
+        cushim_gemv_direct_shape(&call, &direct, &sizes, false))
         return launch_direct(&call, is_one ? format->direct1 : format->first + GEMV_DIRECT2,
                              &direct, &args);
     if (call.has_wgmma && args.n >= WGMMA_FROM)
@@ -471,14 +466,16 @@ enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y, 
         return cushim_kernel_call_reference(
             &call, gemv_q4k_reference,
             &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k}, sizeof(struct product));
-    struct direct direct;
-    struct direct_sizes sizes = {.n_tiles = (m - 1) / GEMV_DIRECT_ROWS + 1,
-                                 .n_steps = k / GEMV_DIRECT_STEP,
-                                 .tile_bytes = GEMV_DIRECT_ROWS * (k / Q4K_VALUES) * Q4K_BYTES,
-                                 .cols = 1,
-                                 .column_bytes = GEMV_DIRECT_TERMS,
-                                 .early_bytes = GEMV_DIRECT_EARLY_BYTES};
-    if (cushim_is_aligned(16, w, NULL, NULL, NULL) && direct_shape(&call, &direct, &sizes, true))
+    struct gemv_direct direct;
+    struct gemv_direct_sizes sizes = {.n_tiles = (m - 1) / GEMV_DIRECT_ROWS + 1,
+                                      .n_steps = k / GEMV_DIRECT_STEP,
+                                      .least_tiles = call.n_sms,
+                                      .tile_bytes = GEMV_DIRECT_ROWS * (k / Q4K_VALUES) * Q4K_BYTES,
+                                      .cols = 1,
+                                      .column_bytes = GEMV_DIRECT_TERMS,
+                                      .early_bytes = GEMV_DIRECT_EARLY_BYTES};
+    if (cushim_is_aligned(16, w, NULL, NULL, NULL) &&
+        cushim_gemv_direct_shape(&call, &direct, &sizes, true))
         return launch_direct(
             &call, GEMV_Q4K_DIRECT, &direct,
             &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k, .n = 1});

@@ -107,8 +107,9 @@ TILED(q8f, Q8f)
     KERNEL_OF(512, 1, gemv_##name)                                                                 \
     (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
      int64_t n, int most_tiles, int early_bytes) {                                                 \
-        FROM_90(DYNAMIC_SHARED(uint8_t, shared); run_direct<Format, COLS, DEPTH>(                  \
-                    {m, k, n, most_tiles, early_bytes}, {scales, values}, b, c, shared));          \
+        FROM_90(DYNAMIC_SHARED(uint8_t, shared);                                                   \
+                run_direct<Format, COLS, DEPTH>({m, k, n, most_tiles, early_bytes},                \
+                                                {scales, values}, b, PlainEnd{c}, shared));        \
     }
 
 DIRECT(q4_0_direct1, Q4_0, 1, 2)
@@ -116,6 +117,26 @@ DIRECT(q4_0_direct2, Q4_0, 2, 1)
 DIRECT(q4k_direct, Q4k, 1, 2)
 DIRECT(q8_0_direct2, Q8_0, 2, 1)
 DIRECT(q8f_direct2, Q8f, 2, 1)
+
+/* The same with more before and behind it, in one kernel and behind products that are there. */
+
+#define WITH_END(name, End)                                                                        \
+    KERNEL_OF(512, 1, gemv_q4k_##name)                                                             \
+    (const uint8_t *w, const float *x, int64_t m, int64_t k, int most_tiles, int early_bytes,      \
+     const __grid_constant__ struct gemv_end_args args) {                                          \
+        FROM_90(DYNAMIC_SHARED(uint8_t, shared); run_direct<Q4k, 1, 2>(                            \
+                    {m, k, 1, most_tiles, early_bytes}, {nullptr, w}, x, End{args}, shared));      \
+    }                                                                                              \
+    KERNEL_OF(256, 4, gemv_end_##name)                                                             \
+    (const float *products, int64_t m, const __grid_constant__ struct gemv_end_args args) {        \
+        wait_for_earlier();                                                                        \
+        let_next_start();                                                                          \
+        end_products(products, m, End{args});                                                      \
+    }
+
+WITH_END(add, AddEnd)
+WITH_END(swiglu, SwiGluEnd)
+WITH_END(qkv, QkvEnd)
 
 /* ---- one column, by bulk copies ---- */
 

@@ -27,15 +27,18 @@
 #include "kernels/device/arch/async_copy.cuh"
 #include "kernels/device/arch/dependent_launch.cuh"
 #include "kernels/gemv/gemv_direct_formats.cuh"
+#include "kernels/gemv/gemv_ends.cuh"
 
 /* ---- the columns ---- */
 
 /*
  * All of k into shared memory: [step][column][half] digits, for the lanes of their block 16 bytes
  * of each set of two, then [step][column][block] factors, which undo the scaling, and sums.  A
- * factor that is negative (-0) says that plain products take the block.
+ * factor that is negative (-0) says that plain products take the block.  A column that is normed
+ * is multiplied with weights here, and with 1 by the root of its mean square at the end.
  */
-template <class Work, int COLS> struct DirectColumns {
+template <class Work, int COLS, bool HAS_NORM> struct DirectColumns {
+    static_assert(COLS == 1 || !HAS_NORM, "one column");
     enum {
         PART_VALUES = BLOCK_VALUES / 4,
         BATCH = COLS == 1 ? 2 : 1
@@ -47,11 +50,38 @@ template <class Work, int COLS> struct DirectColumns {
     const DirectShape &shape;
     int n; /* parts of a column */
     float x[BATCH][PART_VALUES];
+    const float *norm; /* its weights, or NULL */
+    float weights[HAS_NORM ? BATCH : 1][PART_VALUES], squares;
 
-    MEMBER DirectColumns(uint8_t *digits, float2 *factors, const float *b, const DirectShape &shape,
-                         int n_steps)
+    MEMBER DirectColumns(uint8_t *digits, float2 *factors, const float *b, const float *norm,
+                         const DirectShape &shape, int n_steps)
         : digits(digits), factors(factors), b(b), shape(shape),
-          n(n_steps * (DIRECT_STEP / PART_VALUES)) {
+          n(n_steps * (DIRECT_STEP / PART_VALUES)), norm(norm), squares(0) {
+    }
+
+    /* Where there is none, 1. */
+    MEMBER void load_weights(float (&to)[PART_VALUES], int value, bool is_there) const {
+        bool is_wide = reinterpret_cast<uintptr_t>(norm) % 16 == 0;
+        const float4 *fours = reinterpret_cast<const float4 *>(norm + value);
+        if (norm && is_there && is_wide) {
+            float4 first = __ldg(fours), second = __ldg(fours + 1);
+            to[0] = first.x, to[1] = first.y, to[2] = first.z, to[3] = first.w;
+            to[4] = second.x, to[5] = second.y, to[6] = second.z, to[7] = second.w;
+        } else {
+#pragma unroll
+            for (int j = 0; j < PART_VALUES; j++)
+                to[j] = norm && is_there ? __ldg(norm + value + j) : 1;
+        }
+    }
+
+    MEMBER void apply_weights(float (&x)[PART_VALUES], const float (&with)[PART_VALUES]) {
+        float sum = 0;
+#pragma unroll
+        for (int j = 0; j < PART_VALUES; j++) {
+            sum = fmaf(x[j], x[j], sum);
+            x[j] *= with[j];
+        }
+        squares += sum;
     }
 
     /* The thread's parts from number `all` on, of those of all columns one after the other. */
@@ -63,6 +93,8 @@ template <class Work, int COLS> struct DirectColumns {
             int value = Work::IS_HALVED ? i / 4 * BLOCK_VALUES + i % 4 * 4 : i * PART_VALUES;
             bool is_there = all < n * COLS && value < shape.k && col < shape.n;
             const float *from = b + value * shape.n + col;
+            if constexpr (HAS_NORM)
+                load_weights(weights[at], value, is_there);
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 if (is_wide) {
@@ -87,6 +119,8 @@ template <class Work, int COLS> struct DirectColumns {
         for (int all = threadIdx.x; all < n * COLS;) {
 #pragma unroll
             for (int at = 0; at < BATCH; at++, all += blockDim.x) {
+                if constexpr (HAS_NORM)
+                    apply_weights(x[at], weights[at]);
                 if (all < n * COLS)
                     form(x[at], all);
             }
@@ -127,21 +161,31 @@ template <class Work, int COLS> struct DirectColumns {
 
 /* ---- the rows ---- */
 
-/* Plain products of a block, read again. */
+/* Plain products of a block, read again; norm: the column's weights, or NULL. */
 template <class Work>
-DEVICE float plain_block(const Weights &w, int64_t block, const float *b, int64_t pitch) {
+DEVICE float plain_block(const Weights &w, int64_t block, const float *b, int64_t pitch,
+                         const float *norm) {
     float sum = 0;
 #pragma unroll 1
-    for (int i = 0; i < BLOCK_VALUES; i++)
-        sum = fmaf(Work::value(w, block, i), __ldg(b + i * pitch), sum);
+    for (int i = 0; i < BLOCK_VALUES; i++) {
+        float x = __ldg(b + i * pitch);
+        sum = fmaf(Work::value(w, block, i), norm ? x * __ldg(norm + i) : x, sum);
+    }
     return sum;
 }
 
-template <class Format, int COLS, int DEPTH> struct DirectRun {
+template <class Format, int COLS, int DEPTH, class End> struct DirectRun {
     typedef Direct<Format> Work;
+
+    enum {
+        IS_PAIRED = End::IS_PAIRED,
+        PAIRS = DIRECT_ROWS / 2,
+        N = DIRECT_ROWS / (1 + IS_PAIRED) /* outputs of a tile and column: rows, or pairs */
+    };
 
     const DirectShape &shape;
     const Weights &w;
+    const End &end;
     int n_warps, warp, lane, g, t;
     int n_blocks, n_steps;
     unsigned row_bytes;
@@ -150,15 +194,15 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
     /* shared */
     uint8_t *digits, *stages;
     float2 *factors;
-    float *parts;
+    float *parts, *squares; /* of HAS_NORM, a sum a warp */
 
     /* What is fetched next. */
     int fetch_tile, fetch_step, last;
     DirectRows rows;
     typename Work::Fetched fetched[DEPTH];
 
-    MEMBER DirectRun(const DirectShape &shape, const Weights &w, uint8_t *shared)
-        : shape(shape), w(w), n_warps(blockDim.x / 32), warp(threadIdx.x / 32),
+    MEMBER DirectRun(const DirectShape &shape, const Weights &w, const End &end, uint8_t *shared)
+        : shape(shape), w(w), end(end), n_warps(blockDim.x / 32), warp(threadIdx.x / 32),
           lane(threadIdx.x % 32), g(lane / 4), t(lane % 4), n_blocks((int)(shape.k / BLOCK_VALUES)),
           n_steps((n_blocks + DIRECT_STEP_BLOCKS - 1) / DIRECT_STEP_BLOCKS),
           row_bytes((unsigned)(n_blocks * Format::BYTES)),
@@ -170,21 +214,47 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
         stages =
             reinterpret_cast<uint8_t *>(parts + shape.most_tiles * n_warps * DIRECT_ROWS * COLS) +
             warp * (DEPTH * Work::STAGE_BYTES);
+        squares = reinterpret_cast<float *>(stages);
     }
 
-    MEMBER int64_t row_of(int64_t tile, int row) const {
-        int64_t at = tile * DIRECT_ROWS + row;
+    /* A tile's first row; where rows are paired, its eight pairs are of one head, or of half of m.
+     */
+    MEMBER int64_t first_row(int tile) const {
+        if constexpr (IS_PAIRED) {
+            unsigned pair = (unsigned)tile * PAIRS, half = (unsigned)end.args.half;
+            return pair + pair / half * half;
+        }
+        return (int64_t)tile * DIRECT_ROWS;
+    }
+
+    /* Of its rows, or pairs, the last that there is. */
+    MEMBER int last_of(int tile) const {
+        int64_t left = (IS_PAIRED ? shape.m / 2 : shape.m) - (int64_t)tile * N;
+        return left < N ? (int)left - 1 : N - 1;
+    }
+
+    MEMBER int64_t row_of(int tile, int row) const {
+        if constexpr (IS_PAIRED) {
+            int last = last_of(tile), at = row % PAIRS;
+            return first_row(tile) + (at < last ? at : last) + row / PAIRS * end.args.half;
+        }
+        int64_t at = (int64_t)tile * DIRECT_ROWS + row;
         return at < shape.m ? at : shape.m - 1;
     }
 
     MEMBER void take_rows() {
-        int64_t row0 = (int64_t)fetch_tile * DIRECT_ROWS;
-        last = shape.m - row0 < DIRECT_ROWS ? (int)(shape.m - row0) - 1 : DIRECT_ROWS - 1;
+        int64_t row0 = first_row(fetch_tile);
+        last = last_of(fetch_tile);
         rows.values = w.values + row0 * row_bytes;
         rows.scales = w.scales + row0 * (n_blocks * 2);
 #pragma unroll
-        for (int i = 0; i < 2; i++)
-            rows.offset[i] = (unsigned)(g + 8 * i < last ? g + 8 * i : last) * row_bytes;
+        for (int i = 0; i < 2; i++) {
+            if constexpr (IS_PAIRED)
+                rows.offset[i] =
+                    ((unsigned)(g < last ? g : last) + i * (unsigned)end.args.half) * row_bytes;
+            else
+                rows.offset[i] = (unsigned)(g + 8 * i < last ? g + 8 * i : last) * row_bytes;
+        }
     }
 
     MEMBER void fetch(int slot) {
@@ -214,38 +284,97 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
         enum { PIECE = 1024, LINE = 128 };
         int64_t left = shape.early_bytes;
         for (int tile = blockIdx.x; tile < n_tiles && left > 0; tile += gridDim.x) {
-            int64_t row0 = (int64_t)tile * DIRECT_ROWS, n_rows = shape.m - row0;
-            int64_t n = (n_rows < DIRECT_ROWS ? n_rows : (int64_t)DIRECT_ROWS) * row_bytes;
-            n = n < left ? n : left;
-            left -= n;
-            for (int64_t at = lane * PIECE; at < n; at += 32 * PIECE)
-                prefetch_early(w.values + row0 * row_bytes + at,
-                               (unsigned)(n - at < PIECE ? n - at : (int64_t)PIECE));
-            for (int64_t at = lane * LINE; Work::SCALES_APART && at < n / 8; at += 32 * LINE)
-                prefetch_early(w.scales + row0 * (n_blocks * 2) + at);
+#pragma unroll
+            for (int part = 0; part < 1 + IS_PAIRED; part++) {
+                int64_t row0 = first_row(tile), n_rows = last_of(tile) + 1;
+                if constexpr (IS_PAIRED)
+                    row0 += part * end.args.half;
+                int64_t n = n_rows * row_bytes;
+                n = n < left ? n : left;
+                left -= n;
+                for (int64_t at = lane * PIECE; at < n; at += 32 * PIECE)
+                    prefetch_early(w.values + row0 * row_bytes + at,
+                                   (unsigned)(n - at < PIECE ? n - at : (int64_t)PIECE));
+                for (int64_t at = lane * LINE; Work::SCALES_APART && at < n / 8; at += 32 * LINE)
+                    prefetch_early(w.scales + row0 * (n_blocks * 2) + at);
+            }
         }
     }
 
-    /* The warps' sums of the block's n tiles, in the order of the warps. */
-    MEMBER void store(float *c, int n) const {
+    /* A column's sum over the warps, in their order. */
+    MEMBER float sum_of(const float *of_warps, int stride) const {
+        float sum = 0;
+#pragma unroll 4
+        for (int other = 0; other < n_warps; other++)
+            sum += of_warps[other * stride];
+        return sum;
+    }
+
+    /* The warps' sums of the block's n tiles. */
+    MEMBER void store(int n) const {
         enum { OUTPUTS = DIRECT_ROWS * COLS };
-        __syncthreads();
         for (int i = threadIdx.x; i < n * OUTPUTS; i += blockDim.x) {
             const float *from = parts + i / OUTPUTS * (n_warps * OUTPUTS) + i % OUTPUTS;
-            float sum = 0;
-#pragma unroll 4
-            for (int other = 0; other < n_warps; other++)
-                sum += from[other * OUTPUTS];
+            float sum = sum_of(from, OUTPUTS);
             int64_t row = (blockIdx.x + (int64_t)(i / OUTPUTS) * gridDim.x) * DIRECT_ROWS +
                           i % OUTPUTS / COLS;
             int col = i % COLS;
             if (row < shape.m && col < shape.n)
-                c[row * shape.n + col] = sum;
+                end.c[row * shape.n + col] = sum;
         }
     }
 
-    MEMBER void run(const float *b, float *c) {
-        DirectColumns<Work, COLS> columns(digits, factors, b, shape, n_steps);
+    /* The same with an end: output i of the block, or pair. */
+    MEMBER int64_t output_of(int i) const {
+        return (blockIdx.x + (int64_t)(i / N) * gridDim.x) * N + i % N;
+    }
+
+    template <class Before> MEMBER void finish(int n, Before before) const {
+        int64_t n_outputs = IS_PAIRED ? shape.m / 2 : shape.m;
+        float factor = 1;
+        if (End::HAS_NORM && end.args.norm)
+            factor =
+                __frsqrt_rn(__fadd_rn(__fdiv_rn(sum_of(squares, 1), (float)shape.k), end.args.eps));
+        for (int i = threadIdx.x; i < n * N; i += blockDim.x) {
+            const float *from = parts + i / N * (n_warps * DIRECT_ROWS) + i % N;
+            int64_t output = output_of(i);
+            if (output >= n_outputs)
+                continue;
+            if (i >= (int)blockDim.x)
+                before = end.before(output);
+            float second = IS_PAIRED ? sum_of(from + PAIRS, DIRECT_ROWS) * factor : 0;
+            end.finish(output, sum_of(from, DIRECT_ROWS) * factor, second, before);
+        }
+    }
+
+    /* What the thread's first output reads. */
+    MEMBER auto before() const {
+        if constexpr (End::IS_PLAIN) {
+            return 0;
+        } else {
+            int64_t n_outputs = IS_PAIRED ? shape.m / 2 : shape.m, output = output_of(threadIdx.x);
+            return output < n_outputs ? end.before(output) : typename End::Before();
+        }
+    }
+
+    /* The squares of HAS_NORM, of a warp. */
+    MEMBER void put_squares(float sum) const {
+#pragma unroll
+        for (int flips = 16; flips; flips /= 2)
+            sum += __shfl_xor_sync(0xFFFFFFFF, sum, flips);
+        if (lane == 0)
+            squares[warp] = sum;
+    }
+
+    MEMBER const float *norm() const {
+        if constexpr (End::HAS_NORM)
+            return end.args.norm;
+        return nullptr;
+    }
+
+    MEMBER void run(const float *b) {
+        DirectColumns<Work, COLS, (bool)End::HAS_NORM> columns(digits, factors, b, norm(), shape,
+                                                               n_steps);
         columns.load(threadIdx.x);
         if (fetch_tile < n_tiles)
             take_rows();
@@ -254,7 +383,10 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
             fetch(slot);
         for (int i = threadIdx.x; i < COLS * Work::STEP_BYTES / 4; i += blockDim.x)
             reinterpret_cast<uint32_t *>(digits - COLS * Work::STEP_BYTES)[i] = 0;
+        auto before = this->before();
         columns.form_all();
+        if constexpr (End::HAS_NORM)
+            put_squares(columns.squares);
         __syncthreads();
 
         /* Lanes whose column is of another block meet the zeros ahead of the digits. */
@@ -287,15 +419,20 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
                     put_aside(sums, n_waiting++);
                     step = warp;
                     tile += gridDim.x;
-                    if (tile >= n_tiles)
-                        store(c, n_waiting);
+                    if (tile >= n_tiles) {
+                        __syncthreads();
+                        if constexpr (End::IS_PLAIN)
+                            store(n_waiting);
+                        else
+                            finish(n_waiting, before);
+                    }
                 }
             }
         }
     }
 
     MEMBER void add(float (&sums)[2][COLS], const typename Work::Sums (&d0)[COLS],
-                    const typename Work::Sums (&d1)[COLS], const DirectScales &scales, int64_t tile,
+                    const typename Work::Sums (&d1)[COLS], const DirectScales &scales, int tile,
                     int step, const float *b) const {
 #pragma unroll
         for (int col = 0; col < COLS; col++) {
@@ -325,10 +462,11 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
                     int block = step * DIRECT_STEP_BLOCKS + 2 * t + half;
                     const float *from = b + (int64_t)block * BLOCK_VALUES * shape.n +
                                         (col < shape.n ? col : shape.n - 1);
-                    sums[0][col] +=
-                        plain_block<Work>(w, row_of(tile, g) * n_blocks + block, from, shape.n);
-                    sums[1][col] +=
-                        plain_block<Work>(w, row_of(tile, g + 8) * n_blocks + block, from, shape.n);
+                    const float *with = norm() ? norm() + (int64_t)block * BLOCK_VALUES : nullptr;
+#pragma unroll
+                    for (int i = 0; i < 2; i++)
+                        sums[i][col] += plain_block<Work>(
+                            w, row_of(tile, g + 8 * i) * n_blocks + block, from, shape.n, with);
                 }
             }
         }
@@ -352,15 +490,15 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
     }
 };
 
-template <class Format, int COLS, int DEPTH>
-DEVICE void run_direct(const DirectShape &shape, const Weights &w, const float *b, float *c,
+template <class Format, int COLS, int DEPTH, class End>
+DEVICE void run_direct(const DirectShape &shape, const Weights &w, const float *b, const End &end,
                        uint8_t *shared) {
-    DirectRun<Format, COLS, DEPTH> work(shape, w, shared);
+    DirectRun<Format, COLS, DEPTH, End> work(shape, w, end, shared);
     if (threadIdx.x < 32)
         work.prefetch();
     wait_for_earlier();
     let_next_start();
-    work.run(b, c);
+    work.run(b);
 }
 
 #endif

@@ -259,6 +259,20 @@ template <> struct Direct<Q4_0> : DirectDigits {
     }
 };
 
+/* 16 bytes, of which memory gives L2 all 128 at once: super-blocks begin and end within sectors,
+ * and another warp has the rest of them. */
+DEVICE uint4 load_kept_line(const uint4 *from) {
+#if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 900
+    uint4 four;
+    asm volatile("ld.global.nc.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(four.x), "=r"(four.y), "=r"(four.z), "=r"(four.w)
+                 : "l"(__cvta_generic_to_global(from)));
+    return four;
+#else
+    return __ldg(from);
+#endif
+}
+
 /* Super-blocks, of which a lane has a group: two blocks of 32, low and high nibbles. */
 struct Q4k {
     enum { BYTES = Q4K_BYTES / 8 };
@@ -276,9 +290,9 @@ template <> struct Direct<Q4k> : DirectTerms {
         for (int i = 0; i < 2; i++) {
             const uint4 *from = reinterpret_cast<const uint4 *>(
                 rows.values + (rows.offset[i] + (unsigned)step * Q4K_BYTES));
-            to.head[i] = __ldg(from);
-            to.words[i][0] = __ldg(from + 1 + 2 * (threadIdx.x % 4)); /* kept in L1, too */
-            to.words[i][1] = __ldg(from + 2 + 2 * (threadIdx.x % 4));
+            to.head[i] = load_kept_line(from); /* kept in L1, too */
+            to.words[i][0] = load_kept_line(from + 1 + 2 * (threadIdx.x % 4));
+            to.words[i][1] = load_kept_line(from + 2 + 2 * (threadIdx.x % 4));
         }
     }
 

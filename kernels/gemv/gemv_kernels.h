@@ -5,6 +5,8 @@
 #ifndef CUSHIM_KERNELS_GEMV_KERNELS_H
 #define CUSHIM_KERNELS_GEMV_KERNELS_H
 
+#include <stdint.h>
+
 /* ---- shared memory, in bytes ---- */
 
 /* Rows times columns: a slice of 8192 values of the columns in blocks of 36 floats, and for blocks
@@ -39,9 +41,13 @@
      (n_tiles) * (n_warps)*64 * (cols) + (n_warps) * (stages_bytes))
 
 /* Weights that a block asks for while the kernel ahead still runs; of q4_0 and one column more
- * would hold up the first that it waits for. */
+ * would hold up the first that it waits for, as it would where products end with more. */
 #define GEMV_DIRECT_EARLY_BYTES   (128 * 1024)
 #define GEMV_DIRECT_EARLY_OF_Q4_0 (48 * 1024)
+#define GEMV_DIRECT_EARLY_OF_ENDS (64 * 1024)
+
+/* Of a column that is normed: a sum of squares a warp. */
+#define GEMV_DIRECT_NORM_BYTES 16
 
 /* By bulk copies, blocks that stay: of up to 16 warps, each with a slice of k and two stages of
  * four rows; a float a row and slice, of so many that they fit beside all stages. */
@@ -76,6 +82,22 @@
 #define GEMV_LARGE_THREADS 128
 #define GEMV_LARGE_ABOVE   32 /* rows, and columns, of an output */
 
+/* ---- what a product of q4k begins and ends with ---- */
+
+/* Rows are in pairs where half is not 0: of head i, which has 2 half rows, j and j + half. */
+struct gemv_end_args {
+    const float *norm; /* weights of x, [k]; NULL: x as it is */
+    float eps;
+    int32_t half;
+    const float *residual;        /* _add */
+    float *y;                     /* the result; of _qkv the queries */
+    const float *cosines, *sines; /* the rest: _qkv; [max_len][half] */
+    const int32_t *position;
+    float *keys, *values;
+    int32_t n_q_heads, n_kv_heads;
+    int64_t position_stride, head_stride, max_len;
+};
+
 /* ---- numbers ---- */
 
 /* Of a format, from its first one on; columns, or columns of a tile; wide: of 16-byte accesses. */
@@ -101,6 +123,12 @@ enum gemv_kernel {
     GEMV_Q4K = GEMV_Q8F + GEMV_N_OF_FORMAT,
     GEMV_Q4K_WIDE,
     GEMV_Q4K_DIRECT,
+    GEMV_Q4K_ADD,
+    GEMV_Q4K_SWIGLU,
+    GEMV_Q4K_QKV,
+    GEMV_END_ADD,
+    GEMV_END_SWIGLU,
+    GEMV_END_QKV,
     GEMV_Q4_0_DIRECT1,
     GEMV_Q8_0_STREAM,
     GEMV_Q8F_STREAM,

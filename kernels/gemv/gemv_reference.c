@@ -1,4 +1,6 @@
 /* Products with quantised and small matrices as plain loops: sums in double, rounded once. */
+#include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "cushim/kernels_ref.h"
@@ -58,16 +60,72 @@ void cushim_gemm_q8f_f32_ref(const void *w, const float *b, float *c, int64_t m,
     }
 }
 
+/* 1 by the root of the mean square of x. */
+static double rstd_of(const float *x, float eps, int64_t k) {
+    double sum = 0;
+    for (int64_t i = 0; i < k; i++)
+        sum += (double)x[i] * x[i];
+    return 1 / sqrt(sum / (double)k + eps);
+}
+
+/* A row times x, or times x with its norm. */
+static double product_q4k(const void *w, int64_t row, const float *x, const float *norm,
+                          int64_t k) {
+    const uint8_t *blocks = (const uint8_t *)w + row * (k / Q4K_VALUES) * Q4K_BYTES;
+    double sum = 0;
+    for (int64_t i = 0; i < k; i++) {
+        struct q4k_value value =
+            q4k_value_at(blocks + i / Q4K_VALUES * Q4K_BYTES, (int)(i % Q4K_VALUES));
+        sum += (value.scale * value.nibble - value.minimum) * x[i] * (norm ? norm[i] : 1);
+    }
+    return sum;
+}
+
 void cushim_gemv_q4k_f32_ref(const void *w, const float *x, float *y, int64_t m, int64_t k) {
+    for (int64_t row = 0; row < m; row++)
+        y[row] = (float)product_q4k(w, row, x, NULL, k);
+}
+
+void cushim_gemv_add_q4k_f32_ref(const void *w, const float *x, const float *residual, float *y,
+                                 int64_t m, int64_t k) {
+    for (int64_t row = 0; row < m; row++)
+        y[row] = (float)(residual[row] + product_q4k(w, row, x, NULL, k));
+}
+
+void cushim_gemv_swiglu_q4k_f32_ref(const void *w, const float *x, const float *norm, float *y,
+                                    float eps, int64_t m, int64_t k) {
+    double rstd = norm && k ? rstd_of(x, eps, k) : 1;
     for (int64_t row = 0; row < m; row++) {
-        const uint8_t *blocks = (const uint8_t *)w + row * (k / Q4K_VALUES) * Q4K_BYTES;
-        double sum = 0;
-        for (int64_t i = 0; i < k; i++) {
-            struct q4k_value value =
-                q4k_value_at(blocks + i / Q4K_VALUES * Q4K_BYTES, (int)(i % Q4K_VALUES));
-            sum += (value.scale * value.nibble - value.minimum) * x[i];
+        double gate = rstd * product_q4k(w, row, x, norm, k),
+               up = rstd * product_q4k(w, m + row, x, norm, k);
+        y[row] = (float)(gate / (1 + exp(-gate)) * up);
+    }
+}
+
+void cushim_gemv_qkv_q4k_f32_ref(const void *w, const float *x, const float *norm,
+                                 const float *cos_table, const float *sin_table,
+                                 const int32_t *position, float *q, float *keys, float *values,
+                                 float eps, int64_t n_q_heads, int64_t n_kv_heads, int64_t head_dim,
+                                 int64_t k, int64_t max_len, int64_t position_stride,
+                                 int64_t head_stride) {
+    double rstd = norm && k ? rstd_of(x, eps, k) : 1;
+    int64_t half = head_dim / 2, p = *position;
+    if (p < 0 || p >= max_len)
+        return;
+    for (int64_t head = 0; head < n_q_heads + 2 * n_kv_heads; head++) {
+        int64_t kv = head - n_q_heads;
+        bool is_value = kv >= n_kv_heads;
+        float *to = kv < 0     ? q + head * head_dim
+                    : is_value ? values + p * position_stride + (kv - n_kv_heads) * head_stride
+                               : keys + p * position_stride + kv * head_stride;
+        for (int64_t i = 0; i < half; i++) {
+            double a = rstd * product_q4k(w, head * head_dim + i, x, norm, k);
+            double b = rstd * product_q4k(w, head * head_dim + half + i, x, norm, k);
+            double cosine = is_value ? 1 : cos_table[p * half + i];
+            double sine = is_value ? 0 : sin_table[p * half + i];
+            to[i] = (float)(a * cosine - b * sine);
+            to[half + i] = (float)(b * cosine + a * sine);
         }
-        y[row] = (float)sum;
     }
 }
 

@@ -18,7 +18,7 @@ CODE = {".c", ".h", ".cu", ".cuh", ".S", ".def"}
 # More nouns than that, and why.
 EXCEPTIONS = {
     "kernels/dropin": (16, "one file a family"),
-    "kernels/gemv": (17, "until its paths are merged"),
+    "kernels/gemv": (18, "until its paths are merged"),
     "preload/hooks": (16, "one file a group of symbols"),
     "src/base": (20, "one noun a helper"),
     "src/companion/pool": (17, "until the memory engine serves pools, too"),

@@ -178,6 +178,17 @@ CUSHIM_API void cushim_gemm_q8f_f32_ref(const void *w, const float *b, float *c,
                                         int64_t k, int64_t n);
 CUSHIM_API void cushim_gemv_q4k_f32_ref(const void *w, const float *x, float *y, int64_t m,
                                         int64_t k);
+CUSHIM_API void cushim_gemv_add_q4k_f32_ref(const void *w, const float *x, const float *residual,
+                                            float *y, int64_t m, int64_t k);
+CUSHIM_API void cushim_gemv_swiglu_q4k_f32_ref(const void *w, const float *x, const float *norm,
+                                               float *y, float eps, int64_t m, int64_t k);
+CUSHIM_API void cushim_gemv_qkv_q4k_f32_ref(const void *w, const float *x, const float *norm,
+                                            const float *cos_table, const float *sin_table,
+                                            const int32_t *position, float *q, float *keys,
+                                            float *values, float eps, int64_t n_q_heads,
+                                            int64_t n_kv_heads, int64_t head_dim, int64_t k,
+                                            int64_t max_len, int64_t position_stride,
+                                            int64_t head_stride);
 CUSHIM_API void cushim_gemv_f32_ref(const float *a, const float *x, float *y, int64_t m, int64_t n);
 CUSHIM_API void cushim_gemm_batched_small_f32_ref(const float *a, const float *b, float *c,
                                                   int64_t m, int64_t n, int64_t k, int64_t stride_a,

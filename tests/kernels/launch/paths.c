@@ -97,6 +97,11 @@ static void run_products(bool is_aligned) {
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         int64_t m = sizes[i][0], k = sizes[i][1];
         ck_ok(cushim_gemv_q4k_f32(w, f, f, m, k, NULL));
+        size_t n_bytes = cushim_gemv_q4k_scratch(2 * m, k);
+        ck_ok(cushim_gemv_add_q4k_f32(w, f, f, f, m, k, f, n_bytes, NULL));
+        ck_ok(cushim_gemv_swiglu_q4k_f32(w, f, f, f, 0, m, k, f, n_bytes, NULL));
+        ck_ok(cushim_gemv_qkv_q4k_f32(w, f, f, f, f, f, f, f, f, 0, 2, 1, 128, k, 1000, 128, 128, f,
+                                      cushim_gemv_q4k_scratch(512, k), NULL));
         ck_ok(cushim_gemv_f32(f, f, f, m, k, NULL));
         for (unsigned c = 0; c < sizeof columns / sizeof *columns; c++) {
             ck_ok(cushim_gemm_q4_0_f32(h, w, f, f, m, k, columns[c], NULL));
@@ -170,15 +175,16 @@ END_TEST
 /* A bit a choice that is the one expected, from the first. */
 static int chooses_by_shared_memory(unsigned n) {
     static const struct {
-        const char *capability, *q4k, *q4k_long, *q8_0, *attention;
+        const char *capability, *q4k, *q4k_long, *q8_0, *attention, *added;
     } of[] = {
-        {"86", "gemv_q4k_wide", "gemv_q4k_wide", "gemv_q8_0_c1_wide", "attention_split_small_128"},
+        {"86", "gemv_q4k_wide", "gemv_q4k_wide", "gemv_q8_0_c1_wide", "attention_split_small_128",
+         "gemv_end_add"},
         {"90", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_stream",
-         "attention_split_large_128"},
+         "attention_split_large_128", "gemv_q4k_add"},
         {"100", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_stream",
-         "attention_split_large_128"},
+         "attention_split_large_128", "gemv_q4k_add"},
         {"120", "gemv_q4k_direct", "gemv_q4k_wide", "gemv_q8_0_c1_wide",
-         "attention_split_small_128"},
+         "attention_split_small_128", "gemv_q4k_add"},
     };
     void *p = place(true, 4);
     int bits = 0;
@@ -191,12 +197,14 @@ static int chooses_by_shared_memory(unsigned n) {
     bits |= (strcmp(launched, of[n].q8_0) == 0) << 2;
     ck_ok(cushim_attention_f32(p, p, p, p, 4, 32, 4096, 128, false, NULL));
     bits |= (strcmp(launched, of[n].attention) == 0) << 3;
+    ck_ok(cushim_gemv_add_q4k_f32(p, p, p, p, 4096, 4096, p, 1 << 20, NULL));
+    bits |= (strcmp(launched, of[n].added) == 0) << 4;
     return bits;
 }
 
 START_TEST(large_tiles_are_for_devices_with_their_shared_memory) {
     for (unsigned n = 0; n < 4; n++)
-        ck_assert_int_eq(fixture_child(chooses_by_shared_memory, n), 15);
+        ck_assert_int_eq(fixture_child(chooses_by_shared_memory, n), 31);
 }
 END_TEST
 

@@ -103,6 +103,74 @@ START_TEST(q4k_is_the_sum_of_its_values) {
 }
 END_TEST
 
+enum { END_K = 256, END_DIM = 4, END_Q = 2, END_KV = 1, END_ROWS = (END_Q + 2 * END_KV) * END_DIM };
+
+/* What products of q4k end with, by functions that do a part each. */
+START_TEST(products_of_q4k_end_as_their_parts_do) {
+    uint8_t w[END_ROWS * 144];
+    float x[END_K], norm[END_K], xn[END_K], products[END_ROWS], expected[END_ROWS], found[END_ROWS];
+    uint64_t state = 42;
+    for (size_t i = 0; i < sizeof w; i++)
+        w[i] = (uint8_t)suite_random(&state);
+    for (int i = 0; i < END_ROWS; i++)
+        w[144 * i + 1] = w[144 * i + 3] = 0x14;
+    for (int i = 0; i < END_K; i++) {
+        x[i] = (float)(int)(suite_random(&state) % 64) - 32;
+        norm[i] = (float)(suite_random(&state) % 64) / 64;
+    }
+    cushim_rms_norm_f32_ref(x, norm, xn, NULL, 0.5f, 1, END_K);
+    cushim_gemv_q4k_f32_ref(w, x, products, END_ROWS, END_K);
+    cushim_gemv_add_q4k_f32_ref(w, x, norm, found, END_ROWS, END_K);
+    for (int i = 0; i < END_ROWS; i++)
+        ck_assert_float_eq_tol(found[i], products[i] + norm[i], 1e-5f);
+    cushim_gemv_q4k_f32_ref(w, xn, products, END_ROWS, END_K);
+    cushim_swiglu_f32_ref(products, products + END_ROWS / 2, expected, END_ROWS / 2);
+    cushim_gemv_swiglu_q4k_f32_ref(w, x, norm, found, 0.5f, END_ROWS / 2, END_K);
+    for (int i = 0; i < END_ROWS / 2; i++)
+        ck_assert_float_eq_tol(found[i], expected[i], 1e-5f + 1e-5f * fabsf(expected[i]));
+}
+END_TEST
+
+/* Three positions of a cache that has keys and values of a token side by side. */
+START_TEST(heads_of_q4k_are_rotated_and_kept) {
+    enum { POSITIONS = 3, AT = 1, HALF = END_DIM / 2, N_ROTATED = (END_Q + END_KV) * END_DIM };
+    uint8_t w[END_ROWS * 144];
+    float x[END_K], products[END_ROWS], q[END_Q * END_DIM], cache[POSITIONS][2][END_DIM];
+    float cosines[POSITIONS * HALF], sines[POSITIONS * HALF];
+    int32_t position = AT;
+    uint64_t state = 7;
+    for (size_t i = 0; i < sizeof w; i++)
+        w[i] = (uint8_t)suite_random(&state);
+    for (int i = 0; i < END_ROWS; i++)
+        w[144 * i + 1] = w[144 * i + 3] = 0x14;
+    for (int i = 0; i < END_K; i++)
+        x[i] = (float)(int)(suite_random(&state) % 64) - 32;
+    for (int i = 0; i < POSITIONS * HALF; i++) {
+        cosines[i] = cosf((float)i);
+        sines[i] = sinf((float)i);
+    }
+    memset(cache, 0, sizeof cache);
+    cushim_gemv_qkv_q4k_f32_ref(w, x, NULL, cosines, sines, &position, q, cache[0][0], cache[0][1],
+                                0, END_Q, END_KV, END_DIM, END_K, POSITIONS, 2 * END_DIM, END_DIM);
+    cushim_gemv_q4k_f32_ref(w, x, products, END_ROWS, END_K);
+    cushim_rope_f32_ref(products, cosines + AT * HALF, sines + AT * HALF, products, END_Q + END_KV,
+                        1, END_DIM, HALF, 0);
+    for (int i = 0; i < END_ROWS; i++) {
+        float found = i < END_Q * END_DIM ? q[i]
+                      : i < N_ROTATED     ? cache[AT][0][i % END_DIM]
+                                          : cache[AT][1][i % END_DIM];
+        ck_assert_float_eq_tol(found, products[i], 1e-5f + 1e-5f * fabsf(products[i]));
+    }
+    for (int i = 0; i < END_DIM; i++)
+        ck_assert(cache[0][0][i] == 0 && cache[0][1][i] == 0 && cache[2][0][i] == 0);
+    position = POSITIONS;
+    q[0] = 77;
+    cushim_gemv_qkv_q4k_f32_ref(w, x, NULL, cosines, sines, &position, q, cache[0][0], cache[0][1],
+                                0, END_Q, END_KV, END_DIM, END_K, POSITIONS, 2 * END_DIM, END_DIM);
+    ck_assert(q[0] == 77);
+}
+END_TEST
+
 START_TEST(nothing_to_add_is_zero) {
     float y[2] = {7, 7};
     cushim_gemv_f32_ref(NULL, NULL, y, 2, 0);
@@ -236,14 +304,64 @@ START_TEST(wrong_arguments_of_small_matrices_are_told) {
 }
 END_TEST
 
+static enum cushim_status qkv(const void *w, const int32_t *position, float *keys, int64_t n_kv,
+                              int64_t dim, int64_t k, int64_t max_len, int64_t stride,
+                              size_t scratch_bytes) {
+    return cushim_gemv_qkv_q4k_f32(w, f, NULL, f, f, position, f, keys, f, 0, 1, n_kv, dim, k,
+                                   max_len, stride, 8, v, scratch_bytes, NULL);
+}
+
+START_TEST(wrong_arguments_of_ends_are_told) {
+    const int32_t *p = v;
+    size_t n = cushim_gemv_q4k_scratch(24, 256);
+    ck_assert_uint_eq(n, (24 + 256) * sizeof(float));
+    ck_assert_uint_eq(cushim_gemv_q4k_scratch(0, 256), 0);
+    ck_assert_uint_eq(cushim_gemv_q4k_scratch(-1, 256), 0);
+    ck_assert_uint_eq(cushim_gemv_q4k_scratch(INT64_MAX, 256), 0);
+    assert_told(cushim_gemv_add_q4k_f32(v, f, f, f, -1, 256, v, n, NULL), "m=-1 is negative");
+    assert_told(cushim_gemv_add_q4k_f32(v, f, f, f, 24, 300, v, n, NULL),
+                "cushim_gemv_add_q4k_f32 failed");
+    assert_told(cushim_gemv_add_q4k_f32(v, f, f, f, 24, 300, v, n, NULL), "k=300");
+    assert_told(cushim_gemv_add_q4k_f32(NULL, f, f, f, 24, 256, v, n, NULL), "w=NULL");
+    assert_told(cushim_gemv_add_q4k_f32(v, odd, f, f, 24, 256, v, n, NULL), "x=0x10001");
+    assert_told(cushim_gemv_add_q4k_f32(v, f, NULL, f, 24, 256, v, n, NULL), "residual=NULL");
+    assert_told(cushim_gemv_add_q4k_f32(v, f, f, odd, 24, 256, v, n, NULL), "y=0x10001");
+    assert_told(cushim_gemv_add_q4k_f32(v, f, f, f, 24, 256, NULL, n, NULL), "scratch=NULL");
+    assert_told(cushim_gemv_add_q4k_f32(v, f, f, f, 24, 256, v, n - 1, NULL),
+                "scratch_bytes=1119 is less than 1120");
+    assert_told(cushim_gemv_swiglu_q4k_f32(v, f, f, f, 0, -1, 256, v, n, NULL),
+                "cushim_gemv_swiglu_q4k_f32 failed");
+    assert_told(cushim_gemv_swiglu_q4k_f32(v, f, f, f, 0, INT64_MAX, 256, v, n, NULL), "m=");
+    assert_told(cushim_gemv_swiglu_q4k_f32(v, f, odd, f, 0, 12, 256, v, n, NULL), "norm=0x10001");
+    assert_told(cushim_gemv_swiglu_q4k_f32(v, f, f, NULL, 0, 12, 256, v, n, NULL), "y=NULL");
+    assert_told(cushim_gemv_swiglu_q4k_f32(v, f, f, f, 0, 13, 256, v, n, NULL), "scratch_bytes");
+    assert_told(qkv(v, p, f, 1, 7, 256, 3, 8, n), "cushim_gemv_qkv_q4k_f32 failed");
+    assert_told(qkv(v, p, f, 1, 7, 256, 3, 8, n), "head_dim=7 is not a multiple of 2");
+    assert_told(qkv(v, p, f, 1, 0, 256, 3, 8, n), "head_dim=0");
+    assert_told(qkv(v, p, f, 1, INT32_MAX - 1, 256, 3, 8, n), "w has more rows");
+    assert_told(qkv(v, p, f, -1, 8, 256, 3, 8, n), "n_kv_heads=-1 is negative");
+    assert_told(qkv(v, p, f, 1, 8, 256, -3, 8, n), "max_len=-3 is negative");
+    assert_told(qkv(v, p, f, 1, 8, 256, 3, -8, n), "position_stride=-8 is negative");
+    assert_told(qkv(v, p, f, 1, 8, 256, 3, INT64_MAX, n), "keys reach more bytes");
+    assert_told(qkv(v, NULL, f, 1, 8, 256, 3, 8, n), "position=NULL");
+    assert_told(qkv(v, p, NULL, 1, 8, 256, 3, 8, n), "keys=NULL");
+    assert_told(qkv(v, p, f, 1, 8, 256, 3, 8, n - 1), "scratch_bytes");
+    ck_assert_int_eq(cushim_gemv_add_q4k_f32(NULL, NULL, NULL, NULL, 0, 256, NULL, 0, NULL),
+                     CUSHIM_OK);
+    ck_assert_int_eq(cushim_gemv_swiglu_q4k_f32(NULL, NULL, NULL, NULL, 0, 0, 256, NULL, 0, NULL),
+                     CUSHIM_OK);
+}
+END_TEST
+
 SUITE() {
     return suite_run(
         "reference_gemv",
-        (const TTest *[]){q4_0_has_low_nibbles_first_and_eight_less,
-                          bytes_are_signed_behind_their_scale, sums_are_rounded_once,
-                          what_is_not_finite_stays_in_its_column, q4k_is_the_sum_of_its_values,
-                          nothing_to_add_is_zero, small_matrices_lie_at_their_strides,
-                          wrong_arguments_of_q4_0_are_told, wrong_arguments_of_bytes_are_told,
-                          wrong_arguments_of_one_column_are_told,
-                          wrong_arguments_of_small_matrices_are_told, NULL});
+        (const TTest *[]){
+            q4_0_has_low_nibbles_first_and_eight_less, bytes_are_signed_behind_their_scale,
+            sums_are_rounded_once, what_is_not_finite_stays_in_its_column,
+            q4k_is_the_sum_of_its_values, products_of_q4k_end_as_their_parts_do,
+            heads_of_q4k_are_rotated_and_kept, nothing_to_add_is_zero,
+            small_matrices_lie_at_their_strides, wrong_arguments_of_q4_0_are_told,
+            wrong_arguments_of_bytes_are_told, wrong_arguments_of_one_column_are_told,
+            wrong_arguments_of_small_matrices_are_told, wrong_arguments_of_ends_are_told, NULL});
 }

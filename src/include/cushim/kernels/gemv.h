@@ -15,6 +15,7 @@
 #ifndef CUSHIM_KERNELS_GEMV_H
 #define CUSHIM_KERNELS_GEMV_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "cushim/status.h"
@@ -90,6 +91,104 @@ CUSHIM_API enum cushim_status cushim_gemm_q8f_f32(const void *w, const float *b,
  */
 CUSHIM_API enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y,
                                                   int64_t m, int64_t k, struct CUstream_st *stream);
+
+/**
+ * Tell how much scratch the three products below want.
+ * @param m  rows of w
+ * @param k  columns of w
+ * @return bytes; 0 where m is 0 or they are wrong
+ * Threads  any
+ */
+CUSHIM_API size_t cushim_gemv_q4k_scratch(int64_t m, int64_t k);
+
+/**
+ * Multiply a q4k matrix with a column and add another: y[m] = residual[m] + w[m][k] * x[k].
+ * @param w         [m][k / 256] super-blocks on the device; a multiple of 2 bytes, faster at 16
+ * @param x         [k] on the device; a multiple of 4 bytes
+ * @param residual  [m] on the device; a multiple of 4 bytes
+ * @param y         [m] on the device, out; a multiple of 4 bytes; may be residual, else overlaps no
+ *                  input
+ * @param m         >= 0; 0: nothing is done, and the pointers may be NULL
+ * @param k         >= 0, a multiple of 256; 0: w and x may be NULL
+ * @param scratch   on the device, a multiple of 4 bytes; what it has is lost
+ * @param scratch_bytes  at least cushim_gemv_q4k_scratch(m, k)
+ * @param stream    NULL: the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k no multiple of 256, more bytes than can be
+ *         counted, a NULL or misaligned pointer, too little scratch) | a status of the driver
+ * Accuracy  |error| <= 2^-21 (sum|terms| + |residual|), terms as of cushim_gemv_q4k_f32
+ * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ */
+CUSHIM_API enum cushim_status
+cushim_gemv_add_q4k_f32(const void *w, const float *x, const float *residual, float *y, int64_t m,
+                        int64_t k, void *scratch, size_t scratch_bytes, struct CUstream_st *stream);
+
+/**
+ * The first half of a gated layer: y[m] = silu(g) * u, where g and u are the two halves of
+ * w[2 m][k] * xn[k], xn is x with its RMS norm, x / sqrt(mean(x^2) + eps) * norm, and silu(g) is
+ * g / (1 + exp(-g)).
+ * @param w        [2 m][k / 256] super-blocks on the device: m rows of the gate, then m; a multiple
+ *                 of 2 bytes, faster at 16
+ * @param x        [k] on the device; a multiple of 4 bytes
+ * @param norm     [k] on the device; a multiple of 4 bytes; NULL: xn is x
+ * @param y        [m] on the device, out; a multiple of 4 bytes; overlaps no input
+ * @param eps      of the norm
+ * @param m        >= 0; 0: nothing is done, and the pointers may be NULL
+ * @param k        >= 0, a multiple of 256; 0: y is zeros, and w, x and norm may be NULL
+ * @param scratch  on the device, a multiple of 4 bytes; what it has is lost
+ * @param scratch_bytes  at least cushim_gemv_q4k_scratch(2 * m, k)
+ * @param stream   NULL: the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k no multiple of 256, more bytes than can be
+ *         counted, a NULL or misaligned pointer, too little scratch) | a status of the driver
+ * Accuracy  g and u within 2^-20 sum|terms|, where x * norm and the sum of x^2 are finite floats
+ * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ */
+CUSHIM_API enum cushim_status cushim_gemv_swiglu_q4k_f32(const void *w, const float *x,
+                                                         const float *norm, float *y, float eps,
+                                                         int64_t m, int64_t k, void *scratch,
+                                                         size_t scratch_bytes,
+                                                         struct CUstream_st *stream);
+
+/**
+ * The first half of attention for one token: queries, keys and values of w * xn, xn as of
+ * cushim_gemv_swiglu_q4k_f32; queries and keys rotated, keys and values put into their cache.
+ *
+ * Rows of w are heads of head_dim: n_q_heads of queries, n_kv_heads of keys, as many of values.  Of
+ * position p, element i < head_dim / 2 of a head becomes a cos - b sin and its partner, element
+ * i + head_dim / 2, b cos + a sin.  Head h of the keys goes to position_stride * p + head_stride *
+ * h of the cache, values likewise.
+ * @param w         super-blocks on the device; a multiple of 2 bytes, faster at 16
+ * @param x         [k] on the device; a multiple of 4 bytes
+ * @param norm      [k] on the device; a multiple of 4 bytes; NULL: xn is x
+ * @param cos_table, sin_table  [max_len][head_dim / 2] on the device; multiples of 4 bytes
+ * @param position  on the device, read there; a multiple of 4 bytes.  Not in [0, max_len): neither
+ *                  q nor the caches change
+ * @param q         [n_q_heads][head_dim] on the device, out; a multiple of 4 bytes
+ * @param keys, values  the caches on the device, out; multiples of 4 bytes; no output overlaps
+ *                  another one or an input
+ * @param eps       of the norm
+ * @param n_q_heads, n_kv_heads  >= 0; both 0: nothing is done, and the pointers may be NULL
+ * @param head_dim  >= 2, even
+ * @param k         >= 0, a multiple of 256; 0: the products are zeros, and w, x and norm may be
+ * NULL
+ * @param max_len   >= 0, rows of the tables and positions of the caches
+ * @param position_stride, head_stride  >= 0, in elements
+ * @param scratch   on the device, a multiple of 4 bytes; what it has is lost
+ * @param scratch_bytes  at least cushim_gemv_q4k_scratch((n_q_heads + 2 * n_kv_heads) * head_dim,
+ * k)
+ * @param stream    NULL: the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, an odd head_dim, k no multiple of 256, more
+ *         bytes or rows than can be counted, a NULL or misaligned pointer, too little scratch) | a
+ *         status of the driver
+ * Accuracy  products within 2^-20 sum|terms|, where x * norm and the sum of x^2 are finite floats
+ * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ */
+CUSHIM_API enum cushim_status
+cushim_gemv_qkv_q4k_f32(const void *w, const float *x, const float *norm, const float *cos_table,
+                        const float *sin_table, const int32_t *position, float *q, float *keys,
+                        float *values, float eps, int64_t n_q_heads, int64_t n_kv_heads,
+                        int64_t head_dim, int64_t k, int64_t max_len, int64_t position_stride,
+                        int64_t head_stride, void *scratch, size_t scratch_bytes,
+                        struct CUstream_st *stream);
 
 /**
  * Multiply a matrix with a column: y[m] = a[m][n] * x[n].

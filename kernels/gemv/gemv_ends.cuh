@@ -1,0 +1,98 @@
+/*
+ * What becomes of a product of q4k with a column, in the kernel that made it: a residual is added,
+ * a gate meets its rows, queries and keys are rotated and keys and values put into their cache.
+ *
+ * An end that IS_PAIRED takes two rows at once: pair p is row j of a head of 2 half rows, and row
+ * j + half, with p = head * half + j.  Before is what it reads for an output, asked for while the
+ * product is under way.
+ */
+#ifndef CUSHIM_KERNELS_GEMV_ENDS_CUH
+#define CUSHIM_KERNELS_GEMV_ENDS_CUH
+
+#include "kernels/device/math/swiglu.cuh"
+#include "kernels/gemv/gemv_formats.cuh"
+#include "kernels/gemv/gemv_kernels.h"
+
+/* The product as it is, of any number of columns. */
+struct PlainEnd {
+    enum { HAS_NORM = 0, IS_PAIRED = 0, IS_PLAIN = 1 };
+    float *c;
+};
+
+struct AddEnd {
+    enum { HAS_NORM = 0, IS_PAIRED = 0, IS_PLAIN = 0 };
+    typedef float Before;
+    const struct gemv_end_args &args;
+
+    MEMBER Before before(int64_t row) const {
+        return args.residual[row]; /* which may be y */
+    }
+    MEMBER void finish(int64_t row, float product, float, Before residual) const {
+        args.y[row] = residual + product;
+    }
+};
+
+struct SwiGluEnd {
+    enum { HAS_NORM = 1, IS_PAIRED = 1, IS_PLAIN = 0 };
+    struct Before {};
+    const struct gemv_end_args &args;
+
+    MEMBER Before before(int64_t) const {
+        return Before();
+    }
+    MEMBER void finish(int64_t pair, float gate, float up, Before) const {
+        args.y[pair] = SwiGlu()(gate, up);
+    }
+};
+
+/* Of a position that is not in the tables nothing is stored. */
+struct QkvEnd {
+    enum { HAS_NORM = 1, IS_PAIRED = 1, IS_PLAIN = 0 };
+    struct Before {
+        float cosine, sine;
+        int position;
+    };
+    const struct gemv_end_args &args;
+
+    MEMBER Before before(int64_t pair) const {
+        Before before = {1, 0, *args.position};
+        int64_t at = (int64_t)before.position * args.half + pair % args.half;
+        if (before.position >= 0 && before.position < args.max_len) {
+            before.cosine = args.cosines[at];
+            before.sine = args.sines[at];
+        }
+        return before;
+    }
+    MEMBER void finish(int64_t pair, float first, float second, Before with) const {
+        int head = (int)(pair / args.half), j = (int)(pair - (int64_t)head * args.half);
+        int kv_head = head - args.n_q_heads, value_head = kv_head - args.n_kv_heads;
+        if (with.position < 0 || with.position >= args.max_len)
+            return;
+        float rotated = first * with.cosine - second * with.sine;
+        float partner = second * with.cosine + first * with.sine;
+        float *to = args.y + (int64_t)head * 2 * args.half;
+        if (kv_head >= 0) {
+            bool is_value = value_head >= 0;
+            to = (is_value ? args.values : args.keys) + with.position * args.position_stride +
+                 (is_value ? value_head : kv_head) * args.head_stride;
+            if (is_value) {
+                rotated = first;
+                partner = second;
+            }
+        }
+        to[j] = rotated;
+        to[j + args.half] = partner;
+    }
+};
+
+/* The same of products that lie in memory; a thread has an output, or a pair. */
+template <class End> DEVICE void end_products(const float *products, int64_t m, const End &end) {
+    int64_t n = End::IS_PAIRED ? m / 2 : m;
+    for (int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {
+        int64_t half = end.args.half, row = End::IS_PAIRED ? i + i / half * half : i;
+        float second = End::IS_PAIRED ? products[row + half] : 0;
+        end.finish(i, products[row], second, end.before(i));
+    }
+}
+
+#endif
