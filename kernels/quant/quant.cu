@@ -70,12 +70,12 @@ template <bool IS_WIDE> DEVICE void dequant_q4k(const uint8_t *w, float *y, int6
 
 } // namespace
 
-KERNEL_OF(256, 8, quant_dequant_q4k_f32)
+KERNEL_OF(256, 4, quant_dequant_q4k_f32)
 (const uint8_t *w, float *y, int64_t n_halves) {
     dequant_q4k<false>(w, y, n_halves);
 }
 
-KERNEL_OF(256, 8, quant_dequant_q4k_f32_wide)
+KERNEL_OF(256, 4, quant_dequant_q4k_f32_wide)
 (const uint8_t *w, float *y, int64_t n_halves) {
     dequant_q4k<true>(w, y, n_halves);
 }
