@@ -9,6 +9,7 @@
 #include "memory/heap/census.h"
 #include "memory/heap/reclaim.h"
 #include "memory/state/heap_state.h"
+#include "memory/state/limit.h"
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
 #include "preload/state/stack.h"
@@ -91,7 +92,9 @@ void cushim_shortage_note(struct cushim_mem_heap *pool, const struct cushim_mem_
                                             .drained_bytes = tried->drained_bytes,
                                             .returned_bytes = tried->returned_bytes,
                                             .others_bytes = tried->others_bytes};
-    shortage.limit_bytes = cushim_amount_bytes(cushim_process_options.limit, census->device_bytes);
+    if (pool->policy->budgets) /* the device that a census saw is no larger than that */
+        shortage.limit_bytes = atomic_load_explicit(
+            &pool->policy->budgets[pool->device].limit_bytes, memory_order_relaxed);
     describe_held(pool, &shortage);
     describe_blocks(census, &shortage);
     describe_stack(&shortage);

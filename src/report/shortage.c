@@ -52,10 +52,10 @@ static void put_advice(struct cushim_writer *out, const struct cushim_page_short
     cushim_write(out, "  advice     ");
     if (is_of_host(shortage))
         cushim_write(out, "the host had no memory to pin: free some, or pin less at a time\n");
-    else if (shortage->limit_bytes && wanted_bytes > shortage->limit_bytes)
-        cushim_write(out, "--limit lets this process have %s of the device's %s\n",
-                     cushim_text_bytes(one, shortage->limit_bytes),
-                     cushim_text_bytes(two, shortage->device_bytes));
+    else if (shortage->limit_bytes &&
+             sum(wanted_bytes, shortage->rounding_bytes) > shortage->limit_bytes)
+        cushim_write(out, "--limit lets this process have %s of the device\n",
+                     cushim_text_bytes(one, shortage->limit_bytes));
     else if (shortage->asked_bytes > shortage->device_bytes)
         cushim_write(out, "the device has less than that in all: ask for less at a time\n");
     else if (wanted_bytes > shortage->device_bytes)
