@@ -205,7 +205,8 @@ START_TEST(a_cut_file_is_refused) {
     in_folder();
     fill();
     int file = cushim_page_file_make(folder, name, &report.page);
-    for (off_t n_bytes = CUSHIM_PAGE_FILE_BYTES - 1; n_bytes > 0; n_bytes -= 4099) {
+    const off_t step_bytes = 64 * 1000 / suite_steps(1000);
+    for (off_t n_bytes = CUSHIM_PAGE_FILE_BYTES - 1; n_bytes > 0; n_bytes -= step_bytes) {
         ck_assert_int_eq(ftruncate(file, n_bytes), 0);
         ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), ENOEXEC);
     }

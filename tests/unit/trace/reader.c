@@ -108,7 +108,8 @@ START_TEST(a_cut_file_is_read_as_far_as_it_goes) {
         recording_alloc(&recording, i);
     ck_assert_int_eq(stat(recording.path, &status), 0);
     const off_t half_bytes = status.st_size / 2; /* of which the last chunk is, mostly empty */
-    for (off_t at = status.st_size; at >= 0; at -= 4099) {
+    const off_t step_bytes = 64 * 1000 / suite_steps(1000);
+    for (off_t at = status.st_size; at >= 0; at -= step_bytes) {
         ck_assert_int_eq(truncate(recording.path, at), 0);
         int error = read_through(recording.path, &n, &n_damaged);
         ck_assert(error == 0 || (error == ENOEXEC && at < CUSHIM_TRACE_HEAD_BYTES));
