@@ -27,7 +27,8 @@ static void use_everything(void) {
     OK(cuMemFreeAsync(hit, stream));
     OK(cuMemAllocAsync(&address, 1000, stream));
     OK(cuMemFreeAsync(address, stream));
-    ANSWERS(cuMemsetD8(dedicated + 300 * MIB, 1, 1), CUDA_ERROR_INVALID_VALUE);
+    /* beyond its end, where another block may begin */
+    ANSWERS(cuMemsetD8(dedicated + 300 * MIB - 1, 1, 2), CUDA_ERROR_INVALID_VALUE);
     ANSWERS(cuMemFree(dedicated + 512), CUDA_ERROR_INVALID_VALUE);
     /* another context is idle: what it frees need not wait, nor does its end */
     OK(cuCtxCreate(&other, NULL, 0, 0));
