@@ -42,6 +42,7 @@ class Host:
         self.torture_s = 1  # of each mode and setting
         self.before = None  # an earlier preload, for the benches
         self.wheels = None  # folder of RMM's wheels, or None
+        self.tests = None  # folder of programs' own tests, or None
         self.counter = None  # the library that counts through CUPTI, where it could be built
         self.log_file = open(self.out / "log.txt", "w")
         self.facts = {}
