@@ -145,6 +145,10 @@ SIM_EXPORT void sim_seed(unsigned long seed);
 /* Calls of one exported name since the last reset; ULONG_MAX for a name that is not known. */
 SIM_EXPORT unsigned long sim_calls(const char *name);
 SIM_EXPORT unsigned long sim_calls_total(void);
+
+/* Where that count stands, to be read while no other thread makes a call; NULL for a name that is
+ * not known. */
+SIM_EXPORT const unsigned long *sim_calls_counter(const char *name);
 SIM_EXPORT void sim_calls_reset(void);
 
 /*

@@ -133,6 +133,35 @@ START_TEST(mapped_memory_is_reached_once_access_is_set) {
 }
 END_TEST
 
+START_TEST(reservations_take_the_lowest_gap_that_serves) {
+    enum { N = 100 }; /* more than what the list of them has room for at first */
+    CUdeviceptr at[N], again, wide, wrong;
+    size_t page;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    fixture_context();
+    ck_cuda(cuMemGetAllocationGranularity(&page, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    for (int i = 0; i < N; i++)
+        ck_cuda(cuMemAddressReserve(&at[i], page, 0, 0, 0));
+    for (int i = 1; i < N; i++)
+        ck_assert_uint_eq(at[i], at[i - 1] + page);
+    wrong = at[50];
+    ck_cuda_is(cuMemAddressFree(wrong, 2 * page), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda_is(cuMemAddressFree(wrong + page / 2, page), CUDA_ERROR_INVALID_VALUE);
+    for (int i = 0; i < N; i += i == 20 ? 1 : 20) /* 0, 20, 21, 41, 61, 81 */
+        ck_cuda(cuMemAddressFree(at[i], page));
+    ck_cuda_is(cuMemAddressFree(at[20], page), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda(cuMemAddressReserve(&wide, 2 * page, 0, 0, 0)); /* the gap of one page is passed over */
+    ck_assert_uint_eq(wide, at[20]);
+    ck_cuda(cuMemAddressReserve(&again, page, 0, 0, 0));
+    ck_assert_uint_eq(again, at[0]);
+    ck_cuda(cuMemAddressReserve(&again, page, 0, at[61], 0)); /* as wished */
+    ck_assert_uint_eq(again, at[61]);
+    ck_cuda(cuMemAddressFree(wide, 2 * page));
+    ck_cuda(cuMemAddressFree(at[99], page));
+}
+END_TEST
+
 /* A set, copies and a kernel of the current context. */
 static void check_reach(CUdeviceptr mapped, CUdeviceptr other, CUresult answer) {
     int *target = (int *)(uintptr_t)mapped, value = 7, read = 0;
@@ -319,6 +348,7 @@ SUITE() {
                                        a_reset_ends_memory_and_streams_and_the_handle_lives_again,
                                        pointers_are_known_until_they_are_freed,
                                        mapped_memory_is_reached_once_access_is_set,
+                                       reservations_take_the_lowest_gap_that_serves,
                                        mapped_memory_is_reached_by_the_devices_that_were_let_in,
                                        a_device_that_cannot_reach_another_is_not_let_in,
                                        internal_memory_takes_sets_and_is_known_to_no_question,

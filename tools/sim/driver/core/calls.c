@@ -200,13 +200,18 @@ int sim_has_failed(void) {
     return answer;
 }
 
-unsigned long sim_calls(const char *name) {
-    unsigned long n = ULONG_MAX;
-    pthread_mutex_lock(&sim_lock);
+const unsigned long *sim_calls_counter(const char *name) {
     for (unsigned symbol = 0; symbol < SIM_N_SYMBOLS; symbol++) {
         if (strcmp(names[symbol], name) == 0)
-            n = n_calls_of[symbol];
+            return &n_calls_of[symbol];
     }
+    return NULL;
+}
+
+unsigned long sim_calls(const char *name) {
+    const unsigned long *counter = sim_calls_counter(name);
+    pthread_mutex_lock(&sim_lock);
+    unsigned long n = counter ? *counter : ULONG_MAX;
     pthread_mutex_unlock(&sim_lock);
     return n;
 }

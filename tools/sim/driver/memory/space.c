@@ -78,17 +78,30 @@ static void mark(struct sim_space *space, size_t page, size_t n) {
         space->lowest_free++;
 }
 
+static size_t in_aligned(size_t page, size_t align_pages) {
+    return (page + align_pages - 1) / align_pages * align_pages;
+}
+
+/* The first free page from a used one on. */
+static size_t end_of_used(const struct sim_space *space, size_t page) {
+    const uint8_t *found = memchr(space->is_used + page, 0, space->n_pages - page);
+    return found ? (size_t)(found - space->is_used) : space->n_pages;
+}
+
 void *sim_space_take(struct sim_space *space, size_t n_bytes, size_t align_pages) {
     if (n_bytes > space->page_bytes * space->n_pages)
         return NULL;
     size_t n = sim_space_round(space, n_bytes) / space->page_bytes;
-    size_t page = (space->lowest_free + align_pages - 1) / align_pages * align_pages;
-    while (page < space->n_pages && !is_free(space, page, n))
-        page += align_pages;
-    if (page >= space->n_pages)
-        return NULL;
-    mark(space, page, n);
-    return space->base + page * space->page_bytes;
+    size_t page = in_aligned(space->lowest_free, align_pages);
+    while (page < space->n_pages && n <= space->n_pages - page) {
+        const uint8_t *used = memrchr(space->is_used + page, 1, n);
+        if (!used) {
+            mark(space, page, n);
+            return space->base + page * space->page_bytes;
+        }
+        page = in_aligned(end_of_used(space, (size_t)(used - space->is_used)), align_pages);
+    }
+    return NULL;
 }
 
 bool sim_space_take_at(struct sim_space *space, void *address, size_t n_bytes) {

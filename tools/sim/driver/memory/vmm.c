@@ -16,6 +16,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -29,15 +30,14 @@ struct physical {
     bool is_charged; /* not imported */
 };
 
-/* Addresses that the program reserved, by place in no order. */
+/* Addresses that the program reserved, lowest first. */
 struct reservation {
     char *address;
     size_t n_bytes;
-    struct sim_device *device;
-    struct reservation *next;
 };
 
 static struct reservation *reservations;
+static size_t n_reservations, cap_reservations;
 
 static bool is_page_multiple(size_t n_bytes) {
     return n_bytes != 0 && n_bytes % SIM_PAGE_BYTES == 0;
@@ -45,24 +45,49 @@ static bool is_page_multiple(size_t n_bytes) {
 
 /* ---- addresses ---- */
 
+/* Of the first reservation that ends above the address. */
+static size_t place_of_reservation(const char *address) {
+    size_t low = 0, high = n_reservations;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (reservations[middle].address + reservations[middle].n_bytes <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool has_room_for_reservation(void) {
+    if (n_reservations < cap_reservations)
+        return true;
+    size_t cap = cap_reservations ? 2 * cap_reservations : 64;
+    struct reservation *grown = realloc(reservations, cap * sizeof *grown);
+    if (!grown)
+        return false;
+    reservations = grown;
+    cap_reservations = cap;
+    return true;
+}
+
 /* All devices see all addresses; those of the first are given out. */
 static CUresult reserve(CUdeviceptr *out, size_t n_bytes, size_t align_bytes, CUdeviceptr wanted) {
-    struct sim_device *device = sim_device_at(0);
+    struct sim_space *space = &sim_device_at(0)->space;
     if (!out || !is_page_multiple(n_bytes) || (align_bytes & (align_bytes - 1)))
         return CUDA_ERROR_INVALID_VALUE;
     size_t align_pages = align_bytes > SIM_PAGE_BYTES ? align_bytes / SIM_PAGE_BYTES : 1;
-    struct reservation *reservation = calloc(1, sizeof *reservation);
-    if (!reservation)
+    if (!has_room_for_reservation())
         return CUDA_ERROR_OUT_OF_MEMORY;
     char *address = (char *)(uintptr_t)wanted; /* a wish, no demand */
-    if (!wanted || !sim_space_take_at(&device->space, address, n_bytes))
-        address = sim_space_take(&device->space, n_bytes, align_pages);
-    if (!address) {
-        free(reservation);
+    if (!wanted || !sim_space_take_at(space, address, n_bytes))
+        address = sim_space_take(space, n_bytes, align_pages);
+    if (!address)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *reservation = (struct reservation){address, n_bytes, device, reservations};
-    reservations = reservation;
+    size_t place = place_of_reservation(address);
+    memmove(reservations + place + 1, reservations + place,
+            (n_reservations - place) * sizeof *reservations);
+    reservations[place] = (struct reservation){address, n_bytes};
+    n_reservations++;
     *out = (CUdeviceptr)(uintptr_t)address;
     return CUDA_SUCCESS;
 }
@@ -73,16 +98,16 @@ CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CU
     return sim_leave(flags ? CUDA_ERROR_INVALID_VALUE : reserve(ptr, size, alignment, addr));
 }
 
-static CUresult unreserve(CUdeviceptr address, size_t n_bytes) {
-    struct reservation **at = &reservations;
-    while (*at && ((*at)->address != (char *)(uintptr_t)address || (*at)->n_bytes != n_bytes))
-        at = &(*at)->next;
-    if (!*at || sim_block_overlaps((*at)->address, n_bytes))
+static CUresult unreserve(CUdeviceptr ptr, size_t n_bytes) {
+    char *address = (char *)(uintptr_t)ptr;
+    size_t place = place_of_reservation(address);
+    if (place == n_reservations || reservations[place].address != address ||
+        reservations[place].n_bytes != n_bytes || sim_block_overlaps(address, n_bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    struct reservation *found = *at;
-    *at = found->next;
-    sim_space_give(&found->device->space, found->address, n_bytes);
-    free(found);
+    n_reservations--;
+    memmove(reservations + place, reservations + place + 1,
+            (n_reservations - place) * sizeof *reservations);
+    sim_space_give(&sim_device_at(0)->space, address, n_bytes);
     return CUDA_SUCCESS;
 }
 
@@ -92,11 +117,9 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
 }
 
 static bool is_reserved(const char *address, size_t n_bytes) {
-    for (const struct reservation *at = reservations; at; at = at->next) {
-        if (address >= at->address && address + n_bytes <= at->address + at->n_bytes)
-            return true;
-    }
-    return false;
+    size_t place = place_of_reservation(address);
+    return place < n_reservations && address >= reservations[place].address &&
+           address + n_bytes <= reservations[place].address + reservations[place].n_bytes;
 }
 
 /* ---- physical memory ---- */
