@@ -119,9 +119,13 @@ static unsigned long memory_calls(void) {
     static const char *const names[] = {"cuMemAlloc_v2",  "cuMemFree_v2",    "cuMemCreate",
                                         "cuMemRelease",   "cuMemMap",        "cuMemUnmap",
                                         "cuMemSetAccess", "cuMemAllocAsync", "cuMemFreeAsync"};
+    static const unsigned long *counters[sizeof names / sizeof *names];
     unsigned long n = 0;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        n += sim_calls(names[i]);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!counters[i])
+            counters[i] = sim_calls_counter(names[i]);
+        n += *counters[i];
+    }
     return n;
 }
 
@@ -151,9 +155,7 @@ static size_t watermark_of(const struct world *world, const struct findings *fou
 static void look_at_idle(const struct world *world, size_t idle, bool is_capturing,
                          struct findings *found) {
     size_t allowed = watermark_of(world, found) - world->live_bytes;
-    if (is_capturing)
-        found->n_capture_calls = memory_calls();
-    if (idle <= allowed || memory_calls() == found->n_capture_calls)
+    if (is_capturing || idle <= allowed || memory_calls() == found->n_capture_calls)
         return;
     rise(&found->over_idle, idle - allowed);
     rise(&found->over_twice, beyond(idle, 2 * allowed));
@@ -242,6 +244,8 @@ void trace_judge(const struct trace_head *head, const struct step *steps, bool i
             pin(&pins, &before, -1);
         if (step->kind == STEP_CONTEXT_END)
             unpin_context(&pins, &world, step->place);
+        if (step->kind == STEP_CAPTURE_END)
+            found.n_capture_calls = memory_calls();
         if (i == head->n_steps / 2)
             n_half = memory_calls();
         CUresult answer = world_take(&world, step);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What native serves is served, with bounds on what is held; what a pair costs; who stalls.
 
-    property.py --build FOLDER [--seeds 30]
+    property.py --build FOLDER [--seeds 295]
 
 What is known to fail is in `expected`: it must go on failing by the seed that stands there, or be taken off.
 """
@@ -28,17 +28,17 @@ PROCESSORS = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
 
 @functools.lru_cache(maxsize=None)
 def begin(what):
-    """Play a generator's traces in all modes, and beyond the first seeds those that failed once or that rows name."""
-    modes = traces.modes_of(what)
+    """Play a generator's traces, and in all modes those beyond the first seeds that failed once or that rows name."""
     n = 1 if what in traces.CASES else OPTIONS.seeds
     named = {row.seed for (_, of, _), row in ROWS.items() if of == what}
-    more = sorted(seed for seed in named.union(traces.FOUND.get(what, [])) if seed > n)
-    return [PROCESSORS.submit(traces.play, BUILD, what, seeds, modes) for seeds in [(1, n), *((seed, 1) for seed in more)]]
+    more = sorted(seed for seed in named.union(traces.FOUND.get(what, [])) if seed > traces.N_IN_EVERY_MODE)
+    pieces = [*traces.pieces(what, n), *(((seed, 1), traces.modes_of(what)) for seed in more)]
+    return [PROCESSORS.submit(traces.play, BUILD, what, *piece) for piece in pieces]
 
 
 def add_trace_test(what, mode):
     def test():
-        findings = [found for part in begin(what) for found in part.result()[mode]]
+        findings = [found for part in begin(what) for found in part.result().get(mode, [])]
         said = traces.complaints(traces.gather(findings, what, mode), what, mode, ROWS)
         assert not said, "\n".join(said)
 
@@ -138,6 +138,14 @@ def an_expected_failure_is_none_and_must_be_taken_off_when_it_passes():
     assert traces.complaints(of_seed(3), "comb", "exact", rows) == []
     assert "take it off" in traces.complaints({}, "comb", "exact", rows)[0]
     assert "write exact=5" in traces.complaints(of_seed(5), "comb", "exact", rows)[0]
+
+
+@tap.test
+def every_seed_is_played_once_in_some_mode_and_the_first_ones_in_all():
+    pieces = traces.pieces("comb", 295, 30)
+    assert [seed for (first, n), _ in pieces for seed in range(first, first + n)] == list(range(1, 296))
+    assert pieces[0] == ((1, 30), list(traces.MODES)) and [modes for _, modes in pieces[1:]] == [[mode] for mode in traces.MODES]
+    assert traces.pieces("frag-1-1536-98-20", 1) == [((1, 1), list(traces.MODES))]
 
 
 @tap.test

@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 HERE = pathlib.Path(__file__).resolve().parent
 MIB = 1 << 20
-N_SEEDS = 30  # of each generator, in the check
+N_SEEDS, N_IN_EVERY_MODE = 295, 30  # of each generator, in the check: 5,015 traces; those beyond the first 30 in one mode each
 FOUND = {  # beyond those: seeds that failed once
     "captures": [688, 1151],  # the device nearly full, a capture open, idle memory kept
     "comb": [123019],  # a pool put small blocks between idle ones, each in a page of the driver's of its own
@@ -91,6 +91,15 @@ def read_fields(line):
 
 def modes_of(generator):
     return [mode for mode in MODES if mode != "pool" or generator not in NOT_POOLED]
+
+
+def pieces(generator, n, n_in_every_mode=N_IN_EVERY_MODE):
+    """The first n seeds, as (seeds, modes) for `play`: those beyond n_in_every_mode are dealt to the modes in equal shares."""
+    modes = modes_of(generator)
+    first = min(n, n_in_every_mode)
+    ends = [first + (n - first) * i // len(modes) for i in range(len(modes) + 1)]
+    shares = [((start + 1, end - start), [mode]) for mode, start, end in zip(modes, ends, ends[1:])]
+    return [((1, first), modes), *(share for share in shares if share[0][1])]
 
 
 def play(build, generator, seeds, modes, **variables):

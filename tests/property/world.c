@@ -3,6 +3,7 @@
 #include "tools/sim/sim.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,12 +50,21 @@ static void *work(void *argument) {
     return NULL;
 }
 
+/* One thread goes on when another waits: to wake it here costs a tenth of waking it elsewhere. */
+static void stay_here(void) {
+    cpu_set_t here;
+    CPU_ZERO(&here);
+    CPU_SET((size_t)sched_getcpu(), &here);
+    sched_setaffinity(0, sizeof here, &here);
+}
+
 CUresult world_take(struct world *world, const struct step *step) {
     struct worker *worker = &workers[step->thread];
     if (step->thread == 0)
         return take(world, step);
     if (!worker->is_started) {
         pthread_t thread;
+        stay_here();
         sem_init(&worker->turn, 0, 0);
         sem_init(&worker->done, 0, 0);
         if (pthread_create(&thread, NULL, work, worker) != 0)
