@@ -19,8 +19,11 @@ FILE_S, TEST_S = 170, 60  # limits, of a file and of a test
 N_AGAIN = 30  # at most so many tests of a file run again
 WAYS = {"exact": {}, "relaxed": {"CUSHIM_FREE": "relaxed"}, "vmm": {"CUSHIM_BACKEND": "vmm"}}
 NUMBA = "numba.cuda.tests.cudadrv"
-# What has little to do with memory and takes long.
-LEFT_OUT = {"torch": "TestCudaOptims or TestCudaAutocast or TestGDS or multinomial_invalid or index_out_of_bounds or kernel_loop"}
+# What has little to do with memory and takes long, waits for ever on one device, or natively ends the process (mempool_id).
+LEFT_OUT = {"torch": "TestCudaOptims or TestCudaAutocast or TestGDS or multinomial_invalid or index_out_of_bounds or kernel_loop"
+                     " or mempool_id",
+            "cupy": "test_nccl or test_thread_safe"}
+WORKERS = {"torch/test_cuda.py": 4}  # pytest-xdist's, where it is installed: what differs runs again in one
 # {(part of a test's name, way or None for all): why its outcome may differ}
 BY_DESIGN = {}
 # Worst last: of a test with several lines the worst counts.
@@ -57,6 +60,8 @@ def command_of(host, file, outcomes, tests):
     words = [f"--rootdir={host.tests / package}", "-q", "-p", "no:cacheprovider", "-o", f"timeout={TEST_S}"]
     if package in LEFT_OUT and not tests:
         words += ["-k", f"not ({LEFT_OUT[package]})"]
+    if file in WORKERS and not tests and host.has_xdist:
+        words += ["-n", WORKERS[file]]
     return [sys.executable, "-B", RUNNER, outcomes, *words, *(tests or [path])], host.tests / package
 
 
@@ -161,6 +166,7 @@ def run_way(host, way, native_runs):
 
 def run(host):
     parts, files = [], []
+    host.has_xdist = host.run([sys.executable, "-c", "import xdist"]).rc == 0
     packages = {name: functools.partial(find_files, host, name) for name in ("torch", "cupy")} | {"numba": functools.partial(find_numba, host)}
     for name, find in packages.items():
         found, why = find()
