@@ -141,12 +141,13 @@ static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
     return cushim_kernel_call_launch(call, format->first + path, &shape, params);
 }
 
-/* Warps that share the steps of k with the least idleness, of up to `most`. */
-static unsigned even_warps(int64_t n_steps, unsigned most) {
-    int64_t least = INT64_MAX;
+/* Warps that share the steps of k of a block's tiles, one after the other, with the least idleness,
+ * of up to `most`; none leaves out a tile. */
+static unsigned even_warps(int64_t n_steps, int64_t n_tiles, unsigned most) {
+    int64_t least = INT64_MAX, n_all = n_steps * n_tiles;
     unsigned best = 1;
     for (unsigned warps = most; warps >= most / 2; warps--) {
-        int64_t with_idle = (n_steps + warps - 1) / warps * warps;
+        int64_t with_idle = (n_all + warps - 1) / warps * warps;
         if (with_idle < least) {
             least = with_idle;
             best = warps;
@@ -160,7 +161,8 @@ static unsigned even_warps(int64_t n_steps, unsigned most) {
 static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_direct *direct,
                           const struct gemv_direct_sizes *sizes, unsigned share, unsigned per_sm) {
     unsigned most_bytes = cushim_kernel_call_share(call, share);
-    unsigned n_warps = even_warps(sizes->n_steps, GEMV_DIRECT_WARPS / share);
+    int64_t n_tiles = (sizes->n_tiles - 1) / ((int64_t)per_sm * call->n_sms) + 1; /* of a block */
+    unsigned n_warps = even_warps(sizes->n_steps, n_tiles, GEMV_DIRECT_WARPS / share);
     unsigned bytes = GEMV_DIRECT_BYTES(sizes->cols, sizes->column_bytes, (unsigned)sizes->n_steps,
                                        n_warps, 0, sizes->stages_bytes);
     unsigned bytes_of_tile = 64 * n_warps * sizes->cols;

@@ -15,9 +15,10 @@
  * terms, one product), and what comes out is apart for each block, in the lanes that have its
  * scale.
  *
- * The digits are formed once by a block that stays for many rows; its warps share k, and meet only
- * when they add up what they have of its tiles, at the end.  While the kernel ahead still runs, the
- * block asks for its first weights, which then come from L2.
+ * The digits are formed once by a block that stays for many rows; its warps share k, go on from one
+ * tile to the next as if their steps were one row of them, and meet only when they add up what they
+ * have of its tiles, at the end.  While the kernel ahead still runs, the block asks for its first
+ * weights, which then come from L2.
  */
 #ifndef CUSHIM_KERNELS_GEMV_DIRECT_CUH
 #define CUSHIM_KERNELS_GEMV_DIRECT_CUH
@@ -269,7 +270,7 @@ template <class Format, int COLS, int DEPTH, class End> struct DirectRun {
                 Work::fetch(fetched[slot], rows, fetch_step, left);
             fetch_step += n_warps;
             if (fetch_step >= n_steps) {
-                fetch_step = warp;
+                fetch_step -= n_steps;
                 fetch_tile += gridDim.x;
                 if (fetch_tile < n_tiles)
                     take_rows();
@@ -417,7 +418,7 @@ template <class Format, int COLS, int DEPTH, class End> struct DirectRun {
                 step += n_warps;
                 if (step >= n_steps) {
                     put_aside(sums, n_waiting++);
-                    step = warp;
+                    step -= n_steps;
                     tile += gridDim.x;
                     if (tile >= n_tiles) {
                         __syncthreads();

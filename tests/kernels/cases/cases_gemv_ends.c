@@ -102,6 +102,7 @@ static void add_all_add(struct kernel_table *table) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         add_add(table, NULL, sizes[i][0], sizes[i][1], i % 2);
     add_add(table, "blocks stay", 2140, 256, true);
+    add_add(table, "steps go on in the next tile", 2140, 4352, false);
     add_add(table, "not finite", 40, 512, false)->operands[ADD_X].make = make_seldom_finite;
     add_add(table, "wide spread", 40, 512, false)->operands[ADD_X].make = make_wide_spread;
     add_add(table, "tiny", 40, 512, false)->operands[ADD_X].make = make_tiny;
