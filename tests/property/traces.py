@@ -18,6 +18,7 @@ FOUND = {  # beyond those: seeds that failed once
     "captures": [688, 1151],  # the device nearly full, a capture open, idle memory kept
     "comb": [123019],  # a pool put small blocks between idle ones, each in a page of the driver's of its own
     "harmonic": [100027, 100229],  # a pool took for live at once what was live in turns
+    "phases": [151019],  # a pool's blocks of 668 KiB shared a page of the driver's by two, natively by three
     "threads": [100225],  # what lay in four caches pinned pages again
 }
 # What the caches of a trace's further threads may pin again when they hand it out (README.md): 4 MiB of each of three.

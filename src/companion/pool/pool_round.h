@@ -10,6 +10,7 @@
 #include "base/bits.h"
 #include "cushim/pool.h"
 #include "memory/layout/sizeclass.h"
+#include "memory/provider/provider.h"
 
 struct cushim_pool_rounding {
     int policy; /* of enum cushim_pool_policy */
@@ -18,6 +19,17 @@ struct cushim_pool_rounding {
 
 static inline size_t cushim_pool_round_to(size_t bytes, size_t step) {
     return (bytes + (step - 1)) & ~(step - 1);
+}
+
+/* Above 128 KiB a bucket ends where fewer of its blocks than natively would share a page of the
+ * driver's: two of 704 KiB instead of three of 680. */
+static inline size_t cushim_pool_round_within_page(size_t bytes, size_t bucket) {
+    enum { PAGE_BYTES = CUSHIM_MEM_NATIVE_PAGE_BYTES, GRAIN = CUSHIM_MEM_PAGE_BYTES };
+    if (bytes <= PAGE_BYTES / 16)
+        return bucket;
+    size_t n_blocks = PAGE_BYTES / cushim_pool_round_to(bytes, GRAIN);
+    size_t most_bytes = PAGE_BYTES / n_blocks / GRAIN * GRAIN;
+    return bucket < most_bytes ? bucket : most_bytes;
 }
 
 /* The bucket of 0 .. 2^63-1 bytes; 0 of 0. */
@@ -31,8 +43,8 @@ static inline size_t cushim_pool_round(struct cushim_pool_rounding rounding, siz
     if (bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES)
         return cushim_pool_round_to(bytes, CUSHIM_MEM_LARGE_GRAIN_BYTES);
     size_t step = (size_t)1 << (cushim_log2_floor(bytes - 1) - rounding.log2_steps);
-    return cushim_pool_round_to(bytes,
-                                step > CUSHIM_MEM_GRAIN_BYTES ? step : CUSHIM_MEM_GRAIN_BYTES);
+    step = step > CUSHIM_MEM_GRAIN_BYTES ? step : CUSHIM_MEM_GRAIN_BYTES;
+    return cushim_pool_round_within_page(bytes, cushim_pool_round_to(bytes, step));
 }
 
 #endif
