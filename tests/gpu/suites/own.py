@@ -109,6 +109,9 @@ def judge_again(host, file, way, part, native, ours):
         return
     tests = differ[:N_AGAIN]
     again_native, again_ours = run_file(host, file, None, tests)[0], run_file(host, file, way, tests)[0]
+    if host.left_s() <= 0:
+        part.update(status="skip", why=f"no time left to run again what differs: {', '.join(differ)}")
+        return
     for test in differ:
         row = {"test": test}
         for who, first, again in (("native", native, again_native), ("cushim", ours, again_ours)):
@@ -152,7 +155,7 @@ def run_way(host, way, native_runs):
         judge_again(host, file, way, part, native, ours)
     for package in sorted({file.partition("/")[0] for file in native_runs if "/" in file} | {NUMBA}):
         # a file whose tests use no device leaves no report: that the preload saw the tests is asked of all of them
-        of_package = [part for part in parts if part["name"].startswith(package) and "report" in part]
+        of_package = [part for part in parts if part["name"].startswith(package) and "report" in part and part["status"] != "skip"]
         if of_package and not any(part["report"][kind]["requests"] for part in of_package for kind in compat.KINDS):
             of_package[0]["faults"].append("in no file of these tests a request was seen")
     for part in parts:
