@@ -8,6 +8,8 @@ import json
 import sys
 import unittest
 
+STACKS_S = 60  # a test that takes longer writes where each of its threads is
+
 
 class Recorder:
     """A plugin of pytest."""
@@ -67,7 +69,7 @@ def main():
     del sys.path[0]  # this file's folder: nothing there is the tests' business
     if any(".py" in word for word in words):
         import pytest
-        return pytest.main(words, plugins=[recorder])
+        return pytest.main(["-o", f"faulthandler_timeout={STACKS_S}", *words], plugins=[recorder])
     unittest.defaultTestLoader.loadTestsFromNames(words).run(Result(recorder))
     return 0
 

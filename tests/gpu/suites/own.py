@@ -96,6 +96,12 @@ def tally(found):
     return {outcome: n for outcome in RANKS if (n := sum(each == outcome for each, _ in found.values()))}
 
 
+def ended(done, found):
+    """How a process ended; one that had to be stopped says where it was."""
+    late = {"stderr": done.stderr.decode(errors="replace")[-4000:]} if done.is_late else {}
+    return {**compat.brief(done), **tally(found), **late}
+
+
 def design(test, way):
     return next((why for (name, of_way), why in BY_DESIGN.items() if name in test and of_way in (None, way)), None)
 
@@ -132,14 +138,14 @@ def judge_again(host, file, way, part, native, ours):
 
 def one(host, file, way, native):
     """One file under one way; native: what run_file gave natively."""
-    part = {"name": f"{file}-{way}", "status": "pass", "faults": [], "native": {**compat.brief(native[1]), **tally(native[0])}}
+    part = {"name": f"{file}-{way}", "status": "pass", "faults": [], "native": ended(native[1], native[0])}
     if host.left_s() <= 0:
         return part | {"status": "skip", "why": "no time left"}
     if not any(outcome == "passed" for outcome, _ in native[0].values()):
         whys = [why for _, why in native[0].values() if why] or [native[1].stderr.decode(errors="replace")]
         return part | {"status": "skip", "why": "natively no test passed: " + whys[0].strip()[-300:]}
     ours, done, reports = run_file(host, file, way)
-    part["cushim"], part["report"] = {**compat.brief(done), **tally(ours)}, compat.summary(reports)
+    part["cushim"], part["report"] = ended(done, ours), compat.summary(reports)
     if done.is_late and host.left_s() <= 0:
         return part | {"status": "skip", "why": "no time left"}
     part["outcomes"] = [native[0], ours]
