@@ -3,15 +3,17 @@
 
     own_test.py PRELOAD SIM_FOLDER
 """
+import functools
 import os
 import pathlib
 import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "suites"))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent / "suites"), str(pathlib.Path(__file__).resolve().parents[1])]
 import host as machine
 import own
+import tap
 
 TESTS = '''
 import ctypes, os, pathlib, unittest
@@ -74,14 +76,9 @@ def make(folder):
         (package / f"test_{name}.py").write_text(text)
 
 
-def check(ok, what):
-    print(f"{'ok' if ok else 'not ok'} {check.n} - {what}")
-    check.n += 1
-    check.is_good &= ok
-
-
-def main():
-    check.n, check.is_good = 1, True
+@functools.lru_cache(maxsize=None)
+def played():
+    """What the suite found by part, its log, and what it says of a difference when its time is up."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         make(folder / "python")
@@ -95,22 +92,63 @@ def main():
         host.deadline, late = 0, {"status": "pass", "faults": []}
         own.judge_again(host, f"{own.NUMBA}.test_tests", "exact", late, {"a": ("passed", "")}, {"a": ("failed", "")})
         host.close()
-    print("1..9")
-    check(parts["torch"]["status"] == "skip" and "no folder" in parts["torch"]["why"], "no folder is a skip")
-    check(parts["cupy"]["status"] == "skip" and "no package" in parts["cupy"]["why"], "no package or no pytest is a skip")
-    ways = [parts[f"test_tests-{way}"] for way in own.WAYS]
-    check(all(part["status"] == "fail" and part["report"]["device"]["requests"] > 0 for part in ways), "each way ran under the preload")
-    faults = [sorted(fault.split(":")[0].rpartition(".")[2] for fault in part["faults"]) for part in ways]
-    check(faults == [["test_differs", "test_skipped_natively"]] * 3, f"what differs is a fault, and nothing else: {faults}")
-    named = [part["differs_because"] for part in ways]
-    check(all("made so" in why for why in named) and "alone it is the same" in named[0], f"by design and unsteady are named: {named}")
-    ends = parts["test_ends-exact"]["faults"]
-    check(any("test_b" in fault and "begun" in fault for fault in ends), f"a test that ends the process is found: {ends}")
-    check(parts["test_broken-exact"]["status"] == "skip", "what natively cannot be loaded is a skip")
-    check(late["status"] == "skip" and not late["faults"], "where no time is left to run again what differs, it is not judged")
-    check("under cushim" in log, "the log has why a test failed")
-    return 0 if check.is_good else 1
+    return parts, log, late
+
+
+def of_each_way():
+    return [played()[0][f"test_tests-{way}"] for way in own.WAYS]
+
+
+@tap.test
+def no_folder_is_a_skip():
+    part = played()[0]["torch"]
+    assert part["status"] == "skip" and "no folder" in part["why"], part
+
+
+@tap.test
+def no_package_or_no_pytest_is_a_skip():
+    part = played()[0]["cupy"]
+    assert part["status"] == "skip" and "no package" in part["why"], part
+
+
+@tap.test
+def each_way_runs_under_the_preload():
+    assert all(part["status"] == "fail" and part["report"]["device"]["requests"] > 0 for part in of_each_way()), of_each_way()
+
+
+@tap.test
+def what_differs_is_a_fault_and_nothing_else():
+    faults = [sorted(fault.split(":")[0].rpartition(".")[2] for fault in part["faults"]) for part in of_each_way()]
+    assert faults == [["test_differs", "test_skipped_natively"]] * 3, faults
+
+
+@tap.test
+def by_design_and_unsteady_are_named():
+    named = [part["differs_because"] for part in of_each_way()]
+    assert all("made so" in why for why in named) and "alone it is the same" in named[0], named
+
+
+@tap.test
+def a_test_that_ends_the_process_is_found():
+    faults = played()[0]["test_ends-exact"]["faults"]
+    assert any("test_b" in fault and "begun" in fault for fault in faults), faults
+
+
+@tap.test
+def what_natively_cannot_be_loaded_is_a_skip():
+    assert played()[0]["test_broken-exact"]["status"] == "skip"
+
+
+@tap.test
+def where_no_time_is_left_to_run_again_what_differs_it_is_not_judged():
+    late = played()[2]
+    assert late["status"] == "skip" and not late["faults"], late
+
+
+@tap.test
+def the_log_has_why_a_test_failed():
+    assert "under cushim" in played()[1]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    tap.run()
