@@ -36,7 +36,8 @@ enum { CUSHIM_POOL_ALIGN_BYTES = 512 };
 /* How a size is rounded to a bucket. */
 enum cushim_pool_policy {
     CUSHIM_POOL_POLICY_FINE =
-        0, /* steps of 512 up to 4096, then `steps` a doubling; above 1 MiB 64 KiB */
+        0, /* steps of 512 up to 4096, then `steps` a doubling, above 128 KiB less where fewer would
+            * share 2 MiB than natively; above 1 MiB 64 KiB */
     CUSHIM_POOL_POLICY_POW2 = 1, /* as it is up to 256, then the next power of two */
     CUSHIM_POOL_POLICY_EXACT = 2 /* as it is */
 };
