@@ -116,6 +116,7 @@ static struct cushim_context_object *make(CUcontext handle, int device,
     context->handle = handle;
     context->device = device;
     context->form = form;
+    cushim_stream_fence_begin(context);
     context->id = id_of(handle);
     if (!context->id)
         context->id = atomic_fetch_add(&n_made, 1) + 1;

@@ -194,12 +194,8 @@ enum cushim_status cushim_context_synchronize(struct cushim_context *ctx) {
     struct cushim_scope scope;
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     enum cushim_status status = cushim_capture_refuse(&scope);
-    if (status == CUSHIM_OK) {
-        uint64_t begun = cushim_stream_fence_sync_begin(scope.context);
-        status = cushim_scope_answer(&scope, "cuCtxSynchronize", CUSHIM_DRIVER(cuCtxSynchronize)());
-        if (status == CUSHIM_OK)
-            cushim_stream_fence_sync_end(scope.context, begun);
-    }
+    if (status == CUSHIM_OK)
+        status = cushim_stream_fence_wait_all(&scope);
     cushim_call_end(&scope, status);
     cushim_graph_resources_collect(); /* the last launch of a graph may be over */
     return status;

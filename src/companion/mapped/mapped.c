@@ -126,13 +126,6 @@ static enum cushim_status refuse_in_capture(const char *what, const struct cushi
     return n ? cushim_fail(what, CUSHIM_CAPTURE, "captures=%d", n) : CUSHIM_OK;
 }
 
-static enum cushim_status synchronize(struct cushim_scope *scope) {
-    uint64_t begun = cushim_stream_fence_sync_begin(scope->context);
-    CUSHIM_TRY(CUSHIM_CALL(scope, cuCtxSynchronize));
-    cushim_stream_fence_sync_end(scope->context, begun);
-    return CUSHIM_OK;
-}
-
 /* The memory goes with the last user: this call, or one of another thread that is under way. */
 enum cushim_status cushim_mapped_free(struct cushim_mapped *mapped) {
     struct cushim_scope scope;
@@ -142,7 +135,8 @@ enum cushim_status cushim_mapped_free(struct cushim_mapped *mapped) {
     CUSHIM_TRY(refuse_in_capture(__func__, mapped));
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_MAPPED, mapped, &b));
     erase(b);
-    return cushim_call_end(&scope, scope.is_dead ? CUSHIM_OK : synchronize(&scope));
+    return cushim_call_end(&scope,
+                           scope.is_dead ? CUSHIM_OK : cushim_stream_fence_wait_all(&scope));
 }
 
 /* ---- questions ---- */

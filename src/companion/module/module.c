@@ -174,15 +174,6 @@ static void forget_parts(struct cushim_module_object *module) {
     }
 }
 
-static enum cushim_status wait_for_all(struct cushim_scope *scope) {
-    uint64_t begun = cushim_stream_fence_sync_begin(scope->context);
-    enum cushim_status status =
-        cushim_scope_answer(scope, "cuCtxSynchronize", CUSHIM_DRIVER(cuCtxSynchronize)());
-    if (status == CUSHIM_OK)
-        cushim_stream_fence_sync_end(scope->context, begun);
-    return status;
-}
-
 enum cushim_status cushim_module_unload(struct cushim_module *m) {
     struct cushim_scope scope;
     struct cushim_module_object *module;
@@ -195,7 +186,7 @@ enum cushim_status cushim_module_unload(struct cushim_module *m) {
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
     forget_parts(module);
     if (!scope.is_dead)
-        status = wait_for_all(&scope);
+        status = cushim_stream_fence_wait_all(&scope);
     return cushim_call_end(&scope, status == CUSHIM_DEADCONTEXT ? CUSHIM_OK : status);
 }
 

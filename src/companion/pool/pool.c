@@ -240,8 +240,8 @@ static bool release(const char *what, uint64_t start, bool is_host, enum cushim_
     return true;
 }
 
-static struct cushim_stream_fence_user mark_user = {.stream_goes = stream_goes,
-                                                    .stream_done = stream_done};
+static const struct cushim_stream_fence_user fence_user = {.stream_goes = stream_goes,
+                                                           .stream_done = stream_done};
 static struct cushim_address_map_finder finder = {.find = find};
 static struct cushim_pressure pressure = {.give = give, .count = count, .release = release};
 
@@ -250,7 +250,7 @@ static struct cushim_pressure pressure = {.give = give, .count = count, .release
 /* Slots of exactly the size asked for: what is rounded is the bucket, by the pool's own policy. */
 static void begin_all(void) {
     cushim_mem_sizeclass_choose(CUSHIM_MEM_EXACT);
-    cushim_stream_fence_add_user(&mark_user);
+    cushim_stream_fence_set_user(&fence_user);
     cushim_address_map_add_finder(&finder);
     cushim_pressure_add(&pressure);
 }

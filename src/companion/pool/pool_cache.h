@@ -124,10 +124,9 @@ static inline void cushim_pool_cache_unlink(struct cushim_pool_cache *cache,
 }
 
 /* Put a block in as the newest of its bucket, in the open batch.  The caller freed it by an
- * exchange before; `fences` are those of the cache's context. */
+ * exchange before. */
 static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *cache,
                                              struct cushim_pool_bucket *bucket,
-                                             struct cushim_stream_fences *fences,
                                              struct cushim_pool_block *block) {
     size_t bucket_bytes = block->bucket_bytes;
     block->serial = cache->open_serial;
@@ -143,14 +142,14 @@ static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *cache,
     cushim_pool_cache_count_in(cache, bucket, bucket_bytes);
     cache->open_blocks++;
     cache->open_bytes += bucket_bytes;
-    cache->open_moment = cushim_stream_fences_moment(fences);
+    cache->open_moment = cushim_stream_fence_moment(cache->context);
 }
 
 /* The same with the bucket made at need. */
 static inline void cushim_pool_cache_push(struct cushim_pool_cache *cache,
                                           struct cushim_pool_block *block) {
     struct cushim_pool_bucket *bucket = cushim_pool_cache_bucket(cache, block->bucket_bytes);
-    cushim_pool_cache_push_in(cache, bucket, cushim_stream_fences_of(cache->context), block);
+    cushim_pool_cache_push_in(cache, bucket, block);
 }
 
 /* Without a lock: into the cache that it was freed into, if that is the stream's still, else behind

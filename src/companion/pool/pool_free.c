@@ -196,12 +196,10 @@ is_as_said(const struct cushim_pool_remembered *row, const struct cushim_pool_bl
 static inline __attribute__((always_inline)) bool put_at_once(struct cushim_pool_cache *cache,
                                                               struct cushim_pool_block *block,
                                                               uint64_t address, bool is_leaf) {
-    struct cushim_stream_fences *fences = cushim_stream_fences_made(cache->context);
     struct cushim_pool_bucket *bucket = cache->recent;
     if (!is_leaf)
         bucket = cushim_pool_cache_recent(cache, block->bucket_bytes);
-    if (__builtin_expect(!fences || !bucket ||
-                             cushim_pool_bucket_bytes(bucket) != block->bucket_bytes ||
+    if (__builtin_expect(!bucket || cushim_pool_bucket_bytes(bucket) != block->bucket_bytes ||
                              cushim_pool_bucket_count(bucket) >= bucket->n_most ||
                              cache->open_blocks >= CUSHIM_POOL_BATCH_BLOCKS - 1 ||
                              cache->open_bytes + block->bucket_bytes >= CUSHIM_POOL_BATCH_BYTES ||
@@ -209,7 +207,7 @@ static inline __attribute__((always_inline)) bool put_at_once(struct cushim_pool
                          0))
         return false;
     count(cache, block, atomic_load_explicit(&block->asked_bytes, memory_order_relaxed));
-    cushim_pool_cache_push_in(cache, bucket, fences, block);
+    cushim_pool_cache_push_in(cache, bucket, block);
     return true;
 }
 

@@ -124,12 +124,7 @@ static enum cushim_status order(struct reclaim *reclaim) {
 static enum cushim_status synchronise(struct cushim_pool_request *request) {
     struct cushim_scope scope;
     CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, request->heap->context));
-    uint64_t begun = cushim_stream_fence_sync_begin(scope.context);
-    enum cushim_status status =
-        cushim_scope_answer(&scope, "cuCtxSynchronize", CUSHIM_DRIVER(cuCtxSynchronize)());
-    if (status == CUSHIM_OK)
-        cushim_stream_fence_sync_end(scope.context, begun);
-    return cushim_call_end(&scope, status);
+    return cushim_call_end(&scope, cushim_stream_fence_wait_all(&scope));
 }
 
 static enum cushim_status sync(struct reclaim *reclaim) {

@@ -12,275 +12,225 @@ enum {
 };
 
 struct cushim_stream_fence {
-    struct cushim_context_object *context; /* not kept: the user of the mark does */
+    struct cushim_context_object *context; /* not kept: the user of the fence does */
     CUevent event;                         /* NULL: a whole context, before driver 12.5 */
     uint64_t moment;                       /* read after the record */
     atomic_bool is_over;                   /* seen complete */
     struct cushim_stream_fence *next;      /* among the spares */
 };
 
-static _Atomic(struct cushim_stream_fence_user *) users;
+static _Atomic(const struct cushim_stream_fence_user *) user; /* written once */
 
-/* ---- the store ---- */
+/* ---- spare fences ---- */
 
-__attribute__((noinline, cold)) struct cushim_stream_fences *
-cushim_stream_fences_make(struct cushim_context_object *context) {
-    struct cushim_stream_fences *made = calloc(1, sizeof *made), *there = NULL;
-    if (!made)
-        return NULL;
-    pthread_mutex_init(&made->lock, NULL);
-    atomic_init(&made->open, 1);
-    if (atomic_compare_exchange_strong(&context->marks, &there, made))
-        return made;
-    pthread_mutex_destroy(&made->lock);
-    free(made);
-    return there;
+void cushim_stream_fence_begin(struct cushim_context_object *context) {
+    pthread_mutex_init(&context->fences.lock, NULL);
+    atomic_init(&context->fences.open, 1);
 }
 
-static struct cushim_stream_fence *take_spare(struct cushim_stream_fences *store) {
-    pthread_mutex_lock(&store->lock);
-    struct cushim_stream_fence *mark = store->spares;
-    if (mark) {
-        store->spares = mark->next;
-        store->n_spares--;
+static struct cushim_stream_fence *take_spare(struct cushim_context_fences *all) {
+    pthread_mutex_lock(&all->lock);
+    struct cushim_stream_fence *fence = all->spares;
+    if (fence) {
+        all->spares = fence->next;
+        all->n_spares--;
     }
-    pthread_mutex_unlock(&store->lock);
-    return mark;
+    pthread_mutex_unlock(&all->lock);
+    return fence;
 }
 
-/* A mark that nobody has; with an event, unless that is not wanted. */
+/* One that nobody has; with an event, unless that is not wanted. */
 static enum cushim_status obtain(struct cushim_scope *scope, bool has_event,
                                  struct cushim_stream_fence **out) {
-    struct cushim_stream_fences *store = cushim_stream_fences_of(scope->context);
-    struct cushim_stream_fence *mark = store && has_event ? take_spare(store) : NULL;
-    if (store && !mark) {
-        mark = calloc(1, sizeof *mark);
+    struct cushim_stream_fence *fence = has_event ? take_spare(&scope->context->fences) : NULL;
+    if (!fence) {
+        fence = calloc(1, sizeof *fence);
         CUstreamCaptureMode mode = cushim_capture_relax();
         enum cushim_status status =
-            mark && has_event
-                ? CUSHIM_CALL(scope, cuEventCreate, &mark->event, CU_EVENT_DISABLE_TIMING)
+            fence && has_event
+                ? CUSHIM_CALL(scope, cuEventCreate, &fence->event, CU_EVENT_DISABLE_TIMING)
                 : CUSHIM_OK;
         cushim_capture_back(mode);
         if (status != CUSHIM_OK) {
-            free(mark);
+            free(fence);
             return status;
         }
     }
-    if (!mark)
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *mark);
-    mark->context = scope->context;
-    atomic_store_explicit(&mark->is_over, false, memory_order_relaxed);
-    *out = mark;
+    if (!fence)
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *fence);
+    fence->context = scope->context;
+    atomic_store_explicit(&fence->is_over, false, memory_order_relaxed);
+    *out = fence;
     return CUSHIM_OK;
 }
 
-void cushim_stream_fence_release(struct cushim_stream_fence *mark) {
-    if (!mark)
+void cushim_stream_fence_release(struct cushim_stream_fence *fence) {
+    if (!fence)
         return;
-    struct cushim_stream_fences *store =
-        cushim_stream_fences_of(mark->context); /* there, since the mark was made */
-    if (mark->event && !cushim_context_is_dead(mark->context)) {
-        pthread_mutex_lock(&store->lock);
-        bool is_kept = store->n_spares < MOST_SPARES;
+    struct cushim_context_fences *all = &fence->context->fences;
+    if (fence->event && !cushim_context_is_dead(fence->context)) {
+        pthread_mutex_lock(&all->lock);
+        bool is_kept = all->n_spares < MOST_SPARES;
         if (is_kept) {
-            mark->next = store->spares;
-            store->spares = mark;
-            store->n_spares++;
+            fence->next = all->spares;
+            all->spares = fence;
+            all->n_spares++;
         }
-        pthread_mutex_unlock(&store->lock);
+        pthread_mutex_unlock(&all->lock);
         if (is_kept)
             return;
-        CUSHIM_DRIVER(cuEventDestroy_v2)(mark->event);
+        CUSHIM_DRIVER(cuEventDestroy_v2)(fence->event);
     }
-    free(mark);
+    free(fence);
 }
 
 void cushim_stream_fence_end(struct cushim_context_object *context) {
-    struct cushim_stream_fences *store =
-        atomic_load_explicit(&context->marks, memory_order_acquire);
     struct cushim_scope scope;
-    if (!store)
-        return;
-    bool is_alive = store->spares && cushim_call_begin_quietly(&scope, context);
-    for (struct cushim_stream_fence *mark = store->spares, *next; mark; mark = next) {
-        next = mark->next;
+    struct cushim_stream_fence *next, *fence = context->fences.spares;
+    bool is_alive = fence && cushim_call_begin_quietly(&scope, context);
+    for (; fence; fence = next) {
+        next = fence->next;
         if (is_alive)
-            CUSHIM_DRIVER(cuEventDestroy_v2)(mark->event);
-        free(mark);
+            CUSHIM_DRIVER(cuEventDestroy_v2)(fence->event);
+        free(fence);
     }
     if (is_alive)
         cushim_call_end(&scope, CUSHIM_OK);
-    pthread_mutex_destroy(&store->lock);
-    free(store);
+    pthread_mutex_destroy(&context->fences.lock);
 }
 
 /* ---- recording ---- */
 
 /* The record was made, or refused. */
-static enum cushim_status settle(struct cushim_stream_fence *mark, enum cushim_status status,
+static enum cushim_status settle(struct cushim_stream_fence *fence, enum cushim_status status,
                                  struct cushim_stream_fence **out) {
     if (status != CUSHIM_OK) {
-        cushim_stream_fence_release(mark);
+        cushim_stream_fence_release(fence);
         return status;
     }
-    mark->moment = cushim_stream_fence_moment(mark->context);
-    *out = mark;
+    fence->moment = cushim_stream_fence_moment(fence->context);
+    *out = fence;
     return CUSHIM_OK;
 }
 
 enum cushim_status cushim_stream_fence_record(struct cushim_scope *scope, CUstream stream,
                                               struct cushim_stream_fence **out) {
-    struct cushim_stream_fence *mark;
+    struct cushim_stream_fence *fence;
     *out = NULL;
     bool is_legacy = !stream || stream == CU_STREAM_LEGACY;
     CUSHIM_TRY(is_legacy ? cushim_capture_refuse(scope)
                          : cushim_capture_refuse_stream(scope, stream));
-    CUSHIM_TRY(obtain(scope, true, &mark));
-    return settle(mark, CUSHIM_CALL(scope, cuEventRecord, mark->event, stream), out);
+    CUSHIM_TRY(obtain(scope, true, &fence));
+    return settle(fence, CUSHIM_CALL(scope, cuEventRecord, fence->event, stream), out);
 }
 
 /* No capture begins meanwhile: the record would invalidate it. */
 static enum cushim_status record_all(struct cushim_scope *scope,
-                                     const struct cushim_stream_fence *mark) {
+                                     const struct cushim_stream_fence *fence) {
     CUSHIM_TRY(cushim_capture_fence_enter(scope));
     enum cushim_status status =
-        CUSHIM_CALL(scope, cuCtxRecordEvent, scope->context->handle, mark->event);
+        CUSHIM_CALL(scope, cuCtxRecordEvent, scope->context->handle, fence->event);
     cushim_capture_fence_leave(scope);
     return status;
 }
 
 enum cushim_status cushim_stream_fence_record_all(struct cushim_scope *scope,
                                                   struct cushim_stream_fence **out) {
-    struct cushim_stream_fence *mark;
+    struct cushim_stream_fence *fence;
     bool has_event = CUSHIM_DRIVER(cuCtxRecordEvent) != NULL;
     *out = NULL;
     CUSHIM_TRY(cushim_capture_refuse(scope));
-    CUSHIM_TRY(obtain(scope, has_event, &mark));
-    return settle(mark, has_event ? record_all(scope, mark) : CUSHIM_OK, out);
+    CUSHIM_TRY(obtain(scope, has_event, &fence));
+    return settle(fence, has_event ? record_all(scope, fence) : CUSHIM_OK, out);
 }
 
 /* ---- completion ---- */
 
 /* An event is asked in relaxed mode: a capture of another thread may be open by now. */
-static CUresult query(const struct cushim_stream_fence *mark) {
+static CUresult query(const struct cushim_stream_fence *fence) {
     CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = CUSHIM_DRIVER(cuEventQuery)(mark->event);
+    CUresult result = CUSHIM_DRIVER(cuEventQuery)(fence->event);
     cushim_capture_back(mode);
     return result;
 }
 
-bool cushim_stream_fence_is_complete(struct cushim_stream_fence *mark) {
-    if (atomic_load_explicit(&mark->is_over, memory_order_acquire))
+bool cushim_stream_fence_is_complete(struct cushim_stream_fence *fence) {
+    if (atomic_load_explicit(&fence->is_over, memory_order_acquire))
         return true;
-    bool is_over = cushim_context_is_dead(mark->context) ||
-                   cushim_stream_fence_is_past(mark->context, mark->moment);
-    if (!is_over && mark->event) {
-        CUresult result = query(mark);
+    bool is_over = cushim_context_is_dead(fence->context) ||
+                   cushim_stream_fence_is_past(fence->context, fence->moment);
+    if (!is_over && fence->event) {
+        CUresult result = query(fence);
         is_over = result == CUDA_SUCCESS;
         if (!is_over && result != CUDA_ERROR_NOT_READY) {
-            cushim_context_note(mark->context, "cuEventQuery", result);
+            cushim_context_note(fence->context, "cuEventQuery", result);
             is_over = cushim_status_from_cu(result) != CUSHIM_CAPTURE;
         }
     }
     if (is_over)
-        atomic_store_explicit(&mark->is_over, true, memory_order_release);
+        atomic_store_explicit(&fence->is_over, true, memory_order_release);
     return is_over;
 }
 
-/* Without an event: for the whole context, which must be current. */
-static enum cushim_status synchronise(struct cushim_scope *scope) {
-    CUSHIM_TRY(cushim_capture_refuse(scope));
+enum cushim_status cushim_stream_fence_wait_all(struct cushim_scope *scope) {
     uint64_t begun = cushim_stream_fence_sync_begin(scope->context);
-    CUSHIM_TRY(
-        CUSHIM_DRIVER(cuCtxSynchronize)
-            ? cushim_scope_answer(scope, "cuCtxSynchronize", CUSHIM_DRIVER(cuCtxSynchronize)())
-            : cushim_fail_nosym(scope->what, "cuCtxSynchronize"));
-    cushim_stream_fence_sync_end(scope->context, begun);
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuCtxSynchronize));
+    cushim_raise_to(&scope->context->fences.done, begun);
     return CUSHIM_OK;
 }
 
-static enum cushim_status synchronise_in(struct cushim_scope *scope,
-                                         struct cushim_context_object *context) {
+/* Without an event: for the whole context. */
+static enum cushim_status wait_for_context(const struct cushim_scope *scope,
+                                           struct cushim_context_object *context) {
     struct cushim_scope inner;
     CUSHIM_TRY(cushim_call_begin_known(&inner, scope->what, context));
-    return cushim_call_end(&inner, synchronise(&inner));
+    enum cushim_status status = cushim_capture_refuse(&inner);
+    if (status == CUSHIM_OK)
+        status = cushim_stream_fence_wait_all(&inner);
+    return cushim_call_end(&inner, status);
 }
 
 enum cushim_status cushim_stream_fence_wait(struct cushim_scope *scope,
-                                            struct cushim_stream_fence *mark) {
+                                            struct cushim_stream_fence *fence) {
     for (int i = 0; i < POLLS; i++) {
-        if (cushim_stream_fence_is_complete(mark))
+        if (cushim_stream_fence_is_complete(fence))
             return CUSHIM_OK;
-        if (!mark->event)
-            return synchronise_in(scope, mark->context);
+        if (!fence->event)
+            return wait_for_context(scope, fence->context);
     }
     CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult result = CUSHIM_DRIVER(cuEventSynchronize)(mark->event);
+    CUresult result = CUSHIM_DRIVER(cuEventSynchronize)(fence->event);
     cushim_capture_back(mode);
-    if (result == CUDA_SUCCESS || cushim_context_is_dead(mark->context)) {
-        atomic_store_explicit(&mark->is_over, true, memory_order_release);
+    if (result == CUDA_SUCCESS || cushim_context_is_dead(fence->context)) {
+        atomic_store_explicit(&fence->is_over, true, memory_order_release);
         return CUSHIM_OK;
     }
     return cushim_scope_answer(scope, "cuEventSynchronize", result);
 }
 
 enum cushim_status cushim_stream_fence_order(struct cushim_scope *scope,
-                                             struct cushim_stream_fence *mark, CUstream stream) {
-    if (cushim_stream_fence_is_complete(mark))
+                                             struct cushim_stream_fence *fence, CUstream stream) {
+    if (cushim_stream_fence_is_complete(fence))
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_capture_refuse_stream(scope, stream));
-    return mark->event ? CUSHIM_CALL(scope, cuStreamWaitEvent, stream, mark->event, 0)
-                       : cushim_stream_fence_wait(scope, mark);
+    return fence->event ? CUSHIM_CALL(scope, cuStreamWaitEvent, stream, fence->event, 0)
+                        : cushim_stream_fence_wait(scope, fence);
 }
 
-/* ---- moments ---- */
+/* ---- streams ---- */
 
-bool cushim_stream_fence_is_past(struct cushim_context_object *context, uint64_t moment) {
-    struct cushim_stream_fences *store =
-        atomic_load_explicit(&context->marks, memory_order_acquire);
-    return store && moment <= atomic_load_explicit(&store->done, memory_order_acquire);
-}
-
-uint64_t cushim_stream_fence_sync_begin(struct cushim_context_object *context) {
-    struct cushim_stream_fences *store = cushim_stream_fences_of(context);
-    /* Who reads the old value submitted before this; the wait comes after it. */
-    return store ? atomic_fetch_add(&store->open, 1) : 0;
-}
-
-void cushim_stream_fence_sync_end(struct cushim_context_object *context, uint64_t begun) {
-    struct cushim_stream_fences *store =
-        atomic_load_explicit(&context->marks, memory_order_acquire);
-    uint_fast64_t done = store ? atomic_load(&store->done) : UINT64_MAX;
-    while (done < begun && !atomic_compare_exchange_weak(&store->done, &done, begun)) {
-    }
-}
-
-/* ---- users ---- */
-
-void cushim_stream_fence_add_user(struct cushim_stream_fence_user *user) {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&lock);
-    struct cushim_stream_fence_user *first = atomic_load_explicit(&users, memory_order_relaxed),
-                                    *at;
-    for (at = first; at && at != user; at = at->next) {
-    }
-    if (!at) {
-        user->next = first;
-        atomic_store_explicit(&users, user, memory_order_release);
-    }
-    pthread_mutex_unlock(&lock);
+void cushim_stream_fence_set_user(const struct cushim_stream_fence_user *only) {
+    atomic_store_explicit(&user, only, memory_order_release);
 }
 
 void cushim_stream_fence_stream_goes(struct cushim_scope *scope, CUstream stream) {
-    struct cushim_stream_fence_user *user = atomic_load_explicit(&users, memory_order_acquire);
-    for (; user; user = user->next)
-        user->stream_goes(scope, stream);
+    const struct cushim_stream_fence_user *it = atomic_load_explicit(&user, memory_order_acquire);
+    if (it)
+        it->stream_goes(scope, stream);
 }
 
 void cushim_stream_fence_stream_done(struct cushim_scope *scope, CUstream stream, uint64_t begun) {
-    struct cushim_stream_fence_user *user = atomic_load_explicit(&users, memory_order_acquire);
-    for (; user; user = user->next) {
-        if (user->stream_done)
-            user->stream_done(scope, stream, begun);
-    }
+    const struct cushim_stream_fence_user *it = atomic_load_explicit(&user, memory_order_acquire);
+    if (it)
+        it->stream_done(scope, stream, begun);
 }

@@ -1,57 +1,34 @@
 /*
  * Stream fences: a point in the work of one stream, or of a whole context (ALL).
  *
- * A fence is complete once all work submitted before it was recorded is over.  It is an event of a
- * store that its context keeps, and belongs to whoever recorded it: fences of several users share
- * nothing.  ALL is cuCtxRecordEvent (driver 12.5); where that is missing such a fence has no event
- * and completes with the next wait for the whole context, which cushim_stream_fence_wait makes
- * itself.
+ * A fence is complete once all work submitted before it was recorded is over.  It has an event, and
+ * belongs to whoever recorded it: fences of several users share nothing but what is spare.  ALL is
+ * cuCtxRecordEvent (driver 12.5); where that is missing such a fence has no event and completes
+ * with the next wait for the whole context, which cushim_stream_fence_wait makes itself.
  *
- * Waits through this library complete fences, too: each waits between
- * cushim_stream_fence_sync_begin and _end, and fences recorded before the begin are complete after
- * the end (`open` and `done` of the store, as the epochs of memory/fence/epoch.h).  The same
- * numbers serve work that has no fence yet: a number from cushim_stream_fence_moment, taken after
- * the work was submitted, for which cushim_stream_fence_is_past says whether the work is over.
+ * Waits through this library complete fences, too: each begins a moment, and fences recorded before
+ * it are complete after the wait (`open` and `done` of the context, as the epochs of
+ * memory/fence/epoch.h).  The same numbers serve work that has no fence yet: a number from
+ * cushim_stream_fence_moment, taken after the work was submitted, for which
+ * cushim_stream_fence_is_past says whether the work is over.
  *
  * A fence of a dead context is complete.  The user of a fence keeps its context as long as it has
- * the fence.  Lock: one mutex a store for the spare fences, held over no driver call.
+ * the fence.  Lock: one mutex a context for the spare fences, held over no driver call.
  */
 #ifndef CUSHIM_COMPANION_STREAM_FENCE_H
 #define CUSHIM_COMPANION_STREAM_FENCE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/atomics.h"
 #include "companion/context/context.h"
 #include "companion/context/call.h"
 
 struct cushim_stream_fence;
 
-/* What a context keeps. */
-struct cushim_stream_fences {
-    atomic_uint_fast64_t open; /* the present moment: rises when a wait begins */
-    atomic_uint_fast64_t done; /* moments up to this one are past */
-    pthread_mutex_t lock;
-    struct cushim_stream_fence *spares; /* with events */
-    unsigned n_spares;
-};
-
-/* Made with the first that is asked for; NULL where host memory is out, and
- * cushim_stream_fences_made where none was. */
-struct cushim_stream_fences *cushim_stream_fences_make(struct cushim_context_object *context);
-static inline struct cushim_stream_fences *
-cushim_stream_fences_made(struct cushim_context_object *context) {
-    return atomic_load_explicit(&context->marks, memory_order_acquire);
-}
-static inline struct cushim_stream_fences *
-cushim_stream_fences_of(struct cushim_context_object *context) {
-    struct cushim_stream_fences *store = cushim_stream_fences_made(context);
-    return __builtin_expect(store != NULL, 1) ? store : cushim_stream_fences_make(context);
-}
-
 /**
- * Record a mark behind the work of a stream.
+ * Record a fence behind the work of a stream.
  * @param scope   its context is the stream's, and current
  * @param stream  the driver's handle; NULL: the legacy stream; CU_STREAM_PER_THREAD: the calling
  *                thread's
@@ -65,7 +42,7 @@ enum cushim_status cushim_stream_fence_record(struct cushim_scope *scope, CUstre
                                               struct cushim_stream_fence **out);
 
 /**
- * Record a mark behind all work of the scope's context.
+ * Record a fence behind all work of the scope's context.
  * @return as above; CUSHIM_CAPTURE: a capture is known there, or the driver knows of one
  */
 enum cushim_status cushim_stream_fence_record_all(struct cushim_scope *scope,
@@ -75,64 +52,68 @@ enum cushim_status cushim_stream_fence_record_all(struct cushim_scope *scope,
  * Is it complete?  One query, none once it was seen.  Any current context; leaves captures valid;
  * no error text.  A context that is damaged runs nothing any more: true.
  */
-bool cushim_stream_fence_is_complete(struct cushim_stream_fence *mark);
+bool cushim_stream_fence_is_complete(struct cushim_stream_fence *fence);
 
 /**
  * Make a stream wait for it, in the device.
- * @param scope   its context is the stream's; it may be another than the mark's
+ * @param scope   its context is the stream's; it may be another than the fence's
  * @param stream  not one that takes part in a capture (CUSHIM_CAPTURE)
- * @return CUSHIM_OK | CUSHIM_CAPTURE | what the driver said.  A mark without an event is waited for
- * by the host, as by cushim_stream_fence_wait
+ * @return CUSHIM_OK | CUSHIM_CAPTURE | what the driver said.  A fence without an event is waited
+ * for by the host, as by cushim_stream_fence_wait
  */
 enum cushim_status cushim_stream_fence_order(struct cushim_scope *scope,
-                                             struct cushim_stream_fence *mark, CUstream stream);
+                                             struct cushim_stream_fence *fence, CUstream stream);
 
 /**
  * Wait for it by the host.
- * @param scope  any context of the mark's device; it is made the mark's where that is needed
- * @return CUSHIM_OK | CUSHIM_CAPTURE (a mark without an event, while a capture is known) | what the
- * driver said
+ * @param scope  any context of the fence's device; it is made the fence's where that is needed
+ * @return CUSHIM_OK | CUSHIM_CAPTURE (a fence without an event, while a capture is known) | what
+ * the driver said
  */
 enum cushim_status cushim_stream_fence_wait(struct cushim_scope *scope,
-                                            struct cushim_stream_fence *mark);
+                                            struct cushim_stream_fence *fence);
 
 /* Give it back, complete or not; NULL is fine.  Makes a driver call only where many are spare. */
-void cushim_stream_fence_release(struct cushim_stream_fence *mark);
+void cushim_stream_fence_release(struct cushim_stream_fence *fence);
 
 /* ---- waits through the library ---- */
 
-/* Before a wait for all work of a context (cuCtxSynchronize), and after it has succeeded. */
-uint64_t cushim_stream_fence_sync_begin(struct cushim_context_object *context);
-void cushim_stream_fence_sync_end(struct cushim_context_object *context, uint64_t begun);
+/* Wait for all work of the scope's context (cuCtxSynchronize), which is current. */
+enum cushim_status cushim_stream_fence_wait_all(struct cushim_scope *scope);
+
+/* Before a wait for one stream.  Who reads the moment that is returned submitted before the wait.
+ */
+static inline uint64_t cushim_stream_fence_sync_begin(struct cushim_context_object *context) {
+    return atomic_fetch_add(&context->fences.open, 1);
+}
 
 /*
- * The present moment of a context, for work without a mark; and whether such work is over.  The
+ * The present moment of a context, for work without a fence; and whether such work is over.  The
  * caller made a sequentially consistent exchange after what it knows to be submitted.  Never 0.
  */
-static inline uint64_t cushim_stream_fences_moment(struct cushim_stream_fences *store) {
-    return store ? atomic_load(&store->open) : UINT64_MAX;
-}
 static inline uint64_t cushim_stream_fence_moment(struct cushim_context_object *context) {
-    return cushim_stream_fences_moment(cushim_stream_fences_of(context));
+    return atomic_load(&context->fences.open);
 }
-bool cushim_stream_fence_is_past(struct cushim_context_object *context, uint64_t moment);
+static inline bool cushim_stream_fence_is_past(struct cushim_context_object *context,
+                                               uint64_t moment) {
+    return moment <= atomic_load_explicit(&context->fences.done, memory_order_acquire);
+}
 
 /* ---- streams and contexts that go ---- */
 
 /*
- * Whoever notes streams: pools.  Called with the stream alive and in the scope of its context,
- * which may not be current; records what is needed, destroys nothing.
+ * Who notes streams: pools.  Called with the stream alive and in the scope of its context, which
+ * may not be current; records what is needed, destroys nothing.
  */
 struct cushim_stream_fence_user {
     /* A stream is about to be destroyed, or its wrapper is. */
     void (*stream_goes)(struct cushim_scope *scope, CUstream stream);
-    /* A wait for this stream, begun through the library, is over; NULL: not of interest. */
+    /* A wait for this stream, begun through the library, is over. */
     void (*stream_done)(struct cushim_scope *scope, CUstream stream, uint64_t begun);
-    struct cushim_stream_fence_user *next;
 };
 
-/* Add one, for good: a static struct, once (a second time does nothing).  Threads  any. */
-void cushim_stream_fence_add_user(struct cushim_stream_fence_user *user);
+/* The one that there is, for good.  Threads  any. */
+void cushim_stream_fence_set_user(const struct cushim_stream_fence_user *only);
 
 /* cushim_stream_destroy calls it before the driver's destroy; wrappers do too. */
 void cushim_stream_fence_stream_goes(struct cushim_scope *scope, CUstream stream);
@@ -140,7 +121,8 @@ void cushim_stream_fence_stream_goes(struct cushim_scope *scope, CUstream stream
 /* Whoever waited for a stream: `begun` is from cushim_stream_fence_sync_begin before the wait. */
 void cushim_stream_fence_stream_done(struct cushim_scope *scope, CUstream stream, uint64_t begun);
 
-/* The context object is being finished: its spare marks go. */
+/* The context object is being made, or finished: its spare fences go. */
+void cushim_stream_fence_begin(struct cushim_context_object *context);
 void cushim_stream_fence_end(struct cushim_context_object *context);
 
 #endif
