@@ -491,4 +491,13 @@ def of_a_process_whose_loader_is_not_done_nothing_is_told():
     assert "not reached" not in found and found["effective"][0][0] == "note", found
 
 
+@tap.test
+def of_a_process_whose_loader_is_not_mapped_nothing_is_told():
+    """The kernel maps the loader after the program.  Here another file stands in the loader's place and never comes to libc."""
+    stands = build("stands", "-nostdlib", "-static", source="void _start(void) { for (;;); }")
+    waits = build("waits", f"-Wl,--dynamic-linker={stands}")
+    found, _ = command_rows("timeout", "-s", "KILL", "0.2", waits)
+    assert not [text for _, text in found.get("not reached", []) if str(waits) in text], found
+
+
 tap.run()

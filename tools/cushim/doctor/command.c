@@ -27,8 +27,9 @@ struct seen {
     pid_t process;
     char path[PATH_MAX]; /* of its program */
     bool is_reached;     /* the preload is in it */
-    bool is_loaded;  /* the loader came to libc, which is behind the preload; or there is none */
-    bool has_driver; /* and a CUDA driver */
+    bool awaits_libc;    /* its loader brings one, behind the preload */
+    bool is_loaded;      /* that is there; or there is nothing to wait for */
+    bool has_driver;     /* and a CUDA driver */
 };
 
 struct look {
@@ -57,7 +58,7 @@ static void look_at_maps(struct look *look, struct seen *seen) {
     char path[64], line[PATH_MAX + 128];
     snprintf(path, sizeof path, "/proc/%ld/maps", (long)seen->process);
     FILE *maps = fopen(path, "re");
-    bool has_loader = false, has_libc = false, is_whole = false;
+    bool has_libc = false, is_whole = false;
     if (!maps)
         return;
     while (fgets(line, sizeof line, maps)) {
@@ -70,12 +71,17 @@ static void look_at_maps(struct look *look, struct seen *seen) {
         seen->is_reached |= strncmp(name, LAUNCH_LIBRARY, sizeof LAUNCH_LIBRARY - 1) == 0;
         seen->has_driver |= strncmp(name, "libcuda.so", 10) == 0;
         has_libc |= strncmp(name, "libc.so", 7) == 0;
-        has_loader |= strncmp(name, "ld-linux", 8) == 0;
         if (strncmp(name, "libcudart", 9) == 0 || is_cache(name))
             note_library(look, file);
     }
     fclose(maps);
-    seen->is_loaded |= is_whole && (has_libc || !has_loader);
+    seen->is_loaded |= is_whole && (has_libc || !seen->awaits_libc);
+}
+
+/* The file is asked, since the loader of a process that just began may not be mapped yet. */
+static bool awaits_libc(const char *path) {
+    struct program program;
+    return program_inspect(&program, path) != 0 || program.link == PROGRAM_DYNAMIC;
 }
 
 /* It may have become another program meanwhile. */
@@ -99,7 +105,7 @@ static void look_at(struct look *look, pid_t process) {
     struct seen *seen = &look->seen[i];
     if (i == look->n_seen) {
         look->n_seen++;
-        *seen = (struct seen){.process = process};
+        *seen = (struct seen){.process = process, .awaits_libc = awaits_libc(program)};
         strcpy(seen->path, program);
     }
     look_at_maps(look, seen);
