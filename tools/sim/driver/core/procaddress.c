@@ -4,12 +4,17 @@
  * Among the rows that are asked for by a name the newest of at most the version asked is the
  * answer; with the per-thread flag it is the newest per-thread variant, where there is one.  A name
  * without an answer is a status of the newer form, which succeeds, and an error of the older one.
+ *
+ * A runtime asks for some hundred names when it starts, in every process.  So rows are found by a
+ * hash of the name; the table of rows by hash is filled once, by the first who asks.
  */
 #include "abi.h"
 #include "calls.h"
 #include "sim.h"
 
+#include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 typedef void any_fn(void);
@@ -37,13 +42,38 @@ static const struct symbol symbols[] = {
 /* Later versions are refused. */
 enum { DRIVER_VERSION = 13000 };
 
+enum { N_ROWS = sizeof symbols / sizeof symbols[0], N_HASHES = 1024 };
+
+/* Rows are numbered from 1; 0 ends a chain.  Written under `once`, then only read. */
+static uint16_t first_of_hash[N_HASHES];
+static uint16_t next_of_row[N_ROWS + 1];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* FNV-1a. */
+static unsigned hash_of(const char *name) {
+    uint32_t hash = 2166136261U;
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * 16777619U;
+    return (hash ^ hash >> 16) % N_HASHES;
+}
+
+static void fill(void) {
+    _Static_assert(N_ROWS < UINT16_MAX, "a row's number does not fit");
+    for (unsigned row = 1; row <= N_ROWS; row++) {
+        uint16_t *first = &first_of_hash[hash_of(symbols[row - 1].asked_as)];
+        next_of_row[row] = *first;
+        *first = (uint16_t)row;
+    }
+}
+
 /* The newest row of a name, per-thread variant or not; NULL: none.  *is_too_new: there is one, of a
  * later version. */
 static const struct symbol *find(const char *name, int version, bool is_per_thread,
                                  bool *is_too_new) {
     const struct symbol *best = NULL;
-    for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
-        const struct symbol *symbol = &symbols[i];
+    pthread_once(&once, fill);
+    for (unsigned row = first_of_hash[hash_of(name)]; row; row = next_of_row[row]) {
+        const struct symbol *symbol = &symbols[row - 1];
         if (symbol->is_per_thread != is_per_thread || strcmp(symbol->asked_as, name) != 0)
             continue;
         if (symbol->since > version)
