@@ -43,32 +43,27 @@ static bool is_calm(const struct cushim_pool_object *pool, const struct cushim_p
            !atomic_load(&pool->n_freezes) && device < CUSHIM_POOL_N_DEVICES &&
            atomic_load_explicit(&pool->by_device[device][heap->kind], memory_order_acquire) ==
                heap &&
-           !cushim_context_is_dead(heap->context) && !cushim_context_is_dead(cache->context) &&
-           !cushim_capture_count(cache->context);
+           !cushim_context_is_dead(heap->context) && !cushim_context_is_dead(cache->of.context) &&
+           !cushim_capture_count(cache->of.context);
 }
 
 enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
                                          struct cushim_stream *s, struct cushim_pool_stream *stream,
                                          struct cushim_pin *pin) {
-    *stream = (struct cushim_pool_stream){.kind = CUSHIM_POOL_CACHE_STREAM};
+    *stream = (struct cushim_pool_stream){.handle = (CUstream)s}; /* as good for a special value */
     *pin = (struct cushim_pin){0};
-    if (s == CUSHIM_STREAM_LEGACY)
-        return CUSHIM_OK;
-    if (s == CUSHIM_STREAM_PER_THREAD || s == CUSHIM_STREAM_ALL) {
-        stream->kind = s == CUSHIM_STREAM_ALL ? CUSHIM_POOL_CACHE_ALL : CUSHIM_POOL_CACHE_THREAD;
-        return CUSHIM_OK;
+    if (!cushim_stream_is_special(s) && s != CUSHIM_STREAM_ALL) {
+        struct cushim_stream_object *object = cushim_handle_pin(pin, CUSHIM_KIND_STREAM, s);
+        if (!object && (!call->is_free || !cushim_handle_is_closed(CUSHIM_KIND_STREAM, s)))
+            return cushim_fail(call->what, CUSHIM_BADHANDLE, "stream=%p", (void *)s);
+        stream->context = object ? object->object.context : NULL;
+        /* the work of one that was closed is somewhere in the context's */
+        stream->handle = object ? object->handle : CUSHIM_POOL_ALL;
     }
-    struct cushim_stream_object *object = cushim_handle_pin(pin, CUSHIM_KIND_STREAM, s);
-    if (!object && call->is_free && cushim_handle_is_closed(CUSHIM_KIND_STREAM, s)) {
-        stream->kind = CUSHIM_POOL_CACHE_ALL; /* whose work is somewhere in the context's */
-        return CUSHIM_OK;
-    }
-    if (!object)
-        return cushim_fail(call->what, CUSHIM_BADHANDLE, "stream=%p", (void *)s);
-    stream->context = object->object.context;
-    stream->handle = object->handle == CU_STREAM_LEGACY ? NULL : object->handle;
-    if (object->handle == CU_STREAM_PER_THREAD)
-        stream->kind = CUSHIM_POOL_CACHE_THREAD;
+    if (stream->handle == CU_STREAM_LEGACY)
+        stream->handle = NULL;
+    if (stream->handle == CU_STREAM_PER_THREAD)
+        stream->thread = cushim_pool_thread();
     return CUSHIM_OK;
 }
 
@@ -77,7 +72,7 @@ static enum cushim_status look_up(struct cushim_pool_call *call, struct cushim_p
     struct cushim_pool_stream stream;
     struct cushim_pin pin;
     CUSHIM_TRY(cushim_pool_stream_of(call, s, &stream, &pin));
-    if (stream.kind == CUSHIM_POOL_CACHE_ALL) {
+    if (stream.handle == CUSHIM_POOL_ALL) {
         *cache = heap->all; /* it stays as long as the heap, in one life */
         call->life = atomic_load_explicit(&heap->all->life, memory_order_relaxed);
     } else {
@@ -133,8 +128,8 @@ static void each_cache(struct cushim_scope *scope, CUstream stream, const uint64
         for (struct cushim_pool_cache *cache = NULL;
              (cache = cushim_pool_next_cache(heap, cache));) {
             pthread_mutex_lock(&heap->lock);
-            bool is_it = !cache->is_gone && cache->kind == CUSHIM_POOL_CACHE_STREAM &&
-                         cache->context == scope->context && cache->stream == stream;
+            bool is_it = !cushim_pool_cache_is_gone(cache) && !cache->of.thread &&
+                         cache->of.context == scope->context && cache->of.handle == stream;
             pthread_mutex_unlock(&heap->lock);
             if (is_it && begun)
                 cushim_pool_cache_waited(cache, *begun);

@@ -45,40 +45,29 @@ static bool serve_own(struct cushim_pool_request *request) {
 }
 
 /* From any cache, if it is over; says whether one is idle that is not. */
-static bool serve_over(struct cushim_pool_request *request, bool *has_pending) {
+static bool serve_over(struct cushim_pool_request *request, enum cushim_pool_effort effort,
+                       bool *has_pending) {
     struct cushim_pool_cache *cache = NULL;
+    bool is_pending;
     *has_pending = false;
     while (!request->block && (cache = cushim_pool_next_cache(request->heap, cache))) {
-        if (!cushim_pool_buckets_count(&cache->buckets, request->bucket_bytes))
-            continue; /* its lock is not taken for nothing: it would end an ownership */
-        cushim_pool_cache_lock(cache);
-        request->block = cushim_pool_cache_pop_over(cache, request->bucket_bytes);
-        cushim_pool_cache_unlock(cache);
-        *has_pending =
-            *has_pending || cushim_pool_buckets_count(&cache->buckets, request->bucket_bytes) != 0;
+        request->block = cushim_pool_cache_take_over(cache, request->bucket_bytes, &is_pending);
+        if (is_pending && effort != CUSHIM_POOL_LOOK) {
+            cushim_pool_cache_prove(cache, request->what, effort);
+            request->block = cushim_pool_cache_take_over(cache, request->bucket_bytes, &is_pending);
+        }
+        *has_pending = *has_pending || is_pending;
     }
     return request->block != NULL;
 }
 
-/* Ask after those caches that have such a block, and with RECORD record a fence where there is none
- * yet. */
-static bool serve_proven(struct cushim_pool_request *request, enum cushim_pool_effort effort) {
-    bool has_pending;
-    for (struct cushim_pool_cache *cache = NULL;
-         (cache = cushim_pool_next_cache(request->heap, cache));) {
-        if (cushim_pool_buckets_count(&cache->buckets, request->bucket_bytes))
-            cushim_pool_cache_prove(cache, request->what, effort);
-    }
-    return serve_over(request, &has_pending);
-}
-
-/* A request for ALL waits a moment for fences under way. */
-static bool serve_polling(struct cushim_pool_request *request) {
+/* Fences are recorded where there are none yet.  A request for ALL waits a moment for them. */
+static bool serve_proven(struct cushim_pool_request *request) {
     uint64_t until_ns = cushim_clock_ns() + request->pool->poll_ns;
-    bool is_served = serve_proven(request, CUSHIM_POOL_RECORD);
-    while (!is_served && request->cache->kind == CUSHIM_POOL_CACHE_ALL &&
-           cushim_clock_ns() < until_ns)
-        is_served = serve_proven(request, CUSHIM_POOL_RECORD);
+    bool has_pending, is_served;
+    do
+        is_served = serve_over(request, CUSHIM_POOL_RECORD, &has_pending);
+    while (!is_served && request->cache == request->heap->all && cushim_clock_ns() < until_ns);
     return is_served;
 }
 
@@ -114,7 +103,8 @@ static enum cushim_status serve_without_fence(struct cushim_pool_request *reques
     bool is_small = request->bucket_bytes <= SMALL_BYTES;
     bool is_kept =
         cushim_pool_idle_bytes(request->heap) + request->bucket_bytes <= request->pool->keep_bytes;
-    if (serve_proven(request, CUSHIM_POOL_ASK) ||
+    bool has_pending;
+    if (serve_over(request, CUSHIM_POOL_ASK, &has_pending) ||
         ((is_small || is_kept) && cushim_pool_serve_free_lists(request, false) == CUSHIM_OK))
         return CUSHIM_OK;
     return is_kept ? CUSHIM_NOTFOUND : CUSHIM_NOTREADY;
@@ -129,13 +119,13 @@ static enum cushim_status serve_settled(struct cushim_pool_request *request) {
 
 enum cushim_status cushim_pool_serve(struct cushim_pool_request *request) {
     bool has_pending;
-    if (serve_own(request) || serve_over(request, &has_pending))
+    if (serve_own(request) || serve_over(request, CUSHIM_POOL_LOOK, &has_pending))
         return CUSHIM_OK;
     enum cushim_status status =
         has_pending && request->cache->is_ordered ? serve_without_fence(request) : CUSHIM_NOTREADY;
     if (status != CUSHIM_NOTREADY)
         return status;
-    if (has_pending && serve_polling(request))
+    if (has_pending && serve_proven(request))
         return CUSHIM_OK;
     status = cushim_pool_serve_free_lists(request, false);
     return status == CUSHIM_NOTFOUND ? serve_settled(request) : status;

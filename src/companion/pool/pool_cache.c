@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/futex.h"
 #include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/thread.h"
@@ -71,6 +70,30 @@ struct cushim_pool_block *cushim_pool_cache_pop_over(struct cushim_pool_cache *c
     return pop_if_over(cache, cushim_pool_buckets_find(&cache->buckets, bucket_bytes));
 }
 
+struct cushim_pool_block *cushim_pool_cache_take_over(struct cushim_pool_cache *cache,
+                                                      size_t bucket_bytes, bool *is_pending) {
+    *is_pending = false;
+    if (!cushim_pool_cache_idle_bytes(cache))
+        return NULL;
+    cushim_pool_cache_lock(cache);
+    struct cushim_pool_bucket *bucket = cushim_pool_buckets_find(&cache->buckets, bucket_bytes);
+    struct cushim_pool_block *block = pop_if_over(cache, bucket);
+    *is_pending = !block && bucket && bucket->n;
+    cushim_pool_cache_unlock(cache);
+    return block;
+}
+
+size_t cushim_pool_cache_count(struct cushim_pool_cache *cache, size_t bucket_bytes) {
+    if (!cushim_pool_cache_idle_bytes(cache))
+        return 0;
+    cushim_pool_cache_lock(cache);
+    const struct cushim_pool_bucket *bucket =
+        cushim_pool_buckets_find(&cache->buckets, bucket_bytes);
+    size_t n = bucket ? bucket->n : 0;
+    cushim_pool_cache_unlock(cache);
+    return n;
+}
+
 /* The bucket that has an idle block: the loose one keeps what it got for want of host memory. */
 static struct cushim_pool_bucket *bucket_of(struct cushim_pool_cache *cache,
                                             const struct cushim_pool_block *block) {
@@ -96,7 +119,7 @@ struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cach
 }
 
 static bool is_small(const struct cushim_pool_bucket *bucket) {
-    return cushim_pool_bucket_bytes(bucket) <= CUSHIM_MEM_SLAB_LIMIT_BYTES;
+    return bucket->bucket_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES;
 }
 
 size_t cushim_pool_cache_small_bytes(struct cushim_pool_cache *cache) {
@@ -104,9 +127,7 @@ size_t cushim_pool_cache_small_bytes(struct cushim_pool_cache *cache) {
     struct cushim_pool_bucket *bucket = NULL;
     cushim_pool_cache_lock(cache);
     while ((bucket = cushim_pool_buckets_next(&cache->buckets, bucket)))
-        n_bytes += is_small(bucket)
-                       ? cushim_pool_bucket_bytes(bucket) * cushim_pool_bucket_count(bucket)
-                       : 0;
+        n_bytes += is_small(bucket) ? bucket->bucket_bytes * bucket->n : 0;
     cushim_pool_cache_unlock(cache);
     return n_bytes;
 }
@@ -125,59 +146,52 @@ struct cushim_pool_block *cushim_pool_cache_pop_small(struct cushim_pool_cache *
     return list;
 }
 
-size_t cushim_pool_cache_idle_blocks(struct cushim_pool_cache *cache) {
-    size_t n = 0;
-    struct cushim_pool_bucket *bucket = NULL;
-    while ((bucket = cushim_pool_buckets_next(&cache->buckets, bucket)))
-        n += cushim_pool_bucket_count(bucket);
-    return n;
-}
-
 /* ---- which cache ---- */
 
-static bool is_of(const struct cushim_pool_cache *cache, const struct cushim_pool_stream *stream,
-                  struct cushim_context_object *context, const void *thread) {
-    return cache->kind == stream->kind && !cache->is_gone && cache->context == context &&
-           (cache->kind == CUSHIM_POOL_CACHE_STREAM   ? cache->stream == stream->handle
-            : cache->kind == CUSHIM_POOL_CACHE_THREAD ? cache->thread == thread
-                                                      : true);
+static bool is_of(const struct cushim_pool_cache *cache, const struct cushim_pool_stream *stream) {
+    return !cushim_pool_cache_is_gone(cache) && cache->of.context == stream->context &&
+           cache->of.handle == stream->handle && cache->of.thread == stream->thread;
 }
 
-/* With its lock: its stream went, and all that it has is over. */
+/* With its lock: the block that was freed last. */
+static const struct cushim_pool_block *latest(struct cushim_pool_cache *cache) {
+    return cache->ages.earlier == &cache->ages ? NULL : cushim_pool_age_block(cache->ages.earlier);
+}
+
+/* With its lock and its role: its stream went, and all that it has is over. */
 static bool is_unused(struct cushim_pool_cache *cache) {
-    return cache->is_gone && !cache->role && !cache->n_fences && !cache->has_uncovered &&
-           (cache->ages.earlier == &cache->ages ||
-            cushim_pool_block_is_over(cache, cushim_pool_age_block(cache->ages.earlier)));
+    const struct cushim_pool_block *block = latest(cache);
+    return cushim_pool_cache_is_gone(cache) && !cache->n_fences &&
+           (!block || cushim_pool_block_is_over(cache, block));
 }
 
 /* With its lock.  What is in it is over from here on, and so may serve any stream. */
 static void begin(struct cushim_pool_cache *cache, struct cushim_pool_heap *heap,
-                  const struct cushim_pool_stream *stream, struct cushim_context_object *context) {
-    cache->kind = stream->kind;
-    cache->stream =
-        stream->kind == CUSHIM_POOL_CACHE_THREAD ? CU_STREAM_PER_THREAD : stream->handle;
-    cache->thread = stream->kind == CUSHIM_POOL_CACHE_THREAD ? cushim_pool_thread() : NULL;
-    cache->is_ordered = stream->kind != CUSHIM_POOL_CACHE_ALL && heap->kind == CUSHIM_MEM_DEVICE;
+                  const struct cushim_pool_stream *stream) {
+    cache->of = *stream;
+    cache->is_ordered = stream->handle != CUSHIM_POOL_ALL && heap->kind == CUSHIM_MEM_DEVICE;
     cache->open_serial = atomic_fetch_add(&heap->serial, 1) + 1;
-    cache->done_serial = cache->open_serial - 1;
+    cache->done_serial = cache->covered_serial = cache->open_serial - 1;
     cache->open_moment = 0;
     cache->open_blocks = cache->open_bytes = 0;
-    cache->context = context;
-    cushim_pool_cache_end_life(cache);
-    atomic_store_explicit(&cache->is_gone, false, memory_order_relaxed);
+    cushim_pool_cache_turn_life(cache, 1);
 }
 
 /* With the heap's lock: make an unused one the stream's.  Who comes late may still look at its
  * context, so that stays. */
 static bool reuse(struct cushim_pool_cache *cache, struct cushim_pool_heap *heap,
-                  const struct cushim_pool_stream *stream, struct cushim_context_object *context) {
-    if (!cache->is_gone || (cache->context && cache->context != context))
+                  const struct cushim_pool_stream *stream) {
+    if ((cache->of.context && cache->of.context != stream->context) ||
+        !cushim_pool_cache_is_gone(cache) || !cushim_mem_cache_lock_take(&cache->role))
         return false;
     cushim_pool_cache_lock(cache);
     bool is_ours = is_unused(cache);
+    if (is_ours && !cache->of.context)
+        cushim_object_keep(stream->context);
     if (is_ours)
-        begin(cache, heap, stream, cache->context ? context : cushim_object_keep(context));
+        begin(cache, heap, stream);
     cushim_pool_cache_unlock(cache);
+    cushim_mem_cache_lock_leave(&cache->role);
     return is_ours;
 }
 
@@ -186,17 +200,15 @@ static bool reuse(struct cushim_pool_cache *cache, struct cushim_pool_heap *heap
 static struct cushim_pool_cache *find(struct cushim_pool_heap *heap,
                                       const struct cushim_pool_stream *stream,
                                       struct cushim_pool_cache **gone) {
-    struct cushim_context_object *context = stream->context ? stream->context : heap->context;
-    const void *thread = stream->kind == CUSHIM_POOL_CACHE_THREAD ? cushim_pool_thread() : NULL;
     struct cushim_pool_cache *first = atomic_load_explicit(&heap->caches, memory_order_relaxed);
     struct cushim_pool_cache *cache = first;
     size_t n_gone = 0;
-    while (cache && !is_of(cache, stream, context, thread))
+    while (cache && !is_of(cache, stream))
         cache = cache->next;
     if (cache)
         return cache;
-    for (cache = first; cache && !reuse(cache, heap, stream, context); cache = cache->next) {
-        if (cache->is_gone && n_gone++ <= heap->n_turns)
+    for (cache = first; cache && !reuse(cache, heap, stream); cache = cache->next) {
+        if (cushim_pool_cache_is_gone(cache) && n_gone++ <= heap->n_turns)
             *gone = cache;
     }
     heap->n_turns = heap->n_turns + 1 < n_gone ? heap->n_turns + 1 : 0;
@@ -214,16 +226,19 @@ static struct cushim_pool_cache *make(struct cushim_pool_heap *heap,
         .heap = heap,
         .ages = {&cache->ages, &cache->ages},
         .next = atomic_load_explicit(&heap->caches, memory_order_relaxed)};
-    begin(cache, heap, stream,
-          cushim_object_keep(stream->context ? stream->context : heap->context));
+    cushim_object_keep(stream->context);
+    begin(cache, heap, stream);
     atomic_store_explicit(&heap->caches, cache, memory_order_release);
     return cache;
 }
 
 struct cushim_pool_cache *cushim_pool_cache_of(struct cushim_pool_heap *heap,
-                                               const struct cushim_pool_stream *stream,
+                                               const struct cushim_pool_stream *named,
                                                const char *what, uint32_t *life) {
     struct cushim_pool_cache *gone = NULL;
+    struct cushim_pool_stream its = *named, *stream = &its;
+    if (!its.context)
+        its.context = heap->context;
     pthread_mutex_lock(&heap->lock);
     struct cushim_pool_cache *cache = find(heap, stream, &gone);
     if (!cache && gone) { /* is it over by now? */
@@ -242,28 +257,6 @@ struct cushim_pool_cache *cushim_pool_cache_of(struct cushim_pool_heap *heap,
 
 /* ---- what is over ---- */
 
-static bool take_role(struct cushim_pool_cache *cache, bool must) {
-    for (;;) {
-        cushim_pool_cache_lock(cache);
-        bool is_ours = !cache->role;
-        if (is_ours || must)
-            cache->role = is_ours ? 1 : 2;
-        cushim_pool_cache_unlock(cache);
-        if (is_ours || !must)
-            return is_ours;
-        cushim_futex_wait(&cache->role, 2, CUSHIM_FUTEX_LONG_NS);
-    }
-}
-
-static void leave_role(struct cushim_pool_cache *cache) {
-    cushim_pool_cache_lock(cache);
-    bool has_sleepers = cache->role == 2;
-    cache->role = 0;
-    cushim_pool_cache_unlock(cache);
-    if (has_sleepers)
-        cushim_futex_wake(&cache->role);
-}
-
 static void note_done(struct cushim_pool_cache *cache, uint64_t serial) {
     cushim_pool_cache_lock(cache);
     if (cache->done_serial < serial)
@@ -279,16 +272,20 @@ static uint64_t turn(struct cushim_pool_cache *cache) {
     return serial;
 }
 
-/* In the role: a wait of the library, or the end of the context, has covered the open batch. */
-static void look_past(struct cushim_pool_cache *cache) {
-    bool is_dead = cushim_context_is_dead(cache->context);
+/* With the cache's lock: has it blocks that no fence covers? */
+static bool has_uncovered(struct cushim_pool_cache *cache) {
+    const struct cushim_pool_block *block = latest(cache);
+    return block && block->serial > cache->covered_serial;
+}
+
+/* In the role: a wait that began at the moment `begun` is over.  True: no fence is due. */
+static bool look_past(struct cushim_pool_cache *cache, uint64_t begun) {
     cushim_pool_cache_lock(cache);
-    if ((cache->open_blocks || cache->has_uncovered) &&
-        (is_dead || cushim_stream_fence_is_past(cache->context, cache->open_moment))) {
-        cache->done_serial = turn(cache);
-        cache->has_uncovered = false;
-    }
+    if (has_uncovered(cache) && cache->open_moment <= begun)
+        cache->done_serial = cache->covered_serial = turn(cache);
+    bool is_covered = !has_uncovered(cache);
     cushim_pool_cache_unlock(cache);
+    return is_covered;
 }
 
 /* In the role: which fences are complete? */
@@ -306,17 +303,17 @@ static void ask(struct cushim_pool_cache *cache) {
 
 /* Only its own thread can record on a thread's default stream, and nobody on one that is gone. */
 static bool needs_whole(const struct cushim_pool_cache *cache) {
-    return cache->kind == CUSHIM_POOL_CACHE_ALL || cache->is_gone ||
-           (cache->kind == CUSHIM_POOL_CACHE_THREAD && cache->thread != cushim_pool_thread());
+    return cache->of.handle == CUSHIM_POOL_ALL || cushim_pool_cache_is_gone(cache) ||
+           (cache->of.thread && cache->of.thread != cushim_pool_thread());
 }
 
 /* May a fence be recorded?  Asked first, so that no refusal becomes the thread's last error. */
 static bool is_free_of_captures(struct cushim_scope *scope, struct cushim_pool_cache *cache,
                                 bool is_whole) {
     CUstreamCaptureStatus state;
-    if (is_whole || !cache->stream)
+    if (is_whole || !cache->of.handle)
         return cushim_capture_count(scope->context) == 0;
-    return cushim_capture_of_stream(scope, cache->stream, &state) == CUSHIM_OK &&
+    return cushim_capture_of_stream(scope, cache->of.handle, &state) == CUSHIM_OK &&
            state == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
@@ -331,12 +328,11 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_
     /* The next batch begins first: whoever freed into this one did so before the record. */
     cushim_pool_cache_lock(cache);
     uint64_t serial = turn(cache);
-    cache->has_uncovered = true;
     cushim_pool_cache_unlock(cache);
     CUSHIM_TRY(is_whole ? cushim_stream_fence_record_all(scope, &fence)
-                        : cushim_stream_fence_record(scope, cache->stream, &fence));
+                        : cushim_stream_fence_record(scope, cache->of.handle, &fence));
     cushim_pool_cache_lock(cache);
-    cache->has_uncovered = false;
+    cache->covered_serial = serial;
     cushim_pool_cache_unlock(cache);
     unsigned last = (cache->first_fence + cache->n_fences++) % CUSHIM_POOL_N_FENCES;
     cache->fences[last] = (struct cushim_pool_fence){fence, serial};
@@ -351,48 +347,54 @@ static enum cushim_status wait_for_fences(struct cushim_scope *scope,
 }
 
 static enum cushim_status record_and_wait(struct cushim_scope *scope,
-                                          struct cushim_pool_cache *cache,
-                                          enum cushim_pool_effort effort) {
+                                          struct cushim_pool_cache *cache, bool is_covered,
+                                          bool must_wait) {
     enum cushim_status status = CUSHIM_OK;
-    cushim_pool_cache_lock(cache);
-    bool is_due = cache->open_blocks || cache->has_uncovered;
-    cushim_pool_cache_unlock(cache);
-    if (is_due && effort == CUSHIM_POOL_WAIT && cache->n_fences == CUSHIM_POOL_N_FENCES) {
+    if (!is_covered && must_wait && cache->n_fences == CUSHIM_POOL_N_FENCES) {
         status = wait_for_fences(scope, cache); /* makes room for one more */
         ask(cache);
     }
-    if (is_due && status == CUSHIM_OK)
+    if (!is_covered && status == CUSHIM_OK)
         status = record(scope, cache);
-    if (effort == CUSHIM_POOL_WAIT) {
+    if (must_wait) {
         enum cushim_status waited = wait_for_fences(scope, cache);
         status = status == CUSHIM_OK ? waited : status;
     }
     return status;
 }
 
+/* In the role. */
+static enum cushim_status prove(struct cushim_pool_cache *cache, const char *what,
+                                enum cushim_pool_effort effort) {
+    struct cushim_context_object *context = cache->of.context;
+    struct cushim_scope scope;
+    if (!context) /* of a life of the heap that is over */
+        return CUSHIM_OK;
+    bool is_dead = cushim_context_is_dead(context);
+    bool is_covered = look_past(cache, is_dead ? UINT64_MAX : atomic_load(&context->fences.done));
+    bool must_wait = effort == CUSHIM_POOL_WAIT;
+    ask(cache);
+    if (is_dead || effort == CUSHIM_POOL_ASK || (is_covered && !(must_wait && cache->n_fences)))
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_call_begin_known(&scope, what, context));
+    enum cushim_status status =
+        cushim_call_end(&scope, record_and_wait(&scope, cache, is_covered, must_wait));
+    ask(cache);
+    return status;
+}
+
+static bool take_role(struct cushim_pool_cache *cache, bool must) {
+    if (must)
+        cushim_mem_cache_lock_enter(&cache->role);
+    return must || cushim_mem_cache_lock_take(&cache->role);
+}
+
 enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *cache, const char *what,
                                            enum cushim_pool_effort effort) {
-    enum cushim_status status = CUSHIM_OK;
-    struct cushim_scope scope;
-    if (!take_role(cache, effort == CUSHIM_POOL_WAIT))
+    if (effort == CUSHIM_POOL_LOOK || !take_role(cache, effort == CUSHIM_POOL_WAIT))
         return CUSHIM_OK;
-    if (!cache->context) { /* of a life of the heap that is over */
-        leave_role(cache);
-        return CUSHIM_OK;
-    }
-    look_past(cache);
-    ask(cache);
-    cushim_pool_cache_lock(cache);
-    bool is_due = cache->open_blocks || cache->has_uncovered ||
-                  (effort == CUSHIM_POOL_WAIT && cache->n_fences);
-    cushim_pool_cache_unlock(cache);
-    if (is_due && effort != CUSHIM_POOL_ASK && !cushim_context_is_dead(cache->context)) {
-        status = cushim_call_begin_known(&scope, what, cache->context);
-        if (status == CUSHIM_OK)
-            status = cushim_call_end(&scope, record_and_wait(&scope, cache, effort));
-        ask(cache);
-    }
-    leave_role(cache);
+    enum cushim_status status = prove(cache, what, effort);
+    cushim_mem_cache_lock_leave(&cache->role);
     return status;
 }
 
@@ -414,31 +416,32 @@ static enum cushim_status order_in_role(struct cushim_pool_cache *cache, const c
     struct cushim_stream_fence *fence = fence_of(cache, serial);
     if (!fence)
         return CUSHIM_NOTFOUND;
-    CUSHIM_TRY(cushim_call_begin_known(&scope, what, after->context));
-    return cushim_call_end(&scope, cushim_stream_fence_order(&scope, fence, after->stream));
+    CUSHIM_TRY(cushim_call_begin_known(&scope, what, after->of.context));
+    return cushim_call_end(&scope, cushim_stream_fence_order(&scope, fence, after->of.handle));
 }
 
 enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *cache, const char *what,
                                            uint64_t serial, const struct cushim_pool_cache *after) {
-    take_role(cache, true);
+    cushim_mem_cache_lock_enter(&cache->role);
     enum cushim_status status = order_in_role(cache, what, serial, after);
-    leave_role(cache);
+    cushim_mem_cache_lock_leave(&cache->role);
     return status;
 }
 
 /* ---- streams that go, and waits for them ---- */
 
+/* With its lock.  What could not be fenced yet waits for the whole context. */
 static void leave(struct cushim_pool_cache *cache) {
-    cushim_pool_cache_lock(cache);
-    cache->is_gone = true; /* what could not be fenced now waits for the whole context */
-    cushim_pool_cache_end_life(cache);
+    if (!cushim_pool_cache_is_gone(cache))
+        cushim_pool_cache_turn_life(cache, 1);
     cache->is_ordered = false;
-    cushim_pool_cache_unlock(cache);
 }
 
 void cushim_pool_cache_end(struct cushim_pool_cache *cache, const char *what) {
     cushim_pool_cache_prove(cache, what, CUSHIM_POOL_RECORD);
+    cushim_pool_cache_lock(cache);
     leave(cache);
+    cushim_pool_cache_unlock(cache);
 }
 
 void cushim_thread_end_pools(void) {
@@ -448,9 +451,11 @@ void cushim_thread_end_pools(void) {
         pthread_mutex_lock(&heap->lock);
         for (struct cushim_pool_cache *cache = NULL;
              (cache = cushim_pool_next_cache(heap, cache));) {
-            if (cache->kind == CUSHIM_POOL_CACHE_THREAD && cache->thread == thread &&
-                !cache->is_gone)
-                leave(cache);
+            if (cache->of.thread != thread)
+                continue;
+            cushim_pool_cache_lock(cache);
+            leave(cache);
+            cushim_pool_cache_unlock(cache);
         }
         pthread_mutex_unlock(&heap->lock);
     }
@@ -459,17 +464,12 @@ void cushim_thread_end_pools(void) {
 void cushim_pool_cache_waited(struct cushim_pool_cache *cache, uint64_t begun) {
     if (!take_role(cache, false))
         return;
-    cushim_pool_cache_lock(cache);
-    if ((cache->open_blocks || cache->has_uncovered) && cache->open_moment <= begun) {
-        cache->done_serial = turn(cache);
-        cache->has_uncovered = false;
-    }
-    cushim_pool_cache_unlock(cache);
-    leave_role(cache);
+    look_past(cache, begun);
+    cushim_mem_cache_lock_leave(&cache->role);
 }
 
 void cushim_pool_cache_forget(struct cushim_pool_cache *cache) {
-    take_role(cache, true);
+    cushim_mem_cache_lock_enter(&cache->role);
     for (; cache->n_fences; cache->n_fences--) {
         cushim_stream_fence_release(cache->fences[cache->first_fence].fence);
         cache->first_fence = (cache->first_fence + 1) % CUSHIM_POOL_N_FENCES;
@@ -483,9 +483,7 @@ void cushim_pool_cache_forget(struct cushim_pool_cache *cache) {
     atomic_store_explicit(&cache->idle_bytes, 0, memory_order_relaxed);
     cache->least_idle_bytes = 0;
     cache->open_blocks = cache->open_bytes = 0;
-    cache->has_uncovered = false;
-    cache->is_gone = true;
-    cushim_pool_cache_end_life(cache);
+    leave(cache);
     cushim_pool_cache_unlock(cache);
-    leave_role(cache);
+    cushim_mem_cache_lock_leave(&cache->role);
 }

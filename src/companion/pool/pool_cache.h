@@ -10,14 +10,7 @@
 
 #include "companion/pool/pool_internal.h"
 
-/* What a stream argument names. */
-struct cushim_pool_stream {
-    enum cushim_pool_cache_kind kind;
-    CUstream handle;                       /* of kind STREAM; NULL: legacy */
-    struct cushim_context_object *context; /* of the stream; NULL: the heap's */
-};
-
-/* A value of the calling thread's own, never another's, for kind THREAD. */
+/* A value of the calling thread's own, never another's. */
 const void *cushim_pool_thread(void);
 
 /*
@@ -43,7 +36,7 @@ static inline size_t cushim_pool_cache_idle_bytes(const struct cushim_pool_cache
 static inline struct cushim_pool_bucket *cushim_pool_cache_recent(struct cushim_pool_cache *cache,
                                                                   size_t bucket_bytes) {
     struct cushim_pool_bucket *bucket = cache->recent;
-    if (__builtin_expect(!bucket || cushim_pool_bucket_bytes(bucket) != bucket_bytes, 0)) {
+    if (__builtin_expect(!bucket || bucket->bucket_bytes != bucket_bytes, 0)) {
         cache->recent = bucket = cushim_pool_buckets_find(&cache->buckets, bucket_bytes);
         cache->recent_asked = 0;
     }
@@ -73,11 +66,11 @@ static inline struct cushim_pool_block *cushim_pool_age_block(struct cushim_pool
                                                 offsetof(struct cushim_pool_block, age));
 }
 
-/* One more idle block; who counts has the lock, who reads may not have it. */
+/* One more idle block. */
 static inline void cushim_pool_cache_count_in(struct cushim_pool_cache *cache,
                                               struct cushim_pool_bucket *bucket,
                                               size_t bucket_bytes) {
-    atomic_store_explicit(&bucket->n, cushim_pool_bucket_count(bucket) + 1, memory_order_relaxed);
+    bucket->n++;
     atomic_store_explicit(&cache->idle_bytes, cushim_pool_cache_idle_bytes(cache) + bucket_bytes,
                           memory_order_relaxed);
 }
@@ -86,7 +79,7 @@ static inline void cushim_pool_cache_count_in(struct cushim_pool_cache *cache,
 static inline void cushim_pool_cache_count_out(struct cushim_pool_cache *cache,
                                                struct cushim_pool_bucket *bucket,
                                                struct cushim_pool_block *block) {
-    atomic_store_explicit(&bucket->n, cushim_pool_bucket_count(bucket) - 1, memory_order_relaxed);
+    bucket->n--;
     size_t idle_bytes = cushim_pool_cache_idle_bytes(cache) - block->bucket_bytes;
     atomic_store_explicit(&cache->idle_bytes, idle_bytes, memory_order_relaxed);
     if (idle_bytes < cache->least_idle_bytes)
@@ -142,7 +135,7 @@ static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *cache,
     cushim_pool_cache_count_in(cache, bucket, bucket_bytes);
     cache->open_blocks++;
     cache->open_bytes += bucket_bytes;
-    cache->open_moment = cushim_stream_fence_moment(cache->context);
+    cache->open_moment = cushim_stream_fence_moment(cache->of.context);
 }
 
 /* The same with the bucket made at need. */
@@ -182,14 +175,18 @@ static inline struct cushim_pool_block *cushim_pool_cache_pop(struct cushim_pool
     return bucket ? cushim_pool_cache_pop_from(cache, bucket) : NULL;
 }
 
-/* How many blocks are idle in the cache. */
-size_t cushim_pool_cache_idle_blocks(struct cushim_pool_cache *cache);
-
 /* The oldest of a bucket if it is over. */
 struct cushim_pool_block *cushim_pool_cache_pop_over(struct cushim_pool_cache *cache,
                                                      size_t bucket_bytes);
 
 /* ---- without a lock ---- */
+
+/* The same; NULL: *is_pending says whether there is one that is not over. */
+struct cushim_pool_block *cushim_pool_cache_take_over(struct cushim_pool_cache *cache,
+                                                      size_t bucket_bytes, bool *is_pending);
+
+/* How many blocks of a bucket there are at the moment. */
+size_t cushim_pool_cache_count(struct cushim_pool_cache *cache, size_t bucket_bytes);
 
 /* The idle block that was freed first, if that was in batch `last_serial` at the latest and it is
  * over (or whatever it is, where any will do); NULL: none. */
@@ -205,6 +202,7 @@ struct cushim_pool_block *cushim_pool_cache_pop_small(struct cushim_pool_cache *
 /* ---- without a lock: driver calls ---- */
 
 enum cushim_pool_effort {
+    CUSHIM_POOL_LOOK,   /* at what is known */
     CUSHIM_POOL_ASK,    /* the fences there are */
     CUSHIM_POOL_RECORD, /* and make one for the open batch */
     CUSHIM_POOL_WAIT    /* and wait for them */
@@ -230,7 +228,7 @@ enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *cache, cons
 /* The stream is about to go: its blocks are fenced, and the cache is no stream's any more. */
 void cushim_pool_cache_end(struct cushim_pool_cache *cache, const char *what);
 
-/* A wait for the stream is over that began at the moment `begun`. */
+/* A wait for the stream is over that began at the moment `begun`: what was freed before is over. */
 void cushim_pool_cache_waited(struct cushim_pool_cache *cache, uint64_t begun);
 
 /* The cache is empty from here on, and no stream's; its blocks are the caller's business. */

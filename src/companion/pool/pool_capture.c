@@ -45,10 +45,11 @@ static struct cushim_pool_freeze *find_of_thread(struct cushim_pool_object *pool
 
 /* The number of the capture that a cache's stream takes part in; 0: none. */
 static unsigned long long id_of(const struct cushim_pool_cache *cache) {
-    if (cache->kind == CUSHIM_POOL_CACHE_ALL || !cache->stream || cache->is_gone ||
-        (cache->kind == CUSHIM_POOL_CACHE_THREAD && cache->thread != cushim_pool_thread()))
+    if (cache->of.handle == CUSHIM_POOL_ALL || !cache->of.handle ||
+        cushim_pool_cache_is_gone(cache) ||
+        (cache->of.thread && cache->of.thread != cushim_pool_thread()))
         return 0;
-    return cushim_stream_capture_id(cache->stream);
+    return cushim_stream_capture_id(cache->of.handle);
 }
 
 enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *pool,
@@ -56,14 +57,14 @@ enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *poo
                                                   struct cushim_pool_freeze *freeze) {
     struct cushim_pool_freeze *found = NULL;
     int n_freezes = atomic_load(&pool->n_freezes);
-    if (!n_freezes && (!cache->context || !cushim_capture_count(cache->context)))
+    if (!n_freezes && (!cache->of.context || !cushim_capture_count(cache->of.context)))
         return CUSHIM_POOL_NOT_CAPTURED;
     unsigned long long id = id_of(cache); /* a question to the driver: without the lock */
     pthread_mutex_lock(&pool->lock);
-    if (cache->kind == CUSHIM_POOL_CACHE_ALL)
+    if (cache->of.handle == CUSHIM_POOL_ALL)
         found = find_of_thread(pool);
     else
-        found = find_freeze(pool, cache->context, cache->stream);
+        found = find_freeze(pool, cache->of.context, cache->of.handle);
     if (!found && id)
         found = find_by_id(pool, id);
     if (found)
@@ -85,8 +86,8 @@ static enum cushim_status refuse_host(const struct cushim_pool_request *request)
 static bool serve_again(struct cushim_pool_request *request, struct cushim_pool_graph *held) {
     for (size_t i = held->n_rows; i-- > 0;) {
         struct cushim_pool_graph_row *row = &held->rows[i];
-        if (!row->is_freed || row->freed_on != request->cache->stream ||
-            request->cache->kind == CUSHIM_POOL_CACHE_ALL || row->block->heap != request->heap ||
+        if (!row->is_freed || row->freed_on != request->cache->of.handle ||
+            request->cache == request->heap->all || row->block->heap != request->heap ||
             row->bucket_bytes != request->bucket_bytes)
             continue;
         row->is_freed = false;
@@ -137,7 +138,7 @@ static enum cushim_status serve_node(struct cushim_pool_request *request,
         row->is_over = true;
     pthread_mutex_unlock(&request->pool->lock);
     CUstream stream =
-        request->cache->kind == CUSHIM_POOL_CACHE_ALL ? freeze->stream : request->cache->stream;
+        request->cache == request->heap->all ? freeze->stream : request->cache->of.handle;
     enum cushim_status status =
         row ? CUSHIM_CALL(&scope, cuMemAllocAsync, &address, request->bytes, stream)
             : refuse_host(request);
@@ -178,7 +179,7 @@ enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *fre
         row = cushim_pool_graph_add_block(freeze->held, block);
     if (row) {
         row->is_freed = atomic_load(&block->n_holds) == 1; /* no other graph uses it */
-        row->freed_on = cache->stream;
+        row->freed_on = cache->of.handle;
     }
     cushim_pool_graph_defer(block, cache);
     pthread_mutex_unlock(&pool->lock);
@@ -232,8 +233,7 @@ static void fence_caches(struct cushim_pool_object *pool,
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(pool, heap));) {
         for (struct cushim_pool_cache *cache = NULL;
              (cache = cushim_pool_next_cache(heap, cache));) {
-            if (cache->context == context &&
-                (cache->stream == stream || cache->kind == CUSHIM_POOL_CACHE_ALL))
+            if (cache->of.context == context && (cache->of.handle == stream || cache == heap->all))
                 cushim_pool_cache_prove(cache, what, CUSHIM_POOL_RECORD);
         }
     }

@@ -15,19 +15,20 @@ bool cushim_pool_checks(void) {
 /* Of ALL on the legacy stream, with nothing else under way. */
 static enum cushim_status poison(struct cushim_scope *scope, const struct cushim_pool_cache *cache,
                                  const struct cushim_pool_block *block) {
-    bool is_all = cache->kind == CUSHIM_POOL_CACHE_ALL;
+    bool is_all = cache->of.handle == CUSHIM_POOL_ALL;
+    CUstream stream = is_all ? NULL : cache->of.handle;
     if (is_all)
         CUSHIM_TRY(CUSHIM_CALL(scope, cuCtxSynchronize));
     CUSHIM_TRY(CUSHIM_CALL(scope, cuMemsetD8Async, cushim_pool_block_address(block),
-                           CUSHIM_POOL_POISON, block->bucket_bytes, cache->stream));
-    return is_all ? CUSHIM_CALL(scope, cuStreamSynchronize, cache->stream) : CUSHIM_OK;
+                           CUSHIM_POOL_POISON, block->bucket_bytes, stream));
+    return is_all ? CUSHIM_CALL(scope, cuStreamSynchronize, stream) : CUSHIM_OK;
 }
 
 void cushim_pool_check_poison(const char *what, struct cushim_pool_cache *cache,
                               struct cushim_pool_block *block) {
     struct cushim_scope scope;
     block->is_poisoned = false;
-    if (cushim_call_begin_known(&scope, what, cache->context) != CUSHIM_OK)
+    if (cushim_call_begin_known(&scope, what, cache->of.context) != CUSHIM_OK)
         return;
     block->is_poisoned = cushim_call_end(&scope, poison(&scope, cache, block)) == CUSHIM_OK;
 }
@@ -53,7 +54,7 @@ static void tell(const struct cushim_pool_request *request, size_t offset, unsig
 static enum cushim_status look(struct cushim_scope *scope,
                                const struct cushim_pool_request *request, unsigned char *piece) {
     uint64_t address = cushim_pool_block_address(request->block);
-    CUstream stream = request->cache->stream;
+    CUstream stream = request->cache == request->heap->all ? NULL : request->cache->of.handle;
     for (size_t at = 0; at < request->block->bucket_bytes; at += PIECE_BYTES) {
         size_t n_bytes = request->block->bucket_bytes - at;
         n_bytes = n_bytes < PIECE_BYTES ? n_bytes : PIECE_BYTES;
@@ -76,7 +77,7 @@ void cushim_pool_check_look(struct cushim_pool_request *request) {
         return;
     unsigned char *piece = malloc(PIECE_BYTES);
     if (piece &&
-        cushim_call_begin_known(&scope, request->what, request->cache->context) == CUSHIM_OK)
+        cushim_call_begin_known(&scope, request->what, request->cache->of.context) == CUSHIM_OK)
         cushim_call_end(&scope, look(&scope, request, piece));
     free(piece);
 }

@@ -90,7 +90,7 @@ static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_
     struct cushim_pool_freeze freeze;
     size_t bucket_bytes = block->bucket_bytes;
     bool is_looked_at = atomic_load_explicit(&pool->n_freezes, memory_order_acquire) ||
-                        cushim_capture_count(cache->context);
+                        cushim_capture_count(cache->of.context);
     enum cushim_pool_captured captured =
         is_looked_at ? cushim_pool_captured_by(pool, cache, &freeze) : CUSHIM_POOL_NOT_CAPTURED;
     if (pool->cap_live_bytes)
@@ -148,8 +148,7 @@ static enum cushim_status free_node(const struct freeing *freeing, struct cushim
     enum cushim_status status = CUSHIM_NOTFOUND;
     if (atomic_load(&pool->n_freezes) &&
         cushim_pool_stream_of(freeing->call, s, &stream, &pin) == CUSHIM_OK) {
-        struct cushim_pool_cache named = {
-            .kind = stream.kind, .stream = stream.handle, .context = stream.context};
+        struct cushim_pool_cache named = {.of = stream, .life = 1};
         if (cushim_pool_captured_by(pool, &named, &freeze) == CUSHIM_POOL_CAPTURED_ATTACHED)
             status =
                 cushim_pool_capture_free_node(freeing->call->what, pool, &freeze, freeing->address);
@@ -199,8 +198,8 @@ static inline __attribute__((always_inline)) bool put_at_once(struct cushim_pool
     struct cushim_pool_bucket *bucket = cache->recent;
     if (!is_leaf)
         bucket = cushim_pool_cache_recent(cache, block->bucket_bytes);
-    if (__builtin_expect(!bucket || cushim_pool_bucket_bytes(bucket) != block->bucket_bytes ||
-                             cushim_pool_bucket_count(bucket) >= bucket->n_most ||
+    if (__builtin_expect(!bucket || bucket->bucket_bytes != block->bucket_bytes ||
+                             bucket->n >= bucket->n_most ||
                              cache->open_blocks >= CUSHIM_POOL_BATCH_BLOCKS - 1 ||
                              cache->open_bytes + block->bucket_bytes >= CUSHIM_POOL_BATCH_BYTES ||
                              !cushim_pool_block_take(block, address),

@@ -161,8 +161,8 @@ static struct cushim_pool_heap *obtain(void) {
 /* Nobody's: its allocator is abandoned. */
 static void drop(struct cushim_pool_heap *heap) {
     for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
-        struct cushim_context_object *context = cache->context;
-        cache->context = NULL;
+        struct cushim_context_object *context = cache->of.context;
+        cache->of.context = NULL;
         cushim_object_release(context);
     }
     pthread_mutex_lock(&heap->lock);
@@ -240,8 +240,8 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     heap->rounding = pool->rounding;
     heap->is_free_long = pool->is_free_long;
     uint32_t life;
-    heap->all = cushim_pool_cache_of(
-        heap, &(struct cushim_pool_stream){.kind = CUSHIM_POOL_CACHE_ALL}, scope->what, &life);
+    heap->all = cushim_pool_cache_of(heap, &(struct cushim_pool_stream){.handle = CUSHIM_POOL_ALL},
+                                     scope->what, &life);
     if (!heap->all) {
         drop(heap);
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *heap->all);
@@ -346,7 +346,7 @@ static void empty_caches(struct cushim_pool_heap *heap, const char *what) {
     for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
         struct cushim_pool_block *block;
         cushim_pool_cache_lock(cache);
-        cushim_pool_cache_end_life(cache); /* no fast path puts anything in from here on */
+        cushim_pool_cache_turn_life(cache, 2); /* no fast path puts anything in from here on */
         cushim_pool_cache_unlock(cache);
         if (may_wait)
             cushim_pool_cache_prove(cache, what, CUSHIM_POOL_WAIT);

@@ -14,8 +14,9 @@
  * rise.
  *
  * Locks, in this order, none held over a driver call or a callback: pool, heap, cache, the
- * allocator's.  A cache's fences belong to whoever has its `role`.  Heaps, caches and blocks are
- * type-stable: nobody frees them, so that a look-up of the ledger may meet them late.
+ * allocator's.  A cache's fences belong to whoever has its `role`, which is taken before its lock
+ * and held over driver calls; who has another lock only tries to take it.  Heaps, caches and blocks
+ * are type-stable: nobody frees them, so that a look-up of the ledger may meet them late.
  */
 #ifndef CUSHIM_COMPANION_POOL_INTERNAL_H
 #define CUSHIM_COMPANION_POOL_INTERNAL_H
@@ -138,23 +139,27 @@ static inline void cushim_pool_counts_reset(struct cushim_pool_counts *counts) {
     counts->n_hits = counts->n_misses = counts->n_frees = 0;
 }
 
-enum cushim_pool_cache_kind {
-    CUSHIM_POOL_CACHE_STREAM, /* also the legacy stream */
-    CUSHIM_POOL_CACHE_THREAD, /* a thread's own default stream */
-    CUSHIM_POOL_CACHE_ALL
+/* What a stream argument names. */
+struct cushim_pool_stream {
+    struct cushim_context_object *context; /* of the stream */
+    CUstream handle;                       /* NULL: legacy; or CUSHIM_POOL_ALL */
+    const void *thread; /* whose own default stream it is, CU_STREAM_PER_THREAD; else NULL */
 };
+
+/* All streams of a context. */
+#define CUSHIM_POOL_ALL ((CUstream)CUSHIM_STREAM_ALL)
 
 /* What a hit and a free touch stands first, in three lines. */
 struct cushim_pool_cache {
     _Alignas(128) struct cushim_mem_cache_lock lock; /* most caches are one thread's */
-    uint32_t role;       /* 1: somebody has it, who records and asks; 2: others sleep for it, too */
-    bool is_ordered;     /* its blocks serve its own stream at once */
-    atomic_bool is_gone; /* the stream went: never ordered again; read unlocked too */
-    bool has_uncovered;  /* a fence failed: an older batch waits for the next */
+    /* Odd: a stream's.  Rises where the stream or its pool goes: who comes late sees that it is
+     * theirs no more; read without the lock, too. */
+    atomic_uint life;
+    bool is_ordered; /* its blocks serve its own stream at once */
     struct cushim_pool_bucket
-        *recent;         /* of buckets: the last that a hit or a free was of, or NULL */
-    size_t recent_asked; /* a request of so many bytes is `recent`'s; 0: unknown */
-    struct cushim_context_object *context; /* of the stream; kept; constant while in use */
+        *recent;                  /* of buckets: the last that a hit or a free was of, or NULL */
+    size_t recent_asked;          /* a request of so many bytes is `recent`'s; 0: unknown */
+    struct cushim_pool_stream of; /* its context is kept; constant while in use */
     uint64_t open_serial;
     struct cushim_pool_counts counts;
     atomic_size_t idle_bytes;       /* read unlocked too */
@@ -162,19 +167,14 @@ struct cushim_pool_cache {
     size_t open_blocks, open_bytes; /* idle blocks of the open batch */
     uint64_t open_moment;           /* of the last free (stream_fence.h) */
     uint64_t done_serial;
-    /* rises where its stream or its pool goes: who comes late sees that it is theirs no more; read
-     * without the lock, too */
-    atomic_uint life;
+    uint64_t covered_serial; /* batches up to this one are over or have a fence */
     struct cushim_pool_buckets buckets;
     /* all idle blocks: `later` is the earliest, `earlier` the latest; serials never rise between */
     struct cushim_pool_age ages;
-    /* of whoever has the role */
+    struct cushim_mem_cache_lock role; /* who has it records and asks, and has the fences */
     struct cushim_pool_fence fences[CUSHIM_POOL_N_FENCES];
     unsigned first_fence, n_fences;
-    struct cushim_pool_heap *heap; /* constant for good; the rest while in use */
-    enum cushim_pool_cache_kind kind;
-    CUstream stream;
-    const void *thread;             /* of kind THREAD */
+    struct cushim_pool_heap *heap;  /* constant for good */
     struct cushim_pool_cache *next; /* of the heap: rises at the head only */
 };
 
@@ -291,10 +291,15 @@ static inline bool cushim_pool_cache_is_of(const struct cushim_pool_cache *cache
     return atomic_load_explicit(&cache->life, memory_order_relaxed) == life;
 }
 
+/* Its stream went: never ordered again; without its lock, too. */
+static inline bool cushim_pool_cache_is_gone(const struct cushim_pool_cache *cache) {
+    return !(atomic_load_explicit(&cache->life, memory_order_acquire) & 1);
+}
+
 /* Whoever had it has it no more; under its lock. */
-static inline void cushim_pool_cache_end_life(struct cushim_pool_cache *cache) {
+static inline void cushim_pool_cache_turn_life(struct cushim_pool_cache *cache, uint32_t n) {
     atomic_store_explicit(&cache->life,
-                          atomic_load_explicit(&cache->life, memory_order_relaxed) + 1,
+                          atomic_load_explicit(&cache->life, memory_order_relaxed) + n,
                           memory_order_release);
 }
 

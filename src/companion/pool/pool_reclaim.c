@@ -63,7 +63,7 @@ static bool find_pending(struct cushim_pool_request *request, struct cushim_pool
     const struct cushim_pool_bucket *bucket = NULL;
     cushim_pool_cache_lock(cache);
     while ((bucket = cushim_pool_buckets_next(&cache->buckets, bucket))) {
-        size_t its_bytes = cushim_pool_bucket_bytes(bucket);
+        size_t its_bytes = bucket->bucket_bytes;
         if (bucket->oldest && its_bytes >= request->bucket_bytes &&
             its_bytes / 2 <= request->bucket_bytes && (!has || its_bytes < *bucket_bytes)) {
             *bucket_bytes = its_bytes;

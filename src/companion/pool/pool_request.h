@@ -166,7 +166,7 @@ cushim_pool_row_enter(const struct cushim_pool_remembered *row, struct cushim_po
     }
     if (__builtin_expect(cushim_pool_cache_is_of(cache, row->life), 1) &&
         (__builtin_expect(!row->has_preload, 1) ||
-         (!is_leaf && !cushim_capture_count_all(cache->context))))
+         (!is_leaf && !cushim_capture_count_all(cache->of.context))))
         return true;
     cushim_pool_row_undo(cache, is_leaf);
     return false;

@@ -14,10 +14,11 @@ struct sums {
     int64_t live_blocks, live_bytes, asked_bytes;
 };
 
-/* Blocks of a bucket that are not over: they are its newest. */
-static void add_pending(const struct cushim_pool_cache *cache,
-                        const struct cushim_pool_bucket *bucket, struct cushim_pool_stats *stats) {
+/* Those that are not over are the newest. */
+static void add_bucket(const struct cushim_pool_cache *cache,
+                       const struct cushim_pool_bucket *bucket, struct cushim_pool_stats *stats) {
     const struct cushim_pool_block *block = bucket->newest;
+    stats->cached_blocks += bucket->n;
     for (; block && !cushim_pool_block_is_over(cache, block); block = block->older) {
         stats->pending_blocks++;
         stats->pending_bytes += block->bucket_bytes;
@@ -30,14 +31,13 @@ static void add_cache(struct cushim_pool_cache *cache, struct cushim_pool_stats 
     stats->hits += cache->counts.n_hits;
     stats->misses += cache->counts.n_misses;
     stats->frees += cache->counts.n_frees;
-    stats->cached_blocks += cushim_pool_cache_idle_blocks(cache);
     stats->cached_bytes += cushim_pool_cache_idle_bytes(cache);
     sums->live_blocks += cushim_pool_live_blocks(&cache->counts);
     sums->live_bytes += cache->counts.live_bytes;
     sums->asked_bytes += cache->counts.asked_bytes;
     for (struct cushim_pool_bucket *bucket = NULL;
          (bucket = cushim_pool_buckets_next(&cache->buckets, bucket));)
-        add_pending(cache, bucket, stats);
+        add_bucket(cache, bucket, stats);
     cushim_pool_cache_unlock(cache);
 }
 
@@ -133,11 +133,6 @@ struct views {
     bool is_full; /* no host memory */
 };
 
-static CUstream shown_stream(const struct cushim_pool_cache *cache) {
-    static const uintptr_t all = 3;
-    return !cache ? NULL : cache->kind == CUSHIM_POOL_CACHE_ALL ? (CUstream)all : cache->stream;
-}
-
 /* Under the heap's lock. */
 static void add_view(struct views *views, struct cushim_pool_block *block) {
     if (views->n == views->n_most) {
@@ -169,7 +164,7 @@ static void add_view(struct views *views, struct cushim_pool_block *block) {
                  : is_live ? CUSHIM_POOL_STATE_LIVE
                  : is_over ? CUSHIM_POOL_STATE_IDLE
                            : CUSHIM_POOL_STATE_DEFERRED,
-        .stream = shown_stream(cache),
+        .stream = cache ? cache->of.handle : NULL,
     };
 }
 

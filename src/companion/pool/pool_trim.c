@@ -234,12 +234,11 @@ static size_t idle_bytes_of(struct cushim_pool_object *pool) {
     return n_bytes;
 }
 
-/* How many blocks of a bucket are too many, over all caches of the heap.  Without their locks:
- * each batch of frees asks, and would end the ownership of all other threads. */
+/* How many blocks of a bucket are too many, over all caches of the heap. */
 static size_t excess_of(const struct cushim_pool_heap *heap, size_t bucket_bytes) {
     size_t n = 0, n_most = cushim_pool_heap_most(heap, bucket_bytes);
     for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));)
-        n += cushim_pool_buckets_count(&cache->buckets, bucket_bytes);
+        n += cushim_pool_cache_count(cache, bucket_bytes);
     return n > n_most ? n - n_most : 0;
 }
 
@@ -249,17 +248,12 @@ static size_t evict(struct cushim_pool_heap *heap, size_t bucket_bytes, size_t n
     for (struct cushim_pool_cache *cache = NULL;
          (cache = cushim_pool_next_cache(heap, cache)) && n < n_blocks;) {
         struct cushim_pool_block *block;
-        if (!cushim_pool_buckets_count(&cache->buckets, bucket_bytes))
-            continue;
-        do {
-            cushim_pool_cache_lock(cache);
-            block = cushim_pool_cache_pop_over(cache, bucket_bytes);
-            cushim_pool_cache_unlock(cache);
-            if (block) {
-                cushim_pool_heap_give(heap, block);
-                n++;
-            }
-        } while (block && n < n_blocks);
+        bool is_pending;
+        while (n < n_blocks &&
+               (block = cushim_pool_cache_take_over(cache, bucket_bytes, &is_pending))) {
+            cushim_pool_heap_give(heap, block);
+            n++;
+        }
     }
     count_evicted(heap, n);
     return n;
