@@ -62,11 +62,9 @@ static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *
         struct cushim_mem_slot slot = *cushim_mem_cache_unlink(cache, bin, bin->oldest);
         struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&pool->ledger->map, slot.address);
         struct cushim_mem_blockref place = {slab, (uint32_t)(slot.cell - slab->cells)};
-        struct cushim_mem_segment *segment = slab->segment;
         if (slot.tag <= done) {
-            cushim_mem_free_lists_give(pool, segment, &place);
-        } else if (!cushim_mem_deferred_add(&pool->deferred, &pool->meta, segment, &place,
-                                            slot.tag)) {
+            cushim_mem_free_lists_give(pool, &place);
+        } else if (!cushim_mem_deferred_add(&pool->deferred, &pool->meta, &place, slot.tag)) {
             push_oldest(cache, &place, slot.tag);
             return false;
         }

@@ -220,7 +220,7 @@ static inline bool cushim_mem_cache_push(struct cushim_mem_cache *cache,
 /*
  * Make room for a block of a class, the cache being taken: half of the class, or where bytes are
  * short of whichever has some, goes to the free lists under one lock.  What may not be reused yet
- * becomes pending there.  False where no room could be made.
+ * is deferred there.  False where no room could be made.
  */
 bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_index,
                                 uint64_t done);

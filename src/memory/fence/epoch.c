@@ -76,8 +76,8 @@ static bool is_covered(struct cushim_mem_fence *fence, uint64_t epoch) {
            cushim_mem_ring_covers(&fence->epochs.ring, epoch);
 }
 
-/* Before a wait begins: those who read the old value submitted before this exchange. */
-static uint64_t close_epoch(struct cushim_mem_fence *fence) {
+/* Those who read the old value submitted before this exchange. */
+uint64_t cushim_mem_fence_close(struct cushim_mem_fence *fence) {
     return atomic_fetch_add(&fence->epochs.open, 1);
 }
 
@@ -87,7 +87,7 @@ static enum outcome record_epoch(struct cushim_mem_fence *fence, CUresult *answe
     struct cushim_mem_record record;
     /* in this order: who still reads the old value submitted before this exchange; the record
      * comes after it */
-    uint64_t epoch = close_epoch(fence);
+    uint64_t epoch = cushim_mem_fence_close(fence);
     *answer = cushim_mem_record_make(&record, fence, &fence->epochs.spare);
     if (cushim_mem_fence_is_about_captures(*answer)) {
         *answer = CUDA_SUCCESS;
@@ -167,7 +167,7 @@ enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence,
 }
 
 uint64_t cushim_mem_fence_synchronise(struct cushim_mem_fence *fence) {
-    return fence->cuda->cuCtxRecordEvent ? close_epoch(fence) : 0;
+    return fence->cuda->cuCtxRecordEvent ? cushim_mem_fence_close(fence) : 0;
 }
 
 void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch) {
@@ -218,7 +218,7 @@ static bool wait_on_row(struct waiting *waiting, uint64_t epoch, CUresult *answe
 
 /* Native's own wait closes and completes an epoch: those freed before it began are covered. */
 static CUresult wait_natively(struct waiting *waiting, bool is_relaxed) {
-    uint64_t epoch = close_epoch(waiting->fence);
+    uint64_t epoch = cushim_mem_fence_close(waiting->fence);
     CUresult answer = cushim_mem_barrier_pass(waiting->fence, is_relaxed);
     if (answer == CUDA_SUCCESS)
         cushim_mem_fence_complete(waiting->fence, epoch);

@@ -89,14 +89,17 @@ enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence,
 /* After submitting work whose effect the host can see (interposition.md C9). */
 void cushim_mem_fence_note_effect(struct cushim_mem_fence *fence);
 
+/* Close an epoch ahead of a wait for all work of the context, which completes it. */
+uint64_t cushim_mem_fence_close(struct cushim_mem_fence *fence);
+void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch);
+
 /*
- * Close an epoch ahead of the program's synchronise of this very context, which covers what a
+ * The same ahead of the program's synchronise of this very context, which covers what a
  * record does: copies by others, too (docs/results/allocator.md).
  * @return the epoch, complete once the synchronise that began afterwards has succeeded; 0, which is
  * complete anyway, before context events (12.5): nobody has measured what one covers there
  */
 uint64_t cushim_mem_fence_synchronise(struct cushim_mem_fence *fence);
-void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch);
 
 /* For the fence itself: a new life, in which the first relaxed free waits, since effects may have
  * been submitted before there was a fence to note them; and the end of one, where all is done. */

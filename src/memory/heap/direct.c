@@ -53,6 +53,6 @@ enum cushim_status cushim_mem_direct_fetch(struct cushim_mem_heap *pool, size_t 
 
 void cushim_mem_direct_give(struct cushim_mem_heap *pool, const struct cushim_mem_lookup *found) {
     pthread_mutex_lock(&pool->lock);
-    cushim_mem_free_lists_give(pool, found->segment, &found->place);
+    cushim_mem_free_lists_give(pool, &found->place);
     pthread_mutex_unlock(&pool->lock);
 }

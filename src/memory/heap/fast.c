@@ -153,8 +153,8 @@ bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
 /*
  * Claim, wait, give.  Once it is claimed there is no way back: the context may go during the wait,
  * and a block of the next life may start at that address.  So the life is read before the claim,
- * the cache taken is of that life, and all else ends as the slow path does.  What waits without an
- * event is left to the slow path: its wait covers that.
+ * the cache taken is of that life, and all else ends as the slow path does.  Where blocks
+ * are deferred the slow path closes an epoch, so that its wait is theirs as well.
  */
 int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64_t address,
                                         enum cushim_mem_free_entry entry) {
@@ -165,7 +165,7 @@ int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64
         return CUSHIM_MEM_FAST_DECLINED;
     struct cushim_mem_heap *pool = found.segment->pool;
     uint64_t life = life_of(pool);
-    if (!life || atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed) ||
+    if (!life || atomic_load_explicit(&pool->deferred.n_rows, memory_order_relaxed) ||
         !atomic_compare_exchange_strong(&found.cell->state, &live, CUSHIM_MEM_DEFERRED))
         return CUSHIM_MEM_FAST_DECLINED;
     size_t asked_bytes = atomic_load_explicit(&found.cell->asked_bytes, memory_order_relaxed);

@@ -80,8 +80,7 @@ static enum cushim_status end_refused(const struct freeing *freeing) {
 static inline bool may_be_far_over(const struct cushim_mem_heap *pool) {
     size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
     size_t live_bytes = atomic_load_explicit(&pool->live_bytes, memory_order_relaxed);
-    return held_bytes + atomic_load_explicit(&pool->deferred.n_bytes, memory_order_relaxed) +
-               atomic_load_explicit(&pool->pending.n_bytes, memory_order_relaxed) >
+    return held_bytes + atomic_load_explicit(&pool->deferred.n_bytes, memory_order_relaxed) >
            live_bytes + CUSHIM_MEM_HEAP_SLACK_BYTES;
 }
 
@@ -113,19 +112,17 @@ static bool put(const struct freeing *freeing, uint64_t tag) {
     struct cushim_mem_heap *pool = freeing->pool;
     const struct cushim_mem_lookup *found = freeing->found;
     if (tag > cushim_mem_fence_done(pool->fence))
-        return cushim_mem_deferred_add(&pool->deferred, &pool->meta, found->segment, &found->place,
-                                       tag);
-    cushim_mem_free_lists_give(pool, found->segment, &found->place);
+        return cushim_mem_deferred_add(&pool->deferred, &pool->meta, &found->place, tag);
+    cushim_mem_free_lists_give(pool, &found->place);
     return true;
 }
 
 /* After the block was kept: what a wait has covered comes back, and what is too much goes. */
-static void tidy(const struct freeing *freeing, bool is_stale, uint64_t tag,
-                 uint64_t waited_serial) {
+static void tidy(const struct freeing *freeing, bool is_stale, uint64_t tag) {
     struct cushim_mem_heap *pool = freeing->pool;
-    if (waited_serial && atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed) &&
+    if (freeing->has_waited && atomic_load_explicit(&pool->deferred.n_rows, memory_order_relaxed) &&
         cushim_mem_heap_lock_life(pool, freeing->life)) {
-        cushim_mem_heap_give_deferred(pool, waited_serial);
+        cushim_mem_heap_give_deferred(pool);
         is_stale = pool->held_bytes > cushim_mem_growth_target(pool);
         pthread_mutex_unlock(&pool->lock);
     }
@@ -136,13 +133,13 @@ static void tidy(const struct freeing *freeing, bool is_stale, uint64_t tag,
 }
 
 /* The same for a block of the arena: giving it may record a fence, so no cache is taken over it. */
-static void keep_in_arena(const struct freeing *freeing, uint64_t tag, uint64_t waited_serial) {
+static void keep_in_arena(const struct freeing *freeing, uint64_t tag) {
     cushim_mem_arena_give(freeing->pool, &freeing->found->place, tag);
     struct cushim_mem_cache *cache = cushim_mem_cache_take(freeing->pool, freeing->life);
     count(freeing, cache);
     if (cache)
         cushim_mem_cache_leave(cache);
-    tidy(freeing, cushim_mem_fast_is_stale(freeing->pool), tag, waited_serial);
+    tidy(freeing, cushim_mem_fast_is_stale(freeing->pool), tag);
 }
 
 /*
@@ -151,7 +148,7 @@ static void keep_in_arena(const struct freeing *freeing, uint64_t tag, uint64_t 
  * NULL, and left here.
  */
 static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_cache *cache,
-                               uint64_t tag, uint64_t waited_serial) {
+                               uint64_t tag) {
     struct cushim_mem_heap *pool = freeing->pool;
     enum cushim_status status = CUSHIM_OK;
     bool is_stale;
@@ -171,24 +168,21 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
     }
     if (cache)
         cushim_mem_cache_leave(cache);
-    tidy(freeing, is_stale, tag, waited_serial);
+    tidy(freeing, is_stale, tag);
     return status;
 }
 
 /* ---- exact ---- */
 
-/* The wait failed: out of memory for the barrier leaves the block pending, all else gives it back.
+/* The wait failed: out of memory for the barrier leaves the block deferred, all else gives it back.
  */
 static enum cushim_status end_failed_wait(const struct freeing *freeing) {
     struct cushim_mem_heap *pool = freeing->pool;
-    const struct cushim_mem_lookup *found = freeing->found;
     if (!cushim_mem_heap_lock_life(pool, freeing->life))
         return end_gone(freeing);
-    /* the next wait covers it, or where frees do not wait the next fence */
-    uint64_t tag = pool->policy->is_relaxed ? cushim_mem_fence_tag(pool->fence) : 0;
     bool is_kept = *freeing->answer == CUDA_ERROR_OUT_OF_MEMORY &&
-                   cushim_mem_deferred_add(tag ? &pool->deferred : &pool->pending, &pool->meta,
-                                           found->segment, &found->place, tag);
+                   cushim_mem_deferred_add(&pool->deferred, &pool->meta, &freeing->found->place,
+                                           cushim_mem_fence_tag(pool->fence));
     enum cushim_status status = is_kept ? CUSHIM_OK : end_refused(freeing);
     pthread_mutex_unlock(&pool->lock);
     if (is_kept) {
@@ -203,22 +197,19 @@ static enum cushim_status end_failed_wait(const struct freeing *freeing) {
 static bool wait_with_room(const struct freeing *freeing) {
     struct cushim_mem_heap *pool = freeing->pool;
     return *freeing->answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_mem_growth_trim(pool, 0) &&
-           cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, freeing->answer) ==
-               CUSHIM_OK;
+           cushim_mem_heap_wait(pool, freeing->answer) == CUSHIM_OK;
 }
 
-static enum cushim_status release_exact(const struct freeing *freeing) {
+static enum cushim_status release_exact(struct freeing *freeing) {
     struct cushim_mem_heap *pool = freeing->pool;
-    /* rows that the wait below will have covered */
-    uint64_t waited_serial = atomic_load_explicit(&pool->pending.serial, memory_order_acquire);
-    if (cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, freeing->answer) != CUSHIM_OK &&
-        !wait_with_room(freeing))
+    if (cushim_mem_heap_wait(pool, freeing->answer) != CUSHIM_OK && !wait_with_room(freeing))
         return end_failed_wait(freeing);
+    freeing->has_waited = true;
     if (cushim_mem_arena_has(&freeing->found->place)) {
-        keep_in_arena(freeing, 0, waited_serial);
+        keep_in_arena(freeing, 0);
         return CUSHIM_OK;
     }
-    return keep(freeing, cushim_mem_cache_take(pool, freeing->life), 0, waited_serial);
+    return keep(freeing, cushim_mem_cache_take(pool, freeing->life), 0);
 }
 
 /* ---- relaxed ---- */
@@ -259,8 +250,8 @@ static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due du
         status = await_effect(freeing, effect);
     if (due && status == CUSHIM_OK)
         status = cushim_mem_deferred_batch_fence(pool, due, freeing->answer);
-    /* an open capture allows no fence, and a driver before 12.5 has none: where much is pending the
-     * free is native's own barrier */
+    /* an open capture allows no fence, and a driver before 12.5 has none: where much is deferred
+     * the free is native's own barrier */
     if (status == CUSHIM_NOTREADY && (pool->gate->is_open() || !pool->cuda->cuCtxRecordEvent) &&
         atomic_load_explicit(&pool->deferred.n_bytes, memory_order_relaxed) +
                 freeing->found->block_bytes >=
@@ -306,10 +297,10 @@ static enum cushim_status release_relaxed(struct freeing *freeing) {
     if (cushim_mem_arena_has(&freeing->found->place)) {
         if (cache)
             cushim_mem_cache_leave(cache);
-        keep_in_arena(freeing, tag, 0);
+        keep_in_arena(freeing, tag);
         return CUSHIM_OK;
     }
-    enum cushim_status status = keep(freeing, cache, tag, 0);
+    enum cushim_status status = keep(freeing, cache, tag);
     /* without host memory to note the block it has to be free at once */
     return status == CUSHIM_NOMEM ? release_exact(freeing) : status;
 }
@@ -331,7 +322,7 @@ CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *pool,
     if (answer != CUDA_SUCCESS && !wait_with_room(&freeing))
         end_failed_wait(&freeing);
     else
-        keep(&freeing, cushim_mem_cache_take(pool, life), 0, 0);
+        keep(&freeing, cushim_mem_cache_take(pool, life), 0);
     return answer;
 }
 
@@ -442,8 +433,7 @@ enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *pool,
     if (!cushim_mem_heap_lock_life(pool, freeing.life))
         return end_gone(&freeing);
     if (*answer == CUDA_SUCCESS &&
-        !cushim_mem_deferred_add_on(&pool->pending, &pool->meta, found->segment, &found->place,
-                                    stream, event)) {
+        !cushim_mem_deferred_add_on(&pool->deferred, &pool->meta, &found->place, stream, event)) {
         pool->cuda->cuEventDestroy_v2(event);
         *answer = CUDA_ERROR_OUT_OF_MEMORY;
     }

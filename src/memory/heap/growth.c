@@ -235,13 +235,13 @@ void cushim_mem_growth_settle(struct cushim_mem_heap *pool, uint64_t life, uint6
     cushim_mem_watermark_ask(pool);
     if (!cushim_mem_watermark_is_far_over(pool))
         return;
-    cushim_mem_cache_drain_all(pool); /* what is in caches is pending, too, and pins segments */
+    cushim_mem_cache_drain_all(pool); /* what is in caches is deferred, too, and pins segments */
     enum cushim_status status =
         cushim_mem_fence_await(pool->fence, pool->gate, tag, 0, pool->stats, &answer);
     if (!cushim_mem_heap_lock_life(pool, life))
         return;
     if (status == CUSHIM_OK)
-        cushim_mem_heap_give_deferred(pool, 0);
+        cushim_mem_heap_give_deferred(pool);
     else
         cushim_mem_heap_note_damage(pool, answer);
     pthread_mutex_unlock(&pool->lock);

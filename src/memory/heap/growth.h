@@ -76,7 +76,7 @@ size_t cushim_mem_growth_trim_quietly(struct cushim_mem_heap *pool);
 
 /*
  * What the program could have back from the driver or from us as one: segments in which no block is
- * live.  Blocks in caches and pending ones are free here, as they are natively.
+ * live.  Blocks in caches and deferred ones are free here, as they are natively.
  */
 size_t cushim_mem_growth_reusable_bytes(struct cushim_mem_heap *pool);
 

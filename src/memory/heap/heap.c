@@ -67,7 +67,6 @@ void cushim_mem_heap_abandon(struct cushim_mem_heap *pool) {
     cushim_mem_guard_abandon(&pool->guard);
     cushim_mem_arena_abandon(pool);
     cushim_mem_segments_abandon(pool);
-    cushim_mem_deferred_forget(&pool->pending, &pool->meta);
     cushim_mem_deferred_forget(&pool->deferred, &pool->meta);
     if (pool->fence == &pool->own_fence)
         cushim_mem_fence_abandon(pool->fence);
@@ -100,11 +99,11 @@ struct attempt {
     uint64_t life;
     size_t n_bytes;
     bool is_small, is_relaxed;
-    bool may_grow;        /* as far as the caller allows */
-    bool should_grow;     /* rather than make one more fence for a few blocks */
-    bool takes_any;       /* memory is out: pages that were kept for smaller requests, too */
-    bool has_rotated;     /* enough of the class is pending: prove it over before taking more */
-    uint64_t pending_tag; /* of the block that could be had next; 0: none is pending */
+    bool may_grow;         /* as far as the caller allows */
+    bool should_grow;      /* rather than make one more fence for a few blocks */
+    bool takes_any;        /* memory is out: pages that were kept for smaller requests, too */
+    bool has_rotated;      /* enough of the class is deferred: prove it over before taking more */
+    uint64_t deferred_tag; /* of the block that could be had next; 0: none is deferred */
     struct cushim_mem_block *block;
 };
 
@@ -143,25 +142,30 @@ static void hand_out_place(const struct attempt *attempt, struct cushim_mem_cach
 }
 
 /* Under the lock, without a driver call: blocks whose epoch is done. */
-static void give_ripe(struct cushim_mem_heap *pool) {
-    struct cushim_mem_deferred_row row;
-    struct cushim_mem_over over = {0, cushim_mem_fence_done(pool->fence)};
-    while (cushim_mem_deferred_take(&pool->deferred, &pool->meta, pool->cuda, over, &row))
-        cushim_mem_free_lists_give(pool, row.segment, &row.place);
+static void give_done(struct cushim_mem_heap *pool) {
+    struct cushim_mem_blockref place;
+    uint64_t done = cushim_mem_fence_done(pool->fence);
+    while (cushim_mem_deferred_take(&pool->deferred, &pool->meta, done, &place))
+        cushim_mem_free_lists_give(pool, &place);
 }
 
-void cushim_mem_heap_give_deferred(struct cushim_mem_heap *pool, uint64_t waited_serial) {
-    struct cushim_mem_deferred_row row;
-    struct cushim_mem_over over = {waited_serial, cushim_mem_fence_done(pool->fence)};
-    give_ripe(pool);
-    while (cushim_mem_deferred_take(&pool->pending, &pool->meta, pool->cuda, over, &row)) {
-        if (row.event)
-            pool->cuda->cuEventDestroy_v2(row.event);
-        cushim_mem_free_lists_give(pool, row.segment, &row.place);
-    }
+void cushim_mem_heap_give_deferred(struct cushim_mem_heap *pool) {
+    struct cushim_mem_blockref place;
+    give_done(pool);
+    while (cushim_mem_deferred_take_on(&pool->deferred, &pool->meta, pool->cuda, &place))
+        cushim_mem_free_lists_give(pool, &place);
 }
 
-/* From the cache; else notes what is pending there. */
+enum cushim_status cushim_mem_heap_wait(struct cushim_mem_heap *pool, CUresult *answer) {
+    bool has_deferred = atomic_load_explicit(&pool->deferred.n_rows, memory_order_relaxed);
+    uint64_t epoch = has_deferred ? cushim_mem_fence_close(pool->fence) : 0;
+    enum cushim_status status = cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, answer);
+    if (status == CUSHIM_OK)
+        cushim_mem_fence_complete(pool->fence, epoch);
+    return status;
+}
+
+/* From the cache; else notes what is deferred there. */
 static bool serve_from_cache(struct attempt *attempt, struct cushim_mem_cache *cache) {
     unsigned class_index = cushim_mem_sizeclass_of(attempt->n_bytes);
     uint64_t done = attempt->is_relaxed ? cushim_mem_fence_done(attempt->pool->fence) : UINT64_MAX;
@@ -170,14 +174,14 @@ static bool serve_from_cache(struct attempt *attempt, struct cushim_mem_cache *c
         hand_out(attempt, cache, slot->cell, slot->address, cache->bins[class_index].block_bytes);
         return true;
     }
-    attempt->pending_tag = cushim_mem_cache_oldest_tag(cache, class_index);
+    attempt->deferred_tag = cushim_mem_cache_oldest_tag(cache, class_index);
     attempt->has_rotated = cushim_mem_cache_has_rotated(cache, class_index);
     return false;
 }
 
 /*
- * Under the lock: all blocks that would serve are pending, but not as many as may wait for a fence.
- * A fence for these is cheap beside the driver's allocation, until there were EARLY of them.
+ * Under the lock: all blocks that would serve are deferred, but not as many as may wait for a
+ * fence. A fence for these is cheap beside the driver's allocation, until there were EARLY of them.
  */
 static bool wants_more(const struct attempt *attempt, const struct cushim_mem_cache *cache) {
     struct cushim_mem_heap *pool = attempt->pool;
@@ -205,15 +209,15 @@ static enum cushim_status serve_from_free_lists(struct attempt *attempt,
     if (!cushim_mem_heap_lock_life(pool, attempt->life))
         return CUSHIM_STATE;
     if (pool->deferred.first)
-        give_ripe(pool);
+        give_done(pool);
     bool is_taken = attempt->takes_any
                         ? cushim_mem_free_lists_take_any(pool, attempt->n_bytes, &place)
                         : cushim_mem_free_lists_take(pool, attempt->n_bytes, &place);
     if (is_taken && cache && attempt->is_small)
         cushim_mem_cache_refill(cache, place.extent->class_index);
-    if (!is_taken && !attempt->pending_tag && pool->deferred.first)
-        attempt->pending_tag = cushim_mem_deferred_tag_of(&pool->deferred, attempt->n_bytes);
-    if (!is_taken && !is_proven && attempt->pending_tag)
+    if (!is_taken && !attempt->deferred_tag && pool->deferred.first)
+        attempt->deferred_tag = cushim_mem_deferred_tag_of(&pool->deferred, attempt->n_bytes);
+    if (!is_taken && !is_proven && attempt->deferred_tag)
         attempt->should_grow = wants_more(attempt, cache);
     pthread_mutex_unlock(&pool->lock);
     if (!is_taken)
@@ -227,7 +231,7 @@ static enum cushim_status serve(struct attempt *attempt, bool is_proven) {
     enum cushim_status status = CUSHIM_NOTFOUND;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(attempt->pool, attempt->life);
     attempt->has_rotated = attempt->should_grow = false;
-    attempt->pending_tag = 0;
+    attempt->deferred_tag = 0;
     if (cache && attempt->is_small && serve_from_cache(attempt, cache))
         status = CUSHIM_OK;
     else if (is_proven || !attempt->has_rotated)
@@ -237,11 +241,11 @@ static enum cushim_status serve(struct attempt *attempt, bool is_proven) {
     return status;
 }
 
-/* Without a wait: is the pending block over? */
+/* Without a wait: is the deferred block over? */
 static enum cushim_status serve_proven(struct attempt *attempt) {
     struct cushim_mem_heap *pool = attempt->pool;
     CUresult answer;
-    cushim_mem_deferred_batch_prove(pool, attempt->pending_tag, &answer);
+    cushim_mem_deferred_batch_prove(pool, attempt->deferred_tag, &answer);
     if (answer != CUDA_SUCCESS)
         cushim_mem_heap_note_damage(pool, answer);
     return cushim_mem_heap_is_ready(pool) ? serve(attempt, true) : CUSHIM_STATE;
@@ -291,7 +295,7 @@ static enum cushim_status serve_from_arena(struct attempt *attempt, bool may_fet
 
 static enum cushim_status serve_without_wait(struct attempt *attempt) {
     enum cushim_status status = serve(attempt, false);
-    return status == CUSHIM_NOTFOUND && attempt->pending_tag && !attempt->should_grow
+    return status == CUSHIM_NOTFOUND && attempt->deferred_tag && !attempt->should_grow
                ? serve_proven(attempt)
                : status;
 }
@@ -334,7 +338,7 @@ static enum cushim_status grow(const struct attempt *attempt) {
     return CUSHIM_OK;
 }
 
-/* Fresh memory beside what is pending; where the driver has none that serves as before. */
+/* Fresh memory beside what is deferred; where the driver has none that serves as before. */
 static enum cushim_status serve_more(struct attempt *attempt) {
     struct cushim_mem_heap *pool = attempt->pool;
     if (grow(attempt) == CUSHIM_OK)
@@ -346,26 +350,24 @@ static enum cushim_status serve_more(struct attempt *attempt) {
     return serve_proven(attempt);
 }
 
-/* Under the lock for a moment: what is over goes to the free lists; is there more, without an
- * event? */
-static bool give_deferred(struct cushim_mem_heap *pool, uint64_t waited_serial) {
+/* Under the lock for a moment: what is over goes to the free lists; is there more, of an epoch that
+ * no fence may come for? */
+static bool give_deferred(struct cushim_mem_heap *pool) {
     pthread_mutex_lock(&pool->lock);
-    cushim_mem_heap_give_deferred(pool, waited_serial);
-    bool has_more = pool->pending.first;
+    cushim_mem_heap_give_deferred(pool);
+    bool has_more = !pool->policy->is_relaxed && pool->deferred.first;
     pthread_mutex_unlock(&pool->lock);
     return has_more;
 }
 
-/* What was freed in stream order, or let go by a hold, may be over.  Of the latter no event tells,
- * and no free may come whose wait would. */
-static bool look_at_pending(struct cushim_mem_heap *pool) {
+/* What was freed in stream order, or let go by a hold, may be over. */
+static bool look_at_deferred(struct cushim_mem_heap *pool) {
     if (cushim_mem_heap_has_unheld(pool))
         cushim_mem_graph_resources_take_back(pool);
-    if (!atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed))
+    if (!atomic_load_explicit(&pool->deferred.n_rows, memory_order_relaxed))
         return false;
-    uint64_t serial = atomic_load(&pool->pending.serial);
-    if (give_deferred(pool, 0) && cushim_mem_growth_is_quiet(pool, 0))
-        give_deferred(pool, serial);
+    if (give_deferred(pool) && cushim_mem_growth_is_quiet(pool, 0))
+        give_deferred(pool);
     return true;
 }
 
@@ -419,7 +421,7 @@ static enum cushim_status make_do(struct attempt *attempt) {
     return status;
 }
 
-/* May more be fetched while so much is pending? */
+/* May more be fetched while so much is deferred? */
 static bool is_within_budget(struct cushim_mem_heap *pool) {
     size_t budget_bytes = CUSHIM_MEM_HEAP_DEFERRED_BYTES;
     pthread_mutex_lock(&pool->lock);
@@ -459,12 +461,12 @@ enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *pool,
     status = serve_without_wait(&attempt);
     if (status == CUSHIM_NOTFOUND && attempt.should_grow)
         status = serve_more(&attempt);
-    if (status == CUSHIM_NOTFOUND && look_at_pending(pool))
+    if (status == CUSHIM_NOTFOUND && look_at_deferred(pool))
         status = serve(&attempt, true);
     if (status == CUSHIM_NOTFOUND)
         status = make_do(&attempt);
-    if (status == CUSHIM_NOTFOUND && attempt.pending_tag && !is_within_budget(pool) &&
-        wait_for(&attempt, attempt.pending_tag))
+    if (status == CUSHIM_NOTFOUND && attempt.deferred_tag && !is_within_budget(pool) &&
+        wait_for(&attempt, attempt.deferred_tag))
         status = serve(&attempt, true);
     if (status != CUSHIM_NOTFOUND)
         return status;

@@ -58,9 +58,12 @@ void cushim_mem_heap_abandon(struct cushim_mem_heap *pool);
  * Those about captures and rights are the call's own. */
 void cushim_mem_heap_note_damage(struct cushim_mem_heap *pool, CUresult answer);
 
-/* Under the lock: pending blocks that are over become free.  A wait of the context has covered rows
- * up to waited_serial. */
-void cushim_mem_heap_give_deferred(struct cushim_mem_heap *pool, uint64_t waited_serial);
+/* Under the lock: deferred blocks that are over become free. */
+void cushim_mem_heap_give_deferred(struct cushim_mem_heap *pool);
+
+/* The wait of an exact free: cushim_mem_fence_wait, and the epochs of blocks that were deferred
+ * before it are done, too. */
+enum cushim_status cushim_mem_heap_wait(struct cushim_mem_heap *pool, CUresult *answer);
 
 /**
  * Serve a request.
@@ -69,7 +72,7 @@ void cushim_mem_heap_give_deferred(struct cushim_mem_heap *pool, uint64_t waited
  * was) | CUSHIM_STATE (the pool is not open, or its context is damaged) | another status of the
  * driver: in all these cases nothing has changed and the caller may ask the driver itself Threads
  * any      Stream   none; waits for the device only before it says that memory is out, and in
- * `relaxed` where much is pending, both with a deadline
+ * `relaxed` where much is deferred, both with a deadline
  */
 enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *pool,
                                           const struct cushim_mem_request *request,

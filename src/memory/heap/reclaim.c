@@ -58,31 +58,29 @@ static enum cushim_status wait_until(struct cushim_mem_heap *pool, uint64_t unti
 
 /* Wait until the device has done what was submitted, if not for longer. */
 static bool is_over_in_time(struct cushim_mem_heap *pool, uint64_t until_ns) {
-    uint64_t serial = atomic_load(&pool->pending.serial); /* rows that the wait covers */
     enum cushim_status status = wait_until(pool, until_ns);
     pthread_mutex_lock(&pool->lock);
     pool->bound.gave_up_ns = status == CUSHIM_TIMEOUT ? cushim_clock_ns() : 0;
-    cushim_mem_heap_give_deferred(pool, status == CUSHIM_OK ? serial : 0);
+    cushim_mem_heap_give_deferred(pool);
     pthread_mutex_unlock(&pool->lock);
     return status == CUSHIM_OK;
 }
 
-/* Is there anything to wait for: pending blocks, or segments that only a quiet device takes back?
+/* Is there anything to wait for: deferred blocks, or segments that only a quiet device takes back?
  */
-static bool has_reason_to_wait(struct cushim_mem_heap *pool, bool *has_pending) {
-    pthread_mutex_lock(&pool->lock);
-    *has_pending = pool->pending.n_rows || pool->deferred.n_rows;
-    pthread_mutex_unlock(&pool->lock);
-    return *has_pending || (!pool->source->is_prompt && cushim_mem_growth_reusable_bytes(pool) > 0);
+static bool has_reason_to_wait(struct cushim_mem_heap *pool, bool *has_deferred) {
+    *has_deferred = pool->deferred.n_rows != 0;
+    return *has_deferred ||
+           (!pool->source->is_prompt && cushim_mem_growth_reusable_bytes(pool) > 0);
 }
 
 static bool wait(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *pool) {
-    bool has_pending;
-    if (!has_reason_to_wait(pool, &has_pending))
+    bool has_deferred;
+    if (!has_reason_to_wait(pool, &has_deferred))
         return false;
     cushim_mem_stats_add(&pool->stats->n_reclaim_waits, 1);
     reclaim->is_busy = !is_over_in_time(pool, reclaim->until_ns);
-    return has_pending;
+    return has_deferred;
 }
 
 /*
@@ -165,9 +163,9 @@ bool cushim_mem_reclaim_run(struct cushim_mem_reclaim *reclaim, struct cushim_me
 }
 
 size_t cushim_mem_reclaim_empty(struct cushim_mem_heap *pool, uint64_t until_ns) {
-    bool has_pending, is_busy = false;
+    bool has_deferred, is_busy = false;
     cushim_mem_cache_drain_all(pool);
-    if (has_reason_to_wait(pool, &has_pending))
+    if (has_reason_to_wait(pool, &has_deferred))
         is_busy = !is_over_in_time(pool, until_ns);
     return give_back(pool, is_busy);
 }

@@ -17,7 +17,7 @@ struct cushim_mem_heap;
 
 enum cushim_mem_reclaim_step {
     CUSHIM_MEM_RECLAIM_ANY,       /* pages that were kept for smaller requests */
-    CUSHIM_MEM_RECLAIM_WAIT,      /* for pending blocks, up to a deadline */
+    CUSHIM_MEM_RECLAIM_WAIT,      /* for deferred blocks, up to a deadline */
     CUSHIM_MEM_RECLAIM_DRAIN,     /* every thread's cache */
     CUSHIM_MEM_RECLAIM_GIVE_BACK, /* free segments of this pool */
     CUSHIM_MEM_RECLAIM_OTHERS,    /* those of the other pools of the device */

@@ -113,9 +113,9 @@ static bool is_waiting(struct cushim_mem_heap *pool) {
  * streams which blocks were freed on. */
 static void poll_fence(struct cushim_mem_heap *pool) {
     CUresult answer;
-    if (atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed)) {
+    if (atomic_load_explicit(&pool->deferred.n_rows, memory_order_relaxed)) {
         pthread_mutex_lock(&pool->lock);
-        cushim_mem_heap_give_deferred(pool, 0);
+        cushim_mem_heap_give_deferred(pool);
         pthread_mutex_unlock(&pool->lock);
     }
     uint64_t tag = pool->policy->is_relaxed ? deferred_tag(pool, done_of(pool)) : 0;
@@ -134,7 +134,7 @@ static bool close_chunk(struct cushim_mem_heap *pool, struct cushim_mem_chunk *c
     if (!extent)
         return false;
     atomic_fetch_sub_explicit(&pool->arena.n_open, 1, memory_order_relaxed);
-    cushim_mem_free_lists_give(pool, extent->segment, &(struct cushim_mem_blockref){extent, 0});
+    cushim_mem_free_lists_give(pool, &(struct cushim_mem_blockref){extent, 0});
     return true;
 }
 

@@ -22,7 +22,6 @@ struct cushim_mem_check_row {
     struct cushim_backtrace obtained, freed;
     struct cushim_mem_check_row *live_before, *live_next; /* while it is live */
     /* once freed */
-    struct cushim_mem_segment *segment;
     struct cushim_mem_blockref place;
     struct cushim_mem_check_row *younger;
     UT_hash_handle hh;
@@ -221,24 +220,24 @@ enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
 
 /* Into the free lists, all work on it being over. */
 static void give_back(struct cushim_mem_heap *pool, uint64_t life,
-                      struct cushim_mem_segment *segment, const struct cushim_mem_blockref *place) {
+                      const struct cushim_mem_blockref *place) {
     if (!cushim_mem_heap_lock_life(pool, life)) /* it went with its context */
         return;
-    cushim_mem_free_lists_give(pool, segment, place);
+    cushim_mem_free_lists_give(pool, place);
     bool is_stale = pool->held_bytes > cushim_mem_growth_target(pool);
     pthread_mutex_unlock(&pool->lock);
     if (is_stale)
         cushim_mem_growth_shrink(pool, life, false);
 }
 
-/* As for give_back, but the poison is still being written: a wait that begins later covers it. */
+/* As for give_back, but the poison is still being written: the epoch that is open covers it. */
 static void give_later(struct cushim_mem_heap *pool, uint64_t life,
-                       struct cushim_mem_segment *segment,
                        const struct cushim_mem_blockref *place) {
     if (!cushim_mem_heap_lock_life(pool, life))
         return;
+    atomic_thread_fence(memory_order_seq_cst); /* what was submitted is ahead of the load of open */
     /* without host memory for the note the block is never used again */
-    cushim_mem_deferred_add(&pool->pending, &pool->meta, segment, place, 0);
+    cushim_mem_deferred_add(&pool->deferred, &pool->meta, place, cushim_mem_fence_tag(pool->fence));
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -269,7 +268,7 @@ size_t cushim_mem_check_empty(struct cushim_mem_check *check, size_t keep_bytes)
         if (!row)
             return n_bytes;
         look_at_poison(check, row);
-        give_back(row->pool, row->life, row->segment, &row->place);
+        give_back(row->pool, row->life, &row->place);
         n_bytes += row->n_bytes;
         free(row);
     }
@@ -292,7 +291,6 @@ static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_l
         leave_live(check, row);
         row->is_freed = row->is_poisoned = true;
         row->freed = freed;
-        row->segment = found->segment;
         row->place = found->place;
         push_youngest(check, row);
     } else if (row) {
@@ -305,9 +303,9 @@ static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_l
     }
     free(row);
     if (status == CUSHIM_TIMEOUT)
-        give_later(pool, life, found->segment, &found->place);
+        give_later(pool, life, &found->place);
     else
-        give_back(pool, life, found->segment, &found->place);
+        give_back(pool, life, &found->place);
 }
 
 static bool see(struct cushim_mem_check *check, uint64_t address, struct seen *seen) {
@@ -332,20 +330,19 @@ enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
                                             CUresult *answer) {
     struct cushim_mem_heap *pool = found->segment->pool;
     uint64_t life = atomic_load(&pool->generation);
-    uint64_t waited_serial = atomic_load_explicit(&pool->pending.serial, memory_order_acquire);
     struct seen seen;
     *answer = CUDA_SUCCESS;
     if (!cushim_mem_heap_is_ready(pool) || !see(check, found->base, &seen) ||
-        cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, answer) != CUSHIM_OK)
+        cushim_mem_heap_wait(pool, answer) != CUSHIM_OK)
         return release_unseen(check, found, answer); /* which says what is wrong, if anything is */
     look_at(check, pool, &seen, 1);
     enum cushim_status status = cushim_mem_heap_claim(pool, found);
     if (status != CUSHIM_OK)
         return status;
     quarantine(check, found, life);
-    if (atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed) &&
+    if (atomic_load_explicit(&pool->deferred.n_rows, memory_order_relaxed) &&
         cushim_mem_heap_lock_life(pool, life)) {
-        cushim_mem_heap_give_deferred(pool, waited_serial);
+        cushim_mem_heap_give_deferred(pool);
         pthread_mutex_unlock(&pool->lock);
     }
     return CUSHIM_OK;

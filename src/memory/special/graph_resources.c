@@ -11,7 +11,6 @@ struct cushim_mem_held {
     struct cushim_mem_held *next; /* on the pool's stack, once nobody holds it */
     struct cushim_mem_heap *pool;
     uint64_t life; /* generation of the pool */
-    struct cushim_mem_segment *segment;
     struct cushim_mem_blockref place;
     atomic_uint n_holds;
     unsigned n_slots;
@@ -30,7 +29,6 @@ static struct cushim_mem_held *create(struct cushim_mem_heap *pool, uint64_t lif
     if (held) {
         held->pool = pool;
         held->life = life;
-        held->segment = found->segment;
         held->place = found->place;
         held->n_slots = n_holds;
         atomic_init(&held->n_holds, n_holds);
@@ -84,7 +82,8 @@ static bool give_to_driver(struct cushim_mem_heap *pool, const struct cushim_mem
     CUresult answer;
     size_t block_bytes = held->place.extent->block_bytes;
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
-    bool is_gone = cushim_mem_segments_free(pool, held->segment, NULL, &answer) == CUSHIM_OK;
+    bool is_gone =
+        cushim_mem_segments_free(pool, held->place.extent->segment, NULL, &answer) == CUSHIM_OK;
     cushim_mem_mode_back(pool->cuda, mode);
     if (is_gone && cushim_mem_heap_lock_life(pool, held->life)) {
         cushim_mem_free_lists_count_given(pool, block_bytes);
@@ -98,20 +97,20 @@ static bool take_back(struct cushim_mem_heap *pool, const struct cushim_mem_held
                       uint64_t tag) {
     if (atomic_load(&pool->generation) != held->life) /* it went with its context */
         return true;
-    if (cushim_mem_heap_is_uncached(pool, held->segment) && give_to_driver(pool, held))
+    if (cushim_mem_heap_is_uncached(pool, held->place.extent->segment) &&
+        give_to_driver(pool, held))
         return true;
     if (!cushim_mem_heap_lock_life(pool, held->life))
         return true;
-    bool is_added =
-        cushim_mem_deferred_add(&pool->pending, &pool->meta, held->segment, &held->place, tag);
+    bool is_added = cushim_mem_deferred_add(&pool->deferred, &pool->meta, &held->place, tag);
     pthread_mutex_unlock(&pool->lock);
     return is_added;
 }
 
 void cushim_mem_graph_resources_take_back(struct cushim_mem_heap *pool) {
     struct cushim_mem_held *held = atomic_exchange(&pool->unheld, NULL);
-    /* where frees do not wait the next epochs do; the exchange above was the full fence */
-    uint64_t tag = pool->policy->is_relaxed ? cushim_mem_fence_tag(pool->fence) : 0;
+    /* the exchange above was the full fence */
+    uint64_t tag = cushim_mem_fence_tag(pool->fence);
     for (struct cushim_mem_held *next; held; held = next) {
         next = held->next;
         if (!take_back(pool, held, tag)) { /* host memory is out: another time */

@@ -4,7 +4,7 @@
  * A block that a thread frees while it captures may be used whenever a graph made from that capture
  * runs.  It is DEFERRED, is on no list of its heap, and has a reference from each capture that was
  * open to the thread.  When the last reference is dropped the block goes onto its heap's stack
- * `unheld`, and the heap's next operation makes it pending as any other free does.
+ * `unheld`, and the heap's next operation defers it as any other free does.
  *
  * Lock: a list of references is guarded by its owner.  Dropping it takes no lock and makes no
  * driver call, so that a destructor which the driver runs may do it.  A heap that is abandoned
@@ -48,7 +48,7 @@ enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *pool,
  */
 void cushim_mem_graph_resources_let_go(struct cushim_mem_graph_resources_slot *first);
 
-/* Blocks that were let go become pending; what a pool's operations call first. */
+/* Blocks that were let go become deferred; what a pool's operations call first. */
 void cushim_mem_graph_resources_take_back(struct cushim_mem_heap *pool);
 
 #endif

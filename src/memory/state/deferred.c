@@ -3,60 +3,53 @@
 #include "cuda/table.h"
 #include "memory/current_context.h"
 
-enum { DEPTH = 8, LINES = 16 }; /* that are looked at: rows without events, and lines */
+enum { DEPTH = 8, LINES = 16 }; /* that are looked at: rows with epochs, and lines */
 
-static struct cushim_mem_deferred_row *make_row(struct cushim_mem_deferred *pending,
-                                                struct cushim_mem_meta *meta,
-                                                struct cushim_mem_segment *segment,
+static struct cushim_mem_deferred_row *make_row(struct cushim_mem_meta *meta,
                                                 const struct cushim_mem_blockref *place) {
     struct cushim_mem_deferred_row *row = cushim_mem_meta_obtain(meta, sizeof *row);
     if (!row)
         return NULL;
-    *row = (struct cushim_mem_deferred_row){
-        .segment = segment,
-        .place = *place,
-        .serial = atomic_fetch_add(&pending->serial, 1) + 1,
-    };
+    *row = (struct cushim_mem_deferred_row){.place = *place};
     return row;
 }
 
-static void append(struct cushim_mem_deferred *pending, struct cushim_mem_deferred_row **first,
+static void append(struct cushim_mem_deferred *deferred, struct cushim_mem_deferred_row **first,
                    struct cushim_mem_deferred_row **last, struct cushim_mem_deferred_row *row) {
     if (*first)
         (*last)->next = row;
     else
         *first = row;
     *last = row;
-    pending->n_bytes += row->place.extent->block_bytes;
-    atomic_fetch_add_explicit(&pending->n_rows, 1, memory_order_relaxed);
+    deferred->n_bytes += row->place.extent->block_bytes;
+    atomic_fetch_add_explicit(&deferred->n_rows, 1, memory_order_relaxed);
 }
 
-bool cushim_mem_deferred_add(struct cushim_mem_deferred *pending, struct cushim_mem_meta *meta,
-                             struct cushim_mem_segment *segment,
+bool cushim_mem_deferred_add(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
                              const struct cushim_mem_blockref *place, uint64_t tag) {
-    struct cushim_mem_deferred_row *row = make_row(pending, meta, segment, place);
+    struct cushim_mem_deferred_row *row = make_row(meta, place);
     if (!row)
         return false;
     row->tag = tag;
-    append(pending, &pending->first, &pending->last, row);
+    append(deferred, &deferred->first, &deferred->last, row);
     return true;
 }
 
-static void append_line(struct cushim_mem_deferred *pending,
+static void append_line(struct cushim_mem_deferred *deferred,
                         struct cushim_mem_deferred_line *line) {
     line->next = NULL;
-    if (pending->lines)
-        pending->last_line->next = line;
+    if (deferred->lines)
+        deferred->last_line->next = line;
     else
-        pending->lines = line;
-    pending->last_line = line;
+        deferred->lines = line;
+    deferred->last_line = line;
 }
 
 /* The line of a stream, which may be empty; NULL where host memory is out. */
-static struct cushim_mem_deferred_line *find_or_add_line(struct cushim_mem_deferred *pending,
+static struct cushim_mem_deferred_line *find_or_add_line(struct cushim_mem_deferred *deferred,
                                                          struct cushim_mem_meta *meta,
                                                          CUstream stream) {
-    struct cushim_mem_deferred_line *line = pending->lines;
+    struct cushim_mem_deferred_line *line = deferred->lines;
     for (int i = 0; line && i < LINES; line = line->next, i++) {
         if (line->stream == stream)
             return line;
@@ -64,49 +57,45 @@ static struct cushim_mem_deferred_line *find_or_add_line(struct cushim_mem_defer
     line = cushim_mem_meta_obtain(meta, sizeof *line);
     if (line) {
         *line = (struct cushim_mem_deferred_line){.stream = stream};
-        append_line(pending, line);
+        append_line(deferred, line);
     }
     return line;
 }
 
-bool cushim_mem_deferred_add_on(struct cushim_mem_deferred *pending, struct cushim_mem_meta *meta,
-                                struct cushim_mem_segment *segment,
+bool cushim_mem_deferred_add_on(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
                                 const struct cushim_mem_blockref *place, CUstream stream,
                                 CUevent event) {
-    struct cushim_mem_deferred_row *row = make_row(pending, meta, segment, place);
-    struct cushim_mem_deferred_line *line = row ? find_or_add_line(pending, meta, stream) : NULL;
+    struct cushim_mem_deferred_row *row = make_row(meta, place);
+    struct cushim_mem_deferred_line *line = row ? find_or_add_line(deferred, meta, stream) : NULL;
     if (!line) {
         if (row)
             cushim_mem_meta_release(meta, row, sizeof *row);
         return false;
     }
     row->event = event;
-    append(pending, &line->first, &line->last, row);
+    append(deferred, &line->first, &line->last, row);
     return true;
 }
 
 /* Out of its list already. */
-static void end_row(struct cushim_mem_deferred *pending, struct cushim_mem_meta *meta,
-                    struct cushim_mem_deferred_row *at, struct cushim_mem_deferred_row *row) {
-    *row = *at;
-    pending->n_bytes -= at->place.extent->block_bytes;
-    atomic_fetch_sub_explicit(&pending->n_rows, 1, memory_order_relaxed);
-    cushim_mem_meta_release(meta, at, sizeof *at);
+static void end_row(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
+                    struct cushim_mem_deferred_row *row, struct cushim_mem_blockref *place) {
+    *place = row->place;
+    deferred->n_bytes -= place->extent->block_bytes;
+    atomic_fetch_sub_explicit(&deferred->n_rows, 1, memory_order_relaxed);
+    cushim_mem_meta_release(meta, row, sizeof *row);
 }
 
-static bool take_without_event(struct cushim_mem_deferred *pending, struct cushim_mem_meta *meta,
-                               struct cushim_mem_over over, struct cushim_mem_deferred_row *row) {
-    struct cushim_mem_deferred_row *before = NULL, *at = pending->first;
-    for (int depth = 0; at && depth < DEPTH; before = at, at = at->next, depth++) {
-        if (at->tag ? at->tag > over.done : at->serial > over.waited_serial)
+bool cushim_mem_deferred_take(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
+                              uint64_t done, struct cushim_mem_blockref *place) {
+    struct cushim_mem_deferred_row *before = NULL, *row = deferred->first;
+    for (int depth = 0; row && depth < DEPTH; before = row, row = row->next, depth++) {
+        if (row->tag > done)
             continue;
-        if (before)
-            before->next = at->next;
-        else
-            pending->first = at->next;
-        if (!at->next)
-            pending->last = before;
-        end_row(pending, meta, at, row);
+        *(before ? &before->next : &deferred->first) = row->next;
+        if (!row->next)
+            deferred->last = before;
+        end_row(deferred, meta, row, place);
         return true;
     }
     return false;
@@ -120,35 +109,29 @@ static bool is_over(struct cushim_cuda *cuda, CUevent event) {
 }
 
 /* The first line stays the first while it gives; one that does not is the last from then on. */
-static bool take_from_lines(struct cushim_mem_deferred *pending, struct cushim_mem_meta *meta,
-                            struct cushim_cuda *cuda, struct cushim_mem_deferred_row *row) {
+bool cushim_mem_deferred_take_on(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
+                                 struct cushim_cuda *cuda, struct cushim_mem_blockref *place) {
     struct cushim_mem_deferred_line *seen = NULL;
-    for (int i = 0; i < LINES && pending->lines && pending->lines != seen; i++) {
-        struct cushim_mem_deferred_line *line = pending->lines;
-        struct cushim_mem_deferred_row *at = line->first;
-        bool is_taken = is_over(cuda, at->event);
+    for (int i = 0; i < LINES && deferred->lines && deferred->lines != seen; i++) {
+        struct cushim_mem_deferred_line *line = deferred->lines;
+        struct cushim_mem_deferred_row *row = line->first;
+        bool is_taken = is_over(cuda, row->event);
         if (is_taken) {
-            line->first = at->next;
-            end_row(pending, meta, at, row);
+            line->first = row->next;
+            cuda->cuEventDestroy_v2(row->event);
+            end_row(deferred, meta, row, place);
         }
         if (is_taken && line->first)
             return true;
-        pending->lines = line->next;
+        deferred->lines = line->next;
         if (is_taken) {
             cushim_mem_meta_release(meta, line, sizeof *line);
             return true;
         }
-        append_line(pending, line);
+        append_line(deferred, line);
         seen = seen ? seen : line;
     }
     return false;
-}
-
-bool cushim_mem_deferred_take(struct cushim_mem_deferred *pending, struct cushim_mem_meta *meta,
-                              struct cushim_cuda *cuda, struct cushim_mem_over over,
-                              struct cushim_mem_deferred_row *row) {
-    return take_without_event(pending, meta, over, row) ||
-           take_from_lines(pending, meta, cuda, row);
 }
 
 static void forget_rows(struct cushim_mem_meta *meta, struct cushim_mem_deferred_row *row) {
@@ -159,23 +142,24 @@ static void forget_rows(struct cushim_mem_meta *meta, struct cushim_mem_deferred
     }
 }
 
-void cushim_mem_deferred_forget(struct cushim_mem_deferred *pending, struct cushim_mem_meta *meta) {
-    forget_rows(meta, pending->first);
-    while (pending->lines) {
-        struct cushim_mem_deferred_line *line = pending->lines;
-        pending->lines = line->next;
+void cushim_mem_deferred_forget(struct cushim_mem_deferred *deferred,
+                                struct cushim_mem_meta *meta) {
+    forget_rows(meta, deferred->first);
+    while (deferred->lines) {
+        struct cushim_mem_deferred_line *line = deferred->lines;
+        deferred->lines = line->next;
         forget_rows(meta, line->first);
         cushim_mem_meta_release(meta, line, sizeof *line);
     }
-    *pending = (struct cushim_mem_deferred){0};
+    *deferred = (struct cushim_mem_deferred){0};
 }
 
-uint64_t cushim_mem_deferred_tag_of(const struct cushim_mem_deferred *pending, size_t n_bytes) {
+uint64_t cushim_mem_deferred_tag_of(const struct cushim_mem_deferred *deferred, size_t n_bytes) {
     enum { FAR = 256 }; /* a wait comes next: a look at this many is cheap beside it */
-    const struct cushim_mem_deferred_row *row = pending->first;
+    const struct cushim_mem_deferred_row *row = deferred->first;
     for (int depth = 0; row && depth < FAR; row = row->next, depth++) {
         size_t block_bytes = row->place.extent->block_bytes;
-        if (row->tag && block_bytes >= n_bytes && block_bytes / 2 <= n_bytes)
+        if (block_bytes >= n_bytes && block_bytes / 2 <= n_bytes)
             return row->tag;
     }
     return 0;

@@ -267,9 +267,10 @@ static void give_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment
         end_retired(pool, segment);
 }
 
-void cushim_mem_free_lists_give(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
+void cushim_mem_free_lists_give(struct cushim_mem_heap *pool,
                                 const struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *extent = place->extent;
+    struct cushim_mem_segment *segment = extent->segment;
     if (cushim_mem_arena_has(place)) {
         cushim_mem_arena_give(pool, place, 0);
         return;

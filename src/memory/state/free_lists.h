@@ -39,7 +39,7 @@ void cushim_mem_free_lists_count_taken(struct cushim_mem_heap *pool, size_t bloc
 void cushim_mem_free_lists_count_given(struct cushim_mem_heap *pool, size_t block_bytes);
 
 /* Put a block back: its state is FREE from here on. */
-void cushim_mem_free_lists_give(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
+void cushim_mem_free_lists_give(struct cushim_mem_heap *pool,
                                 const struct cushim_mem_blockref *place);
 
 /*

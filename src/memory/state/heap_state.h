@@ -22,7 +22,7 @@
 
 enum {
     CUSHIM_MEM_HEAP_SLACK_BYTES = 32 << 20,    /* held beyond what use explains, whatever that is */
-    CUSHIM_MEM_HEAP_DEFERRED_BYTES = 64 << 20, /* may be pending before a malloc waits, at least */
+    CUSHIM_MEM_HEAP_DEFERRED_BYTES = 64 << 20, /* may be deferred before a malloc waits, at least */
     CUSHIM_MEM_HEAP_PATIENCE_NS = 1000000000   /* how long it waits */
 };
 
@@ -69,11 +69,10 @@ struct cushim_mem_heap {
     struct cushim_mem_segment *segments;
     struct cushim_mem_extents idle; /* dedicated segments that are free */
     struct cushim_mem_watermark bound;
-    struct cushim_mem_deferred pending;
-    struct cushim_mem_guard guard;       /* around each block */
-    struct cushim_mem_arena arena;       /* its chunks are taken and given without the lock */
-    struct cushim_mem_deferred deferred; /* large blocks, and what caches had no room for, by tag */
-    uint64_t narrow_tag; /* the epoch in which the rotation became narrow; 0: never */
+    struct cushim_mem_deferred deferred;
+    struct cushim_mem_guard guard; /* around each block */
+    struct cushim_mem_arena arena; /* its chunks are taken and given without the lock */
+    uint64_t narrow_tag;           /* the epoch in which the rotation became narrow; 0: never */
     int n_early; /* fences made for fewer blocks than may wait, since memory was fetched for more */
     struct cushim_mem_cache *caches; /* under the registry's lock of cache.c */
     struct cushim_mem_cache *hand;   /* the same: the next to be looked at; NULL: the first */

@@ -219,9 +219,8 @@ size_t cushim_mem_watermark_at(struct cushim_mem_heap *pool, size_t live_bytes) 
 }
 
 static size_t live_bytes_of(const struct cushim_mem_heap *pool) {
-    size_t pending_bytes = atomic_load_explicit(&pool->deferred.n_bytes, memory_order_relaxed) +
-                           atomic_load_explicit(&pool->pending.n_bytes, memory_order_relaxed);
-    return less(atomic_load_explicit(&pool->live_bytes, memory_order_relaxed), pending_bytes);
+    return less(atomic_load_explicit(&pool->live_bytes, memory_order_relaxed),
+                atomic_load_explicit(&pool->deferred.n_bytes, memory_order_relaxed));
 }
 
 bool cushim_mem_watermark_is_far_over(struct cushim_mem_heap *pool) {

@@ -4,7 +4,7 @@
  *
  * Natively, memory that a program freed is available to other allocators of the process and to
  * other processes.  So what a heap holds free stays below half of what the driver has free, and
- * below an eighth of the device where next to nothing is live.  Blocks that are pending or in
+ * below an eighth of the device where next to nothing is live.  Blocks that are deferred or in
  * caches count as held, not as live.
  *
  * Lock: the heap's, for `oldest_free` and `youngest_free` and for all writes but of tried_bytes;

@@ -96,7 +96,7 @@ static void end(size_t n_refused) {
     }
     cushim_mem_reclaim_empty(&fixture->pools[0], cushim_mem_reclaim_until());
     fixture_check(fixture);
-    ck_assert_uint_eq(fixture->pools[0].pending.n_rows, 0);
+    ck_assert_uint_eq(fixture->pools[0].deferred.n_rows, 0);
     ck_assert_ptr_null(fixture->pools[0].deferred.first);
     ck_assert_uint_eq(fixture->pools[0].held_bytes, 0);
     ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);

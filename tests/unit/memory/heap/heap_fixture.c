@@ -409,15 +409,14 @@ static const char *fault_of_caches(const struct cushim_mem_heap *pool, struct su
     }
     for (const struct cushim_mem_deferred_row *row = pool->deferred.first; row; row = row->next)
         sums->n_held_back--;
-    for (const struct cushim_mem_deferred_row *row = pool->pending.first; row; row = row->next)
-        sums->n_held_back--;
-    for (const struct cushim_mem_deferred_line *line = pool->pending.lines; line; line = line->next)
+    for (const struct cushim_mem_deferred_line *line = pool->deferred.lines; line;
+         line = line->next)
         for (const struct cushim_mem_deferred_row *row = line->first; row; row = row->next)
             sums->n_held_back--;
     if (sums->n_loose)
         return "a free cell is in no list and no cache, or in two";
     if (sums->n_held_back && !fixture_holds)
-        return "a pending block waits nowhere";
+        return "a deferred block waits nowhere";
     return n_caches == pool->n_caches ? NULL : "caches and their number differ";
 }
 

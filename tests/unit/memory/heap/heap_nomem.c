@@ -67,7 +67,7 @@ static void empty(void) {
     }
     fixture_check(fixture);
     fake_finish(0);
-    for (unsigned i = 0; i < 3 && fixture->pools[0].pending.n_rows; i++) {
+    for (unsigned i = 0; i < 3 && fixture->pools[0].deferred.n_rows; i++) {
         enum cushim_status status;
         uint64_t address = fixture_obtain(fixture, 1000, &status);
         if (address)

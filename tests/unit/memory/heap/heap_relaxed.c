@@ -366,7 +366,7 @@ START_TEST(threads_leave_a_consistent_pool) {
                                             &answer),
                      CUSHIM_OK);
     pthread_mutex_lock(&pool()->lock);
-    cushim_mem_heap_give_deferred(pool(), 0);
+    cushim_mem_heap_give_deferred(pool());
     pthread_mutex_unlock(&pool()->lock);
     fixture_trim(fixture, 0);
     fixture_check(fixture);

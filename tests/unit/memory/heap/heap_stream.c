@@ -76,7 +76,7 @@ START_TEST(a_wait_of_the_context_takes_what_is_over_with_it) {
     free_on(a, fake_stream(0));
     fixture_give(fixture, b);
     ck_assert_int_eq(fixture_state(fixture, a), CUSHIM_MEM_FREE);
-    ck_assert_uint_eq(fixture->pools[0].pending.n_rows, 0);
+    ck_assert_uint_eq(fixture->pools[0].deferred.n_rows, 0);
     fixture_check(fixture);
 }
 END_TEST
@@ -112,30 +112,38 @@ START_TEST(a_refused_record_leaves_the_block_live_and_damage_is_noted) {
 }
 END_TEST
 
-static uint64_t late;
-
-/* As what a graph let go of, while another thread's free waits. */
-static void free_in_wait(const char *name) {
+/* As what a graph let go of. */
+static void defer(uint64_t address) {
     struct cushim_mem_heap *pool = &fixture->pools[0];
     struct cushim_mem_lookup found;
-    if (strcmp(name, "cuEventSynchronize") != 0)
-        return;
-    fake_on_call(NULL);
-    fake_submit(0); /* behind the record that is waited for */
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, late, &found));
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
     ck_assert_int_eq(cushim_mem_heap_claim(pool, &found), CUSHIM_OK);
     pthread_mutex_lock(&pool->lock);
-    ck_assert(cushim_mem_deferred_add(&pool->pending, &pool->meta, found.segment, &found.place, 0));
+    ck_assert(cushim_mem_deferred_add(&pool->deferred, &pool->meta, &found.place,
+                                      cushim_mem_fence_tag(pool->fence)));
     pthread_mutex_unlock(&pool->lock);
 }
 
-START_TEST(a_wait_does_not_cover_what_was_freed_while_it_waited) {
+static uint64_t late;
+
+/* While another thread's free waits, behind the record that is waited for. */
+static void free_in_wait(const char *name) {
+    if (strcmp(name, "cuEventSynchronize") != 0)
+        return;
+    fake_on_call(NULL);
+    fake_submit(0);
+    defer(late);
+}
+
+START_TEST(a_wait_covers_what_was_freed_before_it_and_not_what_was_freed_while_it_waited) {
     fixture = fixture_create(NULL);
-    uint64_t early = fixture_take(fixture, 5000000);
+    uint64_t before = fixture_take(fixture, 7000000), early = fixture_take(fixture, 5000000);
     late = fixture_take(fixture, 3000000);
+    defer(before);
     fake_submit(0);
     fake_on_call(free_in_wait);
     fixture_give(fixture, early);
+    ck_assert_int_eq(fixture_state(fixture, before), CUSHIM_MEM_FREE);
     ck_assert_int_eq(fixture_state(fixture, late), CUSHIM_MEM_DEFERRED);
     fixture_give(fixture, fixture_take(fixture, 5000000)); /* whose wait began behind it */
     ck_assert_int_eq(fixture_state(fixture, late), CUSHIM_MEM_FREE);
@@ -158,7 +166,7 @@ START_TEST(a_thousand_pending_blocks_all_come_back) {
     for (unsigned i = 0; i < 3; i++)
         fake_finish(4 * i);
     fixture_give(fixture, last);
-    ck_assert_uint_eq(fixture->pools[0].pending.n_rows, 0);
+    ck_assert_uint_eq(fixture->pools[0].deferred.n_rows, 0);
     ck_assert_uint_eq(fixture_used_bytes(fixture), 0);
     fixture_trim(fixture, 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
@@ -167,14 +175,16 @@ START_TEST(a_thousand_pending_blocks_all_come_back) {
 END_TEST
 
 SUITE() {
-    return suite_run("pool_stream",
-                     (const TTest *[]){a_block_is_not_reused_before_its_event_passed,
-                                       a_second_free_of_a_pending_block_is_found,
-                                       the_event_is_made_in_the_context_of_the_stream,
-                                       the_special_streams_mean_the_current_context,
-                                       a_wait_of_the_context_takes_what_is_over_with_it,
-                                       pending_blocks_are_not_given_back_to_the_driver,
-                                       a_refused_record_leaves_the_block_live_and_damage_is_noted,
-                                       a_wait_does_not_cover_what_was_freed_while_it_waited,
-                                       a_thousand_pending_blocks_all_come_back, NULL});
+    return suite_run(
+        "pool_stream",
+        (const TTest *[]){
+            a_block_is_not_reused_before_its_event_passed,
+            a_second_free_of_a_pending_block_is_found,
+            the_event_is_made_in_the_context_of_the_stream,
+            the_special_streams_mean_the_current_context,
+            a_wait_of_the_context_takes_what_is_over_with_it,
+            pending_blocks_are_not_given_back_to_the_driver,
+            a_refused_record_leaves_the_block_live_and_damage_is_noted,
+            a_wait_covers_what_was_freed_before_it_and_not_what_was_freed_while_it_waited,
+            a_thousand_pending_blocks_all_come_back, NULL});
 }

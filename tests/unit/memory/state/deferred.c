@@ -6,7 +6,7 @@
 
 static struct cushim_cuda cuda;
 static struct cushim_mem_meta meta;
-static struct cushim_mem_deferred pending;
+static struct cushim_mem_deferred deferred;
 static struct cushim_mem_extent extent = {.block_bytes = 1024};
 
 static void setup(void) {
@@ -15,55 +15,69 @@ static void setup(void) {
     fake_set_current(fake_context(0));
 }
 
-/* Row k: its place carries its number; an event on `stream`, or none where that is negative. */
+/* Block k: its place carries its number; freed in an epoch. */
+static void add_in(uint32_t k, uint64_t epoch) {
+    ck_assert(cushim_mem_deferred_add(&deferred, &meta, &(struct cushim_mem_blockref){&extent, k},
+                                      epoch));
+}
+
+/* The same with an event on `stream`. */
 static void add(uint32_t k, int stream) {
     struct cushim_mem_blockref place = {&extent, k};
     CUevent event;
-    if (stream < 0) {
-        ck_assert(cushim_mem_deferred_add(&pending, &meta, NULL, &place, 0));
-        return;
-    }
     CUstream on = fake_stream((unsigned)stream);
     fake_submit((unsigned)stream);
     ck_assert_int_eq(cuda.cuEventCreate(&event, 0), CUDA_SUCCESS);
     ck_assert_int_eq(cuda.cuEventRecord(event, on), CUDA_SUCCESS);
-    ck_assert(cushim_mem_deferred_add_on(&pending, &meta, NULL, &place, on, event));
+    ck_assert(cushim_mem_deferred_add_on(&deferred, &meta, &place, on, event));
 }
 
-/* The number of the row that is taken, or -1. */
-static int take(uint64_t waited_serial) {
-    struct cushim_mem_deferred_row row;
-    struct cushim_mem_over over = {waited_serial, 0};
-    return cushim_mem_deferred_take(&pending, &meta, &cuda, over, &row) ? (int)row.place.index : -1;
+/* The number of the block that is taken, or -1; its epoch is done. */
+static int take_done(uint64_t done) {
+    struct cushim_mem_blockref place;
+    return cushim_mem_deferred_take(&deferred, &meta, done, &place) ? (int)place.index : -1;
+}
+
+/* The same; its event is over. */
+static int take(void) {
+    struct cushim_mem_blockref place;
+    return cushim_mem_deferred_take_on(&deferred, &meta, &cuda, &place) ? (int)place.index : -1;
 }
 
 START_TEST(nothing_is_taken_from_nothing) {
     setup();
-    ck_assert_int_eq(take(UINT64_MAX), -1);
+    ck_assert_int_eq(take(), -1);
 }
 END_TEST
 
 START_TEST(a_row_is_taken_once_its_event_has_passed_and_not_before) {
     setup();
     add(1, 0);
-    ck_assert_int_eq(take(UINT64_MAX), -1); /* a wait does not speak for another's stream */
+    ck_assert_int_eq(take(), -1);
+    ck_assert_int_eq(take_done(UINT64_MAX), -1); /* no epoch speaks for another's stream */
     fake_finish(0);
-    ck_assert_int_eq(take(0), 1);
-    ck_assert_int_eq(take(0), -1);
-    ck_assert_uint_eq(pending.n_rows, 0);
-    ck_assert_ptr_null(pending.lines);
+    ck_assert_int_eq(take(), 1);
+    ck_assert_int_eq(take(), -1);
+    ck_assert_uint_eq(deferred.n_rows, 0);
+    ck_assert_ptr_null(deferred.lines);
 }
 END_TEST
 
-START_TEST(a_row_without_an_event_is_covered_by_a_later_wait_alone) {
+START_TEST(a_block_is_taken_once_its_epoch_is_done_and_not_before) {
     setup();
-    add(1, -1);
-    uint64_t serial = pending.serial;
-    add(2, -1);
-    ck_assert_int_eq(take(serial - 1), -1);
-    ck_assert_int_eq(take(serial), 1);
-    ck_assert_int_eq(take(serial), -1);
-    ck_assert_int_eq(take(pending.serial), 2);
+    add_in(1, 5);
+    add_in(2, 6);
+    add_in(3, 5); /* a cache had it meanwhile */
+    ck_assert_int_eq(take_done(4), -1);
+    ck_assert_int_eq(take_done(5), 1);
+    ck_assert_int_eq(take_done(5), 3);
+    ck_assert_int_eq(take_done(5), -1);
+    ck_assert_int_eq(take(), -1); /* no stream's event speaks for it */
+    add_in(4, 7);
+    ck_assert_int_eq(take_done(7), 2);
+    ck_assert_int_eq(take_done(7), 4);
+    ck_assert_uint_eq(deferred.n_rows, 0);
+    ck_assert_uint_eq(deferred.n_bytes, 0);
 }
 END_TEST
 
@@ -73,10 +87,10 @@ START_TEST(a_slow_stream_does_not_hold_up_the_rows_behind_it) {
         add(k, k == 0 ? 4 : 0); /* streams 0 and 4 both belong to context 0 */
     fake_finish(0);
     for (int k = 1; k < 6; k++)
-        ck_assert_int_eq(take(0), k);
-    ck_assert_int_eq(take(0), -1);
+        ck_assert_int_eq(take(), k);
+    ck_assert_int_eq(take(), -1);
     fake_finish(4);
-    ck_assert_int_eq(take(0), 0);
+    ck_assert_int_eq(take(), 0);
 }
 END_TEST
 
@@ -85,17 +99,17 @@ START_TEST(rows_appended_after_the_last_was_taken_are_found) {
     add(1, 0);
     add(2, 0);
     fake_finish(0);
-    ck_assert_int_eq(take(0), 1);
-    ck_assert_int_eq(take(0), 2);
+    ck_assert_int_eq(take(), 1);
+    ck_assert_int_eq(take(), 2);
     add(3, 4);
     add(4, 0);
     fake_finish(0);
-    ck_assert_int_eq(take(0), 4); /* the last row goes; the one before is the last now */
+    ck_assert_int_eq(take(), 4); /* the last row goes; the one before is the last now */
     add(5, 0);
     fake_finish(0);
-    ck_assert_int_eq(take(0), 5);
+    ck_assert_int_eq(take(), 5);
     fake_finish(4);
-    ck_assert_int_eq(take(0), 3);
+    ck_assert_int_eq(take(), 3);
 }
 END_TEST
 
@@ -105,7 +119,7 @@ START_TEST(one_look_asks_about_few_events_and_with_the_mode_relaxed) {
         add(k, 0);
     fake_capture(1, true);
     unsigned n_before = fake_n_calls("cuEventQuery");
-    ck_assert_int_eq(take(0), -1);
+    ck_assert_int_eq(take(), -1);
     ck_assert_uint_eq(fake_n_calls("cuEventQuery") - n_before, 1);
     ck_assert_uint_eq(fake_n_invalidated(), 0);
     ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -117,9 +131,9 @@ START_TEST(an_event_that_fails_never_counts_as_passed) {
     add(1, 0);
     fake_finish(0);
     fake_fail_always("cuEventQuery", CUDA_ERROR_ILLEGAL_ADDRESS);
-    ck_assert_int_eq(take(UINT64_MAX), -1);
+    ck_assert_int_eq(take(), -1);
     fake_fail_always(NULL, CUDA_SUCCESS);
-    ck_assert_int_eq(take(0), 1);
+    ck_assert_int_eq(take(), 1);
 }
 END_TEST
 
@@ -136,20 +150,19 @@ START_TEST(of_many_slow_streams_a_look_asks_some_and_the_next_look_others) {
     ck_assert_int_eq(cuda.cuEventCreate(&slow, 0), CUDA_SUCCESS);
     ck_assert_int_eq(cuda.cuEventRecord(slow, fake_stream(0)), CUDA_SUCCESS);
     for (uint32_t k = 0; k < STREAMS; k++)
-        ck_assert(cushim_mem_deferred_add_on(&pending, &meta, NULL,
-                                             &(struct cushim_mem_blockref){&extent, k},
-                                             other_stream(k), slow));
+        ck_assert(cushim_mem_deferred_add_on(
+            &deferred, &meta, &(struct cushim_mem_blockref){&extent, k}, other_stream(k), slow));
     add(STREAMS, 4);
     fake_finish(4);
     for (unsigned looks = 1; looks <= 2; looks++) {
         unsigned n_before = fake_n_calls("cuEventQuery");
-        ck_assert_int_eq(take(0), -1);
+        ck_assert_int_eq(take(), -1);
         ck_assert_uint_eq(fake_n_calls("cuEventQuery") - n_before, 16);
     }
-    ck_assert_int_eq(take(0), STREAMS);
-    cushim_mem_deferred_forget(&pending, &meta);
-    ck_assert_uint_eq(pending.n_rows, 0);
-    ck_assert_ptr_null(pending.lines);
+    ck_assert_int_eq(take(), STREAMS);
+    cushim_mem_deferred_forget(&deferred, &meta);
+    ck_assert_uint_eq(deferred.n_rows, 0);
+    ck_assert_ptr_null(deferred.lines);
 }
 END_TEST
 
@@ -160,21 +173,21 @@ START_TEST(a_slow_stream_does_not_hide_the_rows_of_others) {
         add(k, 0);
     add(SLOW, 4);
     fake_finish(4);
-    ck_assert_int_eq(take(0), SLOW);
+    ck_assert_int_eq(take(), SLOW);
     fake_finish(0);
     for (int i = 0; i < SLOW; i++)
-        ck_assert_int_ge(take(0), 0);
-    ck_assert_int_eq(take(0), -1);
-    ck_assert_uint_eq(pending.n_rows, 0);
-    ck_assert_ptr_null(pending.lines);
+        ck_assert_int_ge(take(), 0);
+    ck_assert_int_eq(take(), -1);
+    ck_assert_uint_eq(deferred.n_rows, 0);
+    ck_assert_ptr_null(deferred.lines);
 }
 END_TEST
 
 SUITE() {
-    return suite_run(
-        "pending", (const TTest *[]){nothing_is_taken_from_nothing,
+    return suite_run("deferred", (const TTest *[]){
+                                     nothing_is_taken_from_nothing,
                                      a_row_is_taken_once_its_event_has_passed_and_not_before,
-                                     a_row_without_an_event_is_covered_by_a_later_wait_alone,
+                                     a_block_is_taken_once_its_epoch_is_done_and_not_before,
                                      a_slow_stream_does_not_hold_up_the_rows_behind_it,
                                      rows_appended_after_the_last_was_taken_are_found,
                                      one_look_asks_about_few_events_and_with_the_mode_relaxed,
