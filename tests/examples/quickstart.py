@@ -80,7 +80,7 @@ def without_numbers(line):
 
 
 def sample():
-    """The lines of the sample, as a machine without a GPU would show them."""
+    """The lines of the sample, as a machine without a GPU would show them: there the program tells no times of its own."""
     lines = PAGE.read_text().splitlines()
     begin = lines.index("    $ ./tools/quickstart") + 1
     shown = []
@@ -92,10 +92,12 @@ def sample():
             shown += ["3 of 5  no GPU answers: building the software device, and vecadd for it",
                       "        Its calls take what an H200 was measured to take: they show how cushim works",
                       "        and do not speak for a GPU."]
+        elif re.match(r"vecadd: [\d.]+ s,|  /\S+/vecadd --time$", line):
+            continue  # its times, and the words of a command that has none
         elif line.startswith("done "):
             shown.append("done    vecadd ran natively and under cushim, on the software device: its times are of no GPU")
         else:
-            shown.append(re.sub("device 0  NVIDIA .*, ", "device 0  cushim software device, ", line))
+            shown.append(re.sub("device 0  NVIDIA .*, ", "device 0  cushim software device, ", line.removesuffix(" --time")))
     return shown
 
 
