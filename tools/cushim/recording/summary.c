@@ -133,55 +133,55 @@ static void put_head(struct cushim_writer *out, const struct cushim_trace_accoun
                  summary_end(head));
 }
 
-static void put_churn(struct cushim_writer *out, struct recording *recording) {
-    char text[CUSHIM_AMOUNT_BYTES], lead[LEAD_BYTES];
-    size_t n = sort(&recording->account, temporary);
+typedef void words_fn(char *text, size_t n_bytes, const struct cushim_trace_site *site);
+
+/* A row each for the few largest sites, behind a word that stands in the first; none: no row. */
+static void put_few(struct cushim_writer *out, struct recording *recording, measure_fn *measure,
+                    const char *word, words_fn *words) {
+    enum { WORD = 10 };
+    char lead[LEAD_BYTES];
+    size_t n = sort(&recording->account, measure);
     for (size_t i = 0; i < n && i < MOST_FEW; i++) {
         const struct cushim_trace_site *site = recording->account.sites[i];
-        snprintf(lead, sizeof lead,
-                 "%-9s %s block%s freed before the next request: ", i ? "" : "churn",
-                 cushim_text_count(text, temporary(site)), temporary(site) == 1 ? "" : "s");
+        snprintf(lead, sizeof lead, "%-9s ", i ? "" : word);
+        words(lead + WORD, sizeof lead - WORD, site);
         names_put_site(out, lead, recording->names, site);
     }
+}
+
+static void churn_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
+    char n[CUSHIM_AMOUNT_BYTES];
+    snprintf(text, n_bytes,
+             "%s block%s freed before the next request: ", cushim_text_count(n, temporary(site)),
+             temporary(site) == 1 ? "" : "s");
+}
+
+static void wait_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
+    char n[2][CUSHIM_AMOUNT_BYTES];
+    snprintf(text, n_bytes, "%11s %9s %-5s   ", cushim_text_time(n[0], site->wait_ns),
+             cushim_text_count(n[1], site->n_waits), site->n_waits == 1 ? "free" : "frees");
+}
+
+static void refused_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
+    char n[CUSHIM_AMOUNT_BYTES];
+    snprintf(text, n_bytes, "%s request%s found no memory: ", cushim_text_count(n, refused(site)),
+             refused(site) == 1 ? "" : "s");
+}
+
+static void leak_words(char *text, size_t n_bytes, const struct cushim_trace_site *site) {
+    char n[CUSHIM_AMOUNT_BYTES];
+    snprintf(text, n_bytes, "%s live at the end, more in each quarter of the run: ",
+             cushim_text_bytes(n, grown(site)));
 }
 
 static void put_waits(struct cushim_writer *out, struct recording *recording,
                       const struct recording_scope *scope) {
-    char text[2][CUSHIM_AMOUNT_BYTES], lead[LEAD_BYTES];
-    size_t n = sort(&recording->account, waited);
+    char text[2][CUSHIM_AMOUNT_BYTES];
     if (!scope->n_waits)
         return;
     cushim_write(out, "waits     %s in %s free%s\n", cushim_text_time(text[0], scope->wait_ns),
                  cushim_text_count(text[1], scope->n_waits), scope->n_waits == 1 ? "" : "s");
-    for (size_t i = 0; i < n && i < MOST_FEW; i++) {
-        const struct cushim_trace_site *site = recording->account.sites[i];
-        snprintf(lead, sizeof lead, "  %19s %9s %-5s   ", cushim_text_time(text[0], site->wait_ns),
-                 cushim_text_count(text[1], site->n_waits), site->n_waits == 1 ? "free" : "frees");
-        names_put_site(out, lead, recording->names, site);
-    }
-}
-
-static void put_refused(struct cushim_writer *out, struct recording *recording) {
-    char text[CUSHIM_AMOUNT_BYTES], lead[LEAD_BYTES];
-    size_t n = sort(&recording->account, refused);
-    for (size_t i = 0; i < n && i < MOST_FEW; i++) {
-        const struct cushim_trace_site *site = recording->account.sites[i];
-        snprintf(lead, sizeof lead, "%-9s %s request%s found no memory: ", i ? "" : "refused",
-                 cushim_text_count(text, refused(site)), refused(site) == 1 ? "" : "s");
-        names_put_site(out, lead, recording->names, site);
-    }
-}
-
-static void put_leaks(struct cushim_writer *out, struct recording *recording) {
-    char text[CUSHIM_AMOUNT_BYTES], lead[LEAD_BYTES];
-    size_t n = sort(&recording->account, grown);
-    for (size_t i = 0; i < n && i < MOST_FEW; i++) {
-        const struct cushim_trace_site *site = recording->account.sites[i];
-        snprintf(lead, sizeof lead,
-                 "%-9s %s live at the end, more in each quarter of the run: ", i ? "" : "leak",
-                 cushim_text_bytes(text, grown(site)));
-        names_put_site(out, lead, recording->names, site);
-    }
+    put_few(out, recording, waited, "", wait_words);
 }
 
 static void put_scope(struct cushim_writer *out, struct recording *recording,
@@ -194,15 +194,15 @@ static void put_scope(struct cushim_writer *out, struct recording *recording,
         cushim_write(out, "; %s held at most", cushim_text_bytes(text[2], scope->peak_held_bytes));
     cushim_write(out, "\n");
     put_sites(out, recording, noted, true);
-    put_churn(out, recording);
+    put_few(out, recording, temporary, "churn", churn_words);
     put_waits(out, recording, scope);
-    put_refused(out, recording);
+    put_few(out, recording, refused, "refused", refused_words);
     size_t n_alive = sort(&recording->account, alive);
     cushim_write(out, "alive     %s block%s, %s at the end, from %zu site%s\n",
                  cushim_text_count(text[0], scope->n_live), scope->n_live == 1 ? "" : "s",
                  cushim_text_bytes(text[1], scope->live_bytes), n_alive, n_alive == 1 ? "" : "s");
     put_sites(out, recording, alive, false);
-    put_leaks(out, recording);
+    put_few(out, recording, grown, "leak", leak_words);
 }
 
 /* What the numbers above do not have. */
