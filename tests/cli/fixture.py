@@ -43,6 +43,36 @@ def build(name, *flags, source="int main(void) { return 7; }"):
     return program
 
 
+# Functions, a file and a mark have the names that are put in.
+NAMED_SOURCE = """
+#include <dlfcn.h>
+int cuInit(unsigned), cuDeviceGet(int *, int), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuMemAlloc_v2(unsigned long long *, unsigned long);
+int before(void) { return 0; }
+#line 7 "%s.c"
+__attribute__((noinline)) int %s(unsigned long long *at) {
+    for (int i = 0; i < 40; i++)
+        cuMemAlloc_v2(at, 1000);
+    return cuMemAlloc_v2(at, 1ul << 46);
+}
+int main(void) {
+    void *context;
+    int device;
+    unsigned long long at;
+    void (*mark)(const char *) = (void (*)(const char *))dlsym(RTLD_DEFAULT, "cushim_preload_mark");
+    cuInit(0), cuDeviceGet(&device, 0), cuDevicePrimaryCtxRetain(&context, device), cuCtxSetCurrent(context);
+    if (mark)
+        mark("%s");
+    %s(&at);
+    return 0;
+}
+"""
+
+
+def build_named(program, file, function, mark):
+    """A program of the driver that asks for memory, and for more than there is, in a function of a file after a mark."""
+    return build(program, "-g", "-O0", f"-L{SIM}", "-l:libcuda.so.1", "-ldl", source=NAMED_SOURCE % (file, function, mark, function))
+
+
 @functools.cache
 def validator(name):
     import jsonschema

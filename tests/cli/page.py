@@ -21,7 +21,7 @@ import zlib
 HOLDER, TRAINER = (os.path.abspath(sys.argv.pop(4)) for _ in range(2))
 
 from browser import Hands, browse, need_browser  # noqa: E402
-from fixture import SIM, build, cushim, scratch, tap, valid  # noqa: E402
+from fixture import SIM, build_named, cushim, scratch, tap, valid  # noqa: E402
 
 MIB = 1 << 20
 MOST_BYTES = 3 * MIB
@@ -284,30 +284,12 @@ def names_of_others_are_text_on_the_page():
 
 
 HOSTILE = "<img src=x onerror=alert(1)>"
-# A name of a file in quotes, a name of a function too long for a line, a mark.
-HOSTILE_SOURCE = r"""
-#include <dlfcn.h>
-int cuInit(unsigned), cuDeviceGet(int *, int), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuMemAlloc_v2(unsigned long long *, unsigned long);
-int before(void) { return 0; }
-#line 7 "%s.c"
-__attribute__((noinline)) int %s(unsigned long long *at) { int error = cuMemAlloc_v2(at, 1000); return error; }
-int main(void) {
-    void *context;
-    int device;
-    unsigned long long at;
-    void (*mark)(const char *) = (void (*)(const char *))dlsym(RTLD_DEFAULT, "cushim_preload_mark");
-    cuInit(0), cuDeviceGet(&device, 0), cuDevicePrimaryCtxRetain(&context, device), cuCtxSetCurrent(context);
-    if (mark)
-        mark("%s");
-    return %s(&at);
-}
-"""
 
 
 @functools.cache
 def hostile_frames():
-    long = "much" * 5000
-    program = build("hostile", "-g", "-O0", f"-L{SIM}", "-l:libcuda.so.1", "-ldl", source=HOSTILE_SOURCE % (HOSTILE, long, HOSTILE, long))
+    """The name of a file in quotes, that of a function too long for a line, and a mark."""
+    program = build_named("hostile", HOSTILE, "much" * 5000, HOSTILE)
     return page_of(recorded(str(program)))
 
 

@@ -17,7 +17,7 @@ import sys
 
 SEEDS = int(sys.argv.pop(4))
 
-from fixture import CUSHIM, SIM, build, scratch, tap  # noqa: E402
+from fixture import CUSHIM, SIM, build_named, scratch, tap  # noqa: E402
 
 KEPT = pathlib.Path(__file__).resolve().parent / "golden"
 COLUMNS = 80
@@ -144,37 +144,12 @@ def texts_of_recordings_fit():
             assert not bad, (seed, words, bad)
 
 
-# Names of functions, of a file and of a mark that are long, and end where a character does not.
-SOURCE = """
-#include <dlfcn.h>
-#include <stdlib.h>
-int cuInit(unsigned), cuDeviceGet(int *, int), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuMemAlloc_v2(unsigned long long *, unsigned long);
-int before(void) { return 0; }
-#line 7 "%s.c"
-__attribute__((noinline)) int %s(unsigned long long *at) {
-    for (int i = 0; i < 40; i++)
-        cuMemAlloc_v2(at, 1000);
-    return cuMemAlloc_v2(at, 1ul << 46);
-}
-int main(void) {
-    void *context;
-    int device;
-    unsigned long long at;
-    void (*mark)(const char *) = (void (*)(const char *))dlsym(RTLD_DEFAULT, "cushim_preload_mark");
-    cuInit(0), cuDeviceGet(&device, 0), cuDevicePrimaryCtxRetain(&context, device), cuCtxSetCurrent(context);
-    if (mark)
-        mark("%s");
-    %s(&at);
-    return 0;
-}
-"""
-
-
 @tap.test
 def screens_of_a_program_with_long_names_fit():
-    function, folder = "x" + "\u00e9" * 300, scratch / "some folder"
+    """Long names, which end where a character does not."""
+    folder = scratch / "some folder"
     (folder / "cache").mkdir(parents=True)
-    program = build("program", "-g", "-O0", f"-L{SIM}", "-l:libcuda.so.1", "-ldl", source=SOURCE % ("my file" + "\u00e9" * 100, function, "step " + "\u00e9" * 100, function))
+    program = build_named("program", "my file" + "\u00e9" * 100, "x" + "\u00e9" * 300, "step " + "\u00e9" * 100)
     shutil.move(program, folder / "a program whose name is long enough to be cut somewhere")
     more = ["./a program whose name is long enough to be cut somewhere", "-x" * 200, "a\x1b[31mb", "\n"]
     for words in (["run", "--stats=stdout"], ["run", "--stats=stdout", "--sites=1", "--oom=full"], ["run", "--stats=stdout", "--check=frees"], ["record", "-o", "taken"],
