@@ -3,8 +3,9 @@
  *
  * Each row queues 20 ms of work and something that touches memory of the owner's context behind it,
  * then frees that memory, or records the context and waits for the record.  The two must agree:
- * cushim's free is that record.  Each row is a process of its own, since some of the copies fault,
- * natively too.  Rows that need a second device say so where there is none.
+ * cushim's free is that record.  The rows of one kind of work share a process, since contexts take
+ * seconds where many programs make one.  Some of the copies fault, natively too: the rows behind
+ * one that did get a new process.  Rows that need a second device say so where there is none.
  *
  *   coverage [more]
  *
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +27,7 @@
         int answer_ = (int)(call);                                                                 \
         if (answer_) {                                                                             \
             printf("%s: %d\n", #call, answer_);                                                    \
+            fflush(stdout);                                                                        \
             _exit(1);                                                                              \
         }                                                                                          \
     } while (0)
@@ -140,31 +143,55 @@ static void queue(enum where where, cudaStream_t stream, void *to, const void *f
     CHECK(cudaGraphLaunch(executable, stream));
 }
 
-static void run_row(enum where where, enum kind kind, enum how how) {
-    CUcontext owner;
-    cudaStream_t stream;
-    void *to, *another, *pinned;
+/* What the rows of one kind of work have in common. */
+struct scene {
+    enum where where;
+    CUcontext owner, other; /* of the memory, and of the work */
     CUevent event;
+    cudaStream_t stream;
+};
+
+static struct scene set_scene(enum where where) {
+    struct scene scene = {where};
     CHECK(cudaSetDevice(0));
     CHECK(cudaFree(NULL));
-    CHECK(cuCtxGetCurrent(&owner));
-    CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuCtxGetCurrent(&scene.owner));
+    CHECK(cuEventCreate(&scene.event, CU_EVENT_DISABLE_TIMING));
     spin<<<1, 1>>>(1000);
+    scene.other = make_other(where, scene.owner);
+    CHECK(cuCtxSetCurrent(scene.other));
+    CHECK(cuStreamCreate(&scene.stream, CU_STREAM_NON_BLOCKING));
+    return scene;
+}
+
+static void free_of(enum kind kind, void *memory) {
+    CHECK(kind == PINNED ? cudaFreeHost(memory) : cudaFree(memory));
+}
+
+/* Did the work of a row end well?  Then the next one may use the same contexts. */
+static bool is_whole(const struct scene *scene) {
+    CUresult answer = cuCtxSetCurrent(scene->other);
+    answer = answer ? answer : cuCtxSynchronize();
+    answer = answer ? answer : cuCtxSetCurrent(scene->owner);
+    return (answer ? answer : cuCtxSynchronize()) == CUDA_SUCCESS;
+}
+
+static bool run_row(const struct scene *scene, enum kind kind, enum how how) {
+    void *to, *another, *pinned;
+    CHECK(cuCtxSetCurrent(scene->owner));
     void *memory = allocate(kind);
     CHECK(cudaMalloc(&another, 1));
     CHECK(cudaMallocHost(&pinned, 1));
-    CUcontext other = make_other(where, owner);
-    CHECK(cuCtxSetCurrent(other));
-    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuCtxSetCurrent(scene->other));
     CHECK(cudaMalloc(&to, n_bytes));
-    spin<<<1, 1, 0, stream>>>(1000);
+    spin<<<1, 1, 0, scene->stream>>>(1000);
     CHECK(cuCtxSynchronize());
-    queue(where, stream, to, memory);
-    CHECK(cuCtxSetCurrent(owner));
+    queue(scene->where, scene->stream, to, memory);
+    CHECK(cuCtxSetCurrent(scene->owner));
     double start_ms = now_ms();
     if (how == RECORD) {
-        CHECK(cuCtxRecordEvent(owner, event));
-        CHECK(cuEventSynchronize(event));
+        CHECK(cuCtxRecordEvent(scene->owner, scene->event));
+        CHECK(cuEventSynchronize(scene->event));
     } else if (how == SYNCHRONISE) {
         CHECK(cuCtxSynchronize());
     } else if (how == FREE_ANOTHER) {
@@ -172,10 +199,51 @@ static void run_row(enum where where, enum kind kind, enum how how) {
     } else if (how == FREE_PINNED) {
         CHECK(cudaFreeHost(pinned));
     } else {
-        CHECK(kind == PINNED ? cudaFreeHost(memory) : cudaFree(memory));
+        free_of(kind, memory);
     }
-    printf("%-8s %-42s %s %s\n", kind_names[kind], where_names[where], how_names[how],
+    printf("%-8s %-42s %s %s\n", kind_names[kind], where_names[scene->where], how_names[how],
            now_ms() - start_ms > 10 ? "waits" : "does not wait");
+    fflush(stdout);
+    if (!is_whole(scene))
+        return false;
+    if (how != FREE)
+        free_of(kind, memory);
+    if (how != FREE_ANOTHER)
+        CHECK(cudaFree(another));
+    if (how != FREE_PINNED)
+        CHECK(cudaFreeHost(pinned));
+    CHECK(cuCtxSetCurrent(scene->other));
+    CHECK(cudaFree(to));
+    return true;
+}
+
+/* The rows of one kind of work from *row on, as far as the contexts last. */
+static void run_rows(enum where where, int n_hows, int *row) {
+    struct scene scene = set_scene(where);
+    bool is_good = true;
+    while (is_good && *row < N_KINDS * n_hows) {
+        int i = (*row)++; /* first: who ends the process is not tried again */
+        is_good = run_row(&scene, (enum kind)(i / n_hows), (enum how)(i % n_hows));
+    }
+}
+
+/* In processes; 0, or what one of them ended with. */
+static int run_where(enum where where, int n_hows, int *row) {
+    int status, rc = 0;
+    for (*row = 0; *row < N_KINDS * n_hows;) {
+        int before = *row;
+        fflush(stdout);
+        pid_t child = fork();
+        if (!child) {
+            run_rows(where, n_hows, row);
+            exit(0);
+        }
+        waitpid(child, &status, 0);
+        rc |= status;
+        if (*row == before) /* not even the scene */
+            break;
+    }
+    return rc;
 }
 
 int main(int argc, char **argv) {
@@ -188,21 +256,16 @@ int main(int argc, char **argv) {
     }
     waitpid(child, &status, 0);
     n_devices = WEXITSTATUS(status);
-    for (int i = 0; i < N_WHERES * N_KINDS * n_hows; i++) {
-        enum where where = (enum where)(i / (N_KINDS * n_hows));
-        if (needs_two_devices(where) && n_devices < 2) {
-            if (i % (N_KINDS * n_hows) == 0)
-                printf("%s: needs a second device\n", where_names[where]);
-            continue;
-        }
-        fflush(stdout);
-        child = fork();
-        if (!child) {
-            run_row(where, (enum kind)(i / n_hows % N_KINDS), (enum how)(i % n_hows));
-            exit(0);
-        }
-        waitpid(child, &status, 0);
-        rc |= status != 0;
+    int *row =
+        (int *)mmap(NULL, sizeof *row, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (row == MAP_FAILED)
+        return 1;
+    for (int i = 0; i < N_WHERES; i++) {
+        enum where where = (enum where)i;
+        if (needs_two_devices(where) && n_devices < 2)
+            printf("%s: needs a second device\n", where_names[where]);
+        else
+            rc |= run_where(where, n_hows, row);
     }
-    return rc;
+    return rc != 0;
 }

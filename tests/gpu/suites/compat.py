@@ -21,8 +21,8 @@ UNSTEADY = ("fork_after",)
 OPTIONS = {"context_churn": ("--rounds", "4")}
 OTHERS = ("barrier", "torture", "hazard_copies", "sharing", "fault", "frag", "ipc_pair")  # hazards, frag and several run these
 TIMEOUT_S = 40
-# coverage starts dozens of processes, one after the other: each makes a context of its own, which takes seconds where many
-# programs share a machine with several devices, natively as well.  vecadd natively makes 12,000 driver calls.
+# coverage makes a dozen contexts, one after the other, and each takes seconds where many programs share a machine with several
+# devices, natively as well.  vecadd natively makes 12,000 driver calls.
 LIMITS_S = {"coverage": 240, "vecadd": 240}
 KINDS = {"device": ("cuMemAlloc_v2", "cuMemAllocPitch_v2"),
          "managed": ("cuMemAllocManaged",),

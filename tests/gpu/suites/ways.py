@@ -43,5 +43,6 @@ def run(host):
     names = [name for name, path in build.sources()
              if name not in compat.OTHERS and not build.is_part(name) and not (host.sim and path.suffix == ".cu")
              and host.wants_part("ways", name)]
+    names.sort(key=lambda name: -compat.limit_s(name))  # first what takes longest: a program's settings follow one another
     works = [functools.partial(of_program, host, name, link) for name in names]
     return compat.run_all(host, "ways.json", works, host.n_jobs)
