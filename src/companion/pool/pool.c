@@ -224,11 +224,7 @@ static bool release(const char *what, uint64_t start, bool is_host, enum cushim_
         !cushim_pool_block_take(block, start))
         return false;
     *status = CUSHIM_OK;
-    pthread_mutex_lock(&heap->lock);
-    bool is_kept = atomic_load(&block->n_holds) != 0;
-    block->is_deferred = is_kept; /* a graph has it as well: it goes with that */
-    pthread_mutex_unlock(&heap->lock);
-    if (is_kept)
+    if (cushim_pool_block_defer(block, heap->all, 1)) /* it goes with the graph; no cache gets it */
         return true;
     cushim_pool_heap_give(heap, block);
     cushim_pool_heap_count_off(heap);

@@ -2,7 +2,13 @@
  * Captures of pools: what a captured stream allocates and frees belongs to its capture, then to the
  * graph made of it (pool.h).
  *
- * Lock: freezes, and their lists, are guarded by the pool's lock.
+ * A list names blocks, each with the life of its heap's allocator and counted in the block's
+ * n_holds, and the memory of nodes.  When the last list drops a block it goes back to a cache: a
+ * block that was freed meanwhile (deferred_life) to that of the stream which freed it; one that is
+ * still live while the graph is gone to that of ALL, since its last stream is not known.
+ *
+ * Lock: freezes, and their lists, are guarded by the pool's lock; a list without a freeze by its
+ * owner.
  */
 #include <stdlib.h>
 
@@ -12,33 +18,146 @@
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
 #include "companion/pool/pool_request.h"
-#include "companion/pool/pool_graph.h"
 #include "companion/stream/stream.h"
+#include "memory/state/heap_state.h"
+
+struct row {
+    struct cushim_pool_block *block; /* NULL: a node's memory */
+    uint64_t life;                   /* of the block's heap */
+    uint64_t address;                /* of a node's memory */
+    CUstream freed_on;               /* of a block */
+    bool is_freed; /* in this capture: a block may serve in it again, a node's memory is no more */
+};
+
+struct cushim_pool_graph {
+    struct row *rows;
+    size_t n_rows, n_most;
+    size_t bytes;
+};
+
+/* ---- lists ---- */
+
+/* One more row, all zero; NULL: no host memory.  Earlier rows may move. */
+static struct row *add(struct cushim_pool_graph *held) {
+    if (held->n_rows == held->n_most) {
+        size_t n_most = held->n_most ? 2 * held->n_most : 16;
+        struct row *rows = realloc(held->rows, n_most * sizeof *rows);
+        if (!rows)
+            return NULL;
+        held->rows = rows;
+        held->n_most = n_most;
+    }
+    struct row *row = &held->rows[held->n_rows++];
+    *row = (struct row){0};
+    return row;
+}
+
+/* Under the pool's lock: the list holds a block from now on; NULL: no host memory, and it does not.
+ */
+static struct row *add_block(struct cushim_pool_graph *held, struct cushim_pool_block *block) {
+    struct cushim_pool_heap *heap = block->heap;
+    struct row *row = add(held);
+    if (!row)
+        return NULL;
+    row->block = block;
+    row->life = atomic_load(&cushim_pool_heap_core(heap)->generation);
+    held->bytes += block->bucket_bytes;
+    pthread_mutex_lock(&heap->lock);
+    if (!atomic_fetch_add(&block->n_holds, 1)) {
+        atomic_fetch_add(&heap->graph_blocks, 1);
+        atomic_fetch_add(&heap->graph_bytes, block->bucket_bytes);
+    }
+    pthread_mutex_unlock(&heap->lock);
+    return row;
+}
+
+size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *held) {
+    return held ? held->bytes : 0;
+}
+
+/* One holder less; true: it was the last, and the block is to go back to a cache.  *life: of the
+ * one that it was freed into; 0: it was live. */
+static bool take_back(const struct row *row, bool is_graph_gone, uint32_t *life) {
+    struct cushim_pool_block *block = row->block;
+    struct cushim_pool_heap *heap = block->heap;
+    pthread_mutex_lock(&heap->lock);
+    bool is_there = atomic_load(&cushim_pool_heap_core(heap)->generation) == row->life &&
+                    !atomic_load(&heap->is_lost) && cushim_pool_block_address(block);
+    bool is_last = is_there && atomic_fetch_sub(&block->n_holds, 1) == 1;
+    *life = is_last ? block->deferred_life : 0;
+    if (is_last) {
+        block->deferred_life = 0;
+        atomic_fetch_sub(&heap->graph_blocks, 1);
+        atomic_fetch_sub(&heap->graph_bytes, block->bucket_bytes);
+    }
+    pthread_mutex_unlock(&heap->lock);
+    /* One that is neither is being freed at this moment, by who finds that nobody holds it. */
+    /* One that is neither is being freed at this moment, by who finds that nobody holds it. */
+    return *life || (is_last && is_graph_gone &&
+                     cushim_pool_block_take(block, cushim_pool_block_address(block)));
+}
+
+static void let_go(const struct row *row, bool is_graph_gone) {
+    struct cushim_pool_block *block = row->block;
+    struct cushim_pool_heap *heap = block->heap;
+    uint32_t life;
+    if (!take_back(row, is_graph_gone, &life))
+        return;
+    if (!heap->pool) {
+        cushim_pool_heap_give(heap, block);
+        cushim_pool_heap_count_off(heap);
+        return;
+    }
+    struct cushim_pool_cache *cache = atomic_load_explicit(&block->cache, memory_order_relaxed);
+    if (!life) { /* nobody named a stream for it, so it waits for all */
+        cushim_pool_cache_lock(cache);
+        cache->counts.n_not_live++;
+        cache->counts.live_bytes -= (int64_t)block->bucket_bytes;
+        cache->counts.asked_bytes -= (int64_t)atomic_load(&block->asked_bytes);
+        cushim_pool_cache_unlock(cache);
+        cache = heap->all;
+    }
+    cushim_pool_cache_put(cache, life ? life : cache->life, block);
+}
+
+/* Let go of all; is_graph_gone: of live blocks too, else they are their callers' as before. */
+static void drop(struct cushim_pool_graph *held, bool is_graph_gone) {
+    for (size_t i = 0; i < held->n_rows; i++) {
+        struct row *row = &held->rows[i];
+        struct cushim_address_map_row ledger_row;
+        if (row->block)
+            let_go(row, is_graph_gone);
+        else if (!row->is_freed && cushim_address_map_erase(row->address, &ledger_row) == CUSHIM_OK)
+            cushim_address_map_drop(&ledger_row);
+    }
+    free(held->rows);
+    free(held);
+}
+
+void cushim_pool_graph_release(struct cushim_pool_graph *held) {
+    if (held)
+        drop(held, true);
+}
 
 /* ---- which capture ---- */
 
-/* Under the pool's lock. */
-static struct cushim_pool_freeze *find_freeze(struct cushim_pool_object *pool,
-                                              const struct cushim_context_object *context,
-                                              CUstream stream) {
-    struct cushim_pool_freeze *freeze = pool->freezes;
-    while (freeze && (freeze->stream != stream || freeze->context != context))
-        freeze = freeze->next;
-    return freeze;
+/* Under the pool's lock: where the freeze of a stream is linked, NULL there: none. */
+static struct cushim_pool_freeze **find_freeze(struct cushim_pool_object *pool,
+                                               const struct cushim_context_object *context,
+                                               CUstream stream) {
+    struct cushim_pool_freeze **at = &pool->freezes;
+    while (*at && ((*at)->stream != stream || (*at)->context != context))
+        at = &(*at)->next;
+    return at;
 }
 
-/* Under the pool's lock: the capture whose number is `id`, begun on whichever stream. */
-static struct cushim_pool_freeze *find_by_id(struct cushim_pool_object *pool,
-                                             unsigned long long id) {
+/* Under the pool's lock: of the calling thread, or of the capture `id`, begun on whichever stream.
+ */
+static struct cushim_pool_freeze *find_any(struct cushim_pool_object *pool, const void *thread,
+                                           unsigned long long id) {
     struct cushim_pool_freeze *freeze = pool->freezes;
-    while (freeze && cushim_stream_capture_id(freeze->stream) != id)
-        freeze = freeze->next;
-    return freeze;
-}
-
-static struct cushim_pool_freeze *find_of_thread(struct cushim_pool_object *pool) {
-    struct cushim_pool_freeze *freeze = pool->freezes;
-    while (freeze && freeze->thread != cushim_pool_thread())
+    while (freeze &&
+           (thread ? freeze->thread != thread : cushim_stream_capture_id(freeze->stream) != id))
         freeze = freeze->next;
     return freeze;
 }
@@ -62,11 +181,11 @@ enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *poo
     unsigned long long id = id_of(cache); /* a question to the driver: without the lock */
     pthread_mutex_lock(&pool->lock);
     if (cache->of.handle == CUSHIM_POOL_ALL)
-        found = find_of_thread(pool);
+        found = find_any(pool, cushim_pool_thread(), 0);
     else
-        found = find_freeze(pool, cache->of.context, cache->of.handle);
+        found = *find_freeze(pool, cache->of.context, cache->of.handle);
     if (!found && id)
-        found = find_by_id(pool, id);
+        found = find_any(pool, NULL, id);
     if (found)
         *freeze = *found;
     pthread_mutex_unlock(&pool->lock);
@@ -78,21 +197,23 @@ enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *poo
 /* ---- in a capture ---- */
 
 static enum cushim_status refuse_host(const struct cushim_pool_request *request) {
-    return cushim_fail(request->what, CUSHIM_NOMEM, "host=%zu",
-                       sizeof(struct cushim_pool_graph_row));
+    return cushim_fail(request->what, CUSHIM_NOMEM, "host=%zu", sizeof(struct row));
 }
 
 /* A block that was freed in the same capture on the same stream. */
 static bool serve_again(struct cushim_pool_request *request, struct cushim_pool_graph *held) {
     for (size_t i = held->n_rows; i-- > 0;) {
-        struct cushim_pool_graph_row *row = &held->rows[i];
-        if (!row->is_freed || row->freed_on != request->cache->of.handle ||
-            request->cache == request->heap->all || row->block->heap != request->heap ||
-            row->bucket_bytes != request->bucket_bytes)
+        struct row *row = &held->rows[i];
+        struct cushim_pool_block *block = row->block;
+        if (!row->is_freed || !block || row->freed_on != request->cache->of.handle ||
+            request->cache == request->heap->all || block->heap != request->heap ||
+            block->bucket_bytes != request->bucket_bytes)
             continue;
         row->is_freed = false;
-        request->block = row->block;
-        cushim_pool_graph_defer(row->block, NULL);
+        request->block = block;
+        pthread_mutex_lock(&block->heap->lock);
+        block->deferred_life = 0;
+        pthread_mutex_unlock(&block->heap->lock);
         return true;
     }
     return false;
@@ -115,7 +236,7 @@ static enum cushim_status serve_hold(struct cushim_pool_request *request,
         status = cushim_pool_serve_by_reclaim(request);
     CUSHIM_TRY(status);
     pthread_mutex_lock(&request->pool->lock);
-    bool is_held = cushim_pool_graph_add_block(freeze->held, request->block) != NULL;
+    bool is_held = add_block(freeze->held, request->block) != NULL;
     pthread_mutex_unlock(&request->pool->lock);
     if (is_held)
         return CUSHIM_OK;
@@ -132,10 +253,10 @@ static enum cushim_status serve_node(struct cushim_pool_request *request,
     CUdeviceptr address = 0;
     CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, request->heap->context));
     pthread_mutex_lock(&request->pool->lock);
-    struct cushim_pool_graph_row *row = cushim_pool_graph_add(freeze->held);
+    struct row *row = add(freeze->held);
     size_t index = freeze->held->n_rows - 1;
     if (row)
-        row->is_over = true;
+        row->is_freed = true; /* until it has an address */
     pthread_mutex_unlock(&request->pool->lock);
     CUstream stream =
         request->cache == request->heap->all ? freeze->stream : request->cache->of.handle;
@@ -153,7 +274,7 @@ static enum cushim_status serve_node(struct cushim_pool_request *request,
     if (status == CUSHIM_OK) {
         pthread_mutex_lock(&request->pool->lock);
         freeze->held->rows[index].address = address;
-        freeze->held->rows[index].is_over = false;
+        freeze->held->rows[index].is_freed = false;
         pthread_mutex_unlock(&request->pool->lock);
         *node = address;
     }
@@ -173,15 +294,17 @@ enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *fre
                                             struct cushim_pool_block *block,
                                             struct cushim_pool_cache *cache) {
     struct cushim_pool_object *pool = block->heap->pool;
+    struct cushim_pool_graph *held = freeze->held;
+    size_t i = 0;
     pthread_mutex_lock(&pool->lock);
-    struct cushim_pool_graph_row *row = cushim_pool_graph_find(freeze->held, block);
-    if (!row)
-        row = cushim_pool_graph_add_block(freeze->held, block);
+    while (i < held->n_rows && held->rows[i].block != block)
+        i++;
+    struct row *row = i < held->n_rows ? &held->rows[i] : add_block(held, block);
     if (row) {
         row->is_freed = atomic_load(&block->n_holds) == 1; /* no other graph uses it */
         row->freed_on = cache->of.handle;
     }
-    cushim_pool_graph_defer(block, cache);
+    cushim_pool_block_defer(block, cache, cache->life);
     pthread_mutex_unlock(&pool->lock);
     /* Without host memory to note it, it is never reused: nobody could say when it may be. */
     return CUSHIM_OK;
@@ -191,13 +314,13 @@ enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *fre
 static bool note_node(struct cushim_pool_object *pool, const struct cushim_pool_freeze *freeze,
                       uint64_t address, bool is_freed) {
     pthread_mutex_lock(&pool->lock);
-    struct cushim_pool_graph_row *row = NULL;
+    struct row *row = NULL;
     for (size_t i = 0; i < freeze->held->n_rows && !row; i++) {
-        struct cushim_pool_graph_row *at = &freeze->held->rows[i];
-        row = !at->block && at->address == address && at->is_over != is_freed ? at : NULL;
+        struct row *at = &freeze->held->rows[i];
+        row = !at->block && at->address == address && at->is_freed != is_freed ? at : NULL;
     }
     if (row)
-        row->is_over = is_freed;
+        row->is_freed = is_freed;
     pthread_mutex_unlock(&pool->lock);
     return row != NULL;
 }
@@ -259,7 +382,7 @@ enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
                                           .thread = cushim_pool_thread(),
                                           .held = held};
     pthread_mutex_lock(&pool->lock);
-    bool is_there = find_freeze(pool, scope->context, stream) != NULL;
+    bool is_there = *find_freeze(pool, scope->context, stream) != NULL;
     if (!is_there) {
         cushim_object_keep(scope->context);
         freeze->next = pool->freezes;
@@ -281,9 +404,7 @@ enum cushim_status cushim_pool_unfreeze_stream(struct cushim_context_object *con
     if (out)
         *out = NULL;
     pthread_mutex_lock(&pool->lock);
-    struct cushim_pool_freeze **at = &pool->freezes, *freeze;
-    while ((freeze = *at) && (freeze->stream != stream || freeze->context != context))
-        at = &freeze->next;
+    struct cushim_pool_freeze **at = find_freeze(pool, context, stream), *freeze = *at;
     if (freeze) {
         *at = freeze->next;
         atomic_fetch_sub(&pool->n_freezes, 1);
@@ -294,10 +415,8 @@ enum cushim_status cushim_pool_unfreeze_stream(struct cushim_context_object *con
     struct cushim_pool_graph *held = freeze->held;
     cushim_object_release(freeze->context);
     free(freeze);
-    for (size_t i = 0; i < held->n_rows; i++)
-        held->rows[i].is_freed = false;
     if (!out || !held->n_rows)
-        cushim_pool_graph_drop(held, false);
+        drop(held, false);
     else
         *out = held;
     return CUSHIM_OK;
@@ -334,7 +453,7 @@ static enum cushim_status unfreeze(struct cushim_pool_call *call, struct cushim_
         return CUSHIM_OK;
     enum cushim_status status = cushim_graph_of_held(call->what, scope->context, held, g);
     if (status != CUSHIM_OK && held)
-        cushim_pool_graph_drop(held, false);
+        drop(held, false);
     return status;
 }
 

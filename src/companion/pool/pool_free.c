@@ -65,23 +65,6 @@ static inline void count(struct cushim_pool_cache *cache, const struct cushim_po
     cache->counts.asked_bytes -= (int64_t)asked_bytes;
 }
 
-/* It is kept by a graph: it comes back when that is gone, behind this cache's work. */
-static bool is_kept(struct cushim_pool_block *block, struct cushim_pool_cache *cache,
-                    uint32_t life) {
-    struct cushim_pool_heap *heap = block->heap;
-    if (!atomic_load_explicit(&block->n_holds, memory_order_relaxed))
-        return false;
-    pthread_mutex_lock(&heap->lock);
-    bool is_kept = atomic_load_explicit(&block->n_holds, memory_order_relaxed) != 0;
-    if (is_kept) {
-        block->is_deferred = true;
-        block->deferred_life = life;
-        atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
-    }
-    pthread_mutex_unlock(&heap->lock);
-    return is_kept;
-}
-
 /* The block is ours: into the cache, or where its capture says. */
 static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_block *block,
                               size_t asked_bytes) {
@@ -100,7 +83,7 @@ static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_
     cushim_pool_cache_unlock(cache);
     if (captured == CUSHIM_POOL_CAPTURED_ATTACHED)
         return cushim_pool_capture_free(&freeze, block, cache);
-    if (is_kept(block, cache, freeing->call->life))
+    if (cushim_pool_block_defer(block, cache, freeing->call->life))
         return CUSHIM_OK;
     /* in somebody else's capture: a fence of this stream tells nothing, so it waits for all */
     if (captured == CUSHIM_POOL_CAPTURED)

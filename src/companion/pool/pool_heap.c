@@ -50,7 +50,6 @@ static bool grow(struct cushim_pool_heap *heap) {
 /* Without an address nobody finds it: what a thread remembers of it is worthless from here on. */
 static void put_spare(struct cushim_pool_heap *heap, struct cushim_pool_block *block) {
     atomic_store_explicit(&block->address, 0, memory_order_release);
-    block->is_used = false;
     block->older = heap->table.spare;
     heap->table.spare = block;
 }
@@ -68,8 +67,7 @@ struct cushim_pool_block *cushim_pool_heap_enter(struct cushim_pool_heap *heap,
         block->bucket_bytes = bucket_bytes;
         block->newer = block->older = NULL;
         block->serial = 0;
-        block->is_used = true;
-        block->is_deferred = false;
+        block->deferred_life = 0;
         block->is_poisoned = false;
         atomic_store_explicit(&block->cache, NULL, memory_order_relaxed);
         atomic_store_explicit(&block->asked_bytes, found->asked_bytes, memory_order_relaxed);
@@ -95,6 +93,20 @@ struct cushim_pool_block *cushim_pool_heap_block(uint64_t address) {
     return block && cushim_pool_block_address(block) == found.base ? block : NULL;
 }
 
+bool cushim_pool_block_defer(struct cushim_pool_block *block, struct cushim_pool_cache *cache,
+                             uint32_t life) {
+    if (!atomic_load_explicit(&block->n_holds, memory_order_relaxed))
+        return false;
+    pthread_mutex_lock(&block->heap->lock);
+    bool is_held = atomic_load_explicit(&block->n_holds, memory_order_relaxed) != 0;
+    if (is_held) {
+        block->deferred_life = life;
+        atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&block->heap->lock);
+    return is_held;
+}
+
 void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_block *block) {
     struct cushim_mem_lookup found = {.segment = block->segment, .place = block->place};
     cushim_address_map_note_freed(cushim_pool_block_address(block));
@@ -108,7 +120,7 @@ void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_blo
 static void empty_table(struct cushim_pool_heap *heap) {
     for (uint32_t i = 0; i < heap->table.n_blocks; i++) {
         struct cushim_pool_block *block = cushim_pool_heap_at(heap, i);
-        if (block->is_used) {
+        if (cushim_pool_block_address(block)) {
             atomic_store(&block->n_holds, 0);
             put_spare(heap, block);
         }
@@ -359,7 +371,7 @@ static void empty_caches(struct cushim_pool_heap *heap, const char *what) {
 static size_t count_used(struct cushim_pool_heap *heap) {
     size_t n = 0;
     for (uint32_t i = 0; i < heap->table.n_blocks; i++)
-        n += cushim_pool_heap_at(heap, i)->is_used;
+        n += cushim_pool_block_address(cushim_pool_heap_at(heap, i)) != 0;
     return n;
 }
 

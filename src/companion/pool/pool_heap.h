@@ -46,6 +46,11 @@ struct cushim_pool_block *cushim_pool_heap_block(uint64_t address);
 /* The block with an index below table.n_blocks, in use or not. */
 struct cushim_pool_block *cushim_pool_heap_at(struct cushim_pool_heap *heap, uint32_t index);
 
+/* A block that is being freed is held: true, and it comes back when its last holder is gone, behind
+ * the work of `cache`, which had that life. */
+bool cushim_pool_block_defer(struct cushim_pool_block *block, struct cushim_pool_cache *cache,
+                             uint32_t life);
+
 /* A block that is idle, over, and on no cache goes back to the free lists. */
 void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_block *block);
 

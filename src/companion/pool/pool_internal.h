@@ -76,11 +76,11 @@ struct cushim_pool_block {
     struct cushim_pool_heap *heap;      /* constant for good, as is the index */
     struct cushim_mem_segment *segment; /* as the address, and so is the place */
     struct cushim_mem_blockref place;
-    uint32_t index;         /* in the table */
-    uint32_t deferred_life; /* of its cache when it was freed while held */
-    bool is_used;           /* the heap's lock */
-    bool is_deferred;       /* the heap's lock: freed while held; who lets go last takes it back */
-    bool is_poisoned;       /* of whoever has the block (pool_check.h) */
+    uint32_t index; /* in the table */
+    /* The heap's lock: of its cache when it was freed while held, so that who lets go last takes it
+     * back; 0: it was not. */
+    uint32_t deferred_life;
+    bool is_poisoned; /* of whoever has the block (pool_check.c) */
 };
 
 _Static_assert(sizeof(struct cushim_pool_block) == 128, "two lines");

@@ -178,7 +178,7 @@ enum cushim_status cushim_pool_walk(struct cushim_pool *p, cushim_pool_walk_fn *
         pthread_mutex_lock(&heap->lock);
         for (uint32_t i = 0; i < heap->table.n_blocks && !views.is_full; i++) {
             struct cushim_pool_block *block = cushim_pool_heap_at(heap, i);
-            if (block->is_used)
+            if (cushim_pool_block_address(block))
                 add_view(&views, block);
         }
         pthread_mutex_unlock(&heap->lock);
