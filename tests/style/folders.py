@@ -21,7 +21,6 @@ EXCEPTIONS = {
     "kernels/gemv": (18, "until its paths are merged"),
     "preload/hooks": (16, "one file a group of symbols"),
     "src/base": (20, "one noun a helper"),
-    "src/companion/pool": (17, "until the memory engine serves pools, too"),
     "src/report": (16, "page_calls is apart from page, which a tool copies whole"),
     "src/include/cushim": (22, "one header a module, and users type the name"),
 }

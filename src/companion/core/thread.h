@@ -33,7 +33,7 @@ enum cushim_cell {
 };
 
 struct cushim_frame;       /* companion/context/context_stack.h */
-struct cushim_pool_memory; /* companion/pool/pool_request.h */
+struct cushim_pool_memory; /* companion/pool/pool_call.h */
 struct cushim_slot;
 
 struct cushim_thread {

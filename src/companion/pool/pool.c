@@ -11,8 +11,7 @@
 #include "companion/core/struct_size.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/graph_resources.h"
-#include "companion/pool/pool_check.h"
-#include "companion/pool/pool_request.h"
+#include "companion/pool/pool_call.h"
 #include "companion/context/pressure.h"
 #include "companion/core/environment.h"
 #include "companion/stream/stream.h"
@@ -67,19 +66,18 @@ enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
     return CUSHIM_OK;
 }
 
-static enum cushim_status look_up(struct cushim_pool_call *call, struct cushim_pool_heap *heap,
-                                  struct cushim_stream *s, struct cushim_pool_cache **cache) {
+static enum cushim_status look_up(struct cushim_pool_call *call, struct cushim_stream *s) {
     struct cushim_pool_stream stream;
     struct cushim_pin pin;
     CUSHIM_TRY(cushim_pool_stream_of(call, s, &stream, &pin));
-    if (stream.handle == CUSHIM_POOL_ALL) {
-        *cache = heap->all; /* it stays as long as the heap, in one life */
-        call->life = atomic_load_explicit(&heap->all->life, memory_order_relaxed);
-    } else {
-        *cache = cushim_pool_cache_of(heap, &stream, call->what, &call->life);
-    }
+    call->cache = call->heap->all; /* it stays as long as the heap, in one life */
+    if (stream.handle == CUSHIM_POOL_ALL)
+        call->life = atomic_load_explicit(&call->cache->life, memory_order_relaxed);
+    else
+        call->cache = cushim_pool_cache_of(call->heap, &stream, call->what, &call->life);
     cushim_handle_unpin(&pin);
-    return *cache ? CUSHIM_OK : cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof **cache);
+    return call->cache ? CUSHIM_OK
+                       : cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof *call->cache);
 }
 
 /* Not a handle that was closed: the cache of a default stream outlives its wrappers. */
@@ -88,31 +86,29 @@ static bool is_open(const struct cushim_stream *s) {
     return !slot || atomic_load(&slot->handle) == (uintptr_t)s;
 }
 
-enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call,
-                                          struct cushim_pool_heap *heap, struct cushim_stream *s,
-                                          struct cushim_pool_cache **cache) {
-    const struct cushim_pool_object *pool = call->pool;
-    const void *handle = pool->object.handle;
+enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call, struct cushim_stream *s) {
+    const struct cushim_pool_heap *heap = call->heap;
+    const void *handle = call->pool->object.handle;
     struct cushim_pool_memory *memory = memory_of_thread();
     /* read first: what changes meanwhile makes what is noted here worthless */
     uint64_t n_changes = cushim_changes_now();
     if (!memory)
-        return look_up(call, heap, s, cache);
+        return look_up(call, s);
     struct cushim_pool_remembered *row = cushim_pool_row(memory, handle, s, (int)heap->kind);
     if (!cushim_pool_row_is_of(row, handle, s) || row->cache->heap != heap ||
         !cushim_pool_cache_is_of(row->cache, row->life) || !is_open(s)) {
         row->pool = NULL;
-        CUSHIM_TRY(look_up(call, heap, s, cache));
+        CUSHIM_TRY(look_up(call, s));
         *row = (struct cushim_pool_remembered){
             .pool = handle,
-            .stream = *cache == heap->all ? CUSHIM_STREAM_ALL : s,
-            .cache = *cache,
+            .stream = call->cache == heap->all ? CUSHIM_STREAM_ALL : s,
+            .cache = call->cache,
             .life = call->life,
             .target = cushim_pool_target(heap->context->device, (int)heap->kind)};
     }
-    row->n_changes = is_calm(pool, row->cache) ? n_changes : 0;
+    row->n_changes = is_calm(call->pool, row->cache) ? n_changes : 0;
     row->has_preload = atomic_load_explicit(&cushim_capture_preload, memory_order_relaxed) >= 0;
-    *cache = row->cache;
+    call->cache = row->cache;
     call->life = row->life;
     return CUSHIM_OK;
 }
@@ -193,7 +189,7 @@ static size_t give(struct cushim_context_object *context, size_t bytes) {
             atomic_load(&heap->is_lost))
             continue;
         cushim_pool_reclaim(heap, "cushim_pool_alloc", bytes - n_bytes, CUSHIM_POOL_RECORD, NULL);
-        n_bytes += cushim_pool_give_back(heap, "cushim_pool_alloc", 0);
+        n_bytes += cushim_pool_give_back(heap, 0);
     }
     return n_bytes;
 }
@@ -300,7 +296,7 @@ static void take_options(struct cushim_pool_object *pool,
     pool->cap_cached_bytes = options->cap_cached_bytes;
     pool->cap_live_bytes = options->cap_live_bytes;
     pool->keep_bytes = options->keep_bytes;
-    pool->is_checked = cushim_pool_checks();
+    pool->is_checked = cushim_settings()->check != 0;
     pool->is_alloc_long = pool->cap_live_bytes || pool->is_checked;
     pool->is_free_long = pool->is_alloc_long || pool->cap_cached_bytes;
     atomic_init(&pool->is_holding, true);

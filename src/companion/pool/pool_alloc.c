@@ -4,92 +4,90 @@
 #include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/capture/graph_resources.h"
-#include "companion/pool/pool_check.h"
-#include "companion/pool/pool_request.h"
+#include "companion/pool/pool_call.h"
 #include "memory/state/segments.h"
 
 /* Above this a fetch is dear enough to look first whether idle blocks make room. */
 enum { SMALL_BYTES = CUSHIM_MEM_SLAB_LIMIT_BYTES };
 
-void cushim_pool_hand_out(struct cushim_pool_request *request) {
-    struct cushim_pool_block *block = request->block;
-    struct cushim_pool_cache *cache = request->cache;
+/* Hand a block to the caller: counted, and LIVE. */
+static void hand_out(struct cushim_pool_call *call) {
+    struct cushim_pool_block *block = call->block;
+    struct cushim_pool_cache *cache = call->cache;
     atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
-    atomic_store_explicit(&block->asked_bytes, request->bytes, memory_order_relaxed);
+    atomic_store_explicit(&block->asked_bytes, call->bytes, memory_order_relaxed);
     cushim_pool_remember(block, cushim_pool_block_address(block));
     cushim_pool_cache_lock(cache);
-    cache->counts.n_hits += !request->is_miss;
-    cache->counts.n_misses += request->is_miss;
+    cache->counts.n_hits += !call->is_miss;
+    cache->counts.n_misses += call->is_miss;
     cache->counts.live_bytes += (int64_t)block->bucket_bytes;
-    cache->counts.asked_bytes += (int64_t)request->bytes;
+    cache->counts.asked_bytes += (int64_t)call->bytes;
     size_t fallen_bytes = cushim_pool_cache_fallen(cache);
     cushim_pool_cache_unlock(cache);
     /* the block came after it fell */
     cushim_pool_see_live(
-        request->heap, fallen_bytes > block->bucket_bytes ? fallen_bytes - block->bucket_bytes : 0);
+        call->heap, fallen_bytes > block->bucket_bytes ? fallen_bytes - block->bucket_bytes : 0);
     cushim_pool_block_set_live(block);
 }
 
 /* ---- from what is idle ---- */
 
 /* Its own stream's newest; what else is over. */
-static bool serve_own(struct cushim_pool_request *request) {
-    struct cushim_pool_cache *cache = request->cache;
+static bool serve_own(struct cushim_pool_call *call) {
+    struct cushim_pool_cache *cache = call->cache;
     cushim_pool_cache_lock(cache);
-    request->block =
-        cache->is_ordered && cushim_pool_cache_is_of(cache, request->life) && !request->is_captured
-            ? cushim_pool_cache_pop(cache, request->bucket_bytes)
-            : cushim_pool_cache_pop_over(cache, request->bucket_bytes);
+    call->block =
+        cache->is_ordered && cushim_pool_cache_is_of(cache, call->life) && !call->is_captured
+            ? cushim_pool_cache_pop(cache, call->bucket_bytes)
+            : cushim_pool_cache_pop_over(cache, call->bucket_bytes);
     cushim_pool_cache_unlock(cache);
-    return request->block != NULL;
+    return call->block != NULL;
 }
 
 /* From any cache, if it is over; says whether one is idle that is not. */
-static bool serve_over(struct cushim_pool_request *request, enum cushim_pool_effort effort,
+static bool serve_over(struct cushim_pool_call *call, enum cushim_pool_effort effort,
                        bool *has_pending) {
     struct cushim_pool_cache *cache = NULL;
     bool is_pending;
     *has_pending = false;
-    while (!request->block && (cache = cushim_pool_next_cache(request->heap, cache))) {
-        request->block = cushim_pool_cache_take_over(cache, request->bucket_bytes, &is_pending);
+    while (!call->block && (cache = cushim_pool_next_cache(call->heap, cache))) {
+        call->block = cushim_pool_cache_take_over(cache, call->bucket_bytes, &is_pending);
         if (is_pending && effort != CUSHIM_POOL_LOOK) {
-            cushim_pool_cache_prove(cache, request->what, effort);
-            request->block = cushim_pool_cache_take_over(cache, request->bucket_bytes, &is_pending);
+            cushim_pool_cache_prove(cache, call->what, effort);
+            call->block = cushim_pool_cache_take_over(cache, call->bucket_bytes, &is_pending);
         }
         *has_pending = *has_pending || is_pending;
     }
-    return request->block != NULL;
+    return call->block != NULL;
 }
 
 /* Fences are recorded where there are none yet.  A request for ALL waits a moment for them. */
-static bool serve_proven(struct cushim_pool_request *request) {
-    uint64_t until_ns = cushim_clock_ns() + request->pool->poll_ns;
+static bool serve_proven(struct cushim_pool_call *call) {
+    uint64_t until_ns = cushim_clock_ns() + call->pool->poll_ns;
     bool has_pending, is_served;
     do
-        is_served = serve_over(request, CUSHIM_POOL_RECORD, &has_pending);
-    while (!is_served && request->cache == request->heap->all && cushim_clock_ns() < until_ns);
+        is_served = serve_over(call, CUSHIM_POOL_RECORD, &has_pending);
+    while (!is_served && call->cache == call->heap->all && cushim_clock_ns() < until_ns);
     return is_served;
 }
 
-static enum cushim_status take(struct cushim_pool_request *request,
-                               enum cushim_mem_direct_from from) {
+static enum cushim_status take(struct cushim_pool_call *call, enum cushim_mem_direct_from from) {
     struct cushim_mem_lookup found;
-    CUSHIM_TRY(cushim_mem_direct_take(cushim_pool_heap_core(request->heap), request->bucket_bytes,
-                                      from, &found));
-    request->block = cushim_pool_heap_enter(request->heap, &found, request->bucket_bytes);
-    return request->block ? CUSHIM_OK : CUSHIM_NOMEM;
+    CUSHIM_TRY(cushim_mem_direct_take(cushim_pool_heap_core(call->heap), call->bucket_bytes, from,
+                                      &found));
+    call->block = cushim_pool_heap_enter(call->heap, &found, call->bucket_bytes);
+    return call->block ? CUSHIM_OK : CUSHIM_NOMEM;
 }
 
-enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_request *request,
-                                                bool is_pressed) {
+enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_call *call, bool is_pressed) {
     enum cushim_status status = CUSHIM_NOTFOUND;
-    if (!is_pressed && request->bucket_bytes <= SMALL_BYTES) {
-        status = take(request, CUSHIM_MEM_DIRECT_CUT);
+    if (!is_pressed && call->bucket_bytes <= SMALL_BYTES) {
+        status = take(call, CUSHIM_MEM_DIRECT_CUT);
         if (status == CUSHIM_NOTFOUND)
-            cushim_pool_unpin(request->heap, request->what);
+            cushim_pool_unpin(call->heap, call->what);
     }
     return status == CUSHIM_NOTFOUND
-               ? take(request, is_pressed ? CUSHIM_MEM_DIRECT_ANY : CUSHIM_MEM_DIRECT_FREE)
+               ? take(call, is_pressed ? CUSHIM_MEM_DIRECT_ANY : CUSHIM_MEM_DIRECT_FREE)
                : status;
 }
 
@@ -99,53 +97,52 @@ enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_request *requ
  * proves by now; of memory that is held already what is small; and as long as all that is idle
  * stays within what the pool may keep anyway, memory of the driver.
  */
-static enum cushim_status serve_without_fence(struct cushim_pool_request *request) {
-    bool is_small = request->bucket_bytes <= SMALL_BYTES;
+static enum cushim_status serve_without_fence(struct cushim_pool_call *call) {
+    bool is_small = call->bucket_bytes <= SMALL_BYTES;
     bool is_kept =
-        cushim_pool_idle_bytes(request->heap) + request->bucket_bytes <= request->pool->keep_bytes;
+        cushim_pool_idle_bytes(call->heap) + call->bucket_bytes <= call->pool->keep_bytes;
     bool has_pending;
-    if (serve_over(request, CUSHIM_POOL_ASK, &has_pending) ||
-        ((is_small || is_kept) && cushim_pool_serve_free_lists(request, false) == CUSHIM_OK))
+    if (serve_over(call, CUSHIM_POOL_ASK, &has_pending) ||
+        ((is_small || is_kept) && cushim_pool_serve_free_lists(call, false) == CUSHIM_OK))
         return CUSHIM_OK;
     return is_kept ? CUSHIM_NOTFOUND : CUSHIM_NOTREADY;
 }
 
 /* Once what may not be held is on the free lists. */
-static enum cushim_status serve_settled(struct cushim_pool_request *request) {
-    size_t n_bytes =
-        cushim_pool_settle(request->pool, request->heap, request->what, request->bucket_bytes);
-    return n_bytes ? cushim_pool_serve_free_lists(request, false) : CUSHIM_NOTFOUND;
+static enum cushim_status serve_settled(struct cushim_pool_call *call) {
+    size_t n_bytes = cushim_pool_settle(call->pool, call->heap, call->what, call->bucket_bytes);
+    return n_bytes ? cushim_pool_serve_free_lists(call, false) : CUSHIM_NOTFOUND;
 }
 
-enum cushim_status cushim_pool_serve(struct cushim_pool_request *request) {
+enum cushim_status cushim_pool_serve(struct cushim_pool_call *call) {
     bool has_pending;
-    if (serve_own(request) || serve_over(request, CUSHIM_POOL_LOOK, &has_pending))
+    if (serve_own(call) || serve_over(call, CUSHIM_POOL_LOOK, &has_pending))
         return CUSHIM_OK;
     enum cushim_status status =
-        has_pending && request->cache->is_ordered ? serve_without_fence(request) : CUSHIM_NOTREADY;
+        has_pending && call->cache->is_ordered ? serve_without_fence(call) : CUSHIM_NOTREADY;
     if (status != CUSHIM_NOTREADY)
         return status;
-    if (has_pending && serve_proven(request))
+    if (has_pending && serve_proven(call))
         return CUSHIM_OK;
-    status = cushim_pool_serve_free_lists(request, false);
-    return status == CUSHIM_NOTFOUND ? serve_settled(request) : status;
+    status = cushim_pool_serve_free_lists(call, false);
+    return status == CUSHIM_NOTFOUND ? serve_settled(call) : status;
 }
 
 /* ---- from the driver ---- */
 
-enum cushim_status cushim_pool_fetch(struct cushim_pool_request *request) {
+enum cushim_status cushim_pool_fetch(struct cushim_pool_call *call) {
     struct cushim_mem_lookup found;
     struct cushim_scope scope;
     cushim_pool_heap_lose_dead();
-    CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, request->heap->context));
-    enum cushim_status status = cushim_mem_direct_fetch(cushim_pool_heap_core(request->heap),
-                                                        request->bucket_bytes, &found);
-    request->is_miss = true;
+    CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
+    enum cushim_status status =
+        cushim_mem_direct_fetch(cushim_pool_heap_core(call->heap), call->bucket_bytes, &found);
+    call->is_miss = true;
     if (status == CUSHIM_OK) {
-        request->block = cushim_pool_heap_enter(request->heap, &found, request->bucket_bytes);
-        status = request->block
+        call->block = cushim_pool_heap_enter(call->heap, &found, call->bucket_bytes);
+        status = call->block
                      ? CUSHIM_OK
-                     : cushim_scope_fail(&scope, CUSHIM_NOMEM, "host=%zu", sizeof *request->block);
+                     : cushim_scope_fail(&scope, CUSHIM_NOMEM, "host=%zu", sizeof *call->block);
     } else if (status == CUSHIM_STATE) {
         status = cushim_scope_fail(&scope, CUSHIM_DEADCONTEXT, "device=%d", scope.context->device);
     } else if (status != CUSHIM_NOMEM) {
@@ -153,26 +150,26 @@ enum cushim_status cushim_pool_fetch(struct cushim_pool_request *request) {
         status = answer == CUDA_ERROR_NOT_SUPPORTED
                      ? cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d kind=%s",
                                          scope.context->device,
-                                         cushim_pool_providers[request->heap->kind]->name)
+                                         cushim_pool_providers[call->heap->kind]->name)
                      : cushim_scope_fail_cu(&scope, "cuMemAlloc", answer, "device=%d asked=%zu",
-                                            scope.context->device, request->bytes);
+                                            scope.context->device, call->bytes);
     }
     return cushim_call_end(&scope, status);
 }
 
 /* ---- the call ---- */
 
-static enum cushim_status charge(struct cushim_pool_request *request) {
-    struct cushim_pool_object *pool = request->pool;
+static enum cushim_status charge(struct cushim_pool_call *call) {
+    struct cushim_pool_object *pool = call->pool;
     size_t most_bytes = pool->cap_live_bytes;
     if (!most_bytes)
         return CUSHIM_OK;
-    size_t before = atomic_fetch_add(&pool->live_bytes, request->bucket_bytes);
-    if (before <= most_bytes && request->bucket_bytes <= most_bytes - before)
+    size_t before = atomic_fetch_add(&pool->live_bytes, call->bucket_bytes);
+    if (before <= most_bytes && call->bucket_bytes <= most_bytes - before)
         return CUSHIM_OK;
-    atomic_fetch_sub(&pool->live_bytes, request->bucket_bytes);
-    return cushim_fail(request->what, CUSHIM_LIMIT, "asked=%zu live=%zu cap=%zu", request->bytes,
-                       before, most_bytes);
+    atomic_fetch_sub(&pool->live_bytes, call->bucket_bytes);
+    return cushim_fail(call->what, CUSHIM_LIMIT, "asked=%zu live=%zu cap=%zu", call->bytes, before,
+                       most_bytes);
 }
 
 static void count_miss(struct cushim_pool_cache *cache) {
@@ -182,68 +179,50 @@ static void count_miss(struct cushim_pool_cache *cache) {
     cushim_pool_cache_unlock(cache);
 }
 
-/* The slow path.  In an attached capture *node may be the answer instead of a block. */
-static enum cushim_status run(struct cushim_pool_request *request, cushim_devptr *node) {
+/* The slow path. */
+static enum cushim_status run(struct cushim_pool_call *call) {
     struct cushim_pool_freeze freeze;
-    enum cushim_pool_captured captured =
-        cushim_pool_captured_by(request->pool, request->cache, &freeze);
-    request->is_captured = captured != CUSHIM_POOL_NOT_CAPTURED;
+    enum cushim_pool_captured captured = cushim_pool_captured_by(call->pool, call->cache, &freeze);
+    call->is_captured = captured != CUSHIM_POOL_NOT_CAPTURED;
     if (captured == CUSHIM_POOL_CAPTURED_ATTACHED)
-        return cushim_pool_capture_alloc(request, &freeze, node);
-    enum cushim_status status = cushim_pool_serve(request);
+        return cushim_pool_capture_alloc(call, &freeze);
+    enum cushim_status status = cushim_pool_serve(call);
     if (status == CUSHIM_NOTFOUND)
-        status = cushim_pool_fetch(request);
-    return status == CUSHIM_NOMEM ? cushim_pool_serve_by_reclaim(request) : status;
+        status = cushim_pool_fetch(call);
+    return status == CUSHIM_NOMEM ? cushim_pool_serve_by_reclaim(call) : status;
 }
 
 /* Through all that could serve. */
-static enum cushim_status alloc_from(struct cushim_pool_call *call, struct cushim_pool_heap *heap,
-                                     struct cushim_pool_cache *cache, size_t bytes,
-                                     cushim_devptr *ptr) {
-    struct cushim_pool_request each = {.what = call->what,
-                                       .pool = call->pool,
-                                       .heap = heap,
-                                       .cache = cache,
-                                       .life = call->life,
-                                       .bytes = bytes,
-                                       .bucket_bytes = cushim_pool_heap_bucket(heap, bytes)};
-    struct cushim_pool_request *request = &each;
-    cushim_devptr node = 0;
-    if (cushim_context_is_dead(request->heap->context))
-        return cushim_fail(request->what, CUSHIM_DEADCONTEXT, "device=%d",
-                           request->heap->context->device);
-    CUSHIM_TRY(charge(request));
-    enum cushim_status status = run(request, &node);
-    if (status == CUSHIM_OK && !node && request->pool->is_checked)
-        cushim_pool_check_look(request);
-    if (status == CUSHIM_OK && !node)
-        cushim_pool_hand_out(request);
-    else
-        count_miss(request->cache);
-    if (status != CUSHIM_OK || node)
-        atomic_fetch_sub(&request->pool->live_bytes,
-                         request->pool->cap_live_bytes ? request->bucket_bytes : 0);
-    if (status == CUSHIM_OK)
-        *ptr = node ? node : cushim_pool_block_address(request->block);
+static enum cushim_status alloc_from(struct cushim_pool_call *call, cushim_devptr *ptr) {
+    call->bucket_bytes = cushim_pool_heap_bucket(call->heap, call->bytes);
+    if (cushim_context_is_dead(call->heap->context))
+        return cushim_fail(call->what, CUSHIM_DEADCONTEXT, "device=%d",
+                           call->heap->context->device);
+    CUSHIM_TRY(charge(call));
+    enum cushim_status status = run(call);
+    if (status == CUSHIM_OK && !call->node) {
+        if (call->pool->is_checked)
+            cushim_pool_check_look(call);
+        hand_out(call);
+        *ptr = cushim_pool_block_address(call->block);
+        return CUSHIM_OK;
+    }
+    count_miss(call->cache);
+    if (call->pool->cap_live_bytes)
+        atomic_fetch_sub(&call->pool->live_bytes, cushim_pool_heap_bucket(call->heap, call->bytes));
+    *ptr = call->node;
     return status;
 }
 
-static enum cushim_status alloc(struct cushim_pool_call *call, int dev,
-                                enum cushim_memory_kind kind, size_t bytes, struct cushim_stream *s,
-                                cushim_devptr *ptr) {
-    struct cushim_pool_object *pool = call->pool;
-    struct cushim_pool_heap *heap = NULL;
-    struct cushim_pool_cache *cache;
-    if ((unsigned)kind >= CUSHIM_POOL_N_KINDS || bytes > SIZE_MAX / 2)
-        return cushim_fail(call->what, CUSHIM_INVALID, "kind=%d asked=%zu", kind, bytes);
-    if (!bytes)
+static enum cushim_status alloc(struct cushim_pool_call *call, enum cushim_memory_kind kind,
+                                struct cushim_stream *s, cushim_devptr *ptr) {
+    if ((unsigned)kind >= CUSHIM_POOL_N_KINDS || call->bytes > SIZE_MAX / 2)
+        return cushim_fail(call->what, CUSHIM_INVALID, "kind=%d asked=%zu", kind, call->bytes);
+    if (!call->bytes)
         return CUSHIM_OK;
-    if ((unsigned)dev < CUSHIM_POOL_N_DEVICES)
-        heap = atomic_load_explicit(&pool->by_device[dev][kind], memory_order_acquire);
-    if (!heap || cushim_context_is_dead(heap->context))
-        CUSHIM_TRY(cushim_pool_heap_find(pool, call->what, dev, kind, &heap));
-    CUSHIM_TRY(cushim_pool_cache_find(call, heap, s, &cache));
-    return alloc_from(call, heap, cache, bytes, ptr);
+    CUSHIM_TRY(cushim_pool_heap_find(call->pool, call->what, call->dev, kind, &call->heap));
+    CUSHIM_TRY(cushim_pool_cache_find(call, s));
+    return alloc_from(call, ptr);
 }
 
 /* The slow path, from the start. */
@@ -256,7 +235,9 @@ alloc_slowly(const char *what, struct cushim_pool *p, int dev, enum cushim_memor
     *ptr = 0;
     cushim_graph_resources_give_back();
     CUSHIM_TRY(cushim_pool_begin(&call, what, p));
-    return cushim_pool_end(&call, alloc(&call, dev, kind, bytes, s, ptr));
+    call.dev = dev;
+    call.bytes = bytes;
+    return cushim_pool_end(&call, alloc(&call, kind, s, ptr));
 }
 
 /* ---- the fast path: the stream's own newest block ---- */

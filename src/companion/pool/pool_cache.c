@@ -414,6 +414,8 @@ static enum cushim_status order_in_role(struct cushim_pool_cache *cache, const c
                                         uint64_t serial, const struct cushim_pool_cache *after) {
     struct cushim_scope scope;
     struct cushim_stream_fence *fence = fence_of(cache, serial);
+    if (serial <= cache->done_serial)
+        return CUSHIM_OK;
     if (!fence)
         return CUSHIM_NOTFOUND;
     CUSHIM_TRY(cushim_call_begin_known(&scope, what, after->of.context));

@@ -17,7 +17,7 @@
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
-#include "companion/pool/pool_request.h"
+#include "companion/pool/pool_call.h"
 #include "companion/stream/stream.h"
 #include "memory/state/heap_state.h"
 
@@ -196,21 +196,21 @@ enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *poo
 
 /* ---- in a capture ---- */
 
-static enum cushim_status refuse_host(const struct cushim_pool_request *request) {
-    return cushim_fail(request->what, CUSHIM_NOMEM, "host=%zu", sizeof(struct row));
+static enum cushim_status refuse_host(const struct cushim_pool_call *call) {
+    return cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof(struct row));
 }
 
 /* A block that was freed in the same capture on the same stream. */
-static bool serve_again(struct cushim_pool_request *request, struct cushim_pool_graph *held) {
+static bool serve_again(struct cushim_pool_call *call, struct cushim_pool_graph *held) {
     for (size_t i = held->n_rows; i-- > 0;) {
         struct row *row = &held->rows[i];
         struct cushim_pool_block *block = row->block;
-        if (!row->is_freed || !block || row->freed_on != request->cache->of.handle ||
-            request->cache == request->heap->all || block->heap != request->heap ||
-            block->bucket_bytes != request->bucket_bytes)
+        if (!row->is_freed || !block || row->freed_on != call->cache->of.handle ||
+            call->cache == call->heap->all || block->heap != call->heap ||
+            block->bucket_bytes != call->bucket_bytes)
             continue;
         row->is_freed = false;
-        request->block = block;
+        call->block = block;
         pthread_mutex_lock(&block->heap->lock);
         block->deferred_life = 0;
         pthread_mutex_unlock(&block->heap->lock);
@@ -219,80 +219,77 @@ static bool serve_again(struct cushim_pool_request *request, struct cushim_pool_
     return false;
 }
 
-static enum cushim_status serve_hold(struct cushim_pool_request *request,
+static enum cushim_status serve_hold(struct cushim_pool_call *call,
                                      const struct cushim_pool_freeze *freeze) {
-    pthread_mutex_lock(&request->pool->lock);
-    bool is_again = serve_again(request, freeze->held);
-    pthread_mutex_unlock(&request->pool->lock);
+    pthread_mutex_lock(&call->pool->lock);
+    bool is_again = serve_again(call, freeze->held);
+    pthread_mutex_unlock(&call->pool->lock);
     if (is_again)
         return CUSHIM_OK;
-    enum cushim_status status = cushim_pool_serve(request);
+    enum cushim_status status = cushim_pool_serve(call);
     if (status == CUSHIM_NOTFOUND && freeze->memory == CUSHIM_GRAPH_MEMORY_REFUSE)
-        return cushim_fail(request->what, CUSHIM_CAPTURE, "asked=%zu stream=%p", request->bytes,
+        return cushim_fail(call->what, CUSHIM_CAPTURE, "asked=%zu stream=%p", call->bytes,
                            (void *)freeze->stream);
     if (status == CUSHIM_NOTFOUND)
-        status = cushim_pool_fetch(request);
+        status = cushim_pool_fetch(call);
     if (status == CUSHIM_NOMEM)
-        status = cushim_pool_serve_by_reclaim(request);
+        status = cushim_pool_serve_by_reclaim(call);
     CUSHIM_TRY(status);
-    pthread_mutex_lock(&request->pool->lock);
-    bool is_held = add_block(freeze->held, request->block) != NULL;
-    pthread_mutex_unlock(&request->pool->lock);
+    pthread_mutex_lock(&call->pool->lock);
+    bool is_held = add_block(freeze->held, call->block) != NULL;
+    pthread_mutex_unlock(&call->pool->lock);
     if (is_held)
         return CUSHIM_OK;
-    cushim_pool_cache_lock(request->cache); /* over: that is why it served */
-    cushim_pool_cache_push_over(request->cache, request->block);
-    cushim_pool_cache_unlock(request->cache);
-    return refuse_host(request);
+    cushim_pool_cache_lock(call->cache); /* over: that is why it served */
+    cushim_pool_cache_push_over(call->cache, call->block);
+    cushim_pool_cache_unlock(call->cache);
+    return refuse_host(call);
 }
 
 /* Allocation as a node: the address is the ledger's until the graph is gone. */
-static enum cushim_status serve_node(struct cushim_pool_request *request,
-                                     const struct cushim_pool_freeze *freeze, cushim_devptr *node) {
+static enum cushim_status serve_node(struct cushim_pool_call *call,
+                                     const struct cushim_pool_freeze *freeze) {
     struct cushim_scope scope;
     CUdeviceptr address = 0;
-    CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, request->heap->context));
-    pthread_mutex_lock(&request->pool->lock);
+    CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
+    pthread_mutex_lock(&call->pool->lock);
     struct row *row = add(freeze->held);
     size_t index = freeze->held->n_rows - 1;
     if (row)
         row->is_freed = true; /* until it has an address */
-    pthread_mutex_unlock(&request->pool->lock);
-    CUstream stream =
-        request->cache == request->heap->all ? freeze->stream : request->cache->of.handle;
+    pthread_mutex_unlock(&call->pool->lock);
+    CUstream stream = call->cache == call->heap->all ? freeze->stream : call->cache->of.handle;
     enum cushim_status status =
-        row ? CUSHIM_CALL(&scope, cuMemAllocAsync, &address, request->bytes, stream)
-            : refuse_host(request);
+        row ? CUSHIM_CALL(&scope, cuMemAllocAsync, &address, call->bytes, stream)
+            : refuse_host(call);
     if (status == CUSHIM_OK)
         status = cushim_address_map_record(&(struct cushim_address_map_row){
             .start = address,
-            .bytes = request->bytes,
+            .bytes = call->bytes,
             .kind = CUSHIM_MEMORY_GRAPH,
-            .context = request->heap->context,
-            .owner = &request->pool->object,
+            .context = call->heap->context,
+            .owner = &call->pool->object,
         });
     if (status == CUSHIM_OK) {
-        pthread_mutex_lock(&request->pool->lock);
+        pthread_mutex_lock(&call->pool->lock);
         freeze->held->rows[index].address = address;
         freeze->held->rows[index].is_freed = false;
-        pthread_mutex_unlock(&request->pool->lock);
-        *node = address;
+        pthread_mutex_unlock(&call->pool->lock);
+        call->node = address;
     }
     return cushim_call_end(&scope, status);
 }
 
-enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_request *request,
-                                             const struct cushim_pool_freeze *freeze,
-                                             cushim_devptr *node) {
+enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_call *call,
+                                             const struct cushim_pool_freeze *freeze) {
     bool is_node = freeze->memory == CUSHIM_GRAPH_MEMORY_NODES &&
-                   request->heap->kind == CUSHIM_MEM_DEVICE && CUSHIM_DRIVER(cuMemAllocAsync) &&
+                   call->heap->kind == CUSHIM_MEM_DEVICE && CUSHIM_DRIVER(cuMemAllocAsync) &&
                    CUSHIM_DRIVER(cuMemFreeAsync);
-    return is_node ? serve_node(request, freeze, node) : serve_hold(request, freeze);
+    return is_node ? serve_node(call, freeze) : serve_hold(call, freeze);
 }
 
-enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *freeze,
-                                            struct cushim_pool_block *block,
-                                            struct cushim_pool_cache *cache) {
+void cushim_pool_capture_free(const struct cushim_pool_freeze *freeze,
+                              struct cushim_pool_block *block, struct cushim_pool_cache *cache) {
     struct cushim_pool_object *pool = block->heap->pool;
     struct cushim_pool_graph *held = freeze->held;
     size_t i = 0;
@@ -307,7 +304,6 @@ enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *fre
     cushim_pool_block_defer(block, cache, cache->life);
     pthread_mutex_unlock(&pool->lock);
     /* Without host memory to note it, it is never reused: nobody could say when it may be. */
-    return CUSHIM_OK;
 }
 
 /* Is it a node's memory of this capture?  It is noted as freed, or as not. */
@@ -325,22 +321,20 @@ static bool note_node(struct cushim_pool_object *pool, const struct cushim_pool_
     return row != NULL;
 }
 
-enum cushim_status cushim_pool_capture_free_node(const char *what, struct cushim_pool_object *pool,
-                                                 const struct cushim_pool_freeze *freeze,
-                                                 uint64_t address) {
+enum cushim_status cushim_pool_capture_free_node(const struct cushim_pool_call *call,
+                                                 const struct cushim_pool_freeze *freeze) {
     struct cushim_scope scope;
     struct cushim_address_map_row row;
-    if (!note_node(pool, freeze, address, true))
+    if (!note_node(call->pool, freeze, call->address, true) ||
+        cushim_address_map_erase(call->address, &row) != CUSHIM_OK)
         return CUSHIM_NOTFOUND;
-    if (cushim_address_map_erase(address, &row) != CUSHIM_OK)
-        return CUSHIM_NOTFOUND;
-    enum cushim_status status = cushim_call_begin_known(&scope, what, freeze->context);
+    enum cushim_status status = cushim_call_begin_known(&scope, call->what, freeze->context);
     if (status == CUSHIM_OK)
-        status =
-            cushim_call_end(&scope, CUSHIM_CALL(&scope, cuMemFreeAsync, address, freeze->stream));
+        status = cushim_call_end(
+            &scope, CUSHIM_CALL(&scope, cuMemFreeAsync, call->address, freeze->stream));
     if (status != CUSHIM_OK) {
         cushim_address_map_restore(&row);
-        note_node(pool, freeze, address, false);
+        note_node(call->pool, freeze, call->address, false);
         return status;
     }
     cushim_address_map_drop(&row);

@@ -1,16 +1,11 @@
-#include "companion/pool/pool_check.h"
+#include "companion/pool/pool_call.h"
 
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "base/try.h"
-#include "companion/core/environment.h"
 
 enum { PIECE_BYTES = 1 << 20 };
-
-bool cushim_pool_checks(void) {
-    return cushim_settings()->check != 0;
-}
 
 /* Of ALL on the legacy stream, with nothing else under way. */
 static enum cushim_status poison(struct cushim_scope *scope, const struct cushim_pool_cache *cache,
@@ -43,41 +38,40 @@ static size_t find_change(const unsigned char *bytes, size_t n_bytes) {
     return i;
 }
 
-static void tell(const struct cushim_pool_request *request, size_t offset, unsigned found) {
-    atomic_fetch_add_explicit(&request->pool->n_damaged, 1, memory_order_relaxed);
+static void tell(const struct cushim_pool_call *call, size_t offset, unsigned found) {
+    atomic_fetch_add_explicit(&call->pool->n_damaged, 1, memory_order_relaxed);
     log_error("pool",
               "the block of %zu bytes at 0x%lx was written after its free: 0x%x at offset %zu",
-              request->block->bucket_bytes,
-              (unsigned long)cushim_pool_block_address(request->block), found, offset);
+              call->block->bucket_bytes, (unsigned long)cushim_pool_block_address(call->block),
+              found, offset);
 }
 
-static enum cushim_status look(struct cushim_scope *scope,
-                               const struct cushim_pool_request *request, unsigned char *piece) {
-    uint64_t address = cushim_pool_block_address(request->block);
-    CUstream stream = request->cache == request->heap->all ? NULL : request->cache->of.handle;
-    for (size_t at = 0; at < request->block->bucket_bytes; at += PIECE_BYTES) {
-        size_t n_bytes = request->block->bucket_bytes - at;
+static enum cushim_status look(struct cushim_scope *scope, const struct cushim_pool_call *call,
+                               unsigned char *piece) {
+    uint64_t address = cushim_pool_block_address(call->block);
+    CUstream stream = call->cache == call->heap->all ? NULL : call->cache->of.handle;
+    for (size_t at = 0; at < call->block->bucket_bytes; at += PIECE_BYTES) {
+        size_t n_bytes = call->block->bucket_bytes - at;
         n_bytes = n_bytes < PIECE_BYTES ? n_bytes : PIECE_BYTES;
         CUSHIM_TRY(CUSHIM_CALL(scope, cuMemcpyDtoHAsync_v2, piece, address + at, n_bytes, stream));
         CUSHIM_TRY(CUSHIM_CALL(scope, cuStreamSynchronize, stream));
         size_t changed = find_change(piece, n_bytes);
         if (changed < n_bytes) {
-            tell(request, at + changed, piece[changed]);
+            tell(call, at + changed, piece[changed]);
             return CUSHIM_OK;
         }
     }
     return CUSHIM_OK;
 }
 
-void cushim_pool_check_look(struct cushim_pool_request *request) {
+void cushim_pool_check_look(struct cushim_pool_call *call) {
     struct cushim_scope scope;
-    bool is_poisoned = request->block->is_poisoned;
-    request->block->is_poisoned = false;
-    if (!is_poisoned || request->is_captured)
+    bool is_poisoned = call->block->is_poisoned;
+    call->block->is_poisoned = false;
+    if (!is_poisoned || call->is_captured)
         return;
     unsigned char *piece = malloc(PIECE_BYTES);
-    if (piece &&
-        cushim_call_begin_known(&scope, request->what, request->cache->of.context) == CUSHIM_OK)
-        cushim_call_end(&scope, look(&scope, request, piece));
+    if (piece && cushim_call_begin_known(&scope, call->what, call->cache->of.context) == CUSHIM_OK)
+        cushim_call_end(&scope, look(&scope, call, piece));
     free(piece);
 }

@@ -2,60 +2,46 @@
 #include "base/try.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
-#include "companion/pool/pool_check.h"
-#include "companion/pool/pool_request.h"
+#include "companion/pool/pool_call.h"
 
-/* One free. */
-struct freeing {
-    struct cushim_pool_call *call;
-    uint64_t address;
-    int dev;
-    size_t bytes;
-    /* of the block, once it was found */
-    struct cushim_pool_block *block;
-    struct cushim_pool_heap *heap;
-    struct cushim_pool_cache *cache;
-};
-
-static enum cushim_status refuse(const struct freeing *freeing, enum cushim_status status,
+static enum cushim_status refuse(const struct cushim_pool_call *call, enum cushim_status status,
                                  const char *why) {
-    atomic_fetch_add_explicit(&freeing->call->pool->n_refused, 1, memory_order_relaxed);
-    return cushim_fail(freeing->call->what, status, "%s ptr=0x%llx pool=%p bytes=%zu device=%d",
-                       why, (unsigned long long)freeing->address,
-                       freeing->call->pool->object.handle, freeing->bytes, freeing->dev);
+    atomic_fetch_add_explicit(&call->pool->n_refused, 1, memory_order_relaxed);
+    return cushim_fail(call->what, status, "%s ptr=0x%llx pool=%p bytes=%zu device=%d", why,
+                       (unsigned long long)call->address, call->pool->object.handle, call->bytes,
+                       call->dev);
 }
 
 /* No block of this pool is there: which answer is it? */
-static enum cushim_status refuse_unknown(const struct freeing *freeing) {
+static enum cushim_status refuse_unknown(const struct cushim_pool_call *call) {
     struct cushim_address_map_row row;
-    if (cushim_address_map_find(freeing->address, &row)) {
-        bool is_node = row.kind == CUSHIM_MEMORY_GRAPH && row.start == freeing->address;
+    if (cushim_address_map_find(call->address, &row)) {
+        bool is_node = row.kind == CUSHIM_MEMORY_GRAPH && row.start == call->address;
         cushim_address_map_drop(&row);
-        return is_node ? refuse(freeing, CUSHIM_STATE, "memory of a graph's node")
-                       : refuse(freeing, CUSHIM_UNKNOWNPTR, "not of this pool");
+        return is_node ? refuse(call, CUSHIM_STATE, "memory of a graph's node")
+                       : refuse(call, CUSHIM_UNKNOWNPTR, "not of this pool");
     }
-    if (cushim_address_map_was_freed(freeing->address))
-        return refuse(freeing, CUSHIM_DOUBLEFREE, "freed before");
-    if (atomic_load(&freeing->call->pool->has_lost))
+    if (cushim_address_map_was_freed(call->address))
+        return refuse(call, CUSHIM_DOUBLEFREE, "freed before");
+    if (atomic_load(&call->pool->has_lost))
         return CUSHIM_OK; /* it went with its context */
-    return refuse(freeing, CUSHIM_UNKNOWNPTR, "never handed out");
+    return refuse(call, CUSHIM_UNKNOWNPTR, "never handed out");
 }
 
 /* Find the block and its heap; it may be in any state. */
-static bool find(struct freeing *freeing) {
+static bool find(struct cushim_pool_call *call) {
     const struct cushim_thread *thread = cushim_thread_mine;
-    freeing->block = cushim_pool_block_find(thread ? thread->pool_memory : NULL, freeing->address);
-    if (!freeing->block)
+    call->block = cushim_pool_block_find(thread ? thread->pool_memory : NULL, call->address);
+    if (!call->block)
         return false;
-    freeing->heap = freeing->block->heap;
-    return freeing->heap->pool == freeing->call->pool;
+    call->heap = call->block->heap;
+    return call->heap->pool == call->pool;
 }
 
-static bool is_of_bucket(const struct freeing *freeing, size_t asked_bytes) {
-    return freeing->bytes == asked_bytes ||
-           (freeing->bytes <= SIZE_MAX / 2 &&
-            cushim_pool_heap_bucket(freeing->heap, freeing->bytes) ==
-                cushim_pool_heap_bucket(freeing->heap, asked_bytes));
+static bool is_of_bucket(const struct cushim_pool_call *call, size_t asked_bytes) {
+    return call->bytes == asked_bytes ||
+           (call->bytes <= SIZE_MAX / 2 && cushim_pool_heap_bucket(call->heap, call->bytes) ==
+                                               cushim_pool_heap_bucket(call->heap, asked_bytes));
 }
 
 static inline void count(struct cushim_pool_cache *cache, const struct cushim_pool_block *block,
@@ -66,10 +52,10 @@ static inline void count(struct cushim_pool_cache *cache, const struct cushim_po
 }
 
 /* The block is ours: into the cache, or where its capture says. */
-static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_block *block,
-                              size_t asked_bytes) {
-    struct cushim_pool_object *pool = freeing->call->pool;
-    struct cushim_pool_cache *cache = freeing->cache;
+static void put(const struct cushim_pool_call *call, size_t asked_bytes) {
+    struct cushim_pool_object *pool = call->pool;
+    struct cushim_pool_block *block = call->block;
+    struct cushim_pool_cache *cache = call->cache;
     struct cushim_pool_freeze freeze;
     size_t bucket_bytes = block->bucket_bytes;
     bool is_looked_at = atomic_load_explicit(&pool->n_freezes, memory_order_acquire) ||
@@ -77,67 +63,61 @@ static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_
     enum cushim_pool_captured captured =
         is_looked_at ? cushim_pool_captured_by(pool, cache, &freeze) : CUSHIM_POOL_NOT_CAPTURED;
     if (pool->cap_live_bytes)
-        atomic_fetch_sub(&pool->live_bytes, cushim_pool_heap_bucket(freeing->heap, asked_bytes));
+        atomic_fetch_sub(&pool->live_bytes, cushim_pool_heap_bucket(call->heap, asked_bytes));
     cushim_pool_cache_lock(cache);
     count(cache, block, asked_bytes);
     cushim_pool_cache_unlock(cache);
-    if (captured == CUSHIM_POOL_CAPTURED_ATTACHED)
-        return cushim_pool_capture_free(&freeze, block, cache);
-    if (cushim_pool_block_defer(block, cache, freeing->call->life))
-        return CUSHIM_OK;
+    if (captured == CUSHIM_POOL_CAPTURED_ATTACHED) {
+        cushim_pool_capture_free(&freeze, block, cache);
+        return;
+    }
+    if (cushim_pool_block_defer(block, cache, call->life))
+        return;
     /* in somebody else's capture: a fence of this stream tells nothing, so it waits for all */
     if (captured == CUSHIM_POOL_CAPTURED)
-        cache = freeing->heap->all;
+        cache = call->heap->all;
     if (pool->is_checked && !is_looked_at)
-        cushim_pool_check_poison(freeing->call->what, cache, block);
-    cache = cushim_pool_cache_put(
-        cache, cache == freeing->cache ? freeing->call->life : cache->life, block);
-    cushim_pool_trim_idle(pool, freeing->heap, cache, freeing->call->what, bucket_bytes);
-    return CUSHIM_OK;
+        cushim_pool_check_poison(call->what, cache, block);
+    cache = cushim_pool_cache_put(cache, cache == call->cache ? call->life : cache->life, block);
+    cushim_pool_trim_idle(pool, call->heap, cache, call->what, bucket_bytes);
 }
 
-/* The context died: what is left of the block is host memory, which goes with the heap. */
-static enum cushim_status end_dead(const struct freeing *freeing) {
-    cushim_address_map_note_freed(freeing->address);
-    return CUSHIM_OK;
-}
-
-static enum cushim_status run(const struct freeing *freeing) {
-    struct cushim_pool_block *block = freeing->block;
-    if (!cushim_pool_block_take(block, freeing->address)) /* idle, or with another thread */
-        return refuse(freeing, CUSHIM_DOUBLEFREE, "freed before");
+static enum cushim_status run(const struct cushim_pool_call *call) {
+    struct cushim_pool_block *block = call->block;
+    if (!cushim_pool_block_take(block, call->address)) /* idle, or with another thread */
+        return refuse(call, CUSHIM_DOUBLEFREE, "freed before");
     size_t asked_bytes = atomic_load_explicit(&block->asked_bytes, memory_order_relaxed);
     enum cushim_status status = CUSHIM_OK;
-    if (freeing->dev != -1 && freeing->dev != freeing->heap->context->device)
+    if (call->dev != -1 && call->dev != call->heap->context->device)
         status = CUSHIM_BADDEVICE;
-    else if (freeing->bytes && !is_of_bucket(freeing, asked_bytes))
+    else if (call->bytes && !is_of_bucket(call, asked_bytes))
         status = CUSHIM_INVALID;
     if (status != CUSHIM_OK) {
         cushim_pool_block_set_live(block);
-        return refuse(freeing, status,
-                      status == CUSHIM_INVALID ? "another bucket" : "another device");
+        return refuse(call, status, status == CUSHIM_INVALID ? "another bucket" : "another device");
     }
-    if (cushim_context_is_dead(freeing->heap->context))
-        return end_dead(freeing);
-    return put(freeing, block, asked_bytes);
+    if (cushim_context_is_dead(call->heap->context)) /* what is left of it goes with the heap */
+        cushim_address_map_note_freed(call->address);
+    else
+        put(call, asked_bytes);
+    return CUSHIM_OK;
 }
 
 /* Memory of a node, freed in the capture that allocated it. */
-static enum cushim_status free_node(const struct freeing *freeing, struct cushim_stream *s) {
-    struct cushim_pool_object *pool = freeing->call->pool;
+static enum cushim_status free_node(const struct cushim_pool_call *call, struct cushim_stream *s) {
+    struct cushim_pool_object *pool = call->pool;
     struct cushim_pool_stream stream;
     struct cushim_pool_freeze freeze;
     struct cushim_pin pin;
     enum cushim_status status = CUSHIM_NOTFOUND;
     if (atomic_load(&pool->n_freezes) &&
-        cushim_pool_stream_of(freeing->call, s, &stream, &pin) == CUSHIM_OK) {
+        cushim_pool_stream_of(call, s, &stream, &pin) == CUSHIM_OK) {
         struct cushim_pool_cache named = {.of = stream, .life = 1};
         if (cushim_pool_captured_by(pool, &named, &freeze) == CUSHIM_POOL_CAPTURED_ATTACHED)
-            status =
-                cushim_pool_capture_free_node(freeing->call->what, pool, &freeze, freeing->address);
+            status = cushim_pool_capture_free_node(call, &freeze);
         cushim_handle_unpin(&pin);
     }
-    return status == CUSHIM_NOTFOUND ? refuse_unknown(freeing) : status;
+    return status == CUSHIM_NOTFOUND ? refuse_unknown(call) : status;
 }
 
 /* The slow path, from the start. */
@@ -147,13 +127,15 @@ free_slowly(const char *what, struct cushim_pool *p, int dev, cushim_devptr ptr,
     struct cushim_pool_call call;
     CUSHIM_TRY(cushim_pool_begin(&call, what, p));
     call.is_free = true;
-    struct freeing freeing = {.call = &call, .address = ptr, .dev = dev, .bytes = bytes};
+    call.address = ptr;
+    call.dev = dev;
+    call.bytes = bytes;
     if (!ptr)
         return cushim_pool_end(&call, CUSHIM_OK);
-    if (!find(&freeing))
-        return cushim_pool_end(&call, free_node(&freeing, s));
-    enum cushim_status status = cushim_pool_cache_find(&call, freeing.heap, s, &freeing.cache);
-    return cushim_pool_end(&call, status == CUSHIM_OK ? run(&freeing) : status);
+    if (!find(&call))
+        return cushim_pool_end(&call, free_node(&call, s));
+    enum cushim_status status = cushim_pool_cache_find(&call, s);
+    return cushim_pool_end(&call, status == CUSHIM_OK ? run(&call) : status);
 }
 
 /*

@@ -292,21 +292,28 @@ static enum cushim_status find_in(struct cushim_pool_object *pool, const char *w
     return cushim_call_end(&scope, status);
 }
 
+/* The heap that served the device last; NULL: none, or its context died. */
+static struct cushim_pool_heap *known_heap(struct cushim_pool_object *pool, int dev,
+                                           enum cushim_memory_kind kind) {
+    struct cushim_pool_heap *heap = NULL;
+    if ((unsigned)dev < CUSHIM_POOL_N_DEVICES)
+        heap = atomic_load_explicit(&pool->by_device[dev][kind], memory_order_acquire);
+    return heap && !cushim_context_is_dead(heap->context) ? heap : NULL;
+}
+
 enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const char *what, int dev,
                                          enum cushim_memory_kind kind,
                                          struct cushim_pool_heap **out) {
     struct cushim_context_object *context = pool->context;
-    *out = NULL;
     if (context && dev == -1)
         dev = context->device;
-    else
-        CUSHIM_TRY(cushim_context_ordinal(what, dev, &dev));
+    if ((*out = known_heap(pool, dev, kind)))
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_context_ordinal(what, dev, &dev));
     if (context && dev != context->device)
         return cushim_fail(what, CUSHIM_BADDEVICE, "device=%d pool_device=%d", dev,
                            context->device);
-    if (dev < CUSHIM_POOL_N_DEVICES)
-        *out = atomic_load_explicit(&pool->by_device[dev][kind], memory_order_acquire);
-    if (*out && !cushim_context_is_dead((*out)->context))
+    if ((*out = known_heap(pool, dev, kind)))
         return CUSHIM_OK;
     if (context)
         return find_in(pool, what, context, kind, out);

@@ -5,7 +5,7 @@
 #include "base/try.h"
 #include "companion/core/struct_size.h"
 #include "companion/capture/graph_resources.h"
-#include "companion/pool/pool_request.h"
+#include "companion/pool/pool_call.h"
 
 /* ---- numbers ---- */
 

@@ -13,7 +13,7 @@
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
 #include "companion/capture/graph_resources.h"
-#include "companion/pool/pool_request.h"
+#include "companion/pool/pool_call.h"
 
 /* Over a cap with fences under way only every so many frees ask. */
 enum { ASK_EVERY = 16 };
@@ -78,9 +78,8 @@ size_t cushim_pool_reclaim(struct cushim_pool_heap *heap, const char *what, size
     return n_bytes;
 }
 
-size_t cushim_pool_give_back(struct cushim_pool_heap *heap, const char *what, size_t keep_bytes) {
+size_t cushim_pool_give_back(struct cushim_pool_heap *heap, size_t keep_bytes) {
     struct cushim_scope scope;
-    (void)what;
     if (atomic_load(&heap->is_lost) || !cushim_call_begin_quietly(&scope, heap->context))
         return 0;
     size_t n_bytes = cushim_mem_growth_trim(cushim_pool_heap_core(heap), keep_bytes);
@@ -192,7 +191,7 @@ size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_he
     size_t free_bytes = atomic_load_explicit(&cushim_pool_heap_core(heap)->free_segment_bytes,
                                              memory_order_relaxed);
     if (free_bytes && (excess_bytes > bound_bytes / FAR || is_quiet(heap, what)))
-        cushim_pool_give_back(heap, what, less(free_bytes, excess_bytes));
+        cushim_pool_give_back(heap, less(free_bytes, excess_bytes));
     return n_bytes;
 }
 
@@ -297,7 +296,7 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_h
     if (over_bytes)
         n_gone += cushim_pool_reclaim(heap, what, over_bytes, CUSHIM_POOL_ASK, NULL);
     if (n_gone && !cushim_capture_count(heap->context))
-        cushim_pool_give_back(heap, what, is_holding ? pool->keep_bytes : 0);
+        cushim_pool_give_back(heap, is_holding ? pool->keep_bytes : 0);
     if (is_full && is_holding)
         cushim_pool_settle(pool, heap, what, 0);
 }
@@ -313,7 +312,7 @@ static enum cushim_status drain_heap(struct cushim_pool_heap *heap, const char *
     }
     cushim_pool_reclaim(heap, what, SIZE_MAX, has_capture ? CUSHIM_POOL_ASK : CUSHIM_POOL_WAIT,
                         &status);
-    cushim_pool_give_back(heap, what, 0);
+    cushim_pool_give_back(heap, 0);
     return status;
 }
 
@@ -359,7 +358,7 @@ static void trim(struct cushim_pool_call *call, int ordinal, size_t keep_bytes) 
             idle_bytes -=
                 cushim_pool_reclaim(heap, call->what, over_bytes, CUSHIM_POOL_RECORD, NULL);
         if (!cushim_capture_count(heap->context))
-            cushim_pool_give_back(heap, call->what, 0);
+            cushim_pool_give_back(heap, 0);
     }
 }
 

@@ -73,6 +73,25 @@ START_TEST(live_blocks_have_a_cap_of_their_own) {
 }
 END_TEST
 
+/* Also where a smaller bucket than the first was tried last. */
+START_TEST(a_request_that_fails_leaves_room_below_the_cap) {
+    struct cushim_pool_options options;
+    size_t n_free, total, n_bytes, bucket_bytes;
+    ck_assert_int_eq(cushim_memory_info(NULL, &n_free, &total), CUSHIM_OK);
+    n_bytes = total + total / 4;
+    cushim_pool_options_default(&options);
+    options.policy = CUSHIM_POOL_POLICY_POW2;
+    options.cap_live_bytes = 4 * total;
+    struct cushim_pool *p = create(&options);
+    ck_assert_int_eq(cushim_pool_bucket(p, n_bytes, &bucket_bytes), CUSHIM_OK);
+    ck_assert_uint_gt(bucket_bytes, n_bytes);
+    for (int i = 0; i < 9; i++)
+        ck_assert_int_eq(cushim_pool_alloc(p, 0, 0, n_bytes, NULL, &(cushim_devptr){0}),
+                         CUSHIM_NOMEM);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
 START_TEST(small_blocks_do_not_pin_what_is_idle_around_them) {
     enum { N = 40, N_SMALL = 20, LARGEST = 941559, SMALL = 91648 };
     cushim_devptr blocks[N], others[N_SMALL];
@@ -421,6 +440,7 @@ SUITE() {
         (const TTest *[]){
             a_hit_makes_no_driver_call, a_bucket_keeps_no_more_than_its_cap,
             over_the_cap_of_all_the_largest_goes_first, live_blocks_have_a_cap_of_their_own,
+            a_request_that_fails_leaves_room_below_the_cap,
             small_blocks_do_not_pin_what_is_idle_around_them,
             nothing_is_kept_while_the_pool_does_not_hold,
             the_ledger_knows_live_blocks_and_whose_they_are, a_walk_shows_each_block_in_its_state,

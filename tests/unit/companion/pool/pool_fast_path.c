@@ -13,7 +13,7 @@
 #include "cushim/pool.h"
 #include "cushim/stream.h"
 #include "companion/capture/graph_resources.h"
-#include "companion/pool/pool_request.h"
+#include "companion/pool/pool_call.h"
 #include "tests/unit/companion/core/call_fixture.h"
 #include "tests/unit/suite.h"
 

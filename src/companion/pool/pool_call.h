@@ -1,34 +1,36 @@
 /*
- * One request of a pool on its way through what could serve it, and what the files of the pool
- * offer each other on that way (parts: pool_internal.h).
+ * One call of a pool on its way, and what the files of the pool offer each other on that way
+ * (parts: pool_internal.h).
  */
-#ifndef CUSHIM_COMPANION_POOL_REQUEST_H
-#define CUSHIM_COMPANION_POOL_REQUEST_H
+#ifndef CUSHIM_COMPANION_POOL_CALL_H
+#define CUSHIM_COMPANION_POOL_CALL_H
 
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
 #include "companion/core/handle_pin.h"
 #include "companion/pool/pool_heap.h"
 
-struct cushim_pool_request {
-    const char *what;
-    struct cushim_pool_object *pool;
-    struct cushim_pool_heap *heap;
-    struct cushim_pool_cache *cache;
-    uint32_t life; /* of the cache, when it was found */
-    size_t bytes, bucket_bytes;
-    bool is_captured;                /* the work will be part of a capture */
-    struct cushim_pool_block *block; /* what serves */
-    bool is_miss;                    /* the driver was asked for memory */
-};
-
-/* The public call: its pool is pinned. */
+/* The public call: its pool is pinned.  The rest is of an allocation or a free. */
 struct cushim_pool_call {
     const char *what;
     struct cushim_pin pin;
     struct cushim_pool_object *pool;
-    bool is_free;  /* it may name a stream that was destroyed */
-    uint32_t life; /* of the cache that cushim_pool_cache_find found */
+    int dev;
+    size_t bytes;
+    struct cushim_pool_heap *heap;
+    struct cushim_pool_cache *cache; /* of the stream, */
+    uint32_t life;                   /* and which of its lives that is */
+    struct cushim_pool_block *block; /* what serves, or is freed */
+    /* of a free */
+    bool is_free; /* it may name a stream that was destroyed */
+    uint64_t address;
+    /* of an allocation */
+    size_t bucket_bytes;
+    cushim_devptr node; /* what serves is a node's memory in a capture; else 0 */
+    bool is_captured;   /* the work will be part of a capture */
+    bool is_miss;       /* the driver was asked for memory */
+    bool may_wait;      /* in reclaim: no capture forbids it */
+    char steps[64];     /* of reclaim: their names, as they were taken */
 };
 
 /* Why the pool could not be pinned. */
@@ -36,8 +38,7 @@ enum cushim_status cushim_pool_refuse(const char *what, struct cushim_pool *p);
 
 static inline enum cushim_status cushim_pool_begin(struct cushim_pool_call *call, const char *what,
                                                    struct cushim_pool *p) {
-    call->what = what;
-    call->is_free = false;
+    *call = (struct cushim_pool_call){.what = what};
     bool is_ready =
         atomic_load_explicit(&cushim_driver_state_now, memory_order_acquire) == CUSHIM_DRIVER_READY;
     call->pool = is_ready ? cushim_pin(&call->pin, CUSHIM_KIND_POOL, p) : NULL;
@@ -172,27 +173,25 @@ cushim_pool_row_enter(const struct cushim_pool_remembered *row, struct cushim_po
     return false;
 }
 
-/* The cache of a stream argument in a heap, and remember it. */
-enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call,
-                                          struct cushim_pool_heap *heap, struct cushim_stream *s,
-                                          struct cushim_pool_cache **cache);
+/* The cache of a stream argument in the heap, and its life; and remember it. */
+enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call, struct cushim_stream *s);
+
+/* ---- pool_alloc.c ---- */
 
 /* From what is idle, or free in the free lists, without a driver call for memory; the block is LIVE
  * or DEFERRED, and on no cache.  CUSHIM_NOTFOUND: nothing serves. */
-enum cushim_status cushim_pool_serve(struct cushim_pool_request *request);
+enum cushim_status cushim_pool_serve(struct cushim_pool_call *call);
 
 /* From the free lists alone. */
-enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_request *request,
-                                                bool is_pressed);
+enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_call *call, bool is_pressed);
 
 /* From the driver. */
-enum cushim_status cushim_pool_fetch(struct cushim_pool_request *request);
+enum cushim_status cushim_pool_fetch(struct cushim_pool_call *call);
+
+/* ---- pool_reclaim.c ---- */
 
 /* Fetch said that memory is out: reclaim.  The text is set where it could not help. */
-enum cushim_status cushim_pool_serve_by_reclaim(struct cushim_pool_request *request);
-
-/* Hand a block to the caller: counted, and LIVE. */
-void cushim_pool_hand_out(struct cushim_pool_request *request);
+enum cushim_status cushim_pool_serve_by_reclaim(struct cushim_pool_call *call);
 
 /* ---- pool_trim.c: giving back ---- */
 
@@ -202,7 +201,7 @@ size_t cushim_pool_reclaim(struct cushim_pool_heap *heap, const char *what, size
                            enum cushim_pool_effort effort, enum cushim_status *status);
 
 /* Free segments beyond keep_bytes go to the driver; the bytes. */
-size_t cushim_pool_give_back(struct cushim_pool_heap *heap, const char *what, size_t keep_bytes);
+size_t cushim_pool_give_back(struct cushim_pool_heap *heap, size_t keep_bytes);
 
 /* Bytes of idle blocks of all caches at the moment; no lock. */
 size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *heap);
@@ -241,19 +240,39 @@ enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *poo
                                                   const struct cushim_pool_cache *cache,
                                                   struct cushim_pool_freeze *freeze);
 
-/* Serve a request of an attached capture; *node is set where the block is a node's memory. */
-enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_request *request,
-                                             const struct cushim_pool_freeze *freeze,
-                                             cushim_devptr *node);
+/* Serve a request of an attached capture: a block, or a node's memory. */
+enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_call *call,
+                                             const struct cushim_pool_freeze *freeze);
 
 /* Take a block that was freed in an attached capture: DEFERRED, on no cache. */
-enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *freeze,
-                                            struct cushim_pool_block *block,
-                                            struct cushim_pool_cache *cache);
+void cushim_pool_capture_free(const struct cushim_pool_freeze *freeze,
+                              struct cushim_pool_block *block, struct cushim_pool_cache *cache);
 
 /* A node's memory, freed in an attached capture.  CUSHIM_NOTFOUND: it is none. */
-enum cushim_status cushim_pool_capture_free_node(const char *what, struct cushim_pool_object *pool,
-                                                 const struct cushim_pool_freeze *freeze,
-                                                 uint64_t address);
+enum cushim_status cushim_pool_capture_free_node(const struct cushim_pool_call *call,
+                                                 const struct cushim_pool_freeze *freeze);
+
+/*
+ * ---- pool_check.c ----
+ *
+ * With CUSHIM_CHECK: a freed block is filled with a pattern behind the work of its stream, and
+ * looked at when it is handed out again.  What differs was written after the free: it is told of
+ * once, as an error of the log, and counted (cushim_pool_stats.damaged).  No answer of a call
+ * changes.
+ *
+ * `is_poisoned` of a block belongs to who has the block.  Where a capture is known in the context
+ * nothing is filled; a block that leaves for the free lists is not looked at.
+ */
+
+enum { CUSHIM_POOL_POISON = 0xDD };
+
+/* In a free of a block that nobody else has, before it goes to the cache.  The host waits for the
+ * context where the free names all streams. */
+void cushim_pool_check_poison(const char *what, struct cushim_pool_cache *cache,
+                              struct cushim_pool_block *block);
+
+/* In a request, with the block that is about to serve it: waits for its stream, unless that is
+ * captured. */
+void cushim_pool_check_look(struct cushim_pool_call *call);
 
 #endif
