@@ -24,7 +24,7 @@
 #include "base/clock.h"
 
 enum {
-    CUSHIM_FUTEX_LOOKS = 100,       /* before a thread sleeps: 2 to 5 us */
+    CUSHIM_FUTEX_LOOKS = 200,       /* before a thread sleeps: 5 to 10 us */
     CUSHIM_FUTEX_SHORT_NS = 100000, /* the time-out where what is waited for takes less than 1 us */
     CUSHIM_FUTEX_LONG_NS = 1000000, /* ... where it may be the device */
     CUSHIM_FUTEX_FIRST_NAP_NS = 5000, /* of cushim_futex_back_off */

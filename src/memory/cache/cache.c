@@ -259,7 +259,7 @@ static void fold(struct cushim_mem_cache *cache) {
 
 /* The registry, for a report: at exit its owner may never run again, then without. */
 static bool enter_registry(void) {
-    enum { TRIES = 2 * CUSHIM_FUTEX_LOOKS }; /* 10 ms: the second half are naps */
+    enum { TRIES = CUSHIM_FUTEX_LOOKS + 100 }; /* 10 ms: the last hundred are naps */
     unsigned n_looks = 0;
     for (int i = 0; i < TRIES; i++) {
         if (pthread_mutex_trylock(&registry) == 0)

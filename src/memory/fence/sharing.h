@@ -10,9 +10,9 @@
  * leader whose batch was done at once may lead again for those that arrived meanwhile: what the
  * driver touches for a record is in its core's caches.
  *
- * A thread that neither leads nor is covered polls a hundred times and then sleeps, at most 100 us
- * while the role is taken and 1 ms while a wait goes on; whoever gives up the role or ends a wait
- * wakes it.  So a leader that a real-time thread keeps off its core runs again.
+ * A thread that neither leads nor is covered polls two hundred times and then sleeps, at most 100
+ * us while the role is taken and 1 ms while a wait goes on; whoever gives up the role or ends a
+ * wait wakes it.  So a leader that a real-time thread keeps off its core runs again.
  *
  * No lock: a role that one thread holds for the time of a record, and counters that only rise.
  */
