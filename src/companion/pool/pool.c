@@ -176,7 +176,8 @@ static bool find(uint64_t address, struct cushim_address_map_row *row) {
                                                .flags = cushim_pool_heap_core(heap)->flags,
                                                .context = cushim_object_keep(heap->context),
                                                .owner = keep_alive(heap->pool),
-                                               .is_shared = !block->segment->is_dedicated};
+                                               .is_shared =
+                                                   !block->place.extent->segment->is_dedicated};
     pthread_mutex_unlock(&heap->lock);
     return is_there;
 }
@@ -223,7 +224,6 @@ static bool release(const char *what, uint64_t start, bool is_host, enum cushim_
     if (cushim_pool_block_defer(block, heap->all, 1)) /* it goes with the graph; no cache gets it */
         return true;
     cushim_pool_heap_give(heap, block);
-    cushim_pool_heap_count_off(heap);
     return true;
 }
 

@@ -20,8 +20,7 @@ static void hand_out(struct cushim_pool_call *call) {
     cushim_pool_cache_lock(cache);
     cache->counts.n_hits += !call->is_miss;
     cache->counts.n_misses += call->is_miss;
-    cache->counts.live_bytes += (int64_t)block->bucket_bytes;
-    cache->counts.asked_bytes += (int64_t)call->bytes;
+    cushim_pool_count_live(&cache->counts, 1, block, call->bytes);
     size_t fallen_bytes = cushim_pool_cache_fallen(cache);
     cushim_pool_cache_unlock(cache);
     /* the block came after it fell */
@@ -175,7 +174,6 @@ static enum cushim_status charge(struct cushim_pool_call *call) {
 static void count_miss(struct cushim_pool_cache *cache) {
     cushim_pool_cache_lock(cache);
     cache->counts.n_misses++;
-    cache->counts.n_not_live++;
     cushim_pool_cache_unlock(cache);
 }
 
@@ -261,8 +259,7 @@ take_newest(struct cushim_pool_cache *cache, size_t bytes, bool is_leaf) {
         bucket && cache->is_ordered ? cushim_pool_cache_pop_from(cache, bucket) : NULL;
     if (__builtin_expect(block != NULL, 1)) {
         cache->counts.n_hits++;
-        cache->counts.live_bytes += (int64_t)block->bucket_bytes;
-        cache->counts.asked_bytes += (int64_t)bytes;
+        cushim_pool_count_live(&cache->counts, 1, block, bytes);
     }
     return block;
 }

@@ -105,15 +105,12 @@ static void let_go(const struct row *row, bool is_graph_gone) {
         return;
     if (!heap->pool) {
         cushim_pool_heap_give(heap, block);
-        cushim_pool_heap_count_off(heap);
         return;
     }
     struct cushim_pool_cache *cache = atomic_load_explicit(&block->cache, memory_order_relaxed);
     if (!life) { /* nobody named a stream for it, so it waits for all */
         cushim_pool_cache_lock(cache);
-        cache->counts.n_not_live++;
-        cache->counts.live_bytes -= (int64_t)block->bucket_bytes;
-        cache->counts.asked_bytes -= (int64_t)atomic_load(&block->asked_bytes);
+        cushim_pool_count_live(&cache->counts, -1, block, atomic_load(&block->asked_bytes));
         cushim_pool_cache_unlock(cache);
         cache = heap->all;
     }

@@ -47,8 +47,7 @@ static bool is_of_bucket(const struct cushim_pool_call *call, size_t asked_bytes
 static inline void count(struct cushim_pool_cache *cache, const struct cushim_pool_block *block,
                          size_t asked_bytes) {
     cache->counts.n_frees++;
-    cache->counts.live_bytes -= (int64_t)block->bucket_bytes;
-    cache->counts.asked_bytes -= (int64_t)asked_bytes;
+    cushim_pool_count_live(&cache->counts, -1, block, asked_bytes);
 }
 
 /* The block is ours: into the cache, or where its capture says. */

@@ -48,10 +48,14 @@ static bool grow(struct cushim_pool_heap *heap) {
 }
 
 /* Without an address nobody finds it: what a thread remembers of it is worthless from here on. */
-static void put_spare(struct cushim_pool_heap *heap, struct cushim_pool_block *block) {
+static void take_address(struct cushim_pool_block *block) {
     atomic_store_explicit(&block->address, 0, memory_order_release);
+}
+
+static void put_spare(struct cushim_pool_heap *heap, struct cushim_pool_block *block) {
     block->older = heap->table.spare;
     heap->table.spare = block;
+    heap->table.n_used--;
 }
 
 struct cushim_pool_block *cushim_pool_heap_enter(struct cushim_pool_heap *heap,
@@ -62,7 +66,7 @@ struct cushim_pool_block *cushim_pool_heap_enter(struct cushim_pool_heap *heap,
     if (heap->table.spare || grow(heap)) {
         block = heap->table.spare;
         heap->table.spare = block->older;
-        block->segment = found->segment;
+        heap->table.n_used++;
         block->place = found->place;
         block->bucket_bytes = bucket_bytes;
         block->newer = block->older = NULL;
@@ -107,21 +111,13 @@ bool cushim_pool_block_defer(struct cushim_pool_block *block, struct cushim_pool
     return is_held;
 }
 
-void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_block *block) {
-    struct cushim_mem_lookup found = {.segment = block->segment, .place = block->place};
-    cushim_address_map_note_freed(cushim_pool_block_address(block));
-    pthread_mutex_lock(&heap->lock);
-    put_spare(heap, block);
-    pthread_mutex_unlock(&heap->lock);
-    cushim_mem_direct_give(cushim_pool_heap_core(heap), &found);
-}
-
 /* All blocks are spare again; the allocator has forgotten them, or will. */
 static void empty_table(struct cushim_pool_heap *heap) {
     for (uint32_t i = 0; i < heap->table.n_blocks; i++) {
         struct cushim_pool_block *block = cushim_pool_heap_at(heap, i);
         if (cushim_pool_block_address(block)) {
             atomic_store(&block->n_holds, 0);
+            take_address(block);
             put_spare(heap, block);
         }
     }
@@ -245,7 +241,6 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     atomic_store(&heap->is_lost, false);
     atomic_store(&heap->graph_blocks, 0);
     atomic_store(&heap->graph_bytes, 0);
-    heap->n_orphans = 0;
     heap->peak_bytes[0] = heap->peak_bytes[1] = 0;
     heap->cap_bucket_blocks = pool->cap_bucket_blocks;
     heap->cap_bucket_bytes = pool->cap_bucket_bytes;
@@ -340,7 +335,6 @@ void cushim_pool_heap_lose(struct cushim_pool_heap *heap) {
     if (pool)
         atomic_store(&pool->has_lost, true);
     empty_table(heap);
-    heap->n_orphans = 0;
     pthread_mutex_unlock(&heap->lock);
     if (!pool) /* with its pool gone nobody else would */
         drop(heap);
@@ -375,15 +369,10 @@ static void empty_caches(struct cushim_pool_heap *heap, const char *what) {
     }
 }
 
-static size_t count_used(struct cushim_pool_heap *heap) {
-    size_t n = 0;
-    for (uint32_t i = 0; i < heap->table.n_blocks; i++)
-        n += cushim_pool_block_address(cushim_pool_heap_at(heap, i)) != 0;
-    return n;
-}
-
 /* Without a block: nothing of the driver's is left, or it would not take it. */
 static void end(struct cushim_pool_heap *heap) {
+    if (atomic_exchange(&heap->is_lost, true))
+        return;
     cushim_mem_heap_abandon(cushim_pool_heap_core(heap));
     drop(heap);
 }
@@ -399,10 +388,9 @@ void cushim_pool_heap_close(struct cushim_pool_heap *heap, const char *what) {
     }
     pthread_mutex_lock(&heap->lock);
     heap->pool = NULL;
-    heap->n_orphans = is_alive ? count_used(heap) : 0;
-    bool is_over = !heap->n_orphans;
+    bool is_empty = !heap->table.n_used;
     pthread_mutex_unlock(&heap->lock);
-    if (is_alive && is_over)
+    if (is_alive && is_empty)
         end(heap);
     else if (!is_alive && atomic_load(&heap->is_lost))
         drop(heap);
@@ -410,15 +398,22 @@ void cushim_pool_heap_close(struct cushim_pool_heap *heap, const char *what) {
         cushim_pool_heap_lose(heap);
 }
 
-void cushim_pool_heap_count_off(struct cushim_pool_heap *heap) {
+void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_block *block) {
+    struct cushim_mem_lookup found = {.place = block->place};
+    struct cushim_mem_heap *core = cushim_pool_heap_core(heap);
     struct cushim_scope scope;
-    bool is_alive = cushim_call_begin_quietly(&scope, heap->context);
-    if (is_alive) {
-        cushim_mem_growth_trim(cushim_pool_heap_core(heap), 0);
+    uint64_t life = atomic_load(&core->generation);
+    cushim_address_map_note_freed(cushim_pool_block_address(block));
+    take_address(block);
+    cushim_mem_direct_give(core, &found);
+    if (!heap->pool && cushim_call_begin_quietly(&scope, heap->context)) {
+        cushim_mem_growth_trim(core, 0);
         cushim_call_end(&scope, CUSHIM_OK);
     }
-    pthread_mutex_lock(&heap->lock);
-    bool is_last = heap->n_orphans && !--heap->n_orphans;
+    pthread_mutex_lock(&heap->lock); /* who finds none used finds their memory back */
+    put_spare(heap, block);
+    bool is_last =
+        !heap->pool && !heap->table.n_used && (life & 1) && atomic_load(&core->generation) == life;
     pthread_mutex_unlock(&heap->lock);
     if (is_last)
         end(heap);

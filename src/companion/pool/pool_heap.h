@@ -51,7 +51,8 @@ struct cushim_pool_block *cushim_pool_heap_at(struct cushim_pool_heap *heap, uin
 bool cushim_pool_block_defer(struct cushim_pool_block *block, struct cushim_pool_cache *cache,
                              uint32_t life);
 
-/* A block that is idle, over, and on no cache goes back to the free lists. */
+/* A block that is idle, over, and on no cache goes back to the free lists; the last of a heap
+ * without a pool closes it. */
 void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_block *block);
 
 /* Its context died: forget all, without a driver call. */
@@ -62,9 +63,6 @@ void cushim_pool_heap_lose_dead(void);
 
 /* The pool is being finished. */
 void cushim_pool_heap_close(struct cushim_pool_heap *heap, const char *what);
-
-/* Of a heap without a pool: a live or kept block is no more; the last closes the heap. */
-void cushim_pool_heap_count_off(struct cushim_pool_heap *heap);
 
 /* Where the segments of each kind come from. */
 extern const struct cushim_mem_provider *const cushim_pool_providers[CUSHIM_POOL_N_KINDS];

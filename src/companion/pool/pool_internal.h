@@ -73,10 +73,9 @@ struct cushim_pool_block {
     uint64_t serial;                         /* of the batch it was freed in; 0: it is over */
     /* of its first use while live, where it is idle, or whose stream freed it while it is kept */
     _Atomic(struct cushim_pool_cache *) cache;
-    struct cushim_pool_heap *heap;      /* constant for good, as is the index */
-    struct cushim_mem_segment *segment; /* as the address, and so is the place */
-    struct cushim_mem_blockref place;
-    uint32_t index; /* in the table */
+    struct cushim_pool_heap *heap;    /* constant for good, as is the index */
+    struct cushim_mem_blockref place; /* as the address */
+    uint32_t index;                   /* in the table */
     /* The heap's lock: of its cache when it was freed while held, so that who lets go last takes it
      * back; 0: it was not. */
     uint32_t deferred_life;
@@ -125,18 +124,16 @@ struct cushim_pool_fence {
 struct cushim_pool_counts {
     uint64_t n_hits, n_misses, n_frees;
     /* by what this cache was named for; may be below 0 */
-    int64_t live_bytes, asked_bytes;
-    int64_t n_not_live; /* of hits and misses less frees, what is no live block */
+    int64_t live_blocks, live_bytes, asked_bytes;
 };
 
-static inline int64_t cushim_pool_live_blocks(const struct cushim_pool_counts *counts) {
-    return (int64_t)(counts->n_hits + counts->n_misses - counts->n_frees) - counts->n_not_live;
-}
-
-/* The numbers that are shown begin at 0 again. */
-static inline void cushim_pool_counts_reset(struct cushim_pool_counts *counts) {
-    counts->n_not_live = -cushim_pool_live_blocks(counts);
-    counts->n_hits = counts->n_misses = counts->n_frees = 0;
+/* A block is live, or (sign -1) no more; with the lock of the cache that is named. */
+static inline void cushim_pool_count_live(struct cushim_pool_counts *counts, int64_t sign,
+                                          const struct cushim_pool_block *block,
+                                          size_t asked_bytes) {
+    counts->live_blocks += sign;
+    counts->live_bytes += sign * (int64_t)block->bucket_bytes;
+    counts->asked_bytes += sign * (int64_t)asked_bytes;
 }
 
 /* What a stream argument names. */
@@ -180,7 +177,8 @@ struct cushim_pool_cache {
 
 struct cushim_pool_table {
     _Atomic(struct cushim_pool_block *) chunks[CUSHIM_POOL_N_CHUNKS];
-    uint32_t n_blocks; /* ever made */
+    uint32_t n_blocks; /* ever made, */
+    uint32_t n_used;   /* and of those out of the free lists */
     struct cushim_pool_block *spare;
 };
 
@@ -201,8 +199,7 @@ struct cushim_pool_heap {
     struct cushim_pool_rounding rounding;
     bool is_free_long;
     struct cushim_pool_table table;
-    size_t n_orphans; /* the lock: live or kept, and the pool is gone */
-    size_t n_turns;   /* the lock: which cache that is gone is asked after next */
+    size_t n_turns; /* the lock: which cache that is gone is asked after next */
     /* the lock: the most that was live in the running second and in the one before */
     size_t peak_bytes[2];
     uint64_t peak_since_ns;

@@ -32,7 +32,7 @@ static void add_cache(struct cushim_pool_cache *cache, struct cushim_pool_stats 
     stats->misses += cache->counts.n_misses;
     stats->frees += cache->counts.n_frees;
     stats->cached_bytes += cushim_pool_cache_idle_bytes(cache);
-    sums->live_blocks += cushim_pool_live_blocks(&cache->counts);
+    sums->live_blocks += cache->counts.live_blocks;
     sums->live_bytes += cache->counts.live_bytes;
     sums->asked_bytes += cache->counts.asked_bytes;
     for (struct cushim_pool_bucket *bucket = NULL;
@@ -101,7 +101,7 @@ enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
         for (struct cushim_pool_cache *cache = NULL;
              (cache = cushim_pool_next_cache(heap, cache));) {
             cushim_pool_cache_lock(cache);
-            cushim_pool_counts_reset(&cache->counts);
+            cache->counts.n_hits = cache->counts.n_misses = cache->counts.n_frees = 0;
             cushim_pool_cache_unlock(cache);
         }
     }

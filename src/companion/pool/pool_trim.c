@@ -41,15 +41,26 @@ static void prove_all(struct cushim_pool_heap *heap, const char *what,
     }
 }
 
-/* A pass over all caches: what was freed in batch `last_serial` at the latest goes, until `bytes`
- * did. */
-static size_t give_until(struct cushim_pool_heap *heap, uint64_t last_serial, size_t bytes) {
+/* What goes next of a cache; NULL: nothing more. */
+static struct cushim_pool_block *next_of(struct cushim_pool_cache *cache, size_t bucket_bytes,
+                                         uint64_t last_serial) {
+    bool is_pending;
+    if (bucket_bytes)
+        return cushim_pool_cache_take_over(cache, bucket_bytes, &is_pending);
+    return cushim_pool_cache_idle_bytes(cache)
+               ? cushim_pool_cache_pop_earliest(cache, last_serial, true)
+               : NULL;
+}
+
+/* A pass over all caches: what is over and of that bucket (0: of any, but freed in batch
+ * `last_serial` at the latest) goes to the free lists, until `bytes` did. */
+static size_t give_until(struct cushim_pool_heap *heap, size_t bucket_bytes, uint64_t last_serial,
+                         size_t bytes) {
     size_t n_bytes = 0, n = 0;
     for (struct cushim_pool_cache *cache = NULL;
          (cache = cushim_pool_next_cache(heap, cache)) && n_bytes < bytes;) {
         struct cushim_pool_block *block;
-        while (n_bytes < bytes && cushim_pool_cache_idle_bytes(cache) &&
-               (block = cushim_pool_cache_pop_earliest(cache, last_serial, true))) {
+        while (n_bytes < bytes && (block = next_of(cache, bucket_bytes, last_serial))) {
             n_bytes += block->bucket_bytes;
             n++;
             cushim_pool_heap_give(heap, block);
@@ -73,7 +84,7 @@ size_t cushim_pool_reclaim(struct cushim_pool_heap *heap, const char *what, size
     for (unsigned i = N_PASSES; i-- > 0 && n_bytes < bytes;) {
         uint64_t reach = i ? (uint64_t)N_BATCHES << i : 0;
         if (!i || now > reach)
-            n_bytes += give_until(heap, i ? now - reach : UINT64_MAX, bytes - n_bytes);
+            n_bytes += give_until(heap, 0, i ? now - reach : UINT64_MAX, bytes - n_bytes);
     }
     return n_bytes;
 }
@@ -241,23 +252,6 @@ static size_t excess_of(const struct cushim_pool_heap *heap, size_t bucket_bytes
     return n > n_most ? n - n_most : 0;
 }
 
-/* The oldest blocks of a bucket that are over go to the free lists. */
-static size_t evict(struct cushim_pool_heap *heap, size_t bucket_bytes, size_t n_blocks) {
-    size_t n = 0;
-    for (struct cushim_pool_cache *cache = NULL;
-         (cache = cushim_pool_next_cache(heap, cache)) && n < n_blocks;) {
-        struct cushim_pool_block *block;
-        bool is_pending;
-        while (n < n_blocks &&
-               (block = cushim_pool_cache_take_over(cache, bucket_bytes, &is_pending))) {
-            cushim_pool_heap_give(heap, block);
-            n++;
-        }
-    }
-    count_evicted(heap, n);
-    return n;
-}
-
 /* May this free ask the driver?  Fences under way are not asked after at every free. */
 static bool is_due(struct cushim_pool_cache *cache) {
     cushim_pool_cache_lock(cache);
@@ -292,7 +286,7 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_h
     if (is_full || ((over_bytes || excess) && is_due(cache)))
         cushim_pool_cache_prove(cache, what, CUSHIM_POOL_RECORD);
     if (excess)
-        n_gone += evict(heap, bucket_bytes, excess);
+        n_gone += give_until(heap, bucket_bytes, 0, excess * bucket_bytes);
     if (over_bytes)
         n_gone += cushim_pool_reclaim(heap, what, over_bytes, CUSHIM_POOL_ASK, NULL);
     if (n_gone && !cushim_capture_count(heap->context))
@@ -303,24 +297,14 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_h
 
 /* ---- the calls ---- */
 
-static enum cushim_status drain_heap(struct cushim_pool_heap *heap, const char *what) {
-    enum cushim_status status = CUSHIM_OK;
-    bool has_capture = cushim_capture_count(heap->context) != 0;
-    if (cushim_context_is_dead(heap->context)) {
-        cushim_pool_heap_lose(heap);
-        return CUSHIM_OK;
-    }
-    cushim_pool_reclaim(heap, what, SIZE_MAX, has_capture ? CUSHIM_POOL_ASK : CUSHIM_POOL_WAIT,
-                        &status);
-    cushim_pool_give_back(heap, 0);
-    return status;
-}
-
 static enum cushim_status drain(struct cushim_pool_call *call) {
     enum cushim_status status = CUSHIM_OK;
+    cushim_pool_heap_lose_dead();
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(call->pool, heap));) {
-        enum cushim_status drained = drain_heap(heap, call->what);
-        status = status == CUSHIM_OK ? drained : status;
+        bool has_capture = cushim_capture_count(heap->context) != 0;
+        cushim_pool_reclaim(heap, call->what, SIZE_MAX,
+                            has_capture ? CUSHIM_POOL_ASK : CUSHIM_POOL_WAIT, &status);
+        cushim_pool_give_back(heap, 0);
     }
     return status;
 }
@@ -340,23 +324,22 @@ enum cushim_status cushim_pool_freeze_idle(struct cushim_pool *p, int on) {
     return cushim_pool_end(&call, on ? CUSHIM_OK : drain(&call));
 }
 
-static bool is_meant(struct cushim_pool_heap *heap, int ordinal) {
-    return (ordinal == -1 || heap->context->device == ordinal) &&
-           !cushim_context_is_dead(heap->context);
+static bool is_meant(const struct cushim_pool_heap *heap, int ordinal) {
+    return ordinal == -1 || heap->context->device == ordinal;
 }
 
 static void trim(struct cushim_pool_call *call, int ordinal, size_t keep_bytes) {
     struct cushim_pool_heap *heap = NULL;
     size_t idle_bytes = 0;
+    cushim_pool_heap_lose_dead();
     while ((heap = cushim_pool_next_heap(call->pool, heap)))
         idle_bytes += is_meant(heap, ordinal) ? cushim_pool_idle_bytes(heap) : 0;
     while ((heap = cushim_pool_next_heap(call->pool, heap))) {
         if (!is_meant(heap, ordinal))
             continue;
-        size_t over_bytes = idle_bytes > keep_bytes ? idle_bytes - keep_bytes : 0;
-        if (over_bytes)
-            idle_bytes -=
-                cushim_pool_reclaim(heap, call->what, over_bytes, CUSHIM_POOL_RECORD, NULL);
+        if (idle_bytes > keep_bytes)
+            idle_bytes -= cushim_pool_reclaim(heap, call->what, idle_bytes - keep_bytes,
+                                              CUSHIM_POOL_RECORD, NULL);
         if (!cushim_capture_count(heap->context))
             cushim_pool_give_back(heap, 0);
     }
