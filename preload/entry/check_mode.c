@@ -157,12 +157,12 @@ static void set_aside(struct cushim_mem_heap *pool, uint64_t address) {
     struct cushim_mem_lookup found;
     CUresult answer;
     if (cushim_mem_blocks_find(&cushim_process.ledger, address, &found))
-        cushim_mem_heap_release_on(pool, &found, atomic_load(&pool->guard.stream), &answer);
+        cushim_mem_heap_release_on(pool, &found, atomic_load(&pool->filler.stream), &answer);
 }
 
 bool cushim_check_obtained(struct cushim_mem_heap *pool, const struct cushim_mem_block *block,
                            size_t n_bytes) {
-    if (!cushim_check_is_on() || !pool->guard.n_bytes)
+    if (!cushim_check_is_on() || !pool->guard_bytes)
         return true;
     if (!may_look()) {
         count_unchecked();

@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "memory/heap/heap.h"
-#include "memory/provider/clear.h"
+#include "memory/provider/fill.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/contexts.h"
 #include "preload/entry/entry.h"
@@ -11,6 +11,9 @@
 #include "preload/state/watch.h"
 
 enum { ZERO_AUTO, ZERO_OFF, ZERO_ON }; /* of the option */
+
+/* For an idle device to answer: native's allocation does not wait. */
+static const uint64_t patience_ns = 2000000;
 
 enum way { NOT_CLEARED, CLEARED_BY_HOST, CLEARED_BY_DEVICE };
 
@@ -42,7 +45,7 @@ static void uncount(struct cushim_mem_stats *stats, size_t asked_bytes, bool is_
 /* A block that cannot be made zero now: nobody has seen it. */
 static void set_aside(struct cushim_mem_heap *pool, const struct cushim_mem_lookup *found,
                       bool is_hit) {
-    CUstream stream = atomic_load(&cushim_contexts_clear(pool)->stream);
+    CUstream stream = atomic_load(&pool->filler.stream);
     CUresult answer;
     enum cushim_status status = stream ? cushim_mem_heap_release_on(pool, found, stream, &answer)
                                        : cushim_mem_heap_release(pool, found, &answer);
@@ -58,15 +61,15 @@ bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *pool,
         !cushim_mem_blocks_find(&cushim_process.ledger, block->address, &found))
         return true;
     size_t due_bytes =
-        cushim_mem_clear_due(found.segment, block->address, n_bytes, block->block_bytes);
+        cushim_mem_fill_due(found.segment, block->address, n_bytes, block->block_bytes);
     if (!due_bytes)
         return true;
     if (way == CLEARED_BY_HOST) {
-        cushim_mem_clear_host((void *)(uintptr_t)block->address, due_bytes);
+        cushim_mem_fill_host((void *)(uintptr_t)block->address, due_bytes);
         return true;
     }
-    enum cushim_status status = cushim_mem_clear_device(cushim_contexts_clear(pool), pool->cuda,
-                                                        pool->context, block->address, due_bytes);
+    const struct cushim_mem_fill zeros = {block->address, due_bytes, 0};
+    enum cushim_status status = cushim_mem_fill_device(&pool->filler, &zeros, 1, patience_ns);
     if (status != CUSHIM_OK)
         set_aside(pool, &found, block->is_hit);
     return status == CUSHIM_OK;

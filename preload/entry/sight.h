@@ -8,7 +8,7 @@
 #ifndef CUSHIM_PRELOAD_SIGHT_H
 #define CUSHIM_PRELOAD_SIGHT_H
 
-#include "memory/layout/trait.h"
+#include "memory/layout/block.h"
 #include "preload/state/process.h"
 
 enum cushim_sight {
@@ -42,7 +42,7 @@ void cushim_sight_reset(const struct cushim_mem_lookup *found);
 
 /* A LIVE block is about to be freed. */
 static inline void cushim_sight_end(const struct cushim_mem_lookup *found) {
-    if (cushim_mem_trait_is_synchronous(found))
+    if (cushim_mem_block_is_synchronous(found))
         cushim_sight_reset(found);
 }
 

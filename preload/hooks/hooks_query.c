@@ -139,10 +139,10 @@ static void tell(const struct cushim_mem_lookup *found, CUpointer_attribute attr
         break;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-        *(unsigned long long *)data = own_ids | cushim_mem_trait_number(found);
+        *(unsigned long long *)data = own_ids | cushim_mem_block_number(found);
         break;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        tell_bool(data, cushim_mem_trait_is_synchronous(found));
+        tell_bool(data, cushim_mem_block_is_synchronous(found));
         break;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         if (!may_show(found))
@@ -208,7 +208,7 @@ static void reset_segment(struct cushim_cuda *cuda, struct cushim_mem_segment *s
 }
 
 void cushim_sight_reset(const struct cushim_mem_lookup *found) {
-    if (cushim_mem_trait_set_synchronous(found, false) &&
+    if (cushim_mem_block_set_synchronous(found, false) &&
         !atomic_load(&found->segment->n_synchronous))
         reset_segment(cushim_driver(), found->segment);
 }
@@ -221,10 +221,10 @@ static CUresult set_synchronous(struct cushim_cuda *cuda, const struct cushim_me
         cushim_sight_reset(found);
         return CUDA_SUCCESS;
     }
-    bool is_new = cushim_mem_trait_set_synchronous(found, true);
+    bool is_new = cushim_mem_block_set_synchronous(found, true);
     CUresult answer = cuda->cuPointerSetAttribute(value, attribute, found->base);
     if (answer != CUDA_SUCCESS && is_new)
-        cushim_mem_trait_set_synchronous(found, false);
+        cushim_mem_block_set_synchronous(found, false);
     else if (!cushim_mem_segment_is_one_block(found->segment) && !atomic_exchange(&is_told, true))
         log_info("pointer", "SYNC_MEMOPS on 0x%lx covers its whole segment: slower, not wrong",
                  (unsigned long)found->base);

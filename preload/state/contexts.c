@@ -10,10 +10,8 @@
 #include "base/log.h"
 #include "copy/ring.h"
 #include "cuda/table.h"
-#include "memory/provider/kind_policy.h"
 #include "memory/heap/growth.h"
 #include "memory/heap/reclaim.h"
-#include "memory/provider/clear.h"
 #include "memory/provider/vmm.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
@@ -26,8 +24,7 @@
 
 /* A pool and what goes with it.  Never freed: where its context went it waits for another one. */
 struct place {
-    struct cushim_mem_heap pool; /* first: a pool's address is its place's */
-    struct cushim_mem_clear clear;
+    struct cushim_mem_heap pool;   /* first: a pool's address is its place's */
     atomic_bool is_serving;        /* between open and the end of its context */
     _Atomic(struct place *) kinds; /* of device memory: its context's pools of other kinds */
     _Atomic(struct place *) next;  /* among these, or among the spares */
@@ -225,8 +222,8 @@ static struct place *place_of(const struct cushim_mem_heap *pool) {
 
 void cushim_contexts_set_policies(void) {
     for (int kind = CUSHIM_MEM_MANAGED; kind <= CUSHIM_MEM_PINNED; kind++)
-        cushim_mem_kind_policy(&kind_policies[kind], &cushim_process.policy,
-                               (enum cushim_mem_kind)kind);
+        cushim_mem_policy_of_kind(&kind_policies[kind], &cushim_process.policy,
+                                  (enum cushim_mem_kind)kind);
 }
 
 /*
@@ -297,10 +294,6 @@ struct cushim_mem_heap *cushim_contexts_kind(struct cushim_cuda *cuda, enum cush
         pool = open_kind(place_of(base), kind, flags);
     pthread_mutex_unlock(&lock);
     return pool;
-}
-
-struct cushim_mem_clear *cushim_contexts_clear(struct cushim_mem_heap *pool) {
-    return &place_of(pool)->clear;
 }
 
 /* ---- all pools ---- */
@@ -431,7 +424,6 @@ void cushim_contexts_stay(CUcontext context) {
 static void abandon_place(struct place *place) {
     cushim_watch_gone(&place->pool);
     cushim_mem_heap_abandon(&place->pool);
-    cushim_mem_clear_abandon(&place->clear);
     spare(place);
 }
 

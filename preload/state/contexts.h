@@ -16,7 +16,6 @@
 
 #include "preload/state/process.h"
 
-struct cushim_mem_clear;
 struct cushim_mem_heap;
 
 /* Derive the policies of pinned and managed memory from that of device memory; once, at the start.
@@ -44,9 +43,6 @@ static inline bool cushim_contexts_is_settled(void) {
  */
 struct cushim_mem_heap *cushim_contexts_kind(struct cushim_cuda *cuda, enum cushim_mem_kind kind,
                                              unsigned flags);
-
-/* What clears the blocks of a heap on its device. */
-struct cushim_mem_clear *cushim_contexts_clear(struct cushim_mem_heap *pool);
 
 /* The heap of a context; NULL: it has none, or it is being destroyed. */
 struct cushim_mem_heap *cushim_contexts_find(CUcontext context);

@@ -8,7 +8,7 @@
 
 #include "base/backtrace.h"
 #include "base/clock.h"
-#include "memory/layout/trait.h"
+#include "memory/layout/block.h"
 #include "preload/state/live.h"
 #include "preload/state/stack.h"
 #include "report/site.h"
@@ -141,7 +141,7 @@ void cushim_sites_alloc(const void *pool, uint64_t address, size_t n_bytes) {
         return;
     cushim_backtrace_take(&stack);
     if (pool && cushim_mem_blocks_find(sites.ledger, address, &found))
-        cushim_mem_trait_watch(&found);
+        cushim_mem_block_watch(&found);
     pthread_mutex_lock(&sites.lock);
     enter(&(struct cushim_sites_free){address, pool, n_bytes, key_of(&stack)}, &stack);
     pthread_mutex_unlock(&sites.lock);
@@ -150,7 +150,7 @@ void cushim_sites_alloc(const void *pool, uint64_t address, size_t n_bytes) {
 struct cushim_sites_free cushim_sites_free(const struct cushim_mem_lookup *found,
                                            uint64_t address) {
     struct cushim_sites_free freed = {.address = address};
-    if (!cushim_sites_are_on() || (found && !cushim_mem_trait_is_watched(found)))
+    if (!cushim_sites_are_on() || (found && !cushim_mem_block_is_watched(found)))
         return freed;
     pthread_mutex_lock(&sites.lock);
     struct row *row = find(address);

@@ -3,7 +3,7 @@
  * (report/site.h).
  *
  * A request is looked at for a few instructions; one that is taken costs its call stack and a lock.
- * So are frees: a block of a pool that was taken is WATCHED (memory/layout/trait.h), so that the
+ * So are frees: a block of a pool that was taken is WATCHED (memory/layout/block.h), so that the
  * fast path of a free leaves it to the slow path, which asks here; all others are freed as ever.
  */
 #ifndef CUSHIM_PRELOAD_SITES_H

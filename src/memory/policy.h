@@ -14,6 +14,8 @@
 
 #include "base/amount.h"
 
+enum cushim_mem_kind { CUSHIM_MEM_DEVICE, CUSHIM_MEM_MANAGED, CUSHIM_MEM_PINNED };
+
 struct cushim_mem_limit;
 struct cushim_mem_heap;
 struct cushim_mem_reclaim;
@@ -46,5 +48,28 @@ struct cushim_mem_policy {
     size_t arena_bytes;        /* what the arena of a pool may hold; 0: there is none */
     size_t arena_most_bytes;   /* requests up to this size are the arena's */
 };
+
+/* Pinned requests from here are driver allocations of their own. */
+enum { CUSHIM_MEM_DEDICATED_PINNED_BYTES = 64 << 20 };
+
+/* The policy of a kind, derived from that for device memory. */
+static inline void cushim_mem_policy_of_kind(struct cushim_mem_policy *policy,
+                                             const struct cushim_mem_policy *of_device,
+                                             enum cushim_mem_kind kind) {
+    *policy = *of_device;
+    if (kind == CUSHIM_MEM_DEVICE)
+        return;
+    atomic_store(&policy->is_dedicated_uncached, false);
+    policy->arena_bytes = 0;
+    policy->make_room = NULL;
+    policy->has_guards = false;
+    /* advice, prefetch and attachment are an allocation's */
+    atomic_store(&policy->dedicated_bytes,
+                 kind == CUSHIM_MEM_MANAGED ? 1 : CUSHIM_MEM_DEDICATED_PINNED_BYTES);
+    if (kind == CUSHIM_MEM_PINNED) {
+        policy->is_sparing = true;
+        policy->has_keep = false; /* which speaks of device memory */
+    }
+}
 
 #endif

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "memory/provider/provider.h"
+#include "memory/policy.h"
 #include "memory/stats.h"
 
 /* The kinds of the allocator, and one that it does not serve. */

@@ -18,7 +18,7 @@ struct freeing {
     struct cushim_mem_stats *stats; /* of the life that the block is from */
     uint64_t life;
     size_t asked_bytes; /* of the block as it is now, which need not be the one looked up */
-    uint32_t live;      /* the word of its cell before, traits included */
+    uint32_t live;      /* the word of its cell before */
     bool has_waited;    /* for all work of the context, natively */
     CUresult *answer;
 };
@@ -94,7 +94,7 @@ static inline bool is_cacheable(const struct cushim_mem_lookup *found) {
 /* Into the cache, which is taken; with tag 0 it is free from here on. */
 static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, uint64_t tag) {
     const struct cushim_mem_lookup *found = freeing->found;
-    uint64_t address = found->base - freeing->pool->guard.n_bytes;
+    uint64_t address = found->base - freeing->pool->guard_bytes;
     if (!cushim_mem_cache_push(cache, &found->place, address, tag)) {
         uint64_t done = tag ? cushim_mem_fence_done(freeing->pool->fence) : UINT64_MAX;
         if (!cushim_mem_cache_make_room(cache, found->place.extent->class_index, done) ||

@@ -42,12 +42,14 @@ void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_
     pool->kind = setup->kind;
     pool->flags = setup->flags;
     pool->source = setup->source;
-    pool->guard.n_bytes =
+    pool->filler.cuda = setup->cuda;
+    pool->filler.context = setup->context;
+    pool->guard_bytes =
         setup->kind == CUSHIM_MEM_DEVICE && setup->policy->has_guards ? CUSHIM_MEM_GUARD_BYTES : 0;
     pool->quick_bytes =
-        pool->guard.n_bytes || setup->policy->arena_bytes ? 0 : CUSHIM_MEM_SLAB_LIMIT_BYTES;
+        pool->guard_bytes || setup->policy->arena_bytes ? 0 : CUSHIM_MEM_SLAB_LIMIT_BYTES;
     pool->unwatched_bytes = setup->policy->is_sampled ? 0 : pool->quick_bytes;
-    pool->quick_entry = pool->guard.n_bytes                ? CUSHIM_MEM_FREE_ENTRY_NONE
+    pool->quick_entry = pool->guard_bytes                  ? CUSHIM_MEM_FREE_ENTRY_NONE
                         : setup->kind == CUSHIM_MEM_PINNED ? CUSHIM_MEM_FREE_ENTRY_PINNED
                                                            : CUSHIM_MEM_FREE_ENTRY_ANY;
     pool->fence = setup->fence ? setup->fence : &pool->own_fence;
@@ -64,7 +66,7 @@ void cushim_mem_heap_abandon(struct cushim_mem_heap *pool) {
     pthread_mutex_unlock(&pool->lock);
     cushim_mem_cache_forget_all(pool); /* before the descriptors of their blocks go */
     pthread_mutex_lock(&pool->lock);
-    cushim_mem_guard_abandon(&pool->guard);
+    atomic_store(&pool->filler.stream, NULL); /* it went with the context */
     cushim_mem_arena_abandon(pool);
     cushim_mem_segments_abandon(pool);
     cushim_mem_deferred_forget(&pool->deferred, &pool->meta);
@@ -121,7 +123,7 @@ static void count_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
 static void hand_out(const struct attempt *attempt, struct cushim_mem_cache *cache,
                      struct cushim_mem_block_meta *cell, uint64_t address, size_t block_bytes) {
     struct cushim_mem_block *block = attempt->block;
-    size_t guard_bytes = attempt->pool->guard.n_bytes;
+    size_t guard_bytes = attempt->pool->guard_bytes;
     size_t asked_bytes = attempt->n_bytes - 2 * guard_bytes;
     block->address = address + guard_bytes;
     block->block_bytes = block_bytes;
@@ -253,7 +255,7 @@ static enum cushim_status serve_proven(struct attempt *attempt) {
 
 static bool begin(struct attempt *attempt, struct cushim_mem_heap *pool, size_t n_bytes,
                   struct cushim_mem_block *block) {
-    if (__builtin_add_overflow(n_bytes, 2 * pool->guard.n_bytes, &n_bytes))
+    if (__builtin_add_overflow(n_bytes, 2 * pool->guard_bytes, &n_bytes))
         n_bytes = SIZE_MAX; /* which no driver has */
     *attempt = (struct attempt){
         .pool = pool,

@@ -14,6 +14,7 @@
 #define CUSHIM_MEMORY_HEAP_H
 
 #include "memory/layout/block.h"
+#include "memory/policy.h"
 #include "memory/provider/provider.h"
 
 struct cushim_mem_capture_guard;

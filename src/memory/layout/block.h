@@ -1,9 +1,14 @@
 /*
- * Block look-up: which block holds an address, and in which state is it?
+ * Blocks: which one holds an address, in which state it is, and what the program knows of it.
  *
- * It stores nothing of its own: the page map leads to the segment, the segment to the extent, the
- * extent to the block's metadata.  A look-up takes no lock.  Its result is stable only while the
- * block is LIVE.
+ * A look-up stores nothing of its own: the page map leads to the segment, the segment to the
+ * extent, the extent to the block's metadata.  It takes no lock.  Its result is stable only while
+ * the block is LIVE.
+ *
+ * What the program asked for or was told of a block is bits above LIVE in the state word of its
+ * metadata, set by compare and exchange while it is LIVE; handing a block out writes plain LIVE.
+ * So they cost requests and frees nothing in the common case: the fast path of a free exchanges
+ * plain LIVE alone, and the slow path accepts every word that is LIVE.  No lock.
  */
 #ifndef CUSHIM_MEMORY_BLOCK_H
 #define CUSHIM_MEMORY_BLOCK_H
@@ -101,5 +106,39 @@ cushim_mem_blocks_glance(struct cushim_mem_blocks *ledger, uint64_t address, siz
     return segment->guard_bytes ? CUSHIM_MEM_NO_BLOCK
                                 : cushim_mem_blocks_judge(&found, address, n_bytes);
 }
+
+/* ---- what the program knows of a LIVE block ---- */
+
+/*
+ * The number of this life of a block, given at the first question; 0: it is LIVE no more.  No other
+ * block has it until 2^28 were asked for.
+ */
+uint32_t cushim_mem_block_number(const struct cushim_mem_lookup *found);
+
+enum {
+    CUSHIM_MEM_BLOCK_SYNCHRONOUS = 1 << CUSHIM_MEM_STATE_BITS,
+    CUSHIM_MEM_BLOCK_WATCHED = 2 << CUSHIM_MEM_STATE_BITS
+};
+
+/* Somebody keeps account of this life of a block, which the caller just got and nobody else has:
+ * its free is to be told. */
+void cushim_mem_block_watch(const struct cushim_mem_lookup *found);
+
+static inline bool cushim_mem_block_is_watched(const struct cushim_mem_lookup *found) {
+    uint32_t word = atomic_load_explicit(&found->cell->state, memory_order_relaxed);
+    return word & CUSHIM_MEM_BLOCK_WATCHED;
+}
+
+/* Does the host wait for copies and sets of it (SYNC_MEMOPS)? */
+static inline bool cushim_mem_block_is_synchronous(const struct cushim_mem_lookup *found) {
+    uint32_t word = atomic_load_explicit(&found->cell->state, memory_order_relaxed);
+    return word & CUSHIM_MEM_BLOCK_SYNCHRONOUS;
+}
+
+/*
+ * It does from now on, or no more.  Counted in the segment's n_synchronous, before the one and
+ * behind the other.  False: nothing changed, it did or did not before, or is LIVE no more.
+ */
+bool cushim_mem_block_set_synchronous(const struct cushim_mem_lookup *found, bool is_synchronous);
 
 #endif

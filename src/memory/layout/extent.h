@@ -21,7 +21,7 @@ enum cushim_mem_state { CUSHIM_MEM_FREE, CUSHIM_MEM_DEFERRED, CUSHIM_MEM_LIVE };
 /* What we know of one block.  `state` goes LIVE -> DEFERRED by compare and exchange, without the
  * lock. */
 struct cushim_mem_block_meta {
-    _Atomic uint32_t state;    /* a state; above it, where LIVE, traits (memory/layout/trait.h) */
+    _Atomic uint32_t state;    /* a state; above it, where LIVE, bits of block.h */
     uint32_t next_free;        /* index of the next free cell of the slab, under the lock; a host's
                                   own while it has the block (memory/heap/direct.h) */
     atomic_size_t asked_bytes; /* valid while LIVE or DEFERRED */

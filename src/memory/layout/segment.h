@@ -24,17 +24,19 @@
 struct cushim_mem_extent;
 struct cushim_mem_heap;
 
+enum { CUSHIM_MEM_GUARD_BYTES = 512 }; /* of a guard: blocks stay aligned */
+
 struct cushim_mem_segment {
     uint64_t base;
     size_t n_bytes; /* as asked of the driver */
     uint32_t n_pages;
     uint32_t n_rows; /* n_pages, or 1 where dedicated */
     bool is_dedicated;
-    uint32_t guard_bytes; /* before and behind each block of it (memory/special/guard.h) */
+    uint32_t guard_bytes; /* before and behind each block of it (memory/special/check.h) */
     struct cushim_mem_heap *pool;
     uint64_t generation; /* of the pool when it got this memory */
     atomic_size_t
-        used_bytes; /* from the base on: what was ever handed out (memory/provider/clear.h) */
+        used_bytes; /* from the base on: what was ever handed out (memory/provider/fill.h) */
     /* it goes back to the driver with its one block: the driver, or another process, was told of it
      */
     atomic_bool goes_with_block;

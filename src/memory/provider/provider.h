@@ -15,8 +15,6 @@
 #include "cuda/types.h"
 #include "memory/layout/sizeclass.h"
 
-enum cushim_mem_kind { CUSHIM_MEM_DEVICE, CUSHIM_MEM_MANAGED, CUSHIM_MEM_PINNED };
-
 /* Who asks: a heap, by what it was opened with. */
 struct cushim_mem_provider_client {
     struct cushim_cuda *cuda;

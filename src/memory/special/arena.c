@@ -32,7 +32,7 @@ static uint32_t places_of(const struct cushim_mem_heap *pool) {
 
 /* Is a request of this size the arena's? */
 static bool is_wanted(const struct cushim_mem_heap *pool, size_t n_bytes) {
-    return pool->policy->arena_bytes && !pool->guard.n_bytes &&
+    return pool->policy->arena_bytes && !pool->guard_bytes &&
            n_bytes <= pool->policy->arena_most_bytes && pool->kind == CUSHIM_MEM_DEVICE &&
            n_bytes <= chunk_bytes_of(pool);
 }

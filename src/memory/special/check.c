@@ -11,13 +11,25 @@
 #include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"
 
+enum {
+    N_GUARD = CUSHIM_MEM_GUARD_BYTES,
+    GUARD = 0xfa,                        /* what a guard is full of */
+    FRESH = 0xcb,                        /* what was not written since it was allocated */
+    DEAD = 0xdb,                         /* what was freed */
+    PIECE_BYTES = 16 << 10,              /* read at a time, onto the caller's stack */
+    N_LOOK = PIECE_BYTES / (2 * N_GUARD) /* blocks whose guards are read with one wait */
+};
+
+/* A kernel that fills the device may run for ever. */
+static const uint64_t patience_ns = 1000000000;
+
 struct cushim_mem_check_row {
     uint64_t address;
     size_t n_bytes;
     uint64_t serial; /* tells blocks at one address apart */
     struct cushim_mem_heap *pool;
     uint64_t life;
-    bool is_freed, is_poisoned;
+    bool is_freed;
     bool is_told; /* its guards are known to be damaged */
     struct cushim_backtrace obtained, freed;
     struct cushim_mem_check_row *live_before, *live_next; /* while it is live */
@@ -135,6 +147,21 @@ static bool confirm(struct cushim_mem_check *check, uint64_t address, uint64_t s
     return is_same;
 }
 
+/* ---- what is written in device memory ---- */
+
+/* The first byte of some that is not `value`. */
+struct flaw {
+    size_t offset; /* behind them: there is none */
+    unsigned char found;
+};
+
+static struct flaw find_flaw(const unsigned char *bytes, size_t n_bytes, unsigned char value) {
+    size_t i = 0;
+    while (i < n_bytes && bytes[i] == value)
+        i++;
+    return (struct flaw){i, i < n_bytes ? bytes[i] : 0};
+}
+
 /* A live block, as it was when it was looked up. */
 struct seen {
     uint64_t address, serial;
@@ -143,40 +170,42 @@ struct seen {
 
 /* The guard before a block is damaged, or the one behind it: told once both were read. */
 static void tell_guards(struct cushim_mem_check *check, const struct seen *seen,
-                        const struct cushim_mem_flaw flaws[2]) {
-    enum { N = CUSHIM_MEM_GUARD_BYTES };
+                        const struct flaw flaws[2]) {
     struct cushim_backtrace obtained;
-    if ((flaws[0].offset == N && flaws[1].offset == N) ||
+    if ((flaws[0].offset == N_GUARD && flaws[1].offset == N_GUARD) ||
         !confirm(check, seen->address, seen->serial, &obtained))
         return;
     for (unsigned i = 0; i < 2; i++) {
         int64_t offset = (int64_t)flaws[i].offset;
-        if (offset < N)
+        if (offset < N_GUARD)
             tell(check, &(struct cushim_mem_finding){
                             .harm = i ? CUSHIM_MEM_HARM_AFTER : CUSHIM_MEM_HARM_BEFORE,
                             .address = seen->address,
                             .n_bytes = seen->n_bytes,
-                            .offset = i ? offset + (int64_t)seen->n_bytes : offset - N,
+                            .offset = i ? offset + (int64_t)seen->n_bytes : offset - N_GUARD,
                             .found = flaws[i].found,
                             .obtained = obtained});
     }
 }
 
-/* Look at up to CUSHIM_MEM_GUARD_READS / 2 blocks, with one wait. */
+/* Look at up to N_LOOK blocks, with one wait. */
 static void look_at(struct cushim_mem_check *check, struct cushim_mem_heap *pool,
                     const struct seen *seen, unsigned n) {
-    uint64_t addresses[CUSHIM_MEM_GUARD_READS];
-    struct cushim_mem_flaw flaws[CUSHIM_MEM_GUARD_READS];
+    uint64_t addresses[2 * N_LOOK];
+    unsigned char guards[2 * N_LOOK][N_GUARD];
     if (n == 0)
         return;
     for (unsigned i = 0; i < n; i++) {
-        addresses[2 * i] = seen[i].address - CUSHIM_MEM_GUARD_BYTES;
+        addresses[2 * i] = seen[i].address - N_GUARD;
         addresses[2 * i + 1] = seen[i].address + seen[i].n_bytes;
     }
-    if (cushim_mem_guard_look(pool, addresses, 2 * n, flaws) != CUSHIM_OK)
+    if (cushim_mem_fill_read(&pool->filler, guards[0], addresses, 2 * n, N_GUARD) != CUSHIM_OK)
         return;
-    for (unsigned i = 0; i < n; i++)
-        tell_guards(check, &seen[i], &flaws[2 * i]);
+    for (unsigned i = 0; i < n; i++) {
+        const struct flaw flaws[] = {find_flaw(guards[2 * i], N_GUARD, GUARD),
+                                     find_flaw(guards[2 * i + 1], N_GUARD, GUARD)};
+        tell_guards(check, &seen[i], flaws);
+    }
 }
 
 /* ---- obtained ---- */
@@ -188,14 +217,14 @@ static void count_unchecked(struct cushim_mem_check *check) {
 enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
                                              struct cushim_mem_heap *pool, uint64_t address,
                                              size_t n_bytes, bool is_poisoned) {
-    enum { N = CUSHIM_MEM_GUARD_BYTES };
     const struct cushim_mem_fill fills[] = {
-        {address - N, N, CUSHIM_MEM_GUARD_FILL},
-        {address, is_poisoned ? n_bytes : 0, CUSHIM_MEM_GUARD_FRESH},
-        {address + n_bytes, N, CUSHIM_MEM_GUARD_FILL},
+        {address - N_GUARD, N_GUARD, GUARD},
+        {address, is_poisoned ? n_bytes : 0, FRESH},
+        {address + n_bytes, N_GUARD, GUARD},
     };
     uint64_t life = atomic_load(&pool->generation);
-    enum cushim_status status = cushim_mem_guard_write(pool, fills, sizeof fills / sizeof *fills);
+    enum cushim_status status =
+        cushim_mem_fill_device(&pool->filler, fills, sizeof fills / sizeof *fills, patience_ns);
     struct cushim_mem_check_row *row = status == CUSHIM_OK ? calloc(1, sizeof *row) : NULL;
     if (!row) {
         count_unchecked(check);
@@ -241,12 +270,26 @@ static void give_later(struct cushim_mem_heap *pool, uint64_t life,
     pthread_mutex_unlock(&pool->lock);
 }
 
+/* The first byte of a freed block that is not DEAD; false where there is none, or none can be read.
+ */
+static bool is_flawed(const struct cushim_mem_check_row *row, struct flaw *flaw) {
+    unsigned char piece[PIECE_BYTES];
+    for (size_t at = 0; at < row->n_bytes; at += PIECE_BYTES) {
+        size_t n = row->n_bytes - at < PIECE_BYTES ? row->n_bytes - at : PIECE_BYTES;
+        uint64_t from = row->address + at;
+        if (cushim_mem_fill_read(&row->pool->filler, piece, &from, 1, n) != CUSHIM_OK)
+            return false;
+        *flaw = find_flaw(piece, n, DEAD);
+        flaw->offset += at;
+        if (flaw->offset < at + n)
+            return true;
+    }
+    return false;
+}
+
 static void look_at_poison(struct cushim_mem_check *check, const struct cushim_mem_check_row *row) {
-    struct cushim_mem_flaw flaw;
-    if (!row->is_poisoned ||
-        cushim_mem_guard_compare(row->pool, row->address, row->n_bytes, CUSHIM_MEM_GUARD_DEAD,
-                                 &flaw) != CUSHIM_OK ||
-        flaw.offset == row->n_bytes ||
+    struct flaw flaw;
+    if (!is_flawed(row, &flaw) ||
         atomic_load(&row->pool->generation) != row->life) /* it was another one's memory already */
         return;
     tell(check, &(struct cushim_mem_finding){.harm = CUSHIM_MEM_HARM_FREED,
@@ -278,10 +321,10 @@ size_t cushim_mem_check_empty(struct cushim_mem_check *check, size_t keep_bytes)
 static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_lookup *found,
                        uint64_t life) {
     struct cushim_mem_heap *pool = found->segment->pool;
-    const struct cushim_mem_fill fill = {found->base, found->asked_bytes, CUSHIM_MEM_GUARD_DEAD};
+    const struct cushim_mem_fill fill = {found->base, found->asked_bytes, DEAD};
     enum cushim_status status = CUSHIM_NOTSUPPORTED;
     if (fill.n_bytes <= check->quarantine_bytes)
-        status = cushim_mem_guard_write(pool, &fill, 1);
+        status = cushim_mem_fill_device(&pool->filler, &fill, 1, patience_ns);
     struct cushim_backtrace freed;
     cushim_backtrace_take(&freed);
     pthread_mutex_lock(&check->lock);
@@ -289,7 +332,7 @@ static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_l
     bool is_kept = status == CUSHIM_OK && row && row->life == life;
     if (is_kept) {
         leave_live(check, row);
-        row->is_freed = row->is_poisoned = true;
+        row->is_freed = true;
         row->freed = freed;
         row->place = found->place;
         push_youngest(check, row);
@@ -370,9 +413,9 @@ struct turns {
 
 /* Under the lock: the next live blocks of a pool, by turns. */
 static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_mem_heap *pool,
-                           struct seen seen[CUSHIM_MEM_GUARD_READS / 2], struct turns *turns) {
+                           struct seen seen[N_LOOK], struct turns *turns) {
     unsigned n = 0;
-    for (; turns->n_looks && turns->n_live && n < CUSHIM_MEM_GUARD_READS / 2; turns->n_live--) {
+    for (; turns->n_looks && turns->n_live && n < N_LOOK; turns->n_live--) {
         struct cushim_mem_check_row *row = check->turn ? check->turn : check->live;
         if (!row)
             break;
@@ -387,7 +430,7 @@ static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_m
 
 void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_heap *pool,
                            bool is_all) {
-    struct seen seen[CUSHIM_MEM_GUARD_READS / 2];
+    struct seen seen[N_LOOK];
     pthread_mutex_lock(&check->lock);
     struct turns turns = {SIZE_MAX, check->n_live};
     if (!is_all)

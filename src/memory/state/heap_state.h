@@ -13,10 +13,10 @@
 #include "memory/special/arena.h"
 #include "memory/state/watermark.h"
 #include "memory/fence/fence.h"
-#include "memory/special/guard.h"
 #include "memory/layout/block.h"
 #include "memory/state/deferred.h"
 #include "memory/policy.h"
+#include "memory/provider/fill.h"
 #include "memory/provider/provider.h"
 #include "memory/stats.h"
 
@@ -46,7 +46,9 @@ struct cushim_mem_heap {
     const struct cushim_mem_policy *policy;
     struct cushim_mem_stats *stats;
     enum cushim_mem_kind kind;
-    unsigned flags; /* of the kind: as the program gave them to the driver */
+    unsigned flags;     /* of the kind: as the program gave them to the driver */
+    size_t guard_bytes; /* on either side of each block: 0 or CUSHIM_MEM_GUARD_BYTES */
+    struct cushim_mem_filler filler;
     const struct cushim_mem_provider *source;
     struct cushim_mem_fence *fence; /* own_fence, or one that the host of the pool handed in */
     size_t quick_bytes; /* requests up to this size may be served at once (memory/heap/fast.h) */
@@ -70,7 +72,6 @@ struct cushim_mem_heap {
     struct cushim_mem_extents idle; /* dedicated segments that are free */
     struct cushim_mem_watermark bound;
     struct cushim_mem_deferred deferred;
-    struct cushim_mem_guard guard; /* around each block */
     struct cushim_mem_arena arena; /* its chunks are taken and given without the lock */
     uint64_t narrow_tag;           /* the epoch in which the rotation became narrow; 0: never */
     int n_early; /* fences made for fewer blocks than may wait, since memory was fetched for more */
@@ -108,7 +109,7 @@ static inline bool cushim_mem_heap_has_unheld(const struct cushim_mem_heap *pool
  * its whole segment, where natively it holds its own pages.  Guards would make each a page larger.
  */
 static inline bool cushim_mem_heap_packs(const struct cushim_mem_heap *pool) {
-    return pool->kind != CUSHIM_MEM_DEVICE || pool->guard.n_bytes;
+    return pool->kind != CUSHIM_MEM_DEVICE || pool->guard_bytes;
 }
 
 /* Under the lock: these bytes are live, or held, from now on; or (negative) no more.  What each

@@ -153,7 +153,7 @@ struct cushim_mem_extent *cushim_mem_segments_enter(struct cushim_mem_heap *pool
     if (!segment)
         return NULL;
     segment->pool = pool;
-    segment->guard_bytes = (uint32_t)pool->guard.n_bytes;
+    segment->guard_bytes = (uint32_t)pool->guard_bytes;
     segment->generation = atomic_load(&pool->generation);
     struct cushim_mem_extent *extent = cushim_mem_extent_create(&pool->meta, segment);
     if (!extent)

@@ -12,7 +12,7 @@
 
 #include "memory/heap/heap.h"
 #include "memory/state/heap_state.h"
-#include "memory/provider/kind_policy.h"
+#include "memory/policy.h"
 #include "memory/state/limit.h"
 #include "report/page.h"
 #include "tools/cushim/replay/no_device.h"
@@ -90,7 +90,7 @@ static bool begin(const struct setting *setting, struct plan *plan) {
     if (setting->limit.number)
         policy->budgets = engine.budgets;
     for (int kind = CUSHIM_MEM_MANAGED; kind <= CUSHIM_MEM_PINNED; kind++)
-        cushim_mem_kind_policy(&engine.policies[kind], policy, (enum cushim_mem_kind)kind);
+        cushim_mem_policy_of_kind(&engine.policies[kind], policy, (enum cushim_mem_kind)kind);
     return true;
 }
 

@@ -271,9 +271,11 @@ START_TEST(an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign)
         addresses[i] = fixture_take(fixture, sizes[i]);
     ck_assert_int_eq(fixture_release_on(fixture, addresses[4], fake_stream(0), &answer), CUSHIM_OK);
     fixture_give(fixture, addresses[1]);
+    atomic_store(&fixture->pools[0].filler.stream, fake_stream(0));
     unsigned n_before = fake_n_all_calls();
     cushim_mem_heap_abandon(&fixture->pools[0]);
     ck_assert_uint_eq(fake_n_all_calls(), n_before);
+    ck_assert_ptr_null(atomic_load(&fixture->pools[0].filler.stream));
     ck_assert(!cushim_mem_heap_is_open(&fixture->pools[0]));
     for (unsigned i = 0; i < 5; i++) {
         ck_assert_int_eq(fixture_judge(fixture, addresses[i], 1), CUSHIM_MEM_FOREIGN);

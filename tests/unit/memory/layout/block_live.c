@@ -1,4 +1,4 @@
-#include "memory/layout/trait.h"
+#include "memory/layout/block.h"
 
 #include <pthread.h>
 
@@ -15,12 +15,12 @@ static struct cushim_mem_lookup find(uint64_t address) {
 
 static uint32_t number_of(uint64_t address) {
     struct cushim_mem_lookup found = find(address);
-    return cushim_mem_trait_number(&found);
+    return cushim_mem_block_number(&found);
 }
 
 static bool set_synchronous(uint64_t address, bool is_synchronous) {
     struct cushim_mem_lookup found = find(address);
-    return cushim_mem_trait_set_synchronous(&found, is_synchronous);
+    return cushim_mem_block_set_synchronous(&found, is_synchronous);
 }
 
 static const size_t sizes[] = {1000, 3000000};
@@ -34,7 +34,7 @@ START_TEST(a_number_is_of_one_life) {
         ck_assert_uint_eq(number_of(block + 999), number);
         struct cushim_mem_lookup found = find(block);
         fixture_give(fixture, block);
-        ck_assert_uint_eq(cushim_mem_trait_number(&found), 0);
+        ck_assert_uint_eq(cushim_mem_block_number(&found), 0);
         ck_assert_uint_eq(fixture_take(fixture, sizes[i]), block);
         ck_assert_uint_gt(number_of(block), number);
         fixture_give(fixture, block);
@@ -43,7 +43,7 @@ START_TEST(a_number_is_of_one_life) {
 }
 END_TEST
 
-START_TEST(a_block_with_traits_is_live_and_freed_once) {
+START_TEST(a_marked_block_is_live_and_freed_once) {
     CUresult answer;
     fixture = fixture_create(NULL);
     for (int i = 0; i < 2; i++) {
@@ -61,7 +61,7 @@ START_TEST(a_block_with_traits_is_live_and_freed_once) {
 }
 END_TEST
 
-START_TEST(a_refused_free_leaves_the_traits) {
+START_TEST(a_refused_free_leaves_the_marks) {
     CUresult answer;
     fixture = fixture_create(NULL);
     uint64_t block = fixture_take(fixture, 1000);
@@ -79,10 +79,10 @@ START_TEST(a_segment_counts_who_is_synchronous) {
     ck_assert(set_synchronous(first, true) && set_synchronous(second, true));
     ck_assert(!set_synchronous(second, true));
     ck_assert_uint_eq(atomic_load(&found.segment->n_synchronous), 2);
-    ck_assert(cushim_mem_trait_is_synchronous(&found));
+    ck_assert(cushim_mem_block_is_synchronous(&found));
     ck_assert(set_synchronous(first, false) && !set_synchronous(first, false));
     ck_assert_uint_eq(atomic_load(&found.segment->n_synchronous), 1);
-    ck_assert(!cushim_mem_trait_is_synchronous(&found));
+    ck_assert(!cushim_mem_block_is_synchronous(&found));
     fixture_give(fixture, first);
     ck_assert(!set_synchronous(first, true)); /* it is LIVE no more */
     ck_assert_uint_eq(atomic_load(&found.segment->n_synchronous), 1);
@@ -99,7 +99,7 @@ static void *ask(void *nothing) {
     while (!atomic_load(&is_over)) {
         uint64_t address = atomic_load(&asked);
         if (address && cushim_mem_blocks_find(&fixture->ledger, address, &found) && found.cell)
-            cushim_mem_trait_number(&found);
+            cushim_mem_block_number(&found);
     }
     return nothing;
 }
@@ -123,10 +123,10 @@ START_TEST(a_question_does_not_keep_a_block_from_being_freed_once) {
 END_TEST
 
 SUITE() {
-    return suite_run("trait",
+    return suite_run("block_live",
                      (const TTest *[]){a_number_is_of_one_life,
-                                       a_block_with_traits_is_live_and_freed_once,
-                                       a_refused_free_leaves_the_traits,
+                                       a_marked_block_is_live_and_freed_once,
+                                       a_refused_free_leaves_the_marks,
                                        a_question_does_not_keep_a_block_from_being_freed_once,
                                        a_segment_counts_who_is_synchronous, NULL});
 }

@@ -1,5 +1,5 @@
-/* Clearing: what is due, and how it is done by host and device. */
-#include "memory/provider/clear.h"
+/* Filling: what is due, and how it is done by host and device. */
+#include "memory/provider/fill.h"
 
 #include <string.h>
 
@@ -14,16 +14,16 @@ static struct fixture *fixture;
 START_TEST(only_what_a_block_covered_before_is_due) {
     struct cushim_mem_segment segment = {.base = 1 << 21, .n_bytes = 4 * MIB};
     uint64_t base = segment.base;
-    ck_assert_uint_eq(cushim_mem_clear_due(&segment, base, 1000, 1024), 0);
-    ck_assert_uint_eq(cushim_mem_clear_due(&segment, base + 1024, 1000, 1024), 0);
-    ck_assert_uint_eq(cushim_mem_clear_due(&segment, base, 1000, 1024), 1000);
-    ck_assert_uint_eq(cushim_mem_clear_due(&segment, base + 1024, 1024, 1024), 1024);
+    ck_assert_uint_eq(cushim_mem_fill_due(&segment, base, 1000, 1024), 0);
+    ck_assert_uint_eq(cushim_mem_fill_due(&segment, base + 1024, 1000, 1024), 0);
+    ck_assert_uint_eq(cushim_mem_fill_due(&segment, base, 1000, 1024), 1000);
+    ck_assert_uint_eq(cushim_mem_fill_due(&segment, base + 1024, 1024, 1024), 1024);
     /* cut anew: half of it is as the driver gave it */
-    ck_assert_uint_eq(cushim_mem_clear_due(&segment, base + 1024, 2000, 2048), 1024);
-    ck_assert_uint_eq(cushim_mem_clear_due(&segment, base + 1024, 2000, 2048), 2000);
-    ck_assert_uint_eq(cushim_mem_clear_due(&segment, base + 8192, 1, 512), 0);
+    ck_assert_uint_eq(cushim_mem_fill_due(&segment, base + 1024, 2000, 2048), 1024);
+    ck_assert_uint_eq(cushim_mem_fill_due(&segment, base + 1024, 2000, 2048), 2000);
+    ck_assert_uint_eq(cushim_mem_fill_due(&segment, base + 8192, 1, 512), 0);
     /* what lies between counts as used */
-    ck_assert_uint_eq(cushim_mem_clear_due(&segment, base + 4096, 512, 512), 512);
+    ck_assert_uint_eq(cushim_mem_fill_due(&segment, base + 4096, 512, 512), 512);
 }
 END_TEST
 
@@ -34,7 +34,7 @@ START_TEST(the_host_clears_just_what_it_is_told) {
     unsigned char *bytes = aligned_alloc(64, ALL);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         memset(bytes, 0xff, ALL);
-        cushim_mem_clear_host(bytes + MARGIN, sizes[i]);
+        cushim_mem_fill_host(bytes + MARGIN, sizes[i]);
         size_t n_wrong = 0;
         for (size_t at = 0; at < ALL; at++) {
             bool is_inside = at >= MARGIN && at < MARGIN + sizes[i];
@@ -86,17 +86,16 @@ static void set_up(void) {
     fixture->cuda->cuMemsetD8Async = set;
 }
 
-static enum cushim_status clear(struct cushim_mem_clear *all) {
-    return cushim_mem_clear_device(all, fixture->pools[0].cuda, fixture->pools[0].context, 4096,
-                                   1000);
+static enum cushim_status clear(void) {
+    return cushim_mem_fill_device(&fixture->pools[0].filler,
+                                  &(struct cushim_mem_fill){4096, 1000, 0}, 1, 2000000);
 }
 
 START_TEST(the_device_clears_on_one_stream_of_our_own) {
-    struct cushim_mem_clear all = {NULL};
     set_up();
     fake_set_current(fake_context(1)); /* another one than the pool's */
     for (int i = 0; i < 3; i++)
-        ck_assert_int_eq(clear(&all), CUSHIM_OK);
+        ck_assert_int_eq(clear(), CUSHIM_OK);
     ck_assert_uint_eq(n_sets, 3);
     ck_assert_uint_eq(n_streams, 1);
     ck_assert_ptr_eq(set_context, fake_context(0));
@@ -104,51 +103,47 @@ START_TEST(the_device_clears_on_one_stream_of_our_own) {
     ck_assert_ptr_eq(fake_current(), fake_context(1));
     ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
     ck_assert_uint_eq(fake_n_events(), 0);
-    cushim_mem_clear_abandon(&all);
-    ck_assert_ptr_null(atomic_load(&all.stream));
     fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_busy_device_is_not_waited_for) {
-    struct cushim_mem_clear all = {NULL};
     set_up();
     is_busy = true;
-    ck_assert_int_eq(clear(&all), CUSHIM_TIMEOUT);
-    ck_assert_ptr_eq(atomic_load(&all.stream), fake_stream(0));
+    ck_assert_int_eq(clear(), CUSHIM_TIMEOUT);
+    ck_assert_ptr_eq(atomic_load(&fixture->pools[0].filler.stream), fake_stream(0));
     ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 0);
     fake_finish(0);
     is_busy = false;
-    ck_assert_int_eq(clear(&all), CUSHIM_OK);
+    ck_assert_int_eq(clear(), CUSHIM_OK);
     fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_refusal_is_told_and_leaves_nothing_behind) {
-    struct cushim_mem_clear all = {NULL};
     set_up();
     set_answer = CUDA_ERROR_ILLEGAL_ADDRESS;
-    ck_assert_int_eq(clear(&all), CUSHIM_FAULT);
+    ck_assert_int_eq(clear(), CUSHIM_FAULT);
     ck_assert_uint_eq(fake_n_events(), 0);
     for (unsigned n = 1; n < 20; n++) { /* whichever call fails: no clearing is taken for done */
         unsigned n_before = n_sets;
         set_answer = CUDA_SUCCESS;
         fake_fail_at(n, CUDA_ERROR_OUT_OF_MEMORY);
-        enum cushim_status status = clear(&all);
+        enum cushim_status status = clear();
         ck_assert(status != CUSHIM_OK || n_sets == n_before + 1);
         fake_fail_at(0, CUDA_SUCCESS);
     }
     ck_assert_uint_eq(fake_n_events(), 0);
     fixture->cuda->cuMemsetD8Async = (__typeof__(&cuMemsetD8Async))NULL; /* as clang wants it */
-    ck_assert_int_eq(clear(&all), CUSHIM_NOTSUPPORTED);
+    ck_assert_int_eq(clear(), CUSHIM_NOTSUPPORTED);
     fixture_check(fixture);
 }
 END_TEST
 
 SUITE() {
-    return suite_run("clear", (const TTest *[]){only_what_a_block_covered_before_is_due,
-                                                the_host_clears_just_what_it_is_told,
-                                                the_device_clears_on_one_stream_of_our_own,
-                                                a_busy_device_is_not_waited_for,
-                                                a_refusal_is_told_and_leaves_nothing_behind, NULL});
+    return suite_run("fill", (const TTest *[]){only_what_a_block_covered_before_is_due,
+                                               the_host_clears_just_what_it_is_told,
+                                               the_device_clears_on_one_stream_of_our_own,
+                                               a_busy_device_is_not_waited_for,
+                                               a_refusal_is_told_and_leaves_nothing_behind, NULL});
 }

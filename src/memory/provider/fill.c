@@ -1,0 +1,152 @@
+#include "memory/provider/fill.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/futex.h"
+#include "cuda/translate.h"
+#include "cuda/table.h"
+#include "memory/current_context.h"
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+enum { CACHED_BYTES = 2 << 20 }; /* up to this the caches are the faster way */
+
+size_t cushim_mem_fill_due(struct cushim_mem_segment *segment, uint64_t address, size_t n_bytes,
+                           size_t block_bytes) {
+    size_t offset = address - segment->base;
+    size_t used = atomic_load_explicit(&segment->used_bytes, memory_order_relaxed);
+    size_t due = used > offset ? used - offset : 0;
+    while (used < offset + block_bytes &&
+           !atomic_compare_exchange_weak_explicit(&segment->used_bytes, &used, offset + block_bytes,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+    }
+    return due < n_bytes ? due : n_bytes;
+}
+
+void cushim_mem_fill_host(void *address, size_t n_bytes) {
+    size_t n_streamed = 0;
+#ifdef __SSE2__
+    if (n_bytes > CACHED_BYTES) {
+        const __m128i zero = _mm_setzero_si128();
+        char *at = address;
+        n_streamed = n_bytes & ~(size_t)63;
+        for (char *end = at + n_streamed; at < end; at += 64) {
+            for (int i = 0; i < 4; i++)
+                _mm_stream_si128((__m128i *)(void *)at + i, zero);
+        }
+        _mm_sfence();
+    }
+#endif
+    memset((char *)address + n_streamed, 0, n_bytes - n_streamed);
+}
+
+/* ---- on the filler's stream ---- */
+
+/* What is done there: the fills, or reads of as many bytes each into `host`. */
+struct work {
+    const struct cushim_mem_fill *fills;
+    unsigned n_fills;
+    unsigned char *host;
+    const uint64_t *addresses;
+    unsigned n_reads;
+    size_t n_bytes; /* of the fills in all, or of each read */
+    uint64_t patience_ns;
+};
+
+/* The stream, made if there is none; its context is current. */
+static CUresult find_stream(struct cushim_mem_filler *filler, CUstream *stream) {
+    CUresult answer = CUDA_SUCCESS;
+    CUstream made;
+    *stream = atomic_load(&filler->stream);
+    if (*stream)
+        return answer;
+    answer = filler->cuda->cuStreamCreate(&made, CU_STREAM_NON_BLOCKING);
+    if (answer != CUDA_SUCCESS)
+        return answer;
+    if (atomic_compare_exchange_strong(&filler->stream, stream, made))
+        *stream = made;
+    else
+        filler->cuda->cuStreamDestroy_v2(made); /* another thread was first */
+    return answer;
+}
+
+static CUresult submit(struct cushim_cuda *cuda, const struct work *work, CUstream stream) {
+    CUresult answer = CUDA_SUCCESS;
+    for (unsigned i = 0; i < work->n_reads && answer == CUDA_SUCCESS; i++)
+        answer = cuda->cuMemcpyDtoHAsync_v2(work->host + i * work->n_bytes, work->addresses[i],
+                                            work->n_bytes, stream);
+    for (unsigned i = 0; i < work->n_fills && answer == CUDA_SUCCESS; i++) {
+        const struct cushim_mem_fill *fill = &work->fills[i];
+        if (fill->n_bytes)
+            answer = cuda->cuMemsetD8Async(fill->address, fill->value, fill->n_bytes, stream);
+    }
+    return answer;
+}
+
+/* A read is waited for to its end: it goes to the caller's memory. */
+static enum cushim_status wait(struct cushim_cuda *cuda, const struct work *work, CUevent event) {
+    if (work->host)
+        return cushim_status_from_cu(cuda->cuEventSynchronize(event));
+    /* no bus is as slow as 1 GB/s */
+    uint64_t end_ns = cushim_clock_ns() + work->patience_ns + work->n_bytes;
+    CUresult answer;
+    unsigned n_looks = 0;
+    while ((answer = cuda->cuEventQuery(event)) == CUDA_ERROR_NOT_READY &&
+           cushim_clock_ns() < end_ns)
+        cushim_futex_back_off(&n_looks);
+    return answer == CUDA_ERROR_NOT_READY ? CUSHIM_TIMEOUT : cushim_status_from_cu(answer);
+}
+
+static enum cushim_status submit_and_wait(struct cushim_mem_filler *filler,
+                                          const struct work *work) {
+    struct cushim_cuda *cuda = filler->cuda;
+    CUstream stream;
+    CUevent event;
+    CUresult answer = find_stream(filler, &stream);
+    if (answer == CUDA_SUCCESS)
+        answer = cuda->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (answer != CUDA_SUCCESS)
+        return cushim_status_from_cu(answer);
+    answer = submit(cuda, work, stream);
+    enum cushim_status status = cuda->cuEventRecord(event, stream) == CUDA_SUCCESS
+                                    ? wait(cuda, work, event)
+                                    : CUSHIM_TIMEOUT;
+    cuda->cuEventDestroy_v2(event);
+    return status == CUSHIM_OK ? cushim_status_from_cu(answer) : status;
+}
+
+static enum cushim_status run(struct cushim_mem_filler *filler, const struct work *work) {
+    struct cushim_cuda *cuda = filler->cuda;
+    CUresult answer;
+    if (!cuda->cuStreamCreate || !cuda->cuStreamDestroy_v2)
+        return CUSHIM_NOTSUPPORTED;
+    bool has_entered = cushim_mem_current_context_enter(cuda, filler->context, &answer);
+    if (answer != CUDA_SUCCESS)
+        return cushim_status_from_cu(answer);
+    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
+    enum cushim_status status = submit_and_wait(filler, work);
+    cushim_mem_mode_back(cuda, mode);
+    if (has_entered)
+        cushim_mem_current_context_leave(cuda);
+    return status;
+}
+
+enum cushim_status cushim_mem_fill_device(struct cushim_mem_filler *filler,
+                                          const struct cushim_mem_fill *fills, unsigned n_fills,
+                                          uint64_t patience_ns) {
+    struct work work = {.fills = fills, .n_fills = n_fills, .patience_ns = patience_ns};
+    if (!filler->cuda->cuMemsetD8Async)
+        return CUSHIM_NOTSUPPORTED;
+    for (unsigned i = 0; i < n_fills; i++)
+        work.n_bytes += fills[i].n_bytes;
+    return run(filler, &work);
+}
+
+enum cushim_status cushim_mem_fill_read(struct cushim_mem_filler *filler, unsigned char *host,
+                                        const uint64_t *addresses, unsigned n, size_t n_bytes) {
+    struct work work = {.host = host, .addresses = addresses, .n_reads = n, .n_bytes = n_bytes};
+    return filler->cuda->cuMemcpyDtoHAsync_v2 ? run(filler, &work) : CUSHIM_NOTSUPPORTED;
+}

@@ -1,0 +1,63 @@
+/*
+ * Filling: what we write into a heap's memory ourselves, zeros and patterns, and read back.
+ *
+ * Memory that is handed out again reads as zero, as the driver's own does.  Only what a block
+ * covered before is cleared: each segment knows how far blocks have come.  The host clears pinned
+ * memory.  All else happens on a stream of the heap's own.  It is non-blocking, so that it stands
+ * behind no stream of the program, and works in any capture mode.  It is waited for a limited time:
+ * behind a kernel that fills the device it could take for ever.
+ *
+ * No lock.  The stream is made at first use, by compare and exchange, and goes with its context.
+ */
+#ifndef CUSHIM_MEMORY_FILL_H
+#define CUSHIM_MEMORY_FILL_H
+
+#include "cushim/status.h"
+#include "cuda/types.h"
+#include "memory/layout/segment.h"
+
+/* Of a heap. */
+struct cushim_mem_filler {
+    struct cushim_cuda *cuda;
+    CUcontext context;
+    _Atomic(CUstream) stream; /* NULL: not needed yet */
+};
+
+struct cushim_mem_fill {
+    uint64_t address;
+    size_t n_bytes; /* 0: nothing */
+    unsigned char value;
+};
+
+/**
+ * Fill managed or device memory.
+ * @param patience_ns  how long to wait, beside what the bytes take on any bus
+ * @return CUSHIM_OK (it is filled) | CUSHIM_NOTSUPPORTED (nothing was begun) | CUSHIM_TIMEOUT
+ * (under way on the filler's stream: the block may be released on that stream) | another status:
+ * nothing, or not all, was filled
+ * Threads  any, with any current context, which is the same afterwards
+ * Stream   host wait; valid while any thread captures
+ */
+enum cushim_status cushim_mem_fill_device(struct cushim_mem_filler *filler,
+                                          const struct cushim_mem_fill *fills, unsigned n_fills,
+                                          uint64_t patience_ns);
+
+/* Read n ranges of n_bytes each into `host`, one behind the other, with one wait to its end.
+ * Statuses, threads and stream as above. */
+enum cushim_status cushim_mem_fill_read(struct cushim_mem_filler *filler, unsigned char *host,
+                                        const uint64_t *addresses, unsigned n, size_t n_bytes);
+
+/**
+ * Note that a block was handed out.
+ * @param segment    that it lies in
+ * @param n_bytes    asked for, at most block_bytes
+ * @return how many of these may have been used before; the rest is as the driver gave it
+ * Threads  any; the block is the caller's
+ */
+size_t cushim_mem_fill_due(struct cushim_mem_segment *segment, uint64_t address, size_t n_bytes,
+                           size_t block_bytes);
+
+/* Clear host memory past the caches: nobody reads it soon.  address is a multiple of 64. */
+void cushim_mem_fill_host(void *address, size_t n_bytes);
+
+#endif
