@@ -1,30 +1,14 @@
 #include "memory/layout/bucket.h"
 
+#include <utlist.h>
+
 enum { MOST_SLAB_BYTES = 1 << 16 };
-
-static void link_slab(struct cushim_mem_bucket *bucket, struct cushim_mem_extent *slab) {
-    slab->previous = NULL;
-    slab->next = bucket->slabs;
-    if (slab->next)
-        slab->next->previous = slab;
-    bucket->slabs = slab;
-}
-
-static void unlink_slab(struct cushim_mem_bucket *bucket, struct cushim_mem_extent *slab) {
-    if (slab->previous)
-        slab->previous->next = slab->next;
-    else
-        bucket->slabs = slab->next;
-    if (slab->next)
-        slab->next->previous = slab->previous;
-    slab->previous = slab->next = NULL;
-}
 
 /* The cells go, and the extent is one that nobody cut. */
 static struct cushim_mem_extent *take_out(struct cushim_mem_bucket *bucket,
                                           struct cushim_mem_meta *meta,
                                           struct cushim_mem_extent *slab) {
-    unlink_slab(bucket, slab);
+    DL_DELETE2(bucket->slabs, slab, previous, next);
     bucket->n_cells -= slab->n_cells;
     atomic_store_explicit(&slab->kind, CUSHIM_MEM_EXTENT_FREE, memory_order_release);
     cushim_mem_meta_release(meta, slab->cells, slab->n_cells * sizeof *slab->cells);
@@ -59,7 +43,7 @@ enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
     extent->cells = cells;
     atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_SLAB, memory_order_release);
     bucket->n_cells += n_cells;
-    link_slab(bucket, extent);
+    DL_PREPEND2(bucket->slabs, extent, previous, next);
     return CUSHIM_OK;
 }
 
@@ -71,7 +55,7 @@ bool cushim_mem_bucket_take(struct cushim_mem_bucket *bucket, struct cushim_mem_
     place->index = slab->first_free_cell;
     slab->first_free_cell = slab->cells[place->index].next_free;
     if (--slab->n_free_cells == 0)
-        unlink_slab(bucket, slab);
+        DL_DELETE2(bucket->slabs, slab, previous, next);
     return true;
 }
 
@@ -82,7 +66,7 @@ struct cushim_mem_extent *cushim_mem_bucket_give(struct cushim_mem_bucket *bucke
     slab->cells[place->index].next_free = slab->first_free_cell;
     slab->first_free_cell = place->index;
     if (++slab->n_free_cells == 1)
-        link_slab(bucket, slab);
+        DL_PREPEND2(bucket->slabs, slab, previous, next);
     bool is_only = bucket->slabs == slab && !slab->next;
     return slab->n_free_cells == slab->n_cells && !is_only ? take_out(bucket, meta, slab) : NULL;
 }
@@ -99,5 +83,5 @@ struct cushim_mem_extent *cushim_mem_bucket_drain(struct cushim_mem_bucket *buck
 void cushim_mem_bucket_leave(struct cushim_mem_bucket *bucket, struct cushim_mem_extent *slab) {
     bucket->n_cells -= slab->n_cells;
     if (slab->n_free_cells)
-        unlink_slab(bucket, slab);
+        DL_DELETE2(bucket->slabs, slab, previous, next);
 }

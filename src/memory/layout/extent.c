@@ -1,49 +1,29 @@
 #include "memory/layout/extent.h"
 
+#include <utlist.h>
+
 #include "base/bits.h"
 
-/* Where an extent of n_pages is listed: by its leading bit and the three bits behind it. */
-struct place {
-    unsigned doubling, step;
-};
-
-static struct place place_of(uint32_t n_pages) {
+/* The list of extents of n_pages: by their leading bit and the three bits behind it. */
+static unsigned list_of(size_t n_pages) {
     unsigned doubling = cushim_log2_floor(n_pages);
     if (doubling >= CUSHIM_MEM_EXTENT_DOUBLINGS) /* segments of their own: all in the last list */
-        return (struct place){CUSHIM_MEM_EXTENT_DOUBLINGS - 1, CUSHIM_MEM_EXTENT_STEPS - 1};
-    unsigned step =
-        doubling >= 3 ? (n_pages >> (doubling - 3)) & 7 : (n_pages << (3 - doubling)) & 7;
-    return (struct place){doubling, step};
+        return CUSHIM_MEM_EXTENT_LISTS - 1;
+    return 8 * doubling + (unsigned)((n_pages << 3 >> doubling) & 7);
 }
 
 void cushim_mem_extents_list(struct cushim_mem_extents *extents, struct cushim_mem_extent *extent) {
-    struct place at = place_of(extent->n_pages);
-    struct cushim_mem_extent **head = &extents->lists[at.doubling][at.step];
-    extent->previous = NULL;
-    extent->next = *head;
-    if (*head)
-        (*head)->previous = extent;
-    *head = extent;
-    extents->steps[at.doubling] |= (uint8_t)(1u << at.step);
-    extents->doublings |= 1u << at.doubling;
+    unsigned list = list_of(extent->n_pages);
+    DL_PREPEND2(extents->lists[list], extent, previous, next);
+    extents->listed[list / 64] |= (uint64_t)1 << list % 64;
 }
 
 void cushim_mem_extents_unlist(struct cushim_mem_extents *extents,
                                struct cushim_mem_extent *extent) {
-    struct place at = place_of(extent->n_pages);
-    struct cushim_mem_extent **head = &extents->lists[at.doubling][at.step];
-    if (extent->previous)
-        extent->previous->next = extent->next;
-    else
-        *head = extent->next;
-    if (extent->next)
-        extent->next->previous = extent->previous;
-    if (!*head) {
-        extents->steps[at.doubling] &= (uint8_t) ~(1u << at.step);
-        if (!extents->steps[at.doubling])
-            extents->doublings &= ~(1u << at.doubling);
-    }
-    extent->previous = extent->next = NULL;
+    unsigned list = list_of(extent->n_pages);
+    DL_DELETE2(extents->lists[list], extent, previous, next);
+    if (!extents->lists[list])
+        extents->listed[list / 64] &= ~((uint64_t)1 << list % 64);
 }
 
 static void set_kind(struct cushim_mem_extent *extent, enum cushim_mem_extent_kind kind) {
@@ -66,39 +46,55 @@ void cushim_mem_extent_destroy(struct cushim_mem_meta *meta, struct cushim_mem_e
     cushim_mem_meta_release(meta, extent, sizeof *extent);
 }
 
+/* A free one's is its pages; one that is listed as a block keeps what the driver was asked for. */
+static size_t bytes_of(const struct cushim_mem_extent *extent) {
+    return atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_FREE
+               ? (size_t)extent->n_pages << CUSHIM_MEM_LOG2_PAGE
+               : extent->block_bytes;
+}
+
 /* How far a list is searched. */
 enum { DEPTH = 16 };
 
 /* In one list sizes differ by less than an eighth: look for the smallest that fits, a few steps
  * deep. */
-static struct cushim_mem_extent *fit_in(struct cushim_mem_extent *head, uint32_t n_pages) {
+static struct cushim_mem_extent *fit_in(struct cushim_mem_extent *head, size_t n_bytes,
+                                        size_t most_bytes) {
     struct cushim_mem_extent *best = NULL;
     for (int depth = 0; head && depth < DEPTH; head = head->next, depth++) {
-        if (head->n_pages >= n_pages && (!best || head->n_pages < best->n_pages))
+        size_t head_bytes = bytes_of(head);
+        if (head_bytes >= n_bytes && head_bytes <= most_bytes &&
+            (!best || head_bytes < bytes_of(best)))
             best = head;
     }
     return best;
 }
 
-static struct cushim_mem_extent *find(struct cushim_mem_extents *extents, uint32_t n_pages) {
-    struct place at = place_of(n_pages);
-    struct cushim_mem_extent *fit = fit_in(extents->lists[at.doubling][at.step], n_pages);
-    if (fit)
-        return fit;
-    /* every extent of a later list is large enough */
-    uint8_t later = (uint8_t)(extents->steps[at.doubling] & (0xffu << (at.step + 1)));
-    if (later)
-        return fit_in(extents->lists[at.doubling][__builtin_ctz(later)], n_pages);
-    uint32_t doublings = extents->doublings & ~((2u << at.doubling) - 1);
-    if (!doublings)
-        return NULL;
-    unsigned doubling = (unsigned)__builtin_ctz(doublings);
-    return fit_in(extents->lists[doubling][__builtin_ctz(extents->steps[doubling])], n_pages);
+/* The first list from `list` on that is not empty; behind the last one where there is none. */
+static unsigned next_listed(const struct cushim_mem_extents *extents, unsigned list) {
+    enum { WORDS = CUSHIM_MEM_EXTENT_LISTS / 64 + 1 };
+    uint64_t bits = extents->listed[list / 64] & ~(uint64_t)0 << list % 64;
+    unsigned word = list / 64;
+    while (!bits && ++word < WORDS)
+        bits = extents->listed[word];
+    return bits ? word * 64 + (unsigned)__builtin_ctzll(bits) : CUSHIM_MEM_EXTENT_LISTS;
+}
+
+struct cushim_mem_extent *cushim_mem_extents_fit(const struct cushim_mem_extents *extents,
+                                                 size_t n_bytes, size_t most_bytes) {
+    unsigned last = list_of((most_bytes >> CUSHIM_MEM_LOG2_PAGE) + 1);
+    struct cushim_mem_extent *fit = NULL;
+    for (unsigned list = next_listed(extents, list_of(cushim_mem_pages_of(n_bytes)));
+         !fit && list <= last && list < CUSHIM_MEM_EXTENT_LISTS;
+         list = next_listed(extents, list + 1))
+        fit = fit_in(extents->lists[list], n_bytes, most_bytes);
+    return fit;
 }
 
 struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *extents,
                                                   struct cushim_mem_meta *meta, uint32_t n_pages) {
-    struct cushim_mem_extent *extent = find(extents, n_pages);
+    struct cushim_mem_extent *extent =
+        cushim_mem_extents_fit(extents, (size_t)n_pages << CUSHIM_MEM_LOG2_PAGE, SIZE_MAX);
     if (!extent)
         return NULL;
     if (extent->n_pages == n_pages) {
@@ -121,32 +117,6 @@ struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *ext
     cushim_mem_segment_enter(rest->segment, rest->first_page, rest->n_pages, rest);
     cushim_mem_extents_list(extents, rest);
     return extent;
-}
-
-static struct cushim_mem_extent *fit_bytes(struct cushim_mem_extent *head, size_t n_bytes,
-                                           size_t most_bytes) {
-    struct cushim_mem_extent *best = NULL;
-    for (int depth = 0; head && depth < DEPTH; head = head->next, depth++) {
-        if (head->block_bytes >= n_bytes && head->block_bytes <= most_bytes &&
-            (!best || head->block_bytes < best->block_bytes))
-            best = head;
-    }
-    return best;
-}
-
-struct cushim_mem_extent *cushim_mem_extents_fit(const struct cushim_mem_extents *extents,
-                                                 size_t n_bytes, size_t most_bytes) {
-    struct place at = place_of((uint32_t)cushim_mem_pages_of(n_bytes));
-    struct place last = place_of((uint32_t)cushim_mem_pages_of(most_bytes));
-    for (unsigned list = at.doubling * CUSHIM_MEM_EXTENT_STEPS + at.step;
-         list <= last.doubling * CUSHIM_MEM_EXTENT_STEPS + last.step; list++) {
-        struct cushim_mem_extent *fit = fit_bytes(
-            extents->lists[list / CUSHIM_MEM_EXTENT_STEPS][list % CUSHIM_MEM_EXTENT_STEPS], n_bytes,
-            most_bytes);
-        if (fit)
-            return fit;
-    }
-    return NULL;
 }
 
 /* `right` is taken into `left`; neither is on a list. */

@@ -1,10 +1,10 @@
 /*
  * Extents: runs of pages inside a segment, free, cut into small blocks (a slab), or one block.
  *
- * Free extents wait in lists by size, eight per doubling, with two levels of bitmaps, so that the
- * smallest list with a fit is found in a few instructions.  An extent that becomes free joins its
- * free neighbours at once.  All of it under the pool's lock; only `cells` and `kind` are read
- * without it.
+ * Free extents wait in lists by size, eight per doubling, with a bit for each that is not empty, so
+ * that the smallest list with a fit is found in a few instructions.  An extent that becomes free
+ * joins its free neighbours at once.  All of it under the pool's lock; only `cells` and `kind` are
+ * read without it.
  */
 #ifndef CUSHIM_MEMORY_EXTENT_H
 #define CUSHIM_MEMORY_EXTENT_H
@@ -63,13 +63,15 @@ struct cushim_mem_extent {
     struct cushim_mem_block_meta single;
 };
 
-enum { CUSHIM_MEM_EXTENT_DOUBLINGS = 28, CUSHIM_MEM_EXTENT_STEPS = 8 };
+enum {
+    CUSHIM_MEM_EXTENT_DOUBLINGS = 28,
+    CUSHIM_MEM_EXTENT_LISTS = 8 * CUSHIM_MEM_EXTENT_DOUBLINGS
+};
 
 /* All zero is empty. */
 struct cushim_mem_extents {
-    uint32_t doublings;                         /* bit k: steps[k] is not 0 */
-    uint8_t steps[CUSHIM_MEM_EXTENT_DOUBLINGS]; /* bit j: lists[k][j] is not empty */
-    struct cushim_mem_extent *lists[CUSHIM_MEM_EXTENT_DOUBLINGS][CUSHIM_MEM_EXTENT_STEPS];
+    uint64_t listed[CUSHIM_MEM_EXTENT_LISTS / 64 + 1]; /* a bit for each list that is not empty */
+    struct cushim_mem_extent *lists[CUSHIM_MEM_EXTENT_LISTS];
 };
 
 static inline uint64_t cushim_mem_extent_address(const struct cushim_mem_extent *extent) {
@@ -136,8 +138,7 @@ void cushim_mem_extents_unlist(struct cushim_mem_extents *extents,
 struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *extents,
                                                   struct cushim_mem_meta *meta, uint32_t n_pages);
 
-/* The smallest of those listed whose block_bytes are n_bytes to most_bytes, or NULL; it stays
- * listed. */
+/* The smallest of those listed that have n_bytes to most_bytes, or NULL; it stays listed. */
 struct cushim_mem_extent *cushim_mem_extents_fit(const struct cushim_mem_extents *extents,
                                                  size_t n_bytes, size_t most_bytes);
 

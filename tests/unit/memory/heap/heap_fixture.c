@@ -299,17 +299,13 @@ static const char *fault_of_segment(struct fixture *fixture,
 
 static const char *fault_of_lists(const struct cushim_mem_heap *pool, const struct sums *sums) {
     size_t n_free = 0, n_idle = 0, n_whole = 0, n_slabs = 0;
-    for (unsigned i = 0; i < CUSHIM_MEM_EXTENT_DOUBLINGS; i++) {
-        if (!(pool->extents.doublings >> i & 1) != !pool->extents.steps[i])
-            return "the upper bitmap differs from the lower";
-        for (unsigned j = 0; j < CUSHIM_MEM_EXTENT_STEPS; j++) {
-            const struct cushim_mem_extent *extent = pool->extents.lists[i][j];
-            if (!(pool->extents.steps[i] >> j & 1) != !extent)
-                return "the lower bitmap differs from its lists";
-            for (; extent; extent = extent->next, n_free++) {
-                if (atomic_load(&extent->kind) != CUSHIM_MEM_EXTENT_FREE)
-                    return "an extent in use is listed as free";
-            }
+    for (unsigned i = 0; i < CUSHIM_MEM_EXTENT_LISTS; i++) {
+        const struct cushim_mem_extent *extent = pool->extents.lists[i];
+        if (!(pool->extents.listed[i / 64] >> i % 64 & 1) != !extent)
+            return "the bits differ from the lists";
+        for (; extent; extent = extent->next, n_free++) {
+            if (atomic_load(&extent->kind) != CUSHIM_MEM_EXTENT_FREE)
+                return "an extent in use is listed as free";
         }
     }
     for (const struct cushim_mem_segment *segment = pool->bound.oldest_free; segment;
