@@ -118,4 +118,37 @@ static inline void cushim_mem_stats_copy(struct cushim_mem_stats *to,
                               memory_order_relaxed);
 }
 
+/*
+ * What one thread counts in its cache: written by who holds that, by load and store; read by the
+ * report.  Other threads may free what this one obtained, so that what is live can be less than 0.
+ */
+struct cushim_mem_counts {
+    atomic_uint_fast64_t n_hits, n_frees;
+    atomic_uint_fast64_t obtained_bytes;    /* as asked */
+    atomic_uint_fast64_t block_bytes;       /* of live blocks, as cut */
+    atomic_uint_fast64_t unpublished_bytes; /* of live blocks, as asked: not in the gauge yet */
+    atomic_uint_fast64_t most_bytes;        /* the highest that these rose since they were 0 */
+};
+
+/* What a thread counted goes to all others': but the live bytes, which the gauge may have already.
+ */
+static inline void cushim_mem_stats_add_counts(struct cushim_mem_stats *to,
+                                               const struct cushim_mem_counts *counts) {
+    uint64_t n_hits = cushim_mem_stats_read(&counts->n_hits);
+    cushim_mem_stats_add(&to->n_requests, n_hits);
+    cushim_mem_stats_add(&to->n_hits, n_hits);
+    cushim_mem_stats_add(&to->n_frees, cushim_mem_stats_read(&counts->n_frees));
+    cushim_mem_stats_add(&to->requested_bytes, cushim_mem_stats_read(&counts->obtained_bytes));
+    cushim_mem_stats_add(&to->block_bytes, cushim_mem_stats_read(&counts->block_bytes));
+}
+
+/* The same to a copy, whose live bytes were gauge_bytes before any were added: these, too. */
+static inline void cushim_mem_stats_add_live_counts(struct cushim_mem_stats *sum,
+                                                    const struct cushim_mem_counts *counts,
+                                                    uint64_t gauge_bytes) {
+    cushim_mem_stats_add_counts(sum, counts);
+    cushim_mem_stats_raise_live(sum, gauge_bytes + cushim_mem_stats_read(&counts->most_bytes));
+    cushim_mem_stats_add(&sum->live_bytes, cushim_mem_stats_read(&counts->unpublished_bytes));
+}
+
 #endif

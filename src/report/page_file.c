@@ -148,7 +148,7 @@ static int add_caches(int file, struct cushim_page *page) {
         struct cushim_mem_counts counts;
         memcpy(&counts, row + offsetof(struct cushim_mem_cache, counts), sizeof counts);
         const struct cushim_mem_stats *gauge = &as_read[0][0] + (stats - &page->stats[0][0]);
-        cushim_mem_cache_add(stats, &counts, cushim_mem_stats_read(&gauge->live_bytes));
+        cushim_mem_stats_add_live_counts(stats, &counts, cushim_mem_stats_read(&gauge->live_bytes));
     }
     return 0;
 }

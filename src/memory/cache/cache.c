@@ -1,11 +1,12 @@
 #include "memory/cache/cache.h"
 
+#include <string.h>
 #include <sys/mman.h>
+#include <utlist.h>
 
 #include "base/clock.h"
 #include "base/futex.h"
 #include "base/helgrind.h"
-#include "memory/cache/cache_share.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 
@@ -72,35 +73,17 @@ static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *
     return true;
 }
 
-/* A class that has blocks, in turn; false where none has. */
-static bool turn_hand(struct cushim_mem_cache *cache, unsigned *class_index) {
-    enum { WORDS = CUSHIM_MEM_MOST_CLASSES / 64 };
-    for (unsigned i = 0; i <= WORDS; i++) {
-        unsigned word = (cache->hand / 64 + i) % WORDS;
-        uint64_t bits = cache->used[word];
-        if (!i)
-            bits &= ~(uint64_t)0 << (cache->hand % 64);
-        for (; bits; bits &= bits - 1) {
-            *class_index = word * 64 + (unsigned)__builtin_ctzll(bits);
-            if (cache->bins[*class_index].n) {
-                cache->hand = (*class_index + 1) % CUSHIM_MEM_MOST_CLASSES;
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 /* Under the pool's lock: whole classes in turn, until at most keep_bytes are there and a slot is
  * free. */
 static void give_in_turn(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool,
                          size_t keep_bytes, uint64_t done) {
-    unsigned class_index;
-    while ((cache->cached_bytes > keep_bytes ||
-            (!cache->spare && cache->n_fresh == CUSHIM_MEM_CACHE_SLOTS)) &&
-           turn_hand(cache, &class_index)) {
-        if (!give_oldest(cache, pool, class_index, cache->bins[class_index].n, done))
+    unsigned n_classes = cushim_mem_sizeclass_count();
+    for (unsigned i = 0; i < n_classes; i++) {
+        bool is_full = !cache->spare && cache->n_fresh == CUSHIM_MEM_CACHE_SLOTS;
+        if ((cache->cached_bytes <= keep_bytes && !is_full) ||
+            !give_oldest(cache, pool, cache->hand, cache->bins[cache->hand].n, done))
             return;
+        cache->hand = (cache->hand + 1) % n_classes;
     }
 }
 
@@ -116,15 +99,68 @@ static size_t empty(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool
     return before_bytes - cache->cached_bytes;
 }
 
+/* ---- how many bytes it may hold ---- */
+
+enum { LIVE_DIVISOR = 32, LEAST_BYTES = 256 << 10 };
+
+static const uint64_t idle_after_ns = 1000000000; /* the window of the watermark */
+
+/* What one cache may have where few are busy. */
+static size_t most_bytes_of(const struct cushim_mem_heap *pool) {
+    size_t rotating_bytes = cushim_mem_deferred_batch_bytes(pool);
+    return rotating_bytes ? rotating_bytes : CUSHIM_MEM_CACHE_BYTES;
+}
+
+/* The same now: of a part of the margin that a heap may hold anyway, and of what is live. */
+static size_t most_share_bytes(const struct cushim_mem_heap *pool) {
+    size_t most_bytes = most_bytes_of(pool);
+    size_t all_bytes =
+        CUSHIM_MEM_DEFERRED_BATCH_THREADS * most_bytes + pool->live_bytes / LIVE_DIVISOR;
+    size_t share_bytes = all_bytes / (pool->n_busy ? pool->n_busy : 1);
+    if (share_bytes < LEAST_BYTES)
+        share_bytes = LEAST_BYTES;
+    return share_bytes < most_bytes ? share_bytes : most_bytes;
+}
+
+static void set_busy(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool, bool is_busy) {
+    pool->n_busy += (unsigned)is_busy - (unsigned)atomic_load(&cache->is_busy);
+    atomic_store(&cache->is_busy, is_busy);
+}
+
+/* Under the pool's lock: the cache is busy, and gets the limit that it may have now. */
+static void take_share(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
+    set_busy(cache, pool, true);
+    cache->limit_bytes = cushim_mem_deferred_batch_narrowed(pool, most_share_bytes(pool));
+    cache->is_cut = !pool->bound.device_bytes || cache->limit_bytes < most_bytes_of(pool);
+    cache->refreshed_ns = cushim_clock_coarse_ns();
+}
+
+/* The cache is not busy any more. */
 static void end_share(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
     pthread_mutex_lock(&pool->lock);
-    cushim_mem_cache_share_leave(cache, pool);
+    set_busy(cache, pool, false);
+    if (cache->limit_bytes > LEAST_BYTES)
+        cache->limit_bytes = LEAST_BYTES;
     pthread_mutex_unlock(&pool->lock);
+}
+
+/* Under the registry's lock, the cache not being taken: has it a share, and stood still since
+ * somebody asked a while ago? */
+static bool is_idle(struct cushim_mem_cache *cache) {
+    uint64_t now_ns = cushim_clock_coarse_ns();
+    uint64_t n_uses = cushim_mem_stats_read(&cache->counts.n_hits) +
+                      cushim_mem_stats_read(&cache->counts.n_frees);
+    if (cache->n_uses != n_uses || !cache->seen_ns) {
+        cache->n_uses = n_uses;
+        cache->seen_ns = now_ns;
+        return false;
+    }
+    return atomic_load(&cache->is_busy) && now_ns - cache->seen_ns >= idle_after_ns;
 }
 
 /* Under the registry's lock: one that stood still is emptied, and has no share until it asks. */
 static void look_at(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
-    if (cushim_mem_cache_share_is_idle(cache) && cushim_mem_cache_lock_take(&cache->lock)) {
+    if (is_idle(cache) && cushim_mem_cache_lock_take(&cache->lock)) {
         empty(cache, pool);
         end_share(cache, pool);
         cushim_mem_cache_leave(cache);
@@ -150,20 +186,17 @@ void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache) {
         return;
     look_around(pool);
     pthread_mutex_lock(&pool->lock);
-    cushim_mem_cache_share_take(cache, pool);
+    take_share(cache, pool);
     pthread_mutex_unlock(&pool->lock);
 }
 
 void cushim_mem_cache_make_narrow(struct cushim_mem_cache *cache, uint64_t done) {
     struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
-    cushim_mem_cache_share_take(cache, pool);
-    for (unsigned i = 0; i < CUSHIM_MEM_MOST_CLASSES / 64; i++) {
-        for (uint64_t bits = cache->used[i]; bits; bits &= bits - 1) {
-            unsigned class_index = i * 64 + (unsigned)__builtin_ctzll(bits);
-            const struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
-            while (bin->n && cache->slots[bin->oldest].tag <= done)
-                give_oldest(cache, pool, class_index, 1, done);
-        }
+    take_share(cache, pool);
+    for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
+        const struct cushim_mem_cache_bucket *bin = &cache->bins[i];
+        while (bin->n && cache->slots[bin->oldest].tag <= done)
+            give_oldest(cache, pool, i, 1, done);
     }
 }
 
@@ -173,14 +206,11 @@ static void set_most(struct cushim_mem_cache *cache, const struct cushim_mem_hea
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     bool rotates = cushim_mem_deferred_batch_bytes(pool) != 0;
     size_t most = rotates ? CUSHIM_MEM_CACHE_BATCH_DEPTH : CUSHIM_MEM_CACHE_DEPTH;
-    size_t fit =
-        (rotates ? cushim_mem_cache_share_most_bytes(pool) : CUSHIM_MEM_CACHE_CLASS_BYTES) /
-        block_bytes;
+    size_t fit = (rotates ? most_share_bytes(pool) : CUSHIM_MEM_CACHE_CLASS_BYTES) / block_bytes;
     if (fit < 2)
         fit = 2;
     cache->bins[class_index].most = (uint16_t)(fit < most ? fit : most);
     cache->bins[class_index].block_bytes = (uint32_t)block_bytes;
-    cache->used[class_index / 64] |= (uint64_t)1 << (class_index % 64);
 }
 
 bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_index,
@@ -190,15 +220,13 @@ bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_i
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     look_around(pool);
     pthread_mutex_lock(&pool->lock);
-    cushim_mem_cache_share_take(cache, pool);
+    take_share(cache, pool);
     set_most(cache, pool, class_index);
     if (bin->n >= bin->most)
         give_oldest(cache, pool, class_index, bin->n - bin->most / 2u, done);
     if (!cushim_mem_cache_has_room(cache, bin) && block_bytes <= cache->limit_bytes) {
-        size_t keep_bytes = cache->limit_bytes / 2;
-        if (keep_bytes > cache->limit_bytes - block_bytes)
-            keep_bytes = cache->limit_bytes - block_bytes;
-        give_in_turn(cache, pool, keep_bytes, done);
+        size_t half_bytes = cache->limit_bytes / 2, left_bytes = cache->limit_bytes - block_bytes;
+        give_in_turn(cache, pool, half_bytes < left_bytes ? half_bytes : left_bytes, done);
     }
     pthread_mutex_unlock(&pool->lock);
     return cushim_mem_cache_has_room(cache, bin);
@@ -235,22 +263,12 @@ void cushim_mem_cache_publish(struct cushim_mem_cache *cache) {
     atomic_store_explicit(&counts->most_bytes, 0, memory_order_relaxed);
 }
 
-/* All but the live bytes, which the gauge may have already. */
-static void add_counts(struct cushim_mem_stats *to, const struct cushim_mem_counts *counts) {
-    uint64_t n_hits = cushim_mem_stats_read(&counts->n_hits);
-    cushim_mem_stats_add(&to->n_requests, n_hits);
-    cushim_mem_stats_add(&to->n_hits, n_hits);
-    cushim_mem_stats_add(&to->n_frees, cushim_mem_stats_read(&counts->n_frees));
-    cushim_mem_stats_add(&to->requested_bytes, cushim_mem_stats_read(&counts->obtained_bytes));
-    cushim_mem_stats_add(&to->block_bytes, cushim_mem_stats_read(&counts->block_bytes));
-}
-
 /* Under the registry's lock, the cache being taken: hand the counts in. */
 static void fold(struct cushim_mem_cache *cache) {
     struct cushim_mem_stats *stats = atomic_load_explicit(&cache->stats, memory_order_relaxed);
     struct cushim_mem_counts *counts = &cache->counts;
     cushim_mem_cache_publish(cache);
-    add_counts(stats, counts);
+    cushim_mem_stats_add_counts(stats, counts);
     atomic_uint_fast64_t *const all[] = {&counts->n_hits, &counts->n_frees, &counts->obtained_bytes,
                                          &counts->block_bytes};
     for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
@@ -267,13 +285,6 @@ static bool enter_registry(void) {
         cushim_futex_back_off(&n_looks);
     }
     return false;
-}
-
-void cushim_mem_cache_add(struct cushim_mem_stats *sum, const struct cushim_mem_counts *counts,
-                          uint64_t gauge_bytes) {
-    add_counts(sum, counts);
-    cushim_mem_stats_raise_live(sum, gauge_bytes + cushim_mem_stats_read(&counts->most_bytes));
-    cushim_mem_stats_add(&sum->live_bytes, cushim_mem_stats_read(&counts->unpublished_bytes));
 }
 
 /* The next cache, of whatever heap, that counts for `stats`; NULL: the first. */
@@ -302,7 +313,7 @@ void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_me
     cushim_mem_stats_copy(sum, stats);
     uint64_t gauge_bytes = cushim_mem_stats_read(&stats->live_bytes);
     for (struct cushim_mem_cache *cache = NULL; (cache = next_of(stats, cache));)
-        cushim_mem_cache_add(sum, &cache->counts, gauge_bytes);
+        cushim_mem_stats_add_live_counts(sum, &cache->counts, gauge_bytes);
     if (has_entered)
         pthread_mutex_unlock(&registry);
     atomic_store_explicit(&sum->n_frees, n_frees, memory_order_relaxed);
@@ -340,13 +351,7 @@ static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool)
     end_share(cache, pool);
     if (pool->hand == cache)
         pool->hand = cache->next_of_pool;
-    if (cache->previous_of_pool)
-        cache->previous_of_pool->next_of_pool = cache->next_of_pool;
-    else
-        pool->caches = cache->next_of_pool;
-    if (cache->next_of_pool)
-        cache->next_of_pool->previous_of_pool = cache->previous_of_pool;
-    cache->next_of_pool = cache->previous_of_pool = NULL;
+    DL_DELETE2(pool->caches, cache, previous_of_pool, next_of_pool);
     atomic_fetch_sub_explicit(&pool->n_caches, 1, memory_order_relaxed);
     atomic_store_explicit(&cache->stats, NULL, memory_order_relaxed);
     atomic_store_explicit(&cache->pool, NULL, memory_order_relaxed);
@@ -358,10 +363,7 @@ static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool)
 /* Under the registry's lock. */
 static void bind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool, uint64_t life) {
     cushim_mem_cache_lock_enter(&cache->lock);
-    cache->next_of_pool = pool->caches;
-    if (pool->caches)
-        pool->caches->previous_of_pool = cache;
-    pool->caches = cache;
+    DL_PREPEND2(pool->caches, cache, previous_of_pool, next_of_pool);
     atomic_fetch_add_explicit(&pool->n_caches, 1, memory_order_relaxed);
     atomic_store_explicit(&cache->stats, pool->stats, memory_order_relaxed);
     atomic_store_explicit(&cache->pool, pool, memory_order_relaxed);
@@ -369,7 +371,7 @@ static void bind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool, u
     cache->unfenced = (struct cushim_mem_unfenced){0};
     cache->seen_ns = 0;
     pthread_mutex_lock(&pool->lock);
-    cushim_mem_cache_share_take(cache, pool);
+    take_share(cache, pool);
     pthread_mutex_unlock(&pool->lock);
     cushim_mem_cache_leave(cache);
 }
@@ -476,12 +478,7 @@ size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *pool) {
 
 /* The blocks are no more. */
 static void forget(struct cushim_mem_cache *cache) {
-    for (unsigned i = 0; i < CUSHIM_MEM_MOST_CLASSES / 64; i++) {
-        for (uint64_t bits = cache->used[i]; bits; bits &= bits - 1)
-            cache->bins[i * 64 + (unsigned)__builtin_ctzll(bits)] =
-                (struct cushim_mem_cache_bucket){0};
-        cache->used[i] = 0;
-    }
+    memset(cache->bins, 0, cushim_mem_sizeclass_count() * sizeof *cache->bins);
     cache->spare = cache->n_fresh = 0;
     cache->cached_bytes = 0;
 }

@@ -5,6 +5,11 @@
  * freed in; 0 where all work on it is over.  A block in a cache is off the free lists, so it pins
  * its slab.
  *
+ * The caches of a heap have a common number of bytes.  Those that are busy share it evenly, and
+ * each has at least a refill of every small class, however many they are.  A cache is busy from its
+ * first request until it had no use for a while; it is emptied then, and has no share until its
+ * next use.
+ *
  * Lock: `lock` (cache_lock.h).  The owner takes it at each use, and uses the heap's lock where it
  * cannot have it; any other thread that empties the cache waits for it.  Order of locks: the
  * registry of caches, the cache's, the heap's.  No driver call is made under any of them.
@@ -47,18 +52,6 @@ struct cushim_mem_cache_bucket {
     uint32_t block_bytes; /* valid once it is */
 };
 
-/*
- * Written by who holds the lock, by load and store; read by the report.  Other threads may free
- * what this one obtained, so that what is live can be less than 0.
- */
-struct cushim_mem_counts {
-    atomic_uint_fast64_t n_hits, n_frees;
-    atomic_uint_fast64_t obtained_bytes;    /* as asked */
-    atomic_uint_fast64_t block_bytes;       /* of live blocks, as cut */
-    atomic_uint_fast64_t unpublished_bytes; /* of live blocks, as asked: not in the gauge yet */
-    atomic_uint_fast64_t most_bytes;        /* the highest that these rose since they were 0 */
-};
-
 struct cushim_mem_cache {
     _Alignas(64) struct cushim_mem_cache_lock lock;
     _Atomic(struct cushim_mem_heap *) pool; /* NULL: bound to none */
@@ -75,10 +68,9 @@ struct cushim_mem_cache {
     uint64_t n_uses, seen_ns; /* hits and frees when somebody looked, and when they had changed */
     _Atomic(struct cushim_mem_stats *) stats; /* where `counts` belong; NULL: they are all zero */
     struct cushim_mem_cache *next_of_pool, *previous_of_pool;
-    struct cushim_mem_cache *next_of_thread;     /* or among the spares */
-    struct cushim_mem_cache *next_of_all;        /* constant */
-    bool is_orphan;                              /* its thread ended, and blocks are in it still */
-    uint64_t used[CUSHIM_MEM_MOST_CLASSES / 64]; /* classes whose bin was ever used */
+    struct cushim_mem_cache *next_of_thread; /* or among the spares */
+    struct cushim_mem_cache *next_of_all;    /* constant */
+    bool is_orphan;                          /* its thread ended, and blocks are in it still */
     struct cushim_mem_cache_bucket bins[CUSHIM_MEM_MOST_CLASSES];
     struct cushim_mem_slot slots[CUSHIM_MEM_CACHE_SLOTS + 1];
 };
@@ -243,11 +235,6 @@ size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *pool);
 /* The context is gone: caches of the pool forget their blocks, hand in their counts, and are bound
  * to none.  The pool's generation has changed already; no lock is held. */
 void cushim_mem_cache_forget_all(struct cushim_mem_heap *pool);
-
-/* What a cache has counted and not handed in is added to a copy of its counters, whose live bytes
- * were gauge_bytes. */
-void cushim_mem_cache_add(struct cushim_mem_stats *sum, const struct cushim_mem_counts *counts,
-                          uint64_t gauge_bytes);
 
 /* The recent peaks begin anew, at what is live and held now.  Takes the lock of each cache. */
 void cushim_mem_cache_restart_peak(struct cushim_mem_stats *stats);

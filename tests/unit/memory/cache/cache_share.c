@@ -1,5 +1,5 @@
 /* How much a cache may hold as threads come, stand still and go. */
-#include "memory/cache/cache_share.h"
+#include "memory/cache/cache.h"
 
 #include "base/clock.h"
 #include "tests/unit/memory/cache/crowd_fixture.h"

@@ -379,8 +379,6 @@ static const char *fault_of_bin(const struct cushim_mem_heap *pool,
             sums->cut_used_bytes += bin->block_bytes;
         }
     }
-    if (n && !(cache->used[class_index / 64] >> (class_index % 64) & 1))
-        return "a class in use is not marked";
     return n == bin->n && older == bin->youngest && n <= bin->most ? NULL
                                                                    : "a deque of a cache is wrong";
 }
