@@ -205,7 +205,7 @@ static enum cushim_status release_exact(struct freeing *freeing) {
     if (cushim_mem_heap_wait(pool, freeing->answer) != CUSHIM_OK && !wait_with_room(freeing))
         return end_failed_wait(freeing);
     freeing->has_waited = true;
-    if (cushim_mem_arena_has(&freeing->found->place)) {
+    if (cushim_mem_arena_serves(&freeing->found->place)) {
         keep_in_arena(freeing, 0);
         return CUSHIM_OK;
     }
@@ -294,7 +294,7 @@ static enum cushim_status release_relaxed(struct freeing *freeing) {
             return status;
         cache = cushim_mem_cache_take(pool, freeing->life);
     }
-    if (cushim_mem_arena_has(&freeing->found->place)) {
+    if (cushim_mem_arena_serves(&freeing->found->place)) {
         if (cache)
             cushim_mem_cache_leave(cache);
         keep_in_arena(freeing, tag);

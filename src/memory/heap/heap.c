@@ -7,6 +7,7 @@
 #include "cuda/translate.h"
 #include "cuda/table.h"
 #include "memory/cache/cache.h"
+#include "memory/layout/chunk.h"
 #include "memory/heap/growth.h"
 #include "memory/state/heap_state.h"
 #include "memory/special/graph_resources.h"
@@ -287,8 +288,9 @@ static enum cushim_status serve_from_arena(struct attempt *attempt, bool may_fet
     if (status != CUSHIM_OK)
         return status;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, attempt->life);
-    hand_out(attempt, cache, cushim_mem_free_lists_meta(&place), cushim_mem_arena_address(&place),
-             cushim_mem_arena_cut_bytes(attempt->n_bytes));
+    hand_out(attempt, cache, cushim_mem_free_lists_meta(&place),
+             cushim_mem_extent_address(place.extent) + place.index * place.extent->block_bytes,
+             cushim_mem_chunk_cut_bytes(attempt->n_bytes));
     if (cache)
         cushim_mem_cache_leave(cache);
     cushim_mem_stats_add(&pool->stats->n_arena, 1);

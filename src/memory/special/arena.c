@@ -138,19 +138,13 @@ static bool close_chunk(struct cushim_mem_heap *pool, struct cushim_mem_chunk *c
     return true;
 }
 
-static bool is_shown(const struct cushim_mem_chunk *chunk) {
-    return atomic_load_explicit(&chunk->is_shown, memory_order_relaxed);
-}
-
-/* A chunk that is closed, or that was shown and can be closed, made if there is none; NULL where
- * all are open or host memory is out. */
+/* A chunk that is closed, made if there is none; NULL where all are open or host memory is out. */
 static struct cushim_mem_chunk *closed_chunk(struct cushim_mem_heap *pool) {
     struct cushim_mem_arena *arena = &pool->arena;
     unsigned n = n_ready(arena);
     for (unsigned i = 0; i < n; i++) {
-        struct cushim_mem_chunk *chunk = &arena->chunks[i];
-        if (!chunk->extent || (is_shown(chunk) && close_chunk(pool, chunk)))
-            return chunk;
+        if (!arena->chunks[i].extent)
+            return &arena->chunks[i];
     }
     if (!arena->chunks) {
         arena->n_places = places_of(pool);
@@ -166,14 +160,7 @@ static struct cushim_mem_chunk *closed_chunk(struct cushim_mem_heap *pool) {
 }
 
 static bool may_open(const struct cushim_mem_heap *pool) {
-    const struct cushim_mem_arena *arena = &pool->arena;
-    if (atomic_load_explicit(&arena->n_open, memory_order_relaxed) < places_of(pool))
-        return true;
-    for (unsigned i = 0; i < n_ready(arena); i++) {
-        if (is_shown(&arena->chunks[i]) && !cushim_mem_chunk_is_used(&arena->chunks[i]))
-            return true;
-    }
-    return false;
+    return atomic_load_explicit(&pool->arena.n_open, memory_order_relaxed) < places_of(pool);
 }
 
 /* Open a chunk on free pages of the heap and take the block from it.  Under the lock. */
@@ -253,15 +240,6 @@ void cushim_mem_arena_abandon(struct cushim_mem_heap *pool) {
     atomic_fetch_add_explicit(&arena->n_changes, 1, memory_order_release);
 }
 
-uint64_t cushim_mem_arena_address(const struct cushim_mem_blockref *place) {
-    return cushim_mem_extent_address(place->extent) +
-           (uint64_t)place->index * CUSHIM_MEM_GRAIN_BYTES;
-}
-
-size_t cushim_mem_arena_cut_bytes(size_t n_bytes) {
-    return cushim_mem_chunk_cut_bytes(n_bytes);
-}
-
 /* ---- giving ---- */
 
 void cushim_mem_arena_give(struct cushim_mem_heap *pool, const struct cushim_mem_blockref *place,
@@ -282,6 +260,20 @@ void cushim_mem_arena_give(struct cushim_mem_heap *pool, const struct cushim_mem
     else /* a fence of its own, or the chunk might stay deferred for as long as nobody fences */
         cushim_mem_fence_start(pool->fence, pool->gate, &answer);
     atomic_fetch_add_explicit(&pool->arena.n_changes, 1, memory_order_release);
+}
+
+bool cushim_mem_arena_serves(const struct cushim_mem_blockref *place) {
+    const struct cushim_mem_chunk *chunk =
+        cushim_mem_arena_has(place) ? place->extent->chunk : NULL;
+    return chunk && !atomic_load_explicit(&chunk->is_shown, memory_order_relaxed);
+}
+
+void cushim_mem_arena_give_locked(struct cushim_mem_heap *pool,
+                                  const struct cushim_mem_blockref *place) {
+    struct cushim_mem_chunk *chunk = place->extent->chunk;
+    cushim_mem_arena_give(pool, place, 0);
+    if (chunk && atomic_load_explicit(&chunk->is_shown, memory_order_relaxed))
+        close_chunk(pool, chunk);
 }
 
 unsigned cushim_mem_arena_reset(struct cushim_mem_heap *pool) {

@@ -52,6 +52,11 @@ enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_heap *pool, uint64_t
 void cushim_mem_arena_give(struct cushim_mem_heap *pool, const struct cushim_mem_blockref *place,
                            uint64_t tag);
 
+/* The same under the lock, all work on it being over.  A chunk that another process was shown goes
+ * with its last block. */
+void cushim_mem_arena_give_locked(struct cushim_mem_heap *pool,
+                                  const struct cushim_mem_blockref *place);
+
 /**
  * A pass is over: serve from the start of each chunk, or from above what is live there.
  * @return 0 | the number of chunks that are kept for a block in them, which is live
@@ -65,14 +70,13 @@ void cushim_mem_arena_drain(struct cushim_mem_heap *pool);
 /* The memory is gone.  Under the lock, before the segments go. */
 void cushim_mem_arena_abandon(struct cushim_mem_heap *pool);
 
-/* Where a block lies, and the bytes that it takes. */
-uint64_t cushim_mem_arena_address(const struct cushim_mem_blockref *place);
-size_t cushim_mem_arena_cut_bytes(size_t n_bytes);
-
 /* Is this place one of the arena's? */
 static inline bool cushim_mem_arena_has(const struct cushim_mem_blockref *place) {
     return atomic_load_explicit(&place->extent->kind, memory_order_relaxed) ==
            CUSHIM_MEM_EXTENT_ARENA;
 }
+
+/* The same, and its block may be given without the lock: nobody else was shown of its chunk. */
+bool cushim_mem_arena_serves(const struct cushim_mem_blockref *place);
 
 #endif

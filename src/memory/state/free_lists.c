@@ -272,7 +272,7 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *pool,
     struct cushim_mem_extent *extent = place->extent;
     struct cushim_mem_segment *segment = extent->segment;
     if (cushim_mem_arena_has(place)) {
-        cushim_mem_arena_give(pool, place, 0);
+        cushim_mem_arena_give_locked(pool, place);
         return;
     }
     cushim_mem_free_lists_count_given(pool, extent->block_bytes);

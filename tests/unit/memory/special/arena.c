@@ -235,6 +235,33 @@ START_TEST(a_trim_takes_chunks_that_are_empty_and_no_others) {
 }
 END_TEST
 
+static void show(uint64_t address) {
+    struct cushim_mem_lookup found;
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
+    cushim_mem_heap_retire_segment(&fixture->pools[0], found.segment);
+}
+
+START_TEST(a_chunk_that_was_shown_goes_with_its_last_block) {
+    CUresult answer;
+    for (int is_relaxed = 0; is_relaxed < 2; is_relaxed++) {
+        setup();
+        fixture->policy.is_relaxed = is_relaxed;
+        uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000);
+        fixture_give(fixture, fixture_take(fixture, 1000)); /* before: its fence is of that time */
+        show(a);
+        ck_assert_uint_ne(fixture_take(fixture, 1000) / CHUNK, a / CHUNK);
+        fixture_give(fixture, a);
+        ck_assert_uint_eq(atomic_load(&fixture->pools[0].arena.n_open), 2);
+        fixture_give(fixture, b);
+        cushim_mem_fence_start(fixture->pools[0].fence, fixture->pools[0].gate, &answer);
+        fixture_take(fixture, 5 * MIB); /* which looks for what is over */
+        ck_assert_uint_eq(atomic_load(&fixture->pools[0].arena.n_open), 1);
+        ck_assert_uint_eq(count_of(&fixture->stats.free_segment_bytes), CHUNK);
+        finish();
+    }
+}
+END_TEST
+
 START_TEST(a_context_that_goes_takes_its_arena_along) {
     setup();
     uint64_t a = fixture_take(fixture, 1000);
@@ -358,6 +385,7 @@ SUITE() {
             a_block_freed_in_stream_order_holds_its_chunk_until_then,
             what_a_stream_freed_is_looked_at_before_more_is_fetched,
             a_trim_takes_chunks_that_are_empty_and_no_others,
+            a_chunk_that_was_shown_goes_with_its_last_block,
             a_context_that_goes_takes_its_arena_along, a_refused_driver_call_leaves_the_arena_out,
             threads_never_share_a_block, threads_that_do_not_wait_never_share_a_block, NULL});
 }
