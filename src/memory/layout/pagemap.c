@@ -17,21 +17,20 @@ static uint64_t least(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }
 
-/* Tables are never unmapped, so two threads that race for one agree by compare and exchange. */
-static struct cushim_mem_table *make_table(struct cushim_mem_pagemap *map, uint64_t giant) {
-    struct cushim_mem_table *table =
-        atomic_load_explicit(&map->tables[giant], memory_order_acquire);
-    if (table)
-        return table;
-    struct cushim_mem_table *fresh = mmap(NULL, sizeof *fresh, PROT_READ | PROT_WRITE,
-                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (fresh == MAP_FAILED)
-        return NULL;
-    cushim_helgrind_ignore(fresh, sizeof *fresh);
-    if (atomic_compare_exchange_strong(&map->tables[giant], &table, fresh))
-        return fresh;
-    munmap(fresh, sizeof *fresh);
-    return table;
+/* Under the lock: the tables of a range, which are never unmapped; false where host memory is out.
+ */
+static bool make_tables(struct cushim_mem_pagemap *map, uint64_t first, uint64_t last) {
+    for (uint64_t giant = first; giant <= last; giant++) {
+        if (atomic_load_explicit(&map->tables[giant], memory_order_relaxed))
+            continue;
+        struct cushim_mem_table *fresh = mmap(NULL, sizeof *fresh, PROT_READ | PROT_WRITE,
+                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (fresh == MAP_FAILED)
+            return false;
+        cushim_helgrind_ignore(fresh, sizeof *fresh);
+        atomic_store_explicit(&map->tables[giant], fresh, memory_order_release);
+    }
+    return true;
 }
 
 /* Spots are counted from address 0. */
@@ -150,16 +149,15 @@ enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64
         n_bytes > limit - base)
         return CUSHIM_INVALID;
     uint64_t first = base >> CUSHIM_MEM_LOG2_SPOT, end = spot_behind(base, n_bytes);
-    for (uint64_t spot = first; spot < end; spot = end_of(GIANT, spot)) {
-        if (!make_table(map, spot >> CUSHIM_MEM_LOG2_TABLE))
-            return CUSHIM_NOMEM;
-    }
-    if (cushim_mem_pagemap_has_vacated(map))
-        mark_spots(map, base, n_bytes, false);
     pthread_mutex_lock(&setting);
-    fill(map, GIANT, first, end, (uintptr_t)segment);
+    bool has_tables =
+        make_tables(map, first >> CUSHIM_MEM_LOG2_TABLE, (end - 1) >> CUSHIM_MEM_LOG2_TABLE);
+    if (has_tables && cushim_mem_pagemap_has_vacated(map))
+        mark_spots(map, base, n_bytes, false);
+    if (has_tables)
+        fill(map, GIANT, first, end, (uintptr_t)segment);
     pthread_mutex_unlock(&setting);
-    return CUSHIM_OK;
+    return has_tables ? CUSHIM_OK : CUSHIM_NOMEM;
 }
 
 /* Where another's segment was set in a part of an entry, it leads down by now. */
