@@ -17,7 +17,8 @@ static void add_cells(struct cushim_mem_census *census, const struct cushim_mem_
                       const struct cushim_mem_block_meta *cells) {
     size_t n_free = 0, n_live = 0;
     for (uint32_t i = 0; i < extent->n_cells; i++) {
-        uint32_t state = atomic_load_explicit(&cells[i].state, memory_order_relaxed);
+        enum cushim_mem_state state =
+            cushim_mem_state_of(atomic_load_explicit(&cells[i].state, memory_order_relaxed));
         census->pending_bytes += state == CUSHIM_MEM_DEFERRED ? extent->block_bytes : 0;
         n_live += state == CUSHIM_MEM_LIVE;
         n_free += state == CUSHIM_MEM_FREE;

@@ -39,6 +39,18 @@ START_TEST(live_blocks_are_told_apart_by_size) {
 }
 END_TEST
 
+START_TEST(a_block_that_the_program_asked_of_is_live) {
+    struct cushim_mem_lookup found;
+    fixture = fixture_create(NULL);
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, fixture_take(fixture, 1000), &found));
+    cushim_mem_block_watch(&found);
+    ck_assert(cushim_mem_block_set_synchronous(&found, true));
+    ck_assert_uint_ne(cushim_mem_block_number(&found), 0);
+    cushim_mem_census_take(&fixture->pools[0], &census);
+    ck_assert_uint_eq(census.live_bytes, 1024);
+}
+END_TEST
+
 START_TEST(what_was_freed_whole_is_free) {
     fixture = fixture_create(NULL);
     fixture_give(fixture, fixture_take(fixture, 40 * MIB));
@@ -89,6 +101,7 @@ END_TEST
 SUITE() {
     return suite_run("census",
                      (const TTest *[]){live_blocks_are_told_apart_by_size,
+                                       a_block_that_the_program_asked_of_is_live,
                                        what_was_freed_whole_is_free, many_sizes_are_counted_in_all,
                                        who_cares_is_told_when_memory_is_out, NULL});
 }
