@@ -32,10 +32,9 @@ struct cushim_mem_check_row {
     bool is_freed;
     bool is_told; /* its guards are known to be damaged */
     struct cushim_backtrace obtained, freed;
-    struct cushim_mem_check_row *live_before, *live_next; /* while it is live */
+    struct cushim_mem_check_row *before, *next; /* among the live ones, or in quarantine */
     /* once freed */
     struct cushim_mem_blockref place;
-    struct cushim_mem_check_row *younger;
     UT_hash_handle hh;
 };
 
@@ -47,17 +46,21 @@ static struct cushim_mem_check_row *find(struct cushim_mem_check *check, uint64_
     return row;
 }
 
-/* The block is live no more. */
-static void leave_live(struct cushim_mem_check *check, struct cushim_mem_check_row *row) {
+/* Off its list: the block is live no more, or leaves the quarantine. */
+static void unlist(struct cushim_mem_check *check, struct cushim_mem_check_row *row) {
     if (check->turn == row)
-        check->turn = row->live_next;
-    DL_DELETE2(check->live, row, live_before, live_next);
-    check->n_live--;
+        check->turn = row->next;
+    if (row->is_freed) {
+        DL_DELETE2(check->quarantine, row, before, next);
+        check->quarantined_bytes -= row->n_bytes;
+    } else {
+        DL_DELETE2(check->live, row, before, next);
+        check->n_live--;
+    }
 }
 
 static void take_out(struct cushim_mem_check *check, struct cushim_mem_check_row *row) {
-    if (!row->is_freed)
-        leave_live(check, row);
+    unlist(check, row);
     HASH_DEL(check->rows, row);
 }
 
@@ -74,28 +77,9 @@ static bool add(struct cushim_mem_check *check, struct cushim_mem_check_row *row
     HASH_ADD(hh, check->rows, address, sizeof row->address, row);
     if (find(check, row->address) != row)
         return false;
-    DL_APPEND2(check->live, row, live_before, live_next);
+    DL_APPEND2(check->live, row, before, next);
     check->n_live++;
     return true;
-}
-
-static struct cushim_mem_check_row *pop_oldest(struct cushim_mem_check *check) {
-    struct cushim_mem_check_row *row = check->oldest;
-    check->oldest = row->younger;
-    if (!check->oldest)
-        check->youngest = NULL;
-    check->quarantined_bytes -= row->n_bytes;
-    take_out(check, row);
-    return row;
-}
-
-static void push_youngest(struct cushim_mem_check *check, struct cushim_mem_check_row *row) {
-    if (check->youngest)
-        check->youngest->younger = row;
-    else
-        check->oldest = row;
-    check->youngest = row;
-    check->quarantined_bytes += row->n_bytes;
 }
 
 /* ---- findings ---- */
@@ -306,7 +290,9 @@ size_t cushim_mem_check_empty(struct cushim_mem_check *check, size_t keep_bytes)
     for (;;) {
         pthread_mutex_lock(&check->lock);
         struct cushim_mem_check_row *row =
-            check->oldest && check->quarantined_bytes > keep_bytes ? pop_oldest(check) : NULL;
+            check->quarantined_bytes > keep_bytes ? check->quarantine : NULL;
+        if (row)
+            take_out(check, row);
         pthread_mutex_unlock(&check->lock);
         if (!row)
             return n_bytes;
@@ -331,11 +317,12 @@ static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_l
     struct cushim_mem_check_row *row = find(check, found->base);
     bool is_kept = status == CUSHIM_OK && row && row->life == life;
     if (is_kept) {
-        leave_live(check, row);
+        unlist(check, row);
         row->is_freed = true;
         row->freed = freed;
         row->place = found->place;
-        push_youngest(check, row);
+        DL_APPEND2(check->quarantine, row, before, next);
+        check->quarantined_bytes += row->n_bytes;
     } else if (row) {
         take_out(check, row);
     }
@@ -419,7 +406,7 @@ static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_m
         struct cushim_mem_check_row *row = check->turn ? check->turn : check->live;
         if (!row)
             break;
-        check->turn = row->live_next;
+        check->turn = row->next;
         if (row->pool != pool || row->is_told)
             continue;
         seen[n++] = (struct seen){row->address, row->serial, row->n_bytes};
@@ -446,23 +433,9 @@ void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_hea
     }
 }
 
-/* Under the lock: the quarantine without the blocks of a pool. */
-static void forget_quarantined(struct cushim_mem_check *check, const struct cushim_mem_heap *pool) {
-    struct cushim_mem_check_row *row = check->oldest;
-    check->oldest = check->youngest = NULL;
-    check->quarantined_bytes = 0;
-    for (struct cushim_mem_check_row *younger; row; row = younger) {
-        younger = row->younger;
-        row->younger = NULL;
-        if (row->pool != pool)
-            push_youngest(check, row);
-    }
-}
-
 void cushim_mem_check_forget(struct cushim_mem_check *check, const struct cushim_mem_heap *pool) {
     struct cushim_mem_check_row *row, *next;
     pthread_mutex_lock(&check->lock);
-    forget_quarantined(check, pool);
     HASH_ITER(hh, check->rows, row, next) {
         if (row->pool == pool) {
             take_out(check, row);

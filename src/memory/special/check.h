@@ -70,7 +70,7 @@ struct cushim_mem_check {
     struct cushim_mem_check_row *live; /* those of live blocks, the first made first */
     struct cushim_mem_check_row *turn; /* the next to be looked at; NULL: the first */
     size_t n_live;
-    struct cushim_mem_check_row *oldest, *youngest; /* in quarantine */
+    struct cushim_mem_check_row *quarantine; /* those of freed blocks, the oldest first */
     size_t quarantined_bytes;
     uint64_t n_rows;                        /* ever made: the serial of the next */
     uint64_t n_looked;                      /* n_rows at the last look */
