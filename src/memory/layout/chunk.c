@@ -160,19 +160,22 @@ struct cushim_mem_extent *cushim_mem_chunk_close(struct cushim_mem_chunk *chunk,
     return let_go(chunk);
 }
 
-void cushim_mem_chunk_abandon(struct cushim_mem_chunk *chunk, cushim_mem_chunk_fn *each,
-                              void *what) {
+void cushim_mem_chunk_abandon(struct cushim_mem_chunk *chunk, struct cushim_mem_stats *stats) {
     struct mark mark = read_mark(read_word(chunk));
     if (!chunk->extent)
         return;
     mark = (struct mark){.top = CLOSED_TOP, .n_rewinds = mark.n_rewinds + 1};
     atomic_store_explicit(&chunk->word, word_of(mark), memory_order_release);
     uint32_t index, below = chunk->n_grains;
-    while (below && start_below(chunk, below - 1, &index)) {
-        if (!is_free(chunk, index))
-            each(what, &chunk->cells[index]);
-        atomic_store_explicit(&chunk->cells[index].state, CUSHIM_MEM_FREE, memory_order_release);
-        below = index;
+    for (; below && start_below(chunk, below - 1, &index); below = index) {
+        struct cushim_mem_block_meta *cell = &chunk->cells[index];
+        uint32_t was =
+            atomic_exchange_explicit(&cell->state, CUSHIM_MEM_FREE, memory_order_release);
+        size_t asked_bytes = atomic_load_explicit(&cell->asked_bytes, memory_order_relaxed);
+        if (cushim_mem_state_of(was) != CUSHIM_MEM_LIVE) /* a free counted it already */
+            continue;
+        cushim_mem_stats_subtract(&stats->live_bytes, asked_bytes);
+        cushim_mem_stats_subtract(&stats->block_bytes, cushim_mem_chunk_cut_bytes(asked_bytes));
     }
     let_go(chunk);
 }

@@ -18,6 +18,7 @@
 #define CUSHIM_MEMORY_CHUNK_H
 
 #include "memory/layout/extent.h"
+#include "memory/stats.h"
 
 enum { CUSHIM_MEM_CHUNK_MOST_GRAINS = (1 << 20) - 2 };
 
@@ -51,12 +52,8 @@ static inline void cushim_mem_chunk_show(struct cushim_mem_chunk *chunk) {
     atomic_store_explicit(&chunk->is_shown, true, memory_order_relaxed);
 }
 
-/* What became of each block that is not FREE, while its chunk is forgotten. */
-typedef void cushim_mem_chunk_fn(void *what, const struct cushim_mem_block_meta *cell);
-
-/* The memory is gone: close, whatever is there, telling `each` of it first. */
-void cushim_mem_chunk_abandon(struct cushim_mem_chunk *chunk, cushim_mem_chunk_fn *each,
-                              void *what);
+/* The memory is gone: close, whatever is there.  Live blocks count no more for `stats`. */
+void cushim_mem_chunk_abandon(struct cushim_mem_chunk *chunk, struct cushim_mem_stats *stats);
 
 struct cushim_mem_chunk_taken {
     uint32_t index; /* of the cell, which is also the first grain of the block */

@@ -26,10 +26,6 @@ void cushim_mem_extents_unlist(struct cushim_mem_extents *extents,
         extents->listed[list / 64] &= ~((uint64_t)1 << list % 64);
 }
 
-static void set_kind(struct cushim_mem_extent *extent, enum cushim_mem_extent_kind kind) {
-    atomic_store_explicit(&extent->kind, (int)kind, memory_order_release);
-}
-
 struct cushim_mem_extent *cushim_mem_extent_create(struct cushim_mem_meta *meta,
                                                    struct cushim_mem_segment *segment) {
     struct cushim_mem_extent *extent = cushim_mem_meta_obtain(meta, sizeof *extent);
@@ -143,7 +139,7 @@ static bool is_free(const struct cushim_mem_extent *extent) {
 struct cushim_mem_extent *cushim_mem_extents_give(struct cushim_mem_extents *extents,
                                                   struct cushim_mem_meta *meta,
                                                   struct cushim_mem_extent *extent) {
-    set_kind(extent, CUSHIM_MEM_EXTENT_FREE);
+    atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_FREE, memory_order_release);
     if (is_free(extent->after)) {
         cushim_mem_extents_unlist(extents, extent->after);
         join(meta, extent, extent->after);

@@ -221,21 +221,10 @@ void cushim_mem_arena_drain(struct cushim_mem_heap *pool) {
         close_chunk(pool, &pool->arena.chunks[i]);
 }
 
-/* What a block counted for goes with it; one that was freed already counts no more. */
-static void forget(void *pool, const struct cushim_mem_block_meta *cell) {
-    struct cushim_mem_stats *stats = ((struct cushim_mem_heap *)pool)->stats;
-    size_t asked_bytes = atomic_load_explicit(&cell->asked_bytes, memory_order_relaxed);
-    if (cushim_mem_state_of(atomic_load_explicit(&cell->state, memory_order_relaxed)) !=
-        CUSHIM_MEM_LIVE)
-        return;
-    cushim_mem_stats_subtract(&stats->live_bytes, asked_bytes);
-    cushim_mem_stats_subtract(&stats->block_bytes, cushim_mem_chunk_cut_bytes(asked_bytes));
-}
-
 void cushim_mem_arena_abandon(struct cushim_mem_heap *pool) {
     struct cushim_mem_arena *arena = &pool->arena;
     for (unsigned i = 0; i < n_ready(arena); i++)
-        cushim_mem_chunk_abandon(&arena->chunks[i], forget, pool);
+        cushim_mem_chunk_abandon(&arena->chunks[i], pool->stats);
     atomic_store_explicit(&arena->n_open, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&arena->n_changes, 1, memory_order_release);
 }

@@ -181,20 +181,17 @@ START_TEST(a_chunk_closes_only_when_it_is_empty_and_ripe) {
 }
 END_TEST
 
-static void count(void *sum_bytes, const struct cushim_mem_block_meta *cell) {
-    *(size_t *)sum_bytes += atomic_load(&cell->asked_bytes);
-}
-
-START_TEST(an_abandoned_chunk_tells_what_was_there_and_forgets_it) {
-    size_t sum_bytes = 0;
+START_TEST(an_abandoned_chunk_forgets_what_was_there_and_counts_it_off) {
+    struct cushim_mem_stats stats = {.live_bytes = 3100 + 7, .block_bytes = 512 + 3072 + 7};
     uint32_t index;
     setup();
     take(100);
     uint32_t b = take(20000);
     take(3000);
     give(b, 0, 0);
-    cushim_mem_chunk_abandon(&chunk, count, &sum_bytes);
-    ck_assert_uint_eq(sum_bytes, 3100);
+    cushim_mem_chunk_abandon(&chunk, &stats);
+    ck_assert_uint_eq(stats.live_bytes, 7);
+    ck_assert_uint_eq(stats.block_bytes, 7);
     ck_assert(!try_take(1, 100, false, &index));
     ck_assert_int_eq(cushim_mem_chunk_give(&chunk, 0, 0), CUSHIM_MEM_CHUNK_USED); /* a late one */
     ck_assert(!try_take(1, 100, false, &index));
@@ -316,6 +313,6 @@ SUITE() {
                           lowering_leaves_a_block_alone_that_is_counted_and_not_live_yet,
                           lowering_waits_for_the_work_on_freed_blocks,
                           a_chunk_closes_only_when_it_is_empty_and_ripe,
-                          an_abandoned_chunk_tells_what_was_there_and_forgets_it,
+                          an_abandoned_chunk_forgets_what_was_there_and_counts_it_off,
                           threads_are_never_served_memory_that_is_live_or_still_worked_on, NULL});
 }
