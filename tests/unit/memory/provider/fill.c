@@ -140,10 +140,20 @@ START_TEST(a_refusal_is_told_and_leaves_nothing_behind) {
 }
 END_TEST
 
+START_TEST(what_no_event_is_behind_is_not_taken_for_done) {
+    set_up();
+    fake_fail_always("cuEventRecord", CUDA_ERROR_OUT_OF_MEMORY);
+    ck_assert_int_eq(clear(), CUSHIM_TIMEOUT);
+    ck_assert_uint_eq(n_sets, 1);
+    fixture_check(fixture);
+}
+END_TEST
+
 SUITE() {
-    return suite_run("fill", (const TTest *[]){only_what_a_block_covered_before_is_due,
-                                               the_host_clears_just_what_it_is_told,
-                                               the_device_clears_on_one_stream_of_our_own,
-                                               a_busy_device_is_not_waited_for,
-                                               a_refusal_is_told_and_leaves_nothing_behind, NULL});
+    return suite_run(
+        "fill", (const TTest *[]){
+                    only_what_a_block_covered_before_is_due, the_host_clears_just_what_it_is_told,
+                    the_device_clears_on_one_stream_of_our_own, a_busy_device_is_not_waited_for,
+                    a_refusal_is_told_and_leaves_nothing_behind,
+                    what_no_event_is_behind_is_not_taken_for_done, NULL});
 }
