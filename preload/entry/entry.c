@@ -62,14 +62,13 @@ static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, s
 }
 
 CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
-    struct cushim_mem_request request = {n_bytes};
     struct cushim_mem_block block;
     if (!address || !n_bytes || !is_served(cuda))
         return alloc_natively(cuda, address, n_bytes);
     struct cushim_mem_heap *pool = cushim_contexts_current(cuda);
     if (!pool)
         return alloc_natively(cuda, address, n_bytes);
-    enum cushim_status status = cushim_mem_heap_obtain(pool, &request, &block);
+    enum cushim_status status = cushim_mem_heap_obtain(pool, n_bytes, &block);
     if (status != CUSHIM_OK ||
         (cushim_process.is_watched && !cushim_check_obtained(pool, &block, n_bytes)) ||
         !cushim_memory_kinds_make_zero(pool, &block, n_bytes))
@@ -81,13 +80,12 @@ CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size
 }
 
 bool cushim_entry_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
-    struct cushim_mem_request request = {n_bytes};
     struct cushim_mem_block block;
     if (!cushim_contexts_is_settled() || !is_served(cuda) ||
         cushim_memory_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE) || cushim_check_is_on())
         return false;
     struct cushim_mem_heap *pool = cushim_contexts_current(cuda);
-    if (!pool || cushim_mem_heap_obtain_hit(pool, &request, &block) != CUSHIM_OK)
+    if (!pool || cushim_mem_heap_obtain_hit(pool, n_bytes, &block) != CUSHIM_OK)
         return false;
     if (cushim_process.is_watched)
         cushim_watch_alloc(pool, &block, n_bytes);

@@ -99,16 +99,15 @@ static struct cushim_mem_heap *find_pool(struct cushim_cuda *cuda, const struct 
 
 bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_want *want,
                                uint64_t *address) {
-    struct cushim_mem_request request = {want->n_bytes};
     struct cushim_mem_block block;
     if (!want->n_bytes || !is_known(want) || !is_served(cuda, want->kind))
         return false;
     struct cushim_mem_heap *pool = find_pool(cuda, want);
     if (!pool)
         return false;
-    enum cushim_status status = cushim_mem_heap_obtain(pool, &request, &block);
+    enum cushim_status status = cushim_mem_heap_obtain(pool, want->n_bytes, &block);
     if (status == CUSHIM_NOMEM && cushim_contexts_give_back_all())
-        status = cushim_mem_heap_obtain(pool, &request, &block);
+        status = cushim_mem_heap_obtain(pool, want->n_bytes, &block);
     if (status != CUSHIM_OK || !cushim_memory_kinds_make_zero(pool, &block, want->n_bytes))
         return false;
     if (cushim_process.is_watched)
@@ -119,13 +118,12 @@ bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_wan
 
 bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim_want *want,
                                    uint64_t *address) {
-    struct cushim_mem_request request = {want->n_bytes};
     struct cushim_mem_block block;
     if (!is_known(want) || cushim_memory_kinds_is_cleared_by_device(want->kind) ||
         !cushim_contexts_is_settled() || !is_served(cuda, want->kind))
         return false;
     struct cushim_mem_heap *pool = find_pool(cuda, want);
-    if (!pool || cushim_mem_heap_obtain_hit(pool, &request, &block) != CUSHIM_OK ||
+    if (!pool || cushim_mem_heap_obtain_hit(pool, want->n_bytes, &block) != CUSHIM_OK ||
         !cushim_memory_kinds_make_zero(pool, &block, want->n_bytes))
         return false;
     if (cushim_process.is_watched)

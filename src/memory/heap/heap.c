@@ -315,13 +315,12 @@ static bool obtain_at_once(struct cushim_mem_heap *pool, size_t n_bytes,
     return true;
 }
 
-enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *pool,
-                                              const struct cushim_mem_request *request,
+enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *pool, size_t n_bytes,
                                               struct cushim_mem_block *block) {
     struct attempt attempt;
-    if (obtain_at_once(pool, request->n_bytes, block))
+    if (obtain_at_once(pool, n_bytes, block))
         return CUSHIM_OK;
-    if (!begin(&attempt, pool, request->n_bytes, block))
+    if (!begin(&attempt, pool, n_bytes, block))
         return CUSHIM_STATE;
     enum cushim_status status = serve_from_arena(&attempt, false);
     return status == CUSHIM_NOTSUPPORTED ? serve_without_wait(&attempt) : status;
@@ -450,13 +449,12 @@ static bool wait_for(const struct attempt *attempt, uint64_t tag) {
     return status == CUSHIM_OK;
 }
 
-enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *pool,
-                                          const struct cushim_mem_request *request,
+enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *pool, size_t n_bytes,
                                           struct cushim_mem_block *block) {
     struct attempt attempt;
-    if (obtain_at_once(pool, request->n_bytes, block))
+    if (obtain_at_once(pool, n_bytes, block))
         return CUSHIM_OK;
-    if (!begin(&attempt, pool, request->n_bytes, block))
+    if (!begin(&attempt, pool, n_bytes, block))
         return CUSHIM_STATE;
     enum cushim_status status = serve_from_arena(&attempt, true);
     if (status != CUSHIM_NOTSUPPORTED)
@@ -476,7 +474,7 @@ enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *pool,
         return status;
     struct cushim_mem_reclaim reclaim = {0};
     status = grow(&attempt);
-    while (status == CUSHIM_NOMEM && cushim_mem_reclaim_run(&reclaim, pool, request->n_bytes)) {
+    while (status == CUSHIM_NOMEM && cushim_mem_reclaim_run(&reclaim, pool, n_bytes)) {
         attempt.takes_any = cushim_mem_reclaim_takes_any(&reclaim);
         status = serve(&attempt, true);
         if (status == CUSHIM_NOTFOUND)

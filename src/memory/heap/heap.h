@@ -22,10 +22,6 @@ struct cushim_mem_fence;
 struct cushim_mem_policy;
 struct cushim_mem_stats;
 
-struct cushim_mem_request {
-    size_t n_bytes; /* > 0 */
-};
-
 struct cushim_mem_block {
     uint64_t address;
     size_t block_bytes;
@@ -68,6 +64,7 @@ enum cushim_status cushim_mem_heap_wait(struct cushim_mem_heap *pool, CUresult *
 
 /**
  * Serve a request.
+ * @param n_bytes  > 0
  * @param block  filled on success; the block is LIVE
  * @return CUSHIM_OK | CUSHIM_NOMEM (the driver, or host memory, is out; what could be given back
  * was) | CUSHIM_STATE (the pool is not open, or its context is damaged) | another status of the
@@ -75,14 +72,12 @@ enum cushim_status cushim_mem_heap_wait(struct cushim_mem_heap *pool, CUresult *
  * any      Stream   none; waits for the device only before it says that memory is out, and in
  * `relaxed` where much is deferred, both with a deadline
  */
-enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *pool,
-                                          const struct cushim_mem_request *request,
+enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *pool, size_t n_bytes,
                                           struct cushim_mem_block *block);
 
 /* As obtain, but only where that takes no memory from the driver and no wait: CUSHIM_NOTFOUND
  * otherwise. */
-enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *pool,
-                                              const struct cushim_mem_request *request,
+enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *pool, size_t n_bytes,
                                               struct cushim_mem_block *block);
 
 /**

@@ -197,8 +197,7 @@ static bool replay_alloc(const struct cushim_trace_account *account) {
         struct pool *pool = pool_of(of->pool, of->device, of->kind);
         if (!pool)
             return false;
-        if (cushim_mem_heap_obtain(&pool->heap, &(struct cushim_mem_request){of->n_bytes},
-                                   &block) != CUSHIM_OK) {
+        if (cushim_mem_heap_obtain(&pool->heap, of->n_bytes, &block) != CUSHIM_OK) {
             sums->n_refused++;
             return true;
         }
@@ -252,8 +251,7 @@ static bool replay_refused(const struct cushim_trace_event *event) {
     struct pool *pool = pool_of(event->pool, event->device, event->kind);
     if (!pool)
         return false;
-    if (cushim_mem_heap_obtain(&pool->heap, &(struct cushim_mem_request){event->n_bytes}, &block) !=
-        CUSHIM_OK) {
+    if (cushim_mem_heap_obtain(&pool->heap, event->n_bytes, &block) != CUSHIM_OK) {
         sums->n_refused++;
         return true;
     }

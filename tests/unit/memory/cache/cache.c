@@ -178,9 +178,7 @@ START_TEST(each_pool_has_its_own) {
     for (unsigned i = 0; i < 20; i++) {
         fixture_give(fixture, fixture_take(fixture, 5000));
         fake_set_current(fake_context(1));
-        ck_assert_int_eq(
-            cushim_mem_heap_obtain(&fixture->pools[1], &(struct cushim_mem_request){5000}, &block),
-            CUSHIM_OK);
+        ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->pools[1], 5000, &block), CUSHIM_OK);
         ck_assert_int_eq(fixture_release(fixture, block.address, &answer), CUSHIM_OK);
         fake_set_current(fake_context(0));
     }

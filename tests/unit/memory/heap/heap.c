@@ -49,12 +49,10 @@ END_TEST
 
 START_TEST(a_hit_is_only_answered_without_a_driver_call) {
     struct cushim_mem_block block;
-    struct cushim_mem_request request = {1000};
     fixture = fixture_create(NULL);
-    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->pools[0], &request, &block),
-                     CUSHIM_NOTFOUND);
+    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->pools[0], 1000, &block), CUSHIM_NOTFOUND);
     fixture_take(fixture, 1000);
-    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->pools[0], &request, &block), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->pools[0], 1000, &block), CUSHIM_OK);
     ck_assert(block.is_hit);
     ck_assert_uint_eq(block.block_bytes, 1024);
     fixture_check(fixture);
@@ -125,7 +123,7 @@ static void look_in_wait(const char *name) {
         cushim_mem_blocks_find(&fixture->ledger, watched, &found)) {
         struct cushim_mem_block block;
         state_in_wait = found.state;
-        cushim_mem_heap_obtain_hit(&fixture->pools[0], &(struct cushim_mem_request){1000}, &block);
+        cushim_mem_heap_obtain_hit(&fixture->pools[0], 1000, &block);
         ck_assert_uint_ne(block.address, watched);
     }
 }
@@ -300,9 +298,7 @@ START_TEST(what_another_pool_has_there_by_then_stays_its_own) {
     fake_lose_all();
     fixture_open(fixture, 1);
     fake_set_current(fake_context(1));
-    ck_assert_int_eq(
-        cushim_mem_heap_obtain(&fixture->pools[1], &(struct cushim_mem_request){1000}, &block),
-        CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->pools[1], 1000, &block), CUSHIM_OK);
     ck_assert_uint_eq(block.address, address);
     cushim_mem_heap_abandon(&fixture->pools[0]);
     ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
@@ -360,9 +356,7 @@ START_TEST(two_pools_of_one_ledger_keep_their_blocks_apart) {
     fake_set_current(fake_context(1));
     fixture_open(fixture, 1);
     struct cushim_mem_block other;
-    ck_assert_int_eq(
-        cushim_mem_heap_obtain(&fixture->pools[1], &(struct cushim_mem_request){1000}, &other),
-        CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->pools[1], 1000, &other), CUSHIM_OK);
     fixture_check(fixture);
     fake_forget_order();
     fixture_give(fixture, mine); /* context 1 is current, the record goes to the block's */

@@ -73,8 +73,7 @@ void fixture_open(struct fixture *fixture, unsigned k) {
 
 uint64_t fixture_obtain(struct fixture *fixture, size_t n_bytes, enum cushim_status *status) {
     struct cushim_mem_block block = {0};
-    *status =
-        cushim_mem_heap_obtain(&fixture->pools[0], &(struct cushim_mem_request){n_bytes}, &block);
+    *status = cushim_mem_heap_obtain(&fixture->pools[0], n_bytes, &block);
     return *status == CUSHIM_OK ? block.address : 0;
 }
 

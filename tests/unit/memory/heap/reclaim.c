@@ -111,9 +111,7 @@ START_TEST(other_pools_of_the_device_are_asked_last) {
     struct cushim_mem_lookup found;
     CUresult answer;
     fake_set_current(fake_context(1));
-    ck_assert_int_eq(
-        cushim_mem_heap_obtain(&fixture->pools[1], &(struct cushim_mem_request){30 * MIB}, &block),
-        CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->pools[1], 30 * MIB, &block), CUSHIM_OK);
     ck_assert(cushim_mem_blocks_find(&fixture->ledger, block.address, &found));
     ck_assert_int_eq(cushim_mem_heap_release(&fixture->pools[1], &found, &answer), CUSHIM_OK);
     fake_set_current(fake_context(0));

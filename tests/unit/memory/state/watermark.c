@@ -184,9 +184,7 @@ START_TEST(pools_of_a_device_share_what_is_left) {
         setup(is_relaxed);
         fixture_open(fixture, 1);
         fake_set_current(fake_context(1));
-        ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->pools[1],
-                                                &(struct cushim_mem_request){120 * mib}, &block),
-                         CUSHIM_OK);
+        ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->pools[1], 120 * mib, &block), CUSHIM_OK);
         ck_assert(cushim_mem_blocks_find(&fixture->ledger, block.address, &found));
         ck_assert_int_eq(cushim_mem_heap_release(&fixture->pools[1], &found, &answer), CUSHIM_OK);
         fake_set_current(fake_context(0));
