@@ -2,10 +2,15 @@
 
     suite.py MODULE...
 """
+import pathlib
 import re
 import sys
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import unittest_result  # noqa: E402
+
+WORDS = {"error": "error", "failed": "failed", "skipped": "skipped", "xfailed": "fails, as expected", "xpassed": "passes, unexpectedly"}
 CODE = re.compile(r"\bCUDA_ERROR_\w+|\bcudaError\w+")
 
 
@@ -15,27 +20,13 @@ def what(error):
     return error[0].__name__ + (f" {code[0]}" if code else "")
 
 
-class Lines(unittest.TestResult):
-    def tell(self, test, outcome):
-        print(f"{test.id()}: {outcome}" if outcome else f"ok {test.id()}", flush=True)
-
-    def addSuccess(self, test):
-        self.tell(test, "")
-
-    def addError(self, test, error):
-        self.tell(test, f"error, {what(error)}")
-
-    def addFailure(self, test, error):
-        self.tell(test, f"failed, {what(error)}")
-
-    def addSkip(self, test, reason):
-        self.tell(test, "skipped")
-
-    def addExpectedFailure(self, test, error):
-        self.tell(test, "fails, as expected")
-
-    def addUnexpectedSuccess(self, test):
-        self.tell(test, "passes, unexpectedly")
+class Lines(unittest_result.Result):
+    def note(self, test, outcome, error=None, reason=""):
+        if outcome == "passed":
+            print(f"ok {test.id()}", flush=True)
+        elif outcome in WORDS:
+            words = WORDS[outcome] + (f", {what(error)}" if outcome in ("error", "failed") else "")
+            print(f"{test.id()}: {words}", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,12 @@
 A test that ended the process has no more than its line `begun`.
 """
 import json
+import pathlib
 import sys
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import unittest_result  # noqa: E402
 
 STACKS_S = 60  # a test that takes longer writes where each of its threads is
 
@@ -33,40 +37,22 @@ class Recorder:
             self.note(report.nodeid or "the file", report.outcome, report.longrepr)
 
 
-class Result(unittest.TestResult):
+class Result(unittest_result.Result):
     def __init__(self, recorder):
         super().__init__()
-        self.note = recorder.note
+        self.recorder = recorder
 
-    def startTest(self, test):
-        super().startTest(test)
-        self.note(test.id(), "begun")
-
-    def addSuccess(self, test):
-        self.note(test.id(), "passed")
-
-    def addFailure(self, test, err):
-        self.note(test.id(), "failed", self._exc_info_to_string(err, test))
-
-    addError = addFailure
-
-    def addSubTest(self, test, subtest, err):
-        if err:
-            self.note(test.id(), "failed", self._exc_info_to_string(err, test))
-
-    def addSkip(self, test, reason):
-        self.note(test.id(), "skipped", reason)
-
-    def addExpectedFailure(self, test, err):
-        self.note(test.id(), "xfailed")
-
-    def addUnexpectedSuccess(self, test):
-        self.note(test.id(), "failed", "it was expected to fail")
+    def note(self, test, outcome, error=None, reason=""):
+        if outcome == "xpassed":
+            outcome, reason = "failed", "it was expected to fail"
+        elif outcome in ("failed", "error"):
+            outcome, reason = "failed", self._exc_info_to_string(error, test)
+        self.recorder.note(test.id(), outcome, reason)
 
 
 def main():
     recorder, words = Recorder(sys.argv[1]), sys.argv[2:]
-    del sys.path[0]  # this file's folder: nothing there is the tests' business
+    del sys.path[:2]  # the folders of our tests: nothing there is the business of others'
     if any(".py" in word for word in words):
         import pytest
         return pytest.main(["-o", f"faulthandler_timeout={STACKS_S}", *words], plugins=[recorder])
