@@ -184,33 +184,36 @@ static inline bool is_in_range(int dev, enum cushim_memory_kind kind, size_t byt
            kind <= CUSHIM_MEMORY_PINNED;
 }
 
-/* No bytes take as much as one. */
-static inline struct cushim_arena_request request_of(int dev, enum cushim_memory_kind kind,
-                                                     size_t bytes, struct cushim_stream *s) {
-    return (struct cushim_arena_request){dev, kind, bytes, cushim_arena_grains(bytes ? bytes : 1),
-                                         s};
-}
-
-static enum cushim_status alloc_slow(const char *what, struct cushim_arena *handle,
-                                     struct cushim_arena_request given, cushim_devptr *ptr,
-                                     uint64_t *epoch) {
-    struct cushim_arena_request *request = &given;
+/* The slow path, from the start. */
+static __attribute__((noinline, cold)) enum cushim_status
+alloc_slowly(const char *what, struct cushim_arena *handle, int dev, enum cushim_memory_kind kind,
+             size_t bytes, struct cushim_stream *s, cushim_devptr *ptr, uint64_t *epoch) {
+    /* no bytes take as much as one */
+    struct cushim_arena_request request = {dev, kind, bytes, cushim_arena_grains(bytes ? bytes : 1),
+                                           s};
     struct cushim_scope scope;
     struct cushim_arena_object *arena;
     enum cushim_arena_fit fit = CUSHIM_ARENA_FIT_NONE;
     enum cushim_status status = CUSHIM_OK;
     uint64_t at, n_changes = cushim_changes_now(); /* before what it stands for is looked at */
+    if (epoch)
+        *epoch = 0;
+    if (!ptr)
+        return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
+    *ptr = 0;
+    if (!is_in_range(dev, kind, bytes))
+        return cushim_fail(what, CUSHIM_INVALID, "bytes=%zu kind=%d device=%d", bytes, kind, dev);
     cushim_graph_resources_give_back();
     CUSHIM_TRY(cushim_arena_enter(&scope, what, handle, &arena));
     /* a thread that resets the arena may own its top from now on */
     atomic_store_explicit(&arena->book.owner.slot, cushim_slot_of((uintptr_t)handle),
                           memory_order_relaxed);
     cushim_pin_note_fast(&arena->n_fast, n_changes);
-    if (request->stream == CUSHIM_STREAM_OWN)
-        request->stream = arena->stream;
-    if (is_own(arena, request->device, request->kind)) {
+    if (request.stream == CUSHIM_STREAM_OWN)
+        request.stream = arena->stream;
+    if (is_own(arena, dev, kind)) {
         pthread_mutex_lock(&arena->order.lock);
-        status = take_slow(&scope, arena, request, &at, &fit);
+        status = take_slow(&scope, arena, &request, &at, &fit);
         if (fit == CUSHIM_ARENA_FIT_TAKEN) {
             *ptr = cushim_arena_address(arena, at);
             if (epoch)
@@ -219,23 +222,8 @@ static enum cushim_status alloc_slow(const char *what, struct cushim_arena *hand
         pthread_mutex_unlock(&arena->order.lock);
     }
     if (fit != CUSHIM_ARENA_FIT_TAKEN && (status == CUSHIM_OK || status == CUSHIM_CAPTURE))
-        status = miss(&scope, arena, request, status, ptr, epoch);
+        status = miss(&scope, arena, &request, status, ptr, epoch);
     return cushim_call_end(&scope, status);
-}
-
-/* What is wrong with the arguments, or the slow path. */
-static __attribute__((noinline, cold)) enum cushim_status
-alloc_from_start(const char *what, struct cushim_arena *handle, int dev,
-                 enum cushim_memory_kind kind, size_t bytes, struct cushim_stream *s,
-                 cushim_devptr *ptr, uint64_t *epoch) {
-    if (epoch)
-        *epoch = 0;
-    if (!ptr)
-        return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
-    *ptr = 0;
-    if (!is_in_range(dev, kind, bytes))
-        return cushim_fail(what, CUSHIM_INVALID, "bytes=%zu kind=%d device=%d", bytes, kind, dev);
-    return alloc_slow(what, handle, request_of(dev, kind, bytes, s), ptr, epoch);
 }
 
 /* ---- the fast path: a block from the top, nothing to be ordered; by stores where the thread owns
@@ -270,5 +258,5 @@ enum cushim_status cushim_arena_alloc(struct cushim_arena *handle, int dev,
         }
         cushim_unpin_undone(thread, CUSHIM_CELL_FAST);
     }
-    return alloc_from_start(__func__, handle, dev, kind, bytes, s, ptr, epoch);
+    return alloc_slowly(__func__, handle, dev, kind, bytes, s, ptr, epoch);
 }

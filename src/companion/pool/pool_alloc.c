@@ -16,7 +16,9 @@ static void hand_out(struct cushim_pool_call *call) {
     struct cushim_pool_cache *cache = call->cache;
     atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
     atomic_store_explicit(&block->asked_bytes, call->bytes, memory_order_relaxed);
-    cushim_pool_remember(block, cushim_pool_block_address(block));
+    if (cushim_thread_mine && cushim_thread_mine->pool_memory)
+        cushim_thread_mine->pool_memory
+            ->blocks[cushim_pool_memory_place(cushim_pool_block_address(block))] = block;
     cushim_pool_cache_lock(cache);
     cache->counts.n_hits += !call->is_miss;
     cache->counts.n_misses += call->is_miss;
@@ -90,40 +92,34 @@ enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_call *call, b
                : status;
 }
 
-/*
- * Streams that take turns would hand one block to and fro, with a fence each time, where each keeps
- * its own from then on.  So what needs no fence comes first: another cache's block that a fence
- * proves by now; of memory that is held already what is small; and as long as all that is idle
- * stays within what the pool may keep anyway, memory of the driver.
- */
-static enum cushim_status serve_without_fence(struct cushim_pool_call *call) {
-    bool is_small = call->bucket_bytes <= SMALL_BYTES;
-    bool is_kept =
-        cushim_pool_idle_bytes(call->heap) + call->bucket_bytes <= call->pool->keep_bytes;
-    bool has_pending;
-    if (serve_over(call, CUSHIM_POOL_ASK, &has_pending) ||
-        ((is_small || is_kept) && cushim_pool_serve_free_lists(call, false) == CUSHIM_OK))
-        return CUSHIM_OK;
-    return is_kept ? CUSHIM_NOTFOUND : CUSHIM_NOTREADY;
-}
-
 /* Once what may not be held is on the free lists. */
 static enum cushim_status serve_settled(struct cushim_pool_call *call) {
     size_t n_bytes = cushim_pool_settle(call->pool, call->heap, call->what, call->bucket_bytes);
     return n_bytes ? cushim_pool_serve_free_lists(call, false) : CUSHIM_NOTFOUND;
 }
 
+/*
+ * Streams that take turns would hand one block to and fro, with a fence each time, where each keeps
+ * its own from then on.  So what needs no fence comes first: another cache's block that a fence
+ * proves by now; of memory that is held already what is small; and as long as all that is idle
+ * stays within what the pool may keep anyway, memory of the driver.
+ */
 enum cushim_status cushim_pool_serve(struct cushim_pool_call *call) {
-    bool has_pending;
+    bool has_pending, is_small = call->bucket_bytes <= SMALL_BYTES;
     if (serve_own(call) || serve_over(call, CUSHIM_POOL_LOOK, &has_pending))
         return CUSHIM_OK;
-    enum cushim_status status =
-        has_pending && call->cache->is_ordered ? serve_without_fence(call) : CUSHIM_NOTREADY;
-    if (status != CUSHIM_NOTREADY)
-        return status;
+    bool takes_turns = has_pending && call->cache->is_ordered;
+    bool is_kept = takes_turns && cushim_pool_idle_bytes(call->heap) + call->bucket_bytes <=
+                                      call->pool->keep_bytes;
+    if (takes_turns &&
+        (serve_over(call, CUSHIM_POOL_ASK, &has_pending) ||
+         ((is_small || is_kept) && cushim_pool_serve_free_lists(call, false) == CUSHIM_OK)))
+        return CUSHIM_OK;
+    if (is_kept)
+        return CUSHIM_NOTFOUND;
     if (has_pending && serve_proven(call))
         return CUSHIM_OK;
-    status = cushim_pool_serve_free_lists(call, false);
+    enum cushim_status status = cushim_pool_serve_free_lists(call, false);
     return status == CUSHIM_NOTFOUND ? serve_settled(call) : status;
 }
 

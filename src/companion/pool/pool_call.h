@@ -8,7 +8,7 @@
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
 #include "companion/core/handle_pin.h"
-#include "companion/pool/pool_heap.h"
+#include "companion/pool/pool_cache.h"
 
 /* The public call: its pool is pinned.  The rest is of an allocation or a free. */
 struct cushim_pool_call {
@@ -89,12 +89,6 @@ struct cushim_pool_memory {
 
 static inline size_t cushim_pool_memory_place(uint64_t address) {
     return cushim_hash(address, CUSHIM_POOL_LOG2_BLOCKS);
-}
-
-static inline void cushim_pool_remember(struct cushim_pool_block *block, uint64_t address) {
-    struct cushim_thread *thread = cushim_thread_mine;
-    if (thread && thread->pool_memory)
-        thread->pool_memory->blocks[cushim_pool_memory_place(address)] = block;
 }
 
 /*

@@ -1,4 +1,4 @@
-#include "companion/pool/pool_heap.h"
+#include "companion/pool/pool_cache.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -14,8 +14,7 @@ enum {
 struct cushim_stream_fence {
     struct cushim_context_object *context; /* not kept: the user of the fence does */
     CUevent event;                         /* NULL: a whole context, before driver 12.5 */
-    uint64_t moment;                       /* read after the record */
-    atomic_bool is_over;                   /* seen complete */
+    atomic_uint_fast64_t moment;           /* read after the record; 0: it was seen complete */
     struct cushim_stream_fence *next;      /* among the spares */
 };
 
@@ -59,7 +58,6 @@ static enum cushim_status obtain(struct cushim_scope *scope, bool has_event,
     if (!fence)
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *fence);
     fence->context = scope->context;
-    atomic_store_explicit(&fence->is_over, false, memory_order_relaxed);
     *out = fence;
     return CUSHIM_OK;
 }
@@ -108,7 +106,7 @@ static enum cushim_status settle(struct cushim_stream_fence *fence, enum cushim_
         cushim_stream_fence_release(fence);
         return status;
     }
-    fence->moment = cushim_stream_fence_moment(fence->context);
+    atomic_store(&fence->moment, cushim_stream_fence_moment(fence->context));
     *out = fence;
     return CUSHIM_OK;
 }
@@ -155,10 +153,9 @@ static CUresult query(const struct cushim_stream_fence *fence) {
 }
 
 bool cushim_stream_fence_is_complete(struct cushim_stream_fence *fence) {
-    if (atomic_load_explicit(&fence->is_over, memory_order_acquire))
-        return true;
-    bool is_over = cushim_context_is_dead(fence->context) ||
-                   cushim_stream_fence_is_past(fence->context, fence->moment);
+    uint64_t moment = atomic_load_explicit(&fence->moment, memory_order_acquire);
+    bool is_over = cushim_stream_fence_is_past(fence->context, moment) ||
+                   cushim_context_is_dead(fence->context);
     if (!is_over && fence->event) {
         CUresult result = query(fence);
         is_over = result == CUDA_SUCCESS;
@@ -168,7 +165,7 @@ bool cushim_stream_fence_is_complete(struct cushim_stream_fence *fence) {
         }
     }
     if (is_over)
-        atomic_store_explicit(&fence->is_over, true, memory_order_release);
+        atomic_store_explicit(&fence->moment, 0, memory_order_release);
     return is_over;
 }
 
@@ -202,7 +199,7 @@ enum cushim_status cushim_stream_fence_wait(struct cushim_scope *scope,
     CUresult result = CUSHIM_DRIVER(cuEventSynchronize)(fence->event);
     cushim_capture_back(mode);
     if (result == CUDA_SUCCESS || cushim_context_is_dead(fence->context)) {
-        atomic_store_explicit(&fence->is_over, true, memory_order_release);
+        atomic_store_explicit(&fence->moment, 0, memory_order_release);
         return CUSHIM_OK;
     }
     return cushim_scope_answer(scope, "cuEventSynchronize", result);

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 #include "cushim/cushim.h"
-#include "companion/pool/pool_heap.h"
+#include "companion/pool/pool_cache.h"
 #include "tests/unit/companion/pool/pool_fixture.h"
 #include "tests/unit/suite.h"
 
