@@ -67,7 +67,7 @@ static enum cushim_status record(struct copy *copy, struct cushim_event_object *
 static enum cushim_status wait(struct copy *copy) {
     struct cushim_scope *scope = &copy->call.scope;
     struct cushim_event_object *event = NULL;
-    uint64_t begun = cushim_stream_fence_sync_begin(scope->context);
+    uint64_t begun = cushim_stream_fence_end_moment(scope->context);
     enum cushim_status status = record(copy, &event);
     if (status == CUSHIM_OK) {
         status = cushim_event_wait_in(scope, event);

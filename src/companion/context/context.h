@@ -27,7 +27,7 @@ enum { CUSHIM_CONTEXT_ENTRY_BYTES = 64 };
 
 /* What the fences of its streams share (companion/stream/stream_fence.h). */
 struct cushim_context_fences {
-    atomic_uint_fast64_t open; /* the present moment: rises when a wait begins */
+    atomic_uint_fast64_t open; /* the present moment; only rises */
     atomic_uint_fast64_t done; /* moments up to this one are past */
     pthread_mutex_t lock;
     struct cushim_stream_fence *spares; /* with events */

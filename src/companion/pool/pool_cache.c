@@ -41,21 +41,6 @@ struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache,
     return is_its ? cache : cushim_pool_cache_put(cache->heap->all, cache->heap->all->life, block);
 }
 
-void cushim_pool_cache_push_over(struct cushim_pool_cache *cache, struct cushim_pool_block *block) {
-    struct cushim_pool_bucket *bucket = cushim_pool_cache_bucket(cache, block->bucket_bytes);
-    block->serial = 0;
-    block->older = NULL;
-    block->newer = bucket->oldest;
-    if (bucket->oldest)
-        bucket->oldest->older = block;
-    else
-        bucket->newest = block;
-    bucket->oldest = block;
-    cushim_pool_age_put(&block->age, &cache->ages, cache->ages.later);
-    atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
-    cushim_pool_cache_count_in(cache, bucket, block->bucket_bytes);
-}
-
 static struct cushim_pool_block *pop_if_over(struct cushim_pool_cache *cache,
                                              struct cushim_pool_bucket *bucket) {
     struct cushim_pool_block *block = bucket ? bucket->oldest : NULL;
@@ -105,12 +90,12 @@ static struct cushim_pool_bucket *bucket_of(struct cushim_pool_cache *cache,
 }
 
 struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cache *cache,
-                                                         uint64_t last_serial, bool must_be_over) {
+                                                         uint64_t last_moment, bool must_be_over) {
     cushim_pool_cache_lock(cache);
     struct cushim_pool_block *block =
         cache->ages.later == &cache->ages ? NULL : cushim_pool_age_block(cache->ages.later);
     if (block &&
-        (block->serial > last_serial || (must_be_over && !cushim_pool_block_is_over(cache, block))))
+        (block->moment > last_moment || (must_be_over && !cushim_pool_block_is_over(cache, block))))
         block = NULL;
     if (block)
         cushim_pool_cache_unlink(cache, bucket_of(cache, block), block);
@@ -165,15 +150,21 @@ static bool is_unused(struct cushim_pool_cache *cache) {
            (!block || cushim_pool_block_is_over(cache, block));
 }
 
+/* With its lock: what is freed from here on is of the next batch; returns the last moment of this.
+ */
+static uint64_t close_batch(struct cushim_pool_cache *cache) {
+    cache->closed_moment = cushim_stream_fence_end_moment(cache->of.context);
+    cache->open_blocks = cache->open_bytes = 0;
+    return cache->closed_moment;
+}
+
 /* With its lock.  What is in it is over from here on, and so may serve any stream. */
 static void begin(struct cushim_pool_cache *cache, struct cushim_pool_heap *heap,
                   const struct cushim_pool_stream *stream) {
     cache->of = *stream;
     cache->is_ordered = stream->handle != CUSHIM_POOL_ALL && heap->kind == CUSHIM_MEM_DEVICE;
-    cache->open_serial = atomic_fetch_add(&heap->serial, 1) + 1;
-    cache->done_serial = cache->covered_serial = cache->open_serial - 1;
-    cache->open_moment = 0;
-    cache->open_blocks = cache->open_bytes = 0;
+    close_batch(cache);
+    cache->done_moment = cache->covered_moment = cache->closed_moment;
     cushim_pool_cache_turn_life(cache, 1);
 }
 
@@ -257,33 +248,22 @@ struct cushim_pool_cache *cushim_pool_cache_of(struct cushim_pool_heap *heap,
 
 /* ---- what is over ---- */
 
-static void note_done(struct cushim_pool_cache *cache, uint64_t serial) {
+static void raise_to(uint64_t *moment, uint64_t to) {
+    *moment = *moment > to ? *moment : to;
+}
+
+/* In the role: what was freed up to a moment is over.  True: all that is idle is, or has a fence.
+ */
+static bool note_done(struct cushim_pool_cache *cache, uint64_t moment) {
     cushim_pool_cache_lock(cache);
-    if (cache->done_serial < serial)
-        cache->done_serial = serial;
-    cushim_pool_cache_unlock(cache);
-}
-
-/* With the cache's lock: begin the next batch; returns the serial of the one that ends. */
-static uint64_t turn(struct cushim_pool_cache *cache) {
-    uint64_t serial = cache->open_serial;
-    cache->open_serial = atomic_fetch_add(&cache->heap->serial, 1) + 1;
-    cache->open_blocks = cache->open_bytes = 0;
-    return serial;
-}
-
-/* With the cache's lock: has it blocks that no fence covers? */
-static bool has_uncovered(struct cushim_pool_cache *cache) {
+    raise_to(&cache->done_moment, moment);
+    raise_to(&cache->covered_moment, moment);
     const struct cushim_pool_block *block = latest(cache);
-    return block && block->serial > cache->covered_serial;
-}
-
-/* In the role: a wait that began at the moment `begun` is over.  True: no fence is due. */
-static bool look_past(struct cushim_pool_cache *cache, uint64_t begun) {
-    cushim_pool_cache_lock(cache);
-    if (has_uncovered(cache) && cache->open_moment <= begun)
-        cache->done_serial = cache->covered_serial = turn(cache);
-    bool is_covered = !has_uncovered(cache);
+    bool is_covered = !block || block->moment <= cache->covered_moment;
+    if (is_covered && cache->closed_moment < cache->covered_moment) {
+        cache->closed_moment = cache->covered_moment;
+        cache->open_blocks = cache->open_bytes = 0;
+    }
     cushim_pool_cache_unlock(cache);
     return is_covered;
 }
@@ -294,7 +274,7 @@ static void ask(struct cushim_pool_cache *cache) {
         struct cushim_pool_fence *fence = &cache->fences[cache->first_fence];
         if (!cushim_stream_fence_is_complete(fence->fence))
             return;
-        note_done(cache, fence->serial);
+        note_done(cache, fence->moment);
         cushim_stream_fence_release(fence->fence);
         cache->first_fence = (cache->first_fence + 1) % CUSHIM_POOL_N_FENCES;
         cache->n_fences--;
@@ -327,15 +307,15 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_
         return CUSHIM_CAPTURE;
     /* The next batch begins first: whoever freed into this one did so before the record. */
     cushim_pool_cache_lock(cache);
-    uint64_t serial = turn(cache);
+    uint64_t moment = close_batch(cache);
     cushim_pool_cache_unlock(cache);
     CUSHIM_TRY(is_whole ? cushim_stream_fence_record_all(scope, &fence)
                         : cushim_stream_fence_record(scope, cache->of.handle, &fence));
     cushim_pool_cache_lock(cache);
-    cache->covered_serial = serial;
+    cache->covered_moment = moment;
     cushim_pool_cache_unlock(cache);
     unsigned last = (cache->first_fence + cache->n_fences++) % CUSHIM_POOL_N_FENCES;
-    cache->fences[last] = (struct cushim_pool_fence){fence, serial};
+    cache->fences[last] = (struct cushim_pool_fence){fence, moment};
     return CUSHIM_OK;
 }
 
@@ -371,7 +351,7 @@ static enum cushim_status prove(struct cushim_pool_cache *cache, const char *wha
     if (!context) /* of a life of the heap that is over */
         return CUSHIM_OK;
     bool is_dead = cushim_context_is_dead(context);
-    bool is_covered = look_past(cache, is_dead ? UINT64_MAX : atomic_load(&context->fences.done));
+    bool is_covered = note_done(cache, is_dead ? UINT64_MAX : atomic_load(&context->fences.done));
     bool must_wait = effort == CUSHIM_POOL_WAIT;
     ask(cache);
     if (is_dead || effort == CUSHIM_POOL_ASK || (is_covered && !(must_wait && cache->n_fences)))
@@ -398,23 +378,23 @@ enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *cache, cons
     return status;
 }
 
-/* In the role: the fence that covers a serial, or NULL. */
+/* In the role: the fence that covers a moment, or NULL. */
 static struct cushim_stream_fence *fence_of(const struct cushim_pool_cache *cache,
-                                            uint64_t serial) {
+                                            uint64_t moment) {
     for (unsigned i = 0; i < cache->n_fences; i++) {
         const struct cushim_pool_fence *fence =
             &cache->fences[(cache->first_fence + i) % CUSHIM_POOL_N_FENCES];
-        if (fence->serial >= serial)
+        if (fence->moment >= moment)
             return fence->fence;
     }
     return NULL;
 }
 
 static enum cushim_status order_in_role(struct cushim_pool_cache *cache, const char *what,
-                                        uint64_t serial, const struct cushim_pool_cache *after) {
+                                        uint64_t moment, const struct cushim_pool_cache *after) {
     struct cushim_scope scope;
-    struct cushim_stream_fence *fence = fence_of(cache, serial);
-    if (serial <= cache->done_serial)
+    struct cushim_stream_fence *fence = fence_of(cache, moment);
+    if (moment <= cache->done_moment)
         return CUSHIM_OK;
     if (!fence)
         return CUSHIM_NOTFOUND;
@@ -423,9 +403,9 @@ static enum cushim_status order_in_role(struct cushim_pool_cache *cache, const c
 }
 
 enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *cache, const char *what,
-                                           uint64_t serial, const struct cushim_pool_cache *after) {
+                                           uint64_t moment, const struct cushim_pool_cache *after) {
     cushim_mem_cache_lock_enter(&cache->role);
-    enum cushim_status status = order_in_role(cache, what, serial, after);
+    enum cushim_status status = order_in_role(cache, what, moment, after);
     cushim_mem_cache_lock_leave(&cache->role);
     return status;
 }
@@ -466,7 +446,7 @@ void cushim_thread_end_pools(void) {
 void cushim_pool_cache_waited(struct cushim_pool_cache *cache, uint64_t begun) {
     if (!take_role(cache, false))
         return;
-    look_past(cache, begun);
+    note_done(cache, begun);
     cushim_mem_cache_lock_leave(&cache->role);
 }
 

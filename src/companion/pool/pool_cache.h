@@ -2,7 +2,7 @@
  * Stream caches: the idle blocks that one stream freed, and when they are over (parts:
  * pool_internal.h).
  *
- * A bucket holds the blocks of one size, the newest first.  Invariant: serials never rise from new
+ * A bucket holds the blocks of one size, the newest first.  Invariant: moments never rise from new
  * to old, so that the oldest block is over first.
  */
 #ifndef CUSHIM_COMPANION_POOL_CACHE_H
@@ -45,7 +45,7 @@ static inline struct cushim_pool_bucket *cushim_pool_cache_recent(struct cushim_
 
 static inline bool cushim_pool_block_is_over(const struct cushim_pool_cache *cache,
                                              const struct cushim_pool_block *block) {
-    return block->serial <= cache->done_serial;
+    return block->moment <= cache->done_moment;
 }
 
 /* The bucket of a size, made at need; where there is no memory for one, the loose one. */
@@ -86,7 +86,7 @@ static inline void cushim_pool_cache_count_out(struct cushim_pool_cache *cache,
         cache->least_idle_bytes = idle_bytes;
     block->age.later->earlier = block->age.earlier;
     block->age.earlier->later = block->age.later;
-    if (block->serial == cache->open_serial) {
+    if (block->moment > cache->closed_moment) {
         cache->open_blocks--;
         cache->open_bytes -= block->bucket_bytes;
     }
@@ -122,7 +122,7 @@ static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *cache,
                                              struct cushim_pool_bucket *bucket,
                                              struct cushim_pool_block *block) {
     size_t bucket_bytes = block->bucket_bytes;
-    block->serial = cache->open_serial;
+    block->moment = cushim_stream_fence_moment(cache->of.context);
     block->newer = NULL;
     block->older = bucket->newest;
     if (bucket->newest)
@@ -135,7 +135,6 @@ static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *cache,
     cushim_pool_cache_count_in(cache, bucket, bucket_bytes);
     cache->open_blocks++;
     cache->open_bytes += bucket_bytes;
-    cache->open_moment = cushim_stream_fence_moment(cache->of.context);
 }
 
 /* The same with the bucket made at need. */
@@ -149,9 +148,6 @@ static inline void cushim_pool_cache_push(struct cushim_pool_cache *cache,
  * all work of the context.  Returns where it is. */
 struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache, uint32_t life,
                                                 struct cushim_pool_block *block);
-
-/* Put one in that is over: it is the oldest. */
-void cushim_pool_cache_push_over(struct cushim_pool_cache *cache, struct cushim_pool_block *block);
 
 /* The newest of a bucket; NULL: there is none.  Stream order: of an ordered cache alone. */
 static inline struct cushim_pool_block *
@@ -188,10 +184,10 @@ struct cushim_pool_block *cushim_pool_cache_take_over(struct cushim_pool_cache *
 /* How many blocks of a bucket there are at the moment. */
 size_t cushim_pool_cache_count(struct cushim_pool_cache *cache, size_t bucket_bytes);
 
-/* The idle block that was freed first, if that was in batch `last_serial` at the latest and it is
+/* The idle block that was freed first, if that was at `last_moment` at the latest and it is
  * over (or whatever it is, where any will do); NULL: none. */
 struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cache *cache,
-                                                         uint64_t last_serial, bool must_be_over);
+                                                         uint64_t last_moment, bool must_be_over);
 
 /* Bytes of idle blocks that share segments with others. */
 size_t cushim_pool_cache_small_bytes(struct cushim_pool_cache *cache);
@@ -219,11 +215,11 @@ enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *cache, cons
 
 /**
  * Let a stream wait for what the cache freed, by the device.
- * @param serial  of the block in question
+ * @param moment  of the block in question
  * @return CUSHIM_OK | CUSHIM_NOTFOUND (there is no fence for it) | what the driver said
  */
 enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *cache, const char *what,
-                                           uint64_t serial, const struct cushim_pool_cache *after);
+                                           uint64_t moment, const struct cushim_pool_cache *after);
 
 /* The stream is about to go: its blocks are fenced, and the cache is no stream's any more. */
 void cushim_pool_cache_end(struct cushim_pool_cache *cache, const char *what);

@@ -237,9 +237,7 @@ static enum cushim_status serve_hold(struct cushim_pool_call *call,
     pthread_mutex_unlock(&call->pool->lock);
     if (is_held)
         return CUSHIM_OK;
-    cushim_pool_cache_lock(call->cache); /* over: that is why it served */
-    cushim_pool_cache_push_over(call->cache, call->block);
-    cushim_pool_cache_unlock(call->cache);
+    cushim_pool_heap_give(call->heap, call->block); /* it is over: that is why it served */
     return refuse_host(call);
 }
 

@@ -70,7 +70,7 @@ struct cushim_pool_block *cushim_pool_heap_enter(struct cushim_pool_heap *heap,
         block->place = found->place;
         block->bucket_bytes = bucket_bytes;
         block->newer = block->older = NULL;
-        block->serial = 0;
+        block->moment = 0;
         block->deferred_life = 0;
         block->is_poisoned = false;
         atomic_store_explicit(&block->cache, NULL, memory_order_relaxed);

@@ -8,10 +8,10 @@
  *   block   one block while it is out of the allocator's free lists: live, idle in a cache, or held
  *           by a graph
  *
- * Time: a cache's frees belong to its open batch, which has a serial.  A fence on the cache's
- * stream closes a batch; once the fence is complete, `done_serial` reaches the batch's serial.  A
- * block is over once its serial is at most its cache's done_serial.  Serials are the heap's, and
- * rise.
+ * Time is that of a context (stream_fence.h): a block remembers the moment that it was freed at.
+ * Before a fence is recorded on a cache's stream the moment ends, and so does the cache's open
+ * batch; once the fence is complete, what was freed up to that moment is over, as it is after a
+ * wait that began then.
  *
  * Locks, in this order, none held over a driver call or a callback: pool, heap, cache, the
  * allocator's.  A cache's fences belong to whoever has its `role`, which is taken before its lock
@@ -70,7 +70,7 @@ struct cushim_pool_block {
     /* the cache's lock */
     struct cushim_pool_block *newer, *older; /* in a bucket; older: among the spares, heap's lock */
     struct cushim_pool_age age;              /* idle in the cache, by when they were freed */
-    uint64_t serial;                         /* of the batch it was freed in; 0: it is over */
+    uint64_t moment;                         /* that it was freed at */
     /* of its first use while live, where it is idle, or whose stream freed it while it is kept */
     _Atomic(struct cushim_pool_cache *) cache;
     struct cushim_pool_heap *heap;    /* constant for good, as is the index */
@@ -115,10 +115,10 @@ static inline bool cushim_pool_block_take(struct cushim_pool_block *block, uint6
     return false;
 }
 
-/* A fence on its way, and the batches it covers. */
+/* A fence on its way, and the moment up to which it covers what was freed. */
 struct cushim_pool_fence {
     struct cushim_stream_fence *fence;
-    uint64_t serial;
+    uint64_t moment;
 };
 
 struct cushim_pool_counts {
@@ -157,16 +157,15 @@ struct cushim_pool_cache {
         *recent;                  /* of buckets: the last that a hit or a free was of, or NULL */
     size_t recent_asked;          /* a request of so many bytes is `recent`'s; 0: unknown */
     struct cushim_pool_stream of; /* its context is kept; constant while in use */
-    uint64_t open_serial;
+    uint64_t closed_moment;       /* later frees are of the open batch */
     struct cushim_pool_counts counts;
     atomic_size_t idle_bytes;       /* read unlocked too */
     size_t least_idle_bytes;        /* since cushim_pool_cache_fallen */
     size_t open_blocks, open_bytes; /* idle blocks of the open batch */
-    uint64_t open_moment;           /* of the last free (stream_fence.h) */
-    uint64_t done_serial;
-    uint64_t covered_serial; /* batches up to this one are over or have a fence */
+    uint64_t done_moment;           /* what was freed up to it is over, */
+    uint64_t covered_moment;        /* or has a fence */
     struct cushim_pool_buckets buckets;
-    /* all idle blocks: `later` is the earliest, `earlier` the latest; serials never rise between */
+    /* all idle blocks: `later` is the earliest, `earlier` the latest; moments never rise between */
     struct cushim_pool_age ages;
     struct cushim_mem_cache_lock role; /* who has it records and asks, and has the fences */
     struct cushim_pool_fence fences[CUSHIM_POOL_N_FENCES];
@@ -191,7 +190,6 @@ struct cushim_pool_heap {
     struct cushim_context_object *context; /* kept; constant while in use */
     enum cushim_mem_kind kind;
     atomic_bool is_lost; /* the context died: the allocator forgot everything */
-    atomic_uint_fast64_t serial;
     _Atomic(struct cushim_pool_cache *) caches;
     /* constant while in use: the cache of ALL, and of the pool what its caches need */
     struct cushim_pool_cache *all;

@@ -77,7 +77,7 @@ static enum cushim_status order(struct cushim_pool_call *call) {
         struct cushim_pool_block *block = take_fitting(call, cache);
         if (block &&
             (cache == call->cache ||
-             cushim_pool_cache_order(cache, call->what, block->serial, call->cache) == CUSHIM_OK)) {
+             cushim_pool_cache_order(cache, call->what, block->moment, call->cache) == CUSHIM_OK)) {
             call->block = block;
             return CUSHIM_OK;
         }

@@ -43,24 +43,24 @@ static void prove_all(struct cushim_pool_heap *heap, const char *what,
 
 /* What goes next of a cache; NULL: nothing more. */
 static struct cushim_pool_block *next_of(struct cushim_pool_cache *cache, size_t bucket_bytes,
-                                         uint64_t last_serial) {
+                                         uint64_t last_moment) {
     bool is_pending;
     if (bucket_bytes)
         return cushim_pool_cache_take_over(cache, bucket_bytes, &is_pending);
     return cushim_pool_cache_idle_bytes(cache)
-               ? cushim_pool_cache_pop_earliest(cache, last_serial, true)
+               ? cushim_pool_cache_pop_earliest(cache, last_moment, true)
                : NULL;
 }
 
-/* A pass over all caches: what is over and of that bucket (0: of any, but freed in batch
- * `last_serial` at the latest) goes to the free lists, until `bytes` did. */
-static size_t give_until(struct cushim_pool_heap *heap, size_t bucket_bytes, uint64_t last_serial,
+/* A pass over all caches: what is over and of that bucket (0: of any, but freed at
+ * `last_moment` at the latest) goes to the free lists, until `bytes` did. */
+static size_t give_until(struct cushim_pool_heap *heap, size_t bucket_bytes, uint64_t last_moment,
                          size_t bytes) {
     size_t n_bytes = 0, n = 0;
     for (struct cushim_pool_cache *cache = NULL;
          (cache = cushim_pool_next_cache(heap, cache)) && n_bytes < bytes;) {
         struct cushim_pool_block *block;
-        while (n_bytes < bytes && (block = next_of(cache, bucket_bytes, last_serial))) {
+        while (n_bytes < bytes && (block = next_of(cache, bucket_bytes, last_moment))) {
             n_bytes += block->bucket_bytes;
             n++;
             cushim_pool_heap_give(heap, block);
@@ -71,7 +71,7 @@ static size_t give_until(struct cushim_pool_heap *heap, size_t bucket_bytes, uin
 }
 
 /*
- * Serials tell the age over all caches.  Rather than to look for the cache with the eldest block
+ * Moments tell the age over all caches.  Rather than to look for the cache with the eldest block
  * each time, passes go over the caches that each reach half as far from the present as the one
  * before.
  */
@@ -80,7 +80,7 @@ size_t cushim_pool_reclaim(struct cushim_pool_heap *heap, const char *what, size
     enum { N_PASSES = 8 };
     size_t n_bytes = 0;
     prove_all(heap, what, effort, status);
-    uint64_t now = atomic_load_explicit(&heap->serial, memory_order_relaxed);
+    uint64_t now = cushim_stream_fence_moment(heap->context);
     for (unsigned i = N_PASSES; i-- > 0 && n_bytes < bytes;) {
         uint64_t reach = i ? (uint64_t)N_BATCHES << i : 0;
         if (!i || now > reach)

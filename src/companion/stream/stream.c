@@ -75,7 +75,7 @@ unsigned long long cushim_stream_capture_id(CUstream stream) {
 }
 
 enum cushim_status cushim_stream_wait(struct cushim_scope *scope, CUstream stream) {
-    uint64_t begun = cushim_stream_fence_sync_begin(scope->context);
+    uint64_t begun = cushim_stream_fence_end_moment(scope->context);
     CUstreamCaptureMode mode = cushim_capture_relax();
     enum cushim_status status = CUSHIM_CALL(scope, cuStreamSynchronize, stream);
     cushim_capture_back(mode);

@@ -170,7 +170,7 @@ bool cushim_stream_fence_is_complete(struct cushim_stream_fence *fence) {
 }
 
 enum cushim_status cushim_stream_fence_wait_all(struct cushim_scope *scope) {
-    uint64_t begun = cushim_stream_fence_sync_begin(scope->context);
+    uint64_t begun = cushim_stream_fence_end_moment(scope->context);
     CUSHIM_TRY(CUSHIM_CALL(scope, cuCtxSynchronize));
     cushim_raise_to(&scope->context->fences.done, begun);
     return CUSHIM_OK;

@@ -81,9 +81,9 @@ void cushim_stream_fence_release(struct cushim_stream_fence *fence);
 /* Wait for all work of the scope's context (cuCtxSynchronize), which is current. */
 enum cushim_status cushim_stream_fence_wait_all(struct cushim_scope *scope);
 
-/* Before a wait for one stream.  Who reads the moment that is returned submitted before the wait.
- */
-static inline uint64_t cushim_stream_fence_sync_begin(struct cushim_context_object *context) {
+/* End the present moment, before a wait for one stream or before a record: who reads the moment
+ * that is returned submitted its work before. */
+static inline uint64_t cushim_stream_fence_end_moment(struct cushim_context_object *context) {
     return atomic_fetch_add(&context->fences.open, 1);
 }
 
@@ -118,7 +118,7 @@ void cushim_stream_fence_set_user(const struct cushim_stream_fence_user *only);
 /* cushim_stream_destroy calls it before the driver's destroy; wrappers do too. */
 void cushim_stream_fence_stream_goes(struct cushim_scope *scope, CUstream stream);
 
-/* Whoever waited for a stream: `begun` is from cushim_stream_fence_sync_begin before the wait. */
+/* Whoever waited for a stream: `begun` is from cushim_stream_fence_end_moment before the wait. */
 void cushim_stream_fence_stream_done(struct cushim_scope *scope, CUstream stream, uint64_t begun);
 
 /* The context object is being made, or finished: its spare fences go. */

@@ -201,6 +201,29 @@ START_TEST(what_a_destroyed_stream_left_unfenced_is_fenced_by_the_context) {
 }
 END_TEST
 
+START_TEST(a_fence_covers_no_free_that_came_after_it) {
+    struct cushim_pool *p = create_sparing();
+    struct cushim_stream *s = new_stream(), *t = new_stream();
+    cushim_devptr early = take(p, LARGE_BYTES, s), late = take(p, LARGE_BYTES, s);
+    SIM(sim_hold)();
+    ck_assert_int_eq(cushim_memory_set32_async(early, 1, 1, s), CUSHIM_OK);
+    give(p, early, s);
+    SIM(sim_calls_reset)();
+    ck_assert_int_eq(cushim_pool_trim(p, -1, 0), CUSHIM_OK);
+    ck_assert_uint_eq(SIM(sim_calls)("cuEventRecord"), 1);
+    unsigned n_before = SIM(sim_pending)();
+    ck_assert_int_eq(cushim_memory_set32_async(late, 1, 1, s), CUSHIM_OK);
+    give(p, late, s);
+    SIM(sim_step)(n_before);
+    ck_assert_uint_gt(SIM(sim_pending)(), 0); /* the second set */
+    ck_assert_uint_eq(stats_of(p).pending_blocks, 1);
+    ck_assert_uint_eq(take(p, LARGE_BYTES, t), early);
+    ck_assert_uint_ne(take(p, LARGE_BYTES, t), late);
+    SIM(sim_release_hold)();
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
 /* ---- waits for a stream ---- */
 
 static void *wait_for(void *stream) {
@@ -369,6 +392,7 @@ SUITE() {
             a_free_that_names_a_destroyed_stream_is_behind_all_work_of_the_context,
             what_else_is_wrong_with_such_a_free_is_refused_as_ever,
             what_a_destroyed_stream_left_unfenced_is_fenced_by_the_context,
+            a_fence_covers_no_free_that_came_after_it,
             a_wait_covers_no_free_that_came_after_it_began,
             a_stream_for_each_request_leaves_nothing_behind,
             a_thread_for_each_request_leaves_nothing_behind,
