@@ -340,18 +340,13 @@ static enum cushim_status release_uncached(const struct freeing *freeing, const 
     struct cushim_mem_heap *pool = freeing->pool;
     enum cushim_status status =
         cushim_mem_segments_free(pool, freeing->found->segment, stream, freeing->answer);
-    if (!cushim_mem_heap_lock_life(pool, freeing->life)) {
-        if (status != CUSHIM_OK)
-            return end_gone(freeing);
+    if (status == CUSHIM_OK) {
         count(freeing, NULL);
         return CUSHIM_OK;
     }
-    if (status == CUSHIM_OK) {
-        cushim_mem_free_lists_count_given(pool, freeing->found->block_bytes);
-        count(freeing, NULL);
-    } else {
-        status = end_refused(freeing);
-    }
+    if (!cushim_mem_heap_lock_life(pool, freeing->life))
+        return end_gone(freeing);
+    status = end_refused(freeing);
     pthread_mutex_unlock(&pool->lock);
     return status;
 }

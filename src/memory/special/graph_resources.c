@@ -2,7 +2,6 @@
 
 #include "memory/current_context.h"
 #include "memory/state/heap_state.h"
-#include "memory/state/free_lists.h"
 #include "memory/state/segments.h"
 #include "memory/heap/heap.h"
 
@@ -78,33 +77,28 @@ void cushim_mem_graph_resources_let_go(struct cushim_mem_graph_resources_slot *f
 }
 
 /* What is not cached goes to the driver, whose free waits as a free of the program would have. */
-static bool give_to_driver(struct cushim_mem_heap *pool, const struct cushim_mem_held *held) {
+static bool give_to_driver(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     CUresult answer;
-    size_t block_bytes = held->place.extent->block_bytes;
+    if (!cushim_mem_heap_is_uncached(pool, segment))
+        return false;
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
-    bool is_gone =
-        cushim_mem_segments_free(pool, held->place.extent->segment, NULL, &answer) == CUSHIM_OK;
+    bool is_gone = cushim_mem_segments_free(pool, segment, NULL, &answer) == CUSHIM_OK;
     cushim_mem_mode_back(pool->cuda, mode);
-    if (is_gone && cushim_mem_heap_lock_life(pool, held->life)) {
-        cushim_mem_free_lists_count_given(pool, block_bytes);
-        pthread_mutex_unlock(&pool->lock);
-    }
     return is_gone;
 }
 
-/* True: the descriptor has done its work. */
-static bool take_back(struct cushim_mem_heap *pool, const struct cushim_mem_held *held,
-                      uint64_t tag) {
-    if (atomic_load(&pool->generation) != held->life) /* it went with its context */
-        return true;
-    if (cushim_mem_heap_is_uncached(pool, held->place.extent->segment) &&
-        give_to_driver(pool, held))
-        return true;
-    if (!cushim_mem_heap_lock_life(pool, held->life))
-        return true;
-    bool is_added = cushim_mem_deferred_add(&pool->deferred, &pool->meta, &held->place, tag);
+/* False where host memory is out. */
+static bool take_back(struct cushim_mem_heap *pool, struct cushim_mem_held *held, uint64_t tag) {
+    bool is_gone = atomic_load(&pool->generation) != held->life || /* with its context */
+                   give_to_driver(pool, held->place.extent->segment);
+    pthread_mutex_lock(&pool->lock);
+    bool is_done = is_gone ||
+                   atomic_load_explicit(&pool->generation, memory_order_relaxed) != held->life ||
+                   cushim_mem_deferred_add(&pool->deferred, &pool->meta, &held->place, tag);
+    if (is_done)
+        cushim_mem_meta_release(&pool->meta, held, size_of(held->n_slots));
     pthread_mutex_unlock(&pool->lock);
-    return is_added;
+    return is_done;
 }
 
 void cushim_mem_graph_resources_take_back(struct cushim_mem_heap *pool) {
@@ -113,12 +107,7 @@ void cushim_mem_graph_resources_take_back(struct cushim_mem_heap *pool) {
     uint64_t tag = cushim_mem_fence_tag(pool->fence);
     for (struct cushim_mem_held *next; held; held = next) {
         next = held->next;
-        if (!take_back(pool, held, tag)) { /* host memory is out: another time */
+        if (!take_back(pool, held, tag)) /* another time */
             push(held);
-            continue;
-        }
-        pthread_mutex_lock(&pool->lock);
-        cushim_mem_meta_release(&pool->meta, held, size_of(held->n_slots));
-        pthread_mutex_unlock(&pool->lock);
     }
 }

@@ -1,5 +1,7 @@
 #include "memory/state/segments.h"
 
+#include <utlist.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "cuda/translate.h"
@@ -106,24 +108,14 @@ static size_t reach(const struct cushim_mem_heap *pool, const struct cushim_mem_
 }
 
 static void link_segment(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
-    segment->previous = NULL;
-    segment->next = pool->segments;
-    if (segment->next)
-        segment->next->previous = segment;
-    pool->segments = segment;
+    DL_PREPEND2(pool->segments, segment, previous, next);
     cushim_mem_heap_count(pool, 0, (ptrdiff_t)segment->n_bytes);
     cushim_mem_stats_grow_held(pool->stats, segment->n_bytes);
     cushim_mem_stats_add(&pool->stats->n_segments, 1);
 }
 
 static void unlink_segment(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
-    if (segment->previous)
-        segment->previous->next = segment->next;
-    else
-        pool->segments = segment->next;
-    if (segment->next)
-        segment->next->previous = segment->previous;
-    segment->previous = segment->next = NULL;
+    DL_DELETE2(pool->segments, segment, previous, next);
     cushim_mem_heap_count(pool, 0, -(ptrdiff_t)segment->n_bytes);
     cushim_mem_stats_subtract(&pool->stats->held_bytes, segment->n_bytes);
     cushim_mem_stats_subtract(&pool->stats->n_segments, 1);
@@ -258,10 +250,14 @@ enum cushim_status cushim_mem_segments_free(struct cushim_mem_heap *pool,
     *answer = stream ? native_free_on(pool, segment->base, segment->n_bytes, *stream)
                      : native_free(pool, segment->base, segment->n_bytes, false);
     pthread_mutex_lock(&pool->lock);
-    if (*answer == CUDA_SUCCESS)
-        destroy(pool, segment);
-    else
+    if (*answer != CUDA_SUCCESS) {
         put_back(pool, segment);
+    } else {
+        if (segment->generation == atomic_load(&pool->generation))
+            cushim_mem_free_lists_count_given(
+                pool, cushim_mem_segment_extent(segment, segment->base)->block_bytes);
+        destroy(pool, segment);
+    }
     pthread_mutex_unlock(&pool->lock);
     return cushim_status_from_cu(*answer);
 }

@@ -54,7 +54,8 @@ struct cushim_mem_segment *cushim_mem_segments_detach(struct cushim_mem_heap *po
 size_t cushim_mem_segments_release(struct cushim_mem_heap *pool, struct cushim_mem_segment *list);
 
 /**
- * Without the lock: free a dedicated segment whose block is DEFERRED natively, as the caller would.
+ * Without the lock: free a dedicated segment whose block is DEFERRED natively, as the caller would;
+ * the block counts no more then.
  * @param stream NULL: by the source; otherwise behind the work of *stream, by cuMemFreeAsync, which
  *               the driver has and which takes such memory
  * @return CUSHIM_OK | the status of `answer`: the segment is as before
