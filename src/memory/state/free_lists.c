@@ -1,4 +1,7 @@
 #include "memory/state/free_lists.h"
+
+#include <utlist.h>
+
 #include "memory/layout/chunk.h"
 #include "memory/state/heap_state.h"
 
@@ -26,36 +29,20 @@ static bool was_whole(const struct cushim_mem_extent *extent) {
 
 /* Something is served from a segment that was wholly free. */
 static void note_used(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
-    struct cushim_mem_watermark *bound = &pool->bound;
     pool->free_segment_bytes -= segment->n_bytes;
     cushim_mem_stats_subtract(&pool->stats->free_segment_bytes, segment->n_bytes);
-    if (segment->older_free)
-        segment->older_free->younger_free = segment->younger_free;
-    else
-        bound->oldest_free = segment->younger_free;
-    if (segment->younger_free)
-        segment->younger_free->older_free = segment->older_free;
-    else
-        bound->youngest_free = segment->older_free;
-    segment->older_free = segment->younger_free = NULL;
+    DL_DELETE2(pool->bound.oldest_free, segment, older_free, younger_free);
 }
 
-/* Among those that are wholly free, behind `older`; NULL: the first that goes. */
-static void note_free_behind(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
-                             struct cushim_mem_segment *older) {
-    struct cushim_mem_watermark *bound = &pool->bound;
-    struct cushim_mem_segment *younger = older ? older->younger_free : bound->oldest_free;
+static void count_free(struct cushim_mem_heap *pool, const struct cushim_mem_segment *segment) {
     pool->free_segment_bytes += segment->n_bytes;
     cushim_mem_stats_add(&pool->stats->free_segment_bytes, segment->n_bytes);
-    segment->older_free = older;
-    segment->younger_free = younger;
-    *(older ? &older->younger_free : &bound->oldest_free) = segment;
-    *(younger ? &younger->older_free : &bound->youngest_free) = segment;
 }
 
 void cushim_mem_free_lists_note_free(struct cushim_mem_heap *pool,
                                      struct cushim_mem_segment *segment) {
-    note_free_behind(pool, segment, pool->bound.youngest_free);
+    count_free(pool, segment);
+    DL_APPEND2(pool->bound.oldest_free, segment, older_free, younger_free);
 }
 
 /* Where large blocks are packed, all runs are of so many pages, and so aligned to 64 KiB. */
@@ -254,7 +241,8 @@ static void end_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment 
     }
     cushim_mem_extent_join_rest(&pool->meta, first);
     first->n_cells = first->n_free_cells = 0;
-    note_free_behind(pool, segment, NULL);
+    count_free(pool, segment);
+    DL_PREPEND2(pool->bound.oldest_free, segment, older_free, younger_free); /* it goes first */
 }
 
 static void give_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,

@@ -7,7 +7,7 @@
  * below an eighth of the device where next to nothing is live.  Blocks that are deferred or in
  * caches count as held, not as live.
  *
- * Lock: the heap's, for `oldest_free` and `youngest_free` and for all writes but of tried_bytes;
+ * Lock: the heap's, for `oldest_free` and for all writes but of tried_bytes;
  * atomic fields are read without it.
  */
 #ifndef CUSHIM_MEMORY_WATERMARK_H
@@ -33,7 +33,7 @@ struct cushim_mem_band {
 };
 
 struct cushim_mem_watermark {
-    struct cushim_mem_segment *oldest_free, *youngest_free; /* segments that are wholly free */
+    struct cushim_mem_segment *oldest_free; /* of the segments that are wholly free */
     /* Under the lock: the last is of all that shares segments. */
     struct cushim_mem_band bands[CUSHIM_MEM_WATERMARK_BANDS + 1];
     size_t working_set_bytes; /* the sum of the bands' peaks */

@@ -314,7 +314,7 @@ static const char *fault_of_lists(const struct cushim_mem_heap *pool, const stru
         if (!is_wholly_free(segment))
             return "a segment in use is listed as wholly free";
         if (segment->younger_free ? segment->younger_free->older_free != segment
-                                  : segment != pool->bound.youngest_free)
+                                  : segment != pool->bound.oldest_free->older_free)
             return "the list of wholly free segments is broken";
     }
     for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {

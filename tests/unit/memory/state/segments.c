@@ -1,4 +1,6 @@
+#include "memory/cache/cache.h"
 #include "memory/heap/growth.h"
+#include "memory/state/free_lists.h"
 #include "memory/state/segments.h"
 
 #include <string.h>
@@ -171,6 +173,24 @@ START_TEST(the_idle_segment_that_waited_longest_goes_first) {
 }
 END_TEST
 
+START_TEST(what_may_serve_nobody_goes_before_what_waited_longer) {
+    struct cushim_mem_lookup found;
+    setup();
+    uint64_t idle = fixture_take(fixture, 8 << 20), shown = fixture_take(fixture, 1000);
+    fixture_give(fixture, idle);
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, shown, &found));
+    pthread_mutex_lock(&pool->lock);
+    cushim_mem_free_lists_retire(pool, found.segment);
+    pthread_mutex_unlock(&pool->lock);
+    fixture_give(fixture, shown);
+    cushim_mem_cache_drain_all(pool);
+    ck_assert_uint_eq(cushim_mem_growth_trim(pool, 8 << 20), 2 << 20);
+    ck_assert_int_eq(fixture_judge(fixture, shown, 1), CUSHIM_MEM_FOREIGN);
+    ck_assert_int_eq(fixture_judge(fixture, idle, 1), CUSHIM_MEM_NO_BLOCK);
+    fixture_check(fixture);
+}
+END_TEST
+
 START_TEST(releasing_happens_in_the_pools_context) {
     setup();
     enter(2 << 20, false);
@@ -196,5 +216,6 @@ SUITE() {
                           only_wholly_free_segments_are_detached_and_no_more_than_asked,
                           nobody_finds_a_segment_that_the_driver_is_given,
                           the_idle_segment_that_waited_longest_goes_first,
+                          what_may_serve_nobody_goes_before_what_waited_longer,
                           releasing_happens_in_the_pools_context, NULL});
 }
