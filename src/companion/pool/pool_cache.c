@@ -268,16 +268,22 @@ static bool note_done(struct cushim_pool_cache *cache, uint64_t moment) {
     return is_covered;
 }
 
+/* In the role: of the fences, the eldest is 0. */
+static struct cushim_pool_fence *fence_at(struct cushim_pool_cache *cache, unsigned i) {
+    return &cache->fences[(cache->first_fence + i) % CUSHIM_POOL_N_FENCES];
+}
+
+static void drop_first_fence(struct cushim_pool_cache *cache) {
+    cushim_stream_fence_release(fence_at(cache, 0)->fence);
+    cache->first_fence = (cache->first_fence + 1) % CUSHIM_POOL_N_FENCES;
+    cache->n_fences--;
+}
+
 /* In the role: which fences are complete? */
 static void ask(struct cushim_pool_cache *cache) {
-    while (cache->n_fences) {
-        struct cushim_pool_fence *fence = &cache->fences[cache->first_fence];
-        if (!cushim_stream_fence_is_complete(fence->fence))
-            return;
-        note_done(cache, fence->moment);
-        cushim_stream_fence_release(fence->fence);
-        cache->first_fence = (cache->first_fence + 1) % CUSHIM_POOL_N_FENCES;
-        cache->n_fences--;
+    while (cache->n_fences && cushim_stream_fence_is_complete(fence_at(cache, 0)->fence)) {
+        note_done(cache, fence_at(cache, 0)->moment);
+        drop_first_fence(cache);
     }
 }
 
@@ -314,16 +320,16 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_
     cushim_pool_cache_lock(cache);
     cache->covered_moment = moment;
     cushim_pool_cache_unlock(cache);
-    unsigned last = (cache->first_fence + cache->n_fences++) % CUSHIM_POOL_N_FENCES;
-    cache->fences[last] = (struct cushim_pool_fence){fence, moment};
+    *fence_at(cache, cache->n_fences++) = (struct cushim_pool_fence){fence, moment};
     return CUSHIM_OK;
 }
 
 /* In the role: wait for all fences, which makes `ask` find them complete. */
 static enum cushim_status wait_for_fences(struct cushim_scope *scope,
                                           struct cushim_pool_cache *cache) {
-    unsigned last = (cache->first_fence + cache->n_fences - 1) % CUSHIM_POOL_N_FENCES;
-    return cache->n_fences ? cushim_stream_fence_wait(scope, cache->fences[last].fence) : CUSHIM_OK;
+    return cache->n_fences
+               ? cushim_stream_fence_wait(scope, fence_at(cache, cache->n_fences - 1)->fence)
+               : CUSHIM_OK;
 }
 
 static enum cushim_status record_and_wait(struct cushim_scope *scope,
@@ -378,34 +384,23 @@ enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *cache, cons
     return status;
 }
 
-/* In the role: the fence that covers a moment, or NULL. */
-static struct cushim_stream_fence *fence_of(const struct cushim_pool_cache *cache,
-                                            uint64_t moment) {
-    for (unsigned i = 0; i < cache->n_fences; i++) {
-        const struct cushim_pool_fence *fence =
-            &cache->fences[(cache->first_fence + i) % CUSHIM_POOL_N_FENCES];
-        if (fence->moment >= moment)
-            return fence->fence;
-    }
-    return NULL;
-}
-
-static enum cushim_status order_in_role(struct cushim_pool_cache *cache, const char *what,
-                                        uint64_t moment, const struct cushim_pool_cache *after) {
+static enum cushim_status order_behind(struct cushim_stream_fence *fence, const char *what,
+                                       const struct cushim_pool_cache *after) {
     struct cushim_scope scope;
-    struct cushim_stream_fence *fence = fence_of(cache, moment);
-    if (moment <= cache->done_moment)
-        return CUSHIM_OK;
-    if (!fence)
-        return CUSHIM_NOTFOUND;
     CUSHIM_TRY(cushim_call_begin_known(&scope, what, after->of.context));
     return cushim_call_end(&scope, cushim_stream_fence_order(&scope, fence, after->of.handle));
 }
 
 enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *cache, const char *what,
                                            uint64_t moment, const struct cushim_pool_cache *after) {
+    unsigned i = 0;
     cushim_mem_cache_lock_enter(&cache->role);
-    enum cushim_status status = order_in_role(cache, what, moment, after);
+    while (i < cache->n_fences && fence_at(cache, i)->moment < moment)
+        i++;
+    enum cushim_status status = moment <= cache->done_moment ? CUSHIM_OK
+                                : i == cache->n_fences
+                                    ? CUSHIM_NOTFOUND
+                                    : order_behind(fence_at(cache, i)->fence, what, after);
     cushim_mem_cache_lock_leave(&cache->role);
     return status;
 }
@@ -452,10 +447,8 @@ void cushim_pool_cache_waited(struct cushim_pool_cache *cache, uint64_t begun) {
 
 void cushim_pool_cache_forget(struct cushim_pool_cache *cache) {
     cushim_mem_cache_lock_enter(&cache->role);
-    for (; cache->n_fences; cache->n_fences--) {
-        cushim_stream_fence_release(cache->fences[cache->first_fence].fence);
-        cache->first_fence = (cache->first_fence + 1) % CUSHIM_POOL_N_FENCES;
-    }
+    while (cache->n_fences)
+        drop_first_fence(cache);
     cushim_pool_cache_lock(cache);
     cushim_pool_buckets_clear(&cache->buckets);
     cache->ages = (struct cushim_pool_age){&cache->ages, &cache->ages};

@@ -127,24 +127,8 @@ enum cushim_status cushim_pool_owns(struct cushim_pool *p, cushim_devptr ptr, in
     return cushim_pool_end(&call, CUSHIM_OK);
 }
 
-struct views {
-    struct cushim_pool_view *rows;
-    size_t n, n_most;
-    bool is_full; /* no host memory */
-};
-
 /* Under the heap's lock. */
-static void add_view(struct views *views, struct cushim_pool_block *block) {
-    if (views->n == views->n_most) {
-        size_t n_most = views->n_most ? 2 * views->n_most : 64;
-        struct cushim_pool_view *rows = realloc(views->rows, n_most * sizeof *rows);
-        if (!rows) {
-            views->is_full = true;
-            return;
-        }
-        views->rows = rows;
-        views->n_most = n_most;
-    }
+static struct cushim_pool_view view_of(struct cushim_pool_block *block) {
     struct cushim_pool_cache *cache = atomic_load_explicit(&block->cache, memory_order_relaxed);
     bool is_live = cushim_pool_block_is_live(block);
     bool is_kept = atomic_load(&block->n_holds) != 0;
@@ -154,7 +138,7 @@ static void add_view(struct views *views, struct cushim_pool_block *block) {
         is_over = cushim_pool_block_is_over(cache, block);
         cushim_pool_cache_unlock(cache);
     }
-    views->rows[views->n++] = (struct cushim_pool_view){
+    return (struct cushim_pool_view){
         .ptr = cushim_pool_block_address(block),
         .asked_bytes = atomic_load(&block->asked_bytes),
         .block_bytes = block->bucket_bytes,
@@ -168,28 +152,36 @@ static void add_view(struct views *views, struct cushim_pool_block *block) {
     };
 }
 
+/* More rows, of all that a heap has out of the free lists; false: no host memory. */
+static bool add_views(struct cushim_pool_heap *heap, struct cushim_pool_view **rows, size_t *n) {
+    pthread_mutex_lock(&heap->lock);
+    size_t n_used = heap->table.n_used;
+    struct cushim_pool_view *grown = realloc(*rows, (*n + n_used + 1) * sizeof *grown);
+    if (grown)
+        *rows = grown;
+    for (uint32_t i = 0; grown && n_used && i < heap->table.n_blocks; i++) {
+        struct cushim_pool_block *block = cushim_pool_heap_at(heap, i);
+        if (cushim_pool_block_address(block))
+            grown[(*n)++] = view_of(block);
+    }
+    pthread_mutex_unlock(&heap->lock);
+    return grown != NULL;
+}
+
 enum cushim_status cushim_pool_walk(struct cushim_pool *p, cushim_pool_walk_fn *fn, void *cookie) {
     struct cushim_pool_call call;
-    struct views views = {0};
+    struct cushim_pool_view *rows = NULL;
+    enum cushim_status status = CUSHIM_OK;
+    size_t n = 0;
     if (!fn)
         return CUSHIM_FAIL(CUSHIM_INVALID, "fn=NULL");
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(call.pool, heap));) {
-        pthread_mutex_lock(&heap->lock);
-        for (uint32_t i = 0; i < heap->table.n_blocks && !views.is_full; i++) {
-            struct cushim_pool_block *block = cushim_pool_heap_at(heap, i);
-            if (cushim_pool_block_address(block))
-                add_view(&views, block);
-        }
-        pthread_mutex_unlock(&heap->lock);
+        if (status == CUSHIM_OK && !add_views(heap, &rows, &n))
+            status = CUSHIM_FAIL(CUSHIM_NOMEM, "host=%zu", n * sizeof *rows);
     }
-    enum cushim_status status =
-        views.is_full ? CUSHIM_FAIL(CUSHIM_NOMEM, "host=%zu", views.n * sizeof *views.rows)
-                      : CUSHIM_OK;
-    for (size_t i = 0; i < views.n && status == CUSHIM_OK; i++) {
-        if (fn(&views.rows[i], cookie))
-            break;
+    for (size_t i = 0; i < n && status == CUSHIM_OK && !fn(&rows[i], cookie); i++) {
     }
-    free(views.rows);
+    free(rows);
     return cushim_pool_end(&call, status);
 }
