@@ -192,8 +192,7 @@ static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_dir
  * tiles, or too much of k for one block.
  */
 bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv_direct *direct,
-                              const struct gemv_direct_sizes *sizes, bool is_q4k) {
-    enum { TILES_OF_TWO = 32 };
+                              const struct gemv_direct_sizes *sizes) {
     int64_t n_tiles = sizes->n_tiles, most_steps = GEMV_DIRECT_MOST_BYTES / sizes->column_bytes;
     if (call->arch < 90 || sizes->n_steps == 0 || sizes->n_steps > most_steps ||
         n_tiles < sizes->least_tiles || n_tiles > INT32_MAX)
@@ -204,7 +203,7 @@ bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv
         direct_blocks(call, direct, sizes, 2, 1))
         return true;
     direct->early_bytes = sizes->early_bytes;
-    bool is_large = is_q4k && !sizes->is_alone && n_tiles >= TILES_OF_TWO * call->n_sms;
+    bool is_large = sizes->two_from && n_tiles >= sizes->two_from * call->n_sms;
     return (is_large && direct_blocks(call, direct, sizes, 2, 2)) ||
            direct_blocks(call, direct, sizes, 1, 1);
 }
@@ -390,7 +389,7 @@ static enum cushim_status run_product(const char *what, const struct format *for
     /* pairs of blocks, and of scales by one load */
     if (is_wide && args.k % (2 * BLOCK_VALUES) == 0 && (uintptr_t)args.scales % 4 == 0 &&
         (is_one ? format->direct1 != 0 : args.n == 2) &&
-        cushim_gemv_direct_shape(&call, &direct, &sizes, false))
+        cushim_gemv_direct_shape(&call, &direct, &sizes))
         return launch_direct(&call, is_one ? format->direct1 : format->first + GEMV_DIRECT2,
                              &direct, &args);
     if (call.has_wgmma && args.n >= WGMMA_FROM)
@@ -445,7 +444,7 @@ static void gemv_q4k_reference(const void *args) {
 
 enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y, int64_t m,
                                        int64_t k, struct CUstream_st *stream) {
-    enum { ROWS_OF_WARP = 2, STEP = 8 * Q4K_VALUES };
+    enum { ROWS_OF_WARP = 2, STEP = 8 * Q4K_VALUES, TILES_OF_TWO = 32 };
     const char *what = __func__;
     struct cushim_kernel_call call;
     int64_t n_blocks, n_of_x, n_of_y;
@@ -475,9 +474,10 @@ enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y, 
                                       .tile_bytes = GEMV_DIRECT_ROWS * (k / Q4K_VALUES) * Q4K_BYTES,
                                       .cols = 1,
                                       .column_bytes = GEMV_DIRECT_TERMS,
-                                      .early_bytes = GEMV_DIRECT_EARLY_BYTES};
+                                      .early_bytes = GEMV_DIRECT_EARLY_BYTES,
+                                      .two_from = TILES_OF_TWO};
     if (cushim_is_aligned(16, w, NULL, NULL, NULL) &&
-        cushim_gemv_direct_shape(&call, &direct, &sizes, true))
+        cushim_gemv_direct_shape(&call, &direct, &sizes))
         return launch_direct(
             &call, GEMV_Q4K_DIRECT, &direct,
             &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k, .n = 1});

@@ -16,12 +16,13 @@ struct gemv_direct_sizes {
     int64_t least_tiles;                  /* with fewer, other kernels are faster */
     unsigned cols, column_bytes;          /* of shared memory for a step of a column */
     unsigned stages_bytes;                /* of a warp */
-    int early_bytes; /* of a block's weights, asked for while the kernel ahead still runs */
-    bool is_alone;   /* a block has a multiprocessor for itself, be there much to do or little */
+    int early_bytes;  /* of a block's weights, asked for while the kernel ahead still runs */
+    int64_t two_from; /* tiles a multiprocessor from which two blocks share it; 0: never */
+    bool is_alone;    /* else a block has it for itself, be there ever so little to do */
 };
 
 /* False where it is not to be had: too few tiles, or too much of k for one block. */
 bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv_direct *direct,
-                              const struct gemv_direct_sizes *sizes, bool is_q4k);
+                              const struct gemv_direct_sizes *sizes);
 
 #endif

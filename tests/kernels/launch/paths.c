@@ -43,7 +43,7 @@ static CUresult load_names(CUlibrary *library, const void *code, CUjit_option *o
 }
 
 static char launched[128]; /* the name of the last kernel */
-static unsigned last_cluster;
+static unsigned last_cluster, last_grid, last_block;
 
 static void keep_name(CUfunction function) {
     const char *name = "";
@@ -63,6 +63,8 @@ static CUresult look(CUfunction function, unsigned grid_x, unsigned grid_y, unsi
 static CUresult look_closer(const CUlaunchConfig *config, CUfunction function, void **params,
                             void **extra) {
     keep_name(function);
+    last_grid = config->gridDimX;
+    last_block = config->blockDimX;
     for (unsigned i = 0; i < config->numAttrs; i++) {
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
             last_cluster = config->attrs[i].value.clusterDim.x;
@@ -208,6 +210,31 @@ START_TEST(large_tiles_are_for_devices_with_their_shared_memory) {
 }
 END_TEST
 
+START_TEST(two_blocks_share_a_multiprocessor_where_a_gate_has_tiles_enough) {
+    enum { SMS = 132, K = 4096, TILE_PAIRS = 8 };
+    static const struct {
+        int64_t m;
+        unsigned grid, block;
+    } of[] = {
+        {14336, 2 * SMS, 256},
+        {13 * SMS * TILE_PAIRS, 2 * SMS, 256},
+        {13 * SMS * TILE_PAIRS - TILE_PAIRS, SMS, 512},
+        {2048, SMS, 512},
+    };
+    void *p = place(true, 4);
+    begin("90");
+    for (unsigned i = 0; i < sizeof of / sizeof *of; i++) {
+        ck_ok(cushim_gemv_swiglu_q4k_f32(p, p, p, p, 0, of[i].m, K, p,
+                                         cushim_gemv_q4k_scratch(2 * of[i].m, K), NULL));
+        ck_assert_str_eq(launched, "gemv_q4k_swiglu");
+        ck_assert_uint_eq(last_grid, of[i].grid);
+        ck_assert_uint_eq(last_block, of[i].block);
+    }
+    ck_ok(cushim_gemv_add_q4k_f32(p, p, p, p, K, 14336, p, 1 << 20, NULL));
+    ck_assert_uint_eq(last_grid, SMS);
+}
+END_TEST
+
 static CUresult say_no_clusters(int *value, CUdevice_attribute attribute, CUdevice device) {
     CUresult result = SIM(cuDeviceGetAttribute)(value, attribute, device);
     if (attribute == CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH)
@@ -252,10 +279,11 @@ START_TEST(a_device_is_asked_once_what_it_has) {
 END_TEST
 
 int main(void) {
-    return suite_run("paths",
-                     (const TTest *[]){every_kind_of_device_launches_what_is_chosen_for_it,
-                                       large_tiles_are_for_devices_with_their_shared_memory,
-                                       a_device_that_says_it_has_no_clusters_gets_none,
-                                       a_device_of_12_0_has_clusters_of_up_to_8,
-                                       a_device_is_asked_once_what_it_has, NULL});
+    return suite_run(
+        "paths", (const TTest *[]){every_kind_of_device_launches_what_is_chosen_for_it,
+                                   large_tiles_are_for_devices_with_their_shared_memory,
+                                   two_blocks_share_a_multiprocessor_where_a_gate_has_tiles_enough,
+                                   a_device_that_says_it_has_no_clusters_gets_none,
+                                   a_device_of_12_0_has_clusters_of_up_to_8,
+                                   a_device_is_asked_once_what_it_has, NULL});
 }
