@@ -6,23 +6,8 @@
 #ifndef CUSHIM_SIM_ABI_H
 #define CUSHIM_SIM_ABI_H
 
-#define __CUDA_API_VERSION_INTERNAL
-#ifndef CUDA_ENABLE_DEPRECATED
-#define CUDA_ENABLE_DEPRECATED
-#endif
 #pragma GCC visibility push(default)
-#include <cuda.h>
-/* The header that declares them is of a package of its own. */
-CUresult cuProfilerStart(void);
-CUresult cuProfilerStop(void);
-/* Later than the oldest headers that cushim is built with. */
-CUresult cuLaunchHostFunc_v2(CUstream stream, CUhostFn function, void *data, unsigned sync_mode);
-CUresult cuLaunchHostFunc_v2_ptsz(CUstream stream, CUhostFn function, void *data,
-                                  unsigned sync_mode);
-CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
-                           const CUgraphEdgeData *edges, size_t n_dependencies,
-                           CUgraphNodeParams *params);
-CUresult cuGraphNodeSetParams_v2(CUgraphNode node, CUgraphNodeParams *params);
+#include "cuda/driver.h"
 #pragma GCC visibility pop
 
 /* Early return: a result that is not success goes to the caller at once. */
