@@ -130,7 +130,7 @@ static void set_busy(struct cushim_mem_cache *cache, struct cushim_mem_heap *poo
 /* Under the pool's lock: the cache is busy, and gets the limit that it may have now. */
 static void take_share(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
     set_busy(cache, pool, true);
-    cache->limit_bytes = cushim_mem_deferred_batch_narrowed(pool, most_share_bytes(pool));
+    cache->limit_bytes = cushim_mem_deferred_batch_limit(pool, most_share_bytes(pool));
     cache->is_cut = !pool->bound.device_bytes || cache->limit_bytes < most_bytes_of(pool);
     cache->refreshed_ns = cushim_clock_coarse_ns();
 }
@@ -190,7 +190,7 @@ void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache) {
     pthread_mutex_unlock(&pool->lock);
 }
 
-void cushim_mem_cache_make_narrow(struct cushim_mem_cache *cache, uint64_t done) {
+void cushim_mem_cache_give_done(struct cushim_mem_cache *cache, uint64_t done) {
     struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
     take_share(cache, pool);
     for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {

@@ -32,7 +32,7 @@ enum {
     CUSHIM_MEM_CACHE_DEPTH = 64,             /* of one class */
     CUSHIM_MEM_CACHE_CLASS_BYTES = 2 << 20,  /* of one class; two blocks in any case */
     CUSHIM_MEM_CACHE_BYTES = 4 << 20,        /* of all */
-    CUSHIM_MEM_CACHE_BATCH_DEPTH = 256,      /* the same where blocks rotate (rotation.h), which */
+    CUSHIM_MEM_CACHE_BATCH_DEPTH = 256,      /* the same where blocks wait for fences, which */
     CUSHIM_MEM_CACHE_PUBLISH_BYTES = 1 << 20 /* says of how many bytes */
 };
 
@@ -217,9 +217,9 @@ static inline bool cushim_mem_cache_push(struct cushim_mem_cache *cache,
 bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_index,
                                 uint64_t done);
 
-/* Under the pool's lock, the cache being taken: the rotation is narrow now.  Blocks of epochs that
- * are done go to the free lists. */
-void cushim_mem_cache_make_narrow(struct cushim_mem_cache *cache, uint64_t done);
+/* Under the pool's lock, the cache being taken: the deferred limit has begun anew.  Blocks of
+ * epochs that are done go to the free lists. */
+void cushim_mem_cache_give_done(struct cushim_mem_cache *cache, uint64_t done);
 
 /* The cache being taken: the device, or the number of threads, may have changed what it may have;
  * looked at now and then where it has all it may. */

@@ -285,8 +285,7 @@ static enum cushim_status release_relaxed(struct freeing *freeing) {
                                     : CUSHIM_MEM_DUE;
     if (due || has_effect) { /* driver calls: not with the cache taken */
         if (cache) {
-            if (block_bytes < cache->limit_bytes) /* else it is due whatever the limit */
-                cushim_mem_cache_refresh_limit(cache);
+            cushim_mem_cache_refresh_limit(cache);
             cushim_mem_cache_leave(cache);
         }
         enum cushim_status status = settle(freeing, due);

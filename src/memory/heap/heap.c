@@ -57,6 +57,7 @@ void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_
     if (pool->fence == &pool->own_fence)
         cushim_mem_fence_init(pool->fence, setup->cuda, setup->context);
     pool->recent_since_ns = cushim_clock_coarse_ns();
+    cushim_mem_deferred_batch_begin(pool, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
     atomic_store(&pool->quick_life, atomic_fetch_add(&pool->generation, 1) + 1);
 }
 
@@ -80,7 +81,6 @@ void cushim_mem_heap_abandon(struct cushim_mem_heap *pool) {
     cushim_mem_heap_count(pool, -(ptrdiff_t)pool->live_bytes, -(ptrdiff_t)pool->held_bytes);
     pool->free_segment_bytes = 0;
     pool->n_early = 0;
-    pool->narrow_tag = 0;
     pool->recent_peak_bytes[0] = pool->recent_peak_bytes[1] = 0;
     pthread_mutex_unlock(&pool->lock);
 }
@@ -102,8 +102,10 @@ struct attempt {
     uint64_t life;
     size_t n_bytes;
     bool is_small, is_relaxed;
-    bool may_grow;         /* as far as the caller allows */
     bool should_grow;      /* rather than make one more fence for a few blocks */
+    bool has_others;       /* deferred blocks of other sizes are worth a fence */
+    bool has_lines;        /* blocks that were freed in stream order may be over */
+    bool is_over;          /* they are over; if they are no use, their limit begins anew */
     bool takes_any;        /* memory is out: pages that were kept for smaller requests, too */
     bool has_rotated;      /* enough of the class is deferred: prove it over before taking more */
     uint64_t deferred_tag; /* of the block that could be had next; 0: none is deferred */
@@ -189,19 +191,31 @@ static bool serve_from_cache(struct attempt *attempt, struct cushim_mem_cache *c
 static bool wants_more(const struct attempt *attempt, const struct cushim_mem_cache *cache) {
     struct cushim_mem_heap *pool = attempt->pool;
     bool is_of_cache = attempt->is_small && cache;
-    size_t most_bytes =
-        is_of_cache
-            ? cache->limit_bytes
-            : cushim_mem_deferred_batch_narrowed(pool, cushim_mem_deferred_batch_bytes(pool));
+    size_t most_bytes = cushim_mem_deferred_batch_bytes(pool);
+    size_t limit_bytes = is_of_cache ? cache->limit_bytes - cache->limit_bytes / 4
+                                     : cushim_mem_deferred_batch_limit(pool, most_bytes);
     size_t waiting_bytes = is_of_cache ? cache->cached_bytes : (size_t)pool->deferred.n_bytes;
     bool is_short = pool->bound.device_free_bytes < pool->bound.device_bytes / SHORT_SHARE;
-    if (!cushim_mem_deferred_batch_bytes(pool) || pool->policy->has_keep || is_short ||
-        waiting_bytes + attempt->n_bytes > most_bytes - (is_of_cache ? most_bytes / 4 : 0) ||
-        ++pool->n_early < EARLY)
-        return false;
-    if (attempt->may_grow) /* one of several threads */
-        pool->n_early = 0;
-    return true;
+    return most_bytes && !pool->policy->has_keep && !is_short &&
+           waiting_bytes + attempt->n_bytes <= limit_bytes && ++pool->n_early >= EARLY;
+}
+
+/* Under the lock: nothing serves.  Why not, and what to do? */
+static void note_miss(struct attempt *attempt, struct cushim_mem_cache *cache, bool is_proven) {
+    struct cushim_mem_heap *pool = attempt->pool;
+    attempt->has_lines = pool->deferred.lines != NULL;
+    if (!attempt->deferred_tag && pool->deferred.first)
+        attempt->deferred_tag = cushim_mem_deferred_tag_of(&pool->deferred, attempt->n_bytes);
+    if (attempt->deferred_tag) {
+        attempt->should_grow = !is_proven && wants_more(attempt, cache);
+    } else if (attempt->is_over) {
+        cushim_mem_deferred_batch_begin(pool, 0);
+        if (cache)
+            cushim_mem_cache_give_done(cache, cushim_mem_fence_done(pool->fence));
+    } else if (attempt->is_relaxed) {
+        attempt->has_others = cushim_mem_deferred_batch_is_much(
+            pool, pool->deferred.n_bytes + (cache ? cache->cached_bytes : 0));
+    }
 }
 
 /* From the free lists, and a few more for the cache (NULL: none). */
@@ -218,10 +232,8 @@ static enum cushim_status serve_from_free_lists(struct attempt *attempt,
                         : cushim_mem_free_lists_take(pool, attempt->n_bytes, &place);
     if (is_taken && cache && attempt->is_small)
         cushim_mem_cache_refill(cache, place.extent->class_index);
-    if (!is_taken && !attempt->deferred_tag && pool->deferred.first)
-        attempt->deferred_tag = cushim_mem_deferred_tag_of(&pool->deferred, attempt->n_bytes);
-    if (!is_taken && !is_proven && attempt->deferred_tag)
-        attempt->should_grow = wants_more(attempt, cache);
+    if (!is_taken)
+        note_miss(attempt, cache, is_proven);
     pthread_mutex_unlock(&pool->lock);
     if (!is_taken)
         return CUSHIM_NOTFOUND;
@@ -234,6 +246,7 @@ static enum cushim_status serve(struct attempt *attempt, bool is_proven) {
     enum cushim_status status = CUSHIM_NOTFOUND;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(attempt->pool, attempt->life);
     attempt->has_rotated = attempt->should_grow = false;
+    attempt->has_others = attempt->has_lines = false;
     attempt->deferred_tag = 0;
     if (cache && attempt->is_small && serve_from_cache(attempt, cache))
         status = CUSHIM_OK;
@@ -244,14 +257,35 @@ static enum cushim_status serve(struct attempt *attempt, bool is_proven) {
     return status;
 }
 
-/* Without a wait: is the deferred block over? */
-static enum cushim_status serve_proven(struct attempt *attempt) {
+/*
+ * Without a wait: what is deferred serves, where it can be proven over.  Where much of other sizes
+ * is, all of it is proven.  If that is no help its limit begins anew, and memory is fetched all the
+ * same: who does ask for these sizes again would else lack it for good, and be here at every turn.
+ * On a device that is behind nothing is over, nothing is waited for, and the sizes are not to
+ * blame.
+ */
+static enum cushim_status serve_deferred(struct attempt *attempt) {
     struct cushim_mem_heap *pool = attempt->pool;
+    uint64_t tag = attempt->has_others ? cushim_mem_fence_tag(pool->fence) : attempt->deferred_tag;
     CUresult answer;
-    cushim_mem_deferred_batch_prove(pool, attempt->deferred_tag, &answer);
-    if (answer != CUDA_SUCCESS)
-        cushim_mem_heap_note_damage(pool, answer);
-    return cushim_mem_heap_is_ready(pool) ? serve(attempt, true) : CUSHIM_STATE;
+    if (!tag && !attempt->has_lines)
+        return CUSHIM_NOTFOUND;
+    if (tag) {
+        bool is_over = cushim_mem_deferred_batch_prove(pool, tag, &answer);
+        attempt->is_over = is_over && attempt->has_others;
+        if (answer != CUDA_SUCCESS)
+            cushim_mem_heap_note_damage(pool, answer);
+        if (!cushim_mem_heap_is_ready(pool))
+            return CUSHIM_STATE;
+    }
+    if (attempt->has_lines) {
+        pthread_mutex_lock(&pool->lock);
+        cushim_mem_heap_give_deferred(pool);
+        pthread_mutex_unlock(&pool->lock);
+    }
+    enum cushim_status status = serve(attempt, true);
+    attempt->is_over = false;
+    return status;
 }
 
 static bool begin(struct attempt *attempt, struct cushim_mem_heap *pool, size_t n_bytes,
@@ -297,13 +331,6 @@ static enum cushim_status serve_from_arena(struct attempt *attempt, bool may_fet
     return CUSHIM_OK;
 }
 
-static enum cushim_status serve_without_wait(struct attempt *attempt) {
-    enum cushim_status status = serve(attempt, false);
-    return status == CUSHIM_NOTFOUND && attempt->deferred_tag && !attempt->should_grow
-               ? serve_proven(attempt)
-               : status;
-}
-
 static bool obtain_at_once(struct cushim_mem_heap *pool, size_t n_bytes,
                            struct cushim_mem_block *block) {
     block->address =
@@ -323,7 +350,12 @@ enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *pool, size
     if (!begin(&attempt, pool, n_bytes, block))
         return CUSHIM_STATE;
     enum cushim_status status = serve_from_arena(&attempt, false);
-    return status == CUSHIM_NOTSUPPORTED ? serve_without_wait(&attempt) : status;
+    if (status != CUSHIM_NOTSUPPORTED)
+        return status;
+    status = serve(&attempt, false);
+    return status == CUSHIM_NOTFOUND && attempt.deferred_tag && !attempt.should_grow
+               ? serve_deferred(&attempt)
+               : status;
 }
 
 /* ---- growing ---- */
@@ -341,87 +373,20 @@ static enum cushim_status grow(const struct attempt *attempt) {
     return CUSHIM_OK;
 }
 
-/* Fresh memory beside what is deferred; where the driver has none that serves as before. */
-static enum cushim_status serve_more(struct attempt *attempt) {
-    struct cushim_mem_heap *pool = attempt->pool;
+static void count_early_from(struct cushim_mem_heap *pool, int n_early) {
+    pthread_mutex_lock(&pool->lock);
+    pool->n_early = n_early;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* Fresh memory beside what is deferred; where the driver has none that has to do. */
+static enum cushim_status serve_fresh(struct attempt *attempt) {
+    count_early_from(attempt->pool, 0); /* first: one of several threads */
     if (grow(attempt) == CUSHIM_OK)
         return CUSHIM_OK;
-    pthread_mutex_lock(&pool->lock);
-    pool->n_early = LATE;
-    pthread_mutex_unlock(&pool->lock);
+    count_early_from(attempt->pool, LATE);
     attempt->block->is_hit = true;
-    return serve_proven(attempt);
-}
-
-/* Under the lock for a moment: what is over goes to the free lists; is there more, of an epoch that
- * no fence may come for? */
-static bool give_deferred(struct cushim_mem_heap *pool) {
-    pthread_mutex_lock(&pool->lock);
-    cushim_mem_heap_give_deferred(pool);
-    bool has_more = !pool->policy->is_relaxed && pool->deferred.first;
-    pthread_mutex_unlock(&pool->lock);
-    return has_more;
-}
-
-/* What was freed in stream order, or let go by a hold, may be over. */
-static bool look_at_deferred(struct cushim_mem_heap *pool) {
-    if (cushim_mem_heap_has_unheld(pool))
-        cushim_mem_graph_resources_take_back(pool);
-    if (!atomic_load_explicit(&pool->deferred.n_rows, memory_order_relaxed))
-        return false;
-    if (give_deferred(pool) && cushim_mem_growth_is_quiet(pool, 0))
-        give_deferred(pool);
-    return true;
-}
-
-/* Do far more blocks wait, in the pool and in this thread's cache, than a narrow rotation has? */
-static bool has_much_waiting(const struct attempt *attempt) {
-    struct cushim_mem_heap *pool = attempt->pool;
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, attempt->life);
-    pthread_mutex_lock(&pool->lock);
-    bool is_much = cushim_mem_deferred_batch_is_wide(pool, pool->deferred.n_bytes +
-                                                               (cache ? cache->cached_bytes : 0));
-    pthread_mutex_unlock(&pool->lock);
-    if (cache)
-        cushim_mem_cache_leave(cache);
-    return is_much;
-}
-
-/* They were no use: those that are over leave the cache, for whoever comes next. */
-static void make_narrow(const struct attempt *attempt) {
-    struct cushim_mem_heap *pool = attempt->pool;
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, attempt->life);
-    if (cushim_mem_heap_lock_life(pool, attempt->life)) {
-        cushim_mem_deferred_batch_narrow(pool);
-        if (cache)
-            cushim_mem_cache_make_narrow(cache, cushim_mem_fence_done(pool->fence));
-        pthread_mutex_unlock(&pool->lock);
-    }
-    if (cache)
-        cushim_mem_cache_leave(cache);
-}
-
-/*
- * Nothing fits, and the driver would be asked for more: where much waits it is proven over first.
- * If that is no help, other sizes wait than are asked for.  Memory is fetched all the same: who
- * does ask for these sizes again would else lack it for good, and be here at every turn.  On a
- * device that is behind nothing is over, nothing is waited for, and the sizes are not to blame.
- */
-static enum cushim_status make_do(struct attempt *attempt) {
-    struct cushim_mem_heap *pool = attempt->pool;
-    CUresult answer;
-    if (!attempt->is_relaxed || !has_much_waiting(attempt))
-        return CUSHIM_NOTFOUND;
-    bool is_over =
-        cushim_mem_deferred_batch_prove(pool, cushim_mem_fence_tag(pool->fence), &answer);
-    if (answer != CUDA_SUCCESS)
-        cushim_mem_heap_note_damage(pool, answer);
-    if (!cushim_mem_heap_is_ready(pool))
-        return CUSHIM_STATE;
-    enum cushim_status status = serve(attempt, true);
-    if (status == CUSHIM_NOTFOUND && is_over)
-        make_narrow(attempt);
-    return status;
+    return CUSHIM_NOTFOUND;
 }
 
 /* May more be fetched while so much is deferred? */
@@ -459,14 +424,13 @@ enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *pool, size_t n
     enum cushim_status status = serve_from_arena(&attempt, true);
     if (status != CUSHIM_NOTSUPPORTED)
         return status;
-    attempt.may_grow = true;
-    status = serve_without_wait(&attempt);
+    if (cushim_mem_heap_has_unheld(pool))
+        cushim_mem_graph_resources_take_back(pool);
+    status = serve(&attempt, false);
     if (status == CUSHIM_NOTFOUND && attempt.should_grow)
-        status = serve_more(&attempt);
-    if (status == CUSHIM_NOTFOUND && look_at_deferred(pool))
-        status = serve(&attempt, true);
+        status = serve_fresh(&attempt);
     if (status == CUSHIM_NOTFOUND)
-        status = make_do(&attempt);
+        status = serve_deferred(&attempt);
     if (status == CUSHIM_NOTFOUND && attempt.deferred_tag && !is_within_budget(pool) &&
         wait_for(&attempt, attempt.deferred_tag))
         status = serve(&attempt, true);

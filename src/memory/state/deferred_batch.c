@@ -16,27 +16,28 @@ size_t cushim_mem_deferred_batch_bytes(const struct cushim_mem_heap *pool) {
                                                           : CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES;
 }
 
-static size_t narrow_bytes(struct cushim_mem_heap *pool) {
+void cushim_mem_deferred_batch_begin(struct cushim_mem_heap *pool, size_t wider_bytes) {
+    pool->limit_tag = cushim_mem_fence_tag(pool->fence) - wider_bytes / WIDENING_BYTES;
+}
+
+static size_t least_bytes(struct cushim_mem_heap *pool) {
     size_t margin_bytes = cushim_mem_watermark_margin_bytes(pool);
     return margin_bytes > CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES
                ? margin_bytes
                : CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES;
 }
 
-size_t cushim_mem_deferred_batch_narrowed(struct cushim_mem_heap *pool, size_t n_bytes) {
-    if (!pool->narrow_tag)
-        return n_bytes;
-    uint64_t n_fences = cushim_mem_fence_tag(pool->fence) - pool->narrow_tag;
-    size_t most_bytes = narrow_bytes(pool) + n_fences * WIDENING_BYTES;
-    return n_bytes < most_bytes ? n_bytes : most_bytes;
+size_t cushim_mem_deferred_batch_limit(struct cushim_mem_heap *pool, size_t most_bytes) {
+    uint64_t n_fences = cushim_mem_fence_tag(pool->fence) - pool->limit_tag;
+    size_t widened_bytes = n_fences * WIDENING_BYTES;
+    if (widened_bytes >= most_bytes)
+        return most_bytes;
+    size_t limit_bytes = least_bytes(pool) + widened_bytes;
+    return limit_bytes < most_bytes ? limit_bytes : most_bytes;
 }
 
-bool cushim_mem_deferred_batch_is_wide(struct cushim_mem_heap *pool, size_t waiting_bytes) {
-    return waiting_bytes > 2 * narrow_bytes(pool);
-}
-
-void cushim_mem_deferred_batch_narrow(struct cushim_mem_heap *pool) {
-    pool->narrow_tag = cushim_mem_fence_tag(pool->fence);
+bool cushim_mem_deferred_batch_is_much(struct cushim_mem_heap *pool, size_t waiting_bytes) {
+    return waiting_bytes > 2 * least_bytes(pool);
 }
 
 enum cushim_mem_due cushim_mem_deferred_batch_count(struct cushim_mem_unfenced *unfenced,

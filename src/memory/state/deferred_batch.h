@@ -9,10 +9,9 @@
  * The bytes that may wait are bounded, a two-thousandth of the device a thread: a persistent kernel
  * that starts before the fence does pins these blocks for as long as it runs.
  *
- * That is worth it where the sizes that were freed are requested again.  Where they are not,
- * waiting blocks pin memory that nobody can use.  So once the heap would have to ask the driver for
- * more although no block waits for the device, the batch is narrowed to a share of the live bytes,
- * and widens again with each fence.
+ * That much is worth it where the sizes that were freed are requested again; else it pins memory
+ * that nobody can use.  So once the driver would have to be asked although what waits is over, the
+ * limit falls to a share of the live bytes, from where it widens with each fence.
  */
 #ifndef CUSHIM_MEMORY_DEFERRED_BATCH_H
 #define CUSHIM_MEMORY_DEFERRED_BATCH_H
@@ -39,17 +38,17 @@ struct cushim_mem_unfenced {
     size_t due_bytes; /* whence a fence is looked for */
 };
 
-/* Under the lock: what a thread may keep unfenced; 0 where the pool does not rotate. */
+/* Under the lock: what a thread may keep unfenced; 0 where frees wait. */
 size_t cushim_mem_deferred_batch_bytes(const struct cushim_mem_heap *pool);
 
-/* Under the lock: how much that is of these bytes while the rotation is narrow. */
-size_t cushim_mem_deferred_batch_narrowed(struct cushim_mem_heap *pool, size_t n_bytes);
+/* Under the lock: from now on the limit is a share of the live bytes, and wider_bytes more. */
+void cushim_mem_deferred_batch_begin(struct cushim_mem_heap *pool, size_t wider_bytes);
 
-/* Under the lock: are these bytes, which wait, far more than a narrow rotation has? */
-bool cushim_mem_deferred_batch_is_wide(struct cushim_mem_heap *pool, size_t waiting_bytes);
+/* Under the lock: how much of most_bytes may wait now. */
+size_t cushim_mem_deferred_batch_limit(struct cushim_mem_heap *pool, size_t most_bytes);
 
-/* Under the lock: so many blocks waited, and were no use. */
-void cushim_mem_deferred_batch_narrow(struct cushim_mem_heap *pool);
+/* Under the lock: are these bytes, which wait, far more than that share? */
+bool cushim_mem_deferred_batch_is_much(struct cushim_mem_heap *pool, size_t waiting_bytes);
 
 enum cushim_mem_due {
     CUSHIM_MEM_NOT_DUE,

@@ -73,7 +73,7 @@ struct cushim_mem_heap {
     struct cushim_mem_watermark bound;
     struct cushim_mem_deferred deferred;
     struct cushim_mem_arena arena; /* its chunks are taken and given without the lock */
-    uint64_t narrow_tag;           /* the epoch in which the rotation became narrow; 0: never */
+    uint64_t limit_tag; /* since this epoch the deferred limit widens; may be before the first */
     int n_early; /* fences made for fewer blocks than may wait, since memory was fetched for more */
     struct cushim_mem_cache *caches; /* under the registry's lock of cache.c */
     struct cushim_mem_cache *hand;   /* the same: the next to be looked at; NULL: the first */

@@ -63,7 +63,7 @@ START_TEST(what_may_wait_is_a_share_of_the_device) {
 }
 END_TEST
 
-START_TEST(one_fence_serves_a_rotation) {
+START_TEST(one_fence_serves_many_blocks) {
     setup();
     do_pairs(512, 1);
     unsigned n_before = n_records();
@@ -74,7 +74,7 @@ START_TEST(one_fence_serves_a_rotation) {
 }
 END_TEST
 
-START_TEST(large_blocks_rotate_once_memory_was_fetched_for_it) {
+START_TEST(large_blocks_wait_once_memory_was_fetched_for_it) {
     static const struct {
         size_t n_bytes;
         unsigned n_pairs; /* for one fence, at least */
@@ -135,7 +135,7 @@ START_TEST(a_free_that_is_not_the_first_is_refused_in_the_callers_own_capture) {
 }
 END_TEST
 
-START_TEST(where_the_driver_has_no_more_memory_few_blocks_rotate) {
+START_TEST(where_the_driver_has_no_more_memory_few_blocks_wait) {
     setup();
     do_pairs(MIB, 1);
     fake_fail_always("cuMemAlloc_v2", CUDA_ERROR_OUT_OF_MEMORY);
@@ -287,7 +287,7 @@ START_TEST(it_widens_again_where_one_size_is_all_there_is) {
 END_TEST
 
 /* Nothing that waits is over: it serves nobody, and the sizes are not to blame. */
-START_TEST(on_a_device_that_is_behind_nobody_waits_and_it_stays_wide) {
+START_TEST(on_a_device_that_is_behind_nobody_waits_and_the_limit_stays) {
     uint64_t addresses[40];
     setup();
     for (unsigned i = 0; i < 40; i++)
@@ -295,7 +295,8 @@ START_TEST(on_a_device_that_is_behind_nobody_waits_and_it_stays_wide) {
     fake_submit(0);
     for (unsigned i = 0; i < 40; i++)
         fixture_give(fixture, addresses[i]);
-    size_t waiting_bytes = pool()->caches->cached_bytes;
+    size_t waiting_bytes = pool()->caches->cached_bytes, limit_bytes = pool()->caches->limit_bytes;
+    uint64_t limit_tag = pool()->limit_tag;
     unsigned n_before = fake_n_calls("cuMemAlloc_v2"), n_asked = fake_n_calls("cuEventQuery");
     for (unsigned i = 0; i < 20; i++)
         fixture_take(fixture, 2 * MIB);
@@ -303,7 +304,8 @@ START_TEST(on_a_device_that_is_behind_nobody_waits_and_it_stays_wide) {
     ck_assert_uint_gt(fake_n_calls("cuMemAlloc_v2"), n_before);
     ck_assert_uint_le(fake_n_calls("cuEventQuery") - n_asked, 2 * 20);
     ck_assert_uint_eq(pool()->caches->cached_bytes, waiting_bytes);
-    ck_assert_uint_eq(pool()->caches->limit_bytes, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
+    ck_assert_uint_eq(pool()->caches->limit_bytes, limit_bytes);
+    ck_assert_uint_eq(pool()->limit_tag, limit_tag);
     fixture_check(fixture);
 }
 END_TEST
@@ -339,13 +341,13 @@ END_TEST
 
 SUITE() {
     return suite_run(
-        "rotation",
-        (const TTest *[]){what_may_wait_is_a_share_of_the_device, one_fence_serves_a_rotation,
-                          large_blocks_rotate_once_memory_was_fetched_for_it,
+        "deferred_batch",
+        (const TTest *[]){what_may_wait_is_a_share_of_the_device, one_fence_serves_many_blocks,
+                          large_blocks_wait_once_memory_was_fetched_for_it,
                           a_thread_that_frees_large_blocks_alone_may_keep_as_much,
                           a_free_that_is_not_the_first_waits_for_what_the_host_could_see,
                           a_free_that_is_not_the_first_is_refused_in_the_callers_own_capture,
-                          where_the_driver_has_no_more_memory_few_blocks_rotate,
+                          where_the_driver_has_no_more_memory_few_blocks_wait,
                           who_said_how_much_is_kept_gets_no_more,
                           a_free_fences_before_much_is_unfenced,
                           while_one_is_in_flight_no_other_is_made_before_it_presses,
@@ -353,6 +355,6 @@ SUITE() {
                           what_waits_serves_another_size_once_the_driver_was_asked,
                           then_no_more_waits_than_a_share_of_what_lives,
                           it_widens_again_where_one_size_is_all_there_is,
-                          on_a_device_that_is_behind_nobody_waits_and_it_stays_wide,
+                          on_a_device_that_is_behind_nobody_waits_and_the_limit_stays,
                           a_batch_that_grows_holds_a_third_more_than_lives_at_most, NULL});
 }
