@@ -74,16 +74,6 @@ static enum cushim_status end_refused(const struct freeing *freeing) {
     return cushim_status_from_cu(*freeing->answer);
 }
 
-/* ---- giving back to the driver ---- */
-
-/* At each free, so it is four loads: can cushim_mem_watermark_is_far_over be true? */
-static inline bool may_be_far_over(const struct cushim_mem_heap *pool) {
-    size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
-    size_t live_bytes = atomic_load_explicit(&pool->live_bytes, memory_order_relaxed);
-    return held_bytes + atomic_load_explicit(&pool->deferred.n_bytes, memory_order_relaxed) >
-           live_bytes + CUSHIM_MEM_HEAP_SLACK_BYTES;
-}
-
 /* ---- taking a block back ---- */
 
 static inline bool is_cacheable(const struct cushim_mem_lookup *found) {
@@ -126,7 +116,7 @@ static void tidy(const struct freeing *freeing, bool is_stale, uint64_t tag) {
         is_stale = pool->held_bytes > cushim_mem_growth_target(pool);
         pthread_mutex_unlock(&pool->lock);
     }
-    if (may_be_far_over(pool) && cushim_mem_watermark_is_far_over(pool))
+    if (cushim_mem_watermark_is_far_over(pool))
         cushim_mem_growth_settle(pool, freeing->life, tag);
     else if (is_stale)
         cushim_mem_growth_shrink(pool, freeing->life, freeing->has_waited);

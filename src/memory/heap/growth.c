@@ -2,7 +2,6 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "base/futex.h"
 #include "base/try.h"
 #include "memory/cache/cache.h"
 #include "memory/state/free_lists.h"
@@ -17,17 +16,10 @@ enum {
 static const size_t largest_segment_bytes = (size_t)256 << 20;
 static const uint64_t drain_again_ns = 100000000;
 
-bool cushim_mem_growth_is_quiet(struct cushim_mem_heap *pool, long moment_ns) {
+/* Has the device nothing to do, so that a release waits for nothing? */
+static bool is_quiet(struct cushim_mem_heap *pool) {
     CUresult answer;
-    uint64_t tag = cushim_mem_fence_tag(pool->fence);
-    if (cushim_mem_fence_start(pool->fence, pool->gate, &answer) != CUSHIM_OK)
-        return false;
-    if (cushim_mem_fence_done(pool->fence) >= tag)
-        return true;
-    if (!moment_ns)
-        return false;
-    cushim_futex_nap((uint64_t)moment_ns);
-    return cushim_mem_fence_poll(pool->fence, &answer) >= tag;
+    return cushim_mem_deferred_batch_prove(pool, cushim_mem_fence_tag(pool->fence), &answer);
 }
 
 /* ---- the bound ---- */
@@ -65,7 +57,7 @@ static size_t give_back(struct cushim_mem_heap *pool, struct cushim_mem_segment 
 static size_t give_back_quietly(struct cushim_mem_heap *pool, size_t target_bytes) {
     size_t n_bytes = 0, n_more = 1;
     bool is_drained = false;
-    while (n_more && (pool->source->is_prompt || cushim_mem_growth_is_quiet(pool, 0))) {
+    while (n_more && (pool->source->is_prompt || is_quiet(pool))) {
         struct cushim_mem_segment *segment = NULL;
         pthread_mutex_lock(&pool->lock);
         if (!is_drained && pool->held_bytes > target_bytes)
@@ -176,21 +168,6 @@ enum cushim_status cushim_mem_growth_take(struct cushim_mem_heap *pool, uint64_t
 
 /* ---- in a free ---- */
 
-/* Caches pin segments: they are emptied where the pool holds too much, but not again and again
- * where the rest is pinned by live blocks. */
-static void drain_caches(struct cushim_mem_heap *pool, uint64_t life) {
-    uint64_t now_ns = cushim_clock_coarse_ns();
-    if (!cushim_mem_heap_lock_life(pool, life))
-        return;
-    bool is_due = pool->held_bytes > cushim_mem_growth_target(pool) &&
-                  now_ns - pool->drained_ns >= drain_again_ns;
-    if (is_due)
-        pool->drained_ns = now_ns;
-    pthread_mutex_unlock(&pool->lock);
-    if (is_due)
-        cushim_mem_cache_drain_all(pool);
-}
-
 static void shrink(struct cushim_mem_heap *pool, uint64_t life) {
     struct cushim_mem_segment *excess = NULL;
     if (!cushim_mem_heap_lock_life(pool, life))
@@ -204,29 +181,35 @@ static void shrink(struct cushim_mem_heap *pool, uint64_t life) {
     give_back(pool, excess);
 }
 
+/* Under the lock: is this due?  Not before it has stood still for so long. */
+static bool is_due(uint64_t *done_ns, uint64_t now_ns, uint64_t again_ns) {
+    if (now_ns - *done_ns < again_ns)
+        return false;
+    *done_ns = now_ns;
+    return true;
+}
+
 /*
+ * Caches pin segments: they are emptied where the pool holds too much, but not again and again
+ * where the rest is pinned by live blocks.
+ *
  * A relaxed free waits for nothing, and the driver's own free of a segment waits for the device: so
  * only where that is quiet, asked once a tick of the coarse clock.  What is far over the bound is
  * settle's.
  */
-static bool may_give_back(struct cushim_mem_heap *pool, uint64_t life) {
-    uint64_t now_ns = cushim_clock_coarse_ns();
-    if (!pool->policy->is_relaxed || pool->source->is_prompt)
-        return true;
-    if (!cushim_mem_heap_lock_life(pool, life))
-        return false;
-    bool is_due =
-        pool->held_bytes > cushim_mem_growth_target(pool) && now_ns != pool->quiet_asked_ns;
-    if (is_due)
-        pool->quiet_asked_ns = now_ns;
-    pthread_mutex_unlock(&pool->lock);
-    return is_due && cushim_mem_growth_is_quiet(pool, 0);
-}
-
 void cushim_mem_growth_shrink(struct cushim_mem_heap *pool, uint64_t life, bool has_waited) {
     cushim_mem_watermark_ask(pool);
-    drain_caches(pool, life);
-    if (has_waited || may_give_back(pool, life))
+    uint64_t now_ns = cushim_clock_coarse_ns();
+    bool may_wait = has_waited || !pool->policy->is_relaxed || pool->source->is_prompt;
+    if (!cushim_mem_heap_lock_life(pool, life))
+        return;
+    bool is_over = pool->held_bytes > cushim_mem_growth_target(pool);
+    bool drains = is_over && is_due(&pool->drained_ns, now_ns, drain_again_ns);
+    bool asks = is_over && !may_wait && is_due(&pool->quiet_asked_ns, now_ns, 1);
+    pthread_mutex_unlock(&pool->lock);
+    if (drains)
+        cushim_mem_cache_drain_all(pool);
+    if (is_over && (may_wait || (asks && is_quiet(pool))))
         shrink(pool, life);
 }
 

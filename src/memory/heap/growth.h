@@ -37,12 +37,6 @@ enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_heap *pool, size_t 
 enum cushim_status cushim_mem_growth_take(struct cushim_mem_heap *pool, uint64_t life,
                                           size_t n_bytes, struct cushim_mem_blockref *place);
 
-/*
- * Has the device nothing to do, so that a release waits for nothing?  A record and a question; a
- * second one `moment_ns` later where that is not 0, since a record takes an idle device a moment.
- */
-bool cushim_mem_growth_is_quiet(struct cushim_mem_heap *pool, long moment_ns);
-
 /* Under the lock: the bytes that the pool may hold now. */
 size_t cushim_mem_growth_target(struct cushim_mem_heap *pool);
 

@@ -273,8 +273,7 @@ static enum cushim_status serve_deferred(struct attempt *attempt) {
     if (tag) {
         bool is_over = cushim_mem_deferred_batch_prove(pool, tag, &answer);
         attempt->is_over = is_over && attempt->has_others;
-        if (answer != CUDA_SUCCESS)
-            cushim_mem_heap_note_damage(pool, answer);
+        cushim_mem_heap_note_damage(pool, answer);
         if (!cushim_mem_heap_is_ready(pool))
             return CUSHIM_STATE;
     }
@@ -409,8 +408,7 @@ static bool wait_for(const struct attempt *attempt, uint64_t tag) {
     enum cushim_status status = cushim_mem_fence_await(
         pool->fence, pool->gate, tag, cushim_clock_ns() + CUSHIM_MEM_HEAP_PATIENCE_NS, pool->stats,
         &answer);
-    if (answer != CUDA_SUCCESS)
-        cushim_mem_heap_note_damage(pool, answer);
+    cushim_mem_heap_note_damage(pool, answer);
     return status == CUSHIM_OK;
 }
 

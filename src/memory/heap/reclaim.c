@@ -1,6 +1,7 @@
 #include "memory/heap/reclaim.h"
 
 #include "base/clock.h"
+#include "base/futex.h"
 #include "base/log.h"
 #include "cuda/table.h"
 #include "memory/cache/cache.h"
@@ -16,7 +17,7 @@
  */
 static const uint64_t patience_ns = 2000000000;
 
-static const long moment_ns = 2000000; /* that an idle device may take over a record */
+static const uint64_t moment_ns = 2000000; /* that an idle device may take over a record */
 
 uint64_t cushim_mem_reclaim_until(void) {
     return cushim_clock_ns() + patience_ns;
@@ -45,6 +46,16 @@ static enum cushim_status await_patiently(struct cushim_mem_heap *pool, uint64_t
     return status;
 }
 
+/* Has the device nothing to do? */
+static bool is_quiet(struct cushim_mem_heap *pool) {
+    CUresult answer;
+    uint64_t tag = cushim_mem_fence_tag(pool->fence);
+    if (cushim_mem_deferred_batch_prove(pool, tag, &answer))
+        return true;
+    cushim_futex_nap(moment_ns);
+    return cushim_mem_deferred_batch_prove(pool, tag, &answer);
+}
+
 static enum cushim_status wait_until(struct cushim_mem_heap *pool, uint64_t until_ns) {
     uint64_t now_ns = cushim_clock_ns();
     pthread_mutex_lock(&pool->lock);
@@ -52,7 +63,7 @@ static enum cushim_status wait_until(struct cushim_mem_heap *pool, uint64_t unti
     pthread_mutex_unlock(&pool->lock);
     bool is_late = now_ns >= until_ns || (gave_up_ns && now_ns - gave_up_ns <= patience_ns);
     if (is_late && pool->cuda->cuCtxRecordEvent)
-        return cushim_mem_growth_is_quiet(pool, moment_ns) ? CUSHIM_OK : CUSHIM_TIMEOUT;
+        return is_quiet(pool) ? CUSHIM_OK : CUSHIM_TIMEOUT;
     return await_patiently(pool, until_ns);
 }
 
