@@ -82,7 +82,7 @@ static void fill(const struct cushim_object *object) {
     struct cushim_object copy = *object;
     const char *missing = NULL;
     cushim_cuda_load(&table, find, &copy, &missing);
-    cushim_route_fill(object);
+    cushim_route_fill(&table);
     atomic_store(&first_missing, missing);
     atomic_store(&object_name, object->name);
     atomic_store(&object_dynamic, object->dynamic);

@@ -43,8 +43,8 @@ bool cushim_runtime_adopt(const struct cushim_object *object);
 
 /* route.c */
 
-/* Note where the driver's real functions are; called by cushim_driver_adopt. */
-void cushim_route_fill(const struct cushim_object *driver);
+/* Note where the driver's real functions are, of its table that is filled. */
+void cushim_route_fill(const struct cushim_cuda *driver);
 
 /* And forget it: they are unloaded. */
 void cushim_route_forget(void);

@@ -13,31 +13,47 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "cuda/table.h"
+
 typedef void hook_fn(void);
 
 struct route {
     const char *abi_name, *symbol;
     int since;
     bool is_runtime;
+    uint16_t slot; /* its offset in the driver's table, where it is hooked there */
     hook_fn *hook; /* NULL: listed, not hooked */
 };
 
-#define HOOK_HOOK(abi)   (hook_fn *)abi
-#define HOOK_CALL(abi)   NULL
-#define HOOK_NATIVE(abi) NULL
-#define IS_RUNTIME_DRV   false
-#define IS_RUNTIME_RT    true
+#define HOOK_HOOK(abi)       (hook_fn *)abi
+#define HOOK_CALL(abi)       NULL
+#define HOOK_NATIVE(abi)     NULL
+#define IS_RUNTIME_DRV       false
+#define IS_RUNTIME_RT        true
+#define SLOT_DRV_HOOK(abi)   offsetof(struct cushim_cuda, abi)
+#define SLOT_DRV_CALL(abi)   0
+#define SLOT_DRV_NATIVE(abi) 0
+#define SLOT_RT_HOOK(abi)    0
+#define SLOT_RT_CALL(abi)    0
+#define SLOT_RT_NATIVE(abi)  0
 
 static const struct route routes[] = {
 #define SYM(role, api, abi, asked_as, since, need)                                                 \
-    {#abi, asked_as, since, IS_RUNTIME_##api, HOOK_##role(abi)},
+    {#abi, asked_as, since, IS_RUNTIME_##api, SLOT_##api##_##role(abi), HOOK_##role(abi)},
 #include "cuda/symbols.def"
 #undef SYM
 };
 
-enum { N_ROUTES = sizeof routes / sizeof routes[0], N_NAMES = 256 };
+enum { N_ROUTES = sizeof routes / sizeof routes[0], N_NAMES = 256, N_PLACES = 2048 };
 
 static _Atomic(void *) addresses[N_ROUTES]; /* of the driver's hooked functions; else NULL */
+
+/*
+ * The rows by the addresses of their hooks and of the driver's functions; 0: no row, else one more
+ * than its number.  A row is at the first free place from the hash of its address on.
+ */
+static _Atomic uint16_t rows_by_address[N_PLACES];
+_Static_assert(N_PLACES > 2 * N_ROUTES, "a search ends at a free place");
 
 struct cushim_page_calls cushim_page_calls;
 
@@ -48,16 +64,34 @@ static void *hook_of(const struct route *route) {
     return address;
 }
 
-void cushim_route_fill(const struct cushim_object *driver) {
-    for (unsigned i = 0; i < N_ROUTES; i++)
-        if (routes[i].hook && !routes[i].is_runtime)
-            atomic_store_explicit(&addresses[i], cushim_object_symbol(driver, routes[i].abi_name),
-                                  memory_order_release);
+static unsigned place_of(const void *address) {
+    return (uintptr_t)address * 0x9e3779b97f4a7c15u >> 53;
+}
+
+static void enter(const void *address, unsigned row) {
+    unsigned i = place_of(address);
+    while (atomic_load(&rows_by_address[i]))
+        i = (i + 1) % N_PLACES;
+    atomic_store(&rows_by_address[i], (uint16_t)(row + 1));
+}
+
+void cushim_route_fill(const struct cushim_cuda *driver) {
+    for (unsigned i = 0; i < N_ROUTES; i++) {
+        void *address = NULL;
+        if (!routes[i].hook)
+            continue;
+        if (!routes[i].is_runtime)
+            memcpy(&address, (const char *)driver + routes[i].slot, sizeof address);
+        atomic_store(&addresses[i], address);
+        enter(hook_of(&routes[i]), i);
+        if (address)
+            enter(address, i);
+    }
 }
 
 void cushim_route_forget(void) {
-    for (unsigned i = 0; i < N_ROUTES; i++)
-        atomic_store_explicit(&addresses[i], NULL, memory_order_release);
+    for (unsigned i = 0; i < N_PLACES; i++)
+        atomic_store(&rows_by_address[i], 0);
     atomic_store(&cushim_page_calls.lookups.identity, CUSHIM_IDENTITY_UNKNOWN);
 }
 
@@ -101,9 +135,16 @@ static const struct route *route_named(const char *symbol, int version, uint64_t
     return best[has_per_thread && flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM];
 }
 
+/* The row at a place, or NULL where the search ends. */
+static const struct route *row_at(unsigned place) {
+    unsigned row = atomic_load(&rows_by_address[place]);
+    return row ? &routes[row - 1] : NULL;
+}
+
 static bool is_hook(const void *address) {
-    for (unsigned i = 0; i < N_ROUTES; i++)
-        if (routes[i].hook && hook_of(&routes[i]) == address)
+    const struct route *row;
+    for (unsigned i = place_of(address); (row = row_at(i)); i = (i + 1) % N_PLACES)
+        if (hook_of(row) == address)
             return true;
     return false;
 }
@@ -111,11 +152,12 @@ static bool is_hook(const void *address) {
 /* The route of an answer, or NULL. */
 static const struct route *route_of(const void *real, const char *symbol, int version,
                                     uint64_t flags) {
-    const struct route *found = NULL, *named;
+    const struct route *found = NULL, *named, *row;
     unsigned n_found = 0;
-    for (unsigned i = 0; i < N_ROUTES; i++) {
-        if (atomic_load_explicit(&addresses[i], memory_order_acquire) == real) {
-            found = &routes[i];
+    for (unsigned i = place_of(real); (row = row_at(i)); i = (i + 1) % N_PLACES) {
+        /* once, though a row is there twice: for its hook, too */
+        if (row != found && atomic_load(&addresses[row - routes]) == real) {
+            found = row;
             n_found++;
         }
     }

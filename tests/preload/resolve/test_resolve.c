@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cuda/table.h"
 #include "preload/resolve/lookup.h"
@@ -105,6 +106,27 @@ START_TEST(an_address_of_a_driver_that_was_unloaded_is_anybodys) {
     ck_assert_ptr_eq(cushim_route_answer(address, "cuMemAlloc", 12000, 0), hook);
     cushim_route_forget();
     ck_assert_ptr_eq(cushim_route_answer(address, "cuMemAlloc", 12000, 0), address);
+}
+END_TEST
+
+START_TEST(drivers_that_come_and_go_are_routed_wherever_their_functions_are) {
+    enum { N_SLOTS = sizeof(struct cushim_cuda) / sizeof(void *) };
+    static struct cushim_cuda table; /* a driver of addresses alone */
+    unsigned n_hooked = 0;
+    for (uintptr_t round = 0; round < 100; round++) {
+        void *addresses[N_SLOTS];
+        unsigned n = 0;
+        for (uintptr_t i = 0; i < N_SLOTS; i++)
+            addresses[i] = (void *)(0x100000 + 16 * (round * N_SLOTS + i));
+        memcpy((void *)&table, addresses, sizeof table);
+        cushim_route_forget();
+        cushim_route_fill(&table);
+        for (unsigned i = 0; i < N_SLOTS; i++)
+            n += cushim_route_answer(addresses[i], "another", 12000, 0) != addresses[i];
+        n_hooked = round ? n_hooked : n;
+        ck_assert_uint_gt(n, 200);
+        ck_assert_uint_eq(n, n_hooked);
+    }
 }
 END_TEST
 
@@ -211,6 +233,7 @@ int main(void) {
     tcase_add_test(tests, names_that_are_not_the_drivers_are_not_counted);
     tcase_add_test(tests, an_answer_that_is_a_hook_stays_as_it_is);
     tcase_add_test(tests, an_address_of_a_driver_that_was_unloaded_is_anybodys);
+    tcase_add_test(tests, drivers_that_come_and_go_are_routed_wherever_their_functions_are);
     tcase_add_test(tests, without_a_driver_there_is_no_table_and_with_one_it_is_whole);
     tcase_add_test(tests, without_a_runtime_there_is_no_table);
     tcase_add_test(tests,
