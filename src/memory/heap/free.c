@@ -343,17 +343,14 @@ static enum cushim_status release_uncached(const struct freeing *freeing, const 
 void cushim_mem_heap_retire_segment(struct cushim_mem_heap *pool,
                                     struct cushim_mem_segment *segment) {
     pthread_mutex_lock(&pool->lock);
-    bool is_there = segment->pool == pool && segment->generation == atomic_load(&pool->generation);
-    if (is_there && cushim_mem_segment_is_one_block(segment))
-        atomic_store_explicit(&segment->goes_with_block, true, memory_order_relaxed);
-    else if (is_there)
+    if (segment->pool == pool && segment->generation == atomic_load(&pool->generation))
         cushim_mem_free_lists_retire(pool, segment);
     pthread_mutex_unlock(&pool->lock);
 }
 
 bool cushim_mem_heap_is_uncached(const struct cushim_mem_heap *pool,
                                  const struct cushim_mem_segment *segment) {
-    if (atomic_load_explicit(&segment->goes_with_block, memory_order_relaxed))
+    if (atomic_load_explicit(&segment->is_retired, memory_order_relaxed))
         return cushim_mem_segment_is_one_block(segment);
     return segment->is_dedicated &&
            atomic_load_explicit(&pool->policy->is_dedicated_uncached, memory_order_relaxed);

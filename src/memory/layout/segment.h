@@ -37,10 +37,8 @@ struct cushim_mem_segment {
     uint64_t generation; /* of the pool when it got this memory */
     atomic_size_t
         used_bytes; /* from the base on: what was ever handed out (memory/provider/fill.h) */
-    /* it goes back to the driver with its one block: the driver, or another process, was told of it
-     */
-    atomic_bool goes_with_block;
-    bool is_retired;     /* its blocks are handed out no more: another process was told of one */
+    /* its blocks are handed out no more: the driver, or another process, was told of one */
+    atomic_bool is_retired;
     uint32_t n_not_back; /* where retired: its blocks that are not free, or in a thread's cache */
     atomic_uint n_synchronous; /* blocks with SYNC_MEMOPS, and such as it is being set on */
     struct cushim_mem_segment *previous, *next;           /* all segments of the pool */

@@ -218,9 +218,12 @@ static uint32_t retire(struct cushim_mem_heap *pool, struct cushim_mem_extent *e
 void cushim_mem_free_lists_retire(struct cushim_mem_heap *pool,
                                   struct cushim_mem_segment *segment) {
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
-    if (segment->is_retired)
+    bool is_late =
+        segment->is_dedicated && /* its block was freed meanwhile, and may serve again */
+        atomic_load_explicit(&extent->single.state, memory_order_relaxed) == CUSHIM_MEM_FREE;
+    if (segment->is_retired || is_late)
         return;
-    segment->is_retired = true;
+    atomic_store_explicit(&segment->is_retired, true, memory_order_relaxed);
     segment->n_not_back = 0;
     for (; extent; extent = extent->after)
         segment->n_not_back += retire(pool, extent);

@@ -310,7 +310,7 @@ static const char *fault_of_lists(const struct cushim_mem_heap *pool, const stru
     for (const struct cushim_mem_segment *segment = pool->bound.oldest_free; segment;
          segment = segment->younger_free) {
         n_whole++;
-        n_idle += segment->is_dedicated;
+        n_idle += segment->is_dedicated && !segment->is_retired;
         if (!is_wholly_free(segment))
             return "a segment in use is listed as wholly free";
         if (segment->younger_free ? segment->younger_free->older_free != segment

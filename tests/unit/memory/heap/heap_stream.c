@@ -92,6 +92,44 @@ START_TEST(pending_blocks_are_not_given_back_to_the_driver) {
 }
 END_TEST
 
+static void retire(uint64_t address) {
+    struct cushim_mem_lookup found;
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
+    cushim_mem_heap_retire_segment(&fixture->pools[0], found.segment);
+}
+
+/* Where no call of the driver frees it in stream order. */
+START_TEST(a_block_that_another_process_was_told_of_serves_nobody_after_its_event) {
+    fixture = fixture_create("cuMemFreeAsync");
+    uint64_t address = fixture_take(fixture, 3000000);
+    retire(address);
+    fake_submit(0);
+    free_on(address, fake_stream(0));
+    fake_finish(0);
+    ck_assert_uint_ne(fixture_take(fixture, 3000000), address);
+    fixture_check(fixture);
+    fixture_trim(fixture, 0);
+    ck_assert(!fake_is_allocated(address));
+    fixture_check(fixture);
+}
+END_TEST
+
+/* The program frees it while it has the handle made. */
+START_TEST(a_block_that_was_free_before_the_handle_serves_on) {
+    fixture = fixture_create(NULL);
+    uint64_t address = fixture_take(fixture, 3000000);
+    fixture_give(fixture, address);
+    retire(address);
+    fixture_check(fixture);
+    ck_assert_uint_eq(fixture_take(fixture, 3000000), address);
+    fixture_give(fixture, address);
+    ck_assert(fake_is_allocated(address));
+    fixture_trim(fixture, 0);
+    ck_assert(!fake_is_allocated(address));
+    fixture_check(fixture);
+}
+END_TEST
+
 START_TEST(a_refused_record_leaves_the_block_live_and_damage_is_noted) {
     static const struct {
         CUresult result;
@@ -184,6 +222,8 @@ SUITE() {
             the_special_streams_mean_the_current_context,
             a_wait_of_the_context_takes_what_is_over_with_it,
             pending_blocks_are_not_given_back_to_the_driver,
+            a_block_that_another_process_was_told_of_serves_nobody_after_its_event,
+            a_block_that_was_free_before_the_handle_serves_on,
             a_refused_record_leaves_the_block_live_and_damage_is_noted,
             a_wait_covers_what_was_freed_before_it_and_not_what_was_freed_while_it_waited,
             a_thousand_pending_blocks_all_come_back, NULL});
