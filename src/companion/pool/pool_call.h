@@ -227,7 +227,7 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_h
 enum cushim_pool_captured {
     CUSHIM_POOL_NOT_CAPTURED,
     CUSHIM_POOL_CAPTURED,         /* by one that the pool is not attached to */
-    CUSHIM_POOL_CAPTURED_ATTACHED /* *freeze; the pool's lock is held: cushim_pool_freeze_leave */
+    CUSHIM_POOL_CAPTURED_ATTACHED /* *freeze: a copy, good until the capture ends */
 };
 
 enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *pool,

@@ -92,7 +92,6 @@ static bool take_back(const struct row *row, bool is_graph_gone, uint32_t *life)
     }
     pthread_mutex_unlock(&heap->lock);
     /* One that is neither is being freed at this moment, by who finds that nobody holds it. */
-    /* One that is neither is being freed at this moment, by who finds that nobody holds it. */
     return *life || (is_last && is_graph_gone &&
                      cushim_pool_block_take(block, cushim_pool_block_address(block)));
 }

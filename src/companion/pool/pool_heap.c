@@ -236,6 +236,7 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof(struct with_core));
     pthread_mutex_lock(&heap->lock); /* who looks for dead ones sees it already */
     heap->context = cushim_object_keep(context);
+    heap->is_forgotten = false;
     pthread_mutex_unlock(&heap->lock);
     heap->kind = (enum cushim_mem_kind)kind;
     atomic_store(&heap->is_lost, false);
@@ -320,23 +321,22 @@ enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const 
 
 /* ---- ending ---- */
 
-static void forget_caches(struct cushim_pool_heap *heap) {
+/*
+ * Whoever set is_lost, under the heap's lock, forgets all that is in it: the driver has it no more,
+ * or there is nothing.  Then it is dropped, by whoever comes last of this and the pool's end.
+ */
+static void forget(struct cushim_pool_heap *heap) {
     for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));)
         cushim_pool_cache_forget(cache);
-}
-
-void cushim_pool_heap_lose(struct cushim_pool_heap *heap) {
-    if (atomic_exchange(&heap->is_lost, true))
-        return;
-    forget_caches(heap);
     cushim_mem_heap_abandon(cushim_pool_heap_core(heap));
     pthread_mutex_lock(&heap->lock);
     struct cushim_pool_object *pool = heap->pool;
     if (pool)
         atomic_store(&pool->has_lost, true);
     empty_table(heap);
+    heap->is_forgotten = true;
     pthread_mutex_unlock(&heap->lock);
-    if (!pool) /* with its pool gone nobody else would */
+    if (!pool)
         drop(heap);
 }
 
@@ -344,11 +344,11 @@ void cushim_pool_heap_lose_dead(void) {
     struct cushim_pool_heap *heap = NULL;
     while ((heap = cushim_pool_heap_next(heap))) {
         pthread_mutex_lock(&heap->lock);
-        struct cushim_context_object *context = cushim_object_keep(heap->context);
+        bool is_ours = heap->context && cushim_context_is_dead(heap->context) &&
+                       !atomic_exchange(&heap->is_lost, true);
         pthread_mutex_unlock(&heap->lock);
-        if (context && cushim_context_is_dead(context))
-            cushim_pool_heap_lose(heap);
-        cushim_object_release(context);
+        if (is_ours)
+            forget(heap);
     }
 }
 
@@ -369,14 +369,6 @@ static void empty_caches(struct cushim_pool_heap *heap, const char *what) {
     }
 }
 
-/* Without a block: nothing of the driver's is left, or it would not take it. */
-static void end(struct cushim_pool_heap *heap) {
-    if (atomic_exchange(&heap->is_lost, true))
-        return;
-    cushim_mem_heap_abandon(cushim_pool_heap_core(heap));
-    drop(heap);
-}
-
 void cushim_pool_heap_close(struct cushim_pool_heap *heap, const char *what) {
     struct cushim_scope scope;
     bool is_alive =
@@ -388,14 +380,13 @@ void cushim_pool_heap_close(struct cushim_pool_heap *heap, const char *what) {
     }
     pthread_mutex_lock(&heap->lock);
     heap->pool = NULL;
-    bool is_empty = !heap->table.n_used;
+    bool is_forgotten = heap->is_forgotten;
+    bool is_ours = (!is_alive || !heap->table.n_used) && !atomic_exchange(&heap->is_lost, true);
     pthread_mutex_unlock(&heap->lock);
-    if (is_alive && is_empty)
-        end(heap);
-    else if (!is_alive && atomic_load(&heap->is_lost))
+    if (is_ours)
+        forget(heap);
+    else if (is_forgotten)
         drop(heap);
-    else if (!is_alive)
-        cushim_pool_heap_lose(heap);
 }
 
 void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_block *block) {
@@ -412,9 +403,9 @@ void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_blo
     }
     pthread_mutex_lock(&heap->lock); /* who finds none used finds their memory back */
     put_spare(heap, block);
-    bool is_last =
-        !heap->pool && !heap->table.n_used && (life & 1) && atomic_load(&core->generation) == life;
+    bool is_last = !heap->pool && !heap->table.n_used && (life & 1) &&
+                   atomic_load(&core->generation) == life && !atomic_exchange(&heap->is_lost, true);
     pthread_mutex_unlock(&heap->lock);
     if (is_last)
-        end(heap);
+        forget(heap);
 }

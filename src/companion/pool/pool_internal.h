@@ -13,10 +13,11 @@
  * batch; once the fence is complete, what was freed up to that moment is over, as it is after a
  * wait that began then.
  *
- * Locks, in this order, none held over a driver call or a callback: pool, heap, cache, the
- * allocator's.  A cache's fences belong to whoever has its `role`, which is taken before its lock
- * and held over driver calls; who has another lock only tries to take it.  Heaps, caches and blocks
- * are type-stable: nobody frees them, so that a look-up of the ledger may meet them late.
+ * Locks, in this order, none held over a callback or a driver call that may wait: pool, heap,
+ * cache, the allocator's.  A cache's fences belong to whoever has its `role`, which is taken before
+ * its lock and held over driver calls; who has another lock only tries to take it.  Heaps, caches
+ * and blocks are type-stable: nobody frees them, so that a look-up of the ledger may meet them
+ * late.
  */
 #ifndef CUSHIM_COMPANION_POOL_INTERNAL_H
 #define CUSHIM_COMPANION_POOL_INTERNAL_H
@@ -189,7 +190,9 @@ struct cushim_pool_heap {
         pool; /* written under the lock; NULL: the pool is gone, or the heap is closed */
     struct cushim_context_object *context; /* kept; constant while in use */
     enum cushim_mem_kind kind;
-    atomic_bool is_lost; /* the context died: the allocator forgot everything */
+    atomic_bool is_lost; /* the context died, or the last block went with the pool: one thread
+                            forgets all that is in it; set under the lock */
+    bool is_forgotten;   /* and is done; under the lock */
     _Atomic(struct cushim_pool_cache *) caches;
     /* constant while in use: the cache of ALL, and of the pool what its caches need */
     struct cushim_pool_cache *all;
@@ -355,10 +358,8 @@ bool cushim_pool_block_defer(struct cushim_pool_block *block, struct cushim_pool
  * without a pool closes it. */
 void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_block *block);
 
-/* Its context died: forget all, without a driver call. */
-void cushim_pool_heap_lose(struct cushim_pool_heap *heap);
-
-/* Lose all whose context died: their addresses may be handed out again from now on. */
+/* Forget all whose context died, without a driver call: their addresses may be handed out again
+ * from now on. */
 void cushim_pool_heap_lose_dead(void);
 
 /* The pool is being finished. */

@@ -247,6 +247,59 @@ START_TEST(a_dead_context_takes_its_blocks_along) {
 }
 END_TEST
 
+struct loser {
+    struct cushim_pool *other;
+    pthread_barrier_t start;
+};
+
+static void *look_for_what_died(void *cookie) {
+    struct loser *loser = cookie;
+    pthread_barrier_wait(&loser->start);
+    cushim_pool_drain(loser->other);
+    return NULL;
+}
+
+/* A pool whose context died, with so much that to forget it takes a moment. */
+static struct cushim_pool *create_and_lose(void) {
+    enum { N_BLOCKS = 3000 };
+    struct cushim_context *ctx;
+    struct cushim_pool_options options;
+    ck_assert_int_eq(cushim_context_create(0, 0, &ctx), CUSHIM_OK);
+    cushim_pool_options_default(&options);
+    options.ctx = ctx;
+    struct cushim_pool *p = create(&options);
+    for (unsigned i = 0; i < N_BLOCKS; i++)
+        take(p, 512, NULL);
+    ck_assert_int_eq(cushim_context_destroy(ctx), CUSHIM_OK);
+    return p;
+}
+
+/* Its heap may be the next pool's at once, but not before the other thread is done with it. */
+START_TEST(a_pool_may_end_while_another_thread_forgets_what_it_lost) {
+    enum { ROUNDS = 100, N_BLOCKS = 200 };
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        struct loser loser = {.other = create(NULL)};
+        struct cushim_pool *p = create_and_lose();
+        cushim_devptr all[N_BLOCKS];
+        pthread_t thread;
+        pthread_barrier_init(&loser.start, NULL, 2);
+        ck_assert_int_eq(pthread_create(&thread, NULL, look_for_what_died, &loser), 0);
+        pthread_barrier_wait(&loser.start);
+        ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+        p = create(NULL);
+        for (unsigned k = 0; k < N_BLOCKS; k++)
+            all[k] = take(p, 512, NULL);
+        pthread_join(thread, NULL);
+        ck_assert_uint_eq(stats_of(p).live_blocks, N_BLOCKS);
+        for (unsigned k = 0; k < N_BLOCKS; k++)
+            give(p, all[k], NULL);
+        ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+        ck_assert_int_eq(cushim_pool_destroy(loser.other), CUSHIM_OK);
+        pthread_barrier_destroy(&loser.start);
+    }
+}
+END_TEST
+
 /* One life of a pool, of which some call failed; true: none did. */
 static bool live_once(struct cushim_stream *s, struct cushim_stream *t) {
     struct cushim_pool *p;
@@ -445,8 +498,10 @@ SUITE() {
             nothing_is_kept_while_the_pool_does_not_hold,
             the_ledger_knows_live_blocks_and_whose_they_are, a_walk_shows_each_block_in_its_state,
             the_caller_is_asked_last_when_memory_is_out, memory_alloc_gets_what_pools_keep_idle,
-            a_dead_context_takes_its_blocks_along, whichever_driver_call_fails_nothing_is_lost,
-            threads_free_what_others_allocated, what_a_thread_remembers_of_a_block_may_be_stale,
+            a_dead_context_takes_its_blocks_along,
+            a_pool_may_end_while_another_thread_forgets_what_it_lost,
+            whichever_driver_call_fails_nothing_is_lost, threads_free_what_others_allocated,
+            what_a_thread_remembers_of_a_block_may_be_stale,
             an_address_is_of_the_kind_that_it_was_asked_for, arguments_out_of_range_are_refused,
             NULL});
 }
