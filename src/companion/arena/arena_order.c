@@ -17,9 +17,9 @@ void cushim_arena_order_init(struct cushim_arena_order *order, bool is_clean) {
 
 void cushim_arena_order_finish(struct cushim_arena_order *order, bool is_dead) {
     for (unsigned i = 0; i < CUSHIM_ARENA_N_REGIONS; i++)
-        cushim_stream_fence_release(order->fences[i].mark);
+        cushim_stream_fence_release(&order->fences[i].mark);
     for (unsigned i = 0; i < order->n_batches; i++)
-        cushim_stream_fence_release(order->batches[i].mark);
+        cushim_stream_fence_release(&order->batches[i].mark);
     if (order->fill_stream && !is_dead)
         CUSHIM_DRIVER(cuStreamDestroy_v2)(order->fill_stream);
     pthread_mutex_destroy(&order->lock);
@@ -45,8 +45,12 @@ static struct cushim_arena_fence *fence_now(struct cushim_arena_object *arena) {
 }
 
 static void clear_fence(struct cushim_arena_fence *fence) {
-    cushim_stream_fence_release(fence->mark);
-    *fence = (struct cushim_arena_fence){NULL, CUSHIM_ARENA_NOBODY};
+    cushim_stream_fence_release(&fence->mark);
+    fence->stream = CUSHIM_ARENA_NOBODY;
+}
+
+static bool has_fence(const struct cushim_arena_fence *fence) {
+    return fence->mark.context != NULL;
 }
 
 /* The stream was looked at, and needs no wait in this epoch. */
@@ -54,7 +58,7 @@ static void note_ready(struct cushim_arena_object *arena, struct cushim_stream *
     struct cushim_arena_order *order = &arena->order;
     if (order->n_collecting) /* each request is to be looked at */
         return;
-    if (!fence_now(arena)->mark)
+    if (!has_fence(fence_now(arena)))
         atomic_store_explicit(&order->clean_epoch, epoch_of(arena), memory_order_release);
     if (stream == CUSHIM_STREAM_PER_THREAD || stream == CUSHIM_STREAM_ALL)
         return; /* another stream in each thread; no stream */
@@ -68,17 +72,17 @@ enum cushim_status cushim_arena_order_stream(struct cushim_scope *scope,
                                              struct cushim_stream *stream, CUstream handle,
                                              bool is_captured) {
     struct cushim_arena_fence *fence = fence_now(arena);
-    if (fence->mark && cushim_stream_fence_is_complete(fence->mark))
+    if (has_fence(fence) && cushim_stream_fence_is_complete(&fence->mark))
         clear_fence(fence);
-    if (fence->mark && is_captured) /* the graph may be launched on any stream */
+    if (has_fence(fence) && is_captured) /* the graph may be launched on any stream */
         return cushim_scope_fail(scope, CUSHIM_CAPTURE, "a fence is not over");
-    if (fence->mark && (arena->is_managed || stream == CUSHIM_STREAM_ALL)) {
-        CUSHIM_TRY(cushim_stream_fence_wait(scope, fence->mark));
+    if (has_fence(fence) && (arena->is_managed || stream == CUSHIM_STREAM_ALL)) {
+        CUSHIM_TRY(cushim_stream_fence_wait(scope, &fence->mark));
         clear_fence(fence);
     }
-    if (fence->mark && fence->stream != stream &&
+    if (has_fence(fence) && fence->stream != stream &&
         !cushim_arena_order_is_ready(&arena->order, epoch_of(arena), stream))
-        CUSHIM_TRY(cushim_stream_fence_order(scope, fence->mark, handle));
+        CUSHIM_TRY(cushim_stream_fence_order(scope, &fence->mark, handle));
     if (!is_captured)
         note_ready(arena, stream);
     return CUSHIM_OK;
@@ -97,15 +101,15 @@ static enum cushim_status find_fill_stream(struct cushim_scope *scope,
 /* Fill behind all work of the context: *mark, which is behind the fill afterwards, or as it was. */
 static enum cushim_status fill_behind_all(struct cushim_scope *scope,
                                           struct cushim_arena_object *arena, uint64_t at,
-                                          uint64_t n_grains, struct cushim_stream_fence **mark) {
-    struct cushim_stream_fence *behind;
+                                          uint64_t n_grains, struct cushim_stream_fence *mark) {
+    struct cushim_stream_fence behind;
     CUstream fill;
     CUSHIM_TRY(find_fill_stream(scope, arena));
     fill = arena->order.fill_stream;
-    CUSHIM_TRY(cushim_stream_fence_order(scope, *mark, fill));
+    CUSHIM_TRY(cushim_stream_fence_order(scope, mark, fill));
     CUSHIM_TRY(cushim_arena_poison(scope, arena, fill, at, n_grains));
     CUSHIM_TRY(cushim_stream_fence_record(scope, fill, &behind));
-    cushim_stream_fence_release(*mark);
+    cushim_stream_fence_release(mark);
     *mark = behind;
     return CUSHIM_OK;
 }
@@ -128,33 +132,32 @@ static bool may_fill(struct cushim_scope *scope, struct cushim_arena_object *are
 }
 
 static enum cushim_status end_on_all(struct cushim_scope *scope, struct cushim_arena_object *arena,
-                                     struct cushim_stream_fence **mark) {
+                                     struct cushim_stream_fence *mark) {
     uint64_t at, n_grains;
     CUSHIM_TRY(cushim_stream_fence_record_all(scope, mark));
     if (!may_fill(scope, arena, &at, &n_grains))
         return CUSHIM_OK;
     enum cushim_status status = fill_behind_all(scope, arena, at, n_grains, mark);
-    if (status != CUSHIM_OK) {
-        cushim_stream_fence_release(*mark);
-        *mark = NULL;
-    }
+    if (status != CUSHIM_OK)
+        cushim_stream_fence_release(mark);
     return status;
 }
 
 /* An older fence that this stream knows nothing of must be covered by the new one, too. */
 static enum cushim_status cover_older(struct cushim_scope *scope, struct cushim_arena_object *arena,
                                       struct cushim_stream *stream, CUstream handle) {
-    const struct cushim_arena_fence *fence = fence_now(arena);
-    if (!fence->mark || fence->stream == stream || cushim_stream_fence_is_complete(fence->mark) ||
+    struct cushim_arena_fence *fence = fence_now(arena);
+    if (!has_fence(fence) || fence->stream == stream ||
+        cushim_stream_fence_is_complete(&fence->mark) ||
         cushim_arena_order_is_ready(&arena->order, epoch_of(arena), stream))
         return CUSHIM_OK;
-    return cushim_stream_fence_order(scope, fence->mark, handle);
+    return cushim_stream_fence_order(scope, &fence->mark, handle);
 }
 
 static enum cushim_status end_on_stream(struct cushim_scope *scope,
                                         struct cushim_arena_object *arena,
                                         struct cushim_stream *stream, CUstream handle,
-                                        struct cushim_stream_fence **mark) {
+                                        struct cushim_stream_fence *mark) {
     uint64_t at, n_grains;
     CUSHIM_TRY(cushim_capture_refuse_stream(scope, handle));
     CUSHIM_TRY(cover_older(scope, arena, stream, handle));
@@ -167,7 +170,7 @@ static enum cushim_status end_on_stream(struct cushim_scope *scope,
 static void end_batches(struct cushim_arena_object *arena) {
     struct cushim_arena_order *order = &arena->order;
     for (unsigned i = 0; i < order->n_batches; i++)
-        cushim_stream_fence_release(order->batches[i].mark);
+        cushim_stream_fence_release(&order->batches[i].mark);
     order->n_batches = 0;
     pthread_mutex_lock(&arena->lock);
     order->done = order->open++;
@@ -177,7 +180,7 @@ static void end_batches(struct cushim_arena_object *arena) {
 enum cushim_status cushim_arena_order_end(struct cushim_scope *scope,
                                           struct cushim_arena_object *arena,
                                           struct cushim_stream *stream, CUstream handle) {
-    struct cushim_stream_fence *mark = NULL;
+    struct cushim_stream_fence mark;
     if (stream == CUSHIM_STREAM_ALL)
         CUSHIM_TRY(end_on_all(scope, arena, &mark));
     else
@@ -195,8 +198,8 @@ enum cushim_status cushim_arena_order_wait(struct cushim_scope *scope,
                                            struct cushim_arena_object *arena) {
     for (unsigned i = 0; i < arena->book.n_regions; i++) {
         struct cushim_arena_fence *fence = &arena->order.fences[i];
-        if (fence->mark && !cushim_stream_fence_is_complete(fence->mark))
-            CUSHIM_TRY(cushim_stream_fence_wait(scope, fence->mark));
+        if (has_fence(fence) && !cushim_stream_fence_is_complete(&fence->mark))
+            CUSHIM_TRY(cushim_stream_fence_wait(scope, &fence->mark));
         clear_fence(fence);
     }
     return CUSHIM_OK;
@@ -219,9 +222,9 @@ uint64_t cushim_arena_order_done(const struct cushim_arena_object *arena,
 
 static void drop_done_batches(struct cushim_arena_order *order) {
     unsigned n = 0;
-    while (n < order->n_batches && cushim_stream_fence_is_complete(order->batches[n].mark)) {
+    while (n < order->n_batches && cushim_stream_fence_is_complete(&order->batches[n].mark)) {
         order->done = order->batches[n].number;
-        cushim_stream_fence_release(order->batches[n++].mark);
+        cushim_stream_fence_release(&order->batches[n++].mark);
     }
     order->n_batches -= n;
     for (unsigned i = 0; i < order->n_batches; i++)
@@ -230,7 +233,7 @@ static void drop_done_batches(struct cushim_arena_order *order) {
 
 static enum cushim_status record_batch(struct cushim_scope *scope,
                                        struct cushim_arena_object *arena,
-                                       struct cushim_stream_fence **mark) {
+                                       struct cushim_stream_fence *mark) {
     struct cushim_stream_use use;
     if (arena->stream == CUSHIM_STREAM_ALL || arena->stream == CUSHIM_STREAM_PER_THREAD)
         return cushim_stream_fence_record_all(scope,
@@ -243,7 +246,7 @@ static enum cushim_status record_batch(struct cushim_scope *scope,
 
 void cushim_arena_order_ripen(struct cushim_scope *scope, struct cushim_arena_object *arena) {
     struct cushim_arena_order *order = &arena->order;
-    struct cushim_stream_fence *mark;
+    struct cushim_stream_fence mark;
     drop_done_batches(order);
     if (order->n_batches == CUSHIM_ARENA_N_BATCHES || cushim_capture_count(scope->context))
         return;

@@ -9,13 +9,13 @@
 #ifndef CUSHIM_COMPANION_CONTEXT_H
 #define CUSHIM_COMPANION_CONTEXT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
 #include "cuda/types.h"
 #include "companion/core/export.h"
 #include "companion/core/handle.h"
+#include "memory/fence/fence.h"
 
 enum cushim_context_form {
     CUSHIM_CONTEXT_PRIMARY, /* retained by us, once a device */
@@ -24,15 +24,6 @@ enum cushim_context_form {
 };
 
 enum { CUSHIM_CONTEXT_ENTRY_BYTES = 64 };
-
-/* What the fences of its streams share (companion/stream/stream_fence.h). */
-struct cushim_context_fences {
-    atomic_uint_fast64_t open; /* the present moment; only rises */
-    atomic_uint_fast64_t done; /* moments up to this one are past */
-    pthread_mutex_t lock;
-    struct cushim_stream_fence *spares; /* with events */
-    unsigned n_spares;
-};
 
 struct cushim_context_object {
     struct cushim_object object; /* object.handle NULL: nobody asked for one yet */
@@ -51,7 +42,7 @@ struct cushim_context_object {
     atomic_int first_result;  /* the first sticky CUresult, 0: none; set after the entry */
     char first_entry[CUSHIM_CONTEXT_ENTRY_BYTES]; /* the call that saw it */
 
-    struct cushim_context_fences fences;
+    struct cushim_mem_fence fence; /* its moments and events (companion/stream/stream_fence.h) */
 
     struct cushim_context_object *next; /* in the registry; its lock */
 };

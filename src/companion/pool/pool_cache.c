@@ -274,14 +274,14 @@ static struct cushim_pool_fence *fence_at(struct cushim_pool_cache *cache, unsig
 }
 
 static void drop_first_fence(struct cushim_pool_cache *cache) {
-    cushim_stream_fence_release(fence_at(cache, 0)->fence);
+    cushim_stream_fence_release(&fence_at(cache, 0)->fence);
     cache->first_fence = (cache->first_fence + 1) % CUSHIM_POOL_N_FENCES;
     cache->n_fences--;
 }
 
 /* In the role: which fences are complete? */
 static void ask(struct cushim_pool_cache *cache) {
-    while (cache->n_fences && cushim_stream_fence_is_complete(fence_at(cache, 0)->fence)) {
+    while (cache->n_fences && cushim_stream_fence_is_complete(&fence_at(cache, 0)->fence)) {
         note_done(cache, fence_at(cache, 0)->moment);
         drop_first_fence(cache);
     }
@@ -305,7 +305,7 @@ static bool is_free_of_captures(struct cushim_scope *scope, struct cushim_pool_c
 
 /* In the role and the scope of the stream's context. */
 static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_cache *cache) {
-    struct cushim_stream_fence *fence;
+    struct cushim_pool_fence *next = fence_at(cache, cache->n_fences);
     bool is_whole = needs_whole(cache);
     if (cache->n_fences == CUSHIM_POOL_N_FENCES)
         return CUSHIM_NOTREADY;
@@ -315,12 +315,10 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_
     cushim_pool_cache_lock(cache);
     uint64_t moment = close_batch(cache);
     cushim_pool_cache_unlock(cache);
-    CUSHIM_TRY(is_whole ? cushim_stream_fence_record_all(scope, &fence)
-                        : cushim_stream_fence_record(scope, cache->of.handle, &fence));
-    cushim_pool_cache_lock(cache);
-    cache->covered_moment = moment;
-    cushim_pool_cache_unlock(cache);
-    *fence_at(cache, cache->n_fences++) = (struct cushim_pool_fence){fence, moment};
+    CUSHIM_TRY(is_whole ? cushim_stream_fence_record_all(scope, &next->fence)
+                        : cushim_stream_fence_record(scope, cache->of.handle, &next->fence));
+    cache->covered_moment = next->moment = moment;
+    cache->n_fences++;
     return CUSHIM_OK;
 }
 
@@ -328,7 +326,7 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_
 static enum cushim_status wait_for_fences(struct cushim_scope *scope,
                                           struct cushim_pool_cache *cache) {
     return cache->n_fences
-               ? cushim_stream_fence_wait(scope, fence_at(cache, cache->n_fences - 1)->fence)
+               ? cushim_stream_fence_wait(scope, &fence_at(cache, cache->n_fences - 1)->fence)
                : CUSHIM_OK;
 }
 
@@ -357,7 +355,8 @@ static enum cushim_status prove(struct cushim_pool_cache *cache, const char *wha
     if (!context) /* of a life of the heap that is over */
         return CUSHIM_OK;
     bool is_dead = cushim_context_is_dead(context);
-    bool is_covered = note_done(cache, is_dead ? UINT64_MAX : atomic_load(&context->fences.done));
+    bool is_covered =
+        note_done(cache, is_dead ? UINT64_MAX : cushim_mem_fence_done(&context->fence));
     bool must_wait = effort == CUSHIM_POOL_WAIT;
     ask(cache);
     if (is_dead || effort == CUSHIM_POOL_ASK || (is_covered && !(must_wait && cache->n_fences)))
@@ -400,7 +399,7 @@ enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *cache, cons
     enum cushim_status status = moment <= cache->done_moment ? CUSHIM_OK
                                 : i == cache->n_fences
                                     ? CUSHIM_NOTFOUND
-                                    : order_behind(fence_at(cache, i)->fence, what, after);
+                                    : order_behind(&fence_at(cache, i)->fence, what, after);
     cushim_mem_cache_lock_leave(&cache->role);
     return status;
 }

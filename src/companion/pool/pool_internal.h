@@ -118,7 +118,7 @@ static inline bool cushim_pool_block_take(struct cushim_pool_block *block, uint6
 
 /* A fence on its way, and the moment up to which it covers what was freed. */
 struct cushim_pool_fence {
-    struct cushim_stream_fence *fence;
+    struct cushim_stream_fence fence;
     uint64_t moment;
 };
 
@@ -164,7 +164,7 @@ struct cushim_pool_cache {
     size_t least_idle_bytes;        /* since cushim_pool_cache_fallen */
     size_t open_blocks, open_bytes; /* idle blocks of the open batch */
     uint64_t done_moment;           /* what was freed up to it is over, */
-    uint64_t covered_moment;        /* or has a fence */
+    uint64_t covered_moment;        /* or has a fence; of the role */
     struct cushim_pool_buckets buckets;
     /* all idle blocks: `later` is the earliest, `earlier` the latest; moments never rise between */
     struct cushim_pool_age ages;

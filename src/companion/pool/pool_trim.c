@@ -179,13 +179,13 @@ static size_t over_watermark(const struct cushim_pool_object *pool, struct cushi
 /* Has the device nothing to do, so that a release waits for nothing? */
 static bool is_quiet(struct cushim_pool_heap *heap, const char *what) {
     struct cushim_scope scope;
-    struct cushim_stream_fence *fence;
+    struct cushim_stream_fence fence;
     if (!cushim_call_begin_quietly(&scope, heap->context))
         return false;
     scope.what = what;
     bool is_quiet = cushim_stream_fence_record_all(&scope, &fence) == CUSHIM_OK &&
-                    cushim_stream_fence_is_complete(fence);
-    cushim_stream_fence_release(fence);
+                    cushim_stream_fence_is_complete(&fence);
+    cushim_stream_fence_release(&fence);
     cushim_call_end(&scope, CUSHIM_OK);
     return is_quiet;
 }

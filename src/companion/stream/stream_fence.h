@@ -7,13 +7,13 @@
  * with the next wait for the whole context, which cushim_stream_fence_wait makes itself.
  *
  * Waits through this library complete fences, too: each begins a moment, and fences recorded before
- * it are complete after the wait (`open` and `done` of the context, as the epochs of
- * memory/fence/epoch.h).  The same numbers serve work that has no fence yet: a number from
- * cushim_stream_fence_moment, taken after the work was submitted, for which
- * cushim_stream_fence_is_past says whether the work is over.
+ * it are complete after the wait.  Moments are the epochs of the context's fence
+ * (memory/fence/epoch.h), and events are its records.  The same numbers serve work that has no
+ * fence yet: a number from cushim_stream_fence_moment, taken after the work was submitted, for
+ * which cushim_stream_fence_is_past says whether the work is over.
  *
  * A fence of a dead context is complete.  The user of a fence keeps its context as long as it has
- * the fence.  Lock: one mutex a context for the spare fences, held over no driver call.
+ * the fence, and lets one thread at it at a time.
  */
 #ifndef CUSHIM_COMPANION_STREAM_FENCE_H
 #define CUSHIM_COMPANION_STREAM_FENCE_H
@@ -21,32 +21,36 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "base/atomics.h"
 #include "companion/context/context.h"
 #include "companion/context/call.h"
 
-struct cushim_stream_fence;
+/* All zero is none. */
+struct cushim_stream_fence {
+    struct cushim_context_object *context; /* not kept: the user of the fence does */
+    struct cushim_mem_record record; /* its event is NULL of a whole context before driver 12.5 */
+    uint64_t moment;                 /* read after the record; 0: it was seen complete */
+};
 
 /**
  * Record a fence behind the work of a stream.
  * @param scope   its context is the stream's, and current
  * @param stream  the driver's handle; NULL: the legacy stream; CU_STREAM_PER_THREAD: the calling
  *                thread's
- * @param out     the caller's, for cushim_stream_fence_release; NULL after a failure
+ * @param out     the caller's, for cushim_stream_fence_release; none after a failure
  * @return CUSHIM_OK | CUSHIM_CAPTURE (the stream takes part in a capture, or it is the legacy
  * stream and a known capture is open: nothing was recorded, the capture stays valid) |
  * CUSHIM_NOMEM | what the driver said; the error text is set
  * Threads  any  Stream  records on it, waits for nothing
  */
 enum cushim_status cushim_stream_fence_record(struct cushim_scope *scope, CUstream stream,
-                                              struct cushim_stream_fence **out);
+                                              struct cushim_stream_fence *out);
 
 /**
  * Record a fence behind all work of the scope's context.
  * @return as above; CUSHIM_CAPTURE: a capture is known there, or the driver knows of one
  */
 enum cushim_status cushim_stream_fence_record_all(struct cushim_scope *scope,
-                                                  struct cushim_stream_fence **out);
+                                                  struct cushim_stream_fence *out);
 
 /*
  * Is it complete?  One query, none once it was seen.  Any current context; leaves captures valid;
@@ -73,7 +77,8 @@ enum cushim_status cushim_stream_fence_order(struct cushim_scope *scope,
 enum cushim_status cushim_stream_fence_wait(struct cushim_scope *scope,
                                             struct cushim_stream_fence *fence);
 
-/* Give it back, complete or not; NULL is fine.  Makes a driver call only where many are spare. */
+/* Give it back, complete or not; it is none then, and may be before.  Makes a driver call only
+ * where many events are spare. */
 void cushim_stream_fence_release(struct cushim_stream_fence *fence);
 
 /* ---- waits through the library ---- */
@@ -84,7 +89,7 @@ enum cushim_status cushim_stream_fence_wait_all(struct cushim_scope *scope);
 /* End the present moment, before a wait for one stream or before a record: who reads the moment
  * that is returned submitted its work before. */
 static inline uint64_t cushim_stream_fence_end_moment(struct cushim_context_object *context) {
-    return atomic_fetch_add(&context->fences.open, 1);
+    return cushim_mem_fence_close(&context->fence);
 }
 
 /*
@@ -92,11 +97,11 @@ static inline uint64_t cushim_stream_fence_end_moment(struct cushim_context_obje
  * caller made a sequentially consistent exchange after what it knows to be submitted.  Never 0.
  */
 static inline uint64_t cushim_stream_fence_moment(struct cushim_context_object *context) {
-    return atomic_load(&context->fences.open);
+    return cushim_mem_fence_tag(&context->fence);
 }
 static inline bool cushim_stream_fence_is_past(struct cushim_context_object *context,
                                                uint64_t moment) {
-    return moment <= atomic_load_explicit(&context->fences.done, memory_order_acquire);
+    return moment <= cushim_mem_fence_done(&context->fence);
 }
 
 /* ---- streams and contexts that go ---- */
@@ -121,7 +126,7 @@ void cushim_stream_fence_stream_goes(struct cushim_scope *scope, CUstream stream
 /* Whoever waited for a stream: `begun` is from cushim_stream_fence_end_moment before the wait. */
 void cushim_stream_fence_stream_done(struct cushim_scope *scope, CUstream stream, uint64_t begun);
 
-/* The context object is being made, or finished: its spare fences go. */
+/* The context object is being made, or finished: its spare events go. */
 void cushim_stream_fence_begin(struct cushim_context_object *context);
 void cushim_stream_fence_end(struct cushim_context_object *context);
 

@@ -18,15 +18,20 @@ void cushim_mem_waits_count(struct cushim_mem_stats *stats, uint64_t start_ns) {
     cushim_mem_waits_of_thread.ns += ns;
 }
 
-void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
-                           CUcontext context) {
-    unsigned flags = 0;
+void cushim_mem_fence_begin(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
+                            CUcontext context) {
     if (!fence->cuda) /* a first life: a lock is never made twice */
         pthread_mutex_init(&fence->lock, NULL);
     fence->cuda = cuda;
     fence->event_flags = CU_EVENT_DISABLE_TIMING;
     cushim_mem_epochs_begin(&fence->epochs);
     atomic_store(&fence->context, context);
+}
+
+void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
+                           CUcontext context) {
+    unsigned flags = 0;
+    cushim_mem_fence_begin(fence, cuda, context);
     if (cuda->cuCtxGetFlags && cuda->cuCtxGetFlags(&flags) == CUDA_SUCCESS &&
         (flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC)
         fence->event_flags |= CU_EVENT_BLOCKING_SYNC;

@@ -28,7 +28,7 @@
 #include "memory/fence/sharing.h"
 #include "memory/stats.h"
 
-enum { CUSHIM_MEM_FENCE_SPARES = 32 };
+enum { CUSHIM_MEM_FENCE_SPARES = 256 };
 
 struct cushim_mem_fence {
     struct cushim_cuda *cuda;
@@ -58,7 +58,11 @@ extern _Thread_local struct cushim_mem_waits cushim_mem_waits_of_thread
 /* A wait that began at start_ns is over, and found the device busy. */
 void cushim_mem_waits_count(struct cushim_mem_stats *stats, uint64_t start_ns);
 
-/* All zero, or abandoned.  The context must be current: its scheduling flags are read. */
+/* All zero, or abandoned. */
+void cushim_mem_fence_begin(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
+                            CUcontext context);
+
+/* The same, and waits sleep as the context's do: it must be current, for its flags are read. */
 void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
                            CUcontext context);
 

@@ -8,8 +8,10 @@ static CUresult event_create(const struct cushim_mem_fence *fence, CUcontext con
                              CUevent *event) {
     CUresult answer;
     bool has_entered = cushim_mem_current_context_enter(fence->cuda, context, &answer);
+    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(fence->cuda);
     if (answer == CUDA_SUCCESS)
         answer = fence->cuda->cuEventCreate(event, fence->event_flags);
+    cushim_mem_mode_back(fence->cuda, mode);
     if (has_entered)
         cushim_mem_current_context_leave(fence->cuda);
     return answer;
@@ -19,8 +21,8 @@ static bool is_gone(const struct cushim_mem_record *record) {
     return atomic_load(&record->fence->life) != record->life;
 }
 
-static CUevent take_spare(const struct cushim_mem_record *record,
-                          struct cushim_mem_record_spare *spare) {
+static inline __attribute__((always_inline)) CUevent
+take_spare(const struct cushim_mem_record *record, struct cushim_mem_record_spare *spare) {
     struct cushim_mem_fence *fence = record->fence;
     CUevent event = NULL;
     if (spare && spare->event && spare->life == record->life)
@@ -36,8 +38,11 @@ static CUevent take_spare(const struct cushim_mem_record *record,
     return event;
 }
 
-CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_mem_fence *fence,
-                                struct cushim_mem_record_spare *spare) {
+/* Of a stream, or NULL: of the whole context. */
+static inline __attribute__((always_inline)) CUresult make(struct cushim_mem_record *record,
+                                                           struct cushim_mem_fence *fence,
+                                                           const CUstream *stream,
+                                                           struct cushim_mem_record_spare *spare) {
     CUresult answer = CUDA_SUCCESS;
     *record = (struct cushim_mem_record){.fence = fence, .life = atomic_load(&fence->life)};
     CUcontext context = atomic_load(&fence->context);
@@ -48,12 +53,23 @@ CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_
         answer = event_create(fence, context, &record->event);
     if (answer != CUDA_SUCCESS)
         return answer;
-    answer = fence->cuda->cuCtxRecordEvent(context, record->event);
+    answer = stream ? fence->cuda->cuEventRecord(record->event, *stream)
+                    : fence->cuda->cuCtxRecordEvent(context, record->event);
     if (answer != CUDA_SUCCESS) {
         cushim_mem_record_release(record, spare);
         record->event = NULL;
     }
     return answer;
+}
+
+CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_mem_fence *fence,
+                                struct cushim_mem_record_spare *spare) {
+    return make(record, fence, NULL, spare);
+}
+
+CUresult cushim_mem_record_make_on(struct cushim_mem_record *record, struct cushim_mem_fence *fence,
+                                   CUstream stream) {
+    return make(record, fence, &stream, NULL);
 }
 
 void cushim_mem_record_release(const struct cushim_mem_record *record,

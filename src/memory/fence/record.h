@@ -1,10 +1,12 @@
 /*
- * A record: one event over all that a context has been given, and what became of it.
+ * A record: one event over all that a context, or one stream of it, has been given, and what became
+ * of it.
  *
- * What it covers is what native's free of the context's memory waits for: the work of its streams,
- * those of its green contexts too, and copies that others make from or to its device memory
- * (measured; docs/results/allocator.md).  A record whose context went away is over: the driver ends
- * a context only with its work.  Such a record is never asked for again, since its event went too.
+ * What that of a context covers is what native's free of the context's memory waits for: the work
+ * of its streams, those of its green contexts too, and copies that others make from or to its
+ * device memory (measured; docs/results/allocator.md).  A record whose context went away is over:
+ * the driver ends a context only with its work.  Such a record is never asked for again, since its
+ * event went too.
  *
  * Lock: the spare events of a fence are under its lock; no driver call is made under it.  One more
  * belongs to each role that one thread holds at a time, so that who records in it and is done takes
@@ -18,7 +20,7 @@
 struct cushim_mem_fence;
 
 struct cushim_mem_record {
-    struct cushim_mem_fence *fence; /* whose context was recorded */
+    struct cushim_mem_fence *fence; /* whose context, or a stream of that, was recorded */
     CUevent event;                  /* NULL: the context had gone, so it is over */
     unsigned life;                  /* of that fence, when the event was taken */
 };
@@ -33,6 +35,10 @@ struct cushim_mem_record_spare {
  * The gate must be held.  `spare`: of a role that the caller holds; NULL: none. */
 CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_mem_fence *fence,
                                 struct cushim_mem_record_spare *spare);
+
+/* The same of one stream of the context, which is current. */
+CUresult cushim_mem_record_make_on(struct cushim_mem_record *record, struct cushim_mem_fence *fence,
+                                   CUstream stream);
 
 /* The event becomes a spare again; nobody queries it any more. */
 void cushim_mem_record_release(const struct cushim_mem_record *record,

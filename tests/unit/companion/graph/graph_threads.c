@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cushim/device.h"
+#include "cuda/table.h"
 #include "companion/stream/stream_fence.h"
 #include "tests/unit/companion/graph/graph_fixture.h"
 
@@ -21,14 +22,14 @@ static CUresult CUDAAPI record_late(CUcontext context, CUevent event) {
 
 static void *fence(void *argument) {
     struct cushim_scope scope;
-    struct cushim_stream_fence *mark;
+    struct cushim_stream_fence mark;
     atomic_uint *n_fences = argument;
     while (!atomic_load(&is_over)) {
         ck_assert_int_eq(cushim_call_begin_context(&scope, "fence", NULL), CUSHIM_OK);
         enum cushim_status status = cushim_stream_fence_record_all(&scope, &mark);
         ck_assert(status == CUSHIM_OK || status == CUSHIM_CAPTURE);
         atomic_fetch_add(n_fences, status == CUSHIM_OK);
-        cushim_stream_fence_release(mark);
+        cushim_stream_fence_release(&mark);
         cushim_call_end(&scope, CUSHIM_OK);
     }
     return NULL;
@@ -40,7 +41,7 @@ START_TEST(fences_of_the_context_leave_captures_valid) {
     atomic_uint n_fences = 0;
     pthread_t thread;
     record = CUSHIM_DRIVER(cuCtxRecordEvent);
-    CUSHIM_DRIVER(cuCtxRecordEvent) = record_late;
+    cushim_driver_cuda.cuCtxRecordEvent = record_late;
     ck_assert_int_eq(pthread_create(&thread, NULL, fence, &n_fences), 0);
     for (unsigned i = 0; i < N_CAPTURES || !atomic_load(&n_fences); i++)
         ck_assert_int_eq(cushim_graph_destroy(capture_set(stream, block, i)), CUSHIM_OK);
