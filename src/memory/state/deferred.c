@@ -1,5 +1,7 @@
 #include "memory/state/deferred.h"
 
+#include <utlist.h>
+
 #include "cuda/table.h"
 #include "memory/current_context.h"
 
@@ -15,12 +17,8 @@ static struct cushim_mem_deferred_row *make_row(struct cushim_mem_meta *meta,
 }
 
 static void append(struct cushim_mem_deferred *deferred, struct cushim_mem_deferred_row **first,
-                   struct cushim_mem_deferred_row **last, struct cushim_mem_deferred_row *row) {
-    if (*first)
-        (*last)->next = row;
-    else
-        *first = row;
-    *last = row;
+                   struct cushim_mem_deferred_row *row) {
+    DL_APPEND2(*first, row, previous, next);
     deferred->n_bytes += row->place.extent->block_bytes;
     atomic_fetch_add_explicit(&deferred->n_rows, 1, memory_order_relaxed);
 }
@@ -31,18 +29,8 @@ bool cushim_mem_deferred_add(struct cushim_mem_deferred *deferred, struct cushim
     if (!row)
         return false;
     row->tag = tag;
-    append(deferred, &deferred->first, &deferred->last, row);
+    append(deferred, &deferred->first, row);
     return true;
-}
-
-static void append_line(struct cushim_mem_deferred *deferred,
-                        struct cushim_mem_deferred_line *line) {
-    line->next = NULL;
-    if (deferred->lines)
-        deferred->last_line->next = line;
-    else
-        deferred->lines = line;
-    deferred->last_line = line;
 }
 
 /* The line of a stream, which may be empty; NULL where host memory is out. */
@@ -57,7 +45,7 @@ static struct cushim_mem_deferred_line *find_or_add_line(struct cushim_mem_defer
     line = cushim_mem_meta_obtain(meta, sizeof *line);
     if (line) {
         *line = (struct cushim_mem_deferred_line){.stream = stream};
-        append_line(deferred, line);
+        DL_APPEND2(deferred->lines, line, previous, next);
     }
     return line;
 }
@@ -73,13 +61,14 @@ bool cushim_mem_deferred_add_on(struct cushim_mem_deferred *deferred, struct cus
         return false;
     }
     row->event = event;
-    append(deferred, &line->first, &line->last, row);
+    append(deferred, &line->first, row);
     return true;
 }
 
-/* Out of its list already. */
 static void end_row(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
-                    struct cushim_mem_deferred_row *row, struct cushim_mem_blockref *place) {
+                    struct cushim_mem_deferred_row **first, struct cushim_mem_deferred_row *row,
+                    struct cushim_mem_blockref *place) {
+    DL_DELETE2(*first, row, previous, next);
     *place = row->place;
     deferred->n_bytes -= place->extent->block_bytes;
     atomic_fetch_sub_explicit(&deferred->n_rows, 1, memory_order_relaxed);
@@ -88,14 +77,11 @@ static void end_row(struct cushim_mem_deferred *deferred, struct cushim_mem_meta
 
 bool cushim_mem_deferred_take(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
                               uint64_t done, struct cushim_mem_blockref *place) {
-    struct cushim_mem_deferred_row *before = NULL, *row = deferred->first;
-    for (int depth = 0; row && depth < DEPTH; before = row, row = row->next, depth++) {
+    struct cushim_mem_deferred_row *row = deferred->first;
+    for (int depth = 0; row && depth < DEPTH; row = row->next, depth++) {
         if (row->tag > done)
             continue;
-        *(before ? &before->next : &deferred->first) = row->next;
-        if (!row->next)
-            deferred->last = before;
-        end_row(deferred, meta, row, place);
+        end_row(deferred, meta, &deferred->first, row, place);
         return true;
     }
     return false;
@@ -117,18 +103,17 @@ bool cushim_mem_deferred_take_on(struct cushim_mem_deferred *deferred, struct cu
         struct cushim_mem_deferred_row *row = line->first;
         bool is_taken = is_over(cuda, row->event);
         if (is_taken) {
-            line->first = row->next;
             cuda->cuEventDestroy_v2(row->event);
-            end_row(deferred, meta, row, place);
+            end_row(deferred, meta, &line->first, row, place);
         }
         if (is_taken && line->first)
             return true;
-        deferred->lines = line->next;
+        DL_DELETE2(deferred->lines, line, previous, next);
         if (is_taken) {
             cushim_mem_meta_release(meta, line, sizeof *line);
             return true;
         }
-        append_line(deferred, line);
+        DL_APPEND2(deferred->lines, line, previous, next);
         seen = seen ? seen : line;
     }
     return false;

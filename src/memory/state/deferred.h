@@ -18,7 +18,7 @@
 #include "memory/layout/bucket.h"
 
 struct cushim_mem_deferred_row {
-    struct cushim_mem_deferred_row *next;
+    struct cushim_mem_deferred_row *previous, *next;
     struct cushim_mem_blockref place;
     CUevent event; /* NULL: see tag */
     uint64_t tag;  /* its epoch */
@@ -26,17 +26,17 @@ struct cushim_mem_deferred_row {
 
 /* Blocks freed in the order of one stream; a stream may have several, where streams are many. */
 struct cushim_mem_deferred_line {
-    struct cushim_mem_deferred_line *next;
+    struct cushim_mem_deferred_line *previous, *next;
     CUstream stream;
-    struct cushim_mem_deferred_row *first, *last;
+    struct cushim_mem_deferred_row *first;
 };
 
 /* All zero is empty. */
 struct cushim_mem_deferred {
-    struct cushim_mem_deferred_row *first, *last;       /* with an epoch */
-    struct cushim_mem_deferred_line *lines, *last_line; /* never empty ones */
-    atomic_size_t n_rows;                               /* read without the lock as well */
-    atomic_size_t n_bytes;                              /* of the blocks, as cut */
+    struct cushim_mem_deferred_row *first;  /* with an epoch */
+    struct cushim_mem_deferred_line *lines; /* never empty ones */
+    atomic_size_t n_rows;                   /* read without the lock as well */
+    atomic_size_t n_bytes;                  /* of the blocks, as cut */
 };
 
 /* Append; false where host memory is out. */
