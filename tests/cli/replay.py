@@ -160,7 +160,9 @@ def a_log_of_rmm_is_planned_as_the_recording_that_it_is_of():
     whole, found = (planned(one, "--with=" + ",".join(settings)) for one in (folder, log))
     for setting in settings:
         assert list(found[setting]) == ["device 0"]
-        for name in ("requests", "driver_calls", "peak_live_bytes", "live_bytes", "peak_held_bytes"):
+        # a relaxed free asks once a tick of the clock whether the device is quiet, and a log has microseconds
+        counts = () if setting.startswith("relaxed") else ("driver_calls",)
+        for name in ("requests", *counts, "peak_live_bytes", "live_bytes", "peak_held_bytes"):
             assert found[setting]["device 0"].get(name) == whole[setting]["device 0"].get(name), (setting, name, found, whole)
     text = cushim("replay", "--plan", str(log)).stdout
     assert "as recorded" in text and all(len(line) <= 80 for line in text.splitlines()), text

@@ -55,6 +55,25 @@ def add_pair_test(n_bytes, mode):
     tap.test(test)
 
 
+@functools.cache
+def pages(mode):
+    """(bytes, pages) of blocks of each size: tests/property/pages.c."""
+    text = BUILD.run(mode, "pages", *traces.pair_words(mode), CUSHIM_SIM_MEMORY="16G")
+    rows = [[int(word) for word in line.split()] for line in text.splitlines()]
+    assert len(rows) == 2048
+    return rows
+
+
+def add_pages_test(mode):
+    def test():
+        assert all(taken == filled for _, filled, taken in pages(None)), "the software device packs by 512 bytes"
+        more = [(n_bytes, filled, taken) for n_bytes, filled, taken in pages(mode) if taken > filled + filled // 8 + 1]
+        assert not more, f"{len(more)} sizes, the first ones {more[:3]}"
+
+    test.__name__ = f"blocks_of_each_size_in_{mode}_take_at_most_an_eighth_more_pages_than_natively"
+    tap.test(test)
+
+
 def add_workload_test(what, mode):
     def test():
         (found,) = traces.play(BUILD, what, (1, 1), [mode])[mode]
@@ -196,6 +215,8 @@ for each in [*traces.CASES, *GENERATORS]:
     begin(each)
     for each_mode in traces.modes_of(each):
         add_trace_test(each, each_mode)
+for each_mode in ("exact", "relaxed", "vmm", "pool"):
+    add_pages_test(each_mode)
 for each in traces.SIZES:
     for each_mode in ("exact", "relaxed", "pool"):
         add_pair_test(each, each_mode)

@@ -22,13 +22,15 @@ static inline size_t cushim_pool_round_to(size_t bytes, size_t step) {
 }
 
 /* Above 128 KiB a bucket ends where fewer of its blocks than natively would share a page of the
- * driver's: two of 704 KiB instead of three of 680. */
+ * driver's: two of 704 KiB instead of three of 680.  Whole pages of ours, where they are enough. */
 static inline size_t cushim_pool_round_within_page(size_t bytes, size_t bucket) {
-    enum { PAGE_BYTES = CUSHIM_MEM_NATIVE_PAGE_BYTES, GRAIN = CUSHIM_MEM_PAGE_BYTES };
+    enum { PAGE_BYTES = CUSHIM_MEM_NATIVE_PAGE_BYTES };
     if (bytes <= PAGE_BYTES / 16)
         return bucket;
-    size_t n_blocks = PAGE_BYTES / cushim_pool_round_to(bytes, GRAIN);
-    size_t most_bytes = PAGE_BYTES / n_blocks / GRAIN * GRAIN;
+    size_t n_blocks = PAGE_BYTES / cushim_pool_round_to(bytes, CUSHIM_MEM_GRAIN_BYTES);
+    size_t most_bytes = PAGE_BYTES / n_blocks / CUSHIM_MEM_PAGE_BYTES * CUSHIM_MEM_PAGE_BYTES;
+    if (most_bytes < bytes)
+        most_bytes = PAGE_BYTES / n_blocks / CUSHIM_MEM_GRAIN_BYTES * CUSHIM_MEM_GRAIN_BYTES;
     return bucket < most_bytes ? bucket : most_bytes;
 }
 
@@ -38,7 +40,7 @@ static inline size_t cushim_pool_round(struct cushim_pool_rounding rounding, siz
         return bytes;
     if (rounding.policy == CUSHIM_POOL_POLICY_POW2)
         return bytes <= 256 ? bytes : (size_t)2 << cushim_log2_floor(bytes - 1);
-    if (bytes <= (size_t)1 << CUSHIM_MEM_LOG2_LINEAR_END)
+    if (bytes <= CUSHIM_MEM_PAGE_BYTES)
         return cushim_pool_round_to(bytes, CUSHIM_MEM_GRAIN_BYTES);
     if (bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES)
         return cushim_pool_round_to(bytes, CUSHIM_MEM_LARGE_GRAIN_BYTES);

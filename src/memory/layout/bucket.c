@@ -2,7 +2,12 @@
 
 #include <utlist.h>
 
-enum { MOST_SLAB_BYTES = 1 << 16 };
+enum {
+    MOST_SLAB_BYTES = 1 << 16,
+    NATIVE_PAGE_BYTES = 2 << 20, /* of the driver's, in which it places what is at most half */
+    NATIVE_PAGES = NATIVE_PAGE_BYTES / CUSHIM_MEM_PAGE_BYTES,
+    MANY = 8
+};
 
 /* The cells go, and the extent is one that nobody cut. */
 static struct cushim_mem_extent *take_out(struct cushim_mem_bucket *bucket,
@@ -16,12 +21,26 @@ static struct cushim_mem_extent *take_out(struct cushim_mem_bucket *bucket,
     return slab;
 }
 
+/*
+ * Does a page of the driver's have room for few blocks, but for one less in whole pages of ours?
+ * Where they are many, one less is no more than a class wastes.
+ */
+static bool loses_in_pages(size_t block_bytes) {
+    size_t n_blocks = NATIVE_PAGE_BYTES / block_bytes;
+    return n_blocks < MANY && NATIVE_PAGES / cushim_mem_pages_of(block_bytes) < n_blocks;
+}
+
 uint32_t cushim_mem_bucket_slab_pages(const struct cushim_mem_bucket *bucket,
                                       unsigned class_index) {
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     size_t n_blocks = bucket->n_cells, most = MOST_SLAB_BYTES / block_bytes;
+    if (n_blocks >= NATIVE_PAGE_BYTES / block_bytes && loses_in_pages(block_bytes))
+        return NATIVE_PAGES;
     if (n_blocks > most)
         n_blocks = most;
+    size_t n_even = CUSHIM_MEM_PAGE_BYTES / (block_bytes & -block_bytes); /* end with a page */
+    if (n_even && n_blocks > n_even)
+        n_blocks -= n_blocks % n_even;
     return (uint32_t)cushim_mem_pages_of((n_blocks ? n_blocks : 1) * block_bytes);
 }
 

@@ -25,7 +25,9 @@ struct cushim_mem_blockref {
 
 /*
  * The pages of the next slab of a class: room for as many blocks as the others have, in 64 KiB, but
- * for one at least.  So few blocks hold little, and many take few slabs.
+ * for one at least.  So few blocks hold little, and many take few slabs.  Above
+ * 256 KiB those whose last page would cost a block in 2 MiB are cut from 2 MiB together, once there
+ * are as many: one of three, 680.5 to 682.5 KiB.
  */
 uint32_t cushim_mem_bucket_slab_pages(const struct cushim_mem_bucket *bucket, unsigned class_index);
 

@@ -1,33 +1,56 @@
 #include "memory/layout/sizeclass.h"
 
-enum { STEPS = 1 << CUSHIM_MEM_LOG2_STEPS, N_POW2 = 12 };
+#include <stdbool.h>
 
-/* Written once, before the first pool is opened. */
-enum cushim_mem_scheme cushim_mem_scheme;
+#include "base/bits.h"
 
-void cushim_mem_sizeclass_choose(enum cushim_mem_scheme chosen) {
-    cushim_mem_scheme = chosen;
+enum { N_GRAINS = CUSHIM_MEM_MOST_CLASSES, N_LINEAR = 8, LOG2_STEPS = 3, STEPS_END = 256 };
+
+uint16_t cushim_mem_sizeclass_table[N_GRAINS];
+static uint16_t class_grains[N_GRAINS]; /* of a block, by class */
+static unsigned n_classes;
+
+/*
+ * Of the fine scheme above 128 KiB, in grains: the most whole pages of which 2 to 15 lie in 2 MiB;
+ * what keeps the waste at an eighth between them, and common sizes; and of 3, 5, 6 and 7 in 2 MiB
+ * the largest that the driver has room for, which is not whole pages (bucket.c).
+ */
+static const uint16_t large_grains[] = {272,  288,  312,  320,  336,  368,  384,  408,  448,  512,
+                                        584,  585,  640,  680,  682,  768,  816,  819,  896,  960,
+                                        1024, 1152, 1280, 1360, 1365, 1536, 1664, 1792, 1920, 2048};
+
+static bool is_large_end(unsigned n) {
+    const uint16_t *end = large_grains;
+    while (*end < n)
+        end++;
+    return *end == n;
+}
+
+/* Are so many grains a class? */
+static bool is_end(enum cushim_mem_scheme scheme, unsigned n) {
+    if (scheme == CUSHIM_MEM_EXACT)
+        return true;
+    if (scheme == CUSHIM_MEM_POW2)
+        return (n & (n - 1)) == 0;
+    if (n <= N_LINEAR)
+        return true;
+    return n <= STEPS_END ? n % (1u << (cushim_log2_floor(n - 1) - LOG2_STEPS)) == 0
+                          : is_large_end(n);
+}
+
+void cushim_mem_sizeclass_choose(enum cushim_mem_scheme scheme) {
+    n_classes = 0;
+    for (unsigned n = 1; n <= N_GRAINS; n++) {
+        cushim_mem_sizeclass_table[n - 1] = (uint16_t)n_classes;
+        if (is_end(scheme, n))
+            class_grains[n_classes++] = (uint16_t)n;
+    }
 }
 
 unsigned cushim_mem_sizeclass_count(void) {
-    static const unsigned counts[] = {CUSHIM_MEM_N_CLASSES, N_POW2, CUSHIM_MEM_MOST_CLASSES};
-    return counts[cushim_mem_scheme];
-}
-
-static size_t fine_bytes(unsigned class_index) {
-    if (class_index == CUSHIM_MEM_THIRD_CLASS)
-        return CUSHIM_MEM_THIRD_BYTES;
-    if (class_index < CUSHIM_MEM_N_LINEAR)
-        return (size_t)(class_index + 1) << CUSHIM_MEM_LOG2_GRAIN;
-    unsigned place = class_index - CUSHIM_MEM_N_LINEAR;
-    unsigned doubling = CUSHIM_MEM_LOG2_LINEAR_END + place / STEPS;
-    return (size_t)(STEPS + place % STEPS + 1) << (doubling - CUSHIM_MEM_LOG2_STEPS);
+    return n_classes;
 }
 
 size_t cushim_mem_sizeclass_bytes(unsigned class_index) {
-    if (cushim_mem_scheme == CUSHIM_MEM_FINE)
-        return fine_bytes(class_index);
-    if (cushim_mem_scheme == CUSHIM_MEM_EXACT)
-        return (size_t)(class_index + 1) << CUSHIM_MEM_LOG2_GRAIN;
-    return (size_t)1 << (class_index + CUSHIM_MEM_LOG2_GRAIN);
+    return (size_t)class_grains[class_index] << CUSHIM_MEM_LOG2_GRAIN;
 }

@@ -458,6 +458,24 @@ START_TEST(an_address_is_of_the_kind_that_it_was_asked_for) {
 }
 END_TEST
 
+START_TEST(above_128_KiB_as_many_of_a_bucket_share_2_MiB_as_of_what_was_asked_for) {
+    enum { PAGE = 2 << 20, GRAIN = 512 };
+    struct cushim_pool_options options;
+    cushim_pool_options_default(&options);
+    for (options.steps = 8; options.steps <= 16; options.steps += 8) {
+        struct cushim_pool *p = create(&options);
+        for (size_t n_bytes = 128 << 10; n_bytes <= 1 << 20; n_bytes += GRAIN) {
+            size_t bucket_bytes = 0;
+            ck_assert_int_eq(cushim_pool_bucket(p, n_bytes, &bucket_bytes), CUSHIM_OK);
+            if (bucket_bytes < n_bytes || bucket_bytes % GRAIN ||
+                PAGE / bucket_bytes < PAGE / n_bytes)
+                ck_abort_msg("%zu bytes in a bucket of %zu", n_bytes, bucket_bytes);
+        }
+        ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+    }
+}
+END_TEST
+
 START_TEST(arguments_out_of_range_are_refused) {
     struct cushim_pool_options options;
     struct cushim_pool *p = (struct cushim_pool *)8;
@@ -490,18 +508,24 @@ END_TEST
 SUITE() {
     return suite_run(
         "pool",
-        (const TTest *[]){
-            a_hit_makes_no_driver_call, a_bucket_keeps_no_more_than_its_cap,
-            over_the_cap_of_all_the_largest_goes_first, live_blocks_have_a_cap_of_their_own,
-            a_request_that_fails_leaves_room_below_the_cap,
-            small_blocks_do_not_pin_what_is_idle_around_them,
-            nothing_is_kept_while_the_pool_does_not_hold,
-            the_ledger_knows_live_blocks_and_whose_they_are, a_walk_shows_each_block_in_its_state,
-            the_caller_is_asked_last_when_memory_is_out, memory_alloc_gets_what_pools_keep_idle,
-            a_dead_context_takes_its_blocks_along,
-            a_pool_may_end_while_another_thread_forgets_what_it_lost,
-            whichever_driver_call_fails_nothing_is_lost, threads_free_what_others_allocated,
-            what_a_thread_remembers_of_a_block_may_be_stale,
-            an_address_is_of_the_kind_that_it_was_asked_for, arguments_out_of_range_are_refused,
-            NULL});
+        (const TTest *[]){a_hit_makes_no_driver_call,
+                          a_bucket_keeps_no_more_than_its_cap,
+                          over_the_cap_of_all_the_largest_goes_first,
+                          live_blocks_have_a_cap_of_their_own,
+                          a_request_that_fails_leaves_room_below_the_cap,
+                          small_blocks_do_not_pin_what_is_idle_around_them,
+                          nothing_is_kept_while_the_pool_does_not_hold,
+                          the_ledger_knows_live_blocks_and_whose_they_are,
+                          a_walk_shows_each_block_in_its_state,
+                          the_caller_is_asked_last_when_memory_is_out,
+                          memory_alloc_gets_what_pools_keep_idle,
+                          a_dead_context_takes_its_blocks_along,
+                          a_pool_may_end_while_another_thread_forgets_what_it_lost,
+                          whichever_driver_call_fails_nothing_is_lost,
+                          threads_free_what_others_allocated,
+                          what_a_thread_remembers_of_a_block_may_be_stale,
+                          an_address_is_of_the_kind_that_it_was_asked_for,
+                          above_128_KiB_as_many_of_a_bucket_share_2_MiB_as_of_what_was_asked_for,
+                          arguments_out_of_range_are_refused,
+                          NULL});
 }

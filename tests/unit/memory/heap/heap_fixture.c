@@ -36,6 +36,8 @@ static void leave(void) {
 struct fixture *fixture_create(const char *without) {
     struct fixture *fixture = calloc(1, sizeof *fixture);
     fake_reset();
+    if (!cushim_mem_sizeclass_count())
+        cushim_mem_sizeclass_choose(CUSHIM_MEM_FINE);
     fixture->cuda = calloc(1, sizeof *fixture->cuda);
     fake_load(fixture->cuda, without);
     atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RECORD);

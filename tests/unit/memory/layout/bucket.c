@@ -167,6 +167,37 @@ START_TEST(a_slab_has_room_for_as_many_as_there_are_up_to_64_KiB) {
 }
 END_TEST
 
+/* 16 of 18 KiB: two end with a page, three leave half of one. */
+START_TEST(a_slab_ends_with_a_block_where_whole_pages_can) {
+    size_t block_bytes = 18 << 10;
+    bucket.n_cells = 16;
+    ck_assert_uint_eq(cushim_mem_bucket_slab_pages(&bucket, cushim_mem_sizeclass_of(block_bytes)),
+                      9);
+    bucket.n_cells = 1;
+    ck_assert_uint_eq(cushim_mem_bucket_slab_pages(&bucket, cushim_mem_sizeclass_of(block_bytes)),
+                      5);
+}
+END_TEST
+
+/* Of 682.5 KiB whole pages would have room for two, the driver has for three. */
+START_TEST(what_whole_pages_would_lose_blocks_of_is_cut_from_2_MiB_once_there_are_some) {
+    static const size_t together[] = {585, 682, 819, 1365}, apart[] = {455, 584, 680, 1360, 1536};
+    for (unsigned i = 0; i < sizeof together / sizeof *together; i++) {
+        unsigned class_index = cushim_mem_sizeclass_of(together[i] * 512);
+        bucket.n_cells = (uint32_t)(4096 / together[i] - 1);
+        ck_assert_uint_eq(cushim_mem_bucket_slab_pages(&bucket, class_index), together[i] / 8 + 1);
+        bucket.n_cells++;
+        ck_assert_uint_eq(cushim_mem_bucket_slab_pages(&bucket, class_index), 512);
+    }
+    bucket.n_cells = 100;
+    for (unsigned i = 0; i < sizeof apart / sizeof *apart; i++) {
+        unsigned class_index = cushim_mem_sizeclass_of(apart[i] * 512);
+        ck_assert_uint_eq(cushim_mem_bucket_slab_pages(&bucket, class_index),
+                          cushim_mem_pages_of(cushim_mem_sizeclass_bytes(class_index)));
+    }
+}
+END_TEST
+
 START_TEST(the_block_of_an_offset_is_found_as_by_division) {
     for (uint32_t n_grains = 1; n_grains <= CUSHIM_MEM_MOST_CLASSES; n_grains++) {
         size_t block_bytes = (size_t)n_grains * CUSHIM_MEM_GRAIN_BYTES;
@@ -179,6 +210,7 @@ START_TEST(the_block_of_an_offset_is_found_as_by_division) {
 END_TEST
 
 SUITE() {
+    cushim_mem_sizeclass_choose(CUSHIM_MEM_FINE);
     return suite_run(
         "bucket", (const TTest *[]){
                       an_empty_bucket_has_nothing_to_take_or_to_drain,
@@ -188,5 +220,7 @@ SUITE() {
                       draining_takes_free_slabs_alone, draining_finds_the_free_slab_behind_others,
                       a_random_history_never_gives_a_cell_twice,
                       a_slab_has_room_for_as_many_as_there_are_up_to_64_KiB,
+                      a_slab_ends_with_a_block_where_whole_pages_can,
+                      what_whole_pages_would_lose_blocks_of_is_cut_from_2_MiB_once_there_are_some,
                       the_block_of_an_offset_is_found_as_by_division, NULL});
 }

@@ -41,14 +41,31 @@ START_TEST(an_exact_size_maps_to_itself_and_one_more_to_the_next) {
 }
 END_TEST
 
-START_TEST(steps_are_512_bytes_to_4_KiB_then_eight_per_doubling_but_for_a_third_of_2_MiB) {
+START_TEST(steps_are_512_bytes_to_4_KiB_then_eight_per_doubling) {
     for (unsigned i = 0; i < 8; i++)
         ck_assert_uint_eq(cushim_mem_sizeclass_bytes(i), (i + 1) * 512);
-    for (unsigned i = 8; i < CUSHIM_MEM_N_CLASSES; i++) {
+    for (unsigned i = 8; i < 8 + 5 * 8; i++) { /* to 128 KiB */
         size_t start_bytes = (size_t)4096 << (i - 8) / 8;
-        size_t step_bytes = start_bytes + start_bytes / 8 * ((i - 8) % 8 + 1);
         ck_assert_uint_eq(cushim_mem_sizeclass_bytes(i),
-                          step_bytes == 704 << 10 ? 680 << 10 : step_bytes);
+                          start_bytes + start_bytes / 8 * ((i - 8) % 8 + 1));
+    }
+}
+END_TEST
+
+/* In whole pages of ours, but where less than a page of them is between. */
+START_TEST(above_128_KiB_as_many_blocks_fit_into_2_MiB_as_of_the_size_asked_for) {
+    enum { PAGE = 2 << 20 };
+    for (size_t n_bytes = (128 << 10) + 512; n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES;
+         n_bytes += 512) {
+        size_t block_bytes = cushim_mem_sizeclass_bytes(cushim_mem_sizeclass_of(n_bytes));
+        size_t n_blocks = PAGE / n_bytes, n_pages = PAGE / CUSHIM_MEM_PAGE_BYTES;
+        if (n_pages / cushim_mem_pages_of(n_bytes) < n_blocks && n_blocks > 8)
+            n_blocks--;
+        if (PAGE / block_bytes < n_blocks)
+            ck_abort_msg("%zu bytes: %zu blocks, not %zu", n_bytes, PAGE / block_bytes, n_blocks);
+        if (block_bytes % CUSHIM_MEM_PAGE_BYTES &&
+            n_pages / cushim_mem_pages_of(n_bytes) == n_blocks)
+            ck_abort_msg("%zu bytes are not whole pages", n_bytes);
     }
 }
 END_TEST
@@ -94,12 +111,14 @@ START_TEST(pages_are_rounded_up) {
 END_TEST
 
 SUITE() {
+    cushim_mem_sizeclass_choose(CUSHIM_MEM_FINE);
     return suite_run(
         "sizeclass",
         (const TTest *[]){
             classes_grow_with_the_request, a_block_holds_its_request_and_wastes_at_most_an_eighth,
             an_exact_size_maps_to_itself_and_one_more_to_the_next,
-            steps_are_512_bytes_to_4_KiB_then_eight_per_doubling_but_for_a_third_of_2_MiB,
+            steps_are_512_bytes_to_4_KiB_then_eight_per_doubling,
+            above_128_KiB_as_many_blocks_fit_into_2_MiB_as_of_the_size_asked_for,
             each_scheme_serves_each_size_from_its_smallest_class_that_fits,
             powers_of_two_and_single_steps_are_what_they_say, pages_are_rounded_up, NULL});
 }
