@@ -29,6 +29,7 @@ def tables_are_what_their_data_says():
     for page in (ROOT / "docs/results").glob("*.md"):
         text = page.read_text()
         n_tables += len(results.TABLE.findall(text))
+        assert len(results.TABLE.findall(text)) == len(results.MARKER.findall(text)), f"{page.name}: a marker that tools/results does not read"
         assert results.page_with_tables(text, page.parent) == text, f"{page.name}: run tools/results"
     assert n_tables >= 4, n_tables
 
@@ -41,6 +42,17 @@ def a_table_that_says_something_else_is_found():
         assert results.page_with_tables(right, pathlib.Path(folder)) == right
         assert results.page_with_tables(right.replace("61.1", "61.2"), pathlib.Path(folder)) == right
         assert results.page_with_tables(HEAD + "\nProse.\n", pathlib.Path(folder)) == right
+
+
+@tap.test
+def a_marker_may_be_wrapped_wherever_it_has_a_space():
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in DATA))
+        words = HEAD.split(" ")
+        for n in range(1, len(words)):
+            head = " ".join(words[:n]) + "\n     " + " ".join(words[n:])
+            right = head + "| case | native | exact |\n|---|---:|---:|\n| pair/4K | 61.1 us | 1.00 us (61x), held 1.30 |\n"
+            assert results.page_with_tables(head, pathlib.Path(folder)) == right, head
 
 
 @tap.test
