@@ -46,28 +46,38 @@ static bool serve_own(struct cushim_pool_call *call) {
 }
 
 /* From any cache, if it is over; says whether one is idle that is not. */
-static bool serve_over(struct cushim_pool_call *call, enum cushim_pool_effort effort,
-                       bool *has_pending) {
+static bool serve_over(struct cushim_pool_call *call, bool *has_pending) {
     struct cushim_pool_cache *cache = NULL;
     bool is_pending;
     *has_pending = false;
     while (!call->block && (cache = cushim_pool_next_cache(call->heap, cache))) {
         call->block = cushim_pool_cache_take_over(cache, call->bucket_bytes, &is_pending);
-        if (is_pending && effort != CUSHIM_POOL_LOOK) {
-            cushim_pool_cache_prove(cache, call->what, effort);
-            call->block = cushim_pool_cache_take_over(cache, call->bucket_bytes, &is_pending);
-        }
         *has_pending = *has_pending || is_pending;
     }
     return call->block != NULL;
 }
 
+/*
+ * The same, once all caches that have such a block were asked.  Who took each as soon as its fence
+ * is complete would take it from a stream that is about to need it again, whose thread then takes
+ * another's: threads on streams of their own would hand blocks to and fro at every pair.
+ */
+static bool serve_asked(struct cushim_pool_call *call, enum cushim_pool_effort effort) {
+    bool has_pending;
+    for (struct cushim_pool_cache *cache = NULL;
+         (cache = cushim_pool_next_cache(call->heap, cache));) {
+        if (cushim_pool_cache_count(cache, call->bucket_bytes))
+            cushim_pool_cache_prove(cache, call->what, effort);
+    }
+    return serve_over(call, &has_pending);
+}
+
 /* Fences are recorded where there are none yet.  A request for ALL waits a moment for them. */
 static bool serve_proven(struct cushim_pool_call *call) {
     uint64_t until_ns = cushim_clock_ns() + call->pool->poll_ns;
-    bool has_pending, is_served;
+    bool is_served;
     do
-        is_served = serve_over(call, CUSHIM_POOL_RECORD, &has_pending);
+        is_served = serve_asked(call, CUSHIM_POOL_RECORD);
     while (!is_served && call->cache == call->heap->all && cushim_clock_ns() < until_ns);
     return is_served;
 }
@@ -106,13 +116,13 @@ static enum cushim_status serve_settled(struct cushim_pool_call *call) {
  */
 enum cushim_status cushim_pool_serve(struct cushim_pool_call *call) {
     bool has_pending, is_small = call->bucket_bytes <= SMALL_BYTES;
-    if (serve_own(call) || serve_over(call, CUSHIM_POOL_LOOK, &has_pending))
+    if (serve_own(call) || serve_over(call, &has_pending))
         return CUSHIM_OK;
     bool takes_turns = has_pending && call->cache->is_ordered;
     bool is_kept = takes_turns && cushim_pool_idle_bytes(call->heap) + call->bucket_bytes <=
                                       call->pool->keep_bytes;
     if (takes_turns &&
-        (serve_over(call, CUSHIM_POOL_ASK, &has_pending) ||
+        (serve_asked(call, CUSHIM_POOL_ASK) ||
          ((is_small || is_kept) && cushim_pool_serve_free_lists(call, false) == CUSHIM_OK)))
         return CUSHIM_OK;
     if (is_kept)

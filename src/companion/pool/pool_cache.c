@@ -376,7 +376,7 @@ static bool take_role(struct cushim_pool_cache *cache, bool must) {
 
 enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *cache, const char *what,
                                            enum cushim_pool_effort effort) {
-    if (effort == CUSHIM_POOL_LOOK || !take_role(cache, effort == CUSHIM_POOL_WAIT))
+    if (!take_role(cache, effort == CUSHIM_POOL_WAIT))
         return CUSHIM_OK;
     enum cushim_status status = prove(cache, what, effort);
     cushim_mem_cache_lock_leave(&cache->role);

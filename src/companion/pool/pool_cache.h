@@ -198,7 +198,6 @@ struct cushim_pool_block *cushim_pool_cache_pop_small(struct cushim_pool_cache *
 /* ---- without a lock: driver calls ---- */
 
 enum cushim_pool_effort {
-    CUSHIM_POOL_LOOK,   /* at what is known */
     CUSHIM_POOL_ASK,    /* the fences there are */
     CUSHIM_POOL_RECORD, /* and make one for the open batch */
     CUSHIM_POOL_WAIT    /* and wait for them */
