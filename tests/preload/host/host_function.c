@@ -60,6 +60,24 @@ START_TEST(in_a_host_function_memory_calls_are_refused) {
 }
 END_TEST
 
+/* What is refused is refused whatever device the block is of: in relaxed, too, where a free of
+ * another context's block takes the heap's way. Device 1's heap has free segments then. */
+START_TEST(in_a_host_function_no_block_of_another_device_is_freed) {
+    CUstream stream;
+    fixture_use_device(1);
+    CUdeviceptr block = fixture_alloc(1000);
+    for (int i = 0; i < 2; i++)
+        OK(cuMemFree(fixture_alloc(1000)));
+    struct tried tried = set_up(&stream);
+    OK(cuMemFree(tried.block));
+    tried.block = block;
+    OK(cuLaunchHostFunc(stream, try_memory, &tried));
+    OK(cuStreamSynchronize(stream));
+    fixture_use_device(1);
+    check_refused(&tried, 1);
+}
+END_TEST
+
 START_TEST(in_a_host_function_of_a_sync_mode_too) {
     CUstream stream;
     if (!cuLaunchHostFunc_v2)
@@ -412,6 +430,7 @@ int main(void) {
                                     many_functions_are_run_and_shown_as_the_programs_own,
                                     NULL};
     const TTest *const alone[] = {in_a_host_function_memory_calls_are_refused,
+                                  in_a_host_function_no_block_of_another_device_is_freed,
                                   in_a_host_function_of_a_sync_mode_too,
                                   in_a_stream_callback_memory_calls_are_refused,
                                   in_a_captured_host_function_too_at_every_launch,
