@@ -108,8 +108,8 @@ TILED(q8f, Q8f)
     (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
      int64_t n, int most_tiles, int early_bytes) {                                                 \
         FROM_90(DYNAMIC_SHARED(uint8_t, shared);                                                   \
-                run_direct<Format, COLS, DEPTH>({m, k, n, most_tiles, early_bytes},                \
-                                                {scales, values}, b, PlainEnd{c}, shared));        \
+                run_direct<Format, COLS, DEPTH, false>({m, k, n, most_tiles, early_bytes},         \
+                                                       {scales, values}, b, PlainEnd{c}, shared)); \
     }
 
 DIRECT(q4_0_direct1, Q4_0, 1, 2)
@@ -120,13 +120,17 @@ DIRECT(q8f_direct2, Q8f, 2, 1)
 
 /* The same with more before and behind it, in one kernel and behind products that are there. */
 
-#define WITH_END(name, End)                                                                        \
+#define IN_ONE(name, End, IS_EARLY)                                                                \
     KERNEL_OF(512, 1, gemv_q4k_##name)                                                             \
     (const uint8_t *w, const float *x, int64_t m, int64_t k, int most_tiles, int early_bytes,      \
      const __grid_constant__ struct gemv_end_args args) {                                          \
-        FROM_90(DYNAMIC_SHARED(uint8_t, shared); run_direct<Q4k, 1, 2>(                            \
+        FROM_90(DYNAMIC_SHARED(uint8_t, shared); run_direct<Q4k, 1, 2, IS_EARLY>(                  \
                     {m, k, 1, most_tiles, early_bytes}, {nullptr, w}, x, End{args}, shared));      \
-    }                                                                                              \
+    }
+
+#define WITH_END(name, End)                                                                        \
+    IN_ONE(name, End, false)                                                                       \
+    IN_ONE(name##_early, End, true)                                                                \
     KERNEL_OF(256, 4, gemv_end_##name)                                                             \
     (const float *products, int64_t m, const __grid_constant__ struct gemv_end_args args) {        \
         wait_for_earlier();                                                                        \

@@ -18,7 +18,8 @@
  * The digits are formed once by a block that stays for many rows; its warps share k, go on from one
  * tile to the next as if their steps were one row of them, and meet only when they add up what they
  * have of its tiles, at the end.  While the kernel ahead still runs, the block asks for its first
- * weights, which then come from L2.
+ * weights, which then come from L2, or, where that kernel writes none of them (IS_EARLY), for as
+ * many as its registers hold, and for those behind them.
  */
 #ifndef CUSHIM_KERNELS_GEMV_DIRECT_CUH
 #define CUSHIM_KERNELS_GEMV_DIRECT_CUH
@@ -175,7 +176,7 @@ DEVICE float plain_block(const Weights &w, int64_t block, const float *b, int64_
     return sum;
 }
 
-template <class Format, int COLS, int DEPTH, class End> struct DirectRun {
+template <class Format, int COLS, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
     typedef Direct<Format> Work;
 
     enum {
@@ -280,11 +281,21 @@ template <class Format, int COLS, int DEPTH, class End> struct DirectRun {
             commit_copies();
     }
 
-    /* The block's first weights, asked for by a warp while the kernel ahead may still run. */
+    MEMBER void fetch_first() {
+        if (fetch_tile < n_tiles)
+            take_rows();
+#pragma unroll
+        for (int slot = 0; slot < DEPTH; slot++)
+            fetch(slot);
+    }
+
+    /* The block's first weights, asked for by a warp while the kernel ahead may still run; with
+     * IS_EARLY from its second tile on. */
     MEMBER void prefetch() const {
-        enum { PIECE = 1024, LINE = 128 };
+        enum { PIECE = IS_EARLY ? 4096 : 1024, LINE = 128 };
         int64_t left = shape.early_bytes;
-        for (int tile = blockIdx.x; tile < n_tiles && left > 0; tile += gridDim.x) {
+        for (int tile = blockIdx.x + IS_EARLY * gridDim.x; tile < n_tiles && left > 0;
+             tile += gridDim.x) {
 #pragma unroll
             for (int part = 0; part < 1 + IS_PAIRED; part++) {
                 int64_t row0 = first_row(tile), n_rows = last_of(tile) + 1;
@@ -377,11 +388,8 @@ template <class Format, int COLS, int DEPTH, class End> struct DirectRun {
         DirectColumns<Work, COLS, (bool)End::HAS_NORM> columns(digits, factors, b, norm(), shape,
                                                                n_steps);
         columns.load(threadIdx.x);
-        if (fetch_tile < n_tiles)
-            take_rows();
-#pragma unroll
-        for (int slot = 0; slot < DEPTH; slot++)
-            fetch(slot);
+        if (!IS_EARLY)
+            fetch_first();
         for (int i = threadIdx.x; i < COLS * Work::STEP_BYTES / 4; i += blockDim.x)
             reinterpret_cast<uint32_t *>(digits - COLS * Work::STEP_BYTES)[i] = 0;
         auto before = this->before();
@@ -491,10 +499,12 @@ template <class Format, int COLS, int DEPTH, class End> struct DirectRun {
     }
 };
 
-template <class Format, int COLS, int DEPTH, class End>
+template <class Format, int COLS, int DEPTH, bool IS_EARLY, class End>
 DEVICE void run_direct(const DirectShape &shape, const Weights &w, const float *b, const End &end,
                        uint8_t *shared) {
-    DirectRun<Format, COLS, DEPTH, End> work(shape, w, end, shared);
+    DirectRun<Format, COLS, DEPTH, IS_EARLY, End> work(shape, w, end, shared);
+    if (IS_EARLY)
+        work.fetch_first();
     if (threadIdx.x < 32)
         work.prefetch();
     wait_for_earlier();

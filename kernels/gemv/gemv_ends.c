@@ -10,6 +10,7 @@
 #include "cushim/kernels/norm.h"
 #include "cushim/kernels_ref.h"
 #include "kernels/gemv/gemv_direct.h"
+#include "kernels/gemv/gemv_ends.h"
 #include "kernels/gemv/gemv_kernels.h"
 #include "kernels/launch/arguments.h"
 #include "companion/core/error.h"
@@ -29,7 +30,8 @@ struct product {
 /* How a product ends, and by which kernels. */
 struct ending {
     const char *what;
-    unsigned in_one, behind;
+    bool is_early;
+    unsigned in_one, early, behind;
     void (*reference)(const void *args);
 };
 
@@ -119,7 +121,8 @@ static enum cushim_status run(const struct ending *ending, struct product *args,
         void *params[] = {&args->w,  &args->x,           &args->m,
                           &args->k,  &direct.most_tiles, &direct.early_bytes,
                           &args->end};
-        return cushim_kernel_call_launch(&call, ending->in_one, &direct.shape, params);
+        return cushim_kernel_call_launch(&call, ending->is_early ? ending->early : ending->in_one,
+                                         &direct.shape, params);
     }
     if (args->end.norm && args->k) {
         CUSHIM_TRY(cushim_rms_norm_f32(x, args->end.norm, normed, NULL, args->end.eps, 1, args->k,
@@ -137,21 +140,30 @@ static void add_reference(const void *args) {
     cushim_gemv_add_q4k_f32_ref(a->w, a->x, a->end.residual, a->end.y, a->m, a->k);
 }
 
+enum cushim_status cushim_gemv_add_q4k(struct gemv_how how, const void *w, const float *x,
+                                       const float *residual, float *y, int64_t m, int64_t k,
+                                       void *scratch, size_t scratch_bytes,
+                                       struct CUstream_st *stream) {
+    const struct ending ending = {how.what,           how.is_early, GEMV_Q4K_ADD,
+                                  GEMV_Q4K_ADD_EARLY, GEMV_END_ADD, add_reference};
+    struct product args = {w, x, m, k, {.residual = residual, .y = y}, scratch, scratch_bytes};
+    int64_t n;
+    CUSHIM_TRY(cushim_check_size(how.what, "m", m));
+    CUSHIM_TRY(check_sizes(how.what, &args));
+    CUSHIM_TRY(cushim_check_count(how.what, "y", &m, 1, sizeof(float), &n));
+    if (m == 0)
+        return CUSHIM_OK;
+    CUSHIM_TRY(check_pointers(how.what, &args));
+    CUSHIM_TRY(cushim_check_pointer(how.what, "residual", residual, sizeof(float)));
+    CUSHIM_TRY(cushim_check_pointer(how.what, "y", y, sizeof(float)));
+    return run(&ending, &args, stream);
+}
+
 enum cushim_status cushim_gemv_add_q4k_f32(const void *w, const float *x, const float *residual,
                                            float *y, int64_t m, int64_t k, void *scratch,
                                            size_t scratch_bytes, struct CUstream_st *stream) {
-    const struct ending ending = {__func__, GEMV_Q4K_ADD, GEMV_END_ADD, add_reference};
-    struct product args = {w, x, m, k, {.residual = residual, .y = y}, scratch, scratch_bytes};
-    int64_t n;
-    CUSHIM_TRY(cushim_check_size(__func__, "m", m));
-    CUSHIM_TRY(check_sizes(__func__, &args));
-    CUSHIM_TRY(cushim_check_count(__func__, "y", &m, 1, sizeof(float), &n));
-    if (m == 0)
-        return CUSHIM_OK;
-    CUSHIM_TRY(check_pointers(__func__, &args));
-    CUSHIM_TRY(cushim_check_pointer(__func__, "residual", residual, sizeof(float)));
-    CUSHIM_TRY(cushim_check_pointer(__func__, "y", y, sizeof(float)));
-    return run(&ending, &args, stream);
+    return cushim_gemv_add_q4k((struct gemv_how){__func__, false}, w, x, residual, y, m, k, scratch,
+                               scratch_bytes, stream);
 }
 
 static void swiglu_reference(const void *args) {
@@ -159,24 +171,34 @@ static void swiglu_reference(const void *args) {
     cushim_gemv_swiglu_q4k_f32_ref(a->w, a->x, a->end.norm, a->end.y, a->end.eps, a->m / 2, a->k);
 }
 
+enum cushim_status cushim_gemv_swiglu_q4k(struct gemv_how how, const void *w, const float *x,
+                                          const float *norm, float *y, float eps, int64_t m,
+                                          int64_t k, void *scratch, size_t scratch_bytes,
+                                          struct CUstream_st *stream) {
+    const struct ending ending = {how.what,        how.is_early,
+                                  GEMV_Q4K_SWIGLU, GEMV_Q4K_SWIGLU_EARLY,
+                                  GEMV_END_SWIGLU, swiglu_reference};
+    struct product args = {w, x, 0, k, {.norm = norm, .eps = eps, .y = y}, scratch, scratch_bytes};
+    CUSHIM_TRY(cushim_check_size(how.what, "m", m));
+    if (m > INT32_MAX)
+        return cushim_fail(how.what, CUSHIM_INVALID, "m=%lld is more than can be counted",
+                           (long long)m);
+    args.m = 2 * m;
+    args.end.half = (int32_t)m;
+    CUSHIM_TRY(check_sizes(how.what, &args));
+    if (m == 0)
+        return CUSHIM_OK;
+    CUSHIM_TRY(check_pointers(how.what, &args));
+    CUSHIM_TRY(cushim_check_pointer(how.what, "y", y, sizeof(float)));
+    return run(&ending, &args, stream);
+}
+
 enum cushim_status cushim_gemv_swiglu_q4k_f32(const void *w, const float *x, const float *norm,
                                               float *y, float eps, int64_t m, int64_t k,
                                               void *scratch, size_t scratch_bytes,
                                               struct CUstream_st *stream) {
-    const struct ending ending = {__func__, GEMV_Q4K_SWIGLU, GEMV_END_SWIGLU, swiglu_reference};
-    struct product args = {w, x, 0, k, {.norm = norm, .eps = eps, .y = y}, scratch, scratch_bytes};
-    CUSHIM_TRY(cushim_check_size(__func__, "m", m));
-    if (m > INT32_MAX)
-        return cushim_fail(__func__, CUSHIM_INVALID, "m=%lld is more than can be counted",
-                           (long long)m);
-    args.m = 2 * m;
-    args.end.half = (int32_t)m;
-    CUSHIM_TRY(check_sizes(__func__, &args));
-    if (m == 0)
-        return CUSHIM_OK;
-    CUSHIM_TRY(check_pointers(__func__, &args));
-    CUSHIM_TRY(cushim_check_pointer(__func__, "y", y, sizeof(float)));
-    return run(&ending, &args, stream);
+    return cushim_gemv_swiglu_q4k((struct gemv_how){__func__, false}, w, x, norm, y, eps, m, k,
+                                  scratch, scratch_bytes, stream);
 }
 
 static void qkv_reference(const void *args) {
@@ -217,23 +239,24 @@ static enum cushim_status check_cache(const char *what, const struct gemv_end_ar
     return cushim_check_pointer(what, "values", end->values, sizeof(float));
 }
 
-enum cushim_status cushim_gemv_qkv_q4k_f32(const void *w, const float *x, const float *norm,
-                                           const float *cos_table, const float *sin_table,
-                                           const int32_t *position, float *q, float *keys,
-                                           float *values, float eps, int64_t n_q_heads,
-                                           int64_t n_kv_heads, int64_t head_dim, int64_t k,
-                                           int64_t max_len, int64_t position_stride,
-                                           int64_t head_stride, void *scratch, size_t scratch_bytes,
-                                           struct CUstream_st *stream) {
-    const struct ending ending = {__func__, GEMV_Q4K_QKV, GEMV_END_QKV, qkv_reference};
+enum cushim_status cushim_gemv_qkv_q4k(struct gemv_how how, const void *w, const float *x,
+                                       const float *norm, const float *cos_table,
+                                       const float *sin_table, const int32_t *position, float *q,
+                                       float *keys, float *values, float eps, int64_t n_q_heads,
+                                       int64_t n_kv_heads, int64_t head_dim, int64_t k,
+                                       int64_t max_len, int64_t position_stride,
+                                       int64_t head_stride, void *scratch, size_t scratch_bytes,
+                                       struct CUstream_st *stream) {
+    const struct ending ending = {how.what,           how.is_early, GEMV_Q4K_QKV,
+                                  GEMV_Q4K_QKV_EARLY, GEMV_END_QKV, qkv_reference};
     struct product args = {w, x, 0, k, {.norm = norm}, scratch, scratch_bytes};
     int64_t n;
-    CUSHIM_TRY(check_heads(__func__, n_q_heads, n_kv_heads, head_dim, &args.m));
-    CUSHIM_TRY(check_sizes(__func__, &args));
-    CUSHIM_TRY(cushim_check_size(__func__, "max_len", max_len));
-    CUSHIM_TRY(cushim_check_size(__func__, "position_stride", position_stride));
-    CUSHIM_TRY(cushim_check_size(__func__, "head_stride", head_stride));
-    CUSHIM_TRY(cushim_check_count(__func__, "cos_table", (int64_t[]){max_len, head_dim / 2}, 2,
+    CUSHIM_TRY(check_heads(how.what, n_q_heads, n_kv_heads, head_dim, &args.m));
+    CUSHIM_TRY(check_sizes(how.what, &args));
+    CUSHIM_TRY(cushim_check_size(how.what, "max_len", max_len));
+    CUSHIM_TRY(cushim_check_size(how.what, "position_stride", position_stride));
+    CUSHIM_TRY(cushim_check_size(how.what, "head_stride", head_stride));
+    CUSHIM_TRY(cushim_check_count(how.what, "cos_table", (int64_t[]){max_len, head_dim / 2}, 2,
                                   sizeof(float), &n));
     if (args.m == 0)
         return CUSHIM_OK;
@@ -251,14 +274,28 @@ enum cushim_status cushim_gemv_qkv_q4k_f32(const void *w, const float *x, const 
                                       .position_stride = position_stride,
                                       .head_stride = head_stride,
                                       .max_len = max_len};
-    CUSHIM_TRY(check_pointers(__func__, &args));
+    CUSHIM_TRY(check_pointers(how.what, &args));
     if (max_len) {
-        CUSHIM_TRY(cushim_check_pointer(__func__, "cos_table", cos_table, sizeof(float)));
-        CUSHIM_TRY(cushim_check_pointer(__func__, "sin_table", sin_table, sizeof(float)));
+        CUSHIM_TRY(cushim_check_pointer(how.what, "cos_table", cos_table, sizeof(float)));
+        CUSHIM_TRY(cushim_check_pointer(how.what, "sin_table", sin_table, sizeof(float)));
     }
-    CUSHIM_TRY(cushim_check_pointer(__func__, "position", position, sizeof(int32_t)));
+    CUSHIM_TRY(cushim_check_pointer(how.what, "position", position, sizeof(int32_t)));
     if (n_q_heads)
-        CUSHIM_TRY(cushim_check_pointer(__func__, "q", q, sizeof(float)));
-    CUSHIM_TRY(check_cache(__func__, &args.end));
+        CUSHIM_TRY(cushim_check_pointer(how.what, "q", q, sizeof(float)));
+    CUSHIM_TRY(check_cache(how.what, &args.end));
     return run(&ending, &args, stream);
+}
+
+enum cushim_status cushim_gemv_qkv_q4k_f32(const void *w, const float *x, const float *norm,
+                                           const float *cos_table, const float *sin_table,
+                                           const int32_t *position, float *q, float *keys,
+                                           float *values, float eps, int64_t n_q_heads,
+                                           int64_t n_kv_heads, int64_t head_dim, int64_t k,
+                                           int64_t max_len, int64_t position_stride,
+                                           int64_t head_stride, void *scratch, size_t scratch_bytes,
+                                           struct CUstream_st *stream) {
+    return cushim_gemv_qkv_q4k((struct gemv_how){__func__, false}, w, x, norm, cos_table, sin_table,
+                               position, q, keys, values, eps, n_q_heads, n_kv_heads, head_dim, k,
+                               max_len, position_stride, head_stride, scratch, scratch_bytes,
+                               stream);
 }
