@@ -209,6 +209,13 @@ CUSHIM_API void cushim_attention_decode_f32_ref(const float *q, const float *k, 
                                                 int64_t max_kv_len,
                                                 const struct cushim_kv_strides *kv);
 
+/* ---- decoder ---- */
+
+struct cushim_decoder;
+CUSHIM_API void cushim_decoder_q4k_f32_ref(const struct cushim_decoder *decoder,
+                                           const int32_t *position, const int32_t *length,
+                                           float *h);
+
 #ifdef __cplusplus
 }
 #endif

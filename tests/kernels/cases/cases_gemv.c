@@ -476,5 +476,6 @@ void cases_gemv(struct kernel_table *table) {
         .make = make_small_q8f;
     add_all_q4k(table);
     add_ends(table);
+    add_decoder(table);
     add_dense(table);
 }

@@ -43,12 +43,16 @@ static CUresult load_names(CUlibrary *library, const void *code, CUjit_option *o
 }
 
 static char launched[128]; /* the name of the last kernel */
+static char all_launched[2048];
 static unsigned last_cluster, last_grid, last_block;
 
 static void keep_name(CUfunction function) {
     const char *name = "";
     ck_assert_int_eq(SIM(cuFuncGetName)(&name, function), CUDA_SUCCESS);
     snprintf(launched, sizeof launched, "%s", name);
+    size_t n = strlen(all_launched);
+    if (n + strlen(name) + 2 < sizeof all_launched)
+        snprintf(all_launched + n, sizeof all_launched - n, "%s ", name);
     last_cluster = 1;
 }
 
@@ -235,6 +239,75 @@ START_TEST(two_blocks_share_a_multiprocessor_where_a_gate_has_tiles_enough) {
 }
 END_TEST
 
+/* What was queued before may write weights; a decoder's own kernels do not. */
+START_TEST(a_decoder_takes_weights_early_but_those_of_its_first_product) {
+    void *p = place(true, 4);
+    const struct cushim_decoder_layer layer = {p, p, p, p, p, p, p, p};
+    const struct cushim_decoder_layer layers[] = {layer, layer};
+    const struct cushim_decoder decoder = {.n_layers = 2,
+                                           .hidden = 4096,
+                                           .ff = 14336,
+                                           .n_q_heads = 32,
+                                           .n_kv_heads = 8,
+                                           .head_dim = 128,
+                                           .max_len = 100,
+                                           .position_stride = 2048,
+                                           .head_stride = 128,
+                                           .layers = layers,
+                                           .cos_table = p,
+                                           .sin_table = p};
+    begin("90");
+    all_launched[0] = '\0';
+    ck_ok(cushim_decoder_q4k_f32(&decoder, p, p, p, p, cushim_decoder_q4k_f32_scratch(&decoder),
+                                 NULL));
+    ck_assert_str_eq(all_launched, "gemv_q4k_qkv attention_decode_128_4 gemv_q4k_add_early "
+                                   "gemv_q4k_swiglu_early gemv_q4k_add_early "
+                                   "gemv_q4k_qkv_early attention_decode_128_4 gemv_q4k_add_early "
+                                   "gemv_q4k_swiglu_early gemv_q4k_add_early ");
+}
+END_TEST
+
+/* A layer that is wrong behind ones that are right: nothing is queued. */
+START_TEST(a_decoder_checks_all_layers_first) {
+    void *p = place(true, 4);
+    struct cushim_decoder_layer layers[2] = {{p, p, p, p, p, p, p, p}, {p, p, p, p, p, p, p, p}};
+    struct cushim_decoder decoder = {.n_layers = 2,
+                                     .hidden = 256,
+                                     .ff = 256,
+                                     .n_q_heads = 4,
+                                     .n_kv_heads = 1,
+                                     .head_dim = 64,
+                                     .max_len = 10,
+                                     .position_stride = 128,
+                                     .head_stride = 64,
+                                     .layers = layers,
+                                     .cos_table = p,
+                                     .sin_table = p};
+    size_t n_bytes = cushim_decoder_q4k_f32_scratch(&decoder);
+    begin("90");
+    all_launched[0] = '\0';
+    layers[1].down = NULL;
+    ck_assert_int_eq(cushim_decoder_q4k_f32(&decoder, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
+    layers[1].down = p;
+    ck_assert_int_eq(cushim_decoder_q4k_f32(&decoder, p, p, p, p, n_bytes - 1, NULL),
+                     CUSHIM_INVALID);
+    decoder.n_q_heads = 6;
+    ck_assert_int_eq(cushim_decoder_q4k_f32(&decoder, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
+    decoder.n_q_heads = 4;
+    decoder.ff = 0;
+    ck_assert_int_eq(cushim_decoder_q4k_f32(&decoder, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
+    ck_assert_int_eq(cushim_decoder_q4k_f32(NULL, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
+    ck_assert_str_eq(all_launched, "");
+    decoder.ff = 1LL << 40;
+    ck_assert_uint_eq(cushim_decoder_q4k_f32_scratch(&decoder), 0);
+    ck_assert_uint_eq(cushim_decoder_q4k_f32_scratch(NULL), 0);
+    decoder.n_layers = 0;
+    decoder.ff = 256;
+    ck_ok(cushim_decoder_q4k_f32(&decoder, NULL, NULL, NULL, NULL, 0, NULL));
+    ck_assert_str_eq(all_launched, "");
+}
+END_TEST
+
 static CUresult say_no_clusters(int *value, CUdevice_attribute attribute, CUdevice device) {
     CUresult result = SIM(cuDeviceGetAttribute)(value, attribute, device);
     if (attribute == CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH)
@@ -283,6 +356,8 @@ int main(void) {
         "paths", (const TTest *[]){every_kind_of_device_launches_what_is_chosen_for_it,
                                    large_tiles_are_for_devices_with_their_shared_memory,
                                    two_blocks_share_a_multiprocessor_where_a_gate_has_tiles_enough,
+                                   a_decoder_takes_weights_early_but_those_of_its_first_product,
+                                   a_decoder_checks_all_layers_first,
                                    a_device_that_says_it_has_no_clusters_gets_none,
                                    a_device_of_12_0_has_clusters_of_up_to_8,
                                    a_device_is_asked_once_what_it_has, NULL});
