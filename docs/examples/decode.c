@@ -31,24 +31,19 @@ static const float EPS = 1e-5f;
 
 enum { MOST_LAYERS = 32, Q4K_VALUES = 256, Q4K_BYTES = 144, FIRST_TOKEN = 7 };
 
-struct layer {
-    uint8_t *qkv, *o, *gate_up, *down; /* q4k; rows of several matrices one after the other */
-    float *attention_norm, *ff_norm;
-    float *cache; /* [position][keys, values][head][head_dim]: a token's are one row */
-};
-
 /* All of it on the device, or all on the host for the references. */
 struct model {
     struct shape shape;
     struct CUstream_st *stream; /* NULL: by the references */
     float *embedding, *norm, *cosines, *sines;
     uint8_t *head;
-    struct layer layers[MOST_LAYERS];
+    /* of a layer's cache, [position][keys, values][head][head_dim], a token's are one row */
+    struct cushim_decoder_layer layers[MOST_LAYERS];
     /* the state of the loop: a token, where it stands, how many there are with it */
     int64_t *token;
     int32_t *position, *length;
     /* activations */
-    float *h, *x, *q, *attended, *ff, *logits;
+    float *h, *x, *logits;
     void *scratch;
     size_t scratch_bytes;
 };
@@ -76,30 +71,28 @@ static int64_t rows_of_qkv(const struct shape *s) {
             cushim_##name##_ref(__VA_ARGS__);                                                      \
     } while (0)
 
-static void attend(const struct model *m, const struct layer *layer) {
-    const struct shape *s = &m->shape;
+static struct cushim_decoder decoder_of(const struct shape *s) {
     int64_t n_kv = s->kv_heads * s->head_dim;
-    struct cushim_kv_strides strides = {s->positions * 2 * n_kv, s->head_dim, 2 * n_kv};
-    float *keys = layer->cache, *values = layer->cache + n_kv;
-    RUN_IN_SCRATCH(gemv_qkv_q4k_f32, layer->qkv, m->h, layer->attention_norm, m->cosines, m->sines,
-                   m->position, m->q, keys, values, EPS, s->q_heads, s->kv_heads, s->head_dim,
-                   s->hidden, s->positions, strides.position, strides.head);
-    RUN_IN_SCRATCH(attention_decode_f32, m->q, keys, values, m->length, m->attended, 1, s->q_heads,
-                   s->kv_heads, s->head_dim, 0, s->positions, &strides);
-    RUN_IN_SCRATCH(gemv_add_q4k_f32, layer->o, m->attended, m->h, m->h, s->hidden,
-                   s->q_heads * s->head_dim);
+    return (struct cushim_decoder){.n_layers = s->layers,
+                                   .hidden = s->hidden,
+                                   .ff = s->ff,
+                                   .n_q_heads = s->q_heads,
+                                   .n_kv_heads = s->kv_heads,
+                                   .head_dim = s->head_dim,
+                                   .max_len = s->positions,
+                                   .position_stride = 2 * n_kv,
+                                   .head_stride = s->head_dim,
+                                   .eps = EPS};
 }
 
 static void step(const struct model *m) {
     const struct shape *s = &m->shape;
+    struct cushim_decoder decoder = decoder_of(s);
+    decoder.layers = m->layers;
+    decoder.cos_table = m->cosines;
+    decoder.sin_table = m->sines;
     RUN(gather_f32_i64, m->embedding, m->token, m->h, 1, s->hidden, s->vocabulary);
-    for (int64_t i = 0; i < s->layers; i++) {
-        const struct layer *layer = &m->layers[i];
-        attend(m, layer);
-        RUN_IN_SCRATCH(gemv_swiglu_q4k_f32, layer->gate_up, m->h, layer->ff_norm, m->ff, EPS, s->ff,
-                       s->hidden);
-        RUN_IN_SCRATCH(gemv_add_q4k_f32, layer->down, m->ff, m->h, m->h, s->hidden, s->ff);
-    }
+    RUN_IN_SCRATCH(decoder_q4k_f32, &decoder, m->position, m->length, m->h);
     RUN(rms_norm_f32, m->h, m->norm, m->x, NULL, EPS, 1, s->hidden);
     RUN(gemv_q4k_f32, m->head, m->x, m->logits, s->vocabulary, s->hidden);
     RUN_IN_SCRATCH(argmax_f32, m->logits, m->token, s->vocabulary);
@@ -180,7 +173,8 @@ static float *angles(const struct maker *maker, const struct shape *s, double (*
     return placed(maker, host, (size_t)(s->positions * half) * sizeof *host);
 }
 
-static void make_layer(struct layer *layer, const struct shape *s, struct maker *maker) {
+static void make_layer(struct cushim_decoder_layer *layer, const struct shape *s,
+                       struct maker *maker) {
     int64_t n_cache = s->positions * 2 * s->kv_heads * s->head_dim;
     layer->qkv = q4k(maker, rows_of_qkv(s), s->hidden);
     layer->o = q4k(maker, s->hidden, s->q_heads * s->head_dim);
@@ -188,22 +182,19 @@ static void make_layer(struct layer *layer, const struct shape *s, struct maker 
     layer->down = q4k(maker, s->hidden, s->ff);
     layer->attention_norm = floats(maker, s->hidden, 0.5f, 1.5f);
     layer->ff_norm = floats(maker, s->hidden, 0.5f, 1.5f);
-    layer->cache = floats(maker, n_cache, -1, 1); /* as if tokens had gone before */
+    layer->keys = floats(maker, n_cache, -1, 1); /* as if tokens had gone before */
+    layer->values = layer->keys + s->kv_heads * s->head_dim;
 }
 
 static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* What the kernel that wants most of it wants. */
+/* What the function that wants most of it wants. */
 static size_t scratch_of(const struct shape *s) {
-    size_t bytes = larger(
-        cushim_argmax_f32_scratch(s->vocabulary),
-        cushim_attention_decode_f32_scratch(1, s->q_heads, s->kv_heads, s->head_dim, s->positions));
-    bytes = larger(bytes, cushim_gemv_q4k_scratch(rows_of_qkv(s), s->hidden));
-    bytes = larger(bytes, cushim_gemv_q4k_scratch(s->hidden, s->q_heads * s->head_dim));
-    bytes = larger(bytes, cushim_gemv_q4k_scratch(2 * s->ff, s->hidden));
-    return larger(bytes, cushim_gemv_q4k_scratch(s->hidden, s->ff));
+    struct cushim_decoder decoder = decoder_of(s);
+    return larger(cushim_argmax_f32_scratch(s->vocabulary),
+                  cushim_decoder_q4k_f32_scratch(&decoder));
 }
 
 static struct model *make_model(const struct shape *s, int64_t position,
@@ -225,9 +216,6 @@ static struct model *make_model(const struct shape *s, int64_t position,
     m->length = one_number(&maker, position + 1, sizeof *m->length);
     m->h = zeros(&maker, (size_t)s->hidden * size);
     m->x = zeros(&maker, (size_t)s->hidden * size);
-    m->q = zeros(&maker, (size_t)(s->q_heads * s->head_dim) * size);
-    m->attended = zeros(&maker, (size_t)(s->q_heads * s->head_dim) * size);
-    m->ff = zeros(&maker, (size_t)s->ff * size);
     m->logits = zeros(&maker, (size_t)s->vocabulary * size);
     m->scratch_bytes = scratch_of(s);
     m->scratch = m->scratch_bytes ? zeros(&maker, m->scratch_bytes) : NULL;
