@@ -19,7 +19,7 @@ void cushim_mem_fence_note_effect(struct cushim_mem_fence *fence) {
 
 void cushim_mem_epochs_begin(struct cushim_mem_epochs *epochs) {
     if (!atomic_load(&epochs->open)) /* a first life: a lock is never made twice */
-        cushim_mem_ring_init(&epochs->ring);
+        pthread_mutex_init(&epochs->lock, NULL);
     cushim_raise_to(&epochs->open, 1);
     cushim_raise_to(&epochs->effect, atomic_load(&epochs->open));
 }
@@ -30,23 +30,96 @@ void cushim_mem_epochs_end(struct cushim_mem_epochs *epochs) {
 
 /* ---- rows ---- */
 
+/* The k-th row from the oldest on; the one behind the youngest where k is n_rows. */
+static struct cushim_mem_row *row_at(struct cushim_mem_epochs *epochs, unsigned k) {
+    return &epochs->rows[(epochs->first + k) % CUSHIM_MEM_EPOCH_ROWS];
+}
+
+/* Its record was made, and there is room: others may see it. */
+static void publish(struct cushim_mem_epochs *epochs, const struct cushim_mem_record *record,
+                    uint64_t epoch) {
+    pthread_mutex_lock(&epochs->lock);
+    *row_at(epochs, atomic_load(&epochs->n_rows)) =
+        (struct cushim_mem_row){.epoch = epoch, .record = *record};
+    atomic_fetch_add(&epochs->n_rows, 1);
+    pthread_mutex_unlock(&epochs->lock);
+}
+
+/* Under the lock: the oldest row that is younger than `done` and covers `epoch`, or NULL. */
+static struct cushim_mem_row *find(struct cushim_mem_epochs *epochs, uint64_t done,
+                                   uint64_t epoch) {
+    unsigned n_rows = atomic_load(&epochs->n_rows);
+    for (unsigned k = 0; k < n_rows; k++) {
+        struct cushim_mem_row *row = row_at(epochs, k);
+        if (!row->is_leaving && row->epoch > done && row->epoch >= epoch)
+            return row;
+    }
+    return NULL;
+}
+
+static bool is_covered(struct cushim_mem_fence *fence, uint64_t epoch) {
+    if (cushim_mem_fence_done(fence) >= epoch)
+        return true;
+    pthread_mutex_lock(&fence->epochs.lock);
+    bool is_covered = find(&fence->epochs, 0, epoch);
+    pthread_mutex_unlock(&fence->epochs.lock);
+    return is_covered;
+}
+
+/* The oldest row that covers `epoch`: it stays as it is until unpinned. */
 static struct cushim_mem_row *pin(struct cushim_mem_fence *fence, uint64_t epoch) {
-    return cushim_mem_ring_pin(&fence->epochs.ring, cushim_mem_fence_done(fence), epoch);
+    uint64_t done = cushim_mem_fence_done(fence);
+    pthread_mutex_lock(&fence->epochs.lock);
+    struct cushim_mem_row *row = find(&fence->epochs, done, epoch);
+    if (row)
+        row->n_pins++;
+    pthread_mutex_unlock(&fence->epochs.lock);
+    return row;
+}
+
+/* The oldest row where it may leave, for the caller alone. */
+static struct cushim_mem_row *take_oldest(struct cushim_mem_epochs *epochs, uint64_t done) {
+    struct cushim_mem_row *row = NULL;
+    pthread_mutex_lock(&epochs->lock);
+    if (atomic_load(&epochs->n_rows))
+        row = row_at(epochs, 0);
+    if (row && (row->is_leaving || row->n_pins || row->epoch > done))
+        row = NULL;
+    if (row)
+        row->is_leaving = true;
+    pthread_mutex_unlock(&epochs->lock);
+    return row;
+}
+
+/* Rows that are done leave, in order, unless one is pinned. */
+static void recycle(struct cushim_mem_fence *fence) {
+    struct cushim_mem_epochs *epochs = &fence->epochs;
+    struct cushim_mem_row *row;
+    uint64_t done = cushim_mem_fence_done(fence);
+    while ((row = take_oldest(epochs, done))) {
+        cushim_mem_record_release(&row->record, NULL);
+        pthread_mutex_lock(&epochs->lock);
+        epochs->first = (epochs->first + 1) % CUSHIM_MEM_EPOCH_ROWS;
+        atomic_fetch_sub(&epochs->n_rows, 1);
+        pthread_mutex_unlock(&epochs->lock);
+    }
 }
 
 /* Leave a row whose record was asked about. */
 static void unpin(struct cushim_mem_fence *fence, struct cushim_mem_row *row, CUresult answer) {
     if (answer == CUDA_SUCCESS)
         cushim_raise_to(&fence->epochs.done, row->epoch);
-    cushim_mem_ring_unpin(&fence->epochs.ring, row);
-    cushim_mem_ring_recycle(&fence->epochs.ring, cushim_mem_fence_done(fence));
+    pthread_mutex_lock(&fence->epochs.lock);
+    row->n_pins--;
+    pthread_mutex_unlock(&fence->epochs.lock);
+    recycle(fence);
 }
 
 uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer) {
     struct cushim_mem_epochs *epochs = &fence->epochs;
     struct cushim_mem_row *row;
     *answer = CUDA_SUCCESS;
-    if (cushim_mem_ring_is_empty(&epochs->ring) || atomic_exchange(&epochs->is_polling, true))
+    if (!cushim_mem_fence_is_in_flight(fence) || atomic_exchange(&epochs->is_polling, true))
         return cushim_mem_fence_done(fence);
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(fence->cuda);
     while (*answer == CUDA_SUCCESS && (row = pin(fence, 0))) {
@@ -71,11 +144,6 @@ enum outcome {
     REFUSED    /* by the driver */
 };
 
-static bool is_covered(struct cushim_mem_fence *fence, uint64_t epoch) {
-    return cushim_mem_fence_done(fence) >= epoch ||
-           cushim_mem_ring_covers(&fence->epochs.ring, epoch);
-}
-
 /* Those who read the old value submitted before this exchange. */
 uint64_t cushim_mem_fence_close(struct cushim_mem_fence *fence) {
     return atomic_fetch_add(&fence->epochs.open, 1);
@@ -97,7 +165,7 @@ static enum outcome record_epoch(struct cushim_mem_fence *fence, CUresult *answe
         return REFUSED;
     *answer = cushim_mem_record_query(&record);
     if (*answer == CUDA_ERROR_NOT_READY) {
-        cushim_mem_ring_publish(&fence->epochs.ring, &record, epoch);
+        publish(&fence->epochs, &record, epoch);
         *answer = CUDA_SUCCESS;
         return STARTED;
     }
@@ -112,12 +180,12 @@ static enum outcome record_epoch(struct cushim_mem_fence *fence, CUresult *answe
 static enum outcome start_alone(struct cushim_mem_fence *fence,
                                 const struct cushim_mem_capture_guard *gate,
                                 enum cushim_mem_pass *pass, CUresult *answer) {
-    struct cushim_mem_ring *ring = &fence->epochs.ring;
-    if (!cushim_mem_ring_is_empty(ring))
-        cushim_mem_ring_recycle(ring, cushim_mem_fence_done(fence)); /* what the barrier did */
-    if (cushim_mem_ring_is_full(ring))
+    atomic_uint *n_rows = &fence->epochs.n_rows; /* nobody else makes more of them */
+    if (cushim_mem_fence_is_in_flight(fence))
+        recycle(fence); /* what the barrier did */
+    if (atomic_load(n_rows) == CUSHIM_MEM_EPOCH_ROWS)
         cushim_mem_fence_poll(fence, answer);
-    if (cushim_mem_ring_is_full(ring))
+    if (atomic_load(n_rows) == CUSHIM_MEM_EPOCH_ROWS)
         return *answer == CUDA_SUCCESS ? FULL : REFUSED;
     *answer = CUDA_SUCCESS;
     *pass = gate->enter();

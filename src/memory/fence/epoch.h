@@ -10,14 +10,20 @@
  *   fence  raise open (an exchange, which is a full fence); record; publish the row
  *
  * A record is asked about at once: on an idle device it is over, and `done` rises.  Where it is
- * not, it becomes a row of the ring.  Where the record failed the epoch has no row, and the next
- * fence covers it.  Rows are done in order.
+ * not, it becomes a row of those in flight.  Where the record failed the epoch has no row, and the
+ * next fence covers it.  Rows are done in order.
  *
- * No lock but the ring's: the counters are atomic, and two roles are held by one thread at a time.
+ * One thread at a time (the starter) records and publishes; nobody sees a row before.  A thread
+ * that queries a row or waits for it pins it; a row that is done leaves when its last pin goes, and
+ * its event becomes a spare.
+ *
+ * Lock: `lock` guards the rows, and is not held over a driver call.  The counters are atomic, and
+ * two roles are held by one thread at a time.
  */
 #ifndef CUSHIM_MEMORY_EPOCH_H
 #define CUSHIM_MEMORY_EPOCH_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,11 +31,19 @@
 #include "cushim/status.h"
 #include "memory/fence/capture_guard.h"
 #include "memory/fence/record.h"
-#include "memory/fence/ring.h"
 #include "memory/fence/sharing.h"
 #include "memory/stats.h"
 
 struct cushim_mem_fence;
+
+enum { CUSHIM_MEM_EPOCH_ROWS = 16 };
+
+struct cushim_mem_row {
+    uint64_t epoch; /* constant while published */
+    unsigned n_pins;
+    bool is_leaving;
+    struct cushim_mem_record record; /* constant while published */
+};
 
 struct cushim_mem_epochs {
     /* every call reads these: what others write often is not in their lines of cache */
@@ -41,7 +55,10 @@ struct cushim_mem_epochs {
     char behind[CUSHIM_MEM_LINE_BYTES];
     atomic_bool is_starting, is_polling;  /* one thread each */
     struct cushim_mem_record_spare spare; /* who starts has it */
-    struct cushim_mem_ring ring;
+    pthread_mutex_t lock;
+    atomic_uint n_rows; /* in flight; read without the lock too */
+    unsigned first;     /* the oldest */
+    struct cushim_mem_row rows[CUSHIM_MEM_EPOCH_ROWS];
 };
 
 /* The epoch of a free (tag), what is done, and what a free must wait for (effect): fence.h. */
@@ -50,10 +67,10 @@ struct cushim_mem_epochs {
  * Close the open epoch: record it and ask after it, without waiting.
  * @param answer  the driver's own where it failed, else CUDA_SUCCESS
  * @return CUSHIM_OK (all tags read before the call are done, or covered by a record in flight, this
- * thread's or another's) | CUSHIM_NOTREADY (not now: a capture is open, the ring is full, another
- * thread is at it, or the driver is older than 12.5 and has no events of contexts; a later start or
- * wait covers the epoch) | CUSHIM_NOMEM (no event to be had; as NOTREADY) | another status of
- * `answer`: damage Threads  any; the others go on  Stream  a record over the context; no wait
+ * thread's or another's) | CUSHIM_NOTREADY (not now: a capture is open, all rows are in flight,
+ * another thread is at it, or the driver is older than 12.5 and has no events of contexts; a later
+ * start or wait covers the epoch) | CUSHIM_NOMEM (no event to be had; as NOTREADY) | another status
+ * of `answer`: damage Threads  any; the others go on  Stream  a record over the context; no wait
  */
 enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence,
                                           const struct cushim_mem_capture_guard *gate,

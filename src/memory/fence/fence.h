@@ -82,6 +82,11 @@ static inline uint64_t cushim_mem_fence_done(const struct cushim_mem_fence *fenc
     return atomic_load_explicit(&fence->epochs.done, memory_order_acquire);
 }
 
+/* Is an epoch in flight?  A hint, where others start and ask. */
+static inline bool cushim_mem_fence_is_in_flight(const struct cushim_mem_fence *fence) {
+    return atomic_load_explicit(&fence->epochs.n_rows, memory_order_relaxed) != 0;
+}
+
 /* The epoch that a relaxed free must wait for; 0 where there is nothing to wait for. */
 static inline uint64_t cushim_mem_fence_effect(const struct cushim_mem_fence *fence) {
     uint64_t epoch = atomic_load(&fence->epochs.effect);

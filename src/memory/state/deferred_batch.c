@@ -53,19 +53,15 @@ enum cushim_mem_due cushim_mem_deferred_batch_count(struct cushim_mem_unfenced *
     return unfenced->n_bytes < most_bytes ? CUSHIM_MEM_DUE : CUSHIM_MEM_PRESSING;
 }
 
-static bool is_in_flight(const struct cushim_mem_fence *fence) {
-    return !cushim_mem_ring_is_empty(&fence->epochs.ring);
-}
-
 enum cushim_status cushim_mem_deferred_batch_fence(struct cushim_mem_heap *pool,
                                                    enum cushim_mem_due due, CUresult *answer) {
     struct cushim_mem_fence *fence = pool->fence;
     *answer = CUDA_SUCCESS;
-    if (due != CUSHIM_MEM_PRESSING && is_in_flight(fence)) {
+    if (due != CUSHIM_MEM_PRESSING && cushim_mem_fence_is_in_flight(fence)) {
         cushim_mem_fence_poll(fence, answer);
         if (*answer != CUDA_SUCCESS)
             return cushim_status_from_cu(*answer);
-        if (is_in_flight(fence))
+        if (cushim_mem_fence_is_in_flight(fence))
             return CUSHIM_NOTREADY;
     }
     return cushim_mem_fence_start(fence, pool->gate, answer);
@@ -91,11 +87,11 @@ bool cushim_mem_deferred_batch_prove(struct cushim_mem_heap *pool, uint64_t tag,
     bool was_asked = wait_for_the_others(fence, tag);
     if (tag <= cushim_mem_fence_done(fence))
         return true;
-    if (was_asked && is_in_flight(fence))
+    if (was_asked && cushim_mem_fence_is_in_flight(fence))
         return false;
     if (tag <= cushim_mem_fence_poll(fence, answer))
         return true;
-    if (*answer != CUDA_SUCCESS || is_in_flight(fence) ||
+    if (*answer != CUDA_SUCCESS || cushim_mem_fence_is_in_flight(fence) ||
         cushim_mem_fence_start(fence, pool->gate, answer) != CUSHIM_OK)
         return false;
     return tag <= cushim_mem_fence_done(fence);

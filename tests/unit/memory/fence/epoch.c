@@ -39,7 +39,7 @@ END_TEST
 
 static void poll_inside(void) {
     ck_assert(!fence_fixture_is_done(1));
-    ck_assert(!cushim_mem_ring_covers(&fixture.fence->epochs.ring, 1));
+    ck_assert(!cushim_mem_fence_is_in_flight(fixture.fence));
 }
 
 START_TEST(a_row_is_not_to_be_seen_before_its_record) {
@@ -111,7 +111,7 @@ END_TEST
 
 START_TEST(a_full_ring_polls_and_then_makes_no_record) {
     fence_fixture_setup(NULL);
-    for (unsigned i = 0; i < CUSHIM_MEM_RING_ROWS; i++) {
+    for (unsigned i = 0; i < CUSHIM_MEM_EPOCH_ROWS; i++) {
         fence_fixture_free(0);
         ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
     }
@@ -119,10 +119,10 @@ START_TEST(a_full_ring_polls_and_then_makes_no_record) {
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_NOTREADY);
     ck_assert_int_eq(fixture.answer, CUDA_SUCCESS);
     ck_assert_uint_eq(cushim_mem_fence_tag(fixture.fence), tag); /* the epoch stays open */
-    ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), CUSHIM_MEM_RING_ROWS);
+    ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), CUSHIM_MEM_EPOCH_ROWS);
     fake_step(0);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
-    ck_assert_uint_eq(fake_n_events(), CUSHIM_MEM_RING_ROWS);
+    ck_assert_uint_eq(fake_n_events(), CUSHIM_MEM_EPOCH_ROWS);
     fence_fixture_finish();
 }
 END_TEST
@@ -195,7 +195,7 @@ END_TEST
 
 START_TEST(what_the_barrier_completed_is_not_queried_and_its_events_are_used_again) {
     fence_fixture_setup(NULL);
-    for (unsigned i = 0; i < 3 * CUSHIM_MEM_RING_ROWS; i++) {
+    for (unsigned i = 0; i < 3 * CUSHIM_MEM_EPOCH_ROWS; i++) {
         uint64_t tag = fence_fixture_free(0);
         ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
         fixture.pass = CUSHIM_MEM_PASS_RELAXED;

@@ -132,7 +132,7 @@ END_TEST
 
 START_TEST(a_wait_with_a_full_ring_waits_for_a_place) {
     fence_fixture_setup(NULL);
-    for (unsigned i = 0; i < CUSHIM_MEM_RING_ROWS; i++) {
+    for (unsigned i = 0; i < CUSHIM_MEM_EPOCH_ROWS; i++) {
         fence_fixture_free(0);
         ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
     }
