@@ -15,7 +15,8 @@
  *
  * What is idle is bounded: a sixteenth of the most that was live in the last second or two and 32
  * MiB stay beside that, a third where an eighth of the device is free, and no more than the
- * driver has free.  keep_bytes may be idle in any case.
+ * driver has free.  keep_bytes may be idle in any case.  Streams that take turns with blocks above
+ * 1 MiB hand one on by a fence where there is no room for one on each: then raise it.
  */
 #ifndef CUSHIM_POOL_H
 #define CUSHIM_POOL_H
