@@ -1,5 +1,5 @@
 /* The generators: each a way in which programs, or adversaries, ask for memory. */
-#include "maker.h"
+#include "generators.h"
 
 #include "tools/sim/sim.h"
 
@@ -235,16 +235,6 @@ static void behind(struct maker *maker) {
     maker_ask(maker, maker_free_bytes(maker));
 }
 
-/* Nothing lives on in a context that ended. */
-static void forget_dead(struct maker *maker) {
-    size_t n = 0;
-    for (size_t i = 0; i < maker->n_live; i++) {
-        if (world_block(&maker->world, maker->live[i])->address)
-            maker->live[n++] = maker->live[i];
-    }
-    maker->n_live = n;
-}
-
 static void contexts(struct maker *maker) {
     for (size_t i = maker_between(maker, 3, 12); i; i--) {
         size_t place = maker_below(maker, N_CONTEXTS);
@@ -252,7 +242,7 @@ static void contexts(struct maker *maker) {
         maker_churn(maker, maker_between(maker, 10, 60), 512, maker->device_bytes / 16);
         if (place && maker_below(maker, 2)) {
             maker_act(maker, STEP_CONTEXT_END, place);
-            forget_dead(maker);
+            maker_forget_dead(maker);
         }
     }
     maker_ask(maker, maker_free_bytes(maker));
@@ -319,15 +309,17 @@ static const struct generator {
     {"streams", streams, 7, 14},      {"behind", behind, 10, 16},
     {"contexts", contexts, 7, 14},    {"captures", captures, 7, 14},
     {"loops", loops, 7, 10},          {"threads", threads, 7, 14},
+    {"edges", make_edges, 5, 12},     {"brim", make_brim, 5, 12},
+    {"crowd", make_crowd, 7, 12},     {"tangle", make_tangle, 7, 14},
     {"wrong", wrong, 7, 14},          {"random-64m", random_64m, 17, 17},
     {"random-8m", random_8m, 17, 17}, {"larson", larson, 17, 17},
-    {"pack", pack, 17, 17},
+    {"pack", pack, 17, 17},           {"islands", make_islands, 5, 6},
 };
 
-enum { N_OF_TABLE = 4 }; /* the last ones: long, and the same for every device */
+enum { N_BY_HAND = 5 }; /* the last ones are long: of the table, and README.md */
 
 const char *trace_generator(unsigned i) {
-    return i < sizeof generators / sizeof *generators - N_OF_TABLE ? generators[i].name : NULL;
+    return i < sizeof generators / sizeof *generators - N_BY_HAND ? generators[i].name : NULL;
 }
 
 static const struct generator *find(const char *name) {

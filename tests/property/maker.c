@@ -96,6 +96,15 @@ void maker_let_go_every(struct maker *maker, size_t first, size_t n, size_t rema
     maker->n_live = n_kept;
 }
 
+void maker_forget_dead(struct maker *maker) {
+    size_t n = 0;
+    for (size_t i = 0; i < maker->n_live; i++) {
+        if (world_block(&maker->world, maker->live[i])->address)
+            maker->live[n++] = maker->live[i];
+    }
+    maker->n_live = n;
+}
+
 void maker_act(struct maker *maker, enum step_kind kind, size_t place) {
     maker_take(maker, (struct step){.kind = (uint8_t)kind, .place = (uint8_t)place});
 }

@@ -48,6 +48,9 @@ void maker_let_go_any(struct maker *maker);
  * order of their requests. */
 void maker_let_go_every(struct maker *maker, size_t first, size_t n, size_t remainder);
 
+/* A context ended, and its blocks with it. */
+void maker_forget_dead(struct maker *maker);
+
 /* Blocks of random sizes come and go near a level of use; now and then more than there is. */
 void maker_churn(struct maker *maker, size_t n_steps, size_t low, size_t high);
 
