@@ -1,4 +1,5 @@
 #include "tests/kernels/emulator/block.h"
+#include "tests/kernels/emulator/launch.h"
 #include "tests/kernels/emulator/thread.h"
 
 #include <stdarg.h>
@@ -19,7 +20,7 @@ Running running;
 void fail(const char *format, ...) {
     va_list arguments;
     fprintf(stderr,
-            "emulator: kernel %s, block (%u, %u, %u), thread (%u, %u, %u): ", running.kernel,
+            "emulator: kernel %s, block (%u, %u, %u), thread (%u, %u, %u): ", running.kernel->name,
             blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
     va_start(arguments, format);
     vfprintf(stderr, format, arguments);
@@ -88,19 +89,16 @@ static bool is_missed(const Thread *thread, const Thread *other) {
 
 /* ---- shared memory ---- */
 
-/* Static shared memory is what the kernels' objects have in .bss: shared.ld. */
-extern "C" char emulated_static_begin[] __attribute__((visibility("hidden")));
-extern "C" char emulated_static_end[] __attribute__((visibility("hidden")));
-
 enum : size_t { GUARD_BYTES = 4096 };
 enum : unsigned char { GUARD = 0xa5, POISON = 0xff /* NaN, for floats of any size */ };
 
 static size_t n_static_bytes() {
-    return (size_t)(emulated_static_end - emulated_static_begin);
+    return (size_t)(running.kernel->static_end - running.kernel->static_begin);
 }
 
-/* Whole words, since shared.ld aligns both ends: every block begins with all families' variables.
- * By hand: an address sanitizer would stop a memset across its own gaps between variables. */
+/* Whole words, since the linker's script aligns both ends: a block begins with its family's
+ * variables. By hand: an address sanitizer would stop a memset across its own gaps between
+ * variables. */
 typedef uint64_t Word __attribute__((may_alias));
 
 __attribute__((no_sanitize("address"))) static void move_words(char *to, const char *from,
@@ -146,19 +144,20 @@ static void enter_block(Block *block) {
     if (running.block == block)
         return;
     size_t n_bytes = n_static_bytes();
+    char *place = running.kernel->static_begin;
     if (running.cluster.blocks.size() == 1) {
-        move_words(emulated_static_begin, nullptr, n_bytes);
+        move_words(place, nullptr, n_bytes);
     } else {
         if (running.block)
-            move_words(running.block->static_shared.data(), emulated_static_begin, n_bytes);
-        move_words(emulated_static_begin, block->static_shared.data(), n_bytes);
+            move_words(running.block->static_shared.data(), place, n_bytes);
+        move_words(place, block->static_shared.data(), n_bytes);
     }
     running.block = block;
     blockIdx = block->index;
 }
 
 void *shared_of_block(const void *place, unsigned rank) {
-    uintptr_t address = (uintptr_t)place, begin = (uintptr_t)emulated_static_begin;
+    uintptr_t address = (uintptr_t)place, begin = (uintptr_t)running.kernel->static_begin;
     uintptr_t dynamic = (uintptr_t)dynamic_shared(running.block);
     if (rank >= running.cluster.blocks.size())
         fail("the cluster has no block %u", rank);
@@ -183,22 +182,39 @@ void *emulated_dynamic_shared() {
 
 namespace emulated {
 
+static void run_thread();
+
 void make_ready(Thread *thread) {
     Warp *warp = &thread->block->warps[thread->number / 32];
     thread->state = State::RUNNABLE;
     warp->ready |= 1u << thread->number % 32;
 }
 
+/* The next lane of the turn, which is not over. */
+static Fiber *take_lane() {
+    unsigned lane = (unsigned)(running.is_downwards ? 31 - __builtin_clz(running.turn)
+                                                    : __builtin_ctz(running.turn));
+    Thread *thread = &running.first_lane[lane];
+    running.turn &= ~(1u << lane);
+    if (thread->state == State::FRESH)
+        fiber_begin(&thread->fiber, run_thread);
+    thread->state = State::RUNNABLE;
+    threadIdx = thread->index;
+    running.thread = thread;
+    return &thread->fiber;
+}
+
 void wait_at(State state, const char *what) {
     Thread *self = running.thread;
     self->state = state;
     self->what = what;
-    fiber_switch(&self->fiber, &running.scheduler, false);
+    running.left = &self->fiber;
+    fiber_switch(&self->fiber, running.turn ? take_lane() : &running.scheduler, false);
 }
 
 static void run_thread() {
     Thread *self = running.thread;
-    fiber_arrived(&self->fiber, &running.scheduler);
+    fiber_arrived(&self->fiber, running.left);
     running.call(running.data);
     wait_for_copies(0);
     if (self->has_arrived)
@@ -209,26 +225,18 @@ static void run_thread() {
     fiber_switch(&self->fiber, &running.scheduler, true);
 }
 
-static void resume(Thread *thread) {
-    if (thread->state == State::FRESH)
-        fiber_begin(&thread->fiber, run_thread);
-    thread->state = State::RUNNABLE;
-    threadIdx = thread->index;
-    running.thread = thread;
-    fiber_switch(&running.scheduler, &thread->fiber, false);
-    running.thread = nullptr;
-    if (thread->state == State::RETURNED)
-        fiber_end(&thread->fiber);
-}
-
-/* The ready lanes, once. */
+/* The ready lanes, once.  A lane that waits hands on to the next; the last one, and each that
+ * returns, comes back here. */
 static void run_lanes(Block *block, unsigned warp) {
-    unsigned lanes = block->warps[warp].ready;
+    running.first_lane = &block->threads[warp * 32];
+    running.turn = block->warps[warp].ready;
     block->warps[warp].ready = 0;
-    for (unsigned i = 0; i < 32; i++) {
-        unsigned lane = running.is_downwards ? 31 - i : i;
-        if (lanes >> lane & 1)
-            resume(&block->threads[warp * 32 + lane]);
+    while (running.turn) {
+        running.left = &running.scheduler;
+        fiber_switch(&running.scheduler, take_lane(), false);
+        if (running.thread->state == State::RETURNED)
+            fiber_end(&running.thread->fiber);
+        running.thread = nullptr;
     }
 }
 
@@ -311,7 +319,7 @@ void meet_block(const char *what) {
     for (Thread &other : block->threads) {
         if (&other == self)
             continue;
-        if (strcmp(other.what, what) != 0)
+        if (!is_same(other.what, what))
             fail("is at %s, but thread (%u, %u, %u) at %s", what, other.index.x, other.index.y,
                  other.index.z, other.what);
         make_ready(&other);

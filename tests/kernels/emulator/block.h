@@ -12,6 +12,7 @@
 #include "tests/kernels/emulator/fiber.h"
 #include "tests/kernels/emulator/vectors.h"
 
+#include <string.h>
 #include <vector>
 
 namespace emulated {
@@ -66,15 +67,18 @@ struct Cluster {
 
 /* What runs. */
 struct Running {
-    const char *kernel;
+    const struct Kernel *kernel;
     void (*call)(void *data);
     void *data;
     unsigned shared_bytes;
     bool is_downwards;
     Cluster cluster;
     Block *block;
-    Thread *thread; /* NULL: the scheduler */
+    Thread *thread;     /* NULL: the scheduler */
+    Thread *first_lane; /* of the warp whose turn it is */
+    unsigned turn;      /* its lanes that are still to run in this turn */
     Fiber scheduler;
+    Fiber *left; /* who switched to the running fiber */
 };
 extern Running running;
 
@@ -83,6 +87,11 @@ void run_cluster();
 
 /* The running thread has to wait: `state` and what for. */
 void wait_at(State state, const char *what);
+
+/* Whether two wait at the same thing.  Most often it is one text. */
+inline bool is_same(const char *what, const char *other) {
+    return what == other || strcmp(what, other) == 0;
+}
 
 /* It may go on. */
 void make_ready(Thread *thread);

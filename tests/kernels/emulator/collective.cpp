@@ -20,7 +20,7 @@ unsigned lanes_alive() {
 /* All lanes of the mask wait: each at the same thing? */
 static void judge(const Thread *first, const char *what, unsigned mask) {
     for (unsigned i = 0; i < 32; i++) {
-        if (!(mask >> i & 1) || (first[i].mask == mask && strcmp(first[i].what, what) == 0))
+        if (!(mask >> i & 1) || (first[i].mask == mask && is_same(first[i].what, what)))
             continue;
         fail("is at %s of mask %08x, but lane %u is at %s of mask %08x", what, mask, i,
              first[i].what, first[i].mask);
@@ -31,8 +31,6 @@ void meet_lanes(const char *what, unsigned mask, void *data,
                 void (*work)(void *const lanes[32], unsigned mask)) {
     Thread *self = running.thread;
     Warp *warp = own_warp();
-    Thread *first = self - lane();
-    void *lanes[32] = {};
     if (!(mask >> lane() & 1))
         fail("is at %s of mask %08x, which lane %u is not in", what, mask, lane());
     if (mask & ~warp->present)
@@ -45,6 +43,8 @@ void meet_lanes(const char *what, unsigned mask, void *data,
         wait_at(State::AT_LANES, what);
         return;
     }
+    Thread *first = self - lane();
+    void *lanes[32];
     judge(first, what, mask);
     for (unsigned i = 0; i < 32; i++)
         lanes[i] = mask >> i & 1 ? first[i].data : nullptr;

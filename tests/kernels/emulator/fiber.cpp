@@ -42,8 +42,8 @@ static Stack obtain_stack() {
 
 #if defined(__x86_64__)
 
-/* Registers that a call keeps, and the modes of the arithmetic, wait on the stack. */
-extern "C" void emulated_fiber_swap(void **save, void *load);
+/* Registers that a call keeps wait on the stack.  The modes of the arithmetic are the same in all
+ * fibers: whoever changes them changes them back before it waits. */
 asm(".text\n"
     ".type emulated_fiber_swap, @function\n"
     "emulated_fiber_swap:\n"
@@ -53,14 +53,8 @@ asm(".text\n"
     "    pushq %r13\n"
     "    pushq %r14\n"
     "    pushq %r15\n"
-    "    subq $8, %rsp\n"
-    "    stmxcsr (%rsp)\n"
-    "    fnstcw 4(%rsp)\n"
     "    movq %rsp, (%rdi)\n"
     "    movq %rsi, %rsp\n"
-    "    ldmxcsr (%rsp)\n"
-    "    fldcw 4(%rsp)\n"
-    "    addq $8, %rsp\n"
     "    popq %r15\n"
     "    popq %r14\n"
     "    popq %r13\n"
@@ -69,17 +63,15 @@ asm(".text\n"
     "    popq %rbp\n"
     "    ret\n"
     ".size emulated_fiber_swap, . - emulated_fiber_swap\n");
+extern "C" void emulated_fiber_swap(void **save, void *load);
 
 static void prepare(Fiber *fiber, void (*entry)()) {
     enum { N_SAVED = 6 };
     void **top = (void **)(fiber->stack.low + fiber->stack.n_bytes);
-    unsigned *modes;
     *--top = nullptr; /* where entry would return to */
     *--top = (void *)entry;
     for (int i = 0; i < N_SAVED; i++)
         *--top = nullptr;
-    modes = (unsigned *)--top;
-    asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(modes[0]), "=m"(*(unsigned short *)&modes[1]));
     fiber->stack_pointer = top;
 }
 

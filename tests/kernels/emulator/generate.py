@@ -23,4 +23,11 @@ def line(function):
     return f"EMULATE({name}, {function}, {f'emulated_bound_{name}' if name in bounds else 'MOST_THREADS'})\n"
 
 
-output.write_text("".join([f'#include "{source.resolve()}"\n#include "tests/kernels/emulator/launch.h"\n', *map(line, names)]))
+family = output.name.removesuffix("-device-code.cpp")
+output.write_text("".join([f'''\
+#include "{source.resolve()}"
+#include "tests/kernels/emulator/launch.h"
+/* The linker's script sets both. */
+extern "C" __attribute__((visibility("hidden"))) char emulated_{family}_begin[], emulated_{family}_end[];
+static char *const static_begin = emulated_{family}_begin, *const static_end = emulated_{family}_end;
+''', *map(line, names)]))

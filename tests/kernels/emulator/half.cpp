@@ -1,7 +1,6 @@
 #include "tests/kernels/emulator/half.h"
 
 #include <math.h>
-#include <string.h>
 
 namespace emulated {
 
@@ -19,17 +18,6 @@ uint16_t f16_of_double(double value) {
     frexp(value, &exponent); /* value = [0.5, 1) * 2^exponent */
     double units = nearbyint(ldexp(value, 11 - exponent));
     return (uint16_t)(sign | (((exponent + 14) << 10) + ((int)units - 1024)));
-}
-
-/* A number's bits in their places of a float's, whose exponent counts from 127 in place of 15. */
-float float_of_f16(uint16_t bits) {
-    uint32_t placed = (uint32_t)(bits & 0x7fff) << 13;
-    float magnitude;
-    memcpy(&magnitude, &placed, sizeof magnitude);
-    magnitude *= 0x1p112f;
-    if ((bits & 0x7c00) == 0x7c00)
-        magnitude = bits & 1023 ? NAN : INFINITY;
-    return bits & 0x8000 ? -magnitude : magnitude;
 }
 
 } // namespace emulated

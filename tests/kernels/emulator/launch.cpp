@@ -95,8 +95,7 @@ static void run_grid(const sim_launch *shape) {
     }
 }
 
-void launch(const char *kernel, unsigned n_threads, const sim_launch *shape,
-            void (*call)(void *data), void *data) {
+void launch(const Kernel *kernel, const sim_launch *shape, void (*call)(void *data), void *data) {
     static std::mutex one_at_a_time;
     std::lock_guard<std::mutex> lock(one_at_a_time);
     Handlers handlers;
@@ -107,9 +106,9 @@ void launch(const char *kernel, unsigned n_threads, const sim_launch *shape,
     running.is_downwards = !running.is_downwards;
     gridDim = {shape->grid[0], shape->grid[1], shape->grid[2]};
     blockDim = {shape->block[0], shape->block[1], shape->block[2]};
-    if (shape->block[0] * shape->block[1] * shape->block[2] > n_threads)
+    if (shape->block[0] * shape->block[1] * shape->block[2] > kernel->n_threads)
         fail("a block of %u threads is above the kernel's bound of %u",
-             shape->block[0] * shape->block[1] * shape->block[2], n_threads);
+             shape->block[0] * shape->block[1] * shape->block[2], kernel->n_threads);
     run_grid(shape);
 }
 

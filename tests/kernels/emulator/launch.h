@@ -1,6 +1,7 @@
 /*
  * A kernel as the kernel NAME of the software device: EMULATE(name, function, n_threads) in a file
- * that has seen the function; n_threads is its launch bound.
+ * that has seen the function; n_threads is its launch bound.  static_begin and static_end are in
+ * sight there, too (generate.py).
  */
 #ifndef CUSHIM_EMULATOR_LAUNCH_H
 #define CUSHIM_EMULATOR_LAUNCH_H
@@ -15,9 +16,14 @@ namespace emulated {
 
 enum : unsigned { MOST_THREADS = 1024 };
 
-/* Run `call` with `data` in every thread of the grid; n_threads: the most that a block may have. */
-void launch(const char *kernel, unsigned n_threads, const sim_launch *shape,
-            void (*call)(void *data), void *data);
+struct Kernel {
+    const char *name;
+    unsigned n_threads;              /* the most that a block may have */
+    char *static_begin, *static_end; /* its family's static shared memory */
+};
+
+/* Run `call` with `data` in every thread of the grid. */
+void launch(const Kernel *kernel, const sim_launch *shape, void (*call)(void *data), void *data);
 
 template <class Kernel> struct Entry;
 
@@ -38,10 +44,10 @@ template <class... P> struct Entry<void(P...)> {
     static void run_thread(void *data) {
         apply((const Call *)data, std::index_sequence_for<P...>());
     }
-    static void run(const char *name, void (*kernel)(P...), unsigned n_threads,
-                    const sim_launch *shape, void **args) {
-        Call call = {kernel, args};
-        launch(name, n_threads, shape, run_thread, &call);
+    static void run(const Kernel *kernel, void (*function)(P...), const sim_launch *shape,
+                    void **args) {
+        Call call = {function, args};
+        launch(kernel, shape, run_thread, &call);
     }
 };
 
@@ -49,14 +55,15 @@ template <class... P> struct Entry<void(P...)> {
 
 #define EMULATED_EXPORT extern "C" __attribute__((visibility("default")))
 
-#define EMULATE(name, kernel, n_threads)                                                           \
-    EMULATED_EXPORT const emulated::Entry<decltype(kernel)>::Sizes sim_params_##name;              \
-    const emulated::Entry<decltype(kernel)>::Sizes sim_params_##name =                             \
-        emulated::Entry<decltype(kernel)>::sizes();                                                \
+#define EMULATE(name, function, n_threads)                                                         \
+    EMULATED_EXPORT const emulated::Entry<decltype(function)>::Sizes sim_params_##name;            \
+    const emulated::Entry<decltype(function)>::Sizes sim_params_##name =                           \
+        emulated::Entry<decltype(function)>::sizes();                                              \
     EMULATED_EXPORT void sim_kernel_##name(const sim_launch *shape, void **args);                  \
     void sim_kernel_##name(const sim_launch *shape, void **args) {                                 \
         using namespace emulated;                                                                  \
-        Entry<decltype(kernel)>::run(#name, kernel, n_threads, shape, args);                       \
+        static const Kernel kernel = {#name, n_threads, static_begin, static_end};                 \
+        Entry<decltype(function)>::run(&kernel, function, shape, args);                            \
     }
 
 #endif
