@@ -74,8 +74,9 @@ class Build:
                **MODES.get(mode, {}), **variables}
         front = [self.bin / "libproperty-shim.so"] if shim else []
         front += [self.preload] if mode and mode != "pool" else []
-        before = [*wrap] or (["env", "LD_PRELOAD=" + " ".join(map(str, front))] if front else [])
-        done = subprocess.run([*before, self.bin / f"property-{program}", *map(str, words)], env=env, text=True,
+        if front:
+            env["LD_PRELOAD"] = " ".join(map(str, front))
+        done = subprocess.run([*wrap, self.bin / f"property-{program}", *map(str, words)], env=env, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if done.returncode not in allowed:
             raise Died(f"property-{program} {words} in {mode}: {done.returncode}\n{done.stdout}{done.stderr}", done.returncode)
@@ -238,10 +239,9 @@ def count_instructions(build, n_bytes, mode, *words, **variables):
     counts = []
     for n in CALLGRIND_PAIRS:
         with tempfile.NamedTemporaryFile(prefix="property-") as file:
-            front = [] if mode == "pool" else [f"LD_PRELOAD={build.preload}"]
-            wrap = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={file.name}", "env", *front]
+            wrap = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={file.name}"]
             build.run(mode, "pairs", n_bytes, n, *(words or pair_words(mode)), wrap=wrap, CUSHIM_SIM_MEMORY="1G",
-                      CUSHIM_SIM_UNBACKED="0", VALGRIND_OPTS="--trace-children=yes", **variables)
+                      CUSHIM_SIM_UNBACKED="0", **variables)
             counts.append(read_callgrind(pathlib.Path(file.name).read_text()))
     n_pairs = CALLGRIND_PAIRS[1] - CALLGRIND_PAIRS[0]
     return [(long - short) / n_pairs for short, long in zip(*counts)]
@@ -261,10 +261,8 @@ def count_system_calls(build, n_bytes, mode, **variables):
     counts = []
     for n in CALLGRIND_PAIRS:
         with tempfile.NamedTemporaryFile(prefix="property-") as file:
-            front = [f"LD_PRELOAD={build.preload}"]
-            wrap = ["valgrind", "--tool=none", "--trace-syscalls=yes", f"--log-file={file.name}", "env", *front]
-            build.run(mode, "pairs", n_bytes, n, *pair_words(mode), wrap=wrap, CUSHIM_SIM_MEMORY="1G", CUSHIM_SIM_UNBACKED="0",
-                      VALGRIND_OPTS="--trace-children=yes", **variables)
+            wrap = ["valgrind", "--tool=none", "--trace-syscalls=yes", f"--log-file={file.name}"]
+            build.run(mode, "pairs", n_bytes, n, *pair_words(mode), wrap=wrap, CUSHIM_SIM_MEMORY="1G", CUSHIM_SIM_UNBACKED="0", **variables)
             counts.append(pathlib.Path(file.name).read_text().count("SYSCALL["))
     return counts[1] - counts[0]
 
