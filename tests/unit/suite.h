@@ -43,11 +43,21 @@ static inline int suite_run(const char *name, const TTest *const *tests) {
     return is_well ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+static inline unsigned suite_share(unsigned n, const char *variable) {
+    const char *pct = getenv(variable);
+    return pct ? (unsigned)((uint64_t)n * strtoul(pct, NULL, 10) / 100) : n;
+}
+
 /* How many of so many steps a test is to take: TEST_STEPS_PCT of them.  That is for memcheck and
  * sanitizers, which are to see all that the steps reach; their number is for the plain run. */
 static inline unsigned suite_steps(unsigned n) {
-    const char *pct = getenv("TEST_STEPS_PCT");
-    return pct ? (unsigned)((uint64_t)n * strtoul(pct, NULL, 10) / 100) : n;
+    return suite_share(n, "TEST_STEPS_PCT");
+}
+
+/* How many of so many turns each of the threads of a race is to take: TEST_TURNS_PCT of them.  That
+ * is for memcheck, under which one thread runs at a time and nobody meets anybody. */
+static inline unsigned suite_turns(unsigned n) {
+    return suite_share(n, "TEST_TURNS_PCT");
 }
 
 /* A seeded stream of numbers (xorshift): the same on every machine. */

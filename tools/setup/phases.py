@@ -76,7 +76,7 @@ PHASES = [
           # fair: else who spins for another thread is given the turn again and again
           # nobody attaches a debugger; a trace does without functions that were inlined, whose table is a fifth of the time
           wrap="valgrind --quiet --vgdb=no --read-inline-info=no --fair-sched=try --error-exitcode=99",
-          env={"TEST_STEPS_PCT": "10", "VALGRIND_OPTS": "--leak-check=full --errors-for-leak-kinds=definite"}),
+          env={"TEST_STEPS_PCT": "10", "TEST_TURNS_PCT": "2", "VALGRIND_OPTS": "--leak-check=full --errors-for-leak-kinds=definite"}),
     Phase("clang", "another compiler, warnings as errors, and libFuzzer", compiler="clang",
           setup=("-Dwerror=true", "-Doptimization=0", "-Ddebug=false"),  # its warnings are the same
           suites=("unit", "fuzz"), without=("emulated",), needs=("clang",), builds="c"),

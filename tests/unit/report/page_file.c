@@ -115,7 +115,7 @@ START_TEST(no_page_has_more_frees_than_requests) {
     row->stats = &report.page.stats[0][CUSHIM_KIND_DEVICE];
     atomic_store(&is_over, false);
     ck_assert_int_eq(pthread_create(&process, NULL, take_and_give, NULL), 0);
-    for (unsigned i = 0; i < suite_steps(2000); i++) {
+    for (unsigned i = 0; i < suite_turns(suite_steps(2000)); i++) {
         ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), 0);
         n_wrong +=
             cushim_mem_stats_read(&stats->n_frees) > cushim_mem_stats_read(&stats->n_requests);

@@ -44,7 +44,7 @@ START_TEST(what_is_read_while_others_write_is_of_one_record) {
     unsigned n_whole = 0;
     atomic_store(&is_over, false);
     ck_assert_int_eq(pthread_create(&writer, NULL, write_on, NULL), 0);
-    for (unsigned k = 0; k < suite_steps(100000) || !n_whole; k++) {
+    for (unsigned k = 0; k < suite_turns(suite_steps(100000)) || !n_whole; k++) {
         uint64_t record[N_WORDS];
         uint64_t n = atomic_load(&n_records);
         for (unsigned i = 0; i < N_ROWS; i++) {

@@ -308,7 +308,7 @@ static struct cushim_arena *shared;
 static atomic_bool is_wrong;
 
 static void *churn(void *stream) {
-    for (unsigned i = 0; i < N_ROUNDS; i++) {
+    for (unsigned i = 0; i < suite_turns(N_ROUNDS); i++) {
         cushim_devptr ptr;
         uint64_t epoch;
         enum cushim_status status =
@@ -341,7 +341,7 @@ START_TEST(threads_may_take_free_pin_and_reset_at_once) {
             pthread_join(threads[i], NULL);
         ck_assert(!is_wrong);
         struct cushim_arena_stats stats = stats_of(shared);
-        ck_assert_uint_eq(stats.hits + stats.misses, N_THREADS * N_ROUNDS);
+        ck_assert_uint_eq(stats.hits + stats.misses, N_THREADS * suite_turns(N_ROUNDS));
         ck_assert_uint_eq(stats.pinned_bytes, 0);
         ck_assert_uint_eq(stats.refused, 0);
         ok(cushim_arena_destroy(shared));

@@ -15,7 +15,7 @@ static atomic_uint n_at_work;
 
 static void *enter_often(void *unused) {
     (void)unused;
-    for (unsigned i = 0; i < ROUNDS; i++) {
+    for (unsigned i = suite_turns(ROUNDS); i > 0; i--) {
         cushim_mem_cache_lock_enter(&lock);
         n_entries++;
         cushim_mem_cache_lock_leave(&lock);
@@ -30,7 +30,7 @@ START_TEST(no_two_threads_are_inside_at_once) {
     atomic_store(&n_at_work, OTHERS);
     for (unsigned i = 0; i < OTHERS; i++)
         pthread_create(&others[i], NULL, enter_often, NULL);
-    for (unsigned i = 0; i < TURNS || atomic_load(&n_at_work); i++) {
+    for (unsigned i = 0; i < suite_turns(TURNS) || atomic_load(&n_at_work); i++) {
         if (i % REST == 0)
             sched_yield(); /* outside: memcheck may put this thread aside inside each time */
         if (!cushim_mem_cache_lock_take(&lock))
@@ -41,7 +41,7 @@ START_TEST(no_two_threads_are_inside_at_once) {
     }
     for (unsigned i = 0; i < OTHERS; i++)
         pthread_join(others[i], NULL);
-    ck_assert_uint_eq(n_entries, n_own + OTHERS * ROUNDS);
+    ck_assert_uint_eq(n_entries, n_own + OTHERS * suite_turns(ROUNDS));
     ck_assert_uint_gt(n_own, 0);
     ck_assert_uint_eq(lock.n_wanted, 0);
 }

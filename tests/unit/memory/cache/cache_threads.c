@@ -139,7 +139,7 @@ END_TEST
 static void *churn(void *seed) {
     uint64_t random = (uintptr_t)seed * 2654435761u + 1, addresses[16] = {0};
     fake_set_current(fake_context(0));
-    for (unsigned i = 0; i < 4000; i++) {
+    for (unsigned i = suite_turns(4000); i > 0; i--) {
         uint64_t *slot = &addresses[suite_random(&random) % 16];
         if (*slot)
             give(*slot);
@@ -173,8 +173,8 @@ START_TEST(caches_in_use_can_be_drained_and_summed) {
         atomic_store(&is_over, true);
         pthread_join(drainer, NULL);
         ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
-        ck_assert_uint_eq(fixture_stats(fixture)->n_requests, 16000);
-        ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 16000);
+        ck_assert_uint_eq(fixture_stats(fixture)->n_requests, 4 * suite_turns(4000));
+        ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 4 * suite_turns(4000));
         fixture_check(fixture);
         fixture_destroy(fixture);
     }
@@ -183,7 +183,7 @@ END_TEST
 
 static void *take_and_give(void *unused) {
     fake_set_current(fake_context(0));
-    for (unsigned i = 0; i < 20000; i++)
+    for (unsigned i = suite_turns(20000); i > 0; i--)
         give(take(1000));
     return unused;
 }
@@ -205,8 +205,8 @@ START_TEST(no_sum_has_more_frees_than_requests) {
     atomic_store(&is_over, true);
     pthread_join(reader, NULL);
     ck_assert_uint_eq(n_wrong, 0);
-    ck_assert_uint_eq(fixture_stats(fixture)->n_requests, 80000);
-    ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 80000);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_requests, 4 * suite_turns(20000));
+    ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 4 * suite_turns(20000));
     fixture_destroy(fixture);
 }
 END_TEST

@@ -104,7 +104,7 @@ static void record_all(void) {
 
 static void *write_and_wait(void *index) {
     size_t i = (size_t)(uintptr_t)index;
-    for (uint64_t round = 1; round <= N_ROUNDS; round++) {
+    for (uint64_t round = 1; round <= suite_turns(N_ROUNDS); round++) {
         uint64_t own_batch, since_ns;
         atomic_store_explicit(&written[i], round, memory_order_relaxed);
         uint64_t arrival = cushim_mem_sharing_arrive(&sharing);

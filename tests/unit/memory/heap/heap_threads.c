@@ -50,7 +50,7 @@ static void give(uint64_t address, uint64_t random) {
 static void *churn(void *seed) {
     uint64_t random = (uintptr_t)seed, own[OWN] = {0};
     fake_set_current(fake_context(0));
-    for (unsigned i = 0; i < ROUNDS; i++) {
+    for (unsigned i = suite_turns(ROUNDS); i > 0; i--) {
         uint64_t *slot = &own[suite_random(&random) % OWN];
         enum cushim_status status;
         if (*slot && suite_random(&random) % 2)

@@ -261,7 +261,7 @@ static void give_own(const struct own *own, bool is_relaxed) {
 static void *churn(void *seed) {
     uint64_t random = (uintptr_t)seed;
     struct own own[OWN] = {0};
-    for (int i = 0; i < ROUNDS; i++) {
+    for (unsigned i = suite_turns(ROUNDS); i > 0; i--) {
         struct own *slot = &own[suite_random(&random) % OWN];
         if (slot->n)
             give_own(slot, random >> 20 & 1);
@@ -293,8 +293,8 @@ START_TEST(threads_are_never_served_memory_that_is_live_or_still_worked_on) {
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     ck_assert_uint_eq(n_wrong, 0);
-    ck_assert_uint_gt(n_served, 1000);
-    ck_assert_uint_gt(n_from_start, 10);
+    ck_assert_uint_gt(n_served, suite_turns(1000));
+    ck_assert_uint_gt(n_from_start, suite_turns(10));
     pass_an_epoch();
     ck_assert_ptr_eq(cushim_mem_chunk_close(&chunk, atomic_load(&done_epoch)), &extent);
 }
