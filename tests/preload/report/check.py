@@ -210,8 +210,8 @@ def add_program(program):
     name = os.path.basename(program).replace("-", "_")
 
     def same():
+        native = fixture.Run(OPTIONS, [program], preload=False)
         for mode in ("frees", "full"):
-            native = fixture.Run(OPTIONS, [program], preload=False)
             done = fixture.Run(OPTIONS, [program], CUSHIM_CHECK=mode)
             assert (done.code, done.out) == (native.code, native.out), done.out
             assert is_wrong(name) or done.err == native.err, done.err

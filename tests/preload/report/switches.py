@@ -159,6 +159,8 @@ def check_failures(code, may_leave=False, how="--fail", finds_leaks=False, **set
 
 @fixture.tap.test
 def natively_one_failure_leaves_nothing_behind():
+    if OPTIONS.few:
+        fixture.tap.skip("natively nothing of ours is there")
     assert check_failures(OUT_OF_MEMORY, preload=False) > 50
 
 
@@ -172,8 +174,10 @@ def out_of_memory_at_any_driver_call_leaves_nothing_behind():
 
 @fixture.tap.test
 def a_call_that_the_driver_refuses_leaves_nothing_behind():
-    for code in REFUSALS[:FEWER]:
-        assert check_failures(code, finds_leaks=True) > 100
+    if OPTIONS.few:
+        fixture.tap.skip("the tests beside this one reach the same lines")
+    for code in REFUSALS:
+        assert check_failures(code) > 100
         assert check_failures(code, CUSHIM_FREE="relaxed") > 100
 
 
