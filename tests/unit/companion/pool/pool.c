@@ -277,7 +277,7 @@ static struct cushim_pool *create_and_lose(void) {
 /* Its heap may be the next pool's at once, but not before the other thread is done with it. */
 START_TEST(a_pool_may_end_while_another_thread_forgets_what_it_lost) {
     enum { ROUNDS = 100, N_BLOCKS = 200 };
-    for (unsigned i = 0; i < ROUNDS; i++) {
+    for (unsigned i = suite_turns(ROUNDS); i > 0; i--) {
         struct loser loser = {.other = create(NULL)};
         struct cushim_pool *p = create_and_lose();
         cushim_devptr all[N_BLOCKS];
