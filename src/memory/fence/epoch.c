@@ -126,6 +126,8 @@ uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer)
         *answer = cushim_mem_record_query(&row->record);
         unpin(fence, row, *answer);
     }
+    if (*answer == CUDA_SUCCESS && cushim_mem_fence_is_in_flight(fence))
+        recycle(fence); /* what a wait has covered was not asked about */
     cushim_mem_mode_back(fence->cuda, mode);
     atomic_store(&epochs->is_polling, false);
     if (*answer == CUDA_ERROR_NOT_READY)
@@ -181,8 +183,6 @@ static enum outcome start_alone(struct cushim_mem_fence *fence,
                                 const struct cushim_mem_capture_guard *gate,
                                 enum cushim_mem_pass *pass, CUresult *answer) {
     atomic_uint *n_rows = &fence->epochs.n_rows; /* nobody else makes more of them */
-    if (cushim_mem_fence_is_in_flight(fence))
-        recycle(fence); /* what the barrier did */
     if (atomic_load(n_rows) == CUSHIM_MEM_EPOCH_ROWS)
         cushim_mem_fence_poll(fence, answer);
     if (atomic_load(n_rows) == CUSHIM_MEM_EPOCH_ROWS)

@@ -169,6 +169,23 @@ START_TEST(a_synchronise_completes_what_was_freed_before_it_began) {
 }
 END_TEST
 
+/* Else it would be in flight for as long as nobody records, and who sees one there does not. */
+START_TEST(a_row_that_a_synchronise_covered_is_in_flight_no_more) {
+    fence_fixture_setup(NULL);
+    uint64_t before = fence_fixture_free(0);
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
+    uint64_t epoch = cushim_mem_fence_synchronise(fixture.fence);
+    fake_finish(0);
+    cushim_mem_fence_complete(fixture.fence, epoch);
+    unsigned n_queries = fake_n_calls("cuEventQuery");
+    ck_assert(fence_fixture_is_done(before));
+    ck_assert_uint_eq(fake_n_calls("cuEventQuery"), n_queries);
+    ck_assert(!cushim_mem_fence_is_in_flight(fixture.fence));
+    ck_assert_uint_eq(n_idle_events(fixture.fence), 1);
+    fence_fixture_finish();
+}
+END_TEST
+
 START_TEST(before_context_events_a_synchronise_says_nothing) {
     fence_fixture_setup("cuCtxRecordEvent");
     uint64_t tag = fence_fixture_free(0);
@@ -279,6 +296,7 @@ SUITE() {
                           while_a_capture_is_open_epochs_are_polled_but_not_recorded,
                           a_capture_that_nobody_announced_is_no_damage,
                           a_synchronise_completes_what_was_freed_before_it_began,
+                          a_row_that_a_synchronise_covered_is_in_flight_no_more,
                           before_context_events_a_synchronise_says_nothing,
                           a_synchronise_takes_back_nothing_that_a_record_proved_meanwhile,
                           what_the_barrier_completed_is_not_queried_and_its_events_are_used_again,
