@@ -26,7 +26,7 @@ struct cushim_mem_policy {
         dedicated_bytes; /* requests of this size and up are driver allocations of their own */
     atomic_bool
         is_dedicated_uncached; /* and go back to the driver when freed (interposition.md C13) */
-    bool is_sparing;           /* the host's memory: fetch little ahead, hold little free */
+    bool is_sparing;           /* the host's memory: hold little free */
     /* what a pool may hold beyond recent use; where unset, a rule of growth.c */
     struct cushim_amount keep;
     bool has_keep;

@@ -82,9 +82,9 @@ static bool serve_proven(struct cushim_pool_call *call) {
     return is_served;
 }
 
-static enum cushim_status take(struct cushim_pool_call *call, enum cushim_mem_direct_from from) {
+static enum cushim_status take(struct cushim_pool_call *call, bool is_cut) {
     struct cushim_mem_lookup found;
-    CUSHIM_TRY(cushim_mem_direct_take(cushim_pool_heap_core(call->heap), call->bucket_bytes, from,
+    CUSHIM_TRY(cushim_mem_direct_take(cushim_pool_heap_core(call->heap), call->bucket_bytes, is_cut,
                                       &found));
     call->block = cushim_pool_heap_enter(call->heap, &found, call->bucket_bytes);
     return call->block ? CUSHIM_OK : CUSHIM_NOMEM;
@@ -93,13 +93,11 @@ static enum cushim_status take(struct cushim_pool_call *call, enum cushim_mem_di
 enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_call *call, bool is_pressed) {
     enum cushim_status status = CUSHIM_NOTFOUND;
     if (!is_pressed && call->bucket_bytes <= SMALL_BYTES) {
-        status = take(call, CUSHIM_MEM_DIRECT_CUT);
+        status = take(call, true);
         if (status == CUSHIM_NOTFOUND)
             cushim_pool_unpin(call->heap, call->what);
     }
-    return status == CUSHIM_NOTFOUND
-               ? take(call, is_pressed ? CUSHIM_MEM_DIRECT_ANY : CUSHIM_MEM_DIRECT_FREE)
-               : status;
+    return status == CUSHIM_NOTFOUND ? take(call, false) : status;
 }
 
 /* Once what may not be held is on the free lists. */

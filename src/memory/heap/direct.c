@@ -21,18 +21,15 @@ static void hand_out(const struct cushim_mem_blockref *place, size_t n_bytes,
     atomic_store_explicit(&found->cell->state, CUSHIM_MEM_LIVE, memory_order_release);
 }
 
-enum cushim_status cushim_mem_direct_take(struct cushim_mem_heap *pool, size_t n_bytes,
-                                          enum cushim_mem_direct_from from,
+enum cushim_status cushim_mem_direct_take(struct cushim_mem_heap *pool, size_t n_bytes, bool is_cut,
                                           struct cushim_mem_lookup *found) {
     struct cushim_mem_blockref place;
     uint64_t life = atomic_load_explicit(&pool->generation, memory_order_acquire);
     if (!(life & 1) || !cushim_mem_heap_lock_life(pool, life))
         return CUSHIM_STATE;
     bool is_taken =
-        from == CUSHIM_MEM_DIRECT_ANY ? cushim_mem_free_lists_take_any(pool, n_bytes, &place)
-        : from == CUSHIM_MEM_DIRECT_FREE
-            ? cushim_mem_free_lists_take(pool, n_bytes, &place)
-            : cushim_mem_free_lists_take_cut(pool, cushim_mem_sizeclass_of(n_bytes), &place);
+        is_cut ? cushim_mem_free_lists_take_cut(pool, cushim_mem_sizeclass_of(n_bytes), &place)
+               : cushim_mem_free_lists_take(pool, n_bytes, &place);
     if (is_taken)
         hand_out(&place, n_bytes, found);
     pthread_mutex_unlock(&pool->lock);

@@ -18,22 +18,15 @@
 
 struct cushim_mem_heap;
 
-enum cushim_mem_direct_from {
-    CUSHIM_MEM_DIRECT_CUT,  /* up to 1 MiB: blocks of its class, in pages that are cut already */
-    CUSHIM_MEM_DIRECT_FREE, /* and pages that are free */
-    CUSHIM_MEM_DIRECT_ANY   /* memory is short: any pages will do */
-};
-
 /**
  * Take a free block; it is LIVE.
  * @param n_bytes  > 0
- * @param from     what may serve
+ * @param is_cut   only one that is cut already, up to 1 MiB: no free page is
  * @param found    filled on success, as the ledger would; asked_bytes is n_bytes
  * @return CUSHIM_OK | CUSHIM_NOTFOUND (none is free) | CUSHIM_STATE (the pool is not open)
  * Threads  any      Stream   none; no driver call
  */
-enum cushim_status cushim_mem_direct_take(struct cushim_mem_heap *pool, size_t n_bytes,
-                                          enum cushim_mem_direct_from from,
+enum cushim_status cushim_mem_direct_take(struct cushim_mem_heap *pool, size_t n_bytes, bool is_cut,
                                           struct cushim_mem_lookup *found);
 
 /**

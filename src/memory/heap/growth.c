@@ -9,11 +9,7 @@
 #include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"
 
-enum {
-    SEGMENT_STEP_BYTES = 2 << 20, /* what the driver hands out in any case */
-    STEADY_SEGMENT_BYTES = 16 << 20
-};
-static const size_t largest_segment_bytes = (size_t)256 << 20;
+enum { SEGMENT_STEP_BYTES = 2 << 20 }; /* what the driver hands out in any case */
 static const uint64_t drain_again_ns = 100000000;
 
 /* Has the device nothing to do, so that a release waits for nothing? */
@@ -74,73 +70,32 @@ static size_t give_back_quietly(struct cushim_mem_heap *pool, size_t target_byte
 
 /* ---- getting ---- */
 
-/* How large a segment is got; each at most the one before. */
-struct sizes {
-    size_t wanted_bytes;
-    size_t least_bytes; /* where memory is short: what serves the request */
-};
-
-/*
- * A pool that holds little wants a quarter of that, until segments are large enough to pack well,
- * then a sixty-fourth, which is what the last one may waste.  Where blocks above 1 MiB have their
- * own, a segment is one page of the driver: natively small blocks pin no more either.
+/* The pool would pass its bound: give back what is free; where that would wait the next free does.
  */
-static bool find_sizes(struct cushim_mem_heap *pool, size_t n_bytes, struct sizes *sizes) {
-    if (!cushim_round_up(n_bytes, SEGMENT_STEP_BYTES, &sizes->least_bytes))
-        return false;
-    size_t held_bytes = pool->held_bytes;
-    size_t share_bytes =
-        held_bytes / 4 < STEADY_SEGMENT_BYTES ? held_bytes / 4 : STEADY_SEGMENT_BYTES;
-    if (share_bytes < held_bytes / 64)
-        share_bytes =
-            held_bytes / 64 < largest_segment_bytes ? held_bytes / 64 : largest_segment_bytes;
-    share_bytes &= ~(size_t)(SEGMENT_STEP_BYTES - 1);
-    if (pool->policy->is_sparing || !cushim_mem_heap_packs(pool) ||
-        share_bytes < sizes->least_bytes)
-        share_bytes = sizes->least_bytes;
-    sizes->wanted_bytes = share_bytes;
-    return true;
-}
-
-/*
- * The pool would pass its bound: fetch no more than needed, and give back what is free; where that
- * would wait the next free gives it back.
- */
-static void make_way(struct cushim_mem_heap *pool, size_t n_bytes, struct sizes *sizes) {
+static void make_way(struct cushim_mem_heap *pool, size_t n_bytes, size_t segment_bytes) {
     pthread_mutex_lock(&pool->lock);
     size_t bound_bytes = cushim_mem_watermark_at(pool, pool->live_bytes + n_bytes);
-    if (pool->held_bytes + sizes->wanted_bytes > bound_bytes)
-        sizes->wanted_bytes = sizes->least_bytes;
-    size_t wanted_bytes = sizes->wanted_bytes;
-    bool is_over = pool->held_bytes + wanted_bytes > bound_bytes && pool->free_segment_bytes;
+    bool is_over = pool->held_bytes + segment_bytes > bound_bytes && pool->free_segment_bytes;
     pthread_mutex_unlock(&pool->lock);
     if (is_over)
-        give_back_quietly(pool, bound_bytes > wanted_bytes ? bound_bytes - wanted_bytes : 0);
+        give_back_quietly(pool, bound_bytes > segment_bytes ? bound_bytes - segment_bytes : 0);
 }
 
 enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_heap *pool, size_t n_bytes,
                                            bool is_dedicated, size_t *segment_bytes,
                                            uint64_t *base) {
-    size_t own_bytes = cushim_mem_provider_round(pool->source, n_bytes);
-    struct sizes sizes = {own_bytes, own_bytes};
-    if (own_bytes < n_bytes) /* rounded past what there is */
+    *segment_bytes = cushim_mem_provider_round(pool->source, n_bytes);
+    if (!is_dedicated && !cushim_round_up(n_bytes, SEGMENT_STEP_BYTES, segment_bytes))
         return CUSHIM_NOMEM;
-    if (!is_dedicated && !find_sizes(pool, n_bytes, &sizes))
+    if (*segment_bytes < n_bytes) /* rounded past what there is */
         return CUSHIM_NOMEM;
     cushim_mem_watermark_ask(pool);
-    make_way(pool, n_bytes, &sizes);
-    *segment_bytes = sizes.wanted_bytes;
-    enum cushim_status status = cushim_mem_segments_fetch(pool, *segment_bytes, base);
-    if (status == CUSHIM_NOMEM && *segment_bytes > sizes.least_bytes) {
-        *segment_bytes = sizes.least_bytes;
-        status = cushim_mem_segments_fetch(pool, *segment_bytes, base);
-    }
-    if (status == CUSHIM_OK) {
-        pthread_mutex_lock(&pool->lock);
-        cushim_mem_watermark_note_taken(pool, *segment_bytes);
-        pthread_mutex_unlock(&pool->lock);
-    }
-    return status;
+    make_way(pool, n_bytes, *segment_bytes);
+    CUSHIM_TRY(cushim_mem_segments_fetch(pool, *segment_bytes, base));
+    pthread_mutex_lock(&pool->lock);
+    cushim_mem_watermark_note_taken(pool, *segment_bytes);
+    pthread_mutex_unlock(&pool->lock);
+    return CUSHIM_OK;
 }
 
 enum cushim_status cushim_mem_growth_take(struct cushim_mem_heap *pool, uint64_t life,

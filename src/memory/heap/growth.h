@@ -15,11 +15,10 @@ struct cushim_mem_blockref;
 struct cushim_mem_heap;
 
 /**
- * Memory for a segment that serves a request of n_bytes, without the lock.
+ * Memory for a segment that serves a request of n_bytes, and no more of it, without the lock.
  * @param is_dedicated   the segment is the block
  * @param segment_bytes  what was got
- * @return CUSHIM_OK | CUSHIM_NOMEM (nothing smaller serves either; see reclaim.h) | another status
- * of the driver
+ * @return CUSHIM_OK | CUSHIM_NOMEM (see reclaim.h) | another status of the driver
  * Stream   gives free segments back first where the pool would pass its bound, but only where that
  * waits for nothing
  */

@@ -106,7 +106,6 @@ struct attempt {
     bool has_others;       /* deferred blocks of other sizes are worth a fence */
     bool has_lines;        /* blocks that were freed in stream order may be over */
     bool is_over;          /* they are over; if they are no use, their limit begins anew */
-    bool takes_any;        /* memory is out: pages that were kept for smaller requests, too */
     bool has_rotated;      /* enough of the class is deferred: prove it over before taking more */
     uint64_t deferred_tag; /* of the block that could be had next; 0: none is deferred */
     struct cushim_mem_block *block;
@@ -227,9 +226,7 @@ static enum cushim_status serve_from_free_lists(struct attempt *attempt,
         return CUSHIM_STATE;
     if (pool->deferred.first)
         give_done(pool);
-    bool is_taken = attempt->takes_any
-                        ? cushim_mem_free_lists_take_any(pool, attempt->n_bytes, &place)
-                        : cushim_mem_free_lists_take(pool, attempt->n_bytes, &place);
+    bool is_taken = cushim_mem_free_lists_take(pool, attempt->n_bytes, &place);
     if (is_taken && cache && attempt->is_small)
         cushim_mem_cache_refill(cache, place.extent->class_index);
     if (!is_taken)
@@ -437,7 +434,6 @@ enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *pool, size_t n
     struct cushim_mem_reclaim reclaim = {0};
     status = grow(&attempt);
     while (status == CUSHIM_NOMEM && cushim_mem_reclaim_run(&reclaim, pool, n_bytes)) {
-        attempt.takes_any = cushim_mem_reclaim_takes_any(&reclaim);
         status = serve(&attempt, true);
         if (status == CUSHIM_NOTFOUND)
             status = grow(&attempt);

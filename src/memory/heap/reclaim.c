@@ -113,8 +113,6 @@ static size_t give_back_others(const struct cushim_mem_reclaim *reclaim,
 /* One step; true where it made something free. */
 static bool step(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *pool) {
     switch ((enum cushim_mem_reclaim_step)reclaim->next_step++) {
-    case CUSHIM_MEM_RECLAIM_ANY:
-        return true;
     case CUSHIM_MEM_RECLAIM_WAIT:
         return wait(reclaim, pool);
     case CUSHIM_MEM_RECLAIM_DRAIN:

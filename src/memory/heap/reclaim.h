@@ -16,7 +16,6 @@
 struct cushim_mem_heap;
 
 enum cushim_mem_reclaim_step {
-    CUSHIM_MEM_RECLAIM_ANY,       /* pages that were kept for smaller requests */
     CUSHIM_MEM_RECLAIM_WAIT,      /* for deferred blocks, up to a deadline */
     CUSHIM_MEM_RECLAIM_DRAIN,     /* every thread's cache */
     CUSHIM_MEM_RECLAIM_GIVE_BACK, /* free segments of this pool */
@@ -31,11 +30,6 @@ struct cushim_mem_reclaim {
     uint64_t until_ns; /* of cushim_clock_ns: the end of all its waits; 0 at the start */
     size_t drained_bytes, returned_bytes, others_bytes;
 };
-
-/* Has the caller to take any pages, cushim_mem_free_lists_take_any, from here on? */
-static inline bool cushim_mem_reclaim_takes_any(const struct cushim_mem_reclaim *reclaim) {
-    return reclaim->next_step > CUSHIM_MEM_RECLAIM_ANY;
-}
 
 /*
  * Take steps until one made something free: true, try again.  False at the end: memory is out,

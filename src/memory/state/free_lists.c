@@ -14,10 +14,6 @@ enum { DEDICATED_WASTE = 16 };
 /* Beyond any device, and small enough for page counts of 32 bits. */
 static const size_t most_bytes = (size_t)1 << 43;
 
-/* The lists of free extents end at 2^28 pages; what is larger is always an allocation of its own.
- */
-static const size_t largest_extent_bytes = (size_t)1 << 39;
-
 /* Was the segment wholly free before `extent` was taken from it?  Free neighbours are always
  * joined. */
 static bool was_whole(const struct cushim_mem_extent *extent) {
@@ -143,13 +139,6 @@ void cushim_mem_free_lists_count_given(struct cushim_mem_heap *pool, size_t bloc
     cushim_mem_watermark_count_given(&pool->bound, block_bytes);
 }
 
-/* May a request that would rather have a segment of its own do without? */
-static bool may_share(const struct cushim_mem_heap *pool, size_t n_bytes) {
-    return cushim_mem_heap_packs(pool) && n_bytes <= largest_extent_bytes &&
-           n_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES &&
-           n_bytes < atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed);
-}
-
 static bool take(struct cushim_mem_heap *pool, size_t n_bytes, struct cushim_mem_blockref *place) {
     if (n_bytes > most_bytes)
         return false;
@@ -173,13 +162,6 @@ bool cushim_mem_free_lists_take_run(struct cushim_mem_heap *pool, size_t n_bytes
     if (is_taken)
         cushim_mem_free_lists_count_taken(pool, place->extent->block_bytes);
     return is_taken;
-}
-
-bool cushim_mem_free_lists_take_any(struct cushim_mem_heap *pool, size_t n_bytes,
-                                    struct cushim_mem_blockref *place) {
-    if (cushim_mem_free_lists_take(pool, n_bytes, place))
-        return true;
-    return may_share(pool, n_bytes) && cushim_mem_free_lists_take_run(pool, n_bytes, place);
 }
 
 bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *pool, unsigned class_index,

@@ -23,11 +23,6 @@ bool cushim_mem_free_lists_take(struct cushim_mem_heap *pool, size_t n_bytes,
 bool cushim_mem_free_lists_take_run(struct cushim_mem_heap *pool, size_t n_bytes,
                                     struct cushim_mem_blockref *place);
 
-/* As take where memory is short: requests that would rather have a segment of their own take what
- * pages there are, too; not those that the policy wants there. */
-bool cushim_mem_free_lists_take_any(struct cushim_mem_heap *pool, size_t n_bytes,
-                                    struct cushim_mem_blockref *place);
-
 /* As take, but only a block that is cut already. */
 bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *pool, unsigned class_index,
                                     struct cushim_mem_blockref *place);

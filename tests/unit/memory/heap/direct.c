@@ -16,9 +16,7 @@ static struct cushim_mem_lookup fetch(size_t n_bytes) {
 
 static struct cushim_mem_lookup take(size_t n_bytes) {
     struct cushim_mem_lookup found;
-    ck_assert_int_eq(
-        cushim_mem_direct_take(&fixture->pools[0], n_bytes, CUSHIM_MEM_DIRECT_FREE, &found),
-        CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_direct_take(&fixture->pools[0], n_bytes, false, &found), CUSHIM_OK);
     return found;
 }
 
@@ -39,8 +37,7 @@ START_TEST(a_block_is_live_when_taken_and_free_at_once_when_given) {
         ck_assert_uint_eq(take(sizes[i]).base, found.base);
         ck_assert_str_eq(fake_order(), ""); /* not a word to the driver */
         cushim_mem_direct_give(&fixture->pools[0], &found);
-        ck_assert_int_eq(cushim_mem_direct_take(&fixture->pools[0], (size_t)1 << 30,
-                                                CUSHIM_MEM_DIRECT_ANY, &none),
+        ck_assert_int_eq(cushim_mem_direct_take(&fixture->pools[0], (size_t)1 << 30, false, &none),
                          CUSHIM_NOTFOUND);
     }
     fixture_check(fixture);
@@ -84,12 +81,10 @@ START_TEST(where_pages_are_not_to_be_cut_only_what_is_cut_serves) {
     fixture = fixture_create(NULL);
     first = fetch(1000);
     second = take(1000);
-    ck_assert_int_eq(
-        cushim_mem_direct_take(&fixture->pools[0], 2000, CUSHIM_MEM_DIRECT_CUT, &found),
-        CUSHIM_NOTFOUND);
+    ck_assert_int_eq(cushim_mem_direct_take(&fixture->pools[0], 2000, true, &found),
+                     CUSHIM_NOTFOUND);
     cushim_mem_direct_give(&fixture->pools[0], &second);
-    ck_assert_int_eq(
-        cushim_mem_direct_take(&fixture->pools[0], 1000, CUSHIM_MEM_DIRECT_CUT, &found), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_direct_take(&fixture->pools[0], 1000, true, &found), CUSHIM_OK);
     ck_assert_uint_eq(found.base, second.base);
     cushim_mem_direct_give(&fixture->pools[0], &found);
     cushim_mem_direct_give(&fixture->pools[0], &first);
@@ -102,9 +97,7 @@ START_TEST(a_pool_whose_context_went_serves_nothing) {
     struct cushim_mem_lookup found;
     fixture = fixture_create(NULL);
     cushim_mem_heap_abandon(&fixture->pools[0]);
-    ck_assert_int_eq(
-        cushim_mem_direct_take(&fixture->pools[0], 1000, CUSHIM_MEM_DIRECT_FREE, &found),
-        CUSHIM_STATE);
+    ck_assert_int_eq(cushim_mem_direct_take(&fixture->pools[0], 1000, false, &found), CUSHIM_STATE);
     fixture_destroy(fixture);
 }
 END_TEST

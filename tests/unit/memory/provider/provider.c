@@ -200,14 +200,13 @@ START_TEST(memory_that_is_out_leaves_a_pool_as_it_was) {
 }
 END_TEST
 
-/* A pool that packs, full of blocks of 2 MiB of which every eighth stays: runs of 14 MiB are free
- * in segments that cannot go back, and the driver has nothing for a block that wants its own. */
-START_TEST(where_memory_is_out_pages_kept_for_smaller_requests_serve) {
+/* A pool that packs, full of blocks of 2 MiB of which every eighth stays: those pin no memory that
+ * a larger block needs, and the driver has nothing else for it. */
+START_TEST(where_memory_is_out_smaller_blocks_pin_nothing_of_a_larger_one) {
     enum { MOST = 64, STEP = 8 };
     uint64_t addresses[MOST], large;
     unsigned n = 0;
     struct cushim_mem_heap *pool = set_up(CUSHIM_MEM_PINNED, 0);
-    policy.is_sparing = false; /* segments of many blocks */
     fake_limit((size_t)2 * MOST * MIB);
     while (n < MOST && try_take(2 * MIB, &addresses[n]) == CUSHIM_OK)
         n++;
@@ -218,7 +217,6 @@ START_TEST(where_memory_is_out_pages_kept_for_smaller_requests_serve) {
     }
     fake_limit(fake_used_bytes());
     ck_assert_int_eq(try_take(10 * MIB, &large), CUSHIM_OK);
-    ck_assert(!find(large).segment->is_dedicated);
     ck_assert_ptr_eq(find(large).segment->pool, pool);
     fixture_give(fixture, large);
     ck_assert_uint_eq(fake_n_faults(), 0);
@@ -236,5 +234,5 @@ SUITE() {
             a_small_managed_block_has_its_pages_alone, a_hinted_block_goes_back_to_the_driver,
             thousands_of_small_managed_blocks_are_left_to_the_driver,
             a_free_waits_for_the_context_of_the_pool, memory_that_is_out_leaves_a_pool_as_it_was,
-            where_memory_is_out_pages_kept_for_smaller_requests_serve, NULL});
+            where_memory_is_out_smaller_blocks_pin_nothing_of_a_larger_one, NULL});
 }
