@@ -257,63 +257,36 @@ static inline void cushim_mem_cache_bump(atomic_uint_fast64_t *counter, uint64_t
                           memory_order_release);
 }
 
-/* By how much the gauge is off; nobody else changes it while the cache is taken. */
-static inline uint64_t cushim_mem_cache_unpublished_bytes(const struct cushim_mem_cache *cache) {
-    return cushim_mem_stats_read(&cache->counts.unpublished_bytes);
-}
-
-/* Would the gauge be too far off with so much? */
-static inline bool cushim_mem_cache_is_far_above(uint64_t unpublished_bytes) {
-    return (int64_t)unpublished_bytes > CUSHIM_MEM_CACHE_PUBLISH_BYTES;
-}
-
-static inline bool cushim_mem_cache_is_far_below(uint64_t unpublished_bytes) {
-    return (int64_t)unpublished_bytes < -CUSHIM_MEM_CACHE_PUBLISH_BYTES;
-}
-
-/* A hit, or the bytes of a miss, without a look at the gauge, which was off by `unpublished_bytes`
- * before. */
-static inline void cushim_mem_cache_note_obtain(struct cushim_mem_cache *cache,
-                                                uint64_t unpublished_bytes, size_t asked_bytes,
-                                                size_t block_bytes, unsigned n_hits) {
-    struct cushim_mem_counts *counts = &cache->counts;
-    uint64_t now_bytes = unpublished_bytes + asked_bytes;
-    cushim_mem_cache_bump(&counts->n_hits, n_hits);
-    cushim_mem_cache_bump(&counts->obtained_bytes, asked_bytes);
-    cushim_mem_cache_bump(&counts->block_bytes, block_bytes);
-    atomic_store_explicit(&counts->unpublished_bytes, now_bytes, memory_order_relaxed);
-    if ((int64_t)now_bytes > (int64_t)cushim_mem_stats_read(&counts->most_bytes))
-        atomic_store_explicit(&counts->most_bytes, now_bytes, memory_order_relaxed);
-}
-
-static inline void cushim_mem_cache_note_free(struct cushim_mem_cache *cache,
-                                              uint64_t unpublished_bytes, size_t asked_bytes,
-                                              size_t block_bytes) {
-    struct cushim_mem_counts *counts = &cache->counts;
-    cushim_mem_cache_bump(&counts->n_frees, 1);
-    cushim_mem_cache_bump(&counts->block_bytes, -block_bytes);
-    atomic_store_explicit(&counts->unpublished_bytes, unpublished_bytes - asked_bytes,
-                          memory_order_relaxed);
-}
-
+/* A block is handed out; a hit without a driver call, or a miss.  What the program asked for is
+ * shown in the shared gauge once that is far off. */
 static inline void cushim_mem_cache_count_obtain(struct cushim_mem_cache *cache, size_t asked_bytes,
                                                  size_t block_bytes, bool is_hit) {
+    struct cushim_mem_counts *counts = &cache->counts;
+    uint64_t now_bytes = cushim_mem_stats_read(&counts->unpublished_bytes) + asked_bytes;
     if (!is_hit) { /* which made a driver call, so it is counted where all can see it */
         struct cushim_mem_stats *stats = atomic_load_explicit(&cache->stats, memory_order_relaxed);
         cushim_mem_stats_add(&stats->n_requests, 1);
         cushim_mem_stats_add(&stats->n_misses, 1);
     }
-    uint64_t unpublished_bytes = cushim_mem_cache_unpublished_bytes(cache);
-    cushim_mem_cache_note_obtain(cache, unpublished_bytes, asked_bytes, block_bytes, is_hit);
-    if (cushim_mem_cache_is_far_above(unpublished_bytes + asked_bytes))
-        cushim_mem_cache_publish(cache);
+    cushim_mem_cache_bump(&counts->n_hits, is_hit);
+    cushim_mem_cache_bump(&counts->obtained_bytes, asked_bytes);
+    cushim_mem_cache_bump(&counts->block_bytes, block_bytes);
+    atomic_store_explicit(&counts->unpublished_bytes, now_bytes, memory_order_relaxed);
+    if ((int64_t)now_bytes > (int64_t)cushim_mem_stats_read(&counts->most_bytes)) {
+        atomic_store_explicit(&counts->most_bytes, now_bytes, memory_order_relaxed);
+        if ((int64_t)now_bytes > CUSHIM_MEM_CACHE_PUBLISH_BYTES)
+            cushim_mem_cache_publish(cache);
+    }
 }
 
 static inline void cushim_mem_cache_count_free(struct cushim_mem_cache *cache, size_t asked_bytes,
                                                size_t block_bytes) {
-    uint64_t unpublished_bytes = cushim_mem_cache_unpublished_bytes(cache);
-    cushim_mem_cache_note_free(cache, unpublished_bytes, asked_bytes, block_bytes);
-    if (cushim_mem_cache_is_far_below(unpublished_bytes - asked_bytes))
+    struct cushim_mem_counts *counts = &cache->counts;
+    uint64_t now_bytes = cushim_mem_stats_read(&counts->unpublished_bytes) - asked_bytes;
+    cushim_mem_cache_bump(&counts->n_frees, 1);
+    cushim_mem_cache_bump(&counts->block_bytes, -block_bytes);
+    atomic_store_explicit(&counts->unpublished_bytes, now_bytes, memory_order_relaxed);
+    if ((int64_t)now_bytes < -CUSHIM_MEM_CACHE_PUBLISH_BYTES)
         cushim_mem_cache_publish(cache);
 }
 

@@ -24,16 +24,12 @@ static inline bool take(struct cushim_mem_cache *cache, const struct cushim_mem_
 /* The cache being taken. */
 static inline uint64_t obtain(struct cushim_mem_cache *cache, uint64_t done, size_t n_bytes) {
     unsigned class_index = cushim_mem_sizeclass_of(n_bytes);
-    uint64_t unpublished_bytes = cushim_mem_cache_unpublished_bytes(cache);
-    if (cushim_mem_cache_is_far_above(unpublished_bytes + n_bytes))
-        return 0;
     struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
     if (!slot)
         return 0;
     atomic_store_explicit(&slot->cell->asked_bytes, n_bytes, memory_order_relaxed);
     atomic_store_explicit(&slot->cell->state, CUSHIM_MEM_LIVE, memory_order_release);
-    cushim_mem_cache_note_obtain(cache, unpublished_bytes, n_bytes,
-                                 cache->bins[class_index].block_bytes, 1);
+    cushim_mem_cache_count_obtain(cache, n_bytes, cache->bins[class_index].block_bytes, true);
     return slot->address;
 }
 
@@ -88,20 +84,17 @@ static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_
     struct cushim_mem_cache_bucket *bin = &cache->bins[found->place.extent->class_index];
     struct cushim_mem_unfenced *unfenced = &cache->unfenced;
     uint32_t live = CUSHIM_MEM_LIVE;
-    size_t asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
     cushim_mem_deferred_batch_turn(unfenced, cushim_mem_fence_tag(fence), cache->limit_bytes);
-    uint64_t unpublished_bytes = cushim_mem_cache_unpublished_bytes(cache);
     size_t unfenced_bytes = unfenced->n_bytes + cushim_mem_deferred_batch_weight(
                                                     found->block_bytes, cache->limit_bytes);
     if (unfenced_bytes >= unfenced->due_bytes || !cushim_mem_cache_has_room(cache, bin) ||
-        cushim_mem_cache_is_far_below(unpublished_bytes - asked_bytes) ||
         !atomic_compare_exchange_strong(&found->cell->state, &live, CUSHIM_MEM_DEFERRED))
         return false;
     unfenced->n_bytes = unfenced_bytes;
     cushim_mem_cache_put(cache, bin, found->cell, found->base, cushim_mem_fence_tag(fence));
     /* as it is now: the block need not be the one looked up */
-    asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
-    cushim_mem_cache_note_free(cache, unpublished_bytes, asked_bytes, found->block_bytes);
+    size_t asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
+    cushim_mem_cache_count_free(cache, asked_bytes, found->block_bytes);
     return true;
 }
 
@@ -109,13 +102,11 @@ static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_
 static inline bool give_proven(struct cushim_mem_cache *cache,
                                const struct cushim_mem_lookup *found, size_t asked_bytes) {
     struct cushim_mem_cache_bucket *bin = &cache->bins[found->place.extent->class_index];
-    uint64_t unpublished_bytes = cushim_mem_cache_unpublished_bytes(cache);
-    if (!cushim_mem_cache_has_room(cache, bin) ||
-        cushim_mem_cache_is_far_below(unpublished_bytes - asked_bytes))
+    if (!cushim_mem_cache_has_room(cache, bin))
         return false;
     cushim_mem_cache_put(cache, bin, found->cell, found->base, 0);
     atomic_store_explicit(&found->cell->state, CUSHIM_MEM_FREE, memory_order_release);
-    cushim_mem_cache_note_free(cache, unpublished_bytes, asked_bytes, found->block_bytes);
+    cushim_mem_cache_count_free(cache, asked_bytes, found->block_bytes);
     return true;
 }
 
