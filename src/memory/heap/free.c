@@ -122,16 +122,6 @@ static void tidy(const struct freeing *freeing, bool is_stale, uint64_t tag) {
         cushim_mem_growth_shrink(pool, freeing->life, freeing->has_waited);
 }
 
-/* The same for a block of the arena: giving it may record a fence, so no cache is taken over it. */
-static void keep_in_arena(const struct freeing *freeing, uint64_t tag) {
-    cushim_mem_arena_give(freeing->pool, &freeing->found->place, tag);
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(freeing->pool, freeing->life);
-    count(freeing, cache);
-    if (cache)
-        cushim_mem_cache_leave(cache);
-    tidy(freeing, cushim_mem_fast_is_stale(freeing->pool), tag);
-}
-
 /*
  * The block is the pool's: all work on it is over (tag 0), or will be with the epoch `tag`.
  * CUSHIM_NOMEM: there was no host memory to note it; it is DEFERRED still.  `cache` is taken, or
@@ -141,8 +131,10 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
                                uint64_t tag) {
     struct cushim_mem_heap *pool = freeing->pool;
     enum cushim_status status = CUSHIM_OK;
-    bool is_stale;
-    if (cache && is_cacheable(freeing->found) && push(freeing, cache, tag)) {
+    bool is_stale, is_of_arena = cushim_mem_arena_serves(&freeing->found->place);
+    if (is_of_arena)
+        count(freeing, cache);
+    if (is_of_arena || (cache && is_cacheable(freeing->found) && push(freeing, cache, tag))) {
         is_stale = cushim_mem_fast_is_stale(pool);
     } else if (cushim_mem_heap_lock_life(pool, freeing->life)) {
         bool is_kept = put(freeing, tag);
@@ -158,6 +150,8 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
     }
     if (cache)
         cushim_mem_cache_leave(cache);
+    if (is_of_arena) /* which may record a fence: no cache is taken over that */
+        cushim_mem_arena_give(pool, &freeing->found->place, tag);
     tidy(freeing, is_stale, tag);
     return status;
 }
@@ -195,10 +189,6 @@ static enum cushim_status release_exact(struct freeing *freeing) {
     if (cushim_mem_heap_wait(pool, freeing->answer) != CUSHIM_OK && !wait_with_room(freeing))
         return end_failed_wait(freeing);
     freeing->has_waited = true;
-    if (cushim_mem_arena_serves(&freeing->found->place)) {
-        keep_in_arena(freeing, 0);
-        return CUSHIM_OK;
-    }
     return keep(freeing, cushim_mem_cache_take(pool, freeing->life), 0);
 }
 
@@ -282,12 +272,6 @@ static enum cushim_status release_relaxed(struct freeing *freeing) {
         if (status != CUSHIM_OK)
             return status;
         cache = cushim_mem_cache_take(pool, freeing->life);
-    }
-    if (cushim_mem_arena_serves(&freeing->found->place)) {
-        if (cache)
-            cushim_mem_cache_leave(cache);
-        keep_in_arena(freeing, tag);
-        return CUSHIM_OK;
     }
     enum cushim_status status = keep(freeing, cache, tag);
     /* without host memory to note the block it has to be free at once */
