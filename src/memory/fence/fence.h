@@ -1,9 +1,9 @@
 /*
  * The fence of a context: proof that all work submitted before a moment is over.
  *
- * An exact wait records one event over the whole context (cuCtxRecordEvent, driver 12.5), polls it,
- * then sleeps on it, and flushes what kernels printed.  While a capture is open, and before 12.5,
- * the native barrier is used instead.  The relaxed half, which proves without waiting, is epoch.h.
+ * An event over the whole context (cuCtxRecordEvent, driver 12.5) is polled, then slept on, and
+ * brings out what kernels printed.  While a capture is open, and before 12.5, the native barrier is
+ * used instead.  How records and waits serve many blocks and threads is epoch.h.
  *
  * All memory that a context allocated has one fence: a native free of it waits for no other
  * context, but for one that copies from or to this one's device memory, which the event covers too.
@@ -25,7 +25,6 @@
 #include "memory/fence/capture_guard.h"
 #include "memory/fence/launches.h"
 #include "memory/fence/record.h"
-#include "memory/fence/sharing.h"
 #include "memory/stats.h"
 
 enum { CUSHIM_MEM_FENCE_SPARES = 256 };
@@ -38,8 +37,7 @@ struct cushim_mem_fence {
     CUevent spares[CUSHIM_MEM_FENCE_SPARES];
     unsigned n_spares;
     atomic_uint life; /* counts abandons, under the lock: an event of an earlier life is no more */
-    struct cushim_mem_sharing sharing; /* one record serves all threads that wait at the time */
-    struct cushim_mem_record_spare lead_spare; /* who leads has it */
+    bool brings_out;  /* its records bring out what kernels printed */
     struct cushim_mem_printed printed;
     struct cushim_mem_epochs epochs;
 };
@@ -62,7 +60,8 @@ void cushim_mem_waits_count(struct cushim_mem_stats *stats, uint64_t start_ns);
 void cushim_mem_fence_begin(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
                             CUcontext context);
 
-/* The same, and waits sleep as the context's do: it must be current, for its flags are read. */
+/* The same, its records bring out what kernels printed, and waits sleep as the context's do: it
+ * must be current, for its flags are read. */
 void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
                            CUcontext context);
 
@@ -92,18 +91,6 @@ static inline uint64_t cushim_mem_fence_effect(const struct cushim_mem_fence *fe
     uint64_t epoch = atomic_load(&fence->epochs.effect);
     return epoch > cushim_mem_fence_done(fence) ? epoch : 0;
 }
-
-/**
- * Wait until all work submitted to the context before this call is over.
- * @param answer  the driver's own, CUDA_SUCCESS with CUSHIM_OK
- * @return CUSHIM_OK | CUSHIM_NOMEM (there is no memory for the barrier: nothing was waited for) |
- * the status of `answer`
- * Threads  any, with any current context, which is the same afterwards  Stream  host wait; opens no
- * window in which a capture of another thread could be invalidated
- */
-enum cushim_status cushim_mem_fence_wait(struct cushim_mem_fence *fence,
-                                         const struct cushim_mem_capture_guard *gate,
-                                         struct cushim_mem_stats *stats, CUresult *answer);
 
 /* The driver refused because of a capture that no hook of ours saw begin: not damage. */
 static inline bool cushim_mem_fence_is_about_captures(CUresult answer) {

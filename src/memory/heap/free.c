@@ -176,17 +176,22 @@ static enum cushim_status end_failed_wait(const struct freeing *freeing) {
     return status;
 }
 
+static enum cushim_status wait(const struct freeing *freeing) {
+    const struct cushim_mem_heap *pool = freeing->pool;
+    return cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, freeing->answer);
+}
+
 /* The barrier that is passed while a capture is open takes a little memory: what is held free gives
  * it. */
 static bool wait_with_room(const struct freeing *freeing) {
     struct cushim_mem_heap *pool = freeing->pool;
     return *freeing->answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_mem_growth_trim(pool, 0) &&
-           cushim_mem_heap_wait(pool, freeing->answer) == CUSHIM_OK;
+           wait(freeing) == CUSHIM_OK;
 }
 
 static enum cushim_status release_exact(struct freeing *freeing) {
     struct cushim_mem_heap *pool = freeing->pool;
-    if (cushim_mem_heap_wait(pool, freeing->answer) != CUSHIM_OK && !wait_with_room(freeing))
+    if (wait(freeing) != CUSHIM_OK && !wait_with_room(freeing))
         return end_failed_wait(freeing);
     freeing->has_waited = true;
     return keep(freeing, cushim_mem_cache_take(pool, freeing->life), 0);

@@ -56,6 +56,7 @@ void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_
     pool->fence = setup->fence ? setup->fence : &pool->own_fence;
     if (pool->fence == &pool->own_fence)
         cushim_mem_fence_init(pool->fence, setup->cuda, setup->context);
+    pool->fence->brings_out = !setup->policy->is_relaxed; /* which gives that up */
     pool->recent_since_ns = cushim_clock_coarse_ns();
     cushim_mem_deferred_batch_begin(pool, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
     atomic_store(&pool->quick_life, atomic_fetch_add(&pool->generation, 1) + 1);
@@ -158,15 +159,6 @@ void cushim_mem_heap_give_deferred(struct cushim_mem_heap *pool) {
     give_done(pool);
     while (cushim_mem_deferred_take_on(&pool->deferred, &pool->meta, pool->cuda, &place))
         cushim_mem_free_lists_give(pool, &place);
-}
-
-enum cushim_status cushim_mem_heap_wait(struct cushim_mem_heap *pool, CUresult *answer) {
-    bool has_deferred = atomic_load_explicit(&pool->deferred.n_rows, memory_order_relaxed);
-    uint64_t epoch = has_deferred ? cushim_mem_fence_close(pool->fence) : 0;
-    enum cushim_status status = cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, answer);
-    if (status == CUSHIM_OK)
-        cushim_mem_fence_complete(pool->fence, epoch);
-    return status;
 }
 
 /* From the cache; else notes what is deferred there. */

@@ -58,10 +58,6 @@ void cushim_mem_heap_note_damage(struct cushim_mem_heap *pool, CUresult answer);
 /* Under the lock: deferred blocks that are over become free. */
 void cushim_mem_heap_give_deferred(struct cushim_mem_heap *pool);
 
-/* The wait of an exact free: cushim_mem_fence_wait, and the epochs of blocks that were deferred
- * before it are done, too. */
-enum cushim_status cushim_mem_heap_wait(struct cushim_mem_heap *pool, CUresult *answer);
-
 /**
  * Serve a request.
  * @param n_bytes  > 0

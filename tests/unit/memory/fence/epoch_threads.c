@@ -56,6 +56,14 @@ static void *free_and_reuse(void *index) {
             status = cushim_mem_fence_start(&fence, &gate, &answer);
         if (status != CUSHIM_OK && status != CUSHIM_NOTREADY)
             failed = "a start failed";
+        status = CUSHIM_OK;
+        if (round % 5 == 0) {
+            status = cushim_mem_fence_wait(&fence, &gate, &stats, &answer);
+            if (status == CUSHIM_OK && fake_n_done(i) < round)
+                failed = "a wait ended too early";
+        }
+        if (status != CUSHIM_OK)
+            failed = "a wait failed";
         cushim_mem_fence_poll(&fence, &answer);
         if (answer != CUDA_SUCCESS)
             failed = "a poll failed";

@@ -130,7 +130,7 @@ START_TEST(before_context_events_a_wait_is_the_native_barrier) {
 }
 END_TEST
 
-START_TEST(a_wait_with_a_full_ring_waits_for_a_place) {
+START_TEST(where_all_rows_are_in_flight_a_wait_is_the_native_barrier) {
     fence_fixture_setup(NULL);
     for (unsigned i = 0; i < CUSHIM_MEM_EPOCH_ROWS; i++) {
         fence_fixture_free(0);
@@ -138,7 +138,9 @@ START_TEST(a_wait_with_a_full_ring_waits_for_a_place) {
     }
     uint64_t tag = fence_fixture_free(0);
     ck_assert_int_eq(fence_fixture_await(tag, cushim_clock_ns() + 1000000), CUSHIM_TIMEOUT);
+    ck_assert_uint_eq(fake_n_calls("cuMemFree_v2"), 0);
     ck_assert_int_eq(fence_fixture_await(tag, 0), CUSHIM_OK);
+    ck_assert_uint_eq(fake_n_calls("cuMemFree_v2"), 1);
     ck_assert(fence_fixture_is_done(tag));
     fence_fixture_finish();
 }
@@ -199,7 +201,7 @@ SUITE() {
                           a_record_made_before_a_capture_is_waited_for_during_it,
                           the_callers_own_capture_refuses_a_wait_as_natively,
                           before_context_events_a_wait_is_the_native_barrier,
-                          a_wait_with_a_full_ring_waits_for_a_place,
+                          where_all_rows_are_in_flight_a_wait_is_the_native_barrier,
                           the_first_free_waits_and_later_ones_only_for_effects_since,
                           each_failed_call_gives_its_own_code_and_no_event_is_lost, NULL});
 }

@@ -1,0 +1,157 @@
+/* Who wakes those that sleep while another thread records or waits: with time-outs off, so that
+ * nothing but a wake ends a sleep, and without wakes. */
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+#include "tests/unit/fake/fake_cuda.h"
+#include "tests/unit/futex_calls.h"
+#include "tests/unit/memory/fence/fence_fixture.h"
+#include "tests/unit/suite.h"
+
+static pthread_t other;
+static enum cushim_status status_of_other;
+static CUresult answer_of_other;
+
+static bool is_open(void) {
+    return false;
+}
+
+static enum cushim_mem_pass enter(void) {
+    return CUSHIM_MEM_PASS_RECORD;
+}
+
+static void leave(void) {
+}
+
+static const struct cushim_mem_capture_guard gate = {is_open, enter, leave};
+
+static enum cushim_status wait_for(CUresult *answer) {
+    fake_set_current(fake_context(0));
+    return cushim_mem_fence_wait(fixture.fence, &gate, &fixture.stats, answer);
+}
+
+static void *wait_as_other(void *unused) {
+    status_of_other = wait_for(&answer_of_other);
+    return unused;
+}
+
+/* For the epoch that was open before. */
+static void *await_as_other(void *unused) {
+    status_of_other =
+        cushim_mem_fence_await(fixture.fence, &gate, cushim_mem_fence_tag(fixture.fence) - 1, 0,
+                               &fixture.stats, &answer_of_other);
+    return unused;
+}
+
+/* Another thread comes, finds this one at it, and sleeps. */
+static void sleep_one(void *(*work)(void *)) {
+    pthread_create(&other, NULL, work, NULL);
+    while (!atomic_load(&fixture.fence->epochs.has_sleepers))
+        sched_yield();
+}
+
+static void sleep_for_an_epoch(void) {
+    sleep_one(await_as_other);
+}
+
+static void sleep_for_a_record(void) {
+    sleep_one(wait_as_other);
+}
+
+/* The first thread submits, waits, and is joined by another in its first call of `name`. */
+static enum cushim_status wait_together(unsigned n_submitted, const char *name,
+                                        void (*deed)(void)) {
+    fence_fixture_setup(NULL);
+    atomic_store(&futex_has_timeouts, false);
+    for (unsigned i = 0; i < n_submitted; i++)
+        fake_submit(0);
+    fence_fixture_when(name, deed);
+    enum cushim_status status = wait_for(&fixture.answer);
+    pthread_join(other, NULL);
+    return status;
+}
+
+START_TEST(who_sleeps_through_a_wait_is_woken_at_its_end) {
+    ck_assert_int_eq(wait_together(1, "cuEventSynchronize", sleep_for_an_epoch), CUSHIM_OK);
+    ck_assert_int_eq(status_of_other, CUSHIM_OK);
+    ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 1); /* one for both */
+    ck_assert_uint_eq(atomic_load(&futex_n_wakes), 1);
+    ck_assert_uint_eq(cushim_mem_stats_read(&fixture.stats.n_waits), 2);
+}
+END_TEST
+
+static void sleep_then_fail(void) {
+    sleep_for_an_epoch();
+    fake_fail_at(1, CUDA_ERROR_ILLEGAL_ADDRESS); /* this very call */
+}
+
+START_TEST(who_sleeps_is_woken_where_the_wait_fails) {
+    ck_assert_int_eq(wait_together(1, "cuEventSynchronize", sleep_then_fail), CUSHIM_FAULT);
+    ck_assert_int_eq(status_of_other, CUSHIM_OK); /* and asked for itself */
+    ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 2);
+    ck_assert_uint_eq(atomic_load(&futex_n_wakes), 1);
+}
+END_TEST
+
+START_TEST(who_sleeps_while_another_records_is_recorded_for) {
+    ck_assert_int_eq(wait_together(0, "cuCtxRecordEvent", sleep_for_a_record), CUSHIM_OK);
+    ck_assert_int_eq(status_of_other, CUSHIM_OK);
+    ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 2);
+    ck_assert_uint_eq(atomic_load(&futex_n_wakes), 1);
+}
+END_TEST
+
+/* The first thread's wait ends once the other has recorded. */
+static void wait_for_record(const char *name) {
+    while (strcmp(name, "cuEventSynchronize") == 0 && fake_n_calls("cuCtxRecordEvent") < 2)
+        sched_yield();
+}
+
+static void sleep_then_look(void) {
+    sleep_for_a_record();
+    fake_on_call(wait_for_record);
+}
+
+START_TEST(who_sleeps_while_another_records_records_when_that_one_waits) {
+    ck_assert_int_eq(wait_together(1, "cuCtxRecordEvent", sleep_then_look), CUSHIM_OK);
+    ck_assert_int_eq(status_of_other, CUSHIM_OK);
+    ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 2);
+    ck_assert_uint_ge(atomic_load(&futex_n_wakes), 1);
+}
+END_TEST
+
+START_TEST(nobody_is_woken_where_nobody_sleeps) {
+    fence_fixture_setup(NULL);
+    fake_submit(0);
+    ck_assert_int_eq(wait_for(&fixture.answer), CUSHIM_OK);
+    ck_assert_int_eq(wait_for(&fixture.answer), CUSHIM_OK);
+    ck_assert_uint_eq(atomic_load(&futex_n_wakes), 0);
+}
+END_TEST
+
+/* And the waiter does not get to its wake. */
+static void sleep_then_be_done(void) {
+    atomic_store(&futex_has_timeouts, true);
+    sleep_for_an_epoch();
+    cushim_mem_fence_complete(fixture.fence, cushim_mem_fence_tag(fixture.fence) - 1);
+    pthread_join(other, NULL);
+    ck_assert_uint_eq(atomic_load(&futex_n_wakes), 0);
+    pthread_create(&other, NULL, wait_as_other, NULL); /* for who joins it */
+}
+
+START_TEST(a_wake_that_is_missed_is_not_waited_for) {
+    ck_assert_int_eq(wait_together(1, "cuEventSynchronize", sleep_then_be_done), CUSHIM_OK);
+    ck_assert_int_eq(status_of_other, CUSHIM_OK);
+}
+END_TEST
+
+int main(void) {
+    return suite_run("epoch_sleep",
+                     (const TTest *[]){who_sleeps_through_a_wait_is_woken_at_its_end,
+                                       who_sleeps_is_woken_where_the_wait_fails,
+                                       who_sleeps_while_another_records_is_recorded_for,
+                                       who_sleeps_while_another_records_records_when_that_one_waits,
+                                       nobody_is_woken_where_nobody_sleeps,
+                                       a_wake_that_is_missed_is_not_waited_for, NULL});
+}
