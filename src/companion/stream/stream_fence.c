@@ -22,7 +22,7 @@ void cushim_stream_fence_end(struct cushim_context_object *context) {
 
 void cushim_stream_fence_release(struct cushim_stream_fence *fence) {
     if (fence->context && !cushim_context_is_dead(fence->context))
-        cushim_mem_record_release(&fence->record, NULL);
+        cushim_mem_record_release(&fence->record);
     fence->context = NULL;
 }
 
@@ -39,7 +39,7 @@ static enum cushim_status settle(struct cushim_scope *scope, const char *entry, 
 
 enum cushim_status cushim_stream_fence_record(struct cushim_scope *scope, CUstream stream,
                                               struct cushim_stream_fence *out) {
-    out->context = NULL;
+    *out = (struct cushim_stream_fence){0};
     bool is_legacy = !stream || stream == CU_STREAM_LEGACY;
     CUSHIM_TRY(is_legacy ? cushim_capture_refuse(scope)
                          : cushim_capture_refuse_stream(scope, stream));
@@ -54,7 +54,7 @@ enum cushim_status cushim_stream_fence_record_all(struct cushim_scope *scope,
     CUSHIM_TRY(cushim_capture_fence_enter(scope));
     /* no capture begins meanwhile: the record would invalidate it */
     if (CUSHIM_DRIVER(cuCtxRecordEvent))
-        answer = cushim_mem_record_make(&out->record, &scope->context->fence, NULL);
+        answer = cushim_mem_record_make(&out->record, &scope->context->fence);
     cushim_capture_fence_leave(scope);
     return settle(scope, "cuCtxRecordEvent", answer, out);
 }

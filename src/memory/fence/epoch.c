@@ -101,7 +101,7 @@ static void recycle(struct cushim_mem_fence *fence) {
     struct cushim_mem_row *row;
     uint64_t done = cushim_mem_fence_done(fence);
     while ((row = take_oldest(epochs, done))) {
-        cushim_mem_record_release(&row->record, NULL);
+        cushim_mem_record_release(&row->record);
         pthread_mutex_lock(&epochs->lock);
         epochs->first = (epochs->first + 1) % CUSHIM_MEM_EPOCH_ROWS;
         atomic_fetch_sub(&epochs->n_rows, 1);
@@ -197,12 +197,13 @@ uint64_t cushim_mem_fence_close(struct cushim_mem_fence *fence) {
 
 /* The gate is held, so that the question needs no exchange of modes, and so is the role. */
 static enum outcome record_epoch(struct cushim_mem_fence *fence, CUresult *answer) {
-    struct cushim_mem_row row = {0};
+    struct cushim_mem_row row = {.record = fence->epochs.idle};
     /* in this order: who still reads the old value submitted before this exchange; the record
      * comes after it */
     row.epoch = cushim_mem_fence_close(fence);
     row.round = fence->brings_out ? cushim_mem_printed_is_due(&fence->printed) : 0;
-    *answer = cushim_mem_record_make(&row.record, fence, &fence->epochs.spare);
+    fence->epochs.idle.event = NULL;
+    *answer = cushim_mem_record_make(&row.record, fence);
     if (cushim_mem_fence_is_about_captures(*answer)) {
         *answer = CUDA_SUCCESS;
         return BARRED; /* by one that no hook of ours saw begin */
@@ -215,7 +216,7 @@ static enum outcome record_epoch(struct cushim_mem_fence *fence, CUresult *answe
         *answer = CUDA_SUCCESS;
         return STARTED;
     }
-    cushim_mem_record_release(&row.record, &fence->epochs.spare);
+    fence->epochs.idle = row.record;
     note_answer(fence, &row, *answer);
     return *answer == CUDA_SUCCESS ? DONE : REFUSED;
 }

@@ -67,7 +67,7 @@ struct cushim_mem_epochs {
     atomic_uint signal;                   /* changes with what sleepers wait for */
     atomic_bool has_sleepers;             /* since the last wake */
     atomic_bool is_recording, is_polling; /* one thread each */
-    struct cushim_mem_record_spare spare; /* who records has it */
+    struct cushim_mem_record idle;        /* over: who records makes it anew */
     pthread_mutex_t lock;
     atomic_uint n_rows; /* in flight; read without the lock too */
     unsigned first;     /* the oldest */

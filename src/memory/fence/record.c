@@ -21,74 +21,63 @@ static bool is_gone(const struct cushim_mem_record *record) {
     return atomic_load(&record->fence->life) != record->life;
 }
 
-static inline __attribute__((always_inline)) CUevent
-take_spare(const struct cushim_mem_record *record, struct cushim_mem_record_spare *spare) {
-    struct cushim_mem_fence *fence = record->fence;
+static CUevent take_spare(struct cushim_mem_fence *fence, unsigned life) {
     CUevent event = NULL;
-    if (spare && spare->event && spare->life == record->life)
-        event = spare->event;
-    if (spare)
-        spare->event = NULL; /* of an earlier life: it went with that */
-    if (event)
-        return event;
     pthread_mutex_lock(&fence->lock);
-    if (!is_gone(record) && fence->n_spares)
+    if (atomic_load(&fence->life) == life && fence->n_spares)
         event = fence->spares[--fence->n_spares];
     pthread_mutex_unlock(&fence->lock);
     return event;
 }
 
 /* Of a stream, or NULL: of the whole context. */
-static inline __attribute__((always_inline)) CUresult make(struct cushim_mem_record *record,
-                                                           struct cushim_mem_fence *fence,
-                                                           const CUstream *stream,
-                                                           struct cushim_mem_record_spare *spare) {
+static inline __attribute__((always_inline)) CUresult
+make(struct cushim_mem_record *record, struct cushim_mem_fence *fence, const CUstream *stream) {
     CUresult answer = CUDA_SUCCESS;
-    *record = (struct cushim_mem_record){.fence = fence, .life = atomic_load(&fence->life)};
+    unsigned life = atomic_load(&fence->life);
+    CUevent event = record->life == life ? record->event : NULL; /* else it went with its context */
+    *record = (struct cushim_mem_record){.fence = fence, .event = event, .life = life};
     CUcontext context = atomic_load(&fence->context);
-    if (!context || is_gone(record)) /* it went a moment ago */
+    if (!context || is_gone(record)) { /* it went a moment ago */
+        record->event = NULL;
         return CUDA_SUCCESS;
-    record->event = take_spare(record, spare);
+    }
+    if (!record->event)
+        record->event = take_spare(fence, life);
     if (!record->event)
         answer = event_create(fence, context, &record->event);
     if (answer != CUDA_SUCCESS)
         return answer;
     answer = stream ? fence->cuda->cuEventRecord(record->event, *stream)
                     : fence->cuda->cuCtxRecordEvent(context, record->event);
-    if (answer != CUDA_SUCCESS) {
-        cushim_mem_record_release(record, spare);
-        record->event = NULL;
-    }
+    if (answer != CUDA_SUCCESS)
+        cushim_mem_record_release(record);
     return answer;
 }
 
-CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_mem_fence *fence,
-                                struct cushim_mem_record_spare *spare) {
-    return make(record, fence, NULL, spare);
+CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_mem_fence *fence) {
+    return make(record, fence, NULL);
 }
 
 CUresult cushim_mem_record_make_on(struct cushim_mem_record *record, struct cushim_mem_fence *fence,
                                    CUstream stream) {
-    return make(record, fence, &stream, NULL);
+    return make(record, fence, &stream);
 }
 
-void cushim_mem_record_release(const struct cushim_mem_record *record,
-                               struct cushim_mem_record_spare *spare) {
+void cushim_mem_record_release(struct cushim_mem_record *record) {
     struct cushim_mem_fence *fence = record->fence;
-    if (!record->event)
+    CUevent event = record->event;
+    if (!event)
         return;
-    if (spare && !spare->event) { /* whether its context went is looked at where it is taken */
-        *spare = (struct cushim_mem_record_spare){record->event, record->life};
-        return;
-    }
+    record->event = NULL;
     pthread_mutex_lock(&fence->lock);
     bool was_lost = is_gone(record); /* its context went, and the event with it */
     bool is_kept = !was_lost && fence->n_spares < CUSHIM_MEM_FENCE_SPARES;
     if (is_kept)
-        fence->spares[fence->n_spares++] = record->event;
+        fence->spares[fence->n_spares++] = event;
     pthread_mutex_unlock(&fence->lock);
     if (!is_kept && !was_lost)
-        fence->cuda->cuEventDestroy_v2(record->event);
+        fence->cuda->cuEventDestroy_v2(event);
 }
 
 /* The driver's answer, unless it is about a context that went meanwhile. */

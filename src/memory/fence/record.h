@@ -8,9 +8,8 @@
  * the driver ends a context only with its work.  Such a record is never asked for again, since its
  * event went too.
  *
- * Lock: the spare events of a fence are under its lock; no driver call is made under it.  One more
- * belongs to each role that one thread holds at a time, so that who records in it and is done takes
- * no lock.
+ * Lock: the spare events of a fence are under its lock; no driver call is made under it.  A record
+ * that is over may be made anew: then its event is used again, and no lock is taken.
  */
 #ifndef CUSHIM_MEMORY_RECORD_H
 #define CUSHIM_MEMORY_RECORD_H
@@ -19,30 +18,23 @@
 
 struct cushim_mem_fence;
 
+/* All zero has no event. */
 struct cushim_mem_record {
     struct cushim_mem_fence *fence; /* whose context, or a stream of that, was recorded */
     CUevent event;                  /* NULL: the context had gone, so it is over */
     unsigned life;                  /* of that fence, when the event was taken */
 };
 
-/* The event of a role; all zero is none. */
-struct cushim_mem_record_spare {
-    CUevent event;
-    unsigned life; /* of the fence, that it is from */
-};
-
-/* Record the context of `fence`; with an answer other than success there is nothing to release.
- * The gate must be held.  `spare`: of a role that the caller holds; NULL: none. */
-CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_mem_fence *fence,
-                                struct cushim_mem_record_spare *spare);
+/* Record the context of `fence`, with the event that the record has, or one more.  With an answer
+ * other than success there is nothing to release.  The gate must be held. */
+CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_mem_fence *fence);
 
 /* The same of one stream of the context, which is current. */
 CUresult cushim_mem_record_make_on(struct cushim_mem_record *record, struct cushim_mem_fence *fence,
                                    CUstream stream);
 
-/* The event becomes a spare again; nobody queries it any more. */
-void cushim_mem_record_release(const struct cushim_mem_record *record,
-                               struct cushim_mem_record_spare *spare);
+/* The event becomes a spare again, and the record has none; nobody queries it any more. */
+void cushim_mem_record_release(struct cushim_mem_record *record);
 
 /* Success (it is over), not-ready, or the driver's error. */
 CUresult cushim_mem_record_query(const struct cushim_mem_record *record);

@@ -8,9 +8,8 @@
 #include "memory/fence/fence.h"
 
 static inline unsigned n_idle_events(const struct cushim_mem_fence *fence) {
-    const struct cushim_mem_record_spare *spare = &fence->epochs.spare;
-    bool is_spare = spare->event && spare->life == atomic_load(&fence->life);
-    return fence->n_spares + is_spare;
+    const struct cushim_mem_record *idle = &fence->epochs.idle;
+    return fence->n_spares + (idle->event && idle->life == atomic_load(&fence->life));
 }
 
 #endif

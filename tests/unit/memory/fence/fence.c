@@ -369,12 +369,12 @@ START_TEST(an_abandoned_fence_forgets_its_events_and_waits_for_nothing) {
 END_TEST
 
 START_TEST(an_event_that_comes_back_behind_its_context_is_used_no_more) {
-    struct cushim_mem_record record;
+    struct cushim_mem_record record = {0};
     setup(NULL);
-    ck_assert_int_eq(cushim_mem_record_make(&record, &fences[0], NULL), CUDA_SUCCESS);
+    ck_assert_int_eq(cushim_mem_record_make(&record, &fences[0]), CUDA_SUCCESS);
     fake_lose_all();
     cushim_mem_fence_abandon(&fences[0]);
-    cushim_mem_record_release(&record, NULL);
+    cushim_mem_record_release(&record);
     ck_assert_uint_eq(n_idle_events(&fences[0]), 0);
 }
 END_TEST
