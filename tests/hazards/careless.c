@@ -17,8 +17,10 @@ enum cushim_status __wrap_cushim_mem_fence_await(struct cushim_mem_fence *fence,
                                                  struct cushim_mem_stats *stats, CUresult *answer);
 void __wrap_cushim_mem_fence_note_effect(struct cushim_mem_fence *fence);
 CUresult __wrap_cushim_copy_ring_await(struct cushim_cuda *cuda, CUstream stream, bool may_wait);
-void __real_cushim_mem_epochs_begin(struct cushim_mem_epochs *epochs);
-void __wrap_cushim_mem_epochs_begin(struct cushim_mem_epochs *epochs);
+void __real_cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
+                                  CUcontext context);
+void __wrap_cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
+                                  CUcontext context);
 
 static const uint64_t no_tag = (uint64_t)1 << 40; /* above all of them */
 
@@ -32,10 +34,11 @@ enum cushim_status __wrap_cushim_mem_fence_wait(struct cushim_mem_fence *fence,
     return CUSHIM_OK;
 }
 
-void __wrap_cushim_mem_epochs_begin(struct cushim_mem_epochs *epochs) {
-    __real_cushim_mem_epochs_begin(epochs);
-    atomic_store(&epochs->done, no_tag);
-    atomic_store(&epochs->effect, no_tag + 1);
+void __wrap_cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
+                                  CUcontext context) {
+    __real_cushim_mem_fence_init(fence, cuda, context);
+    atomic_store(&fence->epochs.done, no_tag);
+    atomic_store(&fence->epochs.effect, no_tag + 1);
 }
 
 void __wrap_cushim_mem_fence_note_effect(struct cushim_mem_fence *fence) {

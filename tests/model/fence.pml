@@ -1,5 +1,5 @@
 /*
- * The relaxed fence (docs/internals/memory-engine.md, "Relaxed frees", src/memory/fence/epoch.c) on a machine with store buffers.
+ * The relaxed fence (docs/internals/memory-engine.md, "Relaxed frees", src/memory/fence/fence.c) on a machine with store buffers.
  *
  * Property: no block is reused, and no relaxed free returns after an effect, before the work that
  * was submitted ahead of it is over.

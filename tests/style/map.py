@@ -30,9 +30,9 @@ WANTED = {
         "src/memory/heap/fast.c": r"^bool cushim_mem_fast_release\(",
         "preload/entry/entry.c": r"^bool cushim_entry_free_live\(",
         "src/memory/heap/free.c": r"^enum cushim_status cushim_mem_heap_release\("},
-    "the wait of an exact free": {"src/memory/fence/epoch.c": r"^enum cushim_status cushim_mem_fence_wait\("},
+    "the wait of an exact free": {"src/memory/fence/fence.c": r"^enum cushim_status cushim_mem_fence_wait\("},
     "reuse in relaxed mode": {
-        "src/memory/fence/epoch.c": r"^uint64_t cushim_mem_fence_poll\(",
+        "src/memory/fence/fence.c": r"^uint64_t cushim_mem_fence_poll\(",
         "src/memory/state/deferred.c": r"^bool cushim_mem_deferred_add\("},
     "whether an address is ours": {"src/memory/layout/block.c": r"^bool cushim_mem_blocks_find\("},
     "which size a request is rounded to": {"src/memory/layout/sizeclass.h": r"\bcushim_mem_sizeclass_of\("},

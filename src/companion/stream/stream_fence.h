@@ -8,7 +8,7 @@
  *
  * Waits through this library complete fences, too: each begins a moment, and fences recorded before
  * it are complete after the wait.  Moments are the epochs of the context's fence
- * (memory/fence/epoch.h), and events are its records.  The same numbers serve work that has no
+ * (memory/fence/fence.h), and events are its records.  The same numbers serve work that has no
  * fence yet: a number from cushim_stream_fence_moment, taken after the work was submitted, for
  * which cushim_stream_fence_is_past says whether the work is over.
  *

@@ -1,7 +1,12 @@
 #include "memory/fence/fence.h"
 
 #include "base/clock.h"
+#include "base/futex.h"
+#include "base/atomics.h"
+#include "cuda/translate.h"
 #include "cuda/table.h"
+#include "memory/fence/barrier.h"
+#include "memory/current_context.h"
 
 struct cushim_mem_launches cushim_mem_launches = {.round = 1};
 
@@ -17,11 +22,15 @@ void cushim_mem_waits_count(struct cushim_mem_stats *stats, uint64_t start_ns) {
 
 void cushim_mem_fence_begin(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
                             CUcontext context) {
-    if (!fence->cuda) /* a first life: a lock is never made twice */
+    struct cushim_mem_epochs *epochs = &fence->epochs;
+    if (!fence->cuda) { /* a first life: locks are never made twice */
         pthread_mutex_init(&fence->lock, NULL);
+        pthread_mutex_init(&epochs->lock, NULL);
+    }
     fence->cuda = cuda;
     fence->event_flags = CU_EVENT_DISABLE_TIMING;
-    cushim_mem_epochs_begin(&fence->epochs);
+    cushim_raise_to(&epochs->open, 1);
+    cushim_raise_to(&epochs->effect, atomic_load(&epochs->open));
     atomic_store(&fence->context, context);
 }
 
@@ -41,5 +50,455 @@ void cushim_mem_fence_abandon(struct cushim_mem_fence *fence) {
     atomic_fetch_add(&fence->life, 1);
     atomic_store(&fence->context, NULL);
     pthread_mutex_unlock(&fence->lock);
-    cushim_mem_epochs_end(&fence->epochs);
+    cushim_mem_fence_complete(fence, cushim_mem_fence_close(fence));
+}
+
+void cushim_mem_fence_note_effect(struct cushim_mem_fence *fence) {
+    /* an exchange first, as in a free: what was submitted comes before the load of open */
+    uint64_t noted = atomic_fetch_add(&fence->epochs.effect, 0);
+    uint64_t open = atomic_load(&fence->epochs.open);
+    if (noted < open)
+        cushim_raise_to(&fence->epochs.effect, open);
+}
+
+/* ---- rows ---- */
+
+/* The k-th row from the oldest on; the one behind the youngest where k is n_rows. */
+static struct cushim_mem_row *row_at(struct cushim_mem_epochs *epochs, unsigned k) {
+    return &epochs->rows[(epochs->first + k) % CUSHIM_MEM_EPOCH_ROWS];
+}
+
+/* Its record was made, and there is room: others may see it. */
+static void publish(struct cushim_mem_epochs *epochs, const struct cushim_mem_row *row) {
+    pthread_mutex_lock(&epochs->lock);
+    *row_at(epochs, atomic_load(&epochs->n_rows)) = *row;
+    atomic_fetch_add(&epochs->n_rows, 1);
+    pthread_mutex_unlock(&epochs->lock);
+}
+
+/* Under the lock: the oldest row that is younger than `done` and covers `epoch`, or NULL. */
+static struct cushim_mem_row *find(struct cushim_mem_epochs *epochs, uint64_t done,
+                                   uint64_t epoch) {
+    unsigned n_rows = atomic_load(&epochs->n_rows);
+    for (unsigned k = 0; k < n_rows; k++) {
+        struct cushim_mem_row *row = row_at(epochs, k);
+        if (!row->is_leaving && row->epoch > done && row->epoch >= epoch)
+            return row;
+    }
+    return NULL;
+}
+
+static bool is_covered(struct cushim_mem_fence *fence, uint64_t epoch) {
+    if (cushim_mem_fence_done(fence) >= epoch)
+        return true;
+    pthread_mutex_lock(&fence->epochs.lock);
+    bool is_covered = find(&fence->epochs, 0, epoch);
+    pthread_mutex_unlock(&fence->epochs.lock);
+    return is_covered;
+}
+
+/* The oldest row that covers `epoch`: it stays as it is until unpinned.  For all: the caller waits
+ * for it, and others need not. */
+static struct cushim_mem_row *pin(struct cushim_mem_fence *fence, uint64_t epoch, bool is_for_all) {
+    struct cushim_mem_epochs *epochs = &fence->epochs;
+    uint64_t done = cushim_mem_fence_done(fence);
+    pthread_mutex_lock(&epochs->lock);
+    struct cushim_mem_row *row = find(epochs, done, epoch);
+    if (row && is_for_all && atomic_load(&epochs->awaited) >= row->epoch)
+        row = NULL; /* another thread came first */
+    if (row && is_for_all)
+        atomic_store(&epochs->awaited, row->epoch);
+    if (row)
+        row->n_pins++;
+    pthread_mutex_unlock(&epochs->lock);
+    return row;
+}
+
+/* The oldest row where it may leave, for the caller alone. */
+static struct cushim_mem_row *take_oldest(struct cushim_mem_epochs *epochs, uint64_t done) {
+    struct cushim_mem_row *row = NULL;
+    pthread_mutex_lock(&epochs->lock);
+    if (atomic_load(&epochs->n_rows))
+        row = row_at(epochs, 0);
+    if (row && (row->is_leaving || row->n_pins || row->epoch > done))
+        row = NULL;
+    if (row)
+        row->is_leaving = true;
+    pthread_mutex_unlock(&epochs->lock);
+    return row;
+}
+
+/* Rows that are done leave, in order, unless one is pinned. */
+static void recycle(struct cushim_mem_fence *fence) {
+    struct cushim_mem_epochs *epochs = &fence->epochs;
+    struct cushim_mem_row *row;
+    uint64_t done = cushim_mem_fence_done(fence);
+    while ((row = take_oldest(epochs, done))) {
+        cushim_mem_record_release(&row->record);
+        pthread_mutex_lock(&epochs->lock);
+        epochs->first = (epochs->first + 1) % CUSHIM_MEM_EPOCH_ROWS;
+        atomic_fetch_sub(&epochs->n_rows, 1);
+        pthread_mutex_unlock(&epochs->lock);
+    }
+}
+
+/* Success: what is up to the row is over, and what its kernels printed came out. */
+static void note_answer(struct cushim_mem_fence *fence, const struct cushim_mem_row *row,
+                        CUresult answer) {
+    if (answer != CUDA_SUCCESS)
+        return;
+    if (row->round)
+        cushim_mem_printed_up_to(&fence->printed, row->round);
+    cushim_raise_to(&fence->epochs.done, row->epoch);
+}
+
+/* Is it over?  A query brings nothing out. */
+static CUresult ask(const struct cushim_mem_row *row) {
+    CUresult answer = cushim_mem_record_query(&row->record);
+    return answer == CUDA_SUCCESS && row->round ? cushim_mem_record_synchronise(&row->record)
+                                                : answer;
+}
+
+/* Leave a row whose record was asked about. */
+static void unpin(struct cushim_mem_fence *fence, struct cushim_mem_row *row, CUresult answer) {
+    note_answer(fence, row, answer);
+    pthread_mutex_lock(&fence->epochs.lock);
+    row->n_pins--;
+    pthread_mutex_unlock(&fence->epochs.lock);
+    recycle(fence);
+}
+
+uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer) {
+    struct cushim_mem_epochs *epochs = &fence->epochs;
+    struct cushim_mem_row *row;
+    *answer = CUDA_SUCCESS;
+    if (!cushim_mem_fence_is_in_flight(fence) || atomic_exchange(&epochs->is_polling, true))
+        return cushim_mem_fence_done(fence);
+    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(fence->cuda);
+    while (*answer == CUDA_SUCCESS && (row = pin(fence, 0, false))) {
+        *answer = ask(row);
+        unpin(fence, row, *answer);
+    }
+    if (*answer == CUDA_SUCCESS && cushim_mem_fence_is_in_flight(fence))
+        recycle(fence); /* what a wait has covered was not asked about */
+    cushim_mem_mode_back(fence->cuda, mode);
+    atomic_store(&epochs->is_polling, false);
+    if (*answer == CUDA_ERROR_NOT_READY)
+        *answer = CUDA_SUCCESS;
+    return cushim_mem_fence_done(fence);
+}
+
+/* ---- who records, and who sleeps meanwhile ---- */
+
+/* Behind each change that sleepers wait for.  They read the signal before they looked for that; who
+ * is about to sleep and has not said so yet is left to its time-out.  Nobody is woken twice:
+ * whoever has no core yet costs the next recorder nothing. */
+static void signal_all(struct cushim_mem_epochs *epochs) {
+    if (__builtin_expect(!atomic_load(&epochs->has_sleepers), 1))
+        return;
+    atomic_store(&epochs->has_sleepers, false);
+    atomic_fetch_add(&epochs->signal, 1);
+    cushim_futex_wake(&epochs->signal);
+}
+
+/* Looked at first: an exchange takes the line from who records, and is to write there. */
+static bool take_role(struct cushim_mem_epochs *epochs) {
+    return !atomic_load(&epochs->is_recording) && !atomic_exchange(&epochs->is_recording, true);
+}
+
+static void leave_role(struct cushim_mem_epochs *epochs) {
+    atomic_store(&epochs->is_recording, false);
+    signal_all(epochs);
+}
+
+/* ---- closing an epoch ---- */
+
+/* Why there is no record now, or what became of it. */
+enum outcome {
+    DONE,      /* it was over at once */
+    STARTED,   /* it is in flight */
+    ELSEWHERE, /* another thread is at it */
+    FULL,      /* all rows are in flight */
+    BARRED,    /* a record would invalidate a capture, or the driver is older than 12.5 */
+    REFUSED    /* by the driver */
+};
+
+/* Those who read the old value submitted before this exchange. */
+uint64_t cushim_mem_fence_close(struct cushim_mem_fence *fence) {
+    return atomic_fetch_add(&fence->epochs.open, 1);
+}
+
+/* The gate is held, so that the question needs no exchange of modes, and so is the role. */
+static enum outcome record_epoch(struct cushim_mem_fence *fence, CUresult *answer) {
+    struct cushim_mem_row row = {.record = fence->epochs.idle};
+    /* in this order: who still reads the old value submitted before this exchange; the record
+     * comes after it */
+    row.epoch = cushim_mem_fence_close(fence);
+    row.round = fence->brings_out ? cushim_mem_printed_is_due(&fence->printed) : 0;
+    fence->epochs.idle.event = NULL;
+    *answer = cushim_mem_record_make(&row.record, fence);
+    if (cushim_mem_fence_is_about_captures(*answer)) {
+        *answer = CUDA_SUCCESS;
+        return BARRED; /* by one that no hook of ours saw begin */
+    }
+    if (*answer != CUDA_SUCCESS)
+        return REFUSED;
+    *answer = ask(&row);
+    if (*answer == CUDA_ERROR_NOT_READY) {
+        publish(&fence->epochs, &row);
+        *answer = CUDA_SUCCESS;
+        return STARTED;
+    }
+    fence->epochs.idle = row.record;
+    note_answer(fence, &row, *answer);
+    return *answer == CUDA_SUCCESS ? DONE : REFUSED;
+}
+
+/* In the role. */
+static enum outcome start_alone(struct cushim_mem_fence *fence,
+                                const struct cushim_mem_capture_guard *gate,
+                                enum cushim_mem_pass *pass, CUresult *answer) {
+    atomic_uint *n_rows = &fence->epochs.n_rows; /* nobody else makes more of them */
+    if (atomic_load(n_rows) == CUSHIM_MEM_EPOCH_ROWS)
+        cushim_mem_fence_poll(fence, answer);
+    if (atomic_load(n_rows) == CUSHIM_MEM_EPOCH_ROWS)
+        return *answer == CUDA_SUCCESS ? FULL : REFUSED;
+    *answer = CUDA_SUCCESS;
+    *pass = gate->enter();
+    if (*pass != CUSHIM_MEM_PASS_RECORD)
+        return BARRED;
+    enum outcome outcome = record_epoch(fence, answer);
+    gate->leave();
+    return outcome;
+}
+
+static bool is_wanted(const struct cushim_mem_epochs *epochs) {
+    return atomic_load(&epochs->wanted) > atomic_load(&epochs->done);
+}
+
+/*
+ * This thread is served, and keeps the role for a while where others have come: with 16 threads on
+ * an H200 a pair takes 1.9 us so, and 3.0 where the role changes with each record.  What is not
+ * over at once they wait for themselves: it would be their work that this thread waits for.
+ */
+static __attribute__((noinline)) void go_on(struct cushim_mem_fence *fence,
+                                            const struct cushim_mem_capture_guard *gate) {
+    enum { MOST_RECORDS = 16 };
+    enum cushim_mem_pass pass;
+    CUresult answer;
+    for (unsigned n = 1; n < MOST_RECORDS && is_wanted(&fence->epochs); n++) {
+        if (start_alone(fence, gate, &pass, &answer) != DONE)
+            return;
+    }
+}
+
+static enum outcome start(struct cushim_mem_fence *fence,
+                          const struct cushim_mem_capture_guard *gate, enum cushim_mem_pass *pass,
+                          CUresult *answer) {
+    *answer = CUDA_SUCCESS;
+    if (!fence->cuda->cuCtxRecordEvent) {
+        *pass = gate->enter();
+        if (*pass == CUSHIM_MEM_PASS_RECORD)
+            gate->leave();
+        return BARRED;
+    }
+    if (!take_role(&fence->epochs))
+        return ELSEWHERE;
+    enum outcome outcome = start_alone(fence, gate, pass, answer);
+    if (outcome == DONE && is_wanted(&fence->epochs))
+        go_on(fence, gate);
+    leave_role(&fence->epochs);
+    return outcome;
+}
+
+enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence,
+                                          const struct cushim_mem_capture_guard *gate,
+                                          CUresult *answer) {
+    enum cushim_mem_pass pass;
+    uint64_t epoch = cushim_mem_fence_tag(fence);
+    enum outcome outcome = start(fence, gate, &pass, answer);
+    for (int i = 0; outcome == ELSEWHERE && i < CUSHIM_FUTEX_LOOKS; i++) {
+        cushim_futex_pause();
+        outcome = is_covered(fence, epoch) ? STARTED : start(fence, gate, &pass, answer);
+    }
+    if (outcome == REFUSED)
+        return cushim_status_from_cu(*answer);
+    return outcome <= STARTED ? CUSHIM_OK : CUSHIM_NOTREADY;
+}
+
+uint64_t cushim_mem_fence_synchronise(struct cushim_mem_fence *fence) {
+    return fence->cuda->cuCtxRecordEvent ? cushim_mem_fence_close(fence) : 0;
+}
+
+void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch) {
+    cushim_raise_to(&fence->epochs.done, epoch);
+}
+
+/* ---- waiting ---- */
+
+struct waiting {
+    struct cushim_mem_fence *fence;
+    const struct cushim_mem_capture_guard *gate;
+    uint64_t epoch, deadline_ns;
+    uint64_t busy_since_ns; /* 0: no record was waited for */
+    unsigned seen;          /* the signal, before all else that was looked at */
+    unsigned n_looks;       /* while another thread records, waits, or has all rows */
+};
+
+static bool is_late(const struct waiting *waiting) {
+    return waiting->deadline_ns && cushim_clock_ns() >= waiting->deadline_ns;
+}
+
+static void note_busy(struct waiting *waiting) {
+    if (!waiting->busy_since_ns)
+        waiting->busy_since_ns = cushim_clock_ns();
+}
+
+/* Another thread does what this one wants: a record takes less than a microsecond, what is awaited
+ * as long as the device. */
+static void rest(struct waiting *waiting, uint64_t timeout_ns) {
+    struct cushim_mem_epochs *epochs = &waiting->fence->epochs;
+    if (waiting->n_looks++ < CUSHIM_FUTEX_LOOKS) {
+        cushim_futex_pause();
+        return;
+    }
+    atomic_store(&epochs->has_sleepers, true);
+    cushim_futex_wait(&epochs->signal, waiting->seen, timeout_ns);
+}
+
+/* Poll until the deadline, ever more seldom. */
+static CUresult poll_row(const struct waiting *waiting, const struct cushim_mem_row *row) {
+    for (unsigned n_looks = 0;;) {
+        CUresult answer = ask(row);
+        if (answer != CUDA_ERROR_NOT_READY || is_late(waiting))
+            return answer;
+        cushim_futex_back_off(&n_looks);
+    }
+}
+
+/* For all that wait for no later epoch: they sleep meanwhile. */
+static CUresult wait_for_all(struct cushim_mem_epochs *epochs, const struct cushim_mem_row *row) {
+    CUresult answer = cushim_mem_record_wait(&row->record);
+    if (answer != CUDA_SUCCESS)
+        atomic_store(&epochs->awaited, 0); /* each of them asks for itself */
+    return answer;
+}
+
+/* Wait on the oldest row that covers `epoch`; false where there is none. */
+static bool wait_on_row(struct waiting *waiting, uint64_t epoch, CUresult *answer) {
+    struct cushim_mem_fence *fence = waiting->fence;
+    struct cushim_mem_row *row =
+        cushim_mem_fence_is_in_flight(fence) ? pin(fence, epoch, !waiting->deadline_ns) : NULL;
+    if (!row)
+        return false;
+    note_busy(waiting);
+    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(fence->cuda);
+    *answer = waiting->deadline_ns ? poll_row(waiting, row) : wait_for_all(&fence->epochs, row);
+    cushim_mem_mode_back(fence->cuda, mode);
+    unpin(fence, row, *answer);
+    signal_all(&fence->epochs);
+    if (*answer == CUDA_ERROR_NOT_READY)
+        *answer = CUDA_SUCCESS;
+    return true;
+}
+
+/* Native's own wait closes and completes an epoch: those freed before it began are covered. */
+static enum cushim_status wait_natively(struct cushim_mem_fence *fence, bool is_relaxed,
+                                        CUresult *answer) {
+    uint64_t epoch = cushim_mem_fence_close(fence);
+    *answer = cushim_mem_barrier_pass(fence, is_relaxed);
+    if (*answer != CUDA_SUCCESS)
+        return cushim_status_from_cu(*answer);
+    cushim_mem_fence_complete(fence, epoch);
+    return CUSHIM_OK;
+}
+
+/* No record covers the epoch: get one, or what stands for it. */
+static enum cushim_status cover(struct waiting *waiting, CUresult *answer) {
+    enum cushim_mem_pass pass = CUSHIM_MEM_PASS_RELAXED;
+    struct cushim_mem_epochs *epochs = &waiting->fence->epochs;
+    switch (start(waiting->fence, waiting->gate, &pass, answer)) {
+    case DONE:
+    case STARTED:
+        break;
+    case ELSEWHERE:
+        cushim_raise_to(&epochs->wanted, waiting->epoch);
+        if (atomic_load(&epochs->is_recording))
+            rest(waiting, CUSHIM_FUTEX_SHORT_NS);
+        break;
+    case FULL:
+        if (!waiting->deadline_ns)
+            return wait_natively(waiting->fence, true, answer);
+        if (!wait_on_row(waiting, 0, answer))
+            cushim_futex_back_off(&waiting->n_looks);
+        return cushim_status_from_cu(*answer);
+    case BARRED:
+        return waiting->deadline_ns
+                   ? CUSHIM_TIMEOUT
+                   : wait_natively(waiting->fence, pass != CUSHIM_MEM_PASS_OWN, answer);
+    case REFUSED:
+        return cushim_status_from_cu(*answer);
+    }
+    return CUSHIM_OK;
+}
+
+/* One look, and what it leads to. */
+static enum cushim_status go_further(struct waiting *waiting, CUresult *answer) {
+    struct cushim_mem_fence *fence = waiting->fence;
+    if (!waiting->deadline_ns && atomic_load(&fence->epochs.awaited) >= waiting->epoch) {
+        note_busy(waiting);
+        rest(waiting, CUSHIM_FUTEX_LONG_NS);
+        return CUSHIM_OK;
+    }
+    bool is_done = cushim_mem_fence_poll(fence, answer) >= waiting->epoch;
+    if (is_done || *answer != CUDA_SUCCESS)
+        return is_done ? CUSHIM_OK : cushim_status_from_cu(*answer);
+    if (is_late(waiting))
+        return CUSHIM_TIMEOUT;
+    return wait_on_row(waiting, waiting->epoch, answer) ? cushim_status_from_cu(*answer)
+                                                        : cover(waiting, answer);
+}
+
+static enum cushim_status wait_until_done(struct waiting *waiting, CUresult *answer) {
+    enum cushim_status status = CUSHIM_OK;
+    for (;;) {
+        waiting->seen = atomic_load(&waiting->fence->epochs.signal);
+        if (status != CUSHIM_OK || cushim_mem_fence_done(waiting->fence) >= waiting->epoch)
+            return status;
+        status = go_further(waiting, answer);
+    }
+}
+
+enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence,
+                                          const struct cushim_mem_capture_guard *gate,
+                                          uint64_t epoch, uint64_t deadline_ns,
+                                          struct cushim_mem_stats *stats, CUresult *answer) {
+    struct waiting waiting = {
+        .fence = fence, .gate = gate, .epoch = epoch, .deadline_ns = deadline_ns};
+    *answer = CUDA_SUCCESS;
+    enum cushim_status status = wait_until_done(&waiting, answer);
+    if (status == CUSHIM_OK)
+        *answer = CUDA_SUCCESS; /* of a later row, where it was not */
+    if (waiting.busy_since_ns)
+        cushim_mem_waits_count(stats, waiting.busy_since_ns);
+    return status;
+}
+
+enum cushim_status cushim_mem_fence_wait(struct cushim_mem_fence *fence,
+                                         const struct cushim_mem_capture_guard *gate,
+                                         struct cushim_mem_stats *stats, CUresult *answer) {
+    uint64_t epoch = cushim_mem_fence_tag(fence);
+    enum cushim_mem_pass pass;
+    if (__builtin_expect(gate->is_open(), 0)) {
+        /* a thread's own answer may be native's refusal: no wait of another's serves then */
+        pass = gate->enter();
+        if (pass != CUSHIM_MEM_PASS_RECORD)
+            return wait_natively(fence, pass == CUSHIM_MEM_PASS_RELAXED, answer);
+        gate->leave();
+    }
+    enum outcome outcome = start(fence, gate, &pass, answer);
+    if (__builtin_expect(outcome == DONE, 1)) /* alone, and the device had nothing to do */
+        return CUSHIM_OK;
+    return outcome == REFUSED ? cushim_status_from_cu(*answer)
+                              : cushim_mem_fence_await(fence, gate, epoch, 0, stats, answer);
 }

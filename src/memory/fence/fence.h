@@ -1,16 +1,40 @@
 /*
- * The fence of a context: proof that all work submitted before a moment is over.
+ * The fence of a context: proof that all work submitted before a moment is over, with a wait or
+ * without.
  *
- * An event over the whole context (cuCtxRecordEvent, driver 12.5) is polled, then slept on, and
- * brings out what kernels printed.  While a capture is open, and before 12.5, the native barrier is
- * used instead.  How records and waits serve many blocks and threads is epoch.h.
+ * A block freed now belongs to the epoch `open`.  A fence closes an epoch E: `open` becomes E+1
+ * first, then E is recorded by an event over the whole context (cuCtxRecordEvent, driver 12.5).
+ * Once that is over, so is all work that was submitted before any free of an epoch up to E, and
+ * `done` rises to E: those blocks may be reused (docs/internals/memory-engine.md, "Relaxed frees";
+ * tests/model has the proof).  An exact free waits until its own epoch is done.  While a capture is
+ * open, and before 12.5, the native barrier is used instead.
+ *
+ *   free   submit; full fence (the exchange of the block's state); read open
+ *   fence  raise open (an exchange, which is a full fence); record; publish the row
+ *
+ * A record is asked about at once: on an idle device it is over, and `done` rises.  Where it is
+ * not, it becomes a row of those in flight.  Where the record failed the epoch has no row, and the
+ * next fence covers it.  Rows are done in order.
+ *
+ * One thread at a time records and publishes; nobody sees a row before.  A thread that queries a
+ * row or waits for it pins it; a row that is done leaves when its last pin goes, and its event
+ * becomes a spare.
+ *
+ * Threads share records and waits.  Whoever finds another thread recording says which epoch it
+ * wants, and that one goes on where its own was done at once: what the driver touches for a record
+ * is in its core's caches.  Without that threads contend in the driver: 13 us a record and query
+ * with 16 of them (measured).  On a busy device the role is free again while one thread waits for
+ * the row: a record never begins later than it must, and never covers work submitted long after an
+ * arrival.  Others look two hundred times and then sleep, at most 100 us while the role is taken
+ * and 1 ms while a wait goes on; whoever gives up the role or ends a wait wakes them.  So a
+ * recorder that a real-time thread keeps off its core runs again.
  *
  * All memory that a context allocated has one fence: a native free of it waits for no other
  * context, but for one that copies from or to this one's device memory, which the event covers too.
- *
  * Fences are type-stable: nobody frees the struct of one that was ever recorded.
  *
- * Lock: `lock` guards the spare events.  It is not held over a driver call.
+ * Lock: `lock` of the epochs guards the rows, that of the fence the spare events; neither is held
+ * over a driver call.  The counters are atomic, and two roles are held by one thread at a time.
  */
 #ifndef CUSHIM_MEMORY_FENCE_H
 #define CUSHIM_MEMORY_FENCE_H
@@ -18,16 +42,43 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "cuda/types.h"
 #include "cushim/status.h"
-#include "memory/fence/epoch.h"
 #include "memory/fence/capture_guard.h"
 #include "memory/fence/launches.h"
 #include "memory/fence/record.h"
 #include "memory/stats.h"
 
-enum { CUSHIM_MEM_FENCE_SPARES = 256 };
+enum { CUSHIM_MEM_FENCE_SPARES = 256, CUSHIM_MEM_EPOCH_ROWS = 16, CUSHIM_MEM_LINE_BYTES = 64 };
+
+struct cushim_mem_row {
+    uint64_t epoch, round; /* of launches whose printf it brings out, 0: none; both constant */
+    unsigned n_pins;
+    bool is_leaving;
+    struct cushim_mem_record record; /* constant while published */
+};
+
+struct cushim_mem_epochs {
+    /* every call reads these: what others write often is not in their lines of cache */
+    char before[CUSHIM_MEM_LINE_BYTES];
+    atomic_uint_fast64_t open; /* from 1; only rises, in later lives of the fence too */
+    atomic_uint_fast64_t done; /* only rises */
+    char between[CUSHIM_MEM_LINE_BYTES];
+    atomic_uint_fast64_t effect; /* noted at each copy */
+    char behind[CUSHIM_MEM_LINE_BYTES];
+    atomic_uint_fast64_t wanted;          /* the latest by who found another thread recording */
+    atomic_uint_fast64_t awaited;         /* a thread waits for the row of it */
+    atomic_uint signal;                   /* changes with what sleepers wait for */
+    atomic_bool has_sleepers;             /* since the last wake */
+    atomic_bool is_recording, is_polling; /* one thread each */
+    struct cushim_mem_record idle;        /* over: who records makes it anew */
+    pthread_mutex_t lock;
+    atomic_uint n_rows; /* in flight; read without the lock too */
+    unsigned first;     /* the oldest */
+    struct cushim_mem_row rows[CUSHIM_MEM_EPOCH_ROWS];
+};
 
 struct cushim_mem_fence {
     struct cushim_cuda *cuda;
@@ -56,7 +107,8 @@ extern _Thread_local struct cushim_mem_waits cushim_mem_waits_of_thread
 /* A wait that began at start_ns is over, and found the device busy. */
 void cushim_mem_waits_count(struct cushim_mem_stats *stats, uint64_t start_ns);
 
-/* All zero, or abandoned. */
+/* All zero, or abandoned.  The first relaxed free of a life waits, since effects may have been
+ * submitted before there was a fence to note them. */
 void cushim_mem_fence_begin(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
                             CUcontext context);
 
@@ -91,6 +143,74 @@ static inline uint64_t cushim_mem_fence_effect(const struct cushim_mem_fence *fe
     uint64_t epoch = atomic_load(&fence->epochs.effect);
     return epoch > cushim_mem_fence_done(fence) ? epoch : 0;
 }
+
+/**
+ * Close the open epoch: record it and ask after it, without waiting.
+ * @param answer  the driver's own where it failed, else CUDA_SUCCESS
+ * @return CUSHIM_OK (all tags read before the call are done, or covered by a record in flight, this
+ * thread's or another's) | CUSHIM_NOTREADY (not now: a capture is open, all rows are in flight,
+ * another thread is at it, or the driver is older than 12.5 and has no events of contexts; a later
+ * start or wait covers the epoch) | CUSHIM_NOMEM (no event to be had; as NOTREADY) | another status
+ * of `answer`: damage Threads  any; the others go on  Stream  a record over the context; no wait
+ */
+enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence,
+                                          const struct cushim_mem_capture_guard *gate,
+                                          CUresult *answer);
+
+/**
+ * Look whether epochs in flight are over.
+ * @param answer  the driver's own where it is neither success nor not-ready (damage), else
+ * CUDA_SUCCESS
+ * @return what cushim_mem_fence_done says now; one thread at a time asks the driver, the others get
+ * what is known
+ * Threads  any  Stream  none; leaves captures valid
+ */
+uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer);
+
+/**
+ * Wait until `epoch` is done, on the oldest record that covers it; made where there is none.
+ * @param epoch        a tag, or what cushim_mem_fence_effect said
+ * @param deadline_ns  of cushim_clock_ns; 0 is none.  With one, nothing that cannot be given up is
+ * begun
+ * @param stats        the wait is counted there where the device was busy
+ * @param answer       the driver's own where it failed, else CUDA_SUCCESS
+ * @return CUSHIM_OK (done) | CUSHIM_TIMEOUT (the deadline passed, or nothing can be recorded and
+ * the barrier would know no deadline) | CUSHIM_NOMEM (no event, or no memory for the barrier:
+ * nothing was waited for) | the status of `answer`: of the caller's own capture, or damage Threads
+ * any, with any current context  Stream  host wait; never on device
+ */
+enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence,
+                                          const struct cushim_mem_capture_guard *gate,
+                                          uint64_t epoch, uint64_t deadline_ns,
+                                          struct cushim_mem_stats *stats, CUresult *answer);
+
+/**
+ * Wait until all work submitted to the context before this call is over, and what its kernels
+ * printed is out.  The caller made a sequentially consistent exchange after what it submitted.
+ * @param answer  the driver's own, CUDA_SUCCESS with CUSHIM_OK
+ * @return CUSHIM_OK | CUSHIM_NOMEM (there is no memory for the barrier: nothing was waited for) |
+ * the status of `answer`
+ * Threads  any, with any current context, which is the same afterwards  Stream  host wait; opens no
+ * window in which a capture of another thread could be invalidated
+ */
+enum cushim_status cushim_mem_fence_wait(struct cushim_mem_fence *fence,
+                                         const struct cushim_mem_capture_guard *gate,
+                                         struct cushim_mem_stats *stats, CUresult *answer);
+
+/* After submitting work whose effect the host can see (interposition.md C9). */
+void cushim_mem_fence_note_effect(struct cushim_mem_fence *fence);
+
+/* Close an epoch ahead of a wait for all work of the context, which completes it. */
+uint64_t cushim_mem_fence_close(struct cushim_mem_fence *fence);
+void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch);
+
+/*
+ * The same ahead of the program's synchronise of this very context, which covers what a
+ * record does: copies by others, too (docs/results/allocator.md).
+ * @return the epoch, complete once the synchronise that began afterwards has succeeded; 0, which is
+ * complete anyway, before context events (12.5): nobody has measured what one covers there
+ */
+uint64_t cushim_mem_fence_synchronise(struct cushim_mem_fence *fence);
 
 /* The driver refused because of a capture that no hook of ours saw begin: not damage. */
 static inline bool cushim_mem_fence_is_about_captures(CUresult answer) {

@@ -53,7 +53,7 @@ def careless_path(host):
 def build_careless(host):
     """The preload's own objects, with careless.c in place of the fence's wait: see tests/hazards/meson.build."""
     objects = sorted(glob.glob(str(host.build / "preload" / "libcushim-preload.so.p" / "*.o")))
-    wraps = [f"-Wl,--wrap=cushim_mem_{name}" for name in ("epochs_begin", "fence_await", "fence_note_effect", "fence_wait")]
+    wraps = [f"-Wl,--wrap=cushim_mem_{name}" for name in ("fence_await", "fence_init", "fence_note_effect", "fence_wait")]
     wraps.append("-Wl,--wrap=cushim_copy_ring_await")
     return build.run_logged(host, {}, [
         "gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{ROOT}/src",

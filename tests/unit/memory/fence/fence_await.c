@@ -192,7 +192,7 @@ END_TEST
 
 SUITE() {
     return suite_run(
-        "epoch_wait",
+        "fence_await",
         (const TTest *[]){waiting_for_what_is_done_or_idle_costs_little,
                           a_wait_covers_nothing_submitted_after_the_free_where_a_record_stands,
                           a_deadline_is_kept_and_nothing_sleeps_on_the_device,

@@ -285,7 +285,7 @@ END_TEST
 
 SUITE() {
     return suite_run(
-        "epoch",
+        "fence_epochs",
         (const TTest *[]){an_epoch_is_done_once_the_work_before_its_frees_is,
                           what_is_freed_while_the_record_is_made_belongs_to_the_next_epoch,
                           a_row_is_not_to_be_seen_before_its_record,

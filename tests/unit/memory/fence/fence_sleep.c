@@ -147,7 +147,7 @@ START_TEST(a_wake_that_is_missed_is_not_waited_for) {
 END_TEST
 
 int main(void) {
-    return suite_run("epoch_sleep",
+    return suite_run("fence_sleep",
                      (const TTest *[]){who_sleeps_through_a_wait_is_woken_at_its_end,
                                        who_sleeps_is_woken_where_the_wait_fails,
                                        who_sleeps_while_another_records_is_recorded_for,

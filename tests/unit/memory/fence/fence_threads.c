@@ -102,6 +102,6 @@ START_TEST(no_block_is_reused_before_the_work_ahead_of_its_free) {
 END_TEST
 
 SUITE() {
-    return suite_run("epoch_threads",
+    return suite_run("fence_threads",
                      (const TTest *[]){no_block_is_reused_before_the_work_ahead_of_its_free, NULL});
 }
