@@ -21,7 +21,7 @@
 #define CUSHIM_MEMORY_CACHE_H
 
 #include "memory/cache/cache_lock.h"
-#include "memory/state/deferred_batch.h"
+#include "memory/state/deferred.h"
 #include "memory/layout/block.h"
 #include "memory/stats.h"
 

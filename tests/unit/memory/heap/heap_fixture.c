@@ -13,7 +13,7 @@
 #include "memory/state/heap_state.h"
 #include "memory/cache/cache.h"
 #include "memory/heap/heap.h"
-#include "memory/state/deferred_batch.h"
+#include "memory/state/deferred.h"
 
 atomic_int fixture_pass;
 atomic_uint fixture_n_enters, fixture_n_leaves;

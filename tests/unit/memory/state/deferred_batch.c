@@ -1,5 +1,5 @@
 /* How many freed blocks wait for one fence, and who makes it. */
-#include "memory/state/deferred_batch.h"
+#include "memory/state/deferred.h"
 
 #include <pthread.h>
 
