@@ -97,20 +97,14 @@ static bool is_covered(struct cushim_mem_fence *fence, uint64_t epoch) {
     return is_covered;
 }
 
-/* The oldest row that covers `epoch`: it stays as it is until unpinned.  For all: the caller waits
- * for it, and others need not. */
-static struct cushim_mem_row *pin(struct cushim_mem_fence *fence, uint64_t epoch, bool is_for_all) {
-    struct cushim_mem_epochs *epochs = &fence->epochs;
+/* The oldest row that covers `epoch`: it stays as it is until unpinned. */
+static struct cushim_mem_row *pin(struct cushim_mem_fence *fence, uint64_t epoch) {
     uint64_t done = cushim_mem_fence_done(fence);
-    pthread_mutex_lock(&epochs->lock);
-    struct cushim_mem_row *row = find(epochs, done, epoch);
-    if (row && is_for_all && atomic_load(&epochs->awaited) >= row->epoch)
-        row = NULL; /* another thread came first */
-    if (row && is_for_all)
-        atomic_store(&epochs->awaited, row->epoch);
+    pthread_mutex_lock(&fence->epochs.lock);
+    struct cushim_mem_row *row = find(&fence->epochs, done, epoch);
     if (row)
         row->n_pins++;
-    pthread_mutex_unlock(&epochs->lock);
+    pthread_mutex_unlock(&fence->epochs.lock);
     return row;
 }
 
@@ -175,7 +169,7 @@ uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer)
     if (!cushim_mem_fence_is_in_flight(fence) || atomic_exchange(&epochs->is_polling, true))
         return cushim_mem_fence_done(fence);
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(fence->cuda);
-    while (*answer == CUDA_SUCCESS && (row = pin(fence, 0, false))) {
+    while (*answer == CUDA_SUCCESS && (row = pin(fence, 0))) {
         *answer = ask(row);
         unpin(fence, row, *answer);
     }
@@ -342,28 +336,26 @@ struct waiting {
     uint64_t epoch, deadline_ns;
     uint64_t busy_since_ns; /* 0: no record was waited for */
     unsigned seen;          /* the signal, before all else that was looked at */
-    unsigned n_looks;       /* while another thread records, waits, or has all rows */
+    unsigned n_looks;       /* while all rows are in flight */
 };
 
 static bool is_late(const struct waiting *waiting) {
     return waiting->deadline_ns && cushim_clock_ns() >= waiting->deadline_ns;
 }
 
-static void note_busy(struct waiting *waiting) {
-    if (!waiting->busy_since_ns)
-        waiting->busy_since_ns = cushim_clock_ns();
-}
-
-/* Another thread does what this one wants: a record takes less than a microsecond, what is awaited
- * as long as the device. */
-static void rest(struct waiting *waiting, uint64_t timeout_ns) {
+/* Another thread records, or (`row`) waits for the row: it does so for this one, too.  A record
+ * takes less than a microsecond, what is awaited as long as the device. */
+static void rest(const struct waiting *waiting, const struct cushim_mem_row *row) {
     struct cushim_mem_epochs *epochs = &waiting->fence->epochs;
-    if (waiting->n_looks++ < CUSHIM_FUTEX_LOOKS) {
+    for (int i = 0; i < CUSHIM_FUTEX_LOOKS; i++) {
+        if (cushim_mem_fence_done(waiting->fence) >= waiting->epoch ||
+            !atomic_load(row ? &row->is_awaited : &epochs->is_recording))
+            return;
         cushim_futex_pause();
-        return;
     }
     atomic_store(&epochs->has_sleepers, true);
-    cushim_futex_wait(&epochs->signal, waiting->seen, timeout_ns);
+    cushim_futex_wait(&epochs->signal, waiting->seen,
+                      row ? CUSHIM_FUTEX_LONG_NS : CUSHIM_FUTEX_SHORT_NS);
 }
 
 /* Poll until the deadline, ever more seldom. */
@@ -376,29 +368,36 @@ static CUresult poll_row(const struct waiting *waiting, const struct cushim_mem_
     }
 }
 
-/* For all that wait for no later epoch: they sleep meanwhile. */
-static CUresult wait_for_all(struct cushim_mem_epochs *epochs, const struct cushim_mem_row *row) {
+/* One thread waits for a row, for all that it covers; who has a deadline asks for itself. */
+static CUresult wait_or_rest(const struct waiting *waiting, struct cushim_mem_row *row) {
+    if (waiting->deadline_ns)
+        return poll_row(waiting, row);
+    if (atomic_exchange(&row->is_awaited, true)) {
+        rest(waiting, row);
+        return CUDA_ERROR_NOT_READY;
+    }
     CUresult answer = cushim_mem_record_wait(&row->record);
-    if (answer != CUDA_SUCCESS)
-        atomic_store(&epochs->awaited, 0); /* each of them asks for itself */
+    note_answer(waiting->fence, row, answer);
+    atomic_store(&row->is_awaited, false); /* where it failed each of them asks for itself */
     return answer;
 }
 
 /* Wait on the oldest row that covers `epoch`; false where there is none. */
 static bool wait_on_row(struct waiting *waiting, uint64_t epoch, CUresult *answer) {
     struct cushim_mem_fence *fence = waiting->fence;
-    struct cushim_mem_row *row =
-        cushim_mem_fence_is_in_flight(fence) ? pin(fence, epoch, !waiting->deadline_ns) : NULL;
+    struct cushim_mem_row *row = cushim_mem_fence_is_in_flight(fence) ? pin(fence, epoch) : NULL;
     if (!row)
         return false;
-    note_busy(waiting);
+    if (!waiting->busy_since_ns)
+        waiting->busy_since_ns = cushim_clock_ns();
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(fence->cuda);
-    *answer = waiting->deadline_ns ? poll_row(waiting, row) : wait_for_all(&fence->epochs, row);
+    *answer = wait_or_rest(waiting, row);
     cushim_mem_mode_back(fence->cuda, mode);
     unpin(fence, row, *answer);
-    signal_all(&fence->epochs);
     if (*answer == CUDA_ERROR_NOT_READY)
         *answer = CUDA_SUCCESS;
+    else
+        signal_all(&fence->epochs);
     return true;
 }
 
@@ -423,8 +422,7 @@ static enum cushim_status cover(struct waiting *waiting, CUresult *answer) {
         break;
     case ELSEWHERE:
         cushim_raise_to(&epochs->wanted, waiting->epoch);
-        if (atomic_load(&epochs->is_recording))
-            rest(waiting, CUSHIM_FUTEX_SHORT_NS);
+        rest(waiting, NULL);
         break;
     case FULL:
         if (!waiting->deadline_ns)
@@ -445,11 +443,6 @@ static enum cushim_status cover(struct waiting *waiting, CUresult *answer) {
 /* One look, and what it leads to. */
 static enum cushim_status go_further(struct waiting *waiting, CUresult *answer) {
     struct cushim_mem_fence *fence = waiting->fence;
-    if (!waiting->deadline_ns && atomic_load(&fence->epochs.awaited) >= waiting->epoch) {
-        note_busy(waiting);
-        rest(waiting, CUSHIM_FUTEX_LONG_NS);
-        return CUSHIM_OK;
-    }
     bool is_done = cushim_mem_fence_poll(fence, answer) >= waiting->epoch;
     if (is_done || *answer != CUDA_SUCCESS)
         return is_done ? CUSHIM_OK : cushim_status_from_cu(*answer);

@@ -57,6 +57,7 @@ struct cushim_mem_row {
     uint64_t epoch, round; /* of launches whose printf it brings out, 0: none; both constant */
     unsigned n_pins;
     bool is_leaving;
+    atomic_bool is_awaited;          /* by one thread, for all that the row covers */
     struct cushim_mem_record record; /* constant while published */
 };
 
@@ -69,7 +70,6 @@ struct cushim_mem_epochs {
     atomic_uint_fast64_t effect; /* noted at each copy */
     char behind[CUSHIM_MEM_LINE_BYTES];
     atomic_uint_fast64_t wanted;          /* the latest by who found another thread recording */
-    atomic_uint_fast64_t awaited;         /* a thread waits for the row of it */
     atomic_uint signal;                   /* changes with what sleepers wait for */
     atomic_bool has_sleepers;             /* since the last wake */
     atomic_bool is_recording, is_polling; /* one thread each */

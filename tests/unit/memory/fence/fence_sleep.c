@@ -36,11 +36,13 @@ static void *wait_as_other(void *unused) {
     return unused;
 }
 
+static uint64_t epochs_before = 1;
+
 /* For the epoch that was open before. */
 static void *await_as_other(void *unused) {
-    status_of_other =
-        cushim_mem_fence_await(fixture.fence, &gate, cushim_mem_fence_tag(fixture.fence) - 1, 0,
-                               &fixture.stats, &answer_of_other);
+    status_of_other = cushim_mem_fence_await(fixture.fence, &gate,
+                                             cushim_mem_fence_tag(fixture.fence) - epochs_before, 0,
+                                             &fixture.stats, &answer_of_other);
     return unused;
 }
 
@@ -121,6 +123,30 @@ START_TEST(who_sleeps_while_another_records_records_when_that_one_waits) {
 }
 END_TEST
 
+/* The first of two pieces of work is over, the other not; a thread that needs the first comes. */
+static void await_the_first(void) {
+    fake_step(0);
+    pthread_create(&other, NULL, await_as_other, NULL);
+    pthread_join(other, NULL);
+    ck_assert_uint_eq(fake_n_done(0), 1);
+    pthread_create(&other, NULL, wait_as_other, NULL); /* for who joins it */
+}
+
+/* A record that nobody waits for yet, and a later one that a thread waits for. */
+START_TEST(who_is_covered_by_an_earlier_record_does_not_wait_for_a_later_one) {
+    CUresult answer;
+    fence_fixture_setup(NULL);
+    fake_submit(0);
+    ck_assert_int_eq(cushim_mem_fence_start(fixture.fence, &gate, &answer), CUSHIM_OK);
+    fake_submit(0);
+    epochs_before = 2;
+    fence_fixture_when("cuEventSynchronize", await_the_first);
+    ck_assert_int_eq(wait_for(&fixture.answer), CUSHIM_OK);
+    pthread_join(other, NULL);
+    ck_assert_int_eq(status_of_other, CUSHIM_OK);
+}
+END_TEST
+
 START_TEST(nobody_is_woken_where_nobody_sleeps) {
     fence_fixture_setup(NULL);
     fake_submit(0);
@@ -147,11 +173,12 @@ START_TEST(a_wake_that_is_missed_is_not_waited_for) {
 END_TEST
 
 int main(void) {
-    return suite_run("fence_sleep",
-                     (const TTest *[]){who_sleeps_through_a_wait_is_woken_at_its_end,
-                                       who_sleeps_is_woken_where_the_wait_fails,
-                                       who_sleeps_while_another_records_is_recorded_for,
-                                       who_sleeps_while_another_records_records_when_that_one_waits,
-                                       nobody_is_woken_where_nobody_sleeps,
-                                       a_wake_that_is_missed_is_not_waited_for, NULL});
+    return suite_run(
+        "fence_sleep",
+        (const TTest *[]){
+            who_sleeps_through_a_wait_is_woken_at_its_end, who_sleeps_is_woken_where_the_wait_fails,
+            who_sleeps_while_another_records_is_recorded_for,
+            who_sleeps_while_another_records_records_when_that_one_waits,
+            who_is_covered_by_an_earlier_record_does_not_wait_for_a_later_one,
+            nobody_is_woken_where_nobody_sleeps, a_wake_that_is_missed_is_not_waited_for, NULL});
 }
