@@ -2,9 +2,10 @@
  * Products of matrices by a warpgroup, four warps side by side, D = A * B + D (sm_90a alone).
  *
  * D is 64 x N, a warp's 16 rows as in mma.cuh: d[4 j ..] are those of columns 8 j .. 8 j + 7.  A is
- * 64 x 16 from registers, a warp's rows as in mma.cuh.  B is 16 x N in shared memory, a tile of
- * 32 N bytes: column n has its rows 0 .. 7 in the 16 bytes at 16 n, and rows 8 .. 15 in those at
- * 16 (N + n).  What threads stored there is seen after fence_tiles() in each of them and a barrier.
+ * 64 x 16 from registers, a warp's rows as in mma.cuh, or from shared memory.  B is 16 x N in
+ * shared memory, a tile of some pitch, N or more: column n has its rows 0 .. 7 in the 16 bytes at
+ * 16 n, and rows 8 .. 15 in those at 16 (pitch + n).  A is the same with its rows for B's columns.
+ * What threads stored there is seen after fence_tiles() in each of them and a barrier.
  *
  * begin_products(), products, end_products(): from there on they run, and neither A nor D may be
  * touched until wait_products().  Products are exact; their sum with D is cut, not rounded.
@@ -26,16 +27,37 @@
 #define CUSHIM_WGMMA_ASM(...)
 #endif
 
-#ifndef CUSHIM_EMULATED
 /*
  * A barrier of N threads, whole warps, that come to it from different places of the code: the form
- * that is not aligned, since bar.sync promises one place.  Numbers are 1 to 15.
+ * that is not aligned, since bar.sync promises one place.  Some of them may arrive and go on.
+ * Numbers are 1 to 15.
  * Source: PTX ISA, bar and barrier; compute-sanitizer's synccheck holds one to that promise.
  */
 template <int N> DEVICE void meet_some(unsigned number) {
+#ifdef CUSHIM_EMULATED
+    emulated::meet_some(number, N, true);
+#else
     CUSHIM_WGMMA_ASM("barrier.sync %0, %1;" ::"r"(number), "n"(N) : "memory");
-}
 #endif
+}
+
+template <int N> DEVICE void arrive_at_some(unsigned number) {
+#ifdef CUSHIM_EMULATED
+    emulated::meet_some(number, N, false);
+#else
+    CUSHIM_WGMMA_ASM("barrier.arrive %0, %1;" ::"r"(number), "n"(N) : "memory");
+#endif
+}
+
+/* A warpgroup gives registers back, or takes more, to N a thread; all of them were launched alike.
+ */
+template <int N> DEVICE void keep_registers() {
+    CUSHIM_WGMMA_ASM("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+template <int N> DEVICE void take_registers() {
+    CUSHIM_WGMMA_ASM("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
 
 DEVICE void fence_tiles() {
     CUSHIM_WGMMA_ASM("fence.proxy.async.shared::cta;" ::: "memory");
@@ -49,26 +71,48 @@ DEVICE void end_products() {
     CUSHIM_WGMMA_ASM("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* What a tile of N columns is to the unit: its address, and the steps to the next 8 rows and the
- * next 8 columns, in units of 16 bytes. */
-template <int N> DEVICE uint64_t tile_descriptor(const void *tile) {
+/* What a tile of a pitch is to the unit: its address, and the steps to the next 8 rows and the next
+ * 8 columns, in units of 16 bytes. */
+template <int PITCH> DEVICE uint64_t tile_descriptor(const void *tile) {
 #ifdef CUSHIM_EMULATED
-    return (uint64_t)(uintptr_t)tile;
+    return (uint64_t)(uintptr_t)tile | (uint64_t)PITCH << 48;
 #else
     /* in a cluster, the bits above the address in the block are the block's rank */
     uint32_t address = (uint32_t)__cvta_generic_to_shared(tile) & 0x3FFFF;
-    return address >> 4 | (uint64_t)N << 16 | (uint64_t)8 << 32;
+    return address >> 4 | (uint64_t)PITCH << 16 | (uint64_t)8 << 32;
+#endif
+}
+
+/* The same, asked for anew: else those of a loop are worked out ahead of it, and kept. */
+template <int PITCH> DEVICE uint64_t tile_descriptor_anew(const void *tile) {
+    uint64_t descriptor = tile_descriptor<PITCH>(tile);
+    CUSHIM_WGMMA_ASM("" : "+l"(descriptor));
+    return descriptor;
+}
+
+/* The tile n_bytes behind it. */
+DEVICE uint64_t tile_behind(uint64_t tile, unsigned n_bytes) {
+#ifdef CUSHIM_EMULATED
+    return tile + n_bytes;
+#else
+    return tile + n_bytes / 16;
 #endif
 }
 
 #ifdef CUSHIM_EMULATED
+/* The two words of a row or column of a tile that the lane has. */
+DEVICE void words_of_tile(uint32_t *words, uint64_t tile, int column) {
+    const uint32_t *at = (const uint32_t *)(uintptr_t)(tile & 0xFFFFFFFFFFFF) + column * 4;
+    words[0] = at[threadIdx.x % 4];
+    words[1] = at[threadIdx.x % 4 + 4 * (tile >> 48)];
+}
+
 template <int N>
-DEVICE void multiply_emulated(float (&d)[N / 2], const uint32_t (&a)[4], const void *tile,
+DEVICE void multiply_emulated(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t tile,
                               bool has_sum) {
-    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     for (int j = 0; j < N / 8; j++) {
-        const uint32_t *words = (const uint32_t *)tile + (8 * j + g) * 4 + t;
-        const uint32_t b[2] = {words[0], words[4 * N]};
+        uint32_t b[2];
+        words_of_tile(b, tile, 8 * j + threadIdx.x % 32 / 4);
         float part[4] = {};
         for (int e = 0; has_sum && e < 4; e++)
             part[e] = d[4 * j + e];
@@ -82,7 +126,7 @@ DEVICE void multiply_emulated(float (&d)[N / 2], const uint32_t (&a)[4], const v
 template <bool HAS_SUM>
 DEVICE void multiply_tile(float (&d)[16], const uint32_t (&a)[4], uint64_t tile) {
 #ifdef CUSHIM_EMULATED
-    multiply_emulated<32>(d, a, (const void *)(uintptr_t)tile, HAS_SUM);
+    multiply_emulated<32>(d, a, tile, HAS_SUM);
 #else
     CUSHIM_WGMMA_ASM("{.reg .pred has_sum; setp.ne.b32 has_sum, %21, 0; "
                      "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
@@ -106,7 +150,7 @@ DEVICE void wait_products(float (&d)[16]) {
 template <bool HAS_SUM>
 DEVICE void multiply_tile(float (&d)[32], const uint32_t (&a)[4], uint64_t tile) {
 #ifdef CUSHIM_EMULATED
-    multiply_emulated<64>(d, a, (const void *)(uintptr_t)tile, HAS_SUM);
+    multiply_emulated<64>(d, a, tile, HAS_SUM);
 #else
     CUSHIM_WGMMA_ASM(
         "{.reg .pred has_sum; setp.ne.b32 has_sum, %37, 0; "
@@ -132,6 +176,54 @@ DEVICE void wait_products(float (&d)[32]) {
                        "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
                        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
                        "+f"(d[30]), "+f"(d[31])::"memory");
+}
+
+/* A from shared memory. */
+template <bool HAS_SUM> DEVICE void multiply_tiles(float (&d)[64], uint64_t tile_a, uint64_t tile) {
+#ifdef CUSHIM_EMULATED
+    int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+    uint32_t upper[2], lower[2];
+    words_of_tile(upper, tile_a, row);
+    words_of_tile(lower, tile_a, row + 8);
+    const uint32_t a[4] = {upper[0], lower[0], upper[1], lower[1]};
+    multiply_emulated<128>(d, a, tile, HAS_SUM);
+#else
+    CUSHIM_WGMMA_ASM(
+        "{.reg .pred has_sum; setp.ne.b32 has_sum, %66, 0; "
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+        "}, %64, %65, has_sum, 1, 1, 0, 0;}"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+          "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
+          "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
+          "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
+          "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]),
+          "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
+          "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
+          "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]),
+          "+f"(d[63])
+        : "l"(tile_a), "l"(tile), "n"(HAS_SUM));
+#endif
+}
+
+DEVICE void wait_products(float (&d)[64]) {
+    (void)d;
+    CUSHIM_WGMMA_ASM("wgmma.wait_group.sync.aligned 0;"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+                       "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+                       "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+                       "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+                       "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+                       "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+                       "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+                       "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+                       "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+                       "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+                       "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])::"memory");
 }
 
 #endif

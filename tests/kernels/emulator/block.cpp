@@ -39,6 +39,8 @@ static const char *whereabouts(const Thread *thread, char *text, size_t n_bytes)
         return "has returned";
     if (thread->state == State::AT_LANES)
         snprintf(text, n_bytes, "waits at %s of mask %08x", thread->what, thread->mask);
+    else if (thread->state == State::AT_SOME)
+        snprintf(text, n_bytes, "waits at %s %u", thread->what, thread->mask);
     else
         snprintf(text, n_bytes, "waits at %s", thread->what);
     return text;
@@ -55,6 +57,8 @@ static bool is_missed(const Thread *thread, const Thread *other) {
                 strcmp(other->what, thread->what) != 0);
     case State::AT_BLOCK:
         return is_same_block && other->state != State::AT_BLOCK;
+    case State::AT_SOME:
+        return is_same_block && (other->state != State::AT_SOME || other->mask != thread->mask);
     case State::AT_CLUSTER:
         return !other->has_arrived;
     default:
@@ -65,7 +69,7 @@ static bool is_missed(const Thread *thread, const Thread *other) {
 /* Nobody can go on.  Lanes first: a barrier of the block often only follows from theirs. */
 [[noreturn]] static void report_hang() {
     char here[128], there[128];
-    for (State state : {State::AT_LANES, State::AT_BLOCK, State::AT_CLUSTER}) {
+    for (State state : {State::AT_LANES, State::AT_SOME, State::AT_BLOCK, State::AT_CLUSTER}) {
         for (const Block &block : running.cluster.blocks) {
             for (const Thread &thread : block.threads) {
                 if (thread.state != state)
@@ -258,6 +262,10 @@ static bool run_block(Block *block) {
 /* A block's shared memory ends with it. */
 static void end_block(Block *block) {
     stand_in(&block->threads[0]);
+    for (unsigned i = 0; i < 16; i++)
+        if (block->some[i].n_arrived)
+            fail("ends when %u of %u are at barrier %u", block->some[i].n_arrived, block->some[i].n,
+                 i);
     judge_guards(block);
     memset(dynamic_shared(block), POISON, running.shared_bytes);
 }
@@ -267,6 +275,7 @@ static void begin_block(Block *block, unsigned rank) {
     block->rank = rank;
     block->n_returned = block->n_at_barrier = 0;
     block->n_votes = 0;
+    memset(block->some, 0, sizeof block->some);
     block->warps.assign((n_threads + 31) / 32, Warp{});
     block->threads.resize(n_threads);
     for (unsigned i = 0; i < n_threads; i++) {
@@ -327,6 +336,28 @@ void meet_block(const char *what) {
     block->n_at_barrier = 0;
     block->result = block->n_votes;
     block->n_votes = 0;
+}
+
+void meet_some(unsigned number, unsigned n, bool is_waiting) {
+    Thread *self = running.thread;
+    Block *block = self->block;
+    if (number < 1 || number > 15 || n % 32 || n > block->threads.size())
+        fail("is at barrier %u of %u threads", number, n);
+    if (block->some[number].n_arrived && block->some[number].n != n)
+        fail("is at barrier %u of %u threads, but another at that of %u", number, n,
+             block->some[number].n);
+    block->some[number].n = n;
+    if (++block->some[number].n_arrived < n) {
+        self->mask = number;
+        if (is_waiting)
+            wait_at(State::AT_SOME, "barrier");
+        return;
+    }
+    block->some[number].n_arrived = 0;
+    for (Thread &other : block->threads) {
+        if (other.state == State::AT_SOME && other.mask == number)
+            make_ready(&other);
+    }
 }
 
 void arrive_at_cluster() {

@@ -17,7 +17,7 @@
 
 namespace emulated {
 
-enum class State { FRESH, RUNNABLE, AT_BLOCK, AT_LANES, AT_CLUSTER, RETURNED };
+enum class State { FRESH, RUNNABLE, AT_BLOCK, AT_SOME, AT_LANES, AT_CLUSTER, RETURNED };
 
 struct Copy {
     void *to;
@@ -35,7 +35,7 @@ struct Thread {
     unsigned number; /* in the block */
     State state;
     const char *what; /* it waits at */
-    unsigned mask;    /* AT_LANES */
+    unsigned mask;    /* AT_LANES; AT_SOME: the barrier's number */
     void *data;       /* AT_LANES: of the collective */
     unsigned phase;   /* of the cluster's barrier that it arrived at */
     bool has_arrived; /* at the cluster's barrier, and did not wait yet */
@@ -55,6 +55,9 @@ struct Block {
     std::vector<Warp> warps;
     unsigned n_returned;
     unsigned n_at_barrier;
+    struct {
+        unsigned n_arrived, n;
+    } some[16];          /* barriers of some of the threads */
     int n_votes, result; /* of the predicates of a barrier */
     std::vector<char> dynamic_shared;
     std::vector<char> static_shared; /* while another block of the cluster runs */

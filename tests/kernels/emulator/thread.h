@@ -34,6 +34,9 @@ unsigned lanes_alive();
 /* Wait for all threads of the block, or of the cluster; one that has returned never comes. */
 void meet_block(const char *what);
 
+/* Wait for the n threads of a barrier of some of the block's, or only be one of them. */
+void meet_some(unsigned number, unsigned n, bool is_waiting);
+
 void arrive_at_cluster();
 void wait_for_cluster();
 

@@ -65,6 +65,15 @@ START_TEST(a_block_of_1024_threads_meets_at_a_barrier) {
 }
 END_TEST
 
+START_TEST(some_of_a_block_meet_and_some_only_arrive) {
+    int *out = fixture_memory(32 * sizeof *out);
+    memset(out, 0, 32 * sizeof *out);
+    fixture_run("test_some", FIXTURE_GRID(1, 96), &out);
+    for (int i = 0; i < 32; i++)
+        ck_assert_int_eq(out[i], (1 + 2 + 3) * (i + i + 32));
+}
+END_TEST
+
 START_TEST(a_barrier_counts_votes) {
     int *out = fixture_memory(100 * 3 * sizeof *out);
     fixture_run("test_votes", FIXTURE_GRID(1, 100), &out);
@@ -171,6 +180,8 @@ static const struct fault {
 } faults[] = {
     {"bad_barrier", FIXTURE_SHAPE(2, 32), 0,
      "waits at __syncthreads, but thread (5, 0, 0) of block"},
+    {"bad_some", FIXTURE_SHAPE(1, 64), 0, "waits at barrier 3, but thread (32, 0, 0) of block"},
+    {"bad_arrival", FIXTURE_SHAPE(1, 64), 0, "ends when 32 of 64 are at barrier 3"},
     {"bad_return", FIXTURE_SHAPE(1, 32), 0, "but thread (7, 0, 0) of block (0, 0, 0) has returned"},
     {"bad_kind", FIXTURE_SHAPE(1, 32), 0, "__syncwarp of mask ffffffff"},
     {"bad_warp_barrier", FIXTURE_SHAPE(1, 64), 0,
@@ -225,6 +236,7 @@ int main(void) {
         a_shuffle_reads_the_lane_of_its_rule,
         lanes_of_two_masks_go_their_own_ways,
         a_block_of_1024_threads_meets_at_a_barrier,
+        some_of_a_block_meet_and_some_only_arrive,
         a_barrier_counts_votes,
         atomics_give_what_all_threads_give,
         parameters_come_as_they_were_sent,

@@ -3,6 +3,7 @@
 #include "kernels/device/arch/cluster.cuh"
 #include "kernels/device/device.cuh"
 #include "kernels/device/arch/mma.cuh"
+#include "kernels/device/arch/wgmma.cuh"
 
 /* ---- what threads do together ---- */
 
@@ -201,7 +202,36 @@ KERNEL(test_parameters)(char first, struct Mixed mixed, double *out, short last)
     out[8] = last;
 }
 
+/* Warps 0 and 1 give and warp 2 takes, round after round: none of them waits for its own kind. */
+KERNEL(test_some)(int *out) {
+    __shared__ int given[64];
+    int thread = (int)threadIdx.x;
+    for (int round = 1; round <= 3; round++) {
+        if (thread < 64) {
+            if (round > 1)
+                meet_some<96>(2);
+            given[thread] = round * thread;
+            arrive_at_some<96>(1);
+        } else {
+            meet_some<96>(1);
+            out[thread - 64] += given[thread - 64] + given[thread - 32];
+            if (round < 3)
+                arrive_at_some<96>(2);
+        }
+    }
+}
+
 /* ---- what must not be ---- */
+
+KERNEL(bad_some)() {
+    if (threadIdx.x < 32)
+        meet_some<64>(3);
+}
+
+KERNEL(bad_arrival)() {
+    if (threadIdx.x < 32)
+        arrive_at_some<64>(3);
+}
 
 KERNEL(bad_barrier)() {
     if (threadIdx.x != 5)
