@@ -3,7 +3,8 @@
  * kernels.
  *
  * From 8.0 on the matrix units do it, in small blocks but from 9.0 on where there is shared memory
- * for larger ones; below, and where no tile for matrix units is large enough, fp32 units.
+ * for larger ones, and by warpgroups on 9.0 itself; below, and where no tile for matrix units is
+ * large enough, fp32 units.
  */
 #include "cushim/kernels/attention.h"
 
@@ -24,6 +25,9 @@
 #define MEDIUM(dim, warps, row_tiles, keys) SPLIT(MEDIUM, "medium", dim, warps, row_tiles, keys)
 #define LARGE(dim, warps, row_tiles, keys, per_sm)                                                 \
     SPLIT(LARGE, "large", dim, warps, row_tiles, keys)
+#define WGMMA(dim)                                                                                 \
+    [ATTENTION_WGMMA_##                                                                            \
+        dim] = {.name = "attention_wgmma_" #dim, .shared_bytes = ATTENTION_WGMMA_BYTES(dim)},
 #define DECODE(dim, group, warps)                                                                  \
     [ATTENTION_DECODE_##dim##_##                                                                   \
         group] = {.name = "attention_decode_" #dim "_" #group,                                     \
@@ -36,8 +40,9 @@
 static const struct cushim_kernel kernels[] = {
     ATTENTION_TILED_VARIANTS(TILED) ATTENTION_SPLIT_SMALL_VARIANTS(SMALL)
         ATTENTION_SPLIT_MEDIUM_VARIANTS(MEDIUM) ATTENTION_SPLIT_LARGE_VARIANTS(LARGE)
-            ATTENTION_DECODE_VARIANTS(DECODE) ATTENTION_DECODE_NARROW_VARIANTS(
-                DECODE_NARROW)[ATTENTION_DECODE_MERGE] = {.name = "attention_decode_merge"},
+            ATTENTION_WGMMA_VARIANTS(WGMMA) ATTENTION_DECODE_VARIANTS(DECODE)
+                ATTENTION_DECODE_NARROW_VARIANTS(
+                    DECODE_NARROW)[ATTENTION_DECODE_MERGE] = {.name = "attention_decode_merge"},
     [ATTENTION_ROWS] = {.name = "attention_rows"},
     [ATTENTION_DECODE_ROWS] = {.name = "attention_decode_rows"},
 };
@@ -47,6 +52,7 @@ CUSHIM_KERNEL_FAMILY(attention, kernels);
 #undef SMALL
 #undef MEDIUM
 #undef LARGE
+#undef WGMMA
 #undef DECODE
 #undef DECODE_NARROW
 
@@ -73,6 +79,10 @@ static const struct tiles medium[] = {ATTENTION_SPLIT_MEDIUM_VARIANTS(MEDIUM)};
 #define LARGE(dim, warps, row_tiles, keys, per_sm)                                                 \
     {dim, ATTENTION_SPLIT_LARGE_##dim, 16 * (row_tiles) * (warps), 32 * (warps), per_sm},
 static const struct tiles large[] = {ATTENTION_SPLIT_LARGE_VARIANTS(LARGE)};
+
+#define WGMMA(dim)                                                                                 \
+    {dim, ATTENTION_WGMMA_##dim, 2 * ATTENTION_WGMMA_ROWS, ATTENTION_WGMMA_THREADS, 0},
+static const struct tiles wgmma[] = {ATTENTION_WGMMA_VARIANTS(WGMMA)};
 
 /* The first that holds head_dim and whose shared memory the device has, or NULL. */
 static const struct tiles *find(const struct cushim_kernel_call *call, const struct tiles *tiles,
@@ -111,6 +121,9 @@ static const struct tiles *choose(const struct cushim_kernel_call *call,
     const struct tiles *in_small = call->arch >= 80 ? FIND(small) : NULL;
     const struct tiles *in_medium = call->arch >= 90 ? FIND(medium) : NULL;
     const struct tiles *in_large = call->arch >= 90 ? FIND(large) : NULL;
+    const struct tiles *in_wgmma = call->has_wgmma ? FIND(wgmma) : NULL;
+    if (in_wgmma && in_wgmma->dim == (in_small ? in_small->dim : 0))
+        return in_wgmma;
     if (!in_small)
         return in_large ? in_large : FIND(tiled);
     if (in_large && in_large->dim == in_small->dim && is_busy(call, args, in_large))
@@ -131,6 +144,7 @@ static enum cushim_status launch(const struct cushim_kernel_call *call,
     const struct tiles *tiles = choose(call, args);
     enum attention_kernel kernel = tiles ? tiles->kernel : ATTENTION_ROWS;
     void *params[] = {args};
+    args->is_in_pairs = args->is_causal && tiles && n_blocks(args, tiles->rows) <= call->n_sms;
     if (tiles) {
         shape.grid[0] = cushim_n_blocks(n_blocks(args, tiles->rows), 1, MOST_BLOCKS);
         shape.block[0] = (unsigned)tiles->n_threads;

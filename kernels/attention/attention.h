@@ -27,6 +27,9 @@
 #define ATTENTION_SPLIT_LARGE_VARIANTS(V)                                                          \
     V(64, 4, 2, 64, 2) V(96, 8, 2, 32, 1) V(128, 8, 2, 32, 1) V(256, 8, 1, 16, 1)
 
+/* Forward by warpgroups, of 9.0 alone: dim. */
+#define ATTENTION_WGMMA_VARIANTS(V) V(64) V(128)
+
 /* Decode: (dim, query heads that share a KV head in a block, warps). */
 #define ATTENTION_DECODE_GROUPS(V, dim, warps)                                                     \
     V(dim, 1, warps) V(dim, 2, warps) V(dim, 4, warps) V(dim, 8, warps)
@@ -42,6 +45,9 @@
 enum {
     ATTENTION_MOST_DIM = 256, /* above: the row kernels */
     ATTENTION_ROW_THREADS = 128,
+    ATTENTION_WGMMA_THREADS = 512,
+    ATTENTION_WGMMA_ROWS = 64, /* query rows of each of two warpgroups; one makes halves */
+    ATTENTION_WGMMA_KEYS = 128,
     ATTENTION_MERGE_THREADS = 512,
     ATTENTION_MERGE_COLUMNS = 128, /* of a block */
     ATTENTION_MOST_CHUNKS = 256,   /* parts of one row of decode */
@@ -60,6 +66,11 @@ enum {
 #define ATTENTION_SPLIT_BYTES(dim, warps, row_tiles, keys)                                         \
     (4 * ((dim) * (16 * (row_tiles) * (warps) + 4 * (keys)) + 16 * (row_tiles) * (warps) +         \
           2 * (warps) + 16))
+/* Halves of two row tiles, of keys, whose octets of columns are 16 bytes apart, and of values; a
+ * raw octet of rows a warp and its delivery; scales of octets, and what is counted a warp. */
+#define ATTENTION_WGMMA_BYTES(dim)                                                                 \
+    (4 * (dim) * (2 * ATTENTION_WGMMA_ROWS + 2 * ATTENTION_WGMMA_KEYS + 1 + 64) +                  \
+     8 * (ATTENTION_WGMMA_KEYS / 8) + 64 + 64 + 64)
 /*
  * An output, a maximum, a sum and weights of a step a warp and head; what a cluster gives: an
  * output a column, a maximum and a sum a block and head.
@@ -80,7 +91,8 @@ struct attention_args {
     int64_t seq, head_dim;
     float scale; /* attention_scale() */
     int is_causal;
-    int is_wide; /* addresses and head_dim are multiples of 4 floats */
+    int is_wide;     /* addresses and head_dim are multiples of 4 floats */
+    int is_in_pairs; /* of warpgroups: a block has row tiles from both ends */
 };
 
 struct attention_decode_args {

@@ -10,13 +10,14 @@
 #define SMALL(dim, warps, row_tiles, keys)         ATTENTION_SPLIT_SMALL_##dim,
 #define MEDIUM(dim, warps, row_tiles, keys)        ATTENTION_SPLIT_MEDIUM_##dim,
 #define LARGE(dim, warps, row_tiles, keys, per_sm) ATTENTION_SPLIT_LARGE_##dim,
+#define WGMMA(dim)                                 ATTENTION_WGMMA_##dim,
 #define DECODE(dim, group, warps)                  ATTENTION_DECODE_##dim##_##group,
 #define DECODE_NARROW(dim, group, warps)           ATTENTION_DECODE_NARROW_##dim,
 enum attention_kernel {
     ATTENTION_TILED_VARIANTS(TILED) ATTENTION_SPLIT_SMALL_VARIANTS(SMALL)
         ATTENTION_SPLIT_MEDIUM_VARIANTS(MEDIUM) ATTENTION_SPLIT_LARGE_VARIANTS(LARGE)
-            ATTENTION_DECODE_VARIANTS(DECODE) ATTENTION_DECODE_NARROW_VARIANTS(DECODE_NARROW)
-                ATTENTION_DECODE_MERGE,
+            ATTENTION_WGMMA_VARIANTS(WGMMA) ATTENTION_DECODE_VARIANTS(DECODE)
+                ATTENTION_DECODE_NARROW_VARIANTS(DECODE_NARROW) ATTENTION_DECODE_MERGE,
     ATTENTION_ROWS,
     ATTENTION_DECODE_ROWS
 };
@@ -24,6 +25,7 @@ enum attention_kernel {
 #undef SMALL
 #undef MEDIUM
 #undef LARGE
+#undef WGMMA
 #undef DECODE
 #undef DECODE_NARROW
 
