@@ -57,8 +57,8 @@ struct cushim_mem_row {
     uint64_t epoch, round; /* of launches whose printf it brings out, 0: none; both constant */
     unsigned n_pins;
     bool is_leaving;
-    atomic_bool is_awaited;          /* by one thread, for all that the row covers */
     struct cushim_mem_record record; /* constant while published */
+    atomic_bool is_awaited; /* by one thread, for all that the row covers; not the lock's */
 };
 
 struct cushim_mem_epochs {
