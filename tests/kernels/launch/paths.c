@@ -185,8 +185,8 @@ static int chooses_by_shared_memory(unsigned n) {
     } of[] = {
         {"86", "gemv_q4k_wide", "gemv_q4k_wide", "gemv_q8_0_c1_wide", "attention_split_small_128",
          "gemv_end_add"},
-        {"90", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_stream",
-         "attention_split_large_128", "gemv_q4k_add"},
+        {"90", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_stream", "attention_wgmma_128",
+         "gemv_q4k_add"},
         {"100", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_stream",
          "attention_split_large_128", "gemv_q4k_add"},
         {"120", "gemv_q4k_direct", "gemv_q4k_wide", "gemv_q8_0_c1_wide",
