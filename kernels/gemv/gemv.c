@@ -312,7 +312,7 @@ static enum cushim_status launch_wgmma(const struct cushim_kernel_call *call,
     int64_t n_tiles = ((args->m - 1) / GEMV_WGMMA_ROWS + 1) * ((args->n - 1) / cols + 1);
     unsigned cluster = wgmma_cluster(call, n_tiles, (args->k + CHUNK_VALUES - 1) / CHUNK_VALUES);
     bool is_wide_b = args->n % 4 == 0 && cushim_is_aligned(16, args->b, NULL, NULL, NULL);
-    bool is_wide_c = args->n % 2 == 0 && cushim_is_aligned(8, args->c, NULL, NULL, NULL);
+    bool is_wide_c = args->n % 4 == 0 && cushim_is_aligned(16, args->c, NULL, NULL, NULL);
     int wide = is_wide | is_wide_b << 1 | is_wide_c << 2;
     struct cushim_kernel_shape shape = {.grid = {(unsigned)n_tiles * cluster},
                                         .block = {GEMV_WGMMA_THREADS},

@@ -62,16 +62,15 @@
     (GEMV_STREAM_HEAD_BYTES + GEMV_STREAM_PARTS_BYTES(n_parts) +                                   \
      (n_warps)*GEMV_STREAM_STAGES * GEMV_STREAM_ROWS * (GEMV_STREAM_SLICE / 32) * (n_bytes))
 
-/* By warpgroups, two of which multiply and one makes what they need: two stages of weights, terms,
- * factors and scales, and eight parts of columns under way. */
-#define GEMV_WGMMA_THREADS 384
+/* By warpgroups, two of which multiply and two make what they need: two stages of weights, terms,
+ * factors and scales. */
+#define GEMV_WGMMA_THREADS 512
 #define GEMV_WGMMA_ROWS    256
 #define GEMV_WGMMA_CHUNK   4
 #define GEMV_WGMMA_BYTES(n_bytes, has_scales, cols)                                                \
     (2 * (GEMV_WGMMA_ROWS * GEMV_MMA_PITCH(n_bytes, GEMV_WGMMA_CHUNK) +                            \
           GEMV_WGMMA_CHUNK * (cols) * (32 * 4) + GEMV_WGMMA_CHUNK * (cols) / 32 * 8 +              \
-          ((has_scales) ? 0 : GEMV_WGMMA_ROWS * GEMV_WGMMA_CHUNK * 2)) +                           \
-     8 * 32 * 32 * 4)
+          ((has_scales) ? 0 : GEMV_WGMMA_ROWS * GEMV_WGMMA_CHUNK * 2)))
 
 #define GEMV_SPLIT_BYTES 64 /* a sum a warp, and that of the block */
 
