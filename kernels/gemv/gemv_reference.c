@@ -71,11 +71,11 @@ static double rstd_of(const float *x, float eps, int64_t k) {
 /* A row times x, or times x with its norm. */
 static double product_q4k(const void *w, int64_t row, const float *x, const float *norm,
                           int64_t k) {
-    const uint8_t *blocks = (const uint8_t *)w + row * (k / Q4K_VALUES) * Q4K_BYTES;
+    int64_t first = row * (k / Q4K_VALUES); /* its block */
     double sum = 0;
     for (int64_t i = 0; i < k; i++) {
-        struct q4k_value value =
-            q4k_value_at(blocks + i / Q4K_VALUES * Q4K_BYTES, (int)(i % Q4K_VALUES));
+        const uint8_t *block = (const uint8_t *)w + (first + i / Q4K_VALUES) * Q4K_BYTES;
+        struct q4k_value value = q4k_value_at(block, (int)(i % Q4K_VALUES));
         sum += (value.scale * value.nibble - value.minimum) * x[i] * (norm ? norm[i] : 1);
     }
     return sum;

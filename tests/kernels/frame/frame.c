@@ -252,7 +252,7 @@ static bool are_guards_whole(struct run *run, bool is_first) {
         const struct buffer *b = &run->buffers[i];
         const unsigned char *now = is_first ? b->first : b->after;
         char why[MOST_TEXT];
-        if (!is_whole(run, b))
+        if (!is_whole(run, b) || !b->all_bytes)
             continue;
         size_t end = b->start + b->n_bytes, at = first_difference(now, b->image, b->start);
         if (at == b->start)

@@ -233,7 +233,8 @@ START_TEST(the_ring_goes_back_where_memory_is_short_and_comes_again) {
     CUdeviceptr device = fixture_alloc(N_BYTES);
     char *host = calloc(1, N_BYTES);
     void *pinned;
-    expect_staged(cuMemcpyHtoD(device, host, N_BYTES), n_staged_waits());
+    unsigned long n = n_staged_waits();
+    expect_staged(cuMemcpyHtoD(device, host, N_BYTES), n);
     unsigned long n_given = sim_calls("cuMemFreeHost"), n_streams = sim_calls("cuStreamDestroy_v2");
     if (fixture_is_preloaded()) {
         sim_fail_at(1, CUDA_ERROR_OUT_OF_MEMORY);
@@ -244,7 +245,8 @@ START_TEST(the_ring_goes_back_where_memory_is_short_and_comes_again) {
         OK(cuMemFreeHost(pinned));
     }
     memset(host, 5, N_BYTES);
-    expect_staged(cuMemcpyHtoD(device, host, N_BYTES), n_staged_waits());
+    n = n_staged_waits();
+    expect_staged(cuMemcpyHtoD(device, host, N_BYTES), n);
     ck_assert(fixture_is_filled(device, 5, N_BYTES));
     free(host);
 }

@@ -23,11 +23,24 @@ static long set_policy(long policy, const unsigned long *nodes) {
 long __real_syscall(long number, ...);
 long __wrap_syscall(long number, ...);
 
+/* What it is called with here. */
+static int count_words(long number) {
+    switch (number) {
+    case SYS_set_mempolicy:
+    case SYS_membarrier:
+        return 3;
+    case SYS_get_mempolicy:
+        return 5;
+    default: /* a futex */
+        return 6;
+    }
+}
+
 long __wrap_syscall(long number, ...) {
-    long words[6];
+    long words[6] = {0};
     va_list list;
     va_start(list, number);
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < count_words(number); i++)
         words[i] = va_arg(list, long);
     va_end(list);
     if (number == SYS_get_mempolicy) {
