@@ -4,8 +4,8 @@
  *
  * A place is the number of a grain, counted through all regions.  One word has the top of the
  * current region, the number of blocks taken in the epoch, and the low bits of the epoch.  Taking a
- * block is one compare and exchange, which fails if a reset came between, or a store of the thread
- * that owns the top (companion/arena/arena_owner.h).
+ * block is a compare and exchange of the word, which fails if a reset came between, and one of the
+ * block's cell; or two stores by the thread that owns the top (companion/arena/arena_owner.h).
  *
  * `cells` has an entry for each grain.  Where a block starts it has the block's length, its state,
  * and the low bits of its epoch, so that a reset clears nothing.  Invariant: from the start of a
@@ -114,7 +114,7 @@ cushim_arena_book_advance(const struct cushim_arena_book *book, uint64_t word, u
            (word >> CUSHIM_ARENA_OFFSET_BITS) - tag < CUSHIM_ARENA_COUNT_MASK;
 }
 
-/* The block that took the word on: its cell, which is the caller's from then on. */
+/* The cell of a block that took the word on, by its owner: no reset comes between. */
 static inline __attribute__((always_inline)) uint64_t
 cushim_arena_book_enter(struct cushim_arena_book *book, uint64_t base, uint64_t word,
                         uint64_t epoch, uint64_t n_grains) {
@@ -122,6 +122,28 @@ cushim_arena_book_enter(struct cushim_arena_book *book, uint64_t base, uint64_t 
     atomic_store_explicit(&book->cells[at], cushim_arena_pack(n_grains, CUSHIM_ARENA_LIVE, epoch),
                           memory_order_release);
     return at;
+}
+
+/* Is the cell of a later epoch?  Epochs that threads still write are less than 2^27 apart. */
+static inline bool cushim_arena_is_later(uint64_t cell, uint64_t epoch) {
+    uint64_t ahead = (cell >> (CUSHIM_ARENA_LENGTH_BITS + CUSHIM_ARENA_STATE_BITS)) - epoch;
+    ahead &= CUSHIM_ARENA_STAMP_MASK;
+    return ahead && ahead <= CUSHIM_ARENA_STAMP_MASK / 2;
+}
+
+/*
+ * The same by one thread of several.  It may stand still between its exchange of the word and this,
+ * while resets come and another thread takes the place and writes the cell: that one stays.
+ * @param before  what the cell was ahead of the exchange of the word
+ */
+static inline __attribute__((always_inline)) void
+cushim_arena_book_enter_late(struct cushim_arena_book *book, uint64_t at, uint64_t before,
+                             uint64_t epoch, uint64_t n_grains) {
+    uint64_t cell = cushim_arena_pack(n_grains, CUSHIM_ARENA_LIVE, epoch);
+    while (!atomic_compare_exchange_strong_explicit(&book->cells[at], &before, cell,
+                                                    memory_order_release, memory_order_relaxed) &&
+           !cushim_arena_is_later(before, epoch)) {
+    }
 }
 
 /**
@@ -135,17 +157,19 @@ cushim_arena_book_enter(struct cushim_arena_book *book, uint64_t base, uint64_t 
 static inline __attribute__((always_inline)) bool
 cushim_arena_book_bump(struct cushim_arena_book *book, uint64_t epoch, uint64_t n_grains,
                        uint64_t *at) {
-    uint64_t base, next, word = atomic_load_explicit(&book->word, memory_order_acquire);
+    uint64_t base, next, before, word = atomic_load_explicit(&book->word, memory_order_acquire);
     do {
         /* the epoch's: written before its word is open, and not again before that is closed */
         base = atomic_load_explicit(&book->base, memory_order_relaxed);
         if (!cushim_arena_book_advance(book, word, epoch, n_grains, &next) ||
             !cushim_arena_owner_allows(&book->owner))
             return false;
+        *at = base + (word & CUSHIM_ARENA_OFFSET_MASK);
+        before = atomic_load_explicit(&book->cells[*at], memory_order_relaxed);
     } while (!atomic_compare_exchange_weak_explicit(&book->word, &word, next, memory_order_acq_rel,
                                                     memory_order_acquire));
     /* after the exchange: until then the place is not ours */
-    *at = cushim_arena_book_enter(book, base, word, epoch, n_grains);
+    cushim_arena_book_enter_late(book, *at, before, epoch, n_grains);
     return true;
 }
 

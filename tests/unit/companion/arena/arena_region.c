@@ -48,6 +48,32 @@ START_TEST(a_bump_of_another_epoch_takes_nothing) {
 }
 END_TEST
 
+/* A thread takes a place and stands still before it writes the cell, until others have gone on. */
+START_TEST(a_cell_written_late_leaves_that_of_a_later_epoch) {
+    uint64_t at, before = 0;
+    begin(8, 1, false);
+    ck_assert(cushim_arena_book_bump(&book, 1, 2, &at)); /* its thread saw `before` there */
+    end_epoch();
+    ck_assert(cushim_arena_book_bump(&book, 2, 3, &at));
+    cushim_arena_book_enter_late(&book, at, before, 1, 2);
+    ck_assert_int_eq(cushim_arena_book_pin(&book, at), CUSHIM_OK);
+    ck_assert_int_eq(cushim_arena_book_unpin(&book, at, 0), CUSHIM_OK);
+    ck_assert_int_eq(cushim_arena_book_free(&book, at, 3, 2, 0), CUSHIM_OK);
+    cushim_arena_book_finish(&book);
+}
+END_TEST
+
+START_TEST(a_cell_written_late_replaces_that_of_an_earlier_epoch) {
+    uint64_t at, before = 0;
+    begin(8, 1, false);
+    ck_assert(cushim_arena_book_bump(&book, 1, 2, &at));
+    end_epoch();
+    cushim_arena_book_enter_late(&book, at, before, 2, 3); /* it saw the place empty */
+    ck_assert_int_eq(cushim_arena_book_free(&book, at, 3, 2, 0), CUSHIM_OK);
+    cushim_arena_book_finish(&book);
+}
+END_TEST
+
 START_TEST(a_closed_book_serves_nothing_and_tells_what_was) {
     uint64_t at;
     begin(8, 1, false);
@@ -445,6 +471,8 @@ SUITE() {
     return suite_run("arena book",
                      (const TTest *[]){a_block_that_fits_exactly_is_the_last,
                                        a_bump_of_another_epoch_takes_nothing,
+                                       a_cell_written_late_leaves_that_of_a_later_epoch,
+                                       a_cell_written_late_replaces_that_of_an_earlier_epoch,
                                        a_closed_book_serves_nothing_and_tells_what_was,
                                        a_drained_book_serves_nothing_after_a_reset_either,
                                        more_blocks_than_the_word_counts_are_counted,
