@@ -40,15 +40,6 @@ template <int NEWEST, int N> DEVICE void wait_products_before(float (&d)[N]) {
         CUSHIM_WGMMA_ASM("" : "+f"(d[i])::"memory");
 }
 
-/* The tile n_bytes behind one, as tile_behind(); of a signed number. */
-DEVICE uint64_t tile_further(uint64_t tile, int n_bytes) {
-#ifdef CUSHIM_EMULATED
-    return tile + n_bytes;
-#else
-    return tile + (n_bytes >> 4);
-#endif
-}
-
 /* The larger one of a magnitude and that of a value, or NaN. */
 DEVICE float max_magnitude(float most, float value) {
 #if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800
@@ -411,12 +402,12 @@ template <class Format, int N_COLS> struct Wgmma {
         products.upper = scale_in(place.stage, place.skew, row, place.block);
         products.lower = scale_in(place.stage, place.skew, row + 8, place.block);
         uint64_t at =
-            tile_further(tiles, place.stage * TERM_BYTES + place.block * (4 * TILE_BYTES));
+            tile_behind(tiles, place.stage * TERM_BYTES + place.block * (4 * TILE_BYTES));
         begin_products();
-        multiply_tile<false>(products.part, a_low[0], tile_further(at, TILE_BYTES));
-        multiply_tile<true>(products.part, a_low[1], tile_further(at, 3 * TILE_BYTES));
+        multiply_tile<false>(products.part, a_low[0], tile_behind(at, TILE_BYTES));
+        multiply_tile<true>(products.part, a_low[1], tile_behind(at, 3 * TILE_BYTES));
         multiply_tile<true>(products.part, a[0], at);
-        multiply_tile<true>(products.part, a[1], tile_further(at, 2 * TILE_BYTES));
+        multiply_tile<true>(products.part, a[1], tile_behind(at, 2 * TILE_BYTES));
         end_products();
     }
 

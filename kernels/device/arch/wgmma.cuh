@@ -90,12 +90,12 @@ template <int PITCH> DEVICE uint64_t tile_descriptor_anew(const void *tile) {
     return descriptor;
 }
 
-/* The tile n_bytes behind it. */
-DEVICE uint64_t tile_behind(uint64_t tile, unsigned n_bytes) {
+/* The tile n_bytes behind it, a multiple of 16. */
+DEVICE uint64_t tile_behind(uint64_t tile, int n_bytes) {
 #ifdef CUSHIM_EMULATED
     return tile + n_bytes;
 #else
-    return tile + n_bytes / 16;
+    return tile + (n_bytes >> 4);
 #endif
 }
 
