@@ -60,7 +60,7 @@ static void attend(const struct row *row, float *o) {
 void cushim_attention_f32_ref(const float *q, const float *k, const float *v, float *o,
                               int64_t batch, int64_t heads, int64_t seq, int64_t head_dim,
                               bool causal) {
-    for (int64_t head = 0; head < batch * heads; head++) {
+    for (int64_t head = 0; head_dim > 0 && head < batch * heads; head++) {
         int64_t begin = head * seq * head_dim;
         for (int64_t query = 0; query < seq; query++) {
             int64_t at = begin + query * head_dim;
@@ -81,11 +81,13 @@ void cushim_attention_decode_f32_ref(const float *q, const float *k, const float
         length = 0;
     if (length > max_kv_len)
         length = max_kv_len;
-    for (int64_t b = 0; b < batch; b++) {
+    for (int64_t b = 0; head_dim > 0 && b < batch; b++) {
         for (int64_t head = 0; head < n_q_heads; head++) {
             int64_t at = (b * n_q_heads + head) * head_dim;
             int64_t begin = b * kv->batch + head / (n_q_heads / n_kv_heads) * kv->head;
-            struct row row = {q + at, k + begin, v + begin, length, kv->position, head_dim};
+            struct row row = {q + at, k, v, length, kv->position, head_dim};
+            if (length > 0)
+                row.k += begin, row.v += begin;
             attend(&row, o + at);
         }
     }

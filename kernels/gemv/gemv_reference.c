@@ -141,13 +141,13 @@ void cushim_gemv_f32_ref(const float *a, const float *x, float *y, int64_t m, in
 void cushim_gemm_batched_small_f32_ref(const float *a, const float *b, float *c, int64_t m,
                                        int64_t n, int64_t k, int64_t stride_a, int64_t stride_b,
                                        int64_t stride_c, int64_t batch) {
-    for (int64_t i = 0; i < batch; i++, a += stride_a, b += stride_b, c += stride_c) {
+    for (int64_t i = 0; i < batch; i++) {
         for (int64_t row = 0; row < m; row++) {
             for (int64_t col = 0; col < n; col++) {
                 double sum = 0;
                 for (int64_t at = 0; at < k; at++)
-                    sum += (double)a[row * k + at] * b[at * n + col];
-                c[row * n + col] = (float)sum;
+                    sum += (double)a[i * stride_a + row * k + at] * b[i * stride_b + at * n + col];
+                c[i * stride_c + row * n + col] = (float)sum;
             }
         }
     }

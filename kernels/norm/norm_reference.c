@@ -38,7 +38,7 @@ void cushim_rms_norm_f32_ref(const float *x, const float *w, float *y, float *rs
 
 void cushim_add_rms_norm_f32_ref(const float *x, const float *residual, const float *w, float *y,
                                  float *sum, float eps, int64_t rows, int64_t d) {
-    for (int64_t row = 0; row < rows; row++) {
+    for (int64_t row = 0; d > 0 && row < rows; row++) {
         float *of_row = sum + row * d;
         for (int64_t i = 0; i < d; i++)
             of_row[i] = x[row * d + i] + residual[row * d + i];
@@ -50,7 +50,7 @@ void cushim_add_rms_norm_f32_ref(const float *x, const float *residual, const fl
 
 void cushim_rms_norm_add_f32_ref(const float *x, const float *w, const float *residual, float *y,
                                  float eps, int64_t rows, int64_t d) {
-    for (int64_t row = 0; row < rows; row++) {
+    for (int64_t row = 0; d > 0 && row < rows; row++) {
         double r = rstd_of_row(x + row * d, d, eps);
         for (int64_t i = 0; i < d; i++)
             y[row * d + i] = (float)(x[row * d + i] * r * w[i] + residual[row * d + i]);
@@ -59,7 +59,7 @@ void cushim_rms_norm_add_f32_ref(const float *x, const float *w, const float *re
 
 void cushim_rms_norm_f16_ref(const uint16_t *x, const uint16_t *w, uint16_t *y, float eps,
                              int64_t rows, int64_t d) {
-    for (int64_t row = 0; row < rows; row++) {
+    for (int64_t row = 0; d > 0 && row < rows; row++) {
         const uint16_t *from = x + row * d;
         double sum = 0;
         for (int64_t i = 0; i < d; i++)
@@ -73,7 +73,7 @@ void cushim_rms_norm_f16_ref(const uint16_t *x, const uint16_t *w, uint16_t *y, 
 
 static void norm_e4m3(const uint8_t *x, int has_nan, const uint16_t *w, uint16_t *y, float scale,
                       float eps, int64_t rows, int64_t d) {
-    for (int64_t row = 0; row < rows; row++) {
+    for (int64_t row = 0; d > 0 && row < rows; row++) {
         const uint8_t *from = x + row * d;
         double sum = 0;
         for (int64_t i = 0; i < d; i++)

@@ -9,7 +9,7 @@
 void cushim_rope_f32_ref(const float *x, const float *cosines, const float *sines, float *y,
                          int64_t batch, int64_t seq, int64_t head_dim, int64_t half_rotary,
                          int64_t cos_stride) {
-    for (int64_t row = 0; row < batch * seq; row++) {
+    for (int64_t row = 0; head_dim > 0 && row < batch * seq; row++) {
         const float *from = x + row * head_dim;
         float *to = y + row * head_dim;
         for (int64_t d = 0; d < half_rotary; d++) {
@@ -36,7 +36,7 @@ void cushim_qk_norm_rope_f32_ref(const float *x, const float *w_q, const float *
                                  const float *cosines, const float *sines, float *y, float eps,
                                  int64_t n_heads, int64_t head_dim, int64_t n_q_heads,
                                  int64_t half_rotary) {
-    for (int64_t head = 0; head < n_heads; head++) {
+    for (int64_t head = 0; head_dim > 0 && head < n_heads; head++) {
         const float *from = x + head * head_dim, *w = head < n_q_heads ? w_q : w_k;
         float *to = y + head * head_dim;
         double r = rstd_of(from, head_dim, eps);

@@ -7,7 +7,7 @@
 /* Where x * scale is nowhere a number above -Inf, or somewhere NaN or +Inf, the sum is NaN. */
 void cushim_scaled_softmax_f32_ref(const float *x, float *y, float scale, int64_t outer,
                                    int64_t axis, int64_t inner) {
-    for (int64_t o = 0; o < outer; o++) {
+    for (int64_t o = 0; axis > 0 && o < outer; o++) {
         for (int64_t i = 0; i < inner; i++) {
             const float *from = x + o * axis * inner + i;
             float *to = y + o * axis * inner + i;
@@ -28,7 +28,7 @@ void cushim_softmax_f32_ref(const float *x, float *y, int64_t outer, int64_t axi
 
 void cushim_scaled_softmax_f16_ref(const uint16_t *x, uint16_t *y, float scale, int64_t outer,
                                    int64_t axis, int64_t inner) {
-    for (int64_t o = 0; o < outer; o++) {
+    for (int64_t o = 0; axis > 0 && o < outer; o++) {
         for (int64_t i = 0; i < inner; i++) {
             const uint16_t *from = x + o * axis * inner + i;
             uint16_t *to = y + o * axis * inner + i;

@@ -51,12 +51,12 @@ def suites_are_read_from_meson_s_names():
 
 
 class Fake(phases.Run):
-    """Builds and tests nothing; asan does not compile."""
+    """Builds and tests nothing; tsan does not compile."""
     made = []
 
     def make(self, front):
         self.made.append((self.phase.name, bool(front)))
-        return self.phase.name != "asan"
+        return self.phase.name != "tsan"
 
     def test(self):
         self.count.passed += 1
@@ -69,18 +69,30 @@ class Fake(phases.Run):
 def builds_come_in_order_and_each_folder_is_built_once():
     runs = []
     for phase in phases.PHASES:
-        runs.append(Fake(ROOT, dataclasses.replace(phase, needs=()), before=tuple(runs)))
+        runs.append(Fake(ROOT, dataclasses.replace(phase, needs=(), library=""), before=tuple(runs)))
     with phases.begin_builds(runs):
         for run in runs:
             run.run()
-    assert Fake.made == [("plain", False), ("asan", True), ("tsan", True), ("clang", True)], Fake.made
-    assert [run.count.passed for run in runs] == [1, 1, 1, 0, 1, 1, 1], "what was not built is not tested"
+    assert Fake.made == [("plain", False), ("sanitize", True), ("tsan", True)], Fake.made
+    assert [run.count.passed for run in runs] == [1, 1, 1, 1, 0, 1], "what was not built is not tested"
+
+
+@tap.test
+def without_a_command_or_its_compiler_s_library_a_phase_is_a_skip():
+    for needs, library, lacking in (("no-such-command",), "", "no-such-command"), ((), "no-such-library.so", "no-such-library.so"):
+        run = Fake(ROOT, dataclasses.replace(phases.PHASES[0], needs=needs, library=library))
+        with phases.begin_builds([run]):
+            run.run()
+        assert (run.count.passed, run.count.failed, run.count.skipped) == (0, 0, 1)
+        assert list(run.reasons) == [f"no {lacking}"], run.reasons
+    here = Fake(ROOT, dataclasses.replace(phases.PHASES[0], needs=("sh",), library="libc.so.6"))
+    assert here.missing() == []
 
 
 @tap.test
 def a_phase_of_some_suites_has_the_unit_tests_that_run_together():
     by_name = {phase.name: phase.only(("unit", "style")) for phase in phases.PHASES}
-    assert by_name == {"plain": ("unit", "style"), "emulated": (), "packages": (), "asan": ("unit",), "tsan": ("unit",), "valgrind": ("unit", "together"), "clang": ("unit",)}
+    assert by_name == {"plain": ("unit", "style"), "emulated": (), "packages": (), "sanitize": ("unit",), "tsan": ("unit",), "valgrind": ("unit", "together")}
 
 
 @tap.test

@@ -13,6 +13,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -54,6 +55,7 @@ class Phase:
     wrap: str = ""  # of `meson test`
     env: dict = dataclasses.field(default_factory=dict)
     needs: tuple = ()  # commands; without one of them the phase is a skip
+    library: str = ""  # of the compiler, as well
     builds: str = "all"  # or "tests": what its suites need; or "c": all but libraries of C++, whose compiler stays the same
     slow: int = 1  # how much longer tests may take
 
@@ -66,8 +68,10 @@ PHASES = [
     Phase("plain", "all suites but those of the next two, warnings as errors", setup=PLAIN, without=("together", "emulated", "model", *PACKAGES)),
     Phase("emulated", "kernels as host code, protocols as models", setup=PLAIN, folder="plain", suites=("emulated", "model")),
     Phase("packages", "what users install, recipes, programs of others", setup=PLAIN, folder="plain", suites=PACKAGES),
-    Phase("asan", "addresses and undefined behaviour", setup=("-Db_sanitize=address,undefined", *SANITIZED),
-          suites=("unit", "preload", "fuzz", "kernels"), without=("emulated", "reads"), slow=3, builds="tests",
+    Phase("sanitize", "addresses, undefined behaviour, libFuzzer, and the warnings of another compiler", compiler="clang",
+          setup=("-Db_sanitize=address,undefined", "-Dwerror=true", *SANITIZED),
+          suites=("unit", "preload", "fuzz", "kernels"), without=("emulated", "reads"), slow=3, builds="c",
+          needs=("clang",), library=f"libclang_rt.asan-{platform.machine()}.so",
           env={"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1", "TEST_STEPS_PCT": "30"}),
     Phase("tsan", "data races", setup=("-Db_sanitize=thread", *SANITIZED), suites=("unit", "preload"), without=("single", "reads"), slow=5,
           builds="tests", env={"TSAN_OPTIONS": f"halt_on_error=1:second_deadlock_stack=1:suppressions={SUPPRESSED}",
@@ -77,9 +81,6 @@ PHASES = [
           # nobody attaches a debugger; a trace does without functions that were inlined, whose table is a fifth of the time
           wrap="valgrind --quiet --vgdb=no --read-inline-info=no --fair-sched=try --error-exitcode=99",
           env={"TEST_STEPS_PCT": "10", "TEST_TURNS_PCT": "2", "VALGRIND_OPTS": "--leak-check=full --errors-for-leak-kinds=definite"}),
-    Phase("clang", "another compiler, warnings as errors, and libFuzzer", compiler="clang",
-          setup=("-Dwerror=true", "-Doptimization=0", "-Ddebug=false"),  # its warnings are the same
-          suites=("unit", "fuzz"), without=("emulated",), needs=("clang",), builds="c"),
 ]
 
 
@@ -263,7 +264,12 @@ class Run:
             print(tail(entry.get("stdout", "") + entry.get("stderr", "")) + "\n", flush=True)
 
     def missing(self):
-        return [command for command in self.phase.needs if not shutil.which(command)]
+        """The commands and the library that it needs and that are not here."""
+        commands = [command for command in self.phase.needs if not shutil.which(command)]
+        if commands or not self.phase.library:
+            return commands
+        found = self.command([self.phase.compiler, f"-print-file-name={self.phase.library}"]).stdout.strip()
+        return [] if os.path.isabs(found) else [self.phase.library]
 
     def run(self):
         if self.missing():

@@ -65,6 +65,11 @@ static void lay_out(struct kernel_case *c) {
                  cushim_decoder_q4k_f32_scratch(&decoder) / sizeof(float));
 }
 
+/* What is at so many bytes of an array; an empty one has no address. */
+static void *part(void *array, size_t n_bytes) {
+    return array ? (char *)array + n_bytes : NULL;
+}
+
 /* Layers of the addresses of one side, host or device. */
 static struct cushim_decoder place(const struct kernel_case *c, void *const *at,
                                    struct cushim_decoder_layer layers[MOST_LAYERS]) {
@@ -73,17 +78,17 @@ static struct cushim_decoder place(const struct kernel_case *c, void *const *at,
     int64_t n_q = s[Q_HEADS] * s[DIM];
     for (int64_t i = 0; i < s[LAYERS]; i++) {
         size_t n = (size_t)i;
-        float *norm = (float *)at[NORMS] + 2 * i * s[HIDDEN],
-              *keys = (float *)at[CACHE] + i * MAX_LEN * decoder.position_stride;
+        size_t norm_bytes = (size_t)s[HIDDEN] * sizeof(float);
+        size_t row_bytes = (size_t)(s[KV_HEADS] * s[DIM]) * sizeof(float); /* of keys, or values */
         layers[i] = (struct cushim_decoder_layer){
-            .qkv = (const uint8_t *)at[QKV] + n * q4k_bytes(rows_of_qkv(s), s[HIDDEN]),
-            .o = (const uint8_t *)at[O] + n * q4k_bytes(s[HIDDEN], n_q),
-            .gate_up = (const uint8_t *)at[GATE_UP] + n * q4k_bytes(2 * s[FF], s[HIDDEN]),
-            .down = (const uint8_t *)at[DOWN] + n * q4k_bytes(s[HIDDEN], s[FF]),
-            .attention_norm = norm,
-            .ff_norm = norm + s[HIDDEN],
-            .keys = keys,
-            .values = keys + s[KV_HEADS] * s[DIM]};
+            .qkv = part(at[QKV], n * q4k_bytes(rows_of_qkv(s), s[HIDDEN])),
+            .o = part(at[O], n * q4k_bytes(s[HIDDEN], n_q)),
+            .gate_up = part(at[GATE_UP], n * q4k_bytes(2 * s[FF], s[HIDDEN])),
+            .down = part(at[DOWN], n * q4k_bytes(s[HIDDEN], s[FF])),
+            .attention_norm = part(at[NORMS], 2 * n * norm_bytes),
+            .ff_norm = part(at[NORMS], (2 * n + 1) * norm_bytes),
+            .keys = part(at[CACHE], n * MAX_LEN * 2 * row_bytes),
+            .values = part(at[CACHE], (n * MAX_LEN * 2 + 1) * row_bytes)};
     }
     decoder.layers = layers;
     decoder.cos_table = at[TABLES];

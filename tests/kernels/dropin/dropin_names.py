@@ -12,7 +12,7 @@ import tap
 
 LIBRARY, RECORD, HEADER = sys.argv[1:]
 NAMES = pathlib.Path(RECORD).read_text().split()
-SYSTEM = re.compile(r"lib(c|m|dl|rt|pthread|asan|tsan|ubsan|gcc_s)\.so\.\d+|ld-linux.*")
+SYSTEM = re.compile(r"lib(c|m|dl|rt|pthread|asan|tsan|ubsan|gcc_s)\.so\.\d+|libclang_rt\..*|ld-linux.*")
 
 
 def output(*command):

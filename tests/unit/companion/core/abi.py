@@ -34,7 +34,7 @@ sys.path.insert(0, arguments.exports)
 import exports
 
 STRUCT = re.compile(r"^struct (cushim_\w+) \{", re.MULTILINE)
-LIBC = re.compile(r"lib(c|pthread|dl|m)\.so|ld-linux|linux-vdso|lib(asan|tsan|ubsan|gcc_s)\.so")
+LIBC = re.compile(r"lib(c|pthread|dl|m)\.so|ld-linux|linux-vdso|lib(asan|tsan|ubsan|gcc_s)\.so|libclang_rt\.")
 
 
 def run(*command, text=None):
