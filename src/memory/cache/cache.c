@@ -2,7 +2,6 @@
 
 #include <string.h>
 #include <sys/mman.h>
-#include <utlist.h>
 
 #include "base/clock.h"
 #include "base/futex.h"
@@ -42,15 +41,10 @@ static void push_oldest(struct cushim_mem_cache *cache, const struct cushim_mem_
                         uint64_t tag) {
     struct cushim_mem_extent *slab = place->extent;
     struct cushim_mem_cache_bucket *bin = &cache->bins[slab->class_index];
-    uint32_t oldest = bin->oldest, youngest = bin->youngest;
     uint64_t address = cushim_mem_extent_address(slab) + place->index * slab->block_bytes;
-    bin->youngest = 0;
-    cushim_mem_cache_put(cache, bin, &slab->cells[place->index], address, tag);
-    if (oldest) {
-        cache->slots[bin->oldest].younger = oldest;
-        cache->slots[oldest].older = bin->oldest;
-        bin->youngest = youngest;
-    }
+    struct cushim_mem_slot *slot =
+        cushim_mem_cache_fill(cache, bin, &slab->cells[place->index], address, tag);
+    DL_PREPEND2(bin->oldest, slot, older, younger);
 }
 
 /* Under the pool's lock: the n oldest blocks of a class go to the free lists, or wait there for
@@ -195,7 +189,7 @@ void cushim_mem_cache_give_done(struct cushim_mem_cache *cache, uint64_t done) {
     take_share(cache, pool);
     for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
         const struct cushim_mem_cache_bucket *bin = &cache->bins[i];
-        while (bin->n && cache->slots[bin->oldest].tag <= done)
+        while (bin->n && bin->oldest->tag <= done)
             give_oldest(cache, pool, i, 1, done);
     }
 }
@@ -479,7 +473,8 @@ size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *pool) {
 /* The blocks are no more. */
 static void forget(struct cushim_mem_cache *cache) {
     memset(cache->bins, 0, cushim_mem_sizeclass_count() * sizeof *cache->bins);
-    cache->spare = cache->n_fresh = 0;
+    cache->spare = NULL;
+    cache->n_fresh = 0;
     cache->cached_bytes = 0;
 }
 

@@ -20,6 +20,8 @@
 #ifndef CUSHIM_MEMORY_CACHE_H
 #define CUSHIM_MEMORY_CACHE_H
 
+#include <utlist.h>
+
 #include "memory/cache/cache_lock.h"
 #include "memory/state/deferred.h"
 #include "memory/layout/block.h"
@@ -36,17 +38,17 @@ enum {
     CUSHIM_MEM_CACHE_PUBLISH_BYTES = 1 << 20 /* says of how many bytes */
 };
 
-/* A place for a block; number 0 is none. */
+/* A place for a block. */
 struct cushim_mem_slot {
+    struct cushim_mem_slot *older, *younger;
     struct cushim_mem_block_meta *cell;
     uint64_t address;
     uint64_t tag;
-    uint32_t older, younger;
 };
 
-/* The blocks of a class.  Tags never fall from old to young. */
+/* The blocks of a class, the oldest first, by utlist.h.  Tags never fall from old to young. */
 struct cushim_mem_cache_bucket {
-    uint32_t oldest, youngest; /* slots; 0: none */
+    struct cushim_mem_slot *oldest;
     uint16_t n;
     uint16_t most;        /* 0: not used yet */
     uint32_t block_bytes; /* valid once it is */
@@ -60,9 +62,9 @@ struct cushim_mem_cache {
     bool is_cut;           /* the limit is less than a cache may have, or not known yet */
     uint64_t refreshed_ns; /* when the limit was set */
     struct cushim_mem_unfenced unfenced;
-    uint32_t spare, n_fresh; /* slots without a block: a list by `older`, and those never used */
-    unsigned hand;           /* the class that gives next when the cache is full */
-    atomic_bool is_busy;     /* has a share of what the caches of the pool may have together */
+    uint32_t n_fresh;    /* slots that were ever used */
+    unsigned hand;       /* the class that gives next when the cache is full */
+    atomic_bool is_busy; /* has a share of what the caches of the pool may have together */
     struct cushim_mem_counts counts;
     /* under the registry's lock */
     uint64_t n_uses, seen_ns; /* hits and frees when somebody looked, and when they had changed */
@@ -71,8 +73,10 @@ struct cushim_mem_cache {
     struct cushim_mem_cache *next_of_thread; /* or among the spares */
     struct cushim_mem_cache *next_of_all;    /* constant */
     bool is_orphan;                          /* its thread ended, and blocks are in it still */
+    /* the rest as the first part */
+    struct cushim_mem_slot *spare; /* used slots without a block, a list by `older` */
     struct cushim_mem_cache_bucket bins[CUSHIM_MEM_MOST_CLASSES];
-    struct cushim_mem_slot slots[CUSHIM_MEM_CACHE_SLOTS + 1];
+    struct cushim_mem_slot slots[CUSHIM_MEM_CACHE_SLOTS];
 };
 
 /* The cache that the calling thread used last; at first, and in its end, one that has no pool. */
@@ -115,49 +119,36 @@ static inline struct cushim_mem_cache *cushim_mem_cache_take(struct cushim_mem_h
     return cache && cushim_mem_cache_take_again(cache, life) ? cache : NULL;
 }
 
-/* Take a block out of its bin: from either end, `number` being that end. */
+/* Take a block out of its bin.  The slot is valid until the next push. */
 static inline struct cushim_mem_slot *cushim_mem_cache_unlink(struct cushim_mem_cache *cache,
                                                               struct cushim_mem_cache_bucket *bin,
-                                                              uint32_t number) {
-    struct cushim_mem_slot *slot = &cache->slots[number];
-    if (number == bin->youngest) {
-        bin->youngest = slot->older;
-        if (bin->youngest)
-            cache->slots[bin->youngest].younger = 0;
-        else
-            bin->oldest = 0;
-    } else {
-        bin->oldest = slot->younger;
-        cache->slots[bin->oldest].older = 0;
-    }
+                                                              struct cushim_mem_slot *slot) {
+    DL_DELETE2(bin->oldest, slot, older, younger);
     bin->n--;
     cache->cached_bytes -= bin->block_bytes;
     slot->older = cache->spare;
-    cache->spare = number;
+    cache->spare = slot;
     return slot;
 }
 
-/*
- * Take a block of a class whose work is over: the youngest if it is, else the oldest.  NULL where
- * neither is.  The slot is valid until the next push.
- */
+/* The same of a class whose work is over: the youngest if it is, else the oldest.  NULL where
+ * neither is. */
 static inline struct cushim_mem_slot *cushim_mem_cache_pop(struct cushim_mem_cache *cache,
                                                            unsigned class_index, uint64_t done) {
     struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
-    if (!bin->youngest)
+    struct cushim_mem_slot *oldest = bin->oldest;
+    if (!oldest)
         return NULL;
-    if (cache->slots[bin->youngest].tag <= done)
-        return cushim_mem_cache_unlink(cache, bin, bin->youngest);
-    if (cache->slots[bin->oldest].tag <= done)
-        return cushim_mem_cache_unlink(cache, bin, bin->oldest);
-    return NULL;
+    if (oldest->older->tag <= done) /* the youngest: it is a ring that way */
+        return cushim_mem_cache_unlink(cache, bin, oldest->older);
+    return oldest->tag <= done ? cushim_mem_cache_unlink(cache, bin, oldest) : NULL;
 }
 
 /* The epoch of the oldest block of a class; 0: it has none. */
 static inline uint64_t cushim_mem_cache_oldest_tag(const struct cushim_mem_cache *cache,
                                                    unsigned class_index) {
-    const struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
-    return bin->n ? cache->slots[bin->oldest].tag : 0;
+    const struct cushim_mem_slot *oldest = cache->bins[class_index].oldest;
+    return oldest ? oldest->tag : 0;
 }
 
 /* Are there enough blocks of a class for a fence to be worth its price? */
@@ -173,29 +164,31 @@ static inline bool cushim_mem_cache_has_room(const struct cushim_mem_cache *cach
            (cache->spare || cache->n_fresh < CUSHIM_MEM_CACHE_SLOTS);
 }
 
+/* A slot for a block of a slab, counted, on no list yet: there is room for it. */
+static inline struct cushim_mem_slot *cushim_mem_cache_fill(struct cushim_mem_cache *cache,
+                                                            struct cushim_mem_cache_bucket *bin,
+                                                            struct cushim_mem_block_meta *cell,
+                                                            uint64_t address, uint64_t tag) {
+    struct cushim_mem_slot *slot = cache->spare;
+    if (slot)
+        cache->spare = slot->older;
+    else
+        slot = &cache->slots[cache->n_fresh++];
+    slot->cell = cell;
+    slot->address = address;
+    slot->tag = tag;
+    bin->n++;
+    cache->cached_bytes += bin->block_bytes;
+    return slot;
+}
+
 /* Put a block of a slab in as the youngest of its class: there is room for it. */
 static inline void cushim_mem_cache_put(struct cushim_mem_cache *cache,
                                         struct cushim_mem_cache_bucket *bin,
                                         struct cushim_mem_block_meta *cell, uint64_t address,
                                         uint64_t tag) {
-    uint32_t number = cache->spare;
-    struct cushim_mem_slot *slot = &cache->slots[number];
-    if (number)
-        cache->spare = slot->older;
-    else
-        slot = &cache->slots[number = ++cache->n_fresh];
-    slot->cell = cell;
-    slot->address = address;
-    slot->tag = tag;
-    slot->older = bin->youngest;
-    slot->younger = 0;
-    if (bin->youngest)
-        cache->slots[bin->youngest].younger = number;
-    else
-        bin->oldest = number;
-    bin->youngest = number;
-    bin->n++;
-    cache->cached_bytes += bin->block_bytes;
+    struct cushim_mem_slot *slot = cushim_mem_cache_fill(cache, bin, cell, address, tag);
+    DL_APPEND2(bin->oldest, slot, older, younger);
 }
 
 /* The same; false where there is no room. */

@@ -361,10 +361,11 @@ static const char *fault_of_bin(const struct cushim_mem_heap *pool,
                                 const struct cushim_mem_cache *cache, unsigned class_index,
                                 size_t *n_bytes, struct sums *sums) {
     const struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
-    uint32_t n = 0, older = 0;
+    const struct cushim_mem_slot *older = bin->oldest ? bin->oldest->older : NULL; /* a ring */
+    uint32_t n = 0;
     uint64_t tag = 0;
-    for (uint32_t at = bin->oldest; at; older = at, at = cache->slots[at].younger, n++) {
-        const struct cushim_mem_slot *slot = &cache->slots[at];
+    for (const struct cushim_mem_slot *slot = bin->oldest; slot;
+         older = slot, slot = slot->younger, n++) {
         const char *fault = fault_of_slot(pool, slot, class_index);
         if (fault)
             return fault;
@@ -380,8 +381,9 @@ static const char *fault_of_bin(const struct cushim_mem_heap *pool,
             sums->cut_used_bytes += bin->block_bytes;
         }
     }
-    return n == bin->n && older == bin->youngest && n <= bin->most ? NULL
-                                                                   : "a deque of a cache is wrong";
+    return n == bin->n && (!n || older == bin->oldest->older) && n <= bin->most
+               ? NULL
+               : "a deque of a cache is wrong";
 }
 
 static const char *fault_of_caches(const struct cushim_mem_heap *pool, struct sums *sums) {
