@@ -9,12 +9,13 @@
 
 struct cushim_pool_block;
 
-/* Idle blocks of a bucket, the newest first; a line of its own, which a hit and a free write. */
+/* Idle blocks of a bucket, the newest first, by utlist.h; a line of its own, which a hit and a free
+ * write. */
 struct cushim_pool_bucket {
     _Alignas(64) size_t bucket_bytes; /* 0: nobody's yet, or the loose one's, of any */
     size_t n;
     size_t n_most; /* that a free need not look after */
-    struct cushim_pool_block *newest, *oldest;
+    struct cushim_pool_block *newest;
 };
 
 /* All zero is empty. */

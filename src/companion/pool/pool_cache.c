@@ -43,7 +43,7 @@ struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache,
 
 static struct cushim_pool_block *pop_if_over(struct cushim_pool_cache *cache,
                                              struct cushim_pool_bucket *bucket) {
-    struct cushim_pool_block *block = bucket ? bucket->oldest : NULL;
+    struct cushim_pool_block *block = bucket ? cushim_pool_bucket_oldest(bucket) : NULL;
     if (!block || !cushim_pool_block_is_over(cache, block))
         return NULL;
     cushim_pool_cache_unlink(cache, bucket, block);

@@ -8,6 +8,8 @@
 #ifndef CUSHIM_COMPANION_POOL_CACHE_H
 #define CUSHIM_COMPANION_POOL_CACHE_H
 
+#include <utlist.h>
+
 #include "companion/pool/pool_internal.h"
 
 /* A value of the calling thread's own, never another's. */
@@ -52,12 +54,10 @@ static inline bool cushim_pool_block_is_over(const struct cushim_pool_cache *cac
 struct cushim_pool_bucket *cushim_pool_cache_bucket(struct cushim_pool_cache *cache,
                                                     size_t bucket_bytes);
 
-/* Between two neighbours. */
-static inline void cushim_pool_age_put(struct cushim_pool_age *age, struct cushim_pool_age *earlier,
-                                       struct cushim_pool_age *later) {
-    *age = (struct cushim_pool_age){.later = later, .earlier = earlier};
-    earlier->later = age;
-    later->earlier = age;
+/* The block of a bucket that is over first; NULL: it has none. */
+static inline struct cushim_pool_block *
+cushim_pool_bucket_oldest(const struct cushim_pool_bucket *bucket) {
+    return bucket->newest ? bucket->newest->newer : NULL; /* a ring that way */
 }
 
 /* The block of an age that is not the ring's own. */
@@ -66,26 +66,18 @@ static inline struct cushim_pool_block *cushim_pool_age_block(struct cushim_pool
                                                 offsetof(struct cushim_pool_block, age));
 }
 
-/* One more idle block. */
-static inline void cushim_pool_cache_count_in(struct cushim_pool_cache *cache,
-                                              struct cushim_pool_bucket *bucket,
-                                              size_t bucket_bytes) {
-    bucket->n++;
-    atomic_store_explicit(&cache->idle_bytes, cushim_pool_cache_idle_bytes(cache) + bucket_bytes,
-                          memory_order_relaxed);
-}
-
-/* Out of the order of age, too. */
-static inline void cushim_pool_cache_count_out(struct cushim_pool_cache *cache,
-                                               struct cushim_pool_bucket *bucket,
-                                               struct cushim_pool_block *block) {
+/* Take an idle block out of its cache. */
+static inline void cushim_pool_cache_unlink(struct cushim_pool_cache *cache,
+                                            struct cushim_pool_bucket *bucket,
+                                            struct cushim_pool_block *block) {
+    DL_DELETE2(bucket->newest, block, newer, older);
+    block->age.later->earlier = block->age.earlier;
+    block->age.earlier->later = block->age.later;
     bucket->n--;
     size_t idle_bytes = cushim_pool_cache_idle_bytes(cache) - block->bucket_bytes;
     atomic_store_explicit(&cache->idle_bytes, idle_bytes, memory_order_relaxed);
     if (idle_bytes < cache->least_idle_bytes)
         cache->least_idle_bytes = idle_bytes;
-    block->age.later->earlier = block->age.earlier;
-    block->age.earlier->later = block->age.later;
     if (block->moment > cache->closed_moment) {
         cache->open_blocks--;
         cache->open_bytes -= block->bucket_bytes;
@@ -101,21 +93,6 @@ static inline size_t cushim_pool_cache_fallen(struct cushim_pool_cache *cache) {
     return fallen_bytes;
 }
 
-/* Take an idle block out of its cache. */
-static inline void cushim_pool_cache_unlink(struct cushim_pool_cache *cache,
-                                            struct cushim_pool_bucket *bucket,
-                                            struct cushim_pool_block *block) {
-    if (block->newer)
-        block->newer->older = block->older;
-    else
-        bucket->newest = block->older;
-    if (block->older)
-        block->older->newer = block->newer;
-    else
-        bucket->oldest = block->newer;
-    cushim_pool_cache_count_out(cache, bucket, block);
-}
-
 /* Put a block in as the newest of its bucket, in the open batch.  The caller freed it by an
  * exchange before. */
 static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *cache,
@@ -123,16 +100,14 @@ static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *cache,
                                              struct cushim_pool_block *block) {
     size_t bucket_bytes = block->bucket_bytes;
     block->moment = cushim_stream_fence_moment(cache->of.context);
-    block->newer = NULL;
-    block->older = bucket->newest;
-    if (bucket->newest)
-        bucket->newest->newer = block;
-    else
-        bucket->oldest = block;
-    bucket->newest = block;
-    cushim_pool_age_put(&block->age, cache->ages.earlier, &cache->ages);
+    DL_PREPEND2(bucket->newest, block, newer, older);
+    block->age = (struct cushim_pool_age){.later = &cache->ages, .earlier = cache->ages.earlier};
+    cache->ages.earlier->later = &block->age;
+    cache->ages.earlier = &block->age;
     atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
-    cushim_pool_cache_count_in(cache, bucket, bucket_bytes);
+    bucket->n++;
+    atomic_store_explicit(&cache->idle_bytes, cushim_pool_cache_idle_bytes(cache) + bucket_bytes,
+                          memory_order_relaxed);
     cache->open_blocks++;
     cache->open_bytes += bucket_bytes;
 }
@@ -153,14 +128,8 @@ struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache,
 static inline struct cushim_pool_block *
 cushim_pool_cache_pop_from(struct cushim_pool_cache *cache, struct cushim_pool_bucket *bucket) {
     struct cushim_pool_block *block = bucket->newest;
-    if (!block)
-        return NULL;
-    bucket->newest = block->older;
-    if (block->older)
-        block->older->newer = NULL;
-    else
-        bucket->oldest = NULL;
-    cushim_pool_cache_count_out(cache, bucket, block);
+    if (block)
+        cushim_pool_cache_unlink(cache, bucket, block);
     return block;
 }
 

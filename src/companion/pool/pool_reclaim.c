@@ -53,12 +53,12 @@ static struct cushim_pool_block *take_fitting(const struct cushim_pool_call *cal
     struct cushim_pool_bucket *bucket = NULL, *best = NULL;
     cushim_pool_cache_lock(cache);
     while ((bucket = cushim_pool_buckets_next(&cache->buckets, bucket))) {
-        if (bucket->oldest && bucket->bucket_bytes >= call->bucket_bytes &&
+        if (bucket->n && bucket->bucket_bytes >= call->bucket_bytes &&
             bucket->bucket_bytes / 2 <= call->bucket_bytes &&
             (!best || bucket->bucket_bytes < best->bucket_bytes))
             best = bucket;
     }
-    struct cushim_pool_block *block = best ? best->oldest : NULL;
+    struct cushim_pool_block *block = best ? cushim_pool_bucket_oldest(best) : NULL;
     if (block)
         cushim_pool_cache_unlink(cache, best, block);
     cushim_pool_cache_unlock(cache);
