@@ -1,7 +1,7 @@
 #include "preload/entry/async_pool.h"
 
+#include "cuda/current_context.h"
 #include "cuda/table.h"
-#include "memory/current_context.h"
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
 
@@ -17,11 +17,11 @@ static bool ask(struct cushim_cuda *cuda, CUstream stream, struct cushim_async_o
     owner->context = cushim_contexts_of_stream(cuda, stream);
     if (!owner->context)
         return false;
-    bool has_entered = cushim_mem_current_context_enter(cuda, owner->context, &answer);
+    bool has_entered = cushim_current_context_enter(cuda, owner->context, &answer);
     if (answer == CUDA_SUCCESS)
         answer = cuda->cuCtxGetDevice(&owner->device);
     if (has_entered)
-        cushim_mem_current_context_leave(cuda);
+        cushim_current_context_leave(cuda);
     return answer == CUDA_SUCCESS && owner->device >= 0 && owner->device < CUSHIM_MAX_DEVICES;
 }
 

@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "copy/host.h"
 #include "copy/ring.h"
+#include "cuda/current_context.h"
 #include "cuda/table.h"
-#include "memory/current_context.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
 #include "preload/state/contexts.h"
@@ -267,9 +267,9 @@ static bool stage_where_possible(struct cushim_cuda *cuda, struct cushim_copy *c
     if (!cushim_copy_host_can_look())
         return leave_for(copy, CUSHIM_COPY_REASON_KERNEL);
     int error = errno;
-    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
+    CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
     bool is_done = batch ? stage_batch(cuda, batch, copy, n_others) : stage(cuda, copy, n_others);
-    cushim_mem_mode_back(cuda, mode);
+    cushim_mode_back(cuda, mode);
     errno = error;
     return is_done;
 }

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "cuda/current_context.h"
 #include "cuda/table.h"
-#include "memory/current_context.h"
 #include "memory/heap/heap.h"
 #include "memory/provider/vmm.h"
 #include "memory/state/heap_state.h"
@@ -198,13 +198,13 @@ CUSHIM_EXPORT CUresult cuPointerGetAttributes(unsigned n_attributes,
 static void reset_segment(struct cushim_cuda *cuda, struct cushim_mem_segment *segment) {
     CUresult answer;
     unsigned value = 0;
-    bool has_entered = cushim_mem_current_context_enter(cuda, segment->pool->context, &answer);
+    bool has_entered = cushim_current_context_enter(cuda, segment->pool->context, &answer);
     cuda->cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, segment->base);
     value = 1;
     if (atomic_load(&segment->n_synchronous))
         cuda->cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, segment->base);
     if (has_entered)
-        cushim_mem_current_context_leave(cuda);
+        cushim_current_context_leave(cuda);
 }
 
 void cushim_sight_reset(const struct cushim_mem_lookup *found) {

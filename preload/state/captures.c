@@ -5,9 +5,9 @@
 
 #include "base/futex.h"
 #include "base/log.h"
+#include "cuda/current_context.h"
 #include "cuda/table.h"
 #include "cushim/preload.h"
-#include "memory/current_context.h"
 #include "memory/special/graph_resources.h"
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
@@ -208,13 +208,13 @@ static bool hand_over(struct cushim_cuda *cuda, CUgraph graph,
     CUuserObject object;
     if (!cuda->cuUserObjectCreate || !cuda->cuGraphRetainUserObject)
         return false;
-    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
+    CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
     /* where the graph does not take it the object is left alone: its destructor must not run */
     bool is_taken =
         cuda->cuUserObjectCreate(&object, first, let_go, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) ==
             CUDA_SUCCESS &&
         cuda->cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE) == CUDA_SUCCESS;
-    cushim_mem_mode_back(cuda, mode);
+    cushim_mode_back(cuda, mode);
     return is_taken;
 }
 

@@ -2,8 +2,8 @@
 
 #include <pthread.h>
 
+#include "cuda/current_context.h"
 #include "cuda/table.h"
-#include "memory/current_context.h"
 
 CUcontext cushim_primary_of(struct cushim_cuda *cuda, CUdevice device) {
     unsigned flags;
@@ -25,11 +25,11 @@ CUcontext cushim_primary_of(struct cushim_cuda *cuda, CUdevice device) {
 CUcontext cushim_primary_of_green(struct cushim_cuda *cuda, CUcontext green) {
     CUresult answer;
     CUdevice device;
-    bool has_entered = cushim_mem_current_context_enter(cuda, green, &answer);
+    bool has_entered = cushim_current_context_enter(cuda, green, &answer);
     if (answer == CUDA_SUCCESS)
         answer = cuda->cuCtxGetDevice(&device);
     if (has_entered)
-        cushim_mem_current_context_leave(cuda);
+        cushim_current_context_leave(cuda);
     return answer == CUDA_SUCCESS ? cushim_primary_of(cuda, device) : NULL;
 }
 

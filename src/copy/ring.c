@@ -9,8 +9,8 @@
 #include <time.h>
 
 #include "copy/node.h"
+#include "cuda/current_context.h"
 #include "cuda/table.h"
-#include "memory/current_context.h"
 
 /*
  * A piece is no smaller: a pinned transfer of 1 MiB reaches two thirds of the link's speed, one of
@@ -188,16 +188,16 @@ static void help(struct cushim_copy_ring *ring, struct cushim_copy_channel *chan
                  struct cushim_copy_job *job) {
     CUresult answer;
     struct cushim_cuda *cuda = ring->setup.cuda;
-    bool has_entered = cushim_mem_current_context_enter(cuda, ring->setup.context, &answer);
+    bool has_entered = cushim_current_context_enter(cuda, ring->setup.context, &answer);
     if (answer != CUDA_SUCCESS) {
         cushim_copy_job_fail(job, CUSHIM_COPY_REFUSED);
         return;
     }
-    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
+    CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
     cushim_copy_channel_turn(cuda, channel, job, &ring->n_waiting);
-    cushim_mem_mode_back(cuda, mode);
+    cushim_mode_back(cuda, mode);
     if (has_entered)
-        cushim_mem_current_context_leave(cuda);
+        cushim_current_context_leave(cuda);
 }
 
 /* Under the lock; false: a second went by without work. */
@@ -332,15 +332,15 @@ static size_t empty(struct cushim_copy_ring *ring) {
     struct cushim_cuda *cuda = ring->setup.cuda;
     if (!ring->is_made)
         return 0;
-    bool has_entered = cushim_mem_current_context_enter(cuda, ring->setup.context, &answer);
-    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
+    bool has_entered = cushim_current_context_enter(cuda, ring->setup.context, &answer);
+    CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
     if (answer == CUDA_SUCCESS) {
         n_bytes = ring->buffer_bytes * ring->n_channels * 2;
         unmake(ring);
     }
-    cushim_mem_mode_back(cuda, mode);
+    cushim_mode_back(cuda, mode);
     if (has_entered)
-        cushim_mem_current_context_leave(cuda);
+        cushim_current_context_leave(cuda);
     return n_bytes;
 }
 

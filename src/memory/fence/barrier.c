@@ -1,7 +1,7 @@
 #include "memory/fence/barrier.h"
 
+#include "cuda/current_context.h"
 #include "cuda/table.h"
-#include "memory/current_context.h"
 #include "memory/fence/fence.h"
 
 /* What is freed for its wait: the free of any kind of memory waits for the context. */
@@ -27,9 +27,9 @@ static CUresult release_in_own_capture(struct cushim_cuda *cuda, const struct du
     CUresult answer = release(cuda, dummy);
     if (answer == CUDA_SUCCESS)
         return answer;
-    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
+    CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
     release(cuda, dummy);
-    cushim_mem_mode_back(cuda, mode);
+    cushim_mode_back(cuda, mode);
     return answer;
 }
 
@@ -40,17 +40,17 @@ CUresult cushim_mem_barrier_pass(struct cushim_mem_fence *fence, bool is_relaxed
     CUcontext context = atomic_load(&fence->context);
     if (!context) /* it went a moment ago */
         return CUDA_SUCCESS;
-    bool has_entered = cushim_mem_current_context_enter(cuda, context, &answer);
+    bool has_entered = cushim_current_context_enter(cuda, context, &answer);
     if (answer != CUDA_SUCCESS)
         return answer;
-    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
+    CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
     answer = obtain(cuda, &dummy);
     if (answer == CUDA_SUCCESS && is_relaxed)
         answer = release(cuda, &dummy);
-    cushim_mem_mode_back(cuda, mode);
+    cushim_mode_back(cuda, mode);
     if (answer == CUDA_SUCCESS && !is_relaxed)
         answer = release_in_own_capture(cuda, &dummy);
     if (has_entered)
-        cushim_mem_current_context_leave(cuda);
+        cushim_current_context_leave(cuda);
     return answer;
 }

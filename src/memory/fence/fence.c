@@ -3,10 +3,10 @@
 #include "base/clock.h"
 #include "base/futex.h"
 #include "base/atomics.h"
+#include "cuda/current_context.h"
 #include "cuda/translate.h"
 #include "cuda/table.h"
 #include "memory/fence/barrier.h"
-#include "memory/current_context.h"
 
 struct cushim_mem_launches cushim_mem_launches = {.round = 1};
 
@@ -168,14 +168,14 @@ uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer)
     *answer = CUDA_SUCCESS;
     if (!cushim_mem_fence_is_in_flight(fence) || atomic_exchange(&epochs->is_polling, true))
         return cushim_mem_fence_done(fence);
-    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(fence->cuda);
+    CUstreamCaptureMode mode = cushim_mode_relaxed(fence->cuda);
     while (*answer == CUDA_SUCCESS && (row = pin(fence, 0))) {
         *answer = ask(row);
         unpin(fence, row, *answer);
     }
     if (*answer == CUDA_SUCCESS && cushim_mem_fence_is_in_flight(fence))
         recycle(fence); /* what a wait has covered was not asked about */
-    cushim_mem_mode_back(fence->cuda, mode);
+    cushim_mode_back(fence->cuda, mode);
     atomic_store(&epochs->is_polling, false);
     if (*answer == CUDA_ERROR_NOT_READY)
         *answer = CUDA_SUCCESS;
@@ -390,9 +390,9 @@ static bool wait_on_row(struct waiting *waiting, uint64_t epoch, CUresult *answe
         return false;
     if (!waiting->busy_since_ns)
         waiting->busy_since_ns = cushim_clock_ns();
-    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(fence->cuda);
+    CUstreamCaptureMode mode = cushim_mode_relaxed(fence->cuda);
     *answer = wait_or_rest(waiting, row);
-    cushim_mem_mode_back(fence->cuda, mode);
+    cushim_mode_back(fence->cuda, mode);
     unpin(fence, row, *answer);
     if (*answer == CUDA_ERROR_NOT_READY)
         *answer = CUDA_SUCCESS;

@@ -1,19 +1,19 @@
 #include "memory/fence/record.h"
 
+#include "cuda/current_context.h"
 #include "cuda/table.h"
-#include "memory/current_context.h"
 #include "memory/fence/fence.h"
 
 static CUresult event_create(const struct cushim_mem_fence *fence, CUcontext context,
                              CUevent *event) {
     CUresult answer;
-    bool has_entered = cushim_mem_current_context_enter(fence->cuda, context, &answer);
-    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(fence->cuda);
+    bool has_entered = cushim_current_context_enter(fence->cuda, context, &answer);
+    CUstreamCaptureMode mode = cushim_mode_relaxed(fence->cuda);
     if (answer == CUDA_SUCCESS)
         answer = fence->cuda->cuEventCreate(event, fence->event_flags);
-    cushim_mem_mode_back(fence->cuda, mode);
+    cushim_mode_back(fence->cuda, mode);
     if (has_entered)
-        cushim_mem_current_context_leave(fence->cuda);
+        cushim_current_context_leave(fence->cuda);
     return answer;
 }
 

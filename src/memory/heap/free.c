@@ -1,7 +1,7 @@
 /* How a heap takes blocks back: at once behind a wait (exact), or without one (relaxed). */
+#include "cuda/current_context.h"
 #include "cuda/translate.h"
 #include "cuda/table.h"
-#include "memory/current_context.h"
 #include "memory/cache/cache.h"
 #include "memory/heap/growth.h"
 #include "memory/special/graph_resources.h"
@@ -372,13 +372,13 @@ static CUresult record_on(struct cushim_mem_heap *pool, CUstream stream, CUevent
         answer = cuda->cuStreamGetCtx(stream, &context);
     if (answer != CUDA_SUCCESS)
         return answer;
-    bool has_entered = cushim_mem_current_context_enter(cuda, context, &answer);
+    bool has_entered = cushim_current_context_enter(cuda, context, &answer);
     if (answer == CUDA_SUCCESS)
         answer = cuda->cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
     if (answer == CUDA_SUCCESS)
         answer = cuda->cuEventRecord(*event, stream);
     if (has_entered)
-        cushim_mem_current_context_leave(cuda);
+        cushim_current_context_leave(cuda);
     if (answer != CUDA_SUCCESS && *event)
         cuda->cuEventDestroy_v2(*event);
     return answer;

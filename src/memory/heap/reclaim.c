@@ -3,9 +3,9 @@
 #include "base/clock.h"
 #include "base/futex.h"
 #include "base/log.h"
+#include "cuda/current_context.h"
 #include "cuda/table.h"
 #include "memory/cache/cache.h"
-#include "memory/current_context.h"
 #include "memory/heap/census.h"
 #include "memory/heap/growth.h"
 #include "memory/state/heap_state.h"
@@ -38,11 +38,11 @@ static enum cushim_status await(struct cushim_mem_heap *pool, uint64_t until_ns)
 /* Without records the wait is native's own, which cannot be given up: memory is out otherwise. */
 static enum cushim_status await_patiently(struct cushim_mem_heap *pool, uint64_t until_ns) {
     /* the caller's own capture has no part in it, and stays valid */
-    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
+    CUstreamCaptureMode mode = cushim_mode_relaxed(pool->cuda);
     enum cushim_status status = await(pool, pool->cuda->cuCtxRecordEvent ? until_ns : 0);
     if (status == CUSHIM_TIMEOUT && pool->gate->is_open() && cushim_clock_ns() < until_ns)
         status = await(pool, 0);
-    cushim_mem_mode_back(pool->cuda, mode);
+    cushim_mode_back(pool->cuda, mode);
     return status;
 }
 

@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 #include "base/futex.h"
+#include "cuda/current_context.h"
 #include "cuda/translate.h"
 #include "cuda/table.h"
-#include "memory/current_context.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -123,14 +123,14 @@ static enum cushim_status run(struct cushim_mem_filler *filler, const struct wor
     CUresult answer;
     if (!cuda->cuStreamCreate || !cuda->cuStreamDestroy_v2)
         return CUSHIM_NOTSUPPORTED;
-    bool has_entered = cushim_mem_current_context_enter(cuda, filler->context, &answer);
+    bool has_entered = cushim_current_context_enter(cuda, filler->context, &answer);
     if (answer != CUDA_SUCCESS)
         return cushim_status_from_cu(answer);
-    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
+    CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
     enum cushim_status status = submit_and_wait(filler, work);
-    cushim_mem_mode_back(cuda, mode);
+    cushim_mode_back(cuda, mode);
     if (has_entered)
-        cushim_mem_current_context_leave(cuda);
+        cushim_current_context_leave(cuda);
     return status;
 }
 

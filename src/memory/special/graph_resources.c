@@ -1,6 +1,6 @@
 #include "memory/special/graph_resources.h"
 
-#include "memory/current_context.h"
+#include "cuda/current_context.h"
 #include "memory/state/heap_state.h"
 #include "memory/state/segments.h"
 #include "memory/heap/heap.h"
@@ -81,9 +81,9 @@ static bool give_to_driver(struct cushim_mem_heap *pool, struct cushim_mem_segme
     CUresult answer;
     if (!cushim_mem_heap_is_uncached(pool, segment))
         return false;
-    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
+    CUstreamCaptureMode mode = cushim_mode_relaxed(pool->cuda);
     bool is_gone = cushim_mem_segments_free(pool, segment, NULL, &answer) == CUSHIM_OK;
-    cushim_mem_mode_back(pool->cuda, mode);
+    cushim_mode_back(pool->cuda, mode);
     return is_gone;
 }
 

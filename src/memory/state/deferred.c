@@ -3,9 +3,9 @@
 #include <utlist.h>
 
 #include "base/futex.h"
+#include "cuda/current_context.h"
 #include "cuda/table.h"
 #include "cuda/translate.h"
-#include "memory/current_context.h"
 #include "memory/state/heap_state.h"
 
 enum { DEPTH = 8, LINES = 16 }; /* that are looked at: rows with epochs, and lines */
@@ -91,9 +91,9 @@ bool cushim_mem_deferred_take(struct cushim_mem_deferred *deferred, struct cushi
 }
 
 static bool is_over(struct cushim_cuda *cuda, CUevent event) {
-    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
+    CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
     CUresult answer = cuda->cuEventQuery(event);
-    cushim_mem_mode_back(cuda, mode);
+    cushim_mode_back(cuda, mode);
     return answer == CUDA_SUCCESS;
 }
 

@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cuda/current_context.h"
 #include "cuda/translate.h"
 #include "memory/state/limit.h"
-#include "memory/current_context.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 
@@ -44,10 +44,10 @@ CUresult cushim_mem_segments_refusal(void) {
 
 static CUresult native_alloc(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
     uint64_t start_ns = cushim_clock_ns();
-    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
+    CUstreamCaptureMode mode = cushim_mode_relaxed(pool->cuda);
     struct cushim_mem_provider_client client = client_of(pool);
     CUresult answer = pool->source->obtain(&client, n_bytes, base);
-    cushim_mem_mode_back(pool->cuda, mode);
+    cushim_mode_back(pool->cuda, mode);
     if (answer != CUDA_SUCCESS)
         refusal = answer;
     cushim_mem_stats_add(&pool->stats->n_native_allocs, 1);
@@ -84,19 +84,19 @@ static CUresult native_free(struct cushim_mem_heap *pool, uint64_t base, size_t 
                             bool is_relaxed) {
     CUresult answer;
     uint64_t start_ns = cushim_clock_ns();
-    bool has_entered = cushim_mem_current_context_enter(pool->cuda, pool->context, &answer);
+    bool has_entered = cushim_current_context_enter(pool->cuda, pool->context, &answer);
     if (answer != CUDA_SUCCESS)
         return answer;
     tell(pool, base, n_bytes, false);
     if (is_relaxed) {
-        CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
+        CUstreamCaptureMode mode = cushim_mode_relaxed(pool->cuda);
         answer = release_to(pool, base, n_bytes);
-        cushim_mem_mode_back(pool->cuda, mode);
+        cushim_mode_back(pool->cuda, mode);
     } else {
         answer = release_to(pool, base, n_bytes);
     }
     if (has_entered)
-        cushim_mem_current_context_leave(pool->cuda);
+        cushim_current_context_leave(pool->cuda);
     note_native_free(pool, base, n_bytes, start_ns, answer);
     return answer;
 }

@@ -2,9 +2,9 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "cuda/current_context.h"
 #include "cuda/table.h"
 #include "memory/state/limit.h"
-#include "memory/current_context.h"
 #include "memory/state/heap_state.h"
 
 enum {
@@ -35,12 +35,12 @@ static void limit(const struct cushim_mem_heap *pool, size_t *free_bytes, size_t
 
 static bool ask(struct cushim_mem_heap *pool, size_t *free_bytes, size_t *total_bytes) {
     CUresult answer;
-    bool has_entered = cushim_mem_current_context_enter(pool->cuda, pool->context, &answer);
+    bool has_entered = cushim_current_context_enter(pool->cuda, pool->context, &answer);
     if (answer != CUDA_SUCCESS)
         return false;
     answer = pool->cuda->cuMemGetInfo_v2(free_bytes, total_bytes);
     if (has_entered)
-        cushim_mem_current_context_leave(pool->cuda);
+        cushim_current_context_leave(pool->cuda);
     return answer == CUDA_SUCCESS;
 }
 

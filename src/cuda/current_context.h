@@ -1,16 +1,16 @@
 /*
  * The calling thread's CUDA state, borrowed and put back: current context and capture mode.
  */
-#ifndef CUSHIM_MEMORY_CURRENT_CONTEXT_H
-#define CUSHIM_MEMORY_CURRENT_CONTEXT_H
+#ifndef CUSHIM_CUDA_CURRENT_CONTEXT_H
+#define CUSHIM_CUDA_CURRENT_CONTEXT_H
 
 #include <stdbool.h>
 
 #include "cuda/table.h"
 
-/* Make `context` current unless it is; true where cushim_mem_current_context_leave must follow. */
-static inline bool cushim_mem_current_context_enter(struct cushim_cuda *cuda, CUcontext context,
-                                                    CUresult *answer) {
+/* Make `context` current unless it is; true where cushim_current_context_leave must follow. */
+static inline bool cushim_current_context_enter(struct cushim_cuda *cuda, CUcontext context,
+                                                CUresult *answer) {
     CUcontext now = NULL;
     *answer = cuda->cuCtxGetCurrent(&now);
     if (*answer != CUDA_SUCCESS || now == context)
@@ -19,7 +19,7 @@ static inline bool cushim_mem_current_context_enter(struct cushim_cuda *cuda, CU
     return *answer == CUDA_SUCCESS;
 }
 
-static inline void cushim_mem_current_context_leave(struct cushim_cuda *cuda) {
+static inline void cushim_current_context_leave(struct cushim_cuda *cuda) {
     CUcontext popped;
     cuda->cuCtxPopCurrent_v2(&popped);
 }
@@ -28,14 +28,14 @@ static inline void cushim_mem_current_context_leave(struct cushim_cuda *cuda) {
  * Exchange the thread's capture mode for RELAXED, so that a driver call of ours neither fails
  * because another thread captures nor invalidates that capture.  Returns the mode for _strict.
  */
-static inline CUstreamCaptureMode cushim_mem_mode_relaxed(struct cushim_cuda *cuda) {
+static inline CUstreamCaptureMode cushim_mode_relaxed(struct cushim_cuda *cuda) {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     if (cuda->cuThreadExchangeStreamCaptureMode)
         cuda->cuThreadExchangeStreamCaptureMode(&mode);
     return mode;
 }
 
-static inline void cushim_mem_mode_back(struct cushim_cuda *cuda, CUstreamCaptureMode mode) {
+static inline void cushim_mode_back(struct cushim_cuda *cuda, CUstreamCaptureMode mode) {
     if (cuda->cuThreadExchangeStreamCaptureMode)
         cuda->cuThreadExchangeStreamCaptureMode(&mode);
 }
