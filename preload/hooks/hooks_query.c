@@ -8,7 +8,7 @@
 #include "cuda/current_context.h"
 #include "cuda/table.h"
 #include "memory/heap/heap.h"
-#include "memory/provider/vmm.h"
+#include "memory/provider/provider.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/contexts.h"
 #include "preload/entry/device_limit.h"

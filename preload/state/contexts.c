@@ -12,7 +12,7 @@
 #include "cuda/table.h"
 #include "memory/heap/growth.h"
 #include "memory/heap/reclaim.h"
-#include "memory/provider/vmm.h"
+#include "memory/provider/provider.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
 #include "preload/entry/check_mode.h"

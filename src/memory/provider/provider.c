@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 
 #include "base/bits.h"
+#include "base/log.h"
 #include "cuda/table.h"
 #include "memory/layout/pagemap.h"
 
@@ -100,4 +101,144 @@ const struct cushim_mem_provider cushim_mem_provider_pinned = {
     .obtain = pinned_obtain,
     .release = pinned_release,
     .grain_bytes = CUSHIM_MEM_LARGE_GRAIN_BYTES,
+};
+
+/* ---- mapped device memory (cuMemCreate, cuMemMap) ---- */
+
+enum {
+    /* of every device so far; where it is larger there is none here */
+    GRAIN_BYTES = CUSHIM_MEM_NATIVE_PAGE_BYTES,
+    MOST_DEVICES = 64 /* that one call lets in; where there are more there is none here */
+};
+
+enum verdict { UNASKED, FITS, DOES_NOT };
+
+/* What was asked once: all writers of a word write the same, and obtain comes after a verdict. */
+static atomic_int verdicts[MOST_DEVICES], n_visible;
+
+static bool can_map(struct cushim_cuda *cuda, int device) {
+    int is_supported = 0;
+    size_t grain_bytes = 0;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    return cuda->cuMemAddressReserve && cuda->cuMemAddressFree && cuda->cuMemCreate &&
+           cuda->cuMemRelease && cuda->cuMemMap && cuda->cuMemUnmap && cuda->cuMemSetAccess &&
+           cuda->cuMemGetAllocationGranularity && cuda->cuDeviceGetAttribute &&
+           cuda->cuDeviceGetAttribute(&is_supported,
+                                      CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                                      device) == CUDA_SUCCESS &&
+           is_supported &&
+           cuda->cuMemGetAllocationGranularity(&grain_bytes, &prop,
+                                               CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS &&
+           grain_bytes <= GRAIN_BYTES;
+}
+
+static bool reaches(struct cushim_cuda *cuda, int from, int device) {
+    int is_reached = 0;
+    return from == device ||
+           (cuda->cuDeviceCanAccessPeer &&
+            cuda->cuDeviceCanAccessPeer(&is_reached, from, device) == CUDA_SUCCESS && is_reached);
+}
+
+/* Natively a copy reaches every device's memory, whichever device is current. */
+static bool is_reached_by_all(struct cushim_cuda *cuda, int device, int n) {
+    for (int from = 0; from < n; from++) {
+        if (!reaches(cuda, from, device)) {
+            log_warn("pool",
+                     "device %d cannot map memory, which device %d could not reach: "
+                     "CUSHIM_BACKEND is native there",
+                     device, from);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool judge(struct cushim_cuda *cuda, int device) {
+    int n = 0;
+    if (!can_map(cuda, device) || !cuda->cuDeviceGetCount ||
+        cuda->cuDeviceGetCount(&n) != CUDA_SUCCESS || n > MOST_DEVICES) {
+        log_warn("pool", "device %d cannot map memory: CUSHIM_BACKEND is native there", device);
+        return false;
+    }
+    atomic_store_explicit(&n_visible, n, memory_order_relaxed);
+    return is_reached_by_all(cuda, device, n);
+}
+
+bool cushim_mem_provider_vmm_fits(struct cushim_cuda *cuda, int device) {
+    if (device < 0 || device >= MOST_DEVICES)
+        return false;
+    int verdict = atomic_load_explicit(&verdicts[device], memory_order_relaxed);
+    if (verdict == UNASKED) {
+        verdict = judge(cuda, device) ? FITS : DOES_NOT;
+        atomic_store_explicit(&verdicts[device], verdict, memory_order_relaxed);
+    }
+    return verdict == FITS;
+}
+
+static size_t round_up(size_t n_bytes) {
+    return (n_bytes + GRAIN_BYTES - 1) & ~(size_t)(GRAIN_BYTES - 1);
+}
+
+static CUresult let_all_in(struct cushim_cuda *cuda, CUdeviceptr address, size_t n_bytes) {
+    CUmemAccessDesc access[MOST_DEVICES];
+    int n = atomic_load_explicit(&n_visible, memory_order_relaxed);
+    for (int device = 0; device < n; device++) {
+        access[device] = (CUmemAccessDesc){
+            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+            .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        };
+    }
+    return cuda->cuMemSetAccess(address, n_bytes, access, (size_t)n);
+}
+
+/* Physical memory at an address that is reserved; the mapping alone keeps it. */
+static CUresult back(struct cushim_cuda *cuda, int device, CUdeviceptr address, size_t n_bytes) {
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    CUresult answer = cuda->cuMemCreate(&handle, n_bytes, &prop, 0);
+    if (answer != CUDA_SUCCESS)
+        return answer;
+    answer = cuda->cuMemMap(address, n_bytes, 0, handle, 0);
+    cuda->cuMemRelease(handle);
+    if (answer != CUDA_SUCCESS)
+        return answer;
+    answer = let_all_in(cuda, address, n_bytes);
+    if (answer != CUDA_SUCCESS)
+        cuda->cuMemUnmap(address, n_bytes);
+    return answer;
+}
+
+static CUresult vmm_obtain(const struct cushim_mem_provider_client *client, size_t n_bytes,
+                           uint64_t *base) {
+    struct cushim_cuda *cuda = client->cuda;
+    CUdeviceptr address = 0;
+    n_bytes = round_up(n_bytes);
+    CUresult answer = cuda->cuMemAddressReserve(&address, n_bytes, GRAIN_BYTES, 0, 0);
+    if (answer != CUDA_SUCCESS)
+        return answer;
+    answer = back(cuda, client->device, address, n_bytes);
+    if (answer != CUDA_SUCCESS)
+        cuda->cuMemAddressFree(address, n_bytes);
+    *base = address;
+    return answer;
+}
+
+static CUresult vmm_release(const struct cushim_mem_provider_client *client, uint64_t base,
+                            size_t n_bytes) {
+    n_bytes = round_up(n_bytes);
+    CUresult answer = client->cuda->cuMemUnmap(base, n_bytes);
+    if (answer == CUDA_SUCCESS) /* a range that stays reserved is lost to nobody */
+        client->cuda->cuMemAddressFree(base, n_bytes);
+    return answer;
+}
+
+const struct cushim_mem_provider cushim_mem_provider_vmm = {
+    .name = "vmm",
+    .obtain = vmm_obtain,
+    .release = vmm_release,
+    .is_prompt = true,
+    .outlives_context = true,
+    .grain_bytes = GRAIN_BYTES,
 };

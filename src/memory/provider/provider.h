@@ -69,4 +69,19 @@ extern const struct cushim_mem_provider cushim_mem_provider_device;
 extern const struct cushim_mem_provider cushim_mem_provider_pinned;
 extern const struct cushim_mem_provider cushim_mem_provider_managed;
 
+/*
+ * Mapped device memory (cuMemCreate, cuMemMap): address range, physical memory and access are
+ * obtained apart, and releasing them waits for nothing.  Legacy IPC handles and GPUDirect do not
+ * support it, and cuCtxEnablePeerAccess does not cover it: access is given to all visible devices
+ * when it is mapped.  It outlives its context.
+ */
+extern const struct cushim_mem_provider cushim_mem_provider_vmm;
+
+/*
+ * Can the driver map memory on this device, and all other visible ones reach it?  The driver is
+ * asked once a device, and a line of the log says why not.  Natively a copy reaches the memory of
+ * each device from every context, so where this would not hold the device provider serves.
+ */
+bool cushim_mem_provider_vmm_fits(struct cushim_cuda *cuda, int device);
+
 #endif

@@ -1,5 +1,5 @@
 /* Which devices' memory is mapped, and who is let in. */
-#include "memory/provider/vmm.h"
+#include "memory/provider/provider.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,7 +12,7 @@ enum { MIB = 1 << 20, MOST_DEVICES = 64, N_THREADS = 8 };
 static struct cushim_cuda cuda;
 static int n_devices;
 static int deaf = -1, shut = -1; /* `deaf` does not reach memory of `shut` */
-/* Relaxed: a driver's own order would hide what source_vmm lacks. */
+/* Relaxed: a driver's own order would hide what the provider lacks. */
 static atomic_uint n_asked;
 static atomic_bool is_let_in[MOST_DEVICES];
 
@@ -216,7 +216,7 @@ START_TEST(nor_is_anything_where_devices_are_too_many) {
 END_TEST
 
 SUITE() {
-    return suite_run("source_vmm",
+    return suite_run("provider vmm",
                      (const TTest *[]){every_visible_device_is_let_in,
                                        where_nobody_is_let_in_nothing_stays_mapped_or_reserved,
                                        the_driver_is_asked_once_a_device,
