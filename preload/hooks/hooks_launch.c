@@ -1,7 +1,7 @@
 /* Hooks of kernel launches (interposition.md C14): noted, since what a kernel prints comes out with
  * a free. By far the most frequent calls of most programs: nothing else is done here. */
 #include "cuda/table.h"
-#include "memory/fence/launches.h"
+#include "memory/fence/record.h"
 #include "preload/state/process.h"
 #include "preload/resolve/export.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "cuda/table.h"
-#include "memory/fence/launches.h"
+#include "memory/fence/record.h"
 #include "preload/entry/async_pool.h"
 #include "preload/state/captures.h"
 #include "preload/state/contexts.h"

@@ -19,7 +19,7 @@
 #ifndef CUSHIM_PRELOAD_CAPTURES_H
 #define CUSHIM_PRELOAD_CAPTURES_H
 
-#include "memory/fence/capture_guard.h"
+#include "memory/fence/fence.h"
 #include "preload/state/process.h"
 
 /* What pools ask before they record. */

@@ -5,7 +5,7 @@
  * copies of it begin before their stream is there.
  */
 #include "copy/ring.h"
-#include "memory/fence/barrier.h"
+#include "memory/fence/record.h"
 #include "memory/fence/fence.h"
 
 enum cushim_status __wrap_cushim_mem_fence_wait(struct cushim_mem_fence *fence,

@@ -1,5 +1,5 @@
 /*
- * What kernels print (docs/internals/memory-engine.md, "Exact frees", src/memory/fence/launches.h), and who brings it out.
+ * What kernels print (docs/internals/memory-engine.md, "Exact frees", src/memory/fence/record.h), and who brings it out.
  *
  * Property: when an exact free returns, all that was launched before it by its own thread has been
  * brought out.

@@ -6,7 +6,6 @@
 #include "cuda/current_context.h"
 #include "cuda/translate.h"
 #include "cuda/table.h"
-#include "memory/fence/barrier.h"
 
 struct cushim_mem_launches cushim_mem_launches = {.round = 1};
 
