@@ -1,7 +1,7 @@
 #include "preload/entry/device_limit.h"
 
 #include "cuda/table.h"
-#include "memory/state/limit.h"
+#include "memory/policy.h"
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
 

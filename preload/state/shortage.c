@@ -9,7 +9,6 @@
 #include "memory/heap/census.h"
 #include "memory/heap/reclaim.h"
 #include "memory/state/heap_state.h"
-#include "memory/state/limit.h"
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
 #include "preload/state/stack.h"

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "cuda/current_context.h"
 #include "cuda/translate.h"
-#include "memory/state/limit.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 

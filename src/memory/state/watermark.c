@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "cuda/current_context.h"
 #include "cuda/table.h"
-#include "memory/state/limit.h"
 #include "memory/state/heap_state.h"
 
 enum {

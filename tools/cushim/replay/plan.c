@@ -13,7 +13,6 @@
 #include "memory/heap/heap.h"
 #include "memory/state/heap_state.h"
 #include "memory/policy.h"
-#include "memory/state/limit.h"
 #include "report/page.h"
 #include "tools/cushim/replay/no_device.h"
 

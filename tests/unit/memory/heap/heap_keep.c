@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "memory/state/limit.h"
 #include "memory/heap/growth.h"
 #include "memory/heap/heap.h"
 #include "tests/unit/memory/heap/heap_fixture.h"

@@ -1,5 +1,5 @@
 /* The budget of a device: what a charge costs, and when it is refused. */
-#include "memory/state/limit.h"
+#include "memory/policy.h"
 
 #include "tests/unit/suite.h"
 
