@@ -344,7 +344,7 @@ size_t cushim_contexts_reusable_bytes(int device) {
     size_t n_bytes = 0;
     for (struct place *place = first_serving(); place; place = serving_from(place->next_of_all)) {
         if (place->pool.kind == CUSHIM_MEM_DEVICE && place->pool.device == device)
-            n_bytes += cushim_mem_growth_reusable_bytes(&place->pool);
+            n_bytes += cushim_mem_reclaim_reusable_bytes(&place->pool);
     }
     return n_bytes;
 }

@@ -6,7 +6,6 @@
 #include "base/backtrace.h"
 #include "base/clock.h"
 #include "memory/cache/cache.h"
-#include "memory/heap/census.h"
 #include "memory/heap/reclaim.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/process.h"

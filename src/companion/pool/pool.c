@@ -6,7 +6,7 @@
 #include "base/try.h"
 #include "cushim/device.h"
 #include "cushim/library.h"
-#include "memory/heap/growth.h"
+#include "memory/heap/reclaim.h"
 #include "memory/state/heap_state.h"
 #include "companion/core/struct_size.h"
 #include "companion/context/address_map.h"
@@ -206,7 +206,7 @@ static void count(struct cushim_context_object *context, struct cushim_pressure_
         held->cached_bytes +=
             idle_bytes + atomic_load(&cushim_pool_heap_core(heap)->free_segment_bytes);
         held->live_bytes += used_bytes > idle_bytes ? used_bytes - idle_bytes : 0;
-        held->reusable_bytes += cushim_mem_growth_reusable_bytes(cushim_pool_heap_core(heap));
+        held->reusable_bytes += cushim_mem_reclaim_reusable_bytes(cushim_pool_heap_core(heap));
     }
 }
 

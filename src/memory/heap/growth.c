@@ -9,7 +9,6 @@
 #include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"
 
-enum { SEGMENT_STEP_BYTES = 2 << 20 }; /* what the driver hands out in any case */
 static const uint64_t drain_again_ns = 100000000;
 
 /* Has the device nothing to do, so that a release waits for nothing? */
@@ -85,7 +84,7 @@ enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_heap *pool, size_t 
                                            bool is_dedicated, size_t *segment_bytes,
                                            uint64_t *base) {
     *segment_bytes = cushim_mem_provider_round(pool->source, n_bytes);
-    if (!is_dedicated && !cushim_round_up(n_bytes, SEGMENT_STEP_BYTES, segment_bytes))
+    if (!is_dedicated && !cushim_round_up(n_bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES, segment_bytes))
         return CUSHIM_NOMEM;
     if (*segment_bytes < n_bytes) /* rounded past what there is */
         return CUSHIM_NOMEM;
@@ -205,42 +204,4 @@ size_t cushim_mem_growth_trim(struct cushim_mem_heap *pool, size_t keep_bytes) {
 size_t cushim_mem_growth_trim_quietly(struct cushim_mem_heap *pool) {
     cushim_mem_cache_drain_all(pool);
     return give_back_quietly(pool, 0);
-}
-
-/* ---- what could be had back ---- */
-
-static bool has_live(const struct cushim_mem_block_meta *cells, uint32_t n_cells) {
-    for (uint32_t i = 0; i < n_cells; i++) {
-        if (cushim_mem_state_of(atomic_load_explicit(&cells[i].state, memory_order_relaxed)) ==
-            CUSHIM_MEM_LIVE)
-            return true;
-    }
-    return false;
-}
-
-static bool is_in_use(const struct cushim_mem_segment *segment) {
-    const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
-    for (; extent; extent = extent->after) {
-        int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
-        if (cushim_mem_extent_is_cut(extent)  ? has_live(extent->cells, extent->n_cells)
-            : kind == CUSHIM_MEM_EXTENT_BLOCK ? has_live(&extent->single, 1)
-                                              : kind != CUSHIM_MEM_EXTENT_FREE)
-            return true;
-    }
-    return false;
-}
-
-size_t cushim_mem_growth_reusable_bytes(struct cushim_mem_heap *pool) {
-    size_t n_bytes = 0;
-    pthread_mutex_lock(&pool->lock);
-    for (const struct cushim_mem_segment *segment = pool->segments; segment;
-         segment = segment->next) {
-        /* the driver gives and takes whole steps, and dedicated segments are of the size asked for
-         */
-        if (!is_in_use(segment))
-            n_bytes +=
-                (segment->n_bytes + SEGMENT_STEP_BYTES - 1) & ~(size_t)(SEGMENT_STEP_BYTES - 1);
-    }
-    pthread_mutex_unlock(&pool->lock);
-    return n_bytes;
 }

@@ -67,10 +67,4 @@ size_t cushim_mem_growth_trim(struct cushim_mem_heap *pool, size_t keep_bytes);
 /* The same in a request: all of them, but only while that waits for nothing. */
 size_t cushim_mem_growth_trim_quietly(struct cushim_mem_heap *pool);
 
-/*
- * What the program could have back from the driver or from us as one: segments in which no block is
- * live.  Blocks in caches and deferred ones are free here, as they are natively.
- */
-size_t cushim_mem_growth_reusable_bytes(struct cushim_mem_heap *pool);
-
 #endif

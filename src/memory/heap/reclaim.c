@@ -6,9 +6,9 @@
 #include "cuda/current_context.h"
 #include "cuda/table.h"
 #include "memory/cache/cache.h"
-#include "memory/heap/census.h"
 #include "memory/heap/growth.h"
 #include "memory/state/heap_state.h"
+#include "memory/state/segments.h"
 #include "memory/heap/heap.h"
 
 /*
@@ -77,12 +77,108 @@ static bool is_over_in_time(struct cushim_mem_heap *pool, uint64_t until_ns) {
     return status == CUSHIM_OK;
 }
 
+/* ---- what there is ---- */
+
+static void add_live(struct cushim_mem_census *census, size_t block_bytes, size_t n) {
+    unsigned i = 0;
+    census->live_bytes += n * block_bytes;
+    while (i < census->n_sizes && census->sizes[i].block_bytes != block_bytes)
+        i++;
+    if (!n || i == CUSHIM_MEM_CENSUS_SIZES)
+        return;
+    if (i == census->n_sizes)
+        census->sizes[census->n_sizes++] = (struct cushim_mem_census_size){block_bytes, 0};
+    census->sizes[i].n += n;
+}
+
+static void add_cells(struct cushim_mem_census *census, const struct cushim_mem_extent *extent) {
+    size_t n_free = 0, n_live = 0;
+    uint32_t n_cells;
+    const struct cushim_mem_block_meta *cells = cushim_mem_segments_metadata(extent, &n_cells);
+    for (uint32_t i = 0; i < n_cells; i++) {
+        enum cushim_mem_state state =
+            cushim_mem_state_of(atomic_load_explicit(&cells[i].state, memory_order_relaxed));
+        census->pending_bytes += state == CUSHIM_MEM_DEFERRED ? extent->block_bytes : 0;
+        n_live += state == CUSHIM_MEM_LIVE;
+        n_free += state == CUSHIM_MEM_FREE;
+    }
+    add_live(census, extent->block_bytes, n_live);
+    /* free and not on the slab's list: in some thread's cache */
+    if (extent->cells && n_free > extent->n_free_cells)
+        census->cached_bytes += (n_free - extent->n_free_cells) * extent->block_bytes;
+}
+
+static void add_extent(struct cushim_mem_census *census, const struct cushim_mem_extent *extent) {
+    size_t n_bytes = (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES;
+    int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
+    bool is_free =
+        kind == CUSHIM_MEM_EXTENT_FREE ||
+        (kind == CUSHIM_MEM_EXTENT_BLOCK &&
+         atomic_load_explicit(&extent->single.state, memory_order_relaxed) == CUSHIM_MEM_FREE);
+    add_cells(census, extent);
+    if (is_free) {
+        census->free_bytes += n_bytes;
+        if (n_bytes > census->largest_free_bytes)
+            census->largest_free_bytes = n_bytes;
+    }
+}
+
+void cushim_mem_census_take(struct cushim_mem_heap *pool, struct cushim_mem_census *census) {
+    *census = (struct cushim_mem_census){0};
+    pthread_mutex_lock(&pool->lock);
+    census->held_bytes = pool->held_bytes;
+    census->device_bytes = pool->bound.device_bytes;
+    const struct cushim_mem_segment *segment = pool->segments;
+    for (; segment; segment = segment->next) {
+        const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+        for (; extent; extent = extent->after)
+            add_extent(census, extent);
+    }
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static bool has_live(const struct cushim_mem_extent *extent) {
+    uint32_t n_cells;
+    const struct cushim_mem_block_meta *cells = cushim_mem_segments_metadata(extent, &n_cells);
+    for (uint32_t i = 0; i < n_cells; i++) {
+        if (cushim_mem_state_of(atomic_load_explicit(&cells[i].state, memory_order_relaxed)) ==
+            CUSHIM_MEM_LIVE)
+            return true;
+    }
+    return false;
+}
+
+static bool is_in_use(const struct cushim_mem_segment *segment) {
+    const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    while (extent && !has_live(extent) &&
+           atomic_load_explicit(&extent->kind, memory_order_relaxed) != CUSHIM_MEM_EXTENT_ARENA)
+        extent = extent->after;
+    return extent != NULL;
+}
+
+size_t cushim_mem_reclaim_reusable_bytes(struct cushim_mem_heap *pool) {
+    size_t n_bytes = 0;
+    pthread_mutex_lock(&pool->lock);
+    for (const struct cushim_mem_segment *segment = pool->segments; segment;
+         segment = segment->next) {
+        /* the driver gives and takes whole steps, and dedicated segments are of the size asked for
+         */
+        if (!is_in_use(segment))
+            n_bytes += (segment->n_bytes + CUSHIM_MEM_NATIVE_PAGE_BYTES - 1) &
+                       ~(size_t)(CUSHIM_MEM_NATIVE_PAGE_BYTES - 1);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return n_bytes;
+}
+
+/* ---- the steps ---- */
+
 /* Is there anything to wait for: deferred blocks, or segments that only a quiet device takes back?
  */
 static bool has_reason_to_wait(struct cushim_mem_heap *pool, bool *has_deferred) {
     *has_deferred = pool->deferred.n_rows != 0;
     return *has_deferred ||
-           (!pool->source->is_prompt && cushim_mem_growth_reusable_bytes(pool) > 0);
+           (!pool->source->is_prompt && cushim_mem_reclaim_reusable_bytes(pool) > 0);
 }
 
 static bool wait(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *pool) {

@@ -51,4 +51,30 @@ uint64_t cushim_mem_reclaim_until(void);
  */
 size_t cushim_mem_reclaim_empty(struct cushim_mem_heap *pool, uint64_t until_ns);
 
+/* ---- what there is ---- */
+
+/*
+ * What the program could have back from the driver or from us as one: segments in which no block is
+ * live.  Blocks in caches and deferred ones are free here, as they are natively.
+ */
+size_t cushim_mem_reclaim_reusable_bytes(struct cushim_mem_heap *pool);
+
+enum { CUSHIM_MEM_CENSUS_SIZES = 64 };
+
+/* What is in the segments of a heap at a moment, counted block by block: for rare moments, since it
+ * walks all of them under the heap's lock. */
+struct cushim_mem_census {
+    size_t device_bytes, held_bytes;
+    size_t live_bytes, pending_bytes; /* of blocks, as cut; pending: freed, the GPU may use them */
+    size_t cached_bytes;              /* free, in caches of threads */
+    size_t free_bytes, largest_free_bytes; /* free whole: extents that no block lies in */
+    /* live blocks by size, in no order; those of further sizes are not told apart */
+    unsigned n_sizes;
+    struct cushim_mem_census_size {
+        size_t block_bytes, n;
+    } sizes[CUSHIM_MEM_CENSUS_SIZES];
+};
+
+void cushim_mem_census_take(struct cushim_mem_heap *pool, struct cushim_mem_census *census);
+
 #endif

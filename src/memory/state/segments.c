@@ -261,11 +261,17 @@ enum cushim_status cushim_mem_segments_free(struct cushim_mem_heap *pool,
     return cushim_status_from_cu(*answer);
 }
 
-static void forget_blocks(struct cushim_mem_heap *pool, const struct cushim_mem_extent *extent) {
+const struct cushim_mem_block_meta *
+cushim_mem_segments_metadata(const struct cushim_mem_extent *extent, uint32_t *n) {
     int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
-    const struct cushim_mem_block_meta *cells =
-        cushim_mem_extent_is_cut(extent) ? extent->cells : &extent->single;
-    uint32_t n_cells = kind == CUSHIM_MEM_EXTENT_FREE ? 0 : extent->n_cells;
+    bool is_cut = cushim_mem_extent_is_cut(extent);
+    *n = is_cut || kind == CUSHIM_MEM_EXTENT_BLOCK ? extent->n_cells : 0;
+    return is_cut ? extent->cells : &extent->single;
+}
+
+static void forget_blocks(struct cushim_mem_heap *pool, const struct cushim_mem_extent *extent) {
+    uint32_t n_cells;
+    const struct cushim_mem_block_meta *cells = cushim_mem_segments_metadata(extent, &n_cells);
     for (uint32_t i = 0; i < n_cells; i++) {
         if (cushim_mem_state_of(atomic_load_explicit(&cells[i].state, memory_order_relaxed)) !=
             CUSHIM_MEM_LIVE)

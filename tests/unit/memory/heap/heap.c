@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "memory/heap/growth.h"
 #include "memory/heap/heap.h"
+#include "memory/heap/reclaim.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
@@ -180,7 +180,7 @@ START_TEST(nothing_is_held_after_all_was_freed_and_trimmed) {
     ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
     ck_assert_uint_eq(fixture_stats(fixture)->block_bytes, 0);
     size_t held_bytes = held(),
-           reusable_bytes = cushim_mem_growth_reusable_bytes(&fixture->pools[0]);
+           reusable_bytes = cushim_mem_reclaim_reusable_bytes(&fixture->pools[0]);
     ck_assert_uint_eq(reusable_bytes, fake_used_bytes()); /* whole steps of the driver */
     ck_assert_uint_eq(fixture_trim(fixture, 0), held_bytes);
     ck_assert_uint_eq(held(), 0);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "memory/heap/growth.h"
 #include "memory/heap/heap.h"
+#include "memory/heap/reclaim.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
@@ -217,11 +218,11 @@ static size_t held_after(unsigned n) {
 START_TEST(what_could_be_had_back_is_segments_without_a_live_block) {
     fixture = fixture_create(NULL);
     uint64_t small = fixture_take(fixture, 1000), large = fixture_take(fixture, 5 * MIB);
-    ck_assert_uint_eq(cushim_mem_growth_reusable_bytes(pool()), 0);
+    ck_assert_uint_eq(cushim_mem_reclaim_reusable_bytes(pool()), 0);
     fixture_give(fixture, large);
-    ck_assert_uint_eq(cushim_mem_growth_reusable_bytes(pool()), 6 * MIB);
+    ck_assert_uint_eq(cushim_mem_reclaim_reusable_bytes(pool()), 6 * MIB);
     fixture_give(fixture, small); /* it lies in a cache */
-    ck_assert_uint_eq(cushim_mem_growth_reusable_bytes(pool()), 8 * MIB);
+    ck_assert_uint_eq(cushim_mem_reclaim_reusable_bytes(pool()), 8 * MIB);
 }
 END_TEST
 

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "memory/heap/growth.h"
+#include "memory/heap/reclaim.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
@@ -65,7 +65,7 @@ static void *churn(void *seed) {
         if (random % 64 == 0)
             fixture_trim(fixture, 4 << 20);
         if (random % 64 == 1)
-            cushim_mem_growth_reusable_bytes(&fixture->pools[0]);
+            cushim_mem_reclaim_reusable_bytes(&fixture->pools[0]);
     }
     for (unsigned i = 0; i < OWN; i++) {
         if (own[i])

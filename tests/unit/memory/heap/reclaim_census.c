@@ -1,8 +1,7 @@
 /* A census counts each block once, as what it is. */
-#include "memory/heap/census.h"
+#include "memory/heap/reclaim.h"
 
 #include "memory/cache/cache.h"
-#include "memory/heap/reclaim.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
