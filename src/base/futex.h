@@ -15,6 +15,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/syscall.h>
@@ -91,5 +92,45 @@ static inline void cushim_futex_back_off(unsigned *n_looks) {
         nap_ns = CUSHIM_FUTEX_SHORT_NS;
     cushim_futex_nap(nap_ns);
 }
+
+/*
+ * ---- a lock on a futex ----
+ *
+ * Its owner takes it at each use and never waits for it; other threads take it now and then, and
+ * wait.  Mutual exclusion rests on the exchange of `word` alone.  While another thread wants the
+ * lock the owner does without it, so that the other gets its turn.
+ */
+
+/* All zero is free. */
+struct cushim_futex_lock {
+    atomic_uint word;     /* 1: somebody is inside */
+    atomic_uint n_wanted; /* by so many who enter */
+};
+
+/* Where others sleep for it. */
+void cushim_futex_lock_wake(struct cushim_futex_lock *lock);
+
+/* False where another thread has it, or wants it, or the caller has it already and was interrupted
+ * by a signal. */
+static inline bool cushim_futex_lock_take(struct cushim_futex_lock *lock) {
+    unsigned none = 0;
+    return !atomic_load_explicit(&lock->n_wanted, memory_order_relaxed) &&
+           atomic_compare_exchange_strong_explicit(&lock->word, &none, 1, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
+/* Leave it by a store alone: for who enters again at once, and wakes others as it leaves then. */
+static inline void cushim_futex_lock_leave_quietly(struct cushim_futex_lock *lock) {
+    atomic_store_explicit(&lock->word, 0, memory_order_release);
+}
+
+static inline void cushim_futex_lock_leave(struct cushim_futex_lock *lock) {
+    atomic_store_explicit(&lock->word, 0, memory_order_release);
+    if (__builtin_expect(atomic_load_explicit(&lock->n_wanted, memory_order_relaxed) != 0, 0))
+        cushim_futex_lock_wake(lock);
+}
+
+/* Take it, after whoever is inside.  Left by cushim_futex_lock_leave. */
+void cushim_futex_lock_enter(struct cushim_futex_lock *lock);
 
 #endif

@@ -294,7 +294,7 @@ static inline __attribute__((always_inline)) bool alloc_fast(struct cushim_pool 
     memory->blocks[cushim_pool_memory_place(address)] = block;
     *ptr = address;
     cushim_pool_block_set_live(block);
-    cushim_mem_cache_lock_leave(&cache->lock);
+    cushim_futex_lock_leave(&cache->lock);
     return true;
 }
 

@@ -173,7 +173,7 @@ static void begin(struct cushim_pool_cache *cache, struct cushim_pool_heap *heap
 static bool reuse(struct cushim_pool_cache *cache, struct cushim_pool_heap *heap,
                   const struct cushim_pool_stream *stream) {
     if ((cache->of.context && cache->of.context != stream->context) ||
-        !cushim_pool_cache_is_gone(cache) || !cushim_mem_cache_lock_take(&cache->role))
+        !cushim_pool_cache_is_gone(cache) || !cushim_futex_lock_take(&cache->role))
         return false;
     cushim_pool_cache_lock(cache);
     bool is_ours = is_unused(cache);
@@ -182,7 +182,7 @@ static bool reuse(struct cushim_pool_cache *cache, struct cushim_pool_heap *heap
     if (is_ours)
         begin(cache, heap, stream);
     cushim_pool_cache_unlock(cache);
-    cushim_mem_cache_lock_leave(&cache->role);
+    cushim_futex_lock_leave(&cache->role);
     return is_ours;
 }
 
@@ -370,8 +370,8 @@ static enum cushim_status prove(struct cushim_pool_cache *cache, const char *wha
 
 static bool take_role(struct cushim_pool_cache *cache, bool must) {
     if (must)
-        cushim_mem_cache_lock_enter(&cache->role);
-    return must || cushim_mem_cache_lock_take(&cache->role);
+        cushim_futex_lock_enter(&cache->role);
+    return must || cushim_futex_lock_take(&cache->role);
 }
 
 enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *cache, const char *what,
@@ -379,7 +379,7 @@ enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *cache, cons
     if (!take_role(cache, effort == CUSHIM_POOL_WAIT))
         return CUSHIM_OK;
     enum cushim_status status = prove(cache, what, effort);
-    cushim_mem_cache_lock_leave(&cache->role);
+    cushim_futex_lock_leave(&cache->role);
     return status;
 }
 
@@ -393,14 +393,14 @@ static enum cushim_status order_behind(struct cushim_stream_fence *fence, const 
 enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *cache, const char *what,
                                            uint64_t moment, const struct cushim_pool_cache *after) {
     unsigned i = 0;
-    cushim_mem_cache_lock_enter(&cache->role);
+    cushim_futex_lock_enter(&cache->role);
     while (i < cache->n_fences && fence_at(cache, i)->moment < moment)
         i++;
     enum cushim_status status = moment <= cache->done_moment ? CUSHIM_OK
                                 : i == cache->n_fences
                                     ? CUSHIM_NOTFOUND
                                     : order_behind(&fence_at(cache, i)->fence, what, after);
-    cushim_mem_cache_lock_leave(&cache->role);
+    cushim_futex_lock_leave(&cache->role);
     return status;
 }
 
@@ -441,11 +441,11 @@ void cushim_pool_cache_waited(struct cushim_pool_cache *cache, uint64_t begun) {
     if (!take_role(cache, false))
         return;
     note_done(cache, begun);
-    cushim_mem_cache_lock_leave(&cache->role);
+    cushim_futex_lock_leave(&cache->role);
 }
 
 void cushim_pool_cache_forget(struct cushim_pool_cache *cache) {
-    cushim_mem_cache_lock_enter(&cache->role);
+    cushim_futex_lock_enter(&cache->role);
     while (cache->n_fences)
         drop_first_fence(cache);
     cushim_pool_cache_lock(cache);
@@ -459,5 +459,5 @@ void cushim_pool_cache_forget(struct cushim_pool_cache *cache) {
     cache->open_blocks = cache->open_bytes = 0;
     leave(cache);
     cushim_pool_cache_unlock(cache);
-    cushim_mem_cache_lock_leave(&cache->role);
+    cushim_futex_lock_leave(&cache->role);
 }

@@ -144,9 +144,9 @@ cushim_pool_row_is_fast(const struct cushim_pool_remembered *row, const void *po
 static inline __attribute__((always_inline)) void
 cushim_pool_row_undo(struct cushim_pool_cache *cache, bool is_leaf) {
     if (is_leaf)
-        cushim_mem_cache_lock_leave_quietly(&cache->lock);
+        cushim_futex_lock_leave_quietly(&cache->lock);
     else
-        cushim_mem_cache_lock_leave(&cache->lock);
+        cushim_futex_lock_leave(&cache->lock);
 }
 
 /* Take the lock of a cache that is remembered; false, and left again: it is the stream's no more,
@@ -154,10 +154,10 @@ cushim_pool_row_undo(struct cushim_pool_cache *cache, bool is_leaf) {
 static inline __attribute__((always_inline)) bool
 cushim_pool_row_enter(const struct cushim_pool_remembered *row, struct cushim_pool_cache *cache,
                       bool is_leaf) {
-    if (__builtin_expect(!cushim_mem_cache_lock_take(&cache->lock), 0)) {
+    if (__builtin_expect(!cushim_futex_lock_take(&cache->lock), 0)) {
         if (is_leaf)
             return false;
-        cushim_mem_cache_lock_enter(&cache->lock);
+        cushim_futex_lock_enter(&cache->lock);
     }
     if (__builtin_expect(cushim_pool_cache_is_of(cache, row->life), 1) &&
         (__builtin_expect(!row->has_preload, 1) ||

@@ -199,7 +199,7 @@ static inline __attribute__((always_inline)) bool free_fast(struct cushim_pool *
         cushim_pool_row_undo(cache, is_leaf);
         return false;
     }
-    cushim_mem_cache_lock_leave(&cache->lock);
+    cushim_futex_lock_leave(&cache->lock);
     return true;
 }
 

@@ -28,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "memory/cache/cache_lock.h"
+#include "base/futex.h"
 #include "memory/heap/direct.h"
 #include "memory/policy.h"
 #include "memory/provider/provider.h"
@@ -149,7 +149,7 @@ struct cushim_pool_stream {
 
 /* What a hit and a free touch stands first, in three lines. */
 struct cushim_pool_cache {
-    _Alignas(128) struct cushim_mem_cache_lock lock; /* most caches are one thread's */
+    _Alignas(128) struct cushim_futex_lock lock; /* most caches are one thread's */
     /* Odd: a stream's.  Rises where the stream or its pool goes: who comes late sees that it is
      * theirs no more; read without the lock, too. */
     atomic_uint life;
@@ -168,7 +168,7 @@ struct cushim_pool_cache {
     struct cushim_pool_buckets buckets;
     /* all idle blocks: `later` is the earliest, `earlier` the latest; moments never rise between */
     struct cushim_pool_age ages;
-    struct cushim_mem_cache_lock role; /* who has it records and asks, and has the fences */
+    struct cushim_futex_lock role; /* who has it records and asks, and has the fences */
     struct cushim_pool_fence fences[CUSHIM_POOL_N_FENCES];
     unsigned first_fence, n_fences;
     struct cushim_pool_heap *heap;  /* constant for good */
@@ -281,7 +281,7 @@ static inline struct cushim_pool_heap *cushim_pool_next_heap(struct cushim_pool_
 /* ---- caches ---- */
 
 static inline void cushim_pool_cache_lock(struct cushim_pool_cache *cache) {
-    cushim_mem_cache_lock_enter(&cache->lock);
+    cushim_futex_lock_enter(&cache->lock);
 }
 
 /* With its lock: is it the stream's still that it was at `life`? */
@@ -302,7 +302,7 @@ static inline void cushim_pool_cache_turn_life(struct cushim_pool_cache *cache, 
 }
 
 static inline void cushim_pool_cache_unlock(struct cushim_pool_cache *cache) {
-    cushim_mem_cache_lock_leave(&cache->lock);
+    cushim_futex_lock_leave(&cache->lock);
 }
 
 /*

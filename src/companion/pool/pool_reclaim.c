@@ -93,7 +93,7 @@ static enum cushim_status synchronise(struct cushim_pool_call *call) {
     return cushim_call_end(&scope, cushim_stream_fence_wait_all(&scope));
 }
 
-static enum cushim_status sync(struct cushim_pool_call *call) {
+static enum cushim_status sync_all(struct cushim_pool_call *call) {
     atomic_fetch_add_explicit(&call->pool->n_waits, 1, memory_order_relaxed);
     CUSHIM_TRY(synchronise(call));
     cushim_pool_reclaim(call->heap, call->what, SIZE_MAX, CUSHIM_POOL_WAIT, NULL);
@@ -157,7 +157,7 @@ enum cushim_status cushim_pool_serve_by_reclaim(struct cushim_pool_call *call) {
         const char *name;
         enum cushim_status (*take)(struct cushim_pool_call *call);
         bool is_for_captures;
-    } steps[] = {{"drain", drain, true}, {"order", order, false}, {"sync", sync, false},
+    } steps[] = {{"drain", drain, true}, {"order", order, false}, {"sync", sync_all, false},
                  {"trim", trim, false},  {"exact", exact, true},  {"callback", callbacks, true}};
     enum cushim_status status = CUSHIM_NOMEM;
     call->may_wait = !call->is_captured && !cushim_capture_count(call->heap->context);

@@ -154,7 +154,7 @@ static bool is_idle(struct cushim_mem_cache *cache) {
 
 /* Under the registry's lock: one that stood still is emptied, and has no share until it asks. */
 static void look_at(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
-    if (is_idle(cache) && cushim_mem_cache_lock_take(&cache->lock)) {
+    if (is_idle(cache) && cushim_futex_lock_take(&cache->lock)) {
         empty(cache, pool);
         end_share(cache, pool);
         cushim_mem_cache_leave(cache);
@@ -319,7 +319,7 @@ void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_me
 void cushim_mem_cache_restart_peak(struct cushim_mem_stats *stats) {
     pthread_mutex_lock(&registry);
     for (struct cushim_mem_cache *cache = NULL; (cache = next_of(stats, cache));) {
-        cushim_mem_cache_lock_enter(&cache->lock);
+        cushim_futex_lock_enter(&cache->lock);
         cushim_mem_cache_publish(cache);
         cushim_mem_cache_leave(cache);
     }
@@ -356,7 +356,7 @@ static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool)
 
 /* Under the registry's lock. */
 static void bind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool, uint64_t life) {
-    cushim_mem_cache_lock_enter(&cache->lock);
+    cushim_futex_lock_enter(&cache->lock);
     DL_PREPEND2(pool->caches, cache, previous_of_pool, next_of_pool);
     atomic_fetch_add_explicit(&pool->n_caches, 1, memory_order_relaxed);
     atomic_store_explicit(&cache->stats, pool->stats, memory_order_relaxed);
@@ -373,7 +373,7 @@ static void bind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool, u
 /* Under the registry's lock: its blocks go to the free lists.  A thread that has ended has no cache
  * after that, unless host memory is out: whoever drains it next tries again. */
 static size_t drain(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
-    cushim_mem_cache_lock_enter(&cache->lock);
+    cushim_futex_lock_enter(&cache->lock);
     size_t n_bytes = empty(cache, pool);
     if (cache->is_orphan && !cache->cached_bytes)
         unbind(cache, pool);
@@ -481,7 +481,7 @@ static void forget(struct cushim_mem_cache *cache) {
 void cushim_mem_cache_forget_all(struct cushim_mem_heap *pool) {
     pthread_mutex_lock(&registry);
     for (struct cushim_mem_cache *cache; (cache = pool->caches);) {
-        cushim_mem_cache_lock_enter(&cache->lock);
+        cushim_futex_lock_enter(&cache->lock);
         forget(cache);
         unbind(cache, pool);
         cushim_mem_cache_leave(cache);

@@ -10,7 +10,7 @@
  * first request until it had no use for a while; it is emptied then, and has no share until its
  * next use.
  *
- * Lock: `lock` (cache_lock.h).  The owner takes it at each use, and uses the heap's lock where it
+ * Lock: `lock` (base/futex.h).  The owner takes it at each use, and uses the heap's lock where it
  * cannot have it; any other thread that empties the cache waits for it.  Order of locks: the
  * registry of caches, the cache's, the heap's.  No driver call is made under any of them.
  *
@@ -22,7 +22,7 @@
 
 #include <utlist.h>
 
-#include "memory/cache/cache_lock.h"
+#include "base/futex.h"
 #include "memory/state/deferred.h"
 #include "memory/layout/block.h"
 #include "memory/stats.h"
@@ -55,7 +55,7 @@ struct cushim_mem_cache_bucket {
 };
 
 struct cushim_mem_cache {
-    _Alignas(64) struct cushim_mem_cache_lock lock;
+    _Alignas(64) struct cushim_futex_lock lock;
     _Atomic(struct cushim_mem_heap *) pool; /* NULL: bound to none */
     atomic_uint_fast64_t life;              /* the pool's generation; 0 where it is bound to none */
     size_t cached_bytes, limit_bytes;
@@ -88,7 +88,7 @@ extern _Thread_local struct cushim_mem_cache *cushim_mem_cache_recent
 struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_heap *pool, uint64_t life);
 
 static inline void cushim_mem_cache_leave(struct cushim_mem_cache *cache) {
-    cushim_mem_cache_lock_leave(&cache->lock);
+    cushim_futex_lock_leave(&cache->lock);
 }
 
 static inline bool cushim_mem_cache_is_of(const struct cushim_mem_cache *cache,
@@ -99,7 +99,7 @@ static inline bool cushim_mem_cache_is_of(const struct cushim_mem_cache *cache,
 
 /* Take one of the calling thread's, which was of that life when last looked at. */
 static inline bool cushim_mem_cache_take_again(struct cushim_mem_cache *cache, uint64_t life) {
-    if (!cushim_mem_cache_lock_take(&cache->lock))
+    if (!cushim_futex_lock_take(&cache->lock))
         return false;
     if (atomic_load_explicit(&cache->life, memory_order_relaxed) == life)
         return true;

@@ -63,10 +63,10 @@ END_TEST
 /* The owner is in its cache, as for a moment with each call. */
 static void *stay_inside(void *unused) {
     give(take(1000));
-    atomic_fetch_add(&n_wrong, !cushim_mem_cache_lock_take(&cushim_mem_cache_recent->lock));
+    atomic_fetch_add(&n_wrong, !cushim_futex_lock_take(&cushim_mem_cache_recent->lock));
     meet();
     meet();
-    cushim_mem_cache_lock_leave(&cushim_mem_cache_recent->lock);
+    cushim_futex_lock_leave(&cushim_mem_cache_recent->lock);
     return unused;
 }
 

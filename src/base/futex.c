@@ -1,19 +1,17 @@
-#include "memory/cache/cache_lock.h"
-
 #include "base/futex.h"
 
-void cushim_mem_cache_lock_wake(struct cushim_mem_cache_lock *lock) {
+void cushim_futex_lock_wake(struct cushim_futex_lock *lock) {
     cushim_futex_wake(&lock->word);
 }
 
-static bool take(struct cushim_mem_cache_lock *lock) {
+static bool take(struct cushim_futex_lock *lock) {
     unsigned none = 0;
     return atomic_compare_exchange_strong_explicit(&lock->word, &none, 1, memory_order_acquire,
                                                    memory_order_relaxed);
 }
 
 /* Who is inside is there for tens of nanoseconds, or was put to sleep there. */
-void cushim_mem_cache_lock_enter(struct cushim_mem_cache_lock *lock) {
+void cushim_futex_lock_enter(struct cushim_futex_lock *lock) {
     unsigned n_looks = 0;
     if (take(lock))
         return;

@@ -1,5 +1,5 @@
 /* Who enters a lock that is taken sleeps, and whoever leaves wakes. */
-#include "memory/cache/cache_lock.h"
+#include "base/futex.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -10,24 +10,24 @@
 
 enum { OTHERS = 3 };
 
-static struct cushim_mem_cache_lock lock;
+static struct cushim_futex_lock lock;
 
 static void *enter_once(void *unused) {
     (void)unused;
-    cushim_mem_cache_lock_enter(&lock);
-    cushim_mem_cache_lock_leave(&lock);
+    cushim_futex_lock_enter(&lock);
+    cushim_futex_lock_leave(&lock);
     return NULL;
 }
 
 START_TEST(who_leaves_wakes_who_sleeps) {
     pthread_t others[OTHERS];
     atomic_store(&futex_has_timeouts, false);
-    ck_assert(cushim_mem_cache_lock_take(&lock));
+    ck_assert(cushim_futex_lock_take(&lock));
     for (unsigned i = 0; i < OTHERS; i++)
         pthread_create(&others[i], NULL, enter_once, NULL);
     while (atomic_load(&lock.n_wanted) != OTHERS || !atomic_load(&futex_n_waits))
         sched_yield();
-    cushim_mem_cache_lock_leave(&lock);
+    cushim_futex_lock_leave(&lock);
     for (unsigned i = 0; i < OTHERS; i++)
         pthread_join(others[i], NULL);
     ck_assert_uint_ge(atomic_load(&futex_n_wakes), 1);
@@ -37,16 +37,16 @@ START_TEST(who_leaves_wakes_who_sleeps) {
 END_TEST
 
 START_TEST(nobody_is_woken_where_nobody_sleeps) {
-    ck_assert(cushim_mem_cache_lock_take(&lock));
-    cushim_mem_cache_lock_leave(&lock);
-    cushim_mem_cache_lock_enter(&lock);
-    cushim_mem_cache_lock_leave(&lock);
+    ck_assert(cushim_futex_lock_take(&lock));
+    cushim_futex_lock_leave(&lock);
+    cushim_futex_lock_enter(&lock);
+    cushim_futex_lock_leave(&lock);
     ck_assert_uint_eq(atomic_load(&futex_n_wakes), 0);
 }
 END_TEST
 
 int main(void) {
     return suite_run(
-        "cache_lock_sleep",
+        "futex_lock_sleep",
         (const TTest *[]){who_leaves_wakes_who_sleeps, nobody_is_woken_where_nobody_sleeps, NULL});
 }

@@ -1,5 +1,5 @@
 /* The lock of a cache between its owner and others. */
-#include "memory/cache/cache_lock.h"
+#include "base/futex.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -9,16 +9,16 @@
 
 enum { OTHERS = 3, ROUNDS = 2000, TURNS = 200000, REST = 256 };
 
-static struct cushim_mem_cache_lock lock;
+static struct cushim_futex_lock lock;
 static unsigned long n_entries; /* by whoever has the lock, neither atomic nor locked otherwise */
 static atomic_uint n_at_work;
 
 static void *enter_often(void *unused) {
     (void)unused;
     for (unsigned i = suite_turns(ROUNDS); i > 0; i--) {
-        cushim_mem_cache_lock_enter(&lock);
+        cushim_futex_lock_enter(&lock);
         n_entries++;
-        cushim_mem_cache_lock_leave(&lock);
+        cushim_futex_lock_leave(&lock);
     }
     atomic_fetch_sub(&n_at_work, 1);
     return NULL;
@@ -33,11 +33,11 @@ START_TEST(no_two_threads_are_inside_at_once) {
     for (unsigned i = 0; i < suite_turns(TURNS) || atomic_load(&n_at_work); i++) {
         if (i % REST == 0)
             sched_yield(); /* outside: memcheck may put this thread aside inside each time */
-        if (!cushim_mem_cache_lock_take(&lock))
+        if (!cushim_futex_lock_take(&lock))
             continue;
         n_entries++;
         n_own++;
-        cushim_mem_cache_lock_leave(&lock);
+        cushim_futex_lock_leave(&lock);
     }
     for (unsigned i = 0; i < OTHERS; i++)
         pthread_join(others[i], NULL);
@@ -48,17 +48,17 @@ START_TEST(no_two_threads_are_inside_at_once) {
 END_TEST
 
 static void *enter_once(void *has_entered) {
-    cushim_mem_cache_lock_enter(&lock);
+    cushim_futex_lock_enter(&lock);
     atomic_store((atomic_bool *)has_entered, true);
-    cushim_mem_cache_lock_leave(&lock);
+    cushim_futex_lock_leave(&lock);
     return NULL;
 }
 
 START_TEST(the_owner_stays_out_of_what_it_has_itself_or_another_wants) {
     pthread_t other;
     atomic_bool has_entered = false;
-    ck_assert(cushim_mem_cache_lock_take(&lock));
-    ck_assert(!cushim_mem_cache_lock_take(&lock)); /* below a signal */
+    ck_assert(cushim_futex_lock_take(&lock));
+    ck_assert(!cushim_futex_lock_take(&lock)); /* below a signal */
     pthread_create(&other, NULL, enter_once, &has_entered);
     while (!atomic_load(&lock.n_wanted))
         cushim_futex_nap(100000);
@@ -67,14 +67,14 @@ START_TEST(the_owner_stays_out_of_what_it_has_itself_or_another_wants) {
     pthread_join(other, NULL);
     ck_assert(atomic_load(&has_entered));
     atomic_store(&lock.n_wanted, 1);
-    ck_assert(!cushim_mem_cache_lock_take(&lock));
+    ck_assert(!cushim_futex_lock_take(&lock));
     atomic_store(&lock.n_wanted, 0);
-    ck_assert(cushim_mem_cache_lock_take(&lock));
+    ck_assert(cushim_futex_lock_take(&lock));
 }
 END_TEST
 
 SUITE() {
-    return suite_run("cache_lock",
+    return suite_run("futex_lock",
                      (const TTest *[]){no_two_threads_are_inside_at_once,
                                        the_owner_stays_out_of_what_it_has_itself_or_another_wants,
                                        NULL});
