@@ -82,22 +82,16 @@ static bool serve_proven(struct cushim_pool_call *call) {
     return is_served;
 }
 
-static enum cushim_status take(struct cushim_pool_call *call, bool is_cut) {
-    struct cushim_mem_lookup found;
-    CUSHIM_TRY(cushim_mem_direct_take(cushim_pool_heap_core(call->heap), call->bucket_bytes, is_cut,
-                                      &found));
-    call->block = cushim_pool_heap_enter(call->heap, &found, call->bucket_bytes);
-    return call->block ? CUSHIM_OK : CUSHIM_NOMEM;
-}
-
 enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_call *call, bool is_pressed) {
     enum cushim_status status = CUSHIM_NOTFOUND;
     if (!is_pressed && call->bucket_bytes <= SMALL_BYTES) {
-        status = take(call, true);
+        status = cushim_pool_heap_take(call->heap, call->bucket_bytes, true, &call->block);
         if (status == CUSHIM_NOTFOUND)
             cushim_pool_unpin(call->heap, call->what);
     }
-    return status == CUSHIM_NOTFOUND ? take(call, false) : status;
+    return status == CUSHIM_NOTFOUND
+               ? cushim_pool_heap_take(call->heap, call->bucket_bytes, false, &call->block)
+               : status;
 }
 
 /* Once what may not be held is on the free lists. */
@@ -134,15 +128,13 @@ enum cushim_status cushim_pool_serve(struct cushim_pool_call *call) {
 /* ---- from the driver ---- */
 
 enum cushim_status cushim_pool_fetch(struct cushim_pool_call *call) {
-    struct cushim_mem_lookup found;
     struct cushim_scope scope;
     cushim_pool_heap_lose_dead();
     CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
     enum cushim_status status =
-        cushim_mem_direct_fetch(cushim_pool_heap_core(call->heap), call->bucket_bytes, &found);
+        cushim_pool_heap_fetch(call->heap, call->bucket_bytes, &call->block);
     call->is_miss = true;
     if (status == CUSHIM_OK) {
-        call->block = cushim_pool_heap_enter(call->heap, &found, call->bucket_bytes);
         status = call->block
                      ? CUSHIM_OK
                      : cushim_scope_fail(&scope, CUSHIM_NOMEM, "host=%zu", sizeof *call->block);

@@ -8,8 +8,9 @@
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
 #include "memory/heap/growth.h"
-#include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"
+#include "memory/state/free_lists.h"
+#include "memory/state/heap_state.h"
 
 struct cushim_mem_blocks cushim_pool_ledger;
 
@@ -58,32 +59,83 @@ static void put_spare(struct cushim_pool_heap *heap, struct cushim_pool_block *b
     heap->table.n_used--;
 }
 
-struct cushim_pool_block *cushim_pool_heap_enter(struct cushim_pool_heap *heap,
-                                                 const struct cushim_mem_lookup *found,
-                                                 size_t bucket_bytes) {
+/* A block that came off the free lists is LIVE to the allocator, and so found by its address. */
+static void begin_live(const struct cushim_mem_blockref *place, size_t bucket_bytes) {
+    struct cushim_mem_block_meta *cell = cushim_mem_free_lists_meta(place);
+    atomic_store_explicit(&cell->asked_bytes, bucket_bytes, memory_order_relaxed);
+    atomic_store_explicit(&cell->state, CUSHIM_MEM_LIVE, memory_order_release);
+}
+
+static void give_place(struct cushim_pool_heap *heap, const struct cushim_mem_blockref *place) {
+    struct cushim_mem_heap *core = cushim_pool_heap_core(heap);
+    pthread_mutex_lock(&core->lock);
+    cushim_mem_free_lists_give(core, place);
+    pthread_mutex_unlock(&core->lock);
+}
+
+/* Into the table; NULL: no host memory, and it went back to the free lists. */
+static struct cushim_pool_block *
+enter(struct cushim_pool_heap *heap, const struct cushim_mem_blockref *place, size_t bucket_bytes) {
+    const struct cushim_mem_extent *extent = place->extent;
     pthread_mutex_lock(&heap->lock);
     struct cushim_pool_block *block = NULL;
     if (heap->table.spare || grow(heap)) {
         block = heap->table.spare;
         heap->table.spare = block->older;
         heap->table.n_used++;
-        block->place = found->place;
+        block->place = *place;
         block->bucket_bytes = bucket_bytes;
         block->newer = block->older = NULL;
         block->moment = 0;
         block->deferred_life = 0;
         block->is_poisoned = false;
         atomic_store_explicit(&block->cache, NULL, memory_order_relaxed);
-        atomic_store_explicit(&block->asked_bytes, found->asked_bytes, memory_order_relaxed);
+        atomic_store_explicit(&block->asked_bytes, bucket_bytes, memory_order_relaxed);
         /* what a look-up reads without a lock: the builtins, for the field is the allocator's */
-        __atomic_store_n(&found->cell->next_free, block->index, __ATOMIC_RELEASE);
-        atomic_store_explicit(&block->address, found->base, memory_order_release);
+        __atomic_store_n(&cushim_mem_free_lists_meta(place)->next_free, block->index,
+                         __ATOMIC_RELEASE);
+        atomic_store_explicit(
+            &block->address, cushim_mem_extent_address(extent) + place->index * extent->block_bytes,
+            memory_order_release);
         cushim_pool_block_set_live(block);
     }
     pthread_mutex_unlock(&heap->lock);
     if (!block)
-        cushim_mem_direct_give(cushim_pool_heap_core(heap), found);
+        give_place(heap, place);
     return block;
+}
+
+enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t bucket_bytes,
+                                         bool is_cut, struct cushim_pool_block **block) {
+    struct cushim_mem_heap *core = cushim_pool_heap_core(heap);
+    struct cushim_mem_blockref place;
+    uint64_t life = atomic_load_explicit(&core->generation, memory_order_acquire);
+    if (!(life & 1) || !cushim_mem_heap_lock_life(core, life))
+        return CUSHIM_STATE;
+    bool is_taken =
+        is_cut ? cushim_mem_free_lists_take_cut(core, cushim_mem_sizeclass_of(bucket_bytes), &place)
+               : cushim_mem_free_lists_take(core, bucket_bytes, &place);
+    if (is_taken)
+        begin_live(&place, bucket_bytes);
+    pthread_mutex_unlock(&core->lock);
+    if (!is_taken)
+        return CUSHIM_NOTFOUND;
+    *block = enter(heap, &place, bucket_bytes);
+    return *block ? CUSHIM_OK : CUSHIM_NOMEM;
+}
+
+enum cushim_status cushim_pool_heap_fetch(struct cushim_pool_heap *heap, size_t bucket_bytes,
+                                          struct cushim_pool_block **block) {
+    struct cushim_mem_heap *core = cushim_pool_heap_core(heap);
+    struct cushim_mem_blockref place;
+    uint64_t life = atomic_load_explicit(&core->generation, memory_order_acquire);
+    if (!(life & 1))
+        return CUSHIM_STATE;
+    CUSHIM_TRY(cushim_mem_growth_take(core, life, bucket_bytes, &place));
+    begin_live(&place, bucket_bytes);
+    pthread_mutex_unlock(&core->lock);
+    *block = enter(heap, &place, bucket_bytes);
+    return CUSHIM_OK;
 }
 
 struct cushim_pool_block *cushim_pool_heap_block(uint64_t address) {
@@ -390,13 +442,12 @@ void cushim_pool_heap_close(struct cushim_pool_heap *heap, const char *what) {
 }
 
 void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_block *block) {
-    struct cushim_mem_lookup found = {.place = block->place};
     struct cushim_mem_heap *core = cushim_pool_heap_core(heap);
     struct cushim_scope scope;
     uint64_t life = atomic_load(&core->generation);
     cushim_address_map_note_freed(cushim_pool_block_address(block));
     take_address(block);
-    cushim_mem_direct_give(core, &found);
+    give_place(heap, &block->place);
     if (!heap->pool && cushim_call_begin_quietly(&scope, heap->context)) {
         cushim_mem_growth_trim(core, 0);
         cushim_call_end(&scope, CUSHIM_OK);

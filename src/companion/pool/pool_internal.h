@@ -2,8 +2,8 @@
  * The parts of a pool, for the pool's own files (pool*.c).
  *
  *   pool    a handle's object: options, heaps, the captures it is attached to
- *   heap    what a pool has in one context of one kind: a heap of the allocator
- *           (memory/heap/direct.h), a table of blocks, the caches
+ *   heap    what a pool has in one context of one kind: a heap of the allocator, a table of blocks,
+ *           the caches
  *   cache   what one stream freed in a heap: buckets of idle blocks, newest first, and its fences
  *   block   one block while it is out of the allocator's free lists: live, idle in a cache, or held
  *           by a graph
@@ -29,7 +29,7 @@
 #include <stdint.h>
 
 #include "base/futex.h"
-#include "memory/heap/direct.h"
+#include "memory/layout/block.h"
 #include "memory/policy.h"
 #include "memory/provider/provider.h"
 #include "memory/stats.h"
@@ -309,9 +309,10 @@ static inline void cushim_pool_cache_unlock(struct cushim_pool_cache *cache) {
  * ---- pool_heap.c ----
  *
  * Blocks come out of the free lists of the heap's allocator into the table, and go back when they
- * are idle and over.  One page map serves all heaps of the process.  A heap whose pool is gone
- * stays until its last live or held block is freed; then, and at once where its context died, it
- * may be another pool's.
+ * are idle and over: past its caches and fences, and what goes back to the driver is the pool's to
+ * say.  While the pool has a block, `next_free` in the allocator's metadata is the pool's.  One
+ * page map serves all heaps of the process.  A heap whose pool is gone stays until its last live or
+ * held block is freed; then, and at once where its context died, it may be another pool's.
  */
 
 extern struct cushim_mem_blocks cushim_pool_ledger;
@@ -335,12 +336,24 @@ cushim_pool_heap_of(const struct cushim_mem_segment *segment) {
 struct cushim_pool_heap *cushim_pool_heap_next(struct cushim_pool_heap *heap);
 
 /**
- * Enter a block that the allocator handed out.
- * @return the block, LIVE and on no cache; NULL: no host memory, and it went back to the free lists
+ * Take a block off the free lists.
+ * @param is_cut  only one that is cut already, up to 1 MiB: no free page is
+ * @param block   LIVE, and on no cache
+ * @return CUSHIM_OK | CUSHIM_NOTFOUND (none is free) | CUSHIM_NOMEM (no host memory) | CUSHIM_STATE
+ * (the heap is closed)
+ * Threads  any      Stream   none; no driver call
  */
-struct cushim_pool_block *cushim_pool_heap_enter(struct cushim_pool_heap *heap,
-                                                 const struct cushim_mem_lookup *found,
-                                                 size_t bucket_bytes);
+enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t bucket_bytes,
+                                         bool is_cut, struct cushim_pool_block **block);
+
+/**
+ * The same from a new segment.
+ * @param block  NULL with CUSHIM_OK: no host memory
+ * @return CUSHIM_OK | CUSHIM_NOMEM | CUSHIM_STATE | another status of the driver
+ * Threads  any, the heap's context current      Stream   valid while any thread captures
+ */
+enum cushim_status cushim_pool_heap_fetch(struct cushim_pool_heap *heap, size_t bucket_bytes,
+                                          struct cushim_pool_block **block);
 
 /* The block that a pool holds and that covers an address, in whatever heap and state; NULL: none.
  * No lock: it may go back meanwhile, unless it is the caller's own. */

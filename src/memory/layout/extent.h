@@ -23,7 +23,7 @@ enum cushim_mem_state { CUSHIM_MEM_FREE, CUSHIM_MEM_DEFERRED, CUSHIM_MEM_LIVE };
 struct cushim_mem_block_meta {
     _Atomic uint32_t state;    /* a state; above it, where LIVE, bits of block.h */
     uint32_t next_free;        /* index of the next free cell of the slab, under the lock; a host's
-                                  own while it has the block (memory/heap/direct.h) */
+                                  own while it has the block */
     atomic_size_t asked_bytes; /* valid while LIVE or DEFERRED */
 };
 

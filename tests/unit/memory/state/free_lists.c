@@ -1,0 +1,138 @@
+/* Free lists: what serves, what is cut for it, and who finds a block that was taken. */
+#include "memory/state/free_lists.h"
+
+#include "memory/heap/growth.h"
+#include "memory/heap/heap.h"
+
+#include "tests/unit/memory/heap/heap_fixture.h"
+#include "tests/unit/suite.h"
+
+static struct fixture *fixture;
+
+static struct cushim_mem_heap *pool(void) {
+    return &fixture->pools[0];
+}
+
+/* Off the lists, as who hands it out has it. */
+static struct cushim_mem_lookup lookup_of(const struct cushim_mem_blockref *place, size_t n_bytes) {
+    struct cushim_mem_lookup found;
+    struct cushim_mem_block_meta *cell = cushim_mem_free_lists_meta(place);
+    atomic_store(&cell->asked_bytes, n_bytes);
+    atomic_store(&cell->state, CUSHIM_MEM_LIVE);
+    pthread_mutex_unlock(&pool()->lock);
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger,
+                                     cushim_mem_extent_address(place->extent) +
+                                         place->index * place->extent->block_bytes,
+                                     &found));
+    ck_assert_ptr_eq(found.cell, cell);
+    return found;
+}
+
+static struct cushim_mem_lookup fetch(size_t n_bytes) {
+    struct cushim_mem_blockref place;
+    ck_assert_int_eq(
+        cushim_mem_growth_take(pool(), atomic_load(&pool()->generation), n_bytes, &place),
+        CUSHIM_OK);
+    return lookup_of(&place, n_bytes);
+}
+
+static struct cushim_mem_lookup take(size_t n_bytes) {
+    struct cushim_mem_blockref place;
+    pthread_mutex_lock(&pool()->lock);
+    ck_assert(cushim_mem_free_lists_take(pool(), n_bytes, &place));
+    return lookup_of(&place, n_bytes);
+}
+
+/* Only what is cut already. */
+static bool take_cut(size_t n_bytes, struct cushim_mem_blockref *place) {
+    pthread_mutex_lock(&pool()->lock);
+    bool is_taken = cushim_mem_free_lists_take_cut(pool(), cushim_mem_sizeclass_of(n_bytes), place);
+    pthread_mutex_unlock(&pool()->lock);
+    return is_taken;
+}
+
+static void give(const struct cushim_mem_blockref *place) {
+    pthread_mutex_lock(&pool()->lock);
+    cushim_mem_free_lists_give(pool(), place);
+    pthread_mutex_unlock(&pool()->lock);
+}
+
+START_TEST(a_block_is_live_when_taken_and_free_at_once_when_given) {
+    static const size_t sizes[] = {1000, 3000000, (size_t)300 << 20};
+    fixture = fixture_create(NULL);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct cushim_mem_lookup found = fetch(sizes[i]);
+        struct cushim_mem_blockref none;
+        ck_assert_uint_eq(found.asked_bytes, sizes[i]);
+        ck_assert_int_eq(found.state, CUSHIM_MEM_LIVE);
+        fake_submit(0); /* work that is not over: the host says that it does not matter */
+        fake_forget_order();
+        give(&found.place);
+        ck_assert_int_eq(fixture_state(fixture, found.base), CUSHIM_MEM_FREE);
+        ck_assert_uint_eq(take(sizes[i]).base, found.base);
+        ck_assert_str_eq(fake_order(), ""); /* not a word to the driver */
+        give(&found.place);
+        pthread_mutex_lock(&pool()->lock);
+        ck_assert(!cushim_mem_free_lists_take(pool(), (size_t)1 << 30, &none));
+        pthread_mutex_unlock(&pool()->lock);
+    }
+    fixture_check(fixture);
+    fixture_destroy(fixture);
+}
+END_TEST
+
+START_TEST(a_hosts_word_stays_in_the_cell_while_it_has_the_block) {
+    fixture = fixture_create(NULL);
+    struct cushim_mem_lookup first = fetch(1000), second = take(1000);
+    first.cell->next_free = 77;
+    second.cell->next_free = 78;
+    give(&second.place);
+    second = take(1000);
+    ck_assert_uint_eq(first.cell->next_free, 77);
+    give(&first.place);
+    give(&second.place);
+    fixture_check(fixture);
+    fixture_destroy(fixture);
+}
+END_TEST
+
+START_TEST(a_trim_gives_all_that_is_free_and_keeps_what_it_is_told) {
+    fixture = fixture_create(NULL);
+    struct cushim_mem_lookup small = fetch(1000), large = fetch((size_t)300 << 20);
+    ck_assert_uint_eq(cushim_mem_growth_trim(pool(), 0), 0);
+    give(&small.place);
+    give(&large.place);
+    ck_assert_uint_eq(cushim_mem_growth_trim(pool(), (size_t)1 << 30), 0);
+    ck_assert_uint_ge(cushim_mem_growth_trim(pool(), (size_t)300 << 20), 2 << 20);
+    ck_assert_uint_gt(fake_n_allocations(), 0);
+    cushim_mem_growth_trim(pool(), 0);
+    ck_assert_uint_eq(fake_n_allocations(), 0);
+    fixture_check(fixture);
+    fixture_destroy(fixture);
+}
+END_TEST
+
+START_TEST(where_pages_are_not_to_be_cut_only_what_is_cut_serves) {
+    struct cushim_mem_blockref place;
+    fixture = fixture_create(NULL);
+    struct cushim_mem_lookup first = fetch(1000), second = take(1000);
+    ck_assert(!take_cut(2000, &place));
+    give(&second.place);
+    ck_assert(take_cut(1000, &place));
+    ck_assert_ptr_eq(place.extent, second.place.extent);
+    ck_assert_uint_eq(place.index, second.place.index);
+    give(&place);
+    give(&first.place);
+    fixture_check(fixture);
+    fixture_destroy(fixture);
+}
+END_TEST
+
+SUITE() {
+    return suite_run("free lists",
+                     (const TTest *[]){a_block_is_live_when_taken_and_free_at_once_when_given,
+                                       a_hosts_word_stays_in_the_cell_while_it_has_the_block,
+                                       a_trim_gives_all_that_is_free_and_keeps_what_it_is_told,
+                                       where_pages_are_not_to_be_cut_only_what_is_cut_serves,
+                                       NULL});
+}
