@@ -7,6 +7,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+static inline size_t cushim_least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+static inline size_t cushim_most(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+/* b less than a, or nothing. */
+static inline size_t cushim_less(size_t a, size_t b) {
+    return a > b ? a - b : 0;
+}
+
 /* The largest k with 2^k <= x; x > 0. */
 static inline unsigned cushim_log2_floor(uint64_t x) {
     return 63u - (unsigned)__builtin_clzll(x);
@@ -19,6 +32,11 @@ static inline bool cushim_round_up(size_t x, size_t step, size_t *out) {
         return false;
     *out = sum & ~(step - 1);
     return true;
+}
+
+/* The same of an x that leaves room for it. */
+static inline size_t cushim_rounded(size_t x, size_t step) {
+    return (x + (step - 1)) & ~(step - 1);
 }
 
 static inline bool cushim_is_aligned(uint64_t x, uint64_t step) {

@@ -205,7 +205,7 @@ static void count(struct cushim_context_object *context, struct cushim_pressure_
         size_t used_bytes = atomic_load(&cushim_pool_heap_core(heap)->live_bytes);
         held->cached_bytes +=
             idle_bytes + atomic_load(&cushim_pool_heap_core(heap)->free_segment_bytes);
-        held->live_bytes += used_bytes > idle_bytes ? used_bytes - idle_bytes : 0;
+        held->live_bytes += cushim_less(used_bytes, idle_bytes);
         held->reusable_bytes += cushim_mem_reclaim_reusable_bytes(cushim_pool_heap_core(heap));
     }
 }

@@ -26,22 +26,17 @@ static void hand_out(struct cushim_pool_call *call) {
     size_t fallen_bytes = cushim_pool_cache_fallen(cache);
     cushim_pool_cache_unlock(cache);
     /* the block came after it fell */
-    cushim_pool_see_live(
-        call->heap, fallen_bytes > block->bucket_bytes ? fallen_bytes - block->bucket_bytes : 0);
+    cushim_pool_see_live(call->heap, cushim_less(fallen_bytes, block->bucket_bytes));
     cushim_pool_block_set_live(block);
 }
 
 /* ---- from what is idle ---- */
 
-/* Its own stream's newest; what else is over. */
+/* Its own stream's newest; of a capture what is over. */
 static bool serve_own(struct cushim_pool_call *call) {
-    struct cushim_pool_cache *cache = call->cache;
-    cushim_pool_cache_lock(cache);
-    call->block =
-        cache->is_ordered && cushim_pool_cache_is_of(cache, call->life) && !call->is_captured
-            ? cushim_pool_cache_pop(cache, call->bucket_bytes)
-            : cushim_pool_cache_pop_over(cache, call->bucket_bytes);
-    cushim_pool_cache_unlock(cache);
+    bool is_pending;
+    call->block = cushim_pool_cache_take(call->cache, call->bucket_bytes,
+                                         call->is_captured ? 0 : call->life, &is_pending);
     return call->block != NULL;
 }
 
@@ -51,7 +46,7 @@ static bool serve_over(struct cushim_pool_call *call, bool *has_pending) {
     bool is_pending;
     *has_pending = false;
     while (!call->block && (cache = cushim_pool_next_cache(call->heap, cache))) {
-        call->block = cushim_pool_cache_take_over(cache, call->bucket_bytes, &is_pending);
+        call->block = cushim_pool_cache_take(cache, call->bucket_bytes, 0, &is_pending);
         *has_pending = *has_pending || is_pending;
     }
     return call->block != NULL;

@@ -1,11 +1,55 @@
 /*
- * The buckets of a cache: its idle blocks by size (parts: pool_internal.h), in a hash table with
- * open addressing.  All with the cache's lock.
+ * Buckets of pools: the size that a request is rounded to, by policy (COMPANION 2.9), and those of
+ * a cache, its idle blocks by size (parts: pool_internal.h).
+ *
+ * FINE and POW2 waste at most an eighth and a half; all slots are multiples of 512 bytes whatever
+ * the bucket says, since that is the grain of memory/layout/sizeclass.h.  What says so is pure.
+ * The rest is a hash table with open addressing, all with the cache's lock.
  */
 #ifndef CUSHIM_COMPANION_POOL_BUCKETS_H
 #define CUSHIM_COMPANION_POOL_BUCKETS_H
 
 #include <stddef.h>
+
+#include "base/bits.h"
+#include "cushim/pool.h"
+#include "memory/layout/sizeclass.h"
+#include "memory/provider/provider.h"
+
+struct cushim_pool_rounding {
+    int policy; /* of enum cushim_pool_policy */
+    unsigned log2_steps;
+};
+
+/* Above 128 KiB a bucket ends where fewer of its blocks than natively would share a page of the
+ * driver's: two of 704 KiB instead of three of 680.  Whole pages of ours, where they are enough. */
+static inline size_t cushim_pool_round_within_page(size_t bytes, size_t bucket) {
+    enum { PAGE_BYTES = CUSHIM_MEM_NATIVE_PAGE_BYTES };
+    if (bytes <= PAGE_BYTES / 16)
+        return bucket;
+    size_t n_blocks = PAGE_BYTES / cushim_rounded(bytes, CUSHIM_MEM_GRAIN_BYTES);
+    size_t most_bytes = PAGE_BYTES / n_blocks / CUSHIM_MEM_PAGE_BYTES * CUSHIM_MEM_PAGE_BYTES;
+    if (most_bytes < bytes)
+        most_bytes = PAGE_BYTES / n_blocks / CUSHIM_MEM_GRAIN_BYTES * CUSHIM_MEM_GRAIN_BYTES;
+    return bucket < most_bytes ? bucket : most_bytes;
+}
+
+/* The bucket of 0 .. 2^63-1 bytes; 0 of 0. */
+static inline size_t cushim_pool_round(struct cushim_pool_rounding rounding, size_t bytes) {
+    if (!bytes || rounding.policy == CUSHIM_POOL_POLICY_EXACT)
+        return bytes;
+    if (rounding.policy == CUSHIM_POOL_POLICY_POW2)
+        return bytes <= 256 ? bytes : (size_t)2 << cushim_log2_floor(bytes - 1);
+    if (bytes <= CUSHIM_MEM_PAGE_BYTES)
+        return cushim_rounded(bytes, CUSHIM_MEM_GRAIN_BYTES);
+    if (bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES)
+        return cushim_rounded(bytes, CUSHIM_MEM_LARGE_GRAIN_BYTES);
+    size_t step = (size_t)1 << (cushim_log2_floor(bytes - 1) - rounding.log2_steps);
+    step = step > CUSHIM_MEM_GRAIN_BYTES ? step : CUSHIM_MEM_GRAIN_BYTES;
+    return cushim_pool_round_within_page(bytes, cushim_rounded(bytes, step));
+}
+
+/* ---- of a cache ---- */
 
 struct cushim_pool_block;
 

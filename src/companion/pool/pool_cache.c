@@ -36,7 +36,8 @@ struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache,
     cushim_pool_cache_lock(cache);
     bool is_its = cushim_pool_cache_is_of(cache, life);
     if (is_its)
-        cushim_pool_cache_push(cache, block);
+        cushim_pool_cache_push_in(cache, cushim_pool_cache_bucket(cache, block->bucket_bytes),
+                                  block);
     cushim_pool_cache_unlock(cache);
     return is_its ? cache : cushim_pool_cache_put(cache->heap->all, cache->heap->all->life, block);
 }
@@ -50,19 +51,22 @@ static struct cushim_pool_block *pop_if_over(struct cushim_pool_cache *cache,
     return block;
 }
 
-struct cushim_pool_block *cushim_pool_cache_pop_over(struct cushim_pool_cache *cache,
-                                                     size_t bucket_bytes) {
-    return pop_if_over(cache, cushim_pool_buckets_find(&cache->buckets, bucket_bytes));
-}
-
-struct cushim_pool_block *cushim_pool_cache_take_over(struct cushim_pool_cache *cache,
-                                                      size_t bucket_bytes, bool *is_pending) {
+struct cushim_pool_block *cushim_pool_cache_take(struct cushim_pool_cache *cache,
+                                                 size_t bucket_bytes, uint32_t life,
+                                                 bool *is_pending) {
+    struct cushim_pool_block *block;
     *is_pending = false;
     if (!cushim_pool_cache_idle_bytes(cache))
         return NULL;
     cushim_pool_cache_lock(cache);
-    struct cushim_pool_bucket *bucket = cushim_pool_buckets_find(&cache->buckets, bucket_bytes);
-    struct cushim_pool_block *block = pop_if_over(cache, bucket);
+    /* what others look for is not what its stream will */
+    struct cushim_pool_bucket *bucket =
+        life ? cushim_pool_cache_recent(cache, bucket_bytes)
+             : cushim_pool_buckets_find(&cache->buckets, bucket_bytes);
+    if (bucket && life && cache->is_ordered && cushim_pool_cache_is_of(cache, life))
+        block = cushim_pool_cache_pop_from(cache, bucket);
+    else
+        block = pop_if_over(cache, bucket);
     *is_pending = !block && bucket && bucket->n;
     cushim_pool_cache_unlock(cache);
     return block;

@@ -112,13 +112,6 @@ static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *cache,
     cache->open_bytes += bucket_bytes;
 }
 
-/* The same with the bucket made at need. */
-static inline void cushim_pool_cache_push(struct cushim_pool_cache *cache,
-                                          struct cushim_pool_block *block) {
-    struct cushim_pool_bucket *bucket = cushim_pool_cache_bucket(cache, block->bucket_bytes);
-    cushim_pool_cache_push_in(cache, bucket, block);
-}
-
 /* Without a lock: into the cache that it was freed into, if that is the stream's still, else behind
  * all work of the context.  Returns where it is. */
 struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache, uint32_t life,
@@ -133,22 +126,13 @@ cushim_pool_cache_pop_from(struct cushim_pool_cache *cache, struct cushim_pool_b
     return block;
 }
 
-/* The same of a bucket. */
-static inline struct cushim_pool_block *cushim_pool_cache_pop(struct cushim_pool_cache *cache,
-                                                              size_t bucket_bytes) {
-    struct cushim_pool_bucket *bucket = cushim_pool_cache_recent(cache, bucket_bytes);
-    return bucket ? cushim_pool_cache_pop_from(cache, bucket) : NULL;
-}
-
-/* The oldest of a bucket if it is over. */
-struct cushim_pool_block *cushim_pool_cache_pop_over(struct cushim_pool_cache *cache,
-                                                     size_t bucket_bytes);
-
 /* ---- without a lock ---- */
 
-/* The same; NULL: *is_pending says whether there is one that is not over. */
-struct cushim_pool_block *cushim_pool_cache_take_over(struct cushim_pool_cache *cache,
-                                                      size_t bucket_bytes, bool *is_pending);
+/* The newest of a bucket, for the stream that had the cache at `life` (0: for nobody); else the
+ * oldest if it is over.  NULL: *is_pending says whether there is one that is not over. */
+struct cushim_pool_block *cushim_pool_cache_take(struct cushim_pool_cache *cache,
+                                                 size_t bucket_bytes, uint32_t life,
+                                                 bool *is_pending);
 
 /* How many blocks of a bucket there are at the moment. */
 size_t cushim_pool_cache_count(struct cushim_pool_cache *cache, size_t bucket_bytes);

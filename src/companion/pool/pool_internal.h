@@ -36,7 +36,6 @@
 #include "companion/stream/stream_fence.h"
 #include "companion/pool/pool.h"
 #include "companion/pool/pool_buckets.h"
-#include "companion/pool/pool_round.h"
 
 enum {
     CUSHIM_POOL_N_KINDS = 3,
@@ -255,15 +254,14 @@ struct cushim_pool_object {
 static inline size_t cushim_pool_heap_bucket(const struct cushim_pool_heap *heap, size_t bytes) {
     size_t n_bytes = cushim_pool_round(heap->rounding, bytes);
     return n_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES && heap->kind == CUSHIM_MEM_DEVICE
-               ? cushim_pool_round_to(n_bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES)
+               ? cushim_rounded(n_bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES)
                : n_bytes;
 }
 
 /* How many idle blocks of a bucket a heap keeps, over all its caches. */
 static inline size_t cushim_pool_heap_most(const struct cushim_pool_heap *heap,
                                            size_t bucket_bytes) {
-    size_t by_bytes = heap->cap_bucket_bytes / bucket_bytes;
-    return by_bytes > heap->cap_bucket_blocks ? by_bytes : heap->cap_bucket_blocks;
+    return cushim_most(heap->cap_bucket_bytes / bucket_bytes, heap->cap_bucket_blocks);
 }
 
 /* The next of all caches that a heap has, `cache` NULL: the first; no lock. */

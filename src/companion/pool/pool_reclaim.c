@@ -111,9 +111,9 @@ static enum cushim_status trim(struct cushim_pool_call *call) {
 
 /* No more than was asked for. */
 static enum cushim_status exact(struct cushim_pool_call *call) {
-    size_t bytes = cushim_pool_round_to(call->bytes, CUSHIM_MEM_GRAIN_BYTES);
+    size_t bytes = cushim_rounded(call->bytes, CUSHIM_MEM_GRAIN_BYTES);
     if (call->bucket_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES && call->heap->kind == CUSHIM_MEM_DEVICE)
-        bytes = cushim_pool_round_to(bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES); /* pages are its own */
+        bytes = cushim_rounded(bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES); /* pages are its own */
     if (bytes >= call->bucket_bytes)
         return CUSHIM_NOMEM;
     call->bucket_bytes = bytes;

@@ -5,6 +5,7 @@
  * the driver.  Its own free of device memory may wait for the device, so none is made by a free or
  * a trim while a capture is known.
  */
+#include "base/bits.h"
 #include "base/clock.h"
 #include "base/try.h"
 #include "memory/state/watermark.h"
@@ -46,7 +47,7 @@ static struct cushim_pool_block *next_of(struct cushim_pool_cache *cache, size_t
                                          uint64_t last_moment) {
     bool is_pending;
     if (bucket_bytes)
-        return cushim_pool_cache_take_over(cache, bucket_bytes, &is_pending);
+        return cushim_pool_cache_take(cache, bucket_bytes, 0, &is_pending);
     return cushim_pool_cache_idle_bytes(cache)
                ? cushim_pool_cache_pop_earliest(cache, last_moment, true)
                : NULL;
@@ -124,14 +125,6 @@ enum {
 static const uint64_t recent_ns = 1000000000;
 static const size_t slack_bytes = (size_t)32 << 20;
 
-static size_t less(size_t a, size_t b) {
-    return a > b ? a - b : 0;
-}
-
-static size_t most(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
 /* What is live in a heap, and its highest of the last second or two. */
 static size_t note_live(struct cushim_pool_heap *heap, size_t live_bytes) {
     uint64_t now_ns = cushim_clock_coarse_ns();
@@ -141,15 +134,15 @@ static size_t note_live(struct cushim_pool_heap *heap, size_t live_bytes) {
         heap->peak_bytes[0] = 0;
         heap->peak_since_ns = now_ns;
     }
-    heap->peak_bytes[0] = most(heap->peak_bytes[0], live_bytes);
-    size_t recent_bytes = most(heap->peak_bytes[0], heap->peak_bytes[1]);
+    heap->peak_bytes[0] = cushim_most(heap->peak_bytes[0], live_bytes);
+    size_t recent_bytes = cushim_most(heap->peak_bytes[0], heap->peak_bytes[1]);
     pthread_mutex_unlock(&heap->lock);
     return recent_bytes;
 }
 
 static size_t live_bytes_of(const struct cushim_pool_heap *heap, struct cushim_mem_heap *core) {
-    return less(atomic_load_explicit(&core->live_bytes, memory_order_relaxed),
-                cushim_pool_idle_bytes(heap));
+    return cushim_less(atomic_load_explicit(&core->live_bytes, memory_order_relaxed),
+                       cushim_pool_idle_bytes(heap));
 }
 
 void cushim_pool_see_live(struct cushim_pool_heap *heap, size_t fallen_bytes) {
@@ -164,16 +157,17 @@ static size_t over_watermark(const struct cushim_pool_object *pool, struct cushi
     size_t live_bytes = live_bytes_of(heap, core);
     size_t recent_bytes = note_live(heap, live_bytes);
     live_bytes += more_bytes; /* which may be refused, and is then no peak */
-    recent_bytes = most(recent_bytes, live_bytes);
+    recent_bytes = cushim_most(recent_bytes, live_bytes);
     size_t free_bytes = atomic_load(&core->bound.device_free_bytes);
     size_t device_bytes = atomic_load(&core->bound.device_bytes);
-    bool is_roomy = device_bytes && less(free_bytes, more_bytes) >= device_bytes / ROOMY_SHARE;
+    bool is_roomy =
+        device_bytes && cushim_less(free_bytes, more_bytes) >= device_bytes / ROOMY_SHARE;
     size_t margin_bytes = recent_bytes / (is_roomy ? ROOMY_MARGIN : MARGIN) + slack_bytes;
-    size_t idle_bytes = less(recent_bytes + margin_bytes, live_bytes);
+    size_t idle_bytes = cushim_less(recent_bytes + margin_bytes, live_bytes);
     if (device_bytes && idle_bytes > free_bytes)
-        idle_bytes = most(free_bytes, slack_bytes);
-    *bound_bytes = live_bytes + most(idle_bytes, pool->keep_bytes);
-    return less(held_bytes + more_bytes, *bound_bytes);
+        idle_bytes = cushim_most(free_bytes, slack_bytes);
+    *bound_bytes = live_bytes + cushim_most(idle_bytes, pool->keep_bytes);
+    return cushim_less(held_bytes + more_bytes, *bound_bytes);
 }
 
 /* Has the device nothing to do, so that a release waits for nothing? */
@@ -202,7 +196,7 @@ size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_he
     size_t free_bytes = atomic_load_explicit(&cushim_pool_heap_core(heap)->free_segment_bytes,
                                              memory_order_relaxed);
     if (free_bytes && (excess_bytes > bound_bytes / FAR || is_quiet(heap, what)))
-        cushim_pool_give_back(heap, less(free_bytes, excess_bytes));
+        cushim_pool_give_back(heap, cushim_less(free_bytes, excess_bytes));
     return n_bytes;
 }
 
@@ -213,8 +207,8 @@ size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_he
  * back first, where it is over.
  */
 void cushim_pool_unpin(struct cushim_pool_heap *heap, const char *what) {
-    size_t most_bytes =
-        most(LEAST_SMALL_BYTES, cushim_pool_heap_core(heap)->bound.device_bytes / SMALL_SHARE);
+    size_t most_bytes = cushim_most(LEAST_SMALL_BYTES,
+                                    cushim_pool_heap_core(heap)->bound.device_bytes / SMALL_SHARE);
     size_t n = 0;
     if (cushim_capture_count(heap->context))
         return;
@@ -249,7 +243,7 @@ static size_t excess_of(const struct cushim_pool_heap *heap, size_t bucket_bytes
     size_t n = 0, n_most = cushim_pool_heap_most(heap, bucket_bytes);
     for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));)
         n += cushim_pool_cache_count(cache, bucket_bytes);
-    return n > n_most ? n - n_most : 0;
+    return cushim_less(n, n_most);
 }
 
 /* May this free ask the driver?  Fences under way are not asked after at every free. */
@@ -274,8 +268,7 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_h
                            struct cushim_pool_cache *cache, const char *what, size_t bucket_bytes) {
     bool is_holding = atomic_load_explicit(&pool->is_holding, memory_order_relaxed);
     size_t idle_bytes = pool->cap_cached_bytes ? idle_bytes_of(pool) : 0;
-    size_t over_bytes =
-        idle_bytes > pool->cap_cached_bytes ? idle_bytes - pool->cap_cached_bytes : 0;
+    size_t over_bytes = cushim_less(idle_bytes, pool->cap_cached_bytes);
     size_t excess = excess_of(heap, bucket_bytes), n_gone = 0;
     size_t fallen_bytes;
     bool is_full = is_batch_full(cache, &fallen_bytes);

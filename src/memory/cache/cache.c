@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "base/futex.h"
 #include "base/helgrind.h"
@@ -111,9 +112,7 @@ static size_t most_share_bytes(const struct cushim_mem_heap *pool) {
     size_t all_bytes =
         CUSHIM_MEM_DEFERRED_BATCH_THREADS * most_bytes + pool->live_bytes / LIVE_DIVISOR;
     size_t share_bytes = all_bytes / (pool->n_busy ? pool->n_busy : 1);
-    if (share_bytes < LEAST_BYTES)
-        share_bytes = LEAST_BYTES;
-    return share_bytes < most_bytes ? share_bytes : most_bytes;
+    return cushim_least(cushim_most(share_bytes, LEAST_BYTES), most_bytes);
 }
 
 static void set_busy(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool, bool is_busy) {
@@ -133,8 +132,7 @@ static void take_share(struct cushim_mem_cache *cache, struct cushim_mem_heap *p
 static void end_share(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
     pthread_mutex_lock(&pool->lock);
     set_busy(cache, pool, false);
-    if (cache->limit_bytes > LEAST_BYTES)
-        cache->limit_bytes = LEAST_BYTES;
+    cache->limit_bytes = cushim_least(cache->limit_bytes, LEAST_BYTES);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -201,9 +199,7 @@ static void set_most(struct cushim_mem_cache *cache, const struct cushim_mem_hea
     bool rotates = cushim_mem_deferred_batch_bytes(pool) != 0;
     size_t most = rotates ? CUSHIM_MEM_CACHE_BATCH_DEPTH : CUSHIM_MEM_CACHE_DEPTH;
     size_t fit = (rotates ? most_share_bytes(pool) : CUSHIM_MEM_CACHE_CLASS_BYTES) / block_bytes;
-    if (fit < 2)
-        fit = 2;
-    cache->bins[class_index].most = (uint16_t)(fit < most ? fit : most);
+    cache->bins[class_index].most = (uint16_t)cushim_least(cushim_most(fit, 2), most);
     cache->bins[class_index].block_bytes = (uint32_t)block_bytes;
 }
 
@@ -219,8 +215,8 @@ bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_i
     if (bin->n >= bin->most)
         give_oldest(cache, pool, class_index, bin->n - bin->most / 2u, done);
     if (!cushim_mem_cache_has_room(cache, bin) && block_bytes <= cache->limit_bytes) {
-        size_t half_bytes = cache->limit_bytes / 2, left_bytes = cache->limit_bytes - block_bytes;
-        give_in_turn(cache, pool, half_bytes < left_bytes ? half_bytes : left_bytes, done);
+        size_t left_bytes = cache->limit_bytes - block_bytes;
+        give_in_turn(cache, pool, cushim_least(cache->limit_bytes / 2, left_bytes), done);
     }
     pthread_mutex_unlock(&pool->lock);
     return cushim_mem_cache_has_room(cache, bin);
@@ -232,11 +228,10 @@ void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_inde
     struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
     struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
-    size_t n = REFILL_BYTES / block_bytes;
     struct cushim_mem_blockref place;
     if (!bin->most)
         set_most(cache, pool, class_index);
-    for (n = n < REFILL_BLOCKS ? n : REFILL_BLOCKS; n > 1; n--) {
+    for (size_t n = cushim_least(REFILL_BYTES / block_bytes, REFILL_BLOCKS); n > 1; n--) {
         if (!cushim_mem_cache_has_room(cache, bin) ||
             !cushim_mem_free_lists_take_cut(pool, class_index, &place))
             return;

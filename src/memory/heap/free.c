@@ -67,10 +67,13 @@ static enum cushim_status end_gone(const struct freeing *freeing) {
     return CUSHIM_DEADCONTEXT;
 }
 
-/* The driver refused: the block is LIVE as before.  Under the lock, or its life is known. */
+/* The driver refused: the block is LIVE as before. */
 static enum cushim_status end_refused(const struct freeing *freeing) {
+    if (!cushim_mem_heap_lock_life(freeing->pool, freeing->life))
+        return end_gone(freeing);
     cushim_mem_heap_note_damage(freeing->pool, *freeing->answer);
     atomic_store_explicit(&freeing->found->cell->state, freeing->live, memory_order_release);
+    pthread_mutex_unlock(&freeing->pool->lock);
     return cushim_status_from_cu(*freeing->answer);
 }
 
@@ -162,18 +165,18 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
  */
 static enum cushim_status end_failed_wait(const struct freeing *freeing) {
     struct cushim_mem_heap *pool = freeing->pool;
+    if (*freeing->answer != CUDA_ERROR_OUT_OF_MEMORY)
+        return end_refused(freeing);
     if (!cushim_mem_heap_lock_life(pool, freeing->life))
         return end_gone(freeing);
-    bool is_kept = *freeing->answer == CUDA_ERROR_OUT_OF_MEMORY &&
-                   cushim_mem_deferred_add(&pool->deferred, &pool->meta, &freeing->found->place,
+    bool is_kept = cushim_mem_deferred_add(&pool->deferred, &pool->meta, &freeing->found->place,
                                            cushim_mem_fence_tag(pool->fence));
-    enum cushim_status status = is_kept ? CUSHIM_OK : end_refused(freeing);
     pthread_mutex_unlock(&pool->lock);
-    if (is_kept) {
-        count(freeing, NULL);
-        *freeing->answer = CUDA_SUCCESS;
-    }
-    return status;
+    if (!is_kept)
+        return end_refused(freeing);
+    count(freeing, NULL);
+    *freeing->answer = CUDA_SUCCESS;
+    return CUSHIM_OK;
 }
 
 static enum cushim_status wait(const struct freeing *freeing) {
@@ -250,11 +253,7 @@ static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due du
         *freeing->answer = CUDA_SUCCESS;
         return CUSHIM_OK;
     }
-    if (!cushim_mem_heap_lock_life(pool, freeing->life))
-        return end_gone(freeing);
-    status = end_refused(freeing);
-    pthread_mutex_unlock(&pool->lock);
-    return status;
+    return end_refused(freeing);
 }
 
 static enum cushim_status release_relaxed(struct freeing *freeing) {
@@ -315,18 +314,11 @@ enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *pool,
 }
 
 static enum cushim_status release_uncached(const struct freeing *freeing, const CUstream *stream) {
-    struct cushim_mem_heap *pool = freeing->pool;
-    enum cushim_status status =
-        cushim_mem_segments_free(pool, freeing->found->segment, stream, freeing->answer);
-    if (status == CUSHIM_OK) {
-        count(freeing, NULL);
-        return CUSHIM_OK;
-    }
-    if (!cushim_mem_heap_lock_life(pool, freeing->life))
-        return end_gone(freeing);
-    status = end_refused(freeing);
-    pthread_mutex_unlock(&pool->lock);
-    return status;
+    if (cushim_mem_segments_free(freeing->pool, freeing->found->segment, stream, freeing->answer) !=
+        CUSHIM_OK)
+        return end_refused(freeing);
+    count(freeing, NULL);
+    return CUSHIM_OK;
 }
 
 void cushim_mem_heap_retire_segment(struct cushim_mem_heap *pool,
@@ -400,17 +392,18 @@ enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *pool,
     if (cushim_mem_heap_is_uncached(pool, found->segment) && can_free_on(pool))
         return release_uncached(&freeing, &stream);
     *answer = record_on(pool, stream, &event);
+    if (*answer != CUDA_SUCCESS)
+        return end_refused(&freeing);
     if (!cushim_mem_heap_lock_life(pool, freeing.life))
         return end_gone(&freeing);
-    if (*answer == CUDA_SUCCESS &&
-        !cushim_mem_deferred_add_on(&pool->deferred, &pool->meta, &found->place, stream, event)) {
-        pool->cuda->cuEventDestroy_v2(event);
-        *answer = CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    if (*answer == CUDA_SUCCESS)
+    bool is_kept =
+        cushim_mem_deferred_add_on(&pool->deferred, &pool->meta, &found->place, stream, event);
+    if (is_kept)
         count(&freeing, NULL);
-    else
-        status = end_refused(&freeing);
     pthread_mutex_unlock(&pool->lock);
-    return status;
+    if (is_kept)
+        return CUSHIM_OK;
+    pool->cuda->cuEventDestroy_v2(event);
+    *answer = CUDA_ERROR_OUT_OF_MEMORY;
+    return end_refused(&freeing);
 }

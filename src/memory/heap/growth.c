@@ -77,7 +77,7 @@ static void make_way(struct cushim_mem_heap *pool, size_t n_bytes, size_t segmen
     bool is_over = pool->held_bytes + segment_bytes > bound_bytes && pool->free_segment_bytes;
     pthread_mutex_unlock(&pool->lock);
     if (is_over)
-        give_back_quietly(pool, bound_bytes > segment_bytes ? bound_bytes - segment_bytes : 0);
+        give_back_quietly(pool, cushim_less(bound_bytes, segment_bytes));
 }
 
 enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_heap *pool, size_t n_bytes,

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "base/try.h"
 #include "cuda/translate.h"
@@ -379,13 +380,10 @@ static enum cushim_status serve_fresh(struct attempt *attempt) {
 
 /* May more be fetched while so much is deferred? */
 static bool is_within_budget(struct cushim_mem_heap *pool) {
-    size_t budget_bytes = CUSHIM_MEM_HEAP_DEFERRED_BYTES;
     pthread_mutex_lock(&pool->lock);
-    if (budget_bytes < pool->live_bytes / 2)
-        budget_bytes = pool->live_bytes / 2;
-    if (budget_bytes < pool->bound.device_bytes / 16)
-        budget_bytes = pool->bound.device_bytes / 16;
-    bool is_within = pool->deferred.n_bytes < budget_bytes;
+    size_t budget_bytes = cushim_most(pool->live_bytes / 2, pool->bound.device_bytes / 16);
+    bool is_within =
+        pool->deferred.n_bytes < cushim_most(budget_bytes, CUSHIM_MEM_HEAP_DEFERRED_BYTES);
     pthread_mutex_unlock(&pool->lock);
     return is_within;
 }

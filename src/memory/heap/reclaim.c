@@ -1,5 +1,6 @@
 #include "memory/heap/reclaim.h"
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "base/futex.h"
 #include "base/log.h"
@@ -164,8 +165,7 @@ size_t cushim_mem_reclaim_reusable_bytes(struct cushim_mem_heap *pool) {
         /* the driver gives and takes whole steps, and dedicated segments are of the size asked for
          */
         if (!is_in_use(segment))
-            n_bytes += (segment->n_bytes + CUSHIM_MEM_NATIVE_PAGE_BYTES - 1) &
-                       ~(size_t)(CUSHIM_MEM_NATIVE_PAGE_BYTES - 1);
+            n_bytes += cushim_rounded(segment->n_bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES);
     }
     pthread_mutex_unlock(&pool->lock);
     return n_bytes;

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "base/futex.h"
 #include "cuda/current_context.h"
@@ -18,12 +19,12 @@ size_t cushim_mem_fill_due(struct cushim_mem_segment *segment, uint64_t address,
                            size_t block_bytes) {
     size_t offset = address - segment->base;
     size_t used = atomic_load_explicit(&segment->used_bytes, memory_order_relaxed);
-    size_t due = used > offset ? used - offset : 0;
+    size_t due = cushim_less(used, offset);
     while (used < offset + block_bytes &&
            !atomic_compare_exchange_weak_explicit(&segment->used_bytes, &used, offset + block_bytes,
                                                   memory_order_relaxed, memory_order_relaxed)) {
     }
-    return due < n_bytes ? due : n_bytes;
+    return cushim_least(due, n_bytes);
 }
 
 void cushim_mem_fill_host(void *address, size_t n_bytes) {

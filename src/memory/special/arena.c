@@ -1,5 +1,6 @@
 #include "memory/special/arena.h"
 
+#include "base/bits.h"
 #include "memory/layout/chunk.h"
 #include "memory/heap/growth.h"
 #include "memory/state/heap_state.h"
@@ -19,7 +20,7 @@ static size_t chunk_bytes_of(const struct cushim_mem_heap *pool) {
     size_t share_bytes = pool->policy->arena_bytes / SHARES;
     if (share_bytes >= most_chunk_bytes)
         return most_chunk_bytes;
-    share_bytes = (share_bytes + STEP_BYTES - 1) & ~(size_t)(STEP_BYTES - 1);
+    share_bytes = cushim_rounded(share_bytes, STEP_BYTES);
     return share_bytes ? share_bytes : STEP_BYTES;
 }
 

@@ -2,6 +2,7 @@
 
 #include <utlist.h>
 
+#include "base/bits.h"
 #include "base/futex.h"
 #include "cuda/current_context.h"
 #include "cuda/table.h"
@@ -158,13 +159,11 @@ uint64_t cushim_mem_deferred_tag_of(const struct cushim_mem_deferred *deferred, 
 enum { DEVICE_SHARE = 2048, LOOKS = 200, WIDENING_BYTES = 128 << 10 /* with each fence */ };
 
 size_t cushim_mem_deferred_batch_bytes(const struct cushim_mem_heap *pool) {
-    size_t n_bytes = pool->bound.device_bytes / DEVICE_SHARE;
     if (!pool->policy->is_relaxed || pool->policy->is_sparing)
         return 0;
-    if (n_bytes < CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES)
-        return CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES;
-    return n_bytes < CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES ? n_bytes
-                                                          : CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES;
+    size_t n_bytes =
+        cushim_most(pool->bound.device_bytes / DEVICE_SHARE, CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES);
+    return cushim_least(n_bytes, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
 }
 
 void cushim_mem_deferred_batch_begin(struct cushim_mem_heap *pool, size_t wider_bytes) {
@@ -172,19 +171,16 @@ void cushim_mem_deferred_batch_begin(struct cushim_mem_heap *pool, size_t wider_
 }
 
 static size_t least_bytes(struct cushim_mem_heap *pool) {
-    size_t margin_bytes = cushim_mem_watermark_margin_bytes(pool);
-    return margin_bytes > CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES
-               ? margin_bytes
-               : CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES;
+    return cushim_most(cushim_mem_watermark_margin_bytes(pool),
+                       CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES);
 }
 
 size_t cushim_mem_deferred_batch_limit(struct cushim_mem_heap *pool, size_t most_bytes) {
     uint64_t n_fences = cushim_mem_fence_tag(pool->fence) - pool->limit_tag;
     size_t widened_bytes = n_fences * WIDENING_BYTES;
-    if (widened_bytes >= most_bytes)
-        return most_bytes;
-    size_t limit_bytes = least_bytes(pool) + widened_bytes;
-    return limit_bytes < most_bytes ? limit_bytes : most_bytes;
+    return widened_bytes >= most_bytes
+               ? most_bytes
+               : cushim_least(least_bytes(pool) + widened_bytes, most_bytes);
 }
 
 bool cushim_mem_deferred_batch_is_much(struct cushim_mem_heap *pool, size_t waiting_bytes) {

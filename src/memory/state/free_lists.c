@@ -148,28 +148,27 @@ static bool take(struct cushim_mem_heap *pool, size_t n_bytes, struct cushim_mem
                                                   : take_large(pool, n_bytes, place);
 }
 
-bool cushim_mem_free_lists_take(struct cushim_mem_heap *pool, size_t n_bytes,
-                                struct cushim_mem_blockref *place) {
-    bool is_taken = take(pool, n_bytes, place);
+/* Where it was taken. */
+static bool counted(struct cushim_mem_heap *pool, bool is_taken,
+                    const struct cushim_mem_blockref *place) {
     if (is_taken)
         cushim_mem_free_lists_count_taken(pool, place->extent->block_bytes);
     return is_taken;
+}
+
+bool cushim_mem_free_lists_take(struct cushim_mem_heap *pool, size_t n_bytes,
+                                struct cushim_mem_blockref *place) {
+    return counted(pool, take(pool, n_bytes, place), place);
 }
 
 bool cushim_mem_free_lists_take_run(struct cushim_mem_heap *pool, size_t n_bytes,
                                     struct cushim_mem_blockref *place) {
-    bool is_taken = take_large(pool, n_bytes, place);
-    if (is_taken)
-        cushim_mem_free_lists_count_taken(pool, place->extent->block_bytes);
-    return is_taken;
+    return counted(pool, take_large(pool, n_bytes, place), place);
 }
 
 bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *pool, unsigned class_index,
                                     struct cushim_mem_blockref *place) {
-    bool is_taken = cushim_mem_bucket_take(&pool->buckets[class_index], place);
-    if (is_taken)
-        cushim_mem_free_lists_count_taken(pool, place->extent->block_bytes);
-    return is_taken;
+    return counted(pool, cushim_mem_bucket_take(&pool->buckets[class_index], place), place);
 }
 
 struct cushim_mem_block_meta *cushim_mem_free_lists_meta(const struct cushim_mem_blockref *place) {

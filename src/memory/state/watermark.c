@@ -25,11 +25,8 @@ static void limit(const struct cushim_mem_heap *pool, size_t *free_bytes, size_t
     if (!limit_bytes)
         return;
     size_t charged_bytes = atomic_load(&budgets[pool->device].charged_bytes);
-    size_t left_bytes = limit_bytes > charged_bytes ? limit_bytes - charged_bytes : 0;
-    if (*total_bytes > limit_bytes)
-        *total_bytes = limit_bytes;
-    if (*free_bytes > left_bytes)
-        *free_bytes = left_bytes;
+    *total_bytes = cushim_least(*total_bytes, limit_bytes);
+    *free_bytes = cushim_least(*free_bytes, cushim_less(limit_bytes, charged_bytes));
 }
 
 static bool ask(struct cushim_mem_heap *pool, size_t *free_bytes, size_t *total_bytes) {
@@ -60,12 +57,10 @@ void cushim_mem_watermark_ask(struct cushim_mem_heap *pool) {
     if (!ask(pool, &free_bytes, &total_bytes))
         return;
     limit(pool, &free_bytes, &total_bytes);
-    size_t step_bytes = total_bytes / STEP_DEVICE_SHARE;
     pthread_mutex_lock(&pool->lock);
     bound->device_bytes = total_bytes;
     bound->device_free_bytes = free_bytes;
-    bound->step_bytes =
-        step_bytes > CUSHIM_MEM_HEAP_SLACK_BYTES ? step_bytes : CUSHIM_MEM_HEAP_SLACK_BYTES;
+    bound->step_bytes = cushim_most(total_bytes / STEP_DEVICE_SHARE, CUSHIM_MEM_HEAP_SLACK_BYTES);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -74,16 +69,11 @@ void cushim_mem_watermark_note_given(struct cushim_mem_heap *pool, size_t n_byte
 }
 
 void cushim_mem_watermark_note_taken(struct cushim_mem_heap *pool, size_t n_bytes) {
-    size_t free_bytes = pool->bound.device_free_bytes;
-    pool->bound.device_free_bytes = free_bytes > n_bytes ? free_bytes - n_bytes : 0;
+    pool->bound.device_free_bytes = cushim_less(pool->bound.device_free_bytes, n_bytes);
     pool->bound.tried_bytes = 0;
 }
 
 /* ---- how much is too much ---- */
-
-static size_t less(size_t a, size_t b) {
-    return a > b ? a - b : 0;
-}
 
 /* The band of a block; NULL where it is in none: one such segment would be most of a device. */
 static struct cushim_mem_band *band_of(struct cushim_mem_watermark *bound, size_t block_bytes) {
@@ -107,7 +97,7 @@ void cushim_mem_watermark_count_taken(struct cushim_mem_watermark *bound, size_t
     band->live_bytes += block_bytes;
     if (band->live_bytes <= band->peak_bytes[0])
         return;
-    bound->working_set_bytes += less(band->live_bytes, band_peak_bytes(band));
+    bound->working_set_bytes += cushim_less(band->live_bytes, band_peak_bytes(band));
     band->peak_bytes[0] = band->live_bytes;
 }
 
@@ -141,8 +131,7 @@ static size_t recent_peak_bytes(struct cushim_mem_heap *pool) {
 }
 
 size_t cushim_mem_watermark_margin_bytes(struct cushim_mem_heap *pool) {
-    size_t peak_bytes = recent_peak_bytes(pool);
-    return (peak_bytes > pool->live_bytes ? peak_bytes : pool->live_bytes) / MARGIN;
+    return cushim_most(recent_peak_bytes(pool), pool->live_bytes) / MARGIN;
 }
 
 static size_t with_margin(const struct cushim_mem_heap *pool, size_t n_bytes) {
@@ -162,20 +151,18 @@ size_t cushim_mem_watermark_of_live(const struct cushim_mem_heap *pool) {
 static size_t shared_bound(const struct cushim_mem_heap *pool, size_t live_bytes) {
     const struct cushim_mem_watermark *bound = &pool->bound;
     size_t device_bytes = bound->device_bytes, held_bytes = pool->held_bytes;
-    size_t floor_bytes = live_bytes + CUSHIM_MEM_HEAP_SLACK_BYTES;
-    size_t others_bytes =
-        less(cushim_mem_stats_read(&pool->stats->free_segment_bytes), pool->free_segment_bytes);
+    size_t others_bytes = cushim_less(cushim_mem_stats_read(&pool->stats->free_segment_bytes),
+                                      pool->free_segment_bytes);
     if (!device_bytes)
         return SIZE_MAX;
     /* held - live + others <= (free + given back) / 2; given back is what is held now less held */
     size_t most_bytes =
-        less(bound->device_free_bytes + held_bytes + 2 * live_bytes, 2 * others_bytes) / 3;
+        cushim_less(bound->device_free_bytes + held_bytes + 2 * live_bytes, 2 * others_bytes) / 3;
     if (live_bytes <= held_bytes / IDLE_SHARE || live_bytes <= CUSHIM_MEM_HEAP_SLACK_BYTES) {
-        size_t idle_bytes = live_bytes + less(device_bytes / IDLE_DEVICE_SHARE, others_bytes);
-        if (most_bytes > idle_bytes)
-            most_bytes = idle_bytes;
+        size_t idle_bytes = cushim_less(device_bytes / IDLE_DEVICE_SHARE, others_bytes);
+        most_bytes = cushim_least(most_bytes, live_bytes + idle_bytes);
     }
-    return most_bytes > floor_bytes ? most_bytes : floor_bytes;
+    return cushim_most(most_bytes, live_bytes + CUSHIM_MEM_HEAP_SLACK_BYTES);
 }
 
 /*
@@ -189,37 +176,28 @@ static size_t working_set(const struct cushim_mem_heap *pool, size_t basis_bytes
     if (!is_roomy || cushim_mem_heap_packs(pool))
         return 0;
     size_t most_bytes = basis_bytes + basis_bytes / 16 * 5;
-    size_t slack_bytes = basis_bytes / 32;
-    if (slack_bytes > CUSHIM_MEM_HEAP_SLACK_BYTES)
-        slack_bytes = CUSHIM_MEM_HEAP_SLACK_BYTES;
-    return (bound->working_set_bytes < most_bytes ? bound->working_set_bytes : most_bytes) +
-           slack_bytes;
+    return cushim_least(bound->working_set_bytes, most_bytes) +
+           cushim_least(basis_bytes / 32, CUSHIM_MEM_HEAP_SLACK_BYTES);
 }
 
 /* The margin is on both, what is live and what was, since segments are coarser than blocks: without
  * it a loop that frees all and allocates again would send a segment back and forth at every turn.
  */
 size_t cushim_mem_watermark_at(struct cushim_mem_heap *pool, size_t live_bytes) {
-    size_t basis_bytes = recent_peak_bytes(pool);
-    if (basis_bytes < live_bytes)
-        basis_bytes = live_bytes;
+    size_t basis_bytes = cushim_most(recent_peak_bytes(pool), live_bytes);
     if (pool->policy->has_keep) {
-        const size_t step = (2 << 20) - 1; /* what the driver hands out in any case */
         size_t keep_bytes = cushim_amount_bytes(pool->policy->keep, pool->bound.device_bytes);
-        basis_bytes = (basis_bytes + step) & ~step;
-        return basis_bytes > keep_bytes ? basis_bytes : keep_bytes;
+        /* what the driver hands out in any case */
+        basis_bytes = cushim_rounded(basis_bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES);
+        return cushim_most(basis_bytes, keep_bytes);
     }
-    size_t own_bytes = with_margin(pool, basis_bytes);
-    size_t set_bytes = working_set(pool, basis_bytes);
-    if (own_bytes < set_bytes)
-        own_bytes = set_bytes;
-    size_t shared_bytes = shared_bound(pool, pool->live_bytes);
-    return own_bytes < shared_bytes ? own_bytes : shared_bytes;
+    size_t own_bytes = cushim_most(with_margin(pool, basis_bytes), working_set(pool, basis_bytes));
+    return cushim_least(own_bytes, shared_bound(pool, pool->live_bytes));
 }
 
 static size_t live_bytes_of(const struct cushim_mem_heap *pool) {
-    return less(atomic_load_explicit(&pool->live_bytes, memory_order_relaxed),
-                atomic_load_explicit(&pool->deferred.n_bytes, memory_order_relaxed));
+    return cushim_less(atomic_load_explicit(&pool->live_bytes, memory_order_relaxed),
+                       atomic_load_explicit(&pool->deferred.n_bytes, memory_order_relaxed));
 }
 
 bool cushim_mem_watermark_is_far_over(struct cushim_mem_heap *pool) {
@@ -231,7 +209,7 @@ bool cushim_mem_watermark_is_far_over(struct cushim_mem_heap *pool) {
         pool->policy->has_keep)
         return false;
     /* over the bound, not over what is live: the bound falls in a step where nothing lives on */
-    size_t over_bytes = less(held_bytes, shared_bound(pool, live_bytes));
+    size_t over_bytes = cushim_less(held_bytes, shared_bound(pool, live_bytes));
     size_t tried_bytes = atomic_load_explicit(&bound->tried_bytes, memory_order_relaxed);
     if (tried_bytes > over_bytes) { /* that much of it went, or is used again */
         tried_bytes = over_bytes;
@@ -243,6 +221,6 @@ bool cushim_mem_watermark_is_far_over(struct cushim_mem_heap *pool) {
 void cushim_mem_watermark_note_tried(struct cushim_mem_heap *pool) {
     size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
     atomic_store_explicit(&pool->bound.tried_bytes,
-                          less(held_bytes, shared_bound(pool, live_bytes_of(pool))),
+                          cushim_less(held_bytes, shared_bound(pool, live_bytes_of(pool))),
                           memory_order_relaxed);
 }
