@@ -86,15 +86,10 @@ static inline void cushim_mem_stats_raise(atomic_uint_fast64_t *peak, uint64_t n
     }
 }
 
-/* Raise both peaks of what is live, or of what is held. */
+/* Raise both peaks of what is live. */
 static inline void cushim_mem_stats_raise_live(struct cushim_mem_stats *stats, uint64_t now) {
     cushim_mem_stats_raise(&stats->peak_live_bytes, now);
     cushim_mem_stats_raise(&stats->recent_peak_live_bytes, now);
-}
-
-static inline void cushim_mem_stats_raise_held(struct cushim_mem_stats *stats, uint64_t now) {
-    cushim_mem_stats_raise(&stats->peak_held_bytes, now);
-    cushim_mem_stats_raise(&stats->recent_peak_held_bytes, now);
 }
 
 /* n more are live, or held. */
@@ -104,8 +99,9 @@ static inline void cushim_mem_stats_grow_live(struct cushim_mem_stats *stats, ui
 }
 
 static inline void cushim_mem_stats_grow_held(struct cushim_mem_stats *stats, uint64_t n) {
-    cushim_mem_stats_raise_held(
-        stats, atomic_fetch_add_explicit(&stats->held_bytes, n, memory_order_relaxed) + n);
+    uint64_t now = atomic_fetch_add_explicit(&stats->held_bytes, n, memory_order_relaxed) + n;
+    cushim_mem_stats_raise(&stats->peak_held_bytes, now);
+    cushim_mem_stats_raise(&stats->recent_peak_held_bytes, now);
 }
 
 /* A copy for a report: every field is a counter. */

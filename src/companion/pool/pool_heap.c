@@ -177,20 +177,6 @@ static void empty_table(struct cushim_pool_heap *heap) {
 
 /* ---- making ---- */
 
-/* Only for waits that this allocator never makes: nobody may record. */
-static bool is_open(void) {
-    return false;
-}
-
-static enum cushim_mem_pass enter_gate(void) {
-    return CUSHIM_MEM_PASS_RELAXED;
-}
-
-static void leave_gate(void) {
-}
-
-static const struct cushim_mem_capture_guard gate = {is_open, enter_gate, leave_gate};
-
 /* As cushim_pool_heap_core has it. */
 struct with_core {
     struct cushim_pool_heap heap;
@@ -264,13 +250,13 @@ static void open_core(struct cushim_pool_heap *heap, struct cushim_pool_object *
     heap->core_policy.keep.number = SIZE_MAX / 2; /* what goes back is the pool's to say */
     heap->core_policy.has_keep = true;
     heap->core_policy.is_sparing = heap->kind == CUSHIM_MEM_PINNED;
+    /* no guard: this allocator never waits */
     cushim_mem_heap_open(cushim_pool_heap_core(heap),
                          &(struct cushim_mem_heap_setup){
                              .cuda = &cushim_driver_cuda,
                              .context = heap->context->handle,
                              .device = heap->context->device,
                              .ledger = &cushim_pool_ledger,
-                             .gate = &gate,
                              .policy = &heap->core_policy,
                              .stats = &heap->core_stats,
                              .kind = heap->kind,

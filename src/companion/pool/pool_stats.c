@@ -9,11 +9,6 @@
 
 /* ---- numbers ---- */
 
-/* Sums that may be below 0 for the moment between a free here and its allocation there. */
-struct sums {
-    int64_t live_blocks, live_bytes, asked_bytes;
-};
-
 /* Those that are not over are the newest. */
 static void add_bucket(const struct cushim_pool_cache *cache,
                        const struct cushim_pool_bucket *bucket, struct cushim_pool_stats *stats) {
@@ -25,8 +20,9 @@ static void add_bucket(const struct cushim_pool_cache *cache,
     }
 }
 
+/* What is live may be below 0 for the moment between a free here and its allocation there. */
 static void add_cache(struct cushim_pool_cache *cache, struct cushim_pool_stats *stats,
-                      struct sums *sums) {
+                      struct cushim_pool_counts *sums) {
     cushim_pool_cache_lock(cache);
     stats->hits += cache->counts.n_hits;
     stats->misses += cache->counts.n_misses;
@@ -42,7 +38,7 @@ static void add_cache(struct cushim_pool_cache *cache, struct cushim_pool_stats 
 }
 
 static void add_heap(struct cushim_pool_heap *heap, const char *what,
-                     struct cushim_pool_stats *stats, struct sums *sums) {
+                     struct cushim_pool_stats *stats, struct cushim_pool_counts *sums) {
     for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
         cushim_pool_cache_prove(cache, what, CUSHIM_POOL_ASK);
         add_cache(cache, stats, sums);
@@ -60,7 +56,7 @@ static uint64_t not_below_0(int64_t n) {
 static void add_all(struct cushim_pool_call *call, int dev, enum cushim_memory_kind kind,
                     struct cushim_pool_stats *stats) {
     struct cushim_pool_object *pool = call->pool;
-    struct sums sums = {0};
+    struct cushim_pool_counts sums = {0};
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(pool, heap));) {
         if ((dev == -1 || heap->context->device == dev) &&
             (kind == -1 || (int)heap->kind == kind) && !atomic_load(&heap->is_lost))

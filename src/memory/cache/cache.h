@@ -191,17 +191,6 @@ static inline void cushim_mem_cache_put(struct cushim_mem_cache *cache,
     DL_APPEND2(bin->oldest, slot, older, younger);
 }
 
-/* The same; false where there is no room. */
-static inline bool cushim_mem_cache_push(struct cushim_mem_cache *cache,
-                                         const struct cushim_mem_blockref *place, uint64_t address,
-                                         uint64_t tag) {
-    struct cushim_mem_cache_bucket *bin = &cache->bins[place->extent->class_index];
-    if (!cushim_mem_cache_has_room(cache, bin))
-        return false;
-    cushim_mem_cache_put(cache, bin, &place->extent->cells[place->index], address, tag);
-    return true;
-}
-
 /*
  * Make room for a block of a class, the cache being taken: half of the class, or where bytes are
  * short of whichever has some, goes to the free lists under one lock.  What may not be reused yet

@@ -87,13 +87,13 @@ static inline bool is_cacheable(const struct cushim_mem_lookup *found) {
 /* Into the cache, which is taken; with tag 0 it is free from here on. */
 static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, uint64_t tag) {
     const struct cushim_mem_lookup *found = freeing->found;
-    uint64_t address = found->base - freeing->pool->guard_bytes;
-    if (!cushim_mem_cache_push(cache, &found->place, address, tag)) {
-        uint64_t done = tag ? cushim_mem_fence_done(freeing->pool->fence) : UINT64_MAX;
-        if (!cushim_mem_cache_make_room(cache, found->place.extent->class_index, done) ||
-            !cushim_mem_cache_push(cache, &found->place, address, tag))
-            return false;
-    }
+    unsigned class_index = found->place.extent->class_index;
+    struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
+    uint64_t done = tag ? cushim_mem_fence_done(freeing->pool->fence) : UINT64_MAX;
+    if (!cushim_mem_cache_has_room(cache, bin) &&
+        !cushim_mem_cache_make_room(cache, class_index, done))
+        return false;
+    cushim_mem_cache_put(cache, bin, found->cell, found->base - freeing->pool->guard_bytes, tag);
     if (!tag)
         atomic_store_explicit(&found->cell->state, CUSHIM_MEM_FREE, memory_order_release);
     count(freeing, cache);

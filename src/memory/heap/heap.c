@@ -21,18 +21,11 @@
  * refused one, many more. */
 enum { EARLY = 32, LATE = -16384, SHORT_SHARE = 16 };
 
-/* Held for tens of nanoseconds: who finds it taken looks again before going to sleep. */
-static void make_lock(pthread_mutex_t *lock) {
-    pthread_mutexattr_t kind;
-    pthread_mutexattr_init(&kind);
-    pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
-    pthread_mutex_init(lock, &kind);
-    pthread_mutexattr_destroy(&kind);
-}
-
 void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_heap_setup *setup) {
-    if (!atomic_load(&pool->generation)) /* a first life: locks are never made twice */
-        make_lock(&pool->lock);
+    /* a first life: locks are never made twice.  This one is held for tens of nanoseconds: who
+     * finds it taken looks again before going to sleep */
+    if (!atomic_load(&pool->generation))
+        pool->lock = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
     pool->cuda = setup->cuda;
     pool->context = setup->context;
     pool->device = setup->device;

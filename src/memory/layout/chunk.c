@@ -1,6 +1,6 @@
 #include "memory/layout/chunk.h"
 
-#include "base/bits.h"
+#include "base/atomics.h"
 
 /*
  * The word, from its low end: the top in grains (20 bits), the number of blocks (20), the number of
@@ -206,19 +206,12 @@ bool cushim_mem_chunk_take(struct cushim_mem_chunk *chunk, size_t n_bytes, uint6
     return true;
 }
 
-static void raise_tag(struct cushim_mem_chunk *chunk, uint64_t tag) {
-    uint64_t seen = atomic_load_explicit(&chunk->newest_tag, memory_order_relaxed);
-    while (seen < tag &&
-           !atomic_compare_exchange_weak_explicit(&chunk->newest_tag, &seen, tag,
-                                                  memory_order_relaxed, memory_order_relaxed)) {
-    }
-}
-
 enum cushim_mem_chunk_end cushim_mem_chunk_give(struct cushim_mem_chunk *chunk, uint64_t tag,
                                                 uint64_t done) {
     uint64_t now = read_word(chunk);
     struct mark then;
-    raise_tag(chunk, tag); /* before the count falls: who sees it fallen sees the tag */
+    cushim_raise_to(&chunk->newest_tag,
+                    tag); /* before the count falls: who sees it fallen sees the tag */
     do {
         then = read_mark(now);
         if (is_closed(then)) /* abandoned meanwhile */

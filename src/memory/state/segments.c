@@ -56,7 +56,6 @@ static CUresult native_alloc(struct cushim_mem_heap *pool, size_t n_bytes, uint6
     return answer;
 }
 
-/* is_relaxed: a free of our own choosing; else one that stands for the caller's. */
 static void note_native_free(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes,
                              uint64_t start_ns, CUresult answer) {
     if (answer == CUDA_SUCCESS)
@@ -69,25 +68,22 @@ static void note_native_free(struct cushim_mem_heap *pool, uint64_t base, size_t
               pool->device, n_bytes, answer == CUDA_SUCCESS ? "done" : "refused");
 }
 
-/* The caller's own context stays current: its default streams are meant. */
-static CUresult native_free_on(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes,
-                               CUstream stream) {
-    uint64_t start_ns = cushim_clock_ns();
-    tell(pool, base, n_bytes, false);
-    CUresult answer = pool->cuda->cuMemFreeAsync(base, stream);
-    note_native_free(pool, base, n_bytes, start_ns, answer);
-    return answer;
-}
-
+/*
+ * is_relaxed: a free of our own choosing; else one that stands for the caller's.  Behind *stream,
+ * where that is not NULL: then the caller's own context stays current, whose default streams are
+ * meant.
+ */
 static CUresult native_free(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes,
-                            bool is_relaxed) {
-    CUresult answer;
+                            const CUstream *stream, bool is_relaxed) {
+    CUresult answer = CUDA_SUCCESS;
     uint64_t start_ns = cushim_clock_ns();
-    bool has_entered = cushim_current_context_enter(pool->cuda, pool->context, &answer);
+    bool has_entered = !stream && cushim_current_context_enter(pool->cuda, pool->context, &answer);
     if (answer != CUDA_SUCCESS)
         return answer;
     tell(pool, base, n_bytes, false);
-    if (is_relaxed) {
+    if (stream) {
+        answer = pool->cuda->cuMemFreeAsync(base, *stream);
+    } else if (is_relaxed) {
         CUstreamCaptureMode mode = cushim_mode_relaxed(pool->cuda);
         answer = release_to(pool, base, n_bytes);
         cushim_mode_back(pool->cuda, mode);
@@ -134,7 +130,7 @@ enum cushim_status cushim_mem_segments_fetch(struct cushim_mem_heap *pool, size_
 }
 
 void cushim_mem_segments_put_back(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
-    native_free(pool, base, n_bytes, true);
+    native_free(pool, base, n_bytes, NULL, true);
 }
 
 struct cushim_mem_extent *cushim_mem_segments_enter(struct cushim_mem_heap *pool, uint64_t base,
@@ -226,7 +222,8 @@ size_t cushim_mem_segments_release(struct cushim_mem_heap *pool, struct cushim_m
         struct cushim_mem_segment *segment = list;
         list = segment->next;
         erase(pool, segment); /* before the driver has its addresses again */
-        bool is_released = native_free(pool, segment->base, segment->n_bytes, true) == CUDA_SUCCESS;
+        bool is_released =
+            native_free(pool, segment->base, segment->n_bytes, NULL, true) == CUDA_SUCCESS;
         if (is_released)
             released_bytes += segment->n_bytes;
         pthread_mutex_lock(&pool->lock);
@@ -246,8 +243,7 @@ enum cushim_status cushim_mem_segments_free(struct cushim_mem_heap *pool,
     unlink_segment(pool, segment);
     pthread_mutex_unlock(&pool->lock);
     erase(pool, segment);
-    *answer = stream ? native_free_on(pool, segment->base, segment->n_bytes, *stream)
-                     : native_free(pool, segment->base, segment->n_bytes, false);
+    *answer = native_free(pool, segment->base, segment->n_bytes, stream, false);
     pthread_mutex_lock(&pool->lock);
     if (*answer != CUDA_SUCCESS) {
         put_back(pool, segment);
