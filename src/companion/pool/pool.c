@@ -36,14 +36,10 @@ static struct cushim_pool_memory *memory_of_thread(void) {
 /* Nothing stands against the fast path. */
 static bool is_calm(const struct cushim_pool_object *pool, const struct cushim_pool_cache *cache) {
     const struct cushim_pool_heap *heap = cache->heap;
-    int device = heap->context->device;
     return !atomic_load(&pool->object.is_closed) && !cushim_graph_resources_is_due() &&
            !pool->is_alloc_long && atomic_load(&pool->is_holding) &&
-           !atomic_load(&pool->n_freezes) && device < CUSHIM_POOL_N_DEVICES &&
-           atomic_load_explicit(&pool->by_device[device][heap->kind], memory_order_acquire) ==
-               heap &&
-           !cushim_context_is_dead(heap->context) && !cushim_context_is_dead(cache->of.context) &&
-           !cushim_capture_count(cache->of.context);
+           !atomic_load(&pool->n_freezes) && !cushim_context_is_dead(heap->context) &&
+           !cushim_context_is_dead(cache->of.context) && !cushim_capture_count(cache->of.context);
 }
 
 enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
@@ -173,7 +169,7 @@ static bool find(uint64_t address, struct cushim_address_map_row *row) {
         *row = (struct cushim_address_map_row){.start = start,
                                                .bytes = bytes,
                                                .kind = (enum cushim_memory_kind)heap->kind,
-                                               .flags = cushim_pool_heap_core(heap)->flags,
+                                               .flags = heap->core->flags,
                                                .context = cushim_object_keep(heap->context),
                                                .owner = keep_alive(heap->pool),
                                                .is_shared =
@@ -202,11 +198,10 @@ static void count(struct cushim_context_object *context, struct cushim_pressure_
             atomic_load(&heap->is_lost))
             continue;
         size_t idle_bytes = cushim_pool_idle_bytes(heap);
-        size_t used_bytes = atomic_load(&cushim_pool_heap_core(heap)->live_bytes);
-        held->cached_bytes +=
-            idle_bytes + atomic_load(&cushim_pool_heap_core(heap)->free_segment_bytes);
+        size_t used_bytes = atomic_load(&heap->core->live_bytes);
+        held->cached_bytes += idle_bytes + atomic_load(&heap->core->free_segment_bytes);
         held->live_bytes += cushim_less(used_bytes, idle_bytes);
-        held->reusable_bytes += cushim_mem_reclaim_reusable_bytes(cushim_pool_heap_core(heap));
+        held->reusable_bytes += cushim_mem_reclaim_reusable_bytes(heap->core);
     }
 }
 

@@ -60,7 +60,7 @@ static struct row *add_block(struct cushim_pool_graph *held, struct cushim_pool_
     if (!row)
         return NULL;
     row->block = block;
-    row->life = atomic_load(&cushim_pool_heap_core(heap)->generation);
+    row->life = atomic_load(&heap->core->generation);
     held->bytes += block->bucket_bytes;
     pthread_mutex_lock(&heap->lock);
     if (!atomic_fetch_add(&block->n_holds, 1)) {
@@ -81,7 +81,7 @@ static bool take_back(const struct row *row, bool is_graph_gone, uint32_t *life)
     struct cushim_pool_block *block = row->block;
     struct cushim_pool_heap *heap = block->heap;
     pthread_mutex_lock(&heap->lock);
-    bool is_there = atomic_load(&cushim_pool_heap_core(heap)->generation) == row->life &&
+    bool is_there = atomic_load(&heap->core->generation) == row->life &&
                     !atomic_load(&heap->is_lost) && cushim_pool_block_address(block);
     bool is_last = is_there && atomic_fetch_sub(&block->n_holds, 1) == 1;
     *life = is_last ? block->deferred_life : 0;

@@ -67,7 +67,7 @@ static void begin_live(const struct cushim_mem_blockref *place, size_t bucket_by
 }
 
 static void give_place(struct cushim_pool_heap *heap, const struct cushim_mem_blockref *place) {
-    struct cushim_mem_heap *core = cushim_pool_heap_core(heap);
+    struct cushim_mem_heap *core = heap->core;
     pthread_mutex_lock(&core->lock);
     cushim_mem_free_lists_give(core, place);
     pthread_mutex_unlock(&core->lock);
@@ -107,7 +107,7 @@ enter(struct cushim_pool_heap *heap, const struct cushim_mem_blockref *place, si
 
 enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t bucket_bytes,
                                          bool is_cut, struct cushim_pool_block **block) {
-    struct cushim_mem_heap *core = cushim_pool_heap_core(heap);
+    struct cushim_mem_heap *core = heap->core;
     struct cushim_mem_blockref place;
     uint64_t life = atomic_load_explicit(&core->generation, memory_order_acquire);
     if (!(life & 1) || !cushim_mem_heap_lock_life(core, life))
@@ -126,7 +126,7 @@ enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t b
 
 enum cushim_status cushim_pool_heap_fetch(struct cushim_pool_heap *heap, size_t bucket_bytes,
                                           struct cushim_pool_block **block) {
-    struct cushim_mem_heap *core = cushim_pool_heap_core(heap);
+    struct cushim_mem_heap *core = heap->core;
     struct cushim_mem_blockref place;
     uint64_t life = atomic_load_explicit(&core->generation, memory_order_acquire);
     if (!(life & 1))
@@ -177,7 +177,7 @@ static void empty_table(struct cushim_pool_heap *heap) {
 
 /* ---- making ---- */
 
-/* As cushim_pool_heap_core has it. */
+/* As cushim_pool_heap_of has it. */
 struct with_core {
     struct cushim_pool_heap heap;
     struct cushim_mem_heap core;
@@ -197,6 +197,7 @@ static struct cushim_pool_heap *obtain(void) {
     if (heap == MAP_FAILED)
         return NULL;
     pthread_mutex_init(&heap->lock, NULL);
+    heap->core = &((struct with_core *)(void *)heap)->core;
     atomic_init(&heap->is_used, true);
     heap->next_of_all = atomic_load_explicit(&everyone, memory_order_acquire);
     while (!atomic_compare_exchange_weak(&everyone, &heap->next_of_all, heap)) {
@@ -251,18 +252,17 @@ static void open_core(struct cushim_pool_heap *heap, struct cushim_pool_object *
     heap->core_policy.has_keep = true;
     heap->core_policy.is_sparing = heap->kind == CUSHIM_MEM_PINNED;
     /* no guard: this allocator never waits */
-    cushim_mem_heap_open(cushim_pool_heap_core(heap),
-                         &(struct cushim_mem_heap_setup){
-                             .cuda = &cushim_driver_cuda,
-                             .context = heap->context->handle,
-                             .device = heap->context->device,
-                             .ledger = &cushim_pool_ledger,
-                             .policy = &heap->core_policy,
-                             .stats = &heap->core_stats,
-                             .kind = heap->kind,
-                             .flags = provider_flags[heap->kind],
-                             .source = cushim_pool_providers[heap->kind],
-                         });
+    cushim_mem_heap_open(heap->core, &(struct cushim_mem_heap_setup){
+                                         .cuda = &cushim_driver_cuda,
+                                         .context = heap->context->handle,
+                                         .device = heap->context->device,
+                                         .ledger = &cushim_pool_ledger,
+                                         .policy = &heap->core_policy,
+                                         .stats = &heap->core_stats,
+                                         .kind = heap->kind,
+                                         .flags = provider_flags[heap->kind],
+                                         .source = cushim_pool_providers[heap->kind],
+                                     });
 }
 
 /* Under the pool's lock, the context current. */
@@ -303,7 +303,18 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     return CUSHIM_OK;
 }
 
-/* The heap of a context, whatever was remembered for the device. */
+/* The heap of a device, which has one whose context lives; NULL: none. */
+static struct cushim_pool_heap *known_heap(struct cushim_pool_object *pool, int dev,
+                                           enum cushim_memory_kind kind) {
+    struct cushim_pool_heap *heap = NULL;
+    while ((heap = cushim_pool_next_heap(pool, heap)) &&
+           (heap->context->device != dev || (int)heap->kind != kind ||
+            cushim_context_is_dead(heap->context))) {
+    }
+    return heap;
+}
+
+/* The same of a context, made at need. */
 static enum cushim_status find_in(struct cushim_pool_object *pool, const char *what,
                                   struct cushim_context_object *context,
                                   enum cushim_memory_kind kind, struct cushim_pool_heap **out) {
@@ -312,27 +323,10 @@ static enum cushim_status find_in(struct cushim_pool_object *pool, const char *w
     CUSHIM_TRY(cushim_call_begin_known(&scope, what, context));
     enum cushim_status status = CUSHIM_OK;
     pthread_mutex_lock(&pool->lock);
-    struct cushim_pool_heap *heap = atomic_load_explicit(&pool->heaps, memory_order_relaxed);
-    while (heap &&
-           !(heap->context == context && (int)heap->kind == kind && !atomic_load(&heap->is_lost)))
-        heap = atomic_load_explicit(&heap->next, memory_order_relaxed);
-    if (heap)
-        *out = heap;
-    else
+    if (!(*out = known_heap(pool, context->device, kind)))
         status = make(&scope, pool, context, kind, out);
-    if (status == CUSHIM_OK && context->device < CUSHIM_POOL_N_DEVICES)
-        atomic_store_explicit(&pool->by_device[context->device][kind], *out, memory_order_release);
     pthread_mutex_unlock(&pool->lock);
     return cushim_call_end(&scope, status);
-}
-
-/* The heap that served the device last; NULL: none, or its context died. */
-static struct cushim_pool_heap *known_heap(struct cushim_pool_object *pool, int dev,
-                                           enum cushim_memory_kind kind) {
-    struct cushim_pool_heap *heap = NULL;
-    if ((unsigned)dev < CUSHIM_POOL_N_DEVICES)
-        heap = atomic_load_explicit(&pool->by_device[dev][kind], memory_order_acquire);
-    return heap && !cushim_context_is_dead(heap->context) ? heap : NULL;
 }
 
 enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const char *what, int dev,
@@ -366,7 +360,7 @@ enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const 
 static void forget(struct cushim_pool_heap *heap) {
     for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));)
         cushim_pool_cache_forget(cache);
-    cushim_mem_heap_abandon(cushim_pool_heap_core(heap));
+    cushim_mem_heap_abandon(heap->core);
     pthread_mutex_lock(&heap->lock);
     struct cushim_pool_object *pool = heap->pool;
     if (pool)
@@ -413,7 +407,7 @@ void cushim_pool_heap_close(struct cushim_pool_heap *heap, const char *what) {
         !atomic_load(&heap->is_lost) && cushim_call_begin_quietly(&scope, heap->context);
     if (is_alive) {
         empty_caches(heap, what);
-        cushim_mem_growth_trim(cushim_pool_heap_core(heap), 0);
+        cushim_mem_growth_trim(heap->core, 0);
         cushim_call_end(&scope, CUSHIM_OK);
     }
     pthread_mutex_lock(&heap->lock);
@@ -428,7 +422,7 @@ void cushim_pool_heap_close(struct cushim_pool_heap *heap, const char *what) {
 }
 
 void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_block *block) {
-    struct cushim_mem_heap *core = cushim_pool_heap_core(heap);
+    struct cushim_mem_heap *core = heap->core;
     struct cushim_scope scope;
     uint64_t life = atomic_load(&core->generation);
     cushim_address_map_note_freed(cushim_pool_block_address(block));

@@ -39,7 +39,6 @@
 
 enum {
     CUSHIM_POOL_N_KINDS = 3,
-    CUSHIM_POOL_N_DEVICES = 64,
     CUSHIM_POOL_BATCH_BLOCKS = 64, /* a cache records a fence after so many frees, */
     CUSHIM_POOL_BATCH_BYTES = 64 << 20,
     CUSHIM_POOL_N_FENCES = 32,  /* fences of a cache that are not complete */
@@ -182,6 +181,8 @@ struct cushim_pool_table {
 };
 
 struct cushim_pool_heap {
+    /* the allocator's, which stands behind this one: few are compiled anew when that changes */
+    struct cushim_mem_heap *core;
     struct cushim_mem_stats core_stats;
     struct cushim_mem_policy core_policy;
     pthread_mutex_t lock; /* the table, the list of caches, who owns it */
@@ -209,11 +210,6 @@ struct cushim_pool_heap {
     atomic_bool is_used;
 };
 
-/* The allocator's heap stands behind it, so that few are compiled anew when that changes. */
-static inline struct cushim_mem_heap *cushim_pool_heap_core(struct cushim_pool_heap *heap) {
-    return (struct cushim_mem_heap *)(void *)(heap + 1);
-}
-
 /* A capture that the pool is attached to. */
 struct cushim_pool_freeze {
     struct cushim_context_object *context; /* of the stream; kept */
@@ -239,7 +235,6 @@ struct cushim_pool_object {
     atomic_size_t live_bytes;         /* only where there is a cap */
     atomic_uint_fast64_t n_refused, n_evicted, n_waits, n_reclaim_steps, n_damaged;
     _Atomic(struct cushim_pool_heap *) heaps;
-    _Atomic(struct cushim_pool_heap *) by_device[CUSHIM_POOL_N_DEVICES][CUSHIM_POOL_N_KINDS];
     atomic_int n_freezes;
     pthread_mutex_t lock; /* the rest, and making of heaps */
     struct cushim_pool_freeze *freezes;
@@ -327,7 +322,7 @@ enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const 
 /* The heap that has a segment. */
 static inline struct cushim_pool_heap *
 cushim_pool_heap_of(const struct cushim_mem_segment *segment) {
-    return (struct cushim_pool_heap *)(void *)segment->pool - 1; /* cushim_pool_heap_core */
+    return (struct cushim_pool_heap *)(void *)segment->pool - 1; /* it is its core */
 }
 
 /* The next heap of all that are in use, `heap` NULL: the first; no lock. */

@@ -87,15 +87,11 @@ static enum cushim_status order(struct cushim_pool_call *call) {
     return CUSHIM_NOMEM;
 }
 
-static enum cushim_status synchronise(struct cushim_pool_call *call) {
-    struct cushim_scope scope;
-    CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
-    return cushim_call_end(&scope, cushim_stream_fence_wait_all(&scope));
-}
-
 static enum cushim_status sync_all(struct cushim_pool_call *call) {
+    struct cushim_scope scope;
     atomic_fetch_add_explicit(&call->pool->n_waits, 1, memory_order_relaxed);
-    CUSHIM_TRY(synchronise(call));
+    CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
+    CUSHIM_TRY(cushim_call_end(&scope, cushim_stream_fence_wait_all(&scope)));
     cushim_pool_reclaim(call->heap, call->what, SIZE_MAX, CUSHIM_POOL_WAIT, NULL);
     cushim_pool_give_back(call->heap, 0);
     ask_others(call);

@@ -94,7 +94,7 @@ size_t cushim_pool_give_back(struct cushim_pool_heap *heap, size_t keep_bytes) {
     struct cushim_scope scope;
     if (atomic_load(&heap->is_lost) || !cushim_call_begin_quietly(&scope, heap->context))
         return 0;
-    size_t n_bytes = cushim_mem_growth_trim(cushim_pool_heap_core(heap), keep_bytes);
+    size_t n_bytes = cushim_mem_growth_trim(heap->core, keep_bytes);
     cushim_call_end(&scope, CUSHIM_OK);
     return n_bytes;
 }
@@ -146,13 +146,13 @@ static size_t live_bytes_of(const struct cushim_pool_heap *heap, struct cushim_m
 }
 
 void cushim_pool_see_live(struct cushim_pool_heap *heap, size_t fallen_bytes) {
-    note_live(heap, live_bytes_of(heap, cushim_pool_heap_core(heap)) + fallen_bytes);
+    note_live(heap, live_bytes_of(heap, heap->core) + fallen_bytes);
 }
 
 /* By how much a heap would be over its watermark with more_bytes; *bound_bytes: the watermark. */
 static size_t over_watermark(const struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
                              size_t more_bytes, size_t *bound_bytes) {
-    struct cushim_mem_heap *core = cushim_pool_heap_core(heap);
+    struct cushim_mem_heap *core = heap->core;
     size_t held_bytes = atomic_load_explicit(&core->held_bytes, memory_order_relaxed);
     size_t live_bytes = live_bytes_of(heap, core);
     size_t recent_bytes = note_live(heap, live_bytes);
@@ -187,14 +187,13 @@ static bool is_quiet(struct cushim_pool_heap *heap, const char *what) {
 size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
                           const char *what, size_t more_bytes) {
     size_t bound_bytes;
-    cushim_mem_watermark_ask(cushim_pool_heap_core(heap));
+    cushim_mem_watermark_ask(heap->core);
     size_t excess_bytes = over_watermark(pool, heap, more_bytes, &bound_bytes);
     if (!excess_bytes || cushim_capture_count(heap->context))
         return 0;
     size_t n_bytes = cushim_pool_reclaim(heap, what, excess_bytes,
                                          more_bytes ? CUSHIM_POOL_RECORD : CUSHIM_POOL_ASK, NULL);
-    size_t free_bytes = atomic_load_explicit(&cushim_pool_heap_core(heap)->free_segment_bytes,
-                                             memory_order_relaxed);
+    size_t free_bytes = atomic_load_explicit(&heap->core->free_segment_bytes, memory_order_relaxed);
     if (free_bytes && (excess_bytes > bound_bytes / FAR || is_quiet(heap, what)))
         cushim_pool_give_back(heap, cushim_less(free_bytes, excess_bytes));
     return n_bytes;
@@ -207,8 +206,8 @@ size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_he
  * back first, where it is over.
  */
 void cushim_pool_unpin(struct cushim_pool_heap *heap, const char *what) {
-    size_t most_bytes = cushim_most(LEAST_SMALL_BYTES,
-                                    cushim_pool_heap_core(heap)->bound.device_bytes / SMALL_SHARE);
+    size_t most_bytes =
+        cushim_most(LEAST_SMALL_BYTES, heap->core->bound.device_bytes / SMALL_SHARE);
     size_t n = 0;
     if (cushim_capture_count(heap->context))
         return;
