@@ -3,31 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_CAP = 16 };
+#include "companion/core/rows.h"
 
 /* The first loan that does not lie before the address. */
 static size_t place_of(const struct cushim_arena_fallback *fallback, uint64_t address) {
-    size_t low = 0, high = fallback->n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (fallback->loans[middle].address < address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return cushim_rows_place(fallback->loans, fallback->n, sizeof *fallback->loans, address);
 }
 
 bool cushim_arena_fallback_add(struct cushim_arena_fallback *fallback,
                                const struct cushim_arena_loan *loan) {
-    if (fallback->n == fallback->cap) {
-        size_t cap = fallback->cap ? 2 * fallback->cap : FIRST_CAP;
-        struct cushim_arena_loan *loans = realloc(fallback->loans, cap * sizeof *loans);
-        if (!loans)
-            return false;
-        fallback->loans = loans;
-        fallback->cap = cap;
-    }
+    if (!cushim_rows_reserve(&fallback->loans, fallback->n, &fallback->cap, sizeof *loan))
+        return false;
     size_t i = place_of(fallback, loan->address);
     struct cushim_arena_loan *at = &fallback->loans[i];
     memmove(at + 1, at, (fallback->n - i) * sizeof *at);

@@ -3,34 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_CAP = 16 };
+#include "companion/core/rows.h"
 
 /* The first row that does not lie before `at`. */
 static size_t place_of(const struct cushim_arena_pins *pins, uint64_t at) {
-    size_t low = 0, high = pins->n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (pins->rows[middle].at < at)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* Room for one more element; false where host memory is out. */
-static bool grow(void *rows, size_t n, size_t *cap, size_t row_bytes) {
-    if (n < *cap)
-        return true;
-    size_t new_cap = *cap ? 2 * *cap : FIRST_CAP;
-    void *old, *new;
-    memcpy(&old, rows, sizeof old);
-    new = realloc(old, new_cap * row_bytes);
-    if (!new)
-        return false;
-    memcpy(rows, &new, sizeof new);
-    *cap = new_cap;
-    return true;
+    return cushim_rows_place(pins->rows, pins->n, sizeof *pins->rows, at);
 }
 
 struct cushim_arena_pin *cushim_arena_pins_find(const struct cushim_arena_pins *pins, uint64_t at) {
@@ -44,7 +21,7 @@ bool cushim_arena_pins_add(struct cushim_arena_pins *pins, uint64_t at, uint64_t
         row->n_pins++;
         return true;
     }
-    if (!grow(&pins->rows, pins->n, &pins->cap, sizeof *pins->rows))
+    if (!cushim_rows_reserve(&pins->rows, pins->n, &pins->cap, sizeof *pins->rows))
         return false;
     size_t i = place_of(pins, at);
     memmove(&pins->rows[i + 1], &pins->rows[i], (pins->n - i) * sizeof *pins->rows);
@@ -101,7 +78,7 @@ uint64_t cushim_arena_pins_grains(const struct cushim_arena_pins *pins) {
 }
 
 bool cushim_arena_graph_reserve(struct cushim_arena_graph *hold) {
-    return grow(&hold->ranges, hold->n, &hold->cap, sizeof *hold->ranges);
+    return cushim_rows_reserve(&hold->ranges, hold->n, &hold->cap, sizeof *hold->ranges);
 }
 
 void cushim_arena_graph_add(struct cushim_arena_graph *hold, uint64_t at, uint64_t n_grains) {

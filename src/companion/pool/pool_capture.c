@@ -17,6 +17,7 @@
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
+#include "companion/core/rows.h"
 #include "companion/pool/pool_call.h"
 #include "companion/stream/stream.h"
 #include "memory/state/heap_state.h"
@@ -39,14 +40,8 @@ struct cushim_pool_graph {
 
 /* One more row, all zero; NULL: no host memory.  Earlier rows may move. */
 static struct row *add(struct cushim_pool_graph *held) {
-    if (held->n_rows == held->n_most) {
-        size_t n_most = held->n_most ? 2 * held->n_most : 16;
-        struct row *rows = realloc(held->rows, n_most * sizeof *rows);
-        if (!rows)
-            return NULL;
-        held->rows = rows;
-        held->n_most = n_most;
-    }
+    if (!cushim_rows_reserve(&held->rows, held->n_rows, &held->n_most, sizeof *held->rows))
+        return NULL;
     struct row *row = &held->rows[held->n_rows++];
     *row = (struct row){0};
     return row;
