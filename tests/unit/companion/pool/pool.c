@@ -247,6 +247,19 @@ START_TEST(a_dead_context_takes_its_blocks_along) {
 }
 END_TEST
 
+START_TEST(after_a_context_that_died_its_successor_serves) {
+    struct cushim_pool *p = create(NULL);
+    cushim_devptr other;
+    take(p, 1000, NULL);
+    ck_assert_int_eq(SIM(cuDevicePrimaryCtxReset_v2)(0), CUDA_SUCCESS);
+    ck_assert_int_eq(cushim_memory_alloc(NULL, 1000, &other),
+                     CUSHIM_OK); /* and the library knows */
+    give(p, take(p, 1000, NULL), NULL);
+    ck_assert_int_eq(cushim_memory_free(other), CUSHIM_OK);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
 struct loser {
     struct cushim_pool *other;
     pthread_barrier_t start;
@@ -520,6 +533,7 @@ SUITE() {
                           the_caller_is_asked_last_when_memory_is_out,
                           memory_alloc_gets_what_pools_keep_idle,
                           a_dead_context_takes_its_blocks_along,
+                          after_a_context_that_died_its_successor_serves,
                           a_pool_may_end_while_another_thread_forgets_what_it_lost,
                           whichever_driver_call_fails_nothing_is_lost,
                           threads_free_what_others_allocated,

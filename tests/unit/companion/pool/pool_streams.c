@@ -406,22 +406,51 @@ START_TEST(a_late_free_waits_for_all) {
 }
 END_TEST
 
+/* Nor does a request get what that stream may still use. */
+START_TEST(a_late_request_gets_nothing_by_the_order_of_another_stream) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream();
+    cushim_devptr a = take(p, 5000, s);
+    const struct cushim_pool_block *block = cushim_pool_heap_block(a);
+    struct cushim_pool_cache *cache = block->heap->caches;
+    size_t bucket_bytes = block->bucket_bytes;
+    uint32_t life = cache->life;
+    bool is_pending;
+    give(p, a, s);
+    ck_assert_int_eq(cushim_stream_destroy(s), CUSHIM_OK);
+    struct cushim_stream *t = new_stream();
+    give(p, take(p, 5000, t), t);
+    ck_assert_ptr_eq(block->heap->caches, cache);
+    ck_assert_ptr_null(cushim_pool_cache_take(cache, bucket_bytes, life, &is_pending));
+    ck_assert(is_pending);
+    ck_assert_ptr_eq(cushim_pool_cache_take(cache, bucket_bytes, cache->life, &is_pending), block);
+    ck_assert_ptr_eq(
+        cushim_pool_cache_put(cache, cache->life, cushim_pool_heap_block(block->address)), cache);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
 SUITE() {
     return suite_run(
         "pool streams",
-        (const TTest *[]){
-            frees_of_one_stream_share_a_fence, streams_that_take_turns_keep_a_small_block_each,
-            they_keep_one_each_of_what_the_pool_keeps, a_large_block_is_worth_a_fence,
-            another_streams_small_blocks_come_before_more_memory,
-            page_locked_blocks_do_not_become_many, all_caches_are_asked_before_one_is_robbed,
-            a_threads_own_stream_is_no_other_threads,
-            what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes,
-            a_free_that_names_a_destroyed_stream_is_behind_all_work_of_the_context,
-            what_else_is_wrong_with_such_a_free_is_refused_as_ever,
-            what_a_destroyed_stream_left_unfenced_is_fenced_by_the_context,
-            a_fence_covers_no_free_that_came_after_it,
-            a_wait_covers_no_free_that_came_after_it_began,
-            a_stream_for_each_request_leaves_nothing_behind,
-            a_thread_for_each_request_leaves_nothing_behind,
-            a_stream_that_went_hands_on_what_is_over_alone, a_late_free_waits_for_all, NULL});
+        (const TTest *[]){frees_of_one_stream_share_a_fence,
+                          streams_that_take_turns_keep_a_small_block_each,
+                          they_keep_one_each_of_what_the_pool_keeps,
+                          a_large_block_is_worth_a_fence,
+                          another_streams_small_blocks_come_before_more_memory,
+                          page_locked_blocks_do_not_become_many,
+                          all_caches_are_asked_before_one_is_robbed,
+                          a_threads_own_stream_is_no_other_threads,
+                          what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes,
+                          a_free_that_names_a_destroyed_stream_is_behind_all_work_of_the_context,
+                          what_else_is_wrong_with_such_a_free_is_refused_as_ever,
+                          what_a_destroyed_stream_left_unfenced_is_fenced_by_the_context,
+                          a_fence_covers_no_free_that_came_after_it,
+                          a_wait_covers_no_free_that_came_after_it_began,
+                          a_stream_for_each_request_leaves_nothing_behind,
+                          a_thread_for_each_request_leaves_nothing_behind,
+                          a_stream_that_went_hands_on_what_is_over_alone,
+                          a_late_free_waits_for_all,
+                          a_late_request_gets_nothing_by_the_order_of_another_stream,
+                          NULL});
 }
