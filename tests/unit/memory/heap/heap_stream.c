@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "cuda/table.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
@@ -110,6 +111,33 @@ START_TEST(a_block_that_another_process_was_told_of_serves_nobody_after_its_even
     fixture_check(fixture);
     fixture_trim(fixture, 0);
     ck_assert(!fake_is_allocated(address));
+    fixture_check(fixture);
+}
+END_TEST
+
+static CUcontext current_at_free;
+
+static CUresult free_async(CUdeviceptr address, CUstream stream) {
+    ck_assert_ptr_eq(stream, fake_stream(0));
+    current_at_free = fake_current();
+    fake_set_current(fake_context(0));
+    CUresult result = fixture->cuda->cuMemFree_v2(address);
+    fake_set_current(current_at_free);
+    return result;
+}
+
+/* Where one does it is that, and the caller's context stays current. */
+START_TEST(a_block_that_goes_straight_back_is_freed_by_the_driver_in_stream_order) {
+    fixture = fixture_create(NULL);
+    fixture->cuda->cuMemFreeAsync = free_async;
+    atomic_store(&fixture->policy.is_dedicated_uncached, true);
+    uint64_t address = fixture_take(fixture, 3000000);
+    fake_set_current(fake_context(1));
+    fake_forget_order();
+    free_on(address, fake_stream(0));
+    ck_assert_str_eq(fake_order(), "cuMemFree_v2(4194304)");
+    ck_assert_ptr_eq(current_at_free, fake_context(1));
+    ck_assert_int_eq(fixture_judge(fixture, address, 1), CUSHIM_MEM_FOREIGN);
     fixture_check(fixture);
 }
 END_TEST
@@ -223,6 +251,7 @@ SUITE() {
             a_wait_of_the_context_takes_what_is_over_with_it,
             pending_blocks_are_not_given_back_to_the_driver,
             a_block_that_another_process_was_told_of_serves_nobody_after_its_event,
+            a_block_that_goes_straight_back_is_freed_by_the_driver_in_stream_order,
             a_block_that_was_free_before_the_handle_serves_on,
             a_refused_record_leaves_the_block_live_and_damage_is_noted,
             a_wait_covers_what_was_freed_before_it_and_not_what_was_freed_while_it_waited,
