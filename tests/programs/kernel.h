@@ -24,8 +24,16 @@
 #define KERNEL_BODY static __host__ __device__
 #define KERNEL_C    extern "C"
 #else
-#define KERNEL_BODY static
+#define KERNEL_BODY KERNEL_UNWATCHED static
 #define KERNEL_C
+#endif
+
+/* The software device runs all kernels in one thread, under its lock: nothing for TSan, half of
+ * whose time it would be. */
+#ifdef __SANITIZE_THREAD__
+#define KERNEL_UNWATCHED __attribute__((no_sanitize("thread")))
+#else
+#define KERNEL_UNWATCHED
 #endif
 
 /* One more, from any thread of a kernel. */
@@ -74,7 +82,8 @@
 /* The per-thread function comes last: the braces behind KERNEL(...) are its body. */
 #define KERNEL_MAKE(name, params, names, types, args_of_sim, addresses)                            \
     KERNEL_BODY void name##_thread(size_t i, KERNEL_LIST params);                                  \
-    KERNEL_C void sim_kernel_##name(const struct sim_launch *launch, void **args);                 \
+    KERNEL_UNWATCHED KERNEL_C void sim_kernel_##name(const struct sim_launch *launch,              \
+                                                     void **args);                                 \
     SIM_KERNEL(name, KERNEL_LIST types) {                                                          \
         size_t n = (size_t)launch->grid[0] * launch->block[0];                                     \
         for (size_t i = 0; i < n; i++)                                                             \
