@@ -22,15 +22,13 @@ struct cushim_pool_rounding {
 };
 
 /* Above 128 KiB a bucket ends where fewer of its blocks than natively would share a page of the
- * driver's: two of 704 KiB instead of three of 680.  Whole pages of ours, where they are enough. */
+ * driver's: two of 704 KiB instead of three of 682.5. */
 static inline size_t cushim_pool_round_within_page(size_t bytes, size_t bucket) {
     enum { PAGE_BYTES = CUSHIM_MEM_NATIVE_PAGE_BYTES };
     if (bytes <= PAGE_BYTES / 16)
         return bucket;
     size_t n_blocks = PAGE_BYTES / cushim_rounded(bytes, CUSHIM_MEM_GRAIN_BYTES);
-    size_t most_bytes = PAGE_BYTES / n_blocks / CUSHIM_MEM_PAGE_BYTES * CUSHIM_MEM_PAGE_BYTES;
-    if (most_bytes < bytes)
-        most_bytes = PAGE_BYTES / n_blocks / CUSHIM_MEM_GRAIN_BYTES * CUSHIM_MEM_GRAIN_BYTES;
+    size_t most_bytes = PAGE_BYTES / n_blocks / CUSHIM_MEM_GRAIN_BYTES * CUSHIM_MEM_GRAIN_BYTES;
     return bucket < most_bytes ? bucket : most_bytes;
 }
 

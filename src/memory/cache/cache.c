@@ -56,7 +56,7 @@ static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *
     for (; n && bin->n; n--) {
         /* out of the cache first: the slab may go with the block */
         struct cushim_mem_slot slot = *cushim_mem_cache_unlink(cache, bin, bin->oldest);
-        struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&pool->ledger->map, slot.address);
+        struct cushim_mem_extent *slab = cushim_mem_blocks_slab(pool->ledger, slot.address);
         struct cushim_mem_blockref place = {slab, (uint32_t)(slot.cell - slab->cells)};
         if (slot.tag <= done) {
             cushim_mem_free_lists_give(pool, &place);

@@ -61,12 +61,11 @@ static bool NOINLINE shrink_if_stale(struct cushim_mem_heap *pool) {
     return true;
 }
 
-/* The block that starts at an address, where it is one of a slab: what the ledger says of it, in
+/* The block that starts at an address, where it is one of the slab: what the ledger says of it, in
  * fewer steps.  Whether it is LIVE the exchange will tell. */
-static inline bool find(struct cushim_mem_blocks *ledger, uint64_t address,
+static inline bool find(struct cushim_mem_extent *slab, uint64_t address,
                         struct cushim_mem_lookup *found) {
-    struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&ledger->map, address);
-    if (!slab || atomic_load_explicit(&slab->kind, memory_order_acquire) != CUSHIM_MEM_EXTENT_SLAB)
+    if (atomic_load_explicit(&slab->kind, memory_order_acquire) != CUSHIM_MEM_EXTENT_SLAB)
         return false;
     found->segment = slab->segment;
     return cushim_mem_blocks_find_in_slab(found->segment, slab, address, found) &&
@@ -112,9 +111,9 @@ static inline bool give_proven(struct cushim_mem_cache *cache,
 
 /* The slab's block that starts at an address, of a pool whose frees of that entry are this simple.
  */
-static inline bool find_for(struct cushim_mem_blocks *ledger, uint64_t address,
+static inline bool find_for(struct cushim_mem_extent *slab, uint64_t address,
                             enum cushim_mem_free_entry entry, struct cushim_mem_lookup *found) {
-    if (!find(ledger, address, found))
+    if (!find(slab, address, found))
         return false;
     const struct cushim_mem_heap *pool = found->segment->pool;
     return pool->quick_entry == entry && !atomic_load_explicit(&pool->unheld, memory_order_relaxed);
@@ -125,10 +124,10 @@ static inline bool end(struct cushim_mem_heap *pool) {
                                                                         : true;
 }
 
-bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
-                             enum cushim_mem_free_entry entry) {
+static inline bool release(struct cushim_mem_extent *slab, uint64_t address,
+                           enum cushim_mem_free_entry entry) {
     struct cushim_mem_lookup found;
-    if (!find_for(ledger, address, entry, &found))
+    if (!find_for(slab, address, entry, &found))
         return false;
     struct cushim_mem_heap *pool = found.segment->pool;
     if (cushim_mem_fence_effect(pool->fence))
@@ -139,6 +138,19 @@ bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
     bool is_given = give(cache, pool->fence, &found);
     cushim_mem_cache_leave(cache);
     return is_given && end(pool);
+}
+
+/* Where the address's page is no slab's alone. */
+static bool NOINLINE release_in_shared_page(struct cushim_mem_blocks *ledger, uint64_t address,
+                                            enum cushim_mem_free_entry entry) {
+    struct cushim_mem_extent *slab = cushim_mem_blocks_slab(ledger, address);
+    return slab && release(slab, address, entry);
+}
+
+bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
+                             enum cushim_mem_free_entry entry) {
+    struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&ledger->map, address);
+    return slab ? release(slab, address, entry) : release_in_shared_page(ledger, address, entry);
 }
 
 /*
@@ -152,7 +164,10 @@ int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64
     struct cushim_mem_lookup found;
     uint32_t live = CUSHIM_MEM_LIVE;
     CUresult answer;
-    if (!find_for(ledger, address, entry, &found))
+    struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&ledger->map, address);
+    if (!slab)
+        slab = cushim_mem_blocks_slab(ledger, address);
+    if (!slab || !find_for(slab, address, entry, &found))
         return CUSHIM_MEM_FAST_DECLINED;
     struct cushim_mem_heap *pool = found.segment->pool;
     uint64_t life = life_of(pool);

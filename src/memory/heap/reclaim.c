@@ -110,7 +110,7 @@ static void add_cells(struct cushim_mem_census *census, const struct cushim_mem_
 }
 
 static void add_extent(struct cushim_mem_census *census, const struct cushim_mem_extent *extent) {
-    size_t n_bytes = (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES;
+    size_t n_bytes = extent->n_grains << CUSHIM_MEM_LOG2_GRAIN;
     int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
     bool is_free =
         kind == CUSHIM_MEM_EXTENT_FREE ||

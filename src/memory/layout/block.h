@@ -41,7 +41,7 @@ static inline bool cushim_mem_blocks_find_in_slab(const struct cushim_mem_segmen
                                                   struct cushim_mem_extent *slab, uint64_t address,
                                                   struct cushim_mem_lookup *found) {
     /* not by way of the extent: the segment's base is at hand already */
-    uint64_t start = segment->base + ((uint64_t)slab->first_page << CUSHIM_MEM_LOG2_PAGE);
+    uint64_t start = segment->base + ((uint64_t)slab->first_grain << CUSHIM_MEM_LOG2_GRAIN);
     uint32_t index = cushim_mem_extent_index(slab, address - start);
     struct cushim_mem_block_meta *cells = slab->cells;
     if (index >= slab->n_cells || !cells)
@@ -52,6 +52,14 @@ static inline bool cushim_mem_blocks_find_in_slab(const struct cushim_mem_segmen
     found->block_bytes = slab->block_bytes;
     return true;
 }
+
+/*
+ * The slab of an address as its segment knows it, to the grain: also where its page is no slab's
+ * alone.  NULL where there is none.  So of a LIVE block, or one in a cache, no descriptor is read
+ * but its own slab's, which stays.
+ */
+struct cushim_mem_extent *cushim_mem_blocks_slab(struct cushim_mem_blocks *ledger,
+                                                 uint64_t address);
 
 /* False: the address is foreign, `found` untouched. */
 bool cushim_mem_blocks_find(struct cushim_mem_blocks *ledger, uint64_t address,
@@ -84,21 +92,25 @@ static inline __attribute__((always_inline)) enum cushim_mem_verdict
 cushim_mem_blocks_glance(struct cushim_mem_blocks *ledger, uint64_t address, size_t n_bytes) {
     struct cushim_mem_lookup found;
     struct cushim_mem_extent *extent = cushim_mem_pagemap_slab(&ledger->map, address);
-    struct cushim_mem_segment *segment;
+    const struct cushim_mem_segment *segment;
+    int kind = CUSHIM_MEM_EXTENT_SLAB;
     if (extent) {
         segment = extent->segment;
-        if (!cushim_mem_blocks_find_in_slab(segment, extent, address, &found))
-            return CUSHIM_MEM_NO_BLOCK;
     } else {
         segment = cushim_mem_pagemap_find(&ledger->map, address);
         if (!segment)
             return CUSHIM_MEM_FOREIGN;
         extent = cushim_mem_segment_extent(segment, address);
-        if (!extent ||
-            atomic_load_explicit(&extent->kind, memory_order_acquire) != CUSHIM_MEM_EXTENT_BLOCK)
+        if (!extent)
             return CUSHIM_MEM_NO_BLOCK;
+        kind = atomic_load_explicit(&extent->kind, memory_order_acquire);
+    }
+    if (kind == CUSHIM_MEM_EXTENT_BLOCK) {
         found.cell = &extent->single;
-        found.base = segment->base + ((uint64_t)extent->first_page << CUSHIM_MEM_LOG2_PAGE);
+        found.base = segment->base + ((uint64_t)extent->first_grain << CUSHIM_MEM_LOG2_GRAIN);
+    } else if (kind != CUSHIM_MEM_EXTENT_SLAB ||
+               !cushim_mem_blocks_find_in_slab(segment, extent, address, &found)) {
+        return CUSHIM_MEM_NO_BLOCK;
     }
     found.state =
         cushim_mem_state_of(atomic_load_explicit(&found.cell->state, memory_order_acquire));

@@ -2,12 +2,7 @@
 
 #include <utlist.h>
 
-enum {
-    MOST_SLAB_BYTES = 1 << 16,
-    NATIVE_PAGE_BYTES = 2 << 20, /* of the driver's, in which it places what is at most half */
-    NATIVE_PAGES = NATIVE_PAGE_BYTES / CUSHIM_MEM_PAGE_BYTES,
-    MANY = 8
-};
+enum { MOST_SLAB_BYTES = 1 << 16 };
 
 /* The cells go, and the extent is one that nobody cut. */
 static struct cushim_mem_extent *take_out(struct cushim_mem_bucket *bucket,
@@ -21,34 +16,33 @@ static struct cushim_mem_extent *take_out(struct cushim_mem_bucket *bucket,
     return slab;
 }
 
-/*
- * Does a page of the driver's have room for few blocks, but for one less in whole pages of ours?
- * Where they are many, one less is no more than a class wastes.
- */
-static bool loses_in_pages(size_t block_bytes) {
-    size_t n_blocks = NATIVE_PAGE_BYTES / block_bytes;
-    return n_blocks < MANY && NATIVE_PAGES / cushim_mem_pages_of(block_bytes) < n_blocks;
+/* The grains of so many blocks, or of one, or of as many as an extent has to have. */
+static size_t grains_of(size_t n_blocks, unsigned class_index) {
+    size_t block_grains = cushim_mem_grains_of(cushim_mem_sizeclass_bytes(class_index));
+    size_t n_least = (CUSHIM_MEM_LEAST_GRAINS + block_grains - 1) / block_grains;
+    return (n_blocks > n_least ? n_blocks : n_least) * block_grains;
 }
 
-uint32_t cushim_mem_bucket_slab_pages(const struct cushim_mem_bucket *bucket,
-                                      unsigned class_index) {
+size_t cushim_mem_bucket_least_grains(unsigned class_index) {
+    return grains_of(1, class_index);
+}
+
+size_t cushim_mem_bucket_slab_grains(const struct cushim_mem_bucket *bucket, unsigned class_index) {
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     size_t n_blocks = bucket->n_cells, most = MOST_SLAB_BYTES / block_bytes;
-    if (n_blocks >= NATIVE_PAGE_BYTES / block_bytes && loses_in_pages(block_bytes))
-        return NATIVE_PAGES;
     if (n_blocks > most)
         n_blocks = most;
     size_t n_even = CUSHIM_MEM_PAGE_BYTES / (block_bytes & -block_bytes); /* end with a page */
     if (n_even && n_blocks > n_even)
         n_blocks -= n_blocks % n_even;
-    return (uint32_t)cushim_mem_pages_of((n_blocks ? n_blocks : 1) * block_bytes);
+    return grains_of(n_blocks, class_index);
 }
 
 enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
                                          struct cushim_mem_meta *meta,
                                          struct cushim_mem_extent *extent, unsigned class_index) {
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
-    uint32_t n_cells = (uint32_t)((size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES / block_bytes);
+    uint32_t n_cells = (uint32_t)((extent->n_grains << CUSHIM_MEM_LOG2_GRAIN) / block_bytes);
     struct cushim_mem_block_meta *cells = cushim_mem_meta_obtain(meta, n_cells * sizeof *cells);
     if (!cells)
         return CUSHIM_NOMEM;

@@ -24,12 +24,15 @@ struct cushim_mem_blockref {
 };
 
 /*
- * The pages of the next slab of a class: room for as many blocks as the others have, in 64 KiB, but
- * for one at least.  So few blocks hold little, and many take few slabs.  Above
- * 256 KiB those whose last page would cost a block in 2 MiB are cut from 2 MiB together, once there
- * are as many: one of three, 680.5 to 682.5 KiB.
+ * The grains of the next slab of a class: room for as many blocks as the others have, in 64 KiB,
+ * but for one at least, and for as many as the shortest extent.  So few blocks hold little, and
+ * many take few slabs.  Several blocks are whole pages where they can be: so the slab behind them
+ * begins with a page, and the page map has all of it.
  */
-uint32_t cushim_mem_bucket_slab_pages(const struct cushim_mem_bucket *bucket, unsigned class_index);
+size_t cushim_mem_bucket_slab_grains(const struct cushim_mem_bucket *bucket, unsigned class_index);
+
+/* Of the smallest one. */
+size_t cushim_mem_bucket_least_grains(unsigned class_index);
 
 /**
  * Cut an extent into blocks of a class and add it.

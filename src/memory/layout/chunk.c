@@ -143,7 +143,7 @@ static struct cushim_mem_extent *let_go(struct cushim_mem_chunk *chunk) {
     extent->cells = NULL;
     extent->chunk = NULL;
     extent->n_cells = 1;
-    extent->block_bytes = (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES;
+    extent->block_bytes = extent->n_grains << CUSHIM_MEM_LOG2_GRAIN;
     chunk->extent = NULL;
     return extent;
 }

@@ -4,23 +4,23 @@
 
 #include "base/bits.h"
 
-/* The list of extents of n_pages: by their leading bit and the three bits behind it. */
-static unsigned list_of(size_t n_pages) {
-    unsigned doubling = cushim_log2_floor(n_pages);
+/* The list of extents of n_grains: by their leading bit and the three bits behind it. */
+static unsigned list_of(size_t n_grains) {
+    unsigned doubling = cushim_log2_floor(n_grains);
     if (doubling >= CUSHIM_MEM_EXTENT_DOUBLINGS) /* segments of their own: all in the last list */
         return CUSHIM_MEM_EXTENT_LISTS - 1;
-    return 8 * doubling + (unsigned)((n_pages << 3 >> doubling) & 7);
+    return 8 * doubling + (unsigned)((n_grains << 3 >> doubling) & 7);
 }
 
 void cushim_mem_extents_list(struct cushim_mem_extents *extents, struct cushim_mem_extent *extent) {
-    unsigned list = list_of(extent->n_pages);
+    unsigned list = list_of(extent->n_grains);
     DL_PREPEND2(extents->lists[list], extent, previous, next);
     extents->listed[list / 64] |= (uint64_t)1 << list % 64;
 }
 
 void cushim_mem_extents_unlist(struct cushim_mem_extents *extents,
                                struct cushim_mem_extent *extent) {
-    unsigned list = list_of(extent->n_pages);
+    unsigned list = list_of(extent->n_grains);
     DL_DELETE2(extents->lists[list], extent, previous, next);
     if (!extents->lists[list])
         extents->listed[list / 64] &= ~((uint64_t)1 << list % 64);
@@ -32,20 +32,20 @@ struct cushim_mem_extent *cushim_mem_extent_create(struct cushim_mem_meta *meta,
     if (!extent)
         return NULL;
     extent->segment = segment;
-    extent->n_pages = segment->n_pages;
-    cushim_mem_segment_enter(segment, 0, extent->n_pages, extent);
+    extent->n_grains = segment->n_grains;
+    cushim_mem_segment_enter(segment, 0, extent->n_grains, extent);
     return extent;
 }
 
 void cushim_mem_extent_destroy(struct cushim_mem_meta *meta, struct cushim_mem_extent *extent) {
-    cushim_mem_segment_enter(extent->segment, extent->first_page, extent->n_pages, NULL);
+    cushim_mem_segment_enter(extent->segment, extent->first_grain, extent->n_grains, NULL);
     cushim_mem_meta_release(meta, extent, sizeof *extent);
 }
 
-/* A free one's is its pages; one that is listed as a block keeps what the driver was asked for. */
+/* A free one's is its grains; one that is listed as a block keeps what the driver was asked for. */
 static size_t bytes_of(const struct cushim_mem_extent *extent) {
     return atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_FREE
-               ? (size_t)extent->n_pages << CUSHIM_MEM_LOG2_PAGE
+               ? extent->n_grains << CUSHIM_MEM_LOG2_GRAIN
                : extent->block_bytes;
 }
 
@@ -78,9 +78,9 @@ static unsigned next_listed(const struct cushim_mem_extents *extents, unsigned l
 
 struct cushim_mem_extent *cushim_mem_extents_fit(const struct cushim_mem_extents *extents,
                                                  size_t n_bytes, size_t most_bytes) {
-    unsigned last = list_of((most_bytes >> CUSHIM_MEM_LOG2_PAGE) + 1);
+    unsigned last = list_of((most_bytes >> CUSHIM_MEM_LOG2_GRAIN) + 1);
     struct cushim_mem_extent *fit = NULL;
-    for (unsigned list = next_listed(extents, list_of(cushim_mem_pages_of(n_bytes)));
+    for (unsigned list = next_listed(extents, list_of(cushim_mem_grains_of(n_bytes)));
          !fit && list <= last && list < CUSHIM_MEM_EXTENT_LISTS;
          list = next_listed(extents, list + 1))
         fit = fit_in(extents->lists[list], n_bytes, most_bytes);
@@ -88,12 +88,14 @@ struct cushim_mem_extent *cushim_mem_extents_fit(const struct cushim_mem_extents
 }
 
 struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *extents,
-                                                  struct cushim_mem_meta *meta, uint32_t n_pages) {
+                                                  struct cushim_mem_meta *meta, size_t n_grains) {
+    if (n_grains < CUSHIM_MEM_LEAST_GRAINS)
+        n_grains = CUSHIM_MEM_LEAST_GRAINS;
     struct cushim_mem_extent *extent =
-        cushim_mem_extents_fit(extents, (size_t)n_pages << CUSHIM_MEM_LOG2_PAGE, SIZE_MAX);
+        cushim_mem_extents_fit(extents, n_grains << CUSHIM_MEM_LOG2_GRAIN, SIZE_MAX);
     if (!extent)
         return NULL;
-    if (extent->n_pages == n_pages) {
+    if (extent->n_grains - n_grains < CUSHIM_MEM_LEAST_GRAINS) {
         cushim_mem_extents_unlist(extents, extent);
         return extent;
     }
@@ -102,15 +104,15 @@ struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *ext
         return NULL;
     cushim_mem_extents_unlist(extents, extent);
     rest->segment = extent->segment;
-    rest->first_page = extent->first_page + n_pages;
-    rest->n_pages = extent->n_pages - n_pages;
+    rest->first_grain = extent->first_grain + (uint32_t)n_grains;
+    rest->n_grains = extent->n_grains - n_grains;
     rest->before = extent;
     rest->after = extent->after;
     if (rest->after)
         rest->after->before = rest;
     extent->after = rest;
-    extent->n_pages = n_pages;
-    cushim_mem_segment_enter(rest->segment, rest->first_page, rest->n_pages, rest);
+    extent->n_grains = n_grains;
+    cushim_mem_segment_enter(rest->segment, rest->first_grain, rest->n_grains, rest);
     cushim_mem_extents_list(extents, rest);
     return extent;
 }
@@ -118,12 +120,12 @@ struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *ext
 /* `right` is taken into `left`; neither is on a list. */
 static void join(struct cushim_mem_meta *meta, struct cushim_mem_extent *left,
                  struct cushim_mem_extent *right) {
-    left->n_pages += right->n_pages;
+    left->n_grains += right->n_grains;
     left->after = right->after;
     if (left->after)
         left->after->before = left;
     cushim_mem_extent_destroy(meta, right);
-    cushim_mem_segment_enter(left->segment, left->first_page, left->n_pages, left);
+    cushim_mem_segment_enter(left->segment, left->first_grain, left->n_grains, left);
 }
 
 void cushim_mem_extent_join_rest(struct cushim_mem_meta *meta, struct cushim_mem_extent *extent) {

@@ -1,5 +1,6 @@
 /*
- * Extents: runs of pages inside a segment, free, cut into small blocks (a slab), or one block.
+ * Extents: runs of grains inside a segment, free, cut into small blocks (a slab), or one block.
+ * So blocks lie as close as the driver's own.
  *
  * Free extents wait in lists by size, eight per doubling, with a bit for each that is not empty, so
  * that the smallest list with a fit is found in a few instructions.  An extent that becomes free
@@ -47,14 +48,15 @@ struct cushim_mem_chunk;
 struct cushim_mem_extent {
     /* what a look-up reads, in one line of cache */
     struct cushim_mem_segment *segment;
-    uint32_t first_page, n_pages;
+    size_t n_grains;
+    uint32_t first_grain;
     atomic_int kind; /* enum cushim_mem_extent_kind */
-    uint16_t class_index;
     /* a slab: n_cells blocks of block_bytes; a block: one cell */
     size_t block_bytes;
     uint32_t n_cells;
     uint32_t inverse;                    /* of a slab's block_bytes (cushim_mem_extent_index) */
     struct cushim_mem_block_meta *cells; /* [n_cells]; a block's is `single` */
+    uint16_t class_index;
     /* the rest under the lock */
     struct cushim_mem_extent *before, *after;  /* neighbours in the segment, by address */
     struct cushim_mem_extent *previous, *next; /* in a free list, or among the slabs of a bucket */
@@ -64,7 +66,7 @@ struct cushim_mem_extent {
 };
 
 enum {
-    CUSHIM_MEM_EXTENT_DOUBLINGS = 28,
+    CUSHIM_MEM_EXTENT_DOUBLINGS = 31,
     CUSHIM_MEM_EXTENT_LISTS = 8 * CUSHIM_MEM_EXTENT_DOUBLINGS
 };
 
@@ -75,7 +77,7 @@ struct cushim_mem_extents {
 };
 
 static inline uint64_t cushim_mem_extent_address(const struct cushim_mem_extent *extent) {
-    return extent->segment->base + ((uint64_t)extent->first_page << CUSHIM_MEM_LOG2_PAGE);
+    return extent->segment->base + ((uint64_t)extent->first_grain << CUSHIM_MEM_LOG2_GRAIN);
 }
 
 /*
@@ -99,14 +101,14 @@ static inline bool cushim_mem_extent_is_cut(const struct cushim_mem_extent *exte
     return kind == CUSHIM_MEM_EXTENT_SLAB || kind == CUSHIM_MEM_EXTENT_RETIRED;
 }
 
+static inline bool cushim_mem_extent_is_whole(const struct cushim_mem_extent *extent) {
+    return extent->n_grains == extent->segment->n_grains;
+}
+
 /* Of a slab: where blocks begin, as the page map is to know.  One block begins in the first page.
  */
 static inline size_t cushim_mem_extent_entry_bytes(const struct cushim_mem_extent *slab) {
-    return (size_t)(slab->n_cells > 1 ? slab->n_pages : 1) << CUSHIM_MEM_LOG2_PAGE;
-}
-
-static inline bool cushim_mem_extent_is_whole(const struct cushim_mem_extent *extent) {
-    return extent->n_pages == extent->segment->n_pages;
+    return slab->n_cells > 1 ? slab->n_grains << CUSHIM_MEM_LOG2_GRAIN : CUSHIM_MEM_PAGE_BYTES;
 }
 
 /* Is one block, live or not, all that the segment has room for?  While it is LIVE, that stays so.
@@ -131,12 +133,13 @@ void cushim_mem_extents_unlist(struct cushim_mem_extents *extents,
                                struct cushim_mem_extent *extent);
 
 /**
- * Take a run of pages: best fit by list, lowest waste first; the rest is split off.
- * @return an extent of n_pages that is on no list, kind still FREE; NULL where none fits or host
- * memory for the rest is out
+ * Take a run of grains: best fit by list, lowest waste first.  The rest is split off where it is
+ * an extent's least at least, and taken along where it is less.
+ * @return an extent of n_grains or more that is on no list, kind still FREE; NULL where none fits
+ * or host memory for the rest is out
  */
 struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *extents,
-                                                  struct cushim_mem_meta *meta, uint32_t n_pages);
+                                                  struct cushim_mem_meta *meta, size_t n_grains);
 
 /* The smallest of those listed that have n_bytes to most_bytes, or NULL; it stays listed. */
 struct cushim_mem_extent *cushim_mem_extents_fit(const struct cushim_mem_extents *extents,

@@ -134,12 +134,22 @@ static void mark_spots(struct cushim_mem_pagemap *map, uint64_t base, size_t n_b
     mark(map, first << shift, end << shift, is_vacated);
 }
 
+static _Atomic(struct cushim_mem_extent *) *slab_of_page(struct cushim_mem_pagemap *map,
+                                                         uint64_t page) {
+    uint64_t address = page << CUSHIM_MEM_LOG2_PAGE;
+    return &cushim_mem_pagemap_table(map, address)->slabs[cushim_mem_pagemap_page(address)];
+}
+
+/* The first page that begins at an address or behind it. */
+static uint64_t page_behind(uint64_t address) {
+    return (address + CUSHIM_MEM_PAGE_BYTES - 1) >> CUSHIM_MEM_LOG2_PAGE;
+}
+
 void cushim_mem_pagemap_set_slab(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
                                  struct cushim_mem_extent *slab) {
-    for (uint64_t at = base; at < base + n_bytes; at += CUSHIM_MEM_PAGE_BYTES)
-        atomic_store_explicit(
-            &cushim_mem_pagemap_table(map, at)->slabs[cushim_mem_pagemap_page(at)], slab,
-            memory_order_release);
+    uint64_t end = (base + n_bytes) >> CUSHIM_MEM_LOG2_PAGE;
+    for (uint64_t page = page_behind(base); page < end; page++)
+        atomic_store_explicit(slab_of_page(map, page), slab, memory_order_release);
 }
 
 enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64_t base,
@@ -181,10 +191,10 @@ void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, siz
 
 void cushim_mem_pagemap_clear_slab(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
                                    struct cushim_mem_extent *slab) {
-    for (uint64_t at = base; at < base + n_bytes; at += CUSHIM_MEM_PAGE_BYTES) {
+    uint64_t end = (base + n_bytes) >> CUSHIM_MEM_LOG2_PAGE;
+    for (uint64_t page = page_behind(base); page < end; page++) {
         struct cushim_mem_extent *seen = slab;
-        atomic_compare_exchange_strong(
-            &cushim_mem_pagemap_table(map, at)->slabs[cushim_mem_pagemap_page(at)], &seen, NULL);
+        atomic_compare_exchange_strong(slab_of_page(map, page), &seen, NULL);
     }
 }
 
@@ -197,5 +207,5 @@ void cushim_mem_pagemap_resettle(struct cushim_mem_pagemap *map, uint64_t base, 
     const uint64_t limit = (uint64_t)1 << CUSHIM_MEM_LOG2_ADDRESS;
     uint64_t end = base < limit && n_bytes < limit - base ? base + n_bytes : limit;
     if (base < limit)
-        mark(map, cushim_mem_pages_of(base), end >> CUSHIM_MEM_LOG2_PAGE, false);
+        mark(map, page_behind(base), end >> CUSHIM_MEM_LOG2_PAGE, false);
 }

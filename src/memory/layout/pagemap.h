@@ -1,6 +1,6 @@
 /*
  * The page map: from a device address to the segment that holds it, in three loads at most, and to
- * the slab, where a page is one's, in two.
+ * the slab, where a page is one's alone, in two.
  *
  * Addresses up to 2^49, which is what the driver hands out.  An entry is for 1 GiB, for 2 MiB or
  * for a *spot* of 64 KiB: NULL (foreign memory), the segment that fills it, or *divided*
@@ -96,7 +96,7 @@ static inline struct cushim_mem_segment *cushim_mem_pagemap_find(struct cushim_m
     return (struct cushim_mem_segment *)entry;
 }
 
-/* The slab of an address, or NULL. */
+/* The slab that has all of an address's page, or NULL. */
 static inline struct cushim_mem_extent *cushim_mem_pagemap_slab(struct cushim_mem_pagemap *map,
                                                                 uint64_t address) {
     struct cushim_mem_table *table = cushim_mem_pagemap_table(map, address);
@@ -130,7 +130,11 @@ static inline bool cushim_mem_pagemap_is_vacated(struct cushim_mem_pagemap *map,
 enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64_t base,
                                           size_t n_bytes, struct cushim_mem_segment *segment);
 
-/* Pages of a range that was set are a slab's from now on. */
+/*
+ * The pages that lie wholly in a part of a range that was set are a slab's from now on.  No other
+ * is: who looks up a block of one extent never reads the notes of its neighbour, which may be taken
+ * down meanwhile.
+ */
 void cushim_mem_pagemap_set_slab(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
                                  struct cushim_mem_extent *slab);
 

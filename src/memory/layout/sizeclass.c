@@ -11,13 +11,12 @@ static uint16_t class_grains[N_GRAINS]; /* of a block, by class */
 static unsigned n_classes;
 
 /*
- * Of the fine scheme above 128 KiB, in grains: the most whole pages of which 2 to 15 lie in 2 MiB;
- * what keeps the waste at an eighth between them, and common sizes; and of 3, 5, 6 and 7 in 2 MiB
- * the largest that the driver has room for, which is not whole pages (bucket.c).
+ * Of the fine scheme above 128 KiB, in grains: the largest size of which 2 to 15 lie in 2 MiB; what
+ * keeps the waste at an eighth between them; and common sizes.
  */
-static const uint16_t large_grains[] = {272,  288,  312,  320,  336,  368,  384,  408,  448,  512,
-                                        584,  585,  640,  680,  682,  768,  816,  819,  896,  960,
-                                        1024, 1152, 1280, 1360, 1365, 1536, 1664, 1792, 1920, 2048};
+static const uint16_t large_grains[] = {273,  292,  315,  320,  341,  372,  384,  409, 455,
+                                        512,  585,  640,  682,  768,  819,  896,  960, 1024,
+                                        1152, 1280, 1365, 1536, 1664, 1792, 1920, 2048};
 
 static bool is_large_end(unsigned n) {
     const uint16_t *end = large_grains;

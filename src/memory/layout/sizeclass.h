@@ -17,10 +17,10 @@
 enum {
     CUSHIM_MEM_LOG2_GRAIN = 9,
     CUSHIM_MEM_GRAIN_BYTES = 1 << CUSHIM_MEM_LOG2_GRAIN, /* every block is aligned to this */
-    CUSHIM_MEM_LOG2_PAGE = 12,                           /* segments are cut, and found, by pages */
+    CUSHIM_MEM_LOG2_PAGE = 12,                           /* the page map finds slabs by pages */
     CUSHIM_MEM_PAGE_BYTES = 1 << CUSHIM_MEM_LOG2_PAGE,
     CUSHIM_MEM_SLAB_LIMIT_BYTES = 1 << 20, /* the largest request that a class serves */
-    CUSHIM_MEM_N_CLASSES = 78,             /* of the fine scheme */
+    CUSHIM_MEM_N_CLASSES = 74,             /* of the fine scheme */
     CUSHIM_MEM_MOST_CLASSES = CUSHIM_MEM_SLAB_LIMIT_BYTES / CUSHIM_MEM_GRAIN_BYTES
 };
 
@@ -29,7 +29,7 @@ enum cushim_mem_scheme { CUSHIM_MEM_FINE, CUSHIM_MEM_POW2, CUSHIM_MEM_EXACT };
 /* For the whole process; no thread uses a class yet. */
 void cushim_mem_sizeclass_choose(enum cushim_mem_scheme scheme);
 
-/* How many classes the scheme has: 78, 12 or CUSHIM_MEM_MOST_CLASSES. */
+/* How many classes the scheme has: 74, 12 or CUSHIM_MEM_MOST_CLASSES. */
 unsigned cushim_mem_sizeclass_count(void);
 
 /* The class by the grains of a request, less one; written once. */
@@ -43,9 +43,9 @@ static inline unsigned cushim_mem_sizeclass_of(size_t n_bytes) {
 /* The block size of a class. */
 size_t cushim_mem_sizeclass_bytes(unsigned class_index);
 
-/* The pages that a request above the slab limit takes; n_bytes must leave room to round up. */
-static inline size_t cushim_mem_pages_of(size_t n_bytes) {
-    return (n_bytes + CUSHIM_MEM_PAGE_BYTES - 1) >> CUSHIM_MEM_LOG2_PAGE;
+/* The grains of so many bytes, which must leave room to round up. */
+static inline size_t cushim_mem_grains_of(size_t n_bytes) {
+    return (n_bytes + CUSHIM_MEM_GRAIN_BYTES - 1) >> CUSHIM_MEM_LOG2_GRAIN;
 }
 
 #endif

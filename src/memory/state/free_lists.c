@@ -11,7 +11,7 @@ enum { LEAST_OWN_BYTES = 8 << 20 };
 /* An idle dedicated segment of such a pool may be a sixteenth larger than the request it serves. */
 enum { DEDICATED_WASTE = 16 };
 
-/* Beyond any device, and small enough for page counts of 32 bits. */
+/* Beyond any device. */
 static const size_t most_bytes = (size_t)1 << 43;
 
 /* Was the segment wholly free before `extent` was taken from it?  Free neighbours are always
@@ -41,38 +41,38 @@ void cushim_mem_free_lists_note_free(struct cushim_mem_heap *pool,
     DL_APPEND2(pool->bound.oldest_free, segment, older_free, younger_free);
 }
 
-/* Where large blocks are packed, all runs are of so many pages, and so aligned to 64 KiB. */
-enum { PACKED_PAGES = (1 << 16) / CUSHIM_MEM_PAGE_BYTES };
+/* Where large blocks are packed, all runs are of so many grains, and so aligned to 64 KiB. */
+enum { PACKED_GRAINS = (1 << 16) / CUSHIM_MEM_GRAIN_BYTES };
 
-static struct cushim_mem_extent *take_pages(struct cushim_mem_heap *pool, uint32_t n_pages) {
+static struct cushim_mem_extent *take_run(struct cushim_mem_heap *pool, size_t n_grains) {
     if (cushim_mem_heap_packs(pool))
-        n_pages = (n_pages + PACKED_PAGES - 1) / PACKED_PAGES * PACKED_PAGES;
+        n_grains = (n_grains + PACKED_GRAINS - 1) / PACKED_GRAINS * PACKED_GRAINS;
     struct cushim_mem_extent *extent =
-        cushim_mem_extents_take(&pool->extents, &pool->meta, n_pages);
+        cushim_mem_extents_take(&pool->extents, &pool->meta, n_grains);
     if (extent && was_whole(extent))
         note_used(pool, extent->segment);
     return extent;
 }
 
-static void give_pages(struct cushim_mem_heap *pool, struct cushim_mem_extent *extent) {
+static void give_run(struct cushim_mem_heap *pool, struct cushim_mem_extent *extent) {
     extent = cushim_mem_extents_give(&pool->extents, &pool->meta, extent);
     if (cushim_mem_extent_is_whole(extent))
         cushim_mem_free_lists_note_free(pool, extent->segment);
 }
 
-/* It is whole pages again. */
+/* It is a free run again. */
 static void give_slab(struct cushim_mem_heap *pool, struct cushim_mem_extent *slab) {
     cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(slab),
                                   cushim_mem_extent_entry_bytes(slab), slab);
-    give_pages(pool, slab);
+    give_run(pool, slab);
 }
 
-/* Pages for the next slab of a class: where no run is long enough, those of one block. */
+/* A run for the next slab of a class: where none is long enough, one for the smallest slab. */
 static struct cushim_mem_extent *take_slab(struct cushim_mem_heap *pool, unsigned class_index) {
-    uint32_t n_pages = cushim_mem_bucket_slab_pages(&pool->buckets[class_index], class_index);
-    uint32_t n_least = (uint32_t)cushim_mem_pages_of(cushim_mem_sizeclass_bytes(class_index));
-    struct cushim_mem_extent *extent = take_pages(pool, n_pages);
-    return extent || n_pages == n_least ? extent : take_pages(pool, n_least);
+    size_t n_grains = cushim_mem_bucket_slab_grains(&pool->buckets[class_index], class_index);
+    size_t n_least = cushim_mem_bucket_least_grains(class_index);
+    struct cushim_mem_extent *extent = take_run(pool, n_grains);
+    return extent || n_grains == n_least ? extent : take_run(pool, n_least);
 }
 
 static bool take_small(struct cushim_mem_heap *pool, size_t n_bytes,
@@ -85,7 +85,7 @@ static bool take_small(struct cushim_mem_heap *pool, size_t n_bytes,
     if (!extent)
         return false;
     if (cushim_mem_bucket_add(bucket, &pool->meta, extent, class_index) != CUSHIM_OK) {
-        give_pages(pool, extent);
+        give_run(pool, extent);
         return false;
     }
     cushim_mem_pagemap_set_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
@@ -95,10 +95,10 @@ static bool take_small(struct cushim_mem_heap *pool, size_t n_bytes,
 
 static bool take_large(struct cushim_mem_heap *pool, size_t n_bytes,
                        struct cushim_mem_blockref *place) {
-    struct cushim_mem_extent *extent = take_pages(pool, (uint32_t)cushim_mem_pages_of(n_bytes));
+    struct cushim_mem_extent *extent = take_run(pool, cushim_mem_grains_of(n_bytes));
     if (!extent)
         return false;
-    extent->block_bytes = (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES;
+    extent->block_bytes = extent->n_grains << CUSHIM_MEM_LOG2_GRAIN;
     extent->n_cells = 1;
     atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_BLOCK, memory_order_release);
     *place = (struct cushim_mem_blockref){extent, 0};
@@ -261,7 +261,7 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *pool,
         if (slab)
             give_slab(pool, slab);
     } else {
-        give_pages(pool, extent);
+        give_run(pool, extent);
     }
 }
 

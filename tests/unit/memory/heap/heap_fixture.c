@@ -201,7 +201,7 @@ static const char *fault_of_slab(const struct cushim_mem_extent *extent, struct 
 
 /* A chunk is one block to its pool, whatever is served from it. */
 static void add_chunk(const struct cushim_mem_extent *extent, struct sums *sums) {
-    sums->cut_used_bytes += (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES;
+    sums->cut_used_bytes += extent->n_grains * CUSHIM_MEM_GRAIN_BYTES;
     for (uint32_t i = 0; i < extent->n_cells; i++) {
         sums->n_held_back += atomic_load(&extent->cells[i].state) == CUSHIM_MEM_DEFERRED;
         if (cushim_mem_state_of(atomic_load(&extent->cells[i].state)) != CUSHIM_MEM_LIVE)
@@ -222,15 +222,52 @@ static bool is_wholly_free(const struct cushim_mem_segment *segment) {
            atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_FREE;
 }
 
+/* Asked at its ends, and where a word of the segment's begins and ends. */
+static bool is_found_wrongly(const struct cushim_mem_segment *segment,
+                             const struct cushim_mem_extent *extent) {
+    uint64_t address = cushim_mem_extent_address(extent);
+    size_t last = extent->n_grains - 1, step = 64 - extent->first_grain % 64;
+    bool is_wrong =
+        cushim_mem_segment_extent(segment, address + last * CUSHIM_MEM_GRAIN_BYTES) != extent;
+    for (size_t grain = 0; grain <= last; grain += step, step = 64) {
+        is_wrong |=
+            cushim_mem_segment_extent(segment, address + grain * CUSHIM_MEM_GRAIN_BYTES) != extent;
+        if (last - grain >= 63)
+            is_wrong |= cushim_mem_segment_extent(
+                            segment, address + (grain + 63) * CUSHIM_MEM_GRAIN_BYTES) != extent;
+        if (grain && segment->n_bytes > 1 << 28) /* samples, where it is large */
+            break;
+    }
+    return is_wrong;
+}
+
+/* Where a slab is entered in the page map: the pages in which its blocks begin and nobody else's.
+ */
+static bool is_mapped_wrongly(struct cushim_mem_pagemap *map,
+                              const struct cushim_mem_extent *slab) {
+    const uint64_t page = CUSHIM_MEM_PAGE_BYTES;
+    uint64_t base = cushim_mem_extent_address(slab);
+    uint64_t end = base + slab->n_grains * CUSHIM_MEM_GRAIN_BYTES;
+    for (uint64_t at = base / page * page; at < end; at += page) {
+        bool is_alone = at >= base && at + page <= end;
+        bool has_entry = is_alone && (slab->n_cells > 1 || at == base);
+        if ((cushim_mem_pagemap_slab(map, at) == slab) != has_entry)
+            return true;
+    }
+    return false;
+}
+
 static const char *fault_of_extent(const struct cushim_mem_segment *segment,
                                    const struct cushim_mem_extent *extent, struct sums *sums) {
     int kind = atomic_load(&extent->kind);
     if (extent->segment != segment)
         return "an extent lies in another segment";
-    if (!segment->is_dedicated && atomic_load(&segment->extent_at[extent->first_page]) != extent)
-        return "an extent is not marked at its first page";
+    if (is_found_wrongly(segment, extent))
+        return "an address does not lead to its extent";
+    if (!segment->is_dedicated && extent->n_grains < CUSHIM_MEM_LEAST_GRAINS)
+        return "an extent is shorter than a page";
     if (extent->after && (extent->after->before != extent ||
-                          extent->after->first_page != extent->first_page + extent->n_pages))
+                          extent->after->first_grain != extent->first_grain + extent->n_grains))
         return "neighbours do not meet";
     if (kind == CUSHIM_MEM_EXTENT_SLAB) {
         add_cells(extent, extent->cells, extent->n_cells, sums);
@@ -258,7 +295,7 @@ static const char *fault_of_extent(const struct cushim_mem_segment *segment,
         return NULL;
     }
     sums->n_free_extents += kind == CUSHIM_MEM_EXTENT_FREE;
-    if (extent->n_pages == segment->n_pages) {
+    if (extent->n_grains == segment->n_grains) {
         sums->n_whole++;
         sums->free_bytes += segment->n_bytes;
     }
@@ -269,23 +306,25 @@ static const char *fault_of_extent(const struct cushim_mem_segment *segment,
 
 static const char *fault_of_segment(struct fixture *fixture,
                                     const struct cushim_mem_segment *segment, struct sums *sums) {
-    uint32_t n_pages = 0, n_marks_wanted = 0, n_marks = 0;
+    size_t n_grains = 0, n_words = segment->is_dedicated ? 1 : (segment->n_grains + 63) / 64;
+    unsigned n_extents = 0, n_starts = 0;
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
     for (; extent; extent = extent->after) {
         const char *fault = fault_of_extent(segment, extent, sums);
         if (fault)
             return fault;
-        n_marks_wanted += segment->is_dedicated ? 1
-                                                : 1 + (n_pages + extent->n_pages - 1) / 64 -
-                                                      n_pages / 64; /* each 64th page, too */
-        n_pages += extent->n_pages;
+        if (extent->cells && atomic_load(&extent->kind) != CUSHIM_MEM_EXTENT_ARENA &&
+            is_mapped_wrongly(&fixture->ledger.map, extent))
+            return "the page map has a slab where it is not alone, or not where it is";
+        n_extents++;
+        n_grains += extent->n_grains;
     }
-    if (n_pages != segment->n_pages)
+    if (n_grains != segment->n_grains)
         return "extents do not cover their segment";
-    for (uint32_t i = 0; i < segment->n_rows; i++)
-        n_marks += atomic_load(&segment->starts[i / 64]) >> (i % 64) & 1;
-    if (n_marks != n_marks_wanted)
-        return "marks and extents differ in number";
+    for (size_t i = 0; i < n_words; i++)
+        n_starts += (unsigned)__builtin_popcountll(atomic_load(&segment->starts[i].bits));
+    if (n_starts != n_extents)
+        return "starts and extents differ in number";
     uint64_t stride = segment->n_bytes > 1 << 28 ? 1 << 22 : 1 << 16;
     for (uint64_t at = segment->base; at < segment->base + segment->n_bytes; at += stride) {
         if (cushim_mem_pagemap_find(&fixture->ledger.map, at) != segment)
@@ -344,8 +383,7 @@ static bool is_in_list(const struct cushim_mem_extent *slab, uint32_t index) {
 
 static const char *fault_of_slot(const struct cushim_mem_heap *pool,
                                  const struct cushim_mem_slot *slot, unsigned class_index) {
-    const struct cushim_mem_extent *extent =
-        cushim_mem_pagemap_slab(&pool->ledger->map, slot->address);
+    const struct cushim_mem_extent *extent = cushim_mem_blocks_slab(pool->ledger, slot->address);
     uint32_t index = (uint32_t)(slot->cell - extent->cells);
     uint32_t state = atomic_load(&slot->cell->state);
     if (extent->class_index != class_index || extent->segment->pool != pool)

@@ -97,6 +97,44 @@ START_TEST(threads_that_free_each_others_blocks_leave_a_consistent_pool) {
 }
 END_TEST
 
+/* A live block ends in the page in which its neighbour begins, and that one comes and goes. */
+enum { THIRD = 1365 * 512, COMINGS = 300 };
+static uint64_t neighbour;
+static atomic_bool is_quiet;
+
+static void *come_and_go(void *unused) {
+    enum cushim_status status;
+    CUresult answer;
+    fake_set_current(fake_context(0));
+    for (unsigned i = suite_turns(COMINGS); i > 0; i--) {
+        uint64_t address = fixture_obtain(fixture, THIRD, &status);
+        atomic_fetch_add(&n_wrong, address != neighbour);
+        atomic_fetch_add(&n_wrong, fixture_release(fixture, address, &answer) != CUSHIM_OK);
+        fixture_trim(fixture, 0);
+    }
+    atomic_store(&is_quiet, true);
+    return unused;
+}
+
+START_TEST(a_look_up_of_a_live_block_reads_nothing_of_its_neighbour) {
+    pthread_t thread;
+    fixture = fixture_create(NULL);
+    uint64_t live = fixture_take(fixture, THIRD), last = live + THIRD - 1;
+    neighbour = fixture_take(fixture, THIRD);
+    ck_assert_uint_eq(neighbour, last + 1);
+    fixture_give(fixture, neighbour);
+    fixture_trim(fixture, 0);
+    pthread_create(&thread, NULL, come_and_go, NULL);
+    while (!atomic_load(&is_quiet)) {
+        enum cushim_mem_verdict verdict = cushim_mem_blocks_glance(&fixture->ledger, last, 1);
+        atomic_fetch_add(&n_wrong, verdict != CUSHIM_MEM_INSIDE);
+    }
+    pthread_join(thread, NULL);
+    ck_assert_uint_eq(n_wrong, 0);
+    fixture_check(fixture);
+}
+END_TEST
+
 /* Of several threads that free one block, one gets it. */
 static uint64_t contested;
 static atomic_uint n_freed, n_refused;
@@ -141,5 +179,6 @@ END_TEST
 SUITE() {
     return suite_run("pool_threads",
                      (const TTest *[]){threads_that_free_each_others_blocks_leave_a_consistent_pool,
+                                       a_look_up_of_a_live_block_reads_nothing_of_its_neighbour,
                                        a_block_that_several_threads_free_is_freed_once, NULL});
 }

@@ -4,6 +4,8 @@
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
+enum { THIRD = 1365 * 512 }; /* of 2 MiB, in whole grains */
+
 static struct fixture *fixture;
 
 static struct cushim_mem_lookup find(uint64_t address) {
@@ -43,15 +45,49 @@ END_TEST
 
 START_TEST(the_tail_of_a_slab_and_a_free_cell_hold_no_block) {
     fixture = fixture_create(NULL);
-    uint64_t address = fixture_take(fixture, 1536); /* 2 blocks and a tail of 1024 bytes */
-    struct cushim_mem_lookup tail = find(address + 2 * 1536);
-    ck_assert_ptr_null(tail.cell);
-    ck_assert_int_eq(tail.state, CUSHIM_MEM_FREE);
+    uint64_t address = fixture_take(fixture, 1536); /* of a slab of three */
     struct cushim_mem_lookup cell = find(address + 1536);
     ck_assert_ptr_nonnull(cell.cell);
     ck_assert_int_eq(cell.state, CUSHIM_MEM_FREE);
-    ck_assert_int_eq(fixture_judge(fixture, address + 2 * 1536, 1), CUSHIM_MEM_NO_BLOCK);
     ck_assert_int_eq(fixture_judge(fixture, address + 1536, 1), CUSHIM_MEM_NO_BLOCK);
+    fixture_destroy(fixture);
+    fixture = fixture_create(NULL);
+    for (unsigned i = 0; i < 3; i++) /* the last one is a grain short of the end of its segment */
+        address = fixture_take(fixture, THIRD);
+    struct cushim_mem_lookup tail = find(address + THIRD);
+    ck_assert_ptr_null(tail.cell);
+    ck_assert_int_eq(tail.state, CUSHIM_MEM_FREE);
+    ck_assert_int_eq(fixture_judge(fixture, address + THIRD, 1), CUSHIM_MEM_NO_BLOCK);
+}
+END_TEST
+
+/* 682.5 KiB are 170.6 pages of 4 KiB. */
+START_TEST(blocks_that_meet_inside_a_page_are_told_apart) {
+    uint64_t at[3];
+    fixture = fixture_create(NULL);
+    for (unsigned i = 0; i < 3; i++) {
+        at[i] = fixture_take(fixture, THIRD);
+        ck_assert_uint_eq(at[i], at[0] + (uint64_t)i * THIRD);
+    }
+    fixture_check(fixture);
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert_uint_eq(find(at[i]).base, at[i]);
+        ck_assert_uint_eq(find(at[i] + THIRD - 1).base, at[i]);
+        ck_assert_int_eq(fixture_judge(fixture, at[i], THIRD), CUSHIM_MEM_INSIDE);
+        ck_assert_int_eq(fixture_judge(fixture, at[i] + THIRD - 1, 2), CUSHIM_MEM_OVERRUN);
+        ck_assert_int_eq(cushim_mem_blocks_glance(&fixture->ledger, at[i], THIRD),
+                         CUSHIM_MEM_INSIDE);
+        ck_assert_int_eq(cushim_mem_blocks_glance(&fixture->ledger, at[i] + THIRD - 1, 1),
+                         CUSHIM_MEM_INSIDE);
+    }
+    fixture_give(fixture, at[0]);
+    fixture_give(fixture, at[2]);
+    fixture_trim(fixture, 0);
+    ck_assert_int_eq(fixture_judge(fixture, at[0] + THIRD - 1, 1), CUSHIM_MEM_NO_BLOCK);
+    ck_assert_int_eq(fixture_judge(fixture, at[1], THIRD), CUSHIM_MEM_INSIDE);
+    ck_assert_int_eq(fixture_judge(fixture, at[2], 1), CUSHIM_MEM_NO_BLOCK);
+    fixture_give(fixture, at[1]);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -147,6 +183,7 @@ SUITE() {
                      (const TTest *[]){
                          the_start_and_the_inside_of_a_block_lead_to_it, slack_belongs_to_its_block,
                          the_tail_of_a_slab_and_a_free_cell_hold_no_block,
+                         blocks_that_meet_inside_a_page_are_told_apart,
                          a_free_extent_is_ours_and_holds_no_block,
                          a_foreign_address_is_not_ours_to_judge,
                          an_access_is_judged_by_what_was_asked_not_by_what_was_cut,

@@ -13,7 +13,7 @@ static struct cushim_mem_segment segment;
 static struct cushim_mem_extent *add(void) {
     struct cushim_mem_extent *extent = cushim_mem_meta_obtain(&meta, sizeof *extent);
     extent->segment = &segment;
-    extent->n_pages = CELLS;
+    extent->n_grains = (size_t)CELLS * 8;
     ck_assert_int_eq(cushim_mem_bucket_add(&bucket, &meta, extent, CLASS), CUSHIM_OK);
     return extent;
 }
@@ -150,51 +150,41 @@ START_TEST(a_random_history_never_gives_a_cell_twice) {
 END_TEST
 
 START_TEST(a_slab_has_room_for_as_many_as_there_are_up_to_64_KiB) {
-    static const uint32_t n_pages[] = {1, 1, 2, 4, 8, 16, 16};
-    for (unsigned i = 0; i < sizeof n_pages / sizeof *n_pages; i++) {
-        ck_assert_uint_eq(cushim_mem_bucket_slab_pages(&bucket, CLASS), n_pages[i]);
+    static const uint32_t n_blocks[] = {1, 1, 2, 4, 8, 16, 16};
+    for (unsigned i = 0; i < sizeof n_blocks / sizeof *n_blocks; i++) {
+        ck_assert_uint_eq(cushim_mem_bucket_slab_grains(&bucket, CLASS), n_blocks[i] * 8);
         struct cushim_mem_extent *extent = cushim_mem_meta_obtain(&meta, sizeof *extent);
-        extent->n_pages = n_pages[i];
+        extent->n_grains = (size_t)n_blocks[i] * 8;
         ck_assert_int_eq(cushim_mem_bucket_add(&bucket, &meta, extent, CLASS), CUSHIM_OK);
     }
     while (cushim_mem_bucket_drain(&bucket, &meta)) {
     }
-    for (unsigned i = 0; i < CUSHIM_MEM_N_CLASSES; i++) { /* those of one block, again */
-        size_t block_bytes = cushim_mem_sizeclass_bytes(i);
-        ck_assert_uint_eq(cushim_mem_bucket_slab_pages(&bucket, i),
-                          (block_bytes + CUSHIM_MEM_PAGE_BYTES - 1) / CUSHIM_MEM_PAGE_BYTES);
+}
+END_TEST
+
+START_TEST(a_slab_ends_with_a_block_and_is_no_shorter_than_an_extent) {
+    for (unsigned i = 0; i < CUSHIM_MEM_N_CLASSES; i++) {
+        size_t block_grains = cushim_mem_sizeclass_bytes(i) / 512;
+        size_t n_least = block_grains < 8 ? (8 + block_grains - 1) / block_grains : 1;
+        bucket.n_cells = 0;
+        ck_assert_uint_eq(cushim_mem_bucket_least_grains(i), n_least * block_grains);
+        ck_assert_uint_eq(cushim_mem_bucket_slab_grains(&bucket, i), n_least * block_grains);
+        bucket.n_cells = 1000;
+        size_t n_grains = cushim_mem_bucket_slab_grains(&bucket, i);
+        ck_assert_uint_eq(n_grains % block_grains, 0);
+        ck_assert_uint_le(n_grains, block_grains < 128 ? 128 : block_grains);
+        ck_assert_uint_gt(n_grains, block_grains < 128 ? 64 : 0);
     }
 }
 END_TEST
 
 /* 16 of 18 KiB: two end with a page, three leave half of one. */
-START_TEST(a_slab_ends_with_a_block_where_whole_pages_can) {
-    size_t block_bytes = 18 << 10;
+START_TEST(a_slab_ends_with_a_page_where_whole_blocks_can) {
+    unsigned class_index = cushim_mem_sizeclass_of(18 << 10);
     bucket.n_cells = 16;
-    ck_assert_uint_eq(cushim_mem_bucket_slab_pages(&bucket, cushim_mem_sizeclass_of(block_bytes)),
-                      9);
+    ck_assert_uint_eq(cushim_mem_bucket_slab_grains(&bucket, class_index), 72);
     bucket.n_cells = 1;
-    ck_assert_uint_eq(cushim_mem_bucket_slab_pages(&bucket, cushim_mem_sizeclass_of(block_bytes)),
-                      5);
-}
-END_TEST
-
-/* Of 682.5 KiB whole pages would have room for two, the driver has for three. */
-START_TEST(what_whole_pages_would_lose_blocks_of_is_cut_from_2_MiB_once_there_are_some) {
-    static const size_t together[] = {585, 682, 819, 1365}, apart[] = {455, 584, 680, 1360, 1536};
-    for (unsigned i = 0; i < sizeof together / sizeof *together; i++) {
-        unsigned class_index = cushim_mem_sizeclass_of(together[i] * 512);
-        bucket.n_cells = (uint32_t)(4096 / together[i] - 1);
-        ck_assert_uint_eq(cushim_mem_bucket_slab_pages(&bucket, class_index), together[i] / 8 + 1);
-        bucket.n_cells++;
-        ck_assert_uint_eq(cushim_mem_bucket_slab_pages(&bucket, class_index), 512);
-    }
-    bucket.n_cells = 100;
-    for (unsigned i = 0; i < sizeof apart / sizeof *apart; i++) {
-        unsigned class_index = cushim_mem_sizeclass_of(apart[i] * 512);
-        ck_assert_uint_eq(cushim_mem_bucket_slab_pages(&bucket, class_index),
-                          cushim_mem_pages_of(cushim_mem_sizeclass_bytes(class_index)));
-    }
+    ck_assert_uint_eq(cushim_mem_bucket_slab_grains(&bucket, class_index), 36);
 }
 END_TEST
 
@@ -202,7 +192,7 @@ START_TEST(the_block_of_an_offset_is_found_as_by_division) {
     for (uint32_t n_grains = 1; n_grains <= CUSHIM_MEM_MOST_CLASSES; n_grains++) {
         size_t block_bytes = (size_t)n_grains * CUSHIM_MEM_GRAIN_BYTES;
         struct cushim_mem_extent slab = {.inverse = cushim_mem_extent_inverse(block_bytes)};
-        for (uint64_t offset = 0; offset < 1024 * CUSHIM_MEM_PAGE_BYTES; offset += 256)
+        for (uint64_t offset = 0; offset < 4 << 20; offset += 256)
             if (cushim_mem_extent_index(&slab, offset) != offset / block_bytes)
                 ck_abort_msg("block of %zu, offset %zu", block_bytes, (size_t)offset);
     }
@@ -220,7 +210,7 @@ SUITE() {
                       draining_takes_free_slabs_alone, draining_finds_the_free_slab_behind_others,
                       a_random_history_never_gives_a_cell_twice,
                       a_slab_has_room_for_as_many_as_there_are_up_to_64_KiB,
-                      a_slab_ends_with_a_block_where_whole_pages_can,
-                      what_whole_pages_would_lose_blocks_of_is_cut_from_2_MiB_once_there_are_some,
+                      a_slab_ends_with_a_block_and_is_no_shorter_than_an_extent,
+                      a_slab_ends_with_a_page_where_whole_blocks_can,
                       the_block_of_an_offset_is_found_as_by_division, NULL});
 }

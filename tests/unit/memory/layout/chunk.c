@@ -8,12 +8,12 @@
 enum { PAGES = 64, GRAINS = PAGES * (CUSHIM_MEM_PAGE_BYTES / CUSHIM_MEM_GRAIN_BYTES) };
 
 static struct cushim_mem_meta meta;
-static struct cushim_mem_segment segment = {.base = (uint64_t)3 << 40, .n_pages = PAGES};
+static struct cushim_mem_segment segment = {.base = (uint64_t)3 << 40, .n_grains = GRAINS};
 static struct cushim_mem_extent extent;
 static struct cushim_mem_chunk chunk;
 
 static void setup(void) {
-    extent = (struct cushim_mem_extent){.segment = &segment, .n_pages = PAGES};
+    extent = (struct cushim_mem_extent){.segment = &segment, .n_grains = GRAINS};
     ck_assert(cushim_mem_chunk_make(&chunk, &meta, GRAINS));
     cushim_mem_chunk_open(&chunk, &extent);
 }
@@ -174,7 +174,7 @@ START_TEST(a_chunk_closes_only_when_it_is_empty_and_ripe) {
     ck_assert_ptr_eq(cushim_mem_chunk_close(&chunk, 7), &extent);
     ck_assert_ptr_null(cushim_mem_chunk_close(&chunk, 7));
     ck_assert_ptr_null(extent.cells);
-    ck_assert_uint_eq(extent.block_bytes, PAGES * CUSHIM_MEM_PAGE_BYTES);
+    ck_assert_uint_eq(extent.block_bytes, GRAINS * CUSHIM_MEM_GRAIN_BYTES);
     ck_assert(!try_take(1, 100, false, &index));
     cushim_mem_chunk_open(&chunk, &extent);
     ck_assert(cushim_mem_chunk_close(&chunk, 0));

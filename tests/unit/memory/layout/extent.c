@@ -4,23 +4,22 @@
 
 #include "tests/unit/suite.h"
 
-enum { PAGES = 512 };
+enum { GRAINS = 4096 };
 
 static struct cushim_mem_meta meta;
 static struct cushim_mem_extents extents;
 static struct cushim_mem_segment *segment;
 
-static void setup(uint32_t n_pages) {
+static void setup(size_t n_grains) {
     static uint64_t base = (uint64_t)3 << 40;
-    segment =
-        cushim_mem_segment_create(&meta, base, (size_t)n_pages * CUSHIM_MEM_PAGE_BYTES, false);
+    segment = cushim_mem_segment_create(&meta, base, n_grains * CUSHIM_MEM_GRAIN_BYTES, false);
     base += (uint64_t)1 << 32;
     cushim_mem_extents_list(&extents, cushim_mem_extent_create(&meta, segment));
 }
 
 /* What the pool does with a run it took. */
-static struct cushim_mem_extent *take(uint32_t n_pages) {
-    struct cushim_mem_extent *extent = cushim_mem_extents_take(&extents, &meta, n_pages);
+static struct cushim_mem_extent *take(size_t n_grains) {
+    struct cushim_mem_extent *extent = cushim_mem_extents_take(&extents, &meta, n_grains);
     if (extent)
         atomic_store(&extent->kind, CUSHIM_MEM_EXTENT_BLOCK);
     return extent;
@@ -45,24 +44,46 @@ static uint32_t n_listed(void) {
 }
 
 START_TEST(a_run_is_cut_from_the_low_end_and_the_rest_stays_free) {
-    setup(PAGES);
-    struct cushim_mem_extent *a = take(17), *b = take(1);
-    ck_assert_uint_eq(a->first_page, 0);
-    ck_assert_uint_eq(a->n_pages, 17);
-    ck_assert_uint_eq(b->first_page, 17);
+    setup(GRAINS);
+    struct cushim_mem_extent *a = take(17), *b = take(9);
+    ck_assert_uint_eq(a->first_grain, 0);
+    ck_assert_uint_eq(a->n_grains, 17);
+    ck_assert_uint_eq(b->first_grain, 17);
     ck_assert_uint_eq(n_listed(), 1);
     ck_assert_ptr_eq(a->after, b);
     ck_assert_ptr_eq(b->before, a);
-    ck_assert_uint_eq(b->after->n_pages, PAGES - 18);
+    ck_assert_uint_eq(b->after->n_grains, GRAINS - 26);
     ck_assert_ptr_eq(cushim_mem_segment_extent(segment, cushim_mem_extent_address(b)), b);
 }
 END_TEST
 
+/* 682.5 KiB: whole pages would have room for two. */
+START_TEST(as_many_runs_lie_in_a_segment_as_have_room_in_it) {
+    setup(GRAINS);
+    for (unsigned i = 0; i < 3; i++)
+        ck_assert_ptr_nonnull(take(1365));
+    ck_assert_ptr_null(take(1));
+}
+END_TEST
+
+START_TEST(no_run_is_shorter_than_a_page_and_a_rest_that_would_be_goes_along) {
+    setup(64);
+    struct cushim_mem_extent *a = take(1), *b = take(64 - 8 - 7);
+    ck_assert_uint_eq(a->n_grains, 8);
+    ck_assert_uint_eq(b->n_grains, 64 - 8);
+    ck_assert_ptr_null(b->after);
+    give(b);
+    b = take(64 - 8 - 8);
+    ck_assert_uint_eq(b->n_grains, 64 - 8 - 8);
+    ck_assert_uint_eq(b->after->n_grains, 8);
+}
+END_TEST
+
 START_TEST(an_exact_fit_leaves_no_rest_and_more_than_there_is_finds_none) {
-    setup(PAGES);
-    ck_assert_ptr_null(take(PAGES + 1));
+    setup(GRAINS);
+    ck_assert_ptr_null(take(GRAINS + 1));
     ck_assert_ptr_null(take(UINT32_MAX));
-    struct cushim_mem_extent *all = take(PAGES);
+    struct cushim_mem_extent *all = take(GRAINS);
     ck_assert(cushim_mem_extent_is_whole(all));
     ck_assert_uint_eq(n_listed(), 0);
     ck_assert_ptr_null(take(1));
@@ -70,35 +91,35 @@ START_TEST(an_exact_fit_leaves_no_rest_and_more_than_there_is_finds_none) {
 END_TEST
 
 START_TEST(the_smallest_run_that_fits_is_taken) {
-    static const uint32_t sizes[] = {40, 20, 33, 24, 64};
+    static const size_t sizes[] = {320, 160, 264, 192, 512};
     struct cushim_mem_extent *runs[5];
-    setup(PAGES);
+    setup(GRAINS);
     for (unsigned i = 0; i < 5; i++) {
         runs[i] = take(sizes[i]);
-        take(1); /* keeps neighbours apart */
+        take(8); /* keeps neighbours apart */
     }
     for (unsigned i = 0; i < 5; i++)
         give(runs[i]);
-    ck_assert_ptr_eq(take(21), runs[3]);
-    ck_assert_ptr_eq(take(20), runs[1]);
-    ck_assert_ptr_eq(take(33), runs[2]);
-    ck_assert_ptr_eq(take(34), runs[0]);
-    ck_assert_ptr_eq(take(41), runs[4]);
+    ck_assert_ptr_eq(take(161), runs[3]);
+    ck_assert_ptr_eq(take(160), runs[1]);
+    ck_assert_ptr_eq(take(264), runs[2]);
+    ck_assert_ptr_eq(take(265), runs[0]);
+    ck_assert_ptr_eq(take(321), runs[4]);
 }
 END_TEST
 
 START_TEST(the_best_fit_of_one_list_is_taken) {
     struct cushim_mem_extent *runs[3];
-    setup(PAGES); /* 64 to 71 pages share a list */
-    for (uint32_t i = 0; i < 3; i++) {
-        runs[i] = take(71 - 3 * i);
-        take(1);
+    setup(GRAINS); /* 512 to 575 grains share a list */
+    for (size_t i = 0; i < 3; i++) {
+        runs[i] = take(568 - 24 * i);
+        take(8);
     }
     for (unsigned i = 0; i < 3; i++)
         give(runs[i]);
-    ck_assert_ptr_eq(take(64), runs[2]);
-    ck_assert_ptr_eq(take(66), runs[1]);
-    ck_assert_ptr_eq(take(64), runs[0]);
+    ck_assert_ptr_eq(take(512), runs[2]);
+    ck_assert_ptr_eq(take(528), runs[1]);
+    ck_assert_ptr_eq(take(512), runs[0]);
 }
 END_TEST
 
@@ -108,7 +129,7 @@ START_TEST(an_idle_run_serves_within_bounds_and_the_smallest_one_does) {
     static struct cushim_mem_extents all;
     for (size_t i = 0; i < 3; i++) {
         idle[i].block_bytes = (68 - 2 * i) * MIB;
-        idle[i].n_pages = (uint32_t)cushim_mem_pages_of(idle[i].block_bytes);
+        idle[i].n_grains = cushim_mem_grains_of(idle[i].block_bytes);
         cushim_mem_extents_list(&all, &idle[i]);
     }
     ck_assert_ptr_eq(cushim_mem_extents_fit(&all, 64 * MIB, 64 * MIB), &idle[2]);
@@ -134,7 +155,7 @@ START_TEST(neighbours_join_in_every_order) {
         ck_assert_ptr_null(last->after);
         ck_assert_uint_eq(n_listed(), 1);
         ck_assert_ptr_eq(
-            cushim_mem_segment_extent(segment, segment->base + (59u << CUSHIM_MEM_LOG2_PAGE)),
+            cushim_mem_segment_extent(segment, segment->base + (59u << CUSHIM_MEM_LOG2_GRAIN)),
             last);
     }
 }
@@ -153,14 +174,14 @@ START_TEST(runs_of_two_segments_never_join) {
 }
 END_TEST
 
-/* The model: an owner for each page; best fit is checked by what is left. */
+/* The model: an owner for each grain; best fit is checked by what is left. */
 enum { MODEL_RUNS = 64 };
 static struct cushim_mem_extent *runs[MODEL_RUNS];
-static uint8_t owner[PAGES]; /* 0: free, else the run's number + 1 */
+static uint8_t owner[GRAINS]; /* 0: free, else the run's number + 1 */
 
 static uint32_t largest_free(void) {
     uint32_t largest = 0, run = 0;
-    for (uint32_t i = 0; i < PAGES; i++) {
+    for (uint32_t i = 0; i < GRAINS; i++) {
         run = owner[i] ? 0 : run + 1;
         largest = run > largest ? run : largest;
     }
@@ -169,47 +190,52 @@ static uint32_t largest_free(void) {
 
 static uint32_t n_free_runs(void) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < PAGES; i++)
+    for (uint32_t i = 0; i < GRAINS; i++)
         n += !owner[i] && (i == 0 || owner[i - 1]);
     return n;
 }
 
-static void model_take(unsigned k, uint32_t n_pages) {
-    runs[k] = take(n_pages);
-    ck_assert_int_eq(runs[k] != NULL, n_pages <= largest_free());
+static void model_take(unsigned k, size_t n_grains) {
+    size_t n_least = n_grains < 8 ? 8 : n_grains;
+    runs[k] = take(n_grains);
+    ck_assert_int_eq(runs[k] != NULL, n_least <= largest_free());
+    if (!runs[k])
+        return;
+    ck_assert_uint_ge(runs[k]->n_grains, n_least);
+    ck_assert_uint_lt(runs[k]->n_grains, n_least + 8);
     bool was_free = true;
-    for (uint32_t i = 0; runs[k] && i < n_pages; i++) {
-        was_free = was_free && !owner[runs[k]->first_page + i];
-        owner[runs[k]->first_page + i] = (uint8_t)(k + 1);
+    for (size_t i = 0; i < runs[k]->n_grains; i++) {
+        was_free = was_free && !owner[runs[k]->first_grain + i];
+        owner[runs[k]->first_grain + i] = (uint8_t)(k + 1);
     }
     ck_assert(was_free);
 }
 
 static void model_give(unsigned k) {
-    memset(owner + runs[k]->first_page, 0, runs[k]->n_pages);
+    memset(owner + runs[k]->first_grain, 0, runs[k]->n_grains);
     give(runs[k]);
     runs[k] = NULL;
 }
 
-static bool agrees_at(uint32_t page) {
+static bool agrees_at(uint32_t grain) {
     struct cushim_mem_extent *at = cushim_mem_segment_extent(
-        segment, segment->base + ((uint64_t)page << CUSHIM_MEM_LOG2_PAGE));
-    return owner[page] ? at == runs[owner[page] - 1]
-                       : atomic_load(&at->kind) == CUSHIM_MEM_EXTENT_FREE;
+        segment, segment->base + ((uint64_t)grain << CUSHIM_MEM_LOG2_GRAIN));
+    return owner[grain] ? at == runs[owner[grain] - 1]
+                        : atomic_load(&at->kind) == CUSHIM_MEM_EXTENT_FREE;
 }
 
-START_TEST(a_random_history_agrees_with_a_row_of_pages) {
+START_TEST(a_random_history_agrees_with_a_row_of_grains) {
     uint64_t random = 0x5eed;
     bool agrees = true;
-    setup(PAGES);
+    setup(GRAINS);
     for (unsigned round = 0; round < suite_steps(4000); round++) {
         unsigned k = (unsigned)(suite_random(&random) % MODEL_RUNS);
         if (runs[k])
             model_give(k);
         else
-            model_take(k, 1 + (uint32_t)(suite_random(&random) % (k % 8 ? 12 : 120)));
+            model_take(k, 1 + (uint32_t)(suite_random(&random) % (k % 8 ? 96 : 960)));
         ck_assert_uint_eq(n_listed(), n_free_runs());
-        for (uint32_t i = 0; i < PAGES; i += 37)
+        for (uint32_t i = round % 37; i < GRAINS; i += 37)
             agrees = agrees && agrees_at(i);
         ck_assert(agrees);
     }
@@ -217,7 +243,7 @@ START_TEST(a_random_history_agrees_with_a_row_of_pages) {
         if (runs[k])
             model_give(k);
     }
-    ck_assert(cushim_mem_extent_is_whole(take(PAGES)));
+    ck_assert(cushim_mem_extent_is_whole(take(GRAINS)));
 }
 END_TEST
 
@@ -225,9 +251,11 @@ SUITE() {
     return suite_run(
         "extent",
         (const TTest *[]){a_run_is_cut_from_the_low_end_and_the_rest_stays_free,
+                          as_many_runs_lie_in_a_segment_as_have_room_in_it,
+                          no_run_is_shorter_than_a_page_and_a_rest_that_would_be_goes_along,
                           an_exact_fit_leaves_no_rest_and_more_than_there_is_finds_none,
                           the_smallest_run_that_fits_is_taken, the_best_fit_of_one_list_is_taken,
                           an_idle_run_serves_within_bounds_and_the_smallest_one_does,
                           neighbours_join_in_every_order, runs_of_two_segments_never_join,
-                          a_random_history_agrees_with_a_row_of_pages, NULL});
+                          a_random_history_agrees_with_a_row_of_grains, NULL});
 }

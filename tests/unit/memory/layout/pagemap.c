@@ -43,6 +43,24 @@ START_TEST(neighbours_are_told_apart) {
 }
 END_TEST
 
+START_TEST(a_page_that_a_slab_has_only_a_part_of_is_not_entered_as_its_own) {
+    struct cushim_mem_extent *slab = (void *)&things[0];
+    uint64_t page = CUSHIM_MEM_PAGE_BYTES, base = 3 * TABLE;
+    cushim_mem_pagemap_set(map, base, PAGE, THING(0));
+    cushim_mem_pagemap_set_slab(map, base + 512, 3 * page, slab);
+    ck_assert_ptr_null(cushim_mem_pagemap_slab(map, base + 512));
+    ck_assert_ptr_eq(cushim_mem_pagemap_slab(map, base + page), slab);
+    ck_assert_ptr_eq(cushim_mem_pagemap_slab(map, base + 3 * page - 1), slab);
+    ck_assert_ptr_null(cushim_mem_pagemap_slab(map, base + 3 * page));
+    cushim_mem_pagemap_clear_slab(map, base + 512, 3 * page, slab);
+    for (unsigned i = 0; i < 4; i++)
+        ck_assert_ptr_null(cushim_mem_pagemap_slab(map, base + i * page));
+    cushim_mem_pagemap_set_slab(map, base + 512, page, slab);
+    ck_assert_ptr_null(cushim_mem_pagemap_slab(map, base + 512));
+    ck_assert_ptr_null(cushim_mem_pagemap_slab(map, base + page));
+}
+END_TEST
+
 START_TEST(who_clears_late_clears_nothing_of_others) {
     struct cushim_mem_extent *first = (void *)&things[0], *second = (void *)&things[1];
     uint64_t base = 2 * TABLE;
@@ -277,17 +295,19 @@ END_TEST
 
 SUITE() {
     map = calloc(1, sizeof *map);
-    return suite_run(
-        "pagemap",
-        (const TTest *[]){
-            an_empty_map_knows_no_address,
-            a_range_is_known_from_its_first_byte_to_the_end_of_its_last_page,
-            neighbours_are_told_apart, who_clears_late_clears_nothing_of_others,
-            a_range_may_cross_tables, the_last_page_below_2_to_the_49_belongs_and_none_above_does,
-            a_range_that_does_not_start_on_a_page_or_is_empty_is_refused,
-            while_no_page_is_vacated_none_is_looked_for,
-            a_vacated_range_is_known_as_such_and_its_neighbours_are_not,
-            a_segment_that_is_set_again_ends_that, what_is_resettled_is_whole_pages_of_the_system,
-            any_range_may_be_resettled, a_look_up_that_races_sees_the_old_entry_or_the_new,
-            threads_that_vacate_neighbours_lose_no_bit, NULL});
+    return suite_run("pagemap",
+                     (const TTest *[]){
+                         an_empty_map_knows_no_address,
+                         a_range_is_known_from_its_first_byte_to_the_end_of_its_last_page,
+                         neighbours_are_told_apart,
+                         a_page_that_a_slab_has_only_a_part_of_is_not_entered_as_its_own,
+                         who_clears_late_clears_nothing_of_others, a_range_may_cross_tables,
+                         the_last_page_below_2_to_the_49_belongs_and_none_above_does,
+                         a_range_that_does_not_start_on_a_page_or_is_empty_is_refused,
+                         while_no_page_is_vacated_none_is_looked_for,
+                         a_vacated_range_is_known_as_such_and_its_neighbours_are_not,
+                         a_segment_that_is_set_again_ends_that,
+                         what_is_resettled_is_whole_pages_of_the_system, any_range_may_be_resettled,
+                         a_look_up_that_races_sees_the_old_entry_or_the_new,
+                         threads_that_vacate_neighbours_lose_no_bit, NULL});
 }

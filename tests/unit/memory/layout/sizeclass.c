@@ -52,20 +52,14 @@ START_TEST(steps_are_512_bytes_to_4_KiB_then_eight_per_doubling) {
 }
 END_TEST
 
-/* In whole pages of ours, but where less than a page of them is between. */
 START_TEST(above_128_KiB_as_many_blocks_fit_into_2_MiB_as_of_the_size_asked_for) {
     enum { PAGE = 2 << 20 };
     for (size_t n_bytes = (128 << 10) + 512; n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES;
          n_bytes += 512) {
         size_t block_bytes = cushim_mem_sizeclass_bytes(cushim_mem_sizeclass_of(n_bytes));
-        size_t n_blocks = PAGE / n_bytes, n_pages = PAGE / CUSHIM_MEM_PAGE_BYTES;
-        if (n_pages / cushim_mem_pages_of(n_bytes) < n_blocks && n_blocks > 8)
-            n_blocks--;
-        if (PAGE / block_bytes < n_blocks)
-            ck_abort_msg("%zu bytes: %zu blocks, not %zu", n_bytes, PAGE / block_bytes, n_blocks);
-        if (block_bytes % CUSHIM_MEM_PAGE_BYTES &&
-            n_pages / cushim_mem_pages_of(n_bytes) == n_blocks)
-            ck_abort_msg("%zu bytes are not whole pages", n_bytes);
+        if (PAGE / block_bytes < PAGE / n_bytes)
+            ck_abort_msg("%zu bytes: %zu blocks, not %zu", n_bytes, PAGE / block_bytes,
+                         PAGE / n_bytes);
     }
 }
 END_TEST
@@ -102,11 +96,11 @@ START_TEST(powers_of_two_and_single_steps_are_what_they_say) {
 }
 END_TEST
 
-START_TEST(pages_are_rounded_up) {
-    ck_assert_uint_eq(cushim_mem_pages_of(1), 1);
-    ck_assert_uint_eq(cushim_mem_pages_of(4096), 1);
-    ck_assert_uint_eq(cushim_mem_pages_of(4097), 2);
-    ck_assert_uint_eq(cushim_mem_pages_of((size_t)1 << 40), (size_t)1 << 28);
+START_TEST(grains_are_rounded_up) {
+    ck_assert_uint_eq(cushim_mem_grains_of(1), 1);
+    ck_assert_uint_eq(cushim_mem_grains_of(512), 1);
+    ck_assert_uint_eq(cushim_mem_grains_of(513), 2);
+    ck_assert_uint_eq(cushim_mem_grains_of((size_t)1 << 43), (size_t)1 << 34);
 }
 END_TEST
 
@@ -120,5 +114,5 @@ SUITE() {
             steps_are_512_bytes_to_4_KiB_then_eight_per_doubling,
             above_128_KiB_as_many_blocks_fit_into_2_MiB_as_of_the_size_asked_for,
             each_scheme_serves_each_size_from_its_smallest_class_that_fits,
-            powers_of_two_and_single_steps_are_what_they_say, pages_are_rounded_up, NULL});
+            powers_of_two_and_single_steps_are_what_they_say, grains_are_rounded_up, NULL});
 }
