@@ -82,6 +82,7 @@ void make_crowd(struct maker *maker) {
 
 /* One of a small size stays of so many, and others are put between. */
 void make_islands(struct maker *maker) {
+    maker->slack_quarters = 5; /* README.md says why so many */
     size_t n = maker_between(maker, 2, 16);
     size_t first_bytes = GRAIN * maker_between(maker, 4, 512 / n);
     fill(maker, first_bytes, 20000, maker_between(maker, 50, 100));

@@ -362,7 +362,8 @@ static size_t in_pages(size_t n_bytes) {
 /* For a device that drains; README.md says why so much. */
 static struct trace_head head_of(const struct maker *maker, uint64_t seed) {
     size_t budget = maker->device_bytes / 64 < 32 * MIB ? maker->device_bytes / 64 : 32 * MIB;
-    size_t small = maker->peak_small_bytes ? maker->peak_small_bytes / 4 + 8 * MIB : 0;
+    size_t quarters = maker->slack_quarters ? maker->slack_quarters : 1;
+    size_t peak = maker->peak_small_bytes, small = peak ? peak / 4 * quarters + 8 * MIB : 0;
     return (struct trace_head){seed, maker->n_steps, maker->device_bytes,
                                in_pages(budget) + in_pages(small), in_pages(budget)};
 }

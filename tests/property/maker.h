@@ -14,6 +14,7 @@ struct maker {
     size_t late_bytes; /* freed on streams or in a capture, and perhaps not given back yet */
     bool is_capturing; /* where frees may be kept with the graph */
     size_t peak_small_bytes;
+    unsigned slack_quarters; /* of that, for small blocks; 0: one */
     struct step *steps;
     size_t n_steps, capacity;
     uint32_t *live; /* slots, in no order but that of requests where nothing was freed */

@@ -29,7 +29,7 @@ PROCESSORS = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
 @functools.lru_cache(maxsize=None)
 def begin(what):
     """Play a generator's traces, and in all modes those beyond the first seeds that failed once or that rows name."""
-    n = 1 if what in traces.CASES else OPTIONS.seeds
+    n = 1 if what in traces.CASES else traces.BY_HAND.get(what, OPTIONS.seeds)
     named = {row.seed for (_, of, _), row in ROWS.items() if of == what}
     more = sorted(seed for seed in named.union(traces.FOUND.get(what, [])) if seed > traces.N_IN_EVERY_MODE)
     pieces = [*traces.pieces(what, n), *(((seed, 1), traces.modes_of(what)) for seed in more)]
@@ -170,7 +170,7 @@ def every_seed_is_played_once_in_some_mode_and_the_first_ones_in_all():
 
 @tap.test
 def rows_name_what_is_played():
-    known = {*GENERATORS, *traces.CASES, "fifo", "object", *(f"pair-{n}" for n in traces.SIZES)}
+    known = {*GENERATORS, *traces.CASES, *traces.BY_HAND, "fifo", "object", *(f"pair-{n}" for n in traces.SIZES)}
     assert {what for _, what, _ in ROWS} <= known
 
 
@@ -212,7 +212,7 @@ def a_preload_that_serves_less_than_native_is_found_out():
     assert all(each["verdict"] == "unserved" for each in found), found
 
 
-for each in [*traces.CASES, *GENERATORS]:
+for each in [*traces.CASES, *GENERATORS, *traces.BY_HAND]:
     begin(each)
     for each_mode in traces.modes_of(each):
         add_trace_test(each, each_mode)
