@@ -85,7 +85,7 @@ struct findings {
     size_t n_requests, n_calls, n_more;   /* n_more: served where native does not */
     size_t n_warm_requests, n_warm_calls; /* of the second half */
     size_t peak_live, peak_held, peak_native, peak_pinned;
-    size_t context_peak_live[N_CONTEXTS];
+    size_t context_peak_cut[N_CONTEXTS];
     unsigned long n_capture_calls; /* the driver's memory calls when a capture was last open */
     size_t over_native;            /* the most that was pinned beyond native's pages */
     size_t idle;                   /* the most idle */
@@ -134,8 +134,8 @@ static void raise_peaks(const struct world *world, struct findings *found) {
     rise(&found->peak_live, world->live_bytes);
     for (int i = 0; i < N_CONTEXTS; i++) {
         if (!world->contexts[i])
-            found->context_peak_live[i] = 0;
-        rise(&found->context_peak_live[i], world->context_live_bytes[i]);
+            found->context_peak_cut[i] = 0;
+        rise(&found->context_peak_cut[i], world->context_cut_bytes[i]);
     }
 }
 
@@ -144,7 +144,7 @@ static void raise_peaks(const struct world *world, struct findings *found) {
 static size_t watermark_of(const struct world *world, const struct findings *found) {
     size_t sum = 0;
     for (int i = 0; i < N_CONTEXTS; i++) {
-        size_t peak = found->context_peak_live[i];
+        size_t peak = found->context_peak_cut[i];
         sum += world->contexts[i] ? peak + peak / 2 + 32 * MIB : 0;
     }
     return sum;

@@ -75,7 +75,7 @@ struct world {
     size_t n_blocks;
     size_t live_bytes;       /* large blocks in pages, small ones as asked, in 512 bytes */
     size_t large_live_bytes; /* the pages of large ones */
-    size_t context_live_bytes[N_CONTEXTS]; /* of live_bytes */
+    size_t context_cut_bytes[N_CONTEXTS]; /* of live blocks, as large as ours may be cut */
     CUcontext contexts[N_CONTEXTS];
     CUstream streams[N_STREAMS]; /* of context 0 */
     CUfunction linger, gate;

@@ -18,7 +18,7 @@ BY_HAND = {"islands": 12}  # a generator that `generators` lacks, since a trace 
 FOUND = {  # beyond those: seeds that failed once
     "captures": [688, 1151],  # the device nearly full, a capture open, idle memory kept
     "comb": [123019],  # a pool put small blocks between idle ones, each in a page of the driver's of its own
-    "edges": [21010, 23913],  # blocks of a third of 2 MiB shared a page of the driver's by two
+    "edges": [20969, 21010, 23913],  # blocks are cut larger than natively; those of a third of 2 MiB shared a page by two
     "harmonic": [100027, 100229],  # a pool took for live at once what was live in turns
     "phases": [151019],  # a pool's blocks of 668 KiB shared a page of the driver's by two, natively by three
     "threads": [100225],  # what lay in four caches pinned pages again

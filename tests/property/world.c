@@ -114,9 +114,14 @@ static size_t live_of(size_t n_bytes) {
     return n_bytes <= MIB ? (n_bytes + 511) / 512 * 512 : large_bytes(n_bytes);
 }
 
+/* At most an eighth of a block up to 1 MiB is waste. */
+static size_t cut_of(size_t n_bytes) {
+    return n_bytes <= MIB ? live_of(n_bytes) * 8 / 7 : large_bytes(n_bytes);
+}
+
 static void forget(struct world *world, struct block *block) {
     world->live_bytes -= live_of(block->n_bytes);
-    world->context_live_bytes[block->context] -= live_of(block->n_bytes);
+    world->context_cut_bytes[block->context] -= cut_of(block->n_bytes);
     world->large_live_bytes -= large_bytes(block->n_bytes);
     block->address = 0;
 }
@@ -152,7 +157,7 @@ static CUresult alloc(struct world *world, const struct step *step) {
     block->n_bytes = step->n_bytes;
     block->context = (uint8_t)world->context;
     world->live_bytes += live_of(step->n_bytes);
-    world->context_live_bytes[block->context] += live_of(step->n_bytes);
+    world->context_cut_bytes[block->context] += cut_of(step->n_bytes);
     world->large_live_bytes += large_bytes(step->n_bytes);
     return result;
 }
