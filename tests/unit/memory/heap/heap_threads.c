@@ -2,7 +2,9 @@
 #include "memory/state/heap_state.h"
 
 #include <pthread.h>
+#include <sched.h>
 
+#include "memory/heap/heap.h"
 #include "memory/heap/reclaim.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
@@ -176,9 +178,52 @@ START_TEST(a_block_that_several_threads_free_is_freed_once) {
 }
 END_TEST
 
+static atomic_uint n_pairs;
+static atomic_bool is_open;
+
+/* Nothing orders what it does after the other heap is open behind that: TSan sees all it reads. */
+static void *use_until_open(void *unused) {
+    bool was_open;
+    CUresult answer;
+    fake_set_current(fake_context(0));
+    do {
+        was_open = atomic_load_explicit(&is_open, memory_order_relaxed);
+        enum cushim_status status;
+        uint64_t address = fixture_obtain(fixture, 1000, &status);
+        atomic_fetch_add(&n_wrong, status != CUSHIM_OK ||
+                                       fixture_release(fixture, address, &answer) != CUSHIM_OK);
+        atomic_fetch_add_explicit(&n_pairs, 1, memory_order_relaxed);
+    } while (!was_open);
+    return unused;
+}
+
+START_TEST(a_heap_opens_on_a_fence_that_is_in_use) {
+    pthread_t thread;
+    fixture = fixture_create(NULL);
+    pthread_create(&thread, NULL, use_until_open, NULL);
+    while (!atomic_load_explicit(&n_pairs, memory_order_relaxed))
+        sched_yield();
+    cushim_mem_heap_open(&fixture->pools[1], &(struct cushim_mem_heap_setup){
+                                                 .cuda = fixture->cuda,
+                                                 .context = fake_context(0),
+                                                 .ledger = &fixture->ledger,
+                                                 .gate = &fixture->gate,
+                                                 .fence = fixture->pools[0].fence,
+                                                 .policy = &fixture->policy,
+                                                 .stats = &fixture->stats,
+                                                 .source = &cushim_mem_provider_device,
+                                             });
+    atomic_store_explicit(&is_open, true, memory_order_relaxed);
+    pthread_join(thread, NULL);
+    ck_assert_uint_eq(n_wrong, 0);
+    fixture_check(fixture);
+}
+END_TEST
+
 SUITE() {
     return suite_run("pool_threads",
                      (const TTest *[]){threads_that_free_each_others_blocks_leave_a_consistent_pool,
                                        a_look_up_of_a_live_block_reads_nothing_of_its_neighbour,
-                                       a_block_that_several_threads_free_is_freed_once, NULL});
+                                       a_block_that_several_threads_free_is_freed_once,
+                                       a_heap_opens_on_a_fence_that_is_in_use, NULL});
 }
