@@ -140,7 +140,13 @@ static inline bool release(struct cushim_mem_extent *slab, uint64_t address,
     return is_given && end(pool);
 }
 
-/* Where the address's page is no slab's alone. */
+/* May a block of a slab begin there though no slab has the page alone?  Where one of a page or more
+ * begins with the page it is no other's, so large blocks are told at once; of the smaller ones few
+ * take the slow path for it. */
+static inline bool may_share(uint64_t address) {
+    return address % CUSHIM_MEM_PAGE_BYTES != 0;
+}
+
 static bool NOINLINE release_in_shared_page(struct cushim_mem_blocks *ledger, uint64_t address,
                                             enum cushim_mem_free_entry entry) {
     struct cushim_mem_extent *slab = cushim_mem_blocks_slab(ledger, address);
@@ -150,7 +156,9 @@ static bool NOINLINE release_in_shared_page(struct cushim_mem_blocks *ledger, ui
 bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
                              enum cushim_mem_free_entry entry) {
     struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&ledger->map, address);
-    return slab ? release(slab, address, entry) : release_in_shared_page(ledger, address, entry);
+    if (slab)
+        return release(slab, address, entry);
+    return may_share(address) && release_in_shared_page(ledger, address, entry);
 }
 
 /*
@@ -165,7 +173,7 @@ int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64
     uint32_t live = CUSHIM_MEM_LIVE;
     CUresult answer;
     struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&ledger->map, address);
-    if (!slab)
+    if (!slab && may_share(address))
         slab = cushim_mem_blocks_slab(ledger, address);
     if (!slab || !find_for(slab, address, entry, &found))
         return CUSHIM_MEM_FAST_DECLINED;
