@@ -1,10 +1,11 @@
 /*
- * A fixed sequence of driver calls and what each answered: script [--log | --fail[-small] CODE].
+ * A fixed sequence of driver calls and what each answered: script [--log | --fail[-small] CODE
+ * FIRST STEP].
  *
  * Alone it prints the answers.  --log adds every call that reached the driver, in order, so that
- * two runs can be compared.  --fail runs the sequence in one child for each n whose n-th driver
- * call fails with CODE, until a run meets no failure, and says what was left behind; --fail-small
- * leaves the large blocks out, where each of their bytes is written.
+ * two runs can be compared.  --fail runs the sequence in one child for each n, from FIRST on each
+ * STEP-th, whose n-th driver call fails with CODE, until a run meets no failure, and says what was
+ * left behind; --fail-small leaves the large blocks out, where each of their bytes is written.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -156,8 +157,8 @@ static bool run_failing(unsigned long n, CUresult code) {
     return has_failed;
 }
 
-static int fail_everywhere(CUresult code) {
-    for (unsigned long n = 1; n < MOST_RUNS; n++) {
+static int fail_everywhere(CUresult code, unsigned long first, unsigned long step) {
+    for (unsigned long n = first; n < MOST_RUNS; n += step) {
         int status;
         fflush(stdout);
         pid_t child = fork();
@@ -179,10 +180,11 @@ static int fail_everywhere(CUresult code) {
 
 int main(int argc, char **argv) {
     CUcontext context;
-    if (argc == 3 && strcmp(argv[1], "--fail-small") == 0)
+    if (argc == 5 && strcmp(argv[1], "--fail-small") == 0)
         n_blocks = N_SMALL;
-    if (argc == 3 && strncmp(argv[1], "--fail", 6) == 0)
-        return fail_everywhere((CUresult)atoi(argv[2]));
+    if (argc == 5 && strncmp(argv[1], "--fail", 6) == 0)
+        return fail_everywhere((CUresult)atoi(argv[2]), strtoul(argv[3], NULL, 10),
+                               strtoul(argv[4], NULL, 10));
     prints = true;
     if (!begin(&context))
         return 2;
