@@ -3,8 +3,11 @@
     count.py ROOT
 """
 import dataclasses
+import os
 import pathlib
+import shutil
 import sys
+import tempfile
 
 ROOT = pathlib.Path(sys.argv[1])
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]), str(ROOT / "tools" / "setup")]
@@ -103,6 +106,19 @@ def what_plain_leaves_out_runs_in_a_phase_of_the_same_build():
     assert plain.only(("install", "unit")) == ("unit",)
     assert [phase.name for phase in phases.PHASES if "emulated" in phase.only(("kernels",))] == ["emulated"]
     assert [phase.name for phase in phases.PHASES if "recipes" in phase.only(("examples",))] == ["packages"]
+
+
+@tap.test
+def the_command_of_nvcc_has_all_its_flags_since_ccache_sees_no_others():
+    with tempfile.TemporaryDirectory() as folder:
+        nvcc = pathlib.Path(folder, "bin/nvcc")
+        os.environ["CUDA_HOME"] = folder
+        assert phases.kernel_compiler(True) == "-Dkernel_compiler="  # a toolkit without it
+        nvcc.parent.mkdir()
+        nvcc.touch()
+        front = "ccache," if shutil.which("ccache") else ""
+        assert phases.kernel_compiler(True) == f"-Dkernel_compiler={front}{nvcc},--Ofast-compile=max"
+        assert phases.kernel_compiler(False) == f"-Dkernel_compiler={front}{nvcc}"
 
 
 @tap.test

@@ -34,6 +34,15 @@ PARTS = {"unit": "together", "kernels": "emulated", "examples": "recipes"}
 SANITIZED = ("-Doptimization=1", LINES)
 
 
+def kernel_compiler(is_fast):
+    """For `meson setup`: nvcc behind ccache, which looks at the command alone, so that no flag may come from the environment.
+    Device code that nothing runs is compiled fast, not optimised."""
+    nvcc = pathlib.Path(os.environ.get("CUDA_HOME", ""), "bin/nvcc")
+    words = ["ccache"] if shutil.which("ccache") else []
+    words += [str(nvcc), *(["--Ofast-compile=max"] if is_fast else [])]
+    return "-Dkernel_compiler=" + ",".join(words if nvcc.exists() else [])
+
+
 def cache_of_objects():
     """For ccache: tests that build the tree once more (tests/same_build.py) have folders, a home and a language of their own; and
     the compiler's list of headers is as good as a run of the preprocessor."""
@@ -147,8 +156,8 @@ def suites_of(entry):
 class Run:
     """One phase at work."""
 
-    def __init__(self, root, phase, archs=ONE_ARCH, before=()):
-        self.root, self.phase, self.archs = root, phase, archs
+    def __init__(self, root, phase, kernels=(ONE_ARCH,), before=()):
+        self.root, self.phase, self.kernels = root, phase, kernels  # of `meson setup`, how those are compiled
         self.before = before  # runs of phases whose builds come first
         self.folder = root / "build-check" / (phase.folder or phase.name)
         self.build = None  # what tells whether it was built
@@ -208,7 +217,7 @@ class Run:
 
     def make(self, front):
         again = ["--reconfigure"] if (self.folder / "build.ninja").exists() else []
-        options = [self.archs, f"-Dkernel_images={self.images()}", *self.phase.setup]
+        options = [*self.kernels, f"-Dkernel_images={self.images()}", *self.phase.setup]
         compiler = f"ccache {self.phase.compiler}" if shutil.which("ccache") else self.phase.compiler
         done = self.command([*front, "meson", "setup", *again, self.folder, *options], CC=compiler)
         if done.returncode == 0:
@@ -315,6 +324,7 @@ def main():
     if unknown:
         parser.error(f"no phase {unknown.pop()}; see tools/check --list")
     archs = "-Dkernel_archs=" + ",".join(all_archs(root)) if arguments.all_archs else ONE_ARCH
+    kernels = (archs, kernel_compiler(not arguments.all_archs))
     runs = []
     for phase in PHASES:
         if arguments.names and phase.name not in arguments.names:
@@ -323,10 +333,8 @@ def main():
             phase = dataclasses.replace(phase, suites=phase.only(arguments.suites), builds="c" if phase.builds == "c" else "tests")
             if not phase.suites:
                 continue
-        runs.append(Run(root, phase, archs, tuple(runs)))
+        runs.append(Run(root, phase, kernels, tuple(runs)))
     os.environ.update(cache_of_objects())
-    if not arguments.all_archs:
-        os.environ.setdefault("NVCC_APPEND_FLAGS", "--Ofast-compile=max")  # device code that nothing runs: half as long to compile
     total, reasons = Count(), {}
     builder = begin_builds(runs)
     try:
