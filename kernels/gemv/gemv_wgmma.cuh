@@ -401,8 +401,7 @@ template <class Format, int N_COLS> struct Wgmma {
             a_low[i / 4][i % 4] = fma_f16x2(a[i / 4][i % 4], to_low, 0);
         products.upper = scale_in(place.stage, place.skew, row, place.block);
         products.lower = scale_in(place.stage, place.skew, row + 8, place.block);
-        uint64_t at =
-            tile_behind(tiles, place.stage * TERM_BYTES + place.block * (4 * TILE_BYTES));
+        uint64_t at = tile_behind(tiles, place.stage * TERM_BYTES + place.block * (4 * TILE_BYTES));
         begin_products();
         multiply_tile<false>(products.part, a_low[0], tile_behind(at, TILE_BYTES));
         multiply_tile<true>(products.part, a_low[1], tile_behind(at, 3 * TILE_BYTES));
