@@ -62,15 +62,25 @@ void fixture_destroy(struct fixture *fixture) {
     free(fixture);
 }
 
-void fixture_open(struct fixture *fixture, unsigned k) {
+static void open_on(struct fixture *fixture, unsigned k, CUcontext context,
+                    struct cushim_mem_fence *fence) {
     cushim_mem_heap_open(&fixture->pools[k],
                          &(struct cushim_mem_heap_setup){.cuda = fixture->cuda,
-                                                         .context = fake_context(k),
+                                                         .context = context,
+                                                         .fence = fence,
                                                          .ledger = &fixture->ledger,
                                                          .gate = &fixture->gate,
                                                          .policy = &fixture->policy,
                                                          .stats = &fixture->stats,
                                                          .source = &cushim_mem_provider_device});
+}
+
+void fixture_open(struct fixture *fixture, unsigned k) {
+    open_on(fixture, k, fake_context(k), NULL);
+}
+
+void fixture_open_beside(struct fixture *fixture) {
+    open_on(fixture, 1, fake_context(0), fixture->pools[0].fence);
 }
 
 uint64_t fixture_obtain(struct fixture *fixture, size_t n_bytes, enum cushim_status *status) {

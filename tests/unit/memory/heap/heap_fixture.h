@@ -35,6 +35,9 @@ void fixture_destroy(struct fixture *fixture);
 
 void fixture_open(struct fixture *fixture, unsigned k);
 
+/* Pool 1 on context 0, with the fence of pool 0. */
+void fixture_open_beside(struct fixture *fixture);
+
 /* All counters, those of the caches included; valid until the next call. */
 const struct cushim_mem_stats *fixture_stats(struct fixture *fixture);
 

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "memory/heap/heap.h"
 #include "memory/heap/reclaim.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
@@ -203,16 +202,7 @@ START_TEST(a_heap_opens_on_a_fence_that_is_in_use) {
     pthread_create(&thread, NULL, use_until_open, NULL);
     while (!atomic_load_explicit(&n_pairs, memory_order_relaxed))
         sched_yield();
-    cushim_mem_heap_open(&fixture->pools[1], &(struct cushim_mem_heap_setup){
-                                                 .cuda = fixture->cuda,
-                                                 .context = fake_context(0),
-                                                 .ledger = &fixture->ledger,
-                                                 .gate = &fixture->gate,
-                                                 .fence = fixture->pools[0].fence,
-                                                 .policy = &fixture->policy,
-                                                 .stats = &fixture->stats,
-                                                 .source = &cushim_mem_provider_device,
-                                             });
+    fixture_open_beside(fixture);
     atomic_store_explicit(&is_open, true, memory_order_relaxed);
     pthread_join(thread, NULL);
     ck_assert_uint_eq(n_wrong, 0);
