@@ -123,6 +123,7 @@ END_TEST
 START_TEST(a_segment_goes_back_after_its_work) {
     CUdeviceptr address;
     size_t free_bytes, total_bytes;
+    setenv("CUSHIM_SIM_MEMORY", "256M", 1); /* all of it: memcheck notes each byte */
     fixture_use_device(0);
     CUstream stream = fixture_stream();
     CUdeviceptr block = fixture_alloc(20 * MIB);
