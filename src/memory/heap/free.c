@@ -89,10 +89,11 @@ static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, 
     const struct cushim_mem_lookup *found = freeing->found;
     unsigned class_index = found->place.extent->class_index;
     struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
-    uint64_t done = tag ? cushim_mem_fence_done(freeing->pool->fence) : UINT64_MAX;
-    if (!cushim_mem_cache_has_room(cache, bin) &&
-        !cushim_mem_cache_make_room(cache, class_index, done))
-        return false;
+    if (!cushim_mem_cache_has_room(cache, bin)) {
+        uint64_t done = tag ? cushim_mem_fence_done(freeing->pool->fence) : UINT64_MAX;
+        if (!cushim_mem_cache_make_room(cache, class_index, done))
+            return false;
+    }
     cushim_mem_cache_put(cache, bin, found->cell, found->base - freeing->pool->guard_bytes, tag);
     if (!tag)
         atomic_store_explicit(&found->cell->state, CUSHIM_MEM_FREE, memory_order_release);
