@@ -37,12 +37,12 @@ enum cushim_status __wrap_cushim_mem_fence_wait(struct cushim_mem_fence *fence,
 void __wrap_cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
                                   CUcontext context) {
     __real_cushim_mem_fence_init(fence, cuda, context);
-    atomic_store(&fence->epochs.done, no_tag);
-    atomic_store(&fence->epochs.effect, no_tag + 1);
+    atomic_store(&fence->done, no_tag);
+    atomic_store(&fence->effect, no_tag + 1);
 }
 
 void __wrap_cushim_mem_fence_note_effect(struct cushim_mem_fence *fence) {
-    atomic_store(&fence->epochs.effect, no_tag + 1);
+    atomic_store(&fence->effect, no_tag + 1);
 }
 
 enum cushim_status __wrap_cushim_mem_fence_await(struct cushim_mem_fence *fence,
@@ -53,7 +53,7 @@ enum cushim_status __wrap_cushim_mem_fence_await(struct cushim_mem_fence *fence,
     (void)epoch;
     (void)deadline_ns;
     (void)stats;
-    atomic_store(&fence->epochs.effect, 0);
+    atomic_store(&fence->effect, 0);
     *answer = cushim_mem_barrier_pass(fence, true);
     return CUSHIM_OK;
 }

@@ -21,15 +21,12 @@ void cushim_mem_waits_count(struct cushim_mem_stats *stats, uint64_t start_ns) {
 
 void cushim_mem_fence_begin(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
                             CUcontext context) {
-    struct cushim_mem_epochs *epochs = &fence->epochs;
-    if (!fence->cuda) { /* a first life: locks are never made twice */
+    if (!fence->cuda) /* a first life: locks are never made twice */
         pthread_mutex_init(&fence->lock, NULL);
-        pthread_mutex_init(&epochs->lock, NULL);
-    }
     fence->cuda = cuda;
     fence->event_flags = CU_EVENT_DISABLE_TIMING;
-    cushim_raise_to(&epochs->open, 1);
-    cushim_raise_to(&epochs->effect, atomic_load(&epochs->open));
+    cushim_raise_to(&fence->open, 1);
+    cushim_raise_to(&fence->effect, atomic_load(&fence->open));
     atomic_store(&fence->context, context);
 }
 
@@ -54,85 +51,77 @@ void cushim_mem_fence_abandon(struct cushim_mem_fence *fence) {
 
 void cushim_mem_fence_note_effect(struct cushim_mem_fence *fence) {
     /* an exchange first, as in a free: what was submitted comes before the load of open */
-    uint64_t noted = atomic_fetch_add(&fence->epochs.effect, 0);
-    uint64_t open = atomic_load(&fence->epochs.open);
+    uint64_t noted = atomic_fetch_add(&fence->effect, 0);
+    uint64_t open = atomic_load(&fence->open);
     if (noted < open)
-        cushim_raise_to(&fence->epochs.effect, open);
+        cushim_raise_to(&fence->effect, open);
 }
 
 /* ---- rows ---- */
 
 /* The k-th row from the oldest on; the one behind the youngest where k is n_rows. */
-static struct cushim_mem_row *row_at(struct cushim_mem_epochs *epochs, unsigned k) {
-    return &epochs->rows[(epochs->first + k) % CUSHIM_MEM_EPOCH_ROWS];
+static struct cushim_mem_row *row_at(struct cushim_mem_fence *fence, unsigned k) {
+    return &fence->rows[(fence->first + k) % CUSHIM_MEM_EPOCH_ROWS];
 }
 
 /* Its record was made, and there is room: others may see it. */
-static void publish(struct cushim_mem_epochs *epochs, const struct cushim_mem_row *row) {
-    pthread_mutex_lock(&epochs->lock);
-    *row_at(epochs, atomic_load(&epochs->n_rows)) = *row;
-    atomic_fetch_add(&epochs->n_rows, 1);
-    pthread_mutex_unlock(&epochs->lock);
+static void publish(struct cushim_mem_fence *fence, const struct cushim_mem_row *row) {
+    pthread_mutex_lock(&fence->lock);
+    *row_at(fence, atomic_load(&fence->n_rows)) = *row;
+    atomic_fetch_add(&fence->n_rows, 1);
+    pthread_mutex_unlock(&fence->lock);
 }
 
-/* Under the lock: the oldest row that is younger than `done` and covers `epoch`, or NULL. */
-static struct cushim_mem_row *find(struct cushim_mem_epochs *epochs, uint64_t done,
-                                   uint64_t epoch) {
-    unsigned n_rows = atomic_load(&epochs->n_rows);
+/* Under the lock: the oldest row that is not done and covers `epoch`, or NULL. */
+static struct cushim_mem_row *find(struct cushim_mem_fence *fence, uint64_t epoch) {
+    uint64_t done = cushim_mem_fence_done(fence);
+    unsigned n_rows = atomic_load(&fence->n_rows);
     for (unsigned k = 0; k < n_rows; k++) {
-        struct cushim_mem_row *row = row_at(epochs, k);
-        if (!row->is_leaving && row->epoch > done && row->epoch >= epoch)
+        struct cushim_mem_row *row = row_at(fence, k);
+        if (row->epoch > done && row->epoch >= epoch)
             return row;
     }
     return NULL;
 }
 
 static bool is_covered(struct cushim_mem_fence *fence, uint64_t epoch) {
-    if (cushim_mem_fence_done(fence) >= epoch)
-        return true;
-    pthread_mutex_lock(&fence->epochs.lock);
-    bool is_covered = find(&fence->epochs, 0, epoch);
-    pthread_mutex_unlock(&fence->epochs.lock);
+    pthread_mutex_lock(&fence->lock);
+    bool is_covered = cushim_mem_fence_done(fence) >= epoch || find(fence, epoch);
+    pthread_mutex_unlock(&fence->lock);
     return is_covered;
 }
 
 /* The oldest row that covers `epoch`: it stays as it is until unpinned. */
 static struct cushim_mem_row *pin(struct cushim_mem_fence *fence, uint64_t epoch) {
-    uint64_t done = cushim_mem_fence_done(fence);
-    pthread_mutex_lock(&fence->epochs.lock);
-    struct cushim_mem_row *row = find(&fence->epochs, done, epoch);
+    pthread_mutex_lock(&fence->lock);
+    struct cushim_mem_row *row = find(fence, epoch);
     if (row)
         row->n_pins++;
-    pthread_mutex_unlock(&fence->epochs.lock);
+    pthread_mutex_unlock(&fence->lock);
     return row;
 }
 
-/* The oldest row where it may leave, for the caller alone. */
-static struct cushim_mem_row *take_oldest(struct cushim_mem_epochs *epochs, uint64_t done) {
-    struct cushim_mem_row *row = NULL;
-    pthread_mutex_lock(&epochs->lock);
-    if (atomic_load(&epochs->n_rows))
-        row = row_at(epochs, 0);
-    if (row && (row->is_leaving || row->n_pins || row->epoch > done))
-        row = NULL;
-    if (row)
-        row->is_leaving = true;
-    pthread_mutex_unlock(&epochs->lock);
-    return row;
+/* The oldest row is no more, where it is done and nobody has pinned it: its record is the caller's.
+ */
+static bool take_oldest(struct cushim_mem_fence *fence, struct cushim_mem_record *record) {
+    pthread_mutex_lock(&fence->lock);
+    const struct cushim_mem_row *row = row_at(fence, 0);
+    bool is_taken =
+        atomic_load(&fence->n_rows) && !row->n_pins && row->epoch <= cushim_mem_fence_done(fence);
+    if (is_taken) {
+        *record = row->record;
+        fence->first = (fence->first + 1) % CUSHIM_MEM_EPOCH_ROWS;
+        atomic_fetch_sub(&fence->n_rows, 1);
+    }
+    pthread_mutex_unlock(&fence->lock);
+    return is_taken;
 }
 
 /* Rows that are done leave, in order, unless one is pinned. */
 static void recycle(struct cushim_mem_fence *fence) {
-    struct cushim_mem_epochs *epochs = &fence->epochs;
-    struct cushim_mem_row *row;
-    uint64_t done = cushim_mem_fence_done(fence);
-    while ((row = take_oldest(epochs, done))) {
-        cushim_mem_record_release(&row->record);
-        pthread_mutex_lock(&epochs->lock);
-        epochs->first = (epochs->first + 1) % CUSHIM_MEM_EPOCH_ROWS;
-        atomic_fetch_sub(&epochs->n_rows, 1);
-        pthread_mutex_unlock(&epochs->lock);
-    }
+    struct cushim_mem_record record;
+    while (take_oldest(fence, &record))
+        cushim_mem_record_release(&record);
 }
 
 /* Success: what is up to the row is over, and what its kernels printed came out. */
@@ -140,9 +129,8 @@ static void note_answer(struct cushim_mem_fence *fence, const struct cushim_mem_
                         CUresult answer) {
     if (answer != CUDA_SUCCESS)
         return;
-    if (row->round)
-        cushim_mem_printed_up_to(&fence->printed, row->round);
-    cushim_raise_to(&fence->epochs.done, row->epoch);
+    cushim_raise_to(&fence->printed_round, row->round);
+    cushim_raise_to(&fence->done, row->epoch);
 }
 
 /* Is it over?  A query brings nothing out. */
@@ -155,17 +143,16 @@ static CUresult ask(const struct cushim_mem_row *row) {
 /* Leave a row whose record was asked about. */
 static void unpin(struct cushim_mem_fence *fence, struct cushim_mem_row *row, CUresult answer) {
     note_answer(fence, row, answer);
-    pthread_mutex_lock(&fence->epochs.lock);
+    pthread_mutex_lock(&fence->lock);
     row->n_pins--;
-    pthread_mutex_unlock(&fence->epochs.lock);
+    pthread_mutex_unlock(&fence->lock);
     recycle(fence);
 }
 
 uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer) {
-    struct cushim_mem_epochs *epochs = &fence->epochs;
     struct cushim_mem_row *row;
     *answer = CUDA_SUCCESS;
-    if (!cushim_mem_fence_is_in_flight(fence) || atomic_exchange(&epochs->is_polling, true))
+    if (!cushim_mem_fence_is_in_flight(fence) || atomic_exchange(&fence->is_polling, true))
         return cushim_mem_fence_done(fence);
     CUstreamCaptureMode mode = cushim_mode_relaxed(fence->cuda);
     while (*answer == CUDA_SUCCESS && (row = pin(fence, 0))) {
@@ -175,7 +162,7 @@ uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer)
     if (*answer == CUDA_SUCCESS && cushim_mem_fence_is_in_flight(fence))
         recycle(fence); /* what a wait has covered was not asked about */
     cushim_mode_back(fence->cuda, mode);
-    atomic_store(&epochs->is_polling, false);
+    atomic_store(&fence->is_polling, false);
     if (*answer == CUDA_ERROR_NOT_READY)
         *answer = CUDA_SUCCESS;
     return cushim_mem_fence_done(fence);
@@ -186,22 +173,22 @@ uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer)
 /* Behind each change that sleepers wait for.  They read the signal before they looked for that; who
  * is about to sleep and has not said so yet is left to its time-out.  Nobody is woken twice:
  * whoever has no core yet costs the next recorder nothing. */
-static void signal_all(struct cushim_mem_epochs *epochs) {
-    if (__builtin_expect(!atomic_load(&epochs->has_sleepers), 1))
+static void signal_all(struct cushim_mem_fence *fence) {
+    if (__builtin_expect(!atomic_load(&fence->has_sleepers), 1))
         return;
-    atomic_store(&epochs->has_sleepers, false);
-    atomic_fetch_add(&epochs->signal, 1);
-    cushim_futex_wake(&epochs->signal);
+    atomic_store(&fence->has_sleepers, false);
+    atomic_fetch_add(&fence->signal, 1);
+    cushim_futex_wake(&fence->signal);
 }
 
 /* Looked at first: an exchange takes the line from who records, and is to write there. */
-static bool take_role(struct cushim_mem_epochs *epochs) {
-    return !atomic_load(&epochs->is_recording) && !atomic_exchange(&epochs->is_recording, true);
+static bool take_role(struct cushim_mem_fence *fence) {
+    return !atomic_load(&fence->is_recording) && !atomic_exchange(&fence->is_recording, true);
 }
 
-static void leave_role(struct cushim_mem_epochs *epochs) {
-    atomic_store(&epochs->is_recording, false);
-    signal_all(epochs);
+static void leave_role(struct cushim_mem_fence *fence) {
+    atomic_store(&fence->is_recording, false);
+    signal_all(fence);
 }
 
 /* ---- closing an epoch ---- */
@@ -213,22 +200,32 @@ enum outcome {
     ELSEWHERE, /* another thread is at it */
     FULL,      /* all rows are in flight */
     BARRED,    /* a record would invalidate a capture, or the driver is older than 12.5 */
+    OWN,       /* the same, and the calling thread captures */
     REFUSED    /* by the driver */
 };
 
 /* Those who read the old value submitted before this exchange. */
 uint64_t cushim_mem_fence_close(struct cushim_mem_fence *fence) {
-    return atomic_fetch_add(&fence->epochs.open, 1);
+    return atomic_fetch_add(&fence->open, 1);
+}
+
+/* Ahead of a record: the round to be brought out behind it, 0 where there is none to bring out. The
+ * caller's own launches, and those it knows of, were noted. */
+static uint64_t due_round(const struct cushim_mem_fence *fence) {
+    if (!fence->brings_out ||
+        atomic_load(&cushim_mem_launches.latest) <= atomic_load(&fence->printed_round))
+        return 0;
+    return atomic_fetch_add(&cushim_mem_launches.round, 1);
 }
 
 /* The gate is held, so that the question needs no exchange of modes, and so is the role. */
 static enum outcome record_epoch(struct cushim_mem_fence *fence, CUresult *answer) {
-    struct cushim_mem_row row = {.record = fence->epochs.idle};
+    struct cushim_mem_row row = {.record = fence->idle};
     /* in this order: who still reads the old value submitted before this exchange; the record
      * comes after it */
     row.epoch = cushim_mem_fence_close(fence);
-    row.round = fence->brings_out ? cushim_mem_printed_is_due(&fence->printed) : 0;
-    fence->epochs.idle.event = NULL;
+    row.round = due_round(fence);
+    fence->idle.event = NULL;
     *answer = cushim_mem_record_make(&row.record, fence);
     if (cushim_mem_fence_is_about_captures(*answer)) {
         *answer = CUDA_SUCCESS;
@@ -238,35 +235,34 @@ static enum outcome record_epoch(struct cushim_mem_fence *fence, CUresult *answe
         return REFUSED;
     *answer = ask(&row);
     if (*answer == CUDA_ERROR_NOT_READY) {
-        publish(&fence->epochs, &row);
+        publish(fence, &row);
         *answer = CUDA_SUCCESS;
         return STARTED;
     }
-    fence->epochs.idle = row.record;
+    fence->idle = row.record;
     note_answer(fence, &row, *answer);
     return *answer == CUDA_SUCCESS ? DONE : REFUSED;
 }
 
 /* In the role. */
 static enum outcome start_alone(struct cushim_mem_fence *fence,
-                                const struct cushim_mem_capture_guard *gate,
-                                enum cushim_mem_pass *pass, CUresult *answer) {
-    atomic_uint *n_rows = &fence->epochs.n_rows; /* nobody else makes more of them */
+                                const struct cushim_mem_capture_guard *gate, CUresult *answer) {
+    atomic_uint *n_rows = &fence->n_rows; /* nobody else makes more of them */
     if (atomic_load(n_rows) == CUSHIM_MEM_EPOCH_ROWS)
         cushim_mem_fence_poll(fence, answer);
     if (atomic_load(n_rows) == CUSHIM_MEM_EPOCH_ROWS)
         return *answer == CUDA_SUCCESS ? FULL : REFUSED;
     *answer = CUDA_SUCCESS;
-    *pass = gate->enter();
-    if (*pass != CUSHIM_MEM_PASS_RECORD)
-        return BARRED;
+    enum cushim_mem_pass pass = gate->enter();
+    if (pass != CUSHIM_MEM_PASS_RECORD)
+        return pass == CUSHIM_MEM_PASS_OWN ? OWN : BARRED;
     enum outcome outcome = record_epoch(fence, answer);
     gate->leave();
     return outcome;
 }
 
-static bool is_wanted(const struct cushim_mem_epochs *epochs) {
-    return atomic_load(&epochs->wanted) > atomic_load(&epochs->done);
+static bool is_wanted(const struct cushim_mem_fence *fence) {
+    return atomic_load(&fence->wanted) > atomic_load(&fence->done);
 }
 
 /*
@@ -277,42 +273,35 @@ static bool is_wanted(const struct cushim_mem_epochs *epochs) {
 static __attribute__((noinline)) void go_on(struct cushim_mem_fence *fence,
                                             const struct cushim_mem_capture_guard *gate) {
     enum { MOST_RECORDS = 16 };
-    enum cushim_mem_pass pass;
     CUresult answer;
-    for (unsigned n = 1; n < MOST_RECORDS && is_wanted(&fence->epochs); n++) {
-        if (start_alone(fence, gate, &pass, &answer) != DONE)
+    for (unsigned n = 1; n < MOST_RECORDS && is_wanted(fence); n++) {
+        if (start_alone(fence, gate, &answer) != DONE)
             return;
     }
 }
 
 static enum outcome start(struct cushim_mem_fence *fence,
-                          const struct cushim_mem_capture_guard *gate, enum cushim_mem_pass *pass,
-                          CUresult *answer) {
+                          const struct cushim_mem_capture_guard *gate, CUresult *answer) {
     *answer = CUDA_SUCCESS;
-    if (!fence->cuda->cuCtxRecordEvent) {
-        *pass = gate->enter();
-        if (*pass == CUSHIM_MEM_PASS_RECORD)
-            gate->leave();
-        return BARRED;
-    }
-    if (!take_role(&fence->epochs))
+    if (!fence->cuda->cuCtxRecordEvent)
+        return cushim_mem_capture_guard_ask(gate) == CUSHIM_MEM_PASS_OWN ? OWN : BARRED;
+    if (!take_role(fence))
         return ELSEWHERE;
-    enum outcome outcome = start_alone(fence, gate, pass, answer);
-    if (outcome == DONE && is_wanted(&fence->epochs))
+    enum outcome outcome = start_alone(fence, gate, answer);
+    if (outcome == DONE && is_wanted(fence))
         go_on(fence, gate);
-    leave_role(&fence->epochs);
+    leave_role(fence);
     return outcome;
 }
 
 enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence,
                                           const struct cushim_mem_capture_guard *gate,
                                           CUresult *answer) {
-    enum cushim_mem_pass pass;
     uint64_t epoch = cushim_mem_fence_tag(fence);
-    enum outcome outcome = start(fence, gate, &pass, answer);
+    enum outcome outcome = start(fence, gate, answer);
     for (int i = 0; outcome == ELSEWHERE && i < CUSHIM_FUTEX_LOOKS; i++) {
         cushim_futex_pause();
-        outcome = is_covered(fence, epoch) ? STARTED : start(fence, gate, &pass, answer);
+        outcome = is_covered(fence, epoch) ? STARTED : start(fence, gate, answer);
     }
     if (outcome == REFUSED)
         return cushim_status_from_cu(*answer);
@@ -324,7 +313,7 @@ uint64_t cushim_mem_fence_synchronise(struct cushim_mem_fence *fence) {
 }
 
 void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch) {
-    cushim_raise_to(&fence->epochs.done, epoch);
+    cushim_raise_to(&fence->done, epoch);
 }
 
 /* ---- waiting ---- */
@@ -345,15 +334,15 @@ static bool is_late(const struct waiting *waiting) {
 /* Another thread records, or (`row`) waits for the row: it does so for this one, too.  A record
  * takes less than a microsecond, what is awaited as long as the device. */
 static void rest(const struct waiting *waiting, const struct cushim_mem_row *row) {
-    struct cushim_mem_epochs *epochs = &waiting->fence->epochs;
+    struct cushim_mem_fence *fence = waiting->fence;
     for (int i = 0; i < CUSHIM_FUTEX_LOOKS; i++) {
-        if (cushim_mem_fence_done(waiting->fence) >= waiting->epoch ||
-            !atomic_load(row ? &row->is_awaited : &epochs->is_recording))
+        if (cushim_mem_fence_done(fence) >= waiting->epoch ||
+            !atomic_load(row ? &row->is_awaited : &fence->is_recording))
             return;
         cushim_futex_pause();
     }
-    atomic_store(&epochs->has_sleepers, true);
-    cushim_futex_wait(&epochs->signal, waiting->seen,
+    atomic_store(&fence->has_sleepers, true);
+    cushim_futex_wait(&fence->signal, waiting->seen,
                       row ? CUSHIM_FUTEX_LONG_NS : CUSHIM_FUTEX_SHORT_NS);
 }
 
@@ -396,7 +385,7 @@ static bool wait_on_row(struct waiting *waiting, uint64_t epoch, CUresult *answe
     if (*answer == CUDA_ERROR_NOT_READY)
         *answer = CUDA_SUCCESS;
     else
-        signal_all(&fence->epochs);
+        signal_all(fence);
     return true;
 }
 
@@ -405,60 +394,47 @@ static enum cushim_status wait_natively(struct cushim_mem_fence *fence, bool is_
                                         CUresult *answer) {
     uint64_t epoch = cushim_mem_fence_close(fence);
     *answer = cushim_mem_barrier_pass(fence, is_relaxed);
-    if (*answer != CUDA_SUCCESS)
-        return cushim_status_from_cu(*answer);
-    cushim_mem_fence_complete(fence, epoch);
-    return CUSHIM_OK;
+    if (*answer == CUDA_SUCCESS)
+        cushim_mem_fence_complete(fence, epoch);
+    return cushim_status_from_cu(*answer);
 }
 
 /* No record covers the epoch: get one, or what stands for it. */
 static enum cushim_status cover(struct waiting *waiting, CUresult *answer) {
-    enum cushim_mem_pass pass = CUSHIM_MEM_PASS_RELAXED;
-    struct cushim_mem_epochs *epochs = &waiting->fence->epochs;
-    switch (start(waiting->fence, waiting->gate, &pass, answer)) {
+    struct cushim_mem_fence *fence = waiting->fence;
+    enum outcome outcome = start(fence, waiting->gate, answer);
+    switch (outcome) {
     case DONE:
     case STARTED:
+    case REFUSED:
         break;
     case ELSEWHERE:
-        cushim_raise_to(&epochs->wanted, waiting->epoch);
+        cushim_raise_to(&fence->wanted, waiting->epoch);
         rest(waiting, NULL);
         break;
     case FULL:
         if (!waiting->deadline_ns)
-            return wait_natively(waiting->fence, true, answer);
+            return wait_natively(fence, true, answer);
         if (!wait_on_row(waiting, 0, answer))
             cushim_futex_back_off(&waiting->n_looks);
-        return cushim_status_from_cu(*answer);
+        break;
     case BARRED:
-        return waiting->deadline_ns
-                   ? CUSHIM_TIMEOUT
-                   : wait_natively(waiting->fence, pass != CUSHIM_MEM_PASS_OWN, answer);
-    case REFUSED:
-        return cushim_status_from_cu(*answer);
+    case OWN:
+        return waiting->deadline_ns ? CUSHIM_TIMEOUT : wait_natively(fence, outcome != OWN, answer);
     }
-    return CUSHIM_OK;
+    return cushim_status_from_cu(*answer);
 }
 
 /* One look, and what it leads to. */
 static enum cushim_status go_further(struct waiting *waiting, CUresult *answer) {
-    struct cushim_mem_fence *fence = waiting->fence;
-    bool is_done = cushim_mem_fence_poll(fence, answer) >= waiting->epoch;
-    if (is_done || *answer != CUDA_SUCCESS)
-        return is_done ? CUSHIM_OK : cushim_status_from_cu(*answer);
+    if (cushim_mem_fence_poll(waiting->fence, answer) >= waiting->epoch)
+        return CUSHIM_OK;
+    if (*answer != CUDA_SUCCESS)
+        return cushim_status_from_cu(*answer);
     if (is_late(waiting))
         return CUSHIM_TIMEOUT;
     return wait_on_row(waiting, waiting->epoch, answer) ? cushim_status_from_cu(*answer)
                                                         : cover(waiting, answer);
-}
-
-static enum cushim_status wait_until_done(struct waiting *waiting, CUresult *answer) {
-    enum cushim_status status = CUSHIM_OK;
-    for (;;) {
-        waiting->seen = atomic_load(&waiting->fence->epochs.signal);
-        if (status != CUSHIM_OK || cushim_mem_fence_done(waiting->fence) >= waiting->epoch)
-            return status;
-        status = go_further(waiting, answer);
-    }
 }
 
 enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence,
@@ -467,8 +443,14 @@ enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence,
                                           struct cushim_mem_stats *stats, CUresult *answer) {
     struct waiting waiting = {
         .fence = fence, .gate = gate, .epoch = epoch, .deadline_ns = deadline_ns};
+    enum cushim_status status = CUSHIM_OK;
     *answer = CUDA_SUCCESS;
-    enum cushim_status status = wait_until_done(&waiting, answer);
+    while (status == CUSHIM_OK) {
+        waiting.seen = atomic_load(&fence->signal);
+        if (cushim_mem_fence_done(fence) >= epoch)
+            break;
+        status = go_further(&waiting, answer);
+    }
     if (status == CUSHIM_OK)
         *answer = CUDA_SUCCESS; /* of a later row, where it was not */
     if (waiting.busy_since_ns)
@@ -480,15 +462,13 @@ enum cushim_status cushim_mem_fence_wait(struct cushim_mem_fence *fence,
                                          const struct cushim_mem_capture_guard *gate,
                                          struct cushim_mem_stats *stats, CUresult *answer) {
     uint64_t epoch = cushim_mem_fence_tag(fence);
-    enum cushim_mem_pass pass;
     if (__builtin_expect(gate->is_open(), 0)) {
         /* a thread's own answer may be native's refusal: no wait of another's serves then */
-        pass = gate->enter();
+        enum cushim_mem_pass pass = cushim_mem_capture_guard_ask(gate);
         if (pass != CUSHIM_MEM_PASS_RECORD)
             return wait_natively(fence, pass == CUSHIM_MEM_PASS_RELAXED, answer);
-        gate->leave();
     }
-    enum outcome outcome = start(fence, gate, &pass, answer);
+    enum outcome outcome = start(fence, gate, answer);
     if (__builtin_expect(outcome == DONE, 1)) /* alone, and the device had nothing to do */
         return CUSHIM_OK;
     return outcome == REFUSED ? cushim_status_from_cu(*answer)

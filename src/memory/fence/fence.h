@@ -33,8 +33,8 @@
  * context, but for one that copies from or to this one's device memory, which the event covers too.
  * Fences are type-stable: nobody frees the struct of one that was ever recorded.
  *
- * Lock: `lock` of the epochs guards the rows, that of the fence the spare events; neither is held
- * over a driver call.  The counters are atomic, and two roles are held by one thread at a time.
+ * Lock: `lock` guards the rows and the spare events; it is not held over a driver call.  The
+ * counters are atomic, and two roles are held by one thread at a time.
  */
 #ifndef CUSHIM_MEMORY_FENCE_H
 #define CUSHIM_MEMORY_FENCE_H
@@ -54,12 +54,17 @@ enum { CUSHIM_MEM_FENCE_SPARES = 256, CUSHIM_MEM_EPOCH_ROWS = 16, CUSHIM_MEM_LIN
 struct cushim_mem_row {
     uint64_t epoch, round; /* of launches whose printf it brings out, 0: none; both constant */
     unsigned n_pins;
-    bool is_leaving;
     struct cushim_mem_record record; /* constant while published */
     atomic_bool is_awaited; /* by one thread, for all that the row covers; not the lock's */
 };
 
-struct cushim_mem_epochs {
+struct cushim_mem_fence {
+    struct cushim_cuda *cuda;
+    _Atomic(CUcontext) context; /* NULL: abandoned */
+    unsigned event_flags;       /* blocking sync where the context sleeps in waits */
+    atomic_uint life; /* counts abandons, under the lock: an event of an earlier life is no more */
+    bool brings_out;  /* its records bring out what kernels printed */
+    atomic_uint_fast64_t printed_round; /* up to this round of launches that is out */
     /* every call reads these: what others write often is not in their lines of cache */
     char before[CUSHIM_MEM_LINE_BYTES];
     atomic_uint_fast64_t open; /* from 1; only rises, in later lives of the fence too */
@@ -76,19 +81,8 @@ struct cushim_mem_epochs {
     atomic_uint n_rows; /* in flight; read without the lock too */
     unsigned first;     /* the oldest */
     struct cushim_mem_row rows[CUSHIM_MEM_EPOCH_ROWS];
-};
-
-struct cushim_mem_fence {
-    struct cushim_cuda *cuda;
-    _Atomic(CUcontext) context; /* NULL: abandoned */
-    unsigned event_flags;       /* blocking sync where the context sleeps in waits */
-    pthread_mutex_t lock;
-    CUevent spares[CUSHIM_MEM_FENCE_SPARES];
     unsigned n_spares;
-    atomic_uint life; /* counts abandons, under the lock: an event of an earlier life is no more */
-    bool brings_out;  /* its records bring out what kernels printed */
-    struct cushim_mem_printed printed;
-    struct cushim_mem_epochs epochs;
+    CUevent spares[CUSHIM_MEM_FENCE_SPARES];
 };
 
 /*
@@ -108,6 +102,15 @@ struct cushim_mem_capture_guard {
     enum cushim_mem_pass (*enter)(void);
     void (*leave)(void); /* after PASS_RECORD alone */
 };
+
+/* What enter says now; the guard is not held. */
+static inline enum cushim_mem_pass
+cushim_mem_capture_guard_ask(const struct cushim_mem_capture_guard *gate) {
+    enum cushim_mem_pass pass = gate->enter();
+    if (pass == CUSHIM_MEM_PASS_RECORD)
+        gate->leave();
+    return pass;
+}
 
 /*
  * What the calling thread itself waited for the device, in all its fences; only rises.  The
@@ -141,22 +144,22 @@ void cushim_mem_fence_abandon(struct cushim_mem_fence *fence);
  * exchange after all it knows to be submitted: that of the block's state.
  */
 static inline uint64_t cushim_mem_fence_tag(const struct cushim_mem_fence *fence) {
-    return atomic_load(&fence->epochs.open);
+    return atomic_load(&fence->open);
 }
 
 /* A block tagged e may be reused once e <= done. */
 static inline uint64_t cushim_mem_fence_done(const struct cushim_mem_fence *fence) {
-    return atomic_load_explicit(&fence->epochs.done, memory_order_acquire);
+    return atomic_load_explicit(&fence->done, memory_order_acquire);
 }
 
 /* Is an epoch in flight?  A hint, where others start and ask. */
 static inline bool cushim_mem_fence_is_in_flight(const struct cushim_mem_fence *fence) {
-    return atomic_load_explicit(&fence->epochs.n_rows, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&fence->n_rows, memory_order_relaxed) != 0;
 }
 
 /* The epoch that a relaxed free must wait for; 0 where there is nothing to wait for. */
 static inline uint64_t cushim_mem_fence_effect(const struct cushim_mem_fence *fence) {
-    uint64_t epoch = atomic_load(&fence->epochs.effect);
+    uint64_t epoch = atomic_load(&fence->effect);
     return epoch > cushim_mem_fence_done(fence) ? epoch : 0;
 }
 

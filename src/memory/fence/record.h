@@ -86,24 +86,4 @@ static inline void cushim_mem_launches_note(void) {
     cushim_raise_to(&cushim_mem_launches.latest, atomic_load(&cushim_mem_launches.round));
 }
 
-/* What a context has brought out: all of the rounds up to this one.  All zero at first. */
-struct cushim_mem_printed {
-    atomic_uint_fast64_t round;
-};
-
-/*
- * Ahead of a record: the round to be brought out behind it, 0 where there is none to bring out.
- * The caller's own launches, and those it knows of, were noted.
- */
-static inline uint64_t cushim_mem_printed_is_due(const struct cushim_mem_printed *printed) {
-    if (atomic_load(&cushim_mem_launches.latest) <= atomic_load(&printed->round))
-        return 0;
-    return atomic_fetch_add(&cushim_mem_launches.round, 1);
-}
-
-/* A synchronise behind that record brought it out. */
-static inline void cushim_mem_printed_up_to(struct cushim_mem_printed *printed, uint64_t round) {
-    cushim_raise_to(&printed->round, round);
-}
-
 #endif

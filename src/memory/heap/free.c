@@ -205,28 +205,18 @@ static enum cushim_status release_exact(struct freeing *freeing) {
 
 /* Does the calling thread capture?  Then native refuses the free, and so do we. */
 static bool is_own_capture(const struct cushim_mem_capture_guard *gate) {
-    if (!gate->is_open())
-        return false;
-    enum cushim_mem_pass pass = gate->enter();
-    if (pass == CUSHIM_MEM_PASS_RECORD)
-        gate->leave();
-    return pass == CUSHIM_MEM_PASS_OWN;
+    return gate->is_open() && cushim_mem_capture_guard_ask(gate) == CUSHIM_MEM_PASS_OWN;
 }
 
 /* Waits for an effect, and tells such waits apart. */
 static enum cushim_status await_effect(const struct freeing *freeing, uint64_t effect) {
     struct cushim_mem_heap *pool = freeing->pool;
-    struct cushim_mem_stats own = {0};
+    struct cushim_mem_waits before = cushim_mem_waits_of_thread;
     enum cushim_status status =
-        cushim_mem_fence_await(pool->fence, pool->gate, effect, 0, &own, freeing->answer);
-    uint64_t n_waits = cushim_mem_stats_read(&own.n_waits),
-             wait_ns = cushim_mem_stats_read(&own.wait_ns);
-    if (n_waits) {
-        cushim_mem_stats_add(&pool->stats->n_waits, n_waits);
-        cushim_mem_stats_add(&pool->stats->wait_ns, wait_ns);
-        cushim_mem_stats_add(&pool->stats->n_effect_waits, n_waits);
-        cushim_mem_stats_add(&pool->stats->effect_wait_ns, wait_ns);
-    }
+        cushim_mem_fence_await(pool->fence, pool->gate, effect, 0, pool->stats, freeing->answer);
+    const struct cushim_mem_waits *now = &cushim_mem_waits_of_thread;
+    cushim_mem_stats_add(&pool->stats->n_effect_waits, now->n - before.n);
+    cushim_mem_stats_add(&pool->stats->effect_wait_ns, now->ns - before.ns);
     return status;
 }
 

@@ -49,7 +49,7 @@ static void *await_as_other(void *unused) {
 /* Another thread comes, finds this one at it, and sleeps. */
 static void sleep_one(void *(*work)(void *)) {
     pthread_create(&other, NULL, work, NULL);
-    while (!atomic_load(&fixture.fence->epochs.has_sleepers))
+    while (!atomic_load(&fixture.fence->has_sleepers))
         sched_yield();
 }
 
