@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "copy/ring.h"
 #include "cuda/table.h"
-#include "memory/heap/growth.h"
 #include "memory/heap/reclaim.h"
 #include "memory/provider/provider.h"
 #include "memory/state/heap_state.h"

@@ -37,7 +37,7 @@ struct cushim_mem_policy {
     atomic_bool
         is_dedicated_uncached; /* and go back to the driver when freed (interposition.md C13) */
     bool is_sparing;           /* the host's memory: hold little free */
-    /* what a pool may hold beyond recent use; where unset, a rule of growth.c */
+    /* what a pool may hold beyond recent use; where unset, a rule of watermark.c */
     struct cushim_amount keep;
     bool has_keep;
     struct cushim_mem_limit *budgets; /* [devices], or NULL where no device has one */

@@ -7,7 +7,7 @@
 #include "base/try.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
-#include "memory/heap/growth.h"
+#include "memory/heap/reclaim.h"
 #include "memory/heap/heap.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
@@ -131,7 +131,7 @@ enum cushim_status cushim_pool_heap_fetch(struct cushim_pool_heap *heap, size_t 
     uint64_t life = atomic_load_explicit(&core->generation, memory_order_acquire);
     if (!(life & 1))
         return CUSHIM_STATE;
-    CUSHIM_TRY(cushim_mem_growth_take(core, life, bucket_bytes, &place));
+    CUSHIM_TRY(cushim_mem_heap_take(core, life, bucket_bytes, &place));
     begin_live(&place, bucket_bytes);
     pthread_mutex_unlock(&core->lock);
     *block = enter(heap, &place, bucket_bytes);
@@ -407,7 +407,7 @@ void cushim_pool_heap_close(struct cushim_pool_heap *heap, const char *what) {
         !atomic_load(&heap->is_lost) && cushim_call_begin_quietly(&scope, heap->context);
     if (is_alive) {
         empty_caches(heap, what);
-        cushim_mem_growth_trim(heap->core, 0);
+        cushim_mem_reclaim_trim(heap->core, 0);
         cushim_call_end(&scope, CUSHIM_OK);
     }
     pthread_mutex_lock(&heap->lock);
@@ -429,7 +429,7 @@ void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_blo
     take_address(block);
     give_place(heap, &block->place);
     if (!heap->pool && cushim_call_begin_quietly(&scope, heap->context)) {
-        cushim_mem_growth_trim(core, 0);
+        cushim_mem_reclaim_trim(core, 0);
         cushim_call_end(&scope, CUSHIM_OK);
     }
     pthread_mutex_lock(&heap->lock); /* who finds none used finds their memory back */

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/try.h"
 #include "memory/state/watermark.h"
-#include "memory/heap/growth.h"
+#include "memory/heap/reclaim.h"
 #include "memory/state/heap_state.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
@@ -94,7 +94,7 @@ size_t cushim_pool_give_back(struct cushim_pool_heap *heap, size_t keep_bytes) {
     struct cushim_scope scope;
     if (atomic_load(&heap->is_lost) || !cushim_call_begin_quietly(&scope, heap->context))
         return 0;
-    size_t n_bytes = cushim_mem_growth_trim(heap->core, keep_bytes);
+    size_t n_bytes = cushim_mem_reclaim_trim(heap->core, keep_bytes);
     cushim_call_end(&scope, CUSHIM_OK);
     return n_bytes;
 }

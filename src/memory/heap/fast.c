@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "memory/cache/cache.h"
-#include "memory/heap/growth.h"
+#include "memory/heap/reclaim.h"
 #include "memory/heap/heap.h"
 
 #define NOINLINE __attribute__((noinline))
@@ -57,7 +57,7 @@ bool cushim_mem_fast_is_stale(const struct cushim_mem_heap *pool) {
 static bool NOINLINE shrink_if_stale(struct cushim_mem_heap *pool) {
     uint64_t life = life_of(pool);
     if (life && cushim_mem_fast_is_stale(pool))
-        cushim_mem_growth_shrink(pool, life, false);
+        cushim_mem_reclaim_shrink(pool, life, false);
     return true;
 }
 

@@ -3,7 +3,7 @@
 #include "cuda/translate.h"
 #include "cuda/table.h"
 #include "memory/cache/cache.h"
-#include "memory/heap/growth.h"
+#include "memory/heap/reclaim.h"
 #include "memory/special/graph_resources.h"
 #include "memory/heap/fast.h"
 #include "memory/state/free_lists.h"
@@ -117,13 +117,13 @@ static void tidy(const struct freeing *freeing, bool is_stale, uint64_t tag) {
     if (freeing->has_waited && atomic_load_explicit(&pool->deferred.n_rows, memory_order_relaxed) &&
         cushim_mem_heap_lock_life(pool, freeing->life)) {
         cushim_mem_heap_give_deferred(pool);
-        is_stale = pool->held_bytes > cushim_mem_growth_target(pool);
+        is_stale = pool->held_bytes > cushim_mem_watermark_now(pool);
         pthread_mutex_unlock(&pool->lock);
     }
     if (cushim_mem_watermark_is_far_over(pool))
-        cushim_mem_growth_settle(pool, freeing->life, tag);
+        cushim_mem_reclaim_settle(pool, freeing->life, tag);
     else if (is_stale)
-        cushim_mem_growth_shrink(pool, freeing->life, freeing->has_waited);
+        cushim_mem_reclaim_shrink(pool, freeing->life, freeing->has_waited);
 }
 
 /*
@@ -142,7 +142,7 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
         is_stale = cushim_mem_fast_is_stale(pool);
     } else if (cushim_mem_heap_lock_life(pool, freeing->life)) {
         bool is_kept = put(freeing, tag);
-        is_stale = pool->held_bytes > cushim_mem_growth_target(pool);
+        is_stale = pool->held_bytes > cushim_mem_watermark_now(pool);
         pthread_mutex_unlock(&pool->lock);
         if (is_kept)
             count(freeing, cache);
@@ -189,7 +189,7 @@ static enum cushim_status wait(const struct freeing *freeing) {
  * it. */
 static bool wait_with_room(const struct freeing *freeing) {
     struct cushim_mem_heap *pool = freeing->pool;
-    return *freeing->answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_mem_growth_trim(pool, 0) &&
+    return *freeing->answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_mem_reclaim_trim(pool, 0) &&
            wait(freeing) == CUSHIM_OK;
 }
 

@@ -9,7 +9,6 @@
 #include "cuda/table.h"
 #include "memory/cache/cache.h"
 #include "memory/layout/chunk.h"
-#include "memory/heap/growth.h"
 #include "memory/state/heap_state.h"
 #include "memory/special/graph_resources.h"
 #include "memory/heap/reclaim.h"
@@ -344,10 +343,60 @@ enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *pool, size
 
 /* ---- growing ---- */
 
+/* The pool would pass its bound: give back what is free; where that would wait the next free does.
+ */
+static void make_way(struct cushim_mem_heap *pool, size_t n_bytes, size_t segment_bytes) {
+    pthread_mutex_lock(&pool->lock);
+    size_t bound_bytes = cushim_mem_watermark_at(pool, pool->live_bytes + n_bytes);
+    bool is_over = pool->held_bytes + segment_bytes > bound_bytes && pool->free_segment_bytes;
+    pthread_mutex_unlock(&pool->lock);
+    if (is_over)
+        cushim_mem_reclaim_quietly(pool, cushim_less(bound_bytes, segment_bytes));
+}
+
+/* The bytes to ask the driver for; 0: rounded past what there is. */
+static size_t segment_bytes_for(const struct cushim_mem_heap *pool, size_t n_bytes,
+                                bool is_dedicated) {
+    size_t rounded_bytes = cushim_mem_provider_round(pool->source, n_bytes);
+    if (!is_dedicated && !cushim_round_up(n_bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES, &rounded_bytes))
+        return 0;
+    return rounded_bytes < n_bytes ? 0 : rounded_bytes;
+}
+
+enum cushim_status cushim_mem_heap_grow(struct cushim_mem_heap *pool, uint64_t life, size_t n_bytes,
+                                        bool is_dedicated, struct cushim_mem_extent **extent) {
+    size_t segment_bytes = segment_bytes_for(pool, n_bytes, is_dedicated);
+    uint64_t base;
+    if (!segment_bytes)
+        return CUSHIM_NOMEM;
+    cushim_mem_watermark_ask(pool);
+    make_way(pool, n_bytes, segment_bytes);
+    CUSHIM_TRY(cushim_mem_segments_fetch(pool, segment_bytes, &base));
+    if (!cushim_mem_heap_lock_life(pool, life))
+        return CUSHIM_STATE;
+    if ((*extent = cushim_mem_segments_enter(pool, base, segment_bytes, is_dedicated)))
+        return CUSHIM_OK;
+    pthread_mutex_unlock(&pool->lock);
+    cushim_mem_segments_put_back(pool, base, segment_bytes);
+    return CUSHIM_NOMEM;
+}
+
+enum cushim_status cushim_mem_heap_take(struct cushim_mem_heap *pool, uint64_t life, size_t n_bytes,
+                                        struct cushim_mem_blockref *place) {
+    bool is_own = cushim_mem_free_lists_is_dedicated(pool, n_bytes);
+    place->index = 0;
+    CUSHIM_TRY(cushim_mem_heap_grow(pool, life, n_bytes, is_own, &place->extent));
+    /* fails when host memory for descriptors is out */
+    if (is_own || cushim_mem_free_lists_take(pool, n_bytes, place))
+        return CUSHIM_OK;
+    pthread_mutex_unlock(&pool->lock);
+    return CUSHIM_NOMEM;
+}
+
 static enum cushim_status grow(const struct attempt *attempt) {
     struct cushim_mem_heap *pool = attempt->pool;
     struct cushim_mem_blockref place;
-    CUSHIM_TRY(cushim_mem_growth_take(pool, attempt->life, attempt->n_bytes, &place));
+    CUSHIM_TRY(cushim_mem_heap_take(pool, attempt->life, attempt->n_bytes, &place));
     pthread_mutex_unlock(&pool->lock);
     struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, attempt->life);
     attempt->block->is_hit = false;

@@ -77,6 +77,24 @@ enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *pool, size
                                               struct cushim_mem_block *block);
 
 /**
+ * A segment for a request of n_bytes, and no more of it, without the lock.
+ * @param life          of the pool
+ * @param is_dedicated  the segment is the block
+ * @param extent        its one extent: free and listed, or a BLOCK of the caller's
+ * @return CUSHIM_OK (the lock is held, and the caller's to give up) | CUSHIM_NOMEM (see reclaim.h)
+ * | CUSHIM_STATE (the memory went with the context) | another status of the driver; then the lock
+ * is not held
+ * Stream   gives free segments back first where the pool would pass its bound, but only where that
+ * waits for nothing
+ */
+enum cushim_status cushim_mem_heap_grow(struct cushim_mem_heap *pool, uint64_t life, size_t n_bytes,
+                                        bool is_dedicated, struct cushim_mem_extent **extent);
+
+/* The same, and the block that it is for, off the lists. */
+enum cushim_status cushim_mem_heap_take(struct cushim_mem_heap *pool, uint64_t life, size_t n_bytes,
+                                        struct cushim_mem_blockref *place);
+
+/**
  * Take a LIVE block back, once all work of the context is over.
  * @param found   from the ledger
  * @param answer  what the driver said where the wait failed, else CUDA_SUCCESS

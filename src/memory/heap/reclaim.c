@@ -7,7 +7,7 @@
 #include "cuda/current_context.h"
 #include "cuda/table.h"
 #include "memory/cache/cache.h"
-#include "memory/heap/growth.h"
+#include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 #include "memory/state/segments.h"
 #include "memory/heap/heap.h"
@@ -19,6 +19,120 @@
 static const uint64_t patience_ns = 2000000000;
 
 static const uint64_t moment_ns = 2000000; /* that an idle device may take over a record */
+static const uint64_t drain_again_ns = 100000000;
+
+/* Has the device nothing to do, so that a release waits for nothing? */
+static bool is_quiet(struct cushim_mem_heap *pool) {
+    CUresult answer;
+    return cushim_mem_deferred_batch_prove(pool, cushim_mem_fence_tag(pool->fence), &answer);
+}
+
+/* ---- giving back ---- */
+
+/*
+ * In a request, until no more than target_bytes are held: natively a malloc waits for nothing, so a
+ * segment goes only where its release does not either.  That is asked for each of them: another
+ * thread may submit at any moment, and what it submits between the question and the release is
+ * waited for.
+ */
+size_t cushim_mem_reclaim_quietly(struct cushim_mem_heap *pool, size_t target_bytes) {
+    size_t n_bytes = 0, n_more = 1;
+    bool is_drained = false;
+    while (n_more && (pool->source->is_prompt || is_quiet(pool))) {
+        struct cushim_mem_segment *segment = NULL;
+        pthread_mutex_lock(&pool->lock);
+        if (!is_drained && pool->held_bytes > target_bytes)
+            cushim_mem_free_lists_drain(pool);
+        is_drained = true;
+        if (pool->held_bytes > target_bytes)
+            segment = cushim_mem_segments_detach(pool, pool->held_bytes - 1);
+        pthread_mutex_unlock(&pool->lock);
+        n_more = cushim_mem_segments_release(pool, segment);
+        n_bytes += n_more;
+    }
+    return n_bytes;
+}
+
+size_t cushim_mem_reclaim_trim(struct cushim_mem_heap *pool, size_t keep_bytes) {
+    cushim_mem_cache_drain_all(pool);
+    pthread_mutex_lock(&pool->lock);
+    cushim_mem_free_lists_drain(pool);
+    size_t excess_bytes = cushim_less(pool->free_segment_bytes, keep_bytes);
+    struct cushim_mem_segment *list =
+        cushim_mem_segments_detach(pool, pool->held_bytes - excess_bytes);
+    pthread_mutex_unlock(&pool->lock);
+    return cushim_mem_segments_release(pool, list);
+}
+
+/* ---- in a free ---- */
+
+static void shrink(struct cushim_mem_heap *pool, uint64_t life) {
+    struct cushim_mem_segment *excess = NULL;
+    if (!cushim_mem_heap_lock_life(pool, life))
+        return;
+    size_t target_bytes = cushim_mem_watermark_now(pool);
+    if (pool->held_bytes > target_bytes) {
+        cushim_mem_free_lists_drain(pool); /* one free slab can keep a whole segment */
+        excess = cushim_mem_segments_detach(pool, target_bytes);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    cushim_mem_segments_release(pool, excess);
+}
+
+/* Under the lock: is this due?  Not before it has stood still for so long. */
+static bool is_due(uint64_t *done_ns, uint64_t now_ns, uint64_t again_ns) {
+    if (now_ns - *done_ns < again_ns)
+        return false;
+    *done_ns = now_ns;
+    return true;
+}
+
+/*
+ * Caches pin segments: they are emptied where the pool holds too much, but not again and again
+ * where the rest is pinned by live blocks.
+ *
+ * A relaxed free waits for nothing, and the driver's own free of a segment waits for the device: so
+ * only where that is quiet, asked once a tick of the coarse clock.  What is far over the bound is
+ * settle's.
+ */
+void cushim_mem_reclaim_shrink(struct cushim_mem_heap *pool, uint64_t life, bool has_waited) {
+    cushim_mem_watermark_ask(pool);
+    uint64_t now_ns = cushim_clock_coarse_ns();
+    bool may_wait = has_waited || !pool->policy->is_relaxed || pool->source->is_prompt;
+    if (!cushim_mem_heap_lock_life(pool, life))
+        return;
+    bool is_over = pool->held_bytes > cushim_mem_watermark_now(pool);
+    bool drains = is_over && is_due(&pool->drained_ns, now_ns, drain_again_ns);
+    bool asks = is_over && !may_wait && is_due(&pool->quiet_asked_ns, now_ns, 1);
+    pthread_mutex_unlock(&pool->lock);
+    if (drains)
+        cushim_mem_cache_drain_all(pool);
+    if (is_over && (may_wait || (asks && is_quiet(pool))))
+        shrink(pool, life);
+}
+
+void cushim_mem_reclaim_settle(struct cushim_mem_heap *pool, uint64_t life, uint64_t tag) {
+    CUresult answer;
+    cushim_mem_watermark_ask(pool);
+    if (!cushim_mem_watermark_is_far_over(pool))
+        return;
+    cushim_mem_cache_drain_all(pool); /* what is in caches is deferred, too, and pins segments */
+    enum cushim_status status =
+        cushim_mem_fence_await(pool->fence, pool->gate, tag, 0, pool->stats, &answer);
+    if (!cushim_mem_heap_lock_life(pool, life))
+        return;
+    if (status == CUSHIM_OK)
+        cushim_mem_heap_give_deferred(pool);
+    else
+        cushim_mem_heap_note_damage(pool, answer);
+    pthread_mutex_unlock(&pool->lock);
+    if (status != CUSHIM_OK)
+        return;
+    shrink(pool, life);
+    cushim_mem_watermark_note_tried(pool);
+}
+
+/* ---- waits when memory is out ---- */
 
 uint64_t cushim_mem_reclaim_until(void) {
     return cushim_clock_ns() + patience_ns;
@@ -47,8 +161,8 @@ static enum cushim_status await_patiently(struct cushim_mem_heap *pool, uint64_t
     return status;
 }
 
-/* Has the device nothing to do? */
-static bool is_quiet(struct cushim_mem_heap *pool) {
+/* Is it in a moment? */
+static bool is_quiet_soon(struct cushim_mem_heap *pool) {
     CUresult answer;
     uint64_t tag = cushim_mem_fence_tag(pool->fence);
     if (cushim_mem_deferred_batch_prove(pool, tag, &answer))
@@ -64,7 +178,7 @@ static enum cushim_status wait_until(struct cushim_mem_heap *pool, uint64_t unti
     pthread_mutex_unlock(&pool->lock);
     bool is_late = now_ns >= until_ns || (gave_up_ns && now_ns - gave_up_ns <= patience_ns);
     if (is_late && pool->cuda->cuCtxRecordEvent)
-        return is_quiet(pool) ? CUSHIM_OK : CUSHIM_TIMEOUT;
+        return is_quiet_soon(pool) ? CUSHIM_OK : CUSHIM_TIMEOUT;
     return await_patiently(pool, until_ns);
 }
 
@@ -195,8 +309,10 @@ static bool wait(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *poo
  * was submitted since; but not where the wait before it was given up.
  */
 static size_t give_back(struct cushim_mem_heap *pool, bool is_busy) {
-    return is_busy || has_records(pool) ? cushim_mem_growth_trim_quietly(pool)
-                                        : cushim_mem_growth_trim(pool, 0);
+    if (!is_busy && !has_records(pool))
+        return cushim_mem_reclaim_trim(pool, 0);
+    cushim_mem_cache_drain_all(pool);
+    return cushim_mem_reclaim_quietly(pool, 0);
 }
 
 /* The host's memory is not the device's. */

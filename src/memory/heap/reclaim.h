@@ -1,10 +1,11 @@
 /*
- * Reclaim: what a heap does before it answers that memory is out (docs/internals/memory-engine.md,
- * "When memory is out").
+ * Reclaim: what a heap gives back to the driver, in a free what it may not hold any more
+ * (docs/internals/memory-engine.md, "How much a heap keeps"), and all that it can before it answers
+ * that memory is out ("When memory is out").
  *
- * Each step makes some memory free, or is the last; the caller tries its request again after each.
- * A kernel that never ends does not block it: the wait has a deadline, and memory that only a
- * longer wait could free is kept.
+ * That is done in steps.  Each makes some memory free, or is the last; the caller tries its request
+ * again after each. A kernel that never ends does not block it: the wait has a deadline, and memory
+ * that only a longer wait could free is kept.
  */
 #ifndef CUSHIM_MEMORY_RECLAIM_H
 #define CUSHIM_MEMORY_RECLAIM_H
@@ -14,6 +15,37 @@
 #include <stdint.h>
 
 struct cushim_mem_heap;
+
+/**
+ * In a free, without the lock: give back what the pool may not hold any more.
+ * @param life        of the pool; nothing happens in another
+ * @param has_waited  this free has waited for the device; else one that is to wait for nothing asks
+ * whether the device is quiet
+ * Stream   may wait for the device, as cudaFree
+ */
+void cushim_mem_reclaim_shrink(struct cushim_mem_heap *pool, uint64_t life, bool has_waited);
+
+/**
+ * In a free, without the lock, where cushim_mem_watermark_is_far_over: wait until `tag` is done,
+ * which native's free would do too, and give back what the pool may not hold.  What the driver says
+ * to the wait is damage, or nothing.
+ * @param tag  of the block just freed; 0 where all work on it is over
+ * Stream   host wait, as cudaFree
+ */
+void cushim_mem_reclaim_settle(struct cushim_mem_heap *pool, uint64_t life, uint64_t tag);
+
+/**
+ * Give wholly free segments back to the driver until no more than keep_bytes of them are held.
+ * @return the bytes given back
+ * Stream   may wait for the device, as cudaFree
+ */
+size_t cushim_mem_reclaim_trim(struct cushim_mem_heap *pool, size_t keep_bytes);
+
+/* In a request: until no more than target_bytes are held, but only while that waits for nothing.
+ * Returns the bytes given back. */
+size_t cushim_mem_reclaim_quietly(struct cushim_mem_heap *pool, size_t target_bytes);
+
+/* ---- when memory is out ---- */
 
 enum cushim_mem_reclaim_step {
     CUSHIM_MEM_RECLAIM_WAIT,      /* for deferred blocks, up to a deadline */

@@ -2,7 +2,6 @@
 
 #include "base/bits.h"
 #include "memory/layout/chunk.h"
-#include "memory/heap/growth.h"
 #include "memory/state/heap_state.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/segments.h"
@@ -198,22 +197,18 @@ enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *pool, uint64_t 
 enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_heap *pool, uint64_t life,
                                           size_t n_bytes, struct cushim_mem_blockref *place,
                                           bool *is_hit) {
-    size_t segment_bytes;
-    uint64_t base;
+    struct cushim_mem_extent *extent;
     poll_fence(pool);
     *is_hit = take_from_any(pool, n_bytes, place);
     if (*is_hit)
         return CUSHIM_OK;
-    if (!may_open(pool) || cushim_mem_growth_fetch(pool, chunk_bytes_of(pool), false,
-                                                   &segment_bytes, &base) != CUSHIM_OK)
-        return CUSHIM_NOTSUPPORTED;
-    if (!cushim_mem_heap_lock_life(pool, life)) /* the memory went with the context */
-        return CUSHIM_STATE;
-    bool is_entered = cushim_mem_segments_enter(pool, base, segment_bytes, false) != NULL;
-    bool is_taken = is_entered && open_and_take(pool, n_bytes, place);
+    enum cushim_status status =
+        may_open(pool) ? cushim_mem_heap_grow(pool, life, chunk_bytes_of(pool), false, &extent)
+                       : CUSHIM_NOTSUPPORTED;
+    if (status != CUSHIM_OK)
+        return status == CUSHIM_STATE ? CUSHIM_STATE : CUSHIM_NOTSUPPORTED;
+    bool is_taken = open_and_take(pool, n_bytes, place);
     pthread_mutex_unlock(&pool->lock);
-    if (!is_entered)
-        cushim_mem_segments_put_back(pool, base, segment_bytes);
     return is_taken ? CUSHIM_OK : CUSHIM_NOTSUPPORTED;
 }
 

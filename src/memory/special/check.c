@@ -6,7 +6,7 @@
 #include <uthash.h>
 #include <utlist.h>
 
-#include "memory/heap/growth.h"
+#include "memory/heap/reclaim.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"
@@ -237,10 +237,10 @@ static void give_back(struct cushim_mem_heap *pool, uint64_t life,
     if (!cushim_mem_heap_lock_life(pool, life)) /* it went with its context */
         return;
     cushim_mem_free_lists_give(pool, place);
-    bool is_stale = pool->held_bytes > cushim_mem_growth_target(pool);
+    bool is_stale = pool->held_bytes > cushim_mem_watermark_now(pool);
     pthread_mutex_unlock(&pool->lock);
     if (is_stale)
-        cushim_mem_growth_shrink(pool, life, false);
+        cushim_mem_reclaim_shrink(pool, life, false);
 }
 
 /* As for give_back, but the poison is still being written: the epoch that is open covers it. */

@@ -2,6 +2,7 @@
 
 #include <utlist.h>
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cuda/current_context.h"
@@ -155,7 +156,11 @@ struct cushim_mem_extent *cushim_mem_segments_enter(struct cushim_mem_heap *pool
         CUSHIM_OK)
         goto error_extent;
     link_segment(pool, segment);
-    if (!is_dedicated) {
+    pool->bound.device_free_bytes = cushim_less(pool->bound.device_free_bytes, n_bytes);
+    pool->bound.tried_bytes = 0;
+    if (is_dedicated) {
+        cushim_mem_free_lists_count_taken(pool, n_bytes);
+    } else {
         cushim_mem_extents_list(&pool->extents, extent);
         cushim_mem_free_lists_note_free(pool, segment);
     }
@@ -222,15 +227,15 @@ size_t cushim_mem_segments_release(struct cushim_mem_heap *pool, struct cushim_m
         struct cushim_mem_segment *segment = list;
         list = segment->next;
         erase(pool, segment); /* before the driver has its addresses again */
-        bool is_released =
-            native_free(pool, segment->base, segment->n_bytes, NULL, true) == CUDA_SUCCESS;
-        if (is_released)
-            released_bytes += segment->n_bytes;
+        CUresult answer = native_free(pool, segment->base, segment->n_bytes, NULL, true);
         pthread_mutex_lock(&pool->lock);
-        if (is_released)
+        if (answer == CUDA_SUCCESS) {
+            released_bytes += segment->n_bytes;
+            pool->bound.device_free_bytes += segment->n_bytes;
             destroy(pool, segment);
-        else if (put_back(pool, segment))
+        } else if (put_back(pool, segment)) {
             cushim_mem_free_lists_put_back(pool, segment);
+        }
         pthread_mutex_unlock(&pool->lock);
     }
     return released_bytes;

@@ -64,15 +64,6 @@ void cushim_mem_watermark_ask(struct cushim_mem_heap *pool) {
     pthread_mutex_unlock(&pool->lock);
 }
 
-void cushim_mem_watermark_note_given(struct cushim_mem_heap *pool, size_t n_bytes) {
-    pool->bound.device_free_bytes += n_bytes;
-}
-
-void cushim_mem_watermark_note_taken(struct cushim_mem_heap *pool, size_t n_bytes) {
-    pool->bound.device_free_bytes = cushim_less(pool->bound.device_free_bytes, n_bytes);
-    pool->bound.tried_bytes = 0;
-}
-
 /* ---- how much is too much ---- */
 
 /* The band of a block; NULL where it is in none: one such segment would be most of a device. */
@@ -134,14 +125,12 @@ size_t cushim_mem_watermark_margin_bytes(struct cushim_mem_heap *pool) {
     return cushim_most(recent_peak_bytes(pool), pool->live_bytes) / MARGIN;
 }
 
-static size_t with_margin(const struct cushim_mem_heap *pool, size_t n_bytes) {
-    return n_bytes + n_bytes / MARGIN +
-           (pool->policy->is_sparing ? CUSHIM_MEM_SPARING_SLACK_BYTES
-                                     : CUSHIM_MEM_HEAP_SLACK_BYTES);
+static size_t slack_bytes(const struct cushim_mem_heap *pool) {
+    return pool->policy->is_sparing ? CUSHIM_MEM_SPARING_SLACK_BYTES : CUSHIM_MEM_HEAP_SLACK_BYTES;
 }
 
-size_t cushim_mem_watermark_of_live(const struct cushim_mem_heap *pool) {
-    return with_margin(pool, pool->live_bytes);
+static size_t with_margin(const struct cushim_mem_heap *pool, size_t n_bytes) {
+    return n_bytes + n_bytes / MARGIN + slack_bytes(pool);
 }
 
 /*
@@ -193,6 +182,18 @@ size_t cushim_mem_watermark_at(struct cushim_mem_heap *pool, size_t live_bytes) 
     }
     size_t own_bytes = cushim_most(with_margin(pool, basis_bytes), working_set(pool, basis_bytes));
     return cushim_least(own_bytes, shared_bound(pool, pool->live_bytes));
+}
+
+size_t cushim_mem_watermark_now(struct cushim_mem_heap *pool) {
+    size_t held_bytes = pool->held_bytes, live_bytes = pool->live_bytes;
+    bool has_keep = pool->policy->has_keep;
+    if (!has_keep && held_bytes <= live_bytes + slack_bytes(pool))
+        return held_bytes; /* nothing to ask the clock for */
+    size_t now_bytes = cushim_mem_watermark_at(pool, live_bytes);
+    /* while a capture is open no malloc gives anything back: a free leaves it room */
+    return !has_keep && pool->gate->is_open()
+               ? cushim_least(now_bytes, with_margin(pool, live_bytes))
+               : now_bytes;
 }
 
 static size_t live_bytes_of(const struct cushim_mem_heap *pool) {

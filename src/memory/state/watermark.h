@@ -48,10 +48,6 @@ struct cushim_mem_watermark {
 /* Without the lock: ask the driver how much of the device is free, unless it was a moment ago. */
 void cushim_mem_watermark_ask(struct cushim_mem_heap *pool);
 
-/* Under the lock: n_bytes more, or less, are the driver's. */
-void cushim_mem_watermark_note_given(struct cushim_mem_heap *pool, size_t n_bytes);
-void cushim_mem_watermark_note_taken(struct cushim_mem_heap *pool, size_t n_bytes);
-
 /* Under the lock: a block is live, or no more. */
 void cushim_mem_watermark_count_taken(struct cushim_mem_watermark *bound, size_t block_bytes);
 void cushim_mem_watermark_count_given(struct cushim_mem_watermark *bound, size_t block_bytes);
@@ -64,8 +60,9 @@ void cushim_mem_watermark_count_given(struct cushim_mem_watermark *bound, size_t
  */
 size_t cushim_mem_watermark_at(struct cushim_mem_heap *pool, size_t live_bytes);
 
-/* Under the lock: the same by what is live now alone, whatever was a moment ago. */
-size_t cushim_mem_watermark_of_live(const struct cushim_mem_heap *pool);
+/* Under the lock: the bytes that may be held now.  While a capture is open that is by what is live
+ * alone, whatever was a moment ago. */
+size_t cushim_mem_watermark_now(struct cushim_mem_heap *pool);
 
 /* Under the lock: the share of what is live, or was a moment ago, that may be held beside it. */
 size_t cushim_mem_watermark_margin_bytes(struct cushim_mem_heap *pool);

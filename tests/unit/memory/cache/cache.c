@@ -1,7 +1,7 @@
 /* What a thread keeps for itself, seen from that thread. */
 #include "memory/cache/cache.h"
 
-#include "memory/heap/growth.h"
+#include "memory/heap/reclaim.h"
 #include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
@@ -144,7 +144,7 @@ START_TEST(drained_blocks_can_be_given_back_to_the_driver) {
     ck_assert_uint_eq(cushim_mem_cache_drain_all(pool()), cached_bytes);
     ck_assert_uint_eq(cache()->cached_bytes, 0);
     ck_assert_uint_eq(pool()->live_bytes, 0);
-    cushim_mem_growth_trim(pool(), 0);
+    cushim_mem_reclaim_trim(pool(), 0);
     ck_assert_uint_eq(pool()->held_bytes, 0);
     fixture_check(fixture);
 }

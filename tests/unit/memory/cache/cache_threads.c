@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "memory/heap/growth.h"
+#include "memory/heap/reclaim.h"
 #include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"
 #include "tests/unit/memory/cache/crowd_fixture.h"

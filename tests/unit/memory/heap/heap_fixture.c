@@ -7,7 +7,7 @@
 #include "cuda/translate.h"
 #include "memory/layout/chunk.h"
 
-#include "memory/heap/growth.h"
+#include "memory/heap/reclaim.h"
 #include "memory/heap/fast.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
@@ -144,7 +144,7 @@ void fixture_give(struct fixture *fixture, uint64_t address) {
 
 size_t fixture_trim(struct fixture *fixture, size_t keep_bytes) {
     cushim_mem_cache_drain_all(&fixture->pools[0]);
-    return cushim_mem_growth_trim(&fixture->pools[0], keep_bytes);
+    return cushim_mem_reclaim_trim(&fixture->pools[0], keep_bytes);
 }
 
 size_t fixture_used_bytes(struct fixture *fixture) {

@@ -4,9 +4,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "memory/heap/growth.h"
-#include "memory/heap/heap.h"
 #include "memory/heap/reclaim.h"
+#include "memory/heap/heap.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
@@ -64,7 +63,7 @@ static void check_packing(size_t n_bytes) {
         if (i % 5)
             fixture_give(fixture, addresses[i]);
     }
-    cushim_mem_growth_trim(pool(), 0);
+    cushim_mem_reclaim_trim(pool(), 0);
     ck_assert_uint_eq(pool()->held_bytes, 200 * native_bytes); /* no block pins another's */
     fixture_check(fixture);
     fixture_destroy(fixture);
@@ -169,7 +168,7 @@ START_TEST(what_counts_as_large_may_change_while_blocks_live) {
     fixture_give(fixture, shared);
     fixture_check(fixture);
     ck_assert_uint_eq(fixture_take(fixture, 3 * MIB), shared);
-    cushim_mem_growth_trim(pool(), 0);
+    cushim_mem_reclaim_trim(pool(), 0);
     ck_assert_int_eq(fixture_judge(fixture, own, 1), CUSHIM_MEM_FOREIGN);
     fixture_check(fixture);
 }
@@ -229,7 +228,7 @@ END_TEST
 START_TEST(what_was_in_use_a_moment_ago_is_kept_in_whole_pages) {
     fixture = fixture_with_keep(0, false);
     fixture_give(fixture, fixture_take(fixture, 1000));
-    ck_assert_uint_eq(cushim_mem_growth_target(pool()), 2 * MIB);
+    ck_assert_uint_eq(cushim_mem_watermark_now(pool()), 2 * MIB);
     ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
 }
 END_TEST
@@ -326,7 +325,7 @@ START_TEST(each_scheme_of_sizes_packs_a_thousand_blocks) {
         for (unsigned i = 0; i < 3000; i++)
             fixture_give(fixture, addresses[i]);
         fixture_check(fixture);
-        cushim_mem_growth_trim(pool(), 0);
+        cushim_mem_reclaim_trim(pool(), 0);
         ck_assert_uint_eq(pool()->held_bytes, 0);
         fixture_destroy(fixture);
     }

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "memory/heap/growth.h"
+#include "memory/heap/reclaim.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "memory/heap/growth.h"
+#include "memory/heap/reclaim.h"
 #include "memory/heap/heap.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
@@ -335,7 +335,7 @@ static void *churn(void *seed) {
         if (random % 128 == 0)
             cushim_mem_cache_drain_all(pool());
         if (random % 128 == 1)
-            cushim_mem_growth_trim(pool(), 0);
+            cushim_mem_reclaim_trim(pool(), 0);
     }
     for (unsigned i = 0; i < 16; i++) {
         CUresult said;

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "memory/heap/growth.h"
 #include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"
 #include "tests/unit/base/stderr.h"

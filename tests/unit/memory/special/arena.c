@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include "memory/heap/growth.h"
+#include "memory/heap/reclaim.h"
 #include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
@@ -221,11 +221,11 @@ START_TEST(a_trim_takes_chunks_that_are_empty_and_no_others) {
              other = fixture_take(fixture, MIB);
     fixture_give(fixture, freed);
     fixture_give(fixture, other);
-    ck_assert_uint_eq(cushim_mem_growth_trim(&fixture->pools[0], 0), CHUNK);
+    ck_assert_uint_eq(cushim_mem_reclaim_trim(&fixture->pools[0], 0), CHUNK);
     fixture_check(fixture);
     ck_assert_int_eq(fixture_state(fixture, kept), CUSHIM_MEM_LIVE);
     fixture_give(fixture, kept);
-    ck_assert_uint_eq(cushim_mem_growth_trim(&fixture->pools[0], 0), CHUNK);
+    ck_assert_uint_eq(cushim_mem_reclaim_trim(&fixture->pools[0], 0), CHUNK);
     ck_assert_uint_eq(fixture->pools[0].held_bytes, 0);
     fixture_check(fixture);
     fixture_give(fixture, fixture_take(fixture, 100));
@@ -332,7 +332,7 @@ static void *churn(void *seed) {
         if (random % 128 == 0)
             reset();
         if (random % 512 == 1)
-            cushim_mem_growth_trim(&fixture->pools[0], 0);
+            cushim_mem_reclaim_trim(&fixture->pools[0], 0);
     }
     for (int k = 0; k < OWN; k++) {
         if (blocks[k].address) {

@@ -1,7 +1,7 @@
 /* Free lists: what serves, what is cut for it, and who finds a block that was taken. */
 #include "memory/state/free_lists.h"
 
-#include "memory/heap/growth.h"
+#include "memory/heap/reclaim.h"
 #include "memory/heap/heap.h"
 
 #include "tests/unit/memory/heap/heap_fixture.h"
@@ -31,8 +31,7 @@ static struct cushim_mem_lookup lookup_of(const struct cushim_mem_blockref *plac
 static struct cushim_mem_lookup fetch(size_t n_bytes) {
     struct cushim_mem_blockref place;
     ck_assert_int_eq(
-        cushim_mem_growth_take(pool(), atomic_load(&pool()->generation), n_bytes, &place),
-        CUSHIM_OK);
+        cushim_mem_heap_take(pool(), atomic_load(&pool()->generation), n_bytes, &place), CUSHIM_OK);
     return lookup_of(&place, n_bytes);
 }
 
@@ -99,13 +98,13 @@ END_TEST
 START_TEST(a_trim_gives_all_that_is_free_and_keeps_what_it_is_told) {
     fixture = fixture_create(NULL);
     struct cushim_mem_lookup small = fetch(1000), large = fetch((size_t)300 << 20);
-    ck_assert_uint_eq(cushim_mem_growth_trim(pool(), 0), 0);
+    ck_assert_uint_eq(cushim_mem_reclaim_trim(pool(), 0), 0);
     give(&small.place);
     give(&large.place);
-    ck_assert_uint_eq(cushim_mem_growth_trim(pool(), (size_t)1 << 30), 0);
-    ck_assert_uint_ge(cushim_mem_growth_trim(pool(), (size_t)300 << 20), 2 << 20);
+    ck_assert_uint_eq(cushim_mem_reclaim_trim(pool(), (size_t)1 << 30), 0);
+    ck_assert_uint_ge(cushim_mem_reclaim_trim(pool(), (size_t)300 << 20), 2 << 20);
     ck_assert_uint_gt(fake_n_allocations(), 0);
-    cushim_mem_growth_trim(pool(), 0);
+    cushim_mem_reclaim_trim(pool(), 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
     fixture_check(fixture);
     fixture_destroy(fixture);

@@ -1,5 +1,5 @@
 #include "memory/cache/cache.h"
-#include "memory/heap/growth.h"
+#include "memory/heap/reclaim.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/segments.h"
 
@@ -164,9 +164,9 @@ START_TEST(the_idle_segment_that_waited_longest_goes_first) {
     fixture_give(fixture, addresses[1]);
     fixture_give(fixture, addresses[0]);
     fixture_give(fixture, addresses[2]);
-    ck_assert_uint_eq(cushim_mem_growth_trim(pool, 16 << 20), 8 << 20);
+    ck_assert_uint_eq(cushim_mem_reclaim_trim(pool, 16 << 20), 8 << 20);
     ck_assert_int_eq(fixture_judge(fixture, addresses[1], 1), CUSHIM_MEM_FOREIGN);
-    ck_assert_uint_eq(cushim_mem_growth_trim(pool, 8 << 20), 8 << 20);
+    ck_assert_uint_eq(cushim_mem_reclaim_trim(pool, 8 << 20), 8 << 20);
     ck_assert_int_eq(fixture_judge(fixture, addresses[0], 1), CUSHIM_MEM_FOREIGN);
     ck_assert_int_eq(fixture_judge(fixture, addresses[2], 1), CUSHIM_MEM_NO_BLOCK);
     fixture_check(fixture);
@@ -184,7 +184,7 @@ START_TEST(what_may_serve_nobody_goes_before_what_waited_longer) {
     pthread_mutex_unlock(&pool->lock);
     fixture_give(fixture, shown);
     cushim_mem_cache_drain_all(pool);
-    ck_assert_uint_eq(cushim_mem_growth_trim(pool, 8 << 20), 2 << 20);
+    ck_assert_uint_eq(cushim_mem_reclaim_trim(pool, 8 << 20), 2 << 20);
     ck_assert_int_eq(fixture_judge(fixture, shown, 1), CUSHIM_MEM_FOREIGN);
     ck_assert_int_eq(fixture_judge(fixture, idle, 1), CUSHIM_MEM_NO_BLOCK);
     fixture_check(fixture);
@@ -197,7 +197,7 @@ START_TEST(releasing_happens_in_the_pools_context) {
     fake_set_current(fake_context(2));
     fake_submit(0);
     fake_submit(2);
-    cushim_mem_growth_trim(pool, 0);
+    cushim_mem_reclaim_trim(pool, 0);
     ck_assert_uint_eq(fake_n_calls("cuCtxPushCurrent_v2"), 1);
     ck_assert_uint_eq(fake_n_calls("cuCtxPopCurrent_v2"), 1);
     ck_assert_ptr_eq(fake_current(), fake_context(2));

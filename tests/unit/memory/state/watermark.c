@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "memory/heap/growth.h"
 #include "memory/heap/reclaim.h"
 #include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"
