@@ -1,6 +1,6 @@
 """What a touched file rebuilds may only become less: limits.json has the counts, and docs/internals/architecture.md says them.
 
-    rebuild.py ROOT BUILD [--lower]
+    rebuild.py ROOT [BUILD] [--lower]    the build is ROOT/build where none is named
 
 Read from build.ninja and from what the compiler said it included; nothing is touched.  A list of a library's symbols that
 comes out the same stops the build there, so what lies behind one is not counted.  Nor are the kernels, which a build may lack.
@@ -16,7 +16,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import ratchet
 import tap
 
-ROOT, BUILD = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
+ROOT, *NAMED = [pathlib.Path(word).resolve() for word in sys.argv[1:] if not word.startswith("--")]
+BUILD = NAMED[0] if NAMED else ROOT / "build"
 PAGE = "docs/internals/architecture.md"
 FILES = ["preload/hooks/hooks_set.c", "src/memory/heap/free.c", "src/memory/heap/heap.h", "src/memory/state/heap_state.h", "src/base/options.def", "src/cuda/symbols.def"]
 STOPS = "SHSYM"  # the rule that keeps its output where it came out the same
