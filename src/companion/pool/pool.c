@@ -240,8 +240,8 @@ static void begin_all(void) {
 static void finish(struct cushim_object *object) {
     struct cushim_pool_object *pool = (struct cushim_pool_object *)object;
     while (pool->freezes) {
-        struct cushim_pool_freeze *freeze = pool->freezes;
-        cushim_pool_unfreeze_stream(freeze->context, pool, freeze->stream, NULL);
+        struct cushim_pool_graph *graph = pool->freezes;
+        cushim_pool_unfreeze_stream(graph->context, pool, graph->stream, NULL);
     }
     struct cushim_pool_heap *heap = atomic_load(&pool->heaps), *next;
     for (; heap; heap = next) {

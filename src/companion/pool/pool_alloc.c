@@ -170,11 +170,10 @@ static void count_miss(struct cushim_pool_cache *cache) {
 
 /* The slow path. */
 static enum cushim_status run(struct cushim_pool_call *call) {
-    struct cushim_pool_freeze freeze;
-    enum cushim_pool_captured captured = cushim_pool_captured_by(call->pool, call->cache, &freeze);
-    call->is_captured = captured != CUSHIM_POOL_NOT_CAPTURED;
-    if (captured == CUSHIM_POOL_CAPTURED_ATTACHED)
-        return cushim_pool_capture_alloc(call, &freeze);
+    struct cushim_pool_graph *graph;
+    call->is_captured = cushim_pool_captured_by(call->pool, call->cache, &graph);
+    if (graph)
+        return cushim_pool_capture_alloc(call, graph);
     enum cushim_status status = cushim_pool_serve(call);
     if (status == CUSHIM_NOTFOUND)
         status = cushim_pool_fetch(call);

@@ -223,28 +223,22 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_h
 
 /* ---- pool_capture.c ---- */
 
-/* The capture that work for a cache would be part of, attached to the pool or not. */
-enum cushim_pool_captured {
-    CUSHIM_POOL_NOT_CAPTURED,
-    CUSHIM_POOL_CAPTURED,         /* by one that the pool is not attached to */
-    CUSHIM_POOL_CAPTURED_ATTACHED /* *freeze: a copy, good until the capture ends */
-};
-
-enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *pool,
-                                                  const struct cushim_pool_cache *cache,
-                                                  struct cushim_pool_freeze *freeze);
+/* Would work for a cache be part of a capture?  *graph: of that, good until it ends; NULL: the pool
+ * is not attached to it. */
+bool cushim_pool_captured_by(struct cushim_pool_object *pool, const struct cushim_pool_cache *cache,
+                             struct cushim_pool_graph **graph);
 
 /* Serve a request of an attached capture: a block, or a node's memory. */
 enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_call *call,
-                                             const struct cushim_pool_freeze *freeze);
+                                             struct cushim_pool_graph *graph);
 
 /* Take a block that was freed in an attached capture: DEFERRED, on no cache. */
-void cushim_pool_capture_free(const struct cushim_pool_freeze *freeze,
-                              struct cushim_pool_block *block, struct cushim_pool_cache *cache);
+void cushim_pool_capture_free(struct cushim_pool_graph *graph, struct cushim_pool_block *block,
+                              struct cushim_pool_cache *cache);
 
 /* A node's memory, freed in an attached capture.  CUSHIM_NOTFOUND: it is none. */
 enum cushim_status cushim_pool_capture_free_node(const struct cushim_pool_call *call,
-                                                 const struct cushim_pool_freeze *freeze);
+                                                 const struct cushim_pool_graph *graph);
 
 /*
  * ---- pool_check.c ----

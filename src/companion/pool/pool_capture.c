@@ -7,51 +7,45 @@
  * block that was freed meanwhile (deferred_life) to that of the stream which freed it; one that is
  * still live while the graph is gone to that of ALL, since its last stream is not known.
  *
- * Lock: freezes, and their lists, are guarded by the pool's lock; a list without a freeze by its
- * owner.
+ * Lock: the pool's, of the captures that it is attached to and their lists; a list whose capture
+ * has ended is its owner's.
  */
 #include <stdlib.h>
+#include <utlist.h>
 
 #include "base/try.h"
 #include "cushim/graph.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
-#include "companion/core/rows.h"
 #include "companion/pool/pool_call.h"
 #include "companion/stream/stream.h"
 #include "memory/state/heap_state.h"
 
-struct row {
+struct cushim_pool_graph_row {
     struct cushim_pool_block *block; /* NULL: a node's memory */
     uint64_t life;                   /* of the block's heap */
     uint64_t address;                /* of a node's memory */
     CUstream freed_on;               /* of a block */
     bool is_freed; /* in this capture: a block may serve in it again, a node's memory is no more */
-};
-
-struct cushim_pool_graph {
-    struct row *rows;
-    size_t n_rows, n_most;
-    size_t bytes;
+    struct cushim_pool_graph_row *next;
 };
 
 /* ---- lists ---- */
 
-/* One more row, all zero; NULL: no host memory.  Earlier rows may move. */
-static struct row *add(struct cushim_pool_graph *held) {
-    if (!cushim_rows_reserve(&held->rows, held->n_rows, &held->n_most, sizeof *held->rows))
-        return NULL;
-    struct row *row = &held->rows[held->n_rows++];
-    *row = (struct row){0};
+/* Under the pool's lock: one more row, all zero; NULL: no host memory. */
+static struct cushim_pool_graph_row *add(struct cushim_pool_graph *held) {
+    struct cushim_pool_graph_row *row = calloc(1, sizeof *row);
+    if (row)
+        LL_PREPEND(held->rows, row);
     return row;
 }
 
-/* Under the pool's lock: the list holds a block from now on; NULL: no host memory, and it does not.
- */
-static struct row *add_block(struct cushim_pool_graph *held, struct cushim_pool_block *block) {
+/* The same: the list holds a block from now on; NULL: no host memory, and it does not. */
+static struct cushim_pool_graph_row *add_block(struct cushim_pool_graph *held,
+                                               struct cushim_pool_block *block) {
     struct cushim_pool_heap *heap = block->heap;
-    struct row *row = add(held);
+    struct cushim_pool_graph_row *row = add(held);
     if (!row)
         return NULL;
     row->block = block;
@@ -72,7 +66,7 @@ size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *held) {
 
 /* One holder less; true: it was the last, and the block is to go back to a cache.  *life: of the
  * one that it was freed into; 0: it was live. */
-static bool take_back(const struct row *row, bool is_graph_gone, uint32_t *life) {
+static bool take_back(const struct cushim_pool_graph_row *row, bool is_graph_gone, uint32_t *life) {
     struct cushim_pool_block *block = row->block;
     struct cushim_pool_heap *heap = block->heap;
     pthread_mutex_lock(&heap->lock);
@@ -91,7 +85,7 @@ static bool take_back(const struct row *row, bool is_graph_gone, uint32_t *life)
                      cushim_pool_block_take(block, cushim_pool_block_address(block)));
 }
 
-static void let_go(const struct row *row, bool is_graph_gone) {
+static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) {
     struct cushim_pool_block *block = row->block;
     struct cushim_pool_heap *heap = block->heap;
     uint32_t life;
@@ -113,15 +107,15 @@ static void let_go(const struct row *row, bool is_graph_gone) {
 
 /* Let go of all; is_graph_gone: of live blocks too, else they are their callers' as before. */
 static void drop(struct cushim_pool_graph *held, bool is_graph_gone) {
-    for (size_t i = 0; i < held->n_rows; i++) {
-        struct row *row = &held->rows[i];
-        struct cushim_address_map_row ledger_row;
+    struct cushim_pool_graph_row *row, *next;
+    struct cushim_address_map_row node;
+    LL_FOREACH_SAFE(held->rows, row, next) {
         if (row->block)
             let_go(row, is_graph_gone);
-        else if (!row->is_freed && cushim_address_map_erase(row->address, &ledger_row) == CUSHIM_OK)
-            cushim_address_map_drop(&ledger_row);
+        else if (!row->is_freed && cushim_address_map_erase(row->address, &node) == CUSHIM_OK)
+            cushim_address_map_drop(&node);
+        free(row);
     }
-    free(held->rows);
     free(held);
 }
 
@@ -132,25 +126,25 @@ void cushim_pool_graph_release(struct cushim_pool_graph *held) {
 
 /* ---- which capture ---- */
 
-/* Under the pool's lock: where the freeze of a stream is linked, NULL there: none. */
-static struct cushim_pool_freeze **find_freeze(struct cushim_pool_object *pool,
-                                               const struct cushim_context_object *context,
-                                               CUstream stream) {
-    struct cushim_pool_freeze **at = &pool->freezes;
-    while (*at && ((*at)->stream != stream || (*at)->context != context))
-        at = &(*at)->next;
-    return at;
+/* Under the pool's lock: that of a stream; NULL: none. */
+static struct cushim_pool_graph *find(const struct cushim_pool_object *pool,
+                                      const struct cushim_context_object *context,
+                                      CUstream stream) {
+    struct cushim_pool_graph *graph = pool->freezes;
+    while (graph && (graph->stream != stream || graph->context != context))
+        graph = graph->next;
+    return graph;
 }
 
 /* Under the pool's lock: of the calling thread, or of the capture `id`, begun on whichever stream.
  */
-static struct cushim_pool_freeze *find_any(struct cushim_pool_object *pool, const void *thread,
-                                           unsigned long long id) {
-    struct cushim_pool_freeze *freeze = pool->freezes;
-    while (freeze &&
-           (thread ? freeze->thread != thread : cushim_stream_capture_id(freeze->stream) != id))
-        freeze = freeze->next;
-    return freeze;
+static struct cushim_pool_graph *find_any(const struct cushim_pool_object *pool, const void *thread,
+                                          unsigned long long id) {
+    struct cushim_pool_graph *graph = pool->freezes;
+    while (graph &&
+           (thread ? graph->thread != thread : cushim_stream_capture_id(graph->stream) != id))
+        graph = graph->next;
+    return graph;
 }
 
 /* The number of the capture that a cache's stream takes part in; 0: none. */
@@ -162,39 +156,34 @@ static unsigned long long id_of(const struct cushim_pool_cache *cache) {
     return cushim_stream_capture_id(cache->of.handle);
 }
 
-enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *pool,
-                                                  const struct cushim_pool_cache *cache,
-                                                  struct cushim_pool_freeze *freeze) {
-    struct cushim_pool_freeze *found = NULL;
+bool cushim_pool_captured_by(struct cushim_pool_object *pool, const struct cushim_pool_cache *cache,
+                             struct cushim_pool_graph **graph) {
     int n_freezes = atomic_load(&pool->n_freezes);
+    *graph = NULL;
     if (!n_freezes && (!cache->of.context || !cushim_capture_count(cache->of.context)))
-        return CUSHIM_POOL_NOT_CAPTURED;
+        return false;
     unsigned long long id = id_of(cache); /* a question to the driver: without the lock */
     pthread_mutex_lock(&pool->lock);
     if (cache->of.handle == CUSHIM_POOL_ALL)
-        found = find_any(pool, cushim_pool_thread(), 0);
+        *graph = find_any(pool, cushim_pool_thread(), 0);
     else
-        found = *find_freeze(pool, cache->of.context, cache->of.handle);
-    if (!found && id)
-        found = find_any(pool, NULL, id);
-    if (found)
-        *freeze = *found;
+        *graph = find(pool, cache->of.context, cache->of.handle);
+    if (!*graph && id)
+        *graph = find_any(pool, NULL, id);
     pthread_mutex_unlock(&pool->lock);
-    return found ? CUSHIM_POOL_CAPTURED_ATTACHED
-           : id  ? CUSHIM_POOL_CAPTURED
-                 : CUSHIM_POOL_NOT_CAPTURED;
+    return *graph || id;
 }
 
 /* ---- in a capture ---- */
 
 static enum cushim_status refuse_host(const struct cushim_pool_call *call) {
-    return cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof(struct row));
+    return cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof(struct cushim_pool_graph_row));
 }
 
 /* A block that was freed in the same capture on the same stream. */
 static bool serve_again(struct cushim_pool_call *call, struct cushim_pool_graph *held) {
-    for (size_t i = held->n_rows; i-- > 0;) {
-        struct row *row = &held->rows[i];
+    struct cushim_pool_graph_row *row;
+    LL_FOREACH(held->rows, row) {
         struct cushim_pool_block *block = row->block;
         if (!row->is_freed || !block || row->freed_on != call->cache->of.handle ||
             call->cache == call->heap->all || block->heap != call->heap ||
@@ -211,23 +200,23 @@ static bool serve_again(struct cushim_pool_call *call, struct cushim_pool_graph 
 }
 
 static enum cushim_status serve_hold(struct cushim_pool_call *call,
-                                     const struct cushim_pool_freeze *freeze) {
+                                     struct cushim_pool_graph *graph) {
     pthread_mutex_lock(&call->pool->lock);
-    bool is_again = serve_again(call, freeze->held);
+    bool is_again = serve_again(call, graph);
     pthread_mutex_unlock(&call->pool->lock);
     if (is_again)
         return CUSHIM_OK;
     enum cushim_status status = cushim_pool_serve(call);
-    if (status == CUSHIM_NOTFOUND && freeze->memory == CUSHIM_GRAPH_MEMORY_REFUSE)
+    if (status == CUSHIM_NOTFOUND && graph->memory == CUSHIM_GRAPH_MEMORY_REFUSE)
         return cushim_fail(call->what, CUSHIM_CAPTURE, "asked=%zu stream=%p", call->bytes,
-                           (void *)freeze->stream);
+                           (void *)graph->stream);
     if (status == CUSHIM_NOTFOUND)
         status = cushim_pool_fetch(call);
     if (status == CUSHIM_NOMEM)
         status = cushim_pool_serve_by_reclaim(call);
     CUSHIM_TRY(status);
     pthread_mutex_lock(&call->pool->lock);
-    bool is_held = add_block(freeze->held, call->block) != NULL;
+    bool is_held = add_block(graph, call->block) != NULL;
     pthread_mutex_unlock(&call->pool->lock);
     if (is_held)
         return CUSHIM_OK;
@@ -237,17 +226,16 @@ static enum cushim_status serve_hold(struct cushim_pool_call *call,
 
 /* Allocation as a node: the address is the ledger's until the graph is gone. */
 static enum cushim_status serve_node(struct cushim_pool_call *call,
-                                     const struct cushim_pool_freeze *freeze) {
+                                     struct cushim_pool_graph *graph) {
     struct cushim_scope scope;
     CUdeviceptr address = 0;
     CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
     pthread_mutex_lock(&call->pool->lock);
-    struct row *row = add(freeze->held);
-    size_t index = freeze->held->n_rows - 1;
+    struct cushim_pool_graph_row *row = add(graph);
     if (row)
         row->is_freed = true; /* until it has an address */
     pthread_mutex_unlock(&call->pool->lock);
-    CUstream stream = call->cache == call->heap->all ? freeze->stream : call->cache->of.handle;
+    CUstream stream = call->cache == call->heap->all ? graph->stream : call->cache->of.handle;
     enum cushim_status status =
         row ? CUSHIM_CALL(&scope, cuMemAllocAsync, &address, call->bytes, stream)
             : refuse_host(call);
@@ -261,8 +249,8 @@ static enum cushim_status serve_node(struct cushim_pool_call *call,
         });
     if (status == CUSHIM_OK) {
         pthread_mutex_lock(&call->pool->lock);
-        freeze->held->rows[index].address = address;
-        freeze->held->rows[index].is_freed = false;
+        row->address = address;
+        row->is_freed = false;
         pthread_mutex_unlock(&call->pool->lock);
         call->node = address;
     }
@@ -270,22 +258,20 @@ static enum cushim_status serve_node(struct cushim_pool_call *call,
 }
 
 enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_call *call,
-                                             const struct cushim_pool_freeze *freeze) {
-    bool is_node = freeze->memory == CUSHIM_GRAPH_MEMORY_NODES &&
+                                             struct cushim_pool_graph *graph) {
+    bool is_node = graph->memory == CUSHIM_GRAPH_MEMORY_NODES &&
                    call->heap->kind == CUSHIM_MEM_DEVICE && CUSHIM_DRIVER(cuMemAllocAsync) &&
                    CUSHIM_DRIVER(cuMemFreeAsync);
-    return is_node ? serve_node(call, freeze) : serve_hold(call, freeze);
+    return is_node ? serve_node(call, graph) : serve_hold(call, graph);
 }
 
-void cushim_pool_capture_free(const struct cushim_pool_freeze *freeze,
-                              struct cushim_pool_block *block, struct cushim_pool_cache *cache) {
+void cushim_pool_capture_free(struct cushim_pool_graph *graph, struct cushim_pool_block *block,
+                              struct cushim_pool_cache *cache) {
     struct cushim_pool_object *pool = block->heap->pool;
-    struct cushim_pool_graph *held = freeze->held;
-    size_t i = 0;
+    struct cushim_pool_graph_row *row;
     pthread_mutex_lock(&pool->lock);
-    while (i < held->n_rows && held->rows[i].block != block)
-        i++;
-    struct row *row = i < held->n_rows ? &held->rows[i] : add_block(held, block);
+    LL_SEARCH_SCALAR(graph->rows, row, block, block);
+    row = row ? row : add_block(graph, block);
     if (row) {
         row->is_freed = atomic_load(&block->n_holds) == 1; /* no other graph uses it */
         row->freed_on = cache->of.handle;
@@ -296,14 +282,12 @@ void cushim_pool_capture_free(const struct cushim_pool_freeze *freeze,
 }
 
 /* Is it a node's memory of this capture?  It is noted as freed, or as not. */
-static bool note_node(struct cushim_pool_object *pool, const struct cushim_pool_freeze *freeze,
+static bool note_node(struct cushim_pool_object *pool, const struct cushim_pool_graph *graph,
                       uint64_t address, bool is_freed) {
     pthread_mutex_lock(&pool->lock);
-    struct row *row = NULL;
-    for (size_t i = 0; i < freeze->held->n_rows && !row; i++) {
-        struct row *at = &freeze->held->rows[i];
-        row = !at->block && at->address == address && at->is_freed != is_freed ? at : NULL;
-    }
+    struct cushim_pool_graph_row *row = graph->rows;
+    while (row && (row->block || row->address != address || row->is_freed == is_freed))
+        row = row->next;
     if (row)
         row->is_freed = is_freed;
     pthread_mutex_unlock(&pool->lock);
@@ -311,19 +295,19 @@ static bool note_node(struct cushim_pool_object *pool, const struct cushim_pool_
 }
 
 enum cushim_status cushim_pool_capture_free_node(const struct cushim_pool_call *call,
-                                                 const struct cushim_pool_freeze *freeze) {
+                                                 const struct cushim_pool_graph *graph) {
     struct cushim_scope scope;
     struct cushim_address_map_row row;
-    if (!note_node(call->pool, freeze, call->address, true) ||
+    if (!note_node(call->pool, graph, call->address, true) ||
         cushim_address_map_erase(call->address, &row) != CUSHIM_OK)
         return CUSHIM_NOTFOUND;
-    enum cushim_status status = cushim_call_begin_known(&scope, call->what, freeze->context);
+    enum cushim_status status = cushim_call_begin_known(&scope, call->what, graph->context);
     if (status == CUSHIM_OK)
-        status = cushim_call_end(
-            &scope, CUSHIM_CALL(&scope, cuMemFreeAsync, call->address, freeze->stream));
+        status = cushim_call_end(&scope,
+                                 CUSHIM_CALL(&scope, cuMemFreeAsync, call->address, graph->stream));
     if (status != CUSHIM_OK) {
         cushim_address_map_restore(&row);
-        note_node(call->pool, freeze, call->address, false);
+        note_node(call->pool, graph, call->address, false);
         return status;
     }
     cushim_address_map_drop(&row);
@@ -351,33 +335,26 @@ enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
     if (!stream || stream == CU_STREAM_LEGACY || memory > CUSHIM_GRAPH_MEMORY_REFUSE)
         return cushim_scope_fail(scope, CUSHIM_INVALID, "stream=%p memory=%d", (void *)stream,
                                  (int)memory);
-    struct cushim_pool_freeze *freeze = calloc(1, sizeof *freeze);
-    struct cushim_pool_graph *held = calloc(1, sizeof *held);
-    if (!freeze || !held) {
-        free(freeze);
-        free(held);
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *freeze);
-    }
+    struct cushim_pool_graph *graph = malloc(sizeof *graph);
+    if (!graph)
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *graph);
     fence_caches(pool, scope->context, stream, scope->what);
-    *freeze = (struct cushim_pool_freeze){.context = scope->context,
-                                          .stream = stream,
-                                          .memory = memory,
-                                          .thread = cushim_pool_thread(),
-                                          .held = held};
+    *graph = (struct cushim_pool_graph){.context = scope->context,
+                                        .stream = stream,
+                                        .memory = memory,
+                                        .thread = cushim_pool_thread()};
     pthread_mutex_lock(&pool->lock);
-    bool is_there = *find_freeze(pool, scope->context, stream) != NULL;
+    bool is_there = find(pool, scope->context, stream) != NULL;
     if (!is_there) {
         cushim_object_keep(scope->context);
-        freeze->next = pool->freezes;
-        pool->freezes = freeze;
+        LL_PREPEND(pool->freezes, graph);
         atomic_fetch_add(&pool->n_freezes, 1);
         cushim_changes_note();
     }
     pthread_mutex_unlock(&pool->lock);
     if (!is_there)
         return CUSHIM_OK;
-    free(freeze);
-    free(held);
+    free(graph);
     return cushim_scope_fail(scope, CUSHIM_STATE, "frozen for stream=%p", (void *)stream);
 }
 
@@ -387,21 +364,19 @@ enum cushim_status cushim_pool_unfreeze_stream(struct cushim_context_object *con
     if (out)
         *out = NULL;
     pthread_mutex_lock(&pool->lock);
-    struct cushim_pool_freeze **at = find_freeze(pool, context, stream), *freeze = *at;
-    if (freeze) {
-        *at = freeze->next;
+    struct cushim_pool_graph *graph = find(pool, context, stream);
+    if (graph) {
+        LL_DELETE(pool->freezes, graph);
         atomic_fetch_sub(&pool->n_freezes, 1);
     }
     pthread_mutex_unlock(&pool->lock);
-    if (!freeze)
+    if (!graph)
         return CUSHIM_STATE;
-    struct cushim_pool_graph *held = freeze->held;
-    cushim_object_release(freeze->context);
-    free(freeze);
-    if (!out || !held->n_rows)
-        drop(held, false);
+    cushim_object_release(graph->context);
+    if (!out || !graph->rows)
+        drop(graph, false);
     else
-        *out = held;
+        *out = graph;
     return CUSHIM_OK;
 }
 

@@ -55,25 +55,24 @@ static void put(const struct cushim_pool_call *call, size_t asked_bytes) {
     struct cushim_pool_object *pool = call->pool;
     struct cushim_pool_block *block = call->block;
     struct cushim_pool_cache *cache = call->cache;
-    struct cushim_pool_freeze freeze;
+    struct cushim_pool_graph *graph = NULL;
     size_t bucket_bytes = block->bucket_bytes;
     bool is_looked_at = atomic_load_explicit(&pool->n_freezes, memory_order_acquire) ||
                         cushim_capture_count(cache->of.context);
-    enum cushim_pool_captured captured =
-        is_looked_at ? cushim_pool_captured_by(pool, cache, &freeze) : CUSHIM_POOL_NOT_CAPTURED;
+    bool is_captured = is_looked_at && cushim_pool_captured_by(pool, cache, &graph);
     if (pool->cap_live_bytes)
         atomic_fetch_sub(&pool->live_bytes, cushim_pool_heap_bucket(call->heap, asked_bytes));
     cushim_pool_cache_lock(cache);
     count(cache, block, asked_bytes);
     cushim_pool_cache_unlock(cache);
-    if (captured == CUSHIM_POOL_CAPTURED_ATTACHED) {
-        cushim_pool_capture_free(&freeze, block, cache);
+    if (graph) {
+        cushim_pool_capture_free(graph, block, cache);
         return;
     }
     if (cushim_pool_block_defer(block, cache, call->life))
         return;
     /* in somebody else's capture: a fence of this stream tells nothing, so it waits for all */
-    if (captured == CUSHIM_POOL_CAPTURED)
+    if (is_captured)
         cache = call->heap->all;
     if (pool->is_checked && !is_looked_at)
         cushim_pool_check_poison(call->what, cache, block);
@@ -106,14 +105,14 @@ static enum cushim_status run(const struct cushim_pool_call *call) {
 static enum cushim_status free_node(const struct cushim_pool_call *call, struct cushim_stream *s) {
     struct cushim_pool_object *pool = call->pool;
     struct cushim_pool_stream stream;
-    struct cushim_pool_freeze freeze;
+    struct cushim_pool_graph *graph;
     struct cushim_pin pin;
     enum cushim_status status = CUSHIM_NOTFOUND;
     if (atomic_load(&pool->n_freezes) &&
         cushim_pool_stream_of(call, s, &stream, &pin) == CUSHIM_OK) {
         struct cushim_pool_cache named = {.of = stream, .life = 1};
-        if (cushim_pool_captured_by(pool, &named, &freeze) == CUSHIM_POOL_CAPTURED_ATTACHED)
-            status = cushim_pool_capture_free_node(call, &freeze);
+        if (cushim_pool_captured_by(pool, &named, &graph) && graph)
+            status = cushim_pool_capture_free_node(call, graph);
         cushim_handle_unpin(&pin);
     }
     return status == CUSHIM_NOTFOUND ? refuse_unknown(call) : status;

@@ -210,14 +210,15 @@ struct cushim_pool_heap {
     atomic_bool is_used;
 };
 
-/* A capture that the pool is attached to. */
-struct cushim_pool_freeze {
-    struct cushim_context_object *context; /* of the stream; kept */
+/* A capture that the pool is attached to, and what it got: a graph's from its end on. */
+struct cushim_pool_graph {
+    struct cushim_context_object *context; /* of the stream; kept until the end */
     CUstream stream;
     enum cushim_graph_memory memory;
-    const void *thread; /* that began it */
-    struct cushim_pool_graph *held;
-    struct cushim_pool_freeze *next;
+    const void *thread;                 /* that began it */
+    struct cushim_pool_graph_row *rows; /* the latest first */
+    size_t bytes;                       /* of the blocks among them */
+    struct cushim_pool_graph *next;
 };
 
 struct cushim_pool_object {
@@ -237,7 +238,7 @@ struct cushim_pool_object {
     _Atomic(struct cushim_pool_heap *) heaps;
     atomic_int n_freezes;
     pthread_mutex_t lock; /* the rest, and making of heaps */
-    struct cushim_pool_freeze *freezes;
+    struct cushim_pool_graph *freezes;
     cushim_pool_oom_fn *on_oom;
     void *oom_cookie;
 };
