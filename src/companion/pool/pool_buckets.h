@@ -4,12 +4,15 @@
  *
  * FINE and POW2 waste at most an eighth and a half; all slots are multiples of 512 bytes whatever
  * the bucket says, since that is the grain of memory/layout/sizeclass.h.  What says so is pure.
- * The rest is a hash table with open addressing, all with the cache's lock.
+ * The rest is with the cache's lock.
  */
 #ifndef CUSHIM_COMPANION_POOL_BUCKETS_H
 #define CUSHIM_COMPANION_POOL_BUCKETS_H
 
 #include <stddef.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
 
 #include "base/bits.h"
 #include "cushim/pool.h"
@@ -51,29 +54,28 @@ static inline size_t cushim_pool_round(struct cushim_pool_rounding rounding, siz
 
 struct cushim_pool_block;
 
-/* Idle blocks of a bucket, the newest first, by utlist.h; a line of its own, which a hit and a free
- * write. */
+/* Idle blocks of a bucket, the newest first, by utlist.h; a hit and a free write its first line. */
 struct cushim_pool_bucket {
-    _Alignas(64) size_t bucket_bytes; /* 0: nobody's yet, or the loose one's, of any */
+    _Alignas(64) size_t bucket_bytes; /* 0: the loose one's, of any */
     size_t n;
     size_t n_most; /* that a free need not look after */
     struct cushim_pool_block *newest;
+    UT_hash_handle hh;
 };
 
 /* All zero is empty. */
 struct cushim_pool_buckets {
-    struct cushim_pool_bucket *table; /* NULL: none yet */
-    unsigned log2_table;
-    unsigned n;                      /* in use */
-    struct cushim_pool_bucket loose; /* of all buckets, for want of host memory */
+    struct cushim_pool_bucket *table; /* by uthash.h */
+    unsigned n_made;                  /* since those that were empty went */
+    struct cushim_pool_bucket loose;  /* of all buckets, for want of host memory */
 };
 
 /* The bucket of a size, or NULL. */
 struct cushim_pool_bucket *cushim_pool_buckets_find(const struct cushim_pool_buckets *buckets,
                                                     size_t bucket_bytes);
 
-/* A new bucket for a size that has none; where there is no memory for it, the loose one.  Buckets
- * found before may be gone. */
+/* A new bucket for a size that has none; where there is no memory for it, the loose one.  Empty
+ * buckets found before may be gone. */
 struct cushim_pool_bucket *cushim_pool_buckets_make(struct cushim_pool_buckets *buckets,
                                                     size_t bucket_bytes, size_t n_most);
 

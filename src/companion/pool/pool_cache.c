@@ -24,7 +24,7 @@ struct cushim_pool_bucket *cushim_pool_cache_bucket(struct cushim_pool_cache *ca
     if (bucket)
         return bucket;
     const struct cushim_pool_heap *heap = cache->heap;
-    cache->recent = NULL; /* it may be outgrown */
+    cache->recent = NULL; /* it may go, if it is empty */
     cache->recent_asked = 0;
     return cushim_pool_buckets_make(&cache->buckets, bucket_bytes,
                                     heap->is_free_long ? 0
@@ -83,16 +83,6 @@ size_t cushim_pool_cache_count(struct cushim_pool_cache *cache, size_t bucket_by
     return n;
 }
 
-/* The bucket that has an idle block: the loose one keeps what it got for want of host memory. */
-static struct cushim_pool_bucket *bucket_of(struct cushim_pool_cache *cache,
-                                            const struct cushim_pool_block *block) {
-    struct cushim_pool_bucket *loose = &cache->buckets.loose;
-    const struct cushim_pool_block *at = loose->newest;
-    while (at && at != block)
-        at = at->older;
-    return at ? loose : cushim_pool_buckets_find(&cache->buckets, block->bucket_bytes);
-}
-
 struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cache *cache,
                                                          uint64_t last_moment, bool must_be_over) {
     cushim_pool_cache_lock(cache);
@@ -102,7 +92,7 @@ struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cach
         (block->moment > last_moment || (must_be_over && !cushim_pool_block_is_over(cache, block))))
         block = NULL;
     if (block)
-        cushim_pool_cache_unlink(cache, bucket_of(cache, block), block);
+        cushim_pool_cache_unlink(cache, block->bucket, block);
     cushim_pool_cache_unlock(cache);
     return block;
 }

@@ -66,7 +66,7 @@ static inline struct cushim_pool_block *cushim_pool_age_block(struct cushim_pool
                                                 offsetof(struct cushim_pool_block, age));
 }
 
-/* Take an idle block out of its cache. */
+/* Take an idle block out of its cache; the bucket is its own. */
 static inline void cushim_pool_cache_unlink(struct cushim_pool_cache *cache,
                                             struct cushim_pool_bucket *bucket,
                                             struct cushim_pool_block *block) {
@@ -100,6 +100,7 @@ static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *cache,
                                              struct cushim_pool_block *block) {
     size_t bucket_bytes = block->bucket_bytes;
     block->moment = cushim_stream_fence_moment(cache->of.context);
+    block->bucket = bucket;
     DL_PREPEND2(bucket->newest, block, newer, older);
     block->age = (struct cushim_pool_age){.later = &cache->ages, .earlier = cache->ages.earlier};
     cache->ages.earlier->later = &block->age;

@@ -70,6 +70,7 @@ struct cushim_pool_block {
     struct cushim_pool_block *newer, *older; /* in a bucket; older: among the spares, heap's lock */
     struct cushim_pool_age age;              /* idle in the cache, by when they were freed */
     uint64_t moment;                         /* that it was freed at */
+    struct cushim_pool_bucket *bucket;       /* that it is idle in */
     /* of its first use while live, where it is idle, or whose stream freed it while it is kept */
     _Atomic(struct cushim_pool_cache *) cache;
     struct cushim_pool_heap *heap;    /* constant for good, as is the index */
