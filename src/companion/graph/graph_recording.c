@@ -127,7 +127,7 @@ static enum cushim_status attach_pool(struct cushim_scope *scope,
                                       struct cushim_pool *handle, int memory) {
     struct cushim_scope of_pool;
     struct cushim_pool_object *pool;
-    CUSHIM_TRY(cushim_pool_enter(&of_pool, scope->what, handle, &pool));
+    CUSHIM_TRY(cushim_call_begin_object(&of_pool, scope->what, CUSHIM_KIND_POOL, handle, &pool));
     enum cushim_status status =
         cushim_pool_freeze_stream(scope, pool, recording->stream, (enum cushim_graph_memory)memory);
     if (status == CUSHIM_OK)

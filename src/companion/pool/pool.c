@@ -16,8 +16,7 @@
 #include "companion/core/environment.h"
 #include "companion/stream/stream.h"
 
-enum { DEDICATED_BYTES = 2 << 20, KEEP_BYTES = 32 << 20 };
-static const size_t never_shared_bytes = (size_t)256 << 20;
+enum { KEEP_BYTES = 32 << 20 };
 
 /* ---- what a thread remembers ---- */
 
@@ -185,7 +184,7 @@ static size_t give(struct cushim_context_object *context, size_t bytes) {
         if (heap->context != context || heap->kind == CUSHIM_MEM_PINNED ||
             atomic_load(&heap->is_lost))
             continue;
-        cushim_pool_reclaim(heap, "cushim_pool_alloc", bytes - n_bytes, CUSHIM_POOL_RECORD, NULL);
+        cushim_pool_reclaim(heap, "cushim_pool_alloc", bytes - n_bytes, CUSHIM_POOL_RECORD);
         n_bytes += cushim_pool_give_back(heap, 0);
     }
     return n_bytes;
@@ -282,18 +281,12 @@ void cushim_pool_options_default(struct cushim_pool_options *options) {
 
 static void take_options(struct cushim_pool_object *pool,
                          const struct cushim_pool_options *options) {
+    pool->options = *options;
     pool->rounding = (struct cushim_pool_rounding){.policy = options->policy,
                                                    .log2_steps = options->steps == 16 ? 4 : 3};
-    pool->dedicated_bytes = options->dedicated ? DEDICATED_BYTES : never_shared_bytes;
-    pool->poll_ns = (uint64_t)options->poll_us * 1000;
-    pool->cap_bucket_blocks = options->cap_bucket_blocks;
-    pool->cap_bucket_bytes = options->cap_bucket_bytes;
-    pool->cap_cached_bytes = options->cap_cached_bytes;
-    pool->cap_live_bytes = options->cap_live_bytes;
-    pool->keep_bytes = options->keep_bytes;
     pool->is_checked = cushim_settings()->check != 0;
-    pool->is_alloc_long = pool->cap_live_bytes || pool->is_checked;
-    pool->is_free_long = pool->is_alloc_long || pool->cap_cached_bytes;
+    pool->is_alloc_long = options->cap_live_bytes || pool->is_checked;
+    pool->is_free_long = pool->is_alloc_long || options->cap_cached_bytes;
     atomic_init(&pool->is_holding, true);
     pthread_mutex_init(&pool->lock, NULL);
 }
@@ -350,11 +343,6 @@ enum cushim_status cushim_pool_refuse(const char *what, struct cushim_pool *p) {
         return cushim_fail(what, CUSHIM_INVALID, "p=NULL");
     CUSHIM_TRY(cushim_driver_use(what));
     return cushim_fail(what, CUSHIM_BADHANDLE, "pool=%p", (void *)p);
-}
-
-enum cushim_status cushim_pool_enter(struct cushim_scope *scope, const char *what,
-                                     struct cushim_pool *handle, struct cushim_pool_object **pool) {
-    return cushim_call_begin_object(scope, what, CUSHIM_KIND_POOL, handle, pool);
 }
 
 enum cushim_status cushim_pool_on_oom(struct cushim_pool *p, cushim_pool_oom_fn *fn, void *cookie) {

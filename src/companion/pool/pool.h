@@ -27,10 +27,6 @@
 struct cushim_pool_object;
 struct cushim_pool_graph; /* blocks, and nodes, of one capture */
 
-/* Pin a pool by its handle: cushim_call_end(scope, ..) ends it.  As cushim_call_begin_object. */
-enum cushim_status cushim_pool_enter(struct cushim_scope *scope, const char *what,
-                                     struct cushim_pool *handle, struct cushim_pool_object **pool);
-
 /* ---- captures ---- */
 
 /**

@@ -34,21 +34,16 @@ static void hand_out(struct cushim_pool_call *call) {
 
 /* Its own stream's newest; of a capture what is over. */
 static bool serve_own(struct cushim_pool_call *call) {
-    bool is_pending;
-    call->block = cushim_pool_cache_take(call->cache, call->bucket_bytes,
-                                         call->is_captured ? 0 : call->life, &is_pending);
+    call->block =
+        cushim_pool_cache_take(call->cache, call->bucket_bytes, call->is_captured ? 0 : call->life);
     return call->block != NULL;
 }
 
-/* From any cache, if it is over; says whether one is idle that is not. */
-static bool serve_over(struct cushim_pool_call *call, bool *has_pending) {
+/* From any cache, if it is over. */
+static bool serve_over(struct cushim_pool_call *call) {
     struct cushim_pool_cache *cache = NULL;
-    bool is_pending;
-    *has_pending = false;
-    while (!call->block && (cache = cushim_pool_next_cache(call->heap, cache))) {
-        call->block = cushim_pool_cache_take(cache, call->bucket_bytes, 0, &is_pending);
-        *has_pending = *has_pending || is_pending;
-    }
+    while (!call->block && (cache = cushim_pool_next_cache(call->heap, cache)))
+        call->block = cushim_pool_cache_take(cache, call->bucket_bytes, 0);
     return call->block != NULL;
 }
 
@@ -58,18 +53,17 @@ static bool serve_over(struct cushim_pool_call *call, bool *has_pending) {
  * another's: threads on streams of their own would hand blocks to and fro at every pair.
  */
 static bool serve_asked(struct cushim_pool_call *call, enum cushim_pool_effort effort) {
-    bool has_pending;
     for (struct cushim_pool_cache *cache = NULL;
          (cache = cushim_pool_next_cache(call->heap, cache));) {
         if (cushim_pool_cache_count(cache, call->bucket_bytes))
             cushim_pool_cache_prove(cache, call->what, effort);
     }
-    return serve_over(call, &has_pending);
+    return serve_over(call);
 }
 
 /* Fences are recorded where there are none yet.  A request for ALL waits a moment for them. */
 static bool serve_proven(struct cushim_pool_call *call) {
-    uint64_t until_ns = cushim_clock_ns() + call->pool->poll_ns;
+    uint64_t until_ns = cushim_clock_ns() + (uint64_t)call->pool->options.poll_us * 1000;
     bool is_served;
     do
         is_served = serve_asked(call, CUSHIM_POOL_RECORD);
@@ -77,9 +71,9 @@ static bool serve_proven(struct cushim_pool_call *call) {
     return is_served;
 }
 
-enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_call *call, bool is_pressed) {
+static enum cushim_status serve_free_lists(struct cushim_pool_call *call) {
     enum cushim_status status = CUSHIM_NOTFOUND;
-    if (!is_pressed && call->bucket_bytes <= SMALL_BYTES) {
+    if (call->bucket_bytes <= SMALL_BYTES) {
         status = cushim_pool_heap_take(call->heap, call->bucket_bytes, true, &call->block);
         if (status == CUSHIM_NOTFOUND)
             cushim_pool_unpin(call->heap, call->what);
@@ -92,7 +86,7 @@ enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_call *call, b
 /* Once what may not be held is on the free lists. */
 static enum cushim_status serve_settled(struct cushim_pool_call *call) {
     size_t n_bytes = cushim_pool_settle(call->pool, call->heap, call->what, call->bucket_bytes);
-    return n_bytes ? cushim_pool_serve_free_lists(call, false) : CUSHIM_NOTFOUND;
+    return n_bytes ? serve_free_lists(call) : CUSHIM_NOTFOUND;
 }
 
 /*
@@ -102,21 +96,21 @@ static enum cushim_status serve_settled(struct cushim_pool_call *call) {
  * stays within what the pool may keep anyway, memory of the driver.
  */
 enum cushim_status cushim_pool_serve(struct cushim_pool_call *call) {
-    bool has_pending, is_small = call->bucket_bytes <= SMALL_BYTES;
-    if (serve_own(call) || serve_over(call, &has_pending))
+    bool is_small = call->bucket_bytes <= SMALL_BYTES;
+    if (serve_own(call) || serve_over(call))
         return CUSHIM_OK;
+    bool has_pending = cushim_pool_count_idle(call->heap, call->bucket_bytes) != 0;
     bool takes_turns = has_pending && call->cache->is_ordered;
     bool is_kept = takes_turns && cushim_pool_idle_bytes(call->heap) + call->bucket_bytes <=
-                                      call->pool->keep_bytes;
-    if (takes_turns &&
-        (serve_asked(call, CUSHIM_POOL_ASK) ||
-         ((is_small || is_kept) && cushim_pool_serve_free_lists(call, false) == CUSHIM_OK)))
+                                      call->pool->options.keep_bytes;
+    if (takes_turns && (serve_asked(call, CUSHIM_POOL_ASK) ||
+                        ((is_small || is_kept) && serve_free_lists(call) == CUSHIM_OK)))
         return CUSHIM_OK;
     if (is_kept)
         return CUSHIM_NOTFOUND;
     if (has_pending && serve_proven(call))
         return CUSHIM_OK;
-    enum cushim_status status = cushim_pool_serve_free_lists(call, false);
+    enum cushim_status status = serve_free_lists(call);
     return status == CUSHIM_NOTFOUND ? serve_settled(call) : status;
 }
 
@@ -129,13 +123,9 @@ enum cushim_status cushim_pool_fetch(struct cushim_pool_call *call) {
     enum cushim_status status =
         cushim_pool_heap_fetch(call->heap, call->bucket_bytes, &call->block);
     call->is_miss = true;
-    if (status == CUSHIM_OK) {
-        status = call->block
-                     ? CUSHIM_OK
-                     : cushim_scope_fail(&scope, CUSHIM_NOMEM, "host=%zu", sizeof *call->block);
-    } else if (status == CUSHIM_STATE) {
+    if (status == CUSHIM_STATE) {
         status = cushim_scope_fail(&scope, CUSHIM_DEADCONTEXT, "device=%d", scope.context->device);
-    } else if (status != CUSHIM_NOMEM) {
+    } else if (status != CUSHIM_OK && status != CUSHIM_NOMEM) {
         CUresult answer = cushim_mem_segments_refusal();
         status = answer == CUDA_ERROR_NOT_SUPPORTED
                      ? cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d kind=%s",
@@ -151,7 +141,7 @@ enum cushim_status cushim_pool_fetch(struct cushim_pool_call *call) {
 
 static enum cushim_status charge(struct cushim_pool_call *call) {
     struct cushim_pool_object *pool = call->pool;
-    size_t most_bytes = pool->cap_live_bytes;
+    size_t most_bytes = pool->options.cap_live_bytes;
     if (!most_bytes)
         return CUSHIM_OK;
     size_t before = atomic_fetch_add(&pool->live_bytes, call->bucket_bytes);
@@ -196,7 +186,7 @@ static enum cushim_status alloc_from(struct cushim_pool_call *call, cushim_devpt
         return CUSHIM_OK;
     }
     count_miss(call->cache);
-    if (call->pool->cap_live_bytes)
+    if (call->pool->options.cap_live_bytes)
         atomic_fetch_sub(&call->pool->live_bytes, cushim_pool_heap_bucket(call->heap, call->bytes));
     *ptr = call->node;
     return status;

@@ -52,22 +52,16 @@ static struct cushim_pool_block *pop_if_over(struct cushim_pool_cache *cache,
 }
 
 struct cushim_pool_block *cushim_pool_cache_take(struct cushim_pool_cache *cache,
-                                                 size_t bucket_bytes, uint32_t life,
-                                                 bool *is_pending) {
+                                                 size_t bucket_bytes, uint32_t life) {
     struct cushim_pool_block *block;
-    *is_pending = false;
     if (!cushim_pool_cache_idle_bytes(cache))
         return NULL;
     cushim_pool_cache_lock(cache);
-    /* what others look for is not what its stream will */
-    struct cushim_pool_bucket *bucket =
-        life ? cushim_pool_cache_recent(cache, bucket_bytes)
-             : cushim_pool_buckets_find(&cache->buckets, bucket_bytes);
+    struct cushim_pool_bucket *bucket = cushim_pool_buckets_find(&cache->buckets, bucket_bytes);
     if (bucket && life && cache->is_ordered && cushim_pool_cache_is_of(cache, life))
         block = cushim_pool_cache_pop_from(cache, bucket);
     else
         block = pop_if_over(cache, bucket);
-    *is_pending = !block && bucket && bucket->n;
     cushim_pool_cache_unlock(cache);
     return block;
 }
@@ -159,7 +153,7 @@ static void begin(struct cushim_pool_cache *cache, struct cushim_pool_heap *heap
     cache->is_ordered = stream->handle != CUSHIM_POOL_ALL && heap->kind == CUSHIM_MEM_DEVICE;
     close_batch(cache);
     cache->done_moment = cache->covered_moment = cache->closed_moment;
-    cushim_pool_cache_turn_life(cache, 1);
+    atomic_fetch_add(&cache->life, 1);
 }
 
 /* With the heap's lock: make an unused one the stream's.  Who comes late may still look at its
@@ -327,18 +321,13 @@ static enum cushim_status wait_for_fences(struct cushim_scope *scope,
 static enum cushim_status record_and_wait(struct cushim_scope *scope,
                                           struct cushim_pool_cache *cache, bool is_covered,
                                           bool must_wait) {
-    enum cushim_status status = CUSHIM_OK;
-    if (!is_covered && must_wait && cache->n_fences == CUSHIM_POOL_N_FENCES) {
-        status = wait_for_fences(scope, cache); /* makes room for one more */
+    if (must_wait) { /* which makes room for one more */
+        CUSHIM_TRY(wait_for_fences(scope, cache));
         ask(cache);
     }
-    if (!is_covered && status == CUSHIM_OK)
-        status = record(scope, cache);
-    if (must_wait) {
-        enum cushim_status waited = wait_for_fences(scope, cache);
-        status = status == CUSHIM_OK ? waited : status;
-    }
-    return status;
+    if (!is_covered)
+        CUSHIM_TRY(record(scope, cache));
+    return must_wait ? wait_for_fences(scope, cache) : CUSHIM_OK;
 }
 
 /* In the role. */
@@ -403,7 +392,7 @@ enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *cache, cons
 /* With its lock.  What could not be fenced yet waits for the whole context. */
 static void leave(struct cushim_pool_cache *cache) {
     if (!cushim_pool_cache_is_gone(cache))
-        cushim_pool_cache_turn_life(cache, 1);
+        atomic_fetch_add(&cache->life, 1);
     cache->is_ordered = false;
 }
 

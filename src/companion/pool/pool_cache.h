@@ -130,10 +130,9 @@ cushim_pool_cache_pop_from(struct cushim_pool_cache *cache, struct cushim_pool_b
 /* ---- without a lock ---- */
 
 /* The newest of a bucket, for the stream that had the cache at `life` (0: for nobody); else the
- * oldest if it is over.  NULL: *is_pending says whether there is one that is not over. */
+ * oldest if it is over, or NULL. */
 struct cushim_pool_block *cushim_pool_cache_take(struct cushim_pool_cache *cache,
-                                                 size_t bucket_bytes, uint32_t life,
-                                                 bool *is_pending);
+                                                 size_t bucket_bytes, uint32_t life);
 
 /* How many blocks of a bucket there are at the moment. */
 size_t cushim_pool_cache_count(struct cushim_pool_cache *cache, size_t bucket_bytes);

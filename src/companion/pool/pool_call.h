@@ -176,9 +176,6 @@ enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call, struct 
  * or DEFERRED, and on no cache.  CUSHIM_NOTFOUND: nothing serves. */
 enum cushim_status cushim_pool_serve(struct cushim_pool_call *call);
 
-/* From the free lists alone. */
-enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_call *call, bool is_pressed);
-
 /* From the driver. */
 enum cushim_status cushim_pool_fetch(struct cushim_pool_call *call);
 
@@ -192,13 +189,16 @@ enum cushim_status cushim_pool_serve_by_reclaim(struct cushim_pool_call *call);
 /* Idle blocks of a heap that are over go to the free lists, by age, until `bytes` did.
  * `effort` says how hard to look.  Returns their bytes, counted as evicted. */
 size_t cushim_pool_reclaim(struct cushim_pool_heap *heap, const char *what, size_t bytes,
-                           enum cushim_pool_effort effort, enum cushim_status *status);
+                           enum cushim_pool_effort effort);
 
 /* Free segments beyond keep_bytes go to the driver; the bytes. */
 size_t cushim_pool_give_back(struct cushim_pool_heap *heap, size_t keep_bytes);
 
 /* Bytes of idle blocks of all caches at the moment; no lock. */
 size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *heap);
+
+/* How many of a bucket there are, over or not. */
+size_t cushim_pool_count_idle(const struct cushim_pool_heap *heap, size_t bucket_bytes);
 
 /**
  * Give back what a heap holds beyond its watermark: idle blocks that are over, those that were

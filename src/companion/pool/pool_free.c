@@ -60,7 +60,7 @@ static void put(const struct cushim_pool_call *call, size_t asked_bytes) {
     bool is_looked_at = atomic_load_explicit(&pool->n_freezes, memory_order_acquire) ||
                         cushim_capture_count(cache->of.context);
     bool is_captured = is_looked_at && cushim_pool_captured_by(pool, cache, &graph);
-    if (pool->cap_live_bytes)
+    if (pool->options.cap_live_bytes)
         atomic_fetch_sub(&pool->live_bytes, cushim_pool_heap_bucket(call->heap, asked_bytes));
     cushim_pool_cache_lock(cache);
     count(cache, block, asked_bytes);

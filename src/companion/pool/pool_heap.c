@@ -14,6 +14,9 @@
 
 struct cushim_mem_blocks cushim_pool_ledger;
 
+enum { DEDICATED_BYTES = 2 << 20 };
+static const size_t never_shared_bytes = (size_t)256 << 20;
+
 static _Atomic(struct cushim_pool_heap *) everyone;
 
 /* ---- the table, under the heap's lock ---- */
@@ -59,13 +62,6 @@ static void put_spare(struct cushim_pool_heap *heap, struct cushim_pool_block *b
     heap->table.n_used--;
 }
 
-/* A block that came off the free lists is LIVE to the allocator, and so found by its address. */
-static void begin_live(const struct cushim_mem_blockref *place, size_t bucket_bytes) {
-    struct cushim_mem_block_meta *cell = cushim_mem_free_lists_meta(place);
-    atomic_store_explicit(&cell->asked_bytes, bucket_bytes, memory_order_relaxed);
-    atomic_store_explicit(&cell->state, CUSHIM_MEM_LIVE, memory_order_release);
-}
-
 static void give_place(struct cushim_pool_heap *heap, const struct cushim_mem_blockref *place) {
     struct cushim_mem_heap *core = heap->core;
     pthread_mutex_lock(&core->lock);
@@ -73,10 +69,19 @@ static void give_place(struct cushim_pool_heap *heap, const struct cushim_mem_bl
     pthread_mutex_unlock(&core->lock);
 }
 
-/* Into the table; NULL: no host memory, and it went back to the free lists. */
-static struct cushim_pool_block *
-enter(struct cushim_pool_heap *heap, const struct cushim_mem_blockref *place, size_t bucket_bytes) {
+/*
+ * A block that came off the free lists, with the allocator's lock, which is left here: LIVE to the
+ * allocator, and so found by its address, and into the table.  CUSHIM_NOMEM: no host memory, and it
+ * went back.
+ */
+static enum cushim_status enter(struct cushim_pool_heap *heap,
+                                const struct cushim_mem_blockref *place, size_t bucket_bytes,
+                                struct cushim_pool_block **out) {
     const struct cushim_mem_extent *extent = place->extent;
+    struct cushim_mem_block_meta *cell = cushim_mem_free_lists_meta(place);
+    atomic_store_explicit(&cell->asked_bytes, bucket_bytes, memory_order_relaxed);
+    atomic_store_explicit(&cell->state, CUSHIM_MEM_LIVE, memory_order_release);
+    pthread_mutex_unlock(&heap->core->lock);
     pthread_mutex_lock(&heap->lock);
     struct cushim_pool_block *block = NULL;
     if (heap->table.spare || grow(heap)) {
@@ -92,8 +97,7 @@ enter(struct cushim_pool_heap *heap, const struct cushim_mem_blockref *place, si
         atomic_store_explicit(&block->cache, NULL, memory_order_relaxed);
         atomic_store_explicit(&block->asked_bytes, bucket_bytes, memory_order_relaxed);
         /* what a look-up reads without a lock: the builtins, for the field is the allocator's */
-        __atomic_store_n(&cushim_mem_free_lists_meta(place)->next_free, block->index,
-                         __ATOMIC_RELEASE);
+        __atomic_store_n(&cell->next_free, block->index, __ATOMIC_RELEASE);
         atomic_store_explicit(
             &block->address, cushim_mem_extent_address(extent) + place->index * extent->block_bytes,
             memory_order_release);
@@ -102,7 +106,8 @@ enter(struct cushim_pool_heap *heap, const struct cushim_mem_blockref *place, si
     pthread_mutex_unlock(&heap->lock);
     if (!block)
         give_place(heap, place);
-    return block;
+    *out = block;
+    return block ? CUSHIM_OK : CUSHIM_NOMEM;
 }
 
 enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t bucket_bytes,
@@ -110,18 +115,15 @@ enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t b
     struct cushim_mem_heap *core = heap->core;
     struct cushim_mem_blockref place;
     uint64_t life = atomic_load_explicit(&core->generation, memory_order_acquire);
-    if (!(life & 1) || !cushim_mem_heap_lock_life(core, life))
+    if (!cushim_mem_heap_lock_life(core, life | 1)) /* even: closed */
         return CUSHIM_STATE;
     bool is_taken =
         is_cut ? cushim_mem_free_lists_take_cut(core, cushim_mem_sizeclass_of(bucket_bytes), &place)
                : cushim_mem_free_lists_take(core, bucket_bytes, &place);
     if (is_taken)
-        begin_live(&place, bucket_bytes);
+        return enter(heap, &place, bucket_bytes, block);
     pthread_mutex_unlock(&core->lock);
-    if (!is_taken)
-        return CUSHIM_NOTFOUND;
-    *block = enter(heap, &place, bucket_bytes);
-    return *block ? CUSHIM_OK : CUSHIM_NOMEM;
+    return CUSHIM_NOTFOUND;
 }
 
 enum cushim_status cushim_pool_heap_fetch(struct cushim_pool_heap *heap, size_t bucket_bytes,
@@ -132,10 +134,7 @@ enum cushim_status cushim_pool_heap_fetch(struct cushim_pool_heap *heap, size_t 
     if (!(life & 1))
         return CUSHIM_STATE;
     CUSHIM_TRY(cushim_mem_heap_take(core, life, bucket_bytes, &place));
-    begin_live(&place, bucket_bytes);
-    pthread_mutex_unlock(&core->lock);
-    *block = enter(heap, &place, bucket_bytes);
-    return CUSHIM_OK;
+    return enter(heap, &place, bucket_bytes, block);
 }
 
 struct cushim_pool_block *cushim_pool_heap_block(uint64_t address) {
@@ -247,7 +246,8 @@ static const unsigned provider_flags[CUSHIM_POOL_N_KINDS] = {
 static void open_core(struct cushim_pool_heap *heap, struct cushim_pool_object *pool) {
     memset(&heap->core_stats, 0, sizeof heap->core_stats);
     memset(&heap->core_policy, 0, sizeof heap->core_policy);
-    atomic_init(&heap->core_policy.dedicated_bytes, pool->dedicated_bytes);
+    atomic_init(&heap->core_policy.dedicated_bytes,
+                pool->options.dedicated ? DEDICATED_BYTES : never_shared_bytes);
     heap->core_policy.keep.number = SIZE_MAX / 2; /* what goes back is the pool's to say */
     heap->core_policy.has_keep = true;
     heap->core_policy.is_sparing = heap->kind == CUSHIM_MEM_PINNED;
@@ -281,8 +281,7 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     atomic_store(&heap->graph_blocks, 0);
     atomic_store(&heap->graph_bytes, 0);
     heap->peak_bytes[0] = heap->peak_bytes[1] = 0;
-    heap->cap_bucket_blocks = pool->cap_bucket_blocks;
-    heap->cap_bucket_bytes = pool->cap_bucket_bytes;
+    heap->options = pool->options;
     heap->rounding = pool->rounding;
     heap->is_free_long = pool->is_free_long;
     uint32_t life;
@@ -391,7 +390,7 @@ static void empty_caches(struct cushim_pool_heap *heap, const char *what) {
     for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
         struct cushim_pool_block *block;
         cushim_pool_cache_lock(cache);
-        cushim_pool_cache_turn_life(cache, 2); /* no fast path puts anything in from here on */
+        atomic_fetch_add(&cache->life, 2); /* no fast path puts anything in from here on */
         cushim_pool_cache_unlock(cache);
         if (may_wait)
             cushim_pool_cache_prove(cache, what, CUSHIM_POOL_WAIT);

@@ -149,8 +149,8 @@ struct cushim_pool_stream {
 /* What a hit and a free touch stands first, in three lines. */
 struct cushim_pool_cache {
     _Alignas(128) struct cushim_futex_lock lock; /* most caches are one thread's */
-    /* Odd: a stream's.  Rises where the stream or its pool goes: who comes late sees that it is
-     * theirs no more; read without the lock, too. */
+    /* Odd: a stream's.  Rises, under the lock, where the stream or its pool goes: who comes late
+     * sees that it is theirs no more; read without the lock, too. */
     atomic_uint life;
     bool is_ordered; /* its blocks serve its own stream at once */
     struct cushim_pool_bucket
@@ -197,7 +197,7 @@ struct cushim_pool_heap {
     _Atomic(struct cushim_pool_cache *) caches;
     /* constant while in use: the cache of ALL, and of the pool what its caches need */
     struct cushim_pool_cache *all;
-    size_t cap_bucket_blocks, cap_bucket_bytes;
+    struct cushim_pool_options options;
     struct cushim_pool_rounding rounding;
     bool is_free_long;
     struct cushim_pool_table table;
@@ -226,11 +226,8 @@ struct cushim_pool_object {
     struct cushim_object object;
     struct cushim_context_object *context; /* of opts.ctx; kept; NULL: primary ones */
     struct cushim_pool_rounding rounding;
-    size_t dedicated_bytes;
-    uint64_t poll_ns;
-    size_t cap_bucket_blocks, cap_bucket_bytes; /* copied into heaps */
-    size_t cap_cached_bytes, cap_live_bytes, keep_bytes;
-    atomic_bool is_holding; /* freed blocks are kept */
+    struct cushim_pool_options options; /* constant, as the rounding; copied into heaps */
+    atomic_bool is_holding;             /* freed blocks are kept */
     atomic_bool has_lost; /* a context of its died: addresses it does not know may be from there */
     bool is_checked;      /* CUSHIM_CHECK; constant, as the next two */
     bool is_alloc_long, is_free_long; /* a cap or the check: no call takes the fast path */
@@ -258,7 +255,8 @@ static inline size_t cushim_pool_heap_bucket(const struct cushim_pool_heap *heap
 /* How many idle blocks of a bucket a heap keeps, over all its caches. */
 static inline size_t cushim_pool_heap_most(const struct cushim_pool_heap *heap,
                                            size_t bucket_bytes) {
-    return cushim_most(heap->cap_bucket_bytes / bucket_bytes, heap->cap_bucket_blocks);
+    return cushim_most(heap->options.cap_bucket_bytes / bucket_bytes,
+                       heap->options.cap_bucket_blocks);
 }
 
 /* The next of all caches that a heap has, `cache` NULL: the first; no lock. */
@@ -287,13 +285,6 @@ static inline bool cushim_pool_cache_is_of(const struct cushim_pool_cache *cache
 /* Its stream went: never ordered again; without its lock, too. */
 static inline bool cushim_pool_cache_is_gone(const struct cushim_pool_cache *cache) {
     return !(atomic_load_explicit(&cache->life, memory_order_acquire) & 1);
-}
-
-/* Whoever had it has it no more; under its lock. */
-static inline void cushim_pool_cache_turn_life(struct cushim_pool_cache *cache, uint32_t n) {
-    atomic_store_explicit(&cache->life,
-                          atomic_load_explicit(&cache->life, memory_order_relaxed) + n,
-                          memory_order_release);
 }
 
 static inline void cushim_pool_cache_unlock(struct cushim_pool_cache *cache) {
@@ -343,8 +334,7 @@ enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t b
 
 /**
  * The same from a new segment.
- * @param block  NULL with CUSHIM_OK: no host memory
- * @return CUSHIM_OK | CUSHIM_NOMEM | CUSHIM_STATE | another status of the driver
+ * @return CUSHIM_OK | CUSHIM_NOMEM (of either) | CUSHIM_STATE | another status of the driver
  * Threads  any, the heap's context current      Stream   valid while any thread captures
  */
 enum cushim_status cushim_pool_heap_fetch(struct cushim_pool_heap *heap, size_t bucket_bytes,

@@ -17,7 +17,8 @@ static void note(struct cushim_pool_call *call, const char *name) {
 }
 
 static enum cushim_status retry(struct cushim_pool_call *call) {
-    enum cushim_status status = cushim_pool_serve_free_lists(call, true);
+    enum cushim_status status =
+        cushim_pool_heap_take(call->heap, call->bucket_bytes, false, &call->block);
     return status == CUSHIM_NOTFOUND ? cushim_pool_fetch(call) : status;
 }
 
@@ -37,8 +38,7 @@ static enum cushim_status drain(struct cushim_pool_call *call) {
     enum cushim_pool_effort effort = call->may_wait ? CUSHIM_POOL_RECORD : CUSHIM_POOL_ASK;
     enum cushim_status status = CUSHIM_NOMEM;
     for (int is_all = 0; is_all < 2 && status == CUSHIM_NOMEM; is_all++) {
-        cushim_pool_reclaim(call->heap, call->what, is_all ? SIZE_MAX : call->bucket_bytes, effort,
-                            NULL);
+        cushim_pool_reclaim(call->heap, call->what, is_all ? SIZE_MAX : call->bucket_bytes, effort);
         cushim_pool_give_back(call->heap, 0);
         if (is_all)
             ask_others(call);
@@ -92,7 +92,7 @@ static enum cushim_status sync_all(struct cushim_pool_call *call) {
     atomic_fetch_add_explicit(&call->pool->n_waits, 1, memory_order_relaxed);
     CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
     CUSHIM_TRY(cushim_call_end(&scope, cushim_stream_fence_wait_all(&scope)));
-    cushim_pool_reclaim(call->heap, call->what, SIZE_MAX, CUSHIM_POOL_WAIT, NULL);
+    cushim_pool_reclaim(call->heap, call->what, SIZE_MAX, CUSHIM_POOL_WAIT);
     cushim_pool_give_back(call->heap, 0);
     ask_others(call);
     return retry(call);

@@ -31,23 +31,24 @@ static void count_evicted(struct cushim_pool_heap *heap, size_t n) {
     pthread_mutex_unlock(&heap->lock);
 }
 
-static void prove_all(struct cushim_pool_heap *heap, const char *what,
-                      enum cushim_pool_effort effort, enum cushim_status *status) {
+/* The first failure. */
+static enum cushim_status prove_all(struct cushim_pool_heap *heap, const char *what,
+                                    enum cushim_pool_effort effort) {
+    enum cushim_status status = CUSHIM_OK;
     for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
         enum cushim_status proven = cushim_pool_cache_idle_bytes(cache)
                                         ? cushim_pool_cache_prove(cache, what, effort)
                                         : CUSHIM_OK;
-        if (status && *status == CUSHIM_OK)
-            *status = proven;
+        status = status == CUSHIM_OK ? proven : status;
     }
+    return status;
 }
 
 /* What goes next of a cache; NULL: nothing more. */
 static struct cushim_pool_block *next_of(struct cushim_pool_cache *cache, size_t bucket_bytes,
                                          uint64_t last_moment) {
-    bool is_pending;
     if (bucket_bytes)
-        return cushim_pool_cache_take(cache, bucket_bytes, 0, &is_pending);
+        return cushim_pool_cache_take(cache, bucket_bytes, 0);
     return cushim_pool_cache_idle_bytes(cache)
                ? cushim_pool_cache_pop_earliest(cache, last_moment, true)
                : NULL;
@@ -77,10 +78,10 @@ static size_t give_until(struct cushim_pool_heap *heap, size_t bucket_bytes, uin
  * before.
  */
 size_t cushim_pool_reclaim(struct cushim_pool_heap *heap, const char *what, size_t bytes,
-                           enum cushim_pool_effort effort, enum cushim_status *status) {
+                           enum cushim_pool_effort effort) {
     enum { N_PASSES = 8 };
     size_t n_bytes = 0;
-    prove_all(heap, what, effort, status);
+    prove_all(heap, what, effort);
     uint64_t now = cushim_stream_fence_moment(heap->context);
     for (unsigned i = N_PASSES; i-- > 0 && n_bytes < bytes;) {
         uint64_t reach = i ? (uint64_t)N_BATCHES << i : 0;
@@ -112,6 +113,13 @@ size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *heap) {
     for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));)
         n_bytes += cushim_pool_cache_idle_bytes(cache);
     return n_bytes;
+}
+
+size_t cushim_pool_count_idle(const struct cushim_pool_heap *heap, size_t bucket_bytes) {
+    size_t n = 0;
+    for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));)
+        n += cushim_pool_cache_count(cache, bucket_bytes);
+    return n;
 }
 
 enum {
@@ -166,7 +174,7 @@ static size_t over_watermark(const struct cushim_pool_object *pool, struct cushi
     size_t idle_bytes = cushim_less(recent_bytes + margin_bytes, live_bytes);
     if (device_bytes && idle_bytes > free_bytes)
         idle_bytes = cushim_most(free_bytes, slack_bytes);
-    *bound_bytes = live_bytes + cushim_most(idle_bytes, pool->keep_bytes);
+    *bound_bytes = live_bytes + cushim_most(idle_bytes, pool->options.keep_bytes);
     return cushim_less(held_bytes + more_bytes, *bound_bytes);
 }
 
@@ -192,7 +200,7 @@ size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_he
     if (!excess_bytes || cushim_capture_count(heap->context))
         return 0;
     size_t n_bytes = cushim_pool_reclaim(heap, what, excess_bytes,
-                                         more_bytes ? CUSHIM_POOL_RECORD : CUSHIM_POOL_ASK, NULL);
+                                         more_bytes ? CUSHIM_POOL_RECORD : CUSHIM_POOL_ASK);
     size_t free_bytes = atomic_load_explicit(&heap->core->free_segment_bytes, memory_order_relaxed);
     if (free_bytes && (excess_bytes > bound_bytes / FAR || is_quiet(heap, what)))
         cushim_pool_give_back(heap, cushim_less(free_bytes, excess_bytes));
@@ -237,14 +245,6 @@ static size_t idle_bytes_of(struct cushim_pool_object *pool) {
     return n_bytes;
 }
 
-/* How many blocks of a bucket are too many, over all caches of the heap. */
-static size_t excess_of(const struct cushim_pool_heap *heap, size_t bucket_bytes) {
-    size_t n = 0, n_most = cushim_pool_heap_most(heap, bucket_bytes);
-    for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));)
-        n += cushim_pool_cache_count(cache, bucket_bytes);
-    return cushim_less(n, n_most);
-}
-
 /* May this free ask the driver?  Fences under way are not asked after at every free. */
 static bool is_due(struct cushim_pool_cache *cache) {
     cushim_pool_cache_lock(cache);
@@ -266,10 +266,11 @@ static bool is_batch_full(struct cushim_pool_cache *cache, size_t *fallen_bytes)
 void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
                            struct cushim_pool_cache *cache, const char *what, size_t bucket_bytes) {
     bool is_holding = atomic_load_explicit(&pool->is_holding, memory_order_relaxed);
-    size_t idle_bytes = pool->cap_cached_bytes ? idle_bytes_of(pool) : 0;
-    size_t over_bytes = cushim_less(idle_bytes, pool->cap_cached_bytes);
-    size_t excess = excess_of(heap, bucket_bytes), n_gone = 0;
-    size_t fallen_bytes;
+    size_t most_bytes = pool->options.cap_cached_bytes;
+    size_t over_bytes = most_bytes ? cushim_less(idle_bytes_of(pool), most_bytes) : 0;
+    size_t excess = cushim_less(cushim_pool_count_idle(heap, bucket_bytes),
+                                cushim_pool_heap_most(heap, bucket_bytes));
+    size_t fallen_bytes, n_gone = 0;
     bool is_full = is_batch_full(cache, &fallen_bytes);
     if (!is_holding)
         over_bytes = SIZE_MAX;
@@ -280,9 +281,9 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_h
     if (excess)
         n_gone += give_until(heap, bucket_bytes, 0, excess * bucket_bytes);
     if (over_bytes)
-        n_gone += cushim_pool_reclaim(heap, what, over_bytes, CUSHIM_POOL_ASK, NULL);
+        n_gone += cushim_pool_reclaim(heap, what, over_bytes, CUSHIM_POOL_ASK);
     if (n_gone && !cushim_capture_count(heap->context))
-        cushim_pool_give_back(heap, is_holding ? pool->keep_bytes : 0);
+        cushim_pool_give_back(heap, is_holding ? pool->options.keep_bytes : 0);
     if (is_full && is_holding)
         cushim_pool_settle(pool, heap, what, 0);
 }
@@ -294,8 +295,10 @@ static enum cushim_status drain(struct cushim_pool_call *call) {
     cushim_pool_heap_lose_dead();
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(call->pool, heap));) {
         bool has_capture = cushim_capture_count(heap->context) != 0;
-        cushim_pool_reclaim(heap, call->what, SIZE_MAX,
-                            has_capture ? CUSHIM_POOL_ASK : CUSHIM_POOL_WAIT, &status);
+        enum cushim_status proven =
+            prove_all(heap, call->what, has_capture ? CUSHIM_POOL_ASK : CUSHIM_POOL_WAIT);
+        status = status == CUSHIM_OK ? proven : status;
+        cushim_pool_reclaim(heap, call->what, SIZE_MAX, CUSHIM_POOL_ASK);
         cushim_pool_give_back(heap, 0);
     }
     return status;
@@ -330,8 +333,8 @@ static void trim(struct cushim_pool_call *call, int ordinal, size_t keep_bytes) 
         if (!is_meant(heap, ordinal))
             continue;
         if (idle_bytes > keep_bytes)
-            idle_bytes -= cushim_pool_reclaim(heap, call->what, idle_bytes - keep_bytes,
-                                              CUSHIM_POOL_RECORD, NULL);
+            idle_bytes -=
+                cushim_pool_reclaim(heap, call->what, idle_bytes - keep_bytes, CUSHIM_POOL_RECORD);
         if (!cushim_capture_count(heap->context))
             cushim_pool_give_back(heap, 0);
     }

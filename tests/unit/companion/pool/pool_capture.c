@@ -54,7 +54,8 @@ static struct cushim_pool_graph *unfreeze(bool has_graph) {
     struct cushim_stream_use use;
     CUgraph graph = NULL;
     ck_assert_int_eq(cushim_stream_enter(&scope, "test", s, &use), CUSHIM_OK);
-    ck_assert_int_eq(cushim_pool_enter(&pool_scope, "test", p, &pool), CUSHIM_OK);
+    ck_assert_int_eq(cushim_call_begin_object(&pool_scope, "test", CUSHIM_KIND_POOL, p, &pool),
+                     CUSHIM_OK);
     ck_assert_int_eq(CUSHIM_DRIVER(cuStreamEndCapture)(use.handle, &graph), CUDA_SUCCESS);
     ck_assert_ptr_nonnull(graph); /* never destroyed: a node's memory stays its own */
     ck_assert_int_eq(
