@@ -2,7 +2,6 @@
 
 #include <stdatomic.h>
 
-#include "base/bits.h"
 #include "base/log.h"
 #include "cuda/table.h"
 #include "memory/layout/pagemap.h"
@@ -116,11 +115,15 @@ enum verdict { UNASKED, FITS, DOES_NOT };
 /* What was asked once: all writers of a word write the same, and obtain comes after a verdict. */
 static atomic_int verdicts[MOST_DEVICES], n_visible;
 
+static CUmemAllocationProp properties_of(int device) {
+    return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+}
+
 static bool can_map(struct cushim_cuda *cuda, int device) {
     int is_supported = 0;
     size_t grain_bytes = 0;
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    CUmemAllocationProp prop = properties_of(device);
     return cuda->cuMemAddressReserve && cuda->cuMemAddressFree && cuda->cuMemCreate &&
            cuda->cuMemRelease && cuda->cuMemMap && cuda->cuMemUnmap && cuda->cuMemSetAccess &&
            cuda->cuMemGetAllocationGranularity && cuda->cuDeviceGetAttribute &&
@@ -176,10 +179,6 @@ bool cushim_mem_provider_vmm_fits(struct cushim_cuda *cuda, int device) {
     return verdict == FITS;
 }
 
-static size_t round_up(size_t n_bytes) {
-    return (n_bytes + GRAIN_BYTES - 1) & ~(size_t)(GRAIN_BYTES - 1);
-}
-
 static CUresult let_all_in(struct cushim_cuda *cuda, CUdeviceptr address, size_t n_bytes) {
     CUmemAccessDesc access[MOST_DEVICES];
     int n = atomic_load_explicit(&n_visible, memory_order_relaxed);
@@ -195,8 +194,7 @@ static CUresult let_all_in(struct cushim_cuda *cuda, CUdeviceptr address, size_t
 /* Physical memory at an address that is reserved; the mapping alone keeps it. */
 static CUresult back(struct cushim_cuda *cuda, int device, CUdeviceptr address, size_t n_bytes) {
     CUmemGenericAllocationHandle handle;
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    CUmemAllocationProp prop = properties_of(device);
     CUresult answer = cuda->cuMemCreate(&handle, n_bytes, &prop, 0);
     if (answer != CUDA_SUCCESS)
         return answer;
@@ -214,7 +212,7 @@ static CUresult vmm_obtain(const struct cushim_mem_provider_client *client, size
                            uint64_t *base) {
     struct cushim_cuda *cuda = client->cuda;
     CUdeviceptr address = 0;
-    n_bytes = round_up(n_bytes);
+    n_bytes = cushim_rounded(n_bytes, GRAIN_BYTES);
     CUresult answer = cuda->cuMemAddressReserve(&address, n_bytes, GRAIN_BYTES, 0, 0);
     if (answer != CUDA_SUCCESS)
         return answer;
@@ -227,7 +225,7 @@ static CUresult vmm_obtain(const struct cushim_mem_provider_client *client, size
 
 static CUresult vmm_release(const struct cushim_mem_provider_client *client, uint64_t base,
                             size_t n_bytes) {
-    n_bytes = round_up(n_bytes);
+    n_bytes = cushim_rounded(n_bytes, GRAIN_BYTES);
     CUresult answer = client->cuda->cuMemUnmap(base, n_bytes);
     if (answer == CUDA_SUCCESS) /* a range that stays reserved is lost to nobody */
         client->cuda->cuMemAddressFree(base, n_bytes);

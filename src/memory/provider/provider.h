@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/bits.h"
 #include "cuda/types.h"
 #include "memory/layout/sizeclass.h"
 
@@ -33,7 +34,7 @@ struct cushim_mem_provider {
                         size_t n_bytes);
     bool is_prompt;        /* release never waits for the device */
     bool outlives_context; /* and must be released when the context goes */
-    size_t grain_bytes;    /* a power of two: dedicated segments are multiples; 0: as asked */
+    size_t grain_bytes;    /* a power of two: dedicated segments are multiples */
     size_t as_asked_bytes; /* but not those of this size or less: the driver packs them itself */
     size_t least_bytes;    /* of addresses that the driver gives for a segment, however small */
 };
@@ -41,15 +42,14 @@ struct cushim_mem_provider {
 /* The size of a dedicated segment for a request, which leaves room to round up. */
 static inline size_t cushim_mem_provider_round(const struct cushim_mem_provider *source,
                                                size_t n_bytes) {
-    size_t past =
-        n_bytes > source->as_asked_bytes && source->grain_bytes ? source->grain_bytes - 1 : 0;
-    return (n_bytes + past) & ~past;
+    return n_bytes > source->as_asked_bytes ? cushim_rounded(n_bytes, source->grain_bytes)
+                                            : n_bytes;
 }
 
 /* The addresses that are the segment's, to the end of what the driver gave: whole pages. */
 static inline size_t cushim_mem_provider_reach(const struct cushim_mem_provider *source,
                                                size_t n_bytes) {
-    return n_bytes < source->least_bytes ? source->least_bytes : n_bytes;
+    return cushim_most(n_bytes, source->least_bytes);
 }
 
 /* The driver hands out device memory in pages of this size, and packs none that is larger than

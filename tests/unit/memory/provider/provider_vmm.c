@@ -7,7 +7,7 @@
 #include "cuda/table.h"
 #include "tests/unit/suite.h"
 
-enum { MIB = 1 << 20, MOST_DEVICES = 64, N_THREADS = 8 };
+enum { MIB = 1 << 20, GRAIN = 2 * MIB, MOST_DEVICES = 64, N_THREADS = 8 };
 
 static struct cushim_cuda cuda;
 static int n_devices;
@@ -24,7 +24,7 @@ static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice
 static CUresult get_granularity(size_t *n_bytes, const CUmemAllocationProp *prop,
                                 CUmemAllocationGranularity_flags option) {
     (void)prop, (void)option;
-    *n_bytes = 2 * MIB;
+    *n_bytes = GRAIN;
     return CUDA_SUCCESS;
 }
 
@@ -39,9 +39,15 @@ static CUresult can_access(int *reaches, CUdevice from, CUdevice to) {
     return from < n_devices && to < n_devices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
+/* The driver takes whole grains alone. */
+static void check_size(size_t n_bytes) {
+    ck_assert_uint_eq(n_bytes % GRAIN, 0);
+}
+
 static CUresult reserve(CUdeviceptr *address, size_t n_bytes, size_t align_bytes,
                         CUdeviceptr wanted, unsigned long long flags) {
-    (void)n_bytes, (void)align_bytes, (void)wanted, (void)flags;
+    (void)align_bytes, (void)wanted, (void)flags;
+    check_size(n_bytes);
     *address = (CUdeviceptr)1 << 40;
     return CUDA_SUCCESS;
 }
@@ -49,14 +55,16 @@ static CUresult reserve(CUdeviceptr *address, size_t n_bytes, size_t align_bytes
 static int n_given;
 
 static CUresult unreserve(CUdeviceptr address, size_t n_bytes) {
-    (void)address, (void)n_bytes;
+    (void)address;
+    check_size(n_bytes);
     n_given++;
     return CUDA_SUCCESS;
 }
 
 static CUresult create(CUmemGenericAllocationHandle *handle, size_t n_bytes,
                        const CUmemAllocationProp *prop, unsigned long long flags) {
-    (void)n_bytes, (void)prop, (void)flags;
+    (void)prop, (void)flags;
+    check_size(n_bytes);
     *handle = 1;
     return CUDA_SUCCESS;
 }
@@ -68,13 +76,15 @@ static CUresult release(CUmemGenericAllocationHandle handle) {
 
 static CUresult map(CUdeviceptr address, size_t n_bytes, size_t offset,
                     CUmemGenericAllocationHandle handle, unsigned long long flags) {
-    (void)address, (void)n_bytes, (void)offset, (void)handle, (void)flags;
+    (void)address, (void)offset, (void)handle, (void)flags;
+    check_size(n_bytes);
     return CUDA_SUCCESS;
 }
 
 static CUresult set_access(CUdeviceptr address, size_t n_bytes, const CUmemAccessDesc *descs,
                            size_t n) {
-    (void)address, (void)n_bytes;
+    (void)address;
+    check_size(n_bytes);
     for (size_t i = 0; i < n; i++) {
         ck_assert_int_eq(descs[i].flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
         atomic_store_explicit(&is_let_in[descs[i].location.id], true, memory_order_relaxed);
@@ -109,6 +119,20 @@ START_TEST(every_visible_device_is_let_in) {
         for (int device = 0; device < MOST_DEVICES; device++)
             ck_assert_int_eq(is_let_in[device], device < n_devices);
     }
+}
+END_TEST
+
+START_TEST(mapped_memory_is_of_whole_grains_whatever_is_asked_for) {
+    static struct cushim_mem_provider_client client = {.cuda = &cuda};
+    static const size_t sizes[] = {1, MIB, GRAIN - 1, GRAIN, GRAIN + 1, 3 * MIB, 3 * MIB + 1};
+    uint64_t base;
+    set_up(1);
+    ck_assert(cushim_mem_provider_vmm_fits(&cuda, 0));
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        ck_assert_int_eq(cushim_mem_provider_vmm.obtain(&client, sizes[i], &base), CUDA_SUCCESS);
+        ck_assert_int_eq(cushim_mem_provider_vmm.release(&client, base, sizes[i]), CUDA_SUCCESS);
+    }
+    ck_assert_int_eq(n_given, 2 * (int)(sizeof sizes / sizeof *sizes));
 }
 END_TEST
 
@@ -218,6 +242,7 @@ END_TEST
 SUITE() {
     return suite_run("provider vmm",
                      (const TTest *[]){every_visible_device_is_let_in,
+                                       mapped_memory_is_of_whole_grains_whatever_is_asked_for,
                                        where_nobody_is_let_in_nothing_stays_mapped_or_reserved,
                                        the_driver_is_asked_once_a_device,
                                        threads_of_many_devices_come_at_once,
