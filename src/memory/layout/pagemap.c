@@ -6,16 +6,13 @@
 #include "base/bits.h"
 #include "base/helgrind.h"
 
-/* Entries by what they are for: 1 GiB, 2 MiB, a spot. */
-enum level { GIANT, LARGE, SPOT };
-static const unsigned log2_spots[] = {CUSHIM_MEM_LOG2_TABLE, CUSHIM_MEM_LOG2_LARGE, 0};
+enum {
+    LARGE_SPOTS = 1 << CUSHIM_MEM_LOG2_LARGE,
+    LOG2_SPOT_PAGES = CUSHIM_MEM_LOG2_SPOT - CUSHIM_MEM_LOG2_PAGE
+};
 
 /* Held by who sets: to divide an entry takes many stores.  Who clears needs but one at a time. */
 static pthread_mutex_t setting = PTHREAD_MUTEX_INITIALIZER;
-
-static uint64_t least(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
 
 /* Under the lock: the tables of a range, which are never unmapped; false where host memory is out.
  */
@@ -33,105 +30,20 @@ static bool make_tables(struct cushim_mem_pagemap *map, uint64_t first, uint64_t
     return true;
 }
 
-/* Spots are counted from address 0. */
-static struct cushim_mem_table *table_of(struct cushim_mem_pagemap *map, uint64_t spot) {
-    return cushim_mem_pagemap_table(map, spot << CUSHIM_MEM_LOG2_SPOT);
-}
+/* ---- entries; spots and pages are counted from address 0 ---- */
 
 static uint64_t spot_behind(uint64_t base, size_t n_bytes) {
     return (base + n_bytes + CUSHIM_MEM_SPOT_BYTES - 1) >> CUSHIM_MEM_LOG2_SPOT;
 }
 
-static cushim_mem_entry *entry_of(struct cushim_mem_pagemap *map, enum level level, uint64_t spot) {
-    uint64_t place = spot & (CUSHIM_MEM_TABLE_SPOTS - 1);
-    if (level == GIANT)
-        return &map->giants[spot >> CUSHIM_MEM_LOG2_TABLE];
-    struct cushim_mem_table *table = table_of(map, spot);
-    return level == LARGE ? &table->larges[place >> CUSHIM_MEM_LOG2_LARGE] : &table->spots[place];
+static cushim_mem_entry *large_of(struct cushim_mem_pagemap *map, uint64_t spot) {
+    return &cushim_mem_pagemap_table(map, spot << CUSHIM_MEM_LOG2_SPOT)
+                ->larges[(spot & (CUSHIM_MEM_TABLE_SPOTS - 1)) >> CUSHIM_MEM_LOG2_LARGE];
 }
 
-/* Where the entry ends that a spot lies in. */
-static uint64_t end_of(enum level level, uint64_t spot) {
-    return ((spot >> log2_spots[level]) + 1) << log2_spots[level];
-}
-
-/* Of a segment whose context went a moment ago; read first: most of it is never touched. */
-static void forget_slabs(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end) {
-    for (uint64_t at = first << CUSHIM_MEM_LOG2_SPOT; at < end << CUSHIM_MEM_LOG2_SPOT;
-         at += CUSHIM_MEM_PAGE_BYTES) {
-        _Atomic(struct cushim_mem_extent *) *slab =
-            &cushim_mem_pagemap_table(map, at)->slabs[cushim_mem_pagemap_page(at)];
-        if (atomic_load_explicit(slab, memory_order_relaxed))
-            atomic_store_explicit(slab, NULL, memory_order_relaxed);
-    }
-}
-
-static void fill(struct cushim_mem_pagemap *map, enum level level, uint64_t first, uint64_t end,
-                 uintptr_t segment);
-
-/*
- * What the entry leads to, those below lead to, and it to them.  If its segment is cleared
- * meanwhile, they are NULL again before anybody is led there.
- */
-static void divide(struct cushim_mem_pagemap *map, enum level level, uint64_t spot) {
-    uint64_t end = end_of(level, spot), first = end - ((uint64_t)1 << log2_spots[level]);
-    cushim_mem_entry *entry = entry_of(map, level, spot);
-    uintptr_t seen = atomic_load_explicit(entry, memory_order_relaxed);
-    uintptr_t table = level == GIANT ? (uintptr_t)table_of(map, spot) : 0;
-    while (!(seen & CUSHIM_MEM_DIVIDED)) {
-        fill(map, level + 1, first, end, seen);
-        if (atomic_compare_exchange_strong(entry, &seen, table + CUSHIM_MEM_DIVIDED))
-            break;
-    }
-}
-
-/* Under the lock: spots first .. end - 1 are the segment's, or, with 0, nobody's. */
-static void fill(struct cushim_mem_pagemap *map, enum level level, uint64_t first, uint64_t end,
-                 uintptr_t segment) {
-    for (uint64_t spot = first, next; spot < end; spot = next) {
-        next = least(end_of(level, spot), end);
-        if (next - spot < (uint64_t)1 << log2_spots[level]) {
-            divide(map, level, spot);
-            fill(map, level + 1, spot, next, segment);
-            continue;
-        }
-        cushim_mem_entry *entry = entry_of(map, level, spot);
-        uintptr_t seen = atomic_load_explicit(entry, memory_order_relaxed);
-        if (seen != segment)
-            atomic_store_explicit(entry, segment, memory_order_release);
-        if (seen & CUSHIM_MEM_DIVIDED)
-            fill(map, level + 1, spot, next, 0);
-        else if (seen)
-            forget_slabs(map, spot, next);
-    }
-}
-
-/* The bits first .. end - 1, counted from address 0, as far as there are tables. */
-static void mark(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end, bool is_vacated) {
-    for (uint64_t bit = first, next; bit < end; bit = next) {
-        struct cushim_mem_table *table = cushim_mem_pagemap_table(map, bit << CUSHIM_MEM_LOG2_PAGE);
-        if (table && is_vacated)
-            atomic_store_explicit(&table->has_vacated, true, memory_order_relaxed);
-        bool is_concerned =
-            table && atomic_load_explicit(&table->has_vacated, memory_order_relaxed);
-        next = least((bit | (is_concerned ? 63 : CUSHIM_MEM_TABLE_PAGES - 1)) + 1, end);
-        if (!is_concerned)
-            continue;
-        uint64_t bits = ~(uint64_t)0 << bit % 64 & ~(uint64_t)0 >> (63 - (next - 1) % 64);
-        atomic_uint_fast64_t *word = &table->vacated[(bit & (CUSHIM_MEM_TABLE_PAGES - 1)) / 64];
-        if (is_vacated)
-            atomic_fetch_or_explicit(word, bits, memory_order_relaxed);
-        else if (atomic_load_explicit(word, memory_order_relaxed) & bits) /* most are untouched */
-            atomic_fetch_and_explicit(word, ~bits, memory_order_relaxed);
-    }
-}
-
-/* The same of all spots that a range touches. */
-static void mark_spots(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
-                       bool is_vacated) {
-    const unsigned shift = CUSHIM_MEM_LOG2_SPOT - CUSHIM_MEM_LOG2_PAGE;
-    uint64_t first = base >> CUSHIM_MEM_LOG2_SPOT, end = spot_behind(base, n_bytes);
-    mark(map, first << shift, end << shift, is_vacated);
+static cushim_mem_entry *entry_of(struct cushim_mem_pagemap *map, uint64_t spot) {
+    return &cushim_mem_pagemap_table(map, spot << CUSHIM_MEM_LOG2_SPOT)
+                ->spots[spot & (CUSHIM_MEM_TABLE_SPOTS - 1)];
 }
 
 static _Atomic(struct cushim_mem_extent *) *slab_of_page(struct cushim_mem_pagemap *map,
@@ -143,6 +55,67 @@ static _Atomic(struct cushim_mem_extent *) *slab_of_page(struct cushim_mem_pagem
 /* The first page that begins at an address or behind it. */
 static uint64_t page_behind(uint64_t address) {
     return (address + CUSHIM_MEM_PAGE_BYTES - 1) >> CUSHIM_MEM_LOG2_PAGE;
+}
+
+/* Of a segment whose context went a moment ago; read first: most of it is never touched. */
+static void forget_slabs(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end) {
+    for (uint64_t page = first << LOG2_SPOT_PAGES; page < end << LOG2_SPOT_PAGES; page++) {
+        if (atomic_load_explicit(slab_of_page(map, page), memory_order_relaxed))
+            atomic_store_explicit(slab_of_page(map, page), NULL, memory_order_relaxed);
+    }
+}
+
+static void fill_spots(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end,
+                       uintptr_t segment) {
+    for (uint64_t spot = first; spot < end; spot++)
+        atomic_store_explicit(entry_of(map, spot), segment, memory_order_release);
+}
+
+/*
+ * What the large entry of a spot leads to, its spots lead to, and it to them.  If its segment is
+ * cleared meanwhile, they are NULL again before anybody is led there.
+ */
+static void divide(struct cushim_mem_pagemap *map, uint64_t spot) {
+    uint64_t first = spot & ~(uint64_t)(LARGE_SPOTS - 1);
+    uintptr_t seen = atomic_load_explicit(large_of(map, spot), memory_order_relaxed);
+    while (seen != CUSHIM_MEM_DIVIDED) {
+        fill_spots(map, first, first + LARGE_SPOTS, seen);
+        if (atomic_compare_exchange_strong(large_of(map, spot), &seen, CUSHIM_MEM_DIVIDED))
+            break;
+    }
+}
+
+/* Under the lock: spots first .. end - 1 are the segment's. */
+static void fill(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end, uintptr_t segment) {
+    for (uint64_t spot = first, next; spot < end; spot = next) {
+        next = cushim_least((spot | (LARGE_SPOTS - 1)) + 1, end);
+        bool was_set = atomic_load_explicit(large_of(map, spot), memory_order_relaxed) != 0;
+        if (next - spot == LARGE_SPOTS) {
+            atomic_store_explicit(large_of(map, spot), segment, memory_order_release);
+        } else {
+            divide(map, spot);
+            fill_spots(map, spot, next, segment);
+        }
+        if (was_set)
+            forget_slabs(map, spot, next);
+    }
+}
+
+/* The vacated bits of pages first .. end - 1, as far as there are tables. */
+static void mark(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end, bool is_vacated) {
+    for (uint64_t page = first, next; page < end; page = next) {
+        struct cushim_mem_table *table =
+            cushim_mem_pagemap_table(map, page << CUSHIM_MEM_LOG2_PAGE);
+        next = cushim_least((page | (table ? 63 : CUSHIM_MEM_TABLE_PAGES - 1)) + 1, end);
+        if (!table)
+            continue;
+        uint64_t bits = ~(uint64_t)0 << page % 64 & ~(uint64_t)0 >> (63 - (next - 1) % 64);
+        atomic_uint_fast64_t *word = &table->vacated[(page & (CUSHIM_MEM_TABLE_PAGES - 1)) / 64];
+        if (is_vacated)
+            atomic_fetch_or_explicit(word, bits, memory_order_relaxed);
+        else if (atomic_load_explicit(word, memory_order_relaxed) & bits) /* most are untouched */
+            atomic_fetch_and_explicit(word, ~bits, memory_order_relaxed);
+    }
 }
 
 void cushim_mem_pagemap_set_slab(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
@@ -163,30 +136,27 @@ enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64
     bool has_tables =
         make_tables(map, first >> CUSHIM_MEM_LOG2_TABLE, (end - 1) >> CUSHIM_MEM_LOG2_TABLE);
     if (has_tables && cushim_mem_pagemap_has_vacated(map))
-        mark_spots(map, base, n_bytes, false);
+        mark(map, first << LOG2_SPOT_PAGES, end << LOG2_SPOT_PAGES, false);
     if (has_tables)
-        fill(map, GIANT, first, end, (uintptr_t)segment);
+        fill(map, first, end, (uintptr_t)segment);
     pthread_mutex_unlock(&setting);
     return has_tables ? CUSHIM_OK : CUSHIM_NOMEM;
 }
 
-/* Where another's segment was set in a part of an entry, it leads down by now. */
-static void empty(struct cushim_mem_pagemap *map, enum level level, uint64_t first, uint64_t end,
-                  uintptr_t segment) {
-    for (uint64_t spot = first, next; spot < end; spot = next) {
-        next = least(end_of(level, spot), end);
-        cushim_mem_entry *entry = entry_of(map, level, spot);
-        uintptr_t seen = atomic_load_explicit(entry, memory_order_acquire);
-        if (seen == segment && atomic_compare_exchange_strong(entry, &seen, 0))
-            continue;
-        if (seen & CUSHIM_MEM_DIVIDED)
-            empty(map, level + 1, spot, next, segment);
-    }
-}
-
 void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
                               struct cushim_mem_segment *segment) {
-    empty(map, GIANT, base >> CUSHIM_MEM_LOG2_SPOT, spot_behind(base, n_bytes), (uintptr_t)segment);
+    uint64_t end = spot_behind(base, n_bytes);
+    for (uint64_t spot = base >> CUSHIM_MEM_LOG2_SPOT, next; spot < end; spot = next) {
+        uintptr_t seen = (uintptr_t)segment;
+        next = cushim_least((spot | (LARGE_SPOTS - 1)) + 1, end);
+        if (atomic_compare_exchange_strong(large_of(map, spot), &seen, 0) ||
+            seen != CUSHIM_MEM_DIVIDED) /* as it is where another's was set in a part of it */
+            continue;
+        for (; spot < next; spot++) {
+            seen = (uintptr_t)segment;
+            atomic_compare_exchange_strong(entry_of(map, spot), &seen, 0);
+        }
+    }
 }
 
 void cushim_mem_pagemap_clear_slab(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
@@ -199,7 +169,7 @@ void cushim_mem_pagemap_clear_slab(struct cushim_mem_pagemap *map, uint64_t base
 }
 
 void cushim_mem_pagemap_vacate(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes) {
-    mark_spots(map, base, n_bytes, true);
+    mark(map, base >> CUSHIM_MEM_LOG2_PAGE, spot_behind(base, n_bytes) << LOG2_SPOT_PAGES, true);
     atomic_store_explicit(&map->has_vacated, true, memory_order_relaxed);
 }
 

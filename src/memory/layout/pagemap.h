@@ -2,14 +2,12 @@
  * The page map: from a device address to the segment that holds it, in three loads at most, and to
  * the slab, where a page is one's alone, in two.
  *
- * Addresses up to 2^49, which is what the driver hands out.  An entry is for 1 GiB, for 2 MiB or
- * for a *spot* of 64 KiB: NULL (foreign memory), the segment that fills it, or *divided*
- * (lowest bit), which leads to the entries below.  A segment is entered at the largest entries that
- * it fills, so that 16 GiB are 16 stores.  Below an entry that is not divided all entries are NULL.
+ * Addresses up to 2^49, which is what the driver hands out.  A *large* entry is for 2 MiB: NULL
+ * (foreign memory), the segment that fills it, or *divided*.  Then the entries of its *spots* of
+ * 64 KiB count, which are NULL or a segment; else nobody is led to them, whatever they have.
  *
- * The smaller entries of a GiB lie in one table, which is mapped when a segment is first set there
- * and stays.  Look-ups take no lock and may race with set and clear: they see the old or the new
- * entry.
+ * The entries of a GiB lie in one table, which is mapped when a segment is first set there and
+ * stays.  Look-ups take no lock and may race with set and clear: they see the old or the new entry.
  *
  * A range is *vacated* where a segment was whose context went, until another segment is set there
  * or somebody else's memory is found there: a bit for each page, which are the system's, so that no
@@ -39,13 +37,13 @@ enum {
                              << (CUSHIM_MEM_LOG2_SPOT - CUSHIM_MEM_LOG2_PAGE),
     CUSHIM_MEM_TABLES =
         1 << (CUSHIM_MEM_LOG2_ADDRESS - CUSHIM_MEM_LOG2_SPOT - CUSHIM_MEM_LOG2_TABLE),
-    CUSHIM_MEM_DIVIDED = 1 /* the bit of an entry */
+    CUSHIM_MEM_DIVIDED = 1 /* a large entry of which the spots' count */
 };
 
 struct cushim_mem_extent;
 struct cushim_mem_segment;
 
-/* A segment's address; 0; or with CUSHIM_MEM_DIVIDED, and in a giant one the table's address. */
+/* A segment's address, 0 or CUSHIM_MEM_DIVIDED. */
 typedef atomic_uintptr_t cushim_mem_entry;
 
 struct cushim_mem_table {
@@ -54,13 +52,11 @@ struct cushim_mem_table {
     _Atomic(struct cushim_mem_extent *)
         slabs[CUSHIM_MEM_TABLE_PAGES]; /* written by the free lists; both touched where set */
     atomic_uint_fast64_t vacated[CUSHIM_MEM_TABLE_PAGES / 64];
-    atomic_bool has_vacated; /* something is, or was */
 };
 
-/* All zero is an empty map; 8 MiB of address space, touched where it is used. */
+/* All zero is an empty map; 4 MiB of address space, touched where it is used. */
 struct cushim_mem_pagemap {
-    cushim_mem_entry giants[CUSHIM_MEM_TABLES];
-    _Atomic(struct cushim_mem_table *) tables[CUSHIM_MEM_TABLES]; /* also where no giant leads */
+    _Atomic(struct cushim_mem_table *) tables[CUSHIM_MEM_TABLES]; /* of a GiB each */
     atomic_bool has_vacated;                                      /* something is, or was */
 };
 
@@ -81,18 +77,14 @@ static inline uint64_t cushim_mem_pagemap_page(uint64_t address) {
 /* The segment of an address, or NULL. */
 static inline struct cushim_mem_segment *cushim_mem_pagemap_find(struct cushim_mem_pagemap *map,
                                                                  uint64_t address) {
-    uint64_t giant = address >> (CUSHIM_MEM_LOG2_SPOT + CUSHIM_MEM_LOG2_TABLE);
+    struct cushim_mem_table *table = cushim_mem_pagemap_table(map, address);
     uint64_t spot = (address >> CUSHIM_MEM_LOG2_SPOT) & (CUSHIM_MEM_TABLE_SPOTS - 1);
-    if (giant >= CUSHIM_MEM_TABLES)
+    if (!table)
         return NULL;
-    uintptr_t entry = atomic_load_explicit(&map->giants[giant], memory_order_acquire);
-    if (entry & CUSHIM_MEM_DIVIDED) {
-        struct cushim_mem_table *table = (struct cushim_mem_table *)(entry - CUSHIM_MEM_DIVIDED);
-        entry = atomic_load_explicit(&table->larges[spot >> CUSHIM_MEM_LOG2_LARGE],
-                                     memory_order_acquire);
-        if (entry & CUSHIM_MEM_DIVIDED)
-            entry = atomic_load_explicit(&table->spots[spot], memory_order_acquire);
-    }
+    uintptr_t entry =
+        atomic_load_explicit(&table->larges[spot >> CUSHIM_MEM_LOG2_LARGE], memory_order_acquire);
+    if (entry == CUSHIM_MEM_DIVIDED)
+        entry = atomic_load_explicit(&table->spots[spot], memory_order_acquire);
     return (struct cushim_mem_segment *)entry;
 }
 
