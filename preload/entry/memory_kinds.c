@@ -68,7 +68,7 @@ bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *pool,
         cushim_mem_fill_host((void *)(uintptr_t)block->address, due_bytes);
         return true;
     }
-    const struct cushim_mem_fill zeros = {block->address, due_bytes, 0};
+    const struct cushim_mem_fill zeros = {.address = block->address, .n_bytes = due_bytes};
     enum cushim_status status = cushim_mem_fill_device(&pool->filler, &zeros, 1, patience_ns);
     if (status != CUSHIM_OK)
         set_aside(pool, &found, block->is_hit);

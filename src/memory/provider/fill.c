@@ -46,17 +46,6 @@ void cushim_mem_fill_host(void *address, size_t n_bytes) {
 
 /* ---- on the filler's stream ---- */
 
-/* What is done there: the fills, or reads of as many bytes each into `host`. */
-struct work {
-    const struct cushim_mem_fill *fills;
-    unsigned n_fills;
-    unsigned char *host;
-    const uint64_t *addresses;
-    unsigned n_reads;
-    size_t n_bytes; /* of the fills in all, or of each read */
-    uint64_t patience_ns;
-};
-
 /* The stream, made if there is none; its context is current. */
 static CUresult find_stream(struct cushim_mem_filler *filler, CUstream *stream) {
     CUresult answer = CUDA_SUCCESS;
@@ -74,25 +63,23 @@ static CUresult find_stream(struct cushim_mem_filler *filler, CUstream *stream) 
     return answer;
 }
 
-static CUresult submit(struct cushim_cuda *cuda, const struct work *work, CUstream stream) {
+static CUresult submit(struct cushim_cuda *cuda, const struct cushim_mem_fill *fills,
+                       unsigned n_fills, CUstream stream) {
     CUresult answer = CUDA_SUCCESS;
-    for (unsigned i = 0; i < work->n_reads && answer == CUDA_SUCCESS; i++)
-        answer = cuda->cuMemcpyDtoHAsync_v2(work->host + i * work->n_bytes, work->addresses[i],
-                                            work->n_bytes, stream);
-    for (unsigned i = 0; i < work->n_fills && answer == CUDA_SUCCESS; i++) {
-        const struct cushim_mem_fill *fill = &work->fills[i];
-        if (fill->n_bytes)
+    for (unsigned i = 0; i < n_fills && answer == CUDA_SUCCESS; i++) {
+        const struct cushim_mem_fill *fill = &fills[i];
+        if (fill->host)
+            answer = cuda->cuMemcpyDtoHAsync_v2(fill->host, fill->address, fill->n_bytes, stream);
+        else if (fill->n_bytes)
             answer = cuda->cuMemsetD8Async(fill->address, fill->value, fill->n_bytes, stream);
     }
     return answer;
 }
 
-/* A read is waited for to its end: it goes to the caller's memory. */
-static enum cushim_status wait(struct cushim_cuda *cuda, const struct work *work, CUevent event) {
-    if (work->host)
+static enum cushim_status wait(struct cushim_cuda *cuda, CUevent event, uint64_t patience_ns) {
+    if (!patience_ns)
         return cushim_status_from_cu(cuda->cuEventSynchronize(event));
-    /* no bus is as slow as 1 GB/s */
-    uint64_t end_ns = cushim_clock_ns() + work->patience_ns + work->n_bytes;
+    uint64_t end_ns = cushim_clock_ns() + patience_ns;
     CUresult answer;
     unsigned n_looks = 0;
     while ((answer = cuda->cuEventQuery(event)) == CUDA_ERROR_NOT_READY &&
@@ -102,7 +89,8 @@ static enum cushim_status wait(struct cushim_cuda *cuda, const struct work *work
 }
 
 static enum cushim_status submit_and_wait(struct cushim_mem_filler *filler,
-                                          const struct work *work) {
+                                          const struct cushim_mem_fill *fills, unsigned n_fills,
+                                          uint64_t patience_ns) {
     struct cushim_cuda *cuda = filler->cuda;
     CUstream stream;
     CUevent event;
@@ -111,43 +99,32 @@ static enum cushim_status submit_and_wait(struct cushim_mem_filler *filler,
         answer = cuda->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
     if (answer != CUDA_SUCCESS)
         return cushim_status_from_cu(answer);
-    answer = submit(cuda, work, stream);
+    answer = submit(cuda, fills, n_fills, stream);
     enum cushim_status status = cuda->cuEventRecord(event, stream) == CUDA_SUCCESS
-                                    ? wait(cuda, work, event)
+                                    ? wait(cuda, event, patience_ns)
                                     : CUSHIM_TIMEOUT;
     cuda->cuEventDestroy_v2(event);
     return status == CUSHIM_OK ? cushim_status_from_cu(answer) : status;
 }
 
-static enum cushim_status run(struct cushim_mem_filler *filler, const struct work *work) {
+enum cushim_status cushim_mem_fill_device(struct cushim_mem_filler *filler,
+                                          const struct cushim_mem_fill *fills, unsigned n_fills,
+                                          uint64_t patience_ns) {
     struct cushim_cuda *cuda = filler->cuda;
     CUresult answer;
-    if (!cuda->cuStreamCreate || !cuda->cuStreamDestroy_v2)
+    bool has_calls =
+        fills->host ? cuda->cuMemcpyDtoHAsync_v2 != NULL : cuda->cuMemsetD8Async != NULL;
+    if (!has_calls || !cuda->cuStreamCreate || !cuda->cuStreamDestroy_v2)
         return CUSHIM_NOTSUPPORTED;
+    for (unsigned i = 0; i < n_fills && patience_ns; i++) /* no bus is as slow as 1 GB/s */
+        patience_ns += fills[i].n_bytes;
     bool has_entered = cushim_current_context_enter(cuda, filler->context, &answer);
     if (answer != CUDA_SUCCESS)
         return cushim_status_from_cu(answer);
     CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
-    enum cushim_status status = submit_and_wait(filler, work);
+    enum cushim_status status = submit_and_wait(filler, fills, n_fills, patience_ns);
     cushim_mode_back(cuda, mode);
     if (has_entered)
         cushim_current_context_leave(cuda);
     return status;
-}
-
-enum cushim_status cushim_mem_fill_device(struct cushim_mem_filler *filler,
-                                          const struct cushim_mem_fill *fills, unsigned n_fills,
-                                          uint64_t patience_ns) {
-    struct work work = {.fills = fills, .n_fills = n_fills, .patience_ns = patience_ns};
-    if (!filler->cuda->cuMemsetD8Async)
-        return CUSHIM_NOTSUPPORTED;
-    for (unsigned i = 0; i < n_fills; i++)
-        work.n_bytes += fills[i].n_bytes;
-    return run(filler, &work);
-}
-
-enum cushim_status cushim_mem_fill_read(struct cushim_mem_filler *filler, unsigned char *host,
-                                        const uint64_t *addresses, unsigned n, size_t n_bytes) {
-    struct work work = {.host = host, .addresses = addresses, .n_reads = n, .n_bytes = n_bytes};
-    return filler->cuda->cuMemcpyDtoHAsync_v2 ? run(filler, &work) : CUSHIM_NOTSUPPORTED;
 }

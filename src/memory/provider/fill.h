@@ -23,15 +23,19 @@ struct cushim_mem_filler {
     _Atomic(CUstream) stream; /* NULL: not needed yet */
 };
 
+/* A range that is filled, or read to the host. */
 struct cushim_mem_fill {
     uint64_t address;
     size_t n_bytes; /* 0: nothing */
     unsigned char value;
+    unsigned char *host; /* NULL: it is filled */
 };
 
 /**
- * Fill managed or device memory.
- * @param patience_ns  how long to wait, beside what the bytes take on any bus
+ * Fill managed or device memory, or read it, with one wait.
+ * @param fills        all are filled, or all are read
+ * @param patience_ns  how long to wait, beside what the bytes take on any bus; 0: to the end, as a
+ * read has to be waited for
  * @return CUSHIM_OK (it is filled) | CUSHIM_NOTSUPPORTED (nothing was begun) | CUSHIM_TIMEOUT
  * (under way on the filler's stream: the block may be released on that stream) | another status:
  * nothing, or not all, was filled
@@ -41,11 +45,6 @@ struct cushim_mem_fill {
 enum cushim_status cushim_mem_fill_device(struct cushim_mem_filler *filler,
                                           const struct cushim_mem_fill *fills, unsigned n_fills,
                                           uint64_t patience_ns);
-
-/* Read n ranges of n_bytes each into `host`, one behind the other, with one wait to its end.
- * Statuses, threads and stream as above. */
-enum cushim_status cushim_mem_fill_read(struct cushim_mem_filler *filler, unsigned char *host,
-                                        const uint64_t *addresses, unsigned n, size_t n_bytes);
 
 /**
  * Note that a block was handed out.

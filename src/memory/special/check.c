@@ -6,6 +6,7 @@
 #include <uthash.h>
 #include <utlist.h>
 
+#include "base/bits.h"
 #include "memory/heap/reclaim.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
@@ -175,15 +176,14 @@ static void tell_guards(struct cushim_mem_check *check, const struct seen *seen,
 /* Look at up to N_LOOK blocks, with one wait. */
 static void look_at(struct cushim_mem_check *check, struct cushim_mem_heap *pool,
                     const struct seen *seen, unsigned n) {
-    uint64_t addresses[2 * N_LOOK];
+    struct cushim_mem_fill reads[2 * N_LOOK];
     unsigned char guards[2 * N_LOOK][N_GUARD];
-    if (n == 0)
-        return;
-    for (unsigned i = 0; i < n; i++) {
-        addresses[2 * i] = seen[i].address - N_GUARD;
-        addresses[2 * i + 1] = seen[i].address + seen[i].n_bytes;
+    for (unsigned i = 0; i < 2 * n; i++) {
+        uint64_t address = seen[i / 2].address;
+        address += i % 2 ? seen[i / 2].n_bytes : -(uint64_t)N_GUARD;
+        reads[i] = (struct cushim_mem_fill){address, N_GUARD, 0, guards[i]};
     }
-    if (cushim_mem_fill_read(&pool->filler, guards[0], addresses, 2 * n, N_GUARD) != CUSHIM_OK)
+    if (cushim_mem_fill_device(&pool->filler, reads, 2 * n, 0) != CUSHIM_OK)
         return;
     for (unsigned i = 0; i < n; i++) {
         const struct flaw flaws[] = {find_flaw(guards[2 * i], N_GUARD, GUARD),
@@ -202,9 +202,9 @@ enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
                                              struct cushim_mem_heap *pool, uint64_t address,
                                              size_t n_bytes, bool is_poisoned) {
     const struct cushim_mem_fill fills[] = {
-        {address - N_GUARD, N_GUARD, GUARD},
-        {address, is_poisoned ? n_bytes : 0, FRESH},
-        {address + n_bytes, N_GUARD, GUARD},
+        {address - N_GUARD, N_GUARD, GUARD, NULL},
+        {address, is_poisoned ? n_bytes : 0, FRESH, NULL},
+        {address + n_bytes, N_GUARD, GUARD, NULL},
     };
     uint64_t life = atomic_load(&pool->generation);
     enum cushim_status status =
@@ -259,9 +259,9 @@ static void give_later(struct cushim_mem_heap *pool, uint64_t life,
 static bool is_flawed(const struct cushim_mem_check_row *row, struct flaw *flaw) {
     unsigned char piece[PIECE_BYTES];
     for (size_t at = 0; at < row->n_bytes; at += PIECE_BYTES) {
-        size_t n = row->n_bytes - at < PIECE_BYTES ? row->n_bytes - at : PIECE_BYTES;
-        uint64_t from = row->address + at;
-        if (cushim_mem_fill_read(&row->pool->filler, piece, &from, 1, n) != CUSHIM_OK)
+        size_t n = cushim_least(row->n_bytes - at, PIECE_BYTES);
+        const struct cushim_mem_fill read = {row->address + at, n, 0, piece};
+        if (cushim_mem_fill_device(&row->pool->filler, &read, 1, 0) != CUSHIM_OK)
             return false;
         *flaw = find_flaw(piece, n, DEAD);
         flaw->offset += at;
@@ -307,7 +307,7 @@ size_t cushim_mem_check_empty(struct cushim_mem_check *check, size_t keep_bytes)
 static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_lookup *found,
                        uint64_t life) {
     struct cushim_mem_heap *pool = found->segment->pool;
-    const struct cushim_mem_fill fill = {found->base, found->asked_bytes, DEAD};
+    const struct cushim_mem_fill fill = {found->base, found->asked_bytes, DEAD, NULL};
     enum cushim_status status = CUSHIM_NOTSUPPORTED;
     if (fill.n_bytes <= check->quarantine_bytes)
         status = cushim_mem_fill_device(&pool->filler, &fill, 1, patience_ns);

@@ -88,7 +88,8 @@ static void set_up(void) {
 
 static enum cushim_status clear(void) {
     return cushim_mem_fill_device(&fixture->pools[0].filler,
-                                  &(struct cushim_mem_fill){4096, 1000, 0}, 1, 2000000);
+                                  &(struct cushim_mem_fill){.address = 4096, .n_bytes = 1000}, 1,
+                                  2000000);
 }
 
 START_TEST(the_device_clears_on_one_stream_of_our_own) {
