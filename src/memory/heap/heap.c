@@ -8,7 +8,6 @@
 #include "cuda/translate.h"
 #include "cuda/table.h"
 #include "memory/cache/cache.h"
-#include "memory/layout/chunk.h"
 #include "memory/state/heap_state.h"
 #include "memory/special/graph_resources.h"
 #include "memory/heap/reclaim.h"
@@ -307,7 +306,7 @@ static enum cushim_status serve_from_arena(struct attempt *attempt, bool may_fet
     struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, attempt->life);
     hand_out(attempt, cache, cushim_mem_free_lists_meta(&place),
              cushim_mem_extent_address(place.extent) + place.index * place.extent->block_bytes,
-             cushim_mem_chunk_cut_bytes(attempt->n_bytes));
+             cushim_rounded(attempt->n_bytes, CUSHIM_MEM_GRAIN_BYTES));
     if (cache)
         cushim_mem_cache_leave(cache);
     cushim_mem_stats_add(&pool->stats->n_arena, 1);

@@ -1,5 +1,6 @@
 #include "memory/layout/block.h"
 
+#include "base/bits.h"
 #include "memory/layout/chunk.h"
 
 enum { LOG2_NUMBER = CUSHIM_MEM_STATE_BITS + 2, MOST_NUMBERS = 1 << (32 - LOG2_NUMBER) };
@@ -16,8 +17,9 @@ static bool find_in_chunk(struct cushim_mem_extent *extent, uint64_t address,
     found->place = (struct cushim_mem_blockref){extent, index};
     found->cell = &chunk->cells[index];
     found->base = start + (uint64_t)index * CUSHIM_MEM_GRAIN_BYTES;
-    found->block_bytes = cushim_mem_chunk_cut_bytes(
-        atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed));
+    found->block_bytes =
+        cushim_rounded(atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed),
+                       CUSHIM_MEM_GRAIN_BYTES);
     return true;
 }
 

@@ -17,12 +17,6 @@ struct cushim_mem_bucket {
     uint32_t n_cells;                /* of all its slabs */
 };
 
-/* A block: the extent it lies in and its cell there. */
-struct cushim_mem_blockref {
-    struct cushim_mem_extent *extent;
-    uint32_t index;
-};
-
 /*
  * The grains of the next slab of a class: room for as many blocks as the others have, in 64 KiB,
  * but for one at least, and for as many as the shortest extent.  So few blocks hold little, and

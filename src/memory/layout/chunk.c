@@ -1,50 +1,28 @@
 #include "memory/layout/chunk.h"
 
 #include "base/atomics.h"
+#include "base/bits.h"
 
-/*
- * The word, from its low end: the top in grains (20 bits), the number of blocks (20), the number of
- * rewinds (24), which tells a chunk that was rewound and filled up to the same top again from one
- * that was not.  A closed chunk has a top beyond any size.
- */
-enum { BLOCKS_AT = 20, REWINDS_AT = 40, CLOSED_TOP = (1 << BLOCKS_AT) - 1 };
-static const uint64_t field_mask = (1u << 20) - 1;
+static const uint64_t closed_top = (1 << 20) - 1;
 
-struct mark {
-    uint32_t top, n_blocks;
-    uint32_t n_rewinds;
-};
-
-static struct mark read_mark(uint64_t word) {
-    return (struct mark){.top = (uint32_t)(word & field_mask),
-                         .n_blocks = (uint32_t)(word >> BLOCKS_AT & field_mask),
-                         .n_rewinds = (uint32_t)(word >> REWINDS_AT)};
-}
-
-static uint64_t word_of(struct mark mark) {
-    return mark.top | (uint64_t)mark.n_blocks << BLOCKS_AT | (uint64_t)mark.n_rewinds << REWINDS_AT;
+static struct cushim_mem_chunk_level read_level(const struct cushim_mem_chunk *chunk) {
+    return atomic_load_explicit(&chunk->level, memory_order_acquire);
 }
 
 /* `now` becomes `then`, unless somebody was faster: `now` is read anew in that case. */
-static bool change(struct cushim_mem_chunk *chunk, uint64_t *now, struct mark then) {
-    return atomic_compare_exchange_weak_explicit(&chunk->word, now, word_of(then),
-                                                 memory_order_acq_rel, memory_order_acquire);
+static bool change(struct cushim_mem_chunk *chunk, struct cushim_mem_chunk_level *now,
+                   struct cushim_mem_chunk_level then) {
+    return atomic_compare_exchange_weak_explicit(&chunk->level, now, then, memory_order_acq_rel,
+                                                 memory_order_acquire);
 }
 
-static uint64_t read_word(const struct cushim_mem_chunk *chunk) {
-    return atomic_load_explicit(&chunk->word, memory_order_acquire);
+static bool is_closed(struct cushim_mem_chunk_level level) {
+    return level.top == closed_top;
 }
 
-static bool is_closed(struct mark mark) {
-    return mark.top == CLOSED_TOP;
-}
-
-static uint32_t grains_of(size_t n_bytes) {
-    return (uint32_t)((n_bytes + CUSHIM_MEM_GRAIN_BYTES - 1) / CUSHIM_MEM_GRAIN_BYTES);
-}
-
-size_t cushim_mem_chunk_cut_bytes(size_t n_bytes) {
-    return (size_t)grains_of(n_bytes) * CUSHIM_MEM_GRAIN_BYTES;
+static struct cushim_mem_chunk_level rewound(struct cushim_mem_chunk_level level, uint64_t top) {
+    return (struct cushim_mem_chunk_level){
+        .top = top, .n_blocks = level.n_blocks, .n_rewinds = level.n_rewinds + 1u};
 }
 
 /* ---- where blocks start ---- */
@@ -62,7 +40,7 @@ static void mark_start(struct cushim_mem_chunk *chunk, uint32_t index, uint32_t 
     uint64_t start = (uint64_t)1 << index % 64;
     while (n_grains) {
         atomic_uint_fast64_t *word = &chunk->starts[index / 64];
-        uint32_t n = n_grains < 64 - index % 64 ? n_grains : 64 - index % 64;
+        uint32_t n = (uint32_t)cushim_least(n_grains, 64 - index % 64);
         uint64_t mask = bits_of(index % 64, n);
         uint64_t seen = atomic_load_explicit(word, memory_order_relaxed) & mask;
         if (seen & ~start)
@@ -88,8 +66,8 @@ static bool start_below(const struct cushim_mem_chunk *chunk, uint32_t grain, ui
 }
 
 static uint32_t end_of(const struct cushim_mem_chunk *chunk, uint32_t index) {
-    return index +
-           grains_of(atomic_load_explicit(&chunk->cells[index].asked_bytes, memory_order_relaxed));
+    return index + (uint32_t)cushim_mem_grains_of(atomic_load_explicit(
+                       &chunk->cells[index].asked_bytes, memory_order_relaxed));
 }
 
 static bool is_free(const struct cushim_mem_chunk *chunk, uint32_t index) {
@@ -117,12 +95,11 @@ bool cushim_mem_chunk_make(struct cushim_mem_chunk *chunk, struct cushim_mem_met
     }
     chunk->cells = cells;
     chunk->n_grains = n_grains;
-    atomic_store(&chunk->word, word_of((struct mark){.top = CLOSED_TOP}));
+    atomic_store(&chunk->level, (struct cushim_mem_chunk_level){.top = closed_top});
     return true;
 }
 
 void cushim_mem_chunk_open(struct cushim_mem_chunk *chunk, struct cushim_mem_extent *extent) {
-    struct mark mark = read_mark(read_word(chunk));
     chunk->extent = extent;
     extent->cells = chunk->cells;
     extent->chunk = chunk;
@@ -132,8 +109,7 @@ void cushim_mem_chunk_open(struct cushim_mem_chunk *chunk, struct cushim_mem_ext
     atomic_store_explicit(&chunk->newest_tag, 0, memory_order_relaxed);
     atomic_store_explicit(&chunk->is_passed, false, memory_order_relaxed);
     atomic_store_explicit(&chunk->is_shown, false, memory_order_relaxed);
-    mark = (struct mark){.n_rewinds = mark.n_rewinds + 1};
-    atomic_store_explicit(&chunk->word, word_of(mark), memory_order_release);
+    atomic_store_explicit(&chunk->level, rewound(read_level(chunk), 0), memory_order_release);
 }
 
 /* The extent is a run of pages as before; look-ups that come late find nothing in it. */
@@ -149,23 +125,20 @@ static struct cushim_mem_extent *let_go(struct cushim_mem_chunk *chunk) {
 }
 
 struct cushim_mem_extent *cushim_mem_chunk_close(struct cushim_mem_chunk *chunk, uint64_t done) {
-    uint64_t now = read_word(chunk);
-    struct mark mark;
+    struct cushim_mem_chunk_level now = read_level(chunk);
     do {
-        mark = read_mark(now);
-        if (is_closed(mark) || mark.n_blocks || !cushim_mem_chunk_is_over(chunk, done))
+        if (is_closed(now) || now.n_blocks || !cushim_mem_chunk_is_over(chunk, done))
             return NULL;
-    } while (
-        !change(chunk, &now, (struct mark){.top = CLOSED_TOP, .n_rewinds = mark.n_rewinds + 1}));
+    } while (!change(chunk, &now, rewound(now, closed_top)));
     return let_go(chunk);
 }
 
 void cushim_mem_chunk_abandon(struct cushim_mem_chunk *chunk, struct cushim_mem_stats *stats) {
-    struct mark mark = read_mark(read_word(chunk));
+    struct cushim_mem_chunk_level level = rewound(read_level(chunk), closed_top);
     if (!chunk->extent)
         return;
-    mark = (struct mark){.top = CLOSED_TOP, .n_rewinds = mark.n_rewinds + 1};
-    atomic_store_explicit(&chunk->word, word_of(mark), memory_order_release);
+    level.n_blocks = 0;
+    atomic_store_explicit(&chunk->level, level, memory_order_release);
     uint32_t index, below = chunk->n_grains;
     for (; below && start_below(chunk, below - 1, &index); below = index) {
         struct cushim_mem_block_meta *cell = &chunk->cells[index];
@@ -175,7 +148,8 @@ void cushim_mem_chunk_abandon(struct cushim_mem_chunk *chunk, struct cushim_mem_
         if (cushim_mem_state_of(was) != CUSHIM_MEM_LIVE) /* a free counted it already */
             continue;
         cushim_mem_stats_subtract(&stats->live_bytes, asked_bytes);
-        cushim_mem_stats_subtract(&stats->block_bytes, cushim_mem_chunk_cut_bytes(asked_bytes));
+        cushim_mem_stats_subtract(&stats->block_bytes,
+                                  cushim_rounded(asked_bytes, CUSHIM_MEM_GRAIN_BYTES));
     }
     let_go(chunk);
 }
@@ -183,44 +157,41 @@ void cushim_mem_chunk_abandon(struct cushim_mem_chunk *chunk, struct cushim_mem_
 /* ---- blocks ---- */
 
 bool cushim_mem_chunk_take(struct cushim_mem_chunk *chunk, size_t n_bytes, uint64_t done,
-                           bool is_whole, struct cushim_mem_chunk_taken *taken) {
-    uint32_t n_grains = grains_of(n_bytes);
-    uint64_t now = read_word(chunk);
-    struct mark then;
+                           bool is_whole, struct cushim_mem_stats *stats,
+                           struct cushim_mem_blockref *place) {
+    uint32_t index, n_grains = (uint32_t)cushim_mem_grains_of(n_bytes);
+    struct cushim_mem_chunk_level now = read_level(chunk), then;
+    bool rewinds;
     do {
-        then = read_mark(now);
-        if (is_closed(then) || atomic_load_explicit(&chunk->is_shown, memory_order_relaxed))
+        if (is_closed(now) || atomic_load_explicit(&chunk->is_shown, memory_order_relaxed))
             return false;
-        taken->has_rewound = !then.n_blocks && then.top && cushim_mem_chunk_is_over(chunk, done);
-        if (taken->has_rewound) {
-            then.top = 0;
-            then.n_rewinds++;
-        }
+        rewinds = !now.n_blocks && now.top && cushim_mem_chunk_is_over(chunk, done);
+        then = rewinds ? rewound(now, 0) : now;
         if ((is_whole && then.top) || n_grains > chunk->n_grains - then.top)
             return false;
-        taken->index = then.top;
+        index = then.top;
         then.top += n_grains;
         then.n_blocks++;
     } while (!change(chunk, &now, then));
-    mark_start(chunk, taken->index, n_grains);
+    if (rewinds)
+        cushim_mem_stats_add(&stats->n_arena_rewinds, 1);
+    mark_start(chunk, index, n_grains);
+    *place = (struct cushim_mem_blockref){chunk->extent, index};
     return true;
 }
 
 enum cushim_mem_chunk_end cushim_mem_chunk_give(struct cushim_mem_chunk *chunk, uint64_t tag,
                                                 uint64_t done) {
-    uint64_t now = read_word(chunk);
-    struct mark then;
-    cushim_raise_to(&chunk->newest_tag,
-                    tag); /* before the count falls: who sees it fallen sees the tag */
+    struct cushim_mem_chunk_level now = read_level(chunk), then;
+    /* before the count falls: who sees it fallen sees the tag */
+    cushim_raise_to(&chunk->newest_tag, tag);
     do {
-        then = read_mark(now);
-        if (is_closed(then)) /* abandoned meanwhile */
+        if (is_closed(now)) /* abandoned meanwhile */
             return CUSHIM_MEM_CHUNK_USED;
+        then = now;
         then.n_blocks--;
-        if (!then.n_blocks && cushim_mem_chunk_is_over(chunk, done)) {
-            then.top = 0;
-            then.n_rewinds++;
-        }
+        if (!then.n_blocks && cushim_mem_chunk_is_over(chunk, done))
+            then = rewound(then, 0);
     } while (!change(chunk, &now, then));
     if (then.n_blocks)
         return CUSHIM_MEM_CHUNK_USED;
@@ -231,36 +202,34 @@ enum cushim_mem_chunk_end cushim_mem_chunk_give(struct cushim_mem_chunk *chunk, 
  * The end of the highest block below `top` that is in use.  A block counts before its state says
  * so, so all that are counted have to be seen; else `top` as it is.
  */
-static uint32_t floor_of(const struct cushim_mem_chunk *chunk, struct mark mark) {
-    uint32_t index, n_seen = 0, floor = mark.top;
-    for (uint32_t below = mark.top; below && start_below(chunk, below - 1, &index); below = index) {
+static uint32_t floor_of(const struct cushim_mem_chunk *chunk,
+                         struct cushim_mem_chunk_level level) {
+    uint32_t index, n_seen = 0, floor = level.top;
+    for (uint32_t below = level.top; below && start_below(chunk, below - 1, &index);
+         below = index) {
         if (is_free(chunk, index))
             continue;
         if (!n_seen)
             floor = end_of(chunk, index);
-        if (++n_seen == mark.n_blocks)
+        if (++n_seen == level.n_blocks)
             return floor;
     }
-    return mark.n_blocks ? mark.top : 0;
+    return level.n_blocks ? level.top : 0;
 }
 
 bool cushim_mem_chunk_lower(struct cushim_mem_chunk *chunk, uint64_t done) {
-    uint64_t now = read_word(chunk);
-    struct mark mark, then;
+    struct cushim_mem_chunk_level now = read_level(chunk);
+    uint32_t top;
     do {
-        then = mark = read_mark(now);
-        if (is_closed(mark))
+        if (is_closed(now))
             return true;
         if (!cushim_mem_chunk_is_over(chunk, done))
             return false;
-        then.top = floor_of(chunk, mark);
-        if (then.top == mark.top)
-            return true;
-        then.n_rewinds++;
-    } while (!change(chunk, &now, then));
+        top = floor_of(chunk, now);
+    } while (top != now.top && !change(chunk, &now, rewound(now, top)));
     return true;
 }
 
 bool cushim_mem_chunk_is_used(const struct cushim_mem_chunk *chunk) {
-    return read_mark(read_word(chunk)).n_blocks != 0;
+    return read_level(chunk).n_blocks != 0;
 }

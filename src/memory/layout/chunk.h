@@ -3,7 +3,7 @@
  *
  * Nothing is searched and no block is put back.  The chunk counts its blocks, and when the last one
  * is given back it rewinds and serves from its start again.  Top, number of blocks and number of
- * rewinds share one word, which changes by compare and exchange: a rewind succeeds only while the
+ * rewinds are one word, which changes by compare and exchange: a rewind succeeds only while the
  * chunk has no block, and a block taken meanwhile makes it fail.  Where frees do not wait,
  * `newest_tag` has the youngest epoch a block was freed in; the chunk does not rewind before that
  * epoch is done.
@@ -20,11 +20,15 @@
 #include "memory/layout/extent.h"
 #include "memory/stats.h"
 
-enum { CUSHIM_MEM_CHUNK_MOST_GRAINS = (1 << 20) - 2 };
+/* How far a chunk is.  A closed one has a top beyond any size.  The number of rewinds tells one
+ * that was rewound and filled up to the same top again from one that was not. */
+struct cushim_mem_chunk_level {
+    uint64_t top : 20, n_blocks : 20, n_rewinds : 24; /* top: in grains */
+};
 
 /* All zero is closed once, and never opened: cushim_mem_chunk_make comes first. */
 struct cushim_mem_chunk {
-    _Alignas(64) atomic_uint_fast64_t word; /* see chunk.c */
+    _Alignas(64) _Atomic(struct cushim_mem_chunk_level) level;
     atomic_uint_fast64_t newest_tag;
     atomic_bool is_passed; /* a reset came by, and nothing was served since; the arena's */
     atomic_bool is_shown;  /* another process was told of a block: nothing more is served */
@@ -55,19 +59,17 @@ static inline void cushim_mem_chunk_show(struct cushim_mem_chunk *chunk) {
 /* The memory is gone: close, whatever is there.  Live blocks count no more for `stats`. */
 void cushim_mem_chunk_abandon(struct cushim_mem_chunk *chunk, struct cushim_mem_stats *stats);
 
-struct cushim_mem_chunk_taken {
-    uint32_t index; /* of the cell, which is also the first grain of the block */
-    bool has_rewound;
-};
-
 /**
  * Take a block of n_bytes (> 0): its state is FREE until the caller makes it LIVE.
  * @param done      the epoch up to which work is over; 0 where frees wait
  * @param is_whole  only where the chunk is, or can be, rewound
+ * @param stats     count the rewind
+ * @param place     out; its index is also the first grain of the block
  * @return false where it does not fit, or the chunk is shown
  */
 bool cushim_mem_chunk_take(struct cushim_mem_chunk *chunk, size_t n_bytes, uint64_t done,
-                           bool is_whole, struct cushim_mem_chunk_taken *taken);
+                           bool is_whole, struct cushim_mem_stats *stats,
+                           struct cushim_mem_blockref *place);
 
 /* What a give left behind. */
 enum cushim_mem_chunk_end {
@@ -96,9 +98,6 @@ bool cushim_mem_chunk_is_used(const struct cushim_mem_chunk *chunk);
 static inline bool cushim_mem_chunk_is_over(const struct cushim_mem_chunk *chunk, uint64_t done) {
     return atomic_load_explicit(&chunk->newest_tag, memory_order_relaxed) <= done;
 }
-
-/* The bytes that a block of n_bytes takes. */
-size_t cushim_mem_chunk_cut_bytes(size_t n_bytes);
 
 /* The first grain of the block that covers `grain`; false where none ever did. */
 bool cushim_mem_chunk_find(const struct cushim_mem_chunk *chunk, uint32_t grain, uint32_t *index);

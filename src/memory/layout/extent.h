@@ -65,6 +65,12 @@ struct cushim_mem_extent {
     struct cushim_mem_block_meta single;
 };
 
+/* A block: the extent it lies in and its cell there. */
+struct cushim_mem_blockref {
+    struct cushim_mem_extent *extent;
+    uint32_t index;
+};
+
 enum {
     CUSHIM_MEM_EXTENT_DOUBLINGS = 31,
     CUSHIM_MEM_EXTENT_LISTS = 8 * CUSHIM_MEM_EXTENT_DOUBLINGS

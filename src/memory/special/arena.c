@@ -16,18 +16,13 @@ enum {
 static const size_t most_chunk_bytes = (size_t)256 << 20;
 
 static size_t chunk_bytes_of(const struct cushim_mem_heap *pool) {
-    size_t share_bytes = pool->policy->arena_bytes / SHARES;
-    if (share_bytes >= most_chunk_bytes)
-        return most_chunk_bytes;
-    share_bytes = cushim_rounded(share_bytes, STEP_BYTES);
-    return share_bytes ? share_bytes : STEP_BYTES;
+    size_t share_bytes = cushim_least(pool->policy->arena_bytes / SHARES, most_chunk_bytes);
+    return cushim_most(cushim_rounded(share_bytes, STEP_BYTES), STEP_BYTES);
 }
 
-static uint32_t places_of(const struct cushim_mem_heap *pool) {
-    size_t n_places = pool->policy->arena_bytes / chunk_bytes_of(pool);
-    if (!n_places)
-        return 1;
-    return n_places < MOST_CHUNKS ? (uint32_t)n_places : MOST_CHUNKS;
+static size_t most_chunks_of(const struct cushim_mem_heap *pool) {
+    size_t n_chunks = pool->policy->arena_bytes / chunk_bytes_of(pool);
+    return cushim_most(cushim_least(n_chunks, MOST_CHUNKS), 1);
 }
 
 /* Is a request of this size the arena's? */
@@ -48,27 +43,16 @@ static unsigned n_ready(const struct cushim_mem_arena *arena) {
 
 /* ---- taking ---- */
 
-static bool take_from(struct cushim_mem_heap *pool, struct cushim_mem_chunk *chunk, size_t n_bytes,
-                      uint64_t done, bool is_whole, struct cushim_mem_blockref *place) {
-    struct cushim_mem_chunk_taken taken;
-    if (!cushim_mem_chunk_take(chunk, n_bytes, done, is_whole, &taken))
-        return false;
-    if (taken.has_rewound)
-        cushim_mem_stats_add(&pool->stats->n_arena_rewinds, 1);
-    *place = (struct cushim_mem_blockref){chunk->extent, taken.index};
-    return true;
-}
-
 /* From a chunk that serves from its start again, or that a reset passed since it last served. */
 static bool take_from_other(struct cushim_mem_heap *pool, struct cushim_mem_chunk *chunk,
                             size_t n_bytes, uint64_t done, struct cushim_mem_blockref *place) {
-    if (take_from(pool, chunk, n_bytes, done, true, place))
+    if (cushim_mem_chunk_take(chunk, n_bytes, done, true, pool->stats, place))
         return true;
     if (!atomic_load_explicit(&chunk->is_passed, memory_order_relaxed) ||
         !cushim_mem_chunk_lower(chunk, done) ||
         !atomic_exchange_explicit(&chunk->is_passed, false, memory_order_relaxed))
         return false;
-    return take_from(pool, chunk, n_bytes, done, false, place);
+    return cushim_mem_chunk_take(chunk, n_bytes, done, false, pool->stats, place);
 }
 
 /* From the chunks that are open, without the lock. */
@@ -78,7 +62,8 @@ static bool take_from_any(struct cushim_mem_heap *pool, size_t n_bytes,
     unsigned n = n_ready(arena);
     unsigned current = atomic_load_explicit(&arena->current, memory_order_relaxed);
     uint64_t done = done_of(pool);
-    if (current < n && take_from(pool, &arena->chunks[current], n_bytes, done, false, place))
+    if (current < n &&
+        cushim_mem_chunk_take(&arena->chunks[current], n_bytes, done, false, pool->stats, place))
         return true;
     uint64_t now = atomic_load_explicit(&arena->n_changes, memory_order_acquire) + done;
     if (atomic_load_explicit(&arena->searched_at, memory_order_relaxed) == now)
@@ -94,8 +79,8 @@ static bool take_from_any(struct cushim_mem_heap *pool, size_t n_bytes,
 }
 
 /* The epoch that the youngest empty chunk waits for; 0 where none does. */
-static uint64_t deferred_tag(struct cushim_mem_heap *pool, uint64_t done) {
-    uint64_t youngest = 0;
+static uint64_t deferred_tag(struct cushim_mem_heap *pool) {
+    uint64_t youngest = 0, done = done_of(pool);
     for (unsigned i = 0; i < n_ready(&pool->arena); i++) {
         const struct cushim_mem_chunk *chunk = &pool->arena.chunks[i];
         uint64_t tag = atomic_load_explicit(&chunk->newest_tag, memory_order_relaxed);
@@ -103,10 +88,6 @@ static uint64_t deferred_tag(struct cushim_mem_heap *pool, uint64_t done) {
             youngest = tag;
     }
     return youngest;
-}
-
-static bool is_waiting(struct cushim_mem_heap *pool) {
-    return pool->policy->is_relaxed && deferred_tag(pool, done_of(pool)) != 0;
 }
 
 /* Ask the driver whether the work is over that keeps an empty chunk from being rewound, and that of
@@ -118,9 +99,9 @@ static void poll_fence(struct cushim_mem_heap *pool) {
         cushim_mem_heap_give_deferred(pool);
         pthread_mutex_unlock(&pool->lock);
     }
-    uint64_t tag = pool->policy->is_relaxed ? deferred_tag(pool, done_of(pool)) : 0;
-    if (tag &&
-        tag >= cushim_mem_fence_tag(pool->fence)) /* no fence was to be had when it emptied */
+    uint64_t tag = deferred_tag(pool);
+    /* no fence was to be had when it emptied */
+    if (tag && tag >= cushim_mem_fence_tag(pool->fence))
         cushim_mem_fence_start(pool->fence, pool->gate, &answer);
     if (tag)
         cushim_mem_fence_poll(pool->fence, &answer);
@@ -146,13 +127,11 @@ static struct cushim_mem_chunk *closed_chunk(struct cushim_mem_heap *pool) {
         if (!arena->chunks[i].extent)
             return &arena->chunks[i];
     }
-    if (!arena->chunks) {
-        arena->n_places = places_of(pool);
+    if (!arena->chunks)
         arena->chunks =
-            cushim_mem_meta_obtain(&pool->meta, arena->n_places * sizeof *arena->chunks);
-    }
+            cushim_mem_meta_obtain(&pool->meta, most_chunks_of(pool) * sizeof *arena->chunks);
     uint32_t n_grains = (uint32_t)(chunk_bytes_of(pool) / CUSHIM_MEM_GRAIN_BYTES);
-    if (!arena->chunks || n == arena->n_places ||
+    if (!arena->chunks || n == most_chunks_of(pool) ||
         !cushim_mem_chunk_make(&arena->chunks[n], &pool->meta, n_grains))
         return NULL;
     atomic_store_explicit(&arena->n_ready, n + 1, memory_order_release);
@@ -160,7 +139,7 @@ static struct cushim_mem_chunk *closed_chunk(struct cushim_mem_heap *pool) {
 }
 
 static bool may_open(const struct cushim_mem_heap *pool) {
-    return atomic_load_explicit(&pool->arena.n_open, memory_order_relaxed) < places_of(pool);
+    return atomic_load_explicit(&pool->arena.n_open, memory_order_relaxed) < most_chunks_of(pool);
 }
 
 /* Open a chunk on free pages of the heap and take the block from it.  Under the lock. */
@@ -176,7 +155,7 @@ static bool open_and_take(struct cushim_mem_heap *pool, size_t n_bytes,
     atomic_fetch_add_explicit(&pool->arena.n_open, 1, memory_order_relaxed);
     atomic_store_explicit(&pool->arena.current, (unsigned)(chunk - pool->arena.chunks),
                           memory_order_relaxed);
-    return take_from(pool, chunk, n_bytes, 0, false, place);
+    return cushim_mem_chunk_take(chunk, n_bytes, 0, false, pool->stats, place);
 }
 
 enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *pool, uint64_t life,
@@ -186,7 +165,7 @@ enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *pool, uint64_t 
     if (take_from_any(pool, n_bytes, place))
         return CUSHIM_OK;
     if (!may_open(pool)) /* then it helps at most to ask whether one is over */
-        return is_waiting(pool) ? CUSHIM_NOTFOUND : CUSHIM_NOTSUPPORTED;
+        return deferred_tag(pool) ? CUSHIM_NOTFOUND : CUSHIM_NOTSUPPORTED;
     if (!cushim_mem_heap_lock_life(pool, life))
         return CUSHIM_STATE;
     bool is_taken = open_and_take(pool, n_bytes, place);

@@ -21,8 +21,7 @@ struct cushim_mem_heap;
 
 /* All zero has no chunk. */
 struct cushim_mem_arena {
-    struct cushim_mem_chunk *chunks; /* [n_places]; set before n_ready rises, kept over lives */
-    uint32_t n_places;
+    struct cushim_mem_chunk *chunks;  /* set before n_ready rises, kept over lives */
     atomic_uint n_ready;              /* chunks that were made, open or closed */
     atomic_uint n_open;               /* written under the lock */
     atomic_uint current;              /* the one that serves; n_ready or beyond: none */

@@ -218,7 +218,7 @@ static void add_chunk(const struct cushim_mem_extent *extent, struct sums *sums)
             continue;
         size_t asked_bytes = atomic_load(&extent->cells[i].asked_bytes);
         sums->asked_bytes += asked_bytes;
-        sums->cut_live_bytes += cushim_mem_chunk_cut_bytes(asked_bytes);
+        sums->cut_live_bytes += cushim_rounded(asked_bytes, CUSHIM_MEM_GRAIN_BYTES);
     }
 }
 

@@ -11,6 +11,7 @@ static struct cushim_mem_meta meta;
 static struct cushim_mem_segment segment = {.base = (uint64_t)3 << 40, .n_grains = GRAINS};
 static struct cushim_mem_extent extent;
 static struct cushim_mem_chunk chunk;
+static struct cushim_mem_stats counters;
 
 static void setup(void) {
     extent = (struct cushim_mem_extent){.segment = &segment, .n_grains = GRAINS};
@@ -29,8 +30,8 @@ static void make_live(uint32_t index, size_t n_bytes) {
 }
 
 static bool try_take(size_t n_bytes, uint64_t done, bool is_whole, uint32_t *index) {
-    struct cushim_mem_chunk_taken taken;
-    if (!cushim_mem_chunk_take(&chunk, n_bytes, done, is_whole, &taken))
+    struct cushim_mem_blockref taken;
+    if (!cushim_mem_chunk_take(&chunk, n_bytes, done, is_whole, &counters, &taken))
         return false;
     *index = taken.index;
     make_live(taken.index, n_bytes);
@@ -142,10 +143,10 @@ START_TEST(lowering_stops_above_the_highest_block_in_use) {
 END_TEST
 
 START_TEST(lowering_leaves_a_block_alone_that_is_counted_and_not_live_yet) {
-    struct cushim_mem_chunk_taken taken;
+    struct cushim_mem_blockref taken;
     setup();
     take(512);
-    ck_assert(cushim_mem_chunk_take(&chunk, 512, 0, false, &taken));
+    ck_assert(cushim_mem_chunk_take(&chunk, 512, 0, false, &counters, &taken));
     ck_assert(cushim_mem_chunk_lower(&chunk, 0));
     ck_assert_uint_eq(take(512), 2);
 }
@@ -237,9 +238,9 @@ struct own {
 };
 
 static void take_own(struct own *own, uint32_t n) {
-    struct cushim_mem_chunk_taken taken;
+    struct cushim_mem_blockref taken;
     own->n = 0;
-    if (!cushim_mem_chunk_take(&chunk, n * 512, atomic_load(&done_epoch), false, &taken))
+    if (!cushim_mem_chunk_take(&chunk, n * 512, atomic_load(&done_epoch), false, &counters, &taken))
         return;
     for (uint32_t i = taken.index; i < taken.index + n; i++)
         atomic_fetch_add(&n_wrong, atomic_exchange(&grains[i], IS_LIVE) != IS_FREE);
