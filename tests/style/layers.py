@@ -51,7 +51,7 @@ AGAINST = {
 
 # What knows nothing of CUDA: whole folders, and the nouns of src/memory that need no driver.
 WITHOUT_CUDA_FOLDERS = ["src/include/cushim", "src/base", "src/trace"]
-WITHOUT_CUDA_NOUNS = ["sizeclass", "pagemap", "extent", "bucket", "block", "stats", "metadata", "trace"]
+WITHOUT_CUDA_NOUNS = ["sizeclass", "pagemap", "segment", "block", "stats", "metadata", "trace"]
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 CUDA_HEADER = re.compile(r"(cuda|cuda_.*|cudaTypedefs|cudaProfiler|driver_types|vector_types|nvrtc)\.h")
@@ -293,14 +293,14 @@ def a_file_in_no_layer_is_found():
 
 @tap.test
 def a_CUDA_header_is_found_through_others():
-    with made_of({"src/memory/layout/bucket.c": '#include "memory/layout/bucket.h"\n',
-                  "src/memory/layout/bucket.h": '#include "memory/layout/segment.h"\n',
-                  "src/memory/layout/segment.h": '#include "cuda/table.h"\n',
+    with made_of({"src/memory/layout/block.c": '#include "memory/layout/block.h"\n',
+                  "src/memory/layout/block.h": '#include "memory/layout/chunk.h"\n',
+                  "src/memory/layout/chunk.h": '#include "cuda/table.h"\n',
                   "src/cuda/table.h": "#include <cuda.h>\n",
                   "src/base/log.c": "#include <cuda_runtime_api.h>\n"}) as root:
         faults = list(faults_of_cuda(root))
         assert len(faults) == 3, faults
-        assert any("src/memory/layout/bucket.c -> src/memory/layout/bucket.h -> src/memory/layout/segment.h" in f for f in faults), faults
+        assert any("src/memory/layout/block.c -> src/memory/layout/block.h -> src/memory/layout/chunk.h" in f for f in faults), faults
 
 
 tap.run()

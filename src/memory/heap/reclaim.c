@@ -245,7 +245,7 @@ void cushim_mem_census_take(struct cushim_mem_heap *pool, struct cushim_mem_cens
     census->device_bytes = pool->bound.device_bytes;
     const struct cushim_mem_segment *segment = pool->segments;
     for (; segment; segment = segment->next) {
-        const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+        const struct cushim_mem_extent *extent = &segment->first;
         for (; extent; extent = extent->after)
             add_extent(census, extent);
     }
@@ -264,7 +264,7 @@ static bool has_live(const struct cushim_mem_extent *extent) {
 }
 
 static bool is_in_use(const struct cushim_mem_segment *segment) {
-    const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    const struct cushim_mem_extent *extent = &segment->first;
     while (extent && !has_live(extent) &&
            atomic_load_explicit(&extent->kind, memory_order_relaxed) != CUSHIM_MEM_EXTENT_ARENA)
         extent = extent->after;

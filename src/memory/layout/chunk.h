@@ -17,7 +17,7 @@
 #ifndef CUSHIM_MEMORY_CHUNK_H
 #define CUSHIM_MEMORY_CHUNK_H
 
-#include "memory/layout/extent.h"
+#include "memory/layout/segment.h"
 #include "memory/stats.h"
 
 /* How far a chunk is.  A closed one has a top beyond any size.  The number of rewinds tells one

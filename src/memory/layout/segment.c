@@ -1,45 +1,43 @@
 #include "memory/layout/segment.h"
 
-static size_t starts_bytes(const struct cushim_mem_segment *segment) {
-    size_t n = segment->is_dedicated ? 1 : (segment->n_grains + 63) / 64;
-    return n * sizeof *segment->starts;
+#include <utlist.h>
+
+#include "base/bits.h"
+
+/* So many grains are entered: of a dedicated segment the first. */
+static size_t entered_grains(const struct cushim_mem_segment *segment) {
+    return segment->is_dedicated ? 1 : segment->n_grains;
 }
 
-static size_t rows_bytes(const struct cushim_mem_segment *segment) {
-    size_t n = segment->is_dedicated
-                   ? 1
-                   : (segment->n_grains + CUSHIM_MEM_LEAST_GRAINS - 1) / CUSHIM_MEM_LEAST_GRAINS;
-    return n * sizeof *segment->extent_at;
+static size_t segment_bytes(size_t n_grains) {
+    return sizeof(struct cushim_mem_segment) +
+           (n_grains + 63) / 64 * sizeof(struct cushim_mem_starts);
+}
+
+static size_t rows_bytes(size_t n_grains) {
+    return (n_grains + CUSHIM_MEM_LEAST_GRAINS - 1) / CUSHIM_MEM_LEAST_GRAINS *
+           sizeof(struct cushim_mem_extent *);
 }
 
 struct cushim_mem_segment *cushim_mem_segment_create(struct cushim_mem_meta *meta, uint64_t base,
                                                      size_t n_bytes, bool is_dedicated) {
-    struct cushim_mem_segment *segment = cushim_mem_meta_obtain(meta, sizeof *segment);
+    size_t n_grains = is_dedicated ? 1 : cushim_mem_grains_of(n_bytes);
+    struct cushim_mem_segment *segment = cushim_mem_meta_obtain(meta, segment_bytes(n_grains));
     if (!segment)
         return NULL;
+    segment->extent_at = cushim_mem_meta_obtain(meta, rows_bytes(n_grains));
+    if (!segment->extent_at) {
+        cushim_mem_meta_release(meta, segment, segment_bytes(n_grains));
+        return NULL;
+    }
     segment->base = base;
     segment->n_bytes = n_bytes;
     segment->n_grains = cushim_mem_grains_of(n_bytes);
     segment->is_dedicated = is_dedicated;
-    segment->extent_at = cushim_mem_meta_obtain(meta, rows_bytes(segment));
-    if (!segment->extent_at)
-        goto error_segment;
-    segment->starts = cushim_mem_meta_obtain(meta, starts_bytes(segment));
-    if (!segment->starts)
-        goto error_rows;
+    segment->first.segment = segment;
+    segment->first.n_grains = segment->n_grains;
+    cushim_mem_segment_enter(segment, 0, segment->n_grains, &segment->first);
     return segment;
-
-error_rows:
-    cushim_mem_meta_release(meta, segment->extent_at, rows_bytes(segment));
-error_segment:
-    cushim_mem_meta_release(meta, segment, sizeof *segment);
-    return NULL;
-}
-
-void cushim_mem_segment_destroy(struct cushim_mem_meta *meta, struct cushim_mem_segment *segment) {
-    cushim_mem_meta_release(meta, segment->starts, starts_bytes(segment));
-    cushim_mem_meta_release(meta, segment->extent_at, rows_bytes(segment));
-    cushim_mem_meta_release(meta, segment, sizeof *segment);
 }
 
 void cushim_mem_segment_enter(struct cushim_mem_segment *segment, uint32_t first_grain,
@@ -55,4 +53,157 @@ void cushim_mem_segment_enter(struct cushim_mem_segment *segment, uint32_t first
     size_t end = segment->is_dedicated ? 0 : first_grain + n_grains;
     for (size_t grain = (first_grain | 63) + (size_t)1; grain < end; grain += 64)
         atomic_store_explicit(&segment->starts[grain / 64].inside, extent, memory_order_release);
+}
+
+/* ---- extents ---- */
+
+/* The list of extents of n_grains: by their leading bit and the three bits behind it. */
+static unsigned list_of(size_t n_grains) {
+    unsigned doubling = cushim_log2_floor(n_grains);
+    if (doubling >= CUSHIM_MEM_EXTENT_DOUBLINGS) /* segments of their own: all in the last list */
+        return CUSHIM_MEM_EXTENT_LISTS - 1;
+    return 8 * doubling + (unsigned)((n_grains << 3 >> doubling) & 7);
+}
+
+void cushim_mem_extents_list(struct cushim_mem_extents *extents, struct cushim_mem_extent *extent) {
+    unsigned list = list_of(extent->n_grains);
+    DL_PREPEND2(extents->lists[list], extent, previous, next);
+    extents->listed[list / 64] |= (uint64_t)1 << list % 64;
+}
+
+void cushim_mem_extents_unlist(struct cushim_mem_extents *extents,
+                               struct cushim_mem_extent *extent) {
+    unsigned list = list_of(extent->n_grains);
+    DL_DELETE2(extents->lists[list], extent, previous, next);
+    if (!extents->lists[list])
+        extents->listed[list / 64] &= ~((uint64_t)1 << list % 64);
+}
+
+/* A free one's is its grains; one that is listed as a block keeps what the driver was asked for. */
+static size_t bytes_of(const struct cushim_mem_extent *extent) {
+    return atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_FREE
+               ? extent->n_grains << CUSHIM_MEM_LOG2_GRAIN
+               : extent->block_bytes;
+}
+
+/* How far a list is searched. */
+enum { DEPTH = 16 };
+
+/* In one list sizes differ by less than an eighth: look for the smallest that fits, a few steps
+ * deep. */
+static struct cushim_mem_extent *fit_in(struct cushim_mem_extent *head, size_t n_bytes,
+                                        size_t most_bytes) {
+    struct cushim_mem_extent *best = NULL;
+    for (int depth = 0; head && depth < DEPTH; head = head->next, depth++) {
+        size_t head_bytes = bytes_of(head);
+        if (head_bytes >= n_bytes && head_bytes <= most_bytes &&
+            (!best || head_bytes < bytes_of(best)))
+            best = head;
+    }
+    return best;
+}
+
+/* The first list from `list` on that is not empty; behind the last one where there is none. */
+static unsigned next_listed(const struct cushim_mem_extents *extents, unsigned list) {
+    enum { WORDS = CUSHIM_MEM_EXTENT_LISTS / 64 + 1 };
+    uint64_t bits = extents->listed[list / 64] & ~(uint64_t)0 << list % 64;
+    unsigned word = list / 64;
+    while (!bits && ++word < WORDS)
+        bits = extents->listed[word];
+    return bits ? word * 64 + (unsigned)__builtin_ctzll(bits) : CUSHIM_MEM_EXTENT_LISTS;
+}
+
+struct cushim_mem_extent *cushim_mem_extents_fit(const struct cushim_mem_extents *extents,
+                                                 size_t n_bytes, size_t most_bytes) {
+    unsigned last = list_of((most_bytes >> CUSHIM_MEM_LOG2_GRAIN) + 1);
+    struct cushim_mem_extent *fit = NULL;
+    for (unsigned list = next_listed(extents, list_of(cushim_mem_grains_of(n_bytes)));
+         !fit && list <= last && list < CUSHIM_MEM_EXTENT_LISTS;
+         list = next_listed(extents, list + 1))
+        fit = fit_in(extents->lists[list], n_bytes, most_bytes);
+    return fit;
+}
+
+struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *extents,
+                                                  struct cushim_mem_meta *meta, size_t n_grains) {
+    if (n_grains < CUSHIM_MEM_LEAST_GRAINS)
+        n_grains = CUSHIM_MEM_LEAST_GRAINS;
+    struct cushim_mem_extent *extent =
+        cushim_mem_extents_fit(extents, n_grains << CUSHIM_MEM_LOG2_GRAIN, SIZE_MAX);
+    if (!extent)
+        return NULL;
+    if (extent->n_grains - n_grains < CUSHIM_MEM_LEAST_GRAINS) {
+        cushim_mem_extents_unlist(extents, extent);
+        return extent;
+    }
+    struct cushim_mem_extent *rest = cushim_mem_meta_obtain(meta, sizeof *rest);
+    if (!rest)
+        return NULL;
+    cushim_mem_extents_unlist(extents, extent);
+    rest->segment = extent->segment;
+    rest->first_grain = extent->first_grain + (uint32_t)n_grains;
+    rest->n_grains = extent->n_grains - n_grains;
+    rest->before = extent;
+    rest->after = extent->after;
+    if (rest->after)
+        rest->after->before = rest;
+    extent->after = rest;
+    extent->n_grains = n_grains;
+    cushim_mem_segment_enter(rest->segment, rest->first_grain, rest->n_grains, rest);
+    cushim_mem_extents_list(extents, rest);
+    return extent;
+}
+
+/* `right` is taken into `left`; neither is on a list. */
+static void join(struct cushim_mem_meta *meta, struct cushim_mem_extent *left,
+                 struct cushim_mem_extent *right) {
+    left->n_grains += right->n_grains;
+    left->after = right->after;
+    if (left->after)
+        left->after->before = left;
+    cushim_mem_segment_enter(right->segment, right->first_grain, right->n_grains, NULL);
+    cushim_mem_meta_release(meta, right, sizeof *right);
+    cushim_mem_segment_enter(left->segment, left->first_grain, left->n_grains, left);
+}
+
+void cushim_mem_segment_join(struct cushim_mem_meta *meta, struct cushim_mem_segment *segment) {
+    struct cushim_mem_extent *first = &segment->first;
+    for (struct cushim_mem_extent *extent = first; extent; extent = extent->after) {
+        cushim_mem_meta_release(meta, extent->cells, extent->n_cells * sizeof *extent->cells);
+        extent->cells = NULL;
+        extent->n_cells = 0;
+    }
+    while (first->after)
+        join(meta, first, first->after);
+}
+
+void cushim_mem_segment_destroy(struct cushim_mem_meta *meta, struct cushim_mem_segment *segment) {
+    size_t n_grains = entered_grains(segment);
+    cushim_mem_segment_join(meta, segment);
+    cushim_mem_segment_enter(segment, 0, segment->n_grains, NULL);
+    cushim_mem_meta_release(meta, segment->extent_at, rows_bytes(n_grains));
+    cushim_mem_meta_release(meta, segment, segment_bytes(n_grains));
+}
+
+static bool is_free(const struct cushim_mem_extent *extent) {
+    return extent &&
+           atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_FREE;
+}
+
+struct cushim_mem_extent *cushim_mem_extents_give(struct cushim_mem_extents *extents,
+                                                  struct cushim_mem_meta *meta,
+                                                  struct cushim_mem_extent *extent) {
+    atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_FREE, memory_order_release);
+    if (is_free(extent->after)) {
+        cushim_mem_extents_unlist(extents, extent->after);
+        join(meta, extent, extent->after);
+    }
+    if (is_free(extent->before)) {
+        struct cushim_mem_extent *left = extent->before;
+        cushim_mem_extents_unlist(extents, left);
+        join(meta, left, extent);
+        extent = left;
+    }
+    cushim_mem_extents_list(extents, extent);
+    return extent;
 }

@@ -1,15 +1,21 @@
 /*
- * A segment: device memory got from the driver by one call.
+ * A segment: memory got from the driver by one call, and the extents that it is divided into.
  *
- * It is a row of grains, as the driver's own small blocks are, divided into extents in address
- * order.  `starts` has a bit for each grain that an extent starts at, and for each 64 grains the
- * extent that the first of them is inside of, so that any inner address finds its extent by one
- * word of bits.  No extent is shorter than a page, so that in each page at most one starts:
- * `extent_at` has a row a page.  A dedicated segment is one block of its own and has one of each.
+ * It is a row of grains, as the driver's own small blocks are.  An extent is a run of them: free,
+ * cut into small blocks (a slab), or one block.  So blocks lie as close as the driver's own.
+ * `starts` has a bit for each grain that an extent starts at, and for each 64 grains the extent
+ * that the first of them is inside of, so that any inner address finds its extent by one word of
+ * bits.  No extent is shorter than a page, so that in each page at most one starts: `extent_at` has
+ * a row a page.  A dedicated segment is one block of its own and has one of each.
  *
- * Lists and counts are written under the pool's lock.  `starts` and `extent_at` are read without
- * it.  What a look-up of a LIVE block's address reads there stays as it is while the block lives:
- * no extent starts between the block's and the address, whatever becomes of its neighbours.
+ * Free extents wait in lists by size, eight per doubling, with a bit for each that is not empty, so
+ * that the smallest list with a fit is found in a few instructions.  An extent that becomes free
+ * joins its free neighbours at once.
+ *
+ * All of it under the heap's lock.  Without it are read `starts`, `extent_at`, and an extent's
+ * `kind` and `cells`.  What a look-up of a LIVE block's address reads there stays as it is while
+ * the block lives: no extent starts between the block's and the address, whatever becomes of its
+ * neighbours.
  */
 #ifndef CUSHIM_MEMORY_SEGMENT_H
 #define CUSHIM_MEMORY_SEGMENT_H
@@ -23,6 +29,7 @@
 #include "memory/layout/metadata.h"
 #include "memory/layout/sizeclass.h"
 
+struct cushim_mem_chunk;
 struct cushim_mem_extent;
 struct cushim_mem_heap;
 
@@ -35,6 +42,53 @@ enum {
 struct cushim_mem_starts {
     atomic_uint_fast64_t bits;
     _Atomic(struct cushim_mem_extent *) inside;
+};
+
+/* The states of a block; a cell that was never handed out is FREE. */
+enum cushim_mem_state { CUSHIM_MEM_FREE, CUSHIM_MEM_DEFERRED, CUSHIM_MEM_LIVE };
+
+/* What we know of one block.  `state` goes LIVE -> DEFERRED by compare and exchange, without the
+ * lock. */
+struct cushim_mem_block_meta {
+    _Atomic uint32_t state;    /* a state; above it, where LIVE, bits of block.h */
+    uint32_t next_free;        /* index of the next free cell of the slab, under the lock; a host's
+                                  own while it has the block */
+    atomic_size_t asked_bytes; /* valid while LIVE or DEFERRED */
+};
+
+enum { CUSHIM_MEM_STATE_BITS = 2 };
+
+/* The state in a cell's word. */
+static inline enum cushim_mem_state cushim_mem_state_of(uint32_t word) {
+    return (enum cushim_mem_state)(word & ((1u << CUSHIM_MEM_STATE_BITS) - 1));
+}
+
+enum cushim_mem_extent_kind {
+    CUSHIM_MEM_EXTENT_FREE,
+    CUSHIM_MEM_EXTENT_SLAB,
+    CUSHIM_MEM_EXTENT_BLOCK,
+    CUSHIM_MEM_EXTENT_ARENA,  /* a chunk of the arena */
+    CUSHIM_MEM_EXTENT_RETIRED /* a slab, or what was free, of a segment that serves nothing more */
+};
+
+struct cushim_mem_extent {
+    /* what a look-up reads, in one line of cache */
+    struct cushim_mem_segment *segment;
+    size_t n_grains;
+    uint32_t first_grain;
+    atomic_int kind; /* enum cushim_mem_extent_kind */
+    /* a slab: n_cells blocks of block_bytes; a block: one cell */
+    size_t block_bytes;
+    uint32_t n_cells;
+    uint32_t inverse;                    /* of a slab's block_bytes (cushim_mem_extent_index) */
+    struct cushim_mem_block_meta *cells; /* [n_cells]; a block's is `single` */
+    uint16_t class_index;
+    /* the rest under the lock */
+    struct cushim_mem_extent *before, *after;  /* neighbours in the segment, by address */
+    struct cushim_mem_extent *previous, *next; /* in a free list, or among the slabs of a bucket */
+    uint32_t n_free_cells, first_free_cell;
+    struct cushim_mem_chunk *chunk; /* of kind ARENA; its cells are the chunk's own */
+    struct cushim_mem_block_meta single;
 };
 
 struct cushim_mem_segment {
@@ -53,15 +107,37 @@ struct cushim_mem_segment {
     atomic_uint n_synchronous; /* blocks with SYNC_MEMOPS, and such as it is being set on */
     struct cushim_mem_segment *previous, *next;           /* all segments of the pool */
     struct cushim_mem_segment *older_free, *younger_free; /* those that are wholly free */
-    struct cushim_mem_starts *starts;
+    _Alignas(64) struct cushim_mem_extent first; /* which the others join where all is free */
     _Atomic(struct cushim_mem_extent *) *extent_at;
+    struct cushim_mem_starts starts[];
 };
 
-/* A descriptor for memory at base, without extents yet; NULL when host memory is out. */
+/* A block: the extent it lies in and its cell there. */
+struct cushim_mem_blockref {
+    struct cushim_mem_extent *extent;
+    uint32_t index;
+};
+
+enum {
+    CUSHIM_MEM_EXTENT_DOUBLINGS = 31,
+    CUSHIM_MEM_EXTENT_LISTS = 8 * CUSHIM_MEM_EXTENT_DOUBLINGS
+};
+
+/* All zero is empty. */
+struct cushim_mem_extents {
+    uint64_t listed[CUSHIM_MEM_EXTENT_LISTS / 64 + 1]; /* a bit for each list that is not empty */
+    struct cushim_mem_extent *lists[CUSHIM_MEM_EXTENT_LISTS];
+};
+
+/* A descriptor for memory at base, of one extent, kind FREE and on no list; NULL when host memory
+ * is out. */
 struct cushim_mem_segment *cushim_mem_segment_create(struct cushim_mem_meta *meta, uint64_t base,
                                                      size_t n_bytes, bool is_dedicated);
 
-/* Give the descriptor back; its extents are gone already. */
+/* All of it becomes one extent without cells; none of them is on a list. */
+void cushim_mem_segment_join(struct cushim_mem_meta *meta, struct cushim_mem_segment *segment);
+
+/* The same, and give the descriptor back. */
 void cushim_mem_segment_destroy(struct cushim_mem_meta *meta, struct cushim_mem_segment *segment);
 
 /* Enter an extent of so many grains, or take it out (extent NULL). */
@@ -84,5 +160,74 @@ cushim_mem_segment_extent(const struct cushim_mem_segment *segment, uint64_t add
     return atomic_load_explicit(&segment->extent_at[start / CUSHIM_MEM_LEAST_GRAINS],
                                 memory_order_acquire);
 }
+
+/* ---- extents ---- */
+
+static inline uint64_t cushim_mem_extent_address(const struct cushim_mem_extent *extent) {
+    return extent->segment->base + ((uint64_t)extent->first_grain << CUSHIM_MEM_LOG2_GRAIN);
+}
+
+/*
+ * The block of a slab that an offset lies in, without a division.  Blocks are whole grains, few
+ * enough that grains / block = grains * (2^31 / block + 1) / 2^31 exactly: grains * block < 2^31
+ * (tests/unit/memory/layout/bucket.c tries all).
+ */
+static inline uint32_t cushim_mem_extent_inverse(size_t block_bytes) {
+    return ((uint32_t)1 << 31) / (uint32_t)(block_bytes >> CUSHIM_MEM_LOG2_GRAIN) + 1;
+}
+
+static inline uint32_t cushim_mem_extent_index(const struct cushim_mem_extent *slab,
+                                               uint64_t offset) {
+    return (uint32_t)(((offset >> CUSHIM_MEM_LOG2_GRAIN) * slab->inverse) >> 31);
+}
+
+/* Does it have cells for blocks of one class?  What was free when it was retired has none of them.
+ */
+static inline bool cushim_mem_extent_is_cut(const struct cushim_mem_extent *extent) {
+    int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
+    return kind == CUSHIM_MEM_EXTENT_SLAB || kind == CUSHIM_MEM_EXTENT_RETIRED;
+}
+
+static inline bool cushim_mem_extent_is_whole(const struct cushim_mem_extent *extent) {
+    return extent->n_grains == extent->segment->n_grains;
+}
+
+/* Of a slab: where blocks begin, as the page map is to know.  One block begins in the first page.
+ */
+static inline size_t cushim_mem_extent_entry_bytes(const struct cushim_mem_extent *slab) {
+    return slab->n_cells > 1 ? slab->n_grains << CUSHIM_MEM_LOG2_GRAIN : CUSHIM_MEM_PAGE_BYTES;
+}
+
+/* Is one block, live or not, all that the segment has room for?  While it is LIVE, that stays so.
+ */
+static inline bool cushim_mem_segment_is_one_block(const struct cushim_mem_segment *segment) {
+    const struct cushim_mem_extent *extent = &segment->first;
+    return atomic_load_explicit(&extent->kind, memory_order_acquire) == CUSHIM_MEM_EXTENT_BLOCK &&
+           cushim_mem_extent_is_whole(extent);
+}
+
+/* Put a free extent on its list, and take it off. */
+void cushim_mem_extents_list(struct cushim_mem_extents *extents, struct cushim_mem_extent *extent);
+void cushim_mem_extents_unlist(struct cushim_mem_extents *extents,
+                               struct cushim_mem_extent *extent);
+
+/**
+ * Take a run of grains: best fit by list, lowest waste first.  The rest is split off where it is
+ * an extent's least at least, and taken along where it is less.
+ * @return an extent of n_grains or more that is on no list, kind still FREE; NULL where none fits
+ * or host memory for the rest is out
+ */
+struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *extents,
+                                                  struct cushim_mem_meta *meta, size_t n_grains);
+
+/* The smallest of those listed that have n_bytes to most_bytes, or NULL; it stays listed. */
+struct cushim_mem_extent *cushim_mem_extents_fit(const struct cushim_mem_extents *extents,
+                                                 size_t n_bytes, size_t most_bytes);
+
+/* Put a run back, joined with its free neighbours; returns the free extent that it is now part of.
+ */
+struct cushim_mem_extent *cushim_mem_extents_give(struct cushim_mem_extents *extents,
+                                                  struct cushim_mem_meta *meta,
+                                                  struct cushim_mem_extent *extent);
 
 #endif

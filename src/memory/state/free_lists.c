@@ -198,7 +198,7 @@ static uint32_t retire(struct cushim_mem_heap *pool, struct cushim_mem_extent *e
 
 void cushim_mem_free_lists_retire(struct cushim_mem_heap *pool,
                                   struct cushim_mem_segment *segment) {
-    struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    struct cushim_mem_extent *extent = &segment->first;
     bool is_late =
         segment->is_dedicated && /* its block was freed meanwhile, and may serve again */
         atomic_load_explicit(&extent->single.state, memory_order_relaxed) == CUSHIM_MEM_FREE;
@@ -212,19 +212,14 @@ void cushim_mem_free_lists_retire(struct cushim_mem_heap *pool,
 
 /* The last block is back: one extent, on no list. */
 static void end_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
-    struct cushim_mem_extent *first = cushim_mem_segment_extent(segment, segment->base), *extent;
-    for (extent = first; extent; extent = extent->after) {
+    for (struct cushim_mem_extent *extent = &segment->first; extent; extent = extent->after) {
         atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_RETIRED, memory_order_release);
-        if (!extent->cells)
-            continue;
-        cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
-                                      cushim_mem_extent_entry_bytes(extent), extent);
-        cushim_mem_meta_release(&pool->meta, extent->cells,
-                                extent->n_cells * sizeof *extent->cells);
-        extent->cells = NULL;
+        if (extent->cells)
+            cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
+                                          cushim_mem_extent_entry_bytes(extent), extent);
     }
-    cushim_mem_extent_join_rest(&pool->meta, first);
-    first->n_cells = first->n_free_cells = 0;
+    cushim_mem_segment_join(&pool->meta, segment);
+    segment->first.n_free_cells = 0;
     count_free(pool, segment);
     DL_PREPEND2(pool->bound.oldest_free, segment, older_free, younger_free); /* it goes first */
 }
@@ -276,16 +271,16 @@ void cushim_mem_free_lists_drain(struct cushim_mem_heap *pool) {
 
 void cushim_mem_free_lists_remove(struct cushim_mem_heap *pool,
                                   struct cushim_mem_segment *segment) {
-    struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    struct cushim_mem_extents *extents = segment->is_dedicated ? &pool->idle : &pool->extents;
     if (!segment->is_retired)
-        cushim_mem_extents_unlist(segment->is_dedicated ? &pool->idle : &pool->extents, extent);
+        cushim_mem_extents_unlist(extents, &segment->first);
     note_used(pool, segment);
 }
 
 void cushim_mem_free_lists_put_back(struct cushim_mem_heap *pool,
                                     struct cushim_mem_segment *segment) {
-    struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    struct cushim_mem_extents *extents = segment->is_dedicated ? &pool->idle : &pool->extents;
     if (!segment->is_retired)
-        cushim_mem_extents_list(segment->is_dedicated ? &pool->idle : &pool->extents, extent);
+        cushim_mem_extents_list(extents, &segment->first);
     cushim_mem_free_lists_note_free(pool, segment);
 }

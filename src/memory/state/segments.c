@@ -143,9 +143,7 @@ struct cushim_mem_extent *cushim_mem_segments_enter(struct cushim_mem_heap *pool
     segment->pool = pool;
     segment->guard_bytes = (uint32_t)pool->guard_bytes;
     segment->generation = atomic_load(&pool->generation);
-    struct cushim_mem_extent *extent = cushim_mem_extent_create(&pool->meta, segment);
-    if (!extent)
-        goto error_segment;
+    struct cushim_mem_extent *extent = &segment->first;
     if (is_dedicated) {
         extent->block_bytes = n_bytes;
         extent->n_cells = 1;
@@ -153,8 +151,10 @@ struct cushim_mem_extent *cushim_mem_segments_enter(struct cushim_mem_heap *pool
     }
     /* the page map last: from here on look-ups see the segment */
     if (cushim_mem_pagemap_set(&pool->ledger->map, base, reach(pool, segment), segment) !=
-        CUSHIM_OK)
-        goto error_extent;
+        CUSHIM_OK) {
+        cushim_mem_segment_destroy(&pool->meta, segment);
+        return NULL;
+    }
     link_segment(pool, segment);
     pool->bound.device_free_bytes = cushim_less(pool->bound.device_free_bytes, n_bytes);
     pool->bound.tried_bytes = 0;
@@ -165,12 +165,6 @@ struct cushim_mem_extent *cushim_mem_segments_enter(struct cushim_mem_heap *pool
         cushim_mem_free_lists_note_free(pool, segment);
     }
     return extent;
-
-error_extent:
-    cushim_mem_extent_destroy(&pool->meta, extent);
-error_segment:
-    cushim_mem_segment_destroy(&pool->meta, segment);
-    return NULL;
 }
 
 /* Nobody finds the segment any more; for this no lock is needed. */
@@ -180,7 +174,7 @@ static void erase(struct cushim_mem_heap *pool, struct cushim_mem_segment *segme
 
 /* The same of its slabs, which are left in it only where its context went. */
 static void erase_slabs(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
-    struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    struct cushim_mem_extent *extent = &segment->first;
     for (; extent; extent = extent->after) {
         if (cushim_mem_extent_is_cut(extent))
             cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
@@ -201,18 +195,13 @@ struct cushim_mem_segment *cushim_mem_segments_detach(struct cushim_mem_heap *po
     return list;
 }
 
-static void destroy(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
-    cushim_mem_extent_destroy(&pool->meta, cushim_mem_segment_extent(segment, segment->base));
-    cushim_mem_segment_destroy(&pool->meta, segment);
-}
-
 /*
  * Under the lock: the driver did not take the segment, so it is ours as before; but not where its
  * context went meanwhile, and its memory with it: then it is false.
  */
 static bool put_back(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     if (segment->generation != atomic_load(&pool->generation)) {
-        destroy(pool, segment);
+        cushim_mem_segment_destroy(&pool->meta, segment);
         return false;
     }
     /* cannot fail: the tables of the map are there since the segment was entered */
@@ -232,7 +221,7 @@ size_t cushim_mem_segments_release(struct cushim_mem_heap *pool, struct cushim_m
         if (answer == CUDA_SUCCESS) {
             released_bytes += segment->n_bytes;
             pool->bound.device_free_bytes += segment->n_bytes;
-            destroy(pool, segment);
+            cushim_mem_segment_destroy(&pool->meta, segment);
         } else if (put_back(pool, segment)) {
             cushim_mem_free_lists_put_back(pool, segment);
         }
@@ -254,9 +243,8 @@ enum cushim_status cushim_mem_segments_free(struct cushim_mem_heap *pool,
         put_back(pool, segment);
     } else {
         if (segment->generation == atomic_load(&pool->generation))
-            cushim_mem_free_lists_count_given(
-                pool, cushim_mem_segment_extent(segment, segment->base)->block_bytes);
-        destroy(pool, segment);
+            cushim_mem_free_lists_count_given(pool, segment->first.block_bytes);
+        cushim_mem_segment_destroy(&pool->meta, segment);
     }
     pthread_mutex_unlock(&pool->lock);
     return cushim_status_from_cu(*answer);
@@ -297,16 +285,9 @@ void cushim_mem_segments_abandon(struct cushim_mem_heap *pool) {
         unlink_segment(pool, segment);
         if (pool->source->outlives_context) /* which waits for nothing */
             release_to(pool, segment->base, segment->n_bytes);
-        struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
-        while (extent) {
-            struct cushim_mem_extent *after = extent->after;
+        const struct cushim_mem_extent *extent = &segment->first;
+        for (; extent; extent = extent->after)
             forget_blocks(pool, extent);
-            if (extent->cells)
-                cushim_mem_meta_release(&pool->meta, extent->cells,
-                                        extent->n_cells * sizeof *extent->cells);
-            cushim_mem_extent_destroy(&pool->meta, extent);
-            extent = after;
-        }
         cushim_mem_segment_destroy(&pool->meta, segment);
     }
 }

@@ -1,6 +1,5 @@
 #include "memory/layout/segment.h"
 
-#include "memory/layout/extent.h"
 #include "tests/unit/suite.h"
 
 static struct cushim_mem_meta meta;
@@ -17,6 +16,7 @@ START_TEST(an_inner_address_finds_the_extent_that_begins_before_it) {
     struct cushim_mem_segment *segment =
         cushim_mem_segment_create(&meta, base, GRAINS * CUSHIM_MEM_GRAIN_BYTES, false);
     ck_assert_uint_eq(segment->n_grains, GRAINS);
+    cushim_mem_segment_enter(segment, 0, GRAINS, NULL);
     for (unsigned i = 0; i < N; i++)
         cushim_mem_segment_enter(segment, starts[i], starts[i + 1] - starts[i], &at[i]);
     for (uint32_t i = 0, k = 0; i < GRAINS; i++) {
@@ -32,37 +32,33 @@ START_TEST(an_inner_address_finds_the_extent_that_begins_before_it) {
 }
 END_TEST
 
-START_TEST(a_segment_without_extents_and_an_address_behind_it_find_nothing) {
+START_TEST(a_new_segment_is_one_extent_and_an_address_behind_it_finds_nothing) {
     struct cushim_mem_segment *segment = cushim_mem_segment_create(&meta, base, 2 << 20, false);
+    ck_assert_ptr_eq(cushim_mem_segment_extent(segment, grain(0)), &segment->first);
+    ck_assert_ptr_eq(cushim_mem_segment_extent(segment, grain(4095)), &segment->first);
+    ck_assert_ptr_null(cushim_mem_segment_extent(segment, grain(4096)));
+    cushim_mem_segment_enter(segment, 0, segment->n_grains, NULL);
     ck_assert_ptr_null(cushim_mem_segment_extent(segment, grain(0)));
     ck_assert_ptr_null(cushim_mem_segment_extent(segment, grain(4095)));
-    struct cushim_mem_extent extent = {0};
-    cushim_mem_segment_enter(segment, 0, segment->n_grains, &extent);
-    ck_assert_ptr_eq(cushim_mem_segment_extent(segment, grain(4095)), &extent);
-    ck_assert_ptr_null(cushim_mem_segment_extent(segment, grain(4096)));
 }
 END_TEST
 
 /* As a stale descriptor is asked that was reused for a smaller segment: the bits of its first
  * grains are in the same word. */
 START_TEST(an_address_behind_the_last_grain_finds_nothing_of_those_before_it) {
-    struct cushim_mem_extent extent = {0};
     struct cushim_mem_segment *segment =
         cushim_mem_segment_create(&meta, base, (size_t)10 * CUSHIM_MEM_GRAIN_BYTES, false);
-    cushim_mem_segment_enter(segment, 0, 10, &extent);
-    ck_assert_ptr_eq(cushim_mem_segment_extent(segment, grain(9)), &extent);
+    ck_assert_ptr_eq(cushim_mem_segment_extent(segment, grain(9)), &segment->first);
     for (uint32_t i = 10; i < 64; i++)
         ck_assert_ptr_null(cushim_mem_segment_extent(segment, grain(i)));
 }
 END_TEST
 
 START_TEST(a_dedicated_segment_is_one_extent_however_large_it_is) {
-    struct cushim_mem_extent extent = {0};
     size_t n_bytes = ((size_t)3 << 30) + 1;
     struct cushim_mem_segment *segment = cushim_mem_segment_create(&meta, base, n_bytes, true);
-    cushim_mem_segment_enter(segment, 0, segment->n_grains, &extent);
-    ck_assert_ptr_eq(cushim_mem_segment_extent(segment, base), &extent);
-    ck_assert_ptr_eq(cushim_mem_segment_extent(segment, base + n_bytes - 1), &extent);
+    ck_assert_ptr_eq(cushim_mem_segment_extent(segment, base), &segment->first);
+    ck_assert_ptr_eq(cushim_mem_segment_extent(segment, base + n_bytes - 1), &segment->first);
 }
 END_TEST
 
@@ -71,7 +67,7 @@ START_TEST(a_descriptor_that_went_back_is_the_next_one) {
     cushim_mem_segment_destroy(&meta, first);
     struct cushim_mem_segment *second = cushim_mem_segment_create(&meta, base, 2 << 20, false);
     ck_assert_ptr_eq(first, second);
-    ck_assert_ptr_null(cushim_mem_segment_extent(second, base));
+    ck_assert_ptr_eq(cushim_mem_segment_extent(second, base), &second->first);
 }
 END_TEST
 
@@ -79,7 +75,7 @@ SUITE() {
     return suite_run(
         "segment",
         (const TTest *[]){an_inner_address_finds_the_extent_that_begins_before_it,
-                          a_segment_without_extents_and_an_address_behind_it_find_nothing,
+                          a_new_segment_is_one_extent_and_an_address_behind_it_finds_nothing,
                           an_address_behind_the_last_grain_finds_nothing_of_those_before_it,
                           a_dedicated_segment_is_one_extent_however_large_it_is,
                           a_descriptor_that_went_back_is_the_next_one, NULL});

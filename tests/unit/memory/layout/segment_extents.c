@@ -1,4 +1,4 @@
-#include "memory/layout/extent.h"
+#include "memory/layout/segment.h"
 
 #include <string.h>
 
@@ -14,7 +14,7 @@ static void setup(size_t n_grains) {
     static uint64_t base = (uint64_t)3 << 40;
     segment = cushim_mem_segment_create(&meta, base, n_grains * CUSHIM_MEM_GRAIN_BYTES, false);
     base += (uint64_t)1 << 32;
-    cushim_mem_extents_list(&extents, cushim_mem_extent_create(&meta, segment));
+    cushim_mem_extents_list(&extents, &segment->first);
 }
 
 /* What the pool does with a run it took. */
@@ -249,7 +249,7 @@ END_TEST
 
 SUITE() {
     return suite_run(
-        "extent",
+        "segment_extents",
         (const TTest *[]){a_run_is_cut_from_the_low_end_and_the_rest_stays_free,
                           as_many_runs_lie_in_a_segment_as_have_room_in_it,
                           no_run_is_shorter_than_a_page_and_a_rest_that_would_be_goes_along,
