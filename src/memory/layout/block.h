@@ -15,7 +15,7 @@
 
 #include <stdbool.h>
 
-#include "memory/layout/bucket.h"
+#include "memory/layout/segment.h"
 #include "memory/layout/pagemap.h"
 
 struct cushim_mem_blocks {

@@ -170,7 +170,7 @@ static inline uint64_t cushim_mem_extent_address(const struct cushim_mem_extent 
 /*
  * The block of a slab that an offset lies in, without a division.  Blocks are whole grains, few
  * enough that grains / block = grains * (2^31 / block + 1) / 2^31 exactly: grains * block < 2^31
- * (tests/unit/memory/layout/bucket.c tries all).
+ * (tests/unit/memory/layout/sizeclass_buckets.c tries all).
  */
 static inline uint32_t cushim_mem_extent_inverse(size_t block_bytes) {
     return ((uint32_t)1 << 31) / (uint32_t)(block_bytes >> CUSHIM_MEM_LOG2_GRAIN) + 1;

@@ -1,8 +1,9 @@
 #include "memory/layout/sizeclass.h"
 
-#include <stdbool.h>
+#include <utlist.h>
 
 #include "base/bits.h"
+#include "memory/layout/segment.h"
 
 enum { N_GRAINS = CUSHIM_MEM_MOST_CLASSES, N_LINEAR = 8, LOG2_STEPS = 3, STEPS_END = 256 };
 
@@ -52,4 +53,103 @@ unsigned cushim_mem_sizeclass_count(void) {
 
 size_t cushim_mem_sizeclass_bytes(unsigned class_index) {
     return (size_t)class_grains[class_index] << CUSHIM_MEM_LOG2_GRAIN;
+}
+
+/* ---- buckets ---- */
+
+enum { MOST_SLAB_BYTES = 1 << 16 };
+
+/* The cells go, and the extent is one that nobody cut. */
+static struct cushim_mem_extent *take_out(struct cushim_mem_bucket *bucket,
+                                          struct cushim_mem_meta *meta,
+                                          struct cushim_mem_extent *slab) {
+    DL_DELETE2(bucket->slabs, slab, previous, next);
+    bucket->n_cells -= slab->n_cells;
+    atomic_store_explicit(&slab->kind, CUSHIM_MEM_EXTENT_FREE, memory_order_release);
+    cushim_mem_meta_release(meta, slab->cells, slab->n_cells * sizeof *slab->cells);
+    slab->cells = NULL;
+    return slab;
+}
+
+/* The grains of so many blocks, or of one, or of as many as an extent has to have. */
+static size_t grains_of(size_t n_blocks, unsigned class_index) {
+    size_t block_grains = cushim_mem_grains_of(cushim_mem_sizeclass_bytes(class_index));
+    size_t n_least = (CUSHIM_MEM_LEAST_GRAINS + block_grains - 1) / block_grains;
+    return (n_blocks > n_least ? n_blocks : n_least) * block_grains;
+}
+
+size_t cushim_mem_bucket_least_grains(unsigned class_index) {
+    return grains_of(1, class_index);
+}
+
+size_t cushim_mem_bucket_slab_grains(const struct cushim_mem_bucket *bucket, unsigned class_index) {
+    size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
+    size_t n_blocks = bucket->n_cells, most = MOST_SLAB_BYTES / block_bytes;
+    if (n_blocks > most)
+        n_blocks = most;
+    size_t n_even = CUSHIM_MEM_PAGE_BYTES / (block_bytes & -block_bytes); /* end with a page */
+    if (n_even && n_blocks > n_even)
+        n_blocks -= n_blocks % n_even;
+    return grains_of(n_blocks, class_index);
+}
+
+enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
+                                         struct cushim_mem_meta *meta,
+                                         struct cushim_mem_extent *extent, unsigned class_index) {
+    size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
+    uint32_t n_cells = (uint32_t)((extent->n_grains << CUSHIM_MEM_LOG2_GRAIN) / block_bytes);
+    struct cushim_mem_block_meta *cells = cushim_mem_meta_obtain(meta, n_cells * sizeof *cells);
+    if (!cells)
+        return CUSHIM_NOMEM;
+    for (uint32_t i = 0; i < n_cells; i++)
+        cells[i].next_free = i + 1;
+    extent->class_index = (uint16_t)class_index;
+    extent->block_bytes = block_bytes;
+    extent->inverse = cushim_mem_extent_inverse(block_bytes);
+    extent->n_cells = extent->n_free_cells = n_cells;
+    extent->first_free_cell = 0;
+    extent->cells = cells;
+    atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_SLAB, memory_order_release);
+    bucket->n_cells += n_cells;
+    DL_PREPEND2(bucket->slabs, extent, previous, next);
+    return CUSHIM_OK;
+}
+
+bool cushim_mem_bucket_take(struct cushim_mem_bucket *bucket, struct cushim_mem_blockref *place) {
+    struct cushim_mem_extent *slab = bucket->slabs;
+    if (!slab)
+        return false;
+    place->extent = slab;
+    place->index = slab->first_free_cell;
+    slab->first_free_cell = slab->cells[place->index].next_free;
+    if (--slab->n_free_cells == 0)
+        DL_DELETE2(bucket->slabs, slab, previous, next);
+    return true;
+}
+
+struct cushim_mem_extent *cushim_mem_bucket_give(struct cushim_mem_bucket *bucket,
+                                                 struct cushim_mem_meta *meta,
+                                                 const struct cushim_mem_blockref *place) {
+    struct cushim_mem_extent *slab = place->extent;
+    slab->cells[place->index].next_free = slab->first_free_cell;
+    slab->first_free_cell = place->index;
+    if (++slab->n_free_cells == 1)
+        DL_PREPEND2(bucket->slabs, slab, previous, next);
+    bool is_only = bucket->slabs == slab && !slab->next;
+    return slab->n_free_cells == slab->n_cells && !is_only ? take_out(bucket, meta, slab) : NULL;
+}
+
+struct cushim_mem_extent *cushim_mem_bucket_drain(struct cushim_mem_bucket *bucket,
+                                                  struct cushim_mem_meta *meta) {
+    for (struct cushim_mem_extent *slab = bucket->slabs; slab; slab = slab->next) {
+        if (slab->n_free_cells == slab->n_cells)
+            return take_out(bucket, meta, slab);
+    }
+    return NULL;
+}
+
+void cushim_mem_bucket_leave(struct cushim_mem_bucket *bucket, struct cushim_mem_extent *slab) {
+    bucket->n_cells -= slab->n_cells;
+    if (slab->n_free_cells)
+        DL_DELETE2(bucket->slabs, slab, previous, next);
 }

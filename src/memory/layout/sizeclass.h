@@ -1,5 +1,5 @@
 /*
- * Size classes: which block size serves a small request.
+ * Size classes: which block size serves a small request, and the bucket of a class.
  *
  * Fine, the default: 512-byte steps up to 4 KiB, then eight classes per doubling up to 1 MiB, so
  * that at most 12.5 % of a block is waste.  Above 128 KiB a class ends where the driver has room
@@ -7,12 +7,23 @@
  * Exact: every multiple of 512 is a class of its own, and nothing is waste.
  *
  * The scheme is chosen once, before the first pool is opened; beyond that these are pure functions.
+ *
+ * A bucket has the slabs of one class that have a free block.  A slab is an extent cut into blocks;
+ * its free blocks form a list by index, and the one freed last is handed out first.  Lock: the
+ * heap's.
  */
 #ifndef CUSHIM_MEMORY_SIZECLASS_H
 #define CUSHIM_MEMORY_SIZECLASS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "cushim/status.h"
+
+struct cushim_mem_blockref;
+struct cushim_mem_extent;
+struct cushim_mem_meta;
 
 enum {
     CUSHIM_MEM_LOG2_GRAIN = 9,
@@ -47,5 +58,50 @@ size_t cushim_mem_sizeclass_bytes(unsigned class_index);
 static inline size_t cushim_mem_grains_of(size_t n_bytes) {
     return (n_bytes + CUSHIM_MEM_GRAIN_BYTES - 1) >> CUSHIM_MEM_LOG2_GRAIN;
 }
+
+/* ---- buckets ---- */
+
+/* All zero is empty. */
+struct cushim_mem_bucket {
+    struct cushim_mem_extent *slabs; /* those with a free cell; full ones are on no list */
+    uint32_t n_cells;                /* of all its slabs */
+};
+
+/*
+ * The grains of the next slab of a class: room for as many blocks as the others have, in 64 KiB,
+ * but for one at least, and for as many as the shortest extent.  So few blocks hold little, and
+ * many take few slabs.  Several blocks are whole pages where they can be: so the slab behind them
+ * begins with a page, and the page map has all of it.
+ */
+size_t cushim_mem_bucket_slab_grains(const struct cushim_mem_bucket *bucket, unsigned class_index);
+
+/* Of the smallest one. */
+size_t cushim_mem_bucket_least_grains(unsigned class_index);
+
+/**
+ * Cut an extent into blocks of a class and add it.
+ * @return CUSHIM_OK | CUSHIM_NOMEM (host memory; the extent is as it was)
+ */
+enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
+                                         struct cushim_mem_meta *meta,
+                                         struct cushim_mem_extent *extent, unsigned class_index);
+
+/* Take a free cell; false where the bucket has none. */
+bool cushim_mem_bucket_take(struct cushim_mem_bucket *bucket, struct cushim_mem_blockref *place);
+
+/*
+ * Put a cell back.  Returns the slab where it has become wholly free and is not the bucket's only
+ * one: it is then out of the bucket, its cells are gone, and it belongs to the caller.  Else NULL.
+ */
+struct cushim_mem_extent *cushim_mem_bucket_give(struct cushim_mem_bucket *bucket,
+                                                 struct cushim_mem_meta *meta,
+                                                 const struct cushim_mem_blockref *place);
+
+/* Take a slab off the bucket's list, if it is there: its free cells are handed out no more. */
+void cushim_mem_bucket_leave(struct cushim_mem_bucket *bucket, struct cushim_mem_extent *slab);
+
+/* Take out one slab that is wholly free, as above; NULL where there is none. */
+struct cushim_mem_extent *cushim_mem_bucket_drain(struct cushim_mem_bucket *bucket,
+                                                  struct cushim_mem_meta *meta);
 
 #endif

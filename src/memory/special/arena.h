@@ -14,7 +14,7 @@
 #define CUSHIM_MEMORY_ARENA_H
 
 #include "cushim/status.h"
-#include "memory/layout/bucket.h"
+#include "memory/layout/segment.h"
 
 struct cushim_mem_chunk;
 struct cushim_mem_heap;

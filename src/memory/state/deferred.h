@@ -26,7 +26,7 @@
 #define CUSHIM_MEMORY_DEFERRED_H
 
 #include "cuda/types.h"
-#include "memory/layout/bucket.h"
+#include "memory/layout/segment.h"
 
 struct cushim_mem_heap;
 

@@ -8,7 +8,7 @@
 #ifndef CUSHIM_MEMORY_FREE_LISTS_H
 #define CUSHIM_MEMORY_FREE_LISTS_H
 
-#include "memory/layout/bucket.h"
+#include "memory/layout/segment.h"
 
 struct cushim_mem_heap;
 

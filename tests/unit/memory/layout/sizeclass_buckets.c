@@ -1,7 +1,8 @@
-#include "memory/layout/bucket.h"
+#include "memory/layout/sizeclass.h"
 
 #include <string.h>
 
+#include "memory/layout/segment.h"
 #include "tests/unit/suite.h"
 
 enum { CLASS = 7, CELLS = 16 }; /* 4 KiB blocks, 16 in a slab */
@@ -202,15 +203,16 @@ END_TEST
 SUITE() {
     cushim_mem_sizeclass_choose(CUSHIM_MEM_FINE);
     return suite_run(
-        "bucket", (const TTest *[]){
-                      an_empty_bucket_has_nothing_to_take_or_to_drain,
-                      a_slab_gives_each_of_its_cells_once, the_block_freed_last_is_handed_out_first,
-                      a_full_slab_comes_back_with_its_first_free_cell,
-                      the_only_slab_is_kept_when_it_is_free_and_a_second_one_is_not,
-                      draining_takes_free_slabs_alone, draining_finds_the_free_slab_behind_others,
-                      a_random_history_never_gives_a_cell_twice,
-                      a_slab_has_room_for_as_many_as_there_are_up_to_64_KiB,
-                      a_slab_ends_with_a_block_and_is_no_shorter_than_an_extent,
-                      a_slab_ends_with_a_page_where_whole_blocks_can,
-                      the_block_of_an_offset_is_found_as_by_division, NULL});
+        "sizeclass_buckets",
+        (const TTest *[]){
+            an_empty_bucket_has_nothing_to_take_or_to_drain, a_slab_gives_each_of_its_cells_once,
+            the_block_freed_last_is_handed_out_first,
+            a_full_slab_comes_back_with_its_first_free_cell,
+            the_only_slab_is_kept_when_it_is_free_and_a_second_one_is_not,
+            draining_takes_free_slabs_alone, draining_finds_the_free_slab_behind_others,
+            a_random_history_never_gives_a_cell_twice,
+            a_slab_has_room_for_as_many_as_there_are_up_to_64_KiB,
+            a_slab_ends_with_a_block_and_is_no_shorter_than_an_extent,
+            a_slab_ends_with_a_page_where_whole_blocks_can,
+            the_block_of_an_offset_is_found_as_by_division, NULL});
 }
