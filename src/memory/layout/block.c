@@ -8,6 +8,8 @@ enum { LOG2_NUMBER = CUSHIM_MEM_STATE_BITS + 2, MOST_NUMBERS = 1 << (32 - LOG2_N
 /* The same in a chunk of the arena; false where no block was ever cut. */
 static bool find_in_chunk(struct cushim_mem_extent *extent, uint64_t address,
                           struct cushim_mem_lookup *found) {
+    if (atomic_load_explicit(&extent->kind, memory_order_acquire) != CUSHIM_MEM_EXTENT_ARENA)
+        return false;
     const struct cushim_mem_chunk *chunk = extent->chunk;
     uint64_t start = cushim_mem_extent_address(extent);
     uint32_t index;
@@ -21,31 +23,6 @@ static bool find_in_chunk(struct cushim_mem_extent *extent, uint64_t address,
         cushim_rounded(atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed),
                        CUSHIM_MEM_GRAIN_BYTES);
     return true;
-}
-
-/* The same where the extent is one block. */
-static bool find_single(struct cushim_mem_extent *extent, struct cushim_mem_lookup *found) {
-    found->place = (struct cushim_mem_blockref){extent, 0};
-    found->cell = &extent->single;
-    found->base = cushim_mem_extent_address(extent);
-    found->block_bytes = extent->block_bytes;
-    return true;
-}
-
-/* False where no block was ever cut. */
-static bool find_cell(struct cushim_mem_extent *extent, uint64_t address,
-                      struct cushim_mem_lookup *found) {
-    switch (atomic_load_explicit(&extent->kind, memory_order_acquire)) {
-    case CUSHIM_MEM_EXTENT_SLAB:
-    case CUSHIM_MEM_EXTENT_RETIRED:
-        return cushim_mem_blocks_find_in_slab(found->segment, extent, address, found);
-    case CUSHIM_MEM_EXTENT_BLOCK:
-        return find_single(extent, found);
-    case CUSHIM_MEM_EXTENT_ARENA:
-        return find_in_chunk(extent, address, found);
-    default:
-        return false;
-    }
 }
 
 struct cushim_mem_extent *cushim_mem_blocks_slab(struct cushim_mem_blocks *ledger,
@@ -64,7 +41,9 @@ bool cushim_mem_blocks_find(struct cushim_mem_blocks *ledger, uint64_t address,
         return false;
     found->segment = segment;
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, address);
-    if (!extent || !find_cell(extent, address, found)) {
+    bool is_cut = extent && (cushim_mem_blocks_find_in_extent(segment, extent, address, found) ||
+                             find_in_chunk(extent, address, found));
+    if (!is_cut) {
         *found = (struct cushim_mem_lookup){.segment = segment, .state = CUSHIM_MEM_FREE};
         return true;
     }

@@ -53,6 +53,21 @@ static inline bool cushim_mem_blocks_find_in_slab(const struct cushim_mem_segmen
     return true;
 }
 
+/* The same in any extent but a chunk of the arena; false also where no block was ever cut. */
+static inline bool cushim_mem_blocks_find_in_extent(const struct cushim_mem_segment *segment,
+                                                    struct cushim_mem_extent *extent,
+                                                    uint64_t address,
+                                                    struct cushim_mem_lookup *found) {
+    int kind = atomic_load_explicit(&extent->kind, memory_order_acquire);
+    if (kind == CUSHIM_MEM_EXTENT_SLAB || kind == CUSHIM_MEM_EXTENT_RETIRED)
+        return cushim_mem_blocks_find_in_slab(segment, extent, address, found);
+    found->place = (struct cushim_mem_blockref){extent, 0};
+    found->cell = &extent->single;
+    found->base = segment->base + ((uint64_t)extent->first_grain << CUSHIM_MEM_LOG2_GRAIN);
+    found->block_bytes = extent->block_bytes;
+    return kind == CUSHIM_MEM_EXTENT_BLOCK;
+}
+
 /*
  * The slab of an address as its segment knows it, to the grain: also where its page is no slab's
  * alone.  NULL where there is none.  So of a LIVE block, or one in a cache, no descriptor is read
@@ -92,26 +107,14 @@ static inline __attribute__((always_inline)) enum cushim_mem_verdict
 cushim_mem_blocks_glance(struct cushim_mem_blocks *ledger, uint64_t address, size_t n_bytes) {
     struct cushim_mem_lookup found;
     struct cushim_mem_extent *extent = cushim_mem_pagemap_slab(&ledger->map, address);
-    const struct cushim_mem_segment *segment;
-    int kind = CUSHIM_MEM_EXTENT_SLAB;
-    if (extent) {
-        segment = extent->segment;
-    } else {
-        segment = cushim_mem_pagemap_find(&ledger->map, address);
-        if (!segment)
-            return CUSHIM_MEM_FOREIGN;
+    const struct cushim_mem_segment *segment =
+        extent ? extent->segment : cushim_mem_pagemap_find(&ledger->map, address);
+    if (!segment)
+        return CUSHIM_MEM_FOREIGN;
+    if (!extent)
         extent = cushim_mem_segment_extent(segment, address);
-        if (!extent)
-            return CUSHIM_MEM_NO_BLOCK;
-        kind = atomic_load_explicit(&extent->kind, memory_order_acquire);
-    }
-    if (kind == CUSHIM_MEM_EXTENT_BLOCK) {
-        found.cell = &extent->single;
-        found.base = segment->base + ((uint64_t)extent->first_grain << CUSHIM_MEM_LOG2_GRAIN);
-    } else if (kind != CUSHIM_MEM_EXTENT_SLAB ||
-               !cushim_mem_blocks_find_in_slab(segment, extent, address, &found)) {
+    if (!extent || !cushim_mem_blocks_find_in_extent(segment, extent, address, &found))
         return CUSHIM_MEM_NO_BLOCK;
-    }
     found.state =
         cushim_mem_state_of(atomic_load_explicit(&found.cell->state, memory_order_acquire));
     found.asked_bytes = atomic_load_explicit(&found.cell->asked_bytes, memory_order_relaxed);
