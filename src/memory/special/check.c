@@ -210,48 +210,44 @@ enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
     enum cushim_status status =
         cushim_mem_fill_device(&pool->filler, fills, sizeof fills / sizeof *fills, patience_ns);
     struct cushim_mem_check_row *row = status == CUSHIM_OK ? calloc(1, sizeof *row) : NULL;
-    if (!row) {
-        count_unchecked(check);
-        return status == CUSHIM_TIMEOUT ? CUSHIM_TIMEOUT : CUSHIM_OK;
+    bool is_added = false;
+    if (row) {
+        row->address = address;
+        row->n_bytes = n_bytes;
+        row->pool = pool;
+        row->life = life;
+        cushim_backtrace_take(&row->obtained);
+        pthread_mutex_lock(&check->lock);
+        is_added = add(check, row);
+        pthread_mutex_unlock(&check->lock);
     }
-    row->address = address;
-    row->n_bytes = n_bytes;
-    row->pool = pool;
-    row->life = life;
-    cushim_backtrace_take(&row->obtained);
-    pthread_mutex_lock(&check->lock);
-    bool is_added = add(check, row);
-    pthread_mutex_unlock(&check->lock);
     if (!is_added) {
         count_unchecked(check);
         free(row);
     }
-    return CUSHIM_OK;
+    return status == CUSHIM_TIMEOUT ? CUSHIM_TIMEOUT : CUSHIM_OK;
 }
 
 /* ---- freed ---- */
 
-/* Into the free lists, all work on it being over. */
+/* Into the free lists; where its poison is still being written, once the open epoch is over. */
 static void give_back(struct cushim_mem_heap *pool, uint64_t life,
-                      const struct cushim_mem_blockref *place) {
+                      const struct cushim_mem_blockref *place, bool is_busy) {
     if (!cushim_mem_heap_lock_life(pool, life)) /* it went with its context */
         return;
-    cushim_mem_free_lists_give(pool, place);
-    bool is_stale = pool->held_bytes > cushim_mem_watermark_now(pool);
+    if (is_busy) {
+        /* what was submitted is ahead of the load of `open` */
+        atomic_thread_fence(memory_order_seq_cst);
+        /* without host memory for the note the block is never used again */
+        cushim_mem_deferred_add(&pool->deferred, &pool->meta, place,
+                                cushim_mem_fence_tag(pool->fence));
+    } else {
+        cushim_mem_free_lists_give(pool, place);
+    }
+    bool is_stale = !is_busy && pool->held_bytes > cushim_mem_watermark_now(pool);
     pthread_mutex_unlock(&pool->lock);
     if (is_stale)
         cushim_mem_reclaim_shrink(pool, life, false);
-}
-
-/* As for give_back, but the poison is still being written: the epoch that is open covers it. */
-static void give_later(struct cushim_mem_heap *pool, uint64_t life,
-                       const struct cushim_mem_blockref *place) {
-    if (!cushim_mem_heap_lock_life(pool, life))
-        return;
-    atomic_thread_fence(memory_order_seq_cst); /* what was submitted is ahead of the load of open */
-    /* without host memory for the note the block is never used again */
-    cushim_mem_deferred_add(&pool->deferred, &pool->meta, place, cushim_mem_fence_tag(pool->fence));
-    pthread_mutex_unlock(&pool->lock);
 }
 
 /* The first byte of a freed block that is not DEAD; false where there is none, or none can be read.
@@ -297,7 +293,7 @@ size_t cushim_mem_check_empty(struct cushim_mem_check *check, size_t keep_bytes)
         if (!row)
             return n_bytes;
         look_at_poison(check, row);
-        give_back(row->pool, row->life, &row->place);
+        give_back(row->pool, row->life, &row->place, false);
         n_bytes += row->n_bytes;
         free(row);
     }
@@ -332,10 +328,7 @@ static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_l
         return;
     }
     free(row);
-    if (status == CUSHIM_TIMEOUT)
-        give_later(pool, life, &found->place);
-    else
-        give_back(pool, life, &found->place);
+    give_back(pool, life, &found->place, status == CUSHIM_TIMEOUT);
 }
 
 static bool see(struct cushim_mem_check *check, uint64_t address, struct seen *seen) {
@@ -399,10 +392,11 @@ struct turns {
     size_t n_looks, n_live;
 };
 
-/* Under the lock: the next live blocks of a pool, by turns. */
+/* The next live blocks of a pool, by turns. */
 static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_mem_heap *pool,
                            struct seen seen[N_LOOK], struct turns *turns) {
     unsigned n = 0;
+    pthread_mutex_lock(&check->lock);
     for (; turns->n_looks && turns->n_live && n < N_LOOK; turns->n_live--) {
         struct cushim_mem_check_row *row = check->turn ? check->turn : check->live;
         if (!row)
@@ -413,25 +407,22 @@ static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_m
         seen[n++] = (struct seen){row->address, row->serial, row->n_bytes};
         turns->n_looks--;
     }
+    pthread_mutex_unlock(&check->lock);
     return n;
 }
 
 void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_heap *pool,
                            bool is_all) {
     struct seen seen[N_LOOK];
+    unsigned n;
     pthread_mutex_lock(&check->lock);
     struct turns turns = {SIZE_MAX, check->n_live};
     if (!is_all)
         turns.n_looks = CUSHIM_MEM_CHECK_LOOK_BLOCKS + (size_t)(check->n_rows - check->n_looked);
     check->n_looked = check->n_rows;
-    unsigned n = take_turns(check, pool, seen, &turns);
     pthread_mutex_unlock(&check->lock);
-    while (n) {
+    while ((n = take_turns(check, pool, seen, &turns)) > 0)
         look_at(check, pool, seen, n);
-        pthread_mutex_lock(&check->lock);
-        n = take_turns(check, pool, seen, &turns);
-        pthread_mutex_unlock(&check->lock);
-    }
 }
 
 void cushim_mem_check_forget(struct cushim_mem_check *check, const struct cushim_mem_heap *pool) {
