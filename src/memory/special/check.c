@@ -49,8 +49,6 @@ static struct cushim_mem_check_row *find(struct cushim_mem_check *check, uint64_
 
 /* Off its list: the block is live no more, or leaves the quarantine. */
 static void unlist(struct cushim_mem_check *check, struct cushim_mem_check_row *row) {
-    if (check->turn == row)
-        check->turn = row->next;
     if (row->is_freed) {
         DL_DELETE2(check->quarantine, row, before, next);
         check->quarantined_bytes -= row->n_bytes;
@@ -398,10 +396,11 @@ static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_m
     unsigned n = 0;
     pthread_mutex_lock(&check->lock);
     for (; turns->n_looks && turns->n_live && n < N_LOOK; turns->n_live--) {
-        struct cushim_mem_check_row *row = check->turn ? check->turn : check->live;
+        struct cushim_mem_check_row *row = check->live;
         if (!row)
             break;
-        check->turn = row->next;
+        DL_DELETE2(check->live, row, before, next);
+        DL_APPEND2(check->live, row, before, next);
         if (row->pool != pool || row->is_told)
             continue;
         seen[n++] = (struct seen){row->address, row->serial, row->n_bytes};

@@ -67,8 +67,7 @@ enum { CUSHIM_MEM_CHECK_LOOK_BLOCKS = 4096 };
 struct cushim_mem_check {
     pthread_mutex_t lock;
     struct cushim_mem_check_row *rows; /* by address */
-    struct cushim_mem_check_row *live; /* those of live blocks, the first made first */
-    struct cushim_mem_check_row *turn; /* the next to be looked at; NULL: the first */
+    struct cushim_mem_check_row *live; /* those of live blocks, the next to be looked at first */
     size_t n_live;
     struct cushim_mem_check_row *quarantine; /* those of freed blocks, the oldest first */
     size_t quarantined_bytes;
