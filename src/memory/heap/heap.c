@@ -293,14 +293,8 @@ static enum cushim_status serve_from_arena(struct attempt *attempt, bool may_fet
     struct cushim_mem_blockref place;
     if (!pool->policy->arena_bytes)
         return CUSHIM_NOTSUPPORTED;
-    enum cushim_status status =
-        cushim_mem_arena_take(pool, attempt->life, attempt->n_bytes, &place);
-    if (status == CUSHIM_NOTFOUND && may_fetch) {
-        status = cushim_mem_arena_fetch(pool, attempt->life, attempt->n_bytes, &place,
-                                        &attempt->block->is_hit);
-        if (status != CUSHIM_OK)
-            attempt->block->is_hit = true;
-    }
+    enum cushim_status status = cushim_mem_arena_take(pool, attempt->life, attempt->n_bytes,
+                                                      may_fetch, &place, &attempt->block->is_hit);
     if (status != CUSHIM_OK)
         return status;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, attempt->life);

@@ -4,7 +4,6 @@
 #include "memory/layout/chunk.h"
 #include "memory/state/heap_state.h"
 #include "memory/state/free_lists.h"
-#include "memory/state/segments.h"
 #include "memory/heap/heap.h"
 
 enum {
@@ -25,11 +24,10 @@ static size_t most_chunks_of(const struct cushim_mem_heap *pool) {
     return cushim_most(cushim_least(n_chunks, MOST_CHUNKS), 1);
 }
 
-/* Is a request of this size the arena's? */
+/* Is a request of this size the arena's, where there is one? */
 static bool is_wanted(const struct cushim_mem_heap *pool, size_t n_bytes) {
-    return pool->policy->arena_bytes && !pool->guard_bytes &&
-           n_bytes <= pool->policy->arena_most_bytes && pool->kind == CUSHIM_MEM_DEVICE &&
-           n_bytes <= chunk_bytes_of(pool);
+    return !pool->guard_bytes && n_bytes <= pool->policy->arena_most_bytes &&
+           pool->kind == CUSHIM_MEM_DEVICE && n_bytes <= chunk_bytes_of(pool);
 }
 
 /* The epoch up to which all work is over; where frees wait no block has one. */
@@ -158,28 +156,12 @@ static bool open_and_take(struct cushim_mem_heap *pool, size_t n_bytes,
     return cushim_mem_chunk_take(chunk, n_bytes, 0, false, pool->stats, place);
 }
 
-enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *pool, uint64_t life,
-                                         size_t n_bytes, struct cushim_mem_blockref *place) {
-    if (!is_wanted(pool, n_bytes))
-        return CUSHIM_NOTSUPPORTED;
-    if (take_from_any(pool, n_bytes, place))
-        return CUSHIM_OK;
-    if (!may_open(pool)) /* then it helps at most to ask whether one is over */
-        return deferred_tag(pool) ? CUSHIM_NOTFOUND : CUSHIM_NOTSUPPORTED;
-    if (!cushim_mem_heap_lock_life(pool, life))
-        return CUSHIM_STATE;
-    bool is_taken = open_and_take(pool, n_bytes, place);
-    pthread_mutex_unlock(&pool->lock);
-    return is_taken ? CUSHIM_OK : CUSHIM_NOTFOUND;
-}
-
-enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_heap *pool, uint64_t life,
-                                          size_t n_bytes, struct cushim_mem_blockref *place,
-                                          bool *is_hit) {
+/* From a chunk that became usable meanwhile, or from one on memory of the driver. */
+static enum cushim_status fetch(struct cushim_mem_heap *pool, uint64_t life, size_t n_bytes,
+                                struct cushim_mem_blockref *place, bool *is_hit) {
     struct cushim_mem_extent *extent;
     poll_fence(pool);
-    *is_hit = take_from_any(pool, n_bytes, place);
-    if (*is_hit)
+    if (take_from_any(pool, n_bytes, place))
         return CUSHIM_OK;
     enum cushim_status status =
         may_open(pool) ? cushim_mem_heap_grow(pool, life, chunk_bytes_of(pool), false, &extent)
@@ -188,7 +170,28 @@ enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_heap *pool, uint64_t
         return status == CUSHIM_STATE ? CUSHIM_STATE : CUSHIM_NOTSUPPORTED;
     bool is_taken = open_and_take(pool, n_bytes, place);
     pthread_mutex_unlock(&pool->lock);
+    *is_hit = !is_taken;
     return is_taken ? CUSHIM_OK : CUSHIM_NOTSUPPORTED;
+}
+
+enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *pool, uint64_t life,
+                                         size_t n_bytes, bool may_fetch,
+                                         struct cushim_mem_blockref *place, bool *is_hit) {
+    if (!is_wanted(pool, n_bytes))
+        return CUSHIM_NOTSUPPORTED;
+    if (take_from_any(pool, n_bytes, place))
+        return CUSHIM_OK;
+    if (may_open(pool)) {
+        if (!cushim_mem_heap_lock_life(pool, life))
+            return CUSHIM_STATE;
+        bool is_taken = open_and_take(pool, n_bytes, place);
+        pthread_mutex_unlock(&pool->lock);
+        if (is_taken)
+            return CUSHIM_OK;
+    } else if (!deferred_tag(pool)) { /* else it may help to ask whether one is over */
+        return CUSHIM_NOTSUPPORTED;
+    }
+    return may_fetch ? fetch(pool, life, n_bytes, place, is_hit) : CUSHIM_NOTFOUND;
 }
 
 void cushim_mem_arena_drain(struct cushim_mem_heap *pool) {

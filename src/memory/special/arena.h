@@ -30,20 +30,17 @@ struct cushim_mem_arena {
 };
 
 /**
- * Take a block, its state still FREE, without a driver call.
- * @return CUSHIM_OK | CUSHIM_NOTFOUND (a chunk more would help, and may be fetched) |
- * CUSHIM_NOTSUPPORTED (not of this size, or the arena is full: the ordinary pool serves) |
- * CUSHIM_STATE (the life is over)
+ * Take a block, its state still FREE, of a pool whose policy has an arena.
+ * @param may_fetch  where that is of use, ask the driver: whether a chunk became usable, then for
+ * memory for one
+ * @param is_hit     made false where the driver gave memory
+ * @return CUSHIM_OK | CUSHIM_NOTFOUND (a fetch might help) | CUSHIM_NOTSUPPORTED (not of this size,
+ * or no chunk is to be had: the ordinary pool serves) | CUSHIM_STATE (the life is over)
  * Threads  any; takes the pool's lock only to open a chunk
  */
 enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *pool, uint64_t life,
-                                         size_t n_bytes, struct cushim_mem_blockref *place);
-
-/* The same where take said NOTFOUND: looks whether a chunk became usable, then gets memory for one.
- * CUSHIM_NOTSUPPORTED where there is none to be had. */
-enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_heap *pool, uint64_t life,
-                                          size_t n_bytes, struct cushim_mem_blockref *place,
-                                          bool *is_hit);
+                                         size_t n_bytes, bool may_fetch,
+                                         struct cushim_mem_blockref *place, bool *is_hit);
 
 /*
  * A block is free: of a `tag` above 0 once that epoch is done.  With a tag it may record a fence.
