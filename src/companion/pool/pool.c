@@ -48,7 +48,7 @@ enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
     *pin = (struct cushim_pin){0};
     if (!cushim_stream_is_special(s) && s != CUSHIM_STREAM_ALL) {
         struct cushim_stream_object *object = cushim_handle_pin(pin, CUSHIM_KIND_STREAM, s);
-        if (!object && (!call->is_free || !cushim_handle_is_closed(CUSHIM_KIND_STREAM, s)))
+        if (!object && (!call->address || !cushim_handle_is_closed(CUSHIM_KIND_STREAM, s)))
             return cushim_fail(call->what, CUSHIM_BADHANDLE, "stream=%p", (void *)s);
         stream->context = object ? object->object.context : NULL;
         /* the work of one that was closed is somewhere in the context's */
@@ -65,6 +65,8 @@ static enum cushim_status look_up(struct cushim_pool_call *call, struct cushim_s
     struct cushim_pool_stream stream;
     struct cushim_pin pin;
     CUSHIM_TRY(cushim_pool_stream_of(call, s, &stream, &pin));
+    if (!stream.context)
+        stream.context = call->heap->context;
     call->cache = call->heap->all; /* it stays as long as the heap, in one life */
     if (stream.handle == CUSHIM_POOL_ALL)
         call->life = atomic_load_explicit(&call->cache->life, memory_order_relaxed);

@@ -212,12 +212,9 @@ static struct cushim_pool_cache *make(struct cushim_pool_heap *heap,
 }
 
 struct cushim_pool_cache *cushim_pool_cache_of(struct cushim_pool_heap *heap,
-                                               const struct cushim_pool_stream *named,
+                                               const struct cushim_pool_stream *stream,
                                                const char *what, uint32_t *life) {
     struct cushim_pool_cache *gone = NULL;
-    struct cushim_pool_stream its = *named, *stream = &its;
-    if (!its.context)
-        its.context = heap->context;
     pthread_mutex_lock(&heap->lock);
     struct cushim_pool_cache *cache = find(heap, stream, &gone);
     if (!cache && gone) { /* is it over by now? */
@@ -236,16 +233,12 @@ struct cushim_pool_cache *cushim_pool_cache_of(struct cushim_pool_heap *heap,
 
 /* ---- what is over ---- */
 
-static void raise_to(uint64_t *moment, uint64_t to) {
-    *moment = *moment > to ? *moment : to;
-}
-
 /* In the role: what was freed up to a moment is over.  True: all that is idle is, or has a fence.
  */
 static bool note_done(struct cushim_pool_cache *cache, uint64_t moment) {
     cushim_pool_cache_lock(cache);
-    raise_to(&cache->done_moment, moment);
-    raise_to(&cache->covered_moment, moment);
+    cache->done_moment = cushim_most(cache->done_moment, moment);
+    cache->covered_moment = cushim_most(cache->covered_moment, moment);
     const struct cushim_pool_block *block = latest(cache);
     bool is_covered = !block || block->moment <= cache->covered_moment;
     if (is_covered && cache->closed_moment < cache->covered_moment) {
@@ -351,15 +344,11 @@ static enum cushim_status prove(struct cushim_pool_cache *cache, const char *wha
     return status;
 }
 
-static bool take_role(struct cushim_pool_cache *cache, bool must) {
-    if (must)
-        cushim_futex_lock_enter(&cache->role);
-    return must || cushim_futex_lock_take(&cache->role);
-}
-
 enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *cache, const char *what,
                                            enum cushim_pool_effort effort) {
-    if (!take_role(cache, effort == CUSHIM_POOL_WAIT))
+    if (effort == CUSHIM_POOL_WAIT)
+        cushim_futex_lock_enter(&cache->role);
+    else if (!cushim_futex_lock_take(&cache->role))
         return CUSHIM_OK;
     enum cushim_status status = prove(cache, what, effort);
     cushim_futex_lock_leave(&cache->role);
@@ -421,7 +410,7 @@ void cushim_thread_end_pools(void) {
 }
 
 void cushim_pool_cache_waited(struct cushim_pool_cache *cache, uint64_t begun) {
-    if (!take_role(cache, false))
+    if (!cushim_futex_lock_take(&cache->role))
         return;
     note_done(cache, begun);
     cushim_futex_lock_leave(&cache->role);

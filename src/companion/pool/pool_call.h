@@ -21,9 +21,7 @@ struct cushim_pool_call {
     struct cushim_pool_cache *cache; /* of the stream, */
     uint32_t life;                   /* and which of its lives that is */
     struct cushim_pool_block *block; /* what serves, or is freed */
-    /* of a free */
-    bool is_free; /* it may name a stream that was destroyed */
-    uint64_t address;
+    uint64_t address;                /* of a free, else 0 */
     /* of an allocation */
     size_t bucket_bytes;
     cushim_devptr node; /* what serves is a node's memory in a capture; else 0 */
@@ -238,7 +236,7 @@ void cushim_pool_capture_free(struct cushim_pool_graph *graph, struct cushim_poo
 
 /* A node's memory, freed in an attached capture.  CUSHIM_NOTFOUND: it is none. */
 enum cushim_status cushim_pool_capture_free_node(const struct cushim_pool_call *call,
-                                                 const struct cushim_pool_graph *graph);
+                                                 struct cushim_pool_graph *graph);
 
 /*
  * ---- pool_check.c ----

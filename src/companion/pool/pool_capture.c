@@ -27,29 +27,23 @@ struct cushim_pool_graph_row {
     uint64_t life;                   /* of the block's heap */
     uint64_t address;                /* of a node's memory */
     CUstream freed_on;               /* of a block */
-    bool is_freed; /* in this capture: a block may serve in it again, a node's memory is no more */
+    bool is_freed;                   /* the same: in this capture, so it may serve in it again */
     struct cushim_pool_graph_row *next;
 };
 
 /* ---- lists ---- */
 
-/* Under the pool's lock: one more row, all zero; NULL: no host memory. */
-static struct cushim_pool_graph_row *add(struct cushim_pool_graph *held) {
-    struct cushim_pool_graph_row *row = calloc(1, sizeof *row);
-    if (row)
-        LL_PREPEND(held->rows, row);
-    return row;
-}
-
-/* The same: the list holds a block from now on; NULL: no host memory, and it does not. */
+/* Under the pool's lock: the list holds a block from now on; NULL: no host memory, and it does not.
+ */
 static struct cushim_pool_graph_row *add_block(struct cushim_pool_graph *held,
                                                struct cushim_pool_block *block) {
     struct cushim_pool_heap *heap = block->heap;
-    struct cushim_pool_graph_row *row = add(held);
+    struct cushim_pool_graph_row *row = malloc(sizeof *row);
     if (!row)
         return NULL;
-    row->block = block;
-    row->life = atomic_load(&heap->core->generation);
+    *row = (struct cushim_pool_graph_row){.block = block,
+                                          .life = atomic_load(&heap->core->generation)};
+    LL_PREPEND(held->rows, row);
     held->bytes += block->bucket_bytes;
     pthread_mutex_lock(&heap->lock);
     if (!atomic_fetch_add(&block->n_holds, 1)) {
@@ -112,7 +106,7 @@ static void drop(struct cushim_pool_graph *held, bool is_graph_gone) {
     LL_FOREACH_SAFE(held->rows, row, next) {
         if (row->block)
             let_go(row, is_graph_gone);
-        else if (!row->is_freed && cushim_address_map_erase(row->address, &node) == CUSHIM_OK)
+        else if (cushim_address_map_erase(row->address, &node) == CUSHIM_OK)
             cushim_address_map_drop(&node);
         free(row);
     }
@@ -224,17 +218,20 @@ static enum cushim_status serve_hold(struct cushim_pool_call *call,
     return refuse_host(call);
 }
 
+static void add(struct cushim_pool_object *pool, struct cushim_pool_graph *graph,
+                struct cushim_pool_graph_row *node) {
+    pthread_mutex_lock(&pool->lock);
+    LL_PREPEND(graph->rows, node);
+    pthread_mutex_unlock(&pool->lock);
+}
+
 /* Allocation as a node: the address is the ledger's until the graph is gone. */
 static enum cushim_status serve_node(struct cushim_pool_call *call,
                                      struct cushim_pool_graph *graph) {
     struct cushim_scope scope;
     CUdeviceptr address = 0;
     CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
-    pthread_mutex_lock(&call->pool->lock);
-    struct cushim_pool_graph_row *row = add(graph);
-    if (row)
-        row->is_freed = true; /* until it has an address */
-    pthread_mutex_unlock(&call->pool->lock);
+    struct cushim_pool_graph_row *row = calloc(1, sizeof *row);
     CUstream stream = call->cache == call->heap->all ? graph->stream : call->cache->of.handle;
     enum cushim_status status =
         row ? CUSHIM_CALL(&scope, cuMemAllocAsync, &address, call->bytes, stream)
@@ -248,11 +245,10 @@ static enum cushim_status serve_node(struct cushim_pool_call *call,
             .owner = &call->pool->object,
         });
     if (status == CUSHIM_OK) {
-        pthread_mutex_lock(&call->pool->lock);
-        row->address = address;
-        row->is_freed = false;
-        pthread_mutex_unlock(&call->pool->lock);
-        call->node = address;
+        call->node = row->address = address;
+        add(call->pool, graph, row);
+    } else {
+        free(row);
     }
     return cushim_call_end(&scope, status);
 }
@@ -281,36 +277,38 @@ void cushim_pool_capture_free(struct cushim_pool_graph *graph, struct cushim_poo
     /* Without host memory to note it, it is never reused: nobody could say when it may be. */
 }
 
-/* Is it a node's memory of this capture?  It is noted as freed, or as not. */
-static bool note_node(struct cushim_pool_object *pool, const struct cushim_pool_graph *graph,
-                      uint64_t address, bool is_freed) {
+/* A node's memory of this capture, off its list; NULL: it is none. */
+static struct cushim_pool_graph_row *take_node(struct cushim_pool_object *pool,
+                                               struct cushim_pool_graph *graph, uint64_t address) {
+    struct cushim_pool_graph_row *row;
     pthread_mutex_lock(&pool->lock);
-    struct cushim_pool_graph_row *row = graph->rows;
-    while (row && (row->block || row->address != address || row->is_freed == is_freed))
-        row = row->next;
+    LL_SEARCH_SCALAR(graph->rows, row, address, address);
     if (row)
-        row->is_freed = is_freed;
+        LL_DELETE(graph->rows, row);
     pthread_mutex_unlock(&pool->lock);
-    return row != NULL;
+    return row;
 }
 
 enum cushim_status cushim_pool_capture_free_node(const struct cushim_pool_call *call,
-                                                 const struct cushim_pool_graph *graph) {
+                                                 struct cushim_pool_graph *graph) {
     struct cushim_scope scope;
     struct cushim_address_map_row row;
-    if (!note_node(call->pool, graph, call->address, true) ||
-        cushim_address_map_erase(call->address, &row) != CUSHIM_OK)
+    struct cushim_pool_graph_row *node = take_node(call->pool, graph, call->address);
+    if (!node || cushim_address_map_erase(call->address, &row) != CUSHIM_OK) {
+        free(node);
         return CUSHIM_NOTFOUND;
+    }
     enum cushim_status status = cushim_call_begin_known(&scope, call->what, graph->context);
     if (status == CUSHIM_OK)
         status = cushim_call_end(&scope,
                                  CUSHIM_CALL(&scope, cuMemFreeAsync, call->address, graph->stream));
     if (status != CUSHIM_OK) {
         cushim_address_map_restore(&row);
-        note_node(call->pool, graph, call->address, false);
+        add(call->pool, graph, node);
         return status;
     }
     cushim_address_map_drop(&row);
+    free(node);
     return CUSHIM_OK;
 }
 

@@ -124,7 +124,6 @@ free_slowly(const char *what, struct cushim_pool *p, int dev, cushim_devptr ptr,
             struct cushim_stream *s) {
     struct cushim_pool_call call;
     CUSHIM_TRY(cushim_pool_begin(&call, what, p));
-    call.is_free = true;
     call.address = ptr;
     call.dev = dev;
     call.bytes = bytes;

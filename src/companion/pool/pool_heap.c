@@ -285,8 +285,9 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     heap->rounding = pool->rounding;
     heap->is_free_long = pool->is_free_long;
     uint32_t life;
-    heap->all = cushim_pool_cache_of(heap, &(struct cushim_pool_stream){.handle = CUSHIM_POOL_ALL},
-                                     scope->what, &life);
+    heap->all = cushim_pool_cache_of(
+        heap, &(struct cushim_pool_stream){.context = context, .handle = CUSHIM_POOL_ALL},
+        scope->what, &life);
     if (!heap->all) {
         drop(heap);
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *heap->all);
