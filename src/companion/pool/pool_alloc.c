@@ -19,25 +19,18 @@ static void hand_out(struct cushim_pool_call *call) {
     if (cushim_thread_mine && cushim_thread_mine->pool_memory)
         cushim_thread_mine->pool_memory
             ->blocks[cushim_pool_memory_place(cushim_pool_block_address(block))] = block;
-    cushim_pool_cache_lock(cache);
+    cushim_futex_lock_enter(&cache->lock);
     cache->counts.n_hits += !call->is_miss;
     cache->counts.n_misses += call->is_miss;
     cushim_pool_count_live(&cache->counts, 1, block, call->bytes);
     size_t fallen_bytes = cushim_pool_cache_fallen(cache);
-    cushim_pool_cache_unlock(cache);
+    cushim_futex_lock_leave(&cache->lock);
     /* the block came after it fell */
     cushim_pool_see_live(call->heap, cushim_less(fallen_bytes, block->bucket_bytes));
     cushim_pool_block_set_live(block);
 }
 
 /* ---- from what is idle ---- */
-
-/* Its own stream's newest; of a capture what is over. */
-static bool serve_own(struct cushim_pool_call *call) {
-    call->block =
-        cushim_pool_cache_take(call->cache, call->bucket_bytes, call->is_captured ? 0 : call->life);
-    return call->block != NULL;
-}
 
 /* From any cache, if it is over. */
 static bool serve_over(struct cushim_pool_call *call) {
@@ -83,12 +76,6 @@ static enum cushim_status serve_free_lists(struct cushim_pool_call *call) {
                : status;
 }
 
-/* Once what may not be held is on the free lists. */
-static enum cushim_status serve_settled(struct cushim_pool_call *call) {
-    size_t n_bytes = cushim_pool_settle(call->pool, call->heap, call->what, call->bucket_bytes);
-    return n_bytes ? serve_free_lists(call) : CUSHIM_NOTFOUND;
-}
-
 /*
  * Streams that take turns would hand one block to and fro, with a fence each time, where each keeps
  * its own from then on.  So what needs no fence comes first: another cache's block that a fence
@@ -97,7 +84,10 @@ static enum cushim_status serve_settled(struct cushim_pool_call *call) {
  */
 enum cushim_status cushim_pool_serve(struct cushim_pool_call *call) {
     bool is_small = call->bucket_bytes <= SMALL_BYTES;
-    if (serve_own(call) || serve_over(call))
+    /* its own stream's newest; of a capture what is over */
+    call->block =
+        cushim_pool_cache_take(call->cache, call->bucket_bytes, call->is_captured ? 0 : call->life);
+    if (call->block || serve_over(call))
         return CUSHIM_OK;
     bool has_pending = cushim_pool_count_idle(call->heap, call->bucket_bytes) != 0;
     bool takes_turns = has_pending && call->cache->is_ordered;
@@ -111,7 +101,10 @@ enum cushim_status cushim_pool_serve(struct cushim_pool_call *call) {
     if (has_pending && serve_proven(call))
         return CUSHIM_OK;
     enum cushim_status status = serve_free_lists(call);
-    return status == CUSHIM_NOTFOUND ? serve_settled(call) : status;
+    if (status == CUSHIM_NOTFOUND && /* once what may not be held is on the free lists */
+        cushim_pool_settle(call->pool, call->heap, call->what, call->bucket_bytes))
+        status = serve_free_lists(call);
+    return status;
 }
 
 /* ---- from the driver ---- */
@@ -152,12 +145,6 @@ static enum cushim_status charge(struct cushim_pool_call *call) {
                        most_bytes);
 }
 
-static void count_miss(struct cushim_pool_cache *cache) {
-    cushim_pool_cache_lock(cache);
-    cache->counts.n_misses++;
-    cushim_pool_cache_unlock(cache);
-}
-
 /* The slow path. */
 static enum cushim_status run(struct cushim_pool_call *call) {
     struct cushim_pool_graph *graph;
@@ -185,7 +172,9 @@ static enum cushim_status alloc_from(struct cushim_pool_call *call, cushim_devpt
         *ptr = cushim_pool_block_address(call->block);
         return CUSHIM_OK;
     }
-    count_miss(call->cache);
+    cushim_futex_lock_enter(&call->cache->lock);
+    call->cache->counts.n_misses++;
+    cushim_futex_lock_leave(&call->cache->lock);
     if (call->pool->options.cap_live_bytes)
         atomic_fetch_sub(&call->pool->live_bytes, cushim_pool_heap_bucket(call->heap, call->bytes));
     *ptr = call->node;

@@ -33,12 +33,12 @@ struct cushim_pool_bucket *cushim_pool_cache_bucket(struct cushim_pool_cache *ca
 
 struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache, uint32_t life,
                                                 struct cushim_pool_block *block) {
-    cushim_pool_cache_lock(cache);
+    cushim_futex_lock_enter(&cache->lock);
     bool is_its = cushim_pool_cache_is_of(cache, life);
     if (is_its)
         cushim_pool_cache_push_in(cache, cushim_pool_cache_bucket(cache, block->bucket_bytes),
                                   block);
-    cushim_pool_cache_unlock(cache);
+    cushim_futex_lock_leave(&cache->lock);
     return is_its ? cache : cushim_pool_cache_put(cache->heap->all, cache->heap->all->life, block);
 }
 
@@ -54,32 +54,32 @@ static struct cushim_pool_block *pop_if_over(struct cushim_pool_cache *cache,
 struct cushim_pool_block *cushim_pool_cache_take(struct cushim_pool_cache *cache,
                                                  size_t bucket_bytes, uint32_t life) {
     struct cushim_pool_block *block;
-    if (!cushim_pool_cache_idle_bytes(cache))
+    if (!cache->idle_bytes)
         return NULL;
-    cushim_pool_cache_lock(cache);
+    cushim_futex_lock_enter(&cache->lock);
     struct cushim_pool_bucket *bucket = cushim_pool_buckets_find(&cache->buckets, bucket_bytes);
     if (bucket && life && cache->is_ordered && cushim_pool_cache_is_of(cache, life))
         block = cushim_pool_cache_pop_from(cache, bucket);
     else
         block = pop_if_over(cache, bucket);
-    cushim_pool_cache_unlock(cache);
+    cushim_futex_lock_leave(&cache->lock);
     return block;
 }
 
 size_t cushim_pool_cache_count(struct cushim_pool_cache *cache, size_t bucket_bytes) {
-    if (!cushim_pool_cache_idle_bytes(cache))
+    if (!cache->idle_bytes)
         return 0;
-    cushim_pool_cache_lock(cache);
+    cushim_futex_lock_enter(&cache->lock);
     const struct cushim_pool_bucket *bucket =
         cushim_pool_buckets_find(&cache->buckets, bucket_bytes);
     size_t n = bucket ? bucket->n : 0;
-    cushim_pool_cache_unlock(cache);
+    cushim_futex_lock_leave(&cache->lock);
     return n;
 }
 
 struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cache *cache,
                                                          uint64_t last_moment, bool must_be_over) {
-    cushim_pool_cache_lock(cache);
+    cushim_futex_lock_enter(&cache->lock);
     struct cushim_pool_block *block =
         cache->ages.later == &cache->ages ? NULL : cushim_pool_age_block(cache->ages.later);
     if (block &&
@@ -87,7 +87,7 @@ struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cach
         block = NULL;
     if (block)
         cushim_pool_cache_unlink(cache, block->bucket, block);
-    cushim_pool_cache_unlock(cache);
+    cushim_futex_lock_leave(&cache->lock);
     return block;
 }
 
@@ -98,24 +98,24 @@ static bool is_small(const struct cushim_pool_bucket *bucket) {
 size_t cushim_pool_cache_small_bytes(struct cushim_pool_cache *cache) {
     size_t n_bytes = 0;
     struct cushim_pool_bucket *bucket = NULL;
-    cushim_pool_cache_lock(cache);
+    cushim_futex_lock_enter(&cache->lock);
     while ((bucket = cushim_pool_buckets_next(&cache->buckets, bucket)))
         n_bytes += is_small(bucket) ? bucket->bucket_bytes * bucket->n : 0;
-    cushim_pool_cache_unlock(cache);
+    cushim_futex_lock_leave(&cache->lock);
     return n_bytes;
 }
 
 struct cushim_pool_block *cushim_pool_cache_pop_small(struct cushim_pool_cache *cache) {
     struct cushim_pool_block *list = NULL, *block;
     struct cushim_pool_bucket *bucket = NULL;
-    cushim_pool_cache_lock(cache);
+    cushim_futex_lock_enter(&cache->lock);
     while ((bucket = cushim_pool_buckets_next(&cache->buckets, bucket))) {
         while (is_small(bucket) && (block = pop_if_over(cache, bucket))) {
             block->older = list;
             list = block;
         }
     }
-    cushim_pool_cache_unlock(cache);
+    cushim_futex_lock_leave(&cache->lock);
     return list;
 }
 
@@ -163,13 +163,13 @@ static bool reuse(struct cushim_pool_cache *cache, struct cushim_pool_heap *heap
     if ((cache->of.context && cache->of.context != stream->context) ||
         !cushim_pool_cache_is_gone(cache) || !cushim_futex_lock_take(&cache->role))
         return false;
-    cushim_pool_cache_lock(cache);
+    cushim_futex_lock_enter(&cache->lock);
     bool is_ours = is_unused(cache);
     if (is_ours && !cache->of.context)
         cushim_object_keep(stream->context);
     if (is_ours)
         begin(cache, heap, stream);
-    cushim_pool_cache_unlock(cache);
+    cushim_futex_lock_leave(&cache->lock);
     cushim_futex_lock_leave(&cache->role);
     return is_ours;
 }
@@ -236,7 +236,7 @@ struct cushim_pool_cache *cushim_pool_cache_of(struct cushim_pool_heap *heap,
 /* In the role: what was freed up to a moment is over.  True: all that is idle is, or has a fence.
  */
 static bool note_done(struct cushim_pool_cache *cache, uint64_t moment) {
-    cushim_pool_cache_lock(cache);
+    cushim_futex_lock_enter(&cache->lock);
     cache->done_moment = cushim_most(cache->done_moment, moment);
     cache->covered_moment = cushim_most(cache->covered_moment, moment);
     const struct cushim_pool_block *block = latest(cache);
@@ -245,7 +245,7 @@ static bool note_done(struct cushim_pool_cache *cache, uint64_t moment) {
         cache->closed_moment = cache->covered_moment;
         cache->open_blocks = cache->open_bytes = 0;
     }
-    cushim_pool_cache_unlock(cache);
+    cushim_futex_lock_leave(&cache->lock);
     return is_covered;
 }
 
@@ -293,9 +293,9 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_
     if (!is_free_of_captures(scope, cache, is_whole))
         return CUSHIM_CAPTURE;
     /* The next batch begins first: whoever freed into this one did so before the record. */
-    cushim_pool_cache_lock(cache);
+    cushim_futex_lock_enter(&cache->lock);
     uint64_t moment = close_batch(cache);
-    cushim_pool_cache_unlock(cache);
+    cushim_futex_lock_leave(&cache->lock);
     CUSHIM_TRY(is_whole ? cushim_stream_fence_record_all(scope, &next->fence)
                         : cushim_stream_fence_record(scope, cache->of.handle, &next->fence));
     cache->covered_moment = next->moment = moment;
@@ -387,9 +387,9 @@ static void leave(struct cushim_pool_cache *cache) {
 
 void cushim_pool_cache_end(struct cushim_pool_cache *cache, const char *what) {
     cushim_pool_cache_prove(cache, what, CUSHIM_POOL_RECORD);
-    cushim_pool_cache_lock(cache);
+    cushim_futex_lock_enter(&cache->lock);
     leave(cache);
-    cushim_pool_cache_unlock(cache);
+    cushim_futex_lock_leave(&cache->lock);
 }
 
 void cushim_thread_end_pools(void) {
@@ -401,9 +401,9 @@ void cushim_thread_end_pools(void) {
              (cache = cushim_pool_next_cache(heap, cache));) {
             if (cache->of.thread != thread)
                 continue;
-            cushim_pool_cache_lock(cache);
+            cushim_futex_lock_enter(&cache->lock);
             leave(cache);
-            cushim_pool_cache_unlock(cache);
+            cushim_futex_lock_leave(&cache->lock);
         }
         pthread_mutex_unlock(&heap->lock);
     }
@@ -420,7 +420,7 @@ void cushim_pool_cache_forget(struct cushim_pool_cache *cache) {
     cushim_futex_lock_enter(&cache->role);
     while (cache->n_fences)
         drop_first_fence(cache);
-    cushim_pool_cache_lock(cache);
+    cushim_futex_lock_enter(&cache->lock);
     cushim_pool_buckets_clear(&cache->buckets);
     cache->ages = (struct cushim_pool_age){&cache->ages, &cache->ages};
     cache->recent = NULL;
@@ -430,6 +430,6 @@ void cushim_pool_cache_forget(struct cushim_pool_cache *cache) {
     cache->least_idle_bytes = 0;
     cache->open_blocks = cache->open_bytes = 0;
     leave(cache);
-    cushim_pool_cache_unlock(cache);
+    cushim_futex_lock_leave(&cache->lock);
     cushim_futex_lock_leave(&cache->role);
 }

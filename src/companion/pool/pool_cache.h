@@ -27,11 +27,6 @@ struct cushim_pool_cache *cushim_pool_cache_of(struct cushim_pool_heap *heap,
                                                const struct cushim_pool_stream *stream,
                                                const char *what, uint32_t *life);
 
-/* Bytes of idle blocks at the moment; no lock. */
-static inline size_t cushim_pool_cache_idle_bytes(const struct cushim_pool_cache *cache) {
-    return atomic_load_explicit(&cache->idle_bytes, memory_order_relaxed);
-}
-
 /* ---- all with the cache's lock ---- */
 
 /* The bucket of a size, or NULL, and remembered: a stream asks for one size again and again. */
@@ -74,7 +69,7 @@ static inline void cushim_pool_cache_unlink(struct cushim_pool_cache *cache,
     block->age.later->earlier = block->age.earlier;
     block->age.earlier->later = block->age.later;
     bucket->n--;
-    size_t idle_bytes = cushim_pool_cache_idle_bytes(cache) - block->bucket_bytes;
+    size_t idle_bytes = cache->idle_bytes - block->bucket_bytes;
     atomic_store_explicit(&cache->idle_bytes, idle_bytes, memory_order_relaxed);
     if (idle_bytes < cache->least_idle_bytes)
         cache->least_idle_bytes = idle_bytes;
@@ -87,7 +82,7 @@ static inline void cushim_pool_cache_unlink(struct cushim_pool_cache *cache,
 /* By how much what is live has fallen, as far as this cache tells, from its highest since the last
  * call: a hit takes from what is idle, a free adds to it. */
 static inline size_t cushim_pool_cache_fallen(struct cushim_pool_cache *cache) {
-    size_t idle_bytes = cushim_pool_cache_idle_bytes(cache);
+    size_t idle_bytes = cache->idle_bytes;
     size_t fallen_bytes = idle_bytes - cache->least_idle_bytes;
     cache->least_idle_bytes = idle_bytes;
     return fallen_bytes;
@@ -107,8 +102,8 @@ static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *cache,
     cache->ages.earlier = &block->age;
     atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
     bucket->n++;
-    atomic_store_explicit(&cache->idle_bytes, cushim_pool_cache_idle_bytes(cache) + bucket_bytes,
-                          memory_order_relaxed);
+    size_t idle_bytes = cache->idle_bytes + bucket_bytes;
+    atomic_store_explicit(&cache->idle_bytes, idle_bytes, memory_order_relaxed);
     cache->open_blocks++;
     cache->open_bytes += bucket_bytes;
 }

@@ -91,9 +91,9 @@ static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) 
     }
     struct cushim_pool_cache *cache = atomic_load_explicit(&block->cache, memory_order_relaxed);
     if (!life) { /* nobody named a stream for it, so it waits for all */
-        cushim_pool_cache_lock(cache);
+        cushim_futex_lock_enter(&cache->lock);
         cushim_pool_count_live(&cache->counts, -1, block, atomic_load(&block->asked_bytes));
-        cushim_pool_cache_unlock(cache);
+        cushim_futex_lock_leave(&cache->lock);
         cache = heap->all;
     }
     cushim_pool_cache_put(cache, life ? life : cache->life, block);

@@ -62,9 +62,9 @@ static void put(const struct cushim_pool_call *call, size_t asked_bytes) {
     bool is_captured = is_looked_at && cushim_pool_captured_by(pool, cache, &graph);
     if (pool->options.cap_live_bytes)
         atomic_fetch_sub(&pool->live_bytes, cushim_pool_heap_bucket(call->heap, asked_bytes));
-    cushim_pool_cache_lock(cache);
+    cushim_futex_lock_enter(&cache->lock);
     count(cache, block, asked_bytes);
-    cushim_pool_cache_unlock(cache);
+    cushim_futex_lock_leave(&cache->lock);
     if (graph) {
         cushim_pool_capture_free(graph, block, cache);
         return;

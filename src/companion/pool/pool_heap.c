@@ -390,9 +390,9 @@ static void empty_caches(struct cushim_pool_heap *heap, const char *what) {
     bool may_wait = cushim_capture_count(heap->context) == 0;
     for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
         struct cushim_pool_block *block;
-        cushim_pool_cache_lock(cache);
+        cushim_futex_lock_enter(&cache->lock);
         atomic_fetch_add(&cache->life, 2); /* no fast path puts anything in from here on */
-        cushim_pool_cache_unlock(cache);
+        cushim_futex_lock_leave(&cache->lock);
         if (may_wait)
             cushim_pool_cache_prove(cache, what, CUSHIM_POOL_WAIT);
         while ((block = cushim_pool_cache_pop_earliest(cache, UINT64_MAX, false)))

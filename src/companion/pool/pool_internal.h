@@ -273,10 +273,6 @@ static inline struct cushim_pool_heap *cushim_pool_next_heap(struct cushim_pool_
 
 /* ---- caches ---- */
 
-static inline void cushim_pool_cache_lock(struct cushim_pool_cache *cache) {
-    cushim_futex_lock_enter(&cache->lock);
-}
-
 /* With its lock: is it the stream's still that it was at `life`? */
 static inline bool cushim_pool_cache_is_of(const struct cushim_pool_cache *cache, uint32_t life) {
     return atomic_load_explicit(&cache->life, memory_order_relaxed) == life;
@@ -285,10 +281,6 @@ static inline bool cushim_pool_cache_is_of(const struct cushim_pool_cache *cache
 /* Its stream went: never ordered again; without its lock, too. */
 static inline bool cushim_pool_cache_is_gone(const struct cushim_pool_cache *cache) {
     return !(atomic_load_explicit(&cache->life, memory_order_acquire) & 1);
-}
-
-static inline void cushim_pool_cache_unlock(struct cushim_pool_cache *cache) {
-    cushim_futex_lock_leave(&cache->lock);
 }
 
 /*

@@ -51,7 +51,7 @@ static enum cushim_status drain(struct cushim_pool_call *call) {
 static struct cushim_pool_block *take_fitting(const struct cushim_pool_call *call,
                                               struct cushim_pool_cache *cache) {
     struct cushim_pool_bucket *bucket = NULL, *best = NULL;
-    cushim_pool_cache_lock(cache);
+    cushim_futex_lock_enter(&cache->lock);
     while ((bucket = cushim_pool_buckets_next(&cache->buckets, bucket))) {
         if (bucket->n && bucket->bucket_bytes >= call->bucket_bytes &&
             bucket->bucket_bytes / 2 <= call->bucket_bytes &&
@@ -61,7 +61,7 @@ static struct cushim_pool_block *take_fitting(const struct cushim_pool_call *cal
     struct cushim_pool_block *block = best ? cushim_pool_bucket_oldest(best) : NULL;
     if (block)
         cushim_pool_cache_unlink(cache, best, block);
-    cushim_pool_cache_unlock(cache);
+    cushim_futex_lock_leave(&cache->lock);
     return block;
 }
 
@@ -71,7 +71,7 @@ static enum cushim_status order(struct cushim_pool_call *call) {
     if (!call->cache->is_ordered)
         return CUSHIM_NOMEM;
     while ((cache = cushim_pool_next_cache(call->heap, cache))) {
-        if (!cushim_pool_cache_idle_bytes(cache))
+        if (!cache->idle_bytes)
             continue;
         cushim_pool_cache_prove(cache, call->what, CUSHIM_POOL_RECORD);
         struct cushim_pool_block *block = take_fitting(call, cache);

@@ -23,18 +23,18 @@ static void add_bucket(const struct cushim_pool_cache *cache,
 /* What is live may be below 0 for the moment between a free here and its allocation there. */
 static void add_cache(struct cushim_pool_cache *cache, struct cushim_pool_stats *stats,
                       struct cushim_pool_counts *sums) {
-    cushim_pool_cache_lock(cache);
+    cushim_futex_lock_enter(&cache->lock);
     stats->hits += cache->counts.n_hits;
     stats->misses += cache->counts.n_misses;
     stats->frees += cache->counts.n_frees;
-    stats->cached_bytes += cushim_pool_cache_idle_bytes(cache);
+    stats->cached_bytes += cache->idle_bytes;
     sums->live_blocks += cache->counts.live_blocks;
     sums->live_bytes += cache->counts.live_bytes;
     sums->asked_bytes += cache->counts.asked_bytes;
     for (struct cushim_pool_bucket *bucket = NULL;
          (bucket = cushim_pool_buckets_next(&cache->buckets, bucket));)
         add_bucket(cache, bucket, stats);
-    cushim_pool_cache_unlock(cache);
+    cushim_futex_lock_leave(&cache->lock);
 }
 
 static void add_heap(struct cushim_pool_heap *heap, const char *what,
@@ -96,9 +96,9 @@ enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(call.pool, heap));) {
         for (struct cushim_pool_cache *cache = NULL;
              (cache = cushim_pool_next_cache(heap, cache));) {
-            cushim_pool_cache_lock(cache);
+            cushim_futex_lock_enter(&cache->lock);
             cache->counts.n_hits = cache->counts.n_misses = cache->counts.n_frees = 0;
-            cushim_pool_cache_unlock(cache);
+            cushim_futex_lock_leave(&cache->lock);
         }
     }
     atomic_store(&call.pool->n_refused, 0);
@@ -130,9 +130,9 @@ static struct cushim_pool_view view_of(struct cushim_pool_block *block) {
     bool is_kept = atomic_load(&block->n_holds) != 0;
     bool is_over = true;
     if (!is_live && !is_kept && cache) {
-        cushim_pool_cache_lock(cache);
+        cushim_futex_lock_enter(&cache->lock);
         is_over = cushim_pool_block_is_over(cache, block);
-        cushim_pool_cache_unlock(cache);
+        cushim_futex_lock_leave(&cache->lock);
     }
     return (struct cushim_pool_view){
         .ptr = cushim_pool_block_address(block),

@@ -36,9 +36,8 @@ static enum cushim_status prove_all(struct cushim_pool_heap *heap, const char *w
                                     enum cushim_pool_effort effort) {
     enum cushim_status status = CUSHIM_OK;
     for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
-        enum cushim_status proven = cushim_pool_cache_idle_bytes(cache)
-                                        ? cushim_pool_cache_prove(cache, what, effort)
-                                        : CUSHIM_OK;
+        enum cushim_status proven =
+            cache->idle_bytes ? cushim_pool_cache_prove(cache, what, effort) : CUSHIM_OK;
         status = status == CUSHIM_OK ? proven : status;
     }
     return status;
@@ -49,9 +48,7 @@ static struct cushim_pool_block *next_of(struct cushim_pool_cache *cache, size_t
                                          uint64_t last_moment) {
     if (bucket_bytes)
         return cushim_pool_cache_take(cache, bucket_bytes, 0);
-    return cushim_pool_cache_idle_bytes(cache)
-               ? cushim_pool_cache_pop_earliest(cache, last_moment, true)
-               : NULL;
+    return cache->idle_bytes ? cushim_pool_cache_pop_earliest(cache, last_moment, true) : NULL;
 }
 
 /* A pass over all caches: what is over and of that bucket (0: of any, but freed at
@@ -111,7 +108,7 @@ size_t cushim_pool_give_back(struct cushim_pool_heap *heap, size_t keep_bytes) {
 size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *heap) {
     size_t n_bytes = 0;
     for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));)
-        n_bytes += cushim_pool_cache_idle_bytes(cache);
+        n_bytes += cache->idle_bytes;
     return n_bytes;
 }
 
@@ -220,8 +217,7 @@ void cushim_pool_unpin(struct cushim_pool_heap *heap, const char *what) {
     if (cushim_capture_count(heap->context))
         return;
     for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
-        if (cushim_pool_cache_idle_bytes(cache) <= most_bytes ||
-            cushim_pool_cache_small_bytes(cache) <= most_bytes)
+        if (cache->idle_bytes <= most_bytes || cushim_pool_cache_small_bytes(cache) <= most_bytes)
             continue;
         cushim_pool_cache_prove(cache, what, CUSHIM_POOL_RECORD);
         struct cushim_pool_block *block = cushim_pool_cache_pop_small(cache);
@@ -247,19 +243,19 @@ static size_t idle_bytes_of(struct cushim_pool_object *pool) {
 
 /* May this free ask the driver?  Fences under way are not asked after at every free. */
 static bool is_due(struct cushim_pool_cache *cache) {
-    cushim_pool_cache_lock(cache);
+    cushim_futex_lock_enter(&cache->lock);
     bool is_due = !cache->n_fences || cache->open_blocks % ASK_EVERY == 0;
-    cushim_pool_cache_unlock(cache);
+    cushim_futex_lock_leave(&cache->lock);
     return is_due;
 }
 
 /* Is the open batch full?  Then it also says by how much live memory fell since that was seen. */
 static bool is_batch_full(struct cushim_pool_cache *cache, size_t *fallen_bytes) {
-    cushim_pool_cache_lock(cache);
+    cushim_futex_lock_enter(&cache->lock);
     bool is_full = cache->open_blocks >= CUSHIM_POOL_BATCH_BLOCKS ||
                    cache->open_bytes >= CUSHIM_POOL_BATCH_BYTES;
     *fallen_bytes = is_full ? cushim_pool_cache_fallen(cache) : 0;
-    cushim_pool_cache_unlock(cache);
+    cushim_futex_lock_leave(&cache->lock);
     return is_full;
 }
 
