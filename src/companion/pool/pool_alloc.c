@@ -192,21 +192,6 @@ static enum cushim_status alloc(struct cushim_pool_call *call, enum cushim_memor
     return alloc_from(call, ptr);
 }
 
-/* The slow path, from the start. */
-static __attribute__((noinline, cold)) enum cushim_status
-alloc_slowly(const char *what, struct cushim_pool *p, int dev, enum cushim_memory_kind kind,
-             size_t bytes, struct cushim_stream *s, cushim_devptr *ptr) {
-    struct cushim_pool_call call;
-    if (!ptr)
-        return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
-    *ptr = 0;
-    cushim_graph_resources_give_back();
-    CUSHIM_TRY(cushim_pool_begin(&call, what, p));
-    call.dev = dev;
-    call.bytes = bytes;
-    return cushim_pool_end(&call, alloc(&call, kind, s, ptr));
-}
-
 /* ---- the fast path: the stream's own newest block ---- */
 
 /* The bucket of a request, from here on the recent one; NULL: there is none. */
@@ -263,17 +248,27 @@ static inline __attribute__((always_inline)) bool alloc_fast(struct cushim_pool 
     return true;
 }
 
+/* The slow path: the same with calls, then through all that could serve. */
 static __attribute__((noinline)) enum cushim_status
-alloc_with_calls(struct cushim_pool *p, int dev, enum cushim_memory_kind kind, size_t bytes,
-                 struct cushim_stream *s, cushim_devptr *ptr) {
-    return alloc_fast(p, dev, kind, bytes, s, ptr, false)
-               ? CUSHIM_OK
-               : alloc_slowly("cushim_pool_alloc", p, dev, kind, bytes, s, ptr);
+alloc_slowly(struct cushim_pool *p, int dev, enum cushim_memory_kind kind, size_t bytes,
+             struct cushim_stream *s, cushim_devptr *ptr) {
+    static const char what[] = "cushim_pool_alloc";
+    struct cushim_pool_call call;
+    if (alloc_fast(p, dev, kind, bytes, s, ptr, false))
+        return CUSHIM_OK;
+    if (!ptr)
+        return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
+    *ptr = 0;
+    cushim_graph_resources_give_back();
+    CUSHIM_TRY(cushim_pool_begin(&call, what, p));
+    call.dev = dev;
+    call.bytes = bytes;
+    return cushim_pool_end(&call, alloc(&call, kind, s, ptr));
 }
 
 enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, enum cushim_memory_kind kind,
                                      size_t bytes, struct cushim_stream *s, cushim_devptr *ptr) {
     if (__builtin_expect(alloc_fast(p, dev, kind, bytes, s, ptr, true), 1))
         return CUSHIM_OK;
-    return alloc_with_calls(p, dev, kind, bytes, s, ptr);
+    return alloc_slowly(p, dev, kind, bytes, s, ptr);
 }

@@ -118,23 +118,6 @@ static enum cushim_status free_node(const struct cushim_pool_call *call, struct 
     return status == CUSHIM_NOTFOUND ? refuse_unknown(call) : status;
 }
 
-/* The slow path, from the start. */
-static __attribute__((noinline, cold)) enum cushim_status
-free_slowly(const char *what, struct cushim_pool *p, int dev, cushim_devptr ptr, size_t bytes,
-            struct cushim_stream *s) {
-    struct cushim_pool_call call;
-    CUSHIM_TRY(cushim_pool_begin(&call, what, p));
-    call.address = ptr;
-    call.dev = dev;
-    call.bytes = bytes;
-    if (!ptr)
-        return cushim_pool_end(&call, CUSHIM_OK);
-    if (!find(&call))
-        return cushim_pool_end(&call, free_node(&call, s));
-    enum cushim_status status = cushim_pool_cache_find(&call, s);
-    return cushim_pool_end(&call, status == CUSHIM_OK ? run(&call) : status);
-}
-
 /*
  * ---- the fast path ----
  *
@@ -201,17 +184,28 @@ static inline __attribute__((always_inline)) bool free_fast(struct cushim_pool *
     return true;
 }
 
-static __attribute__((noinline)) enum cushim_status free_with_calls(struct cushim_pool *p, int dev,
-                                                                    cushim_devptr ptr, size_t bytes,
-                                                                    struct cushim_stream *s) {
-    return free_fast(p, dev, ptr, bytes, s, false)
-               ? CUSHIM_OK
-               : free_slowly("cushim_pool_free", p, dev, ptr, bytes, s);
+/* The slow path: the same with calls, then each check by itself. */
+static __attribute__((noinline)) enum cushim_status free_slowly(struct cushim_pool *p, int dev,
+                                                                cushim_devptr ptr, size_t bytes,
+                                                                struct cushim_stream *s) {
+    struct cushim_pool_call call;
+    if (free_fast(p, dev, ptr, bytes, s, false))
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_pool_begin(&call, "cushim_pool_free", p));
+    call.address = ptr;
+    call.dev = dev;
+    call.bytes = bytes;
+    if (!ptr)
+        return cushim_pool_end(&call, CUSHIM_OK);
+    if (!find(&call))
+        return cushim_pool_end(&call, free_node(&call, s));
+    enum cushim_status status = cushim_pool_cache_find(&call, s);
+    return cushim_pool_end(&call, status == CUSHIM_OK ? run(&call) : status);
 }
 
 enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devptr ptr, size_t bytes,
                                     struct cushim_stream *s) {
     if (__builtin_expect(free_fast(p, dev, ptr, bytes, s, true), 1))
         return CUSHIM_OK;
-    return free_with_calls(p, dev, ptr, bytes, s);
+    return free_slowly(p, dev, ptr, bytes, s);
 }
