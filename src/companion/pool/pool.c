@@ -281,24 +281,17 @@ void cushim_pool_options_default(struct cushim_pool_options *options) {
         options->cap_live_bytes = 0;
 }
 
-static void take_options(struct cushim_pool_object *pool,
-                         const struct cushim_pool_options *options) {
-    pool->options = *options;
-    pool->rounding = (struct cushim_pool_rounding){.policy = options->policy,
-                                                   .log2_steps = options->steps == 16 ? 4 : 3};
-    pool->is_checked = cushim_settings()->check != 0;
-    pool->is_alloc_long = options->cap_live_bytes || pool->is_checked;
-    pool->is_free_long = pool->is_alloc_long || options->cap_cached_bytes;
-    atomic_init(&pool->is_holding, true);
-    pthread_mutex_init(&pool->lock, NULL);
-}
-
 static enum cushim_status make(const char *what, const struct cushim_pool_options *options,
                                struct cushim_context_object *context, struct cushim_pool **p) {
     struct cushim_pool_object *pool = calloc(1, sizeof *pool);
     if (!pool)
         return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *pool);
-    take_options(pool, options);
+    pool->options = *options;
+    pool->is_checked = cushim_settings()->check != 0;
+    pool->is_alloc_long = options->cap_live_bytes || pool->is_checked;
+    pool->is_free_long = pool->is_alloc_long || options->cap_cached_bytes;
+    atomic_init(&pool->is_holding, true);
+    pthread_mutex_init(&pool->lock, NULL);
     pool->context = cushim_object_keep(context);
     cushim_object_init(&pool->object, CUSHIM_KIND_POOL, NULL, finish);
     enum cushim_status status = cushim_handle_open(&pool->object, p);
@@ -340,11 +333,14 @@ enum cushim_status cushim_pool_destroy(struct cushim_pool *p) {
     return cushim_call_end(&scope, CUSHIM_OK);
 }
 
-enum cushim_status cushim_pool_refuse(const char *what, struct cushim_pool *p) {
+enum cushim_status cushim_pool_begin(struct cushim_pool_call *call, const char *what,
+                                     struct cushim_pool *p) {
+    *call = (struct cushim_pool_call){.what = what};
     if (!p)
         return cushim_fail(what, CUSHIM_INVALID, "p=NULL");
     CUSHIM_TRY(cushim_driver_use(what));
-    return cushim_fail(what, CUSHIM_BADHANDLE, "pool=%p", (void *)p);
+    call->pool = cushim_handle_pin(&call->pin, CUSHIM_KIND_POOL, p);
+    return call->pool ? CUSHIM_OK : cushim_fail(what, CUSHIM_BADHANDLE, "pool=%p", (void *)p);
 }
 
 enum cushim_status cushim_pool_on_oom(struct cushim_pool *p, cushim_pool_oom_fn *fn, void *cookie) {
@@ -365,6 +361,6 @@ enum cushim_status cushim_pool_bucket(struct cushim_pool *p, size_t bytes, size_
     if (bytes > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "asked=%zu", bytes);
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    *block_bytes = cushim_pool_round(call.pool->rounding, bytes);
+    *block_bytes = cushim_pool_round(&call.pool->options, bytes);
     return cushim_pool_end(&call, CUSHIM_OK);
 }

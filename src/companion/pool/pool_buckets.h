@@ -19,11 +19,6 @@
 #include "memory/layout/sizeclass.h"
 #include "memory/provider/provider.h"
 
-struct cushim_pool_rounding {
-    int policy; /* of enum cushim_pool_policy */
-    unsigned log2_steps;
-};
-
 /* Above 128 KiB a bucket ends where fewer of its blocks than natively would share a page of the
  * driver's: two of 704 KiB instead of three of 682.5. */
 static inline size_t cushim_pool_round_within_page(size_t bytes, size_t bucket) {
@@ -36,16 +31,17 @@ static inline size_t cushim_pool_round_within_page(size_t bytes, size_t bucket) 
 }
 
 /* The bucket of 0 .. 2^63-1 bytes; 0 of 0. */
-static inline size_t cushim_pool_round(struct cushim_pool_rounding rounding, size_t bytes) {
-    if (!bytes || rounding.policy == CUSHIM_POOL_POLICY_EXACT)
+static inline size_t cushim_pool_round(const struct cushim_pool_options *options, size_t bytes) {
+    if (!bytes || options->policy == CUSHIM_POOL_POLICY_EXACT)
         return bytes;
-    if (rounding.policy == CUSHIM_POOL_POLICY_POW2)
+    if (options->policy == CUSHIM_POOL_POLICY_POW2)
         return bytes <= 256 ? bytes : (size_t)2 << cushim_log2_floor(bytes - 1);
     if (bytes <= CUSHIM_MEM_PAGE_BYTES)
         return cushim_rounded(bytes, CUSHIM_MEM_GRAIN_BYTES);
     if (bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES)
         return cushim_rounded(bytes, CUSHIM_MEM_LARGE_GRAIN_BYTES);
-    size_t step = (size_t)1 << (cushim_log2_floor(bytes - 1) - rounding.log2_steps);
+    unsigned log2_steps = options->steps == 16 ? 4 : 3;
+    size_t step = (size_t)1 << (cushim_log2_floor(bytes - 1) - log2_steps);
     step = step > CUSHIM_MEM_GRAIN_BYTES ? step : CUSHIM_MEM_GRAIN_BYTES;
     return cushim_pool_round_within_page(bytes, cushim_rounded(bytes, step));
 }

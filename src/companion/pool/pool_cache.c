@@ -79,6 +79,8 @@ size_t cushim_pool_cache_count(struct cushim_pool_cache *cache, size_t bucket_by
 
 struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cache *cache,
                                                          uint64_t last_moment, bool must_be_over) {
+    if (!cache->idle_bytes)
+        return NULL;
     cushim_futex_lock_enter(&cache->lock);
     struct cushim_pool_block *block =
         cache->ages.later == &cache->ages ? NULL : cushim_pool_age_block(cache->ages.later);

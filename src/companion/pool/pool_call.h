@@ -31,17 +31,9 @@ struct cushim_pool_call {
     char steps[64];     /* of reclaim: their names, as they were taken */
 };
 
-/* Why the pool could not be pinned. */
-enum cushim_status cushim_pool_refuse(const char *what, struct cushim_pool *p);
-
-static inline enum cushim_status cushim_pool_begin(struct cushim_pool_call *call, const char *what,
-                                                   struct cushim_pool *p) {
-    *call = (struct cushim_pool_call){.what = what};
-    bool is_ready =
-        atomic_load_explicit(&cushim_driver_state_now, memory_order_acquire) == CUSHIM_DRIVER_READY;
-    call->pool = is_ready ? cushim_pin(&call->pin, CUSHIM_KIND_POOL, p) : NULL;
-    return __builtin_expect(call->pool != NULL, 1) ? CUSHIM_OK : cushim_pool_refuse(what, p);
-}
+/* Pin the pool, or say why not. */
+enum cushim_status cushim_pool_begin(struct cushim_pool_call *call, const char *what,
+                                     struct cushim_pool *p);
 
 static inline enum cushim_status cushim_pool_end(struct cushim_pool_call *call,
                                                  enum cushim_status status) {
@@ -212,8 +204,8 @@ size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_he
 void cushim_pool_unpin(struct cushim_pool_heap *heap, const char *what);
 
 /* What is live in a heap is of its recent peak, and so is what was live before it fell by so many
- * bytes (cushim_pool_cache_fallen). */
-void cushim_pool_see_live(struct cushim_pool_heap *heap, size_t fallen_bytes);
+ * bytes (cushim_pool_cache_fallen).  The highest of the last second or two. */
+size_t cushim_pool_see_live(struct cushim_pool_heap *heap, size_t fallen_bytes);
 
 /* After a free: batches, caps, and whether blocks are kept at all. */
 void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_heap *heap,

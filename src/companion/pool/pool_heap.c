@@ -282,7 +282,6 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     atomic_store(&heap->graph_bytes, 0);
     heap->peak_bytes[0] = heap->peak_bytes[1] = 0;
     heap->options = pool->options;
-    heap->rounding = pool->rounding;
     heap->is_free_long = pool->is_free_long;
     uint32_t life;
     heap->all = cushim_pool_cache_of(

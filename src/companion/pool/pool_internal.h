@@ -198,7 +198,6 @@ struct cushim_pool_heap {
     /* constant while in use: the cache of ALL, and of the pool what its caches need */
     struct cushim_pool_cache *all;
     struct cushim_pool_options options;
-    struct cushim_pool_rounding rounding;
     bool is_free_long;
     struct cushim_pool_table table;
     size_t n_turns; /* the lock: which cache that is gone is asked after next */
@@ -225,9 +224,8 @@ struct cushim_pool_graph {
 struct cushim_pool_object {
     struct cushim_object object;
     struct cushim_context_object *context; /* of opts.ctx; kept; NULL: primary ones */
-    struct cushim_pool_rounding rounding;
-    struct cushim_pool_options options; /* constant, as the rounding; copied into heaps */
-    atomic_bool is_holding;             /* freed blocks are kept */
+    struct cushim_pool_options options;    /* constant; copied into heaps */
+    atomic_bool is_holding;                /* freed blocks are kept */
     atomic_bool has_lost; /* a context of its died: addresses it does not know may be from there */
     bool is_checked;      /* CUSHIM_CHECK; constant, as the next two */
     bool is_alloc_long, is_free_long; /* a cap or the check: no call takes the fast path */
@@ -246,7 +244,7 @@ struct cushim_pool_object {
  * whole pages of the driver, since each such block has its own; it serves what rounds to the same.
  */
 static inline size_t cushim_pool_heap_bucket(const struct cushim_pool_heap *heap, size_t bytes) {
-    size_t n_bytes = cushim_pool_round(heap->rounding, bytes);
+    size_t n_bytes = cushim_pool_round(&heap->options, bytes);
     return n_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES && heap->kind == CUSHIM_MEM_DEVICE
                ? cushim_rounded(n_bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES)
                : n_bytes;

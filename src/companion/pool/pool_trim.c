@@ -43,14 +43,6 @@ static enum cushim_status prove_all(struct cushim_pool_heap *heap, const char *w
     return status;
 }
 
-/* What goes next of a cache; NULL: nothing more. */
-static struct cushim_pool_block *next_of(struct cushim_pool_cache *cache, size_t bucket_bytes,
-                                         uint64_t last_moment) {
-    if (bucket_bytes)
-        return cushim_pool_cache_take(cache, bucket_bytes, 0);
-    return cache->idle_bytes ? cushim_pool_cache_pop_earliest(cache, last_moment, true) : NULL;
-}
-
 /* A pass over all caches: what is over and of that bucket (0: of any, but freed at
  * `last_moment` at the latest) goes to the free lists, until `bytes` did. */
 static size_t give_until(struct cushim_pool_heap *heap, size_t bucket_bytes, uint64_t last_moment,
@@ -59,7 +51,9 @@ static size_t give_until(struct cushim_pool_heap *heap, size_t bucket_bytes, uin
     for (struct cushim_pool_cache *cache = NULL;
          (cache = cushim_pool_next_cache(heap, cache)) && n_bytes < bytes;) {
         struct cushim_pool_block *block;
-        while (n_bytes < bytes && (block = next_of(cache, bucket_bytes, last_moment))) {
+        while (n_bytes < bytes &&
+               (block = bucket_bytes ? cushim_pool_cache_take(cache, bucket_bytes, 0)
+                                     : cushim_pool_cache_pop_earliest(cache, last_moment, true))) {
             n_bytes += block->bucket_bytes;
             n++;
             cushim_pool_heap_give(heap, block);
@@ -130,8 +124,13 @@ enum {
 static const uint64_t recent_ns = 1000000000;
 static const size_t slack_bytes = (size_t)32 << 20;
 
-/* What is live in a heap, and its highest of the last second or two. */
-static size_t note_live(struct cushim_pool_heap *heap, size_t live_bytes) {
+static size_t live_bytes_of(const struct cushim_pool_heap *heap) {
+    return cushim_less(atomic_load_explicit(&heap->core->live_bytes, memory_order_relaxed),
+                       cushim_pool_idle_bytes(heap));
+}
+
+size_t cushim_pool_see_live(struct cushim_pool_heap *heap, size_t fallen_bytes) {
+    size_t live_bytes = live_bytes_of(heap) + fallen_bytes;
     uint64_t now_ns = cushim_clock_coarse_ns();
     pthread_mutex_lock(&heap->lock);
     if (now_ns - heap->peak_since_ns >= recent_ns) {
@@ -145,24 +144,14 @@ static size_t note_live(struct cushim_pool_heap *heap, size_t live_bytes) {
     return recent_bytes;
 }
 
-static size_t live_bytes_of(const struct cushim_pool_heap *heap, struct cushim_mem_heap *core) {
-    return cushim_less(atomic_load_explicit(&core->live_bytes, memory_order_relaxed),
-                       cushim_pool_idle_bytes(heap));
-}
-
-void cushim_pool_see_live(struct cushim_pool_heap *heap, size_t fallen_bytes) {
-    note_live(heap, live_bytes_of(heap, heap->core) + fallen_bytes);
-}
-
 /* By how much a heap would be over its watermark with more_bytes; *bound_bytes: the watermark. */
 static size_t over_watermark(const struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
                              size_t more_bytes, size_t *bound_bytes) {
     struct cushim_mem_heap *core = heap->core;
     size_t held_bytes = atomic_load_explicit(&core->held_bytes, memory_order_relaxed);
-    size_t live_bytes = live_bytes_of(heap, core);
-    size_t recent_bytes = note_live(heap, live_bytes);
-    live_bytes += more_bytes; /* which may be refused, and is then no peak */
-    recent_bytes = cushim_most(recent_bytes, live_bytes);
+    /* the request may be refused, and is then no peak */
+    size_t live_bytes = live_bytes_of(heap) + more_bytes;
+    size_t recent_bytes = cushim_most(cushim_pool_see_live(heap, 0), live_bytes);
     size_t free_bytes = atomic_load(&core->bound.device_free_bytes);
     size_t device_bytes = atomic_load(&core->bound.device_bytes);
     bool is_roomy =
@@ -234,45 +223,37 @@ void cushim_pool_unpin(struct cushim_pool_heap *heap, const char *what) {
 
 /* ---- after a free ---- */
 
-static size_t idle_bytes_of(struct cushim_pool_object *pool) {
+/* Is a heap of that device, or (-1) of any? */
+static bool is_meant(const struct cushim_pool_heap *heap, int ordinal) {
+    return ordinal == -1 || heap->context->device == ordinal;
+}
+
+static size_t idle_bytes_of(struct cushim_pool_object *pool, int ordinal) {
     size_t n_bytes = 0;
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(pool, heap));)
-        n_bytes += cushim_pool_idle_bytes(heap);
+        n_bytes += is_meant(heap, ordinal) ? cushim_pool_idle_bytes(heap) : 0;
     return n_bytes;
-}
-
-/* May this free ask the driver?  Fences under way are not asked after at every free. */
-static bool is_due(struct cushim_pool_cache *cache) {
-    cushim_futex_lock_enter(&cache->lock);
-    bool is_due = !cache->n_fences || cache->open_blocks % ASK_EVERY == 0;
-    cushim_futex_lock_leave(&cache->lock);
-    return is_due;
-}
-
-/* Is the open batch full?  Then it also says by how much live memory fell since that was seen. */
-static bool is_batch_full(struct cushim_pool_cache *cache, size_t *fallen_bytes) {
-    cushim_futex_lock_enter(&cache->lock);
-    bool is_full = cache->open_blocks >= CUSHIM_POOL_BATCH_BLOCKS ||
-                   cache->open_bytes >= CUSHIM_POOL_BATCH_BYTES;
-    *fallen_bytes = is_full ? cushim_pool_cache_fallen(cache) : 0;
-    cushim_futex_lock_leave(&cache->lock);
-    return is_full;
 }
 
 void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
                            struct cushim_pool_cache *cache, const char *what, size_t bucket_bytes) {
     bool is_holding = atomic_load_explicit(&pool->is_holding, memory_order_relaxed);
     size_t most_bytes = pool->options.cap_cached_bytes;
-    size_t over_bytes = most_bytes ? cushim_less(idle_bytes_of(pool), most_bytes) : 0;
+    size_t over_bytes = most_bytes ? cushim_less(idle_bytes_of(pool, -1), most_bytes) : 0;
     size_t excess = cushim_less(cushim_pool_count_idle(heap, bucket_bytes),
                                 cushim_pool_heap_most(heap, bucket_bytes));
-    size_t fallen_bytes, n_gone = 0;
-    bool is_full = is_batch_full(cache, &fallen_bytes);
+    size_t n_gone = 0;
     if (!is_holding)
         over_bytes = SIZE_MAX;
+    cushim_futex_lock_enter(&cache->lock);
+    bool is_full = cache->open_blocks >= CUSHIM_POOL_BATCH_BLOCKS ||
+                   cache->open_bytes >= CUSHIM_POOL_BATCH_BYTES;
+    bool is_due = !cache->n_fences || cache->open_blocks % ASK_EVERY == 0;
+    size_t fallen_bytes = is_full ? cushim_pool_cache_fallen(cache) : 0;
+    cushim_futex_lock_leave(&cache->lock);
     if (is_full)
         cushim_pool_see_live(heap, fallen_bytes);
-    if (is_full || ((over_bytes || excess) && is_due(cache)))
+    if (is_full || ((over_bytes || excess) && is_due))
         cushim_pool_cache_prove(cache, what, CUSHIM_POOL_RECORD);
     if (excess)
         n_gone += give_until(heap, bucket_bytes, 0, excess * bucket_bytes);
@@ -315,16 +296,10 @@ enum cushim_status cushim_pool_freeze_idle(struct cushim_pool *p, int on) {
     return cushim_pool_end(&call, on ? CUSHIM_OK : drain(&call));
 }
 
-static bool is_meant(const struct cushim_pool_heap *heap, int ordinal) {
-    return ordinal == -1 || heap->context->device == ordinal;
-}
-
 static void trim(struct cushim_pool_call *call, int ordinal, size_t keep_bytes) {
     struct cushim_pool_heap *heap = NULL;
-    size_t idle_bytes = 0;
     cushim_pool_heap_lose_dead();
-    while ((heap = cushim_pool_next_heap(call->pool, heap)))
-        idle_bytes += is_meant(heap, ordinal) ? cushim_pool_idle_bytes(heap) : 0;
+    size_t idle_bytes = idle_bytes_of(call->pool, ordinal);
     while ((heap = cushim_pool_next_heap(call->pool, heap))) {
         if (!is_meant(heap, ordinal))
             continue;
