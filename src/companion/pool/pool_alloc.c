@@ -67,13 +67,14 @@ static bool serve_proven(struct cushim_pool_call *call) {
 static enum cushim_status serve_free_lists(struct cushim_pool_call *call) {
     enum cushim_status status = CUSHIM_NOTFOUND;
     if (call->bucket_bytes <= SMALL_BYTES) {
-        status = cushim_pool_heap_take(call->heap, call->bucket_bytes, true, &call->block);
+        status =
+            cushim_pool_heap_take(call->heap, call->bucket_bytes, CUSHIM_POOL_CUT, &call->block);
         if (status == CUSHIM_NOTFOUND)
             cushim_pool_unpin(call->heap, call->what);
     }
-    return status == CUSHIM_NOTFOUND
-               ? cushim_pool_heap_take(call->heap, call->bucket_bytes, false, &call->block)
-               : status;
+    return status == CUSHIM_NOTFOUND ? cushim_pool_heap_take(call->heap, call->bucket_bytes,
+                                                             CUSHIM_POOL_FREE, &call->block)
+                                     : status;
 }
 
 /*
@@ -114,7 +115,7 @@ enum cushim_status cushim_pool_fetch(struct cushim_pool_call *call) {
     cushim_pool_heap_lose_dead();
     CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
     enum cushim_status status =
-        cushim_pool_heap_fetch(call->heap, call->bucket_bytes, &call->block);
+        cushim_pool_heap_take(call->heap, call->bucket_bytes, CUSHIM_POOL_NEW, &call->block);
     call->is_miss = true;
     if (status == CUSHIM_STATE) {
         status = cushim_scope_fail(&scope, CUSHIM_DEADCONTEXT, "device=%d", scope.context->device);

@@ -1,4 +1,4 @@
-#include "companion/pool/pool_cache.h"
+#include "companion/pool/pool_call.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,16 +69,31 @@ static void give_place(struct cushim_pool_heap *heap, const struct cushim_mem_bl
     pthread_mutex_unlock(&core->lock);
 }
 
-/*
- * A block that came off the free lists, with the allocator's lock, which is left here: LIVE to the
- * allocator, and so found by its address, and into the table.  CUSHIM_NOMEM: no host memory, and it
- * went back.
- */
-static enum cushim_status enter(struct cushim_pool_heap *heap,
-                                const struct cushim_mem_blockref *place, size_t bucket_bytes,
-                                struct cushim_pool_block **out) {
-    const struct cushim_mem_extent *extent = place->extent;
-    struct cushim_mem_block_meta *cell = cushim_mem_free_lists_meta(place);
+/* Off the free lists, with the allocator's lock where it is CUSHIM_OK. */
+static enum cushim_status take(struct cushim_mem_heap *core, size_t bucket_bytes,
+                               enum cushim_pool_from from, struct cushim_mem_blockref *place) {
+    uint64_t life = atomic_load_explicit(&core->generation, memory_order_acquire);
+    if (!(life & 1))
+        return CUSHIM_STATE;
+    if (from == CUSHIM_POOL_NEW)
+        return cushim_mem_heap_take(core, life, bucket_bytes, place);
+    if (!cushim_mem_heap_lock_life(core, life))
+        return CUSHIM_STATE;
+    if (from == CUSHIM_POOL_FREE
+            ? cushim_mem_free_lists_take(core, bucket_bytes, place)
+            : cushim_mem_free_lists_take_cut(core, cushim_mem_sizeclass_of(bucket_bytes), place))
+        return CUSHIM_OK;
+    pthread_mutex_unlock(&core->lock);
+    return CUSHIM_NOTFOUND;
+}
+
+enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t bucket_bytes,
+                                         enum cushim_pool_from from,
+                                         struct cushim_pool_block **out) {
+    struct cushim_mem_blockref place;
+    CUSHIM_TRY(take(heap->core, bucket_bytes, from, &place));
+    /* LIVE to the allocator, and so found by its address */
+    struct cushim_mem_block_meta *cell = cushim_mem_free_lists_meta(&place);
     atomic_store_explicit(&cell->asked_bytes, bucket_bytes, memory_order_relaxed);
     atomic_store_explicit(&cell->state, CUSHIM_MEM_LIVE, memory_order_release);
     pthread_mutex_unlock(&heap->core->lock);
@@ -88,53 +103,25 @@ static enum cushim_status enter(struct cushim_pool_heap *heap,
         block = heap->table.spare;
         heap->table.spare = block->older;
         heap->table.n_used++;
-        block->place = *place;
+        block->place = place;
         block->bucket_bytes = bucket_bytes;
-        block->newer = block->older = NULL;
-        block->moment = 0;
         block->deferred_life = 0;
         block->is_poisoned = false;
         atomic_store_explicit(&block->cache, NULL, memory_order_relaxed);
         atomic_store_explicit(&block->asked_bytes, bucket_bytes, memory_order_relaxed);
         /* what a look-up reads without a lock: the builtins, for the field is the allocator's */
         __atomic_store_n(&cell->next_free, block->index, __ATOMIC_RELEASE);
-        atomic_store_explicit(
-            &block->address, cushim_mem_extent_address(extent) + place->index * extent->block_bytes,
-            memory_order_release);
+        atomic_store_explicit(&block->address,
+                              cushim_mem_extent_address(place.extent) +
+                                  place.index * place.extent->block_bytes,
+                              memory_order_release);
         cushim_pool_block_set_live(block);
     }
     pthread_mutex_unlock(&heap->lock);
     if (!block)
-        give_place(heap, place);
+        give_place(heap, &place);
     *out = block;
     return block ? CUSHIM_OK : CUSHIM_NOMEM;
-}
-
-enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t bucket_bytes,
-                                         bool is_cut, struct cushim_pool_block **block) {
-    struct cushim_mem_heap *core = heap->core;
-    struct cushim_mem_blockref place;
-    uint64_t life = atomic_load_explicit(&core->generation, memory_order_acquire);
-    if (!cushim_mem_heap_lock_life(core, life | 1)) /* even: closed */
-        return CUSHIM_STATE;
-    bool is_taken =
-        is_cut ? cushim_mem_free_lists_take_cut(core, cushim_mem_sizeclass_of(bucket_bytes), &place)
-               : cushim_mem_free_lists_take(core, bucket_bytes, &place);
-    if (is_taken)
-        return enter(heap, &place, bucket_bytes, block);
-    pthread_mutex_unlock(&core->lock);
-    return CUSHIM_NOTFOUND;
-}
-
-enum cushim_status cushim_pool_heap_fetch(struct cushim_pool_heap *heap, size_t bucket_bytes,
-                                          struct cushim_pool_block **block) {
-    struct cushim_mem_heap *core = heap->core;
-    struct cushim_mem_blockref place;
-    uint64_t life = atomic_load_explicit(&core->generation, memory_order_acquire);
-    if (!(life & 1))
-        return CUSHIM_STATE;
-    CUSHIM_TRY(cushim_mem_heap_take(core, life, bucket_bytes, &place));
-    return enter(heap, &place, bucket_bytes, block);
 }
 
 struct cushim_pool_block *cushim_pool_heap_block(uint64_t address) {
@@ -422,15 +409,12 @@ void cushim_pool_heap_close(struct cushim_pool_heap *heap, const char *what) {
 
 void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_block *block) {
     struct cushim_mem_heap *core = heap->core;
-    struct cushim_scope scope;
     uint64_t life = atomic_load(&core->generation);
     cushim_address_map_note_freed(cushim_pool_block_address(block));
     take_address(block);
     give_place(heap, &block->place);
-    if (!heap->pool && cushim_call_begin_quietly(&scope, heap->context)) {
-        cushim_mem_reclaim_trim(core, 0);
-        cushim_call_end(&scope, CUSHIM_OK);
-    }
+    if (!heap->pool)
+        cushim_pool_give_back(heap, 0);
     pthread_mutex_lock(&heap->lock); /* who finds none used finds their memory back */
     put_spare(heap, block);
     bool is_last = !heap->pool && !heap->table.n_used && (life & 1) &&

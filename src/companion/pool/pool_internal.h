@@ -311,24 +311,23 @@ cushim_pool_heap_of(const struct cushim_mem_segment *segment) {
 /* The next heap of all that are in use, `heap` NULL: the first; no lock. */
 struct cushim_pool_heap *cushim_pool_heap_next(struct cushim_pool_heap *heap);
 
-/**
- * Take a block off the free lists.
- * @param is_cut  only one that is cut already, up to 1 MiB: no free page is
- * @param block   LIVE, and on no cache
- * @return CUSHIM_OK | CUSHIM_NOTFOUND (none is free) | CUSHIM_NOMEM (no host memory) | CUSHIM_STATE
- * (the heap is closed)
- * Threads  any      Stream   none; no driver call
- */
-enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t bucket_bytes,
-                                         bool is_cut, struct cushim_pool_block **block);
+enum cushim_pool_from {
+    CUSHIM_POOL_CUT,  /* the free lists, and there what is cut already, up to 1 MiB */
+    CUSHIM_POOL_FREE, /* all of them */
+    CUSHIM_POOL_NEW   /* a new segment */
+};
 
 /**
- * The same from a new segment.
- * @return CUSHIM_OK | CUSHIM_NOMEM (of either) | CUSHIM_STATE | another status of the driver
- * Threads  any, the heap's context current      Stream   valid while any thread captures
+ * Take a block.
+ * @param block  LIVE, and on no cache
+ * @return CUSHIM_OK | CUSHIM_NOTFOUND (none is free) | CUSHIM_NOMEM (host memory is out, or that of
+ * the driver) | CUSHIM_STATE (the heap is closed) | another status of the driver
+ * Threads  any; NEW: the heap's context is current
+ * Stream   no driver call; NEW: valid while any thread captures
  */
-enum cushim_status cushim_pool_heap_fetch(struct cushim_pool_heap *heap, size_t bucket_bytes,
-                                          struct cushim_pool_block **block);
+enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t bucket_bytes,
+                                         enum cushim_pool_from from,
+                                         struct cushim_pool_block **block);
 
 /* The block that a pool holds and that covers an address, in whatever heap and state; NULL: none.
  * No lock: it may go back meanwhile, unless it is the caller's own. */

@@ -18,7 +18,7 @@ static void note(struct cushim_pool_call *call, const char *name) {
 
 static enum cushim_status retry(struct cushim_pool_call *call) {
     enum cushim_status status =
-        cushim_pool_heap_take(call->heap, call->bucket_bytes, false, &call->block);
+        cushim_pool_heap_take(call->heap, call->bucket_bytes, CUSHIM_POOL_FREE, &call->block);
     return status == CUSHIM_NOTFOUND ? cushim_pool_fetch(call) : status;
 }
 
