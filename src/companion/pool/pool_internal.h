@@ -169,7 +169,8 @@ struct cushim_pool_cache {
     struct cushim_pool_age ages;
     struct cushim_futex_lock role; /* who has it records and asks, and has the fences */
     struct cushim_pool_fence fences[CUSHIM_POOL_N_FENCES];
-    unsigned first_fence, n_fences;
+    unsigned first_fence;
+    atomic_uint n_fences;           /* read without the role, too */
     struct cushim_pool_heap *heap;  /* constant for good */
     struct cushim_pool_cache *next; /* of the heap: rises at the head only */
 };
