@@ -103,7 +103,7 @@ enum cushim_status cushim_pool_serve(struct cushim_pool_call *call) {
         return CUSHIM_OK;
     enum cushim_status status = serve_free_lists(call);
     if (status == CUSHIM_NOTFOUND && /* once what may not be held is on the free lists */
-        cushim_pool_settle(call->pool, call->heap, call->what, call->bucket_bytes))
+        cushim_pool_settle(call->heap, call->what, call->bucket_bytes))
         status = serve_free_lists(call);
     return status;
 }

@@ -197,8 +197,7 @@ size_t cushim_pool_count_idle(const struct cushim_pool_heap *heap, size_t bucket
  * @return the bytes of blocks that went to the free lists
  * Stream   waits as cuMemFree does where far too much is held; in a known capture nothing goes
  */
-size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
-                          const char *what, size_t more_bytes);
+size_t cushim_pool_settle(struct cushim_pool_heap *heap, const char *what, size_t more_bytes);
 
 /* Before pages are cut for a small block: idle ones leave theirs where they are many. */
 void cushim_pool_unpin(struct cushim_pool_heap *heap, const char *what);
@@ -208,8 +207,8 @@ void cushim_pool_unpin(struct cushim_pool_heap *heap, const char *what);
 size_t cushim_pool_see_live(struct cushim_pool_heap *heap, size_t fallen_bytes);
 
 /* After a free: batches, caps, and whether blocks are kept at all. */
-void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
-                           struct cushim_pool_cache *cache, const char *what, size_t bucket_bytes);
+void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_cache *cache,
+                           const char *what, size_t bucket_bytes);
 
 /* ---- pool_capture.c ---- */
 

@@ -77,7 +77,7 @@ static void put(const struct cushim_pool_call *call, size_t asked_bytes) {
     if (pool->is_checked && !is_looked_at)
         cushim_pool_check_poison(call->what, cache, block);
     cache = cushim_pool_cache_put(cache, cache == call->cache ? call->life : cache->life, block);
-    cushim_pool_trim_idle(pool, call->heap, cache, call->what, bucket_bytes);
+    cushim_pool_trim_idle(pool, cache, call->what, bucket_bytes);
 }
 
 static enum cushim_status run(const struct cushim_pool_call *call) {

@@ -145,8 +145,8 @@ size_t cushim_pool_see_live(struct cushim_pool_heap *heap, size_t fallen_bytes) 
 }
 
 /* By how much a heap would be over its watermark with more_bytes; *bound_bytes: the watermark. */
-static size_t over_watermark(const struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
-                             size_t more_bytes, size_t *bound_bytes) {
+static size_t over_watermark(struct cushim_pool_heap *heap, size_t more_bytes,
+                             size_t *bound_bytes) {
     struct cushim_mem_heap *core = heap->core;
     size_t held_bytes = atomic_load_explicit(&core->held_bytes, memory_order_relaxed);
     /* the request may be refused, and is then no peak */
@@ -160,7 +160,7 @@ static size_t over_watermark(const struct cushim_pool_object *pool, struct cushi
     size_t idle_bytes = cushim_less(recent_bytes + margin_bytes, live_bytes);
     if (device_bytes && idle_bytes > free_bytes)
         idle_bytes = cushim_most(free_bytes, slack_bytes);
-    *bound_bytes = live_bytes + cushim_most(idle_bytes, pool->options.keep_bytes);
+    *bound_bytes = live_bytes + cushim_most(idle_bytes, heap->options.keep_bytes);
     return cushim_less(held_bytes + more_bytes, *bound_bytes);
 }
 
@@ -178,11 +178,10 @@ static bool is_quiet(struct cushim_pool_heap *heap, const char *what) {
     return is_quiet;
 }
 
-size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
-                          const char *what, size_t more_bytes) {
+size_t cushim_pool_settle(struct cushim_pool_heap *heap, const char *what, size_t more_bytes) {
     size_t bound_bytes;
     cushim_mem_watermark_ask(heap->core);
-    size_t excess_bytes = over_watermark(pool, heap, more_bytes, &bound_bytes);
+    size_t excess_bytes = over_watermark(heap, more_bytes, &bound_bytes);
     if (!excess_bytes || cushim_capture_count(heap->context))
         return 0;
     size_t n_bytes = cushim_pool_reclaim(heap, what, excess_bytes,
@@ -235,8 +234,9 @@ static size_t idle_bytes_of(struct cushim_pool_object *pool, int ordinal) {
     return n_bytes;
 }
 
-void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
-                           struct cushim_pool_cache *cache, const char *what, size_t bucket_bytes) {
+void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_cache *cache,
+                           const char *what, size_t bucket_bytes) {
+    struct cushim_pool_heap *heap = cache->heap;
     bool is_holding = atomic_load_explicit(&pool->is_holding, memory_order_relaxed);
     size_t most_bytes = pool->options.cap_cached_bytes;
     size_t over_bytes = most_bytes ? cushim_less(idle_bytes_of(pool, -1), most_bytes) : 0;
@@ -262,21 +262,32 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_h
     if (n_gone && !cushim_capture_count(heap->context))
         cushim_pool_give_back(heap, is_holding ? pool->options.keep_bytes : 0);
     if (is_full && is_holding)
-        cushim_pool_settle(pool, heap, what, 0);
+        cushim_pool_settle(heap, what, 0);
 }
 
 /* ---- the calls ---- */
 
-static enum cushim_status drain(struct cushim_pool_call *call) {
+/* Of the heaps that are meant, what is idle beyond keep_bytes; `must_wait`: and not over, but where
+ * a capture is known.  The first failure. */
+static enum cushim_status trim(struct cushim_pool_call *call, int ordinal, size_t keep_bytes,
+                               bool must_wait) {
     enum cushim_status status = CUSHIM_OK;
+    struct cushim_pool_heap *heap = NULL;
     cushim_pool_heap_lose_dead();
-    for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(call->pool, heap));) {
+    size_t idle_bytes = idle_bytes_of(call->pool, ordinal);
+    while ((heap = cushim_pool_next_heap(call->pool, heap))) {
+        if (!is_meant(heap, ordinal))
+            continue;
         bool has_capture = cushim_capture_count(heap->context) != 0;
-        enum cushim_status proven =
-            prove_all(heap, call->what, has_capture ? CUSHIM_POOL_ASK : CUSHIM_POOL_WAIT);
-        status = status == CUSHIM_OK ? proven : status;
-        cushim_pool_reclaim(heap, call->what, SIZE_MAX, CUSHIM_POOL_ASK);
-        cushim_pool_give_back(heap, 0);
+        if (must_wait && !has_capture) {
+            enum cushim_status proven = prove_all(heap, call->what, CUSHIM_POOL_WAIT);
+            status = status == CUSHIM_OK ? proven : status;
+        }
+        if (idle_bytes > keep_bytes)
+            idle_bytes -= cushim_pool_reclaim(heap, call->what, idle_bytes - keep_bytes,
+                                              must_wait ? CUSHIM_POOL_ASK : CUSHIM_POOL_RECORD);
+        if (must_wait || !has_capture)
+            cushim_pool_give_back(heap, 0);
     }
     return status;
 }
@@ -285,7 +296,7 @@ enum cushim_status cushim_pool_drain(struct cushim_pool *p) {
     struct cushim_pool_call call;
     cushim_graph_resources_give_back();
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    return cushim_pool_end(&call, drain(&call));
+    return cushim_pool_end(&call, trim(&call, -1, 0, true));
 }
 
 enum cushim_status cushim_pool_freeze_idle(struct cushim_pool *p, int on) {
@@ -293,22 +304,7 @@ enum cushim_status cushim_pool_freeze_idle(struct cushim_pool *p, int on) {
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     atomic_store(&call.pool->is_holding, on != 0);
     cushim_changes_note();
-    return cushim_pool_end(&call, on ? CUSHIM_OK : drain(&call));
-}
-
-static void trim(struct cushim_pool_call *call, int ordinal, size_t keep_bytes) {
-    struct cushim_pool_heap *heap = NULL;
-    cushim_pool_heap_lose_dead();
-    size_t idle_bytes = idle_bytes_of(call->pool, ordinal);
-    while ((heap = cushim_pool_next_heap(call->pool, heap))) {
-        if (!is_meant(heap, ordinal))
-            continue;
-        if (idle_bytes > keep_bytes)
-            idle_bytes -=
-                cushim_pool_reclaim(heap, call->what, idle_bytes - keep_bytes, CUSHIM_POOL_RECORD);
-        if (!cushim_capture_count(heap->context))
-            cushim_pool_give_back(heap, 0);
-    }
+    return cushim_pool_end(&call, on ? CUSHIM_OK : trim(&call, -1, 0, true));
 }
 
 enum cushim_status cushim_pool_trim(struct cushim_pool *p, int dev, size_t keep_bytes) {
@@ -320,6 +316,6 @@ enum cushim_status cushim_pool_trim(struct cushim_pool *p, int dev, size_t keep_
     enum cushim_status status =
         dev == -1 ? CUSHIM_OK : cushim_context_ordinal(call.what, dev, &ordinal);
     if (status == CUSHIM_OK)
-        trim(&call, ordinal, keep_bytes);
+        status = trim(&call, ordinal, keep_bytes, false);
     return cushim_pool_end(&call, status);
 }
