@@ -218,6 +218,12 @@ static uint64_t due_round(const struct cushim_mem_fence *fence) {
     return atomic_fetch_add(&cushim_mem_launches.round, 1);
 }
 
+/* The driver refused because of a capture that no hook of ours saw begin: not damage. */
+static bool is_about_captures(CUresult answer) {
+    return answer >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+           answer <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
 /* The gate is held, so that the question needs no exchange of modes, and so is the role. */
 static enum outcome record_epoch(struct cushim_mem_fence *fence, CUresult *answer) {
     struct cushim_mem_row row = {.record = fence->idle};
@@ -227,7 +233,7 @@ static enum outcome record_epoch(struct cushim_mem_fence *fence, CUresult *answe
     row.round = due_round(fence);
     fence->idle.event = NULL;
     *answer = cushim_mem_record_make(&row.record, fence);
-    if (cushim_mem_fence_is_about_captures(*answer)) {
+    if (is_about_captures(*answer)) {
         *answer = CUDA_SUCCESS;
         return BARRED; /* by one that no hook of ours saw begin */
     }

@@ -231,10 +231,4 @@ void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch);
  */
 uint64_t cushim_mem_fence_synchronise(struct cushim_mem_fence *fence);
 
-/* The driver refused because of a capture that no hook of ours saw begin: not damage. */
-static inline bool cushim_mem_fence_is_about_captures(CUresult answer) {
-    return answer >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-           answer <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-}
-
 #endif

@@ -80,23 +80,22 @@ void cushim_mem_record_release(struct cushim_mem_record *record) {
         fence->cuda->cuEventDestroy_v2(event);
 }
 
-/* The driver's answer, unless it is about a context that went meanwhile. */
-static CUresult settle(const struct cushim_mem_record *record, CUresult answer) {
+/* What the driver says of its event, unless that is about a context that went meanwhile. */
+static CUresult ask(const struct cushim_mem_record *record, CUresult (*call)(CUevent)) {
+    if (!record->event || is_gone(record))
+        return CUDA_SUCCESS;
+    CUresult answer = call(record->event);
     return answer == CUDA_SUCCESS || answer == CUDA_ERROR_NOT_READY || !is_gone(record)
                ? answer
                : CUDA_SUCCESS;
 }
 
 CUresult cushim_mem_record_query(const struct cushim_mem_record *record) {
-    if (!record->event || is_gone(record))
-        return CUDA_SUCCESS;
-    return settle(record, record->fence->cuda->cuEventQuery(record->event));
+    return ask(record, record->fence->cuda->cuEventQuery);
 }
 
 CUresult cushim_mem_record_synchronise(const struct cushim_mem_record *record) {
-    if (!record->event || is_gone(record))
-        return CUDA_SUCCESS;
-    return settle(record, record->fence->cuda->cuEventSynchronize(record->event));
+    return ask(record, record->fence->cuda->cuEventSynchronize);
 }
 
 CUresult cushim_mem_record_wait(const struct cushim_mem_record *record) {
