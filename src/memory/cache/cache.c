@@ -165,8 +165,9 @@ static void look_around(struct cushim_mem_heap *pool) {
     if (pthread_mutex_trylock(&registry) != 0)
         return;
     for (unsigned i = 0; i < LOOKS; i++) {
-        struct cushim_mem_cache *cache = pool->hand ? pool->hand : pool->caches;
-        pool->hand = cache->next_of_pool;
+        struct cushim_mem_cache *cache = pool->caches; /* from now on the last to be looked at */
+        DL_DELETE2(pool->caches, cache, previous_of_pool, next_of_pool);
+        DL_APPEND2(pool->caches, cache, previous_of_pool, next_of_pool);
         look_at(cache, pool); /* not the caller's own, which is taken */
     }
     pthread_mutex_unlock(&registry);
@@ -338,8 +339,6 @@ static void put_spare(struct cushim_mem_cache *cache) {
 static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
     fold(cache);
     end_share(cache, pool);
-    if (pool->hand == cache)
-        pool->hand = cache->next_of_pool;
     DL_DELETE2(pool->caches, cache, previous_of_pool, next_of_pool);
     atomic_fetch_sub_explicit(&pool->n_caches, 1, memory_order_relaxed);
     atomic_store_explicit(&cache->stats, NULL, memory_order_relaxed);

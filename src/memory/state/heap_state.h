@@ -75,8 +75,7 @@ struct cushim_mem_heap {
     struct cushim_mem_arena arena; /* its chunks are taken and given without the lock */
     uint64_t limit_tag; /* since this epoch the deferred limit widens; may be before the first */
     int n_early; /* fences made for fewer blocks than may wait, since memory was fetched for more */
-    struct cushim_mem_cache *caches; /* under the registry's lock of cache.c */
-    struct cushim_mem_cache *hand;   /* the same: the next to be looked at; NULL: the first */
+    struct cushim_mem_cache *caches; /* under the registry's lock; who was seen goes last */
     atomic_uint n_caches;
     unsigned n_busy; /* under the lock: caches that have a share */
     atomic_size_t
