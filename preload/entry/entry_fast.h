@@ -29,7 +29,7 @@ static inline CUdeviceptr cushim_entry_fast_alloc(size_t n_bytes, enum cushim_cu
     const struct cushim_thread *thread = &cushim_thread;
     CUcontext context;
     CUdeviceptr block = 0;
-    if (cushim_entry_fast_is(thread) && cushim_mem_fast_is_unwatched(thread->pool, n_bytes) &&
+    if (cushim_entry_fast_is(thread) && cushim_mem_fast_may_obtain(thread->pool, n_bytes) &&
         cushim_entry_fast_context(thread, &context) && context == thread->context)
         block = cushim_mem_fast_obtain(thread->pool, n_bytes);
     if (block)

@@ -7,11 +7,6 @@
 
 #define NOINLINE __attribute__((noinline))
 
-/* 0 where the pool is closed or damaged, which is the life of no cache that has a pool. */
-static inline uint64_t life_of(const struct cushim_mem_heap *pool) {
-    return atomic_load_explicit(&pool->quick_life, memory_order_acquire);
-}
-
 /* Take the cache that the thread used last, where it is that of a pool. */
 static inline bool take(struct cushim_mem_cache *cache, const struct cushim_mem_heap *pool,
                         uint64_t life) {
@@ -36,7 +31,7 @@ static inline uint64_t obtain(struct cushim_mem_cache *cache, uint64_t done, siz
 uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *pool, size_t n_bytes) {
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
     if (n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed) ||
-        !take(cache, pool, life_of(pool)))
+        !take(cache, pool, cushim_mem_heap_life(pool)))
         return 0;
     /* where frees wait no block has a tag */
     uint64_t address = obtain(cache, cushim_mem_fence_done(pool->fence), n_bytes);
@@ -54,22 +49,44 @@ bool cushim_mem_fast_is_stale(const struct cushim_mem_heap *pool) {
                recent_ns;
 }
 
-static bool NOINLINE shrink_if_stale(struct cushim_mem_heap *pool) {
-    uint64_t life = life_of(pool);
+static void NOINLINE shrink_if_stale(struct cushim_mem_heap *pool) {
+    uint64_t life = cushim_mem_heap_life(pool);
     if (life && cushim_mem_fast_is_stale(pool))
         cushim_mem_reclaim_shrink(pool, life, false);
-    return true;
 }
 
-/* The block that starts at an address, where it is one of the slab: what the ledger says of it, in
- * fewer steps.  Whether it is LIVE the exchange will tell. */
-static inline bool find(struct cushim_mem_extent *slab, uint64_t address,
-                        struct cushim_mem_lookup *found) {
-    if (atomic_load_explicit(&slab->kind, memory_order_acquire) != CUSHIM_MEM_EXTENT_SLAB)
+static inline void end(struct cushim_mem_heap *pool) {
+    if (atomic_load_explicit(&pool->has_slack, memory_order_relaxed))
+        shrink_if_stale(pool);
+}
+
+/*
+ * The slab that a block may begin in at an address.  The page map has those that have the page
+ * alone.  Where a block of a page or more begins with the page it is no other's, so large blocks
+ * are told at once; of the smaller ones few take the slow path for it.
+ */
+static inline struct cushim_mem_extent *slab_at(struct cushim_mem_blocks *ledger,
+                                                uint64_t address) {
+    struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&ledger->map, address);
+    return slab || address % CUSHIM_MEM_PAGE_BYTES == 0 ? slab
+                                                        : cushim_mem_blocks_slab(ledger, address);
+}
+
+/*
+ * The block that starts at an address, where it is one of a slab, of a pool whose frees of that
+ * entry are this simple: what the ledger says of it, in fewer steps.  Whether it is LIVE the
+ * exchange will tell.
+ */
+static inline bool find(struct cushim_mem_blocks *ledger, uint64_t address,
+                        enum cushim_mem_free_entry entry, struct cushim_mem_lookup *found) {
+    struct cushim_mem_extent *slab = slab_at(ledger, address);
+    if (!slab || atomic_load_explicit(&slab->kind, memory_order_acquire) != CUSHIM_MEM_EXTENT_SLAB)
         return false;
     found->segment = slab->segment;
+    const struct cushim_mem_heap *pool = found->segment->pool;
     return cushim_mem_blocks_find_in_slab(found->segment, slab, address, found) &&
-           found->base == address;
+           found->base == address && pool->quick_entry == entry &&
+           !cushim_mem_heap_has_unheld(pool);
 }
 
 /*
@@ -109,56 +126,22 @@ static inline bool give_proven(struct cushim_mem_cache *cache,
     return true;
 }
 
-/* The slab's block that starts at an address, of a pool whose frees of that entry are this simple.
- */
-static inline bool find_for(struct cushim_mem_extent *slab, uint64_t address,
-                            enum cushim_mem_free_entry entry, struct cushim_mem_lookup *found) {
-    if (!find(slab, address, found))
-        return false;
-    const struct cushim_mem_heap *pool = found->segment->pool;
-    return pool->quick_entry == entry && !atomic_load_explicit(&pool->unheld, memory_order_relaxed);
-}
-
-static inline bool end(struct cushim_mem_heap *pool) {
-    return atomic_load_explicit(&pool->has_slack, memory_order_relaxed) ? shrink_if_stale(pool)
-                                                                        : true;
-}
-
-static inline bool release(struct cushim_mem_extent *slab, uint64_t address,
-                           enum cushim_mem_free_entry entry) {
+bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
+                             enum cushim_mem_free_entry entry) {
     struct cushim_mem_lookup found;
-    if (!find_for(slab, address, entry, &found))
+    if (!find(ledger, address, entry, &found))
         return false;
     struct cushim_mem_heap *pool = found.segment->pool;
     if (cushim_mem_fence_effect(pool->fence))
         return false;
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
-    if (!take(cache, pool, life_of(pool)))
+    if (!take(cache, pool, cushim_mem_heap_life(pool)))
         return false;
     bool is_given = give(cache, pool->fence, &found);
     cushim_mem_cache_leave(cache);
-    return is_given && end(pool);
-}
-
-/* May a block of a slab begin there though no slab has the page alone?  Where one of a page or more
- * begins with the page it is no other's, so large blocks are told at once; of the smaller ones few
- * take the slow path for it. */
-static inline bool may_share(uint64_t address) {
-    return address % CUSHIM_MEM_PAGE_BYTES != 0;
-}
-
-static bool NOINLINE release_in_shared_page(struct cushim_mem_blocks *ledger, uint64_t address,
-                                            enum cushim_mem_free_entry entry) {
-    struct cushim_mem_extent *slab = cushim_mem_blocks_slab(ledger, address);
-    return slab && release(slab, address, entry);
-}
-
-bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
-                             enum cushim_mem_free_entry entry) {
-    struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&ledger->map, address);
-    if (slab)
-        return release(slab, address, entry);
-    return may_share(address) && release_in_shared_page(ledger, address, entry);
+    if (is_given)
+        end(pool);
+    return is_given;
 }
 
 /*
@@ -172,13 +155,10 @@ int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64
     struct cushim_mem_lookup found;
     uint32_t live = CUSHIM_MEM_LIVE;
     CUresult answer;
-    struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&ledger->map, address);
-    if (!slab && may_share(address))
-        slab = cushim_mem_blocks_slab(ledger, address);
-    if (!slab || !find_for(slab, address, entry, &found))
+    if (!find(ledger, address, entry, &found))
         return CUSHIM_MEM_FAST_DECLINED;
     struct cushim_mem_heap *pool = found.segment->pool;
-    uint64_t life = life_of(pool);
+    uint64_t life = cushim_mem_heap_life(pool);
     if (!life || atomic_load_explicit(&pool->deferred.n_rows, memory_order_relaxed) ||
         !atomic_compare_exchange_strong(&found.cell->state, &live, CUSHIM_MEM_DEFERRED))
         return CUSHIM_MEM_FAST_DECLINED;

@@ -16,19 +16,13 @@
 
 /* Is it of a size that caches have, and may it be served by who tells nobody of it?  Asked before
  * anything that costs. */
-static inline bool cushim_mem_fast_is_unwatched(const struct cushim_mem_heap *pool,
-                                                size_t n_bytes) {
-    return n_bytes - 1 < pool->unwatched_bytes;
-}
-
-/* Is it of a size that caches have? */
 static inline bool cushim_mem_fast_may_obtain(const struct cushim_mem_heap *pool, size_t n_bytes) {
     return n_bytes - 1 < pool->quick_bytes;
 }
 
 /**
  * Serve a request from the thread's cache.
- * @param n_bytes  of a size that caches have, as one of the two above says
+ * @param n_bytes  of a size that caches have; the pool has neither guards nor an arena
  * @return the address of a LIVE block; 0: it is not that simple, nothing was done
  */
 uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *pool, size_t n_bytes);

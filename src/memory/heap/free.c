@@ -26,13 +26,12 @@ struct freeing {
 static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_heap *pool,
                                 const struct cushim_mem_lookup *found, CUresult *answer) {
     *answer = CUDA_SUCCESS;
-    *freeing =
-        (struct freeing){.pool = pool,
-                         .found = found,
-                         .stats = pool->stats,
-                         .life = atomic_load_explicit(&pool->generation, memory_order_acquire),
-                         .answer = answer};
-    if (!cushim_mem_heap_is_ready(pool))
+    *freeing = (struct freeing){.pool = pool,
+                                .found = found,
+                                .stats = pool->stats,
+                                .life = cushim_mem_heap_life(pool),
+                                .answer = answer};
+    if (!freeing->life)
         return CUSHIM_STATE;
     /* LIVE -> DEFERRED: of several threads that free the same block one gets it.  Sequentially
      * consistent: the epoch is read after it */

@@ -19,6 +19,11 @@
  * refused one, many more. */
 enum { EARLY = 32, LATE = -16384, SHORT_SHARE = 16 };
 
+/* Is a small block nothing but a block? */
+static bool is_plain(const struct cushim_mem_heap *pool) {
+    return !pool->guard_bytes && !pool->policy->arena_bytes;
+}
+
 void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_heap_setup *setup) {
     /* a first life: locks are never made twice.  This one is held for tens of nanoseconds: who
      * finds it taken looks again before going to sleep */
@@ -40,8 +45,7 @@ void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_
     pool->guard_bytes =
         setup->kind == CUSHIM_MEM_DEVICE && setup->policy->has_guards ? CUSHIM_MEM_GUARD_BYTES : 0;
     pool->quick_bytes =
-        pool->guard_bytes || setup->policy->arena_bytes ? 0 : CUSHIM_MEM_SLAB_LIMIT_BYTES;
-    pool->unwatched_bytes = setup->policy->is_sampled ? 0 : pool->quick_bytes;
+        is_plain(pool) && !setup->policy->is_sampled ? CUSHIM_MEM_SLAB_LIMIT_BYTES : 0;
     pool->quick_entry = pool->guard_bytes                  ? CUSHIM_MEM_FREE_ENTRY_NONE
                         : setup->kind == CUSHIM_MEM_PINNED ? CUSHIM_MEM_FREE_ENTRY_PINNED
                                                            : CUSHIM_MEM_FREE_ENTRY_ANY;
@@ -257,7 +261,7 @@ static enum cushim_status serve_deferred(struct attempt *attempt) {
         bool is_over = cushim_mem_deferred_batch_prove(pool, tag, &answer);
         attempt->is_over = is_over && attempt->has_others;
         cushim_mem_heap_note_damage(pool, answer);
-        if (!cushim_mem_heap_is_ready(pool))
+        if (!cushim_mem_heap_life(pool))
             return CUSHIM_STATE;
     }
     if (attempt->has_lines) {
@@ -276,7 +280,7 @@ static bool begin(struct attempt *attempt, struct cushim_mem_heap *pool, size_t 
         n_bytes = SIZE_MAX; /* which no driver has */
     *attempt = (struct attempt){
         .pool = pool,
-        .life = atomic_load_explicit(&pool->generation, memory_order_acquire),
+        .life = cushim_mem_heap_life(pool),
         .n_bytes = n_bytes,
         .is_small = n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES &&
                     !cushim_mem_free_lists_is_dedicated(pool, n_bytes),
@@ -284,7 +288,7 @@ static bool begin(struct attempt *attempt, struct cushim_mem_heap *pool, size_t 
         .block = block,
     };
     block->is_hit = true;
-    return cushim_mem_heap_is_ready(pool);
+    return attempt->life != 0;
 }
 
 /* From the arena; CUSHIM_NOTSUPPORTED where the pool itself is to serve. */
@@ -309,8 +313,8 @@ static enum cushim_status serve_from_arena(struct attempt *attempt, bool may_fet
 
 static bool obtain_at_once(struct cushim_mem_heap *pool, size_t n_bytes,
                            struct cushim_mem_block *block) {
-    block->address =
-        cushim_mem_fast_may_obtain(pool, n_bytes) ? cushim_mem_fast_obtain(pool, n_bytes) : 0;
+    bool may_be = n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES && is_plain(pool);
+    block->address = may_be ? cushim_mem_fast_obtain(pool, n_bytes) : 0;
     if (!block->address)
         return false;
     block->block_bytes = cushim_mem_sizeclass_bytes(cushim_mem_sizeclass_of(n_bytes));

@@ -350,11 +350,11 @@ enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
                                             const struct cushim_mem_lookup *found,
                                             CUresult *answer) {
     struct cushim_mem_heap *pool = found->segment->pool;
-    uint64_t life = atomic_load(&pool->generation);
+    uint64_t life = cushim_mem_heap_life(pool);
     struct seen seen;
     *answer = CUDA_SUCCESS;
     atomic_thread_fence(memory_order_seq_cst); /* the exchange of its state comes behind the wait */
-    if (!cushim_mem_heap_is_ready(pool) || !see(check, found->base, &seen) ||
+    if (!life || !see(check, found->base, &seen) ||
         cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, answer) != CUSHIM_OK)
         return release_unseen(check, found, answer); /* which says what is wrong, if anything is */
     look_at(check, pool, &seen, 1);

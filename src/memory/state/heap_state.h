@@ -51,8 +51,7 @@ struct cushim_mem_heap {
     struct cushim_mem_filler filler;
     const struct cushim_mem_provider *source;
     struct cushim_mem_fence *fence; /* own_fence, or one that the host of the pool handed in */
-    size_t quick_bytes; /* requests up to this size may be served at once (memory/heap/fast.h) */
-    size_t unwatched_bytes;                 /* the same by who tells nobody of them */
+    size_t quick_bytes; /* who tells nobody of requests up to this size may serve them at once */
     enum cushim_mem_free_entry quick_entry; /* which frees may be done at once; relaxed alone */
     atomic_bool has_slack;           /* more is held than use explains; written under the lock */
     atomic_uint_fast64_t quick_life; /* as generation; 0 where closed or damaged */
@@ -92,10 +91,10 @@ static inline bool cushim_mem_heap_is_open(const struct cushim_mem_heap *pool) {
     return atomic_load_explicit(&pool->generation, memory_order_acquire) & 1;
 }
 
-/* Open, and its context not damaged. */
-static inline bool cushim_mem_heap_is_ready(const struct cushim_mem_heap *pool) {
-    return cushim_mem_heap_is_open(pool) &&
-           atomic_load_explicit(&pool->damage, memory_order_relaxed) == CUDA_SUCCESS;
+/* Its life; 0 where it is closed, or its context damaged: no cache that has a pool has that life.
+ */
+static inline uint64_t cushim_mem_heap_life(const struct cushim_mem_heap *pool) {
+    return atomic_load_explicit(&pool->quick_life, memory_order_acquire);
 }
 
 /* Did graphs let go of blocks that nobody took back yet? */

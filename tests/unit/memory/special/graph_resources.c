@@ -123,7 +123,7 @@ START_TEST(a_second_free_is_found_and_a_damaged_context_holds_nothing) {
     ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_DOUBLEFREE);
     ck_assert_uint_eq(first.n_blocks, 1);
     address = fixture_take(fixture, 1000);
-    atomic_store(&fixture->pools[0].damage, CUDA_ERROR_ILLEGAL_ADDRESS);
+    cushim_mem_heap_note_damage(&fixture->pools[0], CUDA_ERROR_ILLEGAL_ADDRESS);
     ck_assert_int_eq(hold(address, 1), CUSHIM_STATE);
     ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
 }
