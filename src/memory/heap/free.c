@@ -192,12 +192,17 @@ static bool wait_with_room(const struct freeing *freeing) {
            wait(freeing) == CUSHIM_OK;
 }
 
-static enum cushim_status release_exact(struct freeing *freeing) {
-    struct cushim_mem_heap *pool = freeing->pool;
-    if (wait(freeing) != CUSHIM_OK && !wait_with_room(freeing))
+/* The wait is over, or failed. */
+static enum cushim_status end_wait(struct freeing *freeing) {
+    if (*freeing->answer != CUDA_SUCCESS && !wait_with_room(freeing))
         return end_failed_wait(freeing);
     freeing->has_waited = true;
-    return keep(freeing, cushim_mem_cache_take(pool, freeing->life), 0);
+    return keep(freeing, cushim_mem_cache_take(freeing->pool, freeing->life), 0);
+}
+
+static enum cushim_status release_exact(struct freeing *freeing) {
+    wait(freeing);
+    return end_wait(freeing);
 }
 
 /* ---- relaxed ---- */
@@ -277,7 +282,7 @@ static enum cushim_status release_relaxed(struct freeing *freeing) {
 CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *pool,
                                     const struct cushim_mem_lookup *found, uint64_t life,
                                     size_t asked_bytes, CUresult answer) {
-    const struct freeing freeing = {
+    struct freeing freeing = {
         .pool = pool,
         .found = found,
         .stats = pool->stats,
@@ -286,10 +291,7 @@ CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *pool,
         .live = CUSHIM_MEM_LIVE,
         .answer = &answer,
     };
-    if (answer != CUDA_SUCCESS && !wait_with_room(&freeing))
-        end_failed_wait(&freeing);
-    else
-        keep(&freeing, cushim_mem_cache_take(pool, life), 0);
+    end_wait(&freeing);
     return answer;
 }
 

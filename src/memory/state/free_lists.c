@@ -35,8 +35,8 @@ static void count_free(struct cushim_mem_heap *pool, const struct cushim_mem_seg
     cushim_mem_stats_add(&pool->stats->free_segment_bytes, segment->n_bytes);
 }
 
-void cushim_mem_free_lists_note_free(struct cushim_mem_heap *pool,
-                                     struct cushim_mem_segment *segment) {
+/* A segment became wholly free: it is the last that goes back to the driver. */
+static void note_free(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     count_free(pool, segment);
     DL_APPEND2(pool->bound.oldest_free, segment, older_free, younger_free);
 }
@@ -57,7 +57,7 @@ static struct cushim_mem_extent *take_run(struct cushim_mem_heap *pool, size_t n
 static void give_run(struct cushim_mem_heap *pool, struct cushim_mem_extent *extent) {
     extent = cushim_mem_extents_give(&pool->extents, &pool->meta, extent);
     if (cushim_mem_extent_is_whole(extent))
-        cushim_mem_free_lists_note_free(pool, extent->segment);
+        note_free(pool, extent->segment);
 }
 
 /* It is a free run again. */
@@ -127,18 +127,6 @@ bool cushim_mem_free_lists_is_dedicated(const struct cushim_mem_heap *pool, size
            n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed);
 }
 
-void cushim_mem_free_lists_count_taken(struct cushim_mem_heap *pool, size_t block_bytes) {
-    cushim_mem_heap_count(pool, (ptrdiff_t)block_bytes, 0);
-    if (pool->live_bytes > pool->recent_peak_bytes[0])
-        pool->recent_peak_bytes[0] = pool->live_bytes;
-    cushim_mem_watermark_count_taken(&pool->bound, block_bytes);
-}
-
-void cushim_mem_free_lists_count_given(struct cushim_mem_heap *pool, size_t block_bytes) {
-    cushim_mem_heap_count(pool, -(ptrdiff_t)block_bytes, 0);
-    cushim_mem_watermark_count_given(&pool->bound, block_bytes);
-}
-
 static bool take(struct cushim_mem_heap *pool, size_t n_bytes, struct cushim_mem_blockref *place) {
     if (n_bytes > most_bytes)
         return false;
@@ -152,7 +140,7 @@ static bool take(struct cushim_mem_heap *pool, size_t n_bytes, struct cushim_mem
 static bool counted(struct cushim_mem_heap *pool, bool is_taken,
                     const struct cushim_mem_blockref *place) {
     if (is_taken)
-        cushim_mem_free_lists_count_taken(pool, place->extent->block_bytes);
+        cushim_mem_watermark_count_taken(pool, place->extent->block_bytes);
     return is_taken;
 }
 
@@ -242,14 +230,14 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *pool,
         cushim_mem_arena_give_locked(pool, place);
         return;
     }
-    cushim_mem_free_lists_count_given(pool, extent->block_bytes);
+    cushim_mem_watermark_count_given(pool, extent->block_bytes);
     atomic_store_explicit(&cushim_mem_free_lists_meta(place)->state, CUSHIM_MEM_FREE,
                           memory_order_release);
     if (segment->is_retired) {
         give_retired(pool, segment, place);
     } else if (segment->is_dedicated) {
         cushim_mem_extents_list(&pool->idle, extent);
-        cushim_mem_free_lists_note_free(pool, segment);
+        note_free(pool, segment);
     } else if (extent->cells) {
         struct cushim_mem_extent *slab =
             cushim_mem_bucket_give(&pool->buckets[extent->class_index], &pool->meta, place);
@@ -282,5 +270,5 @@ void cushim_mem_free_lists_put_back(struct cushim_mem_heap *pool,
     struct cushim_mem_extents *extents = segment->is_dedicated ? &pool->idle : &pool->extents;
     if (!segment->is_retired)
         cushim_mem_extents_list(extents, &segment->first);
-    cushim_mem_free_lists_note_free(pool, segment);
+    note_free(pool, segment);
 }

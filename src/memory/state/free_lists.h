@@ -27,12 +27,6 @@ bool cushim_mem_free_lists_take_run(struct cushim_mem_heap *pool, size_t n_bytes
 bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *pool, unsigned class_index,
                                     struct cushim_mem_blockref *place);
 
-/* A block that is its own segment, and never was in the lists, is taken. */
-void cushim_mem_free_lists_count_taken(struct cushim_mem_heap *pool, size_t block_bytes);
-
-/* A block is no longer taken, wherever it goes. */
-void cushim_mem_free_lists_count_given(struct cushim_mem_heap *pool, size_t block_bytes);
-
 /* Put a block back: its state is FREE from here on. */
 void cushim_mem_free_lists_give(struct cushim_mem_heap *pool,
                                 const struct cushim_mem_blockref *place);
@@ -48,14 +42,10 @@ void cushim_mem_free_lists_retire(struct cushim_mem_heap *pool, struct cushim_me
 /* Slabs that buckets keep at hand become free pages. */
 void cushim_mem_free_lists_drain(struct cushim_mem_heap *pool);
 
-/* A segment became wholly free: it is the last that goes back to the driver. */
-void cushim_mem_free_lists_note_free(struct cushim_mem_heap *pool,
-                                     struct cushim_mem_segment *segment);
-
 /* Take a wholly free segment off the lists: nothing is served from it any more. */
 void cushim_mem_free_lists_remove(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment);
 
-/* Put it into the lists again: the driver did not take it. */
+/* Put a wholly free segment into the lists: it is new, or the driver did not take it. */
 void cushim_mem_free_lists_put_back(struct cushim_mem_heap *pool,
                                     struct cushim_mem_segment *segment);
 

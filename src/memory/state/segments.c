@@ -158,28 +158,16 @@ struct cushim_mem_extent *cushim_mem_segments_enter(struct cushim_mem_heap *pool
     link_segment(pool, segment);
     pool->bound.device_free_bytes = cushim_less(pool->bound.device_free_bytes, n_bytes);
     pool->bound.tried_bytes = 0;
-    if (is_dedicated) {
-        cushim_mem_free_lists_count_taken(pool, n_bytes);
-    } else {
-        cushim_mem_extents_list(&pool->extents, extent);
-        cushim_mem_free_lists_note_free(pool, segment);
-    }
+    if (is_dedicated)
+        cushim_mem_watermark_count_taken(pool, n_bytes);
+    else
+        cushim_mem_free_lists_put_back(pool, segment);
     return extent;
 }
 
 /* Nobody finds the segment any more; for this no lock is needed. */
 static void erase(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     cushim_mem_pagemap_clear(&pool->ledger->map, segment->base, reach(pool, segment), segment);
-}
-
-/* The same of its slabs, which are left in it only where its context went. */
-static void erase_slabs(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
-    struct cushim_mem_extent *extent = &segment->first;
-    for (; extent; extent = extent->after) {
-        if (cushim_mem_extent_is_cut(extent))
-            cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
-                                          cushim_mem_extent_entry_bytes(extent), extent);
-    }
 }
 
 struct cushim_mem_segment *cushim_mem_segments_detach(struct cushim_mem_heap *pool,
@@ -243,7 +231,7 @@ enum cushim_status cushim_mem_segments_free(struct cushim_mem_heap *pool,
         put_back(pool, segment);
     } else {
         if (segment->generation == atomic_load(&pool->generation))
-            cushim_mem_free_lists_count_given(pool, segment->first.block_bytes);
+            cushim_mem_watermark_count_given(pool, segment->first.block_bytes);
         cushim_mem_segment_destroy(&pool->meta, segment);
     }
     pthread_mutex_unlock(&pool->lock);
@@ -258,8 +246,12 @@ cushim_mem_segments_metadata(const struct cushim_mem_extent *extent, uint32_t *n
     return is_cut ? extent->cells : &extent->single;
 }
 
-static void forget_blocks(struct cushim_mem_heap *pool, const struct cushim_mem_extent *extent) {
+/* The context went: no look-up finds its blocks, and none of them counts as live. */
+static void forget_blocks(struct cushim_mem_heap *pool, struct cushim_mem_extent *extent) {
     uint32_t n_cells;
+    if (cushim_mem_extent_is_cut(extent))
+        cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
+                                      cushim_mem_extent_entry_bytes(extent), extent);
     const struct cushim_mem_block_meta *cells = cushim_mem_segments_metadata(extent, &n_cells);
     for (uint32_t i = 0; i < n_cells; i++) {
         if (cushim_mem_state_of(atomic_load_explicit(&cells[i].state, memory_order_relaxed)) !=
@@ -280,14 +272,12 @@ void cushim_mem_segments_abandon(struct cushim_mem_heap *pool) {
         /* addresses of managed and pinned memory may become the program's own host memory */
         if (pool->kind == CUSHIM_MEM_DEVICE)
             cushim_mem_pagemap_vacate(&pool->ledger->map, segment->base, segment->n_bytes);
-        erase_slabs(pool, segment);
+        for (struct cushim_mem_extent *extent = &segment->first; extent; extent = extent->after)
+            forget_blocks(pool, extent);
         erase(pool, segment);
         unlink_segment(pool, segment);
         if (pool->source->outlives_context) /* which waits for nothing */
             release_to(pool, segment->base, segment->n_bytes);
-        const struct cushim_mem_extent *extent = &segment->first;
-        for (; extent; extent = extent->after)
-            forget_blocks(pool, extent);
         cushim_mem_segment_destroy(&pool->meta, segment);
     }
 }

@@ -81,8 +81,12 @@ static size_t band_peak_bytes(const struct cushim_mem_band *band) {
     return band->peak_bytes[band->peak_bytes[1] > band->peak_bytes[0]];
 }
 
-void cushim_mem_watermark_count_taken(struct cushim_mem_watermark *bound, size_t block_bytes) {
+void cushim_mem_watermark_count_taken(struct cushim_mem_heap *pool, size_t block_bytes) {
+    struct cushim_mem_watermark *bound = &pool->bound;
     struct cushim_mem_band *band = band_of(bound, block_bytes);
+    cushim_mem_heap_count(pool, (ptrdiff_t)block_bytes, 0);
+    if (pool->live_bytes > pool->recent_peak_bytes[0])
+        pool->recent_peak_bytes[0] = pool->live_bytes;
     if (!band)
         return;
     band->live_bytes += block_bytes;
@@ -92,8 +96,9 @@ void cushim_mem_watermark_count_taken(struct cushim_mem_watermark *bound, size_t
     band->peak_bytes[0] = band->live_bytes;
 }
 
-void cushim_mem_watermark_count_given(struct cushim_mem_watermark *bound, size_t block_bytes) {
-    struct cushim_mem_band *band = band_of(bound, block_bytes);
+void cushim_mem_watermark_count_given(struct cushim_mem_heap *pool, size_t block_bytes) {
+    struct cushim_mem_band *band = band_of(&pool->bound, block_bytes);
+    cushim_mem_heap_count(pool, -(ptrdiff_t)block_bytes, 0);
     if (band)
         band->live_bytes -= block_bytes;
 }

@@ -48,9 +48,9 @@ struct cushim_mem_watermark {
 /* Without the lock: ask the driver how much of the device is free, unless it was a moment ago. */
 void cushim_mem_watermark_ask(struct cushim_mem_heap *pool);
 
-/* Under the lock: a block is live, or no more. */
-void cushim_mem_watermark_count_taken(struct cushim_mem_watermark *bound, size_t block_bytes);
-void cushim_mem_watermark_count_given(struct cushim_mem_watermark *bound, size_t block_bytes);
+/* Under the lock: a block is taken, or no more, wherever it goes. */
+void cushim_mem_watermark_count_taken(struct cushim_mem_heap *pool, size_t block_bytes);
+void cushim_mem_watermark_count_given(struct cushim_mem_heap *pool, size_t block_bytes);
 
 /*
  * Under the lock: how much may be held when live_bytes are live.  For the pool's own sake that is a
