@@ -47,6 +47,14 @@ def a_test_that_dies_or_stops_early_is_a_failure():
 
 
 @tap.test
+def what_is_shown_of_a_failure_is_not_what_passed():
+    passed = [f"ok {i} - passes" for i in range(2, 2 + phases.TAIL)]
+    shown = phases.tail("\n".join(["1..9", "not ok 1 - fails", "# why", *passed]))
+    assert shown.split("\n") == ["    1..9", "    not ok 1 - fails", "    # why"]
+    assert phases.tail("a\n" * (phases.TAIL + 2)).startswith("    ... 2 lines above\n")
+
+
+@tap.test
 def suites_are_read_from_meson_s_names():
     assert phases.suites_of({"name": "cushim:unit / pool"}) == ["unit"]
     assert phases.suites_of({"name": "cushim:unit+tsan / pool"}) == ["unit", "tsan"]

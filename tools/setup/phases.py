@@ -106,7 +106,8 @@ class Count:
 
 
 def tail(text):
-    lines = text.splitlines()
+    """The end of what a test said, but for the subtests that passed: a failure may have stood before them."""
+    lines = [line for line in text.splitlines() if not re.match(r"ok \d", line)]
     cut = [f"... {len(lines) - TAIL} lines above"] if len(lines) > TAIL else []
     return "\n".join("    " + line for line in cut + lines[-TAIL:])
 
