@@ -187,6 +187,7 @@ def complaints(broken, what, mode, rows):
 # ---- what a pair costs ----
 
 N_PAIRS = 1000
+NOW_AND_THEN = 1 / 100  # locks a pair: whoever was stopped for a tenth of a second asks anew what a cache may have
 SIZES = [4096, 1 << 20, 3 * MIB, 20 * MIB, 100 * MIB]
 
 
@@ -216,7 +217,7 @@ def judge_pair(build, n_bytes, mode):
     n_locks, n_calls, n_yields = count_pair(build, n_bytes, mode)
     may_lock, may_call = allowed_costs(n_bytes, mode)
     broken = {}
-    if n_locks > may_lock:
+    if n_locks > may_lock + NOW_AND_THEN:
         broken["locks"] = {1: f"{n_locks} locks a pair, {may_lock} allowed"}
     if n_calls > may_call:
         broken["calls"] = {1: f"{n_calls} driver calls a pair, {may_call} allowed"}
