@@ -339,13 +339,6 @@ static bool see(struct cushim_mem_check *check, uint64_t address, struct seen *s
     return is_live;
 }
 
-static enum cushim_status release_unseen(struct cushim_mem_check *check,
-                                         const struct cushim_mem_lookup *found, CUresult *answer) {
-    /* the row first: a moment after the release the address is somebody else's */
-    cushim_mem_check_drop(check, found->base);
-    return cushim_mem_heap_release(found->segment->pool, found, answer);
-}
-
 enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
                                             const struct cushim_mem_lookup *found,
                                             CUresult *answer) {
@@ -355,8 +348,11 @@ enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
     *answer = CUDA_SUCCESS;
     atomic_thread_fence(memory_order_seq_cst); /* the exchange of its state comes behind the wait */
     if (!life || !see(check, found->base, &seen) ||
-        cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, answer) != CUSHIM_OK)
-        return release_unseen(check, found, answer); /* which says what is wrong, if anything is */
+        cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, answer) != CUSHIM_OK) {
+        /* the row first: a moment after the release the address is somebody else's */
+        cushim_mem_check_drop(check, found->base);
+        return cushim_mem_heap_release(pool, found, answer); /* which says what is wrong, if any */
+    }
     look_at(check, pool, &seen, 1);
     enum cushim_status status = cushim_mem_heap_claim(pool, found);
     if (status != CUSHIM_OK)
