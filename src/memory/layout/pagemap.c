@@ -5,6 +5,7 @@
 
 #include "base/bits.h"
 #include "base/helgrind.h"
+#include "memory/layout/segment.h"
 
 enum {
     LARGE_SPOTS = 1 << CUSHIM_MEM_LOG2_LARGE,
@@ -118,11 +119,20 @@ static void mark(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end, b
     }
 }
 
-void cushim_mem_pagemap_set_slab(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
-                                 struct cushim_mem_extent *slab) {
+void cushim_mem_pagemap_note_slab(struct cushim_mem_pagemap *map, struct cushim_mem_extent *slab,
+                                  bool is_there) {
+    uint64_t base = cushim_mem_extent_address(slab);
+    /* one block begins in the first page */
+    size_t n_bytes =
+        slab->n_cells > 1 ? slab->n_grains << CUSHIM_MEM_LOG2_GRAIN : CUSHIM_MEM_PAGE_BYTES;
     uint64_t end = (base + n_bytes) >> CUSHIM_MEM_LOG2_PAGE;
-    for (uint64_t page = page_behind(base); page < end; page++)
-        atomic_store_explicit(slab_of_page(map, page), slab, memory_order_release);
+    for (uint64_t page = page_behind(base); page < end; page++) {
+        struct cushim_mem_extent *seen = slab;
+        if (is_there)
+            atomic_store_explicit(slab_of_page(map, page), slab, memory_order_release);
+        else
+            atomic_compare_exchange_strong(slab_of_page(map, page), &seen, NULL);
+    }
 }
 
 enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64_t base,
@@ -156,15 +166,6 @@ void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, siz
             seen = (uintptr_t)segment;
             atomic_compare_exchange_strong(entry_of(map, spot), &seen, 0);
         }
-    }
-}
-
-void cushim_mem_pagemap_clear_slab(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
-                                   struct cushim_mem_extent *slab) {
-    uint64_t end = (base + n_bytes) >> CUSHIM_MEM_LOG2_PAGE;
-    for (uint64_t page = page_behind(base); page < end; page++) {
-        struct cushim_mem_extent *seen = slab;
-        atomic_compare_exchange_strong(slab_of_page(map, page), &seen, NULL);
     }
 }
 

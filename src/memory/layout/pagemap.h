@@ -123,22 +123,20 @@ enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64
                                           size_t n_bytes, struct cushim_mem_segment *segment);
 
 /*
- * The pages that lie wholly in a part of a range that was set are a slab's from now on.  No other
- * is: who looks up a block of one extent never reads the notes of its neighbour, which may be taken
- * down meanwhile.
+ * The pages of a slab where its blocks begin, and that lie wholly in it, are its own from now on;
+ * or those that still are, are no more.  No other page is: who looks up a block of one extent never
+ * reads the notes of its neighbour, which may be taken down meanwhile.
  */
-void cushim_mem_pagemap_set_slab(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
-                                 struct cushim_mem_extent *slab);
+void cushim_mem_pagemap_note_slab(struct cushim_mem_pagemap *map, struct cushim_mem_extent *slab,
+                                  bool is_there);
 
 /*
- * Make what is still the segment's of the range it was set to foreign again, or, before that, pages
- * that are still the slab's no slab's.  Where a context went, another's segment may lie there
- * before we hear of it.  Any thread; takes no lock.
+ * Make what is still the segment's of the range it was set to foreign again; its slabs are noted no
+ * more.  Where a context went, another's segment may lie there before we hear of it.  Any thread;
+ * takes no lock.
  */
 void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
                               struct cushim_mem_segment *segment);
-void cushim_mem_pagemap_clear_slab(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
-                                   struct cushim_mem_extent *slab);
 
 /* The segment of a range that was set goes with its context: its spots are vacated from now on. */
 void cushim_mem_pagemap_vacate(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes);

@@ -192,12 +192,6 @@ static inline bool cushim_mem_extent_is_whole(const struct cushim_mem_extent *ex
     return extent->n_grains == extent->segment->n_grains;
 }
 
-/* Of a slab: where blocks begin, as the page map is to know.  One block begins in the first page.
- */
-static inline size_t cushim_mem_extent_entry_bytes(const struct cushim_mem_extent *slab) {
-    return slab->n_cells > 1 ? slab->n_grains << CUSHIM_MEM_LOG2_GRAIN : CUSHIM_MEM_PAGE_BYTES;
-}
-
 /* Is one block, live or not, all that the segment has room for?  While it is LIVE, that stays so.
  */
 static inline bool cushim_mem_segment_is_one_block(const struct cushim_mem_segment *segment) {

@@ -62,8 +62,7 @@ static void give_run(struct cushim_mem_heap *pool, struct cushim_mem_extent *ext
 
 /* It is a free run again. */
 static void give_slab(struct cushim_mem_heap *pool, struct cushim_mem_extent *slab) {
-    cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(slab),
-                                  cushim_mem_extent_entry_bytes(slab), slab);
+    cushim_mem_pagemap_note_slab(&pool->ledger->map, slab, false);
     give_run(pool, slab);
 }
 
@@ -88,8 +87,7 @@ static bool take_small(struct cushim_mem_heap *pool, size_t n_bytes,
         give_run(pool, extent);
         return false;
     }
-    cushim_mem_pagemap_set_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
-                                cushim_mem_extent_entry_bytes(extent), extent);
+    cushim_mem_pagemap_note_slab(&pool->ledger->map, extent, true);
     return cushim_mem_bucket_take(bucket, place);
 }
 
@@ -203,8 +201,7 @@ static void end_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment 
     for (struct cushim_mem_extent *extent = &segment->first; extent; extent = extent->after) {
         atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_RETIRED, memory_order_release);
         if (extent->cells)
-            cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
-                                          cushim_mem_extent_entry_bytes(extent), extent);
+            cushim_mem_pagemap_note_slab(&pool->ledger->map, extent, false);
     }
     cushim_mem_segment_join(&pool->meta, segment);
     segment->first.n_free_cells = 0;

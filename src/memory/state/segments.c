@@ -250,8 +250,7 @@ cushim_mem_segments_metadata(const struct cushim_mem_extent *extent, uint32_t *n
 static void forget_blocks(struct cushim_mem_heap *pool, struct cushim_mem_extent *extent) {
     uint32_t n_cells;
     if (cushim_mem_extent_is_cut(extent))
-        cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
-                                      cushim_mem_extent_entry_bytes(extent), extent);
+        cushim_mem_pagemap_note_slab(&pool->ledger->map, extent, false);
     const struct cushim_mem_block_meta *cells = cushim_mem_segments_metadata(extent, &n_cells);
     for (uint32_t i = 0; i < n_cells; i++) {
         if (cushim_mem_state_of(atomic_load_explicit(&cells[i].state, memory_order_relaxed)) !=
