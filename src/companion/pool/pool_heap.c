@@ -93,7 +93,7 @@ enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t b
     struct cushim_mem_blockref place;
     CUSHIM_TRY(take(heap->core, bucket_bytes, from, &place));
     /* LIVE to the allocator, and so found by its address */
-    struct cushim_mem_block_meta *cell = cushim_mem_free_lists_meta(&place);
+    struct cushim_mem_block_meta *cell = &place.extent->cells[place.index];
     atomic_store_explicit(&cell->asked_bytes, bucket_bytes, memory_order_relaxed);
     atomic_store_explicit(&cell->state, CUSHIM_MEM_LIVE, memory_order_release);
     pthread_mutex_unlock(&heap->core->lock);

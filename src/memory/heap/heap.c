@@ -139,7 +139,7 @@ static void hand_out(const struct attempt *attempt, struct cushim_mem_cache *cac
 static void hand_out_place(const struct attempt *attempt, struct cushim_mem_cache *cache,
                            const struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *extent = place->extent;
-    hand_out(attempt, cache, cushim_mem_free_lists_meta(place),
+    hand_out(attempt, cache, &extent->cells[place->index],
              cushim_mem_extent_address(extent) + place->index * extent->block_bytes,
              extent->block_bytes);
 }
@@ -302,7 +302,7 @@ static enum cushim_status serve_from_arena(struct attempt *attempt, bool may_fet
     if (status != CUSHIM_OK)
         return status;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, attempt->life);
-    hand_out(attempt, cache, cushim_mem_free_lists_meta(&place),
+    hand_out(attempt, cache, &place.extent->cells[place.index],
              cushim_mem_extent_address(place.extent) + place.index * place.extent->block_bytes,
              cushim_rounded(attempt->n_bytes, CUSHIM_MEM_GRAIN_BYTES));
     if (cache)

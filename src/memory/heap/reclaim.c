@@ -208,18 +208,16 @@ static void add_live(struct cushim_mem_census *census, size_t block_bytes, size_
 
 static void add_cells(struct cushim_mem_census *census, const struct cushim_mem_extent *extent) {
     size_t n_free = 0, n_live = 0;
-    uint32_t n_cells;
-    const struct cushim_mem_block_meta *cells = cushim_mem_segments_metadata(extent, &n_cells);
-    for (uint32_t i = 0; i < n_cells; i++) {
-        enum cushim_mem_state state =
-            cushim_mem_state_of(atomic_load_explicit(&cells[i].state, memory_order_relaxed));
+    for (uint32_t i = 0; i < extent->n_cells; i++) {
+        enum cushim_mem_state state = cushim_mem_state_of(
+            atomic_load_explicit(&extent->cells[i].state, memory_order_relaxed));
         census->pending_bytes += state == CUSHIM_MEM_DEFERRED ? extent->block_bytes : 0;
         n_live += state == CUSHIM_MEM_LIVE;
         n_free += state == CUSHIM_MEM_FREE;
     }
     add_live(census, extent->block_bytes, n_live);
     /* free and not on the slab's list: in some thread's cache */
-    if (extent->cells && n_free > extent->n_free_cells)
+    if (cushim_mem_extent_is_cut(extent) && n_free > extent->n_free_cells)
         census->cached_bytes += (n_free - extent->n_free_cells) * extent->block_bytes;
 }
 
@@ -230,7 +228,8 @@ static void add_extent(struct cushim_mem_census *census, const struct cushim_mem
         kind == CUSHIM_MEM_EXTENT_FREE ||
         (kind == CUSHIM_MEM_EXTENT_BLOCK &&
          atomic_load_explicit(&extent->single.state, memory_order_relaxed) == CUSHIM_MEM_FREE);
-    add_cells(census, extent);
+    if (kind != CUSHIM_MEM_EXTENT_ARENA)
+        add_cells(census, extent);
     if (is_free) {
         census->free_bytes += n_bytes;
         if (n_bytes > census->largest_free_bytes)
@@ -253,11 +252,9 @@ void cushim_mem_census_take(struct cushim_mem_heap *pool, struct cushim_mem_cens
 }
 
 static bool has_live(const struct cushim_mem_extent *extent) {
-    uint32_t n_cells;
-    const struct cushim_mem_block_meta *cells = cushim_mem_segments_metadata(extent, &n_cells);
-    for (uint32_t i = 0; i < n_cells; i++) {
-        if (cushim_mem_state_of(atomic_load_explicit(&cells[i].state, memory_order_relaxed)) ==
-            CUSHIM_MEM_LIVE)
+    for (uint32_t i = 0; i < extent->n_cells; i++) {
+        if (cushim_mem_state_of(atomic_load_explicit(&extent->cells[i].state,
+                                                     memory_order_relaxed)) == CUSHIM_MEM_LIVE)
             return true;
     }
     return false;
@@ -265,8 +262,9 @@ static bool has_live(const struct cushim_mem_extent *extent) {
 
 static bool is_in_use(const struct cushim_mem_segment *segment) {
     const struct cushim_mem_extent *extent = &segment->first;
-    while (extent && !has_live(extent) &&
-           atomic_load_explicit(&extent->kind, memory_order_relaxed) != CUSHIM_MEM_EXTENT_ARENA)
+    while (extent &&
+           atomic_load_explicit(&extent->kind, memory_order_relaxed) != CUSHIM_MEM_EXTENT_ARENA &&
+           !has_live(extent))
         extent = extent->after;
     return extent != NULL;
 }

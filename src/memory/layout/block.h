@@ -33,9 +33,9 @@ struct cushim_mem_lookup {
 };
 
 /*
- * The block that covers an address in a slab of `segment`, its guards included: place, cell, base
- * and block_bytes of `found`.  False in the tail that no block covers, and where the slab is being
- * taken down meanwhile: the program uses what it frees.
+ * The block that covers an address in a slab of `segment`, or in an extent that is one, its guards
+ * included: place, cell, base and block_bytes of `found`.  False in the tail that no block covers,
+ * and where the slab is being taken down meanwhile: the program uses what it frees.
  */
 static inline bool cushim_mem_blocks_find_in_slab(const struct cushim_mem_segment *segment,
                                                   struct cushim_mem_extent *slab, uint64_t address,
@@ -59,13 +59,8 @@ static inline bool cushim_mem_blocks_find_in_extent(const struct cushim_mem_segm
                                                     uint64_t address,
                                                     struct cushim_mem_lookup *found) {
     int kind = atomic_load_explicit(&extent->kind, memory_order_acquire);
-    if (kind == CUSHIM_MEM_EXTENT_SLAB || kind == CUSHIM_MEM_EXTENT_RETIRED)
-        return cushim_mem_blocks_find_in_slab(segment, extent, address, found);
-    found->place = (struct cushim_mem_blockref){extent, 0};
-    found->cell = &extent->single;
-    found->base = segment->base + ((uint64_t)extent->first_grain << CUSHIM_MEM_LOG2_GRAIN);
-    found->block_bytes = extent->block_bytes;
-    return kind == CUSHIM_MEM_EXTENT_BLOCK;
+    return kind != CUSHIM_MEM_EXTENT_FREE && kind != CUSHIM_MEM_EXTENT_ARENA &&
+           cushim_mem_blocks_find_in_slab(segment, extent, address, found);
 }
 
 /*

@@ -115,11 +115,8 @@ void cushim_mem_chunk_open(struct cushim_mem_chunk *chunk, struct cushim_mem_ext
 /* The extent is a run of pages as before; look-ups that come late find nothing in it. */
 static struct cushim_mem_extent *let_go(struct cushim_mem_chunk *chunk) {
     struct cushim_mem_extent *extent = chunk->extent;
-    atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_BLOCK, memory_order_release);
-    extent->cells = NULL;
+    cushim_mem_extent_make_block(extent, extent->n_grains << CUSHIM_MEM_LOG2_GRAIN);
     extent->chunk = NULL;
-    extent->n_cells = 1;
-    extent->block_bytes = extent->n_grains << CUSHIM_MEM_LOG2_GRAIN;
     chunk->extent = NULL;
     return extent;
 }

@@ -79,6 +79,22 @@ void cushim_mem_extents_unlist(struct cushim_mem_extents *extents,
         extents->listed[list / 64] &= ~((uint64_t)1 << list % 64);
 }
 
+void cushim_mem_extent_make_block(struct cushim_mem_extent *extent, size_t block_bytes) {
+    extent->block_bytes = block_bytes;
+    extent->n_cells = 1;
+    extent->inverse = 0;
+    extent->cells = &extent->single;
+    atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_BLOCK, memory_order_release);
+}
+
+/* Its cells, if it has any, are nobody's. */
+static void give_cells(struct cushim_mem_meta *meta, struct cushim_mem_extent *extent) {
+    if (extent->cells != &extent->single)
+        cushim_mem_meta_release(meta, extent->cells, extent->n_cells * sizeof *extent->cells);
+    extent->cells = NULL;
+    extent->n_cells = 0;
+}
+
 /* A free one's is its grains; one that is listed as a block keeps what the driver was asked for. */
 static size_t bytes_of(const struct cushim_mem_extent *extent) {
     return atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_FREE
@@ -168,11 +184,8 @@ static void join(struct cushim_mem_meta *meta, struct cushim_mem_extent *left,
 
 void cushim_mem_segment_join(struct cushim_mem_meta *meta, struct cushim_mem_segment *segment) {
     struct cushim_mem_extent *first = &segment->first;
-    for (struct cushim_mem_extent *extent = first; extent; extent = extent->after) {
-        cushim_mem_meta_release(meta, extent->cells, extent->n_cells * sizeof *extent->cells);
-        extent->cells = NULL;
-        extent->n_cells = 0;
-    }
+    for (struct cushim_mem_extent *extent = first; extent; extent = extent->after)
+        give_cells(meta, extent);
     while (first->after)
         join(meta, first, first->after);
 }
@@ -194,6 +207,7 @@ struct cushim_mem_extent *cushim_mem_extents_give(struct cushim_mem_extents *ext
                                                   struct cushim_mem_meta *meta,
                                                   struct cushim_mem_extent *extent) {
     atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_FREE, memory_order_release);
+    give_cells(meta, extent);
     if (is_free(extent->after)) {
         cushim_mem_extents_unlist(extents, extent->after);
         join(meta, extent, extent->after);

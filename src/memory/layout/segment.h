@@ -77,11 +77,11 @@ struct cushim_mem_extent {
     size_t n_grains;
     uint32_t first_grain;
     atomic_int kind; /* enum cushim_mem_extent_kind */
-    /* a slab: n_cells blocks of block_bytes; a block: one cell */
+    /* n_cells blocks of block_bytes; none where it is free */
     size_t block_bytes;
     uint32_t n_cells;
     uint32_t inverse;                    /* of a slab's block_bytes (cushim_mem_extent_index) */
-    struct cushim_mem_block_meta *cells; /* [n_cells]; a block's is `single` */
+    struct cushim_mem_block_meta *cells; /* [n_cells]; of one block `single`; NULL: none */
     uint16_t class_index;
     /* the rest under the lock */
     struct cushim_mem_extent *before, *after;  /* neighbours in the segment, by address */
@@ -168,7 +168,8 @@ static inline uint64_t cushim_mem_extent_address(const struct cushim_mem_extent 
 }
 
 /*
- * The block of a slab that an offset lies in, without a division.  Blocks are whole grains, few
+ * The block of an extent that an offset lies in, without a division; an inverse of 0 is for one
+ * block.  Blocks of slabs are whole grains, few
  * enough that grains / block = grains * (2^31 / block + 1) / 2^31 exactly: grains * block < 2^31
  * (tests/unit/memory/layout/sizeclass_buckets.c tries all).
  */
@@ -180,6 +181,9 @@ static inline uint32_t cushim_mem_extent_index(const struct cushim_mem_extent *s
                                                uint64_t offset) {
     return (uint32_t)(((offset >> CUSHIM_MEM_LOG2_GRAIN) * slab->inverse) >> 31);
 }
+
+/* It is one block of so many bytes from now on. */
+void cushim_mem_extent_make_block(struct cushim_mem_extent *extent, size_t block_bytes);
 
 /* Does it have cells for blocks of one class?  What was free when it was retired has none of them.
  */

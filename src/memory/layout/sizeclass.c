@@ -59,18 +59,6 @@ size_t cushim_mem_sizeclass_bytes(unsigned class_index) {
 
 enum { MOST_SLAB_BYTES = 1 << 16 };
 
-/* The cells go, and the extent is one that nobody cut. */
-static struct cushim_mem_extent *take_out(struct cushim_mem_bucket *bucket,
-                                          struct cushim_mem_meta *meta,
-                                          struct cushim_mem_extent *slab) {
-    DL_DELETE2(bucket->slabs, slab, previous, next);
-    bucket->n_cells -= slab->n_cells;
-    atomic_store_explicit(&slab->kind, CUSHIM_MEM_EXTENT_FREE, memory_order_release);
-    cushim_mem_meta_release(meta, slab->cells, slab->n_cells * sizeof *slab->cells);
-    slab->cells = NULL;
-    return slab;
-}
-
 /* The grains of so many blocks, or of one, or of as many as an extent has to have. */
 static size_t grains_of(size_t n_blocks, unsigned class_index) {
     size_t block_grains = cushim_mem_grains_of(cushim_mem_sizeclass_bytes(class_index));
@@ -127,8 +115,15 @@ bool cushim_mem_bucket_take(struct cushim_mem_bucket *bucket, struct cushim_mem_
     return true;
 }
 
+struct cushim_mem_extent *cushim_mem_bucket_leave(struct cushim_mem_bucket *bucket,
+                                                  struct cushim_mem_extent *slab) {
+    bucket->n_cells -= slab->n_cells;
+    if (slab->n_free_cells)
+        DL_DELETE2(bucket->slabs, slab, previous, next);
+    return slab;
+}
+
 struct cushim_mem_extent *cushim_mem_bucket_give(struct cushim_mem_bucket *bucket,
-                                                 struct cushim_mem_meta *meta,
                                                  const struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *slab = place->extent;
     slab->cells[place->index].next_free = slab->first_free_cell;
@@ -136,20 +131,14 @@ struct cushim_mem_extent *cushim_mem_bucket_give(struct cushim_mem_bucket *bucke
     if (++slab->n_free_cells == 1)
         DL_PREPEND2(bucket->slabs, slab, previous, next);
     bool is_only = bucket->slabs == slab && !slab->next;
-    return slab->n_free_cells == slab->n_cells && !is_only ? take_out(bucket, meta, slab) : NULL;
+    return slab->n_free_cells == slab->n_cells && !is_only ? cushim_mem_bucket_leave(bucket, slab)
+                                                           : NULL;
 }
 
-struct cushim_mem_extent *cushim_mem_bucket_drain(struct cushim_mem_bucket *bucket,
-                                                  struct cushim_mem_meta *meta) {
+struct cushim_mem_extent *cushim_mem_bucket_drain(struct cushim_mem_bucket *bucket) {
     for (struct cushim_mem_extent *slab = bucket->slabs; slab; slab = slab->next) {
         if (slab->n_free_cells == slab->n_cells)
-            return take_out(bucket, meta, slab);
+            return cushim_mem_bucket_leave(bucket, slab);
     }
     return NULL;
-}
-
-void cushim_mem_bucket_leave(struct cushim_mem_bucket *bucket, struct cushim_mem_extent *slab) {
-    bucket->n_cells -= slab->n_cells;
-    if (slab->n_free_cells)
-        DL_DELETE2(bucket->slabs, slab, previous, next);
 }

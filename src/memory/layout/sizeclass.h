@@ -89,19 +89,17 @@ enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
 /* Take a free cell; false where the bucket has none. */
 bool cushim_mem_bucket_take(struct cushim_mem_bucket *bucket, struct cushim_mem_blockref *place);
 
-/*
- * Put a cell back.  Returns the slab where it has become wholly free and is not the bucket's only
- * one: it is then out of the bucket, its cells are gone, and it belongs to the caller.  Else NULL.
+/* Take a slab out, off the list if it is there: its free cells are handed out no more.  Returns it.
  */
+struct cushim_mem_extent *cushim_mem_bucket_leave(struct cushim_mem_bucket *bucket,
+                                                  struct cushim_mem_extent *slab);
+
+/* Put a cell back.  Returns the slab where it has become wholly free and is not the bucket's only
+ * one: it is then out of the bucket, and belongs to the caller.  Else NULL. */
 struct cushim_mem_extent *cushim_mem_bucket_give(struct cushim_mem_bucket *bucket,
-                                                 struct cushim_mem_meta *meta,
                                                  const struct cushim_mem_blockref *place);
 
-/* Take a slab off the bucket's list, if it is there: its free cells are handed out no more. */
-void cushim_mem_bucket_leave(struct cushim_mem_bucket *bucket, struct cushim_mem_extent *slab);
-
-/* Take out one slab that is wholly free, as above; NULL where there is none. */
-struct cushim_mem_extent *cushim_mem_bucket_drain(struct cushim_mem_bucket *bucket,
-                                                  struct cushim_mem_meta *meta);
+/* Take out one slab that is wholly free; NULL where there is none. */
+struct cushim_mem_extent *cushim_mem_bucket_drain(struct cushim_mem_bucket *bucket);
 
 #endif

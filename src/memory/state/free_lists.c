@@ -96,9 +96,7 @@ static bool take_large(struct cushim_mem_heap *pool, size_t n_bytes,
     struct cushim_mem_extent *extent = take_run(pool, cushim_mem_grains_of(n_bytes));
     if (!extent)
         return false;
-    extent->block_bytes = extent->n_grains << CUSHIM_MEM_LOG2_GRAIN;
-    extent->n_cells = 1;
-    atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_BLOCK, memory_order_release);
+    cushim_mem_extent_make_block(extent, extent->n_grains << CUSHIM_MEM_LOG2_GRAIN);
     *place = (struct cushim_mem_blockref){extent, 0};
     return true;
 }
@@ -157,10 +155,6 @@ bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *pool, unsigned class
     return counted(pool, cushim_mem_bucket_take(&pool->buckets[class_index], place), place);
 }
 
-struct cushim_mem_block_meta *cushim_mem_free_lists_meta(const struct cushim_mem_blockref *place) {
-    return place->extent->cells ? &place->extent->cells[place->index] : &place->extent->single;
-}
-
 /* ---- segments that another process was told of ---- */
 
 /* Off its list; the blocks of it that are to come back. */
@@ -176,7 +170,7 @@ static uint32_t retire(struct cushim_mem_heap *pool, struct cushim_mem_extent *e
         cushim_mem_bucket_leave(&pool->buckets[extent->class_index], extent);
     } else {
         cushim_mem_extents_unlist(&pool->extents, extent);
-        extent->n_cells = extent->n_free_cells = 0;
+        extent->n_free_cells = 0;
     }
     atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_RETIRED, memory_order_release);
     return extent->n_cells - extent->n_free_cells;
@@ -200,8 +194,7 @@ void cushim_mem_free_lists_retire(struct cushim_mem_heap *pool,
 static void end_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     for (struct cushim_mem_extent *extent = &segment->first; extent; extent = extent->after) {
         atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_RETIRED, memory_order_release);
-        if (extent->cells)
-            cushim_mem_pagemap_note_slab(&pool->ledger->map, extent, false);
+        cushim_mem_pagemap_note_slab(&pool->ledger->map, extent, false);
     }
     cushim_mem_segment_join(&pool->meta, segment);
     segment->first.n_free_cells = 0;
@@ -212,7 +205,7 @@ static void end_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment 
 static void give_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
                          const struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *extent = place->extent;
-    cushim_mem_free_lists_meta(place)->next_free = extent->first_free_cell;
+    extent->cells[place->index].next_free = extent->first_free_cell;
     extent->first_free_cell = place->index;
     extent->n_free_cells++;
     if (--segment->n_not_back == 0)
@@ -228,16 +221,16 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *pool,
         return;
     }
     cushim_mem_watermark_count_given(pool, extent->block_bytes);
-    atomic_store_explicit(&cushim_mem_free_lists_meta(place)->state, CUSHIM_MEM_FREE,
+    atomic_store_explicit(&extent->cells[place->index].state, CUSHIM_MEM_FREE,
                           memory_order_release);
     if (segment->is_retired) {
         give_retired(pool, segment, place);
     } else if (segment->is_dedicated) {
         cushim_mem_extents_list(&pool->idle, extent);
         note_free(pool, segment);
-    } else if (extent->cells) {
+    } else if (cushim_mem_extent_is_cut(extent)) {
         struct cushim_mem_extent *slab =
-            cushim_mem_bucket_give(&pool->buckets[extent->class_index], &pool->meta, place);
+            cushim_mem_bucket_give(&pool->buckets[extent->class_index], place);
         if (slab)
             give_slab(pool, slab);
     } else {
@@ -249,7 +242,7 @@ void cushim_mem_free_lists_drain(struct cushim_mem_heap *pool) {
     cushim_mem_arena_drain(pool);
     for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
         struct cushim_mem_extent *slab;
-        while ((slab = cushim_mem_bucket_drain(&pool->buckets[i], &pool->meta)))
+        while ((slab = cushim_mem_bucket_drain(&pool->buckets[i])))
             give_slab(pool, slab);
     }
 }

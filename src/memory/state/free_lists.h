@@ -49,7 +49,4 @@ void cushim_mem_free_lists_remove(struct cushim_mem_heap *pool, struct cushim_me
 void cushim_mem_free_lists_put_back(struct cushim_mem_heap *pool,
                                     struct cushim_mem_segment *segment);
 
-/* What we know of a block. */
-struct cushim_mem_block_meta *cushim_mem_free_lists_meta(const struct cushim_mem_blockref *place);
-
 #endif

@@ -144,11 +144,8 @@ struct cushim_mem_extent *cushim_mem_segments_enter(struct cushim_mem_heap *pool
     segment->guard_bytes = (uint32_t)pool->guard_bytes;
     segment->generation = atomic_load(&pool->generation);
     struct cushim_mem_extent *extent = &segment->first;
-    if (is_dedicated) {
-        extent->block_bytes = n_bytes;
-        extent->n_cells = 1;
-        atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_BLOCK, memory_order_release);
-    }
+    if (is_dedicated)
+        cushim_mem_extent_make_block(extent, n_bytes);
     /* the page map last: from here on look-ups see the segment */
     if (cushim_mem_pagemap_set(&pool->ledger->map, base, reach(pool, segment), segment) !=
         CUSHIM_OK) {
@@ -238,27 +235,16 @@ enum cushim_status cushim_mem_segments_free(struct cushim_mem_heap *pool,
     return cushim_status_from_cu(*answer);
 }
 
-const struct cushim_mem_block_meta *
-cushim_mem_segments_metadata(const struct cushim_mem_extent *extent, uint32_t *n) {
-    int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
-    bool is_cut = cushim_mem_extent_is_cut(extent);
-    *n = is_cut || kind == CUSHIM_MEM_EXTENT_BLOCK ? extent->n_cells : 0;
-    return is_cut ? extent->cells : &extent->single;
-}
-
 /* The context went: no look-up finds its blocks, and none of them counts as live. */
 static void forget_blocks(struct cushim_mem_heap *pool, struct cushim_mem_extent *extent) {
-    uint32_t n_cells;
-    if (cushim_mem_extent_is_cut(extent))
-        cushim_mem_pagemap_note_slab(&pool->ledger->map, extent, false);
-    const struct cushim_mem_block_meta *cells = cushim_mem_segments_metadata(extent, &n_cells);
-    for (uint32_t i = 0; i < n_cells; i++) {
-        if (cushim_mem_state_of(atomic_load_explicit(&cells[i].state, memory_order_relaxed)) !=
+    cushim_mem_pagemap_note_slab(&pool->ledger->map, extent, false);
+    for (uint32_t i = 0; i < extent->n_cells; i++) {
+        const struct cushim_mem_block_meta *cell = &extent->cells[i];
+        if (cushim_mem_state_of(atomic_load_explicit(&cell->state, memory_order_relaxed)) !=
             CUSHIM_MEM_LIVE)
             continue;
-        cushim_mem_stats_subtract(
-            &pool->stats->live_bytes,
-            atomic_load_explicit(&cells[i].asked_bytes, memory_order_relaxed));
+        cushim_mem_stats_subtract(&pool->stats->live_bytes,
+                                  atomic_load_explicit(&cell->asked_bytes, memory_order_relaxed));
         cushim_mem_stats_subtract(&pool->stats->block_bytes, extent->block_bytes);
     }
 }

@@ -14,7 +14,6 @@
 #include "cuda/types.h"
 #include "cushim/status.h"
 
-struct cushim_mem_block_meta;
 struct cushim_mem_extent;
 struct cushim_mem_heap;
 struct cushim_mem_segment;
@@ -64,11 +63,6 @@ size_t cushim_mem_segments_release(struct cushim_mem_heap *pool, struct cushim_m
 enum cushim_status cushim_mem_segments_free(struct cushim_mem_heap *pool,
                                             struct cushim_mem_segment *segment,
                                             const CUstream *stream, CUresult *answer);
-
-/* The metadata of an extent's blocks; *n: how many, none where it is free or a chunk of the arena.
- */
-const struct cushim_mem_block_meta *
-cushim_mem_segments_metadata(const struct cushim_mem_extent *extent, uint32_t *n);
 
 /*
  * Under the lock: forget all segments and their blocks without a driver call.  In the page map the

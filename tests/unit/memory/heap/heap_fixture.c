@@ -292,7 +292,8 @@ static const char *fault_of_extent(const struct cushim_mem_segment *segment,
         add_cells(extent, extent->cells, extent->n_cells, sums);
         return fault_of_slab(extent, sums);
     }
-    if (extent->cells)
+    if (kind == CUSHIM_MEM_EXTENT_BLOCK ? extent->cells != &extent->single || extent->n_cells != 1
+                                        : extent->cells || extent->n_cells)
         return "an extent that is no slab has cells";
     if (kind == CUSHIM_MEM_EXTENT_BLOCK) {
         add_cells(extent, &extent->single, 1, sums);
@@ -323,7 +324,7 @@ static const char *fault_of_segment(struct fixture *fixture,
         const char *fault = fault_of_extent(segment, extent, sums);
         if (fault)
             return fault;
-        if (extent->cells && atomic_load(&extent->kind) != CUSHIM_MEM_EXTENT_ARENA &&
+        if (extent->cells && cushim_mem_extent_is_cut(extent) &&
             is_mapped_wrongly(&fixture->ledger.map, extent))
             return "the page map has a slab where it is not alone, or not where it is";
         n_extents++;

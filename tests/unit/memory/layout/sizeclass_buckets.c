@@ -28,7 +28,7 @@ static struct cushim_mem_blockref take(void) {
 START_TEST(an_empty_bucket_has_nothing_to_take_or_to_drain) {
     struct cushim_mem_blockref place;
     ck_assert(!cushim_mem_bucket_take(&bucket, &place));
-    ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket, &meta));
+    ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket));
 }
 END_TEST
 
@@ -52,8 +52,8 @@ END_TEST
 START_TEST(the_block_freed_last_is_handed_out_first) {
     add();
     struct cushim_mem_blockref a = take(), b = take();
-    cushim_mem_bucket_give(&bucket, &meta, &a);
-    cushim_mem_bucket_give(&bucket, &meta, &b);
+    cushim_mem_bucket_give(&bucket, &a);
+    cushim_mem_bucket_give(&bucket, &b);
     ck_assert_uint_eq(take().index, b.index);
     ck_assert_uint_eq(take().index, a.index);
 }
@@ -65,7 +65,7 @@ START_TEST(a_full_slab_comes_back_with_its_first_free_cell) {
     for (unsigned i = 0; i < CELLS; i++)
         places[i] = take();
     ck_assert_ptr_null(bucket.slabs);
-    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &meta, &places[5]));
+    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &places[5]));
     ck_assert_uint_eq(take().index, places[5].index);
 }
 END_TEST
@@ -77,13 +77,12 @@ START_TEST(the_only_slab_is_kept_when_it_is_free_and_a_second_one_is_not) {
         places[i] = take();
     struct cushim_mem_extent *second = add();
     places[CELLS] = take();
-    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &meta, &places[CELLS]));
+    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &places[CELLS]));
     struct cushim_mem_extent *out = NULL;
     for (unsigned i = 0; i < CELLS && !out; i++)
-        out = cushim_mem_bucket_give(&bucket, &meta, &places[i]);
+        out = cushim_mem_bucket_give(&bucket, &places[i]);
     ck_assert(out == first || out == second);
-    ck_assert_ptr_null(out->cells);
-    ck_assert_int_eq(atomic_load(&out->kind), CUSHIM_MEM_EXTENT_FREE);
+    ck_assert_uint_eq(out->n_free_cells, CELLS);
     ck_assert_ptr_nonnull(bucket.slabs);
 }
 END_TEST
@@ -91,10 +90,10 @@ END_TEST
 START_TEST(draining_takes_free_slabs_alone) {
     struct cushim_mem_extent *slab = add();
     struct cushim_mem_blockref place = take();
-    ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket, &meta));
-    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &meta, &place));
-    ck_assert_ptr_eq(cushim_mem_bucket_drain(&bucket, &meta), slab);
-    ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket, &meta));
+    ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket));
+    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &place));
+    ck_assert_ptr_eq(cushim_mem_bucket_drain(&bucket), slab);
+    ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket));
     ck_assert(!cushim_mem_bucket_take(&bucket, &place));
 }
 END_TEST
@@ -108,11 +107,11 @@ START_TEST(draining_finds_the_free_slab_behind_others) {
         places[i] = take();
     }
     for (unsigned i = 0; i < CELLS; i++) /* free and alone: kept */
-        ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &meta, &places[i]));
-    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &meta, &places[CELLS]));
+        ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &places[i]));
+    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &places[CELLS]));
     ck_assert_ptr_eq(bucket.slabs, second);
-    ck_assert_ptr_eq(cushim_mem_bucket_drain(&bucket, &meta), first);
-    ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket, &meta));
+    ck_assert_ptr_eq(cushim_mem_bucket_drain(&bucket), first);
+    ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket));
     ck_assert_ptr_eq(bucket.slabs, second);
 }
 END_TEST
@@ -133,7 +132,7 @@ START_TEST(a_random_history_never_gives_a_cell_twice) {
             ck_assert_uint_eq(was, CUSHIM_MEM_FREE);
         } else {
             atomic_store(&place->extent->cells[place->index].state, CUSHIM_MEM_FREE);
-            struct cushim_mem_extent *out = cushim_mem_bucket_give(&bucket, &meta, place);
+            struct cushim_mem_extent *out = cushim_mem_bucket_give(&bucket, place);
             for (unsigned i = 0; out && i < PLACES; i++)
                 ck_assert(&places[i] == place || places[i].extent != out);
             if (out)
@@ -158,7 +157,7 @@ START_TEST(a_slab_has_room_for_as_many_as_there_are_up_to_64_KiB) {
         extent->n_grains = (size_t)n_blocks[i] * 8;
         ck_assert_int_eq(cushim_mem_bucket_add(&bucket, &meta, extent, CLASS), CUSHIM_OK);
     }
-    while (cushim_mem_bucket_drain(&bucket, &meta)) {
+    while (cushim_mem_bucket_drain(&bucket)) {
     }
 }
 END_TEST

@@ -16,7 +16,7 @@ static struct cushim_mem_heap *pool(void) {
 /* Off the lists, as who hands it out has it. */
 static struct cushim_mem_lookup lookup_of(const struct cushim_mem_blockref *place, size_t n_bytes) {
     struct cushim_mem_lookup found;
-    struct cushim_mem_block_meta *cell = cushim_mem_free_lists_meta(place);
+    struct cushim_mem_block_meta *cell = &place->extent->cells[place->index];
     atomic_store(&cell->asked_bytes, n_bytes);
     atomic_store(&cell->state, CUSHIM_MEM_LIVE);
     pthread_mutex_unlock(&pool()->lock);
