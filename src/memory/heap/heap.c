@@ -137,11 +137,19 @@ static void hand_out(const struct attempt *attempt, struct cushim_mem_cache *cac
 }
 
 static void hand_out_place(const struct attempt *attempt, struct cushim_mem_cache *cache,
-                           const struct cushim_mem_blockref *place) {
+                           const struct cushim_mem_blockref *place, size_t block_bytes) {
     struct cushim_mem_extent *extent = place->extent;
     hand_out(attempt, cache, &extent->cells[place->index],
-             cushim_mem_extent_address(extent) + place->index * extent->block_bytes,
-             extent->block_bytes);
+             cushim_mem_extent_address(extent) + place->index * extent->block_bytes, block_bytes);
+}
+
+/* The same, counted in the cache where that is to be had. */
+static void take_cache_and_hand_out(const struct attempt *attempt,
+                                    const struct cushim_mem_blockref *place, size_t block_bytes) {
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(attempt->pool, attempt->life);
+    hand_out_place(attempt, cache, place, block_bytes);
+    if (cache)
+        cushim_mem_cache_leave(cache);
 }
 
 /* Under the lock, without a driver call: blocks whose epoch is done. */
@@ -224,7 +232,7 @@ static enum cushim_status serve_from_free_lists(struct attempt *attempt,
     pthread_mutex_unlock(&pool->lock);
     if (!is_taken)
         return CUSHIM_NOTFOUND;
-    hand_out_place(attempt, cache, &place);
+    hand_out_place(attempt, cache, &place, place.extent->block_bytes);
     return CUSHIM_OK;
 }
 
@@ -301,12 +309,8 @@ static enum cushim_status serve_from_arena(struct attempt *attempt, bool may_fet
                                                       may_fetch, &place, &attempt->block->is_hit);
     if (status != CUSHIM_OK)
         return status;
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, attempt->life);
-    hand_out(attempt, cache, &place.extent->cells[place.index],
-             cushim_mem_extent_address(place.extent) + place.index * place.extent->block_bytes,
-             cushim_rounded(attempt->n_bytes, CUSHIM_MEM_GRAIN_BYTES));
-    if (cache)
-        cushim_mem_cache_leave(cache);
+    take_cache_and_hand_out(attempt, &place,
+                            cushim_rounded(attempt->n_bytes, CUSHIM_MEM_GRAIN_BYTES));
     cushim_mem_stats_add(&pool->stats->n_arena, 1);
     return CUSHIM_OK;
 }
@@ -395,11 +399,8 @@ static enum cushim_status grow(const struct attempt *attempt) {
     struct cushim_mem_blockref place;
     CUSHIM_TRY(cushim_mem_heap_take(pool, attempt->life, attempt->n_bytes, &place));
     pthread_mutex_unlock(&pool->lock);
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, attempt->life);
     attempt->block->is_hit = false;
-    hand_out_place(attempt, cache, &place);
-    if (cache)
-        cushim_mem_cache_leave(cache);
+    take_cache_and_hand_out(attempt, &place, place.extent->block_bytes);
     return CUSHIM_OK;
 }
 

@@ -287,15 +287,14 @@ size_t cushim_mem_reclaim_reusable_bytes(struct cushim_mem_heap *pool) {
 
 /* Is there anything to wait for: deferred blocks, or segments that only a quiet device takes back?
  */
-static bool has_reason_to_wait(struct cushim_mem_heap *pool, bool *has_deferred) {
-    *has_deferred = pool->deferred.n_rows != 0;
-    return *has_deferred ||
+static bool has_reason_to_wait(struct cushim_mem_heap *pool) {
+    return pool->deferred.n_rows != 0 ||
            (!pool->source->is_prompt && cushim_mem_reclaim_reusable_bytes(pool) > 0);
 }
 
 static bool wait(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *pool) {
-    bool has_deferred;
-    if (!has_reason_to_wait(pool, &has_deferred))
+    bool has_deferred = pool->deferred.n_rows != 0;
+    if (!has_reason_to_wait(pool))
         return false;
     cushim_mem_stats_add(&pool->stats->n_reclaim_waits, 1);
     reclaim->is_busy = !is_over_in_time(pool, reclaim->until_ns);
@@ -382,9 +381,7 @@ bool cushim_mem_reclaim_run(struct cushim_mem_reclaim *reclaim, struct cushim_me
 }
 
 size_t cushim_mem_reclaim_empty(struct cushim_mem_heap *pool, uint64_t until_ns) {
-    bool has_deferred, is_busy = false;
     cushim_mem_cache_drain_all(pool);
-    if (has_reason_to_wait(pool, &has_deferred))
-        is_busy = !is_over_in_time(pool, until_ns);
+    bool is_busy = has_reason_to_wait(pool) && !is_over_in_time(pool, until_ns);
     return give_back(pool, is_busy);
 }

@@ -200,18 +200,19 @@ enum cushim_mem_due cushim_mem_deferred_batch_count(struct cushim_mem_unfenced *
     return unfenced->n_bytes < most_bytes ? CUSHIM_MEM_DUE : CUSHIM_MEM_PRESSING;
 }
 
+/* A fence, where `tag` is not over and none is in flight, once that was asked after. */
+static enum cushim_status fence_for(struct cushim_mem_heap *pool, uint64_t tag, CUresult *answer) {
+    if (tag <= cushim_mem_fence_poll(pool->fence, answer) || *answer != CUDA_SUCCESS)
+        return cushim_status_from_cu(*answer);
+    return cushim_mem_fence_is_in_flight(pool->fence)
+               ? CUSHIM_NOTREADY
+               : cushim_mem_fence_start(pool->fence, pool->gate, answer);
+}
+
 enum cushim_status cushim_mem_deferred_batch_fence(struct cushim_mem_heap *pool,
                                                    enum cushim_mem_due due, CUresult *answer) {
-    struct cushim_mem_fence *fence = pool->fence;
-    *answer = CUDA_SUCCESS;
-    if (due != CUSHIM_MEM_PRESSING && cushim_mem_fence_is_in_flight(fence)) {
-        cushim_mem_fence_poll(fence, answer);
-        if (*answer != CUDA_SUCCESS)
-            return cushim_status_from_cu(*answer);
-        if (cushim_mem_fence_is_in_flight(fence))
-            return CUSHIM_NOTREADY;
-    }
-    return cushim_mem_fence_start(fence, pool->gate, answer);
+    return due == CUSHIM_MEM_PRESSING ? cushim_mem_fence_start(pool->fence, pool->gate, answer)
+                                      : fence_for(pool, UINT64_MAX, answer);
 }
 
 /* Another thread records or asks: it will have an answer for all in a microsecond or two.  Was one
@@ -236,10 +237,6 @@ bool cushim_mem_deferred_batch_prove(struct cushim_mem_heap *pool, uint64_t tag,
         return true;
     if (was_asked && cushim_mem_fence_is_in_flight(fence))
         return false;
-    if (tag <= cushim_mem_fence_poll(fence, answer))
-        return true;
-    if (*answer != CUDA_SUCCESS || cushim_mem_fence_is_in_flight(fence) ||
-        cushim_mem_fence_start(fence, pool->gate, answer) != CUSHIM_OK)
-        return false;
+    fence_for(pool, tag, answer);
     return tag <= cushim_mem_fence_done(fence);
 }
