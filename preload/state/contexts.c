@@ -264,7 +264,6 @@ static struct cushim_mem_heap *open_kind(struct place *owner, enum cushim_mem_ki
         .context = base->context,
         .device = base->device,
         .ledger = base->ledger,
-        .gate = base->gate,
         .policy = &kind_policies[kind],
         .stats = &cushim_page.stats[base->device][kind],
         .kind = kind,

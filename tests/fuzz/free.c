@@ -170,8 +170,8 @@ static void end_work(void) {
     CUresult answer;
     fake_finish(0);
     fake_finish(4);
-    require(cushim_mem_fence_await(pool->fence, &fixture->gate, cushim_mem_fence_tag(pool->fence),
-                                   0, &fixture->stats, &answer) == CUSHIM_OK);
+    require(cushim_mem_fence_await(pool->fence, cushim_mem_fence_tag(pool->fence), 0,
+                                   &fixture->stats, &answer) == CUSHIM_OK);
     pthread_mutex_lock(&pool->lock);
     cushim_mem_heap_give_deferred(pool);
     pthread_mutex_unlock(&pool->lock);

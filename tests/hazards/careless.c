@@ -9,34 +9,30 @@
 #include "memory/fence/fence.h"
 
 enum cushim_status __wrap_cushim_mem_fence_wait(struct cushim_mem_fence *fence,
-                                                const struct cushim_mem_capture_guard *gate,
                                                 struct cushim_mem_stats *stats, CUresult *answer);
-enum cushim_status __wrap_cushim_mem_fence_await(struct cushim_mem_fence *fence,
-                                                 const struct cushim_mem_capture_guard *gate,
-                                                 uint64_t epoch, uint64_t deadline_ns,
+enum cushim_status __wrap_cushim_mem_fence_await(struct cushim_mem_fence *fence, uint64_t epoch,
+                                                 uint64_t deadline_ns,
                                                  struct cushim_mem_stats *stats, CUresult *answer);
 void __wrap_cushim_mem_fence_note_effect(struct cushim_mem_fence *fence);
 CUresult __wrap_cushim_copy_ring_await(struct cushim_cuda *cuda, CUstream stream, bool may_wait);
 void __real_cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
-                                  CUcontext context);
+                                  CUcontext context, const struct cushim_mem_capture_guard *gate);
 void __wrap_cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
-                                  CUcontext context);
+                                  CUcontext context, const struct cushim_mem_capture_guard *gate);
 
 static const uint64_t no_tag = (uint64_t)1 << 40; /* above all of them */
 
 enum cushim_status __wrap_cushim_mem_fence_wait(struct cushim_mem_fence *fence,
-                                                const struct cushim_mem_capture_guard *gate,
                                                 struct cushim_mem_stats *stats, CUresult *answer) {
     (void)fence;
-    (void)gate;
     (void)stats;
     *answer = CUDA_SUCCESS;
     return CUSHIM_OK;
 }
 
 void __wrap_cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
-                                  CUcontext context) {
-    __real_cushim_mem_fence_init(fence, cuda, context);
+                                  CUcontext context, const struct cushim_mem_capture_guard *gate) {
+    __real_cushim_mem_fence_init(fence, cuda, context, gate);
     atomic_store(&fence->done, no_tag);
     atomic_store(&fence->effect, no_tag + 1);
 }
@@ -45,11 +41,9 @@ void __wrap_cushim_mem_fence_note_effect(struct cushim_mem_fence *fence) {
     atomic_store(&fence->effect, no_tag + 1);
 }
 
-enum cushim_status __wrap_cushim_mem_fence_await(struct cushim_mem_fence *fence,
-                                                 const struct cushim_mem_capture_guard *gate,
-                                                 uint64_t epoch, uint64_t deadline_ns,
+enum cushim_status __wrap_cushim_mem_fence_await(struct cushim_mem_fence *fence, uint64_t epoch,
+                                                 uint64_t deadline_ns,
                                                  struct cushim_mem_stats *stats, CUresult *answer) {
-    (void)gate;
     (void)epoch;
     (void)deadline_ns;
     (void)stats;

@@ -7,7 +7,7 @@
 static _Atomic(const struct cushim_stream_fence_user *) user; /* written once */
 
 void cushim_stream_fence_begin(struct cushim_context_object *context) {
-    cushim_mem_fence_begin(&context->fence, &cushim_driver_cuda, context->handle);
+    cushim_mem_fence_begin(&context->fence, &cushim_driver_cuda, context->handle, NULL);
 }
 
 void cushim_stream_fence_end(struct cushim_context_object *context) {

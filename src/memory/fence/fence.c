@@ -20,10 +20,11 @@ void cushim_mem_waits_count(struct cushim_mem_stats *stats, uint64_t start_ns) {
 }
 
 void cushim_mem_fence_begin(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
-                            CUcontext context) {
+                            CUcontext context, const struct cushim_mem_capture_guard *gate) {
     if (!fence->cuda) /* a first life: locks are never made twice */
         pthread_mutex_init(&fence->lock, NULL);
     fence->cuda = cuda;
+    fence->gate = gate;
     fence->event_flags = CU_EVENT_DISABLE_TIMING;
     cushim_raise_to(&fence->open, 1);
     cushim_raise_to(&fence->effect, atomic_load(&fence->open));
@@ -31,9 +32,9 @@ void cushim_mem_fence_begin(struct cushim_mem_fence *fence, struct cushim_cuda *
 }
 
 void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
-                           CUcontext context) {
+                           CUcontext context, const struct cushim_mem_capture_guard *gate) {
     unsigned flags = 0;
-    cushim_mem_fence_begin(fence, cuda, context);
+    cushim_mem_fence_begin(fence, cuda, context, gate);
     fence->brings_out = true;
     if (cuda->cuCtxGetFlags && cuda->cuCtxGetFlags(&flags) == CUDA_SUCCESS &&
         (flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC)
@@ -251,19 +252,18 @@ static enum outcome record_epoch(struct cushim_mem_fence *fence, CUresult *answe
 }
 
 /* In the role. */
-static enum outcome start_alone(struct cushim_mem_fence *fence,
-                                const struct cushim_mem_capture_guard *gate, CUresult *answer) {
+static enum outcome start_alone(struct cushim_mem_fence *fence, CUresult *answer) {
     atomic_uint *n_rows = &fence->n_rows; /* nobody else makes more of them */
     if (atomic_load(n_rows) == CUSHIM_MEM_EPOCH_ROWS)
         cushim_mem_fence_poll(fence, answer);
     if (atomic_load(n_rows) == CUSHIM_MEM_EPOCH_ROWS)
         return *answer == CUDA_SUCCESS ? FULL : REFUSED;
     *answer = CUDA_SUCCESS;
-    enum cushim_mem_pass pass = gate->enter();
+    enum cushim_mem_pass pass = fence->gate->enter();
     if (pass != CUSHIM_MEM_PASS_RECORD)
         return pass == CUSHIM_MEM_PASS_OWN ? OWN : BARRED;
     enum outcome outcome = record_epoch(fence, answer);
-    gate->leave();
+    fence->gate->leave();
     return outcome;
 }
 
@@ -276,38 +276,34 @@ static bool is_wanted(const struct cushim_mem_fence *fence) {
  * an H200 a pair takes 1.9 us so, and 3.0 where the role changes with each record.  What is not
  * over at once they wait for themselves: it would be their work that this thread waits for.
  */
-static __attribute__((noinline)) void go_on(struct cushim_mem_fence *fence,
-                                            const struct cushim_mem_capture_guard *gate) {
+static __attribute__((noinline)) void go_on(struct cushim_mem_fence *fence) {
     enum { MOST_RECORDS = 16 };
     CUresult answer;
     for (unsigned n = 1; n < MOST_RECORDS && is_wanted(fence); n++) {
-        if (start_alone(fence, gate, &answer) != DONE)
+        if (start_alone(fence, &answer) != DONE)
             return;
     }
 }
 
-static enum outcome start(struct cushim_mem_fence *fence,
-                          const struct cushim_mem_capture_guard *gate, CUresult *answer) {
+static enum outcome start(struct cushim_mem_fence *fence, CUresult *answer) {
     *answer = CUDA_SUCCESS;
     if (!fence->cuda->cuCtxRecordEvent)
-        return cushim_mem_capture_guard_ask(gate) == CUSHIM_MEM_PASS_OWN ? OWN : BARRED;
+        return cushim_mem_capture_guard_ask(fence->gate) == CUSHIM_MEM_PASS_OWN ? OWN : BARRED;
     if (!take_role(fence))
         return ELSEWHERE;
-    enum outcome outcome = start_alone(fence, gate, answer);
+    enum outcome outcome = start_alone(fence, answer);
     if (outcome == DONE && is_wanted(fence))
-        go_on(fence, gate);
+        go_on(fence);
     leave_role(fence);
     return outcome;
 }
 
-enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence,
-                                          const struct cushim_mem_capture_guard *gate,
-                                          CUresult *answer) {
+enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence, CUresult *answer) {
     uint64_t epoch = cushim_mem_fence_tag(fence);
-    enum outcome outcome = start(fence, gate, answer);
+    enum outcome outcome = start(fence, answer);
     for (int i = 0; outcome == ELSEWHERE && i < CUSHIM_FUTEX_LOOKS; i++) {
         cushim_futex_pause();
-        outcome = is_covered(fence, epoch) ? STARTED : start(fence, gate, answer);
+        outcome = is_covered(fence, epoch) ? STARTED : start(fence, answer);
     }
     if (outcome == REFUSED)
         return cushim_status_from_cu(*answer);
@@ -326,7 +322,6 @@ void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch) {
 
 struct waiting {
     struct cushim_mem_fence *fence;
-    const struct cushim_mem_capture_guard *gate;
     uint64_t epoch, deadline_ns;
     uint64_t busy_since_ns; /* 0: no record was waited for */
     unsigned seen;          /* the signal, before all else that was looked at */
@@ -408,7 +403,7 @@ static enum cushim_status wait_natively(struct cushim_mem_fence *fence, bool is_
 /* No record covers the epoch: get one, or what stands for it. */
 static enum cushim_status cover(struct waiting *waiting, CUresult *answer) {
     struct cushim_mem_fence *fence = waiting->fence;
-    enum outcome outcome = start(fence, waiting->gate, answer);
+    enum outcome outcome = start(fence, answer);
     switch (outcome) {
     case DONE:
     case STARTED:
@@ -443,12 +438,10 @@ static enum cushim_status go_further(struct waiting *waiting, CUresult *answer) 
                                                         : cover(waiting, answer);
 }
 
-enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence,
-                                          const struct cushim_mem_capture_guard *gate,
-                                          uint64_t epoch, uint64_t deadline_ns,
-                                          struct cushim_mem_stats *stats, CUresult *answer) {
-    struct waiting waiting = {
-        .fence = fence, .gate = gate, .epoch = epoch, .deadline_ns = deadline_ns};
+enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence, uint64_t epoch,
+                                          uint64_t deadline_ns, struct cushim_mem_stats *stats,
+                                          CUresult *answer) {
+    struct waiting waiting = {.fence = fence, .epoch = epoch, .deadline_ns = deadline_ns};
     enum cushim_status status = CUSHIM_OK;
     *answer = CUDA_SUCCESS;
     while (status == CUSHIM_OK) {
@@ -465,18 +458,17 @@ enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence,
 }
 
 enum cushim_status cushim_mem_fence_wait(struct cushim_mem_fence *fence,
-                                         const struct cushim_mem_capture_guard *gate,
                                          struct cushim_mem_stats *stats, CUresult *answer) {
     uint64_t epoch = cushim_mem_fence_tag(fence);
-    if (__builtin_expect(gate->is_open(), 0)) {
+    if (__builtin_expect(fence->gate->is_open(), 0)) {
         /* a thread's own answer may be native's refusal: no wait of another's serves then */
-        enum cushim_mem_pass pass = cushim_mem_capture_guard_ask(gate);
+        enum cushim_mem_pass pass = cushim_mem_capture_guard_ask(fence->gate);
         if (pass != CUSHIM_MEM_PASS_RECORD)
             return wait_natively(fence, pass == CUSHIM_MEM_PASS_RELAXED, answer);
     }
-    enum outcome outcome = start(fence, gate, answer);
+    enum outcome outcome = start(fence, answer);
     if (__builtin_expect(outcome == DONE, 1)) /* alone, and the device had nothing to do */
         return CUSHIM_OK;
     return outcome == REFUSED ? cushim_status_from_cu(*answer)
-                              : cushim_mem_fence_await(fence, gate, epoch, 0, stats, answer);
+                              : cushim_mem_fence_await(fence, epoch, 0, stats, answer);
 }

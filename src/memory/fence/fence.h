@@ -51,40 +51,6 @@
 
 enum { CUSHIM_MEM_FENCE_SPARES = 256, CUSHIM_MEM_EPOCH_ROWS = 16, CUSHIM_MEM_LINE_BYTES = 64 };
 
-struct cushim_mem_row {
-    uint64_t epoch, round; /* of launches whose printf it brings out, 0: none; both constant */
-    unsigned n_pins;
-    struct cushim_mem_record record; /* constant while published */
-    atomic_bool is_awaited; /* by one thread, for all that the row covers; not the lock's */
-};
-
-struct cushim_mem_fence {
-    struct cushim_cuda *cuda;
-    _Atomic(CUcontext) context; /* NULL: abandoned */
-    unsigned event_flags;       /* blocking sync where the context sleeps in waits */
-    atomic_uint life; /* counts abandons, under the lock: an event of an earlier life is no more */
-    bool brings_out;  /* its records bring out what kernels printed */
-    atomic_uint_fast64_t printed_round; /* up to this round of launches that is out */
-    /* every call reads these: what others write often is not in their lines of cache */
-    char before[CUSHIM_MEM_LINE_BYTES];
-    atomic_uint_fast64_t open; /* from 1; only rises, in later lives of the fence too */
-    atomic_uint_fast64_t done; /* only rises */
-    char between[CUSHIM_MEM_LINE_BYTES];
-    atomic_uint_fast64_t effect; /* noted at each copy */
-    char behind[CUSHIM_MEM_LINE_BYTES];
-    atomic_uint_fast64_t wanted;          /* the latest by who found another thread recording */
-    atomic_uint signal;                   /* changes with what sleepers wait for */
-    atomic_bool has_sleepers;             /* since the last wake */
-    atomic_bool is_recording, is_polling; /* one thread each */
-    struct cushim_mem_record idle;        /* over: who records makes it anew */
-    pthread_mutex_t lock;
-    atomic_uint n_rows; /* in flight; read without the lock too */
-    unsigned first;     /* the oldest */
-    struct cushim_mem_row rows[CUSHIM_MEM_EPOCH_ROWS];
-    unsigned n_spares;
-    CUevent spares[CUSHIM_MEM_FENCE_SPARES];
-};
-
 /*
  * The capture guard: what the host of a heap knows about open captures, asked before each wait.  A
  * record over a context invalidates every capture of that context, so none may be made while one
@@ -112,6 +78,41 @@ cushim_mem_capture_guard_ask(const struct cushim_mem_capture_guard *gate) {
     return pass;
 }
 
+struct cushim_mem_row {
+    uint64_t epoch, round; /* of launches whose printf it brings out, 0: none; both constant */
+    unsigned n_pins;
+    struct cushim_mem_record record; /* constant while published */
+    atomic_bool is_awaited; /* by one thread, for all that the row covers; not the lock's */
+};
+
+struct cushim_mem_fence {
+    struct cushim_cuda *cuda;
+    const struct cushim_mem_capture_guard *gate; /* NULL: none is recorded but by the host itself */
+    _Atomic(CUcontext) context;                  /* NULL: abandoned */
+    unsigned event_flags; /* blocking sync where the context sleeps in waits */
+    atomic_uint life; /* counts abandons, under the lock: an event of an earlier life is no more */
+    bool brings_out;  /* its records bring out what kernels printed */
+    atomic_uint_fast64_t printed_round; /* up to this round of launches that is out */
+    /* every call reads these: what others write often is not in their lines of cache */
+    char before[CUSHIM_MEM_LINE_BYTES];
+    atomic_uint_fast64_t open; /* from 1; only rises, in later lives of the fence too */
+    atomic_uint_fast64_t done; /* only rises */
+    char between[CUSHIM_MEM_LINE_BYTES];
+    atomic_uint_fast64_t effect; /* noted at each copy */
+    char behind[CUSHIM_MEM_LINE_BYTES];
+    atomic_uint_fast64_t wanted;          /* the latest by who found another thread recording */
+    atomic_uint signal;                   /* changes with what sleepers wait for */
+    atomic_bool has_sleepers;             /* since the last wake */
+    atomic_bool is_recording, is_polling; /* one thread each */
+    struct cushim_mem_record idle;        /* over: who records makes it anew */
+    pthread_mutex_t lock;
+    atomic_uint n_rows; /* in flight; read without the lock too */
+    unsigned first;     /* the oldest */
+    struct cushim_mem_row rows[CUSHIM_MEM_EPOCH_ROWS];
+    unsigned n_spares;
+    CUevent spares[CUSHIM_MEM_FENCE_SPARES];
+};
+
 /*
  * What the calling thread itself waited for the device, in all its fences; only rises.  The
  * counters of a device say how much its frees waited; these say which free it was, to who asks
@@ -129,12 +130,12 @@ void cushim_mem_waits_count(struct cushim_mem_stats *stats, uint64_t start_ns);
 /* All zero, or abandoned.  The first relaxed free of a life waits, since effects may have been
  * submitted before there was a fence to note them. */
 void cushim_mem_fence_begin(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
-                            CUcontext context);
+                            CUcontext context, const struct cushim_mem_capture_guard *gate);
 
 /* The same, its records bring out what kernels printed, and waits sleep as the context's do: it
  * must be current, for its flags are read. */
 void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
-                           CUcontext context);
+                           CUcontext context, const struct cushim_mem_capture_guard *gate);
 
 /* The context is gone, and its events with it: forget them.  All its epochs are done. */
 void cushim_mem_fence_abandon(struct cushim_mem_fence *fence);
@@ -172,9 +173,7 @@ static inline uint64_t cushim_mem_fence_effect(const struct cushim_mem_fence *fe
  * start or wait covers the epoch) | CUSHIM_NOMEM (no event to be had; as NOTREADY) | another status
  * of `answer`: damage Threads  any; the others go on  Stream  a record over the context; no wait
  */
-enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence,
-                                          const struct cushim_mem_capture_guard *gate,
-                                          CUresult *answer);
+enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence, CUresult *answer);
 
 /**
  * Look whether epochs in flight are over.
@@ -198,10 +197,9 @@ uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer)
  * nothing was waited for) | the status of `answer`: of the caller's own capture, or damage Threads
  * any, with any current context  Stream  host wait; never on device
  */
-enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence,
-                                          const struct cushim_mem_capture_guard *gate,
-                                          uint64_t epoch, uint64_t deadline_ns,
-                                          struct cushim_mem_stats *stats, CUresult *answer);
+enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence, uint64_t epoch,
+                                          uint64_t deadline_ns, struct cushim_mem_stats *stats,
+                                          CUresult *answer);
 
 /**
  * Wait until all work submitted to the context before this call is over, and what its kernels
@@ -213,7 +211,6 @@ enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence,
  * window in which a capture of another thread could be invalidated
  */
 enum cushim_status cushim_mem_fence_wait(struct cushim_mem_fence *fence,
-                                         const struct cushim_mem_capture_guard *gate,
                                          struct cushim_mem_stats *stats, CUresult *answer);
 
 /* After submitting work whose effect the host can see (interposition.md C9). */

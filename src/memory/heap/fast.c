@@ -163,8 +163,7 @@ int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64
         !atomic_compare_exchange_strong(&found.cell->state, &live, CUSHIM_MEM_DEFERRED))
         return CUSHIM_MEM_FAST_DECLINED;
     size_t asked_bytes = atomic_load_explicit(&found.cell->asked_bytes, memory_order_relaxed);
-    bool is_over =
-        cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, &answer) == CUSHIM_OK;
+    bool is_over = cushim_mem_fence_wait(pool->fence, pool->stats, &answer) == CUSHIM_OK;
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
     bool is_taken = is_over && take(cache, pool, life);
     bool is_given = is_taken && give_proven(cache, &found, asked_bytes);

@@ -181,7 +181,7 @@ static enum cushim_status end_failed_wait(const struct freeing *freeing) {
 
 static enum cushim_status wait(const struct freeing *freeing) {
     const struct cushim_mem_heap *pool = freeing->pool;
-    return cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, freeing->answer);
+    return cushim_mem_fence_wait(pool->fence, pool->stats, freeing->answer);
 }
 
 /* The barrier that is passed while a capture is open takes a little memory: what is held free gives
@@ -217,7 +217,7 @@ static enum cushim_status await_effect(const struct freeing *freeing, uint64_t e
     struct cushim_mem_heap *pool = freeing->pool;
     struct cushim_mem_waits before = cushim_mem_waits_of_thread;
     enum cushim_status status =
-        cushim_mem_fence_await(pool->fence, pool->gate, effect, 0, pool->stats, freeing->answer);
+        cushim_mem_fence_await(pool->fence, effect, 0, pool->stats, freeing->answer);
     const struct cushim_mem_waits *now = &cushim_mem_waits_of_thread;
     cushim_mem_stats_add(&pool->stats->n_effect_waits, now->n - before.n);
     cushim_mem_stats_add(&pool->stats->effect_wait_ns, now->ns - before.ns);
@@ -235,12 +235,13 @@ static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due du
         status = cushim_mem_deferred_batch_fence(pool, due, freeing->answer);
     /* an open capture allows no fence, and a driver before 12.5 has none: where much is deferred
      * the free is native's own barrier */
-    if (status == CUSHIM_NOTREADY && (pool->gate->is_open() || !pool->cuda->cuCtxRecordEvent) &&
+    if (status == CUSHIM_NOTREADY &&
+        (pool->fence->gate->is_open() || !pool->cuda->cuCtxRecordEvent) &&
         atomic_load_explicit(&pool->deferred.n_bytes, memory_order_relaxed) +
                 freeing->found->block_bytes >=
             CUSHIM_MEM_HEAP_SLACK_BYTES) {
-        status = cushim_mem_fence_await(pool->fence, pool->gate, cushim_mem_fence_tag(pool->fence),
-                                        0, pool->stats, freeing->answer);
+        status = cushim_mem_fence_await(pool->fence, cushim_mem_fence_tag(pool->fence), 0,
+                                        pool->stats, freeing->answer);
         freeing->has_waited = status == CUSHIM_OK;
     }
     /* no memory, or not now: the block waits for a later fence */
@@ -254,7 +255,7 @@ static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due du
 static enum cushim_status release_relaxed(struct freeing *freeing) {
     struct cushim_mem_heap *pool = freeing->pool;
     size_t block_bytes = freeing->asked_bytes;
-    if (is_own_capture(pool->gate))
+    if (is_own_capture(pool->fence->gate))
         return release_exact(freeing);
     uint64_t tag = cushim_mem_fence_tag(pool->fence);
     bool has_effect = cushim_mem_fence_effect(pool->fence) != 0;

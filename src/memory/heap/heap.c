@@ -33,7 +33,6 @@ void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_
     pool->context = setup->context;
     pool->device = setup->device;
     pool->ledger = setup->ledger;
-    pool->gate = setup->gate;
     pool->policy = setup->policy;
     pool->stats = setup->stats;
     atomic_store(&pool->damage, CUDA_SUCCESS);
@@ -51,7 +50,7 @@ void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_
                                                            : CUSHIM_MEM_FREE_ENTRY_ANY;
     pool->fence = setup->fence ? setup->fence : &pool->own_fence;
     if (pool->fence == &pool->own_fence)
-        cushim_mem_fence_init(pool->fence, setup->cuda, setup->context);
+        cushim_mem_fence_init(pool->fence, setup->cuda, setup->context, setup->gate);
     /* relaxed gives that up; once a fence: others of the context may use it by now */
     if (pool->fence->brings_out == setup->policy->is_relaxed)
         pool->fence->brings_out = !setup->policy->is_relaxed;
@@ -435,8 +434,7 @@ static bool wait_for(const struct attempt *attempt, uint64_t tag) {
     struct cushim_mem_heap *pool = attempt->pool;
     CUresult answer;
     enum cushim_status status = cushim_mem_fence_await(
-        pool->fence, pool->gate, tag, cushim_clock_ns() + CUSHIM_MEM_HEAP_PATIENCE_NS, pool->stats,
-        &answer);
+        pool->fence, tag, cushim_clock_ns() + CUSHIM_MEM_HEAP_PATIENCE_NS, pool->stats, &answer);
     cushim_mem_heap_note_damage(pool, answer);
     return status == CUSHIM_OK;
 }

@@ -33,13 +33,13 @@ struct cushim_mem_heap_setup {
     CUcontext context; /* must be current */
     int device;
     struct cushim_mem_blocks *ledger;
-    const struct cushim_mem_capture_guard *gate;
     const struct cushim_mem_policy *policy;
     struct cushim_mem_stats *stats; /* of the device and kind; shared by its contexts */
     enum cushim_mem_kind kind;
     unsigned flags; /* 0 for device memory */
     const struct cushim_mem_provider *source;
-    struct cushim_mem_fence *fence; /* NULL: the pool's own, of its context alone */
+    struct cushim_mem_fence *fence;              /* NULL: the pool's own, of its context alone */
+    const struct cushim_mem_capture_guard *gate; /* of that */
 };
 
 /* Open a pool that is all zero, or was abandoned. */

@@ -117,8 +117,7 @@ void cushim_mem_reclaim_settle(struct cushim_mem_heap *pool, uint64_t life, uint
     if (!cushim_mem_watermark_is_far_over(pool))
         return;
     cushim_mem_cache_drain_all(pool); /* what is in caches is deferred, too, and pins segments */
-    enum cushim_status status =
-        cushim_mem_fence_await(pool->fence, pool->gate, tag, 0, pool->stats, &answer);
+    enum cushim_status status = cushim_mem_fence_await(pool->fence, tag, 0, pool->stats, &answer);
     if (!cushim_mem_heap_lock_life(pool, life))
         return;
     if (status == CUSHIM_OK)
@@ -141,13 +140,13 @@ uint64_t cushim_mem_reclaim_until(void) {
 /* Can a record say whether the device is quiet?  None may be made while a capture is open, and
  * before driver 12.5 there is none. */
 static bool has_records(const struct cushim_mem_heap *pool) {
-    return pool->cuda->cuCtxRecordEvent && !pool->gate->is_open();
+    return pool->cuda->cuCtxRecordEvent && !pool->fence->gate->is_open();
 }
 
 static enum cushim_status await(struct cushim_mem_heap *pool, uint64_t until_ns) {
     CUresult answer;
-    return cushim_mem_fence_await(pool->fence, pool->gate, cushim_mem_fence_tag(pool->fence),
-                                  until_ns, pool->stats, &answer);
+    return cushim_mem_fence_await(pool->fence, cushim_mem_fence_tag(pool->fence), until_ns,
+                                  pool->stats, &answer);
 }
 
 /* Without records the wait is native's own, which cannot be given up: memory is out otherwise. */
@@ -155,7 +154,7 @@ static enum cushim_status await_patiently(struct cushim_mem_heap *pool, uint64_t
     /* the caller's own capture has no part in it, and stays valid */
     CUstreamCaptureMode mode = cushim_mode_relaxed(pool->cuda);
     enum cushim_status status = await(pool, pool->cuda->cuCtxRecordEvent ? until_ns : 0);
-    if (status == CUSHIM_TIMEOUT && pool->gate->is_open() && cushim_clock_ns() < until_ns)
+    if (status == CUSHIM_TIMEOUT && pool->fence->gate->is_open() && cushim_clock_ns() < until_ns)
         status = await(pool, 0);
     cushim_mode_back(pool->cuda, mode);
     return status;

@@ -100,7 +100,7 @@ static void poll_fence(struct cushim_mem_heap *pool) {
     uint64_t tag = deferred_tag(pool);
     /* no fence was to be had when it emptied */
     if (tag && tag >= cushim_mem_fence_tag(pool->fence))
-        cushim_mem_fence_start(pool->fence, pool->gate, &answer);
+        cushim_mem_fence_start(pool->fence, &answer);
     if (tag)
         cushim_mem_fence_poll(pool->fence, &answer);
 }
@@ -225,7 +225,7 @@ void cushim_mem_arena_give(struct cushim_mem_heap *pool, const struct cushim_mem
     if (end == CUSHIM_MEM_CHUNK_REWOUND)
         cushim_mem_stats_add(&pool->stats->n_arena_rewinds, 1);
     else /* a fence of its own, or the chunk might stay deferred for as long as nobody fences */
-        cushim_mem_fence_start(pool->fence, pool->gate, &answer);
+        cushim_mem_fence_start(pool->fence, &answer);
     atomic_fetch_add_explicit(&pool->arena.n_changes, 1, memory_order_release);
 }
 
@@ -258,7 +258,7 @@ unsigned cushim_mem_arena_reset(struct cushim_mem_heap *pool) {
         n_kept++;
     }
     if (is_deferred)
-        cushim_mem_fence_start(pool->fence, pool->gate, &answer);
+        cushim_mem_fence_start(pool->fence, &answer);
     atomic_store_explicit(&arena->current, NONE, memory_order_relaxed);
     atomic_fetch_add_explicit(&arena->n_changes, 1, memory_order_release);
     if (n_kept)

@@ -348,7 +348,7 @@ enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
     *answer = CUDA_SUCCESS;
     atomic_thread_fence(memory_order_seq_cst); /* the exchange of its state comes behind the wait */
     if (!life || !see(check, found->base, &seen) ||
-        cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, answer) != CUSHIM_OK) {
+        cushim_mem_fence_wait(pool->fence, pool->stats, answer) != CUSHIM_OK) {
         /* the row first: a moment after the release the address is somebody else's */
         cushim_mem_check_drop(check, found->base);
         return cushim_mem_heap_release(pool, found, answer); /* which says what is wrong, if any */

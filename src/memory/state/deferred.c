@@ -204,14 +204,13 @@ enum cushim_mem_due cushim_mem_deferred_batch_count(struct cushim_mem_unfenced *
 static enum cushim_status fence_for(struct cushim_mem_heap *pool, uint64_t tag, CUresult *answer) {
     if (tag <= cushim_mem_fence_poll(pool->fence, answer) || *answer != CUDA_SUCCESS)
         return cushim_status_from_cu(*answer);
-    return cushim_mem_fence_is_in_flight(pool->fence)
-               ? CUSHIM_NOTREADY
-               : cushim_mem_fence_start(pool->fence, pool->gate, answer);
+    return cushim_mem_fence_is_in_flight(pool->fence) ? CUSHIM_NOTREADY
+                                                      : cushim_mem_fence_start(pool->fence, answer);
 }
 
 enum cushim_status cushim_mem_deferred_batch_fence(struct cushim_mem_heap *pool,
                                                    enum cushim_mem_due due, CUresult *answer) {
-    return due == CUSHIM_MEM_PRESSING ? cushim_mem_fence_start(pool->fence, pool->gate, answer)
+    return due == CUSHIM_MEM_PRESSING ? cushim_mem_fence_start(pool->fence, answer)
                                       : fence_for(pool, UINT64_MAX, answer);
 }
 

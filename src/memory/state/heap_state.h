@@ -42,7 +42,6 @@ struct cushim_mem_heap {
     CUcontext context;
     int device;
     struct cushim_mem_blocks *ledger;
-    const struct cushim_mem_capture_guard *gate;
     const struct cushim_mem_policy *policy;
     struct cushim_mem_stats *stats;
     enum cushim_mem_kind kind;

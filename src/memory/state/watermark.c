@@ -196,7 +196,7 @@ size_t cushim_mem_watermark_now(struct cushim_mem_heap *pool) {
         return held_bytes; /* nothing to ask the clock for */
     size_t now_bytes = cushim_mem_watermark_at(pool, live_bytes);
     /* while a capture is open no malloc gives anything back: a free leaves it room */
-    return !has_keep && pool->gate->is_open()
+    return !has_keep && pool->fence->gate->is_open()
                ? cushim_least(now_bytes, with_margin(pool, live_bytes))
                : now_bytes;
 }

@@ -49,7 +49,7 @@ static void setup(const char *without) {
     fake_load(&cuda, without);
     fake_set_current(fake_context(0));
     for (unsigned i = 0; i < N_FENCES; i++)
-        cushim_mem_fence_init(&fences[i], &cuda, fake_context(i));
+        cushim_mem_fence_init(&fences[i], &cuda, fake_context(i), &gate);
     ck_assert_str_eq(fake_order(), "");
     pass = CUSHIM_MEM_PASS_RECORD;
     fake_on_call(watch);
@@ -57,7 +57,7 @@ static void setup(const char *without) {
 
 static enum cushim_status wait_for(unsigned k) {
     fake_forget_order();
-    enum cushim_status status = cushim_mem_fence_wait(&fences[k], &gate, &stats, &answer);
+    enum cushim_status status = cushim_mem_fence_wait(&fences[k], &stats, &answer);
     ck_assert_int_eq(n_inside, 0);
     ck_assert_int_eq(n_records_outside, 0);
     ck_assert_int_eq(n_waits_inside, 0);
@@ -155,7 +155,7 @@ START_TEST(the_event_sleeps_as_the_context_does) {
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventCreate(2)")); /* no timing */
     fake_set_flags(0, CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST);
     cushim_mem_fence_abandon(&fences[0]);
-    cushim_mem_fence_init(&fences[0], &cuda, fake_context(0));
+    cushim_mem_fence_init(&fences[0], &cuda, fake_context(0), &gate);
     wait_for(0);
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventCreate(3)")); /* blocking too */
 }
@@ -362,7 +362,7 @@ START_TEST(an_abandoned_fence_forgets_its_events_and_waits_for_nothing) {
     ck_assert_uint_eq(n_idle_events(&fences[0]), 0);
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
     ck_assert_str_eq(fake_order(), "");
-    cushim_mem_fence_init(&fences[0], &cuda, fake_context(0));
+    cushim_mem_fence_init(&fences[0], &cuda, fake_context(0), &gate);
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuCtxRecordEvent(0)"));
 }

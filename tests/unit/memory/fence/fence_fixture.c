@@ -33,7 +33,7 @@ void fence_fixture_setup(const char *without) {
     fake_set_current(fake_context(0));
     fixture.pass = CUSHIM_MEM_PASS_RECORD;
     fixture.fence = &fixture.the_fence;
-    cushim_mem_fence_init(fixture.fence, fixture.cuda, fake_context(0));
+    cushim_mem_fence_init(fixture.fence, fixture.cuda, fake_context(0), &gate);
 }
 
 void fence_fixture_finish(void) {
@@ -51,7 +51,7 @@ uint64_t fence_fixture_free(unsigned stream) {
 }
 
 enum cushim_status fence_fixture_start(void) {
-    return cushim_mem_fence_start(fixture.fence, &gate, &fixture.answer);
+    return cushim_mem_fence_start(fixture.fence, &fixture.answer);
 }
 
 bool fence_fixture_is_done(uint64_t epoch) {
@@ -62,7 +62,7 @@ bool fence_fixture_is_done(uint64_t epoch) {
 }
 
 enum cushim_status fence_fixture_await(uint64_t epoch, uint64_t deadline_ns) {
-    return cushim_mem_fence_await(fixture.fence, &gate, epoch, deadline_ns, &fixture.stats,
+    return cushim_mem_fence_await(fixture.fence, epoch, deadline_ns, &fixture.stats,
                                   &fixture.answer);
 }
 

@@ -28,7 +28,7 @@ static const struct cushim_mem_capture_guard gate = {is_open, enter, leave};
 
 static enum cushim_status wait_for(CUresult *answer) {
     fake_set_current(fake_context(0));
-    return cushim_mem_fence_wait(fixture.fence, &gate, &fixture.stats, answer);
+    return cushim_mem_fence_wait(fixture.fence, &fixture.stats, answer);
 }
 
 static void *wait_as_other(void *unused) {
@@ -40,9 +40,9 @@ static uint64_t epochs_before = 1;
 
 /* For the epoch that was open before. */
 static void *await_as_other(void *unused) {
-    status_of_other = cushim_mem_fence_await(fixture.fence, &gate,
-                                             cushim_mem_fence_tag(fixture.fence) - epochs_before, 0,
-                                             &fixture.stats, &answer_of_other);
+    status_of_other =
+        cushim_mem_fence_await(fixture.fence, cushim_mem_fence_tag(fixture.fence) - epochs_before,
+                               0, &fixture.stats, &answer_of_other);
     return unused;
 }
 
@@ -65,6 +65,7 @@ static void sleep_for_a_record(void) {
 static enum cushim_status wait_together(unsigned n_submitted, const char *name,
                                         void (*deed)(void)) {
     fence_fixture_setup(NULL);
+    fixture.fence->gate = &gate;
     atomic_store(&futex_has_timeouts, false);
     for (unsigned i = 0; i < n_submitted; i++)
         fake_submit(0);
@@ -136,8 +137,9 @@ static void await_the_first(void) {
 START_TEST(who_is_covered_by_an_earlier_record_does_not_wait_for_a_later_one) {
     CUresult answer;
     fence_fixture_setup(NULL);
+    fixture.fence->gate = &gate;
     fake_submit(0);
-    ck_assert_int_eq(cushim_mem_fence_start(fixture.fence, &gate, &answer), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_fence_start(fixture.fence, &answer), CUSHIM_OK);
     fake_submit(0);
     epochs_before = 2;
     fence_fixture_when("cuEventSynchronize", await_the_first);
@@ -149,6 +151,7 @@ END_TEST
 
 START_TEST(nobody_is_woken_where_nobody_sleeps) {
     fence_fixture_setup(NULL);
+    fixture.fence->gate = &gate;
     fake_submit(0);
     ck_assert_int_eq(wait_for(&fixture.answer), CUSHIM_OK);
     ck_assert_int_eq(wait_for(&fixture.answer), CUSHIM_OK);

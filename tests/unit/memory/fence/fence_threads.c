@@ -44,7 +44,7 @@ static void *free_and_reuse(void *index) {
         struct freed *freed = &pending[round % N_PENDING];
         bool is_forced = freed->tag && round % 3 == 0;
         if (is_forced &&
-            cushim_mem_fence_await(&fence, &gate, freed->tag, 0, &stats, &answer) != CUSHIM_OK)
+            cushim_mem_fence_await(&fence, freed->tag, 0, &stats, &answer) != CUSHIM_OK)
             failed = "a wait failed";
         if (freed->tag <= cushim_mem_fence_done(&fence) && fake_n_done(i) < freed->n_submitted)
             failed = "a block was reused too early";
@@ -53,12 +53,12 @@ static void *free_and_reuse(void *index) {
         *freed = (struct freed){cushim_mem_fence_tag(&fence), round};
         enum cushim_status status = CUSHIM_OK;
         if (round % 2 == 0)
-            status = cushim_mem_fence_start(&fence, &gate, &answer);
+            status = cushim_mem_fence_start(&fence, &answer);
         if (status != CUSHIM_OK && status != CUSHIM_NOTREADY)
             failed = "a start failed";
         status = CUSHIM_OK;
         if (round % 5 == 0) {
-            status = cushim_mem_fence_wait(&fence, &gate, &stats, &answer);
+            status = cushim_mem_fence_wait(&fence, &stats, &answer);
             if (status == CUSHIM_OK && fake_n_done(i) < round)
                 failed = "a wait ended too early";
         }
@@ -86,7 +86,7 @@ START_TEST(no_block_is_reused_before_the_work_ahead_of_its_free) {
     fake_reset();
     fake_load(&cuda, NULL);
     fake_set_current(fake_context(0));
-    cushim_mem_fence_init(&fence, &cuda, fake_context(0));
+    cushim_mem_fence_init(&fence, &cuda, fake_context(0), &gate);
     atomic_store(&n_at_work, N_THREADS);
     for (size_t i = 0; i < N_THREADS; i++)
         pthread_create(&threads[i], NULL, free_and_reuse, (void *)i);

@@ -361,9 +361,8 @@ START_TEST(threads_leave_a_consistent_pool) {
     ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 6001);
     for (unsigned i = 0; i < STREAMS; i++)
         fake_finish(4 * i);
-    ck_assert_int_eq(cushim_mem_fence_await(pool()->fence, &fixture->gate,
-                                            cushim_mem_fence_tag(pool()->fence), 0, &fixture->stats,
-                                            &answer),
+    ck_assert_int_eq(cushim_mem_fence_await(pool()->fence, cushim_mem_fence_tag(pool()->fence), 0,
+                                            &fixture->stats, &answer),
                      CUSHIM_OK);
     pthread_mutex_lock(&pool()->lock);
     cushim_mem_heap_give_deferred(pool());

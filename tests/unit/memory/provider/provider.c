@@ -53,7 +53,6 @@ static struct cushim_mem_heap *set_up(enum cushim_mem_kind kind, unsigned flags)
                              .cuda = fixture->cuda,
                              .context = fake_context(0),
                              .ledger = &fixture->ledger,
-                             .gate = &fixture->gate,
                              .policy = &policy,
                              .stats = &stats,
                              .kind = kind,
