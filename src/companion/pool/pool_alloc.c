@@ -195,23 +195,23 @@ static enum cushim_status alloc(struct cushim_pool_call *call, enum cushim_memor
 
 /* ---- the fast path: the stream's own newest block ---- */
 
-/* The bucket of a request, from here on the recent one; NULL: there is none. */
-static __attribute__((noinline)) struct cushim_pool_bucket *turn_to(struct cushim_pool_cache *cache,
-                                                                    size_t bytes) {
-    struct cushim_pool_bucket *bucket =
-        cushim_pool_cache_recent(cache, cushim_pool_heap_bucket(cache->heap, bytes));
+/* The bucket of a request, from here on the recent one; NULL: there is none, or it has no order. */
+static inline __attribute__((always_inline)) struct cushim_pool_bucket *
+turn_to(struct cushim_pool_cache *cache, size_t bytes) {
+    struct cushim_pool_bucket *bucket = NULL;
+    if (cache->is_ordered)
+        bucket = cushim_pool_cache_recent(cache, cushim_pool_heap_bucket(cache->heap, bytes));
     cache->recent_asked = bucket ? bytes : 0;
     return bucket;
 }
 
 /* With the cache's lock: its newest that serves so many bytes, counted; or NULL. */
 static inline __attribute__((always_inline)) struct cushim_pool_block *
-take_newest(struct cushim_pool_cache *cache, size_t bytes, bool is_leaf) {
+take_newest(struct cushim_pool_cache *cache, size_t bytes) {
     struct cushim_pool_bucket *bucket = cache->recent;
     if (__builtin_expect(cache->recent_asked != bytes, 0))
-        bucket = is_leaf ? NULL : turn_to(cache, bytes);
-    struct cushim_pool_block *block =
-        bucket && cache->is_ordered ? cushim_pool_cache_pop_from(cache, bucket) : NULL;
+        bucket = turn_to(cache, bytes);
+    struct cushim_pool_block *block = bucket ? cushim_pool_cache_pop_from(cache, bucket) : NULL;
     if (__builtin_expect(block != NULL, 1)) {
         cache->counts.n_hits++;
         cushim_pool_count_live(&cache->counts, 1, block, bytes);
@@ -235,7 +235,7 @@ static inline __attribute__((always_inline)) bool alloc_fast(struct cushim_pool 
                              !cushim_pool_row_enter(row, cache, is_leaf),
                          0))
         return false;
-    struct cushim_pool_block *block = take_newest(cache, bytes, is_leaf);
+    struct cushim_pool_block *block = take_newest(cache, bytes);
     if (__builtin_expect(!block, 0)) {
         cushim_pool_row_undo(cache, is_leaf);
         return false;

@@ -7,18 +7,6 @@
 
 enum { LEAST_MADE = 16 };
 
-static unsigned hash_of(size_t bucket_bytes) {
-    return (unsigned)cushim_hash(bucket_bytes, 32);
-}
-
-struct cushim_pool_bucket *cushim_pool_buckets_find(const struct cushim_pool_buckets *buckets,
-                                                    size_t bucket_bytes) {
-    struct cushim_pool_bucket *bucket;
-    HASH_FIND_BYHASHVALUE(hh, buckets->table, &bucket_bytes, sizeof bucket_bytes,
-                          hash_of(bucket_bytes), bucket);
-    return bucket;
-}
-
 /* A program of ever new sizes does not pay for those of long ago. */
 static void drop(struct cushim_pool_buckets *buckets, bool is_all) {
     struct cushim_pool_bucket *bucket, *next;
@@ -41,7 +29,7 @@ struct cushim_pool_bucket *cushim_pool_buckets_make(struct cushim_pool_buckets *
         return &buckets->loose;
     *bucket = (struct cushim_pool_bucket){.bucket_bytes = bucket_bytes, .n_most = n_most};
     HASH_ADD_BYHASHVALUE(hh, buckets->table, bucket_bytes, sizeof bucket_bytes,
-                         hash_of(bucket_bytes), bucket);
+                         cushim_pool_buckets_hash(bucket_bytes), bucket);
     if (!bucket->hh.tbl) { /* uthash was out of memory */
         free(bucket);
         return &buckets->loose;

@@ -66,9 +66,18 @@ struct cushim_pool_buckets {
     struct cushim_pool_bucket loose;  /* of all buckets, for want of host memory */
 };
 
+static inline unsigned cushim_pool_buckets_hash(size_t bucket_bytes) {
+    return (unsigned)cushim_hash(bucket_bytes, 32);
+}
+
 /* The bucket of a size, or NULL. */
-struct cushim_pool_bucket *cushim_pool_buckets_find(const struct cushim_pool_buckets *buckets,
-                                                    size_t bucket_bytes);
+static inline struct cushim_pool_bucket *
+cushim_pool_buckets_find(const struct cushim_pool_buckets *buckets, size_t bucket_bytes) {
+    struct cushim_pool_bucket *bucket;
+    HASH_FIND_BYHASHVALUE(hh, buckets->table, &bucket_bytes, sizeof bucket_bytes,
+                          cushim_pool_buckets_hash(bucket_bytes), bucket);
+    return bucket;
+}
 
 /* A new bucket for a size that has none; where there is no memory for it, the loose one.  Empty
  * buckets found before may be gone. */

@@ -385,6 +385,7 @@ static void leave(struct cushim_pool_cache *cache) {
     if (!cushim_pool_cache_is_gone(cache))
         atomic_fetch_add(&cache->life, 1);
     cache->is_ordered = false;
+    cache->recent_asked = 0;
 }
 
 void cushim_pool_cache_end(struct cushim_pool_cache *cache, const char *what) {
@@ -426,7 +427,6 @@ void cushim_pool_cache_forget(struct cushim_pool_cache *cache) {
     cushim_pool_buckets_clear(&cache->buckets);
     cache->ages = (struct cushim_pool_age){&cache->ages, &cache->ages};
     cache->recent = NULL;
-    cache->recent_asked = 0;
     cache->counts = (struct cushim_pool_counts){0};
     atomic_store_explicit(&cache->idle_bytes, 0, memory_order_relaxed);
     cache->least_idle_bytes = 0;

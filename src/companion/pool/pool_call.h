@@ -121,7 +121,7 @@ static inline bool cushim_pool_row_is_of(const struct cushim_pool_remembered *ro
  * type-stable, and whichever of them goes ends its life under its lock.
  *
  * It is compiled twice: as a leaf, which calls nothing and so needs no frame, and for whatever else
- * needs a call: another size than the last, a lock that is taken, the preload to be asked.
+ * needs a call: a lock that is taken, a block that is not remembered, the preload to be asked.
  */
 static inline __attribute__((always_inline)) bool
 cushim_pool_row_is_fast(const struct cushim_pool_remembered *row, const void *pool_handle,

@@ -137,14 +137,10 @@ is_as_said(const struct cushim_pool_remembered *row, const struct cushim_pool_bl
 /* With the cache's lock.  False: nothing was done, for there is no room, or another thread frees
  * it.
  */
-static inline __attribute__((always_inline)) bool put_at_once(struct cushim_pool_cache *cache,
-                                                              struct cushim_pool_block *block,
-                                                              uint64_t address, bool is_leaf) {
-    struct cushim_pool_bucket *bucket = cache->recent;
-    if (!is_leaf)
-        bucket = cushim_pool_cache_recent(cache, block->bucket_bytes);
-    if (__builtin_expect(!bucket || bucket->bucket_bytes != block->bucket_bytes ||
-                             bucket->n >= bucket->n_most ||
+static inline __attribute__((always_inline)) bool
+put_at_once(struct cushim_pool_cache *cache, struct cushim_pool_block *block, uint64_t address) {
+    struct cushim_pool_bucket *bucket = cushim_pool_cache_recent(cache, block->bucket_bytes);
+    if (__builtin_expect(!bucket || bucket->n >= bucket->n_most ||
                              cache->open_blocks >= CUSHIM_POOL_BATCH_BLOCKS - 1 ||
                              cache->open_bytes + block->bucket_bytes >= CUSHIM_POOL_BATCH_BYTES ||
                              !cushim_pool_block_take(block, address),
@@ -176,7 +172,7 @@ static inline __attribute__((always_inline)) bool free_fast(struct cushim_pool *
                              !cushim_pool_row_enter(row, cache, is_leaf),
                          0))
         return false;
-    if (__builtin_expect(!put_at_once(cache, block, ptr, is_leaf), 0)) {
+    if (__builtin_expect(!put_at_once(cache, block, ptr), 0)) {
         cushim_pool_row_undo(cache, is_leaf);
         return false;
     }

@@ -154,8 +154,8 @@ struct cushim_pool_cache {
     atomic_uint life;
     bool is_ordered; /* its blocks serve its own stream at once */
     struct cushim_pool_bucket
-        *recent;                  /* of buckets: the last that a hit or a free was of, or NULL */
-    size_t recent_asked;          /* a request of so many bytes is `recent`'s; 0: unknown */
+        *recent;         /* of buckets: the last that a hit or a free was of, or NULL */
+    size_t recent_asked; /* a request of so many bytes is `recent`'s, in order; 0: unknown */
     struct cushim_pool_stream of; /* its context is kept; constant while in use */
     uint64_t closed_moment;       /* later frees are of the open batch */
     struct cushim_pool_counts counts;
