@@ -18,8 +18,9 @@ const void *cushim_pool_thread(void) {
 
 /* ---- buckets ---- */
 
-struct cushim_pool_bucket *cushim_pool_cache_bucket(struct cushim_pool_cache *cache,
-                                                    size_t bucket_bytes) {
+/* The bucket of a size, made at need; where there is no memory for one, the loose one. */
+static struct cushim_pool_bucket *find_or_make(struct cushim_pool_cache *cache,
+                                               size_t bucket_bytes) {
     struct cushim_pool_bucket *bucket = cushim_pool_buckets_find(&cache->buckets, bucket_bytes);
     if (bucket)
         return bucket;
@@ -36,8 +37,7 @@ struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache,
     cushim_futex_lock_enter(&cache->lock);
     bool is_its = cushim_pool_cache_is_of(cache, life);
     if (is_its)
-        cushim_pool_cache_push_in(cache, cushim_pool_cache_bucket(cache, block->bucket_bytes),
-                                  block);
+        cushim_pool_cache_push_in(cache, find_or_make(cache, block->bucket_bytes), block);
     cushim_futex_lock_leave(&cache->lock);
     return is_its ? cache : cushim_pool_cache_put(cache->heap->all, cache->heap->all->life, block);
 }
@@ -128,16 +128,10 @@ static bool is_of(const struct cushim_pool_cache *cache, const struct cushim_poo
            cache->of.handle == stream->handle && cache->of.thread == stream->thread;
 }
 
-/* With its lock: the block that was freed last. */
-static const struct cushim_pool_block *latest(struct cushim_pool_cache *cache) {
-    return cache->ages.earlier == &cache->ages ? NULL : cushim_pool_age_block(cache->ages.earlier);
-}
-
-/* With its lock and its role: its stream went, and all that it has is over. */
-static bool is_unused(struct cushim_pool_cache *cache) {
-    const struct cushim_pool_block *block = latest(cache);
-    return cushim_pool_cache_is_gone(cache) && !cache->n_fences &&
-           (!block || cushim_pool_block_is_over(cache, block));
+/* With its lock: that of the block that was freed last; 0: it has none. */
+static uint64_t latest_moment(struct cushim_pool_cache *cache) {
+    struct cushim_pool_age *last = cache->ages.earlier;
+    return last == &cache->ages ? 0 : cushim_pool_age_block(last)->moment;
 }
 
 /* With its lock: what is freed from here on is of the next batch; returns the last moment of this.
@@ -158,15 +152,15 @@ static void begin(struct cushim_pool_cache *cache, struct cushim_pool_heap *heap
     atomic_fetch_add(&cache->life, 1);
 }
 
-/* With the heap's lock: make an unused one the stream's.  Who comes late may still look at its
- * context, so that stays. */
+/* With the heap's lock: make one the stream's whose own went, and all that it has is over.  Who
+ * comes late may still look at its context, so that stays. */
 static bool reuse(struct cushim_pool_cache *cache, struct cushim_pool_heap *heap,
                   const struct cushim_pool_stream *stream) {
     if ((cache->of.context && cache->of.context != stream->context) ||
         !cushim_pool_cache_is_gone(cache) || !cushim_futex_lock_take(&cache->role))
         return false;
     cushim_futex_lock_enter(&cache->lock);
-    bool is_ours = is_unused(cache);
+    bool is_ours = !cache->n_fences && latest_moment(cache) <= cache->done_moment;
     if (is_ours && !cache->of.context)
         cushim_object_keep(stream->context);
     if (is_ours)
@@ -207,8 +201,7 @@ static struct cushim_pool_cache *make(struct cushim_pool_heap *heap,
         .heap = heap,
         .ages = {&cache->ages, &cache->ages},
         .next = atomic_load_explicit(&heap->caches, memory_order_relaxed)};
-    cushim_object_keep(stream->context);
-    begin(cache, heap, stream);
+    reuse(cache, heap, stream);
     atomic_store_explicit(&heap->caches, cache, memory_order_release);
     return cache;
 }
@@ -241,8 +234,7 @@ static bool note_done(struct cushim_pool_cache *cache, uint64_t moment) {
     cushim_futex_lock_enter(&cache->lock);
     cache->done_moment = cushim_most(cache->done_moment, moment);
     cache->covered_moment = cushim_most(cache->covered_moment, moment);
-    const struct cushim_pool_block *block = latest(cache);
-    bool is_covered = !block || block->moment <= cache->covered_moment;
+    bool is_covered = latest_moment(cache) <= cache->covered_moment;
     if (is_covered && cache->closed_moment < cache->covered_moment) {
         cache->closed_moment = cache->covered_moment;
         cache->open_blocks = cache->open_bytes = 0;

@@ -45,10 +45,6 @@ static inline bool cushim_pool_block_is_over(const struct cushim_pool_cache *cac
     return block->moment <= cache->done_moment;
 }
 
-/* The bucket of a size, made at need; where there is no memory for one, the loose one. */
-struct cushim_pool_bucket *cushim_pool_cache_bucket(struct cushim_pool_cache *cache,
-                                                    size_t bucket_bytes);
-
 /* The block of a bucket that is over first; NULL: it has none. */
 static inline struct cushim_pool_block *
 cushim_pool_bucket_oldest(const struct cushim_pool_bucket *bucket) {
