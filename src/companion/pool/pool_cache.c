@@ -372,19 +372,19 @@ enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *cache, cons
 
 /* ---- streams that go, and waits for them ---- */
 
-/* With its lock.  What could not be fenced yet waits for the whole context. */
+/* What could not be fenced yet waits for the whole context. */
 static void leave(struct cushim_pool_cache *cache) {
+    cushim_futex_lock_enter(&cache->lock);
     if (!cushim_pool_cache_is_gone(cache))
         atomic_fetch_add(&cache->life, 1);
     cache->is_ordered = false;
     cache->recent_asked = 0;
+    cushim_futex_lock_leave(&cache->lock);
 }
 
 void cushim_pool_cache_end(struct cushim_pool_cache *cache, const char *what) {
     cushim_pool_cache_prove(cache, what, CUSHIM_POOL_RECORD);
-    cushim_futex_lock_enter(&cache->lock);
     leave(cache);
-    cushim_futex_lock_leave(&cache->lock);
 }
 
 void cushim_thread_end_pools(void) {
@@ -394,11 +394,8 @@ void cushim_thread_end_pools(void) {
         pthread_mutex_lock(&heap->lock);
         for (struct cushim_pool_cache *cache = NULL;
              (cache = cushim_pool_next_cache(heap, cache));) {
-            if (cache->of.thread != thread)
-                continue;
-            cushim_futex_lock_enter(&cache->lock);
-            leave(cache);
-            cushim_futex_lock_leave(&cache->lock);
+            if (cache->of.thread == thread)
+                leave(cache);
         }
         pthread_mutex_unlock(&heap->lock);
     }
@@ -415,15 +412,14 @@ void cushim_pool_cache_forget(struct cushim_pool_cache *cache) {
     cushim_futex_lock_enter(&cache->role);
     while (cache->n_fences)
         drop_first_fence(cache);
+    leave(cache); /* before all else: who comes late puts nothing in */
     cushim_futex_lock_enter(&cache->lock);
     cushim_pool_buckets_clear(&cache->buckets);
     cache->ages = (struct cushim_pool_age){&cache->ages, &cache->ages};
     cache->recent = NULL;
     cache->counts = (struct cushim_pool_counts){0};
-    atomic_store_explicit(&cache->idle_bytes, 0, memory_order_relaxed);
-    cache->least_idle_bytes = 0;
+    cache->idle_bytes = cache->least_idle_bytes = 0;
     cache->open_blocks = cache->open_bytes = 0;
-    leave(cache);
     cushim_futex_lock_leave(&cache->lock);
     cushim_futex_lock_leave(&cache->role);
 }
