@@ -67,11 +67,7 @@ static enum cushim_status look_up(struct cushim_pool_call *call, struct cushim_s
     CUSHIM_TRY(cushim_pool_stream_of(call, s, &stream, &pin));
     if (!stream.context)
         stream.context = call->heap->context;
-    call->cache = call->heap->all; /* it stays as long as the heap, in one life */
-    if (stream.handle == CUSHIM_POOL_ALL)
-        call->life = atomic_load_explicit(&call->cache->life, memory_order_relaxed);
-    else
-        call->cache = cushim_pool_cache_of(call->heap, &stream, call->what, &call->life);
+    call->cache = cushim_pool_cache_of(call->heap, &stream, call->what, &call->life);
     cushim_handle_unpin(&pin);
     return call->cache ? CUSHIM_OK
                        : cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof *call->cache);

@@ -129,9 +129,9 @@ struct cushim_pool_block *cushim_pool_heap_block(uint64_t address) {
     if (!cushim_mem_blocks_find(&cushim_pool_ledger, address, &found) ||
         found.state != CUSHIM_MEM_LIVE)
         return NULL;
+    struct cushim_pool_heap *heap = (struct cushim_pool_heap *)(void *)found.segment->pool - 1;
     struct cushim_pool_block *block =
-        cushim_pool_heap_at(cushim_pool_heap_of(found.segment),
-                            __atomic_load_n(&found.cell->next_free, __ATOMIC_ACQUIRE));
+        cushim_pool_heap_at(heap, __atomic_load_n(&found.cell->next_free, __ATOMIC_ACQUIRE));
     return block && cushim_pool_block_address(block) == found.base ? block : NULL;
 }
 
@@ -163,7 +163,7 @@ static void empty_table(struct cushim_pool_heap *heap) {
 
 /* ---- making ---- */
 
-/* As cushim_pool_heap_of has it. */
+/* So that cushim_pool_heap_block finds the one by the other. */
 struct with_core {
     struct cushim_pool_heap heap;
     struct cushim_mem_heap core;

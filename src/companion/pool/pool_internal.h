@@ -303,12 +303,6 @@ enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const 
                                          enum cushim_memory_kind kind,
                                          struct cushim_pool_heap **out);
 
-/* The heap that has a segment. */
-static inline struct cushim_pool_heap *
-cushim_pool_heap_of(const struct cushim_mem_segment *segment) {
-    return (struct cushim_pool_heap *)(void *)segment->pool - 1; /* it is its core */
-}
-
 /* The next heap of all that are in use, `heap` NULL: the first; no lock. */
 struct cushim_pool_heap *cushim_pool_heap_next(struct cushim_pool_heap *heap);
 
