@@ -7,7 +7,7 @@
 static _Atomic(const struct cushim_stream_fence_user *) user; /* written once */
 
 void cushim_stream_fence_begin(struct cushim_context_object *context) {
-    cushim_mem_fence_begin(&context->fence, &cushim_driver_cuda, context->handle, NULL);
+    cushim_mem_fence_init(&context->fence, &cushim_driver_cuda, context->handle, NULL);
 }
 
 void cushim_stream_fence_end(struct cushim_context_object *context) {
@@ -43,7 +43,7 @@ enum cushim_status cushim_stream_fence_record(struct cushim_scope *scope, CUstre
     bool is_legacy = !stream || stream == CU_STREAM_LEGACY;
     CUSHIM_TRY(is_legacy ? cushim_capture_refuse(scope)
                          : cushim_capture_refuse_stream(scope, stream));
-    CUresult answer = cushim_mem_record_make_on(&out->record, &scope->context->fence, stream);
+    CUresult answer = cushim_mem_record_make(&out->record, &scope->context->fence, &stream);
     return settle(scope, "cuEventRecord", answer, out);
 }
 
@@ -54,7 +54,7 @@ enum cushim_status cushim_stream_fence_record_all(struct cushim_scope *scope,
     CUSHIM_TRY(cushim_capture_fence_enter(scope));
     /* no capture begins meanwhile: the record would invalidate it */
     if (CUSHIM_DRIVER(cuCtxRecordEvent))
-        answer = cushim_mem_record_make(&out->record, &scope->context->fence);
+        answer = cushim_mem_record_make(&out->record, &scope->context->fence, NULL);
     cushim_capture_fence_leave(scope);
     return settle(scope, "cuCtxRecordEvent", answer, out);
 }

@@ -19,26 +19,21 @@ void cushim_mem_waits_count(struct cushim_mem_stats *stats, uint64_t start_ns) {
     cushim_mem_waits_of_thread.ns += ns;
 }
 
-void cushim_mem_fence_begin(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
-                            CUcontext context, const struct cushim_mem_capture_guard *gate) {
+void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
+                           CUcontext context, const struct cushim_mem_capture_guard *gate) {
+    unsigned flags = 0;
     if (!fence->cuda) /* a first life: locks are never made twice */
         pthread_mutex_init(&fence->lock, NULL);
     fence->cuda = cuda;
     fence->gate = gate;
+    fence->brings_out = gate != NULL;
     fence->event_flags = CU_EVENT_DISABLE_TIMING;
+    if (gate && cuda->cuCtxGetFlags && cuda->cuCtxGetFlags(&flags) == CUDA_SUCCESS &&
+        (flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC)
+        fence->event_flags |= CU_EVENT_BLOCKING_SYNC;
     cushim_raise_to(&fence->open, 1);
     cushim_raise_to(&fence->effect, atomic_load(&fence->open));
     atomic_store(&fence->context, context);
-}
-
-void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
-                           CUcontext context, const struct cushim_mem_capture_guard *gate) {
-    unsigned flags = 0;
-    cushim_mem_fence_begin(fence, cuda, context, gate);
-    fence->brings_out = true;
-    if (cuda->cuCtxGetFlags && cuda->cuCtxGetFlags(&flags) == CUDA_SUCCESS &&
-        (flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC)
-        fence->event_flags |= CU_EVENT_BLOCKING_SYNC;
 }
 
 void cushim_mem_fence_abandon(struct cushim_mem_fence *fence) {
@@ -233,7 +228,7 @@ static enum outcome record_epoch(struct cushim_mem_fence *fence, CUresult *answe
     row.epoch = cushim_mem_fence_close(fence);
     row.round = due_round(fence);
     fence->idle.event = NULL;
-    *answer = cushim_mem_record_make(&row.record, fence);
+    *answer = cushim_mem_record_make(&row.record, fence, NULL);
     if (is_about_captures(*answer)) {
         *answer = CUDA_SUCCESS;
         return BARRED; /* by one that no hook of ours saw begin */

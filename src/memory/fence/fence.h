@@ -127,13 +127,11 @@ extern _Thread_local struct cushim_mem_waits cushim_mem_waits_of_thread
 /* A wait that began at start_ns is over, and found the device busy. */
 void cushim_mem_waits_count(struct cushim_mem_stats *stats, uint64_t start_ns);
 
-/* All zero, or abandoned.  The first relaxed free of a life waits, since effects may have been
- * submitted before there was a fence to note them. */
-void cushim_mem_fence_begin(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
-                            CUcontext context, const struct cushim_mem_capture_guard *gate);
-
-/* The same, its records bring out what kernels printed, and waits sleep as the context's do: it
- * must be current, for its flags are read. */
+/*
+ * All zero, or abandoned.  The first relaxed free of a life waits, since effects may have been
+ * submitted before there was a fence to note them.  With a guard its records bring out what kernels
+ * printed, and waits sleep as the context's do: it must be current, for its flags are read.
+ */
 void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
                            CUcontext context, const struct cushim_mem_capture_guard *gate);
 

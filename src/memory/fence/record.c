@@ -30,9 +30,8 @@ static CUevent take_spare(struct cushim_mem_fence *fence, unsigned life) {
     return event;
 }
 
-/* Of a stream, or NULL: of the whole context. */
-static inline __attribute__((always_inline)) CUresult
-make(struct cushim_mem_record *record, struct cushim_mem_fence *fence, const CUstream *stream) {
+CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_mem_fence *fence,
+                                const CUstream *stream) {
     CUresult answer = CUDA_SUCCESS;
     unsigned life = atomic_load(&fence->life);
     CUevent event = record->life == life ? record->event : NULL; /* else it went with its context */
@@ -53,15 +52,6 @@ make(struct cushim_mem_record *record, struct cushim_mem_fence *fence, const CUs
     if (answer != CUDA_SUCCESS)
         cushim_mem_record_release(record);
     return answer;
-}
-
-CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_mem_fence *fence) {
-    return make(record, fence, NULL);
-}
-
-CUresult cushim_mem_record_make_on(struct cushim_mem_record *record, struct cushim_mem_fence *fence,
-                                   CUstream stream) {
-    return make(record, fence, &stream);
 }
 
 void cushim_mem_record_release(struct cushim_mem_record *record) {

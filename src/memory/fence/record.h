@@ -35,13 +35,11 @@ struct cushim_mem_record {
     unsigned life;                  /* of that fence, when the event was taken */
 };
 
-/* Record the context of `fence`, with the event that the record has, or one more.  With an answer
- * other than success there is nothing to release.  The gate must be held. */
-CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_mem_fence *fence);
-
-/* The same of one stream of the context, which is current. */
-CUresult cushim_mem_record_make_on(struct cushim_mem_record *record, struct cushim_mem_fence *fence,
-                                   CUstream stream);
+/* Record the context of `fence`, or *stream, which is one of it while it is current, with the event
+ * that the record has, or one more.  With an answer other than success there is nothing to release.
+ * Of a context, the gate must be held. */
+CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_mem_fence *fence,
+                                const CUstream *stream);
 
 /* The event becomes a spare again, and the record has none; nobody queries it any more. */
 void cushim_mem_record_release(struct cushim_mem_record *record);

@@ -49,11 +49,10 @@ void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_
                         : setup->kind == CUSHIM_MEM_PINNED ? CUSHIM_MEM_FREE_ENTRY_PINNED
                                                            : CUSHIM_MEM_FREE_ENTRY_ANY;
     pool->fence = setup->fence ? setup->fence : &pool->own_fence;
-    if (pool->fence == &pool->own_fence)
+    if (!setup->fence) {
         cushim_mem_fence_init(pool->fence, setup->cuda, setup->context, setup->gate);
-    /* relaxed gives that up; once a fence: others of the context may use it by now */
-    if (pool->fence->brings_out == setup->policy->is_relaxed)
         pool->fence->brings_out = !setup->policy->is_relaxed;
+    }
     pool->recent_since_ns = cushim_clock_coarse_ns();
     cushim_mem_deferred_batch_begin(pool, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
     atomic_store(&pool->quick_life, atomic_fetch_add(&pool->generation, 1) + 1);

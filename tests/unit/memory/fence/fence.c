@@ -371,7 +371,7 @@ END_TEST
 START_TEST(an_event_that_comes_back_behind_its_context_is_used_no_more) {
     struct cushim_mem_record record = {0};
     setup(NULL);
-    ck_assert_int_eq(cushim_mem_record_make(&record, &fences[0]), CUDA_SUCCESS);
+    ck_assert_int_eq(cushim_mem_record_make(&record, &fences[0], NULL), CUDA_SUCCESS);
     fake_lose_all();
     cushim_mem_fence_abandon(&fences[0]);
     cushim_mem_record_release(&record);
