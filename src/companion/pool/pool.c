@@ -108,8 +108,8 @@ enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call, struct 
 
 /* ---- streams that go ---- */
 
-/* Call for each cache of a stream, in all pools. */
-static void each_cache(struct cushim_scope *scope, CUstream stream, const uint64_t *begun) {
+/* For each cache of a stream, in all pools: it goes, or (`begun`) a wait for it is over. */
+static void each_cache(struct cushim_scope *scope, CUstream stream, uint64_t begun) {
     struct cushim_pool_heap *heap = NULL;
     if (stream == CU_STREAM_LEGACY)
         stream = NULL;
@@ -121,7 +121,7 @@ static void each_cache(struct cushim_scope *scope, CUstream stream, const uint64
                          cache->of.context == scope->context && cache->of.handle == stream;
             pthread_mutex_unlock(&heap->lock);
             if (is_it && begun)
-                cushim_pool_cache_waited(cache, *begun);
+                cushim_pool_cache_waited(cache, begun);
             else if (is_it && stream)
                 cushim_pool_cache_end(cache, scope->what);
         }
@@ -132,11 +132,11 @@ static void each_cache(struct cushim_scope *scope, CUstream stream, const uint64
 static void stream_goes(struct cushim_scope *scope, CUstream stream) {
     if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
         cushim_changes_note();
-    each_cache(scope, stream, NULL);
+    each_cache(scope, stream, 0);
 }
 
 static void stream_done(struct cushim_scope *scope, CUstream stream, uint64_t begun) {
-    each_cache(scope, stream, &begun);
+    each_cache(scope, stream, begun);
 }
 
 /* ---- what the ledger and others see ---- */

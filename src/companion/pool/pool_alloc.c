@@ -159,7 +159,14 @@ static enum cushim_status run(struct cushim_pool_call *call) {
 }
 
 /* Through all that could serve. */
-static enum cushim_status alloc_from(struct cushim_pool_call *call, cushim_devptr *ptr) {
+static enum cushim_status alloc(struct cushim_pool_call *call, enum cushim_memory_kind kind,
+                                struct cushim_stream *s, cushim_devptr *ptr) {
+    if ((unsigned)kind >= CUSHIM_POOL_N_KINDS || call->bytes > SIZE_MAX / 2)
+        return cushim_fail(call->what, CUSHIM_INVALID, "kind=%d asked=%zu", kind, call->bytes);
+    if (!call->bytes)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_pool_heap_find(call->pool, call->what, call->dev, kind, &call->heap));
+    CUSHIM_TRY(cushim_pool_cache_find(call, s));
     call->bucket_bytes = cushim_pool_heap_bucket(call->heap, call->bytes);
     if (cushim_context_is_dead(call->heap->context))
         return cushim_fail(call->what, CUSHIM_DEADCONTEXT, "device=%d",
@@ -180,17 +187,6 @@ static enum cushim_status alloc_from(struct cushim_pool_call *call, cushim_devpt
         atomic_fetch_sub(&call->pool->live_bytes, cushim_pool_heap_bucket(call->heap, call->bytes));
     *ptr = call->node;
     return status;
-}
-
-static enum cushim_status alloc(struct cushim_pool_call *call, enum cushim_memory_kind kind,
-                                struct cushim_stream *s, cushim_devptr *ptr) {
-    if ((unsigned)kind >= CUSHIM_POOL_N_KINDS || call->bytes > SIZE_MAX / 2)
-        return cushim_fail(call->what, CUSHIM_INVALID, "kind=%d asked=%zu", kind, call->bytes);
-    if (!call->bytes)
-        return CUSHIM_OK;
-    CUSHIM_TRY(cushim_pool_heap_find(call->pool, call->what, call->dev, kind, &call->heap));
-    CUSHIM_TRY(cushim_pool_cache_find(call, s));
-    return alloc_from(call, ptr);
 }
 
 /* ---- the fast path: the stream's own newest block ---- */
