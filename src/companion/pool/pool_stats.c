@@ -9,17 +9,6 @@
 
 /* ---- numbers ---- */
 
-/* Those that are not over are the newest. */
-static void add_bucket(const struct cushim_pool_cache *cache,
-                       const struct cushim_pool_bucket *bucket, struct cushim_pool_stats *stats) {
-    const struct cushim_pool_block *block = bucket->newest;
-    stats->cached_blocks += bucket->n;
-    for (; block && !cushim_pool_block_is_over(cache, block); block = block->older) {
-        stats->pending_blocks++;
-        stats->pending_bytes += block->bucket_bytes;
-    }
-}
-
 /* What is live may be below 0 for the moment between a free here and its allocation there. */
 static void add_cache(struct cushim_pool_cache *cache, struct cushim_pool_stats *stats,
                       struct cushim_pool_counts *sums) {
@@ -32,8 +21,14 @@ static void add_cache(struct cushim_pool_cache *cache, struct cushim_pool_stats 
     sums->live_bytes += cache->counts.live_bytes;
     sums->asked_bytes += cache->counts.asked_bytes;
     for (struct cushim_pool_bucket *bucket = NULL;
-         (bucket = cushim_pool_buckets_next(&cache->buckets, bucket));)
-        add_bucket(cache, bucket, stats);
+         (bucket = cushim_pool_buckets_next(&cache->buckets, bucket));) {
+        const struct cushim_pool_block *block = bucket->newest; /* what is not over is the newest */
+        stats->cached_blocks += bucket->n;
+        for (; block && !cushim_pool_block_is_over(cache, block); block = block->older) {
+            stats->pending_blocks++;
+            stats->pending_bytes += block->bucket_bytes;
+        }
+    }
     cushim_futex_lock_leave(&cache->lock);
 }
 
