@@ -96,7 +96,6 @@ static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, 
     cushim_mem_cache_put(cache, bin, found->cell, found->base - freeing->pool->guard_bytes, tag);
     if (!tag)
         atomic_store_explicit(&found->cell->state, CUSHIM_MEM_FREE, memory_order_release);
-    count(freeing, cache);
     return true;
 }
 
@@ -134,23 +133,18 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
                                uint64_t tag) {
     struct cushim_mem_heap *pool = freeing->pool;
     enum cushim_status status = CUSHIM_OK;
-    bool is_stale, is_of_arena = cushim_mem_arena_serves(&freeing->found->place);
-    if (is_of_arena)
-        count(freeing, cache);
+    bool is_stale = false, is_of_arena = cushim_mem_arena_serves(&freeing->found->place);
     if (is_of_arena || (cache && is_cacheable(freeing->found) && push(freeing, cache, tag))) {
         is_stale = cushim_mem_fast_is_stale(pool);
     } else if (cushim_mem_heap_lock_life(pool, freeing->life)) {
-        bool is_kept = put(freeing, tag);
+        status = put(freeing, tag) ? CUSHIM_OK : CUSHIM_NOMEM;
         is_stale = pool->held_bytes > cushim_mem_watermark_now(pool);
         pthread_mutex_unlock(&pool->lock);
-        if (is_kept)
-            count(freeing, cache);
-        else
-            status = CUSHIM_NOMEM;
     } else {
-        is_stale = false;
         status = end_gone(freeing);
     }
+    if (status == CUSHIM_OK)
+        count(freeing, cache);
     if (cache)
         cushim_mem_cache_leave(cache);
     if (is_of_arena) /* which may record a fence: no cache is taken over that */
@@ -207,11 +201,6 @@ static enum cushim_status release_exact(struct freeing *freeing) {
 
 /* ---- relaxed ---- */
 
-/* Does the calling thread capture?  Then native refuses the free, and so do we. */
-static bool is_own_capture(const struct cushim_mem_capture_guard *gate) {
-    return gate->is_open() && cushim_mem_capture_guard_ask(gate) == CUSHIM_MEM_PASS_OWN;
-}
-
 /* Waits for an effect, and tells such waits apart. */
 static enum cushim_status await_effect(const struct freeing *freeing, uint64_t effect) {
     struct cushim_mem_heap *pool = freeing->pool;
@@ -254,8 +243,10 @@ static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due du
 
 static enum cushim_status release_relaxed(struct freeing *freeing) {
     struct cushim_mem_heap *pool = freeing->pool;
+    const struct cushim_mem_capture_guard *gate = pool->fence->gate;
     size_t block_bytes = freeing->asked_bytes;
-    if (is_own_capture(pool->fence->gate))
+    /* native refuses the free of a thread that captures, and so do we */
+    if (gate->is_open() && cushim_mem_capture_guard_ask(gate) == CUSHIM_MEM_PASS_OWN)
         return release_exact(freeing);
     uint64_t tag = cushim_mem_fence_tag(pool->fence);
     bool has_effect = cushim_mem_fence_effect(pool->fence) != 0;

@@ -19,7 +19,6 @@
 
 struct cushim_mem_capture_guard;
 struct cushim_mem_fence;
-struct cushim_mem_policy;
 struct cushim_mem_stats;
 
 struct cushim_mem_block {
