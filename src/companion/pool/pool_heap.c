@@ -282,9 +282,8 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     pthread_mutex_lock(&heap->lock);
     heap->pool = pool;
     pthread_mutex_unlock(&heap->lock);
-    atomic_store_explicit(&heap->next, atomic_load_explicit(&pool->heaps, memory_order_relaxed),
-                          memory_order_relaxed);
-    atomic_store_explicit(&pool->heaps, heap, memory_order_release);
+    atomic_store(&heap->next, atomic_load(&pool->heaps));
+    atomic_store(&pool->heaps, heap);
     *out = heap;
     return CUSHIM_OK;
 }
@@ -300,25 +299,11 @@ static struct cushim_pool_heap *known_heap(struct cushim_pool_object *pool, int 
     return heap;
 }
 
-/* The same of a context, made at need. */
-static enum cushim_status find_in(struct cushim_pool_object *pool, const char *what,
-                                  struct cushim_context_object *context,
-                                  enum cushim_memory_kind kind, struct cushim_pool_heap **out) {
-    struct cushim_scope scope;
-    cushim_pool_heap_lose_dead();
-    CUSHIM_TRY(cushim_call_begin_known(&scope, what, context));
-    enum cushim_status status = CUSHIM_OK;
-    pthread_mutex_lock(&pool->lock);
-    if (!(*out = known_heap(pool, context->device, kind)))
-        status = make(&scope, pool, context, kind, out);
-    pthread_mutex_unlock(&pool->lock);
-    return cushim_call_end(&scope, status);
-}
-
 enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const char *what, int dev,
                                          enum cushim_memory_kind kind,
                                          struct cushim_pool_heap **out) {
     struct cushim_context_object *context = pool->context;
+    struct cushim_scope scope;
     if (context && dev == -1)
         dev = context->device;
     if ((*out = known_heap(pool, dev, kind)))
@@ -330,9 +315,18 @@ enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const 
     if ((*out = known_heap(pool, dev, kind)))
         return CUSHIM_OK;
     if (context)
-        return find_in(pool, what, context, kind, out);
-    CUSHIM_TRY(cushim_context_of_device(what, dev, &context));
-    enum cushim_status status = find_in(pool, what, context, kind, out);
+        cushim_object_keep(context);
+    else
+        CUSHIM_TRY(cushim_context_of_device(what, dev, &context));
+    cushim_pool_heap_lose_dead();
+    enum cushim_status status = cushim_call_begin_known(&scope, what, context);
+    if (status == CUSHIM_OK) {
+        pthread_mutex_lock(&pool->lock);
+        if (!(*out = known_heap(pool, dev, kind)))
+            status = make(&scope, pool, context, kind, out);
+        pthread_mutex_unlock(&pool->lock);
+        status = cushim_call_end(&scope, status);
+    }
     cushim_object_release(context);
     return status;
 }
