@@ -36,7 +36,7 @@ static struct cushim_pool_memory *memory_of_thread(void) {
 static bool is_calm(const struct cushim_pool_object *pool, const struct cushim_pool_cache *cache) {
     const struct cushim_pool_heap *heap = cache->heap;
     return !atomic_load(&pool->object.is_closed) && !cushim_graph_resources_is_due() &&
-           !pool->is_alloc_long && atomic_load(&pool->is_holding) &&
+           !pool->is_checked && !pool->options.cap_live_bytes && atomic_load(&pool->is_holding) &&
            !atomic_load(&pool->n_freezes) && !cushim_context_is_dead(heap->context) &&
            !cushim_context_is_dead(cache->of.context) && !cushim_capture_count(cache->of.context);
 }
@@ -284,8 +284,6 @@ static enum cushim_status make(const char *what, const struct cushim_pool_option
         return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *pool);
     pool->options = *options;
     pool->is_checked = cushim_settings()->check != 0;
-    pool->is_alloc_long = options->cap_live_bytes || pool->is_checked;
-    pool->is_free_long = pool->is_alloc_long || options->cap_cached_bytes;
     atomic_init(&pool->is_holding, true);
     pthread_mutex_init(&pool->lock, NULL);
     pool->context = cushim_object_keep(context);

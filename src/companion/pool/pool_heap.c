@@ -269,7 +269,8 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     atomic_store(&heap->graph_bytes, 0);
     heap->peak_bytes[0] = heap->peak_bytes[1] = 0;
     heap->options = pool->options;
-    heap->is_free_long = pool->is_free_long;
+    heap->is_free_long =
+        pool->is_checked || pool->options.cap_live_bytes || pool->options.cap_cached_bytes;
     uint32_t life;
     heap->all = cushim_pool_cache_of(
         heap, &(struct cushim_pool_stream){.context = context, .handle = CUSHIM_POOL_ALL},

@@ -199,7 +199,7 @@ struct cushim_pool_heap {
     /* constant while in use: the cache of ALL, and of the pool what its caches need */
     struct cushim_pool_cache *all;
     struct cushim_pool_options options;
-    bool is_free_long;
+    bool is_free_long; /* a cap or the check: no free takes the fast path */
     struct cushim_pool_table table;
     size_t n_turns; /* the lock: which cache that is gone is asked after next */
     /* the lock: the most that was live in the running second and in the one before */
@@ -228,9 +228,8 @@ struct cushim_pool_object {
     struct cushim_pool_options options;    /* constant; copied into heaps */
     atomic_bool is_holding;                /* freed blocks are kept */
     atomic_bool has_lost; /* a context of its died: addresses it does not know may be from there */
-    bool is_checked;      /* CUSHIM_CHECK; constant, as the next two */
-    bool is_alloc_long, is_free_long; /* a cap or the check: no call takes the fast path */
-    atomic_size_t live_bytes;         /* only where there is a cap */
+    bool is_checked;      /* CUSHIM_CHECK; constant */
+    atomic_size_t live_bytes; /* only where there is a cap */
     atomic_uint_fast64_t n_refused, n_evicted, n_waits, n_reclaim_steps, n_damaged;
     _Atomic(struct cushim_pool_heap *) heaps;
     atomic_int n_freezes;

@@ -309,13 +309,12 @@ enum cushim_status cushim_pool_freeze_idle(struct cushim_pool *p, int on) {
 
 enum cushim_status cushim_pool_trim(struct cushim_pool *p, int dev, size_t keep_bytes) {
     struct cushim_pool_call call;
-    int ordinal = -1;
     if (keep_bytes > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "keep=%zu", keep_bytes);
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     enum cushim_status status =
-        dev == -1 ? CUSHIM_OK : cushim_context_ordinal(call.what, dev, &ordinal);
+        dev == -1 ? CUSHIM_OK : cushim_context_ordinal(call.what, dev, &dev);
     if (status == CUSHIM_OK)
-        status = trim(&call, ordinal, keep_bytes, false);
+        status = trim(&call, dev, keep_bytes, false);
     return cushim_pool_end(&call, status);
 }
