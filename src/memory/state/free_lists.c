@@ -35,7 +35,6 @@ static void count_free(struct cushim_mem_heap *pool, const struct cushim_mem_seg
     cushim_mem_stats_add(&pool->stats->free_segment_bytes, segment->n_bytes);
 }
 
-/* A segment became wholly free: it is the last that goes back to the driver. */
 static void note_free(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     count_free(pool, segment);
     DL_APPEND2(pool->bound.oldest_free, segment, older_free, younger_free);
@@ -109,17 +108,15 @@ static bool take_idle(struct cushim_mem_heap *pool, size_t n_bytes,
         cushim_mem_extents_fit(&pool->idle, own_bytes, own_bytes + waste_bytes);
     if (!best)
         return false;
-    cushim_mem_extents_unlist(&pool->idle, best);
-    note_used(pool, best->segment);
+    cushim_mem_free_lists_remove(pool, best->segment);
     *place = (struct cushim_mem_blockref){best, 0};
     return true;
 }
 
 bool cushim_mem_free_lists_is_dedicated(const struct cushim_mem_heap *pool, size_t n_bytes) {
-    if (n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES)
-        return n_bytes >=
-               atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed);
-    return !cushim_mem_heap_packs(pool) || n_bytes >= LEAST_OWN_BYTES ||
+    bool is_large = n_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES &&
+                    (!cushim_mem_heap_packs(pool) || n_bytes >= LEAST_OWN_BYTES);
+    return is_large ||
            n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed);
 }
 
@@ -226,8 +223,7 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *pool,
     if (segment->is_retired) {
         give_retired(pool, segment, place);
     } else if (segment->is_dedicated) {
-        cushim_mem_extents_list(&pool->idle, extent);
-        note_free(pool, segment);
+        cushim_mem_free_lists_put_back(pool, segment);
     } else if (cushim_mem_extent_is_cut(extent)) {
         struct cushim_mem_extent *slab =
             cushim_mem_bucket_give(&pool->buckets[extent->class_index], place);

@@ -45,7 +45,7 @@ void cushim_mem_free_lists_drain(struct cushim_mem_heap *pool);
 /* Take a wholly free segment off the lists: nothing is served from it any more. */
 void cushim_mem_free_lists_remove(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment);
 
-/* Put a wholly free segment into the lists: it is new, or the driver did not take it. */
+/* Put a wholly free segment into the lists: it is the last that goes back to the driver. */
 void cushim_mem_free_lists_put_back(struct cushim_mem_heap *pool,
                                     struct cushim_mem_segment *segment);
 

@@ -42,33 +42,6 @@ CUresult cushim_mem_segments_refusal(void) {
     return refusal;
 }
 
-static CUresult native_alloc(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
-    uint64_t start_ns = cushim_clock_ns();
-    CUstreamCaptureMode mode = cushim_mode_relaxed(pool->cuda);
-    struct cushim_mem_provider_client client = client_of(pool);
-    CUresult answer = pool->source->obtain(&client, n_bytes, base);
-    cushim_mode_back(pool->cuda, mode);
-    if (answer != CUDA_SUCCESS)
-        refusal = answer;
-    cushim_mem_stats_add(&pool->stats->n_native_allocs, 1);
-    cushim_mem_stats_add_time(pool->stats, &pool->stats->native_alloc_ns, start_ns);
-    log_debug("memory", "device %d: memory of size %zu asked of the driver: %s", pool->device,
-              n_bytes, answer == CUDA_SUCCESS ? "a new segment" : "refused");
-    return answer;
-}
-
-static void note_native_free(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes,
-                             uint64_t start_ns, CUresult answer) {
-    if (answer == CUDA_SUCCESS)
-        cushim_mem_limit_refund(budget_of(pool), n_bytes);
-    else
-        tell(pool, base, n_bytes, true);
-    cushim_mem_stats_add(&pool->stats->n_native_frees, 1);
-    cushim_mem_stats_add_time(pool->stats, &pool->stats->native_free_ns, start_ns);
-    log_debug("memory", "device %d: a segment of size %zu given back to the driver: %s",
-              pool->device, n_bytes, answer == CUDA_SUCCESS ? "done" : "refused");
-}
-
 /*
  * is_relaxed: a free of our own choosing; else one that stands for the caller's.  Behind *stream,
  * where that is not NULL: then the caller's own context stays current, whose default streams are
@@ -93,7 +66,14 @@ static CUresult native_free(struct cushim_mem_heap *pool, uint64_t base, size_t 
     }
     if (has_entered)
         cushim_current_context_leave(pool->cuda);
-    note_native_free(pool, base, n_bytes, start_ns, answer);
+    if (answer == CUDA_SUCCESS)
+        cushim_mem_limit_refund(budget_of(pool), n_bytes);
+    else
+        tell(pool, base, n_bytes, true);
+    cushim_mem_stats_add(&pool->stats->n_native_frees, 1);
+    cushim_mem_stats_add_time(pool->stats, &pool->stats->native_free_ns, start_ns);
+    log_debug("memory", "device %d: a segment of size %zu given back to the driver: %s",
+              pool->device, n_bytes, answer == CUDA_SUCCESS ? "done" : "refused");
     return answer;
 }
 
@@ -120,13 +100,23 @@ static void unlink_segment(struct cushim_mem_heap *pool, struct cushim_mem_segme
 enum cushim_status cushim_mem_segments_fetch(struct cushim_mem_heap *pool, size_t n_bytes,
                                              uint64_t *base) {
     struct cushim_mem_limit *budget = budget_of(pool);
+    struct cushim_mem_provider_client client = client_of(pool);
     if (!cushim_mem_limit_charge(budget, n_bytes))
         return CUSHIM_NOMEM;
-    CUresult answer = native_alloc(pool, n_bytes, base);
-    if (answer != CUDA_SUCCESS)
-        cushim_mem_limit_refund(budget, n_bytes);
-    else
+    uint64_t start_ns = cushim_clock_ns();
+    CUstreamCaptureMode mode = cushim_mode_relaxed(pool->cuda);
+    CUresult answer = pool->source->obtain(&client, n_bytes, base);
+    cushim_mode_back(pool->cuda, mode);
+    cushim_mem_stats_add(&pool->stats->n_native_allocs, 1);
+    cushim_mem_stats_add_time(pool->stats, &pool->stats->native_alloc_ns, start_ns);
+    log_debug("memory", "device %d: memory of size %zu asked of the driver: %s", pool->device,
+              n_bytes, answer == CUDA_SUCCESS ? "a new segment" : "refused");
+    if (answer == CUDA_SUCCESS) {
         tell(pool, *base, n_bytes, true);
+    } else {
+        cushim_mem_limit_refund(budget, n_bytes);
+        refusal = answer;
+    }
     return cushim_status_from_cu(answer);
 }
 
