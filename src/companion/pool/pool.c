@@ -1,7 +1,6 @@
 #include "companion/pool/pool.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/try.h"
 #include "cushim/device.h"

@@ -2,13 +2,9 @@
  * driver. */
 #include "base/clock.h"
 #include "base/try.h"
-#include "companion/capture/known_captures.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/pool/pool_call.h"
 #include "memory/state/segments.h"
-
-/* Above this a fetch is dear enough to look first whether idle blocks make room. */
-enum { SMALL_BYTES = CUSHIM_MEM_SLAB_LIMIT_BYTES };
 
 /* Hand a block to the caller: counted, and LIVE. */
 static void hand_out(struct cushim_pool_call *call) {
@@ -66,7 +62,7 @@ static bool serve_proven(struct cushim_pool_call *call) {
 
 static enum cushim_status serve_free_lists(struct cushim_pool_call *call) {
     enum cushim_status status = CUSHIM_NOTFOUND;
-    if (call->bucket_bytes <= SMALL_BYTES) {
+    if (call->bucket_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES) {
         status =
             cushim_pool_heap_take(call->heap, call->bucket_bytes, CUSHIM_POOL_CUT, &call->block);
         if (status == CUSHIM_NOTFOUND)
@@ -84,7 +80,7 @@ static enum cushim_status serve_free_lists(struct cushim_pool_call *call) {
  * stays within what the pool may keep anyway, memory of the driver.
  */
 enum cushim_status cushim_pool_serve(struct cushim_pool_call *call) {
-    bool is_small = call->bucket_bytes <= SMALL_BYTES;
+    bool is_small = call->bucket_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES;
     /* its own stream's newest; of a capture what is over */
     call->block =
         cushim_pool_cache_take(call->cache, call->bucket_bytes, call->is_captured ? 0 : call->life);

@@ -3,8 +3,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "base/bits.h"
-
 enum { LEAST_MADE = 16 };
 
 /* A program of ever new sizes does not pay for those of long ago. */

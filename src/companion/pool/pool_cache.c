@@ -1,7 +1,6 @@
 #include "companion/pool/pool_cache.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/try.h"
 #include "companion/capture/known_captures.h"

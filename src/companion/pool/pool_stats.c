@@ -1,6 +1,5 @@
 /* What a pool shows of itself: counters, gauges, its blocks one by one. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/try.h"
 #include "companion/core/struct_size.h"
