@@ -98,23 +98,19 @@ static void poll_fence(struct cushim_mem_heap *pool) {
         pthread_mutex_unlock(&pool->lock);
     }
     uint64_t tag = deferred_tag(pool);
-    /* no fence was to be had when it emptied */
-    if (tag && tag >= cushim_mem_fence_tag(pool->fence))
-        cushim_mem_fence_start(pool->fence, &answer);
     if (tag)
-        cushim_mem_fence_poll(pool->fence, &answer);
+        cushim_mem_deferred_batch_prove(pool, tag, &answer);
 }
 
 /* ---- opening and closing ---- */
 
 /* Its pages are the heap's again, where no block is there.  Under the lock. */
-static bool close_chunk(struct cushim_mem_heap *pool, struct cushim_mem_chunk *chunk) {
+static void close_chunk(struct cushim_mem_heap *pool, struct cushim_mem_chunk *chunk) {
     struct cushim_mem_extent *extent = cushim_mem_chunk_close(chunk, done_of(pool));
     if (!extent)
-        return false;
+        return;
     atomic_fetch_sub_explicit(&pool->arena.n_open, 1, memory_order_relaxed);
     cushim_mem_free_lists_give(pool, &(struct cushim_mem_blockref){extent, 0});
-    return true;
 }
 
 /* A chunk that is closed, made if there is none; NULL where all are open or host memory is out. */
