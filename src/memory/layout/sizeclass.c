@@ -59,26 +59,15 @@ size_t cushim_mem_sizeclass_bytes(unsigned class_index) {
 
 enum { MOST_SLAB_BYTES = 1 << 16 };
 
-/* The grains of so many blocks, or of one, or of as many as an extent has to have. */
-static size_t grains_of(size_t n_blocks, unsigned class_index) {
-    size_t block_grains = cushim_mem_grains_of(cushim_mem_sizeclass_bytes(class_index));
-    size_t n_least = (CUSHIM_MEM_LEAST_GRAINS + block_grains - 1) / block_grains;
-    return (n_blocks > n_least ? n_blocks : n_least) * block_grains;
-}
-
-size_t cushim_mem_bucket_least_grains(unsigned class_index) {
-    return grains_of(1, class_index);
-}
-
 size_t cushim_mem_bucket_slab_grains(const struct cushim_mem_bucket *bucket, unsigned class_index) {
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
-    size_t n_blocks = bucket->n_cells, most = MOST_SLAB_BYTES / block_bytes;
-    if (n_blocks > most)
-        n_blocks = most;
+    size_t block_grains = cushim_mem_grains_of(block_bytes);
+    size_t n_least = (CUSHIM_MEM_LEAST_GRAINS + block_grains - 1) / block_grains;
+    size_t n_blocks = cushim_least(bucket->n_cells, MOST_SLAB_BYTES / block_bytes);
     size_t n_even = CUSHIM_MEM_PAGE_BYTES / (block_bytes & -block_bytes); /* end with a page */
     if (n_even && n_blocks > n_even)
         n_blocks -= n_blocks % n_even;
-    return grains_of(n_blocks, class_index);
+    return cushim_most(n_blocks, n_least) * block_grains;
 }
 
 enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,

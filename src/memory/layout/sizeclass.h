@@ -75,9 +75,6 @@ struct cushim_mem_bucket {
  */
 size_t cushim_mem_bucket_slab_grains(const struct cushim_mem_bucket *bucket, unsigned class_index);
 
-/* Of the smallest one. */
-size_t cushim_mem_bucket_least_grains(unsigned class_index);
-
 /**
  * Cut an extent into blocks of a class and add it.
  * @return CUSHIM_OK | CUSHIM_NOMEM (host memory; the extent is as it was)

@@ -67,8 +67,9 @@ static void give_slab(struct cushim_mem_heap *pool, struct cushim_mem_extent *sl
 
 /* A run for the next slab of a class: where none is long enough, one for the smallest slab. */
 static struct cushim_mem_extent *take_slab(struct cushim_mem_heap *pool, unsigned class_index) {
+    const struct cushim_mem_bucket empty = {0};
     size_t n_grains = cushim_mem_bucket_slab_grains(&pool->buckets[class_index], class_index);
-    size_t n_least = cushim_mem_bucket_least_grains(class_index);
+    size_t n_least = cushim_mem_bucket_slab_grains(&empty, class_index);
     struct cushim_mem_extent *extent = take_run(pool, n_grains);
     return extent || n_grains == n_least ? extent : take_run(pool, n_least);
 }
