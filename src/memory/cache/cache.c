@@ -1,12 +1,10 @@
 #include "memory/cache/cache.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/futex.h"
-#include "base/helgrind.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 
@@ -420,13 +418,11 @@ static struct cushim_mem_cache *obtain(void) {
     if ((cache = spares)) {
         spares = cache->next_of_thread;
     } else {
-        cache = mmap(NULL, sizeof *cache, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (cache == MAP_FAILED)
+        cache = cushim_mem_meta_map(sizeof *cache);
+        if (!cache)
             return NULL;
         if (cushim_mem_cache_made)
             cushim_mem_cache_made(cache);
-        cushim_helgrind_ignore(cache, sizeof *cache);
         cache->next_of_all = atomic_load_explicit(&everyone, memory_order_relaxed);
         atomic_store_explicit(&everyone, cache, memory_order_release);
     }

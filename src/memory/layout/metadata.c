@@ -13,8 +13,9 @@ static unsigned order_of(size_t n_bytes) {
                                                  : cushim_log2_floor(n_bytes - 1) + 1;
 }
 
-static void *map(size_t n_bytes) {
-    void *fresh = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+void *cushim_mem_meta_map(size_t n_bytes) {
+    void *fresh = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (fresh == MAP_FAILED)
         return NULL;
     cushim_helgrind_ignore(fresh, n_bytes);
@@ -23,10 +24,10 @@ static void *map(size_t n_bytes) {
 
 static void *cut(struct cushim_mem_meta *meta, size_t n_bytes) {
     if (n_bytes >= CHUNK_BYTES)
-        return map(n_bytes);
+        return cushim_mem_meta_map(n_bytes);
     if (meta->chunk_left_bytes < n_bytes) {
         /* what is left of the old chunk is given up: less than one piece of this size */
-        meta->chunk = map(CHUNK_BYTES);
+        meta->chunk = cushim_mem_meta_map(CHUNK_BYTES);
         meta->chunk_left_bytes = meta->chunk ? CHUNK_BYTES : 0;
         if (!meta->chunk)
             return NULL;

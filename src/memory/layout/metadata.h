@@ -22,6 +22,11 @@ struct cushim_mem_meta {
     size_t chunk_left_bytes;
 };
 
+/* Whole pages, zeroed, which nobody unmaps and helgrind does not check; NULL when host memory is
+ * out.
+ */
+void *cushim_mem_meta_map(size_t n_bytes);
+
 /* At least n_bytes (n_bytes > 0), zeroed, aligned to 64; NULL when host memory is out. */
 void *cushim_mem_meta_obtain(struct cushim_mem_meta *meta, size_t n_bytes);
 

@@ -1,10 +1,8 @@
 #include "memory/layout/pagemap.h"
 
 #include <pthread.h>
-#include <sys/mman.h>
 
 #include "base/bits.h"
-#include "base/helgrind.h"
 #include "memory/layout/segment.h"
 
 enum {
@@ -21,11 +19,9 @@ static bool make_tables(struct cushim_mem_pagemap *map, uint64_t first, uint64_t
     for (uint64_t giant = first; giant <= last; giant++) {
         if (atomic_load_explicit(&map->tables[giant], memory_order_relaxed))
             continue;
-        struct cushim_mem_table *fresh = mmap(NULL, sizeof *fresh, PROT_READ | PROT_WRITE,
-                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (fresh == MAP_FAILED)
+        struct cushim_mem_table *fresh = cushim_mem_meta_map(sizeof *fresh);
+        if (!fresh)
             return false;
-        cushim_helgrind_ignore(fresh, sizeof *fresh);
         atomic_store_explicit(&map->tables[giant], fresh, memory_order_release);
     }
     return true;
