@@ -21,29 +21,6 @@ static size_t size_of(unsigned n_slots) {
            n_slots * sizeof(struct cushim_mem_graph_resources_slot);
 }
 
-static struct cushim_mem_held *create(struct cushim_mem_heap *pool, uint64_t life,
-                                      const struct cushim_mem_lookup *found, unsigned n_holds) {
-    pthread_mutex_lock(&pool->lock);
-    struct cushim_mem_held *held = cushim_mem_meta_obtain(&pool->meta, size_of(n_holds));
-    if (held) {
-        held->pool = pool;
-        held->life = life;
-        held->place = found->place;
-        held->n_slots = n_holds;
-        atomic_init(&held->n_holds, n_holds);
-    }
-    pthread_mutex_unlock(&pool->lock);
-    return held;
-}
-
-static void hang(struct cushim_mem_held *held, struct cushim_mem_graph_resources *const *holds) {
-    for (unsigned i = 0; i < held->n_slots; i++) {
-        held->slots[i] = (struct cushim_mem_graph_resources_slot){holds[i]->first, held};
-        holds[i]->first = &held->slots[i];
-        holds[i]->n_blocks++;
-    }
-}
-
 enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *pool,
                                                    const struct cushim_mem_lookup *found,
                                                    struct cushim_mem_graph_resources *const *holds,
@@ -52,10 +29,21 @@ enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *pool,
     enum cushim_status status = cushim_mem_heap_claim(pool, found);
     if (status != CUSHIM_OK)
         return status;
-    struct cushim_mem_held *held = create(pool, life, found, n_holds);
+    pthread_mutex_lock(&pool->lock);
+    struct cushim_mem_held *held = cushim_mem_meta_obtain(&pool->meta, size_of(n_holds));
+    pthread_mutex_unlock(&pool->lock);
     if (!held)
         return CUSHIM_NOMEM;
-    hang(held, holds);
+    held->pool = pool;
+    held->life = life;
+    held->place = found->place;
+    held->n_slots = n_holds;
+    atomic_init(&held->n_holds, n_holds);
+    for (unsigned i = 0; i < n_holds; i++) {
+        held->slots[i] = (struct cushim_mem_graph_resources_slot){holds[i]->first, held};
+        holds[i]->first = &held->slots[i];
+        holds[i]->n_blocks++;
+    }
     return CUSHIM_OK;
 }
 
