@@ -84,16 +84,11 @@ bool cushim_mem_chunk_find(const struct cushim_mem_chunk *chunk, uint32_t grain,
 
 bool cushim_mem_chunk_make(struct cushim_mem_chunk *chunk, struct cushim_mem_meta *meta,
                            uint32_t n_grains) {
-    size_t cells_bytes = n_grains * sizeof *chunk->cells;
-    struct cushim_mem_block_meta *cells = cushim_mem_meta_obtain(meta, cells_bytes);
-    if (!cells)
+    chunk->cells = cushim_mem_meta_obtain(meta, n_grains * sizeof *chunk->cells +
+                                                    (n_grains + 63) / 64 * sizeof *chunk->starts);
+    if (!chunk->cells)
         return false;
-    chunk->starts = cushim_mem_meta_obtain(meta, (n_grains + 63) / 64 * sizeof *chunk->starts);
-    if (!chunk->starts) {
-        cushim_mem_meta_release(meta, cells, cells_bytes);
-        return false;
-    }
-    chunk->cells = cells;
+    chunk->starts = (void *)(chunk->cells + n_grains);
     chunk->n_grains = n_grains;
     atomic_store(&chunk->level, (struct cushim_mem_chunk_level){.top = closed_top});
     return true;
