@@ -66,17 +66,12 @@ static unsigned list_of(size_t n_grains) {
 }
 
 void cushim_mem_extents_list(struct cushim_mem_extents *extents, struct cushim_mem_extent *extent) {
-    unsigned list = list_of(extent->n_grains);
-    DL_PREPEND2(extents->lists[list], extent, previous, next);
-    extents->listed[list / 64] |= (uint64_t)1 << list % 64;
+    DL_PREPEND2(extents->lists[list_of(extent->n_grains)], extent, previous, next);
 }
 
 void cushim_mem_extents_unlist(struct cushim_mem_extents *extents,
                                struct cushim_mem_extent *extent) {
-    unsigned list = list_of(extent->n_grains);
-    DL_DELETE2(extents->lists[list], extent, previous, next);
-    if (!extents->lists[list])
-        extents->listed[list / 64] &= ~((uint64_t)1 << list % 64);
+    DL_DELETE2(extents->lists[list_of(extent->n_grains)], extent, previous, next);
 }
 
 void cushim_mem_extent_make_block(struct cushim_mem_extent *extent, size_t block_bytes) {
@@ -119,23 +114,11 @@ static struct cushim_mem_extent *fit_in(struct cushim_mem_extent *head, size_t n
     return best;
 }
 
-/* The first list from `list` on that is not empty; behind the last one where there is none. */
-static unsigned next_listed(const struct cushim_mem_extents *extents, unsigned list) {
-    enum { WORDS = CUSHIM_MEM_EXTENT_LISTS / 64 + 1 };
-    uint64_t bits = extents->listed[list / 64] & ~(uint64_t)0 << list % 64;
-    unsigned word = list / 64;
-    while (!bits && ++word < WORDS)
-        bits = extents->listed[word];
-    return bits ? word * 64 + (unsigned)__builtin_ctzll(bits) : CUSHIM_MEM_EXTENT_LISTS;
-}
-
 struct cushim_mem_extent *cushim_mem_extents_fit(const struct cushim_mem_extents *extents,
                                                  size_t n_bytes, size_t most_bytes) {
     unsigned last = list_of((most_bytes >> CUSHIM_MEM_LOG2_GRAIN) + 1);
     struct cushim_mem_extent *fit = NULL;
-    for (unsigned list = next_listed(extents, list_of(cushim_mem_grains_of(n_bytes)));
-         !fit && list <= last && list < CUSHIM_MEM_EXTENT_LISTS;
-         list = next_listed(extents, list + 1))
+    for (unsigned list = list_of(cushim_mem_grains_of(n_bytes)); !fit && list <= last; list++)
         fit = fit_in(extents->lists[list], n_bytes, most_bytes);
     return fit;
 }

@@ -8,9 +8,8 @@
  * bits.  No extent is shorter than a page, so that in each page at most one starts: `extent_at` has
  * a row a page.  A dedicated segment is one block of its own and has one of each.
  *
- * Free extents wait in lists by size, eight per doubling, with a bit for each that is not empty, so
- * that the smallest list with a fit is found in a few instructions.  An extent that becomes free
- * joins its free neighbours at once.
+ * Free extents wait in lists by size, eight per doubling.  One that becomes free joins its free
+ * neighbours at once.
  *
  * All of it under the heap's lock.  Without it are read `starts`, `extent_at`, and an extent's
  * `kind` and `cells`.  What a look-up of a LIVE block's address reads there stays as it is while
@@ -125,7 +124,6 @@ enum {
 
 /* All zero is empty. */
 struct cushim_mem_extents {
-    uint64_t listed[CUSHIM_MEM_EXTENT_LISTS / 64 + 1]; /* a bit for each list that is not empty */
     struct cushim_mem_extent *lists[CUSHIM_MEM_EXTENT_LISTS];
 };
 

@@ -352,8 +352,6 @@ static const char *fault_of_lists(const struct cushim_mem_heap *pool, const stru
     size_t n_free = 0, n_idle = 0, n_whole = 0, n_slabs = 0;
     for (unsigned i = 0; i < CUSHIM_MEM_EXTENT_LISTS; i++) {
         const struct cushim_mem_extent *extent = pool->extents.lists[i];
-        if (!(pool->extents.listed[i / 64] >> i % 64 & 1) != !extent)
-            return "the bits differ from the lists";
         for (; extent; extent = extent->next, n_free++) {
             if (atomic_load(&extent->kind) != CUSHIM_MEM_EXTENT_FREE)
                 return "an extent in use is listed as free";
