@@ -246,10 +246,28 @@ START_TEST(a_random_history_agrees_with_a_row_of_grains) {
 }
 END_TEST
 
+START_TEST(a_slab_that_becomes_free_gives_its_cells_back) {
+    struct cushim_mem_bucket bucket = {0};
+    cushim_mem_sizeclass_choose(CUSHIM_MEM_FINE);
+    setup(GRAINS);
+    struct cushim_mem_extent *slab = take(128);
+    ck_assert_int_eq(cushim_mem_bucket_add(&bucket, &meta, slab, 7), CUSHIM_OK);
+    struct cushim_mem_block_meta *cells = slab->cells;
+    size_t n_bytes = slab->n_cells * sizeof *cells;
+    ck_assert_ptr_eq(cushim_mem_bucket_leave(&bucket, slab), slab);
+    struct cushim_mem_extent *whole = give(slab);
+    ck_assert_uint_eq(whole->n_grains, GRAINS);
+    ck_assert_ptr_null(whole->cells);
+    ck_assert_uint_eq(whole->n_cells, 0);
+    ck_assert_ptr_eq(cushim_mem_meta_obtain(&meta, n_bytes), cells); /* the next of that size */
+}
+END_TEST
+
 SUITE() {
     return suite_run(
         "segment_extents",
-        (const TTest *[]){a_run_is_cut_from_the_low_end_and_the_rest_stays_free,
+        (const TTest *[]){a_slab_that_becomes_free_gives_its_cells_back,
+                          a_run_is_cut_from_the_low_end_and_the_rest_stays_free,
                           as_many_runs_lie_in_a_segment_as_have_room_in_it,
                           no_run_is_shorter_than_a_page_and_a_rest_that_would_be_goes_along,
                           an_exact_fit_leaves_no_rest_and_more_than_there_is_finds_none,
