@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "memory/layout/segment.h"
+#include "tests/unit/memory/layout/slab_at.h"
 #include "tests/unit/suite.h"
 
 #define PAGE  ((uint64_t)CUSHIM_MEM_SPOT_BYTES)
@@ -14,16 +15,6 @@ static struct cushim_mem_pagemap *map; /* 4 MiB: memcheck searches static data f
 static uint64_t things[4];             /* addresses to point at: a map never looks behind them */
 #define THING(i) ((struct cushim_mem_segment *)(void *)&things[i])
 static struct cushim_mem_extent slabs[3];
-
-/* A slab of several blocks. */
-static struct cushim_mem_extent *slab_at(unsigned i, uint64_t base, uint64_t n_bytes) {
-    static struct cushim_mem_segment all; /* of all addresses, from 0 on */
-    slabs[i] = (struct cushim_mem_extent){.segment = &all,
-                                          .first_grain = (uint32_t)(base >> CUSHIM_MEM_LOG2_GRAIN),
-                                          .n_grains = n_bytes >> CUSHIM_MEM_LOG2_GRAIN,
-                                          .n_cells = 2};
-    return &slabs[i];
-}
 
 START_TEST(an_empty_map_knows_no_address) {
     static const uint64_t addresses[] = {0, 1, PAGE, TABLE, END - 1, END, END + 1, UINT64_MAX};
@@ -57,7 +48,7 @@ END_TEST
 
 START_TEST(a_page_that_a_slab_has_only_a_part_of_is_not_entered_as_its_own) {
     uint64_t page = CUSHIM_MEM_PAGE_BYTES, base = 3 * TABLE;
-    struct cushim_mem_extent *slab = slab_at(0, base + 512, 3 * page);
+    struct cushim_mem_extent *slab = slab_at(&slabs[0], base + 512, 3 * page);
     cushim_mem_pagemap_set(map, base, PAGE, THING(0));
     cushim_mem_pagemap_note_slab(map, slab, true);
     ck_assert_ptr_null(cushim_mem_pagemap_slab(map, base + 512));
@@ -67,7 +58,7 @@ START_TEST(a_page_that_a_slab_has_only_a_part_of_is_not_entered_as_its_own) {
     cushim_mem_pagemap_note_slab(map, slab, false);
     for (unsigned i = 0; i < 4; i++)
         ck_assert_ptr_null(cushim_mem_pagemap_slab(map, base + i * page));
-    cushim_mem_pagemap_note_slab(map, slab_at(0, base + 512, page), true);
+    cushim_mem_pagemap_note_slab(map, slab_at(&slabs[0], base + 512, page), true);
     ck_assert_ptr_null(cushim_mem_pagemap_slab(map, base + 512));
     ck_assert_ptr_null(cushim_mem_pagemap_slab(map, base + page));
 }
@@ -75,7 +66,8 @@ END_TEST
 
 START_TEST(who_clears_late_clears_nothing_of_others) {
     uint64_t base = 2 * TABLE;
-    struct cushim_mem_extent *first = slab_at(1, base, 2 * PAGE), *second = slab_at(2, base, PAGE);
+    struct cushim_mem_extent *first = slab_at(&slabs[1], base, 2 * PAGE),
+                             *second = slab_at(&slabs[2], base, PAGE);
     cushim_mem_pagemap_set(map, base, 2 * PAGE, THING(0));
     cushim_mem_pagemap_note_slab(map, first, true);
     cushim_mem_pagemap_set(map, base, PAGE, THING(1)); /* the driver handed it out again */

@@ -10,6 +10,7 @@
 
 #include "memory/layout/pagemap.h"
 #include "memory/layout/segment.h"
+#include "tests/unit/memory/layout/slab_at.h"
 #include "tests/unit/suite.h"
 
 #define PAGE ((uint64_t)CUSHIM_MEM_SPOT_BYTES)
@@ -22,16 +23,6 @@ static struct cushim_mem_pagemap map;
 static uint64_t things[OWNERS]; /* addresses to point at: a map never looks behind them */
 #define THING(i) ((struct cushim_mem_segment *)(void *)&things[i])
 static struct cushim_mem_extent slabs[OWNERS];
-
-/* A slab of several blocks. */
-static struct cushim_mem_extent *slab_at(unsigned i, uint64_t base, uint64_t n_bytes) {
-    static struct cushim_mem_segment all; /* of all addresses, from 0 on */
-    slabs[i] = (struct cushim_mem_extent){.segment = &all,
-                                          .first_grain = (uint32_t)(base >> CUSHIM_MEM_LOG2_GRAIN),
-                                          .n_grains = n_bytes >> CUSHIM_MEM_LOG2_GRAIN,
-                                          .n_cells = 2};
-    return &slabs[i];
-}
 
 /* ---- entries, counted in the memory of the map ---- */
 
@@ -141,7 +132,7 @@ START_TEST(what_a_larger_segment_was_set_over_does_not_come_back) {
     for (unsigned i = 0; i < 2; i++) {
         uint64_t base = (8 + i) * GIB;
         cushim_mem_pagemap_set(&map, base + 3 * PAGE, PAGE, THING(0));
-        cushim_mem_pagemap_note_slab(&map, slab_at(0, base + 3 * PAGE, PAGE), true);
+        cushim_mem_pagemap_note_slab(&map, slab_at(&slabs[0], base + 3 * PAGE, PAGE), true);
         cushim_mem_pagemap_set(&map, base, sizes[i], THING(1));
         ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, base + 3 * PAGE), THING(1));
         ck_assert_ptr_null(cushim_mem_pagemap_slab(&map, base + 3 * PAGE));
@@ -206,7 +197,7 @@ static void model_set(unsigned owner) {
     range->slab_first = range->first + draw(range->n);
     range->slab_n = draw(range->first + range->n - range->slab_first + 1) % 100;
     cushim_mem_pagemap_note_slab(
-        &map, slab_at(owner, address_of(range->slab_first), range->slab_n * PAGE), true);
+        &map, slab_at(&slabs[owner], address_of(range->slab_first), range->slab_n * PAGE), true);
     for (uint32_t i = range->slab_first; i < range->slab_first + range->slab_n; i++)
         model[i].slab = (uint8_t)(owner + 1);
 }
