@@ -25,6 +25,7 @@ enum { MAX_DRIVERS = 16 };
 static struct cushim_cuda table;
 _Atomic(struct cushim_cuda *) cushim_driver_known; /* &table, or NULL */
 static _Atomic(const char *) first_missing;
+static atomic_bool is_software;
 
 /*
  * The object behind the table; only ever compared with what is loaded now.  Written under the lock,
@@ -84,6 +85,7 @@ static void fill(const struct cushim_object *object) {
     cushim_cuda_load(&table, find, &copy, &missing);
     cushim_route_fill(&table);
     atomic_store(&first_missing, missing);
+    atomic_store(&is_software, cushim_object_symbol(object, "cushim_sim_version") != NULL);
     atomic_store(&object_name, object->name);
     atomic_store(&object_dynamic, object->dynamic);
     atomic_store_explicit(&cushim_driver_known, &table, memory_order_release);
@@ -146,4 +148,8 @@ struct cushim_cuda *cushim_driver_search(void) {
 
 const char *cushim_driver_missing(void) {
     return atomic_load(&cushim_driver_known) ? atomic_load(&first_missing) : NULL;
+}
+
+bool cushim_driver_is_software(void) {
+    return atomic_load(&is_software);
 }

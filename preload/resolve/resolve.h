@@ -39,6 +39,9 @@ static inline struct cushim_cuda *cushim_driver(void) {
 /* The first REQUIRED name that the driver lacks, static; NULL: none, or no driver is known yet. */
 const char *cushim_driver_missing(void);
 
+/* Is it the software device's (tools/sim), whose times say nothing of a GPU? */
+bool cushim_driver_is_software(void);
+
 /**
  * The real functions of the libcudart that a caller means.
  * @param caller  where the call came from: __builtin_return_address(0) in the hook

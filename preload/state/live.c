@@ -162,6 +162,7 @@ void cushim_live_begin(void) {
     head->rank = cushim_path_rank();
     head->ranks = cushim_path_ranks();
     head->start_ns = cushim_clock_ns();
+    head->is_software = cushim_driver_is_software(); /* in a child; else it is not known yet */
     head->is_relaxed = cushim_process.policy.is_relaxed;
     head->sample_bytes = cushim_process_options.sites;
     snprintf(head->program, sizeof head->program, "%s", program_invocation_short_name);

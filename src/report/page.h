@@ -180,6 +180,7 @@ struct cushim_page_head {
     char boot[CUSHIM_NAME_BYTES];                /* of the kernel, whose clock times are of */
     char folder[CUSHIM_PAGE_FOLDER_BYTES];       /* it was started in */
     atomic_uint_fast64_t driver_version;         /* 13000: of CUDA 13.0; 0: no pool was opened */
+    atomic_uint_fast64_t is_software;            /* the driver is that of tools/sim: no GPU */
     uint64_t n_argument_bytes, n_option_bytes;   /* of the two below that are used */
     char arguments[CUSHIM_PAGE_ARGUMENTS_BYTES]; /* of the program, its own name first */
     char options[CUSHIM_PAGE_OPTIONS_BYTES];     /* "name=value": those that were set */

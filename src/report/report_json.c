@@ -189,6 +189,8 @@ static void put_head(struct cushim_writer *out, const struct cushim_report *repo
     cushim_write(out, "],\n");
     if (version)
         cushim_write(out, "  \"driver_version\": %" PRIu64 ",\n", version);
+    if (cushim_mem_stats_read(&head->is_software))
+        cushim_write(out, "  \"is_software\": true,\n");
 }
 
 static void put_natively(struct cushim_writer *out, const struct cushim_report_natively *natively) {

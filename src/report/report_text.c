@@ -275,8 +275,9 @@ static const char *share(char text[CUSHIM_AMOUNT_BYTES], uint64_t n, uint64_t n_
 static const char *const verdict_indent = "         ";
 
 /* One kind of driver call that we made: how many, how long in all, and how long each. */
-static void put_measured(struct cushim_writer *out, uint64_t n, uint64_t ns, const char *one,
-                         const char *many) {
+static void put_measured(struct cushim_writer *out, const struct cushim_report *report, uint64_t n,
+                         uint64_t ns, const char *one, const char *many) {
+    bool is_software = cushim_mem_stats_read(&report->page.head.is_software);
     char calls[CUSHIM_AMOUNT_BYTES * 2];
     struct texts t;
     if (!n)
@@ -285,7 +286,7 @@ static void put_measured(struct cushim_writer *out, uint64_t n, uint64_t ns, con
                  cushim_text_time(t.text[0], ns));
     if (n > 1)
         cushim_write(out, ", %s each", cushim_text_time(t.text[1], ns / n));
-    cushim_write(out, " (measured)\n");
+    cushim_write(out, is_software ? " (no GPU)\n" : " (measured)\n");
 }
 
 /* What the driver served as it was asked, and no pool could. */
@@ -335,10 +336,10 @@ static void put_verdict(struct cushim_writer *out, const struct cushim_report *r
         cushim_write(out, "verdict: no device memory was asked for by cudaMalloc or cuMemAlloc\n");
     else
         cushim_write(out, "verdict: no device memory was asked for\n");
-    put_measured(out, cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_native_allocs),
+    put_measured(out, report, cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_native_allocs),
                  cushim_report_sum(report, CUSHIM_KIND_DEVICE, native_alloc_ns),
                  "driver allocation", "driver allocations");
-    put_measured(out, cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_native_frees),
+    put_measured(out, report, cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_native_frees),
                  cushim_report_sum(report, CUSHIM_KIND_DEVICE, native_free_ns), "driver free",
                  "driver frees");
     put_natively(out, &report->natively);

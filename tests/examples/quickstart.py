@@ -97,7 +97,8 @@ def sample():
         elif line.startswith("done "):
             shown.append("done    vecadd ran natively and under cushim, on the software device: its times are of no GPU")
         else:
-            shown.append(re.sub("device 0  NVIDIA .*, ", "device 0  cushim software device, ", line.removesuffix(" --time")))
+            line = line.removesuffix(" --time").replace(" (measured)", " (no GPU)")
+            shown.append(re.sub("device 0  NVIDIA .*, ", "device 0  cushim software device, ", line))
     return shown
 
 

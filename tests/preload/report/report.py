@@ -261,7 +261,7 @@ def a_report_on_standard_error_leaves_standard_output_alone():
 def what_stdio_holds_at_the_end_is_the_programs_to_write():
     native = run("print_last", preload=False, stats=False)
     done = fixture.Run(OPTIONS, ["sh", "-c", 'exec "$@" 2>&1', "sh", SHARED, "print_last"], stats=False, CUSHIM_STATS="1")
-    report, _, last = done.out.rpartition(b" (measured)\n")
+    report, _, last = done.out.rpartition(b" (no GPU)\n")
     assert report.startswith(b"cushim ") and native.out == last == b"the program's line\n", done.out
 
 
