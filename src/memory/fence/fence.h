@@ -92,22 +92,26 @@ struct cushim_mem_fence {
     unsigned event_flags; /* blocking sync where the context sleeps in waits */
     atomic_uint life; /* counts abandons, under the lock: an event of an earlier life is no more */
     bool brings_out;  /* its records bring out what kernels printed */
-    atomic_uint_fast64_t printed_round; /* up to this round of launches that is out */
-    /* every call reads these: what others write often is not in their lines of cache */
-    char before[CUSHIM_MEM_LINE_BYTES];
+    /* Each in lines of cache of its own: what every free reads, what arrivals write, what all who
+     * wait look at, and what only the recorder has. */
+    char before_open[CUSHIM_MEM_LINE_BYTES];
     atomic_uint_fast64_t open; /* from 1; only rises, in later lives of the fence too */
+    char before_done[CUSHIM_MEM_LINE_BYTES];
     atomic_uint_fast64_t done; /* only rises */
-    char between[CUSHIM_MEM_LINE_BYTES];
+    char before_effect[CUSHIM_MEM_LINE_BYTES];
     atomic_uint_fast64_t effect; /* noted at each copy */
-    char behind[CUSHIM_MEM_LINE_BYTES];
-    atomic_uint_fast64_t wanted;          /* the latest by who found another thread recording */
+    char before_wanted[CUSHIM_MEM_LINE_BYTES];
+    atomic_uint_fast64_t wanted; /* the latest by who found another thread recording */
+    char before_signal[CUSHIM_MEM_LINE_BYTES];
     atomic_uint signal;                   /* changes with what sleepers wait for */
     atomic_bool has_sleepers;             /* since the last wake */
     atomic_bool is_recording, is_polling; /* one thread each */
-    struct cushim_mem_record idle;        /* over: who records makes it anew */
+    atomic_uint n_rows;                   /* in flight; read without the lock too */
+    char before_idle[CUSHIM_MEM_LINE_BYTES];
+    struct cushim_mem_record idle;      /* over: who records makes it anew */
+    atomic_uint_fast64_t printed_round; /* up to this round of launches that is out */
     pthread_mutex_t lock;
-    atomic_uint n_rows; /* in flight; read without the lock too */
-    unsigned first;     /* the oldest */
+    unsigned first; /* the oldest */
     struct cushim_mem_row rows[CUSHIM_MEM_EPOCH_ROWS];
     unsigned n_spares;
     CUevent spares[CUSHIM_MEM_FENCE_SPARES];

@@ -379,10 +379,22 @@ START_TEST(an_event_that_comes_back_behind_its_context_is_used_no_more) {
 }
 END_TEST
 
+/* With 16 threads a pair took 1.4 times as long where they did not. */
+START_TEST(what_different_threads_write_lies_in_different_lines) {
+    const size_t places[] = {
+        offsetof(struct cushim_mem_fence, open),         offsetof(struct cushim_mem_fence, done),
+        offsetof(struct cushim_mem_fence, effect),       offsetof(struct cushim_mem_fence, wanted),
+        offsetof(struct cushim_mem_fence, is_recording), offsetof(struct cushim_mem_fence, idle)};
+    for (size_t i = 1; i < sizeof places / sizeof *places; i++)
+        ck_assert_uint_ge(places[i] - places[i - 1], CUSHIM_MEM_LINE_BYTES);
+}
+END_TEST
+
 SUITE() {
     return suite_run(
         "fence",
-        (const TTest *[]){an_event_that_comes_back_behind_its_context_is_used_no_more,
+        (const TTest *[]){what_different_threads_write_lies_in_different_lines,
+                          an_event_that_comes_back_behind_its_context_is_used_no_more,
                           an_idle_context_costs_a_record_and_a_query,
                           a_busy_context_is_polled_then_slept_on_until_it_is_done,
                           a_wait_that_the_polls_end_is_a_synchronise_too,
