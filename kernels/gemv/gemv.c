@@ -1,10 +1,10 @@
 /*
  * Products with quantised matrices: arguments, the choice of a path, the launch.
  *
- * One column or two go through blocks that stay (sm_90, where there are rows enough: on the matrix
- * units, or streams of bytes) or through the kernels of rows, all bound by weights; more through
- * the matrix units, from nine on by warpgroups on devices of 9.0.  On sm_75 rows take up to eight,
- * and more go through tiles of plain products.
+ * One column goes through blocks that stay (sm_90, where there are rows enough: on the matrix
+ * units, or streams of bytes) or through the kernels of rows, all bound by weights; two to eight
+ * through blocks that stay (sm_90), more through the matrix units, from nine on by warpgroups on
+ * devices of 9.0.  On sm_75 rows take up to eight, and more go through tiles of plain products.
  */
 #include "kernels/gemv/gemv_direct.h"
 #include "kernels/gemv/gemv_kernels.h"
@@ -37,8 +37,8 @@ enum { CHUNK_OF_8 = 8, CHUNK_OF_MORE = 4 }; /* blocks of a chunk, tiles of 8 and
         WGMMA_ROW(FORMAT, word, n_bytes, has_scales, 32),                                          \
         WGMMA_ROW(FORMAT, word, n_bytes, has_scales, 64),                                          \
         [FORMAT + GEMV_TILE] = {.name = "gemv_" word "_tile"},                                     \
-        [FORMAT + GEMV_DIRECT2] = {.name = "gemv_" word "_direct2",                                \
-                                   .shared_bytes = GEMV_DIRECT_MOST_BYTES}
+        [FORMAT + GEMV_SLICES] = {.name = "gemv_" word "_slices",                                  \
+                                  .shared_bytes = GEMV_DIRECT_MOST_BYTES}
 
 #define STREAM_MOST_BYTES(n_bytes)                                                                 \
     GEMV_STREAM_BYTES(n_bytes, GEMV_STREAM_WARPS, GEMV_STREAM_MOST_PARTS)
@@ -60,7 +60,7 @@ static const struct cushim_kernel kernels[] = {
     [GEMV_END_ADD] = {.name = "gemv_end_add"},
     [GEMV_END_SWIGLU] = {.name = "gemv_end_swiglu"},
     [GEMV_END_QKV] = {.name = "gemv_end_qkv"},
-    [GEMV_Q4_0_DIRECT1] = {.name = "gemv_q4_0_direct1", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
+    [GEMV_Q4_0_DIRECT] = {.name = "gemv_q4_0_direct", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
     [GEMV_Q8_0_STREAM] = {.name = "gemv_q8_0_stream", .shared_bytes = STREAM_MOST_BYTES(34)},
     [GEMV_Q8F_STREAM] = {.name = "gemv_q8f_stream", .shared_bytes = STREAM_MOST_BYTES(36)},
     [GEMV_F32_R1] = {.name = "gemv_f32_r1"},
@@ -81,19 +81,16 @@ enum { MMA_FROM = 3, WGMMA_FROM = 9 };
 /* What the launcher knows of a format. */
 struct format {
     enum gemv_kernel first;
-    int64_t block_bytes;          /* of values, and of the scale where that is not apart */
-    size_t scales_bytes;          /* alignment of scales that are apart; 0: there are none */
-    size_t values_bytes;          /* alignment of the rest */
-    int64_t rows_of_warp1;        /* rows of a warp, for one column */
-    enum gemv_kernel direct1;     /* on the matrix units, one column; 0: none */
-    enum gemv_kernel stream;      /* by bulk copies, one column; 0: none */
-    unsigned direct_stages_bytes; /* of a warp */
+    int64_t block_bytes;     /* of values, and of the scale where that is not apart */
+    size_t scales_bytes;     /* alignment of scales that are apart; 0: there are none */
+    size_t values_bytes;     /* alignment of the rest */
+    int64_t rows_of_warp1;   /* rows of a warp, for one column */
+    enum gemv_kernel direct; /* on the matrix units, one column; 0: none */
+    enum gemv_kernel stream; /* by bulk copies, one column; 0: none */
 };
-static const struct format q4_0 = {GEMV_Q4_0, 16, 2, 1, 4, GEMV_Q4_0_DIRECT1, 0, 0};
-static const struct format q8_0 = {
-    GEMV_Q8_0, 34, 0, 2, 2, 0, GEMV_Q8_0_STREAM, 16 * GEMV_DIRECT_PITCH_Q8_0};
-static const struct format q8f = {
-    GEMV_Q8F, 36, 0, 4, 2, 0, GEMV_Q8F_STREAM, 16 * GEMV_DIRECT_PITCH_Q8F};
+static const struct format q4_0 = {GEMV_Q4_0, 16, 2, 1, 4, GEMV_Q4_0_DIRECT, 0};
+static const struct format q8_0 = {GEMV_Q8_0, 34, 0, 2, 2, 0, GEMV_Q8_0_STREAM};
+static const struct format q8f = {GEMV_Q8F, 36, 0, 4, 2, 0, GEMV_Q8F_STREAM};
 
 struct product {
     const void *scales, *values;
@@ -167,9 +164,9 @@ static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_dir
     unsigned most_bytes = cushim_kernel_call_share(call, share);
     int64_t n_tiles = (sizes->n_tiles - 1) / ((int64_t)per_sm * call->n_sms) + 1; /* of a block */
     unsigned n_warps = even_warps(sizes->n_steps, n_tiles, GEMV_DIRECT_WARPS / share);
-    unsigned bytes = GEMV_DIRECT_BYTES(sizes->cols, sizes->column_bytes, (unsigned)sizes->n_steps,
-                                       n_warps, 0, sizes->stages_bytes);
-    unsigned bytes_of_tile = 64 * n_warps * sizes->cols;
+    unsigned bytes = GEMV_DIRECT_BYTES(sizes->column_bytes, (unsigned)sizes->n_steps, n_warps, 0,
+                                       sizes->bytes_of_warp);
+    unsigned bytes_of_tile = 64 * n_warps;
     if (most_bytes > GEMV_DIRECT_MOST_BYTES)
         most_bytes = GEMV_DIRECT_MOST_BYTES;
     if (bytes + bytes_of_tile > most_bytes)
@@ -215,8 +212,8 @@ bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv
 static enum cushim_status launch_direct(const struct cushim_kernel_call *call, unsigned kernel,
                                         const struct gemv_direct *direct, struct product *args) {
     int most_tiles = direct->most_tiles, early_bytes = direct->early_bytes;
-    void *params[] = {&args->scales, &args->values, &args->b,    &args->c,    &args->m,
-                      &args->k,      &args->n,      &most_tiles, &early_bytes};
+    void *params[] = {&args->scales, &args->values, &args->b,    &args->c,
+                      &args->m,      &args->k,      &most_tiles, &early_bytes};
     return cushim_kernel_call_launch(call, kernel, &direct->shape, params);
 }
 
@@ -323,6 +320,67 @@ static enum cushim_status launch_wgmma(const struct cushim_kernel_call *call,
     return cushim_kernel_call_launch(call, kernel, &shape, params);
 }
 
+/*
+ * By slices of k: blocks that stay, with a warp a slice, or some where there are few slices.  A
+ * cluster shares k that is too much for a block.  False where it is not to be had.
+ */
+static bool slices_shape(const struct cushim_kernel_call *call, struct cushim_kernel_shape *shape,
+                         const struct format *format, const struct product *args,
+                         struct gemv_slices *slices) {
+    enum { MOST_GROUPS = 4, TILES_OF_WARP = 4, PARTS = 8 };
+    int64_t n_all = args->k / GEMV_SLICE, n_tiles = (args->m - 1) / GEMV_SLICE_ROWS + 1;
+    int64_t row_bytes = args->k / BLOCK_VALUES * format->block_bytes;
+    unsigned ranks = 1;
+    if (call->arch < 90 || n_all == 0 || n_tiles > INT32_MAX)
+        return false;
+    while (ranks < CUSHIM_PORTABLE_CLUSTER && n_all > (int64_t)GEMV_SLICE_WARPS * ranks)
+        ranks *= 2;
+    if (n_all > (int64_t)GEMV_SLICE_WARPS * ranks || (ranks > 1 && !call->has_clusters))
+        return false;
+    unsigned n_slices = (unsigned)((n_all - 1) / ranks + 1), groups = GEMV_SLICE_WARPS / n_slices;
+    if (groups > MOST_GROUPS)
+        groups = MOST_GROUPS;
+    /* As many clusters as surely run at the same time.  Each lies within one of a device's parts,
+     * which have even numbers of multiprocessors, so that each may leave ranks - 2 idle. */
+    int64_t most = ((int64_t)call->n_sms - (ranks > 2 ? PARTS * (ranks - 2) : 0)) / ranks;
+    unsigned clusters = cushim_n_blocks(n_tiles, 1, most > 1 ? most : 1);
+    int64_t tiles = (n_tiles - 1) / clusters + 1;
+    unsigned most_bytes = cushim_kernel_call_share(call, 1);
+    if (most_bytes > GEMV_DIRECT_MOST_BYTES)
+        most_bytes = GEMV_DIRECT_MOST_BYTES;
+    /* All tiles, or as many as there is room for the sums of, twice. */
+    unsigned warps = n_slices * groups, n_bytes = (unsigned)format->block_bytes;
+    unsigned least = GEMV_SLICE_BYTES(n_bytes, warps, n_slices, 0, 0);
+    unsigned n = 0, n_sums = 1;
+    if (most_bytes > least)
+        n = (most_bytes - least) / GEMV_SLICE_BYTES(n_bytes, 0, n_slices, 1, n_sums);
+    if (tiles <= n) {
+        n = (unsigned)tiles;
+    } else {
+        n_sums = 2;
+        n = n ? (most_bytes - least) / GEMV_SLICE_BYTES(n_bytes, 0, n_slices, 1, n_sums) : 0;
+        n = n < TILES_OF_WARP * groups ? n : TILES_OF_WARP * groups;
+    }
+    if (n == 0)
+        return false;
+    *slices = (struct gemv_slices){.m = args->m,
+                                   .k = args->k,
+                                   .n = args->n,
+                                   .step = row_bytes * GEMV_SLICE_ROWS * groups * clusters,
+                                   .row_bytes = (uint32_t)row_bytes,
+                                   .n_slices = (int32_t)n_slices,
+                                   .n_groups = (int32_t)groups,
+                                   .tile_step = (int32_t)clusters,
+                                   .tiles_a_sum = (int32_t)n};
+    *shape = (struct cushim_kernel_shape){.grid = {clusters * ranks},
+                                          .block = {32 * warps},
+                                          .cluster = ranks > 1 ? ranks : 0,
+                                          .shared_bytes =
+                                              GEMV_SLICE_BYTES(n_bytes, warps, n_slices, n, n_sums),
+                                          .is_dependent = true};
+    return true;
+}
+
 static enum cushim_status launch_tiles(const struct cushim_kernel_call *call,
                                        const struct format *format, struct product *args) {
     enum { TILE = 64 };
@@ -375,27 +433,30 @@ static enum cushim_status run_product(const char *what, const struct format *for
     bool is_wide = cushim_is_aligned(16, args.values, NULL, NULL, NULL) &&
                    args.k / BLOCK_VALUES * format->block_bytes % 16 == 0;
     struct gemv_direct direct;
-    struct gemv_direct_sizes sizes = {
-        .n_tiles = (args.m - 1) / GEMV_DIRECT_ROWS + 1,
-        .n_steps = (args.k + GEMV_DIRECT_STEP - 1) / GEMV_DIRECT_STEP,
-        .least_tiles = call.n_sms,
-        .tile_bytes = GEMV_DIRECT_ROWS * (args.k / BLOCK_VALUES) *
-                      (format->block_bytes + (int64_t)format->scales_bytes),
-        .cols = (unsigned)args.n,
-        .column_bytes = GEMV_DIRECT_DIGITS,
-        .stages_bytes = format->direct_stages_bytes,
-        .early_bytes = args.n == 1 ? GEMV_DIRECT_EARLY_OF_Q4_0 : GEMV_DIRECT_EARLY_BYTES};
+    struct gemv_direct_sizes sizes = {.n_tiles = (args.m - 1) / GEMV_DIRECT_ROWS + 1,
+                                      .n_steps = (args.k + GEMV_DIRECT_STEP - 1) / GEMV_DIRECT_STEP,
+                                      .least_tiles = call.n_sms,
+                                      .tile_bytes =
+                                          GEMV_DIRECT_ROWS * (args.k / BLOCK_VALUES) *
+                                          (format->block_bytes + (int64_t)format->scales_bytes),
+                                      .column_bytes = GEMV_DIRECT_DIGITS,
+                                      .early_bytes = GEMV_DIRECT_EARLY_OF_Q4_0};
     struct cushim_kernel_shape shape;
     bool is_one = args.n == 1;
+    struct gemv_slices slices;
+    if (is_wide && !is_one && args.n <= 8 && args.k % GEMV_SLICE == 0 &&
+        cushim_is_aligned(16, args.scales, NULL, NULL, NULL) &&
+        slices_shape(&call, &shape, format, &args, &slices)) {
+        void *params[] = {&args.scales, &args.values, &args.b, &args.c, &slices};
+        return cushim_kernel_call_launch(&call, format->first + GEMV_SLICES, &shape, params);
+    }
     if (is_wide && is_one && format->stream &&
         stream_shape(&call, &shape, args.m, args.k, format->block_bytes))
         return launch_stream(&call, format->stream, &shape, &args);
     /* pairs of blocks, and of scales by one load */
-    if (is_wide && args.k % (2 * BLOCK_VALUES) == 0 && (uintptr_t)args.scales % 4 == 0 &&
-        (is_one ? format->direct1 != 0 : args.n == 2) &&
-        cushim_gemv_direct_shape(&call, &direct, &sizes))
-        return launch_direct(&call, is_one ? format->direct1 : format->first + GEMV_DIRECT2,
-                             &direct, &args);
+    if (is_wide && is_one && format->direct && args.k % (2 * BLOCK_VALUES) == 0 &&
+        (uintptr_t)args.scales % 4 == 0 && cushim_gemv_direct_shape(&call, &direct, &sizes))
+        return launch_direct(&call, format->direct, &direct, &args);
     if (call.has_wgmma && args.n >= WGMMA_FROM)
         return launch_wgmma(&call, format, &args, is_wide);
     if (call.arch >= 80 && args.n >= MMA_FROM)
@@ -476,7 +537,6 @@ enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y, 
                                       .n_steps = k / GEMV_DIRECT_STEP,
                                       .least_tiles = call.n_sms,
                                       .tile_bytes = GEMV_DIRECT_ROWS * (k / Q4K_VALUES) * Q4K_BYTES,
-                                      .cols = 1,
                                       .column_bytes = GEMV_DIRECT_TERMS,
                                       .early_bytes = GEMV_DIRECT_EARLY_BYTES,
                                       .two_from = TILES_OF_TWO};

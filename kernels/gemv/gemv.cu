@@ -4,6 +4,7 @@
 #include "kernels/gemv/gemv_f32.cuh"
 #include "kernels/gemv/gemv_mma.cuh"
 #include "kernels/gemv/gemv_q4k.cuh"
+#include "kernels/gemv/gemv_slices.cuh"
 #include "kernels/gemv/gemv_small.cuh"
 #include "kernels/gemv/gemv_stream.cuh"
 #include "kernels/gemv/gemv_tile.cuh"
@@ -99,24 +100,34 @@ TILED(q4_0, Q4_0)
 TILED(q8_0, Q8_0)
 TILED(q8f, Q8f)
 
-/* ---- one or two columns on the matrix units; DEPTH steps are on their way ---- */
+/* ---- two to eight columns by slices of k ---- */
+
+#define SLICES(name, Format)                                                                       \
+    KERNEL_OF(512, 1, gemv_##name)                                                                 \
+    (const uint8_t *scales, const uint8_t *values, const float *b, float *c,                       \
+     struct gemv_slices shape) {                                                                   \
+        FROM_90(DYNAMIC_SHARED(uint8_t, shared);                                                   \
+                run_slices<Format>(shape, {scales, values}, b, c, shared));                        \
+    }
+
+SLICES(q4_0_slices, Q4_0)
+SLICES(q8_0_slices, Q8_0)
+SLICES(q8f_slices, Q8f)
+
+/* ---- one column on the matrix units; two steps are on their way ---- */
 
 /* Two blocks of half as many warps have registers, too. */
 
-#define DIRECT(name, Format, COLS, DEPTH)                                                          \
+#define DIRECT(name, Format)                                                                       \
     KERNEL_OF(512, 1, gemv_##name)                                                                 \
-    (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
-     int64_t n, int most_tiles, int early_bytes) {                                                 \
-        FROM_90(DYNAMIC_SHARED(uint8_t, shared);                                                   \
-                run_direct<Format, COLS, DEPTH, false>({m, k, n, most_tiles, early_bytes},         \
-                                                       {scales, values}, b, PlainEnd{c}, shared)); \
+    (const uint8_t *scales, const uint8_t *values, const float *x, float *y, int64_t m, int64_t k, \
+     int most_tiles, int early_bytes) {                                                            \
+        FROM_90(DYNAMIC_SHARED(uint8_t, shared); run_direct<Format, 2, false>(                     \
+                    {m, k, most_tiles, early_bytes}, {scales, values}, x, PlainEnd{y}, shared));   \
     }
 
-DIRECT(q4_0_direct1, Q4_0, 1, 2)
-DIRECT(q4_0_direct2, Q4_0, 2, 1)
-DIRECT(q4k_direct, Q4k, 1, 2)
-DIRECT(q8_0_direct2, Q8_0, 2, 1)
-DIRECT(q8f_direct2, Q8f, 2, 1)
+DIRECT(q4_0_direct, Q4_0)
+DIRECT(q4k_direct, Q4k)
 
 /* The same with more before and behind it, in one kernel and behind products that are there. */
 
@@ -124,8 +135,8 @@ DIRECT(q8f_direct2, Q8f, 2, 1)
     KERNEL_OF(512, 1, gemv_q4k_##name)                                                             \
     (const uint8_t *w, const float *x, int64_t m, int64_t k, int most_tiles, int early_bytes,      \
      const __grid_constant__ struct gemv_end_args args) {                                          \
-        FROM_90(DYNAMIC_SHARED(uint8_t, shared); run_direct<Q4k, 1, 2, IS_EARLY>(                  \
-                    {m, k, 1, most_tiles, early_bytes}, {nullptr, w}, x, End{args}, shared));      \
+        FROM_90(DYNAMIC_SHARED(uint8_t, shared); run_direct<Q4k, 2, IS_EARLY>(                     \
+                    {m, k, most_tiles, early_bytes}, {nullptr, w}, x, End{args}, shared));         \
     }
 
 #define WITH_END(name, End)                                                                        \

@@ -1,6 +1,6 @@
 /*
- * Quantised weights times one column or two on the matrix units (sm_90): the integers as they are,
- * the columns as integers, sums of a block without an error; of q4k the columns as terms.
+ * Quantised weights times one column on the matrix units (sm_90): the integers as they are, the
+ * column as integers, sums of a block without an error; of q4k the column as terms.
  *
  * A column's 32 values are scaled by a power of two and become integers of 45 bits, six digits of a
  * signed byte each; every value down to 2^-22 of the largest is exact or nearly so.  For q4k they
@@ -26,37 +26,32 @@
 
 #include <float.h>
 
-#include "kernels/device/arch/async_copy.cuh"
 #include "kernels/device/arch/dependent_launch.cuh"
 #include "kernels/gemv/gemv_direct_formats.cuh"
 #include "kernels/gemv/gemv_ends.cuh"
 
-/* ---- the columns ---- */
+/* ---- the column ---- */
 
 /*
- * All of k into shared memory: [step][column][half] digits, for the lanes of their block 16 bytes
- * of each set of two, then [step][column][block] factors, which undo the scaling, and sums.  A
+ * All of k into shared memory: [step][half] digits, for the lanes of their block 16 bytes of each
+ * set of two, then [step][block] factors, which undo the scaling, and sums.  A
  * factor that is negative (-0) says that plain products take the block.  A column that is normed
  * is multiplied with weights here, and with 1 by the root of its mean square at the end.
  */
-template <class Work, int COLS, bool HAS_NORM> struct DirectColumns {
-    static_assert(COLS == 1 || !HAS_NORM, "one column");
-    enum {
-        PART_VALUES = BLOCK_VALUES / 4,
-        BATCH = COLS == 1 ? 2 : 1
-    }; /* parts that are on their way */
+template <class Work, bool HAS_NORM> struct DirectColumn {
+    enum { PART_VALUES = BLOCK_VALUES / 4, BATCH = 2 }; /* parts that are on their way */
 
     uint8_t *digits;
     float2 *factors;
     const float *b;
     const DirectShape &shape;
-    int n; /* parts of a column */
+    int n; /* parts */
     float x[BATCH][PART_VALUES];
     const float *norm; /* its weights, or NULL */
     float weights[HAS_NORM ? BATCH : 1][PART_VALUES], squares;
 
-    MEMBER DirectColumns(uint8_t *digits, float2 *factors, const float *b, const float *norm,
-                         const DirectShape &shape, int n_steps)
+    MEMBER DirectColumn(uint8_t *digits, float2 *factors, const float *b, const float *norm,
+                        const DirectShape &shape, int n_steps)
         : digits(digits), factors(factors), b(b), shape(shape),
           n(n_steps * (DIRECT_STEP / PART_VALUES)), norm(norm), squares(0) {
     }
@@ -86,15 +81,14 @@ template <class Work, int COLS, bool HAS_NORM> struct DirectColumns {
         squares += sum;
     }
 
-    /* The thread's parts from number `all` on, of those of all columns one after the other. */
-    MEMBER void load(int all) {
-        bool is_wide = shape.n == 1 && reinterpret_cast<uintptr_t>(b) % 16 == 0;
+    /* The thread's parts from number i on. */
+    MEMBER void load(int i) {
+        bool is_wide = reinterpret_cast<uintptr_t>(b) % 16 == 0;
 #pragma unroll
-        for (int at = 0; at < BATCH; at++, all += blockDim.x) {
-            int col = COLS == 1 ? 0 : all / n, i = COLS == 1 ? all : all - col * n;
+        for (int at = 0; at < BATCH; at++, i += blockDim.x) {
             int value = Work::IS_HALVED ? i / 4 * BLOCK_VALUES + i % 4 * 4 : i * PART_VALUES;
-            bool is_there = all < n * COLS && value < shape.k && col < shape.n;
-            const float *from = b + value * shape.n + col;
+            bool is_there = i < n && value < shape.k;
+            const float *from = b + value;
             if constexpr (HAS_NORM)
                 load_weights(weights[at], value, is_there);
 #pragma unroll
@@ -108,9 +102,9 @@ template <class Work, int COLS, bool HAS_NORM> struct DirectColumns {
                 } else {
 #pragma unroll
                     for (int j = 0; j < 4; j++)
-                        x[at][4 * half + j] = is_there ? __ldg(from + j * shape.n) : 0;
+                        x[at][4 * half + j] = is_there ? __ldg(from + j) : 0;
                 }
-                from += (Work::IS_HALVED ? 16 : 4) * shape.n;
+                from += Work::IS_HALVED ? 16 : 4;
             }
         }
     }
@@ -118,20 +112,19 @@ template <class Work, int COLS, bool HAS_NORM> struct DirectColumns {
     /* What was loaded from the thread's first on, and all that follows. */
     MEMBER void form_all() {
 #pragma unroll 1
-        for (int all = threadIdx.x; all < n * COLS;) {
+        for (int i = threadIdx.x; i < n;) {
 #pragma unroll
-            for (int at = 0; at < BATCH; at++, all += blockDim.x) {
+            for (int at = 0; at < BATCH; at++, i += blockDim.x) {
                 if constexpr (HAS_NORM)
                     apply_weights(x[at], weights[at]);
-                if (all < n * COLS)
-                    form(x[at], all);
+                if (i < n)
+                    form(x[at], i);
             }
-            load(all);
+            load(i);
         }
     }
 
-    MEMBER void form(const float (&x)[PART_VALUES], int all) const {
-        int col = COLS == 1 ? 0 : all / n, i = COLS == 1 ? all : all - col * n;
+    MEMBER void form(const float (&x)[PART_VALUES], int i) const {
         uint32_t most = 0, least = 0xFFFFFFFF; /* of those that are not 0, less 1 */
 #pragma unroll
         for (int j = 0; j < PART_VALUES; j++) {
@@ -150,13 +143,12 @@ template <class Work, int COLS, bool HAS_NORM> struct DirectColumns {
         typename Work::Scale scale(most, least + 1);
         bool is_plain = scale.is_plain || (Work::HAS_MINIMA && !(fabsf(sum) <= FLT_MAX));
         int block = i / 4, part = i % 4;
-        Work::store(digits + (block / 8 * COLS + col) * Work::STEP_BYTES, block % 8, part, x,
+        Work::store(digits + block / 8 * Work::STEP_BYTES, block % 8, part, x,
                     is_plain ? 0 : scale.value);
         if (part == 0) {
             int log2 = block % 2 ? (int)Work::LOG2_SECOND : (int)Work::LOG2_FIRST;
             float factor = __uint_as_float(scale.factor_bits - (log2 << 23));
-            factors[(block / 8 * COLS + col) * DIRECT_STEP_BLOCKS + block % 8] =
-                make_float2(is_plain ? -0.0f : factor, sum);
+            factors[block] = make_float2(is_plain ? -0.0f : factor, sum);
         }
     }
 };
@@ -165,24 +157,23 @@ template <class Work, int COLS, bool HAS_NORM> struct DirectColumns {
 
 /* Plain products of a block, read again; norm: the column's weights, or NULL. */
 template <class Work>
-DEVICE float plain_block(const Weights &w, int64_t block, const float *b, int64_t pitch,
-                         const float *norm) {
+DEVICE float plain_block(const Weights &w, int64_t block, const float *b, const float *norm) {
     float sum = 0;
 #pragma unroll 1
     for (int i = 0; i < BLOCK_VALUES; i++) {
-        float x = __ldg(b + i * pitch);
+        float x = __ldg(b + i);
         sum = fmaf(Work::value(w, block, i), norm ? x * __ldg(norm + i) : x, sum);
     }
     return sum;
 }
 
-template <class Format, int COLS, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
+template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
     typedef Direct<Format> Work;
 
     enum {
         IS_PAIRED = End::IS_PAIRED,
         PAIRS = DIRECT_ROWS / 2,
-        N = DIRECT_ROWS / (1 + IS_PAIRED) /* outputs of a tile and column: rows, or pairs */
+        N = DIRECT_ROWS / (1 + IS_PAIRED) /* outputs of a tile: rows, or pairs */
     };
 
     const DirectShape &shape;
@@ -194,7 +185,7 @@ template <class Format, int COLS, int DEPTH, bool IS_EARLY, class End> struct Di
     int n_tiles;
 
     /* shared */
-    uint8_t *digits, *stages;
+    uint8_t *digits;
     float2 *factors;
     float *parts, *squares; /* of HAS_NORM, a sum a warp */
 
@@ -209,14 +200,11 @@ template <class Format, int COLS, int DEPTH, bool IS_EARLY, class End> struct Di
           n_steps((n_blocks + DIRECT_STEP_BLOCKS - 1) / DIRECT_STEP_BLOCKS),
           row_bytes((unsigned)(n_blocks * Format::BYTES)),
           n_tiles((int)((shape.m + DIRECT_ROWS - 1) / DIRECT_ROWS)),
-          digits(shared + COLS * Work::STEP_BYTES), stages(nullptr), fetch_tile((int)blockIdx.x),
-          fetch_step(warp), last(0) {
-        factors = reinterpret_cast<float2 *>(digits + n_steps * COLS * Work::STEP_BYTES);
-        parts = reinterpret_cast<float *>(factors + n_steps * COLS * DIRECT_STEP_BLOCKS);
-        stages =
-            reinterpret_cast<uint8_t *>(parts + shape.most_tiles * n_warps * DIRECT_ROWS * COLS) +
-            warp * (DEPTH * Work::STAGE_BYTES);
-        squares = reinterpret_cast<float *>(stages);
+          digits(shared + Work::STEP_BYTES), fetch_tile((int)blockIdx.x), fetch_step(warp),
+          last(0) {
+        factors = reinterpret_cast<float2 *>(digits + n_steps * Work::STEP_BYTES);
+        parts = reinterpret_cast<float *>(factors + n_steps * DIRECT_STEP_BLOCKS);
+        squares = parts + shape.most_tiles * n_warps * DIRECT_ROWS;
     }
 
     /* A tile's first row; where rows are paired, its eight pairs are of one head, or of half of m.
@@ -261,14 +249,8 @@ template <class Format, int COLS, int DEPTH, bool IS_EARLY, class End> struct Di
 
     MEMBER void fetch(int slot) {
         if (fetch_tile < n_tiles) {
-            int left = n_blocks - fetch_step * DIRECT_STEP_BLOCKS;
-            if constexpr (Work::IS_STAGED)
-                Work::copy(
-                    stages + slot * Work::STAGE_BYTES,
-                    rows.values + (unsigned)fetch_step * (DIRECT_STEP_BLOCKS * Format::BYTES),
-                    row_bytes, last, left < DIRECT_STEP_BLOCKS ? left : (int)DIRECT_STEP_BLOCKS);
-            else
-                Work::fetch(fetched[slot], rows, fetch_step, left);
+            Work::fetch(fetched[slot], rows, fetch_step,
+                        n_blocks - fetch_step * DIRECT_STEP_BLOCKS);
             fetch_step += n_warps;
             if (fetch_step >= n_steps) {
                 fetch_step -= n_steps;
@@ -277,8 +259,6 @@ template <class Format, int COLS, int DEPTH, bool IS_EARLY, class End> struct Di
                     take_rows();
             }
         }
-        if (Work::IS_STAGED)
-            commit_copies();
     }
 
     MEMBER void fetch_first() {
@@ -313,7 +293,7 @@ template <class Format, int COLS, int DEPTH, bool IS_EARLY, class End> struct Di
         }
     }
 
-    /* A column's sum over the warps, in their order. */
+    /* A sum over the warps, in their order. */
     MEMBER float sum_of(const float *of_warps, int stride) const {
         float sum = 0;
 #pragma unroll 4
@@ -324,15 +304,13 @@ template <class Format, int COLS, int DEPTH, bool IS_EARLY, class End> struct Di
 
     /* The warps' sums of the block's n tiles. */
     MEMBER void store(int n) const {
-        enum { OUTPUTS = DIRECT_ROWS * COLS };
-        for (int i = threadIdx.x; i < n * OUTPUTS; i += blockDim.x) {
-            const float *from = parts + i / OUTPUTS * (n_warps * OUTPUTS) + i % OUTPUTS;
-            float sum = sum_of(from, OUTPUTS);
-            int64_t row = (blockIdx.x + (int64_t)(i / OUTPUTS) * gridDim.x) * DIRECT_ROWS +
-                          i % OUTPUTS / COLS;
-            int col = i % COLS;
-            if (row < shape.m && col < shape.n)
-                end.c[row * shape.n + col] = sum;
+        for (int i = threadIdx.x; i < n * DIRECT_ROWS; i += blockDim.x) {
+            const float *from = parts + i / DIRECT_ROWS * (n_warps * DIRECT_ROWS) + i % DIRECT_ROWS;
+            float sum = sum_of(from, DIRECT_ROWS);
+            int64_t row = (blockIdx.x + (int64_t)(i / DIRECT_ROWS) * gridDim.x) * DIRECT_ROWS +
+                          i % DIRECT_ROWS;
+            if (row < shape.m)
+                end.c[row] = sum;
         }
     }
 
@@ -385,42 +363,34 @@ template <class Format, int COLS, int DEPTH, bool IS_EARLY, class End> struct Di
     }
 
     MEMBER void run(const float *b) {
-        DirectColumns<Work, COLS, (bool)End::HAS_NORM> columns(digits, factors, b, norm(), shape,
-                                                               n_steps);
-        columns.load(threadIdx.x);
+        DirectColumn<Work, (bool)End::HAS_NORM> column(digits, factors, b, norm(), shape, n_steps);
+        column.load(threadIdx.x);
         if (!IS_EARLY)
             fetch_first();
-        for (int i = threadIdx.x; i < COLS * Work::STEP_BYTES / 4; i += blockDim.x)
-            reinterpret_cast<uint32_t *>(digits - COLS * Work::STEP_BYTES)[i] = 0;
+        for (int i = threadIdx.x; i < Work::STEP_BYTES / 4; i += blockDim.x)
+            reinterpret_cast<uint32_t *>(digits - Work::STEP_BYTES)[i] = 0;
         auto before = this->before();
-        columns.form_all();
+        column.form_all();
         if constexpr (End::HAS_NORM)
-            put_squares(columns.squares);
+            put_squares(column.squares);
         __syncthreads();
 
         /* Lanes whose column is of another block meet the zeros ahead of the digits. */
         bool is_own = g / 2 == t;
-        const uint8_t *own = is_own ? digits + g * 16 : digits - COLS * Work::STEP_BYTES;
-        int own_step = is_own ? COLS * Work::STEP_BYTES : 0;
+        const uint8_t *own = is_own ? digits + g * 16 : digits - Work::STEP_BYTES;
+        int own_step = is_own ? (int)Work::STEP_BYTES : 0;
         int tile = blockIdx.x;
         int step = warp, n_waiting = 0;
-        float sums[2][COLS] = {};
+        float sums[2] = {};
         while (tile < n_tiles) {
 #pragma unroll
             for (int slot = 0; slot < DEPTH; slot++) {
                 if (tile >= n_tiles)
                     break;
-                const uint8_t *stage = stages + slot * Work::STAGE_BYTES;
-                if (Work::IS_STAGED) {
-                    wait_copies<DEPTH - 1>();
-                    __syncwarp();
-                }
-                typename Work::Sums d0[COLS] = {}, d1[COLS] = {};
+                typename Work::Sums d0 = {}, d1 = {};
                 DirectScales scales;
-                Work::template multiply<COLS>(d0, d1, fetched[slot], stage, own + step * own_step);
-                Work::scales(scales, fetched[slot], stage, n_blocks - step * DIRECT_STEP_BLOCKS);
-                if (Work::IS_STAGED)
-                    __syncwarp();
+                Work::multiply(d0, d1, fetched[slot], own + step * own_step);
+                Work::scales(scales, fetched[slot], n_blocks - step * DIRECT_STEP_BLOCKS);
                 fetch(slot);
                 add(sums, d0, d1, scales, tile, step, b);
                 step += n_warps;
@@ -440,69 +410,60 @@ template <class Format, int COLS, int DEPTH, bool IS_EARLY, class End> struct Di
         }
     }
 
-    MEMBER void add(float (&sums)[2][COLS], const typename Work::Sums (&d0)[COLS],
-                    const typename Work::Sums (&d1)[COLS], const DirectScales &scales, int tile,
-                    int step, const float *b) const {
+    MEMBER void add(float (&sums)[2], const typename Work::Sums &d0, const typename Work::Sums &d1,
+                    const DirectScales &scales, int tile, int step, const float *b) const {
+        float4 both =
+            *reinterpret_cast<const float4 *>(factors + step * DIRECT_STEP_BLOCKS + 2 * t);
+        bool is_plain = ((__float_as_uint(both.x) | __float_as_uint(both.z)) >> 31) != 0;
 #pragma unroll
-        for (int col = 0; col < COLS; col++) {
-            float4 both = *reinterpret_cast<const float4 *>(
-                factors + (step * COLS + col) * DIRECT_STEP_BLOCKS + 2 * t);
-            bool is_plain = ((__float_as_uint(both.x) | __float_as_uint(both.z)) >> 31) != 0;
+        for (int half = 0; half < 2; half++) {
+            const typename Work::Sums &d = half ? d1 : d0;
+            float factor = half ? both.z : both.x, sum_x = half ? both.w : both.y;
 #pragma unroll
-            for (int half = 0; half < 2; half++) {
-                const typename Work::Sums &d = half ? d1[col] : d0[col];
-                float factor = half ? both.z : both.x, sum_x = half ? both.w : both.y;
-#pragma unroll
-                for (int i = 0; i < 2; i++) {
-                    float product = Work::product(d, i) * factor;
-                    float with = scales.scale[i][half];
-                    if (is_plain && __float_as_uint(factor) >> 31)
-                        with = 0, sum_x = 0;
-                    if (Work::HAS_MINIMA)
-                        sums[i][col] = fmaf(-scales.minimum[i][half], sum_x, sums[i][col]);
-                    sums[i][col] = fmaf(with, product, sums[i][col]);
-                }
+            for (int i = 0; i < 2; i++) {
+                float product = Work::product(d, i) * factor;
+                float with = scales.scale[i][half];
+                if (is_plain && __float_as_uint(factor) >> 31)
+                    with = 0, sum_x = 0;
+                if (Work::HAS_MINIMA)
+                    sums[i] = fmaf(-scales.minimum[i][half], sum_x, sums[i]);
+                sums[i] = fmaf(with, product, sums[i]);
             }
-            if (__any_sync(0xFFFFFFFF, is_plain)) {
+        }
+        if (__any_sync(0xFFFFFFFF, is_plain)) {
 #pragma unroll 1
-                for (int half = 0; half < 2; half++) {
-                    if (!(__float_as_uint(half ? both.z : both.x) >> 31))
-                        continue;
-                    int block = step * DIRECT_STEP_BLOCKS + 2 * t + half;
-                    const float *from = b + (int64_t)block * BLOCK_VALUES * shape.n +
-                                        (col < shape.n ? col : shape.n - 1);
-                    const float *with = norm() ? norm() + (int64_t)block * BLOCK_VALUES : nullptr;
+            for (int half = 0; half < 2; half++) {
+                if (!(__float_as_uint(half ? both.z : both.x) >> 31))
+                    continue;
+                int block = step * DIRECT_STEP_BLOCKS + 2 * t + half;
+                const float *with = norm() ? norm() + (int64_t)block * BLOCK_VALUES : nullptr;
 #pragma unroll
-                    for (int i = 0; i < 2; i++)
-                        sums[i][col] += plain_block<Work>(
-                            w, row_of(tile, g + 8 * i) * n_blocks + block, from, shape.n, with);
-                }
+                for (int i = 0; i < 2; i++)
+                    sums[i] += plain_block<Work>(w, row_of(tile, g + 8 * i) * n_blocks + block,
+                                                 b + (int64_t)block * BLOCK_VALUES, with);
             }
         }
     }
 
     /* What the warp has of a tile, until the others have theirs. */
-    MEMBER void put_aside(float (&sums)[2][COLS], int place) const {
-        float *to = parts + (place * n_warps + warp) * (DIRECT_ROWS * COLS);
+    MEMBER void put_aside(float (&sums)[2], int place) const {
+        float *to = parts + (place * n_warps + warp) * DIRECT_ROWS;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-#pragma unroll
-            for (int col = 0; col < COLS; col++) {
-                float sum = sums[i][col];
-                sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
-                sum += __shfl_xor_sync(0xFFFFFFFF, sum, 2);
-                if (t == 0)
-                    to[(g + 8 * i) * COLS + col] = sum;
-                sums[i][col] = 0;
-            }
+            float sum = sums[i];
+            sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
+            sum += __shfl_xor_sync(0xFFFFFFFF, sum, 2);
+            if (t == 0)
+                to[g + 8 * i] = sum;
+            sums[i] = 0;
         }
     }
 };
 
-template <class Format, int COLS, int DEPTH, bool IS_EARLY, class End>
+template <class Format, int DEPTH, bool IS_EARLY, class End>
 DEVICE void run_direct(const DirectShape &shape, const Weights &w, const float *b, const End &end,
                        uint8_t *shared) {
-    DirectRun<Format, COLS, DEPTH, IS_EARLY, End> work(shape, w, end, shared);
+    DirectRun<Format, DEPTH, IS_EARLY, End> work(shape, w, end, shared);
     if (IS_EARLY)
         work.fetch_first();
     if (threadIdx.x < 32)

@@ -5,7 +5,6 @@
 #ifndef CUSHIM_KERNELS_GEMV_DIRECT_FORMATS_CUH
 #define CUSHIM_KERNELS_GEMV_DIRECT_FORMATS_CUH
 
-#include "kernels/device/arch/async_copy.cuh"
 #include "kernels/device/arch/mma.cuh"
 #include "kernels/device/math/q4k.cuh"
 #include "kernels/gemv/gemv_formats.cuh"
@@ -14,7 +13,7 @@
 enum { DIRECT_ROWS = GEMV_DIRECT_ROWS, DIRECT_STEP = GEMV_DIRECT_STEP, DIRECT_STEP_BLOCKS = 8 };
 
 struct DirectShape {
-    int64_t m, k, n;
+    int64_t m, k;
     int most_tiles;  /* of a block */
     int early_bytes; /* of its weights, asked for while the kernel ahead still runs */
 };
@@ -108,18 +107,14 @@ struct DirectDigits {
     }
 
     /* A step's products of four words of two rows: two words each. */
-    template <bool IS_SIGNED, int COLS>
-    DEVICE void products(Sums (&d)[COLS], const uint32_t (&first)[4], const uint32_t (&second)[4],
+    DEVICE void products(Sums &d, const uint32_t (&first)[4], const uint32_t (&second)[4],
                          const uint8_t *digits) {
 #pragma unroll
-        for (int col = 0; col < COLS; col++) {
-#pragma unroll
-            for (int set = 0; set < DIRECT_SETS; set++) {
-                uint4 x = *reinterpret_cast<const uint4 *>(digits + col * STEP_BYTES + set * 256);
-                const uint32_t b[2][2] = {{x.x, x.y}, {x.z, x.w}};
-                mma_bytes<IS_SIGNED>(d[col][set], first, b[0]);
-                mma_bytes<IS_SIGNED>(d[col][set], second, b[1]);
-            }
+        for (int set = 0; set < DIRECT_SETS; set++) {
+            uint4 x = *reinterpret_cast<const uint4 *>(digits + set * 256);
+            const uint32_t b[2][2] = {{x.x, x.y}, {x.z, x.w}};
+            mma_bytes<true>(d[set], first, b[0]);
+            mma_bytes<true>(d[set], second, b[1]);
         }
     }
 };
@@ -195,7 +190,7 @@ struct DirectTerms {
 template <class Format> struct Direct;
 
 template <> struct Direct<Q4_0> : DirectDigits {
-    enum { IS_STAGED = 0, STAGE_BYTES = 0, HAS_MINIMA = 0, IS_HALVED = 1 };
+    enum { HAS_MINIMA = 0, IS_HALVED = 1 };
     enum { SCALES_APART = 1 };
     enum { LOG2_FIRST = 4, LOG2_SECOND = 4 }; /* integers are 2^4 times the weights' */
     struct Fetched {
@@ -226,9 +221,7 @@ template <> struct Direct<Q4_0> : DirectDigits {
         return masked_xor(word, 0xF0F0F0F0, 0x80808080);
     }
 
-    template <int COLS>
-    DEVICE void multiply(Sums (&first)[COLS], Sums (&second)[COLS], const Fetched &of,
-                         const uint8_t *, const uint8_t *digits) {
+    DEVICE void multiply(Sums &first, Sums &second, const Fetched &of, const uint8_t *digits) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             uint4 up = of.words[0][half], down = of.words[1][half];
@@ -237,12 +230,12 @@ template <> struct Direct<Q4_0> : DirectDigits {
                                       {low(up.z), low(down.z), high(up.z), high(down.z)},
                                       {low(up.w), low(down.w), high(up.w), high(down.w)}};
             const uint8_t *from = digits + half * DIRECT_GROUP_BYTES;
-            products<true>(half ? second : first, a[0], a[1], from);
-            products<true>(half ? second : first, a[2], a[3], from + 128);
+            products(half ? second : first, a[0], a[1], from);
+            products(half ? second : first, a[2], a[3], from + 128);
         }
     }
 
-    DEVICE void scales(DirectScales &to, const Fetched &of, const uint8_t *, int left) {
+    DEVICE void scales(DirectScales &to, const Fetched &of, int left) {
         bool is_there = 2 * (int)(threadIdx.x % 4) < left;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
@@ -279,7 +272,7 @@ struct Q4k {
 };
 
 template <> struct Direct<Q4k> : DirectTerms {
-    enum { IS_STAGED = 0, STAGE_BYTES = 0, HAS_MINIMA = 1, IS_HALVED = 0 };
+    enum { HAS_MINIMA = 1, IS_HALVED = 0 };
     enum { SCALES_APART = 0, LOG2_FIRST = 0, LOG2_SECOND = 0 };
     struct Fetched {
         uint4 head[2], words[2][2];
@@ -296,10 +289,7 @@ template <> struct Direct<Q4k> : DirectTerms {
         }
     }
 
-    template <int COLS>
-    DEVICE void multiply(Sums (&first)[COLS], Sums (&second)[COLS], const Fetched &of,
-                         const uint8_t *, const uint8_t *digits) {
-        static_assert(COLS == 1, "one column");
+    DEVICE void multiply(Sums &first, Sums &second, const Fetched &of, const uint8_t *digits) {
 #pragma unroll
         for (int part = 0; part < 4; part++) {
             uint4 four_up = of.words[0][part / 2], four_down = of.words[1][part / 2];
@@ -307,16 +297,16 @@ template <> struct Direct<Q4k> : DirectTerms {
             uint32_t down[2] = {part % 2 ? four_down.z : four_down.x,
                                 part % 2 ? four_down.w : four_down.y};
             uint4 x = *reinterpret_cast<const uint4 *>(digits + part * 128);
-            products<false>(first[0][0], up[0], down[0], x.x, x.y);
-            products<false>(first[0][1], up[1], down[1], x.z, x.w);
+            products<false>(first[0], up[0], down[0], x.x, x.y);
+            products<false>(first[1], up[1], down[1], x.z, x.w);
             x = *reinterpret_cast<const uint4 *>(digits + DIRECT_TERMS_BYTES + part * 128);
-            products<true>(second[0][0], up[0], down[0], x.x, x.y);
-            products<true>(second[0][1], up[1], down[1], x.z, x.w);
+            products<true>(second[0], up[0], down[0], x.x, x.y);
+            products<true>(second[1], up[1], down[1], x.z, x.w);
         }
     }
 
     /* q4k_scale() of both blocks at once, a byte each. */
-    DEVICE void scales(DirectScales &to, const Fetched &of, const uint8_t *, int) {
+    DEVICE void scales(DirectScales &to, const Fetched &of, int) {
         int t = threadIdx.x % 4;
         uint32_t selector = t & 1 ? 0x4432 : 0x4410;
 #pragma unroll
@@ -343,87 +333,6 @@ template <> struct Direct<Q4k> : DirectTerms {
         int j = (int)(block % 8), byte = __ldg(from + Q4K_HEAD_BYTES + j / 2 * 32 + i);
         Q4kScale scale = q4k_scale(__ldg(reinterpret_cast<const uint4 *>(from)), j);
         return fmaf(scale.scale, (float)(j % 2 ? byte >> 4 : byte & 15), -scale.minimum);
-    }
-};
-
-/* Blocks of bytes: a warp copies its rows' bytes in order to shared memory, and meets nobody. */
-template <class Format, int PITCH> struct DirectBytes : DirectDigits {
-    enum { IS_STAGED = 1, STAGE_BYTES = DIRECT_ROWS * PITCH, HAS_MINIMA = 0, IS_HALVED = 0 };
-    enum { SCALES_APART = 0, LOG2_FIRST = 0, LOG2_SECOND = 0 };
-    enum { ROW_CHUNKS = DIRECT_STEP_BLOCKS * Format::BYTES / 16 };
-    enum { CHUNKS = (DIRECT_ROWS * ROW_CHUNKS + 31) / 32 };
-    struct Fetched {};
-
-    /* from: the first row of the tile; beyond the last row is the last again */
-    DEVICE void copy(uint8_t *stage, const uint8_t *from, unsigned row_bytes, int last, int left) {
-        int lane = threadIdx.x % 32, n_chunks = left * Format::BYTES / 16;
-#pragma unroll
-        for (int i = 0; i < CHUNKS; i++) {
-            int at = i * 32 + lane, row = at / ROW_CHUNKS, chunk = at % ROW_CHUNKS;
-            if (row < DIRECT_ROWS && chunk < n_chunks)
-                copy_async_16(stage + row * PITCH + chunk * 16,
-                              from + (unsigned)(row < last ? row : last) * row_bytes + chunk * 16);
-        }
-    }
-
-    template <int COLS>
-    DEVICE void multiply(Sums (&first)[COLS], Sums (&second)[COLS], const Fetched &,
-                         const uint8_t *stage, const uint8_t *digits) {
-        int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-        const uint32_t *from =
-            reinterpret_cast<const uint32_t *>(stage + g * PITCH + 2 * t * Format::BYTES);
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            uint32_t up[8], down[8];
-            Direct<Format>::words(up, from, half);
-            Direct<Format>::words(down, from + 8 * PITCH / 4, half);
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                const uint32_t a[2][4] = {
-                    {up[4 * i], down[4 * i], up[4 * i + 1], down[4 * i + 1]},
-                    {up[4 * i + 2], down[4 * i + 2], up[4 * i + 3], down[4 * i + 3]}};
-                products<true>(half ? second : first, a[0], a[1],
-                               digits + half * DIRECT_GROUP_BYTES + i * 128);
-            }
-        }
-    }
-
-    DEVICE void scales(DirectScales &to, const Fetched &, const uint8_t *stage, int left) {
-        int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            to.scale[i / 2][i % 2] =
-                2 * t + i % 2 < left ? Direct<Format>::scale_at(stage + (g + i / 2 * 8) * PITCH +
-                                                                (2 * t + i % 2) * Format::BYTES)
-                                     : 0;
-    }
-
-    DEVICE float value(const Weights &w, int64_t block, int i) {
-        const uint8_t *from = w.values + block * Format::BYTES;
-        return Direct<Format>::scale_at(from) * (float)(int8_t)from[Format::SCALE_BYTES + i];
-    }
-};
-
-template <> struct Direct<Q8_0> : DirectBytes<Q8_0, GEMV_DIRECT_PITCH_Q8_0> {
-    /* Two blocks are 17 words: the first's values start in the middle of one, the second's not. */
-    DEVICE void words(uint32_t (&to)[8], const uint32_t *from, int half) {
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            to[i] = half ? from[9 + i] : __byte_perm(from[i], from[i + 1], 0x5432);
-    }
-    DEVICE float scale_at(const uint8_t *block) {
-        return f32_of_f16(*reinterpret_cast<const uint16_t *>(block));
-    }
-};
-
-template <> struct Direct<Q8f> : DirectBytes<Q8f, GEMV_DIRECT_PITCH_Q8F> {
-    DEVICE void words(uint32_t (&to)[8], const uint32_t *from, int half) {
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            to[i] = from[9 * half + 1 + i];
-    }
-    DEVICE float scale_at(const uint8_t *block) {
-        return *reinterpret_cast<const float *>(block);
     }
 };
 

@@ -85,9 +85,8 @@ static bool is_direct(const struct cushim_kernel_call *call, const struct produc
                                                       : (args->m - 1) / GEMV_DIRECT_ROWS + 1,
                                       .n_steps = args->k / GEMV_DIRECT_STEP,
                                       .tile_bytes = GEMV_DIRECT_ROWS * row_bytes,
-                                      .cols = 1,
                                       .column_bytes = GEMV_DIRECT_TERMS,
-                                      .stages_bytes = GEMV_DIRECT_NORM_BYTES,
+                                      .bytes_of_warp = GEMV_DIRECT_NORM_BYTES,
                                       .early_bytes = GEMV_DIRECT_EARLY_OF_ENDS,
                                       .two_from = TILES_OF_TWO,
                                       .is_alone = true};

@@ -34,11 +34,32 @@
 #define GEMV_DIRECT_DIGITS     1536
 #define GEMV_DIRECT_TERMS      1024
 #define GEMV_DIRECT_MOST_BYTES (227 * 1024)
-#define GEMV_DIRECT_PITCH_Q8_0 272
-#define GEMV_DIRECT_PITCH_Q8F  304
-#define GEMV_DIRECT_BYTES(cols, column_bytes, n_steps, n_warps, n_tiles, stages_bytes)             \
-    (((n_steps) + 1) * (cols) * (column_bytes) + (n_steps) * (cols)*64 +                           \
-     (n_tiles) * (n_warps)*64 * (cols) + (n_warps) * (stages_bytes))
+#define GEMV_DIRECT_BYTES(column_bytes, n_steps, n_warps, n_tiles, bytes_of_warp)                  \
+    (((n_steps) + 1) * (column_bytes) + (n_steps)*64 + (n_tiles) * (n_warps)*64 +                  \
+     (n_warps) * (bytes_of_warp))
+
+/* Slices of k in the registers of up to 16 warps: stages of 16 rows of weights a warp, a scratch,
+ * sums of some tiles, twice, of the block and of the warps, these n_sums times. */
+#define GEMV_SLICE         256
+#define GEMV_SLICE_ROWS    16
+#define GEMV_SLICE_WARPS   16
+#define GEMV_SLICE_STAGES  2
+#define GEMV_SLICE_SCRATCH 512
+#define GEMV_SLICE_STAGE_BYTES(n_bytes)                                                            \
+    (GEMV_SLICE_ROWS * ((n_bytes) == 16 ? 144 : (n_bytes) == 34 ? 272 : 304))
+#define GEMV_SLICE_BYTES(n_bytes, n_warps, n_slices, tiles_a_sum, n_sums)                          \
+    ((n_warps) * (GEMV_SLICE_STAGES * GEMV_SLICE_STAGE_BYTES(n_bytes) + GEMV_SLICE_SCRATCH) +      \
+     (tiles_a_sum) * (2 + (n_sums) * (n_slices)) * 512)
+
+/* How a product is cut into slices.  Of a block: slices, and groups of as many warps. */
+struct gemv_slices {
+    int64_t m, k, n;
+    int64_t step; /* bytes of weights from a warp's tile to its next */
+    uint32_t row_bytes;
+    int32_t n_slices, n_groups;
+    int32_t tile_step;   /* from a tile of a cluster to its next */
+    int32_t tiles_a_sum; /* after which the block adds up */
+};
 
 /* Weights that a block asks for while the kernel ahead still runs; of q4_0 and one column more
  * would hold up the first that it waits for, as it would where products end with more. */
@@ -111,7 +132,7 @@ enum gemv_of_format {
     GEMV_WGMMA32,
     GEMV_WGMMA64,
     GEMV_TILE,
-    GEMV_DIRECT2,
+    GEMV_SLICES,
     GEMV_N_OF_FORMAT
 };
 
@@ -131,7 +152,7 @@ enum gemv_kernel {
     GEMV_END_ADD,
     GEMV_END_SWIGLU,
     GEMV_END_QKV,
-    GEMV_Q4_0_DIRECT1,
+    GEMV_Q4_0_DIRECT,
     GEMV_Q8_0_STREAM,
     GEMV_Q8F_STREAM,
     GEMV_F32_R1,

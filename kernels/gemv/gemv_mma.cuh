@@ -18,7 +18,6 @@
 #include "kernels/device/arch/cluster.cuh"
 #include "kernels/device/arch/dependent_launch.cuh"
 #include "kernels/device/arch/mma.cuh"
-#include "kernels/gemv/gemv_fragments.cuh"
 #include "kernels/gemv/gemv_staged.cuh"
 
 enum { MMA_THREADS = 256 };

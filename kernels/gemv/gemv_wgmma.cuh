@@ -18,7 +18,6 @@
 
 #include "kernels/device/arch/cluster.cuh"
 #include "kernels/device/arch/wgmma.cuh"
-#include "kernels/gemv/gemv_fragments.cuh"
 #include "kernels/gemv/gemv_staged.cuh"
 
 #ifdef CUSHIM_HAS_WGMMA

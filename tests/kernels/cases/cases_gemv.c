@@ -283,8 +283,13 @@ static void add_sizes(struct kernel_table *table, const struct kernel_subject *s
                       (int64_t[]){streams[i][0], streams[i][1], 1}, NULL);
     } else {
         table_add(table, subject, "blocks stay for long", (int64_t[]){17000, 256, 1}, NULL);
-        table_add(table, subject, "sums of a tile fit a block", (int64_t[]){2130, 18176, 2}, NULL);
     }
+    /* Slices of k: some groups of warps, of which some have no tile; a cluster whose last block has
+     * a slice less; more tiles than a block has sums of. */
+    static const int64_t slices[][3] = {{33, 1280, 3}, {2130, 4352, 8}, {2900, 32512, 2}};
+    size_t n_slices = subject == &gemm_q4_0 ? 3 : 2;
+    for (size_t i = 0; i < n_slices; i++)
+        table_add(table, subject, "slices of k", slices[i], NULL);
 }
 
 /* Each path with such columns and weights; NULL: ordinary ones. */

@@ -342,8 +342,28 @@ START_TEST(a_device_that_says_it_has_no_clusters_gets_none) {
     ck_assert_uint_eq(last_cluster, 1);
     ck_ok(cushim_gemv_f32(p, p, p, 4, 1 << 18, NULL));
     ck_assert_uint_eq(last_cluster, 1);
-    ck_ok(cushim_gemm_q4_0_f32(p, p, p, p, 4096, 4096, 8, NULL));
+    ck_ok(cushim_gemm_q4_0_f32(p, p, p, p, 4096, 14336, 8, NULL));
+    ck_assert_str_eq(launched, "gemv_q4_0_mma8");
     ck_assert_uint_eq(last_cluster, 1);
+}
+END_TEST
+
+START_TEST(a_cluster_shares_slices_of_k_that_are_too_many_for_a_block) {
+    static const struct {
+        int64_t m, k;
+        unsigned cluster, n_warps;
+    } of[] = {{4096, 4096, 1, 16}, {4096, 4352, 2, 9},  {4096, 14336, 4, 14},
+              {16, 32768, 8, 16},  {4096, 2048, 1, 16}, {4096, 256, 1, 4}};
+    void *p = place(true, 4);
+    begin("90");
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        ck_ok(cushim_gemm_q8_0_f32(p, p, p, of[i].m, of[i].k, 8, NULL));
+        ck_assert_str_eq(launched, "gemv_q8_0_slices");
+        ck_assert_uint_eq(last_cluster, of[i].cluster);
+        ck_assert_uint_eq(last_block, 32 * of[i].n_warps);
+    }
+    ck_ok(cushim_gemm_q8_0_f32(p, p, p, 4096, 33024, 8, NULL));
+    ck_assert_str_eq(launched, "gemv_q8_0_mma8");
 }
 END_TEST
 
@@ -376,6 +396,7 @@ int main(void) {
                                    a_decoder_takes_weights_early_but_those_of_its_first_product,
                                    a_decoder_checks_all_layers_first,
                                    a_device_that_says_it_has_no_clusters_gets_none,
+                                   a_cluster_shares_slices_of_k_that_are_too_many_for_a_block,
                                    a_device_of_12_0_has_clusters_of_up_to_8,
                                    a_device_is_asked_once_what_it_has, NULL});
 }
