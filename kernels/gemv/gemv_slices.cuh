@@ -138,14 +138,14 @@ template <class Format> struct SliceSource {
 #pragma unroll
             for (int part = 0; part < Layout::PARTS; part++) {
                 if (row + 4 * i < n_rows)
-                    copy_async_16(to + part * 128, from + part * 128);
+                    copy_async_16_of_line(to + part * 128, from + part * 128);
             }
         }
         row = lane / Layout::TAIL;
         if (row < n_rows)
-            copy_async_16(stage + Layout::TAIL_AT + row * Layout::TAIL_PITCH +
-                              lane % Layout::TAIL * 16,
-                          tail);
+            copy_async_16_of_line(stage + Layout::TAIL_AT + row * Layout::TAIL_PITCH +
+                                      lane % Layout::TAIL * 16,
+                                  tail);
         body += shape.step;
         tail += Stage::SCALES_APART ? shape.step / 8 : shape.step;
     }

@@ -23,9 +23,22 @@ DEVICE void copy_async_16(void *shared, const void *global) {
 #endif
 }
 
+/* The same, of which memory gives L2 all 128 at once: for rows that begin and end within lines, the
+ * rest of which others copy. */
+DEVICE void copy_async_16_of_line(void *shared, const void *global) {
+#if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(shared)),
+                 "l"(global)
+                 : "memory");
+#else
+    copy_async_16(shared, global);
+#endif
+}
+
 /*
- * The same of which n_bytes (0 .. 16) are read, and the others become 0.  With n_bytes = 0 nothing
- * is read; the address is one that could be, all the same.
+ * As copy_async_16(), of which n_bytes (0 .. 16) are read, and the others become 0.  With n_bytes =
+ * 0 nothing is read; the address is one that could be, all the same.
  */
 DEVICE void copy_async_16(void *shared, const void *global, unsigned n_bytes) {
 #ifdef CUSHIM_EMULATED
