@@ -127,6 +127,7 @@ DEVICE void send_to(unsigned rank, T *place, [[maybe_unused]] Arrival *arrival, 
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "4 or 8 bytes are sent");
 #ifdef CUSHIM_EMULATED
     *cluster_shared(place, rank) = value;
+    emulated::send_bytes(rank, arrival, sizeof value);
 #elif __CUDA_ARCH__ >= 900
     unsigned to, at;
     uint32_t words[sizeof(T) / 4];
@@ -169,6 +170,88 @@ DEVICE void wait_for_arrival([[maybe_unused]] Arrival *arrival, [[maybe_unused]]
 #else
     __syncthreads();
 #endif
+}
+
+/*
+ * Gates open round by round, counted from 0: when so many threads have arrived, from any block of
+ * the cluster, and all bytes are there that they said would come, copied or by send_to().  One
+ * thread makes a gate, before a barrier of the cluster ahead of the first use.  What threads wrote
+ * before they arrived is seen by whoever waits for the round; what the bytes are is as
+ * bulk_copy.cuh has it.
+ */
+typedef uint64_t Gate;
+
+DEVICE void make_gate(Gate *gate, unsigned n_arrivals) {
+#ifdef CUSHIM_EMULATED
+    emulated::make_gate(gate, n_arrivals);
+#elif __CUDA_ARCH__ >= 900
+    asm volatile(
+        "mbarrier.init.shared::cta.b64 [%0], %1;\n\t"
+        "fence.mbarrier_init.release.cluster;" ::"r"((unsigned)__cvta_generic_to_shared(gate)),
+        "r"(n_arrivals)
+        : "memory");
+#endif
+}
+
+/* At the own gate; n_bytes more will come in this round. */
+DEVICE void arrive_at_gate(Gate *gate, unsigned n_bytes) {
+#ifdef CUSHIM_EMULATED
+    emulated::arrive_at_gate(gate, n_bytes);
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(gate)),
+                 "r"(n_bytes)
+                 : "memory");
+#endif
+}
+
+/* At the gate of the block of a rank, be it the own. */
+DEVICE void arrive_at_gate_of(unsigned rank, Gate *gate) {
+#ifdef CUSHIM_EMULATED
+    emulated::arrive_at_gate((uint64_t *)emulated::shared_of_block(gate, rank), 0);
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("{\n\t"
+                 ".reg .b32 at;\n\t"
+                 "mapa.shared::cluster.u32 at, %0, %1;\n\t"
+                 "mbarrier.arrive.shared::cluster.b64 _, [at];\n\t"
+                 "}" ::"r"((unsigned)__cvta_generic_to_shared(gate)),
+                 "r"(rank)
+                 : "memory");
+#endif
+}
+
+/* Bytes of shared memory to the same place of another block, for its gate; n_bytes and the place
+ * are multiples of 16, and the threads that wrote them have fenced them (fence_tiles()). */
+DEVICE void copy_bulk_to(unsigned rank, void *place, unsigned n_bytes, Gate *gate) {
+#ifdef CUSHIM_EMULATED
+    emulated::copy_to_block(rank, place, n_bytes, gate);
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("{\n\t"
+                 ".reg .b32 to, at;\n\t"
+                 "mapa.shared::cluster.u32 to, %0, %3;\n\t"
+                 "mapa.shared::cluster.u32 at, %2, %3;\n\t"
+                 "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [to], "
+                 "[%0], %1, [at];\n\t"
+                 "}" ::"r"((unsigned)__cvta_generic_to_shared(place)),
+                 "r"(n_bytes), "r"((unsigned)__cvta_generic_to_shared(gate)), "r"(rank)
+                 : "memory");
+#endif
+}
+
+DEVICE void wait_for_gate(Gate *gate, unsigned round) {
+#ifdef CUSHIM_EMULATED
+    emulated::wait_for_gate(gate, round);
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("{\n\t"
+                 ".reg .pred is_over;\n\t"
+                 "again:\n\t"
+                 "mbarrier.try_wait.parity.shared::cta.b64 is_over, [%0], %1;\n\t"
+                 "@!is_over bra again;\n\t"
+                 "}" ::"r"((unsigned)__cvta_generic_to_shared(gate)),
+                 "r"(round & 1)
+                 : "memory");
+#endif
+    __syncwarp();
 }
 
 #endif

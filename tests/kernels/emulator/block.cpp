@@ -34,6 +34,13 @@ static void stand_in(const Thread *thread) {
     blockIdx = thread->block->index;
 }
 
+/* In shared memory. */
+struct Gate {
+    uint16_t n, n_arrived, n_rounds;
+    int16_t n_pieces; /* of 8 bytes that are due; below 0 while they were not announced */
+};
+static_assert(sizeof(Gate) == sizeof(uint64_t), "as the kernels have it");
+
 static const char *whereabouts(const Thread *thread, char *text, size_t n_bytes) {
     if (thread->state == State::RETURNED)
         return "has returned";
@@ -41,7 +48,11 @@ static const char *whereabouts(const Thread *thread, char *text, size_t n_bytes)
         snprintf(text, n_bytes, "waits at %s of mask %08x", thread->what, thread->mask);
     else if (thread->state == State::AT_SOME)
         snprintf(text, n_bytes, "waits at %s %u", thread->what, thread->mask);
-    else
+    else if (thread->state == State::AT_GATE) {
+        const Gate *gate = (const Gate *)thread->data;
+        snprintf(text, n_bytes, "waits at %s: %u of %u have come, %d bytes are due", thread->what,
+                 gate->n_arrived, gate->n, 8 * gate->n_pieces);
+    } else
         snprintf(text, n_bytes, "waits at %s", thread->what);
     return text;
 }
@@ -61,6 +72,8 @@ static bool is_missed(const Thread *thread, const Thread *other) {
         return is_same_block && (other->state != State::AT_SOME || other->mask != thread->mask);
     case State::AT_CLUSTER:
         return !other->has_arrived;
+    case State::AT_GATE:
+        return other->state != State::AT_GATE;
     default:
         return false;
     }
@@ -69,7 +82,8 @@ static bool is_missed(const Thread *thread, const Thread *other) {
 /* Nobody can go on.  Lanes first: a barrier of the block often only follows from theirs. */
 [[noreturn]] static void report_hang() {
     char here[128], there[128];
-    for (State state : {State::AT_LANES, State::AT_SOME, State::AT_BLOCK, State::AT_CLUSTER}) {
+    for (State state :
+         {State::AT_LANES, State::AT_SOME, State::AT_BLOCK, State::AT_CLUSTER, State::AT_GATE}) {
         for (const Block &block : running.cluster.blocks) {
             for (const Thread &thread : block.threads) {
                 if (thread.state != state)
@@ -394,6 +408,61 @@ unsigned block_of_cluster() {
 
 unsigned blocks_of_cluster() {
     return (unsigned)running.cluster.blocks.size();
+}
+
+/* ---- gates ---- */
+
+void make_gate(uint64_t *gate, unsigned n_arrivals) {
+    *(Gate *)gate = {(uint16_t)n_arrivals, 0, 0, 0};
+}
+
+static void open_gate(Gate *gate) {
+    if (gate->n_arrived < gate->n || gate->n_pieces)
+        return;
+    gate->n_arrived = 0;
+    gate->n_rounds++;
+    for (Block &block : running.cluster.blocks) {
+        for (Thread &thread : block.threads) {
+            if (thread.state == State::AT_GATE && thread.data == gate)
+                make_ready(&thread);
+        }
+    }
+}
+
+void arrive_at_gate(uint64_t *gate, unsigned n_bytes) {
+    Gate *of = (Gate *)gate;
+    if (of->n_arrived == of->n)
+        fail("is one too many at a gate of %u", of->n);
+    of->n_arrived++;
+    of->n_pieces += (int16_t)(n_bytes / 8);
+    open_gate(of);
+}
+
+/* Rounds that began after the one before the last can not be told apart. */
+void wait_for_gate(uint64_t *gate, unsigned round) {
+    Gate *of = (Gate *)gate;
+    if (round > of->n_rounds || of->n_rounds - round > 1)
+        fail("waits for round %u of a gate that has opened %u times", round, of->n_rounds);
+    if (of->n_rounds == round) {
+        running.thread->data = gate;
+        wait_at(State::AT_GATE, "a gate");
+    }
+}
+
+/* Of what was sent; there are arrivals that are no gates (n = 0), which nobody counts. */
+void send_bytes(unsigned rank, uint64_t *gate, unsigned n_bytes) {
+    Gate *of = (Gate *)shared_of_block(gate, rank);
+    if (of->n == 0)
+        return;
+    of->n_pieces -= (int16_t)(n_bytes / 8);
+    open_gate(of);
+}
+
+void copy_to_block(unsigned rank, void *place, unsigned n_bytes, uint64_t *gate) {
+    if ((uintptr_t)place % 16 || n_bytes % 16)
+        fail("copies %u bytes at %p: not both are multiples of 16", n_bytes, place);
+    memcpy(shared_of_block(place, rank), place, n_bytes);
+    send_bytes(rank, gate, n_bytes);
 }
 
 } // namespace emulated

@@ -17,7 +17,7 @@
 
 namespace emulated {
 
-enum class State { FRESH, RUNNABLE, AT_BLOCK, AT_SOME, AT_LANES, AT_CLUSTER, RETURNED };
+enum class State { FRESH, RUNNABLE, AT_BLOCK, AT_SOME, AT_LANES, AT_CLUSTER, AT_GATE, RETURNED };
 
 struct Copy {
     void *to;

@@ -55,6 +55,13 @@ unsigned blocks_of_cluster();
 /* The same place of shared memory in another block of the cluster. */
 void *shared_of_block(const void *place, unsigned block);
 
+/* Gates: round by round so many arrivals, and bytes that come from other blocks. */
+void make_gate(uint64_t *gate, unsigned n_arrivals);
+void arrive_at_gate(uint64_t *gate, unsigned n_bytes);
+void wait_for_gate(uint64_t *gate, unsigned round);
+void copy_to_block(unsigned rank, void *place, unsigned n_bytes, uint64_t *gate);
+void send_bytes(unsigned rank, uint64_t *gate, unsigned n_bytes);
+
 /* ---- copies that are under way: they happen when they are waited for ---- */
 
 /* n_bytes between multiples of n_bytes: the first n_read come from memory, the others are 0. */

@@ -154,6 +154,23 @@ START_TEST(blocks_of_a_cluster_reach_each_others_shared_memory) {
 }
 END_TEST
 
+START_TEST(gates_open_when_all_of_a_cluster_have_come) {
+    for (unsigned n_blocks = 1; n_blocks <= 8; n_blocks *= 2) {
+        unsigned *out = fixture_memory(2 * n_blocks * 32 * sizeof *out);
+        struct fixture_shape shape = FIXTURE_GRID(2 * n_blocks, 64);
+        shape.cluster[0] = n_blocks;
+        shape.shared_bytes = 128 * n_blocks;
+        fixture_run("test_gates", shape, &out);
+        for (unsigned i = 0; i < 2 * n_blocks * 32; i++) {
+            unsigned wanted = 0, first = i / 32 / n_blocks * n_blocks;
+            for (unsigned block = first; block < first + n_blocks; block++)
+                wanted += 1001 * (0 + 1 + 2) + 3 * (32 * block + i % 32 + block - first);
+            ck_assert_uint_eq(out[i], wanted);
+        }
+    }
+}
+END_TEST
+
 START_TEST(a_copy_is_there_after_its_wait_and_not_before) {
     float *in = fixture_memory(256 * sizeof *in), *out = fixture_memory(384 * sizeof *out);
     for (int i = 0; i < 256; i++)
@@ -182,6 +199,9 @@ static const struct fault {
      "waits at __syncthreads, but thread (5, 0, 0) of block"},
     {"bad_some", FIXTURE_SHAPE(1, 64), 0, "waits at barrier 3, but thread (32, 0, 0) of block"},
     {"bad_arrival", FIXTURE_SHAPE(1, 64), 0, "ends when 32 of 64 are at barrier 3"},
+    {"bad_gate", FIXTURE_SHAPE(1, 64), 1, "waits at a gate: 1 of 2 have come, 0 bytes are due"},
+    {"bad_gate", FIXTURE_SHAPE(1, 64), 2, "waits at a gate: 2 of 2 have come, 32 bytes are due"},
+    {"bad_gate", FIXTURE_SHAPE(1, 64), 3, "is one too many at a gate of 2"},
     {"bad_return", FIXTURE_SHAPE(1, 32), 0, "but thread (7, 0, 0) of block (0, 0, 0) has returned"},
     {"bad_kind", FIXTURE_SHAPE(1, 32), 0, "__syncwarp of mask ffffffff"},
     {"bad_warp_barrier", FIXTURE_SHAPE(1, 64), 0,
@@ -242,6 +262,7 @@ int main(void) {
         parameters_come_as_they_were_sent,
         shared_memory_that_nobody_wrote_is_nan,
         blocks_of_a_cluster_reach_each_others_shared_memory,
+        gates_open_when_all_of_a_cluster_have_come,
         a_copy_is_there_after_its_wait_and_not_before,
         a_fatbin_has_the_kernels_of_the_program,
     };

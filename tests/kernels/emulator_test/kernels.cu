@@ -93,6 +93,44 @@ KERNEL(test_exchange)(unsigned *out) {
     place[2] = fixed[threadIdx.x];
 }
 
+/* Round by round each block of a cluster gives all others its part, and takes when all were there.
+ */
+KERNEL(test_gates)(unsigned *out) {
+    DYNAMIC_SHARED(unsigned, parts);
+    __shared__ Gate given, taken;
+    __shared__ uint2 words[8];
+    unsigned rank = cluster_rank(), size = cluster_size(), lane = threadIdx.x % 32, sum = 0;
+    if (threadIdx.x == 0) {
+        make_gate(&given, 1);
+        make_gate(&taken, size);
+    }
+    cluster_sync();
+    for (unsigned round = 0; round < 3; round++) {
+        if (threadIdx.x < 32) {
+            if (round > 0)
+                wait_for_gate(&taken, round - 1);
+            parts[32 * rank + lane] = 1000 * round + 32 * blockIdx.x + lane;
+            __syncwarp();
+            if (lane < size && lane != rank)
+                copy_bulk_to(lane, parts + 32 * rank, 128, &given);
+            if (lane < size)
+                send_to(lane, &words[rank], &given, make_uint2(round, rank));
+            if (lane == 0)
+                arrive_at_gate(&given, 128 * (size - 1) + 8 * size);
+        } else {
+            wait_for_gate(&given, round);
+            for (unsigned i = 0; i < size; i++)
+                sum += parts[32 * i + lane] + words[i].x + words[i].y;
+            __syncwarp();
+            if (lane < size)
+                arrive_at_gate_of(lane, &taken);
+        }
+    }
+    cluster_sync();
+    if (threadIdx.x >= 32)
+        out[32 * blockIdx.x + lane] = sum;
+}
+
 /* in[2][32] by two groups of copies; what is there after each wait. */
 KERNEL(test_copies)(const float4 *in, float4 *out) {
     __shared__ float4 place[2][32];
@@ -231,6 +269,18 @@ KERNEL(bad_some)() {
 KERNEL(bad_arrival)() {
     if (threadIdx.x < 32)
         arrive_at_some<64>(3);
+}
+
+/* n of the two who open it. */
+KERNEL(bad_gate)(int n) {
+    __shared__ Gate gate;
+    if (threadIdx.x == 0)
+        make_gate(&gate, 2);
+    __syncthreads();
+    if ((int)threadIdx.x < n)
+        arrive_at_gate(&gate, 16 * (n > 1));
+    if (threadIdx.x >= 32)
+        wait_for_gate(&gate, 0);
 }
 
 KERNEL(bad_barrier)() {
