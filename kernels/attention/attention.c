@@ -63,25 +63,27 @@ struct tiles {
     enum attention_kernel kernel;
     int rows, n_threads; /* of a block */
     int per_sm;          /* blocks; of large ones */
+    int n_joined;        /* blocks of a head that may be a cluster; 0: none */
 };
 
-#define TILED(dim, rows, keys, lanes) {dim, ATTENTION_TILED_##dim, rows, (rows) / 4 * (lanes), 0},
+#define TILED(dim, rows, keys, lanes)                                                              \
+    {dim, ATTENTION_TILED_##dim, rows, (rows) / 4 * (lanes), 0, 0},
 static const struct tiles tiled[] = {ATTENTION_TILED_VARIANTS(TILED)};
 
 #define SMALL(dim, warps, row_tiles, keys)                                                         \
-    {dim, ATTENTION_SPLIT_SMALL_##dim, 16 * (row_tiles) * (warps), 32 * (warps), 0},
+    {dim, ATTENTION_SPLIT_SMALL_##dim, 16 * (row_tiles) * (warps), 32 * (warps), 0, 0},
 static const struct tiles small[] = {ATTENTION_SPLIT_SMALL_VARIANTS(SMALL)};
 
 #define MEDIUM(dim, warps, row_tiles, keys)                                                        \
-    {dim, ATTENTION_SPLIT_MEDIUM_##dim, 16 * (row_tiles) * (warps), 32 * (warps), 0},
+    {dim, ATTENTION_SPLIT_MEDIUM_##dim, 16 * (row_tiles) * (warps), 32 * (warps), 0, 0},
 static const struct tiles medium[] = {ATTENTION_SPLIT_MEDIUM_VARIANTS(MEDIUM)};
 
 #define LARGE(dim, warps, row_tiles, keys, per_sm)                                                 \
-    {dim, ATTENTION_SPLIT_LARGE_##dim, 16 * (row_tiles) * (warps), 32 * (warps), per_sm},
+    {dim, ATTENTION_SPLIT_LARGE_##dim, 16 * (row_tiles) * (warps), 32 * (warps), per_sm, 0},
 static const struct tiles large[] = {ATTENTION_SPLIT_LARGE_VARIANTS(LARGE)};
 
 #define WGMMA(dim)                                                                                 \
-    {dim, ATTENTION_WGMMA_##dim, 2 * ATTENTION_WGMMA_ROWS, ATTENTION_WGMMA_THREADS, 0},
+    {dim, ATTENTION_WGMMA_##dim, 2 * ATTENTION_WGMMA_ROWS, ATTENTION_WGMMA_THREADS, 0, 2},
 static const struct tiles wgmma[] = {ATTENTION_WGMMA_VARIANTS(WGMMA)};
 
 /* The first that holds head_dim and whose shared memory the device has, or NULL. */
@@ -121,7 +123,7 @@ static const struct tiles *choose(const struct cushim_kernel_call *call,
     const struct tiles *in_small = call->arch >= 80 ? FIND(small) : NULL;
     const struct tiles *in_medium = call->arch >= 90 ? FIND(medium) : NULL;
     const struct tiles *in_large = call->arch >= 90 ? FIND(large) : NULL;
-    const struct tiles *in_wgmma = call->has_wgmma ? FIND(wgmma) : NULL;
+    const struct tiles *in_wgmma = call->has_wgmma && call->has_clusters ? FIND(wgmma) : NULL;
     if (in_wgmma && in_wgmma->dim == (in_small ? in_small->dim : 0))
         return in_wgmma;
     if (!in_small)
@@ -138,17 +140,35 @@ static const struct tiles *choose(const struct cushim_kernel_call *call,
 
 enum { MOST_BLOCKS = 1 << 30, ROW_BLOCKS_PER_SM = 16 };
 
+/* Blocks of a head become clusters, where it has so many and the device has clusters of them; they
+ * are ones of a single block else. */
+static enum cushim_status join_blocks(const struct cushim_kernel_call *call,
+                                      enum attention_kernel kernel, const struct tiles *tiles,
+                                      int64_t seq, struct cushim_kernel_shape *shape) {
+    bool has = false;
+    shape->cluster = shape->grid[0] = (unsigned)tiles->n_joined;
+    if (seq > (tiles->n_joined - 1) * tiles->rows)
+        CUSHIM_TRY(cushim_kernel_call_has_clusters(call, kernel, shape, &has));
+    if (!has)
+        shape->cluster = 1;
+    return CUSHIM_OK;
+}
+
 static enum cushim_status launch(const struct cushim_kernel_call *call,
                                  struct attention_args *args) {
     struct cushim_kernel_shape shape = {.block = {ATTENTION_ROW_THREADS}};
     const struct tiles *tiles = choose(call, args);
     enum attention_kernel kernel = tiles ? tiles->kernel : ATTENTION_ROWS;
     void *params[] = {args};
-    args->is_in_pairs = args->is_causal && tiles && n_blocks(args, tiles->rows) <= call->n_sms;
     if (tiles) {
-        shape.grid[0] = cushim_n_blocks(n_blocks(args, tiles->rows), 1, MOST_BLOCKS);
         shape.block[0] = (unsigned)tiles->n_threads;
         shape.shared_bytes = kernels[kernel].shared_bytes;
+        if (tiles->n_joined)
+            CUSHIM_TRY(join_blocks(call, kernel, tiles, args->seq, &shape));
+        int n = shape.cluster ? (int)shape.cluster : 1;
+        shape.grid[0] =
+            (unsigned)n * cushim_n_blocks(n_blocks(args, n * tiles->rows), 1, MOST_BLOCKS / n);
+        args->is_in_pairs = args->is_causal && shape.grid[0] <= (unsigned)call->n_sms;
     } else {
         shape.grid[0] =
             cushim_n_blocks(n_blocks(args, 1), 1, (int64_t)call->n_sms * ROW_BLOCKS_PER_SM);

@@ -46,7 +46,7 @@ enum {
     ATTENTION_MOST_DIM = 256, /* above: the row kernels */
     ATTENTION_ROW_THREADS = 128,
     ATTENTION_WGMMA_THREADS = 512,
-    ATTENTION_WGMMA_ROWS = 64, /* query rows of each of two warpgroups; one makes halves */
+    ATTENTION_WGMMA_ROWS = 64, /* query rows of each of two warpgroups; two make halves */
     ATTENTION_WGMMA_KEYS = 128,
     ATTENTION_MERGE_THREADS = 512,
     ATTENTION_MERGE_COLUMNS = 128, /* of a block */
@@ -66,11 +66,11 @@ enum {
 #define ATTENTION_SPLIT_BYTES(dim, warps, row_tiles, keys)                                         \
     (4 * ((dim) * (16 * (row_tiles) * (warps) + 4 * (keys)) + 16 * (row_tiles) * (warps) +         \
           2 * (warps) + 16))
-/* Halves of two row tiles, of keys, whose octets of columns are 16 bytes apart, and of values; a
- * raw octet of rows a warp and its delivery; scales of octets, and what is counted a warp. */
+/* Halves of two row tiles, of keys and of values; a raw octet of rows a warp and its delivery; what
+ * is said about octets of these, gates, and what is counted a warp. */
 #define ATTENTION_WGMMA_BYTES(dim)                                                                 \
-    (4 * (dim) * (2 * ATTENTION_WGMMA_ROWS + 2 * ATTENTION_WGMMA_KEYS + 1 + 64) +                  \
-     8 * (ATTENTION_WGMMA_KEYS / 8) + 64 + 64 + 64)
+    (4 * (dim) * (2 * ATTENTION_WGMMA_ROWS + 2 * ATTENTION_WGMMA_KEYS + 64) +                      \
+     2 * ATTENTION_WGMMA_ROWS + 4 * ATTENTION_WGMMA_KEYS + 64 + 32 + 32)
 /*
  * An output, a maximum, a sum and weights of a step a warp and head; what a cluster gives: an
  * output a column, a maximum and a sum a block and head.

@@ -4,9 +4,12 @@
  *
  * Of a block's four warpgroups two bring keys and values, 128 at a time, and make halves of them;
  * each of the others has 64 query rows.  K and V have one place each: K is replaced while weights
- * meet values, V while scores are formed.  Raw rows come by bulk copies, eight to a warp, the next
- * ones while these become halves; such an octet has a scale of its own, which needs no other warp.
- * Products are one warpgroup's at a time, so that weights are made meanwhile.
+ * meet values, V while scores are formed.  The blocks of a cluster have the same head, and each
+ * makes a share of the halves for all of them.
+ *
+ * Halves are made by octets, of eight rows, each with a scale of its own, so that a warp needs no
+ * other one.  Raw rows come by a bulk copy, the next octet while this one becomes halves; what is
+ * made, and what is to be said about it, goes to the other blocks by bulk copies, too.
  *
  * Products with low parts come before the others, so that sums are small as long as these are
  * added; sums that the unit cuts are of 128 columns or keys.  Of a row that meets a hard octet its
@@ -36,8 +39,7 @@ namespace {
 
 enum { LIFT = 14 }; /* weights are scaled by 2^14, and so are their sums */
 
-/* The lesser magnitudes of two pairs of halves; of none of them: NONE_LEAST. */
-enum { NONE_LEAST = 0x7C007C00 };
+/* The lesser magnitudes of two pairs of halves. */
 DEVICE uint32_t least_magnitudes(uint32_t a, uint32_t b) {
 #ifdef CUSHIM_EMULATED
     uint32_t low = min(a & 0x7FFF, b & 0x7FFF), high = min(a >> 16 & 0x7FFF, b >> 16 & 0x7FFF);
@@ -57,55 +59,57 @@ DEVICE bool may_be_small(uint32_t least) {
     return (least & 0xFFFF) <= EIGHTH || least >> 16 <= EIGHTH;
 }
 
+/* What a block has: the first rows of its two warpgroups, and of the warpgroup of its cluster that
+ * sees most keys; seq: none. */
+struct RowsOfBlock {
+    int64_t head, of_user[2], last;
+};
+
 /* What both kinds of warpgroups know. */
 template <int DIM> struct Grouped {
+    /* Eight rows as halves: of Q and K by octets of columns, then by row; of V by column. */
+    struct Octet {
+        uint4 high[DIM], low[DIM];
+    };
+    struct About {
+        float inverse; /* of its scale; of what is hard infinite, of zeros 0 */
+        int n_small;
+    };
     enum {
         ROWS = ATTENTION_WGMMA_ROWS,
         KEYS = ATTENTION_WGMMA_KEYS,
         OCTETS = KEYS / 8,
-        COLUMNS = DIM / 32,              /* of a lane, of a row of V */
-        GROUP = 128,                     /* threads of a warpgroup */
-        N_USERS = 2,                     /* warpgroups with queries */
-        N_MAKERS = 8,                    /* warps */
-        MEETING = GROUP + 32 * N_MAKERS, /* of makers and a warpgroup with queries */
-        /* in units of 16 bytes; of keys so that eight octets of columns meet no bank twice */
-        Q_PITCH = ROWS,
-        K_PITCH = KEYS + 1,
-        V_PITCH = DIM,
-        Q_BYTES = 16 * Q_PITCH * DIM / 8, /* of one half */
-        K_BYTES = 16 * K_PITCH * DIM / 8,
-        V_BYTES = 16 * V_PITCH * OCTETS,
-        RAW_FLOATS = 8 * DIM
+        COLUMNS = DIM / 32, /* of a lane, of a row of V */
+        GROUP = 128,        /* threads of a warpgroup */
+        N_USERS = 2,        /* warpgroups with queries */
+        N_MAKERS = 8,       /* warps */
+        PITCH = sizeof(Octet) / 16,
+        LOW = 16 * DIM, /* bytes from high halves to low ones */
+        N = 8 * COLUMNS /* floats of a lane, of an octet */
     };
     struct Shared {
-        uint8_t q[N_USERS][2][Q_BYTES], k[2][K_BYTES], v[2][V_BYTES]; /* high, low */
-        float raw[N_MAKERS][RAW_FLOATS];
+        Octet q[N_USERS][ROWS / 8], octets[2][OCTETS]; /* of K and V */
+        float raw[N_MAKERS][8 * DIM];
+        About about_q[N_USERS][ROWS / 8], about[2][2][OCTETS]; /* of every other tile of K and V */
         Delivery deliveries[N_MAKERS];
-        float4 inverses[2][OCTETS / 4]; /* of K and V; of what is hard infinite, of zeros 0 */
-        int4 n_small[2][N_MAKERS / 4];  /* a warp */
-        int n_small_of_q[N_USERS][4];   /* a warp */
-        float most_inverse_of_q[N_USERS][4];
+        Gate made[2], used[2];
+        float most_inverse_of_q[N_USERS][4]; /* for each warp */
     };
     static_assert(sizeof(Shared) == ATTENTION_WGMMA_BYTES(DIM), "bytes of a block");
 
     Shared *shared;
     const attention_args *args;
     int dim, warp, lane; /* of the makers, or of the warpgroup */
+    int rank, size;      /* of the cluster */
     int64_t begin_of_head;
+    int n_tiles; /* of the cluster */
 
-    /* Numbers of barriers: that K (V: what = 1) is there for a warpgroup, and that it was used; of
-     * a warpgroup's own; that it is its turn. */
-    MEMBER static unsigned made(int what, int user) {
-        return 1 + 2 * what + user;
-    }
-    MEMBER static unsigned used(int what, int user) {
-        return 5 + 2 * what + user;
-    }
+    /* Numbers of barriers: a warpgroup's own; that it is its turn. */
     MEMBER static unsigned own(int user) {
-        return 9 + user;
+        return 1 + user;
     }
     MEMBER static unsigned turn(int user) {
-        return 11 + user;
+        return 3 + user;
     }
 
     /* How many keys the rows of a warpgroup see. */
@@ -117,9 +121,10 @@ template <int DIM> struct Grouped {
         return (int)((n_keys + KEYS - 1) / KEYS);
     }
 
-    MEMBER Grouped(Shared *shared, const attention_args *args, int64_t head, int warp)
+    MEMBER Grouped(Shared *shared, const attention_args *args, const RowsOfBlock &rows, int warp)
         : shared(shared), args(args), dim((int)args->head_dim), warp(warp),
-          lane((int)threadIdx.x % 32), begin_of_head(head * args->seq * dim) {
+          lane((int)threadIdx.x % 32), rank((int)cluster_rank()), size((int)cluster_size()),
+          begin_of_head(rows.head * args->seq * dim), n_tiles(tiles_of(keys_of(args, rows.last))) {
     }
 
     /* The first four columns of octet i of a row, and the other four: no lanes side by side that
@@ -131,42 +136,124 @@ template <int DIM> struct Grouped {
         return DIM / 2 + 4 * i;
     }
 
-    /* An octet of columns of a scaled row, or of keys of a column; the least magnitudes. */
-    MEMBER static uint32_t store_octet(uint8_t *high, int low, const float (&x)[8]) {
-        uint4 of_high, of_low;
-        split_pair(x[0], x[1], &of_high.x, &of_low.x);
-        split_pair(x[2], x[3], &of_high.y, &of_low.y);
-        split_pair(x[4], x[5], &of_high.z, &of_low.z);
-        split_pair(x[6], x[7], &of_high.w, &of_low.w);
-        *reinterpret_cast<uint4 *>(high) = of_high;
-        *reinterpret_cast<uint4 *>(high + low) = of_low;
-        return least_magnitudes(least_magnitudes(of_high.x, of_high.y),
-                                least_magnitudes(of_high.z, of_high.w));
+    /* ---- octets of rows ---- */
+
+    MEMBER static void load_wide(float *x, const float *from) {
+        float4 wide = *reinterpret_cast<const float4 *>(from);
+        x[0] = wide.x;
+        x[1] = wide.y;
+        x[2] = wide.z;
+        x[3] = wide.w;
+    }
+
+    /* A lane has some octets of columns of a row, none of which neighbours' are, so that neither
+     * loads nor stores meet a bank twice. */
+    MEMBER static int row_of(int lane) {
+        return lane % 8;
+    }
+    MEMBER static int columns_of(int lane, int i) {
+        return (lane / 8 + 4 * i) ^ lane % 8;
+    }
+
+    MEMBER static void load_rows(float (&x)[N], const float *raw, int lane) {
+#pragma unroll
+        for (int i = 0; i < COLUMNS; i++) {
+            const float *from = raw + row_of(lane) * DIM;
+            load_wide(x + 8 * i, from + first_of(columns_of(lane, i)));
+            load_wide(x + 8 * i + 4, from + second_of(columns_of(lane, i)));
+        }
+    }
+
+    /* The octet's scale, by the lane's part of it. */
+    MEMBER static Scale scale_by(const float (&x)[N], unsigned *most) {
+        float peak[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            peak[i] = most_magnitude(x[i], x[i + 4]);
+#pragma unroll
+        for (int i = 8; i < N; i++)
+            peak[i % 4] = most_magnitude(peak[i % 4], x[i]);
+        *most = most_of_warp(__float_as_uint(
+            most_magnitude(most_magnitude(peak[0], peak[1]), most_magnitude(peak[2], peak[3]))));
+        return scale_of(*most);
+    }
+
+    /* A lane's part of an octet as halves, eight floats side by side a piece. */
+    struct Pieces {
+        uint4 high[COLUMNS], low[COLUMNS];
+    };
+
+    /* How many are small, of the whole octet. */
+    MEMBER static int split(const float (&x)[N], float times, Pieces *pieces) {
+        int n_small = 0;
+#pragma unroll
+        for (int i = 0; i < COLUMNS; i++) {
+            uint4 *high = &pieces->high[i], *low = &pieces->low[i];
+            const float *from = x + 8 * i;
+            split_pair(from[0] * times, from[1] * times, &high->x, &low->x);
+            split_pair(from[2] * times, from[3] * times, &high->y, &low->y);
+            split_pair(from[4] * times, from[5] * times, &high->z, &low->z);
+            split_pair(from[6] * times, from[7] * times, &high->w, &low->w);
+            /* few lanes, but where 0s are */
+            if (may_be_small(least_magnitudes(least_magnitudes(high->x, high->y),
+                                              least_magnitudes(high->z, high->w)))) {
+#pragma unroll
+                for (int e = 0; e < 8; e++)
+                    n_small += is_small(from[e] * times);
+            }
+        }
+        return sum_of_warp(n_small);
+    }
+
+    MEMBER static void store(const Pieces &pieces, int i, uint4 *high) {
+        high[0] = pieces.high[i];
+        high[DIM] = pieces.low[i];
+    }
+    MEMBER static void store_rows(const Pieces &pieces, Octet *octet, int lane) {
+#pragma unroll
+        for (int i = 0; i < COLUMNS; i++)
+            store(pieces, i, &octet->high[8 * columns_of(lane, i) + row_of(lane)]);
+    }
+
+    MEMBER static About about_of(const Scale &scale, unsigned most, int n_small) {
+        return {scale.is_hard ? INFINITY : most == 0 ? 0.0f : scale.inverse, n_small};
+    }
+
+    MEMBER bool is_too_many(int n, int64_t n_rows) const {
+        return (int64_t)n * HARD_SHARE > n_rows * dim;
+    }
+
+    /* Whether octets are hard, at most as many as lanes, and the largest of their scales. */
+    MEMBER bool look_at(const About *about, int n, int64_t n_rows, float *most) const {
+        const volatile About *own = &about[lane % n];
+        *most = __uint_as_float(most_of_warp(__float_as_uint(own->inverse)));
+        int n_small = own->n_small;
+        n_small = sum_of_warp(lane < n ? n_small : 0);
+        return is_too_many(n_small, n_rows) || *most == INFINITY;
     }
 };
 
-/* ---- the warpgroup that makes halves ---- */
+/* ---- the warpgroups that make halves ---- */
 
 template <int DIM> struct Makers : Grouped<DIM> {
     using Base = Grouped<DIM>;
+    using Base::about_of, Base::keys_of, Base::load_rows, Base::load_wide, Base::n_tiles,
+        Base::rank, Base::scale_by, Base::size, Base::store_rows;
     using Base::args, Base::begin_of_head, Base::dim, Base::lane, Base::shared, Base::warp;
-    using Base::COLUMNS, Base::GROUP, Base::KEYS, Base::K_BYTES, Base::K_PITCH, Base::MEETING,
-        Base::N_MAKERS, Base::N_USERS, Base::OCTETS, Base::V_BYTES, Base::V_PITCH;
-    using Base::first_of, Base::second_of;
-    using Base::keys_of, Base::made, Base::store_octet, Base::tiles_of, Base::used;
-    using typename Base::Shared;
-    enum {
-        TURNS = OCTETS / N_MAKERS,
-        ACROSS = DIM / 8, /* lanes share a key */
-        N = 8 * COLUMNS   /* floats of a lane */
-    };
-    int64_t n_keys; /* of the warpgroup that sees most */
-    int n_tiles;
+    using Base::COLUMNS, Base::KEYS, Base::N, Base::N_MAKERS, Base::OCTETS;
+    using Base::split, Base::store;
+    using typename Base::About, typename Base::Octet, typename Base::Pieces, typename Base::Shared;
+    int64_t n_keys; /* of the cluster */
+    int n_octets;   /* of the warp, of each tile of K and V */
 
-    MEMBER Makers(Shared *shared, const attention_args *args, int64_t head, int64_t first,
-                  int64_t second)
-        : Base(shared, args, head, (int)threadIdx.x / 32),
-          n_keys(max(keys_of(args, first), keys_of(args, second))), n_tiles(tiles_of(n_keys)) {
+    MEMBER Makers(Shared *shared, const attention_args *args, const RowsOfBlock &rows)
+        : Base(shared, args, rows, uniform((int)threadIdx.x / 32)),
+          n_keys(keys_of(args, rows.last)), n_octets(2 * (int)OCTETS / N_MAKERS / size) {
+    }
+
+    /* Number of the warp's i-th octet of a tile: those of K, then those of V. */
+    MEMBER int octet_of(int i) const {
+        return (N_MAKERS * i + warp) * size + rank;
     }
 
     /* ---- raw octets ---- */
@@ -179,14 +266,14 @@ template <int DIM> struct Makers : Grouped<DIM> {
         if (lane == 0)
             make_delivery(&shared->deliveries[warp]);
         __syncwarp();
-        fetch(0);
+        fetch(0, 0);
     }
 
-    /* Begin to copy octet number n of the warp, 0 beyond the keys; K and V take turns, a tile each.
-     */
-    MEMBER void fetch(int n) const {
-        int64_t key = (int64_t)(n / (2 * TURNS)) * KEYS + (warp + N_MAKERS * (n % TURNS)) * 8;
-        const float *from = (n / TURNS % 2 ? args->v : args->k) + begin_of_head + key * dim;
+    /* Begin to copy the i-th octet of a tile, 0 beyond the keys. */
+    MEMBER void fetch(int tile, int i) const {
+        int octet = octet_of(i);
+        int64_t key = (int64_t)tile * KEYS + octet % OCTETS * 8;
+        const float *from = (octet < OCTETS ? args->k : args->v) + begin_of_head + key * dim;
         float *to = shared->raw[warp];
         int n_rows = (int)max(min(n_keys - key, (int64_t)8), (int64_t)0);
         if (args->is_wide) {
@@ -229,140 +316,77 @@ template <int DIM> struct Makers : Grouped<DIM> {
 
     /* ---- halves ---- */
 
-    MEMBER static void load_wide(float *x, const float *from) {
-        float4 wide = *reinterpret_cast<const float4 *>(from);
-        x[0] = wide.x;
-        x[1] = wide.y;
-        x[2] = wide.z;
-        x[3] = wide.w;
-    }
-
-    MEMBER int key_of_lane(int i) const {
-        return 32 / ACROSS * i + lane / ACROSS;
-    }
-
-    MEMBER void load_keys(float (&x)[N], const float *raw) const {
-#pragma unroll
-        for (int i = 0; i < COLUMNS; i++) {
-            load_wide(x + 8 * i, raw + key_of_lane(i) * DIM + first_of(lane % ACROSS));
-            load_wide(x + 8 * i + 4, raw + key_of_lane(i) * DIM + second_of(lane % ACROSS));
-        }
-    }
-
-    MEMBER uint32_t store_keys(const float (&x)[N], float times, int octet) const {
-        uint32_t least = NONE_LEAST;
-#pragma unroll
-        for (int i = 0; i < COLUMNS; i++) {
-            float scaled[8];
-#pragma unroll
-            for (int e = 0; e < 8; e++)
-                scaled[e] = x[8 * i + e] * times;
-            least = least_magnitudes(
-                least, store_octet(shared->k[0] +
-                                       16 * (lane % ACROSS * K_PITCH + 8 * octet + key_of_lane(i)),
-                                   K_BYTES, scaled));
-        }
-        return least;
-    }
-
-    /* A lane has some columns side by side of all eight rows. */
-    MEMBER void load_values(float (&x)[N], const float *raw) const {
+    /* A lane has some columns side by side of all eight rows.  Column COLUMNS * lane + e is number
+     * 32 e + lane of the tile. */
+    MEMBER static void load_values(float (&x)[N], const float *raw, int lane) {
 #pragma unroll
         for (int key = 0; key < 8; key++) {
+            float wide[COLUMNS];
             const float *from = raw + key * DIM + COLUMNS * lane;
-            if constexpr (COLUMNS == 4) {
-                load_wide(x + 4 * key, from);
-            } else {
-                float2 wide = *reinterpret_cast<const float2 *>(from);
-                x[2 * key] = wide.x;
-                x[2 * key + 1] = wide.y;
-            }
-        }
-    }
-
-    /* Column COLUMNS * lane + e is number 32 e + lane of the tile. */
-    MEMBER uint32_t store_values(const float (&x)[N], float times, int octet) const {
-        uint32_t least = NONE_LEAST;
-#pragma unroll
-        for (int e = 0; e < COLUMNS; e++) {
-            float scaled[8];
-#pragma unroll
-            for (int key = 0; key < 8; key++)
-                scaled[key] = x[COLUMNS * key + e] * times;
-            least = least_magnitudes(
-                least, store_octet(shared->v[0] + 16 * (octet * V_PITCH + 32 * e + lane), V_BYTES,
-                                   scaled));
-        }
-        return least;
-    }
-
-    /* The octet's scale, by the lane's part of it. */
-    MEMBER static Scale scale_by(const float (&x)[N], unsigned *most) {
-        float peak[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            peak[i] = most_magnitude(x[i], x[i + 4]);
-#pragma unroll
-        for (int i = 8; i < N; i++)
-            peak[i % 4] = most_magnitude(peak[i % 4], x[i]);
-        *most = most_of_warp(__float_as_uint(
-            most_magnitude(most_magnitude(peak[0], peak[1]), most_magnitude(peak[2], peak[3]))));
-        return scale_of(*most);
-    }
-
-    /* A tile of K (what = 0) or V. */
-    MEMBER void make(int what, int tile) const {
-        int n_small = 0;
-#pragma unroll 1
-        for (int turn = 0; turn < TURNS; turn++) {
-            int n = (2 * tile + what) * TURNS + turn, octet = warp + N_MAKERS * turn;
-            const float *raw = shared->raw[warp];
-            float x[N];
-            unsigned most;
-            wait_for_octet(n);
-            if (what)
-                load_values(x, raw);
+            if constexpr (COLUMNS == 4)
+                load_wide(wide, from);
             else
-                load_keys(x, raw);
-            Scale scale = scale_by(x, &most);
-            __syncwarp(); /* before others of the warp replace the raw octet */
-            if (n + 1 < 2 * TURNS * n_tiles)
-                fetch(n + 1);
-            if (lane == 0)
-                reinterpret_cast<float *>(shared->inverses[what])[octet] = scale.is_hard ? INFINITY
-                                                                           : most == 0
-                                                                               ? 0.0f
-                                                                               : scale.inverse;
-            uint32_t least =
-                what ? store_values(x, scale.times, octet) : store_keys(x, scale.times, octet);
-            if (may_be_small(least)) { /* few lanes, but where 0s are */
+                *reinterpret_cast<float2 *>(wide) = *reinterpret_cast<const float2 *>(from);
 #pragma unroll
-                for (int i = 0; i < N; i++)
-                    n_small += is_small(x[i] * scale.times);
-            }
+            for (int e = 0; e < COLUMNS; e++)
+                x[8 * e + key] = wide[e];
         }
-        n_small = sum_of_warp(n_small);
+    }
+    MEMBER static void store_values(const Pieces &pieces, Octet *octet, int lane) {
+#pragma unroll
+        for (int e = 0; e < COLUMNS; e++)
+            store(pieces, e, &octet->high[32 * e + lane]);
+    }
+
+    /* The i-th octet of a tile, number n of the warp. */
+    MEMBER void make(int tile, int i, int n) const {
+        int number = octet_of(i), what = number / OCTETS, lane = anew(this->lane);
+        const float *raw = shared->raw[warp];
+        Octet *octet = &shared->octets[what][number % OCTETS];
+        About *about = &shared->about[tile % 2][what][number % OCTETS];
+        Gate *made = &shared->made[what];
+        float x[N];
+        unsigned most;
+        wait_for_octet(n);
+        if (what)
+            load_values(x, raw, lane);
+        else
+            load_rows(x, raw, lane);
+        Scale scale = scale_by(x, &most);
+        __syncwarp(); /* before others of the warp replace the raw octet */
+        int next = i + 1 < n_octets ? i + 1 : 0, next_tile = tile + (next == 0);
+        if (next_tile < n_tiles)
+            fetch(next_tile, next);
+        /* all but the stores before the place is free */
+        Pieces pieces;
+        int n_small = split(x, scale.times, &pieces);
+        if (tile > 0)
+            wait_for_gate(&shared->used[what], tile - 1);
+        if (what)
+            store_values(pieces, octet, lane);
+        else
+            store_rows(pieces, octet, lane);
+        fence_tiles();
+        __syncwarp();
+        if (lane < size) {
+            if (lane != rank)
+                copy_bulk_to(lane, octet, sizeof *octet, made);
+            send_to(lane, about, made, about_of(scale, most, n_small));
+        }
+        /* as many bytes come from each of the others */
         if (lane == 0)
-            reinterpret_cast<int *>(shared->n_small[what])[warp] = n_small;
+            arrive_at_gate(made, size * sizeof *about + (size - 1) * sizeof *octet);
     }
 
     MEMBER void run() const {
+        int n = 0;
         begin();
+        cluster_wait();
 #pragma unroll 1
-        for (int tile = 0; tile < n_tiles; tile++) {
-#pragma unroll
-            for (int what = 0; what < 2; what++) {
-#pragma unroll
-                for (int user = 0; user < N_USERS; user++)
-                    if (tile > 0)
-                        meet_some<MEETING>(used(what, user));
-                make(what, tile);
-                fence_tiles();
-#pragma unroll
-                for (int user = 0; user < N_USERS; user++)
-                    arrive_at_some<MEETING>(made(what, user));
-            }
-        }
+        for (int tile = 0; tile < n_tiles; tile++)
+#pragma unroll 1
+            for (int i = 0; i < n_octets; i++)
+                make(tile, i, n++);
     }
 };
 
@@ -370,33 +394,33 @@ template <int DIM> struct Makers : Grouped<DIM> {
 
 template <int DIM> struct Users : Grouped<DIM> {
     using Base = Grouped<DIM>;
+    using Base::about_of, Base::columns_of, Base::first_of, Base::keys_of, Base::look_at,
+        Base::n_tiles, Base::own, Base::row_of, Base::scale_by, Base::second_of, Base::size,
+        Base::store_rows, Base::tiles_of, Base::turn;
     using Base::args, Base::begin_of_head, Base::dim, Base::lane, Base::shared, Base::warp;
-    using Base::COLUMNS, Base::GROUP, Base::KEYS, Base::K_BYTES, Base::K_PITCH, Base::MEETING,
-        Base::N_MAKERS, Base::N_USERS, Base::OCTETS, Base::Q_BYTES, Base::Q_PITCH, Base::ROWS,
-        Base::V_BYTES, Base::V_PITCH;
-    using Base::first_of, Base::second_of, Base::turn;
-    using Base::keys_of, Base::made, Base::own, Base::store_octet, Base::tiles_of, Base::used;
-    using typename Base::Shared;
+    using Base::COLUMNS, Base::GROUP, Base::KEYS, Base::LOW, Base::N, Base::OCTETS, Base::PITCH,
+        Base::ROWS;
+    using Base::split;
+    using typename Base::About, typename Base::Octet, typename Base::Pieces, typename Base::Shared;
     enum {
         STEPS = DIM / 16,
+        STEP = 16 * 16, /* bytes of a step of columns */
         KEY_STEPS = KEYS / 16,
         HARD_KEYS = 32,
         PART = 64 /* columns of output at a time */
     };
-    static_assert(2 * HARD_KEYS * DIM * 4 <= 2 * Q_BYTES, "raw tiles fit where queries were");
+    static_assert(2 * HARD_KEYS * DIM * 4 <= ROWS / 8 * sizeof(Octet),
+                  "raw tiles fit where queries were");
 
     int user;
     int64_t row, n_keys; /* the first of the warpgroup, what it sees */
-    int n_most;          /* tiles of keys of the block */
     /* of the thread's rows, lane / 4 of the warp's and 8 below */
     float out[DIM / 8][4], most[2], sum[2], factor[2], inverse_q[2];
 
-    MEMBER Users(Shared *shared, const attention_args *args, int64_t head, int64_t first,
-                 int64_t second)
-        : Base(shared, args, head, (int)threadIdx.x % GROUP / 32),
-          user((int)threadIdx.x / GROUP - N_MAKERS / 4), row(user ? second : first),
-          n_keys(keys_of(args, row)),
-          n_most(tiles_of(max(keys_of(args, first), keys_of(args, second)))) {
+    MEMBER Users(Shared *shared, const attention_args *args, const RowsOfBlock &rows)
+        : Base(shared, args, rows, uniform((int)threadIdx.x % GROUP / 32)),
+          user(uniform((int)threadIdx.x / GROUP - Base::N_MAKERS / 4)),
+          row(user ? rows.of_user[1] : rows.of_user[0]), n_keys(keys_of(args, row)) {
     }
 
     MEMBER int row_of_thread() const {
@@ -405,15 +429,25 @@ template <int DIM> struct Users : Grouped<DIM> {
 
     /* ---- queries ---- */
 
-    MEMBER void load_query(float (&x)[8 * COLUMNS], int64_t at) const {
+    /* A lane's part of an octet, as load_rows() has it; rows beyond the last are 0. */
+    MEMBER void load_queries(float (&x)[N], int64_t first) const {
+        int64_t at = first + row_of(lane);
+        const float *from = args->q + begin_of_head + at * dim;
+        int n_columns = at < args->seq ? dim : 0;
+        /* apart, so that no load waits for the one before */
+        if (args->is_wide)
+            load_columns_of<true>(x, from, n_columns);
+        else
+            load_columns_of<false>(x, from, n_columns);
+    }
+
+    template <bool IS_WIDE>
+    MEMBER void load_columns_of(float (&x)[N], const float *from, int n_columns) const {
 #pragma unroll
         for (int i = 0; i < 2 * COLUMNS; i++) {
-            int octet = 4 * (i / 2) + lane % 4;
-            float4 wide = make_float4(0, 0, 0, 0);
-            if (at < args->seq)
-                wide = load_columns<true>(args->q + begin_of_head + at * dim,
-                                          i % 2 ? second_of(octet) : first_of(octet), dim,
-                                          args->is_wide);
+            int octet = columns_of(lane, i / 2),
+                column = i % 2 ? second_of(octet) : first_of(octet);
+            float4 wide = load_columns<true>(from, column, n_columns, IS_WIDE);
             x[4 * i] = wide.x;
             x[4 * i + 1] = wide.y;
             x[4 * i + 2] = wide.z;
@@ -421,102 +455,70 @@ template <int DIM> struct Users : Grouped<DIM> {
         }
     }
 
-    /* The warp's rows as halves, a scale a row, which four lanes share; whether the warpgroup's are
-     * hard. */
+    /* The warp's rows as halves; whether the warpgroup's are hard. */
     MEMBER bool split_queries() {
-        int n_small = 0;
-        float x[2][8 * COLUMNS];
-        load_query(x[0], row + row_of_thread());
-        load_query(x[1], row + row_of_thread() + 8);
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            float peak = 0;
-#pragma unroll
-            for (int i = 0; i < 8 * COLUMNS; i++)
-                peak = most_magnitude(peak, x[r][i]);
-            unsigned bits = __float_as_uint(peak);
-#pragma unroll
-            for (int step = 1; step < 4; step *= 2)
-                bits = max(bits, __shfl_xor_sync(0xFFFFFFFF, bits, step));
-            Scale scale = scale_of(bits);
-            n_small += scale.is_hard ? HARD_COUNT : 0;
-            inverse_q[r] = scale.inverse;
-#pragma unroll
-            for (int j = 0; j < COLUMNS; j++) {
-                float scaled[8];
-#pragma unroll
-                for (int e = 0; e < 8; e++) {
-                    scaled[e] = x[r][8 * j + e] * scale.times;
-                    n_small += is_small(scaled[e]);
-                }
-                store_octet(shared->q[user][0] +
-                                16 * ((4 * j + lane % 4) * Q_PITCH + row_of_thread() + 8 * r),
-                            Q_BYTES, scaled);
-            }
-        }
-        n_small = sum_of_warp(n_small);
-        float most_inverse = most_of_lanes<32>(fmaxf(inverse_q[0], inverse_q[1]));
-        if (lane == 0) {
-            shared->n_small_of_q[user][warp] = n_small;
-            shared->most_inverse_of_q[user][warp] = most_inverse;
+        About *about = shared->about_q[user];
+#pragma unroll 1
+        for (int octet = 2 * warp; octet < 2 * warp + 2; octet++) {
+            float x[N];
+            unsigned most;
+            load_queries(x, row + 8 * octet);
+            Scale scale = scale_by(x, &most);
+            Pieces pieces;
+            int n_small = split(x, scale.times, &pieces);
+            store_rows(pieces, &shared->q[user][octet], lane);
+            if (lane == 0)
+                about[octet] = about_of(scale, most, n_small);
         }
         fence_tiles();
         meet_some<GROUP>(own(user));
         int64_t n_rows = args->seq - row;
-        const int *n = shared->n_small_of_q[user];
-        return is_too_many(n[0] + n[1] + n[2] + n[3], n_rows < ROWS ? n_rows : (int64_t)ROWS);
+        float most;
+        bool is_hard = look_at(about, ROWS / 8, n_rows < ROWS ? n_rows : (int64_t)ROWS, &most);
+        inverse_q[0] = about[2 * warp].inverse;
+        inverse_q[1] = about[2 * warp + 1].inverse;
+        if (lane == 0)
+            shared->most_inverse_of_q[user][warp] = most;
+        __syncwarp();
+        return is_hard;
     }
 
-    MEMBER bool is_too_many(int n, int64_t n_rows) const {
-        return (int64_t)n * HARD_SHARE > n_rows * dim;
+    /* What was said about K or V of a tile. */
+    MEMBER const About *about(int what, int tile) const {
+        return shared->about[tile % 2][what];
     }
 
-    /* Whether a tile of K or V is hard, and the largest of its scales. */
-    MEMBER bool look_at(int what, int tile, float *most) const {
+    /* Whether it is hard, and the largest of its scales. */
+    MEMBER bool look_at_tile(int what, int tile, float *most) const {
         int64_t n_left = n_keys - (int64_t)tile * KEYS;
-        int n_small = 0;
-        *most = 0;
-#pragma unroll
-        for (int i = 0; i < OCTETS / 4; i++) {
-            float4 four = shared->inverses[what][i];
-            *most = fmaxf(fmaxf(*most, fmaxf(four.x, four.y)), fmaxf(four.z, four.w));
-        }
-#pragma unroll
-        for (int i = 0; i < N_MAKERS / 4; i++) {
-            int4 n = shared->n_small[what][i];
-            n_small += n.x + n.y + n.z + n.w;
-        }
-        return is_too_many(n_small, n_left < KEYS ? n_left : (int64_t)KEYS);
+        return look_at(about(what, tile), OCTETS, n_left < KEYS ? n_left : (int64_t)KEYS, most);
     }
 
     /* Of an octet; volatile: read where it is needed. */
-    MEMBER float scale_in(int what, int octet) const {
-        return reinterpret_cast<const volatile float *>(shared->inverses[what])[octet];
+    MEMBER static float scale_in(const About *about, int octet) {
+        return *const_cast<const volatile float *>(&about[octet].inverse);
     }
 
     /* ---- scores and weights ---- */
 
-    /* Of scaled halves. */
-    MEMBER void score(float (&scores)[KEYS / 2]) const {
-        uint64_t q = tile_descriptor_anew<Q_PITCH>(shared->q[user][0]);
-        uint64_t k = tile_descriptor_anew<K_PITCH>(shared->k[0]);
-        uint64_t q_low = tile_behind(q, Q_BYTES), k_low = tile_behind(k, K_BYTES);
+    /* Of scaled halves; they are there after wait_products(). */
+    MEMBER void begin_scores(float (&scores)[KEYS / 2]) const {
+        uint64_t q = tile_descriptor_anew<8, PITCH>(shared->q[user]), q_low = tile_behind(q, LOW);
+        uint64_t k = tile_descriptor_anew<8, PITCH>(shared->octets[0]), k_low = tile_behind(k, LOW);
         begin_products();
 #pragma unroll
         for (int i = 0; i < STEPS; i++) {
-            unsigned of_q = 32 * Q_PITCH * i, of_k = 32 * K_PITCH * i;
             if (i == 0)
                 multiply_tiles<false>(scores, q_low, k);
             else
-                multiply_tiles<true>(scores, tile_behind(q_low, of_q), tile_behind(k, of_k));
-            multiply_tiles<true>(scores, tile_behind(q, of_q), tile_behind(k_low, of_k));
+                multiply_tiles<true>(scores, tile_behind(q_low, STEP * i),
+                                     tile_behind(k, STEP * i));
+            multiply_tiles<true>(scores, tile_behind(q, STEP * i), tile_behind(k_low, STEP * i));
         }
 #pragma unroll
         for (int i = 0; i < STEPS; i++)
-            multiply_tiles<true>(scores, tile_behind(q, 32 * Q_PITCH * i),
-                                 tile_behind(k, 32 * K_PITCH * i));
+            multiply_tiles<true>(scores, tile_behind(q, STEP * i), tile_behind(k, STEP * i));
         end_products();
-        wait_products(scores);
     }
 
     /* How many keys from `key` on are seen by the thread's two rows. */
@@ -542,12 +544,14 @@ template <int DIM> struct Users : Grouped<DIM> {
     template <int N> MEMBER void weigh(float (&scores)[N], const float (&unscale)[2]) {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            float tile_most = -INFINITY, tile_sum = 0, most_before = most[r];
+            /* two chains each, as a sum or maximum waits for the one before */
+            float tile_most[2] = {-INFINITY, -INFINITY}, tile_sum[2] = {0, 0};
+            float most_before = most[r];
 #pragma unroll
             for (int i = 2 * r; i < N; i += 4)
-                tile_most = fmaxf(tile_most, fmaxf(scores[i], scores[i + 1]));
-            tile_most = most_of_lanes<4>(tile_most) * unscale[r];
-            most[r] = fmaxf(most_before, tile_most);
+                tile_most[i / 4 % 2] = fmaxf(tile_most[i / 4 % 2], fmaxf(scores[i], scores[i + 1]));
+            tile_most[0] = most_of_lanes<4>(fmaxf(tile_most[0], tile_most[1])) * unscale[r];
+            most[r] = fmaxf(most_before, tile_most[0]);
             float base = base_of(most[r]);
             factor[r] = factor_of(most_before, base, args->scale);
             /* infinity less itself; a fused difference may see no infinity */
@@ -558,9 +562,9 @@ template <int DIM> struct Users : Grouped<DIM> {
                 for (int e = i; e < i + 2; e++) {
                     float above = fmaf(scores[e], unscale[r], -base);
                     scores[e] = quick_exp2(fmaf(above, args->scale, LIFT));
-                    tile_sum += scores[e];
+                    tile_sum[e % 2] += scores[e];
                 }
-            sum[r] = fmaf(sum[r], factor[r], tile_sum);
+            sum[r] = fmaf(sum[r], factor[r], tile_sum[0] + tile_sum[1]);
         }
     }
 
@@ -576,11 +580,12 @@ template <int DIM> struct Users : Grouped<DIM> {
     }
 
     /* Weights, by the scales of their values, as halves. */
-    MEMBER void split_weights(const float (&weights)[KEYS / 2], float by,
-                              uint32_t (&high)[KEY_STEPS][4], uint32_t (&low)[KEY_STEPS][4]) const {
+    MEMBER static void split_weights(const float (&weights)[KEYS / 2], const About *about, float by,
+                                     uint32_t (&high)[KEY_STEPS][4],
+                                     uint32_t (&low)[KEY_STEPS][4]) {
 #pragma unroll
         for (int i = 0; i < OCTETS; i++) {
-            float scale = scale_in(1, i) * by;
+            float scale = scale_in(about, i) * by;
 #pragma unroll
             for (int r = 0; r < 2; r++)
                 split_pair(weights[4 * i + 2 * r] * scale, weights[4 * i + 2 * r + 1] * scale,
@@ -592,17 +597,18 @@ template <int DIM> struct Users : Grouped<DIM> {
         uint32_t high[KEY_STEPS][4], low[KEY_STEPS][4];
         float unscale = most_inverse * 0x1p-14f;
         /* powers of 2 */
-        split_weights(weights, most_inverse == 0 ? 0.0f : 1 / most_inverse, high, low);
-        begin_turn();
+        split_weights(weights, about(1, tile), most_inverse == 0 ? 0.0f : 1 / most_inverse, high,
+                      low);
         scale_out();
-        uint64_t v = tile_descriptor_anew<V_PITCH>(shared->v[0]), v_low = tile_behind(v, V_BYTES);
+        begin_turn();
+        uint64_t v = tile_descriptor_anew<PITCH>(shared->octets[1]), v_low = tile_behind(v, LOW);
 #pragma unroll
         for (int c = 0; c < DIM / PART; c++) {
             float part[PART / 2];
             begin_products();
 #pragma unroll
             for (int i = 0; i < KEY_STEPS; i++) {
-                unsigned of_v = 32 * V_PITCH * i + 16 * PART * c;
+                unsigned of_v = 32 * PITCH * i + 16 * PART * c;
                 if (i == 0)
                     multiply_tile<false>(part, low[i], tile_behind(v, of_v));
                 else
@@ -611,8 +617,7 @@ template <int DIM> struct Users : Grouped<DIM> {
             }
 #pragma unroll
             for (int i = 0; i < KEY_STEPS; i++)
-                multiply_tile<true>(part, high[i],
-                                    tile_behind(v, 32 * V_PITCH * i + 16 * PART * c));
+                multiply_tile<true>(part, high[i], tile_behind(v, 32 * PITCH * i + 16 * PART * c));
             end_products();
             wait_products(part);
             if (c + 1 == DIM / PART)
@@ -642,16 +647,15 @@ template <int DIM> struct Users : Grouped<DIM> {
 #pragma unroll
                 for (int e = 0; e < COLUMNS; e++)
                     x[e] = whole == 0 ? 0 : out[4 * e + i / 2][2 * r + i % 2] * share;
+                if (!args->is_wide || column >= dim) {
 #pragma unroll
-                for (int e = 0; e < COLUMNS; e += 2) {
-                    if (args->is_wide && column < dim) {
-                        *reinterpret_cast<float2 *>(o + column + e) = make_float2(x[e], x[e + 1]);
-                    } else {
+                    for (int e = 0; e < COLUMNS; e++)
                         if (column + e < dim)
                             o[column + e] = x[e];
-                        if (column + e + 1 < dim)
-                            o[column + e + 1] = x[e + 1];
-                    }
+                } else if constexpr (COLUMNS == 4) {
+                    *reinterpret_cast<float4 *>(o + column) = make_float4(x[0], x[1], x[2], x[3]);
+                } else {
+                    *reinterpret_cast<float2 *>(o + column) = make_float2(x[0], x[1]);
                 }
             }
         }
@@ -671,12 +675,13 @@ template <int DIM> struct Users : Grouped<DIM> {
     }
 
     /* K or V of a tile is there; it was used, and the makers may replace it if there is more. */
-    MEMBER void wait_for(int what) const {
-        meet_some<MEETING>(made(what, user));
+    MEMBER void wait_for(int what, int tile) const {
+        wait_for_gate(&shared->made[what], tile);
     }
     MEMBER void hand_back(int what, int tile) const {
-        if (tile + 1 < n_most)
-            arrive_at_some<MEETING>(used(what, user));
+        __syncwarp();
+        if (tile + 1 < n_tiles && lane < size)
+            arrive_at_gate_of(lane, &shared->used[what]);
     }
 
     /* Products are one warpgroup's at a time: the other weighs meanwhile. */
@@ -684,7 +689,7 @@ template <int DIM> struct Users : Grouped<DIM> {
         meet_some<2 * GROUP>(turn(user));
     }
     MEMBER void end_turn(int what, int tile) const {
-        if (user == 0 || what == 0 || tile + 1 < n_most)
+        if (user == 0 || what == 0 || tile + 1 < n_tiles)
             arrive_at_some<2 * GROUP>(turn(!user));
     }
 
@@ -692,7 +697,7 @@ template <int DIM> struct Users : Grouped<DIM> {
     MEMBER void pass(int what, int tile) const {
 #pragma unroll 1
         for (; what < 2; what++) {
-            wait_for(what);
+            wait_for(what, tile);
             hand_back(what, tile);
             begin_turn();
             end_turn(what, tile);
@@ -702,42 +707,39 @@ template <int DIM> struct Users : Grouped<DIM> {
     /* What unscales must be a float: 0 times infinity is no score; and so must what one of two
      * scales has unscaled. */
     MEMBER bool is_hard_by(float inverse_k) const {
-        const float *q = shared->most_inverse_of_q[user];
-        return inverse_k > 0x1p88f ||
-               inverse_k * fmaxf(fmaxf(q[0], q[1]), fmaxf(q[2], q[3])) == INFINITY;
+        return inverse_k > 0x1p88f || inverse_k * shared->most_inverse_of_q[user][warp] == INFINITY;
     }
 
     /* A tile of keys; false: it is hard, and was handed back. */
     MEMBER bool take(int tile) {
         int64_t key = (int64_t)tile * KEYS;
         float weights[KEYS / 2], most_inverse;
-        wait_for(0);
-        if (look_at(0, tile, &most_inverse) || is_hard_by(most_inverse)) {
-            hand_back(0, tile);
-            begin_turn();
-            end_turn(0, tile);
+        wait_for(0, tile);
+        begin_turn();
+        begin_scores(weights);
+        bool is_hard = look_at_tile(0, tile, &most_inverse) || is_hard_by(most_inverse);
+        wait_products(weights);
+        end_turn(0, tile);
+        hand_back(0, tile);
+        if (is_hard) {
             pass(1, tile);
             return false;
         }
-        begin_turn();
-        score(weights);
-        end_turn(0, tile);
 #pragma unroll
         for (int i = 0; i < OCTETS; i++) {
-            float scale = scale_in(0, i);
+            float scale = scale_in(about(0, tile), i);
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 weights[4 * i + e] *= scale;
         }
-        hand_back(0, tile);
         if (key + KEYS > (args->is_causal && row + 1 < args->seq ? row + 1 : args->seq)) {
             int limit[2];
             find_limits(limit, key);
             mask(weights, limit);
         }
         weigh(weights, inverse_q);
-        wait_for(1);
-        if (look_at(1, tile, &most_inverse) || most_inverse == INFINITY) {
+        wait_for(1, tile);
+        if (look_at_tile(1, tile, &most_inverse)) {
             hand_back(1, tile);
             begin_turn();
             end_turn(1, tile);
@@ -753,13 +755,14 @@ template <int DIM> struct Users : Grouped<DIM> {
         int n = tiles_of(n_keys), tile = 0;
         bool is_hard = n > 0 && split_queries();
         begin_rows();
+        cluster_wait();
         if (user == 1)
             arrive_at_some<2 * GROUP>(turn(0));
 #pragma unroll 1
         for (; tile < n && !is_hard; tile++)
             is_hard = !take(tile);
 #pragma unroll 1
-        for (; tile < n_most; tile++)
+        for (; tile < n_tiles; tile++)
             pass(0, tile);
         return !is_hard;
     }
@@ -779,7 +782,7 @@ template <int DIM> struct Users : Grouped<DIM> {
 
     /* On fp32 units. */
     MEMBER void take_all_hard() {
-        float *keys = reinterpret_cast<float *>(shared->q[user][0]);
+        float *keys = reinterpret_cast<float *>(shared->q[user]);
         float *values = keys + HARD_KEYS * DIM;
         begin_rows();
 #pragma unroll 1
@@ -805,37 +808,62 @@ template <int DIM> struct Users : Grouped<DIM> {
     }
 
     MEMBER void run() {
-        if (!take_all())
+        bool is_hard = !take_all();
+        cluster_arrive_relaxed(); /* others' copies have come, and this block's to them */
+        if (is_hard)
             take_all_hard();
         store();
+        cluster_wait();
     }
 };
 
 /*
- * Block number i of a head: 2 x ROWS rows side by side, those that see most keys first.  IN_PAIRS:
- * the i-th part of ROWS from the start and from the end, so that all blocks have as many keys to
- * see.
+ * Which rows a block has.  A cluster has as many parts of ROWS as its blocks have warpgroups, side
+ * by side, and each block one from their start and one from their end; those that see most keys
+ * first.  IN_PAIRS: the i-th part from the start and from the end of all, so that all blocks have
+ * as many keys to see.
  */
+DEVICE RowsOfBlock rows_of_block(const attention_args *args) {
+    enum { ROWS = ATTENTION_WGMMA_ROWS };
+    int64_t size = cluster_size(), rank = cluster_rank(), cluster = blockIdx.x / size;
+    int64_t i = cluster / args->n_heads, n = (args->seq + ROWS - 1) / ROWS, first, second, last;
+    if (args->is_in_pairs) {
+        int64_t part = i * size + rank, mirror = n - 1 - part;
+        first = part < mirror ? part : n; /* n: none */
+        second = part <= mirror ? mirror : n;
+        last = n - 1 - i * size;
+    } else {
+        int64_t begin = ((n + 2 * size - 1) / (2 * size) - 1 - i) * 2 * size;
+        first = begin + rank;
+        second = begin + 2 * size - 1 - rank;
+        last = min(begin + 2 * size, n) - 1;
+    }
+    return {cluster % args->n_heads,
+            {min(first * ROWS, args->seq), min(second * ROWS, args->seq)},
+            last * ROWS};
+}
+
 template <int DIM>
 DEVICE void attend_by_warpgroups(typename Grouped<DIM>::Shared *shared,
                                  const attention_args *args) {
-    enum { ROWS = ATTENTION_WGMMA_ROWS };
-    int64_t head = blockIdx.x % args->n_heads, i = blockIdx.x / args->n_heads;
-    int64_t n = (args->seq + ROWS - 1) / ROWS, first, second;
-    if (args->is_in_pairs) {
-        first = i * ROWS;
-        second = (n - 1 - i) * ROWS;
-        first = first == second ? args->seq : first;
-    } else {
-        first = ((n + 1) / 2 - 1 - i) * 2 * ROWS;
-        second = first + ROWS;
+    using G = Grouped<DIM>;
+    RowsOfBlock rows = rows_of_block(args);
+    if (threadIdx.x == 0) {
+        for (int what = 0; what < 2; what++) {
+            int n_makers = G::OCTETS / (int)cluster_size();
+            make_gate(&shared->made[what], n_makers);
+            make_gate(&shared->used[what], 4 * G::N_USERS * cluster_size());
+        }
     }
-    if (threadIdx.x < 32 * Grouped<DIM>::N_MAKERS) {
+    cluster_arrive_relaxed();
+    if (threadIdx.x < 32 * G::N_MAKERS) {
         keep_registers<72>();
-        Makers<DIM>(shared, args, head, first, second).run();
+        Makers<DIM>(shared, args, rows).run();
+        cluster_arrive_relaxed();
+        cluster_wait();
     } else {
         take_registers<184>();
-        Users<DIM>(shared, args, head, first, second).run();
+        Users<DIM>(shared, args, rows).run();
     }
 }
 

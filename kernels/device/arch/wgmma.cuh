@@ -3,8 +3,9 @@
  *
  * D is 64 x N, a warp's 16 rows as in mma.cuh: d[4 j ..] are those of columns 8 j .. 8 j + 7.  A is
  * 64 x 16 from registers, a warp's rows as in mma.cuh, or from shared memory.  B is 16 x N in
- * shared memory, a tile of some pitch, N or more: column n has its rows 0 .. 7 in the 16 bytes at
- * 16 n, and rows 8 .. 15 in those at 16 (pitch + n).  A is the same with its rows for B's columns.
+ * shared memory, a tile of some pitch and step: column 8 j + i has its rows 0 .. 7 in the 16 bytes
+ * at 16 (step j + i), and rows 8 .. 15 in those a pitch behind, 16 pitch bytes.  A is the same with
+ * its rows for B's columns.
  * What threads stored there is seen after fence_tiles() in each of them and a barrier.
  *
  * begin_products(), products, end_products(): from there on they run, and neither A nor D may be
@@ -71,23 +72,36 @@ DEVICE void end_products() {
     CUSHIM_WGMMA_ASM("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* What a tile of a pitch is to the unit: its address, and the steps to the next 8 rows and the next
- * 8 columns, in units of 16 bytes. */
-template <int PITCH> DEVICE uint64_t tile_descriptor(const void *tile) {
+/* What a tile is to the unit: its address, and the steps to the next 8 rows (its pitch) and the
+ * next 8 columns, in units of 16 bytes, 256 at most. */
+template <int PITCH, int STEP = 8> DEVICE uint64_t tile_descriptor(const void *tile) {
+    static_assert(PITCH <= 256 && STEP <= 256, "emulated these are bytes");
 #ifdef CUSHIM_EMULATED
-    return (uint64_t)(uintptr_t)tile | (uint64_t)PITCH << 48;
+    return (uint64_t)(uintptr_t)tile | (uint64_t)(PITCH - 1) << 48 | (uint64_t)(STEP - 1) << 56;
 #else
     /* in a cluster, the bits above the address in the block are the block's rank */
     uint32_t address = (uint32_t)__cvta_generic_to_shared(tile) & 0x3FFFF;
-    return address >> 4 | (uint64_t)PITCH << 16 | (uint64_t)8 << 32;
+    return address >> 4 | (uint64_t)PITCH << 16 | (uint64_t)STEP << 32;
 #endif
 }
 
 /* The same, asked for anew: else those of a loop are worked out ahead of it, and kept. */
-template <int PITCH> DEVICE uint64_t tile_descriptor_anew(const void *tile) {
-    uint64_t descriptor = tile_descriptor<PITCH>(tile);
+template <int PITCH, int STEP = 8> DEVICE uint64_t tile_descriptor_anew(const void *tile) {
+    uint64_t descriptor = tile_descriptor<PITCH, STEP>(tile);
     CUSHIM_WGMMA_ASM("" : "+l"(descriptor));
     return descriptor;
+}
+
+/* A number that all lanes of the warp have, where the compiler cannot tell: what is worked out from
+ * it then costs no lanes. */
+DEVICE int uniform(int number) {
+    return __shfl_sync(0xFFFFFFFF, number, 0);
+}
+
+/* A number, likewise. */
+DEVICE int anew(int number) {
+    CUSHIM_WGMMA_ASM("" : "+r"(number));
+    return number;
 }
 
 /* The tile n_bytes behind it, a multiple of 16. */
@@ -102,9 +116,11 @@ DEVICE uint64_t tile_behind(uint64_t tile, int n_bytes) {
 #ifdef CUSHIM_EMULATED
 /* The two words of a row or column of a tile that the lane has. */
 DEVICE void words_of_tile(uint32_t *words, uint64_t tile, int column) {
-    const uint32_t *at = (const uint32_t *)(uintptr_t)(tile & 0xFFFFFFFFFFFF) + column * 4;
+    int pitch = (int)(tile >> 48 & 0xFF) + 1, step = (int)(tile >> 56) + 1;
+    const uint32_t *at =
+        (const uint32_t *)(uintptr_t)(tile & 0xFFFFFFFFFFFF) + 4 * (column / 8 * step + column % 8);
     words[0] = at[threadIdx.x % 4];
-    words[1] = at[threadIdx.x % 4 + 4 * (tile >> 48)];
+    words[1] = at[threadIdx.x % 4 + 4 * pitch];
 }
 
 template <int N>
