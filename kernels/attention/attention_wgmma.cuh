@@ -368,14 +368,17 @@ template <int DIM> struct Makers : Grouped<DIM> {
             store_rows(pieces, octet, lane);
         fence_tiles();
         __syncwarp();
-        if (lane < size) {
+        if (size == 1) { /* nothing may be sent where there is no other block */
+            if (lane == 0)
+                *about = about_of(scale, most, n_small);
+        } else if (lane < size) {
             if (lane != rank)
                 copy_bulk_to(lane, octet, sizeof *octet, made);
             send_to(lane, about, made, about_of(scale, most, n_small));
         }
         /* as many bytes come from each of the others */
         if (lane == 0)
-            arrive_at_gate(made, size * sizeof *about + (size - 1) * sizeof *octet);
+            arrive_at_gate(made, size == 1 ? 0 : size * sizeof *about + (size - 1) * sizeof *octet);
     }
 
     MEMBER void run() const {
@@ -680,7 +683,11 @@ template <int DIM> struct Users : Grouped<DIM> {
     }
     MEMBER void hand_back(int what, int tile) const {
         __syncwarp();
-        if (tile + 1 < n_tiles && lane < size)
+        if (tile + 1 >= n_tiles)
+            return;
+        if (size == 1) /* each lane, since each read what is stored next */
+            arrive_at_gate(&shared->used[what], 0);
+        else if (lane < size)
             arrive_at_gate_of(lane, &shared->used[what]);
     }
 
@@ -850,9 +857,9 @@ DEVICE void attend_by_warpgroups(typename Grouped<DIM>::Shared *shared,
     RowsOfBlock rows = rows_of_block(args);
     if (threadIdx.x == 0) {
         for (int what = 0; what < 2; what++) {
-            int n_makers = G::OCTETS / (int)cluster_size();
-            make_gate(&shared->made[what], n_makers);
-            make_gate(&shared->used[what], 4 * G::N_USERS * cluster_size());
+            int size = (int)cluster_size(), n_users = 4 * G::N_USERS;
+            make_gate(&shared->made[what], G::OCTETS / size);
+            make_gate(&shared->used[what], n_users * (size == 1 ? 32 : size));
         }
     }
     cluster_arrive_relaxed();

@@ -121,7 +121,8 @@ DEVICE void expect_arrival([[maybe_unused]] Arrival *arrival, [[maybe_unused]] u
 #endif
 }
 
-/* To the block of a rank, be it the own: `place` and `arrival` are named as one's own. */
+/* To the block of a rank, be it the own: `place` and `arrival` are named as one's own.  Not in a
+ * cluster of one block, where it is not allowed. */
 template <class T>
 DEVICE void send_to(unsigned rank, T *place, [[maybe_unused]] Arrival *arrival, const T &value) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "4 or 8 bytes are sent");

@@ -452,6 +452,8 @@ void wait_for_gate(uint64_t *gate, unsigned round) {
 /* Of what was sent; there are arrivals that are no gates (n = 0), which nobody counts. */
 void send_bytes(unsigned rank, uint64_t *gate, unsigned n_bytes) {
     Gate *of = (Gate *)shared_of_block(gate, rank);
+    if (running.cluster.blocks.size() == 1)
+        fail("sends in a cluster of one block");
     if (of->n == 0)
         return;
     of->n_pieces -= (int16_t)(n_bytes / 8);

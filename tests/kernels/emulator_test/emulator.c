@@ -155,7 +155,7 @@ START_TEST(blocks_of_a_cluster_reach_each_others_shared_memory) {
 END_TEST
 
 START_TEST(gates_open_when_all_of_a_cluster_have_come) {
-    for (unsigned n_blocks = 1; n_blocks <= 8; n_blocks *= 2) {
+    for (unsigned n_blocks = 2; n_blocks <= 8; n_blocks *= 2) {
         unsigned *out = fixture_memory(2 * n_blocks * 32 * sizeof *out);
         struct fixture_shape shape = FIXTURE_GRID(2 * n_blocks, 64);
         shape.cluster[0] = n_blocks;
@@ -202,6 +202,7 @@ static const struct fault {
     {"bad_gate", FIXTURE_SHAPE(1, 64), 1, "waits at a gate: 1 of 2 have come, 0 bytes are due"},
     {"bad_gate", FIXTURE_SHAPE(1, 64), 2, "waits at a gate: 2 of 2 have come, 32 bytes are due"},
     {"bad_gate", FIXTURE_SHAPE(1, 64), 3, "is one too many at a gate of 2"},
+    {"bad_send", FIXTURE_SHAPE(1, 32), 0, "sends in a cluster of one block"},
     {"bad_return", FIXTURE_SHAPE(1, 32), 0, "but thread (7, 0, 0) of block (0, 0, 0) has returned"},
     {"bad_kind", FIXTURE_SHAPE(1, 32), 0, "__syncwarp of mask ffffffff"},
     {"bad_warp_barrier", FIXTURE_SHAPE(1, 64), 0,

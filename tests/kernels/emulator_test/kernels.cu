@@ -283,6 +283,15 @@ KERNEL(bad_gate)(int n) {
         wait_for_gate(&gate, 0);
 }
 
+KERNEL(bad_send)() {
+    __shared__ Gate gate;
+    __shared__ uint2 place;
+    if (threadIdx.x == 0) {
+        make_gate(&gate, 1);
+        send_to(0, &place, &gate, make_uint2(1, 2));
+    }
+}
+
 KERNEL(bad_barrier)() {
     if (threadIdx.x != 5)
         __syncthreads();
