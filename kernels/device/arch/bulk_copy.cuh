@@ -11,6 +11,7 @@
 #ifndef CUSHIM_KERNELS_BULK_COPY_CUH
 #define CUSHIM_KERNELS_BULK_COPY_CUH
 
+#include "kernels/device/arch/mbarrier.cuh"
 #include "kernels/device/device.cuh"
 
 typedef uint64_t Delivery;
@@ -32,10 +33,7 @@ DEVICE void expect_delivery([[maybe_unused]] Delivery *delivery,
 #ifdef CUSHIM_EMULATED
     emulated::expect_bytes(delivery, n_bytes);
 #elif __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                     (unsigned)__cvta_generic_to_shared(delivery)),
-                 "r"(n_bytes)
-                 : "memory");
+    arrive_at_mbarrier(delivery, n_bytes);
 #endif
 }
 
@@ -61,14 +59,7 @@ DEVICE void wait_for_delivery([[maybe_unused]] Delivery *delivery,
     __syncwarp();
     emulated::wait_for_bytes(delivery, round);
 #elif __CUDA_ARCH__ >= 900
-    asm volatile("{\n\t"
-                 ".reg .pred is_over;\n\t"
-                 "again:\n\t"
-                 "mbarrier.try_wait.parity.shared::cta.b64 is_over, [%0], %1;\n\t"
-                 "@!is_over bra again;\n\t"
-                 "}" ::"r"((unsigned)__cvta_generic_to_shared(delivery)),
-                 "r"(round & 1)
-                 : "memory");
+    wait_for_mbarrier(delivery, round);
 #endif
     __syncwarp();
 }

@@ -11,6 +11,7 @@
 #ifndef CUSHIM_KERNELS_CLUSTER_CUH
 #define CUSHIM_KERNELS_CLUSTER_CUH
 
+#include "kernels/device/arch/mbarrier.cuh"
 #include "kernels/device/device.cuh"
 
 /* The block's number in its cluster. */
@@ -114,10 +115,7 @@ DEVICE void make_arrival(Arrival *arrival) {
 
 DEVICE void expect_arrival([[maybe_unused]] Arrival *arrival, [[maybe_unused]] unsigned n_bytes) {
 #if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(
-                     (unsigned)__cvta_generic_to_shared(arrival)),
-                 "r"(n_bytes)
-                 : "memory");
+    arrive_at_mbarrier(arrival, n_bytes);
 #endif
 }
 
@@ -199,10 +197,7 @@ DEVICE void arrive_at_gate(Gate *gate, unsigned n_bytes) {
 #ifdef CUSHIM_EMULATED
     emulated::arrive_at_gate(gate, n_bytes);
 #elif __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                     (unsigned)__cvta_generic_to_shared(gate)),
-                 "r"(n_bytes)
-                 : "memory");
+    arrive_at_mbarrier(gate, n_bytes);
 #endif
 }
 
@@ -243,14 +238,7 @@ DEVICE void wait_for_gate(Gate *gate, unsigned round) {
 #ifdef CUSHIM_EMULATED
     emulated::wait_for_gate(gate, round);
 #elif __CUDA_ARCH__ >= 900
-    asm volatile("{\n\t"
-                 ".reg .pred is_over;\n\t"
-                 "again:\n\t"
-                 "mbarrier.try_wait.parity.shared::cta.b64 is_over, [%0], %1;\n\t"
-                 "@!is_over bra again;\n\t"
-                 "}" ::"r"((unsigned)__cvta_generic_to_shared(gate)),
-                 "r"(round & 1)
-                 : "memory");
+    wait_for_mbarrier(gate, round);
 #endif
     __syncwarp();
 }

@@ -1,0 +1,32 @@
+/*
+ * What deliveries and gates are on the device (sm_90 and later): barriers in shared memory whose
+ * rounds end when so many threads have arrived, and all bytes that these said would come.
+ */
+#ifndef CUSHIM_KERNELS_MBARRIER_CUH
+#define CUSHIM_KERNELS_MBARRIER_CUH
+
+#include "kernels/device/device.cuh"
+
+#if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 900
+/* At one of the own block; n_bytes more will come in this round. */
+DEVICE void arrive_at_mbarrier(uint64_t *mbarrier, unsigned n_bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(mbarrier)),
+                 "r"(n_bytes)
+                 : "memory");
+}
+
+/* For the end of a round, counted from 0. */
+DEVICE void wait_for_mbarrier(uint64_t *mbarrier, unsigned round) {
+    asm volatile("{\n\t"
+                 ".reg .pred is_over;\n\t"
+                 "again:\n\t"
+                 "mbarrier.try_wait.parity.shared::cta.b64 is_over, [%0], %1;\n\t"
+                 "@!is_over bra again;\n\t"
+                 "}" ::"r"((unsigned)__cvta_generic_to_shared(mbarrier)),
+                 "r"(round & 1)
+                 : "memory");
+}
+#endif
+
+#endif
