@@ -249,6 +249,18 @@ static void add_values(struct kernel_table *table, const struct attention_values
     }
 }
 
+/* A block has row tiles from both ends: one sees several tiles of keys where the other sees one. */
+static void add_pairs(struct kernel_table *table) {
+    static const struct attention_values *const values[] = {
+        &attention_values[5] /* an infinite key */, &attention_values[7] /* a NaN query */,
+        &more_values[4] /* uneven keys */, &more_values[5] /* uneven values */};
+    add(table, "rows from both ends", 450, 128, 1);
+    add(table, "rows from both ends", 513, 64, 1);
+    add(table, "rows from both ends", 577, 100, 1);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        attention_set_values(add(table, values[i]->note, 420, ROW, 1), values[i]);
+}
+
 /* Whole warps of such rows, in small tiles and in large ones. */
 static void add_hard_values(struct kernel_table *table) {
     static const int64_t dims[] = {32, 64, 96, 128, 256};
@@ -293,5 +305,6 @@ void cases_attention(struct kernel_table *table) {
     add_values(table, attention_values, ATTENTION_N_VALUES);
     add_values(table, more_values, sizeof more_values / sizeof *more_values);
     add_hard_values(table);
+    add_pairs(table);
     cases_attention_decode(table);
 }
