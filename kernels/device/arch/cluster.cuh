@@ -174,9 +174,10 @@ DEVICE void wait_for_arrival([[maybe_unused]] Arrival *arrival, [[maybe_unused]]
 /*
  * Gates open round by round, counted from 0: when so many threads have arrived, from any block of
  * the cluster, and all bytes are there that they said would come, copied or by send_to().  One
- * thread makes a gate, before a barrier of the cluster ahead of the first use.  What threads wrote
- * before they arrived is seen by whoever waits for the round; what the bytes are is as
- * bulk_copy.cuh has it.
+ * thread makes a gate, before a barrier of the cluster ahead of the first use.  Whoever waits for a
+ * round sees these bytes, and what threads of the own block wrote before they arrived.  What other
+ * blocks wrote otherwise it need not see: an arrival from there says that something was read.
+ * Arrivals and waits are at the scope of a block; those of a cluster cost more (an Arrival's wait).
  */
 typedef uint64_t Gate;
 
