@@ -123,7 +123,9 @@ static const struct tiles *choose(const struct cushim_kernel_call *call,
     const struct tiles *in_small = call->arch >= 80 ? FIND(small) : NULL;
     const struct tiles *in_medium = call->arch >= 90 ? FIND(medium) : NULL;
     const struct tiles *in_large = call->arch >= 90 ? FIND(large) : NULL;
-    const struct tiles *in_wgmma = call->has_wgmma && call->has_clusters ? FIND(wgmma) : NULL;
+    bool may_be_wgmma =
+        call->has_wgmma && call->has_clusters && args->seq <= ATTENTION_WGMMA_MOST_SEQ;
+    const struct tiles *in_wgmma = may_be_wgmma ? FIND(wgmma) : NULL;
     if (in_wgmma && in_wgmma->dim == (in_small ? in_small->dim : 0))
         return in_wgmma;
     if (!in_small)
@@ -169,6 +171,9 @@ static enum cushim_status launch(const struct cushim_kernel_call *call,
         shape.grid[0] =
             (unsigned)n * cushim_n_blocks(n_blocks(args, n * tiles->rows), 1, MOST_BLOCKS / n);
         args->is_in_pairs = args->is_causal && shape.grid[0] <= (unsigned)call->n_sms;
+        args->n_clusters = (int)((args->seq - 1) / ((int64_t)n * tiles->rows) + 1);
+        args->of_heads = cushim_divider_of(args->n_heads);
+        shape.is_dependent = tiles->n_joined > 0; /* those wait for the kernel ahead themselves */
     } else {
         shape.grid[0] =
             cushim_n_blocks(n_blocks(args, 1), 1, (int64_t)call->n_sms * ROW_BLOCKS_PER_SM);

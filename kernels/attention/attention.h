@@ -48,6 +48,7 @@ enum {
     ATTENTION_WGMMA_THREADS = 512,
     ATTENTION_WGMMA_ROWS = 64, /* query rows of each of two warpgroups; two make halves */
     ATTENTION_WGMMA_KEYS = 128,
+    ATTENTION_WGMMA_MOST_SEQ = 1 << 30,
     ATTENTION_MERGE_THREADS = 512,
     ATTENTION_MERGE_COLUMNS = 128, /* of a block */
     ATTENTION_MOST_CHUNKS = 256,   /* parts of one row of decode */
@@ -91,8 +92,11 @@ struct attention_args {
     int64_t seq, head_dim;
     float scale; /* attention_scale() */
     int is_causal;
-    int is_wide;     /* addresses and head_dim are multiples of 4 floats */
-    int is_in_pairs; /* of warpgroups: a block has row tiles from both ends */
+    int is_wide; /* addresses and head_dim are multiples of 4 floats */
+    /* of warpgroups: */
+    int is_in_pairs; /* a block has row tiles from both ends */
+    int n_clusters;  /* of a head */
+    struct cushim_divider of_heads;
 };
 
 struct attention_decode_args {

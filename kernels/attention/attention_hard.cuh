@@ -27,7 +27,7 @@ DEVICE void score_hard(float (&scores)[KEY_TILES][4], const float *q, int64_t ro
             scores[i][e] = 0;
 #pragma unroll 1
     for (int d = 0; d < dim; d++) {
-        float a = __ldg(q0 + d), b = __ldg(q1 + d);
+        float a = q0[d], b = q1[d];
 #pragma unroll
         for (int i = 0; i < KEY_TILES; i++) {
             float x = k[8 * i * DIM + d], y = k[(8 * i + 1) * DIM + d];

@@ -24,9 +24,11 @@
 #include "kernels/attention/attention_weight.cuh"
 #include "kernels/device/arch/async_copy.cuh"
 #include "kernels/device/arch/bulk_copy.cuh"
+#include "kernels/device/arch/dependent_launch.cuh"
 #include "kernels/device/arch/wgmma.cuh"
 #include "kernels/device/device.cuh"
 #include "kernels/device/group.cuh"
+#include "kernels/device/math/divide.cuh"
 #include "kernels/device/math/exp2.cuh"
 
 #ifdef CUSHIM_HAS_WGMMA
@@ -155,6 +157,16 @@ template <int DIM> struct Grouped {
         return (lane / 8 + 4 * i) ^ lane % 8;
     }
 
+    /* Number 32 e + i of a tile of values is column column_of(i) + e.  A product leaves a lane with
+     * numbers 8 j + 2 t and the next; of each, four lanes have columns side by side. */
+    MEMBER static int column_of(int i) {
+        return COLUMNS * ((i & ~7) + i % 2 * 4 + i % 8 / 2);
+    }
+    MEMBER static int number_of(int column) {
+        int i = column / COLUMNS;
+        return column % COLUMNS * 32 + (i & ~7) + i % 4 * 2 + i % 8 / 4;
+    }
+
     MEMBER static void load_rows(float (&x)[N], const float *raw, int lane) {
 #pragma unroll
         for (int i = 0; i < COLUMNS; i++) {
@@ -237,8 +249,8 @@ template <int DIM> struct Grouped {
 
 template <int DIM> struct Makers : Grouped<DIM> {
     using Base = Grouped<DIM>;
-    using Base::about_of, Base::keys_of, Base::load_rows, Base::load_wide, Base::n_tiles,
-        Base::rank, Base::scale_by, Base::size, Base::store_rows;
+    using Base::about_of, Base::column_of, Base::keys_of, Base::load_rows, Base::load_wide,
+        Base::n_tiles, Base::rank, Base::scale_by, Base::size, Base::store_rows;
     using Base::args, Base::begin_of_head, Base::dim, Base::lane, Base::shared, Base::warp;
     using Base::COLUMNS, Base::KEYS, Base::N, Base::N_MAKERS, Base::OCTETS;
     using Base::split, Base::store;
@@ -316,13 +328,12 @@ template <int DIM> struct Makers : Grouped<DIM> {
 
     /* ---- halves ---- */
 
-    /* A lane has some columns side by side of all eight rows.  Column COLUMNS * lane + e is number
-     * 32 e + lane of the tile. */
+    /* A lane has some columns side by side of all eight rows, numbers 32 e + lane of the tile. */
     MEMBER static void load_values(float (&x)[N], const float *raw, int lane) {
 #pragma unroll
         for (int key = 0; key < 8; key++) {
             float wide[COLUMNS];
-            const float *from = raw + key * DIM + COLUMNS * lane;
+            const float *from = raw + key * DIM + column_of(lane);
             if constexpr (COLUMNS == 4)
                 load_wide(wide, from);
             else
@@ -397,9 +408,9 @@ template <int DIM> struct Makers : Grouped<DIM> {
 
 template <int DIM> struct Users : Grouped<DIM> {
     using Base = Grouped<DIM>;
-    using Base::about_of, Base::columns_of, Base::first_of, Base::keys_of, Base::look_at,
-        Base::n_tiles, Base::own, Base::row_of, Base::scale_by, Base::second_of, Base::size,
-        Base::store_rows, Base::tiles_of, Base::turn;
+    using Base::about_of, Base::column_of, Base::columns_of, Base::first_of, Base::keys_of,
+        Base::look_at, Base::n_tiles, Base::number_of, Base::own, Base::row_of, Base::scale_by,
+        Base::second_of, Base::size, Base::store_rows, Base::tiles_of, Base::turn;
     using Base::args, Base::begin_of_head, Base::dim, Base::lane, Base::shared, Base::warp;
     using Base::COLUMNS, Base::GROUP, Base::KEYS, Base::LOW, Base::N, Base::OCTETS, Base::PITCH,
         Base::ROWS;
@@ -416,14 +427,15 @@ template <int DIM> struct Users : Grouped<DIM> {
                   "raw tiles fit where queries were");
 
     int user;
-    int64_t row, n_keys; /* the first of the warpgroup, what it sees */
+    int row, n_keys;  /* the first of the warpgroup, what it sees; 64 bits would cost registers */
+    int first_unseen; /* tile */
     /* of the thread's rows, lane / 4 of the warp's and 8 below */
     float out[DIM / 8][4], most[2], sum[2], factor[2], inverse_q[2];
 
     MEMBER Users(Shared *shared, const attention_args *args, const RowsOfBlock &rows)
         : Base(shared, args, rows, uniform((int)threadIdx.x % GROUP / 32)),
           user(uniform((int)threadIdx.x / GROUP - Base::N_MAKERS / 4)),
-          row(user ? rows.of_user[1] : rows.of_user[0]), n_keys(keys_of(args, row)) {
+          row((int)(user ? rows.of_user[1] : rows.of_user[0])), n_keys((int)keys_of(args, row)) {
     }
 
     MEMBER int row_of_thread() const {
@@ -450,7 +462,7 @@ template <int DIM> struct Users : Grouped<DIM> {
         for (int i = 0; i < 2 * COLUMNS; i++) {
             int octet = columns_of(lane, i / 2),
                 column = i % 2 ? second_of(octet) : first_of(octet);
-            float4 wide = load_columns<true>(from, column, n_columns, IS_WIDE);
+            float4 wide = load_columns<false>(from, column, n_columns, IS_WIDE);
             x[4 * i] = wide.x;
             x[4 * i + 1] = wide.y;
             x[4 * i + 2] = wide.z;
@@ -493,8 +505,7 @@ template <int DIM> struct Users : Grouped<DIM> {
 
     /* Whether it is hard, and the largest of its scales. */
     MEMBER bool look_at_tile(int what, int tile, float *most) const {
-        int64_t n_left = n_keys - (int64_t)tile * KEYS;
-        return look_at(about(what, tile), OCTETS, n_left < KEYS ? n_left : (int64_t)KEYS, most);
+        return look_at(about(what, tile), OCTETS, min(n_keys - tile * KEYS, (int)KEYS), most);
     }
 
     /* Of an octet; volatile: read where it is needed. */
@@ -518,6 +529,7 @@ template <int DIM> struct Users : Grouped<DIM> {
                                      tile_behind(k, STEP * i));
             multiply_tiles<true>(scores, tile_behind(q, STEP * i), tile_behind(k_low, STEP * i));
         }
+        end_products();
 #pragma unroll
         for (int i = 0; i < STEPS; i++)
             multiply_tiles<true>(scores, tile_behind(q, STEP * i), tile_behind(k, STEP * i));
@@ -525,13 +537,14 @@ template <int DIM> struct Users : Grouped<DIM> {
     }
 
     /* How many keys from `key` on are seen by the thread's two rows. */
-    MEMBER void find_limits(int (&limit)[2], int64_t key) const {
+    MEMBER void find_limits(int (&limit)[2], int key) const {
 #pragma unroll
-        for (int r = 0; r < 2; r++) {
-            int64_t seen = row + row_of_thread() + 8 * r + 1;
-            seen = (args->is_causal && seen < args->seq ? seen : args->seq) - key;
-            limit[r] = seen < KEYS ? (int)seen : (int)KEYS;
-        }
+        for (int r = 0; r < 2; r++)
+            limit[r] = min(seen_by(row + row_of_thread() + 8 * r) - key, (int)KEYS);
+    }
+    MEMBER int seen_by(int row) const {
+        int seq = (int)args->seq;
+        return args->is_causal ? min(row + 1, seq) : seq;
     }
 
     /* What rows do not see becomes -infinity. */
@@ -618,13 +631,16 @@ template <int DIM> struct Users : Grouped<DIM> {
                     multiply_tile<true>(part, low[i], tile_behind(v, of_v));
                 multiply_tile<true>(part, high[i], tile_behind(v_low, of_v));
             }
+            end_products();
 #pragma unroll
             for (int i = 0; i < KEY_STEPS; i++)
                 multiply_tile<true>(part, high[i], tile_behind(v, 32 * PITCH * i + 16 * PART * c));
             end_products();
-            wait_products(part);
-            if (c + 1 == DIM / PART)
+            if (c + 1 == DIM / PART) {
+                wait_products_before();
                 end_turn(1, tile);
+            }
+            wait_products(part);
 #pragma unroll
             for (int i = 0; i < PART / 2; i++) {
                 float *o = &out[c * (PART / 8) + i / 4][i % 4];
@@ -633,35 +649,41 @@ template <int DIM> struct Users : Grouped<DIM> {
         }
     }
 
-    /* Numbers 32 e + 8 j + 2 t and the next are columns COLUMNS * (8 j + 2 t) + e and COLUMNS on.
-     */
-    MEMBER void store() const {
+    template <bool IS_WIDE> MEMBER void store_as() const {
+        int first = column_of(lane % 4 * 2);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             float whole = sum_of_lanes<4>(sum[r]) * 0x1p-14f, share = share_of(whole);
-            int64_t at = row + row_of_thread() + 8 * r;
-            if (at >= args->seq)
-                continue;
-            float *o = args->o + begin_of_head + at * dim;
+            int at = row + row_of_thread() + 8 * r;
+            int n_columns = (at < args->seq ? dim : 0) - first;
+            float *o = args->o + begin_of_head + (int64_t)at * dim + first;
 #pragma unroll
             for (int i = 0; i < 8; i++) {
-                int column = COLUMNS * (8 * (i / 2) + lane % 4 * 2 + i % 2);
+                int column = column_of(8 * (i / 2) + i % 2); /* from the first on */
                 float x[COLUMNS];
 #pragma unroll
                 for (int e = 0; e < COLUMNS; e++)
                     x[e] = whole == 0 ? 0 : out[4 * e + i / 2][2 * r + i % 2] * share;
-                if (!args->is_wide || column >= dim) {
+                if constexpr (!IS_WIDE) {
 #pragma unroll
                     for (int e = 0; e < COLUMNS; e++)
-                        if (column + e < dim)
+                        if (column + e < n_columns)
                             o[column + e] = x[e];
-                } else if constexpr (COLUMNS == 4) {
-                    *reinterpret_cast<float4 *>(o + column) = make_float4(x[0], x[1], x[2], x[3]);
-                } else {
-                    *reinterpret_cast<float2 *>(o + column) = make_float2(x[0], x[1]);
+                } else if (column < n_columns) {
+                    if constexpr (COLUMNS == 4)
+                        *reinterpret_cast<float4 *>(o + column) =
+                            make_float4(x[0], x[1], x[2], x[3]);
+                    else
+                        *reinterpret_cast<float2 *>(o + column) = make_float2(x[0], x[1]);
                 }
             }
         }
+    }
+    MEMBER void store() const {
+        if (args->is_wide)
+            store_as<true>();
+        else
+            store_as<false>();
     }
 
     /* ---- all keys ---- */
@@ -691,7 +713,8 @@ template <int DIM> struct Users : Grouped<DIM> {
             arrive_at_gate_of(lane, &shared->used[what]);
     }
 
-    /* Products are one warpgroup's at a time: the other weighs meanwhile. */
+    /* Products are one warpgroup's at a time: the other weighs meanwhile.  A turn ends when the
+     * last third is left, so that the other's are asked for when these end. */
     MEMBER void begin_turn() const {
         meet_some<2 * GROUP>(turn(user));
     }
@@ -719,14 +742,15 @@ template <int DIM> struct Users : Grouped<DIM> {
 
     /* A tile of keys; false: it is hard, and was handed back. */
     MEMBER bool take(int tile) {
-        int64_t key = (int64_t)tile * KEYS;
+        int key = tile * KEYS;
         float weights[KEYS / 2], most_inverse;
         wait_for(0, tile);
         begin_turn();
         begin_scores(weights);
         bool is_hard = look_at_tile(0, tile, &most_inverse) || is_hard_by(most_inverse);
-        wait_products(weights);
+        wait_products_before();
         end_turn(0, tile);
+        wait_products(weights);
         hand_back(0, tile);
         if (is_hard) {
             pass(1, tile);
@@ -739,7 +763,7 @@ template <int DIM> struct Users : Grouped<DIM> {
             for (int e = 0; e < 4; e++)
                 weights[4 * i + e] *= scale;
         }
-        if (key + KEYS > (args->is_causal && row + 1 < args->seq ? row + 1 : args->seq)) {
+        if (key + KEYS > seen_by(row)) {
             int limit[2];
             find_limits(limit, key);
             mask(weights, limit);
@@ -757,7 +781,7 @@ template <int DIM> struct Users : Grouped<DIM> {
         return true;
     }
 
-    /* All tiles; false: one is hard. */
+    /* All tiles that the rows see; false: one is hard. */
     MEMBER bool take_all() {
         int n = tiles_of(n_keys), tile = 0;
         bool is_hard = n > 0 && split_queries();
@@ -768,22 +792,25 @@ template <int DIM> struct Users : Grouped<DIM> {
 #pragma unroll 1
         for (; tile < n && !is_hard; tile++)
             is_hard = !take(tile);
-#pragma unroll 1
-        for (; tile < n_tiles; tile++)
-            pass(0, tile);
+        first_unseen = tile;
         return !is_hard;
     }
 
+    MEMBER void pass_others() const {
+#pragma unroll 1
+        for (int tile = first_unseen; tile < n_tiles; tile++)
+            pass(0, tile);
+    }
+
     /* Some keys and values as floats, where the queries were; columns of values as in a tile. */
-    MEMBER void load_hard(float *keys, float *values, int64_t key) const {
-        int64_t n_valid = n_keys - key;
+    MEMBER void load_hard(float *keys, float *values, int key) const {
+        int n_valid = n_keys - key;
         for (int at = (int)threadIdx.x % GROUP; at < HARD_KEYS * DIM; at += GROUP) {
             int i = at / DIM, column = at % DIM;
             bool is_there = i < n_valid && column < dim;
-            int64_t from = begin_of_head + (key + i) * dim + column;
-            keys[at] = is_there ? __ldg(args->k + from) : 0;
-            values[i * DIM + column % COLUMNS * 32 + column / COLUMNS] =
-                is_there ? __ldg(args->v + from) : 0;
+            int64_t from = begin_of_head + (int64_t)(key + i) * dim + column;
+            keys[at] = is_there ? args->k[from] : 0;
+            values[i * DIM + number_of(column)] = is_there ? args->v[from] : 0;
         }
     }
 
@@ -793,13 +820,13 @@ template <int DIM> struct Users : Grouped<DIM> {
         float *values = keys + HARD_KEYS * DIM;
         begin_rows();
 #pragma unroll 1
-        for (int64_t key = 0; key < n_keys; key += HARD_KEYS) {
+        for (int key = 0; key < n_keys; key += HARD_KEYS) {
             float scores[HARD_KEYS / 8][4], flat[HARD_KEYS / 2], unscale[2] = {1, 1};
             int limit[2];
             meet_some<GROUP>(own(user)); /* of the keys before */
             load_hard(keys, values, key);
             meet_some<GROUP>(own(user));
-            score_hard<DIM>(scores, args->q + begin_of_head + row * dim, row_of_thread(),
+            score_hard<DIM>(scores, args->q + begin_of_head + (int64_t)row * dim, row_of_thread(),
                             args->seq - row - 1, keys, dim);
 #pragma unroll
             for (int i = 0; i < HARD_KEYS / 2; i++)
@@ -816,10 +843,14 @@ template <int DIM> struct Users : Grouped<DIM> {
 
     MEMBER void run() {
         bool is_hard = !take_all();
-        cluster_arrive_relaxed(); /* others' copies have come, and this block's to them */
-        if (is_hard)
+        if (is_hard) { /* which takes long */
+            pass_others();
             take_all_hard();
+        }
         store();
+        if (!is_hard)
+            pass_others();
+        cluster_arrive_relaxed(); /* others' copies have come, and this block's to them */
         cluster_wait();
     }
 };
@@ -832,22 +863,47 @@ template <int DIM> struct Users : Grouped<DIM> {
  */
 DEVICE RowsOfBlock rows_of_block(const attention_args *args) {
     enum { ROWS = ATTENTION_WGMMA_ROWS };
-    int64_t size = cluster_size(), rank = cluster_rank(), cluster = blockIdx.x / size;
-    int64_t i = cluster / args->n_heads, n = (args->seq + ROWS - 1) / ROWS, first, second, last;
+    int size = (int)cluster_size(), rank = (int)cluster_rank(), first, second, last;
+    uint32_t cluster = size == 1 ? blockIdx.x : blockIdx.x / 2;
+    int i = (int)divide(cluster, args->of_heads), n = (int)((args->seq + ROWS - 1) / ROWS);
     if (args->is_in_pairs) {
-        int64_t part = i * size + rank, mirror = n - 1 - part;
+        int part = i * size + rank, mirror = n - 1 - part;
         first = part < mirror ? part : n; /* n: none */
         second = part <= mirror ? mirror : n;
         last = n - 1 - i * size;
     } else {
-        int64_t begin = ((n + 2 * size - 1) / (2 * size) - 1 - i) * 2 * size;
+        int begin = (args->n_clusters - 1 - i) * 2 * size;
         first = begin + rank;
         second = begin + 2 * size - 1 - rank;
         last = min(begin + 2 * size, n) - 1;
     }
-    return {cluster % args->n_heads,
-            {min(first * ROWS, args->seq), min(second * ROWS, args->seq)},
-            last * ROWS};
+    return {cluster - i * args->of_heads.by,
+            {min((int64_t)first * ROWS, args->seq), min((int64_t)second * ROWS, args->seq)},
+            (int64_t)last * ROWS};
+}
+
+/* What each warp reads first comes into L2 while the kernel ahead may still run, and while gates
+ * are made. */
+template <int DIM> DEVICE void prefetch_first(const attention_args *args, const RowsOfBlock &rows) {
+    using G = Grouped<DIM>;
+    int warp = (int)threadIdx.x / 32, of_user = warp - G::N_MAKERS;
+    const float *from;
+    int64_t row, n_rows;
+    if (!args->is_wide || threadIdx.x % 32 != 0)
+        return;
+    if (of_user < 0) {
+        int octet = warp * (int)cluster_size() + (int)cluster_rank();
+        from = args->k;
+        row = octet * 8;
+        n_rows = min(G::keys_of(args, rows.last) - row, (int64_t)8);
+    } else {
+        from = args->q;
+        row = (of_user < 4 ? rows.of_user[0] : rows.of_user[1]) + of_user % 4 * 16;
+        n_rows = min(args->seq - row, (int64_t)16);
+    }
+    if (n_rows > 0)
+        prefetch_early(from + (rows.head * args->seq + row) * args->head_dim,
+                       (unsigned)(n_rows * args->head_dim * 4));
 }
 
 template <int DIM>
@@ -855,6 +911,7 @@ DEVICE void attend_by_warpgroups(typename Grouped<DIM>::Shared *shared,
                                  const attention_args *args) {
     using G = Grouped<DIM>;
     RowsOfBlock rows = rows_of_block(args);
+    prefetch_first<DIM>(args, rows);
     if (threadIdx.x == 0) {
         for (int what = 0; what < 2; what++) {
             int size = (int)cluster_size(), n_users = 4 * G::N_USERS;
@@ -863,6 +920,8 @@ DEVICE void attend_by_warpgroups(typename Grouped<DIM>::Shared *shared,
         }
     }
     cluster_arrive_relaxed();
+    wait_for_earlier();
+    let_next_start();
     if (threadIdx.x < 32 * G::N_MAKERS) {
         keep_registers<72>();
         Makers<DIM>(shared, args, rows).run();

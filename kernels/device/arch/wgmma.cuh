@@ -72,6 +72,11 @@ DEVICE void end_products() {
     CUSHIM_WGMMA_ASM("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
+/* For products up to the end_products() before the last. */
+DEVICE void wait_products_before() {
+    CUSHIM_WGMMA_ASM("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
+
 /* What a tile is to the unit: its address, and the steps to the next 8 rows (its pitch) and the
  * next 8 columns, in units of 16 bytes, 256 at most. */
 template <int PITCH, int STEP = 8> DEVICE uint64_t tile_descriptor(const void *tile) {
