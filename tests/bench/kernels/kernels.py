@@ -25,6 +25,7 @@ ROTATED_BYTES = 320 << 20
 MOST_SETS = 4096  # of the smallest: 16 KB a set leave the L2 behind, too
 GRAPH_US = 2000
 AHEAD_CYCLES = 400_000  # the device is busy while a replay is queued, or it would be timed idle
+CLOCK_CYCLES = 400_000  # of the multiprocessors, timed behind a replay: their clock falls under load
 TINY_DIVISOR = 64
 
 
@@ -102,17 +103,20 @@ class Graph:
                     for t in sets:
                         call(t)
         torch.cuda.synchronize()
-        self.samples = []
+        self.samples, self.clocks = [], []
 
     def run(self, is_counted=True):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin, end, behind = (torch.cuda.Event(enable_timing=True) for _ in range(3))
         torch.cuda._sleep(AHEAD_CYCLES)
         begin.record()
         self.graph.replay()
         end.record()
-        end.synchronize()
+        torch.cuda._sleep(CLOCK_CYCLES)
+        behind.record()
+        behind.synchronize()
         if is_counted:
             self.samples.append(begin.elapsed_time(end) * 1e3 / self.n_calls)
+            self.clocks.append(CLOCK_CYCLES / end.elapsed_time(behind) / 1e3)
 
 
 def by_turns(graphs):
@@ -187,7 +191,7 @@ def measure(library, case, is_cold, ceiling):
         gbps = case.n_bytes / us / 1e3
         lines.append({"kernel": case.kernel, "shape": case.shape, "mode": "cold" if is_cold else "hot", "impl": name,
                       "is_yardstick": name in case.yardsticks, "us": round(us, 3), "us_min": round(min(graph.samples), 3),
-                      "us_max": round(max(graph.samples), 3), "bytes": case.n_bytes, "gbps": round(gbps, 1),
+                      "us_max": round(max(graph.samples), 3), "mhz": round(statistics.median(graph.clocks)), "bytes": case.n_bytes, "gbps": round(gbps, 1),
                       "ceiling": case.ceiling, "pct": round(100 * gbps / ceiling[case.ceiling], 1),
                       "tflops": round(case.n_flops / us / 1e6, 2) if case.n_flops else None,
                       "us_above_empty": round(us - ceiling["empty_us"], 3), "nmse": errors[name], "sets": len(sets.all),
@@ -200,7 +204,7 @@ def shown(lines):
     if ours is None or "error" in ours:
         return f"{lines[0]['kernel']}/{lines[0]['shape']}: {ours and ours['error']}"
     text = "WRONG " if ours["is_wrong"] else ""
-    text += f"{ours['kernel'] + '/' + ours['shape']:52} {ours['mode']:4} {ours['us']:9.2f} us {ours['pct']:5.1f} % of {ours['ceiling']}"
+    text += f"{ours['kernel'] + '/' + ours['shape']:52} {ours['mode']:4} {ours['us']:9.2f} us {ours['pct']:5.1f} % of {ours['ceiling']} {ours['mhz']} MHz"
     text += f" {ours['tflops']:7.1f} TFLOP/s" if ours["tflops"] else ""
     text += f" nmse {ours['nmse']:.1e}" if ours["nmse"] is not None else ""
     for line in lines:
