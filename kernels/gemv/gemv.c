@@ -157,12 +157,12 @@ static unsigned even_warps(int64_t n_steps, int64_t n_tiles, unsigned most) {
     return best < n_steps ? best : (unsigned)n_steps;
 }
 
-/* Blocks of which `share` fit a multiprocessor, per_sm of them for each, or more in all where sums
- * of their tiles do not fit; false where nothing does. */
+/* Blocks of which `share` fit a multiprocessor, one for each, or more where sums of their tiles do
+ * not fit; false where nothing does. */
 static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_direct *direct,
-                          const struct gemv_direct_sizes *sizes, unsigned share, unsigned per_sm) {
+                          const struct gemv_direct_sizes *sizes, unsigned share) {
     unsigned most_bytes = cushim_kernel_call_share(call, share);
-    int64_t n_tiles = (sizes->n_tiles - 1) / ((int64_t)per_sm * call->n_sms) + 1; /* of a block */
+    int64_t n_tiles = (sizes->n_tiles - 1) / call->n_sms + 1; /* of a block */
     unsigned n_warps = even_warps(sizes->n_steps, n_tiles, GEMV_DIRECT_WARPS / share);
     unsigned bytes = GEMV_DIRECT_BYTES(sizes->column_bytes, (unsigned)sizes->n_steps, n_warps, 0,
                                        sizes->bytes_of_warp);
@@ -173,7 +173,7 @@ static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_dir
         return false;
     unsigned least =
         cushim_n_blocks(sizes->n_tiles, (most_bytes - bytes) / bytes_of_tile, INT32_MAX);
-    unsigned grid = cushim_n_blocks(sizes->n_tiles, 1, (int64_t)per_sm * call->n_sms);
+    unsigned grid = cushim_n_blocks(sizes->n_tiles, 1, call->n_sms);
     if (grid < least)
         grid = least;
     unsigned most_tiles = (unsigned)((sizes->n_tiles - 1) / grid + 1);
@@ -188,9 +188,8 @@ static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_dir
 /*
  * On the matrix units, 16 rows a tile: a block a multiprocessor.  Where it asks for all its weights
  * while the kernel ahead still runs it has half of the multiprocessor, so that it can be there by
- * then.  Of q4k two of half as many warps where there are tiles enough to make up for forming the
- * terms twice, since one computes while the other waits.  False where it is not to be had: too few
- * tiles, or too much of k for one block.
+ * then, but of q4k.  False where it is not to be had: too few tiles, or too much of k for one
+ * block.
  */
 bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv_direct *direct,
                               const struct gemv_direct_sizes *sizes) {
@@ -201,12 +200,10 @@ bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv
     int64_t bytes_of_block = ((n_tiles - 1) / call->n_sms + 1) * sizes->tile_bytes;
     direct->early_bytes = GEMV_DIRECT_EARLY_BYTES;
     if (!sizes->is_alone && bytes_of_block <= GEMV_DIRECT_EARLY_BYTES &&
-        direct_blocks(call, direct, sizes, 2, 1))
+        direct_blocks(call, direct, sizes, 2))
         return true;
     direct->early_bytes = sizes->early_bytes;
-    bool is_large = sizes->two_from && n_tiles >= sizes->two_from * call->n_sms;
-    return (is_large && direct_blocks(call, direct, sizes, 2, 2)) ||
-           direct_blocks(call, direct, sizes, 1, 1);
+    return direct_blocks(call, direct, sizes, 1);
 }
 
 static enum cushim_status launch_direct(const struct cushim_kernel_call *call, unsigned kernel,
@@ -455,7 +452,8 @@ static enum cushim_status run_product(const char *what, const struct format *for
         return launch_stream(&call, format->stream, &shape, &args);
     /* pairs of blocks, and of scales by one load */
     if (is_wide && is_one && format->direct && args.k % (2 * BLOCK_VALUES) == 0 &&
-        (uintptr_t)args.scales % 4 == 0 && cushim_gemv_direct_shape(&call, &direct, &sizes))
+        (uintptr_t)args.scales % 4 == 0 && cushim_is_aligned(16, args.b, NULL, NULL, NULL) &&
+        cushim_gemv_direct_shape(&call, &direct, &sizes))
         return launch_direct(&call, format->direct, &direct, &args);
     if (call.has_wgmma && args.n >= WGMMA_FROM)
         return launch_wgmma(&call, format, &args, is_wide);
@@ -509,7 +507,7 @@ static void gemv_q4k_reference(const void *args) {
 
 enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y, int64_t m,
                                        int64_t k, struct CUstream_st *stream) {
-    enum { ROWS_OF_WARP = 2, STEP = 8 * Q4K_VALUES, TILES_OF_TWO = 32 };
+    enum { ROWS_OF_WARP = 2, STEP = 8 * Q4K_VALUES };
     const char *what = __func__;
     struct cushim_kernel_call call;
     int64_t n_blocks, n_of_x, n_of_y;
@@ -537,11 +535,10 @@ enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y, 
                                       .n_steps = k / GEMV_DIRECT_STEP,
                                       .least_tiles = call.n_sms,
                                       .tile_bytes = GEMV_DIRECT_ROWS * (k / Q4K_VALUES) * Q4K_BYTES,
-                                      .column_bytes = GEMV_DIRECT_TERMS,
-                                      .early_bytes = GEMV_DIRECT_EARLY_BYTES,
-                                      .two_from = TILES_OF_TWO};
-    if (cushim_is_aligned(16, w, NULL, NULL, NULL) &&
-        cushim_gemv_direct_shape(&call, &direct, &sizes))
+                                      .column_bytes = GEMV_DIRECT_DIGITS_OF_Q4K,
+                                      .early_bytes = GEMV_DIRECT_EARLY_OF_Q4K,
+                                      .is_alone = true};
+    if (cushim_is_aligned(16, w, x, NULL, NULL) && cushim_gemv_direct_shape(&call, &direct, &sizes))
         return launch_direct(
             &call, GEMV_Q4K_DIRECT, &direct,
             &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k, .n = 1});

@@ -1,25 +1,25 @@
 /*
  * Quantised weights times one column on the matrix units (sm_90): the integers as they are, the
- * column as integers, sums of a block without an error; of q4k the column as terms.
+ * column as integers, sums of a block without an error.
  *
  * A column's 32 values are scaled by a power of two and become integers of 45 bits, six digits of a
- * signed byte each; every value down to 2^-22 of the largest is exact or nearly so.  For q4k they
- * become two binary16 terms, 22 bits of every value down to 2^-26 of the largest: its integers have
- * no sign, so that they are halves as they lie.  Where a value is smaller, or not finite, plain
- * fp32 products take the block.
+ * signed byte each; every value down to 2^-22 of the largest is exact or nearly so.  For q4k it is
+ * 256 values, 52 bits in seven digits, and 22 bits of every value down to 2^-30 of the largest.
+ * Where a value is smaller, or not finite, plain fp32 products take the block, or all 256.
  *
- * A warp has 16 rows and steps of 256 values.  Lane 4 g + t has blocks 2t and 2t + 1 of rows g and
- * g + 8 whole, and gives their words to the units as they come: in the slots that are lane t's,
- * every product has values of its block alone.  So the other side is zeros but for the slots of one
- * block of four: columns 2t and 2t + 1 are two digits of block t, three products make six (the two
- * terms, one product), and what comes out is apart for each block, in the lanes that have its
- * scale.
+ * A warp has 16 rows and steps of 256 values.  Of q4_0 lane 4 g + t has blocks 2t and 2t + 1 of
+ * rows g and g + 8 whole, and gives their words to the units as they come: in the slots that are
+ * lane t's, every product has values of its block alone.  So the other side is zeros but for the
+ * slots of one block of four: columns 2t and 2t + 1 are two digits of block t, three products make
+ * six, and what comes out is apart for each block, in the lanes that have its scale.  Of q4k, whose
+ * scales are integers but for one of 256 values, lanes share the words of a block, a product has
+ * one block, and its columns are the digits.
  *
  * The digits are formed once by a block that stays for many rows; its warps share k, go on from one
  * tile to the next as if their steps were one row of them, and meet only when they add up what they
  * have of its tiles, at the end.  While the kernel ahead still runs, the block asks for its first
- * weights, which then come from L2, or, where that kernel writes none of them (IS_EARLY), for as
- * many as its registers hold, and for those behind them.
+ * weights, which then come from L2, or, where that kernel writes none of them (IS_EARLY), loads a
+ * warp's first step.
  */
 #ifndef CUSHIM_KERNELS_GEMV_DIRECT_CUH
 #define CUSHIM_KERNELS_GEMV_DIRECT_CUH
@@ -39,7 +39,11 @@
  * is multiplied with weights here, and with 1 by the root of its mean square at the end.
  */
 template <class Work, bool HAS_NORM> struct DirectColumn {
-    enum { PART_VALUES = BLOCK_VALUES / 4, BATCH = 2 }; /* parts that are on their way */
+    enum {
+        PART_VALUES = BLOCK_VALUES / 4,
+        BETWEEN = Work::IS_HALVED ? 16 : 4, /* from a part's first half to its second */
+        BATCH = 2                           /* parts that are on their way */
+    };
 
     uint8_t *digits;
     float2 *factors;
@@ -49,25 +53,24 @@ template <class Work, bool HAS_NORM> struct DirectColumn {
     float x[BATCH][PART_VALUES];
     const float *norm; /* its weights, or NULL */
     float weights[HAS_NORM ? BATCH : 1][PART_VALUES], squares;
+    bool is_any_plain; /* of the thread's */
 
     MEMBER DirectColumn(uint8_t *digits, float2 *factors, const float *b, const float *norm,
                         const DirectShape &shape, int n_steps)
         : digits(digits), factors(factors), b(b), shape(shape),
-          n(n_steps * (DIRECT_STEP / PART_VALUES)), norm(norm), squares(0) {
+          n(n_steps * (DIRECT_STEP / PART_VALUES)), norm(norm), squares(0), is_any_plain(false) {
     }
 
-    /* Where there is none, 1. */
-    MEMBER void load_weights(float (&to)[PART_VALUES], int value, bool is_there) const {
-        bool is_wide = reinterpret_cast<uintptr_t>(norm) % 16 == 0;
-        const float4 *fours = reinterpret_cast<const float4 *>(norm + value);
-        if (norm && is_there && is_wide) {
-            float4 first = __ldg(fours), second = __ldg(fours + 1);
-            to[0] = first.x, to[1] = first.y, to[2] = first.z, to[3] = first.w;
-            to[4] = second.x, to[5] = second.y, to[6] = second.z, to[7] = second.w;
-        } else {
+    /* Eight neighbours, or two fours 16 apart; where there are none, `otherwise`. */
+    MEMBER void load_part(float (&to)[PART_VALUES], const float *from, bool is_there,
+                          float otherwise) const {
 #pragma unroll
-            for (int j = 0; j < PART_VALUES; j++)
-                to[j] = norm && is_there ? __ldg(norm + value + j) : 1;
+        for (int half = 0; half < 2; half++) {
+            float4 four = make_float4(otherwise, otherwise, otherwise, otherwise);
+            if (is_there)
+                four = __ldg(reinterpret_cast<const float4 *>(from + half * BETWEEN));
+            to[4 * half] = four.x, to[4 * half + 1] = four.y;
+            to[4 * half + 2] = four.z, to[4 * half + 3] = four.w;
         }
     }
 
@@ -83,36 +86,25 @@ template <class Work, bool HAS_NORM> struct DirectColumn {
 
     /* The thread's parts from number i on. */
     MEMBER void load(int i) {
-        bool is_wide = reinterpret_cast<uintptr_t>(b) % 16 == 0;
 #pragma unroll
         for (int at = 0; at < BATCH; at++, i += blockDim.x) {
             int value = Work::IS_HALVED ? i / 4 * BLOCK_VALUES + i % 4 * 4 : i * PART_VALUES;
             bool is_there = i < n && value < shape.k;
-            const float *from = b + value;
             if constexpr (HAS_NORM)
-                load_weights(weights[at], value, is_there);
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                if (is_wide) {
-                    float4 four = make_float4(0, 0, 0, 0);
-                    if (is_there)
-                        four = __ldg(reinterpret_cast<const float4 *>(from));
-                    x[at][4 * half] = four.x, x[at][4 * half + 1] = four.y;
-                    x[at][4 * half + 2] = four.z, x[at][4 * half + 3] = four.w;
-                } else {
-#pragma unroll
-                    for (int j = 0; j < 4; j++)
-                        x[at][4 * half + j] = is_there ? __ldg(from + j) : 0;
-                }
-                from += Work::IS_HALVED ? 16 : 4;
-            }
+                load_part(weights[at], norm + value, norm && is_there, 1);
+            load_part(x[at], b + value, is_there, 0);
         }
     }
 
-    /* What was loaded from the thread's first on, and all that follows. */
-    MEMBER void form_all() {
-#pragma unroll 1
-        for (int i = threadIdx.x; i < n;) {
+    /* All that are the thread's; `meanwhile` is called when the first are asked for. */
+    template <class Meanwhile> MEMBER void form_all(Meanwhile meanwhile) {
+        bool is_first = true;
+        int i = threadIdx.x;
+        do {
+            load(i);
+            if (is_first)
+                meanwhile();
+            is_first = false;
 #pragma unroll
             for (int at = 0; at < BATCH; at++, i += blockDim.x) {
                 if constexpr (HAS_NORM)
@@ -120,36 +112,43 @@ template <class Work, bool HAS_NORM> struct DirectColumn {
                 if (i < n)
                     form(x[at], i);
             }
-            load(i);
-        }
+        } while (i < n);
     }
 
-    MEMBER void form(const float (&x)[PART_VALUES], int i) const {
-        uint32_t most = 0, least = 0xFFFFFFFF; /* of those that are not 0, less 1 */
+    MEMBER void form(const float (&x)[PART_VALUES], int i) {
+        uint32_t most = 0, least = 0; /* of those that are not 0, below 2^32 */
 #pragma unroll
         for (int j = 0; j < PART_VALUES; j++) {
             uint32_t bits = __float_as_uint(x[j]) & 0x7FFFFFFF;
             most = max(most, bits);
-            least = min(least, bits - 1);
+            least = max(least, 0 - bits);
         }
         float sum = ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
+        if (Work::SCALE_LANES == 32) {
+            most = __reduce_max_sync(0xFFFFFFFF, most);
+            least = __reduce_max_sync(0xFFFFFFFF, least);
+        }
 #pragma unroll
         for (int flips = 2; flips; flips /= 2) {
-            most = max(most, __shfl_xor_sync(0xFFFFFFFF, most, flips));
-            least = min(least, __shfl_xor_sync(0xFFFFFFFF, least, flips));
+            if (Work::SCALE_LANES == 4) {
+                most = max(most, __shfl_xor_sync(0xFFFFFFFF, most, flips));
+                least = max(least, __shfl_xor_sync(0xFFFFFFFF, least, flips));
+            }
             if (Work::HAS_MINIMA)
                 sum += __shfl_xor_sync(0xFFFFFFFF, sum, flips);
         }
-        typename Work::Scale scale(most, least + 1);
-        bool is_plain = scale.is_plain || (Work::HAS_MINIMA && !(fabsf(sum) <= FLT_MAX));
+        DirectScale scale(most, 0 - least, Work::SPREAD);
+        bool is_plain = scale.is_plain;
+        if (Work::HAS_MINIMA)
+            is_plain = __any_sync(0xFFFFFFFF, is_plain || !(fabsf(sum) <= FLT_MAX));
         int block = i / 4, part = i % 4;
         Work::store(digits + block / 8 * Work::STEP_BYTES, block % 8, part, x,
                     is_plain ? 0 : scale.value);
         if (part == 0) {
-            int log2 = block % 2 ? (int)Work::LOG2_SECOND : (int)Work::LOG2_FIRST;
-            float factor = __uint_as_float(scale.factor_bits - (log2 << 23));
-            factors[block] = make_float2(is_plain ? -0.0f : factor, sum);
+            float factor = __uint_as_float(scale.factor_bits - (Work::LOG2_INTEGERS << 23));
+            factors[block] = make_float2(is_plain ? -0.0f : factor, is_plain ? 0 : sum);
         }
+        is_any_plain |= is_plain;
     }
 };
 
@@ -261,44 +260,40 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
         }
     }
 
+    /* What is fetched ahead of the column, whose values wait for places behind it. */
+    enum { FIRST_SLOTS = IS_EARLY ? 1 : DEPTH };
+
     MEMBER void fetch_first() {
         if (fetch_tile < n_tiles)
             take_rows();
 #pragma unroll
-        for (int slot = 0; slot < DEPTH; slot++)
+        for (int slot = 0; slot < FIRST_SLOTS; slot++)
             fetch(slot);
     }
 
-    /* The block's first weights, asked for by a warp while the kernel ahead may still run; with
-     * IS_EARLY from its second tile on. */
+    /* The block's first weights, asked for while the kernel ahead may still run, a row a request.
+     */
     MEMBER void prefetch() const {
-        enum { PIECE = IS_EARLY ? 4096 : 1024, LINE = 128 };
-        int64_t left = shape.early_bytes;
-        for (int tile = blockIdx.x + IS_EARLY * gridDim.x; tile < n_tiles && left > 0;
-             tile += gridDim.x) {
-#pragma unroll
-            for (int part = 0; part < 1 + IS_PAIRED; part++) {
-                int64_t row0 = first_row(tile), n_rows = last_of(tile) + 1;
-                if constexpr (IS_PAIRED)
-                    row0 += part * end.args.half;
-                int64_t n = n_rows * row_bytes;
-                n = n < left ? n : left;
-                left -= n;
-                for (int64_t at = lane * PIECE; at < n; at += 32 * PIECE)
-                    prefetch_early(w.values + row0 * row_bytes + at,
-                                   (unsigned)(n - at < PIECE ? n - at : (int64_t)PIECE));
-                for (int64_t at = lane * LINE; Work::SCALES_APART && at < n / 8; at += 32 * LINE)
-                    prefetch_early(w.scales + row0 * (n_blocks * 2) + at);
+        enum { LINE = 128 };
+        int left = shape.early_bytes, n = (int)row_bytes;
+        for (int tile = blockIdx.x; tile < n_tiles && left > 0; tile += gridDim.x) {
+            for (int row = warp; row < DIRECT_ROWS && row * n < left; row += n_warps) {
+                int64_t number = row_of(tile, row);
+                if (lane == 0)
+                    prefetch_early(w.values + number * n, (unsigned)n);
+                for (int i = lane * LINE; Work::SCALES_APART && i < n_blocks * 2; i += 32 * LINE)
+                    prefetch_early(w.scales + number * (n_blocks * 2) + i);
             }
+            left -= DIRECT_ROWS * n;
         }
     }
 
     /* A sum over the warps, in their order. */
     MEMBER float sum_of(const float *of_warps, int stride) const {
         float sum = 0;
-#pragma unroll 4
-        for (int other = 0; other < n_warps; other++)
-            sum += of_warps[other * stride];
+#pragma unroll
+        for (int other = 0; other < GEMV_DIRECT_WARPS; other++)
+            sum += other < n_warps ? of_warps[other * stride] : 0;
         return sum;
     }
 
@@ -364,21 +359,20 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
 
     MEMBER void run(const float *b) {
         DirectColumn<Work, (bool)End::HAS_NORM> column(digits, factors, b, norm(), shape, n_steps);
-        column.load(threadIdx.x);
-        if (!IS_EARLY)
-            fetch_first();
-        for (int i = threadIdx.x; i < Work::STEP_BYTES / 4; i += blockDim.x)
-            reinterpret_cast<uint32_t *>(digits - Work::STEP_BYTES)[i] = 0;
-        auto before = this->before();
-        column.form_all();
+        typename Work::Lane own(digits);
+        decltype(this->before()) before;
+        column.form_all([&] {
+            if (!IS_EARLY)
+                fetch_first();
+            before = this->before();
+        });
+#pragma unroll
+        for (int slot = FIRST_SLOTS; slot < DEPTH; slot++)
+            fetch(slot);
         if constexpr (End::HAS_NORM)
             put_squares(column.squares);
-        __syncthreads();
+        bool is_any_plain = __syncthreads_or(column.is_any_plain);
 
-        /* Lanes whose column is of another block meet the zeros ahead of the digits. */
-        bool is_own = g / 2 == t;
-        const uint8_t *own = is_own ? digits + g * 16 : digits - Work::STEP_BYTES;
-        int own_step = is_own ? (int)Work::STEP_BYTES : 0;
         int tile = blockIdx.x;
         int step = warp, n_waiting = 0;
         float sums[2] = {};
@@ -387,61 +381,43 @@ template <class Format, int DEPTH, bool IS_EARLY, class End> struct DirectRun {
             for (int slot = 0; slot < DEPTH; slot++) {
                 if (tile >= n_tiles)
                     break;
-                typename Work::Sums d0 = {}, d1 = {};
-                DirectScales scales;
-                Work::multiply(d0, d1, fetched[slot], own + step * own_step);
-                Work::scales(scales, fetched[slot], n_blocks - step * DIRECT_STEP_BLOCKS);
+                typename Work::Products products = {};
+                Work::multiply(products, fetched[slot], own, step,
+                               n_blocks - step * DIRECT_STEP_BLOCKS);
                 fetch(slot);
-                add(sums, d0, d1, scales, tile, step, b);
+                float4 both =
+                    *reinterpret_cast<const float4 *>(factors + step * DIRECT_STEP_BLOCKS + 2 * t);
+                Work::add(sums, products, own, both);
+                if (is_any_plain)
+                    add_plain(sums, both, tile, step, b);
                 step += n_warps;
                 if (step >= n_steps) {
                     put_aside(sums, n_waiting++);
                     step -= n_steps;
                     tile += gridDim.x;
-                    if (tile >= n_tiles) {
-                        __syncthreads();
-                        if constexpr (End::IS_PLAIN)
-                            store(n_waiting);
-                        else
-                            finish(n_waiting, before);
-                    }
                 }
             }
         }
+        __syncthreads();
+        if constexpr (End::IS_PLAIN)
+            store(n_waiting);
+        else
+            finish(n_waiting, before);
     }
 
-    MEMBER void add(float (&sums)[2], const typename Work::Sums &d0, const typename Work::Sums &d1,
-                    const DirectScales &scales, int tile, int step, const float *b) const {
-        float4 both =
-            *reinterpret_cast<const float4 *>(factors + step * DIRECT_STEP_BLOCKS + 2 * t);
-        bool is_plain = ((__float_as_uint(both.x) | __float_as_uint(both.z)) >> 31) != 0;
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const typename Work::Sums &d = half ? d1 : d0;
-            float factor = half ? both.z : both.x, sum_x = half ? both.w : both.y;
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                float product = Work::product(d, i) * factor;
-                float with = scales.scale[i][half];
-                if (is_plain && __float_as_uint(factor) >> 31)
-                    with = 0, sum_x = 0;
-                if (Work::HAS_MINIMA)
-                    sums[i] = fmaf(-scales.minimum[i][half], sum_x, sums[i]);
-                sums[i] = fmaf(with, product, sums[i]);
-            }
-        }
-        if (__any_sync(0xFFFFFFFF, is_plain)) {
+    /* Those of two blocks that are plain, whose factors are negative. */
+    MEMBER void add_plain(float (&sums)[2], float4 both, int tile, int step, const float *b) const {
 #pragma unroll 1
-            for (int half = 0; half < 2; half++) {
-                if (!(__float_as_uint(half ? both.z : both.x) >> 31))
-                    continue;
-                int block = step * DIRECT_STEP_BLOCKS + 2 * t + half;
-                const float *with = norm() ? norm() + (int64_t)block * BLOCK_VALUES : nullptr;
-#pragma unroll
-                for (int i = 0; i < 2; i++)
-                    sums[i] += plain_block<Work>(w, row_of(tile, g + 8 * i) * n_blocks + block,
-                                                 b + (int64_t)block * BLOCK_VALUES, with);
-            }
+        for (int which = 0; which < 4; which++) { /* of two blocks and rows */
+            int half = which / 2, i = which % 2;
+            if (!(__float_as_uint(half ? both.z : both.x) >> 31))
+                continue;
+            int block = step * DIRECT_STEP_BLOCKS + 2 * t + half;
+            const float *with = norm() ? norm() + (int64_t)block * BLOCK_VALUES : nullptr;
+            float sum = plain_block<Work>(w, row_of(tile, g + 8 * i) * n_blocks + block,
+                                          b + (int64_t)block * BLOCK_VALUES, with);
+            sums[0] += i ? 0 : sum;
+            sums[1] += i ? sum : 0;
         }
     }
 
@@ -466,7 +442,7 @@ DEVICE void run_direct(const DirectShape &shape, const Weights &w, const float *
     DirectRun<Format, DEPTH, IS_EARLY, End> work(shape, w, end, shared);
     if (IS_EARLY)
         work.fetch_first();
-    if (threadIdx.x < 32)
+    else
         work.prefetch();
     wait_for_earlier();
     let_next_start();

@@ -16,9 +16,8 @@ struct gemv_direct_sizes {
     int64_t least_tiles;                  /* with fewer, other kernels are faster */
     unsigned column_bytes;                /* of shared memory for a step of the column */
     unsigned bytes_of_warp;               /* of it, besides */
-    int early_bytes;  /* of a block's weights, asked for while the kernel ahead still runs */
-    int64_t two_from; /* tiles a multiprocessor from which two blocks share it; 0: never */
-    bool is_alone;    /* else a block has it for itself, be there ever so little to do */
+    int early_bytes; /* of a block's weights, asked for while the kernel ahead still runs */
+    bool is_alone;   /* a block has a multiprocessor for itself, be there ever so little to do */
 };
 
 /* False where it is not to be had: too few tiles, or too much of k for one block. */

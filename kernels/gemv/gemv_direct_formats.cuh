@@ -24,11 +24,6 @@ struct DirectRows {
     unsigned offset[2];
 };
 
-/* Of two rows and two blocks: the scale, and what is subtracted for each value. */
-struct DirectScales {
-    float scale[2][2], minimum[2][2];
-};
-
 /* ---- columns as digits ---- */
 
 /* Four digits of a place, one of each number: byte `place` of a, b, c and d. */
@@ -42,157 +37,67 @@ DEVICE uint32_t bytes_of(uint32_t a, uint32_t b, uint32_t c, uint32_t d, int pla
 static constexpr float INTEGERS = 0x1.8p23f;
 static constexpr uint32_t DIGITS_OF_INTEGERS = 0x808080u - 0x4B400000u;
 
-enum { DIRECT_SETS = 3, DIRECT_GROUP_BYTES = 768 };
+/* Of values whose largest and least magnitude but 0 have these bits: what they are multiplied with,
+ * and 1 by that, times 2^8: products are in units of the second digit. */
+struct DirectScale {
+    bool is_plain;
+    float value;
+    uint32_t factor_bits;
 
-struct DirectDigits {
-    enum { STEP_BYTES = 2 * DIRECT_GROUP_BYTES };
-    static_assert(STEP_BYTES == GEMV_DIRECT_DIGITS, "launch");
-
-    /* Sums of two digits of two rows, in the lanes of their block. */
-    typedef int Sums[DIRECT_SETS][4];
-
-    /* Of a block whose largest and least magnitude but 0 have these bits: what its values are
-     * multiplied with, and 1 by that, times what the upper digits stand for. */
-    struct Scale {
-        bool is_plain;
-        float value;
-        uint32_t factor_bits;
-
-        MEMBER Scale(uint32_t most, uint32_t least) {
-            /* The largest becomes less than 2^22; subnormal values among tiny ones are exact, too.
-             */
-            enum { LEAST = 22, SPREAD = 22, LOG2_UPPER = 8 };
-            int exponent = most >> 23, least_exponent = least >> 23;
-            uint32_t scale_exponent = 253;
-            is_plain = exponent == 255;
-            if (exponent > LEAST) {
-                scale_exponent = (uint32_t)(275 - exponent);
-                is_plain = is_plain || exponent - least_exponent > SPREAD || least_exponent == 0;
-            }
-            value = __uint_as_float(scale_exponent << 23);
-            factor_bits = (254 + LOG2_UPPER - scale_exponent) << 23;
+    MEMBER DirectScale(uint32_t most, uint32_t least, int spread) {
+        /* The largest becomes less than 2^22; subnormal values among tiny ones are exact, too. */
+        enum { LEAST = 22, LOG2_UNIT = 8 };
+        int exponent = most >> 23, least_exponent = least >> 23;
+        uint32_t scale_exponent = 253;
+        is_plain = exponent == 255;
+        if (exponent > LEAST) {
+            scale_exponent = (uint32_t)(275 - exponent);
+            is_plain = is_plain || exponent - least_exponent > spread || least_exponent == 0;
         }
-    };
-
-    DEVICE float product(const Sums &d, int i) {
-        float upper = (float)(d[0][2 * i] * 256 + d[0][2 * i + 1]);
-        float middle = (float)(d[1][2 * i] * 128 + d[1][2 * i + 1]);
-        float lower = (float)(d[2][2 * i] * 256 + d[2][2 * i + 1]);
-        return fmaf(fmaf(lower, 0x1p-16f, middle), 0x1p-15f, upper);
+        value = __uint_as_float(scale_exponent << 23);
+        factor_bits = (254 + LOG2_UNIT - scale_exponent) << 23;
     }
+};
 
-    /* A part of a block of a step, [half][set][pair / 2][block / 2][digit][pair % 2]. */
-    DEVICE void store(uint8_t *step, int block, int part, const float (&x)[8], float scale) {
-        uint32_t high[8], low[8];
+/* Eight values as two integers of three signed digits each, the upper whole, the lower 2^23 times
+ * the rest, and one digit more, 2^7 times what that leaves. */
+struct DirectIntegers {
+    uint32_t upper[8], lower[8], last[8];
+
+    MEMBER DirectIntegers(const float (&x)[8], float scale) {
 #pragma unroll
         for (int j = 0; j < 8; j++) {
             float value = scale == 0 ? 0 : x[j] * scale, whole = value + INTEGERS;
-            float rest = fmaf(value - (whole - INTEGERS), 0x1p23f, INTEGERS);
-            high[j] = (__float_as_uint(whole) + DIGITS_OF_INTEGERS) ^ 0x808080;
-            low[j] = (__float_as_uint(rest) + DIGITS_OF_INTEGERS) ^ 0x808080;
-        }
-        uint8_t *at =
-            step + block % 2 * DIRECT_GROUP_BYTES + part / 2 * 128 + block / 2 * 32 + part % 2 * 8;
-#pragma unroll
-        for (int place = 0; place < 3; place++) {
-            /* Digits 5 .. 3 are of the upper number, 2 .. 0 of the lower; 5 is the first here. */
-            int upper = 2 - place, lower = 5 - place;
-            *reinterpret_cast<uint2 *>(at + upper / 2 * 256 + upper % 2 * 16) =
-                make_uint2(bytes_of(high[0], high[1], high[2], high[3], place),
-                           bytes_of(high[4], high[5], high[6], high[7], place));
-            *reinterpret_cast<uint2 *>(at + lower / 2 * 256 + lower % 2 * 16) =
-                make_uint2(bytes_of(low[0], low[1], low[2], low[3], place),
-                           bytes_of(low[4], low[5], low[6], low[7], place));
+            float behind = value - (whole - INTEGERS), rest = fmaf(behind, 0x1p23f, INTEGERS);
+            float left = fmaf(behind, 0x1p23f, INTEGERS - rest);
+            upper[j] = (__float_as_uint(whole) + DIGITS_OF_INTEGERS) ^ 0x808080;
+            lower[j] = (__float_as_uint(rest) + DIGITS_OF_INTEGERS) ^ 0x808080;
+            last[j] = __float_as_uint(fmaf(left, 0x1p7f, INTEGERS));
         }
     }
 
-    /* A step's products of four words of two rows: two words each. */
-    DEVICE void products(Sums &d, const uint32_t (&first)[4], const uint32_t (&second)[4],
-                         const uint8_t *digits) {
-#pragma unroll
-        for (int set = 0; set < DIRECT_SETS; set++) {
-            uint4 x = *reinterpret_cast<const uint4 *>(digits + set * 256);
-            const uint32_t b[2][2] = {{x.x, x.y}, {x.z, x.w}};
-            mma_bytes<true>(d[set], first, b[0]);
-            mma_bytes<true>(d[set], second, b[1]);
-        }
+    /* Digit 0, the first, to digit 6 of all. */
+    MEMBER uint2 digits(int number) const {
+        const uint32_t(&of)[8] = number < 3 ? upper : number < 6 ? lower : last;
+        int place = number < 6 ? 2 - number % 3 : 0;
+        return make_uint2(bytes_of(of[0], of[1], of[2], of[3], place),
+                          bytes_of(of[4], of[5], of[6], of[7], place));
     }
 };
 
-/* ---- columns as two binary16 terms ---- */
-
-enum { DIRECT_TERMS_BYTES = 512 };
-
-/*
- * Integers below 16 in bits 4 to 7 are subnormal halves, 2^20 times smaller.  The units line up
- * products by the exponents of their factors, which for these are the least of a normal half: lower
- * bits would lose what is cut off.
- */
-struct DirectTerms {
-    enum { STEP_BYTES = 2 * DIRECT_TERMS_BYTES };
-    static_assert(STEP_BYTES == GEMV_DIRECT_TERMS, "launch");
-
-    /* Sums of the two terms of two rows, in the lanes of their block; two of each. */
-    typedef float Sums[2][4];
-
-    struct Scale {
-        bool is_plain;
-        float value;
-        uint32_t factor_bits;
-
-        MEMBER Scale(uint32_t most, uint32_t least) {
-            /* The largest is in [2^14, 2^15). */
-            enum { LEAST = 15, MOST = 230, SPREAD = 26, LOG2_INTEGERS = 20 };
-            int exponent = most >> 23, least_exponent = least >> 23;
-            uint32_t scale_exponent = 253;
-            is_plain = exponent > MOST;
-            if (exponent > LEAST) {
-                scale_exponent = (uint32_t)(127 + 141 - exponent);
-                is_plain = is_plain || exponent - least_exponent > SPREAD || least_exponent == 0;
-            }
-            value = __uint_as_float(scale_exponent << 23);
-            factor_bits = (254 + LOG2_INTEGERS - scale_exponent) << 23;
-        }
-    };
-
-    DEVICE float product(const Sums &d, int i) {
-        return fmaf(d[0][2 * i + 1] + d[1][2 * i + 1], 0x1p-11f, d[0][2 * i] + d[1][2 * i]);
-    }
-
-    /* A part of a block of a step, [half][part][block / 2][term]. */
-    DEVICE void store(uint8_t *step, int block, int part, const float (&x)[8], float scale) {
-        uint32_t high[4], low[4];
-#pragma unroll
-        for (int word = 0; word < 4; word++) {
-            int at = word / 2 * 4 + word % 2;
-            float x0 = scale == 0 ? 0 : x[at] * scale, x1 = scale == 0 ? 0 : x[at + 2] * scale;
-            high[word] = f16x2_of_f32x2(x0, x1);
-            float2 rest = f32x2_of_f16x2(high[word]);
-            low[word] = f16x2_of_f32x2((x0 - rest.x) * 2048, (x1 - rest.y) * 2048);
-        }
-        uint4 *at = reinterpret_cast<uint4 *>(step + block % 2 * DIRECT_TERMS_BYTES + part * 128 +
-                                              block / 2 * 32);
-        at[0] = make_uint4(high[0], high[1], high[2], high[3]);
-        at[1] = make_uint4(low[0], low[1], low[2], low[3]);
-    }
-
-    /* A step's products of a word of two rows: its low nibbles, or its high ones. */
-    template <bool IS_HIGH>
-    DEVICE void products(float (&d)[4], uint32_t up, uint32_t down, uint32_t b0, uint32_t b1) {
-        const uint32_t mask = 0x00F000F0;
-        const uint32_t a[4] = {(IS_HIGH ? up : up << 4) & mask, (IS_HIGH ? down : down << 4) & mask,
-                               up >> (IS_HIGH ? 8 : 4) & mask, down >> (IS_HIGH ? 8 : 4) & mask};
-        const uint32_t b[2] = {b0, b1};
-        mma_f16(d, a, b);
-    }
-};
+enum { DIRECT_SETS = 3 };
 
 template <class Format> struct Direct;
 
-template <> struct Direct<Q4_0> : DirectDigits {
-    enum { HAS_MINIMA = 0, IS_HALVED = 1 };
-    enum { SCALES_APART = 1 };
-    enum { LOG2_FIRST = 4, LOG2_SECOND = 4 }; /* integers are 2^4 times the weights' */
+/*
+ * A product has four blocks, of each what a lane's words have, and two digits; the scales of blocks
+ * are floats.
+ */
+template <> struct Direct<Q4_0> {
+    enum { HAS_MINIMA = 0, IS_HALVED = 1, SCALES_APART = 1 };
+    enum { STEP_BYTES = GEMV_DIRECT_DIGITS, GROUP_BYTES = STEP_BYTES / 2, DIGITS = 6 };
+    enum { SCALE_LANES = 4, SPREAD = 22 };
+    enum { LOG2_INTEGERS = 4 }; /* they are 2^4 times the weights' */
     struct Fetched {
         uint4 words[2][2]; /* [row][block] */
         uint32_t scales[2];
@@ -221,7 +126,53 @@ template <> struct Direct<Q4_0> : DirectDigits {
         return masked_xor(word, 0xF0F0F0F0, 0x80808080);
     }
 
-    DEVICE void multiply(Sums &first, Sums &second, const Fetched &of, const uint8_t *digits) {
+    /* Where a lane's digits are of step 0: lanes whose column is of another block meet the zeros
+     * ahead of them, in all steps. */
+    struct Lane {
+        const uint8_t *digits;
+        int step_bytes;
+
+        MEMBER explicit Lane(uint8_t *all) {
+            int lane = threadIdx.x % 32, g = lane / 4;
+            bool is_own = g / 2 == lane % 4;
+            digits = is_own ? all + g * 16 : all - STEP_BYTES;
+            step_bytes = is_own ? (int)STEP_BYTES : 0;
+            for (int i = threadIdx.x; i < STEP_BYTES / 4; i += blockDim.x)
+                reinterpret_cast<uint32_t *>(all - STEP_BYTES)[i] = 0;
+        }
+    };
+
+    /* Of two blocks: sums of two digits of two rows, in the lanes of their block, and scales. */
+    struct Products {
+        int d[2][DIRECT_SETS][4];
+        float scale[2][2]; /* [row][block] */
+    };
+
+    /* A part of a block of a step, [half][set][pair / 2][block / 2][digit][pair % 2]. */
+    DEVICE void store(uint8_t *step, int block, int part, const float (&x)[8], float scale) {
+        DirectIntegers of(x, scale);
+        uint8_t *at =
+            step + block % 2 * GROUP_BYTES + part / 2 * 128 + block / 2 * 32 + part % 2 * 8;
+#pragma unroll
+        for (int i = 0; i < DIGITS; i++)
+            *reinterpret_cast<uint2 *>(at + i / 2 * 256 + i % 2 * 16) = of.digits(i);
+    }
+
+    /* Four words of two rows: two words each. */
+    DEVICE void multiply_words(int (&d)[DIRECT_SETS][4], const uint32_t (&first)[4],
+                               const uint32_t (&second)[4], const uint8_t *digits) {
+#pragma unroll
+        for (int set = 0; set < DIRECT_SETS; set++) {
+            uint4 x = *reinterpret_cast<const uint4 *>(digits + set * 256);
+            const uint32_t b[2][2] = {{x.x, x.y}, {x.z, x.w}};
+            mma_bytes<true>(d[set], first, b[0]);
+            mma_bytes<true>(d[set], second, b[1]);
+        }
+    }
+
+    DEVICE void multiply(Products &to, const Fetched &of, const Lane &lane, int step, int left) {
+        const uint8_t *digits = lane.digits + step * lane.step_bytes;
+        bool is_there = 2 * (int)(threadIdx.x % 4) < left;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             uint4 up = of.words[0][half], down = of.words[1][half];
@@ -229,19 +180,35 @@ template <> struct Direct<Q4_0> : DirectDigits {
                                       {low(up.y), low(down.y), high(up.y), high(down.y)},
                                       {low(up.z), low(down.z), high(up.z), high(down.z)},
                                       {low(up.w), low(down.w), high(up.w), high(down.w)}};
-            const uint8_t *from = digits + half * DIRECT_GROUP_BYTES;
-            products(half ? second : first, a[0], a[1], from);
-            products(half ? second : first, a[2], a[3], from + 128);
+            const uint8_t *from = digits + half * GROUP_BYTES;
+            multiply_words(to.d[half], a[0], a[1], from);
+            multiply_words(to.d[half], a[2], a[3], from + 128);
         }
-    }
-
-    DEVICE void scales(DirectScales &to, const Fetched &of, int left) {
-        bool is_there = 2 * (int)(threadIdx.x % 4) < left;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             float2 pair = f32x2_of_f16x2(is_there ? of.scales[i] : 0);
             to.scale[i][0] = pair.x;
             to.scale[i][1] = pair.y;
+        }
+    }
+
+    DEVICE float product(const int (&d)[DIRECT_SETS][4], int i) {
+        float upper = (float)(d[0][2 * i] * 256 + d[0][2 * i + 1]);
+        float middle = (float)(d[1][2 * i] * 128 + d[1][2 * i + 1]);
+        float lower = (float)(d[2][2 * i] * 256 + d[2][2 * i + 1]);
+        return fmaf(fmaf(lower, 0x1p-16f, middle), 0x1p-15f, upper);
+    }
+
+    /* Factors of the two blocks, each with its sum; a plain one's is negative, its product 0. */
+    DEVICE void add(float (&sums)[2], const Products &of, const Lane &, float4 both) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float factor = half ? both.z : both.x;
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                float with = __float_as_uint(factor) >> 31 ? 0 : of.scale[i][half];
+                sums[i] = fmaf(with, product(of.d[half], i) * factor, sums[i]);
+            }
         }
     }
 
@@ -266,65 +233,153 @@ DEVICE uint4 load_kept_line(const uint4 *from) {
 #endif
 }
 
-/* Super-blocks, of which a lane has a group: two blocks of 32, low and high nibbles. */
+/* The same of 8 bytes. */
+DEVICE uint2 load_kept_line(const uint2 *from) {
+#if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 900
+    uint2 two;
+    asm volatile("ld.global.nc.L2::128B.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(two.x), "=r"(two.y)
+                 : "l"(__cvta_generic_to_global(from)));
+    return two;
+#else
+    return __ldg(from);
+#endif
+}
+
+/* Computed here: not behind the loads that take the place of what it is computed from, which would
+ * have to be copied. */
+DEVICE void settle([[maybe_unused]] float &value) {
+#ifndef CUSHIM_EMULATED
+    asm volatile("" : "+f"(value));
+#endif
+}
+
+/* Super-blocks, of which a lane has 8 bytes of each group: low and high nibbles, of two blocks. */
 struct Q4k {
     enum { BYTES = Q4K_BYTES / 8 };
 };
 
-template <> struct Direct<Q4k> : DirectTerms {
-    enum { HAS_MINIMA = 1, IS_HALVED = 0 };
-    enum { SCALES_APART = 0, LOG2_FIRST = 0, LOG2_SECOND = 0 };
+/*
+ * A product has all 32 values of a block, and its columns are their digits: lane t is left with
+ * digits 2t and 2t + 1 of rows g and g + 8.  Scales of blocks are integers, too, and the values of
+ * a super-block have one factor, so that its sums are integers.
+ */
+template <> struct Direct<Q4k> {
+    enum { HAS_MINIMA = 1, IS_HALVED = 0, SCALES_APART = 0 };
+    enum { STEP_BYTES = GEMV_DIRECT_DIGITS_OF_Q4K, DIGITS = 7, DIGIT_BYTES = 64 };
+    enum { PAIR_BYTES = DIGITS * DIGIT_BYTES }; /* two blocks that share their bytes */
+    enum { SCALE_LANES = 32, SPREAD = 30 };
+    enum { LOG2_INTEGERS = 4 }; /* low nibbles are taken 2^4 times */
+    static_assert(STEP_BYTES == 4 * PAIR_BYTES, "launch");
     struct Fetched {
-        uint4 head[2], words[2][2];
+        uint4 head[2];
+        uint2 words[2][4]; /* [row][group] */
     };
+
+    /* Where the lane's digits are of step 0, and what those stand for that its sums are of: digit 7
+     * is another once more, and nothing. */
+    struct Lane {
+        const uint8_t *digits;
+        float upper, lower;
+
+        MEMBER explicit Lane(const uint8_t *all) {
+            int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+            digits = all + (g < DIGITS ? g : g - 2) * DIGIT_BYTES + t * 16;
+            upper = t == 0 ? 0x1p8f : t == 1 ? 0x1p-8f : t == 2 ? 0x1p-23f : 0x1p-38f;
+            lower = t == 0 ? 1 : t == 1 ? 0x1p-15f : t == 2 ? 0x1p-31f : 0;
+        }
+    };
+
+    /* Of a super-block of two rows: sums of the lane's two digits, d, and minima of the blocks 2t
+     * and 2t + 1. */
+    struct Products {
+        int sums[2][2];
+        float scale[2], minimum[2][2];
+    };
+
+    /* A part of a block of a step, [block / 2][digit][part][block % 2]. */
+    DEVICE void store(uint8_t *step, int block, int part, const float (&x)[8], float scale) {
+        DirectIntegers of(x, scale);
+        uint8_t *at = step + block / 2 * PAIR_BYTES + part * 16 + block % 2 * 8;
+#pragma unroll
+        for (int i = 0; i < DIGITS; i++)
+            *reinterpret_cast<uint2 *>(at + i * DIGIT_BYTES) = of.digits(i);
+    }
 
     DEVICE void fetch(Fetched &to, const DirectRows &rows, int step, int) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const uint4 *from = reinterpret_cast<const uint4 *>(
-                rows.values + (rows.offset[i] + (unsigned)step * Q4K_BYTES));
-            to.head[i] = load_kept_line(from); /* kept in L1, too */
-            to.words[i][0] = load_kept_line(from + 1 + 2 * (threadIdx.x % 4));
-            to.words[i][1] = load_kept_line(from + 2 + 2 * (threadIdx.x % 4));
-        }
-    }
-
-    DEVICE void multiply(Sums &first, Sums &second, const Fetched &of, const uint8_t *digits) {
+            const uint8_t *from = rows.values + (rows.offset[i] + (unsigned)step * Q4K_BYTES);
+            const uint2 *words =
+                reinterpret_cast<const uint2 *>(from + Q4K_HEAD_BYTES) + threadIdx.x % 4;
+            to.head[i] = load_kept_line(reinterpret_cast<const uint4 *>(from)); /* in L1, too */
 #pragma unroll
-        for (int part = 0; part < 4; part++) {
-            uint4 four_up = of.words[0][part / 2], four_down = of.words[1][part / 2];
-            uint32_t up[2] = {part % 2 ? four_up.z : four_up.x, part % 2 ? four_up.w : four_up.y};
-            uint32_t down[2] = {part % 2 ? four_down.z : four_down.x,
-                                part % 2 ? four_down.w : four_down.y};
-            uint4 x = *reinterpret_cast<const uint4 *>(digits + part * 128);
-            products<false>(first[0], up[0], down[0], x.x, x.y);
-            products<false>(first[1], up[1], down[1], x.z, x.w);
-            x = *reinterpret_cast<const uint4 *>(digits + DIRECT_TERMS_BYTES + part * 128);
-            products<true>(second[0], up[0], down[0], x.x, x.y);
-            products<true>(second[1], up[1], down[1], x.z, x.w);
+            for (int group = 0; group < 4; group++)
+                to.words[i][group] = load_kept_line(words + 4 * group);
         }
     }
 
-    /* q4k_scale() of both blocks at once, a byte each. */
-    DEVICE void scales(DirectScales &to, const Fetched &of, int) {
-        int t = threadIdx.x % 4;
-        uint32_t selector = t & 1 ? 0x4432 : 0x4410;
+    DEVICE void multiply(Products &to, const Fetched &of, const Lane &lane, int step, int) {
+        const uint8_t *digits = lane.digits + step * STEP_BYTES;
+        uint32_t scales[2][2];  /* [row][half of the blocks], a byte each */
+        int sums[2][2][2] = {}; /* [low or high][row][digit] */
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            uint32_t low = __byte_perm(of.head[i].y, 0, selector);
-            uint32_t mid = __byte_perm(of.head[i].z, 0, selector);
-            uint32_t high = __byte_perm(of.head[i].w, 0, selector);
-            uint32_t scale = t < 2 ? low & 0x3F3F : (high & 0x0F0F) | (low >> 2 & 0x3030);
-            uint32_t minimum = t < 2 ? mid & 0x3F3F : (high >> 4 & 0x0F0F) | (mid >> 2 & 0x3030);
-            float d = f32_of_f16((uint16_t)of.head[i].x);
-            float dmin = f32_of_f16((uint16_t)(of.head[i].x >> 16));
+            scales[i][0] = of.head[i].y & 0x3F3F3F3F;
+            scales[i][1] = (of.head[i].w & 0x0F0F0F0F) | (of.head[i].y >> 2 & 0x30303030);
+        }
 #pragma unroll
-            for (int half = 0; half < 2; half++) {
-                float s = __uint_as_float(__byte_perm(scale, 0x4B000000, 0x7440 | half));
-                float m = __uint_as_float(__byte_perm(minimum, 0x4B000000, 0x7440 | half));
-                to.scale[i][half] = d * (s - 0x1p23f);
-                to.minimum[i][half] = dmin * (m - 0x1p23f);
+        for (int block = 0; block < DIRECT_STEP_BLOCKS; block++) {
+            int group = block / 2, is_high = block % 2;
+            uint2 up = of.words[0][group], down = of.words[1][group];
+            uint4 x = *reinterpret_cast<const uint4 *>(digits + group * PAIR_BYTES);
+            uint32_t mask = is_high ? 0xF0F0F0F0 : 0x0F0F0F0F;
+            const uint32_t a[4] = {up.x & mask, down.x & mask, up.y & mask, down.y & mask};
+            const uint32_t b[2] = {is_high ? x.z : x.x, is_high ? x.w : x.y};
+            int d[4] = {};
+            mma_bytes<false>(d, a, b);
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                int scale = (int)__byte_perm(scales[i][block / 4], 0, 0x4440 | block % 4);
+                sums[is_high][i][0] += scale * d[2 * i];
+                sums[is_high][i][1] += scale * d[2 * i + 1];
             }
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            to.sums[i][0] = sums[0][i][0] * 16 + sums[1][i][0];
+            to.sums[i][1] = sums[0][i][1] * 16 + sums[1][i][1];
+            to.scale[i] = f32_of_f16((uint16_t)of.head[i].x);
+            minima(to.minimum[i], of.head[i]);
+            settle(to.scale[i]), settle(to.minimum[i][0]), settle(to.minimum[i][1]);
+        }
+    }
+
+    /* q4k_scale()'s of both blocks at once, a byte each. */
+    DEVICE void minima(float (&to)[2], uint4 head) {
+        int t = threadIdx.x % 4;
+        uint32_t selector = t & 1 ? 0x4432 : 0x4410;
+        uint32_t mid = __byte_perm(head.z, 0, selector), high = __byte_perm(head.w, 0, selector);
+        uint32_t minimum = t < 2 ? mid & 0x3F3F : (high >> 4 & 0x0F0F) | (mid >> 2 & 0x3030);
+        float dmin = f32_of_f16((uint16_t)(head.x >> 16));
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float m = __uint_as_float(__byte_perm(minimum, 0x4B000000, 0x7440 | half));
+            to[half] = dmin * (m - 0x1p23f);
+        }
+    }
+
+    /* Factors, which are one, each with the sum of its block; a plain one's is negative. */
+    DEVICE void add(float (&sums)[2], const Products &of, const Lane &lane, float4 both) {
+        bool is_plain = __float_as_uint(both.x) >> 31;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float product =
+                fmaf((float)of.sums[i][0], lane.upper, (float)of.sums[i][1] * lane.lower);
+            float with = is_plain ? 0 : of.scale[i];
+            sums[i] = fmaf(-of.minimum[i][0], both.y, sums[i]);
+            sums[i] = fmaf(-of.minimum[i][1], both.w, sums[i]);
+            sums[i] = fmaf(with, product * both.x, sums[i]);
         }
     }
 

@@ -73,24 +73,20 @@ static enum cushim_status check_pointers(const char *what, const struct product 
 
 /*
  * Whether one kernel does it: weights at multiples of 16, the eight pairs of a tile of one head,
- * and their rows within reach of each other.  Its blocks have a multiprocessor each, where there
- * are not as many tiles as a gate has: halves of it are for products that follow a product, and a
- * step of a model is longer with them.
+ * and their rows within reach of each other.
  */
 static bool is_direct(const struct cushim_kernel_call *call, const struct product *args,
                       struct gemv_direct *direct) {
-    enum { TILES_OF_TWO = 13 };
     int64_t half = args->end.half, row_bytes = args->k / Q4K_VALUES * Q4K_BYTES;
     struct gemv_direct_sizes sizes = {.n_tiles = half ? (args->m / 2 - 1) / PAIRS + 1
                                                       : (args->m - 1) / GEMV_DIRECT_ROWS + 1,
                                       .n_steps = args->k / GEMV_DIRECT_STEP,
                                       .tile_bytes = GEMV_DIRECT_ROWS * row_bytes,
-                                      .column_bytes = GEMV_DIRECT_TERMS,
+                                      .column_bytes = GEMV_DIRECT_DIGITS_OF_Q4K,
                                       .bytes_of_warp = GEMV_DIRECT_NORM_BYTES,
-                                      .early_bytes = GEMV_DIRECT_EARLY_OF_ENDS,
-                                      .two_from = TILES_OF_TWO,
+                                      .early_bytes = GEMV_DIRECT_EARLY_OF_Q4K,
                                       .is_alone = true};
-    return cushim_is_aligned(16, args->w, NULL, NULL, NULL) && args->m <= INT32_MAX &&
+    return cushim_is_aligned(16, args->w, args->x, args->end.norm, NULL) && args->m <= INT32_MAX &&
            (half % PAIRS == 0 || half == args->m / 2) && (half + PAIRS) * row_bytes <= INT32_MAX &&
            cushim_gemv_direct_shape(call, direct, &sizes);
 }

@@ -56,7 +56,7 @@ struct QkvEnd {
 
     MEMBER Before before(int64_t pair) const {
         Before before = {1, 0, *args.position};
-        int64_t at = (int64_t)before.position * args.half + pair % args.half;
+        int64_t at = (int64_t)before.position * args.half + (unsigned)pair % (unsigned)args.half;
         if (before.position >= 0 && before.position < args.max_len) {
             before.cosine = args.cosines[at];
             before.sine = args.sines[at];
@@ -64,7 +64,7 @@ struct QkvEnd {
         return before;
     }
     MEMBER void finish(int64_t pair, float first, float second, Before with) const {
-        int head = (int)(pair / args.half), j = (int)(pair - (int64_t)head * args.half);
+        int head = (int)((unsigned)pair / (unsigned)args.half), j = (int)pair - head * args.half;
         int kv_head = head - args.n_q_heads, value_head = kv_head - args.n_kv_heads;
         if (with.position < 0 || with.position >= args.max_len)
             return;

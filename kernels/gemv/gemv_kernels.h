@@ -25,15 +25,15 @@
     (2 * (rows)*GEMV_MMA_PITCH(n_bytes, chunk) + (chunk) * (cols) * (32 * 4 + 4) +                 \
      ((has_scales) ? 0 : (rows) * (chunk)*2))
 
-/* On the matrix units, blocks that stay: of up to 16 warps, with zeros and digits (or terms, of
- * q4k) of all steps of 256 values, factors, the warps' sums of all its tiles, and stages of 16
+/* On the matrix units, blocks that stay: of up to 16 warps, with zeros and digits of all
+ * steps of 256 values, factors, the warps' sums of all its tiles, and stages of 16
  * rows. 227 KiB are what a block has of 9.0; a device with less has a launch with less, or none. */
-#define GEMV_DIRECT_WARPS      16
-#define GEMV_DIRECT_ROWS       16
-#define GEMV_DIRECT_STEP       256
-#define GEMV_DIRECT_DIGITS     1536
-#define GEMV_DIRECT_TERMS      1024
-#define GEMV_DIRECT_MOST_BYTES (227 * 1024)
+#define GEMV_DIRECT_WARPS         16
+#define GEMV_DIRECT_ROWS          16
+#define GEMV_DIRECT_STEP          256
+#define GEMV_DIRECT_DIGITS        1536
+#define GEMV_DIRECT_DIGITS_OF_Q4K 1792
+#define GEMV_DIRECT_MOST_BYTES    (227 * 1024)
 #define GEMV_DIRECT_BYTES(column_bytes, n_steps, n_warps, n_tiles, bytes_of_warp)                  \
     (((n_steps) + 1) * (column_bytes) + (n_steps)*64 + (n_tiles) * (n_warps)*64 +                  \
      (n_warps) * (bytes_of_warp))
@@ -61,11 +61,12 @@ struct gemv_slices {
     int32_t tiles_a_sum; /* after which the block adds up */
 };
 
-/* Weights that a block asks for while the kernel ahead still runs; of q4_0 and one column more
- * would hold up the first that it waits for, as it would where products end with more. */
+/* Weights that a block asks for while the kernel ahead still runs: all of them where they are few
+ * enough, and it has half of a multiprocessor; else no more than what does not hold up the first
+ * that it waits for. */
 #define GEMV_DIRECT_EARLY_BYTES   (128 * 1024)
 #define GEMV_DIRECT_EARLY_OF_Q4_0 (48 * 1024)
-#define GEMV_DIRECT_EARLY_OF_ENDS (64 * 1024)
+#define GEMV_DIRECT_EARLY_OF_Q4K  (64 * 1024)
 
 /* Of a column that is normed: a sum of squares a warp. */
 #define GEMV_DIRECT_NORM_BYTES 16

@@ -13,7 +13,11 @@
 #include "kernels/launch/arguments.h"
 #include "companion/core/error.h"
 
-enum { MOST = 1 << 28 /* of a size */, Q4K_VALUES = 256 };
+enum {
+    MOST = 1 << 28, /* of a size */
+    Q4K_VALUES = 256,
+    WIDE = 16 /* bytes: what is in scratch is at multiples of it, and its start left out so far */
+};
 
 struct step {
     const struct cushim_decoder *decoder;
@@ -57,7 +61,8 @@ size_t cushim_decoder_q4k_f32_scratch(const struct cushim_decoder *decoder) {
                                                           d->head_dim, d->max_len));
     n = larger(n, cushim_gemv_q4k_scratch(d->hidden, d->n_q_heads * d->head_dim));
     n = larger(n, cushim_gemv_q4k_scratch(2 * d->ff, d->hidden));
-    return lead_floats(d) * sizeof(float) + larger(n, cushim_gemv_q4k_scratch(d->hidden, d->ff));
+    return WIDE + lead_floats(d) * sizeof(float) +
+           larger(n, cushim_gemv_q4k_scratch(d->hidden, d->ff));
 }
 
 /* ---- checks: all of them, before anything is queued ---- */
@@ -153,11 +158,12 @@ enum cushim_status cushim_decoder_q4k_f32(const struct cushim_decoder *decoder,
     struct step step = {decoder, position, length,        h,     NULL, NULL,
                         NULL,    scratch,  scratch_bytes, stream};
     CUSHIM_TRY(check_pointers(__func__, &step));
-    step.q = scratch;
+    size_t lead_bytes = -(uintptr_t)scratch % WIDE;
+    step.q = (float *)((char *)scratch + lead_bytes);
     step.attended = step.q + decoder->n_q_heads * decoder->head_dim;
     step.ff = step.attended + decoder->n_q_heads * decoder->head_dim;
     step.scratch = step.q + lead_floats(decoder);
-    step.scratch_bytes -= lead_floats(decoder) * sizeof(float);
+    step.scratch_bytes -= lead_bytes + lead_floats(decoder) * sizeof(float);
     for (int64_t i = 0; i < decoder->n_layers; i++)
         CUSHIM_TRY(run_layer(__func__, &step, i));
     return CUSHIM_OK;

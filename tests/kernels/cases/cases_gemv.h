@@ -12,6 +12,6 @@ void add_decoder(struct kernel_table *table); /* decoder_q4k_f32 */
 
 /* makers_columns.c */
 kernel_make make_seldom_finite, make_wide_spread, make_wide_blocks, make_tiny, make_below_normal,
-    make_huge;
+    make_huge, make_one_large;
 
 #endif

@@ -105,6 +105,9 @@ static void add_all_add(struct kernel_table *table) {
     add_add(table, "steps go on in the next tile", 2140, 4352, false);
     add_add(table, "not finite", 40, 512, false)->operands[ADD_X].make = make_seldom_finite;
     add_add(table, "wide spread", 40, 512, false)->operands[ADD_X].make = make_wide_spread;
+    struct kernel_case *large = add_add(table, "one is large", 200, 256, false);
+    large->operands[ADD_X].make = make_one_large;
+    large->operands[ADD_W].make = make_q4k_without_dmin; /* some have 0 there */
     add_add(table, "tiny", 40, 512, false)->operands[ADD_X].make = make_tiny;
     add_add(table, "huge", 40, 512, false)->operands[ADD_X].make = make_huge;
     add_add(table, "w off 16", 20, 512, false)->operands[ADD_W].offset = 2;

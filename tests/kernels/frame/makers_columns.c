@@ -23,6 +23,15 @@ void make_wide_blocks(struct kernel_draw *draw, void *values, size_t n) {
         ((float *)values)[i] = (float)ldexp(draw_gauss(draw), (int)(i / 512 % 3) * 20);
 }
 
+/* Of 256 one is 2^29 times as large as the others: its digits leave them the last ones. */
+void make_one_large(struct kernel_draw *draw, void *values, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)draw_bits(draw);
+        double value = ldexp(1 + (bits >> 8) * 0x1p-24, i % 256 == 77 ? 29 : 0);
+        ((float *)values)[i] = (float)(bits % 2 ? value : -value);
+    }
+}
+
 void make_tiny(struct kernel_draw *draw, void *values, size_t n) {
     for (size_t i = 0; i < n; i++)
         ((float *)values)[i] = (float)ldexp(draw_gauss(draw), -120);

@@ -231,16 +231,15 @@ START_TEST(large_tiles_are_for_devices_with_their_shared_memory) {
 }
 END_TEST
 
-START_TEST(two_blocks_share_a_multiprocessor_where_a_gate_has_tiles_enough) {
+START_TEST(a_product_of_q4k_has_a_block_a_multiprocessor) {
     enum { SMS = 132, K = 4096, TILE_PAIRS = 8 };
     static const struct {
         int64_t m;
         unsigned grid, block;
     } of[] = {
-        {14336, 2 * SMS, 256},
-        {13 * SMS * TILE_PAIRS, 2 * SMS, 256},
-        {13 * SMS * TILE_PAIRS - TILE_PAIRS, SMS, 512},
-        {2048, SMS, 512},
+        {14336, SMS, 512},
+        {SMS * TILE_PAIRS, SMS, 512},
+        {SMS * TILE_PAIRS - TILE_PAIRS, SMS - 1, 512},
     };
     void *p = place(true, 4);
     begin("90");
@@ -389,14 +388,14 @@ START_TEST(a_device_is_asked_once_what_it_has) {
 END_TEST
 
 int main(void) {
-    return suite_run(
-        "paths", (const TTest *[]){every_kind_of_device_launches_what_is_chosen_for_it,
-                                   large_tiles_are_for_devices_with_their_shared_memory,
-                                   two_blocks_share_a_multiprocessor_where_a_gate_has_tiles_enough,
-                                   a_decoder_takes_weights_early_but_those_of_its_first_product,
-                                   a_decoder_checks_all_layers_first,
-                                   a_device_that_says_it_has_no_clusters_gets_none,
-                                   a_cluster_shares_slices_of_k_that_are_too_many_for_a_block,
-                                   a_device_of_12_0_has_clusters_of_up_to_8,
-                                   a_device_is_asked_once_what_it_has, NULL});
+    return suite_run("paths",
+                     (const TTest *[]){every_kind_of_device_launches_what_is_chosen_for_it,
+                                       large_tiles_are_for_devices_with_their_shared_memory,
+                                       a_product_of_q4k_has_a_block_a_multiprocessor,
+                                       a_decoder_takes_weights_early_but_those_of_its_first_product,
+                                       a_decoder_checks_all_layers_first,
+                                       a_device_that_says_it_has_no_clusters_gets_none,
+                                       a_cluster_shares_slices_of_k_that_are_too_many_for_a_block,
+                                       a_device_of_12_0_has_clusters_of_up_to_8,
+                                       a_device_is_asked_once_what_it_has, NULL});
 }

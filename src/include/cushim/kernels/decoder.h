@@ -60,7 +60,8 @@ CUSHIM_API size_t cushim_decoder_q4k_f32_scratch(const struct cushim_decoder *de
  * @param position  on the device, read there; a multiple of 4 bytes.  Not in [0, max_len): h is
  *                  undefined, and the caches do not change
  * @param length    on the device, read there; a multiple of 4 bytes: *position + 1, as a rule
- * @param h         [hidden] on the device, in and out; a multiple of 4 bytes
+ * @param h         [hidden] on the device, in and out; a multiple of 4 bytes; faster at 16, with
+ *                  norms at 16, too
  * @param scratch   on the device, a multiple of 4 bytes; what it has is lost
  * @param scratch_bytes  at least cushim_decoder_q4k_f32_scratch(decoder)
  * @param stream    NULL: the legacy stream of the current context

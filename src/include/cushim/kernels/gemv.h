@@ -33,7 +33,7 @@ extern "C" {
  * its low and value j + 16 in its high nibble.  A value is (nibble - 8) * scale.
  * @param scales   [m][k / 32] on the device; a multiple of 2 bytes
  * @param nibbles  [m][k / 32][16] on the device; any address, faster at a multiple of 16
- * @param b        [k][n] on the device; a multiple of 4 bytes
+ * @param b        [k][n] on the device; a multiple of 4 bytes, faster at 16 where n is 1
  * @param c        [m][n] on the device, out; a multiple of 4 bytes; overlaps no input
  * @param m        >= 0
  * @param k        >= 0, a multiple of 32; 0: c is zeros, and scales, nibbles, b may be NULL
@@ -78,7 +78,7 @@ CUSHIM_API enum cushim_status cushim_gemm_q8f_f32(const void *w, const float *b,
 /**
  * Multiply a q4k matrix with a column: y[m] = w[m][k] * x[k].
  * @param w       [m][k / 256] super-blocks on the device; a multiple of 2 bytes, faster at 16
- * @param x       [k] on the device; a multiple of 4 bytes
+ * @param x       [k] on the device; a multiple of 4 bytes, faster at 16
  * @param y       [m] on the device, out; a multiple of 4 bytes; overlaps no input
  * @param m       >= 0; 0: nothing is done, and the pointers may be NULL
  * @param k       >= 0, a multiple of 256; 0: y is zeros, and w and x may be NULL
@@ -104,7 +104,7 @@ CUSHIM_API size_t cushim_gemv_q4k_scratch(int64_t m, int64_t k);
 /**
  * Multiply a q4k matrix with a column and add another: y[m] = residual[m] + w[m][k] * x[k].
  * @param w         [m][k / 256] super-blocks on the device; a multiple of 2 bytes, faster at 16
- * @param x         [k] on the device; a multiple of 4 bytes
+ * @param x         [k] on the device; a multiple of 4 bytes, faster at 16
  * @param residual  [m] on the device; a multiple of 4 bytes
  * @param y         [m] on the device, out; a multiple of 4 bytes; may be residual, else overlaps no
  *                  input
@@ -128,8 +128,8 @@ cushim_gemv_add_q4k_f32(const void *w, const float *x, const float *residual, fl
  * g / (1 + exp(-g)).
  * @param w        [2 m][k / 256] super-blocks on the device: m rows of the gate, then m; a multiple
  *                 of 2 bytes, faster at 16
- * @param x        [k] on the device; a multiple of 4 bytes
- * @param norm     [k] on the device; a multiple of 4 bytes; NULL: xn is x
+ * @param x        [k] on the device; a multiple of 4 bytes, faster at 16
+ * @param norm     [k] on the device; a multiple of 4 bytes, faster at 16; NULL: xn is x
  * @param y        [m] on the device, out; a multiple of 4 bytes; overlaps no input
  * @param eps      of the norm
  * @param m        >= 0; 0: nothing is done, and the pointers may be NULL
@@ -157,8 +157,8 @@ CUSHIM_API enum cushim_status cushim_gemv_swiglu_q4k_f32(const void *w, const fl
  * i + head_dim / 2, b cos + a sin.  Head h of the keys goes to position_stride * p + head_stride *
  * h of the cache, values likewise.
  * @param w         super-blocks on the device; a multiple of 2 bytes, faster at 16
- * @param x         [k] on the device; a multiple of 4 bytes
- * @param norm      [k] on the device; a multiple of 4 bytes; NULL: xn is x
+ * @param x         [k] on the device; a multiple of 4 bytes, faster at 16
+ * @param norm      [k] on the device; a multiple of 4 bytes, faster at 16; NULL: xn is x
  * @param cos_table, sin_table  [max_len][head_dim / 2] on the device; multiples of 4 bytes
  * @param position  on the device, read there; a multiple of 4 bytes.  Not in [0, max_len): neither
  *                  q nor the caches change
