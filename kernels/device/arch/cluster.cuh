@@ -235,6 +235,18 @@ DEVICE void copy_bulk_to(unsigned rank, void *place, unsigned n_bytes, Gate *gat
 #endif
 }
 
+/* From global memory, for the own gate; n_bytes and both addresses are multiples of 16. */
+DEVICE void copy_bulk_for(void *shared, const void *global, unsigned n_bytes, Gate *gate) {
+#ifdef CUSHIM_EMULATED
+    emulated::copy_for_gate(shared, global, n_bytes, gate);
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
+                 "%2, [%3];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
+                 "l"(global), "r"(n_bytes), "r"((unsigned)__cvta_generic_to_shared(gate))
+                 : "memory");
+#endif
+}
+
 DEVICE void wait_for_gate(Gate *gate, unsigned round) {
 #ifdef CUSHIM_EMULATED
     emulated::wait_for_gate(gate, round);

@@ -449,6 +449,11 @@ void wait_for_gate(uint64_t *gate, unsigned round) {
     }
 }
 
+static void come(Gate *gate, unsigned n_bytes) {
+    gate->n_pieces -= (int16_t)(n_bytes / 8);
+    open_gate(gate);
+}
+
 /* Of what was sent; there are arrivals that are no gates (n = 0), which nobody counts. */
 void send_bytes(unsigned rank, uint64_t *gate, unsigned n_bytes) {
     Gate *of = (Gate *)shared_of_block(gate, rank);
@@ -456,8 +461,7 @@ void send_bytes(unsigned rank, uint64_t *gate, unsigned n_bytes) {
         fail("sends in a cluster of one block");
     if (of->n == 0)
         return;
-    of->n_pieces -= (int16_t)(n_bytes / 8);
-    open_gate(of);
+    come(of, n_bytes);
 }
 
 void copy_to_block(unsigned rank, void *place, unsigned n_bytes, uint64_t *gate) {
@@ -465,6 +469,13 @@ void copy_to_block(unsigned rank, void *place, unsigned n_bytes, uint64_t *gate)
         fail("copies %u bytes at %p: not both are multiples of 16", n_bytes, place);
     memcpy(shared_of_block(place, rank), place, n_bytes);
     send_bytes(rank, gate, n_bytes);
+}
+
+void copy_for_gate(void *place, const void *from, unsigned n_bytes, uint64_t *gate) {
+    if ((uintptr_t)place % 16 || (uintptr_t)from % 16 || n_bytes % 16)
+        fail("copies %u bytes from %p to %p: not all are multiples of 16", n_bytes, from, place);
+    memcpy(place, from, n_bytes);
+    come((Gate *)gate, n_bytes);
 }
 
 } // namespace emulated

@@ -60,6 +60,7 @@ void make_gate(uint64_t *gate, unsigned n_arrivals);
 void arrive_at_gate(uint64_t *gate, unsigned n_bytes);
 void wait_for_gate(uint64_t *gate, unsigned round);
 void copy_to_block(unsigned rank, void *place, unsigned n_bytes, uint64_t *gate);
+void copy_for_gate(void *place, const void *from, unsigned n_bytes, uint64_t *gate);
 void send_bytes(unsigned rank, uint64_t *gate, unsigned n_bytes);
 
 /* ---- copies that are under way: they happen when they are waited for ---- */

@@ -187,6 +187,15 @@ START_TEST(a_copy_is_there_after_its_wait_and_not_before) {
 }
 END_TEST
 
+START_TEST(bytes_come_in_bulk_for_a_gate) {
+    float *in = fixture_memory(256 * sizeof *in), *out = fixture_memory(256 * sizeof *out);
+    for (int i = 0; i < 256; i++)
+        in[i] = (float)i;
+    fixture_run("test_copies_for_a_gate", FIXTURE_GRID(1, 32), &in, &out);
+    ck_assert_mem_eq(out, in, 256 * sizeof *in);
+}
+END_TEST
+
 /* ---- faults ---- */
 
 static const struct fault {
@@ -202,6 +211,7 @@ static const struct fault {
     {"bad_gate", FIXTURE_SHAPE(1, 64), 1, "waits at a gate: 1 of 2 have come, 0 bytes are due"},
     {"bad_gate", FIXTURE_SHAPE(1, 64), 2, "waits at a gate: 2 of 2 have come, 32 bytes are due"},
     {"bad_gate", FIXTURE_SHAPE(1, 64), 3, "is one too many at a gate of 2"},
+    {"bad_copy_for_a_gate", FIXTURE_SHAPE(1, 1), 0, "not all are multiples of 16"},
     {"bad_send", FIXTURE_SHAPE(1, 32), 0, "sends in a cluster of one block"},
     {"bad_return", FIXTURE_SHAPE(1, 32), 0, "but thread (7, 0, 0) of block (0, 0, 0) has returned"},
     {"bad_kind", FIXTURE_SHAPE(1, 32), 0, "__syncwarp of mask ffffffff"},
@@ -265,6 +275,7 @@ int main(void) {
         blocks_of_a_cluster_reach_each_others_shared_memory,
         gates_open_when_all_of_a_cluster_have_come,
         a_copy_is_there_after_its_wait_and_not_before,
+        bytes_come_in_bulk_for_a_gate,
         a_fatbin_has_the_kernels_of_the_program,
     };
     tcase_set_timeout(tcase, 240);

@@ -131,6 +131,25 @@ KERNEL(test_gates)(unsigned *out) {
         out[32 * blockIdx.x + lane] = sum;
 }
 
+/* in[2][32] in bulk, a round each; both threads that open the gate say how much comes. */
+KERNEL(test_copies_for_a_gate)(const float4 *in, float4 *out) {
+    __shared__ float4 place[32];
+    __shared__ Gate gate;
+    unsigned i = threadIdx.x;
+    if (i == 0)
+        make_gate(&gate, 2);
+    __syncwarp();
+    for (unsigned round = 0; round < 2; round++) {
+        if (i % 16 == 0) {
+            copy_bulk_for(place + i, in + 32 * round + i, 256, &gate);
+            arrive_at_gate(&gate, 256);
+        }
+        wait_for_gate(&gate, round);
+        out[32 * round + i] = place[i];
+        __syncwarp();
+    }
+}
+
 /* in[2][32] by two groups of copies; what is there after each wait. */
 KERNEL(test_copies)(const float4 *in, float4 *out) {
     __shared__ float4 place[2][32];
@@ -290,6 +309,13 @@ KERNEL(bad_send)() {
         make_gate(&gate, 1);
         send_to(0, &place, &gate, make_uint2(1, 2));
     }
+}
+
+KERNEL(bad_copy_for_a_gate)() {
+    __shared__ float4 place[2];
+    __shared__ Gate gate;
+    make_gate(&gate, 1);
+    copy_bulk_for(place, &place[1].y, 16, &gate);
 }
 
 KERNEL(bad_barrier)() {
