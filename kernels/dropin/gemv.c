@@ -2,12 +2,13 @@
 #include "cushim/kernels/gemv.h"
 #include "kernels/dropin/enter.h"
 
-/* Scales and nibbles are in one buffer, the nibbles data_offset bytes in. */
+/* Scales and nibbles are in one buffer, the nibbles data_offset bytes in.  The caller has no
+ * scratch. */
 int gemm_q4_f32(const void *A_q4, const float *B, float *C, int M, int K, int N, int data_offset,
                 cudaStream_t stream) {
     const uint8_t *nibbles = A_q4;
     FORWARD(stream, cushim_gemm_q4_0_f32(A_q4, nibbles ? nibbles + data_offset : NULL, B, C, M, K,
-                                         N, stream));
+                                         N, NULL, 0, stream));
 }
 
 int gemv_q4k_f32(const void *W_q4k, const float *x, float *y, int M, int K, cudaStream_t stream) {
@@ -17,7 +18,7 @@ int gemv_q4k_f32(const void *W_q4k, const float *x, float *y, int M, int K, cuda
 /* Blocks of 36 bytes with a float scale, never ggml's of 34. */
 int gemm_q8_f32(const void *A_q8, const float *B, float *C, int M, int K, int N,
                 cudaStream_t stream) {
-    FORWARD(stream, cushim_gemm_q8f_f32(A_q8, B, C, M, K, N, stream));
+    FORWARD(stream, cushim_gemm_q8f_f32(A_q8, B, C, M, K, N, NULL, 0, stream));
 }
 
 int launch_sgemv_m1(float *y, const float *A, const float *x, int M, int N, cudaStream_t stream) {

@@ -24,7 +24,11 @@ enum { CHUNK_OF_8 = 8, CHUNK_OF_MORE = 4 }; /* blocks of a chunk, tiles of 8 and
                  .shared_bytes = GEMV_MMA_BYTES(rows, n_bytes, has_scales, chunk, cols)}
 #define WGMMA_ROW(FORMAT, word, n_bytes, has_scales, cols)                                         \
     [FORMAT + GEMV_WGMMA##cols] = {.name = "gemv_" word "_wgmma" #cols,                            \
-                                   .shared_bytes = GEMV_WGMMA_BYTES(n_bytes, has_scales, cols)}
+                                   .shared_bytes = GEMV_WGMMA_BYTES(n_bytes, has_scales, cols, 0)}
+#define WGMMA_ROW_OF_TERMS(FORMAT, word, n_bytes, has_scales, cols)                                \
+    [FORMAT + GEMV_WGMMA##cols##                                                                   \
+        _OF_TERMS] = {.name = "gemv_" word "_wgmma" #cols "_of_terms",                             \
+                      .shared_bytes = GEMV_WGMMA_BYTES(n_bytes, has_scales, cols, 1)}
 #define FORMAT_ROWS(FORMAT, word, n_bytes, has_scales, wide_bytes)                                 \
     [FORMAT +                                                                                      \
         GEMV_C1_WIDE] = {.name = "gemv_" word "_c1_wide", .shared_bytes = (wide_bytes)},           \
@@ -36,6 +40,8 @@ enum { CHUNK_OF_8 = 8, CHUNK_OF_MORE = 4 }; /* blocks of a chunk, tiles of 8 and
         MMA_ROW(FORMAT, word, n_bytes, has_scales, 64, CHUNK_OF_MORE, GEMV_MMA_ROWS),              \
         WGMMA_ROW(FORMAT, word, n_bytes, has_scales, 32),                                          \
         WGMMA_ROW(FORMAT, word, n_bytes, has_scales, 64),                                          \
+        WGMMA_ROW_OF_TERMS(FORMAT, word, n_bytes, has_scales, 32),                                 \
+        WGMMA_ROW_OF_TERMS(FORMAT, word, n_bytes, has_scales, 64),                                 \
         [FORMAT + GEMV_TILE] = {.name = "gemv_" word "_tile"},                                     \
         [FORMAT + GEMV_SLICES] = {.name = "gemv_" word "_slices",                                  \
                                   .shared_bytes = GEMV_DIRECT_MOST_BYTES}
@@ -47,6 +53,7 @@ static const struct cushim_kernel kernels[] = {
     FORMAT_ROWS(GEMV_Q4_0, "q4_0", 16, 0, GEMV_COLUMN_BYTES),
     FORMAT_ROWS(GEMV_Q8_0, "q8_0", 34, 1, GEMV_STAGED_BYTES(34)),
     FORMAT_ROWS(GEMV_Q8F, "q8f", 36, 1, GEMV_STAGED_BYTES(36)),
+    [GEMV_TERMS] = {.name = "gemv_terms"},
     [GEMV_Q4K] = {.name = "gemv_q4k", .shared_bytes = GEMV_Q4K_BYTES},
     [GEMV_Q4K_WIDE] = {.name = "gemv_q4k_wide", .shared_bytes = GEMV_Q4K_BYTES},
     [GEMV_Q4K_DIRECT] = {.name = "gemv_q4k_direct", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
@@ -97,6 +104,8 @@ struct product {
     const float *b;
     float *c;
     int64_t m, k, n;
+    void *scratch;
+    size_t scratch_bytes;
 };
 
 /*
@@ -280,6 +289,49 @@ static enum cushim_status launch_mma(const struct cushim_kernel_call *call,
     return cushim_kernel_call_launch(call, format->first + path, &shape, params);
 }
 
+/* Columns of a tile. */
+static int64_t wgmma_cols(int64_t n) {
+    return n <= 32 ? 32 : 64;
+}
+
+/* Of the start of scratch, which is left out: terms are at multiples of 16 bytes. */
+static size_t lead_bytes(const void *scratch) {
+    return -(uintptr_t)scratch % 16;
+}
+
+size_t cushim_gemm_scratch(int64_t k, int64_t n) {
+    enum { TERM_BYTES = 4, FACTOR_BYTES = 8, MOST_LEAD = 12 };
+    if (k <= 0 || k % BLOCK_VALUES || n < WGMMA_FROM || n > INT64_MAX / 2)
+        return 0;
+    int64_t cols = wgmma_cols(n), n_tiles = (n - 1) / cols + 1, n_bytes;
+    if (k > INT64_MAX / (2 * TERM_BYTES * cols))
+        return 0;
+    int64_t of_tile =
+        k * cols * TERM_BYTES + GEMV_TERM_FACTORS(k / BLOCK_VALUES, cols) * FACTOR_BYTES;
+    if (__builtin_mul_overflow(n_tiles, of_tile, &n_bytes) || n_bytes > INT64_MAX - MOST_LEAD)
+        return 0;
+    return (size_t)n_bytes + MOST_LEAD;
+}
+
+static bool has_room_for_terms(const struct product *args) {
+    size_t wanted = cushim_gemm_scratch(args->k, args->n);
+    return wanted > 0 && args->scratch_bytes >= wanted;
+}
+
+static enum cushim_status launch_terms(const struct cushim_kernel_call *call, struct product *args,
+                                       int64_t cols, uint8_t *scratch, bool is_wide_b) {
+    enum {
+        UNITS = GEMV_TERMS_THREADS / 32
+    }; /* 32 columns of a block each, of a block of threads */
+    int64_t n_units = args->k / BLOCK_VALUES * ((args->n - 1) / cols + 1) * (cols / 32);
+    int n_cols = (int)cols, wide = is_wide_b;
+    struct cushim_kernel_shape shape = {.grid = {(unsigned)((n_units - 1) / UNITS + 1)},
+                                        .block = {GEMV_TERMS_THREADS},
+                                        .is_dependent = true};
+    void *params[] = {&args->b, &args->k, &args->n, &n_cols, &wide, &scratch};
+    return cushim_kernel_call_launch(call, GEMV_TERMS, &shape, params);
+}
+
 /* Blocks that share k: as many as end first; each takes the time of some chunks besides. */
 static unsigned wgmma_cluster(const struct cushim_kernel_call *call, int64_t n_tiles,
                               int64_t n_chunks) {
@@ -297,23 +349,33 @@ static unsigned wgmma_cluster(const struct cushim_kernel_call *call, int64_t n_t
     return best;
 }
 
+/* Terms come from scratch, where there is room for them. */
 static enum cushim_status launch_wgmma(const struct cushim_kernel_call *call,
                                        const struct format *format, struct product *args,
                                        bool is_wide) {
     enum { CHUNK_VALUES = GEMV_WGMMA_CHUNK * BLOCK_VALUES };
-    unsigned kernel = format->first + (args->n <= 32 ? GEMV_WGMMA32 : GEMV_WGMMA64);
-    int64_t cols = args->n <= 32 ? 32 : 64;
+    static const enum gemv_of_format paths[2][2] = {{GEMV_WGMMA32, GEMV_WGMMA64},
+                                                    {GEMV_WGMMA32_OF_TERMS, GEMV_WGMMA64_OF_TERMS}};
+    bool has_terms = has_room_for_terms(args);
+    int64_t cols = wgmma_cols(args->n);
+    unsigned kernel = format->first + paths[has_terms][cols / 64];
     int64_t n_tiles = ((args->m - 1) / GEMV_WGMMA_ROWS + 1) * ((args->n - 1) / cols + 1);
     unsigned cluster = wgmma_cluster(call, n_tiles, (args->k + CHUNK_VALUES - 1) / CHUNK_VALUES);
     bool is_wide_b = args->n % 4 == 0 && cushim_is_aligned(16, args->b, NULL, NULL, NULL);
     bool is_wide_c = args->n % 4 == 0 && cushim_is_aligned(16, args->c, NULL, NULL, NULL);
     int wide = is_wide | is_wide_b << 1 | is_wide_c << 2;
+    uint8_t *scratch = NULL;
+    if (has_terms) {
+        scratch = (uint8_t *)args->scratch + lead_bytes(args->scratch);
+        CUSHIM_TRY(launch_terms(call, args, cols, scratch, is_wide_b));
+    }
     struct cushim_kernel_shape shape = {.grid = {(unsigned)n_tiles * cluster},
-                                        .block = {GEMV_WGMMA_THREADS},
+                                        .block = {GEMV_WGMMA_THREADS(has_terms)},
                                         .cluster = cluster > 1 ? cluster : 0,
-                                        .shared_bytes = kernels[kernel].shared_bytes};
-    void *params[] = {&args->scales, &args->values, &args->b, &args->c,
-                      &args->m,      &args->k,      &args->n, &wide};
+                                        .shared_bytes = kernels[kernel].shared_bytes,
+                                        .is_dependent = has_terms};
+    void *params[] = {&args->scales, &args->values, &args->b, &args->c, &args->m,
+                      &args->k,      &args->n,      &wide,    &scratch};
     return cushim_kernel_call_launch(call, kernel, &shape, params);
 }
 
@@ -413,7 +475,10 @@ static enum cushim_status check_product(const char *what, const struct format *f
     }
     if (n_of_b)
         CUSHIM_TRY(cushim_check_pointer(what, "b", args->b, sizeof(float)));
-    return cushim_check_pointer(what, "c", args->c, sizeof(float));
+    CUSHIM_TRY(cushim_check_pointer(what, "c", args->c, sizeof(float)));
+    return args->scratch || args->scratch_bytes
+               ? cushim_check_pointer(what, "scratch", args->scratch, sizeof(float))
+               : CUSHIM_OK;
 }
 
 static enum cushim_status run_product(const char *what, const struct format *format,
@@ -481,21 +546,25 @@ static void gemm_q8f_reference(const void *args) {
 
 enum cushim_status cushim_gemm_q4_0_f32(const uint16_t *scales, const uint8_t *nibbles,
                                         const float *b, float *c, int64_t m, int64_t k, int64_t n,
+                                        void *scratch, size_t scratch_bytes,
                                         struct CUstream_st *stream) {
     return run_product(__func__, &q4_0, gemm_q4_0_reference,
-                       (struct product){scales, nibbles, b, c, m, k, n}, stream);
+                       (struct product){scales, nibbles, b, c, m, k, n, scratch, scratch_bytes},
+                       stream);
 }
 
 enum cushim_status cushim_gemm_q8_0_f32(const void *w, const float *b, float *c, int64_t m,
-                                        int64_t k, int64_t n, struct CUstream_st *stream) {
+                                        int64_t k, int64_t n, void *scratch, size_t scratch_bytes,
+                                        struct CUstream_st *stream) {
     return run_product(__func__, &q8_0, gemm_q8_0_reference,
-                       (struct product){NULL, w, b, c, m, k, n}, stream);
+                       (struct product){NULL, w, b, c, m, k, n, scratch, scratch_bytes}, stream);
 }
 
 enum cushim_status cushim_gemm_q8f_f32(const void *w, const float *b, float *c, int64_t m,
-                                       int64_t k, int64_t n, struct CUstream_st *stream) {
-    return run_product(__func__, &q8f, gemm_q8f_reference, (struct product){NULL, w, b, c, m, k, n},
-                       stream);
+                                       int64_t k, int64_t n, void *scratch, size_t scratch_bytes,
+                                       struct CUstream_st *stream) {
+    return run_product(__func__, &q8f, gemm_q8f_reference,
+                       (struct product){NULL, w, b, c, m, k, n, scratch, scratch_bytes}, stream);
 }
 
 /* ---- q4k ---- */

@@ -7,6 +7,7 @@
 #include "kernels/gemv/gemv_slices.cuh"
 #include "kernels/gemv/gemv_small.cuh"
 #include "kernels/gemv/gemv_stream.cuh"
+#include "kernels/gemv/gemv_terms.cuh"
 #include "kernels/gemv/gemv_tile.cuh"
 #include "kernels/gemv/gemv_wgmma.cuh"
 
@@ -67,27 +68,35 @@ MMA_OF_FORMAT(q8_0, Q8_0, 1)
 MMA_OF_FORMAT(q8f, Q8f, 1)
 
 #ifdef CUSHIM_HAS_WGMMA
-#define RUN_WGMMA(Format, COLS)                                                                    \
+#define RUN_WGMMA(Format, COLS, HAS_TERMS)                                                         \
     DYNAMIC_SHARED(uint8_t, shared);                                                               \
     WgmmaShape shape = {m, k, n, (wide & 1) != 0, (wide & 2) != 0, (wide & 4) != 0};               \
-    run_wgmma<Wgmma<Format, COLS>>(shape, {scales, values}, b, c, shared)
+    run_wgmma<Wgmma<Format, COLS, HAS_TERMS>>(shape, {scales, values}, b, c, scratch, shared)
 #else
-#define RUN_WGMMA(Format, COLS) /* never launched */
+#define RUN_WGMMA(Format, COLS, HAS_TERMS) /* never launched */
 #endif
 
-#define WGMMA(name, Format, COLS)                                                                  \
-    KERNEL_OF(GEMV_WGMMA_THREADS, 1, gemv_##name)                                                  \
+#define WGMMA(name, Format, COLS, HAS_TERMS)                                                       \
+    KERNEL_OF(GEMV_WGMMA_THREADS(HAS_TERMS), 1, gemv_##name)                                       \
     (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
-     int64_t n, int wide) {                                                                        \
-        RUN_WGMMA(Format, COLS);                                                                   \
+     int64_t n, int wide, uint8_t *scratch) {                                                      \
+        RUN_WGMMA(Format, COLS, HAS_TERMS);                                                        \
     }
 
-WGMMA(q4_0_wgmma32, Q4_0, 32)
-WGMMA(q4_0_wgmma64, Q4_0, 64)
-WGMMA(q8_0_wgmma32, Q8_0, 32)
-WGMMA(q8_0_wgmma64, Q8_0, 64)
-WGMMA(q8f_wgmma32, Q8f, 32)
-WGMMA(q8f_wgmma64, Q8f, 64)
+#define WGMMA_OF_FORMAT(name, Format)                                                              \
+    WGMMA(name##_wgmma32, Format, 32, false)                                                       \
+    WGMMA(name##_wgmma64, Format, 64, false)                                                       \
+    WGMMA(name##_wgmma32_of_terms, Format, 32, true)                                               \
+    WGMMA(name##_wgmma64_of_terms, Format, 64, true)
+
+WGMMA_OF_FORMAT(q4_0, Q4_0)
+WGMMA_OF_FORMAT(q8_0, Q8_0)
+WGMMA_OF_FORMAT(q8f, Q8f)
+
+KERNEL_OF(GEMV_TERMS_THREADS, 4, gemv_terms)
+(const float *b, int64_t k, int64_t n, int cols, int is_wide, uint8_t *scratch) {
+    run_terms(b, k, n, cols, is_wide != 0, scratch);
+}
 
 #define TILED(name, Format)                                                                        \
     KERNEL_OF(256, 2, gemv_##name##_tile)                                                          \

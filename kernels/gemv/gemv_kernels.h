@@ -84,15 +84,22 @@ struct gemv_slices {
     (GEMV_STREAM_HEAD_BYTES + GEMV_STREAM_PARTS_BYTES(n_parts) +                                   \
      (n_warps)*GEMV_STREAM_STAGES * GEMV_STREAM_ROWS * (GEMV_STREAM_SLICE / 32) * (n_bytes))
 
-/* By warpgroups, two of which multiply and two make what they need: two stages of weights, terms,
- * factors and scales. */
-#define GEMV_WGMMA_THREADS 512
-#define GEMV_WGMMA_ROWS    256
-#define GEMV_WGMMA_CHUNK   4
-#define GEMV_WGMMA_BYTES(n_bytes, has_scales, cols)                                                \
-    (2 * (GEMV_WGMMA_ROWS * GEMV_MMA_PITCH(n_bytes, GEMV_WGMMA_CHUNK) +                            \
-          GEMV_WGMMA_CHUNK * (cols) * (32 * 4) + GEMV_WGMMA_CHUNK * (cols) / 32 * 8 +              \
-          ((has_scales) ? 0 : GEMV_WGMMA_ROWS * GEMV_WGMMA_CHUNK * 2)))
+/* By warpgroups, those that multiply and those that bring what they need, in tiles of 32 or 64
+ * columns, by stages of chunks of blocks: weights, terms, factors and scales, and a gate. */
+#define GEMV_WGMMA_ROWS                    256
+#define GEMV_WGMMA_CHUNK                   4
+#define GEMV_WGMMA_STAGES(cols, has_terms) (!(has_terms) ? 2 : (cols) > 32 ? 3 : 4)
+#define GEMV_WGMMA_THREADS(has_terms)      ((has_terms) ? 640 : 512)
+#define GEMV_WGMMA_BYTES(n_bytes, has_scales, cols, has_terms)                                     \
+    (GEMV_WGMMA_STAGES(cols, has_terms) *                                                          \
+     (GEMV_WGMMA_ROWS * GEMV_MMA_PITCH(n_bytes, GEMV_WGMMA_CHUNK) +                                \
+      GEMV_WGMMA_CHUNK *                                                                           \
+          ((cols)*128 + (cols) / 32 * 8 + ((has_scales) ? 0 : GEMV_WGMMA_ROWS * 2)) +              \
+      8))
+
+/* Terms of columns in scratch: 4 bytes a value, and factors of each 32 columns of a block. */
+#define GEMV_TERMS_THREADS                128
+#define GEMV_TERM_FACTORS(n_blocks, cols) (((n_blocks) * ((cols) / 32) + 1) / 2 * 2)
 
 #define GEMV_SPLIT_BYTES 64 /* a sum a warp, and that of the block */
 
@@ -132,6 +139,8 @@ enum gemv_of_format {
     GEMV_MMA64,
     GEMV_WGMMA32,
     GEMV_WGMMA64,
+    GEMV_WGMMA32_OF_TERMS,
+    GEMV_WGMMA64_OF_TERMS,
     GEMV_TILE,
     GEMV_SLICES,
     GEMV_N_OF_FORMAT
@@ -141,7 +150,8 @@ enum gemv_kernel {
     GEMV_Q4_0,
     GEMV_Q8_0 = GEMV_Q4_0 + GEMV_N_OF_FORMAT,
     GEMV_Q8F = GEMV_Q8_0 + GEMV_N_OF_FORMAT,
-    GEMV_Q4K = GEMV_Q8F + GEMV_N_OF_FORMAT,
+    GEMV_TERMS = GEMV_Q8F + GEMV_N_OF_FORMAT,
+    GEMV_Q4K,
     GEMV_Q4K_WIDE,
     GEMV_Q4K_DIRECT,
     GEMV_Q4K_ADD,

@@ -1,24 +1,23 @@
 /*
  * Quantised weights times many columns by warpgroups (sm_90a alone).
  *
- * The integers of a block of 32 are exact in binary16.  The values of 32 columns in a block share a
- * power of two that brings the largest to [2^14, 2^15), and become two binary16 terms, the lower
- * one scaled by 2^11 and met by integers times 2^-11: 22 bits of each value.  The products of a
- * block are added up by themselves, since the units cut where they add, and join the sums in float
- * after their scales.  A column whose 32 values are not finite, very large or very small, or more
- * than 2^26 below the largest of the 32 columns, has terms of 0 and takes plain fp32 products.
+ * The integers of a block of 32 are exact in binary16, and columns are two binary16 terms, the
+ * lower one met by integers times 2^-11 (gemv_terms.cuh).  The products of a block are added up by
+ * themselves, since the units cut where they add, and join the sums in float after their scales.
  *
- * Two warpgroups copy weights, read columns and make the terms, a chunk ahead of two warpgroups
- * that multiply, each with two tiles: the products of one are under way while those of the other
- * join the sums, and the next weights become integers.  The blocks of a cluster share k, and add up
- * their tiles at the end, in order.
+ * Some warps bring weights and terms into stages of shared memory, chunk by chunk: terms that a
+ * kernel ahead put into scratch, or such that they make there themselves.  Warpgroups multiply,
+ * each with its rows of the tile: while the products of one are under way those of others join
+ * their sums.  The blocks of a cluster share k, and add up their tiles at the end, in order.
  */
 #ifndef CUSHIM_KERNELS_GEMV_WGMMA_CUH
 #define CUSHIM_KERNELS_GEMV_WGMMA_CUH
 
+#include "kernels/device/arch/bulk_copy.cuh"
 #include "kernels/device/arch/cluster.cuh"
 #include "kernels/device/arch/wgmma.cuh"
 #include "kernels/gemv/gemv_staged.cuh"
+#include "kernels/gemv/gemv_terms.cuh"
 
 #ifdef CUSHIM_HAS_WGMMA
 
@@ -30,53 +29,41 @@ struct WgmmaShape {
     bool is_wide_c; /* every row of c */
 };
 
-/* All products under way but the newest groups of them are over, so that d may be read. */
-template <int NEWEST, int N> DEVICE void wait_products_before(float (&d)[N]) {
-    (void)d;
-    CUSHIM_WGMMA_ASM("wgmma.wait_group.sync.aligned %0;" ::"n"(NEWEST) : "memory");
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        CUSHIM_WGMMA_ASM("" : "+f"(d[i])::"memory");
-}
+template <class Format, int N_COLS, bool HAS_TERMS> struct Wgmma {
+    enum { COLS = N_COLS, ROWS = GEMV_WGMMA_ROWS, CHUNK = GEMV_WGMMA_CHUNK };
+    enum { STAGES = GEMV_WGMMA_STAGES(COLS, HAS_TERMS), THREADS = GEMV_WGMMA_THREADS(HAS_TERMS) };
+    /* Those that bring weights and terms come first. */
+    enum { MAKERS = HAS_TERMS ? 128 : 256, USERS = THREADS - MAKERS, M_TILES = ROWS / (USERS / 2) };
+    enum { GROUPS = COLS / 32 };
 
-/* The larger one of a magnitude and that of a value, or NaN. */
-DEVICE float max_magnitude(float most, float value) {
-#if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800
-    asm("max.NaN.f32 %0, %0, %1;" : "+f"(most) : "f"(fabsf(value)));
-    return most;
-#else
-    return fabsf(value) <= most ? most : fabsf(value);
-#endif
-}
-
-/* Two warpgroups have a tile of 256 x N_COLS, each half of its rows. */
-template <class Format, int N_COLS> struct Wgmma {
-    enum { ROWS = GEMV_WGMMA_ROWS, COLS = N_COLS, CHUNK = GEMV_WGMMA_CHUNK, M_TILES = ROWS / 128 };
-    enum { THREADS = GEMV_WGMMA_THREADS, MAKERS = 256 };
-    static_assert(M_TILES == 2, "one of two tiles is under way while the other is used");
-    /* A unit is 32 columns of a block. */
-    enum { GROUPS = COLS / 32, UNITS = GROUPS * CHUNK };
-    static_assert(UNITS <= MAKERS / 32, "a warp has one of a chunk, or none");
-
-    /* Of 65536, which all are launched with alike; the tiles of products fill those that multiply.
-     */
-    enum { REGISTERS_OF_MAKERS = 72, REGISTERS = 184 };
+    /* Of 65536, which all are launched with alike. */
+    enum { REGISTERS_OF_MAKERS = HAS_TERMS ? 40 : 96 };
+    enum { AT_FIRST = 65536 / THREADS / 8 * 8 };
+    enum { REGISTERS = (AT_FIRST * THREADS - REGISTERS_OF_MAKERS * MAKERS) / USERS / 8 * 8 };
 
     enum { SCALES_APART = Format::SCALE_BYTES == 0 };
 
     enum { TILE_BYTES = COLS * 32, TERM_BYTES = CHUNK * 4 * TILE_BYTES };
     typedef StagedRows<Format, WgmmaShape, ROWS, CHUNK, MAKERS, true> Rows;
     enum { WEIGHT_BYTES = Rows::STAGE_BYTES };
-    enum { SCALES_BYTES = SCALES_APART * ROWS * CHUNK * 2, FACTOR_BYTES = UNITS * 8 };
-    enum { STAGE_BYTES = WEIGHT_BYTES + TERM_BYTES + FACTOR_BYTES + SCALES_BYTES };
-    enum { SHARED_BYTES = 2 * STAGE_BYTES };
-    static_assert(SHARED_BYTES == GEMV_WGMMA_BYTES(Format::BYTES, !SCALES_APART, COLS), "launch");
-    static_assert(ROWS * COLS * 4 <= SHARED_BYTES, "the sums of a tile fit");
+    enum { SCALES_BYTES = SCALES_APART * ROWS * CHUNK * 2, FACTOR_BYTES = CHUNK * GROUPS * 8 };
+    enum { WEIGHTS_AT = STAGES * TERM_BYTES, FACTORS_AT = WEIGHTS_AT + STAGES * WEIGHT_BYTES };
+    enum {
+        SCALES_AT = FACTORS_AT + STAGES * FACTOR_BYTES,
+        GATES_AT = SCALES_AT + STAGES * SCALES_BYTES
+    };
+    static_assert(GATES_AT + STAGES * 8 <=
+                      GEMV_WGMMA_BYTES(Format::BYTES, !SCALES_APART, COLS, HAS_TERMS),
+                  "launch");
+    static_assert(ROWS * COLS * 4 <= GATES_AT, "the sums of a tile fit");
 
     const WgmmaShape &shape;
     Rows rows;
     const float *b;
-    uint8_t *shared;
+    float *c;
+    uint8_t *scratch, *shared;
+    unsigned rank, n_ranks;
+    int64_t tile_n, n_tiles_n; /* of columns: which, of how many */
     int64_t col0;
 
     /* ---- a stage: terms, weights, factors, scales ---- */
@@ -85,50 +72,82 @@ template <class Format, int N_COLS> struct Wgmma {
     MEMBER uint8_t *terms(int stage, int block) const {
         return shared + stage * TERM_BYTES + block * 4 * TILE_BYTES;
     }
-    /* Of a unit: what its terms are to be multiplied with, and a bit each column without terms. */
-    MEMBER uint2 *factor(int stage, int block, int group) const {
-        return reinterpret_cast<uint2 *>(shared + 2 * (TERM_BYTES + WEIGHT_BYTES)) + stage * UNITS +
-               block * GROUPS + group;
+    /* Of 32 columns of a block: what their terms are to be multiplied with, and a bit each odd one.
+     */
+    MEMBER uint2 *factors(int stage, int block) const {
+        return reinterpret_cast<uint2 *>(shared + FACTORS_AT + stage * FACTOR_BYTES) +
+               block * GROUPS;
     }
     MEMBER uint16_t *scales(int stage) const { /* [row][block] */
-        return reinterpret_cast<uint16_t *>(factor(2, 0, 0)) + stage * (SCALES_BYTES / 2);
+        return reinterpret_cast<uint16_t *>(shared + SCALES_AT + stage * SCALES_BYTES);
     }
-
-    /* Of each 32 columns of a tile, place 8 i + j has column 4 j + i: a lane of those that make has
-     * four neighbours, and one of those that multiply eight. */
-    MEMBER static int column_at(int place) {
-        return place / 32 * 32 + place % 8 * 4 + place / 8 % 4;
-    }
+    /* ---- meetings ---- */
 
     /*
-     * The meeting once a chunk: a stage is made, the other one was used.  The makers meet each of
-     * the two warpgroups that multiply, which need not meet each other.
+     * With terms ahead a gate says that a stage is made, by each thread that does and with all
+     * bytes of terms, and a barrier that all have used it.  Else there are two stages, and one
+     * meeting a chunk with each warpgroup that multiplies: a stage is made, the other was used.
      */
-    enum { GROUP = 128, N_GROUPS = (THREADS - MAKERS) / GROUP };
-    MEMBER void meet_users() const {
-#ifdef CUSHIM_EMULATED
-        __syncthreads();
-#else
+    enum { GROUP = 128, N_GROUPS = USERS / GROUP };
+    MEMBER Gate *made(int stage) const {
+        return reinterpret_cast<Gate *>(shared + GATES_AT) + stage;
+    }
+    MEMBER void make_gates() const {
+        for (int stage = 0; HAS_TERMS && stage < STAGES; stage++)
+            make_gate(made(stage), MAKERS + 1);
+    }
+    MEMBER static unsigned used(int stage) {
+        return 1 + N_GROUPS + stage;
+    }
+    MEMBER void tell_made(int stage) const {
+        if constexpr (HAS_TERMS) {
+            arrive_at_gate(made(stage), 0);
+        } else {
 #pragma unroll
-        for (int group = 0; group < N_GROUPS; group++)
-            meet_some<MAKERS + GROUP>(1 + group);
-#endif
+            for (int group = 0; group < N_GROUPS; group++)
+                meet_some<MAKERS + GROUP>(1 + group);
+        }
     }
-    MEMBER void meet_makers() const {
-#ifdef CUSHIM_EMULATED
-        __syncthreads();
-#else
-        meet_some<MAKERS + GROUP>(1 + (threadIdx.x - MAKERS) / GROUP);
-#endif
+    MEMBER void wait_until_made(int stage, unsigned round) const {
+        if constexpr (HAS_TERMS)
+            wait_for_gate(made(stage), round);
+        else
+            meet_some<MAKERS + GROUP>(1 + (threadIdx.x - MAKERS) / GROUP);
     }
-    /* All that multiply, once they have used the last chunk; the emulator wants the makers, too. */
-    MEMBER void meet_at_the_end() const {
-#ifdef CUSHIM_EMULATED
-        __syncthreads();
-#else
-        if (threadIdx.x >= MAKERS)
-            meet_some<THREADS - MAKERS>(1 + N_GROUPS);
-#endif
+
+    /* A chunk: its stage, how often all stages were gone through before, and how many come behind
+     * it. */
+    struct Turn {
+        int stage;
+        unsigned round;
+        int n_more;
+    };
+    MEMBER Turn first_turn() const {
+        return {0, 0, end_chunk() - first_chunk() - 1};
+    }
+    MEMBER static Turn behind(Turn turn) {
+        bool is_last = turn.stage + 1 == STAGES;
+        return {is_last ? 0 : turn.stage + 1, turn.round + is_last, turn.n_more - 1};
+    }
+
+    /* The chunks of a block: all, or its part of k. */
+    MEMBER int64_t n_chunks_of_all() const {
+        return (rows.n_blocks + CHUNK - 1) / CHUNK;
+    }
+    MEMBER int first_chunk() const {
+        return (int)(n_chunks_of_all() * rank / n_ranks);
+    }
+    MEMBER int end_chunk() const {
+        return (int)(n_chunks_of_all() * (rank + 1) / n_ranks);
+    }
+    MEMBER int n_blocks_before(int chunk) const {
+        int64_t n = (int64_t)chunk * CHUNK;
+        return (int)(n < rows.n_blocks ? n : rows.n_blocks);
+    }
+
+    /* Of each 32 columns of a tile. */
+    MEMBER static int column_at(int place) {
+        return place / 32 * 32 + place % 8 * 4 + place / 8 % 4;
     }
 
     /* ---- what the makers do ---- */
@@ -197,160 +216,76 @@ template <class Format, int N_COLS> struct Wgmma {
         }
     }
 
-    /*
-     * Of a unit a lane's values: of four columns those of an octet, which are eight slots of a
-     * product.  Octets 0 and 1 are the even values of the first half of the block and the odd ones,
-     * 2 and 3 those of the second.
-     */
-    struct Unit {
-        float of[8][4];
-    };
-
-    /* Columns beyond the last are 0. */
-    template <bool IS_WIDE> MEMBER void fetch(Unit &unit, int64_t block) const {
-        int lane = threadIdx.x % 32, octet = lane / 8;
-        int64_t col = col0 + threadIdx.x / 32 % GROUPS * 32 + lane % 8 * 4;
-        int n = (int)(shape.n - col < 4 ? shape.n - col : 4);
-        if (block >= rows.n_blocks)
-            return;
-        const float *from =
-            b + (block * BLOCK_VALUES + octet / 2 * 16 + octet % 2) * shape.n + (n > 0 ? col : 0);
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            float4 four = {};
-            if (IS_WIDE) {
-                if (n > 0)
-                    four = __ldg(reinterpret_cast<const float4 *>(from));
-            } else {
-                four.x = n > 0 ? __ldg(from) : 0;
-                four.y = n > 1 ? __ldg(from + 1) : 0;
-                four.z = n > 2 ? __ldg(from + 2) : 0;
-                four.w = n > 3 ? __ldg(from + 3) : 0;
-            }
-            unit.of[i][0] = four.x;
-            unit.of[i][1] = four.y;
-            unit.of[i][2] = four.z;
-            unit.of[i][3] = four.w;
-            from += 2 * shape.n;
-        }
+    /* One thread asks for a chunk's terms and factors. */
+    MEMBER void copy_terms(int stage, int64_t block0) const {
+        enum { OF_BLOCK = 4 * TILE_BYTES };
+        int n = rows.blocks_from(block0);
+        unsigned n_bytes = n * OF_BLOCK, n_of_factors = GEMV_TERM_FACTORS(n, COLS) * 8;
+        arrive_at_gate(made(stage), n_bytes + n_of_factors);
+        copy_bulk_for(terms(stage, 0),
+                      terms_of_tile(scratch, tile_n, rows.n_blocks, COLS) + block0 * OF_BLOCK,
+                      n_bytes, made(stage));
+        copy_bulk_for(factors(stage, 0), all_factors() + block0 * GROUPS, n_of_factors,
+                      made(stage));
+    }
+    MEMBER const uint2 *all_factors() const {
+        return factors_of_tile(scratch, tile_n, n_tiles_n, rows.n_blocks, COLS);
     }
 
-    /* Of the largest of a column; a scale times a power of two of these is a normal float. */
-    enum { LEAST_EXPONENT = 127 - 70, MOST_EXPONENT = 127 + 90, APART = 26 };
-
-    /* Columns that are to have no terms become 0: a bit each, and the exponent of the others. */
-    MEMBER uint32_t take_odd(Unit &unit, int &top) const {
-        uint32_t most[4] = {}, least[4], odd = 0;
-        bool is_odd[4];
-        unsigned of_others = 0;
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            least[j] = 0xFFFFFFFF; /* of bits - 1, so that 0 is beyond all */
-#pragma unroll
-            for (int i = 0; i < 8; i++) {
-                uint32_t bits = __float_as_uint(unit.of[i][j]) & 0x7FFFFFFF;
-                most[j] = max(most[j], bits);
-                least[j] = min(least[j], bits - 1);
-            }
-#pragma unroll
-            for (int flips = 8; flips < 32; flips *= 2) { /* the column's octets */
-                most[j] = max(most[j], __shfl_xor_sync(0xFFFFFFFF, most[j], flips));
-                least[j] = min(least[j], __shfl_xor_sync(0xFFFFFFFF, least[j], flips));
-            }
-            unsigned exponent = most[j] >> 23;
-            is_odd[j] = most[j] && (exponent < LEAST_EXPONENT || exponent > MOST_EXPONENT);
-            of_others = max(of_others, is_odd[j] ? 0u : exponent);
-        }
-        top = (int)__reduce_max_sync(0xFFFFFFFF, of_others);
-        top = top ? top : 127;
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            is_odd[j] |= most[j] && (int)((least[j] + 1) >> 23) < top - APART;
-            odd |= (__ballot_sync(0xFFFFFFFF, is_odd[j]) & 0xFF) << 8 * j;
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                unit.of[i][j] = is_odd[j] ? 0 : unit.of[i][j];
-        }
-        return odd;
-    }
-
-    /* A unit as terms. */
-    MEMBER void split(int stage, int block, Unit &unit) const {
-        int warp = threadIdx.x / 32, lane = threadIdx.x % 32, octet = lane / 8;
-        float largest[4] = {};
-        uint32_t of_least[4]; /* bits * 2 - 1, so that 0 is beyond all */
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            of_least[j] = 0xFFFFFFFF;
-#pragma unroll
-            for (int i = 0; i < 8; i++) {
-                largest[j] = max_magnitude(largest[j], unit.of[i][j]);
-                of_least[j] = min(of_least[j], __float_as_uint(unit.of[i][j]) * 2 - 1);
-            }
-        }
-        float most = max_magnitude(max_magnitude(largest[0], largest[1]),
-                                   max_magnitude(largest[2], largest[3]));
-        uint32_t bits = __reduce_max_sync(0xFFFFFFFF, __float_as_uint(most));
-        uint32_t least = __reduce_min_sync(
-            0xFFFFFFFF, min(min(of_least[0], of_least[1]), min(of_least[2], of_least[3])));
-        int top = bits ? (int)(bits >> 23) : 127;
-        uint32_t odd = 0;
-        if (bits &&
-            (top < LEAST_EXPONENT || top > MOST_EXPONENT || (int)((least + 1) >> 24) < top - APART))
-            odd = take_odd(unit, top);
-        if (lane == 0)
-            *factor(stage, block, warp % GROUPS) = make_uint2((uint32_t)(top - 14) << 23, odd);
-        float scale = __uint_as_float((uint32_t)(127 + 141 - top) << 23), scale_low = scale * 2048;
-        uint4 *to = reinterpret_cast<uint4 *>(terms(stage, block) + octet / 2 * 2 * TILE_BYTES +
-                                              octet % 2 * (TILE_BYTES / 2)) +
-                    warp % GROUPS * 32 + lane % 8;
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            uint32_t high[4], low[4];
-#pragma unroll
-            for (int t = 0; t < 4; t++) {
-                float x0 = unit.of[2 * t][j], x1 = unit.of[2 * t + 1][j];
-                high[t] = f16x2_of_f32x2(x0 * scale, x1 * scale);
-                float2 rest = f32x2_of_f16x2(high[t]);
-                low[t] = f16x2_of_f32x2(fmaf(rest.x, -2048, x0 * scale_low),
-                                        fmaf(rest.y, -2048, x1 * scale_low));
-            }
-            to[8 * j] = make_uint4(high[0], high[1], high[2], high[3]);
-            to[8 * j + TILE_BYTES / 16] = make_uint4(low[0], low[1], low[2], low[3]);
-        }
-    }
-
-    /* IS_WIDE: weights and columns by 16 bytes. */
-    template <bool IS_WIDE> MEMBER void make(int64_t first, int64_t end) const {
-        int own = threadIdx.x / 32 / GROUPS, stage = 0;
-        int64_t block0 = first * CHUNK;
-        Unit unit;
-        if (own < CHUNK)
-            fetch<IS_WIDE>(unit, block0 + own);
+    /* IS_WIDE: weights, and columns that are to become terms, by 16 bytes. */
+    template <bool IS_WIDE> MEMBER void make() const {
+        int chunk = first_chunk();
+        int own = threadIdx.x / 32 / GROUPS, group = threadIdx.x / 32 % GROUPS, before = 0;
+        TermUnit unit;
+        auto fetch = [&] {
+            if (!HAS_TERMS && own < CHUNK && (int64_t)chunk * CHUNK + own < rows.n_blocks)
+                unit.template fetch<IS_WIDE>(b, (int64_t)chunk * CHUNK + own,
+                                             col0 + group * 32 + threadIdx.x % 8 * 4, shape.n);
+        };
+        fetch();
 #pragma unroll 1
-        for (int n = (int)(end - first); n > 0; n--) {
-            copy_weights<IS_WIDE>(stage, block0);
+        for (Turn turn = first_turn(); turn.n_more >= 0; turn = behind(turn)) {
+            int64_t block0 = (int64_t)chunk * CHUNK;
+            if (HAS_TERMS && turn.round > 0)
+                meet_some<THREADS>(used(turn.stage));
+            copy_weights<IS_WIDE>(turn.stage, block0);
             if constexpr (SCALES_APART)
-                copy_scales(stage, block0);
+                copy_scales(turn.stage, block0);
             commit_copies();
-            if (own < CHUNK && block0 + own < rows.n_blocks)
-                split(stage, own, unit);
-            block0 += CHUNK;
-            wait_copies<0>();
-            fence_tiles();
-            if (own < CHUNK && n > 1)
-                fetch<IS_WIDE>(unit, block0 + own);
-            meet_users();
-            stage ^= 1;
+            if constexpr (HAS_TERMS) {
+                bool is_first = turn.round == 0 && turn.stage == 0;
+                if (threadIdx.x == 0) {
+                    if (is_first)
+                        wait_for_earlier(); /* weights are no work of the kernel ahead */
+                    copy_terms(turn.stage, block0);
+                }
+                wait_copies<1>();
+                if (!is_first)
+                    tell_made(before);
+                before = turn.stage;
+                if (turn.n_more == 0) {
+                    wait_copies<0>();
+                    tell_made(before);
+                }
+            } else {
+                if (own < CHUNK && block0 + own < rows.n_blocks) {
+                    uint2 factor = unit.split(terms(turn.stage, own) + group * 512, TILE_BYTES);
+                    if (threadIdx.x % 32 == 0)
+                        factors(turn.stage, own)[group] = factor;
+                }
+                wait_copies<0>();
+                fence_tiles();
+            }
+            chunk++;
+            if constexpr (!HAS_TERMS) {
+                if (turn.n_more > 0)
+                    fetch();
+                tell_made(turn.stage);
+            }
         }
     }
 
     /* ---- what the others do ---- */
-
-    MEMBER float scale_in(int stage, int skew, int row, int block) const {
-        return Staged<Format>::scale(rows.row_in(stage, skew, row, block),
-                                     scales(stage) + row * CHUNK + block);
-    }
 
     /* The first of 16 rows that a warp has of a tile. */
     MEMBER static int first_row(int tile) {
@@ -358,54 +293,50 @@ template <class Format, int N_COLS> struct Wgmma {
         return (warp / 4 * M_TILES + tile) * 64 + warp % 4 * 16;
     }
 
-    /* Where a block is, and the factors of its columns. */
-    struct Place {
-        int stage, skew, block;
-        float by[GROUPS];
-        uint32_t odd;
-    };
-
-    MEMBER void read_factors(Place &place) const {
-        place.odd = 0;
-#pragma unroll
-        for (int group = 0; group < GROUPS; group++) {
-            uint2 of_group = *factor(place.stage, place.block, group);
-            place.by[group] = __uint_as_float(of_group.x);
-            place.odd |= of_group.y;
-        }
-    }
-
-    /* Products under way: their sums, and what these are to be multiplied with. */
-    struct Products {
-        float part[COLS / 2];
+    /* A lane's integers of a block and tile, these times 2^-11, and the scales of its two rows. */
+    struct Integers {
+        uint32_t of[2][4], low[2][4];
         float upper, lower;
     };
 
-    /* Those of a block with the warpgroup's rows of a tile. */
-    MEMBER void begin(Products &products, int tile, const Place &place, uint64_t tiles) const {
-        int lane = threadIdx.x % 32, row = first_row(tile) + lane / 4;
-        uint32_t a[2][4], a_low[2][4];
-        const uint8_t *of_row = rows.row_in(place.stage, place.skew, row, place.block);
+    /* Where those of a chunk's first block and of the first tile lie in shared memory. */
+    struct Place {
+        int weights, scales;
+    };
+    MEMBER Place place_of(const Place &of_lane, int stage, int chunk) const {
+        return {of_lane.weights + stage * WEIGHT_BYTES + rows.skew_of((int64_t)chunk * CHUNK),
+                of_lane.scales + stage * SCALES_BYTES};
+    }
+
+    MEMBER void read_weights(Integers &a, const Place &place, int tile, int block) const {
+        const uint8_t *of_row =
+            shared + place.weights + tile * 64 * Rows::PITCH + block * Format::BYTES;
+        const uint16_t *of_scales =
+            reinterpret_cast<const uint16_t *>(shared + place.scales) + tile * 64 * CHUNK + block;
 #pragma unroll
         for (int below = 0; below < 2; below++) {
-            Fragment part = Staged<Format>::fragment(of_row + below * 8 * Rows::PITCH, lane % 4);
-            a[0][below] = part.of[0][0];
-            a[0][below + 2] = part.of[0][1];
-            a[1][below] = part.of[1][0];
-            a[1][below + 2] = part.of[1][1];
+            Fragment part =
+                Staged<Format>::fragment(of_row + below * 8 * Rows::PITCH, threadIdx.x % 4);
+            a.of[0][below] = part.of[0][0];
+            a.of[0][below + 2] = part.of[0][1];
+            a.of[1][below] = part.of[1][0];
+            a.of[1][below + 2] = part.of[1][1];
         }
+        a.upper = Staged<Format>::scale(of_row, of_scales);
+        a.lower = Staged<Format>::scale(of_row + 8 * Rows::PITCH, of_scales + 8 * CHUNK);
         const uint16_t to_low = 0x1000; /* 2^-11 */
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            a_low[i / 4][i % 4] = fma_f16x2(a[i / 4][i % 4], to_low, 0);
-        products.upper = scale_in(place.stage, place.skew, row, place.block);
-        products.lower = scale_in(place.stage, place.skew, row + 8, place.block);
-        uint64_t at = tile_behind(tiles, place.stage * TERM_BYTES + place.block * (4 * TILE_BYTES));
+            a.low[i / 4][i % 4] = fma_f16x2(a.of[i / 4][i % 4], to_low, 0);
+    }
+
+    /* The products of a block are under way. */
+    MEMBER void begin(float (&part)[COLS / 2], const Integers &a, uint64_t tiles) const {
         begin_products();
-        multiply_tile<false>(products.part, a_low[0], tile_behind(at, TILE_BYTES));
-        multiply_tile<true>(products.part, a_low[1], tile_behind(at, 3 * TILE_BYTES));
-        multiply_tile<true>(products.part, a[0], at);
-        multiply_tile<true>(products.part, a[1], tile_behind(at, 2 * TILE_BYTES));
+        multiply_tile<false>(part, a.low[0], tile_behind(tiles, TILE_BYTES));
+        multiply_tile<true>(part, a.low[1], tile_behind(tiles, 3 * TILE_BYTES));
+        multiply_tile<true>(part, a.of[0], tiles);
+        multiply_tile<true>(part, a.of[1], tile_behind(tiles, 2 * TILE_BYTES));
         end_products();
     }
 
@@ -415,115 +346,135 @@ template <class Format, int N_COLS> struct Wgmma {
         return scale != 0 && (exponent < 127 - 40 || exponent > 127 + 40);
     }
 
-    MEMBER void add(float (&sums)[COLS / 2], const Products &products, const Place &place) const {
-        float upper = products.upper, lower = products.lower;
+    /* by: the factor of each 32 columns. */
+    MEMBER void add(float (&sums)[COLS / 2], const float (&part)[COLS / 2], float upper,
+                    float lower, const float (&by)[GROUPS]) const {
         bool is_far = Format::SCALE_BYTES == 4 &&
                       __any_sync(0xFFFFFFFF, is_far_scale(upper) || is_far_scale(lower));
 #pragma unroll
         for (int group = 0; group < GROUPS; group++) {
-            float by = place.by[group];
             if (is_far) {
 #pragma unroll
                 for (int i = 16 * group; i < 16 * group + 16; i++)
-                    sums[i] = fmaf(i / 2 % 2 ? lower : upper, products.part[i] * by, sums[i]);
+                    sums[i] = fmaf(i / 2 % 2 ? lower : upper, part[i] * by[group], sums[i]);
                 continue;
             }
-            float both[2] = {upper * by, lower * by};
+            float both[2] = {upper * by[group], lower * by[group]};
 #pragma unroll
             for (int i = 16 * group; i < 16 * group + 16; i++)
-                sums[i] = fmaf(both[i / 2 % 2], products.part[i], sums[i]);
+                sums[i] = fmaf(both[i / 2 % 2], part[i], sums[i]);
         }
     }
 
-    /* Plain products of the column at a place of the tile with the warp's rows, a lane a row. */
-    MEMBER void add_plain(float (&sums)[M_TILES][COLS / 2], int at_col, const Place &place,
-                          int64_t at) const {
-        int lane = threadIdx.x % 32, row = first_row(lane / 16 % M_TILES) + lane % 16;
-        int64_t col = col0 + column_at(at_col);
-        const float *x = b + at * shape.n + (col < shape.n ? col : shape.n - 1);
-        const uint8_t *of_row = rows.row_in(place.stage, place.skew, row, place.block);
-        float scale = scale_in(place.stage, place.skew, row, place.block), part = 0;
-#pragma unroll 4
-        for (int i = 0; i < BLOCK_VALUES; i++)
-            part =
-                fmaf(scale * (float)Staged<Format>::value(of_row, i), __ldg(x + i * shape.n), part);
+    /* A block of a stage. */
+    MEMBER void multiply_block(float (&sums)[M_TILES][COLS / 2], const Place &place, int stage,
+                               int block, uint64_t tiles, uint32_t &odd) const {
+        float part[COLS / 2], by[GROUPS];
+        Integers a;
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            uint2 of_group = factors(stage, block)[group];
+            by[group] = __uint_as_float(of_group.x);
+            odd |= of_group.y;
+        }
+        uint64_t of_block = tile_behind(tiles, stage * TERM_BYTES + block * (4 * TILE_BYTES));
 #pragma unroll
         for (int tile = 0; tile < M_TILES; tile++) {
-#pragma unroll
-            for (int below = 0; below < 2; below++) {
-                float value = __shfl_sync(0xFFFFFFFF, part, tile * 16 + below * 8 + lane / 4);
-#pragma unroll
-                for (int i = 0; i < COLS / 4; i++) {
-                    if (8 * (i / 2) + lane % 4 * 2 + i % 2 == at_col)
-                        sums[tile][i / 2 * 4 + below * 2 + i % 2] += value;
-                }
-            }
+            read_weights(a, place, tile, block);
+            begin(part, a, of_block);
+            wait_products(part);
+            add(sums[tile], part, a.upper, a.lower, by);
         }
     }
 
-    MEMBER void add_odd(float (&sums)[M_TILES][COLS / 2], const Place &place, int64_t block) const {
-#pragma unroll 1
-        for (int col = 0; col < COLS; col++)
-            if (factor(place.stage, place.block, col / 32)->y >> col % 32 & 1)
-                add_plain(sums, col, place, block * BLOCK_VALUES);
-    }
-
-    /* Blocks of a chunk; one tile's products are under way while the other's join the sums. */
-    template <int N>
-    MEMBER void multiply_blocks(float (&sums)[M_TILES][COLS / 2], int stage, int skew, int block,
-                                int64_t block0, uint64_t tiles) const {
-        Products of[2];
-        Place places[N];
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            places[i] = {stage, skew, block + i, {}, 0};
-        read_factors(places[0]);
-        begin(of[0], 0, places[0], tiles);
-        uint32_t odd = 0;
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            begin(of[1], 1, places[i], tiles);
-            wait_products_before<1>(of[0].part);
-            add(sums[0], of[0], places[i]);
-            if (i + 1 < N) {
-                read_factors(places[i + 1]);
-                begin(of[0], 0, places[i + 1], tiles);
-                wait_products_before<1>(of[1].part);
-            } else {
-                wait_products_before<0>(of[1].part);
-            }
-            add(sums[1], of[1], places[i]);
-            odd |= places[i].odd;
-        }
-        if (odd == 0)
-            return;
-#pragma unroll 1
-        for (int i = 0; i < N; i++)
-            add_odd(sums, {stage, skew, block + i, {}, 0}, block0 + block + i);
-    }
-
-    MEMBER void multiply(float (&sums)[M_TILES][COLS / 2], int64_t first, int64_t end) const {
+    /* All blocks of a tile. */
+    MEMBER void multiply(float (&sums)[M_TILES][COLS / 2]) const {
         uint64_t tiles = tile_descriptor<COLS>(terms(0, 0));
-        int stage = 0;
+        int row = first_row(0) + threadIdx.x % 32 / 4, first = first_chunk(), end = end_chunk();
+        const Place of_lane = {anew(WEIGHTS_AT + row * Rows::PITCH),
+                               anew(SCALES_AT + row * CHUNK * 2)};
+        Turn turn = first_turn();
+        uint32_t odd = 0;
 #pragma unroll 1
-        for (int64_t chunk = first; chunk < end; chunk++) {
-            int64_t block0 = chunk * CHUNK;
-            int skew = rows.skew_of(block0), n = rows.blocks_from(block0);
-            meet_makers();
+        for (int chunk = first; chunk < end; chunk++) {
+            Place place = place_of(of_lane, turn.stage, chunk);
+            int n = rows.blocks_from((int64_t)chunk * CHUNK);
+            wait_until_made(turn.stage, turn.round);
             if (n == CHUNK) {
-                multiply_blocks<CHUNK>(sums, stage, skew, 0, block0, tiles);
-            } else {
+#pragma unroll
+                for (int block = 0; block < CHUNK; block++)
+                    multiply_block(sums, place, turn.stage, block, tiles, odd);
+            } else { /* the last one of all */
 #pragma unroll 1
                 for (int block = 0; block < n; block++)
-                    multiply_blocks<1>(sums, stage, skew, block, block0, tiles);
+                    multiply_block(sums, place, turn.stage, block, tiles, odd);
             }
-            stage ^= 1;
+            if constexpr (HAS_TERMS) {
+                if (turn.n_more >= STAGES)
+                    arrive_at_some<THREADS>(used(turn.stage));
+            } else {
+                if (odd)
+                    add_odd(sums, factors(turn.stage, 0), (int64_t)chunk * CHUNK, n);
+                odd = 0;
+            }
+            turn = behind(turn);
+        }
+        if (HAS_TERMS && odd)
+            add_odd(sums, all_factors() + (int64_t)first * CHUNK * GROUPS, (int64_t)first * CHUNK,
+                    n_blocks_before(end) - first * CHUNK);
+    }
+
+    /* ---- odd columns ---- */
+
+    /* Plain products of the column at a place of the tile with the warp's rows, a lane a row of one
+     * tile or two. */
+    MEMBER void add_plain(float (&sums)[M_TILES][COLS / 2], int at_col, int64_t block) const {
+        enum { TILES_AT_ONCE = M_TILES < 2 ? 1 : 2 };
+        static_assert(M_TILES <= 2, "a lane a row");
+        int lane = threadIdx.x % 32, row = first_row(lane / 16 % TILES_AT_ONCE) + lane % 16;
+        int64_t col = col0 + column_at(at_col), of_row = rows.row_of(row) * rows.n_blocks + block;
+        const float *x = b + block * BLOCK_VALUES * shape.n + (col < shape.n ? col : shape.n - 1);
+        const uint8_t *weights = rows.w.values + of_row * Format::BYTES;
+        float scale = Staged<Format>::scale(
+            weights, reinterpret_cast<const uint16_t *>(rows.w.scales) + of_row);
+        float part = 0;
+#pragma unroll 4
+        for (int i = 0; i < BLOCK_VALUES; i++)
+            part = fmaf(scale * (float)Staged<Format>::value(weights, i), __ldg(x + i * shape.n),
+                        part);
+#pragma unroll
+        for (int from = 0; from < TILES_AT_ONCE * 16; from += 8) {
+            float value = __shfl_sync(0xFFFFFFFF, part, from + lane / 4);
+#pragma unroll
+            for (int i = 0; i < COLS / 4; i++) {
+                if (8 * (i / 2) + lane % 4 * 2 + i % 2 == at_col)
+                    sums[from / 16][i / 2 * 4 + from / 8 % 2 * 2 + i % 2] += value;
+            }
+        }
+    }
+
+    /* Of blocks from block0 on, whose factors these are. */
+    MEMBER void add_odd(float (&sums)[M_TILES][COLS / 2], const uint2 *of, int64_t block0,
+                        int n) const {
+        int lane = threadIdx.x % 32;
+#pragma unroll 1
+        for (int first = 0; first < n * GROUPS; first += 32) {
+            uint32_t bits = first + lane < n * GROUPS ? of[first + lane].y : 0;
+            uint32_t units = __ballot_sync(0xFFFFFFFF, bits != 0);
+#pragma unroll 1
+            for (; units; units &= units - 1) {
+                int unit = __ffs(units) - 1, at = first + unit;
+                uint32_t cols = __shfl_sync(0xFFFFFFFF, bits, unit);
+#pragma unroll 1
+                for (; cols; cols &= cols - 1)
+                    add_plain(sums, at % GROUPS * 32 + __ffs(cols) - 1, block0 + at / GROUPS);
+            }
         }
     }
 
     /* ---- results ---- */
 
-    MEMBER void store_four(float *c, int64_t row, int64_t col, float4 four) const {
+    MEMBER void store_four(int64_t row, int64_t col, float4 four) const {
         float *to = c + row * shape.n + col;
         const float values[4] = {four.x, four.y, four.z, four.w};
         if (shape.is_wide_c && col < shape.n) {
@@ -549,10 +500,10 @@ template <class Format, int N_COLS> struct Wgmma {
         }
     }
 
-    MEMBER void store(const float (&sums)[M_TILES][COLS / 2], float *c) const {
+    MEMBER void store(const float (&sums)[M_TILES][COLS / 2]) const {
         each_four(sums, [&](int row, int col, float4 four) {
             if (rows.row0 + row < shape.m)
-                store_four(c, rows.row0 + row, col0 + col, four);
+                store_four(rows.row0 + row, col0 + col, four);
         });
     }
 
@@ -563,7 +514,7 @@ template <class Format, int N_COLS> struct Wgmma {
     }
 
     /* Each block of the cluster adds up some rows of the tile. */
-    MEMBER void add_staged(float *c, unsigned rank, unsigned n_ranks) const {
+    MEMBER void add_staged() const {
         float *tile = reinterpret_cast<float *>(shared);
         int n = ROWS * COLS / (int)n_ranks, first = (int)rank * n;
 #pragma unroll 2
@@ -581,38 +532,37 @@ template <class Format, int N_COLS> struct Wgmma {
 /* A cluster a tile; tiles side by side first, so that their weights are read from memory once. */
 template <class Work>
 DEVICE void run_wgmma(const WgmmaShape &shape, const Weights &w, const float *b, float *c,
-                      uint8_t *shared) {
+                      uint8_t *scratch, uint8_t *shared) {
     unsigned n_ranks = cluster_size(), rank = cluster_rank();
     int64_t tile = blockIdx.x / n_ranks, tiles_n = (shape.n - 1) / Work::COLS + 1;
-    int64_t n_blocks = shape.k / BLOCK_VALUES;
-    int64_t n_chunks = (n_blocks + Work::CHUNK - 1) / Work::CHUNK;
-    int64_t first = n_chunks * rank / n_ranks, end = n_chunks * (rank + 1) / n_ranks;
-    int64_t row0 = tile / tiles_n * Work::ROWS, col0 = tile % tiles_n * Work::COLS;
-    typename Work::Rows rows = {shape, w, shared + 2 * Work::TERM_BYTES, row0, n_blocks};
-    Work work = {shape, rows, b, shared, col0};
+    int64_t row0 = tile / tiles_n * Work::ROWS, tile_n = tile % tiles_n;
+    typename Work::Rows rows = {shape, w, shared + Work::WEIGHTS_AT, row0, shape.k / BLOCK_VALUES};
+    Work work = {
+        shape, rows, b, c, scratch, shared, rank, n_ranks, tile_n, tiles_n, tile_n * Work::COLS};
+    if (threadIdx.x == 0)
+        work.make_gates();
+    __syncthreads();
     if (__shfl_sync(0xFFFFFFFF, threadIdx.x / Work::MAKERS, 0) == 0) {
         keep_registers<Work::REGISTERS_OF_MAKERS>();
-        if (shape.is_wide && shape.is_wide_b)
-            work.template make<true>(first, end);
+        if (shape.is_wide && (shape.is_wide_b || scratch))
+            work.template make<true>();
         else
-            work.template make<false>(first, end);
-        if (n_ranks > 1)
-            work.meet_at_the_end();
+            work.template make<false>();
     } else {
         take_registers<Work::REGISTERS>();
         float sums[Work::M_TILES][Work::COLS / 2] = {};
-        work.multiply(sums, first, end);
+        work.multiply(sums);
         if (n_ranks == 1) {
-            work.store(sums, c);
+            work.store(sums);
         } else {
-            work.meet_at_the_end();
+            meet_some<Work::USERS>(15); /* all have used the last chunk */
             work.stage_sums(sums);
         }
     }
     if (n_ranks == 1)
         return;
     cluster_sync();
-    work.add_staged(c, rank, n_ranks);
+    work.add_staged();
     cluster_sync(); /* nobody ends before it was read */
 }
 

@@ -39,24 +39,34 @@ def plain_mm(plain):
     return lambda t: torch.mm(plain(t).double(), t["x"].double())
 
 
+def most_scratch(k, n):
+    """In floats, at least what gemm_scratch() says: a value of each column, and factors."""
+    return k * ((n + 63) // 64 * 64) * 257 // 256 if n > 8 else 0
+
+
+def scratch(t):
+    return (t["scratch"], 4 * t["scratch"].numel()) if t["scratch"].numel() else (None, 0)
+
+
 def gemm(divisor):
     formats = {"q4_0": (quantised.q4_0, quantised.plain_q4_0, 18, lambda lib, t, m, k, n: lib.gemm_q4_0_f32(
-                            t["d"], t["w"], t["x"], t["y"], m, k, n)),
+                            t["d"], t["w"], t["x"], t["y"], m, k, n, *scratch(t))),
                "q8_0": (quantised.q8_0, quantised.plain_q8_0, 34, lambda lib, t, m, k, n: lib.gemm_q8_0_f32(
-                            t["w"], t["x"], t["y"], m, k, n)),
+                            t["w"], t["x"], t["y"], m, k, n, *scratch(t))),
                "q8f": (quantised.q8f, quantised.plain_q8f, 36, lambda lib, t, m, k, n: lib.gemm_q8f_f32(
-                           t["w"], t["x"], t["y"], m, k, n))}
+                           t["w"], t["x"], t["y"], m, k, n, *scratch(t)))}
     for word, (make, plain, block_bytes, call) in formats.items():
         for shape, m, k in weights(divisor):
             for n in N_COLUMNS if "gate" in shape else (1, 8):
                 yield Case(f"gemm_{word}_f32", f"{shape}x{n}",
-                           lambda new, m=m, k=k, n=n, q=make: {**q(new, m, k), "x": new.f32(k, n), "y": new.empty(m, n)},
+                           lambda new, m=m, k=k, n=n, q=make: {**q(new, m, k), "x": new.f32(k, n), "y": new.empty(m, n),
+                                                                    "scratch": new.empty(most_scratch(k, n))},
                            lambda lib, t, m=m, k=k, n=n, c=call: c(lib, t, m, k, n),
                            m * k // 32 * block_bytes + 4 * n * (m + k), "read",
                            {"mm of the plain matrix": lambda t, p=plain: torch.mm(plain_once(t, p), t["x"], out=t["y"])},
                            {"bf16": lambda t, p=plain: torch.mm(once(t, "bf16", plain_once(t, p).bfloat16),
                                                                 t["x"].bfloat16())} if n > 8 else {},
-                           reference=plain_mm(plain) if n <= 128 else None, hot=("x",), n_flops=2 * m * k * n)
+                           reference=plain_mm(plain) if n <= 128 else None, hot=("x", "scratch"), n_flops=2 * m * k * n)
 
 
 def once(t, name, make):

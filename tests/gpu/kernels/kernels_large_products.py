@@ -62,7 +62,7 @@ def plain(function, t):
 def product_of_blocks(name, n_bytes, dtype, m, n):
     w = blocks(m * K // 32, n_bytes, 1, dtype)
     per = K // 32
-    product(lambda b, c: getattr(ours, f"gemm_{name}_f32")(w, b, c, m, K, n), m, K,
+    product(lambda b, c: getattr(ours, f"gemm_{name}_f32")(w, b, c, m, K, n, None, 0), m, K,
             lambda i, j: plain(getattr(quantised, f"plain_{name}"), {"w": w[i * per:j * per]}), n)
 
 
@@ -79,7 +79,7 @@ def gemm_q4_0_f32_of_three_columns():
 def q4_0(n):
     m, per = less(100_000), K // 32
     d, w = scales(m * per), integers(m * per * 16, 0, 256, U8).view(-1, 16)
-    product(lambda b, c: ours.gemm_q4_0_f32(d, w, b, c, m, K, n), m, K,
+    product(lambda b, c: ours.gemm_q4_0_f32(d, w, b, c, m, K, n, None, 0), m, K,
             lambda i, j: plain(quantised.plain_q4_0, {"w": w[i * per:j * per], "d": d[i * per:j * per].view(-1, 1)}), n)
 
 

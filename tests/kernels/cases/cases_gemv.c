@@ -9,8 +9,14 @@
 #include "tests/kernels/cases/cases_q4k.h"
 #include "tests/kernels/frame/quantise.h"
 
-enum { SCALES, VALUES, B, C }; /* without scales that are apart: an operand of no elements */
-enum { SIZE_M, SIZE_K, SIZE_N };
+enum {
+    SCALES,
+    VALUES,
+    B,
+    C,
+    SCRATCH
+}; /* without scales that are apart: an operand of no elements */
+enum { SIZE_M, SIZE_K, SIZE_N, HAS_NO_SCRATCH };
 
 /* ---- weights ---- */
 
@@ -179,6 +185,10 @@ static double flops(const struct kernel_case *c) {
     return 2.0 * (double)c->sizes[SIZE_M] * (double)c->sizes[SIZE_K] * (double)c->sizes[SIZE_N];
 }
 
+static size_t scratch_bytes(const struct kernel_case *c) {
+    return c->sizes[HAS_NO_SCRATCH] ? 0 : cushim_gemm_scratch(c->sizes[SIZE_K], c->sizes[SIZE_N]);
+}
+
 static void lay_out(struct kernel_case *c, size_t scales_per_block, size_t bytes_per_block,
                     kernel_make *make_scales, kernel_make *make_values) {
     size_t m = (size_t)c->sizes[SIZE_M], k = (size_t)c->sizes[SIZE_K], n = (size_t)c->sizes[SIZE_N],
@@ -187,6 +197,7 @@ static void lay_out(struct kernel_case *c, size_t scales_per_block, size_t bytes
     case_operand(c, "values", TYPE_U8, ROLE_IN, n_blocks * bytes_per_block)->make = make_values;
     case_operand(c, "b", TYPE_F32, ROLE_IN, k * n)->make = make_outliers_f32;
     case_operand(c, "c", TYPE_F32, ROLE_OUT, m * n);
+    case_operand(c, "scratch", TYPE_F32, ROLE_SCRATCH, scratch_bytes(c) / sizeof(float));
 }
 
 static void lay_out_q4_0(struct kernel_case *c) {
@@ -203,7 +214,8 @@ static void lay_out_q8f(struct kernel_case *c) {
 
 static enum cushim_status run_q4_0(const struct kernel_case *c, struct CUstream_st *stream) {
     return cushim_gemm_q4_0_f32(c->device[SCALES], c->device[VALUES], c->device[B], c->device[C],
-                                c->sizes[SIZE_M], c->sizes[SIZE_K], c->sizes[SIZE_N], stream);
+                                c->sizes[SIZE_M], c->sizes[SIZE_K], c->sizes[SIZE_N],
+                                c->device[SCRATCH], scratch_bytes(c), stream);
 }
 
 static void ref_q4_0(const struct kernel_case *c) {
@@ -216,7 +228,7 @@ static void ref_q4_0(const struct kernel_case *c) {
                                            struct CUstream_st *stream) {                           \
         return cushim_gemm_##format##_f32(c->device[VALUES], c->device[B], c->device[C],           \
                                           c->sizes[SIZE_M], c->sizes[SIZE_K], c->sizes[SIZE_N],    \
-                                          stream);                                                 \
+                                          c->device[SCRATCH], scratch_bytes(c), stream);           \
     }                                                                                              \
     static void ref_##format(const struct kernel_case *c) {                                        \
         cushim_gemm_##format##_f32_ref(c->host[VALUES], c->host[B], c->host[C], c->sizes[SIZE_M],  \
@@ -232,7 +244,7 @@ OF_BYTES(q8f)
     }                                                                                              \
     static const struct kernel_subject gemm_##format = {                                           \
         .name = "gemm_" #format "_f32",                                                            \
-        .n_sizes = 3,                                                                              \
+        .n_sizes = 4,                                                                              \
         .lay_out = lay_out_##format,                                                               \
         .run = run_##format,                                                                       \
         .ref = ref_##format,                                                                       \
@@ -251,8 +263,8 @@ static int64_t rows_to_stay(const struct kernel_subject *subject, int64_t n) {
 }
 
 static void add_sizes(struct kernel_table *table, const struct kernel_subject *subject) {
-    static const int64_t columns[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33, 64, 65, 128};
-    static const int64_t sizes[][3] = {
+    static const int64_t columns[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33, 64, 65, 128, 129};
+    static const int64_t sizes[][4] = {
         {0, 64, 3},     {4, 64, 0},     {5, 0, 3},      {3, 0, 40},     {1, 32, 1},
         {1, 64, 9},     {2, 32, 40},    {64, 256, 9},   {127, 256, 2},  {129, 160, 65},
         {300, 64, 5},   {5, 1024, 1},   {3, 1056, 1},   {3, 8192, 1},   {2, 8224, 1},
@@ -260,16 +272,18 @@ static void add_sizes(struct kernel_table *table, const struct kernel_subject *s
         {2, 4352, 33},  {33, 4096, 64}, {17, 1312, 12}, {1200, 128, 1}, {700, 96, 3},
         {257, 96, 132}, {130, 288, 31}, {300, 96, 35}};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
-        table_add(table, subject, NULL, (int64_t[]){5, 96, columns[i]}, NULL);
-        table_add(table, subject, NULL, (int64_t[]){37, 256, columns[i]}, NULL);
+        table_add(table, subject, NULL, (int64_t[4]){5, 96, columns[i]}, NULL);
+        table_add(table, subject, NULL, (int64_t[4]){37, 256, columns[i]}, NULL);
+        if (columns[i] > 8)
+            table_add(table, subject, "no scratch", (int64_t[4]){37, 256, columns[i], 1}, NULL);
     }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         table_add(table, subject, NULL, sizes[i], NULL);
-    table_add(table, subject, "more rows than a grid", (int64_t[]){18000, 32, 1}, NULL);
+    table_add(table, subject, "more rows than a grid", (int64_t[4]){18000, 32, 1}, NULL);
     for (int64_t n = subject == &gemm_q4_0 ? 1 : 2; n <= 2; n++) {
         static const int64_t k[] = {64, 320, 384, 4352};
         for (size_t i = 0; i < sizeof k / sizeof *k; i++)
-            table_add(table, subject, "blocks stay", (int64_t[]){2101, k[i], n}, NULL);
+            table_add(table, subject, "blocks stay", (int64_t[4]){2101, k[i], n}, NULL);
     }
     if (subject != &gemm_q4_0) {
         /* One slice of k, short; two, the second short; too many slices; and, of one format, whole
@@ -280,39 +294,52 @@ static void add_sizes(struct kernel_table *table, const struct kernel_subject *s
         size_t n_streams = subject == &gemm_q8_0 ? sizeof streams / sizeof *streams : 3;
         for (size_t i = 0; i < n_streams; i++)
             table_add(table, subject, "blocks stay, bytes come in bulk",
-                      (int64_t[]){streams[i][0], streams[i][1], 1}, NULL);
+                      (int64_t[4]){streams[i][0], streams[i][1], 1}, NULL);
     } else {
-        table_add(table, subject, "blocks stay for long", (int64_t[]){17000, 256, 1}, NULL);
+        table_add(table, subject, "blocks stay for long", (int64_t[4]){17000, 256, 1}, NULL);
     }
+    /* Without scratch: two tiles of rows, a chunk that is not whole, parts of k; with it those. */
+    static const int64_t many[][4] = {
+        {257, 96, 132, 1}, {130, 288, 31, 1}, {5, 4096, 140, 1}, {200, 32, 260}, {5, 4128, 140}};
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++)
+        table_add(table, subject, NULL, many[i], NULL);
     /* Slices of k: some groups of warps, of which some have no tile; a cluster whose last block has
      * a slice less; more tiles than a block has sums of. */
-    static const int64_t slices[][3] = {{33, 1280, 3}, {2130, 4352, 8}, {2900, 32512, 2}};
+    static const int64_t slices[][4] = {{33, 1280, 3}, {2130, 4352, 8}, {2900, 32512, 2}};
     size_t n_slices = subject == &gemm_q4_0 ? 3 : 2;
     for (size_t i = 0; i < n_slices; i++)
         table_add(table, subject, "slices of k", slices[i], NULL);
+}
+
+static void take_values(struct kernel_case *c, kernel_make *scales, kernel_make *values,
+                        kernel_make *columns) {
+    if (scales)
+        c->operands[SCALES].make = scales;
+    if (values)
+        c->operands[VALUES].make = values;
+    if (columns)
+        c->operands[B].make = columns;
 }
 
 /* Each path with such columns and weights; NULL: ordinary ones. */
 static void add_values(struct kernel_table *table, const struct kernel_subject *subject,
                        const char *note, kernel_make *scales, kernel_make *values,
                        kernel_make *columns) {
-    static const int64_t n[] = {1, 2, 5, 8, 19, 70};
+    static const int64_t n[] = {1, 2, 5, 8, 19, 70, 135};
     /* Of many rows with subnormal scales some have subnormal results, which no sum of floats
      * holds to a share of them. */
     size_t n_stay = values == make_edge_q8f ? 0 : 2;
     for (size_t i = 0; i < sizeof n / sizeof *n + n_stay; i++) {
         int64_t stays = (int64_t)i - (int64_t)(sizeof n / sizeof *n) + 1; /* or as many columns */
         struct kernel_case *c =
-            stays <= 0 ? table_add(table, subject, note, (int64_t[]){18, 512, n[i]}, NULL)
+            stays <= 0 ? table_add(table, subject, note, (int64_t[4]){18, 512, n[i]}, NULL)
                        : table_add(table, subject, note,
-                                   (int64_t[]){rows_to_stay(subject, stays), 256, stays}, NULL);
-        if (scales)
-            c->operands[SCALES].make = scales;
-        if (values)
-            c->operands[VALUES].make = values;
-        if (columns)
-            c->operands[B].make = columns;
+                                   (int64_t[4]){rows_to_stay(subject, stays), 256, stays}, NULL);
+        take_values(c, scales, values, columns);
     }
+    for (int64_t i = 25; i < 80; i += 50) /* tiles of both widths whose blocks make terms */
+        take_values(table_add(table, subject, note, (int64_t[4]){18, 512, i, 1}, NULL), scales,
+                    values, columns);
 }
 
 static void add_hidden(struct kernel_table *table, const struct kernel_subject *subject,
@@ -321,7 +348,7 @@ static void add_hidden(struct kernel_table *table, const struct kernel_subject *
                                            make_hidden_40_40};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         struct kernel_case *c = table_add(table, subject, "a weight of 0 hides outliers",
-                                          (int64_t[]){18, 512, i < 2 ? 8 : 40}, NULL);
+                                          (int64_t[4]){18, 512, i < 2 ? 8 : 40}, NULL);
         c->operands[VALUES].make = weights;
         c->operands[B].make = columns[i];
     }
@@ -330,7 +357,7 @@ static void add_hidden(struct kernel_table *table, const struct kernel_subject *
     for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
         int64_t n = i < 2 ? 1 : 2;
         struct kernel_case *c = table_add(table, subject, "a weight of 0 hides outliers",
-                                          (int64_t[]){rows_to_stay(subject, n), 256, n}, NULL);
+                                          (int64_t[4]){rows_to_stay(subject, n), 256, n}, NULL);
         c->operands[VALUES].make = weights;
         c->operands[B].make = few[i];
     }
@@ -340,17 +367,20 @@ static void add_offsets(struct kernel_table *table, const struct kernel_subject 
                         size_t step) {
     static const int64_t n[] = {1, 2, 6, 12, 40};
     for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
-        const int64_t sizes[] = {7, 256, n[i]};
+        const int64_t sizes[4] = {7, 256, n[i]};
         for (size_t offset = step; offset < 16; offset += step == 1 ? 5 : step)
             table_add(table, subject, "weights off 16", sizes, NULL)->operands[VALUES].offset =
                 offset;
         for (size_t offset = 4; offset < 16; offset += 4) {
             table_add(table, subject, "b off 16", sizes, NULL)->operands[B].offset = offset;
             table_add(table, subject, "c off 16", sizes, NULL)->operands[C].offset = offset;
+            if (n[i] > 8)
+                table_add(table, subject, "scratch off 16", sizes, NULL)->operands[SCRATCH].offset =
+                    offset;
         }
         if (n[i] <= 2)
             table_add(table, subject, "b off 16, blocks stay",
-                      (int64_t[]){rows_to_stay(subject, n[i]), 256, n[i]}, NULL)
+                      (int64_t[4]){rows_to_stay(subject, n[i]), 256, n[i]}, NULL)
                 ->operands[B]
                 .offset = 4;
         if (subject == &gemm_q4_0)
@@ -370,7 +400,7 @@ static void add_format(struct kernel_table *table, const struct kernel_subject *
     add_values(table, subject, "zeros", NULL, NULL, make_zero);
     add_values(table, subject, "weights at their edges", edge_scales, edge_values, NULL);
     for (int64_t cols = 1; cols <= 20; cols += cols < 4 ? 1 : 8)
-        table_add(table, subject, "subnormal columns", (int64_t[]){12, 512, cols}, NULL)
+        table_add(table, subject, "subnormal columns", (int64_t[4]){12, 512, cols}, NULL)
             ->operands[B]
             .make = make_below_normal;
     add_hidden(table, subject, hiding);
@@ -473,10 +503,10 @@ void cases_gemv(struct kernel_table *table) {
     add_format(table, &gemm_q4_0, 1, make_edge_halves, make_edge_bytes, make_hiding_q4_0);
     add_format(table, &gemm_q8_0, 2, NULL, make_edge_q8_0, make_hiding_q8_0);
     add_format(table, &gemm_q8f, 4, NULL, make_edge_q8f, make_hiding_q8f);
-    table_add(table, &gemm_q8f, "small scales", (int64_t[]){18, 512, 19}, NULL)
+    table_add(table, &gemm_q8f, "small scales", (int64_t[4]){18, 512, 19}, NULL)
         ->operands[VALUES]
         .make = make_small_q8f;
-    table_add(table, &gemm_q8f, "small scales", (int64_t[]){18, 512, 70}, NULL)
+    table_add(table, &gemm_q8f, "small scales", (int64_t[4]){18, 512, 70}, NULL)
         ->operands[VALUES]
         .make = make_small_q8f;
     add_all_q4k(table);

@@ -120,9 +120,12 @@ static void run_products(bool is_aligned) {
                                       cushim_gemv_q4k_scratch(512, k), NULL));
         ck_ok(cushim_gemv_f32(f, f, f, m, k, NULL));
         for (unsigned c = 0; c < sizeof columns / sizeof *columns; c++) {
-            ck_ok(cushim_gemm_q4_0_f32(h, w, f, f, m, k, columns[c], NULL));
-            ck_ok(cushim_gemm_q8_0_f32(w, f, f, m, k, columns[c], NULL));
-            ck_ok(cushim_gemm_q8f_f32(w, f, f, m, k, columns[c], NULL));
+            for (int has_scratch = 0; has_scratch < 2; has_scratch++) {
+                size_t n_of_terms = has_scratch ? cushim_gemm_scratch(k, columns[c]) : 0;
+                ck_ok(cushim_gemm_q4_0_f32(h, w, f, f, m, k, columns[c], f, n_of_terms, NULL));
+                ck_ok(cushim_gemm_q8_0_f32(w, f, f, m, k, columns[c], f, n_of_terms, NULL));
+                ck_ok(cushim_gemm_q8f_f32(w, f, f, m, k, columns[c], f, n_of_terms, NULL));
+            }
         }
     }
     ck_ok(cushim_gemm_batched_small_f32(f, f, f, 64, 64, 64, 4096, 4096, 4096, 1000, NULL));
@@ -216,7 +219,7 @@ static int chooses_by_shared_memory(unsigned n) {
     bits |= (strcmp(launched, of[n].q4k) == 0) << 0;
     ck_ok(cushim_gemv_q4k_f32(p, p, p, 8192, 28672, NULL));
     bits |= (strcmp(launched, of[n].q4k_long) == 0) << 1;
-    ck_ok(cushim_gemm_q8_0_f32(p, p, p, 14336, 4096, 1, NULL));
+    ck_ok(cushim_gemm_q8_0_f32(p, p, p, 14336, 4096, 1, NULL, 0, NULL));
     bits |= (strcmp(launched, of[n].q8_0) == 0) << 2;
     ck_ok(cushim_attention_f32(p, p, p, p, 4, 32, 4096, 128, false, NULL));
     bits |= (strcmp(launched, of[n].attention) == 0) << 3;
@@ -341,7 +344,7 @@ START_TEST(a_device_that_says_it_has_no_clusters_gets_none) {
     ck_assert_uint_eq(last_cluster, 1);
     ck_ok(cushim_gemv_f32(p, p, p, 4, 1 << 18, NULL));
     ck_assert_uint_eq(last_cluster, 1);
-    ck_ok(cushim_gemm_q4_0_f32(p, p, p, p, 4096, 14336, 8, NULL));
+    ck_ok(cushim_gemm_q4_0_f32(p, p, p, p, 4096, 14336, 8, NULL, 0, NULL));
     ck_assert_str_eq(launched, "gemv_q4_0_mma8");
     ck_assert_uint_eq(last_cluster, 1);
 }
@@ -356,13 +359,42 @@ START_TEST(a_cluster_shares_slices_of_k_that_are_too_many_for_a_block) {
     void *p = place(true, 4);
     begin("90");
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        ck_ok(cushim_gemm_q8_0_f32(p, p, p, of[i].m, of[i].k, 8, NULL));
+        ck_ok(cushim_gemm_q8_0_f32(p, p, p, of[i].m, of[i].k, 8, NULL, 0, NULL));
         ck_assert_str_eq(launched, "gemv_q8_0_slices");
         ck_assert_uint_eq(last_cluster, of[i].cluster);
         ck_assert_uint_eq(last_block, 32 * of[i].n_warps);
     }
-    ck_ok(cushim_gemm_q8_0_f32(p, p, p, 4096, 33024, 8, NULL));
+    ck_ok(cushim_gemm_q8_0_f32(p, p, p, 4096, 33024, 8, NULL, 0, NULL));
     ck_assert_str_eq(launched, "gemv_q8_0_mma8");
+}
+END_TEST
+
+START_TEST(terms_are_made_ahead_where_there_is_scratch) {
+    static const struct {
+        int64_t n;
+        size_t less; /* than what helps */
+        const char *launched;
+    } of[] = {{9, 0, "gemv_terms gemv_q4_0_wgmma32_of_terms "},
+              {33, 0, "gemv_terms gemv_q4_0_wgmma64_of_terms "},
+              {2048, 0, "gemv_terms gemv_q4_0_wgmma64_of_terms "},
+              {32, 1, "gemv_q4_0_wgmma32 "},
+              {2048, 1, "gemv_q4_0_wgmma64 "}};
+    void *p = place(true, 4);
+    begin("90");
+    ck_assert_uint_eq(cushim_gemm_scratch(4096, 8), 0);
+    ck_assert_uint_eq(cushim_gemm_scratch(4096, -1), 0);
+    ck_assert_uint_eq(cushim_gemm_scratch(4095, 9), 0);
+    ck_assert_uint_eq(cushim_gemm_scratch((int64_t)1 << 62, 9), 0);
+    ck_assert_uint_eq(cushim_gemm_scratch((int64_t)1 << 40, (int64_t)1 << 40), 0);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        size_t n_bytes = cushim_gemm_scratch(4096, of[i].n);
+        ck_assert_uint_ge(n_bytes, 4096 * 4 * (size_t)of[i].n);
+        all_launched[0] = '\0';
+        ck_ok(
+            cushim_gemm_q4_0_f32(p, p, p, p, 14336, 4096, of[i].n, p, n_bytes - of[i].less, NULL));
+        ck_assert_str_eq(all_launched, of[i].launched);
+    }
+    ck_assert_uint_eq(last_cluster, 1);
 }
 END_TEST
 
@@ -396,6 +428,7 @@ int main(void) {
                                        a_decoder_checks_all_layers_first,
                                        a_device_that_says_it_has_no_clusters_gets_none,
                                        a_cluster_shares_slices_of_k_that_are_too_many_for_a_block,
+                                       terms_are_made_ahead_where_there_is_scratch,
                                        a_device_of_12_0_has_clusters_of_up_to_8,
                                        a_device_is_asked_once_what_it_has, NULL});
 }

@@ -211,42 +211,49 @@ static const int64_t huge = (int64_t)1 << 40;
 
 START_TEST(wrong_arguments_of_q4_0_are_told) {
     uint8_t *q = v;
-    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, -1, 32, 1, NULL), "cushim_gemm_q4_0_f32 failed");
-    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, -1, 32, 1, NULL), "m=-1 is negative");
-    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, 1, -32, 1, NULL), "k=-32 is negative");
-    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, 1, 32, -1, NULL), "n=-1 is negative");
-    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, 1, 33, 1, NULL), "k=33 is not a multiple of 32");
-    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, huge, huge, 1, NULL), "nibbles");
-    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, 1, huge, huge, NULL), "b has");
-    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, huge, 32, huge, NULL), "c has");
-    assert_told(cushim_gemm_q4_0_f32(NULL, q, f, f, 1, 32, 1, NULL), "scales=NULL");
-    assert_told(cushim_gemm_q4_0_f32(h, NULL, f, f, 1, 32, 1, NULL), "nibbles=NULL");
-    assert_told(cushim_gemm_q4_0_f32(h, q, NULL, f, 1, 32, 1, NULL), "b=NULL");
-    assert_told(cushim_gemm_q4_0_f32(h, q, f, NULL, 1, 32, 1, NULL), "c=NULL");
-    assert_told(cushim_gemm_q4_0_f32(NULL, NULL, NULL, NULL, 1, 0, 1, NULL), "c=NULL");
-    assert_told(cushim_gemm_q4_0_f32((uint16_t *)odd, q, f, f, 1, 32, 1, NULL),
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, -1, 32, 1, NULL, 0, NULL),
+                "cushim_gemm_q4_0_f32 failed");
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, -1, 32, 1, NULL, 0, NULL), "m=-1 is negative");
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, 1, -32, 1, NULL, 0, NULL), "k=-32 is negative");
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, 1, 32, -1, NULL, 0, NULL), "n=-1 is negative");
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, 1, 33, 1, NULL, 0, NULL),
+                "k=33 is not a multiple of 32");
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, huge, huge, 1, NULL, 0, NULL), "nibbles");
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, 1, huge, huge, NULL, 0, NULL), "b has");
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, huge, 32, huge, NULL, 0, NULL), "c has");
+    assert_told(cushim_gemm_q4_0_f32(NULL, q, f, f, 1, 32, 1, NULL, 0, NULL), "scales=NULL");
+    assert_told(cushim_gemm_q4_0_f32(h, NULL, f, f, 1, 32, 1, NULL, 0, NULL), "nibbles=NULL");
+    assert_told(cushim_gemm_q4_0_f32(h, q, NULL, f, 1, 32, 1, NULL, 0, NULL), "b=NULL");
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, NULL, 1, 32, 1, NULL, 0, NULL), "c=NULL");
+    assert_told(cushim_gemm_q4_0_f32(NULL, NULL, NULL, NULL, 1, 0, 1, NULL, 0, NULL), "c=NULL");
+    assert_told(cushim_gemm_q4_0_f32((uint16_t *)odd, q, f, f, 1, 32, 1, NULL, 0, NULL),
                 "scales=0x10001 is not a multiple of 2");
-    assert_told(cushim_gemm_q4_0_f32(h, q, odd, f, 1, 32, 1, NULL), "b=0x10001");
-    assert_told(cushim_gemm_q4_0_f32(h, q, f, odd, 1, 32, 1, NULL), "c=0x10001");
-    ck_assert_int_eq(cushim_gemm_q4_0_f32(NULL, NULL, NULL, NULL, 0, 32, 1, NULL), CUSHIM_OK);
-    ck_assert_int_eq(cushim_gemm_q4_0_f32(NULL, NULL, NULL, NULL, 1, 32, 0, NULL), CUSHIM_OK);
+    assert_told(cushim_gemm_q4_0_f32(h, q, odd, f, 1, 32, 1, NULL, 0, NULL), "b=0x10001");
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, odd, 1, 32, 1, NULL, 0, NULL), "c=0x10001");
+    ck_assert_int_eq(cushim_gemm_q4_0_f32(NULL, NULL, NULL, NULL, 0, 32, 1, NULL, 0, NULL),
+                     CUSHIM_OK);
+    ck_assert_int_eq(cushim_gemm_q4_0_f32(NULL, NULL, NULL, NULL, 1, 32, 0, NULL, 0, NULL),
+                     CUSHIM_OK);
 }
 END_TEST
 
 START_TEST(wrong_arguments_of_bytes_are_told) {
-    assert_told(cushim_gemm_q8_0_f32(v, f, f, 1, 31, 1, NULL), "cushim_gemm_q8_0_f32 failed");
-    assert_told(cushim_gemm_q8_0_f32(v, f, f, 1, 31, 1, NULL), "k=31 is not a multiple of 32");
-    assert_told(cushim_gemm_q8_0_f32(v, f, f, huge, huge, 1, NULL), "w has");
-    assert_told(cushim_gemm_q8_0_f32(NULL, f, f, 1, 32, 1, NULL), "w=NULL");
-    assert_told(cushim_gemm_q8_0_f32(odd, f, f, 1, 32, 1, NULL), "w=0x10001");
-    assert_told(cushim_gemm_q8_0_f32(v, NULL, f, 1, 32, 1, NULL), "b=NULL");
-    assert_told(cushim_gemm_q8_0_f32(v, f, NULL, 1, 32, 1, NULL), "c=NULL");
-    assert_told(cushim_gemm_q8f_f32(v, f, f, 1, 31, 1, NULL), "cushim_gemm_q8f_f32 failed");
-    assert_told(cushim_gemm_q8f_f32(NULL, f, f, 1, 32, 1, NULL), "w=NULL");
-    assert_told(cushim_gemm_q8f_f32((char *)v + 2, f, f, 1, 32, 1, NULL),
+    assert_told(cushim_gemm_q8_0_f32(v, f, f, 1, 31, 1, NULL, 0, NULL),
+                "cushim_gemm_q8_0_f32 failed");
+    assert_told(cushim_gemm_q8_0_f32(v, f, f, 1, 31, 1, NULL, 0, NULL),
+                "k=31 is not a multiple of 32");
+    assert_told(cushim_gemm_q8_0_f32(v, f, f, huge, huge, 1, NULL, 0, NULL), "w has");
+    assert_told(cushim_gemm_q8_0_f32(NULL, f, f, 1, 32, 1, NULL, 0, NULL), "w=NULL");
+    assert_told(cushim_gemm_q8_0_f32(odd, f, f, 1, 32, 1, NULL, 0, NULL), "w=0x10001");
+    assert_told(cushim_gemm_q8_0_f32(v, NULL, f, 1, 32, 1, NULL, 0, NULL), "b=NULL");
+    assert_told(cushim_gemm_q8_0_f32(v, f, NULL, 1, 32, 1, NULL, 0, NULL), "c=NULL");
+    assert_told(cushim_gemm_q8f_f32(v, f, f, 1, 31, 1, NULL, 0, NULL),
+                "cushim_gemm_q8f_f32 failed");
+    assert_told(cushim_gemm_q8f_f32(NULL, f, f, 1, 32, 1, NULL, 0, NULL), "w=NULL");
+    assert_told(cushim_gemm_q8f_f32((char *)v + 2, f, f, 1, 32, 1, NULL, 0, NULL),
                 "w=0x20002 is not a multiple of 4");
-    assert_told(cushim_gemm_q8f_f32(v, f, f, 1, 32, -3, NULL), "n=-3 is negative");
-    ck_assert_int_eq(cushim_gemm_q8f_f32(NULL, NULL, NULL, 3, 64, 0, NULL), CUSHIM_OK);
+    assert_told(cushim_gemm_q8f_f32(v, f, f, 1, 32, -3, NULL, 0, NULL), "n=-3 is negative");
+    ck_assert_int_eq(cushim_gemm_q8f_f32(NULL, NULL, NULL, 3, 64, 0, NULL, 0, NULL), CUSHIM_OK);
 }
 END_TEST
 

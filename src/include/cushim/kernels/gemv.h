@@ -27,6 +27,15 @@ extern "C" {
 #endif
 
 /**
+ * How much scratch helps the three products with quantised matrices below.
+ * @param k  rows of b
+ * @param n  columns of b
+ * @return bytes, some more than 4 a value of b in columns rounded up to a multiple of 32, 64 or
+ * 128; 0 where none helps, and for sizes that they refuse Threads  any
+ */
+CUSHIM_API size_t cushim_gemm_scratch(int64_t k, int64_t n);
+
+/**
  * Multiply a q4_0 matrix with columns: c[m][n] = w[m][k] * b[k][n].
  *
  * Of block i, 32 values, `scales` has the fp16 scale, and `nibbles` 16 bytes: byte j has value j in
@@ -38,6 +47,8 @@ extern "C" {
  * @param m        >= 0
  * @param k        >= 0, a multiple of 32; 0: c is zeros, and scales, nibbles, b may be NULL
  * @param n        >= 0; m or n of 0: nothing is done, and the pointers may be NULL
+ * @param scratch  on the device, a multiple of 4 bytes; what it has is lost; NULL and 0: none
+ * @param scratch_bytes  fewer than cushim_gemm_scratch(k, n) is as none
  * @param stream   NULL: the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k no multiple of 32, more bytes than can be
  *         counted, a NULL or misaligned pointer) | a status of the driver; nothing was queued then
@@ -47,7 +58,8 @@ extern "C" {
  */
 CUSHIM_API enum cushim_status cushim_gemm_q4_0_f32(const uint16_t *scales, const uint8_t *nibbles,
                                                    const float *b, float *c, int64_t m, int64_t k,
-                                                   int64_t n, struct CUstream_st *stream);
+                                                   int64_t n, void *scratch, size_t scratch_bytes,
+                                                   struct CUstream_st *stream);
 
 /**
  * Multiply a matrix of bytes with columns: c[m][n] = w[m][k] * b[k][n].
@@ -61,6 +73,8 @@ CUSHIM_API enum cushim_status cushim_gemm_q4_0_f32(const uint16_t *scales, const
  * @param m       >= 0
  * @param k       >= 0, a multiple of 32; 0: c is zeros, and w, b may be NULL
  * @param n       >= 0; m or n of 0: nothing is done, and the pointers may be NULL
+ * @param scratch  on the device, a multiple of 4 bytes; what it has is lost; NULL and 0: none
+ * @param scratch_bytes  fewer than cushim_gemm_scratch(k, n) is as none
  * @param stream  NULL: the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k no multiple of 32, more bytes than can be
  *         counted, a NULL or misaligned pointer) | a status of the driver; nothing was queued then
@@ -69,11 +83,12 @@ CUSHIM_API enum cushim_status cushim_gemm_q4_0_f32(const uint16_t *scales, const
  * Source    q8_0 is ggml's Q8_0; q8f is not ggml's Q8_1, whose blocks have 36 bytes, too
  */
 CUSHIM_API enum cushim_status cushim_gemm_q8_0_f32(const void *w, const float *b, float *c,
-                                                   int64_t m, int64_t k, int64_t n,
+                                                   int64_t m, int64_t k, int64_t n, void *scratch,
+                                                   size_t scratch_bytes,
                                                    struct CUstream_st *stream);
 CUSHIM_API enum cushim_status cushim_gemm_q8f_f32(const void *w, const float *b, float *c,
-                                                  int64_t m, int64_t k, int64_t n,
-                                                  struct CUstream_st *stream);
+                                                  int64_t m, int64_t k, int64_t n, void *scratch,
+                                                  size_t scratch_bytes, struct CUstream_st *stream);
 
 /**
  * Multiply a q4k matrix with a column: y[m] = w[m][k] * x[k].

@@ -1,0 +1,197 @@
+/*
+ * Columns as terms of products on the matrix units.
+ *
+ * A unit is 32 columns of a block of 32 values.  They share a power of two that brings the largest
+ * to [2^14, 2^15), and become two binary16 terms, the lower one scaled by 2^11: 22 bits of each
+ * value.  A column whose 32 values are not finite, very large or very small, or more than 2^26
+ * below the largest of the unit, is odd: its terms are 0, and it takes plain fp32 products.
+ *
+ * Of a tile of columns a block's terms are four tiles of products, high ones and low ones of each
+ * half of the block, as wgmma.cuh has them.  Of each 32 columns place 8 i + j has column 4 j + i: a
+ * lane that makes them has four neighbours, and one that multiplies has eight.
+ */
+#ifndef CUSHIM_KERNELS_GEMV_TERMS_CUH
+#define CUSHIM_KERNELS_GEMV_TERMS_CUH
+
+#include "kernels/device/arch/dependent_launch.cuh"
+#include "kernels/gemv/gemv_formats.cuh"
+#include "kernels/gemv/gemv_kernels.h"
+
+/* The larger one of a magnitude and that of a value, or NaN. */
+DEVICE float max_magnitude(float most, float value) {
+#if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800
+    asm("max.NaN.f32 %0, %0, %1;" : "+f"(most) : "f"(fabsf(value)));
+    return most;
+#else
+    return fabsf(value) <= most ? most : fabsf(value);
+#endif
+}
+
+/*
+ * Of a unit a lane's values: of four columns those of an octet, which are eight slots of a product.
+ * Octets 0 and 1 are the even values of the first half of the block and the odd ones, 2 and 3 those
+ * of the second.
+ */
+struct TermUnit {
+    float of[8][4];
+
+    /* Of a block, from b's row 32 block on, and of four columns from `col` on; those beyond the
+     * last are 0.  IS_WIDE: by 16 bytes. */
+    template <bool IS_WIDE>
+    MEMBER void fetch(const float *b, int64_t block, int64_t col, int64_t n) {
+        int octet = threadIdx.x % 32 / 8, n_more = (int)(n - col < 4 ? n - col : 4);
+        const float *from =
+            b + (block * BLOCK_VALUES + octet / 2 * 16 + octet % 2) * n + (n_more > 0 ? col : 0);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            float4 four = {};
+            if (IS_WIDE) {
+                if (n_more > 0)
+                    four = __ldg(reinterpret_cast<const float4 *>(from));
+            } else {
+                four.x = n_more > 0 ? __ldg(from) : 0;
+                four.y = n_more > 1 ? __ldg(from + 1) : 0;
+                four.z = n_more > 2 ? __ldg(from + 2) : 0;
+                four.w = n_more > 3 ? __ldg(from + 3) : 0;
+            }
+            of[i][0] = four.x;
+            of[i][1] = four.y;
+            of[i][2] = four.z;
+            of[i][3] = four.w;
+            from += 2 * n;
+        }
+    }
+
+    /* Of the largest of a column; a scale times a power of two of these is a normal float. */
+    enum { LEAST_EXPONENT = 127 - 70, MOST_EXPONENT = 127 + 90, APART = 26 };
+
+    /* Columns that are to have no terms become 0: a bit each, and the exponent of the others. */
+    MEMBER uint32_t take_odd(int &top) {
+        uint32_t most[4] = {}, least[4], odd = 0;
+        bool is_odd[4];
+        unsigned of_others = 0;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            least[j] = 0xFFFFFFFF; /* of bits - 1, so that 0 is beyond all */
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                uint32_t bits = __float_as_uint(of[i][j]) & 0x7FFFFFFF;
+                most[j] = max(most[j], bits);
+                least[j] = min(least[j], bits - 1);
+            }
+#pragma unroll
+            for (int flips = 8; flips < 32; flips *= 2) { /* the column's octets */
+                most[j] = max(most[j], __shfl_xor_sync(0xFFFFFFFF, most[j], flips));
+                least[j] = min(least[j], __shfl_xor_sync(0xFFFFFFFF, least[j], flips));
+            }
+            unsigned exponent = most[j] >> 23;
+            is_odd[j] = most[j] && (exponent < LEAST_EXPONENT || exponent > MOST_EXPONENT);
+            of_others = max(of_others, is_odd[j] ? 0u : exponent);
+        }
+        top = (int)__reduce_max_sync(0xFFFFFFFF, of_others);
+        top = top ? top : 127;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            is_odd[j] |= most[j] && (int)((least[j] + 1) >> 23) < top - APART;
+            odd |= (__ballot_sync(0xFFFFFFFF, is_odd[j]) & 0xFF) << 8 * j;
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                of[i][j] = is_odd[j] ? 0 : of[i][j];
+        }
+        return odd;
+    }
+
+    /* To the place of its columns in a block's tiles, of so many bytes each.  What its terms are to
+     * be multiplied with, and a bit each odd column. */
+    MEMBER uint2 split(uint8_t *place, int tile_bytes) {
+        int lane = threadIdx.x % 32, octet = lane / 8;
+        float largest[4] = {};
+        uint32_t of_least[4]; /* bits * 2 - 1, so that 0 is beyond all */
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            of_least[j] = 0xFFFFFFFF;
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                largest[j] = max_magnitude(largest[j], of[i][j]);
+                of_least[j] = min(of_least[j], __float_as_uint(of[i][j]) * 2 - 1);
+            }
+        }
+        float most = max_magnitude(max_magnitude(largest[0], largest[1]),
+                                   max_magnitude(largest[2], largest[3]));
+        uint32_t bits = __reduce_max_sync(0xFFFFFFFF, __float_as_uint(most));
+        uint32_t least = __reduce_min_sync(
+            0xFFFFFFFF, min(min(of_least[0], of_least[1]), min(of_least[2], of_least[3])));
+        int top = bits ? (int)(bits >> 23) : 127;
+        uint32_t odd = 0;
+        if (bits &&
+            (top < LEAST_EXPONENT || top > MOST_EXPONENT || (int)((least + 1) >> 24) < top - APART))
+            odd = take_odd(top);
+        float scale = __uint_as_float((uint32_t)(127 + 141 - top) << 23), scale_low = scale * 2048;
+        uint4 *to = reinterpret_cast<uint4 *>(place + octet / 2 * 2 * tile_bytes +
+                                              octet % 2 * (tile_bytes / 2)) +
+                    lane % 8;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            uint32_t high[4], low[4];
+#pragma unroll
+            for (int t = 0; t < 4; t++) {
+                float x0 = of[2 * t][j], x1 = of[2 * t + 1][j];
+                high[t] = f16x2_of_f32x2(x0 * scale, x1 * scale);
+                float2 rest = f32x2_of_f16x2(high[t]);
+                low[t] = f16x2_of_f32x2(fmaf(rest.x, -2048, x0 * scale_low),
+                                        fmaf(rest.y, -2048, x1 * scale_low));
+            }
+            to[8 * j] = make_uint4(high[0], high[1], high[2], high[3]);
+            to[8 * j + tile_bytes / 16] = make_uint4(low[0], low[1], low[2], low[3]);
+        }
+        return make_uint2((uint32_t)(top - 14) << 23, odd);
+    }
+};
+
+/* A block of a tile has so many bytes of terms, and a factor each 32 columns. */
+MEMBER int64_t term_bytes_of_block(int cols) {
+    return (int64_t)cols * BLOCK_VALUES * 4;
+}
+
+/* Where in scratch a tile's terms are, and behind those of all tiles its factors. */
+MEMBER uint8_t *terms_of_tile(uint8_t *scratch, int64_t tile, int64_t n_blocks, int cols) {
+    return scratch + tile * n_blocks * term_bytes_of_block(cols);
+}
+MEMBER uint2 *factors_of_tile(uint8_t *scratch, int64_t tile, int64_t n_tiles, int64_t n_blocks,
+                              int cols) {
+    return reinterpret_cast<uint2 *>(terms_of_tile(scratch, n_tiles, n_blocks, cols)) +
+           tile * GEMV_TERM_FACTORS(n_blocks, cols);
+}
+
+/* Of all columns, in tiles of `cols`; a warp a unit. */
+DEVICE void run_terms(const float *b, int64_t k, int64_t n, int cols, bool is_wide,
+                      uint8_t *scratch) {
+    int64_t n_blocks = k / BLOCK_VALUES, n_tiles = (n - 1) / cols + 1;
+    int lane = threadIdx.x % 32, groups = cols / 32;
+    int64_t i = (blockIdx.x * (int64_t)blockDim.x + threadIdx.x) / 32,
+            block = i / (n_tiles * groups);
+    int64_t tile = i % (n_tiles * groups) / groups;
+    int group = (int)(i % groups);
+    wait_for_earlier();
+    let_next_start();
+    if (block >= n_blocks)
+        return;
+    TermUnit unit;
+    int64_t col = tile * cols + group * 32 + lane % 8 * 4;
+    if (is_wide)
+        unit.fetch<true>(b, block, col, n);
+    else
+        unit.fetch<false>(b, block, col, n);
+    uint8_t *of_block =
+        terms_of_tile(scratch, tile, n_blocks, cols) + block * term_bytes_of_block(cols);
+    uint2 factor = unit.split(of_block + group * 512, cols * 32);
+    uint2 *factors = factors_of_tile(scratch, tile, n_tiles, n_blocks, cols);
+    int64_t at = block * groups + group, n_factors = n_blocks * groups;
+    if (lane == 0) {
+        factors[at] = factor;
+        if (at + 1 == n_factors && n_factors % 2) /* which is copied, too, and not used */
+            factors[at + 1] = factor;
+    }
+}
+
+#endif
