@@ -576,7 +576,7 @@ static void gemv_q4k_reference(const void *args) {
 
 enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y, int64_t m,
                                        int64_t k, struct CUstream_st *stream) {
-    enum { ROWS_OF_WARP = 2, STEP = 8 * Q4K_VALUES };
+    enum { ROWS_OF_WARP = 2, STEP = 8 * Q4K_VALUES, MANY_TILES = 32 };
     const char *what = __func__;
     struct cushim_kernel_call call;
     int64_t n_blocks, n_of_x, n_of_y;
@@ -605,7 +605,10 @@ enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y, 
                                       .least_tiles = call.n_sms,
                                       .tile_bytes = GEMV_DIRECT_ROWS * (k / Q4K_VALUES) * Q4K_BYTES,
                                       .column_bytes = GEMV_DIRECT_DIGITS_OF_Q4K,
-                                      .early_bytes = GEMV_DIRECT_EARLY_OF_Q4K,
+                                      .early_bytes =
+                                          (m - 1) / GEMV_DIRECT_ROWS >= MANY_TILES * call.n_sms
+                                              ? GEMV_DIRECT_EARLY_BYTES
+                                              : GEMV_DIRECT_EARLY_OF_Q4K,
                                       .is_alone = true};
     if (cushim_is_aligned(16, w, x, NULL, NULL) && cushim_gemv_direct_shape(&call, &direct, &sizes))
         return launch_direct(

@@ -63,7 +63,7 @@ struct gemv_slices {
 
 /* Weights that a block asks for while the kernel ahead still runs: all of them where they are few
  * enough, and it has half of a multiprocessor; else no more than what does not hold up the first
- * that it waits for. */
+ * that it waits for, but of a vocabulary as many. */
 #define GEMV_DIRECT_EARLY_BYTES   (128 * 1024)
 #define GEMV_DIRECT_EARLY_OF_Q4_0 (48 * 1024)
 #define GEMV_DIRECT_EARLY_OF_Q4K  (64 * 1024)
