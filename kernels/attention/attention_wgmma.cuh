@@ -427,8 +427,7 @@ template <int DIM> struct Users : Grouped<DIM> {
                   "raw tiles fit where queries were");
 
     int user;
-    int row, n_keys;  /* the first of the warpgroup, what it sees; 64 bits would cost registers */
-    int first_unseen; /* tile */
+    int row, n_keys; /* the first of the warpgroup, what it sees; 64 bits would cost registers */
     /* of the thread's rows, lane / 4 of the warp's and 8 below */
     float out[DIM / 8][4], most[2], sum[2], factor[2], inverse_q[2];
 
@@ -781,7 +780,7 @@ template <int DIM> struct Users : Grouped<DIM> {
         return true;
     }
 
-    /* All tiles that the rows see; false: one is hard. */
+    /* All tiles; false: one is hard. */
     MEMBER bool take_all() {
         int n = tiles_of(n_keys), tile = 0;
         bool is_hard = n > 0 && split_queries();
@@ -792,14 +791,10 @@ template <int DIM> struct Users : Grouped<DIM> {
 #pragma unroll 1
         for (; tile < n && !is_hard; tile++)
             is_hard = !take(tile);
-        first_unseen = tile;
-        return !is_hard;
-    }
-
-    MEMBER void pass_others() const {
 #pragma unroll 1
-        for (int tile = first_unseen; tile < n_tiles; tile++)
+        for (; tile < n_tiles; tile++)
             pass(0, tile);
+        return !is_hard;
     }
 
     /* Some keys and values as floats, where the queries were; columns of values as in a tile. */
@@ -843,14 +838,10 @@ template <int DIM> struct Users : Grouped<DIM> {
 
     MEMBER void run() {
         bool is_hard = !take_all();
-        if (is_hard) { /* which takes long */
-            pass_others();
-            take_all_hard();
-        }
-        store();
-        if (!is_hard)
-            pass_others();
         cluster_arrive_relaxed(); /* others' copies have come, and this block's to them */
+        if (is_hard)
+            take_all_hard();
+        store();
         cluster_wait();
     }
 };
