@@ -1,0 +1,160 @@
+/*
+ * How products with quantised matrices are launched by blocks that stay (sm_90): how many blocks
+ * and warps there are, and what each has of shared memory.
+ */
+#include "kernels/gemv/gemv_shapes.h"
+
+enum { BLOCK_VALUES = 32 };
+
+/* Warps that share the steps of k of a block's tiles, one after the other, with the least idleness,
+ * of up to `most`; none leaves out a tile. */
+static unsigned even_warps(int64_t n_steps, int64_t n_tiles, unsigned most) {
+    int64_t least = INT64_MAX, n_all = n_steps * n_tiles;
+    unsigned best = 1;
+    for (unsigned warps = most; warps >= most / 2; warps--) {
+        int64_t with_idle = (n_all + warps - 1) / warps * warps;
+        if (with_idle < least) {
+            least = with_idle;
+            best = warps;
+        }
+    }
+    return best < n_steps ? best : (unsigned)n_steps;
+}
+
+/* Blocks of which `share` fit a multiprocessor, one for each, or more where sums of their tiles do
+ * not fit; false where nothing does. */
+static bool direct_blocks(const struct cushim_kernel_call *call, struct gemv_direct *direct,
+                          const struct gemv_direct_sizes *sizes, unsigned share) {
+    unsigned most_bytes = cushim_kernel_call_share(call, share);
+    int64_t n_tiles = (sizes->n_tiles - 1) / call->n_sms + 1; /* of a block */
+    unsigned n_warps = even_warps(sizes->n_steps, n_tiles, GEMV_DIRECT_WARPS / share);
+    unsigned bytes = GEMV_DIRECT_BYTES(sizes->column_bytes, (unsigned)sizes->n_steps, n_warps, 0,
+                                       sizes->bytes_of_warp);
+    unsigned bytes_of_tile = 64 * n_warps;
+    if (most_bytes > GEMV_DIRECT_MOST_BYTES)
+        most_bytes = GEMV_DIRECT_MOST_BYTES;
+    if (bytes + bytes_of_tile > most_bytes)
+        return false;
+    unsigned least =
+        cushim_n_blocks(sizes->n_tiles, (most_bytes - bytes) / bytes_of_tile, INT32_MAX);
+    unsigned grid = cushim_n_blocks(sizes->n_tiles, 1, call->n_sms);
+    if (grid < least)
+        grid = least;
+    unsigned most_tiles = (unsigned)((sizes->n_tiles - 1) / grid + 1);
+    direct->most_tiles = (int)most_tiles;
+    direct->shape = (struct cushim_kernel_shape){.grid = {grid},
+                                                 .block = {32 * n_warps},
+                                                 .shared_bytes = bytes + most_tiles * bytes_of_tile,
+                                                 .is_dependent = true};
+    return true;
+}
+
+/*
+ * On the matrix units, 16 rows a tile: a block a multiprocessor.  Where it asks for all its weights
+ * while the kernel ahead still runs it has half of the multiprocessor, so that it can be there by
+ * then, but of q4k.  False where it is not to be had: too few tiles, or too much of k for one
+ * block.
+ */
+bool cushim_gemv_direct_shape(const struct cushim_kernel_call *call, struct gemv_direct *direct,
+                              const struct gemv_direct_sizes *sizes) {
+    int64_t n_tiles = sizes->n_tiles, most_steps = GEMV_DIRECT_MOST_BYTES / sizes->column_bytes;
+    if (call->arch < 90 || sizes->n_steps == 0 || sizes->n_steps > most_steps ||
+        n_tiles < sizes->least_tiles || n_tiles > INT32_MAX)
+        return false;
+    int64_t bytes_of_block = ((n_tiles - 1) / call->n_sms + 1) * sizes->tile_bytes;
+    direct->early_bytes = GEMV_DIRECT_EARLY_BYTES;
+    if (!sizes->is_alone && bytes_of_block <= GEMV_DIRECT_EARLY_BYTES &&
+        direct_blocks(call, direct, sizes, 2))
+        return true;
+    direct->early_bytes = sizes->early_bytes;
+    return direct_blocks(call, direct, sizes, 1);
+}
+
+/*
+ * By bulk copies: a block a multiprocessor, more only where the rows' sums do not fit it.  False
+ * where there are so few rows that other kernels end first, too much of k for one block, or too
+ * little shared memory.
+ */
+bool cushim_gemv_stream_shape(const struct cushim_kernel_call *call,
+                              struct cushim_kernel_shape *shape, int64_t m, int64_t k,
+                              int64_t block_bytes) {
+    enum { LEAST_SETS = 3 }; /* of a warp */
+    int64_t n_slices = (k + GEMV_STREAM_SLICE - 1) / GEMV_STREAM_SLICE,
+            n_sets = (m - 1) / GEMV_STREAM_ROWS + 1;
+    if (call->arch < 90 || k == 0 || n_slices > GEMV_STREAM_WARPS)
+        return false;
+    unsigned n_warps = GEMV_STREAM_WARPS / (unsigned)n_slices * (unsigned)n_slices;
+    if (n_sets < LEAST_SETS * (n_warps / n_slices) * call->n_sms)
+        return false;
+    int64_t parts_of_set = GEMV_STREAM_ROWS * n_slices;
+    unsigned least = cushim_n_blocks(n_sets, GEMV_STREAM_MOST_PARTS / parts_of_set, INT32_MAX);
+    unsigned grid = least < call->n_sms ? (unsigned)call->n_sms : least;
+    int64_t n_parts = ((n_sets - 1) / grid + 1) * parts_of_set;
+    unsigned bytes = GEMV_STREAM_BYTES((unsigned)block_bytes, n_warps, (unsigned)n_parts);
+    if (bytes > call->facts->shared_bytes)
+        return false;
+    *shape = (struct cushim_kernel_shape){
+        .grid = {grid}, .block = {32 * n_warps}, .shared_bytes = bytes, .is_dependent = true};
+    return true;
+}
+
+/*
+ * By slices of k: blocks that stay, with a warp a slice, or some where there are few slices.  A
+ * cluster shares k that is too much for a block.  False where it is not to be had.
+ */
+bool cushim_gemv_slices_shape(const struct cushim_kernel_call *call,
+                              struct cushim_kernel_shape *shape, struct gemv_slices *slices,
+                              int64_t m, int64_t k, int64_t n_cols, int64_t block_bytes) {
+    enum { MOST_GROUPS = 4, TILES_OF_WARP = 4, PARTS = 8 };
+    int64_t n_all = k / GEMV_SLICE, n_tiles = (m - 1) / GEMV_SLICE_ROWS + 1;
+    int64_t row_bytes = k / BLOCK_VALUES * block_bytes;
+    unsigned ranks = 1;
+    if (call->arch < 90 || n_all == 0 || n_tiles > INT32_MAX)
+        return false;
+    while (ranks < CUSHIM_PORTABLE_CLUSTER && n_all > (int64_t)GEMV_SLICE_WARPS * ranks)
+        ranks *= 2;
+    if (n_all > (int64_t)GEMV_SLICE_WARPS * ranks || (ranks > 1 && !call->has_clusters))
+        return false;
+    unsigned n_slices = (unsigned)((n_all - 1) / ranks + 1), groups = GEMV_SLICE_WARPS / n_slices;
+    if (groups > MOST_GROUPS)
+        groups = MOST_GROUPS;
+    /* As many clusters as surely run at the same time.  Each lies within one of a device's parts,
+     * which have even numbers of multiprocessors, so that each may leave ranks - 2 idle. */
+    int64_t most = ((int64_t)call->n_sms - (ranks > 2 ? PARTS * (ranks - 2) : 0)) / ranks;
+    unsigned clusters = cushim_n_blocks(n_tiles, 1, most > 1 ? most : 1);
+    int64_t tiles = (n_tiles - 1) / clusters + 1;
+    unsigned most_bytes = cushim_kernel_call_share(call, 1);
+    if (most_bytes > GEMV_DIRECT_MOST_BYTES)
+        most_bytes = GEMV_DIRECT_MOST_BYTES;
+    /* All tiles, or as many as there is room for the sums of, twice. */
+    unsigned warps = n_slices * groups, n_bytes = (unsigned)block_bytes;
+    unsigned least = GEMV_SLICE_BYTES(n_bytes, warps, n_slices, 0, 0);
+    unsigned n = 0, n_sums = 1;
+    if (most_bytes > least)
+        n = (most_bytes - least) / GEMV_SLICE_BYTES(n_bytes, 0, n_slices, 1, n_sums);
+    if (tiles <= n) {
+        n = (unsigned)tiles;
+    } else {
+        n_sums = 2;
+        n = n ? (most_bytes - least) / GEMV_SLICE_BYTES(n_bytes, 0, n_slices, 1, n_sums) : 0;
+        n = n < TILES_OF_WARP * groups ? n : TILES_OF_WARP * groups;
+    }
+    if (n == 0)
+        return false;
+    *slices = (struct gemv_slices){.m = m,
+                                   .k = k,
+                                   .n = n_cols,
+                                   .step = row_bytes * GEMV_SLICE_ROWS * groups * clusters,
+                                   .row_bytes = (uint32_t)row_bytes,
+                                   .n_slices = (int32_t)n_slices,
+                                   .n_groups = (int32_t)groups,
+                                   .tile_step = (int32_t)clusters,
+                                   .tiles_a_sum = (int32_t)n};
+    *shape = (struct cushim_kernel_shape){.grid = {clusters * ranks},
+                                          .block = {32 * warps},
+                                          .cluster = ranks > 1 ? ranks : 0,
+                                          .shared_bytes =
+                                              GEMV_SLICE_BYTES(n_bytes, warps, n_slices, n, n_sums),
+                                          .is_dependent = true};
+    return true;
+}
