@@ -6,7 +6,7 @@
  * through blocks that stay (sm_90), more through the matrix units, from nine on by warpgroups on
  * devices of 9.0.  On sm_75 rows take up to eight, and more go through tiles of plain products.
  */
-#include "kernels/gemv/gemv_shapes.h"
+#include "kernels/gemv/gemv_direct.h"
 
 #include "base/try.h"
 #include "cushim/kernels/gemv.h"

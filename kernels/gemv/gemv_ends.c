@@ -9,7 +9,7 @@
 #include "cushim/kernels/gemv.h"
 #include "cushim/kernels/norm.h"
 #include "cushim/kernels_ref.h"
-#include "kernels/gemv/gemv_shapes.h"
+#include "kernels/gemv/gemv_direct.h"
 #include "kernels/gemv/gemv_ends.h"
 #include "kernels/gemv/gemv_kernels.h"
 #include "kernels/launch/arguments.h"

@@ -2,7 +2,7 @@
  * How products with quantised matrices are launched by blocks that stay (sm_90): how many blocks
  * and warps there are, and what each has of shared memory.
  */
-#include "kernels/gemv/gemv_shapes.h"
+#include "kernels/gemv/gemv_direct.h"
 
 enum { BLOCK_VALUES = 32 };
 

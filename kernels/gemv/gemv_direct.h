@@ -1,6 +1,6 @@
 /* Blocks that stay (sm_90): how a product with a quantised matrix is launched. */
-#ifndef CUSHIM_KERNELS_GEMV_SHAPES_H
-#define CUSHIM_KERNELS_GEMV_SHAPES_H
+#ifndef CUSHIM_KERNELS_GEMV_DIRECT_H
+#define CUSHIM_KERNELS_GEMV_DIRECT_H
 
 #include "kernels/gemv/gemv_kernels.h"
 #include "kernels/launch/call.h"
