@@ -30,8 +30,9 @@ extern "C" {
  * How much scratch helps the three products with quantised matrices below.
  * @param k  rows of b
  * @param n  columns of b
- * @return bytes, some more than 4 a value of b in columns rounded up to a multiple of 32, 64 or
- * 128; 0 where none helps, and for sizes that they refuse Threads  any
+ * @return bytes: 4 for each value of b, its columns rounded up to a multiple of 32 or 64, and some
+ * more; 0 where none helps, as up to 8 columns, and for sizes that the products refuse
+ * Threads  any
  */
 CUSHIM_API size_t cushim_gemm_scratch(int64_t k, int64_t n);
 
