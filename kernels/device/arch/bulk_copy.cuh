@@ -43,10 +43,7 @@ DEVICE void copy_bulk(void *shared, const void *global, unsigned n_bytes,
 #ifdef CUSHIM_EMULATED
     emulated::copy_bulk_later(shared, global, n_bytes, delivery);
 #elif __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
-                 "%2, [%3];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
-                 "l"(global), "r"(n_bytes), "r"((unsigned)__cvta_generic_to_shared(delivery))
-                 : "memory");
+    copy_for_mbarrier(shared, global, n_bytes, delivery);
 #else
     for (unsigned i = 0; i < n_bytes / 16; i++)
         static_cast<uint4 *>(shared)[i] = __ldg(static_cast<const uint4 *>(global) + i);

@@ -240,10 +240,7 @@ DEVICE void copy_bulk_for(void *shared, const void *global, unsigned n_bytes, Ga
 #ifdef CUSHIM_EMULATED
     emulated::copy_for_gate(shared, global, n_bytes, gate);
 #elif __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
-                 "%2, [%3];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
-                 "l"(global), "r"(n_bytes), "r"((unsigned)__cvta_generic_to_shared(gate))
-                 : "memory");
+    copy_for_mbarrier(shared, global, n_bytes, gate);
 #endif
 }
 

@@ -16,6 +16,15 @@ DEVICE void arrive_at_mbarrier(uint64_t *mbarrier, unsigned n_bytes) {
                  : "memory");
 }
 
+/* From global memory, to come as bytes of one; n_bytes and both addresses are multiples of 16. */
+DEVICE void copy_for_mbarrier(void *shared, const void *global, unsigned n_bytes,
+                              uint64_t *mbarrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
+                 "%2, [%3];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
+                 "l"(global), "r"(n_bytes), "r"((unsigned)__cvta_generic_to_shared(mbarrier))
+                 : "memory");
+}
+
 /* For the end of a round, counted from 0. */
 DEVICE void wait_for_mbarrier(uint64_t *mbarrier, unsigned round) {
     asm volatile("{\n\t"
