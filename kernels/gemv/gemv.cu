@@ -7,9 +7,9 @@
 #include "kernels/gemv/gemv_slices.cuh"
 #include "kernels/gemv/gemv_small.cuh"
 #include "kernels/gemv/gemv_stream.cuh"
-#include "kernels/gemv/gemv_terms.cuh"
+#include "kernels/gemv/wgmma/gemv_terms.cuh"
 #include "kernels/gemv/gemv_tile.cuh"
-#include "kernels/gemv/gemv_wgmma.cuh"
+#include "kernels/gemv/wgmma/gemv_wgmma.cuh"
 
 /* Blocks have 256 threads; one or two of them a multiprocessor leave 255 or 128 registers. */
 

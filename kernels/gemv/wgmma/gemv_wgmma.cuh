@@ -17,7 +17,7 @@
 #include "kernels/device/arch/cluster.cuh"
 #include "kernels/device/arch/wgmma.cuh"
 #include "kernels/gemv/gemv_staged.cuh"
-#include "kernels/gemv/gemv_terms.cuh"
+#include "kernels/gemv/wgmma/gemv_terms.cuh"
 
 #ifdef CUSHIM_HAS_WGMMA
 
