@@ -1,22 +1,18 @@
 """A folder holds one subject and at most 15 nouns; a noun is a base name.
 
-    folders.py [ROOT] [--lower]
-
-The nouns of all folders of TREES may only become fewer: limits.json has how many there are (ratchet.py).
+    folders.py [ROOT]
 """
 import collections
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-import ratchet
 import tap
 import tree
 
 ROOT = tree.root()
 MOST = 15
 TOP = ("src", "preload", "kernels", "tools")
-TREES = ("src/memory", "src/companion/pool")
 CODE = {".c", ".h", ".cu", ".cuh", ".S", ".def"}
 
 # More nouns than that, and why.
@@ -46,15 +42,6 @@ def faults(root, exceptions):
             yield f"{folder}: {len(names)} nouns, at most {most}"
 
 
-def of_trees(root):
-    """{tree: how many nouns all its folders have}."""
-    return {top: sum(len(names) for folder, names in nouns(root).items() if f"{folder}/".startswith(f"{top}/")) for top in TREES}
-
-
-if ratchet.lower("nouns", of_trees(ROOT)):
-    sys.exit()
-
-
 @tap.test
 def a_folder_holds_one_subject():
     found = list(faults(ROOT, EXCEPTIONS))
@@ -72,18 +59,6 @@ def a_folder_with_too_many_is_found():
     with tree.made_of({f"src/x/n{i}.{suffix}": "" for i in range(16) for suffix in "ch"}) as root:
         assert list(faults(root, {})) == ["src/x: 16 nouns, at most 15"]
         assert not list(faults(root, {"src/x": (16, "so")}))
-
-
-@tap.test
-def the_engine_and_its_pools_get_no_noun_more():
-    found = ratchet.faults("nouns", of_trees(ROOT))
-    assert not found, "\n" + "\n".join(found)
-
-
-@tap.test
-def nouns_of_all_folders_of_a_tree_are_counted():
-    with tree.made_of({"src/memory/a.h": "", "src/memory/x/a.c": "", "src/memory/x/a.h": "", "src/memory_of/b.c": ""}) as root:
-        assert of_trees(root) == {"src/memory": 2, "src/companion/pool": 0}
 
 
 tap.run()
