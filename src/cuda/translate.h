@@ -1,4 +1,4 @@
-/* One place where the driver's codes become statuses (docs/api/statuses.md has the table). */
+/* One place where the driver's codes become statuses (tools/api-pages makes a table of them). */
 #ifndef CUSHIM_CUDA_TRANSLATE_H
 #define CUSHIM_CUDA_TRANSLATE_H
 

@@ -3,7 +3,7 @@
     pages.py [ROOT]
 
 Lines are at most 100 columns wide and paragraphs at most 6 lines long; tables, code, headings and lines that are one link are free.
-What headers say is wrapped, and as long as it is there.  Dates and commit hashes stand in docs/results and CHANGELOG.md alone.
+Dates and commit hashes stand in docs/results and CHANGELOG.md alone.
 """
 import collections
 import pathlib
@@ -16,7 +16,7 @@ import tree
 
 ROOT = tree.root()
 WIDTH, LINES = 100, 6
-RENDERED, FROM_HEADERS = "docs/results/", "docs/api/"
+RENDERED = "docs/results/"
 DIARY = re.compile(r"\b20\d\d-\d\d-\d\d\b|\bcommit [0-9a-f]{7,40}\b|\bsince then\b", re.IGNORECASE)
 SOURCES = {".c", ".h", ".cu", ".cuh", ".def", ".S", ".in", ".pml", ".py", ".build"}
 PAGE = re.compile(r"[\w-]+\.md\b")
@@ -49,7 +49,7 @@ def counted(root):
             counts[f"{name} wide"] += len(line.rstrip()) > WIDTH and not is_free
             starts = not line.strip() or line.startswith(("#", ">")) or re.match(r"\s*([-*]|\d+\.)\s", line)
             length = 1 if starts or number != before + 1 else length + 1
-            counts[f"{name} long"] += length == LINES + 1 and not name.startswith(FROM_HEADERS)
+            counts[f"{name} long"] += length == LINES + 1
             before = number
             counts[f"{name} diary"] += name != "CHANGELOG.md" and bool(DIARY.search(line))
     return {key: count for key, count in counts.items() if count}
@@ -76,7 +76,7 @@ def not_in_index(root):
     index = (root / "docs/README.md").read_text()
     linked = {pathlib.Path("docs", target.split("#")[0]) for target in LINK.findall(index)}
     for path in pages(root):
-        if path.parts[0] == "docs" and path != pathlib.Path("docs/README.md") and not {path, path.parent} & linked and path.parts[1] != "api":
+        if path.parts[0] == "docs" and path != pathlib.Path("docs/README.md") and not {path, path.parent} & linked:
             yield path.as_posix()
 
 
@@ -108,9 +108,8 @@ def every_page_is_in_the_index():
 @tap.test
 def a_wide_line_a_long_paragraph_and_a_diary_are_found():
     with tree.made_of({"docs/x.md": "x" * 101 + "\n\n" + "a\n" * 7 + "\nOn 2026-11-23 it was so.\n",
-                       "docs/y.md": "| " + "x" * 200 + "\n```\n" + "y" * 200 + "\n```\n",
-                       "docs/api/z.md": "# " + "x" * 200 + "\n" + "a\n" * 7 + "x" * 101}) as root:
-        assert counted(root) == {"docs/x.md wide": 1, "docs/x.md long": 1, "docs/x.md diary": 1, "docs/api/z.md wide": 1}
+                       "docs/y.md": "| " + "x" * 200 + "\n```\n" + "y" * 200 + "\n```\n"}) as root:
+        assert counted(root) == {"docs/x.md wide": 1, "docs/x.md long": 1, "docs/x.md diary": 1}
 
 
 @tap.test

@@ -1,4 +1,4 @@
-"""What the page libcushim(3) says, from the public headers: the blocks that tools/api-pages makes docs/api of."""
+"""What the page libcushim(3) says, from the public headers: the blocks that tools/api-pages makes pages of."""
 import importlib.machinery
 import importlib.util
 import pathlib
