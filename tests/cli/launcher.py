@@ -236,6 +236,41 @@ def a_program_built_for_musl_is_named_and_runs_without_the_preload():
     assert "musl" in examined(program)["linked"][1] and examined(program)["linked"][0] == "wrong"
 
 
+def with_a_glibc_of_its_own(name, renamed):
+    """A program whose loader and C library lie in a folder of its own; versions of that library may have other names."""
+    folder = scratch / name
+    folder.mkdir()
+    system = re.search(r"program interpreter: (.*)\]", subprocess.run(["readelf", "-lW", build("dynamic")], text=True, capture_output=True).stdout)[1]
+    loader = pathlib.Path(system).resolve()
+    shutil.copy(loader, folder / "ld.so")
+    libc = (loader.parent / "libc.so.6").read_bytes()
+    for version in renamed:
+        libc = libc.replace(b"GLIBC_2." + version + b"\0", b"GLIBC_9." + version + b"\0")
+    (folder / "libc.so.6").write_bytes(libc)
+    # without the start files, which may need versions that are renamed
+    return build(f"{name}-program", "-nostartfiles", "-static-libgcc", f"-Wl,--dynamic-linker={folder / 'ld.so'}", f"-Wl,-rpath,{folder}", source="""
+        void exit(int status);
+        void _start(void) { exit(7); }
+    """)
+
+
+@tap.test
+def a_program_with_an_older_glibc_of_its_own_is_named_and_runs_without_the_preload():
+    needed = subprocess.run(["readelf", "-VW", PRELOAD], text=True, capture_output=True).stdout
+    newest = max({int(minor) for minor in re.findall(r"Name: GLIBC_2\.(\d+)\b", needed)})
+    program = with_a_glibc_of_its_own("older", [str(newest).encode()])
+    result = cushim("run", "--stats=stderr", str(program))
+    assert result.returncode == 7 and "has a glibc of its own that is older" in only_line(result), result
+    assert examined(program)["linked"][0] == "wrong" and "older" in examined(program)["linked"][1]
+
+
+@tap.test
+def a_program_with_an_equal_glibc_of_its_own_is_taken():
+    program = with_a_glibc_of_its_own("equal", [])
+    assert "glibc of its own" not in cushim("run", str(program)).stderr
+    assert examined(program)["linked"][0] == "ok"
+
+
 def dlsym_hook(name, next_dlsym):
     """A preload that answers dlsym, and finds the next one in its own way."""
     return build(name, "-shared", "-fPIC", "-ldl", source=f"""

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tools/cushim/file_image.h"
+#include "tools/cushim/launch.h"
 
 #if defined __x86_64__
 #define OUR_MACHINE EM_X86_64
@@ -21,6 +22,13 @@
 #endif
 
 enum { MAX_SCRIPTS = 4 }; /* what the kernel follows, too */
+
+/* What the dynamic section of a file says. */
+struct dynamic {
+    const Elf64_Dyn *entries; /* up to DT_NULL */
+    size_t n_entries;
+    struct image strings;
+};
 
 int program_find(const char *name, char path[PATH_MAX]) {
     if (strchr(name, '/')) {
@@ -65,25 +73,30 @@ static size_t offset_of(const Elf64_Phdr *segments, size_t n_segments, uint64_t 
     return SIZE_MAX;
 }
 
-static void read_dynamic(struct program *program, const struct image *image,
-                         const Elf64_Phdr *segments, size_t n_segments, const Elf64_Phdr *dynamic) {
+/* The dynamic section and its table of strings; false if the file has none, or is damaged. */
+static bool find_dynamic(const struct image *image, const Elf64_Phdr *segments, size_t n_segments,
+                         const Elf64_Phdr *dynamic, struct dynamic *found) {
     size_t n_entries = dynamic->p_filesz / sizeof(Elf64_Dyn);
     const Elf64_Dyn *entries = image_part(image, dynamic->p_offset, n_entries * sizeof *entries);
-    if (!entries)
-        return;
-    size_t names = SIZE_MAX, names_bytes = 0;
-    for (size_t i = 0; i < n_entries && entries[i].d_tag != DT_NULL; i++) {
-        if (entries[i].d_tag == DT_STRTAB)
-            names = offset_of(segments, n_segments, entries[i].d_un.d_ptr);
-        if (entries[i].d_tag == DT_STRSZ)
-            names_bytes = entries[i].d_un.d_val;
+    size_t names = SIZE_MAX, names_bytes = 0, n = 0;
+    for (; entries && n < n_entries && entries[n].d_tag != DT_NULL; n++) {
+        if (entries[n].d_tag == DT_STRTAB)
+            names = offset_of(segments, n_segments, entries[n].d_un.d_ptr);
+        if (entries[n].d_tag == DT_STRSZ)
+            names_bytes = entries[n].d_un.d_val;
     }
-    if (names == SIZE_MAX)
-        return;
-    for (size_t i = 0; i < n_entries && entries[i].d_tag != DT_NULL; i++) {
-        if (entries[i].d_tag != DT_NEEDED || entries[i].d_un.d_val >= names_bytes)
+    const char *strings = names == SIZE_MAX ? NULL : image_part(image, names, names_bytes);
+    if (!strings)
+        return false;
+    *found = (struct dynamic){entries, n, {strings, names_bytes}};
+    return true;
+}
+
+static void read_dynamic(struct program *program, const struct dynamic *dynamic) {
+    for (size_t i = 0; i < dynamic->n_entries; i++) {
+        if (dynamic->entries[i].d_tag != DT_NEEDED)
             continue;
-        const char *needed = image_string(image, names + entries[i].d_un.d_val);
+        const char *needed = image_string(&dynamic->strings, dynamic->entries[i].d_un.d_val);
         if (strncmp(needed, "libcudart.so", 12) == 0) {
             program->cudart = PROGRAM_CUDART_SHARED;
             snprintf(program->cudart_name, sizeof program->cudart_name, "%s", needed);
@@ -93,11 +106,8 @@ static void read_dynamic(struct program *program, const struct image *image,
         if (strncmp(needed, "libasan.so", 10) == 0 || strncmp(needed, "libclang_rt.asan", 16) == 0)
             snprintf(program->sanitizer, sizeof program->sanitizer, "%s", needed);
     }
-    if (image_part(image, names, names_bytes)) {
-        struct image strings = {image->bytes + names, names_bytes};
-        program->imports_dlopen = HOLDS(&strings, "\0dlopen\0");
-        program->imports_dlmopen = HOLDS(&strings, "\0dlmopen\0");
-    }
+    program->imports_dlopen = HOLDS(&dynamic->strings, "\0dlopen\0");
+    program->imports_dlmopen = HOLDS(&dynamic->strings, "\0dlmopen\0");
 }
 
 /* A static runtime has the names of its own errors and of the driver's entry points inside. */
@@ -105,10 +115,71 @@ static bool has_static_cudart(const struct image *image) {
     return HOLDS(image, "\0cudaErrorCudartUnloading\0") && HOLDS(image, "\0cuGetProcAddress");
 }
 
-/* Is this the path of musl's loader, as "/lib/ld-musl-x86_64.so.1"? */
-static bool is_musl(const struct image *image, size_t offset) {
-    const char *path = image_string(image, offset), *slash = strrchr(path, '/');
-    return strncmp(slash ? slash + 1 : path, "ld-musl-", 8) == 0;
+/* The segments of an ELF file; NULL if it is none, or is damaged. */
+static const Elf64_Phdr *segments_of(const struct image *image, size_t *n_segments) {
+    const Elf64_Ehdr *header = image_part(image, 0, sizeof *header);
+    if (!header || header->e_phoff % _Alignof(Elf64_Phdr) != 0)
+        return NULL;
+    *n_segments = header->e_phnum;
+    return image_part(image, header->e_phoff, *n_segments * sizeof(Elf64_Phdr));
+}
+
+/* The dynamic strings of a library; false if they cannot be read. */
+static bool strings_of(const struct image *image, struct image *strings) {
+    size_t n_segments;
+    const Elf64_Phdr *segments = segments_of(image, &n_segments);
+    for (size_t i = 0; segments && i < n_segments; i++) {
+        struct dynamic dynamic;
+        if (segments[i].p_type == PT_DYNAMIC && segments[i].p_offset % _Alignof(Elf64_Dyn) == 0 &&
+            find_dynamic(image, segments, n_segments, &segments[i], &dynamic)) {
+            *strings = dynamic.strings;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Does the C library of these strings have each version of glibc that the other library needs? */
+static bool has_versions(const struct image *libc, const struct image *needed) {
+    static const char prefix[] = "\0GLIBC_";
+    const char *at = needed->bytes, *end = needed->bytes + needed->n_bytes;
+    while ((at = memmem(at, (size_t)(end - at), prefix, sizeof prefix - 1)) != NULL) {
+        size_t n_bytes = strnlen(at + 1, (size_t)(end - at - 1)) + 2; /* with the 0 at both ends */
+        if (n_bytes > (size_t)(end - at) || !holds(libc, at, n_bytes))
+            return false;
+        at++;
+    }
+    return true;
+}
+
+/*
+ * Does this loader come with a glibc that is too old for our library?  A loader of Nix, Guix or a
+ * bundle has its C library beside it.  Where nothing is beside it, we do not know, and say no.
+ */
+static bool has_old_glibc(const char *loader) {
+    char real[PATH_MAX], library[PATH_MAX], wrong[LAUNCH_WRONG_BYTES];
+    struct image images[2], strings[2];
+    bool is_old = false;
+    char *slash = realpath(loader, real) ? strrchr(real, '/') : NULL;
+    if (!slash || slash + sizeof "/libc.so.6" > real + sizeof real || !launch_find(library, wrong))
+        return false;
+    strcpy(slash, "/libc.so.6");
+    if (image_map(&images[0], real, NULL) != 0)
+        return false;
+    if (image_map(&images[1], library, NULL) == 0) {
+        is_old = strings_of(&images[0], &strings[0]) && strings_of(&images[1], &strings[1]) &&
+                 !has_versions(&strings[0], &strings[1]);
+        image_unmap(&images[1]);
+    }
+    image_unmap(&images[0]);
+    return is_old;
+}
+
+static enum program_link link_by(const char *loader) {
+    const char *slash = strrchr(loader, '/');
+    if (strncmp(slash ? slash + 1 : loader, "ld-musl-", 8) == 0)
+        return PROGRAM_MUSL;
+    return has_old_glibc(loader) ? PROGRAM_OLD_GLIBC : PROGRAM_DYNAMIC;
 }
 
 static void read_elf(struct program *program, const struct image *image) {
@@ -122,16 +193,18 @@ static void read_elf(struct program *program, const struct image *image) {
     }
     if (header->e_type != ET_EXEC && header->e_type != ET_DYN)
         return;
-    size_t n_segments = header->e_phnum;
-    const Elf64_Phdr *segments = image_part(image, header->e_phoff, n_segments * sizeof *segments);
-    if (!segments || header->e_phoff % _Alignof(Elf64_Phdr) != 0)
+    size_t n_segments;
+    const Elf64_Phdr *segments = segments_of(image, &n_segments);
+    if (!segments)
         return;
     program->link = PROGRAM_STATIC;
     for (size_t i = 0; i < n_segments; i++) {
         if (segments[i].p_type == PT_INTERP)
-            program->link = is_musl(image, segments[i].p_offset) ? PROGRAM_MUSL : PROGRAM_DYNAMIC;
-        if (segments[i].p_type == PT_DYNAMIC && segments[i].p_offset % _Alignof(Elf64_Dyn) == 0)
-            read_dynamic(program, image, segments, n_segments, &segments[i]);
+            program->link = link_by(image_string(image, segments[i].p_offset));
+        struct dynamic dynamic;
+        if (segments[i].p_type == PT_DYNAMIC && segments[i].p_offset % _Alignof(Elf64_Dyn) == 0 &&
+            find_dynamic(image, segments, n_segments, &segments[i], &dynamic))
+            read_dynamic(program, &dynamic);
     }
     if (program->cudart == PROGRAM_CUDART_NONE && has_static_cudart(image))
         program->cudart = PROGRAM_CUDART_STATIC;
@@ -192,6 +265,8 @@ const char *program_obstacle(const struct program *program) {
         return "is built for another machine";
     if (program->link == PROGRAM_MUSL)
         return "is built for musl, cushim for glibc";
+    if (program->link == PROGRAM_OLD_GLIBC)
+        return "has a glibc of its own that is older than cushim needs";
     if (program->is_privileged)
         return program->has_setid ? "is set-user-id or set-group-id" : "has file capabilities";
     return NULL;

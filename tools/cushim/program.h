@@ -13,10 +13,11 @@
 
 enum program_link {
     PROGRAM_DYNAMIC,
-    PROGRAM_MUSL,   /* dynamic, by musl's loader, which our library, made for glibc, does not fit */
-    PROGRAM_STATIC, /* no interpreter in its headers: ld.so never runs */
-    PROGRAM_FOREIGN, /* an ELF file of another machine or word size */
-    PROGRAM_UNKNOWN  /* no ELF file, or a damaged one */
+    PROGRAM_MUSL, /* dynamic, by musl's loader, which our library, made for glibc, does not fit */
+    PROGRAM_OLD_GLIBC, /* its loader comes with a glibc that lacks what our library needs */
+    PROGRAM_STATIC,    /* no interpreter in its headers: ld.so never runs */
+    PROGRAM_FOREIGN,   /* an ELF file of another machine or word size */
+    PROGRAM_UNKNOWN    /* no ELF file, or a damaged one */
 };
 
 enum program_cudart { PROGRAM_CUDART_NONE, PROGRAM_CUDART_SHARED, PROGRAM_CUDART_STATIC };

@@ -64,7 +64,7 @@ static bool warn_where_out_of_reach(const char *name) {
     if (program_find(name, path) != 0 || program_inspect(&program, path) != 0)
         return false;
     const char *obstacle = program_obstacle(&program);
-    bool is_unfit = program.link == PROGRAM_MUSL;
+    bool is_unfit = program.link == PROGRAM_MUSL || program.link == PROGRAM_OLD_GLIBC;
     if (obstacle)
         complain("%s %s: %s, and it runs without cushim",
                  *program.interpreter ? program.interpreter : name, obstacle,

@@ -53,6 +53,12 @@ static void examine_link(struct report *report, const struct program *program) {
                    "leaves it out");
         report_remedy(report, "build it for glibc");
         break;
+    case PROGRAM_OLD_GLIBC:
+        report_add(report, REPORT_WRONG, "linked",
+                   "dynamically, with a glibc of its own that is older than the preload library "
+                   "needs, and `cushim run` leaves that out");
+        report_remedy(report, "build cushim with that glibc, or take a program for the system's");
+        break;
     case PROGRAM_STATIC:
         report_add(report, REPORT_WRONG, "linked", "fully static: no preload reaches it");
         report_remedy(report, "link it without -static; a static CUDA runtime is fine");
