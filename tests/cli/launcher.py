@@ -236,6 +236,17 @@ def a_program_built_for_musl_is_named_and_runs_without_the_preload():
     assert "musl" in examined(program)["linked"][1] and examined(program)["linked"][0] == "wrong"
 
 
+@tap.test
+def a_damaged_preload_is_named_in_one_line():
+    whole = PRELOAD.read_bytes()
+    for name, part in (("empty", b""), ("cut", whole[:5000]), ("short", whole[:100_000]), ("text", b"no library\n")):
+        command = moved(scratch / f"damaged-{name}")
+        (command.parent / "libcushim-preload.so").write_bytes(part)
+        result = cushim("run", "sh", "-c", "echo started", command=command)
+        assert result.returncode == 125 and not result.stdout, result
+        assert "is damaged" in only_line(result), result
+
+
 def with_a_glibc_of_its_own(name, renamed):
     """A program whose loader and C library lie in a folder of its own; versions of that library may have other names."""
     folder = scratch / name

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/options.h"
+#include "tools/cushim/program.h"
 
 /* What glibc splits LD_PRELOAD at. */
 #define SEPARATORS " :"
@@ -44,6 +45,11 @@ bool launch_find(char path[PATH_MAX], char wrong[LAUNCH_WRONG_BYTES]) {
                      CUSHIM_LIBRARY_FOLDER);
         else
             snprintf(wrong, LAUNCH_WRONG_BYTES, "/proc/self/exe cannot be read");
+        return false;
+    }
+    if (!program_is_whole_library(path)) {
+        snprintf(wrong, LAUNCH_WRONG_BYTES,
+                 "%s is damaged: it is no whole library; install it anew", path);
         return false;
     }
     if (!strpbrk(path, SEPARATORS "$"))

@@ -258,6 +258,23 @@ int program_inspect(struct program *program, const char *path) {
     }
 }
 
+bool program_is_whole_library(const char *path) {
+    struct image image;
+    if (image_map(&image, path, NULL) != 0)
+        return false;
+    size_t n_segments = 0;
+    const Elf64_Ehdr *header = image_part(&image, 0, sizeof *header);
+    const Elf64_Phdr *segments = segments_of(&image, &n_segments);
+    bool is_whole = segments && memcmp(header->e_ident, ELFMAG, SELFMAG) == 0 &&
+                    header->e_ident[EI_CLASS] == ELFCLASS64 && header->e_machine == OUR_MACHINE &&
+                    header->e_type == ET_DYN;
+    for (size_t i = 0; is_whole && i < n_segments; i++)
+        is_whole = segments[i].p_type != PT_LOAD ||
+                   image_part(&image, segments[i].p_offset, segments[i].p_filesz) != NULL;
+    image_unmap(&image);
+    return is_whole;
+}
+
 const char *program_obstacle(const struct program *program) {
     if (program->link == PROGRAM_STATIC)
         return "is fully static";

@@ -44,6 +44,9 @@ int program_find(const char *name, char path[PATH_MAX]);
 /* Look at the file.  0, or an errno; a file that is no ELF is PROGRAM_UNKNOWN, not an error. */
 int program_inspect(struct program *program, const char *path);
 
+/* Is the file a library of this machine, with all that the loader would map of it? */
+bool program_is_whole_library(const char *path);
+
 /* Why a preload cannot reach it, or ours does not fit it, as a phrase ("is fully static"), or NULL.
  */
 const char *program_obstacle(const struct program *program);
