@@ -178,6 +178,26 @@ def doctor_takes_one_allocation_of_two_for_wrong():
 
 
 @tap.test
+def a_device_that_is_full_is_noted_and_nothing_is_wrong():
+    holder = build("holder", f"-L{SIM}", "-l:libcuda.so.1", source="""
+        #include <stdlib.h>
+        int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuMemAlloc_v2(unsigned long long *, unsigned long);
+        int main(int n, char **words) {
+            void *context; unsigned long long address;
+            if (n != 2 || cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context)) return 9;
+            for (unsigned long bytes = 1ul << 30; bytes >= 512; bytes /= 2)
+                while (cuMemAlloc_v2(&address, bytes) == 0) {}
+            return system(words[1]) ? 1 : 0;
+        }
+    """)
+    device = {"LD_LIBRARY_PATH": str(SIM), "CUSHIM_SIM_SHARED": str(scratch / "full-device"), "CUSHIM_SIM_MEMORY": str(64 << 20)}
+    result = cushim(f"{CUSHIM} doctor --json", command=holder, **device)
+    found = {name: value for (section, name), value in rows(result).items() if section.startswith("the probe")}
+    assert found["pool"][0] == "note" and "device 0 is full" in found["pool"][1], found
+    assert result.returncode == 0, result
+
+
+@tap.test
 def doctor_names_the_driver_s_own_error():
     if not (SIM / "libcuda.so.1").exists():
         tap.skip("the software device is not built")

@@ -167,7 +167,10 @@ static void examine_entries(struct report *report, const char *library) {
         examine_entry(report, "dlsym", probe.findings.by_dlsym, library);
     if (*probe.findings.by_resolver)
         examine_entry(report, "cuGetProcAddress", probe.findings.by_resolver, library);
-    if (*probe.findings.failure) {
+    if (probe.findings.is_full) {
+        report_add(report, REPORT_NOTE, "pool", "not tried: %s, so device 0 is full",
+                   probe.findings.failure);
+    } else if (*probe.findings.failure) {
         report_add(report, REPORT_WRONG, "pool", "%s", probe.findings.failure);
     } else if (*probe.failure) {
         report_add(report, REPORT_WRONG, "pool", "%s", probe.failure);

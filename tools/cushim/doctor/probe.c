@@ -69,6 +69,7 @@ static void allocate_both_ways(struct probe_findings *findings) {
         doing = "cuMemAlloc found by cuGetProcAddress";
         error = use(allocate, &driver);
     }
+    findings->is_full = error == CUDA_ERROR_OUT_OF_MEMORY;
     if (error != CUDA_SUCCESS)
         snprintf(findings->failure, sizeof findings->failure, "%s: %s", doing,
                  driver_error_name(&driver, error));

@@ -14,6 +14,7 @@ enum { PROBE_TEXT_BYTES = 256 };
 /* Written by the child to its descriptor, whole. */
 struct probe_findings {
     char failure[PROBE_TEXT_BYTES];     /* empty: both allocations succeeded */
+    bool is_full;                       /* the failure: the driver had no memory left */
     char by_dlsym[PROBE_TEXT_BYTES];    /* the file whose cuMemAlloc_v2 dlsym gave */
     char by_resolver[PROBE_TEXT_BYTES]; /* the same for cuGetProcAddress */
 };
