@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "kernels/device/device.cuh"
+#include "kernels/device/math/maximum.cuh"
 
 namespace {
 
@@ -48,16 +49,6 @@ DEVICE float most_magnitude(float a, float b) {
 DEVICE float most_magnitude(float so_far, float4 value) {
     return most_magnitude(most_magnitude(so_far, most_magnitude(value.x, value.y)),
                           most_magnitude(value.z, value.w));
-}
-
-DEVICE unsigned most_of_warp(unsigned value) {
-#if defined(CUSHIM_EMULATED) || __CUDA_ARCH__ >= 800
-    return __reduce_max_sync(0xFFFFFFFF, value);
-#else
-    for (int step = 1; step < 32; step *= 2)
-        value = max(value, __shfl_xor_sync(0xFFFFFFFF, value, step));
-    return value;
-#endif
 }
 
 DEVICE int sum_of_warp(int value) {

@@ -27,6 +27,7 @@
 #include <float.h>
 
 #include "kernels/device/arch/dependent_launch.cuh"
+#include "kernels/device/math/maximum.cuh"
 #include "kernels/gemv/gemv_direct_formats.cuh"
 #include "kernels/gemv/gemv_ends.cuh"
 
@@ -125,8 +126,8 @@ template <class Work, bool HAS_NORM> struct DirectColumn {
         }
         float sum = ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
         if (Work::SCALE_LANES == 32) {
-            most = __reduce_max_sync(0xFFFFFFFF, most);
-            least = __reduce_max_sync(0xFFFFFFFF, least);
+            most = most_of_warp(most);
+            least = most_of_warp(least);
         }
 #pragma unroll
         for (int flips = 2; flips; flips /= 2) {

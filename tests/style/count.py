@@ -130,6 +130,19 @@ def the_command_of_nvcc_has_all_its_flags_since_ccache_sees_no_others():
 
 
 @tap.test
+def kernels_are_compiled_for_the_oldest_the_main_and_the_newest_device():
+    with tempfile.TemporaryDirectory() as folder:
+        row = "option('kernel_archs', type: 'array', value: [{}], description: 'devices')\n"
+        for every, some in [(("60", "90", "100"), ("60", "90", "100")), (("80", "90", "95", "130"), ("80", "90", "130")),
+                            (("75", "90"), ("75", "90"))]:
+            pathlib.Path(folder, "meson_options.txt").write_text(row.format(", ".join(f"'{arch}'" for arch in every)))
+            assert tuple(phases.kernel_archs(pathlib.Path(folder), True)) == every
+            assert tuple(phases.kernel_archs(pathlib.Path(folder), False)) == some
+    every = phases.kernel_archs(ROOT, True)
+    assert {every[0], phases.MAIN_ARCH, every[-1]} == set(phases.kernel_archs(ROOT, False)), every
+
+
+@tap.test
 def a_command_is_told_by_its_end_and_costs_what_it_used():
     run = phases.Run(ROOT, phases.PHASES[0])
     assert run.command(["sh", "-c", "echo said; exit 3"]).returncode == 3

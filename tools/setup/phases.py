@@ -4,8 +4,8 @@
 
 Every TAP subtest counts, and every build.  While the tests of a phase run, the next ones are built with what these leave of the
 processors.  Logs stay in build-check/<phase>/; those of failures are shown.
-Kernels are compiled for one kind of device, with --all-archs for all that a release has.  With suites, those of them that a phase
-has are built and run alone.
+Kernels are compiled for the oldest device, the main one and the newest, with --all-archs for all that a release has.  With suites,
+those of them that a phase has are built and run alone.
 """
 import argparse
 import concurrent.futures
@@ -23,7 +23,7 @@ import time
 TAIL = 120  # lines shown of a failure
 # A suite that ran nothing is a failure: these must have passed something in the plain phase.
 REQUIRED = ["style", "unit", "preload", "programs", "kernels", "property"]
-ONE_ARCH = "-Dkernel_archs=90"
+MAIN_ARCH = "90"  # which a release is measured on
 SUPPRESSED = pathlib.Path(__file__).resolve().parent / "tsan.supp"
 LINES = "-Dc_args=-g1"  # what traces need
 PLAIN = ("-Dwerror=true", LINES)
@@ -157,7 +157,7 @@ def suites_of(entry):
 class Run:
     """One phase at work."""
 
-    def __init__(self, root, phase, kernels=(ONE_ARCH,), before=()):
+    def __init__(self, root, phase, kernels=(), before=()):
         self.root, self.phase, self.kernels = root, phase, kernels  # of `meson setup`, how those are compiled
         self.before = before  # runs of phases whose builds come first
         self.folder = root / "build-check" / (phase.folder or phase.name)
@@ -303,10 +303,12 @@ def begin_builds(runs):
     return builder
 
 
-def all_archs(root):
-    """What a build without a word about it has: the option's own value, also where a folder was set up otherwise."""
+def kernel_archs(root, is_all):
+    """The devices that kernels are compiled for, of those that the option's own value has, also where a folder was set up
+    otherwise: what the oldest lacks and what the newest has lost is seen by no other."""
     row = re.search(r"^option\('kernel_archs',.*?value: \[(.*?)\]", (root / "meson_options.txt").read_text(), re.MULTILINE)
-    return re.findall(r"\d+", row.group(1))
+    archs = re.findall(r"\d+", row.group(1))
+    return archs if is_all else [arch for arch in archs if arch in (archs[0], MAIN_ARCH, archs[-1])]
 
 
 def main():
@@ -324,8 +326,8 @@ def main():
     unknown = set(arguments.names) - {phase.name for phase in PHASES}
     if unknown:
         parser.error(f"no phase {unknown.pop()}; see tools/check --list")
-    archs = "-Dkernel_archs=" + ",".join(all_archs(root)) if arguments.all_archs else ONE_ARCH
-    kernels = (archs, kernel_compiler(not arguments.all_archs))
+    archs = kernel_archs(root, arguments.all_archs)
+    kernels = ("-Dkernel_archs=" + ",".join(archs), kernel_compiler(not arguments.all_archs))
     runs = []
     for phase in PHASES:
         if arguments.names and phase.name not in arguments.names:

@@ -2,6 +2,7 @@
 #include "tests/kernels/emulator_test/fixture.h"
 #include "tests/unit/suite.h"
 
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,6 +46,29 @@ START_TEST(lanes_of_two_masks_go_their_own_ways) {
     for (unsigned i = 0; i < 64; i++) {
         ck_assert_double_eq(out[i], i % 2 == 0 ? 1 : i < 32 ? 256 : 256 + 16 * 32);
         ck_assert_uint_eq(votes[i], i % 2 ? 0xaaaaa800u : 3016u);
+    }
+}
+END_TEST
+
+START_TEST(older_devices_find_the_same_extremes_of_a_warp) {
+    unsigned *in = fixture_memory(32 * sizeof *in);
+    unsigned(*out)[4] = fixture_memory(32 * sizeof *out);
+    unsigned bits = 1;
+    for (int turn = 0; turn < 20; turn++) {
+        unsigned most = 0, least = UINT_MAX;
+        for (int i = 0; i < 32; i++) {
+            bits = bits * 1664525 + 1013904223;
+            in[i] = turn ? bits >> turn : i % 2 ? UINT_MAX : 0;
+            most = in[i] > most ? in[i] : most;
+            least = in[i] < least ? in[i] : least;
+        }
+        fixture_run("test_extremes", FIXTURE_GRID(1, 32), &in, &out);
+        for (int i = 0; i < 32; i++) {
+            ck_assert_uint_eq(out[i][0], most);
+            ck_assert_uint_eq(out[i][1], most);
+            ck_assert_uint_eq(out[i][2], least);
+            ck_assert_uint_eq(out[i][3], least);
+        }
     }
 }
 END_TEST
@@ -266,6 +290,7 @@ int main(void) {
     const TTest *const tests[] = {
         a_shuffle_reads_the_lane_of_its_rule,
         lanes_of_two_masks_go_their_own_ways,
+        older_devices_find_the_same_extremes_of_a_warp,
         a_block_of_1024_threads_meets_at_a_barrier,
         some_of_a_block_meet_and_some_only_arrive,
         a_barrier_counts_votes,

@@ -4,6 +4,7 @@
 #include "kernels/device/device.cuh"
 #include "kernels/device/arch/mma.cuh"
 #include "kernels/device/arch/wgmma.cuh"
+#include "kernels/device/math/maximum.cuh"
 
 /* ---- what threads do together ---- */
 
@@ -34,6 +35,13 @@ KERNEL(test_masks)(double *out, unsigned *votes) {
         value = __any_sync(0x55555555u, lane == 4) + 2 * __all_sync(0x55555555u, lane == 4);
     }
     out[threadIdx.x] = value;
+}
+
+/* The most and the least of a warp, as devices before 8.0 find them and as later ones do. */
+KERNEL(test_extremes)(const unsigned *in, uint4 *out) {
+    unsigned value = in[threadIdx.x];
+    out[threadIdx.x] = make_uint4(most_of_warp_in_steps(value), most_of_warp(value),
+                                  ~most_of_warp_in_steps(~value), least_of_warp(value));
 }
 
 /* A block turns its part of the numbers round, through shared memory. */
