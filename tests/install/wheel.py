@@ -416,6 +416,8 @@ def the_kernels_are_a_wheel_of_their_own_that_finds_the_library_of_the_other():
     command(*pip(folder), "install", "--quiet", "--no-deps", "--no-index", wheel_of_kernels)
     script = "import ctypes; from cushim import library_folder as at; print(ctypes.CDLL(at() + '/libcushim-kernels.so.0').cushim_kernels_load())"
     assert command(folder / "python", "-c", script, CUSHIM_LIBCUDA=str(SIM / "libcuda.so.1")).stdout == "0\n"
+    script = script.replace("-kernels.so.0').cushim_kernels_load()", ".so.0').cushim_kernels_open(0, ctypes.byref(ctypes.c_void_p()))")
+    assert command(folder / "python", "-c", script, CUSHIM_LIBCUDA=str(SIM / "libcuda.so.1")).stdout == "0\n"
     command(*pip(folder), "check")
     command(*pip(folder), "uninstall", "--quiet", "--yes", "cushim-kernels")
     assert command(folder / "cushim", "--version").stdout, "the other is still there"

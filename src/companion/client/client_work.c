@@ -46,18 +46,18 @@ typedef enum cushim_status strided_fn(const void *src, void *dst, const int64_t 
                                       struct CUstream_st *stream);
 
 /* Looked for until it is found; then the library stays open. */
-static enum cushim_status find_strided(const char *what, strided_fn **fn) {
+static enum cushim_status find_strided(strided_fn **fn) {
     static _Atomic(strided_fn *) found;
     struct cushim_library *library;
     void *address;
     *fn = atomic_load_explicit(&found, memory_order_acquire);
     if (*fn)
         return CUSHIM_OK;
-    if (cushim_kernels_open(0, &library) != CUSHIM_OK)
-        return cushim_fail(what, CUSHIM_NOSYM, "cushim_strided_copy: there is no kernel library");
-    if (cushim_dl_symbol(library, "cushim_strided_copy", &address) != CUSHIM_OK) {
+    CUSHIM_TRY(cushim_kernels_open(0, &library));
+    enum cushim_status status = cushim_dl_symbol(library, "cushim_strided_copy", &address);
+    if (status != CUSHIM_OK) {
         cushim_dl_close(library);
-        return cushim_fail(what, CUSHIM_NOSYM, "cushim_strided_copy");
+        return status;
     }
     memcpy(fn, &address, sizeof *fn);
     atomic_store_explicit(&found, *fn, memory_order_release);
@@ -74,7 +74,7 @@ enum cushim_status cushim_client_strided(struct cushim_client *c, cushim_devptr 
     if (ndim < 0 || ndim > MOST_DIMENSIONS || (ndim && (!shape || !strides)) || !elem_bytes)
         return CUSHIM_FAIL(CUSHIM_INVALID, "ndim=%d elem_bytes=%zu", ndim, elem_bytes);
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
-    enum cushim_status status = find_strided(__func__, &copy);
+    enum cushim_status status = find_strided(&copy);
     if (status == CUSHIM_OK)
         status = cushim_stream_use_in(&scope, client->compute, &use);
     if (status == CUSHIM_OK) {

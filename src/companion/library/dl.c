@@ -95,7 +95,8 @@ static bool find_own_folder(char folder[PATH_MAX]) {
 
 enum cushim_status cushim_kernels_open(int dropin, struct cushim_library **h) {
     char places[3][PATH_MAX + 32] = {"", "", ""}, own[PATH_MAX];
-    const char *name = dropin ? "libkernels.so" : "libcushim-kernels.so";
+    /* By its soname: the link without a number is for compilers, and comes with headers alone. */
+    const char *name = dropin ? "libkernels.so" : "libcushim-kernels.so.0";
     const char *given = getauxval(AT_SECURE) ? NULL : getenv("CUSHIM_KERNELS");
     if (!h)
         return CUSHIM_FAIL(CUSHIM_INVALID, "h=NULL");
@@ -114,6 +115,6 @@ enum cushim_status cushim_kernels_open(int dropin, struct cushim_library **h) {
         if (places[i][0] && access(places[i], R_OK) == 0)
             return open_path(__func__, places[i], h);
     }
-    return CUSHIM_FAIL(CUSHIM_NOTFOUND, "CUSHIM_KERNELS=%s tried=%s,%s", given ? given : "",
-                       places[1], places[2]);
+    return CUSHIM_FAIL(CUSHIM_NOTFOUND, "library=%s CUSHIM_KERNELS=%s tried=%s,%s", name,
+                       given ? given : "", places[1], places[2]);
 }

@@ -193,7 +193,8 @@ CUSHIM_API enum cushim_status cushim_client_d2h_start(struct cushim_client *c, v
  * @param strides     [ndim], host; in elements, may be negative
  * @param ndim        0 (one element) to 8
  * @param elem_bytes  of one element
- * @return CUSHIM_OK | INVALID | BADHANDLE | NOSYM (there is no kernel library) | the kernel's
+ * @return CUSHIM_OK | INVALID | BADHANDLE | NOTFOUND (there is no kernel library, or none that has
+ * the copy) | of cushim_kernels_open | the kernel's
  * Threads  any     Stream  compute; queued     Source  numr copy_strided
  */
 CUSHIM_API enum cushim_status cushim_client_strided(struct cushim_client *c, cushim_devptr src,

@@ -107,9 +107,10 @@ CUSHIM_API enum cushim_status cushim_dl_close(struct cushim_library *h);
 /**
  * Open our library of kernels: $CUSHIM_KERNELS (absolute), else beside this library, else where it
  * was installed; never from the working folder or a search path.
- * @param dropin  1: libkernels.so, with the names of zerfoo; 0: libcushim-kernels.so
+ * @param dropin  1: libkernels.so, with the names of zerfoo; 0: libcushim-kernels.so.0
  * @param h       out
- * @return CUSHIM_OK | INVALID | NOTFOUND (the text has each place looked at) | NOMEM
+ * @return CUSHIM_OK | INVALID | NOTFOUND (the text has each place looked at) | NOFILE (the file
+ * cannot be loaded) | NOMEM
  * Threads  any; needs no CUDA     Owner  caller: cushim_dl_close     Source  Go DlopenKernels
  */
 CUSHIM_API enum cushim_status cushim_kernels_open(int dropin, struct cushim_library **h);
