@@ -152,29 +152,29 @@ static void count_unchecked(void) {
     cushim_mem_stats_add(&cushim_check.n_unchecked, 1);
 }
 
-/* Its poison is still being written: the block is free behind that. */
-static void set_aside(struct cushim_mem_heap *pool, uint64_t address) {
+/* Another block, which is left as it is: that one's bytes may be set still, once anybody has it. */
+static enum cushim_status obtain_another(struct cushim_mem_heap *pool,
+                                         struct cushim_mem_block *block, size_t n_bytes) {
     struct cushim_mem_lookup found;
-    CUresult answer;
-    if (cushim_mem_blocks_find(&cushim_process.ledger, address, &found))
-        cushim_mem_heap_release_on(pool, &found, atomic_load(&pool->filler.stream), &answer);
+    if (cushim_mem_blocks_find(&cushim_process.ledger, block->address, &found))
+        cushim_mem_heap_set_aside(pool, &found, block->is_hit);
+    return cushim_mem_heap_obtain(pool, n_bytes, block);
 }
 
-bool cushim_check_obtained(struct cushim_mem_heap *pool, const struct cushim_mem_block *block,
-                           size_t n_bytes) {
+enum cushim_status cushim_check_obtained(struct cushim_mem_heap *pool,
+                                         struct cushim_mem_block *block, size_t n_bytes) {
     if (!cushim_check_is_on() || !pool->guard_bytes)
-        return true;
+        return CUSHIM_OK;
     if (!may_look()) {
         count_unchecked();
-        return true;
+        return CUSHIM_OK;
     }
     /* what CUSHIM_ZERO clears is not all of it: the rest must stay as it came */
     bool is_poisoned = cushim_process_options.zero != ZERO_ON;
     if (cushim_mem_check_obtained(&cushim_check, pool, block->address, n_bytes, is_poisoned) !=
         CUSHIM_TIMEOUT)
-        return true;
-    set_aside(pool, block->address);
-    return false;
+        return CUSHIM_OK;
+    return obtain_another(pool, block, n_bytes);
 }
 
 bool cushim_check_release(const struct cushim_mem_lookup *found, enum cushim_status *status,

@@ -20,9 +20,10 @@ static inline bool cushim_check_is_on(void) {
     return cushim_process.policy.has_guards;
 }
 
-/* A block was obtained from a heap.  False: it was released again, and the driver is to serve. */
-bool cushim_check_obtained(struct cushim_mem_heap *pool, const struct cushim_mem_block *block,
-                           size_t n_bytes);
+/* A block was obtained from a heap: write its guards.  Where the device does not come to that the
+ * block becomes another one, unchecked.  Another status than CUSHIM_OK: there is none. */
+enum cushim_status cushim_check_obtained(struct cushim_mem_heap *pool,
+                                         struct cushim_mem_block *block, size_t n_bytes);
 
 /* Release a live block.  False: the check does not know it, and nothing was done. */
 bool cushim_check_release(const struct cushim_mem_lookup *found, enum cushim_status *status,

@@ -69,9 +69,9 @@ CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size
     if (!pool)
         return alloc_natively(cuda, address, n_bytes);
     enum cushim_status status = cushim_mem_heap_obtain(pool, n_bytes, &block);
-    if (status != CUSHIM_OK ||
-        (cushim_process.is_watched && !cushim_check_obtained(pool, &block, n_bytes)) ||
-        !cushim_memory_kinds_make_zero(pool, &block, n_bytes))
+    if (status == CUSHIM_OK && cushim_process.is_watched)
+        status = cushim_check_obtained(pool, &block, n_bytes);
+    if (status != CUSHIM_OK || !cushim_memory_kinds_make_zero(pool, &block, n_bytes))
         return alloc_natively(cuda, address, n_bytes);
     if (cushim_process.is_watched)
         cushim_watch_alloc(pool, &block, n_bytes);

@@ -34,25 +34,6 @@ bool cushim_memory_kinds_is_cleared_by_device(enum cushim_mem_kind kind) {
     return way_of(kind) == CLEARED_BY_DEVICE;
 }
 
-/* It is neither a request nor a free of the program's: the driver serves that one, and counts. */
-static void uncount(struct cushim_mem_stats *stats, size_t asked_bytes, bool is_hit) {
-    cushim_mem_stats_subtract(&stats->n_requests, 1);
-    cushim_mem_stats_subtract(is_hit ? &stats->n_hits : &stats->n_misses, 1);
-    cushim_mem_stats_subtract(&stats->requested_bytes, asked_bytes);
-    cushim_mem_stats_subtract(&stats->n_frees, 1);
-}
-
-/* A block that cannot be made zero now: nobody has seen it. */
-static void set_aside(struct cushim_mem_heap *pool, const struct cushim_mem_lookup *found,
-                      bool is_hit) {
-    CUstream stream = atomic_load(&pool->filler.stream);
-    CUresult answer;
-    enum cushim_status status = stream ? cushim_mem_heap_release_on(pool, found, stream, &answer)
-                                       : cushim_mem_heap_release(pool, found, &answer);
-    if (status == CUSHIM_OK)
-        uncount(pool->stats, found->asked_bytes, is_hit);
-}
-
 bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *pool,
                                    const struct cushim_mem_block *block, size_t n_bytes) {
     struct cushim_mem_lookup found;
@@ -71,7 +52,7 @@ bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *pool,
     const struct cushim_mem_fill zeros = {.address = block->address, .n_bytes = due_bytes};
     enum cushim_status status = cushim_mem_fill_device(&pool->filler, &zeros, 1, patience_ns);
     if (status != CUSHIM_OK)
-        set_aside(pool, &found, block->is_hit);
+        cushim_mem_heap_set_aside(pool, &found, block->is_hit);
     return status == CUSHIM_OK;
 }
 

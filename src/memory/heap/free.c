@@ -59,6 +59,14 @@ static void count(const struct freeing *freeing, struct cushim_mem_cache *cache)
         count_shared(freeing->stats, freeing->asked_bytes, freeing->found->block_bytes);
 }
 
+/* In the cache of the thread, as its request was: else the gauge would fall where nothing rose. */
+static void count_apart(const struct freeing *freeing) {
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(freeing->pool, freeing->life);
+    count(freeing, cache);
+    if (cache)
+        cushim_mem_cache_leave(cache);
+}
+
 /* The context went while the block was being freed: so did the block. */
 static enum cushim_status end_gone(const struct freeing *freeing) {
     count(freeing, NULL);
@@ -168,7 +176,7 @@ static enum cushim_status end_failed_wait(const struct freeing *freeing) {
     pthread_mutex_unlock(&pool->lock);
     if (!is_kept)
         return end_refused(freeing);
-    count(freeing, NULL);
+    count_apart(freeing);
     *freeing->answer = CUDA_SUCCESS;
     return CUSHIM_OK;
 }
@@ -293,7 +301,7 @@ enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *pool,
     CUresult answer;
     enum cushim_status status = begin(&freeing, pool, found, &answer);
     if (status == CUSHIM_OK)
-        count(&freeing, NULL);
+        count_apart(&freeing);
     return status;
 }
 
@@ -301,7 +309,7 @@ static enum cushim_status release_uncached(const struct freeing *freeing, const 
     if (cushim_mem_segments_free(freeing->pool, freeing->found->segment, stream, freeing->answer) !=
         CUSHIM_OK)
         return end_refused(freeing);
-    count(freeing, NULL);
+    count_apart(freeing);
     return CUSHIM_OK;
 }
 
@@ -382,12 +390,44 @@ enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *pool,
         return end_gone(&freeing);
     bool is_kept =
         cushim_mem_deferred_add_on(&pool->deferred, &pool->meta, &found->place, stream, event);
-    if (is_kept)
-        count(&freeing, NULL);
     pthread_mutex_unlock(&pool->lock);
-    if (is_kept)
+    if (is_kept) {
+        count_apart(&freeing);
         return CUSHIM_OK;
+    }
     pool->cuda->cuEventDestroy_v2(event);
     *answer = CUDA_ERROR_OUT_OF_MEMORY;
     return end_refused(&freeing);
+}
+
+/* Without an event of its own the block waits for all that was submitted. */
+static bool release_later(struct cushim_mem_heap *pool, const struct cushim_mem_lookup *found) {
+    struct freeing freeing;
+    CUresult answer;
+    if (begin(&freeing, pool, found, &answer) != CUSHIM_OK)
+        return false;
+    count_apart(&freeing);
+    if (!cushim_mem_heap_lock_life(pool, freeing.life))
+        return true; /* it went with its context */
+    atomic_thread_fence(
+        memory_order_seq_cst); /* what was submitted is ahead of the load of `open` */
+    /* without host memory for the note the block is never used again */
+    cushim_mem_deferred_add(&pool->deferred, &pool->meta, &found->place,
+                            cushim_mem_fence_tag(pool->fence));
+    pthread_mutex_unlock(&pool->lock);
+    return true;
+}
+
+void cushim_mem_heap_set_aside(struct cushim_mem_heap *pool, const struct cushim_mem_lookup *found,
+                               bool is_hit) {
+    CUstream stream = atomic_load(&pool->filler.stream);
+    struct cushim_mem_stats *stats = pool->stats;
+    CUresult answer;
+    if (!(stream && cushim_mem_heap_release_on(pool, found, stream, &answer) == CUSHIM_OK) &&
+        !release_later(pool, found))
+        return;
+    cushim_mem_stats_subtract(&stats->n_requests, 1);
+    cushim_mem_stats_subtract(is_hit ? &stats->n_hits : &stats->n_misses, 1);
+    cushim_mem_stats_subtract(&stats->requested_bytes, found->asked_bytes);
+    cushim_mem_stats_subtract(&stats->n_frees, 1);
 }

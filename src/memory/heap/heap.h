@@ -118,6 +118,13 @@ enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *pool,
                                          const struct cushim_mem_lookup *found);
 
 /*
+ * A LIVE block that nobody has seen goes back, and is not used again before what the filler began
+ * with it is over.  It counts as no request and no free; is_hit as it was obtained.
+ */
+void cushim_mem_heap_set_aside(struct cushim_mem_heap *pool, const struct cushim_mem_lookup *found,
+                               bool is_hit);
+
+/*
  * The driver, or another process, was told of a LIVE block's segment: its memory goes back to the
  * driver, which keeps it as long as somebody has it open, and is never handed out again.
  */

@@ -76,16 +76,28 @@ static CUresult submit(struct cushim_cuda *cuda, const struct cushim_mem_fill *f
     return answer;
 }
 
-static enum cushim_status wait(struct cushim_cuda *cuda, CUevent event, uint64_t patience_ns) {
+static CUresult wait(struct cushim_cuda *cuda, CUevent event, uint64_t patience_ns) {
     if (!patience_ns)
-        return cushim_status_from_cu(cuda->cuEventSynchronize(event));
+        return cuda->cuEventSynchronize(event);
     uint64_t end_ns = cushim_clock_ns() + patience_ns;
     CUresult answer;
     unsigned n_looks = 0;
     while ((answer = cuda->cuEventQuery(event)) == CUDA_ERROR_NOT_READY &&
            cushim_clock_ns() < end_ns)
         cushim_futex_back_off(&n_looks);
-    return answer == CUDA_ERROR_NOT_READY ? CUSHIM_TIMEOUT : cushim_status_from_cu(answer);
+    return answer;
+}
+
+/* Is what was submitted over?  For what is read that is asked once more: its memory is the
+ * caller's.
+ */
+static bool is_over(struct cushim_cuda *cuda, CUevent event, CUstream stream, bool is_read,
+                    uint64_t patience_ns) {
+    if (cuda->cuEventRecord(event, stream) == CUDA_SUCCESS &&
+        wait(cuda, event, patience_ns) == CUDA_SUCCESS)
+        return true;
+    return is_read && cuda->cuStreamSynchronize &&
+           cuda->cuStreamSynchronize(stream) == CUDA_SUCCESS;
 }
 
 static enum cushim_status submit_and_wait(struct cushim_mem_filler *filler,
@@ -100,11 +112,9 @@ static enum cushim_status submit_and_wait(struct cushim_mem_filler *filler,
     if (answer != CUDA_SUCCESS)
         return cushim_status_from_cu(answer);
     answer = submit(cuda, fills, n_fills, stream);
-    enum cushim_status status = cuda->cuEventRecord(event, stream) == CUDA_SUCCESS
-                                    ? wait(cuda, event, patience_ns)
-                                    : CUSHIM_TIMEOUT;
+    bool is_done = is_over(cuda, event, stream, fills->host != NULL, patience_ns);
     cuda->cuEventDestroy_v2(event);
-    return status == CUSHIM_OK ? cushim_status_from_cu(answer) : status;
+    return is_done ? cushim_status_from_cu(answer) : CUSHIM_TIMEOUT;
 }
 
 enum cushim_status cushim_mem_fill_device(struct cushim_mem_filler *filler,

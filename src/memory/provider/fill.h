@@ -36,9 +36,10 @@ struct cushim_mem_fill {
  * @param fills        all are filled, or all are read
  * @param patience_ns  how long to wait, beside what the bytes take on any bus; 0: to the end, as a
  * read has to be waited for
- * @return CUSHIM_OK (it is filled) | CUSHIM_NOTSUPPORTED (nothing was begun) | CUSHIM_TIMEOUT
- * (under way on the filler's stream: the block may be released on that stream) | another status:
- * nothing, or not all, was filled
+ * @return CUSHIM_OK (it is filled) | CUSHIM_NOTSUPPORTED (nothing was begun) | CUSHIM_TIMEOUT (it
+ * may be under way on the filler's stream, also because the driver refused to say: nobody may have
+ * the block, see cushim_mem_heap_set_aside) | another status: nothing, or not all, was filled, and
+ * nothing is under way
  * Threads  any, with any current context, which is the same afterwards
  * Stream   host wait; valid while any thread captures
  */

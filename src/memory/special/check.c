@@ -14,14 +14,16 @@
 
 enum {
     N_GUARD = CUSHIM_MEM_GUARD_BYTES,
-    GUARD = 0xfa,                        /* what a guard is full of */
-    FRESH = 0xcb,                        /* what was not written since it was allocated */
-    DEAD = 0xdb,                         /* what was freed */
-    PIECE_BYTES = 16 << 10,              /* read at a time, onto the caller's stack */
-    N_LOOK = PIECE_BYTES / (2 * N_GUARD) /* blocks whose guards are read with one wait */
+    GUARD = 0xfa,                         /* what a guard is full of */
+    FRESH = 0xff,                         /* what was not written since: floats are NaN */
+    DEAD = 0xdb,                          /* what was freed */
+    PIECE_BYTES = 16 << 10,               /* read at a time, onto the caller's stack */
+    N_LOOK = PIECE_BYTES / (2 * N_GUARD), /* blocks whose guards are read with one wait */
+    SET_BYTES = 64 << 20                  /* set at a time */
 };
 
-/* A kernel that fills the device may run for ever. */
+/* For so many bytes, so that a device is given up if it stands still, not because it is slow: a
+ * kernel that fills it may run for ever. */
 static const uint64_t patience_ns = 1000000000;
 
 struct cushim_mem_check_row {
@@ -190,6 +192,18 @@ static void look_at(struct cushim_mem_check *check, struct cushim_mem_heap *pool
     }
 }
 
+/* Set the bytes of a block from `at` on, piece by piece. */
+static enum cushim_status set_from(struct cushim_mem_heap *pool, uint64_t address, size_t n_bytes,
+                                   size_t at, unsigned char value) {
+    enum cushim_status status = CUSHIM_OK;
+    for (; at < n_bytes && status == CUSHIM_OK; at += SET_BYTES) {
+        const struct cushim_mem_fill fill = {address + at, cushim_least(n_bytes - at, SET_BYTES),
+                                             value, NULL};
+        status = cushim_mem_fill_device(&pool->filler, &fill, 1, patience_ns);
+    }
+    return status;
+}
+
 /* ---- obtained ---- */
 
 static void count_unchecked(struct cushim_mem_check *check) {
@@ -199,14 +213,17 @@ static void count_unchecked(struct cushim_mem_check *check) {
 enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
                                              struct cushim_mem_heap *pool, uint64_t address,
                                              size_t n_bytes, bool is_poisoned) {
+    size_t fresh_bytes = is_poisoned ? n_bytes : 0;
     const struct cushim_mem_fill fills[] = {
         {address - N_GUARD, N_GUARD, GUARD, NULL},
-        {address, is_poisoned ? n_bytes : 0, FRESH, NULL},
+        {address, cushim_least(fresh_bytes, SET_BYTES), FRESH, NULL},
         {address + n_bytes, N_GUARD, GUARD, NULL},
     };
     uint64_t life = atomic_load(&pool->generation);
     enum cushim_status status =
         cushim_mem_fill_device(&pool->filler, fills, sizeof fills / sizeof *fills, patience_ns);
+    if (status == CUSHIM_OK)
+        status = set_from(pool, address, fresh_bytes, SET_BYTES, FRESH);
     struct cushim_mem_check_row *row = status == CUSHIM_OK ? calloc(1, sizeof *row) : NULL;
     bool is_added = false;
     if (row) {
@@ -301,10 +318,9 @@ size_t cushim_mem_check_empty(struct cushim_mem_check *check, size_t keep_bytes)
 static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_lookup *found,
                        uint64_t life) {
     struct cushim_mem_heap *pool = found->segment->pool;
-    const struct cushim_mem_fill fill = {found->base, found->asked_bytes, DEAD, NULL};
     enum cushim_status status = CUSHIM_NOTSUPPORTED;
-    if (fill.n_bytes <= check->quarantine_bytes)
-        status = cushim_mem_fill_device(&pool->filler, &fill, 1, patience_ns);
+    if (found->asked_bytes <= check->quarantine_bytes)
+        status = set_from(pool, found->base, found->asked_bytes, 0, DEAD);
     struct cushim_backtrace freed;
     cushim_backtrace_take(&freed);
     pthread_mutex_lock(&check->lock);

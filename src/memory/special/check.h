@@ -86,8 +86,8 @@ struct cushim_mem_check {
 /**
  * A block was obtained from a pool with guards: write them, and poison what lies between.
  * @param is_poisoned  false: leave what lies between as it is
- * @return CUSHIM_OK (or it could not be done, which is counted) | CUSHIM_TIMEOUT (the device is
- * busy: release the block on the guard's stream, nobody may have it)
+ * @return CUSHIM_OK (or it could not be done, which is counted) | CUSHIM_TIMEOUT (it may be under
+ * way still: set the block aside, nobody may have it)
  * Threads  any      Stream   host wait
  */
 enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,

@@ -60,6 +60,11 @@ def what_is_cleared_is_not_poisoned():
 
 
 @fixture.tap.test
+def what_is_fresh_is_not_a_number():
+    assert b"fresh %d\n" % (1000 * 0xff) in run("fresh").out
+
+
+@fixture.tap.test
 def a_byte_behind_the_end_is_found_at_the_free_with_the_stack_of_the_allocation():
     done = expect("over", (1000, "behind its end", 1000))
     assert re.search(rb"allocated at \d+: \S*check_program\S*\(obtain_block\+0x", done.err), done.err
@@ -199,6 +204,41 @@ def a_quarantine_of_nothing_keeps_nothing():
 @fixture.tap.test
 def memory_that_runs_short_is_taken_from_the_quarantine():
     expect("clean", CUSHIM_SIM_MEMORY="4M", CUSHIM_CHECK_QUARANTINE="1G")
+
+
+SMALL = {"CUSHIM_SIM_MEMORY": "256M"}  # no room for two large blocks
+
+
+@fixture.tap.test
+def a_large_block_is_set_in_pieces_each_of_which_may_take_its_time():
+    done = run("large", **SMALL)
+    # two guards and three pieces of what lies between; the set of the program is another name
+    assert done.out == b"sets 5, requests 1\nsum 3000\n", (done.out, done.err)
+    assert done.report["unchecked"] == 0, done.report["unchecked"]
+
+
+@fixture.tap.test
+def a_device_that_stands_still_is_no_reason_for_out_of_memory():
+    for settings in ({}, {"CUSHIM_FREE": "relaxed"}):
+        done = run("stuck", **SMALL, **settings)
+        assert (done.code, done.out) == (0, b"stuck: 0\nsum 3000\n"), (done.out, done.err)
+        assert done.report["unchecked"] == 1, done.report["unchecked"]
+        device = done.report["devices"][0]["kinds"]["device"]
+        assert (device["requests"], device["frees"], device["live_bytes"]) == (1, 1, 0), device
+
+
+@fixture.tap.test
+def no_block_loses_its_bytes_whichever_call_fails():
+    for seed in range(1, 13):
+        for settings in ({}, {"CUSHIM_FREE": "relaxed"}, {"CUSHIM_ZERO": "on"}):
+            done = run("refused", CUSHIM_SIM_SEED=str(seed), **settings)
+            assert (done.code, done.out) == (0, b""), (seed, settings, done.out, done.err)
+
+
+@fixture.tap.test
+def the_peak_is_that_of_a_run_without_the_check():
+    plain, checked = (run("clean", mode).report["devices"][0]["kinds"]["device"] for mode in ("off", "frees"))
+    assert plain["peak_live_bytes"] == checked["peak_live_bytes"] > 0, (plain, checked)
 
 
 def is_wrong(name):

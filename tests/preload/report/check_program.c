@@ -4,12 +4,17 @@
  *
  *   check_program clean|fresh|ipc|over|under|far|late|after|twice|inner|leak|sync|copy|set|pinned
  *   check_program hundred
+ *   check_program large        sets of memory and requests that one large block takes
+ *   check_program stuck        the device stands still until the driver is asked for more
+ *   check_program refused      each call that may fails once, with blocks of several sizes
  *   check_program turns N M    N blocks, M freed ones, and what a synchronisation asks the driver
  */
 #include <cuda.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/sim/sim.h"
 
@@ -136,6 +141,63 @@ static void take_turns(int n_blocks, int n_freed) {
     free(blocks);
 }
 
+enum { LARGE_BYTES = 150 << 20 }; /* of a device that has no room for two of them */
+
+static void obtain_large(void) {
+    CUdeviceptr block;
+    sim_calls_reset();
+    must(cuMemAlloc(&block, LARGE_BYTES), "malloc");
+    printf("sets %lu, requests %lu\n", sim_calls("cuMemsetD8Async"), sim_calls("cuMemAlloc_v2"));
+    must(cuMemsetD8(block, 3, LARGE_BYTES), "set");
+    printf("sum %u\n", sum_of(block));
+    free_block(block);
+}
+
+/* Nothing runs until a second block was asked for, in vain. */
+static void *release_late(void *nothing) {
+    while (sim_calls("cuMemAlloc_v2") < 2)
+        usleep(1000);
+    sim_release_hold();
+    return nothing;
+}
+
+static void obtain_from_stuck(void) {
+    pthread_t thread;
+    CUdeviceptr block;
+    sim_calls_reset();
+    sim_hold();
+    pthread_create(&thread, NULL, release_late, NULL);
+    CUresult answer = cuMemAlloc(&block, LARGE_BYTES);
+    printf("stuck: %d\n", (int)answer);
+    pthread_join(thread, NULL);
+    must(answer, "malloc");
+    must(cuMemsetD8(block, 3, LARGE_BYTES), "set");
+    printf("sum %u\n", sum_of(block));
+    free_block(block);
+}
+
+/* No block may lose its bytes, whichever call fails while it is obtained. */
+static void obtain_refused(void) {
+    static const size_t sizes[] = {N_BYTES, 40000, 3 << 20};
+    for (unsigned long n = 1; n < 40; n++) {
+        CUdeviceptr blocks[3];
+        for (int i = 0; i < 3; i++) {
+            sim_fail_at(n, CUDA_ERROR_OUT_OF_MEMORY);
+            CUresult answer = cuMemAlloc(&blocks[i], sizes[i]);
+            sim_fail_at(0, CUDA_SUCCESS);
+            if (answer != CUDA_SUCCESS)
+                must(cuMemAlloc(&blocks[i], sizes[i]), "malloc");
+            must(cuMemsetD8(blocks[i], 3, sizes[i]), "set");
+        }
+        must(cuCtxSynchronize(), "synchronise");
+        for (int i = 0; i < 3; i++) {
+            if (sum_of(blocks[i]) != 3 * N_BYTES)
+                printf("a block lost its bytes: call %lu\n", n);
+            free_block(blocks[i]);
+        }
+    }
+}
+
 static void free_again(CUdeviceptr block, int n) {
     free_block(block);
     for (int i = 0; i < n; i++) {
@@ -199,6 +261,17 @@ int main(int argc, char **argv) {
     if (argc > 3) {
         take_turns(atoi(argv[2]), atoi(argv[3]));
         return 0;
+    }
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } whole[] = {
+        {"large", obtain_large}, {"stuck", obtain_from_stuck}, {"refused", obtain_refused}};
+    for (unsigned i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+        if (strcmp(mistake, whole[i].name) == 0) {
+            whole[i].run();
+            return 0;
+        }
     }
     CUdeviceptr before = obtain_block(N_BYTES); /* memory, natively too, for who writes there */
     CUdeviceptr block = obtain_block(N_BYTES);

@@ -190,6 +190,27 @@ static void defer(uint64_t address) {
     pthread_mutex_unlock(&pool->lock);
 }
 
+START_TEST(the_peak_is_that_of_one_block_whichever_way_blocks_are_freed) {
+    enum { N_BYTES = 900000 }; /* little enough for a thread to keep to itself */
+    for (unsigned way = 0; way < 3; way++) {
+        fixture = fixture_create(NULL);
+        for (int i = 0; i < 3; i++) {
+            uint64_t address = fixture_take(fixture, N_BYTES);
+            if (way == 0)
+                free_on(address, fake_stream(0));
+            else if (way == 1)
+                defer(address);
+            else
+                fixture_give(fixture, address);
+            ck_assert_uint_eq(fixture_stats(fixture)->peak_live_bytes, N_BYTES);
+            ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
+        }
+        fixture_check(fixture);
+        fixture_destroy(fixture);
+    }
+}
+END_TEST
+
 static uint64_t late;
 
 /* While another thread's free waits, behind the record that is waited for. */
@@ -253,6 +274,7 @@ SUITE() {
             a_block_that_another_process_was_told_of_serves_nobody_after_its_event,
             a_block_that_goes_straight_back_is_freed_by_the_driver_in_stream_order,
             a_block_that_was_free_before_the_handle_serves_on,
+            the_peak_is_that_of_one_block_whichever_way_blocks_are_freed,
             a_refused_record_leaves_the_block_live_and_damage_is_noted,
             a_wait_covers_what_was_freed_before_it_and_not_what_was_freed_while_it_waited,
             a_thousand_pending_blocks_all_come_back, NULL});

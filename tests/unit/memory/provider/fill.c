@@ -150,11 +150,64 @@ START_TEST(what_no_event_is_behind_is_not_taken_for_done) {
 }
 END_TEST
 
+START_TEST(what_the_driver_says_nothing_of_may_be_under_way) {
+    set_up();
+    is_busy = true;
+    for (unsigned n = 1; n < 20; n++) {
+        unsigned n_before = n_sets;
+        fake_fail_at(n, CUDA_ERROR_OUT_OF_MEMORY);
+        enum cushim_status status = clear();
+        ck_assert_int_eq(status == CUSHIM_TIMEOUT, n_sets > n_before);
+        fake_fail_at(0, CUDA_SUCCESS);
+    }
+    fake_finish(0);
+    fixture_check(fixture);
+}
+END_TEST
+
+static CUresult read_busily(void *to, CUdeviceptr from, size_t n_bytes, CUstream stream) {
+    (void)to;
+    (void)from;
+    (void)n_bytes;
+    (void)stream;
+    fake_submit(0);
+    return CUDA_SUCCESS;
+}
+
+static unsigned n_synchronised;
+
+static CUresult synchronise(CUstream stream) {
+    ck_assert_ptr_eq(stream, fake_stream(0));
+    fake_finish(0);
+    n_synchronised++;
+    return CUDA_SUCCESS;
+}
+
+START_TEST(what_is_read_is_waited_for_whatever_fails) {
+    static const char *const names[] = {"cuEventRecord", "cuEventSynchronize"};
+    unsigned char byte;
+    for (unsigned i = 0; i < 2; i++) {
+        set_up();
+        n_streams = n_synchronised = 0;
+        fixture->cuda->cuMemcpyDtoHAsync_v2 = read_busily;
+        fixture->cuda->cuStreamSynchronize = synchronise;
+        fake_fail_always(names[i], CUDA_ERROR_OUT_OF_MEMORY);
+        const struct cushim_mem_fill read = {4096, 1, 0, &byte};
+        ck_assert_int_eq(cushim_mem_fill_device(&fixture->pools[0].filler, &read, 1, 0), CUSHIM_OK);
+        ck_assert_uint_eq(n_synchronised, 1);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
+    }
+}
+END_TEST
+
 SUITE() {
-    return suite_run(
-        "fill", (const TTest *[]){
-                    only_what_a_block_covered_before_is_due, the_host_clears_just_what_it_is_told,
-                    the_device_clears_on_one_stream_of_our_own, a_busy_device_is_not_waited_for,
-                    a_refusal_is_told_and_leaves_nothing_behind,
-                    what_no_event_is_behind_is_not_taken_for_done, NULL});
+    return suite_run("fill", (const TTest *[]){only_what_a_block_covered_before_is_due,
+                                               the_host_clears_just_what_it_is_told,
+                                               the_device_clears_on_one_stream_of_our_own,
+                                               a_busy_device_is_not_waited_for,
+                                               a_refusal_is_told_and_leaves_nothing_behind,
+                                               what_no_event_is_behind_is_not_taken_for_done,
+                                               what_the_driver_says_nothing_of_may_be_under_way,
+                                               what_is_read_is_waited_for_whatever_fails, NULL});
 }
