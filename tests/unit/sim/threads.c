@@ -3,6 +3,7 @@
 #include "fixture.h"
 #include "tests/unit/suite.h"
 
+#include <pthread.h>
 #include <stdint.h>
 
 enum { N_THREADS = 4, N_ROUNDS = 200 };
@@ -78,6 +79,33 @@ START_TEST(a_refused_call_leaves_nothing_behind) {
 }
 END_TEST
 
+/* New threads have stacks of so many bytes. */
+static void set_stacks(size_t n_bytes) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    ck_assert_int_eq(pthread_attr_setstacksize(&attributes, n_bytes), 0);
+    ck_assert_int_eq(pthread_setattr_default_np(&attributes), 0);
+    pthread_attr_destroy(&attributes);
+}
+
+START_TEST(a_device_that_gets_no_thread_refuses_work_and_keeps_none) {
+    CUdeviceptr block;
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
+    ck_cuda(cuMemAlloc(&block, 4096));
+    set_stacks((size_t)1 << 47); /* which no address space has room for */
+    CUresult answer = cuMemsetD8Async(block, 1, 4096, stream);
+    ck_cuda_is(answer, CUDA_ERROR_OPERATING_SYSTEM);
+    ck_cuda(cuStreamSynchronize(stream));
+    ck_cuda(cuCtxSynchronize());
+    set_stacks(1 << 20);
+    ck_assert_uint_eq(sim_pending(), 0);
+    ck_cuda(cuMemsetD8Async(block, 1, 4096, stream));
+    ck_cuda(cuCtxSynchronize());
+    ck_cuda(cuMemFree(block));
+}
+END_TEST
+
 START_TEST(captures_and_frees_in_many_threads_do_not_disturb_each_other) {
     struct fixture_thread *threads[2];
     CUgraph graph;
@@ -101,5 +129,6 @@ SUITE() {
     return suite_run(
         "sim threads",
         (const TTest *[]){threads_do_not_disturb_each_other, a_refused_call_leaves_nothing_behind,
+                          a_device_that_gets_no_thread_refuses_work_and_keeps_none,
                           captures_and_frees_in_many_threads_do_not_disturb_each_other, NULL});
 }

@@ -140,16 +140,15 @@ static bool make_place(void) {
 }
 
 CUresult sim_scheduler_add(struct sim_stream *stream) {
-    if (!stream->is_queued) {
-        if (!make_place())
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        queued[n_queued++] = stream;
-        stream->is_queued = true;
-    }
+    if (!stream->is_queued && !make_place())
+        return CUDA_ERROR_OUT_OF_MEMORY;
     if (state == 0)
         seed(sim_options()->seed);
     if (!is_running && !start())
         return CUDA_ERROR_OPERATING_SYSTEM;
+    if (!stream->is_queued)
+        queued[n_queued++] = stream;
+    stream->is_queued = true;
     pthread_cond_signal(&has_work);
     return CUDA_SUCCESS;
 }

@@ -201,9 +201,15 @@ CUresult sim_stream_submit(struct sim_stream *stream, struct sim_work *work, str
         sim_step_unref(step);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    bool is_done = is_done_at_once(step);
+    CUresult result = is_done ? CUDA_SUCCESS : sim_scheduler_add(stream);
+    if (result != CUDA_SUCCESS) { /* nobody would ever give it a turn */
+        sim_step_unref(step);
+        return result;
+    }
     if (out)
         *out = sim_step_ref(step);
-    if (is_done_at_once(step)) {
+    if (is_done) {
         sim_step_complete(step);
         sim_step_unref(step);
         return CUDA_SUCCESS;
@@ -213,7 +219,7 @@ CUresult sim_stream_submit(struct sim_stream *stream, struct sim_work *work, str
     else
         stream->first = step;
     stream->last = step;
-    return sim_scheduler_add(stream);
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_stream_enqueue(struct sim_stream *stream, struct sim_work *work,
