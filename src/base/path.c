@@ -128,6 +128,14 @@ bool cushim_path_expand(char *text, size_t cap, const char *pattern,
     return !out.is_cut;
 }
 
+bool cushim_path_tell_apart(char *out, size_t cap, const char *name, const char *place) {
+    const char *slash = strrchr(name, '/'), *dot = strrchr(name, '.');
+    if (!dot || dot <= (slash ? slash + 1 : name))
+        dot = name + strlen(name);
+    int n = snprintf(out, cap, "%.*s-%s%s", (int)(dot - name), name, place, dot);
+    return n >= 0 && (size_t)n < cap;
+}
+
 bool cushim_path_has(const char *pattern, const char *places) {
     for (; *pattern; pattern++) {
         if (*pattern != '%' || !pattern[1])

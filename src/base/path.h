@@ -28,6 +28,12 @@ long cushim_path_ranks(void);
 bool cushim_path_expand(char *out, size_t cap, const char *pattern,
                         const struct cushim_path_places *places);
 
+/*
+ * Put `place` before the ending of a name: "report.json" with "%p" becomes "report-%p.json".  False
+ * if it does not fit in cap bytes.
+ */
+bool cushim_path_tell_apart(char *out, size_t cap, const char *name, const char *place);
+
 /* Has a pattern one of these places ("pr": process or rank)?  %% is none. */
 bool cushim_path_has(const char *pattern, const char *places);
 

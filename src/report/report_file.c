@@ -49,23 +49,14 @@ bool cushim_report_is_shared(const char *where, const char *folder) {
            (!cushim_path_has(where, "prnq") && !cushim_report_is_folder(where, folder));
 }
 
-/* "report.json" becomes "report-%p.json". */
-static int tell_apart(char pattern[PATH_MAX], const char *where) {
-    const char *name = strrchr(where, '/'), *dot = strrchr(where, '.');
-    name = name ? name + 1 : where;
-    if (!dot || dot <= name)
-        dot = where + strlen(where);
-    return snprintf(pattern, PATH_MAX, "%.*s-%%p%s", (int)(dot - where), where, dot);
-}
-
 /* The name with its places; false: it is too long. */
 static bool choose_pattern(char pattern[PATH_MAX], const char *where, const char *folder,
                            bool is_apart, long rank) {
     int n;
+    if (is_apart && !cushim_path_has(where, "prn") && !cushim_report_is_folder(where, folder))
+        return cushim_path_tell_apart(pattern, PATH_MAX, where, "%p");
     if (cushim_report_is_folder(where, folder))
         n = snprintf(pattern, PATH_MAX, "%s/%s%%p-%%n.json", where, rank < 0 ? "" : "%r-");
-    else if (is_apart && !cushim_path_has(where, "prn"))
-        n = tell_apart(pattern, where);
     else
         n = snprintf(pattern, PATH_MAX, "%s", where);
     return n < PATH_MAX;

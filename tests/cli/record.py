@@ -57,6 +57,25 @@ def sites(memory):
 
 
 @tap.test
+def ranks_that_are_given_one_name_have_a_recording_each():
+    """As `mpirun -n 2 cushim record -o out.cushim ./app` starts them: one command line for all."""
+    out = scratch / "job" / "out.cushim"
+    out.parent.mkdir()
+    for rank in "0", "1":
+        result = record("-o", f"{out}/", HOLDER, RANK=rank, WORLD_SIZE="2")
+        assert result.returncode == 0 and f"{out.parent}/out-{rank}.cushim: 1 process, " in result.stderr, result
+    for name in "%r/of-%%.cushim", "%q{RANK}.x", "%p.cushim":
+        (out.parent / "7").mkdir(exist_ok=True)
+        assert record("-o", f"{out.parent}/{name}", HOLDER, RANK="7", WORLD_SIZE="9").returncode == 0
+    assert record("-o", str(out.parent / "alone.cushim"), HOLDER, RANK="0", WORLD_SIZE="1").returncode == 0
+    names = sorted(re.sub(r"^\d\d+", "PROCESS", path.name) for path in out.parent.iterdir())
+    assert names == ["7", "7.x", "PROCESS.cushim", "alone.cushim", "out-0.cushim", "out-1.cushim"], names
+    assert [path.name for path in (out.parent / "7").iterdir()] == ["of-%.cushim"]
+    again = record("-o", str(out), HOLDER, RANK="1", WORLD_SIZE="2")
+    assert again.returncode == 125 and "out-1.cushim has a recording already; with %p" in again.stderr, again
+
+
+@tap.test
 def a_recording_has_what_the_program_did_whatever_ended_it():
     for words, end in ((), "it ended normally"), (("kill",), "it runs, or ended without a word"):
         for free in ("exact", "relaxed"):

@@ -108,6 +108,16 @@ START_TEST(whether_a_pattern_has_a_place_is_known) {
     ck_assert(cushim_path_has("%%%r", "pr"));
     ck_assert(!cushim_path_has("%%p %h %", "pr"));
     ck_assert(!cushim_path_has("", "p"));
+    static const char *const apart[][2] = {{"report.json", "report-%p.json"},
+                                           {"a.b/c", "a.b/c-%p"},
+                                           {".x", ".x-%p"},
+                                           {"a/.x", "a/.x-%p"}};
+    char text[16];
+    for (size_t i = 0; i < sizeof apart / sizeof *apart; i++) {
+        ck_assert(cushim_path_tell_apart(text, sizeof text, apart[i][0], "%p"));
+        ck_assert_str_eq(text, apart[i][1]);
+    }
+    ck_assert(!cushim_path_tell_apart(text, sizeof text, "reports.jsonl", "%p"));
 }
 END_TEST
 

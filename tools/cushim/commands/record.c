@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/path.h"
 #include "base/writer.h"
 #include "tools/cushim/commands/run.h"
 #include "tools/cushim/recording/recording.h"
@@ -15,8 +16,8 @@
 
 struct request {
     char folder[PATH_MAX]; /* absolute */
-    const char *name;      /* as it was given; "": none was */
-    char chosen[64];
+    const char *pattern;   /* as it was given; NULL: none was */
+    char name[PATH_MAX];   /* with its places filled in */
 };
 
 /* Options of `cushim run` by a name that is short here. */
@@ -47,7 +48,7 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         if (strcmp(argv[i], "-o") == 0) {
             if (++i >= argc || !*argv[i])
                 return -usage_error("record", "-o wants the name of a folder");
-            request->name = argv[i];
+            request->pattern = argv[i];
             continue;
         }
         int code = take_option(argv[i]);
@@ -59,14 +60,36 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     return i;
 }
 
+/*
+ * The name with its places filled in.  Ranks of one job are given one command line, so a name
+ * without a place for them has the rank before its ending.  False: it is too long.
+ */
+static bool choose_name(struct request *request, const char *program) {
+    const struct cushim_path_places places = {.process = getpid(), .rank = cushim_path_rank()};
+    const char *slash = strrchr(program, '/');
+    char pattern[PATH_MAX], apart[PATH_MAX];
+    if (!request->pattern)
+        return snprintf(request->name, sizeof request->name, "%.40s.%ld.cushim",
+                        slash ? slash + 1 : program, places.process) > 0;
+    size_t n = strlen(request->pattern);
+    if (n >= sizeof pattern)
+        return false;
+    strcpy(pattern, request->pattern);
+    while (n > 1 && pattern[n - 1] == '/')
+        pattern[--n] = 0;
+    bool is_one_of_many = places.rank >= 0 && cushim_path_ranks() != 1;
+    if (!is_one_of_many || cushim_path_has(pattern, "prq"))
+        return cushim_path_expand(request->name, sizeof request->name, pattern, &places);
+    return cushim_path_tell_apart(apart, sizeof apart, pattern, "%r") &&
+           cushim_path_expand(request->name, sizeof request->name, apart, &places);
+}
+
 /* A folder for this recording alone; false, explained, where there is none. */
 static bool make_folder(struct request *request, const char *program) {
     struct recording_files files;
-    if (!request->name) {
-        const char *slash = strrchr(program, '/');
-        snprintf(request->chosen, sizeof request->chosen, "%.40s.%ld.cushim",
-                 slash ? slash + 1 : program, (long)getpid());
-        request->name = request->chosen;
+    if (!choose_name(request, program)) {
+        complain("%s: %s", request->pattern, strerror(ENAMETOOLONG));
+        return false;
     }
     if (mkdir(request->name, 0700) != 0 && errno != EEXIST) {
         complain("%s: %s", request->name, strerror(errno));
@@ -77,7 +100,9 @@ static bool make_folder(struct request *request, const char *program) {
     if (!error)
         recording_files_free(&files);
     if (n) {
-        complain("%s has a recording already", request->name);
+        complain("%s has a recording already; with %%p in its name, as in -o app-%%p.cushim, each "
+                 "process has one of its own",
+                 request->name);
         return false;
     }
     if (error || !realpath(request->name, request->folder)) {
