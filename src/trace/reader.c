@@ -11,17 +11,23 @@ struct cushim_trace_place {
     uint64_t at, n_bytes, writer, sequence;
 };
 
+/* What is read at a time.  A file may claim much and have little, so memory is for what is there:
+ * each writer has a chunk, of which at least a block of the file system exists. */
+enum { WINDOW_BYTES = 8192 };
+_Static_assert(WINDOW_BYTES >= 2 * CUSHIM_TRACE_EVENT_BYTES, "an event fits behind another one");
+
 /* The chunks of one writer, one after the other. */
 struct cushim_trace_cursor {
     size_t next_chunk, end_chunk; /* of the reader's */
-    uint8_t *bytes;
-    size_t at, used_bytes;
+    uint64_t events_at;           /* of the chunk, in the file */
+    size_t at, used_bytes;        /* behind events_at */
+    size_t window_at, window_bytes;
     struct cushim_trace_base base;
     struct cushim_trace_event place;
     struct cushim_trace_event event; /* the one to come */
-    bool has_event;
     uint64_t writer;
     uint64_t frames[CUSHIM_TRACE_FRAMES];
+    uint8_t window[WINDOW_BYTES];
 };
 
 static int read_all(int file, void *bytes, size_t n_bytes, uint64_t at) {
@@ -64,6 +70,15 @@ static int add_chunk(struct cushim_trace_reader *reader, uint64_t at,
     return 0;
 }
 
+/* Where a chunk may begin next, from `at` on: a hole of the file has none. */
+static uint64_t skip_hole(const struct cushim_trace_reader *reader, uint64_t at) {
+    off_t data = lseek(reader->file, (off_t)at, SEEK_DATA);
+    if (data < 0)
+        return errno == ENXIO ? reader->file_bytes : at;
+    return at +
+           ((uint64_t)data - at) / CUSHIM_TRACE_LEAST_CHUNK_BYTES * CUSHIM_TRACE_LEAST_CHUNK_BYTES;
+}
+
 /* All chunks begin at a multiple of the least one's size behind the head. */
 static int find_chunks(struct cushim_trace_reader *reader) {
     uint64_t at = CUSHIM_TRACE_HEAD_BYTES;
@@ -74,7 +89,7 @@ static int find_chunks(struct cushim_trace_reader *reader) {
         bool is_one = !error && is_chunk(&chunk);
         if (is_one)
             error = add_chunk(reader, at, &chunk);
-        at += is_one ? chunk.n_bytes : CUSHIM_TRACE_LEAST_CHUNK_BYTES;
+        at = is_one ? at + chunk.n_bytes : skip_hole(reader, at + CUSHIM_TRACE_LEAST_CHUNK_BYTES);
     }
     return error;
 }
@@ -94,7 +109,8 @@ static int make_cursors(struct cushim_trace_reader *reader) {
     for (size_t i = 0; i < reader->n_chunks; i++)
         n += !i || reader->chunks[i].writer != reader->chunks[i - 1].writer;
     reader->cursors = calloc(n ? n : 1, sizeof *reader->cursors);
-    if (!reader->cursors)
+    reader->queue = calloc(n ? n : 1, sizeof *reader->queue);
+    if (!reader->cursors || !reader->queue)
         return ENOMEM;
     for (size_t i = 0; i < reader->n_chunks; i++) {
         if (!i || reader->chunks[i].writer != reader->chunks[i - 1].writer)
@@ -127,27 +143,38 @@ static int read_head(struct cushim_trace_reader *reader) {
 
 /* ---- events ---- */
 
-/* The writer's next chunk in place of this one; false: there is none, or no memory for it. */
+/* The writer's next chunk in place of this one; false: there is none. */
 static bool turn(struct cushim_trace_reader *reader, struct cushim_trace_cursor *cursor) {
     while (cursor->next_chunk < cursor->end_chunk) {
         const struct cushim_trace_place *place = &reader->chunks[cursor->next_chunk++];
         struct cushim_trace_chunk head;
-        uint8_t *bytes = realloc(cursor->bytes, place->n_bytes);
-        if (!bytes)
-            return false;
-        cursor->bytes = bytes;
-        if (read_all(reader->file, bytes, place->n_bytes, place->at) != 0)
+        if (read_all(reader->file, &head, sizeof head, place->at) != 0) {
+            reader->n_damaged++;
             continue;
-        memcpy(&head, bytes, sizeof head);
+        }
         uint64_t used_bytes = atomic_load(&head.used_bytes);
         uint64_t most_bytes = place->n_bytes - CUSHIM_TRACE_CHUNK_HEAD_BYTES;
         reader->n_damaged += used_bytes > most_bytes;
         cursor->used_bytes = used_bytes < most_bytes ? used_bytes : most_bytes;
-        cursor->at = 0;
+        cursor->events_at = place->at + CUSHIM_TRACE_CHUNK_HEAD_BYTES;
+        cursor->at = cursor->window_at = cursor->window_bytes = 0;
         cursor->base = (struct cushim_trace_base){head.start_ns, 0};
         return true;
     }
     return false;
+}
+
+/* Have the next event in the window, as far as it is in the chunk; false: it cannot be read. */
+static bool look_ahead(const struct cushim_trace_reader *reader,
+                       struct cushim_trace_cursor *cursor) {
+    size_t end = cursor->window_at + cursor->window_bytes;
+    if (end == cursor->used_bytes || end - cursor->at >= CUSHIM_TRACE_EVENT_BYTES)
+        return true;
+    size_t rest_bytes = cursor->used_bytes - cursor->at;
+    cursor->window_at = cursor->at;
+    cursor->window_bytes = rest_bytes < WINDOW_BYTES ? rest_bytes : WINDOW_BYTES;
+    return read_all(reader->file, cursor->window, cursor->window_bytes,
+                    cursor->events_at + cursor->at) == 0;
 }
 
 static void take_place(struct cushim_trace_cursor *cursor) {
@@ -160,43 +187,73 @@ static void take_place(struct cushim_trace_cursor *cursor) {
     event->thread = cursor->place.thread;
 }
 
-static void advance(struct cushim_trace_reader *reader, struct cushim_trace_cursor *cursor) {
-    cursor->has_event = false;
+/* False: the writer has no more events. */
+static bool advance(struct cushim_trace_reader *reader, struct cushim_trace_cursor *cursor) {
     for (;;) {
         while (cursor->at == cursor->used_bytes) {
             if (!turn(reader, cursor))
-                return;
+                return false;
         }
-        size_t n = cushim_trace_decode(cursor->bytes + CUSHIM_TRACE_CHUNK_HEAD_BYTES + cursor->at,
-                                       cursor->used_bytes - cursor->at, &cursor->base,
-                                       &cursor->event, cursor->frames);
+        size_t n = 0;
+        if (look_ahead(reader, cursor)) {
+            size_t in_window = cursor->at - cursor->window_at;
+            n = cushim_trace_decode(cursor->window + in_window, cursor->window_bytes - in_window,
+                                    &cursor->base, &cursor->event, cursor->frames);
+        }
         if (n) {
             cursor->at += n;
-            cursor->has_event = true;
             take_place(cursor);
-            return;
+            return true;
         }
         reader->n_damaged++;
         cursor->at = cursor->used_bytes;
     }
 }
 
+/* ---- the queue: a heap of the cursors that have an event, the earliest one first ---- */
+
+static bool is_before(const struct cushim_trace_cursor *a, const struct cushim_trace_cursor *b) {
+    return a->event.time_ns != b->event.time_ns ? a->event.time_ns < b->event.time_ns : a < b;
+}
+
+/* Put a cursor where `i` is, or below. */
+static void sink(struct cushim_trace_reader *reader, size_t i, struct cushim_trace_cursor *cursor) {
+    struct cushim_trace_cursor **queue = reader->queue;
+    for (size_t child; (child = 2 * i + 1) < reader->n_queued; i = child) {
+        if (child + 1 < reader->n_queued && is_before(queue[child + 1], queue[child]))
+            child++;
+        if (!is_before(queue[child], cursor))
+            break;
+        queue[i] = queue[child];
+    }
+    queue[i] = cursor;
+}
+
+static void begin_queue(struct cushim_trace_reader *reader) {
+    for (size_t i = 0; i < reader->n_cursors; i++) {
+        if (advance(reader, &reader->cursors[i]))
+            reader->queue[reader->n_queued++] = &reader->cursors[i];
+    }
+    for (size_t i = reader->n_queued / 2; i-- > 0;)
+        sink(reader, i, reader->queue[i]);
+    reader->is_begun = true;
+}
+
 bool cushim_trace_reader_next(struct cushim_trace_reader *reader, struct cushim_trace_event *event,
                               uint64_t *writer) {
-    struct cushim_trace_cursor *first = NULL;
-    for (size_t i = 0; i < reader->n_cursors; i++) {
-        struct cushim_trace_cursor *cursor = &reader->cursors[i];
-        /* one that was handed out is passed now: its bytes had to stay */
-        if (!cursor->has_event)
-            advance(reader, cursor);
-        if (cursor->has_event && (!first || cursor->event.time_ns < first->event.time_ns))
-            first = cursor;
+    if (!reader->is_begun) {
+        begin_queue(reader);
+    } else if (reader->n_queued) { /* the first was handed out: its bytes had to stay */
+        struct cushim_trace_cursor *first = reader->queue[0];
+        if (!advance(reader, first))
+            first = reader->queue[--reader->n_queued];
+        if (reader->n_queued)
+            sink(reader, 0, first);
     }
-    if (!first)
+    if (!reader->n_queued)
         return false;
-    *event = first->event;
-    *writer = first->writer;
-    first->has_event = false;
+    *event = reader->queue[0]->event;
+    *writer = reader->queue[0]->writer;
     return true;
 }
 
@@ -217,8 +274,7 @@ int cushim_trace_reader_open(struct cushim_trace_reader *reader, const char *pat
 }
 
 void cushim_trace_reader_close(struct cushim_trace_reader *reader) {
-    for (size_t i = 0; i < reader->n_cursors; i++)
-        free(reader->cursors[i].bytes);
+    free(reader->queue);
     free(reader->cursors);
     free(reader->chunks);
     close(reader->file);

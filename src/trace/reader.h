@@ -1,8 +1,9 @@
 /*
- * Reading a recording: the events of all threads by time, with memory for one chunk a writer.
+ * Reading a recording: the events of all threads by time, with memory for a few KiB a writer.
  *
  * The file is not trusted: it may be cut, damaged or made up, and its process may be writing it.  A
- * chunk ends where its bytes are no event; what is no chunk is skipped.
+ * chunk ends where its bytes are no event; what is no chunk is skipped.  Memory and time are bounded
+ * by the data that is there, whatever the file claims: holes are passed over.
  */
 #ifndef CUSHIM_TRACE_READER_H
 #define CUSHIM_TRACE_READER_H
@@ -17,6 +18,9 @@ struct cushim_trace_reader {
     size_t n_chunks;
     struct cushim_trace_cursor *cursors;
     size_t n_cursors;
+    struct cushim_trace_cursor **queue;
+    size_t n_queued;
+    bool is_begun;
     uint64_t n_damaged; /* chunks that ended in something else than an event */
 };
 

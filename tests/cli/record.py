@@ -57,6 +57,27 @@ def sites(memory):
 
 
 @tap.test
+def a_recording_that_claims_much_takes_memory_for_what_it_has():
+    """4,000 writers, each with a chunk that claims 256 KiB and has a few events, and then holes: 1 GiB by its claims."""
+    step, n_writers = 256 << 10, 4000
+    source, = recorded("claims").iterdir()
+    head, chunk = source.read_bytes()[:4096], source.read_bytes()[4096:4096 + 1024]
+    with open(scratch / "claims.trace", "wb") as out:
+        out.write(head)
+        for writer in range(n_writers):
+            out.seek(4096 + writer * step)
+            out.write(chunk[:8] + struct.pack("<QQ", step, writer) + chunk[24:40] + struct.pack("<Q", step - 64) + chunk[48:])
+        out.truncate(4096 + n_writers * step)
+    with open(scratch / "claims.txt", "w") as out:
+        process = subprocess.Popen([CUSHIM, "report", "--format=text", str(scratch / "claims.trace")], stdout=out)
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    text = (scratch / "claims.txt").read_text()
+    assert process.returncode == 0 and "missing   4,000 pieces of the file cannot be read" in text, text
+    assert usage.ru_maxrss < 512 << 10, usage.ru_maxrss
+
+
+@tap.test
 def ranks_that_are_given_one_name_have_a_recording_each():
     """As `mpirun -n 2 cushim record -o out.cushim ./app` starts them: one command line for all."""
     out = scratch / "job" / "out.cushim"

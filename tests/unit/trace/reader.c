@@ -152,6 +152,80 @@ START_TEST(a_chunk_that_claims_more_than_there_is_ends_where_the_file_does) {
 }
 END_TEST
 
+/* A file that is long because of a hole, through which a reader would read for hours. */
+START_TEST(holes_are_passed_over) {
+    enum { CHUNK_BYTES = CUSHIM_TRACE_LEAST_CHUNK_BYTES };
+    static uint8_t chunk[CHUNK_BYTES];
+    off_t end = (off_t)1 << 43;
+    uint64_t n, n_damaged;
+    recording_open(&recording, MUCH);
+    for (uint64_t i = 1; i <= 1000; i++)
+        recording_alloc(&recording, i);
+    int file = open(recording.path, O_RDWR);
+    ck_assert_int_eq(pread(file, chunk, sizeof chunk, CUSHIM_TRACE_HEAD_BYTES), sizeof chunk);
+    while (ftruncate(file, CUSHIM_TRACE_HEAD_BYTES + end) != 0)
+        end /= 2; /* file systems differ in how long a file may be */
+    ck_assert_int_eq(read_through(recording.path, &n, &n_damaged), 0);
+    ck_assert_uint_eq(n, 1000);
+    ck_assert_uint_eq(n_damaged, 0);
+    ck_assert_int_eq(
+        pwrite(file, chunk, sizeof chunk, CUSHIM_TRACE_HEAD_BYTES + end - (off_t)sizeof chunk),
+        sizeof chunk);
+    ck_assert_int_eq(read_through(recording.path, &n, &n_damaged), 0);
+    ck_assert_uint_eq(n, 2000);
+    ck_assert_uint_eq(n_damaged, 0);
+    close(file);
+    recording_close(&recording);
+}
+END_TEST
+
+/* More than a process has, in an order that is none of theirs. */
+START_TEST(events_of_very_many_writers_come_by_time) {
+    const unsigned n_writers = suite_steps(30000);
+    const uint64_t n_events = 50;
+    static uint8_t bytes[64 + 50 * 32];
+    struct cushim_trace_reader reader;
+    struct cushim_trace_event event;
+    uint64_t writer, n = 0, last_ns = 0, last_writer = 0;
+    recording_open(&recording, MUCH);
+    int file = open(recording.path, O_RDWR);
+    for (uint64_t i = 0; i < n_writers; i++) {
+        struct cushim_trace_base base = {0};
+        struct cushim_trace_chunk chunk = {.n_bytes = CUSHIM_TRACE_LEAST_CHUNK_BYTES, .writer = i};
+        size_t used_bytes = 0;
+        memcpy(chunk.magic, CUSHIM_TRACE_CHUNK_MAGIC, sizeof chunk.magic);
+        for (uint64_t step = 0; step < n_events; step++)
+            used_bytes += cushim_trace_encode(
+                bytes + CUSHIM_TRACE_CHUNK_HEAD_BYTES + used_bytes, &base,
+                &(struct cushim_trace_event){.code = CUSHIM_TRACE_FREE,
+                                             .time_ns = 1000 * step + i * 7919 % 1000,
+                                             .address = i << 8});
+        atomic_store(&chunk.used_bytes, used_bytes);
+        memcpy(bytes, &chunk, sizeof chunk);
+        ssize_t n_bytes = (ssize_t)(CUSHIM_TRACE_CHUNK_HEAD_BYTES + used_bytes);
+        ck_assert_int_eq(
+            pwrite(file, bytes, (size_t)n_bytes,
+                   (off_t)(CUSHIM_TRACE_HEAD_BYTES + i * CUSHIM_TRACE_LEAST_CHUNK_BYTES)),
+            n_bytes);
+    }
+    close(file);
+    ck_assert_int_eq(cushim_trace_reader_open(&reader, recording.path), 0);
+    while (cushim_trace_reader_next(&reader, &event, &writer)) {
+        bool is_next =
+            event.time_ns > last_ns || (event.time_ns == last_ns && (!n || writer > last_writer));
+        if (!is_next || event.address != writer << 8)
+            ck_abort_msg("event %lu is out of its order", (unsigned long)n);
+        last_ns = event.time_ns;
+        last_writer = writer;
+        n++;
+    }
+    ck_assert_uint_eq(n, n_writers * n_events);
+    ck_assert_uint_eq(reader.n_damaged, 0);
+    cushim_trace_reader_close(&reader);
+    recording_close(&recording);
+}
+END_TEST
+
 START_TEST(flipped_bits_are_survived) {
     static uint8_t bytes[1 << 17];
     uint64_t random = 7, n, n_damaged;
@@ -182,9 +256,9 @@ END_TEST
 SUITE() {
     return suite_run(
         "reader",
-        (const TTest *[]){events_of_several_writers_come_by_time,
-                          a_chunk_is_read_without_those_before_it, what_is_no_recording_is_refused,
-                          a_cut_file_is_read_as_far_as_it_goes,
-                          a_chunk_that_claims_more_than_there_is_ends_where_the_file_does,
-                          flipped_bits_are_survived, NULL});
+        (const TTest *[]){
+            events_of_several_writers_come_by_time, a_chunk_is_read_without_those_before_it,
+            what_is_no_recording_is_refused, a_cut_file_is_read_as_far_as_it_goes,
+            a_chunk_that_claims_more_than_there_is_ends_where_the_file_does, holes_are_passed_over,
+            events_of_very_many_writers_come_by_time, flipped_bits_are_survived, NULL});
 }
