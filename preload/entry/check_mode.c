@@ -7,6 +7,7 @@
 #include "memory/heap/heap.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
+#include "preload/state/live_map.h"
 #include "preload/state/process_options.h"
 #include "preload/state/stack.h"
 #include "report/page_ring.h"
@@ -113,6 +114,7 @@ static void note(const struct cushim_mem_finding *finding, const char *text) {
     record.n_obtained = cushim_stack_describe(&finding->obtained, record.obtained, MOST);
     record.n_freed = cushim_stack_describe(&finding->freed, record.freed, MOST);
     record.n_at = cushim_stack_describe(&finding->at, record.at, MOST);
+    cushim_live_show(cushim_page.findings, sizeof cushim_page.findings);
     cushim_page_ring_put(CUSHIM_PAGE_RING(cushim_page.findings), &cushim_page.n_findings, &record);
 }
 

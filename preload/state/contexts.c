@@ -17,6 +17,7 @@
 #include "preload/entry/check_mode.h"
 #include "preload/entry/device_limit.h"
 #include "preload/entry/foreign.h"
+#include "preload/state/live_map.h"
 #include "preload/state/primary.h"
 #include "preload/state/watch.h"
 #include "preload/state/process_options.h"
@@ -137,6 +138,7 @@ static struct cushim_mem_heap *open_pool(struct cushim_cuda *cuda, CUcontext con
     if (!place)
         return NULL;
     row->place = place;
+    cushim_live_show(cushim_page.stats[device], sizeof cushim_page.stats[device]);
     struct cushim_mem_heap_setup setup = {
         .cuda = cuda,
         .context = context,

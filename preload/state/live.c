@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "memory/cache/cache.h"
+#include "preload/state/live_map.h"
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
 #include "report/page_file.h"
@@ -21,48 +21,18 @@
 struct cushim_page cushim_page;
 struct cushim_page_sites cushim_page_sites;
 
-/* Written by who reads the options, or by a child when it was forked; rows under the registry's
- * lock of the caches. */
+/* Written by the thread that reads the options, or by a child when it was forked. */
 static struct {
     bool is_on;
     char name[CUSHIM_PAGE_NAME_BYTES];
     dev_t device; /* and inode of the folder */
     ino_t inode;
-    char *rows;                /* of the caches to come, in the file; NULL: none */
-    bool has_calls, has_sites; /* in the file */
 } live;
 
-/* A page of the file beneath the first page of a cache. */
+/* Under the registry's lock of the caches. */
 static void give_row(struct cushim_mem_cache *cache) {
-    uint64_t n = cushim_mem_stats_read(&cushim_page.head.n_caches);
-    char *row = live.rows + n * CUSHIM_PAGE_CACHE_BYTES;
-    if (live.rows && n < CUSHIM_PAGE_CACHES &&
-        mremap(row, CUSHIM_PAGE_CACHE_BYTES, CUSHIM_PAGE_CACHE_BYTES, MREMAP_MAYMOVE | MREMAP_FIXED,
-               cache) != MAP_FAILED)
-        cushim_mem_stats_add(&cushim_page.head.n_caches, 1);
-    else
-        cushim_mem_stats_add(&cushim_page.head.n_lost_caches, 1);
-}
-
-/* The file takes the place of the page, whose bytes it has. */
-static int map(int file) {
-    if (mmap(&cushim_page, sizeof cushim_page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
-             0) == MAP_FAILED)
-        return errno;
-    char *rows = mmap(NULL, CUSHIM_PAGE_CACHES * CUSHIM_PAGE_CACHE_BYTES, PROT_READ | PROT_WRITE,
-                      MAP_SHARED, file, sizeof cushim_page);
-    live.rows = rows == MAP_FAILED ? NULL : rows;
-    /* look-ups came by before */
-    const struct cushim_resolve_counts *lookups = &cushim_page_calls.lookups;
-    live.has_calls = pwrite(file, lookups, sizeof *lookups,
-                            CUSHIM_PAGE_CALLS_AT + offsetof(struct cushim_page_calls, lookups)) ==
-                         sizeof *lookups &&
-                     mmap(&cushim_page_calls, sizeof cushim_page_calls, PROT_READ | PROT_WRITE,
-                          MAP_SHARED | MAP_FIXED, file, CUSHIM_PAGE_CALLS_AT) != MAP_FAILED;
-    live.has_sites = cushim_page.head.sample_bytes &&
-                     mmap(&cushim_page_sites, sizeof cushim_page_sites, PROT_READ | PROT_WRITE,
-                          MAP_SHARED | MAP_FIXED, file, CUSHIM_PAGE_SITES_AT) != MAP_FAILED;
-    return 0;
+    struct cushim_page_head *head = &cushim_page.head;
+    cushim_mem_stats_add(cushim_live_map_row(cache) ? &head->n_caches : &head->n_lost_caches, 1);
 }
 
 static int make(void) {
@@ -77,12 +47,9 @@ static int make(void) {
     snprintf(live.name, sizeof live.name, "%ld-%lu" CUSHIM_PAGE_ENDING,
              (long)cushim_page.head.process, (unsigned long)cushim_page.head.start_ns);
     int file = cushim_page_file_make(folder, live.name, &cushim_page);
-    int error = file < 0 ? errno : map(file);
-    if (file >= 0) {
-        if (error)
-            unlinkat(folder, live.name, 0);
-        close(file);
-    }
+    int error = file < 0 ? errno : cushim_live_map_begin(folder, live.name, file);
+    if (file >= 0 && error)
+        unlinkat(folder, live.name, 0);
     close(folder);
     return error;
 }
@@ -165,6 +132,7 @@ void cushim_live_begin(void) {
     head->is_software = cushim_driver_is_software(); /* in a child; else it is not known yet */
     head->is_relaxed = cushim_process.policy.is_relaxed;
     head->sample_bytes = cushim_process_options.sites;
+    head->namespace = cushim_page_namespace();
     snprintf(head->program, sizeof head->program, "%s", program_invocation_short_name);
     snprintf(head->version, sizeof head->version, "%s", CUSHIM_VERSION_TEXT);
     gethostname(head->host, sizeof head->host - 1);
@@ -181,40 +149,18 @@ void cushim_live_begin(void) {
         cushim_mem_cache_made = give_row;
 }
 
-/* Zeros of this process in the place of a file. */
-static void own_again(void *memory, size_t n_bytes) {
-    mmap(memory, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-}
-
-/* But that this thread has a shard, and what the driver was found to be. */
-static void own_calls_again(void) {
-    int identity = atomic_load(&cushim_page_calls.lookups.identity);
-    own_again(&cushim_page_calls, sizeof cushim_page_calls);
-    atomic_store(&cushim_page_calls.lookups.identity, identity);
-    if (cushim_thread.shard)
-        atomic_store(&cushim_thread.shard->is_taken, true);
-}
-
 void cushim_live_in_child(bool is_fresh) {
     cushim_page.head.process = live.is_on ? cushim_page.head.process : cushim_process.process;
     if (!live.is_on)
         return;
     live.is_on = false;
-    if (live.rows)
-        munmap(live.rows, CUSHIM_PAGE_CACHES * CUSHIM_PAGE_CACHE_BYTES);
-    live.rows = NULL;
-    own_again(&cushim_page, sizeof cushim_page);
-    if (live.has_calls)
-        own_calls_again();
-    if (live.has_sites)
-        own_again(&cushim_page_sites, sizeof cushim_page_sites);
-    live.has_calls = live.has_sites = false;
+    cushim_live_map_in_child();
     if (is_fresh)
         cushim_live_begin();
 }
 
 bool cushim_live_leave(dev_t device, ino_t inode) {
-    bool is_all = live.is_on && live.has_calls &&
+    bool is_all = live.is_on && cushim_live_map_has_all() &&
                   !cushim_mem_stats_read(&cushim_page.head.n_lost_caches) &&
                   cushim_mem_stats_read(&cushim_page.n_findings) <= CUSHIM_PAGE_FINDINGS;
     if (is_all && live.device == device && live.inode == inode) {

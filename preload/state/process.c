@@ -18,6 +18,7 @@
 #include "preload/state/fork.h"
 #include "preload/resolve/elf.h"
 #include "preload/state/live.h"
+#include "preload/state/live_map.h"
 #include "preload/state/sites.h"
 #include "preload/state/tracing.h"
 #include "preload/entry/device_limit.h"
@@ -244,6 +245,7 @@ static struct cushim_shard *take_shard(void) {
     pthread_once(&once, make_key);
     for (unsigned i = 0; has_thread_end && i < CUSHIM_N_OWN_SHARDS; i++) {
         struct cushim_shard *shard = &cushim_page_calls.shards[i];
+        cushim_live_show(shard, sizeof *shard); /* before it is taken, which is a store to it */
         if (atomic_load_explicit(&shard->is_taken, memory_order_relaxed) ||
             atomic_exchange_explicit(&shard->is_taken, true, memory_order_acquire))
             continue;
@@ -255,6 +257,10 @@ static struct cushim_shard *take_shard(void) {
     return NULL;
 }
 
+static struct cushim_shard *shared_shard(const struct cushim_thread *thread) {
+    return &cushim_page_calls.shards[CUSHIM_N_OWN_SHARDS + thread->shared_shard - 1];
+}
+
 void cushim_process_count_slowly(enum cushim_cuda_symbol row) {
     static atomic_uint n_sharing;
     struct cushim_thread *thread = &cushim_thread;
@@ -263,11 +269,11 @@ void cushim_process_count_slowly(enum cushim_cuda_symbol row) {
                                    CUSHIM_N_SHARED_SHARDS +
                                1;
         thread->shard = thread->is_ending ? NULL : take_shard();
+        if (!thread->shard)
+            cushim_live_show(shared_shard(thread), sizeof *thread->shard);
         cushim_thread_settle(thread);
     }
-    struct cushim_shard *shard =
-        thread->shard ? thread->shard
-                      : &cushim_page_calls.shards[CUSHIM_N_OWN_SHARDS + thread->shared_shard - 1];
+    struct cushim_shard *shard = thread->shard ? thread->shard : shared_shard(thread);
     atomic_fetch_add_explicit(&shard->calls[row], 1, memory_order_relaxed);
 }
 
@@ -275,5 +281,6 @@ struct cushim_mem_stats *cushim_process_stats(struct cushim_cuda *cuda, enum cus
     CUdevice device = 0;
     if (cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= CUSHIM_MAX_DEVICES)
         device = 0;
+    cushim_live_show(cushim_page.stats[device], sizeof cushim_page.stats[device]);
     return &cushim_page.stats[device][kind];
 }

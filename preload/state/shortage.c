@@ -8,6 +8,7 @@
 #include "memory/cache/cache.h"
 #include "memory/heap/reclaim.h"
 #include "memory/state/heap_state.h"
+#include "preload/state/live_map.h"
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
 #include "preload/state/stack.h"
@@ -96,6 +97,7 @@ void cushim_shortage_note(struct cushim_mem_heap *pool, const struct cushim_mem_
     describe_held(pool, &shortage);
     describe_blocks(census, &shortage);
     describe_stack(&shortage);
+    cushim_live_show(cushim_page.shortages, sizeof cushim_page.shortages);
     cushim_page_ring_put(CUSHIM_PAGE_RING(cushim_page.shortages), &cushim_page.n_shortages,
                          &shortage);
     cushim_tracing_refused(pool->stats, pool, n_bytes);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "memory/layout/block.h"
 #include "preload/state/live.h"
+#include "preload/state/live_map.h"
 #include "preload/state/stack.h"
 #include "report/site.h"
 
@@ -77,6 +78,7 @@ static uint64_t key_of(const struct cushim_backtrace *stack) {
 /* Under the lock: the place of a stack, which is described when it is new; NULL: no row is left. */
 static struct cushim_page_site *site_of(uint64_t key, const struct cushim_backtrace *stack) {
     struct cushim_page_site *site = cushim_site_find(&cushim_page_sites, key);
+    cushim_live_show(site ? (void *)site : &cushim_page_sites, sizeof *site);
     if (!site) {
         cushim_mem_stats_add(&cushim_page_sites.n_lost, 1);
     } else if (stack && !cushim_mem_stats_read(&site->key)) {

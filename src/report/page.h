@@ -174,6 +174,8 @@ struct cushim_page_head {
     uint64_t start_ns;     /* of cushim_clock_ns, which all processes of a machine share */
     uint64_t is_relaxed;   /* --free=relaxed */
     uint64_t sample_bytes; /* --sites; 0: there are none */
+    uint64_t is_locked;    /* the process holds a lock on the file for as long as it lives */
+    uint64_t namespace;    /* of process numbers, as the kernel numbers them; 0: not known */
     char program[CUSHIM_NAME_BYTES];
     char version[CUSHIM_NAME_BYTES]; /* of the preload that counts */
     char host[CUSHIM_NAME_BYTES];

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -34,34 +35,59 @@ uint64_t cushim_page_layout(void) {
 
 /* ---- the folder ---- */
 
-static int open_folder(const char *path, bool is_made) {
+int cushim_page_folder_read(const char *path, uid_t *owner) {
     struct stat status;
-    if (is_made && mkdir(path, 0700) != 0 && errno != EEXIST)
-        return -1;
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0)
         return -1;
-    if (fstat(folder, &status) == 0 && status.st_uid == geteuid() && !(status.st_mode & 077))
+    if (fstat(folder, &status) == 0 && !(status.st_mode & 022)) {
+        *owner = status.st_uid;
+        return folder;
+    }
+    close(folder);
+    errno = EPERM;
+    return -1;
+}
+
+/* Can the group read all of it, or nothing, and the others nothing? */
+static bool is_mode_fit(mode_t mode) {
+    return (mode & 077) == 0 || (mode & 077) == 050;
+}
+
+static int open_folder(const char *path, bool is_made) {
+    struct stat status;
+    uid_t owner;
+    if (is_made && mkdir(path, 0700) != 0 && errno != EEXIST)
+        return -1;
+    int folder = cushim_page_folder_read(path, &owner);
+    if (folder < 0 ||
+        (owner == geteuid() && fstat(folder, &status) == 0 && is_mode_fit(status.st_mode)))
         return folder;
     close(folder);
     errno = EPERM;
     return -1;
 }
 
+const char *cushim_page_folder_path(char path[PATH_MAX]) {
+    const char *named = secure_getenv(CUSHIM_PAGE_FOLDER_VARIABLE);
+    if (named && *named)
+        snprintf(path, PATH_MAX, "%s", named);
+    else
+        snprintf(path, PATH_MAX, "/dev/shm/cushim-%lu", (unsigned long)geteuid());
+    return path;
+}
+
 int cushim_page_folder_open(bool is_made) {
     char path[PATH_MAX];
     const char *named = secure_getenv(CUSHIM_PAGE_FOLDER_VARIABLE);
     const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
-    if (named && *named)
-        return open_folder(named, is_made);
-    if (runtime && *runtime == '/' &&
+    if (!(named && *named) && runtime && *runtime == '/' &&
         snprintf(path, sizeof path, "%s/cushim", runtime) < (int)sizeof path) {
         int folder = open_folder(path, is_made);
         if (folder >= 0)
             return folder;
     }
-    snprintf(path, sizeof path, "/dev/shm/cushim-%lu", (unsigned long)geteuid());
-    return open_folder(path, is_made);
+    return open_folder(cushim_page_folder_path(path), is_made);
 }
 
 /* ---- making ---- */
@@ -71,18 +97,39 @@ _Static_assert(sizeof(struct cushim_page) % CUSHIM_PAGE_CACHE_BYTES == 0 &&
                    sizeof(struct cushim_page_sites) % CUSHIM_PAGE_CACHE_BYTES == 0,
                "a file is whole rows");
 
-/* Zeros behind the page, which are then there; 0 or an errno. */
-static int reserve(int file, size_t n_bytes) {
-    static const char zeros[CUSHIM_PAGE_CACHE_BYTES];
-    int error = 0;
-    if (fallocate(file, 0, 0, (off_t)n_bytes) == 0)
-        return 0;
-    if (errno != EOPNOTSUPP)
-        return errno;
-    if (lseek(file, sizeof(struct cushim_page), SEEK_SET) < 0)
-        return errno;
-    for (size_t i = sizeof(struct cushim_page); i < n_bytes && !error; i += sizeof zeros)
-        error = cushim_output_write(file, zeros, sizeof zeros);
+/* By the descriptor's own description, so that a mapping of it keeps the lock when the descriptor
+ * is closed.  A file system may have no locks. */
+static void lock_file(int file) {
+    fcntl(file, F_OFD_SETLK, &(struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET});
+}
+
+bool cushim_page_file_is_locked(int file) {
+    struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    return fcntl(file, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+/* The group of a folder that it may read; a file that cannot be given to it is its owner's alone.
+ */
+static void share_with_group(int folder, int file) {
+    struct stat status;
+    if (fstat(folder, &status) == 0 && status.st_mode & 040 &&
+        fchown(file, (uid_t)-1, status.st_gid) == 0)
+        fchmod(file, 0640);
+}
+
+/* The blocks that are not 0: the others stay holes.  0 or an errno. */
+static int write_page(int file, const struct cushim_page *page, size_t n_bytes) {
+    static const char zeros[CUSHIM_PAGE_BYTES];
+    int error = ftruncate(file, (off_t)n_bytes) == 0 ? 0 : errno;
+    for (size_t at = 0; at < sizeof *page && !error; at += sizeof zeros) {
+        const char *block = (const char *)page + at;
+        if (memcmp(block, zeros, sizeof zeros) == 0)
+            continue;
+        if (lseek(file, (off_t)at, SEEK_SET) < 0)
+            error = errno;
+        else
+            error = cushim_output_write(file, block, sizeof zeros);
+    }
     return error;
 }
 
@@ -96,9 +143,9 @@ int cushim_page_file_make(int folder, const char *name, const struct cushim_page
     int file = openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file < 0)
         return -1;
-    int error = cushim_output_write(file, page, sizeof *page);
-    if (!error)
-        error = reserve(file, cushim_page_file_bytes(page));
+    lock_file(file);
+    share_with_group(folder, file);
+    int error = write_page(file, page, cushim_page_file_bytes(page));
     if (!error)
         return file;
     unlinkat(folder, name, 0);
@@ -220,14 +267,14 @@ static int read_rest(int file, struct cushim_report *report) {
     return read_all(file, &sites, sizeof sites, CUSHIM_PAGE_SITES_AT);
 }
 
-static int read_page(int file, struct cushim_report *report) {
+static int read_page(int folder, int file, struct cushim_report *report) {
     struct cushim_page *page = &report->page;
-    struct stat status;
-    if (fstat(file, &status) != 0)
+    struct stat status, around;
+    if (fstat(file, &status) != 0 || fstat(folder, &around) != 0)
         return errno;
     if (!S_ISREG(status.st_mode) || status.st_size < CUSHIM_PAGE_FILE_BYTES)
         return ENOEXEC;
-    if (geteuid() != 0 && status.st_uid != geteuid())
+    if (status.st_uid != around.st_uid)
         return EPERM;
     int error = read_all(file, page, sizeof *page, 0);
     if (error)
@@ -248,7 +295,7 @@ int cushim_page_file_read(int folder, const char *name, struct cushim_report *re
     int file = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (file < 0)
         return errno;
-    int error = read_page(file, report);
+    int error = read_page(folder, file, report);
     close(file);
     uint64_t now_ns = cushim_clock_ns(), start_ns = report->page.head.start_ns;
     report->run_ns = now_ns > start_ns ? now_ns - start_ns : 0;
@@ -268,7 +315,13 @@ uint64_t cushim_page_known_ns(const struct cushim_page *page) {
     return last_ns > head->start_ns ? last_ns - head->start_ns : 0;
 }
 
-bool cushim_page_is_alive(const char *name, int64_t process) {
+uint64_t cushim_page_namespace(void) {
+    struct stat status;
+    return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+/* Has a process a file of this name mapped?  True if nobody can know. */
+static bool has_mapped(long long process, const char *name) {
     char path[64], line[PATH_MAX + 128];
     bool is_there = false;
     if (process <= 0 || process > INT_MAX || (kill((pid_t)process, 0) != 0 && errno == ESRCH))
@@ -281,4 +334,28 @@ bool cushim_page_is_alive(const char *name, int64_t process) {
         is_there = strstr(line, name) != NULL;
     fclose(maps);
     return is_there;
+}
+
+/* Nobody had the time to lock it. */
+static bool is_just_made(const struct stat *status) {
+    enum { SECONDS = 60 };
+    return S_ISREG(status->st_mode) && !status->st_size && time(NULL) - status->st_mtime < SECONDS;
+}
+
+bool cushim_page_is_alive(int folder, const char *name) {
+    struct cushim_page_head head = {0};
+    struct stat status = {0};
+    int file = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0)
+        return errno != ENOENT && errno != ELOOP;
+    fstat(file, &status);
+    bool is_locked = cushim_page_file_is_locked(file) || is_just_made(&status);
+    bool is_known = S_ISREG(status.st_mode) && !read_all(file, &head, sizeof head, 0) &&
+                    !memcmp(head.magic, CUSHIM_PAGE_MAGIC, sizeof head.magic) &&
+                    head.layout == cushim_page_layout();
+    close(file);
+    if (is_locked || (is_known && head.is_locked))
+        return is_locked;
+    return (is_known && head.namespace != cushim_page_namespace()) ||
+           has_mapped(strtoll(name, NULL, 10), name);
 }

@@ -75,8 +75,7 @@ static int show_one(int folder, const char *name, pages_show_fn *show, void *con
     report.n_short = n_short;
     report.find_line = symbols_find_line;
     calibration_apply(&report);
-    struct page page = {name, folder, cushim_page_is_alive(name, report.page.head.process),
-                        &report};
+    struct page page = {name, folder, cushim_page_is_alive(folder, name), &report};
     if (!page.is_alive)
         report.run_ns = cushim_page_known_ns(&report.page);
     show(&page, context);
@@ -117,7 +116,8 @@ void pages_remove(const struct page *page) {
 
 struct left {
     const char *name;
-    time_t made; /* what is stored through a mapping leaves the time of the file */
+    time_t made;      /* what is stored through a mapping leaves the time of the file */
+    uint64_t n_bytes; /* of memory */
 };
 
 static int by_age(const void *a, const void *b) {
@@ -125,22 +125,30 @@ static int by_age(const void *a, const void *b) {
     return (first > second) - (first < second);
 }
 
-static bool remove_if_dead(int folder, const char *name) {
-    return !cushim_page_is_alive(name, strtoll(name, NULL, 10)) && unlinkat(folder, name, 0) == 0;
-}
+/* What stays of pages of processes that ended. */
+struct kept {
+    int n;
+    uint64_t n_bytes; /* of memory, all together */
+    time_t before;    /* none that was made earlier */
+};
 
-/* Of n pages, the oldest first; n_looks at most, since each asks after a process. */
-static int remove_dead(int folder, const struct left *pages, int n, int n_kept, time_t before,
-                       int n_looks) {
-    int n_removed = 0;
-    for (int i = 0; i < n && i < n_looks; i++) {
-        if (n - i > n_kept || pages[i].made < before)
-            n_removed += remove_if_dead(folder, pages[i].name);
+/* Of n pages, the last ones first. */
+static int remove_dead(int folder, const struct left *pages, int n, const struct kept *kept) {
+    int n_removed = 0, n_kept = 0;
+    uint64_t n_bytes = 0;
+    for (int i = n - 1; i >= 0; i--) {
+        if (cushim_page_is_alive(folder, pages[i].name))
+            continue;
+        n_bytes += pages[i].n_bytes;
+        if (n_kept < kept->n && n_bytes <= kept->n_bytes && pages[i].made >= kept->before)
+            n_kept++;
+        else
+            n_removed += unlinkat(folder, pages[i].name, 0) == 0;
     }
     return n_removed;
 }
 
-static int remove_left(int n_kept, time_t before, int n_looks) {
+static int remove_left(const struct kept *kept) {
     struct dirent **entries = NULL;
     int n_removed = 0, folder = cushim_page_folder_open(false);
     int n = folder < 0 ? 0 : scandirat(folder, ".", &entries, is_page, NULL);
@@ -148,11 +156,12 @@ static int remove_left(int n_kept, time_t before, int n_looks) {
     for (int i = 0; pages && i < n; i++) {
         struct stat status = {0};
         fstatat(folder, entries[i]->d_name, &status, AT_SYMLINK_NOFOLLOW);
-        pages[i] = (struct left){entries[i]->d_name, status.st_mtime};
+        pages[i] =
+            (struct left){entries[i]->d_name, status.st_mtime, (uint64_t)status.st_blocks * 512};
     }
     if (pages) {
         qsort(pages, (size_t)n, sizeof *pages, by_age);
-        n_removed = remove_dead(folder, pages, n, n_kept, before, n_looks);
+        n_removed = remove_dead(folder, pages, n, kept);
     }
     for (int i = 0; i < n; i++)
         free(entries[i]);
@@ -164,12 +173,12 @@ static int remove_left(int n_kept, time_t before, int n_looks) {
 }
 
 int pages_clean(void) {
-    return remove_left(0, 0, INT_MAX);
+    return remove_left(&(struct kept){0, 0, 0});
 }
 
 void pages_prune(void) {
-    enum { DAY_SECONDS = 24 * 60 * 60, KEPT = 64, LOOKS = 64 };
-    remove_left(KEPT, time(NULL) - DAY_SECONDS, LOOKS);
+    enum { DAY_SECONDS = 24 * 60 * 60, KEPT = 64, KEPT_BYTES = 16 << 20 };
+    remove_left(&(struct kept){KEPT, KEPT_BYTES, time(NULL) - DAY_SECONDS});
 }
 
 bool pages_has_memory(const struct cushim_report *report) {

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -217,7 +218,7 @@ END_TEST
 
 START_TEST(a_folder_for_others_is_refused) {
     in_folder();
-    const mode_t modes[] = {0710, 0701, 0750, 0777};
+    const mode_t modes[] = {0710, 0701, 0755, 0770, 0777};
     for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++) {
         ck_assert_int_eq(chmod(path, modes[i]), 0);
         ck_assert_int_eq(cushim_page_folder_open(true), -1);
@@ -248,11 +249,118 @@ START_TEST(a_limit_on_files_is_an_error_and_no_signal) {
 }
 END_TEST
 
-START_TEST(who_has_not_mapped_it_is_not_alive) {
-    ck_assert(!cushim_page_is_alive(name, getpid()));
-    ck_assert(!cushim_page_is_alive(name, 0));
-    ck_assert(!cushim_page_is_alive(name, -1));
-    ck_assert(!cushim_page_is_alive(name, INT64_MAX));
+/* The lock tells, whatever number the process has; the file that it is on, if it could have none.
+ */
+START_TEST(a_page_lives_as_long_as_its_lock) {
+    char own_name[CUSHIM_PAGE_NAME_BYTES];
+    in_folder();
+    fill();
+    report.page.head.is_locked = 1;
+    int file = cushim_page_file_make(folder, name, &report.page);
+    ck_assert(cushim_page_is_alive(folder, name));
+    void *held = mmap(NULL, CUSHIM_PAGE_BYTES, PROT_READ, MAP_SHARED, file, 0);
+    close(file);
+    ck_assert(cushim_page_is_alive(folder, name)); /* the mapping holds it */
+    munmap(held, CUSHIM_PAGE_BYTES);
+    ck_assert(!cushim_page_is_alive(folder, name));
+    unlinkat(folder, name, 0);
+    ck_assert(!cushim_page_is_alive(folder, name));
+
+    report.page.head.is_locked = 0;
+    report.page.head.namespace = cushim_page_namespace();
+    snprintf(own_name, sizeof own_name, "%ld-1.page", (long)getpid());
+    close(file = cushim_page_file_make(folder, own_name, &report.page));
+    ck_assert(!cushim_page_is_alive(folder, own_name));
+    file = openat(folder, own_name, O_RDONLY);
+    held = mmap(NULL, CUSHIM_PAGE_BYTES, PROT_READ, MAP_SHARED, file, 0);
+    ck_assert(cushim_page_is_alive(folder, own_name));
+    munmap(held, CUSHIM_PAGE_BYTES);
+    close(file);
+    unlinkat(folder, own_name, 0);
+    report.page.head.namespace ++; /* its number says nothing here */
+    close(cushim_page_file_make(folder, own_name, &report.page));
+    ck_assert(cushim_page_is_alive(folder, own_name));
+    unlinkat(folder, own_name, 0);
+    close(file = openat(folder, name, O_RDWR | O_CREAT, 0600)); /* just made, and nothing in it */
+    ck_assert(cushim_page_is_alive(folder, name));
+    leave_folder();
+}
+END_TEST
+
+/* Nobody who can only read a page keeps it alive. */
+START_TEST(readers_hold_no_lock) {
+    in_folder();
+    fill();
+    report.page.head.is_locked = 1;
+    close(cushim_page_file_make(folder, name, &report.page));
+    int reader = openat(folder, name, O_RDONLY);
+    ck_assert_int_eq(flock(reader, LOCK_EX), 0);
+    struct flock shared = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    ck_assert_int_eq(fcntl(reader, F_OFD_SETLK, &shared), 0);
+    ck_assert(!cushim_page_is_alive(folder, name));
+    close(reader);
+    leave_folder();
+}
+END_TEST
+
+/* What is 0 takes no memory; 64 KiB are enough for a page of which little is used. */
+START_TEST(a_file_has_holes) {
+    struct stat status;
+    in_folder();
+    memset(&report, 0, sizeof report);
+    memcpy(report.page.head.magic, CUSHIM_PAGE_MAGIC, 8);
+    int file = cushim_page_file_make(folder, name, &report.page);
+    ck_assert_int_eq(fstat(file, &status), 0);
+    ck_assert_int_eq(status.st_size, CUSHIM_PAGE_FILE_BYTES);
+    ck_assert_int_lt(status.st_blocks * 512, 1 << 16);
+    close(file);
+    leave_folder();
+}
+END_TEST
+
+/* The group of a folder that its owner lets read gets the pages; nobody else. */
+START_TEST(a_group_reads_what_the_folder_lets_it) {
+    struct stat status, around;
+    in_folder();
+    fill();
+    ck_assert_int_eq(chmod(path, 0750), 0);
+    int opened = cushim_page_folder_open(true);
+    ck_assert_int_ge(opened, 0);
+    close(opened);
+    close(cushim_page_file_make(folder, name, &report.page));
+    ck_assert_int_eq(fstatat(folder, name, &status, 0), 0);
+    ck_assert_int_eq(fstat(folder, &around), 0);
+    ck_assert_uint_eq(status.st_mode & 0777, 0640);
+    ck_assert_uint_eq(status.st_gid, around.st_gid);
+    unlinkat(folder, name, 0);
+    ck_assert_int_eq(chmod(path, 0700), 0);
+    close(cushim_page_file_make(folder, name, &report.page));
+    ck_assert_int_eq(fstatat(folder, name, &status, 0), 0);
+    ck_assert_uint_eq(status.st_mode & 0777, 0600);
+    leave_folder();
+}
+END_TEST
+
+/* In a folder that anybody can write to, or of root: as another user, or as root. */
+START_TEST(a_page_of_somebody_else_than_the_folder_is_refused) {
+    in_folder();
+    fill();
+    close(cushim_page_file_make(folder, name, &report.page));
+    ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), 0);
+    if (geteuid() == 0) {
+        ck_assert_int_eq(fchownat(folder, name, 65534, (gid_t)-1, 0), 0);
+        ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), EPERM);
+    } else {
+        char other[64];
+        int root = open("/tmp", O_RDONLY | O_DIRECTORY);
+        snprintf(other, sizeof other, "cushim-%ld-1.page", (long)getpid());
+        close(cushim_page_file_make(root, other, &report.page));
+        int error = cushim_page_file_read(root, other, &as_read);
+        unlinkat(root, other, 0);
+        close(root);
+        ck_assert_int_eq(error, EPERM);
+    }
+    leave_folder();
 }
 END_TEST
 
@@ -286,5 +394,7 @@ SUITE() {
             rows_of_caches_are_added, no_page_has_more_frees_than_requests,
             another_version_and_another_layout_are_refused, texts_end_within_their_bytes,
             flipped_bits_harm_no_reader, a_cut_file_is_refused, a_folder_for_others_is_refused,
-            a_limit_on_files_is_an_error_and_no_signal, who_has_not_mapped_it_is_not_alive, NULL});
+            a_limit_on_files_is_an_error_and_no_signal, a_page_lives_as_long_as_its_lock,
+            readers_hold_no_lock, a_file_has_holes, a_group_reads_what_the_folder_lets_it,
+            a_page_of_somebody_else_than_the_folder_is_refused, NULL});
 }
