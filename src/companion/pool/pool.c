@@ -116,11 +116,12 @@ static void each_cache(struct cushim_scope *scope, CUstream stream, uint64_t beg
         for (struct cushim_pool_cache *cache = NULL;
              (cache = cushim_pool_next_cache(heap, cache));) {
             pthread_mutex_lock(&heap->lock);
+            uint32_t life = cache->life; /* read first: no other stream gets it in the lock */
             bool is_it = !cushim_pool_cache_is_gone(cache) && !cache->of.thread &&
                          cache->of.context == scope->context && cache->of.handle == stream;
             pthread_mutex_unlock(&heap->lock);
             if (is_it && begun)
-                cushim_pool_cache_waited(cache, begun);
+                cushim_pool_cache_waited(cache, life, begun);
             else if (is_it && stream)
                 cushim_pool_cache_end(cache, scope->what);
         }
@@ -140,16 +141,6 @@ static void stream_done(struct cushim_scope *scope, CUstream stream, uint64_t be
 
 /* ---- what the ledger and others see ---- */
 
-/* Keep an object unless it is being finished. */
-static struct cushim_object *keep_alive(struct cushim_pool_object *pool) {
-    if (!pool)
-        return NULL;
-    unsigned n = atomic_load(&pool->object.n_references);
-    while (n && !atomic_compare_exchange_weak(&pool->object.n_references, &n, n + 1)) {
-    }
-    return n ? &pool->object : NULL;
-}
-
 static bool find(uint64_t address, struct cushim_address_map_row *row) {
     struct cushim_pool_block *block = cushim_pool_heap_block(address);
     if (!block || !cushim_pool_block_is_live(block))
@@ -162,14 +153,14 @@ static bool find(uint64_t address, struct cushim_address_map_row *row) {
     pthread_mutex_lock(&heap->lock);
     bool is_there = atomic_load(&heap->is_used) && !atomic_load(&heap->is_lost);
     if (is_there)
-        *row = (struct cushim_address_map_row){.start = start,
-                                               .bytes = bytes,
-                                               .kind = (enum cushim_memory_kind)heap->kind,
-                                               .flags = heap->core->flags,
-                                               .context = cushim_object_keep(heap->context),
-                                               .owner = keep_alive(heap->pool),
-                                               .is_shared =
-                                                   !block->place.extent->segment->is_dedicated};
+        *row = (struct cushim_address_map_row){
+            .start = start,
+            .bytes = bytes,
+            .kind = (enum cushim_memory_kind)heap->kind,
+            .flags = heap->core->flags,
+            .context = cushim_object_keep(heap->context),
+            .owner = (struct cushim_object *)cushim_pool_keep_alive(heap->pool),
+            .is_shared = !block->place.extent->segment->is_dedicated};
     pthread_mutex_unlock(&heap->lock);
     return is_there;
 }
@@ -178,11 +169,17 @@ static size_t give(struct cushim_context_object *context, size_t bytes) {
     size_t n_bytes = 0;
     struct cushim_pool_heap *heap = NULL;
     while (n_bytes < bytes && (heap = cushim_pool_heap_next(heap))) {
-        if (heap->context != context || heap->kind == CUSHIM_MEM_PINNED ||
-            atomic_load(&heap->is_lost))
+        pthread_mutex_lock(&heap->lock);
+        bool is_meant = heap->context == context && heap->kind != CUSHIM_MEM_PINNED &&
+                        !atomic_load(&heap->is_lost);
+        /* so that the heap is no other pool's before this is done */
+        struct cushim_pool_object *pool = is_meant ? cushim_pool_keep_alive(heap->pool) : NULL;
+        pthread_mutex_unlock(&heap->lock);
+        if (!pool) /* one without a pool keeps nothing idle */
             continue;
         cushim_pool_reclaim(heap, "cushim_pool_alloc", bytes - n_bytes, CUSHIM_POOL_RECORD);
         n_bytes += cushim_pool_give_back(heap, 0);
+        cushim_object_release(pool);
     }
     return n_bytes;
 }
@@ -208,14 +205,20 @@ static bool release(const char *what, uint64_t start, bool is_host, enum cushim_
     if (!block || cushim_pool_block_address(block) != start)
         return false;
     struct cushim_pool_heap *heap = block->heap;
-    if (heap->pool || is_host != (heap->kind == CUSHIM_MEM_PINNED) ||
-        !cushim_pool_block_take(block, start))
-        return false;
-    *status = CUSHIM_OK;
-    if (cushim_pool_block_defer(block, heap->all, 1)) /* it goes with the graph; no cache gets it */
-        return true;
-    cushim_pool_heap_give(heap, block);
-    return true;
+    pthread_mutex_lock(&heap->lock); /* once it is lost, the block may be another pool's soon */
+    uint64_t life = cushim_pool_heap_life(heap);
+    bool is_ours = !heap->pool && !atomic_load(&heap->is_lost) &&
+                   is_host == (heap->kind == CUSHIM_MEM_PINNED) &&
+                   cushim_pool_block_take(block, start);
+    bool is_held = is_ours && atomic_load(&block->n_holds);
+    if (is_held)
+        block->deferred_life = 1; /* it goes with the graph; no cache gets it */
+    pthread_mutex_unlock(&heap->lock);
+    if (is_ours)
+        *status = CUSHIM_OK;
+    if (is_ours && !is_held)
+        cushim_pool_heap_give(heap, block, life);
+    return is_ours;
 }
 
 static const struct cushim_stream_fence_user fence_user = {.stream_goes = stream_goes,

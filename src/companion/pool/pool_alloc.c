@@ -174,8 +174,13 @@ static enum cushim_status alloc(struct cushim_pool_call *call, enum cushim_memor
             cushim_pool_check_look(call);
         hand_out(call);
         *ptr = cushim_pool_block_address(call->block);
-        return CUSHIM_OK;
+        if (*ptr)
+            return CUSHIM_OK;
+        status = CUSHIM_STATE; /* its context ended meanwhile, and the table has forgotten it */
     }
+    if (status == CUSHIM_STATE)
+        status =
+            cushim_fail(call->what, CUSHIM_DEADCONTEXT, "device=%d", call->heap->context->device);
     cushim_futex_lock_enter(&call->cache->lock);
     call->cache->counts.n_misses++;
     cushim_futex_lock_leave(&call->cache->lock);

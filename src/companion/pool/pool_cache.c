@@ -33,12 +33,16 @@ static struct cushim_pool_bucket *find_or_make(struct cushim_pool_cache *cache,
 
 struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache, uint32_t life,
                                                 struct cushim_pool_block *block) {
+    struct cushim_pool_cache *all = cache->heap->all;
     cushim_futex_lock_enter(&cache->lock);
-    bool is_its = cushim_pool_cache_is_of(cache, life);
+    bool is_its =
+        !cushim_pool_cache_is_gone(cache) && (cache == all || cushim_pool_cache_is_of(cache, life));
     if (is_its)
         cushim_pool_cache_push_in(cache, find_or_make(cache, block->bucket_bytes), block);
     cushim_futex_lock_leave(&cache->lock);
-    return is_its ? cache : cushim_pool_cache_put(cache->heap->all, cache->heap->all->life, block);
+    if (is_its)
+        return cache;
+    return cache == all ? NULL : cushim_pool_cache_put(all, 0, block);
 }
 
 static struct cushim_pool_block *pop_if_over(struct cushim_pool_cache *cache,
@@ -400,10 +404,11 @@ void cushim_thread_end_pools(void) {
     }
 }
 
-void cushim_pool_cache_waited(struct cushim_pool_cache *cache, uint64_t begun) {
+void cushim_pool_cache_waited(struct cushim_pool_cache *cache, uint32_t life, uint64_t begun) {
     if (!cushim_futex_lock_take(&cache->role))
         return;
-    note_done(cache, begun);
+    if (cushim_pool_cache_is_of(cache, life)) /* no other stream gets it without the role */
+        note_done(cache, begun);
     cushim_futex_lock_leave(&cache->role);
 }
 

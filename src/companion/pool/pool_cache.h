@@ -104,8 +104,13 @@ static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *cache,
     cache->open_bytes += bucket_bytes;
 }
 
-/* Without a lock: into the cache that it was freed into, if that is the stream's still, else behind
- * all work of the context.  Returns where it is. */
+/*
+ * Without a lock: into the cache that it was freed into, if that is the stream's still, else behind
+ * all work of the context (any life will do for the cache of ALL).  Returns where it is.
+ *
+ * NULL: the heap's context ended, so the table forgets the block, and nobody may touch it.  The
+ * caller keeps the pool, so that the heap is not another pool's by then.
+ */
 struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache, uint32_t life,
                                                 struct cushim_pool_block *block);
 
@@ -167,8 +172,9 @@ enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *cache, cons
 /* The stream is about to go: its blocks are fenced, and the cache is no stream's any more. */
 void cushim_pool_cache_end(struct cushim_pool_cache *cache, const char *what);
 
-/* A wait for the stream is over that began at the moment `begun`: what was freed before is over. */
-void cushim_pool_cache_waited(struct cushim_pool_cache *cache, uint64_t begun);
+/* A wait for the stream is over that began at the moment `begun`: what was freed before is over,
+ * if the cache is the stream's still that it was at `life`. */
+void cushim_pool_cache_waited(struct cushim_pool_cache *cache, uint32_t life, uint64_t begun);
 
 /* The cache is empty from here on, and no stream's; its blocks are the caller's business. */
 void cushim_pool_cache_forget(struct cushim_pool_cache *cache);

@@ -221,9 +221,8 @@ bool cushim_pool_captured_by(struct cushim_pool_object *pool, const struct cushi
 enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_call *call,
                                              struct cushim_pool_graph *graph);
 
-/* Take a block that was freed in an attached capture: DEFERRED, on no cache. */
-void cushim_pool_capture_free(struct cushim_pool_graph *graph, struct cushim_pool_block *block,
-                              struct cushim_pool_cache *cache);
+/* Take the block of a call that was freed in an attached capture: DEFERRED, on no cache. */
+void cushim_pool_capture_free(const struct cushim_pool_call *call, struct cushim_pool_graph *graph);
 
 /* A node's memory, freed in an attached capture.  CUSHIM_NOTFOUND: it is none. */
 enum cushim_status cushim_pool_capture_free_node(const struct cushim_pool_call *call,

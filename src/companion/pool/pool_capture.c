@@ -59,8 +59,9 @@ size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *held) {
 }
 
 /* One holder less; true: it was the last, and the block is to go back to a cache.  *life: of the
- * one that it was freed into; 0: it was live. */
-static bool take_back(const struct cushim_pool_graph_row *row, bool is_graph_gone, uint32_t *life) {
+ * one that it was freed into; 0: it was live.  *pool: of the heap, and kept; NULL: it is gone. */
+static bool take_back(const struct cushim_pool_graph_row *row, bool is_graph_gone, uint32_t *life,
+                      struct cushim_pool_object **pool) {
     struct cushim_pool_block *block = row->block;
     struct cushim_pool_heap *heap = block->heap;
     pthread_mutex_lock(&heap->lock);
@@ -73,20 +74,23 @@ static bool take_back(const struct cushim_pool_graph_row *row, bool is_graph_gon
         atomic_fetch_sub(&heap->graph_blocks, 1);
         atomic_fetch_sub(&heap->graph_bytes, block->bucket_bytes);
     }
-    pthread_mutex_unlock(&heap->lock);
     /* One that is neither is being freed at this moment, by who finds that nobody holds it. */
-    return *life || (is_last && is_graph_gone &&
-                     cushim_pool_block_take(block, cushim_pool_block_address(block)));
+    bool is_ours = *life || (is_last && is_graph_gone &&
+                             cushim_pool_block_take(block, cushim_pool_block_address(block)));
+    *pool = is_ours ? cushim_pool_keep_alive(heap->pool) : NULL;
+    pthread_mutex_unlock(&heap->lock);
+    return is_ours;
 }
 
 static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) {
     struct cushim_pool_block *block = row->block;
     struct cushim_pool_heap *heap = block->heap;
+    struct cushim_pool_object *pool;
     uint32_t life;
-    if (!take_back(row, is_graph_gone, &life))
+    if (!take_back(row, is_graph_gone, &life, &pool))
         return;
-    if (!heap->pool) {
-        cushim_pool_heap_give(heap, block);
+    if (!pool) {
+        cushim_pool_heap_give(heap, block, row->life);
         return;
     }
     struct cushim_pool_cache *cache = atomic_load_explicit(&block->cache, memory_order_relaxed);
@@ -96,7 +100,8 @@ static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) 
         cushim_futex_lock_leave(&cache->lock);
         cache = heap->all;
     }
-    cushim_pool_cache_put(cache, life ? life : cache->life, block);
+    cushim_pool_cache_put(cache, life, block);
+    cushim_object_release(pool);
 }
 
 /* Let go of all; is_graph_gone: of live blocks too, else they are their callers' as before. */
@@ -200,6 +205,7 @@ static enum cushim_status serve_hold(struct cushim_pool_call *call,
     pthread_mutex_unlock(&call->pool->lock);
     if (is_again)
         return CUSHIM_OK;
+    uint64_t life = cushim_pool_heap_life(call->heap);
     enum cushim_status status = cushim_pool_serve(call);
     if (status == CUSHIM_NOTFOUND && graph->memory == CUSHIM_GRAPH_MEMORY_REFUSE)
         return cushim_fail(call->what, CUSHIM_CAPTURE, "asked=%zu stream=%p", call->bytes,
@@ -214,7 +220,7 @@ static enum cushim_status serve_hold(struct cushim_pool_call *call,
     pthread_mutex_unlock(&call->pool->lock);
     if (is_held)
         return CUSHIM_OK;
-    cushim_pool_heap_give(call->heap, call->block); /* it is over: that is why it served */
+    cushim_pool_heap_give(call->heap, call->block, life); /* it is over: that is why it served */
     return refuse_host(call);
 }
 
@@ -261,18 +267,19 @@ enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_call *call,
     return is_node ? serve_node(call, graph) : serve_hold(call, graph);
 }
 
-void cushim_pool_capture_free(struct cushim_pool_graph *graph, struct cushim_pool_block *block,
-                              struct cushim_pool_cache *cache) {
-    struct cushim_pool_object *pool = block->heap->pool;
+void cushim_pool_capture_free(const struct cushim_pool_call *call,
+                              struct cushim_pool_graph *graph) {
+    struct cushim_pool_block *block = call->block;
+    struct cushim_pool_object *pool = call->pool;
     struct cushim_pool_graph_row *row;
     pthread_mutex_lock(&pool->lock);
     LL_SEARCH_SCALAR(graph->rows, row, block, block);
     row = row ? row : add_block(graph, block);
     if (row) {
         row->is_freed = atomic_load(&block->n_holds) == 1; /* no other graph uses it */
-        row->freed_on = cache->of.handle;
+        row->freed_on = call->cache->of.handle;
     }
-    cushim_pool_block_defer(block, cache, cache->life);
+    cushim_pool_block_defer(block, call->cache, call->life);
     pthread_mutex_unlock(&pool->lock);
     /* Without host memory to note it, it is never reused: nobody could say when it may be. */
 }

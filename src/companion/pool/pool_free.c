@@ -66,7 +66,7 @@ static void put(const struct cushim_pool_call *call, size_t asked_bytes) {
     count(cache, block, asked_bytes);
     cushim_futex_lock_leave(&cache->lock);
     if (graph) {
-        cushim_pool_capture_free(graph, block, cache);
+        cushim_pool_capture_free(call, graph);
         return;
     }
     if (cushim_pool_block_defer(block, cache, call->life))
@@ -76,14 +76,19 @@ static void put(const struct cushim_pool_call *call, size_t asked_bytes) {
         cache = call->heap->all;
     if (pool->is_checked && !is_looked_at)
         cushim_pool_check_poison(call->what, cache, block);
-    cache = cushim_pool_cache_put(cache, cache == call->cache ? call->life : cache->life, block);
-    cushim_pool_trim_idle(pool, cache, call->what, bucket_bytes);
+    cache = cushim_pool_cache_put(cache, call->life, block);
+    if (cache)
+        cushim_pool_trim_idle(pool, cache, call->what, bucket_bytes);
+    else
+        cushim_address_map_note_freed(call->address); /* its context ended meanwhile */
 }
 
 static enum cushim_status run(const struct cushim_pool_call *call) {
     struct cushim_pool_block *block = call->block;
-    if (!cushim_pool_block_take(block, call->address)) /* idle, or with another thread */
-        return refuse(call, CUSHIM_DOUBLEFREE, "freed before");
+    if (!cushim_pool_block_take(block, call->address))
+        return cushim_pool_block_address(block) == call->address /* idle, or with another thread */
+                   ? refuse(call, CUSHIM_DOUBLEFREE, "freed before")
+                   : refuse_unknown(call);
     size_t asked_bytes = atomic_load_explicit(&block->asked_bytes, memory_order_relaxed);
     enum cushim_status status = CUSHIM_OK;
     if (call->dev != -1 && call->dev != call->heap->context->device)

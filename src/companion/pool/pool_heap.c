@@ -59,20 +59,23 @@ static void take_address(struct cushim_pool_block *block) {
 static void put_spare(struct cushim_pool_heap *heap, struct cushim_pool_block *block) {
     block->older = heap->table.spare;
     heap->table.spare = block;
-    heap->table.n_used--;
 }
 
-static void give_place(struct cushim_pool_heap *heap, const struct cushim_mem_blockref *place) {
+/* False: that life is over, and the place with it. */
+static bool give_place(struct cushim_pool_heap *heap, const struct cushim_mem_blockref *place,
+                       uint64_t life) {
     struct cushim_mem_heap *core = heap->core;
-    pthread_mutex_lock(&core->lock);
+    if (!cushim_mem_heap_lock_life(core, life))
+        return false;
     cushim_mem_free_lists_give(core, place);
     pthread_mutex_unlock(&core->lock);
+    return true;
 }
 
 /* Off the free lists, with the allocator's lock where it is CUSHIM_OK. */
 static enum cushim_status take(struct cushim_mem_heap *core, size_t bucket_bytes,
-                               enum cushim_pool_from from, struct cushim_mem_blockref *place) {
-    uint64_t life = atomic_load_explicit(&core->generation, memory_order_acquire);
+                               enum cushim_pool_from from, struct cushim_mem_blockref *place,
+                               uint64_t life) {
     if (!(life & 1))
         return CUSHIM_STATE;
     if (from == CUSHIM_POOL_NEW)
@@ -91,7 +94,8 @@ enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t b
                                          enum cushim_pool_from from,
                                          struct cushim_pool_block **out) {
     struct cushim_mem_blockref place;
-    CUSHIM_TRY(take(heap->core, bucket_bytes, from, &place));
+    uint64_t life = cushim_pool_heap_life(heap);
+    CUSHIM_TRY(take(heap->core, bucket_bytes, from, &place, life));
     /* LIVE to the allocator, and so found by its address */
     struct cushim_mem_block_meta *cell = &place.extent->cells[place.index];
     atomic_store_explicit(&cell->asked_bytes, bucket_bytes, memory_order_relaxed);
@@ -99,7 +103,9 @@ enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t b
     pthread_mutex_unlock(&heap->core->lock);
     pthread_mutex_lock(&heap->lock);
     struct cushim_pool_block *block = NULL;
-    if (heap->table.spare || grow(heap)) {
+    /* a table that was emptied meanwhile gets no block: nobody would empty it again */
+    bool is_lost = atomic_load(&heap->is_lost);
+    if (!is_lost && (heap->table.spare || grow(heap))) {
         block = heap->table.spare;
         heap->table.spare = block->older;
         heap->table.n_used++;
@@ -107,6 +113,7 @@ enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t b
         block->bucket_bytes = bucket_bytes;
         block->deferred_life = 0;
         block->is_poisoned = false;
+        atomic_store_explicit(&block->n_holds, 0, memory_order_relaxed);
         atomic_store_explicit(&block->cache, NULL, memory_order_relaxed);
         atomic_store_explicit(&block->asked_bytes, bucket_bytes, memory_order_relaxed);
         /* what a look-up reads without a lock: the builtins, for the field is the allocator's */
@@ -119,9 +126,9 @@ enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t b
     }
     pthread_mutex_unlock(&heap->lock);
     if (!block)
-        give_place(heap, &place);
+        give_place(heap, &place, life);
     *out = block;
-    return block ? CUSHIM_OK : CUSHIM_NOMEM;
+    return block ? CUSHIM_OK : is_lost ? CUSHIM_STATE : CUSHIM_NOMEM;
 }
 
 struct cushim_pool_block *cushim_pool_heap_block(uint64_t address) {
@@ -149,6 +156,10 @@ bool cushim_pool_block_defer(struct cushim_pool_block *block, struct cushim_pool
     return is_held;
 }
 
+uint64_t cushim_pool_heap_life(const struct cushim_pool_heap *heap) {
+    return atomic_load(&heap->core->generation);
+}
+
 /* All blocks are spare again; the allocator has forgotten them, or will. */
 static void empty_table(struct cushim_pool_heap *heap) {
     for (uint32_t i = 0; i < heap->table.n_blocks; i++) {
@@ -159,6 +170,7 @@ static void empty_table(struct cushim_pool_heap *heap) {
             put_spare(heap, block);
         }
     }
+    heap->table.n_used = 0;
 }
 
 /* ---- making ---- */
@@ -196,6 +208,7 @@ static void drop(struct cushim_pool_heap *heap) {
     for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
         struct cushim_context_object *context = cache->of.context;
         cache->of.context = NULL;
+        cache->counts = (struct cushim_pool_counts){0}; /* a call may have counted late */
         cushim_object_release(context);
     }
     pthread_mutex_lock(&heap->lock);
@@ -369,6 +382,7 @@ void cushim_pool_heap_lose_dead(void) {
  */
 static void empty_caches(struct cushim_pool_heap *heap, const char *what) {
     bool may_wait = cushim_capture_count(heap->context) == 0;
+    uint64_t life = cushim_pool_heap_life(heap);
     for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
         struct cushim_pool_block *block;
         cushim_futex_lock_enter(&cache->lock);
@@ -377,7 +391,7 @@ static void empty_caches(struct cushim_pool_heap *heap, const char *what) {
         if (may_wait)
             cushim_pool_cache_prove(cache, what, CUSHIM_POOL_WAIT);
         while ((block = cushim_pool_cache_pop_earliest(cache, UINT64_MAX, false)))
-            cushim_pool_heap_give(heap, block);
+            cushim_pool_heap_give(heap, block, life);
         cushim_pool_cache_forget(cache);
     }
 }
@@ -402,18 +416,29 @@ void cushim_pool_heap_close(struct cushim_pool_heap *heap, const char *what) {
         drop(heap);
 }
 
-void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_block *block) {
+void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_block *block,
+                           uint64_t life) {
     struct cushim_mem_heap *core = heap->core;
-    uint64_t life = atomic_load(&core->generation);
-    cushim_address_map_note_freed(cushim_pool_block_address(block));
-    take_address(block);
-    give_place(heap, &block->place);
-    if (!heap->pool)
+    uint64_t address = cushim_pool_block_address(block);
+    if (address)
+        cushim_address_map_note_freed(address);
+    pthread_mutex_lock(&heap->lock); /* a table is emptied under it, after that life is over */
+    bool is_its = give_place(heap, &block->place, life);
+    if (is_its)
+        take_address(block);
+    bool has_pool = heap->pool != NULL;
+    pthread_mutex_unlock(&heap->lock);
+    if (!is_its)
+        return;
+    if (!has_pool)
         cushim_pool_give_back(heap, 0);
     pthread_mutex_lock(&heap->lock); /* who finds none used finds their memory back */
     put_spare(heap, block);
-    bool is_last = !heap->pool && !heap->table.n_used && (life & 1) &&
-                   atomic_load(&core->generation) == life && !atomic_exchange(&heap->is_lost, true);
+    bool is_same = atomic_load(&core->generation) == life;
+    if (is_same)
+        heap->table.n_used--;
+    bool is_last =
+        is_same && !heap->pool && !heap->table.n_used && !atomic_exchange(&heap->is_lost, true);
     pthread_mutex_unlock(&heap->lock);
     if (is_last)
         forget(heap);

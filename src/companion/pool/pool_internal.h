@@ -269,6 +269,14 @@ static inline struct cushim_pool_heap *cushim_pool_next_heap(struct cushim_pool_
     return atomic_load_explicit(heap ? &heap->next : &pool->heaps, memory_order_acquire);
 }
 
+/* Keep a pool unless it is being finished or is none (NULL); the heap's lock keeps heap->pool. */
+static inline struct cushim_pool_object *cushim_pool_keep_alive(struct cushim_pool_object *pool) {
+    unsigned n = pool ? atomic_load(&pool->object.n_references) : 0;
+    while (n && !atomic_compare_exchange_weak(&pool->object.n_references, &n, n + 1)) {
+    }
+    return n ? pool : NULL;
+}
+
 /* ---- caches ---- */
 
 /* With its lock: is it the stream's still that it was at `life`? */
@@ -335,9 +343,17 @@ struct cushim_pool_block *cushim_pool_heap_at(struct cushim_pool_heap *heap, uin
 bool cushim_pool_block_defer(struct cushim_pool_block *block, struct cushim_pool_cache *cache,
                              uint32_t life);
 
-/* A block that is idle, over, and on no cache goes back to the free lists; the last of a heap
- * without a pool closes it. */
-void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_block *block);
+/* Which life of its allocator a heap is in.  Each context that it serves is another one. */
+uint64_t cushim_pool_heap_life(const struct cushim_pool_heap *heap);
+
+/*
+ * A block that is idle, over, and on no cache goes back to the free lists; the last of a heap
+ * without a pool closes it.  Nothing happens if `life` is over, because the block was forgotten
+ * then.  The caller read that life before it took the block, and has kept the pool since, or took
+ * the block under the heap's lock.
+ */
+void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_block *block,
+                           uint64_t life);
 
 /* Forget all whose context died, without a driver call: their addresses may be handed out again
  * from now on. */

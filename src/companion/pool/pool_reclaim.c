@@ -47,9 +47,10 @@ static enum cushim_status drain(struct cushim_pool_call *call) {
     return status;
 }
 
-/* Take the oldest block, over or not, of the smallest bucket that fits without much waste. */
+/* Take the oldest block, over or not, of the smallest bucket that fits without much waste.  *life:
+ * of the cache, which may be another stream's when the block comes back. */
 static struct cushim_pool_block *take_fitting(const struct cushim_pool_call *call,
-                                              struct cushim_pool_cache *cache) {
+                                              struct cushim_pool_cache *cache, uint32_t *life) {
     struct cushim_pool_bucket *bucket = NULL, *best = NULL;
     cushim_futex_lock_enter(&cache->lock);
     while ((bucket = cushim_pool_buckets_next(&cache->buckets, bucket))) {
@@ -61,6 +62,7 @@ static struct cushim_pool_block *take_fitting(const struct cushim_pool_call *cal
     struct cushim_pool_block *block = best ? cushim_pool_bucket_oldest(best) : NULL;
     if (block)
         cushim_pool_cache_unlink(cache, best, block);
+    *life = cache->life;
     cushim_futex_lock_leave(&cache->lock);
     return block;
 }
@@ -74,7 +76,8 @@ static enum cushim_status order(struct cushim_pool_call *call) {
         if (!cache->idle_bytes)
             continue;
         cushim_pool_cache_prove(cache, call->what, CUSHIM_POOL_RECORD);
-        struct cushim_pool_block *block = take_fitting(call, cache);
+        uint32_t life;
+        struct cushim_pool_block *block = take_fitting(call, cache, &life);
         if (block &&
             (cache == call->cache ||
              cushim_pool_cache_order(cache, call->what, block->moment, call->cache) == CUSHIM_OK)) {
@@ -82,7 +85,7 @@ static enum cushim_status order(struct cushim_pool_call *call) {
             return CUSHIM_OK;
         }
         if (block)
-            cushim_pool_cache_put(cache, cache->life, block);
+            cushim_pool_cache_put(cache, life, block);
     }
     return CUSHIM_NOMEM;
 }

@@ -48,6 +48,7 @@ static enum cushim_status prove_all(struct cushim_pool_heap *heap, const char *w
 static size_t give_until(struct cushim_pool_heap *heap, size_t bucket_bytes, uint64_t last_moment,
                          size_t bytes) {
     size_t n_bytes = 0, n = 0;
+    uint64_t life = cushim_pool_heap_life(heap);
     for (struct cushim_pool_cache *cache = NULL;
          (cache = cushim_pool_next_cache(heap, cache)) && n_bytes < bytes;) {
         struct cushim_pool_block *block;
@@ -56,7 +57,7 @@ static size_t give_until(struct cushim_pool_heap *heap, size_t bucket_bytes, uin
                                      : cushim_pool_cache_pop_earliest(cache, last_moment, true))) {
             n_bytes += block->bucket_bytes;
             n++;
-            cushim_pool_heap_give(heap, block);
+            cushim_pool_heap_give(heap, block, life);
         }
     }
     count_evicted(heap, n);
@@ -201,6 +202,7 @@ size_t cushim_pool_settle(struct cushim_pool_heap *heap, const char *what, size_
 void cushim_pool_unpin(struct cushim_pool_heap *heap, const char *what) {
     size_t most_bytes =
         cushim_most(LEAST_SMALL_BYTES, heap->core->bound.device_bytes / SMALL_SHARE);
+    uint64_t life = cushim_pool_heap_life(heap);
     size_t n = 0;
     if (cushim_capture_count(heap->context))
         return;
@@ -211,7 +213,7 @@ void cushim_pool_unpin(struct cushim_pool_heap *heap, const char *what) {
         struct cushim_pool_block *block = cushim_pool_cache_pop_small(cache);
         while (block) {
             struct cushim_pool_block *older = block->older;
-            cushim_pool_heap_give(heap, block);
+            cushim_pool_heap_give(heap, block, life);
             block = older;
             n++;
         }

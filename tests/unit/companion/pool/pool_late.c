@@ -1,0 +1,182 @@
+/* Frees that are overtaken by the end of their context: at each question that the library asks the
+ * preload on their way, which this program answers itself. */
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+
+#include "cushim/cushim.h"
+#include "cushim/preload.h"
+#include "companion/pool/pool_cache.h"
+#include "tests/unit/companion/pool/pool_fixture.h"
+#include "tests/unit/suite.h"
+
+enum { BYTES = 4096 };
+
+static _Thread_local bool is_late;
+static unsigned n_asked, hold_at; /* of the thread that is late; read when that is held or over */
+static sem_t held, go_on;
+
+__attribute__((visibility("default"))) int cushim_preload_capturing(struct CUctx_st *context) {
+    (void)context;
+    if (is_late && ++n_asked == hold_at) {
+        sem_post(&held);
+        while (sem_wait(&go_on)) {
+        }
+    }
+    return 0;
+}
+
+struct late {
+    struct cushim_pool *pool;
+    struct cushim_stream *stream;
+    cushim_devptr ptr;
+    enum cushim_status status;
+    bool is_alloc;
+};
+
+static void *run_late(void *cookie) {
+    struct late *late = cookie;
+    is_late = true;
+    late->status = late->is_alloc ? cushim_pool_alloc(late->pool, 0, CUSHIM_MEMORY_DEVICE, BYTES,
+                                                      late->stream, &late->ptr)
+                                  : cushim_pool_free(late->pool, -1, late->ptr, 0, late->stream);
+    sem_post(&held);
+    return NULL;
+}
+
+static struct cushim_pool *create_in(struct cushim_context **context) {
+    struct cushim_pool_options options;
+    ck_assert_int_eq(cushim_context_create(0, 0, context), CUSHIM_OK);
+    ck_assert_int_eq(cushim_context_push(*context), CUSHIM_OK);
+    cushim_pool_options_default(&options);
+    options.ctx = *context;
+    return create(&options);
+}
+
+static void end_context(struct cushim_context *context) {
+    struct cushim_context *popped;
+    ck_assert_int_eq(cushim_context_pop(&popped), CUSHIM_OK);
+    ck_assert_int_eq(cushim_context_destroy(context), CUSHIM_OK);
+}
+
+/* One call, held up at its n-th question while its context ends; returns how many it asked. */
+static unsigned overtake(struct late *late, unsigned n) {
+    struct cushim_context *context;
+    pthread_t thread;
+    late->pool = create_in(&context);
+    ck_assert_int_eq(cushim_stream_create(context, 0, 0, &late->stream), CUSHIM_OK);
+    cushim_devptr ptr = take(late->pool, BYTES, late->stream);
+    if (late->is_alloc)
+        give(late->pool, ptr, late->stream);
+    late->ptr = late->is_alloc ? 0 : ptr;
+    n_asked = 0;
+    hold_at = n;
+    sem_init(&held, 0, 0);
+    sem_init(&go_on, 0, 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, run_late, late), 0);
+    while (sem_wait(&held)) {
+    }
+    end_context(context);
+    cushim_pool_heap_lose_dead();
+    sem_post(&go_on);
+    pthread_join(thread, NULL);
+    return n_asked;
+}
+
+/* Two live blocks of a pool of another context, which may have the heap of the last pool, are its
+ * own, differ, and stay when the pool goes. */
+static void check_next_pool(void) {
+    struct cushim_context *context;
+    struct cushim_pool *p = create_in(&context);
+    cushim_devptr a = take(p, BYTES, CUSHIM_STREAM_ALL), b = take(p, BYTES, CUSHIM_STREAM_ALL);
+    ck_assert_uint_ne(a, b);
+    ck_assert_uint_eq(stats_of(p).live_blocks, 2);
+    ck_assert_uint_eq(cushim_pool_heap_block(a)->heap->table.n_used, 2);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+    size_t n_bytes = 0;
+    ck_assert_int_eq(cushim_memory_size(a, &n_bytes), CUSHIM_OK);
+    ck_assert_uint_eq(n_bytes, BYTES);
+    ck_assert_int_eq(cushim_memory_free(a), CUSHIM_OK);
+    ck_assert_int_eq(cushim_memory_free(b), CUSHIM_OK);
+    end_context(context);
+    cushim_pool_heap_lose_dead();
+}
+
+START_TEST(a_free_that_the_end_of_its_context_overtakes_succeeds_and_leaves_nothing) {
+    unsigned n_asks = 0, n = 0;
+    while (n_asks >= n++) {
+        struct late late = {0};
+        n_asks = overtake(&late, n);
+        ck_assert_int_eq(late.status, CUSHIM_OK);
+        ck_assert_int_eq(cushim_pool_destroy(late.pool), CUSHIM_OK);
+        check_next_pool();
+    }
+    ck_assert_uint_ge(n, 3); /* before it takes the block, and after */
+}
+END_TEST
+
+START_TEST(an_allocation_that_it_overtakes_says_so_or_has_a_block) {
+    unsigned n_asks = 0, n = 0;
+    while (n_asks >= n++) {
+        struct late late = {.is_alloc = true};
+        n_asks = overtake(&late, n);
+        ck_assert(late.ptr ? late.status == CUSHIM_OK : late.status == CUSHIM_DEADCONTEXT);
+        ck_assert_int_eq(cushim_pool_destroy(late.pool), CUSHIM_OK);
+        check_next_pool();
+    }
+}
+END_TEST
+
+/* What a thread has taken out of a cache is forgotten with the heap, and given back by nobody. */
+START_TEST(a_block_of_a_life_that_is_over_goes_nowhere) {
+    struct cushim_context *context;
+    struct cushim_pool *p = create_in(&context);
+    cushim_devptr a = take(p, BYTES, CUSHIM_STREAM_ALL), b = take(p, BYTES, CUSHIM_STREAM_ALL);
+    struct cushim_pool_block *block = cushim_pool_heap_block(a);
+    struct cushim_pool_block *other = cushim_pool_heap_block(b);
+    struct cushim_pool_heap *heap = block->heap;
+    uint64_t life = cushim_pool_heap_life(heap);
+    ck_assert(cushim_pool_block_take(block, a));
+    ck_assert(cushim_pool_block_take(other, b));
+    end_context(context);
+    cushim_pool_heap_lose_dead();
+    ck_assert_uint_eq(heap->table.n_used, 0);
+    ck_assert_ptr_null(cushim_pool_cache_put(heap->all, heap->all->life, block));
+    ck_assert_uint_eq(heap->all->idle_bytes, 0);
+    cushim_pool_heap_give(heap, other, life);
+    ck_assert_uint_eq(heap->table.n_used, 0);
+    ck_assert_ptr_ne(heap->table.spare, heap->table.spare->older);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+    check_next_pool();
+}
+END_TEST
+
+/* A wait that began for a stream tells nothing of one that got its cache since. */
+START_TEST(a_late_wait_tells_nothing_of_another_stream) {
+    struct cushim_context *context;
+    struct cushim_pool *p = create_in(&context);
+    struct cushim_stream *s;
+    ck_assert_int_eq(cushim_stream_create(context, 0, 0, &s), CUSHIM_OK);
+    cushim_devptr a = take(p, BYTES, s);
+    struct cushim_pool_block *block = cushim_pool_heap_block(a);
+    struct cushim_pool_cache *cache = block->cache;
+    uint32_t life = cache->life;
+    give(p, a, s);
+    cushim_pool_cache_waited(cache, life - 2, block->moment);
+    ck_assert(!cushim_pool_block_is_over(cache, block));
+    cushim_pool_cache_waited(cache, life, block->moment);
+    ck_assert(cushim_pool_block_is_over(cache, block));
+    ck_assert_int_eq(cushim_stream_destroy(s), CUSHIM_OK);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+    end_context(context);
+}
+END_TEST
+
+SUITE() {
+    return suite_run(
+        "pool late",
+        (const TTest *[]){a_free_that_the_end_of_its_context_overtakes_succeeds_and_leaves_nothing,
+                          an_allocation_that_it_overtakes_says_so_or_has_a_block,
+                          a_block_of_a_life_that_is_over_goes_nowhere,
+                          a_late_wait_tells_nothing_of_another_stream, NULL});
+}
