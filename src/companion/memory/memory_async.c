@@ -214,24 +214,37 @@ enum cushim_status cushim_memory_alloc_async(struct cushim_stream *s, size_t byt
 
 /* ---- and back ---- */
 
-/* A node's memory is freed by a node of the same capture, and nothing else is by one. */
-static enum cushim_status judge_capture(struct cushim_memory_call *call,
-                                        const struct cushim_address_map_row *row) {
+/*
+ * What a node allocated is freed by a node of the same capture, or behind a launch, which leaves it
+ * to the program; the next launch gets the same address, so *is_kept then: the map keeps it, too.
+ * No other memory is freed by a node.
+ */
+static enum cushim_status queue_free(struct cushim_memory_call *call,
+                                     const struct cushim_address_map_row *row, bool *is_kept) {
     CUstreamCaptureStatus state;
     CUSHIM_TRY(cushim_memory_may_queue(call));
     CUSHIM_TRY(cushim_capture_of_stream(&call->scope, call->stream, &state));
     bool is_captured = state != CU_STREAM_CAPTURE_STATUS_NONE;
     bool is_node = row->kind == CUSHIM_MEMORY_GRAPH;
-    if (is_node == is_captured)
-        return CUSHIM_OK;
-    return cushim_scope_fail(&call->scope, is_node ? CUSHIM_STATE : CUSHIM_CAPTURE,
-                             "ptr=0x%llx bytes=%zu is %s memory", (unsigned long long)row->start,
-                             row->bytes, cushim_memory_kind_name(row->kind));
+    if (is_captured && !is_node)
+        return cushim_scope_fail(&call->scope, CUSHIM_CAPTURE, "ptr=0x%llx bytes=%zu is %s memory",
+                                 (unsigned long long)row->start, row->bytes,
+                                 cushim_memory_kind_name(row->kind));
+    *is_kept = is_node && !is_captured;
+    if (!*is_kept)
+        return CUSHIM_CALL(&call->scope, cuMemFreeAsync, row->start, call->stream);
+    CUresult result = CUSHIM_DRIVER(cuMemFreeAsync)(row->start, call->stream);
+    if (result == CUDA_ERROR_INVALID_VALUE)
+        return cushim_scope_fail(&call->scope, CUSHIM_STATE,
+                                 "ptr=0x%llx bytes=%zu is memory of a graph's node, and no launch "
+                                 "left it",
+                                 (unsigned long long)row->start, row->bytes);
+    return cushim_scope_answer(&call->scope, "cuMemFreeAsync", result);
 }
 
 static enum cushim_status free_in(struct cushim_memory_call *call, const char *what,
-                                  struct cushim_stream *s,
-                                  const struct cushim_address_map_row *row) {
+                                  struct cushim_stream *s, const struct cushim_address_map_row *row,
+                                  bool *is_kept) {
     CUSHIM_TRY(
         cushim_memory_enter_stream(&call->scope, what, s, row->context, NULL, &call->stream));
     enum cushim_status status = CUSHIM_OK;
@@ -241,9 +254,7 @@ static enum cushim_status free_in(struct cushim_memory_call *call, const char *w
             (unsigned long long)row->start, row->context->device,
             (unsigned long long)row->context->id, (unsigned long long)call->scope.context->id);
     if (status == CUSHIM_OK && CUSHIM_DRIVER(cuMemFreeAsync)) {
-        status = judge_capture(call, row);
-        if (status == CUSHIM_OK)
-            status = CUSHIM_CALL(&call->scope, cuMemFreeAsync, row->start, call->stream);
+        status = queue_free(call, row, is_kept);
     } else if (status == CUSHIM_OK) {
         CUstreamCaptureMode mode = cushim_capture_relax();
         status = CUSHIM_CALL(&call->scope, cuMemFree_v2, row->start);
@@ -274,9 +285,10 @@ enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_strea
     if (!row.context) /* a plain block, which is gone now */
         return CUSHIM_OK;
     enum cushim_status status = CUSHIM_OK;
+    bool is_kept = false;
     if (!cushim_context_is_dead(row.context))
-        status = free_in(&call, __func__, s, &row);
-    if (status == CUSHIM_OK || cushim_context_is_dead(row.context)) { /* gone with it (E6) */
+        status = free_in(&call, __func__, s, &row, &is_kept);
+    if ((status == CUSHIM_OK && !is_kept) || cushim_context_is_dead(row.context)) { /* E6 */
         cushim_address_map_drop(&row);
         return CUSHIM_OK;
     }

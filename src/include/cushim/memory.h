@@ -146,10 +146,12 @@ CUSHIM_API enum cushim_status cushim_memory_alloc_async(struct cushim_stream *s,
 
 /**
  * Free device memory in the order of a stream.
- * @param p  as handed out; 0 is fine
+ * @param p  as handed out; 0 is fine.  Memory of a graph's node: what the last launch left of it,
+ *           so that the graph can be launched again; the address stays the graph's
  * @param s  a stream of its context, behind all work that uses it; one that was destroyed: as
  *           cushim_memory_free
- * @return CUSHIM_OK | CUSHIM_UNKNOWNPTR | CUSHIM_DOUBLEFREE | CUSHIM_STATE (as cushim_memory_free)
+ * @return CUSHIM_OK | CUSHIM_UNKNOWNPTR | CUSHIM_DOUBLEFREE | CUSHIM_STATE (as cushim_memory_free;
+ * a node's memory that no launch left)
  * | CUSHIM_INVALID (managed or host memory) | CUSHIM_BADDEVICE (a stream of another context) |
  * CUSHIM_CAPTURE (`s` takes part in a capture that did not allocate it)
  * Errors   a driver or device without such pools: as cushim_memory_free

@@ -130,6 +130,31 @@ START_TEST(node_memory_allows_one_executable_and_one_unfreed_launch) {
 }
 END_TEST
 
+/* Memory that a node got is freed behind a launch as any other, and comes back with the next. */
+START_TEST(what_a_launch_left_is_freed_in_the_order_of_a_stream) {
+    struct cushim_stream *stream = make_stream();
+    struct cushim_graph *graph;
+    struct cushim_graphexec *exec;
+    cushim_devptr block;
+    size_t n_bytes;
+    ck_assert_int_eq(cushim_graph_begin(stream, NULL), CUSHIM_OK);
+    ck_assert_int_eq(cushim_memory_alloc_async(stream, N_BYTES, &block), CUSHIM_OK);
+    ck_assert_int_eq(cushim_memory_set32_async(block, 6, N_WORDS, stream), CUSHIM_OK);
+    ck_assert_int_eq(cushim_graph_end(stream, &graph), CUSHIM_OK);
+    ck_assert_int_eq(cushim_graph_instantiate(graph, 0, &exec), CUSHIM_OK);
+    ck_assert_int_eq(cushim_memory_free_async(block, stream), CUSHIM_STATE); /* not launched */
+    for (unsigned i = 0; i < 3; i++) {
+        run(exec, stream);
+        ck_assert_uint_eq(first_word(block), 6);
+        ck_assert_int_eq(cushim_memory_free_async(block, stream), CUSHIM_OK);
+        ck_assert_int_eq(cushim_memory_free_async(block, stream), CUSHIM_STATE);
+        ck_assert_int_eq(cushim_memory_size(block, &n_bytes), CUSHIM_OK); /* the graph's still */
+    }
+    ck_assert_int_eq(cushim_graphexec_destroy(exec), CUSHIM_OK);
+    ck_assert_int_eq(cushim_graph_destroy(graph), CUSHIM_OK);
+}
+END_TEST
+
 /* ---- questions and handles ---- */
 
 START_TEST(nodes_are_counted_by_kind_and_written_as_dot) {
@@ -217,6 +242,7 @@ SUITE() {
                                        a_stream_of_another_context_is_refused,
                                        an_update_brings_new_parameters_or_changes_nothing,
                                        node_memory_allows_one_executable_and_one_unfreed_launch,
+                                       what_a_launch_left_is_freed_in_the_order_of_a_stream,
                                        nodes_are_counted_by_kind_and_written_as_dot,
                                        a_wrapped_graph_stays_its_makers,
                                        a_dead_context_ends_its_captures_and_takes_its_graphs,
