@@ -13,8 +13,8 @@ import time
 from fixture import scratch, tap
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-# No network, no sandbox within a container's.
-WORDS = ("--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={scratch / 'browser'}")
+# No window, which the headless shell alone lacks by itself; no network, no sandbox within a container's.
+WORDS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={scratch / 'browser'}")
 KEYS = {"ArrowLeft": 37, "ArrowRight": 39, "ArrowDown": 40, "Enter": 13, "Escape": 27, "Tab": 9, "Home": 36, "End": 35, "Backspace": 8, " ": 32, "+": 187, "-": 189, "0": 48}
 PATIENCE_S = 120
 

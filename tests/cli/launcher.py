@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 
-from fixture import CUSHIM, NAME, PRELOAD, SIM, build, cushim, examined, moved, scratch, tap
+from fixture import CC, CUSHIM, NAME, PRELOAD, SIM, build, cushim, examined, moved, scratch, tap
 
 NOBODY = 65534
 
@@ -228,7 +228,8 @@ def for_musl():
 @tap.test
 def a_program_built_for_musl_is_named_and_runs_without_the_preload():
     program = for_musl()
-    libc = str(next(pathlib.Path("/").glob("lib*/**/libm.so.6")))  # one that any program can take
+    # one that any program can take, of the program's own kind: another kind's may lie in /lib32 or /libx32
+    libc = subprocess.run([*CC, "-print-file-name=libm.so.6"], text=True, capture_output=True).stdout.strip()
     for before, after in ((None, "none"), (str(PRELOAD), "none"), (f"{libc}:{PRELOAD}", libc), (libc, libc)):
         result = cushim("run", "--stats=stderr", str(program), LD_PRELOAD=before)
         assert (result.returncode, result.stdout) == (7, after), result
