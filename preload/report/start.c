@@ -7,6 +7,7 @@
 
 #include "base/helgrind.h"
 #include "base/output.h"
+#include "preload/resolve/elf.h"
 #include "preload/state/live.h"
 
 static char folder[PATH_MAX];
@@ -37,6 +38,8 @@ static int ignore_own(struct dl_phdr_info *info, size_t size, void *unused) {
  * before it comes to CUDA; and threads of its own may be the first to.
  */
 __attribute__((constructor)) static void enter_process(int n_arguments, char **arguments) {
+    if (!cushim_object_is_of_glibc()) /* no arguments are handed over, and there is no CUDA */
+        return;
     const char *report = secure_getenv("CUSHIM_STATS");
     cushim_output_note();
     cushim_live_note_arguments(n_arguments, arguments);

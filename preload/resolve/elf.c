@@ -243,17 +243,46 @@ CUSHIM_EARLY unsigned long long cushim_object_unloads(void) {
 CUSHIM_EARLY static struct link_map *map_at(const void *address) {
     struct link_map *map = NULL;
     Dl_info info;
-    return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
+    return cushim_object_is_of_glibc() && dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP)
+               ? map
+               : NULL;
 }
 
 static const char anchor = 0; /* any address of ours */
+
+extern const Elf64_Dyn own_dynamic[] __asm__("_DYNAMIC") __attribute__((visibility("hidden")));
+
+/* The program comes first, and has the address of the list for debuggers. */
+CUSHIM_EARLY static int take_list(struct dl_phdr_info *info, size_t size, void *cookie) {
+    (void)size;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type != PT_DYNAMIC)
+            continue;
+        const Elf64_Dyn *entry = (const Elf64_Dyn *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+        for (; entry->d_tag != DT_NULL; entry++)
+            if (entry->d_tag == DT_DEBUG)
+                *(const struct r_debug **)cookie = (const struct r_debug *)entry->d_un.d_ptr;
+    }
+    return 1;
+}
+
+/* Ours, in a C library without dladdr1, which loads this object for all of its programs and which
+ * no driver is made for.  Calls of dlsym go by us there, too. */
+CUSHIM_EARLY static struct link_map *own_map_of_debuggers(void) {
+    const struct r_debug *debug = NULL;
+    dl_iterate_phdr(take_list, &debug);
+    struct link_map *map = debug ? debug->r_map : NULL;
+    while (map && map->l_ld != own_dynamic)
+        map = map->l_next;
+    return map;
+}
 
 /* Ours, which never changes.  The loader is asked once, since it may be busy with a dlopen. */
 CUSHIM_EARLY static struct link_map *own_map(void) {
     static _Atomic(struct link_map *) own;
     struct link_map *map = atomic_load_explicit(&own, memory_order_relaxed);
     if (!map) {
-        map = map_at(&anchor);
+        map = cushim_object_is_of_glibc() ? map_at(&anchor) : own_map_of_debuggers();
         atomic_store_explicit(&own, map, memory_order_relaxed);
     }
     return map;

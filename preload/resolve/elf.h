@@ -11,6 +11,7 @@
 #ifndef CUSHIM_PRELOAD_ELF_H
 #define CUSHIM_PRELOAD_ELF_H
 
+#include <dlfcn.h>
 #include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +21,14 @@ struct cushim_object {
     const char *name;      /* path as the loader has it; "" for the program; owned by the loader */
     const Elf64_Dyn *dynamic; /* ends with DT_NULL */
 };
+
+/* No C library but glibc has it: musl loads this object, too, and it then does nothing there. */
+#pragma weak dladdr1
+
+/* Is the C library of this process glibc, which alone there are drivers for? */
+static inline bool cushim_object_is_of_glibc(void) {
+    return dladdr1 != 0;
+}
 
 /* The name after the last slash. */
 const char *cushim_object_base_name(const struct cushim_object *object);

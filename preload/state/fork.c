@@ -37,8 +37,19 @@ static void in_child(void) {
         pthread_rwlock_rdlock(&lock);
 }
 
+/* What pthread_atfork calls, which is in each object and asks for it strongly: other C libraries
+ * lack it, and load this one all the same. */
+extern int __register_atfork(cushim_fork_fn *first, cushim_fork_fn *of_parent,
+                             cushim_fork_fn *of_child, void *object) __attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+void cushim_fork_watch(cushim_fork_fn *first, cushim_fork_fn *of_parent, cushim_fork_fn *of_child) {
+    if (__register_atfork)
+        __register_atfork(first, of_parent, of_child, __dso_handle);
+}
+
 static void watch(void) {
-    pthread_atfork(before, in_parent, in_child);
+    cushim_fork_watch(before, in_parent, in_child);
 }
 
 CUSHIM_EARLY bool cushim_fork_hold_off(void) {

@@ -12,6 +12,11 @@
 
 #include <stdbool.h>
 
+typedef void cushim_fork_fn(void);
+
+/* As pthread_atfork; in a C library that is not glibc nobody watches. */
+void cushim_fork_watch(cushim_fork_fn *first, cushim_fork_fn *of_parent, cushim_fork_fn *of_child);
+
 /* From now on no other thread forks.  False: this thread is about to, and nothing is to be undone.
  */
 bool cushim_fork_hold_off(void);

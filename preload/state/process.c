@@ -115,7 +115,7 @@ static void read_options(void) {
     cushim_contexts_set_policies(); /* of what stands above */
     cushim_process.is_watched =
         cushim_check_is_on() || cushim_tracing_is_on() || cushim_sites_are_on();
-    pthread_atfork(NULL, NULL, switch_off_in_child);
+    cushim_fork_watch(NULL, NULL, switch_off_in_child);
     has_read_options = true;
 }
 

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "preload/resolve/elf.h" /* dladdr1 is weak */
+
 /* The name that others find the file by: that of the program is what somebody called it. */
 static void name_file(const struct link_map *map, const char *known_as,
                       struct cushim_page_frame *frame) {

@@ -5,8 +5,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#pragma weak backtrace /* other C libraries lack it, and load the preload all the same */
+
 void cushim_backtrace_take(struct cushim_backtrace *stack) {
-    stack->n_frames = backtrace(stack->frames, CUSHIM_BACKTRACE_FRAMES);
+    stack->n_frames = backtrace ? backtrace(stack->frames, CUSHIM_BACKTRACE_FRAMES) : 0;
 }
 
 /* Is the address in the object that this function is in? */

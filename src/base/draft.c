@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static const char draft_name[] = ".cushim-XXXXXX";
@@ -44,7 +45,9 @@ int cushim_draft_begin(struct cushim_draft *draft, const char *path) {
 /* Some file systems cannot keep what is there, and the name was free a moment ago. */
 static int move(const struct cushim_draft *draft) {
     if (draft->is_new) {
-        if (renameat2(AT_FDCWD, draft->beside, AT_FDCWD, draft->path, RENAME_NOREPLACE) == 0)
+        /* by its number: not every C library has the function */
+        if (syscall(SYS_renameat2, AT_FDCWD, draft->beside, AT_FDCWD, draft->path,
+                    RENAME_NOREPLACE) == 0)
             return 0;
         if (errno != EINVAL && errno != ENOSYS)
             return errno;

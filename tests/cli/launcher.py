@@ -283,6 +283,42 @@ def a_program_with_an_equal_glibc_of_its_own_is_taken():
     assert examined(program)["linked"][0] == "ok"
 
 
+@tap.test
+def a_child_built_for_musl_runs_and_says_what_it_says_alone():
+    compiler = shutil.which("musl-gcc")
+    if not compiler:
+        tap.skip("no musl-gcc")
+    source, program = scratch / "of-musl.c", scratch / "of-musl"
+    source.write_text("""
+        #include <dlfcn.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        int main(void) {
+            int status;
+            void *found = dlsym(RTLD_DEFAULT, "puts"), *none = dlsym(RTLD_DEFAULT, "there is no such name");
+            if (!fork()) exit(3);
+            wait(&status);
+            return printf("%d %d %d", found != 0, none != 0, WEXITSTATUS(status)) < 0 ? 1 : 7;
+        }
+    """)
+    subprocess.run([compiler, source, "-o", program], check=True)
+    for words in (), ("--stats=stderr",), ("--live",):
+        result = cushim("run", *words, "sh", "-c", f"{program}; exit $?")
+        assert (result.returncode, result.stdout) == (7, "1 0 3"), result
+        assert "relocating" not in result.stderr and str(program) not in result.stderr, result
+
+
+@tap.test
+def no_name_of_glibc_alone_is_asked_for_strongly():
+    shown = subprocess.run(["readelf", "-W", "--dyn-syms", PRELOAD], text=True, capture_output=True, check=True).stdout
+    found = re.findall(r"(WEAK|GLOBAL) +DEFAULT +UND (backtrace|dladdr1|renameat2|__register_atfork)\b", shown)
+    if "__asan_" in shown or "__tsan_" in shown:
+        tap.skip("a sanitizer's names are of glibc, too")
+    assert all(binding == "WEAK" for binding, _ in found), found
+
+
 def dlsym_hook(name, next_dlsym):
     """A preload that answers dlsym, and finds the next one in its own way."""
     return build(name, "-shared", "-fPIC", "-ldl", source=f"""
