@@ -2,10 +2,10 @@
  * The live page: the counters of this process as a file that others can read, also after its end.
  *
  * The page is a static object, which counts whether anybody can see it or not.  With CUSHIM_LIVE a
- * file is mapped over it, at the same address: who counts makes the same loads and stores as
- * before.  The first page of a thread's cache, where its counters are, gets a page of the file
- * beneath it, too.  No descriptor stays open.  What was counted is in the file whatever ends the
- * process.
+ * file is mapped over it, part by part, at the same address (live_map.h): who counts makes the same
+ * loads and stores as before.  The first page of a thread's cache, where its counters are, gets a
+ * page of the file beneath it, too.  No descriptor stays open.  What was counted is in the file
+ * whatever ends the process.
  */
 #ifndef CUSHIM_PRELOAD_LIVE_H
 #define CUSHIM_PRELOAD_LIVE_H

@@ -182,6 +182,38 @@ static void fork_without_page(void) {
     raise(SIGKILL);
 }
 
+/* A child of which no handler knows outlives its parent. */
+static void leave_child(void) {
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    printf("%d\n", (int)child);
+    fflush(stdout);
+    raise(SIGKILL);
+}
+
+/* What the program maps after its page was made is its own, and is there in a child. */
+static void fork_in_holes(void) {
+    enum { N = 300, BYTES_EACH = 4096 };
+    static char *maps[N];
+    int status = 0;
+    cuMemFree(0);
+    for (int i = 0; i < N; i++) { /* not all may lie side by side */
+        maps[i] = mmap(NULL, BYTES_EACH, PROT_READ | (i % 2 ? PROT_WRITE : 0),
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        for (int i = 0; i < N; i++)
+            (void)*(volatile char *)maps[i];
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    _exit(status == 0 ? 4 : 96);
+}
+
 enum { COPY_BYTES = 1 << 20 };
 
 /* Up, down, and while a capture is open, when nobody asks what the host's memory is. */
@@ -207,6 +239,8 @@ int main(int argc, char **argv) {
     }
     if (strcmp(how, "fork_without_page") == 0)
         fork_without_page();
+    if (strcmp(how, "fork_in_holes") == 0)
+        fork_in_holes();
     if (strcmp(how, "early") == 0)
         raise(SIGKILL);
     if (strcmp(how, "limited") == 0)
@@ -250,7 +284,13 @@ int main(int argc, char **argv) {
         puts("printed");
     if (strcmp(how, "copy") == 0)
         copy_large();
-    if (strcmp(how, "pause") == 0 || strcmp(how, "copy") == 0) {
+    if (strcmp(how, "leave_child") == 0)
+        leave_child();
+    if (strcmp(how, "closed") == 0) {
+        for (int descriptor = 3; descriptor < 1024; descriptor++)
+            close(descriptor);
+    }
+    if (strcmp(how, "pause") == 0 || strcmp(how, "closed") == 0 || strcmp(how, "copy") == 0) {
         puts("ready");
         fflush(stdout);
         pause();

@@ -339,7 +339,8 @@ def who_becomes_itself_again_leaves_two_reports():
 def who_is_killed_before_it_used_anything_is_told_in_a_line():
     result = run("--stats", LIVE, "early")
     assert result.returncode == -9, result
-    assert result.stderr == f"cushim: {LIVE} ended by SIGKILL before it used CUDA memory that cushim can see\n", result
+    assert result.stderr == (f"cushim: {LIVE} ended by SIGKILL without a report: it used no CUDA memory that cushim can see, "
+                             "or had no live page\n"), result
 
 
 @tap.test
@@ -491,14 +492,14 @@ def a_folder_that_is_not_ours_alone_is_left_alone():
     for mode in (0o755, 0o770, 0o777):
         folder.chmod(mode)
         result = run("--stats", LIVE, "exit")
-        assert result.returncode == 4 and result.stderr.startswith(HEAD) and not pages(), (oct(mode), result)
+        assert result.returncode == 4 and "\n" + HEAD in result.stderr and not pages(), (oct(mode), result)
     folder.chmod(0o700)
     link = scratch / "link"
     link.symlink_to(folder)
     result = run("--stats", LIVE, "exit", CUSHIM_LIVE_DIR=str(link))
-    assert result.returncode == 4 and result.stderr.startswith(HEAD) and not pages(), result
+    assert result.returncode == 4 and "\n" + HEAD in result.stderr and not pages(), result
     result = run("--stats", LIVE, "exit", CUSHIM_LIVE_DIR="/proc/nowhere")
-    assert result.returncode == 4 and result.stderr.startswith(HEAD), result
+    assert result.returncode == 4 and "\n" + HEAD in result.stderr, result
 
 
 @tap.test
@@ -510,10 +511,10 @@ def a_full_disk_and_a_small_limit_cost_the_page_alone():
     probe = subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "x", str(full)], capture_output=True)
     if probe.returncode:
         tap.skip("no file system can be mounted here")
-    command = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=64k,mode=700 x "$0" && exec "$@"', str(full), str(CUSHIM), "run",
+    command = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=16k,mode=700 x "$0" && exec "$@"', str(full), str(CUSHIM), "run",
                "--stats", LIVE, "exit"]
     result = subprocess.run(command, env=environment(CUSHIM_LIVE_DIR=str(full)), text=True, capture_output=True, timeout=120)
-    assert result.returncode == 4 and result.stderr.startswith(HEAD), result
+    assert result.returncode == 4 and "\n" + HEAD in result.stderr, result
 
 
 tap.run()

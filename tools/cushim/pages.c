@@ -4,21 +4,118 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "tools/cushim/cache/calibration.h"
 #include "tools/cushim/symbols.h"
+
+/* ---- the folders ---- */
+
+enum { MOST_USERS = 1024 };
+
+static struct {
+    bool is_of_all;
+    struct folder {
+        int descriptor;
+        uid_t user;
+        dev_t device;
+        ino_t inode;
+    } rows[MOST_USERS + 2];
+    int n;
+} folders;
+
+void pages_of_all_users(void) {
+    folders.is_of_all = true;
+}
+
+const char *pages_user(uid_t user) {
+    static char text[CUSHIM_NAME_BYTES];
+    const struct passwd *row = getpwuid(user);
+    if (row)
+        snprintf(text, sizeof text, "%s", row->pw_name);
+    else
+        snprintf(text, sizeof text, "%lu", (unsigned long)user);
+    cushim_utf8_clean(text);
+    return text;
+}
+
+/* Takes the descriptor, if the folder is not among them. */
+static void add_folder(int descriptor) {
+    struct stat status;
+    bool is_new = descriptor >= 0 && fstat(descriptor, &status) == 0 &&
+                  folders.n < (int)(sizeof folders.rows / sizeof *folders.rows);
+    for (int i = 0; i < folders.n && is_new; i++)
+        is_new = folders.rows[i].device != status.st_dev || folders.rows[i].inode != status.st_ino;
+    if (is_new)
+        folders.rows[folders.n++] =
+            (struct folder){descriptor, status.st_uid, status.st_dev, status.st_ino};
+    else if (descriptor >= 0)
+        close(descriptor);
+}
+
+/* "/dev/shm/cushim-1000" or "/run/user/1000/cushim", if it is that user's. */
+static void add_users(const char *format, const char *parent, const char *prefix) {
+    DIR *directory = opendir(parent);
+    struct dirent *entry;
+    while (directory && folders.n < MOST_USERS && (entry = readdir(directory))) {
+        char path[PATH_MAX], *end;
+        size_t n_prefix = strlen(prefix);
+        if (strncmp(entry->d_name, prefix, n_prefix) != 0 || entry->d_name[n_prefix] < '0' ||
+            entry->d_name[n_prefix] > '9')
+            continue;
+        unsigned long number = strtoul(entry->d_name + n_prefix, &end, 10);
+        uid_t owner;
+        snprintf(path, sizeof path, format, number);
+        int descriptor = *end ? -1 : cushim_page_folder_read(path, &owner);
+        if (descriptor >= 0 && owner != number) {
+            close(descriptor);
+            descriptor = -1;
+        }
+        add_folder(descriptor);
+    }
+    if (directory)
+        closedir(directory);
+}
+
+static void open_folders(void) {
+    const char *named = getenv(CUSHIM_PAGE_FOLDER_VARIABLE);
+    uid_t owner;
+    folders.n = 0;
+    add_folder(cushim_page_folder_open(false));
+    if (named && *named) /* it may be another user's */
+        add_folder(cushim_page_folder_read(named, &owner));
+    if (folders.is_of_all) {
+        add_users("/dev/shm/cushim-%lu", "/dev/shm", "cushim-");
+        add_users("/run/user/%lu/cushim", "/run/user", "");
+    }
+}
+
+static void close_folders(void) {
+    for (int i = 0; i < folders.n; i++)
+        close(folders.rows[i].descriptor);
+    folders.n = 0;
+}
+
+/* ---- the pages of a folder ---- */
+
+/* A user may fill a folder with files: no more than these are looked at. */
+enum { MOST_PAGES = 4096 };
+static int n_listed;
 
 /* "PROCESS-START.page", as preload/state/live.c calls them. */
 static int is_page(const struct dirent *entry) {
     const char *name = entry->d_name;
     size_t n_process = strspn(name, "0123456789");
     size_t n_start = name[n_process] == '-' ? strspn(name + n_process + 1, "0123456789") : 0;
-    return n_process && n_start && strcmp(name + n_process + 1 + n_start, CUSHIM_PAGE_ENDING) == 0;
+    return n_process && n_start && n_listed < MOST_PAGES &&
+           strcmp(name + n_process + 1 + n_start, CUSHIM_PAGE_ENDING) == 0 && ++n_listed;
 }
 
 /* Did a process find no memory on a device of which this one has much idle memory? */
@@ -49,6 +146,7 @@ static uint64_t count_short(int folder, const char *name, const struct cushim_re
     static struct cushim_report other;
     struct dirent **entries;
     uint64_t n_short = 0;
+    n_listed = 0;
     int n = scandirat(folder, ".", &entries, is_page, NULL);
     for (int i = 0; i < n; i++) {
         if (strcmp(entries[i]->d_name, name) != 0 &&
@@ -62,8 +160,9 @@ static uint64_t count_short(int folder, const char *name, const struct cushim_re
 }
 
 /* 0 or an errno: ENOEXEC where it is no page of this version. */
-static int show_one(int folder, const char *name, pages_show_fn *show, void *context) {
+static int show_one(const struct folder *of, const char *name, pages_show_fn *show, void *context) {
     static struct cushim_report report;
+    int folder = of->descriptor;
     int error = cushim_page_file_read(folder, name, &report);
     if (error)
         return error;
@@ -75,41 +174,109 @@ static int show_one(int folder, const char *name, pages_show_fn *show, void *con
     report.n_short = n_short;
     report.find_line = symbols_find_line;
     calibration_apply(&report);
-    struct page page = {name, folder, cushim_page_is_alive(folder, name), &report};
+    struct page page = {name, folder, of->user, cushim_page_is_alive(folder, name), &report};
     if (!page.is_alive)
         report.run_ns = cushim_page_known_ns(&report.page);
     show(&page, context);
     return 0;
 }
 
+/* ---- all of them, or one ---- */
+
 bool pages_one(const char *name, pages_show_fn *show, void *context) {
-    int folder = cushim_page_folder_open(false);
-    bool is_there = folder >= 0 && show_one(folder, name, show, context) == 0;
-    if (folder >= 0)
-        close(folder);
+    bool is_there = false;
+    open_folders();
+    for (int i = 0; i < folders.n && !is_there; i++)
+        is_there = show_one(&folders.rows[i], name, show, context) == 0;
+    close_folders();
     return is_there;
 }
 
-struct pages_found pages_each(pages_show_fn *show, void *context) {
-    struct pages_found found = {0, 0};
+static void show_folder(const struct folder *folder, pages_show_fn *show, void *context,
+                        struct pages_found *found) {
     struct dirent **entries;
-    int folder = cushim_page_folder_open(false);
-    int n = folder < 0 ? 0 : scandirat(folder, ".", &entries, is_page, versionsort);
+    n_listed = 0;
+    int n = scandirat(folder->descriptor, ".", &entries, is_page, versionsort);
     for (int i = 0; i < n; i++) {
         int error = show_one(folder, entries[i]->d_name, show, context);
-        found.n_shown += error == 0;
-        found.n_unreadable += error == ENOEXEC;
+        found->n_shown += error == 0;
+        found->n_unreadable += error == ENOEXEC;
         free(entries[i]);
     }
     if (n > 0)
         free(entries);
-    if (folder >= 0)
-        close(folder);
+}
+
+struct pages_found pages_each(pages_show_fn *show, void *context) {
+    struct pages_found found = {0, 0};
+    open_folders();
+    for (int i = 0; i < folders.n; i++)
+        show_folder(&folders.rows[i], show, context, &found);
+    close_folders();
     return found;
 }
 
+/* ---- whether there can be one ---- */
+
+/* Of a folder that was refused. */
+static void say_refusal(int error, char why[PAGES_WHY_BYTES]) {
+    char path[PATH_MAX];
+    struct stat status;
+    cushim_page_folder_path(path);
+    cushim_utf8_clean(path);
+    if (lstat(path, &status) != 0)
+        snprintf(why, PAGES_WHY_BYTES, "%.300s: %s", path, strerror(error));
+    else if (S_ISLNK(status.st_mode))
+        snprintf(why, PAGES_WHY_BYTES, "%.300s is a link", path);
+    else if (!S_ISDIR(status.st_mode))
+        snprintf(why, PAGES_WHY_BYTES, "%.300s is no folder", path);
+    else if (status.st_uid != geteuid())
+        snprintf(why, PAGES_WHY_BYTES, "%.300s belongs to %s; CUSHIM_LIVE_DIR names another", path,
+                 pages_user(status.st_uid));
+    else if (error == EPERM)
+        snprintf(why, PAGES_WHY_BYTES, "%.300s has mode %04o; it must have 0700, or 0750", path,
+                 (unsigned)status.st_mode & 07777);
+    else
+        snprintf(why, PAGES_WHY_BYTES, "%.300s: %s", path, strerror(error));
+}
+
+/* A page for a moment, with the memory that a process has at first. */
+static int try_page(int folder) {
+    enum { AT_FIRST_BYTES = 64 << 10 };
+    static const struct cushim_page nothing;
+    char name[CUSHIM_PAGE_NAME_BYTES];
+    snprintf(name, sizeof name, "%ld-0" CUSHIM_PAGE_ENDING, (long)getpid());
+    unlinkat(folder, name, 0);
+    int file = cushim_page_file_make(folder, name, &nothing);
+    if (file < 0)
+        return errno;
+    int error = fallocate(file, 0, 0, AT_FIRST_BYTES) == 0 || errno == EOPNOTSUPP ? 0 : errno;
+    unlinkat(folder, name, 0);
+    close(file);
+    return error;
+}
+
+bool pages_can_be_made(char why[PAGES_WHY_BYTES]) {
+    char path[PATH_MAX] = "", link[64];
+    int folder = cushim_page_folder_open(true);
+    if (folder < 0) {
+        say_refusal(errno, why);
+        return false;
+    }
+    int error = try_page(folder);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
+    ssize_t n = readlink(link, path, sizeof path - 1);
+    path[n > 0 ? n : 0] = 0;
+    close(folder);
+    cushim_utf8_clean(path);
+    if (error)
+        snprintf(why, PAGES_WHY_BYTES, "%.300s: %s", path, strerror(error));
+    return !error;
+}
+
 void pages_remove(const struct page *page) {
-    unlinkat(page->folder, page->name, 0);
+    if (page->user == geteuid())
+        unlinkat(page->folder, page->name, 0);
 }
 
 /* ---- pages that nobody came for; those of other versions, too, which nobody here can read ---- */
@@ -151,6 +318,7 @@ static int remove_dead(int folder, const struct left *pages, int n, const struct
 static int remove_left(const struct kept *kept) {
     struct dirent **entries = NULL;
     int n_removed = 0, folder = cushim_page_folder_open(false);
+    n_listed = 0;
     int n = folder < 0 ? 0 : scandirat(folder, ".", &entries, is_page, NULL);
     struct left *pages = n > 0 ? calloc((size_t)n, sizeof *pages) : NULL;
     for (int i = 0; pages && i < n; i++) {

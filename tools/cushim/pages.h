@@ -1,4 +1,4 @@
-/* The pages of this user's processes, one after the other. */
+/* The pages of processes of this user, or of all users, one after the other. */
 #ifndef CUSHIM_TOOLS_PAGES_H
 #define CUSHIM_TOOLS_PAGES_H
 
@@ -8,7 +8,8 @@
 struct page {
     const char *name; /* of its file */
     int folder;
-    bool is_alive; /* its process has it mapped */
+    uid_t user;    /* whose folder it is in, and whose it is */
+    bool is_alive; /* its process lives */
     struct cushim_report *report;
 };
 
@@ -19,8 +20,8 @@ struct pages_found {
     int n_shown, n_unreadable;
 };
 
-/* Show every page of the folder, in the order of their names, that can be read; other files are
- * left alone. */
+/* Show every page of a folder, in the order of their names, that can be read; other files are left
+ * alone. */
 struct pages_found pages_each(pages_show_fn *show, void *context);
 
 /* The same for one, by the name of its file; false: it is gone. */
@@ -29,11 +30,22 @@ bool pages_one(const char *name, pages_show_fn *show, void *context);
 /* Its file is not needed any more. */
 void pages_remove(const struct page *page);
 
-/* Remove the pages of all processes that ended; returns how many those were. */
+/* Can a process that is started now have a page?  If not, `why` is a sentence. */
+enum { PAGES_WHY_BYTES = 512 };
+bool pages_can_be_made(char why[PAGES_WHY_BYTES]);
+
+/* Remove this user's pages of processes that ended; returns how many those were. */
 int pages_clean(void);
 
-/* The same of those that were made more than a day ago, or before the last 64 pages. */
+/* The same of those that were made more than a day ago, before the last 64 that ended, or before
+ * the last 16 MiB of them. */
 void pages_prune(void);
+
+/* From here on show the pages of all users that this one may read, too. */
+void pages_of_all_users(void);
+
+/* The name of a user, or the number; static. */
+const char *pages_user(uid_t user);
 
 /* Did the process ask for any memory? */
 bool pages_has_memory(const struct cushim_report *report);

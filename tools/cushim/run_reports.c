@@ -116,11 +116,16 @@ struct told {
     char (*names)[CUSHIM_PAGE_NAME_BYTES]; /* of the pages to be told, that of who was started first
                                             */
     size_t n;
-    bool has_started, is_apart; /* apart: FILE is there, made by the program itself */
+    bool has_page, has_started, is_apart; /* apart: FILE is there, made by the program itself */
     struct processes processes;
     struct cushim_writer out;
     bool is_json;
 };
+
+/* Not one of another PID namespace, which may have the same number. */
+static bool is_the_started(const struct run_reports *run, const struct cushim_page_head *head) {
+    return head->process == run->started && head->namespace == cushim_page_namespace();
+}
 
 /* Of this run, and over?  Its page is to be told, or goes. */
 static void look_at(const struct page *page, void *context) {
@@ -128,7 +133,9 @@ static void look_at(const struct page *page, void *context) {
     const struct cushim_page_head *head = &page->report->page.head;
     if (head->run != told->run->number)
         return;
-    if (page->is_alive && !has_left(page->report)) {
+    bool is_started = is_the_started(told->run, head);
+    told->has_page |= is_started;
+    if (page->is_alive && !is_started && !has_left(page->report)) {
         complain("process %ld (%s) of this run goes on; `cushim stat %ld` shows it",
                  (long)head->process, head->program, (long)head->process);
         return;
@@ -142,7 +149,7 @@ static void look_at(const struct page *page, void *context) {
     }
     told->names = names;
     size_t at = told->n++;
-    if (head->process == told->run->started && !told->has_started) {
+    if (is_started && !told->has_started) {
         memmove(told->names + 1, told->names, at * sizeof *told->names);
         told->has_started = true;
         at = 0;
@@ -317,6 +324,7 @@ bool run_reports_end(struct run_reports *run) {
     told.is_apart = file_of(run->where) && file_of(run->where) != run->file;
     pages_each(look_at, &told);
     bool has_told = told.has_started;
+    run->has_page = told.has_page;
     if (told.out.fd >= 0) {
         has_told = print_left(run) || has_told;
         put_all(&told);

@@ -24,6 +24,7 @@ struct run_reports {
     ino_t file;    /* of FILE before the run; 0: none */
     pid_t started; /* these two are set when the program ended */
     int status;    /* as of waitpid(2) */
+    bool has_page; /* set by run_reports_end: so had the program that was started */
 };
 
 /* Before the start: set the variables by which the processes of the run know it.  0, or an errno.

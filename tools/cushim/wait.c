@@ -139,7 +139,10 @@ void wait_for(char **argv, const char *where, void (*at_end)(void *context), voi
     if (at_end)
         at_end(context);
     if (WIFSIGNALED(reports.status) && !has_told && settings_want_report())
-        complain("%s ended by %s before it used CUDA memory that cushim can see", argv[0],
-                 run_reports_signal(WTERMSIG(reports.status), by));
+        complain(reports.has_page
+                     ? "%s ended by %s before it used CUDA memory that cushim can see"
+                     : "%s ended by %s without a report: it used no CUDA memory that cushim can "
+                       "see, or had no live page",
+                 argv[0], run_reports_signal(WTERMSIG(reports.status), by));
     end_alike(reports.status);
 }

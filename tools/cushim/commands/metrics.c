@@ -16,7 +16,10 @@
 /* A device and a kind of memory of a process, or, with kind -1, the process itself. */
 struct row {
     int64_t process, rank;
-    char program[CUSHIM_NAME_BYTES];
+    uint64_t namespace; /* of the process number */
+    uid_t user;
+    char program[CUSHIM_NAME_BYTES], host[CUSHIM_NAME_BYTES];
+    char uuid[CUSHIM_REPORT_UUID_BYTES]; /* of the device; "": not known */
     int device, kind;
     struct cushim_mem_stats stats;
     struct cushim_report_held held;
@@ -29,7 +32,20 @@ struct rows {
     size_t n;
 };
 
-static struct row *add(struct rows *rows, const struct cushim_report *report) {
+/* Whoever makes up a second page of a process spoils no text: each series is there once. */
+static bool has(const struct rows *rows, const struct page *page) {
+    const struct cushim_page_head *head = &page->report->page.head;
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct row *row = &rows->rows[i];
+        if (row->kind < 0 && row->process == head->process && row->namespace == head->namespace &&
+            row->user == page->user && strcmp(row->host, head->host) == 0)
+            return true;
+    }
+    return false;
+}
+
+static struct row *add(struct rows *rows, const struct page *page) {
+    const struct cushim_report *report = page->report;
     struct row *grown = realloc(rows->rows, (rows->n + 1) * sizeof *grown);
     if (!grown)
         return NULL;
@@ -38,7 +54,10 @@ static struct row *add(struct rows *rows, const struct cushim_report *report) {
     memset(row, 0, sizeof *row);
     row->process = report->page.head.process;
     row->rank = report->page.head.rank;
+    row->namespace = report->page.head.namespace;
+    row->user = page->user;
     row->kind = -1;
+    snprintf(row->host, sizeof row->host, "%s", report->page.head.host);
     snprintf(row->program, sizeof row->program, "%s", report->page.head.program);
     return row;
 }
@@ -57,16 +76,17 @@ static void take_process(struct row *row, const struct cushim_report *report) {
 static void take(const struct page *page, void *context) {
     struct rows *rows = context;
     const struct cushim_report *report = page->report;
-    struct row *row = page->is_alive ? add(rows, report) : NULL;
+    struct row *row = page->is_alive && !has(rows, page) ? add(rows, page) : NULL;
     if (!row)
         return;
     take_process(row, report);
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
             if (!cushim_report_has(report, device, (enum cushim_kind)kind) ||
-                !(row = add(rows, report)))
+                !(row = add(rows, page)))
                 continue;
             row->device = device;
+            cushim_report_uuid(row->uuid, report->page.device_uuids[device]);
             row->kind = kind;
             cushim_mem_stats_copy(&row->stats, &report->page.stats[device][kind]);
             row->held = cushim_report_held(&row->stats);
@@ -92,12 +112,18 @@ static void put_value(struct cushim_writer *out, const char *text) {
 static void put_labels(struct cushim_writer *out, const struct row *row) {
     cushim_write(out, "{pid=\"%" PRId64 "\",program=\"", row->process);
     put_value(out, row->program);
+    cushim_write(out, "\",host=\"");
+    put_value(out, row->host);
+    cushim_write(out, "\",namespace=\"%" PRIu64 "\",user=\"", row->namespace);
+    put_value(out, pages_user(row->user));
     cushim_write(out, "\"");
     if (row->rank >= 0)
         cushim_write(out, ",rank=\"%" PRId64 "\"", row->rank);
     if (row->kind >= 0)
         cushim_write(out, ",device=\"%d\",kind=\"%s\"", row->device,
                      cushim_report_kind((enum cushim_kind)row->kind));
+    if (*row->uuid)
+        cushim_write(out, ",uuid=\"%s\"", row->uuid);
 }
 
 static void put_number(struct cushim_writer *out, enum unit unit, uint64_t n) {
@@ -231,7 +257,7 @@ static int look(const struct request *request) {
 }
 
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"--file", "--every"};
+    static const char *const known[] = {"--file", "--every", "--all-users"};
     enum { MOST_SECONDS = 24 * 60 * 60 };
     for (int i = 1; i < argc; i++) {
         if (strncmp(argv[i], "--file=", 7) == 0 && argv[i][7]) {
@@ -243,8 +269,10 @@ static int take_arguments(struct request *request, int argc, char **argv) {
                 return usage_error("metrics", "%s: not whole seconds, 1 to %d", argv[i],
                                    (int)MOST_SECONDS);
             request->every_seconds = (unsigned)seconds;
+        } else if (strcmp(argv[i], "--all-users") == 0) {
+            pages_of_all_users();
         } else if (*argv[i] == '-') {
-            return usage_unknown("metrics", "option", argv[i], known, 2);
+            return usage_unknown("metrics", "option", argv[i], known, sizeof known / sizeof *known);
         } else {
             return usage_error("metrics", "metrics shows all processes; %s is too much", argv[i]);
         }

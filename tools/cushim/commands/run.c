@@ -6,6 +6,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/options.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/doctor/probe.h"
 #include "tools/cushim/program.h"
@@ -107,6 +108,11 @@ int run_program(int first, char **argv, bool waits, void (*at_end)(void *context
     if (!is_left_out && !settings_are_off() &&
         (setenv("CUSHIM_LIVE", "1", 0) != 0 || setenv("CUSHIM_OOM", "full", 0) != 0))
         return EXIT_OURS;
+    char why[PAGES_WHY_BYTES];
+    const char *live = getenv("CUSHIM_LIVE");
+    if (!is_left_out && !settings_are_off() && live && !cushim_option_is_off(live) &&
+        !pages_can_be_made(why))
+        complain("no live page of %s: %s", argv[first], why);
     pages_prune();
     char where[SETTINGS_PATH_BYTES];
     bool has_report = waits && !is_left_out && settings_report(where);

@@ -19,12 +19,25 @@ struct part;
 /* What was asked for, and what was seen on the way. */
 struct request {
     const char *wanted; /* a process or a program; NULL: the list */
-    bool is_json, is_clean, is_of_all;
+    bool is_json, is_clean, is_of_all, has_users;
     const struct part *part; /* of each report; NULL: all of it */
     unsigned watch_seconds;  /* between two looks; 0: one look */
     struct cushim_writer out;
     int n_shown, n_dead;
 };
+
+/* 27 columns: with a user, less of the program. */
+static void put_name(struct request *request, const struct page *page) {
+    char program[CUSHIM_CELL_BYTES], user[CUSHIM_CELL_BYTES];
+    const struct cushim_page_head *head = &page->report->page.head;
+    if (request->has_users)
+        cushim_write(&request->out, "%8ld %s %s", (long)head->process,
+                     cushim_utf8_cell(user, pages_user(page->user), 8),
+                     cushim_utf8_cell(program, head->program, 9));
+    else
+        cushim_write(&request->out, "%9ld  %s", (long)head->process,
+                     cushim_utf8_cell(program, head->program, 16));
+}
 
 static void put_row(struct request *request, const struct page *page, int device) {
     const struct cushim_report *report = page->report;
@@ -32,18 +45,18 @@ static void put_row(struct request *request, const struct page *page, int device
     uint64_t n = cushim_mem_stats_read(&stats->n_requests);
     uint64_t n_hits = cushim_mem_stats_read(&stats->n_hits);
     char text[3][CUSHIM_AMOUNT_BYTES], share[CUSHIM_AMOUNT_BYTES] = "-";
-    char program[CUSHIM_CELL_BYTES];
     if (n) { /* cut, so that 100.0 is all of them */
         unsigned per_1000 = n_hits >= n ? 1000 : (unsigned)((__uint128_t)n_hits * 1000 / n);
         snprintf(share, sizeof share, "%u.%u %%", per_1000 / 10, per_1000 % 10);
     }
     if (!request->n_shown++)
-        cushim_write(&request->out, "%9s  %-16s %3s %9s %9s %10s %9s  %s\n", "process", "program",
+        cushim_write(&request->out, "%s %3s %9s %9s %10s %9s  %s\n",
+                     request->has_users ? " process user     program  "
+                                        : "  process  program         ",
                      "dev", CUSHIM_WORD(live), CUSHIM_WORD(held), CUSHIM_WORD(peak_live),
                      CUSHIM_WORD(no_call), "state");
-    cushim_write(&request->out, "%9ld  %s %3d %9s %9s %10s %9s  %s\n",
-                 (long)report->page.head.process,
-                 cushim_utf8_cell(program, report->page.head.program, 16), device,
+    put_name(request, page);
+    cushim_write(&request->out, " %3d %9s %9s %10s %9s  %s\n", device,
                  cushim_text_bytes(text[0], cushim_mem_stats_read(&stats->live_bytes)),
                  cushim_text_bytes(text[1], cushim_mem_stats_read(&stats->held_bytes)),
                  cushim_text_bytes(text[2], cushim_mem_stats_read(&stats->peak_live_bytes)), share,
@@ -198,8 +211,9 @@ static bool take_part(struct request *request, const char *text) {
 }
 
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"--json",  "--clean",    "--watch", "--all",
-                                        "--sites", "--findings", "--oom",   "--fields"};
+    static const char *const known[] = {"--json", "--clean",  "--watch",
+                                        "--all",  "--sites",  "--findings",
+                                        "--oom",  "--fields", "--all-users"};
     int n_parts = 0;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0)
@@ -208,6 +222,8 @@ static int take_arguments(struct request *request, int argc, char **argv) {
             request->is_clean = true;
         else if (strcmp(argv[i], "--all") == 0)
             request->is_of_all = true;
+        else if (strcmp(argv[i], "--all-users") == 0)
+            request->has_users = true;
         else if (take_part(request, argv[i]))
             n_parts++;
         else if (take_watch(request, argv[i]))
@@ -222,7 +238,7 @@ static int take_arguments(struct request *request, int argc, char **argv) {
             request->wanted = argv[i];
     }
     if (request->is_clean && (request->wanted || request->is_json || request->watch_seconds ||
-                              request->is_of_all || n_parts))
+                              request->is_of_all || request->has_users || n_parts))
         return usage_error("stat", "--clean stands alone");
     if (request->is_of_all && request->wanted)
         return usage_error("stat", "--all is of each process");
@@ -247,6 +263,8 @@ int stat_main(int argc, char **argv) {
         complain("%d page%s of ended processes removed", n, n == 1 ? "" : "s");
         return EXIT_WELL;
     }
+    if (request.has_users)
+        pages_of_all_users();
     bool is_screen = request.watch_seconds && isatty(STDOUT_FILENO);
     struct pages_found pages;
     int n_looks = 0;
@@ -276,7 +294,10 @@ int stat_main(int argc, char **argv) {
         if (request.wanted && pages.n_shown)
             complain("no live page of %s", request.wanted);
         else if (!pages.n_unreadable)
-            complain("no process has a live page; `cushim run` gives it one");
+            complain("no process has a live page; `cushim run` gives it one%s",
+                     geteuid() == 0 && !request.has_users
+                         ? "; --all-users shows those of other users"
+                         : "");
         return EXIT_WRONG;
     }
     if (request.n_dead && !request.wanted && !request.is_json)

@@ -29,6 +29,7 @@ enum { N_PAST = 60, LINE_BYTES = 512 };
 struct row {
     char page[CUSHIM_PAGE_NAME_BYTES]; /* which process it is, also where its number comes again */
     int64_t process;
+    uid_t user;
     char program[CUSHIM_NAME_BYTES];
     int device;
     bool is_seen, is_alive;
@@ -52,7 +53,7 @@ struct top {
     size_t chosen;                                 /* a row */
     enum detail { TABLE, REPORT, TROUBLE } detail; /* of the chosen row */
     bool is_paused, is_utf8, has_devices, is_tree;
-    bool is_once, is_batch;
+    bool is_once, is_batch, has_users;
 };
 
 static const char *const sort_names[N_SORTS] = {"held", "live", "requests/s", "process"};
@@ -67,7 +68,8 @@ static struct row *row_of(struct top *top, const struct page *page, int device) 
         return NULL;
     top->rows = rows;
     struct row *row = &rows[top->n++];
-    *row = (struct row){.process = page->report->page.head.process, .device = device};
+    *row = (struct row){
+        .process = page->report->page.head.process, .user = page->user, .device = device};
     snprintf(row->page, sizeof row->page, "%s", page->name);
     snprintf(row->program, sizeof row->program, "%s", page->report->page.head.program);
     return row;
@@ -218,9 +220,9 @@ static void put_row(const struct top *top, const struct row *row, int columns,
                     char line[LINE_BYTES]) {
     char text[4][CUSHIM_AMOUNT_BYTES], past[4 * N_PAST + 1], waits[16], name[CUSHIM_NAME_BYTES + 9];
     char peak[CUSHIM_AMOUNT_BYTES + 2] = "", most[CUSHIM_AMOUNT_BYTES];
-    char cell[CUSHIM_CELL_BYTES];
-    enum { PEAK = 10, BEFORE_PAST = 74, MOST_DEPTH = 4 };
-    int before = BEFORE_PAST + (has_peak(columns) ? PEAK : 0);
+    char cell[CUSHIM_CELL_BYTES], user[CUSHIM_CELL_BYTES] = "";
+    enum { PEAK = 10, USER = 9, BEFORE_PAST = 74, MOST_DEPTH = 4 };
+    int before = BEFORE_PAST + (has_peak(columns) ? PEAK : 0) + (top->has_users ? USER : 0);
     uint64_t wait = per_second(row, row->wait_ns, row->wait_ns_before) / 1000000; /* in 1000 */
     snprintf(waits, sizeof waits, "%u.%u", (unsigned)(wait / 10), (unsigned)(wait % 10));
     put_past(row, top->is_utf8, columns > before ? (unsigned)(columns - before) : 0, past,
@@ -232,20 +234,22 @@ static void put_row(const struct top *top, const struct row *row, int columns,
     snprintf(name, sizeof name, "%*s%s",
              2 * (int)(row->depth < MOST_DEPTH ? row->depth : MOST_DEPTH), "", row->program);
     cushim_utf8_cell(cell, name, 14);
-    snprintf(line, LINE_BYTES, "%8" PRId64 "  %s %3d %9s %9s %9s %7s %5s%s  %s", row->process, cell,
-             row->device, cushim_text_bytes(text[0], row->live_bytes),
-             cushim_text_bytes(text[1], row->held_bytes),
-             cushim_text_bytes(text[2], row->spare_bytes),
-             cushim_text_count(text[3], requests_per_second(row)), waits, peak, past);
+    if (top->has_users)
+        cushim_utf8_cell(user, pages_user(row->user), USER - 1);
+    snprintf(
+        line, LINE_BYTES, "%8" PRId64 "  %s%s%s %3d %9s %9s %9s %7s %5s%s  %s", row->process, user,
+        top->has_users ? " " : "", cell, row->device, cushim_text_bytes(text[0], row->live_bytes),
+        cushim_text_bytes(text[1], row->held_bytes), cushim_text_bytes(text[2], row->spare_bytes),
+        cushim_text_count(text[3], requests_per_second(row)), waits, peak, past);
 }
 
-static void put_heads(int columns, char line[LINE_BYTES]) {
+static void put_heads(const struct top *top, int columns, char line[LINE_BYTES]) {
     char peak[16] = "";
     if (has_peak(columns))
         snprintf(peak, sizeof peak, " %9s", CUSHIM_WORD(peak_held));
-    snprintf(line, LINE_BYTES, "%8s  %-14s %3s %9s %9s %9s %7s %5s%s  past", "process", "program",
-             "dev", CUSHIM_WORD(live), CUSHIM_WORD(held), CUSHIM_WORD(spare), "req/s", "wait%",
-             peak);
+    snprintf(line, LINE_BYTES, "%8s  %s%-14s %3s %9s %9s %9s %7s %5s%s  past", "process",
+             top->has_users ? "user     " : "", "program", "dev", CUSHIM_WORD(live),
+             CUSHIM_WORD(held), CUSHIM_WORD(spare), "req/s", "wait%", peak);
 }
 
 static void put_title(const struct top *top, char line[LINE_BYTES]) {
@@ -280,7 +284,7 @@ static void draw_table(struct top *top, struct screen_picture *picture) {
         screen_line(picture, line, false);
     }
     screen_line(picture, "", false);
-    put_heads(picture->columns, line);
+    put_heads(top, picture->columns, line);
     screen_line(picture, line, false);
     for (size_t i = first; i < last; i++) {
         put_row(top, &top->rows[i], picture->columns, line);
@@ -423,8 +427,8 @@ static int run_screen(struct top *top) {
 static void put_plain(struct top *top, bool has_heads) {
     char line[LINE_BYTES];
     if (has_heads) {
-        put_heads(80, line);
-        printf("%s\n", line);
+        put_heads(top, 80, line);
+        printf("%.*s\n", (int)screen_cut(line, 80), line);
     }
     for (size_t i = 0; i < top->n; i++) {
         put_row(top, &top->rows[i], 80, line);
@@ -462,13 +466,16 @@ static bool is_utf8(void) {
 }
 
 static int take_arguments(struct top *top, int argc, char **argv) {
-    static const char *const known[] = {"--once", "--batch", "--every"};
+    static const char *const known[] = {"--once", "--batch", "--every", "--all-users"};
     enum { LEAST_MS = 100, MOST_MS = 3600000 };
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--once") == 0) {
             top->is_once = true;
         } else if (strcmp(argv[i], "--batch") == 0) {
             top->is_batch = true;
+        } else if (strcmp(argv[i], "--all-users") == 0) {
+            top->has_users = true;
+            pages_of_all_users();
         } else if (strncmp(argv[i], "--every=", 8) == 0) {
             char *end;
             double seconds = strtod(argv[i] + 8, &end);
