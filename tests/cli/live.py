@@ -307,6 +307,7 @@ def each_process_of_a_run_counts_for_itself():
     assert child["ended"] == "it ended without a report of its own" and own["run"] == child["run"], child
     assert device(own)["requests"] == N_KEPT and device(child)["requests"] == 2 * N_KEPT, (own, child)
     assert own["calls"]["cuMemAlloc_v2"] == N_KEPT and child["calls"]["cuMemAlloc_v2"] == 2 * N_KEPT, (own, child)
+    assert own["calls"]["cuMemFree_v2"] == 1 and "cuMemFree_v2" not in child["calls"], "what came before the fork is the parent's"
     text = run("--stats", LIVE, "fork_fresh").stderr
     assert text.count(HEAD) == 2 and all(len(line) <= 80 for line in text.splitlines()), text
     assert re.search(r"^     -  *\d+  live +2\.93 KiB +2\.00 MiB +3 +0 ns  exit\n"
