@@ -17,9 +17,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/log.h"
 #include "preload/report/own.h"
 #include "preload/report/start.h"
+#include "preload/resolve/elf.h"
 #include "preload/state/live.h"
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
@@ -118,7 +120,8 @@ static void say_that_there_is_none(void) {
 }
 
 __attribute__((destructor)) static void leave_process(void) {
-    int state = atomic_load(&cushim_process_state);
+    cushim_object_pass_by(NULL);
+    int state = atomic_load(&cushim_process_state), cancel = cushim_cancel_hold();
     bool is_on = state == CUSHIM_PROCESS_ON; /* off covers a forked child too */
     bool is_used = atomic_load(&cushim_process.is_used);
     const char *where = cushim_process_options.stats;
@@ -136,4 +139,5 @@ __attribute__((destructor)) static void leave_process(void) {
         say_that_there_is_none();
     cushim_live_end();
     cushim_tracing_end();
+    cushim_cancel_let(cancel);
 }

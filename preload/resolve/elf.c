@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "preload/resolve/export.h"
 #include "preload/state/fork.h"
@@ -316,6 +318,65 @@ void *cushim_object_interposed(const char *name, const char *ahead_of) {
             return address;
     }
     return NULL;
+}
+
+static bool is_ahead_of_us(const char *name) {
+    struct link_map *map = own_map();
+    while (map && (map = map->l_prev)) {
+        struct cushim_object object = {map->l_addr, map->l_name, map->l_ld};
+        if (cushim_object_symbol(&object, name))
+            return true;
+    }
+    return false;
+}
+
+static bool is_of_host_memory(const char *name) {
+    static const char *const names[] = {"malloc", "calloc", "realloc", "reallocarray", "free"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (equal(name, names[i]))
+            return true;
+    }
+    return false;
+}
+
+/* The loader made its words constant when it had bound them. */
+static void bind(void **word, void *function) {
+    int (*protect)(void *, size_t, int);
+    long (*ask)(int);
+    *(void **)&protect = cushim_object_next_symbol("mprotect");
+    *(void **)&ask = cushim_object_next_symbol("sysconf");
+    size_t page_bytes = ask ? (size_t)ask(_SC_PAGESIZE) : 0;
+    void *page = (void *)((uintptr_t)word & ~(page_bytes - 1));
+    if (!page_bytes || !protect || protect(page, page_bytes, PROT_READ | PROT_WRITE) != 0)
+        return;
+    __atomic_store_n(word, function, __ATOMIC_RELEASE);
+    protect(page, page_bytes, PROT_READ);
+}
+
+void cushim_object_pass_by(const char *name) {
+    const Elf64_Rela *calls = NULL;
+    struct link_map *map = own_map();
+    struct cushim_object object = {map ? map->l_addr : 0, "", map ? map->l_ld : NULL};
+    struct tables tables;
+    size_t n_bytes = 0;
+    if (CUSHIM_IS_SANITIZED || !map || !read_tables(&object, &tables))
+        return;
+    for (const Elf64_Dyn *entry = object.dynamic; entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_JMPREL)
+            calls = address_of(&object, entry);
+        if (entry->d_tag == DT_PLTRELSZ)
+            n_bytes = entry->d_un.d_val;
+    }
+    for (size_t i = 0; calls && i < n_bytes / sizeof *calls; i++) {
+        const Elf64_Sym *symbol = &tables.symbols[ELF64_R_SYM(calls[i].r_info)];
+        const char *called = tables.strings + symbol->st_name;
+        if (symbol->st_shndx != SHN_UNDEF || is_of_host_memory(called) ||
+            (name && !equal(called, name)) || !is_ahead_of_us(called))
+            continue;
+        void *function = cushim_object_next_symbol(called);
+        if (function)
+            bind((void **)(object.load_offset + calls[i].r_offset), function);
+    }
 }
 
 const char *cushim_object_copy(bool is_ahead) {

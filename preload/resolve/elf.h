@@ -89,6 +89,15 @@ void *cushim_object_interposed(const char *name, const char *ahead_of);
  */
 const char *cushim_object_copy(bool is_ahead);
 
+/**
+ * From now on our calls of a C library function pass by what stands ahead of us, another preload or
+ * the program.  Its constructors come behind ours and its destructors ahead of ours, so that it may
+ * be over when we call it.
+ * @param name  NULL: of all functions but those of host memory, which comes back to who gave it
+ * Threads  any; where something is ahead, the loader's words of this object are written
+ */
+void cushim_object_pass_by(const char *name);
+
 /* Is the object at an address ahead of this one in load order, so that we come next for it? */
 bool cushim_object_is_ahead(const void *address);
 

@@ -19,4 +19,13 @@
     __attribute__((no_sanitize("address", "thread", "undefined"), no_stack_protector))
 #endif
 
+/* A sanitizer has to see the calls that it stands ahead of. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CUSHIM_IS_SANITIZED 1
+#elif defined(__clang__)
+#define CUSHIM_IS_SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define CUSHIM_IS_SANITIZED 0
+#endif
+
 #endif

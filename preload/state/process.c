@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/futex.h"
 #include "base/log.h"
@@ -49,10 +50,12 @@ static void set_fast(bool is) {
 
 /* The parent may have held any of our locks: the child touches none of them any more. */
 static void switch_off_in_child(void) {
+    int cancel = cushim_cancel_hold();
     cushim_process.process = getpid();
     cushim_live_in_child(!atomic_load(&cushim_process.is_driver_used));
     cushim_sites_in_child(!atomic_load(&cushim_process.is_driver_used));
     cushim_tracing_in_child(!atomic_load(&cushim_process.is_driver_used));
+    cushim_cancel_let(cancel);
     if (!atomic_load(&cushim_process.is_driver_used))
         return;
     atomic_store(&cushim_process_state, CUSHIM_PROCESS_OFF);
@@ -183,6 +186,7 @@ static void reconsider(void) {
 
 /* Forks are held off meanwhile: no child finds a state that a thread of its parent would end. */
 bool cushim_process_start(void) {
+    int cancel = cushim_cancel_hold();
     bool is_held_off = cushim_fork_hold_off();
     int state = CUSHIM_PROCESS_UNREAD;
     bool is_first =
@@ -201,6 +205,7 @@ bool cushim_process_start(void) {
         cushim_futex_wake(&cushim_process_state);
     }
     cushim_fork_let_go(is_held_off);
+    cushim_cancel_let(cancel);
     if (is_first && cushim_process_options.cushim)
         say_copy();
     if (is_first)

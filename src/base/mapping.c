@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+
 /* Of a line, what is looked at: two addresses, rights and three numbers take 73 columns. */
 enum { LINE_BYTES = 160 };
 
@@ -19,7 +21,7 @@ static void parse(const char *line, struct cushim_mapping *mapping) {
     mapping->path[sizeof mapping->path - 1] = 0;
 }
 
-enum cushim_status cushim_mapping_find(uint64_t address, struct cushim_mapping *mapping) {
+static enum cushim_status find(uint64_t address, struct cushim_mapping *mapping) {
     char text[4096], line[LINE_BYTES];
     size_t length = 0;
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
@@ -44,6 +46,13 @@ enum cushim_status cushim_mapping_find(uint64_t address, struct cushim_mapping *
     if (status != CUSHIM_OK && n < 0)
         status = CUSHIM_NOFILE;
     close(fd);
+    return status;
+}
+
+enum cushim_status cushim_mapping_find(uint64_t address, struct cushim_mapping *mapping) {
+    int cancel = cushim_cancel_hold();
+    enum cushim_status status = find(address, mapping);
+    cushim_cancel_let(cancel);
     return status;
 }
 

@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+
 /* 0: the kernel was not asked yet; else it will do it, or (-1) not. */
 static atomic_int granted;
 
@@ -23,10 +25,12 @@ static bool call(int command) {
 static long count_filters(void) {
     static const char head[] = "\nSeccomp_filters:";
     char text[4096];
+    int cancel = cushim_cancel_hold();
     int file = open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
     ssize_t n_bytes = file < 0 ? -1 : read(file, text, sizeof text - 1);
     if (file >= 0)
         close(file);
+    cushim_cancel_let(cancel);
     if (n_bytes <= 0)
         return -1;
     text[n_bytes] = 0;

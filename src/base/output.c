@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+
 enum { N_STANDARD = STDERR_FILENO + 1 };
 
 /* Written once by cushim_output_note; a descriptor that was closed then is no file for good. */
@@ -54,7 +56,7 @@ static int write_all(int fd, const char *bytes, size_t n_bytes) {
 
 int cushim_output_write(int fd, const void *bytes, size_t n_bytes) {
     const struct timespec at_once = {0, 0};
-    int saved_errno = errno, error = EBADF;
+    int saved_errno = errno, error = EBADF, cancel = cushim_cancel_hold();
     sigset_t ours, pending, old;
     if (is_another_file(fd))
         goto done;
@@ -74,6 +76,7 @@ int cushim_output_write(int fd, const void *bytes, size_t n_bytes) {
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 done:
+    cushim_cancel_let(cancel);
     errno = saved_errno;
     return error;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/cancel.h"
 #include "copy/node.h"
 #include "cuda/current_context.h"
 #include "cuda/table.h"
@@ -291,10 +292,9 @@ static void do_job(struct cushim_copy_ring *ring, struct cushim_copy_job *job) {
 
 enum cushim_copy_outcome cushim_copy_ring_move(struct cushim_copy_ring *ring,
                                                const struct cushim_copy_box *box) {
-    int cancel;
     struct cushim_copy_job job = {.idle = PTHREAD_COND_INITIALIZER};
     enum cushim_copy_outcome outcome = CUSHIM_COPY_NO_RING;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    int cancel = cushim_cancel_hold();
     pthread_mutex_lock(&ring->lock);
     if (make(ring)) {
         job.cut = cushim_copy_cut(box, piece_bytes(ring, box));
@@ -302,7 +302,7 @@ enum cushim_copy_outcome cushim_copy_ring_move(struct cushim_copy_ring *ring,
         outcome = (enum cushim_copy_outcome)atomic_load(&job.outcome);
     }
     pthread_mutex_unlock(&ring->lock);
-    pthread_setcancelstate(cancel, NULL);
+    cushim_cancel_let(cancel);
     return outcome;
 }
 
@@ -390,6 +390,7 @@ void cushim_copy_ring_release(struct cushim_copy_ring *ring) {
 
 void cushim_copy_ring_leave(CUcontext context) {
     struct cushim_copy_ring **link, *ring;
+    int cancel = cushim_cancel_hold();
     pthread_mutex_lock(&list_lock);
     while (*(link = link_of(context)) && (*link)->n_users)
         pthread_cond_wait(&is_unused, &list_lock);
@@ -399,9 +400,11 @@ void cushim_copy_ring_leave(CUcontext context) {
     pthread_mutex_unlock(&list_lock);
     if (ring)
         destroy(ring, true);
+    cushim_cancel_let(cancel);
 }
 
 void cushim_copy_rings_forget(void) {
+    int cancel = cushim_cancel_hold();
     pthread_mutex_lock(&list_lock);
     struct cushim_copy_ring *ring = rings;
     rings = NULL;
@@ -410,6 +413,7 @@ void cushim_copy_rings_forget(void) {
         next = ring->following;
         destroy(ring, false);
     }
+    cushim_cancel_let(cancel);
 }
 
 /* Under the lock of the list: a ring that no copy uses and that has memory, which only users

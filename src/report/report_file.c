@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/draft.h"
 #include "base/path.h"
 
@@ -94,7 +95,7 @@ static int write_file(const char *path, bool is_new, const struct cushim_report 
     return cushim_draft_end(&draft, writer.error);
 }
 
-int cushim_report_write(const char *where, const char *folder, bool is_apart,
+static int write_report(const char *where, const char *folder, bool is_apart,
                         const struct cushim_report *report, char path[PATH_MAX]) {
     enum { MOST_NUMBERS = 10000 };
     struct cushim_writer writer = {.fd = cushim_report_descriptor(where)};
@@ -120,4 +121,12 @@ int cushim_report_write(const char *where, const char *folder, bool is_apart,
     if (!fits)
         *path = 0;
     return fits ? error : ENAMETOOLONG;
+}
+
+int cushim_report_write(const char *where, const char *folder, bool is_apart,
+                        const struct cushim_report *report, char path[PATH_MAX]) {
+    int cancel = cushim_cancel_hold();
+    int error = write_report(where, folder, is_apart, report, path);
+    cushim_cancel_let(cancel);
+    return error;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cancel.h"
 #include "trace/python.h"
 
 enum { MOST = 2048 };
@@ -50,12 +51,13 @@ static void add(struct cushim_trace *trace, struct cushim_trace_writer *writer, 
 static void read_all(struct cushim_trace *trace, struct cushim_trace_writer *writer,
                      uint64_t time_ns) {
     char line[CUSHIM_TRACE_TEXT_BYTES];
-    int saved_errno = errno;
+    int saved_errno = errno, cancel = cushim_cancel_hold();
     FILE *maps = fopen("/proc/self/maps", "re");
     while (maps && fgets(line, sizeof line, maps))
         add(trace, writer, line, time_ns);
     if (maps)
         fclose(maps);
+    cushim_cancel_let(cancel);
     errno = saved_errno;
 }
 

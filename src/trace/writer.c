@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/output.h"
 #include "trace/modules.h"
@@ -145,19 +146,16 @@ static int map_chunk(struct cushim_trace *trace, struct cushim_trace_writer *wri
  * first event, which making it must not move behind those of other threads. */
 static bool begin_chunk(struct cushim_trace *trace, struct cushim_trace_writer *writer,
                         uint64_t start_ns) {
-    int saved_errno = errno, error = 0;
+    int saved_errno = errno, error = 0, cancel = cushim_cancel_hold();
     size_t n_bytes = writer->next_bytes ? writer->next_bytes : CUSHIM_TRACE_LEAST_CHUNK_BYTES;
     uint64_t at = atomic_fetch_add(&trace->end_bytes, n_bytes);
     if (writer->chunk)
         munmap(writer->chunk, writer->chunk->n_bytes);
     writer->chunk = NULL;
     if (at + n_bytes > trace->max_bytes) {
+        error = ENOSPC;
         stop(trace, CUSHIM_TRACE_FULL, 0);
-        errno = saved_errno;
-        return false;
-    }
-    error = map_chunk(trace, writer, at, n_bytes);
-    if (error) {
+    } else if ((error = map_chunk(trace, writer, at, n_bytes)) != 0) {
         stop(trace, CUSHIM_TRACE_FAILED, error);
     } else {
         struct cushim_trace_chunk *chunk = writer->chunk;
@@ -171,6 +169,7 @@ static bool begin_chunk(struct cushim_trace *trace, struct cushim_trace_writer *
         writer->next_bytes =
             n_bytes < CUSHIM_TRACE_MOST_CHUNK_BYTES ? 2 * n_bytes : CUSHIM_TRACE_MOST_CHUNK_BYTES;
     }
+    cushim_cancel_let(cancel);
     errno = saved_errno;
     return !error;
 }

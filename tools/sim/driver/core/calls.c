@@ -1,5 +1,7 @@
 #include "calls.h"
 
+#include "base/cancel.h"
+
 #include "tools/sim/driver/graph/capture.h"
 #include "tools/sim/driver/context/context.h"
 #include "tools/sim/driver/context/share.h"
@@ -71,7 +73,9 @@ static void take_time(uint32_t real_ns) {
         now_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
         if (now_ns + 200000 < end_ns) {
             struct timespec nap = {0, 100000};
+            int cancel = cushim_cancel_hold();
             nanosleep(&nap, NULL);
+            cushim_cancel_let(cancel);
         }
     } while (now_ns < end_ns);
 }

@@ -1,5 +1,7 @@
 #include "event.h"
 
+#include "base/cancel.h"
+
 #include "event_ipc.h"
 
 #include "tools/sim/driver/core/calls.h"
@@ -213,12 +215,14 @@ CUresult cuEventQuery(CUevent hEvent) {
 /* Nobody here is told when another process's work is done, so it is asked for; takes the work. */
 static CUresult wait_for_others(struct sim_work *work) {
     bool is_done;
+    int cancel = cushim_cancel_hold();
     while (!(is_done = sim_event_turn(work)) && !sim_is_over()) {
         struct timespec pause = {0, 100000};
         pthread_mutex_unlock(&sim_lock);
         nanosleep(&pause, NULL);
         pthread_mutex_lock(&sim_lock);
     }
+    cushim_cancel_let(cancel);
     sim_work_finish(work);
     return is_done ? CUDA_SUCCESS : CUDA_ERROR_DEINITIALIZED;
 }

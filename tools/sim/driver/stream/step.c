@@ -1,5 +1,6 @@
 #include "step.h"
 
+#include "base/cancel.h"
 #include "tools/sim/driver/core/calls.h"
 
 #include <stdlib.h>
@@ -69,8 +70,10 @@ CUresult sim_step_wait(struct sim_step *step) {
         return CUDA_SUCCESS;
     sim_step_ref(step);
     step->is_awaited = true;
+    int cancel = cushim_cancel_hold();
     while (!step->is_done && !sim_is_over())
         pthread_cond_wait(&sim_changed, &sim_lock);
+    cushim_cancel_let(cancel);
     CUresult result = step->is_done ? CUDA_SUCCESS : CUDA_ERROR_DEINITIALIZED;
     sim_step_unref(step);
     return result;
