@@ -309,7 +309,7 @@ static void put_forwarded(struct cushim_writer *out, const struct cushim_report 
 static void put_natively(struct cushim_writer *out, const struct cushim_report_natively *natively) {
     char day[CUSHIM_REPORT_DAY_BYTES];
     struct texts t;
-    if (!natively->when)
+    if (!natively->when || !natively->most_ns)
         return;
     cushim_write(out, "%snatively these and their frees take %s to %s, waits apart\n",
                  verdict_indent, cushim_text_time(t.text[0], natively->least_ns),
@@ -322,6 +322,7 @@ static void put_verdict(struct cushim_writer *out, const struct cushim_report *r
     uint64_t n_requests = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests);
     uint64_t n_hits = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_hits);
     uint64_t n_misses = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_misses);
+    uint64_t n_refused = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_refused);
     bool is_forwarded = cushim_report_virtual_sum(report).n_requests ||
                         cushim_report_sum(report, CUSHIM_KIND_ASYNC, n_requests);
     char text[CUSHIM_AMOUNT_BYTES], requests[CUSHIM_AMOUNT_BYTES * 2];
@@ -332,6 +333,10 @@ static void put_verdict(struct cushim_writer *out, const struct cushim_report *r
     else if (n_requests)
         cushim_write(out, "verdict: cushim pooled no device memory: %s went to the driver\n",
                      requests);
+    else if (n_refused)
+        cushim_write(out,
+                     "verdict: there was no memory for %s of device memory, and no other came\n",
+                     some(requests, n_refused, "request", "requests"));
     else if (is_forwarded)
         cushim_write(out, "verdict: no device memory was asked for by cudaMalloc or cuMemAlloc\n");
     else

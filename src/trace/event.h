@@ -49,6 +49,8 @@ struct cushim_trace_head {
     char arguments[1024], folder[1024];
     uint64_t next_rank, ranks; /* behind the rank that a launcher gave it, and how many there are;
                                   0: nobody said */
+    atomic_uint_fast64_t next_status; /* `cushim record` waited for it: behind its status, as of
+                                         waitpid(2); 0: nobody said */
 };
 
 /* -1: none is known. */

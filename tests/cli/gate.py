@@ -202,7 +202,7 @@ def recordings_are_merged_into_the_table():
     (before, file), (after, _) = recorded("holder", HOLDER), recorded("live", LIVE, "exit")
     lines = cushim("merge", before, after).stdout.splitlines()
     assert [line.split()[2:] for line in lines[1:3]] == sorted(
-        (["holder", "4.19", "MiB", "6.00", "MiB", "404", "0", "ns", "exit"], ["live", "2.93", "KiB", "2.00", "MiB", "3", "0", "ns", "exit"]),
+        (["holder", "4.19", "MiB", "6.00", "MiB", "404", "0", "ns", "exit"], ["live", "2.93", "KiB", "2.00", "MiB", "3", "0", "ns", "exit", "4"]),
         key=lambda row: [line.split()[2] for line in lines[1:3]].index(row[0])), lines
     assert cushim("merge", file, before).stdout.splitlines()[1] == cushim("merge", before).stdout.splitlines()[1]
     result = cushim("merge", "-o", scratch / "merged.json", file, before)

@@ -78,6 +78,15 @@ def a_recording_that_claims_much_takes_memory_for_what_it_has():
 
 
 @tap.test
+def merge_has_the_status_that_record_waited_for():
+    child = scratch / "child.cushim"
+    assert record("-o", str(child), "sh", "-c", '"$0"; exit 3', HOLDER).returncode == 3
+    assert json.loads(report("--format=json", str(child)).stdout)[0]["end"] == "it called exit"  # nobody knows the status of a child
+    only = recorded("whole-1-exact", "kill", CUSHIM_FREE="exact")
+    assert cushim("merge", str(only)).stdout.splitlines()[1].endswith("  SIGKILL")
+
+
+@tap.test
 def ranks_that_are_given_one_name_have_a_recording_each():
     """As `mpirun -n 2 cushim record -o out.cushim ./app` starts them: one command line for all."""
     out = scratch / "job" / "out.cushim"
@@ -98,9 +107,9 @@ def ranks_that_are_given_one_name_have_a_recording_each():
 
 @tap.test
 def a_recording_has_what_the_program_did_whatever_ended_it():
-    for words, end in ((), "it ended normally"), (("kill",), "it runs, or ended without a word"):
+    for words, end in ((), "it ended with status 0"), (("kill",), "SIGKILL ended it"):
         for free in ("exact", "relaxed"):
-            one = summary(recorded(f"whole-{end[:8]}-{free}", *words, CUSHIM_FREE=free))
+            one = summary(recorded(f"whole-{len(words)}-{free}", *words, CUSHIM_FREE=free))
             device, pinned = one["memory"]
             live = N_HELD * HELD + N_STEPS * LEAK
             assert one["end"] == end and device["memory"] == "device 0" and pinned["memory"] == "pinned memory", one
@@ -118,7 +127,7 @@ def ranks_are_in_the_recordings_of_a_run():
     result = record("-o", str(folder), "sh", "-c", script, HOLDER, RANK=None)
     assert f"cushim: {folder}: 3 processes, " in result.stderr, result
     found = [(one.get("rank"), one.get("ranks"), fixture.valid(one)["end"]) for one in json.loads(report("--format=json", str(folder)).stdout)]
-    ends = "it ended normally", "it runs, or ended without a word"
+    ends = "it called exit", "it runs, or ended without a word"
     assert sorted(found, key=str) == [(0, 3, ends[0]), (2, None, ends[1]), (None, None, ends[0])], found
     heads = [line for line in report(str(folder)).stdout.splitlines() if line.startswith("cushim ")]
     assert sorted(re.sub(r".* on [^ ,]+", "", line) for line in heads) == ["", ", rank 0 of 3", ", rank 2"], heads
@@ -149,7 +158,7 @@ def sites_have_what_is_theirs():
 def the_text_says_it_to_people():
     text = report(str(recorded("sites"))).stdout
     assert str(HOLDER)[:20] in text.splitlines()[0], text  # a long name is cut
-    for pattern in (r"^cushim [\d.]+: .+   process \d+ on ", r"^  recorded .*, [\d,]+ events; it ended normally$", r"^device 0$",
+    for pattern in (r"^cushim [\d.]+: .+   process \d+ on ", r"^  recorded .*, [\d,]+ events; it ended with status 0$", r"^device 0$",
                     r"^peak      4\.19 MiB live after .*; .* held at most$",
                     rf"^    95\.\d %   4\.00 MiB         4 blocks  hold_much holder\.c:{LINES['held']} < main holder\.c:\d+$",
                     rf"^churn     200 blocks freed before the next request:\s+churn holder\.c:{LINES['churned']} < main ",

@@ -10,7 +10,7 @@
 
 /* ---- a row ---- */
 
-/* "ended by SIGKILL" is "SIGKILL"; who reported itself ended normally. */
+/* "ended by SIGKILL" is "SIGKILL"; a process that wrote its report itself called exit. */
 static void shorten_end(char end[16], const struct cushim_report *report) {
     const char *ended = report->ended;
     const char *signal = ended ? strstr(ended, "SIG") : NULL;
@@ -18,6 +18,8 @@ static void shorten_end(char end[16], const struct cushim_report *report) {
         snprintf(end, 16, "%.*s", (int)strcspn(signal, " ;"), signal);
     else if (ended && strstr(ended, "_exit"))
         snprintf(end, 16, "_exit");
+    else if (ended && strstr(ended, "with status "))
+        snprintf(end, 16, "exit %.3s", strstr(ended, "status ") + sizeof "status");
     else if (ended)
         snprintf(end, 16, "ended");
     else

@@ -122,7 +122,7 @@ __attribute__((noreturn)) static void end_alike(int status) {
     _exit(128 + number);
 }
 
-void wait_for(char **argv, const char *where, void (*at_end)(void *context), void *context) {
+void wait_for(char **argv, const char *where, wait_end_fn *at_end, void *context) {
     struct run_reports reports;
     char by[32];
     int error = run_reports_begin(&reports, argv, where);
@@ -137,7 +137,7 @@ void wait_for(char **argv, const char *where, void (*at_end)(void *context), voi
     child = 0;
     bool has_told = run_reports_end(&reports);
     if (at_end)
-        at_end(context);
+        at_end(reports.started, reports.status, context);
     if (WIFSIGNALED(reports.status) && !has_told && settings_want_report())
         complain(reports.has_page
                      ? "%s ended by %s before it used CUDA memory that cushim can see"

@@ -5,6 +5,11 @@
 #ifndef CUSHIM_TOOLS_WAIT_H
 #define CUSHIM_TOOLS_WAIT_H
 
+#include <sys/types.h>
+
+/* Called when the program ended, with its number and its status as of waitpid(2). */
+typedef void wait_end_fn(pid_t process, int status, void *context);
+
 /*
  * Start `argv` as a child and wait for its end; signals that others send are passed on.  Reports go
  * where `where` says (a value of CUSHIM_STATS); NULL: none is written.  `at_end`, unless it is
@@ -13,6 +18,6 @@
  * Ends this process as the program ended, by the same signal if it was one.  Returns where nothing
  * could be started; errno says why.
  */
-void wait_for(char **argv, const char *where, void (*at_end)(void *context), void *context);
+void wait_for(char **argv, const char *where, wait_end_fn *at_end, void *context);
 
 #endif

@@ -29,6 +29,18 @@ START_TEST(what_was_not_counted_has_no_line) {
 }
 END_TEST
 
+START_TEST(a_refused_request_was_a_request) {
+    struct cushim_mem_stats *stats = &report.page.stats[0][CUSHIM_KIND_DEVICE];
+    stats->n_refused = 2;
+    report.natively.when = 1; /* and there was nothing to estimate the times of */
+    const char *text = full_page_written(cushim_report_text, &report);
+    ck_assert_msg(strstr(text, "verdict: there was no memory for 2 requests of device memory, and "
+                               "no other came\n") != NULL,
+                  "%s", text);
+    ck_assert_ptr_null(strstr(text, "natively"));
+}
+END_TEST
+
 START_TEST(parts_of_what_is_held_stand_in_one_row) {
     struct cushim_mem_stats *stats = &report.page.stats[0][CUSHIM_KIND_DEVICE];
     stats->n_requests = stats->n_hits = 1;
@@ -108,8 +120,9 @@ SUITE() {
     return suite_run(
         "report_text",
         (const TTest *[]){no_line_is_wider_than_80_columns, what_was_not_counted_has_no_line,
-                          parts_of_what_is_held_stand_in_one_row, what_ran_takes_two_lines,
-                          where_it_runs_stands_in_the_heads, a_name_alone_stands_in_the_first_line,
+                          a_refused_request_was_a_request, parts_of_what_is_held_stand_in_one_row,
+                          what_ran_takes_two_lines, where_it_runs_stands_in_the_heads,
+                          a_name_alone_stands_in_the_first_line,
                           hostile_arguments_stay_in_their_line, no_half_of_a_character_is_left,
                           NULL});
 }

@@ -1,7 +1,9 @@
 #include "tools/cushim/commands/record.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,7 +141,32 @@ static uint64_t count_events(const char *path) {
     return n;
 }
 
-static void tell(void *context) {
+/* Say in the recording how its program ended, which this process alone knows.  A process that
+ * became another program has several files, of which the last one is meant. */
+static void note_end(const struct recording_files *files, pid_t process, int status) {
+    const uint64_t next_status = (uint64_t)status + 1;
+    uint64_t latest_ns = 0;
+    const char *latest = NULL;
+    for (size_t i = 0; i < files->n; i++) {
+        struct cushim_trace_reader reader;
+        if (cushim_trace_reader_open(&reader, files->paths[i]) != 0)
+            continue;
+        if (reader.head.process == (uint64_t)process && reader.head.start_ns >= latest_ns) {
+            latest_ns = reader.head.start_ns;
+            latest = files->paths[i];
+        }
+        cushim_trace_reader_close(&reader);
+    }
+    int file = latest ? open(latest, O_WRONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    if (file < 0)
+        return;
+    if (pwrite(file, &next_status, sizeof next_status,
+               offsetof(struct cushim_trace_head, next_status)) != sizeof next_status)
+        complain("%s: %s", latest, strerror(errno));
+    close(file);
+}
+
+static void tell(pid_t process, int status, void *context) {
     const struct request *request = context;
     struct recording_files files;
     char text[2][CUSHIM_AMOUNT_BYTES];
@@ -149,10 +176,11 @@ static void tell(void *context) {
         complain("%s: %s", request->name, strerror(error));
         return;
     }
+    note_end(&files, process, status);
     for (size_t i = 0; i < files.n; i++) {
-        struct stat status;
+        struct stat file;
         n_events += count_events(files.paths[i]);
-        n_bytes += stat(files.paths[i], &status) == 0 ? (uint64_t)status.st_size : 0;
+        n_bytes += stat(files.paths[i], &file) == 0 ? (uint64_t)file.st_size : 0;
     }
     if (files.n)
         complain("%s: %zu process%s, %s event%s, %s; `cushim report %s` reads it", request->name,

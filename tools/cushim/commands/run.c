@@ -83,7 +83,7 @@ static void warn_where_cut_off(const char *library) {
             hook, library);
 }
 
-int run_program(int first, char **argv, bool waits, void (*at_end)(void *context), void *context) {
+int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *context) {
     char library[PATH_MAX], wrong[LAUNCH_WRONG_BYTES];
     if (!launch_find(library, wrong)) {
         complain("%s", wrong);

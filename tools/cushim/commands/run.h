@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 
+#include "tools/cushim/wait.h"
+
 /* argv[0] is "run".  Returns an exit code; does not return where the program was started. */
 int run_main(int argc, char **argv);
 
@@ -15,6 +17,6 @@ int run_take_option(const char *topic, const char *argument);
  * where `at_end` is not NULL, which is then called.  Returns an exit code where nothing was
  * started.
  */
-int run_program(int first, char **argv, bool waits, void (*at_end)(void *context), void *context);
+int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *context);
 
 #endif

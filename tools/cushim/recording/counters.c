@@ -62,6 +62,7 @@ static int read_counters(struct cushim_report *report, const char *path) {
     error = account.error;
     const struct cushim_trace_head *head = &account.reader.head;
     struct cushim_page_head *to = &report->page.head;
+    static char end[64];
     *report = (struct cushim_report){.run_ns = account.last_ns - account.first_ns};
     to->process = (int64_t)head->process;
     to->rank = cushim_trace_rank(head);
@@ -70,8 +71,8 @@ static int read_counters(struct cushim_report *report, const char *path) {
     take_text(to->program, head->program, sizeof head->program);
     take_text(to->version, head->product, sizeof head->product);
     take_text(to->host, head->host, sizeof head->host);
-    if (atomic_load(&head->state) != CUSHIM_TRACE_ENDED)
-        report->ended = summary_end(head);
+    if (atomic_load(&head->state) != CUSHIM_TRACE_ENDED || atomic_load(&head->next_status) > 1)
+        report->ended = summary_end(head, end); /* until the next one is read */
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)
             take_sums(&report->page.stats[device][kind], &account.sums[device][kind]);

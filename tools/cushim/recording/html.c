@@ -257,7 +257,7 @@ static void put_head(struct page *page) {
     put_text(out, "arguments", page->is_redacted ? "" : head->arguments);
     put_text(out, "host", page->is_redacted ? "" : head->host);
     put_text(out, "cushim", head->product);
-    put_text(out, "end", summary_end(head));
+    put_text(out, "end", summary_end(head, (char[64]){0}));
     put_text(out, "free", head->is_relaxed ? "relaxed" : "exact");
     put_number(out, "pid", head->process);
     if (cushim_trace_rank(head) >= 0)

@@ -1,3 +1,4 @@
+#include "tools/cushim/run_reports.h"
 #include "tools/cushim/recording/summary.h"
 
 #include <errno.h>
@@ -5,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "base/utf8.h"
 #include "base/writer.h"
@@ -95,20 +97,31 @@ static void put_sites(struct cushim_writer *out, struct recording *recording, me
 
 static const char *const ends[] = {
     [CUSHIM_TRACE_RUNNING] = "it runs, or ended without a word",
-    [CUSHIM_TRACE_ENDED] = "it ended normally",
+    [CUSHIM_TRACE_ENDED] = "it called exit",
     [CUSHIM_TRACE_FAILED] = "the recording ended early: its file could not grow",
     [CUSHIM_TRACE_FULL] = "the recording ended early: its file was full",
 };
 
-const char *summary_end(const struct cushim_trace_head *head) {
-    uint64_t state = atomic_load(&head->state);
+const char *summary_end(const struct cushim_trace_head *head, char text[static 64]) {
+    uint64_t state = atomic_load(&head->state), next_status = atomic_load(&head->next_status);
+    int status = (int)(next_status - 1);
+    char by[32];
+    bool is_cut = state == CUSHIM_TRACE_FAILED || state == CUSHIM_TRACE_FULL;
+    if (next_status && !is_cut && WIFSIGNALED(status)) {
+        snprintf(text, 64, "%s ended it", run_reports_signal(WTERMSIG(status), by));
+        return text;
+    }
+    if (next_status && !is_cut && WIFEXITED(status)) {
+        snprintf(text, 64, "it ended with status %d", WEXITSTATUS(status));
+        return text;
+    }
     return state < sizeof ends / sizeof *ends && ends[state] ? ends[state] : "nobody knows its end";
 }
 
 static void put_head(struct cushim_writer *out, const struct cushim_trace_account *account) {
     const struct cushim_trace_head *head = &account->reader.head;
     enum { LEAD = sizeof "cushim : " - 1, PRODUCT = 12, HOST = 20, LEAST_NAME = 8 };
-    char text[2][CUSHIM_AMOUNT_BYTES], arguments[1024], host[64], product[64], rest[256];
+    char end[64], text[2][CUSHIM_AMOUNT_BYTES], arguments[1024], host[64], product[64], rest[256];
     snprintf(arguments, sizeof arguments, "%s", *head->arguments ? head->arguments : head->program);
     snprintf(host, sizeof host, "%s", head->host);
     snprintf(product, sizeof product, "%s", head->product);
@@ -130,7 +143,7 @@ static void put_head(struct cushim_writer *out, const struct cushim_trace_accoun
     cushim_write(out, "  recorded %s, %s event%s; %s\n",
                  cushim_text_time(text[0], account->last_ns - account->first_ns),
                  cushim_text_count(text[1], account->n_events), account->n_events == 1 ? "" : "s",
-                 summary_end(head));
+                 summary_end(head, end));
 }
 
 typedef void words_fn(char *text, size_t n_bytes, const struct cushim_trace_site *site);
@@ -191,7 +204,9 @@ static void put_scope(struct cushim_writer *out, struct recording *recording,
     cushim_write(out, "peak      %s live after %s", cushim_text_bytes(text[0], scope->peak_bytes),
                  cushim_text_time(text[1], scope->peak_ns));
     if (scope->peak_held_bytes)
-        cushim_write(out, "; %s held at most", cushim_text_bytes(text[2], scope->peak_held_bytes));
+        cushim_write(
+            out, "; %s held at most%s", cushim_text_bytes(text[2], scope->peak_held_bytes),
+            scope->peak_held_bytes < scope->peak_bytes ? " by cushim, the rest by the driver" : "");
     cushim_write(out, "\n");
     put_sites(out, recording, noted, true);
     put_few(out, recording, temporary, "churn", churn_words);
@@ -333,13 +348,14 @@ static void put_json(struct cushim_writer *out, struct recording *recording,
                      const struct recording_scope *scope, int i) {
     const struct cushim_trace_account *account = &recording->account;
     const struct cushim_trace_head *head = &account->reader.head;
+    char end[64];
     if (i == 0) {
         cushim_write(out, "{\"schema\": \"cushim-trace-summary/1\", ");
         put_member(out, "cushim", head->product);
         put_member(out, "program", head->program);
         put_member(out, "arguments", head->arguments);
         put_member(out, "host", head->host);
-        put_member(out, "end", summary_end(head));
+        put_member(out, "end", summary_end(head, end));
         if (cushim_trace_rank(head) >= 0)
             cushim_write(out, "\"rank\": %" PRId64 ", ", cushim_trace_rank(head));
         if (cushim_trace_rank(head) >= 0 && cushim_trace_ranks(head) >= 0)

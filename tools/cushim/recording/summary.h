@@ -13,7 +13,7 @@
 struct cushim_writer;
 
 /* How the process ended, in words. */
-const char *summary_end(const struct cushim_trace_head *head);
+const char *summary_end(const struct cushim_trace_head *head, char text[static 64]);
 
 /* Tell of one recording; 0 or an errno. */
 int summary_text(struct cushim_writer *out, const char *path);
