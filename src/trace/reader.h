@@ -2,8 +2,8 @@
  * Reading a recording: the events of all threads by time, with memory for a few KiB a writer.
  *
  * The file is not trusted: it may be cut, damaged or made up, and its process may be writing it.  A
- * chunk ends where its bytes are no event; what is no chunk is skipped.  Memory and time are bounded
- * by the data that is there, whatever the file claims: holes are passed over.
+ * chunk ends where its bytes are no event; what is no chunk is skipped.  Memory and time are
+ * bounded by the data that is there, whatever the file claims: holes are passed over.
  */
 #ifndef CUSHIM_TRACE_READER_H
 #define CUSHIM_TRACE_READER_H
