@@ -205,6 +205,33 @@ bool sim_block_lets_in(CUdeviceptr address, const struct sim_device *device) {
     return !block || lets_in(block, device);
 }
 
+/* Whether the address is of a range of ours, if nothing lives there either. */
+static bool is_ours(const char *at) {
+    return sim_device_of(at) || (host_space.base && sim_space_has(&host_space, at));
+}
+
+static bool is_open(const struct sim_block *block, bool is_written) {
+    unsigned all = block->kind == SIM_BLOCK_MAPPED ? 0 : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    for (int device = 0; device < SIM_MAX_DEVICES; device++)
+        all |= block->access[device];
+    return is_written ? all == CU_MEM_ACCESS_FLAGS_PROT_READWRITE : all != 0;
+}
+
+bool sim_block_is_there(const void *address, size_t n_bytes, bool is_written) {
+    const char *at = address, *end = at + n_bytes;
+    while (at < end) {
+        const struct sim_block *block = sim_block_find_any((CUdeviceptr)(uintptr_t)at);
+        if (!block)
+            return !is_ours(at);
+        if (!is_open(block, is_written))
+            return false;
+        if (block->kind == SIM_BLOCK_REGISTERED)
+            return true; /* a piece of a larger host buffer: the rest is pageable */
+        at = block->address + block->n_bytes;
+    }
+    return true;
+}
+
 CUresult sim_block_judge(CUdeviceptr address, size_t n_bytes, const struct sim_device *device,
                          struct sim_block **out) {
     const char *at = (const char *)(uintptr_t)address;
@@ -221,8 +248,7 @@ CUresult sim_block_judge(CUdeviceptr address, size_t n_bytes, const struct sim_d
             return sim_block_judge(address + n_left, n_bytes - n_left, device, out);
         return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
-    bool is_ours = sim_device_of(at) || (host_space.base && sim_space_has(&host_space, at));
-    return is_ours || !at ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    return is_ours(at) || !at ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 void sim_blocks_end_context(struct sim_context *root) {

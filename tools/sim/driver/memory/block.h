@@ -95,6 +95,12 @@ CUresult sim_block_judge(CUdeviceptr address, size_t n_bytes, const struct sim_d
 /* Whether a device was let into what is mapped at an address, or nothing is. */
 bool sim_block_lets_in(CUdeviceptr address, const struct sim_device *device);
 
+/*
+ * Whether work whose turn has come may touch a range: memory of ours that is freed or unmapped is
+ * gone, and mapped memory is open as far as it is to some device.  Other memory is the host's.
+ */
+bool sim_block_is_there(const void *address, size_t n_bytes, bool is_written);
+
 /* All blocks of a root go. */
 void sim_blocks_end_context(struct sim_context *root);
 

@@ -12,6 +12,7 @@
 #include "stream.h"
 #include "tools/sim/driver/core/thread.h"
 
+#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,25 +35,65 @@ static bool clone_words(struct sim_work *copy, const struct sim_work *work) {
     return copy->as.words.list != NULL;
 }
 
-/* Callers run it with the lock given up. */
-static void do_copy(const struct sim_copy_work *copy) {
-    for (size_t z = 0; z < copy->depth; z++) {
-        for (size_t y = 0; y < copy->height; y++)
-            memmove(copy->dst + z * copy->dst_slice + y * copy->dst_pitch,
-                    copy->src + z * copy->src_slice + y * copy->src_pitch, copy->width_bytes);
-    }
+/*
+ * Copies and sets look whether their memory is there, and move a piece of it, under the lock: so
+ * none can go while it is written.  Between large pieces others may have the lock.
+ */
+enum { PIECE_BYTES = 1 << 20 };
+
+static size_t next_piece(size_t n_left) {
+    if (n_left <= PIECE_BYTES)
+        return n_left;
+    pthread_mutex_unlock(&sim_lock);
+    sched_yield();
+    pthread_mutex_lock(&sim_lock);
+    return PIECE_BYTES;
 }
 
-static void do_set(const struct sim_set_work *set) {
+/* As memmove: where the two overlap, from the end that is not overwritten first. */
+static bool copy_row(char *dst, const char *src, size_t n_bytes) {
+    for (size_t n_done = 0, n; n_done < n_bytes; n_done += n) {
+        n = next_piece(n_bytes - n_done);
+        size_t at = dst > src ? n_bytes - n_done - n : n_done;
+        if (!sim_block_is_there(dst + at, n, true) || !sim_block_is_there(src + at, n, false))
+            return false;
+        memmove(dst + at, src + at, n);
+    }
+    return true;
+}
+
+static bool do_copy(const struct sim_copy_work *copy) {
+    for (size_t z = 0; z < copy->depth; z++) {
+        for (size_t y = 0; y < copy->height; y++) {
+            if (!copy_row(copy->dst + z * copy->dst_slice + y * copy->dst_pitch,
+                          copy->src + z * copy->src_slice + y * copy->src_pitch, copy->width_bytes))
+                return false;
+        }
+    }
+    return true;
+}
+
+static void set_piece(char *at, const struct sim_set_work *set, size_t n_bytes) {
+    if (set->element_bytes == 1) {
+        memset(at, (int)set->value, n_bytes);
+        return;
+    }
+    for (size_t x = 0; x < n_bytes; x += set->element_bytes)
+        memcpy(at + x, &set->value, set->element_bytes);
+}
+
+static bool do_set(const struct sim_set_work *set) {
+    size_t n_bytes = set->width * set->element_bytes;
     for (size_t y = 0; y < set->height; y++) {
         char *row = set->dst + y * set->pitch;
-        if (set->element_bytes == 1) {
-            memset(row, (int)set->value, set->width);
-            continue;
+        for (size_t at = 0, n; at < n_bytes; at += n) {
+            n = next_piece(n_bytes - at);
+            if (!sim_block_is_there(row + at, n, true))
+                return false;
+            set_piece(row + at, set, n);
         }
-        for (size_t x = 0; x < set->width; x++)
-            memcpy(row + x * set->element_bytes, &set->value, set->element_bytes);
     }
+    return true;
 }
 
 static bool turn_kernel(struct sim_kernel_work *kernel, struct sim_stream *stream) {
@@ -136,33 +177,38 @@ static bool is_idle(const struct sim_work *work) {
                                       : is_internal(copy->dst) || is_internal(copy->src);
 }
 
+/* Work that met memory which is gone: a GPU's fault, of the context that the work is of. */
+static bool finish_at(bool is_there, struct sim_stream *stream) {
+    if (!is_there)
+        sim_context_damage(stream->context, CUDA_ERROR_ILLEGAL_ADDRESS);
+    return true;
+}
+
+static bool turn_value(const struct sim_work *work, struct sim_stream *stream) {
+    bool is_written = work->kind == SIM_WORK_WRITE_VALUE;
+    if (!sim_block_is_there(work->as.value.address, work->as.value.n_bytes, is_written))
+        return finish_at(false, stream);
+    if (!is_written)
+        return has_value(work);
+    write_value(work);
+    return true;
+}
+
 bool sim_work_turn(struct sim_work *work, struct sim_stream *stream) {
     switch (work->kind) {
     case SIM_WORK_KERNEL:
         return turn_kernel(&work->as.kernel, stream);
     case SIM_WORK_COPY:
-        if (is_idle(work))
-            return true;
-        pthread_mutex_unlock(&sim_lock);
-        do_copy(&work->as.copy);
-        pthread_mutex_lock(&sim_lock);
-        return true;
+        return finish_at(is_idle(work) || do_copy(&work->as.copy), stream);
     case SIM_WORK_SET:
-        if (is_idle(work))
-            return true;
-        pthread_mutex_unlock(&sim_lock);
-        do_set(&work->as.set);
-        pthread_mutex_lock(&sim_lock);
-        return true;
+        return finish_at(is_idle(work) || do_set(&work->as.set), stream);
     case SIM_WORK_HOST:
     case SIM_WORK_CALLBACK:
         call_host(work, stream);
         return true;
     case SIM_WORK_WRITE_VALUE:
-        write_value(work);
-        return true;
     case SIM_WORK_WAIT_VALUE:
-        return has_value(work);
+        return turn_value(work, stream);
     case SIM_WORK_WORDS:
         return turn_words(work, stream);
     case SIM_WORK_FREE:

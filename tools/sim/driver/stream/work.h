@@ -1,8 +1,8 @@
 /*
  * What a step of a stream, or a node of a graph, does when its turn comes.
  *
- * A work owns what it points to (arguments, staged bytes); sim_work_finish lets go of it.  Kernels,
- * host functions, copies and sets run with the lock given up.
+ * A work owns what it points to (arguments, staged bytes); sim_work_finish lets go of it.  Kernels and
+ * host functions run with the lock given up.
  */
 #ifndef CUSHIM_SIM_WORK_H
 #define CUSHIM_SIM_WORK_H
