@@ -48,7 +48,7 @@ struct sim_context *sim_context_create(struct sim_device *device, struct sim_con
     context->next = contexts;
     contexts = context;
     if (!root) {
-        sim_share_context(device->ordinal, 1);
+        sim_share_context(device->number, 1);
         sim_internal_take(context);
     }
     return context;
@@ -66,7 +66,7 @@ void sim_context_revive(struct sim_context *context) {
     context->peers = 0;
     context->id = ++last_id;
     set_limits(context);
-    sim_share_context(context->device->ordinal, 1);
+    sim_share_context(context->device->number, 1);
     sim_internal_take(context);
 }
 
@@ -91,7 +91,7 @@ void sim_context_end(struct sim_context *context) {
     sim_step_unref(context->fence);
     context->fence = NULL;
     sim_blocks_end_context(context);
-    sim_share_context(context->device->ordinal, -1);
+    sim_share_context(context->device->number, -1);
 }
 
 struct sim_context *sim_context_top(void) {

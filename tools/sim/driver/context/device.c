@@ -1,8 +1,11 @@
 #include "device.h"
 
 #include "share.h"
+#include "visible.h"
 #include "tools/sim/driver/core/options.h"
 #include "tools/sim/driver/memory/pool.h"
+
+#include <stdlib.h>
 
 /* Addresses are plentiful: enough that memory runs out long before a gap does. */
 enum { PAGES_OF_RANGE_PER_PAGE = 4, MIN_PAGES_OF_RANGE = 4096 };
@@ -13,8 +16,9 @@ enum { N_TIMES_UNBACKED = 8 };
 static struct sim_device devices[SIM_MAX_DEVICES];
 static int n_devices;
 
-static CUresult init_one(struct sim_device *device, CUdevice ordinal) {
+static CUresult init_one(struct sim_device *device, CUdevice ordinal, int number) {
     device->ordinal = ordinal;
+    device->number = number;
     device->n_pages = sim_device_pages();
     size_t n_range = device->n_pages * PAGES_OF_RANGE_PER_PAGE;
     if (n_range < MIN_PAGES_OF_RANGE)
@@ -30,13 +34,15 @@ static CUresult init_one(struct sim_device *device, CUdevice ordinal) {
 }
 
 CUresult sim_devices_init(void) {
-    int n = (int)sim_options()->devices;
+    int numbers[SIM_MAX_DEVICES];
+    int n =
+        sim_visible_devices(getenv("CUDA_VISIBLE_DEVICES"), (int)sim_options()->devices, numbers);
     if (n == 0)
         return CUDA_ERROR_NO_DEVICE;
     if (!sim_share_join())
         return CUDA_ERROR_OPERATING_SYSTEM;
     for (; n_devices < n; n_devices++)
-        SIM_TRY(init_one(&devices[n_devices], n_devices));
+        SIM_TRY(init_one(&devices[n_devices], n_devices, numbers[n_devices]));
     return CUDA_SUCCESS;
 }
 
@@ -53,7 +59,7 @@ struct sim_device *sim_device_at(CUdevice ordinal) {
 }
 
 bool sim_device_reaches(const struct sim_device *device, const struct sim_device *owner) {
-    return device != owner && !(sim_options()->unreachable >> owner->ordinal & 1);
+    return device != owner && !(sim_options()->unreachable >> owner->number & 1);
 }
 
 struct sim_device *sim_device_of(const void *address) {
@@ -65,15 +71,15 @@ struct sim_device *sim_device_of(const void *address) {
 }
 
 bool sim_device_charge(struct sim_device *device, size_t n_pages) {
-    return sim_share_charge(device->ordinal, n_pages, device->n_pages);
+    return sim_share_charge(device->number, n_pages, device->n_pages);
 }
 
 void sim_device_refund(struct sim_device *device, size_t n_pages) {
-    sim_share_refund(device->ordinal, n_pages);
+    sim_share_refund(device->number, n_pages);
 }
 
 /* Two processes that take at once may both have been counted for a moment. */
 size_t sim_device_pages_left(const struct sim_device *device) {
-    size_t n_used = sim_share_used(device->ordinal);
+    size_t n_used = sim_share_used(device->number);
     return n_used < device->n_pages ? device->n_pages - n_used : 0;
 }

@@ -20,6 +20,7 @@ enum { SIM_MAX_DEVICES = 16 };
 
 struct sim_device {
     CUdevice ordinal;
+    int number;     /* among all devices, visible or not: NVML's index */
     size_t n_pages; /* of memory */
     struct sim_space space;
     uint8_t *was_left;           /* by page of the space: internal.h; NULL: none yet */
@@ -43,8 +44,8 @@ size_t sim_device_pages(void);
 
 /* What the driver and NVML say of it. */
 void sim_device_name(char *name, size_t n_bytes);
-void sim_device_uuid(CUdevice ordinal, CUuuid *uuid);
-int sim_device_bus(CUdevice ordinal); /* one bus each, slot 0 */
+void sim_device_uuid(int number, CUuuid *uuid);
+int sim_device_bus(int number); /* one bus each, slot 0 */
 #define SIM_DRIVER_VERSION 13000
 
 /* Whether it may be let into memory of the other one: cuDeviceCanAccessPeer. */

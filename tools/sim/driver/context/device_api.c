@@ -71,7 +71,7 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice dev) {
 static CUresult get_uuid(CUuuid *uuid, CUdevice ordinal) {
     struct sim_device *device;
     SIM_TRY(find(ordinal, uuid, &device));
-    sim_device_uuid(ordinal, uuid);
+    sim_device_uuid(device->number, uuid);
     return CUDA_SUCCESS;
 }
 
@@ -97,7 +97,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev) {
     return sim_leave(total_mem(bytes, dev));
 }
 
-static int attribute_of(CUdevice_attribute attribute, CUdevice ordinal) {
+static int attribute_of(CUdevice_attribute attribute, const struct sim_device *device) {
     const struct sim_model model = sim_model();
     switch ((int)attribute) {
 #define ATTRIBUTE(name, value)                                                                     \
@@ -106,9 +106,9 @@ static int attribute_of(CUdevice_attribute attribute, CUdevice ordinal) {
 #include "device_attributes.def"
 #undef ATTRIBUTE
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-        return sim_device_bus(ordinal);
+        return sim_device_bus(device->number);
     case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID:
-        return ordinal;
+        return device->number;
     default:
         return 0;
     }
@@ -119,7 +119,7 @@ static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice
     SIM_TRY(find(ordinal, value, &device));
     if (attribute <= 0 || attribute >= CU_DEVICE_ATTRIBUTE_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    *value = attribute_of(attribute, ordinal);
+    *value = attribute_of(attribute, device);
     return CUDA_SUCCESS;
 }
 
@@ -165,7 +165,7 @@ static CUresult get_pci(char *text, int n_bytes, CUdevice ordinal) {
     SIM_TRY(find(ordinal, text, &device));
     if (n_bytes < 13)
         return CUDA_ERROR_INVALID_VALUE;
-    snprintf(text, (size_t)n_bytes, "0000:%02X:00.0", (unsigned)sim_device_bus(ordinal));
+    snprintf(text, (size_t)n_bytes, "0000:%02X:00.0", (unsigned)sim_device_bus(device->number));
     return CUDA_SUCCESS;
 }
 

@@ -14,13 +14,13 @@ void sim_device_name(char *name, size_t n_bytes) {
     snprintf(name, n_bytes, "cushim software device");
 }
 
-void sim_device_uuid(CUdevice ordinal, CUuuid *uuid) {
+void sim_device_uuid(int number, CUuuid *uuid) {
     memcpy(uuid->bytes, "cushim-software", 16);
-    uuid->bytes[15] = (char)ordinal;
+    uuid->bytes[15] = (char)number;
 }
 
-int sim_device_bus(CUdevice ordinal) {
-    return 0x10 + ordinal;
+int sim_device_bus(int number) {
+    return 0x10 + number;
 }
 
 int sim_device_look(int ordinal, struct sim_device_look *look) {
