@@ -7,6 +7,7 @@
 #include "tools/sim/driver/module/function.h"
 #include "tools/sim/driver/graph/graph.h"
 #include "tools/sim/driver/graph/graph_run.h"
+#include "tools/sim/driver/core/options.h"
 #include "tools/sim/driver/core/print.h"
 #include "event_ipc.h"
 #include "stream.h"
@@ -16,6 +17,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static bool turn_words(struct sim_work *work, struct sim_stream *stream) {
     size_t *n_done = &work->as.words.n_done;
@@ -194,7 +196,7 @@ static bool turn_value(const struct sim_work *work, struct sim_stream *stream) {
     return true;
 }
 
-bool sim_work_turn(struct sim_work *work, struct sim_stream *stream) {
+static bool do_work(struct sim_work *work, struct sim_stream *stream) {
     switch (work->kind) {
     case SIM_WORK_KERNEL:
         return turn_kernel(&work->as.kernel, stream);
@@ -229,6 +231,31 @@ bool sim_work_turn(struct sim_work *work, struct sim_stream *stream) {
     return true;
 }
 
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Whether the time is over that the work takes; other streams go on with theirs. */
+static bool has_taken_its_time(struct sim_work *work) {
+    bool takes_time =
+        work->kind == SIM_WORK_KERNEL || work->kind == SIM_WORK_COPY || work->kind == SIM_WORK_SET;
+    if (!takes_time || !sim_options()->work_ns)
+        return true;
+    if (!work->due_ns)
+        work->due_ns = now_ns() + sim_options()->work_ns;
+    return now_ns() >= work->due_ns;
+}
+
+bool sim_work_turn(struct sim_work *work, struct sim_stream *stream) {
+    if (!has_taken_its_time(work))
+        return false;
+    bool is_done = do_work(work, stream);
+    if (is_done)
+        work->due_ns = 0; /* a graph's node is launched again */
+    return is_done;
+}
 static bool clone_kernel(struct sim_kernel_work *copy, const struct sim_kernel_work *kernel) {
     if (kernel->n_params == 0)
         return true;

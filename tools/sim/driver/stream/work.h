@@ -1,8 +1,8 @@
 /*
  * What a step of a stream, or a node of a graph, does when its turn comes.
  *
- * A work owns what it points to (arguments, staged bytes); sim_work_finish lets go of it.  Kernels and
- * host functions run with the lock given up.
+ * A work owns what it points to (arguments, staged bytes); sim_work_finish lets go of it.  Kernels
+ * and host functions run with the lock given up.
  */
 #ifndef CUSHIM_SIM_WORK_H
 #define CUSHIM_SIM_WORK_H
@@ -72,6 +72,8 @@ struct sim_set_work {
 
 struct sim_work {
     enum sim_work_kind kind;
+    uint64_t
+        due_ns; /* when it may be done, once its turn has come for the first time; 0: not yet */
     union {
         struct sim_kernel_work kernel;
         struct sim_copy_work copy;
