@@ -377,6 +377,34 @@ START_TEST(images_of_a_gpu_do_not_load_unasked) {
 }
 END_TEST
 
+START_TEST(an_image_of_a_gpu_loads_if_the_program_has_a_kernel_of_it) {
+    static const char text[] = "//\n.version 8.0\n.target sm_90\n"
+                               ".visible .entry store(.param .u64 a, .param .u32 b) { ret; }\n"
+                               ".visible .entry nobody() { ret; }\n";
+    CUmodule module;
+    CUfunction function;
+    CUlinkState link;
+    void *linked;
+    size_t n_bytes;
+    int seen = 0, value = 7, *target = &seen;
+    void *params[] = {&target, &value};
+    fixture_context();
+    ck_cuda(cuModuleLoadData(&module, text));
+    ck_cuda(cuModuleGetFunction(&function, module, "store"));
+    ck_cuda(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+    ck_cuda(cuCtxSynchronize());
+    ck_assert_int_eq(seen, 7);
+    ck_cuda_is(cuModuleGetFunction(&function, module, "fault"), CUDA_ERROR_NOT_FOUND);
+    ck_cuda(cuLinkCreate(0, NULL, NULL, &link));
+    ck_cuda(
+        cuLinkAddData(link, CU_JIT_INPUT_PTX, (void *)text, sizeof text, "text", 0, NULL, NULL));
+    ck_cuda(cuLinkComplete(link, &linked, &n_bytes));
+    ck_cuda(cuModuleLoadData(&module, linked));
+    ck_cuda(cuModuleGetFunction(&function, module, "store"));
+    ck_cuda(cuLinkDestroy(link));
+}
+END_TEST
+
 SUITE() {
     return suite_run(
         "sim calls",
@@ -390,5 +418,6 @@ SUITE() {
             nobody_is_named_where_the_user_wants_quiet,
             a_kernel_that_nobody_has_is_a_step_that_does_nothing,
             a_kernel_that_nobody_has_fails_at_its_launch_where_the_user_wants_that,
-            images_of_a_gpu_do_not_load_unasked, NULL});
+            images_of_a_gpu_do_not_load_unasked,
+            an_image_of_a_gpu_loads_if_the_program_has_a_kernel_of_it, NULL});
 }

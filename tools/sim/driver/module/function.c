@@ -46,6 +46,10 @@ static void *find_symbol(const char *prefix, const char *name) {
     return address;
 }
 
+bool sim_function_is_of_program(const char *name) {
+    return find_symbol("sim_kernel_", name) != NULL;
+}
+
 /* An address arrives as void *, and ISO C has no cast from it to a function: copy the bytes. */
 static void look_up(struct sim_function *function) {
     void *address = find_symbol("sim_kernel_", function->name);

@@ -30,6 +30,9 @@ struct sim_function {
 /* The function of a name, made if need be; NULL: no memory. */
 struct sim_function *sim_function_get(const char *name);
 
+/* Whether the program, or a library that is loaded, has a function for the kernel of a name. */
+bool sim_function_is_of_program(const char *name);
+
 struct sim_image_row;
 
 /* What an image says of the kernel, where the program has none of the name. */

@@ -1,11 +1,12 @@
 /*
  * Modules and libraries.
  *
- * A software device runs no code of a GPU: a fatbin, cubin or PTX has no binary for it, or with the
- * option `kernels` has the kernels that are in it (gpu_image.h).  Its own images are text
- * (module_image.h); SIM_MODULE_IMAGE alone stands for all kernels that the program exports. Modules
- * and libraries are one thing here, and so are kernels and functions.  Variables are device memory
- * of the module's context, which goes with the module or the context.
+ * A software device runs no code of a GPU: a fatbin, cubin or PTX loads if the program has a
+ * function for a kernel in it, or the option `kernels` says so, and has those kernels
+ * (gpu_image.h).  Its own images are text (module_image.h); SIM_MODULE_IMAGE alone stands for all
+ * kernels that the program exports. Modules and libraries are one thing here, and so are kernels
+ * and functions.  Variables are device memory of the module's context, which goes with the module
+ * or the context.
  */
 #include "tools/sim/driver/core/abi.h"
 #include "cuda/patchable.h"
@@ -110,7 +111,7 @@ static CUresult load_part(void **out, struct sim_part image, struct sim_context 
     struct module *module;
     if (!out || !image.bytes)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult verdict = sim_image_judge(image.bytes);
+    CUresult verdict = sim_image_judge(image);
     if (verdict == CUDA_ERROR_NO_BINARY_FOR_GPU)
         snprintf(errors->text, errors->cap_bytes,
                  "fatal   : The software device runs no GPU code: see docs/examples/README.md\n");

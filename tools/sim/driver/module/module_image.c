@@ -1,5 +1,7 @@
 #include "module_image.h"
 
+#include "function.h"
+
 #include "gpu_image.h"
 #include "sim.h"
 #include "tools/sim/driver/core/options.h"
@@ -25,8 +27,26 @@ bool sim_image_is_own(const char *text) {
     return strncmp(text, SIM_MODULE_IMAGE, sizeof SIM_MODULE_IMAGE - 1) == 0;
 }
 
-CUresult sim_image_judge(const void *image) {
-    const char *text = image;
+/* The program takes any fatbin for its own kernels. */
+static bool is_taken_unread(const char *text) {
+    return sim_options()->kernels == SIM_KERNELS_PROGRAM && begins_with(text, FATBIN) &&
+           dlsym(RTLD_DEFAULT, "sim_fatbin_kernels");
+}
+
+/* Whether the program has a function for a kernel that is in an image of a GPU. */
+static bool has_function(struct sim_part part) {
+    struct sim_image image = {NULL, 0, false};
+    bool is_found = false;
+    sim_gpu_image_read(&image, part);
+    for (size_t i = 0; i < image.n && !is_found; i++)
+        is_found =
+            image.rows[i].kind == SIM_IMAGE_ENTRY && sim_function_is_of_program(image.rows[i].name);
+    sim_image_finish(&image);
+    return is_found;
+}
+
+CUresult sim_image_judge(struct sim_part image) {
+    const char *text = image.bytes;
     if (sim_image_is_own(text))
         return CUDA_SUCCESS;
     bool is_ptx = strncmp(text, "//", 2) == 0 || strncmp(text, ".version", 8) == 0;
@@ -35,9 +55,8 @@ CUresult sim_image_judge(const void *image) {
         return CUDA_ERROR_INVALID_IMAGE;
     if (sim_options()->kernels != SIM_KERNELS_PROGRAM)
         return CUDA_SUCCESS;
-    return begins_with(text, FATBIN) && dlsym(RTLD_DEFAULT, "sim_fatbin_kernels")
-               ? CUDA_SUCCESS
-               : CUDA_ERROR_NO_BINARY_FOR_GPU;
+    return is_taken_unread(text) || has_function(image) ? CUDA_SUCCESS
+                                                        : CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
 bool sim_image_add(struct sim_image *image, const struct sim_image_row *row, const char *name) {
@@ -105,7 +124,7 @@ static CUresult read_lines(struct sim_image *image, char *text, struct sim_image
 CUresult sim_image_read(struct sim_image *image, struct sim_part text, struct sim_image_log *log) {
     *image = (struct sim_image){NULL, 0, false};
     if (!sim_image_is_own(text.bytes)) {
-        if (sim_options()->kernels != SIM_KERNELS_PROGRAM)
+        if (!is_taken_unread(text.bytes))
             sim_gpu_image_read(image, text);
         return CUDA_SUCCESS;
     }

@@ -56,8 +56,11 @@ struct sim_image_log {
 /* Whether it is a text of ours, and no image of a GPU. */
 bool sim_image_is_own(const char *text);
 
-/* The first words of an image decide what it is; text may be shorter than the words looked for. */
-CUresult sim_image_judge(const void *image);
+/*
+ * The first words of an image decide what it is; text may be shorter than the words looked for.  A
+ * GPU's has a binary if the option `kernels` says so, or the program a function for a kernel in it.
+ */
+CUresult sim_image_judge(struct sim_part image);
 
 /*
  * Read an image that was judged well, which has at most so many bytes.  Of a GPU's that cannot be

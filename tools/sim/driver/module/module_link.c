@@ -71,7 +71,7 @@ static CUresult add(CUlinkState handle, const char *data, size_t n_bytes) {
     char *text = strndup(data, n_bytes);
     if (!text)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = sim_image_judge(text);
+    CUresult result = sim_image_judge((struct sim_part){text, n_bytes});
     bool is_own = result == CUDA_SUCCESS && sim_image_is_own(text);
     if (is_own) /* a GPU's adds nothing, and what is made of it alone has every kernel */
         result = sim_image_read(&image, (struct sim_part){text, n_bytes}, &link->errors);
