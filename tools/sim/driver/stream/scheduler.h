@@ -14,8 +14,8 @@
 
 struct sim_stream;
 
-/* A stream is about to have a step, under the same hold of the lock.  Refused where no thread can be
- * made: the stream is as it was. */
+/* A stream is about to have a step, under the same hold of the lock.  Refused where no thread can
+ * be made: the stream is as it was. */
 CUresult sim_scheduler_add(struct sim_stream *stream);
 
 /* The next number of the sequence, below n. */
