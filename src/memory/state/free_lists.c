@@ -35,9 +35,14 @@ static void count_free(struct cushim_mem_heap *pool, const struct cushim_mem_seg
     cushim_mem_stats_add(&pool->stats->free_segment_bytes, segment->n_bytes);
 }
 
-static void note_free(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
+/* Those that their size has not earned go first. */
+static void note_free(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
+                      bool is_earned) {
     count_free(pool, segment);
-    DL_APPEND2(pool->bound.oldest_free, segment, older_free, younger_free);
+    if (is_earned)
+        DL_APPEND2(pool->bound.oldest_free, segment, older_free, younger_free);
+    else
+        DL_PREPEND2(pool->bound.oldest_free, segment, older_free, younger_free);
 }
 
 /* Where large blocks are packed, all runs are of so many grains, and so aligned to 64 KiB. */
@@ -56,7 +61,7 @@ static struct cushim_mem_extent *take_run(struct cushim_mem_heap *pool, size_t n
 static void give_run(struct cushim_mem_heap *pool, struct cushim_mem_extent *extent) {
     extent = cushim_mem_extents_give(&pool->extents, &pool->meta, extent);
     if (cushim_mem_extent_is_whole(extent))
-        note_free(pool, extent->segment);
+        note_free(pool, extent->segment, true);
 }
 
 /* It is a free run again. */
@@ -196,8 +201,7 @@ static void end_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment 
     }
     cushim_mem_segment_join(&pool->meta, segment);
     segment->first.n_free_cells = 0;
-    count_free(pool, segment);
-    DL_PREPEND2(pool->bound.oldest_free, segment, older_free, younger_free); /* it goes first */
+    note_free(pool, segment, false);
 }
 
 static void give_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
@@ -218,13 +222,14 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *pool,
         cushim_mem_arena_give_locked(pool, place);
         return;
     }
-    cushim_mem_watermark_count_given(pool, extent->block_bytes);
+    bool is_earned = cushim_mem_watermark_count_given(pool, extent->block_bytes);
     atomic_store_explicit(&extent->cells[place->index].state, CUSHIM_MEM_FREE,
                           memory_order_release);
     if (segment->is_retired) {
         give_retired(pool, segment, place);
     } else if (segment->is_dedicated) {
-        cushim_mem_free_lists_put_back(pool, segment);
+        cushim_mem_extents_list(&pool->idle, &segment->first);
+        note_free(pool, segment, is_earned);
     } else if (cushim_mem_extent_is_cut(extent)) {
         struct cushim_mem_extent *slab =
             cushim_mem_bucket_give(&pool->buckets[extent->class_index], place);
@@ -257,5 +262,5 @@ void cushim_mem_free_lists_put_back(struct cushim_mem_heap *pool,
     struct cushim_mem_extents *extents = segment->is_dedicated ? &pool->idle : &pool->extents;
     if (!segment->is_retired)
         cushim_mem_extents_list(extents, &segment->first);
-    note_free(pool, segment);
+    note_free(pool, segment, true);
 }
