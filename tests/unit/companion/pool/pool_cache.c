@@ -1,0 +1,129 @@
+/* Stream caches by themselves: whose they are, whose they become, and what leaves them first. */
+#include <pthread.h>
+
+#include "cushim/cushim.h"
+#include "companion/pool/pool_cache.h"
+#include "tests/unit/companion/pool/pool_fixture.h"
+#include "tests/unit/suite.h"
+
+enum { BYTES = 5000 };
+
+static struct cushim_pool_heap *heap_of(struct cushim_pool *p) {
+    cushim_devptr a = take(p, BYTES, CUSHIM_STREAM_ALL);
+    struct cushim_pool_heap *heap = cushim_pool_heap_block(a)->heap;
+    give(p, a, CUSHIM_STREAM_ALL);
+    return heap;
+}
+
+static struct cushim_pool_cache *cache_of(struct cushim_pool_heap *heap, CUstream handle,
+                                          const void *thread) {
+    uint32_t life;
+    return cushim_pool_cache_of(
+        heap,
+        &(struct cushim_pool_stream){.context = heap->context, .handle = handle, .thread = thread},
+        "test", &life);
+}
+
+START_TEST(the_default_streams_of_two_threads_have_a_cache_each) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_pool_heap *heap = heap_of(p);
+    int one, two;
+    struct cushim_pool_cache *first = cache_of(heap, CU_STREAM_PER_THREAD, &one);
+    ck_assert_ptr_ne(cache_of(heap, CU_STREAM_PER_THREAD, &two), first);
+    ck_assert_ptr_eq(cache_of(heap, CU_STREAM_PER_THREAD, &one), first);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+START_TEST(no_block_leaves_that_was_freed_after_the_moment) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream();
+    cushim_devptr a = take(p, BYTES, s), b = take(p, BYTES, s);
+    struct cushim_pool_block *first = cushim_pool_heap_block(a);
+    struct cushim_pool_block *second = cushim_pool_heap_block(b);
+    struct cushim_pool_cache *cache = first->cache;
+    give(p, a, s);
+    cushim_stream_fence_end_moment(first->heap->context);
+    give(p, b, s);
+    ck_assert_uint_lt(first->moment, second->moment);
+    ck_assert_ptr_eq(cushim_pool_cache_pop_earliest(cache, first->moment, false), first);
+    ck_assert_ptr_null(cushim_pool_cache_pop_earliest(cache, first->moment, false));
+    ck_assert_ptr_eq(cushim_pool_cache_pop_earliest(cache, second->moment, false), second);
+    ck_assert_ptr_eq(cushim_pool_cache_put(cache, cache->life, first), cache);
+    ck_assert_ptr_eq(cushim_pool_cache_put(cache, cache->life, second), cache);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+struct own {
+    struct cushim_pool *pool;
+    struct cushim_pool_cache *cache;
+};
+
+/* Frees a block on the thread's own stream while work there may still use it. */
+static void *free_and_end(void *cookie) {
+    struct own *own = cookie;
+    cushim_devptr a = take(own->pool, BYTES, CUSHIM_STREAM_PER_THREAD);
+    own->cache = cushim_pool_heap_block(a)->cache;
+    ck_assert_int_eq(cushim_memory_set8_async(a, 1, BYTES, CUSHIM_STREAM_PER_THREAD), CUSHIM_OK);
+    give(own->pool, a, CUSHIM_STREAM_PER_THREAD);
+    return NULL;
+}
+
+static void leave_unfenced(struct own *own) {
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, free_and_end, own), 0);
+    pthread_join(thread, NULL);
+    ck_assert(cushim_pool_cache_is_gone(own->cache));
+}
+
+/* Its thread ended without a fence: none is under way, and yet its block is not over. */
+START_TEST(a_cache_that_is_not_over_becomes_no_other_streams) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_pool_heap *heap = heap_of(p);
+    struct own own = {.pool = p};
+    int one;
+    SIM(sim_hold)();
+    leave_unfenced(&own);
+    ck_assert_uint_eq(own.cache->n_fences, 0);
+    ck_assert_ptr_ne(cache_of(heap, CU_STREAM_PER_THREAD, &one), own.cache);
+    SIM(sim_release_hold)();
+    ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+/* Of those that are not over yet another one is asked each time, so one that stays busy is not in
+ * the way of the rest. */
+START_TEST(caches_whose_stream_went_are_asked_by_turns) {
+    enum { N = 3 };
+    struct cushim_pool *p = create(NULL);
+    struct cushim_pool_heap *heap = heap_of(p);
+    struct own own[N];
+    int names[N];
+    SIM(sim_hold)();
+    for (int i = 0; i < N; i++) {
+        own[i] = (struct own){.pool = p};
+        leave_unfenced(&own[i]);
+    }
+    size_t n_most = 0;
+    for (int i = 0; i < N; i++) {
+        cache_of(heap, CU_STREAM_PER_THREAD, &names[i]);
+        n_most = heap->n_turns > n_most ? heap->n_turns : n_most;
+    }
+    ck_assert_uint_ge(n_most, N - 1); /* so the last of them has its turn, too */
+    for (int i = 0; i < N; i++)
+        ck_assert_uint_ge(own[i].cache->n_fences, 1); /* each was asked, and so has a fence */
+    SIM(sim_release_hold)();
+    ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+SUITE() {
+    return suite_run("pool cache",
+                     (const TTest *[]){the_default_streams_of_two_threads_have_a_cache_each,
+                                       no_block_leaves_that_was_freed_after_the_moment,
+                                       a_cache_that_is_not_over_becomes_no_other_streams,
+                                       caches_whose_stream_went_are_asked_by_turns, NULL});
+}
