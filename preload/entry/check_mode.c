@@ -7,7 +7,7 @@
 #include "memory/heap/heap.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
-#include "preload/state/live_map.h"
+#include "preload/state/live.h"
 #include "preload/state/process_options.h"
 #include "preload/state/stack.h"
 #include "report/page_ring.h"

@@ -17,7 +17,7 @@
 #include "preload/entry/check_mode.h"
 #include "preload/entry/device_limit.h"
 #include "preload/entry/foreign.h"
-#include "preload/state/live_map.h"
+#include "preload/state/live.h"
 #include "preload/state/primary.h"
 #include "preload/state/watch.h"
 #include "preload/state/process_options.h"

@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,13 +16,236 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "memory/cache/cache.h"
-#include "preload/state/live_map.h"
+#include "preload/resolve/resolve.h"
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
 #include "report/page_file.h"
 
 struct cushim_page cushim_page;
 struct cushim_page_sites cushim_page_sites;
+
+/* ---- the file beneath the page ----
+ *
+ * The file has holes.  A part of the page gets memory of the file beneath it when it is shown,
+ * which is before the first store to it; until then stores go to memory of this process, which
+ * nobody sees.  So a process that uses little has a small file, a full file system costs what is
+ * shown alone, and no store can fail.
+ *
+ * The lock is held by a mapping that no child inherits, for no descriptor stays open: a program
+ * that closes all descriptors keeps it, and fork, exec and every end of the process leave it
+ * behind.
+ */
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* since Linux 5.14 */
+#endif
+
+enum {
+    PAGE = CUSHIM_PAGE_BYTES,
+    WORD_BITS = 64,
+    MOST_PAGES = (CUSHIM_PAGE_SITES_AT + sizeof(struct cushim_page_sites)) / PAGE,
+    DEVICES_AT_FIRST = 8 /* whose counters are shown from the start */
+};
+
+static struct {
+    pthread_mutex_t lock; /* of what is being shown */
+    char *window;         /* the whole file; what is shown was moved out of it.  NULL: no file */
+    size_t n_pages;
+    bool is_reserved; /* all of the file has memory */
+    atomic_bool has_lost;
+    _Atomic uint64_t shown[MOST_PAGES / WORD_BITS + 1]; /* a bit a page */
+} map = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool is_shown(size_t page) {
+    return atomic_load_explicit(&map.shown[page / WORD_BITS], memory_order_acquire) >>
+               page % WORD_BITS &
+           1;
+}
+
+/* ---- a part ---- */
+
+/* Pages of the file, with what is there now, in the place of memory; under the lock. */
+static bool move_in(size_t first, size_t n_pages, void *to) {
+    char *from = map.window + first * PAGE;
+    size_t n_bytes = n_pages * PAGE;
+    if (!map.is_reserved && madvise(from, n_bytes, MADV_POPULATE_WRITE) != 0)
+        return false;
+    memcpy(from, to, n_bytes);
+    if (mremap(from, n_bytes, n_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED)
+        return false;
+    for (size_t i = first; i < first + n_pages; i++)
+        atomic_fetch_or_explicit(&map.shown[i / WORD_BITS], (uint64_t)1 << i % WORD_BITS,
+                                 memory_order_release);
+    return true;
+}
+
+/* The three objects that a file has, and where. */
+static const struct object {
+    char *memory;
+    size_t n_bytes, at;
+} objects[] = {{(char *)&cushim_page, sizeof cushim_page, 0},
+               {(char *)&cushim_page_calls, sizeof cushim_page_calls, CUSHIM_PAGE_CALLS_AT},
+               {(char *)&cushim_page_sites, sizeof cushim_page_sites, CUSHIM_PAGE_SITES_AT}};
+enum { N_OBJECTS = sizeof objects / sizeof *objects };
+
+static const struct object *object_of(const char *part) {
+    for (int i = 0; i < N_OBJECTS; i++) {
+        if (part >= objects[i].memory && part < objects[i].memory + objects[i].n_bytes)
+            return &objects[i];
+    }
+    return NULL;
+}
+
+/* Runs of pages that are not shown yet. */
+static bool show(const struct object *object, size_t first, size_t end) {
+    bool is_well = true;
+    while (first < end && is_well) {
+        size_t n = 0, page = object->at / PAGE + first;
+        while (first + n < end && !is_shown(page + n))
+            n++;
+        is_well = !n || move_in(page, n, object->memory + first * PAGE);
+        first += n ? n : 1;
+    }
+    return is_well;
+}
+
+void cushim_live_show(const void *part, size_t n_bytes) {
+    const struct object *object = map.window ? object_of(part) : NULL;
+    if (!object)
+        return;
+    size_t at = (size_t)((const char *)part - object->memory), end = (at + n_bytes + PAGE - 1);
+    size_t page = at / PAGE, n_shown = 0, n_pages = end / PAGE - page;
+    while (n_shown < n_pages && is_shown(object->at / PAGE + page + n_shown))
+        n_shown++;
+    if (n_shown == n_pages || object->at / PAGE + page + n_pages > map.n_pages)
+        return;
+    int saved_errno = errno;
+    pthread_mutex_lock(&map.lock);
+    if (!show(object, page, page + n_pages))
+        atomic_store(&map.has_lost, true);
+    pthread_mutex_unlock(&map.lock);
+    errno = saved_errno;
+}
+
+static bool map_row(void *row) {
+    uint64_t n = cushim_mem_stats_read(&cushim_page.head.n_caches);
+    size_t at = sizeof cushim_page + n * CUSHIM_PAGE_CACHE_BYTES;
+    if (!map.window || n >= CUSHIM_PAGE_CACHES)
+        return false;
+    pthread_mutex_lock(&map.lock);
+    bool is_well = move_in(at / PAGE, CUSHIM_PAGE_CACHE_BYTES / PAGE, row);
+    pthread_mutex_unlock(&map.lock);
+    return is_well;
+}
+
+static bool map_has_all(void) {
+    return map.window && !atomic_load(&map.has_lost);
+}
+
+/* ---- the file ---- */
+
+/* Closes the descriptor: the lock is the mapping's from here on. */
+static void hold_lock(int file) {
+    void *lock = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, file, 0);
+    if (lock != MAP_FAILED)
+        madvise(lock, PAGE, MADV_DONTFORK);
+    close(file);
+}
+
+/* What every process has: the head, the counters of the first devices, and what is behind those of
+ * all devices; look-ups came by before. */
+static const struct {
+    const void *part;
+    size_t n_bytes, at; /* in the file */
+} first[] = {
+    {&cushim_page, offsetof(struct cushim_page, stats[DEVICES_AT_FIRST]), 0},
+    {cushim_page.virtuals,
+     offsetof(struct cushim_page, findings) - offsetof(struct cushim_page, virtuals),
+     offsetof(struct cushim_page, virtuals) / PAGE *PAGE},
+    {&cushim_page_calls.lookups, sizeof cushim_page_calls.lookups,
+     CUSHIM_PAGE_CALLS_AT + offsetof(struct cushim_page_calls, lookups) / PAGE *PAGE},
+};
+enum { N_FIRST = sizeof first / sizeof *first };
+
+/* Memory for it, or for all of the file on a kernel that cannot do it part by part; 0 or an errno.
+ */
+static int reserve(int file, char *window, size_t n_bytes) {
+    for (int i = 0; i < N_FIRST; i++) {
+        size_t n = (uintptr_t)first[i].part % PAGE + first[i].n_bytes;
+        if (madvise(window + first[i].at, n, MADV_POPULATE_WRITE) == 0)
+            continue;
+        map.is_reserved = errno == EINVAL;
+        return !map.is_reserved ? ENOSPC : fallocate(file, 0, 0, (off_t)n_bytes) ? errno : 0;
+    }
+    map.is_reserved = false;
+    return 0;
+}
+
+/* Shards of threads that came by before, as that which forked. */
+static void show_taken(void) {
+    for (int i = 0; i < CUSHIM_N_OWN_SHARDS; i++) {
+        struct cushim_shard *shard = &cushim_page_calls.shards[i];
+        if (atomic_load(&shard->is_taken))
+            cushim_live_show(shard, sizeof *shard);
+    }
+}
+
+static void drop_window(void) {
+    for (size_t i = 0; i < map.n_pages; i++) { /* what was moved is a hole, perhaps in use again */
+        if (!is_shown(i))
+            munmap(map.window + i * PAGE, PAGE);
+    }
+    map.window = NULL;
+}
+
+/* Zeros of this process in the place of a file. */
+static void own_again(void *memory, size_t n_bytes) {
+    mmap(memory, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+static int map_begin(int folder, const char *name, int file) {
+    size_t n_bytes = cushim_page_file_bytes(&cushim_page);
+    hold_lock(file);
+    file = openat(folder, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (file < 0)
+        return errno;
+    cushim_page.head.is_locked = cushim_page_file_is_locked(file);
+    char *window = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    int error = window == MAP_FAILED ? errno : 0;
+    if (!error && (error = reserve(file, window, n_bytes)))
+        munmap(window, n_bytes);
+    close(file);
+    if (error)
+        return error;
+    map.n_pages = n_bytes / PAGE;
+    map.window = window;
+    for (int i = 0; i < N_FIRST; i++)
+        cushim_live_show(first[i].part, first[i].n_bytes);
+    show_taken();
+    return 0;
+}
+
+/* But that this thread has a shard, and what the driver was found to be. */
+static void own_calls_again(void) {
+    int identity = atomic_load(&cushim_page_calls.lookups.identity);
+    own_again(&cushim_page_calls, sizeof cushim_page_calls);
+    atomic_store(&cushim_page_calls.lookups.identity, identity);
+    if (cushim_thread.shard)
+        atomic_store(&cushim_thread.shard->is_taken, true);
+}
+
+static void map_in_child(void) {
+    pthread_mutex_init(&map.lock, NULL);
+    drop_window();
+    memset(map.shown, 0, sizeof map.shown);
+    map.has_lost = false;
+    own_again(&cushim_page, sizeof cushim_page);
+    own_calls_again();
+    if (map.n_pages > CUSHIM_PAGE_SITES_AT / PAGE)
+        own_again(&cushim_page_sites, sizeof cushim_page_sites);
+}
+
+/* ---- the page ---- */
 
 /* Written by the thread that reads the options, or by a child when it was forked. */
 static struct {
@@ -32,7 +258,7 @@ static struct {
 /* Under the registry's lock of the caches. */
 static void give_row(struct cushim_mem_cache *cache) {
     struct cushim_page_head *head = &cushim_page.head;
-    cushim_mem_stats_add(cushim_live_map_row(cache) ? &head->n_caches : &head->n_lost_caches, 1);
+    cushim_mem_stats_add(map_row(cache) ? &head->n_caches : &head->n_lost_caches, 1);
 }
 
 static int make(void) {
@@ -47,7 +273,7 @@ static int make(void) {
     snprintf(live.name, sizeof live.name, "%ld-%lu" CUSHIM_PAGE_ENDING,
              (long)cushim_page.head.process, (unsigned long)cushim_page.head.start_ns);
     int file = cushim_page_file_make(folder, live.name, &cushim_page);
-    int error = file < 0 ? errno : cushim_live_map_begin(folder, live.name, file);
+    int error = file < 0 ? errno : map_begin(folder, live.name, file);
     if (file >= 0 && error)
         unlinkat(folder, live.name, 0);
     close(folder);
@@ -154,13 +380,13 @@ void cushim_live_in_child(bool is_fresh) {
     if (!live.is_on)
         return;
     live.is_on = false;
-    cushim_live_map_in_child();
+    map_in_child();
     if (is_fresh)
         cushim_live_begin();
 }
 
 bool cushim_live_leave(dev_t device, ino_t inode) {
-    bool is_all = live.is_on && cushim_live_map_has_all() &&
+    bool is_all = live.is_on && map_has_all() &&
                   !cushim_mem_stats_read(&cushim_page.head.n_lost_caches) &&
                   cushim_mem_stats_read(&cushim_page.n_findings) <= CUSHIM_PAGE_FINDINGS;
     if (is_all && live.device == device && live.inode == inode) {

@@ -2,7 +2,7 @@
  * The live page: the counters of this process as a file that others can read, also after its end.
  *
  * The page is a static object, which counts whether anybody can see it or not.  With CUSHIM_LIVE a
- * file is mapped over it, part by part, at the same address (live_map.h): who counts makes the same
+ * file is mapped over it, part by part, at the same address: who counts makes the same
  * loads and stores as before.  The first page of a thread's cache, where its counters are, gets a
  * page of the file beneath it, too.  No descriptor stays open.  What was counted is in the file
  * whatever ends the process.
@@ -35,5 +35,9 @@ bool cushim_live_leave(dev_t device, ino_t inode);
 
 /* A normal end, all told: nobody needs the file. */
 void cushim_live_end(void);
+
+/* Before the first store to a part of the page, its calls or its sites: others see it from here on.
+ * Cheap if it is shown. */
+void cushim_live_show(const void *part, size_t n_bytes);
 
 #endif

@@ -19,7 +19,6 @@
 #include "preload/state/fork.h"
 #include "preload/resolve/elf.h"
 #include "preload/state/live.h"
-#include "preload/state/live_map.h"
 #include "preload/state/sites.h"
 #include "preload/state/tracing.h"
 #include "preload/entry/device_limit.h"

@@ -8,7 +8,7 @@
 #include "memory/cache/cache.h"
 #include "memory/heap/reclaim.h"
 #include "memory/state/heap_state.h"
-#include "preload/state/live_map.h"
+#include "preload/state/live.h"
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
 #include "preload/state/stack.h"

@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "memory/layout/block.h"
 #include "preload/state/live.h"
-#include "preload/state/live_map.h"
 #include "preload/state/stack.h"
 #include "report/site.h"
 
