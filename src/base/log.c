@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/output.h"
+#include "base/utf8.h"
 
 /* The preload's default; the companion starts at OFF. */
 atomic_int cushim_log_level_now = CUSHIM_LOG_ERROR;
@@ -121,6 +122,8 @@ void cushim_log(enum cushim_log_level level, const char *noun, const char *forma
             put(&line, *at);
     }
     va_end(args);
+    line.text[line.n_bytes] = 0;
+    cushim_utf8_clean(line.text); /* words of others are in it */
     line.text[line.n_bytes++] = '\n';
     line.text[line.n_bytes] = 0;
     struct sink *sink = atomic_load_explicit(&sink_now, memory_order_acquire);

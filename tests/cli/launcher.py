@@ -204,6 +204,14 @@ def an_unknown_command_is_one_line_with_a_hint():
 
 
 @tap.test
+def a_terminal_executes_nothing_of_what_was_typed():
+    escape = "a\x1b[31mb"
+    for arguments in ([escape], ["run", f"--{escape}", "x"], ["run", f"--limit={escape}", "x"], ["run", f"./{escape}"], ["sim", f"--x={escape}", "x"],
+                      ["report", escape]):
+        assert "a?[31mb" in only_line(cushim(*arguments)), arguments
+
+
+@tap.test
 def a_fully_static_program_is_named_and_runs():
     for name, flag in (("fully-static", "-static"), ("static-pie", "-static-pie")):
         program = build(name, flag)

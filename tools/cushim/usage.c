@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "base/utf8.h"
 #include "report/words.h"
 #include "tools/cushim/options.h"
 
@@ -426,11 +427,18 @@ bool usage_print(FILE *out, const char *topic) {
     return true;
 }
 
+/* "cushim: " and the words, which may be another's: a terminal shows them and executes nothing. */
+static void put_complaint(const char *format, va_list arguments) {
+    char text[8192]; /* a path and more */
+    vsnprintf(text, sizeof text, format, arguments);
+    cushim_utf8_clean(text);
+    fprintf(stderr, "cushim: %s", text);
+}
+
 int usage_error(const char *topic, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    fputs("cushim: ", stderr);
-    vfprintf(stderr, format, arguments);
+    put_complaint(format, arguments);
     va_end(arguments);
     if (strcmp(topic, "cushim") == 0)
         fputs("; try `cushim --help`\n", stderr);
@@ -453,8 +461,7 @@ int usage_unknown(const char *topic, const char *what, const char *word, const c
 void complain(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    fputs("cushim: ", stderr);
-    vfprintf(stderr, format, arguments);
+    put_complaint(format, arguments);
     va_end(arguments);
     fputc('\n', stderr);
 }

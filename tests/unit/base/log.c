@@ -58,6 +58,14 @@ START_TEST(a_long_line_is_cut_at_512_bytes_and_still_ends) {
 }
 END_TEST
 
+START_TEST(what_a_terminal_would_execute_is_shown_as_question_marks) {
+    caught_begin(&caught);
+    cushim_log(CUSHIM_LOG_ERROR, "x", "CUSHIM_%s=%s", "A\033[31m", "\r\303\251\302\233\377");
+    caught_end(&caught);
+    ck_assert_ptr_nonnull(strstr(caught.text, " error x: CUSHIM_A?[31m=?\303\251???\n"));
+}
+END_TEST
+
 START_TEST(errno_is_left_as_it_was) {
     int saved = dup(STDERR_FILENO);
     close(STDERR_FILENO); /* the write fails */
@@ -104,11 +112,13 @@ START_TEST(standard_output_is_never_written) {
 END_TEST
 
 SUITE() {
-    return suite_run(
-        "log", (const TTest *[]){
-                   a_line_names_process_level_and_noun, every_conversion_prints_as_printf_would,
-                   a_null_text_is_named_and_a_line_stays_one_line,
-                   a_long_line_is_cut_at_512_bytes_and_still_ends, errno_is_left_as_it_was,
-                   a_level_that_is_off_writes_nothing_and_evaluates_nothing,
-                   standard_output_is_never_written, NULL});
+    return suite_run("log",
+                     (const TTest *[]){a_line_names_process_level_and_noun,
+                                       every_conversion_prints_as_printf_would,
+                                       a_null_text_is_named_and_a_line_stays_one_line,
+                                       a_long_line_is_cut_at_512_bytes_and_still_ends,
+                                       what_a_terminal_would_execute_is_shown_as_question_marks,
+                                       errno_is_left_as_it_was,
+                                       a_level_that_is_off_writes_nothing_and_evaluates_nothing,
+                                       standard_output_is_never_written, NULL});
 }
