@@ -53,8 +53,7 @@ WANTED = {
     "the counters of a process, and how others read them": {
         "src/report/page.h": r"^struct cushim_page \{",
         "src/report/page_file.c": r"\bcushim_page_folder_open\(",
-        "preload/state/live.c": r"\bcushim_live_\w+\(",
-        "preload/state/live_map.c": r"\bcushim_live_show\("},
+        "preload/state/live.c": r"\bcushim_live_\w+\("},
     "what the report tells of a finding, of a request that found no memory": {
         "src/report/finding.c": r"^void cushim_finding_text\(",
         "src/report/shortage.c": r"^void cushim_shortage_text\(",
