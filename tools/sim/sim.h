@@ -95,8 +95,8 @@ SIM_EXPORT void *sim_variable(const char *name);
 
 /*
  * A program that exports a constant of this name has the kernels of real fatbins as kernels of its
- * own: a fatbin loads, and has every kernel that the program exports.  Without it a fatbin gives
- * CUDA_ERROR_NO_BINARY_FOR_GPU.
+ * own: a fatbin loads, and has every kernel that the program exports.  Without it a fatbin
+ * loads if the program has a function for a kernel that is listed in it.
  */
 SIM_EXPORT extern const int sim_fatbin_kernels;
 
