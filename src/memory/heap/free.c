@@ -252,7 +252,7 @@ static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due du
 static enum cushim_status release_relaxed(struct freeing *freeing) {
     struct cushim_mem_heap *pool = freeing->pool;
     const struct cushim_mem_capture_guard *gate = pool->fence->gate;
-    size_t block_bytes = freeing->found->block_bytes;
+    size_t block_bytes = freeing->asked_bytes;
     /* native refuses the free of a thread that captures, and so do we */
     if (gate->is_open() && cushim_mem_capture_guard_ask(gate) == CUSHIM_MEM_PASS_OWN)
         return release_exact(freeing);

@@ -35,14 +35,9 @@ static void count_free(struct cushim_mem_heap *pool, const struct cushim_mem_seg
     cushim_mem_stats_add(&pool->stats->free_segment_bytes, segment->n_bytes);
 }
 
-/* Those that their size has not earned go first. */
-static void note_free(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
-                      bool is_earned) {
+static void note_free(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     count_free(pool, segment);
-    if (is_earned)
-        DL_APPEND2(pool->bound.oldest_free, segment, older_free, younger_free);
-    else
-        DL_PREPEND2(pool->bound.oldest_free, segment, older_free, younger_free);
+    DL_APPEND2(pool->bound.oldest_free, segment, older_free, younger_free);
 }
 
 /* Where large blocks are packed, all runs are of so many grains, and so aligned to 64 KiB. */
@@ -61,7 +56,7 @@ static struct cushim_mem_extent *take_run(struct cushim_mem_heap *pool, size_t n
 static void give_run(struct cushim_mem_heap *pool, struct cushim_mem_extent *extent) {
     extent = cushim_mem_extents_give(&pool->extents, &pool->meta, extent);
     if (cushim_mem_extent_is_whole(extent))
-        note_free(pool, extent->segment, true);
+        note_free(pool, extent->segment);
 }
 
 /* It is a free run again. */
@@ -201,7 +196,8 @@ static void end_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment 
     }
     cushim_mem_segment_join(&pool->meta, segment);
     segment->first.n_free_cells = 0;
-    note_free(pool, segment, false);
+    count_free(pool, segment);
+    DL_PREPEND2(pool->bound.oldest_free, segment, older_free, younger_free); /* it goes first */
 }
 
 static void give_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
@@ -222,14 +218,13 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *pool,
         cushim_mem_arena_give_locked(pool, place);
         return;
     }
-    bool is_earned = cushim_mem_watermark_count_given(pool, extent->block_bytes);
+    cushim_mem_watermark_count_given(pool, extent->block_bytes);
     atomic_store_explicit(&extent->cells[place->index].state, CUSHIM_MEM_FREE,
                           memory_order_release);
     if (segment->is_retired) {
         give_retired(pool, segment, place);
     } else if (segment->is_dedicated) {
-        cushim_mem_extents_list(&pool->idle, &segment->first);
-        note_free(pool, segment, is_earned);
+        cushim_mem_free_lists_put_back(pool, segment);
     } else if (cushim_mem_extent_is_cut(extent)) {
         struct cushim_mem_extent *slab =
             cushim_mem_bucket_give(&pool->buckets[extent->class_index], place);
@@ -262,5 +257,5 @@ void cushim_mem_free_lists_put_back(struct cushim_mem_heap *pool,
     struct cushim_mem_extents *extents = segment->is_dedicated ? &pool->idle : &pool->extents;
     if (!segment->is_retired)
         cushim_mem_extents_list(extents, &segment->first);
-    note_free(pool, segment, true);
+    note_free(pool, segment);
 }

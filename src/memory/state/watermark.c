@@ -11,11 +11,9 @@ enum {
     IDLE_DEVICE_SHARE = 8,  /* the part of the device that such a pool may hold */
     STEP_DEVICE_SHARE = 64, /* the part that is worth a wait */
     ROOMY_SHARE = 8,        /* at least this part of the device is free: that is plenty */
-    MARGIN = 16,            /* the part of what is live that may be held beside it, */
-    ROOMY_MARGIN = 5        /* so many times when that is plenty */
+    MARGIN = 16             /* the part of what is live that may be held beside it */
 };
 static const uint64_t recent_ns = 1000000000;
-static const uint64_t lately_ns = 60000000000;
 static const uint64_t ask_again_ns = 100000000;
 
 /* ---- what the driver has ---- */
@@ -68,94 +66,50 @@ void cushim_mem_watermark_ask(struct cushim_mem_heap *pool) {
 
 /* ---- how much is too much ---- */
 
-/* The last band is of all that shares segments, the one before of all beyond any device. */
+/* The band of a block; NULL where it is in none: one such segment would be most of a device. */
 static struct cushim_mem_band *band_of(struct cushim_mem_watermark *bound, size_t block_bytes) {
-    enum { LOG2_LEAST = 21, MOST = CUSHIM_MEM_WATERMARK_BANDS - 1 };
+    enum { LOG2_LEAST = 21 };
     if (block_bytes >> LOG2_LEAST == 0)
         return &bound->bands[CUSHIM_MEM_WATERMARK_BANDS];
     unsigned doubling = cushim_log2_floor(block_bytes);
-    size_t index = (doubling - LOG2_LEAST) * 4 + ((block_bytes >> (doubling - 2)) & 3);
-    return &bound->bands[cushim_least(index, MOST)];
-}
-
-static bool is_shared(const struct cushim_mem_watermark *bound,
-                      const struct cushim_mem_band *band) {
-    return band == &bound->bands[CUSHIM_MEM_WATERMARK_BANDS];
+    if (doubling >= LOG2_LEAST + CUSHIM_MEM_WATERMARK_BANDS / 4)
+        return NULL;
+    return &bound->bands[(doubling - LOG2_LEAST) * 4 + ((block_bytes >> (doubling - 2)) & 3)];
 }
 
 static size_t band_peak_bytes(const struct cushim_mem_band *band) {
-    return cushim_most(band->peak_bytes[0], band->peak_bytes[1]);
-}
-
-/* What may be idle of a band.  Small blocks share segments, which go when all of one is free: for
- * them it is what was live a moment ago. */
-static size_t spare_bytes(const struct cushim_mem_watermark *bound,
-                          const struct cushim_mem_band *band) {
-    if (is_shared(bound, band))
-        return cushim_less(band_peak_bytes(band), band->live_bytes);
-    return cushim_least(band->earned_bytes, cushim_less(band->level_bytes, band->live_bytes));
-}
-
-/* Before a request makes live_bytes of what is live in the band. */
-static void earn(struct cushim_mem_band *band, size_t live_bytes, uint64_t now_ns) {
-    if (live_bytes > band_peak_bytes(band)) {
-        band->low_bytes = live_bytes;
-    } else if (now_ns - band->moved_ns < recent_ns) {
-        band->earned_bytes = cushim_most(band->earned_bytes, live_bytes - band->low_bytes);
-        band->level_bytes = cushim_most(band->level_bytes, live_bytes);
-    }
+    return band->peak_bytes[band->peak_bytes[1] > band->peak_bytes[0]];
 }
 
 void cushim_mem_watermark_count_taken(struct cushim_mem_heap *pool, size_t block_bytes) {
     struct cushim_mem_watermark *bound = &pool->bound;
     struct cushim_mem_band *band = band_of(bound, block_bytes);
-    size_t live_bytes = band->live_bytes + block_bytes, before_bytes = spare_bytes(bound, band);
     cushim_mem_heap_count(pool, (ptrdiff_t)block_bytes, 0);
     if (pool->live_bytes > pool->recent_peak_bytes[0])
         pool->recent_peak_bytes[0] = pool->live_bytes;
-    if (!is_shared(bound, band)) {
-        uint64_t now_ns = cushim_clock_coarse_ns();
-        earn(band, live_bytes, now_ns);
-        band->moved_ns = now_ns;
-    }
-    band->live_bytes = live_bytes;
-    band->peak_bytes[0] = cushim_most(band->peak_bytes[0], live_bytes);
-    size_t now_bytes = spare_bytes(bound, band);
-    band->least_spare_bytes = cushim_least(band->least_spare_bytes, now_bytes);
-    bound->spare_bytes += now_bytes - before_bytes;
+    if (!band)
+        return;
+    band->live_bytes += block_bytes;
+    if (band->live_bytes <= band->peak_bytes[0])
+        return;
+    bound->working_set_bytes += cushim_less(band->live_bytes, band_peak_bytes(band));
+    band->peak_bytes[0] = band->live_bytes;
 }
 
-bool cushim_mem_watermark_count_given(struct cushim_mem_heap *pool, size_t block_bytes) {
-    struct cushim_mem_watermark *bound = &pool->bound;
-    struct cushim_mem_band *band = band_of(bound, block_bytes);
-    size_t before_bytes = spare_bytes(bound, band);
+void cushim_mem_watermark_count_given(struct cushim_mem_heap *pool, size_t block_bytes) {
+    struct cushim_mem_band *band = band_of(&pool->bound, block_bytes);
     cushim_mem_heap_count(pool, -(ptrdiff_t)block_bytes, 0);
-    band->live_bytes -= block_bytes;
-    if (!is_shared(bound, band)) {
-        uint64_t now_ns = cushim_clock_coarse_ns();
-        if (now_ns - band->moved_ns >= lately_ns) /* that was another part of the program */
-            band->earned_bytes = 0;
-        band->moved_ns = now_ns;
-        band->low_bytes = cushim_least(band->low_bytes, band->live_bytes);
-    }
-    size_t now_bytes = spare_bytes(bound, band);
-    bound->spare_bytes += now_bytes - before_bytes;
-    return pool->policy->keeps_all || now_bytes >= before_bytes + block_bytes;
+    if (band)
+        band->live_bytes -= block_bytes;
 }
 
-/* What was idle for a second was not earned. */
-static void begin_second(struct cushim_mem_watermark *bound, uint64_t now_ns) {
-    bound->spare_bytes = 0;
+static void begin_second(struct cushim_mem_watermark *bound) {
+    bound->working_set_bytes = 0;
     for (int i = 0; i <= CUSHIM_MEM_WATERMARK_BANDS; i++) {
         struct cushim_mem_band *band = &bound->bands[i];
-        size_t idle_bytes = spare_bytes(bound, band);
-        if (now_ns - band->moved_ns < recent_ns)
-            idle_bytes = cushim_least(idle_bytes, band->least_spare_bytes);
-        band->earned_bytes = cushim_less(band->earned_bytes, idle_bytes);
         band->peak_bytes[1] = band->peak_bytes[0];
-        band->peak_bytes[0] = band->low_bytes = band->live_bytes;
-        band->least_spare_bytes = spare_bytes(bound, band);
-        bound->spare_bytes += band->least_spare_bytes;
+        band->peak_bytes[0] = band->live_bytes;
+        bound->working_set_bytes += band_peak_bytes(band);
     }
 }
 
@@ -167,9 +121,9 @@ static size_t recent_peak_bytes(struct cushim_mem_heap *pool) {
         pool->recent_peak_bytes[1] = pool->recent_peak_bytes[0];
         pool->recent_peak_bytes[0] = pool->live_bytes;
         pool->recent_since_ns = now_ns;
-        begin_second(&pool->bound, now_ns);
+        begin_second(&pool->bound);
     }
-    return cushim_most(pool->recent_peak_bytes[0], pool->recent_peak_bytes[1]);
+    return pool->recent_peak_bytes[pool->recent_peak_bytes[1] > pool->recent_peak_bytes[0]];
 }
 
 size_t cushim_mem_watermark_margin_bytes(struct cushim_mem_heap *pool) {
@@ -180,12 +134,8 @@ static size_t slack_bytes(const struct cushim_mem_heap *pool) {
     return pool->policy->is_sparing ? CUSHIM_MEM_SPARING_SLACK_BYTES : CUSHIM_MEM_HEAP_SLACK_BYTES;
 }
 
-/* What segments may hold beside n_bytes of blocks that share them, since they are coarser. */
-static size_t margin_of(const struct cushim_mem_heap *pool, size_t n_bytes) {
-    const struct cushim_mem_band *shared = &pool->bound.bands[CUSHIM_MEM_WATERMARK_BANDS];
-    if (!cushim_mem_heap_packs(pool))
-        n_bytes = cushim_most(band_peak_bytes(shared), shared->live_bytes);
-    return n_bytes / MARGIN;
+static size_t with_margin(const struct cushim_mem_heap *pool, size_t n_bytes) {
+    return n_bytes + n_bytes / MARGIN + slack_bytes(pool);
 }
 
 /*
@@ -209,51 +159,45 @@ static size_t shared_bound(const struct cushim_mem_heap *pool, size_t live_bytes
     return cushim_most(most_bytes, live_bytes + CUSHIM_MEM_HEAP_SLACK_BYTES);
 }
 
-/* What sizes have earned; in all no more than was live a moment ago and a share of that, which is
- * larger when plenty of the device is free. */
-static size_t explained_bytes(struct cushim_mem_heap *pool, size_t live_bytes) {
+/*
+ * What each size had live a moment ago, where plenty of the device is free, up to 5/16 more than
+ * all of them together, and a little for what caches have.
+ */
+static size_t working_set(const struct cushim_mem_heap *pool, size_t basis_bytes) {
     const struct cushim_mem_watermark *bound = &pool->bound;
-    size_t basis_bytes = cushim_most(recent_peak_bytes(pool), live_bytes);
-    size_t earned_bytes = live_bytes + bound->spare_bytes;
     bool is_roomy =
         bound->device_bytes && bound->device_free_bytes >= bound->device_bytes / ROOMY_SHARE;
-    size_t most_bytes = basis_bytes + basis_bytes / MARGIN + slack_bytes(pool);
-    if (is_roomy && !cushim_mem_heap_packs(pool))
-        most_bytes = cushim_most(most_bytes,
-                                 basis_bytes + basis_bytes / MARGIN * ROOMY_MARGIN +
-                                     cushim_least(basis_bytes / 32, CUSHIM_MEM_HEAP_SLACK_BYTES));
-    return cushim_least(earned_bytes + margin_of(pool, earned_bytes) + slack_bytes(pool),
-                        most_bytes);
+    if (!is_roomy || cushim_mem_heap_packs(pool))
+        return 0;
+    size_t most_bytes = basis_bytes + basis_bytes / 16 * 5;
+    return cushim_least(bound->working_set_bytes, most_bytes) +
+           cushim_least(basis_bytes / 32, CUSHIM_MEM_HEAP_SLACK_BYTES);
 }
 
-static size_t with_settings(const struct cushim_mem_heap *pool, size_t live_bytes,
-                            size_t own_bytes) {
-    const struct cushim_mem_policy *policy = pool->policy;
-    size_t device_bytes = pool->bound.device_bytes;
-    /* what the driver hands out in any case */
-    size_t pages_bytes = cushim_rounded(live_bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES);
-    if (policy->has_keep)
-        own_bytes =
-            cushim_least(own_bytes, pages_bytes + cushim_amount_bytes(policy->keep, device_bytes));
-    return cushim_most(own_bytes, cushim_amount_bytes(policy->reserve, device_bytes));
-}
-
+/* The margin is on both, what is live and what was, since segments are coarser than blocks: without
+ * it a loop that frees all and allocates again would send a segment back and forth at every turn.
+ */
 size_t cushim_mem_watermark_at(struct cushim_mem_heap *pool, size_t live_bytes) {
-    if (pool->policy->keeps_all)
-        return SIZE_MAX;
-    size_t own_bytes = with_settings(pool, live_bytes, explained_bytes(pool, live_bytes));
+    size_t basis_bytes = cushim_most(recent_peak_bytes(pool), live_bytes);
+    if (pool->policy->has_keep) {
+        size_t keep_bytes = cushim_amount_bytes(pool->policy->keep, pool->bound.device_bytes);
+        /* what the driver hands out in any case */
+        basis_bytes = cushim_rounded(basis_bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES);
+        return cushim_most(basis_bytes, keep_bytes);
+    }
+    size_t own_bytes = cushim_most(with_margin(pool, basis_bytes), working_set(pool, basis_bytes));
     return cushim_least(own_bytes, shared_bound(pool, pool->live_bytes));
 }
 
 size_t cushim_mem_watermark_now(struct cushim_mem_heap *pool) {
     size_t held_bytes = pool->held_bytes, live_bytes = pool->live_bytes;
-    if (pool->policy->keeps_all ||
-        (!pool->policy->has_keep && held_bytes <= live_bytes + slack_bytes(pool)))
+    bool has_keep = pool->policy->has_keep;
+    if (!has_keep && held_bytes <= live_bytes + slack_bytes(pool))
         return held_bytes; /* nothing to ask the clock for */
     size_t now_bytes = cushim_mem_watermark_at(pool, live_bytes);
     /* while a capture is open no malloc gives anything back: a free leaves it room */
-    return pool->fence->gate->is_open()
-               ? cushim_least(now_bytes, live_bytes + live_bytes / MARGIN + slack_bytes(pool))
+    return !has_keep && pool->fence->gate->is_open()
+               ? cushim_least(now_bytes, with_margin(pool, live_bytes))
                : now_bytes;
 }
 
@@ -268,7 +212,7 @@ bool cushim_mem_watermark_is_far_over(struct cushim_mem_heap *pool) {
     size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
     size_t live_bytes = live_bytes_of(pool);
     if (!step_bytes || held_bytes <= live_bytes + CUSHIM_MEM_HEAP_SLACK_BYTES + step_bytes ||
-        pool->policy->keeps_all)
+        pool->policy->has_keep)
         return false;
     /* over the bound, not over what is live: the bound falls in a step where nothing lives on */
     size_t over_bytes = cushim_less(held_bytes, shared_bound(pool, live_bytes));

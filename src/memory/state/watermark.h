@@ -23,29 +23,20 @@ struct cushim_mem_segment;
 
 enum {
     CUSHIM_MEM_SPARING_SLACK_BYTES = 4 << 20, /* may be held free of the host's memory */
-    /* four a doubling of the sizes of blocks above 1 MiB, up to more than a device has */
-    CUSHIM_MEM_WATERMARK_BANDS = 4 * 22
+    /* four a doubling of the sizes of blocks that are segments of their own, up to 1 GiB */
+    CUSHIM_MEM_WATERMARK_BANDS = 4 * 9
 };
 
-/*
- * What is live of one band of sizes, and what it has earned: memory of the band may be idle when
- * requests came again, soon after a free, for as much as had been live before.
- */
+/* What is live of one band of sizes, and its highest in the running second and the one before. */
 struct cushim_mem_band {
-    size_t live_bytes;
-    size_t peak_bytes[2];     /* its highest in the running second and the one before */
-    size_t low_bytes;         /* its lowest in the running second, since it was highest */
-    size_t earned_bytes;      /* the longest rise that requests made again */
-    size_t level_bytes;       /* the highest end of such a rise */
-    size_t least_spare_bytes; /* the least that might have been idle in the running second */
-    uint64_t moved_ns;        /* when a block of it was last taken or given */
+    size_t live_bytes, peak_bytes[2];
 };
 
 struct cushim_mem_watermark {
     struct cushim_mem_segment *oldest_free; /* of the segments that are wholly free */
     /* Under the lock: the last is of all that shares segments. */
     struct cushim_mem_band bands[CUSHIM_MEM_WATERMARK_BANDS + 1];
-    size_t spare_bytes; /* what all bands together may have idle */
+    size_t working_set_bytes; /* the sum of the bands' peaks */
     /* as the driver said last, less what a limit keeps from us; 0: it was not asked */
     atomic_size_t device_bytes, device_free_bytes;
     atomic_size_t step_bytes;  /* that much over the bound is worth a wait; 0: it was not asked */
@@ -57,17 +48,15 @@ struct cushim_mem_watermark {
 /* Without the lock: ask the driver how much of the device is free, unless it was a moment ago. */
 void cushim_mem_watermark_ask(struct cushim_mem_heap *pool);
 
-/* Under the lock: a block is taken, or no more, wherever it goes.  Given: has its size earned that
- * the block stays? */
+/* Under the lock: a block is taken, or no more, wherever it goes. */
 void cushim_mem_watermark_count_taken(struct cushim_mem_heap *pool, size_t block_bytes);
-bool cushim_mem_watermark_count_given(struct cushim_mem_heap *pool, size_t block_bytes);
+void cushim_mem_watermark_count_given(struct cushim_mem_heap *pool, size_t block_bytes);
 
 /*
- * Under the lock: how much may be held when live_bytes are live.  For the pool's own sake that is
- * what is live, what sizes have earned, and a little more; in all not more than was live a moment
- * ago, or 5/16 more when the device has room: sizes that take turns are reused then.  CUSHIM_KEEP
- * lowers what may be idle, CUSHIM_RESERVE is the least that may be held, and the neighbours' bound
- * is above both.
+ * Under the lock: how much may be held when live_bytes are live.  For the pool's own sake that is a
+ * little more than is live, or was a moment ago; where the device has room, what each size had live
+ * a moment ago, up to 5/16 more: sizes that take turns are reused then.  Who says how much
+ * is kept (CUSHIM_KEEP) has said it: neither margin nor neighbours count then.
  */
 size_t cushim_mem_watermark_at(struct cushim_mem_heap *pool, size_t live_bytes);
 
