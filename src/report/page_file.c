@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -100,12 +101,12 @@ _Static_assert(sizeof(struct cushim_page) % CUSHIM_PAGE_CACHE_BYTES == 0 &&
 /* By the descriptor's own description, so that a mapping of it keeps the lock when the descriptor
  * is closed.  A file system may have no locks. */
 static void lock_file(int file) {
-    fcntl(file, F_OFD_SETLK, &(struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET});
+    syscall(SYS_fcntl, file, F_OFD_SETLK, &(struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET});
 }
 
 bool cushim_page_file_is_locked(int file) {
     struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
-    return fcntl(file, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    return syscall(SYS_fcntl, file, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 /* The group of a folder that it may read; a file that cannot be given to it is its owner's alone.

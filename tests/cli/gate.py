@@ -305,6 +305,8 @@ def metrics_have_the_numbers_of_what_runs_in_prometheus_format():
     assert result.returncode == 0 and result.stderr == "", result
     first, second = (str(process.pid) for process in processes)
     assert [(labels["pid"], value) for labels, value in found["cushim_up"]["samples"]] == [(first, 1), (second, 1)], found
+    for labels, _ in found["cushim_live_bytes"]["samples"]:
+        assert labels.pop("host") and labels.pop("namespace") and labels.pop("user") and labels.pop("uuid").startswith("GPU-"), labels
     live = {labels["pid"]: (labels, value) for labels, value in found["cushim_live_bytes"]["samples"]}
     assert live[first] == ({"pid": first, "program": "live", "device": "0", "kind": "device"}, 3000), live
     assert live[second] == ({"pid": second, "program": 'a\\"b\\\\c', "rank": "3", "device": "0", "kind": "device"}, 3000), live
