@@ -120,9 +120,7 @@ static void say_that_there_is_none(void) {
 }
 
 __attribute__((destructor)) static void leave_process(void) {
-    /* a process that used no memory makes next to no call here, and may be in a sandbox */
-    if (atomic_load(&cushim_process.is_used))
-        cushim_object_pass_by(NULL);
+    cushim_object_pass_by(NULL);
     int state = atomic_load(&cushim_process_state), cancel = cushim_cancel_hold();
     bool is_on = state == CUSHIM_PROCESS_ON; /* off covers a forked child too */
     bool is_used = atomic_load(&cushim_process.is_used);
