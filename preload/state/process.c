@@ -88,6 +88,7 @@ static void read_options(void) {
                           memory_order_relaxed);
     cushim_process.policy.is_relaxed = options->free != 0;
     cushim_process.policy.keep = options->keep;
+    cushim_process.policy.reserve = options->reserve;
     cushim_process.policy.has_keep = !cushim_amount_is_auto(options->keep);
     cushim_process.policy.make_room = cushim_contexts_make_room;
     cushim_process.policy.look_around = cushim_dma_readers_look;

@@ -35,11 +35,12 @@ struct cushim_mem_policy {
     atomic_size_t
         dedicated_bytes; /* requests of this size and up are driver allocations of their own */
     atomic_bool
-        is_dedicated_uncached; /* and go back to the driver when freed (interposition.md C13) */
-    bool is_sparing;           /* the host's memory: hold little free */
-    /* what a pool may hold beyond recent use; where unset, a rule of watermark.c */
-    struct cushim_amount keep;
+        is_dedicated_uncached;    /* and go back to the driver when freed (interposition.md C13) */
+    bool is_sparing;              /* the host's memory: hold little free */
+    struct cushim_amount keep;    /* the most that may be idle; with has_keep */
+    struct cushim_amount reserve; /* the least that may be held */
     bool has_keep;
+    bool keeps_all;                   /* what goes back is the host's to say */
     struct cushim_mem_limit *budgets; /* [devices], or NULL where no device has one */
     /* Other pools of the device give back what they can, waiting until then; their bytes.  NULL:
      * there are none. */
@@ -78,7 +79,8 @@ static inline void cushim_mem_policy_of_kind(struct cushim_mem_policy *policy,
                  kind == CUSHIM_MEM_MANAGED ? 1 : CUSHIM_MEM_DEDICATED_PINNED_BYTES);
     if (kind == CUSHIM_MEM_PINNED) {
         policy->is_sparing = true;
-        policy->has_keep = false; /* which speaks of device memory */
+        policy->has_keep = false; /* which speaks of device memory, as does this: */
+        policy->reserve = (struct cushim_amount){0};
     }
 }
 

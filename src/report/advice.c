@@ -91,7 +91,7 @@ static bool growth(const struct cushim_report *report, struct cushim_advice *adv
     EVIDENCE(advice, 2, "driver_ns", ns);
     SAY(advice,
         "%s of %s requests took a driver call: their sizes did not come again, or memory went "
-        "back in between, which a larger --keep puts off",
+        "back in between, which a larger --reserve puts off",
         cushim_text_count(misses, n_misses), cushim_text_count(requests, n_requests));
     return n_requests >= 1000 && is_share(n_misses, n_requests, 5) &&
            is_share(ns, report->run_ns, 1);

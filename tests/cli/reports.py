@@ -291,8 +291,8 @@ sys.stdin.read()
 
 @tap.test
 def who_keeps_idle_memory_is_told_of_who_found_none():
-    more = {"CUSHIM_SIM_MEMORY": "4G", "CUSHIM_SIM_UNBACKED": "1"}
-    process = subprocess.Popen([CUSHIM, "run", "--keep=100%", sys.executable, "-c", IDLE], env=environment(**more), text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    more = {"CUSHIM_SIM_MEMORY": "64G", "CUSHIM_SIM_UNBACKED": "1"}
+    process = subprocess.Popen([CUSHIM, "run", "--reserve=100%", sys.executable, "-c", IDLE], env=environment(**more), text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert process.stdout.readline() == "ready\n"
         assert "are idle here" not in cushim("stat", process.pid).stdout

@@ -37,8 +37,8 @@ WANTED = {
     "whether an address is ours": {"src/memory/layout/block.c": r"^bool cushim_mem_blocks_find\("},
     "which size a request is rounded to": {"src/memory/layout/sizeclass.h": r"\bcushim_mem_sizeclass_of\("},
     "when memory goes back to the driver": {
-        "src/memory/state/watermark.c": r"^size_t cushim_mem_watermark_at\(",
-        "src/memory/heap/reclaim.c": r"^void cushim_mem_reclaim_settle\("},
+        "src/memory/state/watermark.c": r"^size_t cushim_mem_watermark_now\(",
+        "src/memory/heap/reclaim.c": r"^void cushim_mem_reclaim_shrink\("},
     "what happens when memory is out": {"src/memory/heap/reclaim.c": r"^bool cushim_mem_reclaim_run\("},
     "how a `dlsym` or `cuGetProcAddress` is answered": {"preload/resolve/": r"\bdlsym\b"},
     "how to hook one more function": {

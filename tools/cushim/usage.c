@@ -307,7 +307,7 @@ static const char page_replay[] =
     "OPTIONS\n"
     "    --with=SETTINGS   settings, with commas between; native,exact,relaxed by default.  A\n"
     "                      setting is native, or exact or relaxed and options, joined by +:\n"
-    "                      keep=, limit=, buckets=, with values as of `cushim run`;\n"
+    "                      keep=, reserve=, limit=, buckets=, with values as of `cushim run`;\n"
     "                      --with=exact,exact+keep=0,relaxed+limit=40G\n"
     "    --least-limit     find the least limit with which nothing more is refused; it plans\n"
     "                      some ten times\n"

@@ -248,8 +248,7 @@ static void open_core(struct cushim_pool_heap *heap, struct cushim_pool_object *
     memset(&heap->core_policy, 0, sizeof heap->core_policy);
     atomic_init(&heap->core_policy.dedicated_bytes,
                 pool->options.dedicated ? DEDICATED_BYTES : never_shared_bytes);
-    heap->core_policy.keep.number = SIZE_MAX / 2; /* what goes back is the pool's to say */
-    heap->core_policy.has_keep = true;
+    heap->core_policy.keeps_all = true;
     heap->core_policy.is_sparing = heap->kind == CUSHIM_MEM_PINNED;
     /* no guard: this allocator never waits */
     cushim_mem_heap_open(heap->core, &(struct cushim_mem_heap_setup){

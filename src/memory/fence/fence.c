@@ -19,13 +19,28 @@ void cushim_mem_waits_count(struct cushim_mem_stats *stats, uint64_t start_ns) {
     cushim_mem_waits_of_thread.ns += ns;
 }
 
+/* Of a host that records for itself: this fence makes no record, and its barrier is native's. */
+static bool is_never_open(void) {
+    return false;
+}
+
+static enum cushim_mem_pass enter_nowhere(void) {
+    return CUSHIM_MEM_PASS_RELAXED;
+}
+
+static void leave_nowhere(void) {
+}
+
+static const struct cushim_mem_capture_guard unguarded = {is_never_open, enter_nowhere,
+                                                          leave_nowhere};
+
 void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
                            CUcontext context, const struct cushim_mem_capture_guard *gate) {
     unsigned flags = 0;
     if (!fence->cuda) /* a first life: locks are never made twice */
         pthread_mutex_init(&fence->lock, NULL);
     fence->cuda = cuda;
-    fence->gate = gate;
+    fence->gate = gate ? gate : &unguarded;
     fence->brings_out = gate != NULL;
     fence->event_flags = CU_EVENT_DISABLE_TIMING;
     if (gate && cuda->cuCtxGetFlags && cuda->cuCtxGetFlags(&flags) == CUDA_SUCCESS &&

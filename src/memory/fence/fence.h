@@ -87,9 +87,9 @@ struct cushim_mem_row {
 
 struct cushim_mem_fence {
     struct cushim_cuda *cuda;
-    const struct cushim_mem_capture_guard *gate; /* NULL: none is recorded but by the host itself */
-    _Atomic(CUcontext) context;                  /* NULL: abandoned */
-    unsigned event_flags; /* blocking sync where the context sleeps in waits */
+    const struct cushim_mem_capture_guard *gate;
+    _Atomic(CUcontext) context; /* NULL: abandoned */
+    unsigned event_flags;       /* blocking sync where the context sleeps in waits */
     atomic_uint life; /* counts abandons, under the lock: an event of an earlier life is no more */
     bool brings_out;  /* its records bring out what kernels printed */
     /* Each in lines of cache of its own: what every free reads, what arrivals write, what all who
@@ -134,7 +134,8 @@ void cushim_mem_waits_count(struct cushim_mem_stats *stats, uint64_t start_ns);
 /*
  * All zero, or abandoned.  The first relaxed free of a life waits, since effects may have been
  * submitted before there was a fence to note them.  With a guard its records bring out what kernels
- * printed, and waits sleep as the context's do: it must be current, for its flags are read.
+ * printed, and waits sleep as the context's do: it must be current, for its flags are read.  With
+ * NULL nothing is recorded: the host records for itself.
  */
 void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
                            CUcontext context, const struct cushim_mem_capture_guard *gate);

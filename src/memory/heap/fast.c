@@ -52,7 +52,7 @@ bool cushim_mem_fast_is_stale(const struct cushim_mem_heap *pool) {
 static void NOINLINE shrink_if_stale(struct cushim_mem_heap *pool) {
     uint64_t life = cushim_mem_heap_life(pool);
     if (life && cushim_mem_fast_is_stale(pool))
-        cushim_mem_reclaim_shrink(pool, life, false);
+        cushim_mem_reclaim_shrink(pool, life, cushim_mem_fence_tag(pool->fence), false);
 }
 
 static inline void end(struct cushim_mem_heap *pool) {
@@ -99,17 +99,18 @@ static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_
                         const struct cushim_mem_lookup *found) {
     struct cushim_mem_cache_bucket *bin = &cache->bins[found->place.extent->class_index];
     struct cushim_mem_unfenced *unfenced = &cache->unfenced;
+    size_t asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
     uint32_t live = CUSHIM_MEM_LIVE;
     cushim_mem_deferred_batch_turn(unfenced, cushim_mem_fence_tag(fence), cache->limit_bytes);
-    size_t unfenced_bytes = unfenced->n_bytes + cushim_mem_deferred_batch_weight(
-                                                    found->block_bytes, cache->limit_bytes);
+    size_t unfenced_bytes =
+        unfenced->n_bytes + cushim_mem_deferred_batch_weight(asked_bytes, cache->limit_bytes);
     if (unfenced_bytes >= unfenced->due_bytes || !cushim_mem_cache_has_room(cache, bin) ||
         !atomic_compare_exchange_strong(&found->cell->state, &live, CUSHIM_MEM_DEFERRED))
         return false;
     unfenced->n_bytes = unfenced_bytes;
     cushim_mem_cache_put(cache, bin, found->cell, found->base, cushim_mem_fence_tag(fence));
     /* as it is now: the block need not be the one looked up */
-    size_t asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
+    asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
     cushim_mem_cache_count_free(cache, asked_bytes, found->block_bytes);
     return true;
 }

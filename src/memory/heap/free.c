@@ -126,10 +126,8 @@ static void tidy(const struct freeing *freeing, bool is_stale, uint64_t tag) {
         is_stale = pool->held_bytes > cushim_mem_watermark_now(pool);
         pthread_mutex_unlock(&pool->lock);
     }
-    if (cushim_mem_watermark_is_far_over(pool))
-        cushim_mem_reclaim_settle(pool, freeing->life, tag);
-    else if (is_stale)
-        cushim_mem_reclaim_shrink(pool, freeing->life, freeing->has_waited);
+    if (is_stale)
+        cushim_mem_reclaim_shrink(pool, freeing->life, tag, freeing->has_waited);
 }
 
 /*
@@ -143,7 +141,7 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
     enum cushim_status status = CUSHIM_OK;
     bool is_stale = false, is_of_arena = cushim_mem_arena_serves(&freeing->found->place);
     if (is_of_arena || (cache && is_cacheable(freeing->found) && push(freeing, cache, tag))) {
-        is_stale = cushim_mem_fast_is_stale(pool);
+        is_stale = cushim_mem_fast_is_stale(pool) || cushim_mem_watermark_seems_far(pool);
     } else if (cushim_mem_heap_lock_life(pool, freeing->life)) {
         status = put(freeing, tag) ? CUSHIM_OK : CUSHIM_NOMEM;
         is_stale = pool->held_bytes > cushim_mem_watermark_now(pool);
@@ -252,16 +250,16 @@ static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due du
 static enum cushim_status release_relaxed(struct freeing *freeing) {
     struct cushim_mem_heap *pool = freeing->pool;
     const struct cushim_mem_capture_guard *gate = pool->fence->gate;
-    size_t block_bytes = freeing->asked_bytes;
     /* native refuses the free of a thread that captures, and so do we */
     if (gate->is_open() && cushim_mem_capture_guard_ask(gate) == CUSHIM_MEM_PASS_OWN)
         return release_exact(freeing);
     uint64_t tag = cushim_mem_fence_tag(pool->fence);
     bool has_effect = cushim_mem_fence_effect(pool->fence) != 0;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, freeing->life);
-    enum cushim_mem_due due = cache ? cushim_mem_deferred_batch_count(
-                                          &cache->unfenced, tag, block_bytes, cache->limit_bytes)
-                                    : CUSHIM_MEM_DUE;
+    enum cushim_mem_due due =
+        cache ? cushim_mem_deferred_batch_count(&cache->unfenced, tag, freeing->asked_bytes,
+                                                cache->limit_bytes)
+              : CUSHIM_MEM_DUE;
     if (due || has_effect) { /* driver calls: not with the cache taken */
         if (cache) {
             cushim_mem_cache_refresh_limit(cache);

@@ -54,6 +54,7 @@ void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_
         pool->fence->brings_out = !setup->policy->is_relaxed;
     }
     pool->recent_since_ns = cushim_clock_coarse_ns();
+    pool->bound.far_bytes = 2 * CUSHIM_MEM_HEAP_SLACK_BYTES;
     cushim_mem_deferred_batch_begin(pool, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
     atomic_store(&pool->quick_life, atomic_fetch_add(&pool->generation, 1) + 1);
 }
@@ -346,7 +347,7 @@ enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *pool, size
  */
 static void make_way(struct cushim_mem_heap *pool, size_t n_bytes, size_t segment_bytes) {
     pthread_mutex_lock(&pool->lock);
-    size_t bound_bytes = cushim_mem_watermark_at(pool, pool->live_bytes + n_bytes);
+    size_t bound_bytes = cushim_mem_watermark_with(pool, n_bytes);
     bool is_over = pool->held_bytes + segment_bytes > bound_bytes && pool->free_segment_bytes;
     pthread_mutex_unlock(&pool->lock);
     if (is_over)
@@ -421,9 +422,8 @@ static enum cushim_status serve_fresh(struct attempt *attempt) {
 /* May more be fetched while so much is deferred? */
 static bool is_within_budget(struct cushim_mem_heap *pool) {
     pthread_mutex_lock(&pool->lock);
-    size_t budget_bytes = cushim_most(pool->live_bytes / 2, pool->bound.device_bytes / 16);
-    bool is_within =
-        pool->deferred.n_bytes < cushim_most(budget_bytes, CUSHIM_MEM_HEAP_DEFERRED_BYTES);
+    bool is_within = pool->deferred.n_bytes < cushim_most(cushim_mem_watermark_step_bytes(pool),
+                                                          CUSHIM_MEM_HEAP_DEFERRED_BYTES);
     pthread_mutex_unlock(&pool->lock);
     return is_within;
 }

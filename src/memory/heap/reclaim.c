@@ -87,48 +87,49 @@ static bool is_due(uint64_t *done_ns, uint64_t now_ns, uint64_t again_ns) {
     return true;
 }
 
-/*
- * Caches pin segments: they are emptied where the pool holds too much, but not again and again
- * where the rest is pinned by live blocks.
- *
- * A relaxed free waits for nothing, and the driver's own free of a segment waits for the device: so
- * only where that is quiet, asked once a tick of the coarse clock.  What is far over the bound is
- * settle's.
- */
-void cushim_mem_reclaim_shrink(struct cushim_mem_heap *pool, uint64_t life, bool has_waited) {
-    cushim_mem_watermark_ask(pool);
-    uint64_t now_ns = cushim_clock_coarse_ns();
-    bool may_wait = has_waited || !pool->policy->is_relaxed || pool->source->is_prompt;
-    if (!cushim_mem_heap_lock_life(pool, life))
-        return;
-    bool is_over = pool->held_bytes > cushim_mem_watermark_now(pool);
-    bool drains = is_over && is_due(&pool->drained_ns, now_ns, drain_again_ns);
-    bool asks = is_over && !may_wait && is_due(&pool->quiet_asked_ns, now_ns, 1);
-    pthread_mutex_unlock(&pool->lock);
-    if (drains)
-        cushim_mem_cache_drain_all(pool);
-    if (is_over && (may_wait || (asks && is_quiet(pool))))
-        shrink(pool, life);
-}
-
-void cushim_mem_reclaim_settle(struct cushim_mem_heap *pool, uint64_t life, uint64_t tag) {
+/* Far over the bound: wait for what the block just freed waits for, and take back what is over. */
+static bool settle(struct cushim_mem_heap *pool, uint64_t life, uint64_t tag) {
     CUresult answer;
-    cushim_mem_watermark_ask(pool);
-    if (!cushim_mem_watermark_is_far_over(pool))
-        return;
-    cushim_mem_cache_drain_all(pool); /* what is in caches is deferred, too, and pins segments */
     enum cushim_status status = cushim_mem_fence_await(pool->fence, tag, 0, pool->stats, &answer);
     if (!cushim_mem_heap_lock_life(pool, life))
-        return;
+        return false;
     if (status == CUSHIM_OK)
         cushim_mem_heap_give_deferred(pool);
     else
         cushim_mem_heap_note_damage(pool, answer);
     pthread_mutex_unlock(&pool->lock);
-    if (status != CUSHIM_OK)
+    return status == CUSHIM_OK;
+}
+
+/*
+ * Caches pin segments, and what they have is deferred, too: they are emptied when the heap holds
+ * too much, but not again and again when the rest is pinned by live blocks.
+ *
+ * A relaxed free waits for nothing, and the driver's own free of a segment waits for the device: so
+ * only when that is quiet, asked once a tick of the coarse clock, or when far too much is held.
+ */
+void cushim_mem_reclaim_shrink(struct cushim_mem_heap *pool, uint64_t life, uint64_t tag,
+                               bool has_waited) {
+    cushim_mem_watermark_ask(pool);
+    uint64_t now_ns = cushim_clock_coarse_ns();
+    bool may_wait = has_waited || !pool->policy->is_relaxed || pool->source->is_prompt;
+    if (!cushim_mem_heap_lock_life(pool, life))
         return;
-    shrink(pool, life);
-    cushim_mem_watermark_note_tried(pool);
+    size_t over_bytes = cushim_less(pool->held_bytes, cushim_mem_watermark_now(pool));
+    bool is_far = cushim_mem_watermark_is_far(pool, over_bytes);
+    bool drains = over_bytes && is_due(&pool->drained_ns, now_ns, drain_again_ns);
+    bool asks = over_bytes && !may_wait && is_due(&pool->quiet_asked_ns, now_ns, 1);
+    pthread_mutex_unlock(&pool->lock);
+    if (drains || is_far)
+        cushim_mem_cache_drain_all(pool);
+    if (is_far && !settle(pool, life, tag))
+        return;
+    if (is_far || (over_bytes && (may_wait || (asks && is_quiet(pool)))))
+        shrink(pool, life);
+    if (is_far && cushim_mem_heap_lock_life(pool, life)) {
+        cushim_mem_watermark_note_tried(pool);
+        pthread_mutex_unlock(&pool->lock);
+    }
 }
 
 /* ---- waits when memory is out ---- */

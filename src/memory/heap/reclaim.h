@@ -17,22 +17,17 @@
 struct cushim_mem_heap;
 
 /**
- * In a free, without the lock: give back what the pool may not hold any more.
- * @param life        of the pool; nothing happens in another
+ * In a free, without the lock: give back what the heap may not hold any more.  When that is much,
+ * the free waits until `tag` is done, as the driver's free would.  What the driver says to the wait
+ * is damage, or nothing.
+ * @param life        of the heap; nothing happens in another
+ * @param tag         of the block just freed; 0 if all work on it is over
  * @param has_waited  this free has waited for the device; else one that is to wait for nothing asks
  * whether the device is quiet
  * Stream   may wait for the device, as cudaFree
  */
-void cushim_mem_reclaim_shrink(struct cushim_mem_heap *pool, uint64_t life, bool has_waited);
-
-/**
- * In a free, without the lock, where cushim_mem_watermark_is_far_over: wait until `tag` is done,
- * which native's free would do too, and give back what the pool may not hold.  What the driver says
- * to the wait is damage, or nothing.
- * @param tag  of the block just freed; 0 where all work on it is over
- * Stream   host wait, as cudaFree
- */
-void cushim_mem_reclaim_settle(struct cushim_mem_heap *pool, uint64_t life, uint64_t tag);
+void cushim_mem_reclaim_shrink(struct cushim_mem_heap *pool, uint64_t life, uint64_t tag,
+                               bool has_waited);
 
 /**
  * Give wholly free segments back to the driver until no more than keep_bytes of them are held.

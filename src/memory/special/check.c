@@ -262,7 +262,7 @@ static void give_back(struct cushim_mem_heap *pool, uint64_t life,
     bool is_stale = !is_busy && pool->held_bytes > cushim_mem_watermark_now(pool);
     pthread_mutex_unlock(&pool->lock);
     if (is_stale)
-        cushim_mem_reclaim_shrink(pool, life, false);
+        cushim_mem_reclaim_shrink(pool, life, 0, false);
 }
 
 /* The first byte of a freed block that is not DEAD; false where there is none, or none can be read.

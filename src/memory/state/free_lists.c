@@ -2,6 +2,7 @@
 
 #include <utlist.h>
 
+#include "base/bits.h"
 #include "memory/layout/chunk.h"
 #include "memory/state/heap_state.h"
 
@@ -26,6 +27,8 @@ static bool was_whole(const struct cushim_mem_extent *extent) {
 /* Something is served from a segment that was wholly free. */
 static void note_used(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     pool->free_segment_bytes -= segment->n_bytes;
+    pool->bound.least_free_bytes =
+        cushim_least(pool->bound.least_free_bytes, pool->free_segment_bytes);
     cushim_mem_stats_subtract(&pool->stats->free_segment_bytes, segment->n_bytes);
     DL_DELETE2(pool->bound.oldest_free, segment, older_free, younger_free);
 }
@@ -218,7 +221,7 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *pool,
         cushim_mem_arena_give_locked(pool, place);
         return;
     }
-    cushim_mem_watermark_count_given(pool, extent->block_bytes);
+    cushim_mem_heap_count(pool, -(ptrdiff_t)extent->block_bytes, 0);
     atomic_store_explicit(&extent->cells[place->index].state, CUSHIM_MEM_FREE,
                           memory_order_release);
     if (segment->is_retired) {

@@ -80,7 +80,7 @@ struct cushim_mem_heap {
         live_bytes; /* of blocks off the free lists, as cut: LIVE, DEFERRED or in a cache */
     atomic_size_t held_bytes;         /* of segments; both written under the lock */
     atomic_size_t free_segment_bytes; /* of segments that are wholly free, idle ones included */
-    size_t recent_peak_bytes[2]; /* of live_bytes: in the running second, and in the one before */
+    size_t recent_peak_bytes[2]; /* of what is used: in the running second, and in the one before */
     atomic_uint_fast64_t recent_since_ns; /* written under the lock */
     uint64_t drained_ns;                  /* when caches were last emptied to give memory back */
     uint64_t quiet_asked_ns; /* when a relaxed free last asked whether the device is quiet */

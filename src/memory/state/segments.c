@@ -143,8 +143,7 @@ struct cushim_mem_extent *cushim_mem_segments_enter(struct cushim_mem_heap *pool
         return NULL;
     }
     link_segment(pool, segment);
-    pool->bound.device_free_bytes = cushim_less(pool->bound.device_free_bytes, n_bytes);
-    pool->bound.tried_bytes = 0;
+    cushim_mem_watermark_note_fetched(pool, n_bytes);
     if (is_dedicated)
         cushim_mem_watermark_count_taken(pool, n_bytes);
     else
@@ -195,7 +194,7 @@ size_t cushim_mem_segments_release(struct cushim_mem_heap *pool, struct cushim_m
         pthread_mutex_lock(&pool->lock);
         if (answer == CUDA_SUCCESS) {
             released_bytes += segment->n_bytes;
-            pool->bound.device_free_bytes += segment->n_bytes;
+            cushim_mem_watermark_note_returned(pool, segment->n_bytes);
             cushim_mem_segment_destroy(&pool->meta, segment);
         } else if (put_back(pool, segment)) {
             cushim_mem_free_lists_put_back(pool, segment);
@@ -218,7 +217,7 @@ enum cushim_status cushim_mem_segments_free(struct cushim_mem_heap *pool,
         put_back(pool, segment);
     } else {
         if (segment->generation == atomic_load(&pool->generation))
-            cushim_mem_watermark_count_given(pool, segment->first.block_bytes);
+            cushim_mem_heap_count(pool, -(ptrdiff_t)segment->first.block_bytes, 0);
         cushim_mem_segment_destroy(&pool->meta, segment);
     }
     pthread_mutex_unlock(&pool->lock);

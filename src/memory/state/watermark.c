@@ -7,11 +7,14 @@
 #include "memory/state/heap_state.h"
 
 enum {
-    IDLE_SHARE = 64,        /* less than this part of what is held is live: next to nothing */
-    IDLE_DEVICE_SHARE = 8,  /* the part of the device that such a pool may hold */
-    STEP_DEVICE_SHARE = 64, /* the part that is worth a wait */
-    ROOMY_SHARE = 8,        /* at least this part of the device is free: that is plenty */
-    MARGIN = 16             /* the part of what is live that may be held beside it */
+    IDLE_SHARE = 64,       /* less than this part of what is held is live: next to nothing */
+    IDLE_DEVICE_SHARE = 8, /* the part of the device that such a heap may hold */
+    ROOMY_SHARE = 8,       /* at least this part of the device is free: that is plenty */
+    MARGIN = 16,           /* the part of what is used that may be held beside it */
+    ROOMY_MARGINS = 5,     /* so many of them when plenty of the device is free */
+    /* the part of the recent peak that is worth a wait, but no more than that of the device */
+    STEP_SHARE = 8,
+    STEP_DEVICE_SHARE = 64
 };
 static const uint64_t recent_ns = 1000000000;
 static const uint64_t ask_again_ns = 100000000;
@@ -60,75 +63,84 @@ void cushim_mem_watermark_ask(struct cushim_mem_heap *pool) {
     pthread_mutex_lock(&pool->lock);
     bound->device_bytes = total_bytes;
     bound->device_free_bytes = free_bytes;
-    bound->step_bytes = cushim_most(total_bytes / STEP_DEVICE_SHARE, CUSHIM_MEM_HEAP_SLACK_BYTES);
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* ---- how much is too much ---- */
+/* ---- what is used, and what has earned its keep ---- */
 
-/* The band of a block; NULL where it is in none: one such segment would be most of a device. */
-static struct cushim_mem_band *band_of(struct cushim_mem_watermark *bound, size_t block_bytes) {
-    enum { LOG2_LEAST = 21 };
-    if (block_bytes >> LOG2_LEAST == 0)
-        return &bound->bands[CUSHIM_MEM_WATERMARK_BANDS];
-    unsigned doubling = cushim_log2_floor(block_bytes);
-    if (doubling >= LOG2_LEAST + CUSHIM_MEM_WATERMARK_BANDS / 4)
-        return NULL;
-    return &bound->bands[(doubling - LOG2_LEAST) * 4 + ((block_bytes >> (doubling - 2)) & 3)];
-}
-
-static size_t band_peak_bytes(const struct cushim_mem_band *band) {
-    return band->peak_bytes[band->peak_bytes[1] > band->peak_bytes[0]];
+/* What is deferred is held, and used no more. */
+static size_t used_bytes(const struct cushim_mem_heap *pool) {
+    return cushim_less(pool->live_bytes, pool->deferred.n_bytes);
 }
 
 void cushim_mem_watermark_count_taken(struct cushim_mem_heap *pool, size_t block_bytes) {
-    struct cushim_mem_watermark *bound = &pool->bound;
-    struct cushim_mem_band *band = band_of(bound, block_bytes);
     cushim_mem_heap_count(pool, (ptrdiff_t)block_bytes, 0);
-    if (pool->live_bytes > pool->recent_peak_bytes[0])
-        pool->recent_peak_bytes[0] = pool->live_bytes;
-    if (!band)
-        return;
-    band->live_bytes += block_bytes;
-    if (band->live_bytes <= band->peak_bytes[0])
-        return;
-    bound->working_set_bytes += cushim_less(band->live_bytes, band_peak_bytes(band));
-    band->peak_bytes[0] = band->live_bytes;
+    pool->recent_peak_bytes[0] = cushim_most(pool->recent_peak_bytes[0], used_bytes(pool));
 }
 
-void cushim_mem_watermark_count_given(struct cushim_mem_heap *pool, size_t block_bytes) {
-    struct cushim_mem_band *band = band_of(&pool->bound, block_bytes);
-    cushim_mem_heap_count(pool, -(ptrdiff_t)block_bytes, 0);
-    if (band)
-        band->live_bytes -= block_bytes;
+/*
+ * A second ends: what was idle in all of it was not earned, nor is anything that is idle when no
+ * free looked for a second.  Nobody may have looked for long, so the peak counts for one more.
+ */
+static void end_second(struct cushim_mem_heap *pool, uint64_t now_ns, bool was_left) {
+    struct cushim_mem_watermark *bound = &pool->bound;
+    size_t free_bytes = pool->free_segment_bytes;
+    pool->recent_peak_bytes[1] = pool->recent_peak_bytes[0];
+    pool->recent_peak_bytes[0] = used_bytes(pool);
+    pool->recent_since_ns = now_ns;
+    bound->earned_bytes =
+        cushim_less(bound->earned_bytes, was_left ? free_bytes : bound->least_free_bytes);
+    bound->least_free_bytes = free_bytes;
 }
 
-static void begin_second(struct cushim_mem_watermark *bound) {
-    bound->working_set_bytes = 0;
-    for (int i = 0; i <= CUSHIM_MEM_WATERMARK_BANDS; i++) {
-        struct cushim_mem_band *band = &bound->bands[i];
-        band->peak_bytes[1] = band->peak_bytes[0];
-        band->peak_bytes[0] = band->live_bytes;
-        bound->working_set_bytes += band_peak_bytes(band);
-    }
-}
-
-/* The highest live total of the last second or two; under the lock. */
-static size_t recent_peak_bytes(struct cushim_mem_heap *pool) {
+static void look_at_clock(struct cushim_mem_heap *pool) {
     uint64_t now_ns = cushim_clock_coarse_ns();
-    if (now_ns - pool->recent_since_ns >= recent_ns) {
-        /* the peak may be old or a moment old, nobody looked: it counts for one second more */
-        pool->recent_peak_bytes[1] = pool->recent_peak_bytes[0];
-        pool->recent_peak_bytes[0] = pool->live_bytes;
-        pool->recent_since_ns = now_ns;
-        begin_second(&pool->bound);
-    }
-    return pool->recent_peak_bytes[pool->recent_peak_bytes[1] > pool->recent_peak_bytes[0]];
+    if (now_ns - pool->recent_since_ns >= recent_ns)
+        end_second(pool, now_ns, now_ns - pool->bound.looked_ns >= recent_ns);
+    pool->bound.looked_ns = now_ns;
+}
+
+/* The most that was used in the last second or two. */
+static size_t recent_peak_bytes(const struct cushim_mem_heap *pool) {
+    return cushim_most(cushim_most(pool->recent_peak_bytes[0], pool->recent_peak_bytes[1]),
+                       used_bytes(pool));
+}
+
+void cushim_mem_watermark_note_returned(struct cushim_mem_heap *pool, size_t n_bytes) {
+    struct cushim_mem_watermark *bound = &pool->bound;
+    uint64_t now_ns = cushim_clock_coarse_ns();
+    bound->device_free_bytes += n_bytes;
+    if (now_ns - bound->returned_ns >= recent_ns)
+        bound->returned_bytes = 0;
+    bound->returned_bytes += n_bytes;
+    bound->returned_ns = now_ns;
+}
+
+void cushim_mem_watermark_note_fetched(struct cushim_mem_heap *pool, size_t n_bytes) {
+    struct cushim_mem_watermark *bound = &pool->bound;
+    size_t again_bytes = 0;
+    bound->device_free_bytes = cushim_less(bound->device_free_bytes, n_bytes);
+    bound->tried_bytes = 0;
+    if (cushim_clock_coarse_ns() - bound->returned_ns < recent_ns)
+        again_bytes = cushim_least(bound->returned_bytes, n_bytes);
+    bound->returned_bytes -= again_bytes;
+    bound->earned_bytes =
+        cushim_least(bound->earned_bytes + again_bytes, recent_peak_bytes(pool) + n_bytes);
 }
 
 size_t cushim_mem_watermark_margin_bytes(struct cushim_mem_heap *pool) {
-    return cushim_most(recent_peak_bytes(pool), pool->live_bytes) / MARGIN;
+    look_at_clock(pool);
+    return recent_peak_bytes(pool) / MARGIN;
 }
+
+size_t cushim_mem_watermark_step_bytes(const struct cushim_mem_heap *pool) {
+    size_t n_bytes = recent_peak_bytes(pool) / STEP_SHARE;
+    if (pool->bound.device_bytes)
+        n_bytes = cushim_least(n_bytes, pool->bound.device_bytes / STEP_DEVICE_SHARE);
+    return cushim_most(n_bytes, CUSHIM_MEM_HEAP_SLACK_BYTES);
+}
+
+/* ---- how much is too much ---- */
 
 static size_t slack_bytes(const struct cushim_mem_heap *pool) {
     return pool->policy->is_sparing ? CUSHIM_MEM_SPARING_SLACK_BYTES : CUSHIM_MEM_HEAP_SLACK_BYTES;
@@ -140,93 +152,87 @@ static size_t with_margin(const struct cushim_mem_heap *pool, size_t n_bytes) {
 
 /*
  * What the neighbours on the device leave us.  Wholly free segments of the device's other contexts
- * share in it.  Any thread.
+ * share in it.
  */
-static size_t shared_bound(const struct cushim_mem_heap *pool, size_t live_bytes) {
+static size_t shared_bound(const struct cushim_mem_heap *pool) {
     const struct cushim_mem_watermark *bound = &pool->bound;
     size_t device_bytes = bound->device_bytes, held_bytes = pool->held_bytes;
+    size_t n_used = used_bytes(pool);
     size_t others_bytes = cushim_less(cushim_mem_stats_read(&pool->stats->free_segment_bytes),
                                       pool->free_segment_bytes);
     if (!device_bytes)
         return SIZE_MAX;
-    /* held - live + others <= (free + given back) / 2; given back is what is held now less held */
+    /* held - used + others <= (free + given back) / 2; given back is what is held now less held */
     size_t most_bytes =
-        cushim_less(bound->device_free_bytes + held_bytes + 2 * live_bytes, 2 * others_bytes) / 3;
-    if (live_bytes <= held_bytes / IDLE_SHARE || live_bytes <= CUSHIM_MEM_HEAP_SLACK_BYTES) {
+        cushim_less(bound->device_free_bytes + held_bytes + 2 * n_used, 2 * others_bytes) / 3;
+    if (n_used <= held_bytes / IDLE_SHARE || n_used <= CUSHIM_MEM_HEAP_SLACK_BYTES) {
         size_t idle_bytes = cushim_less(device_bytes / IDLE_DEVICE_SHARE, others_bytes);
-        most_bytes = cushim_least(most_bytes, live_bytes + idle_bytes);
+        most_bytes = cushim_least(most_bytes, n_used + idle_bytes);
     }
-    return cushim_most(most_bytes, live_bytes + CUSHIM_MEM_HEAP_SLACK_BYTES);
+    return cushim_most(most_bytes, n_used + CUSHIM_MEM_HEAP_SLACK_BYTES);
 }
 
-/*
- * What each size had live a moment ago, where plenty of the device is free, up to 5/16 more than
- * all of them together, and a little for what caches have.
- */
-static size_t working_set(const struct cushim_mem_heap *pool, size_t basis_bytes) {
+/* What is used and earned, and a margin, because segments are coarser than blocks; in all no more
+ * than the recent peak and a share of it, which is larger when plenty of the device is free. */
+static size_t own_bound(const struct cushim_mem_heap *pool, size_t n_used) {
     const struct cushim_mem_watermark *bound = &pool->bound;
-    bool is_roomy =
-        bound->device_bytes && bound->device_free_bytes >= bound->device_bytes / ROOMY_SHARE;
-    if (!is_roomy || cushim_mem_heap_packs(pool))
-        return 0;
-    size_t most_bytes = basis_bytes + basis_bytes / 16 * 5;
-    return cushim_least(bound->working_set_bytes, most_bytes) +
-           cushim_least(basis_bytes / 32, CUSHIM_MEM_HEAP_SLACK_BYTES);
+    size_t earned_bytes = n_used + bound->earned_bytes;
+    size_t peak_bytes = cushim_most(recent_peak_bytes(pool), n_used);
+    size_t most_bytes = with_margin(pool, peak_bytes);
+    bool is_roomy = bound->device_bytes && !cushim_mem_heap_packs(pool) &&
+                    bound->device_free_bytes >= bound->device_bytes / ROOMY_SHARE;
+    if (is_roomy)
+        most_bytes = cushim_most(most_bytes, peak_bytes + peak_bytes / MARGIN * ROOMY_MARGINS);
+    return cushim_least(with_margin(pool, earned_bytes), most_bytes);
 }
 
-/* The margin is on both, what is live and what was, since segments are coarser than blocks: without
- * it a loop that frees all and allocates again would send a segment back and forth at every turn.
- */
-size_t cushim_mem_watermark_at(struct cushim_mem_heap *pool, size_t live_bytes) {
-    size_t basis_bytes = cushim_most(recent_peak_bytes(pool), live_bytes);
-    if (pool->policy->has_keep) {
-        size_t keep_bytes = cushim_amount_bytes(pool->policy->keep, pool->bound.device_bytes);
-        /* what the driver hands out in any case */
-        basis_bytes = cushim_rounded(basis_bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES);
-        return cushim_most(basis_bytes, keep_bytes);
-    }
-    size_t own_bytes = cushim_most(with_margin(pool, basis_bytes), working_set(pool, basis_bytes));
-    return cushim_least(own_bytes, shared_bound(pool, pool->live_bytes));
+/* CUSHIM_KEEP and CUSHIM_RESERVE. */
+static size_t with_settings(const struct cushim_mem_heap *pool, size_t n_used, size_t own_bytes) {
+    const struct cushim_mem_policy *policy = pool->policy;
+    size_t device_bytes = pool->bound.device_bytes;
+    if (policy->has_keep) /* beyond what the driver hands out for what is used */
+        own_bytes = cushim_least(own_bytes, cushim_rounded(n_used, CUSHIM_MEM_NATIVE_PAGE_BYTES) +
+                                                cushim_amount_bytes(policy->keep, device_bytes));
+    return cushim_most(own_bytes, cushim_amount_bytes(policy->reserve, device_bytes));
+}
+
+static size_t watermark(struct cushim_mem_heap *pool, size_t n_used) {
+    if (pool->policy->keeps_all)
+        return SIZE_MAX;
+    look_at_clock(pool);
+    return cushim_least(with_settings(pool, n_used, own_bound(pool, n_used)), shared_bound(pool));
+}
+
+size_t cushim_mem_watermark_with(struct cushim_mem_heap *pool, size_t more_bytes) {
+    return watermark(pool, used_bytes(pool) + more_bytes);
 }
 
 size_t cushim_mem_watermark_now(struct cushim_mem_heap *pool) {
-    size_t held_bytes = pool->held_bytes, live_bytes = pool->live_bytes;
-    bool has_keep = pool->policy->has_keep;
-    if (!has_keep && held_bytes <= live_bytes + slack_bytes(pool))
+    size_t held_bytes = pool->held_bytes, n_used = used_bytes(pool);
+    if (!pool->policy->has_keep && held_bytes <= n_used + slack_bytes(pool))
         return held_bytes; /* nothing to ask the clock for */
-    size_t now_bytes = cushim_mem_watermark_at(pool, live_bytes);
-    /* while a capture is open no malloc gives anything back: a free leaves it room */
-    return !has_keep && pool->fence->gate->is_open()
-               ? cushim_least(now_bytes, with_margin(pool, live_bytes))
+    size_t now_bytes = watermark(pool, n_used);
+    /* while a capture is open no request gives anything back: a free leaves it room */
+    return pool->fence->gate->is_open() && !pool->policy->keeps_all
+               ? cushim_least(now_bytes, with_margin(pool, n_used))
                : now_bytes;
 }
 
-static size_t live_bytes_of(const struct cushim_mem_heap *pool) {
-    return cushim_less(atomic_load_explicit(&pool->live_bytes, memory_order_relaxed),
-                       atomic_load_explicit(&pool->deferred.n_bytes, memory_order_relaxed));
-}
-
-bool cushim_mem_watermark_is_far_over(struct cushim_mem_heap *pool) {
+bool cushim_mem_watermark_is_far(struct cushim_mem_heap *pool, size_t over_bytes) {
     struct cushim_mem_watermark *bound = &pool->bound;
-    size_t step_bytes = atomic_load_explicit(&bound->step_bytes, memory_order_relaxed);
-    size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
-    size_t live_bytes = live_bytes_of(pool);
-    if (!step_bytes || held_bytes <= live_bytes + CUSHIM_MEM_HEAP_SLACK_BYTES + step_bytes ||
-        pool->policy->has_keep)
-        return false;
-    /* over the bound, not over what is live: the bound falls in a step where nothing lives on */
-    size_t over_bytes = cushim_less(held_bytes, shared_bound(pool, live_bytes));
-    size_t tried_bytes = atomic_load_explicit(&bound->tried_bytes, memory_order_relaxed);
-    if (tried_bytes > over_bytes) { /* that much of it went, or is used again */
-        tried_bytes = over_bytes;
-        atomic_store_explicit(&bound->tried_bytes, tried_bytes, memory_order_relaxed);
-    }
-    return over_bytes > tried_bytes + step_bytes;
+    bound->tried_bytes =
+        cushim_least(bound->tried_bytes, over_bytes); /* the rest went, or is used */
+    size_t ignored_bytes = bound->tried_bytes + cushim_mem_watermark_step_bytes(pool);
+    bound->far_bytes = cushim_less(pool->held_bytes - over_bytes + ignored_bytes, used_bytes(pool));
+    return over_bytes > ignored_bytes;
 }
 
 void cushim_mem_watermark_note_tried(struct cushim_mem_heap *pool) {
-    size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
-    atomic_store_explicit(&pool->bound.tried_bytes,
-                          cushim_less(held_bytes, shared_bound(pool, live_bytes_of(pool))),
-                          memory_order_relaxed);
+    size_t over_bytes = cushim_less(pool->held_bytes, cushim_mem_watermark_now(pool));
+    pool->bound.tried_bytes = over_bytes;
+    cushim_mem_watermark_is_far(pool, over_bytes);
+}
+
+bool cushim_mem_watermark_seems_far(const struct cushim_mem_heap *pool) {
+    return pool->held_bytes > used_bytes(pool) + pool->bound.far_bytes;
 }

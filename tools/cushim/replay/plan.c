@@ -85,6 +85,7 @@ static bool begin(const struct setting *setting, struct plan *plan) {
     policy->segment_moved = count_call;
     policy->is_relaxed = setting->is_relaxed;
     policy->keep = setting->keep;
+    policy->reserve = setting->reserve;
     policy->has_keep = !cushim_amount_is_auto(setting->keep);
     if (setting->limit.number)
         policy->budgets = engine.budgets;

@@ -7,7 +7,7 @@
 
 /* What decides where a block comes from, of one thread and without a device. */
 static bool is_planned(const char *name) {
-    static const char *const known[] = {"free", "keep", "limit", "buckets"};
+    static const char *const known[] = {"free", "keep", "reserve", "limit", "buckets"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(known[i], name) == 0)
             return true;
@@ -29,8 +29,8 @@ static bool take_word(struct setting *setting, struct cushim_options *options, c
                                               : NULL;
     if (!row || !is_planned(row->name)) {
         snprintf(wrong, wrong_bytes,
-                 "`%.40s` is none of native, exact, relaxed, keep=, limit=, "
-                 "buckets=",
+                 "`%.40s` is none of native, exact, relaxed, keep=, reserve=, "
+                 "limit=, buckets=",
                  word);
         return false;
     }
@@ -64,6 +64,7 @@ bool setting_read(struct setting *setting, const char *text, size_t n_bytes, cha
     setting->buckets = options.buckets;
     setting->large_bytes = options.large;
     setting->keep = options.keep;
+    setting->reserve = options.reserve;
     setting->limit = options.limit;
     return is_well;
 }

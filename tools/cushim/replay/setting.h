@@ -16,7 +16,7 @@ struct setting {
     bool is_relaxed;
     int buckets; /* enum cushim_mem_scheme */
     size_t large_bytes;
-    struct cushim_amount keep, limit;
+    struct cushim_amount keep, reserve, limit;
 };
 
 /* Read one of n_bytes; false: `wrong` says why, as one phrase. */

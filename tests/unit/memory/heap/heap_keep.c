@@ -99,15 +99,13 @@ START_TEST(what_is_held_stays_within_its_bound_after_each_free) {
 }
 END_TEST
 
-START_TEST(when_all_is_freed_and_time_passed_little_is_held) {
+START_TEST(when_all_is_freed_once_little_is_held) {
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 200; i++)
         addresses[i] = fixture_take(fixture, 3 * MIB);
     uint64_t last = fixture_take(fixture, 1000);
     for (unsigned i = 0; i < 200; i++)
         fixture_give(fixture, addresses[i]);
-    ck_assert_uint_ge(pool()->held_bytes, 500 * (size_t)MIB); /* the recent peak explains it */
-    let_time_pass();
     fixture_give(fixture, last);
     ck_assert_uint_le(pool()->held_bytes, 32 * MIB);
     fixture_check(fixture);
@@ -146,6 +144,7 @@ END_TEST
 
 START_TEST(of_idle_segments_of_a_size_the_last_freed_is_taken) {
     fixture = fixture_create(NULL);
+    fixture->policy.keeps_all = true;
     atomic_store(&fixture->policy.dedicated_bytes, 4 * MIB);
     uint64_t first = fixture_take(fixture, 17 * MIB), last = fixture_take(fixture, 16 * MIB + 100);
     fixture_give(fixture, first);
@@ -192,10 +191,9 @@ END_TEST
 
 /* ---- how much is kept ---- */
 
-static struct fixture *fixture_with_keep(size_t number, bool is_percent) {
+static struct fixture *fixture_with_reserve(size_t number, bool is_percent) {
     struct fixture *made = fixture_create(NULL);
-    made->policy.keep = (struct cushim_amount){number, is_percent};
-    made->policy.has_keep = true;
+    made->policy.reserve = (struct cushim_amount){number, is_percent};
     return made;
 }
 
@@ -205,12 +203,10 @@ static size_t held_after(unsigned n) {
         addresses[i] = fixture_take(fixture, 20 * MIB);
     for (unsigned i = 0; i < n; i++)
         fixture_give(fixture, addresses[i]);
-    ck_assert_uint_ge(pool()->held_bytes, n * 20 * (size_t)MIB); /* the recent peak */
     let_time_pass();
     let_time_pass();
     fixture_give(fixture, fixture_take(fixture, 20 * MIB));
     fixture_check(fixture);
-    ck_assert_uint_le(pool()->bound.working_set_bytes, 21 * MIB);
     return pool()->held_bytes;
 }
 
@@ -225,27 +221,87 @@ START_TEST(what_could_be_had_back_is_segments_without_a_live_block) {
 }
 END_TEST
 
-START_TEST(what_was_in_use_a_moment_ago_is_kept_in_whole_pages) {
-    fixture = fixture_with_keep(0, false);
-    fixture_give(fixture, fixture_take(fixture, 1000));
-    ck_assert_uint_eq(cushim_mem_watermark_now(pool()), 2 * MIB);
-    ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
+/* One turn of a loop: n blocks of n_bytes live together.  Returns the driver calls that it made. */
+static unsigned turn(unsigned n, size_t n_bytes) {
+    unsigned n_calls = fake_n_calls("cuMemAlloc_v2") + fake_n_calls("cuMemFree_v2");
+    for (unsigned i = 0; i < n; i++)
+        addresses[i] = fixture_take(fixture, n_bytes);
+    for (unsigned i = 0; i < n; i++)
+        fixture_give(fixture, addresses[i]);
+    return fake_n_calls("cuMemAlloc_v2") + fake_n_calls("cuMemFree_v2") - n_calls;
+}
+
+START_TEST(what_never_came_again_goes_back_at_its_free) {
+    for (int way = 0; way < 2; way++) {
+        fixture = fixture_create(NULL);
+        fixture->policy.has_keep = way;
+        turn(1, 20 * MIB);
+        turn(1, 20 * MIB); /* which is no reason to keep all of these: */
+        turn(150, 20 * MIB);
+        ck_assert_uint_le(pool()->held_bytes, (size_t)(way ? 4 : 20 + 32) * MIB);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
+    }
 }
 END_TEST
 
-START_TEST(keep_says_how_much_stays_when_recent_use_explains_nothing) {
-    fixture = fixture_with_keep(200 * (size_t)MIB, false);
+START_TEST(a_loop_makes_no_driver_call_from_its_third_turn_on) {
+    static const size_t sizes[] = {3 * MIB, 20 * MIB, 2000 * (size_t)MIB};
+    for (int k = 0; k < 3; k++) {
+        fixture = fixture_create(NULL);
+        for (int i = 0; i < 6; i++) {
+            unsigned n_calls = turn(5, sizes[k]);
+            ck_assert_msg(i < 2 || n_calls == 0, "turn %d: %u calls", i, n_calls);
+        }
+        fixture_check(fixture);
+        fixture_destroy(fixture);
+    }
+}
+END_TEST
+
+/* More than a second after the last call. */
+START_TEST(what_a_loop_has_earned_goes_back_when_nobody_asks_for_it) {
+    fixture = fixture_create(NULL);
+    uint64_t other = fixture_take(fixture, 1000);
+    for (int i = 0; i < 3; i++)
+        turn(50, 20 * MIB);
+    ck_assert_uint_ge(pool()->held_bytes, 1000 * (size_t)MIB);
+    pool()->bound.looked_ns -= 1100000000;
+    atomic_fetch_sub(&pool()->recent_since_ns, 1100000000);
+    fixture_give(fixture, other);
+    ck_assert_uint_le(pool()->held_bytes, (2 + 32) * MIB);
+    fixture_check(fixture);
+}
+END_TEST
+
+/* And a second in which all of it was idle, though frees looked again and again. */
+START_TEST(what_was_idle_for_a_second_is_not_earned_any_more) {
+    fixture = fixture_create(NULL);
+    for (int i = 0; i < 3; i++)
+        turn(50, 20 * MIB);
+    for (int i = 0; i < 2; i++) {
+        atomic_fetch_sub(&pool()->recent_since_ns, 1100000000);
+        turn(1, 1000000);
+        turn(20, 2 * MIB);
+    }
+    ck_assert_uint_le(pool()->held_bytes, (2 + 40 + 32) * MIB);
+    fixture_check(fixture);
+}
+END_TEST
+
+START_TEST(reserve_says_how_much_stays_though_nothing_earned_it) {
+    fixture = fixture_with_reserve(200 * (size_t)MIB, false);
     size_t held_bytes = held_after(20);
     ck_assert_uint_le(held_bytes, 200 * MIB);
     ck_assert_uint_gt(held_bytes, 170 * MIB);
     fixture_destroy(fixture);
-    fixture = fixture_with_keep(0, false);
-    ck_assert_uint_le(held_after(20), 20 * MIB);
+    fixture = fixture_with_reserve(0, false);
+    ck_assert_uint_le(held_after(20), (20 + 32) * MIB);
     fixture_destroy(fixture);
-    fixture = fixture_with_keep(100, true);
+    fixture = fixture_with_reserve(100, true);
     ck_assert_uint_ge(held_after(20), 400 * MIB);
     fixture_destroy(fixture);
-    fixture = fixture_with_keep(10, true);
+    fixture = fixture_with_reserve(10, true);
     fake_limit(1000 * (size_t)MIB);
     held_bytes = held_after(20);
     ck_assert_uint_le(held_bytes, 100 * MIB);
@@ -255,6 +311,7 @@ END_TEST
 
 START_TEST(a_pool_with_next_to_nothing_live_holds_an_eighth_of_the_device) {
     fixture = fixture_create(NULL);
+    fixture->policy.reserve = (struct cushim_amount){100, true};
     fake_limit(1024 * (size_t)MIB);
     uint64_t small = fixture_take(fixture, 1000);
     for (unsigned i = 0; i < 30; i++)
@@ -276,6 +333,7 @@ END_TEST
 
 START_TEST(what_is_held_free_is_at_most_half_of_what_the_driver_has_free) {
     fixture = fixture_create(NULL);
+    fixture->policy.reserve = (struct cushim_amount){100, true};
     fake_limit(1024 * (size_t)MIB);
     for (unsigned i = 0; i < 45; i++)
         addresses[i] = fixture_take(fixture, 20 * MIB);
@@ -295,10 +353,11 @@ END_TEST
 /* The device has something to do in the whole test: nothing may wait for it inside a request. */
 START_TEST(a_request_gives_back_first_where_that_waits_for_nothing) {
     fixture = fixture_create(NULL);
-    for (unsigned i = 0; i < 20; i++)
-        addresses[i] = fixture_take(fixture, (20 + i) * MIB);
-    for (unsigned i = 0; i < 20; i++)
-        fixture_give(fixture, addresses[i]);
+    for (unsigned i = 0; i < 60; i++) { /* three turns */
+        addresses[i % 20] = fixture_take(fixture, (20 + i % 20) * MIB);
+        for (unsigned k = 0; i % 20 == 19 && k < 20; k++)
+            fixture_give(fixture, addresses[k]);
+    }
     fake_submit(0);
     size_t held_bytes = pool()->held_bytes;
     fake_forget_order();
@@ -385,15 +444,18 @@ SUITE() {
                           a_thousand_blocks_of_1100000_bytes_cost_what_they_do_natively,
                           a_thousand_blocks_of_2200000_bytes_cost_what_they_do_natively,
                           what_is_held_stays_within_its_bound_after_each_free,
-                          when_all_is_freed_and_time_passed_little_is_held,
+                          when_all_is_freed_once_little_is_held,
                           free_slabs_do_not_keep_segments_beyond_the_bound,
                           an_idle_segment_of_its_own_serves_its_rounded_size_alone,
                           of_idle_segments_of_a_size_the_last_freed_is_taken,
                           what_counts_as_large_may_change_while_blocks_live,
                           an_uncached_dedicated_block_goes_straight_back,
-                          keep_says_how_much_stays_when_recent_use_explains_nothing,
+                          reserve_says_how_much_stays_though_nothing_earned_it,
                           what_could_be_had_back_is_segments_without_a_live_block,
-                          what_was_in_use_a_moment_ago_is_kept_in_whole_pages,
+                          what_never_came_again_goes_back_at_its_free,
+                          a_loop_makes_no_driver_call_from_its_third_turn_on,
+                          what_a_loop_has_earned_goes_back_when_nobody_asks_for_it,
+                          what_was_idle_for_a_second_is_not_earned_any_more,
                           a_pool_with_next_to_nothing_live_holds_an_eighth_of_the_device,
                           what_is_held_free_is_at_most_half_of_what_the_driver_has_free,
                           a_request_gives_back_first_where_that_waits_for_nothing,

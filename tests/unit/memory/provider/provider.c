@@ -48,6 +48,7 @@ static struct cushim_mem_heap *set_up(enum cushim_mem_kind kind, unsigned flags)
     fixture->cuda->cuMemAllocManaged = alloc_managed;
     atomic_store(&policy.dedicated_bytes, kind == CUSHIM_MEM_MANAGED ? 1 : 64 * MIB);
     policy.is_sparing = kind == CUSHIM_MEM_PINNED;
+    policy.keeps_all = false;
     cushim_mem_heap_open(&fixture->pools[1],
                          &(struct cushim_mem_heap_setup){
                              .cuda = fixture->cuda,
@@ -206,6 +207,7 @@ START_TEST(where_memory_is_out_smaller_blocks_pin_nothing_of_a_larger_one) {
     uint64_t addresses[MOST], large;
     unsigned n = 0;
     struct cushim_mem_heap *pool = set_up(CUSHIM_MEM_PINNED, 0);
+    policy.keeps_all = true;
     fake_limit((size_t)2 * MOST * MIB);
     while (n < MOST && try_take(2 * MIB, &addresses[n]) == CUSHIM_OK)
         n++;

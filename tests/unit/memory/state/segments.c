@@ -158,6 +158,7 @@ END_TEST
 START_TEST(the_idle_segment_that_waited_longest_goes_first) {
     uint64_t addresses[3];
     setup();
+    fixture->policy.keeps_all = true;
     atomic_store(&fixture->policy.dedicated_bytes, 4 << 20);
     for (unsigned i = 0; i < 3; i++)
         addresses[i] = fixture_take(fixture, 8 << 20);

@@ -104,15 +104,18 @@ START_TEST(what_else_lives_does_not_keep_it) {
 }
 END_TEST
 
-START_TEST(a_loop_over_an_eighth_of_the_device_waits_for_nothing) {
+START_TEST(a_loop_over_an_eighth_of_the_device_waits_in_two_turns_at_most) {
     setup(true);
     for (unsigned turn = 0; turn < 20; turn++) {
         uint64_t n_done = fake_n_done(0);
+        unsigned n_frees = fake_n_calls("cuMemFree_v2");
         use_and_free(device_bytes / 8, 8 * mib);
-        ck_assert_uint_eq(fake_n_done(0), n_done);
+        if (turn >= 2) { /* by then it has earned its keep */
+            ck_assert_uint_eq(fake_n_done(0), n_done);
+            ck_assert_uint_eq(fake_n_calls("cuMemFree_v2"), n_frees);
+        }
         fake_finish(0);
     }
-    ck_assert_uint_eq(fake_n_calls("cuMemFree_v2"), 0);
     fixture_check(fixture);
 }
 END_TEST
@@ -129,19 +132,22 @@ static void let_time_pass(void) {
 }
 
 START_TEST(a_relaxed_free_over_the_bound_leaves_a_busy_device_alone) {
-    enum { N = 12 };
+    enum { N = 7 }; /* less than is worth a wait */
     setup(true);
-    for (unsigned i = 0; i < N; i++)
-        addresses[i] = fixture_take(fixture, 8 * mib);
-    for (unsigned i = 1; i < N; i++)
-        fixture_give(fixture, addresses[i]); /* the device is idle: they are over at once */
+    for (unsigned turn = 0; turn < 3; turn++) {
+        for (unsigned i = 0; i < N; i++)
+            addresses[i] = fixture_take(fixture, 8 * mib);
+        for (unsigned i = 0; i < N; i++)
+            fixture_give(fixture, addresses[i]); /* the device is idle: they are over at once */
+    }
+    unsigned n_frees = fake_n_calls("cuMemFree_v2");
     fake_submit(0);
     let_time_pass();
-    ck_assert_uint_gt(pool()->held_bytes, 90 * mib);
-    ck_assert_uint_eq(fake_n_calls("cuMemFree_v2"), 0);
+    ck_assert_uint_gt(pool()->held_bytes, 50 * mib);
+    ck_assert_uint_eq(fake_n_calls("cuMemFree_v2"), n_frees);
     fake_finish(0);
     let_time_pass();
-    ck_assert_uint_gt(fake_n_calls("cuMemFree_v2"), 0);
+    ck_assert_uint_gt(fake_n_calls("cuMemFree_v2"), n_frees);
     fixture_check(fixture);
 }
 END_TEST
@@ -163,10 +169,9 @@ START_TEST(what_is_pinned_is_not_waited_for_at_each_free) {
 }
 END_TEST
 
-START_TEST(who_says_how_much_is_kept_waits_for_nothing) {
+START_TEST(who_says_what_goes_back_waits_for_nothing) {
     setup(true);
-    fixture->policy.keep = (struct cushim_amount){100, true};
-    fixture->policy.has_keep = true;
+    fixture->policy.keeps_all = true;
     use_and_free(device_bytes / 10 * 3, 20 * mib);
     ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 0);
     ck_assert_uint_ge(pool()->held_bytes, device_bytes / 4);
@@ -180,6 +185,7 @@ START_TEST(pools_of_a_device_share_what_is_left) {
         struct cushim_mem_lookup found;
         CUresult answer;
         setup(is_relaxed);
+        fixture->policy.reserve = (struct cushim_amount){100, true};
         fixture_open(fixture, 1);
         fake_set_current(fake_context(1));
         ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->pools[1], 120 * mib, &block), CUSHIM_OK);
@@ -228,6 +234,7 @@ START_TEST(a_request_asks_before_each_segment_that_it_gives_back) {
     for (int is_out = 0; is_out < 2; is_out++) {
         enum cushim_status status;
         setup(false);
+        fixture->policy.reserve = (struct cushim_amount){100, true};
         use_and_free(120 * mib, 30 * mib);
         fake_finish(0);
         size_t held_bytes = pool()->held_bytes;
@@ -246,6 +253,7 @@ END_TEST
 
 START_TEST(beyond_the_deadline_a_pool_is_asked_and_not_waited_for) {
     setup(false);
+    fixture->policy.reserve = (struct cushim_amount){100, true};
     use_and_free(100 * mib, 20 * mib);
     fake_finish(0);
     fake_submit(0);
@@ -270,10 +278,10 @@ SUITE() {
         "bound", (const TTest *[]){freed_memory_is_the_drivers_when_the_free_returns,
                                    what_the_last_free_leaves_does_not_depend_on_those_before,
                                    what_else_lives_does_not_keep_it,
-                                   a_loop_over_an_eighth_of_the_device_waits_for_nothing,
+                                   a_loop_over_an_eighth_of_the_device_waits_in_two_turns_at_most,
                                    a_relaxed_free_over_the_bound_leaves_a_busy_device_alone,
                                    what_is_pinned_is_not_waited_for_at_each_free,
-                                   who_says_how_much_is_kept_waits_for_nothing,
+                                   who_says_what_goes_back_waits_for_nothing,
                                    pools_of_a_device_share_what_is_left,
                                    managed_memory_counts_and_a_limit_is_a_smaller_device,
                                    a_request_asks_before_each_segment_that_it_gives_back,
