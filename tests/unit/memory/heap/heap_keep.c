@@ -274,17 +274,20 @@ START_TEST(what_a_loop_has_earned_goes_back_when_nobody_asks_for_it) {
 }
 END_TEST
 
-/* And a second in which all of it was idle, though frees looked again and again. */
+/* Nor does it stay while most of the loop's blocks live on, and frees look again and again. */
 START_TEST(what_was_idle_for_a_second_is_not_earned_any_more) {
     fixture = fixture_create(NULL);
+    fake_limit(16384 * (size_t)MIB);
     for (int i = 0; i < 3; i++)
         turn(50, 20 * MIB);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 40; i++)
+        fixture_take(fixture, 20 * MIB);
+    ck_assert_uint_eq(pool()->held_bytes, 1000 * (size_t)MIB);
+    for (int i = 0; i < 3; i++) {
         atomic_fetch_sub(&pool()->recent_since_ns, 1100000000);
-        turn(1, 1000000);
-        turn(20, 2 * MIB);
+        turn(2, 3 * MIB);
     }
-    ck_assert_uint_le(pool()->held_bytes, (2 + 40 + 32) * MIB);
+    ck_assert_uint_le(pool()->held_bytes, (800 + 800 / 16 + 8 + 32) * MIB);
     fixture_check(fixture);
 }
 END_TEST
