@@ -35,6 +35,8 @@ static void note_used(struct cushim_mem_heap *pool, struct cushim_mem_segment *s
 
 static void count_free(struct cushim_mem_heap *pool, const struct cushim_mem_segment *segment) {
     pool->free_segment_bytes += segment->n_bytes;
+    pool->bound.most_free_bytes =
+        cushim_most(pool->bound.most_free_bytes, pool->free_segment_bytes);
     cushim_mem_stats_add(&pool->stats->free_segment_bytes, segment->n_bytes);
 }
 

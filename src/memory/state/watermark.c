@@ -85,12 +85,15 @@ void cushim_mem_watermark_count_taken(struct cushim_mem_heap *pool, size_t block
 static void end_second(struct cushim_mem_heap *pool, uint64_t now_ns, bool was_left) {
     struct cushim_mem_watermark *bound = &pool->bound;
     size_t free_bytes = pool->free_segment_bytes;
+    size_t most_bytes = was_left ? free_bytes : bound->most_free_bytes;
+    size_t least_bytes = was_left ? free_bytes : bound->least_free_bytes;
     pool->recent_peak_bytes[1] = pool->recent_peak_bytes[0];
     pool->recent_peak_bytes[0] = used_bytes(pool);
     pool->recent_since_ns = now_ns;
-    bound->earned_bytes =
-        cushim_less(bound->earned_bytes, was_left ? free_bytes : bound->least_free_bytes);
-    bound->least_free_bytes = free_bytes;
+    if (most_bytes) /* else all of it was used */
+        bound->earned_bytes =
+            cushim_less(cushim_least(bound->earned_bytes, most_bytes), least_bytes);
+    bound->most_free_bytes = bound->least_free_bytes = free_bytes;
 }
 
 static void look_at_clock(struct cushim_mem_heap *pool) {

@@ -26,12 +26,12 @@ enum {
 };
 
 struct cushim_mem_watermark {
-    struct cushim_mem_segment *oldest_free; /* of the segments that are wholly free */
-    size_t earned_bytes;                    /* may be idle */
-    size_t least_free_bytes;                /* of free segments, in the running second */
-    size_t returned_bytes;                  /* to the driver, with less than a second in between */
-    uint64_t returned_ns;                   /* when that was */
-    uint64_t looked_ns;                     /* when a free or a growing heap last looked */
+    struct cushim_mem_segment *oldest_free;   /* of the segments that are wholly free */
+    size_t earned_bytes;                      /* may be idle */
+    size_t least_free_bytes, most_free_bytes; /* of free segments, in the running second */
+    size_t returned_bytes; /* to the driver, with less than a second in between */
+    uint64_t returned_ns;  /* when that was */
+    uint64_t looked_ns;    /* when a free or a growing heap last looked */
     /* as the driver said last, less what a limit keeps from us; 0: it was not asked */
     atomic_size_t device_bytes, device_free_bytes;
     size_t tried_bytes;      /* over the bound, and a free that waited could not give it */

@@ -278,8 +278,9 @@ END_TEST
 START_TEST(what_was_idle_for_a_second_is_not_earned_any_more) {
     fixture = fixture_create(NULL);
     fake_limit(16384 * (size_t)MIB);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         turn(50, 20 * MIB);
+    ck_assert_uint_gt(pool()->bound.device_bytes, 0);
     for (int i = 0; i < 40; i++)
         fixture_take(fixture, 20 * MIB);
     ck_assert_uint_eq(pool()->held_bytes, 1000 * (size_t)MIB);
