@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cuda/table.h"
+#include "cushim/preload.h"
 #include "memory/heap/heap.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
@@ -320,6 +321,10 @@ CUresult cushim_entry_forgot(bool was_known, const struct cushim_foreign *native
 bool cushim_entry_should_retry_host(CUresult answer) {
     return answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_process_is_on() &&
            cushim_contexts_give_back_all() != 0;
+}
+
+CUSHIM_EXPORT size_t cushim_preload_trim(void) {
+    return cushim_process_is_on() ? cushim_contexts_give_back_all() : 0;
 }
 
 bool cushim_entry_should_retry(CUresult answer) {

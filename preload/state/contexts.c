@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "copy/ring.h"
 #include "cuda/table.h"
+#include "memory/heap/fast.h"
 #include "memory/heap/reclaim.h"
 #include "memory/provider/provider.h"
 #include "memory/state/heap_state.h"
@@ -338,6 +339,22 @@ size_t cushim_contexts_give_back(void) {
 
 size_t cushim_contexts_give_back_all(void) {
     return give_back(-1, true, cushim_mem_reclaim_until()) + cushim_copy_rings_give_back();
+}
+
+bool cushim_contexts_are_stale(void) {
+    struct place *place = first_serving();
+    while (place && !cushim_mem_fast_is_stale(&place->pool))
+        place = serving_from(place->next_of_all);
+    return place != NULL;
+}
+
+void cushim_contexts_give_back_stale(CUcontext context) {
+    for (struct place *place = first_serving(); place; place = serving_from(place->next_of_all)) {
+        struct cushim_mem_heap *pool = &place->pool;
+        uint64_t life = cushim_mem_heap_life(pool);
+        if (life && pool->context == context && cushim_mem_fast_is_stale(pool))
+            cushim_mem_reclaim_shrink(pool, life, 0, true);
+    }
 }
 
 size_t cushim_contexts_reusable_bytes(int device) {

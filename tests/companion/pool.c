@@ -475,6 +475,19 @@ START_TEST(case_P9_no_block_is_served_that_another_stream_still_writes) {
 }
 END_TEST
 
+START_TEST(case_P9_a_trim_gives_back_what_is_idle) {
+    size_t before_bytes, after_bytes;
+    enum { LARGE_BYTES = 64 << 20 };
+    void *ptr = cushim_pool_process_alloc(LARGE_BYTES, 0, NULL);
+    ck_assert_ptr_nonnull(ptr);
+    fixture_ok(cushim_memory_info(NULL, &before_bytes, NULL));
+    cushim_pool_process_free(ptr, LARGE_BYTES, 0, NULL);
+    cushim_pool_process_trim();
+    fixture_ok(cushim_memory_info(NULL, &after_bytes, NULL));
+    ck_assert_uint_ge(after_bytes, before_bytes + LARGE_BYTES);
+}
+END_TEST
+
 START_TEST(case_P9_what_cannot_be_is_NULL_and_what_is_no_block_changes_nothing) {
     ck_assert_ptr_null(cushim_pool_process_alloc(0, 0, NULL));
     ck_assert_ptr_null(cushim_pool_process_alloc(-1, 0, NULL));
@@ -523,6 +536,7 @@ int main(int argc, char **argv) {
         {case_P8_threads_on_their_own_streams_keep_their_blocks, 0},
         {case_P9_a_freed_block_serves_again_once_all_streams_are_past_it, 0},
         {case_P9_no_block_is_served_that_another_stream_still_writes, 0},
+        {case_P9_a_trim_gives_back_what_is_idle, 0},
         {case_P9_what_cannot_be_is_NULL_and_what_is_no_block_changes_nothing, 0},
         {case_L3_destroy_of_nothing_of_a_ghost_and_of_a_stranger, 0},
         {NULL, 0},

@@ -149,10 +149,10 @@ def a_program_runs_under_it_and_python_reads_its_report():
 
 @tap.test
 def the_module_says_whether_the_preload_is_there():
-    ask = "import cushim; print(cushim.active(), cushim.arena_reset())"
-    assert python("-c", ask).stdout == "False 0\n"
+    ask = "import cushim; print(cushim.active(), cushim.arena_reset(), cushim.trim())"
+    assert python("-c", ask).stdout == "False 0 0\n"
     under = command(installed() / "cushim", "run", installed() / "python", "-c", ask)
-    assert under.stdout == "True 0\n" and under.stderr == "", under
+    assert under.stdout == "True 0 0\n" and under.stderr == "", under
 
 
 # Under the preload: what was asked for is counted, the recent peak begins anew, a mark is in the report.
@@ -286,6 +286,10 @@ class CUDAPluggableAllocator:  # of torch: void *(ssize_t, int, cudaStream_t), v
         loaded = ctypes.CDLL(path)
         self.alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)((alloc, loaded))
         self.free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)((free, loaded))
+    def allocator(self):
+        return self
+    def set_reset_fn(self, address):
+        self.empty_cache = ctypes.CFUNCTYPE(None)(address)
 
 class PythonFunctionAllocator:  # of cupy: (n_bytes, device) -> address; (address, device)
     def __init__(self, malloc, free):
@@ -313,6 +317,7 @@ def takes_and_gives(alloc, free):
 torch = cushim.allocators.torch_allocator()
 takes_and_gives(lambda n: torch.alloc(n, 0, None), lambda address: torch.free(address, 70000, 0, None))
 assert torch.alloc(10**15, 0, None) is None
+torch.empty_cache()
 malloc = cushim.allocators.cupy_allocator()
 takes_and_gives(malloc, lambda address: malloc.__self__.functions[1](address, 0))
 rmm = cushim.allocators.rmm_resource()

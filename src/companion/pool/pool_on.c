@@ -78,3 +78,9 @@ void cushim_pool_process_free(void *ptr, ssize_t bytes, int device, struct CUstr
     if (p)
         cushim_pool_free(p, device, (uintptr_t)ptr, 0, CUSHIM_STREAM_ALL);
 }
+
+void cushim_pool_process_trim(void) {
+    struct cushim_pool *p = atomic_load(&pool);
+    if (p)
+        cushim_pool_drain(p);
+}

@@ -376,6 +376,14 @@ CUSHIM_API void *cushim_pool_process_alloc(ssize_t bytes, int device, struct CUs
 CUSHIM_API void cushim_pool_process_free(void *ptr, ssize_t bytes, int device,
                                          struct CUstream_st *stream);
 
+/**
+ * Give all idle memory of this allocator back to the driver.  torch.cuda.empty_cache() calls this
+ * where cushim.allocators.torch_allocator() made PyTorch's allocator.
+ * Errors   cushim_last_error
+ * Threads  any      Stream   as cushim_pool_drain
+ */
+CUSHIM_API void cushim_pool_process_trim(void);
+
 #ifdef __cplusplus
 }
 #endif

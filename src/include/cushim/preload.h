@@ -98,6 +98,16 @@ int cushim_preload_capturing(struct CUctx_st *context);
  */
 int cushim_preload_arena_reset(void);
 
+/**
+ * Give all idle memory of the process back to the driver: of all contexts and kinds, and what lies
+ * in the caches of threads.
+ * @return the bytes that went back; 0 if the preload is not active
+ * Threads  any, not in a signal handler or a host function
+ * Stream   waits for the device, two seconds at most, as cudaFree would; while a capture is open
+ * only what needs no wait goes back
+ */
+size_t cushim_preload_trim(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -96,6 +96,16 @@ def report(path: Optional["os.PathLike[str] | str"] = None) -> Optional[Dict[str
     return None
 
 
+def trim() -> int:
+    """Give all idle memory of the process back to the driver.  Returns the bytes that the preload gave; 0 without it."""
+    give = _function("cushim_preload_trim")
+    if not give:
+        return 0
+    give.restype = ctypes.c_size_t
+    n_bytes: int = give()
+    return n_bytes
+
+
 def arena_reset() -> int:
     """Say that a pass is over.  Returns how many chunks are kept for a block in them; 0 without a preload."""
     reset = _function("cushim_preload_arena_reset")

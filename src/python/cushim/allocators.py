@@ -4,11 +4,12 @@
     cupy.cuda.set_allocator(cushim.allocators.cupy_allocator())
     rmm.mr.set_current_device_resource(cushim.allocators.rmm_resource())
 """
+import ctypes
 import functools
 import importlib
 from typing import Any
 
-from ._library import Pool, library_path
+from ._library import Pool, library, library_path
 
 
 @functools.lru_cache(maxsize=None)
@@ -18,9 +19,12 @@ def pool() -> Pool:
 
 
 def torch_allocator() -> Any:
-    """For torch.cuda.memory.change_current_allocator, before CUDA memory is used."""
+    """For torch.cuda.memory.change_current_allocator, before CUDA memory is used; empty_cache() gives its idle memory back."""
     memory = importlib.import_module("torch.cuda.memory")
-    return memory.CUDAPluggableAllocator(library_path(), "cushim_pool_process_alloc", "cushim_pool_process_free")
+    made = memory.CUDAPluggableAllocator(library_path(), "cushim_pool_process_alloc", "cushim_pool_process_free")
+    trim = ctypes.cast(library().cushim_pool_process_trim, ctypes.c_void_p).value
+    made.allocator().set_reset_fn(trim)  # what PyTorch's empty_cache() calls
+    return made
 
 
 def cupy_allocator() -> Any:

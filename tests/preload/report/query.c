@@ -17,17 +17,16 @@ static int (*stats)(int, int, struct cushim_preload_stats *);
 static int (*reset_peak)(int);
 static void (*mark)(const char *);
 static int (*report)(const char *);
+static size_t (*trim)(void);
 
 /* All of them, or none where no preload is here. */
 static void look_up(void) {
     const struct {
         const char *name;
         void *at;
-    } all[] = {{"cushim_preload_active", &active},
-               {"cushim_preload_stats", &stats},
-               {"cushim_preload_reset_peak", &reset_peak},
-               {"cushim_preload_mark", &mark},
-               {"cushim_preload_report", &report}};
+    } all[] = {{"cushim_preload_active", &active},         {"cushim_preload_stats", &stats},
+               {"cushim_preload_reset_peak", &reset_peak}, {"cushim_preload_mark", &mark},
+               {"cushim_preload_report", &report},         {"cushim_preload_trim", &trim}};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
         void *address = dlsym(RTLD_DEFAULT, all[i].name);
         ck_assert_int_eq(address != NULL, fixture_is_preloaded());
@@ -43,6 +42,42 @@ static struct cushim_preload_stats now(int device, int kind) {
                       read.live_bytes + read.rounding_bytes + read.spare_bytes + read.idle_bytes);
     return read;
 }
+
+START_TEST(a_trim_gives_all_idle_memory_back) {
+    void *pinned;
+    fixture_use_device(0);
+    look_up();
+    ck_assert_uint_eq(trim(), 0);
+    CUdeviceptr live = fixture_alloc(1000);
+    OK(cuMemFree(fixture_alloc(3 * MIB)));
+    OK(cuMemHostAlloc(&pinned, MIB, 0));
+    OK(cuMemFreeHost(pinned));
+    ck_assert_uint_eq(trim(), 4 * MIB + 2 * MIB);
+    ck_assert_uint_eq(now(-1, CUSHIM_PRELOAD_ALL).held_bytes, 2 * MIB);
+    OK(cuMemFree(live));
+    ck_assert_uint_eq(trim(), 2 * MIB);
+}
+END_TEST
+
+/* A loop has ended; more than a second later the program synchronises. */
+START_TEST(what_a_loop_left_goes_back_when_the_program_synchronises) {
+    enum { N = 20 };
+    CUdeviceptr blocks[N];
+    fixture_use_device(0);
+    look_up();
+    for (int turn = 0; turn < 3; turn++) {
+        for (int i = 0; i < N; i++)
+            blocks[i] = fixture_alloc(20 * MIB);
+        for (int i = 0; i < N; i++)
+            OK(cuMemFree(blocks[i]));
+    }
+    OK(cuCtxSynchronize());
+    ck_assert_uint_gt(now(0, CUSHIM_PRELOAD_DEVICE).held_bytes, 100 * (size_t)MIB);
+    usleep(1100000);
+    OK(cuCtxSynchronize());
+    ck_assert_uint_le(now(0, CUSHIM_PRELOAD_DEVICE).held_bytes, 32 * MIB);
+}
+END_TEST
 
 START_TEST(counters_are_those_of_the_program) {
     fixture_use_device(0);
@@ -217,10 +252,15 @@ END_TEST
 
 int main(void) {
     const TTest *const natively[] = {they_are_there_where_the_preload_is, NULL};
-    const TTest *const preloaded[] = {
-        they_are_there_where_the_preload_is,   counters_are_those_of_the_program,
-        a_recent_peak_begins_where_it_is_said, what_is_no_device_and_no_struct_is_refused,
-        marks_stand_in_a_report_of_now,        a_forked_child_is_not_served,
-        any_thread_may_ask_while_others_work,  NULL};
+    const TTest *const preloaded[] = {they_are_there_where_the_preload_is,
+                                      a_trim_gives_all_idle_memory_back,
+                                      what_a_loop_left_goes_back_when_the_program_synchronises,
+                                      counters_are_those_of_the_program,
+                                      a_recent_peak_begins_where_it_is_said,
+                                      what_is_no_device_and_no_struct_is_refused,
+                                      marks_stand_in_a_report_of_now,
+                                      a_forked_child_is_not_served,
+                                      any_thread_may_ask_while_others_work,
+                                      NULL};
     return fixture_run("query", fixture_is_preloaded() ? preloaded : natively);
 }
