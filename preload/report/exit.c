@@ -19,6 +19,7 @@
 
 #include "base/cancel.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "preload/report/own.h"
 #include "preload/report/start.h"
 #include "preload/resolve/elf.h"
@@ -71,7 +72,7 @@ static bool find_waiter(struct waiter *waiter) {
 static bool leave_text(const struct waiter *waiter) {
     struct cushim_writer writer = {.fd = -1};
     if (waiter->process == getppid())
-        writer.fd = open(waiter->file, O_WRONLY | O_APPEND | O_CLOEXEC);
+        writer.fd = cushim_output_aside(open(waiter->file, O_WRONLY | O_APPEND | O_CLOEXEC));
     if (writer.fd < 0)
         return false;
     cushim_report_text(&writer, cushim_own_report());

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/path.h"
 #include "memory/cache/cache.h"
 #include "preload/resolve/resolve.h"
@@ -206,7 +207,7 @@ static void own_again(void *memory, size_t n_bytes) {
 static int map_begin(int folder, const char *name, int file) {
     size_t n_bytes = cushim_page_file_bytes(&cushim_page);
     hold_lock(file);
-    file = openat(folder, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    file = cushim_output_aside(openat(folder, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
     if (file < 0)
         return errno;
     cushim_page.head.is_locked = cushim_page_file_is_locked(file);

@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/output.h"
+
 static const char draft_name[] = ".cushim-XXXXXX";
 
 /* In the same folder, or a rename would not do. */
@@ -31,14 +33,15 @@ int cushim_draft_begin(struct cushim_draft *draft, const char *path) {
     if (is_there && S_ISLNK(status.st_mode))
         return ELOOP;
     if (is_there && !S_ISREG(status.st_mode)) {
-        draft->fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        draft->fd = cushim_output_aside(
+            open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
         return draft->fd < 0 ? errno : 0;
     }
     if (is_there && faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) != 0)
         return errno;
     if (!name_beside(draft))
         return ENAMETOOLONG;
-    draft->fd = mkostemp(draft->beside, O_CLOEXEC);
+    draft->fd = cushim_output_aside(mkostemp(draft->beside, O_CLOEXEC));
     return draft->fd < 0 ? errno : 0;
 }
 

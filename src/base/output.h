@@ -15,6 +15,14 @@
 /* Note what standard output and standard error are now.  Two system calls; one thread, once. */
 void cushim_output_note(void);
 
+/*
+ * Take a file that was just opened for writing away from the numbers of the standard descriptors,
+ * if a program that has closed one of them made it free: what the program prints would go into it.
+ * Returns the descriptor, close-on-exec; `fd` itself, also -1, if there is nothing to do or no
+ * other number.  errno is left as it was.
+ */
+int cushim_output_aside(int fd);
+
 /**
  * Write all of it.
  * @return 0, or an errno: EBADF where a noted descriptor has become another file

@@ -141,7 +141,8 @@ int cushim_page_file_make(int folder, const char *name, const struct cushim_page
         errno = EFBIG;
         return -1;
     }
-    int file = openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int file = cushim_output_aside(
+        openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (file < 0)
         return -1;
     lock_file(file);

@@ -70,7 +70,8 @@ int cushim_trace_open(struct cushim_trace *trace, const char *path,
     if (strlen(path) >= sizeof trace->path)
         return ENAMETOOLONG;
     strcpy(trace->path, path);
-    int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int file =
+        cushim_output_aside(open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (file < 0)
         return errno;
     int error = map_head(trace, file);
@@ -115,7 +116,7 @@ void cushim_trace_leave_to_parent(struct cushim_trace *trace, struct cushim_trac
 
 static int open_again(const struct cushim_trace *trace) {
     struct stat status;
-    int file = open(trace->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int file = cushim_output_aside(open(trace->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     if (file < 0)
         return -1;
     if (fstat(file, &status) == 0 && status.st_dev == trace->device &&

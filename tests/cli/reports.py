@@ -103,6 +103,18 @@ def who_has_no_page_takes_the_place_of_nobody():
 
 
 @tap.test
+def a_command_with_closed_descriptors_keeps_its_files_apart_from_its_messages():
+    # descriptors of the command, which waits, then those of the program
+    script = 'readlink /proc/$PPID/fd/0 >&2; readlink /proc/$PPID/fd/1 >&2; [ ! -e /proc/$$/fd/0 ] && [ ! -e /proc/$$/fd/1 ] && exit 3'
+    words = ["sh", "-c", 'exec "$@" <&- >&-', "sh", CUSHIM, "run", "--stats", "sh", "-c", script]
+    result = subprocess.run(words, env=environment(), text=True, capture_output=True, timeout=120)
+    assert (result.returncode, result.stderr.splitlines()[:2]) == (3, ["/", "/"]), result
+    words = ["sh", "-c", 'exec "$@" >&-', "sh", CUSHIM, "--version"]
+    result = subprocess.run(words, env=environment(), text=True, capture_output=True, timeout=120)
+    assert "standard output cannot be written" in result.stderr and result.returncode, result
+
+
+@tap.test
 def names_have_variables_and_numbers():
     folder = fresh("named")
     folder.mkdir()

@@ -1,6 +1,8 @@
 /* The command `cushim`: which of its commands is meant. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/cushim/doctor/doctor.h"
 #include "tools/cushim/program.h"
@@ -72,7 +74,20 @@ static int unknown_command(const char *word) {
     return usage_unknown("cushim", "command", word, names, sizeof names / sizeof names[0]);
 }
 
+/* A file of ours must not get the number of a standard descriptor that is closed, because messages
+ * would go into it.  What takes the number here fails as a closed one does, and no program that is
+ * started has it. */
+static void hold_closed_descriptors(void) {
+    int file;
+    do {
+        file = open("/", O_PATH | O_CLOEXEC);
+    } while (file >= 0 && file <= STDERR_FILENO);
+    if (file >= 0)
+        close(file);
+}
+
 int main(int argc, char **argv) {
+    hold_closed_descriptors();
     if (argc < 2) {
         usage_print(stderr, "cushim");
         return EXIT_USAGE;

@@ -90,6 +90,16 @@ def a_pipe_that_nobody_reads_any_more_leaves_the_exit_code():
 
 
 @fixture.tap.test
+def a_report_reaches_its_file_whatever_standard_descriptors_are_closed():
+    closings = ("<&-", ">&-", "2>&-", "<&- >&-", ">&- 2>&-", "<&- >&- 2>&-")
+    for closing in closings:
+        for live in ("0", "1"):
+            done = fixture.Run(OPTIONS, ["sh", "-c", f'exec "$@" {closing}', "sh", SHARED, "count"], CUSHIM_LIVE=live)
+            assert done.code == 0 and done.out == b"" and done.err == b"", (closing, live, done.code, done.err)
+            done.check_report()
+
+
+@fixture.tap.test
 def a_report_on_a_full_disk_is_one_line_and_leaves_what_was_there():
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "report.json"

@@ -104,11 +104,31 @@ START_TEST(a_noted_descriptor_that_became_another_file_is_left_alone) {
 }
 END_TEST
 
+/* Which of them are free is decided here; Check's messages take another way. */
+START_TEST(a_file_of_ours_takes_no_number_of_a_standard_descriptor) {
+    close(STDIN_FILENO);
+    close(STDOUT_FILENO);
+    for (int i = 0; i < 2; i++) {
+        int file = unnamed_file();
+        ck_assert_int_le(file, STDERR_FILENO);
+        errno = EDOM;
+        int aside = cushim_output_aside(file);
+        ck_assert_int_eq(errno, EDOM);
+        ck_assert_int_gt(aside, STDERR_FILENO);
+        ck_assert_int_eq(fcntl(aside, F_GETFD), FD_CLOEXEC);
+        ck_assert_int_eq(fcntl(file, F_GETFD), -1);
+        ck_assert_int_eq(cushim_output_aside(aside), aside);
+    }
+    ck_assert_int_eq(cushim_output_aside(-1), -1);
+}
+END_TEST
+
 SUITE() {
     return suite_run(
-        "output",
-        (const TTest *[]){
-            a_pipe_that_nobody_reads_raises_no_signal, a_file_that_may_not_grow_raises_no_signal,
-            a_signal_of_the_program_that_waits_goes_on_waiting, a_full_disk_is_an_error,
-            a_noted_descriptor_that_became_another_file_is_left_alone, NULL});
+        "output", (const TTest *[]){a_pipe_that_nobody_reads_raises_no_signal,
+                                    a_file_that_may_not_grow_raises_no_signal,
+                                    a_signal_of_the_program_that_waits_goes_on_waiting,
+                                    a_full_disk_is_an_error,
+                                    a_noted_descriptor_that_became_another_file_is_left_alone,
+                                    a_file_of_ours_takes_no_number_of_a_standard_descriptor, NULL});
 }
