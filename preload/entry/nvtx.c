@@ -17,6 +17,7 @@
 #include <string.h>
 #include <wchar.h>
 
+#include "base/environment.h"
 #include "base/options.h"
 #include "cushim/preload.h"
 #include "preload/entry/arena_reset.h"
@@ -215,7 +216,7 @@ static const struct place core2[] = {
 };
 
 static void read_name(void) {
-    const char *text = secure_getenv("CUSHIM_ARENA_RESET");
+    const char *text = cushim_environment("CUSHIM_ARENA_RESET");
     const char *range = text ? cushim_arena_range_of(text) : NULL;
     if (range && strlen(range) < sizeof name)
         strcpy(name, range);

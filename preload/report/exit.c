@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/environment.h"
 #include "base/log.h"
 #include "base/output.h"
 #include "preload/report/own.h"
@@ -42,7 +43,7 @@ static long number_of_this_thread(void) {
 
 /* Is this the process that `cushim run` became, with a report asked for, and no child of it? */
 static bool is_the_one_started(void) {
-    const char *started = secure_getenv(CUSHIM_STARTED_VARIABLE);
+    const char *started = cushim_environment(CUSHIM_STARTED_VARIABLE);
     return started && strtol(started, NULL, 10) == number_of_this_thread();
 }
 
@@ -58,7 +59,7 @@ static bool find_waiter(struct waiter *waiter) {
     static const char wanted[] = "/memfd:" CUSHIM_WAITER_FILE;
     char target[sizeof wanted];
     long descriptor;
-    const char *text = secure_getenv(CUSHIM_WAITER_VARIABLE);
+    const char *text = cushim_environment(CUSHIM_WAITER_VARIABLE);
     *waiter = (struct waiter){0};
     if (!text || sscanf(text, "%ld-%ld-%lx-%lx", &waiter->process, &descriptor, &waiter->device,
                         &waiter->folder) < 2)
@@ -112,7 +113,7 @@ static void write_report(const char *where) {
 
 /* Who asked for no report, asked at CUSHIM_LOG=info whether we are active. */
 static void say_that_there_is_none(void) {
-    const char *where = secure_getenv("CUSHIM_STATS");
+    const char *where = cushim_environment("CUSHIM_STATS");
     bool is_wanted = where && *where && !cushim_option_is_off(where);
     struct cushim_writer writer = {.fd = STDERR_FILENO};
     cushim_write(&writer, "cushim: %s used no CUDA memory that cushim can see%s\n",

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/environment.h"
 #include "base/helgrind.h"
 #include "base/output.h"
 #include "preload/resolve/elf.h"
@@ -34,8 +35,8 @@ static int ignore_own(struct dl_phdr_info *info, size_t size, void *unused) {
 }
 
 /*
- * The program may change its folder, and open a file of its own under the number of standard error,
- * before it comes to CUDA; and threads of its own may be the first to.
+ * The program may change its folder, clear its environment, and open a file of its own under the
+ * number of standard error, before it comes to CUDA; and threads of its own may be the first to.
  */
 __attribute__((constructor)) static void enter_process(int n_arguments, char **arguments) {
     if (!cushim_object_is_of_glibc()) /* no arguments are handed over, and there is no CUDA */
@@ -43,6 +44,7 @@ __attribute__((constructor)) static void enter_process(int n_arguments, char **a
     const char *report = secure_getenv("CUSHIM_STATS");
     cushim_object_pass_by("clock_gettime"); /* one clock from the start to the end */
     cushim_output_note();
+    cushim_environment_note();
     cushim_live_note_arguments(n_arguments, arguments);
     if (report && *report && *report != '/' && !getcwd(folder, sizeof folder))
         *folder = 0;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/log.h"
 #include "base/output.h"
 #include "base/path.h"
@@ -341,7 +342,7 @@ static void note_place(struct cushim_page_head *head) {
 }
 
 static uint64_t run_number(void) {
-    const char *text = secure_getenv(CUSHIM_RUN_VARIABLE);
+    const char *text = cushim_environment(CUSHIM_RUN_VARIABLE);
     return text ? strtoull(text, NULL, 16) : 0;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/cancel.h"
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/futex.h"
 #include "base/log.h"
 #include "cuda/table.h"
@@ -145,6 +146,12 @@ static void say_copy(void) {
                   own_file(), CUSHIM_VERSION_TEXT, copy);
 }
 
+static void say_option(const char *entry, void *unused) {
+    (void)unused;
+    if (cushim_options_has(entry))
+        log_info("engine", "set: %s", entry);
+}
+
 /* For who asks whether it is active: once, and again where that has changed. */
 static void say_state(bool is_on) {
     static atomic_int told; /* 1: off, 2: on */
@@ -162,10 +169,7 @@ static void say_state(bool is_on) {
     }
     log_info("engine", "active in %s: cushim %s, %s", program_invocation_name, CUSHIM_VERSION_TEXT,
              own_file());
-    for (char **entry = environ; entry && *entry; entry++) {
-        if (cushim_options_has(*entry))
-            log_info("engine", "set: %s", *entry);
-    }
+    cushim_environment_each(say_option, NULL);
 }
 
 static int judge(void) {

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/auxv.h>
-#include <unistd.h>
 
+#include "base/environment.h"
 #include "base/log.h"
 #include "base/nearest.h"
 
@@ -338,6 +337,11 @@ static void read_entry(struct cushim_options *options, const char *entry) {
     }
 }
 
+static void read_if_option(const char *entry, void *options) {
+    if (cushim_options_has(entry))
+        read_entry(options, entry);
+}
+
 void cushim_options_load(struct cushim_options *options) {
     struct cushim_options defaults;
     cushim_options_default(&defaults);
@@ -348,15 +352,10 @@ void cushim_options_load_at(struct cushim_options *options, int log_level) {
     cushim_options_default(options);
     options->log = log_level;
     cushim_log_set_level((enum cushim_log_level)log_level);
-    if (getauxval(AT_SECURE) || !environ)
-        return;
     /* The level first, so that CUSHIM_LOG=off silences what the others have to say. */
-    const char *level = getenv("CUSHIM_LOG");
+    const char *level = cushim_environment("CUSHIM_LOG");
     if (level)
         read_enum(&options->log, level, cushim_option_find("log", 3)->unit);
     cushim_log_set_level((enum cushim_log_level)options->log);
-    for (char **entry = environ; *entry; entry++) {
-        if (cushim_options_has(*entry))
-            read_entry(options, *entry);
-    }
+    cushim_environment_each(read_if_option, options);
 }

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/environment.h"
+
 /* The variables of a launcher: of the rank, and of how many there are. */
 static const struct launcher {
     const char *rank, *ranks;
@@ -19,7 +21,7 @@ static const struct launcher {
 
 static long number_of(const char *name) {
     enum { MOST_DIGITS = 9 };
-    const char *value = name ? secure_getenv(name) : NULL;
+    const char *value = name ? cushim_environment(name) : NULL;
     size_t n = value ? strlen(value) : 0;
     return n && n <= MOST_DIGITS && strspn(value, "0123456789") == n ? strtol(value, NULL, 10) : -1;
 }
@@ -41,6 +43,19 @@ long cushim_path_rank(void) {
 long cushim_path_ranks(void) {
     const struct launcher *launcher = launcher_of_process();
     return launcher ? number_of(launcher->ranks) : -1;
+}
+
+static bool is_entry_of(const char *entry, const char *name) {
+    size_t n = name ? strlen(name) : 0;
+    return n && strncmp(entry, name, n) == 0 && entry[n] == '=';
+}
+
+bool cushim_path_is_of_launcher(const char *entry) {
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
+        if (is_entry_of(entry, launchers[i].rank) || is_entry_of(entry, launchers[i].ranks))
+            return true;
+    }
+    return false;
 }
 
 /* ---- expansion ---- */
@@ -79,7 +94,7 @@ static size_t put_variable(struct output *out, const char *place) {
     if (!n || n >= sizeof name || place[2 + n] != '}')
         return 0;
     snprintf(name, sizeof name, "%.*s", (int)n, place + 2);
-    const char *value = secure_getenv(name);
+    const char *value = cushim_environment(name);
     if (!value)
         return 0;
     for (; *value; value++)

@@ -20,6 +20,9 @@ struct cushim_path_places {
 long cushim_path_rank(void);
 long cushim_path_ranks(void);
 
+/* Is an entry of the environment ("NAME=VALUE") one that these two are read from? */
+bool cushim_path_is_of_launcher(const char *entry);
+
 /*
  * Expand `pattern` into out; false where it does not fit in cap bytes, the final 0 counted.  A
  * variable names no folder: its slashes become _.  An unknown place, or a variable that is not set,

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/output.h"
 #include "base/utf8.h"
 #include "cuda/symbol.h"
@@ -70,7 +71,7 @@ static int open_folder(const char *path, bool is_made) {
 }
 
 const char *cushim_page_folder_path(char path[PATH_MAX]) {
-    const char *named = secure_getenv(CUSHIM_PAGE_FOLDER_VARIABLE);
+    const char *named = cushim_environment(CUSHIM_PAGE_FOLDER_VARIABLE);
     if (named && *named)
         snprintf(path, PATH_MAX, "%s", named);
     else
@@ -80,8 +81,8 @@ const char *cushim_page_folder_path(char path[PATH_MAX]) {
 
 int cushim_page_folder_open(bool is_made) {
     char path[PATH_MAX];
-    const char *named = secure_getenv(CUSHIM_PAGE_FOLDER_VARIABLE);
-    const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+    const char *named = cushim_environment(CUSHIM_PAGE_FOLDER_VARIABLE);
+    const char *runtime = cushim_environment("XDG_RUNTIME_DIR");
     if (!(named && *named) && runtime && *runtime == '/' &&
         snprintf(path, sizeof path, "%s/cushim", runtime) < (int)sizeof path) {
         int folder = open_folder(path, is_made);

@@ -243,6 +243,8 @@ int main(int argc, char **argv) {
         fork_in_holes();
     if (strcmp(how, "early") == 0)
         raise(SIGKILL);
+    if (strcmp(how, "clear_at_first") == 0)
+        clearenv();
     if (strcmp(how, "limited") == 0)
         begin_with_small_files();
     if (strcmp(how, "no_files") == 0)
@@ -282,6 +284,8 @@ int main(int argc, char **argv) {
         raise(SIGKILL); /* used nothing: the parent's counters are the parent's */
     if (strcmp(how, "print") == 0)
         puts("printed");
+    if (strcmp(how, "clear_at_last") == 0)
+        clearenv();
     if (strcmp(how, "copy") == 0)
         copy_large();
     if (strcmp(how, "leave_child") == 0)

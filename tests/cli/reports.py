@@ -115,6 +115,20 @@ def a_command_with_closed_descriptors_keeps_its_files_apart_from_its_messages():
 
 
 @tap.test
+def a_program_that_clears_its_environment_leaves_its_report_with_the_command():
+    for end in ("exit", "clear_at_first", "clear_at_last"):
+        for live in ("on", "off"):
+            result = cushim("run", "--stats", f"--live={live}", LIVE, end)
+            assert result.returncode == 4 and result.stderr.count(HEAD) == 1, (end, live, result)
+            file = fresh("cleared.json")
+            file.unlink(missing_ok=True)
+            result = cushim("run", f"--stats={file}", f"--live={live}", LIVE, end)
+            assert result.returncode == 4 and result.stderr == "", (end, live, result)
+            assert "ended" not in json.loads(file.read_text()) and list(scratch.glob("cleared-*")) == [], (end, live)
+        assert list(live_folder.glob("*.page")) == [], end
+
+
+@tap.test
 def names_have_variables_and_numbers():
     folder = fresh("named")
     folder.mkdir()

@@ -217,7 +217,8 @@ void settings_print_markdown(FILE *out) {
           "false and no. In file names `%p`, `%h` and `%r` stand for process, host and rank, `%n`\n"
           "for the first number from 0 that makes the name new, `%q{NAME}` for a variable.\n\n"
           "A value that cannot be read is refused in one line on standard error and the default\n"
-          "kept; `cushim run` refuses it before the program starts. Nothing is read in a\n"
+          "kept; `cushim run` refuses it before the program starts. A program that clears its\n"
+          "environment keeps the options that it was started with. Nothing is read in a\n"
           "set-user-id program.\n\n"
           "Without a value an option of `cushim run` that takes on or off means on",
           out);

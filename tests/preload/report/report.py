@@ -131,6 +131,18 @@ def processes_that_share_a_name_leave_the_report_of_one_of_them():
 
 
 @fixture.tap.test
+def a_program_that_clears_its_environment_keeps_what_it_was_started_with():
+    for scenario in ("count", "clear_at_first", "clear_at_last"):
+        with tempfile.TemporaryDirectory() as live:
+            files, err = run_into("%q{JOB}-%r.json", scenario, JOB="a", RANK="3", WORLD_SIZE="4", CUSHIM_FREE="relaxed",
+                                  CUSHIM_LIVE="1", CUSHIM_LIVE_DIR=live)
+            assert list(files) == ["a-3.json"] and err == b"", (scenario, files, err)
+            report = json.loads(files["a-3.json"][1])
+            assert (report["rank"], report["ranks"]) == (3, 4) and "free=relaxed" in report["options"], report
+            assert os.listdir(live) == [], (scenario, os.listdir(live))  # its page went as it ended
+
+
+@fixture.tap.test
 def a_relative_name_means_the_folder_where_the_process_started():
     for scenario in ("count", "go_elsewhere"):
         with tempfile.TemporaryDirectory() as folder:

@@ -339,6 +339,17 @@ static void empty_caches_in_a_sandbox(void) {
         pthread_join(threads[i], NULL);
 }
 
+/* As programs that hand nothing on, and tests that hide what there is. */
+static void clear_at_first(void) {
+    clearenv();
+    count();
+}
+
+static void clear_at_last(void) {
+    count();
+    clearenv();
+}
+
 /* The program has other plans for its folder than whoever started it. */
 static void go_elsewhere(void) {
     if (chdir("/") != 0)
@@ -412,6 +423,8 @@ static const struct {
     {"share_kinds", share_kinds},
     {"empty_caches_in_a_sandbox", empty_caches_in_a_sandbox},
     {"go_elsewhere", go_elsewhere},
+    {"clear_at_first", clear_at_first},
+    {"clear_at_last", clear_at_last},
     {"take_over_errors", take_over_errors},
     {"print_last", print_last},
     {"leave_with_small_files", leave_with_small_files},

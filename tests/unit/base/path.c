@@ -121,14 +121,25 @@ START_TEST(whether_a_pattern_has_a_place_is_known) {
 }
 END_TEST
 
+START_TEST(entries_of_launchers_are_told_from_others) {
+    static const char *const ours[] = {"RANK=1", "WORLD_SIZE=", "SLURM_PROCID=0", "PMI_SIZE=2"};
+    static const char *const others[] = {"RANK", "RANKS=1", "MY_RANK=1", "=", "", "SLURM_JOB_ID=1"};
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        ck_assert_msg(cushim_path_is_of_launcher(ours[i]), "%s", ours[i]);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        ck_assert_msg(!cushim_path_is_of_launcher(others[i]), "%s", others[i]);
+}
+END_TEST
+
 SUITE() {
     return suite_run(
-        "path", (const TTest *[]){
-                    places_become_process_host_and_rank,
-                    a_percent_sign_is_written_twice_and_an_unknown_place_stays,
-                    a_rank_is_the_launchers_number_or_the_process,
-                    how_many_ranks_there_are_says_the_launcher_of_the_rank,
-                    a_variable_names_no_folder_and_one_that_is_not_set_stays,
-                    whether_a_pattern_has_a_place_is_known,
-                    a_path_that_does_not_fit_is_refused_and_nothing_is_written_behind_it, NULL});
+        "path",
+        (const TTest *[]){
+            places_become_process_host_and_rank,
+            a_percent_sign_is_written_twice_and_an_unknown_place_stays,
+            a_rank_is_the_launchers_number_or_the_process,
+            how_many_ranks_there_are_says_the_launcher_of_the_rank,
+            a_variable_names_no_folder_and_one_that_is_not_set_stays,
+            whether_a_pattern_has_a_place_is_known, entries_of_launchers_are_told_from_others,
+            a_path_that_does_not_fit_is_refused_and_nothing_is_written_behind_it, NULL});
 }
