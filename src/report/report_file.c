@@ -50,17 +50,23 @@ bool cushim_report_is_shared(const char *where, const char *folder) {
            (!cushim_path_has(where, "prnq") && !cushim_report_is_folder(where, folder));
 }
 
-/* The name with its places; false: it is too long. */
+/*
+ * The name with its places; false: it is too long.  Ranks of one job are given one command line, so
+ * a name without a place for them has the rank before its ending, unless there is one rank alone.
+ */
 static bool choose_pattern(char pattern[PATH_MAX], const char *where, const char *folder,
-                           bool is_apart, long rank) {
+                           bool is_apart, long rank, long ranks) {
     int n;
-    if (is_apart && !cushim_path_has(where, "prn") && !cushim_report_is_folder(where, folder))
-        return cushim_path_tell_apart(pattern, PATH_MAX, where, "%p");
-    if (cushim_report_is_folder(where, folder))
+    if (cushim_report_is_folder(where, folder)) {
         n = snprintf(pattern, PATH_MAX, "%s/%s%%p-%%n.json", where, rank < 0 ? "" : "%r-");
-    else
-        n = snprintf(pattern, PATH_MAX, "%s", where);
-    return n < PATH_MAX;
+        return n < PATH_MAX;
+    }
+    bool is_of_rank = rank >= 0 && ranks != 1 && !cushim_path_has(where, "prnq");
+    if (is_apart && !cushim_path_has(where, "prn"))
+        return cushim_path_tell_apart(pattern, PATH_MAX, where, is_of_rank ? "%r-%p" : "%p");
+    if (is_of_rank)
+        return cushim_path_tell_apart(pattern, PATH_MAX, where, "%r");
+    return snprintf(pattern, PATH_MAX, "%s", where) < PATH_MAX;
 }
 
 static bool name_file(char path[PATH_MAX], const char *pattern, const char *folder,
@@ -69,6 +75,13 @@ static bool name_file(char path[PATH_MAX], const char *pattern, const char *fold
     if (*pattern != '/' && *folder)
         n = (size_t)snprintf(path, PATH_MAX, "%s/", folder);
     return n < PATH_MAX && cushim_path_expand(path + n, PATH_MAX - n, pattern, places);
+}
+
+bool cushim_report_name(char path[PATH_MAX], const char *where, long process) {
+    struct cushim_path_places places = {process, cushim_path_rank(), 0};
+    char pattern[PATH_MAX];
+    return choose_pattern(pattern, where, "", false, places.rank, cushim_path_ranks()) &&
+           name_file(path, pattern, "", &places);
 }
 
 /* ---- writing ---- */
@@ -109,7 +122,8 @@ static int write_report(const char *where, const char *folder, bool is_apart,
         cushim_writer_flush(&writer);
         return writer.error;
     }
-    bool fits = choose_pattern(pattern, where, folder, is_apart, places.rank);
+    bool fits = choose_pattern(pattern, where, folder, is_apart, places.rank,
+                               (long)report->page.head.ranks);
     bool is_numbered = fits && cushim_path_has(pattern, "n");
     for (; fits && error == EEXIST && places.number < MOST_NUMBERS; places.number++) {
         fits = name_file(path, pattern, folder, &places);

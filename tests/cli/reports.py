@@ -140,11 +140,47 @@ def names_have_variables_and_numbers():
 
 
 @tap.test
-def a_folder_that_cannot_be_made_costs_a_line():
-    for where in ("/proc/nowhere/", scratch / "no" / "such" / "folder/"):
-        result = cushim("run", f"--stats={where}/", LIVE, "signal9")
-        assert result.returncode == -9, result
-        assert [line for line in result.stderr.splitlines() if "no reports in" in line], result
+def a_report_that_cannot_be_made_is_refused_before_the_program_starts():
+    folder = fresh("refused")
+    folder.mkdir()
+    (folder / "link.json").symlink_to(folder / "other.json")
+    began = folder / "began"
+    names = [f"{folder}/missing/r.json", f"{folder}/missing/r-%p.json", f"{folder}/missing/r-%r.json", f"{folder}/link.json",
+             f"{folder}/missing/more/", "/proc/nowhere/", f"{folder}/{'x' * 300}.json"]
+    for name in names:
+        for words in ((), ("--no-wait",)):
+            result = cushim("run", *words, f"--stats={name}", "touch", began)
+            assert result.returncode == 125 and not began.exists(), (name, result)
+            assert result.stderr.count("\n") == 1 and "no report can be made in" in result.stderr, result
+    assert [path.name for path in folder.iterdir()] == ["link.json"], list(folder.iterdir())
+    # what is only known to a process that is started is left to it, and so is what nobody asks for
+    for name in (f"{folder}/rank%r/r.json", f"{folder}/%h/r.json"):
+        assert cushim("run", f"--stats={name}", "true").returncode == 0, name
+    assert cushim("run", "--cushim=off", f"--stats={folder}/missing/r.json", "true").returncode == 0
+    os.mkfifo(folder / "pipe")
+    assert cushim("run", f"--stats={folder}/pipe", "true").returncode == 0
+    assert cushim("run", "--no-wait", f"--stats={folder}/new/", LIVE, "exit").returncode == 4
+    assert len(list((folder / "new").iterdir())) == 1
+
+
+@tap.test
+def ranks_that_are_given_one_name_lose_no_report():
+    for words in ((), ("--no-wait",), ("--live=off",)):
+        folder = fresh("one-name")
+        folder.mkdir()
+        for rank in ("0", "1"):
+            result = cushim("run", *words, f"--stats={folder}/r.json", LIVE, "exit", RANK=rank, WORLD_SIZE="2")
+            assert result.returncode == 4 and result.stderr == "", (words, result)
+            result = cushim("run", *words, f"--stats={folder}/alone.json", LIVE, "exit", RANK="0", WORLD_SIZE="1")
+        assert sorted(path.name for path in folder.iterdir()) == ["alone.json", "r-0.json", "r-1.json"], (words, list(folder.iterdir()))
+        assert [json.loads((folder / f"r-{rank}.json").read_text())["rank"] for rank in (0, 1)] == [0, 1], words
+    # a launcher's ranks under one command are sections of one file, which its own rank does not split
+    folder = fresh("one-name")
+    folder.mkdir()
+    ranks(folder / "r.json", "exit", "signal9")
+    assert [path.name for path in folder.iterdir()] == ["r.json"], list(folder.iterdir())
+    cushim("run", f"--stats={folder}/%h.json", LIVE, "exit")
+    assert (folder / f"{os.uname().nodename}.json").exists(), list(folder.iterdir())
 
 
 def saved(name, *reports):

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/draft.h"
 #include "base/output.h"
+#include "base/path.h"
 #include "report/report_file.h"
 #include "tools/cushim/pages.h"
 #include "tools/cushim/processes.h"
@@ -42,22 +43,50 @@ static int leave_room_for_report(struct run_reports *run) {
     return setenv(CUSHIM_WAITER_VARIABLE, text, 1) == 0 ? 0 : errno;
 }
 
-/* Of the file that a report goes to; 0: there is none. */
-static ino_t file_of(const char *where) {
+/* Of the file that reports go to together; 0: there is none. */
+static ino_t file_of(const struct run_reports *run) {
     struct stat status;
-    return where && cushim_report_descriptor(where) < 0 && stat(where, &status) == 0 ? status.st_ino
-                                                                                     : 0;
+    bool is_file = run->where && cushim_report_descriptor(run->where) < 0;
+    return is_file && stat(run->together, &status) == 0 ? status.st_ino : 0;
+}
+
+/* 0, or an errno.  What is there and no regular file is opened by nobody before it is written: a
+ * pipe may have a reader later. */
+static int try_file(const char *path) {
+    struct cushim_draft draft;
+    struct stat status;
+    if (lstat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode))
+        return access(path, W_OK) == 0 ? 0 : errno;
+    int error = cushim_draft_begin(&draft, path);
+    return error ? error : cushim_draft_end(&draft, ECANCELED) == ECANCELED ? 0 : EIO;
+}
+
+int run_reports_can_be_made(const char *where, char path[PATH_MAX]) {
+    const char *slash = strrchr(where, '/');
+    char folder[PATH_MAX];
+    *path = 0;
+    if (cushim_report_descriptor(where) >= 0)
+        return 0;
+    if (snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - where) : 0, where) >=
+        (int)sizeof folder)
+        return ENAMETOOLONG;
+    if (cushim_path_has(folder, "phrnq")) /* of processes that are not there yet */
+        return 0;
+    if (!cushim_report_is_folder(where, ""))
+        return cushim_report_name(path, where, (long)getpid()) ? try_file(path) : ENAMETOOLONG;
+    snprintf(path, PATH_MAX, "%s", where);
+    if (mkdir(where, 0777) != 0 && errno != EEXIST)
+        return errno;
+    return access(where, W_OK | X_OK) == 0 ? 0 : errno;
 }
 
 int run_reports_begin(struct run_reports *run, char **argv, const char *where) {
     char text[24];
     *run = (struct run_reports){.where = where, .argv = argv, .began = time(NULL), .left = -1};
     run->start_ns = cushim_clock_ns();
-    run->file = file_of(where);
-    if (where && cushim_report_is_folder(where, "") && mkdir(where, 0777) != 0 && errno != EEXIST) {
-        complain("no reports in %s: %s", where, strerror(errno));
-        run->where = NULL;
-    }
+    if (where && !cushim_report_name(run->together, where, (long)getpid()))
+        return ENAMETOOLONG;
+    run->file = file_of(run);
     do {
         if (getrandom(&run->number, sizeof run->number, 0) != sizeof run->number)
             return errno;
@@ -212,7 +241,7 @@ static void put_all(struct told *told) {
 }
 
 static void write_all(struct told *told) {
-    const char *where = told->run->where;
+    const char *where = told->run->together;
     struct cushim_draft draft;
     int error = cushim_draft_begin(&draft, where);
     if (!error) {
@@ -321,7 +350,7 @@ bool run_reports_end(struct run_reports *run) {
     if (!run->where)
         return false;
     struct told told = {.run = run, .out = {.fd = cushim_report_descriptor(run->where)}};
-    told.is_apart = file_of(run->where) && file_of(run->where) != run->file;
+    told.is_apart = file_of(run) && file_of(run) != run->file;
     pages_each(look_at, &told);
     bool has_told = told.has_started;
     run->has_page = told.has_page;

@@ -9,13 +9,15 @@
 #ifndef CUSHIM_TOOLS_RUN_REPORTS_H
 #define CUSHIM_TOOLS_RUN_REPORTS_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <time.h>
 
 struct run_reports {
-    const char *where; /* a value of CUSHIM_STATS; NULL: no report is wished */
+    const char *where;       /* a value of CUSHIM_STATS; NULL: no report is wished */
+    char together[PATH_MAX]; /* if that is a file, its name for all of the run */
     char **argv;
     uint64_t number; /* of the run */
     time_t began;
@@ -26,6 +28,12 @@ struct run_reports {
     int status;    /* as of waitpid(2) */
     bool has_page; /* set by run_reports_end: so had the program that was started */
 };
+
+/*
+ * Before the start: can a report be made there?  A folder is made.  0, or an errno; `path` is the
+ * name that was tried.
+ */
+int run_reports_can_be_made(const char *where, char path[PATH_MAX]);
 
 /* Before the start: set the variables by which the processes of the run know it.  0, or an errno.
  */

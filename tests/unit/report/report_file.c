@@ -9,6 +9,7 @@
 #include "tests/unit/suite.h"
 
 static struct cushim_report report;
+static int n_ranks = 1;
 
 START_TEST(words_are_descriptors_and_all_else_is_a_name) {
     ck_assert_int_eq(cushim_report_descriptor("stderr"), STDERR_FILENO);
@@ -22,6 +23,7 @@ static const char *named(const char *where, bool is_apart) {
     static char path[PATH_MAX];
     report.page.head.process = 77;
     report.page.head.rank = 5;
+    report.page.head.ranks = n_ranks;
     ck_assert_int_eq(cushim_report_write(where, "/no/such", is_apart, &report, path), ENOENT);
     return path;
 }
@@ -34,6 +36,20 @@ START_TEST(reports_that_share_a_name_are_told_apart) {
     ck_assert_str_eq(named("a-%p.json", true), "/no/such/a-77.json");
     ck_assert_str_eq(named("a-%r.json", true), "/no/such/a-5.json");
     ck_assert_str_eq(named("folder/", false), "/no/such/folder//5-77-0.json");
+}
+END_TEST
+
+START_TEST(ranks_of_one_job_have_names_of_their_own) {
+    static const int many[] = {2, -1}; /* -1: nobody says how many */
+    for (int i = 0; i < 2; i++) {
+        n_ranks = many[i];
+        ck_assert_str_eq(named("a.b/report.json", false), "/no/such/a.b/report-5.json");
+        ck_assert_str_eq(named("a.b/report.json", true), "/no/such/a.b/report-5-77.json");
+        ck_assert_str_eq(named("a-%p.json", false), "/no/such/a-77.json");
+        ck_assert_str_eq(named("a-%r.json", true), "/no/such/a-5.json");
+        ck_assert_str_eq(named("a-%q{NOBODY}.json", false), "/no/such/a-%q{NOBODY}.json");
+        ck_assert_str_eq(named("folder/", false), "/no/such/folder//5-77-0.json");
+    }
 }
 END_TEST
 
@@ -61,6 +77,7 @@ END_TEST
 SUITE() {
     return suite_run("report_file", (const TTest *[]){words_are_descriptors_and_all_else_is_a_name,
                                                       reports_that_share_a_name_are_told_apart,
+                                                      ranks_of_one_job_have_names_of_their_own,
                                                       several_share_a_word_or_a_name_without_places,
                                                       a_name_that_is_too_long_is_an_error, NULL});
 }

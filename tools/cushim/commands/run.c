@@ -12,6 +12,7 @@
 #include "tools/cushim/program.h"
 #include "tools/cushim/options.h"
 #include "tools/cushim/pages.h"
+#include "tools/cushim/run_reports.h"
 #include "tools/cushim/usage.h"
 #include "tools/cushim/wait.h"
 
@@ -97,6 +98,13 @@ int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *c
         complain("the environment cannot be set: %s", strerror(errno));
         return EXIT_OURS;
     }
+    char where[SETTINGS_PATH_BYTES], path[PATH_MAX];
+    bool has_report = !is_left_out && settings_report(where);
+    int error = has_report ? run_reports_can_be_made(where, path) : 0;
+    if (error) { /* better now than after hours */
+        complain("no report can be made in %s: %s", *path ? path : where, strerror(error));
+        return EXIT_OURS;
+    }
     if (!is_left_out) {
         tell_what_relaxed_gives_up(first, argv);
         warn_where_cut_off(library);
@@ -114,13 +122,11 @@ int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *c
         !pages_can_be_made(why))
         complain("no live page of %s: %s", argv[first], why);
     pages_prune();
-    char where[SETTINGS_PATH_BYTES];
-    bool has_report = waits && !is_left_out && settings_report(where);
-    if (has_report || at_end)
-        wait_for(argv + first, has_report ? where : NULL, at_end, context);
+    if ((waits && has_report) || at_end)
+        wait_for(argv + first, waits && has_report ? where : NULL, at_end, context);
     else
         execvp(argv[first], argv + first);
-    int error = errno;
+    error = errno;
     complain("%s: %s", argv[first], strerror(error));
     return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT;
 }
