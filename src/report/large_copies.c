@@ -53,15 +53,15 @@ uint64_t cushim_large_copies_unstaged_ns(const struct cushim_report *report) {
 }
 
 void cushim_large_copies_text(struct cushim_writer *out, const struct cushim_report *report) {
-    bool has_head = false;
+    bool has_head = false, is_software = cushim_mem_stats_read(&report->page.head.is_software);
     for (int back = 0; back < 2; back++) {
         for (int path = 0; path < CUSHIM_N_COPY_PATHS; path++) {
             struct large large = large_of(report, path, back);
             if (!large.n_copies)
                 continue;
             if (!has_head)
-                cushim_write(out, "\n%-12s %13s %11s %9s %9s %8s\n", "pageable", "large ones",
-                             "copies", "bytes", "time", "GB/s");
+                cushim_write(out, "\n%-12s %13s %11s %9s %9s %8s%s\n", "pageable", "large ones",
+                             "copies", "bytes", "time", "GB/s", is_software ? " (no GPU)" : "");
             has_head = true;
             put_row(out, &large, path, back);
         }

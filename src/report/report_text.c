@@ -74,24 +74,28 @@ static void put_held(struct cushim_writer *out, const struct cushim_report *repo
 }
 
 /* One row of what frees and requests cost beneath: how often, and how long in all. */
-static void put_cost(struct cushim_writer *out, const char *what, uint64_t n, uint64_t ns) {
+static void put_cost(struct cushim_writer *out, const struct cushim_report *report,
+                     const char *what, uint64_t n, uint64_t ns) {
+    bool is_software = cushim_mem_stats_read(&report->page.head.is_software);
     struct texts t;
-    cushim_write(out, "  %-24s %9s %s, %s\n", what, cushim_text_count(t.text[0], n),
-                 n == 1 ? "time" : "times", cushim_text_time(t.text[1], ns));
+    cushim_write(out, "  %-24s %9s %s, %s%s\n", what, cushim_text_count(t.text[0], n),
+                 n == 1 ? "time" : "times", cushim_text_time(t.text[1], ns),
+                 is_software && n ? " (no GPU)" : "");
 }
 
 /* The driver calls made for device memory, and the waits that frees owe the program. */
 static void put_driver(struct cushim_writer *out, const struct cushim_report *report, int device) {
     const struct cushim_mem_stats *stats = cushim_report_stats(report, device, CUSHIM_KIND_DEVICE);
     struct texts t;
-    put_cost(out, "driver allocated", cushim_mem_stats_read(&stats->n_native_allocs),
+    put_cost(out, report, "driver allocated", cushim_mem_stats_read(&stats->n_native_allocs),
              cushim_mem_stats_read(&stats->native_alloc_ns));
-    put_cost(out, "driver freed", cushim_mem_stats_read(&stats->n_native_frees),
+    put_cost(out, report, "driver freed", cushim_mem_stats_read(&stats->n_native_frees),
              cushim_mem_stats_read(&stats->native_free_ns));
-    put_cost(out, "free waited for the GPU", cushim_mem_stats_read(&stats->n_waits),
+    put_cost(out, report, "free waited for the GPU", cushim_mem_stats_read(&stats->n_waits),
              cushim_mem_stats_read(&stats->wait_ns));
     if (report->page.head.is_relaxed)
-        put_cost(out, "  for what the host sees", cushim_mem_stats_read(&stats->n_effect_waits),
+        put_cost(out, report, "  for what the host sees",
+                 cushim_mem_stats_read(&stats->n_effect_waits),
                  cushim_mem_stats_read(&stats->effect_wait_ns));
     cushim_write(out, "  %-24s %9s\n", "segments",
                  cushim_text_count(t.text[0], cushim_mem_stats_read(&stats->n_segments)));

@@ -224,7 +224,7 @@ def compare_runs_both_ways_in_turns_and_says_what_it_measured():
     script = f'case "$LD_PRELOAD" in *libcushim-preload.so*) echo cushim;; *) echo native;; esac >>{log}; echo printed'
     for n in (1, 4):
         log.unlink(missing_ok=True)
-        result = cushim("compare", f"--runs={n}", "--free=relaxed", "--", "sh", "-c", script)
+        result = cushim("compare", f"--runs={n}", "--free=relaxed", "--", "sh", "-c", script, LD_LIBRARY_PATH="")
         assert result.returncode == 0 and result.stderr == "", result
         turns = log.read_text().split()
         assert turns == (["native", "cushim", "cushim", "native"] * 2)[:2 * n], turns
@@ -241,6 +241,13 @@ def compare_says_who_is_faster_where_ranges_lie_apart():
     slow = 'case "$LD_PRELOAD" in *cushim*) ;; *) sleep 1;; esac'
     result = cushim("compare", "--runs=3", "sh", "-c", slow)
     assert re.search(r"^  cushim is faster by \d+\.\d % \(medians; the ranges do not overlap\)$", result.stdout, re.MULTILINE), result
+
+
+@tap.test
+def compare_says_that_times_on_the_software_device_are_of_no_gpu():
+    for path, words in (("", ""), (str(SIM), " (no GPU)")):
+        result = cushim("compare", "--runs=1", "true", LD_LIBRARY_PATH=path)
+        assert result.stdout.splitlines()[0] == f"true: wall time of 1 run each way, in turns{words}", result
 
 
 @tap.test

@@ -249,7 +249,7 @@ def large_pageable_copies_are_told_with_their_time_and_what_may_shorten_it():
     for value, way in (("on", "staged"), ("off", "by the driver")):
         files, _ = run_into("report.txt", "copies", CUSHIM_COPY_STAGE=value, CUSHIM_COPY_STAGE_MIN="1")
         told = files["report.txt"][1]
-        at = told.index("pageable        large ones      copies     bytes      time     GB/s\n")
+        at = told.index("pageable        large ones      copies     bytes      time     GB/s (no GPU)\n")
         rows = told[at:told.index("\n\n", at)].splitlines()[1:]
         assert [row.split()[:2] for row in rows[:1]] == [["to", "device"]], told
         assert way in rows[0] or len(os.sched_getaffinity(0)) == 1, told

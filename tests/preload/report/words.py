@@ -66,7 +66,7 @@ def one_of_a_thing_is_told_in_the_singular():
                   "3 frees of memory that was not seen being allocated\n", "4 copies or sets that left their block\n"):
         assert "finding: " + words in text, text
     assert not re.search(r"\b1 (times|frees|requests|copies)\b", text), text
-    assert re.search(r"driver allocated +1 time, ", text), text
+    assert re.search(r"driver allocated +1 time, [\d.]+ [num]?s \(no GPU\)\n", text), text
 
 
 def said(scenario, level, **settings):

@@ -22,6 +22,9 @@ START_TEST(where_staging_is_off_what_the_driver_took_is_told) {
     ck_assert_str_eq(full_page_written(cushim_large_copies_text, &report),
                      "\npageable        large ones      copies     bytes      time     GB/s\n"
                      "  to device  by the driver           2  1.00 GiB    100 ms     10.7\n");
+    atomic_store(&report.page.head.is_software, true);
+    const char *text = full_page_written(cushim_large_copies_text, &report);
+    ck_assert_msg(strstr(text, "     GB/s (no GPU)\n"), "%s", text);
 }
 END_TEST
 

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/writer.h"
+#include "tools/cushim/doctor/driver.h"
 #include "tools/cushim/commands/run.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/usage.h"
@@ -123,10 +124,13 @@ static void put_verdict(struct cushim_writer *out, const struct request *request
 
 static int put_all(struct request *request) {
     struct cushim_writer out = {.fd = STDOUT_FILENO};
+    struct driver driver;
+    char wrong[256];
+    bool is_software = driver_open(&driver, wrong, sizeof wrong) && driver_is_software(&driver);
     for (int way = 0; way < N_WAYS; way++)
         qsort(request->ns[way], request->n_runs, sizeof *request->ns[way], by_size);
-    cushim_write(&out, "%s: wall time of %u run%s each way, in turns\n", request->command[0],
-                 request->n_runs, request->n_runs == 1 ? "" : "s");
+    cushim_write(&out, "%s: wall time of %u run%s each way, in turns%s\n", request->command[0],
+                 request->n_runs, request->n_runs == 1 ? "" : "s", is_software ? " (no GPU)" : "");
     put_way(&out, "natively", request->ns[NATIVELY], request->n_runs);
     put_way(&out, "cushim", request->ns[CUSHIM], request->n_runs);
     put_verdict(&out, request);
