@@ -12,6 +12,7 @@
 #include <cuda.h>
 
 /* The header that declares them is of a package of its own. */
+CUresult cuProfilerInitialize(const char *config, const char *output, unsigned mode);
 CUresult cuProfilerStart(void);
 CUresult cuProfilerStop(void);
 /* Later than the oldest headers that cushim is built with. */

@@ -2,6 +2,7 @@
  * What a launch wants of a kernel: shared memory, clusters; and fatbins of a program that has their
  * kernels, as this one.
  */
+#define CUDA_ENABLE_DEPRECATED /* calls of before CUDA 4 */
 #include "fixture.h"
 #include "tests/unit/suite.h"
 
@@ -173,6 +174,71 @@ START_TEST(a_device_of_8_7_has_the_figures_of_8_6_and_no_clusters) {
 }
 END_TEST
 
+static int shown_first; /* by the last launch of `show` */
+static float shown_last;
+static uint64_t shown_block;
+
+SIM_KERNEL(show, int, uint64_t, float) {
+    seen = *launch;
+    shown_first = *(const int *)args[0];
+    memcpy(&shown_block, args[1], sizeof shown_block);
+    shown_last = *(const float *)args[2];
+}
+
+/* PyCUDA's way. */
+START_TEST(a_launch_takes_what_was_said_of_its_function_before) {
+    CUstream stream;
+    fixture_context();
+    CUfunction show = fixture_kernel("show");
+    CUdeviceptr block = 0;
+    ck_cuda(cuMemAlloc_v2(&block, 64));
+    ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    ck_cuda_is(cuLaunch(show), CUDA_ERROR_INVALID_VALUE); /* nothing was said of it */
+    ck_cuda(cuFuncSetBlockShape(show, 32, 4, 2));
+    ck_cuda(cuFuncSetSharedSize(show, 100));
+    ck_cuda(cuParamSeti(show, 0, 7));
+    ck_cuda(cuParamSetv(show, 8, &block, sizeof block));
+    ck_cuda(cuParamSetf(show, 16, 1.5F));
+    ck_cuda_is(cuLaunch(show), CUDA_ERROR_INVALID_VALUE); /* its parameters have no size */
+    ck_cuda(cuParamSetSize(show, 20));
+    ck_cuda(cuLaunch(show));
+    ck_cuda(cuCtxSynchronize());
+    ck_assert_uint_eq(seen.grid[0] * seen.grid[1] * seen.grid[2], 1);
+    ck_assert_uint_eq(seen.block[0], 32);
+    ck_assert_uint_eq(seen.block[1], 4);
+    ck_assert_uint_eq(seen.block[2], 2);
+    ck_assert_uint_eq(seen.shared_bytes, 100);
+    ck_assert_int_eq(shown_first, 7);
+    ck_assert_uint_eq(shown_block, block);
+    ck_assert(shown_last > 1.4F && shown_last < 1.6F);
+    ck_cuda(cuParamSeti(show, 0, 8));
+    ck_cuda(cuLaunchGrid(show, 5, 3));
+    ck_cuda(cuParamSeti(show, 0, 9)); /* the launch has its own by now */
+    ck_cuda(cuCtxSynchronize());
+    ck_assert_uint_eq(seen.grid[0] * 10 + seen.grid[1], 53);
+    ck_assert_int_eq(shown_first, 8);
+    ck_cuda(cuLaunchGridAsync(show, 2, 1, stream));
+    ck_cuda(cuStreamSynchronize(stream));
+    ck_assert_int_eq(shown_first, 9);
+}
+END_TEST
+
+START_TEST(what_no_launch_can_have_is_refused_when_it_is_said) {
+    fixture_context();
+    CUfunction show = fixture_kernel("show");
+    char bytes[8] = "";
+    ck_cuda_is(cuFuncSetBlockShape(show, 0, 1, 1), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda_is(cuFuncSetBlockShape(NULL, 1, 1, 1), CUDA_ERROR_INVALID_HANDLE);
+    ck_cuda_is(cuParamSetSize(show, 4097), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda_is(cuParamSeti(show, -4, 1), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda_is(cuParamSeti(show, 4093, 1), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda_is(cuParamSetv(show, 0, NULL, 8), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda_is(cuParamSetv(show, 8, bytes, 4096), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda_is(cuLaunchGrid(show, 0, 1), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda_is(cuLaunchGrid(show, 1, -1), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
 SUITE() {
     return suite_run(
         "launch",
@@ -182,5 +248,7 @@ SUITE() {
                           a_captured_launch_keeps_its_cluster,
                           a_device_of_12_0_has_less_shared_memory_and_narrower_clusters,
                           a_device_of_8_7_has_the_figures_of_8_6_and_no_clusters,
-                          a_fatbin_loads_where_the_program_has_its_kernels, NULL});
+                          a_fatbin_loads_where_the_program_has_its_kernels,
+                          a_launch_takes_what_was_said_of_its_function_before,
+                          what_no_launch_can_have_is_refused_when_it_is_said, NULL});
 }

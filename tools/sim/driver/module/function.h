@@ -24,6 +24,7 @@ struct sim_function {
     unsigned long n_skipped;  /* turns that the option `kernels` made nothing of */
     bool is_of_program;       /* the kernel and its sizes are a program's or a library's */
     bool is_wide;             /* may be launched in clusters of more than 8 blocks */
+    struct sim_parts *parts;  /* of launches in parts (launch_parts.c); NULL: none was said */
     struct sim_function *next;
 };
 

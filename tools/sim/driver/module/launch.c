@@ -145,8 +145,8 @@ CUresult sim_launch_work(CUfunction handle, const struct sim_shape *shape, void 
     return CUDA_SUCCESS;
 }
 
-static CUresult launch(CUfunction function, const struct sim_shape *shape, CUstream handle,
-                       CUstream default_stream, void *const *params, void *const *extra) {
+CUresult sim_launch(CUfunction function, const struct sim_shape *shape, CUstream handle,
+                    CUstream default_stream, void *const *params, void *const *extra) {
     struct sim_stream *stream;
     struct sim_work work;
     SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
@@ -162,7 +162,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
     const struct sim_shape shape = {.grid = {gridDimX, gridDimY, gridDimZ},
                                     .block = {blockDimX, blockDimY, blockDimZ},
                                     .shared_bytes = sharedMemBytes};
-    return sim_leave(launch(f, &shape, hStream, CU_STREAM_LEGACY, kernelParams, extra));
+    return sim_leave(sim_launch(f, &shape, hStream, CU_STREAM_LEGACY, kernelParams, extra));
 }
 
 CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -173,7 +173,7 @@ CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int g
     const struct sim_shape shape = {.grid = {gridDimX, gridDimY, gridDimZ},
                                     .block = {blockDimX, blockDimY, blockDimZ},
                                     .shared_bytes = sharedMemBytes};
-    return sim_leave(launch(f, &shape, hStream, CU_STREAM_PER_THREAD, kernelParams, extra));
+    return sim_leave(sim_launch(f, &shape, hStream, CU_STREAM_PER_THREAD, kernelParams, extra));
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -185,7 +185,7 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
     const struct sim_shape shape = {.grid = {gridDimX, gridDimY, gridDimZ},
                                     .block = {blockDimX, blockDimY, blockDimZ},
                                     .shared_bytes = sharedMemBytes};
-    return sim_leave(launch(f, &shape, hStream, CU_STREAM_LEGACY, kernelParams, NULL));
+    return sim_leave(sim_launch(f, &shape, hStream, CU_STREAM_LEGACY, kernelParams, NULL));
 }
 
 CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -197,7 +197,7 @@ CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, uns
     const struct sim_shape shape = {.grid = {gridDimX, gridDimY, gridDimZ},
                                     .block = {blockDimX, blockDimY, blockDimZ},
                                     .shared_bytes = sharedMemBytes};
-    return sim_leave(launch(f, &shape, hStream, CU_STREAM_PER_THREAD, kernelParams, NULL));
+    return sim_leave(sim_launch(f, &shape, hStream, CU_STREAM_PER_THREAD, kernelParams, NULL));
 }
 
 /* Of a launch's attributes the cluster alone makes a difference here. */
@@ -216,7 +216,7 @@ static CUresult launch_config(const CUlaunchConfig *config, CUfunction function,
         shape.cluster[1] = value->clusterDim.y;
         shape.cluster[2] = value->clusterDim.z;
     }
-    return launch(function, &shape, config->hStream, default_stream, params, extra);
+    return sim_launch(function, &shape, config->hStream, default_stream, params, extra);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,

@@ -18,4 +18,8 @@ struct sim_shape {
 CUresult sim_launch_work(CUfunction function, const struct sim_shape *shape, void *const *params,
                          void *const *extra, const struct sim_device *device, struct sim_work *out);
 
+/* Put the launch into the stream of the handle. */
+CUresult sim_launch(CUfunction function, const struct sim_shape *shape, CUstream handle,
+                    CUstream default_stream, void *const *params, void *const *extra);
+
 #endif
