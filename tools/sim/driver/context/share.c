@@ -1,13 +1,13 @@
 #include "share.h"
 
 #include "device.h"
+#include "tools/sim/driver/core/complain.h"
 #include "tools/sim/driver/core/options.h"
 #include "tools/sim/driver/core/setting.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -34,7 +34,7 @@ static bool is_refused;
 
 static bool refuse(const char *path, const char *why) {
     if (!is_refused)
-        fprintf(stderr, "cushim software device: %s cannot be shared: %s\n", path, why);
+        sim_complain("%s cannot be shared: %s", path, why);
     is_refused = true;
     return false;
 }

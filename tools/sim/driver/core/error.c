@@ -1,10 +1,10 @@
 /* The names and texts of results, and the one question that has no answer here. */
 #include "abi.h"
 #include "calls.h"
+#include "complain.h"
 #include "options.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 struct text {
@@ -65,10 +65,10 @@ static void tell(const void *caller) {
         return;
     *asker = (struct asker){object.dli_fbase, askers};
     askers = asker;
-    fprintf(stderr,
-            "cushim software device: %s carries a runtime or tools library of NVIDIA, which works "
-            "with NVIDIA's driver alone; tools/sim/README.md says how to link the software one\n",
-            object.dli_fname);
+    sim_complain(
+        "%s carries a runtime or tools library of NVIDIA, which works with NVIDIA's driver "
+        "alone; tools/sim/README.md says how to link the software one",
+        object.dli_fname);
 }
 
 /* Private tables between NVIDIA's libraries: there are none. */

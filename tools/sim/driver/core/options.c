@@ -1,9 +1,9 @@
 #include "options.h"
 
+#include "complain.h"
 #include "setting.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 static struct sim_options options;
@@ -25,8 +25,7 @@ static void load(void) {
         if (text && sim_setting_read(setting, text, &value))
             *fields[i] = value;
         else if (text)
-            fprintf(stderr, "cushim software device: option %s cannot be %s\n", setting->name,
-                    text);
+            sim_complain("option %s cannot be %s", setting->name, text);
     }
 }
 
