@@ -161,6 +161,9 @@ SIM_EXPORT const char *sim_call_name(unsigned long i);
 SIM_EXPORT size_t sim_live_bytes(void);
 SIM_EXPORT size_t sim_live_allocations(void);
 
+/* Contexts that the calls of others look at: those that live, or have work left. */
+SIM_EXPORT size_t sim_listed_contexts(void);
+
 /* What is taken of a device, in whole pages: its total less what cuMemGetInfo says natively. */
 SIM_EXPORT size_t sim_used_bytes(int device);
 

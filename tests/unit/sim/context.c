@@ -341,6 +341,35 @@ START_TEST(another_process_opens_a_block_by_its_handle) {
 }
 END_TEST
 
+/* Else each life of a context costs the more, the more there were. */
+START_TEST(who_looks_at_all_contexts_sees_none_that_is_gone) {
+    CUdevResourceDesc part;
+    CUdevResource all;
+    CUgreenCtx green[2];
+    CUcontext context;
+    CUstream stream;
+    ck_cuda(cuInit(0));
+    for (int i = 0; i < 3; i++) {
+        ck_cuda(cuCtxCreate(&context, NULL, 0, 0));
+        ck_cuda(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+        ck_cuda(cuMemsetD8Async(fixture_alloc(100), 1, 100, stream));
+        ck_assert_uint_eq(sim_listed_contexts(), 1);
+        ck_cuda(cuCtxDestroy(context));
+        ck_assert_uint_eq(sim_listed_contexts(), 0);
+        ck_cuda(cuDevicePrimaryCtxRetain(&context, 0));
+        ck_cuda(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+        ck_cuda(cuDevResourceGenerateDesc(&part, &all, 1));
+        for (int k = 0; k < 2; k++)
+            ck_cuda(cuGreenCtxCreate(&green[k], part, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+        ck_assert_uint_eq(sim_listed_contexts(), 3);
+        ck_cuda(cuGreenCtxDestroy(green[0]));
+        ck_assert_uint_eq(sim_listed_contexts(), 2);
+        ck_cuda(cuDevicePrimaryCtxRelease(0));
+        ck_assert_uint_eq(sim_listed_contexts(), 0);
+    }
+}
+END_TEST
+
 SUITE() {
     return suite_run("sim context",
                      (const TTest *[]){contexts_stack_and_end,
@@ -352,5 +381,6 @@ SUITE() {
                                        mapped_memory_is_reached_by_the_devices_that_were_let_in,
                                        a_device_that_cannot_reach_another_is_not_let_in,
                                        internal_memory_takes_sets_and_is_known_to_no_question,
-                                       another_process_opens_a_block_by_its_handle, NULL});
+                                       another_process_opens_a_block_by_its_handle,
+                                       who_looks_at_all_contexts_sees_none_that_is_gone, NULL});
 }

@@ -19,6 +19,21 @@ struct sim_context *sim_contexts(void) {
     return contexts;
 }
 
+static void unlist(struct sim_context *context) {
+    struct sim_context **at = &contexts;
+    while (*at && *at != context)
+        at = &(*at)->next;
+    if (*at)
+        *at = context->next;
+}
+
+/* It may be there: one that is ending waits for its work without the lock. */
+static void list(struct sim_context *context) {
+    unlist(context);
+    context->next = contexts;
+    contexts = context;
+}
+
 static void set_limits(struct sim_context *context) {
     context->limits[CU_LIMIT_STACK_SIZE] = 1024;
     context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 7168 << 10;
@@ -45,8 +60,7 @@ struct sim_context *sim_context_create(struct sim_device *device, struct sim_con
         goto error_stream;
     set_limits(context);
     context->is_alive = true;
-    context->next = contexts;
-    contexts = context;
+    list(context);
     if (!root) {
         sim_share_context(device->number, 1);
         sim_internal_take(context);
@@ -62,6 +76,7 @@ error_context:
 
 void sim_context_revive(struct sim_context *context) {
     context->is_alive = true;
+    list(context);
     context->fault = CUDA_SUCCESS;
     context->peers = 0;
     context->id = ++last_id;
@@ -72,16 +87,21 @@ void sim_context_revive(struct sim_context *context) {
 
 /* Green contexts die with their root. */
 static void end_greens(const struct sim_context *root) {
-    for (struct sim_context *other = contexts; other; other = other->next) {
-        if (other != root && other->root == root)
-            other->is_alive = false;
+    for (struct sim_context *other = contexts, *next; other; other = next) {
+        next = other->next;
+        if (other == root || other->root != root)
+            continue;
+        other->is_alive = false;
+        unlist(other);
     }
 }
 
 void sim_context_end(struct sim_context *context) {
     context->is_alive = false;
-    if (context->root != context)
+    if (context->root != context) {
+        unlist(context);
         return;
+    }
     end_greens(context);
     struct sim_marks marks = {NULL, 0, 0};
     sim_context_marks(context, &marks);
@@ -92,6 +112,8 @@ void sim_context_end(struct sim_context *context) {
     context->fence = NULL;
     sim_blocks_end_context(context);
     sim_share_context(context->device->number, -1);
+    if (!context->is_alive && !context->streams)
+        unlist(context);
 }
 
 struct sim_context *sim_context_top(void) {
@@ -156,6 +178,15 @@ CUresult sim_context_synchronize(struct sim_context *context) {
     sim_print_flush();
     SIM_TRY(result);
     return is_whole ? sim_context_fault(context) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+size_t sim_listed_contexts(void) {
+    size_t n = 0;
+    pthread_mutex_lock(&sim_lock);
+    for (const struct sim_context *context = contexts; context; context = context->next)
+        n++;
+    pthread_mutex_unlock(&sim_lock);
+    return n;
 }
 
 void sim_fault(CUresult result) {

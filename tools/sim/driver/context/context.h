@@ -29,7 +29,7 @@ struct sim_context {
     unsigned n_attached; /* uses beyond that of its maker */
     unsigned long long id;
     size_t limits[SIM_N_LIMITS]; /* by CUlimit */
-    struct sim_context *next;    /* of all contexts ever made */
+    struct sim_context *next;    /* of those that live, or have work left */
     /* of roots alone */
     CUresult fault;             /* what every call returns; success: undamaged */
     unsigned peers;             /* a bit for each device whose memory may be reached */
@@ -50,7 +50,7 @@ void sim_context_revive(struct sim_context *context);
 /* Wait for its work, then take its streams and memory away. */
 void sim_context_end(struct sim_context *context);
 
-/* The head of the list of all contexts. */
+/* The head of the list of the contexts that live, or have work left; NULL: there is none. */
 struct sim_context *sim_contexts(void);
 
 /* The calling thread's top of stack, alive or not, or NULL. */

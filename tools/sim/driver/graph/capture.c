@@ -48,17 +48,18 @@ CUresult sim_capture_begin(struct sim_stream *stream, CUstreamCaptureMode mode,
 /* The next stream of a capture behind `at` (NULL: the first) of all contexts. */
 static struct sim_stream *next_stream(const struct sim_capture *capture, struct sim_stream *at) {
     struct sim_context *context = at ? at->context->root : sim_contexts();
-    struct sim_stream *stream = at ? at->next : context->streams;
-    for (;;) {
+    struct sim_stream *stream = at ? at->next : NULL;
+    if (!at && context)
+        stream = context->streams;
+    while (context) {
         for (; stream; stream = stream->next) {
             if (stream->capture == capture)
                 return stream;
         }
         context = context->next;
-        if (!context)
-            return NULL;
-        stream = context->streams;
+        stream = context ? context->streams : NULL;
     }
+    return NULL;
 }
 
 /* Whether the origin has joined all that its capture spread to. */
