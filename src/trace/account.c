@@ -6,14 +6,21 @@
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
-
-enum { MOST_MODULES = 1 << 16, N_FREED = 64 };
+#include <utlist.h>
 
 /* A request of more than this is none that can be. */
 static const uint64_t MOST_BYTES = (uint64_t)1 << 50;
 
 struct live {
     struct cushim_trace_block block;
+    struct live *prev, *next; /* of its pool */
+    UT_hash_handle hh;
+};
+
+/* What lives of the pool that has a number. */
+struct pool {
+    uint64_t number;
+    struct live *blocks;
     UT_hash_handle hh;
 };
 
@@ -42,6 +49,8 @@ struct thread {
 
 struct cushim_trace_tables {
     struct live *live;
+    struct pool *pools;
+    struct cushim_trace_mapped mapped;
     struct stack *stacks;
     struct site *sites;
     struct thread *threads;
@@ -64,6 +73,25 @@ static struct live *find_live(const struct cushim_trace_account *account, uint64
     struct live *live;
     HASH_FIND(hh, account->tables->live, &address, sizeof address, live);
     return live;
+}
+
+static struct pool *find_pool(const struct cushim_trace_account *account, uint64_t number) {
+    struct pool *pool;
+    HASH_FIND(hh, account->tables->pools, &number, sizeof number, pool);
+    return pool;
+}
+
+/* NULL where memory is out. */
+static struct pool *find_or_add_pool(struct cushim_trace_account *account, uint64_t number) {
+    struct pool *pool = find_pool(account, number);
+    if (pool)
+        return pool;
+    pool = calloc(1, sizeof *pool);
+    if (!pool)
+        return out_of_memory(account, NULL);
+    pool->number = number;
+    HASH_ADD(hh, account->tables->pools, number, sizeof pool->number, pool);
+    return find_pool(account, number) ? pool : out_of_memory(account, pool);
 }
 
 static struct thread *thread_of(struct cushim_trace_account *account) {
@@ -152,23 +180,10 @@ static struct cushim_trace_site *site_of(struct cushim_trace_account *account) {
 
 static void add_module(struct cushim_trace_account *account) {
     const struct cushim_trace_event *event = &account->event;
-    size_t n = account->n_modules;
-    if (n == MOST_MODULES)
-        return;
-    if (!(n & (n - 1))) {
-        void *more = reallocarray(account->modules, n ? 2 * n : 1, sizeof *account->modules);
-        if (!more) {
-            account->error = ENOMEM;
-            return;
-        }
-        account->modules = more;
-    }
-    char *path = strndup(event->text, event->text_bytes);
-    if (!path)
+    const struct cushim_trace_module module = {event->address, event->n_bytes, event->number,
+                                               (char *)event->text};
+    if (!cushim_trace_mapped_add(&account->tables->mapped, &module, event->text_bytes))
         account->error = ENOMEM;
-    else
-        account->modules[account->n_modules++] =
-            (struct cushim_trace_module){event->address, event->n_bytes, event->number, path};
 }
 
 /* ---- blocks ---- */
@@ -221,6 +236,11 @@ static void add_block(struct cushim_trace_account *account) {
     } else if (!is_restored) {
         live->block.request = ++thread->n_requests;
     }
+    struct pool *pool = find_or_add_pool(account, live->block.pool);
+    if (!pool) {
+        free(live);
+        return;
+    }
     struct cushim_trace_site *site = live->block.site;
     bool is_sites = is_counted(account, live->block.device, live->block.kind);
     if (!is_restored) {
@@ -236,6 +256,7 @@ static void add_block(struct cushim_trace_account *account) {
         out_of_memory(account, live);
         return;
     }
+    DL_APPEND(pool->blocks, live);
     sums->n_live++;
     sums->live_bytes += live->block.n_bytes;
     site->n_live += is_sites;
@@ -270,6 +291,8 @@ static bool remove_block(struct cushim_trace_account *account) {
         block->thread == event->thread && block->request == thread->n_requests;
     count_freed(account, thread, 1);
     account->site = site;
+    struct pool *pool = find_pool(account, block->pool);
+    DL_DELETE(pool->blocks, live);
     HASH_DEL(account->tables->live, live);
     free(live);
     return true;
@@ -317,21 +340,22 @@ static void move_segment(struct cushim_trace_account *account) {
 /* ---- what an event brings about ---- */
 
 /* The blocks of a pool that went. */
-static void list_pool(struct cushim_trace_account *account, uint64_t pool) {
+static void list_pool(struct cushim_trace_account *account, uint64_t number) {
     struct cushim_trace_tables *tables = account->tables;
+    const struct pool *pool = find_pool(account, number);
+    const struct live *live;
     size_t n = 0;
-    for (struct live *live = tables->live; live; live = live->hh.next)
-        n += live->block.pool == pool;
+    if (pool)
+        DL_COUNT(pool->blocks, live, n);
     free(tables->going);
     tables->going = n ? reallocarray(NULL, n, sizeof *tables->going) : NULL;
     if (n && !tables->going) {
         account->error = ENOMEM;
         return;
     }
-    for (struct live *live = tables->live; live; live = live->hh.next) {
-        if (live->block.pool == pool)
-            tables->going[tables->n_going++] = live->block.address;
-    }
+    if (pool)
+        DL_FOREACH(pool->blocks, live)
+    tables->going[tables->n_going++] = live->block.address;
 }
 
 /* Tell of a free first that nobody recorded; true where there is one. */
@@ -491,14 +515,11 @@ void cushim_trace_account_date(struct cushim_trace_account *account) {
 const struct cushim_trace_module *
 cushim_trace_account_module(const struct cushim_trace_account *account, uint64_t frame,
                             uint64_t *offset) {
-    for (size_t i = account->n_modules; i-- > 0;) { /* the one that came last lies there */
-        const struct cushim_trace_module *module = &account->modules[i];
-        if (frame - module->start < module->n_bytes) {
-            *offset = frame - module->start + module->offset;
-            return module;
-        }
-    }
-    return NULL;
+    const struct cushim_trace_module *module =
+        cushim_trace_mapped_find(&account->tables->mapped, frame);
+    if (module)
+        *offset = frame - module->start + module->offset;
+    return module;
 }
 
 int cushim_trace_account_open(struct cushim_trace_account *account, const char *path) {
@@ -534,15 +555,14 @@ void cushim_trace_account_close(struct cushim_trace_account *account) {
         FREE_ALL(stack, tables->stacks);
         FREE_ALL(site, tables->sites);
         FREE_ALL(thread, tables->threads);
+        FREE_ALL(pool, tables->pools);
+        cushim_trace_mapped_free(&tables->mapped);
         free(tables->going);
         free(tables->nobody);
         free(tables);
     }
     cushim_trace_segments_free(&account->segments);
     free(account->sites);
-    for (size_t i = 0; i < account->n_modules; i++)
-        free(account->modules[i].path);
-    free(account->modules);
     cushim_trace_reader_close(&account->reader);
     memset(account, 0, sizeof *account);
 }

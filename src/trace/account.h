@@ -9,6 +9,7 @@
 #ifndef CUSHIM_TRACE_ACCOUNT_H
 #define CUSHIM_TRACE_ACCOUNT_H
 
+#include "trace/mapped.h"
 #include "trace/reader.h"
 #include "trace/segments.h"
 
@@ -45,12 +46,6 @@ struct cushim_trace_sums {
     uint64_t n_waits, wait_ns;
 };
 
-/* Code that was mapped. */
-struct cushim_trace_module {
-    uint64_t start, n_bytes, offset;
-    char *path;
-};
-
 struct cushim_trace_account {
     struct cushim_trace_reader reader;
     /* Blocks that sites count; a reader may narrow it before the first event. */
@@ -78,8 +73,6 @@ struct cushim_trace_account {
     uint64_t n_strange;               /* events that cannot be */
     struct cushim_trace_site **sites; /* by number, until a reader sorts them */
     size_t n_sites;
-    struct cushim_trace_module *modules;
-    size_t n_modules;
     struct cushim_trace_tables *tables;
 };
 

@@ -14,6 +14,7 @@ struct cushim_trace_segment {
 /* All zero has none. */
 struct cushim_trace_segments {
     struct cushim_trace_segment_row *rows;
+    struct cushim_trace_segment_pool *pools; /* of each, which rows it has */
 };
 
 typedef void cushim_trace_segment_fn(const struct cushim_trace_segment *segment, void *context);

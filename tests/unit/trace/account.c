@@ -264,6 +264,24 @@ START_TEST(a_frame_is_found_in_the_module_that_came_last) {
 }
 END_TEST
 
+/* Whoever walks all blocks at the end of a pool is not done before the test's time is over. */
+START_TEST(the_end_of_a_pool_costs_what_the_pool_has) {
+    enum { N = 100000 };
+    recording_open(&recording, MUCH);
+    at(0, 0, 1);
+    for (uint64_t i = 1; i <= N; i++) {
+        put(CUSHIM_TRACE_ALLOC, 0, i, 1);
+        put(CUSHIM_TRACE_SEGMENT, 0, i, 2);
+    }
+    for (uint64_t i = 1; i <= N; i++)
+        put(CUSHIM_TRACE_GONE, 0, 0, N + i); /* pools that have nothing */
+    ck_assert_uint_eq(take_all(), 0);
+    ck_assert_uint_eq(account.sums[0][0].n_live, N);
+    ck_assert_uint_eq(account.sums[0][0].held_bytes, 2 * N);
+    finish();
+}
+END_TEST
+
 SUITE() {
     return suite_run("account", (const TTest *[]){
                                     sites_and_places_have_what_is_theirs,
@@ -272,5 +290,6 @@ SUITE() {
                                     what_cannot_be_is_passed_over, sums_agree_whatever_comes,
                                     sites_count_what_a_reader_asks_for,
                                     sites_know_how_old_their_oldest_block_is,
-                                    a_frame_is_found_in_the_module_that_came_last, NULL});
+                                    a_frame_is_found_in_the_module_that_came_last,
+                                    the_end_of_a_pool_costs_what_the_pool_has, NULL});
 }

@@ -37,6 +37,27 @@ START_TEST(what_came_is_there_until_it_goes) {
 }
 END_TEST
 
+/* A base that goes from one pool to another is the other one's. */
+START_TEST(a_pool_takes_along_what_it_has_now) {
+    struct cushim_trace_segments segments = {0};
+    for (uint64_t pool = 1; pool <= 2; pool++) {
+        sum_bytes = 0;
+        cushim_trace_segments_remove(&segments, 1 << 21, add_up, &sum_bytes);
+        ck_assert(cushim_trace_segments_add(
+            &segments,
+            &(struct cushim_trace_segment){.base = 1 << 21, .n_bytes = pool, .pool = pool}));
+    }
+    sum_bytes = 0;
+    cushim_trace_segments_remove_pool(&segments, 1, add_up, &sum_bytes);
+    ck_assert_uint_eq(sum_bytes, 0);
+    cushim_trace_segments_remove_pool(&segments, 2, add_up, &sum_bytes);
+    cushim_trace_segments_remove_pool(&segments, 2, add_up, &sum_bytes);
+    ck_assert_uint_eq(sum_bytes, 2);
+    cushim_trace_segments_free(&segments);
+}
+END_TEST
+
 SUITE() {
-    return suite_run("segments", (const TTest *[]){what_came_is_there_until_it_goes, NULL});
+    return suite_run("segments", (const TTest *[]){what_came_is_there_until_it_goes,
+                                                   a_pool_takes_along_what_it_has_now, NULL});
 }
