@@ -258,8 +258,8 @@ static void set_distance(CUipcMemHandle *handle, uint32_t distance) {
     memcpy(handle->reserved + DISTANCE_AT, &distance, sizeof distance);
 }
 
-/* The segment serves nothing more once this block is freed, so that who has it open sees what it
- * saw, and nobody else's new bytes. */
+/* The block's memory serves nothing more once it is freed, so that whoever has it open sees there
+ * what it saw, and nobody else's new bytes. */
 static CUresult get_handle(struct cushim_cuda *cuda, const struct cushim_mem_lookup *found,
                            CUipcMemHandle *handle) {
     struct cushim_mem_segment *segment = found->segment;
@@ -271,7 +271,7 @@ static CUresult get_handle(struct cushim_cuda *cuda, const struct cushim_mem_loo
         return answer;
     }
     set_distance(handle, (uint32_t)(found->base - segment->base));
-    cushim_mem_heap_retire_segment(segment->pool, segment);
+    cushim_mem_heap_show(segment->pool, found->base);
     return CUDA_SUCCESS;
 }
 

@@ -86,6 +86,7 @@ void cushim_shortage_note(struct cushim_mem_heap *pool, const struct cushim_mem_
                                             .device_bytes = census->device_bytes,
                                             .pending_bytes = census->pending_bytes,
                                             .cached_bytes = census->cached_bytes,
+                                            .retired_bytes = census->retired_bytes,
                                             .largest_free_bytes = census->largest_free_bytes,
                                             .is_busy = tried->is_busy,
                                             .drained_bytes = tried->drained_bytes,

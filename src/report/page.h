@@ -113,7 +113,7 @@ struct cushim_page_shortage {
     uint64_t ns, device, kind, asked_bytes;
     uint64_t device_bytes, limit_bytes; /* of the device; of this process, 0 where it has none */
     uint64_t live_bytes, rounding_bytes, spare_bytes, idle_bytes, held_bytes;
-    uint64_t pending_bytes, cached_bytes, largest_free_bytes; /* parts of what is not live */
+    uint64_t pending_bytes, cached_bytes, retired_bytes, largest_free_bytes; /* what is not live */
     uint64_t is_busy; /* the device did not become quiet in time */
     uint64_t drained_bytes, returned_bytes, others_bytes; /* what was tried gave so much */
     struct {

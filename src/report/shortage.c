@@ -74,6 +74,12 @@ static void put_advice(struct cushim_writer *out, const struct cushim_page_short
                      "%s were freed while the GPU worked on them, and it still does:\n"
                      "             synchronise before this request\n",
                      cushim_text_bytes(one, shortage->pending_bytes));
+    else if (free_bytes >= shortage->asked_bytes && shortage->retired_bytes > free_bytes / 2)
+        cushim_write(out,
+                     "%s were freed, but other processes have their IPC handles and may\n"
+                     "             read them, until what lives beside them is freed, too: share\n"
+                     "             blocks above 1 MiB, which go back alone\n",
+                     cushim_text_bytes(one, shortage->retired_bytes));
     else if (free_bytes >= shortage->asked_bytes)
         cushim_write(out,
                      "%s are free in pieces of at most %s, live blocks between\n"
@@ -121,6 +127,10 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
                  cushim_text_bytes(t[0], shortage->pending_bytes),
                  cushim_text_bytes(t[1], shortage->cached_bytes),
                  cushim_text_bytes(t[2], shortage->largest_free_bytes));
+    if (shortage->retired_bytes)
+        cushim_write(out,
+                     "  shared     %s were freed and serve nobody: other processes may read them\n",
+                     cushim_text_bytes(t[0], shortage->retired_bytes));
     cushim_write(out,
                  "  tried      %s; caches gave %s,\n             segments %s, other pools %s\n",
                  shortage->is_busy ? "the GPU stayed busy" : "waited for the GPU",
@@ -146,6 +156,7 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
     X(held_bytes)                                                                                  \
     X(pending_bytes)                                                                               \
     X(cached_bytes)                                                                                \
+    X(retired_bytes)                                                                               \
     X(largest_free_bytes)                                                                          \
     X(drained_bytes)                                                                               \
     X(returned_bytes)                                                                              \

@@ -58,6 +58,18 @@ __attribute__((noinline, visibility("default"))) void run_out(void) {
     }
 }
 
+/* Show another process a block, and free it, until no more is to be had beside what lives on. */
+static void share_until_out(void) {
+    CUdeviceptr shown, beside;
+    CUipcMemHandle handle;
+    while (cuMemAlloc(&shown, 1 << 20) == CUDA_SUCCESS) {
+        TRY(cuIpcGetMemHandle(&handle, shown));
+        if (cuMemAlloc(&beside, 700 << 10) != CUDA_SUCCESS)
+            break;
+        TRY(cuMemFree(shown));
+    }
+}
+
 void free_twice(void);
 __attribute__((noinline, visibility("default"))) void free_twice(void) {
     CUdeviceptr block;
@@ -255,6 +267,8 @@ int main(int argc, char **argv) {
     keep_some();
     if (argc > 3)
         pair_until_killed(argv[2], (unsigned)atoi(argv[3]));
+    if (strcmp(how, "share_out") == 0)
+        share_until_out();
     if (strncmp(how, "out", 3) == 0)
         run_out();
     if (strncmp(how, "again", 5) == 0)

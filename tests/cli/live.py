@@ -168,6 +168,9 @@ def out_of_memory_is_told_with_what_lives_and_who_asked():
     assert result.stderr == "cushim: " + SHORTAGE.splitlines()[0] + "\n", result
     result = run(LIVE, "out", CUSHIM_SIM_MEMORY="64M")
     assert result.stderr.startswith("cushim: " + SHORTAGE), result
+    result = run(LIVE, "share_out", CUSHIM_SIM_MEMORY="64M")
+    told = re.search(r"  shared     (3\d\.\d MiB) were freed and serve nobody: ", result.stderr)
+    assert told and f"  advice     {told[1]} were freed, but other processes have their IPC handles" in result.stderr, result
     for limit in "25%", "64M":  # of the device, and not of what the limit leaves of it
         result = run(f"--limit={limit}", LIVE, "out", CUSHIM_SIM_MEMORY="256M")
         assert "  advice     --limit lets this process have 64.0 MiB of the device\n" in result.stderr, result

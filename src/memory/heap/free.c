@@ -36,8 +36,9 @@ static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_heap 
     /* LIVE -> DEFERRED: of several threads that free the same block one gets it.  Sequentially
      * consistent: the epoch is read after it */
     freeing->live = CUSHIM_MEM_LIVE;
-    while (
-        !atomic_compare_exchange_strong(&found->cell->state, &freeing->live, CUSHIM_MEM_DEFERRED)) {
+    while (!atomic_compare_exchange_strong(&found->cell->state, &freeing->live,
+                                           CUSHIM_MEM_DEFERRED |
+                                               (freeing->live & CUSHIM_MEM_BLOCK_SHOWN))) {
         if (cushim_mem_state_of(freeing->live) != CUSHIM_MEM_LIVE)
             return CUSHIM_DOUBLEFREE;
     }
@@ -88,7 +89,8 @@ static enum cushim_status end_refused(const struct freeing *freeing) {
 
 static inline bool is_cacheable(const struct cushim_mem_lookup *found) {
     return atomic_load_explicit(&found->place.extent->kind, memory_order_relaxed) ==
-           CUSHIM_MEM_EXTENT_SLAB;
+               CUSHIM_MEM_EXTENT_SLAB &&
+           !cushim_mem_block_is_shown(found->cell);
 }
 
 /* Into the cache, which is taken; with tag 0 it is free from here on. */
@@ -316,6 +318,12 @@ void cushim_mem_heap_retire_segment(struct cushim_mem_heap *pool,
     pthread_mutex_lock(&pool->lock);
     if (segment->pool == pool && segment->generation == atomic_load(&pool->generation))
         cushim_mem_free_lists_retire(pool, segment);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void cushim_mem_heap_show(struct cushim_mem_heap *pool, uint64_t address) {
+    pthread_mutex_lock(&pool->lock);
+    cushim_mem_free_lists_show(pool, address);
     pthread_mutex_unlock(&pool->lock);
 }
 

@@ -125,11 +125,17 @@ void cushim_mem_heap_set_aside(struct cushim_mem_heap *pool, const struct cushim
                                bool is_hit);
 
 /*
- * The driver, or another process, was told of a LIVE block's segment: its memory goes back to the
- * driver, which keeps it as long as somebody has it open, and is never handed out again.
+ * The driver was told of a LIVE block's segment: none of its memory is handed out again, and it
+ * goes back to the driver.
  */
 void cushim_mem_heap_retire_segment(struct cushim_mem_heap *pool,
                                     struct cushim_mem_segment *segment);
+
+/*
+ * Another process was told of the LIVE block at an address: its memory is never handed out again.
+ * It goes back to the driver, which keeps it as long as somebody has it open, with its segment.
+ */
+void cushim_mem_heap_show(struct cushim_mem_heap *pool, uint64_t address);
 
 /* Does a block's segment go back to the driver with it? */
 bool cushim_mem_heap_is_uncached(const struct cushim_mem_heap *pool,

@@ -216,9 +216,11 @@ static void add_cells(struct cushim_mem_census *census, const struct cushim_mem_
         n_free += state == CUSHIM_MEM_FREE;
     }
     add_live(census, extent->block_bytes, n_live);
-    /* free and not on the slab's list: in some thread's cache */
-    if (cushim_mem_extent_is_cut(extent) && n_free > extent->n_free_cells)
-        census->cached_bytes += (n_free - extent->n_free_cells) * extent->block_bytes;
+    census->retired_bytes += extent->n_retired_cells * extent->block_bytes;
+    /* free, and neither on the slab's list nor retired: in some thread's cache */
+    size_t n_known = (size_t)extent->n_free_cells + extent->n_retired_cells;
+    if (cushim_mem_extent_is_cut(extent) && n_free > n_known)
+        census->cached_bytes += (n_free - n_known) * extent->block_bytes;
 }
 
 static void add_extent(struct cushim_mem_census *census, const struct cushim_mem_extent *extent) {

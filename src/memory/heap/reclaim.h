@@ -94,6 +94,7 @@ struct cushim_mem_census {
     size_t device_bytes, held_bytes;
     size_t live_bytes, pending_bytes; /* of blocks, as cut; pending: freed, the GPU may use them */
     size_t cached_bytes;              /* free, in caches of threads */
+    size_t retired_bytes;             /* freed, and other processes may read them: serve nobody */
     size_t free_bytes, largest_free_bytes; /* free whole: extents that no block lies in */
     /* live blocks by size, in no order; those of further sizes are not told apart */
     unsigned n_sizes;

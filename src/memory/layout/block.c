@@ -3,7 +3,7 @@
 #include "base/bits.h"
 #include "memory/layout/chunk.h"
 
-enum { LOG2_NUMBER = CUSHIM_MEM_STATE_BITS + 2, MOST_NUMBERS = 1 << (32 - LOG2_NUMBER) };
+enum { LOG2_NUMBER = CUSHIM_MEM_STATE_BITS + 3, MOST_NUMBERS = 1 << (32 - LOG2_NUMBER) };
 
 /* The same in a chunk of the arena; false where no block was ever cut. */
 static bool find_in_chunk(struct cushim_mem_extent *extent, uint64_t address,
@@ -75,6 +75,14 @@ uint32_t cushim_mem_block_number(const struct cushim_mem_lookup *found) {
 
 void cushim_mem_block_watch(const struct cushim_mem_lookup *found) {
     atomic_fetch_or_explicit(&found->cell->state, CUSHIM_MEM_BLOCK_WATCHED, memory_order_relaxed);
+}
+
+void cushim_mem_block_show(const struct cushim_mem_lookup *found) {
+    uint32_t word = atomic_load(&found->cell->state);
+    while (
+        cushim_mem_state_of(word) == CUSHIM_MEM_LIVE &&
+        !atomic_compare_exchange_weak(&found->cell->state, &word, word | CUSHIM_MEM_BLOCK_SHOWN)) {
+    }
 }
 
 static bool exchange(const struct cushim_mem_lookup *found, bool is_synchronous) {

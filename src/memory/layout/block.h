@@ -121,13 +121,14 @@ cushim_mem_blocks_glance(struct cushim_mem_blocks *ledger, uint64_t address, siz
 
 /*
  * The number of this life of a block, given at the first question; 0: it is LIVE no more.  No other
- * block has it until 2^28 were asked for.
+ * block has it until 2^27 were asked for.
  */
 uint32_t cushim_mem_block_number(const struct cushim_mem_lookup *found);
 
 enum {
     CUSHIM_MEM_BLOCK_SYNCHRONOUS = 1 << CUSHIM_MEM_STATE_BITS,
-    CUSHIM_MEM_BLOCK_WATCHED = 2 << CUSHIM_MEM_STATE_BITS
+    CUSHIM_MEM_BLOCK_WATCHED = 2 << CUSHIM_MEM_STATE_BITS,
+    CUSHIM_MEM_BLOCK_SHOWN = 4 << CUSHIM_MEM_STATE_BITS
 };
 
 /* Somebody keeps account of this life of a block, which the caller just got and nobody else has:
@@ -137,6 +138,17 @@ void cushim_mem_block_watch(const struct cushim_mem_lookup *found);
 static inline bool cushim_mem_block_is_watched(const struct cushim_mem_lookup *found) {
     uint32_t word = atomic_load_explicit(&found->cell->state, memory_order_relaxed);
     return word & CUSHIM_MEM_BLOCK_WATCHED;
+}
+
+/*
+ * Another process was told of it, and may read it until it closes its handle, also once it is
+ * freed: so it is handed out no more.  This bit stays behind the free.  Nothing happens unless it
+ * is LIVE.
+ */
+void cushim_mem_block_show(const struct cushim_mem_lookup *found);
+
+static inline bool cushim_mem_block_is_shown(const struct cushim_mem_block_meta *cell) {
+    return atomic_load_explicit(&cell->state, memory_order_relaxed) & CUSHIM_MEM_BLOCK_SHOWN;
 }
 
 /* Does the host wait for copies and sets of it (SYNC_MEMOPS)? */

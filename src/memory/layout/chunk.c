@@ -20,6 +20,12 @@ static bool is_closed(struct cushim_mem_chunk_level level) {
     return level.top == closed_top;
 }
 
+/* May what was served before be served again? */
+static bool may_rewind(const struct cushim_mem_chunk *chunk, uint64_t done) {
+    return !atomic_load_explicit(&chunk->is_shown, memory_order_relaxed) &&
+           cushim_mem_chunk_is_over(chunk, done);
+}
+
 static struct cushim_mem_chunk_level rewound(struct cushim_mem_chunk_level level, uint64_t top) {
     return (struct cushim_mem_chunk_level){
         .top = top, .n_blocks = level.n_blocks, .n_rewinds = level.n_rewinds + 1u};
@@ -155,9 +161,9 @@ bool cushim_mem_chunk_take(struct cushim_mem_chunk *chunk, size_t n_bytes, uint6
     struct cushim_mem_chunk_level now = read_level(chunk), then;
     bool rewinds;
     do {
-        if (is_closed(now) || atomic_load_explicit(&chunk->is_shown, memory_order_relaxed))
+        if (is_closed(now))
             return false;
-        rewinds = !now.n_blocks && now.top && cushim_mem_chunk_is_over(chunk, done);
+        rewinds = !now.n_blocks && now.top && may_rewind(chunk, done);
         then = rewinds ? rewound(now, 0) : now;
         if ((is_whole && then.top) || n_grains > chunk->n_grains - then.top)
             return false;
@@ -182,7 +188,7 @@ enum cushim_mem_chunk_end cushim_mem_chunk_give(struct cushim_mem_chunk *chunk, 
             return CUSHIM_MEM_CHUNK_USED;
         then = now;
         then.n_blocks--;
-        if (!then.n_blocks && cushim_mem_chunk_is_over(chunk, done))
+        if (!then.n_blocks && may_rewind(chunk, done))
             then = rewound(then, 0);
     } while (!change(chunk, &now, then));
     if (then.n_blocks)
@@ -215,7 +221,7 @@ bool cushim_mem_chunk_lower(struct cushim_mem_chunk *chunk, uint64_t done) {
     do {
         if (is_closed(now))
             return true;
-        if (!cushim_mem_chunk_is_over(chunk, done))
+        if (!may_rewind(chunk, done))
             return false;
         top = floor_of(chunk, now);
     } while (top != now.top && !change(chunk, &now, rewound(now, top)));

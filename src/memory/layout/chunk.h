@@ -31,7 +31,7 @@ struct cushim_mem_chunk {
     _Alignas(64) _Atomic(struct cushim_mem_chunk_level) level;
     atomic_uint_fast64_t newest_tag;
     atomic_bool is_passed; /* a reset came by, and nothing was served since; the arena's */
-    atomic_bool is_shown;  /* another process was told of a block: nothing more is served */
+    atomic_bool is_shown;  /* another process was told of a block: nothing is served again */
     struct cushim_mem_extent *extent;    /* NULL: closed; under the lock */
     uint32_t n_grains;                   /* constant from make on, as are the arrays */
     struct cushim_mem_block_meta *cells; /* [n_grains]; valid where a block starts */
@@ -51,7 +51,7 @@ void cushim_mem_chunk_open(struct cushim_mem_chunk *chunk, struct cushim_mem_ext
  */
 struct cushim_mem_extent *cushim_mem_chunk_close(struct cushim_mem_chunk *chunk, uint64_t done);
 
-/* Serve nothing more until it is opened again: another process may look at its memory. */
+/* Serve on, but nothing a second time until it is opened again: another process may look there. */
 static inline void cushim_mem_chunk_show(struct cushim_mem_chunk *chunk) {
     atomic_store_explicit(&chunk->is_shown, true, memory_order_relaxed);
 }
@@ -65,7 +65,7 @@ void cushim_mem_chunk_abandon(struct cushim_mem_chunk *chunk, struct cushim_mem_
  * @param is_whole  only where the chunk is, or can be, rewound
  * @param stats     count the rewind
  * @param place     out; its index is also the first grain of the block
- * @return false where it does not fit, or the chunk is shown
+ * @return false where it does not fit
  */
 bool cushim_mem_chunk_take(struct cushim_mem_chunk *chunk, size_t n_bytes, uint64_t done,
                            bool is_whole, struct cushim_mem_stats *stats,
@@ -74,7 +74,8 @@ bool cushim_mem_chunk_take(struct cushim_mem_chunk *chunk, size_t n_bytes, uint6
 /* What a give left behind. */
 enum cushim_mem_chunk_end {
     CUSHIM_MEM_CHUNK_USED,     /* blocks are there */
-    CUSHIM_MEM_CHUNK_DEFERRED, /* none, but work on them may run: it rewinds when next looked at */
+    CUSHIM_MEM_CHUNK_DEFERRED, /* none, but work on them may run: it rewinds when next looked at,
+                                  unless it is shown */
     CUSHIM_MEM_CHUNK_REWOUND   /* it serves from its start */
 };
 
@@ -87,7 +88,7 @@ enum cushim_mem_chunk_end cushim_mem_chunk_give(struct cushim_mem_chunk *chunk, 
 
 /*
  * Lower the top to the end of the highest block that is not FREE.  False where the work on blocks
- * that were given is not over: nothing was done.
+ * that were given is not over, or the chunk is shown: nothing was done.
  */
 bool cushim_mem_chunk_lower(struct cushim_mem_chunk *chunk, uint64_t done);
 

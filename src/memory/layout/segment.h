@@ -49,9 +49,9 @@ enum cushim_mem_state { CUSHIM_MEM_FREE, CUSHIM_MEM_DEFERRED, CUSHIM_MEM_LIVE };
 /* What we know of one block.  `state` goes LIVE -> DEFERRED by compare and exchange, without the
  * lock. */
 struct cushim_mem_block_meta {
-    _Atomic uint32_t state;    /* a state; above it, where LIVE, bits of block.h */
-    uint32_t next_free;        /* index of the next free cell of the slab, under the lock; a host's
-                                  own while it has the block */
+    _Atomic uint32_t state; /* a state; above it bits of block.h, but for SHOWN where LIVE alone */
+    uint32_t next_free;     /* index of the next free cell of the slab, under the lock; a host's
+                               own while it has the block */
     atomic_size_t asked_bytes; /* valid while LIVE or DEFERRED */
 };
 
@@ -86,6 +86,7 @@ struct cushim_mem_extent {
     struct cushim_mem_extent *before, *after;  /* neighbours in the segment, by address */
     struct cushim_mem_extent *previous, *next; /* in a free list, or among the slabs of a bucket */
     uint32_t n_free_cells, first_free_cell;
+    uint32_t n_retired_cells; /* of a slab: blocks that were shown, and freed; they serve nobody */
     struct cushim_mem_chunk *chunk; /* of kind ARENA; its cells are the chunk's own */
     struct cushim_mem_block_meta single;
 };
@@ -100,7 +101,9 @@ struct cushim_mem_segment {
     uint64_t generation; /* of the pool when it got this memory */
     atomic_size_t
         used_bytes; /* from the base on: what was ever handed out (memory/provider/fill.h) */
-    /* its blocks are handed out no more: the driver, or another process, was told of one */
+    bool has_retired_cells; /* under the lock */
+    /* its blocks are handed out no more: the driver was told of one, or it is one block, or a chunk
+     * of the arena, that another process was shown; or only retired cells are left */
     atomic_bool is_retired;
     uint32_t n_not_back; /* where retired: its blocks that are not free, or in a thread's cache */
     atomic_uint n_synchronous; /* blocks with SYNC_MEMOPS, and such as it is being set on */

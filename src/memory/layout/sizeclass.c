@@ -84,7 +84,7 @@ enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
     extent->block_bytes = block_bytes;
     extent->inverse = cushim_mem_extent_inverse(block_bytes);
     extent->n_cells = extent->n_free_cells = n_cells;
-    extent->first_free_cell = 0;
+    extent->first_free_cell = extent->n_retired_cells = 0;
     extent->cells = cells;
     atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_SLAB, memory_order_release);
     bucket->n_cells += n_cells;

@@ -210,17 +210,19 @@ void cushim_mem_arena_give(struct cushim_mem_heap *pool, const struct cushim_mem
     struct cushim_mem_chunk *chunk = place->extent->chunk;
     CUresult answer;
     uint32_t pending = CUSHIM_MEM_DEFERRED;
+    uint64_t done = tag ? done_of(pool) : 0;
     /* the context may have gone meanwhile, and the block with it */
     if (!chunk || !atomic_compare_exchange_strong_explicit(
                       &chunk->cells[place->index].state, &pending, CUSHIM_MEM_FREE,
                       memory_order_release, memory_order_relaxed))
         return;
-    enum cushim_mem_chunk_end end = cushim_mem_chunk_give(chunk, tag, tag ? done_of(pool) : 0);
+    enum cushim_mem_chunk_end end = cushim_mem_chunk_give(chunk, tag, done);
     if (end == CUSHIM_MEM_CHUNK_USED)
         return;
     if (end == CUSHIM_MEM_CHUNK_REWOUND)
         cushim_mem_stats_add(&pool->stats->n_arena_rewinds, 1);
-    else /* a fence of its own, or the chunk might stay deferred for as long as nobody fences */
+    else if (!cushim_mem_chunk_is_over(chunk, done))
+        /* a fence of its own, or the chunk might stay deferred for as long as nobody fences */
         cushim_mem_fence_start(pool->fence, &answer);
     atomic_fetch_add_explicit(&pool->arena.n_changes, 1, memory_order_release);
 }

@@ -6,7 +6,7 @@
  * from a new one while the arena may grow, else from the ordinary heap.  A chunk rewinds when its
  * last block is freed.  A reset says that a pass is over: chunks in which a block is still live
  * then serve again, from above the highest such block; without a reset they wait until they are
- * empty.
+ * empty.  One of which another process was shown a block does neither: it serves on to its end.
  *
  * Take, give and reset take no lock; what opens and closes chunks runs under the heap's.
  */

@@ -158,7 +158,7 @@ bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *pool, unsigned class
     return counted(pool, cushim_mem_bucket_take(&pool->buckets[class_index], place), place);
 }
 
-/* ---- segments that another process was told of ---- */
+/* ---- what the driver, or another process, was told of ---- */
 
 /* Off its list; the blocks of it that are to come back. */
 static uint32_t retire(struct cushim_mem_heap *pool, struct cushim_mem_extent *extent) {
@@ -176,7 +176,7 @@ static uint32_t retire(struct cushim_mem_heap *pool, struct cushim_mem_extent *e
         extent->n_free_cells = 0;
     }
     atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_RETIRED, memory_order_release);
-    return extent->n_cells - extent->n_free_cells;
+    return extent->n_cells - extent->n_free_cells - extent->n_retired_cells;
 }
 
 void cushim_mem_free_lists_retire(struct cushim_mem_heap *pool,
@@ -200,7 +200,7 @@ static void end_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment 
         cushim_mem_pagemap_note_slab(&pool->ledger->map, extent, false);
     }
     cushim_mem_segment_join(&pool->meta, segment);
-    segment->first.n_free_cells = 0;
+    segment->first.n_free_cells = segment->first.n_retired_cells = 0;
     count_free(pool, segment);
     DL_PREPEND2(pool->bound.oldest_free, segment, older_free, younger_free); /* it goes first */
 }
@@ -215,6 +215,50 @@ static void give_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment
         end_retired(pool, segment);
 }
 
+void cushim_mem_free_lists_show(struct cushim_mem_heap *pool, uint64_t address) {
+    struct cushim_mem_lookup found;
+    /* it may have been freed, and more, since its handle was asked for */
+    if (!cushim_mem_blocks_find(pool->ledger, address, &found) || found.segment->pool != pool ||
+        found.state != CUSHIM_MEM_LIVE)
+        return;
+    if (atomic_load_explicit(&found.place.extent->kind, memory_order_relaxed) ==
+        CUSHIM_MEM_EXTENT_SLAB)
+        cushim_mem_block_show(&found);
+    else
+        cushim_mem_free_lists_retire(pool, found.segment);
+}
+
+/* Is nothing of it in use, nor in a cache? */
+static bool is_unused(const struct cushim_mem_extent *extent) {
+    int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
+    return kind == CUSHIM_MEM_EXTENT_FREE ||
+           (kind == CUSHIM_MEM_EXTENT_SLAB &&
+            extent->n_free_cells + extent->n_retired_cells == extent->n_cells);
+}
+
+/* A segment with retired cells goes when there is nothing else that is in use. */
+static void retire_if_unused(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
+    for (const struct cushim_mem_extent *extent = &segment->first; extent; extent = extent->after) {
+        if (!is_unused(extent))
+            return;
+    }
+    cushim_mem_free_lists_retire(pool, segment);
+    end_retired(pool, segment);
+}
+
+static void give_cell(struct cushim_mem_heap *pool, const struct cushim_mem_blockref *place) {
+    struct cushim_mem_extent *extent = place->extent;
+    if (cushim_mem_block_is_shown(&extent->cells[place->index])) {
+        extent->n_retired_cells++;
+        extent->segment->has_retired_cells = true;
+        return;
+    }
+    struct cushim_mem_extent *slab =
+        cushim_mem_bucket_give(&pool->buckets[extent->class_index], place);
+    if (slab)
+        give_slab(pool, slab);
+}
+
 void cushim_mem_free_lists_give(struct cushim_mem_heap *pool,
                                 const struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *extent = place->extent;
@@ -224,20 +268,20 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *pool,
         return;
     }
     cushim_mem_heap_count(pool, -(ptrdiff_t)extent->block_bytes, 0);
-    atomic_store_explicit(&extent->cells[place->index].state, CUSHIM_MEM_FREE,
+    struct cushim_mem_block_meta *cell = &extent->cells[place->index];
+    bool is_shown = cushim_mem_block_is_shown(cell);
+    atomic_store_explicit(&cell->state, CUSHIM_MEM_FREE | (is_shown ? CUSHIM_MEM_BLOCK_SHOWN : 0),
                           memory_order_release);
-    if (segment->is_retired) {
+    if (segment->is_retired)
         give_retired(pool, segment, place);
-    } else if (segment->is_dedicated) {
+    else if (segment->is_dedicated)
         cushim_mem_free_lists_put_back(pool, segment);
-    } else if (cushim_mem_extent_is_cut(extent)) {
-        struct cushim_mem_extent *slab =
-            cushim_mem_bucket_give(&pool->buckets[extent->class_index], place);
-        if (slab)
-            give_slab(pool, slab);
-    } else {
+    else if (cushim_mem_extent_is_cut(extent))
+        give_cell(pool, place);
+    else
         give_run(pool, extent);
-    }
+    if (segment->has_retired_cells && !segment->is_retired)
+        retire_if_unused(pool, segment);
 }
 
 void cushim_mem_free_lists_drain(struct cushim_mem_heap *pool) {

@@ -32,12 +32,19 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *pool,
                                 const struct cushim_mem_blockref *place);
 
 /*
- * No block of the segment is handed out any more: another process was told of one, and may read it
- * until it closes its handle, also after the block was freed.  When its last block is back it is
- * wholly free, and the first that goes back to the driver.  Blocks in threads' caches are handed
- * out once more: nobody was told of them.  A segment with a chunk of the arena stays as it is.
+ * No block of the segment is handed out any more.  When its last block is back it is wholly free,
+ * and the first that goes back to the driver.  Blocks in threads' caches are handed out once more:
+ * nobody was told of them.  A segment with a chunk of the arena stays as it is.
  */
 void cushim_mem_free_lists_retire(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment);
+
+/*
+ * Another process was told of a block, and may read it until it closes its handle, also after the
+ * block was freed.  So once it is freed, its cell serves nobody; its neighbours live on, and their
+ * cells serve again.  When nothing else of its segment is in use, that is retired.  Of a block that
+ * is no cell of a slab the segment is at once.
+ */
+void cushim_mem_free_lists_show(struct cushim_mem_heap *pool, uint64_t address);
 
 /* Slabs that buckets keep at hand become free pages. */
 void cushim_mem_free_lists_drain(struct cushim_mem_heap *pool);

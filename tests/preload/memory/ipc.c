@@ -265,6 +265,28 @@ START_TEST(what_was_shared_does_not_pile_up) {
 }
 END_TEST
 
+/* Natively blocks up to 1 MiB share pages of 2 MiB, whoever was told of them. */
+START_TEST(handles_of_small_blocks_take_no_more_memory_than_the_blocks) {
+    enum { N = 600 };
+    static CUdeviceptr blocks[N];
+    size_t before_bytes, after_bytes, total_bytes;
+    fixture_use_device(0);
+    OK(cuMemGetInfo(&before_bytes, &total_bytes));
+    for (unsigned i = 0; i < N; i++) {
+        CUipcMemHandle handle;
+        blocks[i] = fixture_alloc(4 * KIB);
+        OK(cuIpcGetMemHandle(&handle, blocks[i]));
+    }
+    OK(cuMemGetInfo(&after_bytes, &total_bytes));
+    ck_assert_uint_le(sim_live_bytes(), 4 * MIB);
+    ck_assert_uint_le(before_bytes - after_bytes, 4 * MIB);
+    for (unsigned i = 0; i < N; i++)
+        OK(cuMemFree(blocks[i]));
+    OK(cuMemGetInfo(&after_bytes, &total_bytes));
+    ck_assert_uint_eq(before_bytes, after_bytes);
+}
+END_TEST
+
 START_TEST(a_freed_or_foreign_pointer_has_no_handle) {
     CUipcMemHandle handle;
     fixture_use_device(0);
@@ -382,13 +404,14 @@ END_TEST
 
 int main(void) {
     const TTest *const of_each_size[] = {no_handle_shows_another_large_block, NULL};
-    return fixture_run_loop("ipc", of_each_size, 3,
-                            (const TTest *[]){a_handle_opens_at_its_own_bytes,
-                                              neighbours_are_open_at_once,
-                                              what_was_shared_goes_back_to_the_driver_with_its_free,
-                                              what_was_shared_goes_back_with_a_free_in_stream_order,
-                                              what_was_shared_is_never_handed_out_again,
-                                              what_was_shared_does_not_pile_up,
-                                              a_freed_or_foreign_pointer_has_no_handle,
-                                              each_of_many_processes_reads_what_all_show, NULL});
+    return fixture_run_loop(
+        "ipc", of_each_size, 3,
+        (const TTest *[]){a_handle_opens_at_its_own_bytes, neighbours_are_open_at_once,
+                          what_was_shared_goes_back_to_the_driver_with_its_free,
+                          what_was_shared_goes_back_with_a_free_in_stream_order,
+                          what_was_shared_is_never_handed_out_again,
+                          what_was_shared_does_not_pile_up,
+                          handles_of_small_blocks_take_no_more_memory_than_the_blocks,
+                          a_freed_or_foreign_pointer_has_no_handle,
+                          each_of_many_processes_reads_what_all_show, NULL});
 }

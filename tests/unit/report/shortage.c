@@ -66,6 +66,14 @@ END_TEST
 
 START_TEST(what_helps_follows_from_the_numbers) {
     struct cushim_page_shortage shortage = some();
+    ck_assert_ptr_null(strstr(text_of(&shortage), "  shared "));
+    shortage.retired_bytes = 6 * GIB;
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "  shared     6.00 GiB were freed and serve"));
+    ck_assert_ptr_nonnull(
+        strstr(text_of(&shortage), "6.00 GiB were freed, but other processes have their IPC"));
+    shortage.retired_bytes = 4 * GIB; /* of 10 that are free: the pieces are to blame */
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "10.0 GiB are free in pieces"));
+    shortage.retired_bytes = 0;
     shortage.spare_bytes = 0;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "20.0 GiB of the device are not ours"));
     shortage.is_busy = 1;

@@ -227,8 +227,8 @@ START_TEST(a_segment_that_the_driver_does_not_take_back_is_held_as_before) {
 }
 END_TEST
 
-/* Another process may read a block that it was told of after its free, until it closes it. */
-START_TEST(a_shared_segment_serves_nothing_more_and_goes_back_when_it_is_free) {
+/* The driver was told of a block of it. */
+START_TEST(a_retired_segment_serves_nothing_more_and_goes_back_when_it_is_free) {
     enum { N = 600, N_BYTES = 5000 };
     static uint64_t blocks[N];
     for (int can_free = 0; can_free < 2; can_free++) {
@@ -464,7 +464,7 @@ SUITE() {
                          nothing_is_held_after_all_was_freed_and_trimmed,
                          trimming_keeps_what_it_is_told_and_what_is_live,
                          a_segment_that_the_driver_does_not_take_back_is_held_as_before,
-                         a_shared_segment_serves_nothing_more_and_goes_back_when_it_is_free,
+                         a_retired_segment_serves_nothing_more_and_goes_back_when_it_is_free,
                          an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign,
                          what_another_pool_has_there_by_then_stays_its_own,
                          an_abandoned_pool_can_be_opened_again,

@@ -198,12 +198,13 @@ static const char *fault_of_slab(const struct cushim_mem_extent *extent, struct 
     for (uint32_t i = extent->first_free_cell; n_free < extent->n_free_cells; n_free++) {
         if (i >= extent->n_cells)
             return "the free cells of a slab are fewer than it says";
-        if (atomic_load(&extent->cells[i].state) != CUSHIM_MEM_FREE)
+        if (cushim_mem_state_of(atomic_load(&extent->cells[i].state)) != CUSHIM_MEM_FREE)
             return "a cell in the free list is in use";
         i = extent->cells[i].next_free;
     }
     for (uint32_t i = 0; i < extent->n_cells; i++)
-        n_states += atomic_load(&extent->cells[i].state) == CUSHIM_MEM_FREE;
+        n_states += cushim_mem_state_of(atomic_load(&extent->cells[i].state)) == CUSHIM_MEM_FREE;
+    n_free += extent->n_retired_cells;
     sums->n_loose += n_states - n_free;
     sums->loose_bytes += (n_states - n_free) * extent->block_bytes;
     return NULL;

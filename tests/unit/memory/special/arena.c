@@ -236,7 +236,7 @@ END_TEST
 static void show(uint64_t address) {
     struct cushim_mem_lookup found;
     ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
-    cushim_mem_heap_retire_segment(&fixture->pools[0], found.segment);
+    cushim_mem_heap_show(&fixture->pools[0], found.base);
 }
 
 START_TEST(a_chunk_that_was_shown_goes_with_its_last_block) {
@@ -247,8 +247,18 @@ START_TEST(a_chunk_that_was_shown_goes_with_its_last_block) {
         uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000);
         fixture_give(fixture, fixture_take(fixture, 1000)); /* before: its fence is of that time */
         show(a);
-        ck_assert_uint_ne(fixture_take(fixture, 1000) / CHUNK, a / CHUNK);
+        uint64_t c =
+            fixture_take(fixture, 1000); /* behind what was served, a second time nothing */
+        ck_assert_uint_eq(c / CHUNK, a / CHUNK);
+        ck_assert_uint_gt(c, b);
         fixture_give(fixture, a);
+        fixture_give(fixture, c);
+        cushim_mem_arena_reset(&fixture->pools[0]);
+        for (int i = 0; i < 5; i++) {
+            uint64_t d = fixture_take(fixture, CHUNK / 4);
+            ck_assert(d / CHUNK != a / CHUNK || d > c);
+            fixture_give(fixture, d);
+        }
         ck_assert_uint_eq(atomic_load(&fixture->pools[0].arena.n_open), 2);
         fixture_give(fixture, b);
         cushim_mem_fence_start(fixture->pools[0].fence, &answer);

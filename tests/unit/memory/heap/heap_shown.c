@@ -1,0 +1,107 @@
+/* Blocks that another process was shown: their memory serves nobody again, as long as it is ours.
+ */
+#include "memory/state/heap_state.h"
+
+#include "memory/cache/cache.h"
+#include "memory/heap/heap.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
+#include "tests/unit/suite.h"
+
+static struct fixture *fixture;
+static CUresult answer;
+
+static size_t held(void) {
+    return fixture->pools[0].held_bytes;
+}
+
+static const struct cushim_mem_segment *segment_of(uint64_t address) {
+    struct cushim_mem_lookup found;
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
+    return found.segment;
+}
+
+static void show(uint64_t address) {
+    cushim_mem_heap_show(&fixture->pools[0], address);
+    cushim_mem_heap_show(&fixture->pools[0], address); /* as often as one asks for its handle */
+    fixture_check(fixture);
+}
+
+/* The other process maps all of the segment, but was told of that one block. */
+START_TEST(a_shown_block_serves_nobody_again_and_its_neighbours_serve_on) {
+    enum { N = 600, N_SHOWN = 5, N_BYTES = 5000 };
+    static uint64_t blocks[N];
+    for (int is_relaxed = 0; is_relaxed < 2; is_relaxed++) {
+        uint64_t shown[N_SHOWN];
+        fixture = fixture_create(NULL);
+        fixture->policy.is_relaxed = is_relaxed;
+        uint64_t beside = fixture_take(fixture, N_BYTES);
+        for (unsigned i = 0; i < N_SHOWN; i++) {
+            shown[i] = fixture_take(fixture, N_BYTES);
+            show(shown[i]);
+            ck_assert_int_eq(fixture_state(fixture, shown[i]), CUSHIM_MEM_LIVE);
+        }
+        ck_assert_uint_eq(held(), 2 << 20);
+        for (unsigned i = 0; i < N_SHOWN - 1; i++)
+            fixture_give(fixture, shown[i]);
+        ck_assert_int_eq(fixture_release_on(fixture, shown[N_SHOWN - 1], fake_stream(0), &answer),
+                         CUSHIM_OK);
+        for (unsigned round = 0; round < 3; round++) {
+            bool has_neighbour = false;
+            for (unsigned i = 0; i < N; i++) {
+                blocks[i] = fixture_take(fixture, N_BYTES);
+                has_neighbour |= segment_of(blocks[i]) == segment_of(beside);
+                for (unsigned k = 0; k < N_SHOWN; k++)
+                    ck_assert_uint_ne(blocks[i], shown[k]);
+            }
+            fixture_check(fixture);
+            ck_assert(has_neighbour);
+            for (unsigned i = 0; i < N; i++)
+                fixture_give(fixture, blocks[i]);
+            cushim_mem_cache_drain_all(&fixture->pools[0]);
+            fixture_check(fixture);
+        }
+        ck_assert_int_eq(fixture_judge(fixture, shown[0], 1), CUSHIM_MEM_NO_BLOCK);
+        ck_assert_int_eq(fixture_release(fixture, shown[0], &answer), CUSHIM_DOUBLEFREE);
+        fixture_destroy(fixture);
+    }
+}
+END_TEST
+
+START_TEST(a_segment_with_shown_blocks_goes_back_when_all_of_it_is_free) {
+    enum { N = 8 };
+    static const size_t sizes[N] = {512, 5000, 4096, 100000, 5000, 1 << 20, 512, 300000};
+    for (unsigned last = 0; last < N; last++) {
+        uint64_t blocks[N];
+        fixture = fixture_create(NULL);
+        for (unsigned i = 0; i < N; i++) {
+            blocks[i] = fixture_take(fixture, sizes[i]);
+            if (i % 2)
+                show(blocks[i]);
+        }
+        ck_assert_uint_eq(held(), 2 << 20);
+        for (unsigned i = 0; i < N; i++) {
+            if (i != last)
+                fixture_give(fixture, blocks[i]);
+        }
+        fixture_trim(fixture, 0);
+        fixture_check(fixture);
+        ck_assert_uint_eq(held(), 2 << 20);
+        fixture_give(fixture, blocks[last]);
+        cushim_mem_cache_drain_all(&fixture->pools[0]);
+        fixture_check(fixture);
+        ck_assert_uint_eq(fixture->stats.free_segment_bytes, 2 << 20);
+        ck_assert_ptr_ne(segment_of(fixture_take(fixture, 5000)), segment_of(blocks[0]));
+        fixture_trim(fixture, 0);
+        ck_assert_int_eq(fixture_judge(fixture, blocks[0], 1), CUSHIM_MEM_FOREIGN);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
+    }
+}
+END_TEST
+
+SUITE() {
+    return suite_run(
+        "shown",
+        (const TTest *[]){a_shown_block_serves_nobody_again_and_its_neighbours_serve_on,
+                          a_segment_with_shown_blocks_goes_back_when_all_of_it_is_free, NULL});
+}
