@@ -77,7 +77,9 @@ bool cushim_capture_is_own(struct cushim_cuda *cuda) {
  * Recorders and captures that begin.  A recorder counts itself in, then looks whether a capture is
  * open; a begin opens the capture, then waits until nobody is counted.  Both are sequentially
  * consistent, so that one of the two sees the other; a recorder that sees a capture goes, so the
- * begin is through once those are out who were in before it (tests/model/capture.pml).
+ * begin is through once those are out who were in before it (tests/model/capture.pml).  Nobody
+ * wakes it: begins are rare, and a wake would be a call of the system in each free that finds a
+ * capture open.
  */
 static struct {
     _Alignas(64) atomic_uint n;
@@ -85,18 +87,13 @@ static struct {
 } recorders;
 
 static void gate_leave(void) {
-    if (atomic_fetch_sub(&recorders.n, 1) == 1 && cushim_capture_is_open())
-        cushim_futex_wake(&recorders.n);
+    atomic_fetch_sub(&recorders.n, 1);
 }
 
 static void await_recorders(void) {
-    unsigned n, n_looks = 0;
-    while ((n = atomic_load(&recorders.n))) {
-        if (n_looks++ < CUSHIM_FUTEX_LOOKS)
-            cushim_futex_pause();
-        else
-            cushim_futex_wait(&recorders.n, n, CUSHIM_FUTEX_SHORT_NS);
-    }
+    unsigned n_looks = 0;
+    while (atomic_load(&recorders.n))
+        cushim_futex_back_off(&n_looks);
 }
 
 static enum cushim_mem_pass gate_enter(void) {

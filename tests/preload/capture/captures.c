@@ -374,6 +374,51 @@ START_TEST(a_capture_on_its_default_stream_ends_with_its_thread) {
 }
 END_TEST
 
+/* In a mode that natively forbids all threads to free. */
+static void capture_and_leave(struct fixture_thread *thread) {
+    thread->answer = cuStreamBeginCapture(thread->stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+/* The next thread comes to lie where the one before it lay, as far as we can see. */
+START_TEST(a_thread_is_not_taken_for_one_that_ended_while_it_captured) {
+    struct fixture_thread thread = {.context = fixture_use_device(0)};
+    thread.stream = fixture_stream();
+    fixture_start(&thread, capture_and_leave);
+    fixture_join(&thread);
+    OK(thread.answer);
+    for (int i = 0; i < 8; i++) {
+        thread.address = fixture_alloc(1000);
+        fixture_start(&thread, fixture_free_it);
+        fixture_join(&thread);
+        OK(thread.answer);
+    }
+}
+END_TEST
+
+/* A library may have the driver's own entry by a way that nobody hears of. */
+static CUresult end_unseen(CUgraph *graph) {
+    __typeof__(&cuStreamEndCapture) end;
+    void *address = fixture_entry_of_driver("cuStreamEndCapture");
+    memcpy(&end, &address, sizeof end);
+    return end(stream, graph);
+}
+
+START_TEST(a_stream_that_captures_anew_has_one_capture_open) {
+    CUgraph graph;
+    fixture_use_device(0);
+    unsigned long n_calls = calls_of_a_pair();
+    begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    OK(end_unseen(&graph));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    if (fixture_is_preloaded())
+        ck_assert_int_eq(n_open(), 1);
+    OK(cuStreamEndCapture(stream, &graph));
+    if (fixture_is_preloaded())
+        ck_assert_int_eq(n_open(), 0);
+    ck_assert_uint_eq(calls_of_a_pair(), n_calls);
+}
+END_TEST
+
 static void capture_on_own_stream(struct fixture_thread *thread) {
     CUgraph graph;
     thread->answer = cuStreamBeginCapture(OWN_STREAM, CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -428,10 +473,13 @@ int main(void) {
         an_end_that_the_driver_refuses_ends_nothing, an_end_that_fails_may_end_it,
         a_begin_that_is_refused_leaves_nothing_open, any_number_of_captures_may_be_open,
         a_capture_on_its_default_stream_ends_with_its_thread,
+        a_stream_that_captures_anew_has_one_capture_open,
         each_thread_captures_on_its_own_default_stream, a_capture_goes_with_its_context,
         all_captures_go_with_their_context_and_no_others,
-        /* natively nobody keeps that set */
-        fixture_is_preloaded() ? the_set_of_open_captures_follows_every_begin_and_end : NULL, NULL};
+        /* natively nobody keeps that set, and none of the others may free */
+        fixture_is_preloaded() ? the_set_of_open_captures_follows_every_begin_and_end : NULL,
+        fixture_is_preloaded() ? a_thread_is_not_taken_for_one_that_ended_while_it_captured : NULL,
+        NULL};
     return fixture_run_loops(
         "captures",
         (const struct fixture_loop[]){{of_others, fixture_is_preloaded() ? 0 : 1, N_MODES},
