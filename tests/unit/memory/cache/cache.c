@@ -108,6 +108,31 @@ START_TEST(two_thousand_classes_share_a_thousand_slots) {
 }
 END_TEST
 
+static bool has_slot(void) {
+    return cache()->spare || cache()->n_fresh < CUSHIM_MEM_CACHE_SLOTS;
+}
+
+/* Blocks that wait for fences are more of a class: so the slots run out long before the bytes. */
+START_TEST(where_the_slots_run_out_the_class_in_use_has_a_place) {
+    enum { N = 1600, N_SIZES = 8, LAST_BYTES = 5000 };
+    fixture = fixture_create(NULL);
+    fixture->policy.is_relaxed = true;
+    fake_limit((size_t)64 << 30);
+    uint64_t last = fixture_take(fixture, LAST_BYTES);
+    for (unsigned i = 0; i < N; i++)
+        addresses[i] = fixture_take(fixture, 512 * (1 + i % N_SIZES));
+    for (unsigned i = 0; i < N && has_slot(); i++)
+        fixture_give(fixture, addresses[i]);
+    ck_assert(!has_slot());
+    ck_assert_uint_lt(cache()->cached_bytes, cache()->limit_bytes / 2);
+    const struct cushim_mem_cache_bucket *bin = &cache()->bins[cushim_mem_sizeclass_of(LAST_BYTES)];
+    unsigned n_before = bin->n;
+    fixture_give(fixture, last);
+    ck_assert_uint_eq(bin->n, n_before + 1);
+    fixture_check(fixture);
+}
+END_TEST
+
 START_TEST(overflow_and_refill_go_in_batches) {
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 256; i++) /* the last 128 have one slab */
@@ -255,7 +280,8 @@ SUITE() {
         (const TTest *[]){
             a_hit_and_its_free_take_no_lock, the_block_freed_last_is_served_first,
             a_class_keeps_at_most_64_blocks_and_2_MiB, all_classes_together_keep_at_most_4_MiB,
-            two_thousand_classes_share_a_thousand_slots, overflow_and_refill_go_in_batches,
+            two_thousand_classes_share_a_thousand_slots,
+            where_the_slots_run_out_the_class_in_use_has_a_place, overflow_and_refill_go_in_batches,
             a_refill_cuts_no_pages_for_what_nobody_asked,
             drained_blocks_can_be_given_back_to_the_driver, a_pool_that_was_abandoned_is_forgotten,
             each_pool_has_its_own, who_is_to_have_a_segment_of_his_own_gets_none_from_it,

@@ -273,6 +273,31 @@ START_TEST(beyond_the_deadline_a_pool_is_asked_and_not_waited_for) {
 }
 END_TEST
 
+/* Then no request gives anything back, so a free leaves it room. */
+START_TEST(while_a_capture_is_open_nothing_is_earned) {
+    const size_t block_bytes = 20 * mib;
+    enum { N = 16 };
+    size_t held_bytes[2];
+    for (int is_open = 0; is_open < 2; is_open++) {
+        setup_on(16 * device_bytes, false);
+        for (unsigned turn = 0; turn < 3; turn++) {
+            for (unsigned i = 0; i < N; i++)
+                addresses[i] = fixture_take(fixture, block_bytes);
+            if (is_open && turn == 2)
+                atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RELAXED);
+            for (unsigned i = 0; i < N; i++)
+                fixture_give(fixture, addresses[i]);
+        }
+        held_bytes[is_open] = pool()->held_bytes;
+        atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RECORD);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
+    }
+    ck_assert_uint_ge(held_bytes[false], N * block_bytes);
+    ck_assert_uint_le(held_bytes[true], CUSHIM_MEM_HEAP_SLACK_BYTES);
+}
+END_TEST
+
 SUITE() {
     return suite_run(
         "bound", (const TTest *[]){freed_memory_is_the_drivers_when_the_free_returns,
@@ -285,5 +310,6 @@ SUITE() {
                                    pools_of_a_device_share_what_is_left,
                                    managed_memory_counts_and_a_limit_is_a_smaller_device,
                                    a_request_asks_before_each_segment_that_it_gives_back,
-                                   beyond_the_deadline_a_pool_is_asked_and_not_waited_for, NULL});
+                                   beyond_the_deadline_a_pool_is_asked_and_not_waited_for,
+                                   while_a_capture_is_open_nothing_is_earned, NULL});
 }
