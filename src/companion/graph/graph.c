@@ -11,10 +11,13 @@ bool cushim_graph_is_gone(const struct cushim_context_object *context) {
                CUSHIM_DRIVER_READY;
 }
 
-/* The driver's graph ends; false: it will not, for a damaged context ends nothing any more. */
+/*
+ * The driver's graph ends; false: it will not, for a damaged context ends nothing any more, and one
+ * that went has no graph.  The driver is asked once: it may tell of earlier work by this answer,
+ * and the handle be gone all the same.
+ */
 static bool destroy(CUgraph handle) {
-    return CUSHIM_DRIVER(cuGraphDestroy)(handle) == CUDA_SUCCESS ||
-           CUSHIM_DRIVER(cuGraphDestroy)(handle) == CUDA_SUCCESS;
+    return CUSHIM_DRIVER(cuGraphDestroy)(handle) == CUDA_SUCCESS;
 }
 
 /* After the driver was told, the keep goes. */

@@ -20,8 +20,7 @@ enum {
 static bool destroy(struct cushim_scope *scope, struct cushim_graphexec_object *exec) {
     CUstreamCaptureMode mode = cushim_capture_relax();
     cushim_graph_node_memory_free(scope, &exec->left);
-    bool is_done = CUSHIM_DRIVER(cuGraphExecDestroy)(exec->handle) == CUDA_SUCCESS ||
-                   CUSHIM_DRIVER(cuGraphExecDestroy)(exec->handle) == CUDA_SUCCESS;
+    bool is_done = CUSHIM_DRIVER(cuGraphExecDestroy)(exec->handle) == CUDA_SUCCESS;
     cushim_capture_back(mode);
     return is_done;
 }

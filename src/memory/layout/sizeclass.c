@@ -7,6 +7,13 @@
 
 enum { N_GRAINS = CUSHIM_MEM_MOST_CLASSES, N_LINEAR = 8, LOG2_STEPS = 3, STEPS_END = 256 };
 
+/*
+ * These are the process's and no heap's, because each request reads the table, and would have to
+ * read the heap first to find one of its own.  They are written before there is a heap, and only
+ * read from then on: by the preload when it reads its options, by libcushim once, in the call that
+ * makes the first pool, and by `cushim replay` in the child that makes a plan.  Their names are
+ * hidden, so the preload and libcushim in one process have a copy and a scheme each.
+ */
 uint16_t cushim_mem_sizeclass_table[N_GRAINS];
 static uint16_t class_grains[N_GRAINS]; /* of a block, by class */
 static unsigned n_classes;

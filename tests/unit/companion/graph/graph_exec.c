@@ -1,5 +1,6 @@
 /* Graphs and executables: launches, updates, node memory, questions, handles. */
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cushim/device.h"
@@ -235,6 +236,39 @@ START_TEST(a_dead_context_ends_its_captures_and_takes_its_graphs) {
 }
 END_TEST
 
+/* Made, and ended; the n-th driver call of the end fails (0: none does). */
+static void make_and_end(struct cushim_stream *stream, cushim_devptr block, unsigned long n) {
+    struct cushim_graph *graph = capture_set(stream, block, 1);
+    struct cushim_graphexec *exec;
+    ck_assert_int_eq(cushim_graph_instantiate(graph, 0, &exec), CUSHIM_OK);
+    SIM(sim_calls_reset)();
+    SIM(sim_fail_at)(n, CUDA_ERROR_INVALID_VALUE);
+    cushim_graphexec_destroy(exec);
+    cushim_graph_destroy(graph);
+    ck_assert_int_eq(SIM(sim_has_failed)(), n != 0);
+    ck_assert_uint_eq(SIM(sim_calls)("cuGraphExecDestroy"), 1);
+    ck_assert_uint_eq(SIM(sim_calls)("cuGraphDestroy"), 1);
+}
+
+/* The answer may be one of earlier work, and what was to end be gone: its handle is another's then.
+ */
+START_TEST(whatever_the_driver_answers_it_is_asked_once_to_end_a_graph) {
+    struct cushim_stream *stream = make_stream();
+    cushim_devptr block = make_block();
+    unsigned long places[2] = {0, 0};
+    const char *name;
+    make_and_end(stream, block, 0);
+    for (unsigned long i = 0; (name = SIM(sim_call_name)(i)); i++) {
+        if (strcmp(name, "cuGraphExecDestroy") == 0)
+            places[0] = i + 1;
+        if (strcmp(name, "cuGraphDestroy") == 0)
+            places[1] = i + 1;
+    }
+    make_and_end(stream, block, places[0]);
+    make_and_end(stream, block, places[1]);
+}
+END_TEST
+
 SUITE() {
     return suite_run("graph_exec",
                      (const TTest *[]){flags_are_checked_before_the_driver_is_asked,
@@ -246,5 +280,6 @@ SUITE() {
                                        nodes_are_counted_by_kind_and_written_as_dot,
                                        a_wrapped_graph_stays_its_makers,
                                        a_dead_context_ends_its_captures_and_takes_its_graphs,
+                                       whatever_the_driver_answers_it_is_asked_once_to_end_a_graph,
                                        NULL});
 }
