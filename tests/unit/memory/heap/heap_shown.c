@@ -2,6 +2,8 @@
  */
 #include "memory/state/heap_state.h"
 
+#include <pthread.h>
+
 #include "memory/cache/cache.h"
 #include "memory/heap/heap.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
@@ -99,9 +101,51 @@ START_TEST(a_segment_with_shown_blocks_goes_back_when_all_of_it_is_free) {
 }
 END_TEST
 
+enum { N_SHOWN_AT_ONCE = 200, N_OTHERS = 2 };
+static uint64_t shown_so_far[N_SHOWN_AT_ONCE];
+static atomic_uint n_shown, n_wrong;
+static atomic_bool is_over;
+
+/* Whatever it gets was not shown before it asked. */
+static void *use_neighbours(void *unused) {
+    uint64_t own[8] = {0};
+    fake_set_current(fake_context(0));
+    for (unsigned i = 0; !atomic_load(&is_over); i++) {
+        enum cushim_status status;
+        CUresult of_free;
+        uint64_t *slot = &own[i % 8];
+        if (*slot && fixture_release(fixture, *slot, &of_free) != CUSHIM_OK)
+            atomic_fetch_add(&n_wrong, 1);
+        unsigned n_before = atomic_load(&n_shown);
+        *slot = fixture_obtain(fixture, 5000, &status);
+        for (unsigned k = 0; k < n_before; k++)
+            atomic_fetch_add(&n_wrong, *slot == shown_so_far[k]);
+    }
+    return unused;
+}
+
+START_TEST(blocks_are_shown_while_other_threads_use_their_neighbours) {
+    pthread_t others[N_OTHERS];
+    fixture = fixture_create(NULL);
+    for (unsigned i = 0; i < N_OTHERS; i++)
+        ck_assert_int_eq(pthread_create(&others[i], NULL, use_neighbours, NULL), 0);
+    for (unsigned i = 0; i < N_SHOWN_AT_ONCE; i++) {
+        shown_so_far[i] = fixture_take(fixture, 5000);
+        cushim_mem_heap_show(&fixture->pools[0], shown_so_far[i]);
+        atomic_fetch_add(&n_shown, 1);
+        fixture_give(fixture, shown_so_far[i]);
+    }
+    atomic_store(&is_over, true);
+    for (unsigned i = 0; i < N_OTHERS; i++)
+        pthread_join(others[i], NULL);
+    ck_assert_uint_eq(n_wrong, 0);
+    fixture_check(fixture);
+}
+END_TEST
+
 SUITE() {
-    return suite_run(
-        "shown",
-        (const TTest *[]){a_shown_block_serves_nobody_again_and_its_neighbours_serve_on,
-                          a_segment_with_shown_blocks_goes_back_when_all_of_it_is_free, NULL});
+    return suite_run("shown", (const TTest *[]){
+                                  a_shown_block_serves_nobody_again_and_its_neighbours_serve_on,
+                                  a_segment_with_shown_blocks_goes_back_when_all_of_it_is_free,
+                                  blocks_are_shown_while_other_threads_use_their_neighbours, NULL});
 }
