@@ -211,6 +211,7 @@ START_TEST(managed_memory_counts_and_a_limit_is_a_smaller_device) {
     fixture_destroy(fixture);
     fixture = fixture_create(NULL);
     fixture->policy.budgets = &budget;
+    fixture->policy.reserve = (struct cushim_amount){100, true};
     fake_limit(8 * device_bytes);
     atomic_store(&budget.limit_bytes, device_bytes);
     use_and_free(device_bytes / 10 * 6, 20 * mib);
