@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/environment.h"
+#include "base/file_mode.h"
 #include "base/log.h"
 #include "base/output.h"
 #include "base/path.h"
@@ -211,6 +212,7 @@ static int map_begin(int folder, const char *name, int file) {
     file = cushim_output_aside(openat(folder, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
     if (file < 0)
         return errno;
+    cushim_file_bar_writers(file);
     cushim_page.head.is_locked = cushim_page_file_is_locked(file);
     char *window = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     int error = window == MAP_FAILED ? errno : 0;

@@ -11,6 +11,8 @@
 
 #include "base/cancel.h"
 #include "base/clock.h"
+#include "base/file_mode.h"
+#include "base/futex.h"
 #include "base/output.h"
 #include "trace/modules.h"
 
@@ -65,6 +67,20 @@ static int map_head(struct cushim_trace *trace, int file) {
     return 0;
 }
 
+/* The recording's own file, not another one of its name; -1 with errno. */
+static int open_own(const struct cushim_trace *trace, int access) {
+    struct stat status;
+    int file = cushim_output_aside(open(trace->path, access | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (file < 0)
+        return -1;
+    if (fstat(file, &status) == 0 && status.st_dev == trace->device &&
+        status.st_ino == trace->inode)
+        return file;
+    close(file);
+    errno = ESTALE;
+    return -1;
+}
+
 int cushim_trace_open(struct cushim_trace *trace, const char *path,
                       const struct cushim_trace_head *head, uint64_t max_bytes) {
     if (strlen(path) >= sizeof trace->path)
@@ -75,6 +91,7 @@ int cushim_trace_open(struct cushim_trace *trace, const char *path,
     if (file < 0)
         return errno;
     int error = map_head(trace, file);
+    cushim_file_bar_writers(file);
     close(file);
     if (error) {
         unlink(path);
@@ -96,6 +113,13 @@ void cushim_trace_close(struct cushim_trace *trace) {
         return;
     atomic_store(&trace->head->end_ns, cushim_clock_ns());
     stop(trace, CUSHIM_TRACE_ENDED, 0);
+    int saved_errno = errno, cancel = cushim_cancel_hold(), file = open_own(trace, O_RDONLY);
+    if (file >= 0) {
+        cushim_file_let_write(file);
+        close(file);
+    }
+    cushim_cancel_let(cancel);
+    errno = saved_errno;
 }
 
 void cushim_trace_leave_to_parent(struct cushim_trace *trace, struct cushim_trace_writer *writer) {
@@ -114,17 +138,20 @@ void cushim_trace_leave_to_parent(struct cushim_trace *trace, struct cushim_trac
 
 /* ---- chunks ---- */
 
-static int open_again(const struct cushim_trace *trace) {
-    struct stat status;
-    int file = cushim_output_aside(open(trace->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    if (file < 0)
+/* For writing, which is barred again at once. */
+static int open_again(struct cushim_trace *trace) {
+    int found = open_own(trace, O_RDONLY);
+    if (found < 0)
         return -1;
-    if (fstat(file, &status) == 0 && status.st_dev == trace->device &&
-        status.st_ino == trace->inode)
-        return file;
-    close(file);
-    errno = ESTALE;
-    return -1;
+    cushim_futex_lock_enter(&trace->opening);
+    cushim_file_let_write(found);
+    int file = open_own(trace, O_RDWR);
+    int error = errno;
+    cushim_file_bar_writers(found);
+    cushim_futex_lock_leave(&trace->opening);
+    close(found);
+    errno = error;
+    return file;
 }
 
 static int map_chunk(struct cushim_trace *trace, struct cushim_trace_writer *writer, uint64_t at,

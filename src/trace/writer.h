@@ -5,12 +5,14 @@
  * no thread for an event, and what was written is in the file whatever ends the process.  Space is
  * reserved before it is mapped, so that a full disk stops the recording, and no store fails.  The
  * file is opened for each chunk anew and closed again, so that the program finds no descriptor.
+ * In between nobody but root may open it for writing (base/file_mode.h).
  */
 #ifndef CUSHIM_TRACE_WRITER_H
 #define CUSHIM_TRACE_WRITER_H
 
 #include <limits.h>
 
+#include "base/futex.h"
 #include "trace/event.h"
 #include "trace/python.h"
 
@@ -22,6 +24,7 @@ struct cushim_trace {
     atomic_uint_fast64_t end_bytes; /* of the file: where the next chunk goes */
     uint64_t max_bytes;
     uint64_t device, inode; /* of the file: another one of its name is not written to */
+    struct cushim_futex_lock opening;
     char path[PATH_MAX];
 };
 

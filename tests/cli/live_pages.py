@@ -5,6 +5,7 @@
 LIVE is live.c.
 """
 import collections
+import ctypes
 import os
 import pwd
 import re
@@ -91,6 +92,27 @@ def a_second_page_of_a_process_is_no_second_series():
     end(holder, process)
     stat("--clean")
     assert text.count("\ncushim_up{") == 1, text
+
+
+def cut(path):
+    """As a shell of its user would, who is not root."""
+    drop_override = lambda: ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_DAC_OVERRIDE: with exec root is as others
+    result = subprocess.run(["sh", "-c", ': > "$1"', "sh", str(path)], preexec_fn=drop_override, text=True, capture_output=True)
+    assert result.returncode, f"{path} was cut"
+
+
+@tap.test
+def neither_a_page_nor_a_recording_can_be_cut_under_its_program():
+    recording = scratch / "cut"
+    process = started(LIVE, "pause", CUSHIM_TRACE=str(recording))
+    page, = pages()
+    file, = recording.iterdir()
+    before = file.stat().st_size, page.stat().st_size
+    cut(page)
+    cut(file)
+    assert (file.stat().st_size, page.stat().st_size) == before
+    end(process)
+    stat("--clean")
 
 
 @tap.test

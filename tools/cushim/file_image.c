@@ -2,9 +2,63 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "base/output.h"
+#include "base/utf8.h"
+#include "tools/cushim/usage.h"
+
+static const char cut_text[] = ": it was cut while it was read\n";
+
+/* ---- a file that is cut meanwhile ---- */
+
+/* Those that are mapped now, as far as there is room to note them. */
+enum { N_NOTED = 64 };
+static struct {
+    struct image image;
+    char path[256];
+} noted[N_NOTED];
+
+/* A read behind the end of a file that was cut ends here; any other fault as it would have. */
+static void say_cut(int signal, siginfo_t *info, void *unused) {
+    (void)unused;
+    for (int i = 0; i < N_NOTED; i++) {
+        uintptr_t at = (uintptr_t)info->si_addr - (uintptr_t)noted[i].image.bytes;
+        if (at >= noted[i].image.n_bytes)
+            continue;
+        cushim_output_write(STDERR_FILENO, "cushim: ", strlen("cushim: "));
+        cushim_output_write(STDERR_FILENO, noted[i].path, strlen(noted[i].path));
+        cushim_output_write(STDERR_FILENO, cut_text, strlen(cut_text));
+        _exit(EXIT_WRONG);
+    }
+    sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+}
+
+static void note(const struct image *image, const char *path) {
+    int i = 0;
+    while (i < N_NOTED && noted[i].image.n_bytes)
+        i++;
+    if (i == N_NOTED)
+        return;
+    snprintf(noted[i].path, sizeof noted[i].path, "%s", path);
+    cushim_utf8_clean(noted[i].path);
+    noted[i].image = *image;
+    sigaction(SIGBUS, &(struct sigaction){.sa_sigaction = say_cut, .sa_flags = SA_SIGINFO}, NULL);
+}
+
+static void forget(const struct image *image) {
+    for (int i = 0; i < N_NOTED; i++) {
+        if (noted[i].image.bytes == image->bytes)
+            noted[i].image = (struct image){"", 0};
+    }
+}
+
+/* ---- mapping ---- */
 
 int image_map(struct image *image, const char *path, struct stat *status) {
     struct stat own;
@@ -25,12 +79,16 @@ int image_map(struct image *image, const char *path, struct stat *status) {
             error = errno;
         else
             *image = (struct image){bytes, (size_t)status->st_size};
+        if (!error)
+            note(image, path);
     }
     close(fd);
     return error;
 }
 
 void image_unmap(struct image *image) {
+    if (image->n_bytes)
+        forget(image);
     if (image->n_bytes)
         munmap((void *)image->bytes, image->n_bytes);
     *image = (struct image){"", 0};

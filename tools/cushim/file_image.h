@@ -13,7 +13,10 @@ struct image {
     size_t n_bytes;
 };
 
-/* Map a regular file; an empty one gives an empty image.  0 or an errno; `status` may be NULL. */
+/*
+ * Map a regular file; an empty one gives an empty image.  0 or an errno; `status` may be NULL.
+ * Where another process cuts the file while it is mapped, the command says so and ends.
+ */
 int image_map(struct image *image, const char *path, struct stat *status);
 
 void image_unmap(struct image *image);

@@ -29,6 +29,12 @@ static int read_through(const char *path, uint64_t *n_events, uint64_t *n_damage
     return 0;
 }
 
+/* Its writer bars that. */
+static int open_to_change(const char *path, int access) {
+    ck_assert_int_eq(chmod(path, 0600), 0);
+    return open(path, access);
+}
+
 START_TEST(events_of_several_writers_come_by_time) {
     struct cushim_trace_writer writers[3] = {{.number = 0}, {.number = 1}, {.number = 2}};
     struct cushim_trace_reader reader;
@@ -71,7 +77,7 @@ START_TEST(a_chunk_is_read_without_those_before_it) {
         &(struct cushim_trace_event){.code = CUSHIM_TRACE_PLACE, .device = 3, .thread = 100});
     for (uint64_t i = 1; i <= 30000; i++)
         recording_alloc(&recording, i);
-    int file = open(recording.path, O_WRONLY);
+    int file = open_to_change(recording.path, O_WRONLY);
     ck_assert_int_eq(pwrite(file, nothing, sizeof nothing, CUSHIM_TRACE_HEAD_BYTES),
                      sizeof nothing);
     close(file);
@@ -131,7 +137,7 @@ START_TEST(a_chunk_that_claims_more_than_there_is_ends_where_the_file_does) {
     recording_open(&recording, MUCH);
     for (uint64_t i = 1; i <= 1000; i++)
         recording_alloc(&recording, i);
-    int file = open(recording.path, O_RDWR);
+    int file = open_to_change(recording.path, O_RDWR);
     ck_assert_int_eq(pread(file, &chunk, sizeof chunk, CUSHIM_TRACE_HEAD_BYTES), sizeof chunk);
     uint64_t used_bytes = atomic_load(&chunk.used_bytes);
     ck_assert_int_eq(ftruncate(file, (off_t)(CUSHIM_TRACE_HEAD_BYTES +
@@ -161,7 +167,7 @@ START_TEST(holes_are_passed_over) {
     recording_open(&recording, MUCH);
     for (uint64_t i = 1; i <= 1000; i++)
         recording_alloc(&recording, i);
-    int file = open(recording.path, O_RDWR);
+    int file = open_to_change(recording.path, O_RDWR);
     ck_assert_int_eq(pread(file, chunk, sizeof chunk, CUSHIM_TRACE_HEAD_BYTES), sizeof chunk);
     while (ftruncate(file, CUSHIM_TRACE_HEAD_BYTES + end) != 0)
         end /= 2; /* file systems differ in how long a file may be */
@@ -188,7 +194,7 @@ START_TEST(events_of_very_many_writers_come_by_time) {
     struct cushim_trace_event event;
     uint64_t writer, n = 0, last_ns = 0, last_writer = 0;
     recording_open(&recording, MUCH);
-    int file = open(recording.path, O_RDWR);
+    int file = open_to_change(recording.path, O_RDWR);
     for (uint64_t i = 0; i < n_writers; i++) {
         struct cushim_trace_base base = {0};
         struct cushim_trace_chunk chunk = {.n_bytes = CUSHIM_TRACE_LEAST_CHUNK_BYTES, .writer = i};
@@ -232,7 +238,7 @@ START_TEST(flipped_bits_are_survived) {
     recording_open(&recording, MUCH);
     for (uint64_t i = 1; i <= 8000; i++)
         recording_alloc(&recording, i);
-    int file = open(recording.path, O_RDWR);
+    int file = open_to_change(recording.path, O_RDWR);
     ssize_t n_bytes = pread(file, bytes, sizeof bytes, 0);
     ck_assert_int_gt(n_bytes, CUSHIM_TRACE_HEAD_BYTES);
     for (unsigned i = suite_steps(1000); i > 0; i--) {

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_mode.h"
 #include "base/path.h"
 #include "base/writer.h"
 #include "tools/cushim/commands/run.h"
@@ -157,7 +158,12 @@ static void note_end(const struct recording_files *files, pid_t process, int sta
         }
         cushim_trace_reader_close(&reader);
     }
-    int file = latest ? open(latest, O_WRONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    int found = latest ? open(latest, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    if (found < 0)
+        return;
+    cushim_file_let_write(found); /* one that was killed left it barred */
+    close(found);
+    int file = open(latest, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     if (file < 0)
         return;
     if (pwrite(file, &next_status, sizeof next_status,

@@ -1,0 +1,28 @@
+/*
+ * Files that are mapped and written to: a file that is cut takes its mapping along, and the next
+ * store into it ends the process by SIGBUS.  So nobody but root may open one for writing after us:
+ * `: > file` is refused then, and whoever has no use for the file removes it, which harms nobody.
+ */
+#ifndef CUSHIM_BASE_FILE_MODE_H
+#define CUSHIM_BASE_FILE_MODE_H
+
+#include <stdbool.h>
+#include <sys/stat.h>
+
+static inline void cushim_file_set_writable(int file, bool is_writable) {
+    struct stat status;
+    if (fstat(file, &status) != 0)
+        return;
+    mode_t mode = status.st_mode & 07777;
+    (void)!fchmod(file, is_writable ? mode | S_IWUSR : mode & ~(mode_t)0222);
+}
+
+static inline void cushim_file_bar_writers(int file) {
+    cushim_file_set_writable(file, false);
+}
+
+static inline void cushim_file_let_write(int file) {
+    cushim_file_set_writable(file, true);
+}
+
+#endif
