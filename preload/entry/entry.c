@@ -2,6 +2,7 @@
 #include "preload/entry/entry.h"
 
 #include "base/clock.h"
+#include "base/futex.h"
 #include "base/log.h"
 #include "cuda/table.h"
 #include "cushim/preload.h"
@@ -13,6 +14,7 @@
 #include "preload/entry/memory_kinds.h"
 #include "preload/entry/device_limit.h"
 #include "preload/entry/sight.h"
+#include "preload/entry/stale_address.h"
 #include "preload/state/process_options.h"
 #include "preload/state/watch.h"
 
@@ -66,16 +68,18 @@ CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size
     struct cushim_mem_block block;
     if (!address || !n_bytes || !is_served(cuda))
         return alloc_natively(cuda, address, n_bytes);
-    struct cushim_mem_heap *pool = cushim_contexts_current(cuda);
+    struct cushim_mem_heap *pool = cushim_contexts_hold_current(cuda);
     if (!pool)
         return alloc_natively(cuda, address, n_bytes);
     enum cushim_status status = cushim_mem_heap_obtain(pool, n_bytes, &block);
     if (status == CUSHIM_OK && cushim_process.is_watched)
         status = cushim_check_obtained(pool, &block, n_bytes);
-    if (status != CUSHIM_OK || !cushim_memory_kinds_make_zero(pool, &block, n_bytes))
-        return alloc_natively(cuda, address, n_bytes);
-    if (cushim_process.is_watched)
+    bool is_ready = status == CUSHIM_OK && cushim_memory_kinds_make_zero(pool, &block, n_bytes);
+    if (is_ready && cushim_process.is_watched)
         cushim_watch_alloc(pool, &block, n_bytes);
+    cushim_contexts_let(pool);
+    if (!is_ready)
+        return alloc_natively(cuda, address, n_bytes);
     *address = block.address;
     return CUDA_SUCCESS;
 }
@@ -85,13 +89,47 @@ bool cushim_entry_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size
     if (!cushim_contexts_is_settled() || !is_served(cuda) ||
         cushim_memory_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE) || cushim_check_is_on())
         return false;
-    struct cushim_mem_heap *pool = cushim_contexts_current(cuda);
-    if (!pool || cushim_mem_heap_obtain_hit(pool, n_bytes, &block) != CUSHIM_OK)
+    struct cushim_mem_heap *pool = cushim_contexts_hold_current(cuda);
+    if (!pool)
         return false;
-    if (cushim_process.is_watched)
+    bool is_hit = cushim_mem_heap_obtain_hit(pool, n_bytes, &block) == CUSHIM_OK;
+    if (is_hit && cushim_process.is_watched)
         cushim_watch_alloc(pool, &block, n_bytes);
-    *address = block.address;
-    return true;
+    cushim_contexts_let(pool);
+    *address = is_hit ? block.address : *address;
+    return is_hit;
+}
+
+/*
+ * The block at an address, and its pool held.  One of a context that another thread ends is the
+ * driver's once that is done, and ours where the driver refused to.
+ */
+static bool hold_block(CUdeviceptr address, struct cushim_mem_lookup *found) {
+    uint64_t until_ns = 0;
+    unsigned n_looks = 0;
+    while (cushim_mem_blocks_find(&cushim_process.ledger, address, found)) {
+        struct cushim_mem_heap *pool = found->segment->pool;
+        if (!cushim_contexts_hold(pool)) {
+            until_ns = until_ns ? until_ns : cushim_clock_ns() + CUSHIM_CONTEXTS_PATIENCE_NS;
+            if (cushim_clock_ns() >= until_ns)
+                return false;
+            cushim_futex_back_off(&n_looks);
+            continue;
+        }
+        /* again: it may have gone before it was held */
+        if (cushim_mem_blocks_find(&cushim_process.ledger, address, found) &&
+            found->segment->pool == pool)
+            return true;
+        cushim_contexts_let(pool);
+    }
+    return false;
+}
+
+/* One of ours inside a host function, which an end of its context waits for (C11). */
+static bool is_barred(CUdeviceptr address) {
+    struct cushim_mem_lookup found;
+    return cushim_thread.host_function_depth &&
+           cushim_mem_blocks_find(&cushim_process.ledger, address, &found);
 }
 
 /* An address of ours that is not the start of a live block: native says INVALID_VALUE (C6). */
@@ -164,8 +202,6 @@ static bool is_of_entry(const struct cushim_mem_lookup *found, enum cushim_entry
 static CUresult free_ours(const struct cushim_mem_lookup *found, CUdeviceptr address,
                           enum cushim_entry_free_fn entry) {
     CUresult answer;
-    if (cushim_thread.host_function_depth)
-        return CUDA_ERROR_NOT_PERMITTED; /* C11 */
     if (!is_of_entry(found, entry)) {
         log_warn("free", "0x%lx is %s memory: refused as natively", (unsigned long)address,
                  entry == CUSHIM_FREE_HOST ? "no pinned" : "pinned");
@@ -188,8 +224,14 @@ static CUresult free_natively(struct cushim_cuda *cuda, CUdeviceptr address,
                               enum cushim_entry_free_fn entry) {
     struct cushim_foreign native;
     bool was_known = cushim_entry_forget(address, &native);
+    CUresult answer;
+    if (cushim_stale_address_is_freed(cuda, address, &answer)) {
+        if (was_known) /* and went with its context */
+            cushim_foreign_count_free(&native);
+        return cushim_entry_forgot(false, &native, address, answer);
+    }
     uint64_t start_ns = cushim_clock_ns();
-    CUresult answer = call_free(cuda, address, entry);
+    answer = call_free(cuda, address, entry);
     if (was_known && answer == CUDA_SUCCESS) {
         cushim_mem_stats_add(&native.stats->n_native_frees, 1);
         cushim_mem_stats_add_time(native.stats, &native.stats->native_free_ns, start_ns);
@@ -202,11 +244,16 @@ CUresult cushim_entry_free(struct cushim_cuda *cuda, CUdeviceptr address,
     struct cushim_mem_lookup found;
     if (!cushim_process_is_on() || !address)
         return call_free(cuda, address, entry);
-    if (cushim_mem_blocks_find(&cushim_process.ledger, address, &found)) {
+    if (is_barred(address))
+        return CUDA_ERROR_NOT_PERMITTED;
+    if (hold_block(address, &found)) {
+        struct cushim_mem_heap *pool = found.segment->pool;
         if (!cushim_contexts_is_settled()) /* a thread that only frees: from now on it may take the
                                               shortcut */
             cushim_contexts_current(cuda);
-        return free_ours(&found, address, entry);
+        CUresult answer = free_ours(&found, address, entry);
+        cushim_contexts_let(pool);
+        return answer;
     }
     return free_natively(cuda, address, entry);
 }
@@ -215,43 +262,53 @@ bool cushim_entry_free_live(CUdeviceptr address, enum cushim_entry_free_fn entry
     struct cushim_mem_lookup found;
     CUresult answer;
     if (!cushim_process_is_on() || !cushim_contexts_is_settled() ||
-        cushim_thread.host_function_depth ||
-        !cushim_mem_blocks_find(&cushim_process.ledger, address, &found) ||
-        !is_live_start(&found, address) || !is_of_entry(&found, entry))
+        cushim_thread.host_function_depth || !hold_block(address, &found))
         return false;
-    return release(&found, &answer) == CUSHIM_OK;
+    struct cushim_mem_heap *pool = found.segment->pool;
+    bool is_freed = is_live_start(&found, address) && is_of_entry(&found, entry) &&
+                    release(&found, &answer) == CUSHIM_OK;
+    cushim_contexts_let(pool);
+    return is_freed;
+}
+
+/* A block whose pool is held. */
+static CUresult free_ours_on(struct cushim_cuda *cuda, const struct cushim_mem_lookup *found,
+                             CUdeviceptr address, CUstream stream) {
+    enum cushim_status status;
+    CUresult answer;
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    bool is_known_capture = cushim_capture_is_open() && cuda->cuStreamIsCapturing &&
+                            cuda->cuStreamIsCapturing(stream, &capturing) == CUDA_SUCCESS;
+    if (found->segment->pool->kind != CUSHIM_MEM_DEVICE) /* as natively (measured) */
+        return found->segment->pool->kind == CUSHIM_MEM_MANAGED ? CUDA_ERROR_NOT_SUPPORTED
+                                                                : CUDA_ERROR_INVALID_VALUE;
+    if (is_live_start(found, address) && hold(found, &status))
+        return answer_of(status, found, address, CUDA_SUCCESS);
+    if (is_known_capture && capturing != CU_STREAM_CAPTURE_STATUS_NONE)
+        return CUDA_ERROR_INVALID_VALUE; /* a graph frees what a graph allocated, nothing else */
+    if (!is_live_start(found, address))
+        return refuse_free(found, address);
+    struct cushim_watched_free freed = {.pool = found->segment->pool};
+    cushim_check_drop(found);
+    if (cushim_process.is_watched)
+        freed = cushim_watch_free(found);
+    status = cushim_mem_heap_release_on(freed.pool, found, stream, &answer);
+    if (cushim_process.is_watched)
+        cushim_watch_freed(&freed, found, status == CUSHIM_OK);
+    return answer_of(status, found, address, answer);
 }
 
 bool cushim_entry_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream stream,
                           CUresult *answer) {
     struct cushim_mem_lookup found;
-    enum cushim_status status;
-    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!cushim_mem_blocks_find(&cushim_process.ledger, address, &found))
+    *answer = CUDA_ERROR_NOT_PERMITTED;
+    if (is_barred(address))
+        return true;
+    if (!hold_block(address, &found))
         return false;
-    bool is_known_capture = cushim_capture_is_open() && cuda->cuStreamIsCapturing &&
-                            cuda->cuStreamIsCapturing(stream, &capturing) == CUDA_SUCCESS;
-    if (cushim_thread.host_function_depth) {
-        *answer = CUDA_ERROR_NOT_PERMITTED;
-    } else if (found.segment->pool->kind != CUSHIM_MEM_DEVICE) { /* as natively (measured) */
-        *answer = found.segment->pool->kind == CUSHIM_MEM_MANAGED ? CUDA_ERROR_NOT_SUPPORTED
-                                                                  : CUDA_ERROR_INVALID_VALUE;
-    } else if (is_live_start(&found, address) && hold(&found, &status)) {
-        *answer = answer_of(status, &found, address, CUDA_SUCCESS);
-    } else if (is_known_capture && capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
-        *answer = CUDA_ERROR_INVALID_VALUE; /* a graph frees what a graph allocated, nothing else */
-    } else if (!is_live_start(&found, address)) {
-        *answer = refuse_free(&found, address);
-    } else {
-        struct cushim_watched_free freed = {.pool = found.segment->pool};
-        cushim_check_drop(&found);
-        if (cushim_process.is_watched)
-            freed = cushim_watch_free(&found);
-        status = cushim_mem_heap_release_on(freed.pool, &found, stream, answer);
-        if (cushim_process.is_watched)
-            cushim_watch_freed(&freed, &found, status == CUSHIM_OK);
-        *answer = answer_of(status, &found, address, *answer);
-    }
+    struct cushim_mem_heap *pool = found.segment->pool;
+    *answer = free_ours_on(cuda, &found, address, stream);
+    cushim_contexts_let(pool);
     return true;
 }
 

@@ -73,9 +73,20 @@ static bool is_known(const struct cushim_want *want) {
 
 /* All pinned memory is mapped (unified addresses), and says so, whether that was asked for or not.
  */
-static struct cushim_mem_heap *find_pool(struct cushim_cuda *cuda, const struct cushim_want *want) {
+static struct cushim_mem_heap *hold_pool(struct cushim_cuda *cuda, const struct cushim_want *want) {
     unsigned always = want->kind == CUSHIM_MEM_PINNED ? CU_MEMHOSTALLOC_DEVICEMAP : 0;
-    return cushim_contexts_kind(cuda, want->kind, want->flags | always);
+    return cushim_contexts_hold_kind(cuda, want->kind, want->flags | always);
+}
+
+/* A block was taken from a pool, or not (`status`): what is left to do before it is the program's.
+ */
+static bool end_alloc(struct cushim_mem_heap *pool, enum cushim_status status,
+                      const struct cushim_mem_block *block, size_t n_bytes) {
+    if (status != CUSHIM_OK || !cushim_memory_kinds_make_zero(pool, block, n_bytes))
+        return false;
+    if (cushim_process.is_watched)
+        cushim_watch_alloc(pool, block, n_bytes);
+    return true;
 }
 
 bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_want *want,
@@ -83,18 +94,16 @@ bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_wan
     struct cushim_mem_block block;
     if (!want->n_bytes || !is_known(want) || !is_served(cuda, want->kind))
         return false;
-    struct cushim_mem_heap *pool = find_pool(cuda, want);
+    struct cushim_mem_heap *pool = hold_pool(cuda, want);
     if (!pool)
         return false;
     enum cushim_status status = cushim_mem_heap_obtain(pool, want->n_bytes, &block);
     if (status == CUSHIM_NOMEM && cushim_contexts_give_back_all())
         status = cushim_mem_heap_obtain(pool, want->n_bytes, &block);
-    if (status != CUSHIM_OK || !cushim_memory_kinds_make_zero(pool, &block, want->n_bytes))
-        return false;
-    if (cushim_process.is_watched)
-        cushim_watch_alloc(pool, &block, want->n_bytes);
-    *address = block.address;
-    return true;
+    bool is_served = end_alloc(pool, status, &block, want->n_bytes);
+    cushim_contexts_let(pool);
+    *address = is_served ? block.address : *address;
+    return is_served;
 }
 
 bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim_want *want,
@@ -103,14 +112,14 @@ bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim
     if (!is_known(want) || cushim_memory_kinds_is_cleared_by_device(want->kind) ||
         !cushim_contexts_is_settled() || !is_served(cuda, want->kind))
         return false;
-    struct cushim_mem_heap *pool = find_pool(cuda, want);
-    if (!pool || cushim_mem_heap_obtain_hit(pool, want->n_bytes, &block) != CUSHIM_OK ||
-        !cushim_memory_kinds_make_zero(pool, &block, want->n_bytes))
+    struct cushim_mem_heap *pool = hold_pool(cuda, want);
+    if (!pool)
         return false;
-    if (cushim_process.is_watched)
-        cushim_watch_alloc(pool, &block, want->n_bytes);
-    *address = block.address;
-    return true;
+    bool is_hit = end_alloc(pool, cushim_mem_heap_obtain_hit(pool, want->n_bytes, &block), &block,
+                            want->n_bytes);
+    cushim_contexts_let(pool);
+    *address = is_hit ? block.address : *address;
+    return is_hit;
 }
 
 bool cushim_memory_kinds_note_hint(uint64_t address, size_t n_bytes) {

@@ -1,7 +1,10 @@
 #include "preload/entry/stale_address.h"
 
+#include "base/clock.h"
+#include "base/futex.h"
 #include "base/mapping.h"
 #include "cuda/table.h"
+#include "memory/state/segments.h"
 #include "preload/state/captures.h"
 
 static void resettle(uint64_t base, size_t n_bytes) {
@@ -53,4 +56,43 @@ bool cushim_stale_address_is(uint64_t address) {
         cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS)
         return false;
     return !is_known(cuda, address) && !is_host(address);
+}
+
+/* ---- frees ---- */
+
+static bool is_ours(uint64_t address) {
+    struct cushim_mem_lookup found;
+    return cushim_mem_blocks_find(&cushim_process.ledger, address, &found);
+}
+
+/* Is it nothing that the program has: the driver does not know it, or a segment of ours is there by
+ * now?  Asked anew where one of ours may be on its way. */
+static bool is_nobodys(struct cushim_cuda *cuda, uint64_t address) {
+    const uint64_t patience_ns = 2000000000;
+    uint64_t until_ns = cushim_clock_ns() + patience_ns;
+    unsigned n_looks = 0;
+    do {
+        uint64_t n_begun = atomic_load(&cushim_mem_transits.n_begun);
+        bool is_quiet = atomic_load(&cushim_mem_transits.n_ended) == n_begun;
+        if (is_ours(address) || !is_known(cuda, address))
+            return true;
+        if (is_quiet && atomic_load(&cushim_mem_transits.n_begun) == n_begun)
+            return false;
+        cushim_futex_back_off(&n_looks);
+    } while (cushim_clock_ns() < until_ns);
+    return false;
+}
+
+bool cushim_stale_address_is_freed(struct cushim_cuda *cuda, uint64_t address, CUresult *answer) {
+    CUdevice device;
+    if (!cushim_guard_epoch(cushim_guard_now()) || !cuda->cuPointerGetAttributes ||
+        cushim_capture_is_open() || cushim_thread.host_function_depth)
+        return false;
+    *answer = cuda->cuCtxGetDevice(&device);
+    if (*answer == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        return true;
+    if (*answer != CUDA_SUCCESS || !is_nobodys(cuda, address))
+        return false;
+    *answer = CUDA_ERROR_INVALID_VALUE;
+    return true;
 }

@@ -12,7 +12,10 @@
 #ifndef CUSHIM_PRELOAD_STALE_ADDRESS_H
 #define CUSHIM_PRELOAD_STALE_ADDRESS_H
 
+#include "cuda/types.h"
 #include "preload/state/process.h"
+
+struct cushim_cuda;
 
 /* Was any context with memory of ours destroyed? */
 static inline bool cushim_stale_address_matters(void) {
@@ -30,5 +33,13 @@ static inline bool cushim_stale_address_may_be(uint64_t address) {
  * forward it.  Where 4 KiB or more are found to be in use, they count as vacated no longer.
  */
 bool cushim_stale_address_is(uint64_t address);
+
+/*
+ * Once a context ended the program may free a pointer that went with it, as natively: the driver
+ * refuses it, or frees what another thread was given there since.  Under us that can be a segment
+ * on its way to the page map, with room for many blocks.  So of an address that nobody is known to
+ * have the driver is asked first.  True: it is not to have the free, whose answer is `answer`.
+ */
+bool cushim_stale_address_is_freed(struct cushim_cuda *cuda, uint64_t address, CUresult *answer);
 
 #endif

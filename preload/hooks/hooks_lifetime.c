@@ -126,10 +126,7 @@ CUSHIM_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
 
 static CUresult reset_primary(struct cushim_cuda *cuda,
                               __typeof__(&cuDevicePrimaryCtxReset_v2) real, CUdevice device) {
-    CUcontext context = cushim_process_is_on() ? cushim_primary_of(cuda, device) : NULL;
-    if (cushim_process_is_on())
-        cushim_primary_forget(device);
-    return context ? (cushim_contexts_leave(context), settle(context, real(device))) : real(device);
+    return cushim_process_is_on() ? cushim_primary_reset(cuda, real, device) : real(device);
 }
 
 CUSHIM_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device) {
@@ -144,41 +141,14 @@ CUSHIM_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
 
 CUSHIM_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     CUSHIM_ENTER(cuDevicePrimaryCtxRetain)
-    CUresult answer = cuda->cuDevicePrimaryCtxRetain(context, device);
-    if (answer == CUDA_SUCCESS && cushim_process_is_on())
-        cushim_primary_retained(device, *context);
-    return answer;
+    return cushim_process_is_on()
+               ? cushim_primary_retain(cuda->cuDevicePrimaryCtxRetain, context, device)
+               : cuda->cuDevicePrimaryCtxRetain(context, device);
 }
 
-static bool is_active(struct cushim_cuda *cuda, CUdevice device) {
-    unsigned flags;
-    int is_active = 1;
-    if (cuda->cuDevicePrimaryCtxGetState)
-        cuda->cuDevicePrimaryCtxGetState(device, &flags, &is_active);
-    return is_active != 0;
-}
-
-/* A release is the end of the context only if it is inactive afterwards.  Where the program has
- * retained it more than once that is not asked before: its pool serves other threads meanwhile. */
 static CUresult release_primary(struct cushim_cuda *cuda,
                                 __typeof__(&cuDevicePrimaryCtxRelease_v2) real, CUdevice device) {
-    CUcontext context;
-    CUresult answer;
-    if (!cushim_process_is_on())
-        return real(device);
-    bool is_shared = cushim_primary_release_shared(device, real, &context, &answer);
-    if (!is_shared) {
-        context = cushim_primary_of(cuda, device);
-        if (!context)
-            return real(device);
-        cushim_contexts_leave(context);
-        answer = real(device);
-    }
-    if (!is_active(cuda, device))
-        cushim_contexts_gone(context);
-    else if (!is_shared)
-        cushim_contexts_stay(context);
-    return answer;
+    return cushim_process_is_on() ? cushim_primary_release(cuda, real, device) : real(device);
 }
 
 CUSHIM_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device) {

@@ -8,6 +8,7 @@
 #include "preload/entry/async_pool.h"
 #include "preload/entry/device_limit.h"
 #include "preload/entry/entry_fast.h"
+#include "preload/entry/stale_address.h"
 
 /* The slow paths apart, so that the fast path's frame has no space for what they need. */
 #define APART static CUresult __attribute__((noinline))
@@ -122,7 +123,9 @@ static CUresult free_async(struct cushim_cuda *cuda, __typeof__(&cuMemFreeAsync)
     if (cushim_entry_free_on(cuda, address, order, &answer))
         return answer;
     bool was_known = cushim_entry_forget(address, &native);
-    return cushim_entry_forgot(was_known, &native, address, real(address, stream));
+    if (was_known || !cushim_stale_address_is_freed(cuda, address, &answer))
+        answer = real(address, stream);
+    return cushim_entry_forgot(was_known, &native, address, answer);
 }
 
 CUSHIM_PATCHABLE(cuMemFreeAsync)

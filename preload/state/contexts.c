@@ -6,6 +6,8 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "base/clock.h"
+#include "base/futex.h"
 #include "base/helgrind.h"
 #include "base/log.h"
 #include "copy/ring.h"
@@ -27,6 +29,7 @@
 struct place {
     struct cushim_mem_heap pool;   /* first: a pool's address is its place's */
     atomic_bool is_serving;        /* between open and the end of its context */
+    atomic_uint n_holds;           /* calls inside the pool */
     _Atomic(struct place *) kinds; /* of device memory: its context's pools of other kinds */
     _Atomic(struct place *) next;  /* among these, or among the spares */
     struct place *next_of_all;     /* constant */
@@ -39,7 +42,7 @@ struct row {
     bool is_green;
     CUcontext primary;   /* of a green one: whose memory its is, and whose pool serves it */
     unsigned n_attached; /* uses beyond its maker's */
-    bool is_leaving;
+    unsigned n_leaving;  /* threads that are about to end it */
     UT_hash_handle hh;
 };
 
@@ -161,30 +164,49 @@ static struct cushim_mem_heap *open_pool(struct cushim_cuda *cuda, CUcontext con
     return &place->pool;
 }
 
-/* The context must be current. */
+static struct place *place_of(const struct cushim_mem_heap *pool) {
+    return (struct place *)(uintptr_t)pool;
+}
+
+/* The context must be current.  The pool is held. */
 static struct cushim_mem_heap *find_or_open(struct cushim_cuda *cuda, CUcontext context) {
     cushim_process_note_driver_use();
     pthread_mutex_lock(&lock);
     context = owner_of(context);
     struct row *row = find(context);
     struct cushim_mem_heap *pool = NULL;
-    if (!row || (!row->place && !row->is_green && !row->is_leaving))
+    if (!row || (!row->place && !row->is_green && !row->n_leaving))
         pool = open_pool(cuda, context);
-    else if (row->place && !row->is_leaving)
+    else if (row->place && !row->n_leaving)
         pool = &row->place->pool;
+    if (pool)
+        atomic_fetch_add(&place_of(pool)->n_holds, 1);
     pthread_mutex_unlock(&lock);
     return pool;
 }
 
-struct cushim_mem_heap *cushim_contexts_current(struct cushim_cuda *cuda) {
+/* The pool that the thread found last, held; NULL where a context is ended, or was since. */
+static struct cushim_mem_heap *hold_found(const struct cushim_thread *thread) {
+    if (!cushim_contexts_hold(thread->pool))
+        return NULL;
+    if (cushim_guard_epoch(cushim_guard_now()) == thread->pool_epoch)
+        return thread->pool;
+    cushim_contexts_let(thread->pool);
+    return NULL;
+}
+
+struct cushim_mem_heap *cushim_contexts_hold_current(struct cushim_cuda *cuda) {
     CUcontext context = NULL;
     struct cushim_thread *thread = &cushim_thread;
+    struct cushim_mem_heap *pool = NULL;
     if (cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
         return NULL;
     uint64_t now = cushim_guard_epoch(cushim_guard_now());
     if (thread->context == context && thread->pool_epoch == now)
-        return thread->pool;
-    struct cushim_mem_heap *pool = find_or_open(cuda, context);
+        pool = hold_found(thread);
+    if (pool)
+        return pool;
+    pool = find_or_open(cuda, context);
     if (pool) {
         thread->context = context;
         thread->pool = pool;
@@ -194,10 +216,17 @@ struct cushim_mem_heap *cushim_contexts_current(struct cushim_cuda *cuda) {
     return pool;
 }
 
+struct cushim_mem_heap *cushim_contexts_current(struct cushim_cuda *cuda) {
+    struct cushim_mem_heap *pool = cushim_contexts_hold_current(cuda);
+    if (pool)
+        cushim_contexts_let(pool);
+    return pool;
+}
+
 struct cushim_mem_heap *cushim_contexts_find(CUcontext context) {
     pthread_mutex_lock(&lock);
     struct row *row = find(owner_of(context));
-    struct cushim_mem_heap *pool = row && row->place && !row->is_leaving ? &row->place->pool : NULL;
+    struct cushim_mem_heap *pool = row && row->place && !row->n_leaving ? &row->place->pool : NULL;
     pthread_mutex_unlock(&lock);
     return pool;
 }
@@ -217,10 +246,6 @@ CUcontext cushim_contexts_of_stream(struct cushim_cuda *cuda, CUstream stream) {
 }
 
 /* ---- the kinds of a context ---- */
-
-static struct place *place_of(const struct cushim_mem_heap *pool) {
-    return (struct place *)(uintptr_t)pool;
-}
 
 void cushim_contexts_set_policies(void) {
     for (int kind = CUSHIM_MEM_MANAGED; kind <= CUSHIM_MEM_PINNED; kind++)
@@ -282,18 +307,28 @@ static struct cushim_mem_heap *open_kind(struct place *owner, enum cushim_mem_ki
     return &place->pool;
 }
 
-struct cushim_mem_heap *cushim_contexts_kind(struct cushim_cuda *cuda, enum cushim_mem_kind kind,
-                                             unsigned flags) {
-    struct cushim_mem_heap *base = cushim_contexts_current(cuda);
-    struct cushim_mem_heap *pool = base ? find_kind(place_of(base), kind, flags) : NULL;
-    if (pool || !base || (kind == CUSHIM_MEM_MANAGED && !is_managed_fit(cuda, base->device)))
+/* Beside a context's pool, which is held. */
+static struct cushim_mem_heap *find_or_open_kind(struct cushim_mem_heap *base,
+                                                 enum cushim_mem_kind kind, unsigned flags) {
+    struct cushim_mem_heap *pool = find_kind(place_of(base), kind, flags);
+    if (pool || (kind == CUSHIM_MEM_MANAGED && !is_managed_fit(base->cuda, base->device)))
         return pool;
     pthread_mutex_lock(&lock);
-    if (atomic_load(&place_of(base)->is_serving))
-        pool = find_kind(place_of(base), kind, flags);
+    pool = find_kind(place_of(base), kind, flags);
     if (!pool && atomic_load(&place_of(base)->is_serving))
         pool = open_kind(place_of(base), kind, flags);
     pthread_mutex_unlock(&lock);
+    return pool;
+}
+
+struct cushim_mem_heap *cushim_contexts_hold_kind(struct cushim_cuda *cuda,
+                                                  enum cushim_mem_kind kind, unsigned flags) {
+    struct cushim_mem_heap *base = cushim_contexts_hold_current(cuda);
+    struct cushim_mem_heap *pool = base ? find_or_open_kind(base, kind, flags) : NULL;
+    if (pool && !cushim_contexts_hold(pool))
+        pool = NULL;
+    if (base)
+        cushim_contexts_let(base);
     return pool;
 }
 
@@ -322,9 +357,12 @@ static size_t give_back(int device, bool is_pinned_too, uint64_t until_ns) {
         return 0;
     cushim_check_give_back();
     for (struct place *place = first_serving(); place; place = serving_from(place->next_of_all)) {
+        if (!cushim_contexts_hold(&place->pool))
+            continue;
         if ((place->pool.kind != CUSHIM_MEM_PINNED || is_pinned_too) &&
             (device < 0 || place->pool.device == device))
             n_bytes += cushim_mem_reclaim_empty(&place->pool, until_ns);
+        cushim_contexts_let(&place->pool);
     }
     return n_bytes;
 }
@@ -415,26 +453,63 @@ static void set_serving(struct place *owner, bool is_serving) {
         atomic_store(&place->is_serving, is_serving);
 }
 
-static void set_leaving(CUcontext context, bool is_leaving) {
-    pthread_mutex_lock(&lock);
-    struct row *row = find(context);
-    if (row)
-        row->is_leaving = is_leaving;
-    if (row && row->place)
-        set_serving(row->place, !is_leaving);
-    atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_EPOCH);
-    pthread_mutex_unlock(&lock);
+bool cushim_contexts_hold(struct cushim_mem_heap *pool) {
+    struct place *place = place_of(pool);
+    atomic_fetch_add(&place->n_holds, 1);
+    /* in the other order than the thread that ends the context, which looks for holds last */
+    if (atomic_load(&place->is_serving))
+        return true;
+    atomic_fetch_sub(&place->n_holds, 1);
+    return false;
+}
+
+void cushim_contexts_let(struct cushim_mem_heap *pool) {
+    atomic_fetch_sub(&place_of(pool)->n_holds, 1);
+}
+
+/* A thread that was cancelled, or left by a jump, inside a call of the driver lets go of nothing:
+ * nobody waits for it for ever. */
+static void wait_for_holds(const struct place *place, uint64_t until_ns) {
+    unsigned n_looks = 0;
+    while (atomic_load(&place->n_holds) && cushim_clock_ns() < until_ns)
+        cushim_futex_back_off(&n_looks);
+}
+
+/* The same for all pools of a context, which serve no more. */
+static void wait_for_all_holds(const struct place *owner) {
+    uint64_t until_ns = cushim_clock_ns() + CUSHIM_CONTEXTS_PATIENCE_NS;
+    wait_for_holds(owner, until_ns);
+    for (struct place *place = atomic_load(&owner->kinds); place; place = atomic_load(&place->next))
+        wait_for_holds(place, until_ns);
 }
 
 void cushim_contexts_leave(CUcontext context) {
     if (cushim_check_is_on())
         cushim_check_leave(cushim_contexts_find(context));
-    set_leaving(context, true);
+    pthread_mutex_lock(&lock);
+    /* one that has no pool gets none meanwhile */
+    struct row *row = find_or_add(context);
+    struct place *place = row ? row->place : NULL;
+    if (row)
+        row->n_leaving++;
+    if (place)
+        set_serving(place, false);
+    atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_EPOCH);
+    pthread_mutex_unlock(&lock);
+    if (place)
+        wait_for_all_holds(place);
     cushim_copy_ring_leave(context); /* behind the above: no copy begins there any more */
 }
 
 void cushim_contexts_stay(CUcontext context) {
-    set_leaving(context, false);
+    pthread_mutex_lock(&lock);
+    struct row *row = find(context);
+    if (row && row->n_leaving)
+        row->n_leaving--;
+    if (row && row->place && !row->n_leaving)
+        set_serving(row->place, true);
+    atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_EPOCH);
+    pthread_mutex_unlock(&lock);
 }
 
 /* Its pool's blocks went with the context. */
@@ -470,19 +545,30 @@ static CUcontext next_green(CUcontext primary) {
     return green;
 }
 
+/* Under the lock: its pools are no more. */
+static void empty(struct row *row) {
+    if (row->place)
+        abandon(row->place);
+    row->place = NULL;
+}
+
 /* Under the lock. */
 static void delete (struct row *row) {
     HASH_DEL(rows, row);
-    if (row->place)
-        abandon(row->place);
+    empty(row);
     free(row);
 }
 
+/* Where other threads are about to end it as well it has no pool before they have. */
 static void drop(CUcontext context) {
     pthread_mutex_lock(&lock);
     struct row *row = find(context);
-    if (row)
+    if (row && row->n_leaving > 1) {
+        row->n_leaving--;
+        empty(row);
+    } else if (row) {
         delete (row);
+    }
     atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_EPOCH);
     pthread_mutex_unlock(&lock);
     cushim_foreign_drop(context);

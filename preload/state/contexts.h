@@ -29,6 +29,17 @@ void cushim_contexts_set_policies(void);
 struct cushim_mem_heap *cushim_contexts_current(struct cushim_cuda *cuda);
 
 /*
+ * Hold a heap: the end of its context waits until cushim_contexts_let.  Whoever takes memory from a
+ * heap, gives it some, or touches memory of it does so meanwhile, driver calls included: native's
+ * end of a context waits for its work, too.  The fast paths alone go without.  False, or NULL: the
+ * context is being ended; the driver is to serve.
+ */
+enum { CUSHIM_CONTEXTS_PATIENCE_NS = 2000000000 }; /* that an end has with who holds */
+bool cushim_contexts_hold(struct cushim_mem_heap *pool);
+void cushim_contexts_let(struct cushim_mem_heap *pool);
+struct cushim_mem_heap *cushim_contexts_hold_current(struct cushim_cuda *cuda);
+
+/*
  * Has the calling thread been in an entry point of the driver since a context was last destroyed?
  * If not, the runtime may still have to make a new context current.  So the runtime's entry points
  * then call the runtime.
@@ -39,10 +50,10 @@ static inline bool cushim_contexts_is_settled(void) {
 
 /*
  * The heap of the current context for pinned or managed memory with these flags, made if there is
- * none.  NULL as above, and where managed memory of the device cannot serve again.
+ * none, and held.  NULL as above, and where managed memory of the device cannot serve again.
  */
-struct cushim_mem_heap *cushim_contexts_kind(struct cushim_cuda *cuda, enum cushim_mem_kind kind,
-                                             unsigned flags);
+struct cushim_mem_heap *cushim_contexts_hold_kind(struct cushim_cuda *cuda,
+                                                  enum cushim_mem_kind kind, unsigned flags);
 
 /* The heap of a context; NULL: it has none, or it is being destroyed. */
 struct cushim_mem_heap *cushim_contexts_find(CUcontext context);
@@ -89,7 +100,7 @@ void cushim_contexts_note_green(struct cushim_cuda *cuda, CUcontext context);
 void cushim_contexts_attach(CUcontext context);
 bool cushim_contexts_detach(CUcontext context);
 
-/* Before a context is destroyed: no heap serves it from now on. */
+/* Before a context is destroyed: no heap serves it from now on, and nobody is inside of one. */
 void cushim_contexts_leave(CUcontext context);
 
 /* It was destroyed: its blocks are foreign now.  Or it was not: its heap serves again. */

@@ -1,9 +1,9 @@
 #include "preload/state/primary.h"
 
-#include <pthread.h>
-
+#include "base/futex.h"
 #include "cuda/current_context.h"
 #include "cuda/table.h"
+#include "preload/state/contexts.h"
 
 CUcontext cushim_primary_of(struct cushim_cuda *cuda, CUdevice device) {
     unsigned flags;
@@ -33,46 +33,83 @@ CUcontext cushim_primary_of_green(struct cushim_cuda *cuda, CUcontext green) {
     return answer == CUDA_SUCCESS ? cushim_primary_of(cuda, device) : NULL;
 }
 
-/* ---- retains ---- */
+/* ---- who uses it ---- */
 
 enum { N_DEVICES = 64 };
 
-/* Held over the driver's release of a use that is not the last, which ends nothing and waits for
- * nothing: who comes next finds one use less there, too. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
-    unsigned n_uses;
-    CUcontext context;
-} retained[N_DEVICES];
+    struct cushim_futex_lock lock;
+    unsigned n_uses; /* retains by the program that we saw */
+    CUcontext last;
+} primaries[N_DEVICES];
 
-void cushim_primary_retained(CUdevice device, CUcontext context) {
-    if ((unsigned)device >= N_DEVICES)
-        return;
-    pthread_mutex_lock(&lock);
-    retained[device].n_uses++;
-    retained[device].context = context;
-    pthread_mutex_unlock(&lock);
+static bool is_known(CUdevice device) {
+    return (unsigned)device < N_DEVICES;
 }
 
-bool cushim_primary_release_shared(CUdevice device, __typeof__(&cuDevicePrimaryCtxRelease_v2) real,
-                                   CUcontext *context, CUresult *answer) {
-    if ((unsigned)device >= N_DEVICES)
-        return false;
-    pthread_mutex_lock(&lock);
-    bool is_shared = retained[device].n_uses > 1;
-    *context = retained[device].context;
-    if (is_shared)
-        *answer = real(device);
-    if (!is_shared || *answer == CUDA_SUCCESS)
-        retained[device].n_uses -= retained[device].n_uses != 0;
-    pthread_mutex_unlock(&lock);
-    return is_shared;
+CUresult cushim_primary_retain(__typeof__(&cuDevicePrimaryCtxRetain) real, CUcontext *context,
+                               CUdevice device) {
+    if (!is_known(device))
+        return real(context, device);
+    cushim_futex_lock_enter(&primaries[device].lock);
+    CUresult answer = real(context, device);
+    if (answer == CUDA_SUCCESS) {
+        primaries[device].n_uses++;
+        primaries[device].last = *context;
+    }
+    cushim_futex_lock_leave(&primaries[device].lock);
+    return answer;
 }
 
-void cushim_primary_forget(CUdevice device) {
-    if ((unsigned)device >= N_DEVICES)
-        return;
-    pthread_mutex_lock(&lock);
-    retained[device].n_uses = 0;
-    pthread_mutex_unlock(&lock);
+/* About to end, active or not. */
+static CUcontext leave(struct cushim_cuda *cuda, CUdevice device) {
+    CUcontext context = primaries[device].last;
+    if (!context) /* the program retained it around us, or not at all */
+        context = cushim_primary_of(cuda, device);
+    if (context)
+        cushim_contexts_leave(context);
+    return context;
+}
+
+static void settle(CUcontext context, bool is_gone) {
+    if (context && is_gone)
+        cushim_contexts_gone(context);
+    else if (context)
+        cushim_contexts_stay(context);
+}
+
+static bool is_active(struct cushim_cuda *cuda, CUdevice device) {
+    unsigned flags;
+    int is_active = 1;
+    if (cuda->cuDevicePrimaryCtxGetState)
+        cuda->cuDevicePrimaryCtxGetState(device, &flags, &is_active);
+    return is_active != 0;
+}
+
+CUresult cushim_primary_release(struct cushim_cuda *cuda,
+                                __typeof__(&cuDevicePrimaryCtxRelease_v2) real, CUdevice device) {
+    if (!is_known(device))
+        return real(device);
+    cushim_futex_lock_enter(&primaries[device].lock);
+    bool is_last = primaries[device].n_uses <= 1;
+    CUcontext context = is_last ? leave(cuda, device) : NULL;
+    CUresult answer = real(device);
+    if (answer == CUDA_SUCCESS && primaries[device].n_uses)
+        primaries[device].n_uses--;
+    settle(context, !is_active(cuda, device));
+    cushim_futex_lock_leave(&primaries[device].lock);
+    return answer;
+}
+
+CUresult cushim_primary_reset(struct cushim_cuda *cuda,
+                              __typeof__(&cuDevicePrimaryCtxReset_v2) real, CUdevice device) {
+    if (!is_known(device))
+        return real(device);
+    cushim_futex_lock_enter(&primaries[device].lock);
+    CUcontext context = leave(cuda, device);
+    CUresult answer = real(device);
+    primaries[device].n_uses = 0;
+    settle(context, answer == CUDA_SUCCESS);
+    cushim_futex_lock_leave(&primaries[device].lock);
+    return answer;
 }

@@ -16,20 +16,19 @@ CUcontext cushim_primary_of(struct cushim_cuda *cuda, CUdevice device);
 CUcontext cushim_primary_of_green(struct cushim_cuda *cuda, CUcontext green);
 
 /*
- * Count a retain by the program.  While it has more than one, a release does not end the context.
- * A retain that we did not see can make a release look like the last that is not, never the other
- * way round.
+ * The driver's retains, releases and resets (`real`) of a device's primary context, one at a time,
+ * as the driver makes them.  So it is known whether a release ended the context, and none of them
+ * meets the end that another thread makes.
+ *
+ * While the program has retained it more than once a release does not end it, and its heaps go on
+ * serving.  A retain that we did not see can make a release look like the last that is not, never
+ * the other way round.
  */
-void cushim_primary_retained(CUdevice device, CUcontext context);
-
-/*
- * Make a release that is not the last, by `real`; *answer is the driver's, *context the device's.
- * False: it may be the last one, and was not made.
- */
-bool cushim_primary_release_shared(CUdevice device, __typeof__(&cuDevicePrimaryCtxRelease_v2) real,
-                                   CUcontext *context, CUresult *answer);
-
-/* The context was reset: from now on we know of no retains. */
-void cushim_primary_forget(CUdevice device);
+CUresult cushim_primary_retain(__typeof__(&cuDevicePrimaryCtxRetain) real, CUcontext *context,
+                               CUdevice device);
+CUresult cushim_primary_release(struct cushim_cuda *cuda,
+                                __typeof__(&cuDevicePrimaryCtxRelease_v2) real, CUdevice device);
+CUresult cushim_primary_reset(struct cushim_cuda *cuda,
+                              __typeof__(&cuDevicePrimaryCtxReset_v2) real, CUdevice device);
 
 #endif

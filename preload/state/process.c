@@ -92,6 +92,8 @@ static void read_options(void) {
     cushim_process.policy.reserve = options->reserve;
     cushim_process.policy.has_keep = !cushim_amount_is_auto(options->keep);
     cushim_process.policy.make_room = cushim_contexts_make_room;
+    cushim_process.policy.hold = cushim_contexts_hold;
+    cushim_process.policy.let = cushim_contexts_let;
     cushim_process.policy.look_around = cushim_dma_readers_look;
     cushim_process.policy.memory_out = cushim_shortage_note;
     cushim_mem_sizeclass_choose((enum cushim_mem_scheme)options->buckets);

@@ -45,6 +45,10 @@ struct cushim_mem_policy {
     /* Other pools of the device give back what they can, waiting until then; their bytes.  NULL:
      * there are none. */
     size_t (*make_room)(const struct cushim_mem_heap *pool, uint64_t until_ns);
+    /* A segment is about to go to the driver: its context does not end before `let`; false: it is
+     * ending, and takes the segment along.  NULL: the caller sees to that. */
+    bool (*hold)(struct cushim_mem_heap *pool);
+    void (*let)(struct cushim_mem_heap *pool);
     /* A request found no memory; no lock is held.  NULL: nobody cares. */
     void (*memory_out)(struct cushim_mem_heap *pool, const struct cushim_mem_reclaim *tried,
                        const struct cushim_mem_census *census, size_t n_bytes);

@@ -55,6 +55,9 @@ static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *
         /* out of the cache first: the slab may go with the block */
         struct cushim_mem_slot slot = *cushim_mem_cache_unlink(cache, bin, bin->oldest);
         struct cushim_mem_extent *slab = cushim_mem_blocks_slab(pool->ledger, slot.address);
+        /* while its context ends another one may have the addresses: the block is no more */
+        if (!slab || slab->segment->pool != pool)
+            continue;
         struct cushim_mem_blockref place = {slab, (uint32_t)(slot.cell - slab->cells)};
         if (slot.tag <= done) {
             cushim_mem_free_lists_give(pool, &place);

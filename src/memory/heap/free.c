@@ -277,6 +277,14 @@ static enum cushim_status release_relaxed(struct freeing *freeing) {
     return status == CUSHIM_NOMEM ? release_exact(freeing) : status;
 }
 
+/* Is the block where it was found?  Not where the context went between the look and the claim. */
+static bool is_as_found(const struct freeing *freeing) {
+    const struct cushim_mem_lookup *found = freeing->found;
+    struct cushim_mem_lookup now;
+    return cushim_mem_blocks_find(freeing->pool->ledger, found->base, &now) &&
+           now.cell == found->cell && now.place.extent == found->place.extent;
+}
+
 /* ---- the public face ---- */
 
 CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *pool,
@@ -291,7 +299,10 @@ CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *pool,
         .live = CUSHIM_MEM_LIVE,
         .answer = &answer,
     };
-    end_wait(&freeing);
+    if (!is_as_found(&freeing))
+        end_gone(&freeing);
+    else
+        end_wait(&freeing);
     return answer;
 }
 

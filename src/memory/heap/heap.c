@@ -363,14 +363,10 @@ static size_t segment_bytes_for(const struct cushim_mem_heap *pool, size_t n_byt
     return rounded_bytes < n_bytes ? 0 : rounded_bytes;
 }
 
-enum cushim_status cushim_mem_heap_grow(struct cushim_mem_heap *pool, uint64_t life, size_t n_bytes,
-                                        bool is_dedicated, struct cushim_mem_extent **extent) {
-    size_t segment_bytes = segment_bytes_for(pool, n_bytes, is_dedicated);
+static enum cushim_status fetch_and_enter(struct cushim_mem_heap *pool, uint64_t life,
+                                          size_t segment_bytes, bool is_dedicated,
+                                          struct cushim_mem_extent **extent) {
     uint64_t base;
-    if (!segment_bytes)
-        return CUSHIM_NOMEM;
-    cushim_mem_watermark_ask(pool);
-    make_way(pool, n_bytes, segment_bytes);
     CUSHIM_TRY(cushim_mem_segments_fetch(pool, segment_bytes, &base));
     if (!cushim_mem_heap_lock_life(pool, life))
         return CUSHIM_STATE;
@@ -379,6 +375,19 @@ enum cushim_status cushim_mem_heap_grow(struct cushim_mem_heap *pool, uint64_t l
     pthread_mutex_unlock(&pool->lock);
     cushim_mem_segments_put_back(pool, base, segment_bytes);
     return CUSHIM_NOMEM;
+}
+
+enum cushim_status cushim_mem_heap_grow(struct cushim_mem_heap *pool, uint64_t life, size_t n_bytes,
+                                        bool is_dedicated, struct cushim_mem_extent **extent) {
+    size_t segment_bytes = segment_bytes_for(pool, n_bytes, is_dedicated);
+    if (!segment_bytes)
+        return CUSHIM_NOMEM;
+    cushim_mem_watermark_ask(pool);
+    make_way(pool, n_bytes, segment_bytes);
+    atomic_fetch_add(&cushim_mem_transits.n_begun, 1);
+    enum cushim_status status = fetch_and_enter(pool, life, segment_bytes, is_dedicated, extent);
+    atomic_fetch_add(&cushim_mem_transits.n_ended, 1);
+    return status;
 }
 
 enum cushim_status cushim_mem_heap_take(struct cushim_mem_heap *pool, uint64_t life, size_t n_bytes,

@@ -38,21 +38,37 @@ static void *cut(struct cushim_mem_meta *meta, size_t n_bytes) {
     return piece;
 }
 
-void *cushim_mem_meta_obtain(struct cushim_mem_meta *meta, size_t n_bytes) {
+static void *obtain(struct cushim_mem_meta *meta, void **lists, size_t n_bytes) {
     unsigned order = order_of(n_bytes);
     if (order >= CUSHIM_MEM_META_ORDERS)
         return NULL;
-    void *piece = meta->free_lists[order];
+    void *piece = lists[order];
     if (!piece)
         return cut(meta, (size_t)1 << order);
-    memcpy(&meta->free_lists[order], piece, sizeof(void *));
+    memcpy(&lists[order], piece, sizeof(void *));
     return memset(piece, 0, n_bytes);
 }
 
-void cushim_mem_meta_release(struct cushim_mem_meta *meta, void *piece, size_t n_bytes) {
+static void release(void **lists, void *piece, size_t n_bytes) {
     if (!piece)
         return;
     unsigned order = order_of(n_bytes);
-    memcpy(piece, &meta->free_lists[order], sizeof(void *));
-    meta->free_lists[order] = piece;
+    memcpy(piece, &lists[order], sizeof(void *));
+    lists[order] = piece;
+}
+
+void *cushim_mem_meta_obtain(struct cushim_mem_meta *meta, size_t n_bytes) {
+    return obtain(meta, meta->free_lists, n_bytes);
+}
+
+void cushim_mem_meta_release(struct cushim_mem_meta *meta, void *piece, size_t n_bytes) {
+    release(meta->free_lists, piece, n_bytes);
+}
+
+void *cushim_mem_meta_obtain_cells(struct cushim_mem_meta *meta, size_t n_bytes) {
+    return obtain(meta, meta->cell_lists, n_bytes);
+}
+
+void cushim_mem_meta_release_cells(struct cushim_mem_meta *meta, void *cells, size_t n_bytes) {
+    release(meta->cell_lists, cells, n_bytes);
 }

@@ -16,9 +16,9 @@
 enum { CUSHIM_MEM_META_ORDERS = 40 };
 
 struct cushim_mem_meta {
-    void *
-        free_lists[CUSHIM_MEM_META_ORDERS]; /* by log2 of the size; linked through the first word */
-    char *chunk;                            /* where fresh pieces are cut from */
+    /* by log2 of the size, those of cells apart; linked through the first word */
+    void *free_lists[CUSHIM_MEM_META_ORDERS], *cell_lists[CUSHIM_MEM_META_ORDERS];
+    char *chunk; /* where fresh pieces are cut from */
     size_t chunk_left_bytes;
 };
 
@@ -32,5 +32,13 @@ void *cushim_mem_meta_obtain(struct cushim_mem_meta *meta, size_t n_bytes);
 
 /* Take it back; n_bytes as obtained.  NULL is nothing. */
 void cushim_mem_meta_release(struct cushim_mem_meta *meta, void *piece, size_t n_bytes);
+
+/*
+ * The same for cells of slabs, which serve as such for good: a thread that frees a block while
+ * another ends its context may come late with its exchange of the block's state, and meets no word
+ * of anything else.
+ */
+void *cushim_mem_meta_obtain_cells(struct cushim_mem_meta *meta, size_t n_bytes);
+void cushim_mem_meta_release_cells(struct cushim_mem_meta *meta, void *cells, size_t n_bytes);
 
 #endif

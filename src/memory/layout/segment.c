@@ -85,7 +85,7 @@ void cushim_mem_extent_make_block(struct cushim_mem_extent *extent, size_t block
 /* Its cells, if it has any, are nobody's. */
 static void give_cells(struct cushim_mem_meta *meta, struct cushim_mem_extent *extent) {
     if (extent->cells != &extent->single)
-        cushim_mem_meta_release(meta, extent->cells, extent->n_cells * sizeof *extent->cells);
+        cushim_mem_meta_release_cells(meta, extent->cells, extent->n_cells * sizeof *extent->cells);
     extent->cells = NULL;
     extent->n_cells = 0;
 }

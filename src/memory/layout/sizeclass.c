@@ -82,7 +82,8 @@ enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
                                          struct cushim_mem_extent *extent, unsigned class_index) {
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     uint32_t n_cells = (uint32_t)((extent->n_grains << CUSHIM_MEM_LOG2_GRAIN) / block_bytes);
-    struct cushim_mem_block_meta *cells = cushim_mem_meta_obtain(meta, n_cells * sizeof *cells);
+    struct cushim_mem_block_meta *cells =
+        cushim_mem_meta_obtain_cells(meta, n_cells * sizeof *cells);
     if (!cells)
         return CUSHIM_NOMEM;
     for (uint32_t i = 0; i < n_cells; i++)

@@ -10,6 +10,8 @@
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 
+struct cushim_mem_transits cushim_mem_transits;
+
 /* What the device's memory is charged to; the host's is not. */
 static struct cushim_mem_limit *budget_of(const struct cushim_mem_heap *pool) {
     struct cushim_mem_limit *budgets = pool->policy->budgets;
@@ -184,13 +186,27 @@ static bool put_back(struct cushim_mem_heap *pool, struct cushim_mem_segment *se
     return true;
 }
 
+/* Not where the context went since the segment was detached: its addresses are another's. */
+static CUresult release_held(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
+    const struct cushim_mem_policy *policy = pool->policy;
+    CUresult answer = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (policy->hold && !policy->hold(pool))
+        return answer;
+    if (segment->generation == atomic_load(&pool->generation))
+        answer = native_free(pool, segment->base, segment->n_bytes, NULL, true);
+    if (policy->let)
+        policy->let(pool);
+    return answer;
+}
+
 size_t cushim_mem_segments_release(struct cushim_mem_heap *pool, struct cushim_mem_segment *list) {
     size_t released_bytes = 0;
     while (list) {
         struct cushim_mem_segment *segment = list;
         list = segment->next;
+        atomic_fetch_add(&cushim_mem_transits.n_begun, 1);
         erase(pool, segment); /* before the driver has its addresses again */
-        CUresult answer = native_free(pool, segment->base, segment->n_bytes, NULL, true);
+        CUresult answer = release_held(pool, segment);
         pthread_mutex_lock(&pool->lock);
         if (answer == CUDA_SUCCESS) {
             released_bytes += segment->n_bytes;
@@ -200,6 +216,7 @@ size_t cushim_mem_segments_release(struct cushim_mem_heap *pool, struct cushim_m
             cushim_mem_free_lists_put_back(pool, segment);
         }
         pthread_mutex_unlock(&pool->lock);
+        atomic_fetch_add(&cushim_mem_transits.n_ended, 1);
     }
     return released_bytes;
 }
@@ -210,6 +227,7 @@ enum cushim_status cushim_mem_segments_free(struct cushim_mem_heap *pool,
     pthread_mutex_lock(&pool->lock);
     unlink_segment(pool, segment);
     pthread_mutex_unlock(&pool->lock);
+    atomic_fetch_add(&cushim_mem_transits.n_begun, 1);
     erase(pool, segment);
     *answer = native_free(pool, segment->base, segment->n_bytes, stream, false);
     pthread_mutex_lock(&pool->lock);
@@ -221,6 +239,7 @@ enum cushim_status cushim_mem_segments_free(struct cushim_mem_heap *pool,
         cushim_mem_segment_destroy(&pool->meta, segment);
     }
     pthread_mutex_unlock(&pool->lock);
+    atomic_fetch_add(&cushim_mem_transits.n_ended, 1);
     return cushim_status_from_cu(*answer);
 }
 

@@ -7,6 +7,7 @@
 #ifndef CUSHIM_MEMORY_SEGMENTS_H
 #define CUSHIM_MEMORY_SEGMENTS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -69,5 +70,14 @@ enum cushim_status cushim_mem_segments_free(struct cushim_mem_heap *pool,
  * pages of device memory are vacated.
  */
 void cushim_mem_segments_abandon(struct cushim_mem_heap *pool);
+
+/*
+ * Segments on their way between the driver and the page map, which has them not yet, or no more.
+ * Counted here as each sets out and as it arrives: for a host whose program may free any address.
+ */
+struct cushim_mem_transits {
+    atomic_uint_fast64_t n_begun, n_ended;
+};
+extern struct cushim_mem_transits cushim_mem_transits;
 
 #endif
