@@ -123,15 +123,25 @@ static void say(struct cushim_mem_finding *finding) {
     finding->call = cushim_cuda_symbol_name(cushim_thread.row);
     cushim_check_text(finding, text);
     note(finding, text);
+    if (!cushim_check_is_on()) /* it goes into a report alone */
+        return;
     log_error("check", "%s", text);
     say_stack("allocated at", &finding->obtained);
     say_stack("freed at", &finding->freed);
     say_stack(cushim_check_place(finding->harm), &finding->at);
 }
 
+/* Without the check nothing is told where it happens, and a report has the first ones, so that a
+ * program which goes on after many pays for a few. */
+static bool is_refusal_told(void) {
+    bool is_read = *cushim_process_options.stats || cushim_process_options.live;
+    return cushim_check_is_on() ||
+           (is_read && cushim_mem_stats_read(&cushim_check.n_findings) < CUSHIM_PAGE_FINDINGS);
+}
+
 void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_lookup *found,
                           uint64_t address, size_t span_bytes) {
-    if (!cushim_check_is_on())
+    if (!is_refusal_told())
         return;
     uint64_t base = found && found->cell ? found->base : address;
     struct cushim_mem_finding finding = {.harm = harm,

@@ -34,6 +34,16 @@ static bool bypassed(const struct cushim_report *report, struct cushim_advice *a
     return n != 0;
 }
 
+/* Without the check a refused call has its place, and nothing is known of the block's past. */
+static bool refused(const struct cushim_report *report, struct cushim_advice *advice) {
+    uint64_t n = cushim_mem_stats_read(&report->page.n_findings);
+    char count[CUSHIM_AMOUNT_BYTES];
+    EVIDENCE(advice, 0, "findings", n);
+    SAY(advice, "--check also names who allocated and who freed the %s of %s refused %s",
+        n == 1 ? "block" : "blocks", cushim_text_count(count, n), n == 1 ? "call" : "calls");
+    return n && !cushim_report_option(report, "check");
+}
+
 static bool waits(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t n = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_waits);
     uint64_t ns = cushim_report_sum(report, CUSHIM_KIND_DEVICE, wait_ns);
@@ -78,7 +88,8 @@ static bool staging(const struct cushim_report *report, struct cushim_advice *ad
         "large pageable copies took %s of %s; --copy-stage=on takes away at most that, where "
         "processors are idle",
         cushim_text_time(time, ns), cushim_text_time(run, report->run_ns));
-    return ns && is_share(ns, report->run_ns, 1);
+    const char *set = cushim_report_option(report, "copy-stage");
+    return ns && is_share(ns, report->run_ns, 1) && !(set && strcmp(set, "on") == 0);
 }
 
 static bool growth(const struct cushim_report *report, struct cushim_advice *advice) {
@@ -107,7 +118,9 @@ static bool forwarded(const struct cushim_report *report, struct cushim_advice *
     EVIDENCE(advice, 1, "requested_bytes", all_bytes);
     SAY(advice, "%s of the %s that were asked for are served by the driver itself%s",
         cushim_text_bytes(past, past_bytes), cushim_text_bytes(all, all_bytes),
-        async_bytes ? "; --async-keep has it keep what is freed in stream order" : "");
+        async_bytes && !cushim_report_option(report, "async-keep")
+            ? "; --async-keep has it keep what is freed in stream order"
+            : "");
     return past_bytes >= (uint64_t)1 << 30 && is_share(past_bytes, all_bytes, 50);
 }
 
@@ -146,17 +159,17 @@ static bool holes(const struct cushim_report *report, struct cushim_advice *advi
 static bool idle(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t most_bytes = 0;
     char bytes[CUSHIM_AMOUNT_BYTES], count[CUSHIM_AMOUNT_BYTES];
+    const char *set = cushim_report_option(report, "keep");
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         uint64_t n_bytes = cushim_report_idle_bytes(report, device);
         most_bytes = n_bytes > most_bytes ? n_bytes : most_bytes;
     }
     EVIDENCE(advice, 0, "idle_bytes", most_bytes);
     EVIDENCE(advice, 1, "short_processes", report->n_short);
-    SAY(advice,
-        "%s are idle here, and %s other %s found no memory on the device; a smaller --keep gives "
-        "it back",
+    SAY(advice, "%s are idle here, and %s other %s found no memory on the device%s",
         cushim_text_bytes(bytes, most_bytes), cushim_text_count(count, report->n_short),
-        report->n_short == 1 ? "process" : "processes");
+        report->n_short == 1 ? "process" : "processes",
+        set && strcmp(set, "0") == 0 ? "" : "; a smaller --keep gives it back");
     return report->n_short && most_bytes >= CUSHIM_REPORT_MUCH_IDLE_BYTES;
 }
 
@@ -192,9 +205,10 @@ static bool leak(const struct cushim_report *report, struct cushim_advice *advic
 static const struct {
     const char *id;
     bool (*applies)(const struct cushim_report *report, struct cushim_advice *advice);
-} rows[] = {{"bypassed", bypassed},   {"leak", leak},         {"idle", idle},     {"waits", waits},
-            {"staging", staging},     {"pageable", pageable}, {"growth", growth}, {"holes", holes},
-            {"forwarded", forwarded}, {"foreign", foreign},   {"few", few}};
+} rows[] = {{"bypassed", bypassed},   {"refused", refused}, {"leak", leak},
+            {"idle", idle},           {"waits", waits},     {"staging", staging},
+            {"pageable", pageable},   {"growth", growth},   {"holes", holes},
+            {"forwarded", forwarded}, {"foreign", foreign}, {"few", few}};
 
 unsigned cushim_advice_give(const struct cushim_report *report,
                             struct cushim_advice advice[CUSHIM_ADVICE_MOST]) {
@@ -208,29 +222,11 @@ unsigned cushim_advice_give(const struct cushim_report *report,
 
 /* ---- told ---- */
 
-/* A line of what fits; returns what is left. */
-static const char *put_line(struct cushim_writer *out, const char *head, const char *text) {
-    enum { WIDTH = 71 };
-    size_t n = strlen(text);
-    if (n > WIDTH) {
-        n = WIDTH;
-        while (n && text[n] != ' ')
-            n--;
-        n = n ? n : WIDTH;
-    }
-    cushim_write(out, "%-8s %.*s\n", head, (int)n, text);
-    text += n;
-    return *text == ' ' ? text + 1 : text;
-}
-
 void cushim_advice_text(struct cushim_writer *out, const struct cushim_report *report) {
     struct cushim_advice advice[CUSHIM_ADVICE_MOST];
     unsigned n = cushim_advice_give(report, advice);
-    for (unsigned i = 0; i < n; i++) {
-        const char *rest = put_line(out, "advice:", advice[i].text);
-        while (*rest)
-            rest = put_line(out, "", rest);
-    }
+    for (unsigned i = 0; i < n; i++)
+        cushim_report_put_folded(out, "advice:", advice[i].text);
 }
 
 void cushim_advice_json(struct cushim_writer *out, const struct cushim_report *report) {

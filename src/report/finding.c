@@ -45,15 +45,16 @@ void cushim_finding_text(struct cushim_writer *out, const struct cushim_report *
     for (unsigned i = 0; i < CUSHIM_PAGE_FINDINGS; i++) {
         if (!cushim_finding_get(&report->page, i, &finding))
             continue;
-        cushim_write(out, "finding: %s\n", finding.text);
+        cushim_report_put_folded(out, "finding:", finding.text);
         cushim_frame_text(out, "allocated", finding.obtained, finding.n_obtained,
                           report->find_line);
         cushim_frame_text(out, "freed", finding.freed, finding.n_freed, report->find_line);
         cushim_frame_text(out, finding.is_refusal ? "called at" : "found at", finding.at,
                           finding.n_at, report->find_line);
     }
-    put_count(out, cushim_mem_stats_read(&report->page.n_findings), "finding of the check",
-              "findings of the check in all");
+    if (cushim_report_option(report, "check"))
+        put_count(out, cushim_mem_stats_read(&report->page.n_findings), "finding of the check",
+                  "findings of the check in all");
     put_count(out, cushim_mem_stats_read(&report->page.n_unchecked),
               "block that the check could not look at", "blocks that the check could not look at");
 }

@@ -112,6 +112,38 @@ const char *cushim_report_next_text(const char *texts, uint64_t n_bytes, const c
     return next < texts + n_bytes ? next : NULL;
 }
 
+const char *cushim_report_option(const struct cushim_report *report, const char *name) {
+    const struct cushim_page_head *head = &report->page.head;
+    const char *text = NULL;
+    size_t n = strlen(name);
+    while ((text = cushim_report_next_text(head->options, head->n_option_bytes, text))) {
+        if (strncmp(text, name, n) == 0 && text[n] == '=')
+            return text + n + 1;
+    }
+    return NULL;
+}
+
+/* A line of what fits; returns what is left. */
+static const char *put_line(struct cushim_writer *out, const char *head, const char *text) {
+    enum { WIDTH = 71 };
+    size_t n = strlen(text);
+    if (n > WIDTH) {
+        n = WIDTH;
+        while (n && text[n] != ' ')
+            n--;
+        n = n ? n : WIDTH;
+    }
+    cushim_write(out, "%-8s %.*s\n", head, (int)n, text);
+    text += n;
+    return *text == ' ' ? text + 1 : text;
+}
+
+void cushim_report_put_folded(struct cushim_writer *out, const char *head, const char *text) {
+    const char *rest = put_line(out, head, text);
+    while (*rest)
+        rest = put_line(out, "", rest);
+}
+
 const char *cushim_report_day(char text[CUSHIM_REPORT_DAY_BYTES], uint64_t when) {
     time_t seconds = (time_t)(when <= UINT32_MAX ? when : 0);
     struct tm day;

@@ -118,6 +118,12 @@ struct cushim_report_virtual cushim_report_virtual_sum(const struct cushim_repor
 /* The first of several texts (page.h) and the one behind `text`; NULL: there is none. */
 const char *cushim_report_next_text(const char *texts, uint64_t n_bytes, const char *text);
 
+/* "HEAD: TEXT" in lines of at most 80 columns. */
+void cushim_report_put_folded(struct cushim_writer *out, const char *head, const char *text);
+
+/* The value of an option that was set, spelled as `cushim run` takes it; NULL: it was not. */
+const char *cushim_report_option(const struct cushim_report *report, const char *name);
+
 /* "GPU-01234567-89ab-...": as nvidia-smi spells it; "" where none is known. */
 enum { CUSHIM_REPORT_UUID_BYTES = 41 };
 const char *cushim_report_uuid(char text[CUSHIM_REPORT_UUID_BYTES], const unsigned char uuid[16]);

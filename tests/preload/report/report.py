@@ -178,6 +178,30 @@ def a_report_is_text_where_its_name_does_not_end_in_json():
 
 
 @fixture.tap.test
+def refused_calls_have_a_place_and_a_hint_without_the_check():
+    done = run("findings")
+    assert done.err == b"", done.err
+    kinds = {(harm["fault"], harm["call"]) for harm in done.report["harms"]}
+    assert {("overrun", "cuMemcpyHtoD_v2"), ("use after free", "cuMemsetD8_v2"), ("interior free", "cudaFree")} <= kinds, kinds
+    for harm in done.report["harms"]:
+        assert harm["called_at"] and not harm["allocated"] and not harm["freed"], harm
+        assert harm["fault"] != "overrun" or (harm["bytes"], harm["call_bytes"], harm["offset"]) == (1000, 1001, 0), harm
+    assert done.report["advice"][0]["id"] == "refused", done.report["advice"]
+    files, err = run_into("report.txt", "findings")
+    told = " ".join(files["report.txt"][1].split())
+    assert "cuMemcpyHtoD_v2 of 1001 bytes at offset 0 of the block of 1000 bytes at 0x" in told, told
+    assert "advice: --check also names who allocated" in told and "finding of the check" not in told and err == b"", told
+
+
+@fixture.tap.test
+def a_program_that_goes_on_after_many_refusals_pays_for_a_few():
+    done = run("refused_often")
+    assert done.report["n_harms"] == len(done.report["harms"]) == 16 and done.report["findings"]["overruns"] == 100, done.report
+    done = run("refused_often", CUSHIM_CHECK="frees")
+    assert done.report["n_harms"] == 100, done.report
+
+
+@fixture.tap.test
 def each_column_of_the_text_has_a_head_of_its_own():
     files, _ = run_into("report.txt", "sums")
     lines = files["report.txt"][1].splitlines()

@@ -339,6 +339,13 @@ static void empty_caches_in_a_sandbox(void) {
         pthread_join(threads[i], NULL);
 }
 
+static void refused_often(void) {
+    static char host[2000];
+    void *block = alloc(1000);
+    for (int i = 0; i < 100; i++)
+        cudaMemcpy(block, host, sizeof host, cudaMemcpyHostToDevice);
+}
+
 /* As programs that hand nothing on, and tests that hide what there is. */
 static void clear_at_first(void) {
     clearenv();
@@ -406,6 +413,7 @@ static const struct {
     {"count", count},
     {"count_threads", count_threads},
     {"findings", findings},
+    {"refused_often", refused_often},
     {"sums", sums},
     {"host_kinds", host_kinds},
     {"copies", copies},

@@ -18,9 +18,9 @@ def run(scenario, program=SHARED, **settings):
 
 
 def verdict(scenario, **settings):
-    """The last lines of the report as text, each without its indent, numbers of time as T."""
+    """The lines of the verdict in the report as text, each without its indent, numbers of time as T."""
     text = run(scenario, stats=False, CUSHIM_STATS="stderr", **settings).err.decode()
-    lines = text[text.index("\nverdict: ") + 1:].splitlines()
+    lines = text[text.index("\nverdict: ") + 1:].partition("\nadvice: ")[0].splitlines()
     return [re.sub(r"[\d.]+ (ns|us|ms|s)\b", "T", line.strip()) for line in lines]
 
 

@@ -25,6 +25,26 @@ static bool is_none(void) {
     return cushim_advice_give(&report, given) == 0;
 }
 
+/* Set, and no other one: a name that begins alike stands before it. */
+static void set_option(const char *option) {
+    struct cushim_page_head *head = &report.page.head;
+    size_t n = strlen(option) + 1;
+    memcpy(head->options, "keepsake=x", 11);
+    memcpy(head->options + 11, option, n);
+    head->n_option_bytes = 11 + n;
+}
+
+START_TEST(refused_calls_are_what_the_check_says_more_of) {
+    report.page.n_findings = 2;
+    ck_assert(is_given("refused", 2));
+    ck_assert_str_eq(
+        given[0].text,
+        "--check also names who allocated and who freed the blocks of 2 refused calls");
+    set_option("check=frees");
+    ck_assert(is_none());
+}
+END_TEST
+
 START_TEST(nothing_counted_is_no_advice) {
     ck_assert(is_none());
     ck_assert_str_eq(full_page_written(cushim_advice_text, &report), "");
@@ -54,6 +74,11 @@ START_TEST(a_gibibyte_of_idle_memory_is_worth_a_word_where_another_process_found
     report.n_short = 2;
     ck_assert(is_given("idle", GIB));
     ck_assert_ptr_nonnull(strstr(given[0].text, "2 other processes found no memory"));
+    ck_assert_ptr_nonnull(strstr(given[0].text, "a smaller --keep"));
+    set_option("keep=1G");
+    ck_assert(is_given("idle", GIB) && strstr(given[0].text, "a smaller --keep"));
+    set_option("keep=0");
+    ck_assert(is_given("idle", GIB) && !strstr(given[0].text, "--keep"));
     stats(CUSHIM_KIND_DEVICE)->free_segment_bytes--;
     ck_assert(is_none());
 }
@@ -62,6 +87,10 @@ END_TEST
 START_TEST(large_copies_of_a_hundredth_may_be_staged_where_none_was) {
     report.run_ns = 10 * SECOND;
     report.page.copies.large[CUSHIM_COPY_BY_DRIVER][0].ns = SECOND / 10;
+    ck_assert(is_given("staging", SECOND / 10));
+    set_option("copy-stage=on");
+    ck_assert(is_none());
+    set_option("copy-stage-min=1M");
     ck_assert(is_given("staging", SECOND / 10));
     report.page.copies.large[CUSHIM_COPY_BY_DRIVER][0].ns--;
     ck_assert(is_none());
@@ -102,6 +131,9 @@ START_TEST(what_the_driver_serves_is_named_from_a_half) {
     stats(CUSHIM_KIND_ASYNC)->requested_bytes = GIB;
     ck_assert(is_given("forwarded", 2 * GIB));
     ck_assert_ptr_nonnull(strstr(given[0].text, "--async-keep"));
+    set_option("async-keep=64M");
+    ck_assert(is_given("forwarded", 2 * GIB));
+    ck_assert_ptr_null(strstr(given[0].text, "--async-keep"));
     stats(CUSHIM_KIND_DEVICE)->requested_bytes++;
     ck_assert(is_none());
 }
@@ -178,18 +210,18 @@ START_TEST(three_are_given_at_most_and_fit_80_columns) {
 END_TEST
 
 SUITE() {
-    return suite_run("advice",
-                     (const TTest *[]){
-                         a_gibibyte_of_idle_memory_is_worth_a_word_where_another_process_found_none,
+    return suite_run(
+        "advice", (const TTest *[]){
+                      a_gibibyte_of_idle_memory_is_worth_a_word_where_another_process_found_none,
 
-                         nothing_counted_is_no_advice,
-                         waits_of_a_hundredth_are_worth_a_word_where_frees_are_exact,
-                         large_copies_of_a_hundredth_may_be_staged_where_none_was,
-                         pageable_copies_are_named_from_1_GiB_and_a_tenth,
-                         driver_calls_are_named_where_they_are_many_and_take_time,
-                         what_the_driver_serves_is_named_from_a_half,
-                         memory_beside_live_blocks_is_named_from_512_MiB_and_a_quarter,
-                         frees_of_memory_that_nobody_saw_are_named_unless_the_driver_knew_it,
-                         places_that_grow_are_named, few_requests_in_a_long_run_have_little_to_save,
-                         three_are_given_at_most_and_fit_80_columns, NULL});
+                      refused_calls_are_what_the_check_says_more_of, nothing_counted_is_no_advice,
+                      waits_of_a_hundredth_are_worth_a_word_where_frees_are_exact,
+                      large_copies_of_a_hundredth_may_be_staged_where_none_was,
+                      pageable_copies_are_named_from_1_GiB_and_a_tenth,
+                      driver_calls_are_named_where_they_are_many_and_take_time,
+                      what_the_driver_serves_is_named_from_a_half,
+                      memory_beside_live_blocks_is_named_from_512_MiB_and_a_quarter,
+                      frees_of_memory_that_nobody_saw_are_named_unless_the_driver_knew_it,
+                      places_that_grow_are_named, few_requests_in_a_long_run_have_little_to_save,
+                      three_are_given_at_most_and_fit_80_columns, NULL});
 }

@@ -26,7 +26,12 @@ static struct cushim_page_finding some(void) {
 }
 
 START_TEST(a_finding_is_told_with_its_stacks) {
+    static const char option[] = "check=frees";
     enter(some());
+    const char *text = full_page_written(cushim_finding_text, &report);
+    ck_assert_ptr_null(strstr(text, "of the check"));
+    strcpy(report.page.head.options, option);
+    report.page.head.n_option_bytes = sizeof option;
     ck_assert_str_eq(full_page_written(cushim_finding_text, &report),
                      "finding: double free: of a block\n"
                      "  allocated  load  train+0x10\n"

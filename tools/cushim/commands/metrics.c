@@ -213,7 +213,7 @@ static void put_all(struct cushim_writer *out, const struct rows *rows) {
                offsetof(struct row, n_foreign_frees), true);
     put_family(out, rows, "shortages", SUM, COUNT, "requests that found no memory, with a record",
                offsetof(struct row, n_shortages), true);
-    put_family(out, rows, "findings", SUM, COUNT, "what the check found",
+    put_family(out, rows, "findings", SUM, COUNT, "refused calls, and what the check found",
                offsetof(struct row, n_findings), true);
     put_copies(out, rows);
     cushim_writer_flush(out);
