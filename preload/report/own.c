@@ -1,5 +1,7 @@
 #include "preload/report/own.h"
 
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "memory/cache/cache.h"
@@ -8,6 +10,7 @@
 #include "preload/state/process.h"
 
 void cushim_own_read(struct cushim_report *own) {
+    static char text[32]; /* written at the end of the process alone */
     *own = (struct cushim_report){.put_json = cushim_own_json};
     atomic_store(&cushim_page.n_unchecked, cushim_mem_stats_read(&cushim_check.n_unchecked));
     cushim_page_copy(&own->page, &cushim_page);
@@ -17,6 +20,10 @@ void cushim_own_read(struct cushim_report *own) {
     }
     own->sites = own->page.head.sample_bytes ? &cushim_page_sites : NULL;
     own->calls = &cushim_page_calls;
+    if (cushim_process.exit_status) {
+        snprintf(text, sizeof text, "with status %d", cushim_process.exit_status & 0xff);
+        own->ended = text;
+    }
     own->run_ns = cushim_clock_ns() - own->page.head.start_ns;
 }
 

@@ -77,6 +77,15 @@ static void tell_segment(struct cushim_mem_heap *pool, uint64_t base, size_t n_b
     cushim_tracing_segment(pool->stats, pool, base, n_bytes, is_there);
 }
 
+/* Of glibc alone.  What is registered at the first use of CUDA is called before our destructor. */
+extern int on_exit(void (*called)(int status, void *argument), void *argument)
+    __attribute__((weak));
+
+static void note_exit(int status, void *unused) {
+    (void)unused;
+    cushim_process.exit_status = status;
+}
+
 static void read_options(void) {
     struct cushim_options *options = &cushim_process_options;
     cushim_options_load(options);
@@ -122,6 +131,8 @@ static void read_options(void) {
     cushim_process.is_watched =
         cushim_check_is_on() || cushim_tracing_is_on() || cushim_sites_are_on();
     cushim_fork_watch(NULL, NULL, switch_off_in_child);
+    if (*options->stats && on_exit)
+        on_exit(note_exit, NULL);
     has_read_options = true;
 }
 

@@ -28,6 +28,7 @@ struct cushim_process {
     struct cushim_mem_blocks ledger;
     struct cushim_mem_policy policy;
     atomic_bool is_used;        /* memory was allocated or copied: there is something to report */
+    int exit_status;            /* that exit was called with; 0 until then */
     atomic_bool is_driver_used; /* it was initialised, so that no child can use it */
     bool is_watched; /* the check is on, or a recording, or sites: somebody asks at each block */
     size_t large_copy_bytes; /* from here on a copy is staged, or counted as one that was not */

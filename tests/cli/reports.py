@@ -59,7 +59,7 @@ def a_folder_has_a_file_of_each_process_and_of_the_run():
     run = json.loads((folder / "run.json").read_text())
     assert run["schema"] == "cushim-run/1" and run["command"][:2] == ["bash", "-c"] and run["exit_status"] == 3, run
     assert [(row["rank"], row["program"], row["ended"]) for row in run["processes"]] == [
-        (0, "live", "normally"), (1, "live", "it ended without a report of its own"),
+        (0, "live", "with status 4"), (1, "live", "it ended without a report of its own"),
         (2, "live", "it ended without a report of its own")], run
     for row in run["processes"]:
         report = json.loads((folder / row["file"]).read_text())
@@ -95,6 +95,20 @@ def several_processes_are_sections_of_one_report_whoever_ended_how():
 
 
 @tap.test
+def merge_says_with_which_status_each_rank_ended():
+    folder = fresh("status")
+    for where in (f"{folder}/", f"{folder}/r.json"):
+        for live in ("on", "off"):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            for rank, script in enumerate(('exec "$0" exit', '"$0" exit; exit 0', 'exec "$0" clear_at_last')):
+                cushim("run", f"--live={live}", f"--stats={where}", "bash", "-c", script, LIVE, RANK=str(rank), WORLD_SIZE="3")
+            rows = re.findall(r"^ {5}(\d) .*  (\S.*)$", cushim("merge", folder).stdout, re.MULTILINE)
+            middle = "exit" if live == "on" and not where.endswith("/") else "exit 4"  # the command did not start that process
+            assert rows == [("0", "exit 4"), ("1", middle), ("2", "exit 4")], (where, live, rows)
+
+
+@tap.test
 def who_has_no_page_takes_the_place_of_nobody():
     file = fresh("apart.json")
     result = cushim("run", f"--stats={file}", "--live=off", "bash", "-c", '"$0" exit; "$0" exit; exit 0', LIVE)
@@ -124,7 +138,7 @@ def a_program_that_clears_its_environment_leaves_its_report_with_the_command():
             file.unlink(missing_ok=True)
             result = cushim("run", f"--stats={file}", f"--live={live}", LIVE, end)
             assert result.returncode == 4 and result.stderr == "", (end, live, result)
-            assert "ended" not in json.loads(file.read_text()) and list(scratch.glob("cleared-*")) == [], (end, live)
+            assert json.loads(file.read_text())["ended"] == "with status 4" and list(scratch.glob("cleared-*")) == [], (end, live)
         assert list(live_folder.glob("*.page")) == [], end
 
 

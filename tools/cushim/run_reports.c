@@ -130,10 +130,14 @@ static bool has_left(const struct cushim_report *report) {
 /* What its page does not say, is said; `ended` lives as long as the report. */
 static void complete(const struct run_reports *run, struct cushim_report *report, char ended[128]) {
     describe_end(run, report, ended);
-    if (has_left(report)) /* it has all that the process knew */
+    report->ended = ended;
+    if (has_left(report)) { /* it has all that the process knew, but for its own status */
+        bool is_well = report->page.head.process != run->started || WIFSIGNALED(run->status) ||
+                       !WEXITSTATUS(run->status);
         report->is_of_page = false;
-    else
-        report->ended = ended;
+        report->ended = is_well ? NULL : ended;
+        snprintf(ended, 128, "with status %d", WEXITSTATUS(run->status));
+    }
     if (!has_left(report) && report->page.head.process == run->started)
         report->run_ns = cushim_clock_ns() - report->page.head.start_ns; /* it ended just now */
 }
