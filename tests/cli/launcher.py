@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import stat
@@ -560,6 +561,28 @@ def a_program_may_have_any_name():
     folder.mkdir()
     shutil.copy(build("dynamic"), folder / "a b:c")
     assert cushim("run", str(folder / "a b:c")).returncode == 7
+
+
+@tap.test
+def a_program_with_few_descriptors_runs_and_has_its_report():
+    user = build("few", source="""
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdio.h>
+int main(void) {
+    void *runtime = dlopen("libcudart.so.13", RTLD_NOW), *block;
+    int (*allocate)(void **, size_t) = (int (*)(void **, size_t))dlsym(runtime, "cudaMalloc");
+    return printf("it ran\\n") < 0 || allocate(&block, 1000);
+}
+""")
+    program = [CUSHIM, "run", "--stats=stderr", user]
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(scratch / "few-pages")}
+    for n in range(4, 12):
+        done = subprocess.run(program, env=environment, text=True, capture_output=True,
+                              preexec_fn=lambda most=n: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most)))
+        ours = [line for line in done.stderr.splitlines() if line.startswith("cushim: ")]
+        assert done.returncode == 0 and done.stdout == "it ran\n", (n, done)
+        assert len(ours) <= 1 and re.search(r"^cushim [0-9.]+: few, process", done.stderr, re.MULTILINE), (n, done)
 
 
 tap.run()

@@ -1,6 +1,7 @@
 #include "tools/cushim/run_reports.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,13 +26,29 @@
 
 /* ---- before the start ---- */
 
+/* Are there descriptors to read pages with: a folder, its list, a page, and what is written? */
+static bool has_descriptors(int some) {
+    enum { N = 4 };
+    int copies[N], n = 0;
+    while (n < N && (copies[n] = fcntl(some, F_DUPFD_CLOEXEC, 0)) >= 0)
+        n++;
+    for (int i = 0; i < n; i++)
+        close(copies[i]);
+    return n == N;
+}
+
 /* A file in memory without a name, which nobody else inherits; processes of the run find it by our
- * number, and know by it that we wait. */
+ * number, and know by it that we wait.  Where we could not read their pages there is none, and each
+ * writes its report itself. */
 static int leave_room_for_report(struct run_reports *run) {
     char text[96];
     struct stat folder = {0};
     int pages = cushim_page_folder_open(true);
     run->left = run->where ? memfd_create(CUSHIM_WAITER_FILE, MFD_CLOEXEC) : -1;
+    if (run->left >= 0 && !has_descriptors(run->left)) {
+        close(run->left);
+        run->left = -1;
+    }
     if (pages >= 0) {
         fstat(pages, &folder);
         close(pages);

@@ -1,12 +1,12 @@
 #include "tools/cushim/wait.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -61,35 +61,30 @@ static void give_signals_back(void) {
 
 /* ---- the program ---- */
 
-static void become(char **argv, int failed) {
+/* Shared with the child: an errno, where it could not become the program.  No pipe: who allows few
+ * descriptors has none for us. */
+static int *failed;
+
+static void become(char **argv) {
     give_signals_back();
     if (launch_mark(settings_want_report()))
         execvp(argv[0], argv);
-    int error = errno;
-    if (write(failed, &error, sizeof error) != sizeof error)
-        _exit(EXIT_OURS);
+    *failed = errno;
     _exit(EXIT_CANNOT);
 }
 
-/* 0, or an errno: it could not be started. */
+/* 0, or an errno: there is no child. */
 static int start(char **argv) {
-    int pipes[2], error = 0;
-    if (pipe2(pipes, O_CLOEXEC) != 0)
+    failed = mmap(NULL, sizeof *failed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (failed == MAP_FAILED)
         return errno;
     watch_signals();
     pid_t process = fork();
     if (process == 0)
-        become(argv, pipes[1]);
-    error = process < 0 ? errno : 0;
+        become(argv);
+    int error = process < 0 ? errno : 0;
     child = process < 0 ? 0 : process;
     sigprocmask(SIG_SETMASK, &blocked, NULL);
-    close(pipes[1]);
-    ssize_t n = 0;
-    while (!error && (n = read(pipes[0], &error, sizeof error)) < 0 && errno == EINTR) {
-    }
-    close(pipes[0]);
-    if (error && process > 0)
-        waitpid(process, NULL, 0);
     return error;
 }
 
@@ -135,6 +130,10 @@ void wait_for(char **argv, const char *where, wait_end_fn *at_end, void *context
     reports.started = (pid_t)child;
     reports.status = wait_for_end();
     child = 0;
+    if (*failed) {
+        errno = *failed;
+        return;
+    }
     bool has_told = run_reports_end(&reports);
     if (at_end)
         at_end(reports.started, reports.status, context);
