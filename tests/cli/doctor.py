@@ -428,11 +428,33 @@ def doctor_names_the_toolkit_that_find_cuda_would():
     assert row() == ("ok", f"CUDA 13.1, {tree}/new")
 
 
-# A program that lives long enough to be seen; with -DUSES it asks for memory of the software device.
-LINGERS = """
+# A program that lives until it was seen; with -DUSES it asks for memory of the software device.  Doctor sleeps behind each look, and
+# the kernel counts that: when a process above called cushim has slept three more times, a look has begun and ended.
+LINGERS = r"""
     #include <poll.h>
     #include <stddef.h>
     #include <stdio.h>
+    #include <string.h>
+    #include <unistd.h>
+    static long sleeps_above(void) {
+        long sum = 0, n = 0, parent = getppid();
+        while (parent > 1) {
+            char path[64], line[256];
+            int is_cushim = 0;
+            snprintf(path, sizeof path, "/proc/%ld/status", parent);
+            FILE *status = fopen(path, "r");
+            parent = 0;
+            while (status && fgets(line, sizeof line, status)) {
+                is_cushim |= strcmp(line, "Name:\tcushim\n") == 0;
+                sscanf(line, "PPid: %ld", &parent);
+                if (sscanf(line, "voluntary_ctxt_switches: %ld", &n) == 1 && is_cushim)
+                    sum += n;
+            }
+            if (status)
+                fclose(status);
+        }
+        return sum;
+    }
     #ifdef USES
     int cudaMalloc(void **address, size_t n_bytes);
     int cudaFree(void *address);
@@ -446,7 +468,8 @@ LINGERS = """
     #endif
         puts("printed");
         fflush(stdout);
-        poll(NULL, 0, 300);
+        for (long before = sleeps_above(); sleeps_above() < before + 3;)
+            poll(NULL, 0, 10);
         return wrong ? 9 : 5;
     }
 """
