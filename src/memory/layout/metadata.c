@@ -38,37 +38,31 @@ static void *cut(struct cushim_mem_meta *meta, size_t n_bytes) {
     return piece;
 }
 
-static void *obtain(struct cushim_mem_meta *meta, void **lists, size_t n_bytes) {
+void *cushim_mem_meta_obtain_as(struct cushim_mem_meta *meta, enum cushim_mem_meta_type type,
+                                size_t n_bytes, size_t link_at) {
     unsigned order = order_of(n_bytes);
     if (order >= CUSHIM_MEM_META_ORDERS)
         return NULL;
-    void *piece = lists[order];
+    char *piece = meta->free_lists[type][order];
     if (!piece)
         return cut(meta, (size_t)1 << order);
-    memcpy(&lists[order], piece, sizeof(void *));
-    return memset(piece, 0, n_bytes);
+    memcpy(&meta->free_lists[type][order], piece + link_at, sizeof(void *));
+    return piece;
 }
 
-static void release(void **lists, void *piece, size_t n_bytes) {
-    if (!piece)
-        return;
+void cushim_mem_meta_release_as(struct cushim_mem_meta *meta, enum cushim_mem_meta_type type,
+                                void *piece, size_t n_bytes, size_t link_at) {
     unsigned order = order_of(n_bytes);
-    memcpy(piece, &lists[order], sizeof(void *));
-    lists[order] = piece;
+    memcpy((char *)piece + link_at, &meta->free_lists[type][order], sizeof(void *));
+    meta->free_lists[type][order] = piece;
 }
 
 void *cushim_mem_meta_obtain(struct cushim_mem_meta *meta, size_t n_bytes) {
-    return obtain(meta, meta->free_lists, n_bytes);
+    void *piece = cushim_mem_meta_obtain_as(meta, CUSHIM_MEM_META_ANY, n_bytes, 0);
+    return piece ? memset(piece, 0, n_bytes) : NULL;
 }
 
 void cushim_mem_meta_release(struct cushim_mem_meta *meta, void *piece, size_t n_bytes) {
-    release(meta->free_lists, piece, n_bytes);
-}
-
-void *cushim_mem_meta_obtain_cells(struct cushim_mem_meta *meta, size_t n_bytes) {
-    return obtain(meta, meta->cell_lists, n_bytes);
-}
-
-void cushim_mem_meta_release_cells(struct cushim_mem_meta *meta, void *cells, size_t n_bytes) {
-    release(meta->cell_lists, cells, n_bytes);
+    if (piece)
+        cushim_mem_meta_release_as(meta, CUSHIM_MEM_META_ANY, piece, n_bytes, 0);
 }

@@ -15,9 +15,18 @@
 
 enum { CUSHIM_MEM_META_ORDERS = 40 };
 
+enum cushim_mem_meta_type {
+    CUSHIM_MEM_META_ANY,
+    CUSHIM_MEM_META_CELLS,
+    CUSHIM_MEM_META_EXTENT,
+    CUSHIM_MEM_META_SEGMENT,
+    CUSHIM_MEM_META_DEDICATED,
+    CUSHIM_MEM_META_TYPES
+};
+
 struct cushim_mem_meta {
-    /* by log2 of the size, those of cells apart; linked through the first word */
-    void *free_lists[CUSHIM_MEM_META_ORDERS], *cell_lists[CUSHIM_MEM_META_ORDERS];
+    /* by log2 of the size */
+    void *free_lists[CUSHIM_MEM_META_TYPES][CUSHIM_MEM_META_ORDERS];
     char *chunk; /* where fresh pieces are cut from */
     size_t chunk_left_bytes;
 };
@@ -34,11 +43,14 @@ void *cushim_mem_meta_obtain(struct cushim_mem_meta *meta, size_t n_bytes);
 void cushim_mem_meta_release(struct cushim_mem_meta *meta, void *piece, size_t n_bytes);
 
 /*
- * The same for cells of slabs, which serve as such for good: a thread that frees a block while
- * another ends its context may come late with its exchange of the block's state, and meets no word
- * of anything else.
+ * The same for what look-ups read, and a free changes, without a lock: a thread may come late,
+ * while another ends the context.  So each type has lists of its own, and a piece is handed out as
+ * it was given back, zeroed at first: what its type keeps in it stays.  The link of the list is
+ * `link_at` bytes behind its start.
  */
-void *cushim_mem_meta_obtain_cells(struct cushim_mem_meta *meta, size_t n_bytes);
-void cushim_mem_meta_release_cells(struct cushim_mem_meta *meta, void *cells, size_t n_bytes);
+void *cushim_mem_meta_obtain_as(struct cushim_mem_meta *meta, enum cushim_mem_meta_type type,
+                                size_t n_bytes, size_t link_at);
+void cushim_mem_meta_release_as(struct cushim_mem_meta *meta, enum cushim_mem_meta_type type,
+                                void *piece, size_t n_bytes, size_t link_at);
 
 #endif

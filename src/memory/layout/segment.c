@@ -1,5 +1,7 @@
 #include "memory/layout/segment.h"
 
+#include <string.h>
+
 #include <utlist.h>
 
 #include "base/bits.h"
@@ -14,20 +16,61 @@ static size_t segment_bytes(size_t n_grains) {
            (n_grains + 63) / 64 * sizeof(struct cushim_mem_starts);
 }
 
+/* Enough rows for any segment whose descriptor fits in a piece of this one's order, since they stay
+ * with the piece. */
 static size_t rows_bytes(size_t n_grains) {
-    return (n_grains + CUSHIM_MEM_LEAST_GRAINS - 1) / CUSHIM_MEM_LEAST_GRAINS *
+    size_t piece_bytes = (size_t)1 << (cushim_log2_floor(segment_bytes(n_grains) - 1) + 1);
+    size_t most_grains = n_grains == 1 ? 1
+                                       : (piece_bytes - sizeof(struct cushim_mem_segment)) /
+                                             sizeof(struct cushim_mem_starts) * 64;
+    return (most_grains + CUSHIM_MEM_LEAST_GRAINS - 1) / CUSHIM_MEM_LEAST_GRAINS *
            sizeof(struct cushim_mem_extent *);
+}
+
+static enum cushim_mem_meta_type type_of(bool is_dedicated) {
+    return is_dedicated ? CUSHIM_MEM_META_DEDICATED : CUSHIM_MEM_META_SEGMENT;
+}
+
+enum {
+    SEGMENT_LINK = offsetof(struct cushim_mem_segment, previous),
+    EXTENT_LINK = offsetof(struct cushim_mem_extent, previous)
+};
+
+/* All of it but where it belongs, which a look-up that comes late follows. */
+static void clear_extent(struct cushim_mem_extent *extent) {
+    enum { AT = offsetof(struct cushim_mem_extent, n_grains) };
+    memset((char *)extent + AT, 0, sizeof *extent - AT);
+}
+
+/* The same: its pool, its rows and the extent in it are its own for good. */
+static void clear(struct cushim_mem_segment *segment, size_t n_grains) {
+    enum {
+        POOL = offsetof(struct cushim_mem_segment, pool),
+        GENERATION = offsetof(struct cushim_mem_segment, generation),
+        FIRST = offsetof(struct cushim_mem_segment, first),
+        STARTS = offsetof(struct cushim_mem_segment, starts)
+    };
+    memset(segment, 0, POOL);
+    memset((char *)segment + GENERATION, 0, FIRST - GENERATION);
+    clear_extent(&segment->first);
+    memset((char *)segment + STARTS, 0, segment_bytes(n_grains) - STARTS);
 }
 
 struct cushim_mem_segment *cushim_mem_segment_create(struct cushim_mem_meta *meta, uint64_t base,
                                                      size_t n_bytes, bool is_dedicated) {
     size_t n_grains = is_dedicated ? 1 : cushim_mem_grains_of(n_bytes);
-    struct cushim_mem_segment *segment = cushim_mem_meta_obtain(meta, segment_bytes(n_grains));
+    struct cushim_mem_segment *segment = cushim_mem_meta_obtain_as(
+        meta, type_of(is_dedicated), segment_bytes(n_grains), SEGMENT_LINK);
     if (!segment)
         return NULL;
-    segment->extent_at = cushim_mem_meta_obtain(meta, rows_bytes(n_grains));
+    clear(segment, n_grains);
+    if (segment->extent_at)
+        memset((void *)segment->extent_at, 0, rows_bytes(n_grains));
+    else
+        segment->extent_at = cushim_mem_meta_obtain(meta, rows_bytes(n_grains));
     if (!segment->extent_at) {
-        cushim_mem_meta_release(meta, segment, segment_bytes(n_grains));
+        cushim_mem_meta_release_as(meta, type_of(is_dedicated), segment, segment_bytes(n_grains),
+                                   SEGMENT_LINK);
         return NULL;
     }
     segment->base = base;
@@ -84,8 +127,9 @@ void cushim_mem_extent_make_block(struct cushim_mem_extent *extent, size_t block
 
 /* Its cells, if it has any, are nobody's. */
 static void give_cells(struct cushim_mem_meta *meta, struct cushim_mem_extent *extent) {
-    if (extent->cells != &extent->single)
-        cushim_mem_meta_release_cells(meta, extent->cells, extent->n_cells * sizeof *extent->cells);
+    if (extent->cells && extent->cells != &extent->single)
+        cushim_mem_meta_release_as(meta, CUSHIM_MEM_META_CELLS, extent->cells,
+                                   extent->n_cells * sizeof *extent->cells, 0);
     extent->cells = NULL;
     extent->n_cells = 0;
 }
@@ -135,9 +179,11 @@ struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *ext
         cushim_mem_extents_unlist(extents, extent);
         return extent;
     }
-    struct cushim_mem_extent *rest = cushim_mem_meta_obtain(meta, sizeof *rest);
+    struct cushim_mem_extent *rest =
+        cushim_mem_meta_obtain_as(meta, CUSHIM_MEM_META_EXTENT, sizeof *rest, EXTENT_LINK);
     if (!rest)
         return NULL;
+    clear_extent(rest);
     cushim_mem_extents_unlist(extents, extent);
     rest->segment = extent->segment;
     rest->first_grain = extent->first_grain + (uint32_t)n_grains;
@@ -161,7 +207,7 @@ static void join(struct cushim_mem_meta *meta, struct cushim_mem_extent *left,
     if (left->after)
         left->after->before = left;
     cushim_mem_segment_enter(right->segment, right->first_grain, right->n_grains, NULL);
-    cushim_mem_meta_release(meta, right, sizeof *right);
+    cushim_mem_meta_release_as(meta, CUSHIM_MEM_META_EXTENT, right, sizeof *right, EXTENT_LINK);
     cushim_mem_segment_enter(left->segment, left->first_grain, left->n_grains, left);
 }
 
@@ -177,8 +223,8 @@ void cushim_mem_segment_destroy(struct cushim_mem_meta *meta, struct cushim_mem_
     size_t n_grains = entered_grains(segment);
     cushim_mem_segment_join(meta, segment);
     cushim_mem_segment_enter(segment, 0, segment->n_grains, NULL);
-    cushim_mem_meta_release(meta, segment->extent_at, rows_bytes(n_grains));
-    cushim_mem_meta_release(meta, segment, segment_bytes(n_grains));
+    cushim_mem_meta_release_as(meta, type_of(segment->is_dedicated), segment,
+                               segment_bytes(n_grains), SEGMENT_LINK);
 }
 
 static bool is_free(const struct cushim_mem_extent *extent) {

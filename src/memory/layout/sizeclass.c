@@ -1,5 +1,7 @@
 #include "memory/layout/sizeclass.h"
 
+#include <string.h>
+
 #include <utlist.h>
 
 #include "base/bits.h"
@@ -83,9 +85,10 @@ enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     uint32_t n_cells = (uint32_t)((extent->n_grains << CUSHIM_MEM_LOG2_GRAIN) / block_bytes);
     struct cushim_mem_block_meta *cells =
-        cushim_mem_meta_obtain_cells(meta, n_cells * sizeof *cells);
+        cushim_mem_meta_obtain_as(meta, CUSHIM_MEM_META_CELLS, n_cells * sizeof *cells, 0);
     if (!cells)
         return CUSHIM_NOMEM;
+    memset(cells, 0, n_cells * sizeof *cells);
     for (uint32_t i = 0; i < n_cells; i++)
         cells[i].next_free = i + 1;
     extent->class_index = (uint16_t)class_index;
