@@ -259,7 +259,9 @@ START_TEST(a_slab_that_becomes_free_gives_its_cells_back) {
     ck_assert_uint_eq(whole->n_grains, GRAINS);
     ck_assert_ptr_null(whole->cells);
     ck_assert_uint_eq(whole->n_cells, 0);
-    ck_assert_ptr_eq(cushim_mem_meta_obtain(&meta, n_bytes), cells); /* the next of that size */
+    /* the next of that size, and of no other type */
+    ck_assert_ptr_ne(cushim_mem_meta_obtain(&meta, n_bytes), cells);
+    ck_assert_ptr_eq(cushim_mem_meta_obtain_as(&meta, CUSHIM_MEM_META_CELLS, n_bytes, 0), cells);
 }
 END_TEST
 
