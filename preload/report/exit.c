@@ -111,12 +111,14 @@ static void write_report(const char *where) {
         log_error("stats", "no report on standard output: %s", strerror(error));
 }
 
-/* Who asked for no report, asked at CUSHIM_LOG=info whether we are active. */
+/* A wrapper says so beside the report of its program, of which it knows nothing: it may make no
+ * system call here but a write, for a sandbox may punish others.
+ * Who asked for no report, asked at CUSHIM_LOG=info whether we are active. */
 static void say_that_there_is_none(void) {
     const char *where = cushim_environment("CUSHIM_STATS");
     bool is_wanted = where && *where && !cushim_option_is_off(where);
     struct cushim_writer writer = {.fd = STDERR_FILENO};
-    cushim_write(&writer, "cushim: %s used no CUDA memory that cushim can see%s\n",
+    cushim_write(&writer, "cushim: %s itself used no CUDA memory that cushim can see%s\n",
                  program_invocation_short_name, is_wanted ? ", and has no report" : "");
     cushim_writer_flush(&writer);
 }

@@ -415,7 +415,7 @@ def a_dynamic_program_and_a_script_run_without_a_word():
 
 
 def none_of(program):
-    return f"cushim: {program.name} used no CUDA memory that cushim can see, and has no report"
+    return f"cushim: {program.name} itself used no CUDA memory that cushim can see, and has no report"
 
 
 @tap.test
@@ -435,7 +435,7 @@ def a_log_at_info_says_whether_it_is_active():
     for result in (cushim("run", "--log=info", str(program)), cushim("run", str(program), CUSHIM_LOG="debug")):
         assert result.returncode == 7 and result.stderr.splitlines() == [
             f"cushim: {program} starts with {PRELOAD} preloaded; the line `active` follows when it first comes to CUDA "
-            "memory", f"cushim: {program.name} used no CUDA memory that cushim can see"], result
+            "memory", f"cushim: {program.name} itself used no CUDA memory that cushim can see"], result
     assert cushim("run", "--log=warn", str(program)).stderr == ""
     assert cushim("run", "--log=info", "--cushim=off", str(program)).stderr == ""
 

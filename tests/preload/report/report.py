@@ -331,7 +331,7 @@ def who_was_started_by_the_command_and_uses_no_memory_says_so_in_one_line():
         command = ["sh", "-c", f'CUSHIM_STARTED={pid} exec "$@"', "sh", SHARED, scenario]
         return fixture.Run(OPTIONS, command, **settings)
 
-    line = f"cushim: {os.path.basename(SHARED)} used no CUDA memory that cushim can see, and has no report\n"
+    line = f"cushim: {os.path.basename(SHARED)} itself used no CUDA memory that cushim can see, and has no report\n"
     for scenario in ("nothing", "look_only"):
         done = started(scenario)
         assert done.err == line.encode() and done.out == b"" and done.code == 0, (scenario, done.err)
