@@ -116,9 +116,9 @@ static bool hold_block(CUdeviceptr address, struct cushim_mem_lookup *found) {
             cushim_futex_back_off(&n_looks);
             continue;
         }
-        /* again: it may have gone before it was held */
-        if (cushim_mem_blocks_find(&cushim_process.ledger, address, found) &&
-            found->segment->pool == pool)
+        /* else it went with its context before the pool was held; a segment stays one for good */
+        if (found->segment->pool == pool &&
+            found->segment->generation == atomic_load(&pool->generation))
             return true;
         cushim_contexts_let(pool);
     }

@@ -9,7 +9,7 @@ from stage import HOOKS, PRELOAD, ROOT
 
 CEILING = (2, 34)
 # What interposition.md D5 lists beside the rows: the two stubs, the questions of preload.h, the NVTX entry.
-DECLARED = set(re.findall(r"^(?:int|void) (cushim_\w+)\(", (ROOT / "src/include/cushim/preload.h").read_text(), re.M))
+DECLARED = set(re.findall(r"^(?:int|void|size_t) (cushim_\w+)\(", (ROOT / "src/include/cushim/preload.h").read_text(), re.M))
 NVTX = {"InitializeInjectionNvtx2"}
 
 
