@@ -279,7 +279,7 @@ static struct cushim_mem_heap *find_kind(const struct place *owner, enum cushim_
 /*
  * Under the lock: a pool beside its context's.  They share the fence, since native's free of such
  * memory waits for the context that allocated it, whichever is current, and for no other: neither
- * another device's kernels nor its copies (measured, docs/results/allocator.md).
+ * another device's kernels nor its copies (measured, docs/results/driver.md).
  */
 static struct cushim_mem_heap *open_kind(struct place *owner, enum cushim_mem_kind kind,
                                          unsigned flags) {

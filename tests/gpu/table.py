@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What tests/gpu/run found, as Markdown: for docs/reference/compatibility.md and docs/results/device.md.
 
-    table.py OUT        the folder that tests/gpu/run was given; docs/results/data holds the latest of each suite
+    table.py OUT        the folder that tests/gpu/run was given
 
 The gauntlet's programs a row each, where its files are there; what the device grants (frag); how native and cushim compare,
 with the interval of the ratio, where the rounds were many (own-cache).

@@ -1,6 +1,6 @@
 /*
  * Calls whose answer is the point: printed by name, so that two runs can be compared byte for byte,
- * and held to what CUDA was measured to answer where that is known (docs/results/allocator.md).
+ * and held to what CUDA was measured to answer where that is known (docs/results/driver.md).
  */
 #ifndef CUSHIM_PROGRAMS_ANSWER_H
 #define CUSHIM_PROGRAMS_ANSWER_H

@@ -14,7 +14,7 @@ import tap
 import tree
 
 ROOT, CUSHIM = pathlib.Path(sys.argv[1]), sys.argv[2]
-READ_PAGES = ["README.md", "docs/reference/compatibility.md", "docs/results/allocator.md", "docs/README.md",
+READ_PAGES = ["README.md", "docs/reference/compatibility.md", "docs/results/allocator.md", "docs/results/copies.md", "docs/README.md",
           *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/guide").glob("*.md")
                   if path.name != "companion.md")]  # whose variables are the companion's own
 

@@ -225,7 +225,7 @@ void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch);
 
 /*
  * The same ahead of the program's synchronise of this very context, which covers what a
- * record does: copies by others, too (docs/results/allocator.md).
+ * record does: copies by others, too (docs/results/driver.md).
  * @return the epoch, complete once the synchronise that began afterwards has succeeded; 0, which is
  * complete anyway, before context events (12.5): nobody has measured what one covers there
  */

@@ -4,7 +4,7 @@
  *
  * What that of a context covers is what native's free of the context's memory waits for: the work
  * of its streams, those of its green contexts too, and copies that others make from or to its
- * device memory (measured; docs/results/allocator.md).  A record whose context went away is over:
+ * device memory (measured; docs/results/driver.md).  A record whose context went away is over:
  * the driver ends a context only with its work.  Such a record is never asked for again, since its
  * event went too.
  *
@@ -64,7 +64,7 @@ CUresult cushim_mem_barrier_pass(struct cushim_mem_fence *fence, bool is_relaxed
  * ---- launches, and what their kernels printed ----
  *
  * Device printf stays in a buffer of the context until the host synchronises; a query does not
- * flush it (docs/results/allocator.md).  A native free does, so an exact free has to, where a
+ * flush it (docs/results/driver.md).  A native free does, so an exact free has to, where a
  * kernel was launched since the last flush.
  *
  * Launches are noted in rounds, for all contexts together: a launch is a load and, once a round, a

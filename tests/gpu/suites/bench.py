@@ -1,4 +1,4 @@
-"""The numbers of docs/results/allocator.md, bench by bench (tests/bench/run/benches.py has them by name)."""
+"""The times of docs/results, bench by bench (tests/bench/run/benches.py has them by name)."""
 import sys
 
 import build
