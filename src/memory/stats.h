@@ -104,13 +104,15 @@ static inline void cushim_mem_stats_grow_held(struct cushim_mem_stats *stats, ui
     cushim_mem_stats_raise(&stats->recent_peak_held_bytes, now);
 }
 
-/* A copy for a report: every field is a counter. */
+/* A copy for a report: every field is a counter.  The last is read first: a request is counted in
+ * their order, so that none that the copy has as live lacks in what was requested. */
 static inline void cushim_mem_stats_copy(struct cushim_mem_stats *to,
                                          const struct cushim_mem_stats *from) {
     atomic_uint_fast64_t *counters = (atomic_uint_fast64_t *)to;
     const atomic_uint_fast64_t *sources = (const atomic_uint_fast64_t *)from;
-    for (size_t i = 0; i < sizeof *to / sizeof *counters; i++)
-        atomic_store_explicit(&counters[i], cushim_mem_stats_read(&sources[i]),
+    for (size_t i = sizeof *to / sizeof *counters; i-- > 0;)
+        atomic_store_explicit(&counters[i],
+                              atomic_load_explicit(&sources[i], memory_order_acquire),
                               memory_order_relaxed);
 }
 
@@ -138,13 +140,14 @@ static inline void cushim_mem_stats_add_counts(struct cushim_mem_stats *to,
     cushim_mem_stats_add(&to->block_bytes, cushim_mem_stats_read(&counts->block_bytes));
 }
 
-/* The same to a copy, whose live bytes were gauge_bytes before any were added: these, too. */
+/* The same to a copy, whose live bytes were gauge_bytes before any were added: these, too, and
+ * first, as in a copy. */
 static inline void cushim_mem_stats_add_live_counts(struct cushim_mem_stats *sum,
                                                     const struct cushim_mem_counts *counts,
                                                     uint64_t gauge_bytes) {
-    cushim_mem_stats_add_counts(sum, counts);
     cushim_mem_stats_raise_live(sum, gauge_bytes + cushim_mem_stats_read(&counts->most_bytes));
     cushim_mem_stats_add(&sum->live_bytes, cushim_mem_stats_read(&counts->unpublished_bytes));
+    cushim_mem_stats_add_counts(sum, counts);
 }
 
 #endif

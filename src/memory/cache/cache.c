@@ -302,7 +302,7 @@ void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_me
      * free, so that no sum has more frees than requests. */
     uint64_t n_frees = sum_of_frees(stats);
     cushim_mem_stats_copy(sum, stats);
-    uint64_t gauge_bytes = cushim_mem_stats_read(&stats->live_bytes);
+    uint64_t gauge_bytes = cushim_mem_stats_read(&sum->live_bytes);
     for (struct cushim_mem_cache *cache = NULL; (cache = next_of(stats, cache));)
         cushim_mem_stats_add_live_counts(sum, &cache->counts, gauge_bytes);
     if (has_entered)
