@@ -38,7 +38,7 @@ def headers(root):
 
 def is_of_kernels(path):
     """Those of libcushim-kernels, whose names are no companion's."""
-    return path.stem in ("kernels", REFERENCES) or path.parent.name == "kernels"
+    return pages.OF_KERNELS in path.as_posix()
 
 
 def faults_of_blocks(root):
@@ -70,7 +70,7 @@ def words_of(root, folder, pattern):
 
 def faults_of_names(root):
     """Words of pages that look like our functions, types, constants or variables, and are none."""
-    known = words_of(root, pages.HEADERS, NAME) | words_of(root, pages.HEADERS, CONSTANT)
+    known = {word for folder in (pages.HEADERS, pages.OF_KERNELS) for pattern in (NAME, CONSTANT) for word in words_of(root, folder, pattern)}
     known |= words_of(root, "src", re.compile(r'"(CUSHIM_[A-Z0-9_]+)"'))
     options = root / "src/base/options.def"
     known |= {f"CUSHIM_{name.upper()}" for name in OPTION.findall(options.read_text())} if options.exists() else set()
@@ -150,7 +150,7 @@ def a_page_has_what_the_block_says_word_for_word():
 def a_header_of_kernels_has_a_page_and_blocks_and_twins_need_none():
     family = GUARD.replace("What it is.", "What it is:\n * - one;\n * - two.") % GOOD
     references = GUARD % "/* ---- all ---- */\n\nCUSHIM_API void cushim_do_ref(int n);\n"
-    names = {"src/include/cushim/kernels/do.h": family, "src/include/cushim/kernels_ref.h": references}
+    names = {"kernels/include/cushim/kernels/do.h": family, "kernels/include/cushim/kernels_ref.h": references}
     with tree.made_of({**STATUS, "src/include/cushim/status.h": GUARD % "", **names}) as root:
         pages.write(root, root / "written")
         text = (root / "written/kernels_do.md").read_text()
@@ -158,7 +158,7 @@ def a_header_of_kernels_has_a_page_and_blocks_and_twins_need_none():
         assert "*all*\n\n```c\nvoid cushim_do_ref(int n);" in (root / "written/kernels_ref.md").read_text()
         assert "[kernels_do](kernels_do.md)** `cushim_do`" in (root / "written/README.md").read_text()
         assert not list(faults_of_blocks(root))
-        (root / "src/include/cushim/kernels/do.h").write_text(family.replace("Threads  any", ""))
+        (root / "kernels/include/cushim/kernels/do.h").write_text(family.replace("Threads  any", ""))
         assert list(faults_of_blocks(root)) == ["cushim_do: nothing about threads"]
 
 

@@ -12,20 +12,21 @@ import tree
 
 ROOT, CUDA_INCLUDE = pathlib.Path(sys.argv[1]), sys.argv[2]
 CC = sys.argv[3:]
+FOLDERS = ("src/include", "kernels/include")
 LANGUAGES = {"C11": ["-x", "c", "-std=c11"], "C++17": ["-x", "c++", "-std=c++17"]}
 
 
 def compile_text(text, language, root):
     return subprocess.run([*CC, *LANGUAGES[language], "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
-                           f"-I{root}/src/include", "-isystem", CUDA_INCLUDE, "-"],
+                           *[f"-I{root}/{folder}" for folder in FOLDERS], "-isystem", CUDA_INCLUDE, "-"],
                           input=text, text=True, capture_output=True)
 
 
 def faults(root, language):
-    headers = [path for path in tree.files(root) if path.as_posix().startswith("src/include/") and path.suffix == ".h"]
+    headers = [(path, path.relative_to(folder)) for folder in FOLDERS for path in tree.files(root)
+               if path.as_posix().startswith(folder + "/") and path.suffix == ".h"]
     assert headers, "no public header was found"
-    for path in headers:
-        name = path.relative_to("src/include")
+    for path, name in headers:
         done = compile_text(f'#include "{name}"\n#include "{name}"\n', language, root)
         if done.returncode:
             yield f"{path} as {language}:\n{done.stderr}"

@@ -6,7 +6,7 @@ The page has a block that begins with "```layers".  Its line `folders: a < b, c 
 those to its left, and what these may include.  A line `memory: x < y` says the same of the folders inside src/memory.
 What a line names with "." is the files of the folder itself; "*" is every sub-folder that the line does not name.
 
-Includes in quotes are written from src/include/, src/ or the root, so that each begins with the name of a folder.  Only in
+Includes in quotes are written from src/include/, kernels/include/, src/ or the root, so that each begins with the name of a folder.  Only in
 tools and tests, whose folders are programs of their own, may a file include a neighbour by its bare name.  docs/examples is
 outside of all layers, as a user's programs are: it sees installed headers alone, in angle brackets.
 """
@@ -23,9 +23,11 @@ PAGE = "docs/internals/architecture.md"
 
 # The names of the page, and the folders that they mean.
 FOLDERS = {"include": "src/include/cushim", "base": "src/base", "cuda": "src/cuda", "memory": "src/memory", "copy": "src/copy", "report": "src/report", "trace": "src/trace",
-           "companion": "src/companion", "dropin": "src/dropin", "kernels": "kernels", "preload": "preload",
+           "companion": "src/companion", "dropin": "src/dropin", "kernel-include": "kernels/include/cushim", "kernels": "kernels",
+           "preload": "preload",
            "cli": "tools/cushim", "sim": "tools/sim", "tests": "tests"}
 BARE = ["tools", "tests"]
+FROM = ["src/include", "src", ".", "kernels/include"]
 # Where device code is compiled for the host, what nvcc would know comes from the emulator.
 SEAM = (pathlib.Path("kernels/device/device.cuh"), "tests/kernels/emulator/cuda.h")
 OUTSIDE = "docs/examples"
@@ -50,7 +52,7 @@ AGAINST = {
 }
 
 # What knows nothing of CUDA: whole folders, and the nouns of src/memory that need no driver.
-WITHOUT_CUDA_FOLDERS = ["src/include/cushim", "src/base", "src/trace"]
+WITHOUT_CUDA_FOLDERS = ["src/include/cushim", "kernels/include/cushim", "src/base", "src/trace"]
 WITHOUT_CUDA_NOUNS = ["sizeclass", "pagemap", "segment", "block", "stats", "metadata", "trace"]
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
@@ -112,19 +114,16 @@ def includes(path):
 
 def resolve(root, name):
     """The file that an include in quotes means, relative to root, or None: it is generated."""
-    for folder in ("src/include", "src", "."):
+    for folder in FROM:
         if (root / folder / name).is_file():
             return pathlib.Path(folder) / name
     return None
 
 
-def meant_by(name):
-    """The path that an include in quotes writes, whether or not there is such a file, or None."""
-    for prefix in ("src/include", "src", "."):
-        path = pathlib.Path(prefix) / name
-        if folder_of(path) and (prefix == "." or not name.startswith("src/")):
-            return path
-    return None
+def meant_by(root, name):
+    """The file that an include in quotes means, else the path that it writes, or None."""
+    paths = [pathlib.Path(folder) / name for folder in FROM]
+    return resolve(root, name) or next(filter(folder_of, paths), None)
 
 
 def sources(root):
@@ -163,7 +162,7 @@ def faults_of_direction(root, against=None):
                 continue
             if (path.parts[0] in BARE and "/" not in name) or (path, name) == SEAM:
                 continue
-            target = meant_by(name) if "/" in name and ".." not in name and not name.startswith("src/") else None
+            target = meant_by(root, name) if "/" in name and ".." not in name and not name.startswith("src/") else None
             fault = fault_of(folder, path, target, may, inside)
             if fault and name in (against or {}).get(path.as_posix(), ()):
                 unused[path.as_posix()] = [other for other in unused[path.as_posix()] if other != name]

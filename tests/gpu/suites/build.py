@@ -123,7 +123,7 @@ def kernels_command(host):
     """The cases of all families, with the frame: host C alone.  Its suites of libcheck stay on the software device."""
     folder = ROOT / "tests" / "kernels"
     frame = [folder / "frame" / f"{name}.c" for name in ("main", "frame", "compare", "makers", "table", "values")]
-    return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}", f"-I{ROOT}/src", f"-I{ROOT}/src/include", *frame,
+    return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}", f"-I{ROOT}/src", f"-I{ROOT}/src/include", f"-I{ROOT}/kernels/include", *frame,
             *case_sources(), "-o", kernels_output(host), *[f"-L{each}" for each in kernels_folders(host)],
             "-lcushim-kernels", "-lcushim", "-lm", "-lpthread"]
 
@@ -151,8 +151,8 @@ def example_command(host, name):
     driver = [f"-L{host.cuda}/lib64/stubs", "-lcuda"] if re.search(r"#include <cuda\.h>", path.read_text()) else []
     kernels = [*[f"-L{each}" for each in kernels_folders(host)], "-lcushim-kernels",
                f"-Wl,-rpath,{kernels_folders(host)[0]}"] if calls_kernels(path) else []
-    return ["gcc", "-std=gnu11", "-O2", "-rdynamic", f"-I{ROOT}/src/include", "-isystem", f"{host.cuda}/include", path, "-o",
-            example_output(host, name), f"-L{folder}", *kernels, "-lcushim", f"-Wl,-rpath,{folder}", *driver, "-lpthread", "-lm"]
+    return ["gcc", "-std=gnu11", "-O2", "-rdynamic", f"-I{ROOT}/src/include", f"-I{ROOT}/kernels/include",
+            "-isystem", f"{host.cuda}/include", path, "-o", example_output(host, name), f"-L{folder}", *kernels, "-lcushim", f"-Wl,-rpath,{folder}", *driver, "-lpthread", "-lm"]
 
 
 def bench_command(host, name, link):
