@@ -2,7 +2,7 @@
  * What every kernel's device code begins with.
  *
  * Kernels are written so that nvcc compiles them for the device and a C++ compiler, with
- * tests/kernels/emulator/cuda.h, for tests on a machine without one.  What only one of the two
+ * kernels/tests/emulator/cuda.h, for tests on a machine without one.  What only one of the two
  * knows (inline PTX, shared memory of a size known at the launch) has a wrapper in this folder, and
  * code elsewhere has none of it.
  */
@@ -10,7 +10,7 @@
 #define CUSHIM_KERNELS_DEVICE_CUH
 
 #ifdef CUSHIM_EMULATED
-#include "tests/kernels/emulator/cuda.h"
+#include "kernels/tests/emulator/cuda.h"
 #else
 #include <cuda_fp16.h>
 #include <stdint.h>

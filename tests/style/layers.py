@@ -23,13 +23,13 @@ PAGE = "docs/internals/architecture.md"
 
 # The names of the page, and the folders that they mean.
 FOLDERS = {"include": "src/include/cushim", "base": "src/base", "cuda": "src/cuda", "memory": "src/memory", "copy": "src/copy", "report": "src/report", "trace": "src/trace",
-           "companion": "src/companion", "dropin": "src/dropin", "kernel-include": "kernels/include/cushim", "kernels": "kernels",
+           "companion": "src/companion", "dropin": "src/dropin", "kernel-include": "kernels/include/cushim", "kernels": "kernels", "kernel-tests": "kernels/tests",
            "preload": "preload",
            "cli": "tools/cushim", "sim": "tools/sim", "tests": "tests"}
 BARE = ["tools", "tests"]
 FROM = ["src/include", "src", ".", "kernels/include"]
 # Where device code is compiled for the host, what nvcc would know comes from the emulator.
-SEAM = (pathlib.Path("kernels/device/device.cuh"), "tests/kernels/emulator/cuda.h")
+SEAM = (pathlib.Path("kernels/device/device.cuh"), "kernels/tests/emulator/cuda.h")
 OUTSIDE = "docs/examples"
 
 # Includes that go against the order.  This list may only shrink: an entry that is not needed is a fault.
@@ -230,9 +230,9 @@ def an_include_of_a_later_layer_is_found():
     for path, name in (("src/base/log.c", "cuda/table.h"), ("src/memory/heap/heap.c", "preload/hooks/hooks_copy.h"),
                        ("src/include/cushim/x.h", "base/log.h"), ("preload/report/exit.c", "companion/arena/arena.h"),
                        ("preload/report/exit.c", "kernels/fill/fill.h"), ("src/cuda/load.c", "memory/heap/heap.h"),
-                       ("kernels/softmax/softmax.cu", "tests/kernels/emulator/cuda.h"), ("kernels/rope/x.c", "tools/sim/sim.h"),
-                       ("kernels/device/device.cuh", "tests/kernels/frame/case.h"), ("tools/sim/x.c", "tests/unit/x.h"),
-                       ("src/companion/pool/pool.c", "kernels/launch/call.h"), ("tools/sim/x.c", "companion/pool/pool.h"),
+                       ("kernels/softmax/softmax.cu", "kernels/tests/emulator/cuda.h"), ("kernels/rope/x.c", "tools/sim/sim.h"),
+                       ("kernels/device/device.cuh", "kernels/tests/frame/case.h"), ("tools/sim/x.c", "tests/unit/x.h"),
+                       ("src/companion/pool/pool.c", "kernels/launch/call.h"), ("tools/sim/x.c", "companion/pool/pool.h"), ("tests/unit/x.c", "kernels/launch/call.h"),
                        ("tools/cushim/x.c", "preload/state/process.h"), ("preload/state/x.c", "tools/sim/sim.h")):
         with made_of({path: f'#include "{name}"\n'}) as root:
             assert len(list(faults_of_direction(root))) == 1, (path, name)
@@ -262,7 +262,7 @@ def an_include_of_an_earlier_layer_is_fine():
                        ("preload/report/exit.c", "preload/report/exit.h"), ("tools/cushim/commands/run.c", "base/options.h"),
                        ("tests/unit/x.c", "tools/sim/sim.h"), ("src/base/status.c", "cushim/status.h"),
                        ("kernels/softmax/softmax.cu", "kernels/device/device.cuh"), ("kernels/launch/call.c", "companion/core/driver.h"),
-                       ("tests/kernels/x.c", "kernels/launch/call.h"), ("kernels/device/row.cuh", "kernels/device/math/half.cuh"), SEAM):
+                       ("kernels/tests/x.c", "kernels/launch/call.h"), ("kernels/tests/x.c", "tests/unit/suite.h"), ("kernels/device/row.cuh", "kernels/device/math/half.cuh"), SEAM):
         with made_of({path: f'#include "{name}"\n'}) as root:
             assert_none(faults_of_direction(root))
 

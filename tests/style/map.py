@@ -67,7 +67,7 @@ WANTED = {
     "where a kernel, its reference and its test are": {
         "kernels/<family>/<family>*.cu": r"^#include \"kernels/",
         "kernels/<family>/<family>*_reference.c": r"_ref\(",
-        "tests/kernels/cases/cases_<family>*.c": r"\btable_add\w*\("},
+        "kernels/tests/cases/cases_<family>*.c": r"\btable_add\w*\("},
 }
 NAME = re.compile(r"[\w.<>*-]+(?:/[\w.<>*-]+)*/?")
 FUNCTION = re.compile(r"cushim_\w+")

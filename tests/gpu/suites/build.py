@@ -114,14 +114,14 @@ def kernels_folders(host):
 
 def case_sources():
     """What meson's list of cases names, family by family."""
-    folder = ROOT / "tests" / "kernels"
+    folder = ROOT / "kernels" / "tests"
     rows = re.search(r"^kernel_cases = \{(.*?)^\}", (folder / "meson.build").read_text(), re.MULTILINE | re.DOTALL)
     return [folder / name for name in re.findall(r"'([\w/]+\.c)'", rows.group(1))]
 
 
 def kernels_command(host):
     """The cases of all families, with the frame: host C alone.  Its suites of libcheck stay on the software device."""
-    folder = ROOT / "tests" / "kernels"
+    folder = ROOT / "kernels" / "tests"
     frame = [folder / "frame" / f"{name}.c" for name in ("main", "frame", "compare", "makers", "table", "values")]
     return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}", f"-I{ROOT}/src", f"-I{ROOT}/src/include", f"-I{ROOT}/kernels/include", *frame,
             *case_sources(), "-o", kernels_output(host), *[f"-L{each}" for each in kernels_folders(host)],

@@ -1,4 +1,4 @@
-"""The kernels on the device: every case of tests/kernels against its reference, on the device's own path, on those of older
+"""The kernels on the device: every case of kernels/tests against its reference, on the device's own path, on those of older
 devices, and without dependent launches; what only a driver shows of a first use; tensors of more than 2^31 elements;
 and, as a suite of its own, a few cases of each function under compute-sanitizer.
 

@@ -1,0 +1,271 @@
+/*
+ * Reductions: sums on every path (lanes, blocks, clusters, columns, tiles, with scratch and
+ * without), held to their bound; the largest element with ties, NaN and infinities everywhere.
+ */
+#include <math.h>
+
+#include "kernels/tests/frame/case.h"
+
+/* ---- sum_axis ---- */
+
+enum { X, Y, SCRATCH };
+enum { OUTER, AXIS, INNER, HAS_SCRATCH };
+
+static size_t scratch_bytes_of_sum(const struct kernel_case *c) {
+    return c->sizes[HAS_SCRATCH]
+               ? cushim_sum_axis_f32_scratch(c->sizes[OUTER], c->sizes[AXIS], c->sizes[INNER])
+               : 0;
+}
+
+static void lay_out_sum(struct kernel_case *c) {
+    const int64_t *sizes = c->sizes;
+    case_operand(c, "x", TYPE_F32, ROLE_IN, (size_t)(sizes[OUTER] * sizes[AXIS] * sizes[INNER]));
+    case_operand(c, "y", TYPE_F32, ROLE_OUT, (size_t)(sizes[OUTER] * sizes[INNER]));
+    case_operand(c, "scratch", TYPE_F32, ROLE_SCRATCH, scratch_bytes_of_sum(c) / sizeof(float));
+}
+
+static enum cushim_status run_sum(const struct kernel_case *c, struct CUstream_st *stream) {
+    return cushim_sum_axis_f32(c->device[X], c->device[Y], c->sizes[OUTER], c->sizes[AXIS],
+                               c->sizes[INNER], c->device[SCRATCH], scratch_bytes_of_sum(c),
+                               stream);
+}
+
+static void ref_sum(const struct kernel_case *c) {
+    cushim_sum_axis_f32_ref(c->host[X], c->host[Y], c->sizes[OUTER], c->sizes[AXIS],
+                            c->sizes[INNER]);
+}
+
+static double bound_sum(const struct kernel_case *c, int operand, size_t i) {
+    int64_t axis = c->sizes[AXIS], inner = c->sizes[INNER];
+    const float *x =
+        (const float *)c->host[X] + (int64_t)i / inner * axis * inner + (int64_t)i % inner;
+    double sum = 0;
+    (void)operand;
+    for (int64_t a = 0; a < axis; a++)
+        sum += fabs((double)x[a * inner]);
+    return ldexp(4, -24) * fmax(1, log2((double)axis)) * sum;
+}
+
+/* All of one sign and nearly alike: roundings go one way. */
+static void make_alike(struct kernel_draw *draw, void *values, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        ((float *)values)[i] = 0.1f + (float)(draw_bits(draw) & 1) * 1e-7f;
+}
+
+/* Here and there an infinity or NaN. */
+static void make_broken(struct kernel_draw *draw, void *values, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        uint64_t kind = draw_bits(draw) % 200;
+        ((float *)values)[i] = kind == 0   ? INFINITY
+                               : kind == 1 ? -INFINITY
+                               : kind == 2 ? NAN
+                                           : (float)draw_gauss(draw);
+    }
+}
+
+static const struct kernel_subject sum_axis_f32 = {.name = "sum_axis_f32",
+                                                   .n_sizes = 4,
+                                                   .lay_out = lay_out_sum,
+                                                   .run = run_sum,
+                                                   .ref = ref_sum,
+                                                   .tolerance = {.bound = bound_sum}};
+
+static void add_sums(struct kernel_table *table) {
+    static const int64_t sizes[][4] = {/* nothing, or of nothing */
+                                       {0, 5, 3, 0},
+                                       {3, 0, 5, 0},
+                                       {3, 5, 0, 0},
+                                       {7, 0, 1, 0},
+                                       {2, 0, 4, 0},
+                                       /* rows by lanes */
+                                       {1, 1, 1, 0},
+                                       {5, 2, 1, 0},
+                                       {33, 3, 1, 0},
+                                       {9, 4, 1, 0},
+                                       {17, 31, 1, 0},
+                                       {17, 32, 1, 0},
+                                       {17, 33, 1, 0},
+                                       {300, 64, 1, 0},
+                                       {3, 127, 1, 0},
+                                       {3, 128, 1, 0},
+                                       {10, 1000, 1, 0},
+                                       {3, 1023, 1, 0},
+                                       {3, 1024, 1, 0},
+                                       /* rows by blocks */
+                                       {300, 1028, 1, 0},
+                                       {5, 1025, 1, 0},
+                                       {3, 4096, 1, 0},
+                                       {2, 4099, 1, 0},
+                                       /* rows by clusters or, with scratch, in parts */
+                                       {1, 8193, 1, 0},
+                                       {1, 8193, 1, 1},
+                                       {2, 16384, 1, 0},
+                                       {2, 16384, 1, 1},
+                                       {1, 300000, 1, 0},
+                                       {1, 100000, 1, 1},
+                                       {3, 20001, 1, 1},
+                                       /* columns by threads */
+                                       {100, 3, 7, 0},
+                                       {3, 8, 100, 0},
+                                       {5, 5, 2, 0},
+                                       {2, 8, 1000, 0},
+                                       /* columns by tiles */
+                                       {50, 20, 2, 0},
+                                       {3, 33, 7, 0},
+                                       {4, 64, 32, 0},
+                                       {3, 65, 33, 0},
+                                       {2, 100, 132, 0},
+                                       {2, 9, 1000, 0},
+                                       {1, 257, 31, 0},
+                                       {300, 9, 4, 0},
+                                       {2, 300, 128, 0},
+                                       /* columns by clusters or in parts */
+                                       {1, 5000, 2, 0},
+                                       {1, 5000, 2, 1},
+                                       {1, 3000, 8, 0},
+                                       {1, 3000, 8, 1},
+                                       {2, 1500, 33, 0},
+                                       {2, 1500, 33, 1},
+                                       {1, 700, 200, 0},
+                                       {1, 700, 200, 1},
+                                       {1, 20000, 3, 1},
+                                       {1, 33, 1000, 1}};
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        table_add(table, &sum_axis_f32, NULL, sizes[i], NULL);
+        if (i % 4 == 1) /* a few of every kind */
+            table_add(table, &sum_axis_f32, "alike", sizes[i], NULL)->operands[X].make = make_alike;
+        if (i % 4 == 3)
+            table_add(table, &sum_axis_f32, "broken", sizes[i], NULL)->operands[X].make =
+                make_broken;
+    }
+    static const int64_t offsets[][4] = {{5, 100, 1, 0}, {2, 2048, 1, 0}, {3, 4, 40, 0},
+                                         {2, 40, 40, 0}, {1, 8200, 1, 1}, {1, 3000, 4, 1}};
+    for (unsigned i = 0; i < sizeof offsets / sizeof *offsets; i++)
+        table_add_offsets(table, table_add(table, &sum_axis_f32, NULL, offsets[i], NULL));
+    table_add(table, &sum_axis_f32, "off", (int64_t[]){1, 8200, 1, 0}, NULL)->operands[X].offset =
+        4;
+    table_add(table, &sum_axis_f32, "off", (int64_t[]){1, 3000, 4, 0}, NULL)->operands[Y].offset =
+        8;
+}
+
+/* ---- argmax ---- */
+
+enum { INDEX = 1 };
+enum { LENGTH, IS_WITH_SCRATCH };
+
+static size_t scratch_bytes_of_argmax(const struct kernel_case *c) {
+    return c->sizes[IS_WITH_SCRATCH] ? cushim_argmax_f32_scratch(c->sizes[LENGTH]) : 0;
+}
+
+static void lay_out_argmax(struct kernel_case *c) {
+    case_operand(c, "x", TYPE_F32, ROLE_IN, (size_t)c->sizes[LENGTH])->make = make_gauss_f32;
+    case_operand(c, "index", TYPE_I64, ROLE_OUT, 1);
+    case_operand(c, "scratch", TYPE_F32, ROLE_SCRATCH, scratch_bytes_of_argmax(c) / 4);
+}
+
+static enum cushim_status run_argmax(const struct kernel_case *c, struct CUstream_st *stream) {
+    return cushim_argmax_f32(c->device[X], c->device[INDEX], c->sizes[LENGTH], c->device[SCRATCH],
+                             scratch_bytes_of_argmax(c), stream);
+}
+
+static void ref_argmax(const struct kernel_case *c) {
+    cushim_argmax_f32_ref(c->host[X], c->host[INDEX], c->sizes[LENGTH]);
+}
+
+static const struct kernel_subject argmax_f32 = {.name = "argmax_f32",
+                                                 .n_sizes = 2,
+                                                 .lay_out = lay_out_argmax,
+                                                 .run = run_argmax,
+                                                 .ref = ref_argmax};
+
+/* A few values only. */
+static void make_ties(struct kernel_draw *draw, void *values, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        ((float *)values)[i] = (float)(draw_bits(draw) % 3) - 5;
+}
+
+/* The largest is a zero, of this sign here and that sign there. */
+static void make_zeros(struct kernel_draw *draw, void *values, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        uint64_t kind = draw_bits(draw) % 64;
+        ((float *)values)[i] = kind == 0 ? 0.0f : kind == 1 ? -0.0f : -1e-40f;
+    }
+}
+
+static void make_lowest(struct kernel_draw *draw, void *values, size_t n) {
+    (void)draw;
+    for (size_t i = 0; i < n; i++)
+        ((float *)values)[i] = -INFINITY;
+}
+
+/* One element alone is above -Inf. */
+static void make_one_above(struct kernel_draw *draw, void *values, size_t n) {
+    make_lowest(draw, values, n);
+    ((float *)values)[draw_bits(draw) % n] = -3e38f;
+}
+
+static void make_nan_last(struct kernel_draw *draw, void *values, size_t n) {
+    make_gauss_f32(draw, values, n);
+    ((float *)values)[n - 1] = -NAN;
+}
+
+static void make_nan_first(struct kernel_draw *draw, void *values, size_t n) {
+    make_nan_last(draw, values, n);
+    ((float *)values)[0] = NAN;
+}
+
+/* Two NaN, of either sign, and infinities before and behind. */
+static void make_nan_twice(struct kernel_draw *draw, void *values, size_t n) {
+    make_gauss_f32(draw, values, n);
+    ((float *)values)[draw_bits(draw) % n] = INFINITY;
+    ((float *)values)[draw_bits(draw) % n] = INFINITY;
+    ((float *)values)[draw_bits(draw) % n] = -NAN;
+    ((float *)values)[draw_bits(draw) % n] = NAN;
+}
+
+/* All inputs where one block works, where a cluster does or blocks with scratch; then lengths. */
+static void add_argmaxes(struct kernel_table *table) {
+    static const int64_t lengths[][2] = {{0, 0},     {1, 0},      {2, 0},       {3, 0},
+                                         {31, 0},    {33, 0},     {257, 0},     {4096, 0},
+                                         {8192, 0},  {8193, 1},   {32000, 0},   {32000, 1},
+                                         {65537, 1}, {128256, 0}, {1 << 20, 1}, {(1 << 23) + 1, 1}};
+    static const int64_t with_all_inputs[][2] = {
+        {5, 0}, {1000, 0}, {8193, 0}, {9001, 1}, {500001, 0}};
+    /* all threads of a block, a cluster, 264 blocks have 3, 3, 7 turns */
+    static const int64_t last_turns[][2] = {{3 * 4096, 0}, {3 * 65536, 0}, {7 * 264 * 2048, 1}};
+    static const struct {
+        const char *note;
+        kernel_make *make;
+    } inputs[] = {{"ties", make_ties},           {"zeros", make_zeros},
+                  {"lowest", make_lowest},       {"one above", make_one_above},
+                  {"NaN first", make_nan_first}, {"NaN last", make_nan_last},
+                  {"NaN twice", make_nan_twice}, {"specials", make_special_f32}};
+    for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        table_add(table, &argmax_f32, NULL, lengths[i], NULL);
+    for (unsigned i = 0; i < sizeof with_all_inputs / sizeof *with_all_inputs; i++) {
+        for (unsigned k = 0; k < sizeof inputs / sizeof *inputs; k++)
+            table_add(table, &argmax_f32, inputs[k].note, with_all_inputs[i], NULL)
+                ->operands[X]
+                .make = inputs[k].make;
+    }
+    table_add_offsets(table, table_add(table, &argmax_f32, NULL, (int64_t[]){1003, 0}, NULL));
+    table_add_offsets(table, table_add(table, &argmax_f32, NULL, (int64_t[]){9003, 1}, NULL));
+    /* more than a cluster takes where there is scratch; then several steps a thread */
+    table_add(table, &argmax_f32, "one above", (int64_t[]){(1 << 20) + 3, 1}, NULL)
+        ->operands[X]
+        .make = make_one_above;
+    for (unsigned i = 0; i < sizeof last_turns / sizeof *last_turns; i++)
+        table_add(table, &argmax_f32, "NaN last", last_turns[i], NULL)->operands[X].make =
+            make_nan_last;
+    for (unsigned k = 0; k < sizeof inputs / sizeof *inputs; k++) {
+        struct kernel_case *c =
+            table_add(table, &argmax_f32, inputs[k].note, (int64_t[]){6000007, 1}, NULL);
+        c->operands[X].make = inputs[k].make;
+        c->operands[X].offset = k % 2 ? 4 : 0;
+    }
+}
+
+void cases_reduce(struct kernel_table *table) {
+    add_sums(table);
+    add_argmaxes(table);
+}

@@ -1,0 +1,214 @@
+/* libkernels.so: products, attention and what follows a position, in sizes all different. */
+#include <limits.h>
+#include <string.h>
+
+#include "cushim/kernels.h"
+#include "cushim/kernels_ref.h"
+#include "kernels/tests/dropin/dropin_fixture.h"
+
+enum { M = 5, K = 512, COLS = 3, BLOCK = 32, SUPER = 256 };
+
+static uint64_t state = 0x9E3779B97F4A7C15;
+
+static struct buffer random_bytes(size_t n) {
+    uint8_t *bytes = malloc(n);
+    ck_assert_ptr_nonnull(bytes);
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = (uint8_t)(suite_random(&state) >> 32);
+    struct buffer buffer = fixture_put(bytes, n);
+    free(bytes);
+    return buffer;
+}
+
+/* Scales of a size that makes sums of about 1: half of 2^-8. */
+static void set_scale(struct buffer *buffer, size_t at) {
+    const uint16_t half = 0x1C00;
+    memcpy((char *)buffer->host + at, &half, sizeof half);
+}
+
+START_TEST(q4_takes_its_nibbles_from_the_offset) {
+    const size_t n_blocks = M * K / BLOCK, offset = (2 * n_blocks + 15) / 16 * 16 + 32;
+    fixture_open();
+    struct buffer draft = random_bytes(offset + 16 * n_blocks);
+    for (size_t i = 0; i < n_blocks; i++)
+        set_scale(&draft, 2 * i);
+    struct buffer w = fixture_put(draft.host, draft.n_bytes), b = fixture_floats(K * COLS, -1, 1);
+    struct buffer c = fixture_room(M * COLS * sizeof(float));
+    ck_done(gemm_q4_f32(w.device, b.device, c.device, M, K, COLS, (int)offset, fixture_stream));
+    cushim_gemm_q4_0_f32_ref(w.host, (uint8_t *)w.host + offset, b.host, c.host, M, K, COLS);
+    fixture_assert_floats("gemm_q4_f32", &c);
+}
+END_TEST
+
+START_TEST(q8_is_of_blocks_of_36_bytes) {
+    const size_t n_blocks = M * K / BLOCK;
+    const float scale = 0x1p-9f;
+    fixture_open();
+    struct buffer draft = random_bytes(36 * n_blocks);
+    for (size_t i = 0; i < n_blocks; i++)
+        memcpy((char *)draft.host + 36 * i, &scale, sizeof scale);
+    struct buffer w = fixture_put(draft.host, draft.n_bytes), b = fixture_floats(K * COLS, -1, 1);
+    struct buffer c = fixture_room(M * COLS * sizeof(float));
+    ck_done(gemm_q8_f32(w.device, b.device, c.device, M, K, COLS, fixture_stream));
+    cushim_gemm_q8f_f32_ref(w.host, b.host, c.host, M, K, COLS);
+    fixture_assert_floats("gemm_q8_f32", &c);
+}
+END_TEST
+
+START_TEST(q4k_is_multiplied_and_decoded) {
+    const size_t n_blocks = M * K / SUPER;
+    fixture_open();
+    struct buffer draft = random_bytes(144 * n_blocks);
+    for (size_t i = 0; i < n_blocks; i++) {
+        set_scale(&draft, 144 * i);
+        set_scale(&draft, 144 * i + 2);
+    }
+    struct buffer w = fixture_put(draft.host, draft.n_bytes), x = fixture_floats(K, -0.1, 0.1);
+    struct buffer y = fixture_room(M * sizeof(float)), all = fixture_room(M * K * sizeof(float));
+    ck_done(gemv_q4k_f32(w.device, x.device, y.device, M, K, fixture_stream));
+    cushim_gemv_q4k_f32_ref(w.host, x.host, y.host, M, K);
+    fixture_assert_floats("gemv_q4k_f32", &y);
+    ck_done(dequant_q4k_f32(w.device, all.device, M, K, fixture_stream));
+    cushim_dequant_q4k_f32_ref(w.host, all.host, M, K);
+    fixture_assert_bytes("dequant_q4k_f32", &all);
+}
+END_TEST
+
+START_TEST(a_plain_matrix_meets_a_vector) {
+    enum { N = 77 };
+    fixture_open();
+    struct buffer a = fixture_floats(M * N, -1, 1), x = fixture_floats(N, -1, 1);
+    struct buffer y = fixture_room(M * sizeof(float));
+    ck_done(launch_sgemv_m1(y.device, a.device, x.device, M, N, fixture_stream));
+    cushim_gemv_f32_ref(a.host, x.host, y.host, M, N);
+    fixture_assert_floats("launch_sgemv_m1", &y);
+}
+END_TEST
+
+START_TEST(small_products_come_in_batches) {
+    enum { m = 3, n = 5, k = 7, BATCH = 4, SA = 25, SB = 0, SC = 17 };
+    fixture_open();
+    struct buffer a = fixture_floats(SA * BATCH, -1, 1), b = fixture_floats(k * n, -1, 1);
+    struct buffer c = fixture_room(SC * BATCH * sizeof(float));
+#define RUN(m, n, k, batch)                                                                        \
+    tiny_batched_gemm_f32(a.device, b.device, c.device, m, n, k, SA, SB, SC, batch, fixture_stream)
+    ck_done(RUN(m, n, k, BATCH));
+    cushim_gemm_batched_small_f32_ref(a.host, b.host, c.host, m, n, k, SA, SB, SC, BATCH);
+    fixture_assert_floats("tiny_batched_gemm_f32", &c);
+    ck_assert_int_eq(RUN(0, n, k, BATCH), 1);
+    ck_assert_int_eq(RUN(m, 65, k, BATCH), 1);
+    ck_assert_int_eq(RUN(m, n, 0, BATCH), 1);
+    ck_assert_int_eq(RUN(m, n, -1, BATCH), 1);
+    ck_assert_int_eq(RUN(m, n, k, 0), 1);
+    fixture_assert_floats("tiny_batched_gemm_f32, refused", &c);
+}
+END_TEST
+
+/* ---- attention ---- */
+
+START_TEST(attention_matches_its_reference) {
+    enum { BATCH = 2, HEADS = 3, SEQ = 5, HEAD_DIM = 12, N = BATCH * HEADS * SEQ * HEAD_DIM };
+    fixture_open();
+    struct buffer q = fixture_floats(N, -1, 1), k = fixture_floats(N, -1, 1),
+                  v = fixture_floats(N, -1, 1);
+    struct buffer o = fixture_room(N * sizeof(float));
+    for (int causal = 0; causal <= 2; causal++) {
+        ck_done(flash_attention_forward_f32(q.device, k.device, v.device, o.device, BATCH, HEADS,
+                                            SEQ, HEAD_DIM, causal, fixture_stream));
+        cushim_attention_f32_ref(q.host, k.host, v.host, o.host, BATCH, HEADS, SEQ, HEAD_DIM,
+                                 causal != 0);
+        fixture_assert_floats("flash_attention_forward_f32", &o);
+    }
+}
+END_TEST
+
+enum { BATCH = 2, Q_HEADS = 6, KV_HEADS = 2, HEAD_DIM = 12, LONGEST = 9 };
+enum { N_Q = BATCH * Q_HEADS * HEAD_DIM, N_KV = BATCH * LONGEST * KV_HEADS * HEAD_DIM };
+
+static struct buffer q, k, v, o;
+
+static int decode(int num_bh, int kv_len, const int *kv_len_ptr, int num_q_heads) {
+    return flash_attention_decode_f32(q.device, k.device, v.device, o.device, num_bh, LONGEST,
+                                      HEAD_DIM, kv_len, kv_len_ptr, num_q_heads, KV_HEADS,
+                                      fixture_stream);
+}
+
+static void assert_decoded(int length) {
+    const struct cushim_kv_strides strides = {LONGEST * KV_HEADS * HEAD_DIM, HEAD_DIM,
+                                              KV_HEADS * HEAD_DIM};
+    cushim_attention_decode_f32_ref(q.host, k.host, v.host, NULL, o.host, BATCH, Q_HEADS, KV_HEADS,
+                                    HEAD_DIM, length, LONGEST, &strides);
+    fixture_assert_floats("flash_attention_decode_f32", &o);
+}
+
+START_TEST(a_decoded_token_sees_the_heads_packed_at_each_position) {
+    fixture_open();
+    q = fixture_floats(N_Q, -1, 1);
+    k = fixture_floats(N_KV, -1, 1);
+    v = fixture_floats(N_KV, -1, 1);
+    o = fixture_room(N_Q * sizeof(float));
+    struct buffer length = fixture_put((int[]){5}, sizeof(int));
+    ck_done(decode(BATCH * Q_HEADS, 7, NULL, Q_HEADS));
+    assert_decoded(7);
+    ck_done(decode(BATCH * Q_HEADS, 7, length.device, Q_HEADS));
+    assert_decoded(5);
+    ck_done(decode(BATCH * Q_HEADS, -3, NULL, Q_HEADS));
+    assert_decoded(0);
+    ck_assert_int_eq(decode(BATCH * Q_HEADS + 1, 7, NULL, Q_HEADS), 1);
+    ck_assert_int_eq(decode(BATCH * Q_HEADS, 7, NULL, 0), 1);
+    ck_assert_int_eq(decode(BATCH * Q_HEADS, 7, NULL, -1), 1);
+    ck_assert_int_eq(decode(0, 7, NULL, Q_HEADS), 0);
+}
+END_TEST
+
+/* ---- position ---- */
+
+START_TEST(a_counter_moves_what_follows_it) {
+    enum { DIM = 21, LINES = 4, HALF_ROTARY = 5 };
+    fixture_open();
+    struct buffer counter = fixture_put((int[]){1}, sizeof(int));
+    struct buffer src = fixture_floats(DIM, -1, 1), dst = fixture_room(DIM * LINES * sizeof(float));
+    struct buffer halves = fixture_room(DIM * LINES * sizeof(uint16_t));
+    struct buffer cosines = fixture_floats(LINES * HALF_ROTARY, -1, 1);
+    struct buffer sines = fixture_floats(LINES * HALF_ROTARY, -1, 1);
+    struct buffer cos_out = fixture_room(HALF_ROTARY * sizeof(float));
+    struct buffer sin_out = fixture_room(HALF_ROTARY * sizeof(float));
+    int *position = counter.host;
+    ck_done(launch_increment_counter(counter.device, 2, fixture_stream));
+    *position = 3;
+    fixture_assert_bytes("launch_increment_counter", &counter);
+    ck_done(
+        launch_offset_memcpy(dst.device, src.device, counter.device, DIM, LINES, fixture_stream));
+    cushim_offset_memcpy_f32_ref(src.host, position, dst.host, DIM, LINES);
+    fixture_assert_bytes("launch_offset_memcpy", &dst);
+    ck_done(launch_offset_memcpy_fp16(halves.device, src.device, counter.device, DIM, LINES,
+                                      fixture_stream));
+    cushim_offset_memcpy_f32_f16_ref(src.host, position, halves.host, DIM, LINES);
+    fixture_assert_bytes("launch_offset_memcpy_fp16", &halves);
+    ck_done(launch_rope_select(cosines.device, sines.device, cos_out.device, sin_out.device,
+                               counter.device, HALF_ROTARY, fixture_stream));
+    memcpy(cos_out.host, (float *)cosines.host + 3 * HALF_ROTARY, cos_out.n_bytes);
+    memcpy(sin_out.host, (float *)sines.host + 3 * HALF_ROTARY, sin_out.n_bytes);
+    fixture_assert_bytes("cosines", &cos_out);
+    fixture_assert_bytes("sines", &sin_out);
+    ck_done(launch_reset_counter(counter.device, INT_MIN, fixture_stream));
+    *position = INT_MIN;
+    fixture_assert_bytes("launch_reset_counter", &counter);
+    ck_done(launch_rope_select(sines.device, cosines.device, cos_out.device, sin_out.device,
+                               counter.device, HALF_ROTARY, fixture_stream));
+    ck_done(launch_offset_memcpy(dst.device, cosines.device, counter.device, DIM - 1, LINES,
+                                 fixture_stream));
+    fixture_assert_bytes("cosines, before the table", &cos_out);
+    fixture_assert_bytes("launch_offset_memcpy, before the table", &dst);
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "dropin_products",
+        (const TTest *[]){q4_takes_its_nibbles_from_the_offset, q8_is_of_blocks_of_36_bytes,
+                          q4k_is_multiplied_and_decoded, a_plain_matrix_meets_a_vector,
+                          small_products_come_in_batches, attention_matches_its_reference,
+                          a_decoded_token_sees_the_heads_packed_at_each_position,
+                          a_counter_moves_what_follows_it, NULL});
+}

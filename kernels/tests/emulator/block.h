@@ -1,0 +1,104 @@
+/*
+ * The blocks that run together: one, or the blocks of a cluster.
+ *
+ * Each thread is a fiber.  The scheduler runs the ready lanes of a warp by turns until all of them
+ * wait or have returned, then the next warp's.  Where nobody is ready and not all have returned,
+ * the kernel hangs, and the process ends with what each side waits for.  Launches go through warps
+ * and lanes upwards and downwards by turns, so that a missing barrier has a chance to be seen.
+ */
+#ifndef CUSHIM_EMULATOR_BLOCK_H
+#define CUSHIM_EMULATOR_BLOCK_H
+
+#include "kernels/tests/emulator/fiber.h"
+#include "kernels/tests/emulator/vectors.h"
+
+#include <string.h>
+#include <vector>
+
+namespace emulated {
+
+enum class State { FRESH, RUNNABLE, AT_BLOCK, AT_SOME, AT_LANES, AT_CLUSTER, AT_GATE, RETURNED };
+
+struct Copy {
+    void *to;
+    const void *from;
+    unsigned n_bytes, n_read;
+    unsigned group;
+};
+
+struct Block;
+
+struct Thread {
+    Fiber fiber;
+    Block *block;
+    uint3 index;
+    unsigned number; /* in the block */
+    State state;
+    const char *what; /* it waits at */
+    unsigned mask;    /* AT_LANES; AT_SOME: the barrier's number */
+    void *data;       /* AT_LANES: of the collective */
+    unsigned phase;   /* of the cluster's barrier that it arrived at */
+    bool has_arrived; /* at the cluster's barrier, and did not wait yet */
+    std::vector<Copy> copies;
+    unsigned n_copy_groups; /* ended */
+};
+
+/* Bits of lanes. */
+struct Warp {
+    unsigned present, ready, waiting, returned;
+};
+
+struct Block {
+    uint3 index;
+    unsigned rank; /* in the cluster */
+    std::vector<Thread> threads;
+    std::vector<Warp> warps;
+    unsigned n_returned;
+    unsigned n_at_barrier;
+    struct {
+        unsigned n_arrived, n;
+    } some[16];          /* barriers of some of the threads */
+    int n_votes, result; /* of the predicates of a barrier */
+    std::vector<char> dynamic_shared;
+    std::vector<char> static_shared; /* while another block of the cluster runs */
+};
+
+struct Cluster {
+    std::vector<Block> blocks;
+    unsigned n_arrived, phase;
+};
+
+/* What runs. */
+struct Running {
+    const struct Kernel *kernel;
+    void (*call)(void *data);
+    void *data;
+    unsigned shared_bytes;
+    bool is_downwards;
+    Cluster cluster;
+    Block *block;
+    Thread *thread;     /* NULL: the scheduler */
+    Thread *first_lane; /* of the warp whose turn it is */
+    unsigned turn;      /* its lanes that are still to run in this turn */
+    Fiber scheduler;
+    Fiber *left; /* who switched to the running fiber */
+};
+extern Running running;
+
+/* The blocks of the cluster run to their ends. */
+void run_cluster();
+
+/* The running thread has to wait: `state` and what for. */
+void wait_at(State state, const char *what);
+
+/* Whether two wait at the same thing.  Most often it is one text. */
+inline bool is_same(const char *what, const char *other) {
+    return what == other || strcmp(what, other) == 0;
+}
+
+/* It may go on. */
+void make_ready(Thread *thread);
+
+} // namespace emulated
+
+#endif

@@ -1,0 +1,416 @@
+/*
+ * Where a call runs: without a driver, by the word of the environment, on the device of its stream,
+ * from threads without a context; how it is launched, and what becomes of a reference's arguments.
+ */
+#include "kernels/launch/call.h"
+
+#include <pthread.h>
+
+#include "cushim/kernels.h"
+#include "kernels/tests/launch/fixture.h"
+
+/* ---- no driver ---- */
+
+static const struct cushim_kernel_shape plain;
+
+START_TEST(without_a_driver_the_text_names_it) {
+    uint32_t word;
+    fixture_force(NULL);
+    setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
+    ck_is(fixture_store(&word, 1, NULL), CUSHIM_NOCUDA);
+    ck_said("/nowhere/libcuda.so.1");
+    ck_is(cushim_kernels_load(), CUSHIM_NOCUDA);
+    ck_said("/nowhere/libcuda.so.1");
+}
+END_TEST
+
+START_TEST(without_a_driver_the_references_do_not_step_in) {
+    uint32_t word;
+    fixture_force("cpu");
+    setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
+    ck_is(fixture_store(&word, 1, NULL), CUSHIM_NOCUDA);
+}
+END_TEST
+
+START_TEST(a_driver_without_a_device_is_NODEVICE) {
+    uint32_t word;
+    fixture_force(NULL);
+    setenv("CUSHIM_LIBCUDA", getenv("CUSHIM_TEST_DEVICELESS"), 1);
+    ck_is(fixture_store(&word, 1, NULL), CUSHIM_NODEVICE);
+    ck_is(cushim_kernels_load(), CUSHIM_NODEVICE);
+}
+END_TEST
+
+/* ---- the word for a path ---- */
+
+START_TEST(an_unknown_word_is_refused) {
+    fixture_force("77");
+    fixture_context(0);
+    ck_is(fixture_store(fixture_word(), 1, NULL), CUSHIM_INVALID);
+    ck_said("CUSHIM_KERNEL_ARCH=77 is none of 75, 80, 89, 90, cpu");
+    ck_is(cushim_kernels_load(), CUSHIM_INVALID);
+}
+END_TEST
+
+static struct cushim_kernel_call begun(const char *arch) {
+    struct cushim_kernel_call call;
+    fixture_force(arch);
+    fixture_context(0);
+    ck_ok(cushim_kernel_call_begin(&call, "f", &cushim_family_fixture, NULL));
+    return call;
+}
+
+/* In a child, since it is read once: the path, the more by what a device of 9.0 has. */
+static int path_of(unsigned n) {
+    static const char *const words[] = {"75", "80", "89", "90"};
+    struct cushim_kernel_call call = begun(words[n]);
+    ck_assert(!call.is_cpu);
+    ck_assert_uint_eq(call.n_sms, 132);
+    ck_assert_int_eq(call.has_wgmma, n == 3);
+    ck_assert_int_eq(call.has_pdl, n == 3);
+    return call.arch;
+}
+
+START_TEST(a_word_forces_a_path) {
+    ck_assert_int_eq(fixture_child(path_of, 0), 75);
+    ck_assert_int_eq(fixture_child(path_of, 1), 80);
+    ck_assert_int_eq(fixture_child(path_of, 2), 89);
+    ck_assert_int_eq(fixture_child(path_of, 3), 90);
+}
+END_TEST
+
+static int cpu_of(unsigned n) {
+    static const char *const words[] = {NULL, "", "cpu"};
+    return begun(words[n]).is_cpu;
+}
+
+START_TEST(the_software_device_runs_references_without_a_word) {
+    for (unsigned n = 0; n < 3; n++)
+        ck_assert_int_eq(fixture_child(cpu_of, n), 1);
+}
+END_TEST
+
+/* ---- devices and contexts ---- */
+
+static int stores_on_the_streams_device(unsigned is_cpu) {
+    fixture_force(is_cpu ? "cpu" : "90");
+    fixture_context(1);
+    CUstream stream = fixture_stream();
+    uint32_t *word = fixture_word();
+    fixture_context(0);
+    ck_ok(fixture_store(word, 5, stream));
+    ck_assert_int_eq(SIM(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+    CUcontext of_stream = sim_current(); /* the call has left the current context alone */
+    fixture_context(0);
+    ck_assert_ptr_eq(of_stream, sim_current());
+    fixture_context(1);
+    ck_assert_uint_eq(fixture_read(word), 5);
+    ck_assert_uint_eq(atomic_load(&cushim_family_fixture.ready), is_cpu ? 0 : 2);
+    return 0;
+}
+
+START_TEST(the_stream_says_the_device) {
+    ck_assert_int_eq(fixture_child(stores_on_the_streams_device, 0), 0);
+    ck_assert_int_eq(fixture_child(stores_on_the_streams_device, 1), 0);
+}
+END_TEST
+
+START_TEST(the_null_stream_is_of_the_current_context) {
+    fixture_force("90");
+    fixture_context(1);
+    uint32_t *word = fixture_word();
+    ck_ok(fixture_store(word, 6, NULL));
+    ck_assert_uint_eq(fixture_read(word), 6);
+    ck_assert_uint_eq(atomic_load(&cushim_family_fixture.ready), 2);
+}
+END_TEST
+
+struct request {
+    uint32_t *word;
+    CUstream stream;
+    enum cushim_status status;
+};
+
+static void *store_in_thread(void *cookie) {
+    struct request *request = cookie;
+    ck_assert_ptr_null(sim_current());
+    request->status = fixture_store(request->word, 8, request->stream);
+    ck_assert_ptr_null(sim_current());
+    return NULL;
+}
+
+static void store_without_context(struct request *request) {
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, store_in_thread, request), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+}
+
+/* n: bit 0, the reference; bit 1, one device alone. */
+static int stores_without_context(unsigned n) {
+    fixture_force(n & 1 ? "cpu" : "90");
+    setenv("CUSHIM_SIM_DEVICES", n & 2 ? "1" : "2", 1);
+    fixture_context(0);
+    struct request with = {fixture_word(), fixture_stream(), CUSHIM_OK};
+    struct request without = {fixture_word(), NULL, CUSHIM_OK};
+    store_without_context(&with);
+    ck_ok(with.status);
+    ck_assert_uint_eq(fixture_read(with.word), 8);
+    store_without_context(&without);
+    ck_assert_int_eq(without.status, CUSHIM_NOCONTEXT);
+    ck_assert_uint_eq(fixture_read(without.word), 0);
+    return 0;
+}
+
+START_TEST(a_thread_without_a_context_needs_a_stream) {
+    for (unsigned n = 0; n < 4; n++)
+        ck_assert_int_eq(fixture_child(stores_without_context, n), 0);
+}
+END_TEST
+
+/* ---- launches ---- */
+
+static struct {
+    unsigned n, cluster;
+    bool is_dependent;
+} seen;
+
+static CUresult look(const CUlaunchConfig *config, CUfunction function, void **params,
+                     void **extra) {
+    seen.n++;
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const CUlaunchAttribute *attribute = &config->attrs[i];
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            seen.is_dependent = attribute->value.programmaticStreamSerializationAllowed;
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            seen.cluster = attribute->value.clusterDim.x;
+    }
+    return SIM(cuLaunchKernelEx)(config, function, params, extra);
+}
+
+/* What a launch of this shape carries. */
+static void launch(const struct cushim_kernel_shape *shape) {
+    struct fixture_args args = {fixture_word(), 9};
+    memset(&seen, 0, sizeof seen);
+    ck_ok(fixture_store_by(FIXTURE_LARGE, shape, &args, NULL));
+    ck_assert_uint_eq(fixture_read(args.dst), 9);
+}
+
+static int launches(unsigned n) {
+    static const char *const words[] = {"90", "90", "80"};
+    bool is_on = n == 0;
+    setenv("CUSHIM_KERNEL_PDL", n == 1 ? "0" : "1", 1);
+    fixture_force(words[n]);
+    fixture_context(0);
+    ck_ok(cushim_driver_use("test"));
+    atomic_store(&CUSHIM_DRIVER(cuLaunchKernelEx), look);
+    launch(&plain);
+    ck_assert_uint_eq(seen.n, 0);
+    launch(&(struct cushim_kernel_shape){.is_dependent = true});
+    ck_assert_uint_eq(seen.n, is_on);
+    ck_assert(seen.is_dependent == is_on && !seen.cluster);
+    launch(&(struct cushim_kernel_shape){.cluster = 4, .grid = {4}});
+    ck_assert(seen.n == 1 && seen.cluster == 4 && !seen.is_dependent);
+    launch(&(struct cushim_kernel_shape){.cluster = 4, .grid = {4}, .is_dependent = true});
+    ck_assert(seen.n == 1 && seen.cluster == 4 && seen.is_dependent == is_on);
+    return 0;
+}
+
+START_TEST(a_dependent_launch_says_so_where_the_device_can_and_it_is_wanted) {
+    for (unsigned n = 0; n < 3; n++)
+        ck_assert_int_eq(fixture_child(launches, n), 0);
+}
+END_TEST
+
+START_TEST(a_refused_launch_names_kernel_and_shape) {
+    struct fixture_args args = {NULL, 0};
+    fixture_force("90");
+    fixture_context(0);
+    const struct cushim_kernel_shape shape = {.grid = {1, 70000}, .block = {32}};
+    ck_is(fixture_store_by(FIXTURE_LARGE, &shape, &args, NULL), CUSHIM_INVALID);
+    ck_said("kernel=fixture_large grid=1,70000,1 block=32,1,1 shared_bytes=0");
+}
+END_TEST
+
+START_TEST(clusters_are_counted_where_the_driver_can) {
+    struct cushim_kernel_call call = begun("90");
+    const struct cushim_kernel_shape shape = {.grid = {16}, .block = {128}, .cluster = 8};
+    int n = -1;
+    ck_ok(cushim_kernel_call_clusters(&call, FIXTURE_LARGE, &shape, &n));
+    ck_assert_int_gt(n, 0);
+    driver_loses(cuOccupancyMaxActiveClusters);
+    ck_ok(cushim_kernel_call_clusters(&call, FIXTURE_LARGE, &shape, &n));
+    ck_assert_int_eq(n, 0);
+}
+END_TEST
+
+static CUresult refuse_16(int *n, CUfunction function, const CUlaunchConfig *config) {
+    if (config->attrs[0].value.clusterDim.x <= CUSHIM_PORTABLE_CLUSTER)
+        return SIM(cuOccupancyMaxActiveClusters)(n, function, config);
+    *n = 7; /* what is written by a call that fails, says nothing */
+    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+}
+
+START_TEST(a_size_of_cluster_that_the_driver_refuses_is_not_there) {
+    struct cushim_kernel_call call = begun("90");
+    struct cushim_kernel_shape shape = {.grid = {16}, .block = {128}, .cluster = 16};
+    bool has = true;
+    int n = -1;
+    atomic_store(&CUSHIM_DRIVER(cuOccupancyMaxActiveClusters), refuse_16);
+    ck_ok(cushim_kernel_call_clusters(&call, FIXTURE_LARGE, &shape, &n));
+    ck_assert_int_eq(n, 0);
+    ck_ok(cushim_kernel_call_has_clusters(&call, FIXTURE_LARGE, &shape, &has));
+    ck_assert(!has);
+    shape.cluster = 8;
+    ck_ok(cushim_kernel_call_has_clusters(&call, FIXTURE_LARGE, &shape, &has));
+    ck_assert(has);
+}
+END_TEST
+
+START_TEST(the_driver_is_asked_once_a_width_whether_a_kernel_has_clusters) {
+    struct cushim_kernel_call call = begun("90");
+    struct cushim_kernel_shape shape = {.grid = {16}, .block = {128}, .cluster = 8};
+    bool has = false;
+    SIM(sim_calls_reset)();
+    for (int i = 0; i < 3; i++) {
+        ck_ok(cushim_kernel_call_has_clusters(&call, FIXTURE_LARGE, &shape, &has));
+        ck_assert(has);
+    }
+    ck_assert_uint_eq(SIM(sim_calls)("cuOccupancyMaxActiveClusters"), 1);
+    driver_loses(cuOccupancyMaxActiveClusters);
+    ck_ok(cushim_kernel_call_has_clusters(&call, FIXTURE_LARGE, &shape, &has));
+    ck_assert(has);
+    shape.cluster = 16;
+    ck_ok(cushim_kernel_call_has_clusters(&call, FIXTURE_LARGE, &shape, &has));
+    ck_assert(!has);
+}
+END_TEST
+
+/* ---- references ---- */
+
+START_TEST(a_reference_runs_in_its_turn_on_the_stream_with_copied_arguments) {
+    fixture_force("cpu");
+    fixture_context(0);
+    CUstream stream = fixture_stream();
+    uint32_t *word = fixture_word();
+    SIM(sim_hold)();
+    ck_ok(fixture_store(word, 3, stream));
+    ck_assert_uint_eq(*word, 0); /* device memory is host memory here */
+    SIM(sim_release_hold)();
+    ck_assert_uint_eq(fixture_read(word), 3);
+}
+END_TEST
+
+START_TEST(a_captured_reference_has_its_arguments_as_long_as_the_graph) {
+    uint32_t zero = 0;
+    fixture_force("cpu");
+    fixture_context(0);
+    CUstream stream = fixture_stream();
+    uint32_t *word = fixture_word();
+    ck_assert_int_eq(SIM(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), 0);
+    ck_ok(fixture_store(word, 4, stream));
+    CUgraphExec executable = fixture_end_capture(stream);
+    ck_assert_uint_eq(fixture_read(word), 0);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(SIM(cuMemcpyHtoD_v2)((uintptr_t)word, &zero, sizeof zero), 0);
+        fixture_replay(executable, stream);
+        ck_assert_uint_eq(fixture_read(word), 4);
+    }
+    ck_assert_int_eq(SIM(cuGraphExecDestroy)(executable), CUDA_SUCCESS); /* memcheck: it is freed */
+}
+END_TEST
+
+/* The driver would not say of which device a stream is that captures, but of which context. */
+static int captures_beside_another_device(unsigned n) {
+    bool is_reference = n & 1, has_context = n & 2;
+    CUcontext context;
+    fixture_force(is_reference ? "cpu" : "90");
+    setenv("CUSHIM_SIM_DEVICES", "2", 1);
+    fixture_context(1);
+    uint32_t *word = fixture_word();
+    CUstream stream = fixture_stream();
+    ck_assert_int_eq(SIM(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), 0);
+    if (!has_context)
+        ck_assert_int_eq(SIM(cuCtxPopCurrent_v2)(&context), 0);
+    ck_ok(fixture_store(word, 5, stream));
+    if (!has_context)
+        ck_assert_int_eq(SIM(cuCtxPushCurrent_v2)(context), 0);
+    fixture_replay(fixture_end_capture(stream), stream);
+    ck_assert_uint_eq(fixture_read(word), 5);
+    return 0;
+}
+
+START_TEST(a_capture_stays_valid_where_there_are_two_devices) {
+    for (unsigned n = 0; n < 4; n++)
+        ck_assert_int_eq(fixture_child(captures_beside_another_device, n), 0);
+}
+END_TEST
+
+/* As the CUDA runtime has it: of the first device.  The software one takes no such code. */
+static int loads_without_a_context(unsigned n) {
+    fixture_force("90");
+    setenv("CUSHIM_SIM_DEVICES", n ? "2" : "1", 1);
+    ck_assert_int_eq(SIM(cuInit)(0), CUDA_SUCCESS);
+    ck_assert_int_eq(cushim_kernels_load(), CUSHIM_NOTSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(cushim_last_error(), "cuLibraryLoadData"));
+    return 0;
+}
+
+START_TEST(kernels_are_loaded_before_there_is_a_context) {
+    for (unsigned n = 0; n < 2; n++)
+        ck_assert_int_eq(fixture_child(loads_without_a_context, n), 0);
+}
+END_TEST
+
+/* Every driver call of a reference fails once; memcheck sees what is left. */
+START_TEST(a_reference_that_cannot_be_queued_leaves_nothing) {
+    fixture_force("cpu");
+    fixture_context(0);
+    ck_ok(cushim_driver_use("test"));
+    CUstream stream = fixture_stream();
+    uint32_t *word = fixture_word();
+    for (unsigned captured = 0; captured < 2; captured++) {
+        for (unsigned n = 1;; n++) {
+            CUgraph graph = NULL;
+            if (captured)
+                ck_assert_int_eq(
+                    SIM(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), 0);
+            fail_at(n);
+            bool is_over = fail_is_over(fixture_store(word, 1, stream));
+            ck_ok(fixture_store(word, 2, stream));
+            if (captured) {
+                ck_assert_int_eq(SIM(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
+                ck_assert_int_eq(SIM(cuGraphDestroy)(graph), CUDA_SUCCESS);
+            }
+            ck_assert_uint_eq(fixture_read(word), captured ? 0 : 2);
+            if (is_over)
+                break;
+        }
+        ck_assert_int_eq(SIM(cuMemsetD32_v2)((uintptr_t)word, 0, 1), CUDA_SUCCESS);
+    }
+    ck_assert_uint_eq(n_calls("cuUserObjectRelease"), 1); /* where the graph did not take it */
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "call", (const TTest *[]){without_a_driver_the_text_names_it,
+                                  without_a_driver_the_references_do_not_step_in,
+                                  a_driver_without_a_device_is_NODEVICE,
+                                  an_unknown_word_is_refused,
+                                  a_word_forces_a_path,
+                                  the_software_device_runs_references_without_a_word,
+                                  the_stream_says_the_device,
+                                  the_null_stream_is_of_the_current_context,
+                                  a_thread_without_a_context_needs_a_stream,
+                                  a_dependent_launch_says_so_where_the_device_can_and_it_is_wanted,
+                                  a_refused_launch_names_kernel_and_shape,
+                                  clusters_are_counted_where_the_driver_can,
+                                  a_size_of_cluster_that_the_driver_refuses_is_not_there,
+                                  the_driver_is_asked_once_a_width_whether_a_kernel_has_clusters,
+                                  a_reference_runs_in_its_turn_on_the_stream_with_copied_arguments,
+                                  a_captured_reference_has_its_arguments_as_long_as_the_graph,
+                                  a_capture_stays_valid_where_there_are_two_devices,
+                                  kernels_are_loaded_before_there_is_a_context,
+                                  a_reference_that_cannot_be_queued_leaves_nothing,
+                                  NULL});
+}

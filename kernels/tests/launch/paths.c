@@ -1,0 +1,434 @@
+/*
+ * What launchers choose on each kind of device: the software device poses as it and judges every
+ * launch; kernels do nothing here, so that shapes may be those of models.
+ */
+#include <stdio.h>
+
+#include "cushim/kernels.h"
+#include "kernels/tests/launch/fixture.h"
+
+static const char *const capabilities[] = {"75",  "80",  "86",  "89",  "90",
+                                           "100", "103", "110", "120", "121"};
+enum { N_CAPABILITIES = sizeof capabilities / sizeof *capabilities };
+
+/* ---- kernels that do nothing ---- */
+
+static struct cushim_kernel_family *family_of(const void *image) {
+    static struct cushim_kernel_family *const families[] = {
+#define FAMILY(name) &cushim_family_##name,
+#include "kernels/launch/families.def"
+#undef FAMILY
+    };
+    for (unsigned i = 0; i < sizeof families / sizeof *families; i++) {
+        if (families[i]->image == image)
+            return families[i];
+    }
+    ck_abort_msg("an image of no family");
+    return NULL;
+}
+
+/* In place of a fatbin, an image that names its kernels. */
+static CUresult load_names(CUlibrary *library, const void *code, CUjit_option *options,
+                           void **values, unsigned n_options, CUlibraryOption *library_options,
+                           void **library_values, unsigned n_library_options) {
+    static char text[CUSHIM_FAMILY_MOST_KERNELS * 80];
+    const struct cushim_kernel_family *family = family_of(code);
+    int n = snprintf(text, sizeof text, "%s\n", SIM_MODULE_IMAGE);
+    for (unsigned i = 0; i < family->n_kernels; i++) {
+        n += snprintf(text + n, sizeof text - (size_t)n, ".entry %s\n", family->kernels[i].name);
+        ck_assert_int_lt(n, (int)sizeof text);
+    }
+    return SIM(cuLibraryLoadData)(library, text, options, values, n_options, library_options,
+                                  library_values, n_library_options);
+}
+
+static char launched[128]; /* the name of the last kernel */
+static char all_launched[2048];
+static unsigned last_cluster, last_grid, last_block;
+
+static void keep_name(CUfunction function) {
+    const char *name = "";
+    ck_assert_int_eq(SIM(cuFuncGetName)(&name, function), CUDA_SUCCESS);
+    snprintf(launched, sizeof launched, "%s", name);
+    size_t n = strlen(all_launched);
+    if (n + strlen(name) + 2 < sizeof all_launched)
+        snprintf(all_launched + n, sizeof all_launched - n, "%s ", name);
+    last_cluster = 1;
+}
+
+static CUresult look(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                     CUstream stream, void **params, void **extra) {
+    keep_name(function);
+    return SIM(cuLaunchKernel)(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
+                               shared_bytes, stream, params, extra);
+}
+
+static CUresult look_closer(const CUlaunchConfig *config, CUfunction function, void **params,
+                            void **extra) {
+    keep_name(function);
+    last_grid = config->gridDimX;
+    last_block = config->blockDimX;
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            last_cluster = config->attrs[i].value.clusterDim.x;
+    }
+    return SIM(cuLaunchKernelEx)(config, function, params, extra);
+}
+
+/* In a process of its own, since a driver is of one kind. */
+static void begin(const char *capability) {
+    setenv("CUSHIM_SIM_CAPABILITY", capability, 1);
+    fixture_force("90");
+    fixture_context(0);
+    ck_ok(cushim_driver_use("test"));
+    atomic_store(&CUSHIM_DRIVER(cuLibraryLoadData), load_names);
+    atomic_store(&CUSHIM_DRIVER(cuLaunchKernel), look);
+    atomic_store(&CUSHIM_DRIVER(cuLaunchKernelEx), look_closer);
+}
+
+/* ---- the shapes of models ---- */
+
+/* Aligned, or by one element not; nothing is there. */
+static void *place(bool is_aligned, size_t n_elem_bytes) {
+    return (void *)(uintptr_t)((1ull << 40) + (is_aligned ? 0 : n_elem_bytes)); // NOLINT
+}
+
+/* Of the shapes as many as there is time for, on each kind of device others. */
+static unsigned n_shapes;
+
+static bool is_taken(void) {
+    unsigned pct = suite_steps(100);
+    return ++n_shapes * pct % 100 < pct;
+}
+
+static void run_products(bool is_aligned) {
+    static const int64_t sizes[][2] = {{6144, 4096},   {4096, 4096},  {14336, 4096}, {4096, 14336},
+                                       {8192, 28672},  {28672, 8192}, {100, 16384},  {5, 65536},
+                                       {128256, 4096}, {1, 256},      {128256, 8192}};
+    static const int64_t columns[] = {1, 2, 3, 4, 8, 9, 16, 32, 33, 64, 128, 512, 2048};
+    void *f = place(is_aligned, 4), *h = place(is_aligned, 2), *w = place(is_aligned, 4);
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int64_t m = sizes[i][0], k = sizes[i][1];
+        if (!is_taken())
+            continue;
+        ck_ok(cushim_gemv_q4k_f32(w, f, f, m, k, NULL));
+        size_t n_bytes = cushim_gemv_q4k_scratch(2 * m, k);
+        ck_ok(cushim_gemv_add_q4k_f32(w, f, f, f, m, k, f, n_bytes, NULL));
+        ck_ok(cushim_gemv_swiglu_q4k_f32(w, f, f, f, 0, m, k, f, n_bytes, NULL));
+        ck_ok(cushim_gemv_qkv_q4k_f32(w, f, f, f, f, f, f, f, f, 0, 2, 1, 128, k, 1000, 128, 128, f,
+                                      cushim_gemv_q4k_scratch(512, k), NULL));
+        ck_ok(cushim_gemv_f32(f, f, f, m, k, NULL));
+        for (unsigned c = 0; c < sizeof columns / sizeof *columns; c++) {
+            for (int has_scratch = 0; has_scratch < 2; has_scratch++) {
+                size_t n_of_terms = has_scratch ? cushim_gemm_scratch(k, columns[c]) : 0;
+                ck_ok(cushim_gemm_q4_0_f32(h, w, f, f, m, k, columns[c], f, n_of_terms, NULL));
+                ck_ok(cushim_gemm_q8_0_f32(w, f, f, m, k, columns[c], f, n_of_terms, NULL));
+                ck_ok(cushim_gemm_q8f_f32(w, f, f, m, k, columns[c], f, n_of_terms, NULL));
+            }
+        }
+    }
+    ck_ok(cushim_gemm_batched_small_f32(f, f, f, 64, 64, 64, 4096, 4096, 4096, 1000, NULL));
+}
+
+static void run_attention(bool is_aligned) {
+    static const int64_t heads[][2] = {{1, 1}, {2, 1}, {4, 1}, {8, 1}, {32, 8}, {64, 8}, {12, 4}};
+    static const int64_t lengths[] = {1, 128, 1024, 8192, 131072};
+    void *f = place(is_aligned, 4);
+    for (int64_t dim = 32; dim <= 288; dim += 32) {
+        for (int64_t seq = 1; seq <= 8192; seq *= 8) {
+            if (!is_taken())
+                continue;
+            ck_ok(cushim_attention_f32(f, f, f, f, 1, 32, seq, dim, false, NULL));
+            ck_ok(cushim_attention_f32(f, f, f, f, 4, 32, seq, dim, true, NULL));
+        }
+        for (unsigned h = 0; h < sizeof heads / sizeof *heads; h++) {
+            for (unsigned l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+                if (!is_taken())
+                    continue;
+                int64_t n_q = heads[h][0], n_kv = heads[h][1], n = lengths[l];
+                const struct cushim_kv_strides kv = {n_kv * n * dim, n * dim, dim};
+                size_t n_bytes = cushim_attention_decode_f32_scratch(1, n_q, n_kv, dim, n);
+                ck_ok(cushim_attention_decode_f32(f, f, f, NULL, f, 1, n_q, n_kv, dim, n, n, &kv,
+                                                  NULL, 0, NULL));
+                ck_ok(cushim_attention_decode_f32(f, f, f, NULL, f, 1, n_q, n_kv, dim, n, n, &kv, f,
+                                                  n_bytes, NULL));
+            }
+        }
+    }
+}
+
+static void run_rows(bool is_aligned) {
+    static const int64_t rows[] = {1, 8, 64, 300, 8192, 65536};
+    void *f = place(is_aligned, 4), *h = place(is_aligned, 2), *e = place(is_aligned, 1);
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (int64_t n = 32; n <= 1 << 20; n *= 2) {
+            if (!is_taken())
+                continue;
+            ck_ok(cushim_softmax_f32(f, f, rows[i], n, 1, NULL));
+            ck_ok(cushim_softmax_f32(f, f, 1, n, rows[i], NULL));
+            ck_ok(cushim_scaled_softmax_f16(h, h, 2, rows[i], n, 1, NULL));
+            ck_ok(cushim_rms_norm_f32(f, f, f, f, 1e-5F, rows[i], n, NULL));
+            ck_ok(cushim_add_rms_norm_f32(f, f, f, f, f, 1e-5F, rows[i], n, NULL));
+            ck_ok(cushim_rms_norm_f16(h, h, h, 1e-5F, rows[i], n, NULL));
+            ck_ok(cushim_rms_norm_e4m3_f16(e, h, h, 1, 1e-5F, rows[i], n, NULL));
+            ck_ok(cushim_sum_axis_f32(f, f, rows[i], n, 1, NULL, 0, NULL));
+            ck_ok(cushim_sum_axis_f32(f, f, 1, n, rows[i], NULL, 0, NULL));
+            ck_ok(cushim_argmax_f32(f, place(true, 8), rows[i] * n, NULL, 0, NULL));
+        }
+    }
+}
+
+static int runs_all(unsigned n) {
+    begin(capabilities[n]);
+    n_shapes = n;
+    for (int is_aligned = 0; is_aligned < 2; is_aligned++) {
+        run_products(is_aligned);
+        run_attention(is_aligned);
+        run_rows(is_aligned);
+    }
+    return 0;
+}
+
+START_TEST(every_kind_of_device_launches_what_is_chosen_for_it) {
+    for (unsigned n = 0; n < N_CAPABILITIES; n++)
+        ck_assert_msg(fixture_child(runs_all, n) == 0, "on %s", capabilities[n]);
+}
+END_TEST
+
+/* ---- paths by name ---- */
+
+/* A bit a choice that is the one expected, from the first. */
+static int chooses_by_shared_memory(unsigned n) {
+    static const struct {
+        const char *capability, *q4k, *q4k_long, *q8_0, *attention, *added;
+    } of[] = {
+        {"86", "gemv_q4k_wide", "gemv_q4k_wide", "gemv_q8_0_c1_wide", "attention_split_small_128",
+         "gemv_end_add"},
+        {"90", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_stream", "attention_wgmma_128",
+         "gemv_q4k_add"},
+        {"100", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_stream",
+         "attention_split_large_128", "gemv_q4k_add"},
+        {"120", "gemv_q4k_direct", "gemv_q4k_wide", "gemv_q8_0_c1_wide",
+         "attention_split_small_128", "gemv_q4k_add"},
+    };
+    void *p = place(true, 4);
+    int bits = 0;
+    begin(of[n].capability);
+    ck_ok(cushim_gemv_q4k_f32(p, p, p, 4096, 4096, NULL));
+    bits |= (strcmp(launched, of[n].q4k) == 0) << 0;
+    ck_ok(cushim_gemv_q4k_f32(p, p, p, 8192, 28672, NULL));
+    bits |= (strcmp(launched, of[n].q4k_long) == 0) << 1;
+    ck_ok(cushim_gemm_q8_0_f32(p, p, p, 14336, 4096, 1, NULL, 0, NULL));
+    bits |= (strcmp(launched, of[n].q8_0) == 0) << 2;
+    ck_ok(cushim_attention_f32(p, p, p, p, 4, 32, 4096, 128, false, NULL));
+    bits |= (strcmp(launched, of[n].attention) == 0) << 3;
+    ck_ok(cushim_gemv_add_q4k_f32(p, p, p, p, 4096, 4096, p, 1 << 20, NULL));
+    bits |= (strcmp(launched, of[n].added) == 0) << 4;
+    return bits;
+}
+
+START_TEST(large_tiles_are_for_devices_with_their_shared_memory) {
+    for (unsigned n = 0; n < 4; n++)
+        ck_assert_int_eq(fixture_child(chooses_by_shared_memory, n), 31);
+}
+END_TEST
+
+START_TEST(a_product_of_q4k_has_a_block_a_multiprocessor) {
+    enum { SMS = 132, K = 4096, TILE_PAIRS = 8 };
+    static const struct {
+        int64_t m;
+        unsigned grid, block;
+    } of[] = {
+        {14336, SMS, 512},
+        {SMS * TILE_PAIRS, SMS, 512},
+        {SMS * TILE_PAIRS - TILE_PAIRS, SMS - 1, 512},
+    };
+    void *p = place(true, 4);
+    begin("90");
+    for (unsigned i = 0; i < sizeof of / sizeof *of; i++) {
+        ck_ok(cushim_gemv_swiglu_q4k_f32(p, p, p, p, 0, of[i].m, K, p,
+                                         cushim_gemv_q4k_scratch(2 * of[i].m, K), NULL));
+        ck_assert_str_eq(launched, "gemv_q4k_swiglu");
+        ck_assert_uint_eq(last_grid, of[i].grid);
+        ck_assert_uint_eq(last_block, of[i].block);
+    }
+    ck_ok(cushim_gemv_add_q4k_f32(p, p, p, p, K, 14336, p, 1 << 20, NULL));
+    ck_assert_uint_eq(last_grid, SMS);
+}
+END_TEST
+
+/* What was queued before may write weights; a decoder's own kernels do not. */
+START_TEST(a_decoder_takes_weights_early_but_those_of_its_first_product) {
+    void *p = place(true, 4);
+    const struct cushim_decoder_layer layer = {p, p, p, p, p, p, p, p};
+    const struct cushim_decoder_layer layers[] = {layer, layer};
+    const struct cushim_decoder decoder = {.n_layers = 2,
+                                           .hidden = 4096,
+                                           .ff = 14336,
+                                           .n_q_heads = 32,
+                                           .n_kv_heads = 8,
+                                           .head_dim = 128,
+                                           .max_len = 100,
+                                           .position_stride = 2048,
+                                           .head_stride = 128,
+                                           .layers = layers,
+                                           .cos_table = p,
+                                           .sin_table = p};
+    begin("90");
+    all_launched[0] = '\0';
+    ck_ok(cushim_decoder_q4k_f32(&decoder, p, p, p, p, cushim_decoder_q4k_f32_scratch(&decoder),
+                                 NULL));
+    ck_assert_str_eq(all_launched, "gemv_q4k_qkv attention_decode_128_4 gemv_q4k_add_early "
+                                   "gemv_q4k_swiglu_early gemv_q4k_add_early "
+                                   "gemv_q4k_qkv_early attention_decode_128_4 gemv_q4k_add_early "
+                                   "gemv_q4k_swiglu_early gemv_q4k_add_early ");
+}
+END_TEST
+
+/* A layer that is wrong behind ones that are right: nothing is queued. */
+START_TEST(a_decoder_checks_all_layers_first) {
+    void *p = place(true, 4);
+    struct cushim_decoder_layer layers[2] = {{p, p, p, p, p, p, p, p}, {p, p, p, p, p, p, p, p}};
+    struct cushim_decoder decoder = {.n_layers = 2,
+                                     .hidden = 256,
+                                     .ff = 256,
+                                     .n_q_heads = 4,
+                                     .n_kv_heads = 1,
+                                     .head_dim = 64,
+                                     .max_len = 10,
+                                     .position_stride = 128,
+                                     .head_stride = 64,
+                                     .layers = layers,
+                                     .cos_table = p,
+                                     .sin_table = p};
+    size_t n_bytes = cushim_decoder_q4k_f32_scratch(&decoder);
+    begin("90");
+    all_launched[0] = '\0';
+    layers[1].down = NULL;
+    ck_assert_int_eq(cushim_decoder_q4k_f32(&decoder, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
+    layers[1].down = p;
+    ck_assert_int_eq(cushim_decoder_q4k_f32(&decoder, p, p, p, p, n_bytes - 1, NULL),
+                     CUSHIM_INVALID);
+    decoder.n_q_heads = 6;
+    ck_assert_int_eq(cushim_decoder_q4k_f32(&decoder, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
+    decoder.n_q_heads = 4;
+    decoder.ff = 0;
+    ck_assert_int_eq(cushim_decoder_q4k_f32(&decoder, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
+    ck_assert_int_eq(cushim_decoder_q4k_f32(NULL, p, p, p, p, n_bytes, NULL), CUSHIM_INVALID);
+    ck_assert_str_eq(all_launched, "");
+    decoder.ff = 1LL << 40;
+    ck_assert_uint_eq(cushim_decoder_q4k_f32_scratch(&decoder), 0);
+    ck_assert_uint_eq(cushim_decoder_q4k_f32_scratch(NULL), 0);
+    decoder.n_layers = 0;
+    decoder.ff = 256;
+    ck_ok(cushim_decoder_q4k_f32(&decoder, NULL, NULL, NULL, NULL, 0, NULL));
+    ck_assert_str_eq(all_launched, "");
+}
+END_TEST
+
+static CUresult say_no_clusters(int *value, CUdevice_attribute attribute, CUdevice device) {
+    CUresult result = SIM(cuDeviceGetAttribute)(value, attribute, device);
+    if (attribute == CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH)
+        *value = 0;
+    return result;
+}
+
+START_TEST(a_device_that_says_it_has_no_clusters_gets_none) {
+    void *p = place(true, 4);
+    begin("90");
+    atomic_store(&CUSHIM_DRIVER(cuDeviceGetAttribute), say_no_clusters);
+    ck_ok(cushim_softmax_f32(p, p, 1, 1 << 20, 1, NULL));
+    ck_assert_uint_eq(last_cluster, 1);
+    ck_ok(cushim_sum_axis_f32(p, p, 1, 1 << 20, 1, NULL, 0, NULL));
+    ck_assert_uint_eq(last_cluster, 1);
+    ck_ok(cushim_gemv_f32(p, p, p, 4, 1 << 18, NULL));
+    ck_assert_uint_eq(last_cluster, 1);
+    ck_ok(cushim_gemm_q4_0_f32(p, p, p, p, 4096, 14336, 8, NULL, 0, NULL));
+    ck_assert_str_eq(launched, "gemv_q4_0_mma8");
+    ck_assert_uint_eq(last_cluster, 1);
+}
+END_TEST
+
+START_TEST(a_cluster_shares_slices_of_k_that_are_too_many_for_a_block) {
+    static const struct {
+        int64_t m, k;
+        unsigned cluster, n_warps;
+    } of[] = {{4096, 4096, 1, 16}, {4096, 4352, 2, 9},  {4096, 14336, 4, 14},
+              {16, 32768, 8, 16},  {4096, 2048, 1, 16}, {4096, 256, 1, 4}};
+    void *p = place(true, 4);
+    begin("90");
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        ck_ok(cushim_gemm_q8_0_f32(p, p, p, of[i].m, of[i].k, 8, NULL, 0, NULL));
+        ck_assert_str_eq(launched, "gemv_q8_0_slices");
+        ck_assert_uint_eq(last_cluster, of[i].cluster);
+        ck_assert_uint_eq(last_block, 32 * of[i].n_warps);
+    }
+    ck_ok(cushim_gemm_q8_0_f32(p, p, p, 4096, 33024, 8, NULL, 0, NULL));
+    ck_assert_str_eq(launched, "gemv_q8_0_mma8");
+}
+END_TEST
+
+START_TEST(terms_are_made_ahead_where_there_is_scratch) {
+    static const struct {
+        int64_t n;
+        size_t less; /* than what helps */
+        const char *launched;
+    } of[] = {{9, 0, "gemv_terms gemv_q4_0_wgmma32_of_terms "},
+              {33, 0, "gemv_terms gemv_q4_0_wgmma64_of_terms "},
+              {2048, 0, "gemv_terms gemv_q4_0_wgmma64_of_terms "},
+              {32, 1, "gemv_q4_0_wgmma32 "},
+              {2048, 1, "gemv_q4_0_wgmma64 "}};
+    void *p = place(true, 4);
+    begin("90");
+    ck_assert_uint_eq(cushim_gemm_scratch(4096, 8), 0);
+    ck_assert_uint_eq(cushim_gemm_scratch(4096, -1), 0);
+    ck_assert_uint_eq(cushim_gemm_scratch(4095, 9), 0);
+    ck_assert_uint_eq(cushim_gemm_scratch((int64_t)1 << 62, 9), 0);
+    ck_assert_uint_eq(cushim_gemm_scratch((int64_t)1 << 40, (int64_t)1 << 40), 0);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        size_t n_bytes = cushim_gemm_scratch(4096, of[i].n);
+        ck_assert_uint_ge(n_bytes, 4096 * 4 * (size_t)of[i].n);
+        all_launched[0] = '\0';
+        ck_ok(
+            cushim_gemm_q4_0_f32(p, p, p, p, 14336, 4096, of[i].n, p, n_bytes - of[i].less, NULL));
+        ck_assert_str_eq(all_launched, of[i].launched);
+    }
+    ck_assert_uint_eq(last_cluster, 1);
+}
+END_TEST
+
+START_TEST(a_device_of_12_0_has_clusters_of_up_to_8) {
+    void *p = place(true, 4);
+    begin("120");
+    ck_ok(cushim_rms_norm_f32(p, p, p, p, 1e-5F, 1, 65536, NULL));
+    ck_assert_uint_gt(last_cluster, 1);
+    ck_assert_uint_le(last_cluster, CUSHIM_PORTABLE_CLUSTER);
+}
+END_TEST
+
+START_TEST(a_device_is_asked_once_what_it_has) {
+    void *p = place(true, 4);
+    begin("120");
+    ck_ok(cushim_gemv_q4k_f32(p, p, p, 4096, 4096, NULL));
+    unsigned long n = n_calls("cuDeviceGetAttribute");
+    ck_assert_uint_gt(n, 0);
+    ck_ok(cushim_gemv_q4k_f32(p, p, p, 4096, 4096, NULL));
+    ck_ok(cushim_softmax_f32(p, p, 8, 4096, 1, NULL));
+    ck_assert_uint_eq(n_calls("cuDeviceGetAttribute"), n);
+}
+END_TEST
+
+int main(void) {
+    return suite_run("paths",
+                     (const TTest *[]){every_kind_of_device_launches_what_is_chosen_for_it,
+                                       large_tiles_are_for_devices_with_their_shared_memory,
+                                       a_product_of_q4k_has_a_block_a_multiprocessor,
+                                       a_decoder_takes_weights_early_but_those_of_its_first_product,
+                                       a_decoder_checks_all_layers_first,
+                                       a_device_that_says_it_has_no_clusters_gets_none,
+                                       a_cluster_shares_slices_of_k_that_are_too_many_for_a_block,
+                                       terms_are_made_ahead_where_there_is_scratch,
+                                       a_device_of_12_0_has_clusters_of_up_to_8,
+                                       a_device_is_asked_once_what_it_has, NULL});
+}
