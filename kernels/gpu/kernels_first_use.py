@@ -21,7 +21,7 @@ import threading
 from ctypes import byref, c_bool, c_float, c_int, c_int64, c_size_t, c_uint, c_uint64, c_void_p
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests"))
 import tap  # noqa: E402
 
 N = 131072

@@ -22,7 +22,7 @@ SETTINGS = {"": {}, " as 89": {"CUSHIM_KERNEL_ARCH": "89"}, " as 80": {"CUSHIM_K
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 MOST_SAID = 1 << 20  # characters of a tool's findings, for the log
 MOST_SHOWN = 120  # of a fault, in the table; kernels.json has all
-PROGRAMS = {"first use": "kernels_first_use.py", "large tensors": "kernels_large.py"}  # of tests/gpu/python
+PROGRAMS = {"first use": "kernels_first_use.py", "large tensors": "kernels_large.py"}
 
 
 def filters(host, suite):
@@ -59,7 +59,7 @@ def program(host, title):
         return []
     if host.sim and title == "large tensors":
         return [{"name": title, "status": "skip", "why": "needs a GPU"}]
-    command = [sys.executable, build.ROOT / "tests" / "gpu" / "kernels" / PROGRAMS[title], host.build]
+    command = [sys.executable, build.ROOT / "kernels" / "gpu" / PROGRAMS[title], host.build]
     return companion.judge(host, title, host.run(command, TIMEOUT_S, **variables(host)))
 
 

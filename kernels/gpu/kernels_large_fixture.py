@@ -10,7 +10,7 @@ except ImportError:
     print("1..1\nok 1 - large tensors # SKIP no PyTorch")
     sys.exit(0)
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench" / "kernels"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
 from library import Library  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -7,8 +7,8 @@ import ctypes
 import pathlib
 import re
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-HEADERS = ROOT / "kernels" / "include" / "cushim" / "kernels"
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+HEADERS = ROOT / "include" / "cushim" / "kernels"
 PROTOTYPE = re.compile(r"CUSHIM_API\s+(enum cushim_status|size_t)\s+cushim_(\w+)\(([^;]*)\);", re.DOTALL)
 NUMBERS = {"int64_t": ctypes.c_int64, "int32_t": ctypes.c_int32, "uint64_t": ctypes.c_uint64, "size_t": ctypes.c_size_t,
            "int": ctypes.c_int, "float": ctypes.c_float, "double": ctypes.c_double, "bool": ctypes.c_bool}

@@ -1,4 +1,4 @@
-"""The kernels beside PyTorch's (tests/bench/kernels): OUT/kernels.jsonl, and a line a measurement in the log.
+"""The kernels beside PyTorch's (kernels/bench): OUT/kernels.jsonl, and a line a measurement in the log.
 
 A pattern (--only kernelbench:softmax) is part of KERNEL/SHAPE.  Peers that PyTorch compiles take seconds each: they
 run where a pattern is given.
@@ -22,7 +22,7 @@ def run(host):
         return [{"name": "kernelbench", "status": "fail", "faults": ["libcushim-kernels.so was not built"]}]
     patterns = host.patterns("kernelbench")
     seconds = SHARE * host.left_s()
-    command = [sys.executable, build.ROOT / "tests" / "bench" / "kernels" / "kernels.py", "--library", library, "--companion", companion,
+    command = [sys.executable, build.ROOT / "kernels" / "bench" / "kernels.py", "--library", library, "--companion", companion,
                "--out", host.out / "kernels.jsonl", "--seconds", seconds * 0.9, "--peers", "all" if patterns else "eager",
                *(["--only", ",".join(patterns)] if patterns else [])]
     done = host.run(command, seconds)

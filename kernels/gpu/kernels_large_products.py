@@ -3,7 +3,7 @@ import math
 
 from kernels_large_fixture import (F16, F32, Nmse, U8, close, integers, large, less, new, ours, parts, same_bits, torch, uniform,
                                wait, with_and_without_scratch)
-import quantised  # of tests/bench/kernels
+import quantised  # of kernels/bench
 from library import KvStrides
 
 
@@ -55,7 +55,7 @@ K = 44_032  # a multiple of 256
 
 
 def plain(function, t):
-    """Of tests/bench/kernels/quantised.py, which takes k from x."""
+    """Of kernels/bench/quantised.py, which takes k from x."""
     return function({**t, "x": torch.empty(K, 0)})
 
 
