@@ -7,7 +7,7 @@
 
 PATTERN is part of KERNEL/SHAPE.  Ceilings and the latency of an empty kernel are measured first.  A measurement is
 a captured graph of many calls over sets of tensors that together are five times the L2 (--peers all compiles, which
-takes seconds a case); ours and the peers' graphs take turns.  docs/reference/kernels.md says how to read the columns.
+takes seconds a case); ours and the peers' graphs take turns.  kernels/docs/kernels.md says how to read the columns.
 """
 import argparse
 import json

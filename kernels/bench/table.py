@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Renders the lines of kernels.py as Markdown for docs/results/kernels.md, or as plots.
+"""Renders the lines of kernels.py as Markdown for kernels/results/kernels.md, or as plots.
 
     table.py FILE.. [--only PATTERN]           a row a measurement, by kernel
     table.py FILE.. --by-kernel                a row a kernel: its worst

@@ -5,7 +5,7 @@
  * or double comes as its bits in an unsigned integer, since the caller fills integer registers
  * alone.  Every function answers a cudaError_t as an int, 0 for success, and queues its work on the
  * stream.  What each computes is said by the function of cushim/kernels.h that it forwards to, and
- * docs/reference/libkernels.md lists where the two differ.
+ * kernels/docs/libkernels.md lists where the two differ.
  */
 #ifndef CUSHIM_DROPIN_LIBKERNELS_H
 #define CUSHIM_DROPIN_LIBKERNELS_H

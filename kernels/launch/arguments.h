@@ -1,5 +1,5 @@
 /*
- * What every public kernel asks of its arguments (docs/reference/kernels.md, "Arguments"): first
+ * What every public kernel asks of its arguments (kernels/docs/kernels.md, "Arguments"): first
  * host arrays, then sizes, then pointers.  Each check that fails sets the thread's error text,
  * which names the function, the parameter, its value and the rule, and returns CUSHIM_INVALID;
  * nothing was queued.

@@ -1,5 +1,5 @@
 /* What the environment says of kernels: CUSHIM_KERNEL_ARCH and CUSHIM_KERNEL_PDL
- * (docs/reference/kernels.md).
+ * (kernels/docs/kernels.md).
  */
 #ifndef CUSHIM_KERNELS_SETTINGS_H
 #define CUSHIM_KERNELS_SETTINGS_H

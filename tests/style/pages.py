@@ -3,7 +3,7 @@
     pages.py [ROOT]
 
 Lines are at most 100 columns wide and paragraphs at most 6 lines long; tables, code, headings and lines that are one link are free.
-Dates and commit hashes stand in docs/results and CHANGELOG.md alone.
+Dates and commit hashes stand in docs/results, kernels/results and CHANGELOG.md alone.
 """
 import collections
 import pathlib
@@ -16,7 +16,8 @@ import tree
 
 ROOT = tree.root()
 WIDTH, LINES = 100, 6
-RENDERED = "docs/results/"
+RENDERED = ("docs/results/", "kernels/results/")
+INDEX = {"docs": "docs/README.md", "kernels": "kernels/README.md"}  # of the pages of a folder
 DIARY = re.compile(r"\b20\d\d-\d\d-\d\d\b|\bcommit [0-9a-f]{7,40}\b|\bsince then\b", re.IGNORECASE)
 SOURCES = {".c", ".h", ".cu", ".cuh", ".def", ".S", ".in", ".pml", ".py", ".build"}
 PAGE = re.compile(r"[\w-]+\.md\b")
@@ -73,11 +74,12 @@ def dead_names(root):
 
 
 def not_in_index(root):
-    index = (root / "docs/README.md").read_text()
-    linked = {pathlib.Path("docs", target.split("#")[0]) for target in LINK.findall(index)}
-    for path in pages(root):
-        if path.parts[0] == "docs" and path != pathlib.Path("docs/README.md") and not {path, path.parent} & linked:
-            yield path.as_posix()
+    for folder, index in INDEX.items():
+        text = (root / index).read_text() if (root / index).exists() else ""
+        linked = {pathlib.Path(folder, target.split("#")[0]) for target in LINK.findall(text)}
+        for path in pages(root):
+            if path.parts[0] == folder and path.as_posix() != index and not {path, path.parent} & linked:
+                yield path.as_posix()
 
 
 def assert_none(found):
@@ -117,6 +119,8 @@ def a_dead_link_and_a_page_outside_the_index_are_found():
     with tree.made_of({"docs/README.md": "[a](a.md) [b](b.md)\n", "docs/a.md": "", "docs/c.md": ""}) as root:
         assert list(dead_links(root)) == ["docs/README.md: b.md"]
         assert list(not_in_index(root)) == ["docs/c.md"]
+    with tree.made_of({"kernels/README.md": "[a](docs/a.md)\n", "kernels/docs/a.md": "", "kernels/docs/c.md": ""}) as root:
+        assert list(not_in_index(root)) == ["kernels/docs/c.md"]
     with tree.made_of({"docs/a.md": "", "src/a.c": "/* docs/a.md, B.md */", "src/b.txt": "c.md"}) as root:
         assert list(dead_names(root)) == ["src/a.c: B.md"]
 

@@ -1,4 +1,4 @@
-"""Tables of docs/results are what their data files say.
+"""Tables of docs/results and kernels/results are what their data files say.
 
     results.py ROOT
 """
@@ -26,7 +26,7 @@ DATA = [{"case": "pair/4K", "variant": "native", "p50_ns": 61077}, {"case": "oth
 @tap.test
 def tables_are_what_their_data_says():
     n_tables = 0
-    for page in (ROOT / "docs/results").glob("*.md"):
+    for page in results.pages(ROOT):
         text = page.read_text()
         n_tables += len(results.TABLE.findall(text))
         assert len(results.TABLE.findall(text)) == len(results.MARKER.findall(text)), f"{page.name}: a marker that tools/results does not read"

@@ -1,5 +1,5 @@
 /*
- * Elements of every type as numbers, and back: the formats as docs/reference/kernels.md and
+ * Elements of every type as numbers, and back: the formats as kernels/docs/kernels.md and
  * IEEE 754 have them, by arithmetic and not by the tables or instructions that kernels use.
  */
 #include <math.h>
