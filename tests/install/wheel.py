@@ -437,7 +437,7 @@ def the_kernels_are_a_wheel_of_their_own_that_finds_the_library_of_the_other():
     if IMAGES == "none":
         tap.skip("no kernels in this build")
     folder = installed("with-kernels")
-    wheel_of_kernels = build("kernels", BY_BUILD, SOURCE / "tools/wheel/kernels", f"-Dkernel_images={IMAGES}")
+    wheel_of_kernels = build("kernels", BY_BUILD, SOURCE / "kernels/wheel", f"-Dkernel_images={IMAGES}")
     assert wheel_of_kernels.name.startswith("cushim_kernels-"), wheel_of_kernels
     command(*pip(folder), "install", "--quiet", "--no-deps", "--no-index", wheel_of_kernels)
     script = "import ctypes; from cushim import library_folder as at; print(ctypes.CDLL(at() + '/libcushim-kernels.so.0').cushim_kernels_load())"
@@ -451,7 +451,7 @@ def the_kernels_are_a_wheel_of_their_own_that_finds_the_library_of_the_other():
 
 @tap.test
 def the_kernels_have_no_source_release_of_their_own():
-    done = command(tools() / "python", "-m", "build", "--no-isolation", "--skip-dependency-check", SOURCE / "tools/wheel/kernels", code=1)
+    done = command(tools() / "python", "-m", "build", "--no-isolation", "--skip-dependency-check", SOURCE / "kernels/wheel", code=1)
     assert "are in that of cushim; `python -m build -w` makes their wheel" in done.stdout + done.stderr, done
 
 

@@ -38,7 +38,7 @@ def the_text_of_each_mutation_stands_once_in_its_file():
     mutate = loaded()
     rows = mutate.mutations()
     faults = [(row, mutate.fault(row, ROOT)) for row in rows]
-    assert_none(f"tools/mutate/{row['list']}.toml: \"{row['guarantee']}\": {fault}: write it anew for the code as it is, or take it out"
+    assert_none(f"{row['list']}.toml: \"{row['guarantee']}\": {fault}: write it anew for the code as it is, or take it out"
                 for row, fault in faults if fault)
     assert len(rows) >= LEAST, len(rows)
 
@@ -56,7 +56,7 @@ def the_tests_that_must_fail_are_there():
     names = {test["name"] for test in json.loads(build.read_text())} if build.exists() else set()
     if not {"launcher", "property"} <= names:
         tap.skip("this build has not all tests")
-    assert_none(f"tools/mutate/{row['list']}.toml: no test {name}" for row in mutate.mutations() if row["setup"] == mutate.BASE
+    assert_none(f"{row['list']}.toml: no test {name}" for row in mutate.mutations() if row["setup"] == mutate.BASE
                 for name in row["tests"] if name not in names)
 
 

@@ -10,11 +10,10 @@ import sys
 import tempfile
 import zipfile
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools/wheel"))
 import backend  # of the wheel of cushim
 
-ROOT = HERE.parents[2]
 OURS = re.compile(r"cushim/(lib/lib(cushim-)?kernels\.|include/cushim/kernels(\.h|_ref\.h|/))")
 # What the kernels do not need.
 WITHOUT = ["-Dkernels=enabled", "-Dpreload=false", "-Dcli=false"]
