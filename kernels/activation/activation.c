@@ -1,8 +1,8 @@
 /* Activations with a factor: arguments and launch. */
 #include "cushim/kernels/activation.h"
 
-#include "base/try.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/launch/each.h"
 
 enum kernel { TANH_PRIME, TANH_PRIME_WIDE, SWIGLU, SWIGLU_WIDE };

@@ -8,8 +8,8 @@
  */
 #include "cushim/kernels/attention.h"
 
-#include "base/try.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/attention/attention_kernels.h"
 #include "kernels/launch/call.h"
 #include "kernels/launch/arguments.h"

@@ -10,12 +10,11 @@
  */
 #include "cushim/kernels/attention.h"
 
-#include "base/try.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/attention/attention_kernels.h"
 #include "kernels/launch/call.h"
 #include "kernels/launch/arguments.h"
-#include "companion/core/error.h"
 
 enum {
     MOST_ROWS = 65535,         /* of a grid: blocks loop over more */

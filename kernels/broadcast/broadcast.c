@@ -7,13 +7,12 @@
  */
 #include "kernels/broadcast/broadcast_rows.h"
 
-#include "base/try.h"
 #include "cushim/kernels/broadcast.h"
 #include "cushim/kernels/elementwise.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/launch/call.h"
 #include "kernels/launch/arguments.h"
-#include "companion/core/error.h"
 
 enum { MOST_AXES = 4, VECTOR_ELEMENTS = 4 };
 

@@ -6,8 +6,8 @@
  */
 #include "cushim/kernels/convert.h"
 
-#include "base/try.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/launch/call.h"
 #include "kernels/launch/arguments.h"
 #include "kernels/shared/each_tile.h"

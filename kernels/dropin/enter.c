@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 
 #include "cushim/library.h"
-#include "companion/core/driver.h"
+#include "companion/shared.h"
 
 /* Numbers of cudaError_t that are no CUresult, or that stand for a status without one. */
 enum {

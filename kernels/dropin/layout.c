@@ -7,10 +7,9 @@
  */
 #include "cushim/kernels/layout.h"
 
+#include "companion/shared.h"
 #include "kernels/dropin/enter.h"
 #include "kernels/launch/variants.h"
-#include "companion/core/driver.h"
-#include "companion/core/error.h"
 
 int launch_repeat(const float *src, float *dst, int outerSize, int axisDim, int innerSize, int reps,
                   cudaStream_t stream) {

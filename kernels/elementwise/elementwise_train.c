@@ -1,8 +1,8 @@
 /* Elementwise kernels of training: dropout, and a step of AdamW. */
 #include "cushim/kernels/elementwise.h"
 
-#include "base/try.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/launch/each.h"
 #include "kernels/elementwise/elementwise.h"
 

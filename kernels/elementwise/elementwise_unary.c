@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "base/try.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/launch/each.h"
 #include "kernels/elementwise/elementwise.h"
 

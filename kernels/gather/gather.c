@@ -1,12 +1,11 @@
 /* Gathering rows: arguments, the choice of a path, the launch. */
 #include "cushim/kernels/gather.h"
 
-#include "base/try.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/launch/call.h"
 #include "kernels/launch/arguments.h"
 #include "kernels/shared/divider.h"
-#include "companion/core/error.h"
 
 /* Each is followed by its like for outputs of 2^31 pieces and more. */
 enum kernel { I64, I64_LARGE, I64_WIDE, I64_WIDE_LARGE, I32, I32_LARGE, I32_WIDE, I32_WIDE_LARGE };

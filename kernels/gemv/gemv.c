@@ -8,9 +8,9 @@
  */
 #include "kernels/gemv/gemv_direct.h"
 
-#include "base/try.h"
 #include "cushim/kernels/gemv.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/launch/call.h"
 #include "kernels/launch/arguments.h"
 

@@ -5,15 +5,14 @@
  * One kernel where blocks stay on the matrix units (sm_90); elsewhere the norm, the product and its
  * end are kernels of their own, through scratch.
  */
-#include "base/try.h"
 #include "cushim/kernels/gemv.h"
 #include "cushim/kernels/norm.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/gemv/gemv_direct.h"
 #include "kernels/gemv/gemv_ends.h"
 #include "kernels/gemv/gemv_kernels.h"
 #include "kernels/launch/arguments.h"
-#include "companion/core/error.h"
 
 enum { Q4K_VALUES = 256, Q4K_BYTES = 144, PAIRS = GEMV_DIRECT_ROWS / 2 };
 

@@ -1,11 +1,10 @@
 /* Products of floats, a matrix with one column and many small matrices: arguments, the launch. */
-#include "base/try.h"
 #include "cushim/kernels/gemv.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/launch/call.h"
 #include "kernels/launch/arguments.h"
 #include "kernels/gemv/gemv_kernels.h"
-#include "companion/core/error.h"
 
 enum { BLOCK_THREADS = 256, BLOCK_WARPS = 8, BLOCKS_PER_SM = 8 };
 

@@ -1,6 +1,6 @@
 #include "kernels/launch/arguments.h"
 
-#include "companion/core/error.h"
+#include "companion/shared.h"
 
 enum cushim_status cushim_check_size(const char *what, const char *name, int64_t value) {
     if (value >= 0)

@@ -1,10 +1,7 @@
 #include "kernels/launch/call.h"
 
-#include "base/try.h"
+#include "companion/shared.h"
 #include "kernels/launch/settings.h"
-#include "companion/capture/known_captures.h"
-#include "companion/core/driver.h"
-#include "companion/core/error.h"
 
 static atomic_int n_devices;
 static atomic_int is_simulated; /* 1, -1; 0: not asked yet */

@@ -3,9 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "companion/shared.h"
 #include "kernels/launch/call.h"
-#include "companion/core/driver.h"
-#include "companion/core/error.h"
 
 struct request {
     void (*run)(const void *args);

@@ -1,6 +1,6 @@
 #include "kernels/launch/each.h"
 
-#include "base/try.h"
+#include "companion/shared.h"
 #include "kernels/launch/arguments.h"
 #include "kernels/shared/each_tile.h"
 

@@ -3,9 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/try.h"
-#include "companion/core/driver.h"
-#include "companion/core/error.h"
+#include "companion/shared.h"
 
 static struct {
     struct cushim_kernel_facts facts; /* written under the lock, before is_known */

@@ -1,9 +1,6 @@
 #include "kernels/launch/family.h"
 
-#include "base/try.h"
-#include "companion/capture/known_captures.h"
-#include "companion/core/driver.h"
-#include "companion/core/error.h"
+#include "companion/shared.h"
 
 enum { DEFAULT_SHARED_BYTES = 48 * 1024 };
 

@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cuda/types.h"
 #include "cushim/status.h"
+#include "companion/shared.h"
 #include "kernels/launch/facts.h"
 
 enum { CUSHIM_FAMILY_MOST_KERNELS = 192 };

@@ -1,6 +1,6 @@
 /* All families at once. */
-#include "base/try.h"
 #include "cushim/kernels.h"
+#include "companion/shared.h"
 #include "kernels/launch/call.h"
 
 enum cushim_status cushim_kernels_load(void) {

@@ -1,13 +1,12 @@
 /* Transposition and strided copies: arguments, and the launch that their plan asks for. */
 #include "cushim/kernels/layout.h"
 
-#include "base/try.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/launch/call.h"
 #include "kernels/launch/arguments.h"
 #include "kernels/layout/layout.h"
 #include "kernels/layout/layout_plan.h"
-#include "companion/core/error.h"
 
 static const struct cushim_kernel kernels[] = {
     [LAYOUT_EACH_1] = {.name = "layout_each_1"},

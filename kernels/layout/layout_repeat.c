@@ -1,8 +1,8 @@
 /* Repetition: arguments, the choice of a path, the launch. */
 #include "cushim/kernels/layout.h"
 
-#include "base/try.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/launch/call.h"
 #include "kernels/launch/arguments.h"
 #include "kernels/shared/divider.h"

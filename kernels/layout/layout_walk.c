@@ -1,11 +1,10 @@
 /* The walks that libkernels.so needs beside cushim_strided_copy: arguments and the launch. */
+#include "companion/shared.h"
 #include "kernels/launch/variants.h"
 
-#include "base/try.h"
 #include "kernels/launch/call.h"
 #include "kernels/launch/arguments.h"
 #include "kernels/layout/layout.h"
-#include "companion/core/error.h"
 
 struct walk {
     const void *x;

@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#include "base/try.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/launch/call.h"
 #include "kernels/launch/arguments.h"
 #include "kernels/norm/norm_args.h"

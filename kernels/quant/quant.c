@@ -1,8 +1,8 @@
 /* Dequantising: arguments, the choice of a path, the launch. */
 #include "cushim/kernels/quant.h"
 
-#include "base/try.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/launch/call.h"
 #include "kernels/launch/arguments.h"
 

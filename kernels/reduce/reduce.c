@@ -1,7 +1,7 @@
 /* The reduce family: its kernels, and what sums and argmax ask alike. */
 #include "kernels/reduce/reduce.h"
 
-#include "base/try.h"
+#include "companion/shared.h"
 #include "kernels/launch/arguments.h"
 #include "kernels/reduce/reduce_argmax.h"
 #include "kernels/reduce/reduce_plan.h"

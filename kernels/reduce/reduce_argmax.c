@@ -1,13 +1,12 @@
 /* The largest element: arguments, the choice of a path, the launches. */
 #include "kernels/reduce/reduce_argmax.h"
 
-#include "base/try.h"
 #include "cushim/kernels/reduce.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/launch/arguments.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/launch/variants.h"
-#include "companion/core/error.h"
 
 enum {
     BLOCK_MOST = 8192,      /* elements that one block is as fast with as any more */

@@ -1,8 +1,8 @@
 /* Sums along an axis: arguments, the launches of their plan. */
 #include "cushim/kernels/reduce.h"
 
-#include "base/try.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/launch/arguments.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/reduce/reduce_plan.h"

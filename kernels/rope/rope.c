@@ -1,13 +1,12 @@
 /* Rotary embedding: arguments, the choice of a path, the launch. */
 #include "cushim/kernels/rope.h"
 
-#include "base/try.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/launch/call.h"
 #include "kernels/launch/arguments.h"
 #include "kernels/rope/rope_args.h"
 #include "kernels/shared/row.h"
-#include "companion/core/error.h"
 
 enum kernel { ROTATE, ROTATE_WIDE, QK_NORM_4, QK_NORM_8, QK_NORM_16, QK_NORM_ANY };
 

@@ -1,6 +1,6 @@
 #include "kernels/shared/row.h"
 
-#include "base/try.h"
+#include "companion/shared.h"
 
 struct row_shape {
     int threads, elements;

@@ -1,8 +1,8 @@
 /* Softmax: arguments, the choice of a path, the launch. */
 #include "cushim/kernels/softmax.h"
 
-#include "base/try.h"
 #include "cushim/kernels_ref.h"
+#include "companion/shared.h"
 #include "kernels/launch/call.h"
 #include "kernels/launch/arguments.h"
 #include "kernels/shared/row.h"

@@ -3,7 +3,7 @@
     layers.py [ROOT]
 
 The page has a block that begins with "```layers".  Its line `folders: a < b, c < d` says which top-level folder may include which:
-those to its left, and what these may include.  A line `memory: x < y` says the same of the folders inside src/memory.
+those to its left, and what these may include; what one header includes is no matter of those that include it.  A line `memory: x < y` says the same of the folders inside src/memory.
 What a line names with "." is the files of the folder itself; "*" is every sub-folder that the line does not name.
 
 Includes in quotes are written from src/include/, kernels/include/, src/ or the root, so that each begins with the name of a folder.  Only in
@@ -23,7 +23,7 @@ PAGE = "docs/internals/architecture.md"
 
 # The names of the page, and the folders that they mean.
 FOLDERS = {"include": "src/include/cushim", "base": "src/base", "cuda": "src/cuda", "memory": "src/memory", "copy": "src/copy", "report": "src/report", "trace": "src/trace",
-           "companion": "src/companion", "dropin": "src/dropin", "kernel-include": "kernels/include/cushim", "kernels": "kernels", "kernel-tests": "kernels/tests",
+           "shared": "src/companion/shared.h", "companion": "src/companion", "dropin": "src/dropin", "kernel-include": "kernels/include/cushim", "kernels": "kernels", "kernel-tests": "kernels/tests",
            "preload": "preload",
            "cli": "tools/cushim", "sim": "tools/sim", "tests": "tests"}
 BARE = ["tools", "tests"]
@@ -97,13 +97,14 @@ def rules(root):
         seen = set()
         for layer in Order(text).layers:
             for folder in layer:
-                may.setdefault(folder, set()).update(seen, *(may[below] for below in seen))
+                through = [below for below in seen if not FOLDERS[below].endswith(".h")]
+                may.setdefault(folder, set()).update(seen, *(may[below] for below in through))
             seen |= set(layer)
     return {FOLDERS[name]: {FOLDERS[below] for below in belows | {name}} for name, belows in may.items()}, inside
 
 
 def folder_of(path):
-    fits = [folder for folder in FOLDERS.values() if path.as_posix().startswith(folder + "/")]
+    fits = [folder for folder in FOLDERS.values() if f"{path.as_posix()}/".startswith(folder + "/")]
     return max(fits, key=len, default=None)
 
 
@@ -231,6 +232,7 @@ def an_include_of_a_later_layer_is_found():
                        ("src/include/cushim/x.h", "base/log.h"), ("preload/report/exit.c", "companion/arena/arena.h"),
                        ("preload/report/exit.c", "kernels/fill/fill.h"), ("src/cuda/load.c", "memory/heap/heap.h"),
                        ("kernels/softmax/softmax.cu", "kernels/tests/emulator/cuda.h"), ("kernels/rope/x.c", "tools/sim/sim.h"),
+                       ("kernels/launch/x.c", "companion/core/driver.h"), ("kernels/launch/x.c", "base/try.h"),
                        ("kernels/device/device.cuh", "kernels/tests/frame/case.h"), ("tools/sim/x.c", "tests/unit/x.h"),
                        ("src/companion/pool/pool.c", "kernels/launch/call.h"), ("tools/sim/x.c", "companion/pool/pool.h"), ("tests/unit/x.c", "kernels/launch/call.h"),
                        ("tools/cushim/x.c", "preload/state/process.h"), ("preload/state/x.c", "tools/sim/sim.h")):
@@ -261,7 +263,7 @@ def an_include_of_an_earlier_layer_is_fine():
     for path, name in (("src/memory/heap/heap.c", "memory/layout/segment.h"), ("preload/report/exit.c", "memory/stats.h"),
                        ("preload/report/exit.c", "preload/report/exit.h"), ("tools/cushim/commands/run.c", "base/options.h"),
                        ("tests/unit/x.c", "tools/sim/sim.h"), ("src/base/status.c", "cushim/status.h"),
-                       ("kernels/softmax/softmax.cu", "kernels/device/device.cuh"), ("kernels/launch/call.c", "companion/core/driver.h"),
+                       ("kernels/softmax/softmax.cu", "kernels/device/device.cuh"), ("kernels/launch/call.c", "companion/shared.h"),
                        ("kernels/tests/x.c", "kernels/launch/call.h"), ("kernels/tests/x.c", "tests/unit/suite.h"), ("kernels/device/row.cuh", "kernels/device/math/half.cuh"), SEAM):
         with made_of({path: f'#include "{name}"\n'}) as root:
             assert_none(faults_of_direction(root))

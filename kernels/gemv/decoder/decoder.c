@@ -6,12 +6,11 @@
  */
 #include "cushim/kernels/decoder.h"
 
-#include "base/try.h"
 #include "cushim/kernels/attention.h"
 #include "cushim/kernels/gemv.h"
+#include "companion/shared.h"
 #include "kernels/gemv/gemv_ends.h"
 #include "kernels/launch/arguments.h"
-#include "companion/core/error.h"
 
 enum {
     MOST = 1 << 28, /* of a size */

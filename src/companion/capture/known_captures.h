@@ -12,7 +12,7 @@
 
 #include "companion/context/context.h"
 #include "companion/context/call.h"
-#include "companion/core/export.h"
+#include "companion/shared.h"
 
 /* A capture begun or ended through us, in this context.  The begin comes before the driver's, and
  * lets a record over the whole context that is under way end first. */
@@ -54,20 +54,7 @@ enum cushim_status cushim_capture_refuse(struct cushim_scope *scope);
 enum cushim_status cushim_capture_of_stream(struct cushim_scope *scope, CUstream stream,
                                             CUstreamCaptureStatus *out);
 
-/* The same without a scope, of any stream but the legacy one: whether it is in a capture, be it an
- * invalidated one; where the driver cannot say, it is not. */
-static inline bool cushim_capture_has(CUstream stream) {
-    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUSHIM_DRIVER(cuStreamIsCapturing) &&
-           CUSHIM_DRIVER(cuStreamIsCapturing)(stream, &state) == CUDA_SUCCESS &&
-           state != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 /* E5 for a stream: CAPTURE with its text where it takes part in a capture, else OK. */
 enum cushim_status cushim_capture_refuse_stream(struct cushim_scope *scope, CUstream stream);
-
-/* Relaxed mode for our own driver allocations (E5); the answer goes to _back. */
-CUSHIM_SHARED CUstreamCaptureMode cushim_capture_relax(void);
-CUSHIM_SHARED void cushim_capture_back(CUstreamCaptureMode mode);
 
 #endif

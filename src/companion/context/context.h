@@ -13,7 +13,7 @@
 #include <stdbool.h>
 
 #include "cuda/types.h"
-#include "companion/core/export.h"
+#include "companion/shared.h"
 #include "companion/core/handle.h"
 #include "memory/fence/fence.h"
 
@@ -56,9 +56,6 @@ static inline bool cushim_context_is_same(const struct cushim_context_object *a,
                                           const struct cushim_context_object *b) {
     return a == b || (a->handle == b->handle && a->id == b->id);
 }
-
-/* The device of a context, which is current for the question where the driver wants it so. */
-CUSHIM_SHARED CUresult cushim_context_ask_device(CUcontext handle, int *device);
 
 /**
  * The object of a CUcontext, made at need (WRAPPED).

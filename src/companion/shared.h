@@ -1,0 +1,146 @@
+/*
+ * What libcushim shares with cushim's own libraries, of the same build: exported with the version
+ * CUSHIM_PRIVATE, no part of the ABI.  Those libraries include nothing else of this folder.
+ */
+#ifndef CUSHIM_COMPANION_SHARED_H
+#define CUSHIM_COMPANION_SHARED_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/try.h"
+#include "cuda/types.h"
+#include "cushim/status.h"
+
+#define CUSHIM_SHARED __attribute__((visibility("default")))
+
+/* ---- the driver ---- */
+
+/*
+ * CUSHIM_DRIVER(cuMemFree_v2)(address) calls the driver.  Each DRV row of symbols.def, HOOK, CALL
+ * and NATIVE alike, has a slot, which is NULL where the driver has no such function.
+ *
+ * A slot is a variable of its own, which the linker finds: who calls the driver is not compiled
+ * anew when symbols.def changes, and a name that has no row there does not link.
+ */
+#define CUSHIM_DRIVER_SLOT(entry) _Atomic(__typeof__(&entry))
+#define CUSHIM_DRIVER(entry)                                                                       \
+    (*__extension__({                                                                              \
+        extern CUSHIM_DRIVER_SLOT(entry) cushim_driver_##entry;                                    \
+        &cushim_driver_##entry;                                                                    \
+    }))
+
+/* What cushim's other libraries call. */
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuCtxGetCurrent) cushim_driver_cuCtxGetCurrent;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuCtxGetDevice) cushim_driver_cuCtxGetDevice;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuCtxPopCurrent_v2) cushim_driver_cuCtxPopCurrent_v2;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuCtxPushCurrent_v2) cushim_driver_cuCtxPushCurrent_v2;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuDeviceGet) cushim_driver_cuDeviceGet;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuDeviceGetAttribute) cushim_driver_cuDeviceGetAttribute;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuDeviceGetCount) cushim_driver_cuDeviceGetCount;
+extern CUSHIM_SHARED
+    CUSHIM_DRIVER_SLOT(cuDevicePrimaryCtxRelease_v2) cushim_driver_cuDevicePrimaryCtxRelease_v2;
+extern CUSHIM_SHARED
+    CUSHIM_DRIVER_SLOT(cuDevicePrimaryCtxRetain) cushim_driver_cuDevicePrimaryCtxRetain;
+extern CUSHIM_SHARED
+    CUSHIM_DRIVER_SLOT(cuGraphRetainUserObject) cushim_driver_cuGraphRetainUserObject;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuKernelSetAttribute) cushim_driver_cuKernelSetAttribute;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLaunchHostFunc) cushim_driver_cuLaunchHostFunc;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLaunchKernel) cushim_driver_cuLaunchKernel;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLaunchKernelEx) cushim_driver_cuLaunchKernelEx;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLibraryGetKernel) cushim_driver_cuLibraryGetKernel;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLibraryLoadData) cushim_driver_cuLibraryLoadData;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuLibraryUnload) cushim_driver_cuLibraryUnload;
+extern CUSHIM_SHARED
+    CUSHIM_DRIVER_SLOT(cuOccupancyMaxActiveClusters) cushim_driver_cuOccupancyMaxActiveClusters;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuPointerGetAttribute) cushim_driver_cuPointerGetAttribute;
+extern CUSHIM_SHARED
+    CUSHIM_DRIVER_SLOT(cuStreamGetCaptureInfo_v2) cushim_driver_cuStreamGetCaptureInfo_v2;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuStreamGetCtx) cushim_driver_cuStreamGetCtx;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuStreamGetDevice) cushim_driver_cuStreamGetDevice;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuStreamIsCapturing) cushim_driver_cuStreamIsCapturing;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuUserObjectCreate) cushim_driver_cuUserObjectCreate;
+extern CUSHIM_SHARED CUSHIM_DRIVER_SLOT(cuUserObjectRelease) cushim_driver_cuUserObjectRelease;
+
+enum cushim_driver_state {
+    CUSHIM_DRIVER_UNLOADED,
+    CUSHIM_DRIVER_READY,  /* loaded, and cuInit succeeded */
+    CUSHIM_DRIVER_FAILED, /* cushim_driver_reason says why */
+    CUSHIM_DRIVER_FORKED
+};
+
+extern CUSHIM_SHARED atomic_int cushim_driver_state_now;
+
+/* Load, or say why not: the part of cushim_driver_use that is not the rule. */
+CUSHIM_SHARED enum cushim_status cushim_driver_use_slow(const char *what);
+
+/**
+ * Be sure that there is a driver to call.
+ * @param what  our public function, for the text
+ * @return CUSHIM_OK | CUSHIM_NOCUDA (no libcuda, or a forked child), CUSHIM_NODEVICE, or what
+ *         cuInit said; the error text is set
+ *
+ * Threads  any; the first use takes a lock
+ */
+static inline enum cushim_status cushim_driver_use(const char *what) {
+    if (__builtin_expect(atomic_load_explicit(&cushim_driver_state_now, memory_order_acquire) ==
+                             CUSHIM_DRIVER_READY,
+                         1))
+        return CUSHIM_OK;
+    return cushim_driver_use_slow(what);
+}
+
+/* An entry point by any exported name: the table's, else the driver's own; NULL: absent. */
+CUSHIM_SHARED void *cushim_driver_find(const char *name);
+
+/* ---- the text of errors (companion/core/error.h) ---- */
+
+/**
+ * We refuse.
+ * @param what     our function: __func__ of the public one
+ * @param status   which is returned
+ * @param format   details; "" for none
+ *
+ * Threads  any; keeps errno
+ */
+CUSHIM_SHARED __attribute__((format(printf, 3, 4))) enum cushim_status
+cushim_fail(const char *what, enum cushim_status status, const char *format, ...);
+
+/* Refuse from inside a public function. */
+#define CUSHIM_FAIL(status, ...) cushim_fail(__func__, (status), __VA_ARGS__)
+
+/**
+ * The driver refused.
+ * @param entry   the ABI name: suffixes _v2, _ptsz, .. are cut off the text; may carry an argument,
+ *                as in "cuDeviceGetAttribute(83)"
+ * @param result  not CUDA_SUCCESS
+ * @return the status of result
+ */
+CUSHIM_SHARED __attribute__((format(printf, 3, 4))) enum cushim_status
+cushim_fail_cu(const char *entry, CUresult result, const char *format, ...);
+
+/* The loaded driver has no such entry: NOSYM naming it; `what` is our function. */
+CUSHIM_SHARED enum cushim_status cushim_fail_nosym(const char *what, const char *entry);
+
+/* The driver's name of a result, or our own where it has none; never NULL, static. */
+CUSHIM_SHARED const char *cushim_error_cu_name(CUresult result);
+
+/* ---- contexts and captures ---- */
+
+/* The device of a context, which is current for the question where the driver wants it so. */
+CUSHIM_SHARED CUresult cushim_context_ask_device(CUcontext handle, int *device);
+
+/* Relaxed mode for our own driver allocations (E5); the answer goes to _back. */
+CUSHIM_SHARED CUstreamCaptureMode cushim_capture_relax(void);
+CUSHIM_SHARED void cushim_capture_back(CUstreamCaptureMode mode);
+
+/* Whether a stream, not the legacy one, is in a capture, be it an invalidated one; false when the
+ * driver cannot say. */
+static inline bool cushim_capture_has(CUstream stream) {
+    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUSHIM_DRIVER(cuStreamIsCapturing) &&
+           CUSHIM_DRIVER(cuStreamIsCapturing)(stream, &state) == CUDA_SUCCESS &&
+           state != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+#endif
