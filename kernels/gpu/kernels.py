@@ -15,6 +15,7 @@ import sys
 
 import build
 import companion
+import kernel_cases
 
 TIMEOUT_S = 240
 SETTINGS = {"": {}, " as 89": {"CUSHIM_KERNEL_ARCH": "89"}, " as 80": {"CUSHIM_KERNEL_ARCH": "80"},
@@ -34,7 +35,7 @@ def filters(host, suite):
 
 
 def variables(host):
-    folders = [*map(str, build.kernels_folders(host)), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    folders = [*map(str, kernel_cases.folders(host)), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     found = {"LD_LIBRARY_PATH": os.pathsep.join(folders)}
     if host.sim:
         found["CUSHIM_LIBCUDA"] = host.sim / "libcuda.so.1"
@@ -43,7 +44,7 @@ def variables(host):
 
 def cases(host, job):
     wanted, (title, setting) = job
-    command = [build.kernels_output(host), "--filter", wanted]
+    command = [kernel_cases.output(host), "--filter", wanted]
     return companion.judge(host, wanted.removesuffix("/*") + title, host.run(command, TIMEOUT_S, **variables(host), **setting))
 
 
@@ -76,7 +77,7 @@ def brief(part):
 
 
 def is_built(host):
-    return build.kernels_output(host).exists()
+    return kernel_cases.output(host).exists()
 
 
 def run(host):
@@ -100,7 +101,7 @@ def sanitized(host, job):
     tool, wanted = job
     title = f"{tool} {wanted}".removesuffix(" *")
     command = [find_sanitizer(host), "--tool", tool, "--error-exitcode", "99", "--report-api-errors", "no",
-               build.kernels_output(host), "--few", "--bare", "--filter", wanted]
+               kernel_cases.output(host), "--few", "--bare", "--filter", wanted]
     done = host.run(command, 2 * TIMEOUT_S, **variables(host))
     parts = companion.judge(host, title, done)
     said = re.findall(r"^=====.*", (done.stdout + b"\n" + done.stderr).decode(errors="replace"), re.MULTILINE)

@@ -3,11 +3,15 @@ import concurrent.futures
 import os
 import pathlib
 import re
+import sys
 import zipfile
 
 import host as machine
 
 ROOT = machine.ROOT
+sys.path.append(str(ROOT / "kernels" / "gpu"))
+import kernel_cases  # noqa: E402
+
 ARCH = "sm_90"
 EXTRA = {"cublas": ["-lcublas"], "steady": ["-lcublas", "-lcufft"]}
 BENCHES = ROOT / "tests" / "bench"
@@ -104,36 +108,12 @@ def companion_command(host, name):
             *[f"-L{folder}" for folder in companion_folders(host)], "-l:libvkgdr.so.1", "-lcushim", "-lcheck", "-lsubunit", "-lrt", "-lm", "-lpthread", "-ldl"]
 
 
-def kernels_output(host):
-    return host.bin / "kernel-cases"
-
-
-def kernels_folders(host):
-    return [host.build / "kernels", host.build / "src" / "companion"]
-
-
-def case_sources():
-    """What meson's list of cases names, family by family."""
-    folder = ROOT / "kernels" / "tests"
-    rows = re.search(r"^kernel_cases = \{(.*?)^\}", (folder / "meson.build").read_text(), re.MULTILINE | re.DOTALL)
-    return [folder / name for name in re.findall(r"'([\w/]+\.c)'", rows.group(1))]
-
-
-def kernels_command(host):
-    """The cases of all families, with the frame: host C alone.  Its suites of libcheck stay on the software device."""
-    folder = ROOT / "kernels" / "tests"
-    frame = [folder / "frame" / f"{name}.c" for name in ("main", "frame", "compare", "makers", "table", "values")]
-    return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}", f"-I{ROOT}/src", f"-I{ROOT}/src/include", f"-I{ROOT}/kernels/include", *frame,
-            *case_sources(), "-o", kernels_output(host), *[f"-L{each}" for each in kernels_folders(host)],
-            "-lcushim-kernels", "-lcushim", "-lm", "-lpthread"]
-
-
 EXAMPLES = ROOT / "docs" / "examples"
 
 
 def example_names(host):
     """Those whose head shows what they print; of those that call kernels none where the library of kernels was not built."""
-    has_kernels = any((folder / "libcushim-kernels.so").exists() for folder in kernels_folders(host))
+    has_kernels = any((folder / "libcushim-kernels.so").exists() for folder in kernel_cases.folders(host))
     return [path.stem for path in sorted(EXAMPLES.glob("*.c"))
             if "rints:" in path.read_text() and (has_kernels or not calls_kernels(path))]
 
@@ -149,9 +129,9 @@ def example_output(host, name):
 def example_command(host, name):
     folder, path = host.build / "src" / "companion", EXAMPLES / f"{name}.c"
     driver = [f"-L{host.cuda}/lib64/stubs", "-lcuda"] if re.search(r"#include <cuda\.h>", path.read_text()) else []
-    kernels = [*[f"-L{each}" for each in kernels_folders(host)], "-lcushim-kernels",
-               f"-Wl,-rpath,{kernels_folders(host)[0]}"] if calls_kernels(path) else []
-    return ["gcc", "-std=gnu11", "-O2", "-rdynamic", f"-I{ROOT}/src/include", f"-I{ROOT}/kernels/include",
+    kernels = [*[f"-L{each}" for each in kernel_cases.folders(host)], "-lcushim-kernels",
+               f"-Wl,-rpath,{kernel_cases.folders(host)[0]}"] if calls_kernels(path) else []
+    return ["gcc", "-std=gnu11", "-O2", "-rdynamic", f"-I{ROOT}/src/include", kernel_cases.INCLUDE,
             "-isystem", f"{host.cuda}/include", path, "-o", example_output(host, name), f"-L{folder}", *kernels, "-lcushim", f"-Wl,-rpath,{folder}", *driver, "-lpthread", "-lm"]
 
 
@@ -241,7 +221,7 @@ def build(host, suites):
         jobs.update({f"companion-{name}": companion_command(host, name) for name in companion_names()})
         jobs.update({f"example-{name}": example_command(host, name) for name in example_names(host)})
     if {"kernels", "sanitizer"} & set(suites):
-        jobs["kernel-cases"] = kernels_command(host)
+        jobs["kernel-cases"] = kernel_cases.command(host)
     if "bench" in suites:
         jobs.update(bench_jobs(host, record))
     counter = None if host.sim else counter_command(host)
