@@ -1,6 +1,6 @@
 /* What the cases of whole sequences and of decode share. */
-#ifndef CUSHIM_TESTS_KERNELS_CASES_ATTENTION_H
-#define CUSHIM_TESTS_KERNELS_CASES_ATTENTION_H
+#ifndef CUSHIM_KERNELS_TESTS_CASES_ATTENTION_H
+#define CUSHIM_KERNELS_TESTS_CASES_ATTENTION_H
 
 #include "kernels/tests/frame/case.h"
 

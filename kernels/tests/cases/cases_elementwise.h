@@ -1,6 +1,6 @@
 /* What the files with elementwise cases have in common. */
-#ifndef CUSHIM_TESTS_KERNELS_CASES_ELEMENTWISE_H
-#define CUSHIM_TESTS_KERNELS_CASES_ELEMENTWISE_H
+#ifndef CUSHIM_KERNELS_TESTS_CASES_ELEMENTWISE_H
+#define CUSHIM_KERNELS_TESTS_CASES_ELEMENTWISE_H
 
 #include "kernels/tests/frame/case.h"
 

@@ -1,6 +1,6 @@
 /* The cases of the family gemv are in several files: what they have in common. */
-#ifndef CUSHIM_TESTS_KERNELS_CASES_GEMV_H
-#define CUSHIM_TESTS_KERNELS_CASES_GEMV_H
+#ifndef CUSHIM_KERNELS_TESTS_CASES_GEMV_H
+#define CUSHIM_KERNELS_TESTS_CASES_GEMV_H
 
 #include "kernels/tests/frame/case.h"
 

@@ -1,6 +1,6 @@
 /* What the files of the layout family's cases share. */
-#ifndef CUSHIM_TESTS_KERNELS_CASES_LAYOUT_H
-#define CUSHIM_TESTS_KERNELS_CASES_LAYOUT_H
+#ifndef CUSHIM_KERNELS_TESTS_CASES_LAYOUT_H
+#define CUSHIM_KERNELS_TESTS_CASES_LAYOUT_H
 
 #include "kernels/tests/frame/case.h"
 

@@ -1,6 +1,6 @@
 /* Makers of q4k operands, for the families quant and gemv. */
-#ifndef CUSHIM_TESTS_KERNELS_CASES_Q4K_H
-#define CUSHIM_TESTS_KERNELS_CASES_Q4K_H
+#ifndef CUSHIM_KERNELS_TESTS_CASES_Q4K_H
+#define CUSHIM_KERNELS_TESTS_CASES_Q4K_H
 
 #include "kernels/tests/frame/case.h"
 #include "kernels/tests/frame/quantise.h"

@@ -2,8 +2,8 @@
  * Buffers for the tests of libkernels.so: each is memory of the device and a copy on the host.  A
  * test calls the library on the one and a reference on the other, and compares.
  */
-#ifndef CUSHIM_TESTS_KERNELS_DROPIN_FIXTURE_H
-#define CUSHIM_TESTS_KERNELS_DROPIN_FIXTURE_H
+#ifndef CUSHIM_KERNELS_TESTS_DROPIN_FIXTURE_H
+#define CUSHIM_KERNELS_TESTS_DROPIN_FIXTURE_H
 
 #include "tests/unit/suite.h"
 

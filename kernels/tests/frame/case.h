@@ -12,8 +12,8 @@
  *   and on the first ones again;
  * - sees after each that guards and inputs are as they were.
  */
-#ifndef CUSHIM_TESTS_KERNELS_CASE_H
-#define CUSHIM_TESTS_KERNELS_CASE_H
+#ifndef CUSHIM_KERNELS_TESTS_CASE_H
+#define CUSHIM_KERNELS_TESTS_CASE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
  * The frame around cases: what its files share (table.c holds cases, compare.c judges outputs,
  * frame.c runs one case, main.c all of them).
  */
-#ifndef CUSHIM_TESTS_KERNELS_FRAME_H
-#define CUSHIM_TESTS_KERNELS_FRAME_H
+#ifndef CUSHIM_KERNELS_TESTS_FRAME_H
+#define CUSHIM_KERNELS_TESTS_FRAME_H
 
 #include "kernels/tests/frame/case.h"
 

@@ -4,8 +4,8 @@
  * A block is made of 32 floats (q4k: 256), by the rules of the formats' source: the scale from the
  * largest magnitude, rounded as the format stores it, then each value to the nearest integer.
  */
-#ifndef CUSHIM_TESTS_KERNELS_QUANTISE_H
-#define CUSHIM_TESTS_KERNELS_QUANTISE_H
+#ifndef CUSHIM_KERNELS_TESTS_QUANTISE_H
+#define CUSHIM_KERNELS_TESTS_QUANTISE_H
 
 #include <stdint.h>
 

@@ -5,8 +5,8 @@
  * A test says first where it runs (fixture_force), since that is read once; each is a process of
  * its own.
  */
-#ifndef CUSHIM_TESTS_KERNELS_FIXTURE_H
-#define CUSHIM_TESTS_KERNELS_FIXTURE_H
+#ifndef CUSHIM_KERNELS_TESTS_FIXTURE_H
+#define CUSHIM_KERNELS_TESTS_FIXTURE_H
 
 #include "base/try.h"
 #include "kernels/launch/call.h"
