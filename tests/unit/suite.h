@@ -1,7 +1,17 @@
 /*
- * A file is a suite: `SUITE() { return suite_run("block", (const TTest *[]){a, b, NULL}); }`.  The
- * suites of many folders are one program, whose main is suite_main.c: it runs those that are named.
- * The output is TAP where CK_TAP_LOG_FILE_NAME says so.
+ * A file is a suite of its tests, in their order:
+ *
+ *     TEST(a_block_is_found) {
+ *         ck_assert_ptr_nonnull(find());
+ *     }
+ *
+ *     SUITE() {
+ *         return tests_run("block");
+ *     }
+ *
+ * The suites of many folders are one program, whose main is suite_main.c: it runs those that are
+ * named.  A suite that is a program says `int main(void)` for SUITE().  The output is TAP if
+ * CK_TAP_LOG_FILE_NAME says so.
  */
 #ifndef CUSHIM_TESTS_UNIT_SUITE_H
 #define CUSHIM_TESTS_UNIT_SUITE_H
@@ -33,6 +43,70 @@ void suite_enlist(struct suite *suite);
 #ifndef SUITE_MARKS
 #define _mark_point(file, line) ((void)0)
 #endif
+
+/* A test and what its TEST says of it. */
+struct test {
+    const TTest *test;
+    bool is_wanted;
+    int first, n;   /* it runs for _i = first .. n - 1; once if n is 0 */
+    unsigned needs; /* bits that a fixture gives a meaning */
+};
+
+struct test_row {
+    struct test (*get)(void);
+    int line;
+    struct test_row *next;
+};
+
+static struct test_row *test_rows; /* the tests of this file */
+
+/* Before main, in an order that the compiler chooses. */
+static inline void test_enlist(struct test_row *row) {
+    struct test_row **at = &test_rows;
+    while (*at && (*at)->line < row->line)
+        at = &(*at)->next;
+    row->next = *at;
+    *at = row;
+}
+
+/*
+ * `TEST(name) { }` is a test.  Members of struct test may follow the name: TEST(name, .n = N_MODES)
+ * runs for _i = 0 .. N_MODES - 1.  TEST_IF(condition, name) is a test only if the condition holds
+ * when the suite runs: one that had nothing to say and returned would count as passed.
+ */
+#define TEST(...)    TEST_OF(true, __VA_ARGS__, )
+#define TEST_IF(...) TEST_OF(__VA_ARGS__, )
+#define TEST_OF(condition, name, ...)                                                              \
+    static const TTest *name;                                                                      \
+    static struct test name##_get(void) {                                                          \
+        return (struct test){.test = name, .is_wanted = (condition), __VA_ARGS__};                 \
+    }                                                                                              \
+    __attribute__((constructor)) static void name##_enlist(void) {                                 \
+        static struct test_row row = {name##_get, __LINE__, NULL};                                 \
+        test_enlist(&row);                                                                         \
+    }                                                                                              \
+    START_TEST(name)
+
+/* Run the tests of this file as the suite of this name; returns the program's exit code.  That none
+ * ran is a failure; the time-out is only there so that a hang is one. */
+static inline int tests_run(const char *name) {
+    Suite *suite = suite_create(name);
+    TCase *tcase = tcase_create(name);
+    tcase_set_timeout(tcase, 240);
+    for (struct test_row *row = test_rows; row; row = row->next) {
+        struct test test = row->get();
+        if (test.is_wanted && test.n > 0)
+            tcase_add_loop_test(tcase, test.test, test.first, test.n);
+        else if (test.is_wanted)
+            tcase_add_test(tcase, test.test);
+    }
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    bool is_well = srunner_ntests_run(runner) > 0 && srunner_ntests_failed(runner) == 0;
+    srunner_free(runner);
+    return is_well ? EXIT_SUCCESS : EXIT_FAILURE;
+}
 
 /* `tests` ends with NULL.  The timeout is only there so that a hang is a failure. */
 static inline int suite_run(const char *name, const TTest *const *tests) {

@@ -27,7 +27,7 @@ static add_fn *opened(void) {
     return add;
 }
 
-START_TEST(without_a_driver_it_opens_and_answers_35) {
+TEST(without_a_driver_it_opens_and_answers_35) {
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
     add_fn *add = opened();
     ck_assert_int_eq(add(x, x, x, N, NULL), 35);
@@ -37,13 +37,11 @@ START_TEST(without_a_driver_it_opens_and_answers_35) {
     const int one[] = {1}, zero[] = {0};
     ck_assert_int_eq(launch_transpose_nd(x, x, one, one, zero, 1, N, NULL), 35);
 }
-END_TEST
 
-START_TEST(a_driver_without_a_device_answers_100) {
+TEST(a_driver_without_a_device_answers_100) {
     setenv("CUSHIM_LIBCUDA", getenv("CUSHIM_TEST_DEVICELESS"), 1);
     ck_assert_int_eq(opened()(x, x, x, N, NULL), 100);
 }
-END_TEST
 
 /* ---- contexts ---- */
 
@@ -85,21 +83,19 @@ static struct call on_another_thread(cudaStream_t stream) {
     return call;
 }
 
-START_TEST(a_stream_brings_its_context_to_any_thread) {
+TEST(a_stream_brings_its_context_to_any_thread) {
     open_ones();
     ck_assert_int_eq(on_another_thread(fixture_stream).error, 0);
     fixture_assert_bytes("sum", &sum);
 }
-END_TEST
 
-START_TEST(the_NULL_stream_without_a_context_is_device_0_s) {
+TEST(the_NULL_stream_without_a_context_is_device_0_s) {
     open_ones();
     ck_assert_int_eq(on_another_thread(NULL).error, 0);
     fixture_assert_bytes("sum", &sum);
     ck_assert_int_eq(on_another_thread(CU_STREAM_LEGACY).error, 0);
     ck_assert_int_eq(on_another_thread(CU_STREAM_PER_THREAD).error, 0);
 }
-END_TEST
 
 /* On a thread without a context: the software device answers there, too, but a driver may not; the
  * list of calls since `first` says whether one was pushed. */
@@ -119,7 +115,7 @@ static void assert_asked_in_a_context(unsigned long first) {
     ck_assert_int_eq(n_pushed, 0);
 }
 
-START_TEST(transposes_find_their_strides_without_a_context) {
+TEST(transposes_find_their_strides_without_a_context) {
     unsigned long (*n_calls)(void);
     sim_find("sim_calls_total", &n_calls);
     open_ones();
@@ -140,10 +136,9 @@ START_TEST(transposes_find_their_strides_without_a_context) {
         fixture_assert_bytes("launch_transpose_nd", &y);
     }
 }
-END_TEST
 
 /* Nobody else retained it: the library makes it itself, and makes it again after a reset. */
-START_TEST(a_primary_context_is_made_and_after_a_reset_made_again) {
+TEST(a_primary_context_is_made_and_after_a_reset_made_again) {
     CUcontext context = NULL;
     CUdeviceptr memory;
     ck_assert_int_eq(SIM(cuInit)(0), CUDA_SUCCESS);
@@ -159,11 +154,10 @@ START_TEST(a_primary_context_is_made_and_after_a_reset_made_again) {
         ck_assert_int_eq(SIM(cuDevicePrimaryCtxReset_v2)(0), CUDA_SUCCESS);
     }
 }
-END_TEST
 
 /* ---- another device's context stays the current one ---- */
 
-START_TEST(a_current_context_is_left_alone) {
+TEST(a_current_context_is_left_alone) {
     CUcontext other;
     open_ones();
     ck_assert_int_eq(SIM(cuDevicePrimaryCtxRetain)(&other, 1), CUDA_SUCCESS);
@@ -175,11 +169,10 @@ START_TEST(a_current_context_is_left_alone) {
         ((float *)twice.host)[i] = 2 * ((float *)there.host)[i];
     fixture_assert_bytes("twice", &twice);
 }
-END_TEST
 
 /* ---- numbers ---- */
 
-START_TEST(a_wrong_argument_is_error_1) {
+TEST(a_wrong_argument_is_error_1) {
     open_ones();
     ck_assert_int_eq(launch_add(ones.device, ones.device, NULL, N, fixture_stream), 1);
     ck_assert_int_eq(
@@ -188,7 +181,6 @@ START_TEST(a_wrong_argument_is_error_1) {
     ck_assert_int_eq(gemv_q4k_f32(ones.device, ones.device, sum.device, 1, 300, fixture_stream), 1);
     ck_assert_int_eq(launch_softmax(ones.device, sum.device, -1, 1, 1, fixture_stream), 1);
 }
-END_TEST
 
 static int error_when_the_driver_says(CUresult result) {
     void (*fail_at)(unsigned long, CUresult);
@@ -204,7 +196,7 @@ static int error_when_the_driver_says(CUresult result) {
     }
 }
 
-START_TEST(the_driver_s_numbers_are_kept) {
+TEST(the_driver_s_numbers_are_kept) {
     open_ones();
     ck_assert_int_eq(error_when_the_driver_says(CUDA_ERROR_OUT_OF_MEMORY), 2);
     ck_assert_int_eq(error_when_the_driver_says(CUDA_ERROR_INVALID_CONTEXT), 201);
@@ -215,9 +207,8 @@ START_TEST(the_driver_s_numbers_are_kept) {
     ck_assert_int_eq(launch_add(ones.device, ones.device, NULL, N, fixture_stream), 1);
     fixture_assert_bytes("sum", &sum);
 }
-END_TEST
 
-START_TEST(what_has_no_element_is_done) {
+TEST(what_has_no_element_is_done) {
     open_ones();
     void *p = NULL;
     ck_done(launch_add(p, p, p, 0, NULL));
@@ -248,17 +239,7 @@ START_TEST(what_has_no_element_is_done) {
     ck_done(launch_offset_memcpy(p, p, p, 0, 4, NULL));
     ck_done(launch_rope_select(p, p, p, p, p, 0, NULL));
 }
-END_TEST
 
 int main(void) {
-    return suite_run("dropin_calls",
-                     (const TTest *[]){without_a_driver_it_opens_and_answers_35,
-                                       a_driver_without_a_device_answers_100,
-                                       a_stream_brings_its_context_to_any_thread,
-                                       the_NULL_stream_without_a_context_is_device_0_s,
-                                       transposes_find_their_strides_without_a_context,
-                                       a_primary_context_is_made_and_after_a_reset_made_again,
-                                       a_current_context_is_left_alone, a_wrong_argument_is_error_1,
-                                       the_driver_s_numbers_are_kept, what_has_no_element_is_done,
-                                       NULL});
+    return tests_run("dropin_calls");
 }

@@ -26,7 +26,7 @@ static void open_floats(double low, double high) {
         fixture_assert_floats(#function, &c);                                                      \
     } while (0)
 
-START_TEST(operations_of_two_match_their_references) {
+TEST(operations_of_two_match_their_references) {
     open_floats(0.5, 3);
     ck_binary(launch_add, cushim_add_f32_ref);
     ck_binary(launch_sub, cushim_sub_f32_ref);
@@ -36,7 +36,6 @@ START_TEST(operations_of_two_match_their_references) {
     ck_binary(launch_tanh_prime, cushim_tanh_prime_f32_ref);
     ck_binary(fused_swiglu_f32, cushim_swiglu_f32_ref);
 }
-END_TEST
 
 #define ck_scalar(function, reference)                                                             \
     do {                                                                                           \
@@ -45,16 +44,15 @@ END_TEST
         fixture_assert_floats(#function, &c);                                                      \
     } while (0)
 
-START_TEST(operations_with_a_scalar_match_their_references) {
+TEST(operations_with_a_scalar_match_their_references) {
     open_floats(0.5, 3);
     ck_scalar(launch_add_scalar, cushim_add_scalar_f32_ref);
     ck_scalar(launch_sub_scalar, cushim_sub_scalar_f32_ref);
     ck_scalar(launch_mul_scalar, cushim_mul_scalar_f32_ref);
     ck_scalar(launch_div_scalar, cushim_div_scalar_f32_ref);
 }
-END_TEST
 
-START_TEST(a_power_is_of_the_magnitude) {
+TEST(a_power_is_of_the_magnitude) {
     static const float exponents[] = {3, 2, 0.5f, -1, 1, 0, 2.5f, -0.5f};
     open_floats(-3, 3);
     float *base = a.host, *want = c.host;
@@ -65,7 +63,6 @@ START_TEST(a_power_is_of_the_magnitude) {
         fixture_assert_floats("launch_pow_scalar", &c);
     }
 }
-END_TEST
 
 #define ck_unary(function, reference)                                                              \
     do {                                                                                           \
@@ -74,7 +71,7 @@ END_TEST
         fixture_assert_floats(#function, &c);                                                      \
     } while (0)
 
-START_TEST(functions_match_their_references) {
+TEST(functions_match_their_references) {
     open_floats(0.01, 4);
     ck_unary(launch_exp, cushim_exp_f32_ref);
     ck_unary(launch_log, cushim_log_f32_ref);
@@ -84,9 +81,8 @@ START_TEST(functions_match_their_references) {
     ck_unary(launch_cos, cushim_cos_f32_ref);
     ck_unary(launch_tanh, cushim_tanh_f32_ref);
 }
-END_TEST
 
-START_TEST(a_fill_keeps_the_bits) {
+TEST(a_fill_keeps_the_bits) {
     open_floats(0, 1);
     uint32_t *want = c.host;
     for (int i = 0; i < N; i++)
@@ -94,7 +90,6 @@ START_TEST(a_fill_keeps_the_bits) {
     ck_done(launch_fill(c.device, 0x7F812345, N, fixture_stream));
     fixture_assert_bytes("launch_fill", &c);
 }
-END_TEST
 
 #define ck_half(function, reference)                                                               \
     do {                                                                                           \
@@ -103,7 +98,7 @@ END_TEST
         fixture_assert_bytes(#function, &z);                                                       \
     } while (0)
 
-START_TEST(operations_of_halves_match_their_references) {
+TEST(operations_of_halves_match_their_references) {
     fixture_open();
     struct buffer x = fixture_halves(N), y = fixture_halves(N), z = fixture_room(HALF_BYTES);
     ck_half(launch_add_fp16, cushim_add_f16_ref);
@@ -111,9 +106,8 @@ START_TEST(operations_of_halves_match_their_references) {
     ck_half(launch_mul_fp16, cushim_mul_f16_ref);
     ck_half(launch_div_fp16, cushim_div_f16_ref);
 }
-END_TEST
 
-START_TEST(dropout_drops_while_training_alone) {
+TEST(dropout_drops_while_training_alone) {
     const uint64_t key = 0x123456789ABCDEF0;
     open_floats(0.5, 1);
     ck_done(dropout_f32(a.device, c.device, N, bits_of(0.3f), key, 1, bits_of(1 / 0.7f),
@@ -129,9 +123,8 @@ START_TEST(dropout_drops_while_training_alone) {
     memcpy(c.host, a.host, BYTES);
     fixture_assert_bytes("dropout_f32, not training", &c);
 }
-END_TEST
 
-START_TEST(a_step_of_adamw_matches_its_reference) {
+TEST(a_step_of_adamw_matches_its_reference) {
     open_floats(-1, 1);
     struct buffer m = fixture_floats(N, -1, 1);
     double second[N];
@@ -149,7 +142,6 @@ START_TEST(a_step_of_adamw_matches_its_reference) {
     fixture_assert_floats("grad", &b);
     fixture_assert_doubles("v", &v);
 }
-END_TEST
 
 /* ---- broadcast ---- */
 
@@ -166,14 +158,13 @@ END_TEST
         fixture_assert_floats(#op "_broadcast4d", &c);                                             \
     } while (0)
 
-START_TEST(broadcasts_match_their_references) {
+TEST(broadcasts_match_their_references) {
     open_floats(0.5, 2);
     ck_broadcast(add);
     ck_broadcast(sub);
     ck_broadcast(mul);
     ck_broadcast(div);
 }
-END_TEST
 
 /* ---- convert: every code is finite ---- */
 
@@ -184,7 +175,7 @@ static float value_of_code(int code) {
     return code & 0x80 ? -size : size;
 }
 
-START_TEST(every_code_of_e4m3_is_finite) {
+TEST(every_code_of_e4m3_is_finite) {
     uint8_t codes[256], others[256];
     float want[256];
     fixture_open();
@@ -213,9 +204,8 @@ START_TEST(every_code_of_e4m3_is_finite) {
     cushim_convert_f32_f16_ref(want, z.host, 256);
     fixture_assert_bytes("launch_fp8_mul", &z);
 }
-END_TEST
 
-START_TEST(conversions_match_their_references) {
+TEST(conversions_match_their_references) {
     open_floats(-70000, 70000);
     struct buffer x = fixture_halves(N), z = fixture_room(HALF_BYTES);
     ck_done(launch_f32_to_fp16(a.device, z.device, N, fixture_stream));
@@ -225,16 +215,7 @@ START_TEST(conversions_match_their_references) {
     cushim_convert_f16_f32_ref(x.host, c.host, N);
     fixture_assert_bytes("launch_fp16_to_f32", &c);
 }
-END_TEST
 
 int main(void) {
-    return suite_run(
-        "dropin_elements",
-        (const TTest *[]){operations_of_two_match_their_references,
-                          operations_with_a_scalar_match_their_references,
-                          a_power_is_of_the_magnitude, functions_match_their_references,
-                          a_fill_keeps_the_bits, operations_of_halves_match_their_references,
-                          dropout_drops_while_training_alone, a_step_of_adamw_matches_its_reference,
-                          broadcasts_match_their_references, every_code_of_e4m3_is_finite,
-                          conversions_match_their_references, NULL});
+    return tests_run("dropin_elements");
 }

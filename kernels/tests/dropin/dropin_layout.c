@@ -8,7 +8,7 @@
 #include "kernels/tests/dropin/dropin_fixture.h"
 #include "tests/unit/companion/core/sim_fixture.h"
 
-START_TEST(repeats_and_plain_transposes_match_their_references) {
+TEST(repeats_and_plain_transposes_match_their_references) {
     enum { OUTER = 3, AXIS = 5, INNER = 7, REPS = 2, ROWS = 19, COLS = 35 };
     fixture_open();
     struct buffer x = fixture_floats(ROWS * COLS, -1, 1),
@@ -25,7 +25,6 @@ START_TEST(repeats_and_plain_transposes_match_their_references) {
     cushim_transpose2d_u16_ref(half.host, turned.host, ROWS, COLS);
     fixture_assert_bytes("launch_transpose_2d_bf16", &turned);
 }
-END_TEST
 
 /* ---- many axes ---- */
 
@@ -106,7 +105,7 @@ static void assert_walks(const struct walk *walk) {
         assert_walk(walk, where);
 }
 
-START_TEST(permuted_shapes_are_transposed_from_strides_anywhere) {
+TEST(permuted_shapes_are_transposed_from_strides_anywhere) {
     fixture_open();
     const struct walk walks[] = {
         walk_of(2, (int[]){19, 35}, (int[]){1, 0}),
@@ -120,9 +119,8 @@ START_TEST(permuted_shapes_are_transposed_from_strides_anywhere) {
     for (unsigned i = 0; i < sizeof walks / sizeof *walks; i++)
         assert_walks(&walks[i]);
 }
-END_TEST
 
-START_TEST(axes_beyond_eight_will_do_where_eight_are_left) {
+TEST(axes_beyond_eight_will_do_where_eight_are_left) {
     const int twos[] = {2, 2, 2, 2, 2, 1, 2, 2, 2, 2}, ones[] = {2, 1, 2, 1, 2, 1, 2, 1, 2, 1};
     const int halves[] = {5, 6, 7, 8, 9, 0, 1, 2, 3, 4}, back[] = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
     const int swapped[] = {1, 0, 3, 2, 5, 4, 7, 6};
@@ -132,9 +130,8 @@ START_TEST(axes_beyond_eight_will_do_where_eight_are_left) {
     for (unsigned i = 0; i < sizeof walks / sizeof *walks; i++)
         assert_walks(&walks[i]);
 }
-END_TEST
 
-START_TEST(strides_of_no_shape_are_walked_as_they_are) {
+TEST(strides_of_no_shape_are_walked_as_they_are) {
     fixture_open();
     const struct walk walks[] = {
         {2, 100, {7, 3}, {9, 2}, {0, 1}},          /* 2 does not divide 9, and the last is not 1 */
@@ -147,18 +144,16 @@ START_TEST(strides_of_no_shape_are_walked_as_they_are) {
     for (unsigned i = 0; i < sizeof walks / sizeof *walks; i++)
         assert_walks(&walks[i]);
 }
-END_TEST
 
-START_TEST(without_an_axis_one_element_is_copied) {
+TEST(without_an_axis_one_element_is_copied) {
     fixture_open();
     struct buffer x = fixture_floats(4, -1, 1), y = fixture_room(4 * sizeof(float));
     ck_done(launch_transpose_nd(x.device, y.device, NULL, NULL, NULL, 0, 1, fixture_stream));
     memcpy(y.host, x.host, sizeof(float));
     fixture_assert_bytes("launch_transpose_nd", &y);
 }
-END_TEST
 
-START_TEST(wrong_strides_are_error_1) {
+TEST(wrong_strides_are_error_1) {
     fixture_open();
     struct buffer x = fixture_floats(ELEMENTS, -1, 1), y = fixture_room(ELEMENTS * sizeof(float));
     const int ones[] = {1, 1}, zero[] = {1, 0}, axes[] = {1, 0}, beyond[] = {2, 0},
@@ -183,14 +178,7 @@ START_TEST(wrong_strides_are_error_1) {
     ck_done(RUN(array_in(DEVICE, nine.in_strides), array_in(DEVICE, nine.out_strides),
                 array_in(DEVICE, nine.perm), 9, 512));
 }
-END_TEST
 
 int main(void) {
-    return suite_run("dropin_layout",
-                     (const TTest *[]){repeats_and_plain_transposes_match_their_references,
-                                       permuted_shapes_are_transposed_from_strides_anywhere,
-                                       axes_beyond_eight_will_do_where_eight_are_left,
-                                       strides_of_no_shape_are_walked_as_they_are,
-                                       without_an_axis_one_element_is_copied,
-                                       wrong_strides_are_error_1, NULL});
+    return tests_run("dropin_layout");
 }

@@ -26,7 +26,7 @@ static void set_scale(struct buffer *buffer, size_t at) {
     memcpy((char *)buffer->host + at, &half, sizeof half);
 }
 
-START_TEST(q4_takes_its_nibbles_from_the_offset) {
+TEST(q4_takes_its_nibbles_from_the_offset) {
     const size_t n_blocks = M * K / BLOCK, offset = (2 * n_blocks + 15) / 16 * 16 + 32;
     fixture_open();
     struct buffer draft = random_bytes(offset + 16 * n_blocks);
@@ -38,9 +38,8 @@ START_TEST(q4_takes_its_nibbles_from_the_offset) {
     cushim_gemm_q4_0_f32_ref(w.host, (uint8_t *)w.host + offset, b.host, c.host, M, K, COLS);
     fixture_assert_floats("gemm_q4_f32", &c);
 }
-END_TEST
 
-START_TEST(q8_is_of_blocks_of_36_bytes) {
+TEST(q8_is_of_blocks_of_36_bytes) {
     const size_t n_blocks = M * K / BLOCK;
     const float scale = 0x1p-9f;
     fixture_open();
@@ -53,9 +52,8 @@ START_TEST(q8_is_of_blocks_of_36_bytes) {
     cushim_gemm_q8f_f32_ref(w.host, b.host, c.host, M, K, COLS);
     fixture_assert_floats("gemm_q8_f32", &c);
 }
-END_TEST
 
-START_TEST(q4k_is_multiplied_and_decoded) {
+TEST(q4k_is_multiplied_and_decoded) {
     const size_t n_blocks = M * K / SUPER;
     fixture_open();
     struct buffer draft = random_bytes(144 * n_blocks);
@@ -72,9 +70,8 @@ START_TEST(q4k_is_multiplied_and_decoded) {
     cushim_dequant_q4k_f32_ref(w.host, all.host, M, K);
     fixture_assert_bytes("dequant_q4k_f32", &all);
 }
-END_TEST
 
-START_TEST(a_plain_matrix_meets_a_vector) {
+TEST(a_plain_matrix_meets_a_vector) {
     enum { N = 77 };
     fixture_open();
     struct buffer a = fixture_floats(M * N, -1, 1), x = fixture_floats(N, -1, 1);
@@ -83,9 +80,8 @@ START_TEST(a_plain_matrix_meets_a_vector) {
     cushim_gemv_f32_ref(a.host, x.host, y.host, M, N);
     fixture_assert_floats("launch_sgemv_m1", &y);
 }
-END_TEST
 
-START_TEST(small_products_come_in_batches) {
+TEST(small_products_come_in_batches) {
     enum { m = 3, n = 5, k = 7, BATCH = 4, SA = 25, SB = 0, SC = 17 };
     fixture_open();
     struct buffer a = fixture_floats(SA * BATCH, -1, 1), b = fixture_floats(k * n, -1, 1);
@@ -102,11 +98,10 @@ START_TEST(small_products_come_in_batches) {
     ck_assert_int_eq(RUN(m, n, k, 0), 1);
     fixture_assert_floats("tiny_batched_gemm_f32, refused", &c);
 }
-END_TEST
 
 /* ---- attention ---- */
 
-START_TEST(attention_matches_its_reference) {
+TEST(attention_matches_its_reference) {
     enum { BATCH = 2, HEADS = 3, SEQ = 5, HEAD_DIM = 12, N = BATCH * HEADS * SEQ * HEAD_DIM };
     fixture_open();
     struct buffer q = fixture_floats(N, -1, 1), k = fixture_floats(N, -1, 1),
@@ -120,7 +115,6 @@ START_TEST(attention_matches_its_reference) {
         fixture_assert_floats("flash_attention_forward_f32", &o);
     }
 }
-END_TEST
 
 enum { BATCH = 2, Q_HEADS = 6, KV_HEADS = 2, HEAD_DIM = 12, LONGEST = 9 };
 enum { N_Q = BATCH * Q_HEADS * HEAD_DIM, N_KV = BATCH * LONGEST * KV_HEADS * HEAD_DIM };
@@ -141,7 +135,7 @@ static void assert_decoded(int length) {
     fixture_assert_floats("flash_attention_decode_f32", &o);
 }
 
-START_TEST(a_decoded_token_sees_the_heads_packed_at_each_position) {
+TEST(a_decoded_token_sees_the_heads_packed_at_each_position) {
     fixture_open();
     q = fixture_floats(N_Q, -1, 1);
     k = fixture_floats(N_KV, -1, 1);
@@ -159,11 +153,10 @@ START_TEST(a_decoded_token_sees_the_heads_packed_at_each_position) {
     ck_assert_int_eq(decode(BATCH * Q_HEADS, 7, NULL, -1), 1);
     ck_assert_int_eq(decode(0, 7, NULL, Q_HEADS), 0);
 }
-END_TEST
 
 /* ---- position ---- */
 
-START_TEST(a_counter_moves_what_follows_it) {
+TEST(a_counter_moves_what_follows_it) {
     enum { DIM = 21, LINES = 4, HALF_ROTARY = 5 };
     fixture_open();
     struct buffer counter = fixture_put((int[]){1}, sizeof(int));
@@ -201,14 +194,7 @@ START_TEST(a_counter_moves_what_follows_it) {
     fixture_assert_bytes("cosines, before the table", &cos_out);
     fixture_assert_bytes("launch_offset_memcpy, before the table", &dst);
 }
-END_TEST
 
 int main(void) {
-    return suite_run(
-        "dropin_products",
-        (const TTest *[]){q4_takes_its_nibbles_from_the_offset, q8_is_of_blocks_of_36_bytes,
-                          q4k_is_multiplied_and_decoded, a_plain_matrix_meets_a_vector,
-                          small_products_come_in_batches, attention_matches_its_reference,
-                          a_decoded_token_sees_the_heads_packed_at_each_position,
-                          a_counter_moves_what_follows_it, NULL});
+    return tests_run("dropin_products");
 }

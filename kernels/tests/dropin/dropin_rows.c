@@ -9,7 +9,7 @@ enum { ROWS = 11, D = 45, TABLE = 13 };
 
 /* ---- outer, inner, axis ---- */
 
-START_TEST(softmax_is_over_the_middle_axis) {
+TEST(softmax_is_over_the_middle_axis) {
     fixture_open();
     struct buffer x = fixture_floats(ALL, -3, 3), y = fixture_room(ALL * sizeof(float));
     ck_done(launch_softmax(x.device, y.device, OUTER, INNER, AXIS, fixture_stream));
@@ -20,9 +20,8 @@ START_TEST(softmax_is_over_the_middle_axis) {
     cushim_scaled_softmax_f32_ref(x.host, y.host, -1.5f, OUTER, AXIS, INNER);
     fixture_assert_floats("scaled_softmax_f32", &y);
 }
-END_TEST
 
-START_TEST(softmax_of_halves_is_over_the_middle_axis) {
+TEST(softmax_of_halves_is_over_the_middle_axis) {
     fixture_open();
     struct buffer x = fixture_halves(ALL), y = fixture_room(ALL * sizeof(uint16_t));
     ck_done(launch_scaled_softmax_fp16(x.device, y.device, OUTER, INNER, AXIS, bits_of(2.5f),
@@ -30,20 +29,18 @@ START_TEST(softmax_of_halves_is_over_the_middle_axis) {
     cushim_scaled_softmax_f16_ref(x.host, y.host, 2.5f, OUTER, AXIS, INNER);
     fixture_assert_halves("launch_scaled_softmax_fp16", &y);
 }
-END_TEST
 
-START_TEST(a_sum_is_over_the_middle_axis) {
+TEST(a_sum_is_over_the_middle_axis) {
     fixture_open();
     struct buffer x = fixture_floats(ALL, -1, 1), y = fixture_room(OUTER * INNER * sizeof(float));
     ck_done(launch_sum_axis(x.device, y.device, OUTER, INNER, AXIS, fixture_stream));
     cushim_sum_axis_f32_ref(x.host, y.host, OUTER, AXIS, INNER);
     fixture_assert_floats("launch_sum_axis", &y);
 }
-END_TEST
 
 /* ---- norm ---- */
 
-START_TEST(norms_match_their_references) {
+TEST(norms_match_their_references) {
     const float eps = 1e-3f;
     fixture_open();
     struct buffer x = fixture_floats(ROWS * D, -1, 1), r = fixture_floats(ROWS * D, -2, 2);
@@ -69,9 +66,8 @@ START_TEST(norms_match_their_references) {
     cushim_rms_norm_add_f32_ref(x.host, w.host, r.host, y.host, eps, ROWS, D);
     fixture_assert_floats("fused_norm_add_f32", &y);
 }
-END_TEST
 
-START_TEST(norms_of_halves_match_their_references) {
+TEST(norms_of_halves_match_their_references) {
     const float eps = 1e-3f, scale = 0.25f;
     uint8_t codes[ROWS * D];
     fixture_open();
@@ -89,11 +85,10 @@ START_TEST(norms_of_halves_match_their_references) {
     cushim_rms_norm_e4m3_f16_ref(q.host, w.host, y.host, scale, eps, ROWS, D);
     fixture_assert_halves("launch_fp8_rmsnorm", &y);
 }
-END_TEST
 
 /* A row of the code 0x7F alone, by 480 each: all the same after the norm.  In both widths of
  * access, with a scale that enters once a row and with one that does not. */
-START_TEST(no_code_of_e4m3_makes_a_norm_NaN) {
+TEST(no_code_of_e4m3_makes_a_norm_NaN) {
     enum { WIDE_D = 48 };
     uint8_t codes[WIDE_D];
     fixture_open();
@@ -110,11 +105,10 @@ START_TEST(no_code_of_e4m3_makes_a_norm_NaN) {
         fixture_assert_halves("launch_fp8_rmsnorm", &y);
     }
 }
-END_TEST
 
 /* ---- rope ---- */
 
-START_TEST(rotations_match_their_references) {
+TEST(rotations_match_their_references) {
     enum { BATCH = 2, SEQ = 3, HEAD = 20, HALF = 7, STRIDE = 9, HEADS = 5, Q_HEADS = 3 };
     fixture_open();
     struct buffer x = fixture_floats(BATCH * SEQ * HEAD, -1, 1), y = fixture_room(x.n_bytes);
@@ -134,11 +128,10 @@ START_TEST(rotations_match_their_references) {
                                 rotated.host, 1e-3f, HEADS, HEAD, Q_HEADS, HALF);
     fixture_assert_floats("fused_qk_norm_rope_f32", &rotated);
 }
-END_TEST
 
 /* ---- gather, argmax ---- */
 
-START_TEST(gathered_rows_match_their_references) {
+TEST(gathered_rows_match_their_references) {
     fixture_open();
     struct buffer table = fixture_floats(TABLE * D, -1, 1),
                   out = fixture_room(ROWS * D * sizeof(float));
@@ -156,7 +149,6 @@ START_TEST(gathered_rows_match_their_references) {
     cushim_gather_f32_i32_ref(table.host, idx32.host, out.host, ROWS, D, TABLE);
     fixture_assert_bytes("launch_gather_i32", &out);
 }
-END_TEST
 
 static void assert_argmax(int n, int where, size_t scratch_offset) {
     struct buffer x = fixture_floats((size_t)n, -1, 1), index = fixture_put((int[]){-7, -7}, 8);
@@ -170,7 +162,7 @@ static void assert_argmax(int n, int where, size_t scratch_offset) {
     fixture_assert_bytes("launch_argmax", &index);
 }
 
-START_TEST(the_largest_is_found_with_any_scratch) {
+TEST(the_largest_is_found_with_any_scratch) {
     fixture_open();
     for (size_t offset = 0; offset <= 12; offset += 4) {
         assert_argmax(1, 0, offset);
@@ -178,14 +170,7 @@ START_TEST(the_largest_is_found_with_any_scratch) {
         assert_argmax(300001, 270000, offset);
     }
 }
-END_TEST
 
 int main(void) {
-    return suite_run("dropin_rows",
-                     (const TTest *[]){
-                         softmax_is_over_the_middle_axis, softmax_of_halves_is_over_the_middle_axis,
-                         a_sum_is_over_the_middle_axis, norms_match_their_references,
-                         norms_of_halves_match_their_references, no_code_of_e4m3_makes_a_norm_NaN,
-                         rotations_match_their_references, gathered_rows_match_their_references,
-                         the_largest_is_found_with_any_scratch, NULL});
+    return tests_run("dropin_rows");
 }

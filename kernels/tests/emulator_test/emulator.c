@@ -25,7 +25,7 @@ static int shuffle_source(int kind, int lane, int argument, int width) {
     }
 }
 
-START_TEST(a_shuffle_reads_the_lane_of_its_rule) {
+TEST(a_shuffle_reads_the_lane_of_its_rule) {
     for (int argument = 0; argument < 32; argument++) {
         unsigned *out = fixture_memory(4 * 6 * 32 * sizeof *out);
         fixture_run("test_shuffles", FIXTURE_GRID(1, 32), &out, &argument);
@@ -37,9 +37,8 @@ START_TEST(a_shuffle_reads_the_lane_of_its_rule) {
         }
     }
 }
-END_TEST
 
-START_TEST(lanes_of_two_masks_go_their_own_ways) {
+TEST(lanes_of_two_masks_go_their_own_ways) {
     double *out = fixture_memory(64 * sizeof *out);
     unsigned *votes = fixture_memory(64 * sizeof *votes);
     fixture_run("test_masks", FIXTURE_GRID(1, 64), &out, &votes);
@@ -48,9 +47,8 @@ START_TEST(lanes_of_two_masks_go_their_own_ways) {
         ck_assert_uint_eq(votes[i], i % 2 ? 0xaaaaa800u : 3016u);
     }
 }
-END_TEST
 
-START_TEST(older_devices_find_the_same_extremes_of_a_warp) {
+TEST(older_devices_find_the_same_extremes_of_a_warp) {
     unsigned *in = fixture_memory(32 * sizeof *in);
     unsigned(*out)[4] = fixture_memory(32 * sizeof *out);
     unsigned bits = 1;
@@ -71,9 +69,8 @@ START_TEST(older_devices_find_the_same_extremes_of_a_warp) {
         }
     }
 }
-END_TEST
 
-START_TEST(a_block_of_1024_threads_meets_at_a_barrier) {
+TEST(a_block_of_1024_threads_meets_at_a_barrier) {
     enum { N = 1024 * 12 };
     int *in = fixture_memory(N * sizeof *in), *out = fixture_memory(N * sizeof *out);
     const struct fixture_shape shape = {
@@ -87,18 +84,16 @@ START_TEST(a_block_of_1024_threads_meets_at_a_barrier) {
             ck_assert_int_eq(out[i], in[i / 1024 * 1024 + 1023 - i % 1024]);
     }
 }
-END_TEST
 
-START_TEST(some_of_a_block_meet_and_some_only_arrive) {
+TEST(some_of_a_block_meet_and_some_only_arrive) {
     int *out = fixture_memory(32 * sizeof *out);
     memset(out, 0, 32 * sizeof *out);
     fixture_run("test_some", FIXTURE_GRID(1, 96), &out);
     for (int i = 0; i < 32; i++)
         ck_assert_int_eq(out[i], (1 + 2 + 3) * (i + i + 32));
 }
-END_TEST
 
-START_TEST(a_barrier_counts_votes) {
+TEST(a_barrier_counts_votes) {
     int *out = fixture_memory(100 * 3 * sizeof *out);
     fixture_run("test_votes", FIXTURE_GRID(1, 100), &out);
     for (int i = 0; i < 100; i++) {
@@ -110,9 +105,8 @@ START_TEST(a_barrier_counts_votes) {
     ck_assert_int_eq(out[1], 0);
     ck_assert_int_ne(out[2], 0);
 }
-END_TEST
 
-START_TEST(atomics_give_what_all_threads_give) {
+TEST(atomics_give_what_all_threads_give) {
     int *sum = fixture_memory(sizeof *sum);
     unsigned *most = fixture_memory(sizeof *most);
     unsigned long long *count = fixture_memory(sizeof *count);
@@ -122,9 +116,8 @@ START_TEST(atomics_give_what_all_threads_give) {
     ck_assert_uint_eq(*most, 2064);
     ck_assert_uint_eq(*count, 195);
 }
-END_TEST
 
-START_TEST(parameters_come_as_they_were_sent) {
+TEST(parameters_come_as_they_were_sent) {
     struct {
         int64_t sizes[5];
         const float *from;
@@ -141,11 +134,10 @@ START_TEST(parameters_come_as_they_were_sent) {
     for (int i = 0; i < 9; i++)
         ck_assert_double_eq(out[i], wanted[i]);
 }
-END_TEST
 
 /* ---- shared memory ---- */
 
-START_TEST(shared_memory_that_nobody_wrote_is_nan) {
+TEST(shared_memory_that_nobody_wrote_is_nan) {
     unsigned *out = fixture_memory(4 * 3 * sizeof *out);
     struct fixture_shape shape = FIXTURE_GRID(4, 1);
     shape.shared_bytes = 64;
@@ -157,9 +149,8 @@ START_TEST(shared_memory_that_nobody_wrote_is_nan) {
     for (int i = 0; i < 12; i++)
         ck_assert_uint_eq(out[i], 0xffffffff);
 }
-END_TEST
 
-START_TEST(blocks_of_a_cluster_reach_each_others_shared_memory) {
+TEST(blocks_of_a_cluster_reach_each_others_shared_memory) {
     enum { N = 64 };
     for (unsigned n_blocks = 1; n_blocks <= 16; n_blocks *= 2) {
         unsigned *out = fixture_memory(2 * n_blocks * N * 3 * sizeof *out);
@@ -176,9 +167,8 @@ START_TEST(blocks_of_a_cluster_reach_each_others_shared_memory) {
         }
     }
 }
-END_TEST
 
-START_TEST(gates_open_when_all_of_a_cluster_have_come) {
+TEST(gates_open_when_all_of_a_cluster_have_come) {
     for (unsigned n_blocks = 2; n_blocks <= 8; n_blocks *= 2) {
         unsigned *out = fixture_memory(2 * n_blocks * 32 * sizeof *out);
         struct fixture_shape shape = FIXTURE_GRID(2 * n_blocks, 64);
@@ -193,9 +183,8 @@ START_TEST(gates_open_when_all_of_a_cluster_have_come) {
         }
     }
 }
-END_TEST
 
-START_TEST(a_copy_is_there_after_its_wait_and_not_before) {
+TEST(a_copy_is_there_after_its_wait_and_not_before) {
     float *in = fixture_memory(256 * sizeof *in), *out = fixture_memory(384 * sizeof *out);
     for (int i = 0; i < 256; i++)
         in[i] = (float)i;
@@ -209,16 +198,14 @@ START_TEST(a_copy_is_there_after_its_wait_and_not_before) {
         ck_assert_mem_eq(got, wanted, 4);
     }
 }
-END_TEST
 
-START_TEST(bytes_come_in_bulk_for_a_gate) {
+TEST(bytes_come_in_bulk_for_a_gate) {
     float *in = fixture_memory(256 * sizeof *in), *out = fixture_memory(256 * sizeof *out);
     for (int i = 0; i < 256; i++)
         in[i] = (float)i;
     fixture_run("test_copies_for_a_gate", FIXTURE_GRID(1, 32), &in, &out);
     ck_assert_mem_eq(out, in, 256 * sizeof *in);
 }
-END_TEST
 
 /* ---- faults ---- */
 
@@ -263,7 +250,7 @@ static const struct fault {
      "a block of 65 threads is above the kernel's bound of 64"},
 };
 
-START_TEST(a_fault_ends_the_process_with_its_name) {
+TEST(a_fault_ends_the_process_with_its_name, .n = sizeof faults / sizeof *faults) {
     const struct fault *fault = &faults[_i];
     char text[1024], wanted[128];
     snprintf(wanted, sizeof wanted, "emulator: kernel %s, block (", fault->kernel);
@@ -271,47 +258,17 @@ START_TEST(a_fault_ends_the_process_with_its_name) {
     ck_assert_msg(has_died, "%s: %s", fault->kernel, text);
     ck_assert_msg(strstr(text, wanted) && strstr(text, fault->text), "%s: %s", fault->kernel, text);
 }
-END_TEST
 
 /* ---- loading ---- */
 
-START_TEST(a_fatbin_has_the_kernels_of_the_program) {
+TEST(a_fatbin_has_the_kernels_of_the_program) {
     CUkernel kernel;
     CUlibrary library = fixture_library();
     ck_cuda(cuLibraryGetKernel(&kernel, library, "test_turn"));
     ck_cuda_is(cuLibraryGetKernel(&kernel, library, "test_nothing"), CUDA_ERROR_NOT_FOUND);
     ck_cuda(cuLibraryUnload(library));
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("emulator");
-    TCase *tcase = tcase_create("emulator");
-    const TTest *const tests[] = {
-        a_shuffle_reads_the_lane_of_its_rule,
-        lanes_of_two_masks_go_their_own_ways,
-        older_devices_find_the_same_extremes_of_a_warp,
-        a_block_of_1024_threads_meets_at_a_barrier,
-        some_of_a_block_meet_and_some_only_arrive,
-        a_barrier_counts_votes,
-        atomics_give_what_all_threads_give,
-        parameters_come_as_they_were_sent,
-        shared_memory_that_nobody_wrote_is_nan,
-        blocks_of_a_cluster_reach_each_others_shared_memory,
-        gates_open_when_all_of_a_cluster_have_come,
-        a_copy_is_there_after_its_wait_and_not_before,
-        bytes_come_in_bulk_for_a_gate,
-        a_fatbin_has_the_kernels_of_the_program,
-    };
-    tcase_set_timeout(tcase, 240);
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        tcase_add_test(tcase, tests[i]);
-    tcase_add_loop_test(tcase, a_fault_ends_the_process_with_its_name, 0,
-                        sizeof faults / sizeof *faults);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return tests_run("emulator");
 }

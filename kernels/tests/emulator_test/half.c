@@ -8,7 +8,7 @@
 
 __extension__ typedef _Float16 half_float;
 
-START_TEST(each_code_widens_as_the_compiler_widens_it) {
+TEST(each_code_widens_as_the_compiler_widens_it) {
     enum { N = 65536 };
     int n = N;
     uint16_t *in = fixture_memory(N * sizeof *in);
@@ -23,7 +23,6 @@ START_TEST(each_code_widens_as_the_compiler_widens_it) {
         ck_assert(isnan(wanted) ? isnan(out[i]) : memcmp(&wanted, &out[i], sizeof wanted) == 0);
     }
 }
-END_TEST
 
 /* The widened codes, the middles between them with their neighbours, and random floats. */
 static int fill(float *in, int n) {
@@ -49,7 +48,7 @@ static int fill(float *in, int n) {
     return i;
 }
 
-START_TEST(floats_narrow_to_the_nearest_and_ties_to_even) {
+TEST(floats_narrow_to_the_nearest_and_ties_to_even) {
     enum { N = 4 * 65536 + 100000 };
     float *in = fixture_memory(N * sizeof *in);
     uint16_t *out = fixture_memory(N * sizeof *out);
@@ -64,10 +63,7 @@ START_TEST(floats_narrow_to_the_nearest_and_ties_to_even) {
         ck_assert_msg(out[i] == wanted, "%a: %04x, not %04x", (double)in[i], out[i], wanted);
     }
 }
-END_TEST
 
 int main(void) {
-    return suite_run("half",
-                     (const TTest *[]){each_code_widens_as_the_compiler_widens_it,
-                                       floats_narrow_to_the_nearest_and_ties_to_even, NULL});
+    return tests_run("half");
 }

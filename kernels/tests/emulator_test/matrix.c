@@ -65,18 +65,16 @@ static void check_16(const char *kernel, int depth, uint16_t (*narrow)(float val
     }
 }
 
-START_TEST(products_of_f16_are_those_of_three_loops) {
+TEST(products_of_f16_are_those_of_three_loops) {
     check_16("test_mma_f16", 16, f16_of);
     check_16("test_mma_f16_k8", 8, f16_of);
 }
-END_TEST
 
-START_TEST(products_of_bf16_are_those_of_three_loops) {
+TEST(products_of_bf16_are_those_of_three_loops) {
     check_16("test_mma_bf16", 16, bf16_of);
 }
-END_TEST
 
-START_TEST(products_of_tf32_are_those_of_three_loops) {
+TEST(products_of_tf32_are_those_of_three_loops) {
     float a[ROWS * 8], b[8 * COLUMNS];
     uint32_t *bits_a = fixture_memory(sizeof a), *bits_b = fixture_memory(sizeof b);
     float *d = fixture_memory(ROWS * COLUMNS * sizeof *d);
@@ -87,15 +85,13 @@ START_TEST(products_of_tf32_are_those_of_three_loops) {
     fixture_run("test_mma_tf32", FIXTURE_GRID(1, 32), &bits_a, &bits_b, &d);
     check_sums(d, a, b, 8);
 }
-END_TEST
 
-START_TEST(loads_of_matrices_give_the_parts_of_a_product) {
+TEST(loads_of_matrices_give_the_parts_of_a_product) {
     check_16("test_load_matrix", 16, f16_of);
 }
-END_TEST
 
 /* 1 + 2^-24 + 2^-24 + ... is cut to 1 at the end, where it was less than the next float. */
-START_TEST(a_sum_is_cut_and_not_rounded) {
+TEST(a_sum_is_cut_and_not_rounded) {
     uint16_t *a = fixture_memory(ROWS * 16 * sizeof *a),
              *b = fixture_memory(16 * COLUMNS * sizeof *b);
     float *d = fixture_memory(ROWS * COLUMNS * sizeof *d);
@@ -106,12 +102,7 @@ START_TEST(a_sum_is_cut_and_not_rounded) {
     ck_assert(d[0] == 1.0f);
     ck_assert(d[1] == 1.0f - 0x1p-23f);
 }
-END_TEST
 
 int main(void) {
-    return suite_run("matrix", (const TTest *[]){products_of_f16_are_those_of_three_loops,
-                                                 products_of_bf16_are_those_of_three_loops,
-                                                 products_of_tf32_are_those_of_three_loops,
-                                                 loads_of_matrices_give_the_parts_of_a_product,
-                                                 a_sum_is_cut_and_not_rounded, NULL});
+    return tests_run("matrix");
 }

@@ -64,44 +64,40 @@ static bool run(enum cushim_status function(const struct kernel_case *c, struct 
         ck_assert_msg(strstr(text, (part)) != NULL, "%s", text);                                   \
     } while (0)
 
-START_TEST(what_is_right_passes) {
+TEST(what_is_right_passes) {
     ck_assert_msg(run(copy_all, lay_out, ref, N), "%s", text);
     ck_assert_msg(run(copy_all, lay_out, ref, 1), "%s", text);
     ck_assert_msg(run(copy_all, lay_out, ref, 0), "%s", text);
     frame.is_bare = true;
     ck_assert_msg(run(copy_all, lay_out, ref, N), "%s", text);
 }
-END_TEST
 
 static enum cushim_status refuse(const struct kernel_case *c, struct CUstream_st *stream) {
     (void)c, (void)stream;
     return CUSHIM_NOTSUPPORTED;
 }
 
-START_TEST(a_status_is_seen) {
+TEST(a_status_is_seen) {
     refused(refuse, "first run, key 0x1: the function: CUSHIM_NOTSUPPORTED");
 }
-END_TEST
 
 static enum cushim_status spoil(const struct kernel_case *c, struct CUstream_st *stream) {
     (void)stream;
     return copy_and_set(c, address(c, OUT) + 12, 0x3fc00000);
 }
 
-START_TEST(a_wrong_value_is_seen) {
+TEST(a_wrong_value_is_seen) {
     refused(spoil, "first run, key 0x1: c[3] = 1.5 (0x3fc00000), the reference has ");
 }
-END_TEST
 
 static enum cushim_status miss_last(const struct kernel_case *c, struct CUstream_st *stream) {
     (void)stream;
     return copy(c, (size_t)c->sizes[0] - 1);
 }
 
-START_TEST(an_unwritten_float_is_seen) {
+TEST(an_unwritten_float_is_seen) {
     refused(miss_last, "first run, key 0x1: c[99] = -nan (0xffffffff), the reference has ");
 }
-END_TEST
 
 /* Bytes for which the poison is a value like others. */
 static void lay_out_bytes(struct kernel_case *c) {
@@ -118,14 +114,13 @@ static void ref_all_but_last(const struct kernel_case *c) {
     memcpy(c->host[OUT], c->host[IN], (N - 1) * sizeof(float));
 }
 
-START_TEST(an_unwritten_byte_is_seen_unless_the_reference_leaves_it_too) {
+TEST(an_unwritten_byte_is_seen_unless_the_reference_leaves_it_too) {
     ck_assert(!run(miss_last, lay_out_bytes, ref_all_but_poison, N));
     ck_assert_msg(strstr(text, "second run, key 0x1: c[396] = 90 (0x5a) was not written"), "%s",
                   text);
     ck_assert_msg(run(miss_last, lay_out_bytes, ref_all_but_last, N), "%s", text);
     ck_assert_msg(run(miss_last, lay_out, ref_all_but_last, N), "%s", text);
 }
-END_TEST
 
 static enum cushim_status write_behind(const struct kernel_case *c, struct CUstream_st *stream) {
     (void)stream;
@@ -143,22 +138,20 @@ static enum cushim_status write_beside_input(const struct kernel_case *c,
     return copy_and_set(c, address(c, IN) + 4 * N + 4092, 0);
 }
 
-START_TEST(a_write_beside_a_buffer_is_seen) {
+TEST(a_write_beside_a_buffer_is_seen) {
     refused(write_behind, "first run, key 0x1: c: byte 400 was written, of 400");
     refused(write_before, "first run, key 0x1: c: byte -8 was written, of 400");
     refused(write_beside_input, "first run, key 0x1: a: byte 4492 was written, of 400");
 }
-END_TEST
 
 static enum cushim_status write_input(const struct kernel_case *c, struct CUstream_st *stream) {
     (void)stream;
     return copy_and_set(c, address(c, IN) + 16, 0);
 }
 
-START_TEST(a_written_input_is_seen) {
+TEST(a_written_input_is_seen) {
     refused(write_input, "first run, key 0x1: a, an input: byte 16 was written, of 400");
 }
-END_TEST
 
 /* -NaN and NaN are the same to a reference, but not from run to run. */
 static enum cushim_status alternate(const struct kernel_case *c, struct CUstream_st *stream) {
@@ -173,12 +166,11 @@ static void ref_nan(const struct kernel_case *c) {
     memcpy(c->host[OUT], &nan, sizeof nan);
 }
 
-START_TEST(other_bits_in_a_second_run_are_seen) {
+TEST(other_bits_in_a_second_run_are_seen) {
     ck_assert(!run(alternate, lay_out, ref_nan, N));
     ck_assert_msg(strstr(text, "second run, key 0x1: c[0] = nan (0x7fc00000), at first -nan"), "%s",
                   text);
 }
-END_TEST
 
 /* What a kernel would do that took a number from device memory on the host. */
 static enum cushim_status freeze(const struct kernel_case *c, struct CUstream_st *stream) {
@@ -188,20 +180,18 @@ static enum cushim_status freeze(const struct kernel_case *c, struct CUstream_st
     return copy_and_set(c, address(c, OUT), word);
 }
 
-START_TEST(a_number_frozen_in_a_capture_is_seen) {
+TEST(a_number_frozen_in_a_capture_is_seen) {
     refused(freeze, "first replay, key 0x2: c[0] = ");
 }
-END_TEST
 
 static enum cushim_status wait_for_it(const struct kernel_case *c, struct CUstream_st *stream) {
     enum cushim_status status = copy_all(c, stream);
     return status != CUSHIM_OK ? status : cushim_stream_synchronize(frame.stream);
 }
 
-START_TEST(a_call_that_no_capture_allows_is_seen) {
+TEST(a_call_that_no_capture_allows_is_seen) {
     refused(wait_for_it, "capture, key 0x1: the function: CUSHIM_CAPTURE");
 }
-END_TEST
 
 static void lay_out_in_place(struct kernel_case *c) {
     lay_out(c);
@@ -219,12 +209,11 @@ static void ref_set_first(const struct kernel_case *c) {
     *(float *)c->host[OUT] = 2;
 }
 
-START_TEST(in_place_the_input_may_change_where_the_references_does) {
+TEST(in_place_the_input_may_change_where_the_references_does) {
     ck_assert_msg(run(set_first, lay_out_in_place, ref_set_first, N), "%s", text);
     ck_assert(!run(set_first, lay_out_in_place, ref, N));
     ck_assert_msg(strstr(text, "c[0] = 2 (0x40000000), the reference has "), "%s", text);
 }
-END_TEST
 
 /* What the output holds when the function is first called. */
 static unsigned char held[N * sizeof(float)];
@@ -240,7 +229,7 @@ static enum cushim_status look_and_miss_last(const struct kernel_case *c,
     return miss_last(c, stream);
 }
 
-START_TEST(a_bare_frame_writes_of_an_output_what_the_reference_leaves_alone) {
+TEST(a_bare_frame_writes_of_an_output_what_the_reference_leaves_alone) {
     static const unsigned char poison[4] = {0xFF, 0xFF, 0xFF, 0xFF};
     frame.is_bare = true;
     ck_assert_msg(run(look_and_miss_last, lay_out, ref_all_but_last, N), "%s", text);
@@ -250,17 +239,7 @@ START_TEST(a_bare_frame_writes_of_an_output_what_the_reference_leaves_alone) {
     ck_assert(!run(miss_last, lay_out, ref, N));
     ck_assert_msg(strstr(text, "first run, key 0x1: c[99] = ") != NULL, "%s", text);
 }
-END_TEST
 
 int main(void) {
-    return suite_run(
-        "faults",
-        (const TTest *[]){what_is_right_passes, a_status_is_seen, a_wrong_value_is_seen,
-                          an_unwritten_float_is_seen,
-                          an_unwritten_byte_is_seen_unless_the_reference_leaves_it_too,
-                          a_write_beside_a_buffer_is_seen, a_written_input_is_seen,
-                          other_bits_in_a_second_run_are_seen, a_number_frozen_in_a_capture_is_seen,
-                          a_call_that_no_capture_allows_is_seen,
-                          in_place_the_input_may_change_where_the_references_does,
-                          a_bare_frame_writes_of_an_output_what_the_reference_leaves_alone, NULL});
+    return tests_run("faults");
 }

@@ -10,7 +10,7 @@ enum { N = 300, MOST_TEXT = 512 };
 
 /* ---- values ---- */
 
-START_TEST(every_f16_code_is_its_value_and_back) {
+TEST(every_f16_code_is_its_value_and_back) {
     for (unsigned code = 0; code < 0x10000; code++) {
         uint16_t in = (uint16_t)code, out = 0;
         double value = value_of(TYPE_F16, &in, 0);
@@ -26,9 +26,8 @@ START_TEST(every_f16_code_is_its_value_and_back) {
     for (unsigned i = 0; i < sizeof some / sizeof *some; i++)
         ck_assert(value_of(TYPE_F16, some, i) == values[i]);
 }
-END_TEST
 
-START_TEST(every_e4m3_code_is_its_value_and_back) {
+TEST(every_e4m3_code_is_its_value_and_back) {
     for (unsigned code = 0; code < 0x100; code++) {
         uint8_t in = (uint8_t)code, out = 0;
         double value = value_of(TYPE_E4M3, &in, 0);
@@ -42,7 +41,6 @@ START_TEST(every_e4m3_code_is_its_value_and_back) {
     for (unsigned i = 0; i < sizeof some / sizeof *some; i++)
         ck_assert(value_of(TYPE_E4M3, some, i) == values[i]);
 }
-END_TEST
 
 static unsigned f16_of(double value) {
     uint16_t code = 0;
@@ -50,7 +48,7 @@ static unsigned f16_of(double value) {
     return code;
 }
 
-START_TEST(rounding_is_to_nearest_even) {
+TEST(rounding_is_to_nearest_even) {
     ck_assert_uint_eq(f16_of(1 + 0x1p-11), 0x3C00); /* halfway, to even */
     ck_assert_uint_eq(f16_of(1 + 3 * 0x1p-11), 0x3C02);
     ck_assert_uint_eq(f16_of(1 + 0x1p-11 + 0x1p-40), 0x3C01);
@@ -63,9 +61,8 @@ START_TEST(rounding_is_to_nearest_even) {
     ck_assert_uint_eq(f16_of(-1e300), 0xFC00);
     ck_assert_uint_eq(f16_of(-INFINITY), 0xFC00);
 }
-END_TEST
 
-START_TEST(the_same_key_draws_the_same_and_another_does_not) {
+TEST(the_same_key_draws_the_same_and_another_does_not) {
     struct kernel_draw a = {7}, b = {7}, c = {8};
     double sum = 0, squares = 0;
     float one[N], two[N], three[N];
@@ -82,9 +79,8 @@ START_TEST(the_same_key_draws_the_same_and_another_does_not) {
     }
     ck_assert(fabs(sum) < 1500 && fabs(squares - 100000) < 2000);
 }
-END_TEST
 
-START_TEST(codes_of_e4m3_are_finite_and_all_come) {
+TEST(codes_of_e4m3_are_finite_and_all_come) {
     struct kernel_draw draw = {1};
     uint8_t codes[10000];
     bool has[256] = {false};
@@ -94,7 +90,6 @@ START_TEST(codes_of_e4m3_are_finite_and_all_come) {
     for (unsigned code = 0; code < 256; code++)
         ck_assert(has[code] == ((code & 0x7F) != 0x7F));
 }
-END_TEST
 
 /* ---- rules ---- */
 
@@ -119,16 +114,15 @@ static bool is_one_right(const struct kernel_tolerance *tolerance, float one, fl
 static const struct kernel_tolerance none, two_ulps = {.ulps = 2},
                                            loose = {.relative = 1, .nmse = 1};
 
-START_TEST(nothing_allowed_is_the_same_bits) {
+TEST(nothing_allowed_is_the_same_bits) {
     ck_assert(is_one_right(&none, 1.5f, 1.5f));
     ck_assert(!is_one_right(&none, nextafterf(1.5f, 2), 1.5f));
     ck_assert(!is_one_right(&none, -0.0f, 0.0f));
     ck_assert(is_one_right(&none, -NAN, NAN));
     ck_assert(is_one_right(&none, INFINITY, INFINITY));
 }
-END_TEST
 
-START_TEST(nan_and_infinities_are_where_the_reference_has_them_however_loose) {
+TEST(nan_and_infinities_are_where_the_reference_has_them_however_loose) {
     const struct kernel_tolerance *rules[] = {&none, &two_ulps, &loose};
     for (int i = 0; i < 3; i++) {
         ck_assert(!is_one_right(rules[i], NAN, 1));
@@ -143,9 +137,8 @@ START_TEST(nan_and_infinities_are_where_the_reference_has_them_however_loose) {
     want[N - 1] = 0;
     ck_assert(!is_right(&loose, N));
 }
-END_TEST
 
-START_TEST(ulps_are_steps_of_the_type) {
+TEST(ulps_are_steps_of_the_type) {
     float a = 1.0f, b = nextafterf(nextafterf(a, 0), 0); /* across a power of two */
     ck_assert(is_one_right(&two_ulps, a, b));
     ck_assert(!is_one_right(&two_ulps, a, nextafterf(b, 0)));
@@ -155,15 +148,13 @@ START_TEST(ulps_are_steps_of_the_type) {
     ck_assert(is_one_right(&(struct kernel_tolerance){.ulps = 2, .absolute = 1e-9}, -0.0f, 0.0f));
     ck_assert(!is_one_right(&two_ulps, -FLT_MAX, FLT_MAX));
 }
-END_TEST
 
-START_TEST(relative_and_absolute_add_up) {
+TEST(relative_and_absolute_add_up) {
     const struct kernel_tolerance both = {.relative = 0x1p-10, .absolute = 0x1p-4};
     ck_assert(is_one_right(&both, 64 + 0x1p-3f, 64));
     ck_assert(!is_one_right(&both, 64 + 0x1.1p-3f, 64));
     ck_assert(is_one_right(&both, -0x1p-4f, 0));
 }
-END_TEST
 
 static double half_at_2(const struct kernel_case *c, int operand, size_t i) {
     ck_assert_ptr_eq(c->subject, &subject);
@@ -171,7 +162,7 @@ static double half_at_2(const struct kernel_case *c, int operand, size_t i) {
     return i == 2 ? 0.5 : 0;
 }
 
-START_TEST(a_bound_is_of_its_element) {
+TEST(a_bound_is_of_its_element) {
     const struct kernel_tolerance bound = {.bound = half_at_2};
     memset(got, 0, sizeof got);
     memset(want, 0, sizeof want);
@@ -183,7 +174,6 @@ START_TEST(a_bound_is_of_its_element) {
         strstr(text, "c[1] = 0.25 (0x3e800000), the reference has 0 (0x00000000); 1 of 4"), "%s",
         text);
 }
-END_TEST
 
 /* got is want but for one element, whose error is this. */
 static bool is_right_with_error(const struct kernel_tolerance *tolerance, size_t n, float error) {
@@ -193,7 +183,7 @@ static bool is_right_with_error(const struct kernel_tolerance *tolerance, size_t
     return is_right(tolerance, n);
 }
 
-START_TEST(nmse_is_of_the_whole_from_256_elements_up) {
+TEST(nmse_is_of_the_whole_from_256_elements_up) {
     const struct kernel_tolerance nmse = {.nmse = 1e-6 / 256};
     ck_assert(is_right_with_error(&nmse, 256, 0.999e-3f));
     ck_assert(!is_right_with_error(&nmse, 256, 1.001e-3f));
@@ -205,24 +195,14 @@ START_TEST(nmse_is_of_the_whole_from_256_elements_up) {
     ck_assert(
         !is_right_with_error(&(struct kernel_tolerance){.nmse = 1e-9, .absolute = 1}, 256, 1));
 }
-END_TEST
 
-START_TEST(beside_nmse_a_bound_still_holds) {
+TEST(beside_nmse_a_bound_still_holds) {
     const struct kernel_tolerance both = {.nmse = 1, .bound = half_at_2};
     ck_assert(is_right_with_error(&both, N, 0.5f));
     ck_assert(!is_right_with_error(&both, N, 0.75f));
     ck_assert_msg(strstr(text, "beyond its bound"), "%s", text);
 }
-END_TEST
 
 int main(void) {
-    return suite_run(
-        "rules",
-        (const TTest *[]){
-            every_f16_code_is_its_value_and_back, every_e4m3_code_is_its_value_and_back,
-            rounding_is_to_nearest_even, the_same_key_draws_the_same_and_another_does_not,
-            codes_of_e4m3_are_finite_and_all_come, nothing_allowed_is_the_same_bits,
-            nan_and_infinities_are_where_the_reference_has_them_however_loose,
-            ulps_are_steps_of_the_type, relative_and_absolute_add_up, a_bound_is_of_its_element,
-            nmse_is_of_the_whole_from_256_elements_up, beside_nmse_a_bound_still_holds, NULL});
+    return tests_run("rules");
 }

@@ -14,24 +14,22 @@
         ck_assert_str_eq(cushim_last_error(), text);                                               \
     } while (0)
 
-START_TEST(a_size_is_not_negative) {
+TEST(a_size_is_not_negative) {
     ck_ok(cushim_check_size("f", "n", 0));
     ck_ok(cushim_check_size("f", "n", INT64_MAX));
     refused(cushim_check_size("f", "n", -1), SAID("f", "n=-1 is negative"));
     refused(cushim_check_size("f", "rows", INT64_MIN),
             SAID("f", "rows=-9223372036854775808 is negative"));
 }
-END_TEST
 
-START_TEST(a_size_is_a_multiple_of_a_block) {
+TEST(a_size_is_a_multiple_of_a_block) {
     ck_ok(cushim_check_multiple("f", "k", 0, 256));
     ck_ok(cushim_check_multiple("f", "k", 512, 256));
     refused(cushim_check_multiple("f", "k", 300, 256), SAID("f", "k=300 is not a multiple of 256"));
     refused(cushim_check_multiple("f", "k", 31, 32), SAID("f", "k=31 is not a multiple of 32"));
 }
-END_TEST
 
-START_TEST(elements_and_bytes_can_be_counted) {
+TEST(elements_and_bytes_can_be_counted) {
     int64_t n = 7;
     ck_ok(cushim_check_count("f", "x", (int64_t[]){3, 5, 7}, 3, 4, &n));
     ck_assert_int_eq(n, 105);
@@ -48,23 +46,20 @@ START_TEST(elements_and_bytes_can_be_counted) {
     refused(cushim_check_count("f", "x", (int64_t[]){INT64_C(1) << 32, INT64_C(1) << 31}, 2, 1, &n),
             SAID("f", "x has more elements than can be counted"));
 }
-END_TEST
 
-START_TEST(an_empty_tensor_has_no_elements_whatever_its_other_sizes_are) {
+TEST(an_empty_tensor_has_no_elements_whatever_its_other_sizes_are) {
     int64_t n = 7;
     ck_ok(cushim_check_count("f", "x", (int64_t[]){INT64_MAX, INT64_MAX, 0}, 3, 4, &n));
     ck_assert_int_eq(n, 0);
 }
-END_TEST
 
-START_TEST(a_host_array_is_there) {
+TEST(a_host_array_is_there) {
     int array[1] = {0};
     ck_ok(cushim_check_host("f", "dims", array));
     refused(cushim_check_host("f", "dims", NULL), SAID("f", "dims=NULL"));
 }
-END_TEST
 
-START_TEST(a_pointer_is_there_and_a_multiple_of_its_element) {
+TEST(a_pointer_is_there_and_a_multiple_of_its_element) {
     ck_ok(cushim_check_pointer("f", "a", (const void *)0x1004, 4));
     ck_ok(cushim_check_pointer("f", "a", (const void *)0x1001, 1));
     refused(cushim_check_pointer("f", "a", NULL, 4), SAID("f", "a=NULL"));
@@ -73,9 +68,8 @@ START_TEST(a_pointer_is_there_and_a_multiple_of_its_element) {
     refused(cushim_check_pointer("f", "v", (const void *)0x1004, 8),
             SAID("f", "v=0x1004 is not a multiple of 8"));
 }
-END_TEST
 
-START_TEST(success_leaves_the_text_alone) {
+TEST(success_leaves_the_text_alone) {
     int64_t n;
     refused(cushim_check_size("f", "n", -1), SAID("f", "n=-1 is negative"));
     ck_ok(cushim_check_size("g", "n", 1));
@@ -85,9 +79,8 @@ START_TEST(success_leaves_the_text_alone) {
     ck_ok(cushim_check_pointer("g", "x", &n, 8));
     ck_assert_str_eq(cushim_last_error(), SAID("f", "n=-1 is negative"));
 }
-END_TEST
 
-START_TEST(alignment_is_of_all_addresses) {
+TEST(alignment_is_of_all_addresses) {
     const void *good = (const void *)0x1010, *bad = (const void *)0x1018;
     ck_assert(cushim_is_aligned(16, good, good, NULL, NULL));
     ck_assert(!cushim_is_aligned(16, bad, good, NULL, NULL));
@@ -96,19 +89,17 @@ START_TEST(alignment_is_of_all_addresses) {
     ck_assert(!cushim_is_aligned(16, good, good, good, bad));
     ck_assert(cushim_is_aligned(8, bad, bad, bad, bad));
 }
-END_TEST
 
-START_TEST(blocks_cover_items_up_to_a_limit) {
+TEST(blocks_cover_items_up_to_a_limit) {
     ck_assert_uint_eq(cushim_n_blocks(0, 256, 100), 1);
     ck_assert_uint_eq(cushim_n_blocks(1, 256, 100), 1);
     ck_assert_uint_eq(cushim_n_blocks(256, 256, 100), 1);
     ck_assert_uint_eq(cushim_n_blocks(257, 256, 100), 2);
     ck_assert_uint_eq(cushim_n_blocks(INT64_MAX, 256, 100), 100);
 }
-END_TEST
 
 /* Sizes before emptiness, that before pointers: and nothing of it needs a driver. */
-START_TEST(checks_come_in_their_order_and_before_the_driver) {
+TEST(checks_come_in_their_order_and_before_the_driver) {
     const float *odd = (const float *)0x1002;
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
     refused(cushim_add_f32(NULL, NULL, NULL, -1, NULL), SAID("cushim_add_f32", "n=-1 is negative"));
@@ -117,16 +108,7 @@ START_TEST(checks_come_in_their_order_and_before_the_driver) {
     refused(cushim_add_f32(odd, NULL, NULL, 1, NULL),
             SAID("cushim_add_f32", "a=0x1002 is not a multiple of 4"));
 }
-END_TEST
 
 int main(void) {
-    return suite_run("check",
-                     (const TTest *[]){a_size_is_not_negative, a_size_is_a_multiple_of_a_block,
-                                       elements_and_bytes_can_be_counted,
-                                       an_empty_tensor_has_no_elements_whatever_its_other_sizes_are,
-                                       a_host_array_is_there,
-                                       a_pointer_is_there_and_a_multiple_of_its_element,
-                                       success_leaves_the_text_alone, alignment_is_of_all_addresses,
-                                       blocks_cover_items_up_to_a_limit,
-                                       checks_come_in_their_order_and_before_the_driver, NULL});
+    return tests_run("check");
 }

@@ -13,7 +13,7 @@
 
 static const struct cushim_kernel_shape plain;
 
-START_TEST(without_a_driver_the_text_names_it) {
+TEST(without_a_driver_the_text_names_it) {
     uint32_t word;
     fixture_force(NULL);
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
@@ -22,35 +22,31 @@ START_TEST(without_a_driver_the_text_names_it) {
     ck_is(cushim_kernels_load(), CUSHIM_NOCUDA);
     ck_said("/nowhere/libcuda.so.1");
 }
-END_TEST
 
-START_TEST(without_a_driver_the_references_do_not_step_in) {
+TEST(without_a_driver_the_references_do_not_step_in) {
     uint32_t word;
     fixture_force("cpu");
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
     ck_is(fixture_store(&word, 1, NULL), CUSHIM_NOCUDA);
 }
-END_TEST
 
-START_TEST(a_driver_without_a_device_is_NODEVICE) {
+TEST(a_driver_without_a_device_is_NODEVICE) {
     uint32_t word;
     fixture_force(NULL);
     setenv("CUSHIM_LIBCUDA", getenv("CUSHIM_TEST_DEVICELESS"), 1);
     ck_is(fixture_store(&word, 1, NULL), CUSHIM_NODEVICE);
     ck_is(cushim_kernels_load(), CUSHIM_NODEVICE);
 }
-END_TEST
 
 /* ---- the word for a path ---- */
 
-START_TEST(an_unknown_word_is_refused) {
+TEST(an_unknown_word_is_refused) {
     fixture_force("77");
     fixture_context(0);
     ck_is(fixture_store(fixture_word(), 1, NULL), CUSHIM_INVALID);
     ck_said("CUSHIM_KERNEL_ARCH=77 is none of 75, 80, 89, 90, cpu");
     ck_is(cushim_kernels_load(), CUSHIM_INVALID);
 }
-END_TEST
 
 static struct cushim_kernel_call begun(const char *arch) {
     struct cushim_kernel_call call;
@@ -71,24 +67,22 @@ static int path_of(unsigned n) {
     return call.arch;
 }
 
-START_TEST(a_word_forces_a_path) {
+TEST(a_word_forces_a_path) {
     ck_assert_int_eq(fixture_child(path_of, 0), 75);
     ck_assert_int_eq(fixture_child(path_of, 1), 80);
     ck_assert_int_eq(fixture_child(path_of, 2), 89);
     ck_assert_int_eq(fixture_child(path_of, 3), 90);
 }
-END_TEST
 
 static int cpu_of(unsigned n) {
     static const char *const words[] = {NULL, "", "cpu"};
     return begun(words[n]).is_cpu;
 }
 
-START_TEST(the_software_device_runs_references_without_a_word) {
+TEST(the_software_device_runs_references_without_a_word) {
     for (unsigned n = 0; n < 3; n++)
         ck_assert_int_eq(fixture_child(cpu_of, n), 1);
 }
-END_TEST
 
 /* ---- devices and contexts ---- */
 
@@ -109,13 +103,12 @@ static int stores_on_the_streams_device(unsigned is_cpu) {
     return 0;
 }
 
-START_TEST(the_stream_says_the_device) {
+TEST(the_stream_says_the_device) {
     ck_assert_int_eq(fixture_child(stores_on_the_streams_device, 0), 0);
     ck_assert_int_eq(fixture_child(stores_on_the_streams_device, 1), 0);
 }
-END_TEST
 
-START_TEST(the_null_stream_is_of_the_current_context) {
+TEST(the_null_stream_is_of_the_current_context) {
     fixture_force("90");
     fixture_context(1);
     uint32_t *word = fixture_word();
@@ -123,7 +116,6 @@ START_TEST(the_null_stream_is_of_the_current_context) {
     ck_assert_uint_eq(fixture_read(word), 6);
     ck_assert_uint_eq(atomic_load(&cushim_family_fixture.ready), 2);
 }
-END_TEST
 
 struct request {
     uint32_t *word;
@@ -161,11 +153,10 @@ static int stores_without_context(unsigned n) {
     return 0;
 }
 
-START_TEST(a_thread_without_a_context_needs_a_stream) {
+TEST(a_thread_without_a_context_needs_a_stream) {
     for (unsigned n = 0; n < 4; n++)
         ck_assert_int_eq(fixture_child(stores_without_context, n), 0);
 }
-END_TEST
 
 /* ---- launches ---- */
 
@@ -215,13 +206,12 @@ static int launches(unsigned n) {
     return 0;
 }
 
-START_TEST(a_dependent_launch_says_so_where_the_device_can_and_it_is_wanted) {
+TEST(a_dependent_launch_says_so_where_the_device_can_and_it_is_wanted) {
     for (unsigned n = 0; n < 3; n++)
         ck_assert_int_eq(fixture_child(launches, n), 0);
 }
-END_TEST
 
-START_TEST(a_refused_launch_names_kernel_and_shape) {
+TEST(a_refused_launch_names_kernel_and_shape) {
     struct fixture_args args = {NULL, 0};
     fixture_force("90");
     fixture_context(0);
@@ -229,9 +219,8 @@ START_TEST(a_refused_launch_names_kernel_and_shape) {
     ck_is(fixture_store_by(FIXTURE_LARGE, &shape, &args, NULL), CUSHIM_INVALID);
     ck_said("kernel=fixture_large grid=1,70000,1 block=32,1,1 shared_bytes=0");
 }
-END_TEST
 
-START_TEST(clusters_are_counted_where_the_driver_can) {
+TEST(clusters_are_counted_where_the_driver_can) {
     struct cushim_kernel_call call = begun("90");
     const struct cushim_kernel_shape shape = {.grid = {16}, .block = {128}, .cluster = 8};
     int n = -1;
@@ -241,7 +230,6 @@ START_TEST(clusters_are_counted_where_the_driver_can) {
     ck_ok(cushim_kernel_call_clusters(&call, FIXTURE_LARGE, &shape, &n));
     ck_assert_int_eq(n, 0);
 }
-END_TEST
 
 static CUresult refuse_16(int *n, CUfunction function, const CUlaunchConfig *config) {
     if (config->attrs[0].value.clusterDim.x <= CUSHIM_PORTABLE_CLUSTER)
@@ -250,7 +238,7 @@ static CUresult refuse_16(int *n, CUfunction function, const CUlaunchConfig *con
     return CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
-START_TEST(a_size_of_cluster_that_the_driver_refuses_is_not_there) {
+TEST(a_size_of_cluster_that_the_driver_refuses_is_not_there) {
     struct cushim_kernel_call call = begun("90");
     struct cushim_kernel_shape shape = {.grid = {16}, .block = {128}, .cluster = 16};
     bool has = true;
@@ -264,9 +252,8 @@ START_TEST(a_size_of_cluster_that_the_driver_refuses_is_not_there) {
     ck_ok(cushim_kernel_call_has_clusters(&call, FIXTURE_LARGE, &shape, &has));
     ck_assert(has);
 }
-END_TEST
 
-START_TEST(the_driver_is_asked_once_a_width_whether_a_kernel_has_clusters) {
+TEST(the_driver_is_asked_once_a_width_whether_a_kernel_has_clusters) {
     struct cushim_kernel_call call = begun("90");
     struct cushim_kernel_shape shape = {.grid = {16}, .block = {128}, .cluster = 8};
     bool has = false;
@@ -283,11 +270,10 @@ START_TEST(the_driver_is_asked_once_a_width_whether_a_kernel_has_clusters) {
     ck_ok(cushim_kernel_call_has_clusters(&call, FIXTURE_LARGE, &shape, &has));
     ck_assert(!has);
 }
-END_TEST
 
 /* ---- references ---- */
 
-START_TEST(a_reference_runs_in_its_turn_on_the_stream_with_copied_arguments) {
+TEST(a_reference_runs_in_its_turn_on_the_stream_with_copied_arguments) {
     fixture_force("cpu");
     fixture_context(0);
     CUstream stream = fixture_stream();
@@ -298,9 +284,8 @@ START_TEST(a_reference_runs_in_its_turn_on_the_stream_with_copied_arguments) {
     SIM(sim_release_hold)();
     ck_assert_uint_eq(fixture_read(word), 3);
 }
-END_TEST
 
-START_TEST(a_captured_reference_has_its_arguments_as_long_as_the_graph) {
+TEST(a_captured_reference_has_its_arguments_as_long_as_the_graph) {
     uint32_t zero = 0;
     fixture_force("cpu");
     fixture_context(0);
@@ -317,7 +302,6 @@ START_TEST(a_captured_reference_has_its_arguments_as_long_as_the_graph) {
     }
     ck_assert_int_eq(SIM(cuGraphExecDestroy)(executable), CUDA_SUCCESS); /* memcheck: it is freed */
 }
-END_TEST
 
 /* The driver would not say of which device a stream is that captures, but of which context. */
 static int captures_beside_another_device(unsigned n) {
@@ -339,11 +323,10 @@ static int captures_beside_another_device(unsigned n) {
     return 0;
 }
 
-START_TEST(a_capture_stays_valid_where_there_are_two_devices) {
+TEST(a_capture_stays_valid_where_there_are_two_devices) {
     for (unsigned n = 0; n < 4; n++)
         ck_assert_int_eq(fixture_child(captures_beside_another_device, n), 0);
 }
-END_TEST
 
 /* As the CUDA runtime has it: of the first device.  The software one takes no such code. */
 static int loads_without_a_context(unsigned n) {
@@ -355,14 +338,13 @@ static int loads_without_a_context(unsigned n) {
     return 0;
 }
 
-START_TEST(kernels_are_loaded_before_there_is_a_context) {
+TEST(kernels_are_loaded_before_there_is_a_context) {
     for (unsigned n = 0; n < 2; n++)
         ck_assert_int_eq(fixture_child(loads_without_a_context, n), 0);
 }
-END_TEST
 
 /* Every driver call of a reference fails once; memcheck sees what is left. */
-START_TEST(a_reference_that_cannot_be_queued_leaves_nothing) {
+TEST(a_reference_that_cannot_be_queued_leaves_nothing) {
     fixture_force("cpu");
     fixture_context(0);
     ck_ok(cushim_driver_use("test"));
@@ -389,28 +371,7 @@ START_TEST(a_reference_that_cannot_be_queued_leaves_nothing) {
     }
     ck_assert_uint_eq(n_calls("cuUserObjectRelease"), 1); /* where the graph did not take it */
 }
-END_TEST
 
 int main(void) {
-    return suite_run(
-        "call", (const TTest *[]){without_a_driver_the_text_names_it,
-                                  without_a_driver_the_references_do_not_step_in,
-                                  a_driver_without_a_device_is_NODEVICE,
-                                  an_unknown_word_is_refused,
-                                  a_word_forces_a_path,
-                                  the_software_device_runs_references_without_a_word,
-                                  the_stream_says_the_device,
-                                  the_null_stream_is_of_the_current_context,
-                                  a_thread_without_a_context_needs_a_stream,
-                                  a_dependent_launch_says_so_where_the_device_can_and_it_is_wanted,
-                                  a_refused_launch_names_kernel_and_shape,
-                                  clusters_are_counted_where_the_driver_can,
-                                  a_size_of_cluster_that_the_driver_refuses_is_not_there,
-                                  the_driver_is_asked_once_a_width_whether_a_kernel_has_clusters,
-                                  a_reference_runs_in_its_turn_on_the_stream_with_copied_arguments,
-                                  a_captured_reference_has_its_arguments_as_long_as_the_graph,
-                                  a_capture_stays_valid_where_there_are_two_devices,
-                                  kernels_are_loaded_before_there_is_a_context,
-                                  a_reference_that_cannot_be_queued_leaves_nothing,
-                                  NULL});
+    return tests_run("call");
 }

@@ -20,7 +20,7 @@ static void begin(void) {
 
 /* ---- what a load does ---- */
 
-START_TEST(the_first_use_loads_and_the_next_does_not) {
+TEST(the_first_use_loads_and_the_next_does_not) {
     begin();
     uint32_t *word = fixture_word();
     ck_ok(fixture_store(word, 1, NULL));
@@ -34,9 +34,8 @@ START_TEST(the_first_use_loads_and_the_next_does_not) {
                                                   n_calls("cuCtxGetDevice"));
     ck_assert_uint_eq(fixture_read(word), 2);
 }
-END_TEST
 
-START_TEST(another_device_gets_its_limits_of_the_same_library) {
+TEST(another_device_gets_its_limits_of_the_same_library) {
     begin();
     ck_ok(fixture_store(fixture_word(), 1, NULL));
     fixture_context(1);
@@ -47,7 +46,6 @@ START_TEST(another_device_gets_its_limits_of_the_same_library) {
     ck_assert_uint_eq(atomic_load(&cushim_family_fixture.ready), 3);
     ck_assert_uint_eq(fixture_read(word), 2);
 }
-END_TEST
 
 static struct { int attribute, value; } attributes[2];
 static unsigned n_attributes;
@@ -63,7 +61,7 @@ static CUresult keep_attribute(CUfunction_attribute attribute, int value, CUkern
     return attribute_result;
 }
 
-START_TEST(limits_are_raised_for_the_kernels_that_say_so) {
+TEST(limits_are_raised_for_the_kernels_that_say_so) {
     begin();
     atomic_store(&CUSHIM_DRIVER(cuKernelSetAttribute), keep_attribute);
     ck_ok(fixture_store(fixture_word(), 1, NULL));
@@ -73,7 +71,6 @@ START_TEST(limits_are_raised_for_the_kernels_that_say_so) {
     ck_assert_int_eq(attributes[1].attribute, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED);
     ck_assert_int_eq(attributes[1].value, 1);
 }
-END_TEST
 
 /* `result` is how the driver says that there is less. */
 static int has_less(unsigned result) {
@@ -86,11 +83,10 @@ static int has_less(unsigned result) {
     return 0;
 }
 
-START_TEST(a_device_with_less_has_its_other_kernels) {
+TEST(a_device_with_less_has_its_other_kernels) {
     ck_assert_int_eq(fixture_child(has_less, CUDA_ERROR_INVALID_VALUE), 0);
     ck_assert_int_eq(fixture_child(has_less, CUDA_ERROR_NOT_SUPPORTED), 0);
 }
-END_TEST
 
 /* ---- failures ---- */
 
@@ -107,7 +103,7 @@ static int fails_once(unsigned n) {
     return is_over ? OVER : GOES_ON;
 }
 
-START_TEST(whichever_call_fails_the_next_use_works) {
+TEST(whichever_call_fails_the_next_use_works) {
     unsigned n = 1;
     int code;
     while ((code = fixture_child(fails_once, n)) == GOES_ON)
@@ -115,7 +111,6 @@ START_TEST(whichever_call_fails_the_next_use_works) {
     ck_assert_int_eq(code, OVER);
     ck_assert_uint_gt(n, 8);
 }
-END_TEST
 
 static CUresult refusal;
 
@@ -127,7 +122,7 @@ static CUresult refuse(CUlibrary *library, const void *code, CUjit_option *optio
     return refusal;
 }
 
-START_TEST(an_image_that_the_device_cannot_run_is_NOTSUPPORTED) {
+TEST(an_image_that_the_device_cannot_run_is_NOTSUPPORTED) {
     static const CUresult results[] = {CUDA_ERROR_NO_BINARY_FOR_GPU,
                                        CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
                                        CUDA_ERROR_INVALID_SOURCE, CUDA_ERROR_INVALID_IMAGE};
@@ -151,28 +146,25 @@ START_TEST(an_image_that_the_device_cannot_run_is_NOTSUPPORTED) {
     ck_ok(fixture_store(word, 1, NULL));
     ck_assert_uint_eq(fixture_read(word), 1);
 }
-END_TEST
 
 static CUresult find_none(CUkernel *kernel, CUlibrary library, const char *name) {
     (void)kernel, (void)library, (void)name;
     return CUDA_ERROR_NOT_FOUND;
 }
 
-START_TEST(an_image_without_a_kernel_is_unloaded_again) {
+TEST(an_image_without_a_kernel_is_unloaded_again) {
     begin();
     atomic_store(&CUSHIM_DRIVER(cuLibraryGetKernel), find_none);
     ck_is(fixture_store(fixture_word(), 1, NULL), CUSHIM_NOTFOUND);
     ck_assert_uint_eq(n_calls("cuLibraryUnload"), 1);
 }
-END_TEST
 
-START_TEST(a_driver_without_libraries_is_NOSYM) {
+TEST(a_driver_without_libraries_is_NOSYM) {
     begin();
     driver_loses(cuLibraryLoadData);
     ck_is(fixture_store(fixture_word(), 1, NULL), CUSHIM_NOSYM);
     ck_said("(entry=cuLibraryLoadData ");
 }
-END_TEST
 
 static CUresult say_6_1(int *value, CUdevice_attribute attribute, CUdevice device) {
     (void)device;
@@ -180,13 +172,12 @@ static CUresult say_6_1(int *value, CUdevice_attribute attribute, CUdevice devic
     return CUDA_SUCCESS;
 }
 
-START_TEST(a_device_before_7_5_is_NOTSUPPORTED) {
+TEST(a_device_before_7_5_is_NOTSUPPORTED) {
     begin();
     atomic_store(&CUSHIM_DRIVER(cuDeviceGetAttribute), say_6_1);
     ck_is(fixture_store(fixture_word(), 1, NULL), CUSHIM_NOTSUPPORTED);
     ck_said("(device=0 is of 6.1, before 7.5");
 }
-END_TEST
 
 /* ---- in a capture ---- */
 
@@ -228,11 +219,10 @@ static int captures_the_first_use(unsigned n) {
     return 0;
 }
 
-START_TEST(a_first_use_in_a_capture_of_any_mode_leaves_it_valid) {
+TEST(a_first_use_in_a_capture_of_any_mode_leaves_it_valid) {
     for (unsigned n = 0; n < 3; n++)
         ck_assert_int_eq(fixture_child(captures_the_first_use, n), 0);
 }
-END_TEST
 
 /* ---- threads ---- */
 
@@ -258,7 +248,7 @@ static void *use_first(void *cookie) {
     return NULL;
 }
 
-START_TEST(threads_that_come_first_together_load_once) {
+TEST(threads_that_come_first_together_load_once) {
     pthread_t threads[N_THREADS];
     begin();
     atomic_store(&CUSHIM_DRIVER(cuLibraryLoadData), load_slowly);
@@ -273,7 +263,6 @@ START_TEST(threads_that_come_first_together_load_once) {
     for (unsigned i = 0; i < N_THREADS; i++)
         ck_assert_uint_eq(fixture_read(words[i]), TIMES);
 }
-END_TEST
 
 /* ---- all of them ---- */
 
@@ -295,7 +284,7 @@ static CUresult find_another(CUkernel *kernel, CUlibrary library, const char *na
     return SIM(cuLibraryGetKernel)(kernel, library, "fixture_store");
 }
 
-START_TEST(all_families_are_loaded_by_one_call) {
+TEST(all_families_are_loaded_by_one_call) {
     unsigned n_families = 0;
 #define FAMILY(name) n_families++;
 #include "kernels/launch/families.def"
@@ -311,28 +300,14 @@ START_TEST(all_families_are_loaded_by_one_call) {
 #include "kernels/launch/families.def"
 #undef FAMILY
 }
-END_TEST
 
-START_TEST(where_references_run_nothing_is_loaded) {
+TEST(where_references_run_nothing_is_loaded) {
     fixture_force("cpu");
     fixture_context(0);
     ck_ok(cushim_kernels_load());
     ck_assert_uint_eq(n_calls("cuLibraryLoadData"), 0);
 }
-END_TEST
 
 int main(void) {
-    return suite_run("load", (const TTest *[]){the_first_use_loads_and_the_next_does_not,
-                                               another_device_gets_its_limits_of_the_same_library,
-                                               limits_are_raised_for_the_kernels_that_say_so,
-                                               a_device_with_less_has_its_other_kernels,
-                                               whichever_call_fails_the_next_use_works,
-                                               an_image_that_the_device_cannot_run_is_NOTSUPPORTED,
-                                               an_image_without_a_kernel_is_unloaded_again,
-                                               a_driver_without_libraries_is_NOSYM,
-                                               a_device_before_7_5_is_NOTSUPPORTED,
-                                               a_first_use_in_a_capture_of_any_mode_leaves_it_valid,
-                                               threads_that_come_first_together_load_once,
-                                               all_families_are_loaded_by_one_call,
-                                               where_references_run_nothing_is_loaded, NULL});
+    return tests_run("load");
 }

@@ -190,11 +190,10 @@ static int runs_all(unsigned n) {
     return 0;
 }
 
-START_TEST(every_kind_of_device_launches_what_is_chosen_for_it) {
+TEST(every_kind_of_device_launches_what_is_chosen_for_it) {
     for (unsigned n = 0; n < N_CAPABILITIES; n++)
         ck_assert_msg(fixture_child(runs_all, n) == 0, "on %s", capabilities[n]);
 }
-END_TEST
 
 /* ---- paths by name ---- */
 
@@ -228,13 +227,12 @@ static int chooses_by_shared_memory(unsigned n) {
     return bits;
 }
 
-START_TEST(large_tiles_are_for_devices_with_their_shared_memory) {
+TEST(large_tiles_are_for_devices_with_their_shared_memory) {
     for (unsigned n = 0; n < 4; n++)
         ck_assert_int_eq(fixture_child(chooses_by_shared_memory, n), 31);
 }
-END_TEST
 
-START_TEST(a_product_of_q4k_has_a_block_a_multiprocessor) {
+TEST(a_product_of_q4k_has_a_block_a_multiprocessor) {
     enum { SMS = 132, K = 4096, TILE_PAIRS = 8 };
     static const struct {
         int64_t m;
@@ -256,10 +254,9 @@ START_TEST(a_product_of_q4k_has_a_block_a_multiprocessor) {
     ck_ok(cushim_gemv_add_q4k_f32(p, p, p, p, K, 14336, p, 1 << 20, NULL));
     ck_assert_uint_eq(last_grid, SMS);
 }
-END_TEST
 
 /* What was queued before may write weights; a decoder's own kernels do not. */
-START_TEST(a_decoder_takes_weights_early_but_those_of_its_first_product) {
+TEST(a_decoder_takes_weights_early_but_those_of_its_first_product) {
     void *p = place(true, 4);
     const struct cushim_decoder_layer layer = {p, p, p, p, p, p, p, p};
     const struct cushim_decoder_layer layers[] = {layer, layer};
@@ -284,10 +281,9 @@ START_TEST(a_decoder_takes_weights_early_but_those_of_its_first_product) {
                                    "gemv_q4k_qkv_early attention_decode_128_4 gemv_q4k_add_early "
                                    "gemv_q4k_swiglu_early gemv_q4k_add_early ");
 }
-END_TEST
 
 /* A layer that is wrong behind ones that are right: nothing is queued. */
-START_TEST(a_decoder_checks_all_layers_first) {
+TEST(a_decoder_checks_all_layers_first) {
     void *p = place(true, 4);
     struct cushim_decoder_layer layers[2] = {{p, p, p, p, p, p, p, p}, {p, p, p, p, p, p, p, p}};
     struct cushim_decoder decoder = {.n_layers = 2,
@@ -325,7 +321,6 @@ START_TEST(a_decoder_checks_all_layers_first) {
     ck_ok(cushim_decoder_q4k_f32(&decoder, NULL, NULL, NULL, NULL, 0, NULL));
     ck_assert_str_eq(all_launched, "");
 }
-END_TEST
 
 static CUresult say_no_clusters(int *value, CUdevice_attribute attribute, CUdevice device) {
     CUresult result = SIM(cuDeviceGetAttribute)(value, attribute, device);
@@ -334,7 +329,7 @@ static CUresult say_no_clusters(int *value, CUdevice_attribute attribute, CUdevi
     return result;
 }
 
-START_TEST(a_device_that_says_it_has_no_clusters_gets_none) {
+TEST(a_device_that_says_it_has_no_clusters_gets_none) {
     void *p = place(true, 4);
     begin("90");
     atomic_store(&CUSHIM_DRIVER(cuDeviceGetAttribute), say_no_clusters);
@@ -348,9 +343,8 @@ START_TEST(a_device_that_says_it_has_no_clusters_gets_none) {
     ck_assert_str_eq(launched, "gemv_q4_0_mma8");
     ck_assert_uint_eq(last_cluster, 1);
 }
-END_TEST
 
-START_TEST(a_cluster_shares_slices_of_k_that_are_too_many_for_a_block) {
+TEST(a_cluster_shares_slices_of_k_that_are_too_many_for_a_block) {
     static const struct {
         int64_t m, k;
         unsigned cluster, n_warps;
@@ -367,9 +361,8 @@ START_TEST(a_cluster_shares_slices_of_k_that_are_too_many_for_a_block) {
     ck_ok(cushim_gemm_q8_0_f32(p, p, p, 4096, 33024, 8, NULL, 0, NULL));
     ck_assert_str_eq(launched, "gemv_q8_0_mma8");
 }
-END_TEST
 
-START_TEST(terms_are_made_ahead_where_there_is_scratch) {
+TEST(terms_are_made_ahead_where_there_is_scratch) {
     static const struct {
         int64_t n;
         size_t less; /* than what helps */
@@ -396,18 +389,16 @@ START_TEST(terms_are_made_ahead_where_there_is_scratch) {
     }
     ck_assert_uint_eq(last_cluster, 1);
 }
-END_TEST
 
-START_TEST(a_device_of_12_0_has_clusters_of_up_to_8) {
+TEST(a_device_of_12_0_has_clusters_of_up_to_8) {
     void *p = place(true, 4);
     begin("120");
     ck_ok(cushim_rms_norm_f32(p, p, p, p, 1e-5F, 1, 65536, NULL));
     ck_assert_uint_gt(last_cluster, 1);
     ck_assert_uint_le(last_cluster, CUSHIM_PORTABLE_CLUSTER);
 }
-END_TEST
 
-START_TEST(a_device_is_asked_once_what_it_has) {
+TEST(a_device_is_asked_once_what_it_has) {
     void *p = place(true, 4);
     begin("120");
     ck_ok(cushim_gemv_q4k_f32(p, p, p, 4096, 4096, NULL));
@@ -417,18 +408,7 @@ START_TEST(a_device_is_asked_once_what_it_has) {
     ck_ok(cushim_softmax_f32(p, p, 8, 4096, 1, NULL));
     ck_assert_uint_eq(n_calls("cuDeviceGetAttribute"), n);
 }
-END_TEST
 
 int main(void) {
-    return suite_run("paths",
-                     (const TTest *[]){every_kind_of_device_launches_what_is_chosen_for_it,
-                                       large_tiles_are_for_devices_with_their_shared_memory,
-                                       a_product_of_q4k_has_a_block_a_multiprocessor,
-                                       a_decoder_takes_weights_early_but_those_of_its_first_product,
-                                       a_decoder_checks_all_layers_first,
-                                       a_device_that_says_it_has_no_clusters_gets_none,
-                                       a_cluster_shares_slices_of_k_that_are_too_many_for_a_block,
-                                       terms_are_made_ahead_where_there_is_scratch,
-                                       a_device_of_12_0_has_clusters_of_up_to_8,
-                                       a_device_is_asked_once_what_it_has, NULL});
+    return tests_run("paths");
 }

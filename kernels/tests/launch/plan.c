@@ -40,7 +40,7 @@ static void assert_divides_all(uint64_t by, uint64_t most, uint64_t random) {
         assert_divides(dividends[i] <= most ? dividends[i] : most, by);
 }
 
-START_TEST(a_divisor_divides_every_size) {
+TEST(a_divisor_divides_every_size) {
     uint64_t state = 0x9E3779B97F4A7C15;
     for (uint64_t by = 1; by < suite_steps(5000); by++) {
         assert_divides_all(by, INT32_MAX, suite_random(&state));
@@ -60,7 +60,6 @@ START_TEST(a_divisor_divides_every_size) {
         }
     }
 }
-END_TEST
 
 /* ---- plans of copies ---- */
 
@@ -170,7 +169,7 @@ static struct view draw_view(uint64_t *state) {
     return view;
 }
 
-START_TEST(a_plan_copies_what_the_reference_does) {
+TEST(a_plan_copies_what_the_reference_does) {
     uint64_t state = 0xA0761D6478BD642F;
     int n_of_path[LAYOUT_BY_SMALL_TILE + 1] = {0};
     fill();
@@ -185,7 +184,6 @@ START_TEST(a_plan_copies_what_the_reference_does) {
     for (int path = 0; path <= LAYOUT_BY_SMALL_TILE; path++)
         ck_assert_int_ge(n_of_path[path], (int)suite_steps(11));
 }
-END_TEST
 
 static struct layout_plan plan_of(int64_t rows, int64_t cols, size_t elem_bytes, size_t offset) {
     struct layout_plan plan;
@@ -194,7 +192,7 @@ static struct layout_plan plan_of(int64_t rows, int64_t cols, size_t elem_bytes,
     return plan;
 }
 
-START_TEST(a_transpose_goes_by_wide_tiles_where_it_may) {
+TEST(a_transpose_goes_by_wide_tiles_where_it_may) {
     ck_assert_int_eq(plan_of(8192, 8192, 4, 0).path, LAYOUT_BY_WIDE_TILE);
     ck_assert_int_eq(plan_of(4096, 14336, 2, 0).path, LAYOUT_BY_WIDE_TILE);
     ck_assert_int_eq(plan_of(32, 1000000, 4, 0).path, LAYOUT_BY_LOW_TILE);
@@ -210,9 +208,8 @@ START_TEST(a_transpose_goes_by_wide_tiles_where_it_may) {
     ck_assert_int_eq(plan_of(8192, 8192, 8, 0).path, LAYOUT_BY_TILE);
     ck_assert_int_eq(plan_of(1, 8192, 4, 0).path, LAYOUT_BY_UNIT);
 }
-END_TEST
 
-START_TEST(what_lies_in_one_piece_is_copied_in_the_widest_units) {
+TEST(what_lies_in_one_piece_is_copied_in_the_widest_units) {
     struct layout_plan plan;
     layout_plan_make(&plan, source, copied, (const int64_t[]){6, 1, 5, 8},
                      (const int64_t[]){40, 7, 8, 1}, 4, 2, N_SMS);
@@ -225,12 +222,11 @@ START_TEST(what_lies_in_one_piece_is_copied_in_the_widest_units) {
                      4, N_SMS);
     ck_assert_uint_eq(plan.unit_bytes, 1);
 }
-END_TEST
 
 /* ---- sums ---- */
 
 /* Every unit of the axis is in one part, and no part is empty. */
-START_TEST(parts_make_up_the_axis) {
+TEST(parts_make_up_the_axis) {
     uint64_t state = 0x2545F4914F6CDD1D;
     int n_cut = 0;
     for (int i = 0; i < (int)suite_steps(10000); i++) {
@@ -256,12 +252,7 @@ START_TEST(parts_make_up_the_axis) {
     }
     ck_assert_int_gt(n_cut, (int)suite_steps(100));
 }
-END_TEST
 
 int main(void) {
-    return suite_run("plan", (const TTest *[]){a_divisor_divides_every_size,
-                                               a_plan_copies_what_the_reference_does,
-                                               a_transpose_goes_by_wide_tiles_where_it_may,
-                                               what_lies_in_one_piece_is_copied_in_the_widest_units,
-                                               parts_make_up_the_axis, NULL});
+    return tests_run("plan");
 }

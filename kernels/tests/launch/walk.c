@@ -64,16 +64,15 @@ static void assert_walks(const struct strides *s, size_t elem_bytes) {
     ck_assert_mem_eq(y, wanted, n_bytes);
 }
 
-START_TEST(walks_are_as_their_references_have_them) {
+TEST(walks_are_as_their_references_have_them) {
     fixture_context(0);
     for (unsigned i = 0; i < sizeof all_strides / sizeof *all_strides; i++) {
         assert_walks(&all_strides[i], 2);
         assert_walks(&all_strides[i], 4);
     }
 }
-END_TEST
 
-START_TEST(a_wrong_walk_is_told) {
+TEST(a_wrong_walk_is_told) {
     struct cushim_walk walk = {.ndim = 1, .out_strides = {1}, .strides = {1}};
     float *f = (float *)0x10000;
     ck_is(cushim_variant_transpose_walk(f, f, NULL, 1, 4, NULL), CUSHIM_INVALID);
@@ -94,9 +93,8 @@ START_TEST(a_wrong_walk_is_told) {
           CUSHIM_INVALID);
     ck_said("in_strides=NULL");
 }
-END_TEST
 
-START_TEST(an_index_may_have_32_bits) {
+TEST(an_index_may_have_32_bits) {
     fixture_context(0);
     float *x = device_array(MOST);
     int32_t *index = device_array(8), n = MOST / 4, wanted;
@@ -117,10 +115,7 @@ START_TEST(an_index_may_have_32_bits) {
           CUSHIM_INVALID);
     ck_said("more than an int32_t can count");
 }
-END_TEST
 
 int main(void) {
-    return suite_run("walk",
-                     (const TTest *[]){walks_are_as_their_references_have_them,
-                                       a_wrong_walk_is_told, an_index_may_have_32_bits, NULL});
+    return tests_run("walk");
 }

@@ -26,7 +26,7 @@ static float swiglu(float w1, float w3) {
 #define assert_near(got, want)                                                                     \
     ck_assert_double_eq_tol((double)(got), (double)(want), 1e-7 * fabs((double)(want)))
 
-START_TEST(the_slope_of_tanh_has_its_values) {
+TEST(the_slope_of_tanh_has_its_values) {
     ck_assert_float_eq(tanh_prime(0, 3), 3);
     ck_assert_float_eq(tanh_prime(0, FLT_MAX), FLT_MAX);
     assert_near(tanh_prime(0.5f, 1), 1 - tanh(0.5) * tanh(0.5));
@@ -40,18 +40,16 @@ START_TEST(the_slope_of_tanh_has_its_values) {
     ck_assert(isnan(tanh_prime(NAN, 1)));
     ck_assert(isnan(tanh_prime(1, NAN)));
 }
-END_TEST
 
 /* The slope is what the difference of two values shows. */
-START_TEST(the_slope_of_tanh_is_its_slope) {
+TEST(the_slope_of_tanh_is_its_slope) {
     for (float a = -4; a <= 4; a += 0.03125f) {
         double slope = (tanh(a + 0x1p-20) - tanh(a - 0x1p-20)) * 0x1p19;
         ck_assert_double_eq_tol(tanh_prime(a, 1), slope, 1e-7);
     }
 }
-END_TEST
 
-START_TEST(swiglu_has_its_values) {
+TEST(swiglu_has_its_values) {
     ck_assert_float_eq(swiglu(0, 7), 0);
     assert_near(swiglu(1, 1), 1 / (1 + exp(-1)));
     assert_near(swiglu(-1, 3), -3 / (1 + exp(1)));
@@ -66,21 +64,18 @@ START_TEST(swiglu_has_its_values) {
     ck_assert(isnan(swiglu(NAN, 1)));
     ck_assert(isnan(swiglu(1, NAN)));
 }
-END_TEST
 
-START_TEST(swiglu_of_minus_infinity_is_the_limit) {
+TEST(swiglu_of_minus_infinity_is_the_limit) {
     float limit = swiglu(-INFINITY, 2), other = swiglu(-INFINITY, -2);
     ck_assert(limit == 0 && signbit(limit));
     ck_assert(other == 0 && !signbit(other));
 }
-END_TEST
 
 /* silu(x) - silu(-x) = x */
-START_TEST(gates_of_both_signs_add_up) {
+TEST(gates_of_both_signs_add_up) {
     for (float x = 0; x < 30; x += 0.125f)
         ck_assert_double_eq_tol((double)swiglu(x, 1) - (double)swiglu(-x, 1), x, 2e-6);
 }
-END_TEST
 
 /* ---- arguments ---- */
 
@@ -101,15 +96,13 @@ static float *const f = (float *)0x10000, *const odd = (float *)0x10002;
     assert_told(function(odd, f, f, 1, NULL), #function, a "=0x10002 is not a multiple of 4");     \
     assert_told(function(f, odd, f, 1, NULL), #function, b "=0x10002 is not a multiple of 4");     \
     assert_told(function(f, f, odd, 1, NULL), #function, c "=0x10002 is not a multiple of 4");     \
-    ck_assert_int_eq(function(NULL, NULL, NULL, 0, NULL), CUSHIM_OK);
+    ck_assert_int_eq(function(NULL, NULL, NULL, 0, NULL), CUSHIM_OK)
 
-START_TEST(wrong_arguments_are_told){TELL(cushim_tanh_prime_f32, "a", "upstream", "c")
-                                         TELL(cushim_swiglu_f32, "w1", "w3", "y")} END_TEST
+TEST(wrong_arguments_are_told) {
+    TELL(cushim_tanh_prime_f32, "a", "upstream", "c");
+    TELL(cushim_swiglu_f32, "w1", "w3", "y");
+}
 
-    SUITE() {
-    return suite_run("reference_activation",
-                     (const TTest *[]){the_slope_of_tanh_has_its_values,
-                                       the_slope_of_tanh_is_its_slope, swiglu_has_its_values,
-                                       swiglu_of_minus_infinity_is_the_limit,
-                                       gates_of_both_signs_add_up, wrong_arguments_are_told, NULL});
+SUITE() {
+    return tests_run("reference_activation");
 }

@@ -12,17 +12,16 @@
 
 /* ---- whole sequences ---- */
 
-START_TEST(one_key_gives_its_value) {
+TEST(one_key_gives_its_value) {
     const float q[3] = {1, -2, 3}, k[3] = {4, 5, -6}, v[3] = {7, -8, 9};
     float o[3] = {0};
     cushim_attention_f32_ref(q, k, v, o, 1, 1, 1, 3, false);
     for (int i = 0; i < 3; i++)
         ck_assert(o[i] == v[i]);
 }
-END_TEST
 
 /* Scores of 0 and log 3 after the division by sqrt(4): weights 1/4 and 3/4. */
-START_TEST(two_keys_are_weighed_by_their_scores) {
+TEST(two_keys_are_weighed_by_their_scores) {
     const float q[8] = {1, 0, 0, 0, 1, 0, 0, 0};
     const float k[8] = {0, 9, 9, 9, 2 * logf(3), 9, 9, 9};
     const float v[8] = {4, 8, 0, 1, 8, 0, 4, 1};
@@ -32,9 +31,8 @@ START_TEST(two_keys_are_weighed_by_their_scores) {
     for (int i = 0; i < 8; i++)
         ck_assert_msg(fabsf(o[i] - wanted[i]) < 1e-5f, "%d: %g", i, (double)o[i]);
 }
-END_TEST
 
-START_TEST(a_causal_query_sees_no_later_key) {
+TEST(a_causal_query_sees_no_later_key) {
     const float q[3] = {1, 1, 1}, k[3] = {0, 0, NAN}, v[3] = {2, 4, INFINITY};
     float o[3] = {0};
     cushim_attention_f32_ref(q, k, v, o, 1, 1, 3, 1, true);
@@ -42,17 +40,15 @@ START_TEST(a_causal_query_sees_no_later_key) {
     ck_assert(o[1] == 3);
     ck_assert(isnan(o[2]));
 }
-END_TEST
 
-START_TEST(heads_do_not_meet) {
+TEST(heads_do_not_meet) {
     const float q[4] = {1, 2, 3, 4}, v[4] = {5, 6, 7, 8};
     float o[4] = {0};
     cushim_attention_f32_ref(q, q, v, o, 2, 2, 1, 1, false);
     ck_assert(memcmp(o, v, sizeof v) == 0);
 }
-END_TEST
 
-START_TEST(equal_scores_give_the_mean_of_more_columns_than_a_block) {
+TEST(equal_scores_give_the_mean_of_more_columns_than_a_block) {
     enum { SEQ = 3, DIM = 130 };
     float q[SEQ * DIM] = {0}, v[SEQ * DIM], o[SEQ * DIM];
     for (int i = 0; i < SEQ * DIM; i++)
@@ -61,24 +57,21 @@ START_TEST(equal_scores_give_the_mean_of_more_columns_than_a_block) {
     for (int i = 0; i < SEQ * DIM; i++)
         ck_assert(o[i] == (float)(3 + i % DIM));
 }
-END_TEST
 
-START_TEST(a_row_of_minus_infinity_is_zero_and_plus_infinity_is_nan) {
+TEST(a_row_of_minus_infinity_is_zero_and_plus_infinity_is_nan) {
     const float q[2] = {1, -1}, k[2] = {-INFINITY, -INFINITY}, v[2] = {3, NAN};
     float o[2] = {5, 5};
     cushim_attention_f32_ref(q, k, v, o, 1, 1, 2, 1, false);
     ck_assert(o[0] == 0);
     ck_assert(isnan(o[1]));
 }
-END_TEST
 
-START_TEST(a_score_of_minus_infinity_has_no_weight) {
+TEST(a_score_of_minus_infinity_has_no_weight) {
     const float q[2] = {1, 1}, k[2] = {-INFINITY, 1}, v[2] = {3, 4};
     float o[2] = {0};
     cushim_attention_f32_ref(q, k, v, o, 1, 1, 2, 1, false);
     ck_assert(o[0] == 4 && o[1] == 4);
 }
-END_TEST
 
 /* ---- decode ---- */
 
@@ -101,7 +94,7 @@ static void decode(const float *q, const float *k, const float *v, const int32_t
 }
 
 /* With keys of 0 the output is the mean of the values of the head's KV head. */
-START_TEST(query_heads_share_a_kv_head_in_either_layout) {
+TEST(query_heads_share_a_kv_head_in_either_layout) {
     float q[BATCH * Q_HEADS * DIM], k[N_KV] = {0}, v[N_KV], o[BATCH * Q_HEADS * DIM];
     const struct cushim_kv_strides *layouts[] = {&by_position, &by_head};
     for (int i = 0; i < BATCH * Q_HEADS * DIM; i++)
@@ -122,9 +115,8 @@ START_TEST(query_heads_share_a_kv_head_in_either_layout) {
         }
     }
 }
-END_TEST
 
-START_TEST(a_length_is_clamped_to_the_cache) {
+TEST(a_length_is_clamped_to_the_cache) {
     float q[BATCH * Q_HEADS * DIM] = {0}, k[N_KV] = {0}, v[N_KV], o[BATCH * Q_HEADS * DIM];
     static const struct {
         int32_t length;
@@ -141,7 +133,6 @@ START_TEST(a_length_is_clamped_to_the_cache) {
         ck_assert(o[0] == rows[i].mean && o[BATCH * Q_HEADS * DIM - 1] == rows[i].mean);
     }
 }
-END_TEST
 
 /* ---- arguments ---- */
 
@@ -156,7 +147,7 @@ static void expect(enum cushim_status status, const char *text) {
 #define FORWARD(q, k, v, o, batch, heads, seq, dim)                                                \
     cushim_attention_f32(q, k, v, o, batch, heads, seq, dim, true, NULL)
 
-START_TEST(a_wrong_call_of_attention_is_told_why) {
+TEST(a_wrong_call_of_attention_is_told_why) {
     float *a = ADDRESS;
     expect(FORWARD(a, a, a, a, -1, 1, 1, 1), "batch=-1");
     expect(FORWARD(a, a, a, a, 1, -2, 1, 1), "heads=-2");
@@ -173,9 +164,8 @@ START_TEST(a_wrong_call_of_attention_is_told_why) {
     expect(FORWARD(a, a, WRONG, a, 1, 1, 1, 1), "v=0x42");
     expect(FORWARD(a, a, a, WRONG, 1, 1, 1, 1), "o=0x42");
 }
-END_TEST
 
-START_TEST(nothing_to_attend_is_right_with_null) {
+TEST(nothing_to_attend_is_right_with_null) {
     struct cushim_kv_strides kv = {0, 0, 0};
     ck_assert_int_eq(FORWARD(NULL, NULL, NULL, NULL, 0, 1, 1, 1), CUSHIM_OK);
     ck_assert_int_eq(FORWARD(NULL, NULL, NULL, NULL, 1, 1, 0, 1), CUSHIM_OK);
@@ -183,7 +173,6 @@ START_TEST(nothing_to_attend_is_right_with_null) {
                                                  &kv, NULL, 0, NULL),
                      CUSHIM_OK);
 }
-END_TEST
 
 /* A right call, but for what a test changes. */
 struct arguments {
@@ -218,7 +207,7 @@ static enum cushim_status call(const struct arguments *a) {
         expect(call(&a), text);                                                                    \
     } while (0)
 
-START_TEST(a_wrong_call_of_decode_is_told_why) {
+TEST(a_wrong_call_of_decode_is_told_why) {
     expect(cushim_attention_decode_f32(NULL, NULL, NULL, NULL, NULL, -1, 1, 1, 1, 1, 1, NULL, NULL,
                                        0, NULL),
            "kv=NULL");
@@ -247,9 +236,8 @@ START_TEST(a_wrong_call_of_decode_is_told_why) {
     EXPECT("kv_len_ptr=0x42", a.length = (int32_t *)WRONG);
     EXPECT("scratch=0x42", a.scratch = WRONG);
 }
-END_TEST
 
-START_TEST(scratch_is_asked_for_where_it_helps) {
+TEST(scratch_is_asked_for_where_it_helps) {
     ck_assert_uint_gt(cushim_attention_decode_f32_scratch(1, 32, 8, 128, 4096), 0);
     ck_assert_uint_eq(cushim_attention_decode_f32_scratch(1, 32, 8, 128, 32), 0);
     ck_assert_uint_eq(cushim_attention_decode_f32_scratch(1000, 32, 8, 128, 4096), 0);
@@ -258,18 +246,7 @@ START_TEST(scratch_is_asked_for_where_it_helps) {
     ck_assert_uint_eq(cushim_attention_decode_f32_scratch(0, 32, 8, 128, 4096), 0);
     ck_assert_uint_eq(cushim_attention_decode_f32_scratch(INT64_MAX, 8, 8, 128, 4096), 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "attention",
-        (const TTest *[]){one_key_gives_its_value, two_keys_are_weighed_by_their_scores,
-                          a_causal_query_sees_no_later_key, heads_do_not_meet,
-                          equal_scores_give_the_mean_of_more_columns_than_a_block,
-                          a_row_of_minus_infinity_is_zero_and_plus_infinity_is_nan,
-                          a_score_of_minus_infinity_has_no_weight,
-                          query_heads_share_a_kv_head_in_either_layout,
-                          a_length_is_clamped_to_the_cache, a_wrong_call_of_attention_is_told_why,
-                          nothing_to_attend_is_right_with_null, a_wrong_call_of_decode_is_told_why,
-                          scratch_is_asked_for_where_it_helps, NULL});
+    return tests_run("attention");
 }

@@ -11,7 +11,7 @@
 #include "cushim/kernels_ref.h"
 #include "kernels/shared/divider.h"
 
-START_TEST(a_row_a_column_and_a_scalar_are_repeated) {
+TEST(a_row_a_column_and_a_scalar_are_repeated) {
     const float a[] = {1, 2, 3, 4, 5, 6}, row[] = {10, 20, 30}, column[] = {100, 200};
     float c[6];
     cushim_add_broadcast2d_f32_ref(a, row, c, 3, 1, 0, 1, 2, 3);
@@ -23,9 +23,8 @@ START_TEST(a_row_a_column_and_a_scalar_are_repeated) {
     cushim_div_broadcast2d_f32_ref(row, column, c, 0, 1, 1, 0, 2, 3);
     ck_assert_mem_eq(c, ((float[]){.1f, .2f, .3f, .05f, .1f, .15f}), sizeof c);
 }
-END_TEST
 
-START_TEST(negative_strides_walk_back_from_the_pointer) {
+TEST(negative_strides_walk_back_from_the_pointer) {
     const float a[] = {1, 2, 3, 4, 5, 6}, zero = 0;
     float c[6];
     cushim_add_broadcast2d_f32_ref(a + 5, &zero, c, -3, -1, 0, 0, 2, 3);
@@ -33,9 +32,8 @@ START_TEST(negative_strides_walk_back_from_the_pointer) {
     cushim_add_broadcast2d_f32_ref(a + 3, &zero, c, -3, 1, 0, 0, 2, 3);
     ck_assert_mem_eq(c, ((float[]){4, 5, 6, 1, 2, 3}), sizeof c);
 }
-END_TEST
 
-START_TEST(four_axes_are_in_memory_order) {
+TEST(four_axes_are_in_memory_order) {
     const float a[] = {1, 2, 3, 4}, b[] = {10, 20, 30, 40};
     float c[16];
     const int64_t dims[] = {2, 2, 2, 2}, sa[] = {2, 0, 1, 0}, sb[] = {0, 2, 0, 1};
@@ -45,9 +43,8 @@ START_TEST(four_axes_are_in_memory_order) {
         ck_assert(c[i] == a[2 * i0 + i2] + b[2 * i1 + i3]);
     }
 }
-END_TEST
 
-START_TEST(two_axes_are_four_with_ones) {
+TEST(two_axes_are_four_with_ones) {
     float a[35], b[7], c[35], d[35];
     for (int i = 0; i < 35; i++)
         a[i] = (float)(i * i % 11) + .5f;
@@ -58,7 +55,6 @@ START_TEST(two_axes_are_four_with_ones) {
     cushim_div_broadcast4d_f32_ref(a, b, d, dims, sa, sb);
     ck_assert_mem_eq(c, d, sizeof c);
 }
-END_TEST
 
 /* What the device does with a divider (kernels/device/math/divide.cuh). */
 static int64_t divide(int64_t dividend, struct cushim_divider divider) {
@@ -81,7 +77,7 @@ static void assert_divides(int64_t divisor) {
     }
 }
 
-START_TEST(a_divider_divides_everything_up_to_the_largest) {
+TEST(a_divider_divides_everything_up_to_the_largest) {
     uint64_t state = 1;
     for (int64_t divisor = 1; divisor < 3000; divisor++)
         assert_divides(divisor);
@@ -98,7 +94,6 @@ START_TEST(a_divider_divides_everything_up_to_the_largest) {
         ck_assert_int_eq(divide(dividend, cushim_divider_of(divisor)), dividend / divisor);
     }
 }
-END_TEST
 
 /* ---- arguments ---- */
 
@@ -120,7 +115,7 @@ static of_four_axes *const four_axes[] = {cushim_add_broadcast4d_f32, cushim_sub
                                           cushim_mul_broadcast4d_f32, cushim_div_broadcast4d_f32};
 static const char *const words[] = {"add", "sub", "mul", "div"};
 
-START_TEST(wrong_arguments_of_two_axes_are_told) {
+TEST(wrong_arguments_of_two_axes_are_told) {
     const int64_t far = INT64_MAX / 8;
     char name[64];
     for (int i = 0; i < 4; i++) {
@@ -145,9 +140,8 @@ START_TEST(wrong_arguments_of_two_axes_are_told) {
         ck_assert_int_eq(run(NULL, NULL, NULL, 1, 1, 1, 1, 7, 0, NULL), CUSHIM_OK);
     }
 }
-END_TEST
 
-START_TEST(wrong_arguments_of_four_axes_are_told) {
+TEST(wrong_arguments_of_four_axes_are_told) {
     const int64_t dims[] = {2, 2, 2, 2}, strides[] = {8, 4, 2, 1}, none[] = {2, 0, 2, 2};
     char name[64], which[16];
     for (int i = 0; i < 4; i++) {
@@ -170,14 +164,7 @@ START_TEST(wrong_arguments_of_four_axes_are_told) {
         assert_told(run(NULL, NULL, NULL, none, NULL, strides, NULL), "sa=NULL");
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run("reference_broadcast",
-                     (const TTest *[]){a_row_a_column_and_a_scalar_are_repeated,
-                                       negative_strides_walk_back_from_the_pointer,
-                                       four_axes_are_in_memory_order, two_axes_are_four_with_ones,
-                                       a_divider_divides_everything_up_to_the_largest,
-                                       wrong_arguments_of_two_axes_are_told,
-                                       wrong_arguments_of_four_axes_are_told, NULL});
+    return tests_run("reference_broadcast");
 }

@@ -38,7 +38,7 @@ static int is_nan_f16(uint16_t half) {
     return (half & 0x7FFF) > 0x7C00;
 }
 
-START_TEST(known_halves_have_their_bits) {
+TEST(known_halves_have_their_bits) {
     static const struct {
         float value;
         uint16_t half;
@@ -65,9 +65,8 @@ START_TEST(known_halves_have_their_bits) {
                       narrow(rows[i].value));
     ck_assert(is_nan_f16(narrow(NAN)));
 }
-END_TEST
 
-START_TEST(every_half_comes_back_from_float) {
+TEST(every_half_comes_back_from_float) {
     for (uint32_t half = 0; half < 65536; half++) {
         float value = widen((uint16_t)half);
         if (is_nan_f16((uint16_t)half))
@@ -76,10 +75,9 @@ START_TEST(every_half_comes_back_from_float) {
             ck_assert_uint_eq(narrow(value), half);
     }
 }
-END_TEST
 
 /* Between neighbours: below the middle the lower, above it the upper, at it the even one. */
-START_TEST(the_middle_between_halves_goes_to_the_even_one) {
+TEST(the_middle_between_halves_goes_to_the_even_one) {
     for (uint32_t half = 0; half < 0x7BFF; half++) {
         float low = widen((uint16_t)half), high = widen((uint16_t)(half + 1));
         float middle = (low + high) / 2;
@@ -89,18 +87,16 @@ START_TEST(the_middle_between_halves_goes_to_the_even_one) {
         ck_assert_uint_eq(narrow(-middle), 0x8000 | (half + (half & 1)));
     }
 }
-END_TEST
 
-START_TEST(widening_keeps_signs_of_zeros_and_infinities) {
+TEST(widening_keeps_signs_of_zeros_and_infinities) {
     ck_assert_uint_eq(bits_of(widen(0x8000)), 0x80000000);
     ck_assert_uint_eq(bits_of(widen(0x7C00)), 0x7F800000);
     ck_assert_uint_eq(bits_of(widen(0xFC00)), 0xFF800000);
     ck_assert_uint_eq(bits_of(widen(0x0001)), 0x33800000);
     ck_assert_uint_eq(bits_of(widen(0x3555)), bits_of(0x1.554p-2f));
 }
-END_TEST
 
-START_TEST(every_code_of_e4m3_has_its_value) {
+TEST(every_code_of_e4m3_has_its_value) {
     for (int code = 0; code < 256; code++) {
         int exponent = code >> 3 & 15, fraction = code & 7;
         double size = exponent ? (1 + fraction / 8.0) * exp2(exponent - 7) : fraction / 8.0 / 64;
@@ -114,9 +110,8 @@ START_TEST(every_code_of_e4m3_has_its_value) {
     }
     ck_assert(widen(dequant(0x7E, 1)) == 448 && widen(dequant(1, 1)) == 0x1p-9f);
 }
-END_TEST
 
-START_TEST(a_scale_is_applied_in_float_and_rounded_to_half_after) {
+TEST(a_scale_is_applied_in_float_and_rounded_to_half_after) {
     ck_assert_uint_eq(dequant(0x38, 1.f / 3), 0x3555);
     ck_assert_uint_eq(dequant(0x7E, 1e30f), 0x7C00);
     ck_assert_uint_eq(dequant(0xFE, 1e30f), 0xFC00);
@@ -127,9 +122,8 @@ START_TEST(a_scale_is_applied_in_float_and_rounded_to_half_after) {
     float scale = (float)((0x1p27 + 0x1p16 + 3) / 9 * 0x1p-24);
     ck_assert_uint_eq(dequant(0x39, scale), 0x3C00);
 }
-END_TEST
 
-START_TEST(sums_and_products_of_e4m3_round_at_each_step) {
+TEST(sums_and_products_of_e4m3_round_at_each_step) {
     uint8_t a = 0x39, b = 0x3B; /* 1.125, 1.375 */
     uint16_t c;
     cushim_add_e4m3_f16_ref(&a, &b, &c, 2, -1, 1);
@@ -146,7 +140,6 @@ START_TEST(sums_and_products_of_e4m3_round_at_each_step) {
     cushim_mul_e4m3_f16_ref(&b, &a, &c, 1, 0, 1);
     ck_assert(is_nan_f16(c));
 }
-END_TEST
 
 /* ---- arguments ---- */
 
@@ -160,7 +153,7 @@ static float *const f = (float *)0x10000;
 static uint16_t *const h = (uint16_t *)0x20000;
 static uint8_t *const q = (uint8_t *)0x30001;
 
-START_TEST(wrong_arguments_are_told) {
+TEST(wrong_arguments_are_told) {
     assert_told(cushim_convert_f32_f16(f, h, -1, NULL), "cushim_convert_f32_f16 failed");
     assert_told(cushim_convert_f32_f16(f, h, -1, NULL), "n=-1 is negative");
     assert_told(cushim_convert_f32_f16(f, h, INT64_MAX / 2, NULL), "dst=");
@@ -179,9 +172,8 @@ START_TEST(wrong_arguments_are_told) {
     assert_told(cushim_dequant_e4m3_f16(NULL, h, 1, 1, NULL), "src=NULL");
     assert_told(cushim_dequant_e4m3_f16(q, (uint16_t *)0x20001, 1, 1, NULL), "dst=0x20001");
 }
-END_TEST
 
-START_TEST(wrong_arguments_of_two_inputs_are_told) {
+TEST(wrong_arguments_of_two_inputs_are_told) {
     enum cushim_status (*const functions[])(const uint8_t *, const uint8_t *, uint16_t *, float,
                                             float, int64_t, struct CUstream_st *) = {
         cushim_add_e4m3_f16, cushim_mul_e4m3_f16};
@@ -195,25 +187,15 @@ START_TEST(wrong_arguments_of_two_inputs_are_told) {
         assert_told(functions[i](q, q, (uint16_t *)0x20001, 1, 1, 1, NULL), "c=0x20001");
     }
 }
-END_TEST
 
-START_TEST(nothing_is_done_without_an_element) {
+TEST(nothing_is_done_without_an_element) {
     ck_assert_int_eq(cushim_convert_f32_f16(NULL, NULL, 0, NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_convert_f16_f32(NULL, NULL, 0, NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_dequant_e4m3_f16(NULL, NULL, 1, 0, NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_add_e4m3_f16(NULL, NULL, NULL, 1, 1, 0, NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_mul_e4m3_f16(NULL, NULL, NULL, 1, 1, 0, NULL), CUSHIM_OK);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "reference_convert",
-        (const TTest *[]){
-            known_halves_have_their_bits, every_half_comes_back_from_float,
-            the_middle_between_halves_goes_to_the_even_one,
-            widening_keeps_signs_of_zeros_and_infinities, every_code_of_e4m3_has_its_value,
-            a_scale_is_applied_in_float_and_rounded_to_half_after,
-            sums_and_products_of_e4m3_round_at_each_step, wrong_arguments_are_told,
-            wrong_arguments_of_two_inputs_are_told, nothing_is_done_without_an_element, NULL});
+    return tests_run("reference_convert");
 }

@@ -72,7 +72,7 @@ SCALAR(pow)
 
 /* ---- values ---- */
 
-START_TEST(arithmetic_on_float_is_ieee) {
+TEST(arithmetic_on_float_is_ieee) {
     assert_same(add_f32(1, 0x1p-24f), 1);
     assert_same(add_f32(1, 0x1.000002p-24f), 0x1.000002p0f);
     assert_same(add_f32(FLT_MAX, FLT_MAX), INFINITY);
@@ -90,9 +90,8 @@ START_TEST(arithmetic_on_float_is_ieee) {
     assert_same(div_scalar(1.5f, -2), -0.75f);
     assert_same(div_scalar(1.5f, -0.0f), -INFINITY);
 }
-END_TEST
 
-START_TEST(arithmetic_on_half_is_rounded_once) {
+TEST(arithmetic_on_half_is_rounded_once) {
     ck_assert_uint_eq(add_f16(0x3C00, 0x1000), 0x3C00); /* 1 + 2^-11, the middle: to even */
     ck_assert_uint_eq(add_f16(0x3C00, 0x1001), 0x3C01);
     ck_assert_uint_eq(add_f16(0x3C01, 0x1000), 0x3C02);
@@ -107,9 +106,8 @@ START_TEST(arithmetic_on_half_is_rounded_once) {
     ck_assert_uint_eq(div_f16(0xBC00, 0x0000), 0xFC00);
     ck_assert_uint_gt(div_f16(0x0000, 0x0000) & 0x7FFF, 0x7C00); /* NaN */
 }
-END_TEST
 
-START_TEST(functions_have_their_values) {
+TEST(functions_have_their_values) {
     assert_same(exp_of(0), 1);
     assert_same(exp_of(1), 0x1.5bf0a8p1f);
     assert_same(exp_of(-INFINITY), 0);
@@ -141,16 +139,14 @@ START_TEST(functions_have_their_values) {
     assert_same(tanh_of(0x1p-100f), 0x1p-100f);
     assert_same(tanh_of(NAN), NAN);
 }
-END_TEST
 
-START_TEST(sines_and_cosines_are_on_the_circle) {
+TEST(sines_and_cosines_are_on_the_circle) {
     for (float angle = -1e5f; angle < 1e5f; angle += 37.25f)
         ck_assert_double_eq_tol(pow(sin_of(angle), 2) + pow(cos_of(angle), 2), 1, 3e-7);
 }
-END_TEST
 
 /* What IEEE 754 says of pow. */
-START_TEST(powers_have_their_special_cases) {
+TEST(powers_have_their_special_cases) {
     float (*const powers[])(float, float) = {pow_f32, pow_scalar};
     for (int i = 0; i < 2; i++) {
         float (*power)(float, float) = powers[i];
@@ -175,9 +171,8 @@ START_TEST(powers_have_their_special_cases) {
         assert_same(power(0x1p64f, 2), INFINITY);
     }
 }
-END_TEST
 
-START_TEST(fill_keeps_every_bit) {
+TEST(fill_keeps_every_bit) {
     static const uint32_t patterns[] = {0x3F800000, 0x80000000, 0x7FA00001, 0xFFC12345};
     for (int i = 0; i < 4; i++) {
         float value;
@@ -189,7 +184,6 @@ START_TEST(fill_keeps_every_bit) {
         ck_assert_uint_eq(values[2], 3);
     }
 }
-END_TEST
 
 /* ---- dropout ---- */
 
@@ -200,24 +194,22 @@ static float drop(float p, float keep_scale, uint64_t key, int64_t i) {
 }
 
 /* The generator's published answers for the counter 0: 6627e8d5 with the key 0. */
-START_TEST(dropout_has_the_generators_first_word) {
+TEST(dropout_has_the_generators_first_word) {
     float u = (float)0x6627e8d5u * 0x1p-32f;
     assert_same(drop(u, 2, 0, 0), 6);
     assert_same(drop(nextafterf(u, 1), 2, 0, 0), 0.0f);
     assert_same(drop(nextafterf(u, 0), 2, 0, 0), 6);
 }
-END_TEST
 
-START_TEST(dropout_without_a_probability_copies) {
+TEST(dropout_without_a_probability_copies) {
     uint32_t in[2] = {0x7FA00001, 0x80000000}, out[2];
     cushim_dropout_f32_ref((float *)in, (float *)out, 0, 7, 1, 2);
     ck_assert_mem_eq(in, out, sizeof in);
     cushim_dropout_f32_ref((float *)in, (float *)out, -0.0f, 7, 1, 2);
     ck_assert_mem_eq(in, out, sizeof in);
 }
-END_TEST
 
-START_TEST(dropout_keeps_all_or_none_at_the_ends) {
+TEST(dropout_keeps_all_or_none_at_the_ends) {
     for (int64_t i = 0; i < 8; i++) {
         assert_same(drop(-1, 2, 5, i), 6);
         assert_same(drop(1.5f, 2, 5, i), 0.0f);
@@ -225,9 +217,8 @@ START_TEST(dropout_keeps_all_or_none_at_the_ends) {
         assert_same(drop(INFINITY, 2, 5, i), 0.0f);
     }
 }
-END_TEST
 
-START_TEST(dropout_drops_the_share_it_is_told) {
+TEST(dropout_drops_the_share_it_is_told) {
     enum { N = 100000 };
     static float in[N], out[N];
     for (int i = 0; i < N; i++)
@@ -241,11 +232,10 @@ START_TEST(dropout_drops_the_share_it_is_told) {
         ck_assert_int_lt(n_dropped, 30600);
     }
 }
-END_TEST
 
 /* ---- AdamW ---- */
 
-START_TEST(a_step_of_adamw_by_hand) {
+TEST(a_step_of_adamw_by_hand) {
     float param = 2, m = 4, grad = 8;
     double v = 16;
     cushim_adamw_f32_ref(&param, &m, &v, &grad, 0.5, 0.25, 0.5, 0.75, 0.5, 2, 0.125, 1);
@@ -255,25 +245,22 @@ START_TEST(a_step_of_adamw_by_hand) {
     assert_same(param, (float)(1.75 - 12 / (sqrt(52) + 0.5)));
     assert_same(grad, 0.0f);
 }
-END_TEST
 
-START_TEST(the_second_moment_keeps_more_than_float) {
+TEST(the_second_moment_keeps_more_than_float) {
     float param = 1, m = 0, grad = 0x1p-20f;
     double v = 1;
     cushim_adamw_f32_ref(&param, &m, &v, &grad, 0.9, 1, 0.1, 1, 1e-8, 0, 0, 1);
     ck_assert_double_eq(v, 1 + 0x1p-40);
     assert_same(param, 1);
 }
-END_TEST
 
-START_TEST(an_unrounded_moment_enters_the_parameter) {
+TEST(an_unrounded_moment_enters_the_parameter) {
     float param = 0, m = 0, grad = 1;
     double v = 0;
     cushim_adamw_f32_ref(&param, &m, &v, &grad, 0, 0, 1 + 0x1p-30, 1, 0, 0x1p30, 0, 1);
     assert_same(m, 1);
     assert_same(param, -(float)(0x1p30 + 1));
 }
-END_TEST
 
 /* ---- arguments ---- */
 
@@ -296,20 +283,19 @@ static double *const d = (double *)0x30000, *const odd_d = (double *)0x30004;
     assert_told(function(odd, good, good, 1, NULL), #function, "a=0x");                            \
     assert_told(function(good, odd, good, 1, NULL), #function, "b=0x");                            \
     assert_told(function(good, good, odd, 1, NULL), #function, rule);                              \
-    ck_assert_int_eq(function(NULL, NULL, NULL, 0, NULL), CUSHIM_OK);
+    ck_assert_int_eq(function(NULL, NULL, NULL, 0, NULL), CUSHIM_OK)
 
-START_TEST(wrong_operands_are_told){
-    TELL_TWO(cushim_add_f32, f, odd_f, "c=0x10002 is not a multiple of 4")
-        TELL_TWO(cushim_sub_f32, f, odd_f, "c=0x10002 is not a multiple of 4")
-            TELL_TWO(cushim_mul_f32, f, odd_f, "c=0x10002 is not a multiple of 4")
-                TELL_TWO(cushim_div_f32, f, odd_f, "c=0x10002 is not a multiple of 4")
-                    TELL_TWO(cushim_pow_f32, f, odd_f, "c=0x10002 is not a multiple of 4")
-                        TELL_TWO(cushim_add_f16, h, odd_h, "c=0x20001 is not a multiple of 2")
-                            TELL_TWO(cushim_sub_f16, h, odd_h, "c=0x20001 is not a multiple of 2")
-                                TELL_TWO(cushim_mul_f16, h, odd_h,
-                                         "c=0x20001 is not a multiple of 2")
-                                    TELL_TWO(cushim_div_f16, h, odd_h,
-                                             "c=0x20001 is not a multiple of 2")} END_TEST
+TEST(wrong_operands_are_told) {
+    TELL_TWO(cushim_add_f32, f, odd_f, "c=0x10002 is not a multiple of 4");
+    TELL_TWO(cushim_sub_f32, f, odd_f, "c=0x10002 is not a multiple of 4");
+    TELL_TWO(cushim_mul_f32, f, odd_f, "c=0x10002 is not a multiple of 4");
+    TELL_TWO(cushim_div_f32, f, odd_f, "c=0x10002 is not a multiple of 4");
+    TELL_TWO(cushim_pow_f32, f, odd_f, "c=0x10002 is not a multiple of 4");
+    TELL_TWO(cushim_add_f16, h, odd_h, "c=0x20001 is not a multiple of 2");
+    TELL_TWO(cushim_sub_f16, h, odd_h, "c=0x20001 is not a multiple of 2");
+    TELL_TWO(cushim_mul_f16, h, odd_h, "c=0x20001 is not a multiple of 2");
+    TELL_TWO(cushim_div_f16, h, odd_h, "c=0x20001 is not a multiple of 2");
+}
 
 #define TELL_SCALAR(function)                                                                      \
     assert_told(function(f, f, 1, -1, NULL), #function, "n=-1 is negative");                       \
@@ -318,12 +304,15 @@ START_TEST(wrong_operands_are_told){
     assert_told(function(f, NULL, 1, 1, NULL), #function, "c=NULL");                               \
     assert_told(function(odd_f, f, 1, 1, NULL), #function, "a=0x10002 is not a multiple of 4");    \
     assert_told(function(f, odd_f, 1, 1, NULL), #function, "c=0x10002 is not a multiple of 4");    \
-    ck_assert_int_eq(function(NULL, NULL, NAN, 0, NULL), CUSHIM_OK);
+    ck_assert_int_eq(function(NULL, NULL, NAN, 0, NULL), CUSHIM_OK)
 
-    START_TEST(wrong_operands_beside_a_number_are_told){
-        TELL_SCALAR(cushim_add_scalar_f32) TELL_SCALAR(cushim_sub_scalar_f32)
-            TELL_SCALAR(cushim_mul_scalar_f32) TELL_SCALAR(cushim_div_scalar_f32)
-                TELL_SCALAR(cushim_pow_scalar_f32)} END_TEST
+TEST(wrong_operands_beside_a_number_are_told) {
+    TELL_SCALAR(cushim_add_scalar_f32);
+    TELL_SCALAR(cushim_sub_scalar_f32);
+    TELL_SCALAR(cushim_mul_scalar_f32);
+    TELL_SCALAR(cushim_div_scalar_f32);
+    TELL_SCALAR(cushim_pow_scalar_f32);
+}
 
 #define TELL_ONE(function)                                                                         \
     assert_told(function(f, f, -5, NULL), #function, "n=-5 is negative");                          \
@@ -332,14 +321,19 @@ START_TEST(wrong_operands_are_told){
     assert_told(function(f, NULL, 1, NULL), #function, "c=NULL");                                  \
     assert_told(function(odd_f, f, 1, NULL), #function, "a=0x10002 is not a multiple of 4");       \
     assert_told(function(f, odd_f, 1, NULL), #function, "c=0x10002 is not a multiple of 4");       \
-    ck_assert_int_eq(function(NULL, NULL, 0, NULL), CUSHIM_OK);
+    ck_assert_int_eq(function(NULL, NULL, 0, NULL), CUSHIM_OK)
 
-    START_TEST(wrong_operands_of_functions_are_told){
-        TELL_ONE(cushim_exp_f32) TELL_ONE(cushim_log_f32) TELL_ONE(cushim_sqrt_f32)
-            TELL_ONE(cushim_rsqrt_f32) TELL_ONE(cushim_sin_f32) TELL_ONE(cushim_cos_f32)
-                TELL_ONE(cushim_tanh_f32)} END_TEST
+TEST(wrong_operands_of_functions_are_told) {
+    TELL_ONE(cushim_exp_f32);
+    TELL_ONE(cushim_log_f32);
+    TELL_ONE(cushim_sqrt_f32);
+    TELL_ONE(cushim_rsqrt_f32);
+    TELL_ONE(cushim_sin_f32);
+    TELL_ONE(cushim_cos_f32);
+    TELL_ONE(cushim_tanh_f32);
+}
 
-    START_TEST(a_wrong_fill_is_told) {
+TEST(a_wrong_fill_is_told) {
     static const char name[] = "cushim_fill_f32";
     assert_told(cushim_fill_f32(f, 1, -1, NULL), name, "n=-1 is negative");
     assert_told(cushim_fill_f32(f, 1, INT64_MAX / 2, NULL), name, "dst=");
@@ -347,9 +341,8 @@ START_TEST(wrong_operands_are_told){
     assert_told(cushim_fill_f32(odd_f, 1, 1, NULL), name, "dst=0x10002 is not a multiple of 4");
     ck_assert_int_eq(cushim_fill_f32(NULL, 1, 0, NULL), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(a_wrong_dropout_is_told) {
+TEST(a_wrong_dropout_is_told) {
     static const char name[] = "cushim_dropout_f32";
     assert_told(cushim_dropout_f32(f, f, 0.5f, 2, 1, -1, NULL), name, "n=-1 is negative");
     assert_told(cushim_dropout_f32(f, f, 0.5f, 2, 1, INT64_MAX / 2, NULL), name, "in=");
@@ -359,13 +352,12 @@ START_TEST(a_wrong_dropout_is_told) {
     assert_told(cushim_dropout_f32(f, odd_f, 0.5f, 2, 1, 1, NULL), name, "out=0x10002");
     ck_assert_int_eq(cushim_dropout_f32(NULL, NULL, 0.5f, 2, 1, 0, NULL), CUSHIM_OK);
 }
-END_TEST
 
 static enum cushim_status step(float *param, float *m, double *v, float *grad, int64_t n) {
     return cushim_adamw_f32(param, m, v, grad, 0.9, 0.99, 0.1, 0.01, 1e-8, 1e-3, 0, n, NULL);
 }
 
-START_TEST(a_wrong_step_of_adamw_is_told) {
+TEST(a_wrong_step_of_adamw_is_told) {
     static const char name[] = "cushim_adamw_f32";
     assert_told(step(f, f, d, f, -1), name, "n=-1 is negative");
     assert_told(step(f, f, d, f, INT64_MAX / 8 + 1), name, "v=");
@@ -379,28 +371,7 @@ START_TEST(a_wrong_step_of_adamw_is_told) {
     assert_told(step(f, f, d, odd_f, 1), name, "grad=0x10002 is not a multiple of 4");
     ck_assert_int_eq(step(NULL, NULL, NULL, NULL, 0), CUSHIM_OK);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("reference_elementwise",
-                     (const TTest *[]){arithmetic_on_float_is_ieee,
-                                       arithmetic_on_half_is_rounded_once,
-                                       functions_have_their_values,
-                                       sines_and_cosines_are_on_the_circle,
-                                       powers_have_their_special_cases,
-                                       fill_keeps_every_bit,
-                                       dropout_has_the_generators_first_word,
-                                       dropout_without_a_probability_copies,
-                                       dropout_keeps_all_or_none_at_the_ends,
-                                       dropout_drops_the_share_it_is_told,
-                                       a_step_of_adamw_by_hand,
-                                       the_second_moment_keeps_more_than_float,
-                                       an_unrounded_moment_enters_the_parameter,
-                                       wrong_operands_are_told,
-                                       wrong_operands_beside_a_number_are_told,
-                                       wrong_operands_of_functions_are_told,
-                                       a_wrong_fill_is_told,
-                                       a_wrong_dropout_is_told,
-                                       a_wrong_step_of_adamw_is_told,
-                                       NULL});
+    return tests_run("reference_elementwise");
 }

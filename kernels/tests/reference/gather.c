@@ -17,7 +17,7 @@ static void assert_row(const float *out, int row) {
         ck_assert_float_eq(out[d], (float)(10 * row + d));
 }
 
-START_TEST(rows_are_copied_by_index) {
+TEST(rows_are_copied_by_index) {
     const int64_t wide[] = {2, 0, 3, 3, 1};
     const int32_t narrow[] = {2, 0, 3, 3, 1};
     float out[5 * D];
@@ -29,10 +29,9 @@ START_TEST(rows_are_copied_by_index) {
     for (int i = 0; i < 5; i++)
         assert_row(out + i * D, narrow[i]);
 }
-END_TEST
 
 /* 2^32 + 1 is not 1, and -2^32 + 2 is not 2. */
-START_TEST(an_index_is_clamped_in_its_own_width) {
+TEST(an_index_is_clamped_in_its_own_width) {
     static const struct {
         int64_t index;
         int row;
@@ -50,7 +49,6 @@ START_TEST(an_index_is_clamped_in_its_own_width) {
         assert_row(out, rows[k].row);
     }
 }
-END_TEST
 
 /* ---- arguments ---- */
 
@@ -78,14 +76,11 @@ static float *const f = (float *)0x10000, *const odd_f = (float *)0x10002;
     ck_assert_int_eq(function(NULL, NULL, NULL, 0, 1, 0, NULL), CUSHIM_OK);                        \
     ck_assert_int_eq(function(NULL, NULL, NULL, 1, 0, 0, NULL), CUSHIM_OK)
 
-START_TEST(a_wrong_gather_is_told) {
+TEST(a_wrong_gather_is_told) {
     TELL(cushim_gather_f32_i64, (int64_t *)0x20000, (int64_t *)0x20004);
     TELL(cushim_gather_f32_i32, (int32_t *)0x20000, (int32_t *)0x20002);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("gather", (const TTest *[]){rows_are_copied_by_index,
-                                                 an_index_is_clamped_in_its_own_width,
-                                                 a_wrong_gather_is_told, NULL});
+    return tests_run("gather");
 }

@@ -18,7 +18,7 @@ static void put_identity(float *b, int n) {
         b[i * n + i] = 1;
 }
 
-START_TEST(q4_0_has_low_nibbles_first_and_eight_less) {
+TEST(q4_0_has_low_nibbles_first_and_eight_less) {
     uint16_t scales[2] = {ONE_F16, HALF_F16};
     uint8_t nibbles[32];
     float b[32 * 32], c[2 * 32];
@@ -31,9 +31,8 @@ START_TEST(q4_0_has_low_nibbles_first_and_eight_less) {
         ck_assert(c[32 + i] == 0.5f * (float)(i - 8) && c[48 + i] == 0.5f * (float)(7 - i));
     }
 }
-END_TEST
 
-START_TEST(bytes_are_signed_behind_their_scale) {
+TEST(bytes_are_signed_behind_their_scale) {
     uint8_t q8_0[2 * 34], q8f[2 * 36];
     const uint16_t halves[] = {ONE_F16, 0x8001};
     const float floats[] = {1, -0x1p-24f};
@@ -53,9 +52,8 @@ START_TEST(bytes_are_signed_behind_their_scale) {
     }
     ck_assert_mem_eq(c, d, sizeof c);
 }
-END_TEST
 
-START_TEST(sums_are_rounded_once) {
+TEST(sums_are_rounded_once) {
     uint8_t block[36] = {0};
     const float scale = 1;
     float b[32] = {0x1p30f, 1, -0x1p30f}, c;
@@ -69,9 +67,8 @@ START_TEST(sums_are_rounded_once) {
     cushim_gemm_batched_small_f32_ref(a, x, &c, 1, 1, 3, 0, 0, 0, 1);
     ck_assert(c == 1);
 }
-END_TEST
 
-START_TEST(what_is_not_finite_stays_in_its_column) {
+TEST(what_is_not_finite_stays_in_its_column) {
     uint16_t scale = ONE_F16;
     uint8_t nibbles[16];
     float b[32 * 3] = {0}, c[3];
@@ -83,9 +80,8 @@ START_TEST(what_is_not_finite_stays_in_its_column) {
     cushim_gemm_q4_0_f32_ref(&scale, nibbles, b, c, 1, 32, 3);
     ck_assert(c[0] == INFINITY && c[1] == 32 && isnan(c[2]));
 }
-END_TEST
 
-START_TEST(q4k_is_the_sum_of_its_values) {
+TEST(q4k_is_the_sum_of_its_values) {
     uint8_t w[3 * 2 * 144];
     float values[3 * 512], x[512], y[3], z[3];
     uint64_t state = 42;
@@ -101,12 +97,11 @@ START_TEST(q4k_is_the_sum_of_its_values) {
     for (int i = 0; i < 3; i++)
         ck_assert_float_eq_tol(y[i], z[i], 1e-6f * fabsf(y[i]));
 }
-END_TEST
 
 enum { END_K = 256, END_DIM = 4, END_Q = 2, END_KV = 1, END_ROWS = (END_Q + 2 * END_KV) * END_DIM };
 
 /* What products of q4k end with, by functions that do a part each. */
-START_TEST(products_of_q4k_end_as_their_parts_do) {
+TEST(products_of_q4k_end_as_their_parts_do) {
     uint8_t w[END_ROWS * 144];
     float x[END_K], norm[END_K], xn[END_K], products[END_ROWS], expected[END_ROWS], found[END_ROWS];
     uint64_t state = 42;
@@ -129,10 +124,9 @@ START_TEST(products_of_q4k_end_as_their_parts_do) {
     for (int i = 0; i < END_ROWS / 2; i++)
         ck_assert_float_eq_tol(found[i], expected[i], 1e-5f + 1e-5f * fabsf(expected[i]));
 }
-END_TEST
 
 /* Three positions of a cache that has keys and values of a token side by side. */
-START_TEST(heads_of_q4k_are_rotated_and_kept) {
+TEST(heads_of_q4k_are_rotated_and_kept) {
     enum { POSITIONS = 3, AT = 1, HALF = END_DIM / 2, N_ROTATED = (END_Q + END_KV) * END_DIM };
     uint8_t w[END_ROWS * 144];
     float x[END_K], products[END_ROWS], q[END_Q * END_DIM], cache[POSITIONS][2][END_DIM];
@@ -169,9 +163,8 @@ START_TEST(heads_of_q4k_are_rotated_and_kept) {
                                 0, END_Q, END_KV, END_DIM, END_K, POSITIONS, 2 * END_DIM, END_DIM);
     ck_assert(q[0] == 77);
 }
-END_TEST
 
-START_TEST(nothing_to_add_is_zero) {
+TEST(nothing_to_add_is_zero) {
     float y[2] = {7, 7};
     cushim_gemv_f32_ref(NULL, NULL, y, 2, 0);
     ck_assert(y[0] == 0 && y[1] == 0);
@@ -182,9 +175,8 @@ START_TEST(nothing_to_add_is_zero) {
     cushim_gemv_q4k_f32_ref(NULL, NULL, y, 2, 0);
     ck_assert(y[0] == 0 && y[1] == 0);
 }
-END_TEST
 
-START_TEST(small_matrices_lie_at_their_strides) {
+TEST(small_matrices_lie_at_their_strides) {
     const float a[] = {1, 2, 3, 4, -1, 5, 6, 7, 8}; /* 2 x 2, five apart */
     const float b[] = {1, 0, 2, 0, 1, 3};           /* 2 x 3, one for all */
     float c[15];
@@ -195,7 +187,6 @@ START_TEST(small_matrices_lie_at_their_strides) {
     for (int i = 0; i < 15; i++)
         ck_assert_msg(c[i] == wanted[i], "%d: %g", i, c[i]);
 }
-END_TEST
 
 /* ---- arguments ---- */
 
@@ -209,7 +200,7 @@ static void *const v = (void *)0x20000;
 static uint16_t *const h = (uint16_t *)0x30000;
 static const int64_t huge = (int64_t)1 << 40;
 
-START_TEST(wrong_arguments_of_q4_0_are_told) {
+TEST(wrong_arguments_of_q4_0_are_told) {
     uint8_t *q = v;
     assert_told(cushim_gemm_q4_0_f32(h, q, f, f, -1, 32, 1, NULL, 0, NULL),
                 "cushim_gemm_q4_0_f32 failed");
@@ -235,9 +226,8 @@ START_TEST(wrong_arguments_of_q4_0_are_told) {
     ck_assert_int_eq(cushim_gemm_q4_0_f32(NULL, NULL, NULL, NULL, 1, 32, 0, NULL, 0, NULL),
                      CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(wrong_arguments_of_bytes_are_told) {
+TEST(wrong_arguments_of_bytes_are_told) {
     assert_told(cushim_gemm_q8_0_f32(v, f, f, 1, 31, 1, NULL, 0, NULL),
                 "cushim_gemm_q8_0_f32 failed");
     assert_told(cushim_gemm_q8_0_f32(v, f, f, 1, 31, 1, NULL, 0, NULL),
@@ -255,9 +245,8 @@ START_TEST(wrong_arguments_of_bytes_are_told) {
     assert_told(cushim_gemm_q8f_f32(v, f, f, 1, 32, -3, NULL, 0, NULL), "n=-3 is negative");
     ck_assert_int_eq(cushim_gemm_q8f_f32(NULL, NULL, NULL, 3, 64, 0, NULL, 0, NULL), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(wrong_arguments_of_one_column_are_told) {
+TEST(wrong_arguments_of_one_column_are_told) {
     assert_told(cushim_gemv_q4k_f32(v, f, f, 1, 300, NULL), "cushim_gemv_q4k_f32 failed");
     assert_told(cushim_gemv_q4k_f32(v, f, f, 1, 300, NULL), "k=300 is not a multiple of 256");
     assert_told(cushim_gemv_q4k_f32(v, f, f, -2, 256, NULL), "m=-2 is negative");
@@ -280,7 +269,6 @@ START_TEST(wrong_arguments_of_one_column_are_told) {
     assert_told(cushim_gemv_f32(f, odd, f, 1, 1, NULL), "x=0x10001");
     ck_assert_int_eq(cushim_gemv_f32(NULL, NULL, NULL, 0, 5, NULL), CUSHIM_OK);
 }
-END_TEST
 
 static enum cushim_status small(int64_t m, int64_t n, int64_t k, int64_t stride_a, int64_t stride_b,
                                 int64_t stride_c, int64_t batch) {
@@ -288,7 +276,7 @@ static enum cushim_status small(int64_t m, int64_t n, int64_t k, int64_t stride_
                                          NULL);
 }
 
-START_TEST(wrong_arguments_of_small_matrices_are_told) {
+TEST(wrong_arguments_of_small_matrices_are_told) {
     assert_told(small(65, 1, 1, 65, 1, 65, 2), "cushim_gemm_batched_small_f32 failed");
     assert_told(small(65, 1, 1, 65, 1, 65, 2), "m=65 is above 64");
     assert_told(small(1, 65, 1, 1, 65, 65, 2), "n=65 is above 64");
@@ -309,7 +297,6 @@ START_TEST(wrong_arguments_of_small_matrices_are_told) {
     ck_assert_int_eq(cushim_gemm_batched_small_f32(NULL, NULL, NULL, 0, 1, 1, 1, 1, 1, 4, NULL),
                      CUSHIM_OK);
 }
-END_TEST
 
 static enum cushim_status qkv(const void *w, const int32_t *position, float *keys, int64_t n_kv,
                               int64_t dim, int64_t k, int64_t max_len, int64_t stride,
@@ -318,7 +305,7 @@ static enum cushim_status qkv(const void *w, const int32_t *position, float *key
                                    max_len, stride, 8, v, scratch_bytes, NULL);
 }
 
-START_TEST(wrong_arguments_of_ends_are_told) {
+TEST(wrong_arguments_of_ends_are_told) {
     const int32_t *p = v;
     size_t n = cushim_gemv_q4k_scratch(24, 256);
     ck_assert_uint_eq(n, (24 + 256) * sizeof(float));
@@ -358,17 +345,7 @@ START_TEST(wrong_arguments_of_ends_are_told) {
     ck_assert_int_eq(cushim_gemv_swiglu_q4k_f32(NULL, NULL, NULL, NULL, 0, 0, 256, NULL, 0, NULL),
                      CUSHIM_OK);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "reference_gemv",
-        (const TTest *[]){
-            q4_0_has_low_nibbles_first_and_eight_less, bytes_are_signed_behind_their_scale,
-            sums_are_rounded_once, what_is_not_finite_stays_in_its_column,
-            q4k_is_the_sum_of_its_values, products_of_q4k_end_as_their_parts_do,
-            heads_of_q4k_are_rotated_and_kept, nothing_to_add_is_zero,
-            small_matrices_lie_at_their_strides, wrong_arguments_of_q4_0_are_told,
-            wrong_arguments_of_bytes_are_told, wrong_arguments_of_one_column_are_told,
-            wrong_arguments_of_small_matrices_are_told, wrong_arguments_of_ends_are_told, NULL});
+    return tests_run("reference_gemv");
 }

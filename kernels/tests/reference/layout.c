@@ -20,7 +20,7 @@ static void count(void) {
     }
 }
 
-START_TEST(each_element_is_repeated) {
+TEST(each_element_is_repeated) {
     float y[12];
     const float x[] = {1, 2, 3, 4, 5, 6}, of_elements[] = {1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6},
                 of_pairs[] = {1, 2, 1, 2, 3, 4, 3, 4, 5, 6, 5, 6};
@@ -31,9 +31,8 @@ START_TEST(each_element_is_repeated) {
     cushim_repeat_f32_ref(x, y, 1, 3, 2, 0);
     ck_assert_mem_eq(y, of_pairs, sizeof y);
 }
-END_TEST
 
-START_TEST(a_transpose_has_columns_for_rows_and_is_its_own_inverse) {
+TEST(a_transpose_has_columns_for_rows_and_is_its_own_inverse) {
     count();
     cushim_transpose2d_f32_ref(numbers, there, 37, 53);
     cushim_transpose2d_u16_ref(shorts, shorts_there, 37, 53);
@@ -48,10 +47,9 @@ START_TEST(a_transpose_has_columns_for_rows_and_is_its_own_inverse) {
     ck_assert_mem_eq(back, numbers, 37 * 53 * sizeof *back);
     ck_assert_mem_eq(shorts_back, shorts, 37 * 53 * sizeof *shorts_back);
 }
-END_TEST
 
 /* perm sends axes 5, 7, 11, 13 to 11, 5, 13, 7; its inverse brings them back. */
-START_TEST(a_permutation_is_undone_by_its_inverse) {
+TEST(a_permutation_is_undone_by_its_inverse) {
     static const int64_t shape[] = {5, 7, 11, 13}, permuted[] = {11, 5, 13, 7};
     static const int32_t perm[] = {2, 0, 3, 1}, inverse[] = {1, 3, 0, 2};
     count();
@@ -64,18 +62,16 @@ START_TEST(a_permutation_is_undone_by_its_inverse) {
     cushim_transpose_nd_u16_ref(shorts_there, shorts_back, permuted, inverse, 4);
     ck_assert_mem_eq(shorts_back, shorts, sizeof *shorts * 5 * 7 * 11 * 13);
 }
-END_TEST
 
-START_TEST(two_axes_swapped_are_a_transpose) {
+TEST(two_axes_swapped_are_a_transpose) {
     count();
     cushim_transpose_nd_f32_ref(numbers, there, (const int64_t[]){40, 30}, (const int32_t[]){1, 0},
                                 2);
     cushim_transpose2d_f32_ref(numbers, back, 40, 30);
     ck_assert_mem_eq(there, back, 1200 * sizeof *back);
 }
-END_TEST
 
-START_TEST(strides_lead_to_elements) {
+TEST(strides_lead_to_elements) {
     const char text[] = "abcdefghijkl";
     char out[7] = "......";
     cushim_strided_copy_ref(text + 11, out, (const int64_t[]){6}, (const int64_t[]){-2}, 1, 1);
@@ -90,7 +86,6 @@ START_TEST(strides_lead_to_elements) {
     cushim_strided_copy_ref(text, out, (const int64_t[]){2, 0}, (const int64_t[]){1, 1}, 2, 1);
     ck_assert_str_eq(out, "abcde.");
 }
-END_TEST
 
 /* ---- arguments ---- */
 
@@ -103,7 +98,7 @@ static void assert_told(enum cushim_status status, const char *function, const c
 static float *const f = (float *)0x10000, *const odd_f = (float *)0x10002;
 static uint16_t *const h = (uint16_t *)0x20000, *const odd_h = (uint16_t *)0x20001;
 
-START_TEST(a_wrong_repeat_is_told) {
+TEST(a_wrong_repeat_is_told) {
     const char *what = "cushim_repeat_f32";
     assert_told(cushim_repeat_f32(f, f, -1, 1, 1, 1, NULL), what, "outer=-1 is negative");
     assert_told(cushim_repeat_f32(f, f, 1, -1, 1, 1, NULL), what, "axis=-1 is negative");
@@ -116,7 +111,6 @@ START_TEST(a_wrong_repeat_is_told) {
     assert_told(cushim_repeat_f32(f, odd_f, 1, 1, 1, 1, NULL), what, "y=0x10002");
     ck_assert_int_eq(cushim_repeat_f32(NULL, NULL, 1, 1, 1, 0, NULL), CUSHIM_OK);
 }
-END_TEST
 
 #define TELL_2D(function, p, odd_p)                                                                \
     assert_told(function(p, p, -1, 1, NULL), #function, "rows=-1 is negative");                    \
@@ -144,7 +138,7 @@ END_TEST
     assert_told(function(p, odd_p, shape, perm, 2, NULL), #function, "is not a multiple of");      \
     ck_assert_int_eq(function(NULL, NULL, (int64_t[]){2, 0}, perm, 2, NULL), CUSHIM_OK)
 
-START_TEST(a_wrong_transpose_is_told) {
+TEST(a_wrong_transpose_is_told) {
     static const int64_t shape[9] = {2, 3, 1, 1, 1, 1, 1, 1, 1};
     static const int32_t perm[9] = {1, 0, 2, 3, 4, 5, 6, 7, 8};
     TELL_2D(cushim_transpose2d_f32, f, odd_f);
@@ -152,9 +146,8 @@ START_TEST(a_wrong_transpose_is_told) {
     TELL_ND(cushim_transpose_nd_f32, f, odd_f);
     TELL_ND(cushim_transpose_nd_u16, h, odd_h);
 }
-END_TEST
 
-START_TEST(a_wrong_strided_copy_is_told) {
+TEST(a_wrong_strided_copy_is_told) {
     const char *what = "cushim_strided_copy";
     static const int64_t two[] = {2, 2}, far[] = {1, INT64_MAX / 4};
     assert_told(cushim_strided_copy(f, f, NULL, two, 2, 4, NULL), what, "shape=NULL");
@@ -170,14 +163,7 @@ START_TEST(a_wrong_strided_copy_is_told) {
     ck_assert_int_eq(cushim_strided_copy(NULL, NULL, (int64_t[]){0, 2}, far, 2, 8, NULL),
                      CUSHIM_OK);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("layout",
-                     (const TTest *[]){each_element_is_repeated,
-                                       a_transpose_has_columns_for_rows_and_is_its_own_inverse,
-                                       a_permutation_is_undone_by_its_inverse,
-                                       two_axes_swapped_are_a_transpose, strides_lead_to_elements,
-                                       a_wrong_repeat_is_told, a_wrong_transpose_is_told,
-                                       a_wrong_strided_copy_is_told, NULL});
+    return tests_run("layout");
 }

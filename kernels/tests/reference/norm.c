@@ -15,7 +15,7 @@ static void assert_values(const float *got, const double *expected, int n) {
         ck_assert_double_eq_tol(got[i], expected[i], 1e-6 * fabs(expected[i]) + 1e-30);
 }
 
-START_TEST(three_and_four_have_a_mean_square_of_12_5) {
+TEST(three_and_four_have_a_mean_square_of_12_5) {
     static const float x[] = {3, 4, 0, 0}, w[] = {1, 2};
     float y[4], rstd[2];
     double r = 1 / sqrt(12.5 + 3.5);
@@ -26,9 +26,8 @@ START_TEST(three_and_four_have_a_mean_square_of_12_5) {
     cushim_rms_norm_f32_ref(x, w, y, NULL, 3.5f, 1, 2);
     assert_values(y, (double[]){3 * r, 8 * r}, 2);
 }
-END_TEST
 
-START_TEST(a_sum_too_large_for_a_float_gives_zeros) {
+TEST(a_sum_too_large_for_a_float_gives_zeros) {
     static const float x[] = {2e19f, -1}, w[] = {1, 1};
     float y[2], rstd;
     cushim_rms_norm_f32_ref(x, w, y, &rstd, 1, 1, 2);
@@ -36,17 +35,15 @@ START_TEST(a_sum_too_large_for_a_float_gives_zeros) {
     cushim_rms_norm_f32_ref((float[]){INFINITY, 1}, w, y, &rstd, 1, 1, 2);
     ck_assert(rstd == 0 && isnan(y[0]) && y[1] == 0);
 }
-END_TEST
 
-START_TEST(zeros_without_eps_are_nan) {
+TEST(zeros_without_eps_are_nan) {
     static const float x[] = {0, -0.f}, w[] = {1, 1};
     float y[2], rstd;
     cushim_rms_norm_f32_ref(x, w, y, &rstd, 0, 1, 2);
     ck_assert(isinf(rstd) && isnan(y[0]) && isnan(y[1]));
 }
-END_TEST
 
-START_TEST(the_sum_is_an_output_and_what_is_normed) {
+TEST(the_sum_is_an_output_and_what_is_normed) {
     static const float x[] = {1, 3}, residual[] = {2, 1}, w[] = {1, 1};
     float y[2], sum[2], both[2] = {1, 3};
     cushim_add_rms_norm_f32_ref(x, residual, w, y, sum, 0, 1, 2);
@@ -57,17 +54,15 @@ START_TEST(the_sum_is_an_output_and_what_is_normed) {
     assert_values(both, (double[]){3, 4}, 2);
     assert_values(other, (double[]){3 / sqrt(12.5), 4 / sqrt(12.5)}, 2);
 }
-END_TEST
 
-START_TEST(a_residual_comes_after_the_weights) {
+TEST(a_residual_comes_after_the_weights) {
     static const float x[] = {3, 4}, w[] = {2, 0}, residual[] = {10, 20};
     float y[2];
     cushim_rms_norm_add_f32_ref(x, w, residual, y, 0, 1, 2);
     assert_values(y, (double[]){6 / sqrt(12.5) + 10, 20}, 2);
 }
-END_TEST
 
-START_TEST(halves_of_one_size_become_their_weights) {
+TEST(halves_of_one_size_become_their_weights) {
     static const uint16_t x[] = {HALF_2, HALF_2 | 0x8000, HALF_2}, w[] = {HALF_1, HALF_2, 0x3555};
     uint16_t y[3];
     cushim_rms_norm_f16_ref(x, w, y, 0, 1, 3);
@@ -75,9 +70,8 @@ START_TEST(halves_of_one_size_become_their_weights) {
     ck_assert_uint_eq(y[1], HALF_2 | 0x8000);
     ck_assert_uint_eq(y[2], 0x3555);
 }
-END_TEST
 
-START_TEST(codes_are_scaled_before_the_norm) {
+TEST(codes_are_scaled_before_the_norm) {
     static const uint8_t x[] = {CODE_1, CODE_1 | 0x80};
     static const uint16_t w[] = {HALF_1, HALF_1};
     uint16_t y[2];
@@ -86,9 +80,8 @@ START_TEST(codes_are_scaled_before_the_norm) {
     ck_assert_uint_eq(y[0], 0x3800);
     ck_assert_uint_eq(y[1], 0xB800);
 }
-END_TEST
 
-START_TEST(a_code_that_is_no_number_makes_its_row_nan) {
+TEST(a_code_that_is_no_number_makes_its_row_nan) {
     static const uint8_t x[] = {CODE_1, CODE_NAN, CODE_1, CODE_1};
     static const uint16_t w[] = {HALF_1, HALF_1};
     uint16_t y[4];
@@ -97,7 +90,6 @@ START_TEST(a_code_that_is_no_number_makes_its_row_nan) {
     ck_assert_uint_gt(y[1] & 0x7FFF, HALF_INF);
     ck_assert_uint_eq(y[2], HALF_1);
 }
-END_TEST
 
 /* ---- arguments ---- */
 
@@ -125,7 +117,7 @@ static const char odd_2[] = "=0x10001 is not a multiple of 2";
 #define RMS(rows, d)          cushim_rms_norm_f32(f, f, f, f, 1, rows, d, NULL)
 #define RMS_NONE(rows, d)     cushim_rms_norm_f32(NULL, NULL, NULL, NULL, 1, rows, d, NULL)
 #define RMS_OF(x, w, y, rstd) cushim_rms_norm_f32(x, w, y, rstd, 1, 1, 1, NULL)
-START_TEST(rms_norm_tells_wrong_arguments) {
+TEST(rms_norm_tells_wrong_arguments) {
     const char *name = "cushim_rms_norm_f32";
     TELL_SIZES(name, RMS, RMS_NONE);
     assert_told(RMS_OF(NULL, f, f, f), name, "x=NULL");
@@ -136,7 +128,6 @@ START_TEST(rms_norm_tells_wrong_arguments) {
     assert_told(RMS_OF(f, f, odd_f, f), name, odd_4);
     assert_told(RMS_OF(f, f, f, odd_f), name, "rstd=0x10002 is not a multiple of 4");
 }
-END_TEST
 
 #define ADD(rows, d)            cushim_add_rms_norm_f32(f, f, f, f, f, 1, rows, d, NULL)
 #define ADD_NONE(rows, d)       cushim_add_rms_norm_f32(NULL, NULL, NULL, NULL, NULL, 1, rows, d, NULL)
@@ -144,7 +135,7 @@ END_TEST
 #define AFTER(rows, d)          cushim_rms_norm_add_f32(f, f, f, f, 1, rows, d, NULL)
 #define AFTER_NONE(rows, d)     cushim_rms_norm_add_f32(NULL, NULL, NULL, NULL, 1, rows, d, NULL)
 #define AFTER_OF(x, w, r, y)    cushim_rms_norm_add_f32(x, w, r, y, 1, 1, 1, NULL)
-START_TEST(norms_with_a_residual_tell_wrong_arguments) {
+TEST(norms_with_a_residual_tell_wrong_arguments) {
     const char *name = "cushim_add_rms_norm_f32";
     TELL_SIZES(name, ADD, ADD_NONE);
     assert_told(ADD_OF(NULL, f, f, f, f), name, "x=NULL");
@@ -162,7 +153,6 @@ START_TEST(norms_with_a_residual_tell_wrong_arguments) {
     assert_told(AFTER_OF(f, f, f, NULL), name, "y=NULL");
     assert_told(AFTER_OF(f, f, odd_f, f), name, "residual=0x10002");
 }
-END_TEST
 
 #define HALVES(rows, d)      cushim_rms_norm_f16(h, h, h, 1, rows, d, NULL)
 #define HALVES_NONE(rows, d) cushim_rms_norm_f16(NULL, NULL, NULL, 1, rows, d, NULL)
@@ -170,7 +160,7 @@ END_TEST
 #define CODES(rows, d)       cushim_rms_norm_e4m3_f16(b, h, h, 1, 1, rows, d, NULL)
 #define CODES_NONE(rows, d)  cushim_rms_norm_e4m3_f16(NULL, NULL, NULL, 1, 1, rows, d, NULL)
 #define CODES_OF(x, w, y)    cushim_rms_norm_e4m3_f16(x, w, y, 1, 1, 1, 1, NULL)
-START_TEST(norms_of_small_formats_tell_wrong_arguments) {
+TEST(norms_of_small_formats_tell_wrong_arguments) {
     const char *name = "cushim_rms_norm_f16";
     TELL_SIZES(name, HALVES, HALVES_NONE);
     assert_told(HALVES_OF(NULL, h, h), name, "x=NULL");
@@ -184,16 +174,7 @@ START_TEST(norms_of_small_formats_tell_wrong_arguments) {
     assert_told(CODES_OF(b, h, NULL), name, "y=NULL");
     assert_told(CODES_OF(b, odd_h, h), name, odd_2);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "reference_norm",
-        (const TTest *[]){
-            three_and_four_have_a_mean_square_of_12_5, a_sum_too_large_for_a_float_gives_zeros,
-            zeros_without_eps_are_nan, the_sum_is_an_output_and_what_is_normed,
-            a_residual_comes_after_the_weights, halves_of_one_size_become_their_weights,
-            codes_are_scaled_before_the_norm, a_code_that_is_no_number_makes_its_row_nan,
-            rms_norm_tells_wrong_arguments, norms_with_a_residual_tell_wrong_arguments,
-            norms_of_small_formats_tell_wrong_arguments, NULL});
+    return tests_run("reference_norm");
 }

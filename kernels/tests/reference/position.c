@@ -8,7 +8,7 @@
 #include "cushim/kernels.h"
 #include "cushim/kernels_ref.h"
 
-START_TEST(a_counter_counts_and_wraps) {
+TEST(a_counter_counts_and_wraps) {
     int32_t counter = 40;
     cushim_counter_add_i32_ref(&counter, 2);
     ck_assert_int_eq(counter, 42);
@@ -20,11 +20,10 @@ START_TEST(a_counter_counts_and_wraps) {
     cushim_counter_add_i32_ref(&counter, INT32_MIN);
     ck_assert_int_eq(counter, 1);
 }
-END_TEST
 
 enum { DIM = 3, ROWS = 4 };
 
-START_TEST(a_row_goes_to_its_place_alone) {
+TEST(a_row_goes_to_its_place_alone) {
     const uint32_t row[DIM] = {0x3F800000, 0x7FA00001, 0x80000000}; /* NaN keeps its payload */
     for (int32_t position = -2; position < ROWS + 2; position++) {
         uint32_t table[ROWS][DIM], want[ROWS][DIM];
@@ -36,9 +35,8 @@ START_TEST(a_row_goes_to_its_place_alone) {
         ck_assert_mem_eq(table, want, sizeof want);
     }
 }
-END_TEST
 
-START_TEST(a_row_is_rounded_to_half) {
+TEST(a_row_is_rounded_to_half) {
     const float row[DIM] = {1.0f / 3, -65520, 0x1p-24f};
     const uint16_t halves[DIM] = {0x3555, 0xFC00, 0x0001};
     for (int32_t position = -1; position <= ROWS; position++) {
@@ -51,9 +49,8 @@ START_TEST(a_row_is_rounded_to_half) {
         ck_assert_mem_eq(table, want, sizeof want);
     }
 }
-END_TEST
 
-START_TEST(angles_come_from_the_row_of_the_position) {
+TEST(angles_come_from_the_row_of_the_position) {
     const float cosines[ROWS][2] = {{0, 1}, {2, 3}, {4, 5}, {6, 7}};
     const float sines[ROWS][2] = {{10, 11}, {12, 13}, {14, 15}, {16, 17}};
     for (int32_t position = -1; position <= ROWS; position++) {
@@ -66,7 +63,6 @@ START_TEST(angles_come_from_the_row_of_the_position) {
         }
     }
 }
-END_TEST
 
 /* ---- arguments ---- */
 
@@ -80,7 +76,7 @@ static float *const f = (float *)0x10000, *const odd_f = (float *)0x10002;
 static uint16_t *const h = (uint16_t *)0x20000, *const odd_h = (uint16_t *)0x20001;
 static int32_t *const i = (int32_t *)0x30000, *const odd_i = (int32_t *)0x30002;
 
-START_TEST(a_wrong_counter_is_told) {
+TEST(a_wrong_counter_is_told) {
     assert_told(cushim_counter_add_i32(NULL, 1, NULL), "cushim_counter_add_i32", "counter=NULL");
     assert_told(cushim_counter_add_i32(odd_i, 1, NULL), "cushim_counter_add_i32",
                 "counter=0x30002 is not a multiple of 4");
@@ -88,7 +84,6 @@ START_TEST(a_wrong_counter_is_told) {
     assert_told(cushim_counter_set_i32(odd_i, 1, NULL), "cushim_counter_set_i32",
                 "counter=0x30002 is not a multiple of 4");
 }
-END_TEST
 
 #define TELL_APPEND(function, dst, odd_dst)                                                        \
     assert_told(function(f, i, dst, -1, 5, NULL), #function, "dim=-1 is negative");                \
@@ -103,12 +98,14 @@ END_TEST
     assert_told(function(f, odd_i, dst, 5, 5, NULL), #function, "position=0x30002 is not a");      \
     assert_told(function(f, i, odd_dst, 5, 5, NULL), #function, "is not a multiple of");           \
     ck_assert_int_eq(function(NULL, NULL, NULL, 0, 5, NULL), CUSHIM_OK);                           \
-    ck_assert_int_eq(function(NULL, NULL, NULL, 5, 0, NULL), CUSHIM_OK);
+    ck_assert_int_eq(function(NULL, NULL, NULL, 5, 0, NULL), CUSHIM_OK)
 
-START_TEST(a_wrong_row_is_told){TELL_APPEND(cushim_offset_memcpy_f32, f, odd_f)
-                                    TELL_APPEND(cushim_offset_memcpy_f32_f16, h, odd_h)} END_TEST
+TEST(a_wrong_row_is_told) {
+    TELL_APPEND(cushim_offset_memcpy_f32, f, odd_f);
+    TELL_APPEND(cushim_offset_memcpy_f32_f16, h, odd_h);
+}
 
-    START_TEST(wrong_angles_are_told) {
+TEST(wrong_angles_are_told) {
     static const char name[] = "cushim_rope_select_f32";
     assert_told(cushim_rope_select_f32(f, f, i, f, f, -1, 4, NULL), name, "rows=-1 is negative");
     assert_told(cushim_rope_select_f32(f, f, i, f, f, 4, -1, NULL), name,
@@ -128,13 +125,7 @@ START_TEST(a_wrong_row_is_told){TELL_APPEND(cushim_offset_memcpy_f32, f, odd_f)
     ck_assert_int_eq(cushim_rope_select_f32(NULL, NULL, NULL, NULL, NULL, 4, 0, NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_rope_select_f32(NULL, NULL, NULL, NULL, NULL, 0, 4, NULL), CUSHIM_OK);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("reference_position",
-                     (const TTest *[]){a_counter_counts_and_wraps, a_row_goes_to_its_place_alone,
-                                       a_row_is_rounded_to_half,
-                                       angles_come_from_the_row_of_the_position,
-                                       a_wrong_counter_is_told, a_wrong_row_is_told,
-                                       wrong_angles_are_told, NULL});
+    return tests_run("reference_position");
 }

@@ -18,7 +18,7 @@ static void put_scales(uint8_t *block) {
     memcpy(block, halves, sizeof halves);
 }
 
-START_TEST(the_first_scales_are_the_low_six_bits) {
+TEST(the_first_scales_are_the_low_six_bits) {
     uint8_t block[BYTES];
     float y[VALUES];
     put_scales(block);
@@ -32,9 +32,8 @@ START_TEST(the_first_scales_are_the_low_six_bits) {
     ck_assert(y[31] == 0.5f * 63 * 15 - 10);
     ck_assert(y[32] == 0 && y[255] == 0);
 }
-END_TEST
 
-START_TEST(the_last_scales_are_of_two_parts) {
+TEST(the_last_scales_are_of_two_parts) {
     uint8_t block[BYTES];
     float y[VALUES];
     put_scales(block);
@@ -47,9 +46,8 @@ START_TEST(the_last_scales_are_of_two_parts) {
     ck_assert(y[225] == -104);
     ck_assert(y[96] == 0 && y[192] == 0);
 }
-END_TEST
 
-START_TEST(each_nibble_has_its_place) {
+TEST(each_nibble_has_its_place) {
     uint8_t block[BYTES];
     float y[VALUES];
     put_scales(block);
@@ -67,9 +65,8 @@ START_TEST(each_nibble_has_its_place) {
         }
     }
 }
-END_TEST
 
-START_TEST(a_difference_is_rounded_after_its_products) {
+TEST(a_difference_is_rounded_after_its_products) {
     uint8_t block[BYTES];
     float y[VALUES];
     put_scales(block);
@@ -84,9 +81,8 @@ START_TEST(a_difference_is_rounded_after_its_products) {
     ck_assert(y[0] == 65504.f * 63 * 15);
     ck_assert(y[1] == -63 * 0x1p-24f);
 }
-END_TEST
 
-START_TEST(rows_follow_each_other) {
+TEST(rows_follow_each_other) {
     uint8_t blocks[4 * BYTES] = {0};
     float y[4 * VALUES];
     for (int i = 0; i < 4; i++) {
@@ -98,14 +94,13 @@ START_TEST(rows_follow_each_other) {
     for (int i = 0; i < 4; i++)
         ck_assert(y[i * VALUES] == (float)(i + 1));
 }
-END_TEST
 
 static void assert_told(enum cushim_status status, const char *text) {
     ck_assert_int_eq(status, CUSHIM_INVALID);
     ck_assert_msg(strstr(cushim_last_error(), text) != NULL, "%s", cushim_last_error());
 }
 
-START_TEST(wrong_arguments_are_told) {
+TEST(wrong_arguments_are_told) {
     void *w = (void *)0x10000, *odd = (void *)0x10001;
     float *y = (float *)0x20000, *odd_y = (float *)0x20002;
     assert_told(cushim_dequant_q4k_f32(w, y, -1, 256, NULL), "cushim_dequant_q4k_f32 failed");
@@ -122,12 +117,7 @@ START_TEST(wrong_arguments_are_told) {
     ck_assert_int_eq(cushim_dequant_q4k_f32(NULL, NULL, 0, 256, NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_dequant_q4k_f32(NULL, NULL, 3, 0, NULL), CUSHIM_OK);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("reference_quant",
-                     (const TTest *[]){the_first_scales_are_the_low_six_bits,
-                                       the_last_scales_are_of_two_parts, each_nibble_has_its_place,
-                                       a_difference_is_rounded_after_its_products,
-                                       rows_follow_each_other, wrong_arguments_are_told, NULL});
+    return tests_run("reference_quant");
 }

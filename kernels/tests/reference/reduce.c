@@ -11,7 +11,7 @@
 
 /* ---- sums ---- */
 
-START_TEST(a_middle_axis_is_summed) {
+TEST(a_middle_axis_is_summed) {
     float x[2 * 3 * 4], y[2 * 4];
     for (int k = 0; k < 24; k++)
         x[k] = (float)k;
@@ -21,9 +21,8 @@ START_TEST(a_middle_axis_is_summed) {
             ck_assert_float_eq(y[o * 4 + i], (float)(3 * (12 * o + i) + 4 + 8));
     }
 }
-END_TEST
 
-START_TEST(numbers_from_1_to_n_make_the_known_sum) {
+TEST(numbers_from_1_to_n_make_the_known_sum) {
     static float x[5000];
     for (int n = 1; n <= 5000; n += 499) {
         float sum = -1;
@@ -33,21 +32,18 @@ START_TEST(numbers_from_1_to_n_make_the_known_sum) {
         ck_assert_float_eq(sum, (float)n * (float)(n + 1) / 2);
     }
 }
-END_TEST
 
-START_TEST(a_sum_is_rounded_once) {
+TEST(a_sum_is_rounded_once) {
     float sum;
     cushim_sum_axis_f32_ref((const float[]){0x1p24f, 1, 1, 1}, &sum, 1, 4, 1);
     ck_assert_float_eq(sum, 0x1p24f + 4); /* 2^24 + 3 is a tie, and goes to even */
 }
-END_TEST
 
-START_TEST(nothing_sums_to_zero) {
+TEST(nothing_sums_to_zero) {
     float y[] = {7, 7, 7};
     cushim_sum_axis_f32_ref(NULL, y, 3, 0, 1);
     ck_assert(y[0] == 0 && y[1] == 0 && y[2] == 0);
 }
-END_TEST
 
 /* ---- the largest ---- */
 
@@ -57,39 +53,35 @@ static int64_t largest(const float *x, int64_t n) {
     return index;
 }
 
-START_TEST(the_largest_is_found) {
+TEST(the_largest_is_found) {
     ck_assert_int_eq(largest((const float[]){3}, 1), 0);
     ck_assert_int_eq(largest((const float[]){-3, -2, -4}, 3), 1);
     ck_assert_int_eq(largest((const float[]){1, INFINITY, 2, INFINITY}, 4), 1);
     ck_assert_int_eq(largest(NULL, 0), -7);
 }
-END_TEST
 
-START_TEST(of_equals_the_first_is_the_largest) {
+TEST(of_equals_the_first_is_the_largest) {
     ck_assert_int_eq(largest((const float[]){1, 5, 5, 5}, 4), 1);
     ck_assert_int_eq(largest((const float[]){-1, -0.0f, 0.0f}, 3), 1);
     ck_assert_int_eq(largest((const float[]){-INFINITY, -INFINITY}, 2), 0);
 }
-END_TEST
 
-START_TEST(the_first_nan_is_the_largest) {
+TEST(the_first_nan_is_the_largest) {
     ck_assert_int_eq(largest((const float[]){1, INFINITY, NAN, 2, -NAN}, 5), 2);
     ck_assert_int_eq(largest((const float[]){-NAN, NAN}, 2), 0);
 }
-END_TEST
 
 /* ---- scratch ---- */
 
-START_TEST(scratch_of_argmax_is_within_upstreams) {
+TEST(scratch_of_argmax_is_within_upstreams) {
     for (int64_t n = 1; n < INT32_MAX; n = n * 5 / 4 + 1)
         ck_assert_uint_le(cushim_argmax_f32_scratch(n), (size_t)((n + 255) / 256 * 8));
     ck_assert_uint_eq(cushim_argmax_f32_scratch(0), 0);
     ck_assert_uint_eq(cushim_argmax_f32_scratch(-1), 0);
     ck_assert_uint_gt(cushim_argmax_f32_scratch(1 << 24), 0);
 }
-END_TEST
 
-START_TEST(scratch_of_sums_helps_where_they_are_few) {
+TEST(scratch_of_sums_helps_where_they_are_few) {
     ck_assert_uint_gt(cushim_sum_axis_f32_scratch(1, 1 << 26, 1), 0);
     ck_assert_uint_gt(cushim_sum_axis_f32_scratch(2, 1 << 20, 8), 0);
     ck_assert_uint_eq(cushim_sum_axis_f32_scratch(65536, 4096, 1), 0);
@@ -98,7 +90,6 @@ START_TEST(scratch_of_sums_helps_where_they_are_few) {
     ck_assert_uint_eq(cushim_sum_axis_f32_scratch(-1, 1 << 26, 1), 0);
     ck_assert_uint_eq(cushim_sum_axis_f32_scratch(1, INT64_MAX, INT64_MAX), 0);
 }
-END_TEST
 
 /* ---- arguments ---- */
 
@@ -110,7 +101,7 @@ static void assert_told(enum cushim_status status, const char *function, const c
 
 static float *const f = (float *)0x10000, *const odd_f = (float *)0x10002;
 
-START_TEST(a_wrong_sum_is_told) {
+TEST(a_wrong_sum_is_told) {
     const char *what = "cushim_sum_axis_f32";
     assert_told(cushim_sum_axis_f32(f, f, -1, 1, 1, NULL, 0, NULL), what, "outer=-1 is negative");
     assert_told(cushim_sum_axis_f32(f, f, 1, -2, 1, NULL, 0, NULL), what, "axis=-2 is negative");
@@ -127,9 +118,8 @@ START_TEST(a_wrong_sum_is_told) {
     assert_told(cushim_sum_axis_f32(f, f, 1, 1, 1, NULL, 4, NULL), what, "scratch=NULL");
     assert_told(cushim_sum_axis_f32(f, f, 1, 1, 1, odd_f, 4, NULL), what, "scratch=0x10002");
 }
-END_TEST
 
-START_TEST(a_wrong_argmax_is_told) {
+TEST(a_wrong_argmax_is_told) {
     const char *what = "cushim_argmax_f32";
     int64_t *index = (int64_t *)0x20000, *odd_index = (int64_t *)0x20004;
     assert_told(cushim_argmax_f32(f, index, -1, NULL, 0, NULL), what, "n=-1 is negative");
@@ -142,22 +132,13 @@ START_TEST(a_wrong_argmax_is_told) {
     assert_told(cushim_argmax_f32(f, index, 1, NULL, 8, NULL), what, "scratch=NULL");
     assert_told(cushim_argmax_f32(f, index, 1, odd_f, 8, NULL), what, "scratch=0x10002");
 }
-END_TEST
 
-START_TEST(nothing_to_do_is_right_without_pointers) {
+TEST(nothing_to_do_is_right_without_pointers) {
     ck_assert_int_eq(cushim_sum_axis_f32(NULL, NULL, 0, 5, 5, NULL, 0, NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_sum_axis_f32(NULL, NULL, 5, 5, 0, NULL, 0, NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_argmax_f32(NULL, NULL, 0, NULL, 0, NULL), CUSHIM_OK);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "reduce",
-        (const TTest *[]){a_middle_axis_is_summed, numbers_from_1_to_n_make_the_known_sum,
-                          a_sum_is_rounded_once, nothing_sums_to_zero, the_largest_is_found,
-                          of_equals_the_first_is_the_largest, the_first_nan_is_the_largest,
-                          scratch_of_argmax_is_within_upstreams,
-                          scratch_of_sums_helps_where_they_are_few, a_wrong_sum_is_told,
-                          a_wrong_argmax_is_told, nothing_to_do_is_right_without_pointers, NULL});
+    return tests_run("reduce");
 }

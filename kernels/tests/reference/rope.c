@@ -15,15 +15,14 @@ static void assert_values(const float *got, const double *expected, int n) {
         ck_assert_double_eq_tol(got[i], expected[i], 1e-6);
 }
 
-START_TEST(a_right_angle_exchanges_the_halves) {
+TEST(a_right_angle_exchanges_the_halves) {
     static const float x[] = {1, 2, 3, 4, 9}, cosines[] = {0, 0}, sines[] = {1, 1};
     float y[5];
     cushim_rope_f32_ref(x, cosines, sines, y, 1, 1, 5, 2, 2);
     assert_values(y, (double[]){-3, -4, 1, 2, 9}, 5);
 }
-END_TEST
 
-START_TEST(each_position_has_its_angles) {
+TEST(each_position_has_its_angles) {
     /* [2][2][2], angles 3 apart */
     static const float x[] = {1, 0, 1, 0, 0, 1, 0, 1};
     static const float cosines[] = {1, 7, 7, 0}, sines[] = {0, 7, 7, 1};
@@ -31,9 +30,8 @@ START_TEST(each_position_has_its_angles) {
     cushim_rope_f32_ref(x, cosines, sines, y, 2, 2, 2, 1, 3);
     assert_values(y, (double[]){1, 0, 0, 1, 0, 1, -1, 0}, 8);
 }
-END_TEST
 
-START_TEST(turning_back_gives_what_was_there) {
+TEST(turning_back_gives_what_was_there) {
     float x[64], cosines[32], sines[32], back[32], y[64];
     for (int i = 0; i < 32; i++) {
         x[i] = (float)i - 7;
@@ -47,9 +45,8 @@ START_TEST(turning_back_gives_what_was_there) {
     for (int i = 0; i < 64; i++)
         ck_assert_double_eq_tol(y[i], x[i], 1e-5);
 }
-END_TEST
 
-START_TEST(heads_have_the_weights_of_their_kind) {
+TEST(heads_have_the_weights_of_their_kind) {
     static const float x[] = {3, 4, 3, 4}, w_q[] = {1, 1}, w_k[] = {2, 0};
     static const float cosines[] = {0}, sines[] = {1};
     float y[4];
@@ -57,9 +54,8 @@ START_TEST(heads_have_the_weights_of_their_kind) {
     cushim_qk_norm_rope_f32_ref(x, w_q, w_k, cosines, sines, y, 0, 2, 2, 1, 1);
     assert_values(y, (double[]){-4 * r, 3 * r, 0, 6 * r}, 4);
 }
-END_TEST
 
-START_TEST(a_head_without_rotation_is_the_norm_alone) {
+TEST(a_head_without_rotation_is_the_norm_alone) {
     float x[40], w[20], y[40], expected[40];
     for (int i = 0; i < 40; i++) {
         x[i] = (float)(i * i % 17) - 8;
@@ -69,7 +65,6 @@ START_TEST(a_head_without_rotation_is_the_norm_alone) {
     cushim_qk_norm_rope_f32_ref(x, w, w, NULL, NULL, y, 0.5f, 2, 20, 1, 0);
     ck_assert_mem_eq(y, expected, sizeof y);
 }
-END_TEST
 
 /* ---- arguments ---- */
 
@@ -85,7 +80,7 @@ static const char no_multiple[] = "=0x10002 is not a multiple of 4";
 #define SIZES(batch, seq, head_dim, half, stride)                                                  \
     cushim_rope_f32(f, f, f, f, batch, seq, head_dim, half, stride, NULL)
 #define OF(x, cosines, sines, y) cushim_rope_f32(x, cosines, sines, y, 1, 1, 4, 2, 2, NULL)
-START_TEST(rope_tells_wrong_arguments) {
+TEST(rope_tells_wrong_arguments) {
     const char *name = "cushim_rope_f32";
     assert_told(SIZES(-1, 1, 4, 2, 2), name, "batch=-1 is negative");
     assert_told(SIZES(1, -1, 4, 2, 2), name, "seq=-1 is negative");
@@ -107,13 +102,12 @@ START_TEST(rope_tells_wrong_arguments) {
     ck_assert_int_eq(cushim_rope_f32(NULL, NULL, NULL, NULL, 1, 0, 4, 2, 2, NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_rope_f32(NULL, NULL, NULL, NULL, 1, 1, 0, 0, 2, NULL), CUSHIM_OK);
 }
-END_TEST
 
 #define QK_SIZES(n_heads, head_dim, n_q_heads, half)                                               \
     cushim_qk_norm_rope_f32(f, f, f, f, f, f, 1, n_heads, head_dim, n_q_heads, half, NULL)
 #define QK_OF(x, w_q, w_k, cosines, sines, y)                                                      \
     cushim_qk_norm_rope_f32(x, w_q, w_k, cosines, sines, y, 1, 2, 4, 1, 2, NULL)
-START_TEST(qk_norm_rope_tells_wrong_arguments) {
+TEST(qk_norm_rope_tells_wrong_arguments) {
     const char *name = "cushim_qk_norm_rope_f32";
     assert_told(QK_SIZES(-1, 4, 0, 2), name, "n_heads=-1 is negative");
     assert_told(QK_SIZES(1, 4, -1, 2), name, "n_q_heads=-1 is negative");
@@ -135,13 +129,7 @@ START_TEST(qk_norm_rope_tells_wrong_arguments) {
         cushim_qk_norm_rope_f32(NULL, NULL, NULL, NULL, NULL, NULL, 1, 0, 4, 0, 2, NULL),
         CUSHIM_OK);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "reference_rope",
-        (const TTest *[]){a_right_angle_exchanges_the_halves, each_position_has_its_angles,
-                          turning_back_gives_what_was_there, heads_have_the_weights_of_their_kind,
-                          a_head_without_rotation_is_the_norm_alone, rope_tells_wrong_arguments,
-                          qk_norm_rope_tells_wrong_arguments, NULL});
+    return tests_run("reference_rope");
 }

@@ -16,7 +16,7 @@ static void assert_values(const float *got, const double *expected, int n) {
         ck_assert_double_eq_tol(got[i], expected[i], 1e-7);
 }
 
-START_TEST(logarithms_of_weights_give_the_weights) {
+TEST(logarithms_of_weights_give_the_weights) {
     float x[4], y[4];
     static const double weights[] = {1, 2, 5, 8};
     for (int i = 0; i < 4; i++)
@@ -24,9 +24,8 @@ START_TEST(logarithms_of_weights_give_the_weights) {
     cushim_softmax_f32_ref(x, y, 1, 4, 1);
     assert_values(y, (double[]){1 / 16.0, 2 / 16.0, 5 / 16.0, 8 / 16.0}, 4);
 }
-END_TEST
 
-START_TEST(the_middle_axis_is_the_one) {
+TEST(the_middle_axis_is_the_one) {
     /* [2][2][2]: columns (0, 1), (0, 0) and (2, 2), (1, 3) */
     static const float x[] = {0, 0, 1, 0, 2, 1, 2, 3};
     double low = 1 / (1 + exp(1)), lower = 1 / (1 + exp(2));
@@ -34,9 +33,8 @@ START_TEST(the_middle_axis_is_the_one) {
     cushim_softmax_f32_ref(x, y, 2, 2, 2);
     assert_values(y, (double[]){low, 0.5, 1 - low, 0.5, 0.5, lower, 0.5, 1 - lower}, 8);
 }
-END_TEST
 
-START_TEST(a_scale_is_a_factor_of_x) {
+TEST(a_scale_is_a_factor_of_x) {
     static const float x[] = {-1, 0.5f, 2};
     static const float scales[] = {3, -3, 0, 0.25f};
     float scaled[3], y[3], expected[3];
@@ -49,9 +47,8 @@ START_TEST(a_scale_is_a_factor_of_x) {
             ck_assert_double_eq_tol(y[i], expected[i], 1e-7);
     }
 }
-END_TEST
 
-START_TEST(a_product_beyond_float_is_none_of_its_concern) {
+TEST(a_product_beyond_float_is_none_of_its_concern) {
     static const float x[] = {FLT_MAX, -FLT_MAX, FLT_MAX};
     float y[3];
     cushim_scaled_softmax_f32_ref(x, y, FLT_MAX, 1, 3, 1);
@@ -59,7 +56,6 @@ START_TEST(a_product_beyond_float_is_none_of_its_concern) {
     cushim_scaled_softmax_f32_ref(x, y, -FLT_MAX, 1, 3, 1);
     assert_values(y, (double[]){0, 1, 0}, 3);
 }
-END_TEST
 
 static void assert_all_nan(float a, float b, float c, float scale) {
     float x[] = {a, b, c}, y[3];
@@ -68,7 +64,7 @@ static void assert_all_nan(float a, float b, float c, float scale) {
         ck_assert_msg(isnan(y[i]), "softmax of %g, %g, %g times %g: %g", a, b, c, scale, y[i]);
 }
 
-START_TEST(rows_without_a_maximum_are_nan) {
+TEST(rows_without_a_maximum_are_nan) {
     assert_all_nan(-INFINITY, -INFINITY, -INFINITY, 1);
     assert_all_nan(INFINITY, INFINITY, INFINITY, -1);
     assert_all_nan(0, INFINITY, 0, 1);
@@ -78,17 +74,15 @@ START_TEST(rows_without_a_maximum_are_nan) {
     assert_all_nan(1, 2, 3, NAN);
     assert_all_nan(1, 2, 3, INFINITY);
 }
-END_TEST
 
-START_TEST(minus_infinity_among_others_is_0) {
+TEST(minus_infinity_among_others_is_0) {
     static const float x[] = {-INFINITY, 1, 1};
     float y[3];
     cushim_softmax_f32_ref(x, y, 1, 3, 1);
     assert_values(y, (double[]){0, 0.5, 0.5}, 3);
 }
-END_TEST
 
-START_TEST(halves_are_rounded_once) {
+TEST(halves_are_rounded_once) {
     static const uint16_t x[] = {HALF_1, HALF_1, HALF_1};
     uint16_t y[3];
     cushim_scaled_softmax_f16_ref(x, y, 0.5f, 1, 3, 1);
@@ -98,7 +92,6 @@ START_TEST(halves_are_rounded_once) {
     ck_assert_uint_gt(y[0] & 0x7FFF, HALF_INF);
     ck_assert_uint_gt(y[1] & 0x7FFF, HALF_INF);
 }
-END_TEST
 
 /* ---- arguments ---- */
 
@@ -132,18 +125,12 @@ static uint16_t *const h = (uint16_t *)0x10000, *const odd_h = (uint16_t *)0x100
     ck_assert_int_eq(call(NULL, NULL, 1, 0, 1), CUSHIM_OK);                                        \
     ck_assert_int_eq(call(NULL, NULL, 1, 1, 0), CUSHIM_OK)
 
-START_TEST(wrong_arguments_are_told) {
+TEST(wrong_arguments_are_told) {
     TELL(PLAIN, "cushim_softmax_f32", f, odd_f, "0x10002 is not a multiple of 4");
     TELL(SCALED, "cushim_scaled_softmax_f32", f, odd_f, "0x10002 is not a multiple of 4");
     TELL(HALVES, "cushim_scaled_softmax_f16", h, odd_h, "0x10001 is not a multiple of 2");
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "reference_softmax",
-        (const TTest *[]){logarithms_of_weights_give_the_weights, the_middle_axis_is_the_one,
-                          a_scale_is_a_factor_of_x, a_product_beyond_float_is_none_of_its_concern,
-                          rows_without_a_maximum_are_nan, minus_infinity_among_others_is_0,
-                          halves_are_rounded_once, wrong_arguments_are_told, NULL});
+    return tests_run("reference_softmax");
 }
