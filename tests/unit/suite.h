@@ -81,9 +81,9 @@ static inline void test_enlist(struct test_row *row) {
     static struct test name##_get(void) {                                                          \
         return (struct test){.test = name, .is_wanted = (condition), __VA_ARGS__};                 \
     }                                                                                              \
+    static struct test_row name##_row = {name##_get, __LINE__, NULL};                              \
     __attribute__((constructor)) static void name##_enlist(void) {                                 \
-        static struct test_row row = {name##_get, __LINE__, NULL};                                 \
-        test_enlist(&row);                                                                         \
+        test_enlist(&name##_row);                                                                  \
     }                                                                                              \
     START_TEST(name)
 
@@ -100,21 +100,6 @@ static inline int tests_run(const char *name) {
         else if (test.is_wanted)
             tcase_add_test(tcase, test.test);
     }
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    bool is_well = srunner_ntests_run(runner) > 0 && srunner_ntests_failed(runner) == 0;
-    srunner_free(runner);
-    return is_well ? EXIT_SUCCESS : EXIT_FAILURE;
-}
-
-/* `tests` ends with NULL.  The timeout is only there so that a hang is a failure. */
-static inline int suite_run(const char *name, const TTest *const *tests) {
-    Suite *suite = suite_create(name);
-    TCase *tcase = tcase_create(name);
-    tcase_set_timeout(tcase, 240);
-    for (; *tests; tests++)
-        tcase_add_test(tcase, *tests);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -2,7 +2,7 @@
 
     together.py PROGRAM EARLY SUITE SUITE
 
-EARLY is a program whose suite, early_end, ends in the middle.
+EARLY is a program of two suites: early_end ends in the middle, nothing has no test that runs.
 """
 import os
 import pathlib
@@ -42,6 +42,12 @@ def a_suite_that_is_not_there_is_a_failure():
 def a_suite_that_ends_in_the_middle_is_a_failure():
     code, rows, plans = run("unit/early_end", "unit/early_end", program=EARLY)
     assert code != 0 and [name for _, _, name in rows] == ["early_end:the_first"] * 2, (code, rows)
+
+
+@tap.test
+def a_suite_that_ran_nothing_is_a_failure():
+    code, rows, plans = run("unit/nothing", program=EARLY)
+    assert code != 0 and not rows and plans == ["0"], (code, rows, plans)
 
 
 tap.run()

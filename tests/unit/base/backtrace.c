@@ -5,24 +5,22 @@
 
 #include "tests/unit/suite.h"
 
-START_TEST(a_stack_has_the_callers_frames) {
+TEST(a_stack_has_the_callers_frames) {
     struct cushim_backtrace stack = {0};
     cushim_backtrace_take(&stack);
     ck_assert_int_gt(stack.n_frames, 2);
     ck_assert_int_le(stack.n_frames, CUSHIM_BACKTRACE_FRAMES);
 }
-END_TEST
 
-START_TEST(an_address_in_no_object_is_a_number) {
+TEST(an_address_in_no_object_is_a_number) {
     struct cushim_backtrace stack = {.n_frames = 1, .frames = {(void *)0x1234}};
     char text[CUSHIM_BACKTRACE_FRAME_BYTES];
     cushim_backtrace_text(&stack, 0, text);
     ck_assert_str_eq(text, "[0x1234]");
     ck_assert_int_eq(cushim_backtrace_first(&stack), 0);
 }
-END_TEST
 
-START_TEST(a_function_of_a_library_has_its_name) {
+TEST(a_function_of_a_library_has_its_name) {
     struct cushim_backtrace stack = {.n_frames = 1};
     char text[CUSHIM_BACKTRACE_FRAME_BYTES];
     int (*function)(const char *) = puts;
@@ -30,17 +28,12 @@ START_TEST(a_function_of_a_library_has_its_name) {
     cushim_backtrace_text(&stack, 0, text);
     ck_assert_msg(strstr(text, "puts+0x0") != NULL, "%s", text);
 }
-END_TEST
 
-START_TEST(an_empty_stack_has_no_frame) {
+TEST(an_empty_stack_has_no_frame) {
     struct cushim_backtrace stack = {0};
     ck_assert_int_eq(cushim_backtrace_first(&stack), stack.n_frames);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("stack", (const TTest *[]){a_stack_has_the_callers_frames,
-                                                an_address_in_no_object_is_a_number,
-                                                a_function_of_a_library_has_its_name,
-                                                an_empty_stack_has_no_frame, NULL});
+    return tests_run("stack");
 }

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "tests/unit/suite.h"
 
-START_TEST(the_floor_of_a_logarithm_is_exact_around_powers_of_two) {
+TEST(the_floor_of_a_logarithm_is_exact_around_powers_of_two) {
     ck_assert_uint_eq(cushim_log2_floor(1), 0);
     for (unsigned k = 1; k < 64; k++) {
         uint64_t power = (uint64_t)1 << k;
@@ -13,9 +13,8 @@ START_TEST(the_floor_of_a_logarithm_is_exact_around_powers_of_two) {
     }
     ck_assert_uint_eq(cushim_log2_floor(UINT64_MAX), 63);
 }
-END_TEST
 
-START_TEST(rounding_up_gives_the_next_multiple) {
+TEST(rounding_up_gives_the_next_multiple) {
     size_t out = 1;
     ck_assert(cushim_round_up(0, 64, &out));
     ck_assert_uint_eq(out, 0);
@@ -24,9 +23,8 @@ START_TEST(rounding_up_gives_the_next_multiple) {
         ck_assert(out >= x && out - x < 512 && out % 512 == 0);
     }
 }
-END_TEST
 
-START_TEST(rounding_up_says_when_it_does_not_fit) {
+TEST(rounding_up_says_when_it_does_not_fit) {
     size_t out = 7;
     ck_assert(cushim_round_up(SIZE_MAX - 511, 512, &out));
     ck_assert_uint_eq(out, SIZE_MAX - 511);
@@ -36,17 +34,15 @@ START_TEST(rounding_up_says_when_it_does_not_fit) {
     ck_assert(cushim_round_up(SIZE_MAX, 1, &out));
     ck_assert_uint_eq(out, SIZE_MAX);
 }
-END_TEST
 
-START_TEST(aligned_means_a_multiple_of_the_step) {
+TEST(aligned_means_a_multiple_of_the_step) {
     ck_assert(cushim_is_aligned(0, 512));
     ck_assert(cushim_is_aligned((uint64_t)1 << 63, 65536));
     ck_assert(!cushim_is_aligned(65535, 65536));
     ck_assert(!cushim_is_aligned(65537, 65536));
 }
-END_TEST
 
-START_TEST(the_clocks_do_not_go_back) {
+TEST(the_clocks_do_not_go_back) {
     uint64_t fine_ns = cushim_clock_ns(), coarse_ns = cushim_clock_coarse_ns();
     for (int i = 0; i < 1000; i++) {
         uint64_t fine_now_ns = cushim_clock_ns(), coarse_now_ns = cushim_clock_coarse_ns();
@@ -56,12 +52,7 @@ START_TEST(the_clocks_do_not_go_back) {
         coarse_ns = coarse_now_ns;
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run("bits",
-                     (const TTest *[]){
-                         the_floor_of_a_logarithm_is_exact_around_powers_of_two,
-                         rounding_up_gives_the_next_multiple, rounding_up_says_when_it_does_not_fit,
-                         aligned_means_a_multiple_of_the_step, the_clocks_do_not_go_back, NULL});
+    return tests_run("bits");
 }

@@ -52,7 +52,7 @@ static void check_text(const char *wanted) {
     ck_assert_str_eq(text, wanted);
 }
 
-START_TEST(a_file_is_made_for_its_owner_alone_and_is_there_when_it_is_whole) {
+TEST(a_file_is_made_for_its_owner_alone_and_is_there_when_it_is_whole) {
     struct stat about;
     in_folder();
     umask(0);
@@ -70,9 +70,8 @@ START_TEST(a_file_is_made_for_its_owner_alone_and_is_there_when_it_is_whole) {
     }
     leave_folder();
 }
-END_TEST
 
-START_TEST(what_could_not_be_written_leaves_what_was_there) {
+TEST(what_could_not_be_written_leaves_what_was_there) {
     in_folder();
     put("before");
     ck_assert_int_eq(cushim_draft_begin(&draft, path), 0);
@@ -84,9 +83,8 @@ START_TEST(what_could_not_be_written_leaves_what_was_there) {
     ck_assert_int_eq(cushim_draft_end(&draft, ENOSPC), ENOSPC);
     leave_folder();
 }
-END_TEST
 
-START_TEST(a_name_that_is_to_be_new_is_not_taken_from_another) {
+TEST(a_name_that_is_to_be_new_is_not_taken_from_another) {
     in_folder();
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(cushim_draft_begin(&draft, path), 0);
@@ -97,9 +95,8 @@ START_TEST(a_name_that_is_to_be_new_is_not_taken_from_another) {
     }
     leave_folder();
 }
-END_TEST
 
-START_TEST(of_two_drafts_of_one_file_each_is_whole) {
+TEST(of_two_drafts_of_one_file_each_is_whole) {
     struct cushim_draft other;
     in_folder();
     ck_assert_int_eq(cushim_draft_begin(&draft, path), 0);
@@ -112,9 +109,8 @@ START_TEST(of_two_drafts_of_one_file_each_is_whole) {
     check_text("2nd");
     leave_folder();
 }
-END_TEST
 
-START_TEST(a_link_is_never_written_through) {
+TEST(a_link_is_never_written_through) {
     char link[96];
     in_folder();
     put("kept");
@@ -125,9 +121,8 @@ START_TEST(a_link_is_never_written_through) {
     unlink(link);
     leave_folder();
 }
-END_TEST
 
-START_TEST(a_name_in_no_folder_or_that_is_a_folder_is_refused) {
+TEST(a_name_in_no_folder_or_that_is_a_folder_is_refused) {
     char nowhere[96];
     in_folder();
     snprintf(nowhere, sizeof nowhere, "%s/none/report", folder);
@@ -135,17 +130,15 @@ START_TEST(a_name_in_no_folder_or_that_is_a_folder_is_refused) {
     ck_assert_int_eq(cushim_draft_begin(&draft, folder), EISDIR);
     leave_folder();
 }
-END_TEST
 
-START_TEST(a_pipe_without_a_reader_does_not_hang_the_program) {
+TEST(a_pipe_without_a_reader_does_not_hang_the_program) {
     in_folder();
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     ck_assert_int_eq(cushim_draft_begin(&draft, path), ENXIO);
     leave_folder();
 }
-END_TEST
 
-START_TEST(a_device_is_written_in_place) {
+TEST(a_device_is_written_in_place) {
     ck_assert_int_eq(cushim_draft_begin(&draft, "/dev/null"), 0);
     ck_assert_int_eq(write(draft.fd, "text", 4), 4);
     ck_assert_int_eq(cushim_draft_end(&draft, 0), 0);
@@ -153,16 +146,7 @@ START_TEST(a_device_is_written_in_place) {
     ck_assert_int_eq(stat("/dev/null", &about), 0);
     ck_assert(S_ISCHR(about.st_mode));
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "draft", (const TTest *[]){a_file_is_made_for_its_owner_alone_and_is_there_when_it_is_whole,
-                                   what_could_not_be_written_leaves_what_was_there,
-                                   of_two_drafts_of_one_file_each_is_whole,
-                                   a_name_that_is_to_be_new_is_not_taken_from_another,
-                                   a_link_is_never_written_through,
-                                   a_name_in_no_folder_or_that_is_a_folder_is_refused,
-                                   a_pipe_without_a_reader_does_not_hang_the_program,
-                                   a_device_is_written_in_place, NULL});
+    return tests_run("draft");
 }

@@ -22,7 +22,7 @@ static const char *all(void) {
     return seen;
 }
 
-START_TEST(what_we_read_outlives_the_environment_and_nothing_else_does) {
+TEST(what_we_read_outlives_the_environment_and_nothing_else_does) {
     clearenv();
     setenv("CUSHIM_STATS", "%q{JOB}-%q{TWO}.json", 1);
     setenv("JOB", "a", 1);
@@ -39,9 +39,8 @@ START_TEST(what_we_read_outlives_the_environment_and_nothing_else_does) {
     ck_assert_ptr_null(cushim_environment("RAN"));
     ck_assert_ptr_null(cushim_environment("SECRET"));
 }
-END_TEST
 
-START_TEST(what_the_program_sets_itself_comes_first) {
+TEST(what_the_program_sets_itself_comes_first) {
     clearenv();
     setenv("CUSHIM_LOG", "info", 1);
     setenv("CUSHIM_FREE", "relaxed", 1);
@@ -54,9 +53,8 @@ START_TEST(what_the_program_sets_itself_comes_first) {
     ck_assert_str_eq(cushim_environment("CUSHIM_LIMIT"), "1G");
     ck_assert_str_eq(all(), "CUSHIM_LOG=off;CUSHIM_LIMIT=1G;CUSHIM_FREE=relaxed;");
 }
-END_TEST
 
-START_TEST(without_a_variable_of_ours_nothing_is_noted) {
+TEST(without_a_variable_of_ours_nothing_is_noted) {
     clearenv();
     setenv("RANK", "3", 1);
     cushim_environment_note();
@@ -64,11 +62,7 @@ START_TEST(without_a_variable_of_ours_nothing_is_noted) {
     ck_assert_str_eq(all(), "");
     ck_assert_ptr_null(cushim_environment("RANK"));
 }
-END_TEST
 
 SUITE() {
-    return suite_run("environment",
-                     (const TTest *[]){what_we_read_outlives_the_environment_and_nothing_else_does,
-                                       what_the_program_sets_itself_comes_first,
-                                       without_a_variable_of_ours_nothing_is_noted, NULL});
+    return tests_run("environment");
 }

@@ -12,22 +12,20 @@ static atomic_uint word;
 static atomic_int is_through;
 static const uint64_t long_ns = 60000000000;
 
-START_TEST(a_word_that_has_changed_is_not_slept_on) {
+TEST(a_word_that_has_changed_is_not_slept_on) {
     atomic_store(&word, 1);
     errno = EDOM;
     cushim_futex_wait(&word, 0, long_ns); /* does not end where it does */
     ck_assert_int_eq(errno, EDOM);
 }
-END_TEST
 
-START_TEST(a_sleep_that_nobody_ends_ends_by_itself) {
+TEST(a_sleep_that_nobody_ends_ends_by_itself) {
     uint64_t since_ns = cushim_clock_ns();
     errno = EDOM;
     cushim_futex_wait(&word, 0, WHILE_NS);
     ck_assert_uint_ge(cushim_clock_ns() - since_ns, WHILE_NS);
     ck_assert_int_eq(errno, EDOM);
 }
-END_TEST
 
 static void *wait_for_one(void *unused) {
     (void)unused;
@@ -37,7 +35,7 @@ static void *wait_for_one(void *unused) {
     return NULL;
 }
 
-START_TEST(whoever_wakes_wakes_all_and_keeps_errno) {
+TEST(whoever_wakes_wakes_all_and_keeps_errno) {
     pthread_t threads[3];
     for (int i = 0; i < 3; i++)
         pthread_create(&threads[i], NULL, wait_for_one, NULL);
@@ -49,7 +47,6 @@ START_TEST(whoever_wakes_wakes_all_and_keeps_errno) {
     for (int i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);
 }
-END_TEST
 
 static void do_nothing(int number) {
     (void)number;
@@ -62,7 +59,7 @@ static void *sleep_once(void *unused) {
     return NULL;
 }
 
-START_TEST(a_signal_ends_no_sleep) {
+TEST(a_signal_ends_no_sleep) {
     pthread_t thread;
     struct sigaction action = {.sa_handler = do_nothing}; /* without SA_RESTART */
     sigaction(SIGUSR1, &action, NULL);
@@ -77,7 +74,6 @@ START_TEST(a_signal_ends_no_sleep) {
     cushim_futex_wake(&word);
     pthread_join(thread, NULL);
 }
-END_TEST
 
 static void *sleep_with_a_cancel_pending(void *unused) {
     (void)unused;
@@ -94,7 +90,7 @@ static void *sleep_with_a_cancel_pending(void *unused) {
 #endif
 }
 
-START_TEST(no_sleep_is_a_cancellation_point) {
+TEST(no_sleep_is_a_cancellation_point) {
     pthread_t thread;
     void *result;
     pthread_create(&thread, NULL, sleep_with_a_cancel_pending, NULL);
@@ -102,9 +98,8 @@ START_TEST(no_sleep_is_a_cancellation_point) {
     ck_assert_ptr_eq(result, PTHREAD_CANCELED);
     ck_assert(atomic_load(&is_through));
 }
-END_TEST
 
-START_TEST(who_backs_off_looks_a_hundred_times_and_then_sleeps_ever_longer) {
+TEST(who_backs_off_looks_a_hundred_times_and_then_sleeps_ever_longer) {
     unsigned n_looks = 0;
     for (int i = 0; i < CUSHIM_FUTEX_LOOKS; i++)
         cushim_futex_back_off(&n_looks);
@@ -121,14 +116,7 @@ START_TEST(who_backs_off_looks_a_hundred_times_and_then_sleeps_ever_longer) {
     ck_assert_uint_eq(n_looks, n_most); /* no shift goes beyond a word */
     ck_assert_uint_ge(cushim_clock_ns() - since_ns, 40ull * CUSHIM_FUTEX_SHORT_NS);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "futex",
-        (const TTest *[]){a_word_that_has_changed_is_not_slept_on,
-                          a_sleep_that_nobody_ends_ends_by_itself,
-                          whoever_wakes_wakes_all_and_keeps_errno, a_signal_ends_no_sleep,
-                          no_sleep_is_a_cancellation_point,
-                          who_backs_off_looks_a_hundred_times_and_then_sleeps_ever_longer, NULL});
+    return tests_run("futex");
 }

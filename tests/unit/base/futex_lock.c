@@ -24,7 +24,7 @@ static void *enter_often(void *unused) {
     return NULL;
 }
 
-START_TEST(no_two_threads_are_inside_at_once) {
+TEST(no_two_threads_are_inside_at_once) {
     pthread_t others[OTHERS];
     unsigned long n_own = 0;
     atomic_store(&n_at_work, OTHERS);
@@ -45,7 +45,6 @@ START_TEST(no_two_threads_are_inside_at_once) {
     ck_assert_uint_gt(n_own, 0);
     ck_assert_uint_eq(lock.n_wanted, 0);
 }
-END_TEST
 
 static void *enter_once(void *has_entered) {
     cushim_futex_lock_enter(&lock);
@@ -54,7 +53,7 @@ static void *enter_once(void *has_entered) {
     return NULL;
 }
 
-START_TEST(the_owner_stays_out_of_what_it_has_itself_or_another_wants) {
+TEST(the_owner_stays_out_of_what_it_has_itself_or_another_wants) {
     pthread_t other;
     atomic_bool has_entered = false;
     ck_assert(cushim_futex_lock_take(&lock));
@@ -71,11 +70,7 @@ START_TEST(the_owner_stays_out_of_what_it_has_itself_or_another_wants) {
     atomic_store(&lock.n_wanted, 0);
     ck_assert(cushim_futex_lock_take(&lock));
 }
-END_TEST
 
 SUITE() {
-    return suite_run("futex_lock",
-                     (const TTest *[]){no_two_threads_are_inside_at_once,
-                                       the_owner_stays_out_of_what_it_has_itself_or_another_wants,
-                                       NULL});
+    return tests_run("futex_lock");
 }

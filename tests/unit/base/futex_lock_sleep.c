@@ -19,7 +19,7 @@ static void *enter_once(void *unused) {
     return NULL;
 }
 
-START_TEST(who_leaves_wakes_who_sleeps) {
+TEST(who_leaves_wakes_who_sleeps) {
     pthread_t others[OTHERS];
     atomic_store(&futex_has_timeouts, false);
     ck_assert(cushim_futex_lock_take(&lock));
@@ -34,19 +34,15 @@ START_TEST(who_leaves_wakes_who_sleeps) {
     ck_assert_uint_eq(atomic_load(&lock.n_wanted), 0);
     ck_assert_uint_eq(atomic_load(&lock.word), 0);
 }
-END_TEST
 
-START_TEST(nobody_is_woken_where_nobody_sleeps) {
+TEST(nobody_is_woken_where_nobody_sleeps) {
     ck_assert(cushim_futex_lock_take(&lock));
     cushim_futex_lock_leave(&lock);
     cushim_futex_lock_enter(&lock);
     cushim_futex_lock_leave(&lock);
     ck_assert_uint_eq(atomic_load(&futex_n_wakes), 0);
 }
-END_TEST
 
 int main(void) {
-    return suite_run(
-        "futex_lock_sleep",
-        (const TTest *[]){who_leaves_wakes_who_sleeps, nobody_is_woken_where_nobody_sleeps, NULL});
+    return tests_run("futex_lock_sleep");
 }

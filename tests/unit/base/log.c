@@ -18,15 +18,14 @@ static const char *said(void) {
     return caught.text + n;
 }
 
-START_TEST(a_line_names_process_level_and_noun) {
+TEST(a_line_names_process_level_and_noun) {
     caught_begin(&caught);
     cushim_log(CUSHIM_LOG_WARN, "pool", "held=%zu", (size_t)42);
     ck_assert_str_eq(said(), "warn pool: held=42\n");
     ck_assert_uint_eq(caught.n_reads, 1);
 }
-END_TEST
 
-START_TEST(every_conversion_prints_as_printf_would) {
+TEST(every_conversion_prints_as_printf_would) {
     caught_begin(&caught);
     cushim_log(CUSHIM_LOG_ERROR, "x", "%s|%d|%d|%u|%ld|%lu|%zu|%x|%lx|%p|%%", "text", INT_MIN, 7,
                UINT_MAX, LONG_MIN, ULONG_MAX, (size_t)0, 0xbeefu, 0xfeedfacecafeul,
@@ -34,17 +33,15 @@ START_TEST(every_conversion_prints_as_printf_would) {
     ck_assert_str_eq(said(), "error x: text|-2147483648|7|4294967295|-9223372036854775808|"
                              "18446744073709551615|0|beef|feedfacecafe|0x7f00dead|%\n");
 }
-END_TEST
 
-START_TEST(a_null_text_is_named_and_a_line_stays_one_line) {
+TEST(a_null_text_is_named_and_a_line_stays_one_line) {
     const char *volatile nothing = NULL;
     caught_begin(&caught);
     cushim_log(CUSHIM_LOG_INFO, "x", "%s %s", nothing, "two\nlines");
     ck_assert_str_eq(said(), "info x: (null) two lines\n");
 }
-END_TEST
 
-START_TEST(a_long_line_is_cut_at_512_bytes_and_still_ends) {
+TEST(a_long_line_is_cut_at_512_bytes_and_still_ends) {
     char text[2000];
     memset(text, 'a', sizeof text - 1);
     text[sizeof text - 1] = 0;
@@ -56,17 +53,15 @@ START_TEST(a_long_line_is_cut_at_512_bytes_and_still_ends) {
     ck_assert_int_eq(caught.text[510], 'a');
     ck_assert_uint_eq(caught.n_reads, 1);
 }
-END_TEST
 
-START_TEST(what_a_terminal_would_execute_is_shown_as_question_marks) {
+TEST(what_a_terminal_would_execute_is_shown_as_question_marks) {
     caught_begin(&caught);
     cushim_log(CUSHIM_LOG_ERROR, "x", "CUSHIM_%s=%s", "A\033[31m", "\r\303\251\302\233\377");
     caught_end(&caught);
     ck_assert_ptr_nonnull(strstr(caught.text, " error x: CUSHIM_A?[31m=?\303\251???\n"));
 }
-END_TEST
 
-START_TEST(errno_is_left_as_it_was) {
+TEST(errno_is_left_as_it_was) {
     int saved = dup(STDERR_FILENO);
     close(STDERR_FILENO); /* the write fails */
     errno = EDOM;
@@ -75,9 +70,8 @@ START_TEST(errno_is_left_as_it_was) {
     dup2(saved, STDERR_FILENO);
     ck_assert_int_eq(seen, EDOM);
 }
-END_TEST
 
-START_TEST(a_level_that_is_off_writes_nothing_and_evaluates_nothing) {
+TEST(a_level_that_is_off_writes_nothing_and_evaluates_nothing) {
     int n_evaluated = 0;
     cushim_log_set_level(CUSHIM_LOG_WARN);
     caught_begin(&caught);
@@ -93,9 +87,8 @@ START_TEST(a_level_that_is_off_writes_nothing_and_evaluates_nothing) {
     ck_assert_ptr_nonnull(strstr(caught.text, "warn x: 1\n"));
     ck_assert_ptr_nonnull(strstr(caught.text, "error x: 2\n"));
 }
-END_TEST
 
-START_TEST(standard_output_is_never_written) {
+TEST(standard_output_is_never_written) {
     int ends[2];
     char byte;
     ck_assert_int_eq(pipe2(ends, O_NONBLOCK), 0);
@@ -109,16 +102,7 @@ START_TEST(standard_output_is_never_written) {
     ck_assert_int_eq(read(ends[0], &byte, 1), -1);
     ck_assert_uint_eq(caught.n_reads, 1);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("log",
-                     (const TTest *[]){a_line_names_process_level_and_noun,
-                                       every_conversion_prints_as_printf_would,
-                                       a_null_text_is_named_and_a_line_stays_one_line,
-                                       a_long_line_is_cut_at_512_bytes_and_still_ends,
-                                       what_a_terminal_would_execute_is_shown_as_question_marks,
-                                       errno_is_left_as_it_was,
-                                       a_level_that_is_off_writes_nothing_and_evaluates_nothing,
-                                       standard_output_is_never_written, NULL});
+    return tests_run("log");
 }

@@ -28,7 +28,7 @@ static char *map_middle(int rights) {
     return start + PAGE_BYTES;
 }
 
-START_TEST(a_mapping_is_found_from_its_first_byte_to_its_last) {
+TEST(a_mapping_is_found_from_its_first_byte_to_its_last) {
     struct cushim_mapping mapping;
     char *middle = map_middle(PROT_READ | PROT_WRITE);
     static const size_t offsets[] = {0, PAGE_BYTES / 2, PAGE_BYTES - 1};
@@ -40,9 +40,8 @@ START_TEST(a_mapping_is_found_from_its_first_byte_to_its_last) {
         ck_assert_str_eq(mapping.path, "");
     }
 }
-END_TEST
 
-START_TEST(without_rights_it_is_there_and_not_readable) {
+TEST(without_rights_it_is_there_and_not_readable) {
     struct cushim_mapping mapping;
     char *middle = map_middle(PROT_READ);
     ck_assert_int_eq(cushim_mapping_find(address_of(middle - 1), &mapping), CUSHIM_OK);
@@ -51,9 +50,8 @@ START_TEST(without_rights_it_is_there_and_not_readable) {
     ck_assert(!mapping.is_readable);
     ck_assert_uint_eq(mapping.start, address_of(middle + PAGE_BYTES));
 }
-END_TEST
 
-START_TEST(what_is_not_mapped_is_not_found) {
+TEST(what_is_not_mapped_is_not_found) {
     struct cushim_mapping mapping;
     char *start = map(3 * PAGE_BYTES, PROT_READ);
     ck_assert_int_eq(munmap(start + PAGE_BYTES, PAGE_BYTES), 0);
@@ -63,9 +61,8 @@ START_TEST(what_is_not_mapped_is_not_found) {
     ck_assert_int_eq(cushim_mapping_find(0, &mapping), CUSHIM_NOTFOUND);
     ck_assert_int_eq(cushim_mapping_find(UINT64_MAX, &mapping), CUSHIM_NOTFOUND);
 }
-END_TEST
 
-START_TEST(a_file_is_named_and_a_long_name_cut) {
+TEST(a_file_is_named_and_a_long_name_cut) {
     struct cushim_mapping mapping;
     char name[300];
     memset(name, 'n', sizeof name);
@@ -90,10 +87,9 @@ START_TEST(a_file_is_named_and_a_long_name_cut) {
     ck_assert(!cushim_mapping_is_of(&mapping, "/dev/nvidia"));
     ck_assert(!cushim_mapping_is_of(&mapping, "dev/zero"));
 }
-END_TEST
 
 /* More text than one read gives. */
-START_TEST(the_last_of_thousands_is_found) {
+TEST(the_last_of_thousands_is_found) {
     enum { N = 4000 };
     struct cushim_mapping mapping;
     char *start = map((size_t)N * PAGE_BYTES, PROT_NONE);
@@ -105,9 +101,8 @@ START_TEST(the_last_of_thousands_is_found) {
         ck_assert_uint_eq(mapping.is_readable, i % 2);
     }
 }
-END_TEST
 
-START_TEST(where_no_file_can_be_opened_nobody_can_tell) {
+TEST(where_no_file_can_be_opened_nobody_can_tell) {
     struct cushim_mapping mapping;
     struct rlimit before, none;
     char *start = map(PAGE_BYTES, PROT_READ);
@@ -119,9 +114,8 @@ START_TEST(where_no_file_can_be_opened_nobody_can_tell) {
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
     ck_assert_int_eq(status, CUSHIM_NOFILE);
 }
-END_TEST
 
-START_TEST(no_descriptor_is_left_open) {
+TEST(no_descriptor_is_left_open) {
     struct cushim_mapping mapping;
     int before = open("/dev/null", O_RDONLY | O_CLOEXEC);
     close(before);
@@ -131,14 +125,7 @@ START_TEST(no_descriptor_is_left_open) {
     ck_assert_int_eq(after, before);
     close(after);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "mapping",
-        (const TTest *[]){
-            a_mapping_is_found_from_its_first_byte_to_its_last,
-            without_rights_it_is_there_and_not_readable, what_is_not_mapped_is_not_found,
-            a_file_is_named_and_a_long_name_cut, the_last_of_thousands_is_found,
-            where_no_file_can_be_opened_nobody_can_tell, no_descriptor_is_left_open, NULL});
+    return tests_run("mapping");
 }

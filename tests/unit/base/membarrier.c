@@ -46,20 +46,18 @@ static bool is_free(void) {
     return cushim_membarrier_ask() && !cushim_membarrier_is_judged() && cushim_membarrier_pass();
 }
 
-START_TEST(without_a_sandbox_the_barrier_is_passed) {
+TEST(without_a_sandbox_the_barrier_is_passed) {
     in_child(is_free);
 }
-END_TEST
 
 static bool is_free_in_a_container(void) {
     filter(SYS_kexec_load, SECCOMP_RET_KILL_PROCESS);
     return is_free();
 }
 
-START_TEST(a_filter_from_before_the_question_changes_nothing) {
+TEST(a_filter_from_before_the_question_changes_nothing) {
     in_child(is_free_in_a_container);
 }
-END_TEST
 
 static bool is_seen_later(void) {
     bool was_free = is_free();
@@ -67,20 +65,18 @@ static bool is_seen_later(void) {
     return was_free && cushim_membarrier_is_judged();
 }
 
-START_TEST(a_filter_that_comes_later_is_seen_without_asking_for_the_barrier) {
+TEST(a_filter_that_comes_later_is_seen_without_asking_for_the_barrier) {
     in_child(is_seen_later);
 }
-END_TEST
 
 static bool is_seen_later_in_a_container(void) {
     filter(SYS_kexec_load, SECCOMP_RET_KILL_PROCESS);
     return is_seen_later();
 }
 
-START_TEST(a_second_filter_is_seen_as_well) {
+TEST(a_second_filter_is_seen_as_well) {
     in_child(is_seen_later_in_a_container);
 }
-END_TEST
 
 static bool is_seen_without_files(void) {
     bool was_free = is_free();
@@ -88,17 +84,10 @@ static bool is_seen_without_files(void) {
     return was_free && cushim_membarrier_is_judged();
 }
 
-START_TEST(a_first_filter_is_seen_without_opening_a_file) {
+TEST(a_first_filter_is_seen_without_opening_a_file) {
     in_child(is_seen_without_files);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "membarrier",
-        (const TTest *[]){without_a_sandbox_the_barrier_is_passed,
-                          a_filter_from_before_the_question_changes_nothing,
-                          a_filter_that_comes_later_is_seen_without_asking_for_the_barrier,
-                          a_second_filter_is_seen_as_well,
-                          a_first_filter_is_seen_without_opening_a_file, NULL});
+    return tests_run("membarrier");
 }

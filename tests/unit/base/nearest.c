@@ -14,7 +14,7 @@ static const char *nearest(const char *word) {
     return search.best;
 }
 
-START_TEST(a_letter_more_less_other_or_swapped_is_near) {
+TEST(a_letter_more_less_other_or_swapped_is_near) {
     static const char *const mistyped[][2] = {
         {"rum", "run"},       {"rn", "run"},        {"runn", "run"},   {"urn", "run"},
         {"docter", "doctor"}, {"doctro", "doctor"}, {"stat", "stats"}, {"hepl", "help"},
@@ -22,23 +22,20 @@ START_TEST(a_letter_more_less_other_or_swapped_is_near) {
     for (size_t i = 0; i < sizeof mistyped / sizeof mistyped[0]; i++)
         ck_assert_pstr_eq(nearest(mistyped[i][0]), mistyped[i][1]);
 }
-END_TEST
 
-START_TEST(capitals_and_hyphens_do_not_count) {
+TEST(capitals_and_hyphens_do_not_count) {
     ck_assert_pstr_eq(nearest("CHECK-QUARANTINE"), "check_quarantine");
     ck_assert_pstr_eq(nearest("Check-Quarentine"), "check_quarantine");
 }
-END_TEST
 
-START_TEST(what_resembles_nothing_has_no_nearest) {
+TEST(what_resembles_nothing_has_no_nearest) {
     ck_assert_ptr_null(nearest("train"));
     ck_assert_ptr_null(nearest("v"));
     ck_assert_ptr_null(nearest(""));
     ck_assert_ptr_null(nearest("./app"));
 }
-END_TEST
 
-START_TEST(a_word_of_any_length_is_taken) {
+TEST(a_word_of_any_length_is_taken) {
     char word[2 * CUSHIM_NEAREST_BYTES];
     for (size_t n = 0; n < sizeof word; n++) {
         memset(word, 'x', n);
@@ -46,20 +43,14 @@ START_TEST(a_word_of_any_length_is_taken) {
         ck_assert_ptr_null(nearest(word));
     }
 }
-END_TEST
 
-START_TEST(only_the_bytes_that_were_given_are_read) {
+TEST(only_the_bytes_that_were_given_are_read) {
     struct cushim_nearest search;
     cushim_nearest_begin(&search, "stat=report.json", 4);
     cushim_nearest_try(&search, "stats");
     ck_assert_pstr_eq(search.best, "stats");
 }
-END_TEST
 
 SUITE() {
-    return suite_run("nearest", (const TTest *[]){a_letter_more_less_other_or_swapped_is_near,
-                                                  capitals_and_hyphens_do_not_count,
-                                                  what_resembles_nothing_has_no_nearest,
-                                                  a_word_of_any_length_is_taken,
-                                                  only_the_bytes_that_were_given_are_read, NULL});
+    return tests_run("nearest");
 }

@@ -37,7 +37,7 @@ static unsigned n_lines(const char *text) {
     return n;
 }
 
-START_TEST(every_row_can_be_found_and_its_default_is_in_range) {
+TEST(every_row_can_be_found_and_its_default_is_in_range) {
     size_t n_rows;
     const struct cushim_option_row *rows = cushim_option_rows(&n_rows);
     ck_assert_uint_gt(n_rows, 5);
@@ -53,7 +53,6 @@ START_TEST(every_row_can_be_found_and_its_default_is_in_range) {
     ck_assert_ptr_null(cushim_option_find("larger", 6));
     ck_assert_ptr_null(cushim_option_find("", 0));
 }
-END_TEST
 
 static void assert_all_are_default(void) {
     size_t n_rows;
@@ -62,7 +61,7 @@ static void assert_all_are_default(void) {
         ck_assert_msg(!cushim_option_is_set(&options, &rows[i]), "%s", rows[i].name);
 }
 
-START_TEST(every_default_as_text_reads_as_itself) {
+TEST(every_default_as_text_reads_as_itself) {
     size_t n_rows;
     const struct cushim_option_row *rows = cushim_option_rows(&n_rows);
     for (size_t i = 0; i < n_rows; i++) {
@@ -73,9 +72,8 @@ START_TEST(every_default_as_text_reads_as_itself) {
         assert_all_are_default();
     }
 }
-END_TEST
 
-START_TEST(a_value_as_text_reads_as_itself) {
+TEST(a_value_as_text_reads_as_itself) {
     const struct {
         const char *name, *value, *text;
     } values[] = {{"pool", "no", "off"},          {"large", "2097153", "2097153"},
@@ -90,18 +88,16 @@ START_TEST(a_value_as_text_reads_as_itself) {
                          values[i].text);
     }
 }
-END_TEST
 
-START_TEST(variables_carry_the_prefix_but_for_the_first) {
+TEST(variables_carry_the_prefix_but_for_the_first) {
     char text[CUSHIM_OPTION_TEXT_BYTES];
     cushim_option_variable(row_of("cushim"), text);
     ck_assert_str_eq(text, "CUSHIM");
     cushim_option_variable(row_of("large"), text);
     ck_assert_str_eq(text, "CUSHIM_LARGE");
 }
-END_TEST
 
-START_TEST(a_switch_takes_eight_words_in_any_case) {
+TEST(a_switch_takes_eight_words_in_any_case) {
     static const char *const off[] = {"0", "false", "off", "no", "OFF", "False"};
     static const char *const on[] = {"1", "true", "on", "yes", "ON", "Yes"};
     static const char *const bad[] = {"", "2", "o", "onn", " on", "on ", "-1", "y"};
@@ -120,9 +116,8 @@ START_TEST(a_switch_takes_eight_words_in_any_case) {
         ck_assert(!cushim_option_is_off(bad[i]));
     }
 }
-END_TEST
 
-START_TEST(a_size_takes_K_M_G_and_T) {
+TEST(a_size_takes_K_M_G_and_T) {
     static const struct {
         const char *text;
         size_t n_bytes;
@@ -140,9 +135,8 @@ START_TEST(a_size_takes_K_M_G_and_T) {
         ck_assert_uint_eq(options.large, good[i].n_bytes);
     }
 }
-END_TEST
 
-START_TEST(a_size_that_cannot_be_read_leaves_the_field) {
+TEST(a_size_that_cannot_be_read_leaves_the_field) {
     static const char *const bad[] = {"",
                                       "M",
                                       "-4M",
@@ -167,9 +161,8 @@ START_TEST(a_size_that_cannot_be_read_leaves_the_field) {
     }
     ck_assert_str_eq(set("large", "16777216T"), "is too large"); /* 2^64, which is not 0 */
 }
-END_TEST
 
-START_TEST(an_amount_is_bytes_a_share_or_auto) {
+TEST(an_amount_is_bytes_a_share_or_auto) {
     static const struct {
         const char *text;
         size_t number;
@@ -185,9 +178,8 @@ START_TEST(an_amount_is_bytes_a_share_or_auto) {
         ck_assert_int_eq(cushim_amount_is_auto(options.keep), good[i].number == SIZE_MAX);
     }
 }
-END_TEST
 
-START_TEST(an_amount_that_cannot_be_read_leaves_the_field) {
+TEST(an_amount_that_cannot_be_read_leaves_the_field) {
     static const char *const bad[] = {"",     "%",     "101%", "-1%",  "5.5%", "1000%",
                                       " 50%", "50 %",  "5%%",  "50%x", "4Q",   "%50",
                                       "0x5%", "autos", "au",   "1K%",  "+5%",  "0100%"};
@@ -198,9 +190,8 @@ START_TEST(an_amount_that_cannot_be_read_leaves_the_field) {
         ck_assert(options.limit.is_percent);
     }
 }
-END_TEST
 
-START_TEST(a_share_is_taken_of_its_whole_without_overflow) {
+TEST(a_share_is_taken_of_its_whole_without_overflow) {
     struct cushim_amount third = {33, true}, all = {100, true}, bytes = {123, false};
     ck_assert_uint_eq(cushim_amount_bytes(bytes, 7), 123);
     ck_assert_uint_eq(cushim_amount_bytes(third, 1000), 330);
@@ -208,18 +199,16 @@ START_TEST(a_share_is_taken_of_its_whole_without_overflow) {
     ck_assert_uint_eq(cushim_amount_bytes(all, SIZE_MAX), SIZE_MAX);
     ck_assert_uint_eq(cushim_amount_bytes(third, 0), 0);
 }
-END_TEST
 
-START_TEST(the_default_of_an_amount_reads_as_a_user_would_write_it) {
+TEST(the_default_of_an_amount_reads_as_a_user_would_write_it) {
     char text[CUSHIM_OPTION_TEXT_BYTES];
     cushim_option_default_text(row_of("keep"), text);
     ck_assert_str_eq(text, "auto");
     cushim_option_default_text(row_of("limit"), text);
     ck_assert_str_eq(text, "0");
 }
-END_TEST
 
-START_TEST(a_word_is_stored_as_its_place) {
+TEST(a_word_is_stored_as_its_place) {
     static const char *const words[] = {"off", "error", "warn", "info", "debug"};
     for (int i = 0; i < 5; i++) {
         ck_assert_ptr_null(set("log", words[i]));
@@ -234,9 +223,8 @@ START_TEST(a_word_is_stored_as_its_place) {
     ck_assert_ptr_nonnull(set("log", "3"));
     ck_assert_int_eq(options.log, 2);
 }
-END_TEST
 
-START_TEST(where_on_and_off_are_words_a_switch_does_as_well) {
+TEST(where_on_and_off_are_words_a_switch_does_as_well) {
     static const char *const words[] = {"0", "1", "false", "TRUE", "off", "on", "no", "Yes"};
     ck_assert_ptr_null(set("zero", "auto"));
     ck_assert_int_eq(options.zero, 0);
@@ -247,9 +235,8 @@ START_TEST(where_on_and_off_are_words_a_switch_does_as_well) {
     ck_assert_ptr_nonnull(set("zero", "2"));
     ck_assert_ptr_nonnull(set("log", "0")); /* off is a word there, and on is not */
 }
-END_TEST
 
-START_TEST(a_path_is_kept_whole_or_refused) {
+TEST(a_path_is_kept_whole_or_refused) {
     char text[CUSHIM_OPTION_PATH_BYTES + 1];
     memset(text, 'p', sizeof text);
     text[CUSHIM_OPTION_PATH_BYTES - 1] = 0;
@@ -260,9 +247,8 @@ START_TEST(a_path_is_kept_whole_or_refused) {
     ck_assert_ptr_nonnull(set("stats", text));
     ck_assert_uint_eq(strlen(options.stats), CUSHIM_OPTION_PATH_BYTES - 1);
 }
-END_TEST
 
-START_TEST(the_environment_is_read_in_silence) {
+TEST(the_environment_is_read_in_silence) {
     ck_assert_str_eq(load((char *[]){"PATH=x", "CUSHIM=0", "CUSHIM_POOL=off", "CUSHIM_LARGE=1G",
                                      "CUSHIM_LOG=info", "CUSHIM_STATS=a=b", "CUSHIMX=1", NULL}),
                      "");
@@ -272,15 +258,13 @@ START_TEST(the_environment_is_read_in_silence) {
     ck_assert_str_eq(options.stats, "a=b");
     ck_assert(cushim_log_on(CUSHIM_LOG_INFO) && !cushim_log_on(CUSHIM_LOG_DEBUG));
 }
-END_TEST
 
-START_TEST(without_an_environment_all_is_default) {
+TEST(without_an_environment_all_is_default) {
     ck_assert_str_eq(load(NULL), "");
     assert_all_are_default();
 }
-END_TEST
 
-START_TEST(a_bad_value_is_one_line_and_the_default_stays) {
+TEST(a_bad_value_is_one_line_and_the_default_stays) {
     const char *said =
         load((char *[]){"CUSHIM_LARGE=12Q", "CUSHIM_POOL=maybe", "CUSHIM_LOG=loud", NULL});
     ck_assert_uint_eq(n_lines(said), 3);
@@ -292,9 +276,8 @@ START_TEST(a_bad_value_is_one_line_and_the_default_stays) {
     ck_assert(options.pool);
     ck_assert_int_eq(options.log, CUSHIM_LOG_ERROR);
 }
-END_TEST
 
-START_TEST(an_unknown_name_is_named_once) {
+TEST(an_unknown_name_is_named_once) {
     const char *said =
         load((char *[]){"CUSHIM_LARGER=1", "CUSHIM_CUSHIM=1", "CUSHIM_=1", "CUSHIM_BARE", NULL});
     ck_assert_uint_eq(n_lines(said), 4);
@@ -305,24 +288,21 @@ START_TEST(an_unknown_name_is_named_once) {
     ck_assert_ptr_nonnull(strstr(said, ": CUSHIM_ is no option and is ignored\n"));
     ck_assert_ptr_nonnull(strstr(said, ": CUSHIM_BARE is no option and is ignored\n"));
 }
-END_TEST
 
-START_TEST(names_of_others_are_left_alone) {
+TEST(names_of_others_are_left_alone) {
     ck_assert_str_eq(
         load((char *[]){"CUSHIM_SIM_SEED=1", "CUSHIM_SIM_ANYTHING=x", "CUSHIM_LIBCUDA=x",
                         "CUSHIM_LIBVULKAN=x", "CUSHIM_KERNELS=x", "CUSHIM_KERNEL_ARCH=cpu",
                         "CUSHIM_KERNEL_PDL=0", "CUSHIM_STARTED=1", "CUSHIM_WAITER=1-3", NULL}),
         "");
 }
-END_TEST
 
-START_TEST(log_off_silences_what_stands_before_it) {
+TEST(log_off_silences_what_stands_before_it) {
     ck_assert_str_eq(load((char *[]){"CUSHIM_LARGER=1", "CUSHIM_POOL=x", "CUSHIM_LOG=off", NULL}),
                      "");
 }
-END_TEST
 
-START_TEST(what_is_set_differs_from_its_default) {
+TEST(what_is_set_differs_from_its_default) {
     static const struct {
         const char *name, *preset, *other;
     } each[] = {{"pool", "on", "off"},  {"copy_threads", "7", "3"}, {"keep", "auto", "7%"},
@@ -340,30 +320,7 @@ START_TEST(what_is_set_differs_from_its_default) {
         ck_assert_msg(cushim_option_is_set(&options, row_of(each[i].name)), "%s", each[i].name);
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run("options",
-                     (const TTest *[]){every_row_can_be_found_and_its_default_is_in_range,
-                                       every_default_as_text_reads_as_itself,
-                                       a_value_as_text_reads_as_itself,
-                                       variables_carry_the_prefix_but_for_the_first,
-                                       a_switch_takes_eight_words_in_any_case,
-                                       a_size_takes_K_M_G_and_T,
-                                       a_size_that_cannot_be_read_leaves_the_field,
-                                       an_amount_is_bytes_a_share_or_auto,
-                                       an_amount_that_cannot_be_read_leaves_the_field,
-                                       a_share_is_taken_of_its_whole_without_overflow,
-                                       the_default_of_an_amount_reads_as_a_user_would_write_it,
-                                       a_word_is_stored_as_its_place,
-                                       where_on_and_off_are_words_a_switch_does_as_well,
-                                       a_path_is_kept_whole_or_refused,
-                                       the_environment_is_read_in_silence,
-                                       without_an_environment_all_is_default,
-                                       a_bad_value_is_one_line_and_the_default_stays,
-                                       an_unknown_name_is_named_once,
-                                       names_of_others_are_left_alone,
-                                       what_is_set_differs_from_its_default,
-                                       log_off_silences_what_stands_before_it,
-                                       NULL});
+    return tests_run("options");
 }

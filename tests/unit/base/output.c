@@ -31,7 +31,7 @@ static void check_pending(int number, int wanted) {
     ck_assert_int_eq(sigismember(&pending, number), wanted);
 }
 
-START_TEST(a_pipe_that_nobody_reads_raises_no_signal) {
+TEST(a_pipe_that_nobody_reads_raises_no_signal) {
     int ends[2];
     ck_assert_int_eq(pipe(ends), 0);
     close(ends[0]);
@@ -40,9 +40,8 @@ START_TEST(a_pipe_that_nobody_reads_raises_no_signal) {
     ck_assert_int_eq(errno, EDOM);
     check_pending(SIGPIPE, 0);
 }
-END_TEST
 
-START_TEST(a_file_that_may_not_grow_raises_no_signal) {
+TEST(a_file_that_may_not_grow_raises_no_signal) {
     struct rlimit limit;
     int file = unnamed_file();
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -57,9 +56,8 @@ START_TEST(a_file_that_may_not_grow_raises_no_signal) {
     ck_assert_int_eq(size_of(file), 2);
     check_pending(SIGXFSZ, 0);
 }
-END_TEST
 
-START_TEST(a_signal_of_the_program_that_waits_goes_on_waiting) {
+TEST(a_signal_of_the_program_that_waits_goes_on_waiting) {
     sigset_t blocked, now;
     int ends[2];
     ck_assert_int_eq(pipe(ends), 0);
@@ -74,17 +72,15 @@ START_TEST(a_signal_of_the_program_that_waits_goes_on_waiting) {
     ck_assert_int_eq(sigismember(&now, SIGPIPE), 1);
     ck_assert_int_eq(sigismember(&now, SIGXFSZ), 0);
 }
-END_TEST
 
-START_TEST(a_full_disk_is_an_error) {
+TEST(a_full_disk_is_an_error) {
     int full = open("/dev/full", O_WRONLY);
     ck_assert_int_ge(full, 0);
     ck_assert_int_eq(cushim_output_write(full, "text", 4), ENOSPC);
 }
-END_TEST
 
 /* The test's process has its own descriptors; Check's messages take another way. */
-START_TEST(a_noted_descriptor_that_became_another_file_is_left_alone) {
+TEST(a_noted_descriptor_that_became_another_file_is_left_alone) {
     int first = unnamed_file(), second = unnamed_file();
     dup2(first, STDERR_FILENO);
     close(STDOUT_FILENO);
@@ -102,10 +98,9 @@ START_TEST(a_noted_descriptor_that_became_another_file_is_left_alone) {
     dup2(second, STDOUT_FILENO); /* it was closed as the descriptors were noted */
     ck_assert_int_eq(cushim_output_write(STDOUT_FILENO, "text", 4), EBADF);
 }
-END_TEST
 
 /* Which of them are free is decided here; Check's messages take another way. */
-START_TEST(a_file_of_ours_takes_no_number_of_a_standard_descriptor) {
+TEST(a_file_of_ours_takes_no_number_of_a_standard_descriptor) {
     close(STDIN_FILENO);
     close(STDOUT_FILENO);
     for (int i = 0; i < 2; i++) {
@@ -121,14 +116,7 @@ START_TEST(a_file_of_ours_takes_no_number_of_a_standard_descriptor) {
     }
     ck_assert_int_eq(cushim_output_aside(-1), -1);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "output", (const TTest *[]){a_pipe_that_nobody_reads_raises_no_signal,
-                                    a_file_that_may_not_grow_raises_no_signal,
-                                    a_signal_of_the_program_that_waits_goes_on_waiting,
-                                    a_full_disk_is_an_error,
-                                    a_noted_descriptor_that_became_another_file_is_left_alone,
-                                    a_file_of_ours_takes_no_number_of_a_standard_descriptor, NULL});
+    return tests_run("output");
 }

@@ -22,7 +22,7 @@ static void forget_ranks(void) {
         unsetenv(names[i]);
 }
 
-START_TEST(places_become_process_host_and_rank) {
+TEST(places_become_process_host_and_rank) {
     char host[256] = {0}, wanted[600];
     gethostname(host, sizeof host - 1);
     forget_ranks();
@@ -31,15 +31,13 @@ START_TEST(places_become_process_host_and_rank) {
     ck_assert(expand(out, sizeof out, "a.%p.%h.%r.%n.json"));
     ck_assert_str_eq(out, wanted);
 }
-END_TEST
 
-START_TEST(a_percent_sign_is_written_twice_and_an_unknown_place_stays) {
+TEST(a_percent_sign_is_written_twice_and_an_unknown_place_stays) {
     ck_assert(expand(out, sizeof out, "100%% %q %"));
     ck_assert_str_eq(out, "100% %q %");
 }
-END_TEST
 
-START_TEST(a_rank_is_the_launchers_number_or_the_process) {
+TEST(a_rank_is_the_launchers_number_or_the_process) {
     forget_ranks();
     ck_assert_int_eq(cushim_path_rank(), -1);
     ck_assert(expand(out, sizeof out, "%r"));
@@ -53,9 +51,8 @@ START_TEST(a_rank_is_the_launchers_number_or_the_process) {
     ck_assert(expand(out, sizeof out, "%r"));
     ck_assert_str_eq(out, "5");
 }
-END_TEST
 
-START_TEST(how_many_ranks_there_are_says_the_launcher_of_the_rank) {
+TEST(how_many_ranks_there_are_says_the_launcher_of_the_rank) {
     static const char *const names[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                            {"PMI_RANK", "PMI_SIZE"},
                                            {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
@@ -78,9 +75,8 @@ START_TEST(how_many_ranks_there_are_says_the_launcher_of_the_rank) {
     ck_assert_int_eq(cushim_path_ranks(), -1);
     forget_ranks();
 }
-END_TEST
 
-START_TEST(a_path_that_does_not_fit_is_refused_and_nothing_is_written_behind_it) {
+TEST(a_path_that_does_not_fit_is_refused_and_nothing_is_written_behind_it) {
     char small[8];
     memset(small, 'x', sizeof small);
     ck_assert(expand(small, 6, "12345"));
@@ -91,9 +87,8 @@ START_TEST(a_path_that_does_not_fit_is_refused_and_nothing_is_written_behind_it)
     ck_assert(!expand(small + 7, 0, ""));
     ck_assert_int_eq(small[7], 'x');
 }
-END_TEST
 
-START_TEST(a_variable_names_no_folder_and_one_that_is_not_set_stays) {
+TEST(a_variable_names_no_folder_and_one_that_is_not_set_stays) {
     setenv("PATH_TEST", "../a b", 1);
     unsetenv("PATH_NONE");
     ck_assert(expand(out, sizeof out, "x-%q{PATH_TEST}-%q{PATH_NONE}-%q{}-%q{PATH_TEST"));
@@ -101,9 +96,8 @@ START_TEST(a_variable_names_no_folder_and_one_that_is_not_set_stays) {
     setenv("PATH_TEST", "0123456789", 1);
     ck_assert(!expand(out, 10, "%q{PATH_TEST}"));
 }
-END_TEST
 
-START_TEST(whether_a_pattern_has_a_place_is_known) {
+TEST(whether_a_pattern_has_a_place_is_known) {
     ck_assert(cushim_path_has("a-%p", "pr"));
     ck_assert(cushim_path_has("%%%r", "pr"));
     ck_assert(!cushim_path_has("%%p %h %", "pr"));
@@ -119,9 +113,8 @@ START_TEST(whether_a_pattern_has_a_place_is_known) {
     }
     ck_assert(!cushim_path_tell_apart(text, sizeof text, "reports.jsonl", "%p"));
 }
-END_TEST
 
-START_TEST(entries_of_launchers_are_told_from_others) {
+TEST(entries_of_launchers_are_told_from_others) {
     static const char *const ours[] = {"RANK=1", "WORLD_SIZE=", "SLURM_PROCID=0", "PMI_SIZE=2"};
     static const char *const others[] = {"RANK", "RANKS=1", "MY_RANK=1", "=", "", "SLURM_JOB_ID=1"};
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
@@ -129,17 +122,7 @@ START_TEST(entries_of_launchers_are_told_from_others) {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         ck_assert_msg(!cushim_path_is_of_launcher(others[i]), "%s", others[i]);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "path",
-        (const TTest *[]){
-            places_become_process_host_and_rank,
-            a_percent_sign_is_written_twice_and_an_unknown_place_stays,
-            a_rank_is_the_launchers_number_or_the_process,
-            how_many_ranks_there_are_says_the_launcher_of_the_rank,
-            a_variable_names_no_folder_and_one_that_is_not_set_stays,
-            whether_a_pattern_has_a_place_is_known, entries_of_launchers_are_told_from_others,
-            a_path_that_does_not_fit_is_refused_and_nothing_is_written_behind_it, NULL});
+    return tests_run("path");
 }

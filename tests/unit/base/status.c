@@ -4,7 +4,7 @@
 
 #include "tests/unit/suite.h"
 
-START_TEST(every_status_has_a_name_and_a_text_of_its_own) {
+TEST(every_status_has_a_name_and_a_text_of_its_own) {
     for (int a = 0; a >= CUSHIM_CALLBACK; a--) {
         const char *name = cushim_status_name((enum cushim_status)a);
         ck_assert_int_eq(strncmp(name, "CUSHIM_", 7), 0);
@@ -16,16 +16,14 @@ START_TEST(every_status_has_a_name_and_a_text_of_its_own) {
         }
     }
 }
-END_TEST
 
-START_TEST(names_are_those_of_the_header) {
+TEST(names_are_those_of_the_header) {
     ck_assert_str_eq(cushim_status_name(CUSHIM_OK), "CUSHIM_OK");
     ck_assert_str_eq(cushim_status_name(CUSHIM_NOMEM), "CUSHIM_NOMEM");
     ck_assert_str_eq(cushim_status_name(CUSHIM_CALLBACK), "CUSHIM_CALLBACK");
 }
-END_TEST
 
-START_TEST(a_number_that_is_no_status_is_a_failure_without_a_name) {
+TEST(a_number_that_is_no_status_is_a_failure_without_a_name) {
     const int numbers[] = {1, CUSHIM_CALLBACK - 1, -1000, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         enum cushim_status status = (enum cushim_status)numbers[i];
@@ -34,9 +32,8 @@ START_TEST(a_number_that_is_no_status_is_a_failure_without_a_name) {
         ck_assert_int_eq(cushim_status_class(status), CUSHIM_CLASS_OTHER);
     }
 }
-END_TEST
 
-START_TEST(a_class_is_none_for_success_alone) {
+TEST(a_class_is_none_for_success_alone) {
     ck_assert_int_eq(cushim_status_class(CUSHIM_OK), CUSHIM_CLASS_NONE);
     for (int a = -1; a >= CUSHIM_CALLBACK; a--)
         ck_assert_int_ne(cushim_status_class((enum cushim_status)a), CUSHIM_CLASS_NONE);
@@ -44,12 +41,7 @@ START_TEST(a_class_is_none_for_success_alone) {
     ck_assert_int_eq(cushim_status_class(CUSHIM_COMPILE),
                      CUSHIM_CLASS_COMPILE | CUSHIM_CLASS_LOGIC);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("status",
-                     (const TTest *[]){every_status_has_a_name_and_a_text_of_its_own,
-                                       names_are_those_of_the_header,
-                                       a_number_that_is_no_status_is_a_failure_without_a_name,
-                                       a_class_is_none_for_success_alone, NULL});
+    return tests_run("status");
 }

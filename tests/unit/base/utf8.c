@@ -13,7 +13,7 @@ static const char *clean(const char *text) {
     return buffer;
 }
 
-START_TEST(characters_are_read_whole) {
+TEST(characters_are_read_whole) {
     const char *at = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80";
     ck_assert_uint_eq(cushim_utf8_next(&at), 'a');
     ck_assert_uint_eq(cushim_utf8_next(&at), 0xe9);
@@ -21,9 +21,8 @@ START_TEST(characters_are_read_whole) {
     ck_assert_uint_eq(cushim_utf8_next(&at), 0x1f600);
     ck_assert_int_eq(*at, 0);
 }
-END_TEST
 
-START_TEST(what_is_no_character_is_one_byte_each) {
+TEST(what_is_no_character_is_one_byte_each) {
     /* a lone tail, a cut one, too long a form, a half of two, beyond the last, no head */
     static const char *const bad[] = {"\x80",         "\xe2\x82",         "\xc0\xaf",
                                       "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff"};
@@ -34,9 +33,8 @@ START_TEST(what_is_no_character_is_one_byte_each) {
         ck_assert_uint_eq(strspn(clean(bad[i]), "?"), strlen(bad[i]));
     }
 }
-END_TEST
 
-START_TEST(a_terminal_obeys_nothing_of_it) {
+TEST(a_terminal_obeys_nothing_of_it) {
     ck_assert_str_eq(clean("step \xc3\xa9 1"), "step \xc3\xa9 1");
     ck_assert_str_eq(clean("\x1b[2J\a\n\x7f"), "?[2J???");
     ck_assert_str_eq(clean("\xc2\x9b"
@@ -46,9 +44,8 @@ START_TEST(a_terminal_obeys_nothing_of_it) {
                            "exe"),
                      "???exe");
 }
-END_TEST
 
-START_TEST(what_has_no_room_is_cut_between_characters) {
+TEST(what_has_no_room_is_cut_between_characters) {
     char text[32], cell[CUSHIM_CELL_BYTES];
     ck_assert_uint_eq(cushim_utf8_columns("a\xc3\xa9\xe2\x82\xac"), 3);
     ck_assert_str_eq(cushim_utf8_fit(strcpy(text, "caf\xc3\xa9"), 4), "caf\xc3\xa9");
@@ -60,11 +57,7 @@ START_TEST(what_has_no_room_is_cut_between_characters) {
     ck_assert_str_eq(cushim_utf8_cell(cell, "caf\xc3\xa9s", 4), "caf\xc3\xa9");
     ck_assert_str_eq(cushim_utf8_cell(cell, "", 3), "   ");
 }
-END_TEST
 
 SUITE() {
-    return suite_run("utf8", (const TTest *[]){characters_are_read_whole,
-                                               what_is_no_character_is_one_byte_each,
-                                               a_terminal_obeys_nothing_of_it,
-                                               what_has_no_room_is_cut_between_characters, NULL});
+    return tests_run("utf8");
 }

@@ -5,7 +5,7 @@
 
 #include "tests/unit/suite.h"
 
-START_TEST(counts_are_whole_up_to_nine_digits) {
+TEST(counts_are_whole_up_to_nine_digits) {
     char text[CUSHIM_AMOUNT_BYTES];
     ck_assert_str_eq(cushim_text_count(text, 0), "0");
     ck_assert_str_eq(cushim_text_count(text, 1234567), "1,234,567");
@@ -15,9 +15,8 @@ START_TEST(counts_are_whole_up_to_nine_digits) {
     ck_assert_str_eq(cushim_text_count(text, 10000000000), "10,000 M");
     ck_assert_str_eq(cushim_text_count(text, UINT64_MAX), "18,446 P");
 }
-END_TEST
 
-START_TEST(times_have_a_unit_that_people_know) {
+TEST(times_have_a_unit_that_people_know) {
     char text[CUSHIM_AMOUNT_BYTES];
     ck_assert_str_eq(cushim_text_time(text, 999), "999 ns");
     ck_assert_str_eq(cushim_text_time(text, 1500), "1.50 us");
@@ -25,9 +24,8 @@ START_TEST(times_have_a_unit_that_people_know) {
     ck_assert_str_eq(cushim_text_time(text, 129600ull * 1000000000), "1.50 d");
     ck_assert_str_eq(cushim_text_time(text, UINT64_MAX), "213504 d");
 }
-END_TEST
 
-START_TEST(no_number_is_wider_than_its_column) {
+TEST(no_number_is_wider_than_its_column) {
     char text[CUSHIM_AMOUNT_BYTES];
     for (unsigned i = 0; i < 64; i++) {
         for (uint64_t n = (uint64_t)1 << i, k = 0; k < 3; k++) {
@@ -37,10 +35,7 @@ START_TEST(no_number_is_wider_than_its_column) {
         }
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run("writer", (const TTest *[]){counts_are_whole_up_to_nine_digits,
-                                                 times_have_a_unit_that_people_know,
-                                                 no_number_is_wider_than_its_column, NULL});
+    return tests_run("writer");
 }

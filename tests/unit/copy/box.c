@@ -46,7 +46,7 @@ static struct cushim_copy_side random_side(uint64_t *state, const struct cushim_
     return (struct cushim_copy_side){suite_random(state) % 16, row_bytes, row_bytes * n_rows};
 }
 
-START_TEST(the_pieces_are_the_box_each_byte_once) {
+TEST(the_pieces_are_the_box_each_byte_once) {
     uint64_t state = 88172645463325252u;
     for (unsigned seed = 0; seed < suite_steps(20000); seed++) {
         static unsigned char host[SPACE], device[SPACE], plain[SPACE];
@@ -64,9 +64,8 @@ START_TEST(the_pieces_are_the_box_each_byte_once) {
         ck_assert_msg(memcmp(device, plain, SPACE) == 0, "seed %u", seed);
     }
 }
-END_TEST
 
-START_TEST(rows_without_gaps_are_one_row) {
+TEST(rows_without_gaps_are_one_row) {
     struct cushim_copy_box box = {
         .host = {0, 10, 50}, .device = {0, 10, 50}, .width_bytes = 10, .height = 5, .depth = 4};
     struct cushim_copy_cut cut = cushim_copy_cut(&box, 1000);
@@ -78,9 +77,7 @@ START_TEST(rows_without_gaps_are_one_row) {
     ck_assert_uint_eq(cushim_copy_piece(&cut, 0).n_rows, 4);
     ck_assert_uint_eq(cushim_copy_piece(&cut, 0).width_bytes, 50);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("copy/box", (const TTest *[]){the_pieces_are_the_box_each_byte_once,
-                                                   rows_without_gaps_are_one_row, NULL});
+    return tests_run("copy/box");
 }

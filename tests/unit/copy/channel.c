@@ -35,7 +35,7 @@ static struct cushim_copy_job job_of(size_t n_bytes, bool is_to_device) {
     return (struct cushim_copy_job){.cut = cushim_copy_cut(&box, BUFFER)};
 }
 
-START_TEST(all_pieces_arrive_through_two_buffers) {
+TEST(all_pieces_arrive_through_two_buffers) {
     for (size_t n_bytes = 1; n_bytes < 7 * BUFFER; n_bytes += 33) {
         for (int is_to_device = 0; is_to_device < 2; is_to_device++) {
             atomic_uint nobody = 0;
@@ -51,7 +51,6 @@ START_TEST(all_pieces_arrive_through_two_buffers) {
         }
     }
 }
-END_TEST
 
 /* ---- one buffer is filled or emptied while the device works on the other ---- */
 
@@ -75,7 +74,7 @@ static CUresult await_one(CUevent event) {
     return await(event);
 }
 
-START_TEST(a_transfer_is_awaited_while_the_next_is_under_way) {
+TEST(a_transfer_is_awaited_while_the_next_is_under_way) {
     for (int is_to_device = 0; is_to_device < 2; is_to_device++) {
         atomic_uint nobody = 0;
         begin();
@@ -91,9 +90,8 @@ START_TEST(a_transfer_is_awaited_while_the_next_is_under_way) {
         end();
     }
 }
-END_TEST
 
-START_TEST(who_waits_for_a_channel_ends_a_turn) {
+TEST(who_waits_for_a_channel_ends_a_turn) {
     atomic_uint somebody = 1;
     begin();
     struct cushim_copy_job job = job_of(3 * BUFFER, true);
@@ -105,9 +103,8 @@ START_TEST(who_waits_for_a_channel_ends_a_turn) {
     ck_assert_int_eq(memcmp(host, device, 3 * BUFFER), 0);
     end();
 }
-END_TEST
 
-START_TEST(a_refused_call_ends_the_job_with_nothing_under_way) {
+TEST(a_refused_call_ends_the_job_with_nothing_under_way) {
     for (unsigned n = 1;; n++) {
         atomic_uint nobody = 0;
         begin();
@@ -125,7 +122,6 @@ START_TEST(a_refused_call_ends_the_job_with_nothing_under_way) {
         ck_assert(!cushim_copy_job_has_more(&job));
     }
 }
-END_TEST
 
 static CUresult lose_event(CUevent event) {
     (void)event;
@@ -138,7 +134,7 @@ static CUresult lose_stream(CUstream stream) {
 }
 
 /* A process that exits while it copies is in this. */
-START_TEST(nobody_touches_buffers_that_could_not_be_waited_for) {
+TEST(nobody_touches_buffers_that_could_not_be_waited_for) {
     atomic_uint nobody = 0;
     begin();
     struct cushim_cuda ended = cuda;
@@ -155,9 +151,8 @@ START_TEST(nobody_touches_buffers_that_could_not_be_waited_for) {
     cuda.cuStreamSynchronize(channel.stream);
     end();
 }
-END_TEST
 
-START_TEST(a_channel_is_made_wholly_or_not_at_all) {
+TEST(a_channel_is_made_wholly_or_not_at_all) {
     for (unsigned n = 1; n <= 3; n++) {
         struct cushim_copy_channel none;
         copy_fixture_reset(&cuda);
@@ -166,9 +161,8 @@ START_TEST(a_channel_is_made_wholly_or_not_at_all) {
         ck_assert_uint_eq(copy_fixture_n_out(), 0);
     }
 }
-END_TEST
 
-START_TEST(host_memory_that_is_not_there_ends_the_job_untouched) {
+TEST(host_memory_that_is_not_there_ends_the_job_untouched) {
     atomic_uint nobody = 0;
     begin();
     struct cushim_copy_job job = job_of(2 * BUFFER, false);
@@ -178,15 +172,7 @@ START_TEST(host_memory_that_is_not_there_ends_the_job_untouched) {
     ck_assert_int_eq(job.outcome, CUSHIM_COPY_HOST_IS_NOT);
     end();
 }
-END_TEST
 
 SUITE() {
-    return suite_run("copy/channel",
-                     (const TTest *[]){all_pieces_arrive_through_two_buffers,
-                                       a_transfer_is_awaited_while_the_next_is_under_way,
-                                       who_waits_for_a_channel_ends_a_turn,
-                                       a_refused_call_ends_the_job_with_nothing_under_way,
-                                       nobody_touches_buffers_that_could_not_be_waited_for,
-                                       a_channel_is_made_wholly_or_not_at_all,
-                                       host_memory_that_is_not_there_ends_the_job_untouched, NULL});
+    return tests_run("copy/channel");
 }

@@ -27,7 +27,7 @@ static bool is_there(uint64_t host, size_t width_bytes, size_t height, size_t ro
     return cushim_copy_host_is_there(&cut, &piece);
 }
 
-START_TEST(memory_is_there_up_to_its_last_byte) {
+TEST(memory_is_there_up_to_its_last_byte) {
     uint64_t start = map(4, PROT_READ | PROT_WRITE);
     munmap((void *)(uintptr_t)(start + 3 * PAGE), PAGE);
     for (int is_to_device = 0; is_to_device < 2; is_to_device++) {
@@ -38,17 +38,15 @@ START_TEST(memory_is_there_up_to_its_last_byte) {
         ck_assert(!is_there(16, 1, 1, 0, is_to_device));
     }
 }
-END_TEST
 
-START_TEST(what_may_not_be_written_may_be_read) {
+TEST(what_may_not_be_written_may_be_read) {
     uint64_t start = map(1, PROT_READ), nothing = map(1, PROT_NONE);
     ck_assert(is_there(start, PAGE, 1, 0, true));
     ck_assert(!is_there(start, PAGE, 1, 0, false));
     ck_assert(!is_there(nothing, PAGE, 1, 0, true));
 }
-END_TEST
 
-START_TEST(a_file_is_there_up_to_its_end) {
+TEST(a_file_is_there_up_to_its_end) {
     char path[] = "/tmp/cushim-host-XXXXXX";
     int file = mkstemp(path);
     ck_assert_int_ge(file, 0);
@@ -60,18 +58,16 @@ START_TEST(a_file_is_there_up_to_its_end) {
     ck_assert(!is_there((uint64_t)(uintptr_t)start, PAGE + 1, 1, 0, true)); /* SIGBUS to touch */
     close(file);
 }
-END_TEST
 
-START_TEST(between_rows_nothing_need_be) {
+TEST(between_rows_nothing_need_be) {
     uint64_t start = map(5, PROT_READ | PROT_WRITE);
     munmap((void *)(uintptr_t)(start + 1 * PAGE), PAGE);
     munmap((void *)(uintptr_t)(start + 3 * PAGE), PAGE);
     ck_assert(is_there(start, PAGE, 3, 2 * PAGE, true));
     ck_assert(!is_there(start, PAGE + 1, 2, 2 * PAGE, true));
 }
-END_TEST
 
-START_TEST(asking_changes_no_byte) {
+TEST(asking_changes_no_byte) {
     uint64_t start = map(2, PROT_READ | PROT_WRITE);
     char *bytes = (char *)(uintptr_t)start;
     memset(bytes, 7, PAGE);
@@ -80,10 +76,9 @@ START_TEST(asking_changes_no_byte) {
     ck_assert_int_eq(bytes[PAGE - 1], 7);
     ck_assert_int_eq(bytes[PAGE], 0);
 }
-END_TEST
 
 /* At every distance from a line of the caches, and to the last byte. */
-START_TEST(rows_arrive_whole_wherever_they_begin_and_end) {
+TEST(rows_arrive_whole_wherever_they_begin_and_end) {
     static unsigned char buffer[3 * PAGE], host[3 * PAGE];
     for (size_t i = 0; i < sizeof buffer; i++)
         buffer[i] = (unsigned char)(i * 7 + i / 251);
@@ -102,13 +97,7 @@ START_TEST(rows_arrive_whole_wherever_they_begin_and_end) {
         }
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run("copy/host",
-                     (const TTest *[]){memory_is_there_up_to_its_last_byte,
-                                       what_may_not_be_written_may_be_read,
-                                       a_file_is_there_up_to_its_end, between_rows_nothing_need_be,
-                                       asking_changes_no_byte,
-                                       rows_arrive_whole_wherever_they_begin_and_end, NULL});
+    return tests_run("copy/host");
 }

@@ -17,7 +17,7 @@ static void begin(long policy, int refused) {
     errno = 7;
 }
 
-START_TEST(memory_comes_from_the_node_that_is_asked_for) {
+TEST(memory_comes_from_the_node_that_is_asked_for) {
     for (int node = 0; node < 1023; node += 73) {
         begin(DEFAULT, 0);
         ck_assert(cushim_copy_node_prefer(node));
@@ -29,9 +29,8 @@ START_TEST(memory_comes_from_the_node_that_is_asked_for) {
         ck_assert_int_eq(errno, 7);
     }
 }
-END_TEST
 
-START_TEST(nothing_changes_where_the_node_is_unknown) {
+TEST(nothing_changes_where_the_node_is_unknown) {
     static const int unknown[] = {-1, 1023, 1 << 20};
     for (int i = 0; i < 3; i++) {
         begin(DEFAULT, 0);
@@ -39,26 +38,20 @@ START_TEST(nothing_changes_where_the_node_is_unknown) {
         ck_assert_uint_eq(kernel.n_set, 0);
     }
 }
-END_TEST
 
-START_TEST(a_policy_of_the_thread_stays) {
+TEST(a_policy_of_the_thread_stays) {
     begin(BIND, 0);
     ck_assert(!cushim_copy_node_prefer(1));
     ck_assert_int_eq(kernel.policy, BIND);
     ck_assert_uint_eq(kernel.n_set, 0);
 }
-END_TEST
 
-START_TEST(a_kernel_that_refuses_is_no_matter) {
+TEST(a_kernel_that_refuses_is_no_matter) {
     begin(DEFAULT, EPERM);
     ck_assert(!cushim_copy_node_prefer(1));
     ck_assert_int_eq(errno, 7);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("copy/node", (const TTest *[]){memory_comes_from_the_node_that_is_asked_for,
-                                                    nothing_changes_where_the_node_is_unknown,
-                                                    a_policy_of_the_thread_stays,
-                                                    a_kernel_that_refuses_is_no_matter, NULL});
+    return tests_run("copy/node");
 }

@@ -52,7 +52,7 @@ static void *copy_by_turns(void *cookie) {
     return NULL;
 }
 
-START_TEST(many_threads_share_fewer_channels) {
+TEST(many_threads_share_fewer_channels) {
     pthread_t threads[N_COPIERS];
     copy_fixture_reset(&cuda);
     for (uintptr_t i = 0; i < N_COPIERS; i++)
@@ -63,7 +63,6 @@ START_TEST(many_threads_share_fewer_channels) {
     ck_assert_uint_eq(copy_fixture_n_out(), 0);
     ck_assert_uint_eq(copy_fixture_n_faults(), 0);
 }
-END_TEST
 
 /* Those of the process by this name: a sanitizer may have threads of its own. */
 static unsigned n_helpers(void) {
@@ -82,7 +81,7 @@ static unsigned n_helpers(void) {
     return n;
 }
 
-START_TEST(helpers_come_with_a_copy_and_go_with_the_context) {
+TEST(helpers_come_with_a_copy_and_go_with_the_context) {
     static char host[4 * MIB], device[4 * MIB];
     copy_fixture_reset(&cuda);
     ck_assert_int_eq(move(0, host, device, sizeof host, true), CUSHIM_COPY_DONE);
@@ -96,9 +95,8 @@ START_TEST(helpers_come_with_a_copy_and_go_with_the_context) {
     while (n_helpers()) /* a thread that ended is counted a moment longer */
         usleep(100);
 }
-END_TEST
 
-START_TEST(a_refused_call_leaves_nothing_behind) {
+TEST(a_refused_call_leaves_nothing_behind) {
     static char host[2 * MIB], device[2 * MIB];
     for (unsigned n = 1;; n++) {
         copy_fixture_reset(&cuda);
@@ -118,9 +116,8 @@ START_TEST(a_refused_call_leaves_nothing_behind) {
             break;
     }
 }
-END_TEST
 
-START_TEST(what_no_copy_uses_can_be_given_back_and_comes_again) {
+TEST(what_no_copy_uses_can_be_given_back_and_comes_again) {
     static char host[2 * MIB], device[2 * MIB];
     copy_fixture_reset(&cuda);
     ck_assert_uint_eq(cushim_copy_rings_give_back(), 0);
@@ -133,7 +130,6 @@ START_TEST(what_no_copy_uses_can_be_given_back_and_comes_again) {
     cushim_copy_rings_forget(); /* the driver went: nothing is told to it */
     ck_assert_uint_ne(copy_fixture_n_out(), 0);
 }
-END_TEST
 
 static atomic_int is_seen;
 
@@ -144,7 +140,7 @@ static void on_signal(int signal) {
     atomic_store(&is_seen, strcmp(name, "cushim-copy") ? 1 : 2);
 }
 
-START_TEST(helpers_take_no_signal_of_the_process) {
+TEST(helpers_take_no_signal_of_the_process) {
     static char host[4 * MIB], device[4 * MIB];
     sigset_t one, before;
     copy_fixture_reset(&cuda);
@@ -160,9 +156,8 @@ START_TEST(helpers_take_no_signal_of_the_process) {
     ck_assert_int_eq(atomic_load(&is_seen), 1);
     cushim_copy_ring_leave(copy_fixture_context());
 }
-END_TEST
 
-START_TEST(more_helpers_than_channels_are_as_many_as_channels) {
+TEST(more_helpers_than_channels_are_as_many_as_channels) {
     static char host[4 * MIB], device[4 * MIB];
     copy_fixture_reset(&cuda);
     memset(host, 3, sizeof host);
@@ -173,7 +168,6 @@ START_TEST(more_helpers_than_channels_are_as_many_as_channels) {
     cushim_copy_ring_leave(copy_fixture_context());
     ck_assert_uint_eq(copy_fixture_n_out(), 0);
 }
-END_TEST
 
 /* Another device, whose transfers end when the gate opens. */
 static struct cushim_cuda slow;
@@ -208,7 +202,7 @@ static void *copy_slowly(void *cookie) {
     return NULL;
 }
 
-START_TEST(a_copy_waits_for_none_of_another_context) {
+TEST(a_copy_waits_for_none_of_another_context) {
     static char host[4 * MIB], device[4 * MIB];
     enum cushim_copy_outcome outcome = CUSHIM_COPY_NO_RING;
     pthread_t thread;
@@ -229,7 +223,6 @@ START_TEST(a_copy_waits_for_none_of_another_context) {
     cushim_copy_ring_leave((CUcontext)(void *)&slow_context);
     ck_assert_uint_eq(copy_fixture_n_out(), 0);
 }
-END_TEST
 
 /* One channel for all: who moves a piece is seen by where it goes. */
 enum { N_IN_LINE = 4, PIECE = 512 << 10, N_PIECES = 4, N_LOGGED = N_PIECES * N_IN_LINE };
@@ -291,7 +284,7 @@ static CUresult copy_up_logged(CUdeviceptr to, const void *from, size_t n_bytes,
     return copy_up_at_once(to, from, n_bytes, stream);
 }
 
-START_TEST(who_waits_for_a_channel_gets_it_in_turn_a_piece_each) {
+TEST(who_waits_for_a_channel_gets_it_in_turn_a_piece_each) {
     copy_fixture_reset(&cuda);
     copy_up_at_once = cuda.cuMemcpyHtoDAsync_v2;
     sem_init(&is_in_line, 0, 0);
@@ -310,7 +303,6 @@ START_TEST(who_waits_for_a_channel_gets_it_in_turn_a_piece_each) {
     cushim_copy_ring_leave(copy_fixture_context());
     ck_assert_uint_eq(copy_fixture_n_out(), 0);
 }
-END_TEST
 
 /* ---- where a ring lies ---- */
 
@@ -354,7 +346,7 @@ static CUresult copy_up_gated(CUdeviceptr to, const void *from, size_t n_bytes, 
 }
 
 /* All five channels are at the first copy; when it is over, two others wait, which get one each. */
-START_TEST(threads_of_ours_share_themselves_between_copies) {
+TEST(threads_of_ours_share_themselves_between_copies) {
     copy_fixture_reset(&cuda);
     copy_up_at_once = cuda.cuMemcpyHtoDAsync_v2;
     cuda.cuMemcpyHtoDAsync_v2 = copy_up_gated;
@@ -388,7 +380,6 @@ START_TEST(threads_of_ours_share_themselves_between_copies) {
     cushim_copy_ring_leave(copy_fixture_context());
     ck_assert_uint_eq(copy_fixture_n_out(), 0);
 }
-END_TEST
 
 static struct {
     int node; /* of the device */
@@ -433,7 +424,7 @@ static void copy_near(int node, CUresult answer, bool is_out_of_memory) {
     cushim_copy_ring_leave(copy_fixture_context());
 }
 
-START_TEST(a_ring_lies_on_the_node_of_its_device) {
+TEST(a_ring_lies_on_the_node_of_its_device) {
     copy_near(5, CUDA_SUCCESS, false);
     ck_assert_int_eq(near.seen.policy, 1);
     ck_assert_uint_eq(near.seen.nodes[0], 1 << 5);
@@ -443,17 +434,7 @@ START_TEST(a_ring_lies_on_the_node_of_its_device) {
     copy_near(5, CUDA_ERROR_INVALID_VALUE, false);
     ck_assert_int_eq(near.seen.policy, 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "copy/ring",
-        (const TTest *[]){
-            many_threads_share_fewer_channels, who_waits_for_a_channel_gets_it_in_turn_a_piece_each,
-            threads_of_ours_share_themselves_between_copies, a_ring_lies_on_the_node_of_its_device,
-            helpers_come_with_a_copy_and_go_with_the_context, a_refused_call_leaves_nothing_behind,
-            what_no_copy_uses_can_be_given_back_and_comes_again,
-            helpers_take_no_signal_of_the_process,
-            more_helpers_than_channels_are_as_many_as_channels,
-            a_copy_waits_for_none_of_another_context, NULL});
+    return tests_run("copy/ring");
 }

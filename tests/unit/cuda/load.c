@@ -24,7 +24,7 @@ static void *find_anything(const char *name, void *cookie) {
     return cookie;
 }
 
-START_TEST(each_slot_gets_the_function_of_its_name) {
+TEST(each_slot_gets_the_function_of_its_name) {
     const char *missing = "unset";
     ck_assert_int_eq(cushim_cuda_load(&cuda, fake_find, NULL, &missing), CUSHIM_OK);
     ck_assert_ptr_null(missing);
@@ -35,9 +35,8 @@ START_TEST(each_slot_gets_the_function_of_its_name) {
     ck_assert_int_eq(cuda.cuMemFree_v2(address), CUDA_SUCCESS);
     ck_assert_str_eq(fake_order(), "cuMemAlloc_v2(512) cuMemFree_v2(512)");
 }
-END_TEST
 
-START_TEST(the_first_missing_name_that_is_required_is_told_and_the_others_are_filled) {
+TEST(the_first_missing_name_that_is_required_is_told_and_the_others_are_filled) {
     const char *missing = NULL;
     ck_assert_int_eq(cushim_cuda_load(&cuda, fake_find, "cuMemFree_v2", &missing), CUSHIM_NOSYM);
     ck_assert_str_eq(missing, "cuMemFree_v2");
@@ -47,17 +46,15 @@ START_TEST(the_first_missing_name_that_is_required_is_told_and_the_others_are_fi
     ck_assert_str_eq(missing, "cuGetProcAddress");
     ck_assert_int_eq(cushim_cuda_load(&cuda, find_nothing, NULL, NULL), CUSHIM_NOSYM);
 }
-END_TEST
 
-START_TEST(an_optional_name_may_be_missing) {
+TEST(an_optional_name_may_be_missing) {
     const char *missing = "unset";
     ck_assert_int_eq(cushim_cuda_load(&cuda, fake_find, "cuCtxRecordEvent", &missing), CUSHIM_OK);
     ck_assert_ptr_null(missing);
     ck_assert(cuda.cuCtxRecordEvent == NULL);
 }
-END_TEST
 
-START_TEST(filling_again_leaves_nothing_of_an_earlier_library) {
+TEST(filling_again_leaves_nothing_of_an_earlier_library) {
     static const struct cushim_cuda empty;
     cushim_cuda_load(&cuda, fake_find, NULL, NULL);
     ck_assert_int_eq(cushim_cuda_load(&cuda, fake_find, "cuCtxRecordEvent", NULL), CUSHIM_OK);
@@ -65,9 +62,8 @@ START_TEST(filling_again_leaves_nothing_of_an_earlier_library) {
     ck_assert_int_eq(cushim_cuda_load(&cuda, find_nothing, NULL, NULL), CUSHIM_NOSYM);
     ck_assert_int_eq(memcmp(&empty, &cuda, sizeof cuda), 0);
 }
-END_TEST
 
-START_TEST(a_created_table_is_empty_and_whole) {
+TEST(a_created_table_is_empty_and_whole) {
     struct cushim_cuda *created = cushim_cuda_create();
     ck_assert_ptr_nonnull(created);
     ck_assert(created->cuMemAlloc_v2 == NULL);
@@ -75,17 +71,15 @@ START_TEST(a_created_table_is_empty_and_whole) {
     ck_assert(created->cuMemAlloc_v2 != NULL);
     free(created);
 }
-END_TEST
 
-START_TEST(what_is_missing_is_told_without_a_table) {
+TEST(what_is_missing_is_told_without_a_table) {
     ck_assert_ptr_null(cushim_cuda_missing(fake_find, NULL));
     ck_assert_ptr_null(cushim_cuda_missing(fake_find, "cuCtxRecordEvent"));
     ck_assert_str_eq(cushim_cuda_missing(fake_find, "cuMemFree_v2"), "cuMemFree_v2");
     ck_assert_str_eq(cushim_cuda_missing(find_nothing, NULL), "cuGetProcAddress");
 }
-END_TEST
 
-START_TEST(each_table_asks_once_for_each_of_its_slots) {
+TEST(each_table_asks_once_for_each_of_its_slots) {
     static struct cushim_cudart cudart;
     n_asked = 0;
     ck_assert_int_eq(cushim_cuda_load(&cuda, find_anything, &n_asked, NULL), CUSHIM_OK);
@@ -95,15 +89,7 @@ START_TEST(each_table_asks_once_for_each_of_its_slots) {
     ck_assert_uint_eq(n_asked, sizeof cudart / sizeof(void *));
     ck_assert(cudart.cudaMalloc != NULL);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "load",
-        (const TTest *[]){
-            each_slot_gets_the_function_of_its_name,
-            the_first_missing_name_that_is_required_is_told_and_the_others_are_filled,
-            an_optional_name_may_be_missing, filling_again_leaves_nothing_of_an_earlier_library,
-            a_created_table_is_empty_and_whole, what_is_missing_is_told_without_a_table,
-            each_table_asks_once_for_each_of_its_slots, NULL});
+    return tests_run("load");
 }

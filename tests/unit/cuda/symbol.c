@@ -4,14 +4,13 @@
 
 #include "tests/unit/suite.h"
 
-START_TEST(each_row_has_the_name_that_is_exported) {
+TEST(each_row_has_the_name_that_is_exported) {
     ck_assert_str_eq(cushim_cuda_symbol_name(CUSHIM_SYMBOL_cuMemAlloc_v2), "cuMemAlloc_v2");
     ck_assert_str_eq(cushim_cuda_symbol_name(CUSHIM_SYMBOL_cudaMalloc), "cudaMalloc");
     ck_assert_str_eq(cushim_cuda_symbol_name(CUSHIM_SYMBOL_cuGetProcAddress), "cuGetProcAddress");
 }
-END_TEST
 
-START_TEST(no_name_is_listed_twice) {
+TEST(no_name_is_listed_twice) {
     for (int a = 0; a < CUSHIM_N_SYMBOLS; a++) {
         ck_assert_ptr_nonnull(cushim_cuda_symbol_name((enum cushim_cuda_symbol)a));
         for (int b = 0; b < a; b++)
@@ -19,16 +18,12 @@ START_TEST(no_name_is_listed_twice) {
                              cushim_cuda_symbol_name((enum cushim_cuda_symbol)b));
     }
 }
-END_TEST
 
-START_TEST(a_number_that_is_no_row_has_a_name_too) {
+TEST(a_number_that_is_no_row_has_a_name_too) {
     ck_assert_str_eq(cushim_cuda_symbol_name(CUSHIM_N_SYMBOLS), "?");
     ck_assert_str_eq(cushim_cuda_symbol_name((enum cushim_cuda_symbol) - 1), "?");
 }
-END_TEST
 
 SUITE() {
-    return suite_run("row", (const TTest *[]){each_row_has_the_name_that_is_exported,
-                                              no_name_is_listed_twice,
-                                              a_number_that_is_no_row_has_a_name_too, NULL});
+    return tests_run("row");
 }

@@ -2,13 +2,12 @@
 
 #include "tests/unit/suite.h"
 
-START_TEST(only_success_is_ok) {
+TEST(only_success_is_ok) {
     for (int number = -10; number < 1200; number++)
         ck_assert_int_eq(cushim_status_from_cu((CUresult)number) == CUSHIM_OK, number == 0);
 }
-END_TEST
 
-START_TEST(the_codes_a_pool_decides_by_mean_what_it_thinks) {
+TEST(the_codes_a_pool_decides_by_mean_what_it_thinks) {
     static const struct {
         CUresult result;
         enum cushim_status status;
@@ -30,16 +29,12 @@ START_TEST(the_codes_a_pool_decides_by_mean_what_it_thinks) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         ck_assert_int_eq(cushim_status_from_cu(rows[i].result), rows[i].status);
 }
-END_TEST
 
-START_TEST(a_code_nobody_listed_is_the_systems) {
+TEST(a_code_nobody_listed_is_the_systems) {
     ck_assert_int_eq(cushim_status_from_cu((CUresult)12345), CUSHIM_SYSTEM);
     ck_assert_int_eq(cushim_status_from_cu((CUresult)-1), CUSHIM_SYSTEM);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("translate", (const TTest *[]){only_success_is_ok,
-                                                    the_codes_a_pool_decides_by_mean_what_it_thinks,
-                                                    a_code_nobody_listed_is_the_systems, NULL});
+    return tests_run("translate");
 }

@@ -5,7 +5,7 @@
 
 static const size_t mib = 1 << 20;
 
-START_TEST(up_to_a_mebibyte_what_is_asked_for_is_charged_above_that_whole_pages_of_the_driver) {
+TEST(up_to_a_mebibyte_what_is_asked_for_is_charged_above_that_whole_pages_of_the_driver) {
     struct cushim_mem_limit budget = {.limit_bytes = 10 * mib};
     ck_assert(cushim_mem_limit_charge(&budget, mib));
     ck_assert_uint_eq(budget.charged_bytes, mib);
@@ -17,9 +17,8 @@ START_TEST(up_to_a_mebibyte_what_is_asked_for_is_charged_above_that_whole_pages_
     ck_assert(cushim_mem_limit_charge(&budget, mib));
     ck_assert(!cushim_mem_limit_charge(&budget, 1));
 }
-END_TEST
 
-START_TEST(a_refund_takes_back_what_was_charged) {
+TEST(a_refund_takes_back_what_was_charged) {
     static const size_t sizes[] = {1, 512, 1 << 20, (1 << 20) + 1, 3 << 20, (5 << 20) + 7};
     struct cushim_mem_limit budget = {.limit_bytes = 20 * mib};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -29,17 +28,15 @@ START_TEST(a_refund_takes_back_what_was_charged) {
         ck_assert_uint_eq(budget.charged_bytes, 0);
     }
 }
-END_TEST
 
-START_TEST(sizes_that_no_device_has_are_refused_and_charge_nothing) {
+TEST(sizes_that_no_device_has_are_refused_and_charge_nothing) {
     struct cushim_mem_limit budget = {.limit_bytes = 20 * mib};
     ck_assert(!cushim_mem_limit_charge(&budget, SIZE_MAX));
     ck_assert(!cushim_mem_limit_charge(&budget, SIZE_MAX - mib));
     ck_assert_uint_eq(budget.charged_bytes, 0);
 }
-END_TEST
 
-START_TEST(without_a_limit_nothing_is_counted_or_refused) {
+TEST(without_a_limit_nothing_is_counted_or_refused) {
     struct cushim_mem_limit budget = {.limit_bytes = 0};
     ck_assert(cushim_mem_limit_charge(&budget, SIZE_MAX));
     ck_assert(cushim_mem_limit_charge(NULL, SIZE_MAX));
@@ -47,14 +44,7 @@ START_TEST(without_a_limit_nothing_is_counted_or_refused) {
     cushim_mem_limit_refund(NULL, SIZE_MAX);
     ck_assert_uint_eq(budget.charged_bytes, 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "limit",
-        (const TTest *[]){
-            up_to_a_mebibyte_what_is_asked_for_is_charged_above_that_whole_pages_of_the_driver,
-            a_refund_takes_back_what_was_charged,
-            sizes_that_no_device_has_are_refused_and_charge_nothing,
-            without_a_limit_nothing_is_counted_or_refused, NULL});
+    return tests_run("limit");
 }

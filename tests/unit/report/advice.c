@@ -34,7 +34,7 @@ static void set_option(const char *option) {
     head->n_option_bytes = 11 + n;
 }
 
-START_TEST(refused_calls_are_what_the_check_says_more_of) {
+TEST(refused_calls_are_what_the_check_says_more_of) {
     report.page.n_findings = 2;
     ck_assert(is_given("refused", 2));
     ck_assert_str_eq(
@@ -43,16 +43,14 @@ START_TEST(refused_calls_are_what_the_check_says_more_of) {
     set_option("check=frees");
     ck_assert(is_none());
 }
-END_TEST
 
-START_TEST(nothing_counted_is_no_advice) {
+TEST(nothing_counted_is_no_advice) {
     ck_assert(is_none());
     ck_assert_str_eq(full_page_written(cushim_advice_text, &report), "");
     ck_assert_str_eq(full_page_written(cushim_advice_json, &report), "  \"advice\": [],\n");
 }
-END_TEST
 
-START_TEST(waits_of_a_hundredth_are_worth_a_word_where_frees_are_exact) {
+TEST(waits_of_a_hundredth_are_worth_a_word_where_frees_are_exact) {
     report.run_ns = 5 * SECOND;
     stats(CUSHIM_KIND_DEVICE)->n_waits = 100;
     stats(CUSHIM_KIND_DEVICE)->wait_ns = SECOND / 20;
@@ -66,9 +64,8 @@ START_TEST(waits_of_a_hundredth_are_worth_a_word_where_frees_are_exact) {
     report.page.head.is_relaxed = 1;
     ck_assert(is_none());
 }
-END_TEST
 
-START_TEST(a_gibibyte_of_idle_memory_is_worth_a_word_where_another_process_found_none) {
+TEST(a_gibibyte_of_idle_memory_is_worth_a_word_where_another_process_found_none) {
     stats(CUSHIM_KIND_DEVICE)->held_bytes = stats(CUSHIM_KIND_DEVICE)->free_segment_bytes = GIB;
     ck_assert(is_none());
     report.n_short = 2;
@@ -82,9 +79,8 @@ START_TEST(a_gibibyte_of_idle_memory_is_worth_a_word_where_another_process_found
     stats(CUSHIM_KIND_DEVICE)->free_segment_bytes--;
     ck_assert(is_none());
 }
-END_TEST
 
-START_TEST(large_copies_of_a_hundredth_may_be_staged_where_none_was) {
+TEST(large_copies_of_a_hundredth_may_be_staged_where_none_was) {
     report.run_ns = 10 * SECOND;
     report.page.copies.large[CUSHIM_COPY_BY_DRIVER][0].ns = SECOND / 10;
     ck_assert(is_given("staging", SECOND / 10));
@@ -99,9 +95,8 @@ START_TEST(large_copies_of_a_hundredth_may_be_staged_where_none_was) {
     report.page.copies.n_left[CUSHIM_COPY_REASON_PLACE] = 1;
     ck_assert(is_none());
 }
-END_TEST
 
-START_TEST(pageable_copies_are_named_from_1_GiB_and_a_tenth) {
+TEST(pageable_copies_are_named_from_1_GiB_and_a_tenth) {
     report.page.copies.n_copies[CUSHIM_DEVICE_TO_HOST][CUSHIM_HOST_PAGEABLE] = 7;
     report.page.copies.n_bytes[CUSHIM_DEVICE_TO_HOST][CUSHIM_HOST_PAGEABLE] = GIB;
     report.page.copies.n_bytes[CUSHIM_HOST_TO_DEVICE][CUSHIM_HOST_PINNED] = 9 * GIB;
@@ -112,9 +107,8 @@ START_TEST(pageable_copies_are_named_from_1_GiB_and_a_tenth) {
     report.page.copies.n_bytes[CUSHIM_DEVICE_TO_HOST][CUSHIM_HOST_PAGEABLE]--;
     ck_assert(is_none());
 }
-END_TEST
 
-START_TEST(driver_calls_are_named_where_they_are_many_and_take_time) {
+TEST(driver_calls_are_named_where_they_are_many_and_take_time) {
     report.run_ns = SECOND;
     stats(CUSHIM_KIND_DEVICE)->n_requests = 1000;
     stats(CUSHIM_KIND_DEVICE)->n_misses = 50;
@@ -123,9 +117,8 @@ START_TEST(driver_calls_are_named_where_they_are_many_and_take_time) {
     stats(CUSHIM_KIND_DEVICE)->n_misses--;
     ck_assert(is_none());
 }
-END_TEST
 
-START_TEST(what_the_driver_serves_is_named_from_a_half) {
+TEST(what_the_driver_serves_is_named_from_a_half) {
     report.page.virtuals[0].requested_bytes = GIB;
     stats(CUSHIM_KIND_DEVICE)->requested_bytes = 2 * GIB;
     stats(CUSHIM_KIND_ASYNC)->requested_bytes = GIB;
@@ -137,9 +130,8 @@ START_TEST(what_the_driver_serves_is_named_from_a_half) {
     stats(CUSHIM_KIND_DEVICE)->requested_bytes++;
     ck_assert(is_none());
 }
-END_TEST
 
-START_TEST(memory_beside_live_blocks_is_named_from_512_MiB_and_a_quarter) {
+TEST(memory_beside_live_blocks_is_named_from_512_MiB_and_a_quarter) {
     stats(CUSHIM_KIND_DEVICE)->held_bytes = 2 * GIB;
     stats(CUSHIM_KIND_DEVICE)->live_bytes = GIB;
     stats(CUSHIM_KIND_DEVICE)->block_bytes = GIB;
@@ -153,9 +145,8 @@ START_TEST(memory_beside_live_blocks_is_named_from_512_MiB_and_a_quarter) {
     stats(CUSHIM_KIND_DEVICE)->block_bytes = 3 * GIB + 1;
     ck_assert(is_none());
 }
-END_TEST
 
-START_TEST(frees_of_memory_that_nobody_saw_are_named_unless_the_driver_knew_it) {
+TEST(frees_of_memory_that_nobody_saw_are_named_unless_the_driver_knew_it) {
     report.page.n_foreign_frees = 3;
     ck_assert(is_none()); /* no pool: it may have been freed before */
     stats(CUSHIM_KIND_DEVICE)->n_hits = 1;
@@ -163,9 +154,8 @@ START_TEST(frees_of_memory_that_nobody_saw_are_named_unless_the_driver_knew_it) 
     report.page.n_bypassed = 3;
     ck_assert(is_given("bypassed", 3));
 }
-END_TEST
 
-START_TEST(places_that_grow_are_named) {
+TEST(places_that_grow_are_named) {
     static struct cushim_page_sites sites;
     enum { MEAN = 1000, STEPS = 64 };
     struct cushim_page_site *site = cushim_site_find(&sites, 7);
@@ -181,9 +171,8 @@ START_TEST(places_that_grow_are_named) {
     cushim_site_subtract(site, MEAN, 2 * MEAN * (STEPS - 1), STEPS * SECOND / 100);
     ck_assert(is_none());
 }
-END_TEST
 
-START_TEST(few_requests_in_a_long_run_have_little_to_save) {
+TEST(few_requests_in_a_long_run_have_little_to_save) {
     report.run_ns = 20 * SECOND;
     stats(CUSHIM_KIND_DEVICE)->n_requests = 199;
     ck_assert(is_given("few", 199));
@@ -193,9 +182,8 @@ START_TEST(few_requests_in_a_long_run_have_little_to_save) {
     report.run_ns = 10 * SECOND - 1;
     ck_assert(is_none());
 }
-END_TEST
 
-START_TEST(three_are_given_at_most_and_fit_80_columns) {
+TEST(three_are_given_at_most_and_fit_80_columns) {
     const uint64_t numbers[] = {5, (uint64_t)1 << 40, UINT64_MAX};
     for (unsigned i = 0; i < 3; i++) {
         full_page(&report, numbers[i]);
@@ -207,21 +195,7 @@ START_TEST(three_are_given_at_most_and_fit_80_columns) {
             ck_assert_msg(strlen(line) <= 80, "%zu: %s", strlen(line), line);
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "advice", (const TTest *[]){
-                      a_gibibyte_of_idle_memory_is_worth_a_word_where_another_process_found_none,
-
-                      refused_calls_are_what_the_check_says_more_of, nothing_counted_is_no_advice,
-                      waits_of_a_hundredth_are_worth_a_word_where_frees_are_exact,
-                      large_copies_of_a_hundredth_may_be_staged_where_none_was,
-                      pageable_copies_are_named_from_1_GiB_and_a_tenth,
-                      driver_calls_are_named_where_they_are_many_and_take_time,
-                      what_the_driver_serves_is_named_from_a_half,
-                      memory_beside_live_blocks_is_named_from_512_MiB_and_a_quarter,
-                      frees_of_memory_that_nobody_saw_are_named_unless_the_driver_knew_it,
-                      places_that_grow_are_named, few_requests_in_a_long_run_have_little_to_save,
-                      three_are_given_at_most_and_fit_80_columns, NULL});
+    return tests_run("advice");
 }

@@ -25,7 +25,7 @@ static struct cushim_page_finding some(void) {
                                         .at = {{0x20, "/bin/train", "drop"}}};
 }
 
-START_TEST(a_finding_is_told_with_its_stacks) {
+TEST(a_finding_is_told_with_its_stacks) {
     static const char option[] = "check=frees";
     enter(some());
     const char *text = full_page_written(cushim_finding_text, &report);
@@ -42,9 +42,8 @@ START_TEST(a_finding_is_told_with_its_stacks) {
         strstr(json, "\"called_at\": [\"drop  train+0x20\"]}],\n  \"n_harms\": 1,"));
     ck_assert_ptr_nonnull(strstr(json, "\"offset\": 0, \"allocated\": [\"load  train+0x10\"]"));
 }
-END_TEST
 
-START_TEST(damage_names_the_byte_and_the_call_that_found_it) {
+TEST(damage_names_the_byte_and_the_call_that_found_it) {
     struct cushim_page_finding finding = some();
     finding.is_refusal = 0;
     finding.found = 0xdc;
@@ -55,9 +54,8 @@ START_TEST(damage_names_the_byte_and_the_call_that_found_it) {
     ck_assert_ptr_nonnull(strstr(json, "\"offset\": -3,"));
     ck_assert_ptr_nonnull(strstr(full_page_written(cushim_finding_text, &report), "  found at   "));
 }
-END_TEST
 
-START_TEST(any_page_gives_text) {
+TEST(any_page_gives_text) {
     uint64_t seed = 5;
     for (unsigned k = 0; k < suite_steps(100); k++) {
         struct cushim_page_finding finding;
@@ -71,10 +69,7 @@ START_TEST(any_page_gives_text) {
         ck_assert_ptr_null(strchr(full_page_written(cushim_finding_json, &report), '\x1b'));
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run("finding", (const TTest *[]){a_finding_is_told_with_its_stacks,
-                                                  damage_names_the_byte_and_the_call_that_found_it,
-                                                  any_page_gives_text, NULL});
+    return tests_run("finding");
 }

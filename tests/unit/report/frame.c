@@ -27,16 +27,15 @@ static void put_json(struct cushim_writer *out, const struct cushim_report *unus
     cushim_frame_json_texts(out, frames, 2, find_line);
 }
 
-START_TEST(a_frame_is_a_name_and_an_offset) {
+TEST(a_frame_is_a_name_and_an_offset) {
     ck_assert_str_eq(full_page_written(put_text, &report), "  asked at   load_all  train+0x1234\n"
                                                            "             libc.so.6+0x20\n");
     ck_assert_str_eq(full_page_written(put_json, &report),
                      "[\n      {\"file\": \"/usr/bin/train\", \"offset\": 4660, \"function\": "
                      "\"load_all\"}][\"load_all  train+0x1234\", \"libc.so.6+0x20\"]");
 }
-END_TEST
 
-START_TEST(a_frame_has_its_line_where_somebody_knows_it) {
+TEST(a_frame_has_its_line_where_somebody_knows_it) {
     find_line = find;
     ck_assert_str_eq(full_page_written(put_text, &report), "  asked at   in_load_all  train.c:57\n"
                                                            "             libc.so.6+0x20\n");
@@ -45,10 +44,9 @@ START_TEST(a_frame_has_its_line_where_somebody_knows_it) {
                      "\"in_load_all\", \"line\": \"train.c:57\"}][\"in_load_all  train.c:57\", "
                      "\"libc.so.6+0x20\"]");
 }
-END_TEST
 
 /* The less space there is, the less is told; the function's own name to the last. */
-START_TEST(a_long_name_keeps_the_function) {
+TEST(a_long_name_keeps_the_function) {
     static const struct {
         const char *name, *shown;
         size_t columns;
@@ -86,9 +84,8 @@ START_TEST(a_long_name_keeps_the_function) {
         ck_assert_str_eq(name, rows[i].shown);
     }
 }
-END_TEST
 
-START_TEST(whatever_a_name_is_it_becomes_as_short_as_wanted) {
+TEST(whatever_a_name_is_it_becomes_as_short_as_wanted) {
     static const char signs[] = "<>()[]{}:-operator ";
     unsigned seed = 1;
     for (unsigned i = 0; i < suite_steps(20000); i++) {
@@ -101,9 +98,8 @@ START_TEST(whatever_a_name_is_it_becomes_as_short_as_wanted) {
         ck_assert_uint_le(strlen(name), most);
     }
 }
-END_TEST
 
-START_TEST(a_line_of_a_report_has_80_columns) {
+TEST(a_line_of_a_report_has_80_columns) {
     static struct cushim_page_frame long_frame = {
         0x1234, "/opt/a_folder_of_mine/libsomething_with_a_very_long_name_indeed.so", ""};
     memset(long_frame.function, 'f', sizeof long_frame.function - 1);
@@ -115,21 +111,14 @@ START_TEST(a_line_of_a_report_has_80_columns) {
     ck_assert_ptr_nonnull(strstr(text, "_indeed.so+0x1234\n"));
     frames[0] = saved;
 }
-END_TEST
 
-START_TEST(any_bytes_are_a_name) {
+TEST(any_bytes_are_a_name) {
     memset(frames, 0xfe, sizeof frames);
     cushim_frame_clean(frames, 2);
     ck_assert_uint_eq(strspn(frames[1].file, "?"), sizeof frames[1].file - 1);
     ck_assert_uint_eq(strspn(frames[1].function, "?"), sizeof frames[1].function - 1);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("frame", (const TTest *[]){a_frame_is_a_name_and_an_offset,
-                                                a_frame_has_its_line_where_somebody_knows_it,
-                                                a_long_name_keeps_the_function,
-                                                whatever_a_name_is_it_becomes_as_short_as_wanted,
-                                                a_line_of_a_report_has_80_columns,
-                                                any_bytes_are_a_name, NULL});
+    return tests_run("frame");
 }

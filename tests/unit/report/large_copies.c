@@ -11,12 +11,11 @@ static void count(enum cushim_copy_path path, int back, uint64_t n, uint64_t n_b
     atomic_store(&report.page.copies.large[path][back].ns, ns);
 }
 
-START_TEST(a_report_without_large_copies_says_nothing_of_them) {
+TEST(a_report_without_large_copies_says_nothing_of_them) {
     ck_assert_str_eq(full_page_written(cushim_large_copies_text, &report), "");
 }
-END_TEST
 
-START_TEST(where_staging_is_off_what_the_driver_took_is_told) {
+TEST(where_staging_is_off_what_the_driver_took_is_told) {
     report.run_ns = 1000000000;
     count(CUSHIM_COPY_BY_DRIVER, 0, 2, 1 << 30, 100000000);
     ck_assert_str_eq(full_page_written(cushim_large_copies_text, &report),
@@ -26,9 +25,8 @@ START_TEST(where_staging_is_off_what_the_driver_took_is_told) {
     const char *text = full_page_written(cushim_large_copies_text, &report);
     ck_assert_msg(strstr(text, "     GB/s (no GPU)\n"), "%s", text);
 }
-END_TEST
 
-START_TEST(who_was_not_staged_has_a_reason) {
+TEST(who_was_not_staged_has_a_reason) {
     report.run_ns = 1;
     count(CUSHIM_COPY_BY_DRIVER, 0, 1, 1 << 30, 100000000);
     count(CUSHIM_COPY_STAGED, 1, 3, 1 << 30, 50000000);
@@ -41,11 +39,7 @@ START_TEST(who_was_not_staged_has_a_reason) {
         "  not staged             1  its stream was busy, and natively it need not wait\n");
     ck_assert_uint_eq(cushim_large_copies_unstaged_ns(&report), 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("large_copies",
-                     (const TTest *[]){a_report_without_large_copies_says_nothing_of_them,
-                                       where_staging_is_off_what_the_driver_took_is_told,
-                                       who_was_not_staged_has_a_reason, NULL});
+    return tests_run("large_copies");
 }

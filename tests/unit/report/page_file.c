@@ -46,7 +46,7 @@ static void fill(void) {
     strcpy(report.page.head.version, CUSHIM_VERSION_TEXT);
 }
 
-START_TEST(a_page_is_read_as_it_was_written) {
+TEST(a_page_is_read_as_it_was_written) {
     in_folder();
     fill();
     int file = cushim_page_file_make(folder, name, &report.page);
@@ -62,10 +62,9 @@ START_TEST(a_page_is_read_as_it_was_written) {
     close(file);
     leave_folder();
 }
-END_TEST
 
 /* A row belongs to the counters that it names by their address in its process. */
-START_TEST(rows_of_caches_are_added) {
+TEST(rows_of_caches_are_added) {
     static struct cushim_mem_cache cache;
     struct cushim_mem_stats *stats = &report.page.stats[1][CUSHIM_KIND_PINNED];
     in_folder();
@@ -87,7 +86,6 @@ START_TEST(rows_of_caches_are_added) {
     close(file);
     leave_folder();
 }
-END_TEST
 
 /* What a process writes while its page is read. */
 static struct cushim_page *mapped;
@@ -102,7 +100,7 @@ static void *take_and_give(void *unused) {
     return unused;
 }
 
-START_TEST(no_page_has_more_frees_than_requests) {
+TEST(no_page_has_more_frees_than_requests) {
     pthread_t process;
     unsigned n_wrong = 0;
     const struct cushim_mem_stats *stats = &as_read.page.stats[0][CUSHIM_KIND_DEVICE];
@@ -130,9 +128,8 @@ START_TEST(no_page_has_more_frees_than_requests) {
     close(file);
     leave_folder();
 }
-END_TEST
 
-START_TEST(another_version_and_another_layout_are_refused) {
+TEST(another_version_and_another_layout_are_refused) {
     in_folder();
     fill();
     strcpy(report.page.head.version, "0.0.9");
@@ -145,10 +142,9 @@ START_TEST(another_version_and_another_layout_are_refused) {
     ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), ENOEXEC);
     leave_folder();
 }
-END_TEST
 
 /* Of a page that anybody may have written. */
-START_TEST(texts_end_within_their_bytes) {
+TEST(texts_end_within_their_bytes) {
     in_folder();
     fill();
     struct cushim_page_head *head = &report.page.head;
@@ -171,10 +167,9 @@ START_TEST(texts_end_within_their_bytes) {
     ck_assert_uint_eq(strlen(as_read.page.device_places[0]), CUSHIM_PCI_BYTES - 1);
     leave_folder();
 }
-END_TEST
 
 /* Bits of the head, the counters and the rows: refused, or shown as something. */
-START_TEST(flipped_bits_harm_no_reader) {
+TEST(flipped_bits_harm_no_reader) {
     uint64_t seed = 7;
     unsigned n_read = 0;
     in_folder();
@@ -200,9 +195,8 @@ START_TEST(flipped_bits_harm_no_reader) {
     close(file);
     leave_folder();
 }
-END_TEST
 
-START_TEST(a_cut_file_is_refused) {
+TEST(a_cut_file_is_refused) {
     in_folder();
     fill();
     int file = cushim_page_file_make(folder, name, &report.page);
@@ -214,9 +208,8 @@ START_TEST(a_cut_file_is_refused) {
     close(file);
     leave_folder();
 }
-END_TEST
 
-START_TEST(a_folder_for_others_is_refused) {
+TEST(a_folder_for_others_is_refused) {
     in_folder();
     const mode_t modes[] = {0710, 0701, 0755, 0770, 0777};
     for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++) {
@@ -232,10 +225,9 @@ START_TEST(a_folder_for_others_is_refused) {
     ck_assert_int_eq(opened, -1);
     leave_folder();
 }
-END_TEST
 
 /* The signal of a file that grows too large would end the program. */
-START_TEST(a_limit_on_files_is_an_error_and_no_signal) {
+TEST(a_limit_on_files_is_an_error_and_no_signal) {
     struct rlimit limit;
     in_folder();
     fill();
@@ -247,11 +239,10 @@ START_TEST(a_limit_on_files_is_an_error_and_no_signal) {
     ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), ENOENT);
     leave_folder();
 }
-END_TEST
 
 /* The lock tells, whatever number the process has; the file that it is on, if it could have none.
  */
-START_TEST(a_page_lives_as_long_as_its_lock) {
+TEST(a_page_lives_as_long_as_its_lock) {
     char own_name[CUSHIM_PAGE_NAME_BYTES];
     in_folder();
     fill();
@@ -285,10 +276,9 @@ START_TEST(a_page_lives_as_long_as_its_lock) {
     ck_assert(cushim_page_is_alive(folder, name));
     leave_folder();
 }
-END_TEST
 
 /* Nobody who can only read a page keeps it alive. */
-START_TEST(readers_hold_no_lock) {
+TEST(readers_hold_no_lock) {
     in_folder();
     fill();
     report.page.head.is_locked = 1;
@@ -301,10 +291,9 @@ START_TEST(readers_hold_no_lock) {
     close(reader);
     leave_folder();
 }
-END_TEST
 
 /* What is 0 takes no memory; 64 KiB are enough for a page of which little is used. */
-START_TEST(a_file_has_holes) {
+TEST(a_file_has_holes) {
     struct stat status;
     in_folder();
     memset(&report, 0, sizeof report);
@@ -316,10 +305,9 @@ START_TEST(a_file_has_holes) {
     close(file);
     leave_folder();
 }
-END_TEST
 
 /* The group of a folder that its owner lets read gets the pages; nobody else. */
-START_TEST(a_group_reads_what_the_folder_lets_it) {
+TEST(a_group_reads_what_the_folder_lets_it) {
     struct stat status, around;
     in_folder();
     fill();
@@ -339,10 +327,9 @@ START_TEST(a_group_reads_what_the_folder_lets_it) {
     ck_assert_uint_eq(status.st_mode & 0777, 0600);
     leave_folder();
 }
-END_TEST
 
 /* In a folder that anybody can write to, or of root: as another user, or as root. */
-START_TEST(a_page_of_somebody_else_than_the_folder_is_refused) {
+TEST(a_page_of_somebody_else_than_the_folder_is_refused) {
     in_folder();
     fill();
     close(cushim_page_file_make(folder, name, &report.page));
@@ -362,10 +349,9 @@ START_TEST(a_page_of_somebody_else_than_the_folder_is_refused) {
     }
     leave_folder();
 }
-END_TEST
 
 /* What has a time last, or the normal end. */
-START_TEST(how_long_a_process_is_known_to_have_run) {
+TEST(how_long_a_process_is_known_to_have_run) {
     struct cushim_page *page = &report.page;
     fill();
     for (int device = 0; device < 2; device++) {
@@ -384,17 +370,7 @@ START_TEST(how_long_a_process_is_known_to_have_run) {
     page->head.end_ns = 10;
     ck_assert_uint_eq(cushim_page_known_ns(page), 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "page_file",
-        (const TTest *[]){
-            a_page_is_read_as_it_was_written, how_long_a_process_is_known_to_have_run,
-            rows_of_caches_are_added, no_page_has_more_frees_than_requests,
-            another_version_and_another_layout_are_refused, texts_end_within_their_bytes,
-            flipped_bits_harm_no_reader, a_cut_file_is_refused, a_folder_for_others_is_refused,
-            a_limit_on_files_is_an_error_and_no_signal, a_page_lives_as_long_as_its_lock,
-            readers_hold_no_lock, a_file_has_holes, a_group_reads_what_the_folder_lets_it,
-            a_page_of_somebody_else_than_the_folder_is_refused, NULL});
+    return tests_run("page_file");
 }

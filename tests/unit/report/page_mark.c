@@ -14,7 +14,7 @@ static void put(unsigned i) {
     cushim_page_mark_put(&page, &mark);
 }
 
-START_TEST(the_last_marks_are_kept_in_order) {
+TEST(the_last_marks_are_kept_in_order) {
     struct cushim_page_mark mark;
     char name[16];
     ck_assert(!cushim_page_mark_get(&page, 0, &mark));
@@ -29,9 +29,8 @@ START_TEST(the_last_marks_are_kept_in_order) {
     }
     ck_assert(!cushim_page_mark_get(&page, CUSHIM_PAGE_MARKS, &mark));
 }
-END_TEST
 
-START_TEST(a_mark_that_is_being_written_is_left_out) {
+TEST(a_mark_that_is_being_written_is_left_out) {
     struct cushim_page_mark mark;
     put(1);
     put(2);
@@ -41,9 +40,8 @@ START_TEST(a_mark_that_is_being_written_is_left_out) {
     page.marks[0][0] = 0;
     ck_assert(!cushim_page_mark_get(&page, 0, &mark));
 }
-END_TEST
 
-START_TEST(any_bytes_are_a_line_of_text) {
+TEST(any_bytes_are_a_line_of_text) {
     struct cushim_page_mark mark = {.name = "red \x1b[31m\n end"};
     cushim_page_mark_put(&page, &mark);
     ck_assert(cushim_page_mark_get(&page, 0, &mark));
@@ -55,10 +53,7 @@ START_TEST(any_bytes_are_a_line_of_text) {
     for (unsigned i = 0; i < 2 * CUSHIM_PAGE_MARKS; i++)
         cushim_page_mark_get(&page, i, &mark);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("page_mark", (const TTest *[]){the_last_marks_are_kept_in_order,
-                                                    a_mark_that_is_being_written_is_left_out,
-                                                    any_bytes_are_a_line_of_text, NULL});
+    return tests_run("page_mark");
 }

@@ -18,7 +18,7 @@ static void put(uint64_t value) {
     cushim_page_ring_put(CUSHIM_PAGE_RING(rows), &n_records, record);
 }
 
-START_TEST(the_last_records_are_kept_in_order) {
+TEST(the_last_records_are_kept_in_order) {
     uint64_t record[N_WORDS];
     for (uint64_t n = 0; n < 10; n++) {
         ck_assert(!cushim_page_ring_get(CUSHIM_PAGE_RING(rows), n, N_ROWS, record));
@@ -31,7 +31,6 @@ START_TEST(the_last_records_are_kept_in_order) {
         put(n);
     }
 }
-END_TEST
 
 static void *write_on(void *unused) {
     for (uint64_t n = 0; !atomic_load(&is_over); n++)
@@ -39,7 +38,7 @@ static void *write_on(void *unused) {
     return unused;
 }
 
-START_TEST(what_is_read_while_others_write_is_of_one_record) {
+TEST(what_is_read_while_others_write_is_of_one_record) {
     pthread_t writer;
     unsigned n_whole = 0;
     atomic_store(&is_over, false);
@@ -58,9 +57,8 @@ START_TEST(what_is_read_while_others_write_is_of_one_record) {
     atomic_store(&is_over, true);
     pthread_join(writer, NULL);
 }
-END_TEST
 
-START_TEST(any_number_of_records_harms_no_reader) {
+TEST(any_number_of_records_harms_no_reader) {
     const uint64_t numbers[] = {UINT64_MAX, UINT64_MAX - 1, (uint64_t)1 << 63, 5};
     uint64_t record[N_WORDS];
     for (unsigned k = 0; k < sizeof numbers / sizeof *numbers; k++) {
@@ -68,11 +66,7 @@ START_TEST(any_number_of_records_harms_no_reader) {
             ck_assert(!cushim_page_ring_get(CUSHIM_PAGE_RING(rows), numbers[k], i, record));
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run("page_ring",
-                     (const TTest *[]){the_last_records_are_kept_in_order,
-                                       what_is_read_while_others_write_is_of_one_record,
-                                       any_number_of_records_harms_no_reader, NULL});
+    return tests_run("page_ring");
 }

@@ -17,7 +17,7 @@ static void check_sum(struct cushim_report_held held) {
                       held.held_bytes);
 }
 
-START_TEST(what_is_held_is_the_sum_of_its_parts) {
+TEST(what_is_held_is_the_sum_of_its_parts) {
     struct cushim_report_held held = held_of(100, 30, 40, 20);
     ck_assert_uint_eq(held.live_bytes, 30);
     ck_assert_uint_eq(held.rounding_bytes, 10);
@@ -25,10 +25,9 @@ START_TEST(what_is_held_is_the_sum_of_its_parts) {
     ck_assert_uint_eq(held.spare_bytes, 40);
     check_sum(held);
 }
-END_TEST
 
 /* Counters that were read while others wrote them. */
-START_TEST(parts_that_do_not_fit_are_cut) {
+TEST(parts_that_do_not_fit_are_cut) {
     uint64_t seed = 1;
     for (unsigned i = 0; i < suite_steps(10000); i++) {
         uint64_t held = suite_random(&seed) % 100, live = suite_random(&seed) % 100;
@@ -39,9 +38,8 @@ START_TEST(parts_that_do_not_fit_are_cut) {
         ck_assert_uint_le(parts.idle_bytes, idle);
     }
 }
-END_TEST
 
-START_TEST(a_device_is_there_where_anything_was_asked_for) {
+TEST(a_device_is_there_where_anything_was_asked_for) {
     ck_assert(!cushim_report_has_device(&report, 3));
     report.page.virtuals[3].n_requests = 1;
     ck_assert(cushim_report_has_device(&report, 3));
@@ -50,9 +48,8 @@ START_TEST(a_device_is_there_where_anything_was_asked_for) {
     ck_assert(cushim_report_has(&report, 4, CUSHIM_KIND_PINNED));
     ck_assert(cushim_report_has_device(&report, 4));
 }
-END_TEST
 
-START_TEST(sums_are_over_devices_and_kinds) {
+TEST(sums_are_over_devices_and_kinds) {
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)
             report.page.stats[device][kind].n_overruns = 1;
@@ -64,9 +61,8 @@ START_TEST(sums_are_over_devices_and_kinds) {
                       CUSHIM_MAX_DEVICES * CUSHIM_N_KINDS);
     ck_assert_uint_eq(cushim_report_virtual_sum(&report).requested_bytes, 2 * CUSHIM_MAX_DEVICES);
 }
-END_TEST
 
-START_TEST(a_uuid_is_spelled_as_nvidia_smi_does) {
+TEST(a_uuid_is_spelled_as_nvidia_smi_does) {
     unsigned char uuid[16] = {0};
     char text[CUSHIM_REPORT_UUID_BYTES];
     ck_assert_str_eq(cushim_report_uuid(text, uuid), "");
@@ -74,12 +70,7 @@ START_TEST(a_uuid_is_spelled_as_nvidia_smi_does) {
         uuid[i] = (unsigned char)(i * 17);
     ck_assert_str_eq(cushim_report_uuid(text, uuid), "GPU-00112233-4455-6677-8899-aabbccddeeff");
 }
-END_TEST
 
 SUITE() {
-    return suite_run("report", (const TTest *[]){what_is_held_is_the_sum_of_its_parts,
-                                                 parts_that_do_not_fit_are_cut,
-                                                 a_device_is_there_where_anything_was_asked_for,
-                                                 sums_are_over_devices_and_kinds,
-                                                 a_uuid_is_spelled_as_nvidia_smi_does, NULL});
+    return tests_run("report");
 }

@@ -11,12 +11,11 @@
 static struct cushim_report report;
 static int n_ranks = 1;
 
-START_TEST(words_are_descriptors_and_all_else_is_a_name) {
+TEST(words_are_descriptors_and_all_else_is_a_name) {
     ck_assert_int_eq(cushim_report_descriptor("stderr"), STDERR_FILENO);
     ck_assert_int_eq(cushim_report_descriptor("-"), STDOUT_FILENO);
     ck_assert_int_eq(cushim_report_descriptor("report.json"), -1);
 }
-END_TEST
 
 /* What a name becomes in a folder that is not there: nothing is written. */
 static const char *named(const char *where, bool is_apart) {
@@ -28,7 +27,7 @@ static const char *named(const char *where, bool is_apart) {
     return path;
 }
 
-START_TEST(reports_that_share_a_name_are_told_apart) {
+TEST(reports_that_share_a_name_are_told_apart) {
     ck_assert_str_eq(named("a.b/report.json", false), "/no/such/a.b/report.json");
     ck_assert_str_eq(named("a.b/report.json", true), "/no/such/a.b/report-77.json");
     ck_assert_str_eq(named("a.b/report", true), "/no/such/a.b/report-77");
@@ -37,9 +36,8 @@ START_TEST(reports_that_share_a_name_are_told_apart) {
     ck_assert_str_eq(named("a-%r.json", true), "/no/such/a-5.json");
     ck_assert_str_eq(named("folder/", false), "/no/such/folder//5-77-0.json");
 }
-END_TEST
 
-START_TEST(ranks_of_one_job_have_names_of_their_own) {
+TEST(ranks_of_one_job_have_names_of_their_own) {
     static const int many[] = {2, -1}; /* -1: nobody says how many */
     for (int i = 0; i < 2; i++) {
         n_ranks = many[i];
@@ -51,9 +49,8 @@ START_TEST(ranks_of_one_job_have_names_of_their_own) {
         ck_assert_str_eq(named("folder/", false), "/no/such/folder//5-77-0.json");
     }
 }
-END_TEST
 
-START_TEST(several_share_a_word_or_a_name_without_places) {
+TEST(several_share_a_word_or_a_name_without_places) {
     ck_assert(cushim_report_is_shared("stderr", ""));
     ck_assert(cushim_report_is_shared("a-%%p.json", ""));
     ck_assert(!cushim_report_is_shared("a-%r.json", ""));
@@ -62,9 +59,8 @@ START_TEST(several_share_a_word_or_a_name_without_places) {
     ck_assert(!cushim_report_is_shared("tmp", "/"));
     ck_assert(!cushim_report_is_folder("", "/"));
 }
-END_TEST
 
-START_TEST(a_name_that_is_too_long_is_an_error) {
+TEST(a_name_that_is_too_long_is_an_error) {
     char where[PATH_MAX], path[PATH_MAX];
     memset(where, 'x', sizeof where - 1);
     where[sizeof where - 1] = 0;
@@ -72,12 +68,7 @@ START_TEST(a_name_that_is_too_long_is_an_error) {
     ck_assert_str_eq(path, "");
     ck_assert_int_eq(cushim_report_write(where, "", true, &report, path), ENAMETOOLONG);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("report_file", (const TTest *[]){words_are_descriptors_and_all_else_is_a_name,
-                                                      reports_that_share_a_name_are_told_apart,
-                                                      ranks_of_one_job_have_names_of_their_own,
-                                                      several_share_a_word_or_a_name_without_places,
-                                                      a_name_that_is_too_long_is_an_error, NULL});
+    return tests_run("report_file");
 }

@@ -5,7 +5,7 @@
 static struct cushim_report report;
 static struct cushim_page_head *const head = &report.page.head;
 
-START_TEST(hostile_names_are_escaped) {
+TEST(hostile_names_are_escaped) {
     full_page(&report, 1);
     strcpy(report.page.head.program, "a\"b\\c\n<script>\xff\xf0\x9f\x98\x80");
     const char *text = full_page_written(cushim_report_json, &report);
@@ -15,21 +15,19 @@ START_TEST(hostile_names_are_escaped) {
     for (; *text; text++)
         ck_assert(*text == '\n' || (*text >= ' ' && *text <= '~'));
 }
-END_TEST
 
 static void put_more(struct cushim_writer *out) {
     cushim_write(out, "  \"more\": 1,\n");
 }
 
-START_TEST(what_the_process_alone_knows_is_a_member) {
+TEST(what_the_process_alone_knows_is_a_member) {
     ck_assert_ptr_null(strstr(full_page_written(cushim_report_json, &report), "more"));
     report.put_json = put_more;
     ck_assert_ptr_nonnull(
         strstr(full_page_written(cushim_report_json, &report), "\n  \"more\": 1,\n  \"bypassed\""));
 }
-END_TEST
 
-START_TEST(what_ran_is_members) {
+TEST(what_ran_is_members) {
     full_page_head(head);
     ck_assert_ptr_nonnull(strstr(
         full_page_written(cushim_report_json, &report),
@@ -47,10 +45,7 @@ START_TEST(what_ran_is_members) {
         strstr(full_page_written(cushim_report_json, &report),
                "\"arguments\": [\"a\\u001b[31m\\u000ab\\\"\", \"\\ufffd\\ufffd\\u003cscript>\"]"));
 }
-END_TEST
 
 SUITE() {
-    return suite_run("report_json",
-                     (const TTest *[]){what_ran_is_members, hostile_names_are_escaped,
-                                       what_the_process_alone_knows_is_a_member, NULL});
+    return tests_run("report_json");
 }

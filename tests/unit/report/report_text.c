@@ -6,7 +6,7 @@
 static struct cushim_report report;
 static struct cushim_page_head *const head = &report.page.head;
 
-START_TEST(no_line_is_wider_than_80_columns) {
+TEST(no_line_is_wider_than_80_columns) {
     const uint64_t numbers[] = {1, 1023, 1048575, 9999999};
     for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         full_page(&report, numbers[i]);
@@ -15,9 +15,8 @@ START_TEST(no_line_is_wider_than_80_columns) {
             ck_assert_msg(strlen(line) <= 80, "%zu: %s", strlen(line), line);
     }
 }
-END_TEST
 
-START_TEST(what_was_not_counted_has_no_line) {
+TEST(what_was_not_counted_has_no_line) {
     strcpy(report.page.head.program, "train");
     strcpy(report.page.head.version, "0.1.0");
     report.page.head.process = 7;
@@ -27,9 +26,8 @@ START_TEST(what_was_not_counted_has_no_line) {
                      "cushim 0.1.0: train, process 7, 5 ns\n\n"
                      "verdict: no device memory was asked for\n");
 }
-END_TEST
 
-START_TEST(a_refused_request_was_a_request) {
+TEST(a_refused_request_was_a_request) {
     struct cushim_mem_stats *stats = &report.page.stats[0][CUSHIM_KIND_DEVICE];
     stats->n_refused = 2;
     report.natively.when = 1; /* and there was nothing to estimate the times of */
@@ -39,9 +37,8 @@ START_TEST(a_refused_request_was_a_request) {
                   "%s", text);
     ck_assert_ptr_null(strstr(text, "natively"));
 }
-END_TEST
 
-START_TEST(parts_of_what_is_held_stand_in_one_row) {
+TEST(parts_of_what_is_held_stand_in_one_row) {
     struct cushim_mem_stats *stats = &report.page.stats[0][CUSHIM_KIND_DEVICE];
     stats->n_requests = stats->n_hits = 1;
     stats->held_bytes = stats->peak_held_bytes = 1000;
@@ -55,22 +52,20 @@ START_TEST(parts_of_what_is_held_stand_in_one_row) {
         "  device       1000 B =     300 B +     212 B +     388 B +     100 B     1000 B\n";
     ck_assert_msg(strncmp(row, wanted, strlen(wanted)) == 0, "%.*s", 170, row);
 }
-END_TEST
 
 /* What a report says below its first line. */
 static const char *second_line(void) {
     return strchr(full_page_written(cushim_report_text, &report), '\n') + 1;
 }
 
-START_TEST(what_ran_takes_two_lines) {
+TEST(what_ran_takes_two_lines) {
     static const char wanted[] = "  ./train --epochs 3 'two words' '' 'it's'\n"
                                  "  on node7, driver of CUDA 13.0, free=relaxed, keep=64M\n\n";
     full_page_head(head);
     ck_assert_msg(strncmp(second_line(), wanted, sizeof wanted - 1) == 0, "%s", second_line());
 }
-END_TEST
 
-START_TEST(where_it_runs_stands_in_the_heads) {
+TEST(where_it_runs_stands_in_the_heads) {
     full_page(&report, 1);
     const char *text = full_page_written(cushim_report_text, &report);
     ck_assert_ptr_nonnull(
@@ -79,16 +74,14 @@ START_TEST(where_it_runs_stands_in_the_heads) {
     head->ranks = -1;
     ck_assert_ptr_nonnull(strstr(full_page_written(cushim_report_text, &report), ", rank 99999, "));
 }
-END_TEST
 
-START_TEST(a_name_alone_stands_in_the_first_line) {
+TEST(a_name_alone_stands_in_the_first_line) {
     full_page_add_argument(head, "./train");
     ck_assert_int_eq(*second_line(), '\n');
 }
-END_TEST
 
 /* A terminal shows them and does not obey them; a line ends where the terminal does. */
-START_TEST(hostile_arguments_stay_in_their_line) {
+TEST(hostile_arguments_stay_in_their_line) {
     char word[200];
     memset(word, 'x', sizeof word - 1);
     word[sizeof word - 1] = 0;
@@ -100,10 +93,9 @@ START_TEST(hostile_arguments_stay_in_their_line) {
     ck_assert_ptr_nonnull(strstr(text, "a?[31m?b\""));
     ck_assert_ptr_nonnull(strstr(text, "xx...\n"));
 }
-END_TEST
 
 /* A character of several bytes at the end of the line is not left in half. */
-START_TEST(no_half_of_a_character_is_left) {
+TEST(no_half_of_a_character_is_left) {
     char word[200] = "";
     for (int i = 0; i < 49; i++)
         strcat(word, "\xe2\x82\xac");
@@ -114,15 +106,7 @@ START_TEST(no_half_of_a_character_is_left) {
     while (*text)
         ck_assert_uint_ne(cushim_utf8_next(&text), CUSHIM_UTF8_BAD);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "report_text",
-        (const TTest *[]){no_line_is_wider_than_80_columns, what_was_not_counted_has_no_line,
-                          a_refused_request_was_a_request, parts_of_what_is_held_stand_in_one_row,
-                          what_ran_takes_two_lines, where_it_runs_stands_in_the_heads,
-                          a_name_alone_stands_in_the_first_line,
-                          hostile_arguments_stay_in_their_line, no_half_of_a_character_is_left,
-                          NULL});
+    return tests_run("report_text");
 }

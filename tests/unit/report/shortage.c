@@ -43,7 +43,7 @@ static bool find(const struct cushim_page_frame *frame, char function[CUSHIM_REP
     return true;
 }
 
-START_TEST(it_says_what_there_was_and_who_asked) {
+TEST(it_says_what_there_was_and_who_asked) {
     struct cushim_page_shortage shortage = some();
     ck_assert_str_eq(
         text_of(&shortage),
@@ -62,9 +62,8 @@ START_TEST(it_says_what_there_was_and_who_asked) {
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "  asked at   in_load_all  train.c:57\n"));
     find_line = NULL;
 }
-END_TEST
 
-START_TEST(what_helps_follows_from_the_numbers) {
+TEST(what_helps_follows_from_the_numbers) {
     struct cushim_page_shortage shortage = some();
     ck_assert_ptr_null(strstr(text_of(&shortage), "  shared "));
     shortage.retired_bytes = 6 * GIB;
@@ -93,9 +92,8 @@ START_TEST(what_helps_follows_from_the_numbers) {
     shortage.kind = CUSHIM_KIND_PINNED;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "the host had no memory to pin"));
 }
-END_TEST
 
-START_TEST(any_page_gives_text_and_whole_json) {
+TEST(any_page_gives_text_and_whole_json) {
     uint64_t seed = 11;
     for (unsigned k = 0; k < suite_steps(300); k++) {
         atomic_uint_fast64_t *words = &report.page.shortages[0][0];
@@ -115,10 +113,7 @@ START_TEST(any_page_gives_text_and_whole_json) {
         ck_assert_ptr_nonnull(strstr(full_page_written(cushim_shortage_json, &report), "\n    {"));
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run("shortage", (const TTest *[]){it_says_what_there_was_and_who_asked,
-                                                   what_helps_follows_from_the_numbers,
-                                                   any_page_gives_text_and_whole_json, NULL});
+    return tests_run("shortage");
 }

@@ -31,7 +31,7 @@ static struct cushim_site told(uint64_t run_ns) {
     return site;
 }
 
-START_TEST(large_blocks_are_counted_and_small_ones_stand_for_more) {
+TEST(large_blocks_are_counted_and_small_ones_stand_for_more) {
     struct cushim_page_site *site = site_of(7);
     cushim_site_add(site, MEAN, 3 * MEAN, 0);
     ck_assert_uint_eq(told(0).live_bytes, 3 * MEAN);
@@ -49,7 +49,6 @@ START_TEST(large_blocks_are_counted_and_small_ones_stand_for_more) {
     ck_assert_uint_eq(told(0).error_bytes, 0);
     ck_assert_uint_eq(told(0).peak_live_bytes, 4 * MEAN);
 }
-END_TEST
 
 /* Blocks of 1 to 100,000 bytes, of which samples are taken; the bytes of all. */
 static uint64_t add_samples(struct cushim_page_site *site, unsigned n, uint64_t seed) {
@@ -64,7 +63,7 @@ static uint64_t add_samples(struct cushim_page_site *site, unsigned n, uint64_t 
 }
 
 /* Sums of what was taken come near what there was, whatever the sizes. */
-START_TEST(samples_are_right_on_average) {
+TEST(samples_are_right_on_average) {
     enum { N = 200000 };
     uint64_t all_bytes = add_samples(site_of(1), N, 3);
     struct cushim_site sum = told(0);
@@ -74,10 +73,9 @@ START_TEST(samples_are_right_on_average) {
     ck_assert_uint_gt(sum.n_live, N / 2);
     ck_assert_uint_lt(sum.n_live, N * 2);
 }
-END_TEST
 
 /* The error that is told is one that holds: of 1,000 programs at most one is off by four of it. */
-START_TEST(a_sum_is_within_four_of_its_errors) {
+TEST(a_sum_is_within_four_of_its_errors) {
     enum { SEEDS = 1000, N = 2000 };
     unsigned n_off = 0;
     for (uint64_t i = 1; i <= SEEDS; i++) {
@@ -89,9 +87,8 @@ START_TEST(a_sum_is_within_four_of_its_errors) {
     }
     ck_assert_uint_le(n_off, SEEDS / 1000);
 }
-END_TEST
 
-START_TEST(who_has_more_in_each_quarter_grows) {
+TEST(who_has_more_in_each_quarter_grows) {
     struct cushim_page_site *site = site_of(1);
     for (uint64_t second = 1; second <= 100; second++)
         cushim_site_add(site, MEAN, MEAN, second * SECOND);
@@ -101,9 +98,8 @@ START_TEST(who_has_more_in_each_quarter_grows) {
     /* the last quarter had none */
     ck_assert(!told((uint64_t)200 * SECOND).is_growing);
 }
-END_TEST
 
-START_TEST(who_gives_back_or_came_at_once_does_not_grow) {
+TEST(who_gives_back_or_came_at_once_does_not_grow) {
     struct cushim_page_site *site = site_of(1);
     for (unsigned i = 0; i < 100; i++)
         cushim_site_add(site, MEAN, MEAN, SECOND);
@@ -114,17 +110,15 @@ START_TEST(who_gives_back_or_came_at_once_does_not_grow) {
     }
     ck_assert(!told((uint64_t)101 * SECOND).is_growing);
 }
-END_TEST
 
-START_TEST(a_full_table_has_no_row_for_another) {
+TEST(a_full_table_has_no_row_for_another) {
     for (uint64_t key = 1; key <= CUSHIM_PAGE_SITES; key++)
         site_of(key);
     ck_assert_ptr_eq(cushim_site_find(&sites, 5), site_of(5));
     ck_assert_ptr_null(cushim_site_find(&sites, CUSHIM_PAGE_SITES + 1));
 }
-END_TEST
 
-START_TEST(any_bytes_are_told) {
+TEST(any_bytes_are_told) {
     report.sites = &sites;
     memset(&sites, 0xff, sizeof sites);
     for (unsigned i = 0; i < CUSHIM_PAGE_SITES; i++)
@@ -139,13 +133,7 @@ START_TEST(any_bytes_are_told) {
     ck_assert_str_eq(full_page_written(cushim_site_text, &report), "");
     ck_assert_str_eq(full_page_written(cushim_site_json, &report), "");
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "site", (const TTest *[]){large_blocks_are_counted_and_small_ones_stand_for_more,
-                                  samples_are_right_on_average, a_sum_is_within_four_of_its_errors,
-                                  who_has_more_in_each_quarter_grows,
-                                  who_gives_back_or_came_at_once_does_not_grow,
-                                  a_full_table_has_no_row_for_another, any_bytes_are_told, NULL});
+    return tests_run("site");
 }

@@ -5,7 +5,7 @@
 
 #include "tests/unit/suite.h"
 
-START_TEST(each_word_is_there_once_and_has_a_sentence) {
+TEST(each_word_is_there_once_and_has_a_sentence) {
     for (int i = 0; i < CUSHIM_N_WORDS; i++) {
         ck_assert(*cushim_report_words[i].text && *cushim_report_words[i].sentence);
         for (int j = 0; j < i; j++)
@@ -13,8 +13,7 @@ START_TEST(each_word_is_there_once_and_has_a_sentence) {
     }
     ck_assert_str_eq(CUSHIM_WORD(peak_live), "peak live");
 }
-END_TEST
 
 SUITE() {
-    return suite_run("words", (const TTest *[]){each_word_is_there_once_and_has_a_sentence, NULL});
+    return tests_run("words");
 }

@@ -25,7 +25,7 @@ static void check_name(const char *name, int version, cuuint64_t flags, const ch
     ck_assert_msg(address == dlsym(RTLD_DEFAULT, abi), "%s at %d is not %s", name, version, abi);
 }
 
-START_TEST(a_name_a_version_and_flags_name_an_export) {
+TEST(a_name_a_version_and_flags_name_an_export) {
     check_name("cuMemAlloc", 13000, 0, "cuMemAlloc_v2");
     check_name("cuMemAlloc", 3020, 0, "cuMemAlloc_v2");
     check_name("cuMemAlloc", 3010, 0, "cuMemAlloc");
@@ -42,9 +42,8 @@ START_TEST(a_name_a_version_and_flags_name_an_export) {
     check_name("cuGetProcAddress", 11030, 0, "cuGetProcAddress");
     check_name("cuGetProcAddress", 12000, 0, "cuGetProcAddress_v2");
 }
-END_TEST
 
-START_TEST(a_name_that_is_not_there_says_why) {
+TEST(a_name_that_is_not_there_says_why) {
     CUdriverProcAddressQueryResult status;
     void *address;
     ck_assert_ptr_null(look_up("cuNoSuchThing", 13000, 0, &status));
@@ -55,9 +54,8 @@ START_TEST(a_name_that_is_not_there_says_why) {
     ck_assert_int_eq(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     ck_cuda_is(cuGetProcAddress("cuInit", &address, 13000, 64, &status), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(nothing_works_before_init) {
+TEST(nothing_works_before_init) {
     CUdeviceptr a;
     int n;
     ck_cuda_is(cuMemAlloc(&a, 1), CUDA_ERROR_NOT_INITIALIZED);
@@ -69,9 +67,8 @@ START_TEST(nothing_works_before_init) {
     ck_assert_int_eq(n, 2);
     ck_cuda_is(cuMemAlloc(&a, 1), CUDA_ERROR_INVALID_CONTEXT);
 }
-END_TEST
 
-START_TEST(the_device_says_what_it_is) {
+TEST(the_device_says_what_it_is) {
     char name[100];
     CUuuid a, b;
     int major;
@@ -85,9 +82,8 @@ START_TEST(the_device_says_what_it_is) {
     ck_assert_int_eq(major, 9);
     ck_cuda_is(cuDeviceGetName(name, sizeof name, 2), CUDA_ERROR_INVALID_DEVICE);
 }
-END_TEST
 
-START_TEST(the_nth_call_fails_and_changes_nothing) {
+TEST(the_nth_call_fails_and_changes_nothing) {
     CUdeviceptr a = 0;
     fixture_context();
     sim_fail_at(2, CUDA_ERROR_OUT_OF_MEMORY);
@@ -102,9 +98,8 @@ START_TEST(the_nth_call_fails_and_changes_nothing) {
     ck_cuda(cuMemFree(a));
     ck_assert_int_eq(sim_has_failed(), 0);
 }
-END_TEST
 
-START_TEST(calls_are_counted_and_their_order_is_kept) {
+TEST(calls_are_counted_and_their_order_is_kept) {
     fixture_context();
     sim_calls_reset();
     ck_cuda(cuMemFree(fixture_alloc(1)));
@@ -117,7 +112,6 @@ START_TEST(calls_are_counted_and_their_order_is_kept) {
     ck_assert_str_eq(sim_call_name(1), "cuMemFree_v2");
     ck_assert_ptr_null(sim_call_name(2));
 }
-END_TEST
 
 static int exit_code_of(void (*child)(void)) {
     int status;
@@ -140,14 +134,13 @@ static void use_cuda(void) {
     _exit((int)cuMemAlloc(&a, 1));
 }
 
-START_TEST(a_child_of_an_initialised_process_gets_nothing) {
+TEST(a_child_of_an_initialised_process_gets_nothing) {
     ck_assert_int_eq(exit_code_of(use_cuda), 0);
     fixture_context();
     fixture_store(NULL, (int *)(uintptr_t)fixture_alloc(4), 1);
     ck_assert_int_eq(exit_code_of(use_cuda), CUDA_ERROR_NOT_INITIALIZED);
     ck_cuda(cuCtxSynchronize());
 }
-END_TEST
 
 static CUdeviceptr late;
 
@@ -170,11 +163,10 @@ static void end_process_in_a_kernel(void) {
     exit(7);
 }
 
-START_TEST(a_call_after_the_end_is_told_so) {
+TEST(a_call_after_the_end_is_told_so) {
     ck_assert_int_eq(exit_code_of(end_process), CUDA_ERROR_DEINITIALIZED);
     ck_assert_int_eq(exit_code_of(end_process_in_a_kernel), 7);
 }
-END_TEST
 
 /* ---- who waits while the process ends ---- */
 
@@ -237,13 +229,12 @@ static void end_process_while_one_waits(void) {
     exit(99);
 }
 
-START_TEST(a_wait_that_the_end_cuts_short_is_no_success) {
+TEST(a_wait_that_the_end_cuts_short_is_no_success) {
     for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
         wait_of_child = waits[i];
         ck_assert_int_eq(exit_code_of(end_process_while_one_waits), CUDA_ERROR_DEINITIALIZED);
     }
 }
-END_TEST
 
 static void use_options(void) {
     size_t n_bytes = 0;
@@ -260,12 +251,11 @@ static void use_options(void) {
     _exit(is_right ? 0 : 1);
 }
 
-START_TEST(options_come_from_the_environment) {
+TEST(options_come_from_the_environment) {
     ck_assert_int_eq(exit_code_of(use_options), 0);
 }
-END_TEST
 
-START_TEST(errors_have_names) {
+TEST(errors_have_names) {
     const char *text;
     ck_cuda(cuGetErrorName(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, &text));
     ck_assert_str_eq(text, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD");
@@ -274,7 +264,6 @@ START_TEST(errors_have_names) {
     ck_cuda_is(cuGetErrorName((CUresult)12345, &text), CUDA_ERROR_INVALID_VALUE);
     ck_assert_ptr_null(text);
 }
-END_TEST
 
 /* What the process wrote to standard error while it asked twice for a private table. */
 static void ask_for_tables(char *text, size_t cap) {
@@ -296,22 +285,20 @@ static void ask_for_tables(char *text, size_t cap) {
     ck_assert_ptr_null(table);
 }
 
-START_TEST(who_asks_for_private_tables_is_named_once) {
+TEST(who_asks_for_private_tables_is_named_once) {
     char text[1000];
     ask_for_tables(text, sizeof text);
     ck_assert_ptr_nonnull(strstr(text, "unit-sim carries a runtime"));
     ck_assert_ptr_nonnull(strstr(text, "tools/sim/README.md"));
     ck_assert_ptr_eq(strchr(text, '\n'), text + strlen(text) - 1);
 }
-END_TEST
 
-START_TEST(nobody_is_named_where_the_user_wants_quiet) {
+TEST(nobody_is_named_where_the_user_wants_quiet) {
     char text[1000];
     setenv("CUSHIM_SIM_QUIET", "1", 1);
     ask_for_tables(text, sizeof text);
     ck_assert_str_eq(text, "");
 }
-END_TEST
 
 /* Images of a GPU, as far as anybody looks. */
 static const uint32_t images[][4] = {
@@ -331,7 +318,7 @@ static CUresult launch_one(CUfunction function) {
     return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
 }
 
-START_TEST(a_kernel_that_nobody_has_is_a_step_that_does_nothing) {
+TEST(a_kernel_that_nobody_has_is_a_step_that_does_nothing) {
     CUmodule module;
     char packed[16] = "";
     size_t n_bytes = sizeof packed;
@@ -358,26 +345,23 @@ START_TEST(a_kernel_that_nobody_has_is_a_step_that_does_nothing) {
     ck_cuda(cuMemcpyDtoH(&seen, word, sizeof seen));
     ck_assert_int_eq(seen, 7);
 }
-END_TEST
 
-START_TEST(a_kernel_that_nobody_has_fails_at_its_launch_where_the_user_wants_that) {
+TEST(a_kernel_that_nobody_has_fails_at_its_launch_where_the_user_wants_that) {
     setenv("CUSHIM_SIM_KERNELS", "fail", 1);
     fixture_context();
     for (size_t i = 0; i < 3; i++)
         ck_cuda_is(launch_one(foreign_kernel(images[i])), CUDA_ERROR_NO_BINARY_FOR_GPU);
     ck_assert_uint_eq(sim_skipped(NULL), 0);
 }
-END_TEST
 
-START_TEST(images_of_a_gpu_do_not_load_unasked) {
+TEST(images_of_a_gpu_do_not_load_unasked) {
     CUmodule module;
     fixture_context();
     for (size_t i = 0; i < 3; i++)
         ck_cuda_is(cuModuleLoadData(&module, images[i]), CUDA_ERROR_NO_BINARY_FOR_GPU);
 }
-END_TEST
 
-START_TEST(an_image_of_a_gpu_loads_if_the_program_has_a_kernel_of_it) {
+TEST(an_image_of_a_gpu_loads_if_the_program_has_a_kernel_of_it) {
     static const char text[] = "//\n.version 8.0\n.target sm_90\n"
                                ".visible .entry store(.param .u64 a, .param .u32 b) { ret; }\n"
                                ".visible .entry nobody() { ret; }\n";
@@ -403,21 +387,7 @@ START_TEST(an_image_of_a_gpu_loads_if_the_program_has_a_kernel_of_it) {
     ck_cuda(cuModuleGetFunction(&function, module, "store"));
     ck_cuda(cuLinkDestroy(link));
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "sim calls",
-        (const TTest *[]){
-            a_name_a_version_and_flags_name_an_export, a_name_that_is_not_there_says_why,
-            nothing_works_before_init, the_device_says_what_it_is,
-            the_nth_call_fails_and_changes_nothing, calls_are_counted_and_their_order_is_kept,
-            a_child_of_an_initialised_process_gets_nothing, a_call_after_the_end_is_told_so,
-            a_wait_that_the_end_cuts_short_is_no_success, options_come_from_the_environment,
-            errors_have_names, who_asks_for_private_tables_is_named_once,
-            nobody_is_named_where_the_user_wants_quiet,
-            a_kernel_that_nobody_has_is_a_step_that_does_nothing,
-            a_kernel_that_nobody_has_fails_at_its_launch_where_the_user_wants_that,
-            images_of_a_gpu_do_not_load_unasked,
-            an_image_of_a_gpu_loads_if_the_program_has_a_kernel_of_it, NULL});
+    return tests_run("sim calls");
 }

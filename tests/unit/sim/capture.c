@@ -34,7 +34,7 @@ static void exchange(CUstreamCaptureMode mode) {
     ck_cuda(cuThreadExchangeStreamCaptureMode(&mode));
 }
 
-START_TEST(what_is_captured_runs_when_the_graph_is_launched) {
+TEST(what_is_captured_runs_when_the_graph_is_launched) {
     int value = 0;
     CUgraph graph;
     CUgraphExec exec;
@@ -56,9 +56,8 @@ START_TEST(what_is_captured_runs_when_the_graph_is_launched) {
     ck_cuda(cuStreamSynchronize(stream));
     ck_assert_int_eq(value, 2);
 }
-END_TEST
 
-START_TEST(unsafe_calls_invalidate_the_threads_own_capture) {
+TEST(unsafe_calls_invalidate_the_threads_own_capture) {
     const CUstreamCaptureMode modes[] = {GLOBAL, THREAD_LOCAL};
     CUdeviceptr a, b;
     CUevent event;
@@ -79,9 +78,8 @@ START_TEST(unsafe_calls_invalidate_the_threads_own_capture) {
     }
     ck_cuda(cuMemFree(a));
 }
-END_TEST
 
-START_TEST(a_relaxed_capture_or_thread_lets_unsafe_calls_pass) {
+TEST(a_relaxed_capture_or_thread_lets_unsafe_calls_pass) {
     CUdeviceptr a;
     CUevent event;
     fixture_context();
@@ -100,7 +98,6 @@ START_TEST(a_relaxed_capture_or_thread_lets_unsafe_calls_pass) {
         check_ends(stream);
     }
 }
-END_TEST
 
 static CUresult allocate(void *mode) {
     CUdeviceptr a;
@@ -108,7 +105,7 @@ static CUresult allocate(void *mode) {
     return cuMemAlloc(&a, 1);
 }
 
-START_TEST(a_global_capture_forbids_other_threads_and_a_local_one_does_not) {
+TEST(a_global_capture_forbids_other_threads_and_a_local_one_does_not) {
     CUstreamCaptureMode default_mode = GLOBAL, local = THREAD_LOCAL;
     fixture_context();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
@@ -123,9 +120,8 @@ START_TEST(a_global_capture_forbids_other_threads_and_a_local_one_does_not) {
                CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     check_invalid(stream);
 }
-END_TEST
 
-START_TEST(a_relaxed_free_waits_and_leaves_the_capture_whole) {
+TEST(a_relaxed_free_waits_and_leaves_the_capture_whole) {
     atomic_int flag = 0;
     fixture_context();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
@@ -140,9 +136,8 @@ START_TEST(a_relaxed_free_waits_and_leaves_the_capture_whole) {
     check_active(stream);
     check_ends(stream);
 }
-END_TEST
 
-START_TEST(context_events_invalidate_captures_of_every_mode) {
+TEST(context_events_invalidate_captures_of_every_mode) {
     const CUstreamCaptureMode modes[] = {GLOBAL, THREAD_LOCAL, RELAXED};
     CUevent event;
     CUcontext context = fixture_context();
@@ -158,9 +153,8 @@ START_TEST(context_events_invalidate_captures_of_every_mode) {
         check_invalid(stream);
     }
 }
-END_TEST
 
-START_TEST(waiting_for_a_capturing_stream_invalidates_it) {
+TEST(waiting_for_a_capturing_stream_invalidates_it) {
     fixture_context();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     exchange(RELAXED);
@@ -174,9 +168,8 @@ START_TEST(waiting_for_a_capturing_stream_invalidates_it) {
     ck_cuda_is(cuCtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     check_invalid(stream);
 }
-END_TEST
 
-START_TEST(the_legacy_stream_is_refused_beside_a_capturing_blocking_stream) {
+TEST(the_legacy_stream_is_refused_beside_a_capturing_blocking_stream) {
     int value = 0;
     CUstreamCaptureStatus status;
     fixture_context();
@@ -192,9 +185,8 @@ START_TEST(the_legacy_stream_is_refused_beside_a_capturing_blocking_stream) {
     ck_cuda_is(cuMemcpyHtoD(a, &value, 4), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     check_invalid(stream);
 }
-END_TEST
 
-START_TEST(a_capture_spreads_by_events_and_must_be_joined) {
+TEST(a_capture_spreads_by_events_and_must_be_joined) {
     CUevent fork, join;
     CUgraph graph;
     int value = 0;
@@ -226,9 +218,8 @@ START_TEST(a_capture_spreads_by_events_and_must_be_joined) {
         ck_assert_int_eq(status_of(b), CU_STREAM_CAPTURE_STATUS_NONE);
     }
 }
-END_TEST
 
-START_TEST(captures_do_not_merge_nor_wait_for_events_outside) {
+TEST(captures_do_not_merge_nor_wait_for_events_outside) {
     CUevent event;
     CUgraph graph;
     fixture_context();
@@ -248,14 +239,13 @@ START_TEST(captures_do_not_merge_nor_wait_for_events_outside) {
     check_invalid(a);
     ck_cuda_is(cuStreamEndCapture(a, &graph), CUDA_ERROR_ILLEGAL_STATE);
 }
-END_TEST
 
 static CUresult end_it(void *stream) {
     CUgraph graph;
     return cuStreamEndCapture(stream, &graph);
 }
 
-START_TEST(another_thread_may_end_a_relaxed_capture_alone) {
+TEST(another_thread_may_end_a_relaxed_capture_alone) {
     fixture_context();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuStreamBeginCapture(stream, GLOBAL));
@@ -265,9 +255,8 @@ START_TEST(another_thread_may_end_a_relaxed_capture_alone) {
     ck_cuda(cuStreamBeginCapture(stream, RELAXED));
     ck_cuda(fixture_join(fixture_run(end_it, stream)));
 }
-END_TEST
 
-START_TEST(a_capture_tells_its_graph_and_place) {
+TEST(a_capture_tells_its_graph_and_place) {
     int value;
     CUstreamCaptureStatus status;
     cuuint64_t id = 0;
@@ -290,9 +279,8 @@ START_TEST(a_capture_tells_its_graph_and_place) {
     ck_assert_uint_eq(n, 0);
     check_ends(stream);
 }
-END_TEST
 
-START_TEST(a_capturing_stream_that_is_destroyed_takes_its_capture_along) {
+TEST(a_capturing_stream_that_is_destroyed_takes_its_capture_along) {
     CUdeviceptr a;
     fixture_context();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
@@ -300,9 +288,8 @@ START_TEST(a_capturing_stream_that_is_destroyed_takes_its_capture_along) {
     ck_cuda(cuStreamDestroy(stream));
     ck_cuda(cuMemAlloc(&a, 1));
 }
-END_TEST
 
-START_TEST(memory_of_a_captured_allocation_lives_as_long_as_its_graphs) {
+TEST(memory_of_a_captured_allocation_lives_as_long_as_its_graphs) {
     CUdeviceptr a;
     CUgraph graph;
     CUgraphExec exec;
@@ -322,23 +309,7 @@ START_TEST(memory_of_a_captured_allocation_lives_as_long_as_its_graphs) {
     ck_cuda(cuGraphExecDestroy(exec));
     ck_assert_uint_eq(sim_live_allocations(), 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "sim capture",
-        (const TTest *[]){what_is_captured_runs_when_the_graph_is_launched,
-                          unsafe_calls_invalidate_the_threads_own_capture,
-                          a_relaxed_capture_or_thread_lets_unsafe_calls_pass,
-                          a_global_capture_forbids_other_threads_and_a_local_one_does_not,
-                          a_relaxed_free_waits_and_leaves_the_capture_whole,
-                          context_events_invalidate_captures_of_every_mode,
-                          waiting_for_a_capturing_stream_invalidates_it,
-                          the_legacy_stream_is_refused_beside_a_capturing_blocking_stream,
-                          a_capture_spreads_by_events_and_must_be_joined,
-                          captures_do_not_merge_nor_wait_for_events_outside,
-                          another_thread_may_end_a_relaxed_capture_alone,
-                          a_capture_tells_its_graph_and_place,
-                          a_capturing_stream_that_is_destroyed_takes_its_capture_along,
-                          memory_of_a_captured_allocation_lives_as_long_as_its_graphs, NULL});
+    return tests_run("sim capture");
 }

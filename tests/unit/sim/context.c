@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-START_TEST(contexts_stack_and_end) {
+TEST(contexts_stack_and_end) {
     CUcontext a, b, top;
     CUdeviceptr address;
     ck_cuda(cuInit(0));
@@ -26,9 +26,8 @@ START_TEST(contexts_stack_and_end) {
     ck_cuda(cuCtxDestroy(a));
     ck_cuda_is(cuMemAlloc(&address, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
-END_TEST
 
-START_TEST(a_context_ends_with_the_last_of_its_uses) {
+TEST(a_context_ends_with_the_last_of_its_uses) {
     CUcontext a, same, other;
     ck_cuda(cuInit(0));
     ck_cuda_is(cuCtxAttach(&same, 0), CUDA_ERROR_INVALID_CONTEXT);
@@ -46,9 +45,8 @@ START_TEST(a_context_ends_with_the_last_of_its_uses) {
     ck_assert_uint_eq(sim_live_allocations(), 0);
     ck_cuda_is(cuCtxDetach(a), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
-END_TEST
 
-START_TEST(a_reset_ends_memory_and_streams_and_the_handle_lives_again) {
+TEST(a_reset_ends_memory_and_streams_and_the_handle_lives_again) {
     CUcontext again;
     int is_active;
     unsigned flags;
@@ -70,9 +68,8 @@ START_TEST(a_reset_ends_memory_and_streams_and_the_handle_lives_again) {
     ck_cuda(cuDevicePrimaryCtxRelease(0));
     ck_cuda_is(cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
 }
-END_TEST
 
-START_TEST(pointers_are_known_until_they_are_freed) {
+TEST(pointers_are_known_until_they_are_freed) {
     CUcontext context = fixture_context(), found;
     unsigned type = 99;
     CUdeviceptr start;
@@ -99,9 +96,8 @@ START_TEST(pointers_are_known_until_they_are_freed) {
     ck_assert_uint_eq(type, 0);
     ck_assert_int_eq(device, CU_DEVICE_INVALID);
 }
-END_TEST
 
-START_TEST(mapped_memory_is_reached_once_access_is_set) {
+TEST(mapped_memory_is_reached_once_access_is_set) {
     CUmemGenericAllocationHandle handle;
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
@@ -131,9 +127,8 @@ START_TEST(mapped_memory_is_reached_once_access_is_set) {
     ck_cuda(cuMemGetInfo(&n_free, &n_total));
     ck_assert_uint_eq(n_before, n_free);
 }
-END_TEST
 
-START_TEST(reservations_take_the_lowest_gap_that_serves) {
+TEST(reservations_take_the_lowest_gap_that_serves) {
     enum { N = 100 }; /* more than what the list of them has room for at first */
     CUdeviceptr at[N], again, wide, wrong;
     size_t page;
@@ -160,7 +155,6 @@ START_TEST(reservations_take_the_lowest_gap_that_serves) {
     ck_cuda(cuMemAddressFree(wide, 2 * page));
     ck_cuda(cuMemAddressFree(at[99], page));
 }
-END_TEST
 
 /* A set, copies and a kernel of the current context. */
 static void check_reach(CUdeviceptr mapped, CUdeviceptr other, CUresult answer) {
@@ -202,7 +196,7 @@ static CUdeviceptr map_page(CUcontext contexts[2], size_t *page, CUdeviceptr *ot
     return mapped;
 }
 
-START_TEST(mapped_memory_is_reached_by_the_devices_that_were_let_in) {
+TEST(mapped_memory_is_reached_by_the_devices_that_were_let_in) {
     CUcontext contexts[2];
     CUdeviceptr other;
     unsigned long long flags;
@@ -226,9 +220,8 @@ START_TEST(mapped_memory_is_reached_by_the_devices_that_were_let_in) {
     ck_cuda(cuCtxSetCurrent(contexts[0]));
     check_reach(mapped, other, CUDA_SUCCESS); /* who was let in before still is */
 }
-END_TEST
 
-START_TEST(a_device_that_cannot_reach_another_is_not_let_in) {
+TEST(a_device_that_cannot_reach_another_is_not_let_in) {
     CUcontext contexts[2];
     CUdeviceptr other;
     size_t page;
@@ -247,9 +240,8 @@ START_TEST(a_device_that_cannot_reach_another_is_not_let_in) {
     ck_cuda_is(cuCtxEnablePeerAccess(contexts[0], 0), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
     ck_cuda(cuMemsetD8(plain, 5, 100)); /* what was not mapped is anybody's */
 }
-END_TEST
 
-START_TEST(internal_memory_takes_sets_and_is_known_to_no_question) {
+TEST(internal_memory_takes_sets_and_is_known_to_no_question) {
     unsigned type = 99;
     char host[100] = {7};
     setenv("CUSHIM_SIM_INTERNAL", "4M", 1);
@@ -278,7 +270,6 @@ START_TEST(internal_memory_takes_sets_and_is_known_to_no_question) {
     CUdeviceptr fresh = fixture_alloc(8 * MIB); /* the program's is never where that is */
     ck_assert(fresh >= large + 4 * MIB || fresh + 8 * MIB <= large);
 }
-END_TEST
 
 /* In a process that was forked before anything was initialised. */
 static int read_shared(int from, int to) {
@@ -314,7 +305,7 @@ static int read_shared(int from, int to) {
     return write(to, "", 1) == 1 ? 0 : 7;
 }
 
-START_TEST(another_process_opens_a_block_by_its_handle) {
+TEST(another_process_opens_a_block_by_its_handle) {
     int there[2], back[2], status;
     char byte;
     CUipcMemHandle handle, inner, neighbour;
@@ -339,10 +330,9 @@ START_TEST(another_process_opens_a_block_by_its_handle) {
     ck_cuda_is(cuIpcOpenMemHandle(&a, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
                CUDA_ERROR_INVALID_CONTEXT);
 }
-END_TEST
 
 /* Else each life of a context costs the more, the more there were. */
-START_TEST(who_looks_at_all_contexts_sees_none_that_is_gone) {
+TEST(who_looks_at_all_contexts_sees_none_that_is_gone) {
     CUdevResourceDesc part;
     CUdevResource all;
     CUgreenCtx green[2];
@@ -368,19 +358,7 @@ START_TEST(who_looks_at_all_contexts_sees_none_that_is_gone) {
         ck_assert_uint_eq(sim_listed_contexts(), 0);
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run("sim context",
-                     (const TTest *[]){contexts_stack_and_end,
-                                       a_context_ends_with_the_last_of_its_uses,
-                                       a_reset_ends_memory_and_streams_and_the_handle_lives_again,
-                                       pointers_are_known_until_they_are_freed,
-                                       mapped_memory_is_reached_once_access_is_set,
-                                       reservations_take_the_lowest_gap_that_serves,
-                                       mapped_memory_is_reached_by_the_devices_that_were_let_in,
-                                       a_device_that_cannot_reach_another_is_not_let_in,
-                                       internal_memory_takes_sets_and_is_known_to_no_question,
-                                       another_process_opens_a_block_by_its_handle,
-                                       who_looks_at_all_contexts_sees_none_that_is_gone, NULL});
+    return tests_run("sim context");
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-START_TEST(bytes_arrive_in_every_direction) {
+TEST(bytes_arrive_in_every_direction) {
     char in[1000], out[1000] = {0};
     fixture_context();
     memset(in, 42, sizeof in);
@@ -18,9 +18,8 @@ START_TEST(bytes_arrive_in_every_direction) {
     ck_assert_int_eq(out[998], 2);
     ck_assert_int_eq(out[999], 1);
 }
-END_TEST
 
-START_TEST(a_copy_or_set_one_byte_too_long_is_refused) {
+TEST(a_copy_or_set_one_byte_too_long_is_refused) {
     const size_t sizes[] = {1000, 4096, MIB, 3 * MIB};
     static char host[3 * MIB + 1];
     fixture_context();
@@ -37,9 +36,8 @@ START_TEST(a_copy_or_set_one_byte_too_long_is_refused) {
         ck_cuda_is(cuMemsetD8(a, 0, 1), CUDA_ERROR_INVALID_VALUE);
     }
 }
-END_TEST
 
-START_TEST(a_device_address_is_no_host_address) {
+TEST(a_device_address_is_no_host_address) {
     char host[16];
     fixture_context();
     CUdeviceptr a = fixture_alloc(16);
@@ -47,9 +45,8 @@ START_TEST(a_device_address_is_no_host_address) {
     ck_cuda_is(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)host, host, 16), CUDA_ERROR_INVALID_VALUE);
     ck_cuda(cuMemcpyHtoD(a, host, 0));
 }
-END_TEST
 
-START_TEST(a_pageable_source_is_kept_and_a_pinned_one_is_not) {
+TEST(a_pageable_source_is_kept_and_a_pinned_one_is_not) {
     int value = 1, *pinned, out;
     fixture_context();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
@@ -67,9 +64,8 @@ START_TEST(a_pageable_source_is_kept_and_a_pinned_one_is_not) {
     ck_cuda(cuMemcpyDtoH(&out, b, sizeof out));
     ck_assert_int_eq(out, 2);
 }
-END_TEST
 
-START_TEST(boxes_and_arrays_keep_their_shape) {
+TEST(boxes_and_arrays_keep_their_shape) {
     char in[4][8], out[4][8];
     CUarray array;
     const CUDA_ARRAY_DESCRIPTOR shape = {8, 4, CU_AD_FORMAT_UNSIGNED_INT8, 1};
@@ -113,9 +109,8 @@ START_TEST(boxes_and_arrays_keep_their_shape) {
     ck_cuda(cuMemFree(a));
     ck_assert_uint_eq(sim_live_allocations(), 0);
 }
-END_TEST
 
-START_TEST(a_batch_is_many_copies) {
+TEST(a_batch_is_many_copies) {
     int in[2] = {1, 2}, out[2] = {0, 0};
     fixture_context();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
@@ -133,7 +128,6 @@ START_TEST(a_batch_is_many_copies) {
     ck_cuda_is(cuMemcpyBatchAsync(dsts, srcs, sizes, 2, &attributes, &first, 1, stream),
                CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 static CUresult free_it(void *address) {
     return cuMemFree(*(CUdeviceptr *)address);
@@ -160,7 +154,7 @@ static void copy_on_second(CUcontext second, CUdeviceptr a, bool is_in_graph) {
     ck_cuda(cuCtxPopCurrent(NULL));
 }
 
-START_TEST(a_free_waits_for_a_copy_on_another_devices_stream) {
+TEST(a_free_waits_for_a_copy_on_another_devices_stream) {
     CUcontext second;
     fixture_context();
     ck_cuda(cuDevicePrimaryCtxRetain(&second, 1));
@@ -173,9 +167,8 @@ START_TEST(a_free_waits_for_a_copy_on_another_devices_stream) {
         ck_cuda(fixture_join(thread));
     }
 }
-END_TEST
 
-START_TEST(a_record_covers_the_same_and_nothing_that_copies_pinned_memory) {
+TEST(a_record_covers_the_same_and_nothing_that_copies_pinned_memory) {
     CUcontext first, second;
     CUevent event;
     void *pinned;
@@ -197,15 +190,7 @@ START_TEST(a_record_covers_the_same_and_nothing_that_copies_pinned_memory) {
         ck_cuda(cuEventSynchronize(event));
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "sim copy",
-        (const TTest *[]){
-            bytes_arrive_in_every_direction, a_copy_or_set_one_byte_too_long_is_refused,
-            a_device_address_is_no_host_address, a_pageable_source_is_kept_and_a_pinned_one_is_not,
-            boxes_and_arrays_keep_their_shape, a_batch_is_many_copies,
-            a_free_waits_for_a_copy_on_another_devices_stream,
-            a_record_covers_the_same_and_nothing_that_copies_pinned_memory, NULL});
+    return tests_run("sim copy");
 }

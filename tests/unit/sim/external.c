@@ -26,7 +26,7 @@ static CUresult map(CUdeviceptr *out, CUexternalMemory external, size_t offset, 
     return cuExternalMemoryGetMappedBuffer(out, external, &desc);
 }
 
-START_TEST(a_buffer_shows_the_pages_of_the_descriptor) {
+TEST(a_buffer_shows_the_pages_of_the_descriptor) {
     CUexternalMemory external;
     CUdeviceptr a, b;
     char byte;
@@ -51,9 +51,8 @@ START_TEST(a_buffer_shows_the_pages_of_the_descriptor) {
     ck_assert_int_eq(fcntl(fd, F_GETFD), -1); /* it was the driver's since the import */
     ck_assert_uint_eq(sim_live_allocations(), 0);
 }
-END_TEST
 
-START_TEST(what_makes_no_sense_is_refused_and_leaves_the_descriptor_alone) {
+TEST(what_makes_no_sense_is_refused_and_leaves_the_descriptor_alone) {
     CUexternalMemory external;
     CUdeviceptr a;
     int fd = make_file();
@@ -76,11 +75,7 @@ START_TEST(what_makes_no_sense_is_refused_and_leaves_the_descriptor_alone) {
     ck_cuda_is(cuDestroyExternalMemory(external), CUDA_ERROR_INVALID_HANDLE);
     ck_cuda_is(map(&a, external, 0, 1), CUDA_ERROR_INVALID_HANDLE);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "external",
-        (const TTest *[]){a_buffer_shows_the_pages_of_the_descriptor,
-                          what_makes_no_sense_is_refused_and_leaves_the_descriptor_alone, NULL});
+    return tests_run("external");
 }

@@ -53,7 +53,7 @@ static void submit(int work, CUdeviceptr at, CUdeviceptr other, CUstream stream)
     }
 }
 
-START_TEST(work_that_meets_unmapped_memory_is_an_illegal_address_and_stays_one) {
+TEST(work_that_meets_unmapped_memory_is_an_illegal_address_and_stays_one, .n = N_WORKS) {
     fixture_context();
     CUdeviceptr other = fixture_alloc(N_BYTES), at = map(), more;
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
@@ -65,9 +65,8 @@ START_TEST(work_that_meets_unmapped_memory_is_an_illegal_address_and_stays_one) 
     ck_cuda_is(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
     ck_cuda_is(cuMemAlloc(&more, 1), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
-END_TEST
 
-START_TEST(memory_that_goes_while_work_is_under_way_is_an_illegal_address) {
+TEST(memory_that_goes_while_work_is_under_way_is_an_illegal_address) {
     fixture_context();
     CUdeviceptr at = map();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
@@ -77,9 +76,8 @@ START_TEST(memory_that_goes_while_work_is_under_way_is_an_illegal_address) {
     CUresult result = cuStreamSynchronize(stream); /* all sets may be over */
     ck_assert(result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
-END_TEST
 
-START_TEST(a_free_does_not_wait_for_the_set_of_another_context_which_faults) {
+TEST(a_free_does_not_wait_for_the_set_of_another_context_which_faults) {
     CUcontext first = fixture_context(), second;
     CUdeviceptr at = fixture_alloc(N_BYTES);
     ck_cuda(cuCtxCreate(&second, NULL, 0, 1));
@@ -94,9 +92,8 @@ START_TEST(a_free_does_not_wait_for_the_set_of_another_context_which_faults) {
     ck_cuda(cuCtxSetCurrent(first));
     ck_cuda(cuCtxSynchronize());
 }
-END_TEST
 
-START_TEST(a_set_of_mapped_memory_that_became_read_only_faults) {
+TEST(a_set_of_mapped_memory_that_became_read_only_faults) {
     fixture_context();
     CUdeviceptr at = map();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
@@ -106,9 +103,8 @@ START_TEST(a_set_of_mapped_memory_that_became_read_only_faults) {
     sim_release_hold();
     ck_cuda_is(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
-END_TEST
 
-START_TEST(memory_freed_in_stream_order_is_gone_for_other_streams) {
+TEST(memory_freed_in_stream_order_is_gone_for_other_streams) {
     fixture_context();
     atomic_int flag = 0;
     CUdeviceptr at;
@@ -123,22 +119,7 @@ START_TEST(memory_freed_in_stream_order_is_gone_for_other_streams) {
     atomic_store(&flag, 1);
     ck_cuda_is(cuStreamSynchronize(b), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
-END_TEST
 
 SUITE() {
-    Suite *suite = suite_create("sim gone");
-    TCase *tcase = tcase_create("sim gone");
-    tcase_set_timeout(tcase, 240);
-    tcase_add_loop_test(tcase, work_that_meets_unmapped_memory_is_an_illegal_address_and_stays_one,
-                        0, N_WORKS);
-    tcase_add_test(tcase, memory_that_goes_while_work_is_under_way_is_an_illegal_address);
-    tcase_add_test(tcase, a_free_does_not_wait_for_the_set_of_another_context_which_faults);
-    tcase_add_test(tcase, a_set_of_mapped_memory_that_became_read_only_faults);
-    tcase_add_test(tcase, memory_freed_in_stream_order_is_gone_for_other_streams);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return tests_run("sim gone");
 }

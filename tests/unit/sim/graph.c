@@ -25,7 +25,7 @@ static void launch_and_wait(CUgraph graph) {
     ck_cuda(cuGraphExecDestroy(exec));
 }
 
-START_TEST(nodes_run_after_what_they_wait_for) {
+TEST(nodes_run_after_what_they_wait_for) {
     int value = 0;
     CUgraph graph;
     fixture_context();
@@ -38,9 +38,8 @@ START_TEST(nodes_run_after_what_they_wait_for) {
     ck_assert_int_eq(value, 3);
     ck_cuda(cuGraphDestroy(graph));
 }
-END_TEST
 
-START_TEST(a_ring_of_nodes_cannot_be_instantiated) {
+TEST(a_ring_of_nodes_cannot_be_instantiated) {
     int value;
     CUgraph graph;
     CUgraphExec exec;
@@ -51,13 +50,12 @@ START_TEST(a_ring_of_nodes_cannot_be_instantiated) {
     ck_cuda_is(cuGraphInstantiate(&exec, graph, 0), CUDA_ERROR_INVALID_VALUE);
     ck_cuda(cuGraphDestroy(graph));
 }
-END_TEST
 
 static void add_one(void *value) {
     ++*(int *)value;
 }
 
-START_TEST(copies_sets_host_functions_and_children_are_nodes) {
+TEST(copies_sets_host_functions_and_children_are_nodes) {
     int host = 0, copied = 0;
     CUgraph graph, child;
     CUgraphNode node, next;
@@ -89,7 +87,6 @@ START_TEST(copies_sets_host_functions_and_children_are_nodes) {
     ck_assert_int_eq(copied, 7);
     ck_cuda(cuGraphDestroy(graph));
 }
-END_TEST
 
 static CUstreamBatchMemOpParams word_op(CUstreamBatchMemOpType type, CUdeviceptr at, int value) {
     CUstreamBatchMemOpParams op = {0};
@@ -99,7 +96,7 @@ static CUstreamBatchMemOpParams word_op(CUstreamBatchMemOpType type, CUdeviceptr
     return op;
 }
 
-START_TEST(a_node_of_words_does_them_in_order_each_time) {
+TEST(a_node_of_words_does_them_in_order_each_time) {
     CUgraph graph;
     CUgraphNode node;
     CUgraphNodeType type;
@@ -142,9 +139,8 @@ START_TEST(a_node_of_words_does_them_in_order_each_time) {
     ck_cuda(cuGraphExecDestroy(exec));
     ck_cuda(cuGraphDestroy(graph));
 }
-END_TEST
 
-START_TEST(an_executable_takes_an_update_of_the_same_shape) {
+TEST(an_executable_takes_an_update_of_the_same_shape) {
     int value = 0;
     CUgraph one, two, other;
     CUgraphExec exec;
@@ -167,9 +163,8 @@ START_TEST(an_executable_takes_an_update_of_the_same_shape) {
     ck_cuda(cuGraphDestroy(two));
     ck_cuda(cuGraphDestroy(other));
 }
-END_TEST
 
-START_TEST(a_launch_ends_though_its_executable_is_destroyed) {
+TEST(a_launch_ends_though_its_executable_is_destroyed) {
     int value = 0;
     CUgraph graph;
     CUgraphExec exec;
@@ -186,7 +181,6 @@ START_TEST(a_launch_ends_though_its_executable_is_destroyed) {
     ck_assert_int_eq(value, 5);
     ck_cuda_is(cuGraphLaunch(exec, NULL), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 /* ---- user objects ---- */
 
@@ -212,7 +206,7 @@ static CUgraph graph_with_object(int *target, CUuserObject *object) {
     return graph;
 }
 
-START_TEST(an_object_goes_with_the_last_copy_of_its_graph) {
+TEST(an_object_goes_with_the_last_copy_of_its_graph) {
     int value;
     CUuserObject object;
     CUgraph clone, parent;
@@ -238,9 +232,8 @@ START_TEST(an_object_goes_with_the_last_copy_of_its_graph) {
     ck_cuda_is(answer_of_destructor, CUDA_ERROR_NOT_PERMITTED);
     ck_cuda_is(cuUserObjectRelease(object, 1), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(an_update_takes_the_objects_of_the_new_graph) {
+TEST(an_update_takes_the_objects_of_the_new_graph) {
     int value;
     CUuserObject first, second;
     CUgraphExec exec;
@@ -256,9 +249,8 @@ START_TEST(an_update_takes_the_objects_of_the_new_graph) {
     ck_cuda(cuGraphExecDestroy(exec));
     ck_assert_int_eq(n_gone, 2);
 }
-END_TEST
 
-START_TEST(references_of_an_object_are_counted) {
+TEST(references_of_an_object_are_counted) {
     int value;
     CUuserObject object;
     CUgraph graph = graph_with_object(&value, &object);
@@ -273,7 +265,6 @@ START_TEST(references_of_an_object_are_counted) {
     ck_assert_int_eq(n_gone, 1);
     ck_cuda_is(cuUserObjectCreate(&object, NULL, note_gone, 1, 0), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 /* --- memory of nodes */
 
@@ -293,7 +284,7 @@ static CUgraph capture_alloc(CUstream stream, bool is_freed, CUdeviceptr *addres
     return graph;
 }
 
-START_TEST(memory_that_a_launch_leaves_stays_until_it_is_freed) {
+TEST(memory_that_a_launch_leaves_stays_until_it_is_freed) {
     fixture_context();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr address;
@@ -324,9 +315,8 @@ START_TEST(memory_that_a_launch_leaves_stays_until_it_is_freed) {
     ck_assert_uint_eq(sim_live_allocations(), 0);
     ck_cuda_is(cuMemFree(address), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(memory_that_a_node_frees_is_not_left) {
+TEST(memory_that_a_node_frees_is_not_left) {
     fixture_context();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr address, freed;
@@ -347,19 +337,7 @@ START_TEST(memory_that_a_node_frees_is_not_left) {
     ck_cuda(cuStreamSynchronize(stream));
     ck_assert_uint_eq(sim_live_allocations(), 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("sim graph",
-                     (const TTest *[]){nodes_run_after_what_they_wait_for,
-                                       a_ring_of_nodes_cannot_be_instantiated,
-                                       copies_sets_host_functions_and_children_are_nodes,
-                                       a_node_of_words_does_them_in_order_each_time,
-                                       an_executable_takes_an_update_of_the_same_shape,
-                                       a_launch_ends_though_its_executable_is_destroyed,
-                                       an_object_goes_with_the_last_copy_of_its_graph,
-                                       an_update_takes_the_objects_of_the_new_graph,
-                                       references_of_an_object_are_counted,
-                                       memory_that_a_launch_leaves_stays_until_it_is_freed,
-                                       memory_that_a_node_frees_is_not_left, NULL});
+    return tests_run("sim graph");
 }

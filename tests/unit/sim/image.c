@@ -199,16 +199,15 @@ static void check_cubin(CUmodule module) {
     ck_assert_int_eq(value, 0);
 }
 
-START_TEST(a_cubin_says_what_is_in_it) {
+TEST(a_cubin_says_what_is_in_it) {
     struct image image = cubin();
     CUmodule module = load(image.bytes);
     check_cubin(module);
     ck_cuda(cuModuleUnload(module));
     ck_assert_uint_eq(sim_live_bytes(), 0);
 }
-END_TEST
 
-START_TEST(a_library_lists_its_kernels) {
+TEST(a_library_lists_its_kernels) {
     struct image image = cubin();
     CUlibrary library;
     CUkernel kernel;
@@ -224,9 +223,8 @@ START_TEST(a_library_lists_its_kernels) {
     ck_cuda(cuFuncGetName(&name, function));
     ck_assert_str_eq(name, "work");
 }
-END_TEST
 
-START_TEST(of_a_fatbin_the_best_entry_is_taken) {
+TEST(of_a_fatbin_the_best_entry_is_taken) {
     struct image fatbin, whole = cubin(), older = cubin();
     older.bytes[0] = 'x'; /* to be read by nobody */
     begin_fatbin(&fatbin);
@@ -241,9 +239,8 @@ START_TEST(of_a_fatbin_the_best_entry_is_taken) {
     } wrapper = {0x466243b1, 1, fatbin.bytes, NULL};
     check_cubin(load(&wrapper));
 }
-END_TEST
 
-START_TEST(an_entry_may_be_packed) {
+TEST(an_entry_may_be_packed) {
     struct image fatbin, whole = cubin(), packed = packed_by_lz4(whole);
     begin_fatbin(&fatbin);
     put_entry(&fatbin, CUBIN, 90, LZ4, packed, whole.n_bytes);
@@ -260,9 +257,8 @@ START_TEST(an_entry_may_be_packed) {
     put_entry(&fatbin, CUBIN, 90, ZSTD, packed, whole.n_bytes);
     check_cubin(load(fatbin.bytes));
 }
-END_TEST
 
-START_TEST(a_match_of_LZ4_may_overlap_itself) {
+TEST(a_match_of_LZ4_may_overlap_itself) {
     /* 4 literals, then 12 bytes from 4 back: "//\n " four times; then the rest of a text. */
     static const char rest[] = "\n.version 8.0 .entry one()";
     struct image fatbin, packed = {.n_bytes = 0};
@@ -283,9 +279,8 @@ START_TEST(a_match_of_LZ4_may_overlap_itself) {
     ck_cuda(cuModuleGetFunction(&function, module, "one"));
     ck_cuda_is(cuModuleGetFunction(&function, module, "two"), CUDA_ERROR_NOT_FOUND);
 }
-END_TEST
 
-START_TEST(a_ptx_text_says_what_its_entries_take) {
+TEST(a_ptx_text_says_what_its_entries_take) {
     static const size_t parameters[][2] = {{0, 8}, {8, 1}, {16, 12}, {32, 8}};
     CUfunction function;
     CUmodule module = load("// a comment with .entry none(\n.version 9.0\n.target sm_90\n"
@@ -301,9 +296,8 @@ START_TEST(a_ptx_text_says_what_its_entries_take) {
     check_parameters(function, parameters, 0);
     ck_cuda_is(cuModuleGetFunction(&function, module, "none"), CUDA_ERROR_NOT_FOUND);
 }
-END_TEST
 
-START_TEST(an_image_that_cannot_be_read_has_every_kernel) {
+TEST(an_image_that_cannot_be_read_has_every_kernel) {
     struct image fatbin, broken = cubin();
     CUfunction function;
     memset(broken.bytes + 64, 0xff, 64);
@@ -314,9 +308,8 @@ START_TEST(an_image_that_cannot_be_read_has_every_kernel) {
     put_entry(&fatbin, CUBIN, 80, PLAIN, cubin(), 0); /* none for this device */
     ck_cuda(cuModuleGetFunction(&function, load(fatbin.bytes), "anybody"));
 }
-END_TEST
 
-START_TEST(an_image_comes_from_a_file_whole) {
+TEST(an_image_comes_from_a_file_whole) {
     char path[] = "/tmp/unit-sim-image-XXXXXX";
     struct image image = cubin();
     CUmodule module;
@@ -331,10 +324,9 @@ START_TEST(an_image_comes_from_a_file_whole) {
     close(fd);
     unlink(path);
 }
-END_TEST
 
 /* Nothing outside is read, whatever the image says: for the phases with sanitizers. */
-START_TEST(a_damaged_image_harms_nobody) {
+TEST(a_damaged_image_harms_nobody) {
     struct image fatbin, changed, whole = cubin();
     CUmodule module;
     CUfunction function;
@@ -361,14 +353,7 @@ START_TEST(a_damaged_image_harms_nobody) {
         ck_cuda(cuModuleUnload(module));
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "sim image",
-        (const TTest *[]){a_cubin_says_what_is_in_it, a_library_lists_its_kernels,
-                          of_a_fatbin_the_best_entry_is_taken, an_entry_may_be_packed,
-                          a_match_of_LZ4_may_overlap_itself, a_ptx_text_says_what_its_entries_take,
-                          an_image_that_cannot_be_read_has_every_kernel,
-                          an_image_comes_from_a_file_whole, a_damaged_image_harms_nobody, NULL});
+    return tests_run("sim image");
 }

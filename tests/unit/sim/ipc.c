@@ -89,7 +89,7 @@ static int wait_for_the_parent(void) {
     return 0;
 }
 
-START_TEST(a_stream_waits_for_the_record_of_another_process) {
+TEST(a_stream_waits_for_the_record_of_another_process) {
     struct shown shown = {0};
     pid_t pid = start(wait_for_the_parent);
     fixture_context();
@@ -109,7 +109,6 @@ START_TEST(a_stream_waits_for_the_record_of_another_process) {
     check_end(pid);
     ck_cuda(cuEventSynchronize(event));
 }
-END_TEST
 
 /* ---- recorded there, waited for here ---- */
 
@@ -131,7 +130,7 @@ static int record_for_the_parent(void) {
     return 0;
 }
 
-START_TEST(the_maker_waits_for_the_record_of_who_opened_it) {
+TEST(the_maker_waits_for_the_record_of_who_opened_it) {
     struct shown shown = {0};
     int target = 0;
     pid_t pid = start(record_for_the_parent);
@@ -154,7 +153,6 @@ START_TEST(the_maker_waits_for_the_record_of_who_opened_it) {
     say(to_child[1], "", 1);
     check_end(pid);
 }
-END_TEST
 
 /* ---- a process that ends ---- */
 
@@ -172,7 +170,7 @@ static int record_and_hang(void) {
     return 1;
 }
 
-START_TEST(who_waits_for_a_process_that_is_killed_goes_on) {
+TEST(who_waits_for_a_process_that_is_killed_goes_on) {
     struct shown shown = {0};
     CUevent event, again;
     CUdeviceptr memory, other;
@@ -194,7 +192,6 @@ START_TEST(who_waits_for_a_process_that_is_killed_goes_on) {
     ck_cuda(cuIpcCloseMemHandle(memory));
     ck_cuda_is(open_memory(&other, shown.memory), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 static int hold_until_killed(void) {
     struct shown shown = {0};
@@ -238,15 +235,13 @@ static void free_what_is_open(size_t n_bytes) {
     ck_assert_uint_eq(fixture_alloc(n_bytes), memory);
 }
 
-START_TEST(a_small_block_that_is_open_stays_until_its_opener_is_gone) {
+TEST(a_small_block_that_is_open_stays_until_its_opener_is_gone) {
     free_what_is_open(1000);
 }
-END_TEST
 
-START_TEST(a_large_block_that_is_open_stays_until_its_opener_is_gone) {
+TEST(a_large_block_that_is_open_stays_until_its_opener_is_gone) {
     free_what_is_open(1 << 22);
 }
-END_TEST
 
 /* ---- handles of what is no more ---- */
 
@@ -265,7 +260,7 @@ static int open_in_vain(void) {
     }
 }
 
-START_TEST(a_handle_opens_nothing_that_came_later) {
+TEST(a_handle_opens_nothing_that_came_later) {
     struct shown shown = {0}, newer = {0};
     pid_t pid = start(open_in_vain);
     fixture_context();
@@ -296,10 +291,9 @@ START_TEST(a_handle_opens_nothing_that_came_later) {
     close(to_child[1]);
     check_end(pid);
 }
-END_TEST
 
 /* Shown, freed in a stream's order, and open nowhere: it stays until the stream has come so far. */
-START_TEST(a_free_in_stream_order_waits_where_another_block_is_kept) {
+TEST(a_free_in_stream_order_waits_where_another_block_is_kept) {
     struct shown shown = {0};
     CUipcMemHandle unused;
     pid_t pid = start(hold_until_killed);
@@ -320,9 +314,8 @@ START_TEST(a_free_in_stream_order_waits_where_another_block_is_kept) {
     kill(pid, SIGKILL);
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
-END_TEST
 
-START_TEST(what_makes_no_sense_is_refused) {
+TEST(what_makes_no_sense_is_refused) {
     CUipcEventHandle handle;
     CUevent event, plain, opened;
     fixture_context();
@@ -336,7 +329,6 @@ START_TEST(what_makes_no_sense_is_refused) {
     memset(&handle, 7, sizeof handle);
     ck_cuda_is(cuIpcOpenEventHandle(&opened, handle), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 /* Each of many processes opens the memory of all others, and sees the bytes of each. */
 enum { N_PROCESSES = 8 };
@@ -382,7 +374,7 @@ static int meet_all(int i, int in, const int *outs) {
     return 0;
 }
 
-START_TEST(each_of_many_processes_sees_the_bytes_of_all) {
+TEST(each_of_many_processes_sees_the_bytes_of_all) {
     int ins[N_PROCESSES], outs[N_PROCESSES];
     pid_t pids[N_PROCESSES];
     for (int i = 0; i < N_PROCESSES; i++) {
@@ -399,17 +391,7 @@ START_TEST(each_of_many_processes_sees_the_bytes_of_all) {
     for (int i = 0; i < N_PROCESSES; i++)
         check_end(pids[i]);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("sim ipc",
-                     (const TTest *[]){a_stream_waits_for_the_record_of_another_process,
-                                       the_maker_waits_for_the_record_of_who_opened_it,
-                                       who_waits_for_a_process_that_is_killed_goes_on,
-                                       a_small_block_that_is_open_stays_until_its_opener_is_gone,
-                                       a_large_block_that_is_open_stays_until_its_opener_is_gone,
-                                       a_handle_opens_nothing_that_came_later,
-                                       a_free_in_stream_order_waits_where_another_block_is_kept,
-                                       what_makes_no_sense_is_refused,
-                                       each_of_many_processes_sees_the_bytes_of_all, NULL});
+    return tests_run("sim ipc");
 }

@@ -40,7 +40,7 @@ static CUresult launch(CUfunction function, unsigned n_blocks, unsigned cluster,
     return result;
 }
 
-START_TEST(a_kernel_gets_more_shared_memory_than_48_kib_when_its_limit_is_raised) {
+TEST(a_kernel_gets_more_shared_memory_than_48_kib_when_its_limit_is_raised) {
     int limit;
     fixture_context();
     CUfunction look = fixture_kernel("look");
@@ -60,9 +60,8 @@ START_TEST(a_kernel_gets_more_shared_memory_than_48_kib_when_its_limit_is_raised
                                     (CUkernel)look, 0),
                CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(a_kernel_sees_the_cluster_that_it_was_launched_in) {
+TEST(a_kernel_sees_the_cluster_that_it_was_launched_in) {
     fixture_context();
     CUfunction look = fixture_kernel("look");
     ck_cuda(launch(look, 12, 0, 0));
@@ -74,9 +73,8 @@ START_TEST(a_kernel_sees_the_cluster_that_it_was_launched_in) {
     ck_assert_uint_eq(seen.cluster[1], 1);
     ck_cuda_is(launch(look, 10, 4, 0), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(more_than_8_blocks_are_a_cluster_where_the_kernel_allows_it) {
+TEST(more_than_8_blocks_are_a_cluster_where_the_kernel_allows_it) {
     fixture_context();
     CUfunction look = fixture_kernel("look");
     ck_cuda(launch(look, 16, 8, 0));
@@ -87,9 +85,8 @@ START_TEST(more_than_8_blocks_are_a_cluster_where_the_kernel_allows_it) {
     ck_assert_uint_eq(seen.cluster[0], 16);
     ck_cuda_is(launch(look, 32, 32, 0), CUDA_ERROR_INVALID_CLUSTER_SIZE);
 }
-END_TEST
 
-START_TEST(a_captured_launch_keeps_its_cluster) {
+TEST(a_captured_launch_keeps_its_cluster) {
     CUgraph graph;
     CUgraphExec exec;
     CUlaunchAttribute cluster = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
@@ -115,9 +112,8 @@ START_TEST(a_captured_launch_keeps_its_cluster) {
     ck_cuda(cuGraphExecDestroy(exec));
     ck_cuda(cuGraphDestroy(graph));
 }
-END_TEST
 
-START_TEST(a_fatbin_loads_where_the_program_has_its_kernels) {
+TEST(a_fatbin_loads_where_the_program_has_its_kernels) {
     static const uint32_t fatbin[] = {0xba55ed50, 16u << 16 | 1, 0, 0};
     static const uint32_t elf[] = {0x464c457f, 0, 0, 0};
     CUlibrary library;
@@ -136,7 +132,6 @@ START_TEST(a_fatbin_loads_where_the_program_has_its_kernels) {
     ck_cuda(cuModuleUnload(module));
     ck_cuda_is(cuModuleLoadData(&module, elf), CUDA_ERROR_NO_BINARY_FOR_GPU);
 }
-END_TEST
 
 static int attribute(CUdevice_attribute attribute) {
     int value;
@@ -144,7 +139,7 @@ static int attribute(CUdevice_attribute attribute) {
     return value;
 }
 
-START_TEST(a_device_of_12_0_has_less_shared_memory_and_narrower_clusters) {
+TEST(a_device_of_12_0_has_less_shared_memory_and_narrower_clusters) {
     setenv("CUSHIM_SIM_CAPABILITY", "120", 1);
     fixture_context();
     CUfunction look = fixture_kernel("look");
@@ -160,9 +155,8 @@ START_TEST(a_device_of_12_0_has_less_shared_memory_and_narrower_clusters) {
     ck_cuda(launch(look, 16, 8, 99 * KIB));
     ck_cuda_is(launch(look, 16, 16, 0), CUDA_ERROR_INVALID_CLUSTER_SIZE);
 }
-END_TEST
 
-START_TEST(a_device_of_8_7_has_the_figures_of_8_6_and_no_clusters) {
+TEST(a_device_of_8_7_has_the_figures_of_8_6_and_no_clusters) {
     setenv("CUSHIM_SIM_CAPABILITY", "87", 1);
     fixture_context();
     CUfunction look = fixture_kernel("look");
@@ -172,7 +166,6 @@ START_TEST(a_device_of_8_7_has_the_figures_of_8_6_and_no_clusters) {
     ck_cuda(launch(look, 4, 1, 0));
     ck_cuda_is(launch(look, 4, 2, 0), CUDA_ERROR_INVALID_CLUSTER_SIZE);
 }
-END_TEST
 
 static int shown_first; /* by the last launch of `show` */
 static float shown_last;
@@ -186,7 +179,7 @@ SIM_KERNEL(show, int, uint64_t, float) {
 }
 
 /* PyCUDA's way. */
-START_TEST(a_launch_takes_what_was_said_of_its_function_before) {
+TEST(a_launch_takes_what_was_said_of_its_function_before) {
     CUstream stream;
     fixture_context();
     CUfunction show = fixture_kernel("show");
@@ -221,9 +214,8 @@ START_TEST(a_launch_takes_what_was_said_of_its_function_before) {
     ck_cuda(cuStreamSynchronize(stream));
     ck_assert_int_eq(shown_first, 9);
 }
-END_TEST
 
-START_TEST(what_no_launch_can_have_is_refused_when_it_is_said) {
+TEST(what_no_launch_can_have_is_refused_when_it_is_said) {
     fixture_context();
     CUfunction show = fixture_kernel("show");
     char bytes[8] = "";
@@ -237,18 +229,7 @@ START_TEST(what_no_launch_can_have_is_refused_when_it_is_said) {
     ck_cuda_is(cuLaunchGrid(show, 0, 1), CUDA_ERROR_INVALID_VALUE);
     ck_cuda_is(cuLaunchGrid(show, 1, -1), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "launch",
-        (const TTest *[]){a_kernel_gets_more_shared_memory_than_48_kib_when_its_limit_is_raised,
-                          a_kernel_sees_the_cluster_that_it_was_launched_in,
-                          more_than_8_blocks_are_a_cluster_where_the_kernel_allows_it,
-                          a_captured_launch_keeps_its_cluster,
-                          a_device_of_12_0_has_less_shared_memory_and_narrower_clusters,
-                          a_device_of_8_7_has_the_figures_of_8_6_and_no_clusters,
-                          a_fatbin_loads_where_the_program_has_its_kernels,
-                          a_launch_takes_what_was_said_of_its_function_before,
-                          what_no_launch_can_have_is_refused_when_it_is_said, NULL});
+    return tests_run("launch");
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-START_TEST(a_small_block_shares_a_page_and_a_large_one_does_not) {
+TEST(a_small_block_shares_a_page_and_a_large_one_does_not) {
     fixture_context();
     CUdeviceptr a = fixture_alloc(1), b = fixture_alloc(1000), c = fixture_alloc(MIB),
                 d = fixture_alloc(MIB + 1);
@@ -16,9 +16,8 @@ START_TEST(a_small_block_shares_a_page_and_a_large_one_does_not) {
     ck_assert_uint_eq(d % (2 * MIB), 0);
     ck_assert_uint_ne(d, a);
 }
-END_TEST
 
-START_TEST(free_memory_is_counted_in_pages) {
+TEST(free_memory_is_counted_in_pages) {
     size_t n_free, n_total, n_then;
     fixture_context();
     ck_cuda(cuMemGetInfo(&n_free, &n_total));
@@ -33,9 +32,8 @@ START_TEST(free_memory_is_counted_in_pages) {
     ck_assert_uint_eq(n_then, n_free);
     ck_assert_uint_eq(sim_live_allocations(), 0);
 }
-END_TEST
 
-START_TEST(the_driver_gives_back_whole_pages_and_says_which) {
+TEST(the_driver_gives_back_whole_pages_and_says_which) {
     void *base;
     size_t n_bytes;
     fixture_context();
@@ -54,9 +52,8 @@ START_TEST(the_driver_gives_back_whole_pages_and_says_which) {
     ck_cuda(cuMemFree(a));
     ck_assert_uint_eq(sim_used_bytes(0), 4 * MIB);
 }
-END_TEST
 
-START_TEST(memory_runs_out_and_comes_back) {
+TEST(memory_runs_out_and_comes_back) {
     CUdeviceptr blocks[512], more;
     fixture_context();
     for (int i = 0; i < 512; i++)
@@ -66,9 +63,8 @@ START_TEST(memory_runs_out_and_comes_back) {
     ck_cuda(cuMemAlloc(&more, 2 * MIB));
     ck_assert_uint_eq(more, blocks[100]);
 }
-END_TEST
 
-START_TEST(sizes_and_addresses_that_make_no_sense_are_refused) {
+TEST(sizes_and_addresses_that_make_no_sense_are_refused) {
     CUdeviceptr a;
     fixture_context();
     ck_cuda_is(cuMemAlloc(&a, 0), CUDA_ERROR_INVALID_VALUE);
@@ -81,9 +77,8 @@ START_TEST(sizes_and_addresses_that_make_no_sense_are_refused) {
     ck_cuda_is(cuMemFree(a), CUDA_ERROR_INVALID_VALUE);
     ck_cuda_is(cuMemFree((CUdeviceptr)(uintptr_t)&a), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(a_range_is_reported_as_it_was_asked_for) {
+TEST(a_range_is_reported_as_it_was_asked_for) {
     CUdeviceptr base;
     size_t n_bytes;
     fixture_context();
@@ -93,9 +88,8 @@ START_TEST(a_range_is_reported_as_it_was_asked_for) {
     ck_assert_uint_eq(n_bytes, 1000);
     ck_cuda_is(cuMemGetAddressRange(&base, &n_bytes, a + 1000), CUDA_ERROR_NOT_FOUND);
 }
-END_TEST
 
-START_TEST(a_fresh_large_block_is_zero) {
+TEST(a_fresh_large_block_is_zero) {
     fixture_context();
     for (int round = 0; round < 2; round++) {
         CUdeviceptr a = fixture_alloc(3 * MIB);
@@ -105,9 +99,8 @@ START_TEST(a_fresh_large_block_is_zero) {
         ck_cuda(cuMemFree(a));
     }
 }
-END_TEST
 
-START_TEST(a_pitch_is_a_multiple_of_512) {
+TEST(a_pitch_is_a_multiple_of_512) {
     CUdeviceptr a;
     size_t pitch;
     fixture_context();
@@ -115,13 +108,12 @@ START_TEST(a_pitch_is_a_multiple_of_512) {
     ck_assert_uint_eq(pitch, 1024);
     ck_cuda_is(cuMemAllocPitch(&a, &pitch, 700, 10, 3), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 static CUresult free_it(void *address) {
     return cuMemFree(*(CUdeviceptr *)address);
 }
 
-START_TEST(a_free_waits_for_work_on_every_stream_and_an_allocation_does_not) {
+TEST(a_free_waits_for_work_on_every_stream_and_an_allocation_does_not) {
     const unsigned kinds[] = {CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING};
     fixture_context();
     for (int i = 0; i < 3; i++) {
@@ -137,13 +129,12 @@ START_TEST(a_free_waits_for_work_on_every_stream_and_an_allocation_does_not) {
         ck_cuda(cuMemFree(b));
     }
 }
-END_TEST
 
 static CUresult free_pinned(void *address) {
     return cuMemFreeHost(*(void **)address);
 }
 
-START_TEST(frees_of_pinned_and_managed_memory_wait_too) {
+TEST(frees_of_pinned_and_managed_memory_wait_too) {
     atomic_int flag = 0;
     void *pinned;
     CUdeviceptr managed;
@@ -159,9 +150,8 @@ START_TEST(frees_of_pinned_and_managed_memory_wait_too) {
     ck_cuda(fixture_join(a));
     ck_cuda(fixture_join(b));
 }
-END_TEST
 
-START_TEST(work_submitted_after_the_free_is_not_waited_for) {
+TEST(work_submitted_after_the_free_is_not_waited_for) {
     atomic_int first = 0, second = 0;
     fixture_context();
     CUstream one = fixture_stream(CU_STREAM_NON_BLOCKING),
@@ -177,7 +167,6 @@ START_TEST(work_submitted_after_the_free_is_not_waited_for) {
     atomic_store(&second, 1);
     ck_cuda(cuCtxSynchronize());
 }
-END_TEST
 
 /* Has the thread looked its block up?  The call counts when it has the lock, and any other call
  * gets that when it waits. */
@@ -189,7 +178,7 @@ static void await_frees(unsigned long n) {
     ck_cuda(cuMemGetInfo(&n_free, &n_total));
 }
 
-START_TEST(of_two_frees_that_wait_the_later_takes_no_block_that_has_the_address_since) {
+TEST(of_two_frees_that_wait_the_later_takes_no_block_that_has_the_address_since) {
     atomic_int first = 0, second = 0;
     fixture_context();
     CUstream one = fixture_stream(CU_STREAM_NON_BLOCKING),
@@ -210,9 +199,8 @@ START_TEST(of_two_frees_that_wait_the_later_takes_no_block_that_has_the_address_
     ck_cuda_is(fixture_join(late), CUDA_ERROR_INVALID_VALUE);
     ck_cuda(cuMemFree(b));
 }
-END_TEST
 
-START_TEST(stream_ordered_memory_comes_back_when_its_turn_has_come) {
+TEST(stream_ordered_memory_comes_back_when_its_turn_has_come) {
     atomic_int flag = 0;
     CUdeviceptr a, b, c;
     fixture_context();
@@ -230,9 +218,8 @@ START_TEST(stream_ordered_memory_comes_back_when_its_turn_has_come) {
     ck_cuda(cuMemFree(b));
     ck_cuda(cuMemFreeAsync(fixture_alloc(100), stream));
 }
-END_TEST
 
-START_TEST(pinned_memory_is_zero_and_known_by_its_address) {
+TEST(pinned_memory_is_zero_and_known_by_its_address) {
     void *pinned;
     CUdeviceptr device;
     unsigned flags;
@@ -253,21 +240,7 @@ START_TEST(pinned_memory_is_zero_and_known_by_its_address) {
     ck_cuda(cuMemHostUnregister(&local));
     ck_cuda_is(cuMemHostUnregister(&local), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "sim memory",
-        (const TTest *[]){
-            a_small_block_shares_a_page_and_a_large_one_does_not, free_memory_is_counted_in_pages,
-            the_driver_gives_back_whole_pages_and_says_which, memory_runs_out_and_comes_back,
-            sizes_and_addresses_that_make_no_sense_are_refused,
-            a_range_is_reported_as_it_was_asked_for, a_fresh_large_block_is_zero,
-            a_pitch_is_a_multiple_of_512,
-            a_free_waits_for_work_on_every_stream_and_an_allocation_does_not,
-            frees_of_pinned_and_managed_memory_wait_too,
-            work_submitted_after_the_free_is_not_waited_for,
-            of_two_frees_that_wait_the_later_takes_no_block_that_has_the_address_since,
-            stream_ordered_memory_comes_back_when_its_turn_has_come,
-            pinned_memory_is_zero_and_known_by_its_address, NULL});
+    return tests_run("sim memory");
 }

@@ -28,7 +28,7 @@ static void begin(void) {
     ck_nvml(Init_v2());
 }
 
-START_TEST(names_addresses_and_uuids_are_the_drivers) {
+TEST(names_addresses_and_uuids_are_the_drivers) {
     begin();
     ck_cuda(cuInit(0));
     unsigned n = 0;
@@ -86,9 +86,8 @@ START_TEST(names_addresses_and_uuids_are_the_drivers) {
     ck_cuda(cuDriverGetVersion(&version_of_driver));
     ck_assert_int_eq(version, version_of_driver);
 }
-END_TEST
 
-START_TEST(memory_is_what_the_driver_says_and_without_a_context_too) {
+TEST(memory_is_what_the_driver_says_and_without_a_context_too) {
     struct nvml_memory memory;
     struct nvml_memory_v2 newer = {.version = NVML_MEMORY_V2};
     size_t n_free, n_total;
@@ -112,9 +111,8 @@ START_TEST(memory_is_what_the_driver_says_and_without_a_context_too) {
     newer.version = sizeof newer | 1u << 24;
     ck_nvml_is(ARGUMENT_VERSION_MISMATCH, DeviceGetMemoryInfo_v2(device, &newer));
 }
-END_TEST
 
-START_TEST(a_process_is_on_a_device_while_it_has_a_context) {
+TEST(a_process_is_on_a_device_while_it_has_a_context) {
     struct nvml_process_v1 older[2];
     struct nvml_process_v2 newer[2];
     unsigned n = 0;
@@ -151,9 +149,8 @@ START_TEST(a_process_is_on_a_device_while_it_has_a_context) {
     ck_nvml_is(INSUFFICIENT_SIZE, DeviceGetComputeRunningProcesses_v3(device, &n, newer));
     ck_assert_uint_eq(n, 1);
 }
-END_TEST
 
-START_TEST(wrong_arguments_are_refused) {
+TEST(wrong_arguments_are_refused) {
     nvmlDevice_t device = NULL;
     char text[8];
     unsigned n;
@@ -173,9 +170,8 @@ START_TEST(wrong_arguments_are_refused) {
     ck_nvml_is(INVALID_ARGUMENT, DeviceGetP2PStatus(device_at(0), device_at(0), 0, &n));
     ck_assert_ptr_null(device);
 }
-END_TEST
 
-START_TEST(what_a_gpu_has_and_this_has_not_is_not_supported) {
+TEST(what_a_gpu_has_and_this_has_not_is_not_supported) {
     struct nvml_field fields[2] = {{.result = NVML_SUCCESS}, {.result = NVML_SUCCESS}};
     unsigned number = 7;
     begin();
@@ -189,9 +185,8 @@ START_TEST(what_a_gpu_has_and_this_has_not_is_not_supported) {
     ck_nvml_is(NOT_SUPPORTED, DeviceGetTopologyCommonAncestor(device, device_at(1), &number));
     ck_assert_uint_eq(number, 7);
 }
-END_TEST
 
-START_TEST(devices_reach_each_other_as_the_driver_says) {
+TEST(devices_reach_each_other_as_the_driver_says) {
     ck_assert_int_eq(setenv("CUSHIM_SIM_UNREACHABLE", "2", 1), 0);
     begin();
     ck_cuda(cuInit(0));
@@ -206,9 +201,8 @@ START_TEST(devices_reach_each_other_as_the_driver_says) {
         ck_assert_int_eq(reaches, owner == 0);
     }
 }
-END_TEST
 
-START_TEST(nothing_answers_before_the_begin_and_behind_the_end) {
+TEST(nothing_answers_before_the_begin_and_behind_the_end) {
     nvmlDevice_t device;
     unsigned n;
     for (int turn = 0; turn < 2; turn++) {
@@ -226,9 +220,8 @@ START_TEST(nothing_answers_before_the_begin_and_behind_the_end) {
     ck_assert_str_eq(nvmlErrorString(NVML_ERROR_UNINITIALIZED), "Uninitialized");
     ck_assert_str_eq(nvmlErrorString((nvmlReturn_t)77), "Unknown Error");
 }
-END_TEST
 
-START_TEST(no_question_counts_as_a_call_of_the_driver) {
+TEST(no_question_counts_as_a_call_of_the_driver) {
     struct nvml_memory memory;
     begin();
     fixture_context();
@@ -236,16 +229,7 @@ START_TEST(no_question_counts_as_a_call_of_the_driver) {
     ck_nvml(DeviceGetMemoryInfo(device_at(0), &memory));
     ck_assert_uint_eq(sim_calls_total(), 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("nvml",
-                     (const TTest *[]){names_addresses_and_uuids_are_the_drivers,
-                                       memory_is_what_the_driver_says_and_without_a_context_too,
-                                       a_process_is_on_a_device_while_it_has_a_context,
-                                       wrong_arguments_are_refused,
-                                       what_a_gpu_has_and_this_has_not_is_not_supported,
-                                       devices_reach_each_other_as_the_driver_says,
-                                       nothing_answers_before_the_begin_and_behind_the_end,
-                                       no_question_counts_as_a_call_of_the_driver, NULL});
+    return tests_run("nvml");
 }

@@ -71,7 +71,7 @@ static void import_all(int from, int to) {
     ck_assert_int_eq(write(to, "", 1), 1);
 }
 
-START_TEST(another_process_reads_and_writes_a_pool_s_memory) {
+TEST(another_process_reads_and_writes_a_pool_s_memory) {
     struct shown shown = {.pid = getpid()};
     int there[2], back[2], status;
     unsigned char byte = 0;
@@ -100,9 +100,8 @@ START_TEST(another_process_reads_and_writes_a_pool_s_memory) {
     ck_assert_int_eq(status, 0);
     ck_cuda(cuMemFree(block));
 }
-END_TEST
 
-START_TEST(what_cannot_be_shown_is_refused) {
+TEST(what_cannot_be_shown_is_refused) {
     CUmemPoolPtrExportData data;
     CUmemoryPool imported;
     CUdeviceptr block;
@@ -120,9 +119,7 @@ START_TEST(what_cannot_be_shown_is_refused) {
     ck_cuda_is(cuMemPoolImportFromShareableHandle(&imported, not_a_pool, FD, 0),
                CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("sim pool", (const TTest *[]){another_process_reads_and_writes_a_pool_s_memory,
-                                                   what_cannot_be_shown_is_refused, NULL});
+    return tests_run("sim pool");
 }

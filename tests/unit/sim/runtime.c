@@ -67,15 +67,13 @@ static void check_names(const char *library, const char *list) {
     ck_assert_int_gt(n, 350);
 }
 
-START_TEST(every_name_of_CUDA_13_is_there) {
+TEST(every_name_of_CUDA_13_is_there) {
     check_names("libcudart.so.13", "libcudart-13.5.txt");
 }
-END_TEST
 
-START_TEST(every_name_of_CUDA_12_is_there) {
+TEST(every_name_of_CUDA_12_is_there) {
     check_names("libcudart.so.12", "libcudart-12.9.txt");
 }
-END_TEST
 
 struct row {
     const char *name, *call;
@@ -128,7 +126,7 @@ static cudaError_t call_empty(const char *name) {
 }
 
 /* A per-thread name goes to the driver's per-thread entry, which is counted by itself. */
-START_TEST(a_name_reaches_the_call_that_its_row_says) {
+TEST(a_name_reaches_the_call_that_its_row_says) {
     RT_OK(cudaFree(NULL));
     for (int i = 0; i < N_ROWS; i++) {
         sim_calls_reset();
@@ -137,21 +135,18 @@ START_TEST(a_name_reaches_the_call_that_its_row_says) {
                       rows[i].call);
     }
 }
-END_TEST
 
-START_TEST(what_the_device_has_not_is_not_supported) {
+TEST(what_the_device_has_not_is_not_supported) {
     for (size_t i = 0; i < N_REFUSED; i++)
         ck_assert_msg(call_empty(refused[i]) == cudaErrorNotSupported, "%s", refused[i]);
     RT_ANSWERS(cudaGetLastError(), cudaErrorNotSupported);
 }
-END_TEST
 
-START_TEST(what_a_later_driver_has_needs_a_newer_one) {
+TEST(what_a_later_driver_has_needs_a_newer_one) {
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)
         ck_assert_msg(call_empty(later[i]) == cudaErrorCallRequiresNewerDriver, "%s", later[i]);
     RT_ANSWERS(cudaGetLastError(), cudaErrorCallRequiresNewerDriver);
 }
-END_TEST
 
 /* ---- graphs, node by node ---- */
 
@@ -170,7 +165,7 @@ static cudaGraphExec_t run_graph(cudaGraph_t graph) {
     return exec;
 }
 
-START_TEST(a_graph_of_kernels_copies_and_sets_is_made_by_hand) {
+TEST(a_graph_of_kernels_copies_and_sets_is_made_by_hand) {
     cudaGraph_t graph;
     cudaGraphNode_t set, kernel, copy, to_symbol, from_symbol;
     int *number = managed_int(), value = 7, copied = 0, seen = 0, source = 99;
@@ -208,9 +203,8 @@ START_TEST(a_graph_of_kernels_copies_and_sets_is_made_by_hand) {
                                               cudaMemcpyHostToDevice),
                cudaErrorInvalidValue);
 }
-END_TEST
 
-START_TEST(a_node_of_any_kind_is_added_and_set) {
+TEST(a_node_of_any_kind_is_added_and_set) {
     cudaGraph_t graph, child;
     cudaGraphNode_t node, inner;
     int *number = managed_int(), value = 5;
@@ -237,7 +231,6 @@ START_TEST(a_node_of_any_kind_is_added_and_set) {
     RT_ANSWERS(cudaGraphAddNode(&node, graph, NULL, NULL, 0, &params),
                cudaErrorInvalidDeviceFunction);
 }
-END_TEST
 
 /* What is added to 0 by a conditional node whose body i adds 10^i. */
 static int run_conditional(enum cudaGraphConditionalNodeType type, unsigned n_bodies,
@@ -270,7 +263,7 @@ static int run_conditional(enum cudaGraphConditionalNodeType type, unsigned n_bo
     return once;
 }
 
-START_TEST(a_condition_chooses_the_body_by_its_default) {
+TEST(a_condition_chooses_the_body_by_its_default) {
     const unsigned set = cudaGraphCondAssignDefault;
     ck_assert_int_eq(run_conditional(cudaGraphCondTypeIf, 1, 1, set), 1);
     ck_assert_int_eq(run_conditional(cudaGraphCondTypeIf, 1, 0, set), 0);
@@ -286,11 +279,10 @@ START_TEST(a_condition_chooses_the_body_by_its_default) {
     params.conditional.size = 1; /* and no handle */
     RT_ANSWERS(cudaGraphAddNode(&node, graph, NULL, NULL, 0, &params), cudaErrorInvalidValue);
 }
-END_TEST
 
 /* ---- libraries and variables ---- */
 
-START_TEST(a_library_has_the_kernels_and_variables_of_its_image) {
+TEST(a_library_has_the_kernels_and_variables_of_its_image) {
     const char *image = SIM_MODULE_IMAGE "\n.entry add 8 4\n.entry other 8\n.global box 16\n";
     cudaLibrary_t library, all;
     cudaKernel_t add, list[2] = {NULL, NULL};
@@ -321,9 +313,8 @@ START_TEST(a_library_has_the_kernels_and_variables_of_its_image) {
     RT_OK(cudaLibraryUnload(library));
     RT_ANSWERS(cudaLibraryUnload(library), cudaErrorInvalidResourceHandle);
 }
-END_TEST
 
-START_TEST(a_variable_is_copied_in_all_forms) {
+TEST(a_variable_is_copied_in_all_forms) {
     cudaStream_t stream;
     int number = 17, seen = 0;
     size_t offset = 0, n_bytes = 0;
@@ -340,9 +331,8 @@ START_TEST(a_variable_is_copied_in_all_forms) {
     ck_assert_uint_eq(n_bytes, 4);
     RT_ANSWERS(cudaFuncGetParamInfo(&stub_of_add, 2, &offset, &n_bytes), cudaErrorInvalidValue);
 }
-END_TEST
 
-START_TEST(settings_are_taken_and_refused) {
+TEST(settings_are_taken_and_refused) {
     uint64_t value = 0;
     RT_OK(cudaProfilerStart());
     RT_OK(cudaProfilerStop());
@@ -356,9 +346,8 @@ START_TEST(settings_are_taken_and_refused) {
     const cudaError_t kept = cudaGetLastError();
     ck_assert_int_eq(kept, cudaErrorSymbolNotFound);
 }
-END_TEST
 
-START_TEST(a_pool_is_exported_and_imported) {
+TEST(a_pool_is_exported_and_imported) {
     struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
                                      .handleTypes = cudaMemHandleTypePosixFileDescriptor,
                                      .location = {.type = cudaMemLocationTypeDevice}};
@@ -381,17 +370,7 @@ START_TEST(a_pool_is_exported_and_imported) {
     RT_OK(cudaMemPoolDestroy(imported));
     RT_OK(cudaMemPoolDestroy(pool));
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "runtime",
-        (const TTest *[]){
-            every_name_of_CUDA_13_is_there, every_name_of_CUDA_12_is_there,
-            a_name_reaches_the_call_that_its_row_says, what_the_device_has_not_is_not_supported,
-            what_a_later_driver_has_needs_a_newer_one,
-            a_graph_of_kernels_copies_and_sets_is_made_by_hand, a_node_of_any_kind_is_added_and_set,
-            a_condition_chooses_the_body_by_its_default,
-            a_library_has_the_kernels_and_variables_of_its_image, a_variable_is_copied_in_all_forms,
-            settings_are_taken_and_refused, a_pool_is_exported_and_imported, NULL});
+    return tests_run("runtime");
 }

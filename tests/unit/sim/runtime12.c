@@ -24,15 +24,14 @@ static void *name_of(const char *name) {
     cudaError_t(*name) parameters;                                                                 \
     *(void **)&name = name_of(#name)
 
-START_TEST(it_says_that_it_is_of_CUDA_12) {
+TEST(it_says_that_it_is_of_CUDA_12) {
     FUNCTION(cudaRuntimeGetVersion, (int *));
     int version = 0;
     RT_OK(cudaRuntimeGetVersion(&version));
     ck_assert_int_eq(version / 1000, 12);
 }
-END_TEST
 
-START_TEST(structs_end_where_they_ended) {
+TEST(structs_end_where_they_ended) {
     struct {
         int type, device;
         void *device_pointer, *host_pointer;
@@ -73,9 +72,8 @@ START_TEST(structs_end_where_they_ended) {
     ck_assert_int_ne(properties[727], 0x5a);
     ck_assert_int_eq(properties[728], 0x5a);
 }
-END_TEST
 
-START_TEST(a_device_is_named_by_its_number) {
+TEST(a_device_is_named_by_its_number) {
     void *block;
     FUNCTION(cudaMallocManaged, (void **, size_t, unsigned));
     FUNCTION(cudaMemAdvise, (const void *, size_t, int, int));
@@ -88,9 +86,8 @@ START_TEST(a_device_is_named_by_its_number) {
     ck_assert_int_ne(cudaMemAdvise(block, 4096, cudaMemAdviseSetPreferredLocation, 2), cudaSuccess);
     ck_assert_int_ne(cudaMemPrefetchAsync(block, 4096, 2, NULL), cudaSuccess);
 }
-END_TEST
 
-START_TEST(edges_and_captures_have_no_data) {
+TEST(edges_and_captures_have_no_data) {
     cudaGraph_t graph;
     cudaGraphNode_t first, second, from[4], to[4];
     cudaStream_t stream;
@@ -127,9 +124,8 @@ START_TEST(edges_and_captures_have_no_data) {
     ck_assert_ptr_nonnull(graph);
     ck_assert_uint_eq(n, 0);
 }
-END_TEST
 
-START_TEST(a_batch_says_where_it_failed_and_copies) {
+TEST(a_batch_says_where_it_failed_and_copies) {
     void *block, *to, *from;
     size_t n_bytes = 4, first = 0, failed = 0;
     int number = 12, seen = 0;
@@ -150,12 +146,7 @@ START_TEST(a_batch_says_where_it_failed_and_copies) {
     RT_OK(cudaStreamSynchronize(stream));
     ck_assert_int_eq(seen, 12);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("runtime12",
-                     (const TTest *[]){it_says_that_it_is_of_CUDA_12, structs_end_where_they_ended,
-                                       a_device_is_named_by_its_number,
-                                       edges_and_captures_have_no_data,
-                                       a_batch_says_where_it_failed_and_copies, NULL});
+    return tests_run("runtime12");
 }

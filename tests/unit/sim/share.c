@@ -74,7 +74,7 @@ static void end(const struct other *other, int how) {
     close(other->from);
 }
 
-START_TEST(memory_is_taken_from_all_and_comes_back_with_the_end_of_a_process) {
+TEST(memory_is_taken_from_all_and_comes_back_with_the_end_of_a_process) {
     size_t n_free, n_total;
     CUdeviceptr more;
     share();
@@ -95,9 +95,8 @@ START_TEST(memory_is_taken_from_all_and_comes_back_with_the_end_of_a_process) {
     ck_assert_uint_eq(n_free, 54 * MIB);
     ck_assert_int_eq(unlink(path), 0);
 }
-END_TEST
 
-START_TEST(nvml_says_who_has_what_also_to_a_process_without_a_device) {
+TEST(nvml_says_who_has_what_also_to_a_process_without_a_device) {
     struct sim_device_look look;
     struct sim_process processes[4];
     share();
@@ -118,9 +117,8 @@ START_TEST(nvml_says_who_has_what_also_to_a_process_without_a_device) {
     ck_assert_uint_eq(sim_device_processes(0, processes, 4), 0);
     ck_assert_int_eq(unlink(path), 0);
 }
-END_TEST
 
-START_TEST(a_child_of_a_fork_holds_nothing_of_its_parent) {
+TEST(a_child_of_a_fork_holds_nothing_of_its_parent) {
     struct sim_device_look look;
     share();
     struct other parent = start_with(20, true);
@@ -133,7 +131,6 @@ START_TEST(a_child_of_a_fork_holds_nothing_of_its_parent) {
     close(to_child);
     ck_assert_int_eq(unlink(path), 0);
 }
-END_TEST
 
 /* Takes and gives at random; what it has never is more than there is. */
 static int take_and_give(uint64_t seed) {
@@ -154,7 +151,7 @@ static int take_and_give(uint64_t seed) {
     return 0;
 }
 
-START_TEST(what_is_refused_once_is_no_memory_lost) {
+TEST(what_is_refused_once_is_no_memory_lost) {
     size_t n_free, n_total;
     enum { N = 6 };
     pid_t pids[N];
@@ -174,9 +171,8 @@ START_TEST(what_is_refused_once_is_no_memory_lost) {
     ck_assert_uint_eq(n_free, n_total);
     ck_assert_int_eq(unlink(path), 0);
 }
-END_TEST
 
-START_TEST(a_file_of_something_else_is_left_alone) {
+TEST(a_file_of_something_else_is_left_alone) {
     struct stat status;
     share();
     int fd = open(path, O_CREAT | O_RDWR, 0600);
@@ -186,21 +182,13 @@ START_TEST(a_file_of_something_else_is_left_alone) {
     ck_assert(fstat(fd, &status) == 0 && status.st_size == 4);
     ck_assert_int_eq(unlink(path), 0);
 }
-END_TEST
 
-START_TEST(a_folder_that_is_not_there_is_told) {
+TEST(a_folder_that_is_not_there_is_told) {
     ck_assert_int_eq(setenv("CUSHIM_SIM_SHARED", "/nowhere/at-all", 1), 0);
     ck_cuda_is(cuInit(0), CUDA_ERROR_OPERATING_SYSTEM);
     ck_assert_uint_eq(sim_used_bytes(0), 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("share", (const TTest *[]){
-                                  memory_is_taken_from_all_and_comes_back_with_the_end_of_a_process,
-                                  nvml_says_who_has_what_also_to_a_process_without_a_device,
-                                  a_child_of_a_fork_holds_nothing_of_its_parent,
-                                  what_is_refused_once_is_no_memory_lost,
-                                  a_file_of_something_else_is_left_alone,
-                                  a_folder_that_is_not_there_is_told, NULL});
+    return tests_run("share");
 }

@@ -35,7 +35,7 @@ static void draw(unsigned long seed, int order[3]) {
     ck_assert_int_eq(n, 3);
 }
 
-START_TEST(a_seed_gives_one_order_of_steps) {
+TEST(a_seed_gives_one_order_of_steps) {
     bool differs = false;
     int first[3], order[3];
     fixture_context();
@@ -49,9 +49,8 @@ START_TEST(a_seed_gives_one_order_of_steps) {
     }
     ck_assert(differs);
 }
-END_TEST
 
-START_TEST(nothing_moves_while_streams_are_held) {
+TEST(nothing_moves_while_streams_are_held) {
     int value = 0;
     fixture_context();
     CUstream stream = fixture_stream(0);
@@ -67,9 +66,8 @@ START_TEST(nothing_moves_while_streams_are_held) {
     ck_cuda(cuStreamQuery(stream));
     sim_release_hold();
 }
-END_TEST
 
-START_TEST(the_legacy_stream_and_blocking_streams_wait_for_each_other) {
+TEST(the_legacy_stream_and_blocking_streams_wait_for_each_other) {
     int value = 0;
     fixture_context();
     CUstream blocking = fixture_stream(0), other = fixture_stream(CU_STREAM_NON_BLOCKING);
@@ -85,9 +83,8 @@ START_TEST(the_legacy_stream_and_blocking_streams_wait_for_each_other) {
     }
     sim_release_hold();
 }
-END_TEST
 
-START_TEST(a_non_blocking_stream_passes_the_legacy_stream) {
+TEST(a_non_blocking_stream_passes_the_legacy_stream) {
     atomic_int flag = 0;
     int value = 0;
     fixture_context();
@@ -99,13 +96,12 @@ START_TEST(a_non_blocking_stream_passes_the_legacy_stream) {
     atomic_store(&flag, 1);
     ck_cuda(cuStreamSynchronize(NULL));
 }
-END_TEST
 
 static CUresult synchronize(void *stream) {
     return cuStreamSynchronize(stream);
 }
 
-START_TEST(the_legacy_stream_is_waited_for_with_all_blocking_streams) {
+TEST(the_legacy_stream_is_waited_for_with_all_blocking_streams) {
     atomic_int flag = 0;
     fixture_context();
     fixture_spin(fixture_stream(0), &flag);
@@ -114,9 +110,8 @@ START_TEST(the_legacy_stream_is_waited_for_with_all_blocking_streams) {
     atomic_store(&flag, 1);
     ck_cuda(fixture_join(thread));
 }
-END_TEST
 
-START_TEST(an_event_never_recorded_is_done) {
+TEST(an_event_never_recorded_is_done) {
     CUevent event;
     float ms;
     fixture_context();
@@ -128,9 +123,8 @@ START_TEST(an_event_never_recorded_is_done) {
     ck_cuda(cuEventDestroy(event));
     ck_cuda_is(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
 }
-END_TEST
 
-START_TEST(a_stream_waits_for_an_event_of_another) {
+TEST(a_stream_waits_for_an_event_of_another) {
     CUevent event;
     int value = 0;
     fixture_context();
@@ -149,9 +143,8 @@ START_TEST(a_stream_waits_for_an_event_of_another) {
     ck_cuda(cuStreamSynchronize(b));
     ck_assert_int_eq(value, 2);
 }
-END_TEST
 
-START_TEST(elapsed_time_is_told_when_both_events_are_done) {
+TEST(elapsed_time_is_told_when_both_events_are_done) {
     CUevent begin, end;
     atomic_int flag = 0;
     float ms;
@@ -169,9 +162,8 @@ START_TEST(elapsed_time_is_told_when_both_events_are_done) {
     ck_cuda(cuEventElapsedTime(&ms, begin, end));
     ck_assert(ms >= 2.0f && ms < 5000.0f);
 }
-END_TEST
 
-START_TEST(a_context_event_covers_all_work_so_far_and_none_after) {
+TEST(a_context_event_covers_all_work_so_far_and_none_after) {
     CUevent event;
     atomic_int before = 0, after = 0;
     CUcontext context = fixture_context();
@@ -189,9 +181,8 @@ START_TEST(a_context_event_covers_all_work_so_far_and_none_after) {
     atomic_store(&after, 1);
     ck_cuda(cuCtxSynchronize());
 }
-END_TEST
 
-START_TEST(a_context_wait_holds_streams_made_later) {
+TEST(a_context_wait_holds_streams_made_later) {
     CUevent event;
     atomic_int flag = 0;
     int value = 0;
@@ -209,7 +200,6 @@ START_TEST(a_context_wait_holds_streams_made_later) {
     ck_cuda(cuStreamSynchronize(b));
     ck_assert_int_eq(value, 1);
 }
-END_TEST
 
 struct inside {
     CUresult alloc, free, synchronize, query;
@@ -227,7 +217,7 @@ static void look_around(void *data) {
     inside->query = cuCtxGetCurrent(&inside->context);
 }
 
-START_TEST(a_host_function_may_not_allocate_free_or_wait) {
+TEST(a_host_function_may_not_allocate_free_or_wait) {
     struct inside inside = {.context = fixture_context()};
     inside.address = fixture_alloc(1);
     ck_cuda(cuLaunchHostFunc(NULL, look_around, &inside));
@@ -237,14 +227,13 @@ START_TEST(a_host_function_may_not_allocate_free_or_wait) {
     ck_cuda_is(inside.synchronize, CUDA_ERROR_NOT_PERMITTED);
     ck_cuda(inside.query);
 }
-END_TEST
 
 static void called(CUstream stream, CUresult status, void *data) {
     *(CUresult *)data = status;
     (void)stream;
 }
 
-START_TEST(a_callback_is_told_how_its_stream_is) {
+TEST(a_callback_is_told_how_its_stream_is) {
     CUresult status = CUDA_ERROR_UNKNOWN;
     fixture_context();
     CUstream stream = fixture_stream(0);
@@ -252,9 +241,8 @@ START_TEST(a_callback_is_told_how_its_stream_is) {
     ck_cuda(cuStreamSynchronize(stream));
     ck_cuda(status);
 }
-END_TEST
 
-START_TEST(a_fault_damages_the_context_until_it_is_reset) {
+TEST(a_fault_damages_the_context_until_it_is_reset) {
     int value = 0;
     CUcontext context = fixture_context();
     CUdeviceptr a = fixture_alloc(1), b;
@@ -276,9 +264,8 @@ START_TEST(a_fault_damages_the_context_until_it_is_reset) {
     sim_fault(CUDA_SUCCESS);
     ck_cuda(cuMemFree(b));
 }
-END_TEST
 
-START_TEST(a_stream_waits_for_a_word_in_memory) {
+TEST(a_stream_waits_for_a_word_in_memory) {
     fixture_context();
     CUstream a = fixture_stream(CU_STREAM_NON_BLOCKING), b = fixture_stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr word = fixture_alloc(8);
@@ -298,9 +285,8 @@ START_TEST(a_stream_waits_for_a_word_in_memory) {
     ck_cuda_is(cuStreamWriteValue32(b, word + 2, 2, 0), CUDA_ERROR_INVALID_VALUE);
     ck_cuda_is(cuStreamWriteValue32(b, word + 8, 2, 0), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(a_destroyed_stream_ends_its_work) {
+TEST(a_destroyed_stream_ends_its_work) {
     atomic_int flag = 0;
     int value = 0;
     fixture_context();
@@ -313,9 +299,8 @@ START_TEST(a_destroyed_stream_ends_its_work) {
     ck_cuda(cuCtxSynchronize());
     ck_assert_int_eq(value, 1);
 }
-END_TEST
 
-START_TEST(a_launch_without_a_kernel_has_no_binary) {
+TEST(a_launch_without_a_kernel_has_no_binary) {
     CUmodule module;
     CUfunction function;
     int one = 1;
@@ -339,9 +324,8 @@ START_TEST(a_launch_without_a_kernel_has_no_binary) {
     ck_assert_int_eq(one, 2);
     ck_cuda(cuModuleUnload(module));
 }
-END_TEST
 
-START_TEST(streams_of_a_green_context_belong_to_the_primary_one) {
+TEST(streams_of_a_green_context_belong_to_the_primary_one) {
     CUdevResource resource;
     CUdevResourceDesc desc;
     CUgreenCtx green;
@@ -361,22 +345,7 @@ START_TEST(streams_of_a_green_context_belong_to_the_primary_one) {
     ck_cuda(cuEventSynchronize(event));
     ck_cuda(cuGreenCtxDestroy(green));
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "sim stream",
-        (const TTest *[]){
-            a_seed_gives_one_order_of_steps, nothing_moves_while_streams_are_held,
-            the_legacy_stream_and_blocking_streams_wait_for_each_other,
-            a_non_blocking_stream_passes_the_legacy_stream,
-            the_legacy_stream_is_waited_for_with_all_blocking_streams,
-            an_event_never_recorded_is_done, a_stream_waits_for_an_event_of_another,
-            elapsed_time_is_told_when_both_events_are_done,
-            a_context_event_covers_all_work_so_far_and_none_after,
-            a_context_wait_holds_streams_made_later, a_host_function_may_not_allocate_free_or_wait,
-            a_callback_is_told_how_its_stream_is, a_fault_damages_the_context_until_it_is_reset,
-            a_stream_waits_for_a_word_in_memory, a_destroyed_stream_ends_its_work,
-            a_launch_without_a_kernel_has_no_binary,
-            streams_of_a_green_context_belong_to_the_primary_one, NULL});
+    return tests_run("sim stream");
 }

@@ -48,7 +48,7 @@ static CUresult work_often(void *unused) {
     return result;
 }
 
-START_TEST(threads_do_not_disturb_each_other) {
+TEST(threads_do_not_disturb_each_other) {
     struct fixture_thread *threads[N_THREADS];
     fixture_context();
     for (int i = 0; i < N_THREADS; i++)
@@ -59,9 +59,8 @@ START_TEST(threads_do_not_disturb_each_other) {
     ck_assert_uint_eq(sim_live_allocations(), 0);
     ck_assert_uint_eq(sim_pending(), 0);
 }
-END_TEST
 
-START_TEST(a_refused_call_leaves_nothing_behind) {
+TEST(a_refused_call_leaves_nothing_behind) {
     CUevent event;
     fixture_context();
     ck_cuda(cuEventCreate(&event, 0));
@@ -77,7 +76,6 @@ START_TEST(a_refused_call_leaves_nothing_behind) {
             break;
     }
 }
-END_TEST
 
 /* New threads have stacks of so many bytes. */
 static void set_stacks(size_t n_bytes) {
@@ -88,7 +86,7 @@ static void set_stacks(size_t n_bytes) {
     pthread_attr_destroy(&attributes);
 }
 
-START_TEST(a_device_that_gets_no_thread_refuses_work_and_keeps_none) {
+TEST(a_device_that_gets_no_thread_refuses_work_and_keeps_none) {
     CUdeviceptr block;
     fixture_context();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
@@ -104,9 +102,8 @@ START_TEST(a_device_that_gets_no_thread_refuses_work_and_keeps_none) {
     ck_cuda(cuCtxSynchronize());
     ck_cuda(cuMemFree(block));
 }
-END_TEST
 
-START_TEST(captures_and_frees_in_many_threads_do_not_disturb_each_other) {
+TEST(captures_and_frees_in_many_threads_do_not_disturb_each_other) {
     struct fixture_thread *threads[2];
     CUgraph graph;
     int value = 0;
@@ -123,12 +120,7 @@ START_TEST(captures_and_frees_in_many_threads_do_not_disturb_each_other) {
     for (int i = 0; i < 2; i++)
         ck_cuda(fixture_join(threads[i]));
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "sim threads",
-        (const TTest *[]){threads_do_not_disturb_each_other, a_refused_call_leaves_nothing_behind,
-                          a_device_that_gets_no_thread_refuses_work_and_keeps_none,
-                          captures_and_frees_in_many_threads_do_not_disturb_each_other, NULL});
+    return tests_run("sim threads");
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* More blocks than the system lets a process map pieces of memory. */
-START_TEST(an_unbacked_device_counts_pages_alone) {
+TEST(an_unbacked_device_counts_pages_alone) {
     enum { N = 70000 };
     static CUdeviceptr blocks[N];
     CUdeviceptr more;
@@ -21,9 +21,7 @@ START_TEST(an_unbacked_device_counts_pages_alone) {
                CUDA_ERROR_OUT_OF_MEMORY);
     ck_cuda(cuMemAlloc(&more, 140ull * 1024 * MIB - (size_t)N * MIB));
 }
-END_TEST
 
 SUITE() {
-    return suite_run("sim unbacked",
-                     (const TTest *[]){an_unbacked_device_counts_pages_alone, NULL});
+    return tests_run("sim unbacked");
 }

@@ -41,7 +41,7 @@ static void see(int row) {
         unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
-START_TEST(a_list_chooses_and_orders_devices) {
+TEST(a_list_chooses_and_orders_devices, .n = N_ROWS) {
     int n = -1;
     see(_i);
     ck_cuda_is(cuInit(0), rows[_i].n ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE);
@@ -57,9 +57,8 @@ START_TEST(a_list_chooses_and_orders_devices) {
     }
     ck_assert_int_eq(n, rows[_i].n ? rows[_i].n : -1);
 }
-END_TEST
 
-START_TEST(memory_is_that_of_the_device_which_was_chosen) {
+TEST(memory_is_that_of_the_device_which_was_chosen) {
     struct sim_device_look look;
     see(2);
     fixture_context();
@@ -69,18 +68,7 @@ START_TEST(memory_is_that_of_the_device_which_was_chosen) {
     ck_assert_int_eq(sim_device_look(2, &look), 1);
     ck_assert_uint_ge(look.used_bytes, 4 * MIB);
 }
-END_TEST
 
 SUITE() {
-    Suite *suite = suite_create("sim visible");
-    TCase *tcase = tcase_create("sim visible");
-    tcase_set_timeout(tcase, 240);
-    tcase_add_loop_test(tcase, a_list_chooses_and_orders_devices, 0, N_ROWS);
-    tcase_add_test(tcase, memory_is_that_of_the_device_which_was_chosen);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return tests_run("sim visible");
 }

@@ -20,7 +20,7 @@ static CUstream begin(void) {
 }
 
 /* Never shorter, however slow the machine is. */
-START_TEST(a_free_waits_as_long_as_the_work_takes) {
+TEST(a_free_waits_as_long_as_the_work_takes) {
     CUstream stream = begin();
     CUdeviceptr at = fixture_alloc(100), copied = fixture_alloc(100);
     uint64_t begin_ns = now_ns();
@@ -29,9 +29,8 @@ START_TEST(a_free_waits_as_long_as_the_work_takes) {
     ck_cuda(cuMemFree(at));
     ck_assert_uint_ge(now_ns() - begin_ns, 2 * work_ns);
 }
-END_TEST
 
-START_TEST(a_kernel_takes_its_time_in_each_launch_of_a_graph) {
+TEST(a_kernel_takes_its_time_in_each_launch_of_a_graph) {
     CUstream stream = begin();
     CUgraph graph;
     CUgraphExec exec;
@@ -48,10 +47,7 @@ START_TEST(a_kernel_takes_its_time_in_each_launch_of_a_graph) {
     }
     ck_assert_int_eq(target, 1);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("sim work time",
-                     (const TTest *[]){a_free_waits_as_long_as_the_work_takes,
-                                       a_kernel_takes_its_time_in_each_launch_of_a_graph, NULL});
+    return tests_run("sim work time");
 }

@@ -61,7 +61,7 @@ static const struct cushim_trace_site *site_at(uint64_t frame) {
     return NULL;
 }
 
-START_TEST(sites_and_places_have_what_is_theirs) {
+TEST(sites_and_places_have_what_is_theirs) {
     recording_open(&recording, MUCH);
     at(1, 2, 5);
     unsigned here = (unsigned)stack(0x1000) << 8, there = (unsigned)stack(0x1100) << 8;
@@ -105,9 +105,8 @@ START_TEST(sites_and_places_have_what_is_theirs) {
     ck_assert_uint_eq(gone->n_refused, 1);
     finish();
 }
-END_TEST
 
-START_TEST(a_block_whose_free_was_refused_lives_on) {
+TEST(a_block_whose_free_was_refused_lives_on) {
     recording_open(&recording, MUCH);
     at(0, 0, 5);
     unsigned here = (unsigned)stack(0x1000) << 8;
@@ -123,9 +122,8 @@ START_TEST(a_block_whose_free_was_refused_lives_on) {
     ck_assert_uint_eq(site->n_frees + site->life_ns + site->n_temporary, 0);
     finish();
 }
-END_TEST
 
-START_TEST(blocks_go_with_their_pool_and_where_their_address_is_given_anew) {
+TEST(blocks_go_with_their_pool_and_where_their_address_is_given_anew) {
     recording_open(&recording, MUCH);
     at(0, 0, 5);
     for (uint64_t i = 1; i <= 10; i++)
@@ -142,9 +140,8 @@ START_TEST(blocks_go_with_their_pool_and_where_their_address_is_given_anew) {
     ck_assert_uint_eq(account.sites[0]->live_bytes, 7);
     finish();
 }
-END_TEST
 
-START_TEST(what_cannot_be_is_passed_over) {
+TEST(what_cannot_be_is_passed_over) {
     recording_open(&recording, MUCH);
     at(CUSHIM_TRACE_DEVICES, 0, 5);
     put(CUSHIM_TRACE_ALLOC, 0, 1, 100);
@@ -158,10 +155,9 @@ START_TEST(what_cannot_be_is_passed_over) {
     ck_assert_uint_eq(account.sites[0]->live_bytes, 100);
     finish();
 }
-END_TEST
 
 /* Sites and places have the same sum after each event, whatever the events are. */
-START_TEST(sums_agree_whatever_comes) {
+TEST(sums_agree_whatever_comes) {
     uint64_t random = 11;
     recording_open(&recording, MUCH);
     for (unsigned i = suite_steps(20000); i > 0; i--) {
@@ -193,9 +189,8 @@ START_TEST(sums_agree_whatever_comes) {
     ck_assert_int_eq(account.error, 0);
     finish();
 }
-END_TEST
 
-START_TEST(sites_know_how_old_their_oldest_block_is) {
+TEST(sites_know_how_old_their_oldest_block_is) {
     recording_open(&recording, MUCH);
     at(0, 0, 5);
     unsigned here = (unsigned)stack(0x1000) << 8, there = (unsigned)stack(0x1100) << 8;
@@ -211,9 +206,8 @@ START_TEST(sites_know_how_old_their_oldest_block_is) {
     ck_assert_uint_eq(site_at(0x1100)->oldest_ns, 0);
     finish();
 }
-END_TEST
 
-START_TEST(sites_count_what_a_reader_asks_for) {
+TEST(sites_count_what_a_reader_asks_for) {
     recording_open(&recording, MUCH);
     for (unsigned i = 0; i < 4; i++) {
         at(i / 2, i % 2, 5);
@@ -240,9 +234,8 @@ START_TEST(sites_count_what_a_reader_asks_for) {
     ck_assert_uint_eq(account.sums[0][1].live_bytes, 2);
     finish();
 }
-END_TEST
 
-START_TEST(a_frame_is_found_in_the_module_that_came_last) {
+TEST(a_frame_is_found_in_the_module_that_came_last) {
     uint64_t offset = 0;
     recording_open(&recording, MUCH);
     for (uint64_t i = 0; i < 2; i++)
@@ -262,10 +255,9 @@ START_TEST(a_frame_is_found_in_the_module_that_came_last) {
     ck_assert_ptr_null(cushim_trace_account_module(&account, 0x5100, &offset));
     finish();
 }
-END_TEST
 
 /* Whoever walks all blocks at the end of a pool is not done before the test's time is over. */
-START_TEST(the_end_of_a_pool_costs_what_the_pool_has) {
+TEST(the_end_of_a_pool_costs_what_the_pool_has) {
     enum { N = 100000 };
     recording_open(&recording, MUCH);
     at(0, 0, 1);
@@ -280,16 +272,7 @@ START_TEST(the_end_of_a_pool_costs_what_the_pool_has) {
     ck_assert_uint_eq(account.sums[0][0].held_bytes, 2 * N);
     finish();
 }
-END_TEST
 
 SUITE() {
-    return suite_run("account", (const TTest *[]){
-                                    sites_and_places_have_what_is_theirs,
-                                    a_block_whose_free_was_refused_lives_on,
-                                    blocks_go_with_their_pool_and_where_their_address_is_given_anew,
-                                    what_cannot_be_is_passed_over, sums_agree_whatever_comes,
-                                    sites_count_what_a_reader_asks_for,
-                                    sites_know_how_old_their_oldest_block_is,
-                                    a_frame_is_found_in_the_module_that_came_last,
-                                    the_end_of_a_pool_costs_what_the_pool_has, NULL});
+    return tests_run("account");
 }

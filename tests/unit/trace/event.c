@@ -87,7 +87,7 @@ static size_t write_samples(uint8_t *bytes) {
     return n_bytes;
 }
 
-START_TEST(what_is_written_is_read_again) {
+TEST(what_is_written_is_read_again) {
     uint8_t bytes[N * CUSHIM_TRACE_EVENT_BYTES];
     uint64_t space[CUSHIM_TRACE_FRAMES];
     struct cushim_trace_base base = {0};
@@ -104,9 +104,8 @@ START_TEST(what_is_written_is_read_again) {
     }
     ck_assert_uint_eq(at, n_bytes);
 }
-END_TEST
 
-START_TEST(a_pair_of_4_kib_takes_few_bytes) {
+TEST(a_pair_of_4_kib_takes_few_bytes) {
     uint8_t bytes[2 * CUSHIM_TRACE_EVENT_BYTES];
     struct cushim_trace_base base = {0, 0x7ff144e00000};
     struct cushim_trace_event event = {.code = CUSHIM_TRACE_ALLOC,
@@ -120,7 +119,6 @@ START_TEST(a_pair_of_4_kib_takes_few_bytes) {
     n_bytes += cushim_trace_encode(bytes + n_bytes, &base, &event);
     ck_assert_uint_le(n_bytes, 20);
 }
-END_TEST
 
 /* Copies of their exact length, so that a read behind them is seen by a sanitizer. */
 static size_t decode_alone(const uint8_t *from, size_t n_bytes, uint64_t *space) {
@@ -134,7 +132,7 @@ static size_t decode_alone(const uint8_t *from, size_t n_bytes, uint64_t *space)
     return n;
 }
 
-START_TEST(a_cut_event_is_none) {
+TEST(a_cut_event_is_none) {
     uint8_t bytes[CUSHIM_TRACE_EVENT_BYTES];
     uint64_t space[CUSHIM_TRACE_FRAMES];
     for (int i = 0; i < N; i++) {
@@ -145,9 +143,8 @@ START_TEST(a_cut_event_is_none) {
         ck_assert_uint_eq(decode_alone(bytes, n_bytes, space), n_bytes);
     }
 }
-END_TEST
 
-START_TEST(random_bytes_are_survived) {
+TEST(random_bytes_are_survived) {
     uint8_t bytes[256];
     uint64_t space[CUSHIM_TRACE_FRAMES], random = 42;
     for (unsigned i = suite_steps(20000); i > 0; i--) {
@@ -157,10 +154,7 @@ START_TEST(random_bytes_are_survived) {
         decode_alone(bytes, n, space);
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "event", (const TTest *[]){what_is_written_is_read_again, a_pair_of_4_kib_takes_few_bytes,
-                                   a_cut_event_is_none, random_bytes_are_survived, NULL});
+    return tests_run("event");
 }

@@ -20,7 +20,7 @@ static const struct cushim_trace_module *last_with(const struct cushim_trace_map
     return NULL;
 }
 
-START_TEST(a_frame_lies_in_the_last_module_that_has_it) {
+TEST(a_frame_lies_in_the_last_module_that_has_it) {
     struct cushim_trace_mapped mapped = {0};
     uint64_t drawn = 1;
     ck_assert_ptr_null(cushim_trace_mapped_find(&mapped, 5));
@@ -37,19 +37,17 @@ START_TEST(a_frame_lies_in_the_last_module_that_has_it) {
     ck_assert_str_eq(mapped.modules[0].path, "file");
     cushim_trace_mapped_free(&mapped);
 }
-END_TEST
 
-START_TEST(a_module_may_reach_to_the_last_address) {
+TEST(a_module_may_reach_to_the_last_address) {
     struct cushim_trace_mapped mapped = {0};
     add(&mapped, UINT64_MAX - 16, UINT64_MAX);
     ck_assert_ptr_nonnull(cushim_trace_mapped_find(&mapped, UINT64_MAX - 1));
     ck_assert_ptr_null(cushim_trace_mapped_find(&mapped, 3));
     cushim_trace_mapped_free(&mapped);
 }
-END_TEST
 
 /* Whoever walks all modules for each frame is not done before the test's time is over. */
-START_TEST(many_frames_are_found_in_many_modules) {
+TEST(many_frames_are_found_in_many_modules) {
     enum { N = 1 << 16, N_FRAMES = 1 << 22 };
     struct cushim_trace_mapped mapped = {0};
     size_t n_found = 0;
@@ -60,10 +58,7 @@ START_TEST(many_frames_are_found_in_many_modules) {
     ck_assert_uint_eq(n_found, N_FRAMES / 2);
     cushim_trace_mapped_free(&mapped);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("mapped", (const TTest *[]){a_frame_lies_in_the_last_module_that_has_it,
-                                                 a_module_may_reach_to_the_last_address,
-                                                 many_frames_are_found_in_many_modules, NULL});
+    return tests_run("mapped");
 }

@@ -25,7 +25,7 @@ static unsigned find(uint64_t address, char *path) {
     return n;
 }
 
-START_TEST(the_file_of_a_frame_is_told_once) {
+TEST(the_file_of_a_frame_is_told_once) {
     uint64_t frame = (uint64_t)(uintptr_t)&find;
     char path[CUSHIM_TRACE_TEXT_BYTES + 1], own[CUSHIM_TRACE_TEXT_BYTES + 1] = "";
     recording_open(&recording, (uint64_t)1 << 30);
@@ -39,8 +39,7 @@ START_TEST(the_file_of_a_frame_is_told_once) {
     ck_assert_uint_eq(find(frame, path), 2);
     recording_close(&recording);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("modules", (const TTest *[]){the_file_of_a_frame_is_told_once, NULL});
+    return tests_run("modules");
 }

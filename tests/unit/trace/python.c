@@ -84,7 +84,7 @@ static const uint8_t TABLE[] = {
     0x80 | 15 << 3 | 7,                   /* units 9 to 16: of no line, so of the last one */
 };
 
-START_TEST(each_unit_of_code_has_its_line) {
+TEST(each_unit_of_code_has_its_line) {
     static const struct {
         unsigned unit, line;
     } rows[] = {{0, 10},  {1, 10},  {2, 11},   {3, 138}, {6, 138},
@@ -99,9 +99,8 @@ START_TEST(each_unit_of_code_has_its_line) {
         ck_assert(lines[0].frame & CUSHIM_PYTHON_BIT);
     }
 }
-END_TEST
 
-START_TEST(the_innermost_frames_are_taken_and_a_ring_ends) {
+TEST(the_innermost_frames_are_taken_and_a_ring_ends) {
     struct cushim_python_line lines[CUSHIM_TRACE_FRAMES];
     make_world(3, 0, TABLE, sizeof TABLE);
     ck_assert_uint_eq(take(lines), 3);
@@ -116,9 +115,8 @@ START_TEST(the_innermost_frames_are_taken_and_a_ring_ends) {
     make_world(0, 0, TABLE, sizeof TABLE);
     ck_assert_uint_eq(take(lines), 0);
 }
-END_TEST
 
-START_TEST(texts_are_utf8_without_control_characters) {
+TEST(texts_are_utf8_without_control_characters) {
     struct cushim_python_line lines[CUSHIM_TRACE_FRAMES];
     char wide[] = "gr\xf6\xdf"
                   "e\n\x1b";
@@ -135,9 +133,8 @@ START_TEST(texts_are_utf8_without_control_characters) {
     ck_assert_uint_eq(take(lines), 1);
     ck_assert_mem_eq(lines[0].text, "\xf0\x9f\x98\x80?\n/train.py", lines[0].n_text);
 }
-END_TEST
 
-START_TEST(whatever_lies_there_harms_nobody) {
+TEST(whatever_lies_there_harms_nobody) {
     struct cushim_python_line lines[CUSHIM_TRACE_FRAMES];
     void *nothing = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint64_t random = 88172645463325252u;
@@ -159,9 +156,8 @@ START_TEST(whatever_lies_there_harms_nobody) {
     }
     munmap(nothing, 4096);
 }
-END_TEST
 
-START_TEST(other_interpreters_are_none_that_can_be_read) {
+TEST(other_interpreters_are_none_that_can_be_read) {
     static const unsigned long versions[] = {0x030a0df0, 0x030e00f0, 0, ~0ul};
     struct cushim_python_line lines[CUSHIM_TRACE_FRAMES];
     struct cushim_python python;
@@ -179,13 +175,7 @@ START_TEST(other_interpreters_are_none_that_can_be_read) {
     ck_assert(cushim_python_find(&python, look_up)); /* no Python is no fault */
     ck_assert_uint_eq(cushim_python_lines(&python, lines), 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("python",
-                     (const TTest *[]){each_unit_of_code_has_its_line,
-                                       the_innermost_frames_are_taken_and_a_ring_ends,
-                                       texts_are_utf8_without_control_characters,
-                                       whatever_lies_there_harms_nobody,
-                                       other_interpreters_are_none_that_can_be_read, NULL});
+    return tests_run("python");
 }

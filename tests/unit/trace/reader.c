@@ -35,7 +35,7 @@ static int open_to_change(const char *path, int access) {
     return open(path, access);
 }
 
-START_TEST(events_of_several_writers_come_by_time) {
+TEST(events_of_several_writers_come_by_time) {
     struct cushim_trace_writer writers[3] = {{.number = 0}, {.number = 1}, {.number = 2}};
     struct cushim_trace_reader reader;
     struct cushim_trace_event event;
@@ -64,9 +64,8 @@ START_TEST(events_of_several_writers_come_by_time) {
     cushim_trace_reader_close(&reader);
     recording_close(&recording);
 }
-END_TEST
 
-START_TEST(a_chunk_is_read_without_those_before_it) {
+TEST(a_chunk_is_read_without_those_before_it) {
     static const char nothing[CUSHIM_TRACE_CHUNK_HEAD_BYTES];
     struct cushim_trace_reader reader;
     struct cushim_trace_event event;
@@ -92,9 +91,8 @@ START_TEST(a_chunk_is_read_without_those_before_it) {
     cushim_trace_reader_close(&reader);
     recording_close(&recording);
 }
-END_TEST
 
-START_TEST(what_is_no_recording_is_refused) {
+TEST(what_is_no_recording_is_refused) {
     uint64_t n, n_damaged;
     recording_open(&recording, MUCH);
     ck_assert_int_eq(read_through("/dev/null", &n, &n_damaged), ENOEXEC);
@@ -104,9 +102,8 @@ START_TEST(what_is_no_recording_is_refused) {
     ck_assert_int_eq(read_through(recording.path, &n, &n_damaged), ENOEXEC);
     recording_close(&recording);
 }
-END_TEST
 
-START_TEST(a_cut_file_is_read_as_far_as_it_goes) {
+TEST(a_cut_file_is_read_as_far_as_it_goes) {
     uint64_t n, n_damaged, last_n = UINT64_MAX;
     struct stat status;
     recording_open(&recording, MUCH);
@@ -127,11 +124,10 @@ START_TEST(a_cut_file_is_read_as_far_as_it_goes) {
     }
     recording_close(&recording);
 }
-END_TEST
 
 /* The file ends with the last event, and its chunk claims more: what is read behind it is nobody's.
  */
-START_TEST(a_chunk_that_claims_more_than_there_is_ends_where_the_file_does) {
+TEST(a_chunk_that_claims_more_than_there_is_ends_where_the_file_does) {
     struct cushim_trace_chunk chunk;
     uint64_t n, n_damaged;
     recording_open(&recording, MUCH);
@@ -156,10 +152,9 @@ START_TEST(a_chunk_that_claims_more_than_there_is_ends_where_the_file_does) {
     close(file);
     recording_close(&recording);
 }
-END_TEST
 
 /* A file that is long because of a hole, through which a reader would read for hours. */
-START_TEST(holes_are_passed_over) {
+TEST(holes_are_passed_over) {
     enum { CHUNK_BYTES = CUSHIM_TRACE_LEAST_CHUNK_BYTES };
     static uint8_t chunk[CHUNK_BYTES];
     off_t end = (off_t)1 << 43;
@@ -183,10 +178,9 @@ START_TEST(holes_are_passed_over) {
     close(file);
     recording_close(&recording);
 }
-END_TEST
 
 /* More than a process has, in an order that is none of theirs. */
-START_TEST(events_of_very_many_writers_come_by_time) {
+TEST(events_of_very_many_writers_come_by_time) {
     const unsigned n_writers = suite_steps(30000);
     const uint64_t n_events = 50;
     static uint8_t bytes[64 + 50 * 32];
@@ -230,9 +224,8 @@ START_TEST(events_of_very_many_writers_come_by_time) {
     cushim_trace_reader_close(&reader);
     recording_close(&recording);
 }
-END_TEST
 
-START_TEST(flipped_bits_are_survived) {
+TEST(flipped_bits_are_survived) {
     static uint8_t bytes[1 << 17];
     uint64_t random = 7, n, n_damaged;
     recording_open(&recording, MUCH);
@@ -257,14 +250,7 @@ START_TEST(flipped_bits_are_survived) {
     close(file);
     recording_close(&recording);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "reader",
-        (const TTest *[]){
-            events_of_several_writers_come_by_time, a_chunk_is_read_without_those_before_it,
-            what_is_no_recording_is_refused, a_cut_file_is_read_as_far_as_it_goes,
-            a_chunk_that_claims_more_than_there_is_ends_where_the_file_does, holes_are_passed_over,
-            events_of_very_many_writers_come_by_time, flipped_bits_are_survived, NULL});
+    return tests_run("reader");
 }

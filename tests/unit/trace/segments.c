@@ -16,7 +16,7 @@ static uint64_t all(const struct cushim_trace_segments *segments) {
     return sum_bytes;
 }
 
-START_TEST(what_came_is_there_until_it_goes) {
+TEST(what_came_is_there_until_it_goes) {
     struct cushim_trace_segments segments = {0};
     for (uint64_t i = 1; i <= 100; i++)
         ck_assert(cushim_trace_segments_add(
@@ -35,10 +35,9 @@ START_TEST(what_came_is_there_until_it_goes) {
     cushim_trace_segments_free(&segments);
     ck_assert_uint_eq(all(&segments), 0);
 }
-END_TEST
 
 /* A base that goes from one pool to another is the other one's. */
-START_TEST(a_pool_takes_along_what_it_has_now) {
+TEST(a_pool_takes_along_what_it_has_now) {
     struct cushim_trace_segments segments = {0};
     for (uint64_t pool = 1; pool <= 2; pool++) {
         sum_bytes = 0;
@@ -55,9 +54,7 @@ START_TEST(a_pool_takes_along_what_it_has_now) {
     ck_assert_uint_eq(sum_bytes, 2);
     cushim_trace_segments_free(&segments);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("segments", (const TTest *[]){what_came_is_there_until_it_goes,
-                                                   a_pool_takes_along_what_it_has_now, NULL});
+    return tests_run("segments");
 }

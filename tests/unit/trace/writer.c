@@ -15,7 +15,7 @@ static const uint64_t MUCH = (uint64_t)1 << 30;
 
 static struct recording recording;
 
-START_TEST(events_of_many_chunks_are_read_in_order) {
+TEST(events_of_many_chunks_are_read_in_order) {
     enum { N = 200000 };
     recording_open(&recording, MUCH);
     for (uint64_t n = 1; n <= N; n++)
@@ -27,10 +27,9 @@ START_TEST(events_of_many_chunks_are_read_in_order) {
     ck_assert_uint_eq(atomic_load(&recording.trace.head->state), CUSHIM_TRACE_ENDED);
     recording_close(&recording);
 }
-END_TEST
 
 /* A child writes, counting in shared memory what it has written, until it is killed. */
-START_TEST(a_killed_writer_loses_at_most_the_event_that_it_writes) {
+TEST(a_killed_writer_loses_at_most_the_event_that_it_writes) {
     atomic_ulong *n_written =
         mmap(NULL, sizeof *n_written, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (unsigned i = suite_steps(60); i > 0; i--) {
@@ -53,9 +52,8 @@ START_TEST(a_killed_writer_loses_at_most_the_event_that_it_writes) {
         recording_close(&recording);
     }
 }
-END_TEST
 
-START_TEST(a_recording_ends_where_it_is_as_large_as_it_may_be) {
+TEST(a_recording_ends_where_it_is_as_large_as_it_may_be) {
     recording_open(&recording, 40000);
     for (uint64_t n = 1; n <= 20000; n++)
         recording_alloc(&recording, n);
@@ -68,9 +66,8 @@ START_TEST(a_recording_ends_where_it_is_as_large_as_it_may_be) {
     ck_assert_uint_gt(n_read, 1000);
     recording_close(&recording);
 }
-END_TEST
 
-START_TEST(a_file_that_may_not_grow_stops_it_without_a_signal) {
+TEST(a_file_that_may_not_grow_stops_it_without_a_signal) {
     struct rlimit limit, low;
     recording_open(&recording, MUCH);
     getrlimit(RLIMIT_FSIZE, &limit);
@@ -88,9 +85,8 @@ START_TEST(a_file_that_may_not_grow_stops_it_without_a_signal) {
                       20000);
     recording_close(&recording);
 }
-END_TEST
 
-START_TEST(another_file_of_its_name_is_left_alone) {
+TEST(another_file_of_its_name_is_left_alone) {
     recording_open(&recording, MUCH);
     recording_alloc(&recording, 1);
     unlink(recording.path);
@@ -107,18 +103,16 @@ START_TEST(another_file_of_its_name_is_left_alone) {
     fclose(other);
     recording_close(&recording);
 }
-END_TEST
 
-START_TEST(a_file_that_is_there_is_not_written_over) {
+TEST(a_file_that_is_there_is_not_written_over) {
     struct cushim_trace_head head = {0};
     struct cushim_trace second = {0};
     recording_open(&recording, MUCH);
     ck_assert_int_eq(cushim_trace_open(&second, recording.path, &head, MUCH), EEXIST);
     recording_close(&recording);
 }
-END_TEST
 
-START_TEST(a_thread_that_is_interrupted_loses_the_event_of_the_handler) {
+TEST(a_thread_that_is_interrupted_loses_the_event_of_the_handler) {
     recording_open(&recording, MUCH);
     recording_alloc(&recording, 1);
     recording.writer.is_busy = true;
@@ -128,9 +122,8 @@ START_TEST(a_thread_that_is_interrupted_loses_the_event_of_the_handler) {
     ck_assert_uint_eq(recording_count(recording.path), 1);
     recording_close(&recording);
 }
-END_TEST
 
-START_TEST(a_stack_is_told_once) {
+TEST(a_stack_is_told_once) {
     const uint64_t frames[] = {1, 2, 3};
     recording_open(&recording, MUCH);
     uint64_t first = cushim_trace_stack(&recording.trace, &recording.writer, frames, 3, 0);
@@ -141,9 +134,8 @@ START_TEST(a_stack_is_told_once) {
     ck_assert_uint_eq(cushim_trace_stack(&recording.trace, &recording.writer, frames, 2, 0), 2);
     recording_close(&recording);
 }
-END_TEST
 
-START_TEST(a_forked_child_leaves_the_file_to_its_parent) {
+TEST(a_forked_child_leaves_the_file_to_its_parent) {
     int status;
     recording_open(&recording, MUCH);
     recording_alloc(&recording, 1);
@@ -158,17 +150,7 @@ START_TEST(a_forked_child_leaves_the_file_to_its_parent) {
     ck_assert_uint_eq(recording_count(recording.path), 1);
     recording_close(&recording);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("writer",
-                     (const TTest *[]){events_of_many_chunks_are_read_in_order,
-                                       a_killed_writer_loses_at_most_the_event_that_it_writes,
-                                       a_recording_ends_where_it_is_as_large_as_it_may_be,
-                                       a_file_that_may_not_grow_stops_it_without_a_signal,
-                                       another_file_of_its_name_is_left_alone,
-                                       a_file_that_is_there_is_not_written_over,
-                                       a_thread_that_is_interrupted_loses_the_event_of_the_handler,
-                                       a_stack_is_told_once,
-                                       a_forked_child_leaves_the_file_to_its_parent, NULL});
+    return tests_run("writer");
 }

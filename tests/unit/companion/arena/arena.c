@@ -4,7 +4,7 @@
 
 #include "arena_fixture.h"
 
-START_TEST(another_device_or_a_managed_request_misses) {
+TEST(another_device_or_a_managed_request_misses) {
     struct cushim_arena *arena = made(default_options(0));
     cushim_devptr ptr = 1;
     ck_assert_int_eq(cushim_arena_alloc(arena, 1, 0, 256, NULL, &ptr, NULL), CUSHIM_BADDEVICE);
@@ -20,9 +20,8 @@ START_TEST(another_device_or_a_managed_request_misses) {
     ck_assert_int_eq(cushim_arena_alloc(arena, 0, 0, 1, NULL, &ptr, NULL), CUSHIM_BADHANDLE);
     ok(cushim_arena_destroy(NULL));
 }
-END_TEST
 
-START_TEST(options_are_checked) {
+TEST(options_are_checked) {
     struct cushim_arena *arena;
     struct cushim_arena_options options = default_options(0);
     options.capacity_bytes = 0;
@@ -45,9 +44,8 @@ START_TEST(options_are_checked) {
     ck_assert_int_eq(cushim_arena_create(&options, &arena), CUSHIM_BADHANDLE);
     ck_assert_ptr_null(arena);
 }
-END_TEST
 
-START_TEST(the_region_is_freed_by_nobody_else) {
+TEST(the_region_is_freed_by_nobody_else) {
     struct cushim_arena *arena = made(default_options(0));
     cushim_devptr ptr = take_on(arena, 256, NULL);
     ck_assert_int_eq(cushim_memory_free(ptr), CUSHIM_STATE);
@@ -55,9 +53,8 @@ START_TEST(the_region_is_freed_by_nobody_else) {
     ok(cushim_arena_destroy(arena));
     ck_assert_uint_eq(SIM(sim_live_bytes)(), before - 4096);
 }
-END_TEST
 
-START_TEST(a_pinned_arena_lives_until_its_last_unpin) {
+TEST(a_pinned_arena_lives_until_its_last_unpin) {
     struct cushim_arena *arena = made(default_options(0)), *other = arena;
     cushim_devptr ptr = take_on(arena, 256, NULL);
     size_t before = SIM(sim_live_bytes)();
@@ -74,9 +71,8 @@ START_TEST(a_pinned_arena_lives_until_its_last_unpin) {
     ck_assert_uint_eq(SIM(sim_live_bytes)(), before - 4096);
     ck_assert_int_eq(cushim_arena_unpin(arena, ptr), CUSHIM_BADHANDLE);
 }
-END_TEST
 
-START_TEST(a_default_is_gone_with_its_object) {
+TEST(a_default_is_gone_with_its_object) {
     struct cushim_arena *arena = made(default_options(0)), *now = arena;
     struct cushim_pool *pool, *pool_now;
     ok(cushim_arena_default(&now));
@@ -97,9 +93,8 @@ START_TEST(a_default_is_gone_with_its_object) {
     ck_assert_ptr_null(pool_now);
     ok(cushim_pool_destroy(pool));
 }
-END_TEST
 
-START_TEST(blocks_of_the_fallback_outlive_resets_and_their_pool) {
+TEST(blocks_of_the_fallback_outlive_resets_and_their_pool) {
     struct cushim_arena_options options = default_options(0);
     struct cushim_arena *arena;
     cushim_devptr a, b;
@@ -120,9 +115,8 @@ START_TEST(blocks_of_the_fallback_outlive_resets_and_their_pool) {
     ck_assert_uint_eq(stats_of(arena).refused, 3);
     ok(cushim_arena_destroy(arena));
 }
-END_TEST
 
-START_TEST(a_reset_may_return_the_blocks_of_the_fallback) {
+TEST(a_reset_may_return_the_blocks_of_the_fallback) {
     struct cushim_arena_options options = default_options(CUSHIM_ARENA_FLAG_RESET_FALLBACK);
     cushim_devptr ptr;
     uint64_t epoch;
@@ -135,9 +129,8 @@ START_TEST(a_reset_may_return_the_blocks_of_the_fallback) {
     ok(cushim_arena_destroy(arena));
     ok(cushim_pool_destroy(options.fallback));
 }
-END_TEST
 
-START_TEST(a_captured_stream_is_refused_and_its_capture_stays_valid) {
+TEST(a_captured_stream_is_refused_and_its_capture_stays_valid) {
     struct cushim_arena *arena = made(default_options(0));
     CUstream raw;
     CUstreamCaptureStatus state;
@@ -168,9 +161,8 @@ START_TEST(a_captured_stream_is_refused_and_its_capture_stays_valid) {
     ck_assert_uint_eq(epoch, 2);
     ok(cushim_arena_destroy(arena));
 }
-END_TEST
 
-START_TEST(stream_order_is_not_enough_for_a_capture) {
+TEST(stream_order_is_not_enough_for_a_capture) {
     struct cushim_arena *arena = made(default_options(0));
     CUstream raw;
     CUgraph graph;
@@ -191,9 +183,8 @@ START_TEST(stream_order_is_not_enough_for_a_capture) {
     ck_assert_int_eq(SIM(cuStreamEndCapture)(raw, &graph), 0);
     ok(cushim_arena_destroy(arena));
 }
-END_TEST
 
-START_TEST(a_hold_collects_what_its_capture_takes) {
+TEST(a_hold_collects_what_its_capture_takes) {
     struct cushim_arena *arena = made(default_options(0));
     struct cushim_context_object *context;
     struct cushim_arena_graph *hold;
@@ -221,9 +212,8 @@ START_TEST(a_hold_collects_what_its_capture_takes) {
     ck_assert_uint_eq(SIM(sim_live_bytes)(), before - 4096);
     cushim_object_release(context);
 }
-END_TEST
 
-START_TEST(a_dead_context_refuses_use_and_forgives_frees) {
+TEST(a_dead_context_refuses_use_and_forgives_frees) {
     struct cushim_context *ctx;
     struct cushim_arena_options options = default_options(0);
     cushim_devptr ptr, other;
@@ -239,9 +229,8 @@ START_TEST(a_dead_context_refuses_use_and_forgives_frees) {
     ok(cushim_arena_destroy(arena));
     ck_assert_uint_eq(cushim_address_map_count(), 0);
 }
-END_TEST
 
-START_TEST(a_stream_of_another_context_is_refused) {
+TEST(a_stream_of_another_context_is_refused) {
     struct cushim_context *ctx;
     struct cushim_stream *foreign;
     struct cushim_arena *arena = made(default_options(0));
@@ -255,7 +244,6 @@ START_TEST(a_stream_of_another_context_is_refused) {
     ok(cushim_arena_destroy(arena));
     ok(cushim_context_destroy(ctx));
 }
-END_TEST
 
 /* Everything that calls the driver; the first failure ends it, and leaves the arena usable. */
 static enum cushim_status work(void) {
@@ -281,7 +269,7 @@ static enum cushim_status work(void) {
     return status == CUSHIM_OK ? drained : status;
 }
 
-START_TEST(a_refused_driver_call_leaves_nothing_behind) {
+TEST(a_refused_driver_call_leaves_nothing_behind) {
     begin_streams();
     ok(work()); /* what is made once is there */
     size_t before = SIM(sim_live_bytes)();
@@ -301,7 +289,6 @@ START_TEST(a_refused_driver_call_leaves_nothing_behind) {
     }
     ck_assert_uint_gt(n, 10);
 }
-END_TEST
 
 enum { N_THREADS = 4, N_ROUNDS = 4000 };
 static struct cushim_arena *shared;
@@ -330,7 +317,7 @@ static void *churn(void *stream) {
     return NULL;
 }
 
-START_TEST(threads_may_take_free_pin_and_reset_at_once) {
+TEST(threads_may_take_free_pin_and_reset_at_once) {
     for (unsigned flags = 0; flags <= CUSHIM_ARENA_FLAG_REUSE; flags++) {
         pthread_t threads[N_THREADS];
         shared = made(default_options(flags));
@@ -347,19 +334,7 @@ START_TEST(threads_may_take_free_pin_and_reset_at_once) {
         ok(cushim_arena_destroy(shared));
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "arena",
-        (const TTest *[]){
-            another_device_or_a_managed_request_misses, options_are_checked,
-            the_region_is_freed_by_nobody_else, a_pinned_arena_lives_until_its_last_unpin,
-            a_default_is_gone_with_its_object, blocks_of_the_fallback_outlive_resets_and_their_pool,
-            a_reset_may_return_the_blocks_of_the_fallback,
-            a_captured_stream_is_refused_and_its_capture_stays_valid,
-            stream_order_is_not_enough_for_a_capture, a_hold_collects_what_its_capture_takes,
-            a_dead_context_refuses_use_and_forgives_frees, a_stream_of_another_context_is_refused,
-            a_refused_driver_call_leaves_nothing_behind,
-            threads_may_take_free_pin_and_reset_at_once, NULL});
+    return tests_run("arena");
 }

@@ -1,7 +1,7 @@
 /* Who waits for whom after a reset or a free, on a device that can be held. */
 #include "arena_fixture.h"
 
-START_TEST(after_a_reset_only_other_streams_wait_and_once) {
+TEST(after_a_reset_only_other_streams_wait_and_once) {
     struct cushim_arena *arena = made(default_options(0));
     int is_done;
     begin_streams();
@@ -23,9 +23,8 @@ START_TEST(after_a_reset_only_other_streams_wait_and_once) {
     ck_assert_int_eq(is_done, 1);
     ok(cushim_arena_destroy(arena));
 }
-END_TEST
 
-START_TEST(a_block_without_a_wait_makes_no_driver_call) {
+TEST(a_block_without_a_wait_makes_no_driver_call) {
     struct cushim_arena *arena = made(default_options(0));
     begin_streams();
     take_on(arena, 256, s);
@@ -36,9 +35,8 @@ START_TEST(a_block_without_a_wait_makes_no_driver_call) {
     ck_assert_uint_eq(SIM(sim_calls_total)(), 0);
     ok(cushim_arena_destroy(arena));
 }
-END_TEST
 
-START_TEST(a_reset_on_another_stream_covers_an_older_fence) {
+TEST(a_reset_on_another_stream_covers_an_older_fence) {
     struct cushim_arena *arena = made(default_options(0));
     begin_streams();
     take_on(arena, 256, s);
@@ -52,9 +50,8 @@ START_TEST(a_reset_on_another_stream_covers_an_older_fence) {
     SIM(sim_release_hold)();
     ok(cushim_arena_destroy(arena));
 }
-END_TEST
 
-START_TEST(a_reset_moves_to_the_next_region_and_nobody_waits) {
+TEST(a_reset_moves_to_the_next_region_and_nobody_waits) {
     struct cushim_arena_options options = default_options(0);
     options.regions = 2;
     struct cushim_arena *arena = made(options);
@@ -71,9 +68,8 @@ START_TEST(a_reset_moves_to_the_next_region_and_nobody_waits) {
     SIM(sim_release_hold)();
     ok(cushim_arena_destroy(arena));
 }
-END_TEST
 
-START_TEST(a_freed_span_waits_for_the_work_of_all_streams) {
+TEST(a_freed_span_waits_for_the_work_of_all_streams) {
     struct cushim_arena *arena = made(default_options(CUSHIM_ARENA_FLAG_REUSE));
     begin_streams();
     cushim_devptr first = take_on(arena, 4096, s), ptr;
@@ -86,9 +82,8 @@ START_TEST(a_freed_span_waits_for_the_work_of_all_streams) {
     ck_assert_uint_eq(stats_of(arena).reuses, 1);
     ok(cushim_arena_destroy(arena));
 }
-END_TEST
 
-START_TEST(a_freed_span_serves_the_stream_of_the_options_at_once) {
+TEST(a_freed_span_serves_the_stream_of_the_options_at_once) {
     struct cushim_arena_options options = default_options(CUSHIM_ARENA_FLAG_REUSE);
     begin_streams();
     options.stream = s;
@@ -101,9 +96,8 @@ START_TEST(a_freed_span_serves_the_stream_of_the_options_at_once) {
     SIM(sim_release_hold)();
     ok(cushim_arena_destroy(arena));
 }
-END_TEST
 
-START_TEST(managed_memory_is_served_when_the_host_has_seen_the_fence) {
+TEST(managed_memory_is_served_when_the_host_has_seen_the_fence) {
     struct cushim_arena_options options = default_options(0);
     options.managed = CUSHIM_ARENA_MANAGED_ALWAYS;
     struct cushim_arena *arena = made(options);
@@ -119,16 +113,7 @@ START_TEST(managed_memory_is_served_when_the_host_has_seen_the_fence) {
     ck_assert_uint_eq(SIM(sim_pending)(), 0);
     ok(cushim_arena_destroy(arena));
 }
-END_TEST
 
 SUITE() {
-    return suite_run("arena order",
-                     (const TTest *[]){after_a_reset_only_other_streams_wait_and_once,
-                                       a_block_without_a_wait_makes_no_driver_call,
-                                       a_reset_on_another_stream_covers_an_older_fence,
-                                       a_reset_moves_to_the_next_region_and_nobody_waits,
-                                       a_freed_span_waits_for_the_work_of_all_streams,
-                                       a_freed_span_serves_the_stream_of_the_options_at_once,
-                                       managed_memory_is_served_when_the_host_has_seen_the_fence,
-                                       NULL});
+    return tests_run("arena order");
 }

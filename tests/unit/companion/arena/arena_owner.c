@@ -56,7 +56,7 @@ static bool may_own(void) {
     return atomic_load(&cushim_pin_is_fenced);
 }
 
-START_TEST(who_resets_it_again_owns_it) {
+TEST(who_resets_it_again_owns_it) {
     struct fixture fixture = begin();
     pass(&fixture, 3);
     ck_assert(!is_ours(&fixture));
@@ -69,9 +69,8 @@ START_TEST(who_resets_it_again_owns_it) {
     ck_ok(cushim_arena_free(fixture.handle, 0, next, BYTES, 0));
     ck_is(cushim_arena_free(fixture.handle, 0, next, BYTES, 0), CUSHIM_DOUBLEFREE);
 }
-END_TEST
 
-START_TEST(it_is_full_where_it_was_full_before) {
+TEST(it_is_full_where_it_was_full_before) {
     struct fixture fixture = begin();
     cushim_devptr ptr;
     for (unsigned turn = 0; turn < 4; turn++) {
@@ -83,7 +82,6 @@ START_TEST(it_is_full_where_it_was_full_before) {
         ck_ok(cushim_arena_reset(fixture.handle, NULL));
     }
 }
-END_TEST
 
 static void *take_once(void *argument) {
     cushim_devptr ptr;
@@ -92,7 +90,7 @@ static void *take_once(void *argument) {
     return NULL;
 }
 
-START_TEST(another_thread_ends_that_and_makes_it_rarer) {
+TEST(another_thread_ends_that_and_makes_it_rarer) {
     struct fixture fixture = begin();
     pthread_t other;
     pass(&fixture, 3);
@@ -109,7 +107,6 @@ START_TEST(another_thread_ends_that_and_makes_it_rarer) {
     ck_assert(!is_ours(&fixture));
     ck_assert_uint_eq(fixture.arena->book.owner.log2_ended, may_own() ? 2 : 0);
 }
-END_TEST
 
 static atomic_bool has_taken;
 
@@ -119,7 +116,7 @@ static void *take_and_tell(void *argument) {
     return NULL;
 }
 
-START_TEST(who_ends_it_waits_for_a_fast_path) {
+TEST_IF(cushim_membarrier_ask(), who_ends_it_waits_for_a_fast_path) {
     const struct timespec moment = {.tv_nsec = 30000000};
     struct fixture fixture = begin();
     struct cushim_slot *slot = cushim_slot_of((uintptr_t)fixture.handle);
@@ -134,7 +131,6 @@ START_TEST(who_ends_it_waits_for_a_fast_path) {
     pthread_join(other, NULL);
     ck_assert(atomic_load(&has_taken) && !is_ours(&fixture));
 }
-END_TEST
 
 /* ---- threads ---- */
 
@@ -186,7 +182,7 @@ static void forget_ends(struct cushim_arena_object *arena) {
     pthread_mutex_unlock(&arena->lock);
 }
 
-START_TEST(no_place_is_taken_twice_while_others_come_and_go) {
+TEST(no_place_is_taken_twice_while_others_come_and_go) {
     struct fixture fixture = begin();
     pthread_t others[2];
     for (unsigned i = 0; i < 2; i++)
@@ -204,13 +200,7 @@ START_TEST(no_place_is_taken_twice_while_others_come_and_go) {
     ck_assert_uint_eq(n_twice, 0);
     ck_assert_uint_eq(n_lost, 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("arena owner",
-                     (const TTest *[]){
-                         who_resets_it_again_owns_it, it_is_full_where_it_was_full_before,
-                         another_thread_ends_that_and_makes_it_rarer,
-                         no_place_is_taken_twice_while_others_come_and_go,
-                         cushim_membarrier_ask() ? who_ends_it_waits_for_a_fast_path : NULL, NULL});
+    return tests_run("arena owner");
 }

@@ -27,7 +27,7 @@ static void end_epoch(void) {
     cushim_arena_book_next(&book);
 }
 
-START_TEST(a_block_that_fits_exactly_is_the_last) {
+TEST(a_block_that_fits_exactly_is_the_last) {
     uint64_t at;
     begin(4, 1, false);
     ck_assert(cushim_arena_book_bump(&book, 1, 4, &at));
@@ -35,9 +35,8 @@ START_TEST(a_block_that_fits_exactly_is_the_last) {
     ck_assert_uint_eq(cushim_arena_book_used(&book), 4);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
-START_TEST(a_bump_of_another_epoch_takes_nothing) {
+TEST(a_bump_of_another_epoch_takes_nothing) {
     uint64_t at;
     begin(4, 1, false);
     ck_assert(!cushim_arena_book_bump(&book, 2, 1, &at));
@@ -46,10 +45,9 @@ START_TEST(a_bump_of_another_epoch_takes_nothing) {
     ck_assert(cushim_arena_book_bump(&book, 2, 1, &at));
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
 /* A thread takes a place and stands still before it writes the cell, until others have gone on. */
-START_TEST(a_cell_written_late_leaves_that_of_a_later_epoch) {
+TEST(a_cell_written_late_leaves_that_of_a_later_epoch) {
     uint64_t at, before = 0;
     begin(8, 1, false);
     ck_assert(cushim_arena_book_bump(&book, 1, 2, &at)); /* its thread saw `before` there */
@@ -61,9 +59,8 @@ START_TEST(a_cell_written_late_leaves_that_of_a_later_epoch) {
     ck_assert_int_eq(cushim_arena_book_free(&book, at, 3, 2, 0), CUSHIM_OK);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
-START_TEST(a_cell_written_late_replaces_that_of_an_earlier_epoch) {
+TEST(a_cell_written_late_replaces_that_of_an_earlier_epoch) {
     uint64_t at, before = 0;
     begin(8, 1, false);
     ck_assert(cushim_arena_book_bump(&book, 1, 2, &at));
@@ -72,9 +69,8 @@ START_TEST(a_cell_written_late_replaces_that_of_an_earlier_epoch) {
     ck_assert_int_eq(cushim_arena_book_free(&book, at, 3, 2, 0), CUSHIM_OK);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
-START_TEST(a_closed_book_serves_nothing_and_tells_what_was) {
+TEST(a_closed_book_serves_nothing_and_tells_what_was) {
     uint64_t at;
     begin(8, 1, false);
     take(3);
@@ -87,9 +83,8 @@ START_TEST(a_closed_book_serves_nothing_and_tells_what_was) {
     ck_assert_uint_eq(cushim_arena_book_hits(&book), 2);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
-START_TEST(a_drained_book_serves_nothing_after_a_reset_either) {
+TEST(a_drained_book_serves_nothing_after_a_reset_either) {
     uint64_t at;
     begin(8, 1, true);
     take(3);
@@ -107,9 +102,8 @@ START_TEST(a_drained_book_serves_nothing_after_a_reset_either) {
     ck_assert_int_eq(cushim_arena_book_free(&book, 0, 0, 0, 1), CUSHIM_STALE);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
-START_TEST(more_blocks_than_the_word_counts_are_counted) {
+TEST(more_blocks_than_the_word_counts_are_counted) {
     uint64_t n = 3 * CUSHIM_ARENA_COUNT_MASK + 5;
     begin(n, 1, false);
     for (uint64_t i = 0, at; i < n; i++) {
@@ -122,9 +116,8 @@ START_TEST(more_blocks_than_the_word_counts_are_counted) {
     ck_assert_uint_eq(book.peak, n);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
-START_TEST(a_second_free_and_an_address_inside_a_block_are_told_apart) {
+TEST(a_second_free_and_an_address_inside_a_block_are_told_apart) {
     begin(16, 1, false);
     uint64_t a = take(2), b = take(2);
     ck_assert_int_eq(cushim_arena_book_free(&book, a + 1, 0, 0, 1), CUSHIM_UNKNOWNPTR);
@@ -138,9 +131,8 @@ START_TEST(a_second_free_and_an_address_inside_a_block_are_told_apart) {
     ck_assert_uint_eq(book.n_frees, 2);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
-START_TEST(an_old_block_is_stale_even_where_its_epoch_is_not_told) {
+TEST(an_old_block_is_stale_even_where_its_epoch_is_not_told) {
     begin(16, 1, true);
     take(1);
     uint64_t b = take(1);
@@ -153,9 +145,8 @@ START_TEST(an_old_block_is_stale_even_where_its_epoch_is_not_told) {
     ck_assert_uint_eq(book.spans.n, 0);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
-START_TEST(a_block_under_the_floor_is_freed_after_a_reset) {
+TEST(a_block_under_the_floor_is_freed_after_a_reset) {
     begin(16, 1, true);
     uint64_t a = take(2);
     take(2);
@@ -167,9 +158,8 @@ START_TEST(a_block_under_the_floor_is_freed_after_a_reset) {
     ck_assert_uint_eq(take(2), a);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
-START_TEST(an_old_start_inside_a_block_that_survived_is_no_block) {
+TEST(an_old_start_inside_a_block_that_survived_is_no_block) {
     begin(16, 1, false);
     take(1);
     take(1);
@@ -183,9 +173,8 @@ START_TEST(an_old_start_inside_a_block_that_survived_is_no_block) {
     ck_assert_int_eq(cushim_arena_book_free(&book, big, 0, 0, 1), CUSHIM_OK);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
-START_TEST(a_block_cut_by_the_floor_does_not_survive) {
+TEST(a_block_cut_by_the_floor_does_not_survive) {
     begin(16, 1, false);
     uint64_t a = take(4);
     ck_assert_int_eq(cushim_arena_book_set_floor(&book, 2), CUSHIM_OK);
@@ -194,9 +183,8 @@ START_TEST(a_block_cut_by_the_floor_does_not_survive) {
     ck_assert_uint_eq(take(1), 2);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
-START_TEST(a_pinned_block_that_is_freed_serves_after_its_last_unpin) {
+TEST(a_pinned_block_that_is_freed_serves_after_its_last_unpin) {
     begin(16, 1, true);
     uint64_t a = take(2);
     ck_assert_int_eq(cushim_arena_book_pin(&book, a), CUSHIM_OK);
@@ -211,9 +199,8 @@ START_TEST(a_pinned_block_that_is_freed_serves_after_its_last_unpin) {
     ck_assert_uint_eq(take(2), a);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
-START_TEST(a_span_that_is_not_done_is_left_alone) {
+TEST(a_span_that_is_not_done_is_left_alone) {
     uint64_t at;
     begin(4, 1, true);
     uint64_t a = take(4);
@@ -225,9 +212,8 @@ START_TEST(a_span_that_is_not_done_is_left_alone) {
     ck_assert_uint_eq(at, a);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
-START_TEST(the_smallest_span_that_holds_a_request_serves_it) {
+TEST(the_smallest_span_that_holds_a_request_serves_it) {
     uint64_t a[5], sizes[] = {6, 1, 3, 1, 4};
     begin(32, 1, true);
     for (unsigned i = 0; i < 5; i++)
@@ -239,9 +225,8 @@ START_TEST(the_smallest_span_that_holds_a_request_serves_it) {
     ck_assert_uint_eq(take(5), a[0]);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
-START_TEST(a_block_freed_between_two_spans_makes_them_one) {
+TEST(a_block_freed_between_two_spans_makes_them_one) {
     begin(6, 1, true);
     uint64_t a = take(2), b = take(2), c = take(2);
     ck_assert_int_eq(cushim_arena_book_free(&book, a, 0, 1, 1), CUSHIM_OK);
@@ -251,9 +236,8 @@ START_TEST(a_block_freed_between_two_spans_makes_them_one) {
     ck_assert_uint_eq(take(6), a);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
-START_TEST(a_block_in_the_rest_of_a_span_is_still_one_that_was_freed) {
+TEST(a_block_in_the_rest_of_a_span_is_still_one_that_was_freed) {
     begin(8, 1, true);
     uint64_t a = take(2), b = take(2);
     ck_assert_int_eq(cushim_arena_book_free(&book, a, 0, 1, 1), CUSHIM_OK);
@@ -264,9 +248,8 @@ START_TEST(a_block_in_the_rest_of_a_span_is_still_one_that_was_freed) {
     ck_assert_int_eq(cushim_arena_book_free(&book, b + 1, 0, 1, 1), CUSHIM_UNKNOWNPTR);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
-START_TEST(regions_take_turns_and_each_keeps_its_own) {
+TEST(regions_take_turns_and_each_keeps_its_own) {
     begin(8, 3, false);
     uint64_t a = take(2);
     ck_assert_int_eq(cushim_arena_book_pin(&book, a), CUSHIM_OK);
@@ -280,9 +263,8 @@ START_TEST(regions_take_turns_and_each_keeps_its_own) {
     ck_assert_uint_eq(take(2), 2);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
-START_TEST(a_hold_keeps_its_blocks_until_it_is_dropped) {
+TEST(a_hold_keeps_its_blocks_until_it_is_dropped) {
     struct cushim_arena_graph hold = {.is_listed = true};
     begin(16, 1, true);
     take(1);
@@ -303,9 +285,8 @@ START_TEST(a_hold_keeps_its_blocks_until_it_is_dropped) {
     ck_assert_uint_eq(cushim_arena_book_used(&book), 0);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
-START_TEST(low_bits_of_epochs_that_come_again_name_no_old_block) {
+TEST(low_bits_of_epochs_that_come_again_name_no_old_block) {
     begin(8, 1, false);
     take(1);
     uint64_t kept = take(1), old = take(1);
@@ -319,7 +300,6 @@ START_TEST(low_bits_of_epochs_that_come_again_name_no_old_block) {
     ck_assert_int_eq(cushim_arena_book_free(&book, kept, 0, 0, 1), CUSHIM_OK);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
 /* ---- against a model: a list of all blocks ever, and a byte a grain ---- */
 
@@ -451,7 +431,7 @@ static void model_step(uint64_t *random, bool is_reusing) {
     }
 }
 
-START_TEST(random_calls_agree_with_a_model) {
+TEST(random_calls_agree_with_a_model) {
     for (uint64_t seed = 1; seed <= suite_steps(60); seed++) {
         uint64_t random = seed * UINT64_C(0x9E3779B97F4A7C15);
         bool is_reusing = seed % 3 != 0;
@@ -465,31 +445,7 @@ START_TEST(random_calls_agree_with_a_model) {
         cushim_arena_book_finish(&book);
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run("arena book",
-                     (const TTest *[]){a_block_that_fits_exactly_is_the_last,
-                                       a_bump_of_another_epoch_takes_nothing,
-                                       a_cell_written_late_leaves_that_of_a_later_epoch,
-                                       a_cell_written_late_replaces_that_of_an_earlier_epoch,
-                                       a_closed_book_serves_nothing_and_tells_what_was,
-                                       a_drained_book_serves_nothing_after_a_reset_either,
-                                       more_blocks_than_the_word_counts_are_counted,
-                                       a_second_free_and_an_address_inside_a_block_are_told_apart,
-                                       an_old_block_is_stale_even_where_its_epoch_is_not_told,
-                                       a_block_under_the_floor_is_freed_after_a_reset,
-                                       an_old_start_inside_a_block_that_survived_is_no_block,
-                                       a_block_cut_by_the_floor_does_not_survive,
-                                       a_pinned_block_that_is_freed_serves_after_its_last_unpin,
-                                       a_span_that_is_not_done_is_left_alone,
-                                       the_smallest_span_that_holds_a_request_serves_it,
-                                       a_block_freed_between_two_spans_makes_them_one,
-                                       a_block_in_the_rest_of_a_span_is_still_one_that_was_freed,
-                                       regions_take_turns_and_each_keeps_its_own,
-                                       a_hold_keeps_its_blocks_until_it_is_dropped,
-                                       low_bits_of_epochs_that_come_again_name_no_old_block,
-                                       random_calls_agree_with_a_model,
-
-                                       NULL});
+    return tests_run("arena book");
 }

@@ -33,7 +33,7 @@ static void *taker(void *unused) {
     return unused;
 }
 
-START_TEST(no_place_is_taken_twice_in_an_epoch) {
+TEST(no_place_is_taken_twice_in_an_epoch) {
     pthread_t threads[N_THREADS];
     ck_assert(cushim_arena_book_init(&book, THREAD_GRAINS, 1, false));
     for (unsigned i = 0; i < N_THREADS; i++)
@@ -44,9 +44,7 @@ START_TEST(no_place_is_taken_twice_in_an_epoch) {
     ck_assert_uint_gt(book.n_resets, 0);
     cushim_arena_book_finish(&book);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("arena book threads",
-                     (const TTest *[]){no_place_is_taken_twice_in_an_epoch, NULL});
+    return tests_run("arena book threads");
 }

@@ -106,7 +106,7 @@ static void step(uint64_t *random) {
     }
 }
 
-START_TEST(spans_are_the_runs_of_free_places_and_the_smallest_fit_serves) {
+TEST(spans_are_the_runs_of_free_places_and_the_smallest_fit_serves) {
     for (uint64_t seed = 1; seed <= suite_steps(60); seed++) {
         uint64_t random = seed * UINT64_C(0x9E3779B97F4A7C15);
         now = 1;
@@ -120,7 +120,6 @@ START_TEST(spans_are_the_runs_of_free_places_and_the_smallest_fit_serves) {
         cushim_arena_spans_finish(&spans);
     }
 }
-END_TEST
 
 /* ---- many spans ---- */
 
@@ -141,13 +140,12 @@ static enum cushim_arena_fit take_behind(uint64_t n_late) {
     return fit;
 }
 
-START_TEST(a_request_looks_at_the_first_spans_of_a_list_alone) {
+TEST(a_request_looks_at_the_first_spans_of_a_list_alone) {
     ck_assert_int_eq(take_behind(MOST_LOOKS - 1), CUSHIM_ARENA_FIT_TAKEN);
     ck_assert_int_eq(take_behind(MOST_LOOKS), CUSHIM_ARENA_FIT_DEFERRED);
 }
-END_TEST
 
-START_TEST(the_rest_of_a_span_is_served_before_those_of_later_batches) {
+TEST(the_rest_of_a_span_is_served_before_those_of_later_batches) {
     uint64_t at;
     struct cushim_arena_span rest;
     begin(300);
@@ -158,12 +156,7 @@ START_TEST(the_rest_of_a_span_is_served_before_those_of_later_batches) {
     ck_assert_uint_eq(at, 218);
     cushim_arena_spans_finish(&spans);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "arena span",
-        (const TTest *[]){spans_are_the_runs_of_free_places_and_the_smallest_fit_serves,
-                          a_request_looks_at_the_first_spans_of_a_list_alone,
-                          the_rest_of_a_span_is_served_before_those_of_later_batches, NULL});
+    return tests_run("arena span");
 }

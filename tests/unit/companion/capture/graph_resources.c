@@ -103,7 +103,7 @@ static void assert_kept(bool is_kept) {
     ck_assert_uint_eq(used_after_reset(), is_kept ? N_BYTES : 0);
 }
 
-START_TEST(it_goes_back_when_graph_and_executables_are_gone_in_any_order) {
+TEST(it_goes_back_when_graph_and_executables_are_gone_in_any_order) {
     make_all();
     for (unsigned order = 0; order < 2; order++) {
         int n_calls = 0;
@@ -136,9 +136,8 @@ START_TEST(it_goes_back_when_graph_and_executables_are_gone_in_any_order) {
         assert_kept(false);
     }
 }
-END_TEST
 
-START_TEST(it_waits_for_the_last_launch) {
+TEST(it_waits_for_the_last_launch) {
     make_all();
     int n_calls = 0;
     struct cushim_graph *graph = capture();
@@ -155,7 +154,6 @@ START_TEST(it_waits_for_the_last_launch) {
     ck_assert_int_eq(n_calls, 1);
     assert_kept(false);
 }
-END_TEST
 
 static int n_called; /* attached functions */
 
@@ -178,7 +176,7 @@ static void leave_over(void) {
 }
 
 /* All that programs do under locks of their own, which the function may want. */
-START_TEST(an_attached_function_does_not_run_inside_calls_on_memory) {
+TEST(an_attached_function_does_not_run_inside_calls_on_memory) {
     struct cushim_stream *other;
     struct cushim_event *event;
     cushim_devptr block, plain;
@@ -209,9 +207,8 @@ START_TEST(an_attached_function_does_not_run_inside_calls_on_memory) {
     ck_assert_int_eq(cushim_event_synchronize(event), CUSHIM_OK);
     ck_assert_int_eq(n_called, 1);
 }
-END_TEST
 
-START_TEST(it_runs_in_the_next_call_on_graphs_or_wait) {
+TEST(it_runs_in_the_next_call_on_graphs_or_wait) {
     struct cushim_graph *graph;
     struct cushim_graph_info info = {.struct_size = sizeof info};
     make_all();
@@ -241,9 +238,8 @@ START_TEST(it_runs_in_the_next_call_on_graphs_or_wait) {
         ck_assert_int_eq(n_called, 1);
     }
 }
-END_TEST
 
-START_TEST(what_comes_after_the_end_is_not_the_graphs) {
+TEST(what_comes_after_the_end_is_not_the_graphs) {
     make_all();
     struct cushim_graph *graph = capture();
     struct cushim_graph_info info = {.struct_size = sizeof info};
@@ -255,9 +251,8 @@ START_TEST(what_comes_after_the_end_is_not_the_graphs) {
     ck_assert_uint_eq(info.arena_bytes, N_BYTES);
     ck_assert_uint_eq(info.pool_bytes, N_BYTES);
 }
-END_TEST
 
-START_TEST(what_others_made_of_the_graph_keeps_it_too) {
+TEST(what_others_made_of_the_graph_keeps_it_too) {
     make_all();
     int n_calls = 0;
     struct CUgraph_st *handle;
@@ -276,9 +271,8 @@ START_TEST(what_others_made_of_the_graph_keeps_it_too) {
     ck_assert_int_eq(n_calls, 1);
     assert_kept(false);
 }
-END_TEST
 
-START_TEST(a_launch_inside_a_capture_keeps_it_with_the_outer_graph) {
+TEST(a_launch_inside_a_capture_keeps_it_with_the_outer_graph) {
     make_all();
     struct cushim_graph *inner = capture(), *outer;
     struct cushim_graphexec *exec = instantiate(inner);
@@ -291,9 +285,8 @@ START_TEST(a_launch_inside_a_capture_keeps_it_with_the_outer_graph) {
     ck_assert_int_eq(cushim_graph_destroy(outer), CUSHIM_OK);
     assert_kept(false);
 }
-END_TEST
 
-START_TEST(an_update_passes_it_on) {
+TEST(an_update_passes_it_on) {
     make_all();
     int n_first = 0, n_second = 0;
     struct cushim_graph *first = capture(), *second = capture();
@@ -314,7 +307,6 @@ START_TEST(an_update_passes_it_on) {
     ck_assert_int_eq(n_second, 1);
     ck_assert_uint_eq(stats().graph_blocks, 0);
 }
-END_TEST
 
 static size_t n_executables(struct cushim_graph *graph) {
     struct cushim_graph_info info = {.struct_size = sizeof info};
@@ -322,7 +314,7 @@ static size_t n_executables(struct cushim_graph *graph) {
     return info.executables;
 }
 
-START_TEST(an_executable_is_counted_with_the_graph_it_was_updated_from) {
+TEST(an_executable_is_counted_with_the_graph_it_was_updated_from) {
     make_all();
     struct cushim_graph *first = capture(), *second = capture();
     struct cushim_graphexec *exec = instantiate(first);
@@ -334,9 +326,8 @@ START_TEST(an_executable_is_counted_with_the_graph_it_was_updated_from) {
     ck_assert_int_eq(cushim_graphexec_destroy(exec), CUSHIM_OK);
     ck_assert_uint_eq(n_executables(second), 0);
 }
-END_TEST
 
-START_TEST(a_capture_without_a_graph_gives_all_back_at_once) {
+TEST(a_capture_without_a_graph_gives_all_back_at_once) {
     make_all();
     struct cushim_graph_options options = attached(CUSHIM_GRAPH_MEMORY_HOLD);
     ck_assert_int_eq(cushim_graph_begin(stream, &options), CUSHIM_OK);
@@ -350,7 +341,6 @@ START_TEST(a_capture_without_a_graph_gives_all_back_at_once) {
     assert_kept(false);
     ck_assert_int_eq(cushim_pool_free(pool, 0, mine, N_BYTES, stream), CUSHIM_OK);
 }
-END_TEST
 
 /* ---- the n-th driver call fails ---- */
 
@@ -409,17 +399,15 @@ static void fail_each_call(int memory) {
     ck_assert_uint_eq(used_after_reset(), 0);
 }
 
-START_TEST(whatever_call_fails_pools_and_arenas_are_as_before) {
+TEST(whatever_call_fails_pools_and_arenas_are_as_before) {
     fail_each_call(CUSHIM_GRAPH_MEMORY_HOLD);
 }
-END_TEST
 
-START_TEST(whatever_call_fails_node_memory_is_not_lost) {
+TEST(whatever_call_fails_node_memory_is_not_lost) {
     fail_each_call(CUSHIM_GRAPH_MEMORY_NODES);
 }
-END_TEST
 
-START_TEST(a_failing_begin_leaves_nothing_attached) {
+TEST(a_failing_begin_leaves_nothing_attached) {
     make_all();
     struct cushim_graph_options options = attached(CUSHIM_GRAPH_MEMORY_HOLD);
     struct cushim_pool *const wrong[] = {pool, (struct cushim_pool *)0x1234};
@@ -436,9 +424,8 @@ START_TEST(a_failing_begin_leaves_nothing_attached) {
     ck_assert_uint_eq(stats().graph_blocks, 0);
     ck_assert_uint_eq(used_after_reset(), 0);
 }
-END_TEST
 
-START_TEST(memory_of_a_capture_begun_elsewhere_is_held_by_a_graph_without_nodes) {
+TEST(memory_of_a_capture_begun_elsewhere_is_held_by_a_graph_without_nodes) {
     make_all();
     struct CUstream_st *handle;
     struct CUgraph_st *none;
@@ -460,7 +447,6 @@ START_TEST(memory_of_a_capture_begun_elsewhere_is_held_by_a_graph_without_nodes)
     ck_assert_uint_eq(stats().graph_blocks, 0);
     SIM(cuGraphDestroy)(captured);
 }
-END_TEST
 
 static struct cushim_graph *capture_set(struct cushim_context *context, cushim_devptr block) {
     struct cushim_stream *of_context;
@@ -473,7 +459,7 @@ static struct cushim_graph *capture_set(struct cushim_context *context, cushim_d
 }
 
 /* With the context the driver's word goes: handles are all that keeps it then. */
-START_TEST(after_an_update_the_executable_and_the_graph_keep_it_in_a_dead_context) {
+TEST(after_an_update_the_executable_and_the_graph_keep_it_in_a_dead_context) {
     for (int order = 0; order < 2; order++) {
         struct cushim_context *context;
         cushim_devptr block;
@@ -495,9 +481,8 @@ START_TEST(after_an_update_the_executable_and_the_graph_keep_it_in_a_dead_contex
         ck_assert_int_eq(cushim_graph_destroy(first), CUSHIM_OK);
     }
 }
-END_TEST
 
-START_TEST(a_dead_context_gives_host_memory_back_without_the_drivers_word) {
+TEST(a_dead_context_gives_host_memory_back_without_the_drivers_word) {
     struct cushim_context *context;
     cushim_devptr block;
     int n_calls = 0;
@@ -509,22 +494,7 @@ START_TEST(a_dead_context_gives_host_memory_back_without_the_drivers_word) {
     ck_assert_int_eq(cushim_graph_destroy(graph), CUSHIM_OK);
     ck_assert_int_eq(n_calls, 1);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "graph_keep",
-        (const TTest *[]){
-            it_goes_back_when_graph_and_executables_are_gone_in_any_order,
-            it_waits_for_the_last_launch, an_attached_function_does_not_run_inside_calls_on_memory,
-            it_runs_in_the_next_call_on_graphs_or_wait, what_comes_after_the_end_is_not_the_graphs,
-            what_others_made_of_the_graph_keeps_it_too,
-            a_launch_inside_a_capture_keeps_it_with_the_outer_graph, an_update_passes_it_on,
-            an_executable_is_counted_with_the_graph_it_was_updated_from,
-            after_an_update_the_executable_and_the_graph_keep_it_in_a_dead_context,
-            a_capture_without_a_graph_gives_all_back_at_once,
-            whatever_call_fails_pools_and_arenas_are_as_before,
-            whatever_call_fails_node_memory_is_not_lost, a_failing_begin_leaves_nothing_attached,
-            memory_of_a_capture_begun_elsewhere_is_held_by_a_graph_without_nodes,
-            a_dead_context_gives_host_memory_back_without_the_drivers_word, NULL});
+    return tests_run("graph_keep");
 }

@@ -51,7 +51,7 @@ static void *get(void *argument) {
     return NULL;
 }
 
-START_TEST(all_threads_get_one_client_and_the_last_destroy_ends_it) {
+TEST(all_threads_get_one_client_and_the_last_destroy_ends_it) {
     pthread_t threads[N_THREADS];
     struct cushim_client *clients[N_THREADS], *other, *next;
     struct cushim_stream *compute;
@@ -74,9 +74,8 @@ START_TEST(all_threads_get_one_client_and_the_last_destroy_ends_it) {
     ck_assert_int_eq(cushim_client_get(9, &next), CUSHIM_BADDEVICE);
     ck_assert_ptr_null(next);
 }
-END_TEST
 
-START_TEST(a_get_that_fails_is_tried_again_by_the_next) {
+TEST(a_get_that_fails_is_tried_again_by_the_next) {
     struct cushim_client *client;
     for (unsigned n = 1;; n++) {
         ck_assert_uint_lt(n, 100);
@@ -91,9 +90,8 @@ START_TEST(a_get_that_fails_is_tried_again_by_the_next) {
         ck_assert_int_eq(cushim_client_destroy(client), CUSHIM_OK);
     }
 }
-END_TEST
 
-START_TEST(a_client_of_a_reset_device_gives_way_to_a_new_one) {
+TEST(a_client_of_a_reset_device_gives_way_to_a_new_one) {
     struct cushim_client *first, *second;
     cushim_devptr block;
     ck_assert_int_eq(cushim_client_get(0, &first), CUSHIM_OK);
@@ -105,9 +103,8 @@ START_TEST(a_client_of_a_reset_device_gives_way_to_a_new_one) {
     ck_assert_int_eq(cushim_client_destroy(first), CUSHIM_BADHANDLE);
     ck_assert_int_eq(cushim_client_destroy(second), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(streams_and_pool_may_be_the_callers) {
+TEST(streams_and_pool_may_be_the_callers) {
     struct cushim_client_options options;
     struct cushim_client *client;
     struct cushim_pool *pool, *shown;
@@ -134,9 +131,8 @@ START_TEST(streams_and_pool_may_be_the_callers) {
     options.struct_size = 1;
     ck_assert_int_eq(cushim_client_create(NULL, &options, &client), CUSHIM_ABI);
 }
-END_TEST
 
-START_TEST(what_it_lends_ends_with_it_alone) {
+TEST(what_it_lends_ends_with_it_alone) {
     struct cushim_client *client = make_client();
     struct cushim_stream *compute = compute_of(client), *copy;
     struct cushim_context *context;
@@ -158,11 +154,10 @@ START_TEST(what_it_lends_ends_with_it_alone) {
     ck_assert_int_eq(cushim_pool_destroy(pool), CUSHIM_BADHANDLE);
     ck_assert_int_eq(cushim_context_destroy(context), CUSHIM_OK);
 }
-END_TEST
 
 /* ---- events ---- */
 
-START_TEST(an_event_is_consumed_on_every_path) {
+TEST(an_event_is_consumed_on_every_path) {
     struct cushim_client *client = make_client();
     cushim_devptr block = block_of(client);
     unsigned char got[N_BYTES];
@@ -215,9 +210,8 @@ START_TEST(an_event_is_consumed_on_every_path) {
     ck_assert_int_eq(cushim_client_d2h_pipelined(client, got, block, N_BYTES, NULL),
                      CUSHIM_INVALID);
 }
-END_TEST
 
-START_TEST(events_are_made_once_and_used_again) {
+TEST(events_are_made_once_and_used_again) {
     struct cushim_client *client = make_client();
     cushim_devptr block = block_of(client);
     unsigned char got[N_BYTES];
@@ -232,16 +226,14 @@ START_TEST(events_are_made_once_and_used_again) {
     ck_assert_uint_eq(SIM(sim_calls)("cuEventCreate"), 0);
     ck_assert_uint_eq(SIM(sim_calls)("cuEventDestroy_v2"), 0);
 }
-END_TEST
 
-START_TEST(an_event_outlives_its_client) {
+TEST(an_event_outlives_its_client) {
     struct cushim_client *client = make_client();
     struct cushim_event *event = record(client);
     ck_assert_int_eq(cushim_client_destroy(client), CUSHIM_OK);
     ck_assert_int_eq(cushim_event_synchronize(event), CUSHIM_OK);
     ck_assert_int_eq(cushim_event_destroy(event), CUSHIM_OK);
 }
-END_TEST
 
 /* ---- copies ---- */
 
@@ -257,7 +249,7 @@ static void keep_busy(struct cushim_stream *stream) {
     ck_assert_int_eq(SIM(cuLaunchHostFunc)(handle, nap, &nap_us), CUDA_SUCCESS);
 }
 
-START_TEST(a_pipelined_copy_waits_for_its_event) {
+TEST(a_pipelined_copy_waits_for_its_event) {
     struct cushim_client *client = make_client();
     struct cushim_stream *compute = compute_of(client);
     cushim_devptr block = block_of(client);
@@ -271,10 +263,9 @@ START_TEST(a_pipelined_copy_waits_for_its_event) {
         ck_assert_uint_eq(got[N_BYTES - 1], i);
     }
 }
-END_TEST
 
 /* Whoever is told of a failure takes the buffer back at once. */
-START_TEST(a_copy_that_was_started_does_not_outlive_the_failure_of_its_call) {
+TEST(a_copy_that_was_started_does_not_outlive_the_failure_of_its_call) {
     struct cushim_client *client = make_client();
     cushim_devptr block = block_of(client);
     unsigned char *dst;
@@ -311,9 +302,8 @@ START_TEST(a_copy_that_was_started_does_not_outlive_the_failure_of_its_call) {
     }
     ck_assert_int_ge(n_started, 1);
 }
-END_TEST
 
-START_TEST(pinned_sources_are_waited_for_and_pageable_ones_are_not) {
+TEST(pinned_sources_are_waited_for_and_pageable_ones_are_not) {
     struct cushim_client *client = make_client();
     cushim_devptr block = block_of(client);
     unsigned char pageable[N_BYTES] = {1}, got[N_BYTES];
@@ -335,9 +325,8 @@ START_TEST(pinned_sources_are_waited_for_and_pageable_ones_are_not) {
         ck_assert_uint_eq(got[N_BYTES - 1], 2);
     }
 }
-END_TEST
 
-START_TEST(whatever_call_fails_the_bytes_are_right_or_the_call_says_so) {
+TEST(whatever_call_fails_the_bytes_are_right_or_the_call_says_so) {
     struct cushim_client *client = make_client();
     cushim_devptr block = block_of(client), other = block_of(client);
     unsigned char *pinned, got[N_BYTES];
@@ -364,9 +353,8 @@ START_TEST(whatever_call_fails_the_bytes_are_right_or_the_call_says_so) {
             break;
     }
 }
-END_TEST
 
-START_TEST(what_would_end_badly_is_refused) {
+TEST(what_would_end_badly_is_refused) {
     struct cushim_client *client = make_client();
     cushim_devptr block = block_of(client);
     struct cushim_graph *graph;
@@ -387,9 +375,8 @@ START_TEST(what_would_end_badly_is_refused) {
     ck_assert_int_eq(cushim_graph_destroy(graph), CUSHIM_OK);
     ck_assert_int_eq(cushim_client_synchronize(client), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(strided_copies_need_the_kernel_library) {
+TEST(strided_copies_need_the_kernel_library) {
     struct cushim_client *client = make_client();
     const int64_t shape[9] = {1}, strides[9] = {1};
     setenv("CUSHIM_KERNELS", "/nowhere/libcushim-kernels.so", 1);
@@ -400,9 +387,8 @@ START_TEST(strided_copies_need_the_kernel_library) {
     ck_assert_ptr_nonnull(strstr(cushim_last_error(), "library=libcushim-kernels.so.0"));
     ck_assert_ptr_null(strstr(cushim_last_error(), "driver"));
 }
-END_TEST
 
-START_TEST(a_client_of_a_dead_context_is_let_go) {
+TEST(a_client_of_a_dead_context_is_let_go) {
     struct cushim_context *context;
     struct cushim_client *client;
     unsigned char byte = 0;
@@ -417,20 +403,7 @@ START_TEST(a_client_of_a_dead_context_is_let_go) {
     ck_assert_int_eq(cushim_event_destroy(event), CUSHIM_BADHANDLE);
     ck_assert_int_eq(cushim_client_destroy(client), CUSHIM_OK);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "client",
-        (const TTest *[]){all_threads_get_one_client_and_the_last_destroy_ends_it,
-                          a_get_that_fails_is_tried_again_by_the_next,
-                          a_client_of_a_reset_device_gives_way_to_a_new_one,
-                          streams_and_pool_may_be_the_callers, what_it_lends_ends_with_it_alone,
-                          an_event_is_consumed_on_every_path, events_are_made_once_and_used_again,
-                          an_event_outlives_its_client, a_pipelined_copy_waits_for_its_event,
-                          a_copy_that_was_started_does_not_outlive_the_failure_of_its_call,
-                          pinned_sources_are_waited_for_and_pageable_ones_are_not,
-                          whatever_call_fails_the_bytes_are_right_or_the_call_says_so,
-                          what_would_end_badly_is_refused, strided_copies_need_the_kernel_library,
-                          a_client_of_a_dead_context_is_let_go, NULL});
+    return tests_run("client");
 }

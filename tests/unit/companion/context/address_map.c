@@ -35,16 +35,15 @@ static uint64_t find(uint64_t address) {
     return start;
 }
 
-START_TEST(a_row_is_found_by_every_address_in_it_and_by_no_other) {
+TEST(a_row_is_found_by_every_address_in_it_and_by_no_other) {
     ck_assert_int_eq(record(0x1000, 0x100), CUSHIM_OK);
     ck_assert_uint_eq(find(0x1000), 0x1000);
     ck_assert_uint_eq(find(0x10ff), 0x1000);
     ck_assert_uint_eq(find(0x1100), 0);
     ck_assert_uint_eq(find(0xfff), 0);
 }
-END_TEST
 
-START_TEST(a_second_free_is_told_from_an_unknown_address) {
+TEST(a_second_free_is_told_from_an_unknown_address) {
     ck_assert_int_eq(record(0x1000, 0x100), CUSHIM_OK);
     ck_assert_int_eq(erase(0x1080), CUSHIM_UNKNOWNPTR);
     ck_assert_int_eq(erase(0x1000), CUSHIM_OK);
@@ -52,9 +51,8 @@ START_TEST(a_second_free_is_told_from_an_unknown_address) {
     ck_assert_int_eq(erase(0x5000), CUSHIM_UNKNOWNPTR);
     ck_assert_int_eq(erase(0), CUSHIM_UNKNOWNPTR);
 }
-END_TEST
 
-START_TEST(the_last_4096_frees_are_remembered) {
+TEST(the_last_4096_frees_are_remembered) {
     for (uint64_t i = 1; i <= CUSHIM_ADDRESS_N_FREED + 1; i++) {
         ck_assert_int_eq(record(i * 0x1000, 1), CUSHIM_OK);
         ck_assert_int_eq(erase(i * 0x1000), CUSHIM_OK);
@@ -62,9 +60,8 @@ START_TEST(the_last_4096_frees_are_remembered) {
     ck_assert_int_eq(erase(0x1000), CUSHIM_UNKNOWNPTR);
     ck_assert_int_eq(erase(0x2000), CUSHIM_DOUBLEFREE);
 }
-END_TEST
 
-START_TEST(a_restored_row_is_as_before) {
+TEST(a_restored_row_is_as_before) {
     struct cushim_address_map_row row;
     ck_assert_int_eq(record(0x1000, 0x100), CUSHIM_OK);
     ck_assert_int_eq(cushim_address_map_erase(0x1000, &row), CUSHIM_OK);
@@ -74,9 +71,8 @@ START_TEST(a_restored_row_is_as_before) {
     ck_assert(!cushim_address_map_was_freed(0x1000));
     ck_assert_int_eq(erase(0x1000), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(rows_do_not_overlap) {
+TEST(rows_do_not_overlap) {
     ck_assert_int_eq(record(0x1000, 0x100), CUSHIM_OK);
     ck_assert_int_eq(record(0x1000, 1), CUSHIM_STATE);
     ck_assert_int_eq(record(0x10ff, 1), CUSHIM_STATE);
@@ -87,9 +83,8 @@ START_TEST(rows_do_not_overlap) {
     ck_assert_int_eq(record(UINT64_MAX, 1), CUSHIM_OK);
     ck_assert_uint_eq(cushim_address_map_count(), 4);
 }
-END_TEST
 
-START_TEST(rows_give_way_to_memory_that_the_driver_has_just_handed_out) {
+TEST(rows_give_way_to_memory_that_the_driver_has_just_handed_out) {
     ck_assert_int_eq(record(0x1000, 0x100), CUSHIM_OK);
     ck_assert_int_eq(record(0x1100, 0x100), CUSHIM_OK);
     ck_assert_int_eq(record(0x1300, 0x100), CUSHIM_OK);
@@ -99,18 +94,16 @@ START_TEST(rows_give_way_to_memory_that_the_driver_has_just_handed_out) {
     ck_assert_uint_eq(find(0x1300), 0x1300);
     ck_assert_uint_eq(cushim_address_map_count(), 2);
 }
-END_TEST
 
-START_TEST(rows_of_a_dead_context_give_way_to_all) {
+TEST(rows_of_a_dead_context_give_way_to_all) {
     ck_assert_int_eq(record_as(CUSHIM_MEMORY_DEVICE, 0x1000, 0x100), CUSHIM_OK);
     ck_assert_int_eq(record(0x1000, 0x1000), CUSHIM_STATE);
     atomic_store(&context.is_dead, true);
     ck_assert_int_eq(record(0x1000, 0x1000), CUSHIM_OK);
     ck_assert_uint_eq(cushim_address_map_count(), 1);
 }
-END_TEST
 
-START_TEST(the_ledger_keeps_contexts_alive) {
+TEST(the_ledger_keeps_contexts_alive) {
     struct cushim_address_map_row row;
     ck_assert_int_eq(record(0x1000, 1), CUSHIM_OK);
     ck_assert_uint_eq(atomic_load(&context.object.n_references), 2);
@@ -120,9 +113,8 @@ START_TEST(the_ledger_keeps_contexts_alive) {
     ck_assert_int_eq(erase(0x1000), CUSHIM_OK);
     ck_assert_uint_eq(atomic_load(&context.object.n_references), 1);
 }
-END_TEST
 
-START_TEST(thousands_of_rows_come_and_go_as_a_plain_array_says) {
+TEST(thousands_of_rows_come_and_go_as_a_plain_array_says) {
     enum { N = 512 };
     static bool is_there[N];
     uint64_t seed = 3;
@@ -136,7 +128,6 @@ START_TEST(thousands_of_rows_come_and_go_as_a_plain_array_says) {
         is_there[i] = !is_there[i];
     }
 }
-END_TEST
 
 static bool find_block(uint64_t address, struct cushim_address_map_row *row) {
     if (address != 0x777)
@@ -145,7 +136,7 @@ static bool find_block(uint64_t address, struct cushim_address_map_row *row) {
     return true;
 }
 
-START_TEST(a_finder_is_asked_where_there_is_no_row) {
+TEST(a_finder_is_asked_where_there_is_no_row) {
     static struct cushim_address_map_finder finder = {.find = find_block};
     cushim_address_map_add_finder(&finder);
     cushim_address_map_add_finder(&finder);
@@ -155,17 +146,7 @@ START_TEST(a_finder_is_asked_where_there_is_no_row) {
     cushim_address_map_note_freed(0x777);
     ck_assert_int_eq(erase(0x777), CUSHIM_DOUBLEFREE);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("address",
-                     (const TTest *[]){a_row_is_found_by_every_address_in_it_and_by_no_other,
-                                       a_second_free_is_told_from_an_unknown_address,
-                                       the_last_4096_frees_are_remembered,
-                                       a_restored_row_is_as_before, rows_do_not_overlap,
-                                       rows_give_way_to_memory_that_the_driver_has_just_handed_out,
-                                       rows_of_a_dead_context_give_way_to_all,
-                                       the_ledger_keeps_contexts_alive,
-                                       thousands_of_rows_come_and_go_as_a_plain_array_says,
-                                       a_finder_is_asked_where_there_is_no_row, NULL});
+    return tests_run("address");
 }

@@ -26,7 +26,7 @@ static CUcontext handle_of(struct cushim_context *context) {
     return handle;
 }
 
-START_TEST(creation_changes_nothing_unless_asked_to_push) {
+TEST(creation_changes_nothing_unless_asked_to_push) {
     struct cushim_context *a = create(), *b, *popped;
     ck_assert_ptr_null(sim_current());
     ck_assert_int_eq(cushim_context_create(0, CUSHIM_CONTEXT_FLAG_PUSH, &b), CUSHIM_OK);
@@ -44,9 +44,8 @@ START_TEST(creation_changes_nothing_unless_asked_to_push) {
     ck_assert_int_eq(cushim_context_create(7, 0, &b), CUSHIM_BADDEVICE);
     ck_assert_ptr_null(b);
 }
-END_TEST
 
-START_TEST(a_failed_creation_leaves_stack_and_current_as_they_were) {
+TEST(a_failed_creation_leaves_stack_and_current_as_they_were) {
     void (*fail_at)(unsigned long, CUresult);
     int (*has_failed)(void);
     sim_find("sim_fail_at", &fail_at);
@@ -69,7 +68,6 @@ START_TEST(a_failed_creation_leaves_stack_and_current_as_they_were) {
     }
     ck_abort_msg("it never came through");
 }
-END_TEST
 
 static void *leave_two(void *context) {
     ck_assert_int_eq(cushim_context_pop(NULL), CUSHIM_NOCONTEXT);
@@ -78,7 +76,7 @@ static void *leave_two(void *context) {
     return NULL;
 }
 
-START_TEST(threads_and_processes_may_end_with_contexts_on_their_stacks) {
+TEST(threads_and_processes_may_end_with_contexts_on_their_stacks) {
     int state, pipes[2];
     char byte;
     ck_assert_int_eq(pipe(pipes), 0);
@@ -98,9 +96,8 @@ START_TEST(threads_and_processes_may_end_with_contexts_on_their_stacks) {
     ck_assert_int_eq(state, 0);
     ck_assert_int_eq(read(pipes[0], &byte, 1), 0);
 }
-END_TEST
 
-START_TEST(a_thread_that_ends_drops_its_references) {
+TEST(a_thread_that_ends_drops_its_references) {
     pthread_t thread;
     struct cushim_context *primary;
     unsigned flags;
@@ -112,9 +109,8 @@ START_TEST(a_thread_that_ends_drops_its_references) {
     SIM(cuDevicePrimaryCtxGetState)(0, &flags, &is_active);
     ck_assert_int_eq(is_active, 0);
 }
-END_TEST
 
-START_TEST(destroying_the_top_makes_the_next_live_one_current) {
+TEST(destroying_the_top_makes_the_next_live_one_current) {
     struct cushim_context *a = create(), *b = create(), *c = create(), *current;
     CUcontext handle = handle_of(a);
     cushim_context_push(a);
@@ -132,9 +128,8 @@ START_TEST(destroying_the_top_makes_the_next_live_one_current) {
     ck_assert_int_eq(cushim_context_current(&current), CUSHIM_OK);
     ck_assert_ptr_null(current);
 }
-END_TEST
 
-START_TEST(a_primary_context_has_one_handle_and_is_never_reset) {
+TEST(a_primary_context_has_one_handle_and_is_never_reset) {
     struct cushim_context *a, *b, *c;
     CUcontext others;
     uint64_t first, second;
@@ -163,9 +158,8 @@ START_TEST(a_primary_context_has_one_handle_and_is_never_reset) {
     SIM(cuDevicePrimaryCtxGetState)(0, &flags, &is_active);
     ck_assert_int_eq(is_active, 0);
 }
-END_TEST
 
-START_TEST(calls_leave_the_current_context_and_its_depth_alone) {
+TEST(calls_leave_the_current_context_and_its_depth_alone) {
     struct cushim_context *a = create(), *b = create();
     CUcontext popped, raw_a = handle_of(a);
     size_t value;
@@ -181,9 +175,8 @@ START_TEST(calls_leave_the_current_context_and_its_depth_alone) {
     ck_assert_ptr_eq(popped, raw_a);
     ck_assert_ptr_null(sim_current());
 }
-END_TEST
 
-START_TEST(a_context_of_others_is_seen_and_not_destroyed) {
+TEST(a_context_of_others_is_seen_and_not_destroyed) {
     struct cushim_context *seen, *wrapped;
     CUcontext raw;
     int dev;
@@ -201,9 +194,8 @@ START_TEST(a_context_of_others_is_seen_and_not_destroyed) {
     ck_assert_int_eq(cushim_context_synchronize(wrapped), CUSHIM_DEADCONTEXT);
     ck_assert_int_eq(cushim_context_destroy(wrapped), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(the_first_fault_is_named_until_the_context_goes) {
+TEST(the_first_fault_is_named_until_the_context_goes) {
     void (*fault)(CUresult);
     struct cushim_context *context = create();
     sim_find("sim_fault", &fault);
@@ -216,7 +208,6 @@ START_TEST(the_first_fault_is_named_until_the_context_goes) {
                                                       "CUDA_ERROR_ILLEGAL_ADDRESS"));
     ck_assert_int_eq(cushim_last_cuda_code(), 700);
 }
-END_TEST
 
 /* The status, and the entry point that the text begins with; it says whose error it is. */
 #define ck_late(expr, entry)                                                                       \
@@ -228,7 +219,7 @@ END_TEST
         ck_assert_ptr_nonnull(strstr(cushim_last_error(), "of earlier work)"));                    \
     } while (0)
 
-START_TEST(an_error_of_earlier_work_says_so_and_names_the_call_that_heard_of_it) {
+TEST(an_error_of_earlier_work_says_so_and_names_the_call_that_heard_of_it) {
     void (*fault)(CUresult);
     struct cushim_context *context = create();
     struct cushim_stream *stream;
@@ -258,9 +249,8 @@ START_TEST(an_error_of_earlier_work_says_so_and_names_the_call_that_heard_of_it)
     ck_late(cushim_context_synchronize(NULL), "cuCtxSynchronize");
     ck_late(cushim_context_check(NULL), "cuStreamSynchronize");
 }
-END_TEST
 
-START_TEST(an_announced_capture_forbids_synchronising_without_a_driver_call) {
+TEST(an_announced_capture_forbids_synchronising_without_a_driver_call) {
     unsigned long (*calls)(const char *);
     struct cushim_context *context = create();
     sim_find("sim_calls", &calls);
@@ -273,9 +263,8 @@ START_TEST(an_announced_capture_forbids_synchronising_without_a_driver_call) {
     ck_assert_int_eq(cushim_context_capture_leave(context), CUSHIM_OK);
     ck_assert_int_eq(cushim_context_synchronize(context), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(limits_and_preferences_are_the_driver_s) {
+TEST(limits_and_preferences_are_the_driver_s) {
     struct cushim_context *context = create();
     size_t value;
     int cache;
@@ -287,21 +276,7 @@ START_TEST(limits_and_preferences_are_the_driver_s) {
     ck_assert_int_eq(cushim_context_cache_get(context, &cache), CUSHIM_OK);
     ck_assert_int_eq(cushim_context_cache_set(context, 99), CUSHIM_INVALID);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "context",
-        (const TTest *[]){creation_changes_nothing_unless_asked_to_push,
-                          a_failed_creation_leaves_stack_and_current_as_they_were,
-                          threads_and_processes_may_end_with_contexts_on_their_stacks,
-                          a_thread_that_ends_drops_its_references,
-                          destroying_the_top_makes_the_next_live_one_current,
-                          a_primary_context_has_one_handle_and_is_never_reset,
-                          calls_leave_the_current_context_and_its_depth_alone,
-                          a_context_of_others_is_seen_and_not_destroyed,
-                          the_first_fault_is_named_until_the_context_goes,
-                          an_error_of_earlier_work_says_so_and_names_the_call_that_heard_of_it,
-                          an_announced_capture_forbids_synchronising_without_a_driver_call,
-                          limits_and_preferences_are_the_driver_s, NULL});
+    return tests_run("context");
 }

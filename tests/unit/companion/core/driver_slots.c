@@ -25,7 +25,7 @@ static void *none(const struct cushim_driver_symbol *row, const void *cookie) {
 
 #define NAME_OF(slot) ((const char *)(uintptr_t)atomic_load(&(slot)))
 
-START_TEST(each_row_has_a_slot_of_its_own) {
+TEST(each_row_has_a_slot_of_its_own) {
     cushim_driver_slots_fill(number, NULL);
     ck_assert_uint_gt(n_asked, 300);
     ck_assert_str_eq(NAME_OF(CUSHIM_DRIVER(cuMemAlloc_v2)), "cuMemAlloc_v2");
@@ -34,26 +34,21 @@ START_TEST(each_row_has_a_slot_of_its_own) {
     ck_assert_str_eq(cushim_driver_slots_find("cuLibraryLoadData"), "cuLibraryLoadData");
     ck_assert_ptr_null(cushim_driver_slots_find("cuNobody"));
 }
-END_TEST
 
-START_TEST(the_layers_above_have_the_same_functions) {
+TEST(the_layers_above_have_the_same_functions) {
     cushim_driver_slots_fill(number, NULL);
     ck_assert_str_eq(NAME_OF(cushim_driver_cuda.cuMemAlloc_v2), "cuMemAlloc_v2");
     ck_assert_str_eq(NAME_OF(cushim_driver_cuda.cuEventQuery), "cuEventQuery");
 }
-END_TEST
 
-START_TEST(what_the_driver_lacks_is_null_again) {
+TEST(what_the_driver_lacks_is_null_again) {
     cushim_driver_slots_fill(number, NULL);
     cushim_driver_slots_fill(none, &n_asked);
     ck_assert(!CUSHIM_DRIVER(cuMemAlloc_v2) && !CUSHIM_DRIVER(cuLibraryLoadData));
     ck_assert(!cushim_driver_cuda.cuMemAlloc_v2);
     ck_assert_ptr_null(cushim_driver_slots_find("cuMemAlloc_v2"));
 }
-END_TEST
 
 SUITE() {
-    return suite_run("driver_slots", (const TTest *[]){each_row_has_a_slot_of_its_own,
-                                                       the_layers_above_have_the_same_functions,
-                                                       what_the_driver_lacks_is_null_again, NULL});
+    return tests_run("driver_slots");
 }

@@ -44,7 +44,7 @@ static bool is_good(enum cushim_kind kind, const void *handle) {
     return good;
 }
 
-START_TEST(a_handle_leads_to_its_object_until_it_is_closed) {
+TEST(a_handle_leads_to_its_object_until_it_is_closed) {
     struct thing *thing;
     struct cushim_pin pin;
     struct cushim_stream *handle = open_thing(&thing);
@@ -57,9 +57,8 @@ START_TEST(a_handle_leads_to_its_object_until_it_is_closed) {
     ck_assert(!close_handle(handle));
     ck_assert_int_eq(n_finished, 1);
 }
-END_TEST
 
-START_TEST(stale_foreign_and_random_handles_are_refused) {
+TEST(stale_foreign_and_random_handles_are_refused) {
     uint64_t seed = 7;
     int n_good = 0;
     struct cushim_stream *handle = open_thing(NULL);
@@ -84,9 +83,8 @@ START_TEST(stale_foreign_and_random_handles_are_refused) {
     ck_assert(!is_good(CUSHIM_KIND_STREAM, handle));
     ck_assert(is_good(CUSHIM_KIND_STREAM, next));
 }
-END_TEST
 
-START_TEST(a_pinned_object_outlives_its_handle) {
+TEST(a_pinned_object_outlives_its_handle) {
     struct thing *thing;
     struct cushim_pin first, second;
     struct cushim_stream *handle = open_thing(&thing);
@@ -102,9 +100,8 @@ START_TEST(a_pinned_object_outlives_its_handle) {
     cushim_handle_unpin(&second);
     ck_assert_int_eq(n_finished, 1);
 }
-END_TEST
 
-START_TEST(an_object_with_references_outlives_its_handle) {
+TEST(an_object_with_references_outlives_its_handle) {
     struct thing *thing;
     struct cushim_stream *handle = open_thing(&thing);
     cushim_object_keep(thing);
@@ -113,9 +110,8 @@ START_TEST(an_object_with_references_outlives_its_handle) {
     cushim_object_release(thing);
     ck_assert_int_eq(n_finished, 1);
 }
-END_TEST
 
-START_TEST(any_number_of_pins_may_be_held_at_once) {
+TEST(any_number_of_pins_may_be_held_at_once) {
     enum { N = 3 * CUSHIM_THREAD_N_PINS };
     struct cushim_pin pins[N];
     struct thing *thing;
@@ -129,9 +125,8 @@ START_TEST(any_number_of_pins_may_be_held_at_once) {
     }
     ck_assert_int_eq(n_finished, 1);
 }
-END_TEST
 
-START_TEST(a_fast_pin_holds_as_well_where_its_cell_is_free) {
+TEST(a_fast_pin_holds_as_well_where_its_cell_is_free) {
     struct cushim_thread *thread = cushim_thread_get();
     struct thing *thing;
     struct cushim_stream *handle = open_thing(&thing);
@@ -148,9 +143,8 @@ START_TEST(a_fast_pin_holds_as_well_where_its_cell_is_free) {
     ck_assert_int_eq(cushim_unpin_fast(thread, CUSHIM_CELL_LAUNCH, slot), CUSHIM_OK);
     ck_assert_int_eq(n_finished, 1);
 }
-END_TEST
 
-START_TEST(a_slot_is_not_used_again_while_it_is_pinned) {
+TEST(a_slot_is_not_used_again_while_it_is_pinned) {
     struct cushim_pin pin;
     struct cushim_stream *handle = open_thing(NULL);
     cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, handle);
@@ -160,9 +154,8 @@ START_TEST(a_slot_is_not_used_again_while_it_is_pinned) {
     cushim_handle_unpin(&pin);
     ck_assert_int_eq(n_finished, 1);
 }
-END_TEST
 
-START_TEST(a_shared_handle_is_one_for_all) {
+TEST(a_shared_handle_is_one_for_all) {
     struct cushim_stream *a, *b;
     struct thing *thing = calloc(1, sizeof *thing);
     cushim_object_init(&thing->object, CUSHIM_KIND_STREAM, NULL, finish);
@@ -175,7 +168,6 @@ START_TEST(a_shared_handle_is_one_for_all) {
     ck_assert(close_handle(a));
     ck_assert_int_eq(n_finished, 1);
 }
-END_TEST
 
 /* ---- threads ---- */
 
@@ -216,7 +208,7 @@ static void *use_and_close(void *argument) {
     return NULL;
 }
 
-START_TEST(threads_that_use_and_close_the_same_objects_never_meet_a_finished_one) {
+TEST(threads_that_use_and_close_the_same_objects_never_meet_a_finished_one) {
     pthread_t threads[N_THREADS];
     for (int i = 0; i < N_SHARED; i++)
         shared[i] = open_thing(NULL);
@@ -232,9 +224,8 @@ START_TEST(threads_that_use_and_close_the_same_objects_never_meet_a_finished_one
     ck_assert_int_eq(n_finished, n_opened + N_SHARED);
     ck_assert_uint_eq(cushim_handle_count(), 0);
 }
-END_TEST
 
-START_TEST(a_closed_handle_is_told_from_one_that_never_was) {
+TEST(a_closed_handle_is_told_from_one_that_never_was) {
     struct cushim_stream *first = open_thing(NULL);
     uintptr_t next = (uintptr_t)first + ((uintptr_t)1 << CUSHIM_SLOT_BITS);
     ck_assert(!cushim_handle_is_closed(CUSHIM_KIND_STREAM, first));
@@ -250,10 +241,9 @@ START_TEST(a_closed_handle_is_told_from_one_that_never_was) {
     ck_assert(!cushim_handle_is_closed(CUSHIM_KIND_STREAM, second));
     ck_assert(close_handle(second));
 }
-END_TEST
 
 /* No two handles are ever the same, so the last generation of a slot is its last one. */
-START_TEST(a_slot_whose_generations_are_used_up_is_used_no_more) {
+TEST(a_slot_whose_generations_are_used_up_is_used_no_more) {
     struct cushim_stream *first = open_thing(NULL);
     struct cushim_slot *slot = cushim_slot_of((uintptr_t)first);
     ck_assert(close_handle(first));
@@ -267,18 +257,7 @@ START_TEST(a_slot_whose_generations_are_used_up_is_used_no_more) {
     ck_assert(cushim_handle_is_closed(CUSHIM_KIND_STREAM, last));
     ck_assert(close_handle(next));
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "handle",
-        (const TTest *[]){
-            a_handle_leads_to_its_object_until_it_is_closed,
-            stale_foreign_and_random_handles_are_refused,
-            a_closed_handle_is_told_from_one_that_never_was, a_pinned_object_outlives_its_handle,
-            an_object_with_references_outlives_its_handle, any_number_of_pins_may_be_held_at_once,
-            a_slot_whose_generations_are_used_up_is_used_no_more,
-            a_fast_pin_holds_as_well_where_its_cell_is_free,
-            a_slot_is_not_used_again_while_it_is_pinned, a_shared_handle_is_one_for_all,
-            threads_that_use_and_close_the_same_objects_never_meet_a_finished_one, NULL});
+    return tests_run("handle");
 }

@@ -50,7 +50,7 @@ static void close_watched(const struct cushim_stream *handle) {
     cushim_handle_unpin(&pin);
 }
 
-START_TEST(a_close_passes_the_barrier_behind_the_close_and_before_the_scan) {
+TEST(a_close_passes_the_barrier_behind_the_close_and_before_the_scan) {
     struct cushim_object object;
     is_forbidden = false;
     close_watched(open_watched(&object));
@@ -59,9 +59,8 @@ START_TEST(a_close_passes_the_barrier_behind_the_close_and_before_the_scan) {
     ck_assert_int_eq(n_seen_open, 0);
     ck_assert_int_eq(n_finished, 1);
 }
-END_TEST
 
-START_TEST(where_the_barrier_is_refused_the_object_is_never_finished) {
+TEST(where_the_barrier_is_refused_the_object_is_never_finished) {
     static struct cushim_object object; /* nobody's for good */
     is_forbidden = true;
     close_watched(open_watched(&object));
@@ -70,11 +69,7 @@ START_TEST(where_the_barrier_is_refused_the_object_is_never_finished) {
     cushim_handle_sweep();
     ck_assert_int_eq(n_finished, 0);
 }
-END_TEST
 
 int main(void) {
-    return suite_run(
-        "handle fence",
-        (const TTest *[]){a_close_passes_the_barrier_behind_the_close_and_before_the_scan,
-                          where_the_barrier_is_refused_the_object_is_never_finished, NULL});
+    return tests_run("handle fence");
 }

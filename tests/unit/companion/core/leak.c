@@ -8,7 +8,7 @@
 #include "tests/unit/companion/core/call_fixture.h"
 #include "tests/unit/suite.h"
 
-START_TEST(what_a_thread_remembers_is_no_leak) {
+TEST(what_a_thread_remembers_is_no_leak) {
     struct cushim_pool *p;
     struct cushim_stream *s;
     cushim_devptr block;
@@ -21,8 +21,7 @@ START_TEST(what_a_thread_remembers_is_no_leak) {
     ck_ok(cushim_pool_destroy(p));
     ck_ok(cushim_stream_destroy(s));
 }
-END_TEST
 
 SUITE() {
-    return suite_run("leak", (const TTest *[]){what_a_thread_remembers_is_no_leak, NULL});
+    return tests_run("leak");
 }

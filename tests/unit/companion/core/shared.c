@@ -22,7 +22,7 @@ static enum cushim_status take(struct sample *ours, const void *given) {
     return cushim_struct_size_take("f", ours, sizeof *ours, given);
 }
 
-START_TEST(older_and_newer_options_are_read_as_far_as_they_are_understood) {
+TEST(older_and_newer_options_are_read_as_far_as_they_are_understood) {
     struct sample ours;
     struct longer given = {.sample = {sizeof given, 1, 2}};
     ck_assert_int_eq(take(&ours, NULL), CUSHIM_OK);
@@ -42,9 +42,8 @@ START_TEST(older_and_newer_options_are_read_as_far_as_they_are_understood) {
     given.sample.struct_size = 7;
     ck_assert_int_eq(take(&ours, &given), CUSHIM_ABI);
 }
-END_TEST
 
-START_TEST(statistics_fill_what_the_caller_has_and_no_more) {
+TEST(statistics_fill_what_the_caller_has_and_no_more) {
     struct sample ours = {sizeof ours, 1, 2};
     struct longer given = {.sample = {16, 7, 7}, .tail = {9}};
     ck_assert_int_eq(cushim_struct_size_give("f", &given, &ours, sizeof ours), CUSHIM_OK);
@@ -56,9 +55,8 @@ START_TEST(statistics_fill_what_the_caller_has_and_no_more) {
     ck_assert_uint_eq(given.sample.second, 2);
     ck_assert_uint_eq(given.tail[0], 9);
 }
-END_TEST
 
-START_TEST(a_text_has_one_form_whoever_refused) {
+TEST(a_text_has_one_form_whoever_refused) {
     ck_assert_int_eq(cushim_fail("cushim_f", CUSHIM_STATE, "a=%d", 1), CUSHIM_STATE);
     ck_assert_str_eq(cushim_last_error(), "cushim_f failed: CUSHIM_STATE: the object's state "
                                           "forbids the call (a=1)");
@@ -74,9 +72,8 @@ START_TEST(a_text_has_one_form_whoever_refused) {
     ck_assert_ptr_nonnull(strstr(cushim_last_error(), "(entry=cuY "));
     ck_assert_int_eq(cushim_last_cuda_code(), 0);
 }
-END_TEST
 
-START_TEST(a_log_of_32_KiB_is_kept_and_may_quote_the_text_before) {
+TEST(a_log_of_32_KiB_is_kept_and_may_quote_the_text_before) {
     static char log[32 * 1024 + 1];
     memset(log, 'x', sizeof log - 1);
     cushim_fail("f", CUSHIM_COMPILE, "%s!", log);
@@ -84,14 +81,13 @@ START_TEST(a_log_of_32_KiB_is_kept_and_may_quote_the_text_before) {
     cushim_fail("g", CUSHIM_STATE, "before: %.20s", cushim_last_error());
     ck_assert_ptr_nonnull(strstr(cushim_last_error(), "(before: f failed: CUSHIM_COM)"));
 }
-END_TEST
 
 static void receive(void *cookie, int level, const char *line) {
     (void)level;
     strcpy(cookie, line);
 }
 
-START_TEST(the_log_goes_to_a_receiver_until_it_is_taken_away) {
+TEST(the_log_goes_to_a_receiver_until_it_is_taken_away) {
     char line[600] = "";
     cushim_log_fn *fn = receive;
     ck_assert_int_eq(cushim_log_set(fn, line), CUSHIM_OK);
@@ -104,13 +100,7 @@ START_TEST(the_log_goes_to_a_receiver_until_it_is_taken_away) {
     log_error("test", "off by default");
     ck_assert_str_eq(line, "");
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "inside", (const TTest *[]){older_and_newer_options_are_read_as_far_as_they_are_understood,
-                                    statistics_fill_what_the_caller_has_and_no_more,
-                                    a_text_has_one_form_whoever_refused,
-                                    a_log_of_32_KiB_is_kept_and_may_quote_the_text_before,
-                                    the_log_goes_to_a_receiver_until_it_is_taken_away, NULL});
+    return tests_run("inside");
 }

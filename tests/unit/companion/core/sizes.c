@@ -16,7 +16,7 @@ SIM_KERNEL(nothing) {
     (void)args;
 }
 
-START_TEST(memory_of_a_negative_size_is_refused) {
+TEST(memory_of_a_negative_size_is_refused) {
     struct cushim_pool *pool;
     void *host = NULL;
     cushim_devptr p = 0;
@@ -33,9 +33,8 @@ START_TEST(memory_of_a_negative_size_is_refused) {
     ck_assert_uint_eq(p, 0);
     ck_assert_ptr_null(host);
 }
-END_TEST
 
-START_TEST(a_buffer_of_a_negative_size_is_refused) {
+TEST(a_buffer_of_a_negative_size_is_refused) {
     struct cushim_module *module;
     char text[64];
     refused(cushim_device_name(0, text, negative), CUSHIM_INVALID, "cushim_device_name");
@@ -45,9 +44,8 @@ START_TEST(a_buffer_of_a_negative_size_is_refused) {
     refused(cushim_module_log(module, text, negative), CUSHIM_INVALID, "cushim_module_log");
     ck_ok(cushim_module_unload(module));
 }
-END_TEST
 
-START_TEST(shared_memory_and_limits_of_a_negative_size_are_refused) {
+TEST(shared_memory_and_limits_of_a_negative_size_are_refused) {
     struct cushim_module *module;
     struct cushim_function *f;
     int n, grid, block;
@@ -61,11 +59,7 @@ START_TEST(shared_memory_and_limits_of_a_negative_size_are_refused) {
             "cushim_context_limit_set");
     ck_ok(cushim_module_unload(module));
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "sizes", (const TTest *[]){memory_of_a_negative_size_is_refused,
-                                   a_buffer_of_a_negative_size_is_refused,
-                                   shared_memory_and_limits_of_a_negative_size_are_refused, NULL});
+    return tests_run("sizes");
 }

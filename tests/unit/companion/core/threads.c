@@ -108,19 +108,18 @@ static void check_that_it_asks_once_and_launches(const struct fixture *fixture, 
     ck_assert_uint_eq(n_launches_of(fixture), n_before + 1);
 }
 
-START_TEST(it_asks_once_and_launches) {
+TEST(it_asks_once_and_launches) {
     struct fixture fixture = begin_cold();
     check_that_it_asks_once_and_launches(&fixture, 0);
     n_ran = 0;
     check_that_it_asks_once_and_launches(&fixture, 1);
 }
-END_TEST
 
 static bool is_fast(const struct cushim_fast_launch *fast) {
     return atomic_load(&fast->n_fast) == cushim_changes_now();
 }
 
-START_TEST(what_the_slow_path_must_look_at_ends_the_fast_path) {
+TEST(what_the_slow_path_must_look_at_ends_the_fast_path) {
     struct fixture fixture = begin();
     struct cushim_pin pin;
     const struct cushim_function_object *function =
@@ -138,9 +137,8 @@ START_TEST(what_the_slow_path_must_look_at_ends_the_fast_path) {
     ck_assert(!is_fast(&function->fast));
     cushim_handle_unpin(&pin);
 }
-END_TEST
 
-START_TEST(where_another_context_is_current_it_is_exchanged_and_put_back) {
+TEST(where_another_context_is_current_it_is_exchanged_and_put_back) {
     struct fixture fixture = begin();
     ck_ok(cushim_context_push(primary(0)));
     CUcontext before = sim_current();
@@ -152,9 +150,8 @@ START_TEST(where_another_context_is_current_it_is_exchanged_and_put_back) {
         ck_assert_ptr_eq(sim_current(), before);
     }
 }
-END_TEST
 
-START_TEST(streams_of_others_and_of_nobody_are_refused) {
+TEST(streams_of_others_and_of_nobody_are_refused) {
     struct fixture fixture = begin();
     struct cushim_stream *there, *gone;
     ck_ok(cushim_stream_create(primary(0), 1, 0, &there));
@@ -170,14 +167,13 @@ START_TEST(streams_of_others_and_of_nobody_are_refused) {
     }
     ck_ok(cushim_stream_destroy(there));
 }
-END_TEST
 
 static void *destroy_context(void *ctx) {
     ck_ok(cushim_context_destroy(ctx));
     return NULL;
 }
 
-START_TEST(a_context_that_died_while_current_is_told) {
+TEST(a_context_that_died_while_current_is_told) {
     struct fixture fixture = begin();
     pthread_t other;
     CUcontext handle = sim_current();
@@ -189,9 +185,8 @@ START_TEST(a_context_that_died_while_current_is_told) {
         ck_is(go(&fixture, way, fixture.s), CUSHIM_DEADCONTEXT);
     ck_assert_uint_eq(SIM(sim_calls_total)(), 0);
 }
-END_TEST
 
-START_TEST(what_is_gone_or_missing_is_told_before_the_driver_is_asked) {
+TEST(what_is_gone_or_missing_is_told_before_the_driver_is_asked) {
     struct fixture fixture = begin();
     struct cushim_launch launch;
     cushim_launch_default(&launch);
@@ -210,9 +205,8 @@ START_TEST(what_is_gone_or_missing_is_told_before_the_driver_is_asked) {
     ck_is(go(&fixture, GRAPH, fixture.s), CUSHIM_BADHANDLE);
     ck_assert_uint_eq(n_calls("cuLaunchKernel") + n_calls("cuGraphLaunch"), 0);
 }
-END_TEST
 
-START_TEST(a_capture_is_refused_on_the_legacy_stream_and_keeps_the_module) {
+TEST(a_capture_is_refused_on_the_legacy_stream_and_keeps_the_module) {
     struct fixture fixture = begin();
     struct cushim_graph *g;
     ck_ok(cushim_graph_begin(fixture.s, NULL));
@@ -224,9 +218,8 @@ START_TEST(a_capture_is_refused_on_the_legacy_stream_and_keeps_the_module) {
     ck_assert_uint_eq(n_calls("cuModuleUnload"), 0);
     ck_ok(cushim_graph_destroy(g));
 }
-END_TEST
 
-START_TEST(a_driver_that_fails_is_quoted) {
+TEST(a_driver_that_fails_is_quoted) {
     struct fixture fixture = begin();
     for (enum way way = 0; way < N_WAYS; way++) {
         fail_at(2);
@@ -238,7 +231,6 @@ START_TEST(a_driver_that_fails_is_quoted) {
         ck_assert(fail_is_over(go(&fixture, way, fixture.s)) == false);
     }
 }
-END_TEST
 
 /* ---- in a primary context, which others cannot destroy ---- */
 
@@ -257,7 +249,7 @@ static CUresult CUDAAPI demand_current(CUfunction f, unsigned grid_x, unsigned g
                                                      block_z, shared_bytes, stream, each, packed);
 }
 
-START_TEST(a_primary_context_is_not_asked_for) {
+TEST(a_primary_context_is_not_asked_for) {
     struct fixture fixture = begin_in(primary(0));
     warm(&fixture);
     unsigned n_questions = !atomic_load(&cushim_pin_is_fenced);
@@ -270,9 +262,8 @@ START_TEST(a_primary_context_is_not_asked_for) {
     ck_ok(cushim_stream_synchronize(fixture.s));
     ck_assert_uint_eq(n_ran, 2);
 }
-END_TEST
 
-START_TEST(with_another_current_it_launches_in_the_primary_one_all_the_same) {
+TEST(with_another_current_it_launches_in_the_primary_one_all_the_same) {
     struct fixture fixture = begin_in(primary(0));
     struct cushim_context *other;
     CUcontext before;
@@ -292,9 +283,8 @@ START_TEST(with_another_current_it_launches_in_the_primary_one_all_the_same) {
         atomic_store(&CUSHIM_DRIVER(cuLaunchKernel), demand_current); /* the second time */
     }
 }
-END_TEST
 
-START_TEST(a_stream_that_follows_the_current_context_is_found_in_its_own) {
+TEST(a_stream_that_follows_the_current_context_is_found_in_its_own) {
     struct fixture fixture = begin_in(primary(0));
     struct cushim_context *other;
     struct cushim_stream *s;
@@ -311,7 +301,6 @@ START_TEST(a_stream_that_follows_the_current_context_is_found_in_its_own) {
     ck_assert_uint_eq(n_calls("cuCtxSetCurrent"), 2);
     ck_assert_uint_eq(n_demands, 1); /* it was not tried in the other */
 }
-END_TEST
 
 /* ---- threads ---- */
 
@@ -348,7 +337,7 @@ static void check_counters(const struct fixture *fixture, uint64_t n_done) {
     cushim_handle_unpin(&pin);
 }
 
-START_TEST(streams_go_while_threads_launch_and_every_launch_counts) {
+TEST(streams_go_while_threads_launch_and_every_launch_counts) {
     struct fixture fixture = begin();
     pthread_t threads[2];
     uint64_t n_done = 0;
@@ -370,23 +359,7 @@ START_TEST(streams_go_while_threads_launch_and_every_launch_counts) {
     ck_assert_uint_eq(n_launches_of(&fixture), n_done + N_TURNS + 1);
     check_counters(&fixture, n_done + 1);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("at once",
-                     (const TTest *[]){
-                         it_asks_once_and_launches,
-                         what_the_slow_path_must_look_at_ends_the_fast_path,
-                         where_another_context_is_current_it_is_exchanged_and_put_back,
-                         streams_of_others_and_of_nobody_are_refused,
-                         a_context_that_died_while_current_is_told,
-                         what_is_gone_or_missing_is_told_before_the_driver_is_asked,
-                         a_capture_is_refused_on_the_legacy_stream_and_keeps_the_module,
-                         a_driver_that_fails_is_quoted,
-                         a_primary_context_is_not_asked_for,
-                         with_another_current_it_launches_in_the_primary_one_all_the_same,
-                         a_stream_that_follows_the_current_context_is_found_in_its_own,
-                         streams_go_while_threads_launch_and_every_launch_counts,
-                         NULL,
-                     });
+    return tests_run("at once");
 }

@@ -7,7 +7,7 @@
 
 /* ---- captures ---- */
 
-START_TEST(what_was_captured_runs_at_each_launch_and_not_before) {
+TEST(what_was_captured_runs_at_each_launch_and_not_before) {
     struct cushim_stream *stream = make_stream();
     cushim_devptr block = make_block();
     struct cushim_graphexec *exec;
@@ -30,9 +30,8 @@ START_TEST(what_was_captured_runs_at_each_launch_and_not_before) {
     ck_assert_int_eq(cushim_graph_destroy(NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_graphexec_destroy(NULL), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(a_capture_is_known_while_it_is_open) {
+TEST(a_capture_is_known_while_it_is_open) {
     struct cushim_stream *stream = make_stream();
     cushim_devptr block = make_block();
     struct cushim_graph *graph;
@@ -51,9 +50,8 @@ START_TEST(a_capture_is_known_while_it_is_open) {
     ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
     cushim_graph_destroy(graph);
 }
-END_TEST
 
-START_TEST(a_capture_of_nothing_is_refused_unless_allowed) {
+TEST(a_capture_of_nothing_is_refused_unless_allowed) {
     struct cushim_stream *stream = make_stream();
     struct cushim_graph_options options;
     struct cushim_graph *graph;
@@ -67,9 +65,8 @@ START_TEST(a_capture_of_nothing_is_refused_unless_allowed) {
     ck_assert_int_eq(cushim_graph_end(stream, &graph), CUSHIM_OK);
     ck_assert_int_eq(cushim_graph_destroy(graph), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(the_legacy_stream_is_not_captured_under_any_name) {
+TEST(the_legacy_stream_is_not_captured_under_any_name) {
     CUstream handles[] = {NULL, CU_STREAM_LEGACY};
     struct cushim_stream *wrapped;
     struct cushim_graph *graph;
@@ -81,9 +78,8 @@ START_TEST(the_legacy_stream_is_not_captured_under_any_name) {
     }
     ck_assert_int_eq(n_capturing(), 0);
 }
-END_TEST
 
-START_TEST(the_threads_own_stream_is_captured) {
+TEST(the_threads_own_stream_is_captured) {
     cushim_devptr block = make_block();
     struct cushim_graph *graph;
     ck_assert_int_eq(cushim_graph_begin(CUSHIM_STREAM_PER_THREAD, NULL), CUSHIM_OK);
@@ -91,9 +87,8 @@ START_TEST(the_threads_own_stream_is_captured) {
     ck_assert_int_eq(cushim_graph_end(CUSHIM_STREAM_PER_THREAD, &graph), CUSHIM_OK);
     cushim_graph_destroy(graph);
 }
-END_TEST
 
-START_TEST(an_end_without_a_begin_is_refused) {
+TEST(an_end_without_a_begin_is_refused) {
     struct cushim_stream *stream = make_stream();
     struct cushim_graph *graph;
     ck_assert_int_eq(cushim_graph_end(stream, &graph), CUSHIM_STATE);
@@ -104,7 +99,6 @@ START_TEST(an_end_without_a_begin_is_refused) {
     ck_assert_int_eq(cushim_graph_abort(stream), CUSHIM_STATE);
     ck_assert_int_eq(status_of(stream), 0);
 }
-END_TEST
 
 /* Work that only the driver sees as forbidden. */
 static void invalidate(struct cushim_stream *stream) {
@@ -114,7 +108,7 @@ static void invalidate(struct cushim_stream *stream) {
     ck_assert_int_eq(status_of(stream), 2);
 }
 
-START_TEST(an_invalidated_capture_ends_and_the_stream_works_again) {
+TEST(an_invalidated_capture_ends_and_the_stream_works_again) {
     struct cushim_stream *stream = make_stream();
     struct cushim_graph *graph;
     ck_assert_int_eq(cushim_graph_begin(stream, NULL), CUSHIM_OK);
@@ -127,7 +121,6 @@ START_TEST(an_invalidated_capture_ends_and_the_stream_works_again) {
     ck_assert_int_eq(n_capturing(), 0);
     cushim_graph_destroy(capture_set(stream, make_block(), 1));
 }
-END_TEST
 
 struct ending {
     struct cushim_stream *stream;
@@ -150,7 +143,7 @@ static enum cushim_status end_in_thread(struct cushim_stream *stream, struct cus
     return ending.status;
 }
 
-START_TEST(any_thread_ends_a_relaxed_capture_and_only_its_own_another) {
+TEST(any_thread_ends_a_relaxed_capture_and_only_its_own_another) {
     struct cushim_stream *stream = make_stream();
     cushim_devptr block = make_block();
     struct cushim_graph_options options;
@@ -170,9 +163,8 @@ START_TEST(any_thread_ends_a_relaxed_capture_and_only_its_own_another) {
         cushim_graph_destroy(graph);
     }
 }
-END_TEST
 
-START_TEST(options_out_of_range_are_refused) {
+TEST(options_out_of_range_are_refused) {
     struct cushim_stream *stream = make_stream();
     struct cushim_graph_options options, wrong;
     cushim_graph_options_default(&options);
@@ -188,16 +180,14 @@ START_TEST(options_out_of_range_are_refused) {
     ck_assert_int_eq(cushim_graph_begin(stream, &wrong), CUSHIM_ABI);
     ck_assert_int_eq(n_capturing(), 0);
 }
-END_TEST
 
-START_TEST(captures_can_be_switched_off) {
+TEST(captures_can_be_switched_off) {
     setenv("CUSHIM_GRAPH", "off", 1);
     struct cushim_stream *stream = make_stream();
     ck_assert_int_eq(cushim_graph_begin(stream, NULL), CUSHIM_NOTSUPPORTED);
     ck_assert_ptr_nonnull(strstr(cushim_last_error(), "CUSHIM_GRAPH=0"));
     ck_assert_int_eq(n_capturing(), 0);
 }
-END_TEST
 
 /* ---- with a callback ---- */
 
@@ -219,7 +209,7 @@ static int do_task(struct cushim_stream *stream, void *cookie) {
     return task->answer;
 }
 
-START_TEST(the_callback_form_always_ends_and_names_the_first_failure) {
+TEST(the_callback_form_always_ends_and_names_the_first_failure) {
     struct cushim_stream *stream = make_stream();
     struct task task = {.block = make_block()};
     struct cushim_graph *graph;
@@ -256,7 +246,6 @@ START_TEST(the_callback_form_always_ends_and_names_the_first_failure) {
     ck_assert_int_eq(status_of(stream), 0);
     ck_assert_int_eq(n_capturing(), 0);
 }
-END_TEST
 
 /* ---- the n-th driver call fails ---- */
 
@@ -281,7 +270,7 @@ static enum cushim_status whole_way(struct cushim_stream *stream, cushim_devptr 
     return status;
 }
 
-START_TEST(whatever_call_fails_the_capture_ends) {
+TEST(whatever_call_fails_the_capture_ends) {
     struct cushim_stream *stream = make_stream();
     cushim_devptr block = make_block();
     unsigned n_failures = 0;
@@ -304,19 +293,7 @@ START_TEST(whatever_call_fails_the_capture_ends) {
     ck_assert_int_eq(whole_way(stream, block), CUSHIM_OK);
     ck_assert_uint_eq(first_word(block), 5);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "graph",
-        (const TTest *[]){what_was_captured_runs_at_each_launch_and_not_before,
-                          a_capture_is_known_while_it_is_open,
-                          a_capture_of_nothing_is_refused_unless_allowed,
-                          the_legacy_stream_is_not_captured_under_any_name,
-                          the_threads_own_stream_is_captured, an_end_without_a_begin_is_refused,
-                          an_invalidated_capture_ends_and_the_stream_works_again,
-                          any_thread_ends_a_relaxed_capture_and_only_its_own_another,
-                          options_out_of_range_are_refused, captures_can_be_switched_off,
-                          the_callback_form_always_ends_and_names_the_first_failure,
-                          whatever_call_fails_the_capture_ends, NULL});
+    return tests_run("graph");
 }

@@ -6,7 +6,7 @@
 #include "cushim/device.h"
 #include "tests/unit/companion/graph/graph_fixture.h"
 
-START_TEST(flags_are_checked_before_the_driver_is_asked) {
+TEST(flags_are_checked_before_the_driver_is_asked) {
     struct cushim_stream *stream = make_stream();
     struct cushim_graph *graph = capture_set(stream, make_block(), 1);
     struct cushim_graphexec *exec;
@@ -24,9 +24,8 @@ START_TEST(flags_are_checked_before_the_driver_is_asked) {
     ck_assert_int_eq(status_of(stream), 1);
     ck_assert_int_eq(cushim_graph_abort(stream), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(a_launch_is_one_driver_call_beside_the_context_check) {
+TEST(a_launch_is_one_driver_call_beside_the_context_check) {
     struct cushim_stream *stream = make_stream();
     struct cushim_graphexec *exec;
     ck_assert_int_eq(cushim_device_set(0), CUSHIM_OK);
@@ -37,9 +36,8 @@ START_TEST(a_launch_is_one_driver_call_beside_the_context_check) {
     ck_assert_uint_eq(SIM(sim_calls)("cuGraphLaunch"), 1);
     ck_assert_uint_le(SIM(sim_calls_total)(), 2);
 }
-END_TEST
 
-START_TEST(a_stream_of_another_context_is_refused) {
+TEST(a_stream_of_another_context_is_refused) {
     struct cushim_context *other;
     struct cushim_stream *here = make_stream(), *there;
     struct cushim_graphexec *exec;
@@ -61,9 +59,8 @@ START_TEST(a_stream_of_another_context_is_refused) {
     ck_assert_int_eq(cushim_graph_end(there, &graph), CUSHIM_OK);
     ck_assert_int_eq(cushim_graphexec_update(exec, graph, NULL), CUSHIM_BADDEVICE);
 }
-END_TEST
 
-START_TEST(an_update_brings_new_parameters_or_changes_nothing) {
+TEST(an_update_brings_new_parameters_or_changes_nothing) {
     struct cushim_stream *stream = make_stream();
     cushim_devptr block = make_block();
     struct cushim_graphexec *exec;
@@ -87,7 +84,6 @@ START_TEST(an_update_brings_new_parameters_or_changes_nothing) {
     cushim_graph_destroy(second);
     ck_assert_int_eq(cushim_graphexec_update(exec, second, &why), CUSHIM_BADHANDLE);
 }
-END_TEST
 
 static cushim_devptr capture_nodes(struct cushim_stream *stream, struct cushim_graph **graph) {
     cushim_devptr block;
@@ -102,7 +98,7 @@ static cushim_devptr capture_nodes(struct cushim_stream *stream, struct cushim_g
     return block;
 }
 
-START_TEST(node_memory_allows_one_executable_and_one_unfreed_launch) {
+TEST(node_memory_allows_one_executable_and_one_unfreed_launch) {
     struct cushim_stream *stream = make_stream();
     struct cushim_graph *graph;
     struct cushim_graphexec *exec, *second;
@@ -129,10 +125,9 @@ START_TEST(node_memory_allows_one_executable_and_one_unfreed_launch) {
     ck_assert_int_eq(cushim_graph_memory_trim(-1), CUSHIM_OK);
     ck_assert_int_eq(cushim_graph_memory(9, &used, NULL), CUSHIM_BADDEVICE);
 }
-END_TEST
 
 /* Memory that a node got is freed behind a launch as any other, and comes back with the next. */
-START_TEST(what_a_launch_left_is_freed_in_the_order_of_a_stream) {
+TEST(what_a_launch_left_is_freed_in_the_order_of_a_stream) {
     struct cushim_stream *stream = make_stream();
     struct cushim_graph *graph;
     struct cushim_graphexec *exec;
@@ -154,11 +149,10 @@ START_TEST(what_a_launch_left_is_freed_in_the_order_of_a_stream) {
     ck_assert_int_eq(cushim_graphexec_destroy(exec), CUSHIM_OK);
     ck_assert_int_eq(cushim_graph_destroy(graph), CUSHIM_OK);
 }
-END_TEST
 
 /* ---- questions and handles ---- */
 
-START_TEST(nodes_are_counted_by_kind_and_written_as_dot) {
+TEST(nodes_are_counted_by_kind_and_written_as_dot) {
     struct cushim_stream *stream = make_stream();
     cushim_devptr a = make_block(), b = make_block();
     struct cushim_graph *graph;
@@ -186,9 +180,8 @@ START_TEST(nodes_are_counted_by_kind_and_written_as_dot) {
     ck_assert_int_eq(cushim_graph_dot(graph, "/nowhere/graph.dot", 0), CUSHIM_NOFILE);
     ck_assert_int_eq(cushim_graph_dot(graph, NULL, 0), CUSHIM_INVALID);
 }
-END_TEST
 
-START_TEST(a_wrapped_graph_stays_its_makers) {
+TEST(a_wrapped_graph_stays_its_makers) {
     struct cushim_graph *graph;
     struct cushim_graphexec *exec;
     struct CUgraph_st *handle;
@@ -212,9 +205,8 @@ START_TEST(a_wrapped_graph_stays_its_makers) {
     ck_assert_uint_eq(n, 1);
     ck_assert_int_eq(SIM(cuGraphDestroy)(made), CUDA_SUCCESS);
 }
-END_TEST
 
-START_TEST(a_dead_context_ends_its_captures_and_takes_its_graphs) {
+TEST(a_dead_context_ends_its_captures_and_takes_its_graphs) {
     struct cushim_context *context;
     struct cushim_stream *stream, *other;
     struct cushim_graphexec *exec;
@@ -234,7 +226,6 @@ START_TEST(a_dead_context_ends_its_captures_and_takes_its_graphs) {
     ck_assert_int_eq(cushim_graphexec_destroy(exec), CUSHIM_OK);
     ck_assert_int_eq(cushim_graph_destroy(graph), CUSHIM_BADHANDLE);
 }
-END_TEST
 
 /* Made, and ended; the n-th driver call of the end fails (0: none does). */
 static void make_and_end(struct cushim_stream *stream, cushim_devptr block, unsigned long n) {
@@ -252,7 +243,7 @@ static void make_and_end(struct cushim_stream *stream, cushim_devptr block, unsi
 
 /* The answer may be one of earlier work, and what was to end be gone: its handle is another's then.
  */
-START_TEST(whatever_the_driver_answers_it_is_asked_once_to_end_a_graph) {
+TEST(whatever_the_driver_answers_it_is_asked_once_to_end_a_graph) {
     struct cushim_stream *stream = make_stream();
     cushim_devptr block = make_block();
     unsigned long places[2] = {0, 0};
@@ -267,19 +258,7 @@ START_TEST(whatever_the_driver_answers_it_is_asked_once_to_end_a_graph) {
     make_and_end(stream, block, places[0]);
     make_and_end(stream, block, places[1]);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("graph_exec",
-                     (const TTest *[]){flags_are_checked_before_the_driver_is_asked,
-                                       a_launch_is_one_driver_call_beside_the_context_check,
-                                       a_stream_of_another_context_is_refused,
-                                       an_update_brings_new_parameters_or_changes_nothing,
-                                       node_memory_allows_one_executable_and_one_unfreed_launch,
-                                       what_a_launch_left_is_freed_in_the_order_of_a_stream,
-                                       nodes_are_counted_by_kind_and_written_as_dot,
-                                       a_wrapped_graph_stays_its_makers,
-                                       a_dead_context_ends_its_captures_and_takes_its_graphs,
-                                       whatever_the_driver_answers_it_is_asked_once_to_end_a_graph,
-                                       NULL});
+    return tests_run("graph_exec");
 }

@@ -35,7 +35,7 @@ static void *fence(void *argument) {
     return NULL;
 }
 
-START_TEST(fences_of_the_context_leave_captures_valid) {
+TEST(fences_of_the_context_leave_captures_valid) {
     struct cushim_stream *stream = make_stream();
     cushim_devptr block = make_block();
     atomic_uint n_fences = 0;
@@ -48,7 +48,6 @@ START_TEST(fences_of_the_context_leave_captures_valid) {
     atomic_store(&is_over, true);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
-END_TEST
 
 static struct cushim_graphexec *shared;
 
@@ -63,7 +62,7 @@ static void *launch_until_gone(void *argument) {
     return NULL;
 }
 
-START_TEST(a_destroy_among_launches_ends_them_cleanly) {
+TEST(a_destroy_among_launches_ends_them_cleanly) {
     struct cushim_stream *stream = make_stream();
     cushim_devptr block = make_block();
     struct cushim_graphexec_info info = {.struct_size = sizeof info};
@@ -81,10 +80,7 @@ START_TEST(a_destroy_among_launches_ends_them_cleanly) {
     ck_assert_int_eq(cushim_graph_destroy(graph), CUSHIM_OK);
     ck_assert_uint_eq(first_word(block), 4);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("graph_threads",
-                     (const TTest *[]){fences_of_the_context_leave_captures_valid,
-                                       a_destroy_among_launches_ends_them_cleanly, NULL});
+    return tests_run("graph_threads");
 }

@@ -6,7 +6,7 @@
 #include "tests/unit/companion/core/sim_fixture.h"
 #include "tests/unit/suite.h"
 
-START_TEST(capability_and_attributes_agree) {
+TEST(capability_and_attributes_agree) {
     int n, major, minor, value, yes = 1;
     ck_assert_int_eq(cushim_device_count(&n), CUSHIM_OK);
     ck_assert_int_eq(n, 2);
@@ -25,9 +25,8 @@ START_TEST(capability_and_attributes_agree) {
     ck_assert_int_eq(cushim_last_cuda_code(), 1);
     ck_assert_ptr_null(sim_current());
 }
-END_TEST
 
-START_TEST(a_short_buffer_is_refused_and_the_need_told) {
+TEST(a_short_buffer_is_refused_and_the_need_told) {
     char text[64] = "x", again[64];
     unsigned char id[16];
     int dev;
@@ -40,9 +39,8 @@ START_TEST(a_short_buffer_is_refused_and_the_need_told) {
     ck_assert_int_eq(cushim_device_name(1, again, sizeof again), CUSHIM_OK);
     ck_assert_int_eq(cushim_device_uuid(1, id), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(set_makes_the_primary_context_current_unless_the_stack_has_another) {
+TEST(set_makes_the_primary_context_current_unless_the_stack_has_another) {
     struct cushim_context *context;
     int dev;
     ck_assert_int_eq(cushim_device_set(2), CUSHIM_BADDEVICE);
@@ -57,9 +55,8 @@ START_TEST(set_makes_the_primary_context_current_unless_the_stack_has_another) {
     ck_assert_ptr_eq(sim_current(), primary);
     ck_assert_int_eq(cushim_device_set(0), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(peers_are_asked_and_enabled_once_or_more) {
+TEST(peers_are_asked_and_enabled_once_or_more) {
     int yes;
     ck_assert_int_eq(cushim_device_peer(0, 1, &yes), CUSHIM_OK);
     ck_assert_int_eq(cushim_device_peer_enable(0, 0), CUSHIM_INVALID);
@@ -68,9 +65,8 @@ START_TEST(peers_are_asked_and_enabled_once_or_more) {
     ck_assert_int_eq(cushim_device_peer_enable(0, 1), CUSHIM_OK);
     ck_assert_ptr_null(sim_current());
 }
-END_TEST
 
-START_TEST(defaults_given_as_a_share_are_of_the_device) {
+TEST(defaults_given_as_a_share_are_of_the_device) {
     struct cushim_pool_options options;
     size_t bytes;
     setenv("CUSHIM_LIMIT", "50%", 1);
@@ -80,23 +76,15 @@ START_TEST(defaults_given_as_a_share_are_of_the_device) {
     ck_assert_uint_eq(options.cap_live_bytes, bytes / 2);
     ck_assert_uint_eq(options.keep_bytes, bytes / 4);
 }
-END_TEST
 
-START_TEST(a_share_of_no_device_is_no_limit) {
+TEST(a_share_of_no_device_is_no_limit) {
     struct cushim_pool_options options;
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
     setenv("CUSHIM_LIMIT", "50%", 1);
     cushim_pool_options_default(&options);
     ck_assert_uint_eq(options.cap_live_bytes, 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "device",
-        (const TTest *[]){
-            capability_and_attributes_agree, a_short_buffer_is_refused_and_the_need_told,
-            set_makes_the_primary_context_current_unless_the_stack_has_another,
-            peers_are_asked_and_enabled_once_or_more, defaults_given_as_a_share_are_of_the_device,
-            a_share_of_no_device_is_no_limit, NULL});
+    return tests_run("device");
 }

@@ -12,7 +12,7 @@ static int n_devices = -1;
 
 #define assert_text(part) ck_assert_ptr_nonnull(strstr(cushim_last_error(), part))
 
-START_TEST(without_a_driver_everything_says_so) {
+TEST(without_a_driver_everything_says_so) {
     struct cushim_context *context = (void *)1;
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
     ck_assert_str_eq(cushim_load_error(), "");
@@ -31,9 +31,8 @@ START_TEST(without_a_driver_everything_says_so) {
     ck_assert_ptr_nonnull(strstr(cushim_load_error(), "/nowhere/libcuda.so.1: "));
     ck_assert_int_eq(cushim_has(CUSHIM_FEATURE_GRAPH), 0);
 }
-END_TEST
 
-START_TEST(the_default_name_is_in_the_text) {
+TEST(the_default_name_is_in_the_text) {
     unsetenv("CUSHIM_LIBCUDA");
     void *system = dlopen("libcuda.so.1", RTLD_LAZY);
     if (system) /* a machine with a driver finds it */
@@ -42,9 +41,8 @@ START_TEST(the_default_name_is_in_the_text) {
     ck_assert_int_eq(cushim_load(NULL), CUSHIM_NOCUDA);
     assert_text("libcuda.so.1: ");
 }
-END_TEST
 
-START_TEST(a_failed_load_is_tried_again_by_load_alone) {
+TEST(a_failed_load_is_tried_again_by_load_alone) {
     char sim[1024];
     snprintf(sim, sizeof sim, "%s", getenv("CUSHIM_LIBCUDA"));
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
@@ -58,9 +56,8 @@ START_TEST(a_failed_load_is_tried_again_by_load_alone) {
     ck_assert_int_eq(cushim_load("/other/libcuda.so.1"), CUSHIM_STATE);
     assert_text("/other/libcuda.so.1");
 }
-END_TEST
 
-START_TEST(unload_forgets_the_driver_unless_objects_live) {
+TEST(unload_forgets_the_driver_unless_objects_live) {
     struct cushim_context *context;
     ck_assert_int_eq(cushim_context_primary(0, &context), CUSHIM_OK);
     ck_assert_int_eq(cushim_unload(), CUSHIM_STATE);
@@ -72,7 +69,6 @@ START_TEST(unload_forgets_the_driver_unless_objects_live) {
     ck_assert_int_eq(cushim_load("/other/libcuda.so.1"), CUSHIM_STATE);
     assert_text("loaded=libcuda.so.1");
 }
-END_TEST
 
 static void copy_file(const char *from, const char *to) {
     char command[3000];
@@ -80,7 +76,7 @@ static void copy_file(const char *from, const char *to) {
     ck_assert_int_eq(system(command), 0);
 }
 
-START_TEST(a_library_that_everybody_may_write_is_not_loaded) {
+TEST(a_library_that_everybody_may_write_is_not_loaded) {
     char folder[] = "/tmp/cushim-load-XXXXXX", path[64];
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/libcuda.so.1", folder);
@@ -100,16 +96,14 @@ START_TEST(a_library_that_everybody_may_write_is_not_loaded) {
     unlink(path);
     rmdir(folder);
 }
-END_TEST
 
-START_TEST(a_driver_without_a_required_entry_is_named_with_it) {
+TEST(a_driver_without_a_required_entry_is_named_with_it) {
     setenv("CUSHIM_LIBCUDA", getenv("CUSHIM_TEST_EMPTY"), 1);
     ck_assert_int_eq(cushim_device_count(&n_devices), CUSHIM_NOCUDA);
     assert_text("it has no cuInit");
 }
-END_TEST
 
-START_TEST(what_cuInit_says_is_passed_on) {
+TEST(what_cuInit_says_is_passed_on) {
     setenv("CUSHIM_LIBCUDA", getenv("CUSHIM_TEST_DEVICELESS"), 1);
     ck_assert_int_eq(cushim_available(), 0);
     ck_assert_int_eq(cushim_load(NULL), CUSHIM_OK);
@@ -118,18 +112,16 @@ START_TEST(what_cuInit_says_is_passed_on) {
     ck_assert_int_eq(cushim_last_cuda_code(), 100);
     ck_assert_ptr_nonnull(strstr(cushim_load_error(), "cuInit: CUDA_ERROR_NO_DEVICE"));
 }
-END_TEST
 
-START_TEST(handles_of_nothing_are_refused_without_a_driver) {
+TEST(handles_of_nothing_are_refused_without_a_driver) {
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
     ck_assert_int_eq(cushim_context_destroy(NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_dl_close(NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_context_destroy((void *)0x1234), CUSHIM_BADHANDLE);
     ck_assert_int_eq(cushim_dl_close((void *)0x1234), CUSHIM_BADHANDLE);
 }
-END_TEST
 
-START_TEST(handles_destroyed_and_of_another_kind_are_refused) {
+TEST(handles_destroyed_and_of_another_kind_are_refused) {
     struct cushim_context *context;
     ck_assert_int_eq(cushim_context_create(0, 0, &context), CUSHIM_OK);
     ck_assert_int_eq(cushim_dl_close((void *)context), CUSHIM_BADHANDLE);
@@ -140,7 +132,6 @@ START_TEST(handles_destroyed_and_of_another_kind_are_refused) {
     ck_assert_int_eq(cushim_context_push(NULL), CUSHIM_INVALID);
     ck_assert_int_eq(cushim_context_destroy((void *)0x1234), CUSHIM_BADHANDLE);
 }
-END_TEST
 
 /* What a child finds; its exit code. */
 static int in_child(int (*look)(void)) {
@@ -168,22 +159,20 @@ static int look_fresh(void) {
     return cushim_available() == 1 && cushim_device_count(&n_devices) == CUSHIM_OK;
 }
 
-START_TEST(a_child_forked_after_the_first_use_has_no_CUDA_and_the_parent_goes_on) {
+TEST(a_child_forked_after_the_first_use_has_no_CUDA_and_the_parent_goes_on) {
     ck_assert_int_eq(cushim_context_create(0, 0, &before_fork), CUSHIM_OK);
     ck_assert_int_eq(in_child(look_used), 1);
     ck_assert_int_eq(cushim_available(), 1);
     ck_assert_int_eq(cushim_context_synchronize(before_fork), CUSHIM_OK);
     ck_assert_int_eq(cushim_context_destroy(before_fork), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(a_child_forked_before_is_a_fresh_process) {
+TEST(a_child_forked_before_is_a_fresh_process) {
     ck_assert_int_eq(in_child(look_fresh), 1);
     ck_assert_int_eq(cushim_available(), 1);
 }
-END_TEST
 
-START_TEST(the_text_is_copied_whole_or_cut) {
+TEST(the_text_is_copied_whole_or_cut) {
     char text[256];
     size_t need;
     ck_assert_int_eq(cushim_context_push(NULL), CUSHIM_INVALID);
@@ -199,9 +188,8 @@ START_TEST(the_text_is_copied_whole_or_cut) {
     ck_assert_int_eq(cushim_device_count(&n_devices), CUSHIM_OK);
     ck_assert_str_eq(text, cushim_last_error());
 }
-END_TEST
 
-START_TEST(entry_points_are_found_by_their_exported_names) {
+TEST(entry_points_are_found_by_their_exported_names) {
     void *fn, *again;
     sim_find("cuMemAlloc_v2", &again);
     ck_assert_int_eq(cushim_symbol("cuMemAlloc_v2", &fn), CUSHIM_OK);
@@ -210,9 +198,8 @@ START_TEST(entry_points_are_found_by_their_exported_names) {
     ck_assert_ptr_null(fn);
     assert_text("cuNothing");
 }
-END_TEST
 
-START_TEST(libraries_open_by_absolute_path_alone) {
+TEST(libraries_open_by_absolute_path_alone) {
     struct cushim_library *library;
     void *fn;
     ck_assert_int_eq(cushim_dl_open("libc.so.6", &library), CUSHIM_INVALID);
@@ -224,20 +211,7 @@ START_TEST(libraries_open_by_absolute_path_alone) {
     ck_assert_int_eq(cushim_dl_close(library), CUSHIM_OK);
     ck_assert_int_eq(cushim_dl_symbol(library, "cuInit", &fn), CUSHIM_BADHANDLE);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "load", (const TTest *[]){
-                    without_a_driver_everything_says_so, the_default_name_is_in_the_text,
-                    a_failed_load_is_tried_again_by_load_alone,
-                    unload_forgets_the_driver_unless_objects_live,
-                    a_library_that_everybody_may_write_is_not_loaded,
-                    a_driver_without_a_required_entry_is_named_with_it,
-                    what_cuInit_says_is_passed_on, handles_of_nothing_are_refused_without_a_driver,
-                    handles_destroyed_and_of_another_kind_are_refused,
-                    a_child_forked_after_the_first_use_has_no_CUDA_and_the_parent_goes_on,
-                    a_child_forked_before_is_a_fresh_process, the_text_is_copied_whole_or_cut,
-                    entry_points_are_found_by_their_exported_names,
-                    libraries_open_by_absolute_path_alone, NULL});
+    return tests_run("load");
 }

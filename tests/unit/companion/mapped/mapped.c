@@ -9,7 +9,7 @@
 #include "companion/context/address_map.h"
 #include "tests/unit/companion/mapped/mapped_fixture.h"
 
-START_TEST(host_and_device_see_the_same_bytes_of_coherent_memory) {
+TEST(host_and_device_see_the_same_bytes_of_coherent_memory) {
     struct cushim_mapper *mapper = open_mapper(0);
     struct cushim_mapped *mapped = alloc(mapper, 4097, 0);
     char *host = host_of(mapped), back[4097];
@@ -35,9 +35,8 @@ START_TEST(host_and_device_see_the_same_bytes_of_coherent_memory) {
     ck_ok(cushim_mapper_close(mapper));
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(memory_that_is_not_coherent_is_seen_after_a_flush_and_an_invalidate) {
+TEST(memory_that_is_not_coherent_is_seen_after_a_flush_and_an_invalidate) {
     struct cushim_mapper *mapper = open_mapper(CUSHIM_MAPPER_FLAG_NON_COHERENT);
     struct cushim_mapped *mapped = alloc(mapper, 300, 0);
     char *host = host_of(mapped);
@@ -66,9 +65,8 @@ START_TEST(memory_that_is_not_coherent_is_seen_after_a_flush_and_an_invalidate) 
     ck_ok(cushim_mapper_close(mapper));
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(ranges_of_half_an_atom_and_beyond_the_end_are_refused) {
+TEST(ranges_of_half_an_atom_and_beyond_the_end_are_refused) {
     struct cushim_mapper *mapper = open_mapper(CUSHIM_MAPPER_FLAG_NON_COHERENT);
     struct cushim_mapped *mapped = alloc(mapper, 300, 0);
     ck_is(cushim_mapped_flush(mapped, 1, 64), CUSHIM_INVALID);
@@ -83,9 +81,8 @@ START_TEST(ranges_of_half_an_atom_and_beyond_the_end_are_refused) {
     ck_assert_uint_eq(fake()->n_flushes, 0);
     ck_ok(cushim_mapped_free(mapped));
 }
-END_TEST
 
-START_TEST(coherent_memory_can_be_treated_as_if_it_were_not) {
+TEST(coherent_memory_can_be_treated_as_if_it_were_not) {
     fake()->types[2] = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT; /* none is left that truly is not */
     struct cushim_mapper *mapper = open_mapper(CUSHIM_MAPPER_FLAG_NON_COHERENT);
     struct cushim_mapped *mapped = alloc(mapper, 128, 0);
@@ -97,9 +94,8 @@ START_TEST(coherent_memory_can_be_treated_as_if_it_were_not) {
     ck_assert_uint_eq(fake()->n_flushes, 1);
     ck_ok(cushim_mapped_free(mapped));
 }
-END_TEST
 
-START_TEST(arguments_that_make_no_sense_are_refused) {
+TEST(arguments_that_make_no_sense_are_refused) {
     struct cushim_mapper *mapper = open_mapper(0);
     struct cushim_mapped *mapped = (struct cushim_mapped *)1;
     size_t n = 7;
@@ -128,9 +124,8 @@ START_TEST(arguments_that_make_no_sense_are_refused) {
     ck_is(cushim_mapper_close(mapper), CUSHIM_BADHANDLE);
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(memory_that_runs_out_is_named_and_comes_back) {
+TEST(memory_that_runs_out_is_named_and_comes_back) {
     struct cushim_mapper *mapper = open_mapper(0);
     struct cushim_mapped *mapped = alloc(mapper, 40 << 20, 0), *more;
     ck_is(cushim_mapped_alloc(mapper, 1000000000000000, 0, &more), CUSHIM_NOMEM);
@@ -143,9 +138,8 @@ START_TEST(memory_that_runs_out_is_named_and_comes_back) {
     ck_ok(cushim_mapper_close(mapper));
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(a_block_is_a_row_of_the_ledger_until_its_free) {
+TEST(a_block_is_a_row_of_the_ledger_until_its_free) {
     struct cushim_mapper *mapper = open_mapper(0);
     struct cushim_mapped *mapped = alloc(mapper, 100, 0);
     struct cushim_address_map_row row;
@@ -162,9 +156,8 @@ START_TEST(a_block_is_a_row_of_the_ledger_until_its_free) {
     ck_ok(cushim_mapper_close(mapper));
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(a_closed_mapper_keeps_its_memory_and_the_last_memory_closes_vulkan) {
+TEST(a_closed_mapper_keeps_its_memory_and_the_last_memory_closes_vulkan) {
     struct cushim_mapper *mapper = open_mapper(0);
     struct cushim_mapped *a = alloc(mapper, 100, 0),
                          *b = alloc(mapper, 100, CUSHIM_MAPPED_FLAG_SLAB);
@@ -179,7 +172,6 @@ START_TEST(a_closed_mapper_keeps_its_memory_and_the_last_memory_closes_vulkan) {
     ck_ok(cushim_mapped_free(b));
     check_nothing_left();
 }
-END_TEST
 
 static void *free_it(void *mapped) {
     ck_ok(cushim_mapped_free(mapped));
@@ -187,7 +179,7 @@ static void *free_it(void *mapped) {
 }
 
 /* Of a span, and of a piece of a slab, which goes back to no driver. */
-START_TEST(a_free_waits_for_the_work_of_the_context) {
+TEST(a_free_waits_for_the_work_of_the_context) {
     struct cushim_mapper *mapper = open_mapper(0);
     CUcontext context;
     CUstream stream;
@@ -207,9 +199,8 @@ START_TEST(a_free_waits_for_the_work_of_the_context) {
         pthread_join(thread, NULL);
     }
 }
-END_TEST
 
-START_TEST(a_free_tells_the_fault_of_earlier_work_and_frees_all_the_same) {
+TEST(a_free_tells_the_fault_of_earlier_work_and_frees_all_the_same) {
     struct cushim_context *context;
     struct cushim_mapper *mapper;
     ck_ok(cushim_context_create(0, CUSHIM_CONTEXT_FLAG_PUSH, &context));
@@ -223,9 +214,8 @@ START_TEST(a_free_tells_the_fault_of_earlier_work_and_frees_all_the_same) {
     ck_assert_uint_eq(cushim_address_map_count(), 0);
     ck_ok(cushim_mapper_close(mapper));
 }
-END_TEST
 
-START_TEST(a_capture_stays_valid_through_an_alloc_and_refuses_the_free) {
+TEST(a_capture_stays_valid_through_an_alloc_and_refuses_the_free) {
     struct cushim_mapper *mapper;
     struct cushim_mapped *mapped;
     struct cushim_context *context;
@@ -247,9 +237,8 @@ START_TEST(a_capture_stays_valid_through_an_alloc_and_refuses_the_free) {
     ck_ok(cushim_mapper_close(mapper));
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(memory_of_a_dead_context_is_refused_and_freed) {
+TEST(memory_of_a_dead_context_is_refused_and_freed) {
     struct cushim_context *context;
     struct cushim_mapper *mapper;
     cushim_devptr at;
@@ -266,9 +255,8 @@ START_TEST(memory_of_a_dead_context_is_refused_and_freed) {
     ck_ok(cushim_mapper_close(mapper));
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(a_late_free_leaves_the_block_alone_that_has_its_address_now) {
+TEST(a_late_free_leaves_the_block_alone_that_has_its_address_now) {
     struct cushim_context *context;
     struct cushim_mapper *old, *mapper = open_mapper(0);
     ck_ok(cushim_context_create(0, 0, &context));
@@ -289,9 +277,8 @@ START_TEST(a_late_free_leaves_the_block_alone_that_has_its_address_now) {
     ck_assert_uint_eq(cushim_address_map_count(), 0);
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(any_current_context_gives_the_same_and_stays_current) {
+TEST(any_current_context_gives_the_same_and_stays_current) {
     struct cushim_mapper *mapper = open_mapper(0);
     CUcontext other, primary;
     ck_assert_uint_eq(SIM(sim_calls)("cuDevicePrimaryCtxRetain"), 0);
@@ -309,9 +296,8 @@ START_TEST(any_current_context_gives_the_same_and_stays_current) {
     ck_ok(cushim_mapper_close(mapper));
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(an_export_is_a_descriptor_of_the_same_bytes) {
+TEST(an_export_is_a_descriptor_of_the_same_bytes) {
     struct cushim_mapper *mapper = open_mapper(0);
     struct cushim_mapped *mapped = alloc(mapper, 4096, 0), *piece;
     int fd = 0;
@@ -330,9 +316,8 @@ START_TEST(an_export_is_a_descriptor_of_the_same_bytes) {
     ck_ok(cushim_mapper_close(mapper));
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(without_the_extension_there_is_no_export) {
+TEST(without_the_extension_there_is_no_export) {
     for (int i = 0; i < 2; i++) {
         int fd;
         fake()->has_dma_buf = i;
@@ -346,7 +331,6 @@ START_TEST(without_the_extension_there_is_no_export) {
     }
     check_nothing_left();
 }
-END_TEST
 
 static int count_descriptors(void) {
     int n = 0;
@@ -374,7 +358,7 @@ static void check_clean(int n_descriptors) {
     check_nothing_left();
 }
 
-START_TEST(whichever_vulkan_call_fails_nothing_is_left_behind) {
+TEST(whichever_vulkan_call_fails_nothing_is_left_behind) {
     struct fake_vulkan *vulkan = fake();
     struct cushim_mapper *mapper = open_mapper(0);
     use_all(mapper, 0); /* the driver is loaded, and the primary context there */
@@ -400,7 +384,6 @@ START_TEST(whichever_vulkan_call_fails_nothing_is_left_behind) {
         ck_said("(result=VK_ERROR_OUT_OF_HOST_MEMORY");
     }
 }
-END_TEST
 
 /* The n-th driver call of one use fails; what the driver refuses to take back stays its own. */
 static bool fail_driver_call(unsigned long n, unsigned flags) {
@@ -423,7 +406,7 @@ static bool fail_driver_call(unsigned long n, unsigned flags) {
     return has_failed;
 }
 
-START_TEST(whichever_driver_call_fails_nothing_is_left_behind) {
+TEST(whichever_driver_call_fails_nothing_is_left_behind) {
     for (unsigned flags = 0; flags <= CUSHIM_MAPPED_FLAG_SLAB; flags++) {
         struct cushim_mapper *mapper = open_mapper(0);
         ck_ok(use_all(mapper, 0)); /* the driver is loaded, and the primary context there */
@@ -435,26 +418,7 @@ START_TEST(whichever_driver_call_fails_nothing_is_left_behind) {
     }
     ck_assert_uint_eq(fake()->n_misuses, 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "mapped",
-        (const TTest *[]){
-            host_and_device_see_the_same_bytes_of_coherent_memory,
-            memory_that_is_not_coherent_is_seen_after_a_flush_and_an_invalidate,
-            ranges_of_half_an_atom_and_beyond_the_end_are_refused,
-            coherent_memory_can_be_treated_as_if_it_were_not,
-            arguments_that_make_no_sense_are_refused, memory_that_runs_out_is_named_and_comes_back,
-            a_block_is_a_row_of_the_ledger_until_its_free,
-            a_closed_mapper_keeps_its_memory_and_the_last_memory_closes_vulkan,
-            a_free_waits_for_the_work_of_the_context,
-            a_free_tells_the_fault_of_earlier_work_and_frees_all_the_same,
-            a_capture_stays_valid_through_an_alloc_and_refuses_the_free,
-            memory_of_a_dead_context_is_refused_and_freed,
-            a_late_free_leaves_the_block_alone_that_has_its_address_now,
-            any_current_context_gives_the_same_and_stays_current,
-            an_export_is_a_descriptor_of_the_same_bytes, without_the_extension_there_is_no_export,
-            whichever_vulkan_call_fails_nothing_is_left_behind,
-            whichever_driver_call_fails_nothing_is_left_behind, NULL});
+    return tests_run("mapped");
 }

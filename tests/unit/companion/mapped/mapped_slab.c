@@ -5,7 +5,7 @@
 
 enum { N_BLOCKS = 1000 };
 
-START_TEST(small_blocks_share_few_allocations_and_no_byte) {
+TEST(small_blocks_share_few_allocations_and_no_byte) {
     static struct cushim_mapped *blocks[N_BLOCKS];
     struct cushim_mapper *mapper = open_mapper(0);
     uint64_t state = 1;
@@ -27,9 +27,8 @@ START_TEST(small_blocks_share_few_allocations_and_no_byte) {
     ck_ok(cushim_mapper_close(mapper));
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(a_freed_piece_serves_again_and_its_neighbours_keep_their_bytes) {
+TEST(a_freed_piece_serves_again_and_its_neighbours_keep_their_bytes) {
     struct cushim_mapper *mapper = open_mapper(0);
     struct cushim_mapped *a = alloc(mapper, 600, 1), *b = alloc(mapper, 256, 1),
                          *c = alloc(mapper, 1, 1);
@@ -44,9 +43,8 @@ START_TEST(a_freed_piece_serves_again_and_its_neighbours_keep_their_bytes) {
     memset(host_of(a), 8, 768);
     ck_assert_int_eq(device_byte(b, 0), 7);
 }
-END_TEST
 
-START_TEST(large_blocks_have_spans_of_their_own) {
+TEST(large_blocks_have_spans_of_their_own) {
     struct cushim_mapper *mapper = open_mapper(0);
     struct cushim_mapped *a = alloc(mapper, 512 << 10, 1), *b = alloc(mapper, (512 << 10) + 1, 1);
     ck_assert_uint_eq(fake()->n_allocated, 2);
@@ -56,9 +54,8 @@ START_TEST(large_blocks_have_spans_of_their_own) {
     ck_ok(cushim_mapper_close(mapper));
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(pieces_are_whole_atoms_however_large_an_atom_is) {
+TEST(pieces_are_whole_atoms_however_large_an_atom_is) {
     fake()->atom_bytes = 1024;
     struct cushim_mapper *mapper = open_mapper(CUSHIM_MAPPER_FLAG_NON_COHERENT);
     struct cushim_mapped *a = alloc(mapper, 100, 1), *b = alloc(mapper, 100, 1);
@@ -74,9 +71,8 @@ START_TEST(pieces_are_whole_atoms_however_large_an_atom_is) {
     ck_assert_uint_eq(device_of(alloc(mapper, 1, 1)) + 1024, device_of(b));
     ck_assert_uint_eq(fake()->n_misuses, 0);
 }
-END_TEST
 
-START_TEST(a_slab_serves_one_context_and_goes_with_it) {
+TEST(a_slab_serves_one_context_and_goes_with_it) {
     struct cushim_context *context;
     struct cushim_mapper *mapper;
     ck_ok(cushim_context_create(0, 0, &context));
@@ -88,10 +84,9 @@ START_TEST(a_slab_serves_one_context_and_goes_with_it) {
     ck_ok(cushim_mapper_close(mapper));
     check_nothing_left();
 }
-END_TEST
 
 /* The device was reset between the two, so the mapper has an empty slab of each context. */
-START_TEST(an_empty_slab_stays_for_each_context) {
+TEST(an_empty_slab_stays_for_each_context) {
     struct cushim_mapper *mapper = open_mapper(0);
     ck_ok(cushim_mapped_free(alloc(mapper, 1, 1)));
     ck_assert_int_eq(fake()->n_memories, 1);
@@ -106,7 +101,6 @@ START_TEST(an_empty_slab_stays_for_each_context) {
     ck_ok(cushim_mapper_close(mapper));
     ck_assert_int_eq(fake()->n_memories, 0);
 }
-END_TEST
 
 static void *allocate_and_free(void *mapper) {
     uint64_t state = (uintptr_t)&state | 1;
@@ -129,7 +123,7 @@ static void *allocate_and_free(void *mapper) {
     return NULL;
 }
 
-START_TEST(threads_share_the_slabs_of_a_mapper) {
+TEST(threads_share_the_slabs_of_a_mapper) {
     struct cushim_mapper *mapper = open_mapper(0);
     pthread_t threads[4];
     for (int i = 0; i < 4; i++)
@@ -139,15 +133,7 @@ START_TEST(threads_share_the_slabs_of_a_mapper) {
     ck_ok(cushim_mapper_close(mapper));
     check_nothing_left();
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "mapped slab",
-        (const TTest *[]){
-            small_blocks_share_few_allocations_and_no_byte,
-            a_freed_piece_serves_again_and_its_neighbours_keep_their_bytes,
-            large_blocks_have_spans_of_their_own, pieces_are_whole_atoms_however_large_an_atom_is,
-            a_slab_serves_one_context_and_goes_with_it, an_empty_slab_stays_for_each_context,
-            threads_share_the_slabs_of_a_mapper, NULL});
+    return tests_run("mapped slab");
 }

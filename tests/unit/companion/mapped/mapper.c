@@ -13,7 +13,7 @@ static void check_refused(enum cushim_status status, const char *part) {
     ck_said(part);
 }
 
-START_TEST(without_a_loader_the_text_names_what_was_looked_for) {
+TEST(without_a_loader_the_text_names_what_was_looked_for) {
     setenv("CUSHIM_LIBVULKAN", "/nowhere/libvulkan.so.1", 1);
     check_refused(CUSHIM_NOTSUPPORTED,
                   "no Vulkan loader: CUSHIM_LIBVULKAN=/nowhere/libvulkan.so.1: ");
@@ -24,9 +24,8 @@ START_TEST(without_a_loader_the_text_names_what_was_looked_for) {
     if (!dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL))
         check_refused(CUSHIM_NOTSUPPORTED, "no Vulkan loader: libvulkan.so.1: ");
 }
-END_TEST
 
-START_TEST(a_loader_that_everybody_may_write_is_not_loaded) {
+TEST(a_loader_that_everybody_may_write_is_not_loaded) {
     char path[] = "/tmp/cushim-vulkan-XXXXXX";
     int fd = mkstemp(path);
     ck_assert_int_eq(fchmod(fd, 0666), 0);
@@ -35,9 +34,8 @@ START_TEST(a_loader_that_everybody_may_write_is_not_loaded) {
     close(fd);
     unlink(path);
 }
-END_TEST
 
-START_TEST(a_search_that_failed_is_made_again) {
+TEST(a_search_that_failed_is_made_again) {
     char right[4096];
     snprintf(right, sizeof right, "%s", getenv("CUSHIM_LIBVULKAN"));
     setenv("CUSHIM_LIBVULKAN", "/nowhere/libvulkan.so.1", 1);
@@ -47,9 +45,8 @@ START_TEST(a_search_that_failed_is_made_again) {
     ck_ok(cushim_mapper_close(open_mapper(0)));
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(what_vulkan_lacks_is_named) {
+TEST(what_vulkan_lacks_is_named) {
     static const char *const functions[] = {"vkCreateInstance", "vkGetPhysicalDeviceProperties2",
                                             "vkGetDeviceProcAddr", "vkGetMemoryFdKHR"};
     struct fake_vulkan *vulkan = fake();
@@ -71,9 +68,8 @@ START_TEST(what_vulkan_lacks_is_named) {
     ck_said("result=VK_ERROR_INCOMPATIBLE_DRIVER no Vulkan driver");
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(a_device_that_vulkan_does_not_see_is_named_by_its_uuid) {
+TEST(a_device_that_vulkan_does_not_see_is_named_by_its_uuid) {
     struct fake_vulkan *vulkan = fake();
     vulkan->uuid_change = 1;
     check_refused(CUSHIM_NOTSUPPORTED, "device=0: none of 2 Vulkan devices has the UUID "
@@ -89,17 +85,15 @@ START_TEST(a_device_that_vulkan_does_not_see_is_named_by_its_uuid) {
     ck_ok(cushim_mapper_close(mapper));
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(a_result_without_a_name_is_a_vulkan_failure) {
+TEST(a_result_without_a_name_is_a_vulkan_failure) {
     fake()->fail_at = 2;
     fake()->fail_result = (VkResult)-1000999000;
     check_refused(CUSHIM_VULKAN, "vkCreateInstance failed: CUSHIM_VULKAN: ");
     ck_said("result=-1000999000");
 }
-END_TEST
 
-START_TEST(coherent_memory_is_preferred_and_can_be_demanded) {
+TEST(coherent_memory_is_preferred_and_can_be_demanded) {
     struct cushim_mapper *mapper;
     int yes = 0;
     struct cushim_mapped *mapped = alloc(open_mapper(0), 1, 0);
@@ -113,16 +107,14 @@ START_TEST(coherent_memory_is_preferred_and_can_be_demanded) {
     ck_ok(cushim_mapped_coherent(mapped, &yes));
     ck_assert_int_eq(yes, 0);
 }
-END_TEST
 
-START_TEST(without_device_memory_that_the_host_sees_there_is_no_mapper) {
+TEST(without_device_memory_that_the_host_sees_there_is_no_mapper) {
     fake()->n_types = 2;
     check_refused(CUSHIM_NOTSUPPORTED, "no memory type of 2 is DEVICE_LOCAL and HOST_VISIBLE");
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(flags_and_devices_that_make_no_sense_are_refused) {
+TEST(flags_and_devices_that_make_no_sense_are_refused) {
     struct cushim_mapper *mapper;
     ck_is(cushim_mapper_open_device(0, 8, &mapper), CUSHIM_INVALID);
     ck_is(cushim_mapper_open_device(0, 6, &mapper), CUSHIM_INVALID);
@@ -133,9 +125,8 @@ START_TEST(flags_and_devices_that_make_no_sense_are_refused) {
     ck_is(cushim_mapper_open_device(-2, 0, &mapper), CUSHIM_BADDEVICE);
     ck_assert_uint_eq(fake()->n_created, 0);
 }
-END_TEST
 
-START_TEST(the_current_context_is_taken_where_it_is_asked_for) {
+TEST(the_current_context_is_taken_where_it_is_asked_for) {
     struct cushim_mapper *mapper;
     CUcontext context, owner = NULL;
     ck_is(cushim_mapper_open(NULL, CUSHIM_MAPPER_FLAG_CURRENT, &mapper), CUSHIM_NOCONTEXT);
@@ -150,9 +141,8 @@ START_TEST(the_current_context_is_taken_where_it_is_asked_for) {
     ck_ok(cushim_mapper_close(mapper));
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(mappers_of_one_device_share_one_instance) {
+TEST(mappers_of_one_device_share_one_instance) {
     struct cushim_mapper *a = open_mapper(0), *b = open_mapper(CUSHIM_MAPPER_FLAG_NON_COHERENT), *c;
     ck_ok(cushim_mapper_open(NULL, 0, &c));
     ck_assert_uint_eq(fake()->n_created, 1);
@@ -165,9 +155,8 @@ START_TEST(mappers_of_one_device_share_one_instance) {
     ck_assert_uint_eq(fake()->n_created, 2);
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(the_budget_is_the_drivers_or_what_we_have_not_taken) {
+TEST(the_budget_is_the_drivers_or_what_we_have_not_taken) {
     size_t n_free, n_total;
     for (int i = 0; i < 2; i++) {
         fake()->has_budget = i;
@@ -183,9 +172,8 @@ START_TEST(the_budget_is_the_drivers_or_what_we_have_not_taken) {
     }
     check_nothing_left();
 }
-END_TEST
 
-START_TEST(without_cuda_there_is_no_mapper) {
+TEST(without_cuda_there_is_no_mapper) {
     struct cushim_mapper *mapper;
     char from[] = "abc", to[4];
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
@@ -194,20 +182,7 @@ START_TEST(without_cuda_there_is_no_mapper) {
     ck_ok(cushim_mapped_copy_in(to, from, 4));
     ck_assert_str_eq(to, "abc");
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "mapper", (const TTest *[]){without_a_loader_the_text_names_what_was_looked_for,
-                                    a_loader_that_everybody_may_write_is_not_loaded,
-                                    a_search_that_failed_is_made_again, what_vulkan_lacks_is_named,
-                                    a_device_that_vulkan_does_not_see_is_named_by_its_uuid,
-                                    a_result_without_a_name_is_a_vulkan_failure,
-                                    coherent_memory_is_preferred_and_can_be_demanded,
-                                    without_device_memory_that_the_host_sees_there_is_no_mapper,
-                                    flags_and_devices_that_make_no_sense_are_refused,
-                                    the_current_context_is_taken_where_it_is_asked_for,
-                                    mappers_of_one_device_share_one_instance,
-                                    the_budget_is_the_drivers_or_what_we_have_not_taken,
-                                    without_cuda_there_is_no_mapper, NULL});
+    return tests_run("mapper");
 }

@@ -25,7 +25,7 @@ static cushim_devptr alloc(size_t bytes) {
     return p;
 }
 
-START_TEST(nothing_asked_is_nothing_done) {
+TEST(nothing_asked_is_nothing_done) {
     cushim_devptr p = 1;
     size_t pitch = 1;
     void *host = &p;
@@ -65,9 +65,8 @@ START_TEST(nothing_asked_is_nothing_done) {
     ok(cushim_host_unregister(NULL));
     ck_assert_uint_eq(SIM(sim_calls_total)(), 0);
 }
-END_TEST
 
-START_TEST(a_negative_size_is_refused_before_any_driver_call) {
+TEST(a_negative_size_is_refused_before_any_driver_call) {
     cushim_devptr p = 1;
     size_t pitch = 1;
     void *host = &p;
@@ -98,9 +97,8 @@ START_TEST(a_negative_size_is_refused_before_any_driver_call) {
     is(cushim_memory_async_trim(NULL, NEGATIVE), CUSHIM_INVALID);
     ck_assert_uint_eq(SIM(sim_calls_total)(), 0);
 }
-END_TEST
 
-START_TEST(a_missing_out_parameter_is_refused) {
+TEST(a_missing_out_parameter_is_refused) {
     is(cushim_memory_alloc(NULL, 1, NULL), CUSHIM_INVALID);
     is(cushim_memory_alloc_managed(NULL, 1, 1, NULL), CUSHIM_INVALID);
     is(cushim_memory_alloc_async(NULL, 1, NULL), CUSHIM_INVALID);
@@ -119,9 +117,8 @@ START_TEST(a_missing_out_parameter_is_refused) {
     is(cushim_memory_h2d(0, "x", 1), CUSHIM_INVALID);
     is(cushim_memory_d2h(NULL, alloc(1), 1), CUSHIM_INVALID);
 }
-END_TEST
 
-START_TEST(each_kind_is_given_back_by_its_own_function_alone) {
+TEST(each_kind_is_given_back_by_its_own_function_alone) {
     static char page[4096];
     cushim_devptr device = alloc(64), managed, async;
     void *pinned;
@@ -152,9 +149,8 @@ START_TEST(each_kind_is_given_back_by_its_own_function_alone) {
     ck_assert_uint_eq(cushim_address_map_count(), 0);
     ck_assert_uint_eq(SIM(sim_live_allocations)(), 0);
 }
-END_TEST
 
-START_TEST(a_range_may_not_leave_its_block) {
+TEST(a_range_may_not_leave_its_block) {
     char bytes[64] = {0};
     cushim_devptr p = alloc(32), q = alloc(64);
     SIM(sim_calls_reset)();
@@ -172,9 +168,8 @@ START_TEST(a_range_may_not_leave_its_block) {
     ok(cushim_memory_h2d(p + 31, bytes, 1));
     ok(cushim_memory_set2d8(p, 16, 1, 16, 2, NULL));
 }
-END_TEST
 
-START_TEST(words_and_rows_must_be_aligned_and_within_their_pitch) {
+TEST(words_and_rows_must_be_aligned_and_within_their_pitch) {
     cushim_devptr p = alloc(256);
     is(cushim_memory_set16(p + 1, 1, 1), CUSHIM_INVALID);
     is(cushim_memory_set32_async(p + 2, 1, 1, NULL), CUSHIM_INVALID);
@@ -183,9 +178,8 @@ START_TEST(words_and_rows_must_be_aligned_and_within_their_pitch) {
     is(cushim_memory_set2d8(p, 0, 1, 5, 1, NULL), CUSHIM_INVALID);
     ok(cushim_memory_set2d16(p, 8, 1, 4, 2, NULL));
 }
-END_TEST
 
-START_TEST(the_kind_of_a_copy_may_not_contradict_the_ledger) {
+TEST(the_kind_of_a_copy_may_not_contradict_the_ledger) {
     char bytes[16] = {0};
     cushim_devptr p = alloc(16), dp;
     void *pinned, *mapped;
@@ -204,9 +198,8 @@ START_TEST(the_kind_of_a_copy_may_not_contradict_the_ledger) {
     ck_assert_uint_eq(SIM(sim_calls)("cuMemPrefetchAsync_v2"), 0);
     ck_assert_uint_eq(SIM(sim_calls)("cuStreamAttachMemAsync"), 0);
 }
-END_TEST
 
-START_TEST(memory_of_another_context_is_refused) {
+TEST(memory_of_another_context_is_refused) {
     struct cushim_context *primary, *owned;
     struct cushim_stream *s;
     cushim_devptr p, q;
@@ -240,9 +233,8 @@ START_TEST(memory_of_another_context_is_refused) {
     is(cushim_memory_free(q), CUSHIM_DOUBLEFREE);
     ck_assert_uint_eq(cushim_address_map_count(), 0);
 }
-END_TEST
 
-START_TEST(a_shape_may_not_leave_its_pitch_its_height_or_its_block) {
+TEST(a_shape_may_not_leave_its_pitch_its_height_or_its_block) {
     char bytes[64];
     cushim_devptr p = alloc(64);
     const struct cushim_copy2d good = {
@@ -282,9 +274,8 @@ START_TEST(a_shape_may_not_leave_its_pitch_its_height_or_its_block) {
     is(cushim_memory_copy_3d(&box, NULL), CUSHIM_INVALID);
     ck_assert_uint_eq(SIM(sim_calls)("cuMemcpy3DAsync_v2"), n_boxes);
 }
-END_TEST
 
-START_TEST(an_address_is_described_whoever_owns_it) {
+TEST(an_address_is_described_whoever_owns_it) {
     struct cushim_memory_info info = {.struct_size = sizeof info};
     CUdeviceptr foreign;
     int local;
@@ -318,9 +309,8 @@ START_TEST(an_address_is_described_whoever_owns_it) {
     info.struct_size = 4;
     is(cushim_memory_query(foreign, &info), CUSHIM_ABI);
 }
-END_TEST
 
-START_TEST(a_handle_for_others_is_of_a_whole_allocation) {
+TEST(a_handle_for_others_is_of_a_whole_allocation) {
     char h64[CUSHIM_IPC_BYTES], zero[CUSHIM_IPC_BYTES] = {0};
     cushim_devptr p = alloc(4096), q = 1;
     ok(cushim_memory_ipc_get(p, h64));
@@ -330,9 +320,8 @@ START_TEST(a_handle_for_others_is_of_a_whole_allocation) {
     ck_assert_uint_eq(q, 0);
     ok(cushim_memory_free(p));
 }
-END_TEST
 
-START_TEST(a_block_of_a_pool_or_arena_has_a_handle_only_where_it_is_an_allocation_of_its_own) {
+TEST(a_block_of_a_pool_or_arena_has_a_handle_only_where_it_is_an_allocation_of_its_own) {
     struct cushim_pool_options options;
     struct cushim_arena_options of_arena;
     struct cushim_pool *shared, *dedicated;
@@ -359,7 +348,6 @@ START_TEST(a_block_of_a_pool_or_arena_has_a_handle_only_where_it_is_an_allocatio
     is(cushim_memory_ipc_get(p, h64), CUSHIM_STATE);
     ok(cushim_arena_destroy(arena));
 }
-END_TEST
 
 /* The other process: what came through the pipe is opened, checked, changed, closed. */
 static int use_handle(int pipe_end) {
@@ -384,7 +372,7 @@ static int use_handle(int pipe_end) {
     return cushim_memory_range(p, &again, NULL) == CUSHIM_UNKNOWNPTR ? 0 : 7;
 }
 
-START_TEST(device_memory_is_shared_with_another_process) {
+TEST(device_memory_is_shared_with_another_process) {
     char h64[CUSHIM_IPC_BYTES];
     int ends[2], answer;
     uint32_t word = 0;
@@ -403,9 +391,8 @@ START_TEST(device_memory_is_shared_with_another_process) {
     ck_assert_uint_eq(word, 0x02020202);
     ok(cushim_memory_free(p));
 }
-END_TEST
 
-START_TEST(registering_what_the_ledger_has_already_is_undone) {
+TEST(registering_what_the_ledger_has_already_is_undone) {
     static char page[4096] __attribute__((aligned(4096)));
     struct cushim_address_map_row row;
     cushim_devptr p = alloc(1);
@@ -420,9 +407,8 @@ START_TEST(registering_what_the_ledger_has_already_is_undone) {
     ck_assert_uint_eq(SIM(sim_calls)("cuMemHostUnregister"), 1);
     ck_assert_uint_eq(cushim_address_map_count(), 2);
 }
-END_TEST
 
-START_TEST(without_a_driver_every_function_says_so) {
+TEST(without_a_driver_every_function_says_so) {
     cushim_devptr p = 1;
     setenv("CUSHIM_LIBCUDA", "/nonexistent/libcuda.so.1", 1);
     is(cushim_memory_alloc(NULL, 1, &p), CUSHIM_NOCUDA);
@@ -433,20 +419,7 @@ START_TEST(without_a_driver_every_function_says_so) {
     is(cushim_memory_free((uintptr_t)&p), CUSHIM_UNKNOWNPTR);
     ok(cushim_memory_free(0));
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "memory",
-        (const TTest *[]){
-            nothing_asked_is_nothing_done, a_negative_size_is_refused_before_any_driver_call,
-            a_missing_out_parameter_is_refused, each_kind_is_given_back_by_its_own_function_alone,
-            a_range_may_not_leave_its_block, words_and_rows_must_be_aligned_and_within_their_pitch,
-            the_kind_of_a_copy_may_not_contradict_the_ledger, memory_of_another_context_is_refused,
-            a_shape_may_not_leave_its_pitch_its_height_or_its_block,
-            an_address_is_described_whoever_owns_it, a_handle_for_others_is_of_a_whole_allocation,
-            a_block_of_a_pool_or_arena_has_a_handle_only_where_it_is_an_allocation_of_its_own,
-            device_memory_is_shared_with_another_process,
-            registering_what_the_ledger_has_already_is_undone,
-            without_a_driver_every_function_says_so, NULL});
+    return tests_run("memory");
 }

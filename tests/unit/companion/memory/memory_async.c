@@ -22,7 +22,7 @@ static void alloc_and_free(struct cushim_stream *s) {
     is(cushim_memory_free_async(p, s), CUSHIM_DOUBLEFREE);
 }
 
-START_TEST(a_context_has_one_pool_which_ends_with_it) {
+TEST(a_context_has_one_pool_which_ends_with_it) {
     struct cushim_context *first, *second;
     struct cushim_stream *s, *t;
     ok(cushim_context_create(0, 0, &first));
@@ -42,9 +42,8 @@ START_TEST(a_context_has_one_pool_which_ends_with_it) {
     ok(cushim_context_destroy(second));
     ck_assert_uint_eq(SIM(sim_calls)("cuMemPoolDestroy"), 2);
 }
-END_TEST
 
-START_TEST(the_devices_own_pool_is_left_alone) {
+TEST(the_devices_own_pool_is_left_alone) {
     CUmemoryPool pool;
     cuuint64_t threshold = 1;
     alloc_and_free(NULL);
@@ -56,9 +55,8 @@ START_TEST(the_devices_own_pool_is_left_alone) {
     ck_assert_uint_eq(threshold, 0);
     ck_assert_uint_eq(SIM(sim_calls)("cuMemAllocAsync"), 0);
 }
-END_TEST
 
-START_TEST(the_threshold_is_512_mib_until_it_is_set) {
+TEST(the_threshold_is_512_mib_until_it_is_set) {
     CUmemoryPool pool;
     cuuint64_t threshold = 0;
     cushim_devptr p;
@@ -79,9 +77,8 @@ START_TEST(the_threshold_is_512_mib_until_it_is_set) {
     ck_assert_uint_eq(threshold, 0);
     ok(cushim_memory_free_async(p, NULL));
 }
-END_TEST
 
-START_TEST(a_driver_without_pools_gives_plain_memory) {
+TEST(a_driver_without_pools_gives_plain_memory) {
     cushim_devptr p;
     struct cushim_memory_info info = {.struct_size = sizeof info};
     ok(cushim_memory_free(0));
@@ -96,9 +93,8 @@ START_TEST(a_driver_without_pools_gives_plain_memory) {
     ok(cushim_memory_async_trim(NULL, 0));
     ck_assert_uint_eq(SIM(sim_live_allocations)(), 0);
 }
-END_TEST
 
-START_TEST(an_entry_that_the_driver_lacks_is_named) {
+TEST(an_entry_that_the_driver_lacks_is_named) {
     static char page[4096];
     cushim_devptr p, q;
     void *pinned;
@@ -117,9 +113,8 @@ START_TEST(an_entry_that_the_driver_lacks_is_named) {
     ok(cushim_memory_free(q));
     ck_assert_uint_eq(cushim_address_map_count(), 0);
 }
-END_TEST
 
-START_TEST(a_blocking_copy_is_over_when_it_returns) {
+TEST(a_blocking_copy_is_over_when_it_returns) {
     char bytes[64] = {0};
     cushim_devptr p, managed;
     int done = 0;
@@ -139,10 +134,9 @@ START_TEST(a_blocking_copy_is_over_when_it_returns) {
     ok(cushim_memory_free(p));
     ok(cushim_memory_free(managed));
 }
-END_TEST
 
 /* There is no stream to queue the free on, so it is behind all work of the context. */
-START_TEST(a_free_that_names_a_destroyed_stream_waits_for_all_work) {
+TEST(a_free_that_names_a_destroyed_stream_waits_for_all_work) {
     struct cushim_stream *gone, *busy;
     cushim_devptr ordered, plain, managed;
     ok(cushim_stream_create(NULL, 1, 0, &gone));
@@ -161,15 +155,7 @@ START_TEST(a_free_that_names_a_destroyed_stream_waits_for_all_work) {
     ok(cushim_memory_free(managed));
     ck_assert_uint_eq(cushim_address_map_count(), 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("memory async",
-                     (const TTest *[]){a_context_has_one_pool_which_ends_with_it,
-                                       the_devices_own_pool_is_left_alone,
-                                       the_threshold_is_512_mib_until_it_is_set,
-                                       a_driver_without_pools_gives_plain_memory,
-                                       an_entry_that_the_driver_lacks_is_named,
-                                       a_free_that_names_a_destroyed_stream_waits_for_all_work,
-                                       a_blocking_copy_is_over_when_it_returns, NULL});
+    return tests_run("memory async");
 }

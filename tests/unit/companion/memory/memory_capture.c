@@ -38,7 +38,7 @@ static CUgraph end(size_t n_nodes) {
     return graph;
 }
 
-START_TEST(what_would_wait_is_refused_and_the_capture_goes_on) {
+TEST(what_would_wait_is_refused_and_the_capture_goes_on) {
     char bytes[64] = {0}, *page = aligned_alloc(4096, 4096);
     cushim_devptr p, managed;
     ok(cushim_memory_alloc(NULL, 64, &p));
@@ -70,10 +70,9 @@ START_TEST(what_would_wait_is_refused_and_the_capture_goes_on) {
     ck_assert_uint_eq(cushim_address_map_count(), 0);
     free(page);
 }
-END_TEST
 
 /* Whoever captures, and in whatever mode: here the thread itself. */
-START_TEST(frees_pass_beside_a_capture_and_leave_it_valid) {
+TEST(frees_pass_beside_a_capture_and_leave_it_valid) {
     for (int mode = CU_STREAM_CAPTURE_MODE_GLOBAL; mode <= CU_STREAM_CAPTURE_MODE_RELAXED; mode++) {
         cushim_devptr p, q, managed;
         void *pinned;
@@ -96,9 +95,8 @@ START_TEST(frees_pass_beside_a_capture_and_leave_it_valid) {
     }
     ck_assert_uint_eq(cushim_address_map_count(), 0);
 }
-END_TEST
 
-START_TEST(allocations_leave_a_capture_valid) {
+TEST(allocations_leave_a_capture_valid) {
     static char page[4096] __attribute__((aligned(4096)));
     cushim_devptr p, q, managed;
     size_t pitch;
@@ -116,9 +114,8 @@ START_TEST(allocations_leave_a_capture_valid) {
     ok(cushim_host_free(pinned));
     ok(cushim_host_unregister(page));
 }
-END_TEST
 
-START_TEST(work_on_the_captured_stream_becomes_nodes) {
+TEST(work_on_the_captured_stream_becomes_nodes) {
     static char bytes[64];
     cushim_devptr p;
     ok(cushim_memory_alloc(NULL, 64, &p));
@@ -129,9 +126,8 @@ START_TEST(work_on_the_captured_stream_becomes_nodes) {
     end(3);
     ok(cushim_memory_free(p));
 }
-END_TEST
 
-START_TEST(the_legacy_stream_is_free_beside_a_stream_that_does_not_wait_for_it) {
+TEST(the_legacy_stream_is_free_beside_a_stream_that_does_not_wait_for_it) {
     cushim_devptr p;
     ok(cushim_memory_alloc(NULL, 64, &p));
     begin(1);
@@ -140,9 +136,8 @@ START_TEST(the_legacy_stream_is_free_beside_a_stream_that_does_not_wait_for_it) 
     end(0);
     ok(cushim_memory_free(p));
 }
-END_TEST
 
-START_TEST(ordered_memory_of_a_capture_is_the_graphs) {
+TEST(ordered_memory_of_a_capture_is_the_graphs) {
     cushim_devptr p, q;
     struct cushim_memory_info info = {.struct_size = sizeof info};
     begin(1);
@@ -157,15 +152,7 @@ START_TEST(ordered_memory_of_a_capture_is_the_graphs) {
     ck_assert_int_eq(info.owner, CUSHIM_OWNER_GRAPH);
     ck_assert_int_eq(SIM(cuGraphDestroy)(graph), CUDA_SUCCESS);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "memory capture",
-        (const TTest *[]){what_would_wait_is_refused_and_the_capture_goes_on,
-                          frees_pass_beside_a_capture_and_leave_it_valid,
-                          allocations_leave_a_capture_valid,
-                          work_on_the_captured_stream_becomes_nodes,
-                          the_legacy_stream_is_free_beside_a_stream_that_does_not_wait_for_it,
-                          ordered_memory_of_a_capture_is_the_graphs, NULL});
+    return tests_run("memory capture");
 }

@@ -195,14 +195,13 @@ static void fail_each(scenario_fn *scenario, CUresult result) {
     ok(cushim_stream_destroy(stream));
 }
 
-START_TEST(a_refused_driver_call_leaves_nothing_behind) {
+TEST(a_refused_driver_call_leaves_nothing_behind, .n = 8) {
     static scenario_fn *const scenarios[] = {device_memory,  rows,          managed_memory,
                                              ordered_memory, pinned_memory, registered_memory,
                                              adopted_memory, peers};
     fail_each(scenarios[_i], CUDA_ERROR_UNKNOWN);
     fail_each(scenarios[_i], CUDA_ERROR_OUT_OF_MEMORY);
 }
-END_TEST
 
 /* ---- memory pressure ---- */
 
@@ -233,7 +232,7 @@ static bool release_mine(const char *what, uint64_t start, bool is_host,
     return start == 0x7700;
 }
 
-START_TEST(idle_blocks_of_pools_go_before_the_driver_is_asked_once_more) {
+TEST(idle_blocks_of_pools_go_before_the_driver_is_asked_once_more) {
     static struct cushim_pressure pressure = {
         .give = give_hoard, .count = count_hoard, .release = release_mine};
     size_t n_free, reusable;
@@ -256,9 +255,8 @@ START_TEST(idle_blocks_of_pools_go_before_the_driver_is_asked_once_more) {
     ck_assert_ptr_nonnull(strstr(cushim_last_error(), "pools_cached=0 pools_live=222"));
     ok(cushim_memory_free(p));
 }
-END_TEST
 
-START_TEST(a_block_that_outlived_its_pool_is_freed_by_whoever_made_it) {
+TEST(a_block_that_outlived_its_pool_is_freed_by_whoever_made_it) {
     static struct cushim_pressure pressure = {.release = release_mine};
     ok(cushim_memory_free(0));
     is(cushim_memory_free(0x7700), CUSHIM_UNKNOWNPTR);
@@ -267,9 +265,8 @@ START_TEST(a_block_that_outlived_its_pool_is_freed_by_whoever_made_it) {
     ok(cushim_host_free((void *)0x7700));
     is(cushim_memory_free(0x7701), CUSHIM_UNKNOWNPTR);
 }
-END_TEST
 
-START_TEST(new_memory_at_the_address_of_a_dead_contexts_block_is_new) {
+TEST(new_memory_at_the_address_of_a_dead_contexts_block_is_new) {
     struct cushim_context *first, *second;
     cushim_devptr p, q;
     ok(cushim_context_create(0, 0, &first));
@@ -284,20 +281,7 @@ START_TEST(new_memory_at_the_address_of_a_dead_contexts_block_is_new) {
     ok(cushim_memory_free(q));
     ck_assert_uint_eq(cushim_address_map_count(), 0);
 }
-END_TEST
 
 SUITE() {
-    Suite *suite = suite_create("memory failure");
-    TCase *tcase = tcase_create("memory failure");
-    tcase_set_timeout(tcase, 240);
-    tcase_add_loop_test(tcase, a_refused_driver_call_leaves_nothing_behind, 0, 8);
-    tcase_add_test(tcase, idle_blocks_of_pools_go_before_the_driver_is_asked_once_more);
-    tcase_add_test(tcase, a_block_that_outlived_its_pool_is_freed_by_whoever_made_it);
-    tcase_add_test(tcase, new_memory_at_the_address_of_a_dead_contexts_block_is_new);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return tests_run("memory failure");
 }

@@ -36,7 +36,7 @@ static int number = 4711;
 static double fraction = 0.5;
 static const void *args[] = {&number, &fraction};
 
-START_TEST(a_launch_arrives_as_it_was_given) {
+TEST(a_launch_arrives_as_it_was_given) {
     struct cushim_function *f = function();
     struct cushim_launch launch = shape();
     launch.grid[0] = 0;
@@ -58,9 +58,8 @@ START_TEST(a_launch_arrives_as_it_was_given) {
     ck_assert_uint_eq(n_calls("cuLaunchKernel"), 1);
     ck_assert_uint_eq(n_calls("cuLaunchKernelEx"), 1);
 }
-END_TEST
 
-START_TEST(one_buffer_is_taken_if_its_size_is_the_kernels) {
+TEST(one_buffer_is_taken_if_its_size_is_the_kernels) {
     struct cushim_function *f = function();
     struct cushim_launch launch = shape();
     const struct {
@@ -78,9 +77,8 @@ START_TEST(one_buffer_is_taken_if_its_size_is_the_kernels) {
         ck_assert(seen_double == 2.5);
     }
 }
-END_TEST
 
-START_TEST(shape_and_arguments_are_checked_before_the_driver_is_asked) {
+TEST(shape_and_arguments_are_checked_before_the_driver_is_asked) {
     struct cushim_function *f = function();
     struct cushim_launch launch = shape();
     const void *missing[] = {&number, NULL};
@@ -108,9 +106,8 @@ START_TEST(shape_and_arguments_are_checked_before_the_driver_is_asked) {
     ck_said("cuLaunchKernel failed: CUDA_ERROR_INVALID_VALUE");
     ck_said("function=record grid=1,1,1 block=2000,1,1");
 }
-END_TEST
 
-START_TEST(an_older_or_longer_launch_is_understood) {
+TEST(an_older_or_longer_launch_is_understood) {
     struct cushim_function *f = function();
     struct {
         struct cushim_launch launch;
@@ -128,9 +125,8 @@ START_TEST(an_older_or_longer_launch_is_understood) {
     newer.tail = 1;
     ck_is(cushim_function_launch(f, &newer.launch, args, 2), CUSHIM_ABI);
 }
-END_TEST
 
-START_TEST(a_stream_of_another_context_is_refused) {
+TEST(a_stream_of_another_context_is_refused) {
     struct cushim_function *f = function();
     struct cushim_launch launch = shape();
     struct cushim_context *other;
@@ -143,9 +139,8 @@ START_TEST(a_stream_of_another_context_is_refused) {
     ck_ok(cushim_function_launch(f, &launch, args, 2));
     ck_ok(cushim_stream_synchronize(CUSHIM_STREAM_PER_THREAD));
 }
-END_TEST
 
-START_TEST(a_driver_that_tells_no_layout_is_believed) {
+TEST(a_driver_that_tells_no_layout_is_believed) {
     struct cushim_launch launch = shape();
     struct cushim_function *f;
     primary(0);
@@ -157,9 +152,8 @@ START_TEST(a_driver_that_tells_no_layout_is_believed) {
     ck_is(cushim_function_launch_packed(f, &launch, &number, 4), CUSHIM_INVALID); /* the driver's */
     ck_said("cuLaunchKernel failed");
 }
-END_TEST
 
-START_TEST(a_timed_launch_that_fails_leaves_no_events) {
+TEST(a_timed_launch_that_fails_leaves_no_events) {
     struct cushim_function *f = function();
     struct cushim_launch launch = shape();
     float ms = 5;
@@ -178,9 +172,8 @@ START_TEST(a_timed_launch_that_fails_leaves_no_events) {
     ck_assert_uint_eq(n_calls("cuEventDestroy_v2"), 2);
     ck_is(cushim_function_launch_timed(f, &launch, args, 2, NULL), CUSHIM_INVALID);
 }
-END_TEST
 
-START_TEST(attributes_are_the_drivers) {
+TEST(attributes_are_the_drivers) {
     struct cushim_function *f = function();
     int v = 5, grid, block;
     ck_ok(cushim_function_attribute(f, 0, &v));
@@ -201,9 +194,8 @@ START_TEST(attributes_are_the_drivers) {
     ck_is(cushim_function_suggest(f, 0, -1, &grid, &block), CUSHIM_INVALID);
     ck_is(cushim_function_suggest(f, 0, 0, NULL, &block), CUSHIM_INVALID);
 }
-END_TEST
 
-START_TEST(a_graph_keeps_the_module_until_it_is_gone) {
+TEST(a_graph_keeps_the_module_until_it_is_gone) {
     struct cushim_function *f = function();
     struct cushim_launch launch = shape();
     struct CUstream_st *cu;
@@ -227,15 +219,7 @@ START_TEST(a_graph_keeps_the_module_until_it_is_gone) {
     ck_ok(cushim_module_load(NULL, SIM_MODULE_IMAGE, 0, NULL, &m)); /* looks for what is over */
     ck_assert_uint_eq(n_calls("cuModuleUnload"), 1);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "function",
-        (const TTest *[]){
-            a_launch_arrives_as_it_was_given, one_buffer_is_taken_if_its_size_is_the_kernels,
-            shape_and_arguments_are_checked_before_the_driver_is_asked,
-            an_older_or_longer_launch_is_understood, a_stream_of_another_context_is_refused,
-            a_driver_that_tells_no_layout_is_believed, a_timed_launch_that_fails_leaves_no_events,
-            attributes_are_the_drivers, a_graph_keeps_the_module_until_it_is_gone, NULL});
+    return tests_run("function");
 }

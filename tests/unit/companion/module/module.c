@@ -18,7 +18,7 @@ static struct cushim_module *load(const char *image) {
     return m;
 }
 
-START_TEST(unload_takes_null_and_refuses_what_is_no_module) {
+TEST(unload_takes_null_and_refuses_what_is_no_module) {
     struct cushim_module *m = load(IMAGE);
     struct cushim_function *f;
     ck_ok(cushim_module_function(m, "first", &f));
@@ -31,9 +31,8 @@ START_TEST(unload_takes_null_and_refuses_what_is_no_module) {
     ck_assert_ptr_null(f);
     ck_assert_uint_eq(n_calls("cuModuleUnload"), 1);
 }
-END_TEST
 
-START_TEST(arguments_are_checked) {
+TEST(arguments_are_checked) {
     struct cushim_module_options o;
     struct cushim_module *m = (struct cushim_module *)1;
     struct cushim_function *f;
@@ -63,9 +62,8 @@ START_TEST(arguments_are_checked) {
     ck_ok(cushim_module_log(m, log, sizeof log));
     ck_assert_ptr_nonnull(strstr(log, "4 symbols"));
 }
-END_TEST
 
-START_TEST(a_text_needs_no_nul_and_a_binary_must_be_whole) {
+TEST(a_text_needs_no_nul_and_a_binary_must_be_whole) {
     struct cushim_module *m;
     struct cushim_function *f;
     unsigned char elf[64] = {0x7f, 'E', 'L', 'F'};
@@ -83,9 +81,8 @@ START_TEST(a_text_needs_no_nul_and_a_binary_must_be_whole) {
     ck_is(cushim_module_load(NULL, fatbin, sizeof fatbin, NULL, &m), CUSHIM_INVALID);
     ck_is(cushim_module_load(NULL, elf, 5, NULL, &m), CUSHIM_INVALID);
 }
-END_TEST
 
-START_TEST(the_compilers_words_are_in_the_text_up_to_32_kib) {
+TEST(the_compilers_words_are_in_the_text_up_to_32_kib) {
     struct cushim_module *m;
     ck_is(cushim_module_load(NULL, SIM_MODULE_IMAGE "\n\n.nonsense\n", 0, NULL, &m),
           CUSHIM_COMPILE);
@@ -99,9 +96,8 @@ START_TEST(the_compilers_words_are_in_the_text_up_to_32_kib) {
           CUSHIM_COMPILE);
     ck_said("'other'");
 }
-END_TEST
 
-START_TEST(a_file_is_read_or_the_reason_told) {
+TEST(a_file_is_read_or_the_reason_told) {
     char path[] = "/tmp/cushim-module-XXXXXX";
     struct cushim_module *m;
     struct cushim_function *f;
@@ -117,9 +113,8 @@ START_TEST(a_file_is_read_or_the_reason_told) {
     ck_is(cushim_module_load_file(NULL, "/tmp", NULL, &m), CUSHIM_NOFILE);
     ck_is(cushim_module_load_file(NULL, NULL, NULL, &m), CUSHIM_INVALID);
 }
-END_TEST
 
-START_TEST(a_function_has_one_handle_that_dies_with_its_module) {
+TEST(a_function_has_one_handle_that_dies_with_its_module) {
     struct cushim_module *m = load(IMAGE);
     struct cushim_function *f, *again, *other;
     int v;
@@ -135,9 +130,8 @@ START_TEST(a_function_has_one_handle_that_dies_with_its_module) {
     ck_ok(cushim_module_unload(m));
     ck_is(cushim_function_attribute(f, 4, &v), CUSHIM_BADHANDLE);
 }
-END_TEST
 
-START_TEST(a_variable_is_in_the_ledger_until_the_unload) {
+TEST(a_variable_is_in_the_ledger_until_the_unload) {
     struct cushim_module *m = load(IMAGE);
     struct cushim_address_map_row row;
     cushim_devptr p, again;
@@ -162,7 +156,6 @@ START_TEST(a_variable_is_in_the_ledger_until_the_unload) {
     ck_assert_uint_eq(n_calls("cuModuleUnload"), 1);
     ck_assert_uint_eq(SIM(sim_live_allocations)(), 0);
 }
-END_TEST
 
 static enum cushim_status load_and_look(struct cushim_module **m) {
     struct cushim_function *f;
@@ -175,7 +168,7 @@ static enum cushim_status load_and_look(struct cushim_module **m) {
     return status;
 }
 
-START_TEST(a_refused_driver_call_leaves_nothing_behind) {
+TEST(a_refused_driver_call_leaves_nothing_behind) {
     struct cushim_module *m;
     primary(0);
     for (unsigned n = 1;; n++) {
@@ -189,9 +182,8 @@ START_TEST(a_refused_driver_call_leaves_nothing_behind) {
             break;
     }
 }
-END_TEST
 
-START_TEST(linking_names_what_is_missing_and_leaves_nothing_behind) {
+TEST(linking_names_what_is_missing_and_leaves_nothing_behind) {
     const struct cushim_link_input inputs[] = {
         {CUSHIM_LINK_PTX, SIM_MODULE_IMAGE "\n.extern other\n.entry first 8", 0, NULL},
         {CUSHIM_LINK_PTX, SIM_MODULE_IMAGE "\n.func other\n.global words 64", 0, "two"}};
@@ -227,9 +219,8 @@ START_TEST(linking_names_what_is_missing_and_leaves_nothing_behind) {
             break;
     }
 }
-END_TEST
 
-START_TEST(a_dead_context_refuses_use_and_not_the_unload) {
+TEST(a_dead_context_refuses_use_and_not_the_unload) {
     struct cushim_context *ctx;
     struct cushim_module *m;
     struct cushim_function *f;
@@ -245,9 +236,8 @@ START_TEST(a_dead_context_refuses_use_and_not_the_unload) {
     ck_assert_uint_eq(cushim_address_map_count(), 0);
     ck_assert_uint_eq(n_calls("cuModuleUnload"), 0);
 }
-END_TEST
 
-START_TEST(loading_leaves_a_capture_valid_and_unloading_waits_for_its_end) {
+TEST(loading_leaves_a_capture_valid_and_unloading_waits_for_its_end) {
     struct cushim_module *m = load(IMAGE), *second;
     struct cushim_function *f;
     CUstream stream;
@@ -265,19 +255,7 @@ START_TEST(loading_leaves_a_capture_valid_and_unloading_waits_for_its_end) {
     ck_assert_int_eq(SIM(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
     ck_ok(cushim_module_unload(m));
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "module",
-        (const TTest *[]){unload_takes_null_and_refuses_what_is_no_module, arguments_are_checked,
-                          a_text_needs_no_nul_and_a_binary_must_be_whole,
-                          the_compilers_words_are_in_the_text_up_to_32_kib,
-                          a_file_is_read_or_the_reason_told,
-                          a_function_has_one_handle_that_dies_with_its_module,
-                          a_variable_is_in_the_ledger_until_the_unload,
-                          a_refused_driver_call_leaves_nothing_behind,
-                          linking_names_what_is_missing_and_leaves_nothing_behind,
-                          a_dead_context_refuses_use_and_not_the_unload,
-                          loading_leaves_a_capture_valid_and_unloading_waits_for_its_end, NULL});
+    return tests_run("module");
 }

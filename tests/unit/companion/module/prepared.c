@@ -72,7 +72,7 @@ static void launch_all(struct cushim_prepared *q) {
     ck_assert_uint_eq(got.s.b, 6);
 }
 
-START_TEST(every_letter_is_known) {
+TEST(every_letter_is_known) {
     static const char *const formats[] = {"PBHIQd{16,8}f", "PbhiQd{16,8}f", "QBeIqd{16,8}I",
                                           "{8,8}{1,1}{2,2}{4,4}{8,8}{8,8}{16,8}{4,4}"};
     struct cushim_prepared *q;
@@ -86,9 +86,8 @@ START_TEST(every_letter_is_known) {
     cushim_launch_default(&launch);
     ck_ok(cushim_prepared_launch(q, &launch, NULL));
 }
-END_TEST
 
-START_TEST(a_format_that_is_not_the_kernels_is_told_by_index) {
+TEST(a_format_that_is_not_the_kernels_is_told_by_index) {
     static const struct {
         const char *format, *said;
     } rows[] = {
@@ -122,9 +121,8 @@ START_TEST(a_format_that_is_not_the_kernels_is_told_by_index) {
     ck_is(cushim_function_prepare(function("all"), "P", NULL), CUSHIM_INVALID);
     ck_is(cushim_function_prepare(NULL, "P", &q), CUSHIM_INVALID);
 }
-END_TEST
 
-START_TEST(without_a_layout_the_arguments_are_packed_by_the_format) {
+TEST(without_a_layout_the_arguments_are_packed_by_the_format) {
     struct cushim_prepared *q;
     struct cushim_launch launch;
     primary(0);
@@ -139,9 +137,8 @@ START_TEST(without_a_layout_the_arguments_are_packed_by_the_format) {
     ck_said("cuLaunchKernel failed"); /* the driver saw the size */
     ck_is(cushim_function_prepare(function("all"), "{4097,1}", &q), CUSHIM_INVALID);
 }
-END_TEST
 
-START_TEST(a_prepared_launch_outlives_its_module_but_does_not_run) {
+TEST(a_prepared_launch_outlives_its_module_but_does_not_run) {
     struct cushim_prepared *q;
     struct cushim_launch launch;
     cushim_launch_default(&launch);
@@ -157,9 +154,8 @@ START_TEST(a_prepared_launch_outlives_its_module_but_does_not_run) {
     ck_ok(cushim_prepared_destroy(NULL));
     ck_is(cushim_prepared_launch(q, &launch, NULL), CUSHIM_BADHANDLE);
 }
-END_TEST
 
-START_TEST(arguments_may_not_be_null) {
+TEST(arguments_may_not_be_null) {
     struct cushim_prepared *q;
     struct cushim_launch launch;
     const void *args[8] = {&launch, NULL};
@@ -171,9 +167,8 @@ START_TEST(arguments_may_not_be_null) {
     ck_is(cushim_prepared_launch(q, NULL, args), CUSHIM_INVALID);
     ck_is(cushim_prepared_launch(NULL, &launch, args), CUSHIM_INVALID);
 }
-END_TEST
 
-START_TEST(a_dead_context_refuses_the_launch_and_not_the_destruction) {
+TEST(a_dead_context_refuses_the_launch_and_not_the_destruction) {
     struct cushim_context *ctx;
     struct cushim_function *f;
     struct cushim_prepared *q;
@@ -188,14 +183,7 @@ START_TEST(a_dead_context_refuses_the_launch_and_not_the_destruction) {
     ck_ok(cushim_prepared_destroy(q));
     ck_ok(cushim_module_unload(m));
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "prepared",
-        (const TTest *[]){every_letter_is_known, a_format_that_is_not_the_kernels_is_told_by_index,
-                          without_a_layout_the_arguments_are_packed_by_the_format,
-                          a_prepared_launch_outlives_its_module_but_does_not_run,
-                          arguments_may_not_be_null,
-                          a_dead_context_refuses_the_launch_and_not_the_destruction, NULL});
+    return tests_run("prepared");
 }

@@ -10,7 +10,7 @@
 #include "tests/unit/companion/pool/pool_fixture.h"
 #include "tests/unit/suite.h"
 
-START_TEST(a_hit_makes_no_driver_call) {
+TEST(a_hit_makes_no_driver_call) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     take_and_give(p, 5000, 3, s);
@@ -21,9 +21,8 @@ START_TEST(a_hit_makes_no_driver_call) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
     ck_assert_uint_eq(SIM(sim_live_bytes)(), 0);
 }
-END_TEST
 
-START_TEST(a_bucket_keeps_no_more_than_its_cap) {
+TEST(a_bucket_keeps_no_more_than_its_cap) {
     struct cushim_pool_options options;
     cushim_pool_options_default(&options);
     options.cap_bucket_bytes = 0;
@@ -39,9 +38,8 @@ START_TEST(a_bucket_keeps_no_more_than_its_cap) {
     ck_assert_uint_eq(stats_of(p).cached_blocks, 100);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(over_the_cap_of_all_the_largest_goes_first) {
+TEST(over_the_cap_of_all_the_largest_goes_first) {
     struct cushim_pool_options options;
     cushim_pool_options_default(&options);
     options.cap_cached_bytes = 1 << 20;
@@ -55,9 +53,8 @@ START_TEST(over_the_cap_of_all_the_largest_goes_first) {
     ck_assert_uint_eq(stats.evicted, 1);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(live_blocks_have_a_cap_of_their_own) {
+TEST(live_blocks_have_a_cap_of_their_own) {
     struct cushim_pool_options options;
     cushim_pool_options_default(&options);
     options.cap_live_bytes = 8192;
@@ -71,10 +68,9 @@ START_TEST(live_blocks_have_a_cap_of_their_own) {
     give(p, take(p, 8192, NULL), NULL);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 /* Also where a smaller bucket than the first was tried last. */
-START_TEST(a_request_that_fails_leaves_room_below_the_cap) {
+TEST(a_request_that_fails_leaves_room_below_the_cap) {
     struct cushim_pool_options options;
     size_t n_free, total, n_bytes, bucket_bytes;
     ck_assert_int_eq(cushim_memory_info(NULL, &n_free, &total), CUSHIM_OK);
@@ -90,9 +86,8 @@ START_TEST(a_request_that_fails_leaves_room_below_the_cap) {
                          CUSHIM_NOMEM);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(small_blocks_do_not_pin_what_is_idle_around_them) {
+TEST(small_blocks_do_not_pin_what_is_idle_around_them) {
     enum { N = 40, N_SMALL = 20, LARGEST = 941559, SMALL = 91648 };
     cushim_devptr blocks[N], others[N_SMALL];
     struct cushim_pool *p = create(NULL);
@@ -109,9 +104,8 @@ START_TEST(small_blocks_do_not_pin_what_is_idle_around_them) {
         give(p, others[i], s);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(nothing_is_kept_while_the_pool_does_not_hold) {
+TEST(nothing_is_kept_while_the_pool_does_not_hold) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     ck_assert_int_eq(cushim_pool_freeze_idle(p, 0), CUSHIM_OK);
@@ -129,9 +123,8 @@ START_TEST(nothing_is_kept_while_the_pool_does_not_hold) {
     ck_assert_int_eq(cushim_pool_trim(p, 99, 0), CUSHIM_BADDEVICE);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(the_ledger_knows_live_blocks_and_whose_they_are) {
+TEST(the_ledger_knows_live_blocks_and_whose_they_are) {
     struct cushim_pool *p = create(NULL), *other = create(NULL);
     size_t n = 0;
     int yes = -1;
@@ -152,7 +145,6 @@ START_TEST(the_ledger_knows_live_blocks_and_whose_they_are) {
     ck_assert_ptr_null(cushim_pool_heap_next(NULL)); /* nothing is left of it */
     ck_assert_int_eq(cushim_pool_destroy(other), CUSHIM_OK);
 }
-END_TEST
 
 static int count_states(const struct cushim_pool_view *view, void *cookie) {
     unsigned *counts = cookie;
@@ -161,7 +153,7 @@ static int count_states(const struct cushim_pool_view *view, void *cookie) {
     return 0;
 }
 
-START_TEST(a_walk_shows_each_block_in_its_state) {
+TEST(a_walk_shows_each_block_in_its_state) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     unsigned counts[4] = {0};
@@ -178,7 +170,6 @@ START_TEST(a_walk_shows_each_block_in_its_state) {
     ck_assert_int_eq(cushim_pool_walk(p, NULL, NULL), CUSHIM_INVALID);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 static cushim_devptr hoard;
 
@@ -192,7 +183,7 @@ static int give_up_hoard(size_t bytes, void *cookie) {
     return 1;
 }
 
-START_TEST(the_caller_is_asked_last_when_memory_is_out) {
+TEST(the_caller_is_asked_last_when_memory_is_out) {
     struct cushim_pool *p = create(NULL);
     size_t n_free, total;
     int n_calls = 0;
@@ -208,9 +199,8 @@ START_TEST(the_caller_is_asked_last_when_memory_is_out) {
     give(p, a, NULL);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(memory_alloc_gets_what_pools_keep_idle) {
+TEST(memory_alloc_gets_what_pools_keep_idle) {
     struct cushim_pool *p = create(NULL);
     size_t n_free, total;
     cushim_devptr a;
@@ -220,9 +210,8 @@ START_TEST(memory_alloc_gets_what_pools_keep_idle) {
     ck_assert_int_eq(cushim_memory_free(a), CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(a_dead_context_takes_its_blocks_along) {
+TEST(a_dead_context_takes_its_blocks_along) {
     struct cushim_context *ctx;
     struct cushim_pool_options options;
     cushim_devptr a, b;
@@ -245,9 +234,8 @@ START_TEST(a_dead_context_takes_its_blocks_along) {
     ck_assert_uint_eq(stats_of(p).held_bytes, 0);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(after_a_context_that_died_its_successor_serves) {
+TEST(after_a_context_that_died_its_successor_serves) {
     struct cushim_pool *p = create(NULL);
     cushim_devptr other;
     take(p, 1000, NULL);
@@ -258,7 +246,6 @@ START_TEST(after_a_context_that_died_its_successor_serves) {
     ck_assert_int_eq(cushim_memory_free(other), CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 struct loser {
     struct cushim_pool *other;
@@ -288,7 +275,7 @@ static struct cushim_pool *create_and_lose(void) {
 }
 
 /* Its heap may be the next pool's at once, but not before the other thread is done with it. */
-START_TEST(a_pool_may_end_while_another_thread_forgets_what_it_lost) {
+TEST(a_pool_may_end_while_another_thread_forgets_what_it_lost) {
     enum { ROUNDS = 100, N_BLOCKS = 200 };
     for (unsigned i = suite_turns(ROUNDS); i > 0; i--) {
         struct loser loser = {.other = create(NULL)};
@@ -311,7 +298,6 @@ START_TEST(a_pool_may_end_while_another_thread_forgets_what_it_lost) {
         pthread_barrier_destroy(&loser.start);
     }
 }
-END_TEST
 
 /* One life of a pool, of which some call failed; true: none did. */
 static bool live_once(struct cushim_stream *s, struct cushim_stream *t) {
@@ -335,7 +321,7 @@ static bool live_once(struct cushim_stream *s, struct cushim_stream *t) {
     return a && b && c;
 }
 
-START_TEST(whichever_driver_call_fails_nothing_is_lost) {
+TEST(whichever_driver_call_fails_nothing_is_lost) {
     struct cushim_stream *s = new_stream(), *t = new_stream();
     ck_assert(live_once(s, t));
     size_t before = SIM(sim_live_allocations)();
@@ -351,7 +337,6 @@ START_TEST(whichever_driver_call_fails_nothing_is_lost) {
     }
     ck_assert_uint_gt(n, 10);
 }
-END_TEST
 
 enum { TURNS = 3000, SHARED = 16 };
 
@@ -375,7 +360,7 @@ static void *exchange_blocks(void *argument) {
     return NULL;
 }
 
-START_TEST(what_a_thread_remembers_of_a_block_may_be_stale) {
+TEST(what_a_thread_remembers_of_a_block_may_be_stale) {
     struct cushim_pool *p = create(NULL);
     cushim_devptr rests[] = {take(p, 4096, NULL), take(p, 8192, NULL)}, ptr;
     ck_assert_int_eq(cushim_pool_freeze_idle(p, 0), CUSHIM_OK); /* frees go to the free lists */
@@ -394,7 +379,6 @@ START_TEST(what_a_thread_remembers_of_a_block_may_be_stale) {
     ck_assert_uint_eq(stats_of(p).live_blocks, 0);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 /* Frees what another thread allocated, naming its own stream, ALL, or none that is its own. */
 static void *exchange(void *argument) {
@@ -424,7 +408,7 @@ static void *exchange(void *argument) {
     return NULL;
 }
 
-START_TEST(threads_free_what_others_allocated) {
+TEST(threads_free_what_others_allocated) {
     enum { THREADS = 4 };
     static struct exchange shared;
     pthread_t threads[THREADS];
@@ -442,7 +426,6 @@ START_TEST(threads_free_what_others_allocated) {
     ck_assert_int_eq(cushim_pool_destroy(shared.p), CUSHIM_OK);
     ck_assert_uint_eq(SIM(sim_live_bytes)(), 0);
 }
-END_TEST
 
 /* One set of kinds: what is asked for, counted, walked over and told of an address. */
 static int check_kind(const struct cushim_pool_view *block, void *kind) {
@@ -450,7 +433,7 @@ static int check_kind(const struct cushim_pool_view *block, void *kind) {
     return 0;
 }
 
-START_TEST(an_address_is_of_the_kind_that_it_was_asked_for) {
+TEST(an_address_is_of_the_kind_that_it_was_asked_for) {
     for (enum cushim_memory_kind kind = CUSHIM_MEMORY_DEVICE; kind <= CUSHIM_MEMORY_PINNED;
          kind++) {
         struct cushim_pool *p = create(NULL);
@@ -469,9 +452,8 @@ START_TEST(an_address_is_of_the_kind_that_it_was_asked_for) {
         ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
     }
 }
-END_TEST
 
-START_TEST(above_128_KiB_as_many_of_a_bucket_share_2_MiB_as_of_what_was_asked_for) {
+TEST(above_128_KiB_as_many_of_a_bucket_share_2_MiB_as_of_what_was_asked_for) {
     enum { PAGE = 2 << 20, GRAIN = 512 };
     struct cushim_pool_options options;
     cushim_pool_options_default(&options);
@@ -487,9 +469,8 @@ START_TEST(above_128_KiB_as_many_of_a_bucket_share_2_MiB_as_of_what_was_asked_fo
         ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
     }
 }
-END_TEST
 
-START_TEST(arguments_out_of_range_are_refused) {
+TEST(arguments_out_of_range_are_refused) {
     struct cushim_pool_options options;
     struct cushim_pool *p = (struct cushim_pool *)8;
     cushim_devptr a = 1;
@@ -516,30 +497,7 @@ START_TEST(arguments_out_of_range_are_refused) {
     ck_assert_int_eq(cushim_pool_alloc(NULL, 0, 0, 1, NULL, &a), CUSHIM_INVALID);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "pool",
-        (const TTest *[]){a_hit_makes_no_driver_call,
-                          a_bucket_keeps_no_more_than_its_cap,
-                          over_the_cap_of_all_the_largest_goes_first,
-                          live_blocks_have_a_cap_of_their_own,
-                          a_request_that_fails_leaves_room_below_the_cap,
-                          small_blocks_do_not_pin_what_is_idle_around_them,
-                          nothing_is_kept_while_the_pool_does_not_hold,
-                          the_ledger_knows_live_blocks_and_whose_they_are,
-                          a_walk_shows_each_block_in_its_state,
-                          the_caller_is_asked_last_when_memory_is_out,
-                          memory_alloc_gets_what_pools_keep_idle,
-                          a_dead_context_takes_its_blocks_along,
-                          after_a_context_that_died_its_successor_serves,
-                          a_pool_may_end_while_another_thread_forgets_what_it_lost,
-                          whichever_driver_call_fails_nothing_is_lost,
-                          threads_free_what_others_allocated,
-                          what_a_thread_remembers_of_a_block_may_be_stale,
-                          an_address_is_of_the_kind_that_it_was_asked_for,
-                          above_128_KiB_as_many_of_a_bucket_share_2_MiB_as_of_what_was_asked_for,
-                          arguments_out_of_range_are_refused,
-                          NULL});
+    return tests_run("pool");
 }

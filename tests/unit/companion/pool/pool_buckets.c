@@ -43,7 +43,7 @@ static void fill(struct cushim_pool_buckets *buckets) {
         cushim_pool_buckets_make(buckets, i * STEP_BYTES, N_MOST)->n = i;
 }
 
-START_TEST(an_empty_one_has_the_loose_bin_alone) {
+TEST(an_empty_one_has_the_loose_bin_alone) {
     struct cushim_pool_buckets *buckets = begin();
     ck_assert_ptr_null(cushim_pool_buckets_find(buckets, STEP_BYTES));
     ck_assert_uint_eq(count(buckets, STEP_BYTES), 0);
@@ -51,9 +51,8 @@ START_TEST(an_empty_one_has_the_loose_bin_alone) {
     ck_assert_ptr_null(cushim_pool_buckets_next(buckets, &buckets->loose));
     cushim_pool_buckets_clear(buckets);
 }
-END_TEST
 
-START_TEST(each_bucket_is_found_with_what_it_had) {
+TEST(each_bucket_is_found_with_what_it_had) {
     struct cushim_pool_buckets *buckets = begin();
     fill(buckets);
     for (size_t i = 1; i <= N_BUCKETS; i++) {
@@ -67,9 +66,8 @@ START_TEST(each_bucket_is_found_with_what_it_had) {
     ck_assert_ptr_null(cushim_pool_buckets_find(buckets, STEP_BYTES / 2));
     ck_assert_ptr_null(cushim_pool_buckets_find(buckets, 0));
 }
-END_TEST
 
-START_TEST(a_walk_meets_each_bin_once_and_the_loose_one_last) {
+TEST(a_walk_meets_each_bin_once_and_the_loose_one_last) {
     struct cushim_pool_buckets *buckets = begin();
     struct cushim_pool_bucket *bucket = NULL, *last = NULL;
     size_t n = 0, n_blocks = 0;
@@ -83,10 +81,9 @@ START_TEST(a_walk_meets_each_bin_once_and_the_loose_one_last) {
     ck_assert_uint_eq(n_blocks, N_BUCKETS * (N_BUCKETS + 1) / 2);
     ck_assert_ptr_eq(last, &buckets->loose);
 }
-END_TEST
 
 /* A program of ever new sizes does not pay for those of long ago. */
-START_TEST(bins_without_a_block_go_when_there_is_no_room) {
+TEST(bins_without_a_block_go_when_there_is_no_room) {
     struct cushim_pool_buckets *buckets = begin();
     for (size_t i = 1; i <= N_BUCKETS; i++)
         cushim_pool_buckets_make(buckets, i * STEP_BYTES, N_MOST);
@@ -94,9 +91,8 @@ START_TEST(bins_without_a_block_go_when_there_is_no_room) {
     ck_assert_ptr_nonnull(cushim_pool_buckets_find(buckets, N_BUCKETS * STEP_BYTES));
     ck_assert_ptr_null(cushim_pool_buckets_find(buckets, STEP_BYTES));
 }
-END_TEST
 
-START_TEST(without_host_memory_the_loose_bin_serves_and_nothing_is_lost) {
+TEST(without_host_memory_the_loose_bin_serves_and_nothing_is_lost) {
     struct cushim_pool_buckets *buckets = begin();
     has_no_memory = true;
     ck_assert_ptr_eq(cushim_pool_buckets_make(buckets, STEP_BYTES, N_MOST), &buckets->loose);
@@ -115,9 +111,8 @@ START_TEST(without_host_memory_the_loose_bin_serves_and_nothing_is_lost) {
         ck_assert_uint_eq(count(buckets, i * STEP_BYTES), i);
     has_no_memory = false;
 }
-END_TEST
 
-START_TEST(cleared_it_is_empty_and_serves_again) {
+TEST(cleared_it_is_empty_and_serves_again) {
     struct cushim_pool_buckets *buckets = begin();
     fill(buckets);
     buckets->loose.n = 3;
@@ -130,17 +125,7 @@ START_TEST(cleared_it_is_empty_and_serves_again) {
     ck_assert_uint_eq(bucket->n, 0);
     ck_assert_uint_eq(bucket->n_most, 2 * N_MOST);
 }
-END_TEST
 
 int main(void) {
-    return suite_run("pool buckets",
-                     (const TTest *[]){
-                         an_empty_one_has_the_loose_bin_alone,
-                         each_bucket_is_found_with_what_it_had,
-                         a_walk_meets_each_bin_once_and_the_loose_one_last,
-                         bins_without_a_block_go_when_there_is_no_room,
-                         without_host_memory_the_loose_bin_serves_and_nothing_is_lost,
-                         cleared_it_is_empty_and_serves_again,
-                         NULL,
-                     });
+    return tests_run("pool buckets");
 }

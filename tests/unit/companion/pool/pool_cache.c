@@ -24,7 +24,7 @@ static struct cushim_pool_cache *cache_of(struct cushim_pool_heap *heap, CUstrea
         "test", &life);
 }
 
-START_TEST(the_default_streams_of_two_threads_have_a_cache_each) {
+TEST(the_default_streams_of_two_threads_have_a_cache_each) {
     struct cushim_pool *p = create(NULL);
     struct cushim_pool_heap *heap = heap_of(p);
     int one, two;
@@ -33,9 +33,8 @@ START_TEST(the_default_streams_of_two_threads_have_a_cache_each) {
     ck_assert_ptr_eq(cache_of(heap, CU_STREAM_PER_THREAD, &one), first);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(no_block_leaves_that_was_freed_after_the_moment) {
+TEST(no_block_leaves_that_was_freed_after_the_moment) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     cushim_devptr a = take(p, BYTES, s), b = take(p, BYTES, s);
@@ -53,7 +52,6 @@ START_TEST(no_block_leaves_that_was_freed_after_the_moment) {
     ck_assert_ptr_eq(cushim_pool_cache_put(cache, cache->life, second), cache);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 struct own {
     struct cushim_pool *pool;
@@ -78,7 +76,7 @@ static void leave_unfenced(struct own *own) {
 }
 
 /* Its thread ended without a fence: none is under way, and yet its block is not over. */
-START_TEST(a_cache_that_is_not_over_becomes_no_other_streams) {
+TEST(a_cache_that_is_not_over_becomes_no_other_streams) {
     struct cushim_pool *p = create(NULL);
     struct cushim_pool_heap *heap = heap_of(p);
     struct own own = {.pool = p};
@@ -91,11 +89,10 @@ START_TEST(a_cache_that_is_not_over_becomes_no_other_streams) {
     ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 /* Of those that are not over yet another one is asked each time, so one that stays busy is not in
  * the way of the rest. */
-START_TEST(caches_whose_stream_went_are_asked_by_turns) {
+TEST(caches_whose_stream_went_are_asked_by_turns) {
     enum { N = 3 };
     struct cushim_pool *p = create(NULL);
     struct cushim_pool_heap *heap = heap_of(p);
@@ -118,12 +115,7 @@ START_TEST(caches_whose_stream_went_are_asked_by_turns) {
     ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("pool cache",
-                     (const TTest *[]){the_default_streams_of_two_threads_have_a_cache_each,
-                                       no_block_leaves_that_was_freed_after_the_moment,
-                                       a_cache_that_is_not_over_becomes_no_other_streams,
-                                       caches_whose_stream_went_are_asked_by_turns, NULL});
+    return tests_run("pool cache");
 }

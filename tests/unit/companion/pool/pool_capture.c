@@ -69,7 +69,7 @@ static struct cushim_pool_graph *unfreeze(bool has_graph) {
     return held;
 }
 
-START_TEST(held_blocks_serve_nobody_until_the_graph_is_gone) {
+TEST(held_blocks_serve_nobody_until_the_graph_is_gone) {
     begin();
     freeze(CUSHIM_GRAPH_MEMORY_HOLD);
     cushim_devptr a = take(5000, s), b = take(5000, s);
@@ -96,9 +96,8 @@ START_TEST(held_blocks_serve_nobody_until_the_graph_is_gone) {
     ck_assert((c == a && d == b) || (c == b && d == a));
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(a_block_from_before_that_is_freed_in_a_capture_waits_for_the_graph) {
+TEST(a_block_from_before_that_is_freed_in_a_capture_waits_for_the_graph) {
     begin();
     cushim_devptr a = take(5000, s);
     freeze(CUSHIM_GRAPH_MEMORY_HOLD);
@@ -110,9 +109,8 @@ START_TEST(a_block_from_before_that_is_freed_in_a_capture_waits_for_the_graph) {
     ck_assert_uint_eq(take(5000, s), a);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(a_block_that_is_freed_behind_its_capture_waits_for_the_graph) {
+TEST(a_block_that_is_freed_behind_its_capture_waits_for_the_graph) {
     begin();
     freeze(CUSHIM_GRAPH_MEMORY_HOLD);
     cushim_devptr a = take(5000, s);
@@ -124,9 +122,8 @@ START_TEST(a_block_that_is_freed_behind_its_capture_waits_for_the_graph) {
     ck_assert_uint_eq(take(5000, s), a);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(a_block_of_two_graphs_waits_for_both) {
+TEST(a_block_of_two_graphs_waits_for_both) {
     begin();
     freeze(CUSHIM_GRAPH_MEMORY_HOLD);
     cushim_devptr a = take(5000, s);
@@ -140,10 +137,9 @@ START_TEST(a_block_of_two_graphs_waits_for_both) {
     ck_assert_uint_eq(take(5000, s), a);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 /* The graph runs on a stream that nobody names here. */
-START_TEST(what_is_freed_in_somebody_elses_capture_waits_for_all_streams) {
+TEST(what_is_freed_in_somebody_elses_capture_waits_for_all_streams) {
     struct cushim_scope scope;
     struct cushim_stream_use use;
     CUgraph graph;
@@ -165,9 +161,8 @@ START_TEST(what_is_freed_in_somebody_elses_capture_waits_for_all_streams) {
     SIM(sim_release_hold)();
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(stream_order_alone_does_not_serve_a_capture) {
+TEST(stream_order_alone_does_not_serve_a_capture) {
     begin();
     cushim_devptr a = take(5000, s);
     SIM(sim_hold)();
@@ -179,9 +174,8 @@ START_TEST(stream_order_alone_does_not_serve_a_capture) {
     cushim_pool_graph_release(unfreeze(true));
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(refuse_answers_capture_and_leaves_the_capture_valid) {
+TEST(refuse_answers_capture_and_leaves_the_capture_valid) {
     begin();
     freeze(CUSHIM_GRAPH_MEMORY_REFUSE);
     cushim_devptr a = 1;
@@ -191,9 +185,8 @@ START_TEST(refuse_answers_capture_and_leaves_the_capture_valid) {
     ck_assert_ptr_null(unfreeze(true));
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(node_memory_never_enters_a_cache) {
+TEST(node_memory_never_enters_a_cache) {
     begin();
     freeze(CUSHIM_GRAPH_MEMORY_NODES);
     cushim_devptr a = take(128, s), b = take(128, s);
@@ -206,9 +199,8 @@ START_TEST(node_memory_never_enters_a_cache) {
     ck_assert_int_ne(cushim_pool_free(p, 0, a, 0, s), CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(without_a_graph_all_goes_back_and_what_is_live_stays_live) {
+TEST(without_a_graph_all_goes_back_and_what_is_live_stays_live) {
     int n = -1;
     begin();
     freeze(CUSHIM_GRAPH_MEMORY_HOLD);
@@ -228,9 +220,8 @@ START_TEST(without_a_graph_all_goes_back_and_what_is_live_stays_live) {
     ck_assert_int_eq(cushim_pool_unfreeze(p, s, NULL), CUSHIM_STATE);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(a_graph_keeps_its_blocks_when_the_pool_goes) {
+TEST(a_graph_keeps_its_blocks_when_the_pool_goes) {
     begin();
     freeze(CUSHIM_GRAPH_MEMORY_HOLD);
     take(5000, s);
@@ -240,9 +231,8 @@ START_TEST(a_graph_keeps_its_blocks_when_the_pool_goes) {
     cushim_pool_graph_release(held);
     ck_assert_uint_eq(SIM(sim_live_bytes)(), 0);
 }
-END_TEST
 
-START_TEST(while_a_capture_is_known_what_all_freed_stays_pending) {
+TEST(while_a_capture_is_known_what_all_freed_stays_pending) {
     begin();
     cushim_devptr a = take(5000, CUSHIM_STREAM_ALL);
     ck_assert_int_eq(cushim_context_capture_enter(NULL), CUSHIM_OK);
@@ -255,20 +245,7 @@ START_TEST(while_a_capture_is_known_what_all_freed_stays_pending) {
     ck_assert_uint_eq(take(5000, CUSHIM_STREAM_ALL), a);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "pool_capture",
-        (const TTest *[]){held_blocks_serve_nobody_until_the_graph_is_gone,
-                          a_block_from_before_that_is_freed_in_a_capture_waits_for_the_graph,
-                          a_block_that_is_freed_behind_its_capture_waits_for_the_graph,
-                          a_block_of_two_graphs_waits_for_both,
-                          what_is_freed_in_somebody_elses_capture_waits_for_all_streams,
-                          stream_order_alone_does_not_serve_a_capture,
-                          refuse_answers_capture_and_leaves_the_capture_valid,
-                          node_memory_never_enters_a_cache,
-                          without_a_graph_all_goes_back_and_what_is_live_stays_live,
-                          a_graph_keeps_its_blocks_when_the_pool_goes,
-                          while_a_capture_is_known_what_all_freed_stays_pending, NULL});
+    return tests_run("pool_capture");
 }

@@ -55,7 +55,7 @@ static void write_late(cushim_devptr at) {
     ck_assert_int_eq(cushim_stream_synchronize(s), CUSHIM_OK);
 }
 
-START_TEST(a_write_after_the_free_is_told_of_at_the_reuse) {
+TEST(a_write_after_the_free_is_told_of_at_the_reuse) {
     setup();
     struct cushim_stream *const streams[] = {s, CUSHIM_STREAM_LEGACY, CUSHIM_STREAM_PER_THREAD,
                                              CUSHIM_STREAM_ALL};
@@ -69,9 +69,8 @@ START_TEST(a_write_after_the_free_is_told_of_at_the_reuse) {
         ck_assert_ptr_nonnull(strstr(said, "was written after its free: 0x7 at offset 4321"));
     }
 }
-END_TEST
 
-START_TEST(work_that_was_queued_before_the_free_is_no_finding) {
+TEST(work_that_was_queued_before_the_free_is_no_finding) {
     setup();
     cushim_devptr ptr = take(s);
     SIM(sim_hold)();
@@ -82,9 +81,8 @@ START_TEST(work_that_was_queued_before_the_free_is_no_finding) {
     ck_assert_uint_eq(n_damaged(), 0);
     ck_assert_str_eq(said, "");
 }
-END_TEST
 
-START_TEST(what_is_freed_reads_as_the_pattern) {
+TEST(what_is_freed_reads_as_the_pattern) {
     setup();
     unsigned char bytes[5000];
     cushim_devptr ptr = take(s);
@@ -95,9 +93,8 @@ START_TEST(what_is_freed_reads_as_the_pattern) {
     for (unsigned i = 0; i < sizeof bytes; i++)
         ck_assert_uint_eq(bytes[i], 0xDD);
 }
-END_TEST
 
-START_TEST(a_finding_is_told_once) {
+TEST(a_finding_is_told_once) {
     setup();
     cushim_devptr ptr = take(s);
     give(ptr, s);
@@ -108,9 +105,8 @@ START_TEST(a_finding_is_told_once) {
     ck_assert_int_eq(cushim_pool_stats_reset(p), CUSHIM_OK);
     ck_assert_uint_eq(n_damaged(), 0);
 }
-END_TEST
 
-START_TEST(a_capture_is_left_alone) {
+TEST(a_capture_is_left_alone) {
     setup();
     struct cushim_stream *other;
     struct cushim_graph *g;
@@ -124,9 +120,8 @@ START_TEST(a_capture_is_left_alone) {
     ck_assert_int_eq(cushim_graph_end(other, &g), CUSHIM_OK);
     ck_assert_uint_eq(n_damaged(), 0);
 }
-END_TEST
 
-START_TEST(a_driver_that_fails_costs_the_look_alone) {
+TEST(a_driver_that_fails_costs_the_look_alone) {
     setup();
     for (unsigned n = 1; n < 8; n++) {
         cushim_devptr ptr = take(s);
@@ -138,15 +133,9 @@ START_TEST(a_driver_that_fails_costs_the_look_alone) {
     }
     ck_assert_uint_eq(n_damaged(), 0);
 }
-END_TEST
 
 SUITE() {
     setenv("CUSHIM_CHECK", "frees", 1);
     unsetenv("CUSHIM_LOG");
-    return suite_run("pool check",
-                     (const TTest *[]){a_write_after_the_free_is_told_of_at_the_reuse,
-                                       work_that_was_queued_before_the_free_is_no_finding,
-                                       what_is_freed_reads_as_the_pattern, a_finding_is_told_once,
-                                       a_capture_is_left_alone,
-                                       a_driver_that_fails_costs_the_look_alone, NULL});
+    return tests_run("pool check");
 }

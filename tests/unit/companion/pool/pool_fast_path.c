@@ -75,7 +75,7 @@ static struct cushim_pool_stats stats_of(const struct fixture *fixture) {
     return stats;
 }
 
-START_TEST(a_pair_asks_the_driver_nothing) {
+TEST(a_pair_asks_the_driver_nothing) {
     struct fixture fixture = begin();
     ck_assert(is_fast(&fixture));
     unsigned long before = SIM(sim_calls_total)();
@@ -83,9 +83,8 @@ START_TEST(a_pair_asks_the_driver_nothing) {
     ck_assert_uint_eq(SIM(sim_calls_total)(), before);
     ck_assert(is_fast(&fixture));
 }
-END_TEST
 
-START_TEST(it_counts_as_the_slow_path_does) {
+TEST(it_counts_as_the_slow_path_does) {
     struct fixture fixture = begin();
     struct cushim_pool_stats before = stats_of(&fixture), after;
     cushim_devptr first = take(&fixture, BYTES, fixture.s),
@@ -107,9 +106,8 @@ START_TEST(it_counts_as_the_slow_path_does) {
     ck_assert_uint_eq(after.live_blocks + after.live_bytes + after.asked_bytes, 0);
     ck_assert_uint_eq(after.cached_blocks, 2);
 }
-END_TEST
 
-START_TEST(what_is_wrong_is_refused_and_loses_nothing) {
+TEST(what_is_wrong_is_refused_and_loses_nothing) {
     struct fixture fixture = begin();
     cushim_devptr block = take(&fixture, BYTES, fixture.s),
                   other = take(&fixture, BYTES, fixture.s), none;
@@ -129,10 +127,9 @@ START_TEST(what_is_wrong_is_refused_and_loses_nothing) {
     ck_assert_uint_eq(stats_of(&fixture).live_blocks, 1);
     ck_ok(cushim_pool_free(fixture.p, 0, other, BYTES, fixture.s));
 }
-END_TEST
 
 /* Blocks whose addresses share the place where a thread remembers the last of them. */
-START_TEST(what_is_remembered_of_another_address_is_not_taken) {
+TEST(what_is_remembered_of_another_address_is_not_taken) {
     struct fixture fixture = begin();
     cushim_devptr blocks[64];
     unsigned n = sizeof blocks / sizeof *blocks;
@@ -144,11 +141,10 @@ START_TEST(what_is_remembered_of_another_address_is_not_taken) {
         ck_is(cushim_pool_free(fixture.p, 0, blocks[i], BYTES, fixture.s), CUSHIM_DOUBLEFREE);
     }
 }
-END_TEST
 
 /* Freed by the slow path it would be noted that the next call may be fast, which is forgotten here.
  */
-START_TEST(more_blocks_than_a_batch_go_back_at_once_too) {
+TEST(more_blocks_than_a_batch_go_back_at_once_too) {
     struct fixture fixture = begin();
     cushim_devptr blocks[3 * CUSHIM_POOL_BATCH_BLOCKS / 2];
     unsigned n = sizeof blocks / sizeof *blocks;
@@ -162,7 +158,6 @@ START_TEST(more_blocks_than_a_batch_go_back_at_once_too) {
     }
     ck_assert_uint_eq(stats_of(&fixture).cached_blocks, n);
 }
-END_TEST
 
 /* ---- what ends it ---- */
 
@@ -206,7 +201,7 @@ static void leave_a_graph(const struct fixture *fixture) {
     ck_ok(cushim_graph_destroy(g));
 }
 
-START_TEST(what_the_slow_path_must_look_at_ends_it) {
+TEST(what_the_slow_path_must_look_at_ends_it) {
     static void (*const changes[])(const struct fixture *fixture) = {
         begin_capture, announce_capture, attach, stop_holding, leave_a_graph};
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
@@ -216,9 +211,8 @@ START_TEST(what_the_slow_path_must_look_at_ends_it) {
         ck_assert_msg(!is_fast(&fixture), "change %zu", i);
     }
 }
-END_TEST
 
-START_TEST(a_stream_that_goes_ends_its_own_alone) {
+TEST(a_stream_that_goes_ends_its_own_alone) {
     struct fixture fixture = begin();
     end_stream(&fixture);
     ck_assert(is_fast(&fixture));
@@ -228,10 +222,9 @@ START_TEST(a_stream_that_goes_ends_its_own_alone) {
     ck_is(cushim_pool_alloc(fixture.p, 0, CUSHIM_MEMORY_DEVICE, BYTES, fixture.s, &none),
           CUSHIM_BADHANDLE);
 }
-END_TEST
 
 /* Its cache is the next stream's by then, which may be served at once from it. */
-START_TEST(a_stream_that_went_gets_nothing_of_the_one_that_has_its_cache) {
+TEST(a_stream_that_went_gets_nothing_of_the_one_that_has_its_cache) {
     struct fixture fixture = begin();
     struct cushim_pool_remembered row = *row_of(&fixture);
     ck_ok(cushim_stream_synchronize(fixture.s));
@@ -247,10 +240,9 @@ START_TEST(a_stream_that_went_gets_nothing_of_the_one_that_has_its_cache) {
     ck_is(cushim_pool_alloc(fixture.p, 0, CUSHIM_MEMORY_DEVICE, BYTES, gone, &none),
           CUSHIM_BADHANDLE);
 }
-END_TEST
 
 /* The default streams stay, and so do their caches. */
-START_TEST(a_wrapper_that_goes_is_told) {
+TEST(a_wrapper_that_goes_is_told) {
     struct CUstream_st *const streams[] = {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
     for (unsigned i = 0; i < sizeof streams / sizeof *streams; i++) {
         struct fixture fixture = begin();
@@ -265,9 +257,8 @@ START_TEST(a_wrapper_that_goes_is_told) {
         }
     }
 }
-END_TEST
 
-START_TEST(it_comes_back_when_that_is_over) {
+TEST(it_comes_back_when_that_is_over) {
     struct fixture fixture = begin();
     announce_capture(&fixture);
     pair(&fixture, 3);
@@ -276,7 +267,6 @@ START_TEST(it_comes_back_when_that_is_over) {
     pair(&fixture, 1);
     ck_assert(is_fast(&fixture));
 }
-END_TEST
 
 /* Each free of such a pool looks after what is idle: nothing waits for the end of a batch. */
 static size_t idle_after_a_few(const struct fixture *fixture) {
@@ -292,15 +282,14 @@ static size_t idle_after_a_few(const struct fixture *fixture) {
     return stats_of(fixture).cached_blocks;
 }
 
-START_TEST(a_pool_that_holds_nothing_keeps_nothing) {
+TEST(a_pool_that_holds_nothing_keeps_nothing) {
     struct fixture fixture = begin();
     ck_assert_uint_eq(idle_after_a_few(&fixture), 5);
     stop_holding(&fixture);
     ck_assert_uint_le(idle_after_a_few(&fixture), 1);
 }
-END_TEST
 
-START_TEST(a_cap_of_all_is_kept_by_each_free) {
+TEST(a_cap_of_all_is_kept_by_each_free) {
     struct fixture fixture = begin();
     struct cushim_pool_options options;
     cushim_pool_options_default(&options);
@@ -310,9 +299,8 @@ START_TEST(a_cap_of_all_is_kept_by_each_free) {
     pair(&fixture, ENOUGH);
     ck_assert_uint_le(idle_after_a_few(&fixture), 2);
 }
-END_TEST
 
-START_TEST(a_context_that_died_is_told) {
+TEST(a_context_that_died_is_told) {
     struct fixture fixture = begin();
     cushim_devptr block = take(&fixture, BYTES, fixture.s), none;
     ck_ok(cushim_context_destroy(fixture.ctx));
@@ -320,9 +308,8 @@ START_TEST(a_context_that_died_is_told) {
           CUSHIM_DEADCONTEXT);
     ck_ok(cushim_pool_free(fixture.p, 0, block, BYTES, fixture.s));
 }
-END_TEST
 
-START_TEST(a_pool_that_is_gone_is_told) {
+TEST(a_pool_that_is_gone_is_told) {
     struct fixture fixture = begin();
     cushim_devptr block = take(&fixture, BYTES, fixture.s), none;
     ck_ok(cushim_pool_destroy(fixture.p));
@@ -331,10 +318,9 @@ START_TEST(a_pool_that_is_gone_is_told) {
     ck_is(cushim_pool_free(fixture.p, 0, block, BYTES, fixture.s), CUSHIM_BADHANDLE);
     ck_ok(cushim_memory_free(block));
 }
-END_TEST
 
 /* Nothing of it is left: its heap, with its caches, may be another pool's. */
-START_TEST(a_pool_that_is_gone_without_a_block_is_told) {
+TEST(a_pool_that_is_gone_without_a_block_is_told) {
     struct fixture fixture = begin();
     cushim_devptr block = take(&fixture, BYTES, fixture.s), none;
     ck_ok(cushim_pool_free(fixture.p, 0, block, BYTES, fixture.s));
@@ -343,10 +329,9 @@ START_TEST(a_pool_that_is_gone_without_a_block_is_told) {
           CUSHIM_BADHANDLE);
     ck_is(cushim_pool_free(fixture.p, 0, block, BYTES, fixture.s), CUSHIM_BADHANDLE);
 }
-END_TEST
 
 /* As by another thread's call: its end waits for that. */
-START_TEST(a_pool_that_is_destroyed_while_pinned_is_told) {
+TEST(a_pool_that_is_destroyed_while_pinned_is_told) {
     struct fixture fixture = begin();
     struct cushim_pin pin = {0};
     cushim_devptr none;
@@ -356,9 +341,8 @@ START_TEST(a_pool_that_is_destroyed_while_pinned_is_told) {
           CUSHIM_BADHANDLE);
     cushim_handle_unpin(&pin);
 }
-END_TEST
 
-START_TEST(a_forked_child_is_told) {
+TEST(a_forked_child_is_told) {
     struct fixture fixture = begin();
     cushim_devptr block = take(&fixture, BYTES, fixture.s);
     int status = 0;
@@ -373,7 +357,6 @@ START_TEST(a_forked_child_is_told) {
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
-END_TEST
 
 /* ---- threads ---- */
 
@@ -397,7 +380,7 @@ static void *free_elsewhere(void *argument) {
     return NULL;
 }
 
-START_TEST(threads_that_free_into_each_others_caches_do_not_wait_for_each_other) {
+TEST(threads_that_free_into_each_others_caches_do_not_wait_for_each_other) {
     struct fixture fixture = begin();
     struct cushim_stream *other;
     pthread_t threads[2];
@@ -412,7 +395,6 @@ START_TEST(threads_that_free_into_each_others_caches_do_not_wait_for_each_other)
     ck_assert_uint_eq(stats.refused, 0);
     ck_ok(cushim_pool_destroy(fixture.p));
 }
-END_TEST
 
 /* Several batches, of a size of its own. */
 static void *free_batches(void *argument) {
@@ -428,7 +410,7 @@ static void *free_batches(void *argument) {
     return NULL;
 }
 
-START_TEST(batches_of_a_thread_leave_the_others_their_caches) {
+TEST(batches_of_a_thread_leave_the_others_their_caches) {
     struct fixture fixture = begin();
     struct visitor visitor = {.fixture = &fixture};
     pthread_t thread;
@@ -439,7 +421,6 @@ START_TEST(batches_of_a_thread_leave_the_others_their_caches) {
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert(is_fast(&fixture));
 }
-END_TEST
 
 static _Atomic cushim_devptr handed_over;
 
@@ -484,7 +465,7 @@ static void hand_over(const struct fixture *fixture) {
         ck_is(cushim_pool_free(fixture->p, 0, gone, OTHER_BYTES, fixture->s), CUSHIM_DOUBLEFREE);
 }
 
-START_TEST(a_wrong_free_does_not_touch_the_block_that_is_remembered_in_its_place) {
+TEST(a_wrong_free_does_not_touch_the_block_that_is_remembered_in_its_place) {
     for (unsigned turn = 0; turn < suite_steps(N_FIXTURES); turn++) {
         struct fixture fixture = begin();
         struct cushim_stream *other;
@@ -499,31 +480,7 @@ START_TEST(a_wrong_free_does_not_touch_the_block_that_is_remembered_in_its_place
         ck_assert_int_eq(pthread_join(thread, NULL), 0);
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run("pool fast path",
-                     (const TTest *[]){
-                         a_pair_asks_the_driver_nothing,
-                         it_counts_as_the_slow_path_does,
-                         what_is_wrong_is_refused_and_loses_nothing,
-                         what_is_remembered_of_another_address_is_not_taken,
-                         more_blocks_than_a_batch_go_back_at_once_too,
-                         what_the_slow_path_must_look_at_ends_it,
-                         a_stream_that_goes_ends_its_own_alone,
-                         a_stream_that_went_gets_nothing_of_the_one_that_has_its_cache,
-                         a_wrapper_that_goes_is_told,
-                         it_comes_back_when_that_is_over,
-                         a_pool_that_holds_nothing_keeps_nothing,
-                         a_cap_of_all_is_kept_by_each_free,
-                         a_context_that_died_is_told,
-                         a_pool_that_is_gone_is_told,
-                         a_pool_that_is_gone_without_a_block_is_told,
-                         a_pool_that_is_destroyed_while_pinned_is_told,
-                         a_forked_child_is_told,
-                         threads_that_free_into_each_others_caches_do_not_wait_for_each_other,
-                         batches_of_a_thread_leave_the_others_their_caches,
-                         a_wrong_free_does_not_touch_the_block_that_is_remembered_in_its_place,
-                         NULL,
-                     });
+    return tests_run("pool fast path");
 }

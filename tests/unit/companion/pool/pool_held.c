@@ -82,17 +82,16 @@ static double held_by_live(size_t most_bytes, unsigned n_blocks, unsigned n_stre
     return by_live;
 }
 
-START_TEST(a_pool_holds_little_more_than_is_live) {
+TEST(a_pool_holds_little_more_than_is_live) {
     ck_assert_double_le(held_by_live(64 * mib, 64, 1), 1.4);
     ck_assert_double_le(held_by_live(64 * mib, 64, 2), 1.4);
     ck_assert_double_le(held_by_live(8 * mib, 512, 1), 1.4);
     ck_assert_double_le(held_by_live(2 * mib, 1024, 1), 1.4);
     ck_assert_double_le(held_by_live(2 * mib, 1024, 2), 1.4);
 }
-END_TEST
 
 /* Room for what is live, and next to nothing else. */
-START_TEST(where_the_device_is_short_it_holds_less) {
+TEST(where_the_device_is_short_it_holds_less) {
     size_t device_bytes = 0;
     ck_assert_int_eq(cushim_device_memory(0, &device_bytes), CUSHIM_OK);
     ck_assert_int_eq(cushim_device_set(0), CUSHIM_OK);
@@ -114,10 +113,9 @@ START_TEST(where_the_device_is_short_it_holds_less) {
     ck_assert_int_eq(SIM(cuMemAlloc_v2)(&foreign, (size_t)1 << 30), CUDA_SUCCESS);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 /* Nobody knows what lives by what was asked for in vain. */
-START_TEST(a_request_that_is_refused_allows_no_more_to_be_idle) {
+TEST(a_request_that_is_refused_allows_no_more_to_be_idle) {
     enum { N_FREED = 4, N_LIVE = 5 };
     cushim_devptr ptr, freed[N_FREED];
     struct cushim_pool *p = create(NULL);
@@ -135,11 +133,7 @@ START_TEST(a_request_that_is_refused_allows_no_more_to_be_idle) {
     ck_assert_uint_le((size_t)stats_of(p).held_bytes, live_bytes + live_bytes / 2 + 32 * mib);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("pool_held",
-                     (const TTest *[]){a_pool_holds_little_more_than_is_live,
-                                       where_the_device_is_short_it_holds_less,
-                                       a_request_that_is_refused_allows_no_more_to_be_idle, NULL});
+    return tests_run("pool_held");
 }

@@ -102,7 +102,7 @@ static void check_next_pool(void) {
     cushim_pool_heap_lose_dead();
 }
 
-START_TEST(a_free_that_the_end_of_its_context_overtakes_succeeds_and_leaves_nothing) {
+TEST(a_free_that_the_end_of_its_context_overtakes_succeeds_and_leaves_nothing) {
     unsigned n_asks = 0, n = 0;
     while (n_asks >= n++) {
         struct late late = {0};
@@ -113,9 +113,8 @@ START_TEST(a_free_that_the_end_of_its_context_overtakes_succeeds_and_leaves_noth
     }
     ck_assert_uint_ge(n, 3); /* before it takes the block, and after */
 }
-END_TEST
 
-START_TEST(an_allocation_that_it_overtakes_says_so_or_has_a_block) {
+TEST(an_allocation_that_it_overtakes_says_so_or_has_a_block) {
     unsigned n_asks = 0, n = 0;
     while (n_asks >= n++) {
         struct late late = {.is_alloc = true};
@@ -125,10 +124,9 @@ START_TEST(an_allocation_that_it_overtakes_says_so_or_has_a_block) {
         check_next_pool();
     }
 }
-END_TEST
 
 /* What a thread has taken out of a cache is forgotten with the heap, and given back by nobody. */
-START_TEST(a_block_of_a_life_that_is_over_goes_nowhere) {
+TEST(a_block_of_a_life_that_is_over_goes_nowhere) {
     struct cushim_context *context;
     struct cushim_pool *p = create_in(&context);
     cushim_devptr a = take(p, BYTES, CUSHIM_STREAM_ALL), b = take(p, BYTES, CUSHIM_STREAM_ALL);
@@ -149,10 +147,9 @@ START_TEST(a_block_of_a_life_that_is_over_goes_nowhere) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
     check_next_pool();
 }
-END_TEST
 
 /* A wait that began for a stream tells nothing of one that got its cache since. */
-START_TEST(a_late_wait_tells_nothing_of_another_stream) {
+TEST(a_late_wait_tells_nothing_of_another_stream) {
     struct cushim_context *context;
     struct cushim_pool *p = create_in(&context);
     struct cushim_stream *s;
@@ -170,13 +167,7 @@ START_TEST(a_late_wait_tells_nothing_of_another_stream) {
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
     end_context(context);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "pool late",
-        (const TTest *[]){a_free_that_the_end_of_its_context_overtakes_succeeds_and_leaves_nothing,
-                          an_allocation_that_it_overtakes_says_so_or_has_a_block,
-                          a_block_of_a_life_that_is_over_goes_nowhere,
-                          a_late_wait_tells_nothing_of_another_stream, NULL});
+    return tests_run("pool late");
 }

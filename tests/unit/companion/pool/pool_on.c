@@ -19,7 +19,7 @@ static cushim_devptr take_on(struct cushim_pool *p, size_t bytes, struct cushim_
     return ptr;
 }
 
-START_TEST(memory_for_a_stream_is_on_its_device) {
+TEST(memory_for_a_stream_is_on_its_device) {
     struct cushim_pool *p = create(NULL);
     struct cushim_context *second;
     struct cushim_stream *s;
@@ -43,7 +43,6 @@ START_TEST(memory_for_a_stream_is_on_its_device) {
     ck_assert_uint_eq(stats_of(p).live_blocks, 0);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 struct elsewhere {
     struct cushim_pool *p;
@@ -57,7 +56,7 @@ static void *take_first(void *argument) {
     return NULL;
 }
 
-START_TEST(so_is_the_first_that_a_thread_asks_for) {
+TEST(so_is_the_first_that_a_thread_asks_for) {
     struct elsewhere elsewhere = {.p = create(NULL)};
     struct cushim_context *second;
     pthread_t thread;
@@ -69,9 +68,8 @@ START_TEST(so_is_the_first_that_a_thread_asks_for) {
     ck_assert_int_eq(cushim_pool_free_on(elsewhere.p, elsewhere.ptr, elsewhere.s), CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_destroy(elsewhere.p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(a_hit_in_short_makes_no_driver_call) {
+TEST(a_hit_in_short_makes_no_driver_call) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     cushim_devptr first = take_on(p, 5000, s);
@@ -86,9 +84,8 @@ START_TEST(a_hit_in_short_makes_no_driver_call) {
     ck_assert_uint_eq(SIM(sim_calls_total)(), 0);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(what_is_wrong_in_short_is_refused_as_in_full) {
+TEST(what_is_wrong_in_short_is_refused_as_in_full) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     cushim_devptr ptr = take_on(p, 1000, s), other = 1;
@@ -103,9 +100,8 @@ START_TEST(what_is_wrong_in_short_is_refused_as_in_full) {
     ck_assert_int_eq(cushim_pool_alloc_on(NULL, 1000, NULL, &other), CUSHIM_INVALID);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(memory_of_the_host_comes_as_a_pointer) {
+TEST(memory_of_the_host_comes_as_a_pointer) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     void *none = p;
@@ -133,7 +129,6 @@ START_TEST(memory_of_the_host_comes_as_a_pointer) {
     ck_assert_ptr_null(none);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 /* Sizes that are no multiple of it, side by side; some come from what others left. */
 static void assert_aligned(struct cushim_pool *p, enum cushim_memory_kind kind) {
@@ -149,7 +144,7 @@ static void assert_aligned(struct cushim_pool *p, enum cushim_memory_kind kind) 
     }
 }
 
-START_TEST(every_block_begins_where_the_header_promises) {
+TEST(every_block_begins_where_the_header_promises) {
     for (int policy = CUSHIM_POOL_POLICY_FINE; policy <= CUSHIM_POOL_POLICY_EXACT; policy++) {
         for (int dedicated = 0; dedicated < 2; dedicated++) {
             struct cushim_pool_options options;
@@ -163,7 +158,6 @@ START_TEST(every_block_begins_where_the_header_promises) {
         }
     }
 }
-END_TEST
 
 enum { N_THREADS = 8 };
 
@@ -172,7 +166,7 @@ static void *ask(void *barrier) {
     return cushim_pool_process_alloc(1000, 1, NULL);
 }
 
-START_TEST(threads_that_come_first_together_share_one_pool) {
+TEST(threads_that_come_first_together_share_one_pool) {
     pthread_t threads[N_THREADS];
     void *blocks[N_THREADS];
     pthread_barrier_t barrier;
@@ -191,14 +185,7 @@ START_TEST(threads_that_come_first_together_share_one_pool) {
     }
     free(refused);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "pool on",
-        (const TTest *[]){
-            memory_for_a_stream_is_on_its_device, so_is_the_first_that_a_thread_asks_for,
-            a_hit_in_short_makes_no_driver_call, what_is_wrong_in_short_is_refused_as_in_full,
-            memory_of_the_host_comes_as_a_pointer, every_block_begins_where_the_header_promises,
-            threads_that_come_first_together_share_one_pool, NULL});
+    return tests_run("pool on");
 }

@@ -18,7 +18,7 @@ static struct cushim_pool *create_sparing(void) {
     return create(&options);
 }
 
-START_TEST(frees_of_one_stream_share_a_fence) {
+TEST(frees_of_one_stream_share_a_fence) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     take_and_give(p, 5000, 192, s);
@@ -27,7 +27,6 @@ START_TEST(frees_of_one_stream_share_a_fence) {
     ck_assert_uint_le(SIM(sim_calls)("cuEventRecord"), 192 / 64 + 1);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 static void take_turns(struct cushim_pool *p, struct cushim_stream *s, struct cushim_stream *t,
                        unsigned n) {
@@ -37,7 +36,7 @@ static void take_turns(struct cushim_pool *p, struct cushim_stream *s, struct cu
     }
 }
 
-START_TEST(streams_that_take_turns_keep_a_small_block_each) {
+TEST(streams_that_take_turns_keep_a_small_block_each) {
     struct cushim_pool *p = create_sparing();
     struct cushim_stream *s = new_stream(), *t = new_stream();
     take_turns(p, s, t, 3);
@@ -47,10 +46,9 @@ START_TEST(streams_that_take_turns_keep_a_small_block_each) {
     ck_assert_uint_eq(SIM(sim_calls_total)(), before);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 /* Also where each needs memory of the driver first, up to what the pool keeps. */
-START_TEST(they_keep_one_each_of_what_the_pool_keeps) {
+TEST(they_keep_one_each_of_what_the_pool_keeps) {
     enum { N_STREAMS = 40 };
     struct cushim_pool_options options;
     struct cushim_stream *streams[N_STREAMS];
@@ -66,10 +64,9 @@ START_TEST(they_keep_one_each_of_what_the_pool_keeps) {
     ck_assert_uint_ge(stats_of(p).held_bytes, options.keep_bytes - LARGE_BYTES);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 /* Though the driver has one more. */
-START_TEST(a_large_block_is_worth_a_fence) {
+TEST(a_large_block_is_worth_a_fence) {
     struct cushim_pool *p = create_sparing();
     struct cushim_stream *s = new_stream(), *t = new_stream();
     cushim_devptr last = take(p, LARGE_BYTES, s);
@@ -77,10 +74,9 @@ START_TEST(a_large_block_is_worth_a_fence) {
     ck_assert_uint_eq(take(p, LARGE_BYTES, t), last);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 /* Nothing is held for it beyond what there is: another stream's come before the driver. */
-START_TEST(another_streams_small_blocks_come_before_more_memory) {
+TEST(another_streams_small_blocks_come_before_more_memory) {
     struct cushim_pool *p = create_sparing();
     struct cushim_stream *s = new_stream(), *t = new_stream();
     cushim_devptr blocks[256], others[256];
@@ -101,10 +97,9 @@ START_TEST(another_streams_small_blocks_come_before_more_memory) {
         give(p, others[i], t);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 /* The host may write at once, so no stream order helps, and one proven block does for all. */
-START_TEST(page_locked_blocks_do_not_become_many) {
+TEST(page_locked_blocks_do_not_become_many) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     for (int i = 0; i < 40; i++) {
@@ -115,7 +110,6 @@ START_TEST(page_locked_blocks_do_not_become_many) {
     ck_assert_uint_le(stats_of(p).cached_blocks, 2);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 static void *free_here(void *argument) {
     struct cushim_pool *p = argument;
@@ -123,7 +117,7 @@ static void *free_here(void *argument) {
     return NULL;
 }
 
-START_TEST(a_threads_own_stream_is_no_other_threads) {
+TEST(a_threads_own_stream_is_no_other_threads) {
     struct cushim_pool *p = create_sparing();
     for (int i = 0; i < 3; i++) { /* the later ones inherit the record of the first */
         pthread_t thread;
@@ -138,9 +132,8 @@ START_TEST(a_threads_own_stream_is_no_other_threads) {
     ck_assert_uint_eq(stats_of(p).cached_blocks, 2);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes) {
+TEST(what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *owner = new_stream(), *first, *second;
     struct CUstream_st *handle;
@@ -158,10 +151,9 @@ START_TEST(what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes) {
     ck_assert_uint_eq(take(p, 5000, second), a);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 /* Where its last use was cannot be told any more, so all of the context is waited for. */
-START_TEST(a_free_that_names_a_destroyed_stream_is_behind_all_work_of_the_context) {
+TEST(a_free_that_names_a_destroyed_stream_is_behind_all_work_of_the_context) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *named = new_stream(), *user = new_stream(), *next = new_stream();
     cushim_devptr a = take(p, 5000, named);
@@ -178,10 +170,9 @@ START_TEST(a_free_that_names_a_destroyed_stream_is_behind_all_work_of_the_contex
     ck_assert_uint_eq(take(p, 5000, next), a);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 /* Its end could not make the fence, and nobody records on a handle that is gone. */
-START_TEST(what_a_destroyed_stream_left_unfenced_is_fenced_by_the_context) {
+TEST(what_a_destroyed_stream_left_unfenced_is_fenced_by_the_context) {
     bool has_failed = true;
     for (unsigned n = 1; has_failed; n++) {
         struct cushim_pool *p = create_sparing();
@@ -199,9 +190,8 @@ START_TEST(what_a_destroyed_stream_left_unfenced_is_fenced_by_the_context) {
         ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
     }
 }
-END_TEST
 
-START_TEST(a_fence_covers_no_free_that_came_after_it) {
+TEST(a_fence_covers_no_free_that_came_after_it) {
     struct cushim_pool *p = create_sparing();
     struct cushim_stream *s = new_stream(), *t = new_stream();
     cushim_devptr early = take(p, LARGE_BYTES, s), late = take(p, LARGE_BYTES, s);
@@ -222,7 +212,6 @@ START_TEST(a_fence_covers_no_free_that_came_after_it) {
     SIM(sim_release_hold)();
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 /* The pool keeps a block for half of these streams. */
 enum { N_EACH = 8, TURN_PAIRS = 400, TURN_BYTES = 4 << 20 };
@@ -239,7 +228,7 @@ static unsigned long calls_of_turn(struct cushim_pool *p, struct cushim_stream *
  * now: who asks for it takes that, and nothing that its own streams need in a moment.  So a turn
  * asks after each block once or twice, not at every pair.
  */
-START_TEST(all_caches_are_asked_before_one_is_robbed) {
+TEST(all_caches_are_asked_before_one_is_robbed) {
     struct cushim_stream *streams[2][N_EACH];
     struct cushim_pool *p = create(NULL);
     for (unsigned i = 0; i < 2 * N_EACH; i++)
@@ -248,7 +237,6 @@ START_TEST(all_caches_are_asked_before_one_is_robbed) {
         ck_assert_uint_lt(calls_of_turn(p, streams[turn % 2]), TURN_PAIRS / 2);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 /* ---- waits for a stream ---- */
 
@@ -257,7 +245,7 @@ static void *wait_for(void *stream) {
     return NULL;
 }
 
-START_TEST(a_wait_covers_no_free_that_came_after_it_began) {
+TEST(a_wait_covers_no_free_that_came_after_it_began) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream(), *t = new_stream();
     cushim_devptr early = take(p, 5000, s), late = take(p, 9000, s);
@@ -282,9 +270,8 @@ START_TEST(a_wait_covers_no_free_that_came_after_it_began) {
     ck_assert_uint_eq(take(p, 9000, t), late);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(what_else_is_wrong_with_such_a_free_is_refused_as_ever) {
+TEST(what_else_is_wrong_with_such_a_free_is_refused_as_ever) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *gone = new_stream();
     struct cushim_event *event;
@@ -305,7 +292,6 @@ START_TEST(what_else_is_wrong_with_such_a_free_is_refused_as_ever) {
     ck_assert_uint_eq(none, 0);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 /* ---- streams and threads that come and go ---- */
 
@@ -324,7 +310,7 @@ static void request_on(struct cushim_pool *p, struct cushim_stream *s) {
     take_and_give(p, LARGE_BYTES, 1, s);
 }
 
-START_TEST(a_stream_for_each_request_leaves_nothing_behind) {
+TEST(a_stream_for_each_request_leaves_nothing_behind) {
     struct cushim_pool *p = create(NULL);
     unsigned n = suite_steps(10000), first_calls = 0;
     uint64_t held_bytes = 0;
@@ -346,14 +332,13 @@ START_TEST(a_stream_for_each_request_leaves_nothing_behind) {
     ck_assert_uint_eq(stats_of(p).held_bytes, held_bytes);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 static void *request_of_thread(void *pool) {
     request_on(pool, CUSHIM_STREAM_PER_THREAD);
     return NULL;
 }
 
-START_TEST(a_thread_for_each_request_leaves_nothing_behind) {
+TEST(a_thread_for_each_request_leaves_nothing_behind) {
     struct cushim_pool *p = create(NULL);
     pthread_t thread;
     for (unsigned i = 0; i < suite_steps(10000); i++) {
@@ -364,10 +349,9 @@ START_TEST(a_thread_for_each_request_leaves_nothing_behind) {
     ck_assert_uint_le(stats_of(p).cached_blocks, 12);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 /* What work of a stream that went may still touch serves no other stream. */
-START_TEST(a_stream_that_went_hands_on_what_is_over_alone) {
+TEST(a_stream_that_went_hands_on_what_is_over_alone) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     cushim_devptr first = take(p, LARGE_BYTES, s);
@@ -384,10 +368,9 @@ START_TEST(a_stream_that_went_hands_on_what_is_over_alone) {
     ck_assert_uint_eq(take(p, LARGE_BYTES, u), first);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 /* A free that found the cache of a stream comes when that is another stream's. */
-START_TEST(a_late_free_waits_for_all) {
+TEST(a_late_free_waits_for_all) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     cushim_devptr late = take(p, 5000, CUSHIM_STREAM_ALL);
@@ -404,10 +387,9 @@ START_TEST(a_late_free_waits_for_all) {
     ck_assert_ptr_eq(cushim_pool_cache_put(cache, life, block), block->heap->all);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 /* Nor does a request get what that stream may still use. */
-START_TEST(a_late_request_gets_nothing_by_the_order_of_another_stream) {
+TEST(a_late_request_gets_nothing_by_the_order_of_another_stream) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     cushim_devptr a = take(p, 5000, s);
@@ -427,29 +409,7 @@ START_TEST(a_late_request_gets_nothing_by_the_order_of_another_stream) {
         cushim_pool_cache_put(cache, cache->life, cushim_pool_heap_block(block->address)), cache);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "pool streams",
-        (const TTest *[]){frees_of_one_stream_share_a_fence,
-                          streams_that_take_turns_keep_a_small_block_each,
-                          they_keep_one_each_of_what_the_pool_keeps,
-                          a_large_block_is_worth_a_fence,
-                          another_streams_small_blocks_come_before_more_memory,
-                          page_locked_blocks_do_not_become_many,
-                          all_caches_are_asked_before_one_is_robbed,
-                          a_threads_own_stream_is_no_other_threads,
-                          what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes,
-                          a_free_that_names_a_destroyed_stream_is_behind_all_work_of_the_context,
-                          what_else_is_wrong_with_such_a_free_is_refused_as_ever,
-                          what_a_destroyed_stream_left_unfenced_is_fenced_by_the_context,
-                          a_fence_covers_no_free_that_came_after_it,
-                          a_wait_covers_no_free_that_came_after_it_began,
-                          a_stream_for_each_request_leaves_nothing_behind,
-                          a_thread_for_each_request_leaves_nothing_behind,
-                          a_stream_that_went_hands_on_what_is_over_alone,
-                          a_late_free_waits_for_all,
-                          a_late_request_gets_nothing_by_the_order_of_another_stream,
-                          NULL});
+    return tests_run("pool streams");
 }

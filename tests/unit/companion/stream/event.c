@@ -18,7 +18,7 @@ static struct cushim_stream *stream(struct cushim_context *ctx, struct CUstream_
     return s;
 }
 
-START_TEST(destroy_takes_null_and_refuses_what_is_no_event) {
+TEST(destroy_takes_null_and_refuses_what_is_no_event) {
     struct cushim_event *e = create(0);
     ck_ok(cushim_event_destroy(NULL));
     ck_ok(cushim_event_destroy(e));
@@ -27,9 +27,8 @@ START_TEST(destroy_takes_null_and_refuses_what_is_no_event) {
     ck_is(cushim_event_destroy((struct cushim_event *)primary(0)), CUSHIM_BADHANDLE);
     ck_assert_uint_eq(n_calls("cuEventDestroy_v2"), 1);
 }
-END_TEST
 
-START_TEST(arguments_are_checked_before_the_driver_is_asked) {
+TEST(arguments_are_checked_before_the_driver_is_asked) {
     struct cushim_event *e = create(0), *made = e;
     float ms = 5;
     char handle[64];
@@ -53,9 +52,8 @@ START_TEST(arguments_are_checked_before_the_driver_is_asked) {
     ck_is(cushim_event_ipc_get(e, handle), CUSHIM_BADHANDLE); /* made for no other process */
     ck_assert_int_eq(handle[63], 0);
 }
-END_TEST
 
-START_TEST(a_refused_creation_leaves_no_event_behind) {
+TEST(a_refused_creation_leaves_no_event_behind) {
     struct cushim_event *e = NULL;
     primary(0);
     for (unsigned n = 1;; n++) {
@@ -70,9 +68,8 @@ START_TEST(a_refused_creation_leaves_no_event_behind) {
             break;
     }
 }
-END_TEST
 
-START_TEST(a_stream_does_not_wait_for_an_event_that_was_never_recorded) {
+TEST(a_stream_does_not_wait_for_an_event_that_was_never_recorded) {
     struct CUstream_st *cu;
     struct cushim_event *e = create(0);
     struct cushim_stream *s = stream(NULL, &cu);
@@ -82,9 +79,8 @@ START_TEST(a_stream_does_not_wait_for_an_event_that_was_never_recorded) {
     ck_ok(cushim_stream_wait_event(s, e));
     ck_assert_uint_eq(n_calls("cuStreamWaitEvent"), 1);
 }
-END_TEST
 
-START_TEST(a_failed_record_changes_nothing) {
+TEST(a_failed_record_changes_nothing) {
     struct CUstream_st *cu;
     struct cushim_stream *s = stream(NULL, &cu);
     for (unsigned n = 1;; n++) {
@@ -100,9 +96,8 @@ START_TEST(a_failed_record_changes_nothing) {
         }
     }
 }
-END_TEST
 
-START_TEST(a_captured_event_is_refused_before_the_driver_and_free_after_the_next_record) {
+TEST(a_captured_event_is_refused_before_the_driver_and_free_after_the_next_record) {
     struct CUstream_st *cu, *other_cu;
     struct cushim_event *e = create(0), *outside = create(0);
     struct cushim_stream *s = stream(NULL, &cu), *other = stream(NULL, &other_cu);
@@ -132,9 +127,8 @@ START_TEST(a_captured_event_is_refused_before_the_driver_and_free_after_the_next
     ck_ok(cushim_event_synchronize(e));
     ck_ok(cushim_event_elapsed(outside, e, &ms));
 }
-END_TEST
 
-START_TEST(a_wrapped_event_stays_its_makers_and_the_driver_is_asked) {
+TEST(a_wrapped_event_stays_its_makers_and_the_driver_is_asked) {
     struct CUstream_st *cu;
     struct cushim_event *e;
     struct cushim_stream *s = stream(NULL, &cu);
@@ -153,9 +147,8 @@ START_TEST(a_wrapped_event_stays_its_makers_and_the_driver_is_asked) {
     ck_assert_uint_eq(n_calls("cuEventDestroy_v2"), 0);
     ck_assert_int_eq(SIM(cuEventDestroy_v2)(raw), CUDA_SUCCESS);
 }
-END_TEST
 
-START_TEST(events_of_another_context_are_told_apart) {
+TEST(events_of_another_context_are_told_apart) {
     struct CUstream_st *cu;
     struct cushim_context *other;
     struct cushim_event *e = create(0), *far;
@@ -173,17 +166,7 @@ START_TEST(events_of_another_context_are_told_apart) {
     ck_ok(cushim_event_destroy(far));
     ck_ok(cushim_stream_destroy(s));
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "event", (const TTest *[]){
-                     destroy_takes_null_and_refuses_what_is_no_event,
-                     arguments_are_checked_before_the_driver_is_asked,
-                     a_refused_creation_leaves_no_event_behind,
-                     a_stream_does_not_wait_for_an_event_that_was_never_recorded,
-                     a_failed_record_changes_nothing,
-                     a_captured_event_is_refused_before_the_driver_and_free_after_the_next_record,
-                     a_wrapped_event_stays_its_makers_and_the_driver_is_asked,
-                     events_of_another_context_are_told_apart, NULL});
+    return tests_run("event");
 }

@@ -13,7 +13,7 @@ static struct cushim_stream *create(struct cushim_context *ctx) {
     return s;
 }
 
-START_TEST(destroy_takes_null_and_refuses_what_is_no_stream) {
+TEST(destroy_takes_null_and_refuses_what_is_no_stream) {
     struct cushim_stream *s = create(NULL);
     struct cushim_event *e;
     ck_ok(cushim_event_create(NULL, 0, &e));
@@ -26,9 +26,8 @@ START_TEST(destroy_takes_null_and_refuses_what_is_no_stream) {
     ck_is(cushim_stream_synchronize(s), CUSHIM_BADHANDLE);
     ck_ok(cushim_event_destroy(e));
 }
-END_TEST
 
-START_TEST(required_pointers_may_not_be_null) {
+TEST(required_pointers_may_not_be_null) {
     struct cushim_stream *s = create(NULL);
     int n;
     ck_is(cushim_stream_create(NULL, 0, 0, NULL), CUSHIM_INVALID);
@@ -40,9 +39,8 @@ START_TEST(required_pointers_may_not_be_null) {
     ck_is(cushim_stream_priority_range(NULL, &n, NULL), CUSHIM_INVALID);
     ck_is(cushim_stream_wait_event(s, NULL), CUSHIM_INVALID);
 }
-END_TEST
 
-START_TEST(a_refused_creation_leaves_no_stream_behind) {
+TEST(a_refused_creation_leaves_no_stream_behind) {
     struct cushim_stream *s = NULL;
     primary(0);
     for (unsigned n = 1;; n++) {
@@ -62,9 +60,8 @@ START_TEST(a_refused_creation_leaves_no_stream_behind) {
             break;
     }
 }
-END_TEST
 
-START_TEST(a_wrapper_is_never_destroyed_in_the_driver) {
+TEST(a_wrapper_is_never_destroyed_in_the_driver) {
     struct cushim_stream *s;
     struct CUstream_st *cu, *found;
     struct cushim_context *zero = primary(0), *one = primary(1);
@@ -83,7 +80,6 @@ START_TEST(a_wrapper_is_never_destroyed_in_the_driver) {
     ck_assert_uint_eq(n_calls("cuStreamDestroy_v2"), 0);
     ck_assert_ptr_null(sim_current());
 }
-END_TEST
 
 static void *use(void *s) {
     int done = 0;
@@ -94,7 +90,7 @@ static void *use(void *s) {
     return NULL;
 }
 
-START_TEST(any_thread_and_any_current_context_will_do) {
+TEST(any_thread_and_any_current_context_will_do) {
     struct cushim_stream *s = create(primary(1));
     CUcontext before;
     pthread_t thread;
@@ -108,9 +104,8 @@ START_TEST(any_thread_and_any_current_context_will_do) {
     ck_ok(cushim_stream_destroy(s));
     ck_assert_ptr_eq(sim_current(), before);
 }
-END_TEST
 
-START_TEST(a_dead_context_refuses_use_and_not_destruction) {
+TEST(a_dead_context_refuses_use_and_not_destruction) {
     struct cushim_context *ctx;
     struct CUstream_st *cu;
     ck_ok(cushim_context_create(0, 0, &ctx));
@@ -125,9 +120,8 @@ START_TEST(a_dead_context_refuses_use_and_not_destruction) {
     ck_is(cushim_stream_destroy(s), CUSHIM_BADHANDLE);
     ck_assert_uint_eq(n_calls("cuStreamDestroy_v2"), 0);
 }
-END_TEST
 
-START_TEST(a_capture_is_refused_without_a_driver_call_that_would_end_it) {
+TEST(a_capture_is_refused_without_a_driver_call_that_would_end_it) {
     struct cushim_stream *s = create(NULL);
     struct CUstream_st *cu;
     CUstreamCaptureStatus state;
@@ -149,9 +143,8 @@ START_TEST(a_capture_is_refused_without_a_driver_call_that_would_end_it) {
     ck_assert_int_eq(SIM(cuStreamEndCapture)(cu, &graph), CUDA_SUCCESS);
     ck_ok(cushim_stream_destroy(s));
 }
-END_TEST
 
-START_TEST(a_driver_without_the_entry_point_is_told_by_name) {
+TEST(a_driver_without_the_entry_point_is_told_by_name) {
     struct cushim_stream *s = create(NULL);
     int done;
     driver_loses(cuStreamQuery);
@@ -161,9 +154,8 @@ START_TEST(a_driver_without_the_entry_point_is_told_by_name) {
     ck_is(cushim_stream_priority_range(NULL, &done, &done), CUSHIM_NOSYM);
     ck_said("cuCtxGetStreamPriorityRange");
 }
-END_TEST
 
-START_TEST(without_a_driver_there_is_no_stream) {
+TEST(without_a_driver_there_is_no_stream) {
     struct cushim_stream *s = (struct cushim_stream *)1;
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
     ck_is(cushim_stream_create(NULL, 0, 0, &s), CUSHIM_NOCUDA);
@@ -171,17 +163,7 @@ START_TEST(without_a_driver_there_is_no_stream) {
     ck_is(cushim_stream_synchronize(NULL), CUSHIM_NOCUDA);
     ck_said("/nowhere/libcuda.so.1");
 }
-END_TEST
 
 SUITE() {
-    return suite_run("stream",
-                     (const TTest *[]){destroy_takes_null_and_refuses_what_is_no_stream,
-                                       required_pointers_may_not_be_null,
-                                       a_refused_creation_leaves_no_stream_behind,
-                                       a_wrapper_is_never_destroyed_in_the_driver,
-                                       any_thread_and_any_current_context_will_do,
-                                       a_dead_context_refuses_use_and_not_destruction,
-                                       a_capture_is_refused_without_a_driver_call_that_would_end_it,
-                                       a_driver_without_the_entry_point_is_told_by_name,
-                                       without_a_driver_there_is_no_stream, NULL});
+    return tests_run("stream");
 }

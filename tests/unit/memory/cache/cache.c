@@ -27,7 +27,7 @@ static void take_and_give(size_t n_bytes, unsigned n) {
         fixture_give(fixture, addresses[i]);
 }
 
-START_TEST(a_hit_and_its_free_take_no_lock) {
+TEST(a_hit_and_its_free_take_no_lock) {
     for (unsigned i = 0; i < 2; i++) {
         fixture = fixture_create(NULL);
         fixture->policy.is_relaxed = i;
@@ -40,9 +40,8 @@ START_TEST(a_hit_and_its_free_take_no_lock) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(the_block_freed_last_is_served_first) {
+TEST(the_block_freed_last_is_served_first) {
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 8; i++)
         addresses[i] = fixture_take(fixture, 20000);
@@ -52,9 +51,8 @@ START_TEST(the_block_freed_last_is_served_first) {
         ck_assert_uint_eq(fixture_take(fixture, 20000), addresses[i]);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_class_keeps_at_most_64_blocks_and_2_MiB) {
+TEST(a_class_keeps_at_most_64_blocks_and_2_MiB) {
     static const struct {
         size_t n_bytes;
         unsigned most;
@@ -71,9 +69,8 @@ START_TEST(a_class_keeps_at_most_64_blocks_and_2_MiB) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(all_classes_together_keep_at_most_4_MiB) {
+TEST(all_classes_together_keep_at_most_4_MiB) {
     fixture = fixture_create(NULL);
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned k = 0; k < cushim_mem_sizeclass_count(); k++) {
@@ -85,9 +82,8 @@ START_TEST(all_classes_together_keep_at_most_4_MiB) {
     /* the class that is used now has a place, whatever the others kept */
     ck_assert_uint_gt(cache()->bins[cushim_mem_sizeclass_count() - 1].n, 0);
 }
-END_TEST
 
-START_TEST(two_thousand_classes_share_a_thousand_slots) {
+TEST(two_thousand_classes_share_a_thousand_slots) {
     cushim_mem_sizeclass_choose(CUSHIM_MEM_EXACT);
     fixture = fixture_create(NULL);
     atomic_store(&fixture->policy.dedicated_bytes, SIZE_MAX);
@@ -106,14 +102,13 @@ START_TEST(two_thousand_classes_share_a_thousand_slots) {
     fixture_trim(fixture, 0);
     ck_assert_uint_eq(pool()->held_bytes, 0);
 }
-END_TEST
 
 static bool has_slot(void) {
     return cache()->spare || cache()->n_fresh < CUSHIM_MEM_CACHE_SLOTS;
 }
 
 /* Blocks that wait for fences are more of a class: so the slots run out long before the bytes. */
-START_TEST(where_the_slots_run_out_the_class_in_use_has_a_place) {
+TEST(where_the_slots_run_out_the_class_in_use_has_a_place) {
     enum { N = 1600, N_SIZES = 8, LAST_BYTES = 5000 };
     fixture = fixture_create(NULL);
     fixture->policy.is_relaxed = true;
@@ -131,9 +126,8 @@ START_TEST(where_the_slots_run_out_the_class_in_use_has_a_place) {
     ck_assert_uint_eq(bin->n, n_before + 1);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(overflow_and_refill_go_in_batches) {
+TEST(overflow_and_refill_go_in_batches) {
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 256; i++) /* the last 128 have one slab */
         addresses[i % 128] = fixture_take(fixture, 512);
@@ -147,9 +141,8 @@ START_TEST(overflow_and_refill_go_in_batches) {
     ck_assert_uint_eq(bin->n, 15);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_refill_cuts_no_pages_for_what_nobody_asked) {
+TEST(a_refill_cuts_no_pages_for_what_nobody_asked) {
     fixture = fixture_create(NULL);
     fixture_take(fixture, 512);
     for (unsigned i = 1; i < 128; i++)
@@ -159,9 +152,8 @@ START_TEST(a_refill_cuts_no_pages_for_what_nobody_asked) {
     ck_assert_uint_eq(pool()->live_bytes, 65536);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(drained_blocks_can_be_given_back_to_the_driver) {
+TEST(drained_blocks_can_be_given_back_to_the_driver) {
     fixture = fixture_create(NULL);
     take_and_give(100000, 20);
     size_t cached_bytes = cache()->cached_bytes;
@@ -173,9 +165,8 @@ START_TEST(drained_blocks_can_be_given_back_to_the_driver) {
     ck_assert_uint_eq(pool()->held_bytes, 0);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_pool_that_was_abandoned_is_forgotten) {
+TEST(a_pool_that_was_abandoned_is_forgotten) {
     fixture = fixture_create(NULL);
     struct cushim_mem_cache *first = NULL;
     for (unsigned life = 0; life < 5; life++) {
@@ -193,9 +184,8 @@ START_TEST(a_pool_that_was_abandoned_is_forgotten) {
     ck_assert_uint_eq(fixture_stats(fixture)->n_requests, 50);
     ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 50);
 }
-END_TEST
 
-START_TEST(each_pool_has_its_own) {
+TEST(each_pool_has_its_own) {
     struct cushim_mem_block block;
     CUresult answer;
     fixture = fixture_create(NULL);
@@ -212,10 +202,9 @@ START_TEST(each_pool_has_its_own) {
     ck_assert_uint_eq(pool()->n_caches, 1);
     fixture_check(fixture);
 }
-END_TEST
 
 /* The sums are those of a model, at every moment, and so is the peak. */
-START_TEST(who_is_to_have_a_segment_of_his_own_gets_none_from_it) {
+TEST(who_is_to_have_a_segment_of_his_own_gets_none_from_it) {
     fixture = fixture_create(NULL);
     take_and_give(1000, 4);
     atomic_store(&fixture->policy.dedicated_bytes, 512); /* found out late, as policy.h has it */
@@ -224,9 +213,8 @@ START_TEST(who_is_to_have_a_segment_of_his_own_gets_none_from_it) {
         ck_assert_uint_ne(address, addresses[i]);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(counters_are_exact_with_one_thread) {
+TEST(counters_are_exact_with_one_thread) {
     static size_t sizes[64];
     uint64_t random = 7, n_requests = 0, n_frees = 0, live_bytes = 0, peak_bytes = 0;
     fixture = fixture_create(NULL);
@@ -255,9 +243,8 @@ START_TEST(counters_are_exact_with_one_thread) {
     }
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_recent_peak_begins_at_what_is_live) {
+TEST(a_recent_peak_begins_at_what_is_live) {
     fixture = fixture_create(NULL);
     uint64_t kept = fixture_take(fixture, 3000);
     fixture_give(fixture, fixture_take(fixture, 40000));
@@ -272,18 +259,7 @@ START_TEST(a_recent_peak_begins_at_what_is_live) {
     fixture_give(fixture, kept);
     fixture_check(fixture);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "cache",
-        (const TTest *[]){
-            a_hit_and_its_free_take_no_lock, the_block_freed_last_is_served_first,
-            a_class_keeps_at_most_64_blocks_and_2_MiB, all_classes_together_keep_at_most_4_MiB,
-            two_thousand_classes_share_a_thousand_slots,
-            where_the_slots_run_out_the_class_in_use_has_a_place, overflow_and_refill_go_in_batches,
-            a_refill_cuts_no_pages_for_what_nobody_asked,
-            drained_blocks_can_be_given_back_to_the_driver, a_pool_that_was_abandoned_is_forgotten,
-            each_pool_has_its_own, who_is_to_have_a_segment_of_his_own_gets_none_from_it,
-            counters_are_exact_with_one_thread, a_recent_peak_begins_at_what_is_live, NULL});
+    return tests_run("cache");
 }

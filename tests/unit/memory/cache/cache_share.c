@@ -35,7 +35,7 @@ static void start_idle(pthread_t *threads) {
     meet();
 }
 
-START_TEST(many_threads_have_little_each) {
+TEST(many_threads_have_little_each) {
     pthread_t threads[THREADS];
     start_idle(threads);
     ck_assert_uint_eq(pool()->n_caches, THREADS);
@@ -53,7 +53,6 @@ START_TEST(many_threads_have_little_each) {
     ck_assert_uint_eq(pool()->n_caches, 0);
     fixture_check(fixture);
 }
-END_TEST
 
 /* A second and more goes by for the caches of threads that stand still. */
 static void let_time_pass(void) {
@@ -69,7 +68,7 @@ static void use_much(unsigned n_blocks) {
         give(addresses[i]);
 }
 
-START_TEST(idle_threads_take_nothing_from_those_at_work) {
+TEST(idle_threads_take_nothing_from_those_at_work) {
     pthread_t threads[THREADS];
     uint64_t since_ns = cushim_clock_ns();
     start_idle(threads);
@@ -93,10 +92,7 @@ START_TEST(idle_threads_take_nothing_from_those_at_work) {
     ck_assert_uint_eq(n_wrong, 0);
     fixture_check(fixture);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("cache_share",
-                     (const TTest *[]){many_threads_have_little_each,
-                                       idle_threads_take_nothing_from_those_at_work, NULL});
+    return tests_run("cache_share");
 }

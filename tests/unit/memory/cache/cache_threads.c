@@ -35,7 +35,7 @@ static void *live_briefly(void *unused) {
     return cushim_mem_cache_recent;
 }
 
-START_TEST(threads_by_the_thousand_hand_one_cache_on) {
+TEST(threads_by_the_thousand_hand_one_cache_on) {
     void *first = NULL;
     for (unsigned relaxed = 0; relaxed < 2; relaxed++) {
         fixture = fixture_create(NULL);
@@ -58,7 +58,6 @@ START_TEST(threads_by_the_thousand_hand_one_cache_on) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
 /* The owner is in its cache, as for a moment with each call. */
 static void *stay_inside(void *unused) {
@@ -83,7 +82,7 @@ static void *give_and_stay(void *unused) {
     return unused;
 }
 
-START_TEST(what_an_idle_thread_has_cached_goes_back_to_all) {
+TEST(what_an_idle_thread_has_cached_goes_back_to_all) {
     pthread_t idle;
     fixture = fixture_create(NULL);
     give(take(1000));
@@ -96,7 +95,6 @@ START_TEST(what_an_idle_thread_has_cached_goes_back_to_all) {
     fixture_check(fixture);
     fixture_destroy(fixture);
 }
-END_TEST
 
 /* Keys end a thread in the order in which they were made, and this one's is the last. */
 /* Not by an exit: memcheck would look for what only the stack of the thread that ended knew. */
@@ -105,7 +103,7 @@ static void leave_well(void *unused) {
     kill(getpid(), SIGKILL);
 }
 
-START_TEST(a_thread_of_a_forked_child_ends_though_its_parent_was_among_the_caches) {
+TEST(a_thread_of_a_forked_child_ends_though_its_parent_was_among_the_caches) {
     pthread_t owner, drainer;
     int status = -1;
     fixture = fixture_create(NULL);
@@ -134,7 +132,6 @@ START_TEST(a_thread_of_a_forked_child_ends_though_its_parent_was_among_the_cache
     ck_assert_uint_eq(n_wrong, 0);
     fixture_check(fixture);
 }
-END_TEST
 
 static void *churn(void *seed) {
     uint64_t random = (uintptr_t)seed * 2654435761u + 1, addresses[16] = {0};
@@ -162,7 +159,7 @@ static void *drain(void *unused) {
     return unused;
 }
 
-START_TEST(caches_in_use_can_be_drained_and_summed) {
+TEST(caches_in_use_can_be_drained_and_summed) {
     for (unsigned relaxed = 0; relaxed < 2; relaxed++) {
         pthread_t drainer;
         fixture = fixture_create(NULL);
@@ -179,7 +176,6 @@ START_TEST(caches_in_use_can_be_drained_and_summed) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
 static void *take_and_give(void *unused) {
     fake_set_current(fake_context(0));
@@ -196,7 +192,7 @@ static void *sum_up(void *unused) {
     return unused;
 }
 
-START_TEST(no_sum_has_more_frees_than_requests) {
+TEST(no_sum_has_more_frees_than_requests) {
     pthread_t reader;
     fixture = fixture_create(NULL);
     atomic_store(&is_over, false);
@@ -209,7 +205,6 @@ START_TEST(no_sum_has_more_frees_than_requests) {
     ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 4 * suite_turns(20000));
     fixture_destroy(fixture);
 }
-END_TEST
 
 static void *survive(void *unused) {
     fake_set_current(fake_context(0));
@@ -222,7 +217,7 @@ static void *survive(void *unused) {
     return unused;
 }
 
-START_TEST(a_pool_is_abandoned_while_caches_hold_its_blocks) {
+TEST(a_pool_is_abandoned_while_caches_hold_its_blocks) {
     pthread_t threads[4];
     fixture = fixture_create(NULL);
     pthread_barrier_init(&meeting, NULL, 5);
@@ -243,7 +238,6 @@ START_TEST(a_pool_is_abandoned_while_caches_hold_its_blocks) {
     ck_assert_uint_eq(fixture_stats(fixture)->n_requests, 4 * 20 * 20);
     fixture_check(fixture);
 }
-END_TEST
 
 /* A pool goes and comes while threads, whose caches have blocks of it, are busy with another. */
 static void *use_another(void *unused) {
@@ -263,7 +257,7 @@ static void *use_another(void *unused) {
     return unused;
 }
 
-START_TEST(a_pool_is_abandoned_while_its_threads_use_another) {
+TEST(a_pool_is_abandoned_while_its_threads_use_another) {
     pthread_t threads[3];
     fixture = fixture_create(NULL);
     fixture_open(fixture, 1);
@@ -285,7 +279,6 @@ START_TEST(a_pool_is_abandoned_while_its_threads_use_another) {
     ck_assert_uint_eq(fixture->pools[1].n_caches, 0);
     fixture_check(fixture);
 }
-END_TEST
 
 /* A destructor that runs after ours: its blocks take the pool's lock. */
 static pthread_key_t late_key;
@@ -304,7 +297,7 @@ static void *end_late(void *unused) {
     return unused;
 }
 
-START_TEST(what_a_thread_frees_in_its_last_moments_goes_to_the_free_lists) {
+TEST(what_a_thread_frees_in_its_last_moments_goes_to_the_free_lists) {
     fixture = fixture_create(NULL);
     pthread_key_create(&late_key, use_late);
     run(1, end_late);
@@ -314,7 +307,6 @@ START_TEST(what_a_thread_frees_in_its_last_moments_goes_to_the_free_lists) {
     ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 4);
     fixture_check(fixture);
 }
-END_TEST
 
 static uint64_t passed[THREADS];
 
@@ -333,7 +325,7 @@ static void *take_for_others(void *number) {
     return NULL;
 }
 
-START_TEST(the_peak_is_off_by_no_more_than_threads_keep_to_themselves) {
+TEST(the_peak_is_off_by_no_more_than_threads_keep_to_themselves) {
     fixture = fixture_create(NULL);
     pthread_barrier_init(&meeting, NULL, 4);
     run(4, take_for_others);
@@ -342,18 +334,7 @@ START_TEST(the_peak_is_off_by_no_more_than_threads_keep_to_themselves) {
     ck_assert_uint_le(fixture_stats(fixture)->peak_live_bytes, 40 * 900000 + 4 * MIB);
     fixture_check(fixture);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "cache_threads",
-        (const TTest *[]){threads_by_the_thousand_hand_one_cache_on,
-                          a_thread_of_a_forked_child_ends_though_its_parent_was_among_the_caches,
-                          what_an_idle_thread_has_cached_goes_back_to_all,
-                          caches_in_use_can_be_drained_and_summed,
-                          no_sum_has_more_frees_than_requests,
-                          a_pool_is_abandoned_while_caches_hold_its_blocks,
-                          a_pool_is_abandoned_while_its_threads_use_another,
-                          what_a_thread_frees_in_its_last_moments_goes_to_the_free_lists,
-                          the_peak_is_off_by_no_more_than_threads_keep_to_themselves, NULL});
+    return tests_run("cache_threads");
 }

@@ -66,7 +66,7 @@ static enum cushim_status wait_for(unsigned k) {
     return status;
 }
 
-START_TEST(an_idle_context_costs_a_record_and_a_query) {
+TEST(an_idle_context_costs_a_record_and_a_query) {
     setup(NULL);
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
     ck_assert_int_eq(answer, CUDA_SUCCESS);
@@ -74,9 +74,8 @@ START_TEST(an_idle_context_costs_a_record_and_a_query) {
     ck_assert_str_eq(fake_order(), "cuCtxRecordEvent(0) cuEventQuery(0)");
     ck_assert_uint_eq(cushim_mem_stats_read(&stats.n_waits), 0);
 }
-END_TEST
 
-START_TEST(a_busy_context_is_polled_then_slept_on_until_it_is_done) {
+TEST(a_busy_context_is_polled_then_slept_on_until_it_is_done) {
     setup(NULL);
     fake_submit(0);
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
@@ -84,7 +83,6 @@ START_TEST(a_busy_context_is_polled_then_slept_on_until_it_is_done) {
     ck_assert_uint_eq(cushim_mem_stats_read(&stats.n_waits), 1);
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 1);
 }
-END_TEST
 
 static void finish_while_polled(const char *name) {
     watch(name);
@@ -93,7 +91,7 @@ static void finish_while_polled(const char *name) {
 }
 
 /* A query does not bring out what kernels printed; a synchronise does, and native's free. */
-START_TEST(a_wait_that_the_polls_end_is_a_synchronise_too) {
+TEST(a_wait_that_the_polls_end_is_a_synchronise_too) {
     setup(NULL);
     fake_submit(0);
     fake_on_call(finish_while_polled);
@@ -101,10 +99,9 @@ START_TEST(a_wait_that_the_polls_end_is_a_synchronise_too) {
     ck_assert_uint_lt(fake_n_calls("cuEventQuery"), 6);
     ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 1);
 }
-END_TEST
 
 /* Of work that was over, too, and once for all of it; launches of any context count. */
-START_TEST(a_launch_makes_the_next_wait_of_each_context_bring_out_what_it_printed) {
+TEST(a_launch_makes_the_next_wait_of_each_context_bring_out_what_it_printed) {
     setup(NULL);
     wait_for(0);
     wait_for(1); /* both have a spare event now */
@@ -124,9 +121,8 @@ START_TEST(a_launch_makes_the_next_wait_of_each_context_bring_out_what_it_printe
     ck_assert_int_eq(wait_for(1), CUSHIM_OK);
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventSynchronize(1)"));
 }
-END_TEST
 
-START_TEST(a_wait_that_blocks_has_brought_it_out) {
+TEST(a_wait_that_blocks_has_brought_it_out) {
     setup(NULL);
     cushim_mem_launches_note();
     fake_submit(0);
@@ -135,9 +131,8 @@ START_TEST(a_wait_that_blocks_has_brought_it_out) {
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
     ck_assert_str_eq(fake_order(), "cuCtxRecordEvent(0) cuEventQuery(0)");
 }
-END_TEST
 
-START_TEST(what_a_failed_wait_left_comes_out_with_the_next) {
+TEST(what_a_failed_wait_left_comes_out_with_the_next) {
     setup(NULL);
     wait_for(0);
     is_over = true;
@@ -147,9 +142,8 @@ START_TEST(what_a_failed_wait_left_comes_out_with_the_next) {
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventSynchronize(0)"));
 }
-END_TEST
 
-START_TEST(the_event_sleeps_as_the_context_does) {
+TEST(the_event_sleeps_as_the_context_does) {
     setup(NULL);
     wait_for(0);
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventCreate(2)")); /* no timing */
@@ -159,9 +153,8 @@ START_TEST(the_event_sleeps_as_the_context_does) {
     wait_for(0);
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventCreate(3)")); /* blocking too */
 }
-END_TEST
 
-START_TEST(the_event_is_made_and_recorded_in_its_own_context) {
+TEST(the_event_is_made_and_recorded_in_its_own_context) {
     setup(NULL);
     fake_set_current(fake_context(1));
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
@@ -170,9 +163,8 @@ START_TEST(the_event_is_made_and_recorded_in_its_own_context) {
     ck_assert_int_eq(wait_for(2), CUSHIM_OK);
     ck_assert_uint_eq(fake_depth(), 0);
 }
-END_TEST
 
-START_TEST(an_open_capture_gets_the_barrier_and_no_record) {
+TEST(an_open_capture_gets_the_barrier_and_no_record) {
     setup(NULL);
     for (unsigned i = 0; i < 2; i++) {
         pass = i ? CUSHIM_MEM_PASS_OWN : CUSHIM_MEM_PASS_RELAXED;
@@ -182,18 +174,16 @@ START_TEST(an_open_capture_gets_the_barrier_and_no_record) {
     }
     ck_assert_uint_eq(fake_n_allocations(), 0);
 }
-END_TEST
 
-START_TEST(the_barrier_leaves_the_capture_of_another_thread_valid) {
+TEST(the_barrier_leaves_the_capture_of_another_thread_valid) {
     setup(NULL);
     pass = CUSHIM_MEM_PASS_RELAXED;
     fake_capture(0, true);
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
     ck_assert_uint_eq(fake_n_invalidated(), 0);
 }
-END_TEST
 
-START_TEST(the_callers_own_capture_meets_what_native_does_to_it) {
+TEST(the_callers_own_capture_meets_what_native_does_to_it) {
     setup(NULL);
     pass = CUSHIM_MEM_PASS_OWN;
     fake_capture(0, true);
@@ -202,9 +192,8 @@ START_TEST(the_callers_own_capture_meets_what_native_does_to_it) {
     ck_assert_uint_eq(fake_n_invalidated(), 1);
     ck_assert_uint_eq(fake_n_allocations(), 0);
 }
-END_TEST
 
-START_TEST(a_barrier_without_memory_waits_for_nothing_and_says_so) {
+TEST(a_barrier_without_memory_waits_for_nothing_and_says_so) {
     setup(NULL);
     pass = CUSHIM_MEM_PASS_RELAXED;
     fake_limit(0);
@@ -212,15 +201,13 @@ START_TEST(a_barrier_without_memory_waits_for_nothing_and_says_so) {
     ck_assert_int_eq(answer, CUDA_ERROR_OUT_OF_MEMORY);
     ck_assert_ptr_null(strstr(fake_order(), "cuMemFree_v2"));
 }
-END_TEST
 
-START_TEST(a_capture_that_nobody_announced_is_answered_by_the_barrier) {
+TEST(a_capture_that_nobody_announced_is_answered_by_the_barrier) {
     setup(NULL);
     fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuMemAlloc_v2(1) cuMemFree_v2(1)"));
 }
-END_TEST
 
 /* A capture of another context begins as soon as the gate lets it. */
 static void begin_capture(const char *name) {
@@ -231,7 +218,7 @@ static void begin_capture(const char *name) {
     }
 }
 
-START_TEST(a_capture_that_begins_after_the_record_stays_valid) {
+TEST(a_capture_that_begins_after_the_record_stays_valid) {
     setup(NULL);
     fake_submit(0);
     fake_on_call(begin_capture);
@@ -240,7 +227,6 @@ START_TEST(a_capture_that_begins_after_the_record_stays_valid) {
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventSynchronize(0)"));
     ck_assert_uint_eq(fake_n_invalidated(), 0);
 }
-END_TEST
 
 /* Other threads come while a record is made: each of the first n_to_come, and what then happens. */
 static unsigned n_come, n_to_come;
@@ -270,49 +256,44 @@ static void wait_while_others_come(unsigned n) {
     ck_assert_uint_eq(cushim_mem_stats_read(&stats.n_waits), 0);
 }
 
-START_TEST(who_came_meanwhile_is_proven_for_by_the_same_thread) {
+TEST(who_came_meanwhile_is_proven_for_by_the_same_thread) {
     then = NOTHING;
     wait_while_others_come(3);
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 4);
     ck_assert_uint_eq(cushim_mem_fence_done(&fences[0]), 4);
 }
-END_TEST
 
-START_TEST(nobody_records_for_others_for_ever) {
+TEST(nobody_records_for_others_for_ever) {
     then = NOTHING;
     wait_while_others_come(1000);
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 16);
     ck_assert_uint_eq(cushim_mem_fence_done(&fences[0]), 16); /* the next asks for itself */
 }
-END_TEST
 
-START_TEST(who_records_does_not_wait_for_the_work_of_others) {
+TEST(who_records_does_not_wait_for_the_work_of_others) {
     then = BECOMES_BUSY; /* before the second record */
     wait_while_others_come(1);
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 2);
     ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 0);
     ck_assert_uint_eq(cushim_mem_fence_done(&fences[0]), 1);
 }
-END_TEST
 
-START_TEST(who_records_for_others_stops_where_a_capture_opens) {
+TEST(who_records_for_others_stops_where_a_capture_opens) {
     then = CAPTURE_OPENS;
     wait_while_others_come(1);
     ck_assert_str_eq(fake_order(), "cuEventCreate(2) cuCtxRecordEvent(0) cuEventQuery(0)");
     ck_assert_uint_eq(cushim_mem_fence_done(&fences[0]), 1);
 }
-END_TEST
 
-START_TEST(other_contexts_are_neither_recorded_nor_waited_for) {
+TEST(other_contexts_are_neither_recorded_nor_waited_for) {
     setup(NULL);
     fake_submit(1);
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
     ck_assert_ptr_null(strstr(fake_order(), "(1)"));
     ck_assert_uint_eq(fake_n_done(1), 0);
 }
-END_TEST
 
-START_TEST(before_context_events_each_wait_is_the_native_barrier) {
+TEST(before_context_events_each_wait_is_the_native_barrier) {
     setup("cuCtxRecordEvent");
     for (unsigned i = 0; i < 2; i++) {
         fake_submit(0);
@@ -331,9 +312,8 @@ START_TEST(before_context_events_each_wait_is_the_native_barrier) {
     fake_limit(0);
     ck_assert_int_eq(wait_for(0), CUSHIM_NOMEM);
 }
-END_TEST
 
-START_TEST(each_failed_call_is_answered_with_its_own_code_and_no_event_is_lost) {
+TEST(each_failed_call_is_answered_with_its_own_code_and_no_event_is_lost) {
     for (unsigned n = 1;; n++) {
         setup(NULL);
         fake_set_current(fake_context(1));
@@ -352,9 +332,8 @@ START_TEST(each_failed_call_is_answered_with_its_own_code_and_no_event_is_lost) 
         ck_assert_uint_eq(fake_depth(), 1);
     }
 }
-END_TEST
 
-START_TEST(an_abandoned_fence_forgets_its_events_and_waits_for_nothing) {
+TEST(an_abandoned_fence_forgets_its_events_and_waits_for_nothing) {
     setup(NULL);
     wait_for(0);
     fake_lose_all();
@@ -366,9 +345,8 @@ START_TEST(an_abandoned_fence_forgets_its_events_and_waits_for_nothing) {
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuCtxRecordEvent(0)"));
 }
-END_TEST
 
-START_TEST(an_event_that_comes_back_behind_its_context_is_used_no_more) {
+TEST(an_event_that_comes_back_behind_its_context_is_used_no_more) {
     struct cushim_mem_record record = {0};
     setup(NULL);
     ck_assert_int_eq(cushim_mem_record_make(&record, &fences[0], NULL), CUDA_SUCCESS);
@@ -377,10 +355,9 @@ START_TEST(an_event_that_comes_back_behind_its_context_is_used_no_more) {
     cushim_mem_record_release(&record);
     ck_assert_uint_eq(n_idle_events(&fences[0]), 0);
 }
-END_TEST
 
 /* With 16 threads a pair took 1.4 times as long where they did not. */
-START_TEST(what_different_threads_write_lies_in_different_lines) {
+TEST(what_different_threads_write_lies_in_different_lines) {
     const size_t places[] = {
         offsetof(struct cushim_mem_fence, open),         offsetof(struct cushim_mem_fence, done),
         offsetof(struct cushim_mem_fence, effect),       offsetof(struct cushim_mem_fence, wanted),
@@ -388,34 +365,7 @@ START_TEST(what_different_threads_write_lies_in_different_lines) {
     for (size_t i = 1; i < sizeof places / sizeof *places; i++)
         ck_assert_uint_ge(places[i] - places[i - 1], CUSHIM_MEM_LINE_BYTES);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "fence",
-        (const TTest *[]){what_different_threads_write_lies_in_different_lines,
-                          an_event_that_comes_back_behind_its_context_is_used_no_more,
-                          an_idle_context_costs_a_record_and_a_query,
-                          a_busy_context_is_polled_then_slept_on_until_it_is_done,
-                          a_wait_that_the_polls_end_is_a_synchronise_too,
-                          a_launch_makes_the_next_wait_of_each_context_bring_out_what_it_printed,
-                          a_wait_that_blocks_has_brought_it_out,
-                          what_a_failed_wait_left_comes_out_with_the_next,
-                          the_event_sleeps_as_the_context_does,
-                          the_event_is_made_and_recorded_in_its_own_context,
-                          an_open_capture_gets_the_barrier_and_no_record,
-                          the_barrier_leaves_the_capture_of_another_thread_valid,
-                          the_callers_own_capture_meets_what_native_does_to_it,
-                          a_barrier_without_memory_waits_for_nothing_and_says_so,
-                          a_capture_that_nobody_announced_is_answered_by_the_barrier,
-                          a_capture_that_begins_after_the_record_stays_valid,
-                          who_came_meanwhile_is_proven_for_by_the_same_thread,
-                          nobody_records_for_others_for_ever,
-                          who_records_does_not_wait_for_the_work_of_others,
-                          who_records_for_others_stops_where_a_capture_opens,
-                          other_contexts_are_neither_recorded_nor_waited_for,
-                          before_context_events_each_wait_is_the_native_barrier,
-                          each_failed_call_is_answered_with_its_own_code_and_no_event_is_lost,
-                          an_abandoned_fence_forgets_its_events_and_waits_for_nothing,
-                          NULL});
+    return tests_run("fence");
 }

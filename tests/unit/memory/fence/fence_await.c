@@ -6,7 +6,7 @@
 #include "tests/unit/memory/idle_events.h"
 #include "tests/unit/suite.h"
 
-START_TEST(waiting_for_what_is_done_or_idle_costs_little) {
+TEST(waiting_for_what_is_done_or_idle_costs_little) {
     fence_fixture_setup(NULL);
     ck_assert_int_eq(fence_fixture_await(1, 0), CUSHIM_OK); /* makes the event */
     fake_forget_order();
@@ -17,9 +17,8 @@ START_TEST(waiting_for_what_is_done_or_idle_costs_little) {
     ck_assert_uint_eq(cushim_mem_stats_read(&fixture.stats.n_waits), 0);
     fence_fixture_finish();
 }
-END_TEST
 
-START_TEST(a_wait_covers_nothing_submitted_after_the_free_where_a_record_stands) {
+TEST(a_wait_covers_nothing_submitted_after_the_free_where_a_record_stands) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
@@ -32,9 +31,8 @@ START_TEST(a_wait_covers_nothing_submitted_after_the_free_where_a_record_stands)
     ck_assert_uint_eq(cushim_mem_stats_read(&fixture.stats.n_waits), 1);
     fence_fixture_finish();
 }
-END_TEST
 
-START_TEST(a_deadline_is_kept_and_nothing_sleeps_on_the_device) {
+TEST(a_deadline_is_kept_and_nothing_sleeps_on_the_device) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
     ck_assert_int_eq(fence_fixture_await(tag, 1), CUSHIM_TIMEOUT); /* long past */
@@ -45,7 +43,6 @@ START_TEST(a_deadline_is_kept_and_nothing_sleeps_on_the_device) {
     ck_assert_uint_eq(fake_n_done(0), 0);
     fence_fixture_finish();
 }
-END_TEST
 
 static unsigned n_queries;
 
@@ -54,7 +51,7 @@ static void finish_at_the_300th_query(const char *name) {
         fake_finish(0);
 }
 
-START_TEST(what_ends_before_the_deadline_is_seen) {
+TEST(what_ends_before_the_deadline_is_seen) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
     fake_on_call(finish_at_the_300th_query);
@@ -63,9 +60,8 @@ START_TEST(what_ends_before_the_deadline_is_seen) {
     ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 0);
     fence_fixture_finish();
 }
-END_TEST
 
-START_TEST(while_a_capture_is_open_a_wait_is_the_native_barrier) {
+TEST(while_a_capture_is_open_a_wait_is_the_native_barrier) {
     fence_fixture_setup(NULL);
     fake_capture(0, true);
     fixture.pass = CUSHIM_MEM_PASS_RELAXED;
@@ -82,9 +78,8 @@ START_TEST(while_a_capture_is_open_a_wait_is_the_native_barrier) {
     ck_assert(!fence_fixture_is_done(tag + 1));
     fence_fixture_finish();
 }
-END_TEST
 
-START_TEST(a_record_made_before_a_capture_is_waited_for_during_it) {
+TEST(a_record_made_before_a_capture_is_waited_for_during_it) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
@@ -94,9 +89,8 @@ START_TEST(a_record_made_before_a_capture_is_waited_for_during_it) {
     ck_assert_uint_eq(fake_n_calls("cuMemFree_v2"), 0);
     fence_fixture_finish();
 }
-END_TEST
 
-START_TEST(the_callers_own_capture_refuses_a_wait_as_natively) {
+TEST(the_callers_own_capture_refuses_a_wait_as_natively) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
     fake_capture(0, true);
@@ -106,9 +100,8 @@ START_TEST(the_callers_own_capture_refuses_a_wait_as_natively) {
     ck_assert(!fence_fixture_is_done(tag));
     ck_assert_uint_eq(fake_n_invalidated(), 1);
 }
-END_TEST
 
-START_TEST(before_context_events_a_wait_is_the_native_barrier) {
+TEST(before_context_events_a_wait_is_the_native_barrier) {
     fence_fixture_setup("cuCtxRecordEvent");
     uint64_t tag = fence_fixture_free(0);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_NOTREADY);
@@ -128,9 +121,8 @@ START_TEST(before_context_events_a_wait_is_the_native_barrier) {
     ck_assert_int_eq(fence_fixture_await(cushim_mem_fence_tag(fixture.fence), 0), CUSHIM_CAPTURE);
     ck_assert_uint_eq(fake_n_invalidated(), 1);
 }
-END_TEST
 
-START_TEST(where_all_rows_are_in_flight_a_wait_is_the_native_barrier) {
+TEST(where_all_rows_are_in_flight_a_wait_is_the_native_barrier) {
     fence_fixture_setup(NULL);
     for (unsigned i = 0; i < CUSHIM_MEM_EPOCH_ROWS; i++) {
         fence_fixture_free(0);
@@ -144,9 +136,8 @@ START_TEST(where_all_rows_are_in_flight_a_wait_is_the_native_barrier) {
     ck_assert(fence_fixture_is_done(tag));
     fence_fixture_finish();
 }
-END_TEST
 
-START_TEST(the_first_free_waits_and_later_ones_only_for_effects_since) {
+TEST(the_first_free_waits_and_later_ones_only_for_effects_since) {
     fence_fixture_setup(NULL);
     uint64_t effect = cushim_mem_fence_effect(fixture.fence);
     ck_assert_uint_ne(effect, 0); /* submitted before there was a fence */
@@ -163,9 +154,8 @@ START_TEST(the_first_free_waits_and_later_ones_only_for_effects_since) {
     ck_assert_uint_eq(cushim_mem_fence_effect(fixture.fence), 0);
     fence_fixture_finish();
 }
-END_TEST
 
-START_TEST(each_failed_call_gives_its_own_code_and_no_event_is_lost) {
+TEST(each_failed_call_gives_its_own_code_and_no_event_is_lost) {
     for (unsigned n = 1;; n++) {
         fence_fixture_setup(NULL);
         uint64_t tag = fence_fixture_free(0);
@@ -188,20 +178,7 @@ START_TEST(each_failed_call_gives_its_own_code_and_no_event_is_lost) {
             break;
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "fence_await",
-        (const TTest *[]){waiting_for_what_is_done_or_idle_costs_little,
-                          a_wait_covers_nothing_submitted_after_the_free_where_a_record_stands,
-                          a_deadline_is_kept_and_nothing_sleeps_on_the_device,
-                          what_ends_before_the_deadline_is_seen,
-                          while_a_capture_is_open_a_wait_is_the_native_barrier,
-                          a_record_made_before_a_capture_is_waited_for_during_it,
-                          the_callers_own_capture_refuses_a_wait_as_natively,
-                          before_context_events_a_wait_is_the_native_barrier,
-                          where_all_rows_are_in_flight_a_wait_is_the_native_barrier,
-                          the_first_free_waits_and_later_ones_only_for_effects_since,
-                          each_failed_call_gives_its_own_code_and_no_event_is_lost, NULL});
+    return tests_run("fence_await");
 }

@@ -3,7 +3,7 @@
 #include "tests/unit/memory/idle_events.h"
 #include "tests/unit/suite.h"
 
-START_TEST(an_epoch_is_done_once_the_work_before_its_frees_is) {
+TEST(an_epoch_is_done_once_the_work_before_its_frees_is) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
     ck_assert_uint_gt(tag, 0);
@@ -17,7 +17,6 @@ START_TEST(an_epoch_is_done_once_the_work_before_its_frees_is) {
     ck_assert(!fence_fixture_is_done(later));
     fence_fixture_finish();
 }
-END_TEST
 
 static uint64_t tag_inside;
 
@@ -25,7 +24,7 @@ static void free_inside(void) {
     tag_inside = cushim_mem_fence_tag(fixture.fence);
 }
 
-START_TEST(what_is_freed_while_the_record_is_made_belongs_to_the_next_epoch) {
+TEST(what_is_freed_while_the_record_is_made_belongs_to_the_next_epoch) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
     fence_fixture_when("cuCtxRecordEvent", free_inside); /* its work comes after the record */
@@ -35,14 +34,13 @@ START_TEST(what_is_freed_while_the_record_is_made_belongs_to_the_next_epoch) {
     ck_assert(!fence_fixture_is_done(tag_inside));
     fence_fixture_finish();
 }
-END_TEST
 
 static void poll_inside(void) {
     ck_assert(!fence_fixture_is_done(1));
     ck_assert(!cushim_mem_fence_is_in_flight(fixture.fence));
 }
 
-START_TEST(a_row_is_not_to_be_seen_before_its_record) {
+TEST(a_row_is_not_to_be_seen_before_its_record) {
     fence_fixture_setup(NULL);
     ck_assert_uint_eq(fence_fixture_free(0), 1);
     fence_fixture_when("cuCtxRecordEvent",
@@ -52,7 +50,6 @@ START_TEST(a_row_is_not_to_be_seen_before_its_record) {
     ck_assert(!fence_fixture_is_done(1));
     fence_fixture_finish();
 }
-END_TEST
 
 static void start_inside(void) {
     /* as another thread would: what it freed meanwhile is not covered by the record under way */
@@ -60,7 +57,7 @@ static void start_inside(void) {
     ck_assert_int_eq(fixture.answer, CUDA_SUCCESS);
 }
 
-START_TEST(one_thread_records_and_the_others_go_on) {
+TEST(one_thread_records_and_the_others_go_on) {
     fence_fixture_setup(NULL);
     fence_fixture_when("cuCtxRecordEvent", start_inside);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
@@ -68,9 +65,8 @@ START_TEST(one_thread_records_and_the_others_go_on) {
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK); /* the next one is no worse for it */
     fence_fixture_finish();
 }
-END_TEST
 
-START_TEST(a_record_that_failed_leaves_its_epoch_to_a_later_one) {
+TEST(a_record_that_failed_leaves_its_epoch_to_a_later_one) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
     fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -88,9 +84,8 @@ START_TEST(a_record_that_failed_leaves_its_epoch_to_a_later_one) {
     ck_assert_uint_eq(fake_n_events(), n_idle_events(fixture.fence));
     fence_fixture_finish();
 }
-END_TEST
 
-START_TEST(of_the_epochs_in_flight_the_longest_finished_prefix_is_done) {
+TEST(of_the_epochs_in_flight_the_longest_finished_prefix_is_done) {
     uint64_t tags[4];
     fence_fixture_setup(NULL);
     for (unsigned i = 0; i < 4; i++) {
@@ -107,9 +102,8 @@ START_TEST(of_the_epochs_in_flight_the_longest_finished_prefix_is_done) {
     ck_assert_uint_eq(n_idle_events(fixture.fence), 4);
     fence_fixture_finish();
 }
-END_TEST
 
-START_TEST(a_full_ring_polls_and_then_makes_no_record) {
+TEST(a_full_ring_polls_and_then_makes_no_record) {
     fence_fixture_setup(NULL);
     for (unsigned i = 0; i < CUSHIM_MEM_EPOCH_ROWS; i++) {
         fence_fixture_free(0);
@@ -125,9 +119,8 @@ START_TEST(a_full_ring_polls_and_then_makes_no_record) {
     ck_assert_uint_eq(fake_n_events(), CUSHIM_MEM_EPOCH_ROWS);
     fence_fixture_finish();
 }
-END_TEST
 
-START_TEST(while_a_capture_is_open_epochs_are_polled_but_not_recorded) {
+TEST(while_a_capture_is_open_epochs_are_polled_but_not_recorded) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
@@ -143,18 +136,16 @@ START_TEST(while_a_capture_is_open_epochs_are_polled_but_not_recorded) {
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 1);
     fence_fixture_finish();
 }
-END_TEST
 
-START_TEST(a_capture_that_nobody_announced_is_no_damage) {
+TEST(a_capture_that_nobody_announced_is_no_damage) {
     fence_fixture_setup(NULL);
     fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_NOTREADY);
     ck_assert_int_eq(fixture.answer, CUDA_SUCCESS);
     fence_fixture_finish();
 }
-END_TEST
 
-START_TEST(a_synchronise_completes_what_was_freed_before_it_began) {
+TEST(a_synchronise_completes_what_was_freed_before_it_began) {
     fence_fixture_setup(NULL);
     uint64_t before = fence_fixture_free(0);
     uint64_t epoch = cushim_mem_fence_synchronise(fixture.fence);
@@ -167,10 +158,9 @@ START_TEST(a_synchronise_completes_what_was_freed_before_it_began) {
     ck_assert_str_eq(fake_order(), "");
     fence_fixture_finish();
 }
-END_TEST
 
 /* Else it would be in flight for as long as nobody records, and who sees one there does not. */
-START_TEST(a_row_that_a_synchronise_covered_is_in_flight_no_more) {
+TEST(a_row_that_a_synchronise_covered_is_in_flight_no_more) {
     fence_fixture_setup(NULL);
     uint64_t before = fence_fixture_free(0);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
@@ -184,9 +174,8 @@ START_TEST(a_row_that_a_synchronise_covered_is_in_flight_no_more) {
     ck_assert_uint_eq(n_idle_events(fixture.fence), 1);
     fence_fixture_finish();
 }
-END_TEST
 
-START_TEST(before_context_events_a_synchronise_says_nothing) {
+TEST(before_context_events_a_synchronise_says_nothing) {
     fence_fixture_setup("cuCtxRecordEvent");
     uint64_t tag = fence_fixture_free(0);
     cushim_mem_fence_complete(fixture.fence, cushim_mem_fence_synchronise(fixture.fence));
@@ -194,9 +183,8 @@ START_TEST(before_context_events_a_synchronise_says_nothing) {
     ck_assert_str_eq(fake_order(), "");
     fence_fixture_finish();
 }
-END_TEST
 
-START_TEST(a_synchronise_takes_back_nothing_that_a_record_proved_meanwhile) {
+TEST(a_synchronise_takes_back_nothing_that_a_record_proved_meanwhile) {
     fence_fixture_setup(NULL);
     fence_fixture_free(0);
     uint64_t epoch = cushim_mem_fence_synchronise(fixture.fence);
@@ -208,9 +196,8 @@ START_TEST(a_synchronise_takes_back_nothing_that_a_record_proved_meanwhile) {
     ck_assert_uint_ge(cushim_mem_fence_done(fixture.fence), later);
     fence_fixture_finish();
 }
-END_TEST
 
-START_TEST(what_the_barrier_completed_is_not_queried_and_its_events_are_used_again) {
+TEST(what_the_barrier_completed_is_not_queried_and_its_events_are_used_again) {
     fence_fixture_setup(NULL);
     for (unsigned i = 0; i < 3 * CUSHIM_MEM_EPOCH_ROWS; i++) {
         uint64_t tag = fence_fixture_free(0);
@@ -223,7 +210,6 @@ START_TEST(what_the_barrier_completed_is_not_queried_and_its_events_are_used_aga
     ck_assert_uint_le(fake_n_events(), 2);
     fence_fixture_finish();
 }
-END_TEST
 
 static void lose_inside(void) {
     fake_lose_events(0);
@@ -231,7 +217,7 @@ static void lose_inside(void) {
     cushim_mem_fence_abandon(fixture.fence);
 }
 
-START_TEST(a_context_that_goes_during_a_wait_ends_the_wait) {
+TEST(a_context_that_goes_during_a_wait_ends_the_wait) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
     fence_fixture_when("cuEventSynchronize", lose_inside);
@@ -240,9 +226,8 @@ START_TEST(a_context_that_goes_during_a_wait_ends_the_wait) {
     ck_assert_uint_eq(n_idle_events(fixture.fence), 0);
     fence_fixture_finish();
 }
-END_TEST
 
-START_TEST(an_abandoned_fence_has_all_done_and_goes_on_behind_that) {
+TEST(an_abandoned_fence_has_all_done_and_goes_on_behind_that) {
     fence_fixture_setup(NULL);
     uint64_t tag = fence_fixture_free(0);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
@@ -262,7 +247,6 @@ START_TEST(an_abandoned_fence_has_all_done_and_goes_on_behind_that) {
     ck_assert_uint_eq(fake_n_events(), n_idle_events(fixture.fence));
     fence_fixture_finish();
 }
-END_TEST
 
 static void wait_inside(void) {
     ck_assert_int_eq(fence_fixture_await(1, 0),
@@ -271,7 +255,7 @@ static void wait_inside(void) {
     ck_assert_uint_eq(n_idle_events(fixture.fence), 0);
 }
 
-START_TEST(no_event_is_used_again_while_somebody_queries_it) {
+TEST(no_event_is_used_again_while_somebody_queries_it) {
     fence_fixture_setup(NULL);
     fence_fixture_free(0);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
@@ -281,26 +265,7 @@ START_TEST(no_event_is_used_again_while_somebody_queries_it) {
     ck_assert_uint_eq(n_idle_events(fixture.fence), 1);
     fence_fixture_finish();
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "fence_epochs",
-        (const TTest *[]){an_epoch_is_done_once_the_work_before_its_frees_is,
-                          what_is_freed_while_the_record_is_made_belongs_to_the_next_epoch,
-                          a_row_is_not_to_be_seen_before_its_record,
-                          one_thread_records_and_the_others_go_on,
-                          a_record_that_failed_leaves_its_epoch_to_a_later_one,
-                          of_the_epochs_in_flight_the_longest_finished_prefix_is_done,
-                          a_full_ring_polls_and_then_makes_no_record,
-                          while_a_capture_is_open_epochs_are_polled_but_not_recorded,
-                          a_capture_that_nobody_announced_is_no_damage,
-                          a_synchronise_completes_what_was_freed_before_it_began,
-                          a_row_that_a_synchronise_covered_is_in_flight_no_more,
-                          before_context_events_a_synchronise_says_nothing,
-                          a_synchronise_takes_back_nothing_that_a_record_proved_meanwhile,
-                          what_the_barrier_completed_is_not_queried_and_its_events_are_used_again,
-                          a_context_that_goes_during_a_wait_ends_the_wait,
-                          an_abandoned_fence_has_all_done_and_goes_on_behind_that,
-                          no_event_is_used_again_while_somebody_queries_it, NULL});
+    return tests_run("fence_epochs");
 }

@@ -75,35 +75,32 @@ static enum cushim_status wait_together(unsigned n_submitted, const char *name,
     return status;
 }
 
-START_TEST(who_sleeps_through_a_wait_is_woken_at_its_end) {
+TEST(who_sleeps_through_a_wait_is_woken_at_its_end) {
     ck_assert_int_eq(wait_together(1, "cuEventSynchronize", sleep_for_an_epoch), CUSHIM_OK);
     ck_assert_int_eq(status_of_other, CUSHIM_OK);
     ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 1); /* one for both */
     ck_assert_uint_eq(atomic_load(&futex_n_wakes), 1);
     ck_assert_uint_eq(cushim_mem_stats_read(&fixture.stats.n_waits), 2);
 }
-END_TEST
 
 static void sleep_then_fail(void) {
     sleep_for_an_epoch();
     fake_fail_at(1, CUDA_ERROR_ILLEGAL_ADDRESS); /* this very call */
 }
 
-START_TEST(who_sleeps_is_woken_where_the_wait_fails) {
+TEST(who_sleeps_is_woken_where_the_wait_fails) {
     ck_assert_int_eq(wait_together(1, "cuEventSynchronize", sleep_then_fail), CUSHIM_FAULT);
     ck_assert_int_eq(status_of_other, CUSHIM_OK); /* and asked for itself */
     ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 2);
     ck_assert_uint_eq(atomic_load(&futex_n_wakes), 1);
 }
-END_TEST
 
-START_TEST(who_sleeps_while_another_records_is_recorded_for) {
+TEST(who_sleeps_while_another_records_is_recorded_for) {
     ck_assert_int_eq(wait_together(0, "cuCtxRecordEvent", sleep_for_a_record), CUSHIM_OK);
     ck_assert_int_eq(status_of_other, CUSHIM_OK);
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 2);
     ck_assert_uint_eq(atomic_load(&futex_n_wakes), 1);
 }
-END_TEST
 
 /* The first thread's wait ends once the other has recorded. */
 static void wait_for_record(const char *name) {
@@ -116,13 +113,12 @@ static void sleep_then_look(void) {
     fake_on_call(wait_for_record);
 }
 
-START_TEST(who_sleeps_while_another_records_records_when_that_one_waits) {
+TEST(who_sleeps_while_another_records_records_when_that_one_waits) {
     ck_assert_int_eq(wait_together(1, "cuCtxRecordEvent", sleep_then_look), CUSHIM_OK);
     ck_assert_int_eq(status_of_other, CUSHIM_OK);
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 2);
     ck_assert_uint_ge(atomic_load(&futex_n_wakes), 1);
 }
-END_TEST
 
 /* The first of two pieces of work is over, the other not; a thread that needs the first comes. */
 static void await_the_first(void) {
@@ -134,7 +130,7 @@ static void await_the_first(void) {
 }
 
 /* A record that nobody waits for yet, and a later one that a thread waits for. */
-START_TEST(who_is_covered_by_an_earlier_record_does_not_wait_for_a_later_one) {
+TEST(who_is_covered_by_an_earlier_record_does_not_wait_for_a_later_one) {
     CUresult answer;
     fence_fixture_setup(NULL);
     fixture.fence->gate = &gate;
@@ -147,9 +143,8 @@ START_TEST(who_is_covered_by_an_earlier_record_does_not_wait_for_a_later_one) {
     pthread_join(other, NULL);
     ck_assert_int_eq(status_of_other, CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(nobody_is_woken_where_nobody_sleeps) {
+TEST(nobody_is_woken_where_nobody_sleeps) {
     fence_fixture_setup(NULL);
     fixture.fence->gate = &gate;
     fake_submit(0);
@@ -157,7 +152,6 @@ START_TEST(nobody_is_woken_where_nobody_sleeps) {
     ck_assert_int_eq(wait_for(&fixture.answer), CUSHIM_OK);
     ck_assert_uint_eq(atomic_load(&futex_n_wakes), 0);
 }
-END_TEST
 
 /* And the waiter does not get to its wake. */
 static void sleep_then_be_done(void) {
@@ -169,19 +163,11 @@ static void sleep_then_be_done(void) {
     pthread_create(&other, NULL, wait_as_other, NULL); /* for who joins it */
 }
 
-START_TEST(a_wake_that_is_missed_is_not_waited_for) {
+TEST(a_wake_that_is_missed_is_not_waited_for) {
     ck_assert_int_eq(wait_together(1, "cuEventSynchronize", sleep_then_be_done), CUSHIM_OK);
     ck_assert_int_eq(status_of_other, CUSHIM_OK);
 }
-END_TEST
 
 int main(void) {
-    return suite_run(
-        "fence_sleep",
-        (const TTest *[]){
-            who_sleeps_through_a_wait_is_woken_at_its_end, who_sleeps_is_woken_where_the_wait_fails,
-            who_sleeps_while_another_records_is_recorded_for,
-            who_sleeps_while_another_records_records_when_that_one_waits,
-            who_is_covered_by_an_earlier_record_does_not_wait_for_a_later_one,
-            nobody_is_woken_where_nobody_sleeps, a_wake_that_is_missed_is_not_waited_for, NULL});
+    return tests_run("fence_sleep");
 }

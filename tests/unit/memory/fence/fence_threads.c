@@ -81,7 +81,7 @@ static void *make_progress(void *unused) {
     return unused;
 }
 
-START_TEST(no_block_is_reused_before_the_work_ahead_of_its_free) {
+TEST(no_block_is_reused_before_the_work_ahead_of_its_free) {
     pthread_t threads[N_THREADS], device;
     fake_reset();
     fake_load(&cuda, NULL);
@@ -99,9 +99,7 @@ START_TEST(no_block_is_reused_before_the_work_ahead_of_its_free) {
     pthread_join(device, NULL);
     ck_assert_uint_eq(fake_n_faults(), 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("fence_threads",
-                     (const TTest *[]){no_block_is_reused_before_the_work_ahead_of_its_free, NULL});
+    return tests_run("fence_threads");
 }

@@ -14,7 +14,7 @@ static void *wait_once(void *of_thread) {
     return NULL;
 }
 
-START_TEST(each_thread_has_its_own_waits) {
+TEST(each_thread_has_its_own_waits) {
     struct cushim_mem_waits other, before = cushim_mem_waits_of_thread;
     pthread_t thread;
     pthread_create(&thread, NULL, wait_once, &other);
@@ -27,8 +27,7 @@ START_TEST(each_thread_has_its_own_waits) {
     ck_assert_uint_eq(cushim_mem_stats_read(&stats.n_waits), 2);
     ck_assert_uint_eq(cushim_mem_stats_read(&stats.wait_ns), other.ns + before.ns);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("waits", (const TTest *[]){each_thread_has_its_own_waits, NULL});
+    return tests_run("waits");
 }

@@ -15,7 +15,7 @@ static size_t held(void) {
     return fixture->pools[0].held_bytes;
 }
 
-START_TEST(a_block_is_aligned_large_enough_and_live) {
+TEST(a_block_is_aligned_large_enough_and_live) {
     static const size_t sizes[] = {1,       512,           513,     5000,     70000,
                                    1 << 20, (1 << 20) + 1, 9 << 20, 300 << 20};
     fixture = fixture_create(NULL);
@@ -28,9 +28,8 @@ START_TEST(a_block_is_aligned_large_enough_and_live) {
     }
     ck_assert_uint_eq(cushim_mem_stats_read(&fixture_stats(fixture)->n_requests), 9);
 }
-END_TEST
 
-START_TEST(a_freed_block_is_reused_without_a_driver_call) {
+TEST(a_freed_block_is_reused_without_a_driver_call) {
     static const size_t sizes[] = {1000, 700000, 3000000, 20 << 20};
     fixture = fixture_create(NULL);
     for (size_t i = 0; i < 4; i++) {
@@ -45,9 +44,8 @@ START_TEST(a_freed_block_is_reused_without_a_driver_call) {
     ck_assert_uint_eq(n_misses, fake_n_calls("cuMemAlloc_v2"));
     ck_assert_uint_eq(cushim_mem_stats_read(&fixture_stats(fixture)->n_hits) + n_misses, 8);
 }
-END_TEST
 
-START_TEST(a_hit_is_only_answered_without_a_driver_call) {
+TEST(a_hit_is_only_answered_without_a_driver_call) {
     struct cushim_mem_block block;
     fixture = fixture_create(NULL);
     ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->pools[0], 1000, &block), CUSHIM_NOTFOUND);
@@ -57,9 +55,8 @@ START_TEST(a_hit_is_only_answered_without_a_driver_call) {
     ck_assert_uint_eq(block.block_bytes, 1024);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_second_free_is_found_and_changes_nothing) {
+TEST(a_second_free_is_found_and_changes_nothing) {
     static const size_t sizes[] = {1000, 3000000, 20 << 20};
     fixture = fixture_create(NULL);
     atomic_store(&fixture->policy.dedicated_bytes, 16 << 20);
@@ -76,9 +73,8 @@ START_TEST(a_second_free_is_found_and_changes_nothing) {
     }
     ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
 }
-END_TEST
 
-START_TEST(an_interior_or_foreign_address_is_not_freed) {
+TEST(an_interior_or_foreign_address_is_not_freed) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 3000000);
     ck_assert_int_eq(fixture_release(fixture, address + 512, &answer), CUSHIM_INVALID);
@@ -86,9 +82,8 @@ START_TEST(an_interior_or_foreign_address_is_not_freed) {
     ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_free_with_an_old_look_up_counts_what_is_live_now) {
+TEST(a_free_with_an_old_look_up_counts_what_is_live_now) {
     struct cushim_mem_lookup old;
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1000);
@@ -99,9 +94,8 @@ START_TEST(a_free_with_an_old_look_up_counts_what_is_live_now) {
     ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_free_waits_for_the_work_before_it) {
+TEST(a_free_waits_for_the_work_before_it) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1000);
     fake_submit(0);
@@ -112,7 +106,6 @@ START_TEST(a_free_waits_for_the_work_before_it) {
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventSynchronize(0)"));
     ck_assert_uint_eq(fixture_stats(fixture)->n_waits, 1);
 }
-END_TEST
 
 static enum cushim_mem_state state_in_wait;
 static uint64_t watched;
@@ -146,13 +139,12 @@ static void check_gauge(bool is_relaxed) {
     fixture_destroy(fixture);
 }
 
-START_TEST(the_gauge_of_live_bytes_is_never_far_off) {
+TEST(the_gauge_of_live_bytes_is_never_far_off) {
     check_gauge(false);
     check_gauge(true);
 }
-END_TEST
 
-START_TEST(a_block_is_not_reusable_while_its_free_waits) {
+TEST(a_block_is_not_reusable_while_its_free_waits) {
     fixture = fixture_create(NULL);
     watched = fixture_take(fixture, 1000);
     state_in_wait = CUSHIM_MEM_FREE;
@@ -163,9 +155,8 @@ START_TEST(a_block_is_not_reusable_while_its_free_waits) {
     ck_assert_int_eq(fixture_state(fixture, watched), CUSHIM_MEM_FREE);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(nothing_is_held_after_all_was_freed_and_trimmed) {
+TEST(nothing_is_held_after_all_was_freed_and_trimmed) {
     static const size_t sizes[] = {1,       512,     5000,    70000,    1 << 20,
                                    1100000, 2200000, 9 << 20, 300 << 20};
     uint64_t addresses[9 * 20];
@@ -187,9 +178,8 @@ START_TEST(nothing_is_held_after_all_was_freed_and_trimmed) {
     ck_assert_uint_eq(fake_n_allocations(), 0);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(trimming_keeps_what_it_is_told_and_what_is_live) {
+TEST(trimming_keeps_what_it_is_told_and_what_is_live) {
     uint64_t addresses[10];
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 10; i++)
@@ -206,9 +196,8 @@ START_TEST(trimming_keeps_what_it_is_told_and_what_is_live) {
     ck_assert_int_eq(fixture_judge(fixture, addresses[0], 1), CUSHIM_MEM_FOREIGN);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_segment_that_the_driver_does_not_take_back_is_held_as_before) {
+TEST(a_segment_that_the_driver_does_not_take_back_is_held_as_before) {
     static const size_t sizes[] = {3000000, 300 << 20}; /* shared, dedicated */
     for (int i = 0; i < 2; i++) {
         fixture = fixture_create(NULL);
@@ -225,10 +214,9 @@ START_TEST(a_segment_that_the_driver_does_not_take_back_is_held_as_before) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
 /* The driver was told of a block of it. */
-START_TEST(a_retired_segment_serves_nothing_more_and_goes_back_when_it_is_free) {
+TEST(a_retired_segment_serves_nothing_more_and_goes_back_when_it_is_free) {
     enum { N = 600, N_BYTES = 5000 };
     static uint64_t blocks[N];
     for (int can_free = 0; can_free < 2; can_free++) {
@@ -260,9 +248,8 @@ START_TEST(a_retired_segment_serves_nothing_more_and_goes_back_when_it_is_free) 
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign) {
+TEST(an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign) {
     uint64_t addresses[5];
     fixture = fixture_create(NULL);
     static const size_t sizes[] = {1000, 70000, 3000000, 300 << 20, 5000};
@@ -288,10 +275,9 @@ START_TEST(an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign)
     ck_assert_uint_eq(fixture_obtain(fixture, 1000, &status), 0);
     ck_assert_int_eq(status, CUSHIM_STATE);
 }
-END_TEST
 
 /* A context went, another one's segment lies where it had one, and only then do we hear of it. */
-START_TEST(what_another_pool_has_there_by_then_stays_its_own) {
+TEST(what_another_pool_has_there_by_then_stays_its_own) {
     struct cushim_mem_block block = {0};
     struct cushim_mem_lookup found;
     fixture = fixture_create(NULL);
@@ -307,9 +293,8 @@ START_TEST(what_another_pool_has_there_by_then_stays_its_own) {
     ck_assert_int_eq(cushim_mem_heap_release(&fixture->pools[1], &found, &answer), CUSHIM_OK);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(an_abandoned_pool_can_be_opened_again) {
+TEST(an_abandoned_pool_can_be_opened_again) {
     fixture = fixture_create(NULL);
     for (unsigned life = 0; life < 5; life++) {
         uint64_t kept = fixture_take(fixture, 5000000), address = fixture_take(fixture, 1000);
@@ -324,7 +309,6 @@ START_TEST(an_abandoned_pool_can_be_opened_again) {
         fixture_check(fixture);
     }
 }
-END_TEST
 
 static void abandon_in_wait(const char *name) {
     if (strcmp(name, "cuEventSynchronize") == 0) {
@@ -336,7 +320,7 @@ static void abandon_in_wait(const char *name) {
     }
 }
 
-START_TEST(a_free_that_waits_while_its_pool_is_reborn_touches_nothing_of_the_new_life) {
+TEST(a_free_that_waits_while_its_pool_is_reborn_touches_nothing_of_the_new_life) {
     for (unsigned i = 0; i < 2; i++) {
         fixture = fixture_create(NULL);
         uint64_t address = fixture_take(fixture, i ? 3000000 : 900);
@@ -349,9 +333,8 @@ START_TEST(a_free_that_waits_while_its_pool_is_reborn_touches_nothing_of_the_new
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(two_pools_of_one_ledger_keep_their_blocks_apart) {
+TEST(two_pools_of_one_ledger_keep_their_blocks_apart) {
     fixture = fixture_create(NULL);
     uint64_t mine = fixture_take(fixture, 1000);
     fake_set_current(fake_context(1));
@@ -369,9 +352,8 @@ START_TEST(two_pools_of_one_ledger_keep_their_blocks_apart) {
     ck_assert_int_eq(fixture_state(fixture, other.address), CUSHIM_MEM_LIVE);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(any_current_context_is_the_same_after_a_free_and_a_trim) {
+TEST(any_current_context_is_the_same_after_a_free_and_a_trim) {
     CUcontext contexts[] = {fake_context(0), fake_context(3), NULL};
     for (unsigned i = 0; i < 3; i++) {
         fixture = fixture_create(NULL);
@@ -389,9 +371,8 @@ START_TEST(any_current_context_is_the_same_after_a_free_and_a_trim) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(a_size_that_nothing_can_hold_is_refused_as_the_driver_would) {
+TEST(a_size_that_nothing_can_hold_is_refused_as_the_driver_would) {
     static const size_t sizes[] = {SIZE_MAX,        SIZE_MAX - 65535,      SIZE_MAX / 2,
                                    (size_t)1 << 48, ((size_t)1 << 48) + 1, (size_t)1 << 45};
     fixture = fixture_create(NULL);
@@ -406,9 +387,8 @@ START_TEST(a_size_that_nothing_can_hold_is_refused_as_the_driver_would) {
     }
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_terabyte_is_served_whatever_is_large) {
+TEST(a_terabyte_is_served_whatever_is_large) {
     fixture = fixture_create(NULL);
     atomic_store(&fixture->policy.dedicated_bytes, SIZE_MAX);
     for (unsigned i = 39; i < 41; i++) { /* the largest extent, and beyond */
@@ -417,20 +397,18 @@ START_TEST(a_terabyte_is_served_whatever_is_large) {
         fixture_check(fixture);
     }
 }
-END_TEST
 
 /* As natively. */
-START_TEST(one_block_of_each_of_57_small_sizes_takes_a_page_of_the_driver) {
+TEST(one_block_of_each_of_57_small_sizes_takes_a_page_of_the_driver) {
     fixture = fixture_create(NULL);
     for (size_t i = 1; i <= 57; i++)
         fixture_take(fixture, i * 512);
     ck_assert_uint_eq(held(), 2 << 20);
     fixture_check(fixture);
 }
-END_TEST
 
 /* One page more where single blocks come first. */
-START_TEST(three_blocks_of_a_third_of_2_MiB_lie_in_a_page_of_the_driver_as_natively) {
+TEST(three_blocks_of_a_third_of_2_MiB_lie_in_a_page_of_the_driver_as_natively) {
     static const size_t sizes[] = {680 << 10, (680 << 10) + 1, 1365 * 512};
     uint64_t addresses[90];
     for (unsigned k = 0; k < 3; k++) {
@@ -447,33 +425,7 @@ START_TEST(three_blocks_of_a_third_of_2_MiB_lie_in_a_page_of_the_driver_as_nativ
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run("pool",
-                     (const TTest *[]){
-                         a_block_is_aligned_large_enough_and_live,
-                         a_freed_block_is_reused_without_a_driver_call,
-                         a_hit_is_only_answered_without_a_driver_call,
-                         a_second_free_is_found_and_changes_nothing,
-                         an_interior_or_foreign_address_is_not_freed,
-                         a_free_with_an_old_look_up_counts_what_is_live_now,
-                         a_free_waits_for_the_work_before_it,
-                         the_gauge_of_live_bytes_is_never_far_off,
-                         a_block_is_not_reusable_while_its_free_waits,
-                         nothing_is_held_after_all_was_freed_and_trimmed,
-                         trimming_keeps_what_it_is_told_and_what_is_live,
-                         a_segment_that_the_driver_does_not_take_back_is_held_as_before,
-                         a_retired_segment_serves_nothing_more_and_goes_back_when_it_is_free,
-                         an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign,
-                         what_another_pool_has_there_by_then_stays_its_own,
-                         an_abandoned_pool_can_be_opened_again,
-                         a_free_that_waits_while_its_pool_is_reborn_touches_nothing_of_the_new_life,
-                         two_pools_of_one_ledger_keep_their_blocks_apart,
-                         any_current_context_is_the_same_after_a_free_and_a_trim,
-                         a_size_that_nothing_can_hold_is_refused_as_the_driver_would,
-                         a_terabyte_is_served_whatever_is_large,
-                         one_block_of_each_of_57_small_sizes_takes_a_page_of_the_driver,
-                         three_blocks_of_a_third_of_2_MiB_lie_in_a_page_of_the_driver_as_natively,
-                         NULL});
+    return tests_run("pool");
 }

@@ -11,7 +11,7 @@
 static struct fixture *fixture;
 static CUresult answer;
 
-START_TEST(while_a_capture_is_open_frees_use_the_barrier_and_never_record) {
+TEST(while_a_capture_is_open_frees_use_the_barrier_and_never_record) {
     for (unsigned i = 0; i < 2; i++) {
         fixture = fixture_create(NULL);
         uint64_t address = fixture_take(fixture, 1000);
@@ -25,9 +25,8 @@ START_TEST(while_a_capture_is_open_frees_use_the_barrier_and_never_record) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(memory_is_served_while_another_thread_captures) {
+TEST(memory_is_served_while_another_thread_captures) {
     fixture = fixture_create(NULL);
     atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RELAXED);
     fake_capture(0, true);
@@ -38,9 +37,8 @@ START_TEST(memory_is_served_while_another_thread_captures) {
     ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(the_callers_own_capture_keeps_its_block_live_when_native_refuses) {
+TEST(the_callers_own_capture_keeps_its_block_live_when_native_refuses) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1000);
     atomic_store(&fixture_pass, CUSHIM_MEM_PASS_OWN);
@@ -51,9 +49,8 @@ START_TEST(the_callers_own_capture_keeps_its_block_live_when_native_refuses) {
     ck_assert_int_eq(fixture->pools[0].damage, CUDA_SUCCESS);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(without_memory_for_the_barrier_the_block_waits_for_the_next_wait) {
+TEST(without_memory_for_the_barrier_the_block_waits_for_the_next_wait) {
     fixture = fixture_create(NULL);
     uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000),
              c = fixture_take(fixture, 1000);
@@ -73,13 +70,12 @@ START_TEST(without_memory_for_the_barrier_the_block_waits_for_the_next_wait) {
     ck_assert_int_eq(fixture_state(fixture, b), CUSHIM_MEM_FREE);
     fixture_check(fixture);
 }
-END_TEST
 
 static bool is_never_open(void) {
     return false;
 }
 
-START_TEST(where_a_capture_begins_under_a_free_what_is_idle_serves_the_barrier) {
+TEST(where_a_capture_begins_under_a_free_what_is_idle_serves_the_barrier) {
     fixture = fixture_create(NULL);
     fixture->gate.is_open = is_never_open; /* it begins a moment later */
     fixture_give(fixture, fixture_take(fixture, 3 << 20));
@@ -90,7 +86,6 @@ START_TEST(where_a_capture_begins_under_a_free_what_is_idle_serves_the_barrier) 
     ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_FREE);
     fixture_check(fixture);
 }
-END_TEST
 
 /* Captures begin and end in one thread while others free: the gate keeps records out. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
@@ -138,7 +133,7 @@ static void *churn(void *is_good) {
     return is_good;
 }
 
-START_TEST(a_begin_never_meets_a_record) {
+TEST(a_begin_never_meets_a_record) {
     pthread_t capturing, churning[3];
     fixture = fixture_create(NULL);
     fixture->gate = (struct cushim_mem_capture_guard){is_open, enter, leave};
@@ -156,11 +151,10 @@ START_TEST(a_begin_never_meets_a_record) {
     ck_assert_uint_eq(fake_n_faults(), 0);
     fixture_check(fixture);
 }
-END_TEST
 
 static const char *const stages[] = {"cuCtxRecordEvent", "cuEventQuery", "cuEventSynchronize"};
 
-START_TEST(damage_keeps_the_block_and_the_answer_and_the_pool_steps_aside) {
+TEST(damage_keeps_the_block_and_the_answer_and_the_pool_steps_aside) {
     static const CUresult answers[] = {CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_FAILED,
                                        CUDA_ERROR_ECC_UNCORRECTABLE, CUDA_ERROR_UNKNOWN};
     for (unsigned i = 0; i < 12; i++) {
@@ -181,9 +175,8 @@ START_TEST(damage_keeps_the_block_and_the_answer_and_the_pool_steps_aside) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(a_damaged_pool_serves_again_once_its_context_was_replaced) {
+TEST(a_damaged_pool_serves_again_once_its_context_was_replaced) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1000);
     fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -195,7 +188,6 @@ START_TEST(a_damaged_pool_serves_again_once_its_context_was_replaced) {
     fixture_give(fixture, fixture_take(fixture, 1000));
     fixture_check(fixture);
 }
-END_TEST
 
 static void reopen_in_wait(const char *name) {
     if (strcmp(name, "cuEventSynchronize") == 0) {
@@ -206,7 +198,7 @@ static void reopen_in_wait(const char *name) {
     }
 }
 
-START_TEST(a_wait_that_fails_after_its_pool_was_reborn_does_not_damage_the_new_life) {
+TEST(a_wait_that_fails_after_its_pool_was_reborn_does_not_damage_the_new_life) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1000);
     fake_submit(0);
@@ -218,9 +210,8 @@ START_TEST(a_wait_that_fails_after_its_pool_was_reborn_does_not_damage_the_new_l
     ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 1000);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_damaged_uncached_free_is_noted_too) {
+TEST(a_damaged_uncached_free_is_noted_too) {
     fixture = fixture_create(NULL);
     atomic_store(&fixture->policy.dedicated_bytes, 2 << 20);
     atomic_store(&fixture->policy.is_dedicated_uncached, true);
@@ -232,19 +223,7 @@ START_TEST(a_damaged_uncached_free_is_noted_too) {
     ck_assert_int_eq(fixture->pools[0].damage, CUDA_ERROR_ILLEGAL_ADDRESS);
     fixture_check(fixture);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "pool_capture",
-        (const TTest *[]){while_a_capture_is_open_frees_use_the_barrier_and_never_record,
-                          memory_is_served_while_another_thread_captures,
-                          the_callers_own_capture_keeps_its_block_live_when_native_refuses,
-                          without_memory_for_the_barrier_the_block_waits_for_the_next_wait,
-                          where_a_capture_begins_under_a_free_what_is_idle_serves_the_barrier,
-                          a_begin_never_meets_a_record,
-                          damage_keeps_the_block_and_the_answer_and_the_pool_steps_aside,
-                          a_damaged_pool_serves_again_once_its_context_was_replaced,
-                          a_wait_that_fails_after_its_pool_was_reborn_does_not_damage_the_new_life,
-                          a_damaged_uncached_free_is_noted_too, NULL});
+    return tests_run("pool_capture");
 }

@@ -140,23 +140,20 @@ static void fail_each(CUresult result, const char *without) {
     fail_each_in(true, result, without);
 }
 
-START_TEST(a_call_that_runs_out_of_memory_leaves_nothing_behind) {
+TEST(a_call_that_runs_out_of_memory_leaves_nothing_behind) {
     fail_each(CUDA_ERROR_OUT_OF_MEMORY, NULL);
 }
-END_TEST
 
-START_TEST(a_call_that_meets_a_fault_leaves_nothing_behind) {
+TEST(a_call_that_meets_a_fault_leaves_nothing_behind) {
     fail_each(CUDA_ERROR_ILLEGAL_ADDRESS, NULL);
 }
-END_TEST
 
-START_TEST(the_same_holds_before_context_events) {
+TEST(the_same_holds_before_context_events) {
     fail_each(CUDA_ERROR_OUT_OF_MEMORY, "cuCtxRecordEvent");
     fail_each(CUDA_ERROR_ILLEGAL_ADDRESS, "cuCtxRecordEvent");
 }
-END_TEST
 
-START_TEST(without_optional_entries_a_pool_works) {
+TEST(without_optional_entries_a_pool_works) {
     static const char *const names[] = {"cuCtxGetFlags", "cuStreamGetCtx",
                                         "cuThreadExchangeStreamCaptureMode"};
     for (unsigned i = 0; i < 6; i++) {
@@ -169,12 +166,7 @@ START_TEST(without_optional_entries_a_pool_works) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run("pool_failure",
-                     (const TTest *[]){a_call_that_runs_out_of_memory_leaves_nothing_behind,
-                                       a_call_that_meets_a_fault_leaves_nothing_behind,
-                                       the_same_holds_before_context_events,
-                                       without_optional_entries_a_pool_works, NULL});
+    return tests_run("pool_failure");
 }

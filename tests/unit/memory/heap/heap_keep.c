@@ -39,7 +39,7 @@ static void let_time_pass(void) {
     pool()->drained_ns = 0;
 }
 
-START_TEST(a_program_that_uses_1_MiB_holds_one_segment_of_2_MiB) {
+TEST(a_program_that_uses_1_MiB_holds_one_segment_of_2_MiB) {
     static const size_t sizes[] = {512, 4096, 10000, 60000, 100000, 200000, 300000, 262144};
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 8; i++)
@@ -48,7 +48,6 @@ START_TEST(a_program_that_uses_1_MiB_holds_one_segment_of_2_MiB) {
     ck_assert_uint_eq(fake_n_allocations(), 1);
     fixture_check(fixture);
 }
-END_TEST
 
 /* Sizes that cost the driver twice their bytes: shared, a live one would pin others' pages. */
 static void check_packing(size_t n_bytes) {
@@ -69,17 +68,15 @@ static void check_packing(size_t n_bytes) {
     fixture_destroy(fixture);
 }
 
-START_TEST(a_thousand_blocks_of_1100000_bytes_cost_what_they_do_natively) {
+TEST(a_thousand_blocks_of_1100000_bytes_cost_what_they_do_natively) {
     check_packing(1100000);
 }
-END_TEST
 
-START_TEST(a_thousand_blocks_of_2200000_bytes_cost_what_they_do_natively) {
+TEST(a_thousand_blocks_of_2200000_bytes_cost_what_they_do_natively) {
     check_packing(2200000);
 }
-END_TEST
 
-START_TEST(what_is_held_stays_within_its_bound_after_each_free) {
+TEST(what_is_held_stays_within_its_bound_after_each_free) {
     static const size_t sizes[] = {3 * MIB, 700000, 20 * MIB, 5000, 1100000, 60 * MIB};
     size_t peak_bytes = 0;
     fixture = fixture_create(NULL);
@@ -97,9 +94,8 @@ START_TEST(what_is_held_stays_within_its_bound_after_each_free) {
     }
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(when_all_is_freed_once_little_is_held) {
+TEST(when_all_is_freed_once_little_is_held) {
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 200; i++)
         addresses[i] = fixture_take(fixture, 3 * MIB);
@@ -110,9 +106,8 @@ START_TEST(when_all_is_freed_once_little_is_held) {
     ck_assert_uint_le(pool()->held_bytes, 32 * MIB);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(free_slabs_do_not_keep_segments_beyond_the_bound) {
+TEST(free_slabs_do_not_keep_segments_beyond_the_bound) {
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 4000; i++) /* all classes, mixed, over many segments */
         addresses[i] = fixture_take(fixture, cushim_mem_sizeclass_bytes(i % CUSHIM_MEM_N_CLASSES));
@@ -126,9 +121,8 @@ START_TEST(free_slabs_do_not_keep_segments_beyond_the_bound) {
     ck_assert_uint_le(pool()->held_bytes, 4 * MIB + 4 * MIB / 16 + 32 * MIB);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(an_idle_segment_of_its_own_serves_its_rounded_size_alone) {
+TEST(an_idle_segment_of_its_own_serves_its_rounded_size_alone) {
     fixture = fixture_create(NULL);
     atomic_store(&fixture->policy.dedicated_bytes, 4 * MIB);
     uint64_t address = fixture_take(fixture, 17 * MIB);
@@ -140,9 +134,8 @@ START_TEST(an_idle_segment_of_its_own_serves_its_rounded_size_alone) {
     ck_assert_uint_ne(fixture_take(fixture, 17 * MIB), address);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(of_idle_segments_of_a_size_the_last_freed_is_taken) {
+TEST(of_idle_segments_of_a_size_the_last_freed_is_taken) {
     fixture = fixture_create(NULL);
     fixture->policy.keeps_all = true;
     atomic_store(&fixture->policy.dedicated_bytes, 4 * MIB);
@@ -153,9 +146,8 @@ START_TEST(of_idle_segments_of_a_size_the_last_freed_is_taken) {
     ck_assert_uint_eq(fixture_take(fixture, 16 * MIB + 100), first);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(what_counts_as_large_may_change_while_blocks_live) {
+TEST(what_counts_as_large_may_change_while_blocks_live) {
     fixture = fixture_create(NULL);
     uint64_t shared = fixture_take(fixture, 3 * MIB);
     atomic_store(&fixture->policy.dedicated_bytes, 2 * MIB);
@@ -171,9 +163,8 @@ START_TEST(what_counts_as_large_may_change_while_blocks_live) {
     ck_assert_int_eq(fixture_judge(fixture, own, 1), CUSHIM_MEM_FOREIGN);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(an_uncached_dedicated_block_goes_straight_back) {
+TEST(an_uncached_dedicated_block_goes_straight_back) {
     fixture = fixture_create(NULL);
     atomic_store(&fixture->policy.dedicated_bytes, 2 * MIB);
     atomic_store(&fixture->policy.is_dedicated_uncached, true);
@@ -187,7 +178,6 @@ START_TEST(an_uncached_dedicated_block_goes_straight_back) {
     ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
     fixture_check(fixture);
 }
-END_TEST
 
 /* ---- how much is kept ---- */
 
@@ -210,7 +200,7 @@ static size_t held_after(unsigned n) {
     return pool()->held_bytes;
 }
 
-START_TEST(what_could_be_had_back_is_segments_without_a_live_block) {
+TEST(what_could_be_had_back_is_segments_without_a_live_block) {
     fixture = fixture_create(NULL);
     uint64_t small = fixture_take(fixture, 1000), large = fixture_take(fixture, 5 * MIB);
     ck_assert_uint_eq(cushim_mem_reclaim_reusable_bytes(pool()), 0);
@@ -219,7 +209,6 @@ START_TEST(what_could_be_had_back_is_segments_without_a_live_block) {
     fixture_give(fixture, small); /* it lies in a cache */
     ck_assert_uint_eq(cushim_mem_reclaim_reusable_bytes(pool()), 8 * MIB);
 }
-END_TEST
 
 /* One turn of a loop: n blocks of n_bytes live together.  Returns the driver calls that it made. */
 static unsigned turn(unsigned n, size_t n_bytes) {
@@ -231,7 +220,7 @@ static unsigned turn(unsigned n, size_t n_bytes) {
     return fake_n_calls("cuMemAlloc_v2") + fake_n_calls("cuMemFree_v2") - n_calls;
 }
 
-START_TEST(what_never_came_again_goes_back_at_its_free) {
+TEST(what_never_came_again_goes_back_at_its_free) {
     for (int way = 0; way < 2; way++) {
         fixture = fixture_create(NULL);
         fixture->policy.has_keep = way;
@@ -243,9 +232,8 @@ START_TEST(what_never_came_again_goes_back_at_its_free) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(a_loop_makes_no_driver_call_from_its_third_turn_on) {
+TEST(a_loop_makes_no_driver_call_from_its_third_turn_on) {
     static const size_t sizes[] = {3 * MIB, 20 * MIB, 2000 * (size_t)MIB};
     for (int k = 0; k < 3; k++) {
         fixture = fixture_create(NULL);
@@ -257,10 +245,9 @@ START_TEST(a_loop_makes_no_driver_call_from_its_third_turn_on) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
 /* More than a second after the last call. */
-START_TEST(what_a_loop_has_earned_goes_back_when_nobody_asks_for_it) {
+TEST(what_a_loop_has_earned_goes_back_when_nobody_asks_for_it) {
     fixture = fixture_create(NULL);
     uint64_t other = fixture_take(fixture, 1000);
     for (int i = 0; i < 3; i++)
@@ -272,10 +259,9 @@ START_TEST(what_a_loop_has_earned_goes_back_when_nobody_asks_for_it) {
     ck_assert_uint_le(pool()->held_bytes, (2 + 32) * MIB);
     fixture_check(fixture);
 }
-END_TEST
 
 /* Nor does it stay while most of the loop's blocks live on, and frees look again and again. */
-START_TEST(what_was_idle_for_a_second_is_not_earned_any_more) {
+TEST(what_was_idle_for_a_second_is_not_earned_any_more) {
     fixture = fixture_create(NULL);
     fake_limit(16384 * (size_t)MIB);
     for (int i = 0; i < 4; i++)
@@ -291,9 +277,8 @@ START_TEST(what_was_idle_for_a_second_is_not_earned_any_more) {
     ck_assert_uint_le(pool()->held_bytes, (800 + 800 / 16 + 8 + 32) * MIB);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(reserve_says_how_much_stays_though_nothing_earned_it) {
+TEST(reserve_says_how_much_stays_though_nothing_earned_it) {
     fixture = fixture_with_reserve(200 * (size_t)MIB, false);
     size_t held_bytes = held_after(20);
     ck_assert_uint_le(held_bytes, 200 * MIB);
@@ -311,9 +296,8 @@ START_TEST(reserve_says_how_much_stays_though_nothing_earned_it) {
     ck_assert_uint_le(held_bytes, 100 * MIB);
     ck_assert_uint_gt(held_bytes, 70 * MIB);
 }
-END_TEST
 
-START_TEST(a_pool_with_next_to_nothing_live_holds_an_eighth_of_the_device) {
+TEST(a_pool_with_next_to_nothing_live_holds_an_eighth_of_the_device) {
     fixture = fixture_create(NULL);
     fixture->policy.reserve = (struct cushim_amount){100, true};
     fake_limit(1024 * (size_t)MIB);
@@ -333,9 +317,8 @@ START_TEST(a_pool_with_next_to_nothing_live_holds_an_eighth_of_the_device) {
     fixture_give(fixture, small);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(what_is_held_free_is_at_most_half_of_what_the_driver_has_free) {
+TEST(what_is_held_free_is_at_most_half_of_what_the_driver_has_free) {
     fixture = fixture_create(NULL);
     fixture->policy.reserve = (struct cushim_amount){100, true};
     fake_limit(1024 * (size_t)MIB);
@@ -352,10 +335,9 @@ START_TEST(what_is_held_free_is_at_most_half_of_what_the_driver_has_free) {
     ck_assert_uint_gt(pool()->held_bytes, pool()->live_bytes + 200 * (size_t)MIB);
     fixture_check(fixture);
 }
-END_TEST
 
 /* The device has something to do in the whole test: nothing may wait for it inside a request. */
-START_TEST(a_request_gives_back_first_where_that_waits_for_nothing) {
+TEST(a_request_gives_back_first_where_that_waits_for_nothing) {
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 60; i++) { /* three turns */
         addresses[i % 20] = fixture_take(fixture, (20 + i % 20) * MIB);
@@ -375,9 +357,8 @@ START_TEST(a_request_gives_back_first_where_that_waits_for_nothing) {
     check_bound(20 * 30 * (size_t)MIB);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(each_scheme_of_sizes_packs_a_thousand_blocks) {
+TEST(each_scheme_of_sizes_packs_a_thousand_blocks) {
     static const size_t sizes[] = {512, 3000, 70000, 513 * 1024, 700000, 1 << 20};
     for (int scheme = CUSHIM_MEM_FINE; scheme <= CUSHIM_MEM_EXACT; scheme++) {
         cushim_mem_sizeclass_choose((enum cushim_mem_scheme)scheme);
@@ -393,9 +374,8 @@ START_TEST(each_scheme_of_sizes_packs_a_thousand_blocks) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(nobody_passes_the_budget_of_the_device) {
+TEST(nobody_passes_the_budget_of_the_device) {
     static struct cushim_mem_limit budget;
     enum cushim_status status;
     fixture = fixture_create(NULL);
@@ -421,9 +401,8 @@ START_TEST(nobody_passes_the_budget_of_the_device) {
     cushim_mem_heap_abandon(pool());
     ck_assert_uint_eq(atomic_load(&budget.charged_bytes), 0);
 }
-END_TEST
 
-START_TEST(when_the_driver_is_out_free_segments_go_and_the_request_is_served) {
+TEST(when_the_driver_is_out_free_segments_go_and_the_request_is_served) {
     CUresult answer;
     fixture = fixture_create(NULL);
     fake_limit(64 * MIB);
@@ -439,32 +418,7 @@ START_TEST(when_the_driver_is_out_free_segments_go_and_the_request_is_served) {
     ck_assert_int_eq(fixture_release(fixture, addresses[0], &answer), CUSHIM_OK);
     fixture_check(fixture);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "pool_keep",
-        (const TTest *[]){a_program_that_uses_1_MiB_holds_one_segment_of_2_MiB,
-                          a_thousand_blocks_of_1100000_bytes_cost_what_they_do_natively,
-                          a_thousand_blocks_of_2200000_bytes_cost_what_they_do_natively,
-                          what_is_held_stays_within_its_bound_after_each_free,
-                          when_all_is_freed_once_little_is_held,
-                          free_slabs_do_not_keep_segments_beyond_the_bound,
-                          an_idle_segment_of_its_own_serves_its_rounded_size_alone,
-                          of_idle_segments_of_a_size_the_last_freed_is_taken,
-                          what_counts_as_large_may_change_while_blocks_live,
-                          an_uncached_dedicated_block_goes_straight_back,
-                          reserve_says_how_much_stays_though_nothing_earned_it,
-                          what_could_be_had_back_is_segments_without_a_live_block,
-                          what_never_came_again_goes_back_at_its_free,
-                          a_loop_makes_no_driver_call_from_its_third_turn_on,
-                          what_a_loop_has_earned_goes_back_when_nobody_asks_for_it,
-                          what_was_idle_for_a_second_is_not_earned_any_more,
-                          a_pool_with_next_to_nothing_live_holds_an_eighth_of_the_device,
-                          what_is_held_free_is_at_most_half_of_what_the_driver_has_free,
-                          a_request_gives_back_first_where_that_waits_for_nothing,
-                          each_scheme_of_sizes_packs_a_thousand_blocks,
-                          nobody_passes_the_budget_of_the_device,
-                          when_the_driver_is_out_free_segments_go_and_the_request_is_served,
-                          NULL});
+    return tests_run("pool_keep");
 }

@@ -99,17 +99,15 @@ static void fail_each(bool lasting) {
     }
 }
 
-START_TEST(one_mapping_that_fails_costs_one_request_at_most) {
+TEST(one_mapping_that_fails_costs_one_request_at_most) {
     fail_each(false);
 }
-END_TEST
 
-START_TEST(when_host_memory_is_out_for_good_blocks_can_still_be_freed) {
+TEST(when_host_memory_is_out_for_good_blocks_can_still_be_freed) {
     fail_each(true);
 }
-END_TEST
 
-START_TEST(a_page_map_without_memory_enters_no_page) {
+TEST(a_page_map_without_memory_enters_no_page) {
     static struct cushim_mem_pagemap map;
     uint64_t border = (uint64_t)1 << 32; /* of two tables */
     fail_from = 2;
@@ -120,9 +118,8 @@ START_TEST(a_page_map_without_memory_enters_no_page) {
     ck_assert_ptr_null(cushim_mem_pagemap_find(&map, border));
     ck_assert_int_eq(cushim_mem_pagemap_set(&map, border - 65536, 131072, (void *)&map), CUSHIM_OK);
 }
-END_TEST
 
-START_TEST(a_pending_block_that_cannot_be_noted_stays_live) {
+TEST(a_pending_block_that_cannot_be_noted_stays_live) {
     enum cushim_status status = CUSHIM_OK;
     CUresult answer;
     fixture = fixture_create(NULL);
@@ -142,7 +139,6 @@ START_TEST(a_pending_block_that_cannot_be_noted_stays_live) {
     ck_assert_int_eq(fixture_state(fixture, addresses[n_pending - 1]), CUSHIM_MEM_LIVE);
     fixture_check(fixture);
 }
-END_TEST
 
 static void *leave_pending_blocks(void *unused) {
     CUresult answer;
@@ -161,7 +157,7 @@ static void *leave_pending_blocks(void *unused) {
     return unused; /* and now its cache has nowhere to put them */
 }
 
-START_TEST(a_cache_that_cannot_be_emptied_outlives_its_thread) {
+TEST(a_cache_that_cannot_be_emptied_outlives_its_thread) {
     pthread_t thread;
     fixture = fixture_create(NULL);
     fixture->policy.is_relaxed = true;
@@ -182,10 +178,9 @@ START_TEST(a_cache_that_cannot_be_emptied_outlives_its_thread) {
     ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 41);
     fixture_check(fixture);
 }
-END_TEST
 
 /* Without memory for a row a free waits: the block is free at once instead. */
-START_TEST(a_relaxed_free_that_cannot_be_noted_waits) {
+TEST(a_relaxed_free_that_cannot_be_noted_waits) {
     fixture = fixture_create(NULL);
     fixture->policy.is_relaxed = true;
     fixture_give(fixture, fixture_take(fixture, 2000));
@@ -202,14 +197,7 @@ START_TEST(a_relaxed_free_that_cannot_be_noted_waits) {
     ck_assert_ptr_null(fixture->pools[0].deferred.first);
     fixture_check(fixture);
 }
-END_TEST
 
 int main(void) {
-    return suite_run("pool_nomem",
-                     (const TTest *[]){one_mapping_that_fails_costs_one_request_at_most,
-                                       when_host_memory_is_out_for_good_blocks_can_still_be_freed,
-                                       a_page_map_without_memory_enters_no_page,
-                                       a_pending_block_that_cannot_be_noted_stays_live,
-                                       a_cache_that_cannot_be_emptied_outlives_its_thread,
-                                       a_relaxed_free_that_cannot_be_noted_waits, NULL});
+    return tests_run("pool_nomem");
 }

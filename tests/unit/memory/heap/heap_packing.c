@@ -128,44 +128,34 @@ static const size_t largest_mib[] = {1, 2, 4, 8, 16, 64, 200, 1000};
 enum { N_LARGEST = sizeof largest_mib / sizeof *largest_mib };
 
 /* As RMM's benchmark does it: 16 GiB. */
-START_TEST(random_allocations_hold_a_third_more_than_lives_at_most) {
+TEST(random_allocations_hold_a_third_more_than_lives_at_most) {
     for (int i = 0; i < N_LARGEST; i++)
         check(&(struct load){whole_mib, largest_mib[i] * mib, 0, 16384 * mib, 30000, 0});
 }
-END_TEST
 
-START_TEST(sizes_of_any_number_of_bytes_do_as_well) {
+TEST(sizes_of_any_number_of_bytes_do_as_well) {
     for (int i = 0; i < N_LARGEST; i++)
         check(&(struct load){any_bytes, largest_mib[i] * mib, 0, 16384 * mib, 30000, 0});
 }
-END_TEST
 
-START_TEST(sizes_of_a_power_law_do_as_well) {
+TEST(sizes_of_a_power_law_do_as_well) {
     for (int i = 3; i < 7; i++) {
         check(&(struct load){power_law, largest_mib[i] * mib, 0.5, 16384 * mib, 60000, 0});
         check(&(struct load){power_law, largest_mib[i] * mib, 1, 4096 * mib, 100000, 0});
     }
 }
-END_TEST
 
-START_TEST(a_working_set_of_a_quarter_of_the_device_does_as_well) {
+TEST(a_working_set_of_a_quarter_of_the_device_does_as_well) {
     for (int i = 0; i < 6; i++)
         check(&(struct load){any_bytes, largest_mib[i] * mib, 0, 1024 * mib, 20000, 4096 * mib});
 }
-END_TEST
 
 /* Natively up to 1,296 MiB are taken. */
-START_TEST(a_device_that_is_nearly_full_serves_what_it_does_natively) {
+TEST(a_device_that_is_nearly_full_serves_what_it_does_natively) {
     for (int i = 1; i < 6; i++)
         check(&(struct load){any_bytes, largest_mib[i] * mib, 0, 1024 * mib, 20000, 1400 * mib});
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "pool_packing",
-        (const TTest *[]){random_allocations_hold_a_third_more_than_lives_at_most,
-                          sizes_of_any_number_of_bytes_do_as_well, sizes_of_a_power_law_do_as_well,
-                          a_working_set_of_a_quarter_of_the_device_does_as_well,
-                          a_device_that_is_nearly_full_serves_what_it_does_natively, NULL});
+    return tests_run("pool_packing");
 }

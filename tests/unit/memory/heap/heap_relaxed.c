@@ -32,7 +32,7 @@ static void setup(void) {
     setup_on((size_t)1 << 44);
 }
 
-START_TEST(a_free_returns_at_once_without_a_driver_call) {
+TEST(a_free_returns_at_once_without_a_driver_call) {
     uint64_t addresses[100];
     setup();
     for (unsigned i = 0; i < 100; i++)
@@ -46,9 +46,8 @@ START_TEST(a_free_returns_at_once_without_a_driver_call) {
     ck_assert_uint_eq(fake_n_all_calls(), n_before);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_pending_block_is_not_reused_before_the_work_is_over) {
+TEST(a_pending_block_is_not_reused_before_the_work_is_over) {
     static const size_t sizes[] = {1000, 700000, MIB, 3 * MIB, 20 * MIB};
     for (unsigned i = 0; i < 5; i++) {
         setup();
@@ -68,9 +67,8 @@ START_TEST(a_pending_block_is_not_reused_before_the_work_is_over) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(a_second_free_of_a_pending_block_is_found) {
+TEST(a_second_free_of_a_pending_block_is_found) {
     setup();
     for (unsigned i = 0; i < 2; i++) {
         struct cushim_mem_lookup found;
@@ -85,9 +83,8 @@ START_TEST(a_second_free_of_a_pending_block_is_found) {
     }
     ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 3);
 }
-END_TEST
 
-START_TEST(a_free_waits_for_what_the_host_could_see) {
+TEST(a_free_waits_for_what_the_host_could_see) {
     setup();
     uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000);
     fake_submit(0);
@@ -103,9 +100,8 @@ START_TEST(a_free_waits_for_what_the_host_could_see) {
     ck_assert_uint_eq(fixture_stats(fixture)->n_effect_waits, 1);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_refused_fence_leaves_the_block_live_and_damage_is_noted) {
+TEST(a_refused_fence_leaves_the_block_live_and_damage_is_noted) {
     setup();
     uint64_t address =
         fixture_take(fixture, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES); /* not one more unfenced */
@@ -119,9 +115,8 @@ START_TEST(a_refused_fence_leaves_the_block_live_and_damage_is_noted) {
     ck_assert_int_eq(status, CUSHIM_STATE);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(while_a_capture_is_open_nothing_is_recorded_and_memory_is_served) {
+TEST(while_a_capture_is_open_nothing_is_recorded_and_memory_is_served) {
     setup();
     atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RELAXED);
     fake_capture(0, true);
@@ -133,9 +128,8 @@ START_TEST(while_a_capture_is_open_nothing_is_recorded_and_memory_is_served) {
     ck_assert_uint_eq(fake_n_invalidated(), 0);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(in_the_callers_own_capture_a_free_is_refused_as_natively) {
+TEST(in_the_callers_own_capture_a_free_is_refused_as_natively) {
     setup();
     uint64_t address = fixture_take(fixture, 1000);
     atomic_store(&fixture_pass, CUSHIM_MEM_PASS_OWN);
@@ -144,9 +138,8 @@ START_TEST(in_the_callers_own_capture_a_free_is_refused_as_natively) {
     ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(an_uncached_dedicated_block_goes_straight_back) {
+TEST(an_uncached_dedicated_block_goes_straight_back) {
     setup();
     atomic_store(&fixture->policy.dedicated_bytes, 2 * MIB);
     atomic_store(&fixture->policy.is_dedicated_uncached, true);
@@ -156,9 +149,8 @@ START_TEST(an_uncached_dedicated_block_goes_straight_back) {
     ck_assert_str_eq(fake_order(), "cuMemFree_v2(4194304)");
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(when_memory_is_out_pending_blocks_are_waited_for) {
+TEST(when_memory_is_out_pending_blocks_are_waited_for) {
     static const size_t sizes[] = {1000000, 30 * MIB, 60 * MIB};
     for (unsigned i = 0; i < 3; i++) {
         uint64_t addresses[64];
@@ -179,9 +171,8 @@ START_TEST(when_memory_is_out_pending_blocks_are_waited_for) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(pending_and_cached_blocks_go_with_their_context) {
+TEST(pending_and_cached_blocks_go_with_their_context) {
     setup();
     for (unsigned life = 0; life < 4; life++) {
         uint64_t small = fixture_take(fixture, 1000), large = fixture_take(fixture, 5 * MIB);
@@ -199,9 +190,8 @@ START_TEST(pending_and_cached_blocks_go_with_their_context) {
         fixture_check(fixture);
     }
 }
-END_TEST
 
-START_TEST(a_synchronise_of_the_program_makes_blocks_free) {
+TEST(a_synchronise_of_the_program_makes_blocks_free) {
     setup();
     uint64_t address = fixture_take(fixture, 5 * MIB);
     fake_submit(0);
@@ -215,9 +205,8 @@ START_TEST(a_synchronise_of_the_program_makes_blocks_free) {
     ck_assert_uint_eq(fake_n_all_calls(), n_before);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(before_context_events_what_is_pending_is_bounded) {
+TEST(before_context_events_what_is_pending_is_bounded) {
     fixture = fixture_create("cuCtxRecordEvent");
     fixture->policy.is_relaxed = true;
     for (unsigned i = 0; i < 200; i++) {
@@ -228,7 +217,6 @@ START_TEST(before_context_events_what_is_pending_is_bounded) {
     }
     fixture_check(fixture);
 }
-END_TEST
 
 /* ---- any order of things: a block that is served has no work of its last owner left ---- */
 
@@ -308,11 +296,10 @@ static void walk(uint64_t random) {
     fixture_destroy(fixture);
 }
 
-START_TEST(no_block_is_served_before_the_work_on_it_is_over) {
+TEST(no_block_is_served_before_the_work_on_it_is_over) {
     for (uint64_t seed = 1; seed <= 12; seed++)
         walk(seed * 7919);
 }
-END_TEST
 
 /* ---- the same from many threads, for TSan and for sums ---- */
 
@@ -345,7 +332,7 @@ static void *churn(void *seed) {
     return NULL;
 }
 
-START_TEST(threads_leave_a_consistent_pool) {
+TEST(threads_leave_a_consistent_pool) {
     pthread_t threads[4];
     setup();
     atomic_store(&fixture->policy.dedicated_bytes, 4 * MIB);
@@ -372,23 +359,7 @@ START_TEST(threads_leave_a_consistent_pool) {
     ck_assert_uint_eq(pool()->held_bytes, 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "pool_relaxed",
-        (const TTest *[]){a_free_returns_at_once_without_a_driver_call,
-                          a_pending_block_is_not_reused_before_the_work_is_over,
-                          a_second_free_of_a_pending_block_is_found,
-                          a_free_waits_for_what_the_host_could_see,
-                          a_refused_fence_leaves_the_block_live_and_damage_is_noted,
-                          while_a_capture_is_open_nothing_is_recorded_and_memory_is_served,
-                          in_the_callers_own_capture_a_free_is_refused_as_natively,
-                          an_uncached_dedicated_block_goes_straight_back,
-                          when_memory_is_out_pending_blocks_are_waited_for,
-                          pending_and_cached_blocks_go_with_their_context,
-                          a_synchronise_of_the_program_makes_blocks_free,
-                          before_context_events_what_is_pending_is_bounded,
-                          no_block_is_served_before_the_work_on_it_is_over,
-                          threads_leave_a_consistent_pool, NULL});
+    return tests_run("pool_relaxed");
 }

@@ -29,7 +29,7 @@ static void show(uint64_t address) {
 }
 
 /* The other process maps all of the segment, but was told of that one block. */
-START_TEST(a_shown_block_serves_nobody_again_and_its_neighbours_serve_on) {
+TEST(a_shown_block_serves_nobody_again_and_its_neighbours_serve_on) {
     enum { N = 600, N_SHOWN = 5, N_BYTES = 5000 };
     static uint64_t blocks[N];
     for (int is_relaxed = 0; is_relaxed < 2; is_relaxed++) {
@@ -67,9 +67,8 @@ START_TEST(a_shown_block_serves_nobody_again_and_its_neighbours_serve_on) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(a_segment_with_shown_blocks_goes_back_when_all_of_it_is_free) {
+TEST(a_segment_with_shown_blocks_goes_back_when_all_of_it_is_free) {
     enum { N = 8 };
     static const size_t sizes[N] = {512, 5000, 4096, 100000, 5000, 1 << 20, 512, 300000};
     for (unsigned last = 0; last < N; last++) {
@@ -99,7 +98,6 @@ START_TEST(a_segment_with_shown_blocks_goes_back_when_all_of_it_is_free) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
 enum { N_SHOWN_AT_ONCE = 200, N_OTHERS = 2 };
 static uint64_t shown_so_far[N_SHOWN_AT_ONCE];
@@ -124,7 +122,7 @@ static void *use_neighbours(void *unused) {
     return unused;
 }
 
-START_TEST(blocks_are_shown_while_other_threads_use_their_neighbours) {
+TEST(blocks_are_shown_while_other_threads_use_their_neighbours) {
     pthread_t others[N_OTHERS];
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < N_OTHERS; i++)
@@ -141,11 +139,7 @@ START_TEST(blocks_are_shown_while_other_threads_use_their_neighbours) {
     ck_assert_uint_eq(n_wrong, 0);
     fixture_check(fixture);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("shown", (const TTest *[]){
-                                  a_shown_block_serves_nobody_again_and_its_neighbours_serve_on,
-                                  a_segment_with_shown_blocks_goes_back_when_all_of_it_is_free,
-                                  blocks_are_shown_while_other_threads_use_their_neighbours, NULL});
+    return tests_run("shown");
 }

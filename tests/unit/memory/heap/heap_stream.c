@@ -16,7 +16,7 @@ static void free_on(uint64_t address, CUstream stream) {
     ck_assert_int_eq(answer, CUDA_SUCCESS);
 }
 
-START_TEST(a_block_is_not_reused_before_its_event_passed) {
+TEST(a_block_is_not_reused_before_its_event_passed) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 3000000);
     fake_submit(0);
@@ -31,9 +31,8 @@ START_TEST(a_block_is_not_reused_before_its_event_passed) {
     ck_assert_uint_eq(fake_n_events(), 0);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_second_free_of_a_pending_block_is_found) {
+TEST(a_second_free_of_a_pending_block_is_found) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1000);
     fake_submit(0);
@@ -43,9 +42,8 @@ START_TEST(a_second_free_of_a_pending_block_is_found) {
     ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_DOUBLEFREE);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(the_event_is_made_in_the_context_of_the_stream) {
+TEST(the_event_is_made_in_the_context_of_the_stream) {
     fixture = fixture_create(NULL);
     uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000);
     fake_submit(1);
@@ -57,9 +55,8 @@ START_TEST(the_event_is_made_in_the_context_of_the_stream) {
     ck_assert_uint_eq(fake_n_faults(), 0);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(the_special_streams_mean_the_current_context) {
+TEST(the_special_streams_mean_the_current_context) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1000);
     fake_set_current(fake_context(2));
@@ -68,9 +65,8 @@ START_TEST(the_special_streams_mean_the_current_context) {
     ck_assert_str_eq(fake_order(), "cuEventCreate(2) cuEventRecord(2)");
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_wait_of_the_context_takes_what_is_over_with_it) {
+TEST(a_wait_of_the_context_takes_what_is_over_with_it) {
     fixture = fixture_create(NULL);
     uint64_t a = fixture_take(fixture, 3000000), b = fixture_take(fixture, 1000);
     fake_submit(0);
@@ -80,9 +76,8 @@ START_TEST(a_wait_of_the_context_takes_what_is_over_with_it) {
     ck_assert_uint_eq(fixture->pools[0].deferred.n_rows, 0);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(pending_blocks_are_not_given_back_to_the_driver) {
+TEST(pending_blocks_are_not_given_back_to_the_driver) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 3000000);
     fake_submit(0);
@@ -91,7 +86,6 @@ START_TEST(pending_blocks_are_not_given_back_to_the_driver) {
     ck_assert_uint_eq(fixture->pools[0].held_bytes, 4 << 20);
     fixture_check(fixture);
 }
-END_TEST
 
 static void retire(uint64_t address) {
     struct cushim_mem_lookup found;
@@ -100,7 +94,7 @@ static void retire(uint64_t address) {
 }
 
 /* Where no call of the driver frees it in stream order. */
-START_TEST(a_block_that_another_process_was_told_of_serves_nobody_after_its_event) {
+TEST(a_block_that_another_process_was_told_of_serves_nobody_after_its_event) {
     fixture = fixture_create("cuMemFreeAsync");
     uint64_t address = fixture_take(fixture, 3000000);
     retire(address);
@@ -113,7 +107,6 @@ START_TEST(a_block_that_another_process_was_told_of_serves_nobody_after_its_even
     ck_assert(!fake_is_allocated(address));
     fixture_check(fixture);
 }
-END_TEST
 
 static CUcontext current_at_free;
 
@@ -127,7 +120,7 @@ static CUresult free_async(CUdeviceptr address, CUstream stream) {
 }
 
 /* Where one does it is that, and the caller's context stays current. */
-START_TEST(a_block_that_goes_straight_back_is_freed_by_the_driver_in_stream_order) {
+TEST(a_block_that_goes_straight_back_is_freed_by_the_driver_in_stream_order) {
     fixture = fixture_create(NULL);
     fixture->cuda->cuMemFreeAsync = free_async;
     atomic_store(&fixture->policy.is_dedicated_uncached, true);
@@ -140,10 +133,9 @@ START_TEST(a_block_that_goes_straight_back_is_freed_by_the_driver_in_stream_orde
     ck_assert_int_eq(fixture_judge(fixture, address, 1), CUSHIM_MEM_FOREIGN);
     fixture_check(fixture);
 }
-END_TEST
 
 /* The program frees it while it has the handle made. */
-START_TEST(a_block_that_was_free_before_the_handle_serves_on) {
+TEST(a_block_that_was_free_before_the_handle_serves_on) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 3000000);
     fixture_give(fixture, address);
@@ -156,9 +148,8 @@ START_TEST(a_block_that_was_free_before_the_handle_serves_on) {
     ck_assert(!fake_is_allocated(address));
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_refused_record_leaves_the_block_live_and_damage_is_noted) {
+TEST(a_refused_record_leaves_the_block_live_and_damage_is_noted) {
     static const struct {
         CUresult result;
         bool is_damage;
@@ -176,7 +167,6 @@ START_TEST(a_refused_record_leaves_the_block_live_and_damage_is_noted) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
 /* As what a graph let go of. */
 static void defer(uint64_t address) {
@@ -190,7 +180,7 @@ static void defer(uint64_t address) {
     pthread_mutex_unlock(&pool->lock);
 }
 
-START_TEST(the_peak_is_that_of_one_block_whichever_way_blocks_are_freed) {
+TEST(the_peak_is_that_of_one_block_whichever_way_blocks_are_freed) {
     enum { N_BYTES = 900000 }; /* little enough for a thread to keep to itself */
     for (unsigned way = 0; way < 3; way++) {
         fixture = fixture_create(NULL);
@@ -209,7 +199,6 @@ START_TEST(the_peak_is_that_of_one_block_whichever_way_blocks_are_freed) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
 static uint64_t late;
 
@@ -222,7 +211,7 @@ static void free_in_wait(const char *name) {
     defer(late);
 }
 
-START_TEST(a_wait_covers_what_was_freed_before_it_and_not_what_was_freed_while_it_waited) {
+TEST(a_wait_covers_what_was_freed_before_it_and_not_what_was_freed_while_it_waited) {
     fixture = fixture_create(NULL);
     uint64_t before = fixture_take(fixture, 7000000), early = fixture_take(fixture, 5000000);
     late = fixture_take(fixture, 3000000);
@@ -236,9 +225,8 @@ START_TEST(a_wait_covers_what_was_freed_before_it_and_not_what_was_freed_while_i
     ck_assert_int_eq(fixture_state(fixture, late), CUSHIM_MEM_FREE);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_thousand_pending_blocks_all_come_back) {
+TEST(a_thousand_pending_blocks_all_come_back) {
     uint64_t addresses[1000];
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 1000; i++)
@@ -259,23 +247,7 @@ START_TEST(a_thousand_pending_blocks_all_come_back) {
     ck_assert_uint_eq(fake_n_allocations(), 0);
     fixture_check(fixture);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "pool_stream",
-        (const TTest *[]){
-            a_block_is_not_reused_before_its_event_passed,
-            a_second_free_of_a_pending_block_is_found,
-            the_event_is_made_in_the_context_of_the_stream,
-            the_special_streams_mean_the_current_context,
-            a_wait_of_the_context_takes_what_is_over_with_it,
-            pending_blocks_are_not_given_back_to_the_driver,
-            a_block_that_another_process_was_told_of_serves_nobody_after_its_event,
-            a_block_that_goes_straight_back_is_freed_by_the_driver_in_stream_order,
-            a_block_that_was_free_before_the_handle_serves_on,
-            the_peak_is_that_of_one_block_whichever_way_blocks_are_freed,
-            a_refused_record_leaves_the_block_live_and_damage_is_noted,
-            a_wait_covers_what_was_freed_before_it_and_not_what_was_freed_while_it_waited,
-            a_thousand_pending_blocks_all_come_back, NULL});
+    return tests_run("pool_stream");
 }

@@ -75,7 +75,7 @@ static void *churn(void *seed) {
     return NULL;
 }
 
-START_TEST(threads_that_free_each_others_blocks_leave_a_consistent_pool) {
+TEST(threads_that_free_each_others_blocks_leave_a_consistent_pool) {
     pthread_t threads[THREADS];
     fixture = fixture_create(NULL);
     atomic_store(&fixture->policy.dedicated_bytes, 4 << 20);
@@ -96,7 +96,6 @@ START_TEST(threads_that_free_each_others_blocks_leave_a_consistent_pool) {
     ck_assert_uint_eq(fixture->pools[0].held_bytes, 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
 }
-END_TEST
 
 /* A live block ends in the page in which its neighbour begins, and that one comes and goes. */
 enum { THIRD = 1365 * 512, COMINGS = 300 };
@@ -117,7 +116,7 @@ static void *come_and_go(void *unused) {
     return unused;
 }
 
-START_TEST(a_look_up_of_a_live_block_reads_nothing_of_its_neighbour) {
+TEST(a_look_up_of_a_live_block_reads_nothing_of_its_neighbour) {
     pthread_t thread;
     fixture = fixture_create(NULL);
     uint64_t live = fixture_take(fixture, THIRD), last = live + THIRD - 1;
@@ -134,7 +133,6 @@ START_TEST(a_look_up_of_a_live_block_reads_nothing_of_its_neighbour) {
     ck_assert_uint_eq(n_wrong, 0);
     fixture_check(fixture);
 }
-END_TEST
 
 /* Of several threads that free one block, one gets it. */
 static uint64_t contested;
@@ -154,7 +152,7 @@ static void *free_contested(void *unused) {
     return unused;
 }
 
-START_TEST(a_block_that_several_threads_free_is_freed_once) {
+TEST(a_block_that_several_threads_free_is_freed_once) {
     pthread_t threads[THREADS];
     fixture = fixture_create(NULL);
     uint64_t kept = fixture_take(fixture, 1000);
@@ -175,7 +173,6 @@ START_TEST(a_block_that_several_threads_free_is_freed_once) {
     ck_assert_int_eq(fixture_state(fixture, kept), CUSHIM_MEM_LIVE);
     fixture_check(fixture);
 }
-END_TEST
 
 static atomic_uint n_pairs;
 static atomic_bool is_open;
@@ -196,7 +193,7 @@ static void *use_until_open(void *unused) {
     return unused;
 }
 
-START_TEST(a_heap_opens_on_a_fence_that_is_in_use) {
+TEST(a_heap_opens_on_a_fence_that_is_in_use) {
     pthread_t thread;
     fixture = fixture_create(NULL);
     pthread_create(&thread, NULL, use_until_open, NULL);
@@ -208,12 +205,7 @@ START_TEST(a_heap_opens_on_a_fence_that_is_in_use) {
     ck_assert_uint_eq(n_wrong, 0);
     fixture_check(fixture);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("pool_threads",
-                     (const TTest *[]){threads_that_free_each_others_blocks_leave_a_consistent_pool,
-                                       a_look_up_of_a_live_block_reads_nothing_of_its_neighbour,
-                                       a_block_that_several_threads_free_is_freed_once,
-                                       a_heap_opens_on_a_fence_that_is_in_use, NULL});
+    return tests_run("pool_threads");
 }

@@ -31,7 +31,7 @@ static void setup(void) {
     fake_limit(64 * MIB);
 }
 
-START_TEST(segments_held_free_go_before_memory_is_out) {
+TEST(segments_held_free_go_before_memory_is_out) {
     enum cushim_status status;
     setup();
     fixture_give(fixture, fixture_take(fixture, 20 * MIB));
@@ -45,10 +45,9 @@ START_TEST(segments_held_free_go_before_memory_is_out) {
     fixture_give(fixture, address);
     fixture_check(fixture);
 }
-END_TEST
 
 /* No record may be made then: native's own wait says that the device is done. */
-START_TEST(segments_held_free_go_while_a_capture_is_open) {
+TEST(segments_held_free_go_while_a_capture_is_open) {
     for (unsigned i = 0; i < 2; i++) {
         setup();
         fixture_give(fixture, fixture_take(fixture, 20 * MIB));
@@ -63,9 +62,8 @@ START_TEST(segments_held_free_go_while_a_capture_is_open) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(blocks_in_caches_go_back_too) {
+TEST(blocks_in_caches_go_back_too) {
     uint64_t addresses[64];
     setup();
     for (unsigned i = 0; i < 64; i++) /* 20 MiB, of which the cache keeps some */
@@ -75,7 +73,6 @@ START_TEST(blocks_in_caches_go_back_too) {
     fixture_take(fixture, 62 * MIB);
     fixture_check(fixture);
 }
-END_TEST
 
 static unsigned n_looks_left;
 
@@ -85,7 +82,7 @@ static void finish_later(const char *name) {
         fake_finish(0);
 }
 
-START_TEST(pending_blocks_are_waited_for) {
+TEST(pending_blocks_are_waited_for) {
     CUresult answer;
     setup();
     uint64_t address = fixture_take(fixture, 60 * MIB);
@@ -99,9 +96,8 @@ START_TEST(pending_blocks_are_waited_for) {
     fake_on_call(NULL);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(other_pools_of_the_device_are_asked_last) {
+TEST(other_pools_of_the_device_are_asked_last) {
     setup();
     fixture_open(fixture, 1);
     fixture->policy.make_room = others;
@@ -121,9 +117,8 @@ START_TEST(other_pools_of_the_device_are_asked_last) {
     ck_assert_uint_eq(fixture->pools[1].held_bytes, 0);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_device_that_stays_busy_costs_the_deadline_once_and_no_segment) {
+TEST(a_device_that_stays_busy_costs_the_deadline_once_and_no_segment) {
     enum cushim_status status;
     setup();
     fixture_give(fixture, fixture_take(fixture, 30 * MIB));
@@ -145,9 +140,8 @@ START_TEST(a_device_that_stays_busy_costs_the_deadline_once_and_no_segment) {
     fixture_take(fixture, 60 * MIB);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(the_report_names_what_was_there_and_what_was_tried) {
+TEST(the_report_names_what_was_there_and_what_was_tried) {
     static struct caught caught;
     enum cushim_status status;
     setup();
@@ -168,10 +162,9 @@ START_TEST(the_report_names_what_was_there_and_what_was_tried) {
     ck_assert_str_eq(caught.text, "");
     fixture_give(fixture, live);
 }
-END_TEST
 
 /* Random sizes until the driver refuses, beside a driver that gives whole steps of 2 MiB. */
-START_TEST(a_device_97_percent_full_serves_random_sizes_as_the_driver_would) {
+TEST(a_device_97_percent_full_serves_random_sizes_as_the_driver_would) {
     enum { DEVICE_MIB = 4096, MOST = 4000 };
     static uint64_t addresses[MOST];
     static size_t sizes[MOST];
@@ -205,15 +198,7 @@ START_TEST(a_device_97_percent_full_serves_random_sizes_as_the_driver_would) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "reclaim", (const TTest *[]){
-                       segments_held_free_go_before_memory_is_out,
-                       segments_held_free_go_while_a_capture_is_open, blocks_in_caches_go_back_too,
-                       pending_blocks_are_waited_for, other_pools_of_the_device_are_asked_last,
-                       a_device_that_stays_busy_costs_the_deadline_once_and_no_segment,
-                       the_report_names_what_was_there_and_what_was_tried,
-                       a_device_97_percent_full_serves_random_sizes_as_the_driver_would, NULL});
+    return tests_run("reclaim");
 }

@@ -19,7 +19,7 @@ static size_t n_of(size_t block_bytes) {
     return 0;
 }
 
-START_TEST(live_blocks_are_told_apart_by_size) {
+TEST(live_blocks_are_told_apart_by_size) {
     fixture = fixture_create(NULL);
     uint64_t freed = 0;
     for (int i = 0; i < 5; i++)
@@ -37,9 +37,8 @@ START_TEST(live_blocks_are_told_apart_by_size) {
     ck_assert_uint_eq(census.pending_bytes, 0);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_block_that_the_program_asked_of_is_live) {
+TEST(a_block_that_the_program_asked_of_is_live) {
     struct cushim_mem_lookup found;
     fixture = fixture_create(NULL);
     ck_assert(cushim_mem_blocks_find(&fixture->ledger, fixture_take(fixture, 1000), &found));
@@ -49,9 +48,8 @@ START_TEST(a_block_that_the_program_asked_of_is_live) {
     cushim_mem_census_take(&fixture->pools[0], &census);
     ck_assert_uint_eq(census.live_bytes, 1024);
 }
-END_TEST
 
-START_TEST(what_was_freed_whole_is_free) {
+TEST(what_was_freed_whole_is_free) {
     fixture = fixture_create(NULL);
     fixture->policy.keeps_all = true;
     fixture_give(fixture, fixture_take(fixture, 40 * MIB));
@@ -59,9 +57,8 @@ START_TEST(what_was_freed_whole_is_free) {
     ck_assert_uint_eq(census.live_bytes, 0);
     ck_assert_uint_eq(census.largest_free_bytes, 40 * MIB);
 }
-END_TEST
 
-START_TEST(what_was_shown_and_freed_is_told_apart_from_what_serves) {
+TEST(what_was_shown_and_freed_is_told_apart_from_what_serves) {
     struct cushim_mem_lookup found;
     fixture = fixture_create(NULL);
     uint64_t shown = fixture_take(fixture, 5000), beside = fixture_take(fixture, 5000);
@@ -79,9 +76,8 @@ START_TEST(what_was_shown_and_freed_is_told_apart_from_what_serves) {
     cushim_mem_census_take(&fixture->pools[0], &census); /* the driver can have all of it */
     ck_assert_uint_eq(census.retired_bytes, 0);
 }
-END_TEST
 
-START_TEST(many_sizes_are_counted_in_all) {
+TEST(many_sizes_are_counted_in_all) {
     size_t n_bytes = 0;
     fixture = fixture_create(NULL);
     for (int i = 0; i < 100; i++) {
@@ -93,7 +89,6 @@ START_TEST(many_sizes_are_counted_in_all) {
     ck_assert_uint_eq(census.n_sizes, CUSHIM_MEM_CENSUS_SIZES);
     ck_assert_uint_eq(census.live_bytes, n_bytes);
 }
-END_TEST
 
 static size_t told_bytes;
 
@@ -106,7 +101,7 @@ static void memory_out(struct cushim_mem_heap *pool, const struct cushim_mem_rec
     told_bytes = n_bytes;
 }
 
-START_TEST(who_cares_is_told_when_memory_is_out) {
+TEST(who_cares_is_told_when_memory_is_out) {
     enum cushim_status status;
     fixture = fixture_create(NULL);
     fixture->policy.memory_out = memory_out;
@@ -117,13 +112,7 @@ START_TEST(who_cares_is_told_when_memory_is_out) {
     ck_assert_uint_eq(told_bytes, 80 * MIB);
     ck_assert_uint_eq(n_of(40 * MIB), 1);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "census",
-        (const TTest *[]){
-            live_blocks_are_told_apart_by_size, a_block_that_the_program_asked_of_is_live,
-            what_was_freed_whole_is_free, what_was_shown_and_freed_is_told_apart_from_what_serves,
-            many_sizes_are_counted_in_all, who_cares_is_told_when_memory_is_out, NULL});
+    return tests_run("census");
 }

@@ -15,7 +15,7 @@ static struct cushim_mem_lookup find(uint64_t address) {
     return found;
 }
 
-START_TEST(the_start_and_the_inside_of_a_block_lead_to_it) {
+TEST(the_start_and_the_inside_of_a_block_lead_to_it) {
     static const size_t sizes[] = {1, 512, 1000, 4097, 100000, 1 << 20, 3000000, 300 << 20};
     fixture = fixture_create(NULL);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -31,9 +31,8 @@ START_TEST(the_start_and_the_inside_of_a_block_lead_to_it) {
     }
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(slack_belongs_to_its_block) {
+TEST(slack_belongs_to_its_block) {
     fixture = fixture_create(NULL);
     uint64_t small = fixture_take(fixture, 513), large = fixture_take(fixture, (2 << 20) + 1);
     ck_assert_uint_eq(find(small + 1023).base, small);
@@ -41,9 +40,8 @@ START_TEST(slack_belongs_to_its_block) {
     ck_assert_uint_eq(find(large + (2 << 20) + 65535).base, large);
     ck_assert_uint_eq(find(large).asked_bytes, (2 << 20) + 1);
 }
-END_TEST
 
-START_TEST(the_tail_of_a_slab_and_a_free_cell_hold_no_block) {
+TEST(the_tail_of_a_slab_and_a_free_cell_hold_no_block) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1536); /* of a slab of three */
     struct cushim_mem_lookup cell = find(address + 1536);
@@ -59,10 +57,9 @@ START_TEST(the_tail_of_a_slab_and_a_free_cell_hold_no_block) {
     ck_assert_int_eq(tail.state, CUSHIM_MEM_FREE);
     ck_assert_int_eq(fixture_judge(fixture, address + THIRD, 1), CUSHIM_MEM_NO_BLOCK);
 }
-END_TEST
 
 /* 682.5 KiB are 170.6 pages of 4 KiB. */
-START_TEST(blocks_that_meet_inside_a_page_are_told_apart) {
+TEST(blocks_that_meet_inside_a_page_are_told_apart) {
     uint64_t at[3];
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 3; i++) {
@@ -89,9 +86,8 @@ START_TEST(blocks_that_meet_inside_a_page_are_told_apart) {
     fixture_give(fixture, at[1]);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_free_extent_is_ours_and_holds_no_block) {
+TEST(a_free_extent_is_ours_and_holds_no_block) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 512);
     struct cushim_mem_lookup found = find(address + 65536);
@@ -100,9 +96,8 @@ START_TEST(a_free_extent_is_ours_and_holds_no_block) {
     ck_assert_int_eq(found.state, CUSHIM_MEM_FREE);
     ck_assert_int_eq(fixture_judge(fixture, address + 65536, 1), CUSHIM_MEM_NO_BLOCK);
 }
-END_TEST
 
-START_TEST(a_foreign_address_is_not_ours_to_judge) {
+TEST(a_foreign_address_is_not_ours_to_judge) {
     struct cushim_mem_lookup found;
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 512);
@@ -112,9 +107,8 @@ START_TEST(a_foreign_address_is_not_ours_to_judge) {
         ck_assert_int_eq(fixture_judge(fixture, foreign[i], 1), CUSHIM_MEM_FOREIGN);
     }
 }
-END_TEST
 
-START_TEST(an_access_is_judged_by_what_was_asked_not_by_what_was_cut) {
+TEST(an_access_is_judged_by_what_was_asked_not_by_what_was_cut) {
     fixture = fixture_create(NULL);
     uint64_t a = fixture_take(fixture, 1000);
     ck_assert_int_eq(fixture_judge(fixture, a, 1000), CUSHIM_MEM_INSIDE);
@@ -125,9 +119,8 @@ START_TEST(an_access_is_judged_by_what_was_asked_not_by_what_was_cut) {
     ck_assert_int_eq(fixture_judge(fixture, a + 1010, 1), CUSHIM_MEM_OVERRUN);
     ck_assert_int_eq(fixture_judge(fixture, a + 1023, 0), CUSHIM_MEM_INSIDE);
 }
-END_TEST
 
-START_TEST(a_length_that_overflows_64_bits_is_an_overrun) {
+TEST(a_length_that_overflows_64_bits_is_an_overrun) {
     fixture = fixture_create(NULL);
     uint64_t a = fixture_take(fixture, 1000);
     ck_assert_int_eq(fixture_judge(fixture, a, SIZE_MAX), CUSHIM_MEM_OVERRUN);
@@ -136,9 +129,8 @@ START_TEST(a_length_that_overflows_64_bits_is_an_overrun) {
     ck_assert_int_eq(fixture_judge(fixture, a + 500, 0 - (size_t)(a + 500)), CUSHIM_MEM_OVERRUN);
     ck_assert_int_eq(fixture_judge(fixture, a + 1010, SIZE_MAX), CUSHIM_MEM_OVERRUN);
 }
-END_TEST
 
-START_TEST(a_freed_block_is_no_block) {
+TEST(a_freed_block_is_no_block) {
     fixture = fixture_create(NULL);
     atomic_store(&fixture->policy.dedicated_bytes, 6 << 20);
     uint64_t small = fixture_take(fixture, 1000), large = fixture_take(fixture, 5000000);
@@ -150,9 +142,8 @@ START_TEST(a_freed_block_is_no_block) {
     ck_assert_int_eq(fixture_judge(fixture, large + 4096, 1), CUSHIM_MEM_NO_BLOCK);
     ck_assert_int_eq(fixture_judge(fixture, own, 1), CUSHIM_MEM_NO_BLOCK);
 }
-END_TEST
 
-START_TEST(what_belonged_to_a_context_that_went_is_foreign) {
+TEST(what_belonged_to_a_context_that_went_is_foreign) {
     static const size_t sizes[] = {1000, 100000, 3 << 20};
     fixture = fixture_create(NULL);
     uint64_t addresses[sizeof sizes / sizeof *sizes];
@@ -165,9 +156,8 @@ START_TEST(what_belonged_to_a_context_that_went_is_foreign) {
         ck_assert_ptr_null(cushim_mem_pagemap_slab(&fixture->ledger.map, addresses[i]));
     }
 }
-END_TEST
 
-START_TEST(a_block_freed_in_stream_order_is_no_block_at_once) {
+TEST(a_block_freed_in_stream_order_is_no_block_at_once) {
     CUresult answer;
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1000);
@@ -176,18 +166,7 @@ START_TEST(a_block_freed_in_stream_order_is_no_block_at_once) {
     ck_assert_int_eq(find(address).state, CUSHIM_MEM_DEFERRED);
     ck_assert_int_eq(fixture_judge(fixture, address, 1), CUSHIM_MEM_NO_BLOCK);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("ledger",
-                     (const TTest *[]){
-                         the_start_and_the_inside_of_a_block_lead_to_it, slack_belongs_to_its_block,
-                         the_tail_of_a_slab_and_a_free_cell_hold_no_block,
-                         blocks_that_meet_inside_a_page_are_told_apart,
-                         a_free_extent_is_ours_and_holds_no_block,
-                         a_foreign_address_is_not_ours_to_judge,
-                         an_access_is_judged_by_what_was_asked_not_by_what_was_cut,
-                         a_length_that_overflows_64_bits_is_an_overrun, a_freed_block_is_no_block,
-                         what_belonged_to_a_context_that_went_is_foreign,
-                         a_block_freed_in_stream_order_is_no_block_at_once, NULL});
+    return tests_run("ledger");
 }

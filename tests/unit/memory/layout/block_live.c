@@ -25,7 +25,7 @@ static bool set_synchronous(uint64_t address, bool is_synchronous) {
 
 static const size_t sizes[] = {1000, 3000000};
 
-START_TEST(a_number_is_of_one_life) {
+TEST(a_number_is_of_one_life) {
     fixture = fixture_create(NULL);
     for (int i = 0; i < 2; i++) {
         uint64_t block = fixture_take(fixture, sizes[i]);
@@ -41,9 +41,8 @@ START_TEST(a_number_is_of_one_life) {
     }
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_marked_block_is_live_and_freed_once) {
+TEST(a_marked_block_is_live_and_freed_once) {
     CUresult answer;
     fixture = fixture_create(NULL);
     for (int i = 0; i < 2; i++) {
@@ -59,9 +58,8 @@ START_TEST(a_marked_block_is_live_and_freed_once) {
     }
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_refused_free_leaves_the_marks) {
+TEST(a_refused_free_leaves_the_marks) {
     CUresult answer;
     fixture = fixture_create(NULL);
     uint64_t block = fixture_take(fixture, 1000);
@@ -70,9 +68,8 @@ START_TEST(a_refused_free_leaves_the_marks) {
     ck_assert_int_ne(fixture_release(fixture, block, &answer), CUSHIM_OK);
     ck_assert_uint_eq(number_of(block), number);
 }
-END_TEST
 
-START_TEST(a_segment_counts_who_is_synchronous) {
+TEST(a_segment_counts_who_is_synchronous) {
     fixture = fixture_create(NULL);
     uint64_t first = fixture_take(fixture, 1000), second = fixture_take(fixture, 1000);
     struct cushim_mem_lookup found = find(first);
@@ -87,7 +84,6 @@ START_TEST(a_segment_counts_who_is_synchronous) {
     ck_assert(!set_synchronous(first, true)); /* it is LIVE no more */
     ck_assert_uint_eq(atomic_load(&found.segment->n_synchronous), 1);
 }
-END_TEST
 
 /* ---- asked while it is freed ---- */
 
@@ -104,7 +100,7 @@ static void *ask(void *nothing) {
     return nothing;
 }
 
-START_TEST(a_question_does_not_keep_a_block_from_being_freed_once) {
+TEST(a_question_does_not_keep_a_block_from_being_freed_once) {
     enum { N_ROUNDS = 3000 };
     pthread_t thread;
     CUresult answer;
@@ -120,13 +116,7 @@ START_TEST(a_question_does_not_keep_a_block_from_being_freed_once) {
     pthread_join(thread, NULL);
     fixture_check(fixture);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("block_live",
-                     (const TTest *[]){a_number_is_of_one_life,
-                                       a_marked_block_is_live_and_freed_once,
-                                       a_refused_free_leaves_the_marks,
-                                       a_question_does_not_keep_a_block_from_being_freed_once,
-                                       a_segment_counts_who_is_synchronous, NULL});
+    return tests_run("block_live");
 }

@@ -50,7 +50,7 @@ static enum cushim_mem_chunk_end give(uint32_t index, uint64_t tag, uint64_t don
     return cushim_mem_chunk_give(&chunk, tag, done);
 }
 
-START_TEST(blocks_follow_each_other_in_steps_of_a_grain) {
+TEST(blocks_follow_each_other_in_steps_of_a_grain) {
     setup();
     ck_assert_uint_eq(take(1), 0);
     ck_assert_uint_eq(take(512), 1);
@@ -59,9 +59,8 @@ START_TEST(blocks_follow_each_other_in_steps_of_a_grain) {
     ck_assert_uint_eq(take(100 * 512), 6);
     ck_assert_uint_eq(take(1), 106);
 }
-END_TEST
 
-START_TEST(a_full_chunk_serves_what_still_fits_and_no_more) {
+TEST(a_full_chunk_serves_what_still_fits_and_no_more) {
     uint32_t index;
     setup();
     take((GRAINS - 2) * 512);
@@ -69,9 +68,8 @@ START_TEST(a_full_chunk_serves_what_still_fits_and_no_more) {
     ck_assert_uint_eq(take(2 * 512), GRAINS - 2);
     ck_assert(!try_take(1, 0, false, &index));
 }
-END_TEST
 
-START_TEST(the_last_give_rewinds_and_no_other) {
+TEST(the_last_give_rewinds_and_no_other) {
     setup();
     uint32_t a = take(1000), b = take(5000);
     ck_assert_int_eq(give(a, 0, 0), CUSHIM_MEM_CHUNK_USED);
@@ -80,9 +78,8 @@ START_TEST(the_last_give_rewinds_and_no_other) {
     ck_assert_int_eq(give(12, 0, 0), CUSHIM_MEM_CHUNK_REWOUND);
     ck_assert_uint_eq(take(1), 0);
 }
-END_TEST
 
-START_TEST(a_rewind_waits_for_the_youngest_epoch_that_a_block_was_freed_in) {
+TEST(a_rewind_waits_for_the_youngest_epoch_that_a_block_was_freed_in) {
     uint32_t index;
     setup();
     uint32_t a = take(512), b = take(512);
@@ -95,9 +92,8 @@ START_TEST(a_rewind_waits_for_the_youngest_epoch_that_a_block_was_freed_in) {
     ck_assert(try_take(1, 9, true, &index));
     ck_assert_uint_eq(index, 0);
 }
-END_TEST
 
-START_TEST(an_inner_address_finds_its_block_and_no_other) {
+TEST(an_inner_address_finds_its_block_and_no_other) {
     uint32_t index;
     setup();
     uint32_t a = take(200 * 512), b = take(1), c = take(70 * 512 - 1);
@@ -108,9 +104,8 @@ START_TEST(an_inner_address_finds_its_block_and_no_other) {
     ck_assert(!cushim_mem_chunk_find(&chunk, 271, &index));
     ck_assert(!cushim_mem_chunk_find(&chunk, GRAINS, &index));
 }
-END_TEST
 
-START_TEST(what_a_rewound_chunk_held_before_is_not_found_in_a_new_block) {
+TEST(what_a_rewound_chunk_held_before_is_not_found_in_a_new_block) {
     uint32_t index;
     setup();
     for (int i = 0; i < 90; i++)
@@ -125,9 +120,8 @@ START_TEST(what_a_rewound_chunk_held_before_is_not_found_in_a_new_block) {
     ck_assert(cushim_mem_chunk_find(&chunk, 85, &index)); /* a block of before, which is free */
     ck_assert_uint_eq(atomic_load(&cell_of(index)->state), CUSHIM_MEM_FREE);
 }
-END_TEST
 
-START_TEST(lowering_stops_above_the_highest_block_in_use) {
+TEST(lowering_stops_above_the_highest_block_in_use) {
     setup();
     uint32_t a = take(512), b = take(3 * 512), c = take(512), d = take(512);
     give(a, 0, 0);
@@ -140,9 +134,8 @@ START_TEST(lowering_stops_above_the_highest_block_in_use) {
     ck_assert_uint_eq(take(512), c);
     ck_assert_int_eq(atomic_load(&cell_of(b)->state), CUSHIM_MEM_LIVE);
 }
-END_TEST
 
-START_TEST(lowering_leaves_a_block_alone_that_is_counted_and_not_live_yet) {
+TEST(lowering_leaves_a_block_alone_that_is_counted_and_not_live_yet) {
     struct cushim_mem_blockref taken;
     setup();
     take(512);
@@ -150,9 +143,8 @@ START_TEST(lowering_leaves_a_block_alone_that_is_counted_and_not_live_yet) {
     ck_assert(cushim_mem_chunk_lower(&chunk, 0));
     ck_assert_uint_eq(take(512), 2);
 }
-END_TEST
 
-START_TEST(lowering_waits_for_the_work_on_freed_blocks) {
+TEST(lowering_waits_for_the_work_on_freed_blocks) {
     setup();
     take(512);
     uint32_t b = take(512);
@@ -163,9 +155,8 @@ START_TEST(lowering_waits_for_the_work_on_freed_blocks) {
     ck_assert(cushim_mem_chunk_lower(&chunk, 4));
     ck_assert_uint_eq(take(512), 1);
 }
-END_TEST
 
-START_TEST(a_chunk_closes_only_when_it_is_empty_and_ripe) {
+TEST(a_chunk_closes_only_when_it_is_empty_and_ripe) {
     uint32_t index;
     setup();
     uint32_t a = take(512);
@@ -180,9 +171,8 @@ START_TEST(a_chunk_closes_only_when_it_is_empty_and_ripe) {
     cushim_mem_chunk_open(&chunk, &extent);
     ck_assert(cushim_mem_chunk_close(&chunk, 0));
 }
-END_TEST
 
-START_TEST(an_abandoned_chunk_forgets_what_was_there_and_counts_it_off) {
+TEST(an_abandoned_chunk_forgets_what_was_there_and_counts_it_off) {
     struct cushim_mem_stats stats = {.live_bytes = 3100 + 7, .block_bytes = 512 + 3072 + 7};
     uint32_t index;
     setup();
@@ -201,7 +191,6 @@ START_TEST(an_abandoned_chunk_forgets_what_was_there_and_counts_it_off) {
         ck_assert_uint_eq(atomic_load(&cell_of(i)->state), CUSHIM_MEM_FREE);
     ck_assert_uint_eq(take(1), 0);
 }
-END_TEST
 
 /*
  * Threads against a model of the device: a grain is free, live, or freed in an epoch whose work
@@ -293,7 +282,7 @@ static void *churn(void *seed) {
     return NULL;
 }
 
-START_TEST(threads_are_never_served_memory_that_is_live_or_still_worked_on) {
+TEST(threads_are_never_served_memory_that_is_live_or_still_worked_on) {
     pthread_t threads[THREADS];
     setup();
     for (uintptr_t i = 0; i < THREADS; i++)
@@ -304,21 +293,7 @@ START_TEST(threads_are_never_served_memory_that_is_live_or_still_worked_on) {
     pass_an_epoch();
     ck_assert_ptr_eq(cushim_mem_chunk_close(&chunk, atomic_load(&done_epoch)), &extent);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "chunk",
-        (const TTest *[]){blocks_follow_each_other_in_steps_of_a_grain,
-                          a_full_chunk_serves_what_still_fits_and_no_more,
-                          the_last_give_rewinds_and_no_other,
-                          a_rewind_waits_for_the_youngest_epoch_that_a_block_was_freed_in,
-                          an_inner_address_finds_its_block_and_no_other,
-                          what_a_rewound_chunk_held_before_is_not_found_in_a_new_block,
-                          lowering_stops_above_the_highest_block_in_use,
-                          lowering_leaves_a_block_alone_that_is_counted_and_not_live_yet,
-                          lowering_waits_for_the_work_on_freed_blocks,
-                          a_chunk_closes_only_when_it_is_empty_and_ripe,
-                          an_abandoned_chunk_forgets_what_was_there_and_counts_it_off,
-                          threads_are_never_served_memory_that_is_live_or_still_worked_on, NULL});
+    return tests_run("chunk");
 }

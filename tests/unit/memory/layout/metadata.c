@@ -12,7 +12,7 @@ static bool is_all(const char *piece, char byte, size_t n_bytes) {
     return piece[0] == byte && memcmp(piece, piece + 1, n_bytes - 1) == 0;
 }
 
-START_TEST(pieces_are_zero_aligned_and_apart) {
+TEST(pieces_are_zero_aligned_and_apart) {
     char *pieces[512];
     for (size_t i = 0; i < 512; i++) {
         size_t n_bytes = i * 7 + 1;
@@ -25,9 +25,8 @@ START_TEST(pieces_are_zero_aligned_and_apart) {
     for (size_t i = 0; i < 512; i++)
         ck_assert(is_all(pieces[i], (char)(i | 1), i * 7 + 1));
 }
-END_TEST
 
-START_TEST(what_was_released_is_handed_out_again_zeroed) {
+TEST(what_was_released_is_handed_out_again_zeroed) {
     static const size_t sizes[] = {1, 63, 64, 65, 4096, 100000, 1 << 18, (1 << 18) + 1, 1 << 22};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         char *piece = cushim_mem_meta_obtain(&meta, sizes[i]);
@@ -38,34 +37,26 @@ START_TEST(what_was_released_is_handed_out_again_zeroed) {
         ck_assert(is_all(piece, 0, sizes[i]));
     }
 }
-END_TEST
 
-START_TEST(sizes_of_one_order_share_their_pieces_and_others_do_not) {
+TEST(sizes_of_one_order_share_their_pieces_and_others_do_not) {
     char *piece = cushim_mem_meta_obtain(&meta, 100);
     cushim_mem_meta_release(&meta, piece, 100);
     ck_assert_ptr_ne(cushim_mem_meta_obtain(&meta, 129), piece);
     ck_assert_ptr_ne(cushim_mem_meta_obtain(&meta, 64), piece);
     ck_assert_ptr_eq(cushim_mem_meta_obtain(&meta, 128), piece);
 }
-END_TEST
 
-START_TEST(releasing_nothing_changes_nothing) {
+TEST(releasing_nothing_changes_nothing) {
     struct cushim_mem_meta before = meta;
     cushim_mem_meta_release(&meta, NULL, 100);
     ck_assert_int_eq(memcmp(&before, &meta, sizeof meta), 0);
 }
-END_TEST
 
-START_TEST(a_size_beyond_all_orders_is_refused) {
+TEST(a_size_beyond_all_orders_is_refused) {
     ck_assert_ptr_null(cushim_mem_meta_obtain(&meta, SIZE_MAX));
     ck_assert_ptr_null(cushim_mem_meta_obtain(&meta, (size_t)1 << 40));
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "meta", (const TTest *[]){
-                    pieces_are_zero_aligned_and_apart, what_was_released_is_handed_out_again_zeroed,
-                    sizes_of_one_order_share_their_pieces_and_others_do_not,
-                    releasing_nothing_changes_nothing, a_size_beyond_all_orders_is_refused, NULL});
+    return tests_run("meta");
 }

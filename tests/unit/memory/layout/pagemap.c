@@ -16,14 +16,13 @@ static uint64_t things[4];             /* addresses to point at: a map never loo
 #define THING(i) ((struct cushim_mem_segment *)(void *)&things[i])
 static struct cushim_mem_extent slabs[3];
 
-START_TEST(an_empty_map_knows_no_address) {
+TEST(an_empty_map_knows_no_address) {
     static const uint64_t addresses[] = {0, 1, PAGE, TABLE, END - 1, END, END + 1, UINT64_MAX};
     for (size_t i = 0; i < sizeof addresses / sizeof addresses[0]; i++)
         ck_assert_ptr_null(cushim_mem_pagemap_find(map, addresses[i]));
 }
-END_TEST
 
-START_TEST(a_range_is_known_from_its_first_byte_to_the_end_of_its_last_page) {
+TEST(a_range_is_known_from_its_first_byte_to_the_end_of_its_last_page) {
     uint64_t base = 7 * TABLE + 3 * PAGE;
     ck_assert_int_eq(cushim_mem_pagemap_set(map, base, 2 * PAGE + 1, THING(0)), CUSHIM_OK);
     ck_assert_ptr_null(cushim_mem_pagemap_find(map, base - 1));
@@ -34,9 +33,8 @@ START_TEST(a_range_is_known_from_its_first_byte_to_the_end_of_its_last_page) {
     for (unsigned i = 0; i < 3; i++)
         ck_assert_ptr_null(cushim_mem_pagemap_find(map, base + i * PAGE));
 }
-END_TEST
 
-START_TEST(neighbours_are_told_apart) {
+TEST(neighbours_are_told_apart) {
     uint64_t base = TABLE;
     cushim_mem_pagemap_set(map, base, PAGE, THING(0));
     cushim_mem_pagemap_set(map, base + PAGE, PAGE, THING(1));
@@ -44,9 +42,8 @@ START_TEST(neighbours_are_told_apart) {
     ck_assert_ptr_null(cushim_mem_pagemap_find(map, base + PAGE - 1));
     ck_assert_ptr_eq(cushim_mem_pagemap_find(map, base + PAGE), THING(1));
 }
-END_TEST
 
-START_TEST(a_page_that_a_slab_has_only_a_part_of_is_not_entered_as_its_own) {
+TEST(a_page_that_a_slab_has_only_a_part_of_is_not_entered_as_its_own) {
     uint64_t page = CUSHIM_MEM_PAGE_BYTES, base = 3 * TABLE;
     struct cushim_mem_extent *slab = slab_at(&slabs[0], base + 512, 3 * page);
     cushim_mem_pagemap_set(map, base, PAGE, THING(0));
@@ -62,9 +59,8 @@ START_TEST(a_page_that_a_slab_has_only_a_part_of_is_not_entered_as_its_own) {
     ck_assert_ptr_null(cushim_mem_pagemap_slab(map, base + 512));
     ck_assert_ptr_null(cushim_mem_pagemap_slab(map, base + page));
 }
-END_TEST
 
-START_TEST(who_clears_late_clears_nothing_of_others) {
+TEST(who_clears_late_clears_nothing_of_others) {
     uint64_t base = 2 * TABLE;
     struct cushim_mem_extent *first = slab_at(&slabs[1], base, 2 * PAGE),
                              *second = slab_at(&slabs[2], base, PAGE);
@@ -80,9 +76,8 @@ START_TEST(who_clears_late_clears_nothing_of_others) {
     ck_assert_ptr_null(cushim_mem_pagemap_find(map, base + PAGE));
     ck_assert_ptr_null(cushim_mem_pagemap_slab(map, base + PAGE));
 }
-END_TEST
 
-START_TEST(a_range_may_cross_tables) {
+TEST(a_range_may_cross_tables) {
     uint64_t base = 9 * TABLE - PAGE;
     ck_assert_int_eq(cushim_mem_pagemap_set(map, base, TABLE + 2 * PAGE, THING(0)), CUSHIM_OK);
     uint64_t n_known = 0; /* an assertion a page would take most of the time */
@@ -93,9 +88,8 @@ START_TEST(a_range_may_cross_tables) {
     cushim_mem_pagemap_clear(map, base, TABLE + 2 * PAGE, THING(0));
     ck_assert_ptr_null(cushim_mem_pagemap_find(map, 9 * TABLE));
 }
-END_TEST
 
-START_TEST(the_last_page_below_2_to_the_49_belongs_and_none_above_does) {
+TEST(the_last_page_below_2_to_the_49_belongs_and_none_above_does) {
     ck_assert_int_eq(cushim_mem_pagemap_set(map, END - PAGE, PAGE, THING(0)), CUSHIM_OK);
     ck_assert_ptr_eq(cushim_mem_pagemap_find(map, END - 1), THING(0));
     ck_assert_ptr_null(cushim_mem_pagemap_find(map, END));
@@ -105,20 +99,18 @@ START_TEST(the_last_page_below_2_to_the_49_belongs_and_none_above_does) {
     ck_assert_int_eq(cushim_mem_pagemap_set(map, UINT64_MAX & ~(PAGE - 1), PAGE, THING(0)),
                      CUSHIM_INVALID);
 }
-END_TEST
 
-START_TEST(a_range_that_does_not_start_on_a_page_or_is_empty_is_refused) {
+TEST(a_range_that_does_not_start_on_a_page_or_is_empty_is_refused) {
     ck_assert_int_eq(cushim_mem_pagemap_set(map, PAGE + 512, PAGE, THING(0)), CUSHIM_INVALID);
     ck_assert_int_eq(cushim_mem_pagemap_set(map, PAGE, 0, THING(0)), CUSHIM_INVALID);
     ck_assert_ptr_null(cushim_mem_pagemap_find(map, PAGE));
 }
-END_TEST
 
 static bool is_vacated(uint64_t address) {
     return cushim_mem_pagemap_is_vacated(map, address);
 }
 
-START_TEST(while_no_page_is_vacated_none_is_looked_for) {
+TEST(while_no_page_is_vacated_none_is_looked_for) {
     ck_assert(!cushim_mem_pagemap_has_vacated(map));
     cushim_mem_pagemap_set(map, TABLE, PAGE, THING(0));
     cushim_mem_pagemap_clear(map, TABLE, PAGE, THING(0));
@@ -127,7 +119,6 @@ START_TEST(while_no_page_is_vacated_none_is_looked_for) {
     cushim_mem_pagemap_vacate(map, TABLE, PAGE);
     ck_assert(cushim_mem_pagemap_has_vacated(map));
 }
-END_TEST
 
 /* Within a word of bits, over its ends, and over a table's. */
 static const struct {
@@ -140,7 +131,7 @@ static uint64_t base_of(unsigned run) {
     return (20 + 2 * run) * TABLE + runs[run].first * PAGE;
 }
 
-START_TEST(a_vacated_range_is_known_as_such_and_its_neighbours_are_not) {
+TEST(a_vacated_range_is_known_as_such_and_its_neighbours_are_not) {
     for (unsigned run = 0; run < N_RUNS; run++) {
         uint64_t base = base_of(run), n_bytes = runs[run].n * PAGE - PAGE / 2;
         ck_assert_int_eq(cushim_mem_pagemap_set(map, base, n_bytes, THING(0)), CUSHIM_OK);
@@ -154,9 +145,8 @@ START_TEST(a_vacated_range_is_known_as_such_and_its_neighbours_are_not) {
         ck_assert_ptr_null(cushim_mem_pagemap_find(map, base));
     }
 }
-END_TEST
 
-START_TEST(a_segment_that_is_set_again_ends_that) {
+TEST(a_segment_that_is_set_again_ends_that) {
     for (unsigned run = 0; run < N_RUNS; run++) {
         uint64_t base = base_of(run), n_bytes = runs[run].n * PAGE;
         cushim_mem_pagemap_set(map, base - PAGE, n_bytes + 2 * PAGE, THING(0));
@@ -170,9 +160,8 @@ START_TEST(a_segment_that_is_set_again_ends_that) {
         ck_assert(!is_vacated(base)); /* it went back to the driver, and not with its context */
     }
 }
-END_TEST
 
-START_TEST(what_is_resettled_is_whole_pages_of_the_system) {
+TEST(what_is_resettled_is_whole_pages_of_the_system) {
     const uint64_t small = (uint64_t)1 << CUSHIM_MEM_LOG2_PAGE;
     uint64_t base = 50 * TABLE - 4 * PAGE;
     cushim_mem_pagemap_set(map, base, 8 * PAGE, THING(0));
@@ -192,10 +181,9 @@ START_TEST(what_is_resettled_is_whole_pages_of_the_system) {
     ck_assert(is_vacated(base + 7 * PAGE - 1));
     ck_assert(!is_vacated(base + 7 * PAGE) && !is_vacated(base + 8 * PAGE - 1));
 }
-END_TEST
 
 /* The system's mappings and the driver's allocations: any addresses, with tables or without. */
-START_TEST(any_range_may_be_resettled) {
+TEST(any_range_may_be_resettled) {
     static const uint64_t bases[] = {TABLE, END - PAGE};
     for (size_t i = 0; i < 2; i++) {
         cushim_mem_pagemap_set(map, bases[i], PAGE, THING(0));
@@ -210,7 +198,6 @@ START_TEST(any_range_may_be_resettled) {
     ck_assert(!is_vacated(TABLE) && !is_vacated(END - PAGE));
     ck_assert(!is_vacated(END) && !is_vacated(UINT64_MAX));
 }
-END_TEST
 
 /* Under TSan this is the test of the orders; without it, of the values. */
 enum { ROUNDS = 2000, RANGE_PAGES = 8 };
@@ -246,7 +233,7 @@ static void *set_and_clear(void *thing) {
     return thing;
 }
 
-START_TEST(a_look_up_that_races_sees_the_old_entry_or_the_new) {
+TEST(a_look_up_that_races_sees_the_old_entry_or_the_new) {
     pthread_t lookers[2], setters[2];
     void *result;
     for (int i = 0; i < 2; i++)
@@ -263,7 +250,6 @@ START_TEST(a_look_up_that_races_sees_the_old_entry_or_the_new) {
         ck_assert_ptr_eq(result, map);
     }
 }
-END_TEST
 
 /* Threads that begin together, each with a page of its own; the bits share a word. */
 static pthread_barrier_t beginning;
@@ -283,7 +269,7 @@ static void *vacate_and_resettle(void *thing) {
     return thing;
 }
 
-START_TEST(threads_that_vacate_neighbours_lose_no_bit) {
+TEST(threads_that_vacate_neighbours_lose_no_bit) {
     pthread_t threads[4];
     void *result;
     cushim_mem_pagemap_set(map, 90 * TABLE, 4 * PAGE, THING(0));
@@ -295,23 +281,8 @@ START_TEST(threads_that_vacate_neighbours_lose_no_bit) {
         ck_assert_ptr_eq(result, &things[i]);
     }
 }
-END_TEST
 
 SUITE() {
     map = calloc(1, sizeof *map);
-    return suite_run("pagemap",
-                     (const TTest *[]){
-                         an_empty_map_knows_no_address,
-                         a_range_is_known_from_its_first_byte_to_the_end_of_its_last_page,
-                         neighbours_are_told_apart,
-                         a_page_that_a_slab_has_only_a_part_of_is_not_entered_as_its_own,
-                         who_clears_late_clears_nothing_of_others, a_range_may_cross_tables,
-                         the_last_page_below_2_to_the_49_belongs_and_none_above_does,
-                         a_range_that_does_not_start_on_a_page_or_is_empty_is_refused,
-                         while_no_page_is_vacated_none_is_looked_for,
-                         a_vacated_range_is_known_as_such_and_its_neighbours_are_not,
-                         a_segment_that_is_set_again_ends_that,
-                         what_is_resettled_is_whole_pages_of_the_system, any_range_may_be_resettled,
-                         a_look_up_that_races_sees_the_old_entry_or_the_new,
-                         threads_that_vacate_neighbours_lose_no_bit, NULL});
+    return tests_run("pagemap");
 }

@@ -85,32 +85,29 @@ static size_t count_entries(uint64_t base, uint64_t n_bytes) {
     return n_set - n_before;
 }
 
-START_TEST(sixteen_gib_take_an_entry_for_each_2_mib) {
+TEST(sixteen_gib_take_an_entry_for_each_2_mib) {
     ck_assert_uint_eq(count_entries(32 * GIB, 16 * GIB), 8192);
 }
-END_TEST
 
-START_TEST(a_segment_is_entered_at_the_largest_entries_that_it_fills) {
+TEST(a_segment_is_entered_at_the_largest_entries_that_it_fills) {
     ck_assert_uint_eq(count_entries(32 * GIB, PAGE), 1);
     ck_assert_uint_eq(count_entries(32 * GIB + 4 * MIB, 2 * MIB), 1);
     ck_assert_uint_eq(count_entries(32 * GIB + PAGE, 2 * MIB), 32);
     ck_assert_uint_eq(count_entries(32 * GIB + 2 * MIB - PAGE, 6 * MIB + 2 * PAGE), 5);
     ck_assert_uint_eq(count_entries(33 * GIB - 2 * MIB - PAGE, 4 * MIB + PAGE), 3);
 }
-END_TEST
 
-START_TEST(small_segments_that_were_there_cost_a_large_one_nothing) {
+TEST(small_segments_that_were_there_cost_a_large_one_nothing) {
     for (uint64_t base = 32 * GIB + 3 * PAGE; base < 48 * GIB; base += GIB) {
         cushim_mem_pagemap_set(&map, base, 4 * PAGE, THING(1));
         cushim_mem_pagemap_clear(&map, base, 4 * PAGE, THING(1));
     }
     ck_assert_uint_eq(count_entries(32 * GIB, 16 * GIB), 8192);
 }
-END_TEST
 
 /* ---- what is set over what is there still ---- */
 
-START_TEST(the_rest_of_a_divided_entry_stays_its_segments_until_it_clears) {
+TEST(the_rest_of_a_divided_entry_stays_its_segments_until_it_clears) {
     static const uint64_t sizes[] = {GIB, 2 * MIB};
     for (unsigned i = 0; i < 2; i++) {
         uint64_t base = (4 + i) * GIB, middle = base + sizes[i] / 2;
@@ -125,9 +122,8 @@ START_TEST(the_rest_of_a_divided_entry_stays_its_segments_until_it_clears) {
             ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, at), at == middle ? THING(1) : NULL);
     }
 }
-END_TEST
 
-START_TEST(what_a_larger_segment_was_set_over_does_not_come_back) {
+TEST(what_a_larger_segment_was_set_over_does_not_come_back) {
     static const uint64_t sizes[] = {2 * MIB, GIB};
     for (unsigned i = 0; i < 2; i++) {
         uint64_t base = (8 + i) * GIB;
@@ -144,7 +140,6 @@ START_TEST(what_a_larger_segment_was_set_over_does_not_come_back) {
         ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, base + 4 * PAGE), THING(2));
     }
 }
-END_TEST
 
 /* ---- against a model ---- */
 
@@ -236,7 +231,7 @@ static void check_model(unsigned seed, unsigned step) {
     ck_assert_ptr_null(cushim_mem_pagemap_find(&map, address_of(MODEL_PAGES)));
 }
 
-START_TEST(after_any_sets_and_clears_the_map_is_as_its_model) {
+TEST(after_any_sets_and_clears_the_map_is_as_its_model) {
     for (unsigned seed = 1; seed <= MODEL_SEEDS; seed++) {
         random_state = seed;
         for (unsigned step = 0; step < suite_steps(MODEL_STEPS); step++) {
@@ -254,7 +249,6 @@ START_TEST(after_any_sets_and_clears_the_map_is_as_its_model) {
         check_model(seed, 1);
     }
 }
-END_TEST
 
 /* ---- with threads: under TSan the test of the orders, without it of the values ---- */
 
@@ -301,7 +295,7 @@ static void *come_and_go(void *thing) {
     return thing;
 }
 
-START_TEST(segments_of_all_sizes_come_and_go_while_others_look) {
+TEST(segments_of_all_sizes_come_and_go_while_others_look) {
     pthread_t looker, owners[SHARES];
     void *result;
     pthread_create(&looker, NULL, look, NULL);
@@ -317,7 +311,6 @@ START_TEST(segments_of_all_sizes_come_and_go_while_others_look) {
     for (unsigned i = 0; i < SHARES; i++)
         ck_assert(is_known_as(shares[i].base, shares[i].n_bytes, NULL));
 }
-END_TEST
 
 /* Two pages of an entry of 2 MiB, each with its thread. */
 static pthread_barrier_t beginning, end;
@@ -341,7 +334,7 @@ static void *set_a_page(void *thing) {
     return is_seen ? thing : NULL;
 }
 
-START_TEST(two_that_divide_an_entry_at_once_are_both_seen) {
+TEST(two_that_divide_an_entry_at_once_are_both_seen) {
     pthread_t owners[2];
     void *result;
     pthread_barrier_init(&beginning, NULL, 3);
@@ -363,17 +356,7 @@ START_TEST(two_that_divide_an_entry_at_once_are_both_seen) {
     }
     ck_assert_ptr_null(cushim_mem_pagemap_find(&map, giant + PAGE));
 }
-END_TEST
 
 int main(void) {
-    return suite_run(
-        "pagemap_entries",
-        (const TTest *[]){sixteen_gib_take_an_entry_for_each_2_mib,
-                          a_segment_is_entered_at_the_largest_entries_that_it_fills,
-                          small_segments_that_were_there_cost_a_large_one_nothing,
-                          the_rest_of_a_divided_entry_stays_its_segments_until_it_clears,
-                          what_a_larger_segment_was_set_over_does_not_come_back,
-                          after_any_sets_and_clears_the_map_is_as_its_model,
-                          segments_of_all_sizes_come_and_go_while_others_look,
-                          two_that_divide_an_entry_at_once_are_both_seen, NULL});
+    return tests_run("pagemap_entries");
 }

@@ -42,7 +42,7 @@ static uint32_t n_listed(void) {
     return n;
 }
 
-START_TEST(a_run_is_cut_from_the_low_end_and_the_rest_stays_free) {
+TEST(a_run_is_cut_from_the_low_end_and_the_rest_stays_free) {
     setup(GRAINS);
     struct cushim_mem_extent *a = take(17), *b = take(9);
     ck_assert_uint_eq(a->first_grain, 0);
@@ -54,18 +54,16 @@ START_TEST(a_run_is_cut_from_the_low_end_and_the_rest_stays_free) {
     ck_assert_uint_eq(b->after->n_grains, GRAINS - 26);
     ck_assert_ptr_eq(cushim_mem_segment_extent(segment, cushim_mem_extent_address(b)), b);
 }
-END_TEST
 
 /* 682.5 KiB: whole pages would have room for two. */
-START_TEST(as_many_runs_lie_in_a_segment_as_have_room_in_it) {
+TEST(as_many_runs_lie_in_a_segment_as_have_room_in_it) {
     setup(GRAINS);
     for (unsigned i = 0; i < 3; i++)
         ck_assert_ptr_nonnull(take(1365));
     ck_assert_ptr_null(take(1));
 }
-END_TEST
 
-START_TEST(no_run_is_shorter_than_a_page_and_a_rest_that_would_be_goes_along) {
+TEST(no_run_is_shorter_than_a_page_and_a_rest_that_would_be_goes_along) {
     setup(64);
     struct cushim_mem_extent *a = take(1), *b = take(64 - 8 - 7);
     ck_assert_uint_eq(a->n_grains, 8);
@@ -76,9 +74,8 @@ START_TEST(no_run_is_shorter_than_a_page_and_a_rest_that_would_be_goes_along) {
     ck_assert_uint_eq(b->n_grains, 64 - 8 - 8);
     ck_assert_uint_eq(b->after->n_grains, 8);
 }
-END_TEST
 
-START_TEST(an_exact_fit_leaves_no_rest_and_more_than_there_is_finds_none) {
+TEST(an_exact_fit_leaves_no_rest_and_more_than_there_is_finds_none) {
     setup(GRAINS);
     ck_assert_ptr_null(take(GRAINS + 1));
     ck_assert_ptr_null(take(UINT32_MAX));
@@ -87,9 +84,8 @@ START_TEST(an_exact_fit_leaves_no_rest_and_more_than_there_is_finds_none) {
     ck_assert_uint_eq(n_listed(), 0);
     ck_assert_ptr_null(take(1));
 }
-END_TEST
 
-START_TEST(the_smallest_run_that_fits_is_taken) {
+TEST(the_smallest_run_that_fits_is_taken) {
     static const size_t sizes[] = {320, 160, 264, 192, 512};
     struct cushim_mem_extent *runs[5];
     setup(GRAINS);
@@ -105,9 +101,8 @@ START_TEST(the_smallest_run_that_fits_is_taken) {
     ck_assert_ptr_eq(take(265), runs[0]);
     ck_assert_ptr_eq(take(321), runs[4]);
 }
-END_TEST
 
-START_TEST(the_best_fit_of_one_list_is_taken) {
+TEST(the_best_fit_of_one_list_is_taken) {
     struct cushim_mem_extent *runs[3];
     setup(GRAINS); /* 512 to 575 grains share a list */
     for (size_t i = 0; i < 3; i++) {
@@ -120,9 +115,8 @@ START_TEST(the_best_fit_of_one_list_is_taken) {
     ck_assert_ptr_eq(take(528), runs[1]);
     ck_assert_ptr_eq(take(512), runs[0]);
 }
-END_TEST
 
-START_TEST(an_idle_run_serves_within_bounds_and_the_smallest_one_does) {
+TEST(an_idle_run_serves_within_bounds_and_the_smallest_one_does) {
     enum { MIB = 1 << 20 };
     static struct cushim_mem_extent idle[3]; /* 64 to 71 MiB share a list */
     static struct cushim_mem_extents all;
@@ -138,9 +132,8 @@ START_TEST(an_idle_run_serves_within_bounds_and_the_smallest_one_does) {
     ck_assert_ptr_eq(cushim_mem_extents_fit(&all, 50 * MIB, 64 * MIB), &idle[2]);
     ck_assert_ptr_null(cushim_mem_extents_fit(&all, 69 * MIB, 80 * MIB));
 }
-END_TEST
 
-START_TEST(neighbours_join_in_every_order) {
+TEST(neighbours_join_in_every_order) {
     static const unsigned orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                           {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     setup(60);
@@ -158,9 +151,8 @@ START_TEST(neighbours_join_in_every_order) {
             last);
     }
 }
-END_TEST
 
-START_TEST(runs_of_two_segments_never_join) {
+TEST(runs_of_two_segments_never_join) {
     setup(32);
     struct cushim_mem_segment *first = segment;
     setup(32);
@@ -171,7 +163,6 @@ START_TEST(runs_of_two_segments_never_join) {
     give(b);
     ck_assert_uint_eq(n_listed(), 2);
 }
-END_TEST
 
 /* The model: an owner for each grain; best fit is checked by what is left. */
 enum { MODEL_RUNS = 64 };
@@ -223,7 +214,7 @@ static bool agrees_at(uint32_t grain) {
                         : atomic_load(&at->kind) == CUSHIM_MEM_EXTENT_FREE;
 }
 
-START_TEST(a_random_history_agrees_with_a_row_of_grains) {
+TEST(a_random_history_agrees_with_a_row_of_grains) {
     uint64_t random = 0x5eed;
     bool agrees = true;
     setup(GRAINS);
@@ -244,9 +235,8 @@ START_TEST(a_random_history_agrees_with_a_row_of_grains) {
     }
     ck_assert(cushim_mem_extent_is_whole(take(GRAINS)));
 }
-END_TEST
 
-START_TEST(a_slab_that_becomes_free_gives_its_cells_back) {
+TEST(a_slab_that_becomes_free_gives_its_cells_back) {
     struct cushim_mem_bucket bucket = {0};
     cushim_mem_sizeclass_choose(CUSHIM_MEM_FINE);
     setup(GRAINS);
@@ -263,18 +253,7 @@ START_TEST(a_slab_that_becomes_free_gives_its_cells_back) {
     ck_assert_ptr_ne(cushim_mem_meta_obtain(&meta, n_bytes), cells);
     ck_assert_ptr_eq(cushim_mem_meta_obtain_as(&meta, CUSHIM_MEM_META_CELLS, n_bytes, 0), cells);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "segment_extents",
-        (const TTest *[]){a_slab_that_becomes_free_gives_its_cells_back,
-                          a_run_is_cut_from_the_low_end_and_the_rest_stays_free,
-                          as_many_runs_lie_in_a_segment_as_have_room_in_it,
-                          no_run_is_shorter_than_a_page_and_a_rest_that_would_be_goes_along,
-                          an_exact_fit_leaves_no_rest_and_more_than_there_is_finds_none,
-                          the_smallest_run_that_fits_is_taken, the_best_fit_of_one_list_is_taken,
-                          an_idle_run_serves_within_bounds_and_the_smallest_one_does,
-                          neighbours_join_in_every_order, runs_of_two_segments_never_join,
-                          a_random_history_agrees_with_a_row_of_grains, NULL});
+    return tests_run("segment_extents");
 }

@@ -2,7 +2,7 @@
 
 #include "tests/unit/suite.h"
 
-START_TEST(classes_grow_with_the_request) {
+TEST(classes_grow_with_the_request) {
     unsigned last = 0;
     for (size_t n_bytes = 1; n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES; n_bytes++) {
         unsigned class_index = cushim_mem_sizeclass_of(n_bytes);
@@ -13,9 +13,8 @@ START_TEST(classes_grow_with_the_request) {
     ck_assert_uint_eq(cushim_mem_sizeclass_of(1), 0);
     ck_assert_uint_eq(last, CUSHIM_MEM_N_CLASSES - 1);
 }
-END_TEST
 
-START_TEST(a_block_holds_its_request_and_wastes_at_most_an_eighth) {
+TEST(a_block_holds_its_request_and_wastes_at_most_an_eighth) {
     for (size_t n_bytes = 1; n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES; n_bytes++) {
         size_t block_bytes = cushim_mem_sizeclass_bytes(cushim_mem_sizeclass_of(n_bytes));
         if (block_bytes < n_bytes)
@@ -26,9 +25,8 @@ START_TEST(a_block_holds_its_request_and_wastes_at_most_an_eighth) {
             ck_abort_msg("%zu bytes waste %zu", n_bytes, waste_bytes);
     }
 }
-END_TEST
 
-START_TEST(an_exact_size_maps_to_itself_and_one_more_to_the_next) {
+TEST(an_exact_size_maps_to_itself_and_one_more_to_the_next) {
     for (unsigned i = 0; i < CUSHIM_MEM_N_CLASSES; i++) {
         size_t block_bytes = cushim_mem_sizeclass_bytes(i);
         ck_assert_uint_eq(cushim_mem_sizeclass_of(block_bytes), i);
@@ -39,9 +37,8 @@ START_TEST(an_exact_size_maps_to_itself_and_one_more_to_the_next) {
     ck_assert_uint_eq(cushim_mem_sizeclass_bytes(CUSHIM_MEM_N_CLASSES - 1),
                       CUSHIM_MEM_SLAB_LIMIT_BYTES);
 }
-END_TEST
 
-START_TEST(steps_are_512_bytes_to_4_KiB_then_eight_per_doubling) {
+TEST(steps_are_512_bytes_to_4_KiB_then_eight_per_doubling) {
     for (unsigned i = 0; i < 8; i++)
         ck_assert_uint_eq(cushim_mem_sizeclass_bytes(i), (i + 1) * 512);
     for (unsigned i = 8; i < 8 + 5 * 8; i++) { /* to 128 KiB */
@@ -50,9 +47,8 @@ START_TEST(steps_are_512_bytes_to_4_KiB_then_eight_per_doubling) {
                           start_bytes + start_bytes / 8 * ((i - 8) % 8 + 1));
     }
 }
-END_TEST
 
-START_TEST(above_128_KiB_as_many_blocks_fit_into_2_MiB_as_of_the_size_asked_for) {
+TEST(above_128_KiB_as_many_blocks_fit_into_2_MiB_as_of_the_size_asked_for) {
     enum { PAGE = 2 << 20 };
     for (size_t n_bytes = (128 << 10) + 512; n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES;
          n_bytes += 512) {
@@ -62,7 +58,6 @@ START_TEST(above_128_KiB_as_many_blocks_fit_into_2_MiB_as_of_the_size_asked_for)
                          PAGE / n_bytes);
     }
 }
-END_TEST
 
 /* What holds of every scheme: of(n) is the smallest class that fits. */
 static void check_scheme(enum cushim_mem_scheme scheme, unsigned n_classes) {
@@ -79,14 +74,13 @@ static void check_scheme(enum cushim_mem_scheme scheme, unsigned n_classes) {
     ck_assert_uint_eq(last_bytes, CUSHIM_MEM_SLAB_LIMIT_BYTES);
 }
 
-START_TEST(each_scheme_serves_each_size_from_its_smallest_class_that_fits) {
+TEST(each_scheme_serves_each_size_from_its_smallest_class_that_fits) {
     check_scheme(CUSHIM_MEM_FINE, CUSHIM_MEM_N_CLASSES);
     check_scheme(CUSHIM_MEM_POW2, 12);
     check_scheme(CUSHIM_MEM_EXACT, CUSHIM_MEM_MOST_CLASSES);
 }
-END_TEST
 
-START_TEST(powers_of_two_and_single_steps_are_what_they_say) {
+TEST(powers_of_two_and_single_steps_are_what_they_say) {
     cushim_mem_sizeclass_choose(CUSHIM_MEM_POW2);
     for (unsigned i = 0; i < 12; i++)
         ck_assert_uint_eq(cushim_mem_sizeclass_bytes(i), (size_t)512 << i);
@@ -94,25 +88,15 @@ START_TEST(powers_of_two_and_single_steps_are_what_they_say) {
     for (unsigned i = 0; i < CUSHIM_MEM_MOST_CLASSES; i++)
         ck_assert_uint_eq(cushim_mem_sizeclass_bytes(i), (size_t)512 * (i + 1));
 }
-END_TEST
 
-START_TEST(grains_are_rounded_up) {
+TEST(grains_are_rounded_up) {
     ck_assert_uint_eq(cushim_mem_grains_of(1), 1);
     ck_assert_uint_eq(cushim_mem_grains_of(512), 1);
     ck_assert_uint_eq(cushim_mem_grains_of(513), 2);
     ck_assert_uint_eq(cushim_mem_grains_of((size_t)1 << 43), (size_t)1 << 34);
 }
-END_TEST
 
 SUITE() {
     cushim_mem_sizeclass_choose(CUSHIM_MEM_FINE);
-    return suite_run(
-        "sizeclass",
-        (const TTest *[]){
-            classes_grow_with_the_request, a_block_holds_its_request_and_wastes_at_most_an_eighth,
-            an_exact_size_maps_to_itself_and_one_more_to_the_next,
-            steps_are_512_bytes_to_4_KiB_then_eight_per_doubling,
-            above_128_KiB_as_many_blocks_fit_into_2_MiB_as_of_the_size_asked_for,
-            each_scheme_serves_each_size_from_its_smallest_class_that_fits,
-            powers_of_two_and_single_steps_are_what_they_say, grains_are_rounded_up, NULL});
+    return tests_run("sizeclass");
 }

@@ -25,14 +25,13 @@ static struct cushim_mem_blockref take(void) {
     return place;
 }
 
-START_TEST(an_empty_bucket_has_nothing_to_take_or_to_drain) {
+TEST(an_empty_bucket_has_nothing_to_take_or_to_drain) {
     struct cushim_mem_blockref place;
     ck_assert(!cushim_mem_bucket_take(&bucket, &place));
     ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket));
 }
-END_TEST
 
-START_TEST(a_slab_gives_each_of_its_cells_once) {
+TEST(a_slab_gives_each_of_its_cells_once) {
     bool seen[CELLS] = {false};
     struct cushim_mem_blockref place;
     struct cushim_mem_extent *slab = add();
@@ -47,9 +46,8 @@ START_TEST(a_slab_gives_each_of_its_cells_once) {
     }
     ck_assert(!cushim_mem_bucket_take(&bucket, &place));
 }
-END_TEST
 
-START_TEST(the_block_freed_last_is_handed_out_first) {
+TEST(the_block_freed_last_is_handed_out_first) {
     add();
     struct cushim_mem_blockref a = take(), b = take();
     cushim_mem_bucket_give(&bucket, &a);
@@ -57,9 +55,8 @@ START_TEST(the_block_freed_last_is_handed_out_first) {
     ck_assert_uint_eq(take().index, b.index);
     ck_assert_uint_eq(take().index, a.index);
 }
-END_TEST
 
-START_TEST(a_full_slab_comes_back_with_its_first_free_cell) {
+TEST(a_full_slab_comes_back_with_its_first_free_cell) {
     struct cushim_mem_blockref places[CELLS];
     add();
     for (unsigned i = 0; i < CELLS; i++)
@@ -68,9 +65,8 @@ START_TEST(a_full_slab_comes_back_with_its_first_free_cell) {
     ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &places[5]));
     ck_assert_uint_eq(take().index, places[5].index);
 }
-END_TEST
 
-START_TEST(the_only_slab_is_kept_when_it_is_free_and_a_second_one_is_not) {
+TEST(the_only_slab_is_kept_when_it_is_free_and_a_second_one_is_not) {
     struct cushim_mem_blockref places[CELLS + 1];
     struct cushim_mem_extent *first = add();
     for (unsigned i = 0; i < CELLS; i++)
@@ -85,9 +81,8 @@ START_TEST(the_only_slab_is_kept_when_it_is_free_and_a_second_one_is_not) {
     ck_assert_uint_eq(out->n_free_cells, CELLS);
     ck_assert_ptr_nonnull(bucket.slabs);
 }
-END_TEST
 
-START_TEST(draining_takes_free_slabs_alone) {
+TEST(draining_takes_free_slabs_alone) {
     struct cushim_mem_extent *slab = add();
     struct cushim_mem_blockref place = take();
     ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket));
@@ -96,9 +91,8 @@ START_TEST(draining_takes_free_slabs_alone) {
     ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket));
     ck_assert(!cushim_mem_bucket_take(&bucket, &place));
 }
-END_TEST
 
-START_TEST(draining_finds_the_free_slab_behind_others) {
+TEST(draining_finds_the_free_slab_behind_others) {
     struct cushim_mem_blockref places[2 * CELLS];
     struct cushim_mem_extent *first = add(), *second = NULL;
     for (unsigned i = 0; i < 2 * CELLS; i++) {
@@ -114,9 +108,8 @@ START_TEST(draining_finds_the_free_slab_behind_others) {
     ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket));
     ck_assert_ptr_eq(bucket.slabs, second);
 }
-END_TEST
 
-START_TEST(a_random_history_never_gives_a_cell_twice) {
+TEST(a_random_history_never_gives_a_cell_twice) {
     enum { PLACES = 200 };
     struct cushim_mem_blockref places[PLACES] = {{NULL, 0}};
     uint64_t random = 0xb0c4e7;
@@ -147,9 +140,8 @@ START_TEST(a_random_history_never_gives_a_cell_twice) {
         ck_assert_uint_le(n_whole, 1);
     }
 }
-END_TEST
 
-START_TEST(a_slab_has_room_for_as_many_as_there_are_up_to_64_KiB) {
+TEST(a_slab_has_room_for_as_many_as_there_are_up_to_64_KiB) {
     static const uint32_t n_blocks[] = {1, 1, 2, 4, 8, 16, 16};
     for (unsigned i = 0; i < sizeof n_blocks / sizeof *n_blocks; i++) {
         ck_assert_uint_eq(cushim_mem_bucket_slab_grains(&bucket, CLASS), n_blocks[i] * 8);
@@ -160,9 +152,8 @@ START_TEST(a_slab_has_room_for_as_many_as_there_are_up_to_64_KiB) {
     while (cushim_mem_bucket_drain(&bucket)) {
     }
 }
-END_TEST
 
-START_TEST(a_slab_ends_with_a_block_and_is_no_shorter_than_an_extent) {
+TEST(a_slab_ends_with_a_block_and_is_no_shorter_than_an_extent) {
     for (unsigned i = 0; i < CUSHIM_MEM_N_CLASSES; i++) {
         size_t block_grains = cushim_mem_sizeclass_bytes(i) / 512;
         size_t n_least = block_grains < 8 ? (8 + block_grains - 1) / block_grains : 1;
@@ -175,19 +166,17 @@ START_TEST(a_slab_ends_with_a_block_and_is_no_shorter_than_an_extent) {
         ck_assert_uint_gt(n_grains, block_grains < 128 ? 64 : 0);
     }
 }
-END_TEST
 
 /* 16 of 18 KiB: two end with a page, three leave half of one. */
-START_TEST(a_slab_ends_with_a_page_where_whole_blocks_can) {
+TEST(a_slab_ends_with_a_page_where_whole_blocks_can) {
     unsigned class_index = cushim_mem_sizeclass_of(18 << 10);
     bucket.n_cells = 16;
     ck_assert_uint_eq(cushim_mem_bucket_slab_grains(&bucket, class_index), 72);
     bucket.n_cells = 1;
     ck_assert_uint_eq(cushim_mem_bucket_slab_grains(&bucket, class_index), 36);
 }
-END_TEST
 
-START_TEST(the_block_of_an_offset_is_found_as_by_division) {
+TEST(the_block_of_an_offset_is_found_as_by_division) {
     for (uint32_t n_grains = 1; n_grains <= CUSHIM_MEM_MOST_CLASSES; n_grains++) {
         size_t block_bytes = (size_t)n_grains * CUSHIM_MEM_GRAIN_BYTES;
         struct cushim_mem_extent slab = {.inverse = cushim_mem_extent_inverse(block_bytes)};
@@ -196,21 +185,8 @@ START_TEST(the_block_of_an_offset_is_found_as_by_division) {
                 ck_abort_msg("block of %zu, offset %zu", block_bytes, (size_t)offset);
     }
 }
-END_TEST
 
 SUITE() {
     cushim_mem_sizeclass_choose(CUSHIM_MEM_FINE);
-    return suite_run(
-        "sizeclass_buckets",
-        (const TTest *[]){
-            an_empty_bucket_has_nothing_to_take_or_to_drain, a_slab_gives_each_of_its_cells_once,
-            the_block_freed_last_is_handed_out_first,
-            a_full_slab_comes_back_with_its_first_free_cell,
-            the_only_slab_is_kept_when_it_is_free_and_a_second_one_is_not,
-            draining_takes_free_slabs_alone, draining_finds_the_free_slab_behind_others,
-            a_random_history_never_gives_a_cell_twice,
-            a_slab_has_room_for_as_many_as_there_are_up_to_64_KiB,
-            a_slab_ends_with_a_block_and_is_no_shorter_than_an_extent,
-            a_slab_ends_with_a_page_where_whole_blocks_can,
-            the_block_of_an_offset_is_found_as_by_division, NULL});
+    return tests_run("sizeclass_buckets");
 }

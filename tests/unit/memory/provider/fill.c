@@ -11,7 +11,7 @@ enum { MIB = 1 << 20 };
 
 static struct fixture *fixture;
 
-START_TEST(only_what_a_block_covered_before_is_due) {
+TEST(only_what_a_block_covered_before_is_due) {
     struct cushim_mem_segment segment = {.base = 1 << 21, .n_bytes = 4 * MIB};
     uint64_t base = segment.base;
     ck_assert_uint_eq(cushim_mem_fill_due(&segment, base, 1000, 1024), 0);
@@ -25,9 +25,8 @@ START_TEST(only_what_a_block_covered_before_is_due) {
     /* what lies between counts as used */
     ck_assert_uint_eq(cushim_mem_fill_due(&segment, base + 4096, 512, 512), 512);
 }
-END_TEST
 
-START_TEST(the_host_clears_just_what_it_is_told) {
+TEST(the_host_clears_just_what_it_is_told) {
     enum { MARGIN = 64, MOST = 6 * MIB, ALL = MOST + 2 * MARGIN };
     static const size_t sizes[] = {0,    1,       63,          64,           65,  4096,
                                    5000, 2 * MIB, 2 * MIB + 1, 5 * MIB + 63, MOST};
@@ -44,7 +43,6 @@ START_TEST(the_host_clears_just_what_it_is_told) {
     }
     free(bytes);
 }
-END_TEST
 
 /* ---- the device's half, on calls of our own ---- */
 
@@ -92,7 +90,7 @@ static enum cushim_status clear(void) {
                                   2000000);
 }
 
-START_TEST(the_device_clears_on_one_stream_of_our_own) {
+TEST(the_device_clears_on_one_stream_of_our_own) {
     set_up();
     fake_set_current(fake_context(1)); /* another one than the pool's */
     for (int i = 0; i < 3; i++)
@@ -106,9 +104,8 @@ START_TEST(the_device_clears_on_one_stream_of_our_own) {
     ck_assert_uint_eq(fake_n_events(), 0);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_busy_device_is_not_waited_for) {
+TEST(a_busy_device_is_not_waited_for) {
     set_up();
     is_busy = true;
     ck_assert_int_eq(clear(), CUSHIM_TIMEOUT);
@@ -119,9 +116,8 @@ START_TEST(a_busy_device_is_not_waited_for) {
     ck_assert_int_eq(clear(), CUSHIM_OK);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_refusal_is_told_and_leaves_nothing_behind) {
+TEST(a_refusal_is_told_and_leaves_nothing_behind) {
     set_up();
     set_answer = CUDA_ERROR_ILLEGAL_ADDRESS;
     ck_assert_int_eq(clear(), CUSHIM_FAULT);
@@ -139,18 +135,16 @@ START_TEST(a_refusal_is_told_and_leaves_nothing_behind) {
     ck_assert_int_eq(clear(), CUSHIM_NOTSUPPORTED);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(what_no_event_is_behind_is_not_taken_for_done) {
+TEST(what_no_event_is_behind_is_not_taken_for_done) {
     set_up();
     fake_fail_always("cuEventRecord", CUDA_ERROR_OUT_OF_MEMORY);
     ck_assert_int_eq(clear(), CUSHIM_TIMEOUT);
     ck_assert_uint_eq(n_sets, 1);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(what_the_driver_says_nothing_of_may_be_under_way) {
+TEST(what_the_driver_says_nothing_of_may_be_under_way) {
     set_up();
     is_busy = true;
     for (unsigned n = 1; n < 20; n++) {
@@ -163,7 +157,6 @@ START_TEST(what_the_driver_says_nothing_of_may_be_under_way) {
     fake_finish(0);
     fixture_check(fixture);
 }
-END_TEST
 
 static CUresult read_busily(void *to, CUdeviceptr from, size_t n_bytes, CUstream stream) {
     (void)to;
@@ -183,7 +176,7 @@ static CUresult synchronise(CUstream stream) {
     return CUDA_SUCCESS;
 }
 
-START_TEST(what_is_read_is_waited_for_whatever_fails) {
+TEST(what_is_read_is_waited_for_whatever_fails) {
     static const char *const names[] = {"cuEventRecord", "cuEventSynchronize"};
     unsigned char byte;
     for (unsigned i = 0; i < 2; i++) {
@@ -199,15 +192,7 @@ START_TEST(what_is_read_is_waited_for_whatever_fails) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
 SUITE() {
-    return suite_run("fill", (const TTest *[]){only_what_a_block_covered_before_is_due,
-                                               the_host_clears_just_what_it_is_told,
-                                               the_device_clears_on_one_stream_of_our_own,
-                                               a_busy_device_is_not_waited_for,
-                                               a_refusal_is_told_and_leaves_nothing_behind,
-                                               what_no_event_is_behind_is_not_taken_for_done,
-                                               what_the_driver_says_nothing_of_may_be_under_way,
-                                               what_is_read_is_waited_for_whatever_fails, NULL});
+    return tests_run("fill");
 }

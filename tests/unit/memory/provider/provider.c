@@ -83,7 +83,7 @@ static struct cushim_mem_lookup find(uint64_t address) {
     return found;
 }
 
-START_TEST(pinned_segments_are_got_with_the_flags_of_the_pool) {
+TEST(pinned_segments_are_got_with_the_flags_of_the_pool) {
     set_up(CUSHIM_MEM_PINNED, 5);
     uint64_t address = take(1000);
     ck_assert_uint_eq(flags_asked, 5);
@@ -93,9 +93,8 @@ START_TEST(pinned_segments_are_got_with_the_flags_of_the_pool) {
         take(1000);
     ck_assert_uint_eq(n_asked, 1);
 }
-END_TEST
 
-START_TEST(the_hosts_memory_is_fetched_little_ahead_and_little_is_held) {
+TEST(the_hosts_memory_is_fetched_little_ahead_and_little_is_held) {
     uint64_t addresses[100];
     struct cushim_mem_heap *pool = set_up(CUSHIM_MEM_PINNED, 0);
     for (unsigned i = 0; i < 100; i++) {
@@ -110,9 +109,8 @@ START_TEST(the_hosts_memory_is_fetched_little_ahead_and_little_is_held) {
     fixture_give(fixture, take(512));
     ck_assert_uint_le(pool->held_bytes, 64 * MIB);
 }
-END_TEST
 
-START_TEST(an_address_that_no_map_can_hold_is_given_back_and_not_asked_for_again) {
+TEST(an_address_that_no_map_can_hold_is_given_back_and_not_asked_for_again) {
     uint64_t address;
     set_up(CUSHIM_MEM_PINNED, 0);
     skew_bytes = 4096;
@@ -122,9 +120,8 @@ START_TEST(an_address_that_no_map_can_hold_is_given_back_and_not_asked_for_again
     ck_assert_uint_eq(fake_n_allocations(), 0);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(managed_blocks_are_driver_allocations_of_their_own) {
+TEST(managed_blocks_are_driver_allocations_of_their_own) {
     set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_HOST);
     uint64_t small = take(100), large = take(5 * MIB);
     ck_assert_uint_eq(n_asked, 2);
@@ -138,16 +135,14 @@ START_TEST(managed_blocks_are_driver_allocations_of_their_own) {
     ck_assert_uint_ne(take(MIB), large); /* not one that wastes most of it */
     ck_assert_uint_eq(take(5 * MIB), large);
 }
-END_TEST
 
-START_TEST(a_small_managed_block_has_its_pages_alone) {
+TEST(a_small_managed_block_has_its_pages_alone) {
     set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
     take(100);
     ck_assert_uint_gt(bytes_asked, MIB); /* up to there the driver shares pages out */
 }
-END_TEST
 
-START_TEST(a_hinted_block_goes_back_to_the_driver) {
+TEST(a_hinted_block_goes_back_to_the_driver) {
     struct cushim_mem_heap *pool = set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
     uint64_t hinted = take(100), other = take(100);
     cushim_mem_heap_retire_segment(pool, find(hinted).segment);
@@ -159,9 +154,8 @@ START_TEST(a_hinted_block_goes_back_to_the_driver) {
     ck_assert_uint_eq(take(100), other);
     ck_assert_uint_eq(pool->held_bytes, find(other).segment->n_bytes);
 }
-END_TEST
 
-START_TEST(thousands_of_small_managed_blocks_are_left_to_the_driver) {
+TEST(thousands_of_small_managed_blocks_are_left_to_the_driver) {
     uint64_t address;
     unsigned n = 0;
     set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
@@ -171,9 +165,8 @@ START_TEST(thousands_of_small_managed_blocks_are_left_to_the_driver) {
     ck_assert_int_eq(try_take(100, &address), CUSHIM_NOTSUPPORTED);
     take(5 * MIB);
 }
-END_TEST
 
-START_TEST(a_free_waits_for_the_context_of_the_pool) {
+TEST(a_free_waits_for_the_context_of_the_pool) {
     set_up(CUSHIM_MEM_PINNED, 0);
     uint64_t address = take(1000);
     fake_set_current(fake_context(1));
@@ -185,9 +178,8 @@ START_TEST(a_free_waits_for_the_context_of_the_pool) {
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuCtxRecordEvent(0)"));
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventSynchronize(0)"));
 }
-END_TEST
 
-START_TEST(memory_that_is_out_leaves_a_pool_as_it_was) {
+TEST(memory_that_is_out_leaves_a_pool_as_it_was) {
     uint64_t address;
     set_up(CUSHIM_MEM_PINNED, 0);
     fake_limit(2 * MIB);
@@ -198,11 +190,10 @@ START_TEST(memory_that_is_out_leaves_a_pool_as_it_was) {
     take(5 * MIB);
     ck_assert_uint_eq(fake_n_faults(), 0);
 }
-END_TEST
 
 /* A pool that packs, full of blocks of 2 MiB of which every eighth stays: those pin no memory that
  * a larger block needs, and the driver has nothing else for it. */
-START_TEST(where_memory_is_out_smaller_blocks_pin_nothing_of_a_larger_one) {
+TEST(where_memory_is_out_smaller_blocks_pin_nothing_of_a_larger_one) {
     enum { MOST = 64, STEP = 8 };
     uint64_t addresses[MOST], large;
     unsigned n = 0;
@@ -222,18 +213,7 @@ START_TEST(where_memory_is_out_smaller_blocks_pin_nothing_of_a_larger_one) {
     fixture_give(fixture, large);
     ck_assert_uint_eq(fake_n_faults(), 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "managed",
-        (const TTest *[]){
-            pinned_segments_are_got_with_the_flags_of_the_pool,
-            the_hosts_memory_is_fetched_little_ahead_and_little_is_held,
-            an_address_that_no_map_can_hold_is_given_back_and_not_asked_for_again,
-            managed_blocks_are_driver_allocations_of_their_own,
-            a_small_managed_block_has_its_pages_alone, a_hinted_block_goes_back_to_the_driver,
-            thousands_of_small_managed_blocks_are_left_to_the_driver,
-            a_free_waits_for_the_context_of_the_pool, memory_that_is_out_leaves_a_pool_as_it_was,
-            where_memory_is_out_smaller_blocks_pin_nothing_of_a_larger_one, NULL});
+    return tests_run("managed");
 }

@@ -107,7 +107,7 @@ static void set_up(int n) {
     cuda.cuMemSetAccess = set_access;
 }
 
-START_TEST(every_visible_device_is_let_in) {
+TEST(every_visible_device_is_let_in) {
     static struct cushim_mem_provider_client client = {.cuda = &cuda};
     static const int numbers[] = {1, 2, 16, 17, MOST_DEVICES};
     uint64_t base;
@@ -120,9 +120,8 @@ START_TEST(every_visible_device_is_let_in) {
             ck_assert_int_eq(is_let_in[device], device < n_devices);
     }
 }
-END_TEST
 
-START_TEST(mapped_memory_is_of_whole_grains_whatever_is_asked_for) {
+TEST(mapped_memory_is_of_whole_grains_whatever_is_asked_for) {
     static struct cushim_mem_provider_client client = {.cuda = &cuda};
     static const size_t sizes[] = {1, MIB, GRAIN - 1, GRAIN, GRAIN + 1, 3 * MIB, 3 * MIB + 1};
     uint64_t base;
@@ -134,7 +133,6 @@ START_TEST(mapped_memory_is_of_whole_grains_whatever_is_asked_for) {
     }
     ck_assert_int_eq(n_given, 2 * (int)(sizeof sizes / sizeof *sizes));
 }
-END_TEST
 
 static CUresult refuse_access(CUdeviceptr address, size_t n_bytes, const CUmemAccessDesc *descs,
                               size_t n) {
@@ -142,7 +140,7 @@ static CUresult refuse_access(CUdeviceptr address, size_t n_bytes, const CUmemAc
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-START_TEST(where_nobody_is_let_in_nothing_stays_mapped_or_reserved) {
+TEST(where_nobody_is_let_in_nothing_stays_mapped_or_reserved) {
     static struct cushim_mem_provider_client client = {.cuda = &cuda};
     uint64_t base;
     set_up(1);
@@ -152,9 +150,8 @@ START_TEST(where_nobody_is_let_in_nothing_stays_mapped_or_reserved) {
                      CUDA_ERROR_OUT_OF_MEMORY);
     ck_assert_int_eq(n_given, 2); /* the mapping, and the addresses */
 }
-END_TEST
 
-START_TEST(the_driver_is_asked_once_a_device) {
+TEST(the_driver_is_asked_once_a_device) {
     static struct cushim_mem_provider_client client = {.cuda = &cuda};
     uint64_t base;
     set_up(3);
@@ -170,7 +167,6 @@ START_TEST(the_driver_is_asked_once_a_device) {
         ck_assert(!cushim_mem_provider_vmm_fits(&cuda, 2));
     ck_assert_uint_eq(n_asked, 5);
 }
-END_TEST
 
 static pthread_barrier_t all_are_there;
 
@@ -187,7 +183,7 @@ static void *use_device(void *argument) {
     return client;
 }
 
-START_TEST(threads_of_many_devices_come_at_once) {
+TEST(threads_of_many_devices_come_at_once) {
     static struct cushim_mem_provider_client clients[N_THREADS];
     pthread_t threads[N_THREADS];
     set_up(N_THREADS);
@@ -206,48 +202,34 @@ START_TEST(threads_of_many_devices_come_at_once) {
     for (int device = 0; device < N_THREADS; device++)
         ck_assert(is_let_in[device]);
 }
-END_TEST
 
-START_TEST(what_another_device_cannot_reach_is_not_mapped) {
+TEST(what_another_device_cannot_reach_is_not_mapped) {
     set_up(4);
     deaf = 2, shut = 1;
     for (int device = 0; device < 4; device++) /* who cannot reach is no worse for it */
         ck_assert_int_eq(cushim_mem_provider_vmm_fits(&cuda, device), device != shut);
 }
-END_TEST
 
-START_TEST(a_driver_that_tells_no_peers_maps_for_a_device_that_is_alone) {
+TEST(a_driver_that_tells_no_peers_maps_for_a_device_that_is_alone) {
     set_up(1);
     cuda.cuDeviceCanAccessPeer = (__typeof__(&cuDeviceCanAccessPeer))0;
     ck_assert(cushim_mem_provider_vmm_fits(&cuda, 0));
     n_devices = 2;
     ck_assert(!cushim_mem_provider_vmm_fits(&cuda, 1));
 }
-END_TEST
 
-START_TEST(devices_that_cannot_be_counted_are_not_mapped) {
+TEST(devices_that_cannot_be_counted_are_not_mapped) {
     set_up(1);
     cuda.cuDeviceGetCount = (__typeof__(&cuDeviceGetCount))0;
     ck_assert(!cushim_mem_provider_vmm_fits(&cuda, 0));
 }
-END_TEST
 
-START_TEST(nor_is_anything_where_devices_are_too_many) {
+TEST(nor_is_anything_where_devices_are_too_many) {
     set_up(MOST_DEVICES + 1);
     ck_assert(!cushim_mem_provider_vmm_fits(&cuda, 0));
     ck_assert(!cushim_mem_provider_vmm_fits(&cuda, MOST_DEVICES));
 }
-END_TEST
 
 SUITE() {
-    return suite_run("provider vmm",
-                     (const TTest *[]){every_visible_device_is_let_in,
-                                       mapped_memory_is_of_whole_grains_whatever_is_asked_for,
-                                       where_nobody_is_let_in_nothing_stays_mapped_or_reserved,
-                                       the_driver_is_asked_once_a_device,
-                                       threads_of_many_devices_come_at_once,
-                                       what_another_device_cannot_reach_is_not_mapped,
-                                       a_driver_that_tells_no_peers_maps_for_a_device_that_is_alone,
-                                       devices_that_cannot_be_counted_are_not_mapped,
-                                       nor_is_anything_where_devices_are_too_many, NULL});
+    return tests_run("provider vmm");
 }

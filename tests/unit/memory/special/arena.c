@@ -38,7 +38,7 @@ static void finish(void) {
     fixture_destroy(fixture);
 }
 
-START_TEST(small_blocks_follow_each_other_and_large_ones_are_the_pools) {
+TEST(small_blocks_follow_each_other_and_large_ones_are_the_pools) {
     setup();
     uint64_t a = fixture_take(fixture, 1), b = fixture_take(fixture, 5000),
              c = fixture_take(fixture, MIB);
@@ -50,9 +50,8 @@ START_TEST(small_blocks_follow_each_other_and_large_ones_are_the_pools) {
     ck_assert_uint_eq(count_of(&fixture_stats(fixture)->block_bytes), 512 + 5120 + MIB + 2 * MIB);
     finish();
 }
-END_TEST
 
-START_TEST(a_hit_makes_no_driver_call) {
+TEST(a_hit_makes_no_driver_call) {
     setup();
     struct cushim_mem_block block;
     ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->pools[0], 100, &block), CUSHIM_NOTFOUND);
@@ -62,9 +61,8 @@ START_TEST(a_hit_makes_no_driver_call) {
     ck_assert_uint_eq(count_of(&fixture->stats.n_native_allocs), 1);
     finish();
 }
-END_TEST
 
-START_TEST(the_ledger_knows_each_block) {
+TEST(the_ledger_knows_each_block) {
     setup();
     uint64_t a = fixture_take(fixture, 700), b = fixture_take(fixture, 1);
     CUresult answer;
@@ -79,9 +77,8 @@ START_TEST(the_ledger_knows_each_block) {
     ck_assert_int_eq(fixture_judge(fixture, a, 1), CUSHIM_MEM_NO_BLOCK);
     finish();
 }
-END_TEST
 
-START_TEST(a_chunk_rewinds_when_its_last_block_is_freed) {
+TEST(a_chunk_rewinds_when_its_last_block_is_freed) {
     setup();
     for (int pass = 0; pass < 5; pass++) {
         uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 2000);
@@ -94,9 +91,8 @@ START_TEST(a_chunk_rewinds_when_its_last_block_is_freed) {
     ck_assert_uint_eq(count_of(&fixture->stats.n_native_allocs), 1);
     finish();
 }
-END_TEST
 
-START_TEST(a_full_chunk_makes_room_for_another_and_the_last_for_the_pool) {
+TEST(a_full_chunk_makes_room_for_another_and_the_last_for_the_pool) {
     uint64_t blocks[9];
     setup();
     for (int i = 0; i < 9; i++)
@@ -111,9 +107,8 @@ START_TEST(a_full_chunk_makes_room_for_another_and_the_last_for_the_pool) {
     ck_assert_uint_eq(count_of(&fixture->stats.n_arena), 16);
     finish();
 }
-END_TEST
 
-START_TEST(a_chunk_that_emptied_serves_again_before_a_new_one) {
+TEST(a_chunk_that_emptied_serves_again_before_a_new_one) {
     setup();
     uint64_t a = fixture_take(fixture, MIB), b = fixture_take(fixture, MIB),
              c = fixture_take(fixture, MIB);
@@ -125,9 +120,8 @@ START_TEST(a_chunk_that_emptied_serves_again_before_a_new_one) {
     ck_assert_uint_eq(fixture->pools[0].held_bytes, 2 * CHUNK);
     finish();
 }
-END_TEST
 
-START_TEST(a_reset_counts_chunks_with_live_blocks_and_serves_above_them) {
+TEST(a_reset_counts_chunks_with_live_blocks_and_serves_above_them) {
     setup();
     uint64_t kept = fixture_take(fixture, 1000), freed = fixture_take(fixture, MIB);
     fixture_give(fixture, freed);
@@ -142,9 +136,8 @@ START_TEST(a_reset_counts_chunks_with_live_blocks_and_serves_above_them) {
     ck_assert_uint_eq(fixture_take(fixture, 100), kept);
     finish();
 }
-END_TEST
 
-START_TEST(relaxed_memory_is_served_again_only_behind_the_fence) {
+TEST(relaxed_memory_is_served_again_only_behind_the_fence) {
     setup_relaxed();
     fixture_give(fixture, fixture_take(fixture, 100)); /* the first free of a life waits */
     uint64_t a = fixture_take(fixture, MIB), b = fixture_take(fixture, MIB);
@@ -164,9 +157,8 @@ START_TEST(relaxed_memory_is_served_again_only_behind_the_fence) {
     ck_assert(is_served_again);
     finish();
 }
-END_TEST
 
-START_TEST(a_free_that_captures_keep_from_fencing_is_fenced_later) {
+TEST(a_free_that_captures_keep_from_fencing_is_fenced_later) {
     setup_relaxed();
     fixture_give(fixture, fixture_take(fixture, 100));
     uint64_t a = fixture_take(fixture, MIB), b = fixture_take(fixture, MIB);
@@ -182,9 +174,8 @@ START_TEST(a_free_that_captures_keep_from_fencing_is_fenced_later) {
     ck_assert(is_served_again);
     finish();
 }
-END_TEST
 
-START_TEST(a_block_freed_in_stream_order_holds_its_chunk_until_then) {
+TEST(a_block_freed_in_stream_order_holds_its_chunk_until_then) {
     setup();
     CUresult answer;
     uint64_t a = fixture_take(fixture, MIB), b = fixture_take(fixture, MIB);
@@ -201,9 +192,8 @@ START_TEST(a_block_freed_in_stream_order_holds_its_chunk_until_then) {
     ck_assert(is_served_again);
     finish();
 }
-END_TEST
 
-START_TEST(what_a_stream_freed_is_looked_at_before_more_is_fetched) {
+TEST(what_a_stream_freed_is_looked_at_before_more_is_fetched) {
     setup();
     CUresult answer;
     uint64_t a = fixture_take(fixture, MIB), b = fixture_take(fixture, MIB);
@@ -213,9 +203,8 @@ START_TEST(what_a_stream_freed_is_looked_at_before_more_is_fetched) {
     ck_assert_uint_eq(count_of(&fixture->stats.n_native_allocs), 1);
     finish();
 }
-END_TEST
 
-START_TEST(a_trim_takes_chunks_that_are_empty_and_no_others) {
+TEST(a_trim_takes_chunks_that_are_empty_and_no_others) {
     setup();
     uint64_t kept = fixture_take(fixture, MIB), freed = fixture_take(fixture, MIB),
              other = fixture_take(fixture, MIB);
@@ -231,7 +220,6 @@ START_TEST(a_trim_takes_chunks_that_are_empty_and_no_others) {
     fixture_give(fixture, fixture_take(fixture, 100));
     finish();
 }
-END_TEST
 
 static void show(uint64_t address) {
     struct cushim_mem_lookup found;
@@ -239,7 +227,7 @@ static void show(uint64_t address) {
     cushim_mem_heap_show(&fixture->pools[0], found.base);
 }
 
-START_TEST(a_chunk_that_was_shown_goes_with_its_last_block) {
+TEST(a_chunk_that_was_shown_goes_with_its_last_block) {
     CUresult answer;
     for (int is_relaxed = 0; is_relaxed < 2; is_relaxed++) {
         setup();
@@ -268,9 +256,8 @@ START_TEST(a_chunk_that_was_shown_goes_with_its_last_block) {
         finish();
     }
 }
-END_TEST
 
-START_TEST(a_context_that_goes_takes_its_arena_along) {
+TEST(a_context_that_goes_takes_its_arena_along) {
     setup();
     uint64_t a = fixture_take(fixture, 1000);
     fixture_give(fixture, fixture_take(fixture, 3000));
@@ -289,9 +276,8 @@ START_TEST(a_context_that_goes_takes_its_arena_along) {
     ck_assert_int_eq(fixture_release(fixture, a + 99999999, &answer), CUSHIM_UNKNOWNPTR);
     finish();
 }
-END_TEST
 
-START_TEST(a_refused_driver_call_leaves_the_arena_out) {
+TEST(a_refused_driver_call_leaves_the_arena_out) {
     setup();
     for (unsigned n = 1; n <= 2; n++) {
         enum cushim_status status;
@@ -302,7 +288,6 @@ START_TEST(a_refused_driver_call_leaves_the_arena_out) {
     }
     finish();
 }
-END_TEST
 
 /* ---- threads ---- */
 
@@ -367,33 +352,16 @@ static void run_threads(void) {
     finish();
 }
 
-START_TEST(threads_never_share_a_block) {
+TEST(threads_never_share_a_block) {
     setup();
     run_threads();
 }
-END_TEST
 
-START_TEST(threads_that_do_not_wait_never_share_a_block) {
+TEST(threads_that_do_not_wait_never_share_a_block) {
     setup_relaxed();
     run_threads();
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "arena",
-        (const TTest *[]){
-            small_blocks_follow_each_other_and_large_ones_are_the_pools, a_hit_makes_no_driver_call,
-            the_ledger_knows_each_block, a_chunk_rewinds_when_its_last_block_is_freed,
-            a_full_chunk_makes_room_for_another_and_the_last_for_the_pool,
-            a_chunk_that_emptied_serves_again_before_a_new_one,
-            a_reset_counts_chunks_with_live_blocks_and_serves_above_them,
-            relaxed_memory_is_served_again_only_behind_the_fence,
-            a_free_that_captures_keep_from_fencing_is_fenced_later,
-            a_block_freed_in_stream_order_holds_its_chunk_until_then,
-            what_a_stream_freed_is_looked_at_before_more_is_fetched,
-            a_trim_takes_chunks_that_are_empty_and_no_others,
-            a_chunk_that_was_shown_goes_with_its_last_block,
-            a_context_that_goes_takes_its_arena_along, a_refused_driver_call_leaves_the_arena_out,
-            threads_never_share_a_block, threads_that_do_not_wait_never_share_a_block, NULL});
+    return tests_run("arena");
 }

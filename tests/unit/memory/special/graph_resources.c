@@ -56,14 +56,13 @@ static void hold_and_let_go(size_t n_bytes) {
     fixture_destroy(fixture);
 }
 
-START_TEST(a_held_block_is_not_reused_and_not_given_back) {
+TEST(a_held_block_is_not_reused_and_not_given_back) {
     static const size_t sizes[] = {1000, 3000000, (size_t)300 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         hold_and_let_go(sizes[i]);
 }
-END_TEST
 
-START_TEST(what_was_let_go_waits_for_work_before_it) {
+TEST(what_was_let_go_waits_for_work_before_it) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 3000000);
     ck_assert_int_eq(hold(address, 1), CUSHIM_OK);
@@ -79,9 +78,8 @@ START_TEST(what_was_let_go_waits_for_work_before_it) {
     ck_assert(is_handed_out(address, 3000000));
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(where_frees_do_not_wait_it_waits_for_an_epoch_to_come) {
+TEST(where_frees_do_not_wait_it_waits_for_an_epoch_to_come) {
     fixture = fixture_create(NULL);
     fixture->policy.is_relaxed = true;
     fixture_give(fixture, fixture_take(fixture, 3000000)); /* whose epoch is done by now */
@@ -95,9 +93,8 @@ START_TEST(where_frees_do_not_wait_it_waits_for_an_epoch_to_come) {
     ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_DEFERRED);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(the_last_of_several_holds_decides) {
+TEST(the_last_of_several_holds_decides) {
     fixture = fixture_create(NULL);
     uint64_t both = fixture_take(fixture, 1000), one = fixture_take(fixture, 1000);
     ck_assert_int_eq(hold(both, 2), CUSHIM_OK);
@@ -113,9 +110,8 @@ START_TEST(the_last_of_several_holds_decides) {
     ck_assert_int_eq(fixture_state(fixture, both), CUSHIM_MEM_FREE);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_second_free_is_found_and_a_damaged_context_holds_nothing) {
+TEST(a_second_free_is_found_and_a_damaged_context_holds_nothing) {
     CUresult answer;
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1000);
@@ -128,9 +124,8 @@ START_TEST(a_second_free_is_found_and_a_damaged_context_holds_nothing) {
     ck_assert_int_eq(hold(address, 1), CUSHIM_STATE);
     ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
 }
-END_TEST
 
-START_TEST(what_is_held_goes_with_its_context) {
+TEST(what_is_held_goes_with_its_context) {
     for (int is_let_go_first = 0; is_let_go_first < 2; is_let_go_first++) {
         fixture = fixture_create(NULL);
         for (unsigned i = 0; i < 10; i++)
@@ -151,9 +146,8 @@ START_TEST(what_is_held_goes_with_its_context) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(what_is_not_cached_goes_to_the_driver_when_let_go) {
+TEST(what_is_not_cached_goes_to_the_driver_when_let_go) {
     for (int is_refused = 0; is_refused < 2; is_refused++) {
         fixture = fixture_create(NULL);
         uint64_t address = fixture_take(fixture, (size_t)300 << 20);
@@ -176,7 +170,6 @@ START_TEST(what_is_not_cached_goes_to_the_driver_when_let_go) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
 /* Letting go from many threads while the pool is at work. */
 enum { THREADS = 4, ROUNDS = 300 };
@@ -186,7 +179,7 @@ static void *let_go_in_thread(void *slot) {
     return NULL;
 }
 
-START_TEST(threads_may_let_go_at_once) {
+TEST(threads_may_let_go_at_once) {
     fixture = fixture_create(NULL);
     for (unsigned round = 0; round < ROUNDS; round++) {
         struct cushim_mem_graph_resources holds[THREADS] = {0};
@@ -212,17 +205,8 @@ START_TEST(threads_may_let_go_at_once) {
     ck_assert_uint_eq(fixture_used_bytes(fixture), 0);
     fixture_check(fixture);
 }
-END_TEST
 
 SUITE() {
     fixture_holds = true;
-    return suite_run("hold",
-                     (const TTest *[]){a_held_block_is_not_reused_and_not_given_back,
-                                       what_was_let_go_waits_for_work_before_it,
-                                       where_frees_do_not_wait_it_waits_for_an_epoch_to_come,
-                                       the_last_of_several_holds_decides,
-                                       a_second_free_is_found_and_a_damaged_context_holds_nothing,
-                                       what_is_held_goes_with_its_context,
-                                       what_is_not_cached_goes_to_the_driver_when_let_go,
-                                       threads_may_let_go_at_once, NULL});
+    return tests_run("hold");
 }

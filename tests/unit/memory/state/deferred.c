@@ -44,13 +44,12 @@ static int take(void) {
     return cushim_mem_deferred_take_on(&deferred, &meta, &cuda, &place) ? (int)place.index : -1;
 }
 
-START_TEST(nothing_is_taken_from_nothing) {
+TEST(nothing_is_taken_from_nothing) {
     setup();
     ck_assert_int_eq(take(), -1);
 }
-END_TEST
 
-START_TEST(a_row_is_taken_once_its_event_has_passed_and_not_before) {
+TEST(a_row_is_taken_once_its_event_has_passed_and_not_before) {
     setup();
     add(1, 0);
     ck_assert_int_eq(take(), -1);
@@ -61,9 +60,8 @@ START_TEST(a_row_is_taken_once_its_event_has_passed_and_not_before) {
     ck_assert_uint_eq(deferred.n_rows, 0);
     ck_assert_ptr_null(deferred.lines);
 }
-END_TEST
 
-START_TEST(a_block_is_taken_once_its_epoch_is_done_and_not_before) {
+TEST(a_block_is_taken_once_its_epoch_is_done_and_not_before) {
     setup();
     add_in(1, 5);
     add_in(2, 6);
@@ -79,9 +77,8 @@ START_TEST(a_block_is_taken_once_its_epoch_is_done_and_not_before) {
     ck_assert_uint_eq(deferred.n_rows, 0);
     ck_assert_uint_eq(deferred.n_bytes, 0);
 }
-END_TEST
 
-START_TEST(a_slow_stream_does_not_hold_up_the_rows_behind_it) {
+TEST(a_slow_stream_does_not_hold_up_the_rows_behind_it) {
     setup();
     for (uint32_t k = 0; k < 6; k++)
         add(k, k == 0 ? 4 : 0); /* streams 0 and 4 both belong to context 0 */
@@ -92,9 +89,8 @@ START_TEST(a_slow_stream_does_not_hold_up_the_rows_behind_it) {
     fake_finish(4);
     ck_assert_int_eq(take(), 0);
 }
-END_TEST
 
-START_TEST(rows_appended_after_the_last_was_taken_are_found) {
+TEST(rows_appended_after_the_last_was_taken_are_found) {
     setup();
     add(1, 0);
     add(2, 0);
@@ -111,9 +107,8 @@ START_TEST(rows_appended_after_the_last_was_taken_are_found) {
     fake_finish(4);
     ck_assert_int_eq(take(), 3);
 }
-END_TEST
 
-START_TEST(one_look_asks_about_few_events_and_with_the_mode_relaxed) {
+TEST(one_look_asks_about_few_events_and_with_the_mode_relaxed) {
     setup();
     for (uint32_t k = 0; k < 100; k++)
         add(k, 0);
@@ -124,9 +119,8 @@ START_TEST(one_look_asks_about_few_events_and_with_the_mode_relaxed) {
     ck_assert_uint_eq(fake_n_invalidated(), 0);
     ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
-END_TEST
 
-START_TEST(an_event_that_fails_never_counts_as_passed) {
+TEST(an_event_that_fails_never_counts_as_passed) {
     setup();
     add(1, 0);
     fake_finish(0);
@@ -135,14 +129,13 @@ START_TEST(an_event_that_fails_never_counts_as_passed) {
     fake_fail_always(NULL, CUDA_SUCCESS);
     ck_assert_int_eq(take(), 1);
 }
-END_TEST
 
 /* Handles that no driver knows: what counts is the event. */
 static CUstream other_stream(unsigned i) {
     return (CUstream)(uintptr_t)(0x1000 + i);
 }
 
-START_TEST(of_many_slow_streams_a_look_asks_some_and_the_next_look_others) {
+TEST(of_many_slow_streams_a_look_asks_some_and_the_next_look_others) {
     enum { STREAMS = 40 };
     CUevent slow;
     setup();
@@ -164,9 +157,8 @@ START_TEST(of_many_slow_streams_a_look_asks_some_and_the_next_look_others) {
     ck_assert_uint_eq(deferred.n_rows, 0);
     ck_assert_ptr_null(deferred.lines);
 }
-END_TEST
 
-START_TEST(a_slow_stream_does_not_hide_the_rows_of_others) {
+TEST(a_slow_stream_does_not_hide_the_rows_of_others) {
     enum { SLOW = 30 };
     setup();
     for (uint32_t k = 0; k < SLOW; k++)
@@ -181,18 +173,7 @@ START_TEST(a_slow_stream_does_not_hide_the_rows_of_others) {
     ck_assert_uint_eq(deferred.n_rows, 0);
     ck_assert_ptr_null(deferred.lines);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("deferred", (const TTest *[]){
-                                     nothing_is_taken_from_nothing,
-                                     a_row_is_taken_once_its_event_has_passed_and_not_before,
-                                     a_block_is_taken_once_its_epoch_is_done_and_not_before,
-                                     a_slow_stream_does_not_hold_up_the_rows_behind_it,
-                                     rows_appended_after_the_last_was_taken_are_found,
-                                     one_look_asks_about_few_events_and_with_the_mode_relaxed,
-                                     rows_appended_after_the_last_was_taken_are_found,
-                                     an_event_that_fails_never_counts_as_passed,
-                                     of_many_slow_streams_a_look_asks_some_and_the_next_look_others,
-                                     a_slow_stream_does_not_hide_the_rows_of_others, NULL});
+    return tests_run("deferred");
 }

@@ -44,7 +44,7 @@ static void do_pairs(size_t n_bytes, unsigned n) {
         fixture_give(fixture, fixture_take(fixture, n_bytes));
 }
 
-START_TEST(what_may_wait_is_a_share_of_the_device) {
+TEST(what_may_wait_is_a_share_of_the_device) {
     static const struct {
         size_t device_bytes, most_bytes;
     } rows[] = {{0, 4 * MIB},
@@ -61,9 +61,8 @@ START_TEST(what_may_wait_is_a_share_of_the_device) {
     fixture->policy.is_sparing = fixture->policy.is_relaxed = false;
     ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(pool()), 0);
 }
-END_TEST
 
-START_TEST(one_fence_serves_many_blocks) {
+TEST(one_fence_serves_many_blocks) {
     setup();
     do_pairs(512, 1);
     unsigned n_before = n_records();
@@ -72,9 +71,8 @@ START_TEST(one_fence_serves_many_blocks) {
     ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(large_blocks_wait_once_memory_was_fetched_for_it) {
+TEST(large_blocks_wait_once_memory_was_fetched_for_it) {
     static const struct {
         size_t n_bytes;
         unsigned n_pairs; /* for one fence, at least */
@@ -93,9 +91,8 @@ START_TEST(large_blocks_wait_once_memory_was_fetched_for_it) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(a_thread_that_frees_large_blocks_alone_may_keep_as_much) {
+TEST(a_thread_that_frees_large_blocks_alone_may_keep_as_much) {
     fixture = fixture_create(NULL);
     fake_limit((size_t)140 << 30);
     fixture->policy.is_relaxed = true;
@@ -105,10 +102,9 @@ START_TEST(a_thread_that_frees_large_blocks_alone_may_keep_as_much) {
     ck_assert_uint_le(n_records() - n_before, 600 / 8);
     fixture_check(fixture);
 }
-END_TEST
 
 /* Blocks that are freed after another one of the same epoch take the fast path. */
-START_TEST(a_free_that_is_not_the_first_waits_for_what_the_host_could_see) {
+TEST(a_free_that_is_not_the_first_waits_for_what_the_host_could_see) {
     setup();
     uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000),
              c = fixture_take(fixture, 1000);
@@ -121,9 +117,8 @@ START_TEST(a_free_that_is_not_the_first_waits_for_what_the_host_could_see) {
     ck_assert_uint_eq(fake_n_done(0), 1);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_free_that_is_not_the_first_is_refused_in_the_callers_own_capture) {
+TEST(a_free_that_is_not_the_first_is_refused_in_the_callers_own_capture) {
     setup();
     uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000);
     fixture_give(fixture, a);
@@ -133,9 +128,8 @@ START_TEST(a_free_that_is_not_the_first_is_refused_in_the_callers_own_capture) {
     ck_assert_int_eq(fixture_state(fixture, b), CUSHIM_MEM_LIVE);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(where_the_driver_has_no_more_memory_few_blocks_wait) {
+TEST(where_the_driver_has_no_more_memory_few_blocks_wait) {
     setup();
     do_pairs(MIB, 1);
     fake_fail_always("cuMemAlloc_v2", CUDA_ERROR_OUT_OF_MEMORY);
@@ -146,16 +140,14 @@ START_TEST(where_the_driver_has_no_more_memory_few_blocks_wait) {
     ck_assert_uint_eq(fixture_stats(fixture)->n_out_of_memory, 0);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(who_said_how_much_is_kept_gets_no_more) {
+TEST(who_said_how_much_is_kept_gets_no_more) {
     setup();
     fixture->policy.has_keep = true;
     do_pairs(MIB, 1000);
     ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
     fixture_check(fixture);
 }
-END_TEST
 
 /* Blocks of 128 KiB, of which `n` were freed behind work that is not over. */
 static void free_behind_work(uint64_t *addresses, unsigned n, unsigned n_freed) {
@@ -166,7 +158,7 @@ static void free_behind_work(uint64_t *addresses, unsigned n, unsigned n_freed) 
         fixture_give(fixture, addresses[i]);
 }
 
-START_TEST(a_free_fences_before_much_is_unfenced) {
+TEST(a_free_fences_before_much_is_unfenced) {
     uint64_t addresses[64];
     setup_small();
     unsigned n_before = n_records();
@@ -184,9 +176,8 @@ START_TEST(a_free_fences_before_much_is_unfenced) {
     ck_assert_uint_eq(n_records(), n_before + 1);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(while_one_is_in_flight_no_other_is_made_before_it_presses) {
+TEST(while_one_is_in_flight_no_other_is_made_before_it_presses) {
     uint64_t addresses[128];
     setup_small();
     unsigned n_before = n_records();
@@ -205,9 +196,8 @@ START_TEST(while_one_is_in_flight_no_other_is_made_before_it_presses) {
     ck_assert_uint_eq(n_records(), n_now + 1);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(a_malloc_makes_none_behind_one_in_flight) {
+TEST(a_malloc_makes_none_behind_one_in_flight) {
     setup();
     uint64_t first = fixture_take(fixture, MIB), second = fixture_take(fixture, MIB);
     fake_submit(0);
@@ -224,7 +214,6 @@ START_TEST(a_malloc_makes_none_behind_one_in_flight) {
     ck_assert_uint_eq(n_records(), n_before + 1);
     fixture_check(fixture);
 }
-END_TEST
 
 /* ---- sizes that do not come again ---- */
 
@@ -247,7 +236,7 @@ static void use_up_the_free_lists(void) {
     ck_assert_uint_eq(pool()->caches->cached_bytes, 0);
 }
 
-START_TEST(what_waits_serves_another_size_once_the_driver_was_asked) {
+TEST(what_waits_serves_another_size_once_the_driver_was_asked) {
     size_t waiting_bytes = setup_rotated(0);
     unsigned n_before = fake_n_calls("cuMemAlloc_v2");
     for (unsigned i = 0; i < waiting_bytes / 2 / (MIB / 2); i++)
@@ -255,9 +244,8 @@ START_TEST(what_waits_serves_another_size_once_the_driver_was_asked) {
     ck_assert_uint_eq(fake_n_calls("cuMemAlloc_v2"), n_before + 1);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(then_no_more_waits_than_a_share_of_what_lives) {
+TEST(then_no_more_waits_than_a_share_of_what_lives) {
     static const struct {
         unsigned n_live; /* of 2 MiB */
         size_t least_bytes, most_bytes;
@@ -271,9 +259,8 @@ START_TEST(then_no_more_waits_than_a_share_of_what_lives) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(it_widens_again_where_one_size_is_all_there_is) {
+TEST(it_widens_again_where_one_size_is_all_there_is) {
     setup_rotated(0);
     use_up_the_free_lists();
     size_t narrow_bytes = pool()->caches->limit_bytes;
@@ -292,10 +279,9 @@ START_TEST(it_widens_again_where_one_size_is_all_there_is) {
     ck_assert_uint_le(n_records() - n_before, 600 / 30 + 1);
     fixture_check(fixture);
 }
-END_TEST
 
 /* Nothing that waits is over: it serves nobody, and the sizes are not to blame. */
-START_TEST(on_a_device_that_is_behind_nobody_waits_and_the_limit_stays) {
+TEST(on_a_device_that_is_behind_nobody_waits_and_the_limit_stays) {
     uint64_t addresses[40];
     setup();
     for (unsigned i = 0; i < 40; i++)
@@ -316,7 +302,6 @@ START_TEST(on_a_device_that_is_behind_nobody_waits_and_the_limit_stays) {
     ck_assert_uint_eq(pool()->limit_tag, limit_tag);
     fixture_check(fixture);
 }
-END_TEST
 
 /* A batch of twelve blocks that grows by one a step, as the benchmark of that name. */
 static void play_batch(size_t batch, size_t *live_bytes, size_t *held_bytes) {
@@ -336,7 +321,7 @@ static void play_batch(size_t batch, size_t *live_bytes, size_t *held_bytes) {
         fixture_give(fixture, addresses[i - 1]);
 }
 
-START_TEST(a_batch_that_grows_holds_a_third_more_than_lives_at_most) {
+TEST(a_batch_that_grows_holds_a_third_more_than_lives_at_most) {
     size_t live_bytes = 0, held_bytes = 0;
     setup();
     for (size_t batch = 1; batch <= 200; batch++)
@@ -345,24 +330,7 @@ START_TEST(a_batch_that_grows_holds_a_third_more_than_lives_at_most) {
                   held_bytes, live_bytes);
     fixture_check(fixture);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "deferred_batch",
-        (const TTest *[]){what_may_wait_is_a_share_of_the_device, one_fence_serves_many_blocks,
-                          large_blocks_wait_once_memory_was_fetched_for_it,
-                          a_thread_that_frees_large_blocks_alone_may_keep_as_much,
-                          a_free_that_is_not_the_first_waits_for_what_the_host_could_see,
-                          a_free_that_is_not_the_first_is_refused_in_the_callers_own_capture,
-                          where_the_driver_has_no_more_memory_few_blocks_wait,
-                          who_said_how_much_is_kept_gets_no_more,
-                          a_free_fences_before_much_is_unfenced,
-                          while_one_is_in_flight_no_other_is_made_before_it_presses,
-                          a_malloc_makes_none_behind_one_in_flight,
-                          what_waits_serves_another_size_once_the_driver_was_asked,
-                          then_no_more_waits_than_a_share_of_what_lives,
-                          it_widens_again_where_one_size_is_all_there_is,
-                          on_a_device_that_is_behind_nobody_waits_and_the_limit_stays,
-                          a_batch_that_grows_holds_a_third_more_than_lives_at_most, NULL});
+    return tests_run("deferred_batch");
 }

@@ -56,7 +56,7 @@ static void give(const struct cushim_mem_blockref *place) {
     pthread_mutex_unlock(&pool()->lock);
 }
 
-START_TEST(a_block_is_live_when_taken_and_free_at_once_when_given) {
+TEST(a_block_is_live_when_taken_and_free_at_once_when_given) {
     static const size_t sizes[] = {1000, 3000000, (size_t)300 << 20};
     fixture = fixture_create(NULL);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -78,9 +78,8 @@ START_TEST(a_block_is_live_when_taken_and_free_at_once_when_given) {
     fixture_check(fixture);
     fixture_destroy(fixture);
 }
-END_TEST
 
-START_TEST(a_hosts_word_stays_in_the_cell_while_it_has_the_block) {
+TEST(a_hosts_word_stays_in_the_cell_while_it_has_the_block) {
     fixture = fixture_create(NULL);
     struct cushim_mem_lookup first = fetch(1000), second = take(1000);
     first.cell->next_free = 77;
@@ -93,9 +92,8 @@ START_TEST(a_hosts_word_stays_in_the_cell_while_it_has_the_block) {
     fixture_check(fixture);
     fixture_destroy(fixture);
 }
-END_TEST
 
-START_TEST(a_trim_gives_all_that_is_free_and_keeps_what_it_is_told) {
+TEST(a_trim_gives_all_that_is_free_and_keeps_what_it_is_told) {
     fixture = fixture_create(NULL);
     struct cushim_mem_lookup small = fetch(1000), large = fetch((size_t)300 << 20);
     ck_assert_uint_eq(cushim_mem_reclaim_trim(pool(), 0), 0);
@@ -109,9 +107,8 @@ START_TEST(a_trim_gives_all_that_is_free_and_keeps_what_it_is_told) {
     fixture_check(fixture);
     fixture_destroy(fixture);
 }
-END_TEST
 
-START_TEST(where_pages_are_not_to_be_cut_only_what_is_cut_serves) {
+TEST(where_pages_are_not_to_be_cut_only_what_is_cut_serves) {
     struct cushim_mem_blockref place;
     fixture = fixture_create(NULL);
     struct cushim_mem_lookup first = fetch(1000), second = take(1000);
@@ -125,13 +122,7 @@ START_TEST(where_pages_are_not_to_be_cut_only_what_is_cut_serves) {
     fixture_check(fixture);
     fixture_destroy(fixture);
 }
-END_TEST
 
 SUITE() {
-    return suite_run("free lists",
-                     (const TTest *[]){a_block_is_live_when_taken_and_free_at_once_when_given,
-                                       a_hosts_word_stays_in_the_cell_while_it_has_the_block,
-                                       a_trim_gives_all_that_is_free_and_keeps_what_it_is_told,
-                                       where_pages_are_not_to_be_cut_only_what_is_cut_serves,
-                                       NULL});
+    return tests_run("free lists");
 }

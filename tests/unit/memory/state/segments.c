@@ -25,7 +25,7 @@ static struct cushim_mem_extent *enter(size_t n_bytes, bool is_dedicated) {
     return extent;
 }
 
-START_TEST(memory_is_found_once_it_is_entered_and_not_before) {
+TEST(memory_is_found_once_it_is_entered_and_not_before) {
     struct cushim_mem_lookup found;
     setup();
     ck_assert_int_eq(cushim_mem_segments_fetch(pool, 2 << 20, &base), CUSHIM_OK);
@@ -38,9 +38,8 @@ START_TEST(memory_is_found_once_it_is_entered_and_not_before) {
     ck_assert_uint_eq(pool->free_segment_bytes, 2 << 20);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(fetching_while_another_thread_captures_leaves_its_capture_valid) {
+TEST(fetching_while_another_thread_captures_leaves_its_capture_valid) {
     setup();
     fake_capture(1, true);
     ck_assert_int_eq(cushim_mem_segments_fetch(pool, 2 << 20, &base), CUSHIM_OK);
@@ -48,7 +47,6 @@ START_TEST(fetching_while_another_thread_captures_leaves_its_capture_valid) {
     ck_assert_uint_eq(fake_n_invalidated(), 0);
     ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
-END_TEST
 
 static int64_t told_bytes;
 
@@ -58,7 +56,7 @@ static void count_moved(struct cushim_mem_heap *of, uint64_t where, size_t n_byt
     told_bytes += is_there ? (int64_t)n_bytes : -(int64_t)n_bytes;
 }
 
-START_TEST(who_cares_is_told_of_each_segment_that_comes_or_goes) {
+TEST(who_cares_is_told_of_each_segment_that_comes_or_goes) {
     setup();
     told_bytes = 0;
     fixture->policy.segment_moved = count_moved;
@@ -78,9 +76,8 @@ START_TEST(who_cares_is_told_of_each_segment_that_comes_or_goes) {
     ck_assert_int_eq(cushim_mem_segments_fetch(pool, 2 << 20, &base), CUSHIM_NOMEM);
     ck_assert_int_eq(told_bytes, 0);
 }
-END_TEST
 
-START_TEST(what_the_driver_says_is_what_fetch_answers) {
+TEST(what_the_driver_says_is_what_fetch_answers) {
     setup();
     fake_limit(0);
     ck_assert_int_eq(cushim_mem_segments_fetch(pool, 2 << 20, &base), CUSHIM_NOMEM);
@@ -88,9 +85,8 @@ START_TEST(what_the_driver_says_is_what_fetch_answers) {
     ck_assert_int_eq(cushim_mem_segments_fetch(pool, 2 << 20, &base), CUSHIM_FAULT);
     ck_assert_uint_eq(fixture_stats(fixture)->n_native_allocs, 2);
 }
-END_TEST
 
-START_TEST(an_address_that_cannot_be_mapped_changes_nothing) {
+TEST(an_address_that_cannot_be_mapped_changes_nothing) {
     setup();
     pthread_mutex_lock(&pool->lock);
     ck_assert_ptr_null(cushim_mem_segments_enter(pool, 4096, 2 << 20, false));
@@ -99,9 +95,8 @@ START_TEST(an_address_that_cannot_be_mapped_changes_nothing) {
     ck_assert_uint_eq(pool->held_bytes, 0);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(only_wholly_free_segments_are_detached_and_no_more_than_asked) {
+TEST(only_wholly_free_segments_are_detached_and_no_more_than_asked) {
     setup();
     for (unsigned i = 0; i < 4; i++)
         enter(2 << 20, false);
@@ -121,7 +116,6 @@ START_TEST(only_wholly_free_segments_are_detached_and_no_more_than_asked) {
     ck_assert_int_eq(fixture_state(fixture, live), CUSHIM_MEM_LIVE);
     fixture_check(fixture);
 }
-END_TEST
 
 /* What is given back in a test, in this order; how much of it the driver has. */
 static struct {
@@ -137,7 +131,7 @@ static void see_that_it_is_foreign(const char *name) {
     pthread_mutex_unlock(&pool->lock);
 }
 
-START_TEST(nobody_finds_a_segment_that_the_driver_is_given) {
+TEST(nobody_finds_a_segment_that_the_driver_is_given) {
     setup();
     for (unsigned i = 0; i < 4; i++)
         enter(2 << 20, false);
@@ -153,9 +147,8 @@ START_TEST(nobody_finds_a_segment_that_the_driver_is_given) {
     ck_assert_uint_eq(given.n, 4);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(the_idle_segment_that_waited_longest_goes_first) {
+TEST(the_idle_segment_that_waited_longest_goes_first) {
     uint64_t addresses[3];
     setup();
     fixture->policy.keeps_all = true;
@@ -172,9 +165,8 @@ START_TEST(the_idle_segment_that_waited_longest_goes_first) {
     ck_assert_int_eq(fixture_judge(fixture, addresses[2], 1), CUSHIM_MEM_NO_BLOCK);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(what_may_serve_nobody_goes_before_what_waited_longer) {
+TEST(what_may_serve_nobody_goes_before_what_waited_longer) {
     struct cushim_mem_lookup found;
     setup();
     uint64_t idle = fixture_take(fixture, 8 << 20), shown = fixture_take(fixture, 1000);
@@ -190,9 +182,8 @@ START_TEST(what_may_serve_nobody_goes_before_what_waited_longer) {
     ck_assert_int_eq(fixture_judge(fixture, idle, 1), CUSHIM_MEM_NO_BLOCK);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(releasing_happens_in_the_pools_context) {
+TEST(releasing_happens_in_the_pools_context) {
     setup();
     enter(2 << 20, false);
     fake_set_current(fake_context(2));
@@ -204,19 +195,7 @@ START_TEST(releasing_happens_in_the_pools_context) {
     ck_assert_ptr_eq(fake_current(), fake_context(2));
     ck_assert_uint_eq(fake_n_allocations(), 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "provider",
-        (const TTest *[]){memory_is_found_once_it_is_entered_and_not_before,
-                          fetching_while_another_thread_captures_leaves_its_capture_valid,
-                          who_cares_is_told_of_each_segment_that_comes_or_goes,
-                          what_the_driver_says_is_what_fetch_answers,
-                          an_address_that_cannot_be_mapped_changes_nothing,
-                          only_wholly_free_segments_are_detached_and_no_more_than_asked,
-                          nobody_finds_a_segment_that_the_driver_is_given,
-                          the_idle_segment_that_waited_longest_goes_first,
-                          what_may_serve_nobody_goes_before_what_waited_longer,
-                          releasing_happens_in_the_pools_context, NULL});
+    return tests_run("provider");
 }

@@ -57,7 +57,7 @@ static void take_beside_a_kernel(size_t n_bytes) {
 
 static const size_t block_kib[] = {512, 3072, 8192, 20480, 40960, 614400};
 
-START_TEST(freed_memory_is_the_drivers_when_the_free_returns) {
+TEST(freed_memory_is_the_drivers_when_the_free_returns) {
     for (unsigned i = 0; i < sizeof block_kib / sizeof *block_kib; i++) {
         for (int way = 0; way < 4; way++) {
             setup(way & 1);
@@ -72,10 +72,9 @@ START_TEST(freed_memory_is_the_drivers_when_the_free_returns) {
         }
     }
 }
-END_TEST
 
 /* However many blocks there were since a free last gave something back. */
-START_TEST(what_the_last_free_leaves_does_not_depend_on_those_before) {
+TEST(what_the_last_free_leaves_does_not_depend_on_those_before) {
     const size_t large_bytes = 128 * 1024 * mib, block_bytes = 1024 * mib;
     for (size_t n_blocks = 72; n_blocks < 80; n_blocks++) {
         setup_on(large_bytes, true);
@@ -86,9 +85,8 @@ START_TEST(what_the_last_free_leaves_does_not_depend_on_those_before) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(what_else_lives_does_not_keep_it) {
+TEST(what_else_lives_does_not_keep_it) {
     for (int is_relaxed = 0; is_relaxed < 2; is_relaxed++) {
         setup(is_relaxed);
         fixture_take(fixture, 8 * mib);
@@ -102,9 +100,8 @@ START_TEST(what_else_lives_does_not_keep_it) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(a_loop_over_an_eighth_of_the_device_waits_in_two_turns_at_most) {
+TEST(a_loop_over_an_eighth_of_the_device_waits_in_two_turns_at_most) {
     setup(true);
     for (unsigned turn = 0; turn < 20; turn++) {
         uint64_t n_done = fake_n_done(0);
@@ -118,7 +115,6 @@ START_TEST(a_loop_over_an_eighth_of_the_device_waits_in_two_turns_at_most) {
     }
     fixture_check(fixture);
 }
-END_TEST
 
 /* Seconds go by: recent use explains nothing any more, and caches may be looked at again. */
 static void let_time_pass(void) {
@@ -131,7 +127,7 @@ static void let_time_pass(void) {
     }
 }
 
-START_TEST(a_relaxed_free_over_the_bound_leaves_a_busy_device_alone) {
+TEST(a_relaxed_free_over_the_bound_leaves_a_busy_device_alone) {
     enum { N = 7 }; /* less than is worth a wait */
     setup(true);
     for (unsigned turn = 0; turn < 3; turn++) {
@@ -150,10 +146,9 @@ START_TEST(a_relaxed_free_over_the_bound_leaves_a_busy_device_alone) {
     ck_assert_uint_gt(fake_n_calls("cuMemFree_v2"), n_frees);
     fixture_check(fixture);
 }
-END_TEST
 
 /* Of each three blocks one lives on, so that no segment can go. */
-START_TEST(what_is_pinned_is_not_waited_for_at_each_free) {
+TEST(what_is_pinned_is_not_waited_for_at_each_free) {
     enum { N = 240 };
     setup(true);
     for (unsigned i = 0; i < N; i++)
@@ -167,9 +162,8 @@ START_TEST(what_is_pinned_is_not_waited_for_at_each_free) {
     ck_assert_uint_le(fake_n_calls("cuEventSynchronize"), 480 / 32 + 1);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(who_says_what_goes_back_waits_for_nothing) {
+TEST(who_says_what_goes_back_waits_for_nothing) {
     setup(true);
     fixture->policy.keeps_all = true;
     use_and_free(device_bytes / 10 * 3, 20 * mib);
@@ -177,9 +171,8 @@ START_TEST(who_says_what_goes_back_waits_for_nothing) {
     ck_assert_uint_ge(pool()->held_bytes, device_bytes / 4);
     fixture_check(fixture);
 }
-END_TEST
 
-START_TEST(pools_of_a_device_share_what_is_left) {
+TEST(pools_of_a_device_share_what_is_left) {
     for (int is_relaxed = 0; is_relaxed < 2; is_relaxed++) {
         struct cushim_mem_block block;
         struct cushim_mem_lookup found;
@@ -199,9 +192,8 @@ START_TEST(pools_of_a_device_share_what_is_left) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(managed_memory_counts_and_a_limit_is_a_smaller_device) {
+TEST(managed_memory_counts_and_a_limit_is_a_smaller_device) {
     static struct cushim_mem_limit budget;
     fixture = fixture_create(NULL);
     fake_limit(device_bytes);
@@ -219,7 +211,6 @@ START_TEST(managed_memory_counts_and_a_limit_is_a_smaller_device) {
     take_beside_a_kernel(device_bytes / 10 * 7);
     fixture_check(fixture);
 }
-END_TEST
 
 static unsigned n_freed;
 
@@ -231,7 +222,7 @@ static void submit_after_a_release(const char *name) {
         fake_submit(0);
 }
 
-START_TEST(a_request_asks_before_each_segment_that_it_gives_back) {
+TEST(a_request_asks_before_each_segment_that_it_gives_back) {
     for (int is_out = 0; is_out < 2; is_out++) {
         enum cushim_status status;
         setup(false);
@@ -250,9 +241,8 @@ START_TEST(a_request_asks_before_each_segment_that_it_gives_back) {
         fixture_destroy(fixture);
     }
 }
-END_TEST
 
-START_TEST(beyond_the_deadline_a_pool_is_asked_and_not_waited_for) {
+TEST(beyond_the_deadline_a_pool_is_asked_and_not_waited_for) {
     setup(false);
     fixture->policy.reserve = (struct cushim_amount){100, true};
     use_and_free(100 * mib, 20 * mib);
@@ -272,10 +262,9 @@ START_TEST(beyond_the_deadline_a_pool_is_asked_and_not_waited_for) {
     ck_assert_uint_eq(fake_used_bytes(), 0);
     fixture_check(fixture);
 }
-END_TEST
 
 /* Then no request gives anything back, so a free leaves it room. */
-START_TEST(while_a_capture_is_open_nothing_is_earned) {
+TEST(while_a_capture_is_open_nothing_is_earned) {
     const size_t block_bytes = 20 * mib;
     enum { N = 16 };
     size_t held_bytes[2];
@@ -297,20 +286,7 @@ START_TEST(while_a_capture_is_open_nothing_is_earned) {
     ck_assert_uint_ge(held_bytes[false], N * block_bytes);
     ck_assert_uint_le(held_bytes[true], CUSHIM_MEM_HEAP_SLACK_BYTES);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "bound", (const TTest *[]){freed_memory_is_the_drivers_when_the_free_returns,
-                                   what_the_last_free_leaves_does_not_depend_on_those_before,
-                                   what_else_lives_does_not_keep_it,
-                                   a_loop_over_an_eighth_of_the_device_waits_in_two_turns_at_most,
-                                   a_relaxed_free_over_the_bound_leaves_a_busy_device_alone,
-                                   what_is_pinned_is_not_waited_for_at_each_free,
-                                   who_says_what_goes_back_waits_for_nothing,
-                                   pools_of_a_device_share_what_is_left,
-                                   managed_memory_counts_and_a_limit_is_a_smaller_device,
-                                   a_request_asks_before_each_segment_that_it_gives_back,
-                                   beyond_the_deadline_a_pool_is_asked_and_not_waited_for,
-                                   while_a_capture_is_open_nothing_is_earned, NULL});
+    return tests_run("bound");
 }
