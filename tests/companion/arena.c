@@ -62,7 +62,7 @@ static cushim_devptr take(struct cushim_arena *arena, size_t bytes) {
     return take_on(arena, bytes, CUSHIM_STREAM_LEGACY);
 }
 
-START_TEST(case_A1_a_full_or_drained_arena_asks_its_fallback) {
+TEST(case_A1_a_full_or_drained_arena_asks_its_fallback) {
     struct cushim_pool *pool;
     struct cushim_arena *arena;
     struct cushim_arena_stats stats;
@@ -101,9 +101,8 @@ START_TEST(case_A1_a_full_or_drained_arena_asks_its_fallback) {
     fixture_ok(cushim_arena_destroy(arena));
     fixture_ok(cushim_pool_destroy(pool));
 }
-END_TEST
 
-START_TEST(case_A2_blocks_follow_each_other_until_the_region_is_full) {
+TEST(case_A2_blocks_follow_each_other_until_the_region_is_full) {
     struct cushim_arena *arena = dry_arena(4096, 0);
     cushim_devptr ptr, second;
     ck_assert_uint_eq(take(arena, 100), no_memory);
@@ -124,9 +123,8 @@ START_TEST(case_A2_blocks_follow_each_other_until_the_region_is_full) {
     ck_assert_uint_eq(ptr, 0);
     fixture_ok(cushim_arena_destroy(arena));
 }
-END_TEST
 
-START_TEST(case_A3_empty_blocks_are_distinct_and_a_floor_survives) {
+TEST(case_A3_empty_blocks_are_distinct_and_a_floor_survives) {
     struct cushim_arena *arena = dry_arena(4096, 0);
     cushim_devptr first = take(arena, 0);
     ck_assert_uint_eq(take(arena, 0), first + 256);
@@ -139,13 +137,12 @@ START_TEST(case_A3_empty_blocks_are_distinct_and_a_floor_survives) {
     ck_assert_uint_eq(used_of(arena), 256);
     fixture_ok(cushim_arena_destroy(arena));
 }
-END_TEST
 
 static void free_known(struct cushim_arena *arena, cushim_devptr ptr, size_t bytes) {
     fixture_ok(cushim_arena_free(arena, 0, ptr, bytes, epoch_of(arena)));
 }
 
-START_TEST(case_A4_freed_spans_merge_and_serve_again) {
+TEST(case_A4_freed_spans_merge_and_serve_again) {
     struct cushim_arena *arena = dry_arena(4096, CUSHIM_ARENA_FLAG_REUSE);
     cushim_devptr a = take(arena, 100), b = take(arena, 200);
     free_known(arena, a, 100);
@@ -174,9 +171,8 @@ START_TEST(case_A4_freed_spans_merge_and_serve_again) {
     ck_assert_uint_eq(stats_of(arena).spans, 0);
     fixture_ok(cushim_arena_destroy(arena));
 }
-END_TEST
 
-START_TEST(case_A5_a_free_from_before_a_reset_is_stale) {
+TEST(case_A5_a_free_from_before_a_reset_is_stale) {
     struct cushim_arena *arena = dry_arena(4096, CUSHIM_ARENA_FLAG_REUSE);
     cushim_devptr a, b;
     uint64_t before, after;
@@ -191,9 +187,8 @@ START_TEST(case_A5_a_free_from_before_a_reset_is_stale) {
     ck_assert_uint_ne(take(arena, 256), b);
     fixture_ok(cushim_arena_destroy(arena));
 }
-END_TEST
 
-START_TEST(case_A6_a_reset_stops_at_the_highest_pin) {
+TEST(case_A6_a_reset_stops_at_the_highest_pin) {
     struct cushim_arena *arena = dry_arena(8192, 0);
     cushim_devptr a = take(arena, 1024);
     fixture_ok(cushim_arena_pin(arena, a));
@@ -211,7 +206,6 @@ START_TEST(case_A6_a_reset_stops_at_the_highest_pin) {
     fixture_ok(cushim_arena_unpin(arena, b));
     fixture_ok(cushim_arena_destroy(arena));
 }
-END_TEST
 
 static size_t pinned_of(struct cushim_arena *arena) {
     size_t bytes;
@@ -219,7 +213,7 @@ static size_t pinned_of(struct cushim_arena *arena) {
     return bytes;
 }
 
-START_TEST(case_A7_pins_are_counted) {
+TEST(case_A7_pins_are_counted) {
     struct cushim_arena *arena = dry_arena(8192, 0);
     cushim_devptr a = take(arena, 1024), b = take(arena, 512);
     fixture_ok(cushim_arena_pin(arena, a));
@@ -237,9 +231,8 @@ START_TEST(case_A7_pins_are_counted) {
     fixture_is(cushim_arena_pin(arena, a + 256), CUSHIM_UNKNOWNPTR);
     fixture_ok(cushim_arena_destroy(arena));
 }
-END_TEST
 
-START_TEST(case_A8_poison_fills_what_a_reset_reclaims) {
+TEST(case_A8_poison_fills_what_a_reset_reclaims) {
     float values[256], got[256];
     uint32_t words[256];
     for (unsigned kind = 0; kind < 3; kind++) { /* a reset on ALL, on a stream, on the legacy one */
@@ -266,12 +259,11 @@ START_TEST(case_A8_poison_fills_what_a_reset_reclaims) {
         fixture_ok(cushim_stream_destroy(s));
     }
 }
-END_TEST
 
 enum { N_WORDS = 1 << 16 };
 
 /* The fill comes after work that still runs at the reset. */
-START_TEST(case_A8_poison_is_behind_the_fence) {
+TEST(case_A8_poison_is_behind_the_fence) {
     static uint32_t words[N_WORDS];
     for (unsigned is_all = 0; is_all < 2; is_all++) {
         struct cushim_arena *arena = arena_of(sizeof words, CUSHIM_ARENA_FLAG_POISON, NULL);
@@ -291,7 +283,6 @@ START_TEST(case_A8_poison_is_behind_the_fence) {
         fixture_ok(cushim_stream_destroy(s));
     }
 }
-END_TEST
 
 /* A stream writes a block for a while; after a reset another one sets it: its values stay. */
 static void overtake(bool is_all) {
@@ -318,24 +309,11 @@ static void overtake(bool is_all) {
     fixture_ok(cushim_stream_destroy(t));
 }
 
-START_TEST(case_A9_work_after_a_reset_comes_after_work_before_it) {
+TEST(case_A9_work_after_a_reset_comes_after_work_before_it) {
     overtake(false);
     overtake(true);
 }
-END_TEST
 
 int main(int argc, char **argv) {
-    return fixture_main(
-        argc, argv,
-        (struct fixture_case[]){{case_A1_a_full_or_drained_arena_asks_its_fallback, 0},
-                                {case_A2_blocks_follow_each_other_until_the_region_is_full, 0},
-                                {case_A3_empty_blocks_are_distinct_and_a_floor_survives, 0},
-                                {case_A4_freed_spans_merge_and_serve_again, 0},
-                                {case_A5_a_free_from_before_a_reset_is_stale, 0},
-                                {case_A6_a_reset_stops_at_the_highest_pin, 0},
-                                {case_A7_pins_are_counted, 0},
-                                {case_A8_poison_fills_what_a_reset_reclaims, 0},
-                                {case_A8_poison_is_behind_the_fence, 0},
-                                {case_A9_work_after_a_reset_comes_after_work_before_it, 0},
-                                {NULL, 0}});
+    return fixture_main(argc, argv);
 }

@@ -28,7 +28,7 @@ static void assert_filled(const uint32_t *words, uint32_t word) {
 
 /* ---- N1 ---- */
 
-START_TEST(case_N1_a_pipelined_copy_overtakes_the_compute_stream) {
+TEST(case_N1_a_pipelined_copy_overtakes_the_compute_stream) {
     enum { SPIN_MS = 50 };
     struct cushim_client *client = get_client(), *again = get_client();
     struct cushim_stream *compute;
@@ -56,11 +56,10 @@ START_TEST(case_N1_a_pipelined_copy_overtakes_the_compute_stream) {
     fixture_ok(cushim_client_destroy(again));
     fixture_is(cushim_client_destroy(again), CUSHIM_BADHANDLE);
 }
-END_TEST
 
 /* ---- N2 ---- */
 
-START_TEST(case_N2_nothing_to_copy_is_no_driver_call) {
+TEST(case_N2_nothing_to_copy_is_no_driver_call) {
     struct cushim_client *client = get_client();
     struct cushim_event *event;
     unsigned char byte = 0;
@@ -81,11 +80,10 @@ START_TEST(case_N2_nothing_to_copy_is_no_driver_call) {
     fixture_is(cushim_client_d2h_pipelined(client, &byte, 0, 0, event), CUSHIM_BADHANDLE);
     fixture_ok(cushim_client_destroy(client));
 }
-END_TEST
 
 /* ---- beside them ---- */
 
-START_TEST(case_N_what_a_client_lends_cannot_be_destroyed) {
+TEST(case_N_what_a_client_lends_cannot_be_destroyed) {
     struct cushim_client *client = get_client();
     struct cushim_stream *compute, *copy;
     struct cushim_pool *pool;
@@ -104,9 +102,8 @@ START_TEST(case_N_what_a_client_lends_cannot_be_destroyed) {
     fixture_is(cushim_stream_destroy(compute), CUSHIM_BADHANDLE);
     fixture_is(cushim_pool_destroy(pool), CUSHIM_BADHANDLE);
 }
-END_TEST
 
-START_TEST(case_N_sources_may_change_once_the_copy_has_returned) {
+TEST(case_N_sources_may_change_once_the_copy_has_returned) {
     enum { N_BIG = 1 << 20 };
     struct cushim_client *client = get_client();
     uint32_t *source, got = 0;
@@ -129,9 +126,8 @@ START_TEST(case_N_sources_may_change_once_the_copy_has_returned) {
     fixture_ok(cushim_host_free(pinned));
     fixture_ok(cushim_client_destroy(client));
 }
-END_TEST
 
-START_TEST(case_N_a_copy_that_was_started_ends_behind_its_event) {
+TEST(case_N_a_copy_that_was_started_ends_behind_its_event) {
     struct cushim_client *client = get_client();
     struct cushim_event *event, *done;
     void *pinned;
@@ -148,15 +144,7 @@ START_TEST(case_N_a_copy_that_was_started_ends_behind_its_event) {
     fixture_ok(cushim_host_free(pinned));
     fixture_ok(cushim_client_destroy(client));
 }
-END_TEST
 
 int main(int argc, char **argv) {
-    return fixture_main(
-        argc, argv,
-        (struct fixture_case[]){{case_N1_a_pipelined_copy_overtakes_the_compute_stream, 0},
-                                {case_N2_nothing_to_copy_is_no_driver_call, 0},
-                                {case_N_what_a_client_lends_cannot_be_destroyed, 0},
-                                {case_N_sources_may_change_once_the_copy_has_returned, 0},
-                                {case_N_a_copy_that_was_started_ends_behind_its_event, 0},
-                                {NULL, 0}});
+    return fixture_main(argc, argv);
 }

@@ -45,21 +45,19 @@ static int leave_one(void) {
     return 0;
 }
 
-START_TEST(case_C1_threads_and_processes_may_end_with_contexts_on_their_stacks) {
+TEST(case_C1_threads_and_processes_may_end_with_contexts_on_their_stacks) {
     char said[1024];
     int code = fixture_child("C1", said, sizeof said);
     ck_assert_str_eq(said, "");
     ck_assert_int_eq(code, 0);
 }
-END_TEST
 
-START_TEST(case_C1_a_thread_that_ends_drops_its_stack_and_the_context_lives) {
+TEST(case_C1_a_thread_that_ends_drops_its_stack_and_the_context_lives) {
     struct cushim_context *context = create();
     fixture_is(pop_in_thread(context), CUSHIM_NOCONTEXT);
     fixture_ok(cushim_context_synchronize(context));
     fixture_ok(cushim_context_destroy(context));
 }
-END_TEST
 
 /* ---- C2 ---- */
 
@@ -79,7 +77,7 @@ static void allocate_in_two(struct cushim_context *first) {
     fixture_is(cushim_context_pop(NULL), CUSHIM_NOCONTEXT);
 }
 
-START_TEST(case_C2_memory_of_two_contexts_goes_back_from_either) {
+TEST(case_C2_memory_of_two_contexts_goes_back_from_either) {
     struct cushim_context *owned = create(), *primary;
     allocate_in_two(owned);
     fixture_ok(cushim_context_destroy(owned));
@@ -87,11 +85,10 @@ START_TEST(case_C2_memory_of_two_contexts_goes_back_from_either) {
     allocate_in_two(primary);
     fixture_ok(cushim_context_destroy(primary));
 }
-END_TEST
 
 /* ---- C3 ---- */
 
-START_TEST(case_C3_what_belonged_to_a_destroyed_context_is_dead_and_goes_quietly) {
+TEST(case_C3_what_belonged_to_a_destroyed_context_is_dead_and_goes_quietly) {
     struct cushim_context *context = create();
     struct cushim_stream *stream;
     struct cushim_event *event;
@@ -119,17 +116,9 @@ START_TEST(case_C3_what_belonged_to_a_destroyed_context_is_dead_and_goes_quietly
     fixture_is(cushim_context_destroy(context), CUSHIM_BADHANDLE);
     fixture_is(cushim_memory_free(block), CUSHIM_DOUBLEFREE);
 }
-END_TEST
 
 int main(int argc, char **argv) {
     if (fixture_child_word(argc, argv))
         return leave_one();
-    return fixture_main(
-        argc, argv,
-        (struct fixture_case[]){
-            {case_C1_threads_and_processes_may_end_with_contexts_on_their_stacks, 0},
-            {case_C1_a_thread_that_ends_drops_its_stack_and_the_context_lives, 0},
-            {case_C2_memory_of_two_contexts_goes_back_from_either, 0},
-            {case_C3_what_belonged_to_a_destroyed_context_is_dead_and_goes_quietly, 0},
-            {NULL, 0}});
+    return fixture_main(argc, argv);
 }

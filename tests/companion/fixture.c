@@ -176,18 +176,18 @@ static const char *reason_to_skip(unsigned needs, int n_devices) {
 }
 
 /* A suite of one, so that its line comes when it is over; false: it failed. */
-static bool run_case(const struct fixture_case *row, int number) {
-    Suite *suite = suite_create(row->test->name);
-    TCase *tcase = tcase_create(row->test->name);
+static bool run_case(const TTest *test, int number) {
+    Suite *suite = suite_create(test->name);
+    TCase *tcase = tcase_create(test->name);
     tcase_set_timeout(tcase, TIMEOUT_S);
-    tcase_add_test(tcase, row->test);
+    tcase_add_test(tcase, test);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     if (!fixture_is_simulated())
         srunner_set_fork_status(runner, CK_NOFORK);
     srunner_run_all(runner, CK_SILENT);
     bool is_good = srunner_ntests_failed(runner) == 0 && srunner_ntests_run(runner) == 1;
-    printf("%s %d - %s\n", is_good ? "ok" : "not ok", number, row->test->name);
+    printf("%s %d - %s\n", is_good ? "ok" : "not ok", number, test->name);
     TestResult **results = srunner_results(runner);
     for (int i = 0; !is_good && i < srunner_ntests_run(runner); i++)
         printf("# %s:%d: %s\n", tr_lfile(results[i]), tr_lno(results[i]), tr_msg(results[i]));
@@ -196,11 +196,11 @@ static bool run_case(const struct fixture_case *row, int number) {
     return is_good;
 }
 
-static bool is_wanted(const struct fixture_case *row, int argc, char **argv) {
-    return argc < 2 || strstr(row->test->name, argv[1]);
+static bool is_wanted(const TTest *test, int argc, char **argv) {
+    return argc < 2 || strstr(test->name, argv[1]);
 }
 
-int fixture_main(int argc, char **argv, const struct fixture_case *cases) {
+int fixture_run(int argc, char **argv, const struct test_row *cases) {
     int n_cases = 0, number = 0;
     bool is_good = true;
     int n_devices = open_driver() ? fixture_n_devices() : 0;
@@ -208,18 +208,19 @@ int fixture_main(int argc, char **argv, const struct fixture_case *cases) {
         puts("1..0 # SKIP no CUDA device");
         return EXIT_SUCCESS;
     }
-    for (const struct fixture_case *row = cases; row->test; row++)
-        n_cases += is_wanted(row, argc, argv);
+    for (const struct test_row *row = cases; row; row = row->next)
+        n_cases += is_wanted(row->get().test, argc, argv);
     printf("1..%d\n", n_cases);
-    for (const struct fixture_case *row = cases; row->test; row++) {
-        if (!is_wanted(row, argc, argv))
+    for (const struct test_row *row = cases; row; row = row->next) {
+        struct test test = row->get();
+        if (!is_wanted(test.test, argc, argv))
             continue;
-        const char *reason = reason_to_skip(row->needs, n_devices);
+        const char *reason = reason_to_skip(test.needs, n_devices);
         number++;
         if (reason)
-            printf("ok %d - %s # SKIP %s\n", number, row->test->name, reason);
+            printf("ok %d - %s # SKIP %s\n", number, test.test->name, reason);
         else
-            is_good = run_case(row, number) && is_good;
+            is_good = run_case(test.test, number) && is_good;
         fflush(stdout);
     }
     return is_good ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -11,30 +11,29 @@
 #ifndef CUSHIM_COMPANION_FIXTURE_H
 #define CUSHIM_COMPANION_FIXTURE_H
 
-#include <check.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "cushim/cushim.h"
+#include "tests/unit/suite.h"
 
-/* What a case needs; bits. */
+/* What a case needs, bits: TEST(case_T1_..., .needs = FIXTURE_TWO). */
 enum fixture_need {
     FIXTURE_GPU = 1, /* real kernels or real time */
     FIXTURE_SIM = 2, /* the controls of the software device */
     FIXTURE_TWO = 4  /* two devices */
 };
 
-struct fixture_case {
-    const TTest *test;
-    unsigned needs; /* of enum fixture_need */
-};
-
 /*
- * main of every program: `return fixture_main("streams", (struct fixture_case[]){{case_T1, 0},
- * {NULL, 0}});`. TAP goes to stdout.  A first argument runs only the cases whose names contain it.
+ * main of every program: `return fixture_main(argc, argv);` runs the tests of its file.  TAP goes
+ * to stdout.  A first argument runs only the cases whose names contain it.
  */
-int fixture_main(int argc, char **argv, const struct fixture_case *cases);
+int fixture_run(int argc, char **argv, const struct test_row *cases);
+
+static inline int fixture_main(int argc, char **argv) {
+    return fixture_run(argc, argv, test_rows);
+}
 
 bool fixture_is_simulated(void);
 int fixture_n_devices(void);

@@ -79,7 +79,7 @@ static void assert_floats(cushim_devptr block, const float wanted[N]) {
         ck_assert_float_eq(got[i], wanted[i]);
 }
 
-START_TEST(case_G1_a_graph_computes_with_what_is_in_its_buffers_now) {
+TEST(case_G1_a_graph_computes_with_what_is_in_its_buffers_now) {
     struct cushim_stream *stream = make_stream();
     const float more[N] = {5, 6, 7, 8};
     cushim_devptr a = floats((const float[N]){1, 2, 3, 4}),
@@ -109,7 +109,6 @@ START_TEST(case_G1_a_graph_computes_with_what_is_in_its_buffers_now) {
     fixture_ok(cushim_memory_free(zeroed));
     fixture_ok(cushim_stream_destroy(stream));
 }
-END_TEST
 
 /* ---- G2 ---- */
 
@@ -118,7 +117,7 @@ static int fill_and_fail(struct cushim_stream *stream, void *cookie) {
     return 7;
 }
 
-START_TEST(case_G2_a_callback_that_fails_ends_the_capture) {
+TEST(case_G2_a_callback_that_fails_ends_the_capture) {
     struct cushim_stream *stream = make_stream();
     struct cushim_pool *pool = make_pool();
     cushim_devptr block = alloc_on(pool, BYTES, stream);
@@ -145,11 +144,10 @@ START_TEST(case_G2_a_callback_that_fails_ends_the_capture) {
     fixture_ok(cushim_pool_free(pool, 0, block, BYTES, stream));
     fixture_ok(cushim_pool_destroy(pool));
 }
-END_TEST
 
 /* ---- G3 ---- */
 
-START_TEST(case_G3_nothing_captured_is_an_error_unless_allowed) {
+TEST(case_G3_nothing_captured_is_an_error_unless_allowed) {
     struct cushim_stream *stream = make_stream();
     struct cushim_pool *pool = make_pool();
     struct cushim_graph_options options;
@@ -167,11 +165,10 @@ START_TEST(case_G3_nothing_captured_is_an_error_unless_allowed) {
     ck_assert_int_eq(n_frozen(pool), 0);
     fixture_ok(cushim_pool_destroy(pool));
 }
-END_TEST
 
 /* ---- G4 ---- */
 
-START_TEST(case_G4_node_memory_never_enters_a_cache) {
+TEST(case_G4_node_memory_never_enters_a_cache) {
     struct cushim_stream *stream = make_stream();
     struct cushim_pool *pool = make_pool();
     struct cushim_graph_options options;
@@ -191,7 +188,6 @@ START_TEST(case_G4_node_memory_never_enters_a_cache) {
     ck_assert_uint_eq(stats_of(pool).cached_blocks, 1);
     fixture_ok(cushim_pool_destroy(pool));
 }
-END_TEST
 
 /* ---- G5 ---- */
 
@@ -204,7 +200,7 @@ static void wait_for_cached(struct cushim_pool *pool, uint64_t n_blocks) {
     ck_assert_uint_eq(stats_of(pool).graph_blocks, 0);
 }
 
-START_TEST(case_G5_held_memory_is_the_graphs_until_it_is_gone) {
+TEST(case_G5_held_memory_is_the_graphs_until_it_is_gone) {
     static cushim_devptr outside[N_OUTSIDE];
     struct cushim_stream *stream = make_stream();
     struct cushim_pool *pool = make_pool();
@@ -240,9 +236,8 @@ START_TEST(case_G5_held_memory_is_the_graphs_until_it_is_gone) {
         fixture_ok(cushim_pool_free(pool, 0, outside[i], BYTES, stream));
     fixture_ok(cushim_pool_destroy(pool));
 }
-END_TEST
 
-START_TEST(case_G5_the_last_launch_keeps_held_memory) {
+TEST(case_G5_the_last_launch_keeps_held_memory) {
     struct cushim_stream *stream = make_stream(), *other = make_stream();
     struct cushim_pool *pool = make_pool();
     struct cushim_graph_options options;
@@ -267,7 +262,6 @@ START_TEST(case_G5_the_last_launch_keeps_held_memory) {
     fixture_ok(cushim_pool_free(pool, 0, block, BYTES, other));
     fixture_ok(cushim_pool_destroy(pool));
 }
-END_TEST
 
 /* ---- G6 ---- */
 
@@ -293,7 +287,7 @@ static void in_thread(void *(*function)(void *), void *argument) {
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
 
-START_TEST(case_G6_what_would_break_a_capture_is_refused_or_put_off) {
+TEST(case_G6_what_would_break_a_capture_is_refused_or_put_off) {
     struct cushim_stream *stream = make_stream();
     struct cushim_pool *pool = make_pool(), *beside = make_pool();
     struct cushim_graph_options options;
@@ -318,7 +312,6 @@ START_TEST(case_G6_what_would_break_a_capture_is_refused_or_put_off) {
     fixture_ok(cushim_pool_destroy(pool));
     fixture_ok(cushim_pool_destroy(beside));
 }
-END_TEST
 
 /* ---- G7 ---- */
 
@@ -338,7 +331,7 @@ static int send_and_overwrite(struct cushim_stream *stream, void *cookie) {
     return 0;
 }
 
-START_TEST(case_G7_bytes_of_the_host_are_kept_as_they_were) {
+TEST(case_G7_bytes_of_the_host_are_kept_as_they_were) {
     struct sending sending;
     struct cushim_graph *graph;
     struct cushim_graphexec *exec;
@@ -365,11 +358,10 @@ START_TEST(case_G7_bytes_of_the_host_are_kept_as_they_were) {
     fixture_ok(cushim_client_free(sending.client, sending.dst, BYTES));
     fixture_ok(cushim_client_destroy(sending.client));
 }
-END_TEST
 
 /* ---- G8 ---- */
 
-START_TEST(case_G8_node_memory_goes_back_at_the_destroy) {
+TEST(case_G8_node_memory_goes_back_at_the_destroy) {
     enum { N_LAUNCHES = 1000 };
     struct cushim_stream *stream = make_stream();
     struct cushim_pool *pool = make_pool();
@@ -398,19 +390,7 @@ START_TEST(case_G8_node_memory_goes_back_at_the_destroy) {
     ck_assert_uint_eq(after, before);
     fixture_ok(cushim_pool_destroy(pool));
 }
-END_TEST
 
 int main(int argc, char **argv) {
-    return fixture_main(
-        argc, argv,
-        (struct fixture_case[]){{case_G1_a_graph_computes_with_what_is_in_its_buffers_now, 0},
-                                {case_G2_a_callback_that_fails_ends_the_capture, 0},
-                                {case_G3_nothing_captured_is_an_error_unless_allowed, 0},
-                                {case_G4_node_memory_never_enters_a_cache, 0},
-                                {case_G5_held_memory_is_the_graphs_until_it_is_gone, 0},
-                                {case_G5_the_last_launch_keeps_held_memory, 0},
-                                {case_G6_what_would_break_a_capture_is_refused_or_put_off, 0},
-                                {case_G7_bytes_of_the_host_are_kept_as_they_were, 0},
-                                {case_G8_node_memory_goes_back_at_the_destroy, 0},
-                                {NULL, 0}});
+    return fixture_main(argc, argv);
 }

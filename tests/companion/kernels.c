@@ -49,7 +49,7 @@ static void fill_randomly(float *x, size_t n, uint32_t seed) {
     }
 }
 
-START_TEST(case_K1_products_are_exact_also_from_the_second_element_on) {
+TEST(case_K1_products_are_exact_also_from_the_second_element_on) {
     float a[400], b[400], got[400];
     struct cushim_function *multiply = function("multiply");
     struct cushim_launch launch = shape(1, 400, 1, NULL);
@@ -72,9 +72,8 @@ START_TEST(case_K1_products_are_exact_also_from_the_second_element_on) {
     fixture_ok(cushim_memory_free(pb));
     unload();
 }
-END_TEST
 
-START_TEST(case_K2_a_struct_is_given_by_value) {
+TEST(case_K2_a_struct_is_given_by_value) {
     struct {
         float x, y, z;
     } three = {1, 2, 3}, other = {0, 1, 2}, got[400];
@@ -98,9 +97,8 @@ START_TEST(case_K2_a_struct_is_given_by_value) {
     fixture_ok(cushim_prepared_destroy(store));
     fixture_is(cushim_prepared_destroy(store), CUSHIM_BADHANDLE);
 }
-END_TEST
 
-START_TEST(case_K2_letters_are_laid_out_as_the_kernel_has_them) {
+TEST(case_K2_letters_are_laid_out_as_the_kernel_has_them) {
     uint64_t got[5], zero[5] = {0};
     uint8_t a = 7;
     uint16_t b = 300;
@@ -151,9 +149,8 @@ START_TEST(case_K2_letters_are_laid_out_as_the_kernel_has_them) {
     fixture_ok(cushim_memory_free(dst));
     unload();
 }
-END_TEST
 
-START_TEST(case_K3_copies_and_a_kernel_on_one_stream_are_in_order) {
+TEST(case_K3_copies_and_a_kernel_on_one_stream_are_in_order) {
     enum { N = 32 * 8 };
     float *a, *b, *got;
     struct cushim_stream *s;
@@ -183,9 +180,8 @@ START_TEST(case_K3_copies_and_a_kernel_on_one_stream_are_in_order) {
     fixture_ok(cushim_stream_destroy(s));
     unload();
 }
-END_TEST
 
-START_TEST(case_K4_a_prepared_kernel_doubles_what_it_is_given) {
+TEST(case_K4_a_prepared_kernel_doubles_what_it_is_given) {
     float a[16], got[16];
     struct cushim_prepared *q;
     struct cushim_launch launch = shape(1, 4, 4, NULL);
@@ -208,9 +204,8 @@ START_TEST(case_K4_a_prepared_kernel_doubles_what_it_is_given) {
     fixture_ok(cushim_memory_free(p));
     unload();
 }
-END_TEST
 
-START_TEST(case_K5_variables_and_shared_memory) {
+TEST(case_K5_variables_and_shared_memory) {
     float table[32], got[32];
     uint32_t words[4000];
     struct cushim_launch launch = shape(1, 32, 1, NULL);
@@ -240,9 +235,8 @@ START_TEST(case_K5_variables_and_shared_memory) {
     fixture_ok(cushim_memory_free(dst));
     unload();
 }
-END_TEST
 
-START_TEST(case_K6_linked_code_calls_what_another_input_has) {
+TEST(case_K6_linked_code_calls_what_another_input_has) {
     const struct cushim_link_input both[] = {
         {CUSHIM_LINK_PTX, fixture_image_caller(), 0, "caller"},
         {CUSHIM_LINK_PTX, fixture_image_callee(), strlen(fixture_image_callee()), NULL}};
@@ -265,9 +259,8 @@ START_TEST(case_K6_linked_code_calls_what_another_input_has) {
     fixture_is(cushim_module_link(NULL, both, 0, NULL, &linked), CUSHIM_INVALID);
     fixture_ok(cushim_memory_free(dst));
 }
-END_TEST
 
-START_TEST(case_K7_what_is_wrong_is_named) {
+TEST(case_K7_what_is_wrong_is_named) {
     struct cushim_module *wrong;
     struct cushim_function *missing, *twice;
     struct cushim_prepared *q;
@@ -292,9 +285,8 @@ START_TEST(case_K7_what_is_wrong_is_named) {
     unload();
     fixture_is(cushim_function_launch(twice, &launch, (const void *[]){&p}, 1), CUSHIM_BADHANDLE);
 }
-END_TEST
 
-START_TEST(case_K7_a_timed_launch_takes_as_long_as_its_kernel) {
+TEST(case_K7_a_timed_launch_takes_as_long_as_its_kernel) {
     uint64_t ns = 10 * 1000 * 1000, unused = 0;
     struct cushim_launch launch = shape(1, 1, 1, NULL);
     float ms = 0;
@@ -314,9 +306,8 @@ START_TEST(case_K7_a_timed_launch_takes_as_long_as_its_kernel) {
     fixture_ok(cushim_function_cache(spin, 1));
     unload();
 }
-END_TEST
 
-START_TEST(case_K7_a_graph_keeps_the_module_of_its_kernels) {
+TEST(case_K7_a_graph_keeps_the_module_of_its_kernels) {
     struct cushim_stream *s;
     CUgraph g;
     CUgraphExec x;
@@ -351,20 +342,7 @@ START_TEST(case_K7_a_graph_keeps_the_module_of_its_kernels) {
     fixture_ok(cushim_stream_destroy(s));
     fixture_ok(cushim_memory_free(p));
 }
-END_TEST
 
 int main(int argc, char **argv) {
-    return fixture_main(
-        argc, argv,
-        (struct fixture_case[]){{case_K1_products_are_exact_also_from_the_second_element_on, 0},
-                                {case_K2_a_struct_is_given_by_value, 0},
-                                {case_K2_letters_are_laid_out_as_the_kernel_has_them, 0},
-                                {case_K3_copies_and_a_kernel_on_one_stream_are_in_order, 0},
-                                {case_K4_a_prepared_kernel_doubles_what_it_is_given, 0},
-                                {case_K5_variables_and_shared_memory, 0},
-                                {case_K6_linked_code_calls_what_another_input_has, 0},
-                                {case_K7_what_is_wrong_is_named, 0},
-                                {case_K7_a_timed_launch_takes_as_long_as_its_kernel, 0},
-                                {case_K7_a_graph_keeps_the_module_of_its_kernels, 0},
-                                {NULL, 0}});
+    return fixture_main(argc, argv);
 }

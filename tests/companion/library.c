@@ -22,7 +22,7 @@ static int look_without_driver(void) {
     return 0;
 }
 
-START_TEST(case_L1_without_a_driver_calls_fail_and_the_text_names_it) {
+TEST(case_L1_without_a_driver_calls_fail_and_the_text_names_it) {
     char said[2048];
     ck_assert_int_eq(fixture_child("L1", said, sizeof said), 0);
     const char *text = strstr(said, "text=");
@@ -30,7 +30,6 @@ START_TEST(case_L1_without_a_driver_calls_fail_and_the_text_names_it) {
     ck_assert_int_eq(strncmp(said, "available=0\nalloc=CUSHIM_NOCUDA\naddress=0\n", 41), 0);
     ck_assert_msg(strstr(text, "libcuda.so.1") != NULL, "%s", said);
 }
-END_TEST
 
 /* ---- L2 ---- */
 
@@ -110,7 +109,7 @@ static struct range expected(int number) {
     return (struct range){number, number, CUSHIM_SYSTEM, CUSHIM_CLASS_LOGIC};
 }
 
-START_TEST(case_L2_each_number_of_the_driver_has_its_status_and_class) {
+TEST(case_L2_each_number_of_the_driver_has_its_status_and_class, .needs = FIXTURE_SIM) {
     void (*fail_at)(unsigned long, int);
     void *address = fixture_symbol("sim_fail_at");
     int n_devices;
@@ -128,11 +127,10 @@ START_TEST(case_L2_each_number_of_the_driver_has_its_status_and_class) {
             ck_assert_int_eq(cushim_last_cuda_code(), number);
     }
 }
-END_TEST
 
 /* ---- L4 ---- */
 
-START_TEST(case_L4_options_of_other_versions_are_taken_as_far_as_they_are_understood) {
+TEST(case_L4_options_of_other_versions_are_taken_as_far_as_they_are_understood) {
     struct {
         struct cushim_pool_options known;
         unsigned char newer[64];
@@ -152,9 +150,8 @@ START_TEST(case_L4_options_of_other_versions_are_taken_as_far_as_they_are_unders
     fixture_is(cushim_pool_create(&options.known, &pool), CUSHIM_ABI);
     ck_assert_ptr_null(pool);
 }
-END_TEST
 
-START_TEST(case_L4_a_child_forked_after_the_first_use_has_no_CUDA_and_the_parent_goes_on) {
+TEST(case_L4_a_child_forked_after_the_first_use_has_no_CUDA_and_the_parent_goes_on) {
     cushim_devptr p, q = 1;
     int state;
     fixture_ok(cushim_memory_alloc(NULL, 256, &p));
@@ -171,11 +168,10 @@ START_TEST(case_L4_a_child_forked_after_the_first_use_has_no_CUDA_and_the_parent
     fixture_ok(cushim_memory_set8(p, 1, 256));
     fixture_ok(cushim_memory_free(p));
 }
-END_TEST
 
 /* ---- D1 ---- */
 
-START_TEST(case_D1_attributes_agree_and_a_device_that_is_not_there_is_refused) {
+TEST(case_D1_attributes_agree_and_a_device_that_is_not_there_is_refused) {
     int major = 0, minor = 0, value = -1, managed = -1;
     fixture_ok(cushim_device_capability(0, &major, &minor));
     fixture_ok(cushim_device_attribute(0, 75, &value));
@@ -190,18 +186,9 @@ START_TEST(case_D1_attributes_agree_and_a_device_that_is_not_there_is_refused) {
     fixture_is(cushim_device_managed(999, &managed), CUSHIM_BADDEVICE);
     ck_assert_int_eq(managed, 0);
 }
-END_TEST
 
 int main(int argc, char **argv) {
     if (fixture_child_word(argc, argv))
         return look_without_driver();
-    return fixture_main(
-        argc, argv,
-        (struct fixture_case[]){
-            {case_L1_without_a_driver_calls_fail_and_the_text_names_it, 0},
-            {case_L2_each_number_of_the_driver_has_its_status_and_class, FIXTURE_SIM},
-            {case_L4_options_of_other_versions_are_taken_as_far_as_they_are_understood, 0},
-            {case_L4_a_child_forked_after_the_first_use_has_no_CUDA_and_the_parent_goes_on, 0},
-            {case_D1_attributes_agree_and_a_device_that_is_not_there_is_refused, 0},
-            {NULL, 0}});
+    return fixture_main(argc, argv);
 }

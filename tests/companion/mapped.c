@@ -36,9 +36,17 @@ static void check_error(const char *wanted) {
     free(text);
 }
 
+/* Both needs cannot be met: a skip if there is no loader. */
+static unsigned needs_vulkan(void) {
+    const char *given = getenv("CUSHIM_LIBVULKAN");
+    bool has_loader =
+        dlopen(given && *given ? given : "libvulkan.so.1", RTLD_LAZY | RTLD_LOCAL) != NULL;
+    return has_loader ? 0 : FIXTURE_GPU | FIXTURE_SIM;
+}
+
 /* ---- V1 ---- */
 
-START_TEST(case_V1_an_open_that_fails_says_which_call_did) {
+TEST(case_V1_an_open_that_fails_says_which_call_did, .needs = needs_vulkan()) {
     check_error(NULL);
     ck_assert_ptr_null(vkgdr_open(-1, 0));
     check_error("cuDeviceGetUuid failed (CUDA_ERROR_INVALID_DEVICE)");
@@ -55,7 +63,6 @@ START_TEST(case_V1_an_open_that_fails_says_which_call_did) {
         strstr(text, "cushim_mapper_open_device failed (CUSHIM_INVALID): (flags=64)"));
     free(text);
 }
-END_TEST
 
 /* ---- V2 ---- */
 
@@ -79,7 +86,7 @@ static void check_doubled(const unsigned char *host) {
         ck_assert_uint_eq(host[i], 2 * (1 + (unsigned)i % 127));
 }
 
-START_TEST(case_V2_bytes_of_the_host_are_doubled_by_the_device) {
+TEST(case_V2_bytes_of_the_host_are_doubled_by_the_device, .needs = needs_vulkan()) {
     static const unsigned flags[] = {0, CUSHIM_MAPPER_FLAG_COHERENT,
                                      CUSHIM_MAPPER_FLAG_NON_COHERENT};
     struct cushim_context *context = enter_context();
@@ -111,9 +118,8 @@ START_TEST(case_V2_bytes_of_the_host_are_doubled_by_the_device) {
     }
     leave_context(context);
 }
-END_TEST
 
-START_TEST(case_V2_the_drop_in_does_the_same) {
+TEST(case_V2_the_drop_in_does_the_same, .needs = needs_vulkan()) {
     static const unsigned flags[] = {0, VKGDR_OPEN_REQUIRE_COHERENT_BIT,
                                      VKGDR_OPEN_FORCE_NON_COHERENT_BIT};
     struct cushim_context *context = enter_context();
@@ -140,11 +146,10 @@ START_TEST(case_V2_the_drop_in_does_the_same) {
     }
     leave_context(context);
 }
-END_TEST
 
 /* ---- V3 ---- */
 
-START_TEST(case_V3_a_second_free_and_too_much_memory_are_refused) {
+TEST(case_V3_a_second_free_and_too_much_memory_are_refused, .needs = needs_vulkan()) {
     struct cushim_mapper *mapper;
     struct cushim_mapped *mapped, *more;
     fixture_ok(cushim_mapper_open_device(0, 0, &mapper));
@@ -158,9 +163,8 @@ START_TEST(case_V3_a_second_free_and_too_much_memory_are_refused) {
     ck_assert_ptr_null(more);
     fixture_ok(cushim_mapper_close(mapper));
 }
-END_TEST
 
-START_TEST(case_V3_a_stale_handle_of_the_drop_in_does_nothing) {
+TEST(case_V3_a_stale_handle_of_the_drop_in_does_nothing, .needs = needs_vulkan()) {
     struct cushim_context *context = enter_context();
     vkgdr_t g = vkgdr_open(0, 0);
     vkgdr_memory_t mem = vkgdr_memory_alloc(g, N_BYTES, 0);
@@ -186,11 +190,11 @@ START_TEST(case_V3_a_stale_handle_of_the_drop_in_does_nothing) {
     check_error("vkgdr_memory_alloc failed (CUSHIM_BADHANDLE)");
     leave_context(context);
 }
-END_TEST
 
 /* ---- V4 ---- */
 
-START_TEST(case_V4_the_drop_in_needs_a_current_context_and_the_library_does_not) {
+TEST(case_V4_the_drop_in_needs_a_current_context_and_the_library_does_not,
+     .needs = needs_vulkan()) {
     struct cushim_context *context = enter_context();
     struct cushim_mapper *mapper;
     struct cushim_mapped *mapped;
@@ -205,9 +209,8 @@ START_TEST(case_V4_the_drop_in_needs_a_current_context_and_the_library_does_not)
     fixture_ok(cushim_mapper_close(mapper));
     vkgdr_close(g);
 }
-END_TEST
 
-START_TEST(case_V4_memory_of_the_drop_in_is_in_whichever_context_is_current) {
+TEST(case_V4_memory_of_the_drop_in_is_in_whichever_context_is_current, .needs = needs_vulkan()) {
     struct cushim_context *first, *second, *popped;
     vkgdr_t g = vkgdr_open(0, 0);
     ck_assert_ptr_nonnull(g);
@@ -229,9 +232,9 @@ START_TEST(case_V4_memory_of_the_drop_in_is_in_whichever_context_is_current) {
     fixture_ok(cushim_context_destroy(second));
     vkgdr_close(g);
 }
-END_TEST
 
-START_TEST(case_V4_a_current_context_of_another_device_is_refused) {
+TEST(case_V4_a_current_context_of_another_device_is_refused,
+     .needs = needs_vulkan() | FIXTURE_TWO) {
     struct cushim_context *context;
     vkgdr_t g = vkgdr_open(0, 0);
     fixture_ok(cushim_context_primary(1, &context));
@@ -241,11 +244,10 @@ START_TEST(case_V4_a_current_context_of_another_device_is_refused) {
     leave_context(context);
     vkgdr_close(g);
 }
-END_TEST
 
 /* ---- V5 ---- */
 
-START_TEST(case_V5_sums_of_mapped_numbers_are_read_where_they_were_made) {
+TEST(case_V5_sums_of_mapped_numbers_are_read_where_they_were_made, .needs = needs_vulkan()) {
     struct cushim_context *context = enter_context();
     vkgdr_t g = vkgdr_open(0, VKGDR_OPEN_CURRENT_CONTEXT_BIT);
     vkgdr_memory_t mem[3];
@@ -277,7 +279,6 @@ START_TEST(case_V5_sums_of_mapped_numbers_are_read_where_they_were_made) {
     vkgdr_close(g);
     leave_context(context);
 }
-END_TEST
 
 /* ---- V6 ---- */
 
@@ -303,17 +304,15 @@ static void check_copies(copy_fn *copy) {
     }
 }
 
-START_TEST(case_V6_a_copy_in_is_a_memcpy) {
+TEST(case_V6_a_copy_in_is_a_memcpy) {
     check_copies(cushim_mapped_copy_in);
 }
-END_TEST
 
-START_TEST(case_V6_a_copy_out_is_a_memcpy) {
+TEST(case_V6_a_copy_out_is_a_memcpy) {
     check_copies(cushim_mapped_copy_out);
 }
-END_TEST
 
-START_TEST(case_V6_copies_go_through_a_mapping) {
+TEST(case_V6_copies_go_through_a_mapping, .needs = needs_vulkan()) {
     enum { BYTES = 100000 };
     static unsigned char sent[BYTES], got[BYTES];
     struct cushim_mapper *mapper;
@@ -332,30 +331,8 @@ START_TEST(case_V6_copies_go_through_a_mapping) {
     fixture_ok(cushim_mapped_free(mapped));
     fixture_ok(cushim_mapper_close(mapper));
 }
-END_TEST
 
 /* A machine may have CUDA and no Vulkan. */
-static bool has_loader(void) {
-    const char *given = getenv("CUSHIM_LIBVULKAN");
-    return dlopen(given && *given ? given : "libvulkan.so.1", RTLD_LAZY | RTLD_LOCAL) != NULL;
-}
-
 int main(int argc, char **argv) {
-    /* Both needs cannot be met: a skip where there is no loader. */
-    unsigned vulkan = has_loader() ? 0 : FIXTURE_GPU | FIXTURE_SIM;
-    const struct fixture_case cases[] = {
-        {case_V1_an_open_that_fails_says_which_call_did, vulkan},
-        {case_V2_bytes_of_the_host_are_doubled_by_the_device, vulkan},
-        {case_V2_the_drop_in_does_the_same, vulkan},
-        {case_V3_a_second_free_and_too_much_memory_are_refused, vulkan},
-        {case_V3_a_stale_handle_of_the_drop_in_does_nothing, vulkan},
-        {case_V4_the_drop_in_needs_a_current_context_and_the_library_does_not, vulkan},
-        {case_V4_memory_of_the_drop_in_is_in_whichever_context_is_current, vulkan},
-        {case_V4_a_current_context_of_another_device_is_refused, vulkan | FIXTURE_TWO},
-        {case_V5_sums_of_mapped_numbers_are_read_where_they_were_made, vulkan},
-        {case_V6_a_copy_in_is_a_memcpy, 0},
-        {case_V6_a_copy_out_is_a_memcpy, 0},
-        {case_V6_copies_go_through_a_mapping, vulkan},
-        {NULL, 0}};
-    return fixture_main(argc, argv, cases);
+    return fixture_main(argc, argv);
 }

@@ -27,7 +27,7 @@ static cushim_devptr alloc(size_t bytes) {
 
 /* ---- M1 ---- */
 
-START_TEST(case_M1_copies_are_bit_equal) {
+TEST(case_M1_copies_are_bit_equal) {
     float sent[N_FLOATS], got[N_FLOATS] = {0}, again[N_FLOATS] = {0};
     fill_random(sent, N_FLOATS);
     cushim_devptr a = alloc(sizeof sent), b = alloc(sizeof sent);
@@ -43,9 +43,8 @@ START_TEST(case_M1_copies_are_bit_equal) {
     fixture_ok(cushim_memory_free(a));
     fixture_ok(cushim_memory_free(b));
 }
-END_TEST
 
-START_TEST(case_M1_copies_on_a_stream_are_bit_equal) {
+TEST(case_M1_copies_on_a_stream_are_bit_equal) {
     float sent[N_FLOATS], got[N_FLOATS] = {0};
     fill_random(sent, N_FLOATS);
     cushim_devptr a = alloc(sizeof sent), b = alloc(sizeof sent);
@@ -57,9 +56,8 @@ START_TEST(case_M1_copies_on_a_stream_are_bit_equal) {
     fixture_ok(cushim_memory_free(a));
     fixture_ok(cushim_memory_free(b));
 }
-END_TEST
 
-START_TEST(case_M1_managed_memory_is_the_hosts_too) {
+TEST(case_M1_managed_memory_is_the_hosts_too) {
     int has_managed = 0;
     cushim_devptr p = 0;
     fixture_ok(cushim_device_managed(0, &has_managed));
@@ -78,11 +76,10 @@ START_TEST(case_M1_managed_memory_is_the_hosts_too) {
         ck_assert(got[i] == 3.14 * i);
     fixture_ok(cushim_memory_free(p));
 }
-END_TEST
 
 /* ---- M2, M3 ---- */
 
-START_TEST(case_M2_a_second_free_and_an_unknown_address_are_refused) {
+TEST(case_M2_a_second_free_and_an_unknown_address_are_refused) {
     int local = 0;
     cushim_devptr p = alloc(1024);
     fixture_ok(cushim_memory_free(p));
@@ -91,10 +88,9 @@ START_TEST(case_M2_a_second_free_and_an_unknown_address_are_refused) {
     fixture_ok(cushim_memory_free(0));
     fixture_is(cushim_memory_free((uintptr_t)&local), CUSHIM_UNKNOWNPTR);
 }
-END_TEST
 
 /* Whoever captures, and in whatever mode. */
-START_TEST(case_M2_frees_leave_a_capture_valid) {
+TEST(case_M2_frees_leave_a_capture_valid) {
     struct cushim_stream *s;
     fixture_ok(cushim_stream_create(NULL, 0, 0, &s));
     for (enum cushim_graph_mode mode = CUSHIM_GRAPH_MODE_RELAXED; mode <= CUSHIM_GRAPH_MODE_GLOBAL;
@@ -119,9 +115,8 @@ START_TEST(case_M2_frees_leave_a_capture_valid) {
     }
     fixture_ok(cushim_stream_destroy(s));
 }
-END_TEST
 
-START_TEST(case_M3_what_does_not_fit_is_refused_and_changes_nothing) {
+TEST(case_M3_what_does_not_fit_is_refused_and_changes_nothing) {
     unsigned char sent[1025], got[1024];
     memset(sent, 7, sizeof sent);
     cushim_devptr p = alloc(1024), huge = 1;
@@ -138,11 +133,10 @@ START_TEST(case_M3_what_does_not_fit_is_refused_and_changes_nothing) {
     fixture_ok(cushim_memory_free(alloc(1 << 20)));
     fixture_ok(cushim_memory_free(p));
 }
-END_TEST
 
 /* ---- M4 ---- */
 
-START_TEST(case_M4_registered_memory_is_copied_and_given_back_once) {
+TEST(case_M4_registered_memory_is_copied_and_given_back_once) {
     const size_t n = (size_t)1 << 20, bytes = n * sizeof(double);
     double *sent = aligned_alloc(PAGE_BYTES, bytes), *got = malloc(bytes);
     ck_assert(sent && got);
@@ -161,9 +155,8 @@ START_TEST(case_M4_registered_memory_is_copied_and_given_back_once) {
     free(sent);
     free(got);
 }
-END_TEST
 
-START_TEST(case_M4_pinned_memory_has_an_address_for_the_device) {
+TEST(case_M4_pinned_memory_has_an_address_for_the_device) {
     void *p = NULL;
     cushim_devptr dp = 0;
     fixture_ok(cushim_host_alloc(NULL, 4096, CUSHIM_HOST_FLAG_MAPPED, &p));
@@ -174,11 +167,10 @@ START_TEST(case_M4_pinned_memory_has_an_address_for_the_device) {
     fixture_ok(cushim_host_free(p));
     fixture_is(cushim_host_free(p), CUSHIM_DOUBLEFREE);
 }
-END_TEST
 
 /* ---- rows, boxes, contexts, streams ---- */
 
-START_TEST(case_M5_rows_and_boxes_land_where_they_should) {
+TEST(case_M5_rows_and_boxes_land_where_they_should) {
     enum { WIDE = 40, HIGH = 6, DEEP = 3, BYTES = WIDE * HIGH * DEEP };
     unsigned char sent[BYTES], got[BYTES];
     for (int i = 0; i < BYTES; i++)
@@ -231,9 +223,8 @@ START_TEST(case_M5_rows_and_boxes_land_where_they_should) {
         ck_assert_uint_eq(got[i], 9);
     fixture_ok(cushim_memory_free(p));
 }
-END_TEST
 
-START_TEST(case_M6_a_copy_between_two_contexts_arrives) {
+TEST(case_M6_a_copy_between_two_contexts_arrives) {
     struct cushim_context *primary = NULL, *owned = NULL;
     unsigned sent[64], got[64] = {0};
     for (unsigned i = 0; i < 64; i++)
@@ -253,9 +244,8 @@ START_TEST(case_M6_a_copy_between_two_contexts_arrives) {
     fixture_ok(cushim_context_destroy(owned));
     fixture_ok(cushim_memory_free(b));
 }
-END_TEST
 
-START_TEST(case_M7_stream_ordered_memory_leaves_the_devices_pool_alone) {
+TEST(case_M7_stream_ordered_memory_leaves_the_devices_pool_alone) {
     struct cushim_stream *s = NULL;
     size_t reusable = 0;
     uint32_t got[256];
@@ -275,9 +265,8 @@ START_TEST(case_M7_stream_ordered_memory_leaves_the_devices_pool_alone) {
     fixture_ok(cushim_memory_async_trim(NULL, 0));
     fixture_ok(cushim_stream_destroy(s));
 }
-END_TEST
 
-START_TEST(case_M8_an_address_tells_its_size_range_kind_and_owner) {
+TEST(case_M8_an_address_tells_its_size_range_kind_and_owner) {
     struct cushim_memory_info info = {.struct_size = sizeof info};
     cushim_devptr p = alloc(1000), base = 0;
     size_t n = 0, n_free = 0, n_total = 0;
@@ -296,7 +285,6 @@ START_TEST(case_M8_an_address_tells_its_size_range_kind_and_owner) {
     ck_assert(n_free > 0 && n_free <= n_total);
     fixture_ok(cushim_memory_free(p));
 }
-END_TEST
 
 /* ---- C4: the CUDA runtime in the same process ---- */
 
@@ -311,13 +299,21 @@ static void *open_runtime(void) {
     return library;
 }
 
+/* Both needs cannot be met: a skip if there is no runtime. */
+static unsigned needs_runtime(void) {
+    void *runtime = open_runtime();
+    if (runtime)
+        dlclose(runtime);
+    return runtime ? 0 : FIXTURE_GPU | FIXTURE_SIM;
+}
+
 static void find(void *library, const char *name, void *function) {
     void *address = dlsym(library, name);
     ck_assert_msg(address != NULL, "libcudart has no %s", name);
     memcpy(function, &address, sizeof address);
 }
 
-START_TEST(case_C4_the_runtimes_memory_is_set_between_push_and_pop) {
+TEST(case_C4_the_runtimes_memory_is_set_between_push_and_pop, .needs = needs_runtime()) {
     enum { FROM_DEVICE = 2, BYTES = 1000 };
     int (*set_device)(int), (*get_device)(int *), (*alloc_runtime)(void **, size_t),
         (*copy)(void *, const void *, size_t, int), (*free_runtime)(void *);
@@ -348,28 +344,7 @@ START_TEST(case_C4_the_runtimes_memory_is_set_between_push_and_pop) {
     fixture_ok(cushim_memory_disown((uintptr_t)p));
     ck_assert_int_eq(free_runtime(p), 0);
 }
-END_TEST
 
 int main(int argc, char **argv) {
-    /* Both needs cannot be met: a skip where there is no runtime. */
-    void *runtime = open_runtime();
-    unsigned c4_needs = runtime ? 0 : FIXTURE_GPU | FIXTURE_SIM;
-    const struct fixture_case cases[] = {
-        {case_M1_copies_are_bit_equal, 0},
-        {case_M1_copies_on_a_stream_are_bit_equal, 0},
-        {case_M1_managed_memory_is_the_hosts_too, 0},
-        {case_M2_a_second_free_and_an_unknown_address_are_refused, 0},
-        {case_M2_frees_leave_a_capture_valid, 0},
-        {case_M3_what_does_not_fit_is_refused_and_changes_nothing, 0},
-        {case_M4_registered_memory_is_copied_and_given_back_once, 0},
-        {case_M4_pinned_memory_has_an_address_for_the_device, 0},
-        {case_M5_rows_and_boxes_land_where_they_should, 0},
-        {case_M6_a_copy_between_two_contexts_arrives, 0},
-        {case_M7_stream_ordered_memory_leaves_the_devices_pool_alone, 0},
-        {case_M8_an_address_tells_its_size_range_kind_and_owner, 0},
-        {case_C4_the_runtimes_memory_is_set_between_push_and_pop, c4_needs},
-        {NULL, 0}};
-    if (runtime)
-        dlclose(runtime);
-    return fixture_main(argc, argv, cases);
+    return fixture_main(argc, argv);
 }

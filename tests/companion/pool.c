@@ -63,24 +63,22 @@ static void check_buckets(int policy, const size_t pairs[][2], size_t n_pairs) {
     fixture_ok(cushim_pool_destroy(p));
 }
 
-START_TEST(case_B1_powers_of_two_above_256) {
+TEST(case_B1_powers_of_two_above_256) {
     static const size_t pairs[][2] = {{0, 0},       {1, 1},       {100, 100},     {256, 256},
                                       {257, 512},   {1024, 1024}, {1025, 2048},   {4096, 4096},
                                       {5000, 8192}, {8192, 8192}, {65536, 65536}, {100000, 131072}};
     check_buckets(CUSHIM_POOL_POLICY_POW2, pairs, sizeof pairs / sizeof pairs[0]);
 }
-END_TEST
 
-START_TEST(case_B2_fine_steps) {
+TEST(case_B2_fine_steps) {
     static const size_t pairs[][2] = {
         {1, 512},         {257, 512},       {1025, 1536},     {2049, 2560},     {4097, 4608},
         {5000, 5120},     {8193, 9216},     {65537, 73728},   {100000, 106496}, {1000000, 1048576},
         {684032, 698880}, {696320, 698880}, {698880, 698880}, {698881, 720896}};
     check_buckets(CUSHIM_POOL_POLICY_FINE, pairs, sizeof pairs / sizeof pairs[0]);
 }
-END_TEST
 
-START_TEST(case_B3_a_bucket_holds_its_size_and_is_its_own_bucket) {
+TEST(case_B3_a_bucket_holds_its_size_and_is_its_own_bucket) {
     uint64_t seed = 0x2545f4914f6cdd1d;
     for (int policy = CUSHIM_POOL_POLICY_FINE; policy <= CUSHIM_POOL_POLICY_EXACT; policy++) {
         struct cushim_pool *p = new_pool(policy);
@@ -97,11 +95,10 @@ START_TEST(case_B3_a_bucket_holds_its_size_and_is_its_own_bucket) {
         fixture_ok(cushim_pool_destroy(p));
     }
 }
-END_TEST
 
 /* ---- reuse ---- */
 
-START_TEST(case_P1_a_stream_gets_its_own_block_again) {
+TEST(case_P1_a_stream_gets_its_own_block_again) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
     cushim_devptr a = take(p, 2048, s);
@@ -122,9 +119,8 @@ START_TEST(case_P1_a_stream_gets_its_own_block_again) {
     fixture_ok(cushim_pool_destroy(p));
     fixture_ok(cushim_stream_destroy(s));
 }
-END_TEST
 
-START_TEST(case_P2_drain_gives_back_what_is_cached) {
+TEST(case_P2_drain_gives_back_what_is_cached) {
     static const size_t sizes[] = {1024, 2048, 4096};
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
@@ -146,9 +142,8 @@ START_TEST(case_P2_drain_gives_back_what_is_cached) {
     fixture_ok(cushim_pool_destroy(p));
     fixture_ok(cushim_stream_destroy(s));
 }
-END_TEST
 
-START_TEST(case_P3_devices_share_no_blocks) {
+TEST(case_P3_devices_share_no_blocks, .needs = FIXTURE_TWO) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     cushim_devptr a, b;
     fixture_ok(cushim_pool_alloc(p, 0, 0, 4096, CUSHIM_STREAM_ALL, &a));
@@ -167,9 +162,8 @@ START_TEST(case_P3_devices_share_no_blocks) {
     ck_assert_uint_eq(stats_of(p, 1).cached_bytes, 2048);
     fixture_ok(cushim_pool_destroy(p));
 }
-END_TEST
 
-START_TEST(case_P4_wrong_frees_are_refused_and_change_nothing) {
+TEST(case_P4_wrong_frees_are_refused_and_change_nothing) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE),
                        *other = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
@@ -195,7 +189,6 @@ START_TEST(case_P4_wrong_frees_are_refused_and_change_nothing) {
     fixture_ok(cushim_pool_destroy(other));
     fixture_ok(cushim_stream_destroy(s));
 }
-END_TEST
 
 enum { WORDS = 1 << 18 };
 
@@ -220,7 +213,7 @@ static void reuse_under_a_kernel(struct cushim_pool *p, struct cushim_stream *bu
     fixture_ok(cushim_stream_destroy(t));
 }
 
-START_TEST(case_P5_no_stream_gets_a_block_that_another_still_writes) {
+TEST(case_P5_no_stream_gets_a_block_that_another_still_writes) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream(), *untold = new_stream();
     for (int i = 0; i < 3; i++) {
@@ -231,9 +224,8 @@ START_TEST(case_P5_no_stream_gets_a_block_that_another_still_writes) {
     fixture_ok(cushim_stream_destroy(s));
     fixture_ok(cushim_stream_destroy(untold));
 }
-END_TEST
 
-START_TEST(case_P5_a_free_may_name_a_stream_that_is_gone) {
+TEST(case_P5_a_free_may_name_a_stream_that_is_gone) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *busy = new_stream(), *gone = new_stream();
     fixture_ok(cushim_stream_destroy(gone));
@@ -242,9 +234,8 @@ START_TEST(case_P5_a_free_may_name_a_stream_that_is_gone) {
     fixture_ok(cushim_pool_destroy(p));
     fixture_ok(cushim_stream_destroy(busy));
 }
-END_TEST
 
-START_TEST(case_P5_memory_of_the_host_waits_for_its_own_stream_too) {
+TEST(case_P5_memory_of_the_host_waits_for_its_own_stream_too) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
     cushim_devptr a, b;
@@ -262,9 +253,8 @@ START_TEST(case_P5_memory_of_the_host_waits_for_its_own_stream_too) {
     fixture_ok(cushim_host_free((void *)(uintptr_t)c));
     fixture_ok(cushim_stream_destroy(s));
 }
-END_TEST
 
-START_TEST(case_P5_another_stream_gets_it_once_it_is_over) {
+TEST(case_P5_another_stream_gets_it_once_it_is_over) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream(), *t = new_stream();
     cushim_devptr a = take(p, 3000, s);
@@ -285,9 +275,8 @@ START_TEST(case_P5_another_stream_gets_it_once_it_is_over) {
     fixture_ok(cushim_stream_destroy(s));
     fixture_ok(cushim_stream_destroy(t));
 }
-END_TEST
 
-START_TEST(case_P5_a_stream_that_goes_takes_no_block_along) {
+TEST(case_P5_a_stream_that_goes_takes_no_block_along) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream(), *t = new_stream();
     cushim_devptr a = take(p, 3000, s);
@@ -304,7 +293,6 @@ START_TEST(case_P5_a_stream_that_goes_takes_no_block_along) {
     fixture_ok(cushim_stream_destroy(t));
     fixture_ok(cushim_stream_destroy(again));
 }
-END_TEST
 
 /* ---- pressure ---- */
 
@@ -314,7 +302,7 @@ static size_t free_bytes(void) {
     return n_free;
 }
 
-START_TEST(case_P6_two_sizes_in_turn_allocate_only_at_first) {
+TEST(case_P6_two_sizes_in_turn_allocate_only_at_first) {
     enum { LIVE = 10 };
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
@@ -340,9 +328,8 @@ START_TEST(case_P6_two_sizes_in_turn_allocate_only_at_first) {
     fixture_ok(cushim_pool_destroy(p));
     fixture_ok(cushim_stream_destroy(s));
 }
-END_TEST
 
-START_TEST(case_P7_reclaim_makes_room_and_live_blocks_outlive_the_pool) {
+TEST(case_P7_reclaim_makes_room_and_live_blocks_outlive_the_pool) {
     enum { LIVE = 10 };
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_EXACT);
     struct cushim_stream *s = new_stream();
@@ -367,7 +354,6 @@ START_TEST(case_P7_reclaim_makes_room_and_live_blocks_outlive_the_pool) {
     ck_assert_uint_ge(free_bytes(), n_free - n_free / 64);
     fixture_ok(cushim_stream_destroy(s));
 }
-END_TEST
 
 struct worker {
     struct cushim_pool *p;
@@ -412,7 +398,7 @@ static void *work(void *argument) {
     return NULL;
 }
 
-START_TEST(case_P8_threads_on_their_own_streams_keep_their_blocks) {
+TEST(case_P8_threads_on_their_own_streams_keep_their_blocks) {
     enum { THREADS = 8 };
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct worker workers[THREADS];
@@ -432,11 +418,10 @@ START_TEST(case_P8_threads_on_their_own_streams_keep_their_blocks) {
     ck_assert_uint_eq(stats.refused, 0);
     fixture_ok(cushim_pool_destroy(p));
 }
-END_TEST
 
 /* ---- P9: the pool of the process ---- */
 
-START_TEST(case_P9_a_freed_block_serves_again_once_all_streams_are_past_it) {
+TEST(case_P9_a_freed_block_serves_again_once_all_streams_are_past_it) {
     struct cushim_stream *s;
     struct CUstream_st *cu;
     fixture_ok(cushim_stream_create(NULL, 1, 0, &s));
@@ -452,9 +437,8 @@ START_TEST(case_P9_a_freed_block_serves_again_once_all_streams_are_past_it) {
     ck_assert_ptr_eq(again, ptr);
     cushim_pool_process_free(again, 100000, 0, cu);
 }
-END_TEST
 
-START_TEST(case_P9_no_block_is_served_that_another_stream_still_writes) {
+TEST(case_P9_no_block_is_served_that_another_stream_still_writes) {
     static uint32_t words[WORDS];
     struct cushim_stream *busy, *other;
     fixture_ok(cushim_stream_create(NULL, 1, 0, &busy));
@@ -473,9 +457,8 @@ START_TEST(case_P9_no_block_is_served_that_another_stream_still_writes) {
     fixture_ok(cushim_stream_destroy(busy));
     fixture_ok(cushim_stream_destroy(other));
 }
-END_TEST
 
-START_TEST(case_P9_a_trim_gives_back_what_is_idle) {
+TEST(case_P9_a_trim_gives_back_what_is_idle) {
     size_t before_bytes, after_bytes;
     enum { LARGE_BYTES = 64 << 20 };
     void *ptr = cushim_pool_process_alloc(LARGE_BYTES, 0, NULL);
@@ -486,9 +469,8 @@ START_TEST(case_P9_a_trim_gives_back_what_is_idle) {
     fixture_ok(cushim_memory_info(NULL, &after_bytes, NULL));
     ck_assert_uint_ge(after_bytes, before_bytes + LARGE_BYTES);
 }
-END_TEST
 
-START_TEST(case_P9_what_cannot_be_is_NULL_and_what_is_no_block_changes_nothing) {
+TEST(case_P9_what_cannot_be_is_NULL_and_what_is_no_block_changes_nothing) {
     ck_assert_ptr_null(cushim_pool_process_alloc(0, 0, NULL));
     ck_assert_ptr_null(cushim_pool_process_alloc(-1, 0, NULL));
     ck_assert_ptr_nonnull(strstr(cushim_last_error(), "bytes=-1"));
@@ -498,11 +480,10 @@ START_TEST(case_P9_what_cannot_be_is_NULL_and_what_is_no_block_changes_nothing) 
     cushim_pool_process_free((void *)4096, 1, 0, NULL);
     ck_assert_ptr_nonnull(strstr(cushim_last_error(), "CUSHIM_UNKNOWNPTR"));
 }
-END_TEST
 
 /* ---- the rest ---- */
 
-START_TEST(case_L3_destroy_of_nothing_of_a_ghost_and_of_a_stranger) {
+TEST(case_L3_destroy_of_nothing_of_a_ghost_and_of_a_stranger) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
     cushim_devptr ptr;
@@ -515,31 +496,7 @@ START_TEST(case_L3_destroy_of_nothing_of_a_ghost_and_of_a_stranger) {
     fixture_is(cushim_pool_free(p, 0, 4096, 1, s), CUSHIM_BADHANDLE);
     fixture_ok(cushim_stream_destroy(s));
 }
-END_TEST
 
 int main(int argc, char **argv) {
-    const struct fixture_case cases[] = {
-        {case_B1_powers_of_two_above_256, 0},
-        {case_B2_fine_steps, 0},
-        {case_B3_a_bucket_holds_its_size_and_is_its_own_bucket, 0},
-        {case_P1_a_stream_gets_its_own_block_again, 0},
-        {case_P2_drain_gives_back_what_is_cached, 0},
-        {case_P3_devices_share_no_blocks, FIXTURE_TWO},
-        {case_P4_wrong_frees_are_refused_and_change_nothing, 0},
-        {case_P5_no_stream_gets_a_block_that_another_still_writes, 0},
-        {case_P5_a_free_may_name_a_stream_that_is_gone, 0},
-        {case_P5_memory_of_the_host_waits_for_its_own_stream_too, 0},
-        {case_P5_another_stream_gets_it_once_it_is_over, 0},
-        {case_P5_a_stream_that_goes_takes_no_block_along, 0},
-        {case_P6_two_sizes_in_turn_allocate_only_at_first, 0},
-        {case_P7_reclaim_makes_room_and_live_blocks_outlive_the_pool, 0},
-        {case_P8_threads_on_their_own_streams_keep_their_blocks, 0},
-        {case_P9_a_freed_block_serves_again_once_all_streams_are_past_it, 0},
-        {case_P9_no_block_is_served_that_another_stream_still_writes, 0},
-        {case_P9_a_trim_gives_back_what_is_idle, 0},
-        {case_P9_what_cannot_be_is_NULL_and_what_is_no_block_changes_nothing, 0},
-        {case_L3_destroy_of_nothing_of_a_ghost_and_of_a_stranger, 0},
-        {NULL, 0},
-    };
-    return fixture_main(argc, argv, cases);
+    return fixture_main(argc, argv);
 }

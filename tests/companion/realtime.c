@@ -74,7 +74,7 @@ static void use_one_core(cpu_set_t *before) {
     ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
 }
 
-START_TEST(case_R1_an_urgent_thread_goes_on_beside_an_ordinary_one) {
+TEST(case_R1_an_urgent_thread_goes_on_beside_an_ordinary_one) {
     pthread_t normal, thread;
     struct urgent urgent = {0};
     cpu_set_t before;
@@ -90,7 +90,6 @@ START_TEST(case_R1_an_urgent_thread_goes_on_beside_an_ordinary_one) {
     ck_assert(urgent.is_good);
     ck_assert_uint_lt(urgent.most_ns, MOST_NS);
 }
-END_TEST
 
 int main(int argc, char **argv) {
     const struct sched_param normal = {0};
@@ -100,8 +99,5 @@ int main(int argc, char **argv) {
         return 0;
     }
     pthread_setschedparam(pthread_self(), SCHED_OTHER, &normal);
-    return fixture_main(
-        argc, argv,
-        (struct fixture_case[]){{case_R1_an_urgent_thread_goes_on_beside_an_ordinary_one, 0},
-                                {NULL, 0}});
+    return fixture_main(argc, argv);
 }

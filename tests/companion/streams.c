@@ -18,7 +18,7 @@ static struct cushim_event *new_event(unsigned flags) {
     return e;
 }
 
-START_TEST(case_T1_events_measure_what_a_stream_does_between_them) {
+TEST(case_T1_events_measure_what_a_stream_does_between_them) {
     struct cushim_stream *s = new_stream();
     struct cushim_event *start = new_event(0), *end = new_event(0), *unused = new_event(0);
     int before = -1, after = -1;
@@ -43,9 +43,8 @@ START_TEST(case_T1_events_measure_what_a_stream_does_between_them) {
     fixture_ok(cushim_event_destroy(unused));
     fixture_ok(cushim_stream_destroy(s));
 }
-END_TEST
 
-START_TEST(case_T1_an_unrecorded_event_is_over_and_one_without_timing_measures_nothing) {
+TEST(case_T1_an_unrecorded_event_is_over_and_one_without_timing_measures_nothing) {
     struct cushim_stream *s = new_stream();
     struct cushim_event *unused = new_event(0), *plain = new_event(CUSHIM_EVENT_FLAG_NO_TIMING);
     int done = 0;
@@ -61,9 +60,8 @@ START_TEST(case_T1_an_unrecorded_event_is_over_and_one_without_timing_measures_n
     fixture_is(cushim_event_create(NULL, CUSHIM_EVENT_FLAG_INTERPROCESS, &unused), CUSHIM_INVALID);
     ck_assert_ptr_null(unused);
 }
-END_TEST
 
-START_TEST(case_S1_a_wrapper_does_not_touch_its_stream) {
+TEST(case_S1_a_wrapper_does_not_touch_its_stream) {
     struct cushim_stream *s = new_stream(), *legacy, *wrapper;
     struct CUstream_st *cu = (struct CUstream_st *)1;
     cushim_devptr block;
@@ -89,9 +87,8 @@ START_TEST(case_S1_a_wrapper_does_not_touch_its_stream) {
     fixture_ok(cushim_memory_free(block));
     fixture_ok(cushim_stream_destroy(s));
 }
-END_TEST
 
-START_TEST(case_S1_special_streams_are_asked_and_waited_for) {
+TEST(case_S1_special_streams_are_asked_and_waited_for) {
     struct CUstream_st *cu = NULL;
     struct cushim_event *e = new_event(0);
     int done, priority = 1;
@@ -111,9 +108,8 @@ START_TEST(case_S1_special_streams_are_asked_and_waited_for) {
     ck_assert_int_eq(done, 1);
     fixture_is(cushim_stream_synchronize(CUSHIM_STREAM_ALL), CUSHIM_BADHANDLE);
 }
-END_TEST
 
-START_TEST(case_S1_priorities_are_brought_into_the_range) {
+TEST(case_S1_priorities_are_brought_into_the_range) {
     int least = 1, greatest = 1, priority;
     unsigned flags = 7;
     struct cushim_stream *s;
@@ -131,9 +127,8 @@ START_TEST(case_S1_priorities_are_brought_into_the_range) {
     fixture_ok(cushim_stream_destroy(s));
     fixture_is(cushim_stream_create(NULL, 2, 0, &s), CUSHIM_INVALID);
 }
-END_TEST
 
-START_TEST(case_S1_a_wait_for_an_event_orders_two_streams) {
+TEST(case_S1_a_wait_for_an_event_orders_two_streams) {
     struct cushim_stream *s = new_stream(), *t = new_stream();
     struct cushim_event *e = new_event(CUSHIM_EVENT_FLAG_NO_TIMING);
     uint32_t word = 0;
@@ -149,9 +144,8 @@ START_TEST(case_S1_a_wait_for_an_event_orders_two_streams) {
     ck_assert_uint_eq(word, 2);
     fixture_ok(cushim_memory_free(block));
 }
-END_TEST
 
-START_TEST(case_S1_a_capture_survives_what_it_forbids) {
+TEST(case_S1_a_capture_survives_what_it_forbids) {
     struct cushim_stream *s = new_stream(), *t = new_stream();
     struct cushim_event *inside = new_event(0), *outside = new_event(0);
     CUgraph g;
@@ -185,9 +179,8 @@ START_TEST(case_S1_a_capture_survives_what_it_forbids) {
     fixture_ok(cushim_stream_destroy(s));
     fixture_ok(cushim_stream_destroy(t));
 }
-END_TEST
 
-START_TEST(case_S1_waits_leave_a_capture_of_global_mode_valid) {
+TEST(case_S1_waits_leave_a_capture_of_global_mode_valid) {
     struct cushim_stream *s = new_stream(), *t = new_stream();
     struct cushim_event *e = new_event(0);
     CUgraph g;
@@ -205,9 +198,8 @@ START_TEST(case_S1_waits_leave_a_capture_of_global_mode_valid) {
     g = fixture_capture_end(s);
     FIXTURE_CU(cuGraphDestroy, g);
 }
-END_TEST
 
-START_TEST(case_S1_streams_and_events_of_two_devices_wait_but_do_not_mix) {
+TEST(case_S1_streams_and_events_of_two_devices_wait_but_do_not_mix, .needs = FIXTURE_TWO) {
     struct cushim_context *one;
     struct cushim_stream *s = new_stream(), *t;
     struct cushim_event *e;
@@ -219,20 +211,7 @@ START_TEST(case_S1_streams_and_events_of_two_devices_wait_but_do_not_mix) {
     fixture_ok(cushim_stream_wait_event(s, e));
     fixture_ok(cushim_stream_synchronize(s));
 }
-END_TEST
 
 int main(int argc, char **argv) {
-    return fixture_main(
-        argc, argv,
-        (struct fixture_case[]){
-            {case_T1_events_measure_what_a_stream_does_between_them, 0},
-            {case_T1_an_unrecorded_event_is_over_and_one_without_timing_measures_nothing, 0},
-            {case_S1_a_wrapper_does_not_touch_its_stream, 0},
-            {case_S1_special_streams_are_asked_and_waited_for, 0},
-            {case_S1_priorities_are_brought_into_the_range, 0},
-            {case_S1_a_wait_for_an_event_orders_two_streams, 0},
-            {case_S1_a_capture_survives_what_it_forbids, 0},
-            {case_S1_waits_leave_a_capture_of_global_mode_valid, 0},
-            {case_S1_streams_and_events_of_two_devices_wait_but_do_not_mix, FIXTURE_TWO},
-            {NULL, 0}});
+    return fixture_main(argc, argv);
 }

@@ -26,7 +26,7 @@ static void *drain_it(void *argument) {
 }
 
 /* One of them waits for the device, as cheaply as the driver can; the others for that one. */
-START_TEST(case_W1_who_waits_for_a_thread_that_waits_sleeps) {
+TEST(case_W1_who_waits_for_a_thread_that_waits_sleeps) {
     enum { N_DRAINS = 4, BUSY_MS = 1000 };
     struct drain drains[N_DRAINS];
     struct cushim_pool *p;
@@ -50,10 +50,7 @@ START_TEST(case_W1_who_waits_for_a_thread_that_waits_sleeps) {
     ck_assert_int_le(n_busy, 1);
     fixture_ok(cushim_pool_destroy(p));
 }
-END_TEST
 
 int main(int argc, char **argv) {
-    return fixture_main(
-        argc, argv,
-        (struct fixture_case[]){{case_W1_who_waits_for_a_thread_that_waits_sleeps, 0}, {NULL, 0}});
+    return fixture_main(argc, argv);
 }
