@@ -69,7 +69,7 @@ static void launch(CUgraphExec exec) {
     OK(cuStreamSynchronize(stream));
 }
 
-START_TEST(memory_is_served_in_ones_own_capture) {
+TEST(memory_is_served_in_ones_own_capture, .n = N_MODES) {
     static const size_t sizes[] = {1, 1000, 700000, 3 * MIB, 300 * MIB};
     CUgraph graph = NULL;
     CUdeviceptr address;
@@ -93,9 +93,9 @@ START_TEST(memory_is_served_in_ones_own_capture) {
     launch(instantiate(graph));
     ck_assert_uint_eq(fixture_read(target), 9);
 }
-END_TEST
 
-START_TEST(what_was_freed_in_a_capture_waits_for_its_graph_and_executables) {
+TEST_IF(is_serving(), what_was_freed_in_a_capture_waits_for_its_graph_and_executables,
+        .n = N_MODES) {
     CUgraph graph = capture(modes[_i]);
     ck_assert(!is_handed_out());
     CUgraphExec exec = instantiate(graph);
@@ -106,9 +106,8 @@ START_TEST(what_was_freed_in_a_capture_waits_for_its_graph_and_executables) {
     OK(cuGraphExecDestroy(exec));
     ck_assert(is_handed_out());
 }
-END_TEST
 
-START_TEST(a_launch_under_way_keeps_what_was_freed) {
+TEST_IF(is_serving(), a_launch_under_way_keeps_what_was_freed, .n = N_MODES) {
     CUdeviceptr others[STEP];
     CUgraph graph = capture(modes[_i]);
     CUgraphExec exec = instantiate(graph);
@@ -125,9 +124,8 @@ START_TEST(a_launch_under_way_keeps_what_was_freed) {
         OK(cuMemFree(others[i]));
     ck_assert(is_handed_out());
 }
-END_TEST
 
-START_TEST(clones_and_parents_keep_what_was_freed) {
+TEST_IF(is_serving(), clones_and_parents_keep_what_was_freed, .n = N_MODES) {
     CUgraph clone, parent;
     CUgraphNode node;
     CUgraph graph = capture(modes[_i]);
@@ -144,9 +142,8 @@ START_TEST(clones_and_parents_keep_what_was_freed) {
     OK(cuGraphExecDestroy(exec));
     ck_assert(is_handed_out());
 }
-END_TEST
 
-START_TEST(a_block_that_came_back_is_safe_behind_earlier_work) {
+TEST_IF(is_serving(), a_block_that_came_back_is_safe_behind_earlier_work, .n = N_MODES) {
     CUdeviceptr others[STEP];
     CUgraph graph = capture(modes[_i]);
     CUstream busy = fixture_stream();
@@ -166,9 +163,8 @@ START_TEST(a_block_that_came_back_is_safe_behind_earlier_work) {
         OK(cuMemFree(others[i]));
     ck_assert(is_handed_out() || is_handed_out());
 }
-END_TEST
 
-START_TEST(a_free_in_ones_own_capture_neither_waits_nor_records) {
+TEST_IF(is_serving(), a_free_in_ones_own_capture_neither_waits_nor_records, .n = N_MODES) {
     CUgraph graph;
     fixture_use_device(0);
     CUstream busy = fixture_stream();
@@ -184,9 +180,8 @@ START_TEST(a_free_in_ones_own_capture_neither_waits_nor_records) {
     sim_release_hold();
     OK(cuStreamEndCapture(stream, &graph));
 }
-END_TEST
 
-START_TEST(what_was_freed_in_stream_order_is_kept_as_well) {
+TEST_IF(is_serving(), what_was_freed_in_stream_order_is_kept_as_well, .n = N_MODES) {
     CUgraph graph = NULL;
     begin(modes[_i]);
     fixture_launch_write(block, 7, stream);
@@ -197,9 +192,8 @@ START_TEST(what_was_freed_in_stream_order_is_kept_as_well) {
     OK(cuGraphDestroy(graph));
     ck_assert(is_handed_out());
 }
-END_TEST
 
-START_TEST(what_was_freed_in_a_capture_that_failed_comes_back) {
+TEST_IF(is_serving(), what_was_freed_in_a_capture_that_failed_comes_back, .n = N_MODES) {
     CUgraph graph;
     CUevent event;
     begin(modes[_i]);
@@ -223,9 +217,8 @@ START_TEST(what_was_freed_in_a_capture_that_failed_comes_back) {
     OK(cuStreamDestroy(stream));
     ck_assert(is_handed_out());
 }
-END_TEST
 
-START_TEST(a_graph_that_is_captured_into_keeps_what_was_freed) {
+TEST_IF(is_serving(), a_graph_that_is_captured_into_keeps_what_was_freed, .n = N_MODES) {
     CUgraph graph, same;
     for (int is_spoilt = 0; is_spoilt < 2; is_spoilt++) {
         fixture_use_device(0);
@@ -243,9 +236,8 @@ START_TEST(a_graph_that_is_captured_into_keeps_what_was_freed) {
         ck_assert(is_handed_out());
     }
 }
-END_TEST
 
-START_TEST(each_open_capture_of_a_thread_keeps_what_it_frees) {
+TEST_IF(is_serving(), each_open_capture_of_a_thread_keeps_what_it_frees, .n = N_MODES) {
     CUgraph graphs[2];
     for (int goes_first = 0; goes_first < 2; goes_first++) {
         begin(modes[_i]);
@@ -262,9 +254,8 @@ START_TEST(each_open_capture_of_a_thread_keeps_what_it_frees) {
         ck_assert(is_handed_out());
     }
 }
-END_TEST
 
-START_TEST(where_a_graph_takes_no_object_nothing_is_reused) {
+TEST_IF(is_serving(), where_a_graph_takes_no_object_nothing_is_reused, .n = N_MODES) {
     CUgraph graph;
     /* of the end's calls: the end, the mode, the object, the graph */
     for (unsigned long n = 3; n <= 4; n++) {
@@ -277,7 +268,6 @@ START_TEST(where_a_graph_takes_no_object_nothing_is_reused) {
         ck_assert(!is_handed_out());
     }
 }
-END_TEST
 
 static void use_memory(struct fixture_thread *thread) {
     for (int i = 0; i < 10; i++) {
@@ -287,7 +277,7 @@ static void use_memory(struct fixture_thread *thread) {
     thread->answer = cuMemFree(thread->address);
 }
 
-START_TEST(other_threads_are_served_as_ever) {
+TEST_IF(is_serving(), other_threads_are_served_as_ever, .n = N_MODES) {
     CUgraph graph;
     struct fixture_thread thread = {.context = begin(modes[_i])};
     CUdeviceptr mine = fixture_alloc(SIZE);
@@ -301,9 +291,8 @@ START_TEST(other_threads_are_served_as_ever) {
     ck_assert(is_handed_out()); /* it was not of this thread's capture */
     OK(cuGraphDestroy(graph));
 }
-END_TEST
 
-START_TEST(what_was_freed_goes_with_its_context) {
+TEST_IF(is_serving(), what_was_freed_goes_with_its_context, .n = N_MODES) {
     CUcontext context;
     CUgraph graph;
     for (int round = 0; round < 3; round++) {
@@ -326,24 +315,7 @@ START_TEST(what_was_freed_goes_with_its_context) {
         ANSWERS(cuMemFree(other), CUDA_ERROR_INVALID_VALUE);
     }
 }
-END_TEST
 
 int main(void) {
-    const TTest *const of_each[] = {memory_is_served_in_ones_own_capture,
-                                    what_was_freed_in_a_capture_waits_for_its_graph_and_executables,
-                                    a_launch_under_way_keeps_what_was_freed,
-                                    clones_and_parents_keep_what_was_freed,
-                                    a_block_that_came_back_is_safe_behind_earlier_work,
-                                    a_free_in_ones_own_capture_neither_waits_nor_records,
-                                    what_was_freed_in_stream_order_is_kept_as_well,
-                                    what_was_freed_in_a_capture_that_failed_comes_back,
-                                    a_graph_that_is_captured_into_keeps_what_was_freed,
-                                    each_open_capture_of_a_thread_keeps_what_it_frees,
-                                    where_a_graph_takes_no_object_nothing_is_reused,
-                                    other_threads_are_served_as_ever,
-                                    what_was_freed_goes_with_its_context,
-                                    NULL};
-    const TTest *const elsewhere[] = {memory_is_served_in_ones_own_capture, NULL};
-    return fixture_run_loop("serve", is_serving() ? of_each : elsewhere, N_MODES,
-                            (const TTest *[]){NULL});
+    return fixture_run("serve");
 }

@@ -12,6 +12,11 @@ static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
                                             CU_STREAM_CAPTURE_MODE_RELAXED};
 enum { N_MODES = 3 };
 
+/* Natively a capture in GLOBAL mode, the first, refuses what other threads do, and is spoilt. */
+static int first_for_others(void) {
+    return fixture_is_preloaded() ? 0 : 1;
+}
+
 /* A capture that began on device 0 and has spread to device 1. */
 static struct {
     CUcontext contexts[2];
@@ -66,7 +71,8 @@ static void use_both_devices(struct fixture_thread *thread) {
     thread->answer = CUDA_SUCCESS;
 }
 
-START_TEST(a_capture_that_spread_to_a_second_device_stays_valid) {
+TEST(a_capture_that_spread_to_a_second_device_stays_valid, .first = first_for_others(),
+     .n = N_MODES) {
     struct fixture_thread thread = {.answer = CUDA_ERROR_UNKNOWN};
     begin_on_two_devices(modes[_i]);
     fixture_start(&thread, use_both_devices);
@@ -78,9 +84,8 @@ START_TEST(a_capture_that_spread_to_a_second_device_stays_valid) {
     fixture_join(&thread);
     OK(thread.answer);
 }
-END_TEST
 
-START_TEST(the_second_device_of_ones_own_capture_is_refused_as_native) {
+TEST(the_second_device_of_ones_own_capture_is_refused_as_native, .n = N_MODES) {
     CUdeviceptr address;
     CUgraph graph;
     begin_on_two_devices(modes[_i]);
@@ -98,7 +103,6 @@ START_TEST(the_second_device_of_ones_own_capture_is_refused_as_native) {
         OK(cuMemFree(address));
     }
 }
-END_TEST
 
 /* A capture that ends with `wanted`; then frees wait as without one. */
 static void check_after_failure(CUstream stream, CUresult wanted) {
@@ -112,7 +116,7 @@ static void check_after_failure(CUstream stream, CUresult wanted) {
         ck_assert_uint_eq(sim_calls("cuCtxRecordEvent"), n + 1);
 }
 
-START_TEST(a_capture_that_fails_leaves_nothing_behind) {
+TEST(a_capture_that_fails_leaves_nothing_behind, .n = N_MODES) {
     CUgraph graph;
     CUevent event;
     fixture_use_device(0);
@@ -140,13 +144,12 @@ START_TEST(a_capture_that_fails_leaves_nothing_behind) {
     ANSWERS(cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
     OK(cuMemFree(target));
 }
-END_TEST
 
 static void begin_and_go(struct fixture_thread *thread) {
     thread->answer = cuStreamBeginCapture(thread->stream, modes[thread->address]);
 }
 
-START_TEST(a_capture_that_never_ends_costs_no_memory) {
+TEST(a_capture_that_never_ends_costs_no_memory, .first = first_for_others(), .n = N_MODES) {
     enum { ROUNDS = 300, MOST = 12 };
     CUdeviceptr blocks[MOST];
     size_t most_bytes = 0;
@@ -169,7 +172,6 @@ START_TEST(a_capture_that_never_ends_costs_no_memory) {
     }
     ck_assert_uint_le(sim_live_bytes(), most_bytes + 64 * MIB);
 }
-END_TEST
 
 /* More than is left beside what is held free: it goes back for the next. */
 static void exchange_memory(struct fixture_thread *thread) {
@@ -179,7 +181,7 @@ static void exchange_memory(struct fixture_thread *thread) {
     thread->answer = cuMemFreeAsync(thread->address, thread->stream);
 }
 
-START_TEST(memory_is_given_back_while_a_capture_is_open) {
+TEST(memory_is_given_back_while_a_capture_is_open, .first = first_for_others(), .n = N_MODES) {
     CUgraph graph = NULL;
     struct fixture_thread thread = {
         .context = fixture_use_device(0), .stream = fixture_stream(), .answer = CUDA_ERROR_UNKNOWN};
@@ -191,7 +193,6 @@ START_TEST(memory_is_given_back_while_a_capture_is_open) {
     OK(cuStreamEndCapture(stream, &graph));
     ck_assert_ptr_nonnull(graph);
 }
-END_TEST
 
 /* ---- captures that come and go while other threads use memory ---- */
 
@@ -218,7 +219,7 @@ static void churn(struct fixture_thread *thread) {
     thread->answer = CUDA_SUCCESS;
 }
 
-START_TEST(captures_stay_valid_while_other_threads_churn) {
+TEST(captures_stay_valid_while_other_threads_churn, .first = first_for_others(), .n = N_MODES) {
     struct fixture_thread users[N_USERS] = {0};
     CUcontext context = fixture_use_device(0);
     CUstream stream = fixture_stream();
@@ -251,20 +252,7 @@ START_TEST(captures_stay_valid_while_other_threads_churn) {
         OK(users[i].answer);
     }
 }
-END_TEST
 
 int main(void) {
-    const TTest *const of_each[] = {the_second_device_of_ones_own_capture_is_refused_as_native,
-                                    a_capture_that_fails_leaves_nothing_behind, NULL};
-    /* natively a capture in GLOBAL mode, the first, refuses what other threads do, and is spoilt */
-    const TTest *const of_others[] = {a_capture_that_spread_to_a_second_device_stays_valid,
-                                      a_capture_that_never_ends_costs_no_memory,
-                                      memory_is_given_back_while_a_capture_is_open,
-                                      captures_stay_valid_while_other_threads_churn, NULL};
-    return fixture_run_loops(
-        "capture_spread",
-        (const struct fixture_loop[]){{of_each, 0, N_MODES},
-                                      {of_others, fixture_is_preloaded() ? 0 : 1, N_MODES},
-                                      {NULL, 0, 0}},
-        (const TTest *[]){NULL});
+    return fixture_run("capture_spread");
 }

@@ -12,6 +12,11 @@ static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
                                             CU_STREAM_CAPTURE_MODE_RELAXED};
 enum { N_MODES = 3 };
 
+/* Natively a capture in GLOBAL mode, the first, refuses what other threads do, and is spoilt. */
+static int first_for_others(void) {
+    return fixture_is_preloaded() ? 0 : 1;
+}
+
 /* A thread's own default stream, by the name that the per-thread variants have for it where they
  * are called. */
 #ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
@@ -72,20 +77,20 @@ static void use_memory(struct fixture_thread *thread) {
     thread->answer = CUDA_SUCCESS;
 }
 
-START_TEST(allocating_during_another_threads_capture_leaves_it_valid) {
+TEST(allocating_during_another_threads_capture_leaves_it_valid, .first = first_for_others(),
+     .n = N_MODES) {
     struct fixture_thread thread = {.context = begin(modes[_i]), .answer = CUDA_ERROR_UNKNOWN};
     fixture_start(&thread, use_memory);
     fixture_join(&thread);
     OK(thread.answer);
     end_and_launch();
 }
-END_TEST
 
 static void alloc_and_keep(struct fixture_thread *thread) {
     thread->answer = cuMemAlloc(&thread->address, 5 * MIB);
 }
 
-START_TEST(natively_a_global_capture_refuses_other_threads) {
+TEST(natively_a_global_capture_refuses_other_threads) {
     struct fixture_thread thread = {.context = begin(CU_STREAM_CAPTURE_MODE_GLOBAL)};
     fixture_start(&thread, alloc_and_keep);
     fixture_join(&thread);
@@ -97,9 +102,8 @@ START_TEST(natively_a_global_capture_refuses_other_threads) {
         end_invalid();
     }
 }
-END_TEST
 
-START_TEST(in_the_callers_own_capture_an_allocation_fails_as_native) {
+TEST(in_the_callers_own_capture_an_allocation_fails_as_native, .n = N_MODES) {
     CUdeviceptr address;
     fixture_use_device(0);
     OK(cuMemFree(fixture_alloc(1000))); /* a hit is ready, and yet not served */
@@ -114,9 +118,8 @@ START_TEST(in_the_callers_own_capture_an_allocation_fails_as_native) {
         OK(cuMemAlloc(&address, 1000));
     }
 }
-END_TEST
 
-START_TEST(in_the_callers_own_capture_a_free_fails_as_native) {
+TEST(in_the_callers_own_capture_a_free_fails_as_native, .n = N_MODES) {
     fixture_use_device(0);
     CUdeviceptr block = fixture_alloc(1000);
     begin(modes[_i]);
@@ -130,9 +133,8 @@ START_TEST(in_the_callers_own_capture_a_free_fails_as_native) {
         OK(cuMemFree(block));
     }
 }
-END_TEST
 
-START_TEST(a_thread_that_exchanged_its_mode_for_relaxed_is_served) {
+TEST(a_thread_that_exchanged_its_mode_for_relaxed_is_served, .n = N_MODES) {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     begin(modes[_i]);
     OK(cuThreadExchangeStreamCaptureMode(&mode));
@@ -147,9 +149,8 @@ START_TEST(a_thread_that_exchanged_its_mode_for_relaxed_is_served) {
     ck_assert_int_eq(mode, CU_STREAM_CAPTURE_MODE_RELAXED); /* the thread's mode was left alone */
     end_and_launch();
 }
-END_TEST
 
-START_TEST(a_free_during_a_capture_is_still_a_barrier) {
+TEST(a_free_during_a_capture_is_still_a_barrier, .first = first_for_others(), .n = N_MODES) {
     CUcontext context = fixture_use_device(0);
     struct fixture_thread thread = {.context = context, .address = fixture_alloc(1000)};
     CUstream busy = fixture_stream();
@@ -167,9 +168,8 @@ START_TEST(a_free_during_a_capture_is_still_a_barrier) {
     ck_assert_uint_eq(sim_pending(), 0);
     end_and_launch();
 }
-END_TEST
 
-START_TEST(a_capture_may_begin_while_a_free_waits) {
+TEST(a_capture_may_begin_while_a_free_waits, .n = N_MODES) {
     CUcontext context = fixture_use_device(0);
     struct fixture_thread thread = {.context = context, .address = fixture_alloc(1000)};
     CUstream busy = fixture_stream();
@@ -185,9 +185,8 @@ START_TEST(a_capture_may_begin_while_a_free_waits) {
     OK(thread.answer);
     end_and_launch();
 }
-END_TEST
 
-START_TEST(a_captured_free_of_a_block_is_refused) {
+TEST(a_captured_free_of_a_block_is_refused, .n = N_MODES) {
     CUgraph graph;
     fixture_use_device(0);
     CUdeviceptr block = fixture_alloc(1000);
@@ -197,9 +196,8 @@ START_TEST(a_captured_free_of_a_block_is_refused) {
     fixture_fill(block, 1, 1000);
     OK(cuMemFree(block));
 }
-END_TEST
 
-START_TEST(graph_memory_nodes_pass) {
+TEST(graph_memory_nodes_pass, .n = N_MODES) {
     CUgraph graph = NULL;
     CUgraphExec exec;
     CUdeviceptr address;
@@ -216,9 +214,9 @@ START_TEST(graph_memory_nodes_pass) {
     }
     ck_assert_uint_eq(fixture_read(target), 6);
 }
-END_TEST
 
-START_TEST(the_set_of_open_captures_follows_every_begin_and_end) {
+/* Natively nobody keeps that set. */
+TEST_IF(fixture_is_preloaded(), the_set_of_open_captures_follows_every_begin_and_end) {
     CUgraph graph;
     CUstream second;
     begin(CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -238,14 +236,13 @@ START_TEST(the_set_of_open_captures_follows_every_begin_and_end) {
     OK(cuStreamEndCapture(stream, &graph));
     ck_assert_int_eq(n_open(), 0);
 }
-END_TEST
 
 static void end_from_here(struct fixture_thread *thread) {
     CUgraph graph;
     thread->answer = cuStreamEndCapture(thread->stream, &graph);
 }
 
-START_TEST(an_end_from_the_wrong_thread_ends_nothing) {
+TEST(an_end_from_the_wrong_thread_ends_nothing) {
     struct fixture_thread thread = {.context = begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                                     .stream = stream};
     fixture_start(&thread, end_from_here);
@@ -255,9 +252,8 @@ START_TEST(an_end_from_the_wrong_thread_ends_nothing) {
         ck_assert_int_eq(n_open(), 1);
     end_and_launch();
 }
-END_TEST
 
-START_TEST(a_capture_goes_with_its_context) {
+TEST(a_capture_goes_with_its_context) {
     CUcontext context;
     CUdeviceptr address;
     OK(cuInit(0));
@@ -271,13 +267,12 @@ START_TEST(a_capture_goes_with_its_context) {
     OK(cuMemAlloc(&address, 1000));
     OK(cuMemFree(address));
 }
-END_TEST
 
 static void free_block(struct fixture_thread *thread) {
     thread->answer = cuMemFree(thread->address);
 }
 
-START_TEST(an_end_that_the_driver_refuses_ends_nothing) {
+TEST(an_end_that_the_driver_refuses_ends_nothing) {
     CUdeviceptr block;
     struct fixture_thread thread = {.context = fixture_use_device(0)};
     block = fixture_alloc(1000);
@@ -291,10 +286,9 @@ START_TEST(an_end_that_the_driver_refuses_ends_nothing) {
     OK(thread.answer);
     end_and_launch();
 }
-END_TEST
 
 /* What it ends although it fails is not known of any more. */
-START_TEST(an_end_that_fails_may_end_it) {
+TEST(an_end_that_fails_may_end_it) {
     begin(CU_STREAM_CAPTURE_MODE_RELAXED);
     CUstream second = fixture_stream();
     CUevent event;
@@ -308,7 +302,6 @@ START_TEST(an_end_that_fails_may_end_it) {
         ck_assert_int_eq(n_open(), 0);
     OK(cuMemFree(fixture_alloc(1000)));
 }
-END_TEST
 
 /* Driver calls of a pair that the pool has at hand. */
 static unsigned long calls_of_a_pair(void) {
@@ -318,7 +311,7 @@ static unsigned long calls_of_a_pair(void) {
     return sim_calls_total() - n;
 }
 
-START_TEST(a_begin_that_is_refused_leaves_nothing_open) {
+TEST(a_begin_that_is_refused_leaves_nothing_open) {
     fixture_use_device(0);
     CUdeviceptr block = fixture_alloc(100);
     ck_assert_int_ne(cuStreamBeginCapture(CU_STREAM_LEGACY, CU_STREAM_CAPTURE_MODE_GLOBAL),
@@ -329,9 +322,8 @@ START_TEST(a_begin_that_is_refused_leaves_nothing_open) {
                                  */
         ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), 0);
 }
-END_TEST
 
-START_TEST(any_number_of_captures_may_be_open) {
+TEST(any_number_of_captures_may_be_open) {
     enum { MANY = 1000 };
     static CUstream streams[MANY];
     CUgraph graph;
@@ -349,7 +341,6 @@ START_TEST(any_number_of_captures_may_be_open) {
         ck_assert_int_eq(n_open(), 0);
     ck_assert_uint_eq(calls_of_a_pair(), n_calls);
 }
-END_TEST
 
 /* On its own default stream, and on one that outlives it. */
 static void capture_and_end(struct fixture_thread *thread) {
@@ -357,7 +348,7 @@ static void capture_and_end(struct fixture_thread *thread) {
     thread->answer = cuStreamBeginCapture(OWN_STREAM, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
-START_TEST(a_capture_on_its_default_stream_ends_with_its_thread) {
+TEST(a_capture_on_its_default_stream_ends_with_its_thread) {
     CUgraph graph;
     struct fixture_thread thread = {.context = fixture_use_device(0)};
     unsigned long n_calls = calls_of_a_pair();
@@ -372,7 +363,6 @@ START_TEST(a_capture_on_its_default_stream_ends_with_its_thread) {
         ck_assert_int_eq(n_open(), 0);
     ck_assert_uint_eq(calls_of_a_pair(), n_calls);
 }
-END_TEST
 
 /* In a mode that natively forbids all threads to free. */
 static void capture_and_leave(struct fixture_thread *thread) {
@@ -380,7 +370,7 @@ static void capture_and_leave(struct fixture_thread *thread) {
 }
 
 /* The next thread comes to lie where the one before it lay, as far as we can see. */
-START_TEST(a_thread_is_not_taken_for_one_that_ended_while_it_captured) {
+TEST_IF(fixture_is_preloaded(), a_thread_is_not_taken_for_one_that_ended_while_it_captured) {
     struct fixture_thread thread = {.context = fixture_use_device(0)};
     thread.stream = fixture_stream();
     fixture_start(&thread, capture_and_leave);
@@ -393,7 +383,6 @@ START_TEST(a_thread_is_not_taken_for_one_that_ended_while_it_captured) {
         OK(thread.answer);
     }
 }
-END_TEST
 
 /* A library may have the driver's own entry by a way that nobody hears of. */
 static CUresult end_unseen(CUgraph *graph) {
@@ -403,7 +392,7 @@ static CUresult end_unseen(CUgraph *graph) {
     return end(stream, graph);
 }
 
-START_TEST(a_stream_that_captures_anew_has_one_capture_open) {
+TEST(a_stream_that_captures_anew_has_one_capture_open) {
     CUgraph graph;
     fixture_use_device(0);
     unsigned long n_calls = calls_of_a_pair();
@@ -417,7 +406,6 @@ START_TEST(a_stream_that_captures_anew_has_one_capture_open) {
         ck_assert_int_eq(n_open(), 0);
     ck_assert_uint_eq(calls_of_a_pair(), n_calls);
 }
-END_TEST
 
 static void capture_on_own_stream(struct fixture_thread *thread) {
     CUgraph graph;
@@ -428,7 +416,7 @@ static void capture_on_own_stream(struct fixture_thread *thread) {
     ANSWERS(cuStreamEndCapture(OWN_STREAM, &graph), CUDA_ERROR_ILLEGAL_STATE);
 }
 
-START_TEST(each_thread_captures_on_its_own_default_stream) {
+TEST(each_thread_captures_on_its_own_default_stream) {
     CUgraph graph;
     struct fixture_thread thread = {.context = fixture_use_device(0)};
     OK(cuStreamBeginCapture(OWN_STREAM, CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -441,9 +429,8 @@ START_TEST(each_thread_captures_on_its_own_default_stream) {
     if (fixture_is_preloaded())
         ck_assert_int_eq(n_open(), 0);
 }
-END_TEST
 
-START_TEST(all_captures_go_with_their_context_and_no_others) {
+TEST(all_captures_go_with_their_context_and_no_others) {
     CUcontext context;
     begin(CU_STREAM_CAPTURE_MODE_RELAXED);
     OK(cuCtxCreate(&context, NULL, 0, 0));
@@ -455,35 +442,7 @@ START_TEST(all_captures_go_with_their_context_and_no_others) {
     fixture_use_device(0);
     end_and_launch();
 }
-END_TEST
 
 int main(void) {
-    /* natively a capture in GLOBAL mode, the first, refuses what other threads do, and is spoilt */
-    const TTest *const of_others[] = {allocating_during_another_threads_capture_leaves_it_valid,
-                                      a_free_during_a_capture_is_still_a_barrier, NULL};
-    const TTest *const of_each[] = {in_the_callers_own_capture_an_allocation_fails_as_native,
-                                    in_the_callers_own_capture_a_free_fails_as_native,
-                                    a_thread_that_exchanged_its_mode_for_relaxed_is_served,
-                                    a_capture_may_begin_while_a_free_waits,
-                                    a_captured_free_of_a_block_is_refused,
-                                    graph_memory_nodes_pass,
-                                    NULL};
-    const TTest *const alone[] = {
-        natively_a_global_capture_refuses_other_threads, an_end_from_the_wrong_thread_ends_nothing,
-        an_end_that_the_driver_refuses_ends_nothing, an_end_that_fails_may_end_it,
-        a_begin_that_is_refused_leaves_nothing_open, any_number_of_captures_may_be_open,
-        a_capture_on_its_default_stream_ends_with_its_thread,
-        a_stream_that_captures_anew_has_one_capture_open,
-        each_thread_captures_on_its_own_default_stream, a_capture_goes_with_its_context,
-        all_captures_go_with_their_context_and_no_others,
-        /* natively nobody keeps that set, and none of the others may free */
-        fixture_is_preloaded() ? the_set_of_open_captures_follows_every_begin_and_end : NULL,
-        fixture_is_preloaded() ? a_thread_is_not_taken_for_one_that_ended_while_it_captured : NULL,
-        NULL};
-    return fixture_run_loops(
-        "captures",
-        (const struct fixture_loop[]){{of_others, fixture_is_preloaded() ? 0 : 1, N_MODES},
-                                      {of_each, 0, N_MODES},
-                                      {NULL, 0, 0}},
-        alone);
+    return fixture_run("captures");
 }

@@ -15,7 +15,7 @@ static int device_of(CUdeviceptr address) {
     return device;
 }
 
-START_TEST(a_block_freed_while_another_device_is_current_returns_to_its_own) {
+TEST(a_block_freed_while_another_device_is_current_returns_to_its_own) {
     static const size_t sizes[] = {1000, 3 * MIB, 300 * MIB};
     CUcontext second = fixture_use_device(1), first = fixture_use_device(0);
     for (size_t i = 0; i < 3; i++) {
@@ -34,9 +34,8 @@ START_TEST(a_block_freed_while_another_device_is_current_returns_to_its_own) {
         OK(cuMemFree(block));
     }
 }
-END_TEST
 
-START_TEST(the_current_context_is_left_as_it_was) {
+TEST(the_current_context_is_left_as_it_was) {
     CUcontext second = fixture_use_device(1), current, popped;
     CUcontext first = fixture_use_device(0);
     CUdeviceptr block = fixture_alloc(1000);
@@ -50,9 +49,8 @@ START_TEST(the_current_context_is_left_as_it_was) {
     OK(cuCtxGetCurrent(&current));
     ck_assert_ptr_eq(current, first);
 }
-END_TEST
 
-START_TEST(a_free_on_one_device_does_not_wait_for_another) {
+TEST(a_free_on_one_device_does_not_wait_for_another) {
     CUcontext second = fixture_use_device(1), first = fixture_use_device(0);
     CUdeviceptr busy = fixture_alloc(1000);
     CUstream stream = fixture_stream();
@@ -64,7 +62,6 @@ START_TEST(a_free_on_one_device_does_not_wait_for_another) {
     OK(cuMemFree(block)); /* who waits here waits for ever */
     sim_release_hold();
 }
-END_TEST
 
 static void copy_or_launch(CUdeviceptr to, CUdeviceptr from, CUstream stream, bool is_in_graph) {
     CUgraph graph;
@@ -79,7 +76,7 @@ static void copy_or_launch(CUdeviceptr to, CUdeviceptr from, CUstream stream, bo
     }
 }
 
-START_TEST(a_copy_between_devices_holds_both_ends) {
+TEST(a_copy_between_devices_holds_both_ends) {
     for (int i = 0; i < 4; i++) {
         int end = i % 2;
         CUcontext second = fixture_use_device(1), first = fixture_use_device(0);
@@ -108,7 +105,6 @@ START_TEST(a_copy_between_devices_holds_both_ends) {
         OK(cuMemFree(end == 0 ? from : to));
     }
 }
-END_TEST
 
 /* What native says of memory whose context is gone. */
 static void check_gone(CUdeviceptr block) {
@@ -132,7 +128,7 @@ static void check_alive(void) {
         OK(cuMemFree(blocks[i]));
 }
 
-START_TEST(memory_goes_with_its_context) {
+TEST(memory_goes_with_its_context) {
     for (int round = 0; round < 3; round++) {
         CUcontext context = create_context(0);
         CUdeviceptr small = fixture_alloc(1000), large = fixture_alloc(300 * MIB);
@@ -148,9 +144,8 @@ START_TEST(memory_goes_with_its_context) {
         OK(cuCtxDestroy(context));
     }
 }
-END_TEST
 
-START_TEST(memory_goes_with_a_reset_of_the_primary_context) {
+TEST(memory_goes_with_a_reset_of_the_primary_context) {
     CUcontext context = fixture_use_device(0);
     for (int round = 0; round < 3; round++) {
         CUdeviceptr block = fixture_alloc(1000);
@@ -162,9 +157,8 @@ START_TEST(memory_goes_with_a_reset_of_the_primary_context) {
         check_alive();
     }
 }
-END_TEST
 
-START_TEST(memory_goes_with_the_last_release_and_no_other) {
+TEST(memory_goes_with_the_last_release_and_no_other) {
     CUcontext context = fixture_use_device(0);
     fixture_use_device(0); /* a second owner */
     CUdeviceptr block = fixture_alloc(1000);
@@ -179,11 +173,10 @@ START_TEST(memory_goes_with_the_last_release_and_no_other) {
     check_gone(block);
     check_alive();
 }
-END_TEST
 
 /* Known without the driver's handle of the context, which is asked for where its pool is taken out
  * of service: other threads are served by it meanwhile. */
-START_TEST(a_release_that_is_not_the_last_leaves_the_pool_in_service) {
+TEST(a_release_that_is_not_the_last_leaves_the_pool_in_service) {
     CUcontext context = fixture_use_device(0);
     CUdeviceptr block = fixture_alloc(1000);
     OK(cuDevicePrimaryCtxRetain(&context, 0));
@@ -195,9 +188,8 @@ START_TEST(a_release_that_is_not_the_last_leaves_the_pool_in_service) {
     OK(cuDevicePrimaryCtxRelease(0));
     ck_assert_uint_eq(sim_live_bytes(), 0);
 }
-END_TEST
 
-START_TEST(a_context_that_is_not_destroyed_goes_on) {
+TEST(a_context_that_is_not_destroyed_goes_on) {
     CUcontext context = create_context(0), other = create_context(0);
     OK(cuCtxSetCurrent(context));
     CUdeviceptr block = fixture_alloc(1000);
@@ -214,9 +206,8 @@ START_TEST(a_context_that_is_not_destroyed_goes_on) {
         ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), n);
     check_alive();
 }
-END_TEST
 
-START_TEST(contexts_of_one_device_share_no_block) {
+TEST(contexts_of_one_device_share_no_block) {
     CUcontext first = create_context(0);
     CUdeviceptr block = fixture_alloc(1000);
     CUcontext second = create_context(0);
@@ -229,7 +220,6 @@ START_TEST(contexts_of_one_device_share_no_block) {
     check_alive();
     OK(cuCtxDestroy(first));
 }
-END_TEST
 
 static void alloc_it(struct fixture_thread *thread) {
     thread->address = fixture_alloc(1000);
@@ -240,7 +230,7 @@ static void reset_it(struct fixture_thread *thread) {
 }
 
 /* The primary context has its handle again, and the pool that was its is another's by now. */
-START_TEST(a_thread_that_did_not_see_its_context_end_gets_memory_of_the_next_one) {
+TEST(a_thread_that_did_not_see_its_context_end_gets_memory_of_the_next_one) {
     CUcontext first = fixture_use_device(0), other = create_context(0), owner;
     struct fixture_thread resets = {.context = other}, allocates = {.context = other};
     OK(cuCtxSetCurrent(first));
@@ -259,9 +249,8 @@ START_TEST(a_thread_that_did_not_see_its_context_end_gets_memory_of_the_next_one
     ck_assert_uint_eq(fixture_read(block), 7);
     OK(cuMemFree(block));
 }
-END_TEST
 
-START_TEST(many_contexts_come_and_go) {
+TEST(many_contexts_come_and_go) {
     for (int round = 0; round < 100; round++) {
         CUcontext contexts[3];
         for (int i = 0; i < 3; i++) {
@@ -273,10 +262,9 @@ START_TEST(many_contexts_come_and_go) {
         ck_assert_uint_eq(sim_live_bytes(), 0);
     }
 }
-END_TEST
 
 /* Attached to before its first block or after, and how often. */
-START_TEST(memory_stays_until_the_last_use_of_a_context_is_detached) {
+TEST(memory_stays_until_the_last_use_of_a_context_is_detached) {
     for (int n = 0; n < 4; n++) {
         CUcontext context = create_context(0), same;
         CUdeviceptr early = n % 2 ? fixture_alloc(1000) : 0;
@@ -304,9 +292,8 @@ START_TEST(memory_stays_until_the_last_use_of_a_context_is_detached) {
         OK(cuCtxDestroy(context));
     }
 }
-END_TEST
 
-START_TEST(a_detach_that_is_refused_takes_no_use) {
+TEST(a_detach_that_is_refused_takes_no_use) {
     CUcontext context = create_context(0), same, other;
     OK(cuCtxAttach(&same, 0));
     CUdeviceptr block = fixture_alloc(1000);
@@ -320,20 +307,7 @@ START_TEST(a_detach_that_is_refused_takes_no_use) {
     OK(cuCtxDetach(context));
     ck_assert_uint_eq(sim_live_bytes(), 0);
 }
-END_TEST
 
 int main(void) {
-    return fixture_run(
-        "contexts",
-        (const TTest *[]){
-            a_block_freed_while_another_device_is_current_returns_to_its_own,
-            the_current_context_is_left_as_it_was, a_free_on_one_device_does_not_wait_for_another,
-            a_copy_between_devices_holds_both_ends, memory_goes_with_its_context,
-            memory_goes_with_a_reset_of_the_primary_context,
-            a_release_that_is_not_the_last_leaves_the_pool_in_service,
-            memory_goes_with_the_last_release_and_no_other, a_context_that_is_not_destroyed_goes_on,
-            memory_stays_until_the_last_use_of_a_context_is_detached,
-            a_detach_that_is_refused_takes_no_use, contexts_of_one_device_share_no_block,
-            a_thread_that_did_not_see_its_context_end_gets_memory_of_the_next_one,
-            many_contexts_come_and_go, NULL});
+    return fixture_run("contexts");
 }

@@ -2,13 +2,14 @@
  * Forks while another thread makes the process's first CUDA call (interposition.md E).  The program
  * is linked to a driver that answers at once, so that nothing but us could keep a child waiting.
  */
-#include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "tests/unit/suite.h"
 
 int cuInit(unsigned flags);
 
@@ -56,7 +57,7 @@ static int fork_meanwhile(void) {
     return n_lost;
 }
 
-START_TEST(a_child_forked_during_the_first_call_makes_its_own) {
+TEST(a_child_forked_during_the_first_call_makes_its_own) {
     for (int round = 0; round < N_ROUNDS; round++) {
         pid_t fresh = fork();
         ck_assert_int_ge(fresh, 0);
@@ -65,17 +66,7 @@ START_TEST(a_child_forked_during_the_first_call_makes_its_own) {
         ck_assert(has_ended_well(fresh));
     }
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("first_fork");
-    TCase *tests = tcase_create("first_fork");
-    tcase_set_timeout(tests, 120);
-    tcase_add_test(tests, a_child_forked_during_the_first_call_makes_its_own);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? 1 : 0;
+    return tests_run("first_fork");
 }

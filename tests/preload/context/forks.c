@@ -37,7 +37,7 @@ static int forward_everything(CUdeviceptr block) {
     return is_refused && is_forwarded ? 0 : 1;
 }
 
-START_TEST(a_child_of_a_user_forwards_everything_and_frees_nothing) {
+TEST(a_child_of_a_user_forwards_everything_and_frees_nothing) {
     fixture_use_device(0);
     CUdeviceptr block = fixture_alloc(1000), freed = fixture_alloc(1000);
     fixture_fill(block, 3, 1000);
@@ -50,7 +50,6 @@ START_TEST(a_child_of_a_user_forwards_everything_and_frees_nothing) {
     OK(cuMemFree(block));
     ck_assert_uint_eq(fixture_alloc(1000), block);
 }
-END_TEST
 
 static int use_as_fresh(CUdeviceptr unused) {
     (void)unused;
@@ -64,24 +63,22 @@ static int use_as_fresh(CUdeviceptr unused) {
     return is_right && (is_reused || !fixture_is_preloaded()) ? 0 : 1;
 }
 
-START_TEST(a_child_forked_before_cuInit_uses_cuda_as_a_fresh_process) {
+TEST(a_child_forked_before_cuInit_uses_cuda_as_a_fresh_process) {
     CUdeviceptr address;
     ck_assert_int_eq(in_child(use_as_fresh, 0), 0);
     ANSWERS(cuMemAlloc(&address, 100), CUDA_ERROR_NOT_INITIALIZED);
     ck_assert_int_eq(in_child(use_as_fresh, 0), 0);
     ck_assert_int_eq(use_as_fresh(0), 0);
 }
-END_TEST
 
 static int fork_again(CUdeviceptr block) {
     return in_child(forward_everything, block);
 }
 
-START_TEST(a_grandchild_forwards_too) {
+TEST(a_grandchild_forwards_too) {
     fixture_use_device(0);
     ck_assert_int_eq(in_child(fork_again, fixture_alloc(1000)), 0);
 }
-END_TEST
 
 static atomic_bool is_over;
 
@@ -95,7 +92,7 @@ static void churn(struct fixture_thread *thread) {
     thread->answer = CUDA_SUCCESS;
 }
 
-START_TEST(a_child_forked_while_other_threads_hold_locks_runs_to_its_end) {
+TEST(a_child_forked_while_other_threads_hold_locks_runs_to_its_end) {
     enum { N_THREADS = 4, N_CHILDREN = 60 };
     struct fixture_thread threads[N_THREADS] = {{0}};
     CUcontext context = fixture_use_device(0);
@@ -111,7 +108,6 @@ START_TEST(a_child_forked_while_other_threads_hold_locks_runs_to_its_end) {
         fixture_join(&threads[i]);
     OK(cuMemFree(block));
 }
-END_TEST
 
 /* AddressSanitizer's own allocator may be locked by another thread at a fork: the child's thread
  * would then hang in it at its end. */
@@ -126,7 +122,7 @@ static void ask_for_too_much(struct fixture_thread *thread) {
     thread->answer = CUDA_SUCCESS;
 }
 
-START_TEST(a_childs_thread_ends_though_its_parents_were_among_the_caches) {
+TEST(a_childs_thread_ends_though_its_parents_were_among_the_caches) {
     enum { N_THREADS = 4, N_CHILDREN = 200 };
     struct fixture_thread threads[N_THREADS] = {{0}};
     CUcontext context = fixture_use_device(0);
@@ -149,7 +145,6 @@ START_TEST(a_childs_thread_ends_though_its_parents_were_among_the_caches) {
     for (int i = 0; i < N_THREADS; i++)
         fixture_join(&threads[i]);
 }
-END_TEST
 #endif
 
 /* ---- the end of the process ---- */
@@ -173,20 +168,10 @@ static int leave_a_block(CUdeviceptr unused) {
     return 19; /* free_late replaces it */
 }
 
-START_TEST(frees_after_driver_shutdown_count_as_done) {
+TEST(frees_after_driver_shutdown_count_as_done) {
     ck_assert_int_eq(in_child(leave_a_block, 0), 0);
 }
-END_TEST
 
 int main(void) {
-    return fixture_run(
-        "forks",
-        (const TTest *[]){a_child_of_a_user_forwards_everything_and_frees_nothing,
-                          a_child_forked_before_cuInit_uses_cuda_as_a_fresh_process,
-                          a_grandchild_forwards_too, frees_after_driver_shutdown_count_as_done,
-                          a_child_forked_while_other_threads_hold_locks_runs_to_its_end,
-#ifndef __SANITIZE_ADDRESS__
-                          a_childs_thread_ends_though_its_parents_were_among_the_caches,
-#endif
-                          NULL});
+    return fixture_run("forks");
 }

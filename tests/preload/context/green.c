@@ -34,7 +34,7 @@ static CUstream green_stream(void) {
     return stream;
 }
 
-START_TEST(a_green_context_and_its_primary_share_their_blocks) {
+TEST(a_green_context_and_its_primary_share_their_blocks, .n = 2) {
     enter_green(_i);
     OK(cuCtxSetCurrent(primary));
     CUdeviceptr block = fixture_alloc(5 * MIB);
@@ -52,9 +52,8 @@ START_TEST(a_green_context_and_its_primary_share_their_blocks) {
     OK(cuMemFree(again));
     ANSWERS(cuMemFree(again), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(the_first_allocation_may_be_a_green_one) {
+TEST(the_first_allocation_may_be_a_green_one, .n = 2) {
     CUcontext current;
     enter_green(_i);
     CUdeviceptr block = fixture_alloc(1000);
@@ -67,9 +66,8 @@ START_TEST(the_first_allocation_may_be_a_green_one) {
     ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), !fixture_is_preloaded());
     OK(cuMemFree(again));
 }
-END_TEST
 
-START_TEST(memory_outlives_its_green_context) {
+TEST(memory_outlives_its_green_context, .n = 2) {
     enter_green(_i);
     CUdeviceptr block = fixture_alloc(1000);
     fixture_fill(block, 7, 1000);
@@ -80,9 +78,8 @@ START_TEST(memory_outlives_its_green_context) {
     OK(cuMemFree(block));
     OK(cuMemFree(fixture_alloc(1000)));
 }
-END_TEST
 
-START_TEST(a_free_waits_for_work_of_green_streams) {
+TEST(a_free_waits_for_work_of_green_streams, .n = 2) {
     enter_green(_i);
     CUstream stream = green_stream();
     struct fixture_thread thread = {.context = primary, .address = fixture_alloc(1000)};
@@ -97,14 +94,13 @@ START_TEST(a_free_waits_for_work_of_green_streams) {
     OK(thread.answer);
     ck_assert_uint_eq(sim_pending(), 0);
 }
-END_TEST
 
 static void do_nothing(void *unused) {
     (void)unused;
 }
 
 /* Nobody asked for a context of the green one's: its streams are all that there is of it. */
-START_TEST(an_effect_on_a_green_stream_is_the_primarys) {
+TEST(an_effect_on_a_green_stream_is_the_primarys, .n = 2) {
     create_green(_i);
     struct fixture_thread thread = {.context = primary, .address = fixture_alloc(1000)};
     CUstream stream = green_stream();
@@ -118,10 +114,9 @@ START_TEST(an_effect_on_a_green_stream_is_the_primarys) {
     fixture_join(&thread);
     OK(thread.answer);
 }
-END_TEST
 
 /* It covers the green one's work alone; that of the software device more: a record is counted. */
-START_TEST(a_synchronise_of_a_green_context_proves_nothing_of_its_primary) {
+TEST(a_synchronise_of_a_green_context_proves_nothing_of_its_primary, .n = 2) {
     enter_green(_i);
     CUdeviceptr first = fixture_alloc(1000), second = fixture_alloc(1000);
     OK(cuMemFree(fixture_alloc(1000))); /* a pool's first free waits in any case */
@@ -133,7 +128,6 @@ START_TEST(a_synchronise_of_a_green_context_proves_nothing_of_its_primary) {
         ck_assert_uint_eq(sim_calls("cuCtxRecordEvent"), 1);
     OK(cuMemFree(second));
 }
-END_TEST
 
 /* How many captures of a context the preload knows of; NULL natively. */
 static int (*find_n_capturing(void))(CUcontext) {
@@ -142,7 +136,7 @@ static int (*find_n_capturing(void))(CUcontext) {
     return (int (*)(CUcontext))(uintptr_t)address;
 }
 
-START_TEST(a_capture_on_a_green_stream_is_the_primarys) {
+TEST(a_capture_on_a_green_stream_is_the_primarys, .n = 2) {
     CUgraph graph;
     enter_green(_i);
     CUstream stream = green_stream();
@@ -156,9 +150,8 @@ START_TEST(a_capture_on_a_green_stream_is_the_primarys) {
     }
     OK(cuStreamEndCapture(stream, &graph));
 }
-END_TEST
 
-START_TEST(a_reset_takes_the_green_contexts_along) {
+TEST(a_reset_takes_the_green_contexts_along, .n = 2) {
     enter_green(_i);
     CUdeviceptr block = fixture_alloc(1000);
     int (*n_capturing)(CUcontext) = find_n_capturing();
@@ -172,17 +165,7 @@ START_TEST(a_reset_takes_the_green_contexts_along) {
     fixture_fill(block, 7, 1000);
     OK(cuMemFree(block));
 }
-END_TEST
 
 int main(void) {
-    const TTest *const of_each[] = {a_green_context_and_its_primary_share_their_blocks,
-                                    the_first_allocation_may_be_a_green_one,
-                                    memory_outlives_its_green_context,
-                                    a_free_waits_for_work_of_green_streams,
-                                    a_synchronise_of_a_green_context_proves_nothing_of_its_primary,
-                                    an_effect_on_a_green_stream_is_the_primarys,
-                                    a_capture_on_a_green_stream_is_the_primarys,
-                                    a_reset_takes_the_green_contexts_along,
-                                    NULL};
-    return fixture_run_loop("green", of_each, 2, (const TTest *[]){NULL});
+    return fixture_run("green");
 }

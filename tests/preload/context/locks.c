@@ -65,16 +65,15 @@ static CUdeviceptr hold_kernel(void) {
     return busy;
 }
 
-START_TEST(while_a_free_waits_others_go_on) {
+TEST(while_a_free_waits_others_go_on) {
     CUdeviceptr busy = hold_kernel();
     struct fixture_thread thread = {.context = context, .address = busy};
     unsigned long n = sim_calls(fixture_wait_of_free());
     fixture_start(&thread, fixture_free_it);
     check_free_hands(&thread, fixture_wait_of_free(), n);
 }
-END_TEST
 
-START_TEST(while_a_free_waits_during_a_capture_others_go_on) {
+TEST(while_a_free_waits_during_a_capture_others_go_on) {
     CUgraph graph;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     context = fixture_use_device(0);
@@ -88,27 +87,25 @@ START_TEST(while_a_free_waits_during_a_capture_others_go_on) {
     OK(cuStreamEndCapture(captured, &graph));
     check_free_hands(&thread, "cuMemFree_v2", n);
 }
-END_TEST
 
 static void synchronise(struct fixture_thread *thread) {
     thread->answer = cuCtxSynchronize();
 }
 
-START_TEST(while_a_synchronise_waits_others_go_on) {
+TEST(while_a_synchronise_waits_others_go_on) {
     hold_kernel();
     struct fixture_thread thread = {.context = context};
     unsigned long n = sim_calls("cuCtxSynchronize");
     fixture_start(&thread, synchronise);
     check_free_hands(&thread, "cuCtxSynchronize", n);
 }
-END_TEST
 
 static void copy_to_host(struct fixture_thread *thread) {
     unsigned value;
     thread->answer = cuMemcpyDtoH(&value, thread->address, sizeof value);
 }
 
-START_TEST(while_a_copy_waits_others_go_on) {
+TEST(while_a_copy_waits_others_go_on) {
     context = fixture_use_device(0);
     CUdeviceptr busy = fixture_alloc(100);
     sim_hold();
@@ -118,7 +115,6 @@ START_TEST(while_a_copy_waits_others_go_on) {
     fixture_start(&thread, copy_to_host);
     check_free_hands(&thread, "cuMemcpyDtoH_v2", n);
 }
-END_TEST
 
 /* More than the device has: what is held would go back, and the device is waited for first. */
 static void ask_too_much(struct fixture_thread *thread) {
@@ -133,7 +129,7 @@ static void ask_too_much(struct fixture_thread *thread) {
  * then again, after another two, before which nobody waits anew.  Where the rest waits for it, no
  * try succeeds.
  */
-START_TEST(while_held_memory_goes_back_others_go_on) {
+TEST(while_held_memory_goes_back_others_go_on) {
     enum { TRIES = 5 };
     bool has_gone_on = !fixture_is_preloaded();
     for (int i = 0; i < TRIES && !has_gone_on; i++) {
@@ -151,7 +147,6 @@ START_TEST(while_held_memory_goes_back_others_go_on) {
     }
     ck_assert(has_gone_on);
 }
-END_TEST
 
 static void destroy_context(struct fixture_thread *thread) {
     CUcontext doomed = NULL;
@@ -159,7 +154,7 @@ static void destroy_context(struct fixture_thread *thread) {
     thread->answer = cuCtxDestroy(doomed);
 }
 
-START_TEST(while_a_context_ends_others_go_on) {
+TEST(while_a_context_ends_others_go_on) {
     CUcontext doomed;
     OK(cuInit(0));
     OK(cuCtxCreate(&doomed, NULL, 0, 0));
@@ -174,13 +169,7 @@ START_TEST(while_a_context_ends_others_go_on) {
     fixture_start(&thread, destroy_context);
     check_free_hands(&thread, "cuCtxDestroy_v2", n);
 }
-END_TEST
 
 int main(void) {
-    return fixture_run("locks", (const TTest *[]){while_a_free_waits_others_go_on,
-                                                  while_a_free_waits_during_a_capture_others_go_on,
-                                                  while_a_synchronise_waits_others_go_on,
-                                                  while_a_copy_waits_others_go_on,
-                                                  while_held_memory_goes_back_others_go_on,
-                                                  while_a_context_ends_others_go_on, NULL});
+    return fixture_run("locks");
 }

@@ -3,7 +3,6 @@
  * probes (B19).  The program is linked to neither the driver nor the runtime: plugins bring them,
  * so that they go with the plugin, and what lies in their place keeps them from coming back there.
  */
-#include <check.h>
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -12,6 +11,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+
+#include "tests/unit/suite.h"
 
 typedef int use_fn(void);
 typedef int keep_fn(uint64_t *);
@@ -66,7 +67,7 @@ static void close_for_good(void *plugin, const char *library) {
 /* More often than there are tables at once. */
 enum { N_LIVES = 20 };
 
-START_TEST(a_runtime_that_comes_back_elsewhere_is_the_one_that_is_called) {
+TEST(a_runtime_that_comes_back_elsewhere_is_the_one_that_is_called, .n = 2) {
     if (_i) /* the driver stays, or it goes with the runtime */
         open_library("libcuda.so.1");
     for (int i = 0; i < N_LIVES; i++) {
@@ -75,18 +76,16 @@ START_TEST(a_runtime_that_comes_back_elsewhere_is_the_one_that_is_called) {
         close_for_good(plugin, "libcudart.so.13");
     }
 }
-END_TEST
 
-START_TEST(a_driver_that_comes_back_elsewhere_is_the_one_that_is_called) {
+TEST(a_driver_that_comes_back_elsewhere_is_the_one_that_is_called) {
     for (int i = 0; i < N_LIVES; i++) {
         void *plugin = open_library(getenv("DRIVER_PLUGIN"));
         ck_assert_int_eq(((use_fn *)find(plugin, "plugin_use"))(), SUCCESS);
         close_for_good(plugin, "libcuda.so.1");
     }
 }
-END_TEST
 
-START_TEST(memory_of_a_driver_that_went_is_nobodys) {
+TEST(memory_of_a_driver_that_went_is_nobodys) {
     uint64_t old[2], block;
     void *plugin = open_library(getenv("DRIVER_PLUGIN"));
     for (int i = 0; i < 2; i++)
@@ -100,9 +99,8 @@ START_TEST(memory_of_a_driver_that_went_is_nobodys) {
         ck_assert_int_eq(free_block(old[i]), old[i] == block ? SUCCESS : INVALID_VALUE);
     ck_assert_int_eq(((use_fn *)find(plugin, "plugin_use"))(), SUCCESS);
 }
-END_TEST
 
-START_TEST(a_plugin_that_stays_keeps_its_runtime_while_others_go) {
+TEST(a_plugin_that_stays_keeps_its_runtime_while_others_go) {
     void *stays = open_library(getenv("RUNTIME_PLUGIN"));
     use_fn *use = (use_fn *)find(stays, "plugin_use");
     for (int i = 0; i < N_LIVES; i++) {
@@ -112,7 +110,6 @@ START_TEST(a_plugin_that_stays_keeps_its_runtime_while_others_go) {
         ck_assert_int_eq(use(), SUCCESS);
     }
 }
-END_TEST
 
 static atomic_bool is_over;
 
@@ -123,7 +120,7 @@ static void *use_all_the_time(void *use) {
     return (void *)answer;
 }
 
-START_TEST(threads_allocate_while_libraries_of_others_come_and_go) {
+TEST(threads_allocate_while_libraries_of_others_come_and_go) {
     enum { N_THREADS = 4 };
     pthread_t threads[N_THREADS];
     void *plugin = open_library(getenv("RUNTIME_PLUGIN"));
@@ -140,7 +137,6 @@ START_TEST(threads_allocate_while_libraries_of_others_come_and_go) {
         ck_assert_int_eq((intptr_t)answer, SUCCESS);
     }
 }
-END_TEST
 
 /* ---- drivers that are only probed ---- */
 
@@ -164,7 +160,7 @@ static unsigned long use_driver(void) {
 }
 
 /* Kept or closed: a stub, and a driver without what we build on. */
-START_TEST(a_driver_that_was_probed_first_does_not_keep_us_from_the_right_one) {
+TEST(a_driver_that_was_probed_first_does_not_keep_us_from_the_right_one, .n = 4) {
     void *probed = open_library(getenv(_i & 1 ? "STUB_DRIVER" : "OLD_DRIVER"));
     int answer = ((init_fn *)find(probed, "cuInit"))(0);
     ck_assert_int_eq(answer, _i & 1 ? STUB_LIBRARY : SUCCESS);
@@ -178,10 +174,9 @@ START_TEST(a_driver_that_was_probed_first_does_not_keep_us_from_the_right_one) {
     if (!(_i & 2)) /* what was kept is still its own */
         ck_assert_int_eq(((init_fn *)find(probed, "cuInit"))(0), answer);
 }
-END_TEST
 
 /* What stands behind our own names then has nothing of the driver before. */
-START_TEST(a_driver_with_fewer_functions_has_none_of_the_one_before) {
+TEST(a_driver_with_fewer_functions_has_none_of_the_one_before) {
     void *plugin = open_library(getenv("DRIVER_PLUGIN"));
     use_fn *synchronise = (use_fn *)dlsym(RTLD_DEFAULT, "cuCtxSynchronize");
     ck_assert_int_eq(((use_fn *)find(plugin, "plugin_use"))(), SUCCESS);
@@ -194,24 +189,7 @@ START_TEST(a_driver_with_fewer_functions_has_none_of_the_one_before) {
     ck_assert_int_eq(((init_fn *)find(old, "cuInit"))(0), SUCCESS);
     ck_assert_ptr_null(dlsym(old, "cuCtxSynchronize"));
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("reload");
-    TCase *tests = tcase_create("reload");
-    tcase_set_timeout(tests, 60);
-    tcase_add_loop_test(tests, a_runtime_that_comes_back_elsewhere_is_the_one_that_is_called, 0, 2);
-    tcase_add_test(tests, a_driver_that_comes_back_elsewhere_is_the_one_that_is_called);
-    tcase_add_test(tests, memory_of_a_driver_that_went_is_nobodys);
-    tcase_add_test(tests, a_plugin_that_stays_keeps_its_runtime_while_others_go);
-    tcase_add_test(tests, threads_allocate_while_libraries_of_others_come_and_go);
-    tcase_add_loop_test(tests, a_driver_that_was_probed_first_does_not_keep_us_from_the_right_one,
-                        0, 4);
-    tcase_add_test(tests, a_driver_with_fewer_functions_has_none_of_the_one_before);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? 1 : 0;
+    return tests_run("reload");
 }

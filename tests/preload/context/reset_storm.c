@@ -80,21 +80,17 @@ static void check_memory(void) {
     ck_assert_int_eq(cudaFree(memory), cudaSuccess);
 }
 
-START_TEST(a_reset_under_threads_of_the_runtime_harms_nobody) {
+TEST(a_reset_under_threads_of_the_runtime_harms_nobody) {
     storm(use_runtime, reset_runtime);
     check_memory();
 }
-END_TEST
 
-START_TEST(a_reset_under_threads_of_the_driver_harms_nobody) {
+TEST(a_reset_under_threads_of_the_driver_harms_nobody) {
     ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
     storm(use_driver, reset_driver);
     check_memory();
 }
-END_TEST
 
 int main(void) {
-    return fixture_run("reset_storm",
-                       (const TTest *[]){a_reset_under_threads_of_the_runtime_harms_nobody,
-                                         a_reset_under_threads_of_the_driver_harms_nobody, NULL});
+    return fixture_run("reset_storm");
 }

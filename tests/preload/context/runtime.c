@@ -25,15 +25,14 @@ static void *rt_alloc(size_t n_bytes) {
     return block;
 }
 
-START_TEST(the_first_call_makes_the_context) {
+TEST(the_first_call_makes_the_context) {
     void *block = rt_alloc(1000);
     RT_OK(cudaMemset(block, 1, 1000));
     RT_OK(cudaFree(block));
     ck_assert_ptr_eq(rt_alloc(1000), block);
 }
-END_TEST
 
-START_TEST(odd_arguments_are_answered_as_natively) {
+TEST(odd_arguments_are_answered_as_natively) {
     void *block = (void *)1;
     RT_OK(cudaMalloc(&block, 0));
     ck_assert_ptr_null(block);
@@ -46,9 +45,8 @@ START_TEST(odd_arguments_are_answered_as_natively) {
     check_refused(cudaFree(block), cudaErrorInvalidValue);
     check_refused(cudaMemset(block, 0, 10), cudaErrorInvalidValue);
 }
-END_TEST
 
-START_TEST(out_of_memory_becomes_the_last_error) {
+TEST(out_of_memory_becomes_the_last_error) {
     void *block = NULL;
     size_t free_bytes, total_bytes;
     RT_OK(cudaMemGetInfo(&free_bytes, &total_bytes));
@@ -57,17 +55,15 @@ START_TEST(out_of_memory_becomes_the_last_error) {
     check_refused(cudaMalloc(&block, SIZE_MAX), cudaErrorMemoryAllocation);
     RT_OK(cudaMalloc(&block, 1000));
 }
-END_TEST
 
-START_TEST(an_earlier_error_outlives_good_calls) {
+TEST(an_earlier_error_outlives_good_calls) {
     RT_ANSWERS(cudaFree((void *)0x1234000), cudaErrorInvalidValue);
     for (int i = 0; i < 3; i++)
         RT_OK(cudaFree(rt_alloc(1000)));
     RT_ANSWERS(cudaGetLastError(), cudaErrorInvalidValue);
 }
-END_TEST
 
-START_TEST(a_hit_takes_no_driver_call_but_the_question_for_the_context) {
+TEST(a_hit_takes_no_driver_call_but_the_question_for_the_context) {
     void *block = rt_alloc(1000);
     RT_OK(cudaFree(block));
     sim_calls_reset();
@@ -75,9 +71,8 @@ START_TEST(a_hit_takes_no_driver_call_but_the_question_for_the_context) {
     if (fixture_is_preloaded())
         ck_assert_uint_eq(sim_calls_total() - sim_calls("cuCtxGetCurrent"), 0);
 }
-END_TEST
 
-START_TEST(memory_is_of_the_device_that_was_set) {
+TEST(memory_is_of_the_device_that_was_set) {
     struct cudaPointerAttributes attributes;
     for (int round = 0; round < 3; round++) {
         void *blocks[2];
@@ -91,23 +86,21 @@ START_TEST(memory_is_of_the_device_that_was_set) {
             RT_OK((cudaSetDevice(1 - device), cudaFree(blocks[device])));
     }
 }
-END_TEST
 
 static void *free_in_new_thread(void *block) {
     RT_OK(cudaFree(block));
     return NULL;
 }
 
-START_TEST(a_thread_that_never_used_cuda_may_free) {
+TEST(a_thread_that_never_used_cuda_may_free) {
     pthread_t thread;
     void *block = rt_alloc(1000);
     ck_assert_int_eq(pthread_create(&thread, NULL, free_in_new_thread, block), 0);
     pthread_join(thread, NULL);
     check_refused(cudaFree(block), cudaErrorInvalidValue);
 }
-END_TEST
 
-START_TEST(after_a_reset_old_pointers_are_unknown_and_new_memory_works) {
+TEST(after_a_reset_old_pointers_are_unknown_and_new_memory_works) {
     for (int round = 0; round < 3; round++) {
         void *block = rt_alloc(1000), *large = rt_alloc(5 * MIB);
         RT_OK(cudaDeviceReset());
@@ -119,9 +112,8 @@ START_TEST(after_a_reset_old_pointers_are_unknown_and_new_memory_works) {
         RT_OK(cudaFree(block));
     }
 }
-END_TEST
 
-START_TEST(a_freed_pointer_is_unregistered) {
+TEST(a_freed_pointer_is_unregistered) {
     struct cudaPointerAttributes attributes;
     void *block = rt_alloc(1000);
     RT_OK(cudaPointerGetAttributes(&attributes, block));
@@ -130,9 +122,8 @@ START_TEST(a_freed_pointer_is_unregistered) {
     RT_OK(cudaPointerGetAttributes(&attributes, block));
     ck_assert_int_eq(attributes.type, cudaMemoryTypeUnregistered);
 }
-END_TEST
 
-START_TEST(a_free_with_work_in_flight_is_a_barrier) {
+TEST(a_free_with_work_in_flight_is_a_barrier) {
     void *block = rt_alloc(4096);
     cudaStream_t stream;
     RT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -142,7 +133,6 @@ START_TEST(a_free_with_work_in_flight_is_a_barrier) {
     ck_assert_uint_eq(sim_pending(), 0);
     RT_OK(cudaStreamQuery(stream));
 }
-END_TEST
 
 /* Each way to ask for pinned and managed memory, by number. */
 enum { N_WAYS = 11 };
@@ -168,7 +158,7 @@ static bool is_relaxed(void) {
     return mode && !strcmp(mode, "relaxed");
 }
 
-START_TEST(host_memory_comes_back_and_reads_as_zero) {
+TEST(host_memory_comes_back_and_reads_as_zero) {
     for (int way = 0; way < N_WAYS; way++) {
         for (int round = 0; round < 3; round++) {
             unsigned char *block = host_alloc(way, 5000);
@@ -179,9 +169,8 @@ START_TEST(host_memory_comes_back_and_reads_as_zero) {
         }
     }
 }
-END_TEST
 
-START_TEST(a_hit_of_pinned_memory_takes_no_driver_call_either) {
+TEST(a_hit_of_pinned_memory_takes_no_driver_call_either) {
     for (int way = 0; way < 9; way++) {
         void *block = host_alloc(way, 5000);
         host_free(way, block);
@@ -194,9 +183,8 @@ START_TEST(a_hit_of_pinned_memory_takes_no_driver_call_either) {
         host_free(way, again);
     }
 }
-END_TEST
 
-START_TEST(flags_are_kept_apart) {
+TEST(flags_are_kept_apart) {
     for (int round = 0; round < 2; round++) {
         void *blocks[8];
         for (unsigned flags = 0; flags < 8; flags++) {
@@ -210,9 +198,8 @@ START_TEST(flags_are_kept_apart) {
             host_free(flags, blocks[7 - flags]);
     }
 }
-END_TEST
 
-START_TEST(each_free_takes_its_own_kind_alone) {
+TEST(each_free_takes_its_own_kind_alone) {
     void *device = rt_alloc(1000), *pinned = host_alloc(8, 1000), *managed = host_alloc(9, 1000);
     check_refused(cudaFree(pinned), cudaErrorInvalidValue);
     check_refused(cudaFreeHost(device), cudaErrorInvalidValue);
@@ -225,7 +212,6 @@ START_TEST(each_free_takes_its_own_kind_alone) {
     RT_OK(cudaFreeHost(pinned));
     check_refused(cudaFreeHost(pinned), cudaErrorInvalidValue);
 }
-END_TEST
 
 static bool is_serving(void) {
     const char *value = getenv("CUSHIM_CAPTURE");
@@ -233,7 +219,7 @@ static bool is_serving(void) {
 }
 
 /* Refused with the runtime's last error set, or served whatever was called (CUSHIM_CAPTURE). */
-START_TEST(ones_own_capture_is_answered_as_was_asked_for) {
+TEST(ones_own_capture_is_answered_as_was_asked_for) {
     cudaStream_t stream;
     cudaGraph_t graph = NULL;
     void *pinned, *block = NULL;
@@ -256,7 +242,6 @@ START_TEST(ones_own_capture_is_answered_as_was_asked_for) {
     for (int i = 0; i < 20; i++)
         ck_assert_ptr_ne(rt_alloc(3 * MIB), block);
 }
-END_TEST
 
 /* ---- names that hand over to one call of the driver ---- */
 
@@ -264,7 +249,7 @@ static void count_end(void *data) {
     atomic_fetch_add((atomic_int *)data, 1);
 }
 
-START_TEST(a_graph_keeps_a_user_object_until_it_goes) {
+TEST(a_graph_keeps_a_user_object_until_it_goes) {
     atomic_int n_ended = 0;
     cudaUserObject_t object;
     cudaGraph_t graph;
@@ -278,9 +263,8 @@ START_TEST(a_graph_keeps_a_user_object_until_it_goes) {
     ck_assert_int_eq(atomic_load(&n_ended), 1);
     check_refused(cudaUserObjectCreate(NULL, NULL, NULL, 0, 0), cudaErrorInvalidValue);
 }
-END_TEST
 
-START_TEST(a_batch_moves_what_it_says) {
+TEST(a_batch_moves_what_it_says) {
     static char host[200], back[200];
     char *device = rt_alloc(200);
     void *to[] = {device, device + 100};
@@ -298,9 +282,8 @@ START_TEST(a_batch_moves_what_it_says) {
     check_refused(cudaMemcpyBatchAsync(to, from, sizes, 2, &ordered, &first, 1, cudaStreamLegacy),
                   cudaErrorInvalidValue);
 }
-END_TEST
 
-START_TEST(a_device_says_where_it_is_and_a_pool_who_may_use_it) {
+TEST(a_device_says_where_it_is_and_a_pool_who_may_use_it) {
     char id[16], same[16];
     cudaMemPool_t pool;
     struct cudaMemAccessDesc access = {{.type = cudaMemLocationTypeDevice},
@@ -314,9 +297,8 @@ START_TEST(a_device_says_where_it_is_and_a_pool_who_may_use_it) {
     RT_OK(cudaDeviceGetGraphMemAttribute(0, cudaGraphMemAttrUsedMemCurrent, &n_bytes));
     ck_assert_uint_eq(n_bytes, 0);
 }
-END_TEST
 
-START_TEST(a_capture_goes_on_behind_nodes_that_are_named) {
+TEST(a_capture_goes_on_behind_nodes_that_are_named) {
     cudaStream_t stream;
     cudaGraph_t graph;
     cudaGraphNode_t nodes[2];
@@ -338,28 +320,7 @@ START_TEST(a_capture_goes_on_behind_nodes_that_are_named) {
     RT_OK(cudaGraphDestroy(graph));
     RT_OK(cudaStreamDestroy(stream));
 }
-END_TEST
 
 int main(void) {
-    return fixture_run(
-        "runtime", (const TTest *[]){the_first_call_makes_the_context,
-                                     odd_arguments_are_answered_as_natively,
-                                     out_of_memory_becomes_the_last_error,
-                                     an_earlier_error_outlives_good_calls,
-                                     a_hit_takes_no_driver_call_but_the_question_for_the_context,
-                                     memory_is_of_the_device_that_was_set,
-                                     a_thread_that_never_used_cuda_may_free,
-                                     after_a_reset_old_pointers_are_unknown_and_new_memory_works,
-                                     a_freed_pointer_is_unregistered,
-                                     a_free_with_work_in_flight_is_a_barrier,
-                                     host_memory_comes_back_and_reads_as_zero,
-                                     a_hit_of_pinned_memory_takes_no_driver_call_either,
-                                     flags_are_kept_apart,
-                                     each_free_takes_its_own_kind_alone,
-                                     ones_own_capture_is_answered_as_was_asked_for,
-                                     a_graph_keeps_a_user_object_until_it_goes,
-                                     a_batch_moves_what_it_says,
-                                     a_device_says_where_it_is_and_a_pool_who_may_use_it,
-                                     a_capture_goes_on_behind_nodes_that_are_named,
-                                     NULL});
+    return fixture_run("runtime");
 }

@@ -181,7 +181,7 @@ static void check_call(const struct call *call) {
     ck_assert_msg(answer == expected, "%s gave %d", call->name, answer);
 }
 
-START_TEST(what_the_driver_would_take_there_is_refused) {
+TEST(what_the_driver_would_take_there_is_refused, .n = N_ENDS) {
     keep("64M");
     ends[_i]();
     check_call(&calls[0]); /* before the new context has any memory */
@@ -193,9 +193,8 @@ START_TEST(what_the_driver_would_take_there_is_refused) {
     ck_assert(fixture_is_filled(elsewhere, 3, 2 * N));
     OK(cuMemFree(elsewhere));
 }
-END_TEST
 
-START_TEST(frees_and_questions_are_answered_as_natively) {
+TEST(frees_and_questions_are_answered_as_natively, .n = N_ENDS) {
     unsigned type = 99;
     void *data = &type;
     CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
@@ -207,7 +206,6 @@ START_TEST(frees_and_questions_are_answered_as_natively) {
     OK(cuPointerGetAttributes(1, &attribute, &data, gone));
     ck_assert_uint_eq(type, 0);
 }
-END_TEST
 
 /* ---- what lies there by now ---- */
 
@@ -241,7 +239,7 @@ static void check_refused(CUdeviceptr address) {
     ANSWERS(cuMemsetD8(address, 1, 16), CUDA_ERROR_INVALID_VALUE);
 }
 
-START_TEST(rows_of_the_driver_are_used_as_ever) {
+TEST(rows_of_the_driver_are_used_as_ever) {
     CUdeviceptr rows;
     size_t pitch;
     by_reset();
@@ -254,9 +252,8 @@ START_TEST(rows_of_the_driver_are_used_as_ever) {
     OK(cuMemFree(rows));
     check_refused(rows);
 }
-END_TEST
 
-START_TEST(stream_ordered_memory_is_used_as_ever) {
+TEST(stream_ordered_memory_is_used_as_ever) {
     CUdeviceptr address;
     by_reset();
     OK(cuMemAllocAsync(&address, LARGE_BYTES, NULL));
@@ -264,9 +261,8 @@ START_TEST(stream_ordered_memory_is_used_as_ever) {
     OK(cuMemFreeAsync(address, NULL));
     OK(cuCtxSynchronize());
 }
-END_TEST
 
-START_TEST(mapped_memory_is_used_as_ever) {
+TEST(mapped_memory_is_used_as_ever) {
     enum { MAPPED_BYTES = 4 * MIB };
     CUmemGenericAllocationHandle handle;
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -284,9 +280,8 @@ START_TEST(mapped_memory_is_used_as_ever) {
     OK(cuMemUnmap(address, MAPPED_BYTES));
     check_refused(address);
 }
-END_TEST
 
-START_TEST(variables_of_a_module_are_used_as_ever) {
+TEST(variables_of_a_module_are_used_as_ever) {
     CUmodule module;
     CUdeviceptr address;
     size_t n;
@@ -297,9 +292,8 @@ START_TEST(variables_of_a_module_are_used_as_ever) {
     OK(cuModuleUnload(module));
     check_refused(address);
 }
-END_TEST
 
-START_TEST(a_segment_of_ours_is_not_asked_about) {
+TEST(a_segment_of_ours_is_not_asked_about) {
     by_reset();
     unsigned long n = n_asked();
     CUdeviceptr block = fixture_alloc(BLOCK_BYTES);
@@ -311,7 +305,6 @@ START_TEST(a_segment_of_ours_is_not_asked_about) {
     if (is_judged())
         check_refused(block);
 }
-END_TEST
 
 /* ---- what the driver need not know ---- */
 
@@ -324,7 +317,7 @@ static void *map_over(int rights) {
 }
 
 /* Where the driver gave addresses back to the system, the program may have got them. */
-START_TEST(host_memory_of_the_program_is_left_to_the_driver) {
+TEST(host_memory_of_the_program_is_left_to_the_driver) {
     elsewhere = 0;
     by_reset();
     elsewhere = fixture_alloc(N); /* which is somewhere below */
@@ -342,9 +335,8 @@ START_TEST(host_memory_of_the_program_is_left_to_the_driver) {
     if (fixture_is_preloaded() && is_judged())
         ck_assert_uint_eq(n_asked(), 1); /* and it is not looked for again */
 }
-END_TEST
 
-START_TEST(host_memory_that_went_with_its_context_is_not_asked_about) {
+TEST(host_memory_that_went_with_its_context_is_not_asked_about) {
     void *pinned;
     CUdeviceptr managed;
     context = fixture_use_device(0);
@@ -360,11 +352,10 @@ START_TEST(host_memory_that_went_with_its_context_is_not_asked_about) {
     ck_assert_uint_eq(sim_calls("cuMemsetD8_v2"), 1);
     ck_assert_uint_eq(n_asked(), 0);
 }
-END_TEST
 
 /* ---- who may ask ---- */
 
-START_TEST(without_a_context_that_lives_the_driver_says_so) {
+TEST(without_a_context_that_lives_the_driver_says_so) {
     keep("64M");
     context = fixture_use_device(0);
     alloc_blocks();
@@ -373,18 +364,16 @@ START_TEST(without_a_context_that_lives_the_driver_says_so) {
     OK(cuCtxSetCurrent(NULL));
     ANSWERS(cuMemsetD8(gone, 1, N), CUDA_ERROR_INVALID_CONTEXT);
 }
-END_TEST
 
-START_TEST(a_damaged_context_says_so) {
+TEST(a_damaged_context_says_so) {
     by_reset();
     sim_fault(CUDA_ERROR_ILLEGAL_ADDRESS);
     ANSWERS(cuMemsetD8(gone, 1, N), CUDA_ERROR_ILLEGAL_ADDRESS);
     sim_fault(CUDA_SUCCESS);
 }
-END_TEST
 
 /* Memory of the graph has its address while nothing is there yet. */
-START_TEST(while_a_capture_is_open_nobody_asks) {
+TEST(while_a_capture_is_open_nobody_asks) {
     CUgraph graph;
     CUdeviceptr address;
     by_reset();
@@ -398,7 +387,6 @@ START_TEST(while_a_capture_is_open_nobody_asks) {
     OK(cuMemFreeAsync(address, stream));
     OK(cuStreamEndCapture(stream, &graph));
 }
-END_TEST
 
 /* ---- threads ---- */
 
@@ -421,7 +409,7 @@ static void *copy_until_told(void *thread) {
     return NULL;
 }
 
-START_TEST(others_copy_on_while_contexts_go) {
+TEST(others_copy_on_while_contexts_go) {
     struct fixture_thread threads[3] = {{.context = NULL}};
     keep("8M");
     CUcontext base = fixture_use_device(0);
@@ -443,19 +431,7 @@ START_TEST(others_copy_on_while_contexts_go) {
         ck_assert_int_eq(pthread_join(threads[i].thread, NULL), 0);
     }
 }
-END_TEST
 
 int main(void) {
-    return fixture_run_loop(
-        "stale",
-        (const TTest *[]){what_the_driver_would_take_there_is_refused,
-                          frees_and_questions_are_answered_as_natively, NULL},
-        N_ENDS,
-        (const TTest *[]){
-            rows_of_the_driver_are_used_as_ever, stream_ordered_memory_is_used_as_ever,
-            mapped_memory_is_used_as_ever, variables_of_a_module_are_used_as_ever,
-            a_segment_of_ours_is_not_asked_about, host_memory_of_the_program_is_left_to_the_driver,
-            host_memory_that_went_with_its_context_is_not_asked_about,
-            without_a_context_that_lives_the_driver_says_so, a_damaged_context_says_so,
-            while_a_capture_is_open_nobody_asks, others_copy_on_while_contexts_go, NULL});
+    return fixture_run("stale");
 }

@@ -57,7 +57,7 @@ static const struct {
 } mappings[] = {{0, 40 * KIB}, {4 * KIB, 4 * KIB}, {60 * KIB, 8 * KIB}, {4 * KIB, 500 * KIB}};
 enum { N_MAPPINGS = sizeof mappings / sizeof mappings[0] };
 
-START_TEST(copies_from_a_mapping_there_look_for_it_once) {
+TEST(copies_from_a_mapping_there_look_for_it_once, .n = N_MAPPINGS) {
     CUdeviceptr live, gone = lose_blocks(&live);
     uint64_t begin = (gone & ~(CUdeviceptr)(64 * KIB - 1)) + mappings[_i].offset;
     size_t n_bytes = mappings[_i].n_bytes;
@@ -73,9 +73,8 @@ START_TEST(copies_from_a_mapping_there_look_for_it_once) {
     ck_assert_uint_eq(n_maps_read, is_judged());
     ck_assert_uint_eq(sim_calls("cuPointerGetAttributes"), is_judged());
 }
-END_TEST
 
-START_TEST(what_lies_beside_a_mapping_there_stays_nobodys) {
+TEST(what_lies_beside_a_mapping_there_stays_nobodys, .n = N_MAPPINGS) {
     CUdeviceptr live, gone = lose_blocks(&live);
     uint64_t begin = (gone & ~(CUdeviceptr)(64 * KIB - 1)) + mappings[_i].offset;
     size_t n_bytes = mappings[_i].n_bytes;
@@ -91,11 +90,7 @@ START_TEST(what_lies_beside_a_mapping_there_stays_nobodys) {
         ANSWERS(behind, CUDA_ERROR_INVALID_VALUE);
     }
 }
-END_TEST
 
 int main(void) {
-    return fixture_run_loop("stale_host",
-                            (const TTest *[]){copies_from_a_mapping_there_look_for_it_once,
-                                              what_lies_beside_a_mapping_there_stays_nobodys, NULL},
-                            N_MAPPINGS, (const TTest *[]){NULL});
+    return fixture_run("stale_host");
 }

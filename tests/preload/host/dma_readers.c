@@ -88,7 +88,7 @@ static unsigned long frees_of_one_free(void) {
     return n;
 }
 
-START_TEST(large_blocks_are_freed_natively_once_a_reader_was_seen) {
+TEST(large_blocks_are_freed_natively_once_a_reader_was_seen, .n = N_SIGNS) {
     fixture_use_device(0);
     CUdeviceptr address = fixture_alloc(4 * MIB);
     OK(cuMemFree(fixture_alloc(20 * MIB)));
@@ -101,7 +101,6 @@ START_TEST(large_blocks_are_freed_natively_once_a_reader_was_seen) {
     ck_assert_uint_eq(sim_calls("cuMemFree_v2") - n, fixture_is_preloaded() ? 0 : 1);
     OK(cuMemFree(address)); /* from before: it shares its segment, and is reused as ever */
 }
-END_TEST
 
 static void stay_pooled_after(void (*happen)(void)) {
     fixture_use_device(0);
@@ -112,15 +111,13 @@ static void stay_pooled_after(void (*happen)(void)) {
 }
 
 /* PyTorch maps libcufile in every process, and hardly ever uses it. */
-START_TEST(a_library_that_has_not_opened_its_device_is_no_reader) {
+TEST(a_library_that_has_not_opened_its_device_is_no_reader) {
     stay_pooled_after(load_library);
 }
-END_TEST
 
-START_TEST(a_device_without_its_library_is_no_reader) {
+TEST(a_device_without_its_library_is_no_reader) {
     stay_pooled_after(open_device);
 }
-END_TEST
 
 /* ---- many descriptors ---- */
 
@@ -140,7 +137,7 @@ static void grow_on(void) {
         grow();
 }
 
-START_TEST(a_look_goes_through_few_of_many_descriptors) {
+TEST(a_look_goes_through_few_of_many_descriptors) {
     fixture_use_device(0);
     load_library();
     open_many();
@@ -152,9 +149,8 @@ START_TEST(a_look_goes_through_few_of_many_descriptors) {
     }
     ck_assert_uint_eq(frees_of_one_free(), fixture_is_preloaded() ? 0 : 1);
 }
-END_TEST
 
-START_TEST(a_device_that_is_opened_behind_many_is_seen_by_the_next_look) {
+TEST(a_device_that_is_opened_behind_many_is_seen_by_the_next_look) {
     fixture_use_device(0);
     load_library();
     open_many();
@@ -164,10 +160,9 @@ START_TEST(a_device_that_is_opened_behind_many_is_seen_by_the_next_look) {
     grow();
     ck_assert_uint_eq(frees_of_one_free(), 1);
 }
-END_TEST
 
 /* It gets the number of one that was closed. */
-START_TEST(a_device_that_is_opened_among_many_is_seen_in_the_end) {
+TEST(a_device_that_is_opened_among_many_is_seen_in_the_end) {
     fixture_use_device(0);
     load_library();
     int last = open_many();
@@ -177,15 +172,7 @@ START_TEST(a_device_that_is_opened_among_many_is_seen_in_the_end) {
     grow_on();
     ck_assert_uint_eq(frees_of_one_free(), 1);
 }
-END_TEST
 
 int main(void) {
-    const TTest *const of_each[] = {large_blocks_are_freed_natively_once_a_reader_was_seen, NULL};
-    const TTest *const others[] = {a_library_that_has_not_opened_its_device_is_no_reader,
-                                   a_device_without_its_library_is_no_reader,
-                                   a_look_goes_through_few_of_many_descriptors,
-                                   a_device_that_is_opened_behind_many_is_seen_by_the_next_look,
-                                   a_device_that_is_opened_among_many_is_seen_in_the_end,
-                                   NULL};
-    return fixture_run_loop("readers", of_each, N_SIGNS, others);
+    return fixture_run("readers");
 }

@@ -133,16 +133,15 @@ static void free_unseen(CUdeviceptr address) {
     sim_release_hold();
 }
 
-START_TEST(a_free_waits_for_what_the_host_could_see) {
+TEST(a_free_waits_for_what_the_host_could_see, .n = N_EFFECTS) {
     fixture_use_device(0);
     struct scene scene = set_up();
     sim_hold();
     effects[_i](&scene);
     expect_a_wait(scene.other);
 }
-END_TEST
 
-START_TEST(a_synchronise_leaves_nothing_to_wait_for) {
+TEST(a_synchronise_leaves_nothing_to_wait_for, .n = N_EFFECTS) {
     fixture_use_device(0);
     struct scene scene = set_up();
     effects[_i](&scene);
@@ -151,10 +150,9 @@ START_TEST(a_synchronise_leaves_nothing_to_wait_for) {
     fixture_launch_write(scene.block, 1, scene.stream);
     free_unseen(scene.other);
 }
-END_TEST
 
 /* A record would say the same, and cost more than the synchronise of an idle device. */
-START_TEST(a_synchronise_needs_no_record_of_ours) {
+TEST(a_synchronise_needs_no_record_of_ours) {
     fixture_use_device(0);
     struct scene scene = set_up();
     to_host(&scene);
@@ -165,9 +163,8 @@ START_TEST(a_synchronise_needs_no_record_of_ours) {
     ck_assert_uint_eq(sim_calls("cuCtxRecordEvent"), 0);
     ck_assert_uint_eq(sim_calls("cuEventQuery"), 0);
 }
-END_TEST
 
-START_TEST(a_relaxed_free_waits_for_nothing_else) {
+TEST(a_relaxed_free_waits_for_nothing_else) {
     fixture_use_device(0);
     struct scene scene = set_up();
     CUdeviceptr more = fixture_alloc(N_BYTES);
@@ -182,18 +179,16 @@ START_TEST(a_relaxed_free_waits_for_nothing_else) {
     OK(cuStreamBatchMemOp(scene.stream, 1, &word, 0));
     free_unseen(scene.other);
 }
-END_TEST
 
-START_TEST(an_effect_before_the_first_allocation_is_waited_for) {
+TEST(an_effect_before_the_first_allocation_is_waited_for) {
     fixture_use_device(0);
     CUstream stream = fixture_stream();
     sim_hold();
     OK(cuLaunchHostFunc(stream, do_nothing, NULL));
     expect_a_wait(fixture_alloc(N_BYTES));
 }
-END_TEST
 
-START_TEST(effects_are_their_contexts_own_but_those_of_graphs) {
+TEST(effects_are_their_contexts_own_but_those_of_graphs) {
     CUcontext first = fixture_use_device(0);
     struct scene scene = set_up();
     fixture_use_device(1);
@@ -209,7 +204,6 @@ START_TEST(effects_are_their_contexts_own_but_those_of_graphs) {
     graph(&second);
     expect_a_wait(fixture_alloc(N_BYTES));
 }
-END_TEST
 
 /* A copy on a stream of the second device, to the host from `from`. */
 static void copy_elsewhere(CUcontext first, void *host, CUdeviceptr from) {
@@ -220,13 +214,12 @@ static void copy_elsewhere(CUcontext first, void *host, CUdeviceptr from) {
     OK(cuCtxSetCurrent(first));
 }
 
-START_TEST(an_effect_is_its_device_ends_as_well_as_its_streams) {
+TEST(an_effect_is_its_device_ends_as_well_as_its_streams) {
     CUcontext first = fixture_use_device(0);
     struct scene scene = set_up();
     copy_elsewhere(first, scene.host, scene.block);
     expect_a_wait(scene.other);
 }
-END_TEST
 
 static void *host_of_copy;
 
@@ -235,7 +228,7 @@ static void copy_from_it_elsewhere(struct fixture_thread *thread) {
     thread->answer = CUDA_SUCCESS;
 }
 
-START_TEST(it_is_so_where_the_thread_knows_neither_contexts_pool) {
+TEST(it_is_so_where_the_thread_knows_neither_contexts_pool) {
     CUcontext first = fixture_use_device(0);
     struct scene scene = set_up();
     struct fixture_thread thread = {.context = first, .address = scene.block};
@@ -244,9 +237,8 @@ START_TEST(it_is_so_where_the_thread_knows_neither_contexts_pool) {
     fixture_join(&thread);
     expect_a_wait(scene.other);
 }
-END_TEST
 
-START_TEST(an_effect_is_not_that_of_pinned_memorys_context) {
+TEST(an_effect_is_not_that_of_pinned_memorys_context) {
     CUcontext first = fixture_use_device(0);
     struct scene scene = set_up();
     fixture_use_device(1);
@@ -258,9 +250,8 @@ START_TEST(an_effect_is_not_that_of_pinned_memorys_context) {
         scene.other)); /* natively nothing of its context runs; it would hang if it waited */
     sim_release_hold();
 }
-END_TEST
 
-START_TEST(an_effect_is_of_its_streams_context_whichever_is_current) {
+TEST(an_effect_is_of_its_streams_context_whichever_is_current) {
     CUcontext first = fixture_use_device(0);
     struct scene scene = set_up();
     fixture_use_device(1);
@@ -270,9 +261,8 @@ START_TEST(an_effect_is_of_its_streams_context_whichever_is_current) {
     OK(cuCtxSetCurrent(first));
     expect_a_wait(scene.other);
 }
-END_TEST
 
-START_TEST(a_synchronise_that_is_refused_proves_nothing) {
+TEST(a_synchronise_that_is_refused_proves_nothing) {
     CUgraph graph;
     fixture_use_device(0);
     struct scene scene = set_up();
@@ -287,21 +277,7 @@ START_TEST(a_synchronise_that_is_refused_proves_nothing) {
     ck_assert_uint_ne(fixture_alloc(N_BYTES), scene.other);
     sim_release_hold();
 }
-END_TEST
 
 int main(void) {
-    return fixture_run_loop(
-        "effects",
-        (const TTest *[]){a_free_waits_for_what_the_host_could_see,
-                          a_synchronise_leaves_nothing_to_wait_for, NULL},
-        N_EFFECTS,
-        (const TTest *[]){a_synchronise_needs_no_record_of_ours,
-                          a_relaxed_free_waits_for_nothing_else,
-                          an_effect_before_the_first_allocation_is_waited_for,
-                          effects_are_their_contexts_own_but_those_of_graphs,
-                          an_effect_is_its_device_ends_as_well_as_its_streams,
-                          it_is_so_where_the_thread_knows_neither_contexts_pool,
-                          an_effect_is_not_that_of_pinned_memorys_context,
-                          an_effect_is_of_its_streams_context_whichever_is_current,
-                          a_synchronise_that_is_refused_proves_nothing, NULL});
+    return fixture_run("effects");
 }

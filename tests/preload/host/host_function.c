@@ -51,18 +51,17 @@ static struct tried set_up(CUstream *stream) {
     return (struct tried){.block = fixture_alloc(1000)};
 }
 
-START_TEST(in_a_host_function_memory_calls_are_refused) {
+TEST(in_a_host_function_memory_calls_are_refused) {
     CUstream stream;
     struct tried tried = set_up(&stream);
     OK(cuLaunchHostFunc(stream, try_memory, &tried));
     OK(cuStreamSynchronize(stream));
     check_refused(&tried, 1);
 }
-END_TEST
 
 /* What is refused is refused whatever device the block is of: in relaxed, too, where a free of
  * another context's block takes the heap's way. Device 1's heap has free segments then. */
-START_TEST(in_a_host_function_no_block_of_another_device_is_freed) {
+TEST(in_a_host_function_no_block_of_another_device_is_freed) {
     CUstream stream;
     fixture_use_device(1);
     CUdeviceptr block = fixture_alloc(1000);
@@ -76,9 +75,8 @@ START_TEST(in_a_host_function_no_block_of_another_device_is_freed) {
     fixture_use_device(1);
     check_refused(&tried, 1);
 }
-END_TEST
 
-START_TEST(in_a_host_function_of_a_sync_mode_too) {
+TEST(in_a_host_function_of_a_sync_mode_too) {
     CUstream stream;
     if (!cuLaunchHostFunc_v2)
         return;
@@ -87,18 +85,16 @@ START_TEST(in_a_host_function_of_a_sync_mode_too) {
     OK(cuStreamSynchronize(stream));
     check_refused(&tried, 1);
 }
-END_TEST
 
-START_TEST(in_a_stream_callback_memory_calls_are_refused) {
+TEST(in_a_stream_callback_memory_calls_are_refused) {
     CUstream stream;
     struct tried tried = set_up(&stream);
     OK(cuStreamAddCallback(stream, try_in_callback, &tried, 0));
     OK(cuStreamSynchronize(stream));
     check_refused(&tried, 1);
 }
-END_TEST
 
-START_TEST(in_a_captured_host_function_too_at_every_launch) {
+TEST(in_a_captured_host_function_too_at_every_launch) {
     CUstream stream;
     CUgraph graph;
     CUgraphExec exec;
@@ -112,9 +108,8 @@ START_TEST(in_a_captured_host_function_too_at_every_launch) {
     OK(cuStreamSynchronize(stream));
     check_refused(&tried, 3);
 }
-END_TEST
 
-START_TEST(a_host_function_that_is_refused_is_never_run) {
+TEST(a_host_function_that_is_refused_is_never_run) {
     CUstream stream;
     struct tried tried = set_up(&stream);
     ANSWERS(cuLaunchHostFunc(stream, NULL, &tried), CUDA_ERROR_INVALID_VALUE);
@@ -123,7 +118,6 @@ START_TEST(a_host_function_that_is_refused_is_never_run) {
     ck_assert_int_eq(atomic_load(&tried.n_runs), 0);
     OK(cuMemFree(tried.block));
 }
-END_TEST
 
 /* ---- host nodes ---- */
 
@@ -218,7 +212,7 @@ static void add_ten(void *n) {
     *(int *)n += 10;
 }
 
-START_TEST(in_a_host_node_memory_calls_are_refused_at_every_launch) {
+TEST(in_a_host_node_memory_calls_are_refused_at_every_launch, .n = N_MAKERS) {
     CUstream stream;
     struct tried tried = set_up(&stream);
     CUgraph graph = makers[_i](try_memory, &tried);
@@ -226,9 +220,8 @@ START_TEST(in_a_host_node_memory_calls_are_refused_at_every_launch) {
         launch_graph(graph);
     check_refused(&tried, 3);
 }
-END_TEST
 
-START_TEST(a_host_node_shows_the_programs_own_function_and_data) {
+TEST(a_host_node_shows_the_programs_own_function_and_data, .n = N_MAKERS) {
     int n = 0;
     CUgraph clone;
     fixture_use_device(0);
@@ -240,9 +233,8 @@ START_TEST(a_host_node_shows_the_programs_own_function_and_data) {
     launch_graph(clone);
     ck_assert_int_eq(n, 1);
 }
-END_TEST
 
-START_TEST(what_a_host_node_shows_may_be_set_again) {
+TEST(what_a_host_node_shows_may_be_set_again, .n = N_MAKERS) {
     CUstream stream;
     CUDA_HOST_NODE_PARAMS params;
     struct tried tried = set_up(&stream), other = tried;
@@ -262,9 +254,8 @@ START_TEST(what_a_host_node_shows_may_be_set_again) {
     ANSWERS(other.freed, CUDA_ERROR_NOT_PERMITTED);
     check_refused(&tried, 3);
 }
-END_TEST
 
-START_TEST(a_host_node_takes_another_function) {
+TEST(a_host_node_takes_another_function, .n = N_MAKERS) {
     int n = 0;
     CUDA_HOST_NODE_PARAMS params = {add_ten, &n};
     fixture_use_device(0);
@@ -277,9 +268,8 @@ START_TEST(a_host_node_takes_another_function) {
     launch_graph(graph);
     ck_assert_int_eq(n, 11);
 }
-END_TEST
 
-START_TEST(an_executable_takes_another_function) {
+TEST(an_executable_takes_another_function, .n = N_MAKERS) {
     int n = 0;
     CUstream stream;
     struct tried tried = set_up(&stream);
@@ -292,9 +282,8 @@ START_TEST(an_executable_takes_another_function) {
     ck_assert_int_eq(n, 0);
     check_refused(&tried, 1);
 }
-END_TEST
 
-START_TEST(host_nodes_take_parameters_of_nodes_of_any_kind) {
+TEST(host_nodes_take_parameters_of_nodes_of_any_kind, .n = N_MAKERS) {
     int n = 0;
     CUstream stream;
     struct tried tried = set_up(&stream);
@@ -314,9 +303,8 @@ START_TEST(host_nodes_take_parameters_of_nodes_of_any_kind) {
     ck_assert_int_eq(n, 10);
     check_refused(&tried, 1);
 }
-END_TEST
 
-START_TEST(an_executable_is_updated_to_another_function) {
+TEST(an_executable_is_updated_to_another_function, .n = N_MAKERS) {
     int n = 0;
     CUgraphExecUpdateResultInfo info;
     fixture_use_device(0);
@@ -327,9 +315,8 @@ START_TEST(an_executable_is_updated_to_another_function) {
     launch(exec);
     ck_assert_int_eq(n, 10);
 }
-END_TEST
 
-START_TEST(bad_parameters_of_host_nodes_are_the_drivers_to_refuse) {
+TEST(bad_parameters_of_host_nodes_are_the_drivers_to_refuse, .n = N_MAKERS) {
     int n = 0;
     CUDA_HOST_NODE_PARAMS none = {NULL, &n};
     CUgraphNode node;
@@ -345,10 +332,9 @@ START_TEST(bad_parameters_of_host_nodes_are_the_drivers_to_refuse) {
     launch_graph(graph);
     ck_assert_int_eq(n, 1);
 }
-END_TEST
 
 /* No byte a capture, let alone one for each function in it. */
-START_TEST(captured_host_functions_take_no_memory_that_stays) {
+TEST(captured_host_functions_take_no_memory_that_stays, .n = N_MAKERS) {
     enum { N_CAPTURES = 1000 };
     int n = 0;
     size_t used_bytes = 0;
@@ -360,10 +346,9 @@ START_TEST(captured_host_functions_take_no_memory_that_stays) {
     }
     ck_assert_uint_lt(mallinfo2().uordblks, used_bytes + N_CAPTURES);
 }
-END_TEST
 
 /* A host function costs the driver's own call. */
-START_TEST(a_host_function_costs_no_call_of_ours) {
+TEST(a_host_function_costs_no_call_of_ours) {
     int n = 0;
     CUstream stream;
     struct tried tried = set_up(&stream);
@@ -376,7 +361,6 @@ START_TEST(a_host_function_costs_no_call_of_ours) {
     ck_assert_int_eq(n, 2);
     OK(cuMemFree(tried.block));
 }
-END_TEST
 
 /* More functions than anybody keeps places for: each is run with its own data, and shown. */
 /* clang-format off */
@@ -401,7 +385,7 @@ static int runs_of[0x130];
 ALL(FUNCTION)
 static const CUhostFn functions[] = {ALL(ENTRY)};
 
-START_TEST(many_functions_are_run_and_shown_as_the_programs_own) {
+TEST(many_functions_are_run_and_shown_as_the_programs_own, .n = N_MAKERS) {
     enum { N_FUNCTIONS = sizeof functions / sizeof functions[0] };
     static int data[N_FUNCTIONS];
     fixture_use_device(0);
@@ -415,27 +399,7 @@ START_TEST(many_functions_are_run_and_shown_as_the_programs_own) {
     for (int i = 0; i < N_FUNCTIONS; i++)
         ck_assert_int_eq(runs_of[i], i + 1);
 }
-END_TEST
 
 int main(void) {
-    const TTest *const of_each[] = {in_a_host_node_memory_calls_are_refused_at_every_launch,
-                                    a_host_node_shows_the_programs_own_function_and_data,
-                                    what_a_host_node_shows_may_be_set_again,
-                                    a_host_node_takes_another_function,
-                                    an_executable_takes_another_function,
-                                    host_nodes_take_parameters_of_nodes_of_any_kind,
-                                    an_executable_is_updated_to_another_function,
-                                    bad_parameters_of_host_nodes_are_the_drivers_to_refuse,
-                                    captured_host_functions_take_no_memory_that_stays,
-                                    many_functions_are_run_and_shown_as_the_programs_own,
-                                    NULL};
-    const TTest *const alone[] = {in_a_host_function_memory_calls_are_refused,
-                                  in_a_host_function_no_block_of_another_device_is_freed,
-                                  in_a_host_function_of_a_sync_mode_too,
-                                  in_a_stream_callback_memory_calls_are_refused,
-                                  in_a_captured_host_function_too_at_every_launch,
-                                  a_host_function_that_is_refused_is_never_run,
-                                  a_host_function_costs_no_call_of_ours,
-                                  NULL};
-    return fixture_run_loop("host_function", of_each, N_MAKERS, alone);
+    return fixture_run("host_function");
 }

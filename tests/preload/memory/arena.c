@@ -26,7 +26,7 @@ static void settle(void) {
     OK(cuCtxSynchronize());
 }
 
-START_TEST(blocks_of_a_pass_follow_each_other) {
+TEST(blocks_of_a_pass_follow_each_other) {
     fixture_use_device(0);
     CUdeviceptr first = fixture_alloc(1), second = fixture_alloc(700),
                 third = fixture_alloc(100 * KIB);
@@ -36,7 +36,6 @@ START_TEST(blocks_of_a_pass_follow_each_other) {
         ck_assert_uint_eq(fixture_alloc(1), third + 100 * KIB);
     }
 }
-END_TEST
 
 /* Ten blocks, filled, read and freed.  Returns which of them lies at `place`; -1: none does. */
 static int pass(int number, CUdeviceptr *place) {
@@ -56,7 +55,7 @@ static int pass(int number, CUdeviceptr *place) {
     return at;
 }
 
-START_TEST(a_chunk_that_is_empty_serves_from_its_start) {
+TEST(a_chunk_that_is_empty_serves_from_its_start) {
     CUdeviceptr first = 0;
     fixture_use_device(0);
     pass(0, &first);
@@ -68,9 +67,8 @@ START_TEST(a_chunk_that_is_empty_serves_from_its_start) {
         at = pass(i, &first);
     ck_assert(!is_relaxed() || at >= 0);
 }
-END_TEST
 
-START_TEST(a_reset_leaves_live_blocks_alone) {
+TEST(a_reset_leaves_live_blocks_alone) {
     fixture_use_device(0);
     CUdeviceptr kept = fixture_alloc(5000), passed = fixture_alloc(5000);
     fixture_fill(kept, 7, 5000);
@@ -85,9 +83,8 @@ START_TEST(a_reset_leaves_live_blocks_alone) {
     ck_assert(fixture_is_filled(kept, 7, 5000));
     OK(cuMemFree(kept));
 }
-END_TEST
 
-START_TEST(a_reset_serves_from_above_what_is_live) {
+TEST(a_reset_serves_from_above_what_is_live) {
     fixture_use_device(0);
     CUdeviceptr kept = fixture_alloc(5000), passed = fixture_alloc(5000),
                 other = fixture_alloc(5000);
@@ -99,17 +96,15 @@ START_TEST(a_reset_serves_from_above_what_is_live) {
         ck_assert_uint_eq(fixture_alloc(100), passed);
     OK(cuMemFree(kept));
 }
-END_TEST
 
-START_TEST(a_reset_without_live_blocks_keeps_nothing) {
+TEST(a_reset_without_live_blocks_keeps_nothing) {
     fixture_use_device(0);
     ck_assert_int_eq(reset(), 0);
     OK(cuMemFree(fixture_alloc(5000)));
     ck_assert_int_eq(reset(), 0);
 }
-END_TEST
 
-START_TEST(wrong_frees_are_refused) {
+TEST(wrong_frees_are_refused) {
     fixture_use_device(0);
     CUdeviceptr block = fixture_alloc(5000), next = fixture_alloc(700);
     ANSWERS(cuMemFree(block + 512), CUDA_ERROR_INVALID_VALUE);
@@ -119,9 +114,8 @@ START_TEST(wrong_frees_are_refused) {
     OK(cuMemFree(next));
     ANSWERS(cuMemFree(next), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(copies_that_leave_their_block_are_refused) {
+TEST(copies_that_leave_their_block_are_refused) {
     unsigned char host[2000];
     fixture_use_device(0);
     CUdeviceptr block = fixture_alloc(1000), next = fixture_alloc(1000);
@@ -131,9 +125,8 @@ START_TEST(copies_that_leave_their_block_are_refused) {
     ANSWERS(cuMemcpyDtoH(host, block, 1000), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemFree(next));
 }
-END_TEST
 
-START_TEST(a_freed_block_looks_unknown) {
+TEST(a_freed_block_looks_unknown) {
     unsigned type;
     fixture_use_device(0);
     CUdeviceptr block = fixture_alloc(700), next = fixture_alloc(700);
@@ -143,9 +136,8 @@ START_TEST(a_freed_block_looks_unknown) {
             CUDA_ERROR_INVALID_VALUE);
     OK(cuMemFree(next));
 }
-END_TEST
 
-START_TEST(more_than_the_arena_may_hold_is_served_as_ever) {
+TEST(more_than_the_arena_may_hold_is_served_as_ever) {
     enum { N = 60 };
     CUdeviceptr blocks[N];
     fixture_use_device(0);
@@ -158,9 +150,8 @@ START_TEST(more_than_the_arena_may_hold_is_served_as_ever) {
         OK(cuMemFree(blocks[i]));
     }
 }
-END_TEST
 
-START_TEST(a_block_freed_under_a_running_kernel_is_not_served_before_it_ends) {
+TEST(a_block_freed_under_a_running_kernel_is_not_served_before_it_ends) {
     struct fixture_thread thread = {.context = fixture_use_device(0)};
     CUstream stream = fixture_stream();
     OK(cuMemFree(fixture_alloc(1))); /* relaxed: the first free of a context waits */
@@ -187,9 +178,8 @@ START_TEST(a_block_freed_under_a_running_kernel_is_not_served_before_it_ends) {
     OK(thread.answer);
     settle();
 }
-END_TEST
 
-START_TEST(a_context_that_is_reset_takes_its_arena_along) {
+TEST(a_context_that_is_reset_takes_its_arena_along) {
     unsigned char byte;
     CUdevice device;
     fixture_use_device(0);
@@ -208,7 +198,6 @@ START_TEST(a_context_that_is_reset_takes_its_arena_along) {
             OK(cuMemFree(other));
     }
 }
-END_TEST
 
 static void capture(struct fixture_thread *thread) {
     CUgraph graph;
@@ -221,7 +210,7 @@ static void capture(struct fixture_thread *thread) {
     thread->answer = cuStreamEndCapture(thread->stream, &graph);
 }
 
-START_TEST(a_capture_of_another_thread_stays_valid) {
+TEST(a_capture_of_another_thread_stays_valid) {
     struct fixture_thread thread = {.context = fixture_use_device(0)};
     CUdeviceptr blocks[20];
     thread.address = fixture_alloc(4);
@@ -239,7 +228,6 @@ START_TEST(a_capture_of_another_thread_stays_valid) {
     fixture_join(&thread);
     OK(thread.answer);
 }
-END_TEST
 
 /* ---- many threads ---- */
 
@@ -277,7 +265,7 @@ static void churn(struct fixture_thread *thread) {
     }
 }
 
-START_TEST(threads_never_find_another_ones_bytes_in_a_block) {
+TEST(threads_never_find_another_ones_bytes_in_a_block, .n = 5) {
     struct fixture_thread threads[THREADS];
     CUcontext context = fixture_use_device(0);
     sim_seed((unsigned)_i * 7919 + 1);
@@ -291,18 +279,7 @@ START_TEST(threads_never_find_another_ones_bytes_in_a_block) {
     settle();
     ck_assert_int_eq(reset(), 0);
 }
-END_TEST
 
 int main(void) {
-    return fixture_run_loop(
-        "arena", (const TTest *[]){threads_never_find_another_ones_bytes_in_a_block, NULL}, 5,
-        (const TTest *[]){blocks_of_a_pass_follow_each_other,
-                          a_chunk_that_is_empty_serves_from_its_start,
-                          a_reset_leaves_live_blocks_alone, a_reset_serves_from_above_what_is_live,
-                          a_reset_without_live_blocks_keeps_nothing, wrong_frees_are_refused,
-                          copies_that_leave_their_block_are_refused, a_freed_block_looks_unknown,
-                          more_than_the_arena_may_hold_is_served_as_ever,
-                          a_block_freed_under_a_running_kernel_is_not_served_before_it_ends,
-                          a_context_that_is_reset_takes_its_arena_along,
-                          a_capture_of_another_thread_stays_valid, NULL});
+    return fixture_run("arena");
 }

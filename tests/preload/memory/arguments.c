@@ -1,7 +1,7 @@
 /* What odd arguments get: the driver's own answer (interposition.md C5, C6, D2). */
 #include "tests/preload/fixture/fixture.h"
 
-START_TEST(null_out_pointers_get_the_drivers_answer) {
+TEST(null_out_pointers_get_the_drivers_answer) {
     size_t n;
     fixture_use_device(0);
     CUdeviceptr block = fixture_alloc(1000);
@@ -20,9 +20,8 @@ START_TEST(null_out_pointers_get_the_drivers_answer) {
     OK(cuMemGetAddressRange(NULL, NULL, block));
     OK(cuMemFree(block));
 }
-END_TEST
 
-START_TEST(a_size_of_nothing_gets_the_drivers_answer) {
+TEST(a_size_of_nothing_gets_the_drivers_answer) {
     CUdeviceptr address = 1;
     fixture_use_device(0);
     ANSWERS(cuMemAlloc(&address, 0), CUDA_ERROR_INVALID_VALUE);
@@ -30,26 +29,23 @@ START_TEST(a_size_of_nothing_gets_the_drivers_answer) {
     OK(cuMemFree(0));
     ck_assert_uint_eq(sim_calls("cuMemFree_v2"), 1);
 }
-END_TEST
 
-START_TEST(without_a_context_the_driver_answers) {
+TEST(without_a_context_the_driver_answers) {
     CUdeviceptr address = 1;
     OK(cuInit(0));
     ANSWERS(cuMemAlloc(&address, 100), CUDA_ERROR_INVALID_CONTEXT);
     ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), 1);
 }
-END_TEST
 
-START_TEST(before_cuInit_the_driver_answers) {
+TEST(before_cuInit_the_driver_answers) {
     CUdeviceptr address = 1;
     ANSWERS(cuMemAlloc(&address, 100), CUDA_ERROR_NOT_INITIALIZED);
     ANSWERS(cuMemFree(512), CUDA_ERROR_NOT_INITIALIZED);
     fixture_use_device(0);
     OK(cuMemFree(fixture_alloc(100)));
 }
-END_TEST
 
-START_TEST(freeing_a_pointer_we_never_saw_is_answered_as_the_driver_does) {
+TEST(freeing_a_pointer_we_never_saw_is_answered_as_the_driver_does) {
     int local;
     fixture_use_device(0);
     CUdeviceptr block = fixture_alloc(1000);
@@ -59,9 +55,8 @@ START_TEST(freeing_a_pointer_we_never_saw_is_answered_as_the_driver_does) {
     ANSWERS(cuMemFreeHost(&local), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemFree(block));
 }
-END_TEST
 
-START_TEST(freeing_a_segments_start_twice_frees_no_segment) {
+TEST(freeing_a_segments_start_twice_frees_no_segment) {
     fixture_use_device(0);
     CUdeviceptr first = fixture_alloc(1000), second = fixture_alloc(1000);
     fixture_fill(second, 7, 1000);
@@ -76,9 +71,8 @@ START_TEST(freeing_a_segments_start_twice_frees_no_segment) {
     ck_assert(fixture_is_filled(second, 7, 1000));
     OK(cuMemFree(second));
 }
-END_TEST
 
-START_TEST(freeing_inside_a_block_frees_nothing) {
+TEST(freeing_inside_a_block_frees_nothing) {
     static const size_t sizes[] = {1000, 700000, 3 * MIB, 300 * MIB};
     fixture_use_device(0);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -89,9 +83,8 @@ START_TEST(freeing_inside_a_block_frees_nothing) {
         OK(cuMemFree(block));
     }
 }
-END_TEST
 
-START_TEST(of_two_threads_that_free_the_same_block_one_succeeds) {
+TEST(of_two_threads_that_free_the_same_block_one_succeeds) {
     struct fixture_thread threads[2] = {{0}};
     CUcontext context = fixture_use_device(0);
     for (int round = 0; round < 20; round++) {
@@ -110,7 +103,6 @@ START_TEST(of_two_threads_that_free_the_same_block_one_succeeds) {
                          1);
     }
 }
-END_TEST
 
 static void free_and_query(struct fixture_thread *thread) {
     CUcontext current = thread->context;
@@ -128,7 +120,7 @@ static void free_and_query(struct fixture_thread *thread) {
     ck_assert_ptr_null(current);
 }
 
-START_TEST(a_thread_without_a_context_may_free_and_query) {
+TEST(a_thread_without_a_context_may_free_and_query) {
     fixture_use_device(0);
     CUdeviceptr block = fixture_alloc(1000), other = fixture_alloc(1000);
     struct fixture_thread thread = {.address = block, .other = other};
@@ -138,9 +130,8 @@ START_TEST(a_thread_without_a_context_may_free_and_query) {
     ANSWERS(cuMemFree(block), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemFree(other));
 }
-END_TEST
 
-START_TEST(a_host_typed_cuMemCreate_passes) {
+TEST(a_host_typed_cuMemCreate_passes) {
     CUmemGenericAllocationHandle handle;
     CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                       .location = {.type = CU_MEM_LOCATION_TYPE_HOST}};
@@ -149,9 +140,8 @@ START_TEST(a_host_typed_cuMemCreate_passes) {
     ck_assert_uint_eq(sim_calls("cuMemCreate"), 1);
     OK(cuMemFree(fixture_alloc(100)));
 }
-END_TEST
 
-START_TEST(one_failed_allocation_does_not_fail_the_next) {
+TEST(one_failed_allocation_does_not_fail_the_next) {
     CUdeviceptr address;
     size_t free_bytes, total_bytes;
     fixture_use_device(0);
@@ -165,17 +155,7 @@ START_TEST(one_failed_allocation_does_not_fail_the_next) {
         OK(cuMemFree(block));
     }
 }
-END_TEST
 
 int main(void) {
-    return fixture_run(
-        "arguments",
-        (const TTest *[]){
-            null_out_pointers_get_the_drivers_answer, a_size_of_nothing_gets_the_drivers_answer,
-            without_a_context_the_driver_answers, before_cuInit_the_driver_answers,
-            freeing_a_pointer_we_never_saw_is_answered_as_the_driver_does,
-            freeing_a_segments_start_twice_frees_no_segment, freeing_inside_a_block_frees_nothing,
-            of_two_threads_that_free_the_same_block_one_succeeds,
-            a_thread_without_a_context_may_free_and_query, a_host_typed_cuMemCreate_passes,
-            one_failed_allocation_does_not_fail_the_next, NULL});
+    return fixture_run("arguments");
 }

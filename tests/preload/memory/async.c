@@ -33,7 +33,7 @@ static void use_async(CUstream stream) {
     OK(cuStreamSynchronize(stream));
 }
 
-START_TEST(the_threshold_is_raised_on_the_devices_that_are_used) {
+TEST(the_threshold_is_raised_on_the_devices_that_are_used) {
     CUmemoryPool pool;
     CUdeviceptr address;
     CUcontext second = fixture_use_device(1);
@@ -51,9 +51,8 @@ START_TEST(the_threshold_is_raised_on_the_devices_that_are_used) {
     OK(cuCtxGetCurrent(&current));
     ck_assert_ptr_ne(current, second);
 }
-END_TEST
 
-START_TEST(what_the_program_sets_is_never_lowered_and_wins_afterwards) {
+TEST(what_the_program_sets_is_never_lowered_and_wins_afterwards) {
     const uint64_t more = (uint64_t)1 << 40;
     fixture_use_device(0);
     set_threshold(0, more);
@@ -68,7 +67,6 @@ START_TEST(what_the_program_sets_is_never_lowered_and_wins_afterwards) {
     use_async(CU_STREAM_PER_THREAD);
     ck_assert_uint_eq(threshold_of(1), 0);
 }
-END_TEST
 
 /* ---- either kind of pointer to either free ---- */
 
@@ -109,7 +107,7 @@ static bool stays_away(CUdeviceptr block) {
     return true;
 }
 
-START_TEST(a_block_freed_on_a_default_stream_waits_for_that_stream) {
+TEST(a_block_freed_on_a_default_stream_waits_for_that_stream, .n = 4) {
     CUstream streams[] = {NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, NULL};
     free_async_fn *frees[] = {cuMemFreeAsync, cuMemFreeAsync, cuMemFreeAsync, free_async_ptsz()};
     fixture_use_device(0);
@@ -124,13 +122,12 @@ START_TEST(a_block_freed_on_a_default_stream_waits_for_that_stream) {
     OK(cuStreamSynchronize(works_on));
     ck_assert(comes_back(block) || !fixture_is_preloaded());
 }
-END_TEST
 
 static void free_async_here(struct fixture_thread *thread) {
     thread->answer = cuMemFreeAsync(thread->address, thread->stream);
 }
 
-START_TEST(a_block_may_be_freed_on_a_stream_by_another_thread) {
+TEST(a_block_may_be_freed_on_a_stream_by_another_thread, .n = 4) {
     CUcontext context = fixture_use_device(0);
     struct fixture_thread thread = {
         .context = context, .stream = fixture_stream(), .address = fixture_alloc(SIZE)};
@@ -146,9 +143,8 @@ START_TEST(a_block_may_be_freed_on_a_stream_by_another_thread) {
     OK(cuStreamSynchronize(thread.stream));
     ck_assert(comes_back(thread.address) || !fixture_is_preloaded());
 }
-END_TEST
 
-START_TEST(a_block_may_be_freed_on_a_stream_of_another_context) {
+TEST(a_block_may_be_freed_on_a_stream_of_another_context) {
     CUcontext first = fixture_use_device(0);
     CUdeviceptr block = fixture_alloc(SIZE);
     fixture_use_device(1);
@@ -165,9 +161,8 @@ START_TEST(a_block_may_be_freed_on_a_stream_of_another_context) {
     if (answer == CUDA_SUCCESS)
         ck_assert(comes_back(block) || !fixture_is_preloaded());
 }
-END_TEST
 
-START_TEST(a_block_of_a_destroyed_stream_comes_back) {
+TEST(a_block_of_a_destroyed_stream_comes_back) {
     fixture_use_device(0);
     for (int round = 0; round < 5; round++) {
         CUstream stream = fixture_stream();
@@ -183,13 +178,12 @@ START_TEST(a_block_of_a_destroyed_stream_comes_back) {
         ck_assert(comes_back(block) || !fixture_is_preloaded());
     }
 }
-END_TEST
 
 static void free_here(struct fixture_thread *thread) {
     thread->answer = cuMemFree(thread->address);
 }
 
-START_TEST(stream_ordered_memory_may_be_freed_at_once_from_anywhere) {
+TEST(stream_ordered_memory_may_be_freed_at_once_from_anywhere) {
     CUcontext first = fixture_use_device(0), second = fixture_use_device(1);
     CUstream stream;
     CUdeviceptr address;
@@ -211,13 +205,12 @@ START_TEST(stream_ordered_memory_may_be_freed_at_once_from_anywhere) {
     OK(cuMemAllocAsync(&address, SIZE, CU_STREAM_PER_THREAD));
     OK(free_async_ptsz()(address, NULL));
 }
-END_TEST
 
 SIM_KERNEL(spin, atomic_int *) {
     launch->turn->again = !atomic_load(SIM_ARG(atomic_int *, 0));
 }
 
-START_TEST(a_slow_stream_does_not_keep_the_blocks_of_others) {
+TEST(a_slow_stream_does_not_keep_the_blocks_of_others) {
     enum { SLOW = 30, TRIES = 150 };
     atomic_int flag = 0, *flag_address = &flag;
     void *args[] = {&flag_address};
@@ -242,10 +235,9 @@ START_TEST(a_slow_stream_does_not_keep_the_blocks_of_others) {
     atomic_store(&flag, 1);
     OK(cuStreamSynchronize(slow));
 }
-END_TEST
 
 /* Its handle may be another one's next. */
-START_TEST(once_a_stream_went_streams_are_looked_up_anew) {
+TEST(once_a_stream_went_streams_are_looked_up_anew) {
     CUstream other;
     fixture_use_device(0);
     CUstream stream = fixture_stream();
@@ -258,7 +250,6 @@ START_TEST(once_a_stream_went_streams_are_looked_up_anew) {
     use_async(stream);
     ck_assert_uint_eq(sim_calls("cuStreamGetCtx"), fixture_is_preloaded());
 }
-END_TEST
 
 static unsigned long n_calls_of_pairs(CUstream stream) {
     enum { PAIRS = 100 };
@@ -273,26 +264,14 @@ static unsigned long n_calls_of_pairs(CUstream stream) {
     return sim_calls_total() / PAIRS;
 }
 
-START_TEST(what_is_passed_through_makes_the_calls_that_it_makes_natively) {
+TEST(what_is_passed_through_makes_the_calls_that_it_makes_natively) {
     fixture_use_device(0);
     CUstream stream = fixture_stream();
     ck_assert_uint_eq(n_calls_of_pairs(stream), 2);
     OK(cuStreamDestroy(stream)); /* the handle may be born again */
     ck_assert_uint_eq(n_calls_of_pairs(fixture_stream()), 2);
 }
-END_TEST
 
 int main(void) {
-    const TTest *const of_each[] = {a_block_freed_on_a_default_stream_waits_for_that_stream,
-                                    a_block_may_be_freed_on_a_stream_by_another_thread, NULL};
-    const TTest *const alone[] = {the_threshold_is_raised_on_the_devices_that_are_used,
-                                  what_the_program_sets_is_never_lowered_and_wins_afterwards,
-                                  a_block_may_be_freed_on_a_stream_of_another_context,
-                                  a_block_of_a_destroyed_stream_comes_back,
-                                  stream_ordered_memory_may_be_freed_at_once_from_anywhere,
-                                  a_slow_stream_does_not_keep_the_blocks_of_others,
-                                  once_a_stream_went_streams_are_looked_up_anew,
-                                  what_is_passed_through_makes_the_calls_that_it_makes_natively,
-                                  NULL};
-    return fixture_run_loop("async", of_each, 4, alone);
+    return fixture_run("async");
 }

@@ -90,15 +90,13 @@ static void churn_with(int n_contexts) {
     ck_assert_uint_eq(free_after, free_before);
 }
 
-START_TEST(eight_threads_share_a_context) {
+TEST(eight_threads_share_a_context) {
     churn_with(1);
 }
-END_TEST
 
-START_TEST(eight_threads_share_two_devices) {
+TEST(eight_threads_share_two_devices) {
     churn_with(2);
 }
-END_TEST
 
 /* Passes a block on: one thread allocates, another frees, and the address is born again. */
 struct hand {
@@ -119,7 +117,7 @@ static void free_what_comes(struct fixture_thread *thread) {
     thread->answer = CUDA_SUCCESS;
 }
 
-START_TEST(an_address_reborn_in_another_thread_keeps_its_record) {
+TEST(an_address_reborn_in_another_thread_keeps_its_record) {
     struct fixture_thread thread = {.context = fixture_use_device(0)};
     fixture_start(&thread, free_what_comes);
     for (unsigned i = 0; i < 2000; i++) {
@@ -135,7 +133,6 @@ START_TEST(an_address_reborn_in_another_thread_keeps_its_record) {
     atomic_store(&hand.is_over, true);
     fixture_join(&thread);
 }
-END_TEST
 
 static void capture_again_and_again(struct fixture_thread *thread) {
     CUstream stream = fixture_stream();
@@ -157,7 +154,8 @@ static void allocate_until_over(struct fixture_thread *thread) {
     }
 }
 
-START_TEST(captures_come_and_go_while_others_allocate) {
+/* Natively the calls of the others spoil the captures. */
+TEST_IF(fixture_is_preloaded(), captures_come_and_go_while_others_allocate) {
     struct fixture_thread threads[4] = {{0}};
     CUcontext context = fixture_use_device(0);
     for (int i = 0; i < 4; i++) {
@@ -168,7 +166,6 @@ START_TEST(captures_come_and_go_while_others_allocate) {
     for (int i = 0; i < 4; i++)
         fixture_join(&threads[i]);
 }
-END_TEST
 
 static void come_and_go(struct fixture_thread *thread) {
     for (int i = 0; i < 40; i++) {
@@ -183,7 +180,7 @@ static void come_and_go(struct fixture_thread *thread) {
     thread->answer = CUDA_SUCCESS;
 }
 
-START_TEST(contexts_come_and_go_in_several_threads) {
+TEST(contexts_come_and_go_in_several_threads) {
     struct fixture_thread threads[4] = {{0}};
     OK(cuInit(0));
     for (int i = 0; i < 4; i++)
@@ -192,15 +189,7 @@ START_TEST(contexts_come_and_go_in_several_threads) {
         fixture_join(&threads[i]);
     ck_assert_uint_eq(sim_live_bytes(), 0);
 }
-END_TEST
 
 int main(void) {
-    return fixture_run(
-        "churn",
-        (const TTest *[]){
-            eight_threads_share_a_context, eight_threads_share_two_devices,
-            an_address_reborn_in_another_thread_keeps_its_record,
-            contexts_come_and_go_in_several_threads,
-            /* natively the others' calls spoil the captures */
-            fixture_is_preloaded() ? captures_come_and_go_while_others_allocate : NULL, NULL});
+    return fixture_run("churn");
 }

@@ -119,7 +119,7 @@ static void expect_native(CUresult (*copy)(struct batch *), struct batch *batch)
     ck_assert_uint_eq(n_staged_waits(), n);
 }
 
-START_TEST(each_form_is_staged_and_moves_what_it_says) {
+TEST(each_form_is_staged_and_moves_what_it_says, .n = N_FORMS) {
     static const CUmemcpySrcAccessOrder orders[] = {CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
                                                     CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL,
                                                     CU_MEMCPY_SRC_ACCESS_ORDER_ANY};
@@ -133,9 +133,8 @@ START_TEST(each_form_is_staged_and_moves_what_it_says) {
     expect_moved(&batch);
     free(batch.host);
 }
-END_TEST
 
-START_TEST(where_each_copy_lies_is_asked_once) {
+TEST(where_each_copy_lies_is_asked_once, .n = N_FORMS) {
     struct batch batch = prepare();
     sim_calls_reset();
     OK(forms[_i](&batch));
@@ -144,11 +143,10 @@ START_TEST(where_each_copy_lies_is_asked_once) {
     expect_moved(&batch);
     free(batch.host);
 }
-END_TEST
 
 /* ---- none, where one cannot be ---- */
 
-START_TEST(one_that_cannot_be_staged_leaves_all_to_the_driver) {
+TEST(one_that_cannot_be_staged_leaves_all_to_the_driver, .n = N_FORMS) {
     struct batch batch = prepare();
     void *pinned;
     batch.sizes[1] = LEAST - 4;
@@ -164,9 +162,8 @@ START_TEST(one_that_cannot_be_staged_leaves_all_to_the_driver) {
     expect_moved(&batch);
     free(batch.host);
 }
-END_TEST
 
-START_TEST(attributes_that_may_be_refused_are_the_drivers_to_judge) {
+TEST(attributes_that_may_be_refused_are_the_drivers_to_judge) {
     struct batch batch = prepare();
     batch.n_attributes = 2;
     expect_native(copy_lines, &batch);
@@ -193,9 +190,8 @@ START_TEST(attributes_that_may_be_refused_are_the_drivers_to_judge) {
     expect_moved(&batch);
     free(batch.host);
 }
-END_TEST
 
-START_TEST(what_boxes_are_told_and_may_be_refused_for_is_the_drivers_to_judge) {
+TEST(what_boxes_are_told_and_may_be_refused_for_is_the_drivers_to_judge) {
     struct batch batch = prepare();
     CUDA_MEMCPY3D_BATCH_OP ops[N_COPIES];
     unsigned long n = n_staged_waits();
@@ -215,11 +211,10 @@ START_TEST(what_boxes_are_told_and_may_be_refused_for_is_the_drivers_to_judge) {
     ck_assert_uint_eq(n_staged_waits(), n);
     free(batch.host);
 }
-END_TEST
 
 /* ---- order ---- */
 
-START_TEST(a_batch_waits_for_nobody) {
+TEST(a_batch_waits_for_nobody, .n = N_FORMS) {
     struct batch batch = prepare();
     sim_hold();
     for (int i = 0; i < N_COPIES; i++)
@@ -233,9 +228,8 @@ START_TEST(a_batch_waits_for_nobody) {
         ck_assert(fixture_is_filled(batch.device + i * N_BYTES, (unsigned char)(i + 1), N_BYTES));
     free(batch.host);
 }
-END_TEST
 
-START_TEST(the_legacy_stream_and_one_that_went_are_refused_as_natively) {
+TEST(the_legacy_stream_and_one_that_went_are_refused_as_natively, .n = N_FORMS) {
     struct batch batch = prepare();
     CUstream stream = batch.stream;
     unsigned long n = n_staged_waits();
@@ -252,9 +246,8 @@ START_TEST(the_legacy_stream_and_one_that_went_are_refused_as_natively) {
     ck_assert(fixture_is_filled(batch.device, 9, N_COPIES * N_BYTES));
     free(batch.host);
 }
-END_TEST
 
-START_TEST(while_a_capture_is_open_the_driver_copies) {
+TEST(while_a_capture_is_open_the_driver_copies, .n = N_FORMS) {
     struct batch batch = prepare();
     CUstream other = fixture_stream();
     CUgraph graph;
@@ -265,11 +258,10 @@ START_TEST(while_a_capture_is_open_the_driver_copies) {
     expect_moved(&batch);
     free(batch.host);
 }
-END_TEST
 
 /* ---- answers ---- */
 
-START_TEST(one_that_leaves_its_block_refuses_all_before_a_byte_moves) {
+TEST(one_that_leaves_its_block_refuses_all_before_a_byte_moves, .n = N_FORMS) {
     struct batch batch = prepare();
     unsigned long n = n_staged_waits();
     batch.to[1] = batch.device + N_COPIES * N_BYTES - LEAST;
@@ -280,9 +272,8 @@ START_TEST(one_that_leaves_its_block_refuses_all_before_a_byte_moves) {
     OK(cuStreamSynchronize(batch.stream));
     free(batch.host);
 }
-END_TEST
 
-START_TEST(a_batch_is_whole_whichever_driver_call_fails) {
+TEST(a_batch_is_whole_whichever_driver_call_fails, .n = N_FORMS) {
     struct batch batch = prepare();
     bool has_failed = true;
     setenv("CUSHIM_COPY_THREADS", "0", 1); /* a call of one thread alone is the n-th */
@@ -303,7 +294,6 @@ START_TEST(a_batch_is_whole_whichever_driver_call_fails) {
     }
     free(batch.host);
 }
-END_TEST
 
 /* A child of its own for each: natively the driver faults. */
 static bool is_refused_or_faults(int form) {
@@ -323,10 +313,9 @@ static bool is_refused_or_faults(int form) {
     return WIFSIGNALED(status) || WEXITSTATUS(status) == 1;
 }
 
-START_TEST(host_memory_that_is_not_there_is_the_drivers_to_answer) {
+TEST(host_memory_that_is_not_there_is_the_drivers_to_answer, .n = N_FORMS) {
     ck_assert(is_refused_or_faults(_i));
 }
-END_TEST
 
 int main(void) {
     char least[16];
@@ -334,18 +323,5 @@ int main(void) {
     setenv("CUSHIM_COPY_STAGE", "on", 0);
     setenv("CUSHIM_COPY_STAGE_MIN", least, 0);
     setenv("CUSHIM_COPY_RING", "1M", 0);
-    const TTest *const tests[] = {
-        attributes_that_may_be_refused_are_the_drivers_to_judge,
-        what_boxes_are_told_and_may_be_refused_for_is_the_drivers_to_judge, NULL};
-    const TTest *const of_each[] = {each_form_is_staged_and_moves_what_it_says,
-                                    where_each_copy_lies_is_asked_once,
-                                    one_that_cannot_be_staged_leaves_all_to_the_driver,
-                                    a_batch_waits_for_nobody,
-                                    the_legacy_stream_and_one_that_went_are_refused_as_natively,
-                                    while_a_capture_is_open_the_driver_copies,
-                                    one_that_leaves_its_block_refuses_all_before_a_byte_moves,
-                                    a_batch_is_whole_whichever_driver_call_fails,
-                                    host_memory_that_is_not_there_is_the_drivers_to_answer,
-                                    NULL};
-    return fixture_run_loop("memory/copy_batch", of_each, N_FORMS, tests);
+    return fixture_run("memory/copy_batch");
 }

@@ -100,7 +100,7 @@ static void set_errno(void *page) {
     errno = EPROTO;
 }
 
-START_TEST(errno_is_as_it_was) {
+TEST(errno_is_as_it_was, .n = 4) {
     bool is_to_device = _i % 2;
     setenv("CUSHIM_COPY_THREADS", "0", 1);
     fixture_use_device(0);
@@ -119,7 +119,6 @@ START_TEST(errno_is_as_it_was) {
     OK(answer);
     ck_assert(!is_staging() || error == EDOM);
 }
-END_TEST
 
 /* It is begun and ended in one thread. */
 static struct {
@@ -149,7 +148,7 @@ static void capture_in_another(void *page) {
 }
 
 /* Its waits are calls that a capture forbids the threads whose mode is not RELAXED. */
-START_TEST(a_capture_that_begins_meanwhile_stays_valid) {
+TEST_IF(is_staging(), a_capture_that_begins_meanwhile_stays_valid, .n = 4) {
     sem_init(&captured.is_begun, 0, 0);
     sem_init(&captured.is_over, 0, 0);
     captured.context = fixture_use_device(0);
@@ -166,7 +165,6 @@ START_TEST(a_capture_that_begins_meanwhile_stays_valid) {
     ck_assert_int_eq(pthread_join(captured.thread, NULL), 0);
     OK(captured.answer);
 }
-END_TEST
 
 static void copy_cancelled(struct fixture_thread *thread) {
     char *host = map();
@@ -177,7 +175,7 @@ static void copy_cancelled(struct fixture_thread *thread) {
     atomic_store(&thread->is_done, 3);
 }
 
-START_TEST(a_copy_is_no_cancellation_point) {
+TEST_IF(is_staging(), a_copy_is_no_cancellation_point) {
     void *end;
     struct fixture_thread thread = {.context = fixture_use_device(0)};
     thread.address = fixture_alloc(N_BYTES);
@@ -189,7 +187,6 @@ START_TEST(a_copy_is_no_cancellation_point) {
     OK(thread.answer);
     ck_assert_uint_gt(n_staged_waits(), n);
 }
-END_TEST
 
 /* ---- when it stays out ---- */
 
@@ -213,7 +210,7 @@ static void copy_in_host_function(void *data) {
     atomic_store(&tried->is_done, 1);
 }
 
-START_TEST(inside_a_host_function_the_driver_alone_is_asked) {
+TEST(inside_a_host_function_the_driver_alone_is_asked) {
     fixture_use_device(0);
     struct tried tried = {fixture_alloc(N_BYTES), map(), 77, 0};
     CUstream stream = fixture_stream();
@@ -224,9 +221,8 @@ START_TEST(inside_a_host_function_the_driver_alone_is_asked) {
     OK(cuStreamSynchronize(stream));
     OK(cuMemcpyHtoD(tried.device, tried.host, N_BYTES));
 }
-END_TEST
 
-START_TEST(a_green_context_stages_nothing) {
+TEST(a_green_context_stages_nothing, .n = 4) {
     CUdevResource all, part;
     CUdevResourceDesc descriptor;
     CUcontext green_context, primary = fixture_use_device(0);
@@ -248,12 +244,11 @@ START_TEST(a_green_context_stages_nothing) {
     ck_assert(!is_staging() || n_staged_waits() > n);
     OK(cuGreenCtxDestroy(green));
 }
-END_TEST
 
 /* ---- a kernel that cannot look ---- */
 
 /* Linux before 5.14 does not know the advice. */
-START_TEST(on_an_old_kernel_the_driver_copies_and_the_report_says_so) {
+TEST_IF(is_staging(), on_an_old_kernel_the_driver_copies_and_the_report_says_so, .n = 4) {
     int status;
     char folder[] = "/tmp/copy-guest-XXXXXX", path[64], text[8192] = {0};
     ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -284,7 +279,6 @@ START_TEST(on_an_old_kernel_the_driver_copies_and_the_report_says_so) {
     rmdir(folder);
     ck_assert_ptr_nonnull(strstr(text, "older than Linux 5.14"));
 }
-END_TEST
 
 /* ---- memory that goes between the look at it and the copy ---- */
 
@@ -297,7 +291,7 @@ static void unmap_page(void *page) {
 }
 
 /* As natively: the fault is the program's, which ends by it. */
-START_TEST(memory_that_is_unmapped_meanwhile_ends_the_program_as_natively) {
+TEST(memory_that_is_unmapped_meanwhile_ends_the_program_as_natively, .n = 4) {
     int status;
     pid_t child = fork();
     if (child == 0) {
@@ -316,7 +310,6 @@ START_TEST(memory_that_is_unmapped_meanwhile_ends_the_program_as_natively) {
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
 }
-END_TEST
 
 static void map_again(int signal) {
     (void)signal;
@@ -327,7 +320,7 @@ static void map_again(int signal) {
 
 /* As natively, where the driver touches it in the thread that called; the software device's threads
  * take no signal. */
-START_TEST(a_handler_may_map_what_was_unmapped_and_the_copy_goes_on) {
+TEST_IF(is_staging(), a_handler_may_map_what_was_unmapped_and_the_copy_goes_on, .n = 4) {
     fixture_use_device(0);
     char *host = map();
     CUdeviceptr device = prepare(host);
@@ -346,24 +339,10 @@ START_TEST(a_handler_may_map_what_was_unmapped_and_the_copy_goes_on) {
         ck_assert(host[0] == 3 && memcmp(host, host + 1, N_BYTES - 1) == 0);
     }
 }
-END_TEST
 
 int main(void) {
     setenv("CUSHIM_COPY_STAGE", "on", 0);
     setenv("CUSHIM_COPY_STAGE_MIN", "64K", 0);
     setenv("CUSHIM_COPY_RING", "1M", 0);
-    const TTest *const tests[] = {inside_a_host_function_the_driver_alone_is_asked,
-                                  is_staging() ? a_copy_is_no_cancellation_point : NULL, NULL};
-    const TTest *const of_each[] = {errno_is_as_it_was, a_green_context_stages_nothing,
-                                    memory_that_is_unmapped_meanwhile_ends_the_program_as_natively,
-                                    NULL};
-    const TTest *const of_staged[] = {a_capture_that_begins_meanwhile_stays_valid,
-                                      on_an_old_kernel_the_driver_copies_and_the_report_says_so,
-                                      a_handler_may_map_what_was_unmapped_and_the_copy_goes_on,
-                                      NULL};
-    return fixture_run_loops("memory/copy_guest",
-                             (const struct fixture_loop[]){{of_each, 0, 4},
-                                                           {of_staged, 0, is_staging() ? 4 : 0},
-                                                           {NULL, 0, 0}},
-                             tests);
+    return fixture_run("memory/copy_guest");
 }

@@ -52,7 +52,7 @@ static unsigned long n_streams(void) {
 }
 
 /* A ring has a stream for the caller and one for each thread that may help. */
-START_TEST(helpers_are_as_many_as_are_asked_for_where_processors_are_more) {
+TEST(helpers_are_as_many_as_are_asked_for_where_processors_are_more, .n = 4) {
     static const int machines[] = {2, 64, 65, 1024};
     n_processors = machines[_i];
     setenv("CUSHIM_COPY_THREADS", "63", 1);
@@ -70,9 +70,8 @@ START_TEST(helpers_are_as_many_as_are_asked_for_where_processors_are_more) {
     ck_assert(fixture_is_filled(device, 5, N_BYTES));
     free(host);
 }
-END_TEST
 
-START_TEST(more_processors_than_a_set_holds_are_those_online) {
+TEST(more_processors_than_a_set_holds_are_those_online) {
     n_processors = -1;
     fixture_use_device(0);
     CUdeviceptr device = fixture_alloc(N_BYTES);
@@ -83,7 +82,6 @@ START_TEST(more_processors_than_a_set_holds_are_those_online) {
     ck_assert(may_be == (n_staged_waits() > n));
     free(host);
 }
-END_TEST
 
 /* ---- memory that changes between the look at it and the copy ---- */
 
@@ -118,8 +116,9 @@ static void open_page(int signal) {
     atomic_fetch_add(&change.n_mended, 1);
 }
 
-/* As natively, where the driver touches it in the thread that called. */
-START_TEST(a_fault_meanwhile_is_for_the_handler_of_the_program) {
+/* As natively, where the driver touches it in the thread that called.  The threads of the software
+ * device take no signal. */
+TEST_IF(fixture_is_preloaded(), a_fault_meanwhile_is_for_the_handler_of_the_program) {
     n_processors = 2;
     fixture_use_device(0);
     CUdeviceptr device = fixture_alloc(N_BYTES);
@@ -136,7 +135,6 @@ START_TEST(a_fault_meanwhile_is_for_the_handler_of_the_program) {
     ck_assert(fixture_is_filled(device, 6, N_BYTES));
     munmap(host, N_BYTES);
 }
-END_TEST
 
 /* ---- calls that fail ---- */
 
@@ -156,7 +154,7 @@ static bool copy_with_failure(unsigned long n, CUdeviceptr device, char *host) {
 }
 
 /* The ring is made anew in every other round. */
-START_TEST(a_copy_is_whole_whichever_driver_call_fails) {
+TEST(a_copy_is_whole_whichever_driver_call_fails, .n = 4) {
     static const char *const threads[] = {"0", "1"};
     char *host = malloc(FEW_BYTES);
     n_processors = 2;
@@ -174,11 +172,10 @@ START_TEST(a_copy_is_whole_whichever_driver_call_fails) {
     }
     free(host);
 }
-END_TEST
 
 /* ---- the life of a context, and of a process ---- */
 
-START_TEST(a_ring_goes_with_its_context) {
+TEST(a_ring_goes_with_its_context) {
     char *host = calloc(1, N_BYTES);
     for (int i = 0; i < 3; i++) {
         CUcontext context;
@@ -194,7 +191,6 @@ START_TEST(a_ring_goes_with_its_context) {
     }
     free(host);
 }
-END_TEST
 
 static void copy_for_ever(struct fixture_thread *thread) {
     char *host = calloc(1, N_BYTES);
@@ -206,7 +202,7 @@ static void copy_for_ever(struct fixture_thread *thread) {
     free(host);
 }
 
-START_TEST(a_child_of_a_fork_in_the_middle_of_copies_ends) {
+TEST(a_child_of_a_fork_in_the_middle_of_copies_ends) {
     n_processors = 4;
     struct fixture_thread thread = {.context = fixture_use_device(0)};
     CUdeviceptr device = fixture_alloc(N_BYTES);
@@ -232,18 +228,10 @@ START_TEST(a_child_of_a_fork_in_the_middle_of_copies_ends) {
     fixture_join(&thread);
     free(host);
 }
-END_TEST
 
 int main(void) {
     setenv("CUSHIM_COPY_STAGE", "on", 0);
     setenv("CUSHIM_COPY_STAGE_MIN", "64K", 0);
     setenv("CUSHIM_COPY_RING", "1M", 0);
-    const TTest *const tests[] = {
-        more_processors_than_a_set_holds_are_those_online, a_ring_goes_with_its_context,
-        a_child_of_a_fork_in_the_middle_of_copies_ends,
-        /* the software device's threads take no signal */
-        fixture_is_preloaded() ? a_fault_meanwhile_is_for_the_handler_of_the_program : NULL, NULL};
-    const TTest *const of_each[] = {helpers_are_as_many_as_are_asked_for_where_processors_are_more,
-                                    a_copy_is_whole_whichever_driver_call_fails, NULL};
-    return fixture_run_loop("memory/copy_life", of_each, 4, tests);
+    return fixture_run("memory/copy_life");
 }

@@ -39,7 +39,7 @@ static CUdeviceptr address_of(const void *host) {
 
 /* ---- what an end is ---- */
 
-START_TEST(what_is_small_pinned_mapped_registered_or_managed_is_left_alone) {
+TEST(what_is_small_pinned_mapped_registered_or_managed_is_left_alone) {
     fixture_use_device(0);
     CUdeviceptr device = fixture_alloc(N_BYTES), managed, mapped_device;
     void *pinned, *mapped, *plain = aligned_alloc(PAGE, N_BYTES);
@@ -68,10 +68,9 @@ START_TEST(what_is_small_pinned_mapped_registered_or_managed_is_left_alone) {
     expect_staged(cuMemcpyHtoD(device, plain, LEAST), n);
     free(plain);
 }
-END_TEST
 
 /* Its own ring would be of the wrong context, and the way between the devices is the driver's. */
-START_TEST(memory_of_another_device_is_left_alone) {
+TEST(memory_of_another_device_is_left_alone) {
     for (int is_peer = 0; is_peer < 2; is_peer++) {
         CUcontext first, second = fixture_use_device(1);
         CUdeviceptr there = fixture_alloc(N_BYTES), here;
@@ -96,9 +95,8 @@ START_TEST(memory_of_another_device_is_left_alone) {
         free(host);
     }
 }
-END_TEST
 
-START_TEST(ends_that_overlap_are_the_drivers_to_copy) {
+TEST(ends_that_overlap_are_the_drivers_to_copy) {
     fixture_use_device(0);
     CUdeviceptr device = fixture_alloc(2 * N_BYTES);
     unsigned char *host = malloc(2 * N_BYTES);
@@ -113,7 +111,6 @@ START_TEST(ends_that_overlap_are_the_drivers_to_copy) {
         ck_assert_int_eq(host[i], (unsigned char)(i / 251));
     free(host);
 }
-END_TEST
 
 /* ---- rows that lie one in another ---- */
 
@@ -138,7 +135,7 @@ static CUDA_MEMCPY2D rows_of(CUdeviceptr device, void *host, bool is_to_device) 
     return rows;
 }
 
-START_TEST(rows_that_overlap_are_refused_as_natively) {
+TEST(rows_that_overlap_are_refused_as_natively, .n = 2) {
     bool is_up = _i;
     fixture_use_device(0);
     CUdeviceptr device = fixture_alloc(4 * LEAST);
@@ -169,11 +166,10 @@ START_TEST(rows_that_overlap_are_refused_as_natively) {
     expect_staged(cuMemcpy3D(&box), n);
     free(host);
 }
-END_TEST
 
 /* ---- what leaves its allocation, or no size holds ---- */
 
-START_TEST(what_leaves_its_allocation_is_refused_before_a_byte_moves) {
+TEST(what_leaves_its_allocation_is_refused_before_a_byte_moves) {
     fixture_use_device(0);
     size_t pitch;
     CUdeviceptr ours = fixture_alloc(2 * MIB), driver_s;
@@ -189,10 +185,9 @@ START_TEST(what_leaves_its_allocation_is_refused_before_a_byte_moves) {
     }
     free(host);
 }
-END_TEST
 
 /* Some wrap to a size that would fit. */
-START_TEST(sizes_that_wrap_are_refused_before_a_byte_moves) {
+TEST(sizes_that_wrap_are_refused_before_a_byte_moves, .n = 2) {
     static const size_t counts[] = {SIZE_MAX, SIZE_MAX / LEAST, SIZE_MAX / LEAST + 1,
                                     SIZE_MAX / LEAST + 2, SIZE_MAX / LEAST + 5};
     bool is_up = _i;
@@ -222,12 +217,11 @@ START_TEST(sizes_that_wrap_are_refused_before_a_byte_moves) {
         ck_assert_int_eq(host[i], 0);
     free(host);
 }
-END_TEST
 
 /* ---- where memory is short ---- */
 
 /* Each pinned block is a call of the driver's here: a pool would try a smaller piece first. */
-START_TEST(the_ring_goes_back_where_memory_is_short_and_comes_again) {
+TEST(the_ring_goes_back_where_memory_is_short_and_comes_again) {
     setenv("CUSHIM_PINNED", "0", 1);
     fixture_use_device(0);
     CUdeviceptr device = fixture_alloc(N_BYTES);
@@ -250,7 +244,6 @@ START_TEST(the_ring_goes_back_where_memory_is_short_and_comes_again) {
     ck_assert(fixture_is_filled(device, 5, N_BYTES));
     free(host);
 }
-END_TEST
 
 int main(void) {
     char least[16];
@@ -258,13 +251,5 @@ int main(void) {
     setenv("CUSHIM_COPY_STAGE", "on", 0);
     setenv("CUSHIM_COPY_STAGE_MIN", least, 0);
     setenv("CUSHIM_COPY_RING", "1M", 0);
-    const TTest *const tests[] = {what_is_small_pinned_mapped_registered_or_managed_is_left_alone,
-                                  memory_of_another_device_is_left_alone,
-                                  ends_that_overlap_are_the_drivers_to_copy,
-                                  what_leaves_its_allocation_is_refused_before_a_byte_moves,
-                                  the_ring_goes_back_where_memory_is_short_and_comes_again,
-                                  NULL};
-    const TTest *const of_each[] = {rows_that_overlap_are_refused_as_natively,
-                                    sizes_that_wrap_are_refused_before_a_byte_moves, NULL};
-    return fixture_run_loop("memory/copy_place", of_each, 2, tests);
+    return fixture_run("memory/copy_place");
 }

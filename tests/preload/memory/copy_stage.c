@@ -137,7 +137,7 @@ static void move_plainly(const struct form *form, unsigned char *to, const unsig
     }
 }
 
-START_TEST(each_form_is_staged_and_moves_what_it_says) {
+TEST(each_form_is_staged_and_moves_what_it_says, .n = 4 * N_FORMS) {
     const struct form *form = &forms[_i % N_FORMS];
     static unsigned char expected[SPAN], seen[SPAN];
     struct sides sides = {.is_to_device = _i / N_FORMS % 2, .host = malloc(SPAN)};
@@ -162,7 +162,6 @@ START_TEST(each_form_is_staged_and_moves_what_it_says) {
     ck_assert_int_eq(memcmp(sides.is_to_device ? seen : sides.host, expected, SPAN), 0);
     free(sides.host);
 }
-END_TEST
 
 /* ---- which ones are left to the driver (where the ends lie: copy_place.c) ---- */
 
@@ -172,7 +171,7 @@ static void expect_native(CUresult answer, unsigned long n_before) {
 }
 
 /* Its own processor would move every byte twice.  Each test is a process of its own. */
-START_TEST(a_thread_that_may_run_on_one_processor_alone_stages_nothing) {
+TEST(a_thread_that_may_run_on_one_processor_alone_stages_nothing) {
     fixture_use_device(0);
     CUdeviceptr device = fixture_alloc(N_BYTES);
     char *host = calloc(1, N_BYTES);
@@ -192,7 +191,6 @@ START_TEST(a_thread_that_may_run_on_one_processor_alone_stages_nothing) {
     ck_assert(!is_staging() || n_staged_waits() > n);
     free(host);
 }
-END_TEST
 
 static void capture_here(struct fixture_thread *thread) {
     CUgraph graph;
@@ -204,7 +202,7 @@ static void capture_here(struct fixture_thread *thread) {
     OK(cuGraphDestroy(graph));
 }
 
-START_TEST(while_a_capture_is_open_the_driver_copies) {
+TEST(while_a_capture_is_open_the_driver_copies) {
     fixture_use_device(0);
     CUdeviceptr device = fixture_alloc(N_BYTES);
     CUstream stream = fixture_stream(), other = fixture_stream();
@@ -228,7 +226,6 @@ START_TEST(while_a_capture_is_open_the_driver_copies) {
     OK(cuCtxSynchronize());
     free(host);
 }
-END_TEST
 
 /* ---- order ---- */
 
@@ -280,7 +277,7 @@ static void expect_a_wait(void (*work)(struct fixture_thread *), CUstream stream
         ck_assert_uint_eq(host[0], 77);
 }
 
-START_TEST(a_copy_waits_for_what_its_stream_has_before_it) {
+TEST(a_copy_waits_for_what_its_stream_has_before_it) {
     CUstream blocking;
     fixture_use_device(0);
     expect_a_wait(copy_down, NULL, false);
@@ -289,9 +286,8 @@ START_TEST(a_copy_waits_for_what_its_stream_has_before_it) {
     OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
     expect_a_wait(copy_down_async, blocking, false);
 }
-END_TEST
 
-START_TEST(a_queued_copy_to_the_device_waits_for_nobody) {
+TEST(a_queued_copy_to_the_device_waits_for_nobody) {
     fixture_use_device(0);
     CUdeviceptr device = fixture_alloc(N_BYTES);
     CUstream stream = fixture_stream();
@@ -307,11 +303,10 @@ START_TEST(a_queued_copy_to_the_device_waits_for_nobody) {
     ck_assert(fixture_is_filled(device, 3, N_BYTES));
     free(host);
 }
-END_TEST
 
 /* ---- answers ---- */
 
-START_TEST(an_error_of_earlier_work_is_told_by_the_copy) {
+TEST(an_error_of_earlier_work_is_told_by_the_copy) {
     fixture_use_device(0);
     CUdeviceptr device = fixture_alloc(N_BYTES);
     char *host = calloc(1, N_BYTES);
@@ -321,7 +316,6 @@ START_TEST(an_error_of_earlier_work_is_told_by_the_copy) {
     ANSWERS(cuMemcpyHtoD(device, host, N_BYTES), CUDA_ERROR_ILLEGAL_ADDRESS);
     free(host);
 }
-END_TEST
 
 /* ---- host memory that is not there ---- */
 
@@ -351,7 +345,7 @@ static int end_of_copy(unsigned char *host, bool is_to_device) {
     return WIFSIGNALED(status) ? FAULT_OF_THE_DRIVER : WEXITSTATUS(status);
 }
 
-START_TEST(host_memory_that_is_not_there_is_the_drivers_to_answer) {
+TEST(host_memory_that_is_not_there_is_the_drivers_to_answer) {
     unsigned char *pages =
         mmap(NULL, N_BYTES + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(pages, MAP_FAILED);
@@ -373,11 +367,10 @@ START_TEST(host_memory_that_is_not_there_is_the_drivers_to_answer) {
     ck_assert_int_eq(end_of_copy(pages, false), FAULT_OF_THE_DRIVER);
     munmap(pages, N_BYTES + PAGE);
 }
-END_TEST
 
 /* ---- the process ---- */
 
-START_TEST(a_child_has_no_helpers_and_ends) {
+TEST(a_child_has_no_helpers_and_ends) {
     fixture_use_device(0);
     CUdeviceptr device = fixture_alloc(4 * MIB);
     char *host = calloc(1, 4 * MIB);
@@ -394,7 +387,6 @@ START_TEST(a_child_has_no_helpers_and_ends) {
     }
     free(host);
 }
-END_TEST
 
 static void copy_for_ever(struct fixture_thread *thread) {
     char *host = calloc(1, 4 * MIB);
@@ -405,7 +397,7 @@ static void copy_for_ever(struct fixture_thread *thread) {
         pause();
 }
 
-START_TEST(exit_in_the_middle_of_copies_ends_the_process) {
+TEST(exit_in_the_middle_of_copies_ends_the_process) {
     for (int i = 0; i < 20; i++) {
         int status;
         pid_t child = fork();
@@ -422,7 +414,6 @@ START_TEST(exit_in_the_middle_of_copies_ends_the_process) {
         ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
 }
-END_TEST
 
 int main(void) {
     char least[16];
@@ -430,15 +421,5 @@ int main(void) {
     setenv("CUSHIM_COPY_STAGE", "on", 0);
     setenv("CUSHIM_COPY_STAGE_MIN", least, 0);
     setenv("CUSHIM_COPY_RING", "1M", 0);
-    const TTest *const tests[] = {a_thread_that_may_run_on_one_processor_alone_stages_nothing,
-                                  while_a_capture_is_open_the_driver_copies,
-                                  a_copy_waits_for_what_its_stream_has_before_it,
-                                  a_queued_copy_to_the_device_waits_for_nobody,
-                                  an_error_of_earlier_work_is_told_by_the_copy,
-                                  host_memory_that_is_not_there_is_the_drivers_to_answer,
-                                  a_child_has_no_helpers_and_ends,
-                                  exit_in_the_middle_of_copies_ends_the_process,
-                                  NULL};
-    const TTest *const of_each[] = {each_form_is_staged_and_moves_what_it_says, NULL};
-    return fixture_run_loop("memory/copy_stage", of_each, 4 * N_FORMS, tests);
+    return fixture_run("memory/copy_stage");
 }

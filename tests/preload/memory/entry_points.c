@@ -412,7 +412,7 @@ static void check(const struct call *call, size_t n) {
         ck_assert_msg(fixture_is_filled(blocks[i], PATTERN, n), "%s hurt a neighbour", call->name);
 }
 
-START_TEST(each_ends_with_its_block) {
+TEST(each_ends_with_its_block, .n = N_SIZES) {
     size_t n = sizes[_i];
     set_up();
     for (int i = 0; i < N_CALLS; i++) {
@@ -431,7 +431,6 @@ START_TEST(each_ends_with_its_block) {
         release(call->kind, blocks[2]);
     }
 }
-END_TEST
 
 /* ---- is any left out? ---- */
 
@@ -460,7 +459,7 @@ static bool is_due(const char *abi) {
 #endif
 }
 
-START_TEST(none_that_is_hooked_is_left_out) {
+TEST(none_that_is_hooked_is_left_out) {
     set_up();
     for (int i = 0; i < N_CALLS; i++) {
         CUdeviceptr block = alloc(calls[i].kind, 4096);
@@ -476,10 +475,7 @@ START_TEST(none_that_is_hooked_is_left_out) {
 #include "cuda/symbols.def"
 #undef SYM
 }
-END_TEST
 
 int main(void) {
-    const TTest *const of_each_size[] = {each_ends_with_its_block, NULL};
-    return fixture_run_loop("entry_points", of_each_size, N_SIZES,
-                            (const TTest *[]){none_that_is_hooked_is_left_out, NULL});
+    return fixture_run("entry_points");
 }

@@ -47,7 +47,7 @@ static void start_spinning(void) {
 static const unsigned pieces[] = {1, 2, 6, 16};
 enum { N_PIECES = sizeof pieces / sizeof *pieces };
 
-START_TEST(a_spinning_kernel_does_not_keep_70_percent_from_who_freed_60) {
+TEST(a_spinning_kernel_does_not_keep_70_percent_from_who_freed_60, .n = N_PIECES) {
     CUdeviceptr address;
     fixture_use_device(0);
     size_t all_bytes = total_bytes();
@@ -58,9 +58,8 @@ START_TEST(a_spinning_kernel_does_not_keep_70_percent_from_who_freed_60) {
     sim_release_hold();
     OK(cuMemFree(address));
 }
-END_TEST
 
-START_TEST(nor_does_a_small_block_that_lives_on) {
+TEST(nor_does_a_small_block_that_lives_on, .n = N_PIECES) {
     CUdeviceptr address;
     fixture_use_device(0);
     size_t all_bytes = total_bytes();
@@ -71,17 +70,15 @@ START_TEST(nor_does_a_small_block_that_lives_on) {
     ck_assert_uint_gt(sim_pending(), 0);
     sim_release_hold();
 }
-END_TEST
 
-START_TEST(another_process_finds_60_percent_after_60_were_freed) {
+TEST(another_process_finds_60_percent_after_60_were_freed, .n = N_PIECES) {
     fixture_use_device(0);
     size_t all_bytes = total_bytes();
     use_60_percent(pieces[_i]);
     ck_assert_uint_le(sim_live_bytes(), all_bytes / 100 * 40);
 }
-END_TEST
 
-START_TEST(the_free_memory_that_is_told_is_native) {
+TEST(the_free_memory_that_is_told_is_native) {
     CUdeviceptr blocks[200];
     fixture_use_device(0);
     size_t before_bytes = free_bytes();
@@ -93,10 +90,9 @@ START_TEST(the_free_memory_that_is_told_is_native) {
     ck_assert_uint_eq(free_bytes(), before_bytes);
     ck_assert_uint_eq(total_bytes(), 1024 * (size_t)MIB);
 }
-END_TEST
 
 /* What cannot hold natively backed: to give back what is held takes a wait for the kernel. */
-START_TEST(all_that_was_freed_can_be_had_while_a_kernel_spins_where_memory_is_mapped) {
+TEST(all_that_was_freed_can_be_had_while_a_kernel_spins_where_memory_is_mapped) {
     CUdeviceptr address;
     fixture_use_device(0);
     size_t all_bytes = total_bytes();
@@ -112,9 +108,8 @@ START_TEST(all_that_was_freed_can_be_had_while_a_kernel_spins_where_memory_is_ma
     if (answer != CUDA_SUCCESS)
         OK(cuMemAlloc(&address, all_bytes / 100 * 95));
 }
-END_TEST
 
-START_TEST(memory_goes_with_its_context) {
+TEST(memory_goes_with_its_context) {
     CUcontext context;
     OK(cuInit(0));
     OK(cuCtxCreate(&context, NULL, 0, 0));
@@ -124,9 +119,8 @@ START_TEST(memory_goes_with_its_context) {
     OK(cuCtxDestroy(context));
     ck_assert_uint_eq(sim_live_bytes(), 0);
 }
-END_TEST
 
-START_TEST(the_backend_is_the_one_asked_for) {
+TEST(the_backend_is_the_one_asked_for) {
     CUipcMemHandle handle;
     fixture_use_device(0);
     CUdeviceptr address = fixture_alloc(20 * MIB);
@@ -137,15 +131,7 @@ START_TEST(the_backend_is_the_one_asked_for) {
     ck_assert_int_eq(cuIpcGetMemHandle(&handle, address) != CUDA_SUCCESS, is_mapped());
     OK(cuMemFree(address));
 }
-END_TEST
 
 int main(void) {
-    const TTest *const of_each[] = {a_spinning_kernel_does_not_keep_70_percent_from_who_freed_60,
-                                    nor_does_a_small_block_that_lives_on,
-                                    another_process_finds_60_percent_after_60_were_freed, NULL};
-    const TTest *const alone[] = {
-        the_free_memory_that_is_told_is_native,
-        all_that_was_freed_can_be_had_while_a_kernel_spins_where_memory_is_mapped,
-        memory_goes_with_its_context, the_backend_is_the_one_asked_for, NULL};
-    return fixture_run_loop("growth", of_each, N_PIECES, alone);
+    return fixture_run("growth");
 }

@@ -78,16 +78,14 @@ static void end_under_all(bool is_primary) {
     }
 }
 
-START_TEST(a_context_ends_with_live_pending_and_kept_blocks) {
+TEST(a_context_ends_with_live_pending_and_kept_blocks) {
     end_under_all(false);
 }
-END_TEST
 
-START_TEST(a_reset_takes_live_pending_and_kept_blocks) {
+TEST(a_reset_takes_live_pending_and_kept_blocks) {
     for (int i = 0; i < 3; i++)
         end_under_all(true);
 }
-END_TEST
 
 static int by_address(const void *a, const void *b) {
     CUdeviceptr x = *(const CUdeviceptr *)a, y = *(const CUdeviceptr *)b;
@@ -95,7 +93,8 @@ static int by_address(const void *a, const void *b) {
 }
 
 /* Each block costs the same in every way: one has the million, the others a tenth. */
-START_TEST(a_million_blocks_live_at_once) {
+/* The software driver alone takes a minute for them. */
+TEST_IF(fixture_is_preloaded(), a_million_blocks_live_at_once) {
     enum { ALIGN_BYTES = 512 };
     const int n = getenv("TEST_FEWER_BLOCKS") ? 100000 : 1000000;
     CUdeviceptr *blocks = malloc((size_t)n * sizeof *blocks);
@@ -115,7 +114,6 @@ START_TEST(a_million_blocks_live_at_once) {
     free(blocks);
     OK(cuMemFree(fixture_alloc(100)));
 }
-END_TEST
 
 static const size_t absurd[] = {
     SIZE_MAX,           SIZE_MAX - 1,       SIZE_MAX - 511,   SIZE_MAX - 2 * MIB + 1,
@@ -137,7 +135,7 @@ static void ask_for(size_t n_bytes, CUdeviceptr block) {
     ANSWERS(cuMemsetD32(block, 1, n_bytes / 4 + 1), CUDA_ERROR_INVALID_VALUE);
 }
 
-START_TEST(sizes_near_overflow_are_out_of_memory) {
+TEST(sizes_near_overflow_are_out_of_memory) {
     fixture_use_device(0);
     CUdeviceptr block = fixture_alloc(1000);
     for (size_t i = 0; i < sizeof absurd / sizeof *absurd; i++)
@@ -145,7 +143,6 @@ START_TEST(sizes_near_overflow_are_out_of_memory) {
     OK(cuMemFree(block));
     OK(cuMemFree(fixture_alloc(1000)));
 }
-END_TEST
 
 static unsigned long long draw(unsigned long long *state) {
     *state ^= *state << 13;
@@ -168,7 +165,7 @@ static CUdeviceptr draw_junk(unsigned long long *state, CUdeviceptr block) {
     }
 }
 
-START_TEST(junk_for_pointers_is_refused_and_harms_nobody) {
+TEST(junk_for_pointers_is_refused_and_harms_nobody) {
     enum { N_BLOCKS = 64, N_ROUNDS = 20000, N_BYTES = 700 };
     CUdeviceptr blocks[N_BLOCKS];
     unsigned long long state = 88172645463325252ull;
@@ -196,7 +193,6 @@ START_TEST(junk_for_pointers_is_refused_and_harms_nobody) {
         OK(cuMemFree(blocks[i]));
     }
 }
-END_TEST
 
 /* Of the device's pages; blocks of a size that segments hold, or one block. */
 static void use_and_free(unsigned pct, size_t block_bytes) {
@@ -216,7 +212,8 @@ static void use_and_free(unsigned pct, size_t block_bytes) {
 
 static const size_t footprints[] = {512 * KIB, 3 * MIB, 8 * MIB, 20 * MIB, 40 * MIB, 600 * MIB};
 
-START_TEST(after_a_free_a_kernel_that_never_ends_starves_no_allocation) {
+TEST(after_a_free_a_kernel_that_never_ends_starves_no_allocation,
+     .n = sizeof footprints / sizeof *footprints) {
     CUdeviceptr address;
     size_t free_bytes, total_bytes;
     use_and_free(60, footprints[_i]);
@@ -227,9 +224,8 @@ START_TEST(after_a_free_a_kernel_that_never_ends_starves_no_allocation) {
     open_spin();
     OK(cuMemFree(address));
 }
-END_TEST
 
-START_TEST(after_a_free_managed_memory_has_the_device) {
+TEST(after_a_free_managed_memory_has_the_device, .n = sizeof footprints / sizeof *footprints) {
     CUdeviceptr address;
     size_t free_bytes, total_bytes;
     use_and_free(60, footprints[_i]);
@@ -239,17 +235,7 @@ START_TEST(after_a_free_managed_memory_has_the_device) {
     OK(cuCtxSynchronize());
     OK(cuMemFree(address));
 }
-END_TEST
 
 int main(void) {
-    const TTest *const of_each[] = {after_a_free_a_kernel_that_never_ends_starves_no_allocation,
-                                    after_a_free_managed_memory_has_the_device, NULL};
-    const TTest *const alone[] = {
-        a_context_ends_with_live_pending_and_kept_blocks,
-        a_reset_takes_live_pending_and_kept_blocks, sizes_near_overflow_are_out_of_memory,
-        junk_for_pointers_is_refused_and_harms_nobody,
-        /* the software driver takes a minute for them */
-        fixture_is_preloaded() ? a_million_blocks_live_at_once : NULL, NULL};
-    return fixture_run_loop("hostile", of_each, (int)(sizeof footprints / sizeof *footprints),
-                            alone);
+    return fixture_run("hostile");
 }

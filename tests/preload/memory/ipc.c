@@ -74,7 +74,7 @@ static int is_capable(CUdeviceptr address) {
     return value & 0xff;
 }
 
-START_TEST(a_handle_opens_at_its_own_bytes) {
+TEST(a_handle_opens_at_its_own_bytes) {
     static const size_t sizes[] = {1000, 5000, 700000, 3 * MIB, 4 * MIB, 300 * MIB};
     enum { N = sizeof sizes / sizeof *sizes };
     struct importer importer = start_importer();
@@ -90,7 +90,6 @@ START_TEST(a_handle_opens_at_its_own_bytes) {
     }
     stop_importer(&importer);
 }
-END_TEST
 
 /* In a process of its own: open them all, look, and close them all; 0, or what went wrong. */
 static int open_all(int from, unsigned n) {
@@ -123,7 +122,7 @@ static int open_all(int from, unsigned n) {
 }
 
 /* Those of one segment are open at once, each twice, and each is closed as often. */
-START_TEST(neighbours_are_open_at_once) {
+TEST(neighbours_are_open_at_once) {
     enum { N = 32 };
     int there[2], status;
     ck_assert_int_eq(pipe(there), 0);
@@ -145,11 +144,10 @@ START_TEST(neighbours_are_open_at_once) {
     for (unsigned i = 0; i < N && fixture_is_preloaded(); i++)
         ck_assert_uint_eq(fixture_read(blocks[i]), 1000 + i);
 }
-END_TEST
 
 /* A handle of a large block opens that block alone; small ones share a page of 2 MiB, as natively.
  */
-START_TEST(no_handle_shows_another_large_block) {
+TEST(no_handle_shows_another_large_block, .n = 3) {
     enum { N = 24 };
     static const size_t sizes[] = {MIB + MIB / 2, 3 * MIB, 20 * MIB};
     struct importer importer = start_importer();
@@ -171,10 +169,9 @@ START_TEST(no_handle_shows_another_large_block) {
     }
     stop_importer(&importer);
 }
-END_TEST
 
 /* Who has it mapped still sees what it was then, and nothing that comes later. */
-START_TEST(what_was_shared_goes_back_to_the_driver_with_its_free) {
+TEST(what_was_shared_goes_back_to_the_driver_with_its_free) {
     CUipcMemHandle handle;
     fixture_use_device(0);
     CUdeviceptr block = fixture_alloc(20 * MIB);
@@ -183,10 +180,9 @@ START_TEST(what_was_shared_goes_back_to_the_driver_with_its_free) {
     OK(cuMemFree(block));
     ck_assert_uint_eq(sim_calls("cuMemFree_v2"), n_frees + 1);
 }
-END_TEST
 
 /* So does what is freed in a stream's order, behind the stream's work. */
-START_TEST(what_was_shared_goes_back_with_a_free_in_stream_order) {
+TEST(what_was_shared_goes_back_with_a_free_in_stream_order) {
     CUipcMemHandle handle;
     CUstream stream;
     fixture_use_device(0);
@@ -203,10 +199,9 @@ START_TEST(what_was_shared_goes_back_with_a_free_in_stream_order) {
     OK(cuMemFree(next));
     OK(cuStreamDestroy(stream));
 }
-END_TEST
 
 /* Of a small block natively, too: its page stays as it is until whoever opened it closes it. */
-START_TEST(what_was_shared_is_never_handed_out_again) {
+TEST(what_was_shared_is_never_handed_out_again) {
     enum { N = 16, N_SIZES = 4, ROUNDS = 3 }; /* no more than may be idle */
     static const size_t sizes[N_SIZES] = {512, 5000, 100000, MIB};
     CUdeviceptr shown[N_SIZES], fresh[N_SIZES][N];
@@ -237,10 +232,9 @@ START_TEST(what_was_shared_is_never_handed_out_again) {
         OK(cuCtxSynchronize());
     }
 }
-END_TEST
 
 /* Shared and freed again and again, with live blocks beside: what is held stays in bounds. */
-START_TEST(what_was_shared_does_not_pile_up) {
+TEST(what_was_shared_does_not_pile_up) {
     enum { N_LIVE = 8, N = 2000 };
     size_t before_bytes, after_bytes, total_bytes;
     CUdeviceptr live[N_LIVE];
@@ -263,10 +257,9 @@ START_TEST(what_was_shared_does_not_pile_up) {
     OK(cuMemGetInfo(&after_bytes, &total_bytes));
     ck_assert_uint_le(before_bytes - after_bytes, 2 * MIB);
 }
-END_TEST
 
 /* Natively blocks up to 1 MiB share pages of 2 MiB, whoever was told of them. */
-START_TEST(handles_of_small_blocks_take_no_more_memory_than_the_blocks) {
+TEST(handles_of_small_blocks_take_no_more_memory_than_the_blocks) {
     enum { N = 600 };
     static CUdeviceptr blocks[N];
     size_t before_bytes, after_bytes, total_bytes;
@@ -285,9 +278,8 @@ START_TEST(handles_of_small_blocks_take_no_more_memory_than_the_blocks) {
     OK(cuMemGetInfo(&after_bytes, &total_bytes));
     ck_assert_uint_eq(before_bytes, after_bytes);
 }
-END_TEST
 
-START_TEST(a_freed_or_foreign_pointer_has_no_handle) {
+TEST(a_freed_or_foreign_pointer_has_no_handle) {
     CUipcMemHandle handle;
     fixture_use_device(0);
     CUdeviceptr block = fixture_alloc(3 * MIB);
@@ -296,7 +288,6 @@ START_TEST(a_freed_or_foreign_pointer_has_no_handle) {
     ck_assert_int_ne(cuIpcGetMemHandle(&handle, 0x1234000), CUDA_SUCCESS);
     ck_assert_uint_eq(sim_calls("cuIpcGetMemHandle"), 2); /* the driver's own answers */
 }
-END_TEST
 
 /*
  * Every process shows blocks of each size to all, and reads what all show; TEST_PROCESSES says how
@@ -378,7 +369,7 @@ static void meet_all(int i, int n, int in, const int *outs) {
     }
 }
 
-START_TEST(each_of_many_processes_reads_what_all_show) {
+TEST(each_of_many_processes_reads_what_all_show) {
     const char *asked = getenv("TEST_PROCESSES");
     int n = asked ? atoi(asked) : 8, ends[MANY][2], outs[MANY], status;
     pid_t children[MANY];
@@ -400,18 +391,7 @@ START_TEST(each_of_many_processes_reads_what_all_show) {
         ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "process %d", i);
     }
 }
-END_TEST
 
 int main(void) {
-    const TTest *const of_each_size[] = {no_handle_shows_another_large_block, NULL};
-    return fixture_run_loop(
-        "ipc", of_each_size, 3,
-        (const TTest *[]){a_handle_opens_at_its_own_bytes, neighbours_are_open_at_once,
-                          what_was_shared_goes_back_to_the_driver_with_its_free,
-                          what_was_shared_goes_back_with_a_free_in_stream_order,
-                          what_was_shared_is_never_handed_out_again,
-                          what_was_shared_does_not_pile_up,
-                          handles_of_small_blocks_take_no_more_memory_than_the_blocks,
-                          a_freed_or_foreign_pointer_has_no_handle,
-                          each_of_many_processes_reads_what_all_show, NULL});
+    return fixture_run("ipc");
 }

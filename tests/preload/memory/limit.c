@@ -68,7 +68,7 @@ static const struct {
             {take_physical, give_physical}};
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
-START_TEST(what_one_way_took_is_refused_to_all_others_and_had_when_it_is_back) {
+TEST(what_one_way_took_is_refused_to_all_others_and_had_when_it_is_back, .n = N_WAYS) {
     fixture_use_device(0);
     for (int i = 0; i < N_WAYS; i++) {
         OK(ways[_i].take());
@@ -83,9 +83,8 @@ START_TEST(what_one_way_took_is_refused_to_all_others_and_had_when_it_is_back) {
         OK(ways[i].give());
     }
 }
-END_TEST
 
-START_TEST(what_is_told_to_be_free_is_had_page_by_page) {
+TEST(what_is_told_to_be_free_is_had_page_by_page) {
     CUdeviceptr address;
     size_t n = 0;
     fixture_use_device(0);
@@ -96,19 +95,17 @@ START_TEST(what_is_told_to_be_free_is_had_page_by_page) {
     ck_assert_uint_eq(free_bytes(), 0);
     ANSWERS(cuMemAlloc(&address, PAGE), CUDA_ERROR_OUT_OF_MEMORY);
 }
-END_TEST
 
-START_TEST(a_request_beyond_the_device_is_refused_at_once) {
+TEST(a_request_beyond_the_device_is_refused_at_once) {
     CUdeviceptr address = 1;
     fixture_use_device(0);
     ANSWERS(cuMemAlloc(&address, DEVICE_BYTES + 1), CUDA_ERROR_OUT_OF_MEMORY);
     ANSWERS(cuMemAlloc(&address, (size_t)1 << 40), CUDA_ERROR_OUT_OF_MEMORY);
     ck_assert_uint_eq(free_bytes(), DEVICE_BYTES);
 }
-END_TEST
 
 /* Served by a pool, or by the driver. */
-START_TEST(the_hosts_memory_is_no_part_of_it) {
+TEST(the_hosts_memory_is_no_part_of_it) {
     void *pinned;
     fixture_use_device(0);
     OK(take_plain()); /* the device is in use, and so is its limit */
@@ -120,9 +117,8 @@ START_TEST(the_hosts_memory_is_no_part_of_it) {
     OK(cuMemFreeHost(pinned));
     ck_assert_uint_eq(free_bytes(), DEVICE_BYTES);
 }
-END_TEST
 
-START_TEST(contexts_of_a_device_share_it) {
+TEST(contexts_of_a_device_share_it) {
     CUcontext other;
     CUcontext first = fixture_use_device(0);
     CUdeviceptr address = fixture_alloc(150 * MIB);
@@ -135,10 +131,9 @@ START_TEST(contexts_of_a_device_share_it) {
     OK(cuMemFree(address));
     OK(cuMemAlloc(&taken, 250 * MIB));
 }
-END_TEST
 
 /* Random sizes: never beyond the device, and what is freed can be had again. */
-START_TEST(churn_stays_within_the_device) {
+TEST(churn_stays_within_the_device) {
     CUdeviceptr blocks[40] = {0};
     unsigned long draw = 1;
     fixture_use_device(0);
@@ -160,16 +155,7 @@ START_TEST(churn_stays_within_the_device) {
     ck_assert_uint_eq(free_bytes(), DEVICE_BYTES);
     OK(cuMemAlloc(blocks, DEVICE_BYTES));
 }
-END_TEST
 
 int main(void) {
-    const TTest *const of_each[] = {
-        what_one_way_took_is_refused_to_all_others_and_had_when_it_is_back, NULL};
-    const TTest *const alone[] = {what_is_told_to_be_free_is_had_page_by_page,
-                                  a_request_beyond_the_device_is_refused_at_once,
-                                  the_hosts_memory_is_no_part_of_it,
-                                  contexts_of_a_device_share_it,
-                                  churn_stays_within_the_device,
-                                  NULL};
-    return fixture_run_loop("limit", of_each, N_WAYS, alone);
+    return fixture_run("limit");
 }

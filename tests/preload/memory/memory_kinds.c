@@ -12,7 +12,7 @@ static const struct {
              {MIB, 3 * MIB}, {3 * MIB, MIB}, {5 * MIB, 5 * MIB}, {70 * MIB, 70 * MIB}};
 enum { N_SMALL = 5, N_SIZES = sizeof sizes / sizeof sizes[0] };
 
-START_TEST(pinned_memory_comes_back_as_zero) {
+TEST(pinned_memory_comes_back_as_zero, .n = N_SIZES) {
     fixture_use_device(0);
     for (int round = 0; round < 3; round++) {
         unsigned char *first = pinned_alloc(sizes[_i].first_bytes, 0);
@@ -25,9 +25,8 @@ START_TEST(pinned_memory_comes_back_as_zero) {
         OK(cuMemFreeHost(second));
     }
 }
-END_TEST
 
-START_TEST(managed_memory_comes_back_as_zero) {
+TEST(managed_memory_comes_back_as_zero, .n = N_SIZES) {
     fixture_use_device(0);
     for (int round = 0; round < 3; round++) {
         CUdeviceptr first = managed_alloc(sizes[_i].first_bytes, CU_MEM_ATTACH_GLOBAL);
@@ -39,9 +38,10 @@ START_TEST(managed_memory_comes_back_as_zero) {
         OK(cuMemFree(second));
     }
 }
-END_TEST
 
-START_TEST(a_freed_pinned_block_comes_back_without_the_driver) {
+/* `relaxed` rotates blocks first. */
+TEST_IF(is_pooled("CUSHIM_PINNED") && waits(), a_freed_pinned_block_comes_back_without_the_driver,
+        .n = N_SIZES) {
     size_t n_bytes = sizes[_i].first_bytes;
     fixture_use_device(0);
     OK(cuMemFreeHost(pinned_alloc(n_bytes, 0)));
@@ -54,11 +54,11 @@ START_TEST(a_freed_pinned_block_comes_back_without_the_driver) {
     }
     ck_assert_uint_eq(sim_calls("cuMemHostAlloc") + sim_calls("cuMemFreeHost"), 0);
 }
-END_TEST
 
 /* On a machine that is busy the clearing may take too long, and the driver serves: once in a while.
  */
-START_TEST(a_freed_managed_block_comes_back) {
+/* Each managed block is an allocation of its own: larger ones tell nothing more. */
+TEST(a_freed_managed_block_comes_back, .n = N_SMALL) {
     size_t n_bytes = sizes[_i].first_bytes;
     fixture_use_device(0);
     CUdeviceptr block = managed_alloc(n_bytes, CU_MEM_ATTACH_GLOBAL), again = 0;
@@ -69,9 +69,8 @@ START_TEST(a_freed_managed_block_comes_back) {
     }
     ck_assert_uint_eq(again, block);
 }
-END_TEST
 
-START_TEST(managed_memory_is_the_drivers_where_host_and_device_may_not_touch_it_at_once) {
+TEST(managed_memory_is_the_drivers_where_host_and_device_may_not_touch_it_at_once) {
     enum { N = 5 };
     fixture_use_device(0);
     int is_at_once = 0;
@@ -84,9 +83,8 @@ START_TEST(managed_memory_is_the_drivers_where_host_and_device_may_not_touch_it_
     unsigned long n_asked = sim_calls("cuMemAllocManaged");
     ck_assert(may_reuse ? n_asked <= N : n_asked == N);
 }
-END_TEST
 
-START_TEST(plain_pinned_memory_is_that_without_flags) {
+TEST(plain_pinned_memory_is_that_without_flags) {
     void *plain;
     fixture_use_device(0);
     unsigned char *pinned = pinned_alloc(1000, 0);
@@ -96,9 +94,8 @@ START_TEST(plain_pinned_memory_is_that_without_flags) {
         ck_assert_ptr_eq(plain, pinned);
     OK(cuMemFreeHost(plain));
 }
-END_TEST
 
-START_TEST(device_memory_is_cleared_where_that_is_asked_for) {
+TEST(device_memory_is_cleared_where_that_is_asked_for) {
     fixture_use_device(0);
     for (unsigned i = 0; i < 3; i++) {
         for (size_t n_bytes = 1000; n_bytes < 10 * MIB; n_bytes *= 70) {
@@ -110,9 +107,8 @@ START_TEST(device_memory_is_cleared_where_that_is_asked_for) {
         }
     }
 }
-END_TEST
 
-START_TEST(clearing_never_waits_for_a_busy_device) {
+TEST(clearing_never_waits_for_a_busy_device) {
     fixture_use_device(0);
     CUstream stream = fixture_stream();
     CUdeviceptr used = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL), other = fixture_alloc(1000);
@@ -129,11 +125,10 @@ START_TEST(clearing_never_waits_for_a_busy_device) {
     ck_assert(is_zero((void *)(uintptr_t)block, 5000) || !is_zeroed());
     OK(cuMemFree(block));
 }
-END_TEST
 
 /* ---- flags ---- */
 
-START_TEST(flags_of_pinned_memory_are_kept_apart) {
+TEST(flags_of_pinned_memory_are_kept_apart) {
     fixture_use_device(0);
     for (unsigned round = 0; round < 2; round++) {
         unsigned char *blocks[8];
@@ -147,9 +142,8 @@ START_TEST(flags_of_pinned_memory_are_kept_apart) {
             OK(cuMemFreeHost(blocks[7 - flags]));
     }
 }
-END_TEST
 
-START_TEST(flags_of_managed_memory_are_kept_apart) {
+TEST(flags_of_managed_memory_are_kept_apart) {
     fixture_use_device(0);
     CUdeviceptr global = managed_alloc(1000, CU_MEM_ATTACH_GLOBAL);
     OK(cuMemFree(global));
@@ -158,9 +152,8 @@ START_TEST(flags_of_managed_memory_are_kept_apart) {
         ck_assert_uint_ne(host, global);
     OK(cuMemFree(host));
 }
-END_TEST
 
-START_TEST(odd_arguments_are_answered_as_natively) {
+TEST(odd_arguments_are_answered_as_natively) {
     void *pinned = NULL;
     CUdeviceptr managed;
     fixture_use_device(0);
@@ -180,11 +173,10 @@ START_TEST(odd_arguments_are_answered_as_natively) {
     }
     OK(cuMemFreeHost(NULL));
 }
-END_TEST
 
 /* ---- frees ---- */
 
-START_TEST(each_free_takes_its_own_kind_alone) {
+TEST(each_free_takes_its_own_kind_alone) {
     fixture_use_device(0);
     CUstream stream = fixture_stream();
     unsigned char *pinned = pinned_alloc(5000, 0);
@@ -204,11 +196,10 @@ START_TEST(each_free_takes_its_own_kind_alone) {
     ANSWERS(cuMemFreeHost(pinned), CUDA_ERROR_INVALID_VALUE);
     ANSWERS(cuMemFree(managed), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 /* ---- refusals ---- */
 
-START_TEST(copies_are_judged_by_the_block) {
+TEST(copies_are_judged_by_the_block) {
     unsigned type;
     fixture_use_device(0);
     unsigned char *pinned = pinned_alloc(1000, 0);
@@ -232,9 +223,8 @@ START_TEST(copies_are_judged_by_the_block) {
     ANSWERS(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, managed),
             CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(host_memory_beside_a_pinned_block_is_nobody_elses) {
+TEST(host_memory_beside_a_pinned_block_is_nobody_elses) {
     static char pageable[3 * MIB];
     fixture_use_device(0);
     CUdeviceptr device = fixture_alloc(sizeof pageable);
@@ -247,7 +237,6 @@ START_TEST(host_memory_beside_a_pinned_block_is_nobody_elses) {
         OK(cuMemFreeHost(pinned));
     }
 }
-END_TEST
 
 struct tried {
     unsigned char *pinned;
@@ -265,7 +254,7 @@ static void try_memory(void *data) {
     tried->answers[3] = cuMemFree(tried->managed);
 }
 
-START_TEST(in_a_host_function_memory_calls_are_refused) {
+TEST(in_a_host_function_memory_calls_are_refused) {
     fixture_use_device(0);
     CUstream stream = fixture_stream();
     struct tried tried = {.pinned = pinned_alloc(1000, 0),
@@ -278,33 +267,7 @@ START_TEST(in_a_host_function_memory_calls_are_refused) {
     OK(cuMemFreeHost(tried.pinned));
     OK(cuMemFree(tried.managed));
 }
-END_TEST
 
 int main(void) {
-    const TTest *const of_all[] = {pinned_memory_comes_back_as_zero,
-                                   managed_memory_comes_back_as_zero, NULL};
-    /* each managed block is an allocation of its own: larger ones tell nothing more */
-    const TTest *const of_small[] = {a_freed_managed_block_comes_back, NULL};
-    /* `relaxed` rotates blocks first */
-    const TTest *const of_pooled[] = {a_freed_pinned_block_comes_back_without_the_driver, NULL};
-    const TTest *const alone[] = {
-        managed_memory_is_the_drivers_where_host_and_device_may_not_touch_it_at_once,
-        plain_pinned_memory_is_that_without_flags,
-        device_memory_is_cleared_where_that_is_asked_for,
-        clearing_never_waits_for_a_busy_device,
-        flags_of_pinned_memory_are_kept_apart,
-        flags_of_managed_memory_are_kept_apart,
-        odd_arguments_are_answered_as_natively,
-        each_free_takes_its_own_kind_alone,
-        copies_are_judged_by_the_block,
-        host_memory_beside_a_pinned_block_is_nobody_elses,
-        in_a_host_function_memory_calls_are_refused,
-        NULL};
-    bool is_reused = is_pooled("CUSHIM_PINNED") && waits();
-    return fixture_run_loops("kinds",
-                             (const struct fixture_loop[]){{of_all, 0, N_SIZES},
-                                                           {of_small, 0, N_SMALL},
-                                                           {of_pooled, 0, is_reused ? N_SIZES : 0},
-                                                           {NULL, 0, 0}},
-                             alone);
+    return fixture_run("kinds");
 }

@@ -17,7 +17,7 @@ static const char *wait_of(bool is_pinned) {
     return is_pinned ? "cuMemFreeHost" : "cuMemFree_v2";
 }
 
-START_TEST(a_free_waits_for_the_context_that_allocated) {
+TEST(a_free_waits_for_the_context_that_allocated) {
     for (int is_pinned = 0; is_pinned < 2 && waits(); is_pinned++) {
         struct fixture_thread thread = {.context = fixture_use_device(1)};
         fixture_use_device(0);
@@ -37,9 +37,8 @@ START_TEST(a_free_waits_for_the_context_that_allocated) {
         ck_assert_uint_eq(sim_pending(), 0);
     }
 }
-END_TEST
 
-START_TEST(a_free_waits_for_no_other_context) {
+TEST(a_free_waits_for_no_other_context) {
     CUcontext other, first = fixture_use_device(0);
     CUcontext second = fixture_use_device(1);
     OK(cuCtxSetCurrent(first));
@@ -57,10 +56,9 @@ START_TEST(a_free_waits_for_no_other_context) {
     OK(cuMemFree(managed));
     sim_release_hold();
 }
-END_TEST
 
 /* A copy out of pinned memory, and the memory filled anew: the free was the barrier. */
-START_TEST(a_free_of_scratch_makes_a_source_free_to_refill) {
+TEST(a_free_of_scratch_makes_a_source_free_to_refill) {
     fixture_use_device(0);
     CUstream stream = fixture_stream();
     CUdeviceptr target = fixture_alloc(4096);
@@ -74,10 +72,9 @@ START_TEST(a_free_of_scratch_makes_a_source_free_to_refill) {
         ck_assert(fixture_is_filled(target, (unsigned char)seed, 4096));
     }
 }
-END_TEST
 
 /* Free at once, allocate, fill: the work that reads the old contents comes first. */
-START_TEST(a_block_is_not_handed_out_before_its_work_is_over) {
+TEST(a_block_is_not_handed_out_before_its_work_is_over) {
     fixture_use_device(0);
     CUstream stream = fixture_stream();
     CUdeviceptr target = fixture_alloc(4096);
@@ -94,7 +91,6 @@ START_TEST(a_block_is_not_handed_out_before_its_work_is_over) {
         OK(cuMemFreeHost(next));
     }
 }
-END_TEST
 
 /* ---- captures ---- */
 
@@ -110,7 +106,8 @@ static void use_host_memory(struct fixture_thread *thread) {
 }
 
 /* Natively a capture in GLOBAL mode forbids this to all threads. */
-START_TEST(a_capture_of_another_thread_stays_valid) {
+TEST_IF(is_pooled("CUSHIM_PINNED") && is_pooled("CUSHIM_MANAGED"),
+        a_capture_of_another_thread_stays_valid) {
     CUgraph graph;
     struct fixture_thread thread = {.context = fixture_use_device(0)};
     CUstream stream = fixture_stream();
@@ -122,7 +119,6 @@ START_TEST(a_capture_of_another_thread_stays_valid) {
     OK(cuStreamEndCapture(stream, &graph));
     OK(cuGraphDestroy(graph));
 }
-END_TEST
 
 /* ---- hints ---- */
 
@@ -146,7 +142,7 @@ static CUresult hint(int which, CUdeviceptr address, size_t n_bytes) {
     }
 }
 
-START_TEST(a_block_with_a_hint_is_not_handed_out_again) {
+TEST(a_block_with_a_hint_is_not_handed_out_again) {
     fixture_use_device(0);
     for (int which = 0; which < 6; which++) {
         CUdeviceptr block = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL);
@@ -166,11 +162,10 @@ START_TEST(a_block_with_a_hint_is_not_handed_out_again) {
             ANSWERS(hint(which, block, 1000), CUDA_ERROR_INVALID_VALUE);
     }
 }
-END_TEST
 
 /* ---- lifetimes ---- */
 
-START_TEST(host_memory_goes_with_its_context) {
+TEST(host_memory_goes_with_its_context) {
     for (int round = 0; round < 3; round++) {
         CUcontext context;
         OK(cuInit(0));
@@ -195,9 +190,8 @@ START_TEST(host_memory_goes_with_its_context) {
         OK(cuCtxDestroy(context));
     }
 }
-END_TEST
 
-START_TEST(host_memory_goes_with_a_reset) {
+TEST(host_memory_goes_with_a_reset) {
     CUcontext context = fixture_use_device(0);
     for (int round = 0; round < 3; round++) {
         unsigned char *pinned = pinned_alloc(1000, 0);
@@ -211,10 +205,9 @@ START_TEST(host_memory_goes_with_a_reset) {
         OK(cuMemFreeHost(pinned));
     }
 }
-END_TEST
 
 /* What clears managed memory by the device is a stream, which goes with its context. */
-START_TEST(each_context_clears_its_memory_on_a_stream_of_its_own) {
+TEST(each_context_clears_its_memory_on_a_stream_of_its_own) {
     enum { N_BLOCKS = 200 };
     OK(cuInit(0));
     for (int round = 0; round < 3; round++) {
@@ -233,9 +226,8 @@ START_TEST(each_context_clears_its_memory_on_a_stream_of_its_own) {
         OK(cuCtxDestroy(context));
     }
 }
-END_TEST
 
-START_TEST(a_thousand_contexts_with_host_memory_come_and_go) {
+TEST(a_thousand_contexts_with_host_memory_come_and_go) {
     OK(cuInit(0));
     for (int round = 0; round < 100; round++) {
         CUcontext contexts[10];
@@ -248,12 +240,11 @@ START_TEST(a_thousand_contexts_with_host_memory_come_and_go) {
             OK(cuCtxDestroy(contexts[i]));
     }
 }
-END_TEST
 
 /* ---- memory is out ---- */
 
 /* More than half of the addresses that the software device has for host memory. */
-START_TEST(what_other_pools_hold_pinned_is_given_back_when_memory_is_out) {
+TEST(what_other_pools_hold_pinned_is_given_back_when_memory_is_out) {
     const size_t most_bytes = (size_t)20 << 30;
     fixture_use_device(0);
     for (int round = 0; round < 3; round++) {
@@ -262,7 +253,6 @@ START_TEST(what_other_pools_hold_pinned_is_given_back_when_memory_is_out) {
         OK(cuMemFree(managed_alloc(most_bytes, CU_MEM_ATTACH_GLOBAL)));
     }
 }
-END_TEST
 
 /* ---- threads ---- */
 
@@ -286,7 +276,7 @@ static void churn(struct fixture_thread *thread) {
     OK(cuMemFree(device));
 }
 
-START_TEST(threads_share_no_block) {
+TEST(threads_share_no_block) {
     struct fixture_thread threads[8];
     CUcontext context = fixture_use_device(0);
     for (unsigned i = 0; i < 8; i++) {
@@ -297,19 +287,7 @@ START_TEST(threads_share_no_block) {
     for (unsigned i = 0; i < 8; i++)
         fixture_join(&threads[i]);
 }
-END_TEST
 
 int main(void) {
-    bool are_pooled = is_pooled("CUSHIM_PINNED") && is_pooled("CUSHIM_MANAGED");
-    return fixture_run(
-        "kinds_life",
-        (const TTest *[]){
-            a_free_waits_for_the_context_that_allocated, a_free_waits_for_no_other_context,
-            a_free_of_scratch_makes_a_source_free_to_refill,
-            a_block_is_not_handed_out_before_its_work_is_over,
-            a_block_with_a_hint_is_not_handed_out_again, host_memory_goes_with_its_context,
-            host_memory_goes_with_a_reset, each_context_clears_its_memory_on_a_stream_of_its_own,
-            a_thousand_contexts_with_host_memory_come_and_go,
-            what_other_pools_hold_pinned_is_given_back_when_memory_is_out, threads_share_no_block,
-            are_pooled ? a_capture_of_another_thread_stays_valid : NULL, NULL});
+    return fixture_run("kinds_life");
 }

@@ -95,7 +95,7 @@ static void fail_next(const char *name) {
         sim_fail_at(1, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-START_TEST(a_refused_call_is_tried_again_when_held_memory_went_back) {
+TEST(a_refused_call_is_tried_again_when_held_memory_went_back, .n = N_CALLS) {
     fixture_use_device(0);
     OK(cuMemFree(fixture_alloc(1000)));
     bool holds = sim_live_bytes() > 0;
@@ -105,16 +105,14 @@ START_TEST(a_refused_call_is_tried_again_when_held_memory_went_back) {
     ck_assert(sim_has_failed());
     ck_assert_uint_eq(sim_calls(calls[_i].name), holds ? 2 : 1);
 }
-END_TEST
 
-START_TEST(with_nothing_held_the_drivers_answer_stands) {
+TEST(with_nothing_held_the_drivers_answer_stands, .n = N_CALLS) {
     fixture_use_device(0);
     fail_next(calls[_i].name);
     ANSWERS(calls[_i].run(), CUDA_ERROR_OUT_OF_MEMORY);
     ck_assert_uint_eq(sim_calls(calls[_i].name), 1);
     OK(calls[_i].run());
 }
-END_TEST
 
 /* The device is full of memory that the program freed: whoever asks for it gets it, as natively. */
 static void fill_and_free(void) {
@@ -129,13 +127,12 @@ static void fill_and_free(void) {
         OK(cuMemFree(blocks[--n]));
 }
 
-START_TEST(memory_that_was_freed_can_be_had_by_any_call) {
+TEST(memory_that_was_freed_can_be_had_by_any_call, .n = N_CALLS) {
     fill_and_free();
     OK(calls[_i].run());
 }
-END_TEST
 
-START_TEST(memory_that_was_freed_can_be_had_by_any_size) {
+TEST(memory_that_was_freed_can_be_had_by_any_size) {
     for (int i = 0; i < 2; i++) {
         fill_and_free();
         OK(alloc_large());
@@ -145,18 +142,16 @@ START_TEST(memory_that_was_freed_can_be_had_by_any_size) {
         OK(cuDevicePrimaryCtxReset(0));
     }
 }
-END_TEST
 
-START_TEST(memory_held_by_another_context_can_be_had) {
+TEST(memory_held_by_another_context_can_be_had) {
     CUcontext other;
     fill_and_free();
     OK(cuCtxCreate(&other, NULL, 0, 0));
     OK(alloc_large());
     OK(alloc_small());
 }
-END_TEST
 
-START_TEST(as_much_can_be_had_as_natively) {
+TEST(as_much_can_be_had_as_natively) {
     size_t free_bytes, total_bytes, n = 0;
     CUdeviceptr address;
     fixture_use_device(0);
@@ -170,10 +165,9 @@ START_TEST(as_much_can_be_had_as_natively) {
     OK(cuMemFree(address));
     OK(cuMemAlloc(&address, PAGE));
 }
-END_TEST
 
 /* A variable of a module lies in a page that the driver shares out. */
-START_TEST(what_the_pool_has_nothing_for_the_driver_serves_from_a_page_in_use) {
+TEST(what_the_pool_has_nothing_for_the_driver_serves_from_a_page_in_use) {
     CUmodule module;
     CUdeviceptr block;
     fixture_use_device(0);
@@ -184,15 +178,7 @@ START_TEST(what_the_pool_has_nothing_for_the_driver_serves_from_a_page_in_use) {
     OK(cuMemFree(block));
     OK(cuModuleUnload(module));
 }
-END_TEST
 
 int main(void) {
-    const TTest *const of_each[] = {a_refused_call_is_tried_again_when_held_memory_went_back,
-                                    with_nothing_held_the_drivers_answer_stands,
-                                    memory_that_was_freed_can_be_had_by_any_call, NULL};
-    const TTest *const alone[] = {
-        memory_that_was_freed_can_be_had_by_any_size, memory_held_by_another_context_can_be_had,
-        as_much_can_be_had_as_natively,
-        what_the_pool_has_nothing_for_the_driver_serves_from_a_page_in_use, NULL};
-    return fixture_run_loop("memory_out", of_each, N_CALLS, alone);
+    return fixture_run("memory_out");
 }

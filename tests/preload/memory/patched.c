@@ -197,7 +197,7 @@ static void warm(void) {
         RT_OK(cudaFree(blocks[i]));
 }
 
-START_TEST(every_block_of_the_runtime_is_told_of) {
+TEST(every_block_of_the_runtime_is_told_of, .n = N_JUMPS) {
     void *blocks[N_BLOCKS];
     warm();
     patch_all(jumps[_i]);
@@ -213,9 +213,8 @@ START_TEST(every_block_of_the_runtime_is_told_of) {
         }
     }
 }
-END_TEST
 
-START_TEST(a_block_from_before_is_told_of_when_it_goes) {
+TEST(a_block_from_before_is_told_of_when_it_goes, .n = N_JUMPS) {
     void *block = obtain(4096), *large = obtain(3 * MIB);
     patch_all(jumps[_i]);
     RT_OK(cudaFree(block));
@@ -223,9 +222,8 @@ START_TEST(a_block_from_before_is_told_of_when_it_goes) {
     RT_OK(cudaFree(large));
     check_told("cuMemFree_v2", large, 0);
 }
-END_TEST
 
-START_TEST(the_drivers_own_calls_are_told_of) {
+TEST(the_drivers_own_calls_are_told_of, .n = N_JUMPS) {
     CUdeviceptr block;
     warm();
     patch_all(jumps[_i]);
@@ -236,9 +234,8 @@ START_TEST(the_drivers_own_calls_are_told_of) {
         check_told("cuMemFree_v2", (void *)(uintptr_t)block, 0);
     }
 }
-END_TEST
 
-START_TEST(managed_and_pinned_memory_is_told_of) {
+TEST(managed_and_pinned_memory_is_told_of, .n = N_JUMPS) {
     void *block;
     RT_OK(cudaMallocManaged(&block, 4096, cudaMemAttachGlobal));
     RT_OK(cudaFree(block));
@@ -256,9 +253,8 @@ START_TEST(managed_and_pinned_memory_is_told_of) {
         check_told("cuMemFreeHost", block, 0);
     }
 }
-END_TEST
 
-START_TEST(without_the_patch_all_is_as_before) {
+TEST(without_the_patch_all_is_as_before, .n = N_JUMPS) {
     warm();
     patch_all(jumps[_i]);
     RT_OK(cudaFree(obtain(4096)));
@@ -272,12 +268,7 @@ START_TEST(without_the_patch_all_is_as_before) {
     if (fixture_is_preloaded())
         ck_assert_uint_eq(sim_calls("cuMemAlloc_v2") + sim_calls("cuMemFree_v2"), 0);
 }
-END_TEST
 
 int main(void) {
-    const TTest *const each[] = {
-        every_block_of_the_runtime_is_told_of, a_block_from_before_is_told_of_when_it_goes,
-        the_drivers_own_calls_are_told_of,     managed_and_pinned_memory_is_told_of,
-        without_the_patch_all_is_as_before,    NULL};
-    return fixture_run_loop("patched", each, N_JUMPS, (const TTest *[]){NULL});
+    return fixture_run("patched");
 }

@@ -31,7 +31,7 @@ static CUresult launch_together(void **params) {
 }
 
 /* A free behind a launch brings out what it printed, by a wait; one behind none only asks. */
-START_TEST(a_free_brings_out_what_a_launch_printed) {
+TEST(a_free_brings_out_what_a_launch_printed, .n = 3) {
     static CUresult (*const launches[])(void **) = {launch_plain, launch_configured,
                                                     launch_together};
     unsigned value = 7;
@@ -50,11 +50,10 @@ START_TEST(a_free_brings_out_what_a_launch_printed) {
     if (fixture_is_preloaded())
         ck_assert_uint_eq(sim_calls("cuEventSynchronize"), n + 1);
 }
-END_TEST
 
 /* ---- stream-ordered memory (C12, CUSHIM_LIMIT) ---- */
 
-START_TEST(an_allocation_in_stream_order_keeps_to_the_limit) {
+TEST(an_allocation_in_stream_order_keeps_to_the_limit) {
     CUdeviceptr block = 0;
     CUmemoryPool pool;
     fixture_use_device(0);
@@ -69,13 +68,12 @@ START_TEST(an_allocation_in_stream_order_keeps_to_the_limit) {
     OK(cuMemAllocAsync_ptsz(&block, 3 * MIB, NULL));
     OK(cuMemFreeAsync_ptsz(block, NULL));
 }
-END_TEST
 
 /*
  * A block of the pool, which the driver does not know as one, comes back behind the work of the
  * thread's own stream: not that of another, which the legacy stream would wait for.
  */
-START_TEST(a_block_is_freed_in_the_order_of_the_thread_s_stream) {
+TEST(a_block_is_freed_in_the_order_of_the_thread_s_stream) {
     enum { MANY = 150, N_BYTES = 3 * MIB };
     CUstream slow;
     fixture_use_device(0);
@@ -92,7 +90,6 @@ START_TEST(a_block_is_freed_in_the_order_of_the_thread_s_stream) {
     OK(cuStreamWriteValue32_v2(fixture_stream(), word, 1, 0));
     OK(cuStreamSynchronize(slow));
 }
-END_TEST
 
 /* ---- captures (C7) ---- */
 
@@ -120,7 +117,7 @@ static CUresult begin_into(void) {
                                             CU_STREAM_CAPTURE_MODE_RELAXED);
 }
 
-START_TEST(a_capture_on_the_thread_s_stream_is_known_until_it_ends) {
+TEST(a_capture_on_the_thread_s_stream_is_known_until_it_ends, .n = 3) {
     static CUresult (*const begins[])(void) = {begin_old, begin, begin_into};
     CUgraph graph;
     fixture_use_device(0);
@@ -129,13 +126,7 @@ START_TEST(a_capture_on_the_thread_s_stream_is_known_until_it_ends) {
     OK(cuStreamEndCapture_ptsz(CU_STREAM_PER_THREAD, &graph)); /* by its other name */
     ck_assert(!fixture_is_preloaded() || n_open() == 0);
 }
-END_TEST
 
 int main(void) {
-    const TTest *const of_each[] = {a_free_brings_out_what_a_launch_printed,
-                                    a_capture_on_the_thread_s_stream_is_known_until_it_ends, NULL};
-    return fixture_run_loop("per thread", of_each, 3,
-                            (const TTest *[]){an_allocation_in_stream_order_keeps_to_the_limit,
-                                              a_block_is_freed_in_the_order_of_the_thread_s_stream,
-                                              NULL});
+    return fixture_run("per thread");
 }

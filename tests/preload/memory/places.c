@@ -52,7 +52,7 @@ static void *place_block;
 
 static void call_from_everywhere(void){PLACES_512}
 
-START_TEST(calls_from_hundreds_of_places_ask_the_loader_nothing_the_second_time) {
+TEST(calls_from_hundreds_of_places_ask_the_loader_nothing_the_second_time) {
     call_from_everywhere();
     unsigned long n = atomic_load(&n_questions);
     call_from_everywhere();
@@ -66,7 +66,6 @@ START_TEST(calls_from_hundreds_of_places_ask_the_loader_nothing_the_second_time)
     call_from_everywhere();
     ck_assert_uint_eq(atomic_load(&n_questions), n);
 }
-END_TEST
 
 /* ---- forks in between ---- */
 
@@ -86,7 +85,7 @@ static void *open_and_close(void *unused) {
 }
 
 /* The list has a lock, which no child would ever see free again. */
-START_TEST(no_fork_falls_into_a_question_to_the_loader) {
+TEST(no_fork_falls_into_a_question_to_the_loader) {
     pthread_t thread;
     atomic_store(&is_slow, true);
     unsigned long n = atomic_load(&n_questions);
@@ -103,10 +102,9 @@ START_TEST(no_fork_falls_into_a_question_to_the_loader) {
         ck_assert_uint_gt(atomic_load(&n_questions), n);
     ck_assert_uint_eq(atomic_load(&n_asking), 0);
 }
-END_TEST
 
-/* As the handler of a signal may, whatever its thread was about. */
-START_TEST(who_asks_the_loader_can_fork_meanwhile) {
+/* As the handler of a signal may, whatever its thread was about.  Natively nobody asks. */
+TEST_IF(fixture_is_preloaded(), who_asks_the_loader_can_fork_meanwhile) {
     int status = -1;
     atomic_store(&forks, true);
     void *library = dlopen(getenv("READERS_LIBRARY"), RTLD_NOW);
@@ -116,15 +114,8 @@ START_TEST(who_asks_the_loader_can_fork_meanwhile) {
     ck_assert_int_eq(waitpid(child_of_question, &status, 0), child_of_question);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
-END_TEST
 
 int main(void) {
     pthread_atfork(look, NULL, NULL);
-    return fixture_run(
-        "places",
-        (const TTest *[]){calls_from_hundreds_of_places_ask_the_loader_nothing_the_second_time,
-                          no_fork_falls_into_a_question_to_the_loader,
-                          /* natively nobody asks it */
-                          fixture_is_preloaded() ? who_asks_the_loader_can_fork_meanwhile : NULL,
-                          NULL});
+    return fixture_run("places");
 }

@@ -54,7 +54,7 @@ static void assert_range(CUdeviceptr address, CUdeviceptr block, size_t n_bytes)
     ck_assert(n == n_bytes && n_range == n_bytes && n_mapping == n_bytes);
 }
 
-START_TEST(a_block_is_its_own_range) {
+TEST(a_block_is_its_own_range, .n = N_KINDS * N_SIZES) {
     enum kind kind = (enum kind)(_i / N_SIZES);
     size_t n_bytes = sizes[_i % N_SIZES];
     CUdeviceptr blocks[N_BLOCKS];
@@ -69,7 +69,6 @@ START_TEST(a_block_is_its_own_range) {
         assert_not_of(blocks[i] + n_bytes);
     }
 }
-END_TEST
 
 static unsigned long long id_of(CUdeviceptr address) {
     unsigned long long id = 0, again = 0;
@@ -81,7 +80,7 @@ static unsigned long long id_of(CUdeviceptr address) {
     return id;
 }
 
-START_TEST(each_life_of_a_block_has_its_own_id) {
+TEST(each_life_of_a_block_has_its_own_id, .n = N_KINDS * N_SIZES) {
     enum { N_LIVES = 50 };
     enum kind kind = (enum kind)(_i / N_SIZES);
     size_t n_bytes = sizes[_i % N_SIZES];
@@ -101,7 +100,6 @@ START_TEST(each_life_of_a_block_has_its_own_id) {
     ck_assert_uint_eq(id_of(other), other_id);
     release(kind, other);
 }
-END_TEST
 
 static bool is_synchronous(CUdeviceptr address) {
     unsigned char value[8] = {0};
@@ -113,7 +111,7 @@ static void set_synchronous(CUdeviceptr address, unsigned value) {
     OK(cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
 }
 
-START_TEST(sync_memops_is_a_block_s_and_ends_with_it) {
+TEST(sync_memops_is_a_block_s_and_ends_with_it, .n = N_KINDS * N_SIZES) {
     enum kind kind = (enum kind)(_i / N_SIZES);
     size_t n_bytes = sizes[_i % N_SIZES];
     CUdeviceptr blocks[N_BLOCKS];
@@ -133,10 +131,9 @@ START_TEST(sync_memops_is_a_block_s_and_ends_with_it) {
     for (int i = 0; i < N_BLOCKS; i++)
         release(kind, blocks[i]);
 }
-END_TEST
 
 /* The driver's own attribute is the segment's: it goes with the last block that had it. */
-START_TEST(a_segment_is_synchronous_while_a_block_of_it_is) {
+TEST(a_segment_is_synchronous_while_a_block_of_it_is) {
     fixture_use_device(0);
     CUdeviceptr first = fixture_alloc(1000), second = fixture_alloc(1000);
     set_synchronous(first, 1);
@@ -148,9 +145,8 @@ START_TEST(a_segment_is_synchronous_while_a_block_of_it_is) {
     if (fixture_is_preloaded())
         ck_assert_uint_eq(sim_calls("cuPointerSetAttribute"), n + 1);
 }
-END_TEST
 
-START_TEST(nothing_is_known_of_freed_memory) {
+TEST(nothing_is_known_of_freed_memory, .n = N_KINDS * N_SIZES) {
     enum kind kind = (enum kind)(_i / N_SIZES);
     size_t n_bytes = sizes[_i % N_SIZES];
     CUdeviceptr base, device_address;
@@ -167,9 +163,8 @@ START_TEST(nothing_is_known_of_freed_memory) {
             CUDA_ERROR_INVALID_VALUE);
     release(kind, keeps);
 }
-END_TEST
 
-START_TEST(pinned_memory_ends_where_it_ends) {
+TEST(pinned_memory_ends_where_it_ends, .n = N_KINDS * N_SIZES) {
     CUdeviceptr device_address;
     unsigned flags = 0;
     fixture_use_device(0);
@@ -185,7 +180,6 @@ START_TEST(pinned_memory_ends_where_it_ends) {
     ANSWERS(cuMemHostGetDevicePointer(&device_address, block + n_bytes, 0),
             CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 /* What is said and asked of a range of managed memory. */
 static CUresult advise(CUdeviceptr address, size_t n_bytes) {
@@ -220,7 +214,7 @@ static CUresult set(CUdeviceptr address, size_t n_bytes) {
     return cuMemsetD8(address, 1, n_bytes);
 }
 
-START_TEST(managed_memory_ends_where_it_ends) {
+TEST(managed_memory_ends_where_it_ends, .n = N_KINDS * N_SIZES) {
     static CUresult (*const calls[])(CUdeviceptr, size_t) = {advise, prefetch, discard,
                                                              ask,    ask_all,  set};
     static const size_t behind[] = {0, 511, 512, 65535, 65536, 200000};
@@ -240,9 +234,8 @@ START_TEST(managed_memory_ends_where_it_ends) {
     ANSWERS(ask_all(block, n_bytes), CUDA_ERROR_INVALID_VALUE);
     ANSWERS(advise(block, n_bytes), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(managed_memory_is_attached_whole) {
+TEST(managed_memory_is_attached_whole, .n = N_KINDS * N_SIZES) {
     fixture_use_device(0);
     size_t n_bytes = sizes[_i % N_SIZES];
     CUdeviceptr block = alloc(MANAGED, n_bytes);
@@ -253,18 +246,7 @@ START_TEST(managed_memory_is_attached_whole) {
     ANSWERS(cuStreamAttachMemAsync(NULL, block + n_bytes, 0, CU_MEM_ATTACH_GLOBAL),
             CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 int main(void) {
-    const TTest *const of_each[] = {a_block_is_its_own_range,
-                                    each_life_of_a_block_has_its_own_id,
-                                    sync_memops_is_a_block_s_and_ends_with_it,
-                                    nothing_is_known_of_freed_memory,
-                                    pinned_memory_ends_where_it_ends,
-                                    managed_memory_ends_where_it_ends,
-                                    managed_memory_is_attached_whole,
-                                    NULL};
-    return fixture_run_loop(
-        "questions", of_each, N_KINDS * N_SIZES,
-        (const TTest *[]){a_segment_is_synchronous_while_a_block_of_it_is, NULL});
+    return fixture_run("questions");
 }

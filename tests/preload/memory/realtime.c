@@ -99,18 +99,16 @@ static void check_progress(size_t large_bytes) {
     ck_assert_uint_lt(urgent.most_ns, MOST_NS);
 }
 
-START_TEST(an_urgent_thread_goes_on_beside_an_ordinary_one) {
+TEST(an_urgent_thread_goes_on_beside_an_ordinary_one) {
     check_progress(0);
 }
-END_TEST
 
-START_TEST(an_urgent_thread_that_is_out_of_memory_goes_on_too) {
+TEST(an_urgent_thread_that_is_out_of_memory_goes_on_too) {
     size_t free_bytes, total_bytes;
     fixture_use_device(0);
     OK(cuMemGetInfo(&free_bytes, &total_bytes));
     check_progress(2 * total_bytes);
 }
-END_TEST
 
 int main(void) {
     const struct sched_param normal = {0};
@@ -119,7 +117,5 @@ int main(void) {
         return 0;
     }
     pthread_setschedparam(pthread_self(), SCHED_OTHER, &normal);
-    return fixture_run("realtime",
-                       (const TTest *[]){an_urgent_thread_goes_on_beside_an_ordinary_one,
-                                         an_urgent_thread_that_is_out_of_memory_goes_on_too, NULL});
+    return fixture_run("realtime");
 }

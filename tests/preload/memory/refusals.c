@@ -172,7 +172,7 @@ static void check_neighbours(const char *name) {
     }
 }
 
-START_TEST(what_ends_one_element_beyond_its_block_is_refused) {
+TEST(what_ends_one_element_beyond_its_block_is_refused, .n = (int)(sizeof sizes / sizeof *sizes)) {
     set_up(sizes[_i]);
     CUdeviceptr middle = blocks[N_BLOCKS / 2];
     for (int i = 0; i < N_CALLS; i++) {
@@ -183,9 +183,8 @@ START_TEST(what_ends_one_element_beyond_its_block_is_refused) {
     }
     OK(cuMemFree(middle));
 }
-END_TEST
 
-START_TEST(what_ends_where_its_block_ends_is_done) {
+TEST(what_ends_where_its_block_ends_is_done, .n = (int)(sizeof sizes / sizeof *sizes)) {
     set_up(sizes[_i]);
     CUdeviceptr middle = blocks[N_BLOCKS / 2];
     for (int i = 0; i < N_CALLS; i++) {
@@ -200,9 +199,8 @@ START_TEST(what_ends_where_its_block_ends_is_done) {
         check_neighbours(call->name);
     }
 }
-END_TEST
 
-START_TEST(what_touches_a_freed_block_is_refused) {
+TEST(what_touches_a_freed_block_is_refused, .n = (int)(sizeof sizes / sizeof *sizes)) {
     set_up(sizes[_i]);
     CUdeviceptr middle = blocks[N_BLOCKS / 2];
     OK(cuMemFree(middle));
@@ -213,9 +211,8 @@ START_TEST(what_touches_a_freed_block_is_refused) {
     }
     check_neighbours("a use after free");
 }
-END_TEST
 
-START_TEST(what_spans_two_live_blocks_is_refused) {
+TEST(what_spans_two_live_blocks_is_refused, .n = (int)(sizeof sizes / sizeof *sizes)) {
     set_up(sizes[_i]);
     for (int i = 0; i + 1 < N_BLOCKS; i++) {
         CUdeviceptr low = blocks[i] < blocks[i + 1] ? blocks[i] : blocks[i + 1];
@@ -224,18 +221,16 @@ START_TEST(what_spans_two_live_blocks_is_refused) {
         ck_assert(fixture_is_filled(blocks[i], PATTERN, n_bytes));
     }
 }
-END_TEST
 
-START_TEST(a_copy_of_nothing_and_a_copy_between_blocks_pass) {
+TEST(a_copy_of_nothing_and_a_copy_between_blocks_pass, .n = (int)(sizeof sizes / sizeof *sizes)) {
     set_up(sizes[_i]);
     OK(cuMemcpyHtoD(blocks[0], host, 0));
     OK(cuMemcpyDtoD(blocks[0], blocks[1], n_bytes));
     OK(cuMemcpyDtoDAsync(blocks[2], blocks[1], n_bytes, NULL));
     ck_assert(fixture_is_filled(blocks[2], PATTERN, n_bytes));
 }
-END_TEST
 
-START_TEST(a_freed_pointer_has_no_attributes) {
+TEST(a_freed_pointer_has_no_attributes, .n = (int)(sizeof sizes / sizeof *sizes)) {
     unsigned type = 7, is_managed = 7;
     unsigned long long id = 7;
     CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
@@ -254,16 +249,7 @@ START_TEST(a_freed_pointer_has_no_attributes) {
     ck_assert_uint_eq(type, 0);
     ck_assert_uint_eq(id, 0);
 }
-END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {what_ends_one_element_beyond_its_block_is_refused,
-                                  what_ends_where_its_block_ends_is_done,
-                                  what_touches_a_freed_block_is_refused,
-                                  what_spans_two_live_blocks_is_refused,
-                                  a_copy_of_nothing_and_a_copy_between_blocks_pass,
-                                  a_freed_pointer_has_no_attributes,
-                                  NULL};
-    return fixture_run_loop("refusals", tests, (int)(sizeof sizes / sizeof *sizes),
-                            (const TTest *[]){NULL});
+    return fixture_run("refusals");
 }

@@ -7,7 +7,7 @@ static void mark(void *flag) {
 
 static const size_t sizes[] = {1, 1000, 700000, 3 * MIB, 20 * MIB, 300 * MIB};
 
-START_TEST(a_freed_block_is_reused_without_the_driver) {
+TEST(a_freed_block_is_reused_without_the_driver, .n = (int)(sizeof sizes / sizeof *sizes)) {
     fixture_use_device(0);
     OK(cuMemFree(fixture_alloc(sizes[_i])));
     CUdeviceptr block = fixture_alloc(sizes[_i]); /* again: from now on it is worth keeping */
@@ -20,9 +20,8 @@ START_TEST(a_freed_block_is_reused_without_the_driver) {
     if (fixture_is_preloaded())
         ck_assert_uint_eq(sim_calls("cuMemAlloc_v2") + sim_calls("cuMemFree_v2"), 0);
 }
-END_TEST
 
-START_TEST(a_buffer_freed_under_a_running_kernel_is_not_handed_out_before_the_kernel_ends) {
+TEST(a_buffer_freed_under_a_running_kernel_is_not_handed_out_before_the_kernel_ends) {
     CUdeviceptr others[40];
     struct fixture_thread thread = {.context = fixture_use_device(0)};
     CUstream stream = fixture_stream();
@@ -51,7 +50,6 @@ START_TEST(a_buffer_freed_under_a_running_kernel_is_not_handed_out_before_the_ke
         ck_assert(has_come);
     }
 }
-END_TEST
 
 /* Work of every sort on streams of every sort. */
 static void submit_everything(CUdeviceptr block, CUdeviceptr other, void *pinned, CUevent event,
@@ -70,7 +68,7 @@ static void submit_everything(CUdeviceptr block, CUdeviceptr other, void *pinned
     OK(cuEventRecord(event, non_blocking));
 }
 
-START_TEST(cudaFree_is_a_barrier) {
+TEST(cudaFree_is_a_barrier) {
     fixture_use_device(0);
     for (unsigned seed = 1; seed <= 20; seed++) {
         CUevent event;
@@ -92,7 +90,6 @@ START_TEST(cudaFree_is_a_barrier) {
         OK(cuMemFreeHost(pinned));
     }
 }
-END_TEST
 
 static void refuse_free_after_fault(CUresult fault) {
     CUdeviceptr address;
@@ -106,22 +103,19 @@ static void refuse_free_after_fault(CUresult fault) {
     ANSWERS(cuCtxSynchronize(), fault);
 }
 
-START_TEST(a_fault_of_earlier_work_is_reported_by_the_free) {
+TEST(a_fault_of_earlier_work_is_reported_by_the_free) {
     refuse_free_after_fault(CUDA_ERROR_ILLEGAL_ADDRESS);
 }
-END_TEST
 
-START_TEST(any_fault_that_breaks_the_context_is_reported) {
+TEST(any_fault_that_breaks_the_context_is_reported) {
     refuse_free_after_fault(CUDA_ERROR_LAUNCH_FAILED);
 }
-END_TEST
 
-START_TEST(an_assertion_in_a_kernel_is_reported) {
+TEST(an_assertion_in_a_kernel_is_reported) {
     refuse_free_after_fault(CUDA_ERROR_ASSERT);
 }
-END_TEST
 
-START_TEST(a_segment_goes_back_after_its_work) {
+TEST(a_segment_goes_back_after_its_work) {
     CUdeviceptr address;
     size_t free_bytes, total_bytes;
     setenv("CUSHIM_SIM_MEMORY", "256M", 1); /* all of it: memcheck notes each byte */
@@ -141,9 +135,8 @@ START_TEST(a_segment_goes_back_after_its_work) {
     OK(cuStreamSynchronize(stream));
     OK(cuMemAlloc(&address, total_bytes - 10 * MIB));
 }
-END_TEST
 
-START_TEST(sync_alloc_and_async_free_mix_and_the_reverse) {
+TEST(sync_alloc_and_async_free_mix_and_the_reverse) {
     CUdeviceptr address;
     fixture_use_device(0);
     CUstream stream = fixture_stream();
@@ -161,9 +154,8 @@ START_TEST(sync_alloc_and_async_free_mix_and_the_reverse) {
     }
     OK(cuStreamSynchronize(stream));
 }
-END_TEST
 
-START_TEST(a_block_freed_in_stream_order_is_handed_out_behind_that_work) {
+TEST(a_block_freed_in_stream_order_is_handed_out_behind_that_work) {
     fixture_use_device(0);
     CUstream stream = fixture_stream();
     CUdeviceptr block = fixture_alloc(1000);
@@ -179,9 +171,8 @@ START_TEST(a_block_freed_in_stream_order_is_handed_out_behind_that_work) {
         is_back = fixture_alloc(1000) == block;
     ck_assert(is_back);
 }
-END_TEST
 
-START_TEST(an_asynchronous_call_does_not_wait) {
+TEST(an_asynchronous_call_does_not_wait) {
     static unsigned char host[1000];
     CUdeviceptr address;
     atomic_int flag = 0;
@@ -206,7 +197,6 @@ START_TEST(an_asynchronous_call_does_not_wait) {
     OK(cuStreamSynchronize(stream));
     ck_assert_int_eq(atomic_load(&flag), 1);
 }
-END_TEST
 
 static unsigned type_of(CUdeviceptr address, unsigned *is_managed) {
     unsigned type = 0;
@@ -216,7 +206,7 @@ static unsigned type_of(CUdeviceptr address, unsigned *is_managed) {
     return type;
 }
 
-START_TEST(the_kind_of_memory_never_changes) {
+TEST(the_kind_of_memory_never_changes) {
     fixture_use_device(0);
     for (int i = 0; i < 10; i++) {
         CUdeviceptr managed, ordered;
@@ -240,9 +230,8 @@ START_TEST(the_kind_of_memory_never_changes) {
         OK(cuMemFree(ordered));
     }
 }
-END_TEST
 
-START_TEST(held_bytes_count_as_free_and_free_never_exceeds_total) {
+TEST(held_bytes_count_as_free_and_free_never_exceeds_total) {
     enum { MOST = 40 };
     CUdeviceptr blocks[MOST];
     size_t free_before, free_after, total_bytes;
@@ -263,18 +252,7 @@ START_TEST(held_bytes_count_as_free_and_free_never_exceeds_total) {
     if (fixture_is_preloaded())
         ck_assert_uint_gt(sim_live_bytes(), 0); /* it was held, and yet counted as free */
 }
-END_TEST
 
 int main(void) {
-    return fixture_run_loop(
-        "reuse", (const TTest *[]){a_freed_block_is_reused_without_the_driver, NULL},
-        (int)(sizeof sizes / sizeof *sizes),
-        (const TTest *[]){
-            a_buffer_freed_under_a_running_kernel_is_not_handed_out_before_the_kernel_ends,
-            cudaFree_is_a_barrier, a_fault_of_earlier_work_is_reported_by_the_free,
-            any_fault_that_breaks_the_context_is_reported, an_assertion_in_a_kernel_is_reported,
-            a_segment_goes_back_after_its_work, sync_alloc_and_async_free_mix_and_the_reverse,
-            a_block_freed_in_stream_order_is_handed_out_behind_that_work,
-            an_asynchronous_call_does_not_wait, the_kind_of_memory_never_changes,
-            held_bytes_count_as_free_and_free_never_exceeds_total, NULL});
+    return fixture_run("reuse");
 }

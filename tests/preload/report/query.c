@@ -43,7 +43,7 @@ static struct cushim_preload_stats now(int device, int kind) {
     return read;
 }
 
-START_TEST(a_trim_gives_all_idle_memory_back) {
+TEST_IF(fixture_is_preloaded(), a_trim_gives_all_idle_memory_back) {
     void *pinned;
     fixture_use_device(0);
     look_up();
@@ -57,10 +57,9 @@ START_TEST(a_trim_gives_all_idle_memory_back) {
     OK(cuMemFree(live));
     ck_assert_uint_eq(trim(), 2 * MIB);
 }
-END_TEST
 
 /* A loop has ended; more than a second later the program synchronises. */
-START_TEST(what_a_loop_left_goes_back_when_the_program_synchronises) {
+TEST_IF(fixture_is_preloaded(), what_a_loop_left_goes_back_when_the_program_synchronises) {
     enum { N = 20 };
     CUdeviceptr blocks[N];
     fixture_use_device(0);
@@ -77,9 +76,8 @@ START_TEST(what_a_loop_left_goes_back_when_the_program_synchronises) {
     OK(cuCtxSynchronize());
     ck_assert_uint_le(now(0, CUSHIM_PRELOAD_DEVICE).held_bytes, 32 * MIB);
 }
-END_TEST
 
-START_TEST(counters_are_those_of_the_program) {
+TEST_IF(fixture_is_preloaded(), counters_are_those_of_the_program) {
     fixture_use_device(0);
     look_up();
     ck_assert_int_eq(active(), 1);
@@ -102,9 +100,8 @@ START_TEST(counters_are_those_of_the_program) {
     ck_assert_int_eq(cuMemFree(large), CUDA_ERROR_INVALID_VALUE);
     ck_assert_uint_eq(now(-1, CUSHIM_PRELOAD_ALL).n_findings, 1);
 }
-END_TEST
 
-START_TEST(a_recent_peak_begins_where_it_is_said) {
+TEST_IF(fixture_is_preloaded(), a_recent_peak_begins_where_it_is_said) {
     fixture_use_device(0);
     look_up();
     CUdeviceptr kept = fixture_alloc(5000), passed = fixture_alloc(700000);
@@ -121,9 +118,8 @@ START_TEST(a_recent_peak_begins_where_it_is_said) {
     ck_assert_int_eq(reset_peak(-1), 0);
     ck_assert_uint_eq(now(0, CUSHIM_PRELOAD_DEVICE).recent_peak_live_bytes, 0);
 }
-END_TEST
 
-START_TEST(what_is_no_device_and_no_struct_is_refused) {
+TEST_IF(fixture_is_preloaded(), what_is_no_device_and_no_struct_is_refused) {
     struct {
         struct cushim_preload_stats known;
         uint64_t newer, behind;
@@ -149,7 +145,6 @@ START_TEST(what_is_no_device_and_no_struct_is_refused) {
         ck_assert_int_eq(reset_peak(no_devices[i]), -1);
     }
 }
-END_TEST
 
 /* What a file has, with a 0 behind it. */
 static const char *text_of(const char *path) {
@@ -162,7 +157,7 @@ static const char *text_of(const char *path) {
     return text;
 }
 
-START_TEST(marks_stand_in_a_report_of_now) {
+TEST_IF(fixture_is_preloaded(), marks_stand_in_a_report_of_now) {
     char path[64];
     fixture_use_device(0);
     look_up();
@@ -187,10 +182,9 @@ START_TEST(marks_stand_in_a_report_of_now) {
     ck_assert_int_eq(report(""), EINVAL);
     ck_assert_int_eq(report(NULL), EINVAL);
 }
-END_TEST
 
 /* A forked child of a process that used CUDA has no preload: nothing is answered for its parent. */
-START_TEST(a_forked_child_is_not_served) {
+TEST_IF(fixture_is_preloaded(), a_forked_child_is_not_served) {
     struct cushim_preload_stats read = {.struct_bytes = sizeof read};
     int status;
     fixture_use_device(0);
@@ -208,7 +202,6 @@ START_TEST(a_forked_child_is_not_served) {
     ck_assert_int_eq(status, 0);
     ck_assert_int_eq(active(), 1);
 }
-END_TEST
 
 static void ask(struct fixture_thread *thread) {
     (void)thread;
@@ -228,7 +221,7 @@ static void use_memory(struct fixture_thread *thread) {
     }
 }
 
-START_TEST(any_thread_may_ask_while_others_work) {
+TEST_IF(fixture_is_preloaded(), any_thread_may_ask_while_others_work) {
     struct fixture_thread threads[4] = {0};
     CUcontext context = fixture_use_device(0);
     look_up();
@@ -243,24 +236,11 @@ START_TEST(any_thread_may_ask_while_others_work) {
     ck_assert_uint_eq(read.n_frees, 6000);
     ck_assert_uint_eq(read.live_bytes, 0);
 }
-END_TEST
 
-START_TEST(they_are_there_where_the_preload_is) {
+TEST(they_are_there_where_the_preload_is) {
     look_up();
 }
-END_TEST
 
 int main(void) {
-    const TTest *const natively[] = {they_are_there_where_the_preload_is, NULL};
-    const TTest *const preloaded[] = {they_are_there_where_the_preload_is,
-                                      a_trim_gives_all_idle_memory_back,
-                                      what_a_loop_left_goes_back_when_the_program_synchronises,
-                                      counters_are_those_of_the_program,
-                                      a_recent_peak_begins_where_it_is_said,
-                                      what_is_no_device_and_no_struct_is_refused,
-                                      marks_stand_in_a_report_of_now,
-                                      a_forked_child_is_not_served,
-                                      any_thread_may_ask_while_others_work,
-                                      NULL};
-    return fixture_run("query", fixture_is_preloaded() ? preloaded : natively);
+    return fixture_run("query");
 }

@@ -2,7 +2,6 @@
  * The resolver from inside: the preload's own objects are linked into this program, whose dlsym is
  * therefore ours.  Check forks for each test, so each starts with nothing known.
  */
-#include <check.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 
 #include "cuda/table.h"
 #include "preload/resolve/lookup.h"
+#include "tests/unit/suite.h"
 
 typedef CUresult proc5_fn(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
 
@@ -27,7 +27,7 @@ static void *ask(const char *symbol, int version) {
     return pfn;
 }
 
-START_TEST(an_unhooked_memory_name_is_counted_once) {
+TEST(an_unhooked_memory_name_is_counted_once) {
     const struct cushim_resolve_counts *counts = &cushim_page_calls.lookups;
     open_driver();
     for (int i = 0; i < 3; i++) {
@@ -38,9 +38,8 @@ START_TEST(an_unhooked_memory_name_is_counted_once) {
     }
     ck_assert_uint_eq(counts->n_unhooked, 2);
 }
-END_TEST
 
-START_TEST(each_look_up_is_counted_and_so_is_each_hook_given) {
+TEST(each_look_up_is_counted_and_so_is_each_hook_given) {
     const struct cushim_resolve_counts *counts = &cushim_page_calls.lookups;
     open_driver();
     ck_assert_uint_eq(counts->n_lookups, 0);
@@ -51,26 +50,23 @@ START_TEST(each_look_up_is_counted_and_so_is_each_hook_given) {
     ck_assert_uint_eq(counts->n_routed, 1);
     ck_assert_int_eq(counts->identity, CUSHIM_IDENTITY_UNKNOWN);
 }
-END_TEST
 
-START_TEST(a_driver_that_gives_its_exported_addresses_is_noted) {
+TEST(a_driver_that_gives_its_exported_addresses_is_noted) {
     open_driver();
     ask("cuInit", 12000);
     ck_assert_int_eq(cushim_page_calls.lookups.identity, CUSHIM_IDENTITY_SAME);
     ck_assert_uint_eq(cushim_page_calls.lookups.n_by_name, 0);
 }
-END_TEST
 
-START_TEST(a_driver_that_gives_other_addresses_is_noted_and_routed_by_name) {
+TEST(a_driver_that_gives_other_addresses_is_noted_and_routed_by_name) {
     setenv("FAKE_CUDA_THUNKS", "1", 1);
     open_driver();
     ck_assert_ptr_eq(ask("cuInit", 12000), dlsym(driver, "cuInit"));
     ck_assert_int_eq(cushim_page_calls.lookups.identity, CUSHIM_IDENTITY_OTHER);
     ck_assert_uint_eq(cushim_page_calls.lookups.n_by_name, 1);
 }
-END_TEST
 
-START_TEST(names_that_are_not_the_drivers_are_not_counted) {
+TEST(names_that_are_not_the_drivers_are_not_counted) {
     open_driver();
     void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
     ck_assert_ptr_nonnull(dlsym(libc, "cuserid"));
@@ -78,10 +74,9 @@ START_TEST(names_that_are_not_the_drivers_are_not_counted) {
     ck_assert_ptr_null(dlsym(driver, "cu"));
     ck_assert_uint_eq(cushim_page_calls.lookups.n_lookups, 0);
 }
-END_TEST
 
 /* As where somebody between us and the driver has looked them up with us already. */
-START_TEST(an_answer_that_is_a_hook_stays_as_it_is) {
+TEST(an_answer_that_is_a_hook_stays_as_it_is) {
     bool of_runtime;
     void *of_thread = cushim_route_by_abi_name("cuMemcpyDtoH_v2_ptds", &of_runtime);
     void *hook = cushim_route_by_abi_name("cuMemcpyDtoH_v2", &of_runtime);
@@ -94,9 +89,8 @@ START_TEST(an_answer_that_is_a_hook_stays_as_it_is) {
     ck_assert_ptr_eq(cushim_route_answer(of_thread, "cuMemcpyDtoH", 12000, 0), of_thread);
     ck_assert_ptr_eq(cushim_route_answer(hook, "cuMemcpyDtoH", 12000, 0), hook);
 }
-END_TEST
 
-START_TEST(an_address_of_a_driver_that_was_unloaded_is_anybodys) {
+TEST(an_address_of_a_driver_that_was_unloaded_is_anybodys) {
     bool of_runtime;
     open_driver();
     struct cushim_cuda *cuda = cushim_driver();
@@ -107,9 +101,8 @@ START_TEST(an_address_of_a_driver_that_was_unloaded_is_anybodys) {
     cushim_route_forget();
     ck_assert_ptr_eq(cushim_route_answer(address, "cuMemAlloc", 12000, 0), address);
 }
-END_TEST
 
-START_TEST(drivers_that_come_and_go_are_routed_wherever_their_functions_are) {
+TEST(drivers_that_come_and_go_are_routed_wherever_their_functions_are) {
     enum { N_SLOTS = sizeof(struct cushim_cuda) / sizeof(void *) };
     static struct cushim_cuda table; /* a driver of addresses alone */
     unsigned n_hooked = 0;
@@ -128,9 +121,8 @@ START_TEST(drivers_that_come_and_go_are_routed_wherever_their_functions_are) {
         ck_assert_uint_eq(n, n_hooked);
     }
 }
-END_TEST
 
-START_TEST(without_a_driver_there_is_no_table_and_with_one_it_is_whole) {
+TEST(without_a_driver_there_is_no_table_and_with_one_it_is_whole) {
     ck_assert_ptr_null(cushim_driver());
     open_driver();
     struct cushim_cuda *cuda = cushim_driver();
@@ -140,9 +132,8 @@ START_TEST(without_a_driver_there_is_no_table_and_with_one_it_is_whole) {
     ck_assert_ptr_nonnull((void *)cuda->cuCtxGetCurrent);
     ck_assert_ptr_eq(cuda, cushim_driver());
 }
-END_TEST
 
-START_TEST(without_a_runtime_there_is_no_table) {
+TEST(without_a_runtime_there_is_no_table) {
     ck_assert_ptr_null(cushim_runtime(__builtin_return_address(0)));
     void *runtime = dlopen("libcudart.so.12", RTLD_NOW);
     ck_assert_ptr_nonnull(runtime);
@@ -151,9 +142,8 @@ START_TEST(without_a_runtime_there_is_no_table) {
     ck_assert_int_eq((int)cudart->cudaMalloc(NULL, 0), 12);
     ck_assert_ptr_eq(cudart, cushim_runtime(__builtin_return_address(0)));
 }
-END_TEST
 
-START_TEST(call_sites_that_share_a_place_in_the_cache_keep_the_runtimes_of_their_libraries) {
+TEST(call_sites_that_share_a_place_in_the_cache_keep_the_runtimes_of_their_libraries) {
     enum { N_SITES = 1024 }; /* bytes that belong to each library, more than the cache has places */
     Dl_info info[2];
     dladdr(dlsym(dlopen("libcaller11.so", RTLD_NOW), "which_runtime"), &info[0]);
@@ -165,7 +155,6 @@ START_TEST(call_sites_that_share_a_place_in_the_cache_keep_the_runtimes_of_their
         ck_assert_int_eq((int)cudart->cudaMalloc(NULL, 0), i % 2 ? 12 : 11);
     }
 }
-END_TEST
 
 static void *first_look(void *start) {
     pthread_barrier_wait(start);
@@ -174,7 +163,7 @@ static void *first_look(void *start) {
                                                                    : NULL;
 }
 
-START_TEST(threads_that_look_first_at_once_get_the_same_whole_table) {
+TEST(threads_that_look_first_at_once_get_the_same_whole_table) {
     enum { N = 16 };
     pthread_t threads[N];
     pthread_barrier_t start;
@@ -192,9 +181,8 @@ START_TEST(threads_that_look_first_at_once_get_the_same_whole_table) {
     }
     ck_assert_ptr_eq(hook, dlsym(driver, "cuMemAlloc_v2"));
 }
-END_TEST
 
-START_TEST(the_symbol_reader_finds_what_the_real_dlsym_finds) {
+TEST(the_symbol_reader_finds_what_the_real_dlsym_finds) {
     static const char *const names[] = {"realpath", "regexec", "pthread_cond_wait", "glob",
                                         "environ",  "malloc",  "no_such_name",      "timer_create"};
     struct cushim_object libc;
@@ -204,9 +192,8 @@ START_TEST(the_symbol_reader_finds_what_the_real_dlsym_finds) {
         ck_assert_ptr_eq(cushim_object_symbol(&libc, names[i]), dlsym(handle, names[i]));
     ck_assert_ptr_null(cushim_object_symbol(&libc, "errno")); /* thread-local */
 }
-END_TEST
 
-START_TEST(an_address_leads_to_its_object_and_a_stray_one_to_none) {
+TEST(an_address_leads_to_its_object_and_a_stray_one_to_none) {
     struct cushim_object found;
     ck_assert(cushim_object_at((void *)getenv, &found));
     ck_assert_str_eq(cushim_object_base_name(&found), "libc.so.6");
@@ -221,30 +208,7 @@ START_TEST(an_address_leads_to_its_object_and_a_stray_one_to_none) {
     dlclose(driver);
     ck_assert(!cushim_object_is_loaded(&found));
 }
-END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("resolve");
-    TCase *tests = tcase_create("resolve");
-    tcase_add_test(tests, an_unhooked_memory_name_is_counted_once);
-    tcase_add_test(tests, each_look_up_is_counted_and_so_is_each_hook_given);
-    tcase_add_test(tests, a_driver_that_gives_its_exported_addresses_is_noted);
-    tcase_add_test(tests, a_driver_that_gives_other_addresses_is_noted_and_routed_by_name);
-    tcase_add_test(tests, names_that_are_not_the_drivers_are_not_counted);
-    tcase_add_test(tests, an_answer_that_is_a_hook_stays_as_it_is);
-    tcase_add_test(tests, an_address_of_a_driver_that_was_unloaded_is_anybodys);
-    tcase_add_test(tests, drivers_that_come_and_go_are_routed_wherever_their_functions_are);
-    tcase_add_test(tests, without_a_driver_there_is_no_table_and_with_one_it_is_whole);
-    tcase_add_test(tests, without_a_runtime_there_is_no_table);
-    tcase_add_test(tests,
-                   call_sites_that_share_a_place_in_the_cache_keep_the_runtimes_of_their_libraries);
-    tcase_add_test(tests, threads_that_look_first_at_once_get_the_same_whole_table);
-    tcase_add_test(tests, the_symbol_reader_finds_what_the_real_dlsym_finds);
-    tcase_add_test(tests, an_address_leads_to_its_object_and_a_stray_one_to_none);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? 1 : 0;
+    return tests_run("resolve");
 }
