@@ -2,6 +2,7 @@
 
 #include "share.h"
 #include "tools/sim/driver/memory/block.h"
+#include "tools/sim/driver/memory/pool.h"
 #include "tools/sim/driver/core/calls.h"
 #include "tools/sim/driver/core/handle.h"
 #include "tools/sim/driver/core/internal.h"
@@ -111,6 +112,7 @@ void sim_context_end(struct sim_context *context) {
     sim_step_unref(context->fence);
     context->fence = NULL;
     sim_blocks_end_context(context);
+    sim_pools_empty(context->device);
     sim_share_context(context->device->number, -1);
     if (!context->is_alive && !context->streams)
         unlist(context);

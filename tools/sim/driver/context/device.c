@@ -71,7 +71,8 @@ struct sim_device *sim_device_of(const void *address) {
 }
 
 bool sim_device_charge(struct sim_device *device, size_t n_pages) {
-    return sim_share_charge(device->number, n_pages, device->n_pages);
+    return sim_share_charge(device->number, n_pages, device->n_pages) ||
+           (sim_pools_empty(device) && sim_share_charge(device->number, n_pages, device->n_pages));
 }
 
 void sim_device_refund(struct sim_device *device, size_t n_pages) {

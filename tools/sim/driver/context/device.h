@@ -55,7 +55,7 @@ bool sim_device_reaches(const struct sim_device *device, const struct sim_device
 struct sim_device *sim_device_of(const void *address);
 
 /* Pages of memory, by number alone, of every kind of allocation; false when there are not that many
- * left.  Left is what no process has taken. */
+ * left, though pools gave back what they held idle.  Left is what no process has taken. */
 bool sim_device_charge(struct sim_device *device, size_t n_pages);
 void sim_device_refund(struct sim_device *device, size_t n_pages);
 size_t sim_device_pages_left(const struct sim_device *device);

@@ -70,7 +70,7 @@ static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *descriptor) 
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     if (!measure(array))
         goto error_array;
-    result = sim_block_obtain(SIM_BLOCK_DEVICE, context->root, array->n_bytes, &block);
+    result = sim_block_obtain(context->root, array->n_bytes, &block);
     if (result != CUDA_SUCCESS)
         goto error_array;
     array->address = (CUdeviceptr)(uintptr_t)block->address;

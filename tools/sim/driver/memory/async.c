@@ -27,13 +27,6 @@ void sim_async_release(CUdeviceptr address) {
         sim_block_release(block);
 }
 
-static void count_use(struct sim_pool *pool) {
-    size_t n_bytes, n_blocks;
-    sim_blocks_of_pool(pool, &n_bytes, &n_blocks);
-    if (n_bytes > pool->high_bytes)
-        pool->high_bytes = n_bytes;
-}
-
 /* pool: NULL for the one that the device uses. */
 static CUresult alloc(CUdeviceptr *out, size_t n_bytes, struct sim_pool *pool, CUstream handle,
                       CUstream default_stream) {
@@ -50,9 +43,8 @@ static CUresult alloc(CUdeviceptr *out, size_t n_bytes, struct sim_pool *pool, C
     if (pool->device != root->device)
         return CUDA_ERROR_NOT_SUPPORTED; /* memory of one device ordered on another's stream */
     bool is_captured = stream->capture != NULL;
-    SIM_TRY(sim_block_obtain(SIM_BLOCK_ASYNC, root, n_bytes, &block));
+    SIM_TRY(sim_block_obtain_async(root, is_captured ? NULL : pool, n_bytes, &block));
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)block->address;
-    block->pool = is_captured ? NULL : pool;
     struct sim_work work = {.kind = is_captured ? SIM_WORK_ALLOC : SIM_WORK_EMPTY,
                             .as.address = address};
     CUresult result = sim_stream_enqueue(stream, &work, NULL);
@@ -62,7 +54,7 @@ static CUresult alloc(CUdeviceptr *out, size_t n_bytes, struct sim_pool *pool, C
         return result;
     }
     if (!is_captured)
-        count_use(pool);
+        sim_pool_note_use(pool);
     *out = address;
     return CUDA_SUCCESS;
 }

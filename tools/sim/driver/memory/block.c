@@ -68,8 +68,8 @@ static struct sim_block *create(enum sim_block_kind kind, struct sim_context *co
 
 static bool place_on_device(struct sim_block *block) {
     block->address = block->n_bytes <= SMALL_BYTES
-                         ? sim_slab_take(block->context, block->n_bytes, &block->slab)
-                         : sim_pages_take(block->context, block->n_bytes);
+                         ? sim_slab_take(block->context, block->pool, block->n_bytes, &block->slab)
+                         : sim_pages_take(block->context, block->pool, block->n_bytes);
     return block->address != NULL;
 }
 
@@ -90,9 +90,9 @@ static void unplace(struct sim_block *block) {
     case SIM_BLOCK_DEVICE:
     case SIM_BLOCK_ASYNC:
         if (block->slab)
-            sim_slab_give(block->context, block->slab, block->address, block->n_bytes);
+            sim_slab_give(block->context, block->pool, block->slab, block->address, block->n_bytes);
         else
-            sim_pages_give(block->context, block->address, block->n_bytes);
+            sim_pages_give(block->context, block->pool, block->address, block->n_bytes);
         break;
     case SIM_BLOCK_HOST:
     case SIM_BLOCK_MANAGED:
@@ -126,13 +126,23 @@ static void release_kept(void) {
     }
 }
 
-CUresult sim_block_obtain(enum sim_block_kind kind, struct sim_context *context, size_t n_bytes,
-                          struct sim_block **out) {
+static CUresult obtain(enum sim_block_kind kind, struct sim_context *context, struct sim_pool *pool,
+                       size_t n_bytes, struct sim_block **out) {
     release_kept();
     struct sim_block *block = create(kind, context, n_bytes);
     if (!block)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    block->pool = pool;
     return finish(block, place_on_device(block), out);
+}
+
+CUresult sim_block_obtain(struct sim_context *context, size_t n_bytes, struct sim_block **out) {
+    return obtain(SIM_BLOCK_DEVICE, context, NULL, n_bytes, out);
+}
+
+CUresult sim_block_obtain_async(struct sim_context *context, struct sim_pool *pool, size_t n_bytes,
+                                struct sim_block **out) {
+    return obtain(SIM_BLOCK_ASYNC, context, pool, n_bytes, out);
 }
 
 CUresult sim_block_obtain_host(enum sim_block_kind kind, struct sim_context *context,

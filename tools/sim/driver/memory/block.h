@@ -2,9 +2,9 @@
  * Blocks: every piece of memory that the driver knows, by address.
  *
  * Device memory is placed as the real driver places it: up to 1 MiB on 512-byte boundaries inside 2
- * MiB pages that small blocks of one context share (a page goes back when its last block goes),
- * above that in whole pages of its own.  Pinned and managed memory lives in a range of its own.
- * Registered, mapped and imported memory is only noted here.
+ * MiB pages that small blocks of one context or pool share (a page goes back when its last block
+ * goes), above that in whole pages of its own.  Pinned and managed memory lives in a range of its
+ * own. Registered, mapped and imported memory is only noted here.
  */
 #ifndef CUSHIM_SIM_BLOCK_H
 #define CUSHIM_SIM_BLOCK_H
@@ -53,9 +53,12 @@ struct sim_block {
     bool (*is_held)(void *owner_data); /* freed, it stays as it is until this says no; NULL: goes */
 };
 
-/* Device memory (DEVICE, ASYNC) of a context. */
-CUresult sim_block_obtain(enum sim_block_kind kind, struct sim_context *context, size_t n_bytes,
-                          struct sim_block **out);
+/* Device memory (DEVICE) of a context. */
+CUresult sim_block_obtain(struct sim_context *context, size_t n_bytes, struct sim_block **out);
+
+/* The same (ASYNC), of a pool; NULL: of a graph. */
+CUresult sim_block_obtain_async(struct sim_context *context, struct sim_pool *pool, size_t n_bytes,
+                                struct sim_block **out);
 
 /* Zeroed host memory (HOST, MANAGED). */
 CUresult sim_block_obtain_host(enum sim_block_kind kind, struct sim_context *context,

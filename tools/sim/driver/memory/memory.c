@@ -16,7 +16,7 @@ static CUresult alloc(CUdeviceptr *out, size_t n_bytes) {
     SIM_TRY(sim_context_current(&context));
     if (!out || n_bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_block_obtain(SIM_BLOCK_DEVICE, context->root, n_bytes, &block));
+    SIM_TRY(sim_block_obtain(context->root, n_bytes, &block));
     *out = (CUdeviceptr)(uintptr_t)block->address;
     return CUDA_SUCCESS;
 }

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static struct sim_pool *pools;
+
 struct sim_pool *sim_pool_create(struct sim_device *device) {
     struct sim_pool *pool = calloc(1, sizeof *pool);
     if (!pool)
@@ -18,11 +20,78 @@ struct sim_pool *sim_pool_create(struct sim_device *device) {
         return NULL;
     }
     pool->device = device;
+    pool->next = pools;
+    pools = pool;
     pool->attributes[CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = 1;
     pool->attributes[CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC] = 1;
     pool->attributes[CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES] = 1;
     return pool;
 }
+
+/* ---- the pages ---- */
+
+/* At least so many bytes stay reserved; false: nothing was given back. */
+static bool trim(struct sim_pool *pool, uint64_t keep_bytes) {
+    uint64_t n_kept = keep_bytes / SIM_PAGE_BYTES + (keep_bytes % SIM_PAGE_BYTES != 0);
+    size_t n = pool->n_pages > n_kept ? pool->n_pages - (size_t)n_kept : 0;
+    if (n > pool->n_idle_pages)
+        n = pool->n_idle_pages;
+    pool->n_pages -= n;
+    pool->n_idle_pages -= n;
+    sim_device_refund(pool->device, n);
+    return n > 0;
+}
+
+bool sim_pool_charge(struct sim_pool *pool, size_t n_pages) {
+    size_t n_idle = n_pages < pool->n_idle_pages ? n_pages : pool->n_idle_pages;
+    pool->n_idle_pages -= n_idle;
+    if (!sim_device_charge(pool->device, n_pages - n_idle)) {
+        pool->n_idle_pages += n_idle;
+        return false;
+    }
+    pool->n_pages += n_pages - n_idle;
+    return true;
+}
+
+void sim_pool_refund(struct sim_pool *pool, size_t n_pages) {
+    pool->n_idle_pages += n_pages;
+    if (pool->is_destroyed)
+        trim(pool, 0);
+}
+
+void sim_pools_trim(void) {
+    for (struct sim_pool *pool = pools; pool; pool = pool->next)
+        trim(pool, pool->attributes[CU_MEMPOOL_ATTR_RELEASE_THRESHOLD]);
+}
+
+bool sim_pools_empty(const struct sim_device *device) {
+    bool was_idle = false;
+    for (struct sim_pool *pool = pools; pool; pool = pool->next) {
+        if (pool->device == device && trim(pool, 0))
+            was_idle = true;
+    }
+    return was_idle;
+}
+
+static uint64_t used_bytes_of(const struct sim_pool *pool) {
+    size_t n_bytes, n_blocks;
+    sim_blocks_of_pool(pool, &n_bytes, &n_blocks);
+    return n_bytes;
+}
+
+static uint64_t reserved_bytes_of(const struct sim_pool *pool) {
+    return pool->n_pages * SIM_PAGE_BYTES;
+}
+
+void sim_pool_note_use(struct sim_pool *pool) {
+    uint64_t used = used_bytes_of(pool), reserved = reserved_bytes_of(pool);
+    if (used > pool->high_used_bytes)
+        pool->high_used_bytes = used;
+    if (reserved > pool->high_reserved_bytes)
+        pool->high_reserved_bytes = reserved;
+}
+
+/* ---- calls ---- */
 
 CUresult sim_pool_of_handle(CUmemoryPool handle, struct sim_pool **out) {
     if (!sim_handle_is(handle, SIM_HANDLE_POOL))
@@ -62,6 +131,12 @@ static CUresult destroy(CUmemoryPool handle) {
     if (pool == pool->device->pool)
         pool->device->pool = pool->device->default_pool;
     sim_handle_remove(pool);
+    struct sim_pool **at = &pools;
+    while (*at != pool)
+        at = &(*at)->next;
+    *at = pool->next;
+    pool->is_destroyed = true;
+    trim(pool, 0);
     size_t n_bytes, n_blocks;
     sim_blocks_of_pool(pool, &n_bytes, &n_blocks);
     if (n_blocks == 0)
@@ -76,9 +151,11 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
     SIM_ENTER(cuMemPoolTrimTo);
-    (void)minBytesToKeep; /* nothing is kept anyway */
     struct sim_pool *found;
-    return sim_leave(sim_pool_of_handle(pool, &found));
+    CUresult result = sim_pool_of_handle(pool, &found);
+    if (result == CUDA_SUCCESS)
+        trim(found, minBytesToKeep);
+    return sim_leave(result);
 }
 
 /* Those of the reuse switches are ints, the others 64-bit numbers. */
@@ -90,18 +167,29 @@ static size_t bytes_of(CUmemPool_attribute attribute) {
                                                                           : sizeof(uint64_t);
 }
 
+/* The marks of most use begin anew; nothing else can be set of the memory. */
+static CUresult reset_high(struct sim_pool *pool, CUmemPool_attribute attribute,
+                           const uint64_t *value) {
+    if (*value != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+        pool->high_used_bytes = used_bytes_of(pool);
+    else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
+        pool->high_reserved_bytes = reserved_bytes_of(pool);
+    else
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
 static CUresult set_attribute(CUmemoryPool handle, CUmemPool_attribute attribute,
                               const void *value) {
     struct sim_pool *pool;
     SIM_TRY(sim_pool_of_handle(handle, &pool));
-    size_t n_bytes = bytes_of(attribute), n_blocks, n_used_bytes;
+    size_t n_bytes = bytes_of(attribute);
     if (!value || n_bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (attribute > CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) { /* the marks of most use: 0 resets them */
-        sim_blocks_of_pool(pool, &n_used_bytes, &n_blocks);
-        pool->high_bytes = n_used_bytes;
-        return CUDA_SUCCESS;
-    }
+    if (attribute > CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+        return reset_high(pool, attribute, value);
     pool->attributes[attribute] = 0;
     memcpy(&pool->attributes[attribute], value, n_bytes);
     return CUDA_SUCCESS;
@@ -112,20 +200,28 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
     return sim_leave(set_attribute(pool, attr, value));
 }
 
+static uint64_t number_of(const struct sim_pool *pool, CUmemPool_attribute attribute) {
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        return reserved_bytes_of(pool);
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        return pool->high_reserved_bytes;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        return used_bytes_of(pool);
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        return pool->high_used_bytes;
+    default:
+        return pool->attributes[attribute];
+    }
+}
+
 static CUresult get_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value) {
     struct sim_pool *pool;
     SIM_TRY(sim_pool_of_handle(handle, &pool));
-    size_t n_bytes = bytes_of(attribute), n_blocks, n_used_bytes;
+    size_t n_bytes = bytes_of(attribute);
     if (!value || n_bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_blocks_of_pool(pool, &n_used_bytes, &n_blocks);
-    uint64_t number = pool->attributes[attribute];
-    if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
-        attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
-        number = n_used_bytes;
-    if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH ||
-        attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
-        number = pool->high_bytes;
+    uint64_t number = number_of(pool, attribute);
     memcpy(value, &number, n_bytes);
     return CUDA_SUCCESS;
 }

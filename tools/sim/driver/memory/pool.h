@@ -1,4 +1,10 @@
-/* Memory pools of stream-ordered allocation: here names and numbers, no store of memory. */
+/*
+ * Memory pools of stream-ordered allocation.
+ *
+ * A pool has pages of its device.  Pages that no block lies in any more are idle: they stay charged
+ * to the device, as a number, until the host waits for something and the pool has more than its
+ * release threshold, until the pool is trimmed, or until another allocation finds no memory.
+ */
 #ifndef CUSHIM_SIM_POOL_H
 #define CUSHIM_SIM_POOL_H
 
@@ -8,21 +14,39 @@
 #include <stdint.h>
 
 struct sim_device;
+struct sim_slab;
 
 enum { SIM_N_POOL_ATTRIBUTES = 9 };
 
 struct sim_pool {
     struct sim_device *device;
     uint64_t attributes[SIM_N_POOL_ATTRIBUTES]; /* by CUmemPool_attribute; those that can be set */
-    uint64_t high_bytes;                        /* most that were in use */
-    bool is_shareable;                          /* by a descriptor */
-    bool is_imported; /* another process's: nothing is allocated from it */
-    uint32_t key;     /* that its pointers carry, not 0; 0: never shown */
+    uint64_t high_used_bytes, high_reserved_bytes;
+    size_t n_pages, n_idle_pages; /* reserved, and those of them that hold no block */
+    struct sim_slab *slabs;       /* where small blocks live */
+    struct sim_pool *next;        /* of those that were not destroyed */
+    bool is_destroyed;            /* keeps nothing idle */
+    bool is_shareable;            /* by a descriptor */
+    bool is_imported;             /* another process's: nothing is allocated from it */
+    uint32_t key;                 /* that its pointers carry, not 0; 0: never shown */
 };
 
 /* NULL: no memory. */
 struct sim_pool *sim_pool_create(struct sim_device *device);
 
 CUresult sim_pool_of_handle(CUmemoryPool handle, struct sim_pool **out);
+
+/* Pages for a block, idle ones first, and back; false: the device has too few left. */
+bool sim_pool_charge(struct sim_pool *pool, size_t n_pages);
+void sim_pool_refund(struct sim_pool *pool, size_t n_pages);
+
+/* A block was allocated from it. */
+void sim_pool_note_use(struct sim_pool *pool);
+
+/* The host has waited: every pool gives back what is idle and beyond its release threshold. */
+void sim_pools_trim(void);
+
+/* The pools of a device give back all that is idle; false: nothing was. */
+bool sim_pools_empty(const struct sim_device *device);
 
 #endif

@@ -1,5 +1,7 @@
 #include "slab.h"
 
+#include "pool.h"
+
 #include "tools/sim/driver/context/context.h"
 #include "tools/sim/driver/context/device.h"
 
@@ -16,10 +18,17 @@ struct sim_slab {
     uint8_t is_used[N_UNITS];
 };
 
-char *sim_pages_take(struct sim_context *context, size_t n_bytes) {
+static void refund(struct sim_device *device, struct sim_pool *pool, size_t n_pages) {
+    if (pool)
+        sim_pool_refund(pool, n_pages);
+    else
+        sim_device_refund(device, n_pages);
+}
+
+char *sim_pages_take(struct sim_context *context, struct sim_pool *pool, size_t n_bytes) {
     struct sim_device *device = context->device;
     size_t n_pages = sim_space_round(&device->space, n_bytes) / SIM_PAGE_BYTES;
-    if (!sim_device_charge(device, n_pages))
+    if (!(pool ? sim_pool_charge(pool, n_pages) : sim_device_charge(device, n_pages)))
         return NULL;
     char *address = sim_space_take(&device->space, n_bytes, 1);
     if (!address)
@@ -31,15 +40,16 @@ char *sim_pages_take(struct sim_context *context, size_t n_bytes) {
 error_space:
     sim_space_give(&device->space, address, n_bytes);
 error_charge:
-    sim_device_refund(device, n_pages);
+    refund(device, pool, n_pages);
     return NULL;
 }
 
-void sim_pages_give(struct sim_context *context, char *address, size_t n_bytes) {
+void sim_pages_give(struct sim_context *context, struct sim_pool *pool, char *address,
+                    size_t n_bytes) {
     struct sim_device *device = context->device;
     sim_space_decommit(&device->space, address, n_bytes);
     sim_space_give(&device->space, address, n_bytes);
-    sim_device_refund(device, sim_space_round(&device->space, n_bytes) / SIM_PAGE_BYTES);
+    refund(device, pool, sim_space_round(&device->space, n_bytes) / SIM_PAGE_BYTES);
 }
 
 /* The first run of n free units; N_UNITS: none. */
@@ -55,27 +65,33 @@ static size_t find_gap(const struct sim_slab *slab, size_t n) {
     return N_UNITS;
 }
 
-static struct sim_slab *create(struct sim_context *context) {
+static struct sim_slab **slabs_of(struct sim_context *context, struct sim_pool *pool) {
+    return pool ? &pool->slabs : &context->slabs;
+}
+
+static struct sim_slab *create(struct sim_context *context, struct sim_pool *pool) {
     struct sim_slab *slab = calloc(1, sizeof *slab);
     if (!slab)
         return NULL;
-    slab->base = sim_pages_take(context, SIM_PAGE_BYTES);
+    slab->base = sim_pages_take(context, pool, SIM_PAGE_BYTES);
     if (!slab->base) {
         free(slab);
         return NULL;
     }
-    slab->next = context->slabs;
-    context->slabs = slab;
+    struct sim_slab **slabs = slabs_of(context, pool);
+    slab->next = *slabs;
+    *slabs = slab;
     return slab;
 }
 
-char *sim_slab_take(struct sim_context *context, size_t n_bytes, struct sim_slab **out) {
+char *sim_slab_take(struct sim_context *context, struct sim_pool *pool, size_t n_bytes,
+                    struct sim_slab **out) {
     size_t n = (n_bytes + UNIT_BYTES - 1) / UNIT_BYTES, first = N_UNITS;
-    struct sim_slab *slab = context->slabs;
+    struct sim_slab *slab = *slabs_of(context, pool);
     while (slab && (first = find_gap(slab, n)) == N_UNITS)
         slab = slab->next;
     if (!slab) {
-        slab = create(context);
+        slab = create(context, pool);
         first = 0;
     }
     if (!slab)
@@ -86,17 +102,17 @@ char *sim_slab_take(struct sim_context *context, size_t n_bytes, struct sim_slab
     return slab->base + first * UNIT_BYTES;
 }
 
-void sim_slab_give(struct sim_context *context, struct sim_slab *slab, char *address,
-                   size_t n_bytes) {
+void sim_slab_give(struct sim_context *context, struct sim_pool *pool, struct sim_slab *slab,
+                   char *address, size_t n_bytes) {
     size_t n = (n_bytes + UNIT_BYTES - 1) / UNIT_BYTES;
     memset(slab->is_used + (size_t)(address - slab->base) / UNIT_BYTES, 0, n);
     slab->n_used -= n;
     if (slab->n_used)
         return;
-    struct sim_slab **at = &context->slabs;
+    struct sim_slab **at = slabs_of(context, pool);
     while (*at != slab)
         at = &(*at)->next;
     *at = slab->next;
-    sim_pages_give(context, slab->base, SIM_PAGE_BYTES);
+    sim_pages_give(context, pool, slab->base, SIM_PAGE_BYTES);
     free(slab);
 }

@@ -60,7 +60,7 @@ static CUresult make_variables(struct module *module, struct sim_context *contex
         struct sim_block *block;
         if (row->kind != SIM_IMAGE_GLOBAL)
             continue;
-        SIM_TRY(sim_block_obtain(SIM_BLOCK_DEVICE, context->root, row->sizes[0], &block));
+        SIM_TRY(sim_block_obtain(context->root, row->sizes[0], &block));
         if (row->contents)
             memcpy(block->address, row->contents, row->sizes[0]);
         else

@@ -2,6 +2,7 @@
 
 #include "base/cancel.h"
 #include "tools/sim/driver/core/calls.h"
+#include "tools/sim/driver/memory/pool.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -65,9 +66,7 @@ void sim_step_complete(struct sim_step *step) {
     sim_work_finish(&step->work);
 }
 
-CUresult sim_step_wait(struct sim_step *step) {
-    if (!step)
-        return CUDA_SUCCESS;
+static CUresult wait_for(struct sim_step *step) {
     sim_step_ref(step);
     step->is_awaited = true;
     int cancel = cushim_cancel_hold();
@@ -76,6 +75,12 @@ CUresult sim_step_wait(struct sim_step *step) {
     cushim_cancel_let(cancel);
     CUresult result = step->is_done ? CUDA_SUCCESS : CUDA_ERROR_DEINITIALIZED;
     sim_step_unref(step);
+    return result;
+}
+
+CUresult sim_step_wait(struct sim_step *step) {
+    CUresult result = step ? wait_for(step) : CUDA_SUCCESS;
+    sim_pools_trim();
     return result;
 }
 
@@ -96,7 +101,8 @@ bool sim_marks_add(struct sim_marks *marks, struct sim_step *step) {
 
 CUresult sim_marks_wait(struct sim_marks *marks) {
     for (size_t i = 0; i < marks->n; i++)
-        SIM_TRY(sim_step_wait(marks->steps[i]));
+        SIM_TRY(wait_for(marks->steps[i]));
+    sim_pools_trim();
     return CUDA_SUCCESS;
 }
 
