@@ -29,11 +29,11 @@ enum {
 
 typedef atomic_uint_fast64_t cushim_callers_note_word;
 
-struct cushim_callers {
-    cushim_callers_note_word age; /* above the facts */
-    _Atomic(cushim_callers_note_word *) leaves[1 << CUSHIM_CALLERS_LOG2_ROOT];
-};
-extern struct cushim_callers cushim_callers __attribute__((visibility("hidden")));
+/* Two variables, because the age begins with 1, and the leaves shall take no place in the file. */
+extern cushim_callers_note_word cushim_callers_now /* the age, above the facts */
+    __attribute__((visibility("hidden")));
+extern _Atomic(cushim_callers_note_word *) cushim_callers_leaves[1 << CUSHIM_CALLERS_LOG2_ROOT]
+    __attribute__((visibility("hidden")));
 
 /* Where a leaf and a note of it are. */
 static inline uintptr_t cushim_callers_leaf(const void *caller) {
@@ -45,7 +45,7 @@ static inline uintptr_t cushim_callers_place(const void *caller) {
 }
 
 static inline uint64_t cushim_callers_age(void) {
-    return atomic_load_explicit(&cushim_callers.age, memory_order_acquire);
+    return atomic_load_explicit(&cushim_callers_now, memory_order_acquire);
 }
 
 /* The note on a caller, less the age: in another one no number of facts. */
@@ -54,7 +54,7 @@ static inline uint64_t cushim_callers_read(const void *caller) {
     const cushim_callers_note_word *notes =
         leaf >> CUSHIM_CALLERS_LOG2_ROOT
             ? NULL
-            : atomic_load_explicit(&cushim_callers.leaves[leaf], memory_order_acquire);
+            : atomic_load_explicit(&cushim_callers_leaves[leaf], memory_order_acquire);
     if (!notes)
         return UINT64_MAX;
     return atomic_load_explicit(&notes[cushim_callers_place(caller)], memory_order_acquire) -

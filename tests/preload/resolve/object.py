@@ -94,6 +94,12 @@ def its_thread_local_storage_is_of_the_initial_exec_kind():
     assert not re.search(r"TLSDESC|DTPMOD", tool("readelf", "-rW"))
 
 
+@tap.test
+def its_file_has_no_pages_of_zeros():
+    size = re.search(r"\] \.data +PROGBITS +\w+ +\w+ +(\w+)", tool("readelf", "-SW"))
+    assert int(size.group(1), 16) < 64 << 10, size.group(1)  # a table with one value that is not 0 lies in the file as a whole
+
+
 # What UCX 1.22 patches, and the instructions that it can copy, which is what it overwrites by 12 bytes.
 PATCHED = {"cuMemAlloc", "cuMemAlloc_v2", "cuMemAllocManaged", "cuMemAllocPitch", "cuMemAllocPitch_v2", "cuMemMap",
            "cuModuleGetGlobal_v2", "cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuLibraryGetGlobal", "cuMemFree",
