@@ -15,7 +15,7 @@ import tree
 
 ROOT = tree.root()
 BUILD = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "build"
-LEAST = 200
+LEAST = 60
 sys.dont_write_bytecode = True
 
 
@@ -71,6 +71,45 @@ def a_text_that_is_gone_or_stands_twice_is_found():
             assert mutate.fault({**row, "new": row["old"]}, root)
             assert mutate.fault({**row, "tests": []}, root)
             assert mutate.fault({**row, "old text": ""}, root)
+
+
+TEXT = """\
+#define MORE 1 + 1
+/* a + b */
+int f(int a) {
+    note(a, "a + b");
+    if (a > 2 && is_set(a))
+        return a + 1;
+    return 0;
+}
+"""
+
+
+@tap.test
+def operators_conditions_constants_and_calls_are_changed_in_code_alone():
+    with tree.made_of({"a.c": TEXT}) as root:
+        rows = loaded().generate.generated(root, ["a.c"], 100, 1)
+    assert {(row["guarantee"].split(": ")[1], row["new"].strip()) for row in rows} == {
+        ("no call", "(void)0;"), (">= for >", "if (a >= 2 && is_set(a))"), ("|| for &&", "if (a > 2 || is_set(a))"),
+        ("3 for 2", "if (a > 3 && is_set(a))"), ("the opposite condition", "if (!(a > 2 && is_set(a)))"),
+        ("- for +", "return a - 1;"), ("2 for 1", "return a + 2;"), ("1 for 0", "return 1;")}, rows
+
+
+@tap.test
+def what_is_generated_can_be_made_and_is_the_same_again():
+    mutate = loaded()
+    with tree.made_of({"a.c": TEXT + TEXT}) as root:
+        rows = mutate.generate.generated(root, ["a.c"], 100, 1)
+        assert len(rows) == 16 and not [row for row in rows if mutate.fault({**row, "tests": ["t"]}, root)]
+        few = mutate.generate.generated(root, ["a.c"], 5, 2)
+        assert len(few) == 5 and few == mutate.generate.generated(root, ["a.c", "a.c"], 5, 2) != rows[:5]
+
+
+@tap.test
+def the_tests_of_a_file_are_that_of_its_name_and_those_of_its_folder():
+    names = ["memory/heap/heap", "memory/fence/fence", "memory/fence/await", "launcher"]
+    assert loaded().generate.tests_of("src/memory/fence/fence.c", names) == ["memory/fence/fence", "memory/fence/await"]
+    assert loaded().generate.tests_of("tools/cushim/launch.c", names) == []
 
 
 ROW = {"guarantee": "g", "file": "a.c", "old": "x = 1;", "new": "x = 2;", "tests": ["t"], "list": "l", "setup": []}
