@@ -33,7 +33,7 @@ TEST(without_a_driver_the_references_do_not_step_in) {
 TEST(a_driver_without_a_device_is_NODEVICE) {
     uint32_t word;
     fixture_force(NULL);
-    setenv("CUSHIM_LIBCUDA", getenv("CUSHIM_TEST_DEVICELESS"), 1);
+    setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
     ck_is(fixture_store(&word, 1, NULL), CUSHIM_NODEVICE);
     ck_is(cushim_kernels_load(), CUSHIM_NODEVICE);
 }
