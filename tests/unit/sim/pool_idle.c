@@ -62,7 +62,7 @@ static CUresult wait_for_copy(void) {
     return cuMemcpyDtoH(&byte, fixture_alloc(1), 1);
 }
 
-START_TEST(what_is_freed_stays_reserved_until_the_host_waits) {
+TEST(what_is_freed_stays_reserved_until_the_host_waits) {
     CUresult (*const waits[])(void) = {cuCtxSynchronize, wait_for_stream, wait_for_event,
                                        wait_for_copy};
     begin(0);
@@ -76,9 +76,8 @@ START_TEST(what_is_freed_stays_reserved_until_the_host_waits) {
         ck_assert_uint_eq(RESERVED, 0);
     }
 }
-END_TEST
 
-START_TEST(a_wait_leaves_what_the_threshold_says) {
+TEST(a_wait_leaves_what_the_threshold_says) {
     begin(3 * MIB);
     size_t before = left();
     CUdeviceptr kept = take(100);
@@ -97,9 +96,8 @@ START_TEST(a_wait_leaves_what_the_threshold_says) {
     ck_cuda(cuCtxSynchronize());
     ck_assert_uint_eq(RESERVED, 0);
 }
-END_TEST
 
-START_TEST(an_allocation_takes_what_its_pool_holds_idle) {
+TEST(an_allocation_takes_what_its_pool_holds_idle) {
     begin(UINT64_MAX);
     become_idle(take(8 * MIB));
     size_t before = left();
@@ -113,9 +111,8 @@ START_TEST(an_allocation_takes_what_its_pool_holds_idle) {
     ck_cuda(cuCtxSynchronize());
     ck_assert_uint_eq(RESERVED, 4 * PAGE);
 }
-END_TEST
 
-START_TEST(a_trim_leaves_what_it_says_and_what_is_in_use) {
+TEST(a_trim_leaves_what_it_says_and_what_is_in_use) {
     begin(UINT64_MAX);
     CUdeviceptr block = take(2 * PAGE);
     become_idle(take(4 * PAGE));
@@ -128,9 +125,8 @@ START_TEST(a_trim_leaves_what_it_says_and_what_is_in_use) {
     ck_assert_uint_eq(USED, 2 * PAGE);
     become_idle(block);
 }
-END_TEST
 
-START_TEST(marks_of_most_use_begin_anew_with_0) {
+TEST(marks_of_most_use_begin_anew_with_0) {
     uint64_t value = 0;
     begin(UINT64_MAX);
     become_idle(take(3 * MIB));
@@ -147,10 +143,9 @@ START_TEST(marks_of_most_use_begin_anew_with_0) {
     ck_cuda_is(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &value),
                CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 /* Memory of every kind: of the context, of physical memory, of another pool, and of this one. */
-START_TEST(an_allocation_that_finds_no_memory_takes_what_pools_hold_idle) {
+TEST(an_allocation_that_finds_no_memory_takes_what_pools_hold_idle) {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     CUmemGenericAllocationHandle handle;
@@ -174,9 +169,8 @@ START_TEST(an_allocation_that_finds_no_memory_takes_what_pools_hold_idle) {
     ck_assert_uint_eq(RESERVED, all);
     ck_cuda_is(cuMemAlloc(&block, all + PAGE), CUDA_ERROR_OUT_OF_MEMORY);
 }
-END_TEST
 
-START_TEST(a_pool_that_is_destroyed_and_a_context_that_ends_keep_nothing) {
+TEST(a_pool_that_is_destroyed_and_a_context_that_ends_keep_nothing) {
     CUmemoryPool of_device;
     uint64_t everything = UINT64_MAX;
     begin(UINT64_MAX);
@@ -196,15 +190,7 @@ START_TEST(a_pool_that_is_destroyed_and_a_context_that_ends_keep_nothing) {
     ck_cuda(cuDevicePrimaryCtxReset(0));
     ck_assert_uint_eq(sim_used_bytes(0), 0);
 }
-END_TEST
 
 SUITE() {
-    return suite_run(
-        "sim pool_idle",
-        (const TTest *[]){
-            what_is_freed_stays_reserved_until_the_host_waits,
-            a_wait_leaves_what_the_threshold_says, an_allocation_takes_what_its_pool_holds_idle,
-            a_trim_leaves_what_it_says_and_what_is_in_use, marks_of_most_use_begin_anew_with_0,
-            an_allocation_that_finds_no_memory_takes_what_pools_hold_idle,
-            a_pool_that_is_destroyed_and_a_context_that_ends_keep_nothing, NULL});
+    return tests_run("sim pool_idle");
 }
