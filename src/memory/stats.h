@@ -111,8 +111,7 @@ static inline void cushim_mem_stats_copy(struct cushim_mem_stats *to,
     atomic_uint_fast64_t *counters = (atomic_uint_fast64_t *)to;
     const atomic_uint_fast64_t *sources = (const atomic_uint_fast64_t *)from;
     for (size_t i = sizeof *to / sizeof *counters; i-- > 0;)
-        atomic_store_explicit(&counters[i],
-                              atomic_load_explicit(&sources[i], memory_order_acquire),
+        atomic_store_explicit(&counters[i], atomic_load_explicit(&sources[i], memory_order_acquire),
                               memory_order_relaxed);
 }
 
