@@ -389,9 +389,12 @@ bool cushim_contexts_are_stale(void) {
 void cushim_contexts_give_back_stale(CUcontext context) {
     for (struct place *place = first_serving(); place; place = serving_from(place->next_of_all)) {
         struct cushim_mem_heap *pool = &place->pool;
+        if (!cushim_contexts_hold(pool))
+            continue;
         uint64_t life = cushim_mem_heap_life(pool);
         if (life && pool->context == context && cushim_mem_fast_is_stale(pool))
             cushim_mem_reclaim_shrink(pool, life, 0, true);
+        cushim_contexts_let(pool);
     }
 }
 
