@@ -32,10 +32,10 @@ CUSHIM_EXPORT int cushim_preload_arena_reset(void) {
     struct cushim_cuda *cuda = has_arena() ? cushim_driver() : NULL;
     if (!cuda || cushim_thread.host_function_depth)
         return 0;
-    struct cushim_mem_heap *pool = cushim_contexts_hold_current(cuda);
-    if (!pool)
+    struct cushim_mem_heap *heap = cushim_contexts_hold_current(cuda);
+    if (!heap)
         return 0;
-    int n_kept = (int)cushim_mem_arena_reset(pool);
-    cushim_contexts_let(pool);
+    int n_kept = (int)cushim_mem_arena_reset(heap);
+    cushim_contexts_let(heap);
     return n_kept;
 }

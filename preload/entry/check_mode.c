@@ -165,17 +165,17 @@ static void count_unchecked(void) {
 }
 
 /* Another block, which is left as it is: that one's bytes may be set still, once anybody has it. */
-static enum cushim_status obtain_another(struct cushim_mem_heap *pool,
+static enum cushim_status obtain_another(struct cushim_mem_heap *heap,
                                          struct cushim_mem_block *block, size_t n_bytes) {
     struct cushim_mem_lookup found;
     if (cushim_mem_blocks_find(&cushim_process.ledger, block->address, &found))
-        cushim_mem_heap_set_aside(pool, &found, block->is_hit);
-    return cushim_mem_heap_obtain(pool, n_bytes, block);
+        cushim_mem_heap_set_aside(heap, &found, block->is_hit);
+    return cushim_mem_heap_obtain(heap, n_bytes, block);
 }
 
-enum cushim_status cushim_check_obtained(struct cushim_mem_heap *pool,
+enum cushim_status cushim_check_obtained(struct cushim_mem_heap *heap,
                                          struct cushim_mem_block *block, size_t n_bytes) {
-    if (!cushim_check_is_on() || !pool->guard_bytes)
+    if (!cushim_check_is_on() || !heap->guard_bytes)
         return CUSHIM_OK;
     if (!may_look()) {
         count_unchecked();
@@ -183,10 +183,10 @@ enum cushim_status cushim_check_obtained(struct cushim_mem_heap *pool,
     }
     /* what CUSHIM_ZERO clears is not all of it: the rest must stay as it came */
     bool is_poisoned = cushim_process_options.zero != ZERO_ON;
-    if (cushim_mem_check_obtained(&cushim_check, pool, block->address, n_bytes, is_poisoned) !=
+    if (cushim_mem_check_obtained(&cushim_check, heap, block->address, n_bytes, is_poisoned) !=
         CUSHIM_TIMEOUT)
         return CUSHIM_OK;
-    return obtain_another(pool, block, n_bytes);
+    return obtain_another(heap, block, n_bytes);
 }
 
 bool cushim_check_release(const struct cushim_mem_lookup *found, enum cushim_status *status,
@@ -206,21 +206,21 @@ void cushim_check_drop(const struct cushim_mem_lookup *found) {
         cushim_mem_check_drop(&cushim_check, found->base);
 }
 
-void cushim_check_synchronised(struct cushim_mem_heap *pool) {
-    if (cushim_process_options.check == IS_FULL && pool && may_look())
-        cushim_mem_check_look(&cushim_check, pool, false);
+void cushim_check_synchronised(struct cushim_mem_heap *heap) {
+    if (cushim_process_options.check == IS_FULL && heap && may_look())
+        cushim_mem_check_look(&cushim_check, heap, false);
 }
 
-void cushim_check_leave(struct cushim_mem_heap *pool) {
-    if (!cushim_check_is_on() || !pool || !may_look())
+void cushim_check_leave(struct cushim_mem_heap *heap) {
+    if (!cushim_check_is_on() || !heap || !may_look())
         return;
     cushim_mem_check_empty(&cushim_check, 0);
-    cushim_mem_check_look(&cushim_check, pool, true);
+    cushim_mem_check_look(&cushim_check, heap, true);
 }
 
-void cushim_check_forget(const struct cushim_mem_heap *pool) {
+void cushim_check_forget(const struct cushim_mem_heap *heap) {
     if (cushim_check_is_on())
-        cushim_mem_check_forget(&cushim_check, pool);
+        cushim_mem_check_forget(&cushim_check, heap);
 }
 
 void cushim_check_give_back(void) {

@@ -22,7 +22,7 @@ static inline bool cushim_check_is_on(void) {
 
 /* A block was obtained from a heap: write its guards.  Where the device does not come to that the
  * block becomes another one, unchecked.  Another status than CUSHIM_OK: there is none. */
-enum cushim_status cushim_check_obtained(struct cushim_mem_heap *pool,
+enum cushim_status cushim_check_obtained(struct cushim_mem_heap *heap,
                                          struct cushim_mem_block *block, size_t n_bytes);
 
 /* Release a live block.  False: the check does not know it, and nothing was done. */
@@ -40,11 +40,11 @@ void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_loo
                           uint64_t address, size_t span_bytes);
 
 /* The program synchronised the context of this heap (NULL: it has none). */
-void cushim_check_synchronised(struct cushim_mem_heap *pool);
+void cushim_check_synchronised(struct cushim_mem_heap *heap);
 
 /* A context is destroyed, with this heap: check its blocks once more, then forget it. */
-void cushim_check_leave(struct cushim_mem_heap *pool);
-void cushim_check_forget(const struct cushim_mem_heap *pool);
+void cushim_check_leave(struct cushim_mem_heap *heap);
+void cushim_check_forget(const struct cushim_mem_heap *heap);
 
 /* Memory is short: empty the quarantine. */
 void cushim_check_give_back(void);

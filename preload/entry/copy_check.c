@@ -47,7 +47,7 @@ static bool judge(const struct cushim_end *end, const struct cushim_mem_lookup *
     if (verdict < CUSHIM_MEM_OVERRUN)
         return true;
     bool is_overrun = verdict == CUSHIM_MEM_OVERRUN;
-    struct cushim_mem_stats *stats = found->segment->pool->stats;
+    struct cushim_mem_stats *stats = found->segment->heap->stats;
     cushim_mem_stats_add(is_overrun ? &stats->n_overruns : &stats->n_uses_after_free, 1);
     log_warn("copy", "a copy or set %s 0x%lx of size %zu %s: refused as natively", what,
              (unsigned long)end->address, end->span_bytes,
@@ -126,7 +126,7 @@ static enum cushim_direction direction_of(struct cushim_cuda *cuda,
 
 /* Is the end in device memory of ours, or an array?  Any other may be the host's. */
 static bool is_hidden(const struct cushim_end *end, const struct cushim_mem_lookup *found) {
-    return !end->address || (found && found->segment->pool->kind == CUSHIM_MEM_DEVICE);
+    return !end->address || (found && found->segment->heap->kind == CUSHIM_MEM_DEVICE);
 }
 
 /*
@@ -134,9 +134,9 @@ static bool is_hidden(const struct cushim_end *end, const struct cushim_mem_look
  * memory waits for what other contexts copy from and to it, one of host memory does not.
  */
 static void note_end(const struct cushim_mem_lookup *found, const struct cushim_mem_fence *noted) {
-    struct cushim_mem_heap *pool = found ? found->segment->pool : NULL;
-    if (pool && pool->kind == CUSHIM_MEM_DEVICE && pool->fence != noted)
-        cushim_mem_fence_note_effect(pool->fence);
+    struct cushim_mem_heap *heap = found ? found->segment->heap : NULL;
+    if (heap && heap->kind == CUSHIM_MEM_DEVICE && heap->fence != noted)
+        cushim_mem_fence_note_effect(heap->fence);
 }
 
 /* What the host can see (C9).  Sets return early as well, but have one end. */

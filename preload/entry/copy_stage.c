@@ -120,8 +120,8 @@ static size_t count_other_processors(void) {
 
 /* The context's, where it lives and is not a green one: those end unseen. */
 static bool is_own_context(struct cushim_cuda *cuda, CUcontext context) {
-    struct cushim_mem_heap *pool = cushim_contexts_current(cuda);
-    return pool && atomic_load(&pool->fence->context) == context;
+    struct cushim_mem_heap *heap = cushim_contexts_current(cuda);
+    return heap && atomic_load(&heap->fence->context) == context;
 }
 
 static enum cushim_copy_outcome move(struct cushim_cuda *cuda, const struct cushim_copy_box *box,

@@ -28,12 +28,12 @@ bool cushim_entry_is_plain(void) {
            !cushim_memory_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE);
 }
 
-/* May the pool serve this thread's device memory now? */
+/* May the heap serve this thread's device memory now? */
 static bool is_served(struct cushim_cuda *cuda) {
     return cushim_entry_is_open(cuda) && cushim_process_options.pool;
 }
 
-/* For the log alone: why the pool did not serve a request. */
+/* For the log alone: why the heap did not serve a request. */
 static const char *why_natively(struct cushim_cuda *cuda) {
     CUcontext context = NULL;
     if (!cushim_process_options.pool)
@@ -68,16 +68,16 @@ CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size
     struct cushim_mem_block block;
     if (!address || !n_bytes || !is_served(cuda))
         return alloc_natively(cuda, address, n_bytes);
-    struct cushim_mem_heap *pool = cushim_contexts_hold_current(cuda);
-    if (!pool)
+    struct cushim_mem_heap *heap = cushim_contexts_hold_current(cuda);
+    if (!heap)
         return alloc_natively(cuda, address, n_bytes);
-    enum cushim_status status = cushim_mem_heap_obtain(pool, n_bytes, &block);
+    enum cushim_status status = cushim_mem_heap_obtain(heap, n_bytes, &block);
     if (status == CUSHIM_OK && cushim_process.is_watched)
-        status = cushim_check_obtained(pool, &block, n_bytes);
-    bool is_ready = status == CUSHIM_OK && cushim_memory_kinds_make_zero(pool, &block, n_bytes);
+        status = cushim_check_obtained(heap, &block, n_bytes);
+    bool is_ready = status == CUSHIM_OK && cushim_memory_kinds_make_zero(heap, &block, n_bytes);
     if (is_ready && cushim_process.is_watched)
-        cushim_watch_alloc(pool, &block, n_bytes);
-    cushim_contexts_let(pool);
+        cushim_watch_alloc(heap, &block, n_bytes);
+    cushim_contexts_let(heap);
     if (!is_ready)
         return alloc_natively(cuda, address, n_bytes);
     *address = block.address;
@@ -89,38 +89,38 @@ bool cushim_entry_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size
     if (!cushim_contexts_is_settled() || !is_served(cuda) ||
         cushim_memory_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE) || cushim_check_is_on())
         return false;
-    struct cushim_mem_heap *pool = cushim_contexts_hold_current(cuda);
-    if (!pool)
+    struct cushim_mem_heap *heap = cushim_contexts_hold_current(cuda);
+    if (!heap)
         return false;
-    bool is_hit = cushim_mem_heap_obtain_hit(pool, n_bytes, &block) == CUSHIM_OK;
+    bool is_hit = cushim_mem_heap_obtain_hit(heap, n_bytes, &block) == CUSHIM_OK;
     if (is_hit && cushim_process.is_watched)
-        cushim_watch_alloc(pool, &block, n_bytes);
-    cushim_contexts_let(pool);
+        cushim_watch_alloc(heap, &block, n_bytes);
+    cushim_contexts_let(heap);
     *address = is_hit ? block.address : *address;
     return is_hit;
 }
 
 /*
- * The block at an address, and its pool held.  One of a context that another thread ends is the
+ * The block at an address, and its heap held.  One of a context that another thread ends is the
  * driver's once that is done, and ours where the driver refused to.
  */
 static bool hold_block(CUdeviceptr address, struct cushim_mem_lookup *found) {
     uint64_t until_ns = 0;
     unsigned n_looks = 0;
     while (cushim_mem_blocks_find(&cushim_process.ledger, address, found)) {
-        struct cushim_mem_heap *pool = found->segment->pool;
-        if (!cushim_contexts_hold(pool)) {
+        struct cushim_mem_heap *heap = found->segment->heap;
+        if (!cushim_contexts_hold(heap)) {
             until_ns = until_ns ? until_ns : cushim_clock_ns() + CUSHIM_CONTEXTS_PATIENCE_NS;
             if (cushim_clock_ns() >= until_ns)
                 return false;
             cushim_futex_back_off(&n_looks);
             continue;
         }
-        /* else it went with its context before the pool was held; a segment stays one for good */
-        if (found->segment->pool == pool &&
-            found->segment->generation == atomic_load(&pool->generation))
+        /* else it went with its context before the heap was held; a segment stays one for good */
+        if (found->segment->heap == heap &&
+            found->segment->generation == atomic_load(&heap->generation))
             return true;
-        cushim_contexts_let(pool);
+        cushim_contexts_let(heap);
     }
     return false;
 }
@@ -134,7 +134,7 @@ static bool is_barred(CUdeviceptr address) {
 
 /* An address of ours that is not the start of a live block: native says INVALID_VALUE (C6). */
 static CUresult refuse_free(const struct cushim_mem_lookup *found, CUdeviceptr address) {
-    struct cushim_mem_stats *stats = found->segment->pool->stats;
+    struct cushim_mem_stats *stats = found->segment->heap->stats;
     bool is_inner = found->state == CUSHIM_MEM_LIVE;
     cushim_mem_stats_add(is_inner ? &stats->n_interior_frees : &stats->n_double_frees, 1);
     log_warn("free", "0x%lx is %s: refused as natively", (unsigned long)address,
@@ -144,7 +144,7 @@ static CUresult refuse_free(const struct cushim_mem_lookup *found, CUdeviceptr a
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* What the pool said, in the driver's words. */
+/* What the heap said, in the driver's words. */
 static CUresult answer_of(enum cushim_status status, const struct cushim_mem_lookup *found,
                           CUdeviceptr address, CUresult answer) {
     switch (status) {
@@ -156,7 +156,7 @@ static CUresult answer_of(enum cushim_status status, const struct cushim_mem_loo
         return refuse_free(&lost, address);
     }
     case CUSHIM_STATE: /* the context is broken: what broke it is native's answer to every call */
-        answer = (CUresult)atomic_load(&found->segment->pool->damage);
+        answer = (CUresult)atomic_load(&found->segment->heap->damage);
         break;
     default:
         break;
@@ -178,7 +178,7 @@ static enum cushim_status release_watched(const struct cushim_mem_lookup *found,
     enum cushim_status status;
     struct cushim_watched_free freed = cushim_watch_free(found);
     if (!hold(found, &status) && !cushim_check_release(found, &status, answer))
-        status = cushim_mem_heap_release(freed.pool, found, answer);
+        status = cushim_mem_heap_release(freed.heap, found, answer);
     cushim_watch_freed(&freed, found, status == CUSHIM_OK);
     return status;
 }
@@ -191,12 +191,12 @@ static enum cushim_status release(const struct cushim_mem_lookup *found, CUresul
         return release_watched(found, answer);
     if (hold(found, &status))
         return status;
-    return cushim_mem_heap_release(found->segment->pool, found, answer);
+    return cushim_mem_heap_release(found->segment->heap, found, answer);
 }
 
 /* Each free is for what its own allocations gave: natively the other's memory is refused. */
 static bool is_of_entry(const struct cushim_mem_lookup *found, enum cushim_entry_free_fn entry) {
-    return (found->segment->pool->kind == CUSHIM_MEM_PINNED) == (entry == CUSHIM_FREE_HOST);
+    return (found->segment->heap->kind == CUSHIM_MEM_PINNED) == (entry == CUSHIM_FREE_HOST);
 }
 
 static CUresult free_ours(const struct cushim_mem_lookup *found, CUdeviceptr address,
@@ -247,12 +247,12 @@ CUresult cushim_entry_free(struct cushim_cuda *cuda, CUdeviceptr address,
     if (is_barred(address))
         return CUDA_ERROR_NOT_PERMITTED;
     if (hold_block(address, &found)) {
-        struct cushim_mem_heap *pool = found.segment->pool;
+        struct cushim_mem_heap *heap = found.segment->heap;
         if (!cushim_contexts_is_settled()) /* a thread that only frees: from now on it may take the
                                               shortcut */
             cushim_contexts_current(cuda);
         CUresult answer = free_ours(&found, address, entry);
-        cushim_contexts_let(pool);
+        cushim_contexts_let(heap);
         return answer;
     }
     return free_natively(cuda, address, entry);
@@ -264,14 +264,14 @@ bool cushim_entry_free_live(CUdeviceptr address, enum cushim_entry_free_fn entry
     if (!cushim_process_is_on() || !cushim_contexts_is_settled() ||
         cushim_thread.host_function_depth || !hold_block(address, &found))
         return false;
-    struct cushim_mem_heap *pool = found.segment->pool;
+    struct cushim_mem_heap *heap = found.segment->heap;
     bool is_freed = is_live_start(&found, address) && is_of_entry(&found, entry) &&
                     release(&found, &answer) == CUSHIM_OK;
-    cushim_contexts_let(pool);
+    cushim_contexts_let(heap);
     return is_freed;
 }
 
-/* A block whose pool is held. */
+/* A block whose heap is held. */
 static CUresult free_ours_on(struct cushim_cuda *cuda, const struct cushim_mem_lookup *found,
                              CUdeviceptr address, CUstream stream) {
     enum cushim_status status;
@@ -279,8 +279,8 @@ static CUresult free_ours_on(struct cushim_cuda *cuda, const struct cushim_mem_l
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     bool is_known_capture = cushim_capture_is_open() && cuda->cuStreamIsCapturing &&
                             cuda->cuStreamIsCapturing(stream, &capturing) == CUDA_SUCCESS;
-    if (found->segment->pool->kind != CUSHIM_MEM_DEVICE) /* as natively (measured) */
-        return found->segment->pool->kind == CUSHIM_MEM_MANAGED ? CUDA_ERROR_NOT_SUPPORTED
+    if (found->segment->heap->kind != CUSHIM_MEM_DEVICE) /* as natively (measured) */
+        return found->segment->heap->kind == CUSHIM_MEM_MANAGED ? CUDA_ERROR_NOT_SUPPORTED
                                                                 : CUDA_ERROR_INVALID_VALUE;
     if (is_live_start(found, address) && hold(found, &status))
         return answer_of(status, found, address, CUDA_SUCCESS);
@@ -288,11 +288,11 @@ static CUresult free_ours_on(struct cushim_cuda *cuda, const struct cushim_mem_l
         return CUDA_ERROR_INVALID_VALUE; /* a graph frees what a graph allocated, nothing else */
     if (!is_live_start(found, address))
         return refuse_free(found, address);
-    struct cushim_watched_free freed = {.pool = found->segment->pool};
+    struct cushim_watched_free freed = {.heap = found->segment->heap};
     cushim_check_drop(found);
     if (cushim_process.is_watched)
         freed = cushim_watch_free(found);
-    status = cushim_mem_heap_release_on(freed.pool, found, stream, &answer);
+    status = cushim_mem_heap_release_on(freed.heap, found, stream, &answer);
     if (cushim_process.is_watched)
         cushim_watch_freed(&freed, found, status == CUSHIM_OK);
     return answer_of(status, found, address, answer);
@@ -306,9 +306,9 @@ bool cushim_entry_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstrea
         return true;
     if (!hold_block(address, &found))
         return false;
-    struct cushim_mem_heap *pool = found.segment->pool;
+    struct cushim_mem_heap *heap = found.segment->heap;
     *answer = free_ours_on(cuda, &found, address, stream);
-    cushim_contexts_let(pool);
+    cushim_contexts_let(heap);
     return true;
 }
 

@@ -57,7 +57,7 @@ CUresult cushim_entry_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUre
 CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresult answer,
                               uint64_t address, size_t n_bytes);
 
-/* Before and after a native free of memory that is not the pool's. */
+/* Before and after a native free of memory that is not the heap's. */
 bool cushim_entry_forget(uint64_t address, struct cushim_foreign *native);
 CUresult cushim_entry_forgot(bool was_known, const struct cushim_foreign *native, uint64_t address,
                              CUresult answer);

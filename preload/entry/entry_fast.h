@@ -13,7 +13,7 @@
 #include "preload/entry/entry.h"
 
 /* Was this thread served since a context last went, and is nothing else to be looked at?  Then its
- * pool and its counters are known, and the pool knows the driver. */
+ * heap and its counters are known, and the heap knows the driver. */
 static inline bool cushim_entry_fast_is(const struct cushim_thread *thread) {
     return thread->fast_epoch == cushim_guard_now();
 }
@@ -21,7 +21,7 @@ static inline bool cushim_entry_fast_is(const struct cushim_thread *thread) {
 /* The thread's current context, which may be none; false: the driver will not say. */
 static inline bool cushim_entry_fast_context(const struct cushim_thread *thread,
                                              CUcontext *context) {
-    return thread->pool->cuda->cuCtxGetCurrent(context) == CUDA_SUCCESS;
+    return thread->heap->cuda->cuCtxGetCurrent(context) == CUDA_SUCCESS;
 }
 
 /* Device memory of the current context for a call of `row`; 0: nothing was done. */
@@ -29,9 +29,9 @@ static inline CUdeviceptr cushim_entry_fast_alloc(size_t n_bytes, enum cushim_cu
     const struct cushim_thread *thread = &cushim_thread;
     CUcontext context;
     CUdeviceptr block = 0;
-    if (cushim_entry_fast_is(thread) && cushim_mem_fast_may_obtain(thread->pool, n_bytes) &&
+    if (cushim_entry_fast_is(thread) && cushim_mem_fast_may_obtain(thread->heap, n_bytes) &&
         cushim_entry_fast_context(thread, &context) && context == thread->context)
-        block = cushim_mem_fast_obtain(thread->pool, n_bytes);
+        block = cushim_mem_fast_obtain(thread->heap, n_bytes);
     if (block)
         cushim_process_count_in(thread->shard, row);
     return block;

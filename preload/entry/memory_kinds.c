@@ -34,10 +34,10 @@ bool cushim_memory_kinds_is_cleared_by_device(enum cushim_mem_kind kind) {
     return way_of(kind) == CLEARED_BY_DEVICE;
 }
 
-bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *pool,
+bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *heap,
                                    const struct cushim_mem_block *block, size_t n_bytes) {
     struct cushim_mem_lookup found;
-    enum way way = way_of(pool->kind);
+    enum way way = way_of(heap->kind);
     if (way == NOT_CLEARED ||
         !cushim_mem_blocks_find(&cushim_process.ledger, block->address, &found))
         return true;
@@ -50,9 +50,9 @@ bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *pool,
         return true;
     }
     const struct cushim_mem_fill zeros = {.address = block->address, .n_bytes = due_bytes};
-    enum cushim_status status = cushim_mem_fill_device(&pool->filler, &zeros, 1, patience_ns);
+    enum cushim_status status = cushim_mem_fill_device(&heap->filler, &zeros, 1, patience_ns);
     if (status != CUSHIM_OK)
-        cushim_mem_heap_set_aside(pool, &found, block->is_hit);
+        cushim_mem_heap_set_aside(heap, &found, block->is_hit);
     return status == CUSHIM_OK;
 }
 
@@ -73,19 +73,19 @@ static bool is_known(const struct cushim_want *want) {
 
 /* All pinned memory is mapped (unified addresses), and says so, whether that was asked for or not.
  */
-static struct cushim_mem_heap *hold_pool(struct cushim_cuda *cuda, const struct cushim_want *want) {
+static struct cushim_mem_heap *hold_heap(struct cushim_cuda *cuda, const struct cushim_want *want) {
     unsigned always = want->kind == CUSHIM_MEM_PINNED ? CU_MEMHOSTALLOC_DEVICEMAP : 0;
     return cushim_contexts_hold_kind(cuda, want->kind, want->flags | always);
 }
 
-/* A block was taken from a pool, or not (`status`): what is left to do before it is the program's.
- */
-static bool end_alloc(struct cushim_mem_heap *pool, enum cushim_status status,
+/* A block was taken from a heap, or not (`status`): what is left to do before it is the
+ * program's. */
+static bool end_alloc(struct cushim_mem_heap *heap, enum cushim_status status,
                       const struct cushim_mem_block *block, size_t n_bytes) {
-    if (status != CUSHIM_OK || !cushim_memory_kinds_make_zero(pool, block, n_bytes))
+    if (status != CUSHIM_OK || !cushim_memory_kinds_make_zero(heap, block, n_bytes))
         return false;
     if (cushim_process.is_watched)
-        cushim_watch_alloc(pool, block, n_bytes);
+        cushim_watch_alloc(heap, block, n_bytes);
     return true;
 }
 
@@ -94,14 +94,14 @@ bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_wan
     struct cushim_mem_block block;
     if (!want->n_bytes || !is_known(want) || !is_served(cuda, want->kind))
         return false;
-    struct cushim_mem_heap *pool = hold_pool(cuda, want);
-    if (!pool)
+    struct cushim_mem_heap *heap = hold_heap(cuda, want);
+    if (!heap)
         return false;
-    enum cushim_status status = cushim_mem_heap_obtain(pool, want->n_bytes, &block);
+    enum cushim_status status = cushim_mem_heap_obtain(heap, want->n_bytes, &block);
     if (status == CUSHIM_NOMEM && cushim_contexts_give_back_all())
-        status = cushim_mem_heap_obtain(pool, want->n_bytes, &block);
-    bool is_served = end_alloc(pool, status, &block, want->n_bytes);
-    cushim_contexts_let(pool);
+        status = cushim_mem_heap_obtain(heap, want->n_bytes, &block);
+    bool is_served = end_alloc(heap, status, &block, want->n_bytes);
+    cushim_contexts_let(heap);
     *address = is_served ? block.address : *address;
     return is_served;
 }
@@ -112,12 +112,12 @@ bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim
     if (!is_known(want) || cushim_memory_kinds_is_cleared_by_device(want->kind) ||
         !cushim_contexts_is_settled() || !is_served(cuda, want->kind))
         return false;
-    struct cushim_mem_heap *pool = hold_pool(cuda, want);
-    if (!pool)
+    struct cushim_mem_heap *heap = hold_heap(cuda, want);
+    if (!heap)
         return false;
-    bool is_hit = end_alloc(pool, cushim_mem_heap_obtain_hit(pool, want->n_bytes, &block), &block,
+    bool is_hit = end_alloc(heap, cushim_mem_heap_obtain_hit(heap, want->n_bytes, &block), &block,
                             want->n_bytes);
-    cushim_contexts_let(pool);
+    cushim_contexts_let(heap);
     *address = is_hit ? block.address : *address;
     return is_hit;
 }
@@ -125,10 +125,10 @@ bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim
 bool cushim_memory_kinds_note_hint(uint64_t address, size_t n_bytes) {
     struct cushim_mem_lookup found;
     enum cushim_sight sight = cushim_sight(address, n_bytes, &found);
-    if (sight == CUSHIM_SIGHT_FOREIGN || found.segment->pool->kind != CUSHIM_MEM_MANAGED)
+    if (sight == CUSHIM_SIGHT_FOREIGN || found.segment->heap->kind != CUSHIM_MEM_MANAGED)
         return true;
     if (sight == CUSHIM_SIGHT_NOTHING || found.state != CUSHIM_MEM_LIVE)
         return false;
-    cushim_mem_heap_retire_segment(found.segment->pool, found.segment);
+    cushim_mem_heap_retire_segment(found.segment->heap, found.segment);
     return true;
 }

@@ -33,7 +33,7 @@ bool cushim_memory_kinds_is_cleared_by_device(enum cushim_mem_kind kind);
  * With CUSHIM_ZERO, make a block that was just obtained read as zero.  False: that could not be
  * done in time; the block was released, and the driver is to serve.
  */
-bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *pool,
+bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *heap,
                                    const struct cushim_mem_block *block, size_t n_bytes);
 
 /*

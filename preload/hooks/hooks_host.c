@@ -1,5 +1,5 @@
 /*
- * Hooks of managed and pinned memory, served from pools (docs/internals/memory-engine.md,
+ * Hooks of managed and pinned memory, served from heaps (docs/internals/memory-engine.md,
  * "Managed and pinned memory"), and of hints about managed memory, which keep a block out of them.
  */
 #include "cuda/patchable.h"

@@ -1,5 +1,5 @@
 /*
- * Hooks of the driver's start and of contexts' ends (interposition.md E): a pool goes with its
+ * Hooks of the driver's start and of contexts' ends (interposition.md E): a heap goes with its
  * context, without a driver call of ours.
  */
 #include "cuda/table.h"

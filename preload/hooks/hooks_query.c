@@ -198,7 +198,7 @@ CUSHIM_EXPORT CUresult cuPointerGetAttributes(unsigned n_attributes,
 static void reset_segment(struct cushim_cuda *cuda, struct cushim_mem_segment *segment) {
     CUresult answer;
     unsigned value = 0;
-    bool has_entered = cushim_current_context_enter(cuda, segment->pool->context, &answer);
+    bool has_entered = cushim_current_context_enter(cuda, segment->heap->context, &answer);
     cuda->cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, segment->base);
     value = 1;
     if (atomic_load(&segment->n_synchronous))
@@ -265,19 +265,19 @@ static CUresult get_handle(struct cushim_cuda *cuda, const struct cushim_mem_loo
     struct cushim_mem_segment *segment = found->segment;
     CUresult answer = cuda->cuIpcGetMemHandle(handle, found->base);
     if (answer != CUDA_SUCCESS) {
-        if (segment->pool->source == &cushim_mem_provider_vmm)
+        if (segment->heap->source == &cushim_mem_provider_vmm)
             log_error("ipc", "no handle for 0x%lx: CUSHIM_BACKEND=vmm has none",
                       (unsigned long)found->base);
         return answer;
     }
     set_distance(handle, (uint32_t)(found->base - segment->base));
-    cushim_mem_heap_show(segment->pool, found->base);
+    cushim_mem_heap_show(segment->heap, found->base);
     return CUDA_SUCCESS;
 }
 
 typedef CUresult (*open_fn)(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags);
 
-/* Is it a segment of another process's pool, in which a block lies so far inside?  Those are whole
+/* Is it a segment of another process's heap, in which a block lies so far inside?  Those are whole
  * pages; a small block of the driver's, whose handle has a distance of its own, is not. */
 static bool has_room(struct cushim_cuda *cuda, CUdeviceptr base, uint32_t distance) {
     CUdeviceptr start;
@@ -333,7 +333,7 @@ CUSHIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr add
     if (sight == CUSHIM_SIGHT_NOTHING)
         return cuda->cuIpcGetMemHandle(handle, CUSHIM_UNKNOWN_ADDRESS);
     /* for other kinds of memory the driver itself has no handles */
-    if (sight == CUSHIM_SIGHT_FOREIGN || !handle || found.segment->pool->kind != CUSHIM_MEM_DEVICE)
+    if (sight == CUSHIM_SIGHT_FOREIGN || !handle || found.segment->heap->kind != CUSHIM_MEM_DEVICE)
         return cuda->cuIpcGetMemHandle(handle, address);
     return may_show(&found) ? get_handle(cuda, &found, handle) : refuse_handle(address);
 }

@@ -14,7 +14,7 @@
  *
  * Lock: a reader-writer lock.  A record over a context is a reader, a begin a writer: so they never
  * meet.  It is held over the record and over the begin, neither of which can block.  Locks of
- * contexts and pools are taken inside it, never around it.
+ * contexts and heaps are taken inside it, never around it.
  */
 #ifndef CUSHIM_PRELOAD_CAPTURES_H
 #define CUSHIM_PRELOAD_CAPTURES_H
@@ -22,7 +22,7 @@
 #include "memory/fence/fence.h"
 #include "preload/state/process.h"
 
-/* What pools ask before they record. */
+/* What heaps ask before they record. */
 extern const struct cushim_mem_capture_guard cushim_capture_gate;
 
 static inline bool cushim_capture_is_open(void) {

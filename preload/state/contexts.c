@@ -25,12 +25,12 @@
 #include "preload/state/watch.h"
 #include "preload/state/process_options.h"
 
-/* A pool and what goes with it.  Never freed: where its context went it waits for another one. */
+/* A heap and what goes with it.  Never freed: where its context went it waits for another one. */
 struct place {
-    struct cushim_mem_heap pool;   /* first: a pool's address is its place's */
+    struct cushim_mem_heap heap;   /* first: a heap's address is its place's */
     atomic_bool is_serving;        /* between open and the end of its context */
-    atomic_uint n_holds;           /* calls inside the pool */
-    _Atomic(struct place *) kinds; /* of device memory: its context's pools of other kinds */
+    atomic_uint n_holds;           /* calls inside the heap */
+    _Atomic(struct place *) kinds; /* of device memory: its context's heaps of other kinds */
     _Atomic(struct place *) next;  /* among these, or among the spares */
     struct place *next_of_all;     /* constant */
 };
@@ -40,7 +40,7 @@ struct row {
     CUcontext context;
     struct place *place; /* NULL: none yet, or of a green one */
     bool is_green;
-    CUcontext primary;   /* of a green one: whose memory its is, and whose pool serves it */
+    CUcontext primary;   /* of a green one: whose memory its is, and whose heap serves it */
     unsigned n_attached; /* uses beyond its maker's */
     unsigned n_leaving;  /* threads that are about to end it */
     UT_hash_handle hh;
@@ -52,7 +52,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct row *rows;
 static struct place *spares; /* without a context */
 static _Atomic(struct place *) places;
-static atomic_uint n_pools;
+static atomic_uint n_heaps;
 static struct cushim_mem_policy
     kind_policies[CUSHIM_MEM_PINNED + 1]; /* written once, at the start */
 
@@ -62,7 +62,7 @@ static struct row *find(CUcontext context) {
     return row;
 }
 
-/* The one whose pool serves a context: itself, or the primary one of a green one. */
+/* The one whose heap serves a context: itself, or the primary one of a green one. */
 static CUcontext owner_of(CUcontext context) {
     const struct row *row = find(context);
     return row && row->primary ? row->primary : context;
@@ -125,15 +125,15 @@ static void note_device(struct cushim_cuda *cuda, CUdevice device) {
 }
 
 /* For who asks whether we are active. */
-static void say_pool(CUdevice device) {
+static void say_heap(CUdevice device) {
     unsigned version = (unsigned)cushim_mem_stats_read(&cushim_page.head.driver_version);
     log_info("pool", "device %d, %s, CUDA %u.%u: memory is pooled from now on; %s came first",
              device, cushim_page.device_names[device], version / 1000, version / 10 % 100,
              cushim_cuda_symbol_name(cushim_thread.row));
 }
 
-/* Under the lock, the context being current: open a pool for its device memory. */
-static struct cushim_mem_heap *open_pool(struct cushim_cuda *cuda, CUcontext context) {
+/* Under the lock, the context being current: open a heap for its device memory. */
+static struct cushim_mem_heap *open_heap(struct cushim_cuda *cuda, CUcontext context) {
     CUdevice device;
     if (cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return NULL;
@@ -155,84 +155,84 @@ static struct cushim_mem_heap *open_pool(struct cushim_cuda *cuda, CUcontext con
     };
     cushim_device_limit_open(cuda, device);
     note_device(cuda, device);
-    cushim_mem_heap_open(&place->pool, &setup);
+    cushim_mem_heap_open(&place->heap, &setup);
     if (cushim_log_on(CUSHIM_LOG_INFO))
-        say_pool(device);
+        say_heap(device);
     atomic_store(&place->is_serving, true);
-    atomic_fetch_add(&n_pools, 1);
+    atomic_fetch_add(&n_heaps, 1);
     cushim_process_note_use();
-    return &place->pool;
+    return &place->heap;
 }
 
-static struct place *place_of(const struct cushim_mem_heap *pool) {
-    return (struct place *)(uintptr_t)pool;
+static struct place *place_of(const struct cushim_mem_heap *heap) {
+    return (struct place *)(uintptr_t)heap;
 }
 
-/* The context must be current.  The pool is held. */
+/* The context must be current.  The heap is held. */
 static struct cushim_mem_heap *find_or_open(struct cushim_cuda *cuda, CUcontext context) {
     cushim_process_note_driver_use();
     pthread_mutex_lock(&lock);
     context = owner_of(context);
     struct row *row = find(context);
-    struct cushim_mem_heap *pool = NULL;
+    struct cushim_mem_heap *heap = NULL;
     if (!row || (!row->place && !row->is_green && !row->n_leaving))
-        pool = open_pool(cuda, context);
+        heap = open_heap(cuda, context);
     else if (row->place && !row->n_leaving)
-        pool = &row->place->pool;
-    if (pool)
-        atomic_fetch_add(&place_of(pool)->n_holds, 1);
+        heap = &row->place->heap;
+    if (heap)
+        atomic_fetch_add(&place_of(heap)->n_holds, 1);
     pthread_mutex_unlock(&lock);
-    return pool;
+    return heap;
 }
 
-/* The pool that the thread found last, held; NULL where a context is ended, or was since. */
+/* The heap that the thread found last, held; NULL where a context is ended, or was since. */
 static struct cushim_mem_heap *hold_found(const struct cushim_thread *thread) {
-    if (!cushim_contexts_hold(thread->pool))
+    if (!cushim_contexts_hold(thread->heap))
         return NULL;
-    if (cushim_guard_epoch(cushim_guard_now()) == thread->pool_epoch)
-        return thread->pool;
-    cushim_contexts_let(thread->pool);
+    if (cushim_guard_epoch(cushim_guard_now()) == thread->heap_epoch)
+        return thread->heap;
+    cushim_contexts_let(thread->heap);
     return NULL;
 }
 
 struct cushim_mem_heap *cushim_contexts_hold_current(struct cushim_cuda *cuda) {
     CUcontext context = NULL;
     struct cushim_thread *thread = &cushim_thread;
-    struct cushim_mem_heap *pool = NULL;
+    struct cushim_mem_heap *heap = NULL;
     if (cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
         return NULL;
     uint64_t now = cushim_guard_epoch(cushim_guard_now());
-    if (thread->context == context && thread->pool_epoch == now)
-        pool = hold_found(thread);
-    if (pool)
-        return pool;
-    pool = find_or_open(cuda, context);
-    if (pool) {
+    if (thread->context == context && thread->heap_epoch == now)
+        heap = hold_found(thread);
+    if (heap)
+        return heap;
+    heap = find_or_open(cuda, context);
+    if (heap) {
         thread->context = context;
-        thread->pool = pool;
-        thread->pool_epoch = now;
+        thread->heap = heap;
+        thread->heap_epoch = now;
         cushim_thread_settle(thread);
     }
-    return pool;
+    return heap;
 }
 
 struct cushim_mem_heap *cushim_contexts_current(struct cushim_cuda *cuda) {
-    struct cushim_mem_heap *pool = cushim_contexts_hold_current(cuda);
-    if (pool)
-        cushim_contexts_let(pool);
-    return pool;
+    struct cushim_mem_heap *heap = cushim_contexts_hold_current(cuda);
+    if (heap)
+        cushim_contexts_let(heap);
+    return heap;
 }
 
 struct cushim_mem_heap *cushim_contexts_find(CUcontext context) {
     pthread_mutex_lock(&lock);
     struct row *row = find(owner_of(context));
-    struct cushim_mem_heap *pool = row && row->place && !row->n_leaving ? &row->place->pool : NULL;
+    struct cushim_mem_heap *heap = row && row->place && !row->n_leaving ? &row->place->heap : NULL;
     pthread_mutex_unlock(&lock);
-    return pool;
+    return heap;
 }
 
 unsigned cushim_contexts_count(void) {
-    return atomic_load_explicit(&n_pools, memory_order_relaxed);
+    return atomic_load_explicit(&n_heaps, memory_order_relaxed);
 }
 
 CUcontext cushim_contexts_of_stream(struct cushim_cuda *cuda, CUstream stream) {
@@ -270,20 +270,20 @@ static struct cushim_mem_heap *find_kind(const struct place *owner, enum cushim_
                                          unsigned flags) {
     struct place *place = atomic_load_explicit(&owner->kinds, memory_order_acquire);
     for (; place; place = atomic_load_explicit(&place->next, memory_order_acquire)) {
-        if (place->pool.kind == kind && place->pool.flags == flags)
-            return &place->pool;
+        if (place->heap.kind == kind && place->heap.flags == flags)
+            return &place->heap;
     }
     return NULL;
 }
 
 /*
- * Under the lock: a pool beside its context's.  They share the fence, since native's free of such
+ * Under the lock: a heap beside its context's.  They share the fence, since native's free of such
  * memory waits for the context that allocated it, whichever is current, and for no other: neither
  * another device's kernels nor its copies (measured, docs/results/driver.md).
  */
 static struct cushim_mem_heap *open_kind(struct place *owner, enum cushim_mem_kind kind,
                                          unsigned flags) {
-    struct cushim_mem_heap *base = &owner->pool;
+    struct cushim_mem_heap *base = &owner->heap;
     struct place *place = take_place();
     if (!place)
         return NULL;
@@ -300,39 +300,39 @@ static struct cushim_mem_heap *open_kind(struct place *owner, enum cushim_mem_ki
             kind == CUSHIM_MEM_PINNED ? &cushim_mem_provider_pinned : &cushim_mem_provider_managed,
         .fence = base->fence,
     };
-    cushim_mem_heap_open(&place->pool, &setup);
+    cushim_mem_heap_open(&place->heap, &setup);
     atomic_store(&place->is_serving, true);
     atomic_store(&place->next, atomic_load(&owner->kinds));
     atomic_store(&owner->kinds, place);
-    return &place->pool;
+    return &place->heap;
 }
 
-/* Beside a context's pool, which is held. */
+/* Beside a context's heap, which is held. */
 static struct cushim_mem_heap *find_or_open_kind(struct cushim_mem_heap *base,
                                                  enum cushim_mem_kind kind, unsigned flags) {
-    struct cushim_mem_heap *pool = find_kind(place_of(base), kind, flags);
-    if (pool || (kind == CUSHIM_MEM_MANAGED && !is_managed_fit(base->cuda, base->device)))
-        return pool;
+    struct cushim_mem_heap *heap = find_kind(place_of(base), kind, flags);
+    if (heap || (kind == CUSHIM_MEM_MANAGED && !is_managed_fit(base->cuda, base->device)))
+        return heap;
     pthread_mutex_lock(&lock);
-    pool = find_kind(place_of(base), kind, flags);
-    if (!pool && atomic_load(&place_of(base)->is_serving))
-        pool = open_kind(place_of(base), kind, flags);
+    heap = find_kind(place_of(base), kind, flags);
+    if (!heap && atomic_load(&place_of(base)->is_serving))
+        heap = open_kind(place_of(base), kind, flags);
     pthread_mutex_unlock(&lock);
-    return pool;
+    return heap;
 }
 
 struct cushim_mem_heap *cushim_contexts_hold_kind(struct cushim_cuda *cuda,
                                                   enum cushim_mem_kind kind, unsigned flags) {
     struct cushim_mem_heap *base = cushim_contexts_hold_current(cuda);
-    struct cushim_mem_heap *pool = base ? find_or_open_kind(base, kind, flags) : NULL;
-    if (pool && !cushim_contexts_hold(pool))
-        pool = NULL;
+    struct cushim_mem_heap *heap = base ? find_or_open_kind(base, kind, flags) : NULL;
+    if (heap && !cushim_contexts_hold(heap))
+        heap = NULL;
     if (base)
         cushim_contexts_let(base);
-    return pool;
+    return heap;
 }
 
-/* ---- all pools ---- */
+/* ---- all heaps ---- */
 
 /* The next one that serves, from `place` on; NULL behind the last. */
 static struct place *serving_from(struct place *place) {
@@ -347,28 +347,28 @@ static struct place *first_serving(void) {
 
 void cushim_contexts_note_effects(void) {
     for (struct place *place = first_serving(); place; place = serving_from(place->next_of_all))
-        cushim_mem_fence_note_effect(place->pool.fence);
+        cushim_mem_fence_note_effect(place->heap.fence);
 }
 
-/* Who is asked to give back: pools of all devices (-1) or of one. */
+/* Who is asked to give back: heaps of all devices (-1) or of one. */
 static size_t give_back(int device, bool is_pinned_too, uint64_t until_ns) {
     size_t n_bytes = 0;
     if (cushim_thread.host_function_depth)
         return 0;
     cushim_check_give_back();
     for (struct place *place = first_serving(); place; place = serving_from(place->next_of_all)) {
-        if (!cushim_contexts_hold(&place->pool))
+        if (!cushim_contexts_hold(&place->heap))
             continue;
-        if ((place->pool.kind != CUSHIM_MEM_PINNED || is_pinned_too) &&
-            (device < 0 || place->pool.device == device))
-            n_bytes += cushim_mem_reclaim_empty(&place->pool, until_ns);
-        cushim_contexts_let(&place->pool);
+        if ((place->heap.kind != CUSHIM_MEM_PINNED || is_pinned_too) &&
+            (device < 0 || place->heap.device == device))
+            n_bytes += cushim_mem_reclaim_empty(&place->heap, until_ns);
+        cushim_contexts_let(&place->heap);
     }
     return n_bytes;
 }
 
-size_t cushim_contexts_make_room(const struct cushim_mem_heap *pool, uint64_t until_ns) {
-    return give_back(pool->device, false, until_ns);
+size_t cushim_contexts_make_room(const struct cushim_mem_heap *heap, uint64_t until_ns) {
+    return give_back(heap->device, false, until_ns);
 }
 
 size_t cushim_contexts_give_back(void) {
@@ -381,28 +381,28 @@ size_t cushim_contexts_give_back_all(void) {
 
 bool cushim_contexts_are_stale(void) {
     struct place *place = first_serving();
-    while (place && !cushim_mem_fast_is_stale(&place->pool))
+    while (place && !cushim_mem_fast_is_stale(&place->heap))
         place = serving_from(place->next_of_all);
     return place != NULL;
 }
 
 void cushim_contexts_give_back_stale(CUcontext context) {
     for (struct place *place = first_serving(); place; place = serving_from(place->next_of_all)) {
-        struct cushim_mem_heap *pool = &place->pool;
-        if (!cushim_contexts_hold(pool))
+        struct cushim_mem_heap *heap = &place->heap;
+        if (!cushim_contexts_hold(heap))
             continue;
-        uint64_t life = cushim_mem_heap_life(pool);
-        if (life && pool->context == context && cushim_mem_fast_is_stale(pool))
-            cushim_mem_reclaim_shrink(pool, life, 0, true);
-        cushim_contexts_let(pool);
+        uint64_t life = cushim_mem_heap_life(heap);
+        if (life && heap->context == context && cushim_mem_fast_is_stale(heap))
+            cushim_mem_reclaim_shrink(heap, life, 0, true);
+        cushim_contexts_let(heap);
     }
 }
 
 size_t cushim_contexts_reusable_bytes(int device) {
     size_t n_bytes = 0;
     for (struct place *place = first_serving(); place; place = serving_from(place->next_of_all)) {
-        if (place->pool.kind == CUSHIM_MEM_DEVICE && place->pool.device == device)
-            n_bytes += cushim_mem_reclaim_reusable_bytes(&place->pool);
+        if (place->heap.kind == CUSHIM_MEM_DEVICE && place->heap.device == device)
+            n_bytes += cushim_mem_reclaim_reusable_bytes(&place->heap);
     }
     return n_bytes;
 }
@@ -449,15 +449,15 @@ bool cushim_contexts_detach(CUcontext context) {
 
 /* ---- the end of a context ---- */
 
-/* Under the lock: the pools of a context serve, or serve no more. */
+/* Under the lock: the heaps of a context serve, or serve no more. */
 static void set_serving(struct place *owner, bool is_serving) {
     atomic_store(&owner->is_serving, is_serving);
     for (struct place *place = atomic_load(&owner->kinds); place; place = atomic_load(&place->next))
         atomic_store(&place->is_serving, is_serving);
 }
 
-bool cushim_contexts_hold(struct cushim_mem_heap *pool) {
-    struct place *place = place_of(pool);
+bool cushim_contexts_hold(struct cushim_mem_heap *heap) {
+    struct place *place = place_of(heap);
     atomic_fetch_add(&place->n_holds, 1);
     /* in the other order than the thread that ends the context, which looks for holds last */
     if (atomic_load(&place->is_serving))
@@ -466,8 +466,8 @@ bool cushim_contexts_hold(struct cushim_mem_heap *pool) {
     return false;
 }
 
-void cushim_contexts_let(struct cushim_mem_heap *pool) {
-    atomic_fetch_sub(&place_of(pool)->n_holds, 1);
+void cushim_contexts_let(struct cushim_mem_heap *heap) {
+    atomic_fetch_sub(&place_of(heap)->n_holds, 1);
 }
 
 /* A thread that was cancelled, or left by a jump, inside a call of the driver lets go of nothing:
@@ -478,7 +478,7 @@ static void wait_for_holds(const struct place *place, uint64_t until_ns) {
         cushim_futex_back_off(&n_looks);
 }
 
-/* The same for all pools of a context, which serve no more. */
+/* The same for all heaps of a context, which serve no more. */
 static void wait_for_all_holds(const struct place *owner) {
     uint64_t until_ns = cushim_clock_ns() + CUSHIM_CONTEXTS_PATIENCE_NS;
     wait_for_holds(owner, until_ns);
@@ -490,7 +490,7 @@ void cushim_contexts_leave(CUcontext context) {
     if (cushim_check_is_on())
         cushim_check_leave(cushim_contexts_find(context));
     pthread_mutex_lock(&lock);
-    /* one that has no pool gets none meanwhile */
+    /* one that has no heap gets none meanwhile */
     struct row *row = find_or_add(context);
     struct place *place = row ? row->place : NULL;
     if (row)
@@ -515,14 +515,14 @@ void cushim_contexts_stay(CUcontext context) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Its pool's blocks went with the context. */
+/* Its heap's blocks went with the context. */
 static void abandon_place(struct place *place) {
-    cushim_watch_gone(&place->pool);
-    cushim_mem_heap_abandon(&place->pool);
+    cushim_watch_gone(&place->heap);
+    cushim_mem_heap_abandon(&place->heap);
     spare(place);
 }
 
-/* Under the lock: the context took the memory of all its pools along. */
+/* Under the lock: the context took the memory of all its heaps along. */
 static void abandon(struct place *owner) {
     set_serving(owner, false);
     for (struct place *place = atomic_load(&owner->kinds), *next; place; place = next) {
@@ -530,8 +530,8 @@ static void abandon(struct place *owner) {
         abandon_place(place);
     }
     atomic_store(&owner->kinds, NULL);
-    cushim_check_forget(&owner->pool);
-    atomic_fetch_sub(&n_pools, 1);
+    cushim_check_forget(&owner->heap);
+    atomic_fetch_sub(&n_heaps, 1);
     abandon_place(owner);
 }
 
@@ -548,7 +548,7 @@ static CUcontext next_green(CUcontext primary) {
     return green;
 }
 
-/* Under the lock: its pools are no more. */
+/* Under the lock: its heaps are no more. */
 static void empty(struct row *row) {
     if (row->place)
         abandon(row->place);
@@ -562,7 +562,7 @@ static void delete (struct row *row) {
     free(row);
 }
 
-/* Where other threads are about to end it as well it has no pool before they have. */
+/* Where other threads are about to end it as well it has no heap before they have. */
 static void drop(CUcontext context) {
     pthread_mutex_lock(&lock);
     struct row *row = find(context);

@@ -35,8 +35,8 @@ struct cushim_mem_heap *cushim_contexts_current(struct cushim_cuda *cuda);
  * context is being ended; the driver is to serve.
  */
 enum { CUSHIM_CONTEXTS_PATIENCE_NS = 2000000000 }; /* that an end has with who holds */
-bool cushim_contexts_hold(struct cushim_mem_heap *pool);
-void cushim_contexts_let(struct cushim_mem_heap *pool);
+bool cushim_contexts_hold(struct cushim_mem_heap *heap);
+void cushim_contexts_let(struct cushim_mem_heap *heap);
 struct cushim_mem_heap *cushim_contexts_hold_current(struct cushim_cuda *cuda);
 
 /*
@@ -45,7 +45,7 @@ struct cushim_mem_heap *cushim_contexts_hold_current(struct cushim_cuda *cuda);
  * then call the runtime.
  */
 static inline bool cushim_contexts_is_settled(void) {
-    return cushim_thread.pool && cushim_thread.pool_epoch == cushim_guard_epoch(cushim_guard_now());
+    return cushim_thread.heap && cushim_thread.heap_epoch == cushim_guard_epoch(cushim_guard_now());
 }
 
 /*
@@ -82,7 +82,7 @@ bool cushim_contexts_are_stale(void);
 void cushim_contexts_give_back_stale(CUcontext context);
 
 /* The same for the heaps of one heap's device; waits until `until_ns` (cushim_clock_ns) at most. */
-size_t cushim_contexts_make_room(const struct cushim_mem_heap *pool, uint64_t until_ns);
+size_t cushim_contexts_make_room(const struct cushim_mem_heap *heap, uint64_t until_ns);
 
 /* How many bytes of a device's memory its heaps could give back. */
 size_t cushim_contexts_reusable_bytes(int device);

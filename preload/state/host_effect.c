@@ -3,8 +3,8 @@
 #include "cuda/table.h"
 #include "memory/state/heap_state.h"
 
-/* The current context has a shorter way to its pool. */
-static struct cushim_mem_heap *pool_of(struct cushim_cuda *cuda, CUcontext context) {
+/* The current context has a shorter way to its heap. */
+static struct cushim_mem_heap *heap_of(struct cushim_cuda *cuda, CUcontext context) {
     return context ? cushim_contexts_find(context) : cushim_contexts_current(cuda);
 }
 
@@ -15,8 +15,8 @@ static bool is_default(CUstream stream) {
 struct cushim_mem_fence *cushim_host_effect_note_sole(void) {
     if (cushim_contexts_count() != 1 || !cushim_contexts_is_settled())
         return NULL;
-    cushim_mem_fence_note_effect(cushim_thread.pool->fence);
-    return cushim_thread.pool->fence;
+    cushim_mem_fence_note_effect(cushim_thread.heap->fence);
+    return cushim_thread.heap->fence;
 }
 
 struct cushim_mem_fence *cushim_host_effect_note(struct cushim_cuda *cuda, CUstream stream) {
@@ -26,11 +26,11 @@ struct cushim_mem_fence *cushim_host_effect_note(struct cushim_cuda *cuda, CUstr
     if (fence)
         return fence;
     CUcontext context = is_default(stream) ? NULL : cushim_contexts_of_stream(cuda, stream);
-    struct cushim_mem_heap *pool = pool_of(cuda, context);
-    if (!pool)
+    struct cushim_mem_heap *heap = heap_of(cuda, context);
+    if (!heap)
         return NULL;
-    cushim_mem_fence_note_effect(pool->fence);
-    return pool->fence;
+    cushim_mem_fence_note_effect(heap->fence);
+    return heap->fence;
 }
 
 void cushim_host_effect_note_all(void) {
@@ -44,13 +44,13 @@ struct cushim_synchronise cushim_host_effect_synchronise(struct cushim_cuda *cud
     struct cushim_synchronise synchronise = {NULL, 0};
     if (!cushim_host_effect_matters())
         return synchronise;
-    struct cushim_mem_heap *pool = pool_of(cuda, context);
+    struct cushim_mem_heap *heap = heap_of(cuda, context);
     if (!context)
         cuda->cuCtxGetCurrent(&context);
-    if (!pool || atomic_load(&pool->fence->context) != context)
+    if (!heap || atomic_load(&heap->fence->context) != context)
         return synchronise;
-    synchronise.fence = pool->fence;
-    synchronise.epoch = cushim_mem_fence_synchronise(pool->fence);
+    synchronise.fence = heap->fence;
+    synchronise.epoch = cushim_mem_fence_synchronise(heap->fence);
     return synchronise;
 }
 

@@ -68,13 +68,13 @@ void cushim_process_note_driver_use(void) {
         atomic_store(&cushim_process.is_driver_used, true);
 }
 
-static void tell_segment(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes,
+static void tell_segment(struct cushim_mem_heap *heap, uint64_t base, size_t n_bytes,
                          bool is_there) {
-    pthread_mutex_lock(&pool->lock);
-    size_t device_bytes = pool->bound.device_bytes;
-    pthread_mutex_unlock(&pool->lock);
-    cushim_tracing_device(pool->stats, device_bytes, cushim_page.device_names[pool->device]);
-    cushim_tracing_segment(pool->stats, pool, base, n_bytes, is_there);
+    pthread_mutex_lock(&heap->lock);
+    size_t device_bytes = heap->bound.device_bytes;
+    pthread_mutex_unlock(&heap->lock);
+    cushim_tracing_device(heap->stats, device_bytes, cushim_page.device_names[heap->device]);
+    cushim_tracing_segment(heap->stats, heap, base, n_bytes, is_there);
 }
 
 /* Of glibc alone.  What is registered at the first use of CUDA is called before our destructor. */
@@ -89,7 +89,7 @@ static void note_exit(int status, void *unused) {
 static void read_options(void) {
     struct cushim_options *options = &cushim_process_options;
     cushim_options_load(options);
-    if (cushim_object_copy(true)) /* two pools would count each other's memory: the first serves */
+    if (cushim_object_copy(true)) /* two heaps would count each other's memory: the first serves */
         options->cushim = false;
     /* a word for "no report" is as good as no name: who counts for it looks at the name alone */
     if (cushim_option_is_off(options->stats))

@@ -75,18 +75,18 @@ struct cushim_thread {
     unsigned shared_shard;        /* where none was to be had; 0: not asked yet */
     enum cushim_cuda_symbol row;  /* of the last call on the slow path: for the check */
     int pinned_flags;             /* that the driver was last asked for */
-    struct CUctx_st *context;     /* the pool found last, for this context */
-    struct cushim_mem_heap *pool;
-    uint64_t pool_epoch; /* of the guard; another epoch makes the pool above stale */
+    struct CUctx_st *context;     /* the heap found last, for this context */
+    struct cushim_mem_heap *heap;
+    uint64_t heap_epoch; /* of the guard; another epoch makes the heap above stale */
     uint64_t fast_epoch; /* the same where nothing above is in the way, else 0 */
 };
 
 extern _Thread_local struct cushim_thread cushim_thread __attribute__((tls_model("initial-exec")));
 
-/* What usual_epoch depends on has changed: the shard, a depth, or the pool's epoch. */
+/* What usual_epoch depends on has changed: the shard, a depth, or the heap's epoch. */
 static inline void cushim_thread_settle(struct cushim_thread *thread) {
     bool is_free = thread->shard && !thread->runtime_depth && !thread->host_function_depth;
-    thread->fast_epoch = is_free ? thread->pool_epoch : 0;
+    thread->fast_epoch = is_free ? thread->heap_epoch : 0;
 }
 
 /* One level deeper in something, and out of it. */

@@ -44,10 +44,10 @@ static void describe_blocks(const struct cushim_mem_census *census,
     }
 }
 
-static void describe_held(const struct cushim_mem_heap *pool,
+static void describe_held(const struct cushim_mem_heap *heap,
                           struct cushim_page_shortage *shortage) {
     struct cushim_mem_stats sum;
-    cushim_mem_cache_sum(pool->stats, &sum);
+    cushim_mem_cache_sum(heap->stats, &sum);
     struct cushim_report_held held = cushim_report_held(&sum);
     shortage->live_bytes = held.live_bytes;
     shortage->rounding_bytes = held.rounding_bytes;
@@ -76,12 +76,12 @@ static void tell(const struct cushim_page_shortage *shortage) {
     cushim_writer_flush(&out);
 }
 
-void cushim_shortage_note(struct cushim_mem_heap *pool, const struct cushim_mem_reclaim *tried,
+void cushim_shortage_note(struct cushim_mem_heap *heap, const struct cushim_mem_reclaim *tried,
                           const struct cushim_mem_census *census, size_t n_bytes) {
     int saved_errno = errno;
     struct cushim_page_shortage shortage = {.ns = cushim_clock_ns(),
-                                            .device = (uint64_t)pool->device,
-                                            .kind = (uint64_t)pool->kind,
+                                            .device = (uint64_t)heap->device,
+                                            .kind = (uint64_t)heap->kind,
                                             .asked_bytes = n_bytes,
                                             .device_bytes = census->device_bytes,
                                             .pending_bytes = census->pending_bytes,
@@ -92,16 +92,16 @@ void cushim_shortage_note(struct cushim_mem_heap *pool, const struct cushim_mem_
                                             .drained_bytes = tried->drained_bytes,
                                             .returned_bytes = tried->returned_bytes,
                                             .others_bytes = tried->others_bytes};
-    if (pool->policy->budgets) /* the device that a census saw is no larger than that */
+    if (heap->policy->budgets) /* the device that a census saw is no larger than that */
         shortage.limit_bytes = atomic_load_explicit(
-            &pool->policy->budgets[pool->device].limit_bytes, memory_order_relaxed);
-    describe_held(pool, &shortage);
+            &heap->policy->budgets[heap->device].limit_bytes, memory_order_relaxed);
+    describe_held(heap, &shortage);
     describe_blocks(census, &shortage);
     describe_stack(&shortage);
     cushim_live_show(cushim_page.shortages, sizeof cushim_page.shortages);
     cushim_page_ring_put(CUSHIM_PAGE_RING(cushim_page.shortages), &cushim_page.n_shortages,
                          &shortage);
-    cushim_tracing_refused(pool->stats, pool, n_bytes);
+    cushim_tracing_refused(heap->stats, heap, n_bytes);
     tell(&shortage);
     errno = saved_errno;
 }

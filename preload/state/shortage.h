@@ -12,7 +12,7 @@ struct cushim_mem_reclaim;
 struct cushim_mem_census;
 
 /* Memory is out, after all that was tried.  No lock is held. */
-void cushim_shortage_note(struct cushim_mem_heap *pool, const struct cushim_mem_reclaim *tried,
+void cushim_shortage_note(struct cushim_mem_heap *heap, const struct cushim_mem_reclaim *tried,
                           const struct cushim_mem_census *census, size_t n_bytes);
 
 #endif

@@ -16,7 +16,7 @@
 /* A block that was taken and lives. */
 struct row {
     uint64_t address;
-    const void *pool;
+    const void *heap;
     size_t n_bytes;
     uint64_t key;
     UT_hash_handle hh;
@@ -123,7 +123,7 @@ static void enter(const struct cushim_sites_free *block, const struct cushim_bac
     if (row == sites.spares)
         sites.spares = row->hh.next;
     row->address = block->address;
-    row->pool = block->pool;
+    row->heap = block->heap;
     row->n_bytes = block->n_bytes;
     row->key = block->key;
     HASH_ADD(hh, sites.rows, address, sizeof row->address, row);
@@ -135,16 +135,16 @@ static void enter(const struct cushim_sites_free *block, const struct cushim_bac
 
 /* ---- events ---- */
 
-void cushim_sites_alloc(const void *pool, uint64_t address, size_t n_bytes) {
+void cushim_sites_alloc(const void *heap, uint64_t address, size_t n_bytes) {
     struct cushim_backtrace stack;
     struct cushim_mem_lookup found;
     if (!cushim_sites_are_on() || draw() >= n_bytes)
         return;
     cushim_backtrace_take(&stack);
-    if (pool && cushim_mem_blocks_find(sites.ledger, address, &found))
+    if (heap && cushim_mem_blocks_find(sites.ledger, address, &found))
         cushim_mem_block_watch(&found);
     pthread_mutex_lock(&sites.lock);
-    enter(&(struct cushim_sites_free){address, pool, n_bytes, key_of(&stack)}, &stack);
+    enter(&(struct cushim_sites_free){address, heap, n_bytes, key_of(&stack)}, &stack);
     pthread_mutex_unlock(&sites.lock);
 }
 
@@ -156,7 +156,7 @@ struct cushim_sites_free cushim_sites_free(const struct cushim_mem_lookup *found
     pthread_mutex_lock(&sites.lock);
     struct row *row = find(address);
     if (row) {
-        freed = (struct cushim_sites_free){address, row->pool, row->n_bytes, row->key};
+        freed = (struct cushim_sites_free){address, row->heap, row->n_bytes, row->key};
         drop(row);
     }
     pthread_mutex_unlock(&sites.lock);
@@ -171,13 +171,13 @@ void cushim_sites_restore(const struct cushim_sites_free *freed) {
     pthread_mutex_unlock(&sites.lock);
 }
 
-void cushim_sites_gone(const void *pool) {
+void cushim_sites_gone(const void *heap) {
     struct row *row, *next;
     if (!cushim_sites_are_on())
         return;
     pthread_mutex_lock(&sites.lock);
     HASH_ITER(hh, sites.rows, row, next) {
-        if (row->pool == pool)
+        if (row->heap == heap)
             drop(row);
     }
     pthread_mutex_unlock(&sites.lock);

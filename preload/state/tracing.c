@@ -157,7 +157,7 @@ static struct slot *take_slot(void) {
 }
 
 /* The thread's slot, told where it is; NULL: the event is lost, which is counted. */
-static struct slot *at(uint64_t now_ns, const struct cushim_mem_stats *stats, const void *pool) {
+static struct slot *at(uint64_t now_ns, const struct cushim_mem_stats *stats, const void *heap) {
     if (!cushim_tracing_is_on())
         return NULL;
     struct slot *slot = slot_of_thread ? slot_of_thread : take_slot();
@@ -171,7 +171,7 @@ static struct slot *at(uint64_t now_ns, const struct cushim_mem_stats *stats, co
                                                  .time_ns = now_ns,
                                                  .device = (unsigned)(n / CUSHIM_N_KINDS),
                                                  .kind = (unsigned)(n % CUSHIM_N_KINDS),
-                                                 .pool = (uint64_t)(uintptr_t)pool,
+                                                 .pool = (uint64_t)(uintptr_t)heap,
                                                  .thread = slot->thread});
     return slot;
 }
@@ -232,32 +232,32 @@ static void put_alloc(struct slot *slot, uint64_t now_ns, uint64_t address, size
                                                   .stack = stack_of(slot, now_ns)});
 }
 
-void cushim_tracing_alloc(const struct cushim_mem_stats *stats, const void *pool, uint64_t address,
+void cushim_tracing_alloc(const struct cushim_mem_stats *stats, const void *heap, uint64_t address,
                           size_t n_bytes, bool is_hit) {
     uint64_t now_ns = cushim_clock_ns();
-    struct slot *slot = at(now_ns, stats, pool);
+    struct slot *slot = at(now_ns, stats, heap);
     if (!slot)
         return;
     put_alloc(slot, now_ns, address, n_bytes,
-              !pool    ? CUSHIM_TRACE_NATIVELY
+              !heap    ? CUSHIM_TRACE_NATIVELY
               : is_hit ? CUSHIM_TRACE_NO_CALL
                        : 0);
     put_waits(slot, now_ns, CUSHIM_TRACE_IN_REQUEST);
 }
 
-void cushim_tracing_free(const struct cushim_mem_stats *stats, const void *pool, uint64_t address) {
+void cushim_tracing_free(const struct cushim_mem_stats *stats, const void *heap, uint64_t address) {
     uint64_t now_ns = cushim_clock_ns();
-    struct slot *slot = at(now_ns, stats, pool);
+    struct slot *slot = at(now_ns, stats, heap);
     if (!slot)
         return;
     put_waits(slot, now_ns, CUSHIM_TRACE_IN_REQUEST); /* of a call that told nothing else */
     put(slot, CUSHIM_TRACE_FREE, now_ns, address, 0);
 }
 
-void cushim_tracing_freed(const struct cushim_mem_stats *stats, const void *pool, uint64_t address,
+void cushim_tracing_freed(const struct cushim_mem_stats *stats, const void *heap, uint64_t address,
                           size_t n_bytes, bool is_done) {
     uint64_t now_ns = cushim_clock_ns();
-    struct slot *slot = at(now_ns, stats, pool);
+    struct slot *slot = at(now_ns, stats, heap);
     if (!slot)
         return;
     put_waits(slot, now_ns, 0);
@@ -273,10 +273,10 @@ void cushim_tracing_restored(const struct cushim_mem_stats *stats, uint64_t addr
         put_alloc(slot, now_ns, address, n_bytes, CUSHIM_TRACE_NATIVELY | CUSHIM_TRACE_RESTORED);
 }
 
-void cushim_tracing_refused(const struct cushim_mem_stats *stats, const void *pool,
+void cushim_tracing_refused(const struct cushim_mem_stats *stats, const void *heap,
                             size_t n_bytes) {
     uint64_t now_ns = cushim_clock_ns();
-    struct slot *slot = at(now_ns, stats, pool);
+    struct slot *slot = at(now_ns, stats, heap);
     if (!slot)
         return;
     cushim_trace_put(&trace, &slot->writer,
@@ -301,10 +301,10 @@ void cushim_tracing_device(const struct cushim_mem_stats *stats, size_t n_bytes,
                                                   .text_bytes = strlen(name)});
 }
 
-void cushim_tracing_segment(const struct cushim_mem_stats *stats, const void *pool, uint64_t base,
+void cushim_tracing_segment(const struct cushim_mem_stats *stats, const void *heap, uint64_t base,
                             size_t n_bytes, bool is_there) {
     uint64_t now_ns = cushim_clock_ns();
-    struct slot *slot = at(now_ns, stats, pool);
+    struct slot *slot = at(now_ns, stats, heap);
     if (slot)
         cushim_trace_put(
             &trace, &slot->writer,
@@ -326,11 +326,11 @@ void cushim_tracing_mark(const char *name) {
                                                       .text_bytes = strlen(name)});
 }
 
-void cushim_tracing_gone(const struct cushim_mem_stats *stats, const void *pool) {
+void cushim_tracing_gone(const struct cushim_mem_stats *stats, const void *heap) {
     uint64_t now_ns = cushim_clock_ns();
-    struct slot *slot = at(now_ns, stats, pool);
+    struct slot *slot = at(now_ns, stats, heap);
     if (slot)
-        put(slot, CUSHIM_TRACE_GONE, now_ns, 0, (uint64_t)(uintptr_t)pool);
+        put(slot, CUSHIM_TRACE_GONE, now_ns, 0, (uint64_t)(uintptr_t)heap);
 }
 
 void cushim_tracing_copy(const struct cushim_mem_stats *stats,

@@ -40,14 +40,14 @@ void cushim_tracing_end(void);
 
 bool cushim_tracing_is_on(void);
 
-/* A pool, or where it is NULL the driver, served a request; `stats` are the counters of the place.
- */
-void cushim_tracing_alloc(const struct cushim_mem_stats *stats, const void *pool, uint64_t address,
+/* A heap, or where it is NULL the driver, served a request; `stats` are the counters of the
+ * place. */
+void cushim_tracing_alloc(const struct cushim_mem_stats *stats, const void *heap, uint64_t address,
                           size_t n_bytes, bool is_hit);
 
 /* A live block is about to be given back, now or by an event; then how that went. */
-void cushim_tracing_free(const struct cushim_mem_stats *stats, const void *pool, uint64_t address);
-void cushim_tracing_freed(const struct cushim_mem_stats *stats, const void *pool, uint64_t address,
+void cushim_tracing_free(const struct cushim_mem_stats *stats, const void *heap, uint64_t address);
+void cushim_tracing_freed(const struct cushim_mem_stats *stats, const void *heap, uint64_t address,
                           size_t n_bytes, bool is_done);
 
 /* A free of the driver's was refused. */
@@ -65,7 +65,7 @@ void cushim_tracing_copy(const struct cushim_mem_stats *stats,
                          const struct cushim_traced_copy *copy);
 
 /* There was no memory for a request; it is told whether or not the driver then served it. */
-void cushim_tracing_refused(const struct cushim_mem_stats *stats, const void *pool, size_t n_bytes);
+void cushim_tracing_refused(const struct cushim_mem_stats *stats, const void *heap, size_t n_bytes);
 
 /* The program named a moment. */
 void cushim_tracing_mark(const char *name);
@@ -73,11 +73,11 @@ void cushim_tracing_mark(const char *name);
 /* What a device has, once it is known (not 0); told once. */
 void cushim_tracing_device(const struct cushim_mem_stats *stats, size_t n_bytes, const char *name);
 
-/* A pool got memory from the driver, or will now give it back. */
-void cushim_tracing_segment(const struct cushim_mem_stats *stats, const void *pool, uint64_t base,
+/* A heap got memory from the driver, or will now give it back. */
+void cushim_tracing_segment(const struct cushim_mem_stats *stats, const void *heap, uint64_t base,
                             size_t n_bytes, bool is_there);
 
-/* A context took all blocks of a pool along. */
-void cushim_tracing_gone(const struct cushim_mem_stats *stats, const void *pool);
+/* A context took all blocks of a heap along. */
+void cushim_tracing_gone(const struct cushim_mem_stats *stats, const void *heap);
 
 #endif

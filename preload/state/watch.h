@@ -9,36 +9,36 @@
 #include "preload/state/sites.h"
 #include "preload/state/tracing.h"
 
-/* A pool served a request. */
-static inline void cushim_watch_alloc(const struct cushim_mem_heap *pool,
+/* A heap served a request. */
+static inline void cushim_watch_alloc(const struct cushim_mem_heap *heap,
                                       const struct cushim_mem_block *block, size_t n_bytes) {
-    cushim_tracing_alloc(pool->stats, pool, block->address, n_bytes, block->is_hit);
-    cushim_sites_alloc(pool, block->address, n_bytes);
+    cushim_tracing_alloc(heap->stats, heap, block->address, n_bytes, block->is_hit);
+    cushim_sites_alloc(heap, block->address, n_bytes);
 }
 
-/* A block of a pool is about to be given back; then how that went. */
+/* A block of a heap is about to be given back; then how that went. */
 struct cushim_watched_free {
-    struct cushim_mem_heap *pool; /* the block's segment may go */
+    struct cushim_mem_heap *heap; /* the block's segment may go */
     struct cushim_sites_free site;
 };
 
 static inline struct cushim_watched_free cushim_watch_free(const struct cushim_mem_lookup *found) {
-    struct cushim_mem_heap *pool = found->segment->pool;
-    cushim_tracing_free(pool->stats, pool, found->base);
-    return (struct cushim_watched_free){pool, cushim_sites_free(found, found->base)};
+    struct cushim_mem_heap *heap = found->segment->heap;
+    cushim_tracing_free(heap->stats, heap, found->base);
+    return (struct cushim_watched_free){heap, cushim_sites_free(found, found->base)};
 }
 
 static inline void cushim_watch_freed(const struct cushim_watched_free *freed,
                                       const struct cushim_mem_lookup *found, bool is_done) {
-    cushim_tracing_freed(freed->pool->stats, freed->pool, found->base, found->asked_bytes, is_done);
+    cushim_tracing_freed(freed->heap->stats, freed->heap, found->base, found->asked_bytes, is_done);
     if (!is_done)
         cushim_sites_restore(&freed->site);
 }
 
-/* A context took all blocks of a pool along. */
-static inline void cushim_watch_gone(const struct cushim_mem_heap *pool) {
-    cushim_tracing_gone(pool->stats, pool);
-    cushim_sites_gone(pool);
+/* A context took all blocks of a heap along. */
+static inline void cushim_watch_gone(const struct cushim_mem_heap *heap) {
+    cushim_tracing_gone(heap->stats, heap);
+    cushim_sites_gone(heap);
 }
 
 #endif

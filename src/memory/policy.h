@@ -42,25 +42,25 @@ struct cushim_mem_policy {
     bool has_keep;
     bool keeps_all;                   /* what goes back is the host's to say */
     struct cushim_mem_limit *budgets; /* [devices], or NULL where no device has one */
-    /* Other pools of the device give back what they can, waiting until then; their bytes.  NULL:
+    /* Other heaps of the device give back what they can, waiting until then; their bytes.  NULL:
      * there are none. */
-    size_t (*make_room)(const struct cushim_mem_heap *pool, uint64_t until_ns);
+    size_t (*make_room)(const struct cushim_mem_heap *heap, uint64_t until_ns);
     /* A segment is about to go to the driver: its context does not end before `let`; false: it is
      * ending, and takes the segment along.  NULL: the caller sees to that. */
-    bool (*hold)(struct cushim_mem_heap *pool);
-    void (*let)(struct cushim_mem_heap *pool);
+    bool (*hold)(struct cushim_mem_heap *heap);
+    void (*let)(struct cushim_mem_heap *heap);
     /* A request found no memory; no lock is held.  NULL: nobody cares. */
-    void (*memory_out)(struct cushim_mem_heap *pool, const struct cushim_mem_reclaim *tried,
+    void (*memory_out)(struct cushim_mem_heap *heap, const struct cushim_mem_reclaim *tried,
                        const struct cushim_mem_census *census, size_t n_bytes);
-    /* The driver gave memory to a pool, or (not is_there) will now have it again; no lock is held.
+    /* The driver gave memory to a heap, or (not is_there) will now have it again; no lock is held.
      * NULL: nobody cares. */
-    void (*segment_moved)(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes,
+    void (*segment_moved)(struct cushim_mem_heap *heap, uint64_t base, size_t n_bytes,
                           bool is_there);
     void (*look_around)(void); /* before memory is fetched, now and then; NULL: nobody cares */
     bool is_relaxed;           /* frees do not wait */
     bool has_guards;           /* around each block of device memory */
     bool is_sampled;           /* somebody looks at each request: none may be served unseen */
-    size_t arena_bytes;        /* what the arena of a pool may hold; 0: there is none */
+    size_t arena_bytes;        /* what the arena of a heap may hold; 0: there is none */
     size_t arena_most_bytes;   /* requests up to this size are the arena's */
 };
 

@@ -16,9 +16,9 @@
 #include "base/clock.h"
 
 struct cushim_mem_stats {
-    atomic_uint_fast64_t n_requests; /* served, by the pool or natively */
+    atomic_uint_fast64_t n_requests; /* served, by the heap or natively */
     atomic_uint_fast64_t n_hits;     /* served without a driver call */
-    atomic_uint_fast64_t n_misses;   /* served by the pool, with a driver call for a segment */
+    atomic_uint_fast64_t n_misses;   /* served by the heap, with a driver call for a segment */
     atomic_uint_fast64_t n_natively; /* handed to the driver as they were */
     atomic_uint_fast64_t n_refused;  /* the driver had no memory */
     atomic_uint_fast64_t n_frees;    /* of blocks of ours, or of native memory that was counted */

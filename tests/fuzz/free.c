@@ -84,7 +84,7 @@ static void judge(const struct model_block *block, size_t offset, size_t n_bytes
 }
 
 static void abandon(void) {
-    cushim_mem_heap_abandon(&fixture->pools[0]);
+    cushim_mem_heap_abandon(&fixture->heaps[0]);
     for (unsigned i = 0; i < BLOCKS; i++)
         require(!blocks[i].is_live ||
                 fixture_judge(fixture, blocks[i].address, 1) == CUSHIM_MEM_FOREIGN);
@@ -154,7 +154,7 @@ static void get_on(const char *name) {
 static void begin(bool is_relaxed) {
     if (!fixture) {
         fixture = fixture_create(NULL);
-        cushim_mem_heap_abandon(&fixture->pools[0]);
+        cushim_mem_heap_abandon(&fixture->heaps[0]);
     }
     fake_reset();
     fake_on_call(get_on);
@@ -166,15 +166,15 @@ static void begin(bool is_relaxed) {
 
 /* All work is over and known to be. */
 static void end_work(void) {
-    struct cushim_mem_heap *pool = &fixture->pools[0];
+    struct cushim_mem_heap *heap = &fixture->heaps[0];
     CUresult answer;
     fake_finish(0);
     fake_finish(4);
-    require(cushim_mem_fence_await(pool->fence, cushim_mem_fence_tag(pool->fence), 0,
+    require(cushim_mem_fence_await(heap->fence, cushim_mem_fence_tag(heap->fence), 0,
                                    &fixture->stats, &answer) == CUSHIM_OK);
-    pthread_mutex_lock(&pool->lock);
-    cushim_mem_heap_give_deferred(pool);
-    pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_lock(&heap->lock);
+    cushim_mem_heap_give_deferred(heap);
+    pthread_mutex_unlock(&heap->lock);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes) {
@@ -195,8 +195,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes) {
     release(&blocks[0], false);
     end_work();
     fixture_trim(fixture, 0);
-    require(!fixture_fault(fixture) && fixture->pools[0].held_bytes == 0 &&
+    require(!fixture_fault(fixture) && fixture->heaps[0].held_bytes == 0 &&
             fake_n_allocations() == 0);
-    cushim_mem_heap_abandon(&fixture->pools[0]);
+    cushim_mem_heap_abandon(&fixture->heaps[0]);
     return 0;
 }

@@ -136,7 +136,7 @@ struct cushim_pool_block *cushim_pool_heap_block(uint64_t address) {
     if (!cushim_mem_blocks_find(&cushim_pool_ledger, address, &found) ||
         found.state != CUSHIM_MEM_LIVE)
         return NULL;
-    struct cushim_pool_heap *heap = (struct cushim_pool_heap *)(void *)found.segment->pool - 1;
+    struct cushim_pool_heap *heap = (struct cushim_pool_heap *)(void *)found.segment->heap - 1;
     struct cushim_pool_block *block =
         cushim_pool_heap_at(heap, __atomic_load_n(&found.cell->next_free, __ATOMIC_ACQUIRE));
     return block && cushim_pool_block_address(block) == found.base ? block : NULL;

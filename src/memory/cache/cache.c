@@ -46,22 +46,22 @@ static void push_oldest(struct cushim_mem_cache *cache, const struct cushim_mem_
     DL_PREPEND2(bin->oldest, slot, older, younger);
 }
 
-/* Under the pool's lock: the n oldest blocks of a class go to the free lists, or wait there for
+/* Under the heap's lock: the n oldest blocks of a class go to the free lists, or wait there for
  * their epoch; false where host memory for that is out. */
-static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool,
+static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap,
                         unsigned class_index, unsigned n, uint64_t done) {
     struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
     for (; n && bin->n; n--) {
         /* out of the cache first: the slab may go with the block */
         struct cushim_mem_slot slot = *cushim_mem_cache_unlink(cache, bin, bin->oldest);
-        struct cushim_mem_extent *slab = cushim_mem_blocks_slab(pool->ledger, slot.address);
+        struct cushim_mem_extent *slab = cushim_mem_blocks_slab(heap->ledger, slot.address);
         /* while its context ends another one may have the addresses: the block is no more */
-        if (!slab || slab->segment->pool != pool)
+        if (!slab || slab->segment->heap != heap)
             continue;
         struct cushim_mem_blockref place = {slab, (uint32_t)(slot.cell - slab->cells)};
         if (slot.tag <= done) {
-            cushim_mem_free_lists_give(pool, &place);
-        } else if (!cushim_mem_deferred_add(&pool->deferred, &pool->meta, &place, slot.tag)) {
+            cushim_mem_free_lists_give(heap, &place);
+        } else if (!cushim_mem_deferred_add(&heap->deferred, &heap->meta, &place, slot.tag)) {
             push_oldest(cache, &place, slot.tag);
             return false;
         }
@@ -69,29 +69,29 @@ static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *
     return true;
 }
 
-/* Under the pool's lock: whole classes in turn, until at most keep_bytes are there and a slot is
+/* Under the heap's lock: whole classes in turn, until at most keep_bytes are there and a slot is
  * free. */
-static void give_in_turn(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool,
+static void give_in_turn(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap,
                          size_t keep_bytes, uint64_t done) {
     unsigned n_classes = cushim_mem_sizeclass_count();
     for (unsigned i = 0; i < n_classes; i++) {
         bool is_full = !cache->spare && cache->n_fresh == CUSHIM_MEM_CACHE_SLOTS;
         if ((cache->cached_bytes <= keep_bytes && !is_full) ||
-            !give_oldest(cache, pool, cache->hand, cache->bins[cache->hand].n, done))
+            !give_oldest(cache, heap, cache->hand, cache->bins[cache->hand].n, done))
             return;
         cache->hand = (cache->hand + 1) % n_classes;
     }
 }
 
 /* Under the registry's lock, the cache being taken: its blocks go to the free lists. */
-static size_t empty(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
+static size_t empty(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {
     size_t before_bytes = cache->cached_bytes;
     if (!before_bytes)
         return 0;
-    uint64_t done = cushim_mem_fence_done(pool->fence);
-    pthread_mutex_lock(&pool->lock);
-    give_in_turn(cache, pool, 0, done);
-    pthread_mutex_unlock(&pool->lock);
+    uint64_t done = cushim_mem_fence_done(heap->fence);
+    pthread_mutex_lock(&heap->lock);
+    give_in_turn(cache, heap, 0, done);
+    pthread_mutex_unlock(&heap->lock);
     return before_bytes - cache->cached_bytes;
 }
 
@@ -102,39 +102,39 @@ enum { LIVE_DIVISOR = 32, LEAST_BYTES = 256 << 10 };
 static const uint64_t idle_after_ns = 1000000000; /* the window of the watermark */
 
 /* What one cache may have where few are busy. */
-static size_t most_bytes_of(const struct cushim_mem_heap *pool) {
-    size_t rotating_bytes = cushim_mem_deferred_batch_bytes(pool);
+static size_t most_bytes_of(const struct cushim_mem_heap *heap) {
+    size_t rotating_bytes = cushim_mem_deferred_batch_bytes(heap);
     return rotating_bytes ? rotating_bytes : CUSHIM_MEM_CACHE_BYTES;
 }
 
 /* The same now: of a part of the margin that a heap may hold anyway, and of what is live. */
-static size_t most_share_bytes(const struct cushim_mem_heap *pool) {
-    size_t most_bytes = most_bytes_of(pool);
+static size_t most_share_bytes(const struct cushim_mem_heap *heap) {
+    size_t most_bytes = most_bytes_of(heap);
     size_t all_bytes =
-        CUSHIM_MEM_DEFERRED_BATCH_THREADS * most_bytes + pool->live_bytes / LIVE_DIVISOR;
-    size_t share_bytes = all_bytes / (pool->n_busy ? pool->n_busy : 1);
+        CUSHIM_MEM_DEFERRED_BATCH_THREADS * most_bytes + heap->live_bytes / LIVE_DIVISOR;
+    size_t share_bytes = all_bytes / (heap->n_busy ? heap->n_busy : 1);
     return cushim_least(cushim_most(share_bytes, LEAST_BYTES), most_bytes);
 }
 
-static void set_busy(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool, bool is_busy) {
-    pool->n_busy += (unsigned)is_busy - (unsigned)atomic_load(&cache->is_busy);
+static void set_busy(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap, bool is_busy) {
+    heap->n_busy += (unsigned)is_busy - (unsigned)atomic_load(&cache->is_busy);
     atomic_store(&cache->is_busy, is_busy);
 }
 
-/* Under the pool's lock: the cache is busy, and gets the limit that it may have now. */
-static void take_share(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
-    set_busy(cache, pool, true);
-    cache->limit_bytes = cushim_mem_deferred_batch_limit(pool, most_share_bytes(pool));
-    cache->is_cut = !pool->bound.device_bytes || cache->limit_bytes < most_bytes_of(pool);
+/* Under the heap's lock: the cache is busy, and gets the limit that it may have now. */
+static void take_share(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {
+    set_busy(cache, heap, true);
+    cache->limit_bytes = cushim_mem_deferred_batch_limit(heap, most_share_bytes(heap));
+    cache->is_cut = !heap->bound.device_bytes || cache->limit_bytes < most_bytes_of(heap);
     cache->refreshed_ns = cushim_clock_coarse_ns();
 }
 
 /* The cache is not busy any more. */
-static void end_share(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
-    pthread_mutex_lock(&pool->lock);
-    set_busy(cache, pool, false);
+static void end_share(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {
+    pthread_mutex_lock(&heap->lock);
+    set_busy(cache, heap, false);
     cache->limit_bytes = cushim_least(cache->limit_bytes, LEAST_BYTES);
-    pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&heap->lock);
 }
 
 /* Under the registry's lock, the cache not being taken: has it a share, and stood still since
@@ -152,90 +152,90 @@ static bool is_idle(struct cushim_mem_cache *cache) {
 }
 
 /* Under the registry's lock: one that stood still is emptied, and has no share until it asks. */
-static void look_at(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
+static void look_at(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {
     if (is_idle(cache) && cushim_futex_lock_take(&cache->lock)) {
-        empty(cache, pool);
-        end_share(cache, pool);
+        empty(cache, heap);
+        end_share(cache, heap);
         cushim_mem_cache_leave(cache);
     }
 }
 
-/* The cache being taken, but not the pool: idle threads are to cost those at work nothing.  The
+/* The cache being taken, but not the heap: idle threads are to cost those at work nothing.  The
  * registry comes first in the order of locks, so it is but tried. */
-static void look_around(struct cushim_mem_heap *pool) {
+static void look_around(struct cushim_mem_heap *heap) {
     if (pthread_mutex_trylock(&registry) != 0)
         return;
     for (unsigned i = 0; i < LOOKS; i++) {
-        struct cushim_mem_cache *cache = pool->caches; /* from now on the last to be looked at */
-        DL_DELETE2(pool->caches, cache, previous_of_pool, next_of_pool);
-        DL_APPEND2(pool->caches, cache, previous_of_pool, next_of_pool);
-        look_at(cache, pool); /* not the caller's own, which is taken */
+        struct cushim_mem_cache *cache = heap->caches; /* from now on the last to be looked at */
+        DL_DELETE2(heap->caches, cache, previous_of_heap, next_of_heap);
+        DL_APPEND2(heap->caches, cache, previous_of_heap, next_of_heap);
+        look_at(cache, heap); /* not the caller's own, which is taken */
     }
     pthread_mutex_unlock(&registry);
 }
 
 void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache) {
-    struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
+    struct cushim_mem_heap *heap = atomic_load_explicit(&cache->heap, memory_order_relaxed);
     if (!cache->is_cut && cushim_clock_coarse_ns() - cache->refreshed_ns < REFRESH_NS)
         return;
-    look_around(pool);
-    pthread_mutex_lock(&pool->lock);
-    take_share(cache, pool);
-    pthread_mutex_unlock(&pool->lock);
+    look_around(heap);
+    pthread_mutex_lock(&heap->lock);
+    take_share(cache, heap);
+    pthread_mutex_unlock(&heap->lock);
 }
 
 void cushim_mem_cache_give_done(struct cushim_mem_cache *cache, uint64_t done) {
-    struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
-    take_share(cache, pool);
+    struct cushim_mem_heap *heap = atomic_load_explicit(&cache->heap, memory_order_relaxed);
+    take_share(cache, heap);
     for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
         const struct cushim_mem_cache_bucket *bin = &cache->bins[i];
         while (bin->n && bin->oldest->tag <= done)
-            give_oldest(cache, pool, i, 1, done);
+            give_oldest(cache, heap, i, 1, done);
     }
 }
 
-/* Under the pool's lock: how many blocks of a class there may be. */
-static void set_most(struct cushim_mem_cache *cache, const struct cushim_mem_heap *pool,
+/* Under the heap's lock: how many blocks of a class there may be. */
+static void set_most(struct cushim_mem_cache *cache, const struct cushim_mem_heap *heap,
                      unsigned class_index) {
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
-    bool rotates = cushim_mem_deferred_batch_bytes(pool) != 0;
+    bool rotates = cushim_mem_deferred_batch_bytes(heap) != 0;
     size_t most = rotates ? CUSHIM_MEM_CACHE_BATCH_DEPTH : CUSHIM_MEM_CACHE_DEPTH;
-    size_t fit = (rotates ? most_share_bytes(pool) : CUSHIM_MEM_CACHE_CLASS_BYTES) / block_bytes;
+    size_t fit = (rotates ? most_share_bytes(heap) : CUSHIM_MEM_CACHE_CLASS_BYTES) / block_bytes;
     cache->bins[class_index].most = (uint16_t)cushim_least(cushim_most(fit, 2), most);
     cache->bins[class_index].block_bytes = (uint32_t)block_bytes;
 }
 
 bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_index,
                                 uint64_t done) {
-    struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
+    struct cushim_mem_heap *heap = atomic_load_explicit(&cache->heap, memory_order_relaxed);
     struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
-    look_around(pool);
-    pthread_mutex_lock(&pool->lock);
-    take_share(cache, pool);
-    set_most(cache, pool, class_index);
+    look_around(heap);
+    pthread_mutex_lock(&heap->lock);
+    take_share(cache, heap);
+    set_most(cache, heap, class_index);
     if (bin->n >= bin->most)
-        give_oldest(cache, pool, class_index, bin->n - bin->most / 2u, done);
+        give_oldest(cache, heap, class_index, bin->n - bin->most / 2u, done);
     if (!cushim_mem_cache_has_room(cache, bin) && block_bytes <= cache->limit_bytes) {
         size_t left_bytes = cache->limit_bytes - block_bytes;
-        give_in_turn(cache, pool, cushim_least(cache->limit_bytes / 2, left_bytes), done);
+        give_in_turn(cache, heap, cushim_least(cache->limit_bytes / 2, left_bytes), done);
     }
-    pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&heap->lock);
     return cushim_mem_cache_has_room(cache, bin);
 }
 
 /* ---- blocks into a cache ---- */
 
 void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_index) {
-    struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
+    struct cushim_mem_heap *heap = atomic_load_explicit(&cache->heap, memory_order_relaxed);
     struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     struct cushim_mem_blockref place;
     if (!bin->most)
-        set_most(cache, pool, class_index);
+        set_most(cache, heap, class_index);
     for (size_t n = cushim_least(REFILL_BYTES / block_bytes, REFILL_BLOCKS); n > 1; n--) {
         if (!cushim_mem_cache_has_room(cache, bin) ||
-            !cushim_mem_free_lists_take_cut(pool, class_index, &place))
+            !cushim_mem_free_lists_take_cut(heap, class_index, &place))
             return;
         push_oldest(cache, &place, 0);
     }
@@ -336,42 +336,42 @@ static void put_spare(struct cushim_mem_cache *cache) {
     spares = cache;
 }
 
-/* Under the registry's lock, the cache being taken and empty: its pool and it part. */
-static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
+/* Under the registry's lock, the cache being taken and empty: its heap and it part. */
+static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {
     fold(cache);
-    end_share(cache, pool);
-    DL_DELETE2(pool->caches, cache, previous_of_pool, next_of_pool);
-    atomic_fetch_sub_explicit(&pool->n_caches, 1, memory_order_relaxed);
+    end_share(cache, heap);
+    DL_DELETE2(heap->caches, cache, previous_of_heap, next_of_heap);
+    atomic_fetch_sub_explicit(&heap->n_caches, 1, memory_order_relaxed);
     atomic_store_explicit(&cache->stats, NULL, memory_order_relaxed);
-    atomic_store_explicit(&cache->pool, NULL, memory_order_relaxed);
+    atomic_store_explicit(&cache->heap, NULL, memory_order_relaxed);
     atomic_store_explicit(&cache->life, 0, memory_order_relaxed);
     if (cache->is_orphan)
         put_spare(cache);
 }
 
 /* Under the registry's lock. */
-static void bind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool, uint64_t life) {
+static void bind(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap, uint64_t life) {
     cushim_futex_lock_enter(&cache->lock);
-    DL_PREPEND2(pool->caches, cache, previous_of_pool, next_of_pool);
-    atomic_fetch_add_explicit(&pool->n_caches, 1, memory_order_relaxed);
-    atomic_store_explicit(&cache->stats, pool->stats, memory_order_relaxed);
-    atomic_store_explicit(&cache->pool, pool, memory_order_relaxed);
+    DL_PREPEND2(heap->caches, cache, previous_of_heap, next_of_heap);
+    atomic_fetch_add_explicit(&heap->n_caches, 1, memory_order_relaxed);
+    atomic_store_explicit(&cache->stats, heap->stats, memory_order_relaxed);
+    atomic_store_explicit(&cache->heap, heap, memory_order_relaxed);
     atomic_store_explicit(&cache->life, life, memory_order_relaxed);
     cache->unfenced = (struct cushim_mem_unfenced){0};
     cache->seen_ns = 0;
-    pthread_mutex_lock(&pool->lock);
-    take_share(cache, pool);
-    pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_lock(&heap->lock);
+    take_share(cache, heap);
+    pthread_mutex_unlock(&heap->lock);
     cushim_mem_cache_leave(cache);
 }
 
 /* Under the registry's lock: its blocks go to the free lists.  A thread that has ended has no cache
  * after that, unless host memory is out: whoever drains it next tries again. */
-static size_t drain(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
+static size_t drain(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {
     cushim_futex_lock_enter(&cache->lock);
-    size_t n_bytes = empty(cache, pool);
+    size_t n_bytes = empty(cache, heap);
     if (cache->is_orphan && !cache->cached_bytes)
-        unbind(cache, pool);
+        unbind(cache, heap);
     cushim_mem_cache_leave(cache);
     return n_bytes;
 }
@@ -382,7 +382,7 @@ void cushim_mem_cache_leave_to_parent(void) {
 
 static void end_thread(void *unused) {
     (void)unused;
-    is_ending = true; /* destructors that come later use the pool's lock */
+    is_ending = true; /* destructors that come later use the heap's lock */
     cushim_mem_cache_recent = &nobodys;
     if (atomic_load_explicit(&is_left_to_parent, memory_order_relaxed))
         return;
@@ -390,10 +390,10 @@ static void end_thread(void *unused) {
     while (mine) {
         struct cushim_mem_cache *cache = mine;
         mine = cache->next_of_thread;
-        struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
+        struct cushim_mem_heap *heap = atomic_load_explicit(&cache->heap, memory_order_relaxed);
         cache->is_orphan = true;
-        if (pool)
-            drain(cache, pool);
+        if (heap)
+            drain(cache, heap);
         else
             put_spare(cache);
     }
@@ -414,7 +414,7 @@ static bool is_watched(void) {
 /* Under the registry's lock: a cache that is bound to nothing, on the thread's list. */
 static struct cushim_mem_cache *obtain(void) {
     struct cushim_mem_cache *cache = mine;
-    while (cache && atomic_load_explicit(&cache->pool, memory_order_relaxed))
+    while (cache && atomic_load_explicit(&cache->heap, memory_order_relaxed))
         cache = cache->next_of_thread;
     if (cache)
         return cache;
@@ -434,17 +434,17 @@ static struct cushim_mem_cache *obtain(void) {
     return cache;
 }
 
-struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_heap *pool, uint64_t life) {
+struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_heap *heap, uint64_t life) {
     struct cushim_mem_cache *cache = mine;
-    while (cache && !cushim_mem_cache_is_of(cache, pool, life))
+    while (cache && !cushim_mem_cache_is_of(cache, heap, life))
         cache = cache->next_of_thread;
     if (!cache && !is_ending && is_watched()) {
         pthread_mutex_lock(&registry);
         /* an abandon changes the generation before it comes here for the caches */
-        if (atomic_load(&pool->generation) == life)
+        if (atomic_load(&heap->generation) == life)
             cache = obtain();
         if (cache)
-            bind(cache, pool, life);
+            bind(cache, heap, life);
         pthread_mutex_unlock(&registry);
     }
     if (cache)
@@ -452,12 +452,12 @@ struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_heap *pool, uin
     return cache;
 }
 
-size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *pool) {
+size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *heap) {
     size_t n_bytes = 0;
     pthread_mutex_lock(&registry);
-    for (struct cushim_mem_cache *cache = pool->caches, *next; cache; cache = next) {
-        next = cache->next_of_pool;
-        n_bytes += drain(cache, pool);
+    for (struct cushim_mem_cache *cache = heap->caches, *next; cache; cache = next) {
+        next = cache->next_of_heap;
+        n_bytes += drain(cache, heap);
     }
     pthread_mutex_unlock(&registry);
     return n_bytes;
@@ -471,12 +471,12 @@ static void forget(struct cushim_mem_cache *cache) {
     cache->cached_bytes = 0;
 }
 
-void cushim_mem_cache_forget_all(struct cushim_mem_heap *pool) {
+void cushim_mem_cache_forget_all(struct cushim_mem_heap *heap) {
     pthread_mutex_lock(&registry);
-    for (struct cushim_mem_cache *cache; (cache = pool->caches);) {
+    for (struct cushim_mem_cache *cache; (cache = heap->caches);) {
         cushim_futex_lock_enter(&cache->lock);
         forget(cache);
-        unbind(cache, pool);
+        unbind(cache, heap);
         cushim_mem_cache_leave(cache);
     }
     pthread_mutex_unlock(&registry);

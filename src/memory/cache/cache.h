@@ -56,20 +56,20 @@ struct cushim_mem_cache_bucket {
 
 struct cushim_mem_cache {
     _Alignas(64) struct cushim_futex_lock lock;
-    _Atomic(struct cushim_mem_heap *) pool; /* NULL: bound to none */
-    atomic_uint_fast64_t life;              /* the pool's generation; 0 where it is bound to none */
+    _Atomic(struct cushim_mem_heap *) heap; /* NULL: bound to none */
+    atomic_uint_fast64_t life;              /* the heap's generation; 0 where it is bound to none */
     size_t cached_bytes, limit_bytes;
     bool is_cut;           /* the limit is less than a cache may have, or not known yet */
     uint64_t refreshed_ns; /* when the limit was set */
     struct cushim_mem_unfenced unfenced;
     uint32_t n_fresh;    /* slots that were ever used */
     unsigned hand;       /* the class that gives next when the cache is full */
-    atomic_bool is_busy; /* has a share of what the caches of the pool may have together */
+    atomic_bool is_busy; /* has a share of what the caches of the heap may have together */
     struct cushim_mem_counts counts;
     /* under the registry's lock */
     uint64_t n_uses, seen_ns; /* hits and frees when somebody looked, and when they had changed */
     _Atomic(struct cushim_mem_stats *) stats; /* where `counts` belong; NULL: they are all zero */
-    struct cushim_mem_cache *next_of_pool, *previous_of_pool;
+    struct cushim_mem_cache *next_of_heap, *previous_of_heap;
     struct cushim_mem_cache *next_of_thread; /* or among the spares */
     struct cushim_mem_cache *next_of_all;    /* constant */
     bool is_orphan;                          /* its thread ended, and blocks are in it still */
@@ -79,21 +79,21 @@ struct cushim_mem_cache {
     struct cushim_mem_slot slots[CUSHIM_MEM_CACHE_SLOTS];
 };
 
-/* The cache that the calling thread used last; at first, and in its end, one that has no pool. */
+/* The cache that the calling thread used last; at first, and in its end, one that has no heap. */
 extern _Thread_local struct cushim_mem_cache *cushim_mem_cache_recent
     __attribute__((tls_model("initial-exec")));
 
-/* The calling thread's cache of a pool, bound now if there was none; NULL where host memory is out,
+/* The calling thread's cache of a heap, bound now if there was none; NULL where host memory is out,
  * the thread is ending, or `life` is over. */
-struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_heap *pool, uint64_t life);
+struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_heap *heap, uint64_t life);
 
 static inline void cushim_mem_cache_leave(struct cushim_mem_cache *cache) {
     cushim_futex_lock_leave(&cache->lock);
 }
 
 static inline bool cushim_mem_cache_is_of(const struct cushim_mem_cache *cache,
-                                          const struct cushim_mem_heap *pool, uint64_t life) {
-    return atomic_load_explicit(&cache->pool, memory_order_relaxed) == pool &&
+                                          const struct cushim_mem_heap *heap, uint64_t life) {
+    return atomic_load_explicit(&cache->heap, memory_order_relaxed) == heap &&
            atomic_load_explicit(&cache->life, memory_order_relaxed) == life;
 }
 
@@ -108,14 +108,14 @@ static inline bool cushim_mem_cache_take_again(struct cushim_mem_cache *cache, u
 }
 
 /*
- * Take the calling thread's cache of a pool, until cushim_mem_cache_leave; meanwhile no driver call
- * and no wait.  NULL: there is none, or somebody empties it; then use the pool's lock.
+ * Take the calling thread's cache of a heap, until cushim_mem_cache_leave; meanwhile no driver call
+ * and no wait.  NULL: there is none, or somebody empties it; then use the heap's lock.
  */
-static inline struct cushim_mem_cache *cushim_mem_cache_take(struct cushim_mem_heap *pool,
+static inline struct cushim_mem_cache *cushim_mem_cache_take(struct cushim_mem_heap *heap,
                                                              uint64_t life) {
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
-    if (!cushim_mem_cache_is_of(cache, pool, life))
-        cache = cushim_mem_cache_find(pool, life);
+    if (!cushim_mem_cache_is_of(cache, heap, life))
+        cache = cushim_mem_cache_find(heap, life);
     return cache && cushim_mem_cache_take_again(cache, life) ? cache : NULL;
 }
 
@@ -199,7 +199,7 @@ static inline void cushim_mem_cache_put(struct cushim_mem_cache *cache,
 bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_index,
                                 uint64_t done);
 
-/* Under the pool's lock, the cache being taken: the deferred limit has begun anew.  Blocks of
+/* Under the heap's lock, the cache being taken: the deferred limit has begun anew.  Blocks of
  * epochs that are done go to the free lists. */
 void cushim_mem_cache_give_done(struct cushim_mem_cache *cache, uint64_t done);
 
@@ -207,16 +207,16 @@ void cushim_mem_cache_give_done(struct cushim_mem_cache *cache, uint64_t done);
  * looked at now and then where it has all it may. */
 void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache);
 
-/* Under the pool's lock, the cache being taken: fetch a few more free blocks of a class that was
+/* Under the heap's lock, the cache being taken: fetch a few more free blocks of a class that was
  * just served from its bucket, where it has them. */
 void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_index);
 
-/* Every thread's blocks of a pool go to the free lists.  No lock is held.  Returns their bytes. */
-size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *pool);
+/* Every thread's blocks of a heap go to the free lists.  No lock is held.  Returns their bytes. */
+size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *heap);
 
-/* The context is gone: caches of the pool forget their blocks, hand in their counts, and are bound
- * to none.  The pool's generation has changed already; no lock is held. */
-void cushim_mem_cache_forget_all(struct cushim_mem_heap *pool);
+/* The context is gone: caches of the heap forget their blocks, hand in their counts, and are bound
+ * to none.  The heap's generation has changed already; no lock is held. */
+void cushim_mem_cache_forget_all(struct cushim_mem_heap *heap);
 
 /* The recent peaks begin anew, at what is live and held now.  Takes the lock of each cache. */
 void cushim_mem_cache_restart_peak(struct cushim_mem_stats *stats);

@@ -7,10 +7,10 @@
 
 #define NOINLINE __attribute__((noinline))
 
-/* Take the cache that the thread used last, where it is that of a pool. */
-static inline bool take(struct cushim_mem_cache *cache, const struct cushim_mem_heap *pool,
+/* Take the cache that the thread used last, where it is that of a heap. */
+static inline bool take(struct cushim_mem_cache *cache, const struct cushim_mem_heap *heap,
                         uint64_t life) {
-    return atomic_load_explicit(&cache->pool, memory_order_relaxed) == pool &&
+    return atomic_load_explicit(&cache->heap, memory_order_relaxed) == heap &&
            cushim_mem_cache_take_again(cache, life);
 }
 
@@ -28,36 +28,36 @@ static inline uint64_t obtain(struct cushim_mem_cache *cache, uint64_t done, siz
     return slot->address;
 }
 
-uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *pool, size_t n_bytes) {
+uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *heap, size_t n_bytes) {
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
-    if (n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed) ||
-        !take(cache, pool, cushim_mem_heap_life(pool)))
+    if (n_bytes >= atomic_load_explicit(&heap->policy->dedicated_bytes, memory_order_relaxed) ||
+        !take(cache, heap, cushim_mem_heap_life(heap)))
         return 0;
     /* where frees wait no block has a tag */
-    uint64_t address = obtain(cache, cushim_mem_fence_done(pool->fence), n_bytes);
+    uint64_t address = obtain(cache, cushim_mem_fence_done(heap->fence), n_bytes);
     cushim_mem_cache_leave(cache);
     return address;
 }
 
 /* ---- frees ---- */
 
-bool cushim_mem_fast_is_stale(const struct cushim_mem_heap *pool) {
+bool cushim_mem_fast_is_stale(const struct cushim_mem_heap *heap) {
     const uint64_t recent_ns = 1000000000;
-    return atomic_load_explicit(&pool->has_slack, memory_order_relaxed) &&
+    return atomic_load_explicit(&heap->has_slack, memory_order_relaxed) &&
            cushim_clock_coarse_ns() -
-                   atomic_load_explicit(&pool->recent_since_ns, memory_order_relaxed) >=
+                   atomic_load_explicit(&heap->recent_since_ns, memory_order_relaxed) >=
                recent_ns;
 }
 
-static void NOINLINE shrink_if_stale(struct cushim_mem_heap *pool) {
-    uint64_t life = cushim_mem_heap_life(pool);
-    if (life && cushim_mem_fast_is_stale(pool))
-        cushim_mem_reclaim_shrink(pool, life, cushim_mem_fence_tag(pool->fence), false);
+static void NOINLINE shrink_if_stale(struct cushim_mem_heap *heap) {
+    uint64_t life = cushim_mem_heap_life(heap);
+    if (life && cushim_mem_fast_is_stale(heap))
+        cushim_mem_reclaim_shrink(heap, life, cushim_mem_fence_tag(heap->fence), false);
 }
 
-static inline void end(struct cushim_mem_heap *pool) {
-    if (atomic_load_explicit(&pool->has_slack, memory_order_relaxed))
-        shrink_if_stale(pool);
+static inline void end(struct cushim_mem_heap *heap) {
+    if (atomic_load_explicit(&heap->has_slack, memory_order_relaxed))
+        shrink_if_stale(heap);
 }
 
 /*
@@ -73,7 +73,7 @@ static inline struct cushim_mem_extent *slab_at(struct cushim_mem_blocks *ledger
 }
 
 /*
- * The block that starts at an address, where it is one of a slab, of a pool whose frees of that
+ * The block that starts at an address, where it is one of a slab, of a heap whose frees of that
  * entry are this simple: what the ledger says of it, in fewer steps.  Whether it is LIVE the
  * exchange will tell.
  */
@@ -83,10 +83,10 @@ static inline bool find(struct cushim_mem_blocks *ledger, uint64_t address,
     if (!slab || atomic_load_explicit(&slab->kind, memory_order_acquire) != CUSHIM_MEM_EXTENT_SLAB)
         return false;
     found->segment = slab->segment;
-    const struct cushim_mem_heap *pool = found->segment->pool;
+    const struct cushim_mem_heap *heap = found->segment->heap;
     return cushim_mem_blocks_find_in_slab(found->segment, slab, address, found) &&
-           found->base == address && pool->quick_entry == entry &&
-           !cushim_mem_heap_has_unheld(pool);
+           found->base == address && heap->quick_entry == entry &&
+           !cushim_mem_heap_has_unheld(heap);
 }
 
 /*
@@ -132,16 +132,16 @@ bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
     struct cushim_mem_lookup found;
     if (!find(ledger, address, entry, &found))
         return false;
-    struct cushim_mem_heap *pool = found.segment->pool;
-    if (cushim_mem_fence_effect(pool->fence))
+    struct cushim_mem_heap *heap = found.segment->heap;
+    if (cushim_mem_fence_effect(heap->fence))
         return false;
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
-    if (!take(cache, pool, cushim_mem_heap_life(pool)))
+    if (!take(cache, heap, cushim_mem_heap_life(heap)))
         return false;
-    bool is_given = give(cache, pool->fence, &found);
+    bool is_given = give(cache, heap->fence, &found);
     cushim_mem_cache_leave(cache);
     if (is_given)
-        end(pool);
+        end(heap);
     return is_given;
 }
 
@@ -158,20 +158,20 @@ int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64
     CUresult answer;
     if (!find(ledger, address, entry, &found))
         return CUSHIM_MEM_FAST_DECLINED;
-    struct cushim_mem_heap *pool = found.segment->pool;
-    uint64_t life = cushim_mem_heap_life(pool);
-    if (!life || atomic_load_explicit(&pool->deferred.n_rows, memory_order_relaxed) ||
+    struct cushim_mem_heap *heap = found.segment->heap;
+    uint64_t life = cushim_mem_heap_life(heap);
+    if (!life || atomic_load_explicit(&heap->deferred.n_rows, memory_order_relaxed) ||
         !atomic_compare_exchange_strong(&found.cell->state, &live, CUSHIM_MEM_DEFERRED))
         return CUSHIM_MEM_FAST_DECLINED;
     size_t asked_bytes = atomic_load_explicit(&found.cell->asked_bytes, memory_order_relaxed);
-    bool is_over = cushim_mem_fence_wait(pool->fence, pool->stats, &answer) == CUSHIM_OK;
+    bool is_over = cushim_mem_fence_wait(heap->fence, heap->stats, &answer) == CUSHIM_OK;
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
-    bool is_taken = is_over && take(cache, pool, life);
+    bool is_taken = is_over && take(cache, heap, life);
     bool is_given = is_taken && give_proven(cache, &found, asked_bytes);
     if (is_taken)
         cushim_mem_cache_leave(cache);
     if (!is_given)
-        return (int)cushim_mem_heap_end_waited(pool, &found, life, asked_bytes, answer);
-    end(pool);
+        return (int)cushim_mem_heap_end_waited(heap, &found, life, asked_bytes, answer);
+    end(heap);
     return CUDA_SUCCESS;
 }

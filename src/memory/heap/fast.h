@@ -16,23 +16,23 @@
 
 /* Is it of a size that caches have, and may it be served by who tells nobody of it?  Asked before
  * anything that costs. */
-static inline bool cushim_mem_fast_may_obtain(const struct cushim_mem_heap *pool, size_t n_bytes) {
-    return n_bytes - 1 < pool->quick_bytes;
+static inline bool cushim_mem_fast_may_obtain(const struct cushim_mem_heap *heap, size_t n_bytes) {
+    return n_bytes - 1 < heap->quick_bytes;
 }
 
 /**
  * Serve a request from the thread's cache.
- * @param n_bytes  of a size that caches have; the pool has neither guards nor an arena
+ * @param n_bytes  of a size that caches have; the heap has neither guards nor an arena
  * @return the address of a LIVE block; 0: it is not that simple, nothing was done
  */
-uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *pool, size_t n_bytes);
+uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *heap, size_t n_bytes);
 
 /**
  * Take a LIVE block back without a wait, which is for `relaxed` alone.
  * @param address  where the block starts, or anything else
  * @param entry    ENTRY_PINNED takes pinned memory back, ENTRY_ANY all other
  * @return false: it is not that simple, nothing was done
- * Threads  any that captures nothing      Stream   none, but that what the pool may not hold any
+ * Threads  any that captures nothing      Stream   none, but that what the heap may not hold any
  * more may go back to the driver, as in any free
  */
 bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
@@ -50,7 +50,7 @@ int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64
                                         enum cushim_mem_free_entry entry);
 
 /* A free that took no lock has changed nothing of what is held, but time may have: then what the
- * pool may not hold any more is to go. */
-bool cushim_mem_fast_is_stale(const struct cushim_mem_heap *pool);
+ * heap may not hold any more is to go. */
+bool cushim_mem_fast_is_stale(const struct cushim_mem_heap *heap);
 
 #endif

@@ -13,7 +13,7 @@
 
 /* One free under way. */
 struct freeing {
-    struct cushim_mem_heap *pool;
+    struct cushim_mem_heap *heap;
     const struct cushim_mem_lookup *found;
     struct cushim_mem_stats *stats; /* of the life that the block is from */
     uint64_t life;
@@ -23,13 +23,13 @@ struct freeing {
     CUresult *answer;
 };
 
-static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_heap *pool,
+static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_heap *heap,
                                 const struct cushim_mem_lookup *found, CUresult *answer) {
     *answer = CUDA_SUCCESS;
-    *freeing = (struct freeing){.pool = pool,
+    *freeing = (struct freeing){.heap = heap,
                                 .found = found,
-                                .stats = pool->stats,
-                                .life = cushim_mem_heap_life(pool),
+                                .stats = heap->stats,
+                                .life = cushim_mem_heap_life(heap),
                                 .answer = answer};
     if (!freeing->life)
         return CUSHIM_STATE;
@@ -62,7 +62,7 @@ static void count(const struct freeing *freeing, struct cushim_mem_cache *cache)
 
 /* In the cache of the thread, as its request was: else the gauge would fall where nothing rose. */
 static void count_apart(const struct freeing *freeing) {
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(freeing->pool, freeing->life);
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(freeing->heap, freeing->life);
     count(freeing, cache);
     if (cache)
         cushim_mem_cache_leave(cache);
@@ -77,11 +77,11 @@ static enum cushim_status end_gone(const struct freeing *freeing) {
 
 /* The driver refused: the block is LIVE as before. */
 static enum cushim_status end_refused(const struct freeing *freeing) {
-    if (!cushim_mem_heap_lock_life(freeing->pool, freeing->life))
+    if (!cushim_mem_heap_lock_life(freeing->heap, freeing->life))
         return end_gone(freeing);
-    cushim_mem_heap_note_damage(freeing->pool, *freeing->answer);
+    cushim_mem_heap_note_damage(freeing->heap, *freeing->answer);
     atomic_store_explicit(&freeing->found->cell->state, freeing->live, memory_order_release);
-    pthread_mutex_unlock(&freeing->pool->lock);
+    pthread_mutex_unlock(&freeing->heap->lock);
     return cushim_status_from_cu(*freeing->answer);
 }
 
@@ -99,11 +99,11 @@ static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, 
     unsigned class_index = found->place.extent->class_index;
     struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
     if (!cushim_mem_cache_has_room(cache, bin)) {
-        uint64_t done = tag ? cushim_mem_fence_done(freeing->pool->fence) : UINT64_MAX;
+        uint64_t done = tag ? cushim_mem_fence_done(freeing->heap->fence) : UINT64_MAX;
         if (!cushim_mem_cache_make_room(cache, class_index, done))
             return false;
     }
-    cushim_mem_cache_put(cache, bin, found->cell, found->base - freeing->pool->guard_bytes, tag);
+    cushim_mem_cache_put(cache, bin, found->cell, found->base - freeing->heap->guard_bytes, tag);
     if (!tag)
         atomic_store_explicit(&found->cell->state, CUSHIM_MEM_FREE, memory_order_release);
     return true;
@@ -111,43 +111,43 @@ static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, 
 
 /* Under the lock: in the free lists, or in line for them. */
 static bool put(const struct freeing *freeing, uint64_t tag) {
-    struct cushim_mem_heap *pool = freeing->pool;
+    struct cushim_mem_heap *heap = freeing->heap;
     const struct cushim_mem_lookup *found = freeing->found;
-    if (tag > cushim_mem_fence_done(pool->fence))
-        return cushim_mem_deferred_add(&pool->deferred, &pool->meta, &found->place, tag);
-    cushim_mem_free_lists_give(pool, &found->place);
+    if (tag > cushim_mem_fence_done(heap->fence))
+        return cushim_mem_deferred_add(&heap->deferred, &heap->meta, &found->place, tag);
+    cushim_mem_free_lists_give(heap, &found->place);
     return true;
 }
 
 /* After the block was kept: what a wait has covered comes back, and what is too much goes. */
 static void tidy(const struct freeing *freeing, bool is_stale, uint64_t tag) {
-    struct cushim_mem_heap *pool = freeing->pool;
-    if (freeing->has_waited && atomic_load_explicit(&pool->deferred.n_rows, memory_order_relaxed) &&
-        cushim_mem_heap_lock_life(pool, freeing->life)) {
-        cushim_mem_heap_give_deferred(pool);
-        is_stale = pool->held_bytes > cushim_mem_watermark_now(pool);
-        pthread_mutex_unlock(&pool->lock);
+    struct cushim_mem_heap *heap = freeing->heap;
+    if (freeing->has_waited && atomic_load_explicit(&heap->deferred.n_rows, memory_order_relaxed) &&
+        cushim_mem_heap_lock_life(heap, freeing->life)) {
+        cushim_mem_heap_give_deferred(heap);
+        is_stale = heap->held_bytes > cushim_mem_watermark_now(heap);
+        pthread_mutex_unlock(&heap->lock);
     }
     if (is_stale)
-        cushim_mem_reclaim_shrink(pool, freeing->life, tag, freeing->has_waited);
+        cushim_mem_reclaim_shrink(heap, freeing->life, tag, freeing->has_waited);
 }
 
 /*
- * The block is the pool's: all work on it is over (tag 0), or will be with the epoch `tag`.
+ * The block is the heap's: all work on it is over (tag 0), or will be with the epoch `tag`.
  * CUSHIM_NOMEM: there was no host memory to note it; it is DEFERRED still.  `cache` is taken, or
  * NULL, and left here.
  */
 static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_cache *cache,
                                uint64_t tag) {
-    struct cushim_mem_heap *pool = freeing->pool;
+    struct cushim_mem_heap *heap = freeing->heap;
     enum cushim_status status = CUSHIM_OK;
     bool is_stale = false, is_of_arena = cushim_mem_arena_serves(&freeing->found->place);
     if (is_of_arena || (cache && is_cacheable(freeing->found) && push(freeing, cache, tag))) {
-        is_stale = cushim_mem_fast_is_stale(pool) || cushim_mem_watermark_seems_far(pool);
-    } else if (cushim_mem_heap_lock_life(pool, freeing->life)) {
+        is_stale = cushim_mem_fast_is_stale(heap) || cushim_mem_watermark_seems_far(heap);
+    } else if (cushim_mem_heap_lock_life(heap, freeing->life)) {
         status = put(freeing, tag) ? CUSHIM_OK : CUSHIM_NOMEM;
-        is_stale = pool->held_bytes > cushim_mem_watermark_now(pool);
-        pthread_mutex_unlock(&pool->lock);
+        is_stale = heap->held_bytes > cushim_mem_watermark_now(heap);
+        pthread_mutex_unlock(&heap->lock);
     } else {
         status = end_gone(freeing);
     }
@@ -156,7 +156,7 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
     if (cache)
         cushim_mem_cache_leave(cache);
     if (is_of_arena) /* which may record a fence: no cache is taken over that */
-        cushim_mem_arena_give(pool, &freeing->found->place, tag);
+        cushim_mem_arena_give(heap, &freeing->found->place, tag);
     tidy(freeing, is_stale, tag);
     return status;
 }
@@ -166,14 +166,14 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
 /* The wait failed: out of memory for the barrier leaves the block deferred, all else gives it back.
  */
 static enum cushim_status end_failed_wait(const struct freeing *freeing) {
-    struct cushim_mem_heap *pool = freeing->pool;
+    struct cushim_mem_heap *heap = freeing->heap;
     if (*freeing->answer != CUDA_ERROR_OUT_OF_MEMORY)
         return end_refused(freeing);
-    if (!cushim_mem_heap_lock_life(pool, freeing->life))
+    if (!cushim_mem_heap_lock_life(heap, freeing->life))
         return end_gone(freeing);
-    bool is_kept = cushim_mem_deferred_add(&pool->deferred, &pool->meta, &freeing->found->place,
-                                           cushim_mem_fence_tag(pool->fence));
-    pthread_mutex_unlock(&pool->lock);
+    bool is_kept = cushim_mem_deferred_add(&heap->deferred, &heap->meta, &freeing->found->place,
+                                           cushim_mem_fence_tag(heap->fence));
+    pthread_mutex_unlock(&heap->lock);
     if (!is_kept)
         return end_refused(freeing);
     count_apart(freeing);
@@ -182,15 +182,15 @@ static enum cushim_status end_failed_wait(const struct freeing *freeing) {
 }
 
 static enum cushim_status wait(const struct freeing *freeing) {
-    const struct cushim_mem_heap *pool = freeing->pool;
-    return cushim_mem_fence_wait(pool->fence, pool->stats, freeing->answer);
+    const struct cushim_mem_heap *heap = freeing->heap;
+    return cushim_mem_fence_wait(heap->fence, heap->stats, freeing->answer);
 }
 
 /* The barrier that is passed while a capture is open takes a little memory: what is held free gives
  * it. */
 static bool wait_with_room(const struct freeing *freeing) {
-    struct cushim_mem_heap *pool = freeing->pool;
-    return *freeing->answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_mem_reclaim_trim(pool, 0) &&
+    struct cushim_mem_heap *heap = freeing->heap;
+    return *freeing->answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_mem_reclaim_trim(heap, 0) &&
            wait(freeing) == CUSHIM_OK;
 }
 
@@ -199,7 +199,7 @@ static enum cushim_status end_wait(struct freeing *freeing) {
     if (*freeing->answer != CUDA_SUCCESS && !wait_with_room(freeing))
         return end_failed_wait(freeing);
     freeing->has_waited = true;
-    return keep(freeing, cushim_mem_cache_take(freeing->pool, freeing->life), 0);
+    return keep(freeing, cushim_mem_cache_take(freeing->heap, freeing->life), 0);
 }
 
 static enum cushim_status release_exact(struct freeing *freeing) {
@@ -211,34 +211,34 @@ static enum cushim_status release_exact(struct freeing *freeing) {
 
 /* Waits for an effect, and tells such waits apart. */
 static enum cushim_status await_effect(const struct freeing *freeing, uint64_t effect) {
-    struct cushim_mem_heap *pool = freeing->pool;
+    struct cushim_mem_heap *heap = freeing->heap;
     struct cushim_mem_waits before = cushim_mem_waits_of_thread;
     enum cushim_status status =
-        cushim_mem_fence_await(pool->fence, effect, 0, pool->stats, freeing->answer);
+        cushim_mem_fence_await(heap->fence, effect, 0, heap->stats, freeing->answer);
     const struct cushim_mem_waits *now = &cushim_mem_waits_of_thread;
-    cushim_mem_stats_add(&pool->stats->n_effect_waits, now->n - before.n);
-    cushim_mem_stats_add(&pool->stats->effect_wait_ns, now->ns - before.ns);
+    cushim_mem_stats_add(&heap->stats->n_effect_waits, now->n - before.n);
+    cushim_mem_stats_add(&heap->stats->effect_wait_ns, now->ns - before.ns);
     return status;
 }
 
 /* What a free without a wait still owes: waits for what the host could see, and a fence in time. */
 static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due due) {
-    struct cushim_mem_heap *pool = freeing->pool;
-    uint64_t effect = cushim_mem_fence_effect(pool->fence);
+    struct cushim_mem_heap *heap = freeing->heap;
+    uint64_t effect = cushim_mem_fence_effect(heap->fence);
     enum cushim_status status = CUSHIM_OK;
     if (effect)
         status = await_effect(freeing, effect);
     if (due && status == CUSHIM_OK)
-        status = cushim_mem_deferred_batch_fence(pool, due, freeing->answer);
+        status = cushim_mem_deferred_batch_fence(heap, due, freeing->answer);
     /* an open capture allows no fence, and a driver before 12.5 has none: where much is deferred
      * the free is native's own barrier */
     if (status == CUSHIM_NOTREADY &&
-        (pool->fence->gate->is_open() || !pool->cuda->cuCtxRecordEvent) &&
-        atomic_load_explicit(&pool->deferred.n_bytes, memory_order_relaxed) +
+        (heap->fence->gate->is_open() || !heap->cuda->cuCtxRecordEvent) &&
+        atomic_load_explicit(&heap->deferred.n_bytes, memory_order_relaxed) +
                 freeing->found->block_bytes >=
             CUSHIM_MEM_HEAP_SLACK_BYTES) {
-        status = cushim_mem_fence_await(pool->fence, cushim_mem_fence_tag(pool->fence), 0,
-                                        pool->stats, freeing->answer);
+        status = cushim_mem_fence_await(heap->fence, cushim_mem_fence_tag(heap->fence), 0,
+                                        heap->stats, freeing->answer);
         freeing->has_waited = status == CUSHIM_OK;
     }
     /* no memory, or not now: the block waits for a later fence */
@@ -250,14 +250,14 @@ static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due du
 }
 
 static enum cushim_status release_relaxed(struct freeing *freeing) {
-    struct cushim_mem_heap *pool = freeing->pool;
-    const struct cushim_mem_capture_guard *gate = pool->fence->gate;
+    struct cushim_mem_heap *heap = freeing->heap;
+    const struct cushim_mem_capture_guard *gate = heap->fence->gate;
     /* native refuses the free of a thread that captures, and so do we */
     if (gate->is_open() && cushim_mem_capture_guard_ask(gate) == CUSHIM_MEM_PASS_OWN)
         return release_exact(freeing);
-    uint64_t tag = cushim_mem_fence_tag(pool->fence);
-    bool has_effect = cushim_mem_fence_effect(pool->fence) != 0;
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, freeing->life);
+    uint64_t tag = cushim_mem_fence_tag(heap->fence);
+    bool has_effect = cushim_mem_fence_effect(heap->fence) != 0;
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(heap, freeing->life);
     enum cushim_mem_due due =
         cache ? cushim_mem_deferred_batch_count(&cache->unfenced, tag, freeing->asked_bytes,
                                                 cache->limit_bytes)
@@ -270,7 +270,7 @@ static enum cushim_status release_relaxed(struct freeing *freeing) {
         enum cushim_status status = settle(freeing, due);
         if (status != CUSHIM_OK)
             return status;
-        cache = cushim_mem_cache_take(pool, freeing->life);
+        cache = cushim_mem_cache_take(heap, freeing->life);
     }
     enum cushim_status status = keep(freeing, cache, tag);
     /* without host memory to note the block it has to be free at once */
@@ -281,19 +281,19 @@ static enum cushim_status release_relaxed(struct freeing *freeing) {
 static bool is_as_found(const struct freeing *freeing) {
     const struct cushim_mem_lookup *found = freeing->found;
     struct cushim_mem_lookup now;
-    return cushim_mem_blocks_find(freeing->pool->ledger, found->base, &now) &&
+    return cushim_mem_blocks_find(freeing->heap->ledger, found->base, &now) &&
            now.cell == found->cell && now.place.extent == found->place.extent;
 }
 
 /* ---- the public face ---- */
 
-CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *pool,
+CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *heap,
                                     const struct cushim_mem_lookup *found, uint64_t life,
                                     size_t asked_bytes, CUresult answer) {
     struct freeing freeing = {
-        .pool = pool,
+        .heap = heap,
         .found = found,
-        .stats = pool->stats,
+        .stats = heap->stats,
         .life = life,
         .asked_bytes = asked_bytes,
         .live = CUSHIM_MEM_LIVE,
@@ -306,64 +306,64 @@ CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *pool,
     return answer;
 }
 
-enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *pool,
+enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *heap,
                                          const struct cushim_mem_lookup *found) {
     struct freeing freeing;
     CUresult answer;
-    enum cushim_status status = begin(&freeing, pool, found, &answer);
+    enum cushim_status status = begin(&freeing, heap, found, &answer);
     if (status == CUSHIM_OK)
         count_apart(&freeing);
     return status;
 }
 
 static enum cushim_status release_uncached(const struct freeing *freeing, const CUstream *stream) {
-    if (cushim_mem_segments_free(freeing->pool, freeing->found->segment, stream, freeing->answer) !=
+    if (cushim_mem_segments_free(freeing->heap, freeing->found->segment, stream, freeing->answer) !=
         CUSHIM_OK)
         return end_refused(freeing);
     count_apart(freeing);
     return CUSHIM_OK;
 }
 
-void cushim_mem_heap_retire_segment(struct cushim_mem_heap *pool,
+void cushim_mem_heap_retire_segment(struct cushim_mem_heap *heap,
                                     struct cushim_mem_segment *segment) {
-    pthread_mutex_lock(&pool->lock);
-    if (segment->pool == pool && segment->generation == atomic_load(&pool->generation))
-        cushim_mem_free_lists_retire(pool, segment);
-    pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_lock(&heap->lock);
+    if (segment->heap == heap && segment->generation == atomic_load(&heap->generation))
+        cushim_mem_free_lists_retire(heap, segment);
+    pthread_mutex_unlock(&heap->lock);
 }
 
-void cushim_mem_heap_show(struct cushim_mem_heap *pool, uint64_t address) {
-    pthread_mutex_lock(&pool->lock);
-    cushim_mem_free_lists_show(pool, address);
-    pthread_mutex_unlock(&pool->lock);
+void cushim_mem_heap_show(struct cushim_mem_heap *heap, uint64_t address) {
+    pthread_mutex_lock(&heap->lock);
+    cushim_mem_free_lists_show(heap, address);
+    pthread_mutex_unlock(&heap->lock);
 }
 
-bool cushim_mem_heap_is_uncached(const struct cushim_mem_heap *pool,
+bool cushim_mem_heap_is_uncached(const struct cushim_mem_heap *heap,
                                  const struct cushim_mem_segment *segment) {
     if (atomic_load_explicit(&segment->is_retired, memory_order_relaxed))
         return cushim_mem_segment_is_one_block(segment);
     return segment->is_dedicated &&
-           atomic_load_explicit(&pool->policy->is_dedicated_uncached, memory_order_relaxed);
+           atomic_load_explicit(&heap->policy->is_dedicated_uncached, memory_order_relaxed);
 }
 
-enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *pool,
+enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *heap,
                                            const struct cushim_mem_lookup *found,
                                            CUresult *answer) {
     struct freeing freeing;
-    enum cushim_status status = begin(&freeing, pool, found, answer);
+    enum cushim_status status = begin(&freeing, heap, found, answer);
     if (status != CUSHIM_OK)
         return status;
-    if (cushim_mem_heap_is_uncached(pool, found->segment))
+    if (cushim_mem_heap_is_uncached(heap, found->segment))
         return release_uncached(&freeing, NULL);
-    if (cushim_mem_heap_has_unheld(pool))
-        cushim_mem_graph_resources_take_back(pool);
-    return pool->policy->is_relaxed ? release_relaxed(&freeing) : release_exact(&freeing);
+    if (cushim_mem_heap_has_unheld(heap))
+        cushim_mem_graph_resources_take_back(heap);
+    return heap->policy->is_relaxed ? release_relaxed(&freeing) : release_exact(&freeing);
 }
 
 /* An event behind the work of `stream`, whatever context that belongs to. */
-static CUresult record_on(struct cushim_mem_heap *pool, CUstream stream, CUevent *event) {
-    struct cushim_cuda *cuda = pool->cuda;
-    CUcontext context = pool->context;
+static CUresult record_on(struct cushim_mem_heap *heap, CUstream stream, CUevent *event) {
+    struct cushim_cuda *cuda = heap->cuda;
+    CUcontext context = heap->context;
     CUresult answer = CUDA_SUCCESS;
     *event = NULL;
     bool is_special = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
@@ -385,63 +385,63 @@ static CUresult record_on(struct cushim_mem_heap *pool, CUstream stream, CUevent
     return answer;
 }
 
-/* Does cuMemFreeAsync take what the pool's source gave? */
-static bool can_free_on(const struct cushim_mem_heap *pool) {
-    return pool->source == &cushim_mem_provider_device && pool->cuda->cuMemFreeAsync;
+/* Does cuMemFreeAsync take what the heap's source gave? */
+static bool can_free_on(const struct cushim_mem_heap *heap) {
+    return heap->source == &cushim_mem_provider_device && heap->cuda->cuMemFreeAsync;
 }
 
-enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *pool,
+enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *heap,
                                               const struct cushim_mem_lookup *found,
                                               CUstream stream, CUresult *answer) {
     CUevent event;
     struct freeing freeing;
-    enum cushim_status status = begin(&freeing, pool, found, answer);
+    enum cushim_status status = begin(&freeing, heap, found, answer);
     if (status != CUSHIM_OK)
         return status;
-    if (cushim_mem_heap_is_uncached(pool, found->segment) && can_free_on(pool))
+    if (cushim_mem_heap_is_uncached(heap, found->segment) && can_free_on(heap))
         return release_uncached(&freeing, &stream);
-    *answer = record_on(pool, stream, &event);
+    *answer = record_on(heap, stream, &event);
     if (*answer != CUDA_SUCCESS)
         return end_refused(&freeing);
-    if (!cushim_mem_heap_lock_life(pool, freeing.life))
+    if (!cushim_mem_heap_lock_life(heap, freeing.life))
         return end_gone(&freeing);
     bool is_kept =
-        cushim_mem_deferred_add_on(&pool->deferred, &pool->meta, &found->place, stream, event);
-    pthread_mutex_unlock(&pool->lock);
+        cushim_mem_deferred_add_on(&heap->deferred, &heap->meta, &found->place, stream, event);
+    pthread_mutex_unlock(&heap->lock);
     if (is_kept) {
         count_apart(&freeing);
         return CUSHIM_OK;
     }
-    pool->cuda->cuEventDestroy_v2(event);
+    heap->cuda->cuEventDestroy_v2(event);
     *answer = CUDA_ERROR_OUT_OF_MEMORY;
     return end_refused(&freeing);
 }
 
 /* Without an event of its own the block waits for all that was submitted. */
-static bool release_later(struct cushim_mem_heap *pool, const struct cushim_mem_lookup *found) {
+static bool release_later(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *found) {
     struct freeing freeing;
     CUresult answer;
-    if (begin(&freeing, pool, found, &answer) != CUSHIM_OK)
+    if (begin(&freeing, heap, found, &answer) != CUSHIM_OK)
         return false;
     count_apart(&freeing);
-    if (!cushim_mem_heap_lock_life(pool, freeing.life))
+    if (!cushim_mem_heap_lock_life(heap, freeing.life))
         return true; /* it went with its context */
     atomic_thread_fence(
         memory_order_seq_cst); /* what was submitted is ahead of the load of `open` */
     /* without host memory for the note the block is never used again */
-    cushim_mem_deferred_add(&pool->deferred, &pool->meta, &found->place,
-                            cushim_mem_fence_tag(pool->fence));
-    pthread_mutex_unlock(&pool->lock);
+    cushim_mem_deferred_add(&heap->deferred, &heap->meta, &found->place,
+                            cushim_mem_fence_tag(heap->fence));
+    pthread_mutex_unlock(&heap->lock);
     return true;
 }
 
-void cushim_mem_heap_set_aside(struct cushim_mem_heap *pool, const struct cushim_mem_lookup *found,
+void cushim_mem_heap_set_aside(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *found,
                                bool is_hit) {
-    CUstream stream = atomic_load(&pool->filler.stream);
-    struct cushim_mem_stats *stats = pool->stats;
+    CUstream stream = atomic_load(&heap->filler.stream);
+    struct cushim_mem_stats *stats = heap->stats;
     CUresult answer;
-    if (!(stream && cushim_mem_heap_release_on(pool, found, stream, &answer) == CUSHIM_OK) &&
-        !release_later(pool, found))
+    if (!(stream && cushim_mem_heap_release_on(heap, found, stream, &answer) == CUSHIM_OK) &&
+        !release_later(heap, found))
         return;
     cushim_mem_stats_subtract(&stats->n_requests, 1);
     cushim_mem_stats_subtract(is_hit ? &stats->n_hits : &stats->n_misses, 1);

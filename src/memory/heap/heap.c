@@ -20,75 +20,75 @@
 enum { EARLY = 32, LATE = -16384, SHORT_SHARE = 16 };
 
 /* Is a small block nothing but a block? */
-static bool is_plain(const struct cushim_mem_heap *pool) {
-    return !pool->guard_bytes && !pool->policy->arena_bytes;
+static bool is_plain(const struct cushim_mem_heap *heap) {
+    return !heap->guard_bytes && !heap->policy->arena_bytes;
 }
 
-void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_heap_setup *setup) {
+void cushim_mem_heap_open(struct cushim_mem_heap *heap, const struct cushim_mem_heap_setup *setup) {
     /* a first life: locks are never made twice.  This one is held for tens of nanoseconds: who
      * finds it taken looks again before going to sleep */
-    if (!atomic_load(&pool->generation))
-        pool->lock = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
-    pool->cuda = setup->cuda;
-    pool->context = setup->context;
-    pool->device = setup->device;
-    pool->ledger = setup->ledger;
-    pool->policy = setup->policy;
-    pool->stats = setup->stats;
-    atomic_store(&pool->damage, CUDA_SUCCESS);
-    pool->kind = setup->kind;
-    pool->flags = setup->flags;
-    pool->source = setup->source;
-    pool->filler.cuda = setup->cuda;
-    pool->filler.context = setup->context;
-    pool->guard_bytes =
+    if (!atomic_load(&heap->generation))
+        heap->lock = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
+    heap->cuda = setup->cuda;
+    heap->context = setup->context;
+    heap->device = setup->device;
+    heap->ledger = setup->ledger;
+    heap->policy = setup->policy;
+    heap->stats = setup->stats;
+    atomic_store(&heap->damage, CUDA_SUCCESS);
+    heap->kind = setup->kind;
+    heap->flags = setup->flags;
+    heap->source = setup->source;
+    heap->filler.cuda = setup->cuda;
+    heap->filler.context = setup->context;
+    heap->guard_bytes =
         setup->kind == CUSHIM_MEM_DEVICE && setup->policy->has_guards ? CUSHIM_MEM_GUARD_BYTES : 0;
-    pool->quick_bytes =
-        is_plain(pool) && !setup->policy->is_sampled ? CUSHIM_MEM_SLAB_LIMIT_BYTES : 0;
-    pool->quick_entry = pool->guard_bytes                  ? CUSHIM_MEM_FREE_ENTRY_NONE
+    heap->quick_bytes =
+        is_plain(heap) && !setup->policy->is_sampled ? CUSHIM_MEM_SLAB_LIMIT_BYTES : 0;
+    heap->quick_entry = heap->guard_bytes                  ? CUSHIM_MEM_FREE_ENTRY_NONE
                         : setup->kind == CUSHIM_MEM_PINNED ? CUSHIM_MEM_FREE_ENTRY_PINNED
                                                            : CUSHIM_MEM_FREE_ENTRY_ANY;
-    pool->fence = setup->fence ? setup->fence : &pool->own_fence;
+    heap->fence = setup->fence ? setup->fence : &heap->own_fence;
     if (!setup->fence) {
-        cushim_mem_fence_init(pool->fence, setup->cuda, setup->context, setup->gate);
-        pool->fence->brings_out = !setup->policy->is_relaxed;
+        cushim_mem_fence_init(heap->fence, setup->cuda, setup->context, setup->gate);
+        heap->fence->brings_out = !setup->policy->is_relaxed;
     }
-    pool->recent_since_ns = cushim_clock_coarse_ns();
-    pool->bound.far_bytes = 2 * CUSHIM_MEM_HEAP_SLACK_BYTES;
-    cushim_mem_deferred_batch_begin(pool, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
-    atomic_store(&pool->quick_life, atomic_fetch_add(&pool->generation, 1) + 1);
+    heap->recent_since_ns = cushim_clock_coarse_ns();
+    heap->bound.far_bytes = 2 * CUSHIM_MEM_HEAP_SLACK_BYTES;
+    cushim_mem_deferred_batch_begin(heap, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
+    atomic_store(&heap->quick_life, atomic_fetch_add(&heap->generation, 1) + 1);
 }
 
-void cushim_mem_heap_abandon(struct cushim_mem_heap *pool) {
-    pthread_mutex_lock(&pool->lock);
-    atomic_store(&pool->quick_life, 0);
-    atomic_fetch_add(&pool->generation, 1);
-    pthread_mutex_unlock(&pool->lock);
-    cushim_mem_cache_forget_all(pool); /* before the descriptors of their blocks go */
-    pthread_mutex_lock(&pool->lock);
-    atomic_store(&pool->filler.stream, NULL); /* it went with the context */
-    cushim_mem_arena_abandon(pool);
-    cushim_mem_segments_abandon(pool);
-    cushim_mem_deferred_forget(&pool->deferred, &pool->meta);
-    if (pool->fence == &pool->own_fence)
-        cushim_mem_fence_abandon(pool->fence);
-    memset(&pool->extents, 0, sizeof pool->extents);
-    memset(pool->buckets, 0, sizeof pool->buckets);
-    memset(&pool->idle, 0, sizeof pool->idle);
-    memset(&pool->bound, 0, sizeof pool->bound);
-    cushim_mem_heap_count(pool, -(ptrdiff_t)pool->live_bytes, -(ptrdiff_t)pool->held_bytes);
-    pool->free_segment_bytes = 0;
-    pool->n_early = 0;
-    pool->recent_peak_bytes[0] = pool->recent_peak_bytes[1] = 0;
-    pthread_mutex_unlock(&pool->lock);
+void cushim_mem_heap_abandon(struct cushim_mem_heap *heap) {
+    pthread_mutex_lock(&heap->lock);
+    atomic_store(&heap->quick_life, 0);
+    atomic_fetch_add(&heap->generation, 1);
+    pthread_mutex_unlock(&heap->lock);
+    cushim_mem_cache_forget_all(heap); /* before the descriptors of their blocks go */
+    pthread_mutex_lock(&heap->lock);
+    atomic_store(&heap->filler.stream, NULL); /* it went with the context */
+    cushim_mem_arena_abandon(heap);
+    cushim_mem_segments_abandon(heap);
+    cushim_mem_deferred_forget(&heap->deferred, &heap->meta);
+    if (heap->fence == &heap->own_fence)
+        cushim_mem_fence_abandon(heap->fence);
+    memset(&heap->extents, 0, sizeof heap->extents);
+    memset(heap->buckets, 0, sizeof heap->buckets);
+    memset(&heap->idle, 0, sizeof heap->idle);
+    memset(&heap->bound, 0, sizeof heap->bound);
+    cushim_mem_heap_count(heap, -(ptrdiff_t)heap->live_bytes, -(ptrdiff_t)heap->held_bytes);
+    heap->free_segment_bytes = 0;
+    heap->n_early = 0;
+    heap->recent_peak_bytes[0] = heap->recent_peak_bytes[1] = 0;
+    pthread_mutex_unlock(&heap->lock);
 }
 
-void cushim_mem_heap_note_damage(struct cushim_mem_heap *pool, CUresult answer) {
+void cushim_mem_heap_note_damage(struct cushim_mem_heap *heap, CUresult answer) {
     enum cushim_status status = cushim_status_from_cu(answer);
     if (status == CUSHIM_FAULT || status == CUSHIM_LAUNCH || status == CUSHIM_ECC ||
         status == CUSHIM_DEADCONTEXT || status == CUSHIM_UNKNOWN) {
-        atomic_store(&pool->damage, (int)answer);
-        atomic_store(&pool->quick_life, 0);
+        atomic_store(&heap->damage, (int)answer);
+        atomic_store(&heap->quick_life, 0);
     }
 }
 
@@ -96,7 +96,7 @@ void cushim_mem_heap_note_damage(struct cushim_mem_heap *pool, CUresult answer) 
 
 /* A request on its way through the stages. */
 struct attempt {
-    struct cushim_mem_heap *pool;
+    struct cushim_mem_heap *heap;
     uint64_t life;
     size_t n_bytes;
     bool is_small, is_relaxed;
@@ -123,7 +123,7 @@ static void count_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
 static void hand_out(const struct attempt *attempt, struct cushim_mem_cache *cache,
                      struct cushim_mem_block_meta *cell, uint64_t address, size_t block_bytes) {
     struct cushim_mem_block *block = attempt->block;
-    size_t guard_bytes = attempt->pool->guard_bytes;
+    size_t guard_bytes = attempt->heap->guard_bytes;
     size_t asked_bytes = attempt->n_bytes - 2 * guard_bytes;
     block->address = address + guard_bytes;
     block->block_bytes = block_bytes;
@@ -132,7 +132,7 @@ static void hand_out(const struct attempt *attempt, struct cushim_mem_cache *cac
     if (cache)
         cushim_mem_cache_count_obtain(cache, asked_bytes, block_bytes, block->is_hit);
     else
-        count_shared(attempt->pool->stats, asked_bytes, block);
+        count_shared(attempt->heap->stats, asked_bytes, block);
 }
 
 static void hand_out_place(const struct attempt *attempt, struct cushim_mem_cache *cache,
@@ -145,31 +145,31 @@ static void hand_out_place(const struct attempt *attempt, struct cushim_mem_cach
 /* The same, counted in the cache where that is to be had. */
 static void take_cache_and_hand_out(const struct attempt *attempt,
                                     const struct cushim_mem_blockref *place, size_t block_bytes) {
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(attempt->pool, attempt->life);
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(attempt->heap, attempt->life);
     hand_out_place(attempt, cache, place, block_bytes);
     if (cache)
         cushim_mem_cache_leave(cache);
 }
 
 /* Under the lock, without a driver call: blocks whose epoch is done. */
-static void give_done(struct cushim_mem_heap *pool) {
+static void give_done(struct cushim_mem_heap *heap) {
     struct cushim_mem_blockref place;
-    uint64_t done = cushim_mem_fence_done(pool->fence);
-    while (cushim_mem_deferred_take(&pool->deferred, &pool->meta, done, &place))
-        cushim_mem_free_lists_give(pool, &place);
+    uint64_t done = cushim_mem_fence_done(heap->fence);
+    while (cushim_mem_deferred_take(&heap->deferred, &heap->meta, done, &place))
+        cushim_mem_free_lists_give(heap, &place);
 }
 
-void cushim_mem_heap_give_deferred(struct cushim_mem_heap *pool) {
+void cushim_mem_heap_give_deferred(struct cushim_mem_heap *heap) {
     struct cushim_mem_blockref place;
-    give_done(pool);
-    while (cushim_mem_deferred_take_on(&pool->deferred, &pool->meta, pool->cuda, &place))
-        cushim_mem_free_lists_give(pool, &place);
+    give_done(heap);
+    while (cushim_mem_deferred_take_on(&heap->deferred, &heap->meta, heap->cuda, &place))
+        cushim_mem_free_lists_give(heap, &place);
 }
 
 /* From the cache; else notes what is deferred there. */
 static bool serve_from_cache(struct attempt *attempt, struct cushim_mem_cache *cache) {
     unsigned class_index = cushim_mem_sizeclass_of(attempt->n_bytes);
-    uint64_t done = attempt->is_relaxed ? cushim_mem_fence_done(attempt->pool->fence) : UINT64_MAX;
+    uint64_t done = attempt->is_relaxed ? cushim_mem_fence_done(attempt->heap->fence) : UINT64_MAX;
     struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
     if (slot) {
         hand_out(attempt, cache, slot->cell, slot->address, cache->bins[class_index].block_bytes);
@@ -185,50 +185,50 @@ static bool serve_from_cache(struct attempt *attempt, struct cushim_mem_cache *c
  * fence. A fence for these is cheap beside the driver's allocation, until there were EARLY of them.
  */
 static bool wants_more(const struct attempt *attempt, const struct cushim_mem_cache *cache) {
-    struct cushim_mem_heap *pool = attempt->pool;
+    struct cushim_mem_heap *heap = attempt->heap;
     bool is_of_cache = attempt->is_small && cache;
-    size_t most_bytes = cushim_mem_deferred_batch_bytes(pool);
+    size_t most_bytes = cushim_mem_deferred_batch_bytes(heap);
     size_t limit_bytes = is_of_cache ? cache->limit_bytes - cache->limit_bytes / 4
-                                     : cushim_mem_deferred_batch_limit(pool, most_bytes);
-    size_t waiting_bytes = is_of_cache ? cache->cached_bytes : (size_t)pool->deferred.n_bytes;
-    bool is_short = pool->bound.device_free_bytes < pool->bound.device_bytes / SHORT_SHARE;
-    return most_bytes && !pool->policy->has_keep && !is_short &&
-           waiting_bytes + attempt->n_bytes <= limit_bytes && ++pool->n_early >= EARLY;
+                                     : cushim_mem_deferred_batch_limit(heap, most_bytes);
+    size_t waiting_bytes = is_of_cache ? cache->cached_bytes : (size_t)heap->deferred.n_bytes;
+    bool is_short = heap->bound.device_free_bytes < heap->bound.device_bytes / SHORT_SHARE;
+    return most_bytes && !heap->policy->has_keep && !is_short &&
+           waiting_bytes + attempt->n_bytes <= limit_bytes && ++heap->n_early >= EARLY;
 }
 
 /* Under the lock: nothing serves.  Why not, and what to do? */
 static void note_miss(struct attempt *attempt, struct cushim_mem_cache *cache, bool is_proven) {
-    struct cushim_mem_heap *pool = attempt->pool;
-    attempt->has_lines = pool->deferred.lines != NULL;
-    if (!attempt->deferred_tag && pool->deferred.first)
-        attempt->deferred_tag = cushim_mem_deferred_tag_of(&pool->deferred, attempt->n_bytes);
+    struct cushim_mem_heap *heap = attempt->heap;
+    attempt->has_lines = heap->deferred.lines != NULL;
+    if (!attempt->deferred_tag && heap->deferred.first)
+        attempt->deferred_tag = cushim_mem_deferred_tag_of(&heap->deferred, attempt->n_bytes);
     if (attempt->deferred_tag) {
         attempt->should_grow = !is_proven && wants_more(attempt, cache);
     } else if (attempt->is_over) {
-        cushim_mem_deferred_batch_begin(pool, 0);
+        cushim_mem_deferred_batch_begin(heap, 0);
         if (cache)
-            cushim_mem_cache_give_done(cache, cushim_mem_fence_done(pool->fence));
+            cushim_mem_cache_give_done(cache, cushim_mem_fence_done(heap->fence));
     } else if (attempt->is_relaxed) {
         attempt->has_others = cushim_mem_deferred_batch_is_much(
-            pool, pool->deferred.n_bytes + (cache ? cache->cached_bytes : 0));
+            heap, heap->deferred.n_bytes + (cache ? cache->cached_bytes : 0));
     }
 }
 
 /* From the free lists, and a few more for the cache (NULL: none). */
 static enum cushim_status serve_from_free_lists(struct attempt *attempt,
                                                 struct cushim_mem_cache *cache, bool is_proven) {
-    struct cushim_mem_heap *pool = attempt->pool;
+    struct cushim_mem_heap *heap = attempt->heap;
     struct cushim_mem_blockref place;
-    if (!cushim_mem_heap_lock_life(pool, attempt->life))
+    if (!cushim_mem_heap_lock_life(heap, attempt->life))
         return CUSHIM_STATE;
-    if (pool->deferred.first)
-        give_done(pool);
-    bool is_taken = cushim_mem_free_lists_take(pool, attempt->n_bytes, &place);
+    if (heap->deferred.first)
+        give_done(heap);
+    bool is_taken = cushim_mem_free_lists_take(heap, attempt->n_bytes, &place);
     if (is_taken && cache && attempt->is_small)
         cushim_mem_cache_refill(cache, place.extent->class_index);
     if (!is_taken)
         note_miss(attempt, cache, is_proven);
-    pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&heap->lock);
     if (!is_taken)
         return CUSHIM_NOTFOUND;
     hand_out_place(attempt, cache, &place, place.extent->block_bytes);
@@ -238,7 +238,7 @@ static enum cushim_status serve_from_free_lists(struct attempt *attempt,
 /* Cache, then free lists; these not before a class that has rotated was proven over. */
 static enum cushim_status serve(struct attempt *attempt, bool is_proven) {
     enum cushim_status status = CUSHIM_NOTFOUND;
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(attempt->pool, attempt->life);
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(attempt->heap, attempt->life);
     attempt->has_rotated = attempt->should_grow = false;
     attempt->has_others = attempt->has_lines = false;
     attempt->deferred_tag = 0;
@@ -259,65 +259,65 @@ static enum cushim_status serve(struct attempt *attempt, bool is_proven) {
  * blame.
  */
 static enum cushim_status serve_deferred(struct attempt *attempt) {
-    struct cushim_mem_heap *pool = attempt->pool;
-    uint64_t tag = attempt->has_others ? cushim_mem_fence_tag(pool->fence) : attempt->deferred_tag;
+    struct cushim_mem_heap *heap = attempt->heap;
+    uint64_t tag = attempt->has_others ? cushim_mem_fence_tag(heap->fence) : attempt->deferred_tag;
     CUresult answer;
     if (!tag && !attempt->has_lines)
         return CUSHIM_NOTFOUND;
     if (tag) {
-        bool is_over = cushim_mem_deferred_batch_prove(pool, tag, &answer);
+        bool is_over = cushim_mem_deferred_batch_prove(heap, tag, &answer);
         attempt->is_over = is_over && attempt->has_others;
-        cushim_mem_heap_note_damage(pool, answer);
-        if (!cushim_mem_heap_life(pool))
+        cushim_mem_heap_note_damage(heap, answer);
+        if (!cushim_mem_heap_life(heap))
             return CUSHIM_STATE;
     }
     if (attempt->has_lines) {
-        pthread_mutex_lock(&pool->lock);
-        cushim_mem_heap_give_deferred(pool);
-        pthread_mutex_unlock(&pool->lock);
+        pthread_mutex_lock(&heap->lock);
+        cushim_mem_heap_give_deferred(heap);
+        pthread_mutex_unlock(&heap->lock);
     }
     enum cushim_status status = serve(attempt, true);
     attempt->is_over = false;
     return status;
 }
 
-static bool begin(struct attempt *attempt, struct cushim_mem_heap *pool, size_t n_bytes,
+static bool begin(struct attempt *attempt, struct cushim_mem_heap *heap, size_t n_bytes,
                   struct cushim_mem_block *block) {
-    if (__builtin_add_overflow(n_bytes, 2 * pool->guard_bytes, &n_bytes))
+    if (__builtin_add_overflow(n_bytes, 2 * heap->guard_bytes, &n_bytes))
         n_bytes = SIZE_MAX; /* which no driver has */
     *attempt = (struct attempt){
-        .pool = pool,
-        .life = cushim_mem_heap_life(pool),
+        .heap = heap,
+        .life = cushim_mem_heap_life(heap),
         .n_bytes = n_bytes,
         .is_small = n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES &&
-                    !cushim_mem_free_lists_is_dedicated(pool, n_bytes),
-        .is_relaxed = pool->policy->is_relaxed,
+                    !cushim_mem_free_lists_is_dedicated(heap, n_bytes),
+        .is_relaxed = heap->policy->is_relaxed,
         .block = block,
     };
     block->is_hit = true;
     return attempt->life != 0;
 }
 
-/* From the arena; CUSHIM_NOTSUPPORTED where the pool itself is to serve. */
+/* From the arena; CUSHIM_NOTSUPPORTED where the heap itself is to serve. */
 static enum cushim_status serve_from_arena(struct attempt *attempt, bool may_fetch) {
-    struct cushim_mem_heap *pool = attempt->pool;
+    struct cushim_mem_heap *heap = attempt->heap;
     struct cushim_mem_blockref place;
-    if (!pool->policy->arena_bytes)
+    if (!heap->policy->arena_bytes)
         return CUSHIM_NOTSUPPORTED;
-    enum cushim_status status = cushim_mem_arena_take(pool, attempt->life, attempt->n_bytes,
+    enum cushim_status status = cushim_mem_arena_take(heap, attempt->life, attempt->n_bytes,
                                                       may_fetch, &place, &attempt->block->is_hit);
     if (status != CUSHIM_OK)
         return status;
     take_cache_and_hand_out(attempt, &place,
                             cushim_rounded(attempt->n_bytes, CUSHIM_MEM_GRAIN_BYTES));
-    cushim_mem_stats_add(&pool->stats->n_arena, 1);
+    cushim_mem_stats_add(&heap->stats->n_arena, 1);
     return CUSHIM_OK;
 }
 
-static bool obtain_at_once(struct cushim_mem_heap *pool, size_t n_bytes,
+static bool obtain_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
                            struct cushim_mem_block *block) {
-    bool may_be = n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES && is_plain(pool);
-    block->address = may_be ? cushim_mem_fast_obtain(pool, n_bytes) : 0;
+    bool may_be = n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES && is_plain(heap);
+    block->address = may_be ? cushim_mem_fast_obtain(heap, n_bytes) : 0;
     if (!block->address)
         return false;
     block->block_bytes = cushim_mem_sizeclass_bytes(cushim_mem_sizeclass_of(n_bytes));
@@ -325,12 +325,12 @@ static bool obtain_at_once(struct cushim_mem_heap *pool, size_t n_bytes,
     return true;
 }
 
-enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *pool, size_t n_bytes,
+enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *heap, size_t n_bytes,
                                               struct cushim_mem_block *block) {
     struct attempt attempt;
-    if (obtain_at_once(pool, n_bytes, block))
+    if (obtain_at_once(heap, n_bytes, block))
         return CUSHIM_OK;
-    if (!begin(&attempt, pool, n_bytes, block))
+    if (!begin(&attempt, heap, n_bytes, block))
         return CUSHIM_STATE;
     enum cushim_status status = serve_from_arena(&attempt, false);
     if (status != CUSHIM_NOTSUPPORTED)
@@ -343,135 +343,135 @@ enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *pool, size
 
 /* ---- growing ---- */
 
-/* The pool would pass its bound: give back what is free; where that would wait the next free does.
- */
-static void make_way(struct cushim_mem_heap *pool, size_t n_bytes, size_t segment_bytes) {
-    pthread_mutex_lock(&pool->lock);
-    size_t bound_bytes = cushim_mem_watermark_with(pool, n_bytes);
-    bool is_over = pool->held_bytes + segment_bytes > bound_bytes && pool->free_segment_bytes;
-    pthread_mutex_unlock(&pool->lock);
+/* The heap would pass its bound: give back what is free; where that would wait the next free
+ * does. */
+static void make_way(struct cushim_mem_heap *heap, size_t n_bytes, size_t segment_bytes) {
+    pthread_mutex_lock(&heap->lock);
+    size_t bound_bytes = cushim_mem_watermark_with(heap, n_bytes);
+    bool is_over = heap->held_bytes + segment_bytes > bound_bytes && heap->free_segment_bytes;
+    pthread_mutex_unlock(&heap->lock);
     if (is_over)
-        cushim_mem_reclaim_quietly(pool, cushim_less(bound_bytes, segment_bytes));
+        cushim_mem_reclaim_quietly(heap, cushim_less(bound_bytes, segment_bytes));
 }
 
 /* The bytes to ask the driver for; 0: rounded past what there is. */
-static size_t segment_bytes_for(const struct cushim_mem_heap *pool, size_t n_bytes,
+static size_t segment_bytes_for(const struct cushim_mem_heap *heap, size_t n_bytes,
                                 bool is_dedicated) {
-    size_t rounded_bytes = cushim_mem_provider_round(pool->source, n_bytes);
+    size_t rounded_bytes = cushim_mem_provider_round(heap->source, n_bytes);
     if (!is_dedicated && !cushim_round_up(n_bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES, &rounded_bytes))
         return 0;
     return rounded_bytes < n_bytes ? 0 : rounded_bytes;
 }
 
-static enum cushim_status fetch_and_enter(struct cushim_mem_heap *pool, uint64_t life,
+static enum cushim_status fetch_and_enter(struct cushim_mem_heap *heap, uint64_t life,
                                           size_t segment_bytes, bool is_dedicated,
                                           struct cushim_mem_extent **extent) {
     uint64_t base;
-    CUSHIM_TRY(cushim_mem_segments_fetch(pool, segment_bytes, &base));
-    if (!cushim_mem_heap_lock_life(pool, life))
+    CUSHIM_TRY(cushim_mem_segments_fetch(heap, segment_bytes, &base));
+    if (!cushim_mem_heap_lock_life(heap, life))
         return CUSHIM_STATE;
-    if ((*extent = cushim_mem_segments_enter(pool, base, segment_bytes, is_dedicated)))
+    if ((*extent = cushim_mem_segments_enter(heap, base, segment_bytes, is_dedicated)))
         return CUSHIM_OK;
-    pthread_mutex_unlock(&pool->lock);
-    cushim_mem_segments_put_back(pool, base, segment_bytes);
+    pthread_mutex_unlock(&heap->lock);
+    cushim_mem_segments_put_back(heap, base, segment_bytes);
     return CUSHIM_NOMEM;
 }
 
-enum cushim_status cushim_mem_heap_grow(struct cushim_mem_heap *pool, uint64_t life, size_t n_bytes,
+enum cushim_status cushim_mem_heap_grow(struct cushim_mem_heap *heap, uint64_t life, size_t n_bytes,
                                         bool is_dedicated, struct cushim_mem_extent **extent) {
-    size_t segment_bytes = segment_bytes_for(pool, n_bytes, is_dedicated);
+    size_t segment_bytes = segment_bytes_for(heap, n_bytes, is_dedicated);
     if (!segment_bytes)
         return CUSHIM_NOMEM;
-    cushim_mem_watermark_ask(pool);
-    make_way(pool, n_bytes, segment_bytes);
+    cushim_mem_watermark_ask(heap);
+    make_way(heap, n_bytes, segment_bytes);
     atomic_fetch_add(&cushim_mem_transits.n_begun, 1);
-    enum cushim_status status = fetch_and_enter(pool, life, segment_bytes, is_dedicated, extent);
+    enum cushim_status status = fetch_and_enter(heap, life, segment_bytes, is_dedicated, extent);
     atomic_fetch_add(&cushim_mem_transits.n_ended, 1);
     return status;
 }
 
-enum cushim_status cushim_mem_heap_take(struct cushim_mem_heap *pool, uint64_t life, size_t n_bytes,
+enum cushim_status cushim_mem_heap_take(struct cushim_mem_heap *heap, uint64_t life, size_t n_bytes,
                                         struct cushim_mem_blockref *place) {
-    bool is_own = cushim_mem_free_lists_is_dedicated(pool, n_bytes);
+    bool is_own = cushim_mem_free_lists_is_dedicated(heap, n_bytes);
     place->index = 0;
-    CUSHIM_TRY(cushim_mem_heap_grow(pool, life, n_bytes, is_own, &place->extent));
+    CUSHIM_TRY(cushim_mem_heap_grow(heap, life, n_bytes, is_own, &place->extent));
     /* fails when host memory for descriptors is out */
-    if (is_own || cushim_mem_free_lists_take(pool, n_bytes, place))
+    if (is_own || cushim_mem_free_lists_take(heap, n_bytes, place))
         return CUSHIM_OK;
-    pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&heap->lock);
     return CUSHIM_NOMEM;
 }
 
 static enum cushim_status grow(const struct attempt *attempt) {
-    struct cushim_mem_heap *pool = attempt->pool;
+    struct cushim_mem_heap *heap = attempt->heap;
     struct cushim_mem_blockref place;
-    CUSHIM_TRY(cushim_mem_heap_take(pool, attempt->life, attempt->n_bytes, &place));
-    pthread_mutex_unlock(&pool->lock);
+    CUSHIM_TRY(cushim_mem_heap_take(heap, attempt->life, attempt->n_bytes, &place));
+    pthread_mutex_unlock(&heap->lock);
     attempt->block->is_hit = false;
     take_cache_and_hand_out(attempt, &place, place.extent->block_bytes);
     return CUSHIM_OK;
 }
 
-static void count_early_from(struct cushim_mem_heap *pool, int n_early) {
-    pthread_mutex_lock(&pool->lock);
-    pool->n_early = n_early;
-    pthread_mutex_unlock(&pool->lock);
+static void count_early_from(struct cushim_mem_heap *heap, int n_early) {
+    pthread_mutex_lock(&heap->lock);
+    heap->n_early = n_early;
+    pthread_mutex_unlock(&heap->lock);
 }
 
 /* Fresh memory beside what is deferred; where the driver has none that has to do. */
 static enum cushim_status serve_fresh(struct attempt *attempt) {
-    count_early_from(attempt->pool, 0); /* first: one of several threads */
+    count_early_from(attempt->heap, 0); /* first: one of several threads */
     if (grow(attempt) == CUSHIM_OK)
         return CUSHIM_OK;
-    count_early_from(attempt->pool, LATE);
+    count_early_from(attempt->heap, LATE);
     attempt->block->is_hit = true;
     return CUSHIM_NOTFOUND;
 }
 
 /* May more be fetched while so much is deferred? */
-static bool is_within_budget(struct cushim_mem_heap *pool) {
-    pthread_mutex_lock(&pool->lock);
-    bool is_within = pool->deferred.n_bytes < cushim_most(cushim_mem_watermark_step_bytes(pool),
+static bool is_within_budget(struct cushim_mem_heap *heap) {
+    pthread_mutex_lock(&heap->lock);
+    bool is_within = heap->deferred.n_bytes < cushim_most(cushim_mem_watermark_step_bytes(heap),
                                                           CUSHIM_MEM_HEAP_DEFERRED_BYTES);
-    pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&heap->lock);
     return is_within;
 }
 
 /* Wait a moment for the epoch `tag`; true where a block may be free now. */
 static bool wait_for(const struct attempt *attempt, uint64_t tag) {
-    struct cushim_mem_heap *pool = attempt->pool;
+    struct cushim_mem_heap *heap = attempt->heap;
     CUresult answer;
     enum cushim_status status = cushim_mem_fence_await(
-        pool->fence, tag, cushim_clock_ns() + CUSHIM_MEM_HEAP_PATIENCE_NS, pool->stats, &answer);
-    cushim_mem_heap_note_damage(pool, answer);
+        heap->fence, tag, cushim_clock_ns() + CUSHIM_MEM_HEAP_PATIENCE_NS, heap->stats, &answer);
+    cushim_mem_heap_note_damage(heap, answer);
     return status == CUSHIM_OK;
 }
 
-enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *pool, size_t n_bytes,
+enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *heap, size_t n_bytes,
                                           struct cushim_mem_block *block) {
     struct attempt attempt;
-    if (obtain_at_once(pool, n_bytes, block))
+    if (obtain_at_once(heap, n_bytes, block))
         return CUSHIM_OK;
-    if (!begin(&attempt, pool, n_bytes, block))
+    if (!begin(&attempt, heap, n_bytes, block))
         return CUSHIM_STATE;
     enum cushim_status status = serve_from_arena(&attempt, true);
     if (status != CUSHIM_NOTSUPPORTED)
         return status;
-    if (cushim_mem_heap_has_unheld(pool))
-        cushim_mem_graph_resources_take_back(pool);
+    if (cushim_mem_heap_has_unheld(heap))
+        cushim_mem_graph_resources_take_back(heap);
     status = serve(&attempt, false);
     if (status == CUSHIM_NOTFOUND && attempt.should_grow)
         status = serve_fresh(&attempt);
     if (status == CUSHIM_NOTFOUND)
         status = serve_deferred(&attempt);
-    if (status == CUSHIM_NOTFOUND && attempt.deferred_tag && !is_within_budget(pool) &&
+    if (status == CUSHIM_NOTFOUND && attempt.deferred_tag && !is_within_budget(heap) &&
         wait_for(&attempt, attempt.deferred_tag))
         status = serve(&attempt, true);
     if (status != CUSHIM_NOTFOUND)
         return status;
     struct cushim_mem_reclaim reclaim = {0};
     status = grow(&attempt);
-    while (status == CUSHIM_NOMEM && cushim_mem_reclaim_run(&reclaim, pool, n_bytes)) {
+    while (status == CUSHIM_NOMEM && cushim_mem_reclaim_run(&reclaim, heap, n_bytes)) {
         status = serve(&attempt, true);
         if (status == CUSHIM_NOTFOUND)
             status = grow(&attempt);

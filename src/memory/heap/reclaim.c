@@ -22,9 +22,9 @@ static const uint64_t moment_ns = 2000000; /* that an idle device may take over 
 static const uint64_t drain_again_ns = 100000000;
 
 /* Has the device nothing to do, so that a release waits for nothing? */
-static bool is_quiet(struct cushim_mem_heap *pool) {
+static bool is_quiet(struct cushim_mem_heap *heap) {
     CUresult answer;
-    return cushim_mem_deferred_batch_prove(pool, cushim_mem_fence_tag(pool->fence), &answer);
+    return cushim_mem_deferred_batch_prove(heap, cushim_mem_fence_tag(heap->fence), &answer);
 }
 
 /* ---- giving back ---- */
@@ -35,48 +35,48 @@ static bool is_quiet(struct cushim_mem_heap *pool) {
  * thread may submit at any moment, and what it submits between the question and the release is
  * waited for.
  */
-size_t cushim_mem_reclaim_quietly(struct cushim_mem_heap *pool, size_t target_bytes) {
+size_t cushim_mem_reclaim_quietly(struct cushim_mem_heap *heap, size_t target_bytes) {
     size_t n_bytes = 0, n_more = 1;
     bool is_drained = false;
-    while (n_more && (pool->source->is_prompt || is_quiet(pool))) {
+    while (n_more && (heap->source->is_prompt || is_quiet(heap))) {
         struct cushim_mem_segment *segment = NULL;
-        pthread_mutex_lock(&pool->lock);
-        if (!is_drained && pool->held_bytes > target_bytes)
-            cushim_mem_free_lists_drain(pool);
+        pthread_mutex_lock(&heap->lock);
+        if (!is_drained && heap->held_bytes > target_bytes)
+            cushim_mem_free_lists_drain(heap);
         is_drained = true;
-        if (pool->held_bytes > target_bytes)
-            segment = cushim_mem_segments_detach(pool, pool->held_bytes - 1);
-        pthread_mutex_unlock(&pool->lock);
-        n_more = cushim_mem_segments_release(pool, segment);
+        if (heap->held_bytes > target_bytes)
+            segment = cushim_mem_segments_detach(heap, heap->held_bytes - 1);
+        pthread_mutex_unlock(&heap->lock);
+        n_more = cushim_mem_segments_release(heap, segment);
         n_bytes += n_more;
     }
     return n_bytes;
 }
 
-size_t cushim_mem_reclaim_trim(struct cushim_mem_heap *pool, size_t keep_bytes) {
-    cushim_mem_cache_drain_all(pool);
-    pthread_mutex_lock(&pool->lock);
-    cushim_mem_free_lists_drain(pool);
-    size_t excess_bytes = cushim_less(pool->free_segment_bytes, keep_bytes);
+size_t cushim_mem_reclaim_trim(struct cushim_mem_heap *heap, size_t keep_bytes) {
+    cushim_mem_cache_drain_all(heap);
+    pthread_mutex_lock(&heap->lock);
+    cushim_mem_free_lists_drain(heap);
+    size_t excess_bytes = cushim_less(heap->free_segment_bytes, keep_bytes);
     struct cushim_mem_segment *list =
-        cushim_mem_segments_detach(pool, pool->held_bytes - excess_bytes);
-    pthread_mutex_unlock(&pool->lock);
-    return cushim_mem_segments_release(pool, list);
+        cushim_mem_segments_detach(heap, heap->held_bytes - excess_bytes);
+    pthread_mutex_unlock(&heap->lock);
+    return cushim_mem_segments_release(heap, list);
 }
 
 /* ---- in a free ---- */
 
-static void shrink(struct cushim_mem_heap *pool, uint64_t life) {
+static void shrink(struct cushim_mem_heap *heap, uint64_t life) {
     struct cushim_mem_segment *excess = NULL;
-    if (!cushim_mem_heap_lock_life(pool, life))
+    if (!cushim_mem_heap_lock_life(heap, life))
         return;
-    size_t target_bytes = cushim_mem_watermark_now(pool);
-    if (pool->held_bytes > target_bytes) {
-        cushim_mem_free_lists_drain(pool); /* one free slab can keep a whole segment */
-        excess = cushim_mem_segments_detach(pool, target_bytes);
+    size_t target_bytes = cushim_mem_watermark_now(heap);
+    if (heap->held_bytes > target_bytes) {
+        cushim_mem_free_lists_drain(heap); /* one free slab can keep a whole segment */
+        excess = cushim_mem_segments_detach(heap, target_bytes);
     }
-    pthread_mutex_unlock(&pool->lock);
-    cushim_mem_segments_release(pool, excess);
+    pthread_mutex_unlock(&heap->lock);
+    cushim_mem_segments_release(heap, excess);
 }
 
 /* Under the lock: is this due?  Not before it has stood still for so long. */
@@ -88,16 +88,16 @@ static bool is_due(uint64_t *done_ns, uint64_t now_ns, uint64_t again_ns) {
 }
 
 /* Far over the bound: wait for what the block just freed waits for, and take back what is over. */
-static bool settle(struct cushim_mem_heap *pool, uint64_t life, uint64_t tag) {
+static bool settle(struct cushim_mem_heap *heap, uint64_t life, uint64_t tag) {
     CUresult answer;
-    enum cushim_status status = cushim_mem_fence_await(pool->fence, tag, 0, pool->stats, &answer);
-    if (!cushim_mem_heap_lock_life(pool, life))
+    enum cushim_status status = cushim_mem_fence_await(heap->fence, tag, 0, heap->stats, &answer);
+    if (!cushim_mem_heap_lock_life(heap, life))
         return false;
     if (status == CUSHIM_OK)
-        cushim_mem_heap_give_deferred(pool);
+        cushim_mem_heap_give_deferred(heap);
     else
-        cushim_mem_heap_note_damage(pool, answer);
-    pthread_mutex_unlock(&pool->lock);
+        cushim_mem_heap_note_damage(heap, answer);
+    pthread_mutex_unlock(&heap->lock);
     return status == CUSHIM_OK;
 }
 
@@ -108,27 +108,27 @@ static bool settle(struct cushim_mem_heap *pool, uint64_t life, uint64_t tag) {
  * A relaxed free waits for nothing, and the driver's own free of a segment waits for the device: so
  * only when that is quiet, asked once a tick of the coarse clock, or when far too much is held.
  */
-void cushim_mem_reclaim_shrink(struct cushim_mem_heap *pool, uint64_t life, uint64_t tag,
+void cushim_mem_reclaim_shrink(struct cushim_mem_heap *heap, uint64_t life, uint64_t tag,
                                bool has_waited) {
-    cushim_mem_watermark_ask(pool);
+    cushim_mem_watermark_ask(heap);
     uint64_t now_ns = cushim_clock_coarse_ns();
-    bool may_wait = has_waited || !pool->policy->is_relaxed || pool->source->is_prompt;
-    if (!cushim_mem_heap_lock_life(pool, life))
+    bool may_wait = has_waited || !heap->policy->is_relaxed || heap->source->is_prompt;
+    if (!cushim_mem_heap_lock_life(heap, life))
         return;
-    size_t over_bytes = cushim_less(pool->held_bytes, cushim_mem_watermark_now(pool));
-    bool is_far = cushim_mem_watermark_is_far(pool, over_bytes);
-    bool drains = over_bytes && is_due(&pool->drained_ns, now_ns, drain_again_ns);
-    bool asks = over_bytes && !may_wait && is_due(&pool->quiet_asked_ns, now_ns, 1);
-    pthread_mutex_unlock(&pool->lock);
+    size_t over_bytes = cushim_less(heap->held_bytes, cushim_mem_watermark_now(heap));
+    bool is_far = cushim_mem_watermark_is_far(heap, over_bytes);
+    bool drains = over_bytes && is_due(&heap->drained_ns, now_ns, drain_again_ns);
+    bool asks = over_bytes && !may_wait && is_due(&heap->quiet_asked_ns, now_ns, 1);
+    pthread_mutex_unlock(&heap->lock);
     if (drains || is_far)
-        cushim_mem_cache_drain_all(pool);
-    if (is_far && !settle(pool, life, tag))
+        cushim_mem_cache_drain_all(heap);
+    if (is_far && !settle(heap, life, tag))
         return;
-    if (is_far || (over_bytes && (may_wait || (asks && is_quiet(pool)))))
-        shrink(pool, life);
-    if (is_far && cushim_mem_heap_lock_life(pool, life)) {
-        cushim_mem_watermark_note_tried(pool);
-        pthread_mutex_unlock(&pool->lock);
+    if (is_far || (over_bytes && (may_wait || (asks && is_quiet(heap)))))
+        shrink(heap, life);
+    if (is_far && cushim_mem_heap_lock_life(heap, life)) {
+        cushim_mem_watermark_note_tried(heap);
+        pthread_mutex_unlock(&heap->lock);
     }
 }
 
@@ -140,55 +140,55 @@ uint64_t cushim_mem_reclaim_until(void) {
 
 /* Can a record say whether the device is quiet?  None may be made while a capture is open, and
  * before driver 12.5 there is none. */
-static bool has_records(const struct cushim_mem_heap *pool) {
-    return pool->cuda->cuCtxRecordEvent && !pool->fence->gate->is_open();
+static bool has_records(const struct cushim_mem_heap *heap) {
+    return heap->cuda->cuCtxRecordEvent && !heap->fence->gate->is_open();
 }
 
-static enum cushim_status await(struct cushim_mem_heap *pool, uint64_t until_ns) {
+static enum cushim_status await(struct cushim_mem_heap *heap, uint64_t until_ns) {
     CUresult answer;
-    return cushim_mem_fence_await(pool->fence, cushim_mem_fence_tag(pool->fence), until_ns,
-                                  pool->stats, &answer);
+    return cushim_mem_fence_await(heap->fence, cushim_mem_fence_tag(heap->fence), until_ns,
+                                  heap->stats, &answer);
 }
 
 /* Without records the wait is native's own, which cannot be given up: memory is out otherwise. */
-static enum cushim_status await_patiently(struct cushim_mem_heap *pool, uint64_t until_ns) {
+static enum cushim_status await_patiently(struct cushim_mem_heap *heap, uint64_t until_ns) {
     /* the caller's own capture has no part in it, and stays valid */
-    CUstreamCaptureMode mode = cushim_mode_relaxed(pool->cuda);
-    enum cushim_status status = await(pool, pool->cuda->cuCtxRecordEvent ? until_ns : 0);
-    if (status == CUSHIM_TIMEOUT && pool->fence->gate->is_open() && cushim_clock_ns() < until_ns)
-        status = await(pool, 0);
-    cushim_mode_back(pool->cuda, mode);
+    CUstreamCaptureMode mode = cushim_mode_relaxed(heap->cuda);
+    enum cushim_status status = await(heap, heap->cuda->cuCtxRecordEvent ? until_ns : 0);
+    if (status == CUSHIM_TIMEOUT && heap->fence->gate->is_open() && cushim_clock_ns() < until_ns)
+        status = await(heap, 0);
+    cushim_mode_back(heap->cuda, mode);
     return status;
 }
 
 /* Is it in a moment? */
-static bool is_quiet_soon(struct cushim_mem_heap *pool) {
+static bool is_quiet_soon(struct cushim_mem_heap *heap) {
     CUresult answer;
-    uint64_t tag = cushim_mem_fence_tag(pool->fence);
-    if (cushim_mem_deferred_batch_prove(pool, tag, &answer))
+    uint64_t tag = cushim_mem_fence_tag(heap->fence);
+    if (cushim_mem_deferred_batch_prove(heap, tag, &answer))
         return true;
     cushim_futex_nap(moment_ns);
-    return cushim_mem_deferred_batch_prove(pool, tag, &answer);
+    return cushim_mem_deferred_batch_prove(heap, tag, &answer);
 }
 
-static enum cushim_status wait_until(struct cushim_mem_heap *pool, uint64_t until_ns) {
+static enum cushim_status wait_until(struct cushim_mem_heap *heap, uint64_t until_ns) {
     uint64_t now_ns = cushim_clock_ns();
-    pthread_mutex_lock(&pool->lock);
-    uint64_t gave_up_ns = pool->bound.gave_up_ns;
-    pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_lock(&heap->lock);
+    uint64_t gave_up_ns = heap->bound.gave_up_ns;
+    pthread_mutex_unlock(&heap->lock);
     bool is_late = now_ns >= until_ns || (gave_up_ns && now_ns - gave_up_ns <= patience_ns);
-    if (is_late && pool->cuda->cuCtxRecordEvent)
-        return is_quiet_soon(pool) ? CUSHIM_OK : CUSHIM_TIMEOUT;
-    return await_patiently(pool, until_ns);
+    if (is_late && heap->cuda->cuCtxRecordEvent)
+        return is_quiet_soon(heap) ? CUSHIM_OK : CUSHIM_TIMEOUT;
+    return await_patiently(heap, until_ns);
 }
 
 /* Wait until the device has done what was submitted, if not for longer. */
-static bool is_over_in_time(struct cushim_mem_heap *pool, uint64_t until_ns) {
-    enum cushim_status status = wait_until(pool, until_ns);
-    pthread_mutex_lock(&pool->lock);
-    pool->bound.gave_up_ns = status == CUSHIM_TIMEOUT ? cushim_clock_ns() : 0;
-    cushim_mem_heap_give_deferred(pool);
-    pthread_mutex_unlock(&pool->lock);
+static bool is_over_in_time(struct cushim_mem_heap *heap, uint64_t until_ns) {
+    enum cushim_status status = wait_until(heap, until_ns);
+    pthread_mutex_lock(&heap->lock);
+    heap->bound.gave_up_ns = status == CUSHIM_TIMEOUT ? cushim_clock_ns() : 0;
+    cushim_mem_heap_give_deferred(heap);
+    pthread_mutex_unlock(&heap->lock);
     return status == CUSHIM_OK;
 }
 
@@ -239,18 +239,18 @@ static void add_extent(struct cushim_mem_census *census, const struct cushim_mem
     }
 }
 
-void cushim_mem_census_take(struct cushim_mem_heap *pool, struct cushim_mem_census *census) {
+void cushim_mem_census_take(struct cushim_mem_heap *heap, struct cushim_mem_census *census) {
     *census = (struct cushim_mem_census){0};
-    pthread_mutex_lock(&pool->lock);
-    census->held_bytes = pool->held_bytes;
-    census->device_bytes = pool->bound.device_bytes;
-    const struct cushim_mem_segment *segment = pool->segments;
+    pthread_mutex_lock(&heap->lock);
+    census->held_bytes = heap->held_bytes;
+    census->device_bytes = heap->bound.device_bytes;
+    const struct cushim_mem_segment *segment = heap->segments;
     for (; segment; segment = segment->next) {
         const struct cushim_mem_extent *extent = &segment->first;
         for (; extent; extent = extent->after)
             add_extent(census, extent);
     }
-    pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&heap->lock);
 }
 
 static bool has_live(const struct cushim_mem_extent *extent) {
@@ -271,17 +271,17 @@ static bool is_in_use(const struct cushim_mem_segment *segment) {
     return extent != NULL;
 }
 
-size_t cushim_mem_reclaim_reusable_bytes(struct cushim_mem_heap *pool) {
+size_t cushim_mem_reclaim_reusable_bytes(struct cushim_mem_heap *heap) {
     size_t n_bytes = 0;
-    pthread_mutex_lock(&pool->lock);
-    for (const struct cushim_mem_segment *segment = pool->segments; segment;
+    pthread_mutex_lock(&heap->lock);
+    for (const struct cushim_mem_segment *segment = heap->segments; segment;
          segment = segment->next) {
         /* the driver gives and takes whole steps, and dedicated segments are of the size asked for
          */
         if (!is_in_use(segment))
             n_bytes += cushim_rounded(segment->n_bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES);
     }
-    pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&heap->lock);
     return n_bytes;
 }
 
@@ -289,17 +289,17 @@ size_t cushim_mem_reclaim_reusable_bytes(struct cushim_mem_heap *pool) {
 
 /* Is there anything to wait for: deferred blocks, or segments that only a quiet device takes back?
  */
-static bool has_reason_to_wait(struct cushim_mem_heap *pool) {
-    return pool->deferred.n_rows != 0 ||
-           (!pool->source->is_prompt && cushim_mem_reclaim_reusable_bytes(pool) > 0);
+static bool has_reason_to_wait(struct cushim_mem_heap *heap) {
+    return heap->deferred.n_rows != 0 ||
+           (!heap->source->is_prompt && cushim_mem_reclaim_reusable_bytes(heap) > 0);
 }
 
-static bool wait(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *pool) {
-    bool has_deferred = pool->deferred.n_rows != 0;
-    if (!has_reason_to_wait(pool))
+static bool wait(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *heap) {
+    bool has_deferred = heap->deferred.n_rows != 0;
+    if (!has_reason_to_wait(heap))
         return false;
-    cushim_mem_stats_add(&pool->stats->n_reclaim_waits, 1);
-    reclaim->is_busy = !is_over_in_time(pool, reclaim->until_ns);
+    cushim_mem_stats_add(&heap->stats->n_reclaim_waits, 1);
+    reclaim->is_busy = !is_over_in_time(heap, reclaim->until_ns);
     return has_deferred;
 }
 
@@ -307,33 +307,33 @@ static bool wait(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *poo
  * Where no record says whether the device is quiet memory goes as by a free, which waits for what
  * was submitted since; but not where the wait before it was given up.
  */
-static size_t give_back(struct cushim_mem_heap *pool, bool is_busy) {
-    if (!is_busy && !has_records(pool))
-        return cushim_mem_reclaim_trim(pool, 0);
-    cushim_mem_cache_drain_all(pool);
-    return cushim_mem_reclaim_quietly(pool, 0);
+static size_t give_back(struct cushim_mem_heap *heap, bool is_busy) {
+    if (!is_busy && !has_records(heap))
+        return cushim_mem_reclaim_trim(heap, 0);
+    cushim_mem_cache_drain_all(heap);
+    return cushim_mem_reclaim_quietly(heap, 0);
 }
 
 /* The host's memory is not the device's. */
 static size_t give_back_others(const struct cushim_mem_reclaim *reclaim,
-                               const struct cushim_mem_heap *pool) {
-    bool has_others = pool->policy->make_room && pool->kind != CUSHIM_MEM_PINNED;
-    return has_others ? pool->policy->make_room(pool, reclaim->until_ns) : 0;
+                               const struct cushim_mem_heap *heap) {
+    bool has_others = heap->policy->make_room && heap->kind != CUSHIM_MEM_PINNED;
+    return has_others ? heap->policy->make_room(heap, reclaim->until_ns) : 0;
 }
 
 /* One step; true where it made something free. */
-static bool step(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *pool) {
+static bool step(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *heap) {
     switch ((enum cushim_mem_reclaim_step)reclaim->next_step++) {
     case CUSHIM_MEM_RECLAIM_WAIT:
-        return wait(reclaim, pool);
+        return wait(reclaim, heap);
     case CUSHIM_MEM_RECLAIM_DRAIN:
-        reclaim->drained_bytes = cushim_mem_cache_drain_all(pool);
+        reclaim->drained_bytes = cushim_mem_cache_drain_all(heap);
         return reclaim->drained_bytes != 0;
     case CUSHIM_MEM_RECLAIM_GIVE_BACK:
-        reclaim->returned_bytes = give_back(pool, reclaim->is_busy);
+        reclaim->returned_bytes = give_back(heap, reclaim->is_busy);
         return reclaim->returned_bytes != 0;
     case CUSHIM_MEM_RECLAIM_OTHERS:
-        reclaim->others_bytes = give_back_others(reclaim, pool);
+        reclaim->others_bytes = give_back_others(reclaim, heap);
         return reclaim->others_bytes != 0;
     case CUSHIM_MEM_RECLAIM_END:
         break;
@@ -343,9 +343,9 @@ static bool step(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *poo
 
 /* ---- what is said when memory is out ---- */
 
-static void say(const struct cushim_mem_reclaim *tried, const struct cushim_mem_heap *pool,
+static void say(const struct cushim_mem_reclaim *tried, const struct cushim_mem_heap *heap,
                 const struct cushim_mem_census *census, size_t n_bytes) {
-    log_warn("memory", "out of memory on device %d of %zu bytes: request=%zu", pool->device,
+    log_warn("memory", "out of memory on device %d of %zu bytes: request=%zu", heap->device,
              census->device_bytes, n_bytes);
     log_warn("memory", "  live=%zu held=%zu pending=%zu in_caches=%zu free=%zu largest_free=%zu",
              census->live_bytes, census->held_bytes, census->pending_bytes, census->cached_bytes,
@@ -355,35 +355,35 @@ static void say(const struct cushim_mem_reclaim *tried, const struct cushim_mem_
              tried->others_bytes);
 }
 
-static void tell(const struct cushim_mem_reclaim *tried, struct cushim_mem_heap *pool,
+static void tell(const struct cushim_mem_reclaim *tried, struct cushim_mem_heap *heap,
                  size_t n_bytes) {
     struct cushim_mem_census census;
-    if (!pool->policy->memory_out && !cushim_log_on(CUSHIM_LOG_WARN))
+    if (!heap->policy->memory_out && !cushim_log_on(CUSHIM_LOG_WARN))
         return;
-    cushim_mem_census_take(pool, &census);
+    cushim_mem_census_take(heap, &census);
     if (cushim_log_on(CUSHIM_LOG_WARN))
-        say(tried, pool, &census, n_bytes);
-    if (pool->policy->memory_out)
-        pool->policy->memory_out(pool, tried, &census, n_bytes);
+        say(tried, heap, &census, n_bytes);
+    if (heap->policy->memory_out)
+        heap->policy->memory_out(heap, tried, &census, n_bytes);
 }
 
-bool cushim_mem_reclaim_run(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *pool,
+bool cushim_mem_reclaim_run(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *heap,
                             size_t n_bytes) {
     if (!reclaim->until_ns)
         reclaim->until_ns = cushim_mem_reclaim_until();
     while (reclaim->next_step < CUSHIM_MEM_RECLAIM_END) {
-        if (step(reclaim, pool)) {
-            cushim_mem_stats_add(&pool->stats->n_reclaim_steps, 1);
+        if (step(reclaim, heap)) {
+            cushim_mem_stats_add(&heap->stats->n_reclaim_steps, 1);
             return true;
         }
     }
-    cushim_mem_stats_add(&pool->stats->n_out_of_memory, 1);
-    tell(reclaim, pool, n_bytes);
+    cushim_mem_stats_add(&heap->stats->n_out_of_memory, 1);
+    tell(reclaim, heap, n_bytes);
     return false;
 }
 
-size_t cushim_mem_reclaim_empty(struct cushim_mem_heap *pool, uint64_t until_ns) {
-    cushim_mem_cache_drain_all(pool);
-    bool is_busy = has_reason_to_wait(pool) && !is_over_in_time(pool, until_ns);
-    return give_back(pool, is_busy);
+size_t cushim_mem_reclaim_empty(struct cushim_mem_heap *heap, uint64_t until_ns) {
+    cushim_mem_cache_drain_all(heap);
+    bool is_busy = has_reason_to_wait(heap) && !is_over_in_time(heap, until_ns);
+    return give_back(heap, is_busy);
 }

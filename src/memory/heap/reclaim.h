@@ -26,7 +26,7 @@ struct cushim_mem_heap;
  * whether the device is quiet
  * Stream   may wait for the device, as cudaFree
  */
-void cushim_mem_reclaim_shrink(struct cushim_mem_heap *pool, uint64_t life, uint64_t tag,
+void cushim_mem_reclaim_shrink(struct cushim_mem_heap *heap, uint64_t life, uint64_t tag,
                                bool has_waited);
 
 /**
@@ -34,19 +34,19 @@ void cushim_mem_reclaim_shrink(struct cushim_mem_heap *pool, uint64_t life, uint
  * @return the bytes given back
  * Stream   may wait for the device, as cudaFree
  */
-size_t cushim_mem_reclaim_trim(struct cushim_mem_heap *pool, size_t keep_bytes);
+size_t cushim_mem_reclaim_trim(struct cushim_mem_heap *heap, size_t keep_bytes);
 
 /* In a request: until no more than target_bytes are held, but only while that waits for nothing.
  * Returns the bytes given back. */
-size_t cushim_mem_reclaim_quietly(struct cushim_mem_heap *pool, size_t target_bytes);
+size_t cushim_mem_reclaim_quietly(struct cushim_mem_heap *heap, size_t target_bytes);
 
 /* ---- when memory is out ---- */
 
 enum cushim_mem_reclaim_step {
     CUSHIM_MEM_RECLAIM_WAIT,      /* for deferred blocks, up to a deadline */
     CUSHIM_MEM_RECLAIM_DRAIN,     /* every thread's cache */
-    CUSHIM_MEM_RECLAIM_GIVE_BACK, /* free segments of this pool */
-    CUSHIM_MEM_RECLAIM_OTHERS,    /* those of the other pools of the device */
+    CUSHIM_MEM_RECLAIM_GIVE_BACK, /* free segments of this heap */
+    CUSHIM_MEM_RECLAIM_OTHERS,    /* those of the other heaps of the device */
     CUSHIM_MEM_RECLAIM_END
 };
 
@@ -62,21 +62,21 @@ struct cushim_mem_reclaim {
  * Take steps until one made something free: true, try again.  False at the end: memory is out,
  * which is counted, and said where the log is at `warn`.
  */
-bool cushim_mem_reclaim_run(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *pool,
+bool cushim_mem_reclaim_run(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *heap,
                             size_t n_bytes);
 
 /* The end of the waits of a request that begins to wait now. */
 uint64_t cushim_mem_reclaim_until(void);
 
 /**
- * For allocations that the pool does not serve: all that the pool can free goes to the driver, but
+ * For allocations that the heap does not serve: all that the heap can free goes to the driver, but
  * nothing while the device is busy.
- * @param until_ns  when its wait ends; of cushim_mem_reclaim_until, one for all pools that are
+ * @param until_ns  when its wait ends; of cushim_mem_reclaim_until, one for all heaps that are
  * asked
  * @return the bytes given back
  * Stream   may wait for the device, up to the deadline
  */
-size_t cushim_mem_reclaim_empty(struct cushim_mem_heap *pool, uint64_t until_ns);
+size_t cushim_mem_reclaim_empty(struct cushim_mem_heap *heap, uint64_t until_ns);
 
 /* ---- what there is ---- */
 
@@ -84,7 +84,7 @@ size_t cushim_mem_reclaim_empty(struct cushim_mem_heap *pool, uint64_t until_ns)
  * What the program could have back from the driver or from us as one: segments in which no block is
  * live.  Blocks in caches and deferred ones are free here, as they are natively.
  */
-size_t cushim_mem_reclaim_reusable_bytes(struct cushim_mem_heap *pool);
+size_t cushim_mem_reclaim_reusable_bytes(struct cushim_mem_heap *heap);
 
 enum { CUSHIM_MEM_CENSUS_SIZES = 64 };
 
@@ -103,6 +103,6 @@ struct cushim_mem_census {
     } sizes[CUSHIM_MEM_CENSUS_SIZES];
 };
 
-void cushim_mem_census_take(struct cushim_mem_heap *pool, struct cushim_mem_census *census);
+void cushim_mem_census_take(struct cushim_mem_heap *heap, struct cushim_mem_census *census);
 
 #endif

@@ -42,10 +42,10 @@ static void clear_extent(struct cushim_mem_extent *extent) {
     memset((char *)extent + AT, 0, sizeof *extent - AT);
 }
 
-/* The same: its pool, its rows and the extent in it are its own for good. */
+/* The same: its heap, its rows and the extent in it are its own for good. */
 static void clear(struct cushim_mem_segment *segment, size_t n_grains) {
     enum {
-        POOL = offsetof(struct cushim_mem_segment, pool),
+        POOL = offsetof(struct cushim_mem_segment, heap),
         GENERATION = offsetof(struct cushim_mem_segment, generation),
         FIRST = offsetof(struct cushim_mem_segment, first),
         STARTS = offsetof(struct cushim_mem_segment, starts)

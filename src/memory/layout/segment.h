@@ -97,8 +97,8 @@ struct cushim_mem_segment {
     size_t n_grains;
     bool is_dedicated;
     uint32_t guard_bytes; /* before and behind each block of it (memory/special/check.h) */
-    struct cushim_mem_heap *pool;
-    uint64_t generation; /* of the pool when it got this memory */
+    struct cushim_mem_heap *heap;
+    uint64_t generation; /* of the heap when it got this memory */
     atomic_size_t
         used_bytes; /* from the base on: what was ever handed out (memory/provider/fill.h) */
     bool has_retired_cells; /* under the lock */
@@ -107,7 +107,7 @@ struct cushim_mem_segment {
     atomic_bool is_retired;
     uint32_t n_not_back; /* where retired: its blocks that are not free, or in a thread's cache */
     atomic_uint n_synchronous; /* blocks with SYNC_MEMOPS, and such as it is being set on */
-    struct cushim_mem_segment *previous, *next;           /* all segments of the pool */
+    struct cushim_mem_segment *previous, *next;           /* all segments of the heap */
     struct cushim_mem_segment *older_free, *younger_free; /* those that are wholly free */
     _Alignas(64) struct cushim_mem_extent first; /* which the others join where all is free */
     _Atomic(struct cushim_mem_extent *) *extent_at;

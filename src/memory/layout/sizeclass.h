@@ -6,7 +6,7 @@
  * for one block less in a page.  Pow2: a class per power of two, for few slabs and much reuse.
  * Exact: every multiple of 512 is a class of its own, and nothing is waste.
  *
- * The scheme is chosen once, before the first pool is opened; beyond that these are pure functions.
+ * The scheme is chosen once, before the first heap is opened; beyond that these are pure functions.
  *
  * A bucket has the slabs of one class that have a free block.  A slab is an extent cut into blocks;
  * its free blocks form a list by index, and the one freed last is handed out first.  Lock: the

@@ -65,7 +65,7 @@ enum { CUSHIM_MEM_MANAGED_LEAST_BYTES = (1 << 20) + CUSHIM_MEM_LARGE_GRAIN_BYTES
 /* Plain cuMemAlloc memory: IPC, peer access and registration work as natively. */
 extern const struct cushim_mem_provider cushim_mem_provider_device;
 
-/* cuMemHostAlloc and cuMemAllocManaged memory, with the flags of the pool. */
+/* cuMemHostAlloc and cuMemAllocManaged memory, with the flags of the heap. */
 extern const struct cushim_mem_provider cushim_mem_provider_pinned;
 extern const struct cushim_mem_provider cushim_mem_provider_managed;
 

@@ -30,27 +30,27 @@ struct cushim_mem_arena {
 };
 
 /**
- * Take a block, its state still FREE, of a pool whose policy has an arena.
+ * Take a block, its state still FREE, of a heap whose policy has an arena.
  * @param may_fetch  where that is of use, ask the driver: whether a chunk became usable, then for
  * memory for one
  * @param is_hit     made false where the driver gave memory
  * @return CUSHIM_OK | CUSHIM_NOTFOUND (a fetch might help) | CUSHIM_NOTSUPPORTED (not of this size,
- * or no chunk is to be had: the ordinary pool serves) | CUSHIM_STATE (the life is over)
- * Threads  any; takes the pool's lock only to open a chunk
+ * or no chunk is to be had: the ordinary heap serves) | CUSHIM_STATE (the life is over)
+ * Threads  any; takes the heap's lock only to open a chunk
  */
-enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *pool, uint64_t life,
+enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *heap, uint64_t life,
                                          size_t n_bytes, bool may_fetch,
                                          struct cushim_mem_blockref *place, bool *is_hit);
 
 /*
  * A block is free: of a `tag` above 0 once that epoch is done.  With a tag it may record a fence.
  */
-void cushim_mem_arena_give(struct cushim_mem_heap *pool, const struct cushim_mem_blockref *place,
+void cushim_mem_arena_give(struct cushim_mem_heap *heap, const struct cushim_mem_blockref *place,
                            uint64_t tag);
 
 /* The same under the lock, all work on it being over.  A chunk that another process was shown goes
  * with its last block. */
-void cushim_mem_arena_give_locked(struct cushim_mem_heap *pool,
+void cushim_mem_arena_give_locked(struct cushim_mem_heap *heap,
                                   const struct cushim_mem_blockref *place);
 
 /**
@@ -58,13 +58,13 @@ void cushim_mem_arena_give_locked(struct cushim_mem_heap *pool,
  * @return 0 | the number of chunks that are kept for a block in them, which is live
  * Threads  any, any number at once      Stream   none: never waits, may record a fence
  */
-unsigned cushim_mem_arena_reset(struct cushim_mem_heap *pool);
+unsigned cushim_mem_arena_reset(struct cushim_mem_heap *heap);
 
 /* Chunks without a block become free pages.  Under the lock. */
-void cushim_mem_arena_drain(struct cushim_mem_heap *pool);
+void cushim_mem_arena_drain(struct cushim_mem_heap *heap);
 
 /* The memory is gone.  Under the lock, before the segments go. */
-void cushim_mem_arena_abandon(struct cushim_mem_heap *pool);
+void cushim_mem_arena_abandon(struct cushim_mem_heap *heap);
 
 /* Is this place one of the arena's? */
 static inline bool cushim_mem_arena_has(const struct cushim_mem_blockref *place) {

@@ -30,7 +30,7 @@ struct cushim_mem_check_row {
     uint64_t address;
     size_t n_bytes;
     uint64_t serial; /* tells blocks at one address apart */
-    struct cushim_mem_heap *pool;
+    struct cushim_mem_heap *heap;
     uint64_t life;
     bool is_freed;
     bool is_told; /* its guards are known to be damaged */
@@ -174,7 +174,7 @@ static void tell_guards(struct cushim_mem_check *check, const struct seen *seen,
 }
 
 /* Look at up to N_LOOK blocks, with one wait. */
-static void look_at(struct cushim_mem_check *check, struct cushim_mem_heap *pool,
+static void look_at(struct cushim_mem_check *check, struct cushim_mem_heap *heap,
                     const struct seen *seen, unsigned n) {
     struct cushim_mem_fill reads[2 * N_LOOK];
     unsigned char guards[2 * N_LOOK][N_GUARD];
@@ -183,7 +183,7 @@ static void look_at(struct cushim_mem_check *check, struct cushim_mem_heap *pool
         address += i % 2 ? seen[i / 2].n_bytes : -(uint64_t)N_GUARD;
         reads[i] = (struct cushim_mem_fill){address, N_GUARD, 0, guards[i]};
     }
-    if (cushim_mem_fill_device(&pool->filler, reads, 2 * n, 0) != CUSHIM_OK)
+    if (cushim_mem_fill_device(&heap->filler, reads, 2 * n, 0) != CUSHIM_OK)
         return;
     for (unsigned i = 0; i < n; i++) {
         const struct flaw flaws[] = {find_flaw(guards[2 * i], N_GUARD, GUARD),
@@ -193,13 +193,13 @@ static void look_at(struct cushim_mem_check *check, struct cushim_mem_heap *pool
 }
 
 /* Set the bytes of a block from `at` on, piece by piece. */
-static enum cushim_status set_from(struct cushim_mem_heap *pool, uint64_t address, size_t n_bytes,
+static enum cushim_status set_from(struct cushim_mem_heap *heap, uint64_t address, size_t n_bytes,
                                    size_t at, unsigned char value) {
     enum cushim_status status = CUSHIM_OK;
     for (; at < n_bytes && status == CUSHIM_OK; at += SET_BYTES) {
         const struct cushim_mem_fill fill = {address + at, cushim_least(n_bytes - at, SET_BYTES),
                                              value, NULL};
-        status = cushim_mem_fill_device(&pool->filler, &fill, 1, patience_ns);
+        status = cushim_mem_fill_device(&heap->filler, &fill, 1, patience_ns);
     }
     return status;
 }
@@ -211,7 +211,7 @@ static void count_unchecked(struct cushim_mem_check *check) {
 }
 
 enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
-                                             struct cushim_mem_heap *pool, uint64_t address,
+                                             struct cushim_mem_heap *heap, uint64_t address,
                                              size_t n_bytes, bool is_poisoned) {
     size_t fresh_bytes = is_poisoned ? n_bytes : 0;
     const struct cushim_mem_fill fills[] = {
@@ -219,17 +219,17 @@ enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
         {address, cushim_least(fresh_bytes, SET_BYTES), FRESH, NULL},
         {address + n_bytes, N_GUARD, GUARD, NULL},
     };
-    uint64_t life = atomic_load(&pool->generation);
+    uint64_t life = atomic_load(&heap->generation);
     enum cushim_status status =
-        cushim_mem_fill_device(&pool->filler, fills, sizeof fills / sizeof *fills, patience_ns);
+        cushim_mem_fill_device(&heap->filler, fills, sizeof fills / sizeof *fills, patience_ns);
     if (status == CUSHIM_OK)
-        status = set_from(pool, address, fresh_bytes, SET_BYTES, FRESH);
+        status = set_from(heap, address, fresh_bytes, SET_BYTES, FRESH);
     struct cushim_mem_check_row *row = status == CUSHIM_OK ? calloc(1, sizeof *row) : NULL;
     bool is_added = false;
     if (row) {
         row->address = address;
         row->n_bytes = n_bytes;
-        row->pool = pool;
+        row->heap = heap;
         row->life = life;
         cushim_backtrace_take(&row->obtained);
         pthread_mutex_lock(&check->lock);
@@ -246,23 +246,23 @@ enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
 /* ---- freed ---- */
 
 /* Into the free lists; where its poison is still being written, once the open epoch is over. */
-static void give_back(struct cushim_mem_heap *pool, uint64_t life,
+static void give_back(struct cushim_mem_heap *heap, uint64_t life,
                       const struct cushim_mem_blockref *place, bool is_busy) {
-    if (!cushim_mem_heap_lock_life(pool, life)) /* it went with its context */
+    if (!cushim_mem_heap_lock_life(heap, life)) /* it went with its context */
         return;
     if (is_busy) {
         /* what was submitted is ahead of the load of `open` */
         atomic_thread_fence(memory_order_seq_cst);
         /* without host memory for the note the block is never used again */
-        cushim_mem_deferred_add(&pool->deferred, &pool->meta, place,
-                                cushim_mem_fence_tag(pool->fence));
+        cushim_mem_deferred_add(&heap->deferred, &heap->meta, place,
+                                cushim_mem_fence_tag(heap->fence));
     } else {
-        cushim_mem_free_lists_give(pool, place);
+        cushim_mem_free_lists_give(heap, place);
     }
-    bool is_stale = !is_busy && pool->held_bytes > cushim_mem_watermark_now(pool);
-    pthread_mutex_unlock(&pool->lock);
+    bool is_stale = !is_busy && heap->held_bytes > cushim_mem_watermark_now(heap);
+    pthread_mutex_unlock(&heap->lock);
     if (is_stale)
-        cushim_mem_reclaim_shrink(pool, life, 0, false);
+        cushim_mem_reclaim_shrink(heap, life, 0, false);
 }
 
 /* The first byte of a freed block that is not DEAD; false where there is none, or none can be read.
@@ -272,7 +272,7 @@ static bool is_flawed(const struct cushim_mem_check_row *row, struct flaw *flaw)
     for (size_t at = 0; at < row->n_bytes; at += PIECE_BYTES) {
         size_t n = cushim_least(row->n_bytes - at, PIECE_BYTES);
         const struct cushim_mem_fill read = {row->address + at, n, 0, piece};
-        if (cushim_mem_fill_device(&row->pool->filler, &read, 1, 0) != CUSHIM_OK)
+        if (cushim_mem_fill_device(&row->heap->filler, &read, 1, 0) != CUSHIM_OK)
             return false;
         *flaw = find_flaw(piece, n, DEAD);
         flaw->offset += at;
@@ -285,7 +285,7 @@ static bool is_flawed(const struct cushim_mem_check_row *row, struct flaw *flaw)
 static void look_at_poison(struct cushim_mem_check *check, const struct cushim_mem_check_row *row) {
     struct flaw flaw;
     if (!is_flawed(row, &flaw) ||
-        atomic_load(&row->pool->generation) != row->life) /* it was another one's memory already */
+        atomic_load(&row->heap->generation) != row->life) /* it was another one's memory already */
         return;
     tell(check, &(struct cushim_mem_finding){.harm = CUSHIM_MEM_HARM_FREED,
                                              .address = row->address,
@@ -308,7 +308,7 @@ size_t cushim_mem_check_empty(struct cushim_mem_check *check, size_t keep_bytes)
         if (!row)
             return n_bytes;
         look_at_poison(check, row);
-        give_back(row->pool, row->life, &row->place, false);
+        give_back(row->heap, row->life, &row->place, false);
         n_bytes += row->n_bytes;
         free(row);
     }
@@ -317,10 +317,10 @@ size_t cushim_mem_check_empty(struct cushim_mem_check *check, size_t keep_bytes)
 /* The block is claimed, and nobody works on it: poison it, and keep it from being reused. */
 static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_lookup *found,
                        uint64_t life) {
-    struct cushim_mem_heap *pool = found->segment->pool;
+    struct cushim_mem_heap *heap = found->segment->heap;
     enum cushim_status status = CUSHIM_NOTSUPPORTED;
     if (found->asked_bytes <= check->quarantine_bytes)
-        status = set_from(pool, found->base, found->asked_bytes, 0, DEAD);
+        status = set_from(heap, found->base, found->asked_bytes, 0, DEAD);
     struct cushim_backtrace freed;
     cushim_backtrace_take(&freed);
     pthread_mutex_lock(&check->lock);
@@ -342,7 +342,7 @@ static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_l
         return;
     }
     free(row);
-    give_back(pool, life, &found->place, status == CUSHIM_TIMEOUT);
+    give_back(heap, life, &found->place, status == CUSHIM_TIMEOUT);
 }
 
 static bool see(struct cushim_mem_check *check, uint64_t address, struct seen *seen) {
@@ -358,26 +358,26 @@ static bool see(struct cushim_mem_check *check, uint64_t address, struct seen *s
 enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
                                             const struct cushim_mem_lookup *found,
                                             CUresult *answer) {
-    struct cushim_mem_heap *pool = found->segment->pool;
-    uint64_t life = cushim_mem_heap_life(pool);
+    struct cushim_mem_heap *heap = found->segment->heap;
+    uint64_t life = cushim_mem_heap_life(heap);
     struct seen seen;
     *answer = CUDA_SUCCESS;
     atomic_thread_fence(memory_order_seq_cst); /* the exchange of its state comes behind the wait */
     if (!life || !see(check, found->base, &seen) ||
-        cushim_mem_fence_wait(pool->fence, pool->stats, answer) != CUSHIM_OK) {
+        cushim_mem_fence_wait(heap->fence, heap->stats, answer) != CUSHIM_OK) {
         /* the row first: a moment after the release the address is somebody else's */
         cushim_mem_check_drop(check, found->base);
-        return cushim_mem_heap_release(pool, found, answer); /* which says what is wrong, if any */
+        return cushim_mem_heap_release(heap, found, answer); /* which says what is wrong, if any */
     }
-    look_at(check, pool, &seen, 1);
-    enum cushim_status status = cushim_mem_heap_claim(pool, found);
+    look_at(check, heap, &seen, 1);
+    enum cushim_status status = cushim_mem_heap_claim(heap, found);
     if (status != CUSHIM_OK)
         return status;
     quarantine(check, found, life);
-    if (atomic_load_explicit(&pool->deferred.n_rows, memory_order_relaxed) &&
-        cushim_mem_heap_lock_life(pool, life)) {
-        cushim_mem_heap_give_deferred(pool);
-        pthread_mutex_unlock(&pool->lock);
+    if (atomic_load_explicit(&heap->deferred.n_rows, memory_order_relaxed) &&
+        cushim_mem_heap_lock_life(heap, life)) {
+        cushim_mem_heap_give_deferred(heap);
+        pthread_mutex_unlock(&heap->lock);
     }
     return CUSHIM_OK;
 }
@@ -395,15 +395,15 @@ void cushim_mem_check_drop(struct cushim_mem_check *check, uint64_t address) {
     free(row);
 }
 
-/* ---- all of a pool ---- */
+/* ---- all of a heap ---- */
 
-/* What a look may still do: blocks to look at, and live ones to pass, of other pools too. */
+/* What a look may still do: blocks to look at, and live ones to pass, of other heaps too. */
 struct turns {
     size_t n_looks, n_live;
 };
 
-/* The next live blocks of a pool, by turns. */
-static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_mem_heap *pool,
+/* The next live blocks of a heap, by turns. */
+static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_mem_heap *heap,
                            struct seen seen[N_LOOK], struct turns *turns) {
     unsigned n = 0;
     pthread_mutex_lock(&check->lock);
@@ -413,7 +413,7 @@ static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_m
             break;
         DL_DELETE2(check->live, row, before, next);
         DL_APPEND2(check->live, row, before, next);
-        if (row->pool != pool || row->is_told)
+        if (row->heap != heap || row->is_told)
             continue;
         seen[n++] = (struct seen){row->address, row->serial, row->n_bytes};
         turns->n_looks--;
@@ -422,7 +422,7 @@ static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_m
     return n;
 }
 
-void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_heap *pool,
+void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_heap *heap,
                            bool is_all) {
     struct seen seen[N_LOOK];
     unsigned n;
@@ -432,15 +432,15 @@ void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_hea
         turns.n_looks = CUSHIM_MEM_CHECK_LOOK_BLOCKS + (size_t)(check->n_rows - check->n_looked);
     check->n_looked = check->n_rows;
     pthread_mutex_unlock(&check->lock);
-    while ((n = take_turns(check, pool, seen, &turns)) > 0)
-        look_at(check, pool, seen, n);
+    while ((n = take_turns(check, heap, seen, &turns)) > 0)
+        look_at(check, heap, seen, n);
 }
 
-void cushim_mem_check_forget(struct cushim_mem_check *check, const struct cushim_mem_heap *pool) {
+void cushim_mem_check_forget(struct cushim_mem_check *check, const struct cushim_mem_heap *heap) {
     struct cushim_mem_check_row *row, *next;
     pthread_mutex_lock(&check->lock);
     HASH_ITER(hh, check->rows, row, next) {
-        if (row->pool == pool) {
+        if (row->heap == heap) {
             take_out(check, row);
             free(row);
         }

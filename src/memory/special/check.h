@@ -84,14 +84,14 @@ struct cushim_mem_check {
 };
 
 /**
- * A block was obtained from a pool with guards: write them, and poison what lies between.
+ * A block was obtained from a heap with guards: write them, and poison what lies between.
  * @param is_poisoned  false: leave what lies between as it is
  * @return CUSHIM_OK (or it could not be done, which is counted) | CUSHIM_TIMEOUT (it may be under
  * way still: set the block aside, nobody may have it)
  * Threads  any      Stream   host wait
  */
 enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
-                                             struct cushim_mem_heap *pool, uint64_t address,
+                                             struct cushim_mem_heap *heap, uint64_t address,
                                              size_t n_bytes, bool is_poisoned);
 
 /* Release a block, as cushim_mem_heap_release, which it is where the block has no row; waits in
@@ -104,18 +104,18 @@ enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
 void cushim_mem_check_drop(struct cushim_mem_check *check, uint64_t address);
 
 /*
- * Look at the guards of live blocks of a pool; what is damaged is told once.  At all of them; or by
+ * Look at the guards of live blocks of a heap; what is damaged is told once.  At all of them; or by
  * turns at CUSHIM_MEM_CHECK_LOOK_BLOCKS, and one more for each that came since the last look, so
  * that what looks cost grows with the calls of the program, not with calls times blocks.
  */
-void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_heap *pool,
+void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_heap *heap,
                            bool is_all);
 
 /* Blocks leave the quarantine until it holds at most keep_bytes.  Returns what left. */
 size_t cushim_mem_check_empty(struct cushim_mem_check *check, size_t keep_bytes);
 
-/* The pool is going: its rows do, unseen. */
-void cushim_mem_check_forget(struct cushim_mem_check *check, const struct cushim_mem_heap *pool);
+/* The heap is going: its rows do, unseen. */
+void cushim_mem_check_forget(struct cushim_mem_check *check, const struct cushim_mem_heap *heap);
 
 /*
  * A call was refused: tell it, with the stacks of the block that starts at finding->address, or did

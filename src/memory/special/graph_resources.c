@@ -5,11 +5,11 @@
 #include "memory/state/segments.h"
 #include "memory/heap/heap.h"
 
-/* One block, in pieces of its pool's descriptor memory. */
+/* One block, in pieces of its heap's descriptor memory. */
 struct cushim_mem_held {
-    struct cushim_mem_held *next; /* on the pool's stack, once nobody holds it */
-    struct cushim_mem_heap *pool;
-    uint64_t life; /* generation of the pool */
+    struct cushim_mem_held *next; /* on the heap's stack, once nobody holds it */
+    struct cushim_mem_heap *heap;
+    uint64_t life; /* generation of the heap */
     struct cushim_mem_blockref place;
     atomic_uint n_holds;
     unsigned n_slots;
@@ -21,20 +21,20 @@ static size_t size_of(unsigned n_slots) {
            n_slots * sizeof(struct cushim_mem_graph_resources_slot);
 }
 
-enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *pool,
+enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *heap,
                                                    const struct cushim_mem_lookup *found,
                                                    struct cushim_mem_graph_resources *const *holds,
                                                    unsigned n_holds) {
-    uint64_t life = atomic_load(&pool->generation);
-    enum cushim_status status = cushim_mem_heap_claim(pool, found);
+    uint64_t life = atomic_load(&heap->generation);
+    enum cushim_status status = cushim_mem_heap_claim(heap, found);
     if (status != CUSHIM_OK)
         return status;
-    pthread_mutex_lock(&pool->lock);
-    struct cushim_mem_held *held = cushim_mem_meta_obtain(&pool->meta, size_of(n_holds));
-    pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_lock(&heap->lock);
+    struct cushim_mem_held *held = cushim_mem_meta_obtain(&heap->meta, size_of(n_holds));
+    pthread_mutex_unlock(&heap->lock);
     if (!held)
         return CUSHIM_NOMEM;
-    held->pool = pool;
+    held->heap = heap;
     held->life = life;
     held->place = found->place;
     held->n_slots = n_holds;
@@ -49,9 +49,9 @@ enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *pool,
 
 /* Nobody holds it any more. */
 static void push(struct cushim_mem_held *held) {
-    struct cushim_mem_heap *pool = held->pool;
-    held->next = atomic_load_explicit(&pool->unheld, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&pool->unheld, &held->next, held,
+    struct cushim_mem_heap *heap = held->heap;
+    held->next = atomic_load_explicit(&heap->unheld, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&heap->unheld, &held->next, held,
                                                   memory_order_release, memory_order_relaxed)) {
     }
 }
@@ -65,37 +65,37 @@ void cushim_mem_graph_resources_let_go(struct cushim_mem_graph_resources_slot *f
 }
 
 /* What is not cached goes to the driver, whose free waits as a free of the program would have. */
-static bool give_to_driver(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
+static bool give_to_driver(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     CUresult answer;
-    if (!cushim_mem_heap_is_uncached(pool, segment))
+    if (!cushim_mem_heap_is_uncached(heap, segment))
         return false;
-    CUstreamCaptureMode mode = cushim_mode_relaxed(pool->cuda);
-    bool is_gone = cushim_mem_segments_free(pool, segment, NULL, &answer) == CUSHIM_OK;
-    cushim_mode_back(pool->cuda, mode);
+    CUstreamCaptureMode mode = cushim_mode_relaxed(heap->cuda);
+    bool is_gone = cushim_mem_segments_free(heap, segment, NULL, &answer) == CUSHIM_OK;
+    cushim_mode_back(heap->cuda, mode);
     return is_gone;
 }
 
 /* False where host memory is out. */
-static bool take_back(struct cushim_mem_heap *pool, struct cushim_mem_held *held, uint64_t tag) {
-    bool is_gone = atomic_load(&pool->generation) != held->life || /* with its context */
-                   give_to_driver(pool, held->place.extent->segment);
-    pthread_mutex_lock(&pool->lock);
+static bool take_back(struct cushim_mem_heap *heap, struct cushim_mem_held *held, uint64_t tag) {
+    bool is_gone = atomic_load(&heap->generation) != held->life || /* with its context */
+                   give_to_driver(heap, held->place.extent->segment);
+    pthread_mutex_lock(&heap->lock);
     bool is_done = is_gone ||
-                   atomic_load_explicit(&pool->generation, memory_order_relaxed) != held->life ||
-                   cushim_mem_deferred_add(&pool->deferred, &pool->meta, &held->place, tag);
+                   atomic_load_explicit(&heap->generation, memory_order_relaxed) != held->life ||
+                   cushim_mem_deferred_add(&heap->deferred, &heap->meta, &held->place, tag);
     if (is_done)
-        cushim_mem_meta_release(&pool->meta, held, size_of(held->n_slots));
-    pthread_mutex_unlock(&pool->lock);
+        cushim_mem_meta_release(&heap->meta, held, size_of(held->n_slots));
+    pthread_mutex_unlock(&heap->lock);
     return is_done;
 }
 
-void cushim_mem_graph_resources_take_back(struct cushim_mem_heap *pool) {
-    struct cushim_mem_held *held = atomic_exchange(&pool->unheld, NULL);
+void cushim_mem_graph_resources_take_back(struct cushim_mem_heap *heap) {
+    struct cushim_mem_held *held = atomic_exchange(&heap->unheld, NULL);
     /* the exchange above was the full fence */
-    uint64_t tag = cushim_mem_fence_tag(pool->fence);
+    uint64_t tag = cushim_mem_fence_tag(heap->fence);
     for (struct cushim_mem_held *next; held; held = next) {
         next = held->next;
-        if (!take_back(pool, held, tag)) /* another time */
+        if (!take_back(heap, held, tag)) /* another time */
             push(held);
     }
 }

@@ -34,12 +34,12 @@ struct cushim_mem_graph_resources {
  * Free a LIVE block into holds: LIVE -> DEFERRED, without a wait and without a driver call.
  * @param found    from the ledger
  * @param holds    [n_holds], n_holds > 0; the block stays until each of them was let go
- * @return CUSHIM_OK | CUSHIM_DOUBLEFREE (another thread freed it first) | CUSHIM_STATE (the pool is
+ * @return CUSHIM_OK | CUSHIM_DOUBLEFREE (another thread freed it first) | CUSHIM_STATE (the heap is
  * not open, or its context is damaged; nothing happened) | CUSHIM_NOMEM (host memory is out: the
  * block was freed and is never reused)
  * Threads  any      Stream   none
  */
-enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *pool,
+enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *heap,
                                                    const struct cushim_mem_lookup *found,
                                                    struct cushim_mem_graph_resources *const *holds,
                                                    unsigned n_holds);
@@ -48,7 +48,7 @@ enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *pool,
  */
 void cushim_mem_graph_resources_let_go(struct cushim_mem_graph_resources_slot *first);
 
-/* Blocks that were let go become deferred; what a pool's operations call first. */
-void cushim_mem_graph_resources_take_back(struct cushim_mem_heap *pool);
+/* Blocks that were let go become deferred; what a heap's operations call first. */
+void cushim_mem_graph_resources_take_back(struct cushim_mem_heap *heap);
 
 #endif

@@ -158,33 +158,33 @@ uint64_t cushim_mem_deferred_tag_of(const struct cushim_mem_deferred *deferred, 
 
 enum { DEVICE_SHARE = 2048, LOOKS = 200, WIDENING_BYTES = 128 << 10 /* with each fence */ };
 
-size_t cushim_mem_deferred_batch_bytes(const struct cushim_mem_heap *pool) {
-    if (!pool->policy->is_relaxed || pool->policy->is_sparing)
+size_t cushim_mem_deferred_batch_bytes(const struct cushim_mem_heap *heap) {
+    if (!heap->policy->is_relaxed || heap->policy->is_sparing)
         return 0;
     size_t n_bytes =
-        cushim_most(pool->bound.device_bytes / DEVICE_SHARE, CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES);
+        cushim_most(heap->bound.device_bytes / DEVICE_SHARE, CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES);
     return cushim_least(n_bytes, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
 }
 
-void cushim_mem_deferred_batch_begin(struct cushim_mem_heap *pool, size_t wider_bytes) {
-    pool->limit_tag = cushim_mem_fence_tag(pool->fence) - wider_bytes / WIDENING_BYTES;
+void cushim_mem_deferred_batch_begin(struct cushim_mem_heap *heap, size_t wider_bytes) {
+    heap->limit_tag = cushim_mem_fence_tag(heap->fence) - wider_bytes / WIDENING_BYTES;
 }
 
-static size_t least_bytes(struct cushim_mem_heap *pool) {
-    return cushim_most(cushim_mem_watermark_margin_bytes(pool),
+static size_t least_bytes(struct cushim_mem_heap *heap) {
+    return cushim_most(cushim_mem_watermark_margin_bytes(heap),
                        CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES);
 }
 
-size_t cushim_mem_deferred_batch_limit(struct cushim_mem_heap *pool, size_t most_bytes) {
-    uint64_t n_fences = cushim_mem_fence_tag(pool->fence) - pool->limit_tag;
+size_t cushim_mem_deferred_batch_limit(struct cushim_mem_heap *heap, size_t most_bytes) {
+    uint64_t n_fences = cushim_mem_fence_tag(heap->fence) - heap->limit_tag;
     size_t widened_bytes = n_fences * WIDENING_BYTES;
     return widened_bytes >= most_bytes
                ? most_bytes
-               : cushim_least(least_bytes(pool) + widened_bytes, most_bytes);
+               : cushim_least(least_bytes(heap) + widened_bytes, most_bytes);
 }
 
-bool cushim_mem_deferred_batch_is_much(struct cushim_mem_heap *pool, size_t waiting_bytes) {
-    return waiting_bytes > 2 * least_bytes(pool);
+bool cushim_mem_deferred_batch_is_much(struct cushim_mem_heap *heap, size_t waiting_bytes) {
+    return waiting_bytes > 2 * least_bytes(heap);
 }
 
 enum cushim_mem_due cushim_mem_deferred_batch_count(struct cushim_mem_unfenced *unfenced,
@@ -201,17 +201,17 @@ enum cushim_mem_due cushim_mem_deferred_batch_count(struct cushim_mem_unfenced *
 }
 
 /* A fence, where `tag` is not over and none is in flight, once that was asked after. */
-static enum cushim_status fence_for(struct cushim_mem_heap *pool, uint64_t tag, CUresult *answer) {
-    if (tag <= cushim_mem_fence_poll(pool->fence, answer) || *answer != CUDA_SUCCESS)
+static enum cushim_status fence_for(struct cushim_mem_heap *heap, uint64_t tag, CUresult *answer) {
+    if (tag <= cushim_mem_fence_poll(heap->fence, answer) || *answer != CUDA_SUCCESS)
         return cushim_status_from_cu(*answer);
-    return cushim_mem_fence_is_in_flight(pool->fence) ? CUSHIM_NOTREADY
-                                                      : cushim_mem_fence_start(pool->fence, answer);
+    return cushim_mem_fence_is_in_flight(heap->fence) ? CUSHIM_NOTREADY
+                                                      : cushim_mem_fence_start(heap->fence, answer);
 }
 
-enum cushim_status cushim_mem_deferred_batch_fence(struct cushim_mem_heap *pool,
+enum cushim_status cushim_mem_deferred_batch_fence(struct cushim_mem_heap *heap,
                                                    enum cushim_mem_due due, CUresult *answer) {
-    return due == CUSHIM_MEM_PRESSING ? cushim_mem_fence_start(pool->fence, answer)
-                                      : fence_for(pool, UINT64_MAX, answer);
+    return due == CUSHIM_MEM_PRESSING ? cushim_mem_fence_start(heap->fence, answer)
+                                      : fence_for(heap, UINT64_MAX, answer);
 }
 
 /* Another thread records or asks: it will have an answer for all in a microsecond or two.  Was one
@@ -228,14 +228,14 @@ static bool wait_for_the_others(struct cushim_mem_fence *fence, uint64_t tag) {
     return was_asked;
 }
 
-bool cushim_mem_deferred_batch_prove(struct cushim_mem_heap *pool, uint64_t tag, CUresult *answer) {
-    struct cushim_mem_fence *fence = pool->fence;
+bool cushim_mem_deferred_batch_prove(struct cushim_mem_heap *heap, uint64_t tag, CUresult *answer) {
+    struct cushim_mem_fence *fence = heap->fence;
     *answer = CUDA_SUCCESS;
     bool was_asked = wait_for_the_others(fence, tag);
     if (tag <= cushim_mem_fence_done(fence))
         return true;
     if (was_asked && cushim_mem_fence_is_in_flight(fence))
         return false;
-    fence_for(pool, tag, answer);
+    fence_for(heap, tag, answer);
     return tag <= cushim_mem_fence_done(fence);
 }

@@ -91,16 +91,16 @@ struct cushim_mem_unfenced {
 };
 
 /* Under the lock: what a thread may keep unfenced; 0 where frees wait. */
-size_t cushim_mem_deferred_batch_bytes(const struct cushim_mem_heap *pool);
+size_t cushim_mem_deferred_batch_bytes(const struct cushim_mem_heap *heap);
 
 /* Under the lock: from now on the limit is a share of the live bytes, and wider_bytes more. */
-void cushim_mem_deferred_batch_begin(struct cushim_mem_heap *pool, size_t wider_bytes);
+void cushim_mem_deferred_batch_begin(struct cushim_mem_heap *heap, size_t wider_bytes);
 
 /* Under the lock: how much of most_bytes may wait now. */
-size_t cushim_mem_deferred_batch_limit(struct cushim_mem_heap *pool, size_t most_bytes);
+size_t cushim_mem_deferred_batch_limit(struct cushim_mem_heap *heap, size_t most_bytes);
 
 /* Under the lock: are these bytes, which wait, far more than that share? */
-bool cushim_mem_deferred_batch_is_much(struct cushim_mem_heap *pool, size_t waiting_bytes);
+bool cushim_mem_deferred_batch_is_much(struct cushim_mem_heap *heap, size_t waiting_bytes);
 
 enum cushim_mem_due {
     CUSHIM_MEM_NOT_DUE,
@@ -130,13 +130,13 @@ enum cushim_mem_due cushim_mem_deferred_batch_count(struct cushim_mem_unfenced *
  * Make the fence that is due, unless one is in flight and this is not pressing; that one is asked
  * after first.  As cushim_mem_fence_start; CUSHIM_NOTREADY where none was made.
  */
-enum cushim_status cushim_mem_deferred_batch_fence(struct cushim_mem_heap *pool,
+enum cushim_status cushim_mem_deferred_batch_fence(struct cushim_mem_heap *heap,
                                                    enum cushim_mem_due due, CUresult *answer);
 
 /*
  * Is the epoch `tag` over?  A fence is made and asked after where none is in flight; where one is,
  * a later one could not be over before it.  True where it is.
  */
-bool cushim_mem_deferred_batch_prove(struct cushim_mem_heap *pool, uint64_t tag, CUresult *answer);
+bool cushim_mem_deferred_batch_prove(struct cushim_mem_heap *heap, uint64_t tag, CUresult *answer);
 
 #endif

@@ -9,7 +9,7 @@
 /* Where large blocks are packed, those of this size and up are not. */
 enum { LEAST_OWN_BYTES = 8 << 20 };
 
-/* An idle dedicated segment of such a pool may be a sixteenth larger than the request it serves. */
+/* An idle dedicated segment of such a heap may be a sixteenth larger than the request it serves. */
 enum { DEDICATED_WASTE = 16 };
 
 /* Beyond any device. */
@@ -25,80 +25,80 @@ static bool was_whole(const struct cushim_mem_extent *extent) {
 }
 
 /* Something is served from a segment that was wholly free. */
-static void note_used(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
-    pool->free_segment_bytes -= segment->n_bytes;
-    pool->bound.least_free_bytes =
-        cushim_least(pool->bound.least_free_bytes, pool->free_segment_bytes);
-    cushim_mem_stats_subtract(&pool->stats->free_segment_bytes, segment->n_bytes);
-    DL_DELETE2(pool->bound.oldest_free, segment, older_free, younger_free);
+static void note_used(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
+    heap->free_segment_bytes -= segment->n_bytes;
+    heap->bound.least_free_bytes =
+        cushim_least(heap->bound.least_free_bytes, heap->free_segment_bytes);
+    cushim_mem_stats_subtract(&heap->stats->free_segment_bytes, segment->n_bytes);
+    DL_DELETE2(heap->bound.oldest_free, segment, older_free, younger_free);
 }
 
-static void count_free(struct cushim_mem_heap *pool, const struct cushim_mem_segment *segment) {
-    pool->free_segment_bytes += segment->n_bytes;
-    pool->bound.most_free_bytes =
-        cushim_most(pool->bound.most_free_bytes, pool->free_segment_bytes);
-    cushim_mem_stats_add(&pool->stats->free_segment_bytes, segment->n_bytes);
+static void count_free(struct cushim_mem_heap *heap, const struct cushim_mem_segment *segment) {
+    heap->free_segment_bytes += segment->n_bytes;
+    heap->bound.most_free_bytes =
+        cushim_most(heap->bound.most_free_bytes, heap->free_segment_bytes);
+    cushim_mem_stats_add(&heap->stats->free_segment_bytes, segment->n_bytes);
 }
 
-static void note_free(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
-    count_free(pool, segment);
-    DL_APPEND2(pool->bound.oldest_free, segment, older_free, younger_free);
+static void note_free(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
+    count_free(heap, segment);
+    DL_APPEND2(heap->bound.oldest_free, segment, older_free, younger_free);
 }
 
 /* Where large blocks are packed, all runs are of so many grains, and so aligned to 64 KiB. */
 enum { PACKED_GRAINS = (1 << 16) / CUSHIM_MEM_GRAIN_BYTES };
 
-static struct cushim_mem_extent *take_run(struct cushim_mem_heap *pool, size_t n_grains) {
-    if (cushim_mem_heap_packs(pool))
+static struct cushim_mem_extent *take_run(struct cushim_mem_heap *heap, size_t n_grains) {
+    if (cushim_mem_heap_packs(heap))
         n_grains = (n_grains + PACKED_GRAINS - 1) / PACKED_GRAINS * PACKED_GRAINS;
     struct cushim_mem_extent *extent =
-        cushim_mem_extents_take(&pool->extents, &pool->meta, n_grains);
+        cushim_mem_extents_take(&heap->extents, &heap->meta, n_grains);
     if (extent && was_whole(extent))
-        note_used(pool, extent->segment);
+        note_used(heap, extent->segment);
     return extent;
 }
 
-static void give_run(struct cushim_mem_heap *pool, struct cushim_mem_extent *extent) {
-    extent = cushim_mem_extents_give(&pool->extents, &pool->meta, extent);
+static void give_run(struct cushim_mem_heap *heap, struct cushim_mem_extent *extent) {
+    extent = cushim_mem_extents_give(&heap->extents, &heap->meta, extent);
     if (cushim_mem_extent_is_whole(extent))
-        note_free(pool, extent->segment);
+        note_free(heap, extent->segment);
 }
 
 /* It is a free run again. */
-static void give_slab(struct cushim_mem_heap *pool, struct cushim_mem_extent *slab) {
-    cushim_mem_pagemap_note_slab(&pool->ledger->map, slab, false);
-    give_run(pool, slab);
+static void give_slab(struct cushim_mem_heap *heap, struct cushim_mem_extent *slab) {
+    cushim_mem_pagemap_note_slab(&heap->ledger->map, slab, false);
+    give_run(heap, slab);
 }
 
 /* A run for the next slab of a class: where none is long enough, one for the smallest slab. */
-static struct cushim_mem_extent *take_slab(struct cushim_mem_heap *pool, unsigned class_index) {
+static struct cushim_mem_extent *take_slab(struct cushim_mem_heap *heap, unsigned class_index) {
     const struct cushim_mem_bucket empty = {0};
-    size_t n_grains = cushim_mem_bucket_slab_grains(&pool->buckets[class_index], class_index);
+    size_t n_grains = cushim_mem_bucket_slab_grains(&heap->buckets[class_index], class_index);
     size_t n_least = cushim_mem_bucket_slab_grains(&empty, class_index);
-    struct cushim_mem_extent *extent = take_run(pool, n_grains);
-    return extent || n_grains == n_least ? extent : take_run(pool, n_least);
+    struct cushim_mem_extent *extent = take_run(heap, n_grains);
+    return extent || n_grains == n_least ? extent : take_run(heap, n_least);
 }
 
-static bool take_small(struct cushim_mem_heap *pool, size_t n_bytes,
+static bool take_small(struct cushim_mem_heap *heap, size_t n_bytes,
                        struct cushim_mem_blockref *place) {
     unsigned class_index = cushim_mem_sizeclass_of(n_bytes);
-    struct cushim_mem_bucket *bucket = &pool->buckets[class_index];
+    struct cushim_mem_bucket *bucket = &heap->buckets[class_index];
     if (cushim_mem_bucket_take(bucket, place))
         return true;
-    struct cushim_mem_extent *extent = take_slab(pool, class_index);
+    struct cushim_mem_extent *extent = take_slab(heap, class_index);
     if (!extent)
         return false;
-    if (cushim_mem_bucket_add(bucket, &pool->meta, extent, class_index) != CUSHIM_OK) {
-        give_run(pool, extent);
+    if (cushim_mem_bucket_add(bucket, &heap->meta, extent, class_index) != CUSHIM_OK) {
+        give_run(heap, extent);
         return false;
     }
-    cushim_mem_pagemap_note_slab(&pool->ledger->map, extent, true);
+    cushim_mem_pagemap_note_slab(&heap->ledger->map, extent, true);
     return cushim_mem_bucket_take(bucket, place);
 }
 
-static bool take_large(struct cushim_mem_heap *pool, size_t n_bytes,
+static bool take_large(struct cushim_mem_heap *heap, size_t n_bytes,
                        struct cushim_mem_blockref *place) {
-    struct cushim_mem_extent *extent = take_run(pool, cushim_mem_grains_of(n_bytes));
+    struct cushim_mem_extent *extent = take_run(heap, cushim_mem_grains_of(n_bytes));
     if (!extent)
         return false;
     cushim_mem_extent_make_block(extent, extent->n_grains << CUSHIM_MEM_LOG2_GRAIN);
@@ -106,62 +106,62 @@ static bool take_large(struct cushim_mem_heap *pool, size_t n_bytes,
     return true;
 }
 
-static bool take_idle(struct cushim_mem_heap *pool, size_t n_bytes,
+static bool take_idle(struct cushim_mem_heap *heap, size_t n_bytes,
                       struct cushim_mem_blockref *place) {
-    size_t own_bytes = cushim_mem_provider_round(pool->source, n_bytes);
-    size_t waste_bytes = cushim_mem_heap_packs(pool) ? own_bytes / DEDICATED_WASTE : 0;
+    size_t own_bytes = cushim_mem_provider_round(heap->source, n_bytes);
+    size_t waste_bytes = cushim_mem_heap_packs(heap) ? own_bytes / DEDICATED_WASTE : 0;
     struct cushim_mem_extent *best =
-        cushim_mem_extents_fit(&pool->idle, own_bytes, own_bytes + waste_bytes);
+        cushim_mem_extents_fit(&heap->idle, own_bytes, own_bytes + waste_bytes);
     if (!best)
         return false;
-    cushim_mem_free_lists_remove(pool, best->segment);
+    cushim_mem_free_lists_remove(heap, best->segment);
     *place = (struct cushim_mem_blockref){best, 0};
     return true;
 }
 
-bool cushim_mem_free_lists_is_dedicated(const struct cushim_mem_heap *pool, size_t n_bytes) {
+bool cushim_mem_free_lists_is_dedicated(const struct cushim_mem_heap *heap, size_t n_bytes) {
     bool is_large = n_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES &&
-                    (!cushim_mem_heap_packs(pool) || n_bytes >= LEAST_OWN_BYTES);
+                    (!cushim_mem_heap_packs(heap) || n_bytes >= LEAST_OWN_BYTES);
     return is_large ||
-           n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed);
+           n_bytes >= atomic_load_explicit(&heap->policy->dedicated_bytes, memory_order_relaxed);
 }
 
-static bool take(struct cushim_mem_heap *pool, size_t n_bytes, struct cushim_mem_blockref *place) {
+static bool take(struct cushim_mem_heap *heap, size_t n_bytes, struct cushim_mem_blockref *place) {
     if (n_bytes > most_bytes)
         return false;
-    if (cushim_mem_free_lists_is_dedicated(pool, n_bytes))
-        return take_idle(pool, n_bytes, place);
-    return n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES ? take_small(pool, n_bytes, place)
-                                                  : take_large(pool, n_bytes, place);
+    if (cushim_mem_free_lists_is_dedicated(heap, n_bytes))
+        return take_idle(heap, n_bytes, place);
+    return n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES ? take_small(heap, n_bytes, place)
+                                                  : take_large(heap, n_bytes, place);
 }
 
 /* Where it was taken. */
-static bool counted(struct cushim_mem_heap *pool, bool is_taken,
+static bool counted(struct cushim_mem_heap *heap, bool is_taken,
                     const struct cushim_mem_blockref *place) {
     if (is_taken)
-        cushim_mem_watermark_count_taken(pool, place->extent->block_bytes);
+        cushim_mem_watermark_count_taken(heap, place->extent->block_bytes);
     return is_taken;
 }
 
-bool cushim_mem_free_lists_take(struct cushim_mem_heap *pool, size_t n_bytes,
+bool cushim_mem_free_lists_take(struct cushim_mem_heap *heap, size_t n_bytes,
                                 struct cushim_mem_blockref *place) {
-    return counted(pool, take(pool, n_bytes, place), place);
+    return counted(heap, take(heap, n_bytes, place), place);
 }
 
-bool cushim_mem_free_lists_take_run(struct cushim_mem_heap *pool, size_t n_bytes,
+bool cushim_mem_free_lists_take_run(struct cushim_mem_heap *heap, size_t n_bytes,
                                     struct cushim_mem_blockref *place) {
-    return counted(pool, take_large(pool, n_bytes, place), place);
+    return counted(heap, take_large(heap, n_bytes, place), place);
 }
 
-bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *pool, unsigned class_index,
+bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *heap, unsigned class_index,
                                     struct cushim_mem_blockref *place) {
-    return counted(pool, cushim_mem_bucket_take(&pool->buckets[class_index], place), place);
+    return counted(heap, cushim_mem_bucket_take(&heap->buckets[class_index], place), place);
 }
 
 /* ---- what the driver, or another process, was told of ---- */
 
 /* Off its list; the blocks of it that are to come back. */
-static uint32_t retire(struct cushim_mem_heap *pool, struct cushim_mem_extent *extent) {
+static uint32_t retire(struct cushim_mem_heap *heap, struct cushim_mem_extent *extent) {
     int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
     if (kind == CUSHIM_MEM_EXTENT_BLOCK)
         return 1;
@@ -170,16 +170,16 @@ static uint32_t retire(struct cushim_mem_heap *pool, struct cushim_mem_extent *e
         return 1;
     }
     if (kind == CUSHIM_MEM_EXTENT_SLAB) {
-        cushim_mem_bucket_leave(&pool->buckets[extent->class_index], extent);
+        cushim_mem_bucket_leave(&heap->buckets[extent->class_index], extent);
     } else {
-        cushim_mem_extents_unlist(&pool->extents, extent);
+        cushim_mem_extents_unlist(&heap->extents, extent);
         extent->n_free_cells = 0;
     }
     atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_RETIRED, memory_order_release);
     return extent->n_cells - extent->n_free_cells - extent->n_retired_cells;
 }
 
-void cushim_mem_free_lists_retire(struct cushim_mem_heap *pool,
+void cushim_mem_free_lists_retire(struct cushim_mem_heap *heap,
                                   struct cushim_mem_segment *segment) {
     struct cushim_mem_extent *extent = &segment->first;
     bool is_late =
@@ -190,42 +190,42 @@ void cushim_mem_free_lists_retire(struct cushim_mem_heap *pool,
     atomic_store_explicit(&segment->is_retired, true, memory_order_relaxed);
     segment->n_not_back = 0;
     for (; extent; extent = extent->after)
-        segment->n_not_back += retire(pool, extent);
+        segment->n_not_back += retire(heap, extent);
 }
 
 /* The last block is back: one extent, on no list. */
-static void end_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
+static void end_retired(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     for (struct cushim_mem_extent *extent = &segment->first; extent; extent = extent->after) {
         atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_RETIRED, memory_order_release);
-        cushim_mem_pagemap_note_slab(&pool->ledger->map, extent, false);
+        cushim_mem_pagemap_note_slab(&heap->ledger->map, extent, false);
     }
-    cushim_mem_segment_join(&pool->meta, segment);
+    cushim_mem_segment_join(&heap->meta, segment);
     segment->first.n_free_cells = segment->first.n_retired_cells = 0;
-    count_free(pool, segment);
-    DL_PREPEND2(pool->bound.oldest_free, segment, older_free, younger_free); /* it goes first */
+    count_free(heap, segment);
+    DL_PREPEND2(heap->bound.oldest_free, segment, older_free, younger_free); /* it goes first */
 }
 
-static void give_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
+static void give_retired(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment,
                          const struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *extent = place->extent;
     extent->cells[place->index].next_free = extent->first_free_cell;
     extent->first_free_cell = place->index;
     extent->n_free_cells++;
     if (--segment->n_not_back == 0)
-        end_retired(pool, segment);
+        end_retired(heap, segment);
 }
 
-void cushim_mem_free_lists_show(struct cushim_mem_heap *pool, uint64_t address) {
+void cushim_mem_free_lists_show(struct cushim_mem_heap *heap, uint64_t address) {
     struct cushim_mem_lookup found;
     /* it may have been freed, and more, since its handle was asked for */
-    if (!cushim_mem_blocks_find(pool->ledger, address, &found) || found.segment->pool != pool ||
+    if (!cushim_mem_blocks_find(heap->ledger, address, &found) || found.segment->heap != heap ||
         found.state != CUSHIM_MEM_LIVE)
         return;
     if (atomic_load_explicit(&found.place.extent->kind, memory_order_relaxed) ==
         CUSHIM_MEM_EXTENT_SLAB)
         cushim_mem_block_show(&found);
     else
-        cushim_mem_free_lists_retire(pool, found.segment);
+        cushim_mem_free_lists_retire(heap, found.segment);
 }
 
 /* Is nothing of it in use, nor in a cache? */
@@ -237,16 +237,16 @@ static bool is_unused(const struct cushim_mem_extent *extent) {
 }
 
 /* A segment with retired cells goes when there is nothing else that is in use. */
-static void retire_if_unused(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
+static void retire_if_unused(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     for (const struct cushim_mem_extent *extent = &segment->first; extent; extent = extent->after) {
         if (!is_unused(extent))
             return;
     }
-    cushim_mem_free_lists_retire(pool, segment);
-    end_retired(pool, segment);
+    cushim_mem_free_lists_retire(heap, segment);
+    end_retired(heap, segment);
 }
 
-static void give_cell(struct cushim_mem_heap *pool, const struct cushim_mem_blockref *place) {
+static void give_cell(struct cushim_mem_heap *heap, const struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *extent = place->extent;
     if (cushim_mem_block_is_shown(&extent->cells[place->index])) {
         extent->n_retired_cells++;
@@ -254,57 +254,57 @@ static void give_cell(struct cushim_mem_heap *pool, const struct cushim_mem_bloc
         return;
     }
     struct cushim_mem_extent *slab =
-        cushim_mem_bucket_give(&pool->buckets[extent->class_index], place);
+        cushim_mem_bucket_give(&heap->buckets[extent->class_index], place);
     if (slab)
-        give_slab(pool, slab);
+        give_slab(heap, slab);
 }
 
-void cushim_mem_free_lists_give(struct cushim_mem_heap *pool,
+void cushim_mem_free_lists_give(struct cushim_mem_heap *heap,
                                 const struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *extent = place->extent;
     struct cushim_mem_segment *segment = extent->segment;
     if (cushim_mem_arena_has(place)) {
-        cushim_mem_arena_give_locked(pool, place);
+        cushim_mem_arena_give_locked(heap, place);
         return;
     }
-    cushim_mem_heap_count(pool, -(ptrdiff_t)extent->block_bytes, 0);
+    cushim_mem_heap_count(heap, -(ptrdiff_t)extent->block_bytes, 0);
     struct cushim_mem_block_meta *cell = &extent->cells[place->index];
     bool is_shown = cushim_mem_block_is_shown(cell);
     atomic_store_explicit(&cell->state, CUSHIM_MEM_FREE | (is_shown ? CUSHIM_MEM_BLOCK_SHOWN : 0),
                           memory_order_release);
     if (segment->is_retired)
-        give_retired(pool, segment, place);
+        give_retired(heap, segment, place);
     else if (segment->is_dedicated)
-        cushim_mem_free_lists_put_back(pool, segment);
+        cushim_mem_free_lists_put_back(heap, segment);
     else if (cushim_mem_extent_is_cut(extent))
-        give_cell(pool, place);
+        give_cell(heap, place);
     else
-        give_run(pool, extent);
+        give_run(heap, extent);
     if (segment->has_retired_cells && !segment->is_retired)
-        retire_if_unused(pool, segment);
+        retire_if_unused(heap, segment);
 }
 
-void cushim_mem_free_lists_drain(struct cushim_mem_heap *pool) {
-    cushim_mem_arena_drain(pool);
+void cushim_mem_free_lists_drain(struct cushim_mem_heap *heap) {
+    cushim_mem_arena_drain(heap);
     for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
         struct cushim_mem_extent *slab;
-        while ((slab = cushim_mem_bucket_drain(&pool->buckets[i])))
-            give_slab(pool, slab);
+        while ((slab = cushim_mem_bucket_drain(&heap->buckets[i])))
+            give_slab(heap, slab);
     }
 }
 
-void cushim_mem_free_lists_remove(struct cushim_mem_heap *pool,
+void cushim_mem_free_lists_remove(struct cushim_mem_heap *heap,
                                   struct cushim_mem_segment *segment) {
-    struct cushim_mem_extents *extents = segment->is_dedicated ? &pool->idle : &pool->extents;
+    struct cushim_mem_extents *extents = segment->is_dedicated ? &heap->idle : &heap->extents;
     if (!segment->is_retired)
         cushim_mem_extents_unlist(extents, &segment->first);
-    note_used(pool, segment);
+    note_used(heap, segment);
 }
 
-void cushim_mem_free_lists_put_back(struct cushim_mem_heap *pool,
+void cushim_mem_free_lists_put_back(struct cushim_mem_heap *heap,
                                     struct cushim_mem_segment *segment) {
-    struct cushim_mem_extents *extents = segment->is_dedicated ? &pool->idle : &pool->extents;
+    struct cushim_mem_extents *extents = segment->is_dedicated ? &heap->idle : &heap->extents;
     if (!segment->is_retired)
         cushim_mem_extents_list(extents, &segment->first);
-    note_free(pool, segment);
+    note_free(heap, segment);
 }

@@ -3,7 +3,7 @@
  *
  * Up to 1 MiB from the bucket of the class, which cuts a new slab where it is empty; above from an
  * extent; dedicated sizes from a free segment of about that size.  No driver call; all under the
- * pool's lock.
+ * heap's lock.
  */
 #ifndef CUSHIM_MEMORY_FREE_LISTS_H
 #define CUSHIM_MEMORY_FREE_LISTS_H
@@ -13,22 +13,22 @@
 struct cushim_mem_heap;
 
 /* Is a request of this size a driver allocation of its own? */
-bool cushim_mem_free_lists_is_dedicated(const struct cushim_mem_heap *pool, size_t n_bytes);
+bool cushim_mem_free_lists_is_dedicated(const struct cushim_mem_heap *heap, size_t n_bytes);
 
 /* Take a block that fits, its state still FREE; false where none is free, or host memory is out. */
-bool cushim_mem_free_lists_take(struct cushim_mem_heap *pool, size_t n_bytes,
+bool cushim_mem_free_lists_take(struct cushim_mem_heap *heap, size_t n_bytes,
                                 struct cushim_mem_blockref *place);
 
 /* As take, but a run of pages whatever its size is. */
-bool cushim_mem_free_lists_take_run(struct cushim_mem_heap *pool, size_t n_bytes,
+bool cushim_mem_free_lists_take_run(struct cushim_mem_heap *heap, size_t n_bytes,
                                     struct cushim_mem_blockref *place);
 
 /* As take, but only a block that is cut already. */
-bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *pool, unsigned class_index,
+bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *heap, unsigned class_index,
                                     struct cushim_mem_blockref *place);
 
 /* Put a block back: its state is FREE from here on. */
-void cushim_mem_free_lists_give(struct cushim_mem_heap *pool,
+void cushim_mem_free_lists_give(struct cushim_mem_heap *heap,
                                 const struct cushim_mem_blockref *place);
 
 /*
@@ -36,7 +36,7 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *pool,
  * and the first that goes back to the driver.  Blocks in threads' caches are handed out once more:
  * nobody was told of them.  A segment with a chunk of the arena stays as it is.
  */
-void cushim_mem_free_lists_retire(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment);
+void cushim_mem_free_lists_retire(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment);
 
 /*
  * Another process was told of a block, and may read it until it closes its handle, also after the
@@ -44,16 +44,16 @@ void cushim_mem_free_lists_retire(struct cushim_mem_heap *pool, struct cushim_me
  * cells serve again.  When nothing else of its segment is in use, that is retired.  Of a block that
  * is no cell of a slab the segment is at once.
  */
-void cushim_mem_free_lists_show(struct cushim_mem_heap *pool, uint64_t address);
+void cushim_mem_free_lists_show(struct cushim_mem_heap *heap, uint64_t address);
 
 /* Slabs that buckets keep at hand become free pages. */
-void cushim_mem_free_lists_drain(struct cushim_mem_heap *pool);
+void cushim_mem_free_lists_drain(struct cushim_mem_heap *heap);
 
 /* Take a wholly free segment off the lists: nothing is served from it any more. */
-void cushim_mem_free_lists_remove(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment);
+void cushim_mem_free_lists_remove(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment);
 
 /* Put a wholly free segment into the lists: it is the last that goes back to the driver. */
-void cushim_mem_free_lists_put_back(struct cushim_mem_heap *pool,
+void cushim_mem_free_lists_put_back(struct cushim_mem_heap *heap,
                                     struct cushim_mem_segment *segment);
 
 #endif

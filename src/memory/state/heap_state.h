@@ -49,7 +49,7 @@ struct cushim_mem_heap {
     size_t guard_bytes; /* on either side of each block: 0 or CUSHIM_MEM_GUARD_BYTES */
     struct cushim_mem_filler filler;
     const struct cushim_mem_provider *source;
-    struct cushim_mem_fence *fence; /* own_fence, or one that the host of the pool handed in */
+    struct cushim_mem_fence *fence; /* own_fence, or one that the host of the heap handed in */
     size_t quick_bytes; /* who tells nobody of requests up to this size may serve them at once */
     enum cushim_mem_free_entry quick_entry; /* which frees may be done at once; relaxed alone */
     atomic_bool has_slack;           /* more is held than use explains; written under the lock */
@@ -86,48 +86,48 @@ struct cushim_mem_heap {
     uint64_t quiet_asked_ns; /* when a relaxed free last asked whether the device is quiet */
 };
 
-static inline bool cushim_mem_heap_is_open(const struct cushim_mem_heap *pool) {
-    return atomic_load_explicit(&pool->generation, memory_order_acquire) & 1;
+static inline bool cushim_mem_heap_is_open(const struct cushim_mem_heap *heap) {
+    return atomic_load_explicit(&heap->generation, memory_order_acquire) & 1;
 }
 
-/* Its life; 0 where it is closed, or its context damaged: no cache that has a pool has that life.
- */
-static inline uint64_t cushim_mem_heap_life(const struct cushim_mem_heap *pool) {
-    return atomic_load_explicit(&pool->quick_life, memory_order_acquire);
+/* Its life; 0 where it is closed, or its context damaged: no cache that has a heap has that
+ * life. */
+static inline uint64_t cushim_mem_heap_life(const struct cushim_mem_heap *heap) {
+    return atomic_load_explicit(&heap->quick_life, memory_order_acquire);
 }
 
 /* Did graphs let go of blocks that nobody took back yet? */
-static inline bool cushim_mem_heap_has_unheld(const struct cushim_mem_heap *pool) {
-    return atomic_load_explicit(&pool->unheld, memory_order_relaxed) != NULL;
+static inline bool cushim_mem_heap_has_unheld(const struct cushim_mem_heap *heap) {
+    return atomic_load_explicit(&heap->unheld, memory_order_relaxed) != NULL;
 }
 
 /*
  * Do blocks above 1 MiB share segments?  Not those of device memory: there a live block would pin
  * its whole segment, where natively it holds its own pages.  Guards would make each a page larger.
  */
-static inline bool cushim_mem_heap_packs(const struct cushim_mem_heap *pool) {
-    return pool->kind != CUSHIM_MEM_DEVICE || pool->guard_bytes;
+static inline bool cushim_mem_heap_packs(const struct cushim_mem_heap *heap) {
+    return heap->kind != CUSHIM_MEM_DEVICE || heap->guard_bytes;
 }
 
 /* Under the lock: these bytes are live, or held, from now on; or (negative) no more.  What each
  * free asks of them is written only where it changes. */
-static inline void cushim_mem_heap_count(struct cushim_mem_heap *pool, ptrdiff_t live_bytes,
+static inline void cushim_mem_heap_count(struct cushim_mem_heap *heap, ptrdiff_t live_bytes,
                                          ptrdiff_t held_bytes) {
-    size_t now_live = pool->live_bytes + (size_t)live_bytes;
-    size_t now_held = pool->held_bytes + (size_t)held_bytes;
+    size_t now_live = heap->live_bytes + (size_t)live_bytes;
+    size_t now_held = heap->held_bytes + (size_t)held_bytes;
     bool has_slack = now_held > now_live + now_live / 16 + CUSHIM_MEM_HEAP_SLACK_BYTES;
-    atomic_store_explicit(&pool->live_bytes, now_live, memory_order_relaxed);
-    atomic_store_explicit(&pool->held_bytes, now_held, memory_order_relaxed);
-    if (has_slack != atomic_load_explicit(&pool->has_slack, memory_order_relaxed))
-        atomic_store_explicit(&pool->has_slack, has_slack, memory_order_relaxed);
+    atomic_store_explicit(&heap->live_bytes, now_live, memory_order_relaxed);
+    atomic_store_explicit(&heap->held_bytes, now_held, memory_order_relaxed);
+    if (has_slack != atomic_load_explicit(&heap->has_slack, memory_order_relaxed))
+        atomic_store_explicit(&heap->has_slack, has_slack, memory_order_relaxed);
 }
 
 /* Take the lock, unless the context went, and everything with it, since `life` was read. */
-static inline bool cushim_mem_heap_lock_life(struct cushim_mem_heap *pool, uint64_t life) {
-    pthread_mutex_lock(&pool->lock);
-    if (atomic_load_explicit(&pool->generation, memory_order_relaxed) == life)
+static inline bool cushim_mem_heap_lock_life(struct cushim_mem_heap *heap, uint64_t life) {
+    pthread_mutex_lock(&heap->lock);
+    if (atomic_load_explicit(&heap->generation, memory_order_relaxed) == life)
         return true;
-    pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&heap->lock);
     return false;
 }
 

@@ -22,95 +22,95 @@ static const uint64_t ask_again_ns = 100000000;
 /* ---- what the driver has ---- */
 
 /* A limit makes the device smaller than it is. */
-static void limit(const struct cushim_mem_heap *pool, size_t *free_bytes, size_t *total_bytes) {
-    const struct cushim_mem_limit *budgets = pool->policy->budgets;
-    size_t limit_bytes = budgets ? atomic_load(&budgets[pool->device].limit_bytes) : 0;
+static void limit(const struct cushim_mem_heap *heap, size_t *free_bytes, size_t *total_bytes) {
+    const struct cushim_mem_limit *budgets = heap->policy->budgets;
+    size_t limit_bytes = budgets ? atomic_load(&budgets[heap->device].limit_bytes) : 0;
     if (!limit_bytes)
         return;
-    size_t charged_bytes = atomic_load(&budgets[pool->device].charged_bytes);
+    size_t charged_bytes = atomic_load(&budgets[heap->device].charged_bytes);
     *total_bytes = cushim_least(*total_bytes, limit_bytes);
     *free_bytes = cushim_least(*free_bytes, cushim_less(limit_bytes, charged_bytes));
 }
 
-static bool ask(struct cushim_mem_heap *pool, size_t *free_bytes, size_t *total_bytes) {
+static bool ask(struct cushim_mem_heap *heap, size_t *free_bytes, size_t *total_bytes) {
     CUresult answer;
-    bool has_entered = cushim_current_context_enter(pool->cuda, pool->context, &answer);
+    bool has_entered = cushim_current_context_enter(heap->cuda, heap->context, &answer);
     if (answer != CUDA_SUCCESS)
         return false;
-    answer = pool->cuda->cuMemGetInfo_v2(free_bytes, total_bytes);
+    answer = heap->cuda->cuMemGetInfo_v2(free_bytes, total_bytes);
     if (has_entered)
-        cushim_current_context_leave(pool->cuda);
+        cushim_current_context_leave(heap->cuda);
     return answer == CUDA_SUCCESS;
 }
 
-void cushim_mem_watermark_ask(struct cushim_mem_heap *pool) {
-    struct cushim_mem_watermark *bound = &pool->bound;
+void cushim_mem_watermark_ask(struct cushim_mem_heap *heap) {
+    struct cushim_mem_watermark *bound = &heap->bound;
     size_t free_bytes = 0, total_bytes = 0;
     uint64_t now_ns = cushim_clock_coarse_ns();
-    pthread_mutex_lock(&pool->lock);
-    bool is_due = pool->kind != CUSHIM_MEM_PINNED &&
+    pthread_mutex_lock(&heap->lock);
+    bool is_due = heap->kind != CUSHIM_MEM_PINNED &&
                   (!bound->device_bytes || now_ns - bound->asked_ns >= ask_again_ns);
     if (is_due)
         bound->asked_ns = now_ns;
-    pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&heap->lock);
     if (!is_due)
         return;
-    if (pool->policy->look_around)
-        pool->policy->look_around();
-    if (!ask(pool, &free_bytes, &total_bytes))
+    if (heap->policy->look_around)
+        heap->policy->look_around();
+    if (!ask(heap, &free_bytes, &total_bytes))
         return;
-    limit(pool, &free_bytes, &total_bytes);
-    pthread_mutex_lock(&pool->lock);
+    limit(heap, &free_bytes, &total_bytes);
+    pthread_mutex_lock(&heap->lock);
     bound->device_bytes = total_bytes;
     bound->device_free_bytes = free_bytes;
-    pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&heap->lock);
 }
 
 /* ---- what is used, and what has earned its keep ---- */
 
 /* What is deferred is held, and used no more. */
-static size_t used_bytes(const struct cushim_mem_heap *pool) {
-    return cushim_less(pool->live_bytes, pool->deferred.n_bytes);
+static size_t used_bytes(const struct cushim_mem_heap *heap) {
+    return cushim_less(heap->live_bytes, heap->deferred.n_bytes);
 }
 
-void cushim_mem_watermark_count_taken(struct cushim_mem_heap *pool, size_t block_bytes) {
-    cushim_mem_heap_count(pool, (ptrdiff_t)block_bytes, 0);
-    pool->recent_peak_bytes[0] = cushim_most(pool->recent_peak_bytes[0], used_bytes(pool));
+void cushim_mem_watermark_count_taken(struct cushim_mem_heap *heap, size_t block_bytes) {
+    cushim_mem_heap_count(heap, (ptrdiff_t)block_bytes, 0);
+    heap->recent_peak_bytes[0] = cushim_most(heap->recent_peak_bytes[0], used_bytes(heap));
 }
 
 /*
  * A second ends: what was idle in all of it was not earned, nor is anything that is idle when no
  * free looked for a second.  Nobody may have looked for long, so the peak counts for one more.
  */
-static void end_second(struct cushim_mem_heap *pool, uint64_t now_ns, bool was_left) {
-    struct cushim_mem_watermark *bound = &pool->bound;
-    size_t free_bytes = pool->free_segment_bytes;
+static void end_second(struct cushim_mem_heap *heap, uint64_t now_ns, bool was_left) {
+    struct cushim_mem_watermark *bound = &heap->bound;
+    size_t free_bytes = heap->free_segment_bytes;
     size_t most_bytes = was_left ? free_bytes : bound->most_free_bytes;
     size_t least_bytes = was_left ? free_bytes : bound->least_free_bytes;
-    pool->recent_peak_bytes[1] = pool->recent_peak_bytes[0];
-    pool->recent_peak_bytes[0] = used_bytes(pool);
-    pool->recent_since_ns = now_ns;
+    heap->recent_peak_bytes[1] = heap->recent_peak_bytes[0];
+    heap->recent_peak_bytes[0] = used_bytes(heap);
+    heap->recent_since_ns = now_ns;
     if (most_bytes) /* else all of it was used */
         bound->earned_bytes =
             cushim_less(cushim_least(bound->earned_bytes, most_bytes), least_bytes);
     bound->most_free_bytes = bound->least_free_bytes = free_bytes;
 }
 
-static void look_at_clock(struct cushim_mem_heap *pool) {
+static void look_at_clock(struct cushim_mem_heap *heap) {
     uint64_t now_ns = cushim_clock_coarse_ns();
-    if (now_ns - pool->recent_since_ns >= recent_ns)
-        end_second(pool, now_ns, now_ns - pool->bound.looked_ns >= recent_ns);
-    pool->bound.looked_ns = now_ns;
+    if (now_ns - heap->recent_since_ns >= recent_ns)
+        end_second(heap, now_ns, now_ns - heap->bound.looked_ns >= recent_ns);
+    heap->bound.looked_ns = now_ns;
 }
 
 /* The most that was used in the last second or two. */
-static size_t recent_peak_bytes(const struct cushim_mem_heap *pool) {
-    return cushim_most(cushim_most(pool->recent_peak_bytes[0], pool->recent_peak_bytes[1]),
-                       used_bytes(pool));
+static size_t recent_peak_bytes(const struct cushim_mem_heap *heap) {
+    return cushim_most(cushim_most(heap->recent_peak_bytes[0], heap->recent_peak_bytes[1]),
+                       used_bytes(heap));
 }
 
-void cushim_mem_watermark_note_returned(struct cushim_mem_heap *pool, size_t n_bytes) {
-    struct cushim_mem_watermark *bound = &pool->bound;
+void cushim_mem_watermark_note_returned(struct cushim_mem_heap *heap, size_t n_bytes) {
+    struct cushim_mem_watermark *bound = &heap->bound;
     uint64_t now_ns = cushim_clock_coarse_ns();
     bound->device_free_bytes += n_bytes;
     if (now_ns - bound->returned_ns >= recent_ns)
@@ -119,8 +119,8 @@ void cushim_mem_watermark_note_returned(struct cushim_mem_heap *pool, size_t n_b
     bound->returned_ns = now_ns;
 }
 
-void cushim_mem_watermark_note_fetched(struct cushim_mem_heap *pool, size_t n_bytes) {
-    struct cushim_mem_watermark *bound = &pool->bound;
+void cushim_mem_watermark_note_fetched(struct cushim_mem_heap *heap, size_t n_bytes) {
+    struct cushim_mem_watermark *bound = &heap->bound;
     size_t again_bytes = 0;
     bound->device_free_bytes = cushim_less(bound->device_free_bytes, n_bytes);
     bound->tried_bytes = 0;
@@ -128,41 +128,41 @@ void cushim_mem_watermark_note_fetched(struct cushim_mem_heap *pool, size_t n_by
         again_bytes = cushim_least(bound->returned_bytes, n_bytes);
     bound->returned_bytes -= again_bytes;
     bound->earned_bytes =
-        cushim_least(bound->earned_bytes + again_bytes, recent_peak_bytes(pool) + n_bytes);
+        cushim_least(bound->earned_bytes + again_bytes, recent_peak_bytes(heap) + n_bytes);
 }
 
-size_t cushim_mem_watermark_margin_bytes(struct cushim_mem_heap *pool) {
-    look_at_clock(pool);
-    return recent_peak_bytes(pool) / MARGIN;
+size_t cushim_mem_watermark_margin_bytes(struct cushim_mem_heap *heap) {
+    look_at_clock(heap);
+    return recent_peak_bytes(heap) / MARGIN;
 }
 
-size_t cushim_mem_watermark_step_bytes(const struct cushim_mem_heap *pool) {
-    size_t n_bytes = recent_peak_bytes(pool) / STEP_SHARE;
-    if (pool->bound.device_bytes)
-        n_bytes = cushim_least(n_bytes, pool->bound.device_bytes / STEP_DEVICE_SHARE);
+size_t cushim_mem_watermark_step_bytes(const struct cushim_mem_heap *heap) {
+    size_t n_bytes = recent_peak_bytes(heap) / STEP_SHARE;
+    if (heap->bound.device_bytes)
+        n_bytes = cushim_least(n_bytes, heap->bound.device_bytes / STEP_DEVICE_SHARE);
     return cushim_most(n_bytes, CUSHIM_MEM_HEAP_SLACK_BYTES);
 }
 
 /* ---- how much is too much ---- */
 
-static size_t slack_bytes(const struct cushim_mem_heap *pool) {
-    return pool->policy->is_sparing ? CUSHIM_MEM_SPARING_SLACK_BYTES : CUSHIM_MEM_HEAP_SLACK_BYTES;
+static size_t slack_bytes(const struct cushim_mem_heap *heap) {
+    return heap->policy->is_sparing ? CUSHIM_MEM_SPARING_SLACK_BYTES : CUSHIM_MEM_HEAP_SLACK_BYTES;
 }
 
-static size_t with_margin(const struct cushim_mem_heap *pool, size_t n_bytes) {
-    return n_bytes + n_bytes / MARGIN + slack_bytes(pool);
+static size_t with_margin(const struct cushim_mem_heap *heap, size_t n_bytes) {
+    return n_bytes + n_bytes / MARGIN + slack_bytes(heap);
 }
 
 /*
  * What the neighbours on the device leave us.  Wholly free segments of the device's other contexts
  * share in it.
  */
-static size_t shared_bound(const struct cushim_mem_heap *pool) {
-    const struct cushim_mem_watermark *bound = &pool->bound;
-    size_t device_bytes = bound->device_bytes, held_bytes = pool->held_bytes;
-    size_t n_used = used_bytes(pool);
-    size_t others_bytes = cushim_less(cushim_mem_stats_read(&pool->stats->free_segment_bytes),
-                                      pool->free_segment_bytes);
+static size_t shared_bound(const struct cushim_mem_heap *heap) {
+    const struct cushim_mem_watermark *bound = &heap->bound;
+    size_t device_bytes = bound->device_bytes, held_bytes = heap->held_bytes;
+    size_t n_used = used_bytes(heap);
+    size_t others_bytes = cushim_less(cushim_mem_stats_read(&heap->stats->free_segment_bytes),
+                                      heap->free_segment_bytes);
     if (!device_bytes)
         return SIZE_MAX;
     /* held - used + others <= (free + given back) / 2; given back is what is held now less held */
@@ -177,65 +177,65 @@ static size_t shared_bound(const struct cushim_mem_heap *pool) {
 
 /* What is used and earned, and a margin, because segments are coarser than blocks; in all no more
  * than the recent peak and a share of it, which is larger when plenty of the device is free. */
-static size_t own_bound(const struct cushim_mem_heap *pool, size_t n_used) {
-    const struct cushim_mem_watermark *bound = &pool->bound;
+static size_t own_bound(const struct cushim_mem_heap *heap, size_t n_used) {
+    const struct cushim_mem_watermark *bound = &heap->bound;
     size_t earned_bytes = n_used + bound->earned_bytes;
-    size_t peak_bytes = cushim_most(recent_peak_bytes(pool), n_used);
-    size_t most_bytes = with_margin(pool, peak_bytes);
-    bool is_roomy = bound->device_bytes && !cushim_mem_heap_packs(pool) &&
+    size_t peak_bytes = cushim_most(recent_peak_bytes(heap), n_used);
+    size_t most_bytes = with_margin(heap, peak_bytes);
+    bool is_roomy = bound->device_bytes && !cushim_mem_heap_packs(heap) &&
                     bound->device_free_bytes >= bound->device_bytes / ROOMY_SHARE;
     if (is_roomy)
         most_bytes = cushim_most(most_bytes, peak_bytes + peak_bytes / MARGIN * ROOMY_MARGINS);
-    return cushim_least(with_margin(pool, earned_bytes), most_bytes);
+    return cushim_least(with_margin(heap, earned_bytes), most_bytes);
 }
 
 /* CUSHIM_KEEP and CUSHIM_RESERVE. */
-static size_t with_settings(const struct cushim_mem_heap *pool, size_t n_used, size_t own_bytes) {
-    const struct cushim_mem_policy *policy = pool->policy;
-    size_t device_bytes = pool->bound.device_bytes;
+static size_t with_settings(const struct cushim_mem_heap *heap, size_t n_used, size_t own_bytes) {
+    const struct cushim_mem_policy *policy = heap->policy;
+    size_t device_bytes = heap->bound.device_bytes;
     if (policy->has_keep) /* beyond what the driver hands out for what is used */
         own_bytes = cushim_least(own_bytes, cushim_rounded(n_used, CUSHIM_MEM_NATIVE_PAGE_BYTES) +
                                                 cushim_amount_bytes(policy->keep, device_bytes));
     return cushim_most(own_bytes, cushim_amount_bytes(policy->reserve, device_bytes));
 }
 
-static size_t watermark(struct cushim_mem_heap *pool, size_t n_used) {
-    if (pool->policy->keeps_all)
+static size_t watermark(struct cushim_mem_heap *heap, size_t n_used) {
+    if (heap->policy->keeps_all)
         return SIZE_MAX;
-    look_at_clock(pool);
-    return cushim_least(with_settings(pool, n_used, own_bound(pool, n_used)), shared_bound(pool));
+    look_at_clock(heap);
+    return cushim_least(with_settings(heap, n_used, own_bound(heap, n_used)), shared_bound(heap));
 }
 
-size_t cushim_mem_watermark_with(struct cushim_mem_heap *pool, size_t more_bytes) {
-    return watermark(pool, used_bytes(pool) + more_bytes);
+size_t cushim_mem_watermark_with(struct cushim_mem_heap *heap, size_t more_bytes) {
+    return watermark(heap, used_bytes(heap) + more_bytes);
 }
 
-size_t cushim_mem_watermark_now(struct cushim_mem_heap *pool) {
-    size_t held_bytes = pool->held_bytes, n_used = used_bytes(pool);
-    if (!pool->policy->has_keep && held_bytes <= n_used + slack_bytes(pool))
+size_t cushim_mem_watermark_now(struct cushim_mem_heap *heap) {
+    size_t held_bytes = heap->held_bytes, n_used = used_bytes(heap);
+    if (!heap->policy->has_keep && held_bytes <= n_used + slack_bytes(heap))
         return held_bytes; /* nothing to ask the clock for */
-    size_t now_bytes = watermark(pool, n_used);
+    size_t now_bytes = watermark(heap, n_used);
     /* while a capture is open no request gives anything back: a free leaves it room */
-    return pool->fence->gate->is_open() && !pool->policy->keeps_all
-               ? cushim_least(now_bytes, with_margin(pool, n_used))
+    return heap->fence->gate->is_open() && !heap->policy->keeps_all
+               ? cushim_least(now_bytes, with_margin(heap, n_used))
                : now_bytes;
 }
 
-bool cushim_mem_watermark_is_far(struct cushim_mem_heap *pool, size_t over_bytes) {
-    struct cushim_mem_watermark *bound = &pool->bound;
+bool cushim_mem_watermark_is_far(struct cushim_mem_heap *heap, size_t over_bytes) {
+    struct cushim_mem_watermark *bound = &heap->bound;
     bound->tried_bytes =
         cushim_least(bound->tried_bytes, over_bytes); /* the rest went, or is used */
-    size_t ignored_bytes = bound->tried_bytes + cushim_mem_watermark_step_bytes(pool);
-    bound->far_bytes = cushim_less(pool->held_bytes - over_bytes + ignored_bytes, used_bytes(pool));
+    size_t ignored_bytes = bound->tried_bytes + cushim_mem_watermark_step_bytes(heap);
+    bound->far_bytes = cushim_less(heap->held_bytes - over_bytes + ignored_bytes, used_bytes(heap));
     return over_bytes > ignored_bytes;
 }
 
-void cushim_mem_watermark_note_tried(struct cushim_mem_heap *pool) {
-    size_t over_bytes = cushim_less(pool->held_bytes, cushim_mem_watermark_now(pool));
-    pool->bound.tried_bytes = over_bytes;
-    cushim_mem_watermark_is_far(pool, over_bytes);
+void cushim_mem_watermark_note_tried(struct cushim_mem_heap *heap) {
+    size_t over_bytes = cushim_less(heap->held_bytes, cushim_mem_watermark_now(heap));
+    heap->bound.tried_bytes = over_bytes;
+    cushim_mem_watermark_is_far(heap, over_bytes);
 }
 
-bool cushim_mem_watermark_seems_far(const struct cushim_mem_heap *pool) {
-    return pool->held_bytes > used_bytes(pool) + pool->bound.far_bytes;
+bool cushim_mem_watermark_seems_far(const struct cushim_mem_heap *heap) {
+    return heap->held_bytes > used_bytes(heap) + heap->bound.far_bytes;
 }

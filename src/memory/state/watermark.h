@@ -41,14 +41,14 @@ struct cushim_mem_watermark {
 };
 
 /* Without the lock: ask the driver how much of the device is free, unless it was a moment ago. */
-void cushim_mem_watermark_ask(struct cushim_mem_heap *pool);
+void cushim_mem_watermark_ask(struct cushim_mem_heap *heap);
 
 /* Under the lock: a block is taken, wherever it goes. */
-void cushim_mem_watermark_count_taken(struct cushim_mem_heap *pool, size_t block_bytes);
+void cushim_mem_watermark_count_taken(struct cushim_mem_heap *heap, size_t block_bytes);
 
 /* Under the lock: a segment went back to the driver, or came from it. */
-void cushim_mem_watermark_note_returned(struct cushim_mem_heap *pool, size_t n_bytes);
-void cushim_mem_watermark_note_fetched(struct cushim_mem_heap *pool, size_t n_bytes);
+void cushim_mem_watermark_note_returned(struct cushim_mem_heap *heap, size_t n_bytes);
+void cushim_mem_watermark_note_fetched(struct cushim_mem_heap *heap, size_t n_bytes);
 
 /*
  * Under the lock: the bytes that may be held now.  For the heap's own sake that is what is used,
@@ -57,28 +57,28 @@ void cushim_mem_watermark_note_fetched(struct cushim_mem_heap *pool, size_t n_by
  * least that may be held, and the neighbours' bound is above both.  While a capture is open it is
  * by what is used alone.
  */
-size_t cushim_mem_watermark_now(struct cushim_mem_heap *pool);
+size_t cushim_mem_watermark_now(struct cushim_mem_heap *heap);
 
 /* Under the lock: the same in a request that is to use so many bytes more. */
-size_t cushim_mem_watermark_with(struct cushim_mem_heap *pool, size_t more_bytes);
+size_t cushim_mem_watermark_with(struct cushim_mem_heap *heap, size_t more_bytes);
 
 /* Under the lock: the share of what is used, or was a moment ago, that may be held beside it. */
-size_t cushim_mem_watermark_margin_bytes(struct cushim_mem_heap *pool);
+size_t cushim_mem_watermark_margin_bytes(struct cushim_mem_heap *heap);
 
 /* Under the lock: how many bytes are worth a wait for the device. */
-size_t cushim_mem_watermark_step_bytes(const struct cushim_mem_heap *pool);
+size_t cushim_mem_watermark_step_bytes(const struct cushim_mem_heap *heap);
 
 /*
  * Under the lock: is so much more held than may be that it has to go back now, even behind a wait?
  * What a free could not give back because live blocks pin it (tried_bytes) is not tried again
  * before it has grown.
  */
-bool cushim_mem_watermark_is_far(struct cushim_mem_heap *pool, size_t over_bytes);
+bool cushim_mem_watermark_is_far(struct cushim_mem_heap *heap, size_t over_bytes);
 
 /* Under the lock: remember what is over the bound after all was given back that could be. */
-void cushim_mem_watermark_note_tried(struct cushim_mem_heap *pool);
+void cushim_mem_watermark_note_tried(struct cushim_mem_heap *heap);
 
 /* Without the lock: was it so by the bound as a free found it last? */
-bool cushim_mem_watermark_seems_far(const struct cushim_mem_heap *pool);
+bool cushim_mem_watermark_seems_far(const struct cushim_mem_heap *heap);
 
 #endif

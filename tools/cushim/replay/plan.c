@@ -66,11 +66,11 @@ static unsigned scope_of(unsigned device, unsigned kind) {
     return kind == CUSHIM_KIND_PINNED ? CUSHIM_TRACE_DEVICES : device;
 }
 
-static void count_call(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes, bool is_there) {
+static void count_call(struct cushim_mem_heap *heap, uint64_t base, size_t n_bytes, bool is_there) {
     (void)base;
     (void)n_bytes;
     (void)is_there;
-    engine.plan->sums[scope_of((unsigned)pool->device, pool->kind)].n_calls++;
+    engine.plan->sums[scope_of((unsigned)heap->device, heap->kind)].n_calls++;
 }
 
 static bool begin(const struct setting *setting, struct plan *plan) {
@@ -222,8 +222,8 @@ static void replay_free(const struct cushim_trace_account *account) {
     if (!address) {
         sums->n_calls++;
     } else if (cushim_mem_blocks_find(&engine.ledger, address, &found)) {
-        no_device_set_context((uint64_t)(uintptr_t)found.segment->pool->context, of->device);
-        cushim_mem_heap_release(found.segment->pool, &found, &answer);
+        no_device_set_context((uint64_t)(uintptr_t)found.segment->heap->context, of->device);
+        cushim_mem_heap_release(found.segment->heap, &found, &answer);
         take_held(of->device, of->kind);
     }
 }

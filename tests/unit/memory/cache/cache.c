@@ -12,12 +12,12 @@ enum { MIB = 1 << 20, MANY = 4200 };
 static struct fixture *fixture;
 static uint64_t addresses[MANY];
 
-static struct cushim_mem_heap *pool(void) {
-    return &fixture->pools[0];
+static struct cushim_mem_heap *heap(void) {
+    return &fixture->heaps[0];
 }
 
 static struct cushim_mem_cache *cache(void) {
-    return pool()->caches;
+    return heap()->caches;
 }
 
 static void take_and_give(size_t n_bytes, unsigned n) {
@@ -32,10 +32,10 @@ TEST(a_hit_and_its_free_take_no_lock) {
         fixture = fixture_create(NULL);
         fixture->policy.is_relaxed = i;
         take_and_give(1000, 20);           /* fetches a segment, and has slabs cut */
-        pthread_mutex_lock(&pool()->lock); /* whoever wants it now hangs */
+        pthread_mutex_lock(&heap()->lock); /* whoever wants it now hangs */
         for (unsigned n = 0; n < 10; n++)
             fixture_give(fixture, fixture_take(fixture, 1000));
-        pthread_mutex_unlock(&pool()->lock);
+        pthread_mutex_unlock(&heap()->lock);
         fixture_check(fixture);
         fixture_destroy(fixture);
     }
@@ -100,7 +100,7 @@ TEST(two_thousand_classes_share_a_thousand_slots) {
     ck_assert_uint_le(cache()->n_fresh, CUSHIM_MEM_CACHE_SLOTS);
     fixture_check(fixture);
     fixture_trim(fixture, 0);
-    ck_assert_uint_eq(pool()->held_bytes, 0);
+    ck_assert_uint_eq(heap()->held_bytes, 0);
 }
 
 static bool has_slot(void) {
@@ -135,7 +135,7 @@ TEST(overflow_and_refill_go_in_batches) {
         fixture_give(fixture, addresses[i]);
     struct cushim_mem_cache_bucket *bin = &cache()->bins[0];
     ck_assert_uint_eq(bin->n, 33); /* 32 of 64 went, one came */
-    cushim_mem_cache_drain_all(pool());
+    cushim_mem_cache_drain_all(heap());
     ck_assert_uint_eq(bin->n, 0);
     fixture_take(fixture, 512);
     ck_assert_uint_eq(bin->n, 15);
@@ -149,7 +149,7 @@ TEST(a_refill_cuts_no_pages_for_what_nobody_asked) {
         fixture_take(fixture, 512);
     ck_assert_uint_eq(cache()->bins[0].n,
                       0); /* slabs of 128 are used up, and no other one is cut */
-    ck_assert_uint_eq(pool()->live_bytes, 65536);
+    ck_assert_uint_eq(heap()->live_bytes, 65536);
     fixture_check(fixture);
 }
 
@@ -158,11 +158,11 @@ TEST(drained_blocks_can_be_given_back_to_the_driver) {
     take_and_give(100000, 20);
     size_t cached_bytes = cache()->cached_bytes;
     ck_assert_uint_gt(cached_bytes, 0);
-    ck_assert_uint_eq(cushim_mem_cache_drain_all(pool()), cached_bytes);
+    ck_assert_uint_eq(cushim_mem_cache_drain_all(heap()), cached_bytes);
     ck_assert_uint_eq(cache()->cached_bytes, 0);
-    ck_assert_uint_eq(pool()->live_bytes, 0);
-    cushim_mem_reclaim_trim(pool(), 0);
-    ck_assert_uint_eq(pool()->held_bytes, 0);
+    ck_assert_uint_eq(heap()->live_bytes, 0);
+    cushim_mem_reclaim_trim(heap(), 0);
+    ck_assert_uint_eq(heap()->held_bytes, 0);
     fixture_check(fixture);
 }
 
@@ -174,9 +174,9 @@ TEST(a_pool_that_was_abandoned_is_forgotten) {
         first = first ? first : cache();
         ck_assert_ptr_eq(cache(), first); /* the thread's own, in every life */
         fixture_check(fixture);
-        cushim_mem_heap_abandon(pool());
+        cushim_mem_heap_abandon(heap());
         ck_assert_ptr_null(cache());
-        ck_assert_uint_eq(pool()->n_caches, 0);
+        ck_assert_uint_eq(heap()->n_caches, 0);
         ck_assert_uint_eq(first->cached_bytes, 0);
         fake_lose_all();
         fixture_open(fixture, 0);
@@ -193,13 +193,13 @@ TEST(each_pool_has_its_own) {
     for (unsigned i = 0; i < 20; i++) {
         fixture_give(fixture, fixture_take(fixture, 5000));
         fake_set_current(fake_context(1));
-        ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->pools[1], 5000, &block), CUSHIM_OK);
+        ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->heaps[1], 5000, &block), CUSHIM_OK);
         ck_assert_int_eq(fixture_release(fixture, block.address, &answer), CUSHIM_OK);
         fake_set_current(fake_context(0));
     }
-    ck_assert_ptr_ne(fixture->pools[1].caches, cache());
-    ck_assert_uint_eq(fixture->pools[1].n_caches, 1);
-    ck_assert_uint_eq(pool()->n_caches, 1);
+    ck_assert_ptr_ne(fixture->heaps[1].caches, cache());
+    ck_assert_uint_eq(fixture->heaps[1].n_caches, 1);
+    ck_assert_uint_eq(heap()->n_caches, 1);
     fixture_check(fixture);
 }
 
@@ -249,7 +249,7 @@ TEST(a_recent_peak_begins_at_what_is_live) {
     uint64_t kept = fixture_take(fixture, 3000);
     fixture_give(fixture, fixture_take(fixture, 40000));
     ck_assert_uint_eq(fixture_stats(fixture)->recent_peak_live_bytes, 43000);
-    cushim_mem_cache_restart_peak(pool()->stats); /* what the cache had not published counts, too */
+    cushim_mem_cache_restart_peak(heap()->stats); /* what the cache had not published counts, too */
     ck_assert_uint_eq(fixture_stats(fixture)->recent_peak_live_bytes, 3000);
     fixture_give(fixture, fixture_take(fixture, 2000));
     ck_assert_uint_eq(fixture_stats(fixture)->recent_peak_live_bytes, 5000);

@@ -21,7 +21,7 @@ static void *fill_and_wait(void *unused) {
 
 static size_t cached_bytes(void) {
     size_t n_bytes = 0;
-    for (const struct cushim_mem_cache *cache = pool()->caches; cache; cache = cache->next_of_pool)
+    for (const struct cushim_mem_cache *cache = heap()->caches; cache; cache = cache->next_of_heap)
         n_bytes += cache->cached_bytes;
     return n_bytes;
 }
@@ -38,25 +38,25 @@ static void start_idle(pthread_t *threads) {
 TEST(many_threads_have_little_each) {
     pthread_t threads[THREADS];
     start_idle(threads);
-    ck_assert_uint_eq(pool()->n_caches, THREADS);
+    ck_assert_uint_eq(heap()->n_caches, THREADS);
     ck_assert_uint_le(cached_bytes(), 40 * MIB); /* 16 MiB, by what each knew when it came last */
     ck_assert_uint_gt(cached_bytes(), 0);
     fixture_check(fixture);
     /* what idle threads keep does not stay when memory is wanted back */
     fixture_trim(fixture, 0);
     ck_assert_uint_eq(cached_bytes(), 0);
-    ck_assert_uint_eq(pool()->held_bytes, 0);
+    ck_assert_uint_eq(heap()->held_bytes, 0);
     meet();
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     ck_assert_uint_eq(n_wrong, 0);
-    ck_assert_uint_eq(pool()->n_caches, 0);
+    ck_assert_uint_eq(heap()->n_caches, 0);
     fixture_check(fixture);
 }
 
 /* A second and more goes by for the caches of threads that stand still. */
 static void let_time_pass(void) {
-    for (struct cushim_mem_cache *cache = pool()->caches; cache; cache = cache->next_of_pool)
+    for (struct cushim_mem_cache *cache = heap()->caches; cache; cache = cache->next_of_heap)
         cache->seen_ns -= cache->seen_ns ? 2000000000u : 0;
 }
 
@@ -75,14 +75,14 @@ TEST(idle_threads_take_nothing_from_those_at_work) {
     fake_set_current(fake_context(0));
     use_much(64);
     if (cushim_clock_ns() - since_ns < 900000000u) { /* on a slow machine some are idle already */
-        ck_assert_uint_eq(pool()->n_busy, THREADS + 1);
+        ck_assert_uint_eq(heap()->n_busy, THREADS + 1);
         ck_assert_uint_lt(cushim_mem_cache_recent->limit_bytes, MIB);
     }
     for (unsigned i = 0; i < 2 * THREADS; i++) {
         use_much(64);
         let_time_pass();
     }
-    ck_assert_uint_eq(pool()->n_busy, 1);
+    ck_assert_uint_eq(heap()->n_busy, 1);
     ck_assert_uint_eq(cushim_mem_cache_recent->limit_bytes, 4 * MIB);
     ck_assert_uint_eq(cached_bytes(), cushim_mem_cache_recent->cached_bytes);
     fixture_check(fixture);

@@ -47,8 +47,8 @@ TEST(threads_by_the_thousand_hand_one_cache_on) {
             pthread_join(thread, &cache);
             first = first ? first : cache;
             ck_assert_ptr_eq(cache, first);
-            ck_assert_uint_eq(pool()->n_caches, 0);
-            ck_assert_uint_le(pool()->held_bytes, 16 * MIB);
+            ck_assert_uint_eq(heap()->n_caches, 0);
+            ck_assert_uint_le(heap()->held_bytes, 16 * MIB);
         }
         ck_assert_uint_eq(n_wrong, 0);
         ck_assert_uint_eq(fixture_stats(fixture)->n_requests, 16000);
@@ -70,7 +70,7 @@ static void *stay_inside(void *unused) {
 }
 
 static void *drain_once(void *unused) {
-    cushim_mem_cache_drain_all(pool());
+    cushim_mem_cache_drain_all(heap());
     return unused;
 }
 
@@ -89,7 +89,7 @@ TEST(what_an_idle_thread_has_cached_goes_back_to_all) {
     pthread_barrier_init(&meeting, NULL, 2);
     pthread_create(&idle, NULL, give_and_stay, NULL);
     meet();
-    ck_assert_uint_ge(cushim_mem_cache_drain_all(pool()), 101000);
+    ck_assert_uint_ge(cushim_mem_cache_drain_all(heap()), 101000);
     meet();
     pthread_join(idle, NULL);
     fixture_check(fixture);
@@ -112,7 +112,7 @@ TEST(a_thread_of_a_forked_child_ends_though_its_parent_was_among_the_caches) {
     pthread_create(&owner, NULL, stay_inside, NULL);
     meet();
     pthread_create(&drainer, NULL, drain_once, NULL);
-    struct cushim_mem_cache *inside = pool()->caches; /* the youngest comes first */
+    struct cushim_mem_cache *inside = heap()->caches; /* the youngest comes first */
     while (!atomic_load(&inside->lock.n_wanted))
         sched_yield();
     pid_t child = fork();
@@ -153,7 +153,7 @@ static void *churn(void *seed) {
 
 static void *drain(void *unused) {
     while (!atomic_load(&is_over)) {
-        cushim_mem_cache_drain_all(pool());
+        cushim_mem_cache_drain_all(heap());
         fixture_stats(fixture);
     }
     return unused;
@@ -211,7 +211,7 @@ static void *survive(void *unused) {
     for (unsigned life = 0; life < 20; life++) {
         for (unsigned i = 0; i < 20; i++)
             give(take(1000 + 5000 * i));
-        meet(); /* the pool is abandoned, this thread's cache being full, and opened again */
+        meet(); /* the heap is abandoned, this thread's cache being full, and opened again */
         meet();
     }
     return unused;
@@ -226,8 +226,8 @@ TEST(a_pool_is_abandoned_while_caches_hold_its_blocks) {
     for (unsigned life = 0; life < 20; life++) {
         meet();
         fixture_check(fixture);
-        cushim_mem_heap_abandon(pool());
-        ck_assert_ptr_null(pool()->caches);
+        cushim_mem_heap_abandon(heap());
+        ck_assert_ptr_null(heap()->caches);
         fake_lose_all();
         fixture_open(fixture, 0);
         meet();
@@ -239,17 +239,17 @@ TEST(a_pool_is_abandoned_while_caches_hold_its_blocks) {
     fixture_check(fixture);
 }
 
-/* A pool goes and comes while threads, whose caches have blocks of it, are busy with another. */
+/* A heap goes and comes while threads, whose caches have blocks of it, are busy with another. */
 static void *use_another(void *unused) {
     fake_set_current(fake_context(0));
     while (!atomic_load(&is_over)) {
         meet();
-        give(take(2000)); /* now there is a cache of pool 0 again */
+        give(take(2000)); /* now there is a cache of heap 0 again */
         meet();
         for (unsigned i = 0; i < 50; i++) {
             struct cushim_mem_block block;
             CUresult answer;
-            bool is_served = cushim_mem_heap_obtain(&fixture->pools[1], 2000, &block) == CUSHIM_OK;
+            bool is_served = cushim_mem_heap_obtain(&fixture->heaps[1], 2000, &block) == CUSHIM_OK;
             atomic_fetch_add(&n_wrong, !is_served || fixture_release(fixture, block.address,
                                                                      &answer) != CUSHIM_OK);
         }
@@ -268,19 +268,19 @@ TEST(a_pool_is_abandoned_while_its_threads_use_another) {
         meet();
         atomic_store(&is_over, life == 100);
         meet();
-        cushim_mem_heap_abandon(pool());
-        ck_assert_uint_eq(pool()->n_caches, 0);
+        cushim_mem_heap_abandon(heap());
+        ck_assert_uint_eq(heap()->n_caches, 0);
         fixture_open(fixture, 0);
     }
     for (unsigned i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);
     ck_assert_uint_eq(n_wrong, 0);
     ck_assert_uint_eq(fixture_stats(fixture)->n_requests, 100 * 3 * 51);
-    ck_assert_uint_eq(fixture->pools[1].n_caches, 0);
+    ck_assert_uint_eq(fixture->heaps[1].n_caches, 0);
     fixture_check(fixture);
 }
 
-/* A destructor that runs after ours: its blocks take the pool's lock. */
+/* A destructor that runs after ours: its blocks take the heap's lock. */
 static pthread_key_t late_key;
 static unsigned n_late;
 
@@ -302,8 +302,8 @@ TEST(what_a_thread_frees_in_its_last_moments_goes_to_the_free_lists) {
     pthread_key_create(&late_key, use_late);
     run(1, end_late);
     ck_assert_uint_eq(n_late, 3);
-    ck_assert_uint_eq(pool()->n_caches, 0);
-    ck_assert_uint_eq(pool()->live_bytes, 0);
+    ck_assert_uint_eq(heap()->n_caches, 0);
+    ck_assert_uint_eq(heap()->live_bytes, 0);
     ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 4);
     fixture_check(fixture);
 }

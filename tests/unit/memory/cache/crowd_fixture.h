@@ -18,8 +18,8 @@ static inline void meet(void) {
     pthread_barrier_wait(&meeting);
 }
 
-static inline struct cushim_mem_heap *pool(void) {
-    return &fixture->pools[0];
+static inline struct cushim_mem_heap *heap(void) {
+    return &fixture->heaps[0];
 }
 
 /* As fixture_take and fixture_give. */

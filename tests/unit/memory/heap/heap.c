@@ -1,4 +1,4 @@
-/* What a pool hands out and takes back, one thread, no capture. */
+/* What a heap hands out and takes back, one thread, no capture. */
 #include "memory/state/heap_state.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ static struct fixture *fixture;
 static CUresult answer;
 
 static size_t held(void) {
-    return fixture->pools[0].held_bytes;
+    return fixture->heaps[0].held_bytes;
 }
 
 TEST(a_block_is_aligned_large_enough_and_live) {
@@ -48,9 +48,9 @@ TEST(a_freed_block_is_reused_without_a_driver_call) {
 TEST(a_hit_is_only_answered_without_a_driver_call) {
     struct cushim_mem_block block;
     fixture = fixture_create(NULL);
-    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->pools[0], 1000, &block), CUSHIM_NOTFOUND);
+    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->heaps[0], 1000, &block), CUSHIM_NOTFOUND);
     fixture_take(fixture, 1000);
-    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->pools[0], 1000, &block), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->heaps[0], 1000, &block), CUSHIM_OK);
     ck_assert(block.is_hit);
     ck_assert_uint_eq(block.block_bytes, 1024);
     fixture_check(fixture);
@@ -67,7 +67,7 @@ TEST(a_second_free_is_found_and_changes_nothing) {
         fixture_give(fixture, address);
         ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_DOUBLEFREE);
         /* the same of two threads that looked the block up at once */
-        ck_assert_int_eq(cushim_mem_heap_release(&fixture->pools[0], &found, &answer),
+        ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[0], &found, &answer),
                          CUSHIM_DOUBLEFREE);
         fixture_check(fixture);
     }
@@ -90,7 +90,7 @@ TEST(a_free_with_an_old_look_up_counts_what_is_live_now) {
     ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &old));
     fixture_give(fixture, address);
     ck_assert_uint_eq(fixture_take(fixture, 520), address);
-    ck_assert_int_eq(cushim_mem_heap_release(&fixture->pools[0], &old, &answer), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[0], &old, &answer), CUSHIM_OK);
     ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
     fixture_check(fixture);
 }
@@ -116,7 +116,7 @@ static void look_in_wait(const char *name) {
         cushim_mem_blocks_find(&fixture->ledger, watched, &found)) {
         struct cushim_mem_block block;
         state_in_wait = found.state;
-        cushim_mem_heap_obtain_hit(&fixture->pools[0], 1000, &block);
+        cushim_mem_heap_obtain_hit(&fixture->heaps[0], 1000, &block);
         ck_assert_uint_ne(block.address, watched);
     }
 }
@@ -171,7 +171,7 @@ TEST(nothing_is_held_after_all_was_freed_and_trimmed) {
     ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
     ck_assert_uint_eq(fixture_stats(fixture)->block_bytes, 0);
     size_t held_bytes = held(),
-           reusable_bytes = cushim_mem_reclaim_reusable_bytes(&fixture->pools[0]);
+           reusable_bytes = cushim_mem_reclaim_reusable_bytes(&fixture->heaps[0]);
     ck_assert_uint_eq(reusable_bytes, fake_used_bytes()); /* whole steps of the driver */
     ck_assert_uint_eq(fixture_trim(fixture, 0), held_bytes);
     ck_assert_uint_eq(held(), 0);
@@ -187,10 +187,10 @@ TEST(trimming_keeps_what_it_is_told_and_what_is_live) {
     for (unsigned i = 0; i < 9; i++)
         fixture_give(fixture, addresses[i]);
     fixture_trim(fixture, 6 << 20);
-    ck_assert_uint_le(fixture->pools[0].free_segment_bytes, 6 << 20);
+    ck_assert_uint_le(fixture->heaps[0].free_segment_bytes, 6 << 20);
     fixture_check(fixture);
     fixture_trim(fixture, 0);
-    ck_assert_uint_eq(held(), fixture->pools[0].segments->n_bytes);
+    ck_assert_uint_eq(held(), fixture->heaps[0].segments->n_bytes);
     ck_assert_uint_eq(fake_n_allocations(), 1);
     ck_assert_int_eq(fixture_state(fixture, addresses[9]), CUSHIM_MEM_LIVE);
     ck_assert_int_eq(fixture_judge(fixture, addresses[0], 1), CUSHIM_MEM_FOREIGN);
@@ -224,8 +224,8 @@ TEST(a_retired_segment_serves_nothing_more_and_goes_back_when_it_is_free) {
         fixture = fixture_create(NULL);
         uint64_t shared = fixture_take(fixture, N_BYTES), beside = fixture_take(fixture, N_BYTES);
         ck_assert(cushim_mem_blocks_find(&fixture->ledger, shared, &found));
-        cushim_mem_heap_retire_segment(&fixture->pools[0], found.segment);
-        cushim_mem_heap_retire_segment(&fixture->pools[0], found.segment);
+        cushim_mem_heap_retire_segment(&fixture->heaps[0], found.segment);
+        cushim_mem_heap_retire_segment(&fixture->heaps[0], found.segment);
         fixture_check(fixture);
         ck_assert_int_eq(fixture_state(fixture, shared), CUSHIM_MEM_LIVE);
         fixture_give(fixture, shared);
@@ -257,12 +257,12 @@ TEST(an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign) {
         addresses[i] = fixture_take(fixture, sizes[i]);
     ck_assert_int_eq(fixture_release_on(fixture, addresses[4], fake_stream(0), &answer), CUSHIM_OK);
     fixture_give(fixture, addresses[1]);
-    atomic_store(&fixture->pools[0].filler.stream, fake_stream(0));
+    atomic_store(&fixture->heaps[0].filler.stream, fake_stream(0));
     unsigned n_before = fake_n_all_calls();
-    cushim_mem_heap_abandon(&fixture->pools[0]);
+    cushim_mem_heap_abandon(&fixture->heaps[0]);
     ck_assert_uint_eq(fake_n_all_calls(), n_before);
-    ck_assert_ptr_null(atomic_load(&fixture->pools[0].filler.stream));
-    ck_assert(!cushim_mem_heap_is_open(&fixture->pools[0]));
+    ck_assert_ptr_null(atomic_load(&fixture->heaps[0].filler.stream));
+    ck_assert(!cushim_mem_heap_is_open(&fixture->heaps[0]));
     for (unsigned i = 0; i < 5; i++) {
         ck_assert_int_eq(fixture_judge(fixture, addresses[i], 1), CUSHIM_MEM_FOREIGN);
         ck_assert(cushim_mem_pagemap_is_vacated(&fixture->ledger.map, addresses[i] + sizes[i] - 1));
@@ -285,12 +285,12 @@ TEST(what_another_pool_has_there_by_then_stays_its_own) {
     fake_lose_all();
     fixture_open(fixture, 1);
     fake_set_current(fake_context(1));
-    ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->pools[1], 1000, &block), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->heaps[1], 1000, &block), CUSHIM_OK);
     ck_assert_uint_eq(block.address, address);
-    cushim_mem_heap_abandon(&fixture->pools[0]);
+    cushim_mem_heap_abandon(&fixture->heaps[0]);
     ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
-    ck_assert_ptr_eq(found.segment->pool, &fixture->pools[1]);
-    ck_assert_int_eq(cushim_mem_heap_release(&fixture->pools[1], &found, &answer), CUSHIM_OK);
+    ck_assert_ptr_eq(found.segment->heap, &fixture->heaps[1]);
+    ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[1], &found, &answer), CUSHIM_OK);
     fixture_check(fixture);
 }
 
@@ -302,10 +302,10 @@ TEST(an_abandoned_pool_can_be_opened_again) {
         ck_assert_uint_eq(fixture_take(fixture, 1000), address);
         ck_assert_int_eq(fixture_release_on(fixture, kept, fake_stream(0), &answer), CUSHIM_OK);
         fixture_check(fixture);
-        cushim_mem_heap_abandon(&fixture->pools[0]);
+        cushim_mem_heap_abandon(&fixture->heaps[0]);
         fake_lose_all();
         fixture_open(fixture, 0);
-        ck_assert_uint_eq(fixture->pools[0].generation, 2 * life + 3);
+        ck_assert_uint_eq(fixture->heaps[0].generation, 2 * life + 3);
         fixture_check(fixture);
     }
 }
@@ -313,7 +313,7 @@ TEST(an_abandoned_pool_can_be_opened_again) {
 static void abandon_in_wait(const char *name) {
     if (strcmp(name, "cuEventSynchronize") == 0) {
         fake_on_call(NULL);
-        cushim_mem_heap_abandon(&fixture->pools[0]);
+        cushim_mem_heap_abandon(&fixture->heaps[0]);
         fixture_open(fixture, 0);
         for (unsigned i = 0; i < 6; i++) /* the descriptors live again, caches take them */
             fixture_take(fixture, i < 3 ? 1000 : 5000);
@@ -340,7 +340,7 @@ TEST(two_pools_of_one_ledger_keep_their_blocks_apart) {
     fake_set_current(fake_context(1));
     fixture_open(fixture, 1);
     struct cushim_mem_block other;
-    ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->pools[1], 1000, &other), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->heaps[1], 1000, &other), CUSHIM_OK);
     fixture_check(fixture);
     fake_forget_order();
     fixture_give(fixture, mine); /* context 1 is current, the record goes to the block's */
@@ -348,7 +348,7 @@ TEST(two_pools_of_one_ledger_keep_their_blocks_apart) {
     ck_assert_ptr_null(strstr(fake_order(), "cuCtxRecordEvent(1)"));
     ck_assert_ptr_eq(fake_current(), fake_context(1));
     ck_assert_int_eq(fixture_state(fixture, other.address), CUSHIM_MEM_LIVE);
-    cushim_mem_heap_abandon(&fixture->pools[0]);
+    cushim_mem_heap_abandon(&fixture->heaps[0]);
     ck_assert_int_eq(fixture_state(fixture, other.address), CUSHIM_MEM_LIVE);
     fixture_check(fixture);
 }

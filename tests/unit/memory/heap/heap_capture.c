@@ -1,4 +1,4 @@
-/* A pool while captures are open, and after its context broke. */
+/* A heap while captures are open, and after its context broke. */
 #include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"
 
@@ -46,7 +46,7 @@ TEST(the_callers_own_capture_keeps_its_block_live_when_native_refuses) {
     ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_CAPTURE);
     ck_assert_int_eq(answer, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
-    ck_assert_int_eq(fixture->pools[0].damage, CUDA_SUCCESS);
+    ck_assert_int_eq(fixture->heaps[0].damage, CUDA_SUCCESS);
     fixture_check(fixture);
 }
 
@@ -165,7 +165,7 @@ TEST(damage_keeps_the_block_and_the_answer_and_the_pool_steps_aside) {
         fake_fail_always(stages[i % 3], answers[i / 3]);
         ck_assert_int_ne(fixture_release(fixture, address, &answer), CUSHIM_OK);
         ck_assert_int_eq(answer, answers[i / 3]);
-        ck_assert_int_eq(fixture->pools[0].damage, answers[i / 3]);
+        ck_assert_int_eq(fixture->heaps[0].damage, answers[i / 3]);
         ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
         ck_assert_uint_eq(fixture_obtain(fixture, 1000, &status), 0);
         ck_assert_int_eq(status, CUSHIM_STATE);
@@ -182,7 +182,7 @@ TEST(a_damaged_pool_serves_again_once_its_context_was_replaced) {
     fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_ILLEGAL_ADDRESS);
     fixture_release(fixture, address, &answer);
     fake_fail_always(NULL, CUDA_SUCCESS);
-    cushim_mem_heap_abandon(&fixture->pools[0]);
+    cushim_mem_heap_abandon(&fixture->heaps[0]);
     fake_lose_all();
     fixture_open(fixture, 0);
     fixture_give(fixture, fixture_take(fixture, 1000));
@@ -192,7 +192,7 @@ TEST(a_damaged_pool_serves_again_once_its_context_was_replaced) {
 static void reopen_in_wait(const char *name) {
     if (strcmp(name, "cuEventSynchronize") == 0) {
         fake_on_call(NULL);
-        cushim_mem_heap_abandon(&fixture->pools[0]);
+        cushim_mem_heap_abandon(&fixture->heaps[0]);
         fixture_open(fixture, 0);
         fixture_take(fixture, 1000);
     }
@@ -206,7 +206,7 @@ TEST(a_wait_that_fails_after_its_pool_was_reborn_does_not_damage_the_new_life) {
     fake_on_call(reopen_in_wait);
     ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_DEADCONTEXT);
     ck_assert_int_eq(answer, CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    ck_assert_int_eq(fixture->pools[0].damage, CUDA_SUCCESS);
+    ck_assert_int_eq(fixture->heaps[0].damage, CUDA_SUCCESS);
     ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 1000);
     fixture_check(fixture);
 }
@@ -220,7 +220,7 @@ TEST(a_damaged_uncached_free_is_noted_too) {
     ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_FAULT);
     ck_assert_int_eq(answer, CUDA_ERROR_ILLEGAL_ADDRESS);
     ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
-    ck_assert_int_eq(fixture->pools[0].damage, CUDA_ERROR_ILLEGAL_ADDRESS);
+    ck_assert_int_eq(fixture->heaps[0].damage, CUDA_ERROR_ILLEGAL_ADDRESS);
     fixture_check(fixture);
 }
 

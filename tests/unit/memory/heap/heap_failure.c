@@ -80,12 +80,12 @@ static void script(void) {
     obtain(9, 600000);
 }
 
-/* The program ends in order: what is left is freed, and the pool gives all back, but for what the
+/* The program ends in order: what is left is freed, and the heap gives all back, but for what the
  * driver would not take (n_refused). */
 static void end(size_t n_refused) {
-    struct cushim_mem_heap *pool = &fixture->pools[0]; /* one failure was enough */
-    atomic_store(&pool->damage, CUDA_SUCCESS);
-    atomic_store(&pool->quick_life, atomic_load(&pool->generation));
+    struct cushim_mem_heap *heap = &fixture->heaps[0]; /* one failure was enough */
+    atomic_store(&heap->damage, CUDA_SUCCESS);
+    atomic_store(&heap->quick_life, atomic_load(&heap->generation));
     for (unsigned i = 0; i < BLOCKS; i++) {
         release(i, false);
         ck_assert_uint_eq(addresses[i], 0);
@@ -96,15 +96,15 @@ static void end(size_t n_refused) {
         fake_finish(0);
         fake_finish(1);
     }
-    cushim_mem_reclaim_empty(&fixture->pools[0], cushim_mem_reclaim_until());
+    cushim_mem_reclaim_empty(&fixture->heaps[0], cushim_mem_reclaim_until());
     fixture_check(fixture);
-    ck_assert_uint_eq(fixture->pools[0].deferred.n_rows, 0);
-    ck_assert_ptr_null(fixture->pools[0].deferred.first);
-    ck_assert_uint_eq(fixture->pools[0].held_bytes, 0);
+    ck_assert_uint_eq(fixture->heaps[0].deferred.n_rows, 0);
+    ck_assert_ptr_null(fixture->heaps[0].deferred.first);
+    ck_assert_uint_eq(fixture->heaps[0].held_bytes, 0);
     ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
     ck_assert_uint_le(fake_n_allocations(), n_refused);
-    ck_assert_uint_eq(fake_n_events(), n_idle_events(fixture->pools[0].fence) +
-                                           n_idle_events(fixture->pools[1].fence));
+    ck_assert_uint_eq(fake_n_events(), n_idle_events(fixture->heaps[0].fence) +
+                                           n_idle_events(fixture->heaps[1].fence));
     ck_assert_uint_eq(fake_depth(), 1);
     ck_assert_ptr_eq(fake_current(), fake_context(0));
     ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);

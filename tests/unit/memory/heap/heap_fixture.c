@@ -56,15 +56,15 @@ const struct cushim_mem_stats *fixture_stats(struct fixture *fixture) {
 }
 
 void fixture_destroy(struct fixture *fixture) {
-    for (unsigned k = 0; k < FIXTURE_POOLS; k++)
-        cushim_mem_cache_forget_all(&fixture->pools[k]); /* caches outlive their pools */
+    for (unsigned k = 0; k < FIXTURE_HEAPS; k++)
+        cushim_mem_cache_forget_all(&fixture->heaps[k]); /* caches outlive their heaps */
     free(fixture->cuda);
     free(fixture);
 }
 
 static void open_on(struct fixture *fixture, unsigned k, CUcontext context,
                     struct cushim_mem_fence *fence) {
-    cushim_mem_heap_open(&fixture->pools[k],
+    cushim_mem_heap_open(&fixture->heaps[k],
                          &(struct cushim_mem_heap_setup){.cuda = fixture->cuda,
                                                          .context = context,
                                                          .fence = fence,
@@ -80,12 +80,12 @@ void fixture_open(struct fixture *fixture, unsigned k) {
 }
 
 void fixture_open_beside(struct fixture *fixture) {
-    open_on(fixture, 1, fake_context(0), fixture->pools[0].fence);
+    open_on(fixture, 1, fake_context(0), fixture->heaps[0].fence);
 }
 
 uint64_t fixture_obtain(struct fixture *fixture, size_t n_bytes, enum cushim_status *status) {
     struct cushim_mem_block block = {0};
-    *status = cushim_mem_heap_obtain(&fixture->pools[0], n_bytes, &block);
+    *status = cushim_mem_heap_obtain(&fixture->heaps[0], n_bytes, &block);
     return *status == CUSHIM_OK ? block.address : 0;
 }
 
@@ -122,7 +122,7 @@ enum cushim_status fixture_release(struct fixture *fixture, uint64_t address, CU
         *answer = (CUresult)fast;
         return cushim_status_from_cu(*answer);
     }
-    return status == CUSHIM_OK ? cushim_mem_heap_release(found.segment->pool, &found, answer)
+    return status == CUSHIM_OK ? cushim_mem_heap_release(found.segment->heap, &found, answer)
                                : status;
 }
 
@@ -132,7 +132,7 @@ enum cushim_status fixture_release_on(struct fixture *fixture, uint64_t address,
     enum cushim_status status = find(fixture, address, &found);
     *answer = CUDA_SUCCESS;
     return status == CUSHIM_OK
-               ? cushim_mem_heap_release_on(found.segment->pool, &found, stream, answer)
+               ? cushim_mem_heap_release_on(found.segment->heap, &found, stream, answer)
                : status;
 }
 
@@ -143,14 +143,14 @@ void fixture_give(struct fixture *fixture, uint64_t address) {
 }
 
 size_t fixture_trim(struct fixture *fixture, size_t keep_bytes) {
-    cushim_mem_cache_drain_all(&fixture->pools[0]);
-    return cushim_mem_reclaim_trim(&fixture->pools[0], keep_bytes);
+    cushim_mem_cache_drain_all(&fixture->heaps[0]);
+    return cushim_mem_reclaim_trim(&fixture->heaps[0], keep_bytes);
 }
 
 size_t fixture_used_bytes(struct fixture *fixture) {
-    size_t n_bytes = fixture->pools[0].live_bytes;
-    const struct cushim_mem_cache *cache = fixture->pools[0].caches;
-    for (; cache; cache = cache->next_of_pool)
+    size_t n_bytes = fixture->heaps[0].live_bytes;
+    const struct cushim_mem_cache *cache = fixture->heaps[0].caches;
+    for (; cache; cache = cache->next_of_heap)
         n_bytes -= cache->cached_bytes;
     return n_bytes;
 }
@@ -210,7 +210,7 @@ static const char *fault_of_slab(const struct cushim_mem_extent *extent, struct 
     return NULL;
 }
 
-/* A chunk is one block to its pool, whatever is served from it. */
+/* A chunk is one block to its heap, whatever is served from it. */
 static void add_chunk(const struct cushim_mem_extent *extent, struct sums *sums) {
     sums->cut_used_bytes += extent->n_grains * CUSHIM_MEM_GRAIN_BYTES;
     for (uint32_t i = 0; i < extent->n_cells; i++) {
@@ -349,27 +349,27 @@ static const char *fault_of_segment(struct fixture *fixture,
     return NULL;
 }
 
-static const char *fault_of_lists(const struct cushim_mem_heap *pool, const struct sums *sums) {
+static const char *fault_of_lists(const struct cushim_mem_heap *heap, const struct sums *sums) {
     size_t n_free = 0, n_idle = 0, n_whole = 0, n_slabs = 0;
     for (unsigned i = 0; i < CUSHIM_MEM_EXTENT_LISTS; i++) {
-        const struct cushim_mem_extent *extent = pool->extents.lists[i];
+        const struct cushim_mem_extent *extent = heap->extents.lists[i];
         for (; extent; extent = extent->next, n_free++) {
             if (atomic_load(&extent->kind) != CUSHIM_MEM_EXTENT_FREE)
                 return "an extent in use is listed as free";
         }
     }
-    for (const struct cushim_mem_segment *segment = pool->bound.oldest_free; segment;
+    for (const struct cushim_mem_segment *segment = heap->bound.oldest_free; segment;
          segment = segment->younger_free) {
         n_whole++;
         n_idle += segment->is_dedicated && !segment->is_retired;
         if (!is_wholly_free(segment))
             return "a segment in use is listed as wholly free";
         if (segment->younger_free ? segment->younger_free->older_free != segment
-                                  : segment != pool->bound.oldest_free->older_free)
+                                  : segment != heap->bound.oldest_free->older_free)
             return "the list of wholly free segments is broken";
     }
     for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
-        const struct cushim_mem_extent *slab = pool->buckets[i].slabs;
+        const struct cushim_mem_extent *slab = heap->buckets[i].slabs;
         for (; slab; slab = slab->next)
             n_slabs++;
     }
@@ -391,12 +391,12 @@ static bool is_in_list(const struct cushim_mem_extent *slab, uint32_t index) {
     return false;
 }
 
-static const char *fault_of_slot(const struct cushim_mem_heap *pool,
+static const char *fault_of_slot(const struct cushim_mem_heap *heap,
                                  const struct cushim_mem_slot *slot, unsigned class_index) {
-    const struct cushim_mem_extent *extent = cushim_mem_blocks_slab(pool->ledger, slot->address);
+    const struct cushim_mem_extent *extent = cushim_mem_blocks_slab(heap->ledger, slot->address);
     uint32_t index = (uint32_t)(slot->cell - extent->cells);
     uint32_t state = atomic_load(&slot->cell->state);
-    if (extent->class_index != class_index || extent->segment->pool != pool)
+    if (extent->class_index != class_index || extent->segment->heap != heap)
         return "a block is in the cache of another class or pool";
     if (slot->address != cushim_mem_extent_address(extent) + (uint64_t)index * extent->block_bytes)
         return "a block in a cache is not at its address";
@@ -405,7 +405,7 @@ static const char *fault_of_slot(const struct cushim_mem_heap *pool,
     return is_in_list(extent, index) ? "a block is in a cache and in its slab's list" : NULL;
 }
 
-static const char *fault_of_bin(const struct cushim_mem_heap *pool,
+static const char *fault_of_bin(const struct cushim_mem_heap *heap,
                                 const struct cushim_mem_cache *cache, unsigned class_index,
                                 size_t *n_bytes, struct sums *sums) {
     const struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
@@ -414,7 +414,7 @@ static const char *fault_of_bin(const struct cushim_mem_heap *pool,
     uint64_t tag = 0;
     for (const struct cushim_mem_slot *slot = bin->oldest; slot;
          older = slot, slot = slot->younger, n++) {
-        const char *fault = fault_of_slot(pool, slot, class_index);
+        const char *fault = fault_of_slot(heap, slot, class_index);
         if (fault)
             return fault;
         if (slot->older != older || slot->tag < tag)
@@ -434,27 +434,27 @@ static const char *fault_of_bin(const struct cushim_mem_heap *pool,
                : "a deque of a cache is wrong";
 }
 
-static const char *fault_of_caches(const struct cushim_mem_heap *pool, struct sums *sums) {
+static const char *fault_of_caches(const struct cushim_mem_heap *heap, struct sums *sums) {
     unsigned n_caches = 0;
-    size_t most_bytes = cushim_mem_deferred_batch_bytes(pool);
-    const struct cushim_mem_cache *cache = pool->caches;
+    size_t most_bytes = cushim_mem_deferred_batch_bytes(heap);
+    const struct cushim_mem_cache *cache = heap->caches;
     if (!most_bytes)
         most_bytes = CUSHIM_MEM_CACHE_BYTES;
-    for (; cache; cache = cache->next_of_pool, n_caches++) {
+    for (; cache; cache = cache->next_of_heap, n_caches++) {
         size_t n_bytes = 0;
-        if (atomic_load(&cache->pool) != pool || atomic_load(&cache->lock.word))
+        if (atomic_load(&cache->heap) != heap || atomic_load(&cache->lock.word))
             return "a cache is bound to another pool, or in use";
         for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
-            const char *fault = fault_of_bin(pool, cache, i, &n_bytes, sums);
+            const char *fault = fault_of_bin(heap, cache, i, &n_bytes, sums);
             if (fault)
                 return fault;
         }
         if (n_bytes != cache->cached_bytes || n_bytes > most_bytes)
             return "the bytes of a cache are wrong";
     }
-    for (const struct cushim_mem_deferred_row *row = pool->deferred.first; row; row = row->next)
+    for (const struct cushim_mem_deferred_row *row = heap->deferred.first; row; row = row->next)
         sums->n_held_back--;
-    for (const struct cushim_mem_deferred_line *line = pool->deferred.lines; line;
+    for (const struct cushim_mem_deferred_line *line = heap->deferred.lines; line;
          line = line->next)
         for (const struct cushim_mem_deferred_row *row = line->first; row; row = row->next)
             sums->n_held_back--;
@@ -462,20 +462,20 @@ static const char *fault_of_caches(const struct cushim_mem_heap *pool, struct su
         return "a free cell is in no list and no cache, or in two";
     if (sums->n_held_back && !fixture_holds)
         return "a deferred block waits nowhere";
-    return n_caches == pool->n_caches ? NULL : "caches and their number differ";
+    return n_caches == heap->n_caches ? NULL : "caches and their number differ";
 }
 
-static const char *fault_of_pool(struct fixture *fixture, const struct cushim_mem_heap *pool,
+static const char *fault_of_heap(struct fixture *fixture, const struct cushim_mem_heap *heap,
                                  struct sums *all) {
     struct sums sums = {0};
     const char *fault = NULL;
-    const struct cushim_mem_segment *segment = pool->segments;
+    const struct cushim_mem_segment *segment = heap->segments;
     for (; segment && !fault; segment = segment->next)
         fault = fault_of_segment(fixture, segment, &sums);
     if (!fault)
-        fault = fault_of_lists(pool, &sums);
+        fault = fault_of_lists(heap, &sums);
     if (!fault)
-        fault = fault_of_caches(pool, &sums);
+        fault = fault_of_caches(heap, &sums);
     if (fault)
         return fault;
     all->cut_live_bytes += sums.cut_live_bytes;
@@ -483,18 +483,18 @@ static const char *fault_of_pool(struct fixture *fixture, const struct cushim_me
     all->held_bytes += sums.held_bytes;
     all->n_segments += sums.n_segments;
     all->free_bytes += sums.free_bytes;
-    if (sums.cut_used_bytes != pool->live_bytes)
+    if (sums.cut_used_bytes != heap->live_bytes)
         return "live_bytes of the pool is wrong";
-    if (sums.held_bytes != pool->held_bytes)
+    if (sums.held_bytes != heap->held_bytes)
         return "held_bytes of the pool is wrong";
-    return sums.free_bytes == pool->free_segment_bytes ? NULL : "free_segment_bytes is wrong";
+    return sums.free_bytes == heap->free_segment_bytes ? NULL : "free_segment_bytes is wrong";
 }
 
 const char *fixture_fault(struct fixture *fixture) {
     struct sums all = {0};
-    for (unsigned k = 0; k < FIXTURE_POOLS; k++) {
-        const char *fault = cushim_mem_heap_is_open(&fixture->pools[k])
-                                ? fault_of_pool(fixture, &fixture->pools[k], &all)
+    for (unsigned k = 0; k < FIXTURE_HEAPS; k++) {
+        const char *fault = cushim_mem_heap_is_open(&fixture->heaps[k])
+                                ? fault_of_heap(fixture, &fixture->heaps[k], &all)
                                 : NULL;
         if (fault)
             return fault;

@@ -1,9 +1,9 @@
 /*
- * A pool on the fake driver, and what must hold of it at every moment.
+ * A heap on the fake driver, and what must hold of it at every moment.
  *
- * One fixture is one ledger with up to FIXTURE_POOLS pools, pool k on context k, sharing policy,
- * gate and statistics.  fixture_check walks all segments, extents, lists and bitmaps and compares
- * every sum with what the pools and the statistics say.
+ * One fixture is one table of blocks with up to FIXTURE_HEAPS heaps, heap k on context k, sharing
+ * policy, gate and statistics.  fixture_check walks all segments, extents, lists and bitmaps and
+ * compares every sum with what the heaps and the statistics say.
  */
 #ifndef CUSHIM_TESTS_UNIT_MEMORY_FIXTURE_H
 #define CUSHIM_TESTS_UNIT_MEMORY_FIXTURE_H
@@ -11,7 +11,7 @@
 #include "memory/state/heap_state.h"
 #include "tests/unit/fake/fake_cuda.h"
 
-enum { FIXTURE_POOLS = 2 };
+enum { FIXTURE_HEAPS = 2 };
 
 struct fixture {
     struct cushim_cuda *cuda; /* the fake as a table: apart, so that few compile one */
@@ -19,23 +19,23 @@ struct fixture {
     struct cushim_mem_capture_guard gate;
     struct cushim_mem_policy policy;
     struct cushim_mem_stats stats, sum;
-    struct cushim_mem_heap pools[FIXTURE_POOLS];
+    struct cushim_mem_heap heaps[FIXTURE_HEAPS];
 };
 
 /* What the gate answers, and how often PASS_RECORD was given out and handed back. */
 extern atomic_int fixture_pass;
 extern atomic_uint fixture_n_enters, fixture_n_leaves;
 
-/* Set by tests that keep blocks in holds, which no pool knows. */
+/* Set by tests that keep blocks in holds, which no heap knows. */
 extern bool fixture_holds;
 
-/* A fresh fake and a fixture with pool 0 open and context 0 current; `without` as in fake_load. */
+/* A fresh fake and a fixture with heap 0 open and context 0 current; `without` as in fake_load. */
 struct fixture *fixture_create(const char *without);
 void fixture_destroy(struct fixture *fixture);
 
 void fixture_open(struct fixture *fixture, unsigned k);
 
-/* Pool 1 on context 0, with the fence of pool 0. */
+/* Heap 1 on context 0, with the fence of heap 0. */
 void fixture_open_beside(struct fixture *fixture);
 
 /* All counters, those of the caches included; valid until the next call. */
@@ -44,11 +44,11 @@ const struct cushim_mem_stats *fixture_stats(struct fixture *fixture);
 /* 0 and *status where the request was not served. */
 uint64_t fixture_obtain(struct fixture *fixture, size_t n_bytes, enum cushim_status *status);
 
-/* Obtain from pool 0; fails the test where that fails. */
+/* Obtain from heap 0; fails the test where that fails. */
 uint64_t fixture_take(struct fixture *fixture, size_t n_bytes);
 
 /* What a hook makes of a free: CUSHIM_UNKNOWNPTR for a foreign address, CUSHIM_DOUBLEFREE for a
- * block that is not LIVE, CUSHIM_INVALID for an interior address; else the pool's answer. */
+ * block that is not LIVE, CUSHIM_INVALID for an interior address; else the heap's answer. */
 enum cushim_status fixture_release(struct fixture *fixture, uint64_t address, CUresult *answer);
 enum cushim_status fixture_release_on(struct fixture *fixture, uint64_t address, CUstream stream,
                                       CUresult *answer);
@@ -56,17 +56,17 @@ enum cushim_status fixture_release_on(struct fixture *fixture, uint64_t address,
 /* Release; fails the test where that fails. */
 void fixture_give(struct fixture *fixture, uint64_t address);
 
-/* All that pool 0 holds and nobody uses goes back to the driver: caches first, then all but
+/* All that heap 0 holds and nobody uses goes back to the driver: caches first, then all but
  * keep_bytes. */
 size_t fixture_trim(struct fixture *fixture, size_t keep_bytes);
 
-/* What pool 0 has handed out or keeps pending: its live_bytes without the caches'. */
+/* What heap 0 has handed out or keeps pending: its live_bytes without the caches'. */
 size_t fixture_used_bytes(struct fixture *fixture);
 
 enum cushim_mem_state fixture_state(struct fixture *fixture, uint64_t address);
 enum cushim_mem_verdict fixture_judge(struct fixture *fixture, uint64_t address, size_t n_bytes);
 
-/* All invariants of all open pools; NULL, or what is wrong in words (static). */
+/* All invariants of all open heaps; NULL, or what is wrong in words (static). */
 const char *fixture_fault(struct fixture *fixture);
 void fixture_check(struct fixture *fixture);
 

@@ -1,4 +1,4 @@
-/* How much a pool holds: little when little is used, and no more than recent use explains. */
+/* How much a heap holds: little when little is used, and no more than recent use explains. */
 #include "memory/state/heap_state.h"
 
 #include <string.h>
@@ -14,17 +14,17 @@ enum { MIB = 1 << 20 };
 static struct fixture *fixture;
 static uint64_t addresses[4000];
 
-static struct cushim_mem_heap *pool(void) {
-    return &fixture->pools[0];
+static struct cushim_mem_heap *heap(void) {
+    return &fixture->heaps[0];
 }
 
 /* The promise; `peak_bytes` is the highest live total so far, as cut. */
 static void check_bound(size_t peak_bytes) {
-    size_t basis_bytes = pool()->live_bytes > peak_bytes ? pool()->live_bytes : peak_bytes;
+    size_t basis_bytes = heap()->live_bytes > peak_bytes ? heap()->live_bytes : peak_bytes;
     size_t bound_bytes = basis_bytes + basis_bytes / 2 + 32 * MIB; /* of sizes that take turns */
     /* pages pinned by live blocks cannot go: then nothing that is wholly free is left */
-    ck_assert_msg(pool()->held_bytes <= bound_bytes || pool()->free_segment_bytes == 0,
-                  "held %zu of at most %zu", pool()->held_bytes, bound_bytes);
+    ck_assert_msg(heap()->held_bytes <= bound_bytes || heap()->free_segment_bytes == 0,
+                  "held %zu of at most %zu", heap()->held_bytes, bound_bytes);
 }
 
 /*
@@ -33,10 +33,10 @@ static void check_bound(size_t peak_bytes) {
  */
 static void let_time_pass(void) {
     uint64_t address = fixture_take(fixture, 512);
-    pool()->recent_since_ns = cushim_clock_coarse_ns() - 3000000000u;
+    heap()->recent_since_ns = cushim_clock_coarse_ns() - 3000000000u;
     fixture_give(fixture, address);
-    pool()->recent_since_ns = cushim_clock_coarse_ns() - 3000000000u;
-    pool()->drained_ns = 0;
+    heap()->recent_since_ns = cushim_clock_coarse_ns() - 3000000000u;
+    heap()->drained_ns = 0;
 }
 
 TEST(a_program_that_uses_1_MiB_holds_one_segment_of_2_MiB) {
@@ -44,7 +44,7 @@ TEST(a_program_that_uses_1_MiB_holds_one_segment_of_2_MiB) {
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 8; i++)
         fixture_take(fixture, sizes[i]);
-    ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
+    ck_assert_uint_eq(heap()->held_bytes, 2 * MIB);
     ck_assert_uint_eq(fake_n_allocations(), 1);
     fixture_check(fixture);
 }
@@ -57,13 +57,13 @@ static void check_packing(size_t n_bytes) {
     size_t live_bytes = fixture_stats(fixture)->live_bytes;
     ck_assert_uint_eq(live_bytes, 1000 * n_bytes);
     size_t native_bytes = (n_bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
-    ck_assert_uint_eq(pool()->held_bytes, 1000 * native_bytes);
+    ck_assert_uint_eq(heap()->held_bytes, 1000 * native_bytes);
     for (unsigned i = 0; i < 1000; i++) {
         if (i % 5)
             fixture_give(fixture, addresses[i]);
     }
-    cushim_mem_reclaim_trim(pool(), 0);
-    ck_assert_uint_eq(pool()->held_bytes, 200 * native_bytes); /* no block pins another's */
+    cushim_mem_reclaim_trim(heap(), 0);
+    ck_assert_uint_eq(heap()->held_bytes, 200 * native_bytes); /* no block pins another's */
     fixture_check(fixture);
     fixture_destroy(fixture);
 }
@@ -82,14 +82,14 @@ TEST(what_is_held_stays_within_its_bound_after_each_free) {
     fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 120; i++) {
         addresses[i] = fixture_take(fixture, sizes[i % 6]);
-        peak_bytes = pool()->live_bytes;
+        peak_bytes = heap()->live_bytes;
     }
     for (unsigned i = 0; i < 120; i++) {
         fixture_give(fixture, addresses[i * 77 % 120]);
         check_bound(peak_bytes);
         if (i == 40) {
             let_time_pass();
-            peak_bytes = pool()->live_bytes;
+            peak_bytes = heap()->live_bytes;
         }
     }
     fixture_check(fixture);
@@ -103,7 +103,7 @@ TEST(when_all_is_freed_once_little_is_held) {
     for (unsigned i = 0; i < 200; i++)
         fixture_give(fixture, addresses[i]);
     fixture_give(fixture, last);
-    ck_assert_uint_le(pool()->held_bytes, 32 * MIB);
+    ck_assert_uint_le(heap()->held_bytes, 32 * MIB);
     fixture_check(fixture);
 }
 
@@ -118,7 +118,7 @@ TEST(free_slabs_do_not_keep_segments_beyond_the_bound) {
     }
     ck_assert_uint_eq(fixture_used_bytes(fixture), 0);
     /* what the cache had a moment ago counts as live: 4 MiB at most */
-    ck_assert_uint_le(pool()->held_bytes, 4 * MIB + 4 * MIB / 16 + 32 * MIB);
+    ck_assert_uint_le(heap()->held_bytes, 4 * MIB + 4 * MIB / 16 + 32 * MIB);
     fixture_check(fixture);
 }
 
@@ -152,14 +152,14 @@ TEST(what_counts_as_large_may_change_while_blocks_live) {
     uint64_t shared = fixture_take(fixture, 3 * MIB);
     atomic_store(&fixture->policy.dedicated_bytes, 2 * MIB);
     uint64_t own = fixture_take(fixture, 3 * MIB);
-    ck_assert_uint_eq(pool()->segments->is_dedicated, true);
+    ck_assert_uint_eq(heap()->segments->is_dedicated, true);
     atomic_store(&fixture->policy.dedicated_bytes, 256 * (size_t)MIB);
     fixture_check(fixture);
     fixture_give(fixture, own);
     fixture_give(fixture, shared);
     fixture_check(fixture);
     ck_assert_uint_eq(fixture_take(fixture, 3 * MIB), shared);
-    cushim_mem_reclaim_trim(pool(), 0);
+    cushim_mem_reclaim_trim(heap(), 0);
     ck_assert_int_eq(fixture_judge(fixture, own, 1), CUSHIM_MEM_FOREIGN);
     fixture_check(fixture);
 }
@@ -175,7 +175,7 @@ TEST(an_uncached_dedicated_block_goes_straight_back) {
     ck_assert_int_eq(fixture_judge(fixture, own, 1), CUSHIM_MEM_FOREIGN);
     fixture_check(fixture);
     fixture_give(fixture, shared);
-    ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
+    ck_assert_uint_eq(heap()->held_bytes, 2 * MIB);
     fixture_check(fixture);
 }
 
@@ -197,17 +197,17 @@ static size_t held_after(unsigned n) {
     let_time_pass();
     fixture_give(fixture, fixture_take(fixture, 20 * MIB));
     fixture_check(fixture);
-    return pool()->held_bytes;
+    return heap()->held_bytes;
 }
 
 TEST(what_could_be_had_back_is_segments_without_a_live_block) {
     fixture = fixture_create(NULL);
     uint64_t small = fixture_take(fixture, 1000), large = fixture_take(fixture, 5 * MIB);
-    ck_assert_uint_eq(cushim_mem_reclaim_reusable_bytes(pool()), 0);
+    ck_assert_uint_eq(cushim_mem_reclaim_reusable_bytes(heap()), 0);
     fixture_give(fixture, large);
-    ck_assert_uint_eq(cushim_mem_reclaim_reusable_bytes(pool()), 6 * MIB);
+    ck_assert_uint_eq(cushim_mem_reclaim_reusable_bytes(heap()), 6 * MIB);
     fixture_give(fixture, small); /* it lies in a cache */
-    ck_assert_uint_eq(cushim_mem_reclaim_reusable_bytes(pool()), 8 * MIB);
+    ck_assert_uint_eq(cushim_mem_reclaim_reusable_bytes(heap()), 8 * MIB);
 }
 
 /* One turn of a loop: n blocks of n_bytes live together.  Returns the driver calls that it made. */
@@ -227,7 +227,7 @@ TEST(what_never_came_again_goes_back_at_its_free) {
         turn(1, 20 * MIB);
         turn(1, 20 * MIB); /* which is no reason to keep all of these: */
         turn(150, 20 * MIB);
-        ck_assert_uint_le(pool()->held_bytes, (size_t)(way ? 4 : 20 + 32) * MIB);
+        ck_assert_uint_le(heap()->held_bytes, (size_t)(way ? 4 : 20 + 32) * MIB);
         fixture_check(fixture);
         fixture_destroy(fixture);
     }
@@ -252,11 +252,11 @@ TEST(what_a_loop_has_earned_goes_back_when_nobody_asks_for_it) {
     uint64_t other = fixture_take(fixture, 1000);
     for (int i = 0; i < 3; i++)
         turn(50, 20 * MIB);
-    ck_assert_uint_ge(pool()->held_bytes, 1000 * (size_t)MIB);
-    pool()->bound.looked_ns -= 1100000000;
-    atomic_fetch_sub(&pool()->recent_since_ns, 1100000000);
+    ck_assert_uint_ge(heap()->held_bytes, 1000 * (size_t)MIB);
+    heap()->bound.looked_ns -= 1100000000;
+    atomic_fetch_sub(&heap()->recent_since_ns, 1100000000);
     fixture_give(fixture, other);
-    ck_assert_uint_le(pool()->held_bytes, (2 + 32) * MIB);
+    ck_assert_uint_le(heap()->held_bytes, (2 + 32) * MIB);
     fixture_check(fixture);
 }
 
@@ -266,15 +266,15 @@ TEST(what_was_idle_for_a_second_is_not_earned_any_more) {
     fake_limit(16384 * (size_t)MIB);
     for (int i = 0; i < 4; i++)
         turn(50, 20 * MIB);
-    ck_assert_uint_gt(pool()->bound.device_bytes, 0);
+    ck_assert_uint_gt(heap()->bound.device_bytes, 0);
     for (int i = 0; i < 40; i++)
         fixture_take(fixture, 20 * MIB);
-    ck_assert_uint_eq(pool()->held_bytes, 1000 * (size_t)MIB);
+    ck_assert_uint_eq(heap()->held_bytes, 1000 * (size_t)MIB);
     for (int i = 0; i < 3; i++) {
-        atomic_fetch_sub(&pool()->recent_since_ns, 1100000000);
+        atomic_fetch_sub(&heap()->recent_since_ns, 1100000000);
         turn(2, 3 * MIB);
     }
-    ck_assert_uint_le(pool()->held_bytes, (800 + 800 / 16 + 8 + 32) * MIB);
+    ck_assert_uint_le(heap()->held_bytes, (800 + 800 / 16 + 8 + 32) * MIB);
     fixture_check(fixture);
 }
 
@@ -307,8 +307,8 @@ TEST(a_pool_with_next_to_nothing_live_holds_an_eighth_of_the_device) {
     for (unsigned i = 0; i < 30; i++)
         fixture_give(fixture, addresses[i]);
     /* natively all of it would be free: 7/8 are, at once, whoever asks */
-    ck_assert_uint_le(pool()->held_bytes, (128 + 2) * MIB);
-    ck_assert_uint_gt(pool()->held_bytes, 100 * MIB);
+    ck_assert_uint_le(heap()->held_bytes, (128 + 2) * MIB);
+    ck_assert_uint_gt(heap()->held_bytes, 100 * MIB);
     /* a loop that frees all and allocates again stays below that, and costs no call */
     unsigned n_calls = fake_n_calls("cuMemAlloc_v2");
     for (unsigned i = 0; i < 10; i++)
@@ -326,13 +326,13 @@ TEST(what_is_held_free_is_at_most_half_of_what_the_driver_has_free) {
         addresses[i] = fixture_take(fixture, 20 * MIB);
     for (unsigned i = 0; i < 40; i++) {
         fixture_give(fixture, addresses[i]);
-        pool()->bound.asked_ns = 1; /* a tenth of a second goes by */
-        size_t free_bytes = pool()->held_bytes - pool()->live_bytes;
+        heap()->bound.asked_ns = 1; /* a tenth of a second goes by */
+        size_t free_bytes = heap()->held_bytes - heap()->live_bytes;
         size_t driver_bytes = 1024 * (size_t)MIB - fake_used_bytes();
         ck_assert_msg(free_bytes <= 32 * MIB || free_bytes <= driver_bytes / 2,
                       "%zu free, the driver has %zu", free_bytes, driver_bytes);
     }
-    ck_assert_uint_gt(pool()->held_bytes, pool()->live_bytes + 200 * (size_t)MIB);
+    ck_assert_uint_gt(heap()->held_bytes, heap()->live_bytes + 200 * (size_t)MIB);
     fixture_check(fixture);
 }
 
@@ -345,11 +345,11 @@ TEST(a_request_gives_back_first_where_that_waits_for_nothing) {
             fixture_give(fixture, addresses[k]);
     }
     fake_submit(0);
-    size_t held_bytes = pool()->held_bytes;
+    size_t held_bytes = heap()->held_bytes;
     fake_forget_order();
     addresses[0] = fixture_take(fixture, 200 * MIB);
     ck_assert_ptr_null(strstr(fake_order(), "cuMemFree_v2"));
-    ck_assert_uint_eq(pool()->held_bytes, held_bytes + 200 * MIB);
+    ck_assert_uint_eq(heap()->held_bytes, held_bytes + 200 * MIB);
     fake_finish(0);
     fake_forget_order();
     addresses[1] = fixture_take(fixture, 100 * MIB);
@@ -369,8 +369,8 @@ TEST(each_scheme_of_sizes_packs_a_thousand_blocks) {
         for (unsigned i = 0; i < 3000; i++)
             fixture_give(fixture, addresses[i]);
         fixture_check(fixture);
-        cushim_mem_reclaim_trim(pool(), 0);
-        ck_assert_uint_eq(pool()->held_bytes, 0);
+        cushim_mem_reclaim_trim(heap(), 0);
+        ck_assert_uint_eq(heap()->held_bytes, 0);
         fixture_destroy(fixture);
     }
 }
@@ -398,7 +398,7 @@ TEST(nobody_passes_the_budget_of_the_device) {
     ck_assert_int_eq(status, CUSHIM_NOMEM);
     ck_assert_uint_eq(atomic_load(&budget.charged_bytes), fake_used_bytes());
     fake_lose_all();
-    cushim_mem_heap_abandon(pool());
+    cushim_mem_heap_abandon(heap());
     ck_assert_uint_eq(atomic_load(&budget.charged_bytes), 0);
 }
 

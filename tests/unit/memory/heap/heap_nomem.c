@@ -67,7 +67,7 @@ static void empty(void) {
     }
     fixture_check(fixture);
     fake_finish(0);
-    for (unsigned i = 0; i < 3 && fixture->pools[0].deferred.n_rows; i++) {
+    for (unsigned i = 0; i < 3 && fixture->heaps[0].deferred.n_rows; i++) {
         enum cushim_status status;
         uint64_t address = fixture_obtain(fixture, 1000, &status);
         if (address)
@@ -76,7 +76,7 @@ static void empty(void) {
     fixture_trim(fixture, 0);
     fixture_check(fixture);
     ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
-    ck_assert_uint_eq(fixture->pools[0].held_bytes, 0);
+    ck_assert_uint_eq(fixture->heaps[0].held_bytes, 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
 }
 
@@ -150,10 +150,10 @@ static void *leave_pending_blocks(void *unused) {
         fixture_release(fixture, addresses[i], &answer);
     is_lasting = true;
     fail_from = 1;
-    pthread_mutex_lock(&fixture->pools[0].lock);
-    while (cushim_mem_meta_obtain(&fixture->pools[0].meta, 1)) { /* use up what there is */
+    pthread_mutex_lock(&fixture->heaps[0].lock);
+    while (cushim_mem_meta_obtain(&fixture->heaps[0].meta, 1)) { /* use up what there is */
     }
-    pthread_mutex_unlock(&fixture->pools[0].lock);
+    pthread_mutex_unlock(&fixture->heaps[0].lock);
     return unused; /* and now its cache has nowhere to put them */
 }
 
@@ -165,16 +165,16 @@ TEST(a_cache_that_cannot_be_emptied_outlives_its_thread) {
     pthread_create(&thread, NULL, leave_pending_blocks, NULL);
     pthread_join(thread, NULL);
     ck_assert_uint_gt(n_failed, 0);
-    ck_assert_uint_eq(fixture->pools[0].n_caches, 2);
+    ck_assert_uint_eq(fixture->heaps[0].n_caches, 2);
     ck_assert_int_eq(fixture_state(fixture, addresses[0]), CUSHIM_MEM_DEFERRED);
     fixture_check(fixture);
     fail_from = 0;
-    cushim_mem_cache_drain_all(&fixture->pools[0]);
-    ck_assert_uint_eq(fixture->pools[0].n_caches, 1); /* this thread's */
+    cushim_mem_cache_drain_all(&fixture->heaps[0]);
+    ck_assert_uint_eq(fixture->heaps[0].n_caches, 1); /* this thread's */
     fixture_check(fixture);
     fake_finish(0);
-    cushim_mem_reclaim_empty(&fixture->pools[0], cushim_mem_reclaim_until());
-    ck_assert_uint_eq(fixture->pools[0].held_bytes, 0);
+    cushim_mem_reclaim_empty(&fixture->heaps[0], cushim_mem_reclaim_until());
+    ck_assert_uint_eq(fixture->heaps[0].held_bytes, 0);
     ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 41);
     fixture_check(fixture);
 }
@@ -187,14 +187,14 @@ TEST(a_relaxed_free_that_cannot_be_noted_waits) {
     uint64_t address = fixture_take(fixture, 5 << 20);
     is_lasting = true;
     fail_from = 1;
-    while (cushim_mem_meta_obtain(&fixture->pools[0].meta, 1)) {
+    while (cushim_mem_meta_obtain(&fixture->heaps[0].meta, 1)) {
     }
     fake_submit(0);
     fixture_give(fixture, address);
     fail_from = 0;
     ck_assert_uint_eq(fake_n_done(0), 1);
     ck_assert_int_eq(fixture_judge(fixture, address, 1), CUSHIM_MEM_NO_BLOCK);
-    ck_assert_ptr_null(fixture->pools[0].deferred.first);
+    ck_assert_ptr_null(fixture->heaps[0].deferred.first);
     fixture_check(fixture);
 }
 

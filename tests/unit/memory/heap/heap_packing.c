@@ -1,5 +1,5 @@
 /*
- * What a pool holds over what is live, in steady churn, beside what the driver would take for the
+ * What a heap holds over what is live, in steady churn, beside what the driver would take for the
  * same blocks: up to 1 MiB carved from 2 MiB, above that whole steps of 2 MiB.
  */
 #include "memory/state/heap_state.h"
@@ -71,7 +71,7 @@ struct block {
 };
 
 struct peaks {
-    size_t live_bytes, cut_bytes, held_bytes, native_bytes; /* cut: as the pool rounds them */
+    size_t live_bytes, cut_bytes, held_bytes, native_bytes; /* cut: as the heap rounds them */
 };
 
 static void raise(size_t *peak, size_t now) {
@@ -104,7 +104,7 @@ static struct peaks run(const struct load *load) {
             blocks[k] = blocks[--n];
         }
         raise(&peaks.live_bytes, live_bytes);
-        raise(&peaks.cut_bytes, fixture->pools[0].live_bytes);
+        raise(&peaks.cut_bytes, fixture->heaps[0].live_bytes);
         raise(&peaks.held_bytes, fake_used_bytes());
         raise(&peaks.native_bytes, native_bytes(&native));
     }

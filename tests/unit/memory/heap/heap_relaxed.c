@@ -14,12 +14,12 @@ enum { MIB = 1 << 20, STREAMS = 3 };
 static struct fixture *fixture;
 static CUresult answer;
 
-static struct cushim_mem_heap *pool(void) {
-    return &fixture->pools[0];
+static struct cushim_mem_heap *heap(void) {
+    return &fixture->heaps[0];
 }
 
-/* A pool of a device of that size, whose first free, which waits for what was submitted before it,
- * is behind it.  The size is set before the pool asks for it: caches keep what they were given. */
+/* A heap of a device of that size, whose first free, which waits for what was submitted before it,
+ * is behind it.  The size is set before the heap asks for it: caches keep what they were given. */
 static void setup_on(size_t device_bytes) {
     fixture = fixture_create(NULL);
     fake_limit(device_bytes);
@@ -77,7 +77,7 @@ TEST(a_second_free_of_a_pending_block_is_found) {
         fake_submit(0);
         fixture_give(fixture, address);
         ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_DOUBLEFREE);
-        ck_assert_int_eq(cushim_mem_heap_release(pool(), &found, &answer), CUSHIM_DOUBLEFREE);
+        ck_assert_int_eq(cushim_mem_heap_release(heap(), &found, &answer), CUSHIM_DOUBLEFREE);
         ck_assert_int_eq(fixture_judge(fixture, address, 1), CUSHIM_MEM_NO_BLOCK);
         fixture_check(fixture);
     }
@@ -88,7 +88,7 @@ TEST(a_free_waits_for_what_the_host_could_see) {
     setup();
     uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000);
     fake_submit(0);
-    cushim_mem_fence_note_effect(pool()->fence);
+    cushim_mem_fence_note_effect(heap()->fence);
     fixture_give(fixture, a);
     ck_assert_uint_eq(fake_n_done(0), 1);
     ck_assert_uint_eq(fixture_stats(fixture)->n_waits, 1);
@@ -109,7 +109,7 @@ TEST(a_refused_fence_leaves_the_block_live_and_damage_is_noted) {
     ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_FAULT);
     ck_assert_int_eq(answer, CUDA_ERROR_ILLEGAL_ADDRESS);
     ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
-    ck_assert_int_eq(pool()->damage, CUDA_ERROR_ILLEGAL_ADDRESS);
+    ck_assert_int_eq(heap()->damage, CUDA_ERROR_ILLEGAL_ADDRESS);
     enum cushim_status status;
     fixture_obtain(fixture, 1000, &status);
     ck_assert_int_eq(status, CUSHIM_STATE);
@@ -181,7 +181,7 @@ TEST(pending_and_cached_blocks_go_with_their_context) {
         fixture_give(fixture, large);
         fixture_check(fixture);
         unsigned n_before = fake_n_all_calls();
-        cushim_mem_heap_abandon(pool());
+        cushim_mem_heap_abandon(heap());
         ck_assert_uint_eq(fake_n_all_calls(), n_before);
         ck_assert_int_eq(fixture_judge(fixture, small, 1), CUSHIM_MEM_FOREIGN);
         fake_finish(0);
@@ -196,9 +196,9 @@ TEST(a_synchronise_of_the_program_makes_blocks_free) {
     uint64_t address = fixture_take(fixture, 5 * MIB);
     fake_submit(0);
     fixture_give(fixture, address);
-    uint64_t epoch = cushim_mem_fence_synchronise(pool()->fence);
+    uint64_t epoch = cushim_mem_fence_synchronise(heap()->fence);
     fake_finish(0);
-    cushim_mem_fence_complete(pool()->fence, epoch);
+    cushim_mem_fence_complete(heap()->fence, epoch);
     fake_submit(0);
     unsigned n_before = fake_n_all_calls();
     ck_assert_uint_eq(fixture_take(fixture, 5 * MIB), address);
@@ -213,7 +213,7 @@ TEST(before_context_events_what_is_pending_is_bounded) {
         uint64_t address = fixture_take(fixture, 5 * MIB);
         fake_submit(0);
         fixture_give(fixture, address);
-        ck_assert_uint_le(pool()->deferred.n_bytes, CUSHIM_MEM_HEAP_DEFERRED_BYTES);
+        ck_assert_uint_le(heap()->deferred.n_bytes, CUSHIM_MEM_HEAP_DEFERRED_BYTES);
     }
     fixture_check(fixture);
 }
@@ -320,9 +320,9 @@ static void *churn(void *seed) {
         fake_submit((unsigned)(random % STREAMS * 4));
         advance(suite_random(&random));
         if (random % 128 == 0)
-            cushim_mem_cache_drain_all(pool());
+            cushim_mem_cache_drain_all(heap());
         if (random % 128 == 1)
-            cushim_mem_reclaim_trim(pool(), 0);
+            cushim_mem_reclaim_trim(heap(), 0);
     }
     for (unsigned i = 0; i < 16; i++) {
         CUresult said;
@@ -332,7 +332,7 @@ static void *churn(void *seed) {
     return NULL;
 }
 
-TEST(threads_leave_a_consistent_pool) {
+TEST(threads_leave_a_consistent_heap) {
     pthread_t threads[4];
     setup();
     atomic_store(&fixture->policy.dedicated_bytes, 4 * MIB);
@@ -348,15 +348,15 @@ TEST(threads_leave_a_consistent_pool) {
     ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 6001);
     for (unsigned i = 0; i < STREAMS; i++)
         fake_finish(4 * i);
-    ck_assert_int_eq(cushim_mem_fence_await(pool()->fence, cushim_mem_fence_tag(pool()->fence), 0,
+    ck_assert_int_eq(cushim_mem_fence_await(heap()->fence, cushim_mem_fence_tag(heap()->fence), 0,
                                             &fixture->stats, &answer),
                      CUSHIM_OK);
-    pthread_mutex_lock(&pool()->lock);
-    cushim_mem_heap_give_deferred(pool());
-    pthread_mutex_unlock(&pool()->lock);
+    pthread_mutex_lock(&heap()->lock);
+    cushim_mem_heap_give_deferred(heap());
+    pthread_mutex_unlock(&heap()->lock);
     fixture_trim(fixture, 0);
     fixture_check(fixture);
-    ck_assert_uint_eq(pool()->held_bytes, 0);
+    ck_assert_uint_eq(heap()->held_bytes, 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
 }
 

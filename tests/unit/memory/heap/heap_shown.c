@@ -13,7 +13,7 @@ static struct fixture *fixture;
 static CUresult answer;
 
 static size_t held(void) {
-    return fixture->pools[0].held_bytes;
+    return fixture->heaps[0].held_bytes;
 }
 
 static const struct cushim_mem_segment *segment_of(uint64_t address) {
@@ -23,8 +23,8 @@ static const struct cushim_mem_segment *segment_of(uint64_t address) {
 }
 
 static void show(uint64_t address) {
-    cushim_mem_heap_show(&fixture->pools[0], address);
-    cushim_mem_heap_show(&fixture->pools[0], address); /* as often as one asks for its handle */
+    cushim_mem_heap_show(&fixture->heaps[0], address);
+    cushim_mem_heap_show(&fixture->heaps[0], address); /* as often as one asks for its handle */
     fixture_check(fixture);
 }
 
@@ -59,7 +59,7 @@ TEST(a_shown_block_serves_nobody_again_and_its_neighbours_serve_on) {
             ck_assert(has_neighbour);
             for (unsigned i = 0; i < N; i++)
                 fixture_give(fixture, blocks[i]);
-            cushim_mem_cache_drain_all(&fixture->pools[0]);
+            cushim_mem_cache_drain_all(&fixture->heaps[0]);
             fixture_check(fixture);
         }
         ck_assert_int_eq(fixture_judge(fixture, shown[0], 1), CUSHIM_MEM_NO_BLOCK);
@@ -88,7 +88,7 @@ TEST(a_segment_with_shown_blocks_goes_back_when_all_of_it_is_free) {
         fixture_check(fixture);
         ck_assert_uint_eq(held(), 2 << 20);
         fixture_give(fixture, blocks[last]);
-        cushim_mem_cache_drain_all(&fixture->pools[0]);
+        cushim_mem_cache_drain_all(&fixture->heaps[0]);
         fixture_check(fixture);
         ck_assert_uint_eq(fixture->stats.free_segment_bytes, 2 << 20);
         ck_assert_ptr_ne(segment_of(fixture_take(fixture, 5000)), segment_of(blocks[0]));
@@ -129,7 +129,7 @@ TEST(blocks_are_shown_while_other_threads_use_their_neighbours) {
         ck_assert_int_eq(pthread_create(&others[i], NULL, use_neighbours, NULL), 0);
     for (unsigned i = 0; i < N_SHOWN_AT_ONCE; i++) {
         shown_so_far[i] = fixture_take(fixture, 5000);
-        cushim_mem_heap_show(&fixture->pools[0], shown_so_far[i]);
+        cushim_mem_heap_show(&fixture->heaps[0], shown_so_far[i]);
         atomic_fetch_add(&n_shown, 1);
         fixture_give(fixture, shown_so_far[i]);
     }

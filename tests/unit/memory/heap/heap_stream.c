@@ -73,7 +73,7 @@ TEST(a_wait_of_the_context_takes_what_is_over_with_it) {
     free_on(a, fake_stream(0));
     fixture_give(fixture, b);
     ck_assert_int_eq(fixture_state(fixture, a), CUSHIM_MEM_FREE);
-    ck_assert_uint_eq(fixture->pools[0].deferred.n_rows, 0);
+    ck_assert_uint_eq(fixture->heaps[0].deferred.n_rows, 0);
     fixture_check(fixture);
 }
 
@@ -83,14 +83,14 @@ TEST(pending_blocks_are_not_given_back_to_the_driver) {
     fake_submit(0);
     free_on(address, fake_stream(0));
     ck_assert_uint_eq(fixture_trim(fixture, 0), 0);
-    ck_assert_uint_eq(fixture->pools[0].held_bytes, 4 << 20);
+    ck_assert_uint_eq(fixture->heaps[0].held_bytes, 4 << 20);
     fixture_check(fixture);
 }
 
 static void retire(uint64_t address) {
     struct cushim_mem_lookup found;
     ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
-    cushim_mem_heap_retire_segment(&fixture->pools[0], found.segment);
+    cushim_mem_heap_retire_segment(&fixture->heaps[0], found.segment);
 }
 
 /* Where no call of the driver frees it in stream order. */
@@ -162,7 +162,7 @@ TEST(a_refused_record_leaves_the_block_live_and_damage_is_noted) {
         ck_assert_int_eq(answer, rows[i].result);
         ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
         ck_assert_uint_eq(fake_n_events(), 0);
-        ck_assert_int_eq(fixture->pools[0].damage != CUDA_SUCCESS, rows[i].is_damage);
+        ck_assert_int_eq(fixture->heaps[0].damage != CUDA_SUCCESS, rows[i].is_damage);
         fixture_check(fixture);
         fixture_destroy(fixture);
     }
@@ -170,14 +170,14 @@ TEST(a_refused_record_leaves_the_block_live_and_damage_is_noted) {
 
 /* As what a graph let go of. */
 static void defer(uint64_t address) {
-    struct cushim_mem_heap *pool = &fixture->pools[0];
+    struct cushim_mem_heap *heap = &fixture->heaps[0];
     struct cushim_mem_lookup found;
     ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
-    ck_assert_int_eq(cushim_mem_heap_claim(pool, &found), CUSHIM_OK);
-    pthread_mutex_lock(&pool->lock);
-    ck_assert(cushim_mem_deferred_add(&pool->deferred, &pool->meta, &found.place,
-                                      cushim_mem_fence_tag(pool->fence)));
-    pthread_mutex_unlock(&pool->lock);
+    ck_assert_int_eq(cushim_mem_heap_claim(heap, &found), CUSHIM_OK);
+    pthread_mutex_lock(&heap->lock);
+    ck_assert(cushim_mem_deferred_add(&heap->deferred, &heap->meta, &found.place,
+                                      cushim_mem_fence_tag(heap->fence)));
+    pthread_mutex_unlock(&heap->lock);
 }
 
 TEST(the_peak_is_that_of_one_block_whichever_way_blocks_are_freed) {
@@ -241,7 +241,7 @@ TEST(a_thousand_pending_blocks_all_come_back) {
     for (unsigned i = 0; i < 3; i++)
         fake_finish(4 * i);
     fixture_give(fixture, last);
-    ck_assert_uint_eq(fixture->pools[0].deferred.n_rows, 0);
+    ck_assert_uint_eq(fixture->heaps[0].deferred.n_rows, 0);
     ck_assert_uint_eq(fixture_used_bytes(fixture), 0);
     fixture_trim(fixture, 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);

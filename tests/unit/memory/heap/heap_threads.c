@@ -66,7 +66,7 @@ static void *churn(void *seed) {
         if (random % 64 == 0)
             fixture_trim(fixture, 4 << 20);
         if (random % 64 == 1)
-            cushim_mem_reclaim_reusable_bytes(&fixture->pools[0]);
+            cushim_mem_reclaim_reusable_bytes(&fixture->heaps[0]);
     }
     for (unsigned i = 0; i < OWN; i++) {
         if (own[i])
@@ -75,7 +75,7 @@ static void *churn(void *seed) {
     return NULL;
 }
 
-TEST(threads_that_free_each_others_blocks_leave_a_consistent_pool) {
+TEST(threads_that_free_each_others_blocks_leave_a_consistent_heap) {
     pthread_t threads[THREADS];
     fixture = fixture_create(NULL);
     atomic_store(&fixture->policy.dedicated_bytes, 4 << 20);
@@ -93,7 +93,7 @@ TEST(threads_that_free_each_others_blocks_leave_a_consistent_pool) {
     fixture_trim(fixture, 0);
     fixture_check(fixture);
     ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
-    ck_assert_uint_eq(fixture->pools[0].held_bytes, 0);
+    ck_assert_uint_eq(fixture->heaps[0].held_bytes, 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
 }
 

@@ -15,14 +15,14 @@ enum { MIB = 1 << 20 };
 static struct fixture *fixture;
 static unsigned n_asked;
 
-static size_t others(const struct cushim_mem_heap *pool, uint64_t until_ns) {
-    ck_assert_ptr_eq(pool, &fixture->pools[0]);
+static size_t others(const struct cushim_mem_heap *heap, uint64_t until_ns) {
+    ck_assert_ptr_eq(heap, &fixture->heaps[0]);
     n_asked++;
-    return cushim_mem_reclaim_empty(&fixture->pools[1], until_ns);
+    return cushim_mem_reclaim_empty(&fixture->heaps[1], until_ns);
 }
 
-static struct cushim_mem_heap *pool(void) {
-    return &fixture->pools[0];
+static struct cushim_mem_heap *heap(void) {
+    return &fixture->heaps[0];
 }
 
 /* A device of 64 MiB. */
@@ -106,15 +106,15 @@ TEST(other_pools_of_the_device_are_asked_last) {
     struct cushim_mem_lookup found;
     CUresult answer;
     fake_set_current(fake_context(1));
-    ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->pools[1], 30 * MIB, &block), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->heaps[1], 30 * MIB, &block), CUSHIM_OK);
     ck_assert(cushim_mem_blocks_find(&fixture->ledger, block.address, &found));
-    ck_assert_int_eq(cushim_mem_heap_release(&fixture->pools[1], &found, &answer), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[1], &found, &answer), CUSHIM_OK);
     fake_set_current(fake_context(0));
     fixture_take(fixture, 20 * MIB);
     ck_assert_uint_eq(n_asked, 0);
     fixture_take(fixture, 20 * MIB);
     ck_assert_uint_eq(n_asked, 1);
-    ck_assert_uint_eq(fixture->pools[1].held_bytes, 0);
+    ck_assert_uint_eq(fixture->heaps[1].held_bytes, 0);
     fixture_check(fixture);
 }
 
@@ -127,7 +127,7 @@ TEST(a_device_that_stays_busy_costs_the_deadline_once_and_no_segment) {
     ck_assert_uint_eq(fixture_obtain(fixture, 60 * MIB, &status), 0);
     ck_assert_int_eq(status, CUSHIM_NOMEM);
     ck_assert_ptr_null(strstr(fake_order(), "cuMemFree_v2")); /* which would wait for ever */
-    ck_assert_uint_ne(pool()->bound.gave_up_ns, 0);
+    ck_assert_uint_ne(heap()->bound.gave_up_ns, 0);
     unsigned n_looks = fake_n_calls("cuEventQuery");
     ck_assert_uint_gt(n_looks, 20);
     ck_assert_uint_eq(fixture_obtain(fixture, 60 * MIB, &status), 0);

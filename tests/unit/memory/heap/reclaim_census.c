@@ -27,7 +27,7 @@ TEST(live_blocks_are_told_apart_by_size) {
     fixture_take(fixture, 40 * MIB);
     fixture_take(fixture, 40 * MIB);
     fixture_give(fixture, freed);
-    cushim_mem_census_take(&fixture->pools[0], &census);
+    cushim_mem_census_take(&fixture->heaps[0], &census);
     ck_assert_uint_eq(n_of(1024), 4);
     ck_assert_uint_eq(n_of(40 * MIB), 2);
     ck_assert_uint_eq(census.n_sizes, 2);
@@ -45,7 +45,7 @@ TEST(a_block_that_the_program_asked_of_is_live) {
     cushim_mem_block_watch(&found);
     ck_assert(cushim_mem_block_set_synchronous(&found, true));
     ck_assert_uint_ne(cushim_mem_block_number(&found), 0);
-    cushim_mem_census_take(&fixture->pools[0], &census);
+    cushim_mem_census_take(&fixture->heaps[0], &census);
     ck_assert_uint_eq(census.live_bytes, 1024);
 }
 
@@ -53,7 +53,7 @@ TEST(what_was_freed_whole_is_free) {
     fixture = fixture_create(NULL);
     fixture->policy.keeps_all = true;
     fixture_give(fixture, fixture_take(fixture, 40 * MIB));
-    cushim_mem_census_take(&fixture->pools[0], &census);
+    cushim_mem_census_take(&fixture->heaps[0], &census);
     ck_assert_uint_eq(census.live_bytes, 0);
     ck_assert_uint_eq(census.largest_free_bytes, 40 * MIB);
 }
@@ -62,18 +62,18 @@ TEST(what_was_shown_and_freed_is_told_apart_from_what_serves) {
     struct cushim_mem_lookup found;
     fixture = fixture_create(NULL);
     uint64_t shown = fixture_take(fixture, 5000), beside = fixture_take(fixture, 5000);
-    cushim_mem_heap_show(&fixture->pools[0], shown);
-    cushim_mem_census_take(&fixture->pools[0], &census);
+    cushim_mem_heap_show(&fixture->heaps[0], shown);
+    cushim_mem_census_take(&fixture->heaps[0], &census);
     ck_assert_uint_eq(census.retired_bytes, 0);
     size_t cached_bytes = census.cached_bytes;
     fixture_give(fixture, shown);
-    cushim_mem_census_take(&fixture->pools[0], &census);
+    cushim_mem_census_take(&fixture->heaps[0], &census);
     ck_assert(cushim_mem_blocks_find(&fixture->ledger, beside, &found));
     ck_assert_uint_eq(census.retired_bytes, found.block_bytes);
     ck_assert_uint_eq(census.cached_bytes, cached_bytes);
     fixture_give(fixture, beside);
-    cushim_mem_cache_drain_all(&fixture->pools[0]);
-    cushim_mem_census_take(&fixture->pools[0], &census); /* the driver can have all of it */
+    cushim_mem_cache_drain_all(&fixture->heaps[0]);
+    cushim_mem_census_take(&fixture->heaps[0], &census); /* the driver can have all of it */
     ck_assert_uint_eq(census.retired_bytes, 0);
 }
 
@@ -85,17 +85,17 @@ TEST(many_sizes_are_counted_in_all) {
         fixture_take(fixture, block_bytes);
         n_bytes += block_bytes;
     }
-    cushim_mem_census_take(&fixture->pools[0], &census);
+    cushim_mem_census_take(&fixture->heaps[0], &census);
     ck_assert_uint_eq(census.n_sizes, CUSHIM_MEM_CENSUS_SIZES);
     ck_assert_uint_eq(census.live_bytes, n_bytes);
 }
 
 static size_t told_bytes;
 
-static void memory_out(struct cushim_mem_heap *pool, const struct cushim_mem_reclaim *tried,
+static void memory_out(struct cushim_mem_heap *heap, const struct cushim_mem_reclaim *tried,
                        const struct cushim_mem_census *seen, size_t n_bytes) {
-    ck_assert_int_eq(pthread_mutex_trylock(&pool->lock), 0); /* nobody holds it */
-    pthread_mutex_unlock(&pool->lock);
+    ck_assert_int_eq(pthread_mutex_trylock(&heap->lock), 0); /* nobody holds it */
+    pthread_mutex_unlock(&heap->lock);
     ck_assert(!tried->is_busy);
     census = *seen;
     told_bytes = n_bytes;

@@ -11,7 +11,7 @@ static struct fixture *fixture;
 static struct cushim_mem_lookup find(uint64_t address) {
     struct cushim_mem_lookup found = {.segment = NULL};
     ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
-    ck_assert_ptr_eq(found.segment->pool, &fixture->pools[0]);
+    ck_assert_ptr_eq(found.segment->heap, &fixture->heaps[0]);
     return found;
 }
 
@@ -149,7 +149,7 @@ TEST(what_belonged_to_a_context_that_went_is_foreign) {
     uint64_t addresses[sizeof sizes / sizeof *sizes];
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         addresses[i] = fixture_take(fixture, sizes[i]);
-    cushim_mem_heap_abandon(&fixture->pools[0]);
+    cushim_mem_heap_abandon(&fixture->heaps[0]);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct cushim_mem_lookup found;
         ck_assert(!cushim_mem_blocks_find(&fixture->ledger, addresses[i], &found));

@@ -23,7 +23,7 @@ static struct cushim_mem_block_meta *cell_of(uint32_t index) {
     return &chunk.cells[index];
 }
 
-/* What the pool makes of a block it took. */
+/* What the heap makes of a block it took. */
 static void make_live(uint32_t index, size_t n_bytes) {
     atomic_store(&cell_of(index)->asked_bytes, n_bytes);
     atomic_store(&cell_of(index)->state, CUSHIM_MEM_LIVE);

@@ -17,7 +17,7 @@ static void setup(size_t n_grains) {
     cushim_mem_extents_list(&extents, &segment->first);
 }
 
-/* What the pool does with a run it took. */
+/* What the heap does with a run it took. */
 static struct cushim_mem_extent *take(size_t n_grains) {
     struct cushim_mem_extent *extent = cushim_mem_extents_take(&extents, &meta, n_grains);
     if (extent)

@@ -85,14 +85,14 @@ static void set_up(void) {
 }
 
 static enum cushim_status clear(void) {
-    return cushim_mem_fill_device(&fixture->pools[0].filler,
+    return cushim_mem_fill_device(&fixture->heaps[0].filler,
                                   &(struct cushim_mem_fill){.address = 4096, .n_bytes = 1000}, 1,
                                   2000000);
 }
 
 TEST(the_device_clears_on_one_stream_of_our_own) {
     set_up();
-    fake_set_current(fake_context(1)); /* another one than the pool's */
+    fake_set_current(fake_context(1)); /* another one than the heap's */
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(clear(), CUSHIM_OK);
     ck_assert_uint_eq(n_sets, 3);
@@ -109,7 +109,7 @@ TEST(a_busy_device_is_not_waited_for) {
     set_up();
     is_busy = true;
     ck_assert_int_eq(clear(), CUSHIM_TIMEOUT);
-    ck_assert_ptr_eq(atomic_load(&fixture->pools[0].filler.stream), fake_stream(0));
+    ck_assert_ptr_eq(atomic_load(&fixture->heaps[0].filler.stream), fake_stream(0));
     ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 0);
     fake_finish(0);
     is_busy = false;
@@ -186,7 +186,7 @@ TEST(what_is_read_is_waited_for_whatever_fails) {
         fixture->cuda->cuStreamSynchronize = synchronise;
         fake_fail_always(names[i], CUDA_ERROR_OUT_OF_MEMORY);
         const struct cushim_mem_fill read = {4096, 1, 0, &byte};
-        ck_assert_int_eq(cushim_mem_fill_device(&fixture->pools[0].filler, &read, 1, 0), CUSHIM_OK);
+        ck_assert_int_eq(cushim_mem_fill_device(&fixture->heaps[0].filler, &read, 1, 0), CUSHIM_OK);
         ck_assert_uint_eq(n_synchronised, 1);
         fixture_check(fixture);
         fixture_destroy(fixture);

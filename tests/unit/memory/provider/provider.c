@@ -1,4 +1,4 @@
-/* Providers of pinned and managed memory, and what pools make of them. */
+/* Providers of pinned and managed memory, and what heaps make of them. */
 #include "memory/provider/provider.h"
 
 #include <string.h>
@@ -40,7 +40,7 @@ static CUresult alloc_managed(CUdeviceptr *address, size_t n_bytes, unsigned fla
     return answer;
 }
 
-/* Pool 0 is of device memory; pool 1 is of the kind, of the same context, with that one's fence. */
+/* Heap 0 is of device memory; heap 1 is of the kind, of the same context, with that one's fence. */
 static struct cushim_mem_heap *set_up(enum cushim_mem_kind kind, unsigned flags) {
     fixture = fixture_create(NULL);
     fixture->cuda->cuMemHostAlloc = host_alloc;
@@ -49,7 +49,7 @@ static struct cushim_mem_heap *set_up(enum cushim_mem_kind kind, unsigned flags)
     atomic_store(&policy.dedicated_bytes, kind == CUSHIM_MEM_MANAGED ? 1 : 64 * MIB);
     policy.is_sparing = kind == CUSHIM_MEM_PINNED;
     policy.keeps_all = false;
-    cushim_mem_heap_open(&fixture->pools[1],
+    cushim_mem_heap_open(&fixture->heaps[1],
                          &(struct cushim_mem_heap_setup){
                              .cuda = fixture->cuda,
                              .context = fake_context(0),
@@ -60,13 +60,13 @@ static struct cushim_mem_heap *set_up(enum cushim_mem_kind kind, unsigned flags)
                              .flags = flags,
                              .source = kind == CUSHIM_MEM_PINNED ? &cushim_mem_provider_pinned
                                                                  : &cushim_mem_provider_managed,
-                             .fence = fixture->pools[0].fence});
-    return &fixture->pools[1];
+                             .fence = fixture->heaps[0].fence});
+    return &fixture->heaps[1];
 }
 
 static enum cushim_status try_take(size_t n_bytes, uint64_t *address) {
     struct cushim_mem_block block = {0};
-    enum cushim_status status = cushim_mem_heap_obtain(&fixture->pools[1], n_bytes, &block);
+    enum cushim_status status = cushim_mem_heap_obtain(&fixture->heaps[1], n_bytes, &block);
     *address = block.address;
     return status;
 }
@@ -83,12 +83,12 @@ static struct cushim_mem_lookup find(uint64_t address) {
     return found;
 }
 
-TEST(pinned_segments_are_got_with_the_flags_of_the_pool) {
+TEST(pinned_segments_are_got_with_the_flags_of_the_heap) {
     set_up(CUSHIM_MEM_PINNED, 5);
     uint64_t address = take(1000);
     ck_assert_uint_eq(flags_asked, 5);
     ck_assert_uint_eq(bytes_asked, 2 * MIB); /* less shares its pages with other allocations */
-    ck_assert_int_eq(find(address).segment->pool->kind, CUSHIM_MEM_PINNED);
+    ck_assert_int_eq(find(address).segment->heap->kind, CUSHIM_MEM_PINNED);
     for (int i = 0; i < 100; i++)
         take(1000);
     ck_assert_uint_eq(n_asked, 1);
@@ -96,18 +96,18 @@ TEST(pinned_segments_are_got_with_the_flags_of_the_pool) {
 
 TEST(the_hosts_memory_is_fetched_little_ahead_and_little_is_held) {
     uint64_t addresses[100];
-    struct cushim_mem_heap *pool = set_up(CUSHIM_MEM_PINNED, 0);
+    struct cushim_mem_heap *heap = set_up(CUSHIM_MEM_PINNED, 0);
     for (unsigned i = 0; i < 100; i++) {
         addresses[i] = take(3 * MIB);
-        ck_assert_uint_le(pool->held_bytes, (i + 1) * 4 * MIB);
+        ck_assert_uint_le(heap->held_bytes, (i + 1) * 4 * MIB);
     }
     for (unsigned i = 0; i < 100; i++)
         fixture_give(fixture, addresses[i]);
-    pool->recent_since_ns = 1; /* long ago */
+    heap->recent_since_ns = 1; /* long ago */
     fixture_give(fixture, take(512));
-    pool->recent_since_ns = 1;
+    heap->recent_since_ns = 1;
     fixture_give(fixture, take(512));
-    ck_assert_uint_le(pool->held_bytes, 64 * MIB);
+    ck_assert_uint_le(heap->held_bytes, 64 * MIB);
 }
 
 TEST(an_address_that_no_map_can_hold_is_given_back_and_not_asked_for_again) {
@@ -143,16 +143,16 @@ TEST(a_small_managed_block_has_its_pages_alone) {
 }
 
 TEST(a_hinted_block_goes_back_to_the_driver) {
-    struct cushim_mem_heap *pool = set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
+    struct cushim_mem_heap *heap = set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
     uint64_t hinted = take(100), other = take(100);
-    cushim_mem_heap_retire_segment(pool, find(hinted).segment);
+    cushim_mem_heap_retire_segment(heap, find(hinted).segment);
     fixture_give(fixture, hinted);
     ck_assert_uint_eq(fake_n_allocations(), 1);
     ck_assert(!fake_is_allocated(hinted));
     fixture_give(fixture, other);
     ck_assert_uint_eq(fake_n_allocations(), 1);
     ck_assert_uint_eq(take(100), other);
-    ck_assert_uint_eq(pool->held_bytes, find(other).segment->n_bytes);
+    ck_assert_uint_eq(heap->held_bytes, find(other).segment->n_bytes);
 }
 
 TEST(thousands_of_small_managed_blocks_are_left_to_the_driver) {
@@ -166,7 +166,7 @@ TEST(thousands_of_small_managed_blocks_are_left_to_the_driver) {
     take(5 * MIB);
 }
 
-TEST(a_free_waits_for_the_context_of_the_pool) {
+TEST(a_free_waits_for_the_context_of_the_heap) {
     set_up(CUSHIM_MEM_PINNED, 0);
     uint64_t address = take(1000);
     fake_set_current(fake_context(1));
@@ -191,13 +191,13 @@ TEST(memory_that_is_out_leaves_a_pool_as_it_was) {
     ck_assert_uint_eq(fake_n_faults(), 0);
 }
 
-/* A pool that packs, full of blocks of 2 MiB of which every eighth stays: those pin no memory that
+/* A heap that packs, full of blocks of 2 MiB of which every eighth stays: those pin no memory that
  * a larger block needs, and the driver has nothing else for it. */
 TEST(where_memory_is_out_smaller_blocks_pin_nothing_of_a_larger_one) {
     enum { MOST = 64, STEP = 8 };
     uint64_t addresses[MOST], large;
     unsigned n = 0;
-    struct cushim_mem_heap *pool = set_up(CUSHIM_MEM_PINNED, 0);
+    struct cushim_mem_heap *heap = set_up(CUSHIM_MEM_PINNED, 0);
     policy.keeps_all = true;
     fake_limit((size_t)2 * MOST * MIB);
     while (n < MOST && try_take(2 * MIB, &addresses[n]) == CUSHIM_OK)
@@ -209,7 +209,7 @@ TEST(where_memory_is_out_smaller_blocks_pin_nothing_of_a_larger_one) {
     }
     fake_limit(fake_used_bytes());
     ck_assert_int_eq(try_take(10 * MIB, &large), CUSHIM_OK);
-    ck_assert_ptr_eq(find(large).segment->pool, pool);
+    ck_assert_ptr_eq(find(large).segment->heap, heap);
     fixture_give(fixture, large);
     ck_assert_uint_eq(fake_n_faults(), 0);
 }

@@ -16,7 +16,7 @@ static void setup(void) {
     fixture = fixture_create(NULL);
     fixture->policy.arena_bytes = ARENA;
     fixture->policy.arena_most_bytes = MIB;
-    cushim_mem_heap_abandon(&fixture->pools[0]); /* pools ask when they are opened */
+    cushim_mem_heap_abandon(&fixture->heaps[0]); /* heaps ask when they are opened */
     fixture_open(fixture, 0);
 }
 
@@ -30,7 +30,7 @@ static uint64_t count_of(const atomic_uint_fast64_t *counter) {
 }
 
 static unsigned reset(void) {
-    return cushim_mem_arena_reset(&fixture->pools[0]);
+    return cushim_mem_arena_reset(&fixture->heaps[0]);
 }
 
 static void finish(void) {
@@ -38,7 +38,7 @@ static void finish(void) {
     fixture_destroy(fixture);
 }
 
-TEST(small_blocks_follow_each_other_and_large_ones_are_the_pools) {
+TEST(small_blocks_follow_each_other_and_large_ones_are_the_heaps) {
     setup();
     uint64_t a = fixture_take(fixture, 1), b = fixture_take(fixture, 5000),
              c = fixture_take(fixture, MIB);
@@ -54,9 +54,9 @@ TEST(small_blocks_follow_each_other_and_large_ones_are_the_pools) {
 TEST(a_hit_makes_no_driver_call) {
     setup();
     struct cushim_mem_block block;
-    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->pools[0], 100, &block), CUSHIM_NOTFOUND);
+    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->heaps[0], 100, &block), CUSHIM_NOTFOUND);
     fixture_take(fixture, 100);
-    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->pools[0], 100, &block), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->heaps[0], 100, &block), CUSHIM_OK);
     ck_assert(block.is_hit);
     ck_assert_uint_eq(count_of(&fixture->stats.n_native_allocs), 1);
     finish();
@@ -92,7 +92,7 @@ TEST(a_chunk_rewinds_when_its_last_block_is_freed) {
     finish();
 }
 
-TEST(a_full_chunk_makes_room_for_another_and_the_last_for_the_pool) {
+TEST(a_full_chunk_makes_room_for_another_and_the_last_for_the_heap) {
     uint64_t blocks[9];
     setup();
     for (int i = 0; i < 9; i++)
@@ -117,7 +117,7 @@ TEST(a_chunk_that_emptied_serves_again_before_a_new_one) {
     fixture_take(fixture, MIB);
     ck_assert_uint_eq(fixture_take(fixture, MIB), a);
     ck_assert_int_eq(fixture_state(fixture, c), CUSHIM_MEM_LIVE);
-    ck_assert_uint_eq(fixture->pools[0].held_bytes, 2 * CHUNK);
+    ck_assert_uint_eq(fixture->heaps[0].held_bytes, 2 * CHUNK);
     finish();
 }
 
@@ -210,12 +210,12 @@ TEST(a_trim_takes_chunks_that_are_empty_and_no_others) {
              other = fixture_take(fixture, MIB);
     fixture_give(fixture, freed);
     fixture_give(fixture, other);
-    ck_assert_uint_eq(cushim_mem_reclaim_trim(&fixture->pools[0], 0), CHUNK);
+    ck_assert_uint_eq(cushim_mem_reclaim_trim(&fixture->heaps[0], 0), CHUNK);
     fixture_check(fixture);
     ck_assert_int_eq(fixture_state(fixture, kept), CUSHIM_MEM_LIVE);
     fixture_give(fixture, kept);
-    ck_assert_uint_eq(cushim_mem_reclaim_trim(&fixture->pools[0], 0), CHUNK);
-    ck_assert_uint_eq(fixture->pools[0].held_bytes, 0);
+    ck_assert_uint_eq(cushim_mem_reclaim_trim(&fixture->heaps[0], 0), CHUNK);
+    ck_assert_uint_eq(fixture->heaps[0].held_bytes, 0);
     fixture_check(fixture);
     fixture_give(fixture, fixture_take(fixture, 100));
     finish();
@@ -224,7 +224,7 @@ TEST(a_trim_takes_chunks_that_are_empty_and_no_others) {
 static void show(uint64_t address) {
     struct cushim_mem_lookup found;
     ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
-    cushim_mem_heap_show(&fixture->pools[0], found.base);
+    cushim_mem_heap_show(&fixture->heaps[0], found.base);
 }
 
 TEST(a_chunk_that_was_shown_goes_with_its_last_block) {
@@ -241,17 +241,17 @@ TEST(a_chunk_that_was_shown_goes_with_its_last_block) {
         ck_assert_uint_gt(c, b);
         fixture_give(fixture, a);
         fixture_give(fixture, c);
-        cushim_mem_arena_reset(&fixture->pools[0]);
+        cushim_mem_arena_reset(&fixture->heaps[0]);
         for (int i = 0; i < 5; i++) {
             uint64_t d = fixture_take(fixture, CHUNK / 4);
             ck_assert(d / CHUNK != a / CHUNK || d > c);
             fixture_give(fixture, d);
         }
-        ck_assert_uint_eq(atomic_load(&fixture->pools[0].arena.n_open), 2);
+        ck_assert_uint_eq(atomic_load(&fixture->heaps[0].arena.n_open), 2);
         fixture_give(fixture, b);
-        cushim_mem_fence_start(fixture->pools[0].fence, &answer);
+        cushim_mem_fence_start(fixture->heaps[0].fence, &answer);
         fixture_take(fixture, 5 * MIB); /* which looks for what is over */
-        ck_assert_uint_eq(atomic_load(&fixture->pools[0].arena.n_open), 1);
+        ck_assert_uint_eq(atomic_load(&fixture->heaps[0].arena.n_open), 1);
         ck_assert_uint_eq(count_of(&fixture->stats.free_segment_bytes), CHUNK);
         finish();
     }
@@ -265,7 +265,7 @@ TEST(a_context_that_goes_takes_its_arena_along) {
     struct cushim_mem_lookup found;
     CUresult answer;
     ck_assert(cushim_mem_blocks_find(&fixture->ledger, a, &found));
-    cushim_mem_heap_abandon(&fixture->pools[0]);
+    cushim_mem_heap_abandon(&fixture->heaps[0]);
     ck_assert_uint_eq(count_of(&fixture_stats(fixture)->live_bytes), 0);
     ck_assert_uint_eq(count_of(&fixture_stats(fixture)->block_bytes), 0);
     ck_assert(!cushim_mem_blocks_find(&fixture->ledger, a, &found));
@@ -327,7 +327,7 @@ static void *churn(void *seed) {
         if (random % 128 == 0)
             reset();
         if (random % 512 == 1)
-            cushim_mem_reclaim_trim(&fixture->pools[0], 0);
+            cushim_mem_reclaim_trim(&fixture->heaps[0], 0);
     }
     for (int k = 0; k < OWN; k++) {
         if (blocks[k].address) {

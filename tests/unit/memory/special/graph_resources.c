@@ -12,7 +12,7 @@ static enum cushim_status hold(uint64_t address, unsigned n_holds) {
     struct cushim_mem_graph_resources *const holds[] = {&first, &second};
     struct cushim_mem_lookup found;
     ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
-    return cushim_mem_graph_resources_free(&fixture->pools[0], &found, holds, n_holds);
+    return cushim_mem_graph_resources_free(&fixture->heaps[0], &found, holds, n_holds);
 }
 
 static void let_go(struct cushim_mem_graph_resources *it) {
@@ -87,7 +87,7 @@ TEST(where_frees_do_not_wait_it_waits_for_an_epoch_to_come) {
     ck_assert_int_eq(hold(address, 1), CUSHIM_OK);
     fake_submit(0);
     let_go(&first);
-    cushim_mem_graph_resources_take_back(&fixture->pools[0]);
+    cushim_mem_graph_resources_take_back(&fixture->heaps[0]);
     for (unsigned i = 0; i < 20; i++)
         ck_assert_uint_ne(fixture_take(fixture, 5000000), address);
     ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_DEFERRED);
@@ -120,7 +120,7 @@ TEST(a_second_free_is_found_and_a_damaged_context_holds_nothing) {
     ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_DOUBLEFREE);
     ck_assert_uint_eq(first.n_blocks, 1);
     address = fixture_take(fixture, 1000);
-    cushim_mem_heap_note_damage(&fixture->pools[0], CUDA_ERROR_ILLEGAL_ADDRESS);
+    cushim_mem_heap_note_damage(&fixture->heaps[0], CUDA_ERROR_ILLEGAL_ADDRESS);
     ck_assert_int_eq(hold(address, 1), CUSHIM_STATE);
     ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
 }
@@ -132,7 +132,7 @@ TEST(what_is_held_goes_with_its_context) {
             ck_assert_int_eq(hold(fixture_take(fixture, 1000), 1), CUSHIM_OK);
         if (is_let_go_first)
             let_go(&first);
-        cushim_mem_heap_abandon(&fixture->pools[0]);
+        cushim_mem_heap_abandon(&fixture->heaps[0]);
         fake_lose_all();
         fixture_open(fixture, 0);
         uint64_t address = fixture_take(fixture, 1000);
@@ -140,7 +140,7 @@ TEST(what_is_held_goes_with_its_context) {
         fixture_give(fixture, fixture_take(fixture, 64));
         ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
         fixture_give(fixture, address);
-        ck_assert_ptr_null(fixture->pools[0].unheld);
+        ck_assert_ptr_null(fixture->heaps[0].unheld);
         ck_assert_uint_eq(fixture_used_bytes(fixture), 0);
         fixture_check(fixture);
         fixture_destroy(fixture);
@@ -160,7 +160,7 @@ TEST(what_is_not_cached_goes_to_the_driver_when_let_go) {
         if (is_refused)
             fake_fail_always("cuMemFree_v2", CUDA_ERROR_NOT_PERMITTED);
         fake_capture(1, true); /* of another thread: it stays valid */
-        cushim_mem_graph_resources_take_back(&fixture->pools[0]);
+        cushim_mem_graph_resources_take_back(&fixture->heaps[0]);
         ck_assert_uint_eq(fake_n_invalidated(), 0);
         fake_capture(1, false);
         ck_assert_int_eq(fake_is_allocated(address), is_refused);
@@ -171,7 +171,7 @@ TEST(what_is_not_cached_goes_to_the_driver_when_let_go) {
     }
 }
 
-/* Letting go from many threads while the pool is at work. */
+/* Letting go from many threads while the heap is at work. */
 enum { THREADS = 4, ROUNDS = 300 };
 
 static void *let_go_in_thread(void *slot) {
@@ -190,7 +190,7 @@ TEST(threads_may_let_go_at_once) {
             struct cushim_mem_lookup found;
             ck_assert(
                 cushim_mem_blocks_find(&fixture->ledger, fixture_take(fixture, 1000 << i), &found));
-            ck_assert_int_eq(cushim_mem_graph_resources_free(&fixture->pools[0], &found,
+            ck_assert_int_eq(cushim_mem_graph_resources_free(&fixture->heaps[0], &found,
                                                              all + i % 3, THREADS - i % 3),
                              CUSHIM_OK);
         }

@@ -12,11 +12,11 @@ enum { MIB = 1 << 20, MOST = CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES };
 static struct fixture *fixture;
 static CUresult answer;
 
-static struct cushim_mem_heap *pool(void) {
-    return &fixture->pools[0];
+static struct cushim_mem_heap *heap(void) {
+    return &fixture->heaps[0];
 }
 
-/* A pool whose first free, which waits for what was submitted before it, is behind it. */
+/* A heap whose first free, which waits for what was submitted before it, is behind it. */
 static void setup_on(size_t device_bytes) {
     fixture = fixture_create(NULL);
     fake_limit(device_bytes);
@@ -32,7 +32,7 @@ static void setup(void) {
 /* So small a device that a thread may keep MOST. */
 static void setup_small(void) {
     setup_on((size_t)4 << 30);
-    ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(pool()), MOST);
+    ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(heap()), MOST);
 }
 
 static unsigned n_records(void) {
@@ -53,13 +53,13 @@ TEST(what_may_wait_is_a_share_of_the_device) {
                 {(size_t)180 << 30, 64 * MIB}};
     setup();
     for (unsigned i = 0; i < 4; i++) {
-        pool()->bound.device_bytes = rows[i].device_bytes;
-        ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(pool()), rows[i].most_bytes);
+        heap()->bound.device_bytes = rows[i].device_bytes;
+        ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(heap()), rows[i].most_bytes);
     }
     fixture->policy.is_sparing = true; /* the host's memory */
-    ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(pool()), 0);
+    ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(heap()), 0);
     fixture->policy.is_sparing = fixture->policy.is_relaxed = false;
-    ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(pool()), 0);
+    ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(heap()), 0);
 }
 
 TEST(one_fence_serves_many_blocks) {
@@ -68,7 +68,7 @@ TEST(one_fence_serves_many_blocks) {
     unsigned n_before = n_records();
     do_pairs(512, 3200);
     ck_assert_uint_le(n_records() - n_before, 3200 / 192 + 2);
-    ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
+    ck_assert_uint_eq(heap()->held_bytes, 2 * MIB);
     fixture_check(fixture);
 }
 
@@ -80,13 +80,13 @@ TEST(large_blocks_wait_once_memory_was_fetched_for_it) {
     for (unsigned i = 0; i < 5; i++) {
         setup();
         do_pairs(rows[i].n_bytes, 20); /* a fence costs less than memory until there were many */
-        ck_assert_uint_le(pool()->held_bytes, 2 * MIB + rows[i].n_bytes);
+        ck_assert_uint_le(heap()->held_bytes, 2 * MIB + rows[i].n_bytes);
         do_pairs(rows[i].n_bytes, 20000);
         unsigned n_before = n_records();
         do_pairs(rows[i].n_bytes, 600);
         ck_assert_uint_le(n_records() - n_before, 600 / rows[i].n_pairs + 1);
         /* what waits is bounded, whatever the number of pairs */
-        ck_assert_uint_le(pool()->held_bytes, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES + 8 * MIB);
+        ck_assert_uint_le(heap()->held_bytes, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES + 8 * MIB);
         fixture_check(fixture);
         fixture_destroy(fixture);
     }
@@ -112,7 +112,7 @@ TEST(a_free_that_is_not_the_first_waits_for_what_the_host_could_see) {
     fake_submit(0);
     fixture_give(fixture, b);
     ck_assert_uint_eq(fake_n_done(0), 0);
-    cushim_mem_fence_note_effect(pool()->fence);
+    cushim_mem_fence_note_effect(heap()->fence);
     fixture_give(fixture, c);
     ck_assert_uint_eq(fake_n_done(0), 1);
     fixture_check(fixture);
@@ -136,7 +136,7 @@ TEST(where_the_driver_has_no_more_memory_few_blocks_wait) {
     unsigned n_before = fake_n_calls("cuMemAlloc_v2");
     do_pairs(MIB, 1000);
     ck_assert_uint_le(fake_n_calls("cuMemAlloc_v2") - n_before, 2);
-    ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
+    ck_assert_uint_eq(heap()->held_bytes, 2 * MIB);
     ck_assert_uint_eq(fixture_stats(fixture)->n_out_of_memory, 0);
     fixture_check(fixture);
 }
@@ -145,7 +145,7 @@ TEST(who_said_how_much_is_kept_gets_no_more) {
     setup();
     fixture->policy.has_keep = true;
     do_pairs(MIB, 1000);
-    ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
+    ck_assert_uint_eq(heap()->held_bytes, 2 * MIB);
     fixture_check(fixture);
 }
 
@@ -167,12 +167,12 @@ TEST(a_free_fences_before_much_is_unfenced) {
     fixture_give(fixture, addresses[15]); /* half of what may wait */
     ck_assert_uint_eq(n_records(), n_before + 1);
     /* work that comes later does not hold these blocks */
-    uint64_t tag = cushim_mem_fence_tag(pool()->fence) - 1;
+    uint64_t tag = cushim_mem_fence_tag(heap()->fence) - 1;
     fake_submit(4);
     for (unsigned i = 16; i < 24; i++)
         fixture_give(fixture, addresses[i]);
     fake_finish(0);
-    ck_assert_uint_ge(cushim_mem_fence_poll(pool()->fence, &answer), tag);
+    ck_assert_uint_ge(cushim_mem_fence_poll(heap()->fence, &answer), tag);
     ck_assert_uint_eq(n_records(), n_before + 1);
     fixture_check(fixture);
 }
@@ -203,14 +203,14 @@ TEST(a_malloc_makes_none_behind_one_in_flight) {
     fake_submit(0);
     fixture_give(fixture, first);
     ck_assert(
-        !cushim_mem_deferred_batch_prove(pool(), cushim_mem_fence_tag(pool()->fence), &answer));
+        !cushim_mem_deferred_batch_prove(heap(), cushim_mem_fence_tag(heap()->fence), &answer));
     unsigned n_before = n_records();
     fixture_give(fixture, second);
-    uint64_t tag = cushim_mem_fence_tag(pool()->fence);
-    ck_assert(!cushim_mem_deferred_batch_prove(pool(), tag, &answer));
+    uint64_t tag = cushim_mem_fence_tag(heap()->fence);
+    ck_assert(!cushim_mem_deferred_batch_prove(heap(), tag, &answer));
     ck_assert_uint_eq(n_records(), n_before);
     fake_finish(0); /* the one in flight is over: now it does, and that is over as well */
-    ck_assert(cushim_mem_deferred_batch_prove(pool(), tag, &answer));
+    ck_assert(cushim_mem_deferred_batch_prove(heap(), tag, &answer));
     ck_assert_uint_eq(n_records(), n_before + 1);
     fixture_check(fixture);
 }
@@ -223,17 +223,17 @@ static size_t setup_rotated(unsigned n_live) {
     for (unsigned i = 0; i < n_live; i++)
         fixture_take(fixture, 2 * MIB);
     do_pairs(MIB, 20000);
-    size_t waiting_bytes = pool()->caches->cached_bytes;
+    size_t waiting_bytes = heap()->caches->cached_bytes;
     ck_assert_uint_ge(waiting_bytes, 31 * MIB); /* what a fence covers, but the block at hand */
-    ck_assert_uint_eq(pool()->caches->limit_bytes, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
+    ck_assert_uint_eq(heap()->caches->limit_bytes, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
     return waiting_bytes;
 }
 
 /* Until the cache had to give what it has. */
 static void use_up_the_free_lists(void) {
-    for (unsigned i = 0; i < 100 && pool()->caches->cached_bytes; i++)
+    for (unsigned i = 0; i < 100 && heap()->caches->cached_bytes; i++)
         fixture_take(fixture, 2 * MIB);
-    ck_assert_uint_eq(pool()->caches->cached_bytes, 0);
+    ck_assert_uint_eq(heap()->caches->cached_bytes, 0);
 }
 
 TEST(what_waits_serves_another_size_once_the_driver_was_asked) {
@@ -253,8 +253,8 @@ TEST(then_no_more_waits_than_a_share_of_what_lives) {
     for (unsigned i = 0; i < 2; i++) {
         setup_rotated(rows[i].n_live);
         use_up_the_free_lists();
-        ck_assert_uint_ge(pool()->caches->limit_bytes, rows[i].least_bytes);
-        ck_assert_uint_le(pool()->caches->limit_bytes, rows[i].most_bytes);
+        ck_assert_uint_ge(heap()->caches->limit_bytes, rows[i].least_bytes);
+        ck_assert_uint_le(heap()->caches->limit_bytes, rows[i].most_bytes);
         fixture_check(fixture);
         fixture_destroy(fixture);
     }
@@ -263,17 +263,17 @@ TEST(then_no_more_waits_than_a_share_of_what_lives) {
 TEST(it_widens_again_where_one_size_is_all_there_is) {
     setup_rotated(0);
     use_up_the_free_lists();
-    size_t narrow_bytes = pool()->caches->limit_bytes;
+    size_t narrow_bytes = heap()->caches->limit_bytes;
     ck_assert_uint_lt(narrow_bytes, 2 * MOST);
     bool is_between = false; /* it widens by the fence, not at once */
     for (unsigned i = 0; i < 100; i++) {
         do_pairs(MIB, 200);
-        size_t limit_bytes = pool()->caches->limit_bytes;
+        size_t limit_bytes = heap()->caches->limit_bytes;
         is_between = is_between || (limit_bytes > narrow_bytes + MIB &&
                                     limit_bytes < CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES - MIB);
     }
     ck_assert(is_between);
-    ck_assert_uint_eq(pool()->caches->limit_bytes, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
+    ck_assert_uint_eq(heap()->caches->limit_bytes, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
     unsigned n_before = n_records();
     do_pairs(MIB, 600);
     ck_assert_uint_le(n_records() - n_before, 600 / 30 + 1);
@@ -289,17 +289,17 @@ TEST(on_a_device_that_is_behind_nobody_waits_and_the_limit_stays) {
     fake_submit(0);
     for (unsigned i = 0; i < 40; i++)
         fixture_give(fixture, addresses[i]);
-    size_t waiting_bytes = pool()->caches->cached_bytes, limit_bytes = pool()->caches->limit_bytes;
-    uint64_t limit_tag = pool()->limit_tag;
+    size_t waiting_bytes = heap()->caches->cached_bytes, limit_bytes = heap()->caches->limit_bytes;
+    uint64_t limit_tag = heap()->limit_tag;
     unsigned n_before = fake_n_calls("cuMemAlloc_v2"), n_asked = fake_n_calls("cuEventQuery");
     for (unsigned i = 0; i < 20; i++)
         fixture_take(fixture, 2 * MIB);
     ck_assert_uint_eq(fake_n_done(0), 0);
     ck_assert_uint_gt(fake_n_calls("cuMemAlloc_v2"), n_before);
     ck_assert_uint_le(fake_n_calls("cuEventQuery") - n_asked, 2 * 20);
-    ck_assert_uint_eq(pool()->caches->cached_bytes, waiting_bytes);
-    ck_assert_uint_eq(pool()->caches->limit_bytes, limit_bytes);
-    ck_assert_uint_eq(pool()->limit_tag, limit_tag);
+    ck_assert_uint_eq(heap()->caches->cached_bytes, waiting_bytes);
+    ck_assert_uint_eq(heap()->caches->limit_bytes, limit_bytes);
+    ck_assert_uint_eq(heap()->limit_tag, limit_tag);
     fixture_check(fixture);
 }
 

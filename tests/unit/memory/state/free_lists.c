@@ -9,8 +9,8 @@
 
 static struct fixture *fixture;
 
-static struct cushim_mem_heap *pool(void) {
-    return &fixture->pools[0];
+static struct cushim_mem_heap *heap(void) {
+    return &fixture->heaps[0];
 }
 
 /* Off the lists, as who hands it out has it. */
@@ -19,7 +19,7 @@ static struct cushim_mem_lookup lookup_of(const struct cushim_mem_blockref *plac
     struct cushim_mem_block_meta *cell = &place->extent->cells[place->index];
     atomic_store(&cell->asked_bytes, n_bytes);
     atomic_store(&cell->state, CUSHIM_MEM_LIVE);
-    pthread_mutex_unlock(&pool()->lock);
+    pthread_mutex_unlock(&heap()->lock);
     ck_assert(cushim_mem_blocks_find(&fixture->ledger,
                                      cushim_mem_extent_address(place->extent) +
                                          place->index * place->extent->block_bytes,
@@ -31,29 +31,29 @@ static struct cushim_mem_lookup lookup_of(const struct cushim_mem_blockref *plac
 static struct cushim_mem_lookup fetch(size_t n_bytes) {
     struct cushim_mem_blockref place;
     ck_assert_int_eq(
-        cushim_mem_heap_take(pool(), atomic_load(&pool()->generation), n_bytes, &place), CUSHIM_OK);
+        cushim_mem_heap_take(heap(), atomic_load(&heap()->generation), n_bytes, &place), CUSHIM_OK);
     return lookup_of(&place, n_bytes);
 }
 
 static struct cushim_mem_lookup take(size_t n_bytes) {
     struct cushim_mem_blockref place;
-    pthread_mutex_lock(&pool()->lock);
-    ck_assert(cushim_mem_free_lists_take(pool(), n_bytes, &place));
+    pthread_mutex_lock(&heap()->lock);
+    ck_assert(cushim_mem_free_lists_take(heap(), n_bytes, &place));
     return lookup_of(&place, n_bytes);
 }
 
 /* Only what is cut already. */
 static bool take_cut(size_t n_bytes, struct cushim_mem_blockref *place) {
-    pthread_mutex_lock(&pool()->lock);
-    bool is_taken = cushim_mem_free_lists_take_cut(pool(), cushim_mem_sizeclass_of(n_bytes), place);
-    pthread_mutex_unlock(&pool()->lock);
+    pthread_mutex_lock(&heap()->lock);
+    bool is_taken = cushim_mem_free_lists_take_cut(heap(), cushim_mem_sizeclass_of(n_bytes), place);
+    pthread_mutex_unlock(&heap()->lock);
     return is_taken;
 }
 
 static void give(const struct cushim_mem_blockref *place) {
-    pthread_mutex_lock(&pool()->lock);
-    cushim_mem_free_lists_give(pool(), place);
-    pthread_mutex_unlock(&pool()->lock);
+    pthread_mutex_lock(&heap()->lock);
+    cushim_mem_free_lists_give(heap(), place);
+    pthread_mutex_unlock(&heap()->lock);
 }
 
 TEST(a_block_is_live_when_taken_and_free_at_once_when_given) {
@@ -71,9 +71,9 @@ TEST(a_block_is_live_when_taken_and_free_at_once_when_given) {
         ck_assert_uint_eq(take(sizes[i]).base, found.base);
         ck_assert_str_eq(fake_order(), ""); /* not a word to the driver */
         give(&found.place);
-        pthread_mutex_lock(&pool()->lock);
-        ck_assert(!cushim_mem_free_lists_take(pool(), (size_t)1 << 30, &none));
-        pthread_mutex_unlock(&pool()->lock);
+        pthread_mutex_lock(&heap()->lock);
+        ck_assert(!cushim_mem_free_lists_take(heap(), (size_t)1 << 30, &none));
+        pthread_mutex_unlock(&heap()->lock);
     }
     fixture_check(fixture);
     fixture_destroy(fixture);
@@ -96,13 +96,13 @@ TEST(a_hosts_word_stays_in_the_cell_while_it_has_the_block) {
 TEST(a_trim_gives_all_that_is_free_and_keeps_what_it_is_told) {
     fixture = fixture_create(NULL);
     struct cushim_mem_lookup small = fetch(1000), large = fetch((size_t)300 << 20);
-    ck_assert_uint_eq(cushim_mem_reclaim_trim(pool(), 0), 0);
+    ck_assert_uint_eq(cushim_mem_reclaim_trim(heap(), 0), 0);
     give(&small.place);
     give(&large.place);
-    ck_assert_uint_eq(cushim_mem_reclaim_trim(pool(), (size_t)1 << 30), 0);
-    ck_assert_uint_ge(cushim_mem_reclaim_trim(pool(), (size_t)300 << 20), 2 << 20);
+    ck_assert_uint_eq(cushim_mem_reclaim_trim(heap(), (size_t)1 << 30), 0);
+    ck_assert_uint_ge(cushim_mem_reclaim_trim(heap(), (size_t)300 << 20), 2 << 20);
     ck_assert_uint_gt(fake_n_allocations(), 0);
-    cushim_mem_reclaim_trim(pool(), 0);
+    cushim_mem_reclaim_trim(heap(), 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
     fixture_check(fixture);
     fixture_destroy(fixture);

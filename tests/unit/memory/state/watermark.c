@@ -1,4 +1,4 @@
-/* What a pool leaves its neighbours: freed memory is anybody's, and a request waits for nothing. */
+/* What a heap leaves its neighbours: freed memory is anybody's, and a request waits for nothing. */
 #include "memory/state/watermark.h"
 
 #include <string.h>
@@ -19,8 +19,8 @@ static const size_t idle_bytes = (size_t)(128 + 32) << 20;
 static struct fixture *fixture;
 static uint64_t addresses[1300];
 
-static struct cushim_mem_heap *pool(void) {
-    return &fixture->pools[0];
+static struct cushim_mem_heap *heap(void) {
+    return &fixture->heaps[0];
 }
 
 static void setup_on(size_t n_bytes, bool is_relaxed) {
@@ -64,8 +64,8 @@ TEST(freed_memory_is_the_drivers_when_the_free_returns) {
             if (way & 2)
                 atomic_store(&fixture->policy.dedicated_bytes, 2 * mib);
             use_and_free(device_bytes / 10 * 6, block_kib[i] * 1024);
-            ck_assert_msg(pool()->held_bytes <= idle_bytes, "%zu KiB, way %d: %zu held",
-                          block_kib[i], way, (size_t)pool()->held_bytes);
+            ck_assert_msg(heap()->held_bytes <= idle_bytes, "%zu KiB, way %d: %zu held",
+                          block_kib[i], way, (size_t)heap()->held_bytes);
             take_beside_a_kernel(device_bytes / 10 * 7);
             fixture_check(fixture);
             fixture_destroy(fixture);
@@ -79,8 +79,8 @@ TEST(what_the_last_free_leaves_does_not_depend_on_those_before) {
     for (size_t n_blocks = 72; n_blocks < 80; n_blocks++) {
         setup_on(large_bytes, true);
         use_and_free(n_blocks * block_bytes, block_bytes);
-        ck_assert_msg(pool()->held_bytes <= large_bytes / 8 + large_bytes / 64,
-                      "%zu blocks: %zu held", n_blocks, (size_t)pool()->held_bytes);
+        ck_assert_msg(heap()->held_bytes <= large_bytes / 8 + large_bytes / 64,
+                      "%zu blocks: %zu held", n_blocks, (size_t)heap()->held_bytes);
         fixture_check(fixture);
         fixture_destroy(fixture);
     }
@@ -94,7 +94,7 @@ TEST(what_else_lives_does_not_keep_it) {
         ck_assert_uint_le(fake_used_bytes(), 8 * mib + idle_bytes);
         fixture_take(fixture, 200 * mib);
         use_and_free(device_bytes / 10 * 6, 20 * mib);
-        size_t held_bytes = pool()->held_bytes - 208 * mib;
+        size_t held_bytes = heap()->held_bytes - 208 * mib;
         ck_assert_uint_le(held_bytes, (device_bytes - fake_used_bytes()) / 2 + 48 * mib);
         fixture_check(fixture);
         fixture_destroy(fixture);
@@ -121,8 +121,8 @@ static void let_time_pass(void) {
     usleep(20000); /* a tick of the coarse clock */
     for (int i = 0; i < 3; i++) {
         uint64_t address = fixture_take(fixture, 2 * mib);
-        atomic_store(&pool()->recent_since_ns, cushim_clock_coarse_ns() - 3000000000u);
-        pool()->drained_ns = 0;
+        atomic_store(&heap()->recent_since_ns, cushim_clock_coarse_ns() - 3000000000u);
+        heap()->drained_ns = 0;
         fixture_give(fixture, address);
     }
 }
@@ -139,7 +139,7 @@ TEST(a_relaxed_free_over_the_bound_leaves_a_busy_device_alone) {
     unsigned n_frees = fake_n_calls("cuMemFree_v2");
     fake_submit(0);
     let_time_pass();
-    ck_assert_uint_gt(pool()->held_bytes, 50 * mib);
+    ck_assert_uint_gt(heap()->held_bytes, 50 * mib);
     ck_assert_uint_eq(fake_n_calls("cuMemFree_v2"), n_frees);
     fake_finish(0);
     let_time_pass();
@@ -168,7 +168,7 @@ TEST(who_says_what_goes_back_waits_for_nothing) {
     fixture->policy.keeps_all = true;
     use_and_free(device_bytes / 10 * 3, 20 * mib);
     ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 0);
-    ck_assert_uint_ge(pool()->held_bytes, device_bytes / 4);
+    ck_assert_uint_ge(heap()->held_bytes, device_bytes / 4);
     fixture_check(fixture);
 }
 
@@ -181,12 +181,12 @@ TEST(pools_of_a_device_share_what_is_left) {
         fixture->policy.reserve = (struct cushim_amount){100, true};
         fixture_open(fixture, 1);
         fake_set_current(fake_context(1));
-        ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->pools[1], 120 * mib, &block), CUSHIM_OK);
+        ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->heaps[1], 120 * mib, &block), CUSHIM_OK);
         ck_assert(cushim_mem_blocks_find(&fixture->ledger, block.address, &found));
-        ck_assert_int_eq(cushim_mem_heap_release(&fixture->pools[1], &found, &answer), CUSHIM_OK);
+        ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[1], &found, &answer), CUSHIM_OK);
         fake_set_current(fake_context(0));
         use_and_free(device_bytes / 10 * 6, 20 * mib);
-        ck_assert_uint_ge(fixture->pools[1].held_bytes, 120 * mib);
+        ck_assert_uint_ge(fixture->heaps[1].held_bytes, 120 * mib);
         ck_assert_uint_le(fake_used_bytes(), idle_bytes + 64 * mib);
         fixture_check(fixture);
         fixture_destroy(fixture);
@@ -197,7 +197,7 @@ TEST(managed_memory_counts_and_a_limit_is_a_smaller_device) {
     static struct cushim_mem_limit budget;
     fixture = fixture_create(NULL);
     fake_limit(device_bytes);
-    pool()->kind = CUSHIM_MEM_MANAGED; /* which may be on the device */
+    heap()->kind = CUSHIM_MEM_MANAGED; /* which may be on the device */
     use_and_free(device_bytes / 10 * 6, 20 * mib);
     ck_assert_uint_le(fake_used_bytes(), idle_bytes);
     fixture_destroy(fixture);
@@ -229,7 +229,7 @@ TEST(a_request_asks_before_each_segment_that_it_gives_back) {
         fixture->policy.reserve = (struct cushim_amount){100, true};
         use_and_free(120 * mib, 30 * mib);
         fake_finish(0);
-        size_t held_bytes = pool()->held_bytes;
+        size_t held_bytes = heap()->held_bytes;
         ck_assert_uint_ge(held_bytes, 120 * mib);
         n_freed = 0;
         fake_on_call(submit_after_a_release);
@@ -249,16 +249,16 @@ TEST(beyond_the_deadline_a_pool_is_asked_and_not_waited_for) {
     fake_finish(0);
     fake_submit(0);
     unsigned n_looks = fake_n_calls("cuEventQuery");
-    ck_assert_uint_eq(cushim_mem_reclaim_empty(pool(), 1), 0);
+    ck_assert_uint_eq(cushim_mem_reclaim_empty(heap(), 1), 0);
     ck_assert_uint_le(fake_n_calls("cuEventQuery") - n_looks, 10);
     fake_finish(0);
-    ck_assert_uint_ge(cushim_mem_reclaim_empty(pool(), 1), 100 * mib);
+    ck_assert_uint_ge(cushim_mem_reclaim_empty(heap(), 1), 100 * mib);
     fixture_check(fixture);
     fixture_destroy(fixture);
     setup(true);            /* what is pending is looked at as well */
     use_and_free(mib, mib); /* no fence is made for so little */
     fake_finish(0);
-    ck_assert_uint_ge(cushim_mem_reclaim_empty(pool(), 1), 2 * mib);
+    ck_assert_uint_ge(cushim_mem_reclaim_empty(heap(), 1), 2 * mib);
     ck_assert_uint_eq(fake_used_bytes(), 0);
     fixture_check(fixture);
 }
@@ -278,7 +278,7 @@ TEST(while_a_capture_is_open_nothing_is_earned) {
             for (unsigned i = 0; i < N; i++)
                 fixture_give(fixture, addresses[i]);
         }
-        held_bytes[is_open] = pool()->held_bytes;
+        held_bytes[is_open] = heap()->held_bytes;
         atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RECORD);
         fixture_check(fixture);
         fixture_destroy(fixture);
