@@ -139,17 +139,17 @@ static bool is_refusal_told(void) {
            (is_read && cushim_mem_stats_read(&cushim_check.n_findings) < CUSHIM_PAGE_FINDINGS);
 }
 
-void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_lookup *found,
+void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_lookup *lookup,
                           uint64_t address, size_t span_bytes) {
     if (!is_refusal_told())
         return;
-    uint64_t base = found && found->cell ? found->base : address;
+    uint64_t base = lookup && lookup->cell ? lookup->base : address;
     struct cushim_mem_finding finding = {.harm = harm,
                                          .address = base,
                                          .offset = (int64_t)(address - base),
                                          .span_bytes = span_bytes};
-    if (found && found->cell && found->state == CUSHIM_MEM_LIVE)
-        finding.n_bytes = found->asked_bytes;
+    if (lookup && lookup->cell && lookup->state == CUSHIM_MEM_LIVE)
+        finding.n_bytes = lookup->asked_bytes;
     cushim_mem_check_refused(&cushim_check, &finding);
 }
 
@@ -167,9 +167,9 @@ static void count_unchecked(void) {
 /* Another block, which is left as it is: that one's bytes may be set still, once anybody has it. */
 static enum cushim_status obtain_another(struct cushim_mem_heap *heap,
                                          struct cushim_mem_block *block, size_t n_bytes) {
-    struct cushim_mem_lookup found;
-    if (cushim_mem_blocks_find(&cushim_process.ledger, block->address, &found))
-        cushim_mem_heap_set_aside(heap, &found, block->is_hit);
+    struct cushim_mem_lookup lookup;
+    if (cushim_mem_blocks_find(&cushim_process.ledger, block->address, &lookup))
+        cushim_mem_heap_set_aside(heap, &lookup, block->is_hit);
     return cushim_mem_heap_obtain(heap, n_bytes, block);
 }
 
@@ -189,21 +189,21 @@ enum cushim_status cushim_check_obtained(struct cushim_mem_heap *heap,
     return obtain_another(heap, block, n_bytes);
 }
 
-bool cushim_check_release(const struct cushim_mem_lookup *found, enum cushim_status *status,
+bool cushim_check_release(const struct cushim_mem_lookup *lookup, enum cushim_status *status,
                           CUresult *answer) {
-    if (!cushim_check_is_on() || !found->segment->guard_bytes)
+    if (!cushim_check_is_on() || !lookup->segment->guard_bytes)
         return false;
     if (!may_look()) {
-        cushim_check_drop(found);
+        cushim_check_drop(lookup);
         return false;
     }
-    *status = cushim_mem_check_release(&cushim_check, found, answer);
+    *status = cushim_mem_check_release(&cushim_check, lookup, answer);
     return true;
 }
 
-void cushim_check_drop(const struct cushim_mem_lookup *found) {
-    if (cushim_check_is_on() && found->segment->guard_bytes)
-        cushim_mem_check_drop(&cushim_check, found->base);
+void cushim_check_drop(const struct cushim_mem_lookup *lookup) {
+    if (cushim_check_is_on() && lookup->segment->guard_bytes)
+        cushim_mem_check_drop(&cushim_check, lookup->base);
 }
 
 void cushim_check_synchronised(struct cushim_mem_heap *heap) {

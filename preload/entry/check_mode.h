@@ -26,17 +26,17 @@ enum cushim_status cushim_check_obtained(struct cushim_mem_heap *heap,
                                          struct cushim_mem_block *block, size_t n_bytes);
 
 /* Release a live block.  False: the check does not know it, and nothing was done. */
-bool cushim_check_release(const struct cushim_mem_lookup *found, enum cushim_status *status,
+bool cushim_check_release(const struct cushim_mem_lookup *lookup, enum cushim_status *status,
                           CUresult *answer);
 
 /* A live block is about to be freed in a way that cannot be checked. */
-void cushim_check_drop(const struct cushim_mem_lookup *found);
+void cushim_check_drop(const struct cushim_mem_lookup *lookup);
 
 /*
  * A free, or a copy or set of span_bytes, at an address was refused.  Report what was wrong, which
- * call it was, and where the block was allocated.  `found` NULL: its segment is gone.
+ * call it was, and where the block was allocated.  `lookup` NULL: its segment is gone.
  */
-void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_lookup *found,
+void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_lookup *lookup,
                           uint64_t address, size_t span_bytes);
 
 /* The program synchronised the context of this heap (NULL: it has none). */

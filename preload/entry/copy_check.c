@@ -36,23 +36,24 @@ static inline bool may_be_ours(const struct cushim_end *end) {
     return cushim_mem_pagemap_find(&cushim_process.ledger.map, end->address);
 }
 
-static bool look(const struct cushim_end *end, struct cushim_mem_lookup *found) {
-    return may_be_ours(end) && cushim_mem_blocks_find(&cushim_process.ledger, end->address, found);
+static bool look(const struct cushim_end *end, struct cushim_mem_lookup *lookup) {
+    return may_be_ours(end) && cushim_mem_blocks_find(&cushim_process.ledger, end->address, lookup);
 }
 
 /* False: refuse. */
-static bool judge(const struct cushim_end *end, const struct cushim_mem_lookup *found,
+static bool judge(const struct cushim_end *end, const struct cushim_mem_lookup *lookup,
                   const char *what) {
-    enum cushim_mem_verdict verdict = cushim_mem_blocks_judge(found, end->address, end->span_bytes);
+    enum cushim_mem_verdict verdict =
+        cushim_mem_blocks_judge(lookup, end->address, end->span_bytes);
     if (verdict < CUSHIM_MEM_OVERRUN)
         return true;
     bool is_overrun = verdict == CUSHIM_MEM_OVERRUN;
-    struct cushim_mem_stats *stats = found->segment->heap->stats;
+    struct cushim_mem_stats *stats = lookup->segment->heap->stats;
     cushim_mem_stats_add(is_overrun ? &stats->n_overruns : &stats->n_uses_after_free, 1);
     log_warn("copy", "a copy or set %s 0x%lx of size %zu %s: refused as natively", what,
              (unsigned long)end->address, end->span_bytes,
              is_overrun ? "leaves its block" : "touches no live block");
-    cushim_check_refused(is_overrun ? CUSHIM_MEM_HARM_EXCEEDED : CUSHIM_MEM_HARM_TOUCHED, found,
+    cushim_check_refused(is_overrun ? CUSHIM_MEM_HARM_EXCEEDED : CUSHIM_MEM_HARM_TOUCHED, lookup,
                          end->address, end->span_bytes);
     return false;
 }
@@ -77,9 +78,9 @@ static inline bool judge_foreign(const struct cushim_end *end, const char *what)
 }
 
 APART bool is_admitted_ours(const struct cushim_end *end, const char *what) {
-    struct cushim_mem_lookup found;
-    return cushim_mem_blocks_find(&cushim_process.ledger, end->address, &found)
-               ? judge(end, &found, what)
+    struct cushim_mem_lookup lookup;
+    return cushim_mem_blocks_find(&cushim_process.ledger, end->address, &lookup)
+               ? judge(end, &lookup, what)
                : judge_foreign(end, what);
 }
 
@@ -94,9 +95,9 @@ bool cushim_copy_begin(const struct cushim_copy *copy) {
 }
 
 bool cushim_copy_admits(const struct cushim_copy *copy) {
-    struct cushim_mem_lookup found;
-    return !is_judged() || ((!look(&copy->to, &found) || judge(&copy->to, &found, "to")) &&
-                            (!look(&copy->from, &found) || judge(&copy->from, &found, "from")));
+    struct cushim_mem_lookup lookup;
+    return !is_judged() || ((!look(&copy->to, &lookup) || judge(&copy->to, &lookup, "to")) &&
+                            (!look(&copy->from, &lookup) || judge(&copy->from, &lookup, "from")));
 }
 
 /* What lies at an address: asked only for the report, and never while a capture is open. */
@@ -125,16 +126,16 @@ static enum cushim_direction direction_of(struct cushim_cuda *cuda,
 }
 
 /* Is the end in device memory of ours, or an array?  Any other may be the host's. */
-static bool is_hidden(const struct cushim_end *end, const struct cushim_mem_lookup *found) {
-    return !end->address || (found && found->segment->heap->kind == CUSHIM_MEM_DEVICE);
+static bool is_hidden(const struct cushim_end *end, const struct cushim_mem_lookup *lookup) {
+    return !end->address || (lookup && lookup->segment->heap->kind == CUSHIM_MEM_DEVICE);
 }
 
 /*
  * An end may be of another context than the stream, whose fence has noted it: a free of device
  * memory waits for what other contexts copy from and to it, one of host memory does not.
  */
-static void note_end(const struct cushim_mem_lookup *found, const struct cushim_mem_fence *noted) {
-    struct cushim_mem_heap *heap = found ? found->segment->heap : NULL;
+static void note_end(const struct cushim_mem_lookup *lookup, const struct cushim_mem_fence *noted) {
+    struct cushim_mem_heap *heap = lookup ? lookup->segment->heap : NULL;
     if (heap && heap->kind == CUSHIM_MEM_DEVICE && heap->fence != noted)
         cushim_mem_fence_note_effect(heap->fence);
 }

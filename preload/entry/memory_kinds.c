@@ -36,13 +36,13 @@ bool cushim_memory_kinds_is_cleared_by_device(enum cushim_mem_kind kind) {
 
 bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *heap,
                                    const struct cushim_mem_block *block, size_t n_bytes) {
-    struct cushim_mem_lookup found;
+    struct cushim_mem_lookup lookup;
     enum way way = way_of(heap->kind);
     if (way == NOT_CLEARED ||
-        !cushim_mem_blocks_find(&cushim_process.ledger, block->address, &found))
+        !cushim_mem_blocks_find(&cushim_process.ledger, block->address, &lookup))
         return true;
     size_t due_bytes =
-        cushim_mem_fill_due(found.segment, block->address, n_bytes, block->block_bytes);
+        cushim_mem_fill_due(lookup.segment, block->address, n_bytes, block->block_bytes);
     if (!due_bytes)
         return true;
     if (way == CLEARED_BY_HOST) {
@@ -52,7 +52,7 @@ bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *heap,
     const struct cushim_mem_fill zeros = {.address = block->address, .n_bytes = due_bytes};
     enum cushim_status status = cushim_mem_fill_device(&heap->filler, &zeros, 1, patience_ns);
     if (status != CUSHIM_OK)
-        cushim_mem_heap_set_aside(heap, &found, block->is_hit);
+        cushim_mem_heap_set_aside(heap, &lookup, block->is_hit);
     return status == CUSHIM_OK;
 }
 
@@ -123,12 +123,12 @@ bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim
 }
 
 bool cushim_memory_kinds_note_hint(uint64_t address, size_t n_bytes) {
-    struct cushim_mem_lookup found;
-    enum cushim_sight sight = cushim_sight(address, n_bytes, &found);
-    if (sight == CUSHIM_SIGHT_FOREIGN || found.segment->heap->kind != CUSHIM_MEM_MANAGED)
+    struct cushim_mem_lookup lookup;
+    enum cushim_sight sight = cushim_sight(address, n_bytes, &lookup);
+    if (sight == CUSHIM_SIGHT_FOREIGN || lookup.segment->heap->kind != CUSHIM_MEM_MANAGED)
         return true;
-    if (sight == CUSHIM_SIGHT_NOTHING || found.state != CUSHIM_MEM_LIVE)
+    if (sight == CUSHIM_SIGHT_NOTHING || lookup.state != CUSHIM_MEM_LIVE)
         return false;
-    cushim_mem_heap_retire_segment(found.segment->heap, found.segment);
+    cushim_mem_heap_retire_segment(lookup.segment->heap, lookup.segment);
     return true;
 }

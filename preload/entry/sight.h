@@ -17,12 +17,12 @@ enum cushim_sight {
     CUSHIM_SIGHT_NOTHING  /* in a segment of ours, and in no live block, or past its end */
 };
 
-/* What [address, address + n_bytes) is; `found` is filled but where it is foreign. */
+/* What [address, address + n_bytes) is; `lookup` is filled but where it is foreign. */
 static inline enum cushim_sight cushim_sight(uint64_t address, size_t n_bytes,
-                                             struct cushim_mem_lookup *found) {
-    if (!cushim_process_is_on() || !cushim_mem_blocks_find(&cushim_process.ledger, address, found))
+                                             struct cushim_mem_lookup *lookup) {
+    if (!cushim_process_is_on() || !cushim_mem_blocks_find(&cushim_process.ledger, address, lookup))
         return CUSHIM_SIGHT_FOREIGN;
-    return cushim_mem_blocks_judge(found, address, n_bytes) > CUSHIM_MEM_INSIDE
+    return cushim_mem_blocks_judge(lookup, address, n_bytes) > CUSHIM_MEM_INSIDE
                ? CUSHIM_SIGHT_NOTHING
                : CUSHIM_SIGHT_BLOCK;
 }
@@ -32,18 +32,18 @@ enum { CUSHIM_UNKNOWN_ADDRESS = 16 };
 
 /* The address to ask the driver about: our own where the program may know of it. */
 static inline uint64_t cushim_sight_ask(uint64_t address, size_t n_bytes) {
-    struct cushim_mem_lookup found;
-    return cushim_sight(address, n_bytes, &found) == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS
-                                                                          : address;
+    struct cushim_mem_lookup lookup;
+    return cushim_sight(address, n_bytes, &lookup) == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS
+                                                                           : address;
 }
 
 /* A LIVE block is synchronous no more (SYNC_MEMOPS); its segment, where it was the last. */
-void cushim_sight_reset(const struct cushim_mem_lookup *found);
+void cushim_sight_reset(const struct cushim_mem_lookup *lookup);
 
 /* A LIVE block is about to be freed. */
-static inline void cushim_sight_end(const struct cushim_mem_lookup *found) {
-    if (cushim_mem_block_is_synchronous(found))
-        cushim_sight_reset(found);
+static inline void cushim_sight_end(const struct cushim_mem_lookup *lookup) {
+    if (cushim_mem_block_is_synchronous(lookup))
+        cushim_sight_reset(lookup);
 }
 
 #endif

@@ -61,8 +61,8 @@ bool cushim_stale_address_is(uint64_t address) {
 /* ---- frees ---- */
 
 static bool is_ours(uint64_t address) {
-    struct cushim_mem_lookup found;
-    return cushim_mem_blocks_find(&cushim_process.ledger, address, &found);
+    struct cushim_mem_lookup lookup;
+    return cushim_mem_blocks_find(&cushim_process.ledger, address, &lookup);
 }
 
 /* Is it nothing that the program has: the driver does not know it, or a segment of ours is there by

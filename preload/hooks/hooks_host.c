@@ -204,9 +204,9 @@ CUSHIM_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(
 /* Natively the length is 0 or the whole allocation's, which is the segment's here and holds the
  * block alone: 0 says so. */
 static size_t attached_bytes(CUdeviceptr address, size_t n_bytes) {
-    struct cushim_mem_lookup found;
-    bool is_whole = cushim_sight(address, n_bytes, &found) == CUSHIM_SIGHT_BLOCK &&
-                    address == found.base && n_bytes == found.asked_bytes;
+    struct cushim_mem_lookup lookup;
+    bool is_whole = cushim_sight(address, n_bytes, &lookup) == CUSHIM_SIGHT_BLOCK &&
+                    address == lookup.base && n_bytes == lookup.asked_bytes;
     return is_whole ? 0 : n_bytes;
 }
 

@@ -37,16 +37,16 @@ CUSHIM_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) 
 CUSHIM_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *n_bytes,
                                                CUdeviceptr address) {
     CUSHIM_ENTER(cuMemGetAddressRange_v2)
-    struct cushim_mem_lookup found;
-    enum cushim_sight sight = cushim_sight(address, 1, &found);
+    struct cushim_mem_lookup lookup;
+    enum cushim_sight sight = cushim_sight(address, 1, &lookup);
     CUresult answer = cuda->cuMemGetAddressRange_v2(
         base, n_bytes, sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address);
     if (answer != CUDA_SUCCESS || sight != CUSHIM_SIGHT_BLOCK)
         return answer;
     if (base)
-        *base = found.base;
+        *base = lookup.base;
     if (n_bytes)
-        *n_bytes = found.asked_bytes;
+        *n_bytes = lookup.asked_bytes;
     return answer;
 }
 
@@ -110,8 +110,8 @@ enum { DISTANCE_AT = 28 };
  * there, and where it shares no more than blocks up to 1 MiB share natively, a page of 2 MiB; with
  * guards around blocks, which nobody else should write, never.
  */
-static bool may_show(const struct cushim_mem_lookup *found) {
-    const struct cushim_mem_segment *segment = found->segment;
+static bool may_show(const struct cushim_mem_lookup *lookup) {
+    const struct cushim_mem_segment *segment = lookup->segment;
     return !segment->guard_bytes &&
            (cushim_mem_segment_is_one_block(segment) || segment->n_bytes <= PAGE_BYTES);
 }
@@ -127,25 +127,26 @@ static void tell_bool(void *data, bool value) {
 }
 
 /* The driver has answered for the segment: what differs is put right for the block. */
-static void tell(const struct cushim_mem_lookup *found, CUpointer_attribute attribute, void *data) {
+static void tell(const struct cushim_mem_lookup *lookup, CUpointer_attribute attribute,
+                 void *data) {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-        *(CUdeviceptr *)data = found->base;
+        *(CUdeviceptr *)data = lookup->base;
         break;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-        *(size_t *)data = found->asked_bytes;
+        *(size_t *)data = lookup->asked_bytes;
         break;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-        *(unsigned long long *)data = own_ids | cushim_mem_block_number(found);
+        *(unsigned long long *)data = own_ids | cushim_mem_block_number(lookup);
         break;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        tell_bool(data, cushim_mem_block_is_synchronous(found));
+        tell_bool(data, cushim_mem_block_is_synchronous(lookup));
         break;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        if (!may_show(found))
+        if (!may_show(lookup))
             tell_bool(data, false);
         break;
     default:
@@ -156,14 +157,14 @@ static void tell(const struct cushim_mem_lookup *found, CUpointer_attribute attr
 CUSHIM_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
                                              CUdeviceptr address) {
     CUSHIM_ENTER(cuPointerGetAttribute)
-    struct cushim_mem_lookup found;
+    struct cushim_mem_lookup lookup;
     if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
         cushim_dma_readers_expect();
-    enum cushim_sight sight = cushim_sight(address, 1, &found);
+    enum cushim_sight sight = cushim_sight(address, 1, &lookup);
     CUresult answer = cuda->cuPointerGetAttribute(
         data, attribute, sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address);
     if (answer == CUDA_SUCCESS && data && sight == CUSHIM_SIGHT_BLOCK)
-        tell(&found, attribute, data);
+        tell(&lookup, attribute, data);
     return answer;
 }
 
@@ -171,12 +172,12 @@ CUSHIM_EXPORT CUresult cuPointerGetAttributes(unsigned n_attributes,
                                               CUpointer_attribute *attributes, void **data,
                                               CUdeviceptr address) {
     CUSHIM_ENTER(cuPointerGetAttributes)
-    struct cushim_mem_lookup found;
+    struct cushim_mem_lookup lookup;
     for (unsigned i = 0; attributes && i < n_attributes; i++) {
         if (attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
             cushim_dma_readers_expect();
     }
-    enum cushim_sight sight = cushim_sight(address, 1, &found);
+    enum cushim_sight sight = cushim_sight(address, 1, &lookup);
     CUresult answer = cuda->cuPointerGetAttributes(
         n_attributes, attributes, data,
         sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address);
@@ -184,7 +185,7 @@ CUSHIM_EXPORT CUresult cuPointerGetAttributes(unsigned n_attributes,
         return answer;
     for (unsigned i = 0; i < n_attributes; i++) {
         if (data[i])
-            tell(&found, attributes[i], data[i]);
+            tell(&lookup, attributes[i], data[i]);
     }
     return answer;
 }
@@ -207,41 +208,41 @@ static void reset_segment(struct cushim_cuda *cuda, struct cushim_mem_segment *s
         cushim_current_context_leave(cuda);
 }
 
-void cushim_sight_reset(const struct cushim_mem_lookup *found) {
-    if (cushim_mem_block_set_synchronous(found, false) &&
-        !atomic_load(&found->segment->n_synchronous))
-        reset_segment(cushim_driver(), found->segment);
+void cushim_sight_reset(const struct cushim_mem_lookup *lookup) {
+    if (cushim_mem_block_set_synchronous(lookup, false) &&
+        !atomic_load(&lookup->segment->n_synchronous))
+        reset_segment(cushim_driver(), lookup->segment);
 }
 
-static CUresult set_synchronous(struct cushim_cuda *cuda, const struct cushim_mem_lookup *found,
+static CUresult set_synchronous(struct cushim_cuda *cuda, const struct cushim_mem_lookup *lookup,
                                 const void *value) {
     static atomic_bool is_told;
     const CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
     if (!*(const unsigned *)value) {
-        cushim_sight_reset(found);
+        cushim_sight_reset(lookup);
         return CUDA_SUCCESS;
     }
-    bool is_new = cushim_mem_block_set_synchronous(found, true);
-    CUresult answer = cuda->cuPointerSetAttribute(value, attribute, found->base);
+    bool is_new = cushim_mem_block_set_synchronous(lookup, true);
+    CUresult answer = cuda->cuPointerSetAttribute(value, attribute, lookup->base);
     if (answer != CUDA_SUCCESS && is_new)
-        cushim_mem_block_set_synchronous(found, false);
-    else if (!cushim_mem_segment_is_one_block(found->segment) && !atomic_exchange(&is_told, true))
+        cushim_mem_block_set_synchronous(lookup, false);
+    else if (!cushim_mem_segment_is_one_block(lookup->segment) && !atomic_exchange(&is_told, true))
         log_info("pointer", "SYNC_MEMOPS on 0x%lx covers its whole segment: slower, not wrong",
-                 (unsigned long)found->base);
+                 (unsigned long)lookup->base);
     return answer;
 }
 
 CUSHIM_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
                                              CUdeviceptr address) {
     CUSHIM_ENTER(cuPointerSetAttribute)
-    struct cushim_mem_lookup found;
-    enum cushim_sight sight = cushim_sight(address, 1, &found);
+    struct cushim_mem_lookup lookup;
+    enum cushim_sight sight = cushim_sight(address, 1, &lookup);
     if (sight == CUSHIM_SIGHT_NOTHING)
         return cuda->cuPointerSetAttribute(value, attribute, CUSHIM_UNKNOWN_ADDRESS);
     if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
         cushim_dma_readers_expect();
         if (sight == CUSHIM_SIGHT_BLOCK && value)
-            return set_synchronous(cuda, &found, value);
+            return set_synchronous(cuda, &lookup, value);
     }
     return cuda->cuPointerSetAttribute(value, attribute, address);
 }
@@ -260,18 +261,18 @@ static void set_distance(CUipcMemHandle *handle, uint32_t distance) {
 
 /* The block's memory serves nothing more once it is freed, so that whoever has it open sees there
  * what it saw, and nobody else's new bytes. */
-static CUresult get_handle(struct cushim_cuda *cuda, const struct cushim_mem_lookup *found,
+static CUresult get_handle(struct cushim_cuda *cuda, const struct cushim_mem_lookup *lookup,
                            CUipcMemHandle *handle) {
-    struct cushim_mem_segment *segment = found->segment;
-    CUresult answer = cuda->cuIpcGetMemHandle(handle, found->base);
+    struct cushim_mem_segment *segment = lookup->segment;
+    CUresult answer = cuda->cuIpcGetMemHandle(handle, lookup->base);
     if (answer != CUDA_SUCCESS) {
         if (segment->heap->source == &cushim_mem_provider_vmm)
             log_error("ipc", "no handle for 0x%lx: CUSHIM_BACKEND=vmm has none",
-                      (unsigned long)found->base);
+                      (unsigned long)lookup->base);
         return answer;
     }
-    set_distance(handle, (uint32_t)(found->base - segment->base));
-    cushim_mem_heap_show(segment->heap, found->base);
+    set_distance(handle, (uint32_t)(lookup->base - segment->base));
+    cushim_mem_heap_show(segment->heap, lookup->base);
     return CUDA_SUCCESS;
 }
 
@@ -328,14 +329,14 @@ static CUresult refuse_handle(CUdeviceptr address) {
 
 CUSHIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
     CUSHIM_ENTER(cuIpcGetMemHandle)
-    struct cushim_mem_lookup found;
-    enum cushim_sight sight = cushim_sight(address, 1, &found);
+    struct cushim_mem_lookup lookup;
+    enum cushim_sight sight = cushim_sight(address, 1, &lookup);
     if (sight == CUSHIM_SIGHT_NOTHING)
         return cuda->cuIpcGetMemHandle(handle, CUSHIM_UNKNOWN_ADDRESS);
     /* for other kinds of memory the driver itself has no handles */
-    if (sight == CUSHIM_SIGHT_FOREIGN || !handle || found.segment->heap->kind != CUSHIM_MEM_DEVICE)
+    if (sight == CUSHIM_SIGHT_FOREIGN || !handle || lookup.segment->heap->kind != CUSHIM_MEM_DEVICE)
         return cuda->cuIpcGetMemHandle(handle, address);
-    return may_show(&found) ? get_handle(cuda, &found, handle) : refuse_handle(address);
+    return may_show(&lookup) ? get_handle(cuda, &lookup, handle) : refuse_handle(address);
 }
 
 CUSHIM_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle,

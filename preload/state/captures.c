@@ -176,7 +176,7 @@ void cushim_capture_begin_leave(const struct cushim_capture *capture, CUresult a
         watch_thread();
 }
 
-bool cushim_capture_free(const struct cushim_mem_lookup *found, enum cushim_status *status) {
+bool cushim_capture_free(const struct cushim_mem_lookup *lookup, enum cushim_status *status) {
     unsigned n_holds = 0;
     if (!cushim_capture_is_open() || cushim_process_options.capture != CAPTURE_SERVE)
         return false;
@@ -186,7 +186,7 @@ bool cushim_capture_free(const struct cushim_mem_lookup *found, enum cushim_stat
             holds[n_holds++] = &entries[i].hold;
     }
     if (n_holds)
-        *status = cushim_mem_graph_resources_free(found->segment->heap, found, holds, n_holds);
+        *status = cushim_mem_graph_resources_free(lookup->segment->heap, lookup, holds, n_holds);
     pthread_mutex_unlock(&lock);
     if (n_holds && *status == CUSHIM_NOMEM) { /* it was freed, as far as the program can tell */
         cushim_mem_stats_add(&cushim_page.n_stuck_blocks, 1);

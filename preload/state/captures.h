@@ -41,7 +41,7 @@ bool cushim_capture_is_own(struct cushim_cuda *cuda);
  * @return false: the calling thread captures nothing, or the option is off: nothing was done
  * Threads  any      Stream   none: neither waits nor records
  */
-bool cushim_capture_free(const struct cushim_mem_lookup *found, enum cushim_status *status);
+bool cushim_capture_free(const struct cushim_mem_lookup *lookup, enum cushim_status *status);
 
 /* A capture that begins. */
 struct cushim_capture {

@@ -137,21 +137,21 @@ static void enter(const struct cushim_sites_free *block, const struct cushim_bac
 
 void cushim_sites_alloc(const void *heap, uint64_t address, size_t n_bytes) {
     struct cushim_backtrace stack;
-    struct cushim_mem_lookup found;
+    struct cushim_mem_lookup lookup;
     if (!cushim_sites_are_on() || draw() >= n_bytes)
         return;
     cushim_backtrace_take(&stack);
-    if (heap && cushim_mem_blocks_find(sites.ledger, address, &found))
-        cushim_mem_block_watch(&found);
+    if (heap && cushim_mem_blocks_find(sites.ledger, address, &lookup))
+        cushim_mem_block_watch(&lookup);
     pthread_mutex_lock(&sites.lock);
     enter(&(struct cushim_sites_free){address, heap, n_bytes, key_of(&stack)}, &stack);
     pthread_mutex_unlock(&sites.lock);
 }
 
-struct cushim_sites_free cushim_sites_free(const struct cushim_mem_lookup *found,
+struct cushim_sites_free cushim_sites_free(const struct cushim_mem_lookup *lookup,
                                            uint64_t address) {
     struct cushim_sites_free freed = {.address = address};
-    if (!cushim_sites_are_on() || (found && !cushim_mem_block_is_watched(found)))
+    if (!cushim_sites_are_on() || (lookup && !cushim_mem_block_is_watched(lookup)))
         return freed;
     pthread_mutex_lock(&sites.lock);
     struct row *row = find(address);

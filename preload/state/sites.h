@@ -30,14 +30,15 @@ bool cushim_sites_are_on(void);
 void cushim_sites_alloc(const void *heap, uint64_t address, size_t n_bytes);
 
 /* A block is about to be given back; where it was taken and that fails, it is to be there again.
- * `found` is NULL where the driver served it. */
+ * `lookup` is NULL where the driver served it. */
 struct cushim_sites_free {
     uint64_t address;
     const void *heap;
     size_t n_bytes;
     uint64_t key; /* 0: it was not taken */
 };
-struct cushim_sites_free cushim_sites_free(const struct cushim_mem_lookup *found, uint64_t address);
+struct cushim_sites_free cushim_sites_free(const struct cushim_mem_lookup *lookup,
+                                           uint64_t address);
 void cushim_sites_restore(const struct cushim_sites_free *freed);
 
 /* A context took all blocks of a heap along. */

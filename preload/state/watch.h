@@ -22,15 +22,16 @@ struct cushim_watched_free {
     struct cushim_sites_free site;
 };
 
-static inline struct cushim_watched_free cushim_watch_free(const struct cushim_mem_lookup *found) {
-    struct cushim_mem_heap *heap = found->segment->heap;
-    cushim_tracing_free(heap->stats, heap, found->base);
-    return (struct cushim_watched_free){heap, cushim_sites_free(found, found->base)};
+static inline struct cushim_watched_free cushim_watch_free(const struct cushim_mem_lookup *lookup) {
+    struct cushim_mem_heap *heap = lookup->segment->heap;
+    cushim_tracing_free(heap->stats, heap, lookup->base);
+    return (struct cushim_watched_free){heap, cushim_sites_free(lookup, lookup->base)};
 }
 
 static inline void cushim_watch_freed(const struct cushim_watched_free *freed,
-                                      const struct cushim_mem_lookup *found, bool is_done) {
-    cushim_tracing_freed(freed->heap->stats, freed->heap, found->base, found->asked_bytes, is_done);
+                                      const struct cushim_mem_lookup *lookup, bool is_done) {
+    cushim_tracing_freed(freed->heap->stats, freed->heap, lookup->base, lookup->asked_bytes,
+                         is_done);
     if (!is_done)
         cushim_sites_restore(&freed->site);
 }

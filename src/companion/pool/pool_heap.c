@@ -132,14 +132,14 @@ enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t b
 }
 
 struct cushim_pool_block *cushim_pool_heap_block(uint64_t address) {
-    struct cushim_mem_lookup found;
-    if (!cushim_mem_blocks_find(&cushim_pool_ledger, address, &found) ||
-        found.state != CUSHIM_MEM_LIVE)
+    struct cushim_mem_lookup lookup;
+    if (!cushim_mem_blocks_find(&cushim_pool_ledger, address, &lookup) ||
+        lookup.state != CUSHIM_MEM_LIVE)
         return NULL;
-    struct cushim_pool_heap *heap = (struct cushim_pool_heap *)(void *)found.segment->heap - 1;
+    struct cushim_pool_heap *heap = (struct cushim_pool_heap *)(void *)lookup.segment->heap - 1;
     struct cushim_pool_block *block =
-        cushim_pool_heap_at(heap, __atomic_load_n(&found.cell->next_free, __ATOMIC_ACQUIRE));
-    return block && cushim_pool_block_address(block) == found.base ? block : NULL;
+        cushim_pool_heap_at(heap, __atomic_load_n(&lookup.cell->next_free, __ATOMIC_ACQUIRE));
+    return block && cushim_pool_block_address(block) == lookup.base ? block : NULL;
 }
 
 bool cushim_pool_block_defer(struct cushim_pool_block *block, struct cushim_pool_cache *cache,

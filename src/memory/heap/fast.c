@@ -78,14 +78,14 @@ static inline struct cushim_mem_extent *slab_at(struct cushim_mem_blocks *ledger
  * exchange will tell.
  */
 static inline bool find(struct cushim_mem_blocks *ledger, uint64_t address,
-                        enum cushim_mem_free_entry entry, struct cushim_mem_lookup *found) {
+                        enum cushim_mem_free_entry entry, struct cushim_mem_lookup *lookup) {
     struct cushim_mem_extent *slab = slab_at(ledger, address);
     if (!slab || atomic_load_explicit(&slab->kind, memory_order_acquire) != CUSHIM_MEM_EXTENT_SLAB)
         return false;
-    found->segment = slab->segment;
-    const struct cushim_mem_heap *heap = found->segment->heap;
-    return cushim_mem_blocks_find_in_slab(found->segment, slab, address, found) &&
-           found->base == address && heap->quick_entry == entry &&
+    lookup->segment = slab->segment;
+    const struct cushim_mem_heap *heap = lookup->segment->heap;
+    return cushim_mem_blocks_find_in_slab(lookup->segment, slab, address, lookup) &&
+           lookup->base == address && heap->quick_entry == entry &&
            !cushim_mem_heap_has_unheld(heap);
 }
 
@@ -96,49 +96,49 @@ static inline bool find(struct cushim_mem_blocks *ledger, uint64_t address,
  * before.
  */
 static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_fence *fence,
-                        const struct cushim_mem_lookup *found) {
-    struct cushim_mem_cache_bucket *bin = &cache->bins[found->place.extent->class_index];
+                        const struct cushim_mem_lookup *lookup) {
+    struct cushim_mem_cache_bucket *bin = &cache->bins[lookup->place.extent->class_index];
     struct cushim_mem_unfenced *unfenced = &cache->unfenced;
-    size_t asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
+    size_t asked_bytes = atomic_load_explicit(&lookup->cell->asked_bytes, memory_order_relaxed);
     uint32_t live = CUSHIM_MEM_LIVE;
     cushim_mem_deferred_batch_turn(unfenced, cushim_mem_fence_tag(fence), cache->limit_bytes);
     size_t unfenced_bytes =
         unfenced->n_bytes + cushim_mem_deferred_batch_weight(asked_bytes, cache->limit_bytes);
     if (unfenced_bytes >= unfenced->due_bytes || !cushim_mem_cache_has_room(cache, bin) ||
-        !atomic_compare_exchange_strong(&found->cell->state, &live, CUSHIM_MEM_DEFERRED))
+        !atomic_compare_exchange_strong(&lookup->cell->state, &live, CUSHIM_MEM_DEFERRED))
         return false;
     unfenced->n_bytes = unfenced_bytes;
-    cushim_mem_cache_put(cache, bin, found->cell, found->base, cushim_mem_fence_tag(fence));
+    cushim_mem_cache_put(cache, bin, lookup->cell, lookup->base, cushim_mem_fence_tag(fence));
     /* as it is now: the block need not be the one looked up */
-    asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
-    cushim_mem_cache_count_free(cache, asked_bytes, found->block_bytes);
+    asked_bytes = atomic_load_explicit(&lookup->cell->asked_bytes, memory_order_relaxed);
+    cushim_mem_cache_count_free(cache, asked_bytes, lookup->block_bytes);
     return true;
 }
 
 /* The cache being taken, all work on the block over: it is free from here on, if it fits. */
 static inline bool give_proven(struct cushim_mem_cache *cache,
-                               const struct cushim_mem_lookup *found, size_t asked_bytes) {
-    struct cushim_mem_cache_bucket *bin = &cache->bins[found->place.extent->class_index];
+                               const struct cushim_mem_lookup *lookup, size_t asked_bytes) {
+    struct cushim_mem_cache_bucket *bin = &cache->bins[lookup->place.extent->class_index];
     if (!cushim_mem_cache_has_room(cache, bin))
         return false;
-    cushim_mem_cache_put(cache, bin, found->cell, found->base, 0);
-    atomic_store_explicit(&found->cell->state, CUSHIM_MEM_FREE, memory_order_release);
-    cushim_mem_cache_count_free(cache, asked_bytes, found->block_bytes);
+    cushim_mem_cache_put(cache, bin, lookup->cell, lookup->base, 0);
+    atomic_store_explicit(&lookup->cell->state, CUSHIM_MEM_FREE, memory_order_release);
+    cushim_mem_cache_count_free(cache, asked_bytes, lookup->block_bytes);
     return true;
 }
 
 bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
                              enum cushim_mem_free_entry entry) {
-    struct cushim_mem_lookup found;
-    if (!find(ledger, address, entry, &found))
+    struct cushim_mem_lookup lookup;
+    if (!find(ledger, address, entry, &lookup))
         return false;
-    struct cushim_mem_heap *heap = found.segment->heap;
+    struct cushim_mem_heap *heap = lookup.segment->heap;
     if (cushim_mem_fence_effect(heap->fence))
         return false;
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
     if (!take(cache, heap, cushim_mem_heap_life(heap)))
         return false;
-    bool is_given = give(cache, heap->fence, &found);
+    bool is_given = give(cache, heap->fence, &lookup);
     cushim_mem_cache_leave(cache);
     if (is_given)
         end(heap);
@@ -153,25 +153,25 @@ bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
  */
 int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64_t address,
                                         enum cushim_mem_free_entry entry) {
-    struct cushim_mem_lookup found;
+    struct cushim_mem_lookup lookup;
     uint32_t live = CUSHIM_MEM_LIVE;
     CUresult answer;
-    if (!find(ledger, address, entry, &found))
+    if (!find(ledger, address, entry, &lookup))
         return CUSHIM_MEM_FAST_DECLINED;
-    struct cushim_mem_heap *heap = found.segment->heap;
+    struct cushim_mem_heap *heap = lookup.segment->heap;
     uint64_t life = cushim_mem_heap_life(heap);
     if (!life || atomic_load_explicit(&heap->deferred.n_rows, memory_order_relaxed) ||
-        !atomic_compare_exchange_strong(&found.cell->state, &live, CUSHIM_MEM_DEFERRED))
+        !atomic_compare_exchange_strong(&lookup.cell->state, &live, CUSHIM_MEM_DEFERRED))
         return CUSHIM_MEM_FAST_DECLINED;
-    size_t asked_bytes = atomic_load_explicit(&found.cell->asked_bytes, memory_order_relaxed);
+    size_t asked_bytes = atomic_load_explicit(&lookup.cell->asked_bytes, memory_order_relaxed);
     bool is_over = cushim_mem_fence_wait(heap->fence, heap->stats, &answer) == CUSHIM_OK;
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
     bool is_taken = is_over && take(cache, heap, life);
-    bool is_given = is_taken && give_proven(cache, &found, asked_bytes);
+    bool is_given = is_taken && give_proven(cache, &lookup, asked_bytes);
     if (is_taken)
         cushim_mem_cache_leave(cache);
     if (!is_given)
-        return (int)cushim_mem_heap_end_waited(heap, &found, life, asked_bytes, answer);
+        return (int)cushim_mem_heap_end_waited(heap, &lookup, life, asked_bytes, answer);
     end(heap);
     return CUDA_SUCCESS;
 }

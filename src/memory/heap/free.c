@@ -14,7 +14,7 @@
 /* One free under way. */
 struct freeing {
     struct cushim_mem_heap *heap;
-    const struct cushim_mem_lookup *found;
+    const struct cushim_mem_lookup *lookup;
     struct cushim_mem_stats *stats; /* of the life that the block is from */
     uint64_t life;
     size_t asked_bytes; /* of the block as it is now, which need not be the one looked up */
@@ -24,10 +24,10 @@ struct freeing {
 };
 
 static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_heap *heap,
-                                const struct cushim_mem_lookup *found, CUresult *answer) {
+                                const struct cushim_mem_lookup *lookup, CUresult *answer) {
     *answer = CUDA_SUCCESS;
     *freeing = (struct freeing){.heap = heap,
-                                .found = found,
+                                .lookup = lookup,
                                 .stats = heap->stats,
                                 .life = cushim_mem_heap_life(heap),
                                 .answer = answer};
@@ -36,13 +36,13 @@ static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_heap 
     /* LIVE -> DEFERRED: of several threads that free the same block one gets it.  Sequentially
      * consistent: the epoch is read after it */
     freeing->live = CUSHIM_MEM_LIVE;
-    while (!atomic_compare_exchange_strong(&found->cell->state, &freeing->live,
+    while (!atomic_compare_exchange_strong(&lookup->cell->state, &freeing->live,
                                            CUSHIM_MEM_DEFERRED |
                                                (freeing->live & CUSHIM_MEM_BLOCK_SHOWN))) {
         if (cushim_mem_state_of(freeing->live) != CUSHIM_MEM_LIVE)
             return CUSHIM_DOUBLEFREE;
     }
-    freeing->asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
+    freeing->asked_bytes = atomic_load_explicit(&lookup->cell->asked_bytes, memory_order_relaxed);
     return CUSHIM_OK;
 }
 
@@ -55,9 +55,9 @@ static void count_shared(struct cushim_mem_stats *stats, size_t asked_bytes, siz
 
 static void count(const struct freeing *freeing, struct cushim_mem_cache *cache) {
     if (cache)
-        cushim_mem_cache_count_free(cache, freeing->asked_bytes, freeing->found->block_bytes);
+        cushim_mem_cache_count_free(cache, freeing->asked_bytes, freeing->lookup->block_bytes);
     else
-        count_shared(freeing->stats, freeing->asked_bytes, freeing->found->block_bytes);
+        count_shared(freeing->stats, freeing->asked_bytes, freeing->lookup->block_bytes);
 }
 
 /* In the cache of the thread, as its request was: else the gauge would fall where nothing rose. */
@@ -80,42 +80,42 @@ static enum cushim_status end_refused(const struct freeing *freeing) {
     if (!cushim_mem_heap_lock_life(freeing->heap, freeing->life))
         return end_gone(freeing);
     cushim_mem_heap_note_damage(freeing->heap, *freeing->answer);
-    atomic_store_explicit(&freeing->found->cell->state, freeing->live, memory_order_release);
+    atomic_store_explicit(&freeing->lookup->cell->state, freeing->live, memory_order_release);
     pthread_mutex_unlock(&freeing->heap->lock);
     return cushim_status_from_cu(*freeing->answer);
 }
 
 /* ---- taking a block back ---- */
 
-static inline bool is_cacheable(const struct cushim_mem_lookup *found) {
-    return atomic_load_explicit(&found->place.extent->kind, memory_order_relaxed) ==
+static inline bool is_cacheable(const struct cushim_mem_lookup *lookup) {
+    return atomic_load_explicit(&lookup->place.extent->kind, memory_order_relaxed) ==
                CUSHIM_MEM_EXTENT_SLAB &&
-           !cushim_mem_block_is_shown(found->cell);
+           !cushim_mem_block_is_shown(lookup->cell);
 }
 
 /* Into the cache, which is taken; with tag 0 it is free from here on. */
 static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, uint64_t tag) {
-    const struct cushim_mem_lookup *found = freeing->found;
-    unsigned class_index = found->place.extent->class_index;
+    const struct cushim_mem_lookup *lookup = freeing->lookup;
+    unsigned class_index = lookup->place.extent->class_index;
     struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
     if (!cushim_mem_cache_has_room(cache, bin)) {
         uint64_t done = tag ? cushim_mem_fence_done(freeing->heap->fence) : UINT64_MAX;
         if (!cushim_mem_cache_make_room(cache, class_index, done))
             return false;
     }
-    cushim_mem_cache_put(cache, bin, found->cell, found->base - freeing->heap->guard_bytes, tag);
+    cushim_mem_cache_put(cache, bin, lookup->cell, lookup->base - freeing->heap->guard_bytes, tag);
     if (!tag)
-        atomic_store_explicit(&found->cell->state, CUSHIM_MEM_FREE, memory_order_release);
+        atomic_store_explicit(&lookup->cell->state, CUSHIM_MEM_FREE, memory_order_release);
     return true;
 }
 
 /* Under the lock: in the free lists, or in line for them. */
 static bool put(const struct freeing *freeing, uint64_t tag) {
     struct cushim_mem_heap *heap = freeing->heap;
-    const struct cushim_mem_lookup *found = freeing->found;
+    const struct cushim_mem_lookup *lookup = freeing->lookup;
     if (tag > cushim_mem_fence_done(heap->fence))
-        return cushim_mem_deferred_add(&heap->deferred, &heap->meta, &found->place, tag);
-    cushim_mem_free_lists_give(heap, &found->place);
+        return cushim_mem_deferred_add(&heap->deferred, &heap->meta, &lookup->place, tag);
+    cushim_mem_free_lists_give(heap, &lookup->place);
     return true;
 }
 
@@ -141,8 +141,8 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
                                uint64_t tag) {
     struct cushim_mem_heap *heap = freeing->heap;
     enum cushim_status status = CUSHIM_OK;
-    bool is_stale = false, is_of_arena = cushim_mem_arena_serves(&freeing->found->place);
-    if (is_of_arena || (cache && is_cacheable(freeing->found) && push(freeing, cache, tag))) {
+    bool is_stale = false, is_of_arena = cushim_mem_arena_serves(&freeing->lookup->place);
+    if (is_of_arena || (cache && is_cacheable(freeing->lookup) && push(freeing, cache, tag))) {
         is_stale = cushim_mem_fast_is_stale(heap) || cushim_mem_watermark_seems_far(heap);
     } else if (cushim_mem_heap_lock_life(heap, freeing->life)) {
         status = put(freeing, tag) ? CUSHIM_OK : CUSHIM_NOMEM;
@@ -156,7 +156,7 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
     if (cache)
         cushim_mem_cache_leave(cache);
     if (is_of_arena) /* which may record a fence: no cache is taken over that */
-        cushim_mem_arena_give(heap, &freeing->found->place, tag);
+        cushim_mem_arena_give(heap, &freeing->lookup->place, tag);
     tidy(freeing, is_stale, tag);
     return status;
 }
@@ -171,7 +171,7 @@ static enum cushim_status end_failed_wait(const struct freeing *freeing) {
         return end_refused(freeing);
     if (!cushim_mem_heap_lock_life(heap, freeing->life))
         return end_gone(freeing);
-    bool is_kept = cushim_mem_deferred_add(&heap->deferred, &heap->meta, &freeing->found->place,
+    bool is_kept = cushim_mem_deferred_add(&heap->deferred, &heap->meta, &freeing->lookup->place,
                                            cushim_mem_fence_tag(heap->fence));
     pthread_mutex_unlock(&heap->lock);
     if (!is_kept)
@@ -235,7 +235,7 @@ static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due du
     if (status == CUSHIM_NOTREADY &&
         (heap->fence->gate->is_open() || !heap->cuda->cuCtxRecordEvent) &&
         atomic_load_explicit(&heap->deferred.n_bytes, memory_order_relaxed) +
-                freeing->found->block_bytes >=
+                freeing->lookup->block_bytes >=
             CUSHIM_MEM_HEAP_SLACK_BYTES) {
         status = cushim_mem_fence_await(heap->fence, cushim_mem_fence_tag(heap->fence), 0,
                                         heap->stats, freeing->answer);
@@ -279,20 +279,20 @@ static enum cushim_status release_relaxed(struct freeing *freeing) {
 
 /* Is the block where it was found?  Not where the context went between the look and the claim. */
 static bool is_as_found(const struct freeing *freeing) {
-    const struct cushim_mem_lookup *found = freeing->found;
+    const struct cushim_mem_lookup *lookup = freeing->lookup;
     struct cushim_mem_lookup now;
-    return cushim_mem_blocks_find(freeing->heap->ledger, found->base, &now) &&
-           now.cell == found->cell && now.place.extent == found->place.extent;
+    return cushim_mem_blocks_find(freeing->heap->ledger, lookup->base, &now) &&
+           now.cell == lookup->cell && now.place.extent == lookup->place.extent;
 }
 
 /* ---- the public face ---- */
 
 CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *heap,
-                                    const struct cushim_mem_lookup *found, uint64_t life,
+                                    const struct cushim_mem_lookup *lookup, uint64_t life,
                                     size_t asked_bytes, CUresult answer) {
     struct freeing freeing = {
         .heap = heap,
-        .found = found,
+        .lookup = lookup,
         .stats = heap->stats,
         .life = life,
         .asked_bytes = asked_bytes,
@@ -307,18 +307,18 @@ CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *heap,
 }
 
 enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *heap,
-                                         const struct cushim_mem_lookup *found) {
+                                         const struct cushim_mem_lookup *lookup) {
     struct freeing freeing;
     CUresult answer;
-    enum cushim_status status = begin(&freeing, heap, found, &answer);
+    enum cushim_status status = begin(&freeing, heap, lookup, &answer);
     if (status == CUSHIM_OK)
         count_apart(&freeing);
     return status;
 }
 
 static enum cushim_status release_uncached(const struct freeing *freeing, const CUstream *stream) {
-    if (cushim_mem_segments_free(freeing->heap, freeing->found->segment, stream, freeing->answer) !=
-        CUSHIM_OK)
+    if (cushim_mem_segments_free(freeing->heap, freeing->lookup->segment, stream,
+                                 freeing->answer) != CUSHIM_OK)
         return end_refused(freeing);
     count_apart(freeing);
     return CUSHIM_OK;
@@ -347,13 +347,13 @@ bool cushim_mem_heap_is_uncached(const struct cushim_mem_heap *heap,
 }
 
 enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *heap,
-                                           const struct cushim_mem_lookup *found,
+                                           const struct cushim_mem_lookup *lookup,
                                            CUresult *answer) {
     struct freeing freeing;
-    enum cushim_status status = begin(&freeing, heap, found, answer);
+    enum cushim_status status = begin(&freeing, heap, lookup, answer);
     if (status != CUSHIM_OK)
         return status;
-    if (cushim_mem_heap_is_uncached(heap, found->segment))
+    if (cushim_mem_heap_is_uncached(heap, lookup->segment))
         return release_uncached(&freeing, NULL);
     if (cushim_mem_heap_has_unheld(heap))
         cushim_mem_graph_resources_take_back(heap);
@@ -391,14 +391,14 @@ static bool can_free_on(const struct cushim_mem_heap *heap) {
 }
 
 enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *heap,
-                                              const struct cushim_mem_lookup *found,
+                                              const struct cushim_mem_lookup *lookup,
                                               CUstream stream, CUresult *answer) {
     CUevent event;
     struct freeing freeing;
-    enum cushim_status status = begin(&freeing, heap, found, answer);
+    enum cushim_status status = begin(&freeing, heap, lookup, answer);
     if (status != CUSHIM_OK)
         return status;
-    if (cushim_mem_heap_is_uncached(heap, found->segment) && can_free_on(heap))
+    if (cushim_mem_heap_is_uncached(heap, lookup->segment) && can_free_on(heap))
         return release_uncached(&freeing, &stream);
     *answer = record_on(heap, stream, &event);
     if (*answer != CUDA_SUCCESS)
@@ -406,7 +406,7 @@ enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *heap,
     if (!cushim_mem_heap_lock_life(heap, freeing.life))
         return end_gone(&freeing);
     bool is_kept =
-        cushim_mem_deferred_add_on(&heap->deferred, &heap->meta, &found->place, stream, event);
+        cushim_mem_deferred_add_on(&heap->deferred, &heap->meta, &lookup->place, stream, event);
     pthread_mutex_unlock(&heap->lock);
     if (is_kept) {
         count_apart(&freeing);
@@ -418,10 +418,10 @@ enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *heap,
 }
 
 /* Without an event of its own the block waits for all that was submitted. */
-static bool release_later(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *found) {
+static bool release_later(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup) {
     struct freeing freeing;
     CUresult answer;
-    if (begin(&freeing, heap, found, &answer) != CUSHIM_OK)
+    if (begin(&freeing, heap, lookup, &answer) != CUSHIM_OK)
         return false;
     count_apart(&freeing);
     if (!cushim_mem_heap_lock_life(heap, freeing.life))
@@ -429,22 +429,22 @@ static bool release_later(struct cushim_mem_heap *heap, const struct cushim_mem_
     atomic_thread_fence(
         memory_order_seq_cst); /* what was submitted is ahead of the load of `open` */
     /* without host memory for the note the block is never used again */
-    cushim_mem_deferred_add(&heap->deferred, &heap->meta, &found->place,
+    cushim_mem_deferred_add(&heap->deferred, &heap->meta, &lookup->place,
                             cushim_mem_fence_tag(heap->fence));
     pthread_mutex_unlock(&heap->lock);
     return true;
 }
 
-void cushim_mem_heap_set_aside(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *found,
+void cushim_mem_heap_set_aside(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
                                bool is_hit) {
     CUstream stream = atomic_load(&heap->filler.stream);
     struct cushim_mem_stats *stats = heap->stats;
     CUresult answer;
-    if (!(stream && cushim_mem_heap_release_on(heap, found, stream, &answer) == CUSHIM_OK) &&
-        !release_later(heap, found))
+    if (!(stream && cushim_mem_heap_release_on(heap, lookup, stream, &answer) == CUSHIM_OK) &&
+        !release_later(heap, lookup))
         return;
     cushim_mem_stats_subtract(&stats->n_requests, 1);
     cushim_mem_stats_subtract(is_hit ? &stats->n_hits : &stats->n_misses, 1);
-    cushim_mem_stats_subtract(&stats->requested_bytes, found->asked_bytes);
+    cushim_mem_stats_subtract(&stats->requested_bytes, lookup->asked_bytes);
     cushim_mem_stats_subtract(&stats->n_frees, 1);
 }

@@ -95,13 +95,14 @@ enum cushim_status cushim_mem_heap_take(struct cushim_mem_heap *heap, uint64_t l
 
 /**
  * Take a LIVE block back, once all work of the context is over.
- * @param found   from the ledger
+ * @param lookup  from the ledger
  * @param answer  what the driver said where the wait failed, else CUDA_SUCCESS
  * @return CUSHIM_OK | CUSHIM_DOUBLEFREE (another thread freed it first) | the status of `answer`
  * (the block is LIVE as before) Threads  any      Stream   host wait, as cudaFree
  */
 enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *heap,
-                                           const struct cushim_mem_lookup *found, CUresult *answer);
+                                           const struct cushim_mem_lookup *lookup,
+                                           CUresult *answer);
 
 /*
  * The last part of an exact release: the block is DEFERRED, of a heap of that life, and the wait
@@ -109,19 +110,19 @@ enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *heap,
  * Returns the answer of the release.
  */
 CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *heap,
-                                    const struct cushim_mem_lookup *found, uint64_t life,
+                                    const struct cushim_mem_lookup *lookup, uint64_t life,
                                     size_t asked_bytes, CUresult answer);
 
 /* The first half of a release: LIVE -> DEFERRED, no more.  CUSHIM_OK | CUSHIM_DOUBLEFREE |
  * CUSHIM_STATE (the heap is not open, or its context is damaged).  See hold.h. */
 enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *heap,
-                                         const struct cushim_mem_lookup *found);
+                                         const struct cushim_mem_lookup *lookup);
 
 /*
  * A LIVE block that nobody has seen goes back, and is not used again before what the filler began
  * with it is over.  It counts as no request and no free; is_hit as it was obtained.
  */
-void cushim_mem_heap_set_aside(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *found,
+void cushim_mem_heap_set_aside(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
                                bool is_hit);
 
 /*
@@ -144,7 +145,7 @@ bool cushim_mem_heap_is_uncached(const struct cushim_mem_heap *heap,
 /* As release, in the order of `stream`: returns at once, the block is reused after the work before
  * it. */
 enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *heap,
-                                              const struct cushim_mem_lookup *found,
+                                              const struct cushim_mem_lookup *lookup,
                                               CUstream stream, CUresult *answer);
 
 #endif

@@ -7,7 +7,7 @@ enum { LOG2_NUMBER = CUSHIM_MEM_STATE_BITS + 3, MOST_NUMBERS = 1 << (32 - LOG2_N
 
 /* The same in a chunk of the arena; false where no block was ever cut. */
 static bool find_in_chunk(struct cushim_mem_extent *extent, uint64_t address,
-                          struct cushim_mem_lookup *found) {
+                          struct cushim_mem_lookup *lookup) {
     if (atomic_load_explicit(&extent->kind, memory_order_acquire) != CUSHIM_MEM_EXTENT_ARENA)
         return false;
     const struct cushim_mem_chunk *chunk = extent->chunk;
@@ -16,11 +16,11 @@ static bool find_in_chunk(struct cushim_mem_extent *extent, uint64_t address,
     if (!chunk || !cushim_mem_chunk_find(
                       chunk, (uint32_t)((address - start) / CUSHIM_MEM_GRAIN_BYTES), &index))
         return false;
-    found->place = (struct cushim_mem_blockref){extent, index};
-    found->cell = &chunk->cells[index];
-    found->base = start + (uint64_t)index * CUSHIM_MEM_GRAIN_BYTES;
-    found->block_bytes =
-        cushim_rounded(atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed),
+    lookup->place = (struct cushim_mem_blockref){extent, index};
+    lookup->cell = &chunk->cells[index];
+    lookup->base = start + (uint64_t)index * CUSHIM_MEM_GRAIN_BYTES;
+    lookup->block_bytes =
+        cushim_rounded(atomic_load_explicit(&lookup->cell->asked_bytes, memory_order_relaxed),
                        CUSHIM_MEM_GRAIN_BYTES);
     return true;
 }
@@ -35,22 +35,22 @@ struct cushim_mem_extent *cushim_mem_blocks_slab(struct cushim_mem_blocks *ledge
 }
 
 bool cushim_mem_blocks_find(struct cushim_mem_blocks *ledger, uint64_t address,
-                            struct cushim_mem_lookup *found) {
+                            struct cushim_mem_lookup *lookup) {
     struct cushim_mem_segment *segment = cushim_mem_pagemap_find(&ledger->map, address);
     if (!segment)
         return false;
-    found->segment = segment;
+    lookup->segment = segment;
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, address);
-    bool is_cut = extent && (cushim_mem_blocks_find_in_extent(segment, extent, address, found) ||
-                             find_in_chunk(extent, address, found));
+    bool is_cut = extent && (cushim_mem_blocks_find_in_extent(segment, extent, address, lookup) ||
+                             find_in_chunk(extent, address, lookup));
     if (!is_cut) {
-        *found = (struct cushim_mem_lookup){.segment = segment, .state = CUSHIM_MEM_FREE};
+        *lookup = (struct cushim_mem_lookup){.segment = segment, .state = CUSHIM_MEM_FREE};
         return true;
     }
-    found->base += segment->guard_bytes;
-    found->state =
-        cushim_mem_state_of(atomic_load_explicit(&found->cell->state, memory_order_acquire));
-    found->asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
+    lookup->base += segment->guard_bytes;
+    lookup->state =
+        cushim_mem_state_of(atomic_load_explicit(&lookup->cell->state, memory_order_acquire));
+    lookup->asked_bytes = atomic_load_explicit(&lookup->cell->asked_bytes, memory_order_relaxed);
     return true;
 }
 
@@ -62,45 +62,45 @@ static uint32_t next_number(void) {
     return number ? number : next_number();
 }
 
-uint32_t cushim_mem_block_number(const struct cushim_mem_lookup *found) {
-    uint32_t word = atomic_load(&found->cell->state), number = 0;
+uint32_t cushim_mem_block_number(const struct cushim_mem_lookup *lookup) {
+    uint32_t word = atomic_load(&lookup->cell->state), number = 0;
     while (cushim_mem_state_of(word) == CUSHIM_MEM_LIVE && !(word >> LOG2_NUMBER)) {
         if (!number)
             number = next_number();
-        if (atomic_compare_exchange_weak(&found->cell->state, &word, word | number << LOG2_NUMBER))
+        if (atomic_compare_exchange_weak(&lookup->cell->state, &word, word | number << LOG2_NUMBER))
             return number;
     }
     return cushim_mem_state_of(word) == CUSHIM_MEM_LIVE ? word >> LOG2_NUMBER : 0;
 }
 
-void cushim_mem_block_watch(const struct cushim_mem_lookup *found) {
-    atomic_fetch_or_explicit(&found->cell->state, CUSHIM_MEM_BLOCK_WATCHED, memory_order_relaxed);
+void cushim_mem_block_watch(const struct cushim_mem_lookup *lookup) {
+    atomic_fetch_or_explicit(&lookup->cell->state, CUSHIM_MEM_BLOCK_WATCHED, memory_order_relaxed);
 }
 
-void cushim_mem_block_show(const struct cushim_mem_lookup *found) {
-    uint32_t word = atomic_load(&found->cell->state);
+void cushim_mem_block_show(const struct cushim_mem_lookup *lookup) {
+    uint32_t word = atomic_load(&lookup->cell->state);
     while (
         cushim_mem_state_of(word) == CUSHIM_MEM_LIVE &&
-        !atomic_compare_exchange_weak(&found->cell->state, &word, word | CUSHIM_MEM_BLOCK_SHOWN)) {
+        !atomic_compare_exchange_weak(&lookup->cell->state, &word, word | CUSHIM_MEM_BLOCK_SHOWN)) {
     }
 }
 
-static bool exchange(const struct cushim_mem_lookup *found, bool is_synchronous) {
-    uint32_t word = atomic_load(&found->cell->state);
+static bool exchange(const struct cushim_mem_lookup *lookup, bool is_synchronous) {
+    uint32_t word = atomic_load(&lookup->cell->state);
     while (cushim_mem_state_of(word) == CUSHIM_MEM_LIVE &&
            !(word & CUSHIM_MEM_BLOCK_SYNCHRONOUS) == is_synchronous) {
-        if (atomic_compare_exchange_weak(&found->cell->state, &word,
+        if (atomic_compare_exchange_weak(&lookup->cell->state, &word,
                                          word ^ CUSHIM_MEM_BLOCK_SYNCHRONOUS))
             return true;
     }
     return false;
 }
 
-bool cushim_mem_block_set_synchronous(const struct cushim_mem_lookup *found, bool is_synchronous) {
-    atomic_uint *n_synchronous = &found->segment->n_synchronous;
+bool cushim_mem_block_set_synchronous(const struct cushim_mem_lookup *lookup, bool is_synchronous) {
+    atomic_uint *n_synchronous = &lookup->segment->n_synchronous;
     if (is_synchronous)
         atomic_fetch_add(n_synchronous, 1);
-    bool is_done = exchange(found, is_synchronous);
+    bool is_done = exchange(lookup, is_synchronous);
     if (is_done != is_synchronous)
         atomic_fetch_sub(n_synchronous, 1);
     return is_done;

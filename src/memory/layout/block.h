@@ -34,22 +34,22 @@ struct cushim_mem_lookup {
 
 /*
  * The block that covers an address in a slab of `segment`, or in an extent that is one, its guards
- * included: place, cell, base and block_bytes of `found`.  False in the tail that no block covers,
+ * included: place, cell, base and block_bytes of `lookup`.  False in the tail that no block covers,
  * and where the slab is being taken down meanwhile: the program uses what it frees.
  */
 static inline bool cushim_mem_blocks_find_in_slab(const struct cushim_mem_segment *segment,
                                                   struct cushim_mem_extent *slab, uint64_t address,
-                                                  struct cushim_mem_lookup *found) {
+                                                  struct cushim_mem_lookup *lookup) {
     /* not by way of the extent: the segment's base is at hand already */
     uint64_t start = segment->base + ((uint64_t)slab->first_grain << CUSHIM_MEM_LOG2_GRAIN);
     uint32_t index = cushim_mem_extent_index(slab, address - start);
     struct cushim_mem_block_meta *cells = slab->cells;
     if (index >= slab->n_cells || !cells)
         return false;
-    found->place = (struct cushim_mem_blockref){slab, index};
-    found->cell = &cells[index];
-    found->base = start + index * slab->block_bytes;
-    found->block_bytes = slab->block_bytes;
+    lookup->place = (struct cushim_mem_blockref){slab, index};
+    lookup->cell = &cells[index];
+    lookup->base = start + index * slab->block_bytes;
+    lookup->block_bytes = slab->block_bytes;
     return true;
 }
 
@@ -57,10 +57,10 @@ static inline bool cushim_mem_blocks_find_in_slab(const struct cushim_mem_segmen
 static inline bool cushim_mem_blocks_find_in_extent(const struct cushim_mem_segment *segment,
                                                     struct cushim_mem_extent *extent,
                                                     uint64_t address,
-                                                    struct cushim_mem_lookup *found) {
+                                                    struct cushim_mem_lookup *lookup) {
     int kind = atomic_load_explicit(&extent->kind, memory_order_acquire);
     return kind != CUSHIM_MEM_EXTENT_FREE && kind != CUSHIM_MEM_EXTENT_ARENA &&
-           cushim_mem_blocks_find_in_slab(segment, extent, address, found);
+           cushim_mem_blocks_find_in_slab(segment, extent, address, lookup);
 }
 
 /*
@@ -71,9 +71,9 @@ static inline bool cushim_mem_blocks_find_in_extent(const struct cushim_mem_segm
 struct cushim_mem_extent *cushim_mem_blocks_slab(struct cushim_mem_blocks *ledger,
                                                  uint64_t address);
 
-/* False: the address is foreign, `found` untouched. */
+/* False: the address is foreign, `lookup` untouched. */
 bool cushim_mem_blocks_find(struct cushim_mem_blocks *ledger, uint64_t address,
-                            struct cushim_mem_lookup *found);
+                            struct cushim_mem_lookup *lookup);
 
 enum cushim_mem_verdict {
     CUSHIM_MEM_FOREIGN, /* not ours to judge */
@@ -83,14 +83,14 @@ enum cushim_mem_verdict {
 };
 
 /* Judge an access to [address, address + n_bytes) by what was found at its address. */
-static inline enum cushim_mem_verdict cushim_mem_blocks_judge(const struct cushim_mem_lookup *found,
-                                                              uint64_t address, size_t n_bytes) {
-    uint64_t offset = address - found->base;
+static inline enum cushim_mem_verdict
+cushim_mem_blocks_judge(const struct cushim_mem_lookup *lookup, uint64_t address, size_t n_bytes) {
+    uint64_t offset = address - lookup->base;
     if (!n_bytes)
         return CUSHIM_MEM_INSIDE;
-    if (found->state != CUSHIM_MEM_LIVE)
+    if (lookup->state != CUSHIM_MEM_LIVE)
         return CUSHIM_MEM_NO_BLOCK;
-    bool is_inside = offset < found->asked_bytes && n_bytes <= found->asked_bytes - offset;
+    bool is_inside = offset < lookup->asked_bytes && n_bytes <= lookup->asked_bytes - offset;
     return is_inside ? CUSHIM_MEM_INSIDE : CUSHIM_MEM_OVERRUN;
 }
 
@@ -100,7 +100,7 @@ static inline enum cushim_mem_verdict cushim_mem_blocks_judge(const struct cushi
  */
 static inline __attribute__((always_inline)) enum cushim_mem_verdict
 cushim_mem_blocks_glance(struct cushim_mem_blocks *ledger, uint64_t address, size_t n_bytes) {
-    struct cushim_mem_lookup found;
+    struct cushim_mem_lookup lookup;
     struct cushim_mem_extent *extent = cushim_mem_pagemap_slab(&ledger->map, address);
     const struct cushim_mem_segment *segment =
         extent ? extent->segment : cushim_mem_pagemap_find(&ledger->map, address);
@@ -108,13 +108,13 @@ cushim_mem_blocks_glance(struct cushim_mem_blocks *ledger, uint64_t address, siz
         return CUSHIM_MEM_FOREIGN;
     if (!extent)
         extent = cushim_mem_segment_extent(segment, address);
-    if (!extent || !cushim_mem_blocks_find_in_extent(segment, extent, address, &found))
+    if (!extent || !cushim_mem_blocks_find_in_extent(segment, extent, address, &lookup))
         return CUSHIM_MEM_NO_BLOCK;
-    found.state =
-        cushim_mem_state_of(atomic_load_explicit(&found.cell->state, memory_order_acquire));
-    found.asked_bytes = atomic_load_explicit(&found.cell->asked_bytes, memory_order_relaxed);
+    lookup.state =
+        cushim_mem_state_of(atomic_load_explicit(&lookup.cell->state, memory_order_acquire));
+    lookup.asked_bytes = atomic_load_explicit(&lookup.cell->asked_bytes, memory_order_relaxed);
     return segment->guard_bytes ? CUSHIM_MEM_NO_BLOCK
-                                : cushim_mem_blocks_judge(&found, address, n_bytes);
+                                : cushim_mem_blocks_judge(&lookup, address, n_bytes);
 }
 
 /* ---- what the program knows of a LIVE block ---- */
@@ -123,7 +123,7 @@ cushim_mem_blocks_glance(struct cushim_mem_blocks *ledger, uint64_t address, siz
  * The number of this life of a block, given at the first question; 0: it is LIVE no more.  No other
  * block has it until 2^27 were asked for.
  */
-uint32_t cushim_mem_block_number(const struct cushim_mem_lookup *found);
+uint32_t cushim_mem_block_number(const struct cushim_mem_lookup *lookup);
 
 enum {
     CUSHIM_MEM_BLOCK_SYNCHRONOUS = 1 << CUSHIM_MEM_STATE_BITS,
@@ -133,10 +133,10 @@ enum {
 
 /* Somebody keeps account of this life of a block, which the caller just got and nobody else has:
  * its free is to be told. */
-void cushim_mem_block_watch(const struct cushim_mem_lookup *found);
+void cushim_mem_block_watch(const struct cushim_mem_lookup *lookup);
 
-static inline bool cushim_mem_block_is_watched(const struct cushim_mem_lookup *found) {
-    uint32_t word = atomic_load_explicit(&found->cell->state, memory_order_relaxed);
+static inline bool cushim_mem_block_is_watched(const struct cushim_mem_lookup *lookup) {
+    uint32_t word = atomic_load_explicit(&lookup->cell->state, memory_order_relaxed);
     return word & CUSHIM_MEM_BLOCK_WATCHED;
 }
 
@@ -145,15 +145,15 @@ static inline bool cushim_mem_block_is_watched(const struct cushim_mem_lookup *f
  * freed: so it is handed out no more.  This bit stays behind the free.  Nothing happens unless it
  * is LIVE.
  */
-void cushim_mem_block_show(const struct cushim_mem_lookup *found);
+void cushim_mem_block_show(const struct cushim_mem_lookup *lookup);
 
 static inline bool cushim_mem_block_is_shown(const struct cushim_mem_block_meta *cell) {
     return atomic_load_explicit(&cell->state, memory_order_relaxed) & CUSHIM_MEM_BLOCK_SHOWN;
 }
 
 /* Does the host wait for copies and sets of it (SYNC_MEMOPS)? */
-static inline bool cushim_mem_block_is_synchronous(const struct cushim_mem_lookup *found) {
-    uint32_t word = atomic_load_explicit(&found->cell->state, memory_order_relaxed);
+static inline bool cushim_mem_block_is_synchronous(const struct cushim_mem_lookup *lookup) {
+    uint32_t word = atomic_load_explicit(&lookup->cell->state, memory_order_relaxed);
     return word & CUSHIM_MEM_BLOCK_SYNCHRONOUS;
 }
 
@@ -161,6 +161,6 @@ static inline bool cushim_mem_block_is_synchronous(const struct cushim_mem_looku
  * It does from now on, or no more.  Counted in the segment's n_synchronous, before the one and
  * behind the other.  False: nothing changed, it did or did not before, or is LIVE no more.
  */
-bool cushim_mem_block_set_synchronous(const struct cushim_mem_lookup *found, bool is_synchronous);
+bool cushim_mem_block_set_synchronous(const struct cushim_mem_lookup *lookup, bool is_synchronous);
 
 #endif

@@ -315,22 +315,22 @@ size_t cushim_mem_check_empty(struct cushim_mem_check *check, size_t keep_bytes)
 }
 
 /* The block is claimed, and nobody works on it: poison it, and keep it from being reused. */
-static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_lookup *found,
+static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_lookup *lookup,
                        uint64_t life) {
-    struct cushim_mem_heap *heap = found->segment->heap;
+    struct cushim_mem_heap *heap = lookup->segment->heap;
     enum cushim_status status = CUSHIM_NOTSUPPORTED;
-    if (found->asked_bytes <= check->quarantine_bytes)
-        status = set_from(heap, found->base, found->asked_bytes, 0, DEAD);
+    if (lookup->asked_bytes <= check->quarantine_bytes)
+        status = set_from(heap, lookup->base, lookup->asked_bytes, 0, DEAD);
     struct cushim_backtrace freed;
     cushim_backtrace_take(&freed);
     pthread_mutex_lock(&check->lock);
-    struct cushim_mem_check_row *row = find(check, found->base);
+    struct cushim_mem_check_row *row = find(check, lookup->base);
     bool is_kept = status == CUSHIM_OK && row && row->life == life;
     if (is_kept) {
         unlist(check, row);
         row->is_freed = true;
         row->freed = freed;
-        row->place = found->place;
+        row->place = lookup->place;
         DL_APPEND2(check->quarantine, row, before, next);
         check->quarantined_bytes += row->n_bytes;
     } else if (row) {
@@ -342,7 +342,7 @@ static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_l
         return;
     }
     free(row);
-    give_back(heap, life, &found->place, status == CUSHIM_TIMEOUT);
+    give_back(heap, life, &lookup->place, status == CUSHIM_TIMEOUT);
 }
 
 static bool see(struct cushim_mem_check *check, uint64_t address, struct seen *seen) {
@@ -356,24 +356,24 @@ static bool see(struct cushim_mem_check *check, uint64_t address, struct seen *s
 }
 
 enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
-                                            const struct cushim_mem_lookup *found,
+                                            const struct cushim_mem_lookup *lookup,
                                             CUresult *answer) {
-    struct cushim_mem_heap *heap = found->segment->heap;
+    struct cushim_mem_heap *heap = lookup->segment->heap;
     uint64_t life = cushim_mem_heap_life(heap);
     struct seen seen;
     *answer = CUDA_SUCCESS;
     atomic_thread_fence(memory_order_seq_cst); /* the exchange of its state comes behind the wait */
-    if (!life || !see(check, found->base, &seen) ||
+    if (!life || !see(check, lookup->base, &seen) ||
         cushim_mem_fence_wait(heap->fence, heap->stats, answer) != CUSHIM_OK) {
         /* the row first: a moment after the release the address is somebody else's */
-        cushim_mem_check_drop(check, found->base);
-        return cushim_mem_heap_release(heap, found, answer); /* which says what is wrong, if any */
+        cushim_mem_check_drop(check, lookup->base);
+        return cushim_mem_heap_release(heap, lookup, answer); /* which says what is wrong, if any */
     }
     look_at(check, heap, &seen, 1);
-    enum cushim_status status = cushim_mem_heap_claim(heap, found);
+    enum cushim_status status = cushim_mem_heap_claim(heap, lookup);
     if (status != CUSHIM_OK)
         return status;
-    quarantine(check, found, life);
+    quarantine(check, lookup, life);
     if (atomic_load_explicit(&heap->deferred.n_rows, memory_order_relaxed) &&
         cushim_mem_heap_lock_life(heap, life)) {
         cushim_mem_heap_give_deferred(heap);

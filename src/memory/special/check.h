@@ -97,7 +97,7 @@ enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
 /* Release a block, as cushim_mem_heap_release, which it is where the block has no row; waits in
  * both modes of free. */
 enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
-                                            const struct cushim_mem_lookup *found,
+                                            const struct cushim_mem_lookup *lookup,
                                             CUresult *answer);
 
 /* A block is freed in a way that cannot be looked at: its row goes. */

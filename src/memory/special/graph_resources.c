@@ -22,11 +22,11 @@ static size_t size_of(unsigned n_slots) {
 }
 
 enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *heap,
-                                                   const struct cushim_mem_lookup *found,
+                                                   const struct cushim_mem_lookup *lookup,
                                                    struct cushim_mem_graph_resources *const *holds,
                                                    unsigned n_holds) {
     uint64_t life = atomic_load(&heap->generation);
-    enum cushim_status status = cushim_mem_heap_claim(heap, found);
+    enum cushim_status status = cushim_mem_heap_claim(heap, lookup);
     if (status != CUSHIM_OK)
         return status;
     pthread_mutex_lock(&heap->lock);
@@ -36,7 +36,7 @@ enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *heap,
         return CUSHIM_NOMEM;
     held->heap = heap;
     held->life = life;
-    held->place = found->place;
+    held->place = lookup->place;
     held->n_slots = n_holds;
     atomic_init(&held->n_holds, n_holds);
     for (unsigned i = 0; i < n_holds; i++) {

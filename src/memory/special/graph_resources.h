@@ -32,7 +32,7 @@ struct cushim_mem_graph_resources {
 
 /**
  * Free a LIVE block into holds: LIVE -> DEFERRED, without a wait and without a driver call.
- * @param found    from the ledger
+ * @param lookup   from the ledger
  * @param holds    [n_holds], n_holds > 0; the block stays until each of them was let go
  * @return CUSHIM_OK | CUSHIM_DOUBLEFREE (another thread freed it first) | CUSHIM_STATE (the heap is
  * not open, or its context is damaged; nothing happened) | CUSHIM_NOMEM (host memory is out: the
@@ -40,7 +40,7 @@ struct cushim_mem_graph_resources {
  * Threads  any      Stream   none
  */
 enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *heap,
-                                                   const struct cushim_mem_lookup *found,
+                                                   const struct cushim_mem_lookup *lookup,
                                                    struct cushim_mem_graph_resources *const *holds,
                                                    unsigned n_holds);
 

@@ -216,16 +216,16 @@ static void give_retired(struct cushim_mem_heap *heap, struct cushim_mem_segment
 }
 
 void cushim_mem_free_lists_show(struct cushim_mem_heap *heap, uint64_t address) {
-    struct cushim_mem_lookup found;
+    struct cushim_mem_lookup lookup;
     /* it may have been freed, and more, since its handle was asked for */
-    if (!cushim_mem_blocks_find(heap->ledger, address, &found) || found.segment->heap != heap ||
-        found.state != CUSHIM_MEM_LIVE)
+    if (!cushim_mem_blocks_find(heap->ledger, address, &lookup) || lookup.segment->heap != heap ||
+        lookup.state != CUSHIM_MEM_LIVE)
         return;
-    if (atomic_load_explicit(&found.place.extent->kind, memory_order_relaxed) ==
+    if (atomic_load_explicit(&lookup.place.extent->kind, memory_order_relaxed) ==
         CUSHIM_MEM_EXTENT_SLAB)
-        cushim_mem_block_show(&found);
+        cushim_mem_block_show(&lookup);
     else
-        cushim_mem_free_lists_retire(heap, found.segment);
+        cushim_mem_free_lists_retire(heap, lookup.segment);
 }
 
 /* Is nothing of it in use, nor in a cache? */

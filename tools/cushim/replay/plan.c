@@ -213,7 +213,7 @@ static bool replay_alloc(const struct cushim_trace_account *account) {
 static void replay_free(const struct cushim_trace_account *account) {
     const struct cushim_trace_block *of = &account->block;
     struct plan_sums *sums = &engine.plan->sums[scope_of(of->device, of->kind)];
-    struct cushim_mem_lookup found;
+    struct cushim_mem_lookup lookup;
     CUresult answer;
     uint64_t address;
     if (!account->site || !forget(of->address, &address))
@@ -221,9 +221,9 @@ static void replay_free(const struct cushim_trace_account *account) {
     sums->live_bytes -= of->n_bytes;
     if (!address) {
         sums->n_calls++;
-    } else if (cushim_mem_blocks_find(&engine.ledger, address, &found)) {
-        no_device_set_context((uint64_t)(uintptr_t)found.segment->heap->context, of->device);
-        cushim_mem_heap_release(found.segment->heap, &found, &answer);
+    } else if (cushim_mem_blocks_find(&engine.ledger, address, &lookup)) {
+        no_device_set_context((uint64_t)(uintptr_t)lookup.segment->heap->context, of->device);
+        cushim_mem_heap_release(lookup.segment->heap, &lookup, &answer);
         take_held(of->device, of->kind);
     }
 }
@@ -240,7 +240,7 @@ static void replay_gone(uint64_t number) {
 /* What was served here after all is of no use to anybody. */
 static bool replay_refused(const struct cushim_trace_event *event) {
     struct cushim_mem_block block;
-    struct cushim_mem_lookup found;
+    struct cushim_mem_lookup lookup;
     CUresult answer;
     struct plan_sums *sums = &engine.plan->sums[scope_of(event->device, event->kind)];
     if (engine.setting->is_native || !event->pool || !event->n_bytes ||
@@ -256,8 +256,8 @@ static bool replay_refused(const struct cushim_trace_event *event) {
         return true;
     }
     take_held(event->device, event->kind);
-    if (cushim_mem_blocks_find(&engine.ledger, block.address, &found))
-        cushim_mem_heap_release(&pool->heap, &found, &answer);
+    if (cushim_mem_blocks_find(&engine.ledger, block.address, &lookup))
+        cushim_mem_heap_release(&pool->heap, &lookup, &answer);
     return true;
 }
 

@@ -61,13 +61,13 @@ TEST(a_second_free_is_found_and_changes_nothing) {
     fixture = fixture_create(NULL);
     atomic_store(&fixture->policy.dedicated_bytes, 16 << 20);
     for (size_t i = 0; i < 3; i++) {
-        struct cushim_mem_lookup found;
+        struct cushim_mem_lookup lookup;
         uint64_t address = fixture_take(fixture, sizes[i]);
-        ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
+        ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
         fixture_give(fixture, address);
         ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_DOUBLEFREE);
         /* the same of two threads that looked the block up at once */
-        ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[0], &found, &answer),
+        ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[0], &lookup, &answer),
                          CUSHIM_DOUBLEFREE);
         fixture_check(fixture);
     }
@@ -111,11 +111,11 @@ static enum cushim_mem_state state_in_wait;
 static uint64_t watched;
 
 static void look_in_wait(const char *name) {
-    struct cushim_mem_lookup found;
+    struct cushim_mem_lookup lookup;
     if (strcmp(name, "cuEventSynchronize") == 0 &&
-        cushim_mem_blocks_find(&fixture->ledger, watched, &found)) {
+        cushim_mem_blocks_find(&fixture->ledger, watched, &lookup)) {
         struct cushim_mem_block block;
-        state_in_wait = found.state;
+        state_in_wait = lookup.state;
         cushim_mem_heap_obtain_hit(&fixture->heaps[0], 1000, &block);
         ck_assert_uint_ne(block.address, watched);
     }
@@ -220,12 +220,12 @@ TEST(a_retired_segment_serves_nothing_more_and_goes_back_when_it_is_free) {
     enum { N = 600, N_BYTES = 5000 };
     static uint64_t blocks[N];
     for (int can_free = 0; can_free < 2; can_free++) {
-        struct cushim_mem_lookup found;
+        struct cushim_mem_lookup lookup;
         fixture = fixture_create(NULL);
         uint64_t shared = fixture_take(fixture, N_BYTES), beside = fixture_take(fixture, N_BYTES);
-        ck_assert(cushim_mem_blocks_find(&fixture->ledger, shared, &found));
-        cushim_mem_heap_retire_segment(&fixture->heaps[0], found.segment);
-        cushim_mem_heap_retire_segment(&fixture->heaps[0], found.segment);
+        ck_assert(cushim_mem_blocks_find(&fixture->ledger, shared, &lookup));
+        cushim_mem_heap_retire_segment(&fixture->heaps[0], lookup.segment);
+        cushim_mem_heap_retire_segment(&fixture->heaps[0], lookup.segment);
         fixture_check(fixture);
         ck_assert_int_eq(fixture_state(fixture, shared), CUSHIM_MEM_LIVE);
         fixture_give(fixture, shared);
@@ -279,7 +279,7 @@ TEST(an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign) {
 /* A context went, another one's segment lies where it had one, and only then do we hear of it. */
 TEST(what_another_pool_has_there_by_then_stays_its_own) {
     struct cushim_mem_block block = {0};
-    struct cushim_mem_lookup found;
+    struct cushim_mem_lookup lookup;
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1000);
     fake_lose_all();
@@ -288,9 +288,9 @@ TEST(what_another_pool_has_there_by_then_stays_its_own) {
     ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->heaps[1], 1000, &block), CUSHIM_OK);
     ck_assert_uint_eq(block.address, address);
     cushim_mem_heap_abandon(&fixture->heaps[0]);
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
-    ck_assert_ptr_eq(found.segment->heap, &fixture->heaps[1]);
-    ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[1], &found, &answer), CUSHIM_OK);
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    ck_assert_ptr_eq(lookup.segment->heap, &fixture->heaps[1]);
+    ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[1], &lookup, &answer), CUSHIM_OK);
     fixture_check(fixture);
 }
 

@@ -98,17 +98,17 @@ uint64_t fixture_take(struct fixture *fixture, size_t n_bytes) {
 }
 
 static enum cushim_status find(struct fixture *fixture, uint64_t address,
-                               struct cushim_mem_lookup *found) {
-    if (!cushim_mem_blocks_find(&fixture->ledger, address, found))
+                               struct cushim_mem_lookup *lookup) {
+    if (!cushim_mem_blocks_find(&fixture->ledger, address, lookup))
         return CUSHIM_UNKNOWNPTR;
-    if (found->state != CUSHIM_MEM_LIVE)
+    if (lookup->state != CUSHIM_MEM_LIVE)
         return CUSHIM_DOUBLEFREE;
-    return found->base == address ? CUSHIM_OK : CUSHIM_INVALID;
+    return lookup->base == address ? CUSHIM_OK : CUSHIM_INVALID;
 }
 
 enum cushim_status fixture_release(struct fixture *fixture, uint64_t address, CUresult *answer) {
-    struct cushim_mem_lookup found;
-    enum cushim_status status = find(fixture, address, &found);
+    struct cushim_mem_lookup lookup;
+    enum cushim_status status = find(fixture, address, &lookup);
     int fast = CUSHIM_MEM_FAST_DECLINED;
     *answer = CUDA_SUCCESS;
     bool is_fast = !fixture->gate.is_open(); /* as the entry points do */
@@ -122,17 +122,17 @@ enum cushim_status fixture_release(struct fixture *fixture, uint64_t address, CU
         *answer = (CUresult)fast;
         return cushim_status_from_cu(*answer);
     }
-    return status == CUSHIM_OK ? cushim_mem_heap_release(found.segment->heap, &found, answer)
+    return status == CUSHIM_OK ? cushim_mem_heap_release(lookup.segment->heap, &lookup, answer)
                                : status;
 }
 
 enum cushim_status fixture_release_on(struct fixture *fixture, uint64_t address, CUstream stream,
                                       CUresult *answer) {
-    struct cushim_mem_lookup found;
-    enum cushim_status status = find(fixture, address, &found);
+    struct cushim_mem_lookup lookup;
+    enum cushim_status status = find(fixture, address, &lookup);
     *answer = CUDA_SUCCESS;
     return status == CUSHIM_OK
-               ? cushim_mem_heap_release_on(found.segment->heap, &found, stream, answer)
+               ? cushim_mem_heap_release_on(lookup.segment->heap, &lookup, stream, answer)
                : status;
 }
 
@@ -156,15 +156,15 @@ size_t fixture_used_bytes(struct fixture *fixture) {
 }
 
 enum cushim_mem_state fixture_state(struct fixture *fixture, uint64_t address) {
-    struct cushim_mem_lookup found;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
-    return found.state;
+    struct cushim_mem_lookup lookup;
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    return lookup.state;
 }
 
 enum cushim_mem_verdict fixture_judge(struct fixture *fixture, uint64_t address, size_t n_bytes) {
-    struct cushim_mem_lookup found;
-    return cushim_mem_blocks_find(&fixture->ledger, address, &found)
-               ? cushim_mem_blocks_judge(&found, address, n_bytes)
+    struct cushim_mem_lookup lookup;
+    return cushim_mem_blocks_find(&fixture->ledger, address, &lookup)
+               ? cushim_mem_blocks_judge(&lookup, address, n_bytes)
                : CUSHIM_MEM_FOREIGN;
 }
 

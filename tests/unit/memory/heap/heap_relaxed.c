@@ -71,13 +71,13 @@ TEST(a_pending_block_is_not_reused_before_the_work_is_over) {
 TEST(a_second_free_of_a_pending_block_is_found) {
     setup();
     for (unsigned i = 0; i < 2; i++) {
-        struct cushim_mem_lookup found;
+        struct cushim_mem_lookup lookup;
         uint64_t address = fixture_take(fixture, i ? 5 * MIB : 1000);
-        ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
+        ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
         fake_submit(0);
         fixture_give(fixture, address);
         ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_DOUBLEFREE);
-        ck_assert_int_eq(cushim_mem_heap_release(heap(), &found, &answer), CUSHIM_DOUBLEFREE);
+        ck_assert_int_eq(cushim_mem_heap_release(heap(), &lookup, &answer), CUSHIM_DOUBLEFREE);
         ck_assert_int_eq(fixture_judge(fixture, address, 1), CUSHIM_MEM_NO_BLOCK);
         fixture_check(fixture);
     }

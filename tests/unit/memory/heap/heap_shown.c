@@ -17,9 +17,9 @@ static size_t held(void) {
 }
 
 static const struct cushim_mem_segment *segment_of(uint64_t address) {
-    struct cushim_mem_lookup found;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
-    return found.segment;
+    struct cushim_mem_lookup lookup;
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    return lookup.segment;
 }
 
 static void show(uint64_t address) {

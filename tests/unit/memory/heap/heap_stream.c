@@ -88,9 +88,9 @@ TEST(pending_blocks_are_not_given_back_to_the_driver) {
 }
 
 static void retire(uint64_t address) {
-    struct cushim_mem_lookup found;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
-    cushim_mem_heap_retire_segment(&fixture->heaps[0], found.segment);
+    struct cushim_mem_lookup lookup;
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    cushim_mem_heap_retire_segment(&fixture->heaps[0], lookup.segment);
 }
 
 /* Where no call of the driver frees it in stream order. */
@@ -171,11 +171,11 @@ TEST(a_refused_record_leaves_the_block_live_and_damage_is_noted) {
 /* As what a graph let go of. */
 static void defer(uint64_t address) {
     struct cushim_mem_heap *heap = &fixture->heaps[0];
-    struct cushim_mem_lookup found;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
-    ck_assert_int_eq(cushim_mem_heap_claim(heap, &found), CUSHIM_OK);
+    struct cushim_mem_lookup lookup;
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    ck_assert_int_eq(cushim_mem_heap_claim(heap, &lookup), CUSHIM_OK);
     pthread_mutex_lock(&heap->lock);
-    ck_assert(cushim_mem_deferred_add(&heap->deferred, &heap->meta, &found.place,
+    ck_assert(cushim_mem_deferred_add(&heap->deferred, &heap->meta, &lookup.place,
                                       cushim_mem_fence_tag(heap->fence)));
     pthread_mutex_unlock(&heap->lock);
 }

@@ -9,10 +9,10 @@ enum { THIRD = 1365 * 512 }; /* of 2 MiB, in whole grains */
 static struct fixture *fixture;
 
 static struct cushim_mem_lookup find(uint64_t address) {
-    struct cushim_mem_lookup found = {.segment = NULL};
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
-    ck_assert_ptr_eq(found.segment->heap, &fixture->heaps[0]);
-    return found;
+    struct cushim_mem_lookup lookup = {.segment = NULL};
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    ck_assert_ptr_eq(lookup.segment->heap, &fixture->heaps[0]);
+    return lookup;
 }
 
 TEST(the_start_and_the_inside_of_a_block_lead_to_it) {
@@ -22,11 +22,11 @@ TEST(the_start_and_the_inside_of_a_block_lead_to_it) {
         uint64_t address = fixture_take(fixture, sizes[i]);
         const uint64_t places[] = {address, address + sizes[i] / 2, address + sizes[i] - 1};
         for (size_t k = 0; k < 3; k++) {
-            struct cushim_mem_lookup found = find(places[k]);
-            ck_assert_uint_eq(found.base, address);
-            ck_assert_int_eq(found.state, CUSHIM_MEM_LIVE);
-            ck_assert_uint_eq(found.asked_bytes, sizes[i]);
-            ck_assert_uint_ge(found.block_bytes, sizes[i]);
+            struct cushim_mem_lookup lookup = find(places[k]);
+            ck_assert_uint_eq(lookup.base, address);
+            ck_assert_int_eq(lookup.state, CUSHIM_MEM_LIVE);
+            ck_assert_uint_eq(lookup.asked_bytes, sizes[i]);
+            ck_assert_uint_ge(lookup.block_bytes, sizes[i]);
         }
     }
     fixture_check(fixture);
@@ -90,20 +90,20 @@ TEST(blocks_that_meet_inside_a_page_are_told_apart) {
 TEST(a_free_extent_is_ours_and_holds_no_block) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 512);
-    struct cushim_mem_lookup found = find(address + 65536);
-    ck_assert_ptr_null(found.place.extent);
-    ck_assert_ptr_null(found.cell);
-    ck_assert_int_eq(found.state, CUSHIM_MEM_FREE);
+    struct cushim_mem_lookup lookup = find(address + 65536);
+    ck_assert_ptr_null(lookup.place.extent);
+    ck_assert_ptr_null(lookup.cell);
+    ck_assert_int_eq(lookup.state, CUSHIM_MEM_FREE);
     ck_assert_int_eq(fixture_judge(fixture, address + 65536, 1), CUSHIM_MEM_NO_BLOCK);
 }
 
 TEST(a_foreign_address_is_not_ours_to_judge) {
-    struct cushim_mem_lookup found;
+    struct cushim_mem_lookup lookup;
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 512);
     const uint64_t foreign[] = {0, 1, address - 1, address + (2 << 20), UINT64_MAX};
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
-        ck_assert(!cushim_mem_blocks_find(&fixture->ledger, foreign[i], &found));
+        ck_assert(!cushim_mem_blocks_find(&fixture->ledger, foreign[i], &lookup));
         ck_assert_int_eq(fixture_judge(fixture, foreign[i], 1), CUSHIM_MEM_FOREIGN);
     }
 }
@@ -151,8 +151,8 @@ TEST(what_belonged_to_a_context_that_went_is_foreign) {
         addresses[i] = fixture_take(fixture, sizes[i]);
     cushim_mem_heap_abandon(&fixture->heaps[0]);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        struct cushim_mem_lookup found;
-        ck_assert(!cushim_mem_blocks_find(&fixture->ledger, addresses[i], &found));
+        struct cushim_mem_lookup lookup;
+        ck_assert(!cushim_mem_blocks_find(&fixture->ledger, addresses[i], &lookup));
         ck_assert_ptr_null(cushim_mem_pagemap_slab(&fixture->ledger.map, addresses[i]));
     }
 }

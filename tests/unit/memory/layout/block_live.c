@@ -8,19 +8,19 @@
 static struct fixture *fixture;
 
 static struct cushim_mem_lookup find(uint64_t address) {
-    struct cushim_mem_lookup found;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
-    return found;
+    struct cushim_mem_lookup lookup;
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    return lookup;
 }
 
 static uint32_t number_of(uint64_t address) {
-    struct cushim_mem_lookup found = find(address);
-    return cushim_mem_block_number(&found);
+    struct cushim_mem_lookup lookup = find(address);
+    return cushim_mem_block_number(&lookup);
 }
 
 static bool set_synchronous(uint64_t address, bool is_synchronous) {
-    struct cushim_mem_lookup found = find(address);
-    return cushim_mem_block_set_synchronous(&found, is_synchronous);
+    struct cushim_mem_lookup lookup = find(address);
+    return cushim_mem_block_set_synchronous(&lookup, is_synchronous);
 }
 
 static const size_t sizes[] = {1000, 3000000};
@@ -32,9 +32,9 @@ TEST(a_number_is_of_one_life) {
         uint32_t number = number_of(block);
         ck_assert_uint_ne(number, 0);
         ck_assert_uint_eq(number_of(block + 999), number);
-        struct cushim_mem_lookup found = find(block);
+        struct cushim_mem_lookup lookup = find(block);
         fixture_give(fixture, block);
-        ck_assert_uint_eq(cushim_mem_block_number(&found), 0);
+        ck_assert_uint_eq(cushim_mem_block_number(&lookup), 0);
         ck_assert_uint_eq(fixture_take(fixture, sizes[i]), block);
         ck_assert_uint_gt(number_of(block), number);
         fixture_give(fixture, block);
@@ -72,17 +72,17 @@ TEST(a_refused_free_leaves_the_marks) {
 TEST(a_segment_counts_who_is_synchronous) {
     fixture = fixture_create(NULL);
     uint64_t first = fixture_take(fixture, 1000), second = fixture_take(fixture, 1000);
-    struct cushim_mem_lookup found = find(first);
+    struct cushim_mem_lookup lookup = find(first);
     ck_assert(set_synchronous(first, true) && set_synchronous(second, true));
     ck_assert(!set_synchronous(second, true));
-    ck_assert_uint_eq(atomic_load(&found.segment->n_synchronous), 2);
-    ck_assert(cushim_mem_block_is_synchronous(&found));
+    ck_assert_uint_eq(atomic_load(&lookup.segment->n_synchronous), 2);
+    ck_assert(cushim_mem_block_is_synchronous(&lookup));
     ck_assert(set_synchronous(first, false) && !set_synchronous(first, false));
-    ck_assert_uint_eq(atomic_load(&found.segment->n_synchronous), 1);
-    ck_assert(!cushim_mem_block_is_synchronous(&found));
+    ck_assert_uint_eq(atomic_load(&lookup.segment->n_synchronous), 1);
+    ck_assert(!cushim_mem_block_is_synchronous(&lookup));
     fixture_give(fixture, first);
     ck_assert(!set_synchronous(first, true)); /* it is LIVE no more */
-    ck_assert_uint_eq(atomic_load(&found.segment->n_synchronous), 1);
+    ck_assert_uint_eq(atomic_load(&lookup.segment->n_synchronous), 1);
 }
 
 /* ---- asked while it is freed ---- */
@@ -91,11 +91,11 @@ static _Atomic uint64_t asked;
 static atomic_bool is_over;
 
 static void *ask(void *nothing) {
-    struct cushim_mem_lookup found;
+    struct cushim_mem_lookup lookup;
     while (!atomic_load(&is_over)) {
         uint64_t address = atomic_load(&asked);
-        if (address && cushim_mem_blocks_find(&fixture->ledger, address, &found) && found.cell)
-            cushim_mem_block_number(&found);
+        if (address && cushim_mem_blocks_find(&fixture->ledger, address, &lookup) && lookup.cell)
+            cushim_mem_block_number(&lookup);
     }
     return nothing;
 }

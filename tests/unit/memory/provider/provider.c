@@ -78,9 +78,9 @@ static uint64_t take(size_t n_bytes) {
 }
 
 static struct cushim_mem_lookup find(uint64_t address) {
-    struct cushim_mem_lookup found;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
-    return found;
+    struct cushim_mem_lookup lookup;
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    return lookup;
 }
 
 TEST(pinned_segments_are_got_with_the_flags_of_the_heap) {

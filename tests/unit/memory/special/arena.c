@@ -222,9 +222,9 @@ TEST(a_trim_takes_chunks_that_are_empty_and_no_others) {
 }
 
 static void show(uint64_t address) {
-    struct cushim_mem_lookup found;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
-    cushim_mem_heap_show(&fixture->heaps[0], found.base);
+    struct cushim_mem_lookup lookup;
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    cushim_mem_heap_show(&fixture->heaps[0], lookup.base);
 }
 
 TEST(a_chunk_that_was_shown_goes_with_its_last_block) {
@@ -262,13 +262,13 @@ TEST(a_context_that_goes_takes_its_arena_along) {
     uint64_t a = fixture_take(fixture, 1000);
     fixture_give(fixture, fixture_take(fixture, 3000));
     fixture_take(fixture, 5000);
-    struct cushim_mem_lookup found;
+    struct cushim_mem_lookup lookup;
     CUresult answer;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, a, &found));
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, a, &lookup));
     cushim_mem_heap_abandon(&fixture->heaps[0]);
     ck_assert_uint_eq(count_of(&fixture_stats(fixture)->live_bytes), 0);
     ck_assert_uint_eq(count_of(&fixture_stats(fixture)->block_bytes), 0);
-    ck_assert(!cushim_mem_blocks_find(&fixture->ledger, a, &found));
+    ck_assert(!cushim_mem_blocks_find(&fixture->ledger, a, &lookup));
     fake_lose_all();
     fixture_open(fixture, 0);
     for (int i = 0; i < 9; i++)

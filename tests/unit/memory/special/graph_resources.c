@@ -10,9 +10,9 @@ static struct cushim_mem_graph_resources first, second;
 
 static enum cushim_status hold(uint64_t address, unsigned n_holds) {
     struct cushim_mem_graph_resources *const holds[] = {&first, &second};
-    struct cushim_mem_lookup found;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
-    return cushim_mem_graph_resources_free(&fixture->heaps[0], &found, holds, n_holds);
+    struct cushim_mem_lookup lookup;
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    return cushim_mem_graph_resources_free(&fixture->heaps[0], &lookup, holds, n_holds);
 }
 
 static void let_go(struct cushim_mem_graph_resources *it) {
@@ -187,10 +187,10 @@ TEST(threads_may_let_go_at_once) {
                                                           &holds[3]};
         pthread_t threads[THREADS];
         for (unsigned i = 0; i < 8; i++) {
-            struct cushim_mem_lookup found;
-            ck_assert(
-                cushim_mem_blocks_find(&fixture->ledger, fixture_take(fixture, 1000 << i), &found));
-            ck_assert_int_eq(cushim_mem_graph_resources_free(&fixture->heaps[0], &found,
+            struct cushim_mem_lookup lookup;
+            ck_assert(cushim_mem_blocks_find(&fixture->ledger, fixture_take(fixture, 1000 << i),
+                                             &lookup));
+            ck_assert_int_eq(cushim_mem_graph_resources_free(&fixture->heaps[0], &lookup,
                                                              all + i % 3, THREADS - i % 3),
                              CUSHIM_OK);
         }

@@ -15,7 +15,7 @@ static struct cushim_mem_heap *heap(void) {
 
 /* Off the lists, as who hands it out has it. */
 static struct cushim_mem_lookup lookup_of(const struct cushim_mem_blockref *place, size_t n_bytes) {
-    struct cushim_mem_lookup found;
+    struct cushim_mem_lookup lookup;
     struct cushim_mem_block_meta *cell = &place->extent->cells[place->index];
     atomic_store(&cell->asked_bytes, n_bytes);
     atomic_store(&cell->state, CUSHIM_MEM_LIVE);
@@ -23,9 +23,9 @@ static struct cushim_mem_lookup lookup_of(const struct cushim_mem_blockref *plac
     ck_assert(cushim_mem_blocks_find(&fixture->ledger,
                                      cushim_mem_extent_address(place->extent) +
                                          place->index * place->extent->block_bytes,
-                                     &found));
-    ck_assert_ptr_eq(found.cell, cell);
-    return found;
+                                     &lookup));
+    ck_assert_ptr_eq(lookup.cell, cell);
+    return lookup;
 }
 
 static struct cushim_mem_lookup fetch(size_t n_bytes) {
@@ -60,17 +60,17 @@ TEST(a_block_is_live_when_taken_and_free_at_once_when_given) {
     static const size_t sizes[] = {1000, 3000000, (size_t)300 << 20};
     fixture = fixture_create(NULL);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        struct cushim_mem_lookup found = fetch(sizes[i]);
+        struct cushim_mem_lookup lookup = fetch(sizes[i]);
         struct cushim_mem_blockref none;
-        ck_assert_uint_eq(found.asked_bytes, sizes[i]);
-        ck_assert_int_eq(found.state, CUSHIM_MEM_LIVE);
+        ck_assert_uint_eq(lookup.asked_bytes, sizes[i]);
+        ck_assert_int_eq(lookup.state, CUSHIM_MEM_LIVE);
         fake_submit(0); /* work that is not over: the host says that it does not matter */
         fake_forget_order();
-        give(&found.place);
-        ck_assert_int_eq(fixture_state(fixture, found.base), CUSHIM_MEM_FREE);
-        ck_assert_uint_eq(take(sizes[i]).base, found.base);
+        give(&lookup.place);
+        ck_assert_int_eq(fixture_state(fixture, lookup.base), CUSHIM_MEM_FREE);
+        ck_assert_uint_eq(take(sizes[i]).base, lookup.base);
         ck_assert_str_eq(fake_order(), ""); /* not a word to the driver */
-        give(&found.place);
+        give(&lookup.place);
         pthread_mutex_lock(&heap()->lock);
         ck_assert(!cushim_mem_free_lists_take(heap(), (size_t)1 << 30, &none));
         pthread_mutex_unlock(&heap()->lock);

@@ -26,14 +26,14 @@ static struct cushim_mem_extent *enter(size_t n_bytes, bool is_dedicated) {
 }
 
 TEST(memory_is_found_once_it_is_entered_and_not_before) {
-    struct cushim_mem_lookup found;
+    struct cushim_mem_lookup lookup;
     setup();
     ck_assert_int_eq(cushim_mem_segments_fetch(heap, 2 << 20, &base), CUSHIM_OK);
-    ck_assert(!cushim_mem_blocks_find(&fixture->ledger, base, &found));
+    ck_assert(!cushim_mem_blocks_find(&fixture->ledger, base, &lookup));
     cushim_mem_segments_put_back(heap, base, 2 << 20);
     ck_assert_uint_eq(fake_n_allocations(), 0);
     ck_assert_ptr_nonnull(enter(2 << 20, false));
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, base, &found));
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, base, &lookup));
     ck_assert_uint_eq(heap->held_bytes, 2 << 20);
     ck_assert_uint_eq(heap->free_segment_bytes, 2 << 20);
     fixture_check(fixture);
@@ -167,13 +167,13 @@ TEST(the_idle_segment_that_waited_longest_goes_first) {
 }
 
 TEST(what_may_serve_nobody_goes_before_what_waited_longer) {
-    struct cushim_mem_lookup found;
+    struct cushim_mem_lookup lookup;
     setup();
     uint64_t idle = fixture_take(fixture, 8 << 20), shown = fixture_take(fixture, 1000);
     fixture_give(fixture, idle);
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, shown, &found));
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, shown, &lookup));
     pthread_mutex_lock(&heap->lock);
-    cushim_mem_free_lists_retire(heap, found.segment);
+    cushim_mem_free_lists_retire(heap, lookup.segment);
     pthread_mutex_unlock(&heap->lock);
     fixture_give(fixture, shown);
     cushim_mem_cache_drain_all(heap);

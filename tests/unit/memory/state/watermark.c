@@ -175,15 +175,15 @@ TEST(who_says_what_goes_back_waits_for_nothing) {
 TEST(pools_of_a_device_share_what_is_left) {
     for (int is_relaxed = 0; is_relaxed < 2; is_relaxed++) {
         struct cushim_mem_block block;
-        struct cushim_mem_lookup found;
+        struct cushim_mem_lookup lookup;
         CUresult answer;
         setup(is_relaxed);
         fixture->policy.reserve = (struct cushim_amount){100, true};
         fixture_open(fixture, 1);
         fake_set_current(fake_context(1));
         ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->heaps[1], 120 * mib, &block), CUSHIM_OK);
-        ck_assert(cushim_mem_blocks_find(&fixture->ledger, block.address, &found));
-        ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[1], &found, &answer), CUSHIM_OK);
+        ck_assert(cushim_mem_blocks_find(&fixture->ledger, block.address, &lookup));
+        ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[1], &lookup, &answer), CUSHIM_OK);
         fake_set_current(fake_context(0));
         use_and_free(device_bytes / 10 * 6, 20 * mib);
         ck_assert_uint_ge(fixture->heaps[1].held_bytes, 120 * mib);
