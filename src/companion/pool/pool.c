@@ -160,7 +160,7 @@ static bool find(uint64_t address, struct cushim_address_map_row *row) {
             .flags = heap->core->flags,
             .context = cushim_object_keep(heap->context),
             .owner = (struct cushim_object *)cushim_pool_keep_alive(heap->pool),
-            .is_shared = !block->place.extent->segment->is_dedicated};
+            .is_shared = !block->ref.extent->segment->is_dedicated};
     pthread_mutex_unlock(&heap->lock);
     return is_there;
 }

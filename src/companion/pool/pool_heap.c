@@ -62,29 +62,29 @@ static void put_spare(struct cushim_pool_heap *heap, struct cushim_pool_block *b
 }
 
 /* False: that life is over, and the place with it. */
-static bool give_place(struct cushim_pool_heap *heap, const struct cushim_mem_blockref *place,
+static bool give_place(struct cushim_pool_heap *heap, const struct cushim_mem_blockref *ref,
                        uint64_t life) {
     struct cushim_mem_heap *core = heap->core;
     if (!cushim_mem_heap_lock_life(core, life))
         return false;
-    cushim_mem_free_lists_give(core, place);
+    cushim_mem_free_lists_give(core, ref);
     pthread_mutex_unlock(&core->lock);
     return true;
 }
 
 /* Off the free lists, with the allocator's lock where it is CUSHIM_OK. */
 static enum cushim_status take(struct cushim_mem_heap *core, size_t bucket_bytes,
-                               enum cushim_pool_from from, struct cushim_mem_blockref *place,
+                               enum cushim_pool_from from, struct cushim_mem_blockref *ref,
                                uint64_t life) {
     if (!(life & 1))
         return CUSHIM_STATE;
     if (from == CUSHIM_POOL_NEW)
-        return cushim_mem_heap_take(core, life, bucket_bytes, place);
+        return cushim_mem_heap_take(core, life, bucket_bytes, ref);
     if (!cushim_mem_heap_lock_life(core, life))
         return CUSHIM_STATE;
     if (from == CUSHIM_POOL_FREE
-            ? cushim_mem_free_lists_take(core, bucket_bytes, place)
-            : cushim_mem_free_lists_take_cut(core, cushim_mem_sizeclass_of(bucket_bytes), place))
+            ? cushim_mem_free_lists_take(core, bucket_bytes, ref)
+            : cushim_mem_free_lists_take_cut(core, cushim_mem_sizeclass_of(bucket_bytes), ref))
         return CUSHIM_OK;
     pthread_mutex_unlock(&core->lock);
     return CUSHIM_NOTFOUND;
@@ -93,11 +93,11 @@ static enum cushim_status take(struct cushim_mem_heap *core, size_t bucket_bytes
 enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t bucket_bytes,
                                          enum cushim_pool_from from,
                                          struct cushim_pool_block **out) {
-    struct cushim_mem_blockref place;
+    struct cushim_mem_blockref ref;
     uint64_t life = cushim_pool_heap_life(heap);
-    CUSHIM_TRY(take(heap->core, bucket_bytes, from, &place, life));
+    CUSHIM_TRY(take(heap->core, bucket_bytes, from, &ref, life));
     /* LIVE to the allocator, and so found by its address */
-    struct cushim_mem_block_meta *cell = &place.extent->cells[place.index];
+    struct cushim_mem_block_meta *cell = &ref.extent->cells[ref.index];
     atomic_store_explicit(&cell->asked_bytes, bucket_bytes, memory_order_relaxed);
     atomic_store_explicit(&cell->state, CUSHIM_MEM_LIVE, memory_order_release);
     pthread_mutex_unlock(&heap->core->lock);
@@ -109,7 +109,7 @@ enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t b
         block = heap->table.spare;
         heap->table.spare = block->older;
         heap->table.n_used++;
-        block->place = place;
+        block->ref = ref;
         block->bucket_bytes = bucket_bytes;
         block->deferred_life = 0;
         block->is_poisoned = false;
@@ -119,14 +119,14 @@ enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t b
         /* what a look-up reads without a lock: the builtins, for the field is the allocator's */
         __atomic_store_n(&cell->next_free, block->index, __ATOMIC_RELEASE);
         atomic_store_explicit(&block->address,
-                              cushim_mem_extent_address(place.extent) +
-                                  place.index * place.extent->block_bytes,
+                              cushim_mem_extent_address(ref.extent) +
+                                  ref.index * ref.extent->block_bytes,
                               memory_order_release);
         cushim_pool_block_set_live(block);
     }
     pthread_mutex_unlock(&heap->lock);
     if (!block)
-        give_place(heap, &place, life);
+        give_place(heap, &ref, life);
     *out = block;
     return block ? CUSHIM_OK : is_lost ? CUSHIM_STATE : CUSHIM_NOMEM;
 }
@@ -422,7 +422,7 @@ void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_blo
     if (address)
         cushim_address_map_note_freed(address);
     pthread_mutex_lock(&heap->lock); /* a table is emptied under it, after that life is over */
-    bool is_its = give_place(heap, &block->place, life);
+    bool is_its = give_place(heap, &block->ref, life);
     if (is_its)
         take_address(block);
     bool has_pool = heap->pool != NULL;

@@ -73,9 +73,9 @@ struct cushim_pool_block {
     struct cushim_pool_bucket *bucket;       /* that it is idle in */
     /* of its first use while live, where it is idle, or whose stream freed it while it is kept */
     _Atomic(struct cushim_pool_cache *) cache;
-    struct cushim_pool_heap *heap;    /* constant for good, as is the index */
-    struct cushim_mem_blockref place; /* as the address */
-    uint32_t index;                   /* in the table */
+    struct cushim_pool_heap *heap;  /* constant for good, as is the index */
+    struct cushim_mem_blockref ref; /* as the address */
+    uint32_t index;                 /* in the table */
     /* The heap's lock: of its cache when it was freed while held, so that who lets go last takes it
      * back; 0: it was not. */
     uint32_t deferred_life;

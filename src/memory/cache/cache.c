@@ -36,13 +36,13 @@ static bool has_thread_end;
 /* ---- blocks out of a cache ---- */
 
 /* As the oldest: the others are as old, or may still wait for their epoch. */
-static void push_oldest(struct cushim_mem_cache *cache, const struct cushim_mem_blockref *place,
+static void push_oldest(struct cushim_mem_cache *cache, const struct cushim_mem_blockref *ref,
                         uint64_t tag) {
-    struct cushim_mem_extent *slab = place->extent;
+    struct cushim_mem_extent *slab = ref->extent;
     struct cushim_mem_cache_bucket *bin = &cache->bins[slab->class_index];
-    uint64_t address = cushim_mem_extent_address(slab) + place->index * slab->block_bytes;
+    uint64_t address = cushim_mem_extent_address(slab) + ref->index * slab->block_bytes;
     struct cushim_mem_slot *slot =
-        cushim_mem_cache_fill(cache, bin, &slab->cells[place->index], address, tag);
+        cushim_mem_cache_fill(cache, bin, &slab->cells[ref->index], address, tag);
     DL_PREPEND2(bin->oldest, slot, older, younger);
 }
 
@@ -58,11 +58,11 @@ static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *
         /* while its context ends another one may have the addresses: the block is no more */
         if (!slab || slab->segment->heap != heap)
             continue;
-        struct cushim_mem_blockref place = {slab, (uint32_t)(slot.cell - slab->cells)};
+        struct cushim_mem_blockref ref = {slab, (uint32_t)(slot.cell - slab->cells)};
         if (slot.tag <= done) {
-            cushim_mem_free_lists_give(heap, &place);
-        } else if (!cushim_mem_deferred_add(&heap->deferred, &heap->meta, &place, slot.tag)) {
-            push_oldest(cache, &place, slot.tag);
+            cushim_mem_free_lists_give(heap, &ref);
+        } else if (!cushim_mem_deferred_add(&heap->deferred, &heap->meta, &ref, slot.tag)) {
+            push_oldest(cache, &ref, slot.tag);
             return false;
         }
     }
@@ -230,14 +230,14 @@ void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_inde
     struct cushim_mem_heap *heap = atomic_load_explicit(&cache->heap, memory_order_relaxed);
     struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
-    struct cushim_mem_blockref place;
+    struct cushim_mem_blockref ref;
     if (!bin->most)
         set_most(cache, heap, class_index);
     for (size_t n = cushim_least(REFILL_BYTES / block_bytes, REFILL_BLOCKS); n > 1; n--) {
         if (!cushim_mem_cache_has_room(cache, bin) ||
-            !cushim_mem_free_lists_take_cut(heap, class_index, &place))
+            !cushim_mem_free_lists_take_cut(heap, class_index, &ref))
             return;
-        push_oldest(cache, &place, 0);
+        push_oldest(cache, &ref, 0);
     }
 }
 

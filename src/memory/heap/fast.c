@@ -97,7 +97,7 @@ static inline bool find(struct cushim_mem_blocks *ledger, uint64_t address,
  */
 static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_fence *fence,
                         const struct cushim_mem_lookup *lookup) {
-    struct cushim_mem_cache_bucket *bin = &cache->bins[lookup->place.extent->class_index];
+    struct cushim_mem_cache_bucket *bin = &cache->bins[lookup->ref.extent->class_index];
     struct cushim_mem_unfenced *unfenced = &cache->unfenced;
     size_t asked_bytes = atomic_load_explicit(&lookup->cell->asked_bytes, memory_order_relaxed);
     uint32_t live = CUSHIM_MEM_LIVE;
@@ -118,7 +118,7 @@ static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_
 /* The cache being taken, all work on the block over: it is free from here on, if it fits. */
 static inline bool give_proven(struct cushim_mem_cache *cache,
                                const struct cushim_mem_lookup *lookup, size_t asked_bytes) {
-    struct cushim_mem_cache_bucket *bin = &cache->bins[lookup->place.extent->class_index];
+    struct cushim_mem_cache_bucket *bin = &cache->bins[lookup->ref.extent->class_index];
     if (!cushim_mem_cache_has_room(cache, bin))
         return false;
     cushim_mem_cache_put(cache, bin, lookup->cell, lookup->base, 0);

@@ -88,7 +88,7 @@ static enum cushim_status end_refused(const struct freeing *freeing) {
 /* ---- taking a block back ---- */
 
 static inline bool is_cacheable(const struct cushim_mem_lookup *lookup) {
-    return atomic_load_explicit(&lookup->place.extent->kind, memory_order_relaxed) ==
+    return atomic_load_explicit(&lookup->ref.extent->kind, memory_order_relaxed) ==
                CUSHIM_MEM_EXTENT_SLAB &&
            !cushim_mem_block_is_shown(lookup->cell);
 }
@@ -96,7 +96,7 @@ static inline bool is_cacheable(const struct cushim_mem_lookup *lookup) {
 /* Into the cache, which is taken; with tag 0 it is free from here on. */
 static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, uint64_t tag) {
     const struct cushim_mem_lookup *lookup = freeing->lookup;
-    unsigned class_index = lookup->place.extent->class_index;
+    unsigned class_index = lookup->ref.extent->class_index;
     struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
     if (!cushim_mem_cache_has_room(cache, bin)) {
         uint64_t done = tag ? cushim_mem_fence_done(freeing->heap->fence) : UINT64_MAX;
@@ -114,8 +114,8 @@ static bool put(const struct freeing *freeing, uint64_t tag) {
     struct cushim_mem_heap *heap = freeing->heap;
     const struct cushim_mem_lookup *lookup = freeing->lookup;
     if (tag > cushim_mem_fence_done(heap->fence))
-        return cushim_mem_deferred_add(&heap->deferred, &heap->meta, &lookup->place, tag);
-    cushim_mem_free_lists_give(heap, &lookup->place);
+        return cushim_mem_deferred_add(&heap->deferred, &heap->meta, &lookup->ref, tag);
+    cushim_mem_free_lists_give(heap, &lookup->ref);
     return true;
 }
 
@@ -141,7 +141,7 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
                                uint64_t tag) {
     struct cushim_mem_heap *heap = freeing->heap;
     enum cushim_status status = CUSHIM_OK;
-    bool is_stale = false, is_of_arena = cushim_mem_arena_serves(&freeing->lookup->place);
+    bool is_stale = false, is_of_arena = cushim_mem_arena_serves(&freeing->lookup->ref);
     if (is_of_arena || (cache && is_cacheable(freeing->lookup) && push(freeing, cache, tag))) {
         is_stale = cushim_mem_fast_is_stale(heap) || cushim_mem_watermark_seems_far(heap);
     } else if (cushim_mem_heap_lock_life(heap, freeing->life)) {
@@ -156,7 +156,7 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
     if (cache)
         cushim_mem_cache_leave(cache);
     if (is_of_arena) /* which may record a fence: no cache is taken over that */
-        cushim_mem_arena_give(heap, &freeing->lookup->place, tag);
+        cushim_mem_arena_give(heap, &freeing->lookup->ref, tag);
     tidy(freeing, is_stale, tag);
     return status;
 }
@@ -171,7 +171,7 @@ static enum cushim_status end_failed_wait(const struct freeing *freeing) {
         return end_refused(freeing);
     if (!cushim_mem_heap_lock_life(heap, freeing->life))
         return end_gone(freeing);
-    bool is_kept = cushim_mem_deferred_add(&heap->deferred, &heap->meta, &freeing->lookup->place,
+    bool is_kept = cushim_mem_deferred_add(&heap->deferred, &heap->meta, &freeing->lookup->ref,
                                            cushim_mem_fence_tag(heap->fence));
     pthread_mutex_unlock(&heap->lock);
     if (!is_kept)
@@ -282,7 +282,7 @@ static bool is_as_found(const struct freeing *freeing) {
     const struct cushim_mem_lookup *lookup = freeing->lookup;
     struct cushim_mem_lookup now;
     return cushim_mem_blocks_find(freeing->heap->ledger, lookup->base, &now) &&
-           now.cell == lookup->cell && now.place.extent == lookup->place.extent;
+           now.cell == lookup->cell && now.ref.extent == lookup->ref.extent;
 }
 
 /* ---- the public face ---- */
@@ -406,7 +406,7 @@ enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *heap,
     if (!cushim_mem_heap_lock_life(heap, freeing.life))
         return end_gone(&freeing);
     bool is_kept =
-        cushim_mem_deferred_add_on(&heap->deferred, &heap->meta, &lookup->place, stream, event);
+        cushim_mem_deferred_add_on(&heap->deferred, &heap->meta, &lookup->ref, stream, event);
     pthread_mutex_unlock(&heap->lock);
     if (is_kept) {
         count_apart(&freeing);
@@ -429,7 +429,7 @@ static bool release_later(struct cushim_mem_heap *heap, const struct cushim_mem_
     atomic_thread_fence(
         memory_order_seq_cst); /* what was submitted is ahead of the load of `open` */
     /* without host memory for the note the block is never used again */
-    cushim_mem_deferred_add(&heap->deferred, &heap->meta, &lookup->place,
+    cushim_mem_deferred_add(&heap->deferred, &heap->meta, &lookup->ref,
                             cushim_mem_fence_tag(heap->fence));
     pthread_mutex_unlock(&heap->lock);
     return true;

@@ -136,34 +136,34 @@ static void hand_out(const struct attempt *attempt, struct cushim_mem_cache *cac
 }
 
 static void hand_out_place(const struct attempt *attempt, struct cushim_mem_cache *cache,
-                           const struct cushim_mem_blockref *place, size_t block_bytes) {
-    struct cushim_mem_extent *extent = place->extent;
-    hand_out(attempt, cache, &extent->cells[place->index],
-             cushim_mem_extent_address(extent) + place->index * extent->block_bytes, block_bytes);
+                           const struct cushim_mem_blockref *ref, size_t block_bytes) {
+    struct cushim_mem_extent *extent = ref->extent;
+    hand_out(attempt, cache, &extent->cells[ref->index],
+             cushim_mem_extent_address(extent) + ref->index * extent->block_bytes, block_bytes);
 }
 
 /* The same, counted in the cache where that is to be had. */
 static void take_cache_and_hand_out(const struct attempt *attempt,
-                                    const struct cushim_mem_blockref *place, size_t block_bytes) {
+                                    const struct cushim_mem_blockref *ref, size_t block_bytes) {
     struct cushim_mem_cache *cache = cushim_mem_cache_take(attempt->heap, attempt->life);
-    hand_out_place(attempt, cache, place, block_bytes);
+    hand_out_place(attempt, cache, ref, block_bytes);
     if (cache)
         cushim_mem_cache_leave(cache);
 }
 
 /* Under the lock, without a driver call: blocks whose epoch is done. */
 static void give_done(struct cushim_mem_heap *heap) {
-    struct cushim_mem_blockref place;
+    struct cushim_mem_blockref ref;
     uint64_t done = cushim_mem_fence_done(heap->fence);
-    while (cushim_mem_deferred_take(&heap->deferred, &heap->meta, done, &place))
-        cushim_mem_free_lists_give(heap, &place);
+    while (cushim_mem_deferred_take(&heap->deferred, &heap->meta, done, &ref))
+        cushim_mem_free_lists_give(heap, &ref);
 }
 
 void cushim_mem_heap_give_deferred(struct cushim_mem_heap *heap) {
-    struct cushim_mem_blockref place;
+    struct cushim_mem_blockref ref;
     give_done(heap);
-    while (cushim_mem_deferred_take_on(&heap->deferred, &heap->meta, heap->cuda, &place))
-        cushim_mem_free_lists_give(heap, &place);
+    while (cushim_mem_deferred_take_on(&heap->deferred, &heap->meta, heap->cuda, &ref))
+        cushim_mem_free_lists_give(heap, &ref);
 }
 
 /* From the cache; else notes what is deferred there. */
@@ -218,20 +218,20 @@ static void note_miss(struct attempt *attempt, struct cushim_mem_cache *cache, b
 static enum cushim_status serve_from_free_lists(struct attempt *attempt,
                                                 struct cushim_mem_cache *cache, bool is_proven) {
     struct cushim_mem_heap *heap = attempt->heap;
-    struct cushim_mem_blockref place;
+    struct cushim_mem_blockref ref;
     if (!cushim_mem_heap_lock_life(heap, attempt->life))
         return CUSHIM_STATE;
     if (heap->deferred.first)
         give_done(heap);
-    bool is_taken = cushim_mem_free_lists_take(heap, attempt->n_bytes, &place);
+    bool is_taken = cushim_mem_free_lists_take(heap, attempt->n_bytes, &ref);
     if (is_taken && cache && attempt->is_small)
-        cushim_mem_cache_refill(cache, place.extent->class_index);
+        cushim_mem_cache_refill(cache, ref.extent->class_index);
     if (!is_taken)
         note_miss(attempt, cache, is_proven);
     pthread_mutex_unlock(&heap->lock);
     if (!is_taken)
         return CUSHIM_NOTFOUND;
-    hand_out_place(attempt, cache, &place, place.extent->block_bytes);
+    hand_out_place(attempt, cache, &ref, ref.extent->block_bytes);
     return CUSHIM_OK;
 }
 
@@ -301,14 +301,14 @@ static bool begin(struct attempt *attempt, struct cushim_mem_heap *heap, size_t 
 /* From the arena; CUSHIM_NOTSUPPORTED where the heap itself is to serve. */
 static enum cushim_status serve_from_arena(struct attempt *attempt, bool may_fetch) {
     struct cushim_mem_heap *heap = attempt->heap;
-    struct cushim_mem_blockref place;
+    struct cushim_mem_blockref ref;
     if (!heap->policy->arena_bytes)
         return CUSHIM_NOTSUPPORTED;
     enum cushim_status status = cushim_mem_arena_take(heap, attempt->life, attempt->n_bytes,
-                                                      may_fetch, &place, &attempt->block->is_hit);
+                                                      may_fetch, &ref, &attempt->block->is_hit);
     if (status != CUSHIM_OK)
         return status;
-    take_cache_and_hand_out(attempt, &place,
+    take_cache_and_hand_out(attempt, &ref,
                             cushim_rounded(attempt->n_bytes, CUSHIM_MEM_GRAIN_BYTES));
     cushim_mem_stats_add(&heap->stats->n_arena, 1);
     return CUSHIM_OK;
@@ -391,12 +391,12 @@ enum cushim_status cushim_mem_heap_grow(struct cushim_mem_heap *heap, uint64_t l
 }
 
 enum cushim_status cushim_mem_heap_take(struct cushim_mem_heap *heap, uint64_t life, size_t n_bytes,
-                                        struct cushim_mem_blockref *place) {
+                                        struct cushim_mem_blockref *ref) {
     bool is_own = cushim_mem_free_lists_is_dedicated(heap, n_bytes);
-    place->index = 0;
-    CUSHIM_TRY(cushim_mem_heap_grow(heap, life, n_bytes, is_own, &place->extent));
+    ref->index = 0;
+    CUSHIM_TRY(cushim_mem_heap_grow(heap, life, n_bytes, is_own, &ref->extent));
     /* fails when host memory for descriptors is out */
-    if (is_own || cushim_mem_free_lists_take(heap, n_bytes, place))
+    if (is_own || cushim_mem_free_lists_take(heap, n_bytes, ref))
         return CUSHIM_OK;
     pthread_mutex_unlock(&heap->lock);
     return CUSHIM_NOMEM;
@@ -404,11 +404,11 @@ enum cushim_status cushim_mem_heap_take(struct cushim_mem_heap *heap, uint64_t l
 
 static enum cushim_status grow(const struct attempt *attempt) {
     struct cushim_mem_heap *heap = attempt->heap;
-    struct cushim_mem_blockref place;
-    CUSHIM_TRY(cushim_mem_heap_take(heap, attempt->life, attempt->n_bytes, &place));
+    struct cushim_mem_blockref ref;
+    CUSHIM_TRY(cushim_mem_heap_take(heap, attempt->life, attempt->n_bytes, &ref));
     pthread_mutex_unlock(&heap->lock);
     attempt->block->is_hit = false;
-    take_cache_and_hand_out(attempt, &place, place.extent->block_bytes);
+    take_cache_and_hand_out(attempt, &ref, ref.extent->block_bytes);
     return CUSHIM_OK;
 }
 

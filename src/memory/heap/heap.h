@@ -91,7 +91,7 @@ enum cushim_status cushim_mem_heap_grow(struct cushim_mem_heap *heap, uint64_t l
 
 /* The same, and the block that it is for, off the lists. */
 enum cushim_status cushim_mem_heap_take(struct cushim_mem_heap *heap, uint64_t life, size_t n_bytes,
-                                        struct cushim_mem_blockref *place);
+                                        struct cushim_mem_blockref *ref);
 
 /**
  * Take a LIVE block back, once all work of the context is over.

@@ -16,7 +16,7 @@ static bool find_in_chunk(struct cushim_mem_extent *extent, uint64_t address,
     if (!chunk || !cushim_mem_chunk_find(
                       chunk, (uint32_t)((address - start) / CUSHIM_MEM_GRAIN_BYTES), &index))
         return false;
-    lookup->place = (struct cushim_mem_blockref){extent, index};
+    lookup->ref = (struct cushim_mem_blockref){extent, index};
     lookup->cell = &chunk->cells[index];
     lookup->base = start + (uint64_t)index * CUSHIM_MEM_GRAIN_BYTES;
     lookup->block_bytes =

@@ -24,8 +24,8 @@ struct cushim_mem_blocks {
 
 struct cushim_mem_lookup {
     struct cushim_mem_segment *segment; /* never NULL */
-    struct cushim_mem_blockref place;   /* extent NULL where no block was ever cut there */
-    struct cushim_mem_block_meta *cell; /* NULL where place.extent is, or in the tail of a slab */
+    struct cushim_mem_blockref ref;     /* extent NULL where no block was ever cut there */
+    struct cushim_mem_block_meta *cell; /* NULL where ref.extent is, or in the tail of a slab */
     enum cushim_mem_state state;        /* FREE without a cell */
     uint64_t base;                      /* of the block */
     size_t asked_bytes;
@@ -34,7 +34,7 @@ struct cushim_mem_lookup {
 
 /*
  * The block that covers an address in a slab of `segment`, or in an extent that is one, its guards
- * included: place, cell, base and block_bytes of `lookup`.  False in the tail that no block covers,
+ * included: ref, cell, base and block_bytes of `lookup`.  False in the tail that no block covers,
  * and where the slab is being taken down meanwhile: the program uses what it frees.
  */
 static inline bool cushim_mem_blocks_find_in_slab(const struct cushim_mem_segment *segment,
@@ -46,7 +46,7 @@ static inline bool cushim_mem_blocks_find_in_slab(const struct cushim_mem_segmen
     struct cushim_mem_block_meta *cells = slab->cells;
     if (index >= slab->n_cells || !cells)
         return false;
-    lookup->place = (struct cushim_mem_blockref){slab, index};
+    lookup->ref = (struct cushim_mem_blockref){slab, index};
     lookup->cell = &cells[index];
     lookup->base = start + index * slab->block_bytes;
     lookup->block_bytes = slab->block_bytes;

@@ -156,7 +156,7 @@ void cushim_mem_chunk_abandon(struct cushim_mem_chunk *chunk, struct cushim_mem_
 
 bool cushim_mem_chunk_take(struct cushim_mem_chunk *chunk, size_t n_bytes, uint64_t done,
                            bool is_whole, struct cushim_mem_stats *stats,
-                           struct cushim_mem_blockref *place) {
+                           struct cushim_mem_blockref *ref) {
     uint32_t index, n_grains = (uint32_t)cushim_mem_grains_of(n_bytes);
     struct cushim_mem_chunk_level now = read_level(chunk), then;
     bool rewinds;
@@ -174,7 +174,7 @@ bool cushim_mem_chunk_take(struct cushim_mem_chunk *chunk, size_t n_bytes, uint6
     if (rewinds)
         cushim_mem_stats_add(&stats->n_arena_rewinds, 1);
     mark_start(chunk, index, n_grains);
-    *place = (struct cushim_mem_blockref){chunk->extent, index};
+    *ref = (struct cushim_mem_blockref){chunk->extent, index};
     return true;
 }
 

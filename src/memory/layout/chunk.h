@@ -64,12 +64,12 @@ void cushim_mem_chunk_abandon(struct cushim_mem_chunk *chunk, struct cushim_mem_
  * @param done      the epoch up to which work is over; 0 where frees wait
  * @param is_whole  only where the chunk is, or can be, rewound
  * @param stats     count the rewind
- * @param place     out; its index is also the first grain of the block
+ * @param ref     out; its index is also the first grain of the block
  * @return false where it does not fit
  */
 bool cushim_mem_chunk_take(struct cushim_mem_chunk *chunk, size_t n_bytes, uint64_t done,
                            bool is_whole, struct cushim_mem_stats *stats,
-                           struct cushim_mem_blockref *place);
+                           struct cushim_mem_blockref *ref);
 
 /* What a give left behind. */
 enum cushim_mem_chunk_end {

@@ -103,13 +103,13 @@ enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
     return CUSHIM_OK;
 }
 
-bool cushim_mem_bucket_take(struct cushim_mem_bucket *bucket, struct cushim_mem_blockref *place) {
+bool cushim_mem_bucket_take(struct cushim_mem_bucket *bucket, struct cushim_mem_blockref *ref) {
     struct cushim_mem_extent *slab = bucket->slabs;
     if (!slab)
         return false;
-    place->extent = slab;
-    place->index = slab->first_free_cell;
-    slab->first_free_cell = slab->cells[place->index].next_free;
+    ref->extent = slab;
+    ref->index = slab->first_free_cell;
+    slab->first_free_cell = slab->cells[ref->index].next_free;
     if (--slab->n_free_cells == 0)
         DL_DELETE2(bucket->slabs, slab, previous, next);
     return true;
@@ -124,10 +124,10 @@ struct cushim_mem_extent *cushim_mem_bucket_leave(struct cushim_mem_bucket *buck
 }
 
 struct cushim_mem_extent *cushim_mem_bucket_give(struct cushim_mem_bucket *bucket,
-                                                 const struct cushim_mem_blockref *place) {
-    struct cushim_mem_extent *slab = place->extent;
-    slab->cells[place->index].next_free = slab->first_free_cell;
-    slab->first_free_cell = place->index;
+                                                 const struct cushim_mem_blockref *ref) {
+    struct cushim_mem_extent *slab = ref->extent;
+    slab->cells[ref->index].next_free = slab->first_free_cell;
+    slab->first_free_cell = ref->index;
     if (++slab->n_free_cells == 1)
         DL_PREPEND2(bucket->slabs, slab, previous, next);
     bool is_only = bucket->slabs == slab && !slab->next;

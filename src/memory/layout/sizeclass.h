@@ -84,7 +84,7 @@ enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
                                          struct cushim_mem_extent *extent, unsigned class_index);
 
 /* Take a free cell; false where the bucket has none. */
-bool cushim_mem_bucket_take(struct cushim_mem_bucket *bucket, struct cushim_mem_blockref *place);
+bool cushim_mem_bucket_take(struct cushim_mem_bucket *bucket, struct cushim_mem_blockref *ref);
 
 /* Take a slab out, off the list if it is there: its free cells are handed out no more.  Returns it.
  */
@@ -94,7 +94,7 @@ struct cushim_mem_extent *cushim_mem_bucket_leave(struct cushim_mem_bucket *buck
 /* Put a cell back.  Returns the slab where it has become wholly free and is not the bucket's only
  * one: it is then out of the bucket, and belongs to the caller.  Else NULL. */
 struct cushim_mem_extent *cushim_mem_bucket_give(struct cushim_mem_bucket *bucket,
-                                                 const struct cushim_mem_blockref *place);
+                                                 const struct cushim_mem_blockref *ref);
 
 /* Take out one slab that is wholly free; NULL where there is none. */
 struct cushim_mem_extent *cushim_mem_bucket_drain(struct cushim_mem_bucket *bucket);

@@ -43,31 +43,31 @@ static unsigned n_ready(const struct cushim_mem_arena *arena) {
 
 /* From a chunk that serves from its start again, or that a reset passed since it last served. */
 static bool take_from_other(struct cushim_mem_heap *heap, struct cushim_mem_chunk *chunk,
-                            size_t n_bytes, uint64_t done, struct cushim_mem_blockref *place) {
-    if (cushim_mem_chunk_take(chunk, n_bytes, done, true, heap->stats, place))
+                            size_t n_bytes, uint64_t done, struct cushim_mem_blockref *ref) {
+    if (cushim_mem_chunk_take(chunk, n_bytes, done, true, heap->stats, ref))
         return true;
     if (!atomic_load_explicit(&chunk->is_passed, memory_order_relaxed) ||
         !cushim_mem_chunk_lower(chunk, done) ||
         !atomic_exchange_explicit(&chunk->is_passed, false, memory_order_relaxed))
         return false;
-    return cushim_mem_chunk_take(chunk, n_bytes, done, false, heap->stats, place);
+    return cushim_mem_chunk_take(chunk, n_bytes, done, false, heap->stats, ref);
 }
 
 /* From the chunks that are open, without the lock. */
 static bool take_from_any(struct cushim_mem_heap *heap, size_t n_bytes,
-                          struct cushim_mem_blockref *place) {
+                          struct cushim_mem_blockref *ref) {
     struct cushim_mem_arena *arena = &heap->arena;
     unsigned n = n_ready(arena);
     unsigned current = atomic_load_explicit(&arena->current, memory_order_relaxed);
     uint64_t done = done_of(heap);
     if (current < n &&
-        cushim_mem_chunk_take(&arena->chunks[current], n_bytes, done, false, heap->stats, place))
+        cushim_mem_chunk_take(&arena->chunks[current], n_bytes, done, false, heap->stats, ref))
         return true;
     uint64_t now = atomic_load_explicit(&arena->n_changes, memory_order_acquire) + done;
     if (atomic_load_explicit(&arena->searched_at, memory_order_relaxed) == now)
         return false;
     for (unsigned i = 0; i < n; i++) {
-        if (take_from_other(heap, &arena->chunks[i], n_bytes, done, place)) {
+        if (take_from_other(heap, &arena->chunks[i], n_bytes, done, ref)) {
             atomic_store_explicit(&arena->current, i, memory_order_relaxed);
             return true;
         }
@@ -138,9 +138,9 @@ static bool may_open(const struct cushim_mem_heap *heap) {
 
 /* Open a chunk on free pages of the heap and take the block from it.  Under the lock. */
 static bool open_and_take(struct cushim_mem_heap *heap, size_t n_bytes,
-                          struct cushim_mem_blockref *place) {
+                          struct cushim_mem_blockref *ref) {
     struct cushim_mem_blockref run;
-    if (take_from_any(heap, n_bytes, place)) /* another thread opened one */
+    if (take_from_any(heap, n_bytes, ref)) /* another thread opened one */
         return true;
     struct cushim_mem_chunk *chunk = closed_chunk(heap);
     if (!chunk || !cushim_mem_free_lists_take_run(heap, chunk_bytes_of(heap), &run))
@@ -149,22 +149,22 @@ static bool open_and_take(struct cushim_mem_heap *heap, size_t n_bytes,
     atomic_fetch_add_explicit(&heap->arena.n_open, 1, memory_order_relaxed);
     atomic_store_explicit(&heap->arena.current, (unsigned)(chunk - heap->arena.chunks),
                           memory_order_relaxed);
-    return cushim_mem_chunk_take(chunk, n_bytes, 0, false, heap->stats, place);
+    return cushim_mem_chunk_take(chunk, n_bytes, 0, false, heap->stats, ref);
 }
 
 /* From a chunk that became usable meanwhile, or from one on memory of the driver. */
 static enum cushim_status fetch(struct cushim_mem_heap *heap, uint64_t life, size_t n_bytes,
-                                struct cushim_mem_blockref *place, bool *is_hit) {
+                                struct cushim_mem_blockref *ref, bool *is_hit) {
     struct cushim_mem_extent *extent;
     poll_fence(heap);
-    if (take_from_any(heap, n_bytes, place))
+    if (take_from_any(heap, n_bytes, ref))
         return CUSHIM_OK;
     enum cushim_status status =
         may_open(heap) ? cushim_mem_heap_grow(heap, life, chunk_bytes_of(heap), false, &extent)
                        : CUSHIM_NOTSUPPORTED;
     if (status != CUSHIM_OK)
         return status == CUSHIM_STATE ? CUSHIM_STATE : CUSHIM_NOTSUPPORTED;
-    bool is_taken = open_and_take(heap, n_bytes, place);
+    bool is_taken = open_and_take(heap, n_bytes, ref);
     pthread_mutex_unlock(&heap->lock);
     *is_hit = !is_taken;
     return is_taken ? CUSHIM_OK : CUSHIM_NOTSUPPORTED;
@@ -172,22 +172,22 @@ static enum cushim_status fetch(struct cushim_mem_heap *heap, uint64_t life, siz
 
 enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *heap, uint64_t life,
                                          size_t n_bytes, bool may_fetch,
-                                         struct cushim_mem_blockref *place, bool *is_hit) {
+                                         struct cushim_mem_blockref *ref, bool *is_hit) {
     if (!is_wanted(heap, n_bytes))
         return CUSHIM_NOTSUPPORTED;
-    if (take_from_any(heap, n_bytes, place))
+    if (take_from_any(heap, n_bytes, ref))
         return CUSHIM_OK;
     if (may_open(heap)) {
         if (!cushim_mem_heap_lock_life(heap, life))
             return CUSHIM_STATE;
-        bool is_taken = open_and_take(heap, n_bytes, place);
+        bool is_taken = open_and_take(heap, n_bytes, ref);
         pthread_mutex_unlock(&heap->lock);
         if (is_taken)
             return CUSHIM_OK;
     } else if (!deferred_tag(heap)) { /* else it may help to ask whether one is over */
         return CUSHIM_NOTSUPPORTED;
     }
-    return may_fetch ? fetch(heap, life, n_bytes, place, is_hit) : CUSHIM_NOTFOUND;
+    return may_fetch ? fetch(heap, life, n_bytes, ref, is_hit) : CUSHIM_NOTFOUND;
 }
 
 void cushim_mem_arena_drain(struct cushim_mem_heap *heap) {
@@ -205,15 +205,15 @@ void cushim_mem_arena_abandon(struct cushim_mem_heap *heap) {
 
 /* ---- giving ---- */
 
-void cushim_mem_arena_give(struct cushim_mem_heap *heap, const struct cushim_mem_blockref *place,
+void cushim_mem_arena_give(struct cushim_mem_heap *heap, const struct cushim_mem_blockref *ref,
                            uint64_t tag) {
-    struct cushim_mem_chunk *chunk = place->extent->chunk;
+    struct cushim_mem_chunk *chunk = ref->extent->chunk;
     CUresult answer;
     uint32_t pending = CUSHIM_MEM_DEFERRED;
     uint64_t done = tag ? done_of(heap) : 0;
     /* the context may have gone meanwhile, and the block with it */
     if (!chunk || !atomic_compare_exchange_strong_explicit(
-                      &chunk->cells[place->index].state, &pending, CUSHIM_MEM_FREE,
+                      &chunk->cells[ref->index].state, &pending, CUSHIM_MEM_FREE,
                       memory_order_release, memory_order_relaxed))
         return;
     enum cushim_mem_chunk_end end = cushim_mem_chunk_give(chunk, tag, done);
@@ -227,16 +227,15 @@ void cushim_mem_arena_give(struct cushim_mem_heap *heap, const struct cushim_mem
     atomic_fetch_add_explicit(&heap->arena.n_changes, 1, memory_order_release);
 }
 
-bool cushim_mem_arena_serves(const struct cushim_mem_blockref *place) {
-    const struct cushim_mem_chunk *chunk =
-        cushim_mem_arena_has(place) ? place->extent->chunk : NULL;
+bool cushim_mem_arena_serves(const struct cushim_mem_blockref *ref) {
+    const struct cushim_mem_chunk *chunk = cushim_mem_arena_has(ref) ? ref->extent->chunk : NULL;
     return chunk && !atomic_load_explicit(&chunk->is_shown, memory_order_relaxed);
 }
 
 void cushim_mem_arena_give_locked(struct cushim_mem_heap *heap,
-                                  const struct cushim_mem_blockref *place) {
-    struct cushim_mem_chunk *chunk = place->extent->chunk;
-    cushim_mem_arena_give(heap, place, 0);
+                                  const struct cushim_mem_blockref *ref) {
+    struct cushim_mem_chunk *chunk = ref->extent->chunk;
+    cushim_mem_arena_give(heap, ref, 0);
     if (chunk && atomic_load_explicit(&chunk->is_shown, memory_order_relaxed))
         close_chunk(heap, chunk);
 }

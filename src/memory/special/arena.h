@@ -40,18 +40,18 @@ struct cushim_mem_arena {
  */
 enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *heap, uint64_t life,
                                          size_t n_bytes, bool may_fetch,
-                                         struct cushim_mem_blockref *place, bool *is_hit);
+                                         struct cushim_mem_blockref *ref, bool *is_hit);
 
 /*
  * A block is free: of a `tag` above 0 once that epoch is done.  With a tag it may record a fence.
  */
-void cushim_mem_arena_give(struct cushim_mem_heap *heap, const struct cushim_mem_blockref *place,
+void cushim_mem_arena_give(struct cushim_mem_heap *heap, const struct cushim_mem_blockref *ref,
                            uint64_t tag);
 
 /* The same under the lock, all work on it being over.  A chunk that another process was shown goes
  * with its last block. */
 void cushim_mem_arena_give_locked(struct cushim_mem_heap *heap,
-                                  const struct cushim_mem_blockref *place);
+                                  const struct cushim_mem_blockref *ref);
 
 /**
  * A pass is over: serve from the start of each chunk, or from above what is live there.
@@ -67,12 +67,12 @@ void cushim_mem_arena_drain(struct cushim_mem_heap *heap);
 void cushim_mem_arena_abandon(struct cushim_mem_heap *heap);
 
 /* Is this place one of the arena's? */
-static inline bool cushim_mem_arena_has(const struct cushim_mem_blockref *place) {
-    return atomic_load_explicit(&place->extent->kind, memory_order_relaxed) ==
+static inline bool cushim_mem_arena_has(const struct cushim_mem_blockref *ref) {
+    return atomic_load_explicit(&ref->extent->kind, memory_order_relaxed) ==
            CUSHIM_MEM_EXTENT_ARENA;
 }
 
 /* The same, and its block may be given without the lock: nobody else was shown of its chunk. */
-bool cushim_mem_arena_serves(const struct cushim_mem_blockref *place);
+bool cushim_mem_arena_serves(const struct cushim_mem_blockref *ref);
 
 #endif

@@ -37,7 +37,7 @@ struct cushim_mem_check_row {
     struct cushim_backtrace obtained, freed;
     struct cushim_mem_check_row *before, *next; /* among the live ones, or in quarantine */
     /* once freed */
-    struct cushim_mem_blockref place;
+    struct cushim_mem_blockref ref;
     UT_hash_handle hh;
 };
 
@@ -247,17 +247,17 @@ enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
 
 /* Into the free lists; where its poison is still being written, once the open epoch is over. */
 static void give_back(struct cushim_mem_heap *heap, uint64_t life,
-                      const struct cushim_mem_blockref *place, bool is_busy) {
+                      const struct cushim_mem_blockref *ref, bool is_busy) {
     if (!cushim_mem_heap_lock_life(heap, life)) /* it went with its context */
         return;
     if (is_busy) {
         /* what was submitted is ahead of the load of `open` */
         atomic_thread_fence(memory_order_seq_cst);
         /* without host memory for the note the block is never used again */
-        cushim_mem_deferred_add(&heap->deferred, &heap->meta, place,
+        cushim_mem_deferred_add(&heap->deferred, &heap->meta, ref,
                                 cushim_mem_fence_tag(heap->fence));
     } else {
-        cushim_mem_free_lists_give(heap, place);
+        cushim_mem_free_lists_give(heap, ref);
     }
     bool is_stale = !is_busy && heap->held_bytes > cushim_mem_watermark_now(heap);
     pthread_mutex_unlock(&heap->lock);
@@ -308,7 +308,7 @@ size_t cushim_mem_check_empty(struct cushim_mem_check *check, size_t keep_bytes)
         if (!row)
             return n_bytes;
         look_at_poison(check, row);
-        give_back(row->heap, row->life, &row->place, false);
+        give_back(row->heap, row->life, &row->ref, false);
         n_bytes += row->n_bytes;
         free(row);
     }
@@ -330,7 +330,7 @@ static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_l
         unlist(check, row);
         row->is_freed = true;
         row->freed = freed;
-        row->place = lookup->place;
+        row->ref = lookup->ref;
         DL_APPEND2(check->quarantine, row, before, next);
         check->quarantined_bytes += row->n_bytes;
     } else if (row) {
@@ -342,7 +342,7 @@ static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_l
         return;
     }
     free(row);
-    give_back(heap, life, &lookup->place, status == CUSHIM_TIMEOUT);
+    give_back(heap, life, &lookup->ref, status == CUSHIM_TIMEOUT);
 }
 
 static bool see(struct cushim_mem_check *check, uint64_t address, struct seen *seen) {

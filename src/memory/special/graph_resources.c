@@ -10,7 +10,7 @@ struct cushim_mem_held {
     struct cushim_mem_held *next; /* on the heap's stack, once nobody holds it */
     struct cushim_mem_heap *heap;
     uint64_t life; /* generation of the heap */
-    struct cushim_mem_blockref place;
+    struct cushim_mem_blockref ref;
     atomic_uint n_holds;
     unsigned n_slots;
     struct cushim_mem_graph_resources_slot slots[];
@@ -36,7 +36,7 @@ enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *heap,
         return CUSHIM_NOMEM;
     held->heap = heap;
     held->life = life;
-    held->place = lookup->place;
+    held->ref = lookup->ref;
     held->n_slots = n_holds;
     atomic_init(&held->n_holds, n_holds);
     for (unsigned i = 0; i < n_holds; i++) {
@@ -78,11 +78,11 @@ static bool give_to_driver(struct cushim_mem_heap *heap, struct cushim_mem_segme
 /* False where host memory is out. */
 static bool take_back(struct cushim_mem_heap *heap, struct cushim_mem_held *held, uint64_t tag) {
     bool is_gone = atomic_load(&heap->generation) != held->life || /* with its context */
-                   give_to_driver(heap, held->place.extent->segment);
+                   give_to_driver(heap, held->ref.extent->segment);
     pthread_mutex_lock(&heap->lock);
     bool is_done = is_gone ||
                    atomic_load_explicit(&heap->generation, memory_order_relaxed) != held->life ||
-                   cushim_mem_deferred_add(&heap->deferred, &heap->meta, &held->place, tag);
+                   cushim_mem_deferred_add(&heap->deferred, &heap->meta, &held->ref, tag);
     if (is_done)
         cushim_mem_meta_release(&heap->meta, held, size_of(held->n_slots));
     pthread_mutex_unlock(&heap->lock);

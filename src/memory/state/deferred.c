@@ -12,24 +12,24 @@
 enum { DEPTH = 8, LINES = 16 }; /* that are looked at: rows with epochs, and lines */
 
 static struct cushim_mem_deferred_row *make_row(struct cushim_mem_meta *meta,
-                                                const struct cushim_mem_blockref *place) {
+                                                const struct cushim_mem_blockref *ref) {
     struct cushim_mem_deferred_row *row = cushim_mem_meta_obtain(meta, sizeof *row);
     if (!row)
         return NULL;
-    *row = (struct cushim_mem_deferred_row){.place = *place};
+    *row = (struct cushim_mem_deferred_row){.ref = *ref};
     return row;
 }
 
 static void append(struct cushim_mem_deferred *deferred, struct cushim_mem_deferred_row **first,
                    struct cushim_mem_deferred_row *row) {
     DL_APPEND2(*first, row, previous, next);
-    deferred->n_bytes += row->place.extent->block_bytes;
+    deferred->n_bytes += row->ref.extent->block_bytes;
     atomic_fetch_add_explicit(&deferred->n_rows, 1, memory_order_relaxed);
 }
 
 bool cushim_mem_deferred_add(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
-                             const struct cushim_mem_blockref *place, uint64_t tag) {
-    struct cushim_mem_deferred_row *row = make_row(meta, place);
+                             const struct cushim_mem_blockref *ref, uint64_t tag) {
+    struct cushim_mem_deferred_row *row = make_row(meta, ref);
     if (!row)
         return false;
     row->tag = tag;
@@ -55,9 +55,9 @@ static struct cushim_mem_deferred_line *find_or_add_line(struct cushim_mem_defer
 }
 
 bool cushim_mem_deferred_add_on(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
-                                const struct cushim_mem_blockref *place, CUstream stream,
+                                const struct cushim_mem_blockref *ref, CUstream stream,
                                 CUevent event) {
-    struct cushim_mem_deferred_row *row = make_row(meta, place);
+    struct cushim_mem_deferred_row *row = make_row(meta, ref);
     struct cushim_mem_deferred_line *line = row ? find_or_add_line(deferred, meta, stream) : NULL;
     if (!line) {
         if (row)
@@ -71,21 +71,21 @@ bool cushim_mem_deferred_add_on(struct cushim_mem_deferred *deferred, struct cus
 
 static void end_row(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
                     struct cushim_mem_deferred_row **first, struct cushim_mem_deferred_row *row,
-                    struct cushim_mem_blockref *place) {
+                    struct cushim_mem_blockref *ref) {
     DL_DELETE2(*first, row, previous, next);
-    *place = row->place;
-    deferred->n_bytes -= place->extent->block_bytes;
+    *ref = row->ref;
+    deferred->n_bytes -= ref->extent->block_bytes;
     atomic_fetch_sub_explicit(&deferred->n_rows, 1, memory_order_relaxed);
     cushim_mem_meta_release(meta, row, sizeof *row);
 }
 
 bool cushim_mem_deferred_take(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
-                              uint64_t done, struct cushim_mem_blockref *place) {
+                              uint64_t done, struct cushim_mem_blockref *ref) {
     struct cushim_mem_deferred_row *row = deferred->first;
     for (int depth = 0; row && depth < DEPTH; row = row->next, depth++) {
         if (row->tag > done)
             continue;
-        end_row(deferred, meta, &deferred->first, row, place);
+        end_row(deferred, meta, &deferred->first, row, ref);
         return true;
     }
     return false;
@@ -100,7 +100,7 @@ static bool is_over(struct cushim_cuda *cuda, CUevent event) {
 
 /* The first line stays the first while it gives; one that does not is the last from then on. */
 bool cushim_mem_deferred_take_on(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
-                                 struct cushim_cuda *cuda, struct cushim_mem_blockref *place) {
+                                 struct cushim_cuda *cuda, struct cushim_mem_blockref *ref) {
     struct cushim_mem_deferred_line *seen = NULL;
     for (int i = 0; i < LINES && deferred->lines && deferred->lines != seen; i++) {
         struct cushim_mem_deferred_line *line = deferred->lines;
@@ -108,7 +108,7 @@ bool cushim_mem_deferred_take_on(struct cushim_mem_deferred *deferred, struct cu
         bool is_taken = is_over(cuda, row->event);
         if (is_taken) {
             cuda->cuEventDestroy_v2(row->event);
-            end_row(deferred, meta, &line->first, row, place);
+            end_row(deferred, meta, &line->first, row, ref);
         }
         if (is_taken && line->first)
             return true;
@@ -147,7 +147,7 @@ uint64_t cushim_mem_deferred_tag_of(const struct cushim_mem_deferred *deferred, 
     enum { FAR = 256 }; /* a wait comes next: a look at this many is cheap beside it */
     const struct cushim_mem_deferred_row *row = deferred->first;
     for (int depth = 0; row && depth < FAR; row = row->next, depth++) {
-        size_t block_bytes = row->place.extent->block_bytes;
+        size_t block_bytes = row->ref.extent->block_bytes;
         if (block_bytes >= n_bytes && block_bytes / 2 <= n_bytes)
             return row->tag;
     }

@@ -32,7 +32,7 @@ struct cushim_mem_heap;
 
 struct cushim_mem_deferred_row {
     struct cushim_mem_deferred_row *previous, *next;
-    struct cushim_mem_blockref place;
+    struct cushim_mem_blockref ref;
     CUevent event; /* NULL: see tag */
     uint64_t tag;  /* its epoch */
 };
@@ -54,20 +54,20 @@ struct cushim_mem_deferred {
 
 /* Append; false where host memory is out. */
 bool cushim_mem_deferred_add(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
-                             const struct cushim_mem_blockref *place, uint64_t tag);
+                             const struct cushim_mem_blockref *ref, uint64_t tag);
 
 /* The same for a block whose work is over with an event on a stream. */
 bool cushim_mem_deferred_add_on(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
-                                const struct cushim_mem_blockref *place, CUstream stream,
+                                const struct cushim_mem_blockref *ref, CUstream stream,
                                 CUevent event);
 
 /* Take out a block of an epoch up to `done`, looking at the first few.  False where none is. */
 bool cushim_mem_deferred_take(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
-                              uint64_t done, struct cushim_mem_blockref *place);
+                              uint64_t done, struct cushim_mem_blockref *ref);
 
 /* The same of one whose event is over; that is destroyed. */
 bool cushim_mem_deferred_take_on(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
-                                 struct cushim_cuda *cuda, struct cushim_mem_blockref *place);
+                                 struct cushim_cuda *cuda, struct cushim_mem_blockref *ref);
 
 /* Forget all blocks, without a driver call. */
 void cushim_mem_deferred_forget(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta);

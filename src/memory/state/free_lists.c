@@ -80,10 +80,10 @@ static struct cushim_mem_extent *take_slab(struct cushim_mem_heap *heap, unsigne
 }
 
 static bool take_small(struct cushim_mem_heap *heap, size_t n_bytes,
-                       struct cushim_mem_blockref *place) {
+                       struct cushim_mem_blockref *ref) {
     unsigned class_index = cushim_mem_sizeclass_of(n_bytes);
     struct cushim_mem_bucket *bucket = &heap->buckets[class_index];
-    if (cushim_mem_bucket_take(bucket, place))
+    if (cushim_mem_bucket_take(bucket, ref))
         return true;
     struct cushim_mem_extent *extent = take_slab(heap, class_index);
     if (!extent)
@@ -93,21 +93,21 @@ static bool take_small(struct cushim_mem_heap *heap, size_t n_bytes,
         return false;
     }
     cushim_mem_pagemap_note_slab(&heap->ledger->map, extent, true);
-    return cushim_mem_bucket_take(bucket, place);
+    return cushim_mem_bucket_take(bucket, ref);
 }
 
 static bool take_large(struct cushim_mem_heap *heap, size_t n_bytes,
-                       struct cushim_mem_blockref *place) {
+                       struct cushim_mem_blockref *ref) {
     struct cushim_mem_extent *extent = take_run(heap, cushim_mem_grains_of(n_bytes));
     if (!extent)
         return false;
     cushim_mem_extent_make_block(extent, extent->n_grains << CUSHIM_MEM_LOG2_GRAIN);
-    *place = (struct cushim_mem_blockref){extent, 0};
+    *ref = (struct cushim_mem_blockref){extent, 0};
     return true;
 }
 
 static bool take_idle(struct cushim_mem_heap *heap, size_t n_bytes,
-                      struct cushim_mem_blockref *place) {
+                      struct cushim_mem_blockref *ref) {
     size_t own_bytes = cushim_mem_provider_round(heap->source, n_bytes);
     size_t waste_bytes = cushim_mem_heap_packs(heap) ? own_bytes / DEDICATED_WASTE : 0;
     struct cushim_mem_extent *best =
@@ -115,7 +115,7 @@ static bool take_idle(struct cushim_mem_heap *heap, size_t n_bytes,
     if (!best)
         return false;
     cushim_mem_free_lists_remove(heap, best->segment);
-    *place = (struct cushim_mem_blockref){best, 0};
+    *ref = (struct cushim_mem_blockref){best, 0};
     return true;
 }
 
@@ -126,36 +126,36 @@ bool cushim_mem_free_lists_is_dedicated(const struct cushim_mem_heap *heap, size
            n_bytes >= atomic_load_explicit(&heap->policy->dedicated_bytes, memory_order_relaxed);
 }
 
-static bool take(struct cushim_mem_heap *heap, size_t n_bytes, struct cushim_mem_blockref *place) {
+static bool take(struct cushim_mem_heap *heap, size_t n_bytes, struct cushim_mem_blockref *ref) {
     if (n_bytes > most_bytes)
         return false;
     if (cushim_mem_free_lists_is_dedicated(heap, n_bytes))
-        return take_idle(heap, n_bytes, place);
-    return n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES ? take_small(heap, n_bytes, place)
-                                                  : take_large(heap, n_bytes, place);
+        return take_idle(heap, n_bytes, ref);
+    return n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES ? take_small(heap, n_bytes, ref)
+                                                  : take_large(heap, n_bytes, ref);
 }
 
 /* Where it was taken. */
 static bool counted(struct cushim_mem_heap *heap, bool is_taken,
-                    const struct cushim_mem_blockref *place) {
+                    const struct cushim_mem_blockref *ref) {
     if (is_taken)
-        cushim_mem_watermark_count_taken(heap, place->extent->block_bytes);
+        cushim_mem_watermark_count_taken(heap, ref->extent->block_bytes);
     return is_taken;
 }
 
 bool cushim_mem_free_lists_take(struct cushim_mem_heap *heap, size_t n_bytes,
-                                struct cushim_mem_blockref *place) {
-    return counted(heap, take(heap, n_bytes, place), place);
+                                struct cushim_mem_blockref *ref) {
+    return counted(heap, take(heap, n_bytes, ref), ref);
 }
 
 bool cushim_mem_free_lists_take_run(struct cushim_mem_heap *heap, size_t n_bytes,
-                                    struct cushim_mem_blockref *place) {
-    return counted(heap, take_large(heap, n_bytes, place), place);
+                                    struct cushim_mem_blockref *ref) {
+    return counted(heap, take_large(heap, n_bytes, ref), ref);
 }
 
 bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *heap, unsigned class_index,
-                                    struct cushim_mem_blockref *place) {
-    return counted(heap, cushim_mem_bucket_take(&heap->buckets[class_index], place), place);
+                                    struct cushim_mem_blockref *ref) {
+    return counted(heap, cushim_mem_bucket_take(&heap->buckets[class_index], ref), ref);
 }
 
 /* ---- what the driver, or another process, was told of ---- */
@@ -206,10 +206,10 @@ static void end_retired(struct cushim_mem_heap *heap, struct cushim_mem_segment 
 }
 
 static void give_retired(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment,
-                         const struct cushim_mem_blockref *place) {
-    struct cushim_mem_extent *extent = place->extent;
-    extent->cells[place->index].next_free = extent->first_free_cell;
-    extent->first_free_cell = place->index;
+                         const struct cushim_mem_blockref *ref) {
+    struct cushim_mem_extent *extent = ref->extent;
+    extent->cells[ref->index].next_free = extent->first_free_cell;
+    extent->first_free_cell = ref->index;
     extent->n_free_cells++;
     if (--segment->n_not_back == 0)
         end_retired(heap, segment);
@@ -221,7 +221,7 @@ void cushim_mem_free_lists_show(struct cushim_mem_heap *heap, uint64_t address) 
     if (!cushim_mem_blocks_find(heap->ledger, address, &lookup) || lookup.segment->heap != heap ||
         lookup.state != CUSHIM_MEM_LIVE)
         return;
-    if (atomic_load_explicit(&lookup.place.extent->kind, memory_order_relaxed) ==
+    if (atomic_load_explicit(&lookup.ref.extent->kind, memory_order_relaxed) ==
         CUSHIM_MEM_EXTENT_SLAB)
         cushim_mem_block_show(&lookup);
     else
@@ -246,38 +246,38 @@ static void retire_if_unused(struct cushim_mem_heap *heap, struct cushim_mem_seg
     end_retired(heap, segment);
 }
 
-static void give_cell(struct cushim_mem_heap *heap, const struct cushim_mem_blockref *place) {
-    struct cushim_mem_extent *extent = place->extent;
-    if (cushim_mem_block_is_shown(&extent->cells[place->index])) {
+static void give_cell(struct cushim_mem_heap *heap, const struct cushim_mem_blockref *ref) {
+    struct cushim_mem_extent *extent = ref->extent;
+    if (cushim_mem_block_is_shown(&extent->cells[ref->index])) {
         extent->n_retired_cells++;
         extent->segment->has_retired_cells = true;
         return;
     }
     struct cushim_mem_extent *slab =
-        cushim_mem_bucket_give(&heap->buckets[extent->class_index], place);
+        cushim_mem_bucket_give(&heap->buckets[extent->class_index], ref);
     if (slab)
         give_slab(heap, slab);
 }
 
 void cushim_mem_free_lists_give(struct cushim_mem_heap *heap,
-                                const struct cushim_mem_blockref *place) {
-    struct cushim_mem_extent *extent = place->extent;
+                                const struct cushim_mem_blockref *ref) {
+    struct cushim_mem_extent *extent = ref->extent;
     struct cushim_mem_segment *segment = extent->segment;
-    if (cushim_mem_arena_has(place)) {
-        cushim_mem_arena_give_locked(heap, place);
+    if (cushim_mem_arena_has(ref)) {
+        cushim_mem_arena_give_locked(heap, ref);
         return;
     }
     cushim_mem_heap_count(heap, -(ptrdiff_t)extent->block_bytes, 0);
-    struct cushim_mem_block_meta *cell = &extent->cells[place->index];
+    struct cushim_mem_block_meta *cell = &extent->cells[ref->index];
     bool is_shown = cushim_mem_block_is_shown(cell);
     atomic_store_explicit(&cell->state, CUSHIM_MEM_FREE | (is_shown ? CUSHIM_MEM_BLOCK_SHOWN : 0),
                           memory_order_release);
     if (segment->is_retired)
-        give_retired(heap, segment, place);
+        give_retired(heap, segment, ref);
     else if (segment->is_dedicated)
         cushim_mem_free_lists_put_back(heap, segment);
     else if (cushim_mem_extent_is_cut(extent))
-        give_cell(heap, place);
+        give_cell(heap, ref);
     else
         give_run(heap, extent);
     if (segment->has_retired_cells && !segment->is_retired)

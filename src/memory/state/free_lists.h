@@ -17,19 +17,19 @@ bool cushim_mem_free_lists_is_dedicated(const struct cushim_mem_heap *heap, size
 
 /* Take a block that fits, its state still FREE; false where none is free, or host memory is out. */
 bool cushim_mem_free_lists_take(struct cushim_mem_heap *heap, size_t n_bytes,
-                                struct cushim_mem_blockref *place);
+                                struct cushim_mem_blockref *ref);
 
 /* As take, but a run of pages whatever its size is. */
 bool cushim_mem_free_lists_take_run(struct cushim_mem_heap *heap, size_t n_bytes,
-                                    struct cushim_mem_blockref *place);
+                                    struct cushim_mem_blockref *ref);
 
 /* As take, but only a block that is cut already. */
 bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *heap, unsigned class_index,
-                                    struct cushim_mem_blockref *place);
+                                    struct cushim_mem_blockref *ref);
 
 /* Put a block back: its state is FREE from here on. */
 void cushim_mem_free_lists_give(struct cushim_mem_heap *heap,
-                                const struct cushim_mem_blockref *place);
+                                const struct cushim_mem_blockref *ref);
 
 /*
  * No block of the segment is handed out any more.  When its last block is back it is wholly free,

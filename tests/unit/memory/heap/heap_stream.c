@@ -175,7 +175,7 @@ static void defer(uint64_t address) {
     ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
     ck_assert_int_eq(cushim_mem_heap_claim(heap, &lookup), CUSHIM_OK);
     pthread_mutex_lock(&heap->lock);
-    ck_assert(cushim_mem_deferred_add(&heap->deferred, &heap->meta, &lookup.place,
+    ck_assert(cushim_mem_deferred_add(&heap->deferred, &heap->meta, &lookup.ref,
                                       cushim_mem_fence_tag(heap->fence)));
     pthread_mutex_unlock(&heap->lock);
 }

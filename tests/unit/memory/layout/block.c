@@ -91,7 +91,7 @@ TEST(a_free_extent_is_ours_and_holds_no_block) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 512);
     struct cushim_mem_lookup lookup = find(address + 65536);
-    ck_assert_ptr_null(lookup.place.extent);
+    ck_assert_ptr_null(lookup.ref.extent);
     ck_assert_ptr_null(lookup.cell);
     ck_assert_int_eq(lookup.state, CUSHIM_MEM_FREE);
     ck_assert_int_eq(fixture_judge(fixture, address + 65536, 1), CUSHIM_MEM_NO_BLOCK);

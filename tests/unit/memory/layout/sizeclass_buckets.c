@@ -20,31 +20,31 @@ static struct cushim_mem_extent *add(void) {
 }
 
 static struct cushim_mem_blockref take(void) {
-    struct cushim_mem_blockref place = {NULL, 0};
-    ck_assert(cushim_mem_bucket_take(&bucket, &place));
-    return place;
+    struct cushim_mem_blockref ref = {NULL, 0};
+    ck_assert(cushim_mem_bucket_take(&bucket, &ref));
+    return ref;
 }
 
 TEST(an_empty_bucket_has_nothing_to_take_or_to_drain) {
-    struct cushim_mem_blockref place;
-    ck_assert(!cushim_mem_bucket_take(&bucket, &place));
+    struct cushim_mem_blockref ref;
+    ck_assert(!cushim_mem_bucket_take(&bucket, &ref));
     ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket));
 }
 
 TEST(a_slab_gives_each_of_its_cells_once) {
     bool seen[CELLS] = {false};
-    struct cushim_mem_blockref place;
+    struct cushim_mem_blockref ref;
     struct cushim_mem_extent *slab = add();
     ck_assert_uint_eq(slab->n_cells, CELLS);
     ck_assert_uint_eq(slab->block_bytes, 4096);
     for (unsigned i = 0; i < CELLS; i++) {
-        place = take();
-        ck_assert_ptr_eq(place.extent, slab);
-        ck_assert_uint_lt(place.index, CELLS);
-        ck_assert(!seen[place.index]);
-        seen[place.index] = true;
+        ref = take();
+        ck_assert_ptr_eq(ref.extent, slab);
+        ck_assert_uint_lt(ref.index, CELLS);
+        ck_assert(!seen[ref.index]);
+        seen[ref.index] = true;
     }
-    ck_assert(!cushim_mem_bucket_take(&bucket, &place));
+    ck_assert(!cushim_mem_bucket_take(&bucket, &ref));
 }
 
 TEST(the_block_freed_last_is_handed_out_first) {
@@ -57,26 +57,26 @@ TEST(the_block_freed_last_is_handed_out_first) {
 }
 
 TEST(a_full_slab_comes_back_with_its_first_free_cell) {
-    struct cushim_mem_blockref places[CELLS];
+    struct cushim_mem_blockref refs[CELLS];
     add();
     for (unsigned i = 0; i < CELLS; i++)
-        places[i] = take();
+        refs[i] = take();
     ck_assert_ptr_null(bucket.slabs);
-    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &places[5]));
-    ck_assert_uint_eq(take().index, places[5].index);
+    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &refs[5]));
+    ck_assert_uint_eq(take().index, refs[5].index);
 }
 
 TEST(the_only_slab_is_kept_when_it_is_free_and_a_second_one_is_not) {
-    struct cushim_mem_blockref places[CELLS + 1];
+    struct cushim_mem_blockref refs[CELLS + 1];
     struct cushim_mem_extent *first = add();
     for (unsigned i = 0; i < CELLS; i++)
-        places[i] = take();
+        refs[i] = take();
     struct cushim_mem_extent *second = add();
-    places[CELLS] = take();
-    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &places[CELLS]));
+    refs[CELLS] = take();
+    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &refs[CELLS]));
     struct cushim_mem_extent *out = NULL;
     for (unsigned i = 0; i < CELLS && !out; i++)
-        out = cushim_mem_bucket_give(&bucket, &places[i]);
+        out = cushim_mem_bucket_give(&bucket, &refs[i]);
     ck_assert(out == first || out == second);
     ck_assert_uint_eq(out->n_free_cells, CELLS);
     ck_assert_ptr_nonnull(bucket.slabs);
@@ -84,25 +84,25 @@ TEST(the_only_slab_is_kept_when_it_is_free_and_a_second_one_is_not) {
 
 TEST(draining_takes_free_slabs_alone) {
     struct cushim_mem_extent *slab = add();
-    struct cushim_mem_blockref place = take();
+    struct cushim_mem_blockref ref = take();
     ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket));
-    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &place));
+    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &ref));
     ck_assert_ptr_eq(cushim_mem_bucket_drain(&bucket), slab);
     ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket));
-    ck_assert(!cushim_mem_bucket_take(&bucket, &place));
+    ck_assert(!cushim_mem_bucket_take(&bucket, &ref));
 }
 
 TEST(draining_finds_the_free_slab_behind_others) {
-    struct cushim_mem_blockref places[2 * CELLS];
+    struct cushim_mem_blockref refs[2 * CELLS];
     struct cushim_mem_extent *first = add(), *second = NULL;
     for (unsigned i = 0; i < 2 * CELLS; i++) {
         if (i == CELLS)
             second = add();
-        places[i] = take();
+        refs[i] = take();
     }
     for (unsigned i = 0; i < CELLS; i++) /* free and alone: kept */
-        ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &places[i]));
-    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &places[CELLS]));
+        ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &refs[i]));
+    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &refs[CELLS]));
     ck_assert_ptr_eq(bucket.slabs, second);
     ck_assert_ptr_eq(cushim_mem_bucket_drain(&bucket), first);
     ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket));
@@ -111,26 +111,25 @@ TEST(draining_finds_the_free_slab_behind_others) {
 
 TEST(a_random_history_never_gives_a_cell_twice) {
     enum { PLACES = 200 };
-    struct cushim_mem_blockref places[PLACES] = {{NULL, 0}};
+    struct cushim_mem_blockref refs[PLACES] = {{NULL, 0}};
     uint64_t random = 0xb0c4e7;
     for (unsigned round = 0; round < suite_steps(20000); round++) {
-        struct cushim_mem_blockref *place = &places[suite_random(&random) % PLACES];
-        if (!place->extent) {
-            if (!cushim_mem_bucket_take(&bucket, place)) {
+        struct cushim_mem_blockref *ref = &refs[suite_random(&random) % PLACES];
+        if (!ref->extent) {
+            if (!cushim_mem_bucket_take(&bucket, ref)) {
                 add();
-                *place = take();
+                *ref = take();
             }
-            uint32_t was =
-                atomic_exchange(&place->extent->cells[place->index].state, CUSHIM_MEM_LIVE);
+            uint32_t was = atomic_exchange(&ref->extent->cells[ref->index].state, CUSHIM_MEM_LIVE);
             ck_assert_uint_eq(was, CUSHIM_MEM_FREE);
         } else {
-            atomic_store(&place->extent->cells[place->index].state, CUSHIM_MEM_FREE);
-            struct cushim_mem_extent *out = cushim_mem_bucket_give(&bucket, place);
+            atomic_store(&ref->extent->cells[ref->index].state, CUSHIM_MEM_FREE);
+            struct cushim_mem_extent *out = cushim_mem_bucket_give(&bucket, ref);
             for (unsigned i = 0; out && i < PLACES; i++)
-                ck_assert(&places[i] == place || places[i].extent != out);
+                ck_assert(&refs[i] == ref || refs[i].extent != out);
             if (out)
                 cushim_mem_meta_release(&meta, out, sizeof *out);
-            place->extent = NULL;
+            ref->extent = NULL;
         }
         unsigned n_whole = 0;
         for (struct cushim_mem_extent *slab = bucket.slabs; slab; slab = slab->next) {

@@ -23,25 +23,25 @@ static void add_in(uint32_t k, uint64_t epoch) {
 
 /* The same with an event on `stream`. */
 static void add(uint32_t k, int stream) {
-    struct cushim_mem_blockref place = {&extent, k};
+    struct cushim_mem_blockref ref = {&extent, k};
     CUevent event;
     CUstream on = fake_stream((unsigned)stream);
     fake_submit((unsigned)stream);
     ck_assert_int_eq(cuda.cuEventCreate(&event, 0), CUDA_SUCCESS);
     ck_assert_int_eq(cuda.cuEventRecord(event, on), CUDA_SUCCESS);
-    ck_assert(cushim_mem_deferred_add_on(&deferred, &meta, &place, on, event));
+    ck_assert(cushim_mem_deferred_add_on(&deferred, &meta, &ref, on, event));
 }
 
 /* The number of the block that is taken, or -1; its epoch is done. */
 static int take_done(uint64_t done) {
-    struct cushim_mem_blockref place;
-    return cushim_mem_deferred_take(&deferred, &meta, done, &place) ? (int)place.index : -1;
+    struct cushim_mem_blockref ref;
+    return cushim_mem_deferred_take(&deferred, &meta, done, &ref) ? (int)ref.index : -1;
 }
 
 /* The same; its event is over. */
 static int take(void) {
-    struct cushim_mem_blockref place;
-    return cushim_mem_deferred_take_on(&deferred, &meta, &cuda, &place) ? (int)place.index : -1;
+    struct cushim_mem_blockref ref;
+    return cushim_mem_deferred_take_on(&deferred, &meta, &cuda, &ref) ? (int)ref.index : -1;
 }
 
 TEST(nothing_is_taken_from_nothing) {

@@ -14,45 +14,44 @@ static struct cushim_mem_heap *heap(void) {
 }
 
 /* Off the lists, as who hands it out has it. */
-static struct cushim_mem_lookup lookup_of(const struct cushim_mem_blockref *place, size_t n_bytes) {
+static struct cushim_mem_lookup lookup_of(const struct cushim_mem_blockref *ref, size_t n_bytes) {
     struct cushim_mem_lookup lookup;
-    struct cushim_mem_block_meta *cell = &place->extent->cells[place->index];
+    struct cushim_mem_block_meta *cell = &ref->extent->cells[ref->index];
     atomic_store(&cell->asked_bytes, n_bytes);
     atomic_store(&cell->state, CUSHIM_MEM_LIVE);
     pthread_mutex_unlock(&heap()->lock);
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger,
-                                     cushim_mem_extent_address(place->extent) +
-                                         place->index * place->extent->block_bytes,
-                                     &lookup));
+    ck_assert(cushim_mem_blocks_find(
+        &fixture->ledger,
+        cushim_mem_extent_address(ref->extent) + ref->index * ref->extent->block_bytes, &lookup));
     ck_assert_ptr_eq(lookup.cell, cell);
     return lookup;
 }
 
 static struct cushim_mem_lookup fetch(size_t n_bytes) {
-    struct cushim_mem_blockref place;
-    ck_assert_int_eq(
-        cushim_mem_heap_take(heap(), atomic_load(&heap()->generation), n_bytes, &place), CUSHIM_OK);
-    return lookup_of(&place, n_bytes);
+    struct cushim_mem_blockref ref;
+    ck_assert_int_eq(cushim_mem_heap_take(heap(), atomic_load(&heap()->generation), n_bytes, &ref),
+                     CUSHIM_OK);
+    return lookup_of(&ref, n_bytes);
 }
 
 static struct cushim_mem_lookup take(size_t n_bytes) {
-    struct cushim_mem_blockref place;
+    struct cushim_mem_blockref ref;
     pthread_mutex_lock(&heap()->lock);
-    ck_assert(cushim_mem_free_lists_take(heap(), n_bytes, &place));
-    return lookup_of(&place, n_bytes);
+    ck_assert(cushim_mem_free_lists_take(heap(), n_bytes, &ref));
+    return lookup_of(&ref, n_bytes);
 }
 
 /* Only what is cut already. */
-static bool take_cut(size_t n_bytes, struct cushim_mem_blockref *place) {
+static bool take_cut(size_t n_bytes, struct cushim_mem_blockref *ref) {
     pthread_mutex_lock(&heap()->lock);
-    bool is_taken = cushim_mem_free_lists_take_cut(heap(), cushim_mem_sizeclass_of(n_bytes), place);
+    bool is_taken = cushim_mem_free_lists_take_cut(heap(), cushim_mem_sizeclass_of(n_bytes), ref);
     pthread_mutex_unlock(&heap()->lock);
     return is_taken;
 }
 
-static void give(const struct cushim_mem_blockref *place) {
+static void give(const struct cushim_mem_blockref *ref) {
     pthread_mutex_lock(&heap()->lock);
-    cushim_mem_free_lists_give(heap(), place);
+    cushim_mem_free_lists_give(heap(), ref);
     pthread_mutex_unlock(&heap()->lock);
 }
 
@@ -66,11 +65,11 @@ TEST(a_block_is_live_when_taken_and_free_at_once_when_given) {
         ck_assert_int_eq(lookup.state, CUSHIM_MEM_LIVE);
         fake_submit(0); /* work that is not over: the host says that it does not matter */
         fake_forget_order();
-        give(&lookup.place);
+        give(&lookup.ref);
         ck_assert_int_eq(fixture_state(fixture, lookup.base), CUSHIM_MEM_FREE);
         ck_assert_uint_eq(take(sizes[i]).base, lookup.base);
         ck_assert_str_eq(fake_order(), ""); /* not a word to the driver */
-        give(&lookup.place);
+        give(&lookup.ref);
         pthread_mutex_lock(&heap()->lock);
         ck_assert(!cushim_mem_free_lists_take(heap(), (size_t)1 << 30, &none));
         pthread_mutex_unlock(&heap()->lock);
@@ -84,11 +83,11 @@ TEST(a_hosts_word_stays_in_the_cell_while_it_has_the_block) {
     struct cushim_mem_lookup first = fetch(1000), second = take(1000);
     first.cell->next_free = 77;
     second.cell->next_free = 78;
-    give(&second.place);
+    give(&second.ref);
     second = take(1000);
     ck_assert_uint_eq(first.cell->next_free, 77);
-    give(&first.place);
-    give(&second.place);
+    give(&first.ref);
+    give(&second.ref);
     fixture_check(fixture);
     fixture_destroy(fixture);
 }
@@ -97,8 +96,8 @@ TEST(a_trim_gives_all_that_is_free_and_keeps_what_it_is_told) {
     fixture = fixture_create(NULL);
     struct cushim_mem_lookup small = fetch(1000), large = fetch((size_t)300 << 20);
     ck_assert_uint_eq(cushim_mem_reclaim_trim(heap(), 0), 0);
-    give(&small.place);
-    give(&large.place);
+    give(&small.ref);
+    give(&large.ref);
     ck_assert_uint_eq(cushim_mem_reclaim_trim(heap(), (size_t)1 << 30), 0);
     ck_assert_uint_ge(cushim_mem_reclaim_trim(heap(), (size_t)300 << 20), 2 << 20);
     ck_assert_uint_gt(fake_n_allocations(), 0);
@@ -109,16 +108,16 @@ TEST(a_trim_gives_all_that_is_free_and_keeps_what_it_is_told) {
 }
 
 TEST(where_pages_are_not_to_be_cut_only_what_is_cut_serves) {
-    struct cushim_mem_blockref place;
+    struct cushim_mem_blockref ref;
     fixture = fixture_create(NULL);
     struct cushim_mem_lookup first = fetch(1000), second = take(1000);
-    ck_assert(!take_cut(2000, &place));
-    give(&second.place);
-    ck_assert(take_cut(1000, &place));
-    ck_assert_ptr_eq(place.extent, second.place.extent);
-    ck_assert_uint_eq(place.index, second.place.index);
-    give(&place);
-    give(&first.place);
+    ck_assert(!take_cut(2000, &ref));
+    give(&second.ref);
+    ck_assert(take_cut(1000, &ref));
+    ck_assert_ptr_eq(ref.extent, second.ref.extent);
+    ck_assert_uint_eq(ref.index, second.ref.index);
+    give(&ref);
+    give(&first.ref);
     fixture_check(fixture);
     fixture_destroy(fixture);
 }
