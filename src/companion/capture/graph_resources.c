@@ -21,51 +21,51 @@ atomic_size_t cushim_graph_resources_n_over,
     cushim_graph_resources_n_uncalled; /* of the lists; written under lock */
 
 struct cushim_graph_resources *cushim_graph_resources_create(void) {
-    struct cushim_graph_resources *keep = calloc(1, sizeof *keep);
-    if (keep)
-        keep->n_owners = 1;
-    return keep;
+    struct cushim_graph_resources *resources = calloc(1, sizeof *resources);
+    if (resources)
+        resources->n_owners = 1;
+    return resources;
 }
 
 /* With the lock. */
 static void push(struct cushim_graph_resources **first, atomic_size_t *n,
-                 struct cushim_graph_resources *keep) {
-    keep->next = *first;
-    *first = keep;
+                 struct cushim_graph_resources *resources) {
+    resources->next = *first;
+    *first = resources;
     atomic_fetch_add(n, 1);
 }
 
 static struct cushim_graph_resources *pop(struct cushim_graph_resources **first, atomic_size_t *n) {
     pthread_mutex_lock(&lock);
-    struct cushim_graph_resources *keep = *first;
-    if (keep) {
-        *first = keep->next;
+    struct cushim_graph_resources *resources = *first;
+    if (resources) {
+        *first = resources->next;
         atomic_fetch_sub(n, 1);
     }
     pthread_mutex_unlock(&lock);
-    return keep;
+    return resources;
 }
 
 /* With the lock: is the last owner gone? */
-static void judge(struct cushim_graph_resources *keep) {
-    if (keep->is_over || keep->n_owners || (keep->is_bound && !keep->is_lost))
+static void judge(struct cushim_graph_resources *resources) {
+    if (resources->is_over || resources->n_owners || (resources->is_bound && !resources->is_lost))
         return;
-    keep->is_over = true;
-    push(&first_over, &cushim_graph_resources_n_over, keep);
+    resources->is_over = true;
+    push(&first_over, &cushim_graph_resources_n_over, resources);
     cushim_changes_note();
 }
 
 /* The driver's destructor: the last copy of the graph is gone, and no launch is under way.  It runs
  * in a thread of the driver, perhaps, and calls nothing. */
 static void driver_is_done(void *data) {
-    struct cushim_graph_resources *keep = data;
+    struct cushim_graph_resources *resources = data;
     pthread_mutex_lock(&lock);
-    bool is_shell = keep->is_shell;
-    keep->is_bound = false;
-    judge(keep);
+    bool is_shell = resources->is_shell;
+    resources->is_bound = false;
+    judge(resources);
     pthread_mutex_unlock(&lock);
     if (is_shell)
-        free(keep);
+        free(resources);
 }
 
 /* Hang an object with a destructor on a graph, whose reference it becomes. */
@@ -89,54 +89,56 @@ static enum cushim_status hang(struct cushim_scope *scope, CUgraph graph, CUhost
 }
 
 enum cushim_status cushim_graph_resources_bind(struct cushim_scope *scope,
-                                               struct cushim_graph_resources *keep, CUgraph graph) {
+                                               struct cushim_graph_resources *resources,
+                                               CUgraph graph) {
     pthread_mutex_lock(&lock);
-    keep->is_bound = true;
+    resources->is_bound = true;
     pthread_mutex_unlock(&lock);
-    return hang(scope, graph, driver_is_done, keep);
+    return hang(scope, graph, driver_is_done, resources);
 }
 
-struct cushim_graph_resources *cushim_graph_resources_own(struct cushim_graph_resources *keep) {
+struct cushim_graph_resources *
+cushim_graph_resources_own(struct cushim_graph_resources *resources) {
     pthread_mutex_lock(&lock);
-    keep->n_owners++;
+    resources->n_owners++;
     pthread_mutex_unlock(&lock);
-    return keep;
+    return resources;
 }
 
-void cushim_graph_resources_disown(struct cushim_graph_resources *keep, bool is_lost) {
-    if (!keep)
+void cushim_graph_resources_disown(struct cushim_graph_resources *resources, bool is_lost) {
+    if (!resources)
         return;
     pthread_mutex_lock(&lock);
-    keep->n_owners--;
-    keep->is_lost = keep->is_lost || is_lost;
-    judge(keep);
+    resources->n_owners--;
+    resources->is_lost = resources->is_lost || is_lost;
+    judge(resources);
     pthread_mutex_unlock(&lock);
 }
 
-bool cushim_graph_resources_attach(struct cushim_graph_resources *keep, cushim_graph_attach_fn *fn,
-                                   void *cookie) {
+bool cushim_graph_resources_attach(struct cushim_graph_resources *resources,
+                                   cushim_graph_attach_fn *fn, void *cookie) {
     struct cushim_graph_resources_attached *attached = malloc(sizeof *attached);
     if (!attached)
         return false;
     pthread_mutex_lock(&lock);
-    *attached = (struct cushim_graph_resources_attached){fn, cookie, keep->attached};
-    keep->attached = attached;
+    *attached = (struct cushim_graph_resources_attached){fn, cookie, resources->attached};
+    resources->attached = attached;
     pthread_mutex_unlock(&lock);
-    atomic_fetch_add(&keep->n_attached, 1);
+    atomic_fetch_add(&resources->n_attached, 1);
     return true;
 }
 
-size_t cushim_graph_resources_pool_bytes(const struct cushim_graph_resources *keep) {
+size_t cushim_graph_resources_pool_bytes(const struct cushim_graph_resources *resources) {
     size_t bytes = 0;
-    for (size_t i = 0; i < keep->n_pools; i++)
-        bytes += cushim_pool_graph_bytes(keep->pools[i]);
+    for (size_t i = 0; i < resources->n_pools; i++)
+        bytes += cushim_pool_graph_bytes(resources->pools[i]);
     return bytes;
 }
 
-size_t cushim_graph_resources_arena_bytes(const struct cushim_graph_resources *keep) {
+size_t cushim_graph_resources_arena_bytes(const struct cushim_graph_resources *resources) {
     size_t bytes = 0;
-    for (size_t i = 0; i < keep->n_arenas; i++)
-        bytes += cushim_arena_graph_bytes(keep->arenas[i]);
+    for (size_t i = 0; i < resources->n_arenas; i++)
+        bytes += cushim_arena_graph_bytes(resources->arenas[i]);
     return bytes;
 }
 
@@ -159,41 +161,41 @@ static void run_attached(struct cushim_graph_resources_attached *newest) {
     }
 }
 
-static void end(struct cushim_graph_resources *keep) {
+static void end(struct cushim_graph_resources *resources) {
     pthread_mutex_lock(&lock);
-    keep->is_shell = keep->is_bound;
-    bool is_shell = keep->is_shell;
+    resources->is_shell = resources->is_bound;
+    bool is_shell = resources->is_shell;
     pthread_mutex_unlock(&lock);
     if (!is_shell)
-        free(keep);
+        free(resources);
 }
 
-static void give_back(struct cushim_graph_resources *keep) {
-    for (size_t i = 0; i < keep->n_pools; i++)
-        cushim_pool_graph_release(keep->pools[i]);
-    for (size_t i = 0; i < keep->n_arenas; i++)
-        cushim_arena_graph_drop(keep->arenas[i]);
-    if (!keep->attached) {
-        end(keep);
+static void give_back(struct cushim_graph_resources *resources) {
+    for (size_t i = 0; i < resources->n_pools; i++)
+        cushim_pool_graph_release(resources->pools[i]);
+    for (size_t i = 0; i < resources->n_arenas; i++)
+        cushim_arena_graph_drop(resources->arenas[i]);
+    if (!resources->attached) {
+        end(resources);
         return;
     }
     pthread_mutex_lock(&lock);
-    push(&first_uncalled, &cushim_graph_resources_n_uncalled, keep);
+    push(&first_uncalled, &cushim_graph_resources_n_uncalled, resources);
     pthread_mutex_unlock(&lock);
 }
 
 void cushim_graph_resources_give_back_now(void) {
-    struct cushim_graph_resources *keep;
-    while ((keep = pop(&first_over, &cushim_graph_resources_n_over)))
-        give_back(keep);
+    struct cushim_graph_resources *resources;
+    while ((resources = pop(&first_over, &cushim_graph_resources_n_over)))
+        give_back(resources);
 }
 
 void cushim_graph_resources_collect_now(void) {
-    struct cushim_graph_resources *keep;
+    struct cushim_graph_resources *resources;
     cushim_graph_resources_give_back_now();
-    while ((keep = pop(&first_uncalled, &cushim_graph_resources_n_uncalled))) {
-        run_attached(keep->attached);
-        end(keep);
+    while ((resources = pop(&first_uncalled, &cushim_graph_resources_n_uncalled))) {
+        run_attached(resources->attached);
+        end(resources);
     }
 }
 

@@ -59,21 +59,22 @@ struct cushim_graph_resources *cushim_graph_resources_create(void);
  * @return CUSHIM_OK | CUSHIM_NOSYM | what the driver said: the caller is still the only owner
  */
 enum cushim_status cushim_graph_resources_bind(struct cushim_scope *scope,
-                                               struct cushim_graph_resources *keep, CUgraph graph);
+                                               struct cushim_graph_resources *resources,
+                                               CUgraph graph);
 
 /* One owner more; returns its argument. */
-struct cushim_graph_resources *cushim_graph_resources_own(struct cushim_graph_resources *keep);
+struct cushim_graph_resources *cushim_graph_resources_own(struct cushim_graph_resources *resources);
 
 /* One less, after the driver was told (is_lost: could not be); NULL is fine. */
-void cushim_graph_resources_disown(struct cushim_graph_resources *keep, bool is_lost);
+void cushim_graph_resources_disown(struct cushim_graph_resources *resources, bool is_lost);
 
 /* Add a function; false: no memory. */
-bool cushim_graph_resources_attach(struct cushim_graph_resources *keep, cushim_graph_attach_fn *fn,
-                                   void *cookie);
+bool cushim_graph_resources_attach(struct cushim_graph_resources *resources,
+                                   cushim_graph_attach_fn *fn, void *cookie);
 
 /* How much it holds in pools, and in arenas. */
-size_t cushim_graph_resources_pool_bytes(const struct cushim_graph_resources *keep);
-size_t cushim_graph_resources_arena_bytes(const struct cushim_graph_resources *keep);
+size_t cushim_graph_resources_pool_bytes(const struct cushim_graph_resources *resources);
+size_t cushim_graph_resources_arena_bytes(const struct cushim_graph_resources *resources);
 
 /**
  * Keep a copy of bytes with a graph that is being captured, whoever began it.

@@ -30,22 +30,23 @@ static void finish(struct cushim_object *object) {
         is_lost = !destroy(graph->handle);
     if (is_inside)
         cushim_call_end(&scope, CUSHIM_OK);
-    cushim_graph_resources_disown(graph->keep, is_lost);
+    cushim_graph_resources_disown(graph->resources, is_lost);
     free(graph);
 }
 
 enum cushim_status cushim_graph_open(struct cushim_scope *scope, CUgraph handle, bool is_wrapped,
-                                     struct cushim_graph_resources *keep, struct cushim_graph **g) {
+                                     struct cushim_graph_resources *resources,
+                                     struct cushim_graph **g) {
     struct cushim_graph_object *graph = calloc(1, sizeof *graph);
     if (!graph) {
         if (handle && !is_wrapped)
             CUSHIM_DRIVER(cuGraphDestroy)(handle);
-        cushim_graph_resources_disown(keep, false);
+        cushim_graph_resources_disown(resources, false);
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
     }
     graph->handle = handle;
     graph->is_wrapped = is_wrapped;
-    graph->keep = keep;
+    graph->resources = resources;
     cushim_object_init(&graph->object, CUSHIM_KIND_GRAPH, scope->context, finish);
     enum cushim_status status = cushim_handle_open(&graph->object, g);
     if (status != CUSHIM_OK)
@@ -78,7 +79,7 @@ enum cushim_status cushim_graph_attach(struct cushim_graph *g, cushim_graph_atta
         return CUSHIM_FAIL(CUSHIM_INVALID, "fn=NULL");
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
     enum cushim_status status = CUSHIM_OK;
-    if (!cushim_graph_resources_attach(graph->keep, fn, cookie))
+    if (!cushim_graph_resources_attach(graph->resources, fn, cookie))
         status = cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory");
     return cushim_call_end(&scope, status);
 }
@@ -93,14 +94,14 @@ enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cushim_graph 
     if (!cu)
         return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, NULL));
-    struct cushim_graph_resources *keep = cushim_graph_resources_create();
-    if (!keep)
+    struct cushim_graph_resources *resources = cushim_graph_resources_create();
+    if (!resources)
         return cushim_call_end(&scope, cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory"));
-    enum cushim_status status = cushim_graph_resources_bind(&scope, keep, cu);
+    enum cushim_status status = cushim_graph_resources_bind(&scope, resources, cu);
     if (status == CUSHIM_OK)
-        status = cushim_graph_open(&scope, cu, true, keep, g);
+        status = cushim_graph_open(&scope, cu, true, resources, g);
     else
-        cushim_graph_resources_disown(keep, false);
+        cushim_graph_resources_disown(resources, false);
     cushim_call_end(&scope, status);
     cushim_graph_resources_collect();
     return status;
@@ -124,12 +125,12 @@ enum cushim_status cushim_graph_of_held(const char *what, struct cushim_context_
     struct cushim_scope scope;
     *g = NULL;
     CUSHIM_TRY(cushim_call_begin_known(&scope, what, context));
-    struct cushim_graph_resources *keep = cushim_graph_resources_create();
-    if (!keep)
+    struct cushim_graph_resources *resources = cushim_graph_resources_create();
+    if (!resources)
         return cushim_call_end(&scope, cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory"));
     struct cushim_graph_resources *kept =
-        cushim_graph_resources_own(keep); /* to fill it once nothing can fail */
-    enum cushim_status status = cushim_graph_open(&scope, NULL, false, keep, g);
+        cushim_graph_resources_own(resources); /* to fill it once nothing can fail */
+    enum cushim_status status = cushim_graph_open(&scope, NULL, false, resources, g);
     if (status == CUSHIM_OK && held)
         kept->pools[kept->n_pools++] = held;
     cushim_graph_resources_disown(kept, false);

@@ -27,7 +27,7 @@ struct cushim_graph_object {
     struct cushim_object object;
     CUgraph handle;
     bool is_wrapped;
-    struct cushim_graph_resources *keep; /* owned */
+    struct cushim_graph_resources *resources; /* owned */
 };
 
 struct cushim_graphexec_object {
@@ -43,8 +43,8 @@ struct cushim_graphexec_object {
     bool has_node_memory;                 /* it has nodes that allocate */
     struct cushim_graph_node_memory left; /* lock */
     atomic_ullong n_updates;
-    pthread_mutex_t lock;                /* of keep, updates, and of launches that leave memory */
-    struct cushim_graph_resources *keep; /* owned */
+    pthread_mutex_t lock; /* of resources, updates, and of launches that leave memory */
+    struct cushim_graph_resources *resources; /* owned */
 };
 
 /**
@@ -54,7 +54,8 @@ struct cushim_graphexec_object {
  * @return CUSHIM_OK | CUSHIM_NOMEM
  */
 enum cushim_status cushim_graph_open(struct cushim_scope *scope, CUgraph handle, bool is_wrapped,
-                                     struct cushim_graph_resources *keep, struct cushim_graph **g);
+                                     struct cushim_graph_resources *resources,
+                                     struct cushim_graph **g);
 
 /* Whether the driver can be told nothing of a context's graphs any more. */
 bool cushim_graph_is_gone(const struct cushim_context_object *context);

@@ -83,18 +83,18 @@ static enum cushim_status enter_end(struct cushim_scope *scope, const char *what
 static enum cushim_status end(const char *what, struct cushim_stream *s, struct cushim_graph **g) {
     struct cushim_scope scope;
     struct cushim_stream_use use;
-    struct cushim_graph_resources *keep;
+    struct cushim_graph_resources *resources;
     CUgraph graph;
     CUSHIM_TRY(enter_end(&scope, what, s, &use));
-    enum cushim_status status = cushim_graph_recording_end(&scope, use.handle, &graph, &keep);
+    enum cushim_status status = cushim_graph_recording_end(&scope, use.handle, &graph, &resources);
     if (status != CUSHIM_OK)
         return cushim_call_end(&scope, status);
-    status = cushim_graph_resources_bind(&scope, keep, graph);
+    status = cushim_graph_resources_bind(&scope, resources, graph);
     if (status == CUSHIM_OK) {
-        status = cushim_graph_open(&scope, graph, false, keep, g);
+        status = cushim_graph_open(&scope, graph, false, resources, g);
     } else {
         CUSHIM_DRIVER(cuGraphDestroy)(graph);
-        cushim_graph_resources_disown(keep, false);
+        cushim_graph_resources_disown(resources, false);
     }
     return cushim_call_end(&scope, status);
 }

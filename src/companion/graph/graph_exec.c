@@ -34,8 +34,8 @@ static void finish(struct cushim_object *object) {
         is_lost = !destroy(&scope, exec);
     if (is_inside)
         cushim_call_end(&scope, CUSHIM_OK);
-    atomic_fetch_sub(&exec->keep->n_executables, 1);
-    cushim_graph_resources_disown(exec->keep, is_lost);
+    atomic_fetch_sub(&exec->resources->n_executables, 1);
+    cushim_graph_resources_disown(exec->resources, is_lost);
     cushim_graph_node_memory_finish(&exec->left);
     pthread_mutex_destroy(&exec->lock);
     free(exec);
@@ -49,7 +49,8 @@ struct memory {
 
 /* Handle and memory pass to the object, which is gone after a failure. */
 static enum cushim_status open(struct cushim_scope *scope, CUgraphExec handle, unsigned flags,
-                               const struct memory *memory, struct cushim_graph_resources *keep,
+                               const struct memory *memory,
+                               struct cushim_graph_resources *resources,
                                struct cushim_graphexec **x) {
     struct cushim_graphexec_object *exec = cushim_object_alloc(sizeof *exec);
     if (!exec) {
@@ -63,8 +64,8 @@ static enum cushim_status open(struct cushim_scope *scope, CUgraphExec handle, u
     exec->flags = flags;
     exec->has_node_memory = memory->has_nodes;
     exec->left = memory->left;
-    exec->keep = cushim_graph_resources_own(keep);
-    atomic_fetch_add(&keep->n_executables, 1);
+    exec->resources = cushim_graph_resources_own(resources);
+    atomic_fetch_add(&resources->n_executables, 1);
     pthread_mutex_init(&exec->lock, NULL);
     cushim_object_init(&exec->object, CUSHIM_KIND_GRAPHEXEC, scope->context, finish);
     enum cushim_status status = cushim_handle_open(&exec->object, x);
@@ -106,7 +107,7 @@ static enum cushim_status judge_memory(struct cushim_scope *scope,
     CUSHIM_TRY(cushim_graph_check_handle(scope, graph));
     CUSHIM_TRY(cushim_graph_count(scope, graph->handle, counts));
     memory->has_nodes = counts[CU_GRAPH_NODE_TYPE_MEM_ALLOC] != 0;
-    if (memory->has_nodes && atomic_load(&graph->keep->n_executables))
+    if (memory->has_nodes && atomic_load(&graph->resources->n_executables))
         return cushim_scope_fail(scope, CUSHIM_STATE,
                                  "its nodes allocate, and an executable of it is alive");
     return memory->has_nodes ? cushim_graph_node_memory_find(scope, graph->handle, &memory->left)
@@ -130,7 +131,7 @@ enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, unsigned fla
     if (status == CUSHIM_OK) {
         status = instantiate(&scope, graph->handle, flags, &handle);
         if (status == CUSHIM_OK)
-            status = open(&scope, handle, flags, &memory, graph->keep, x);
+            status = open(&scope, handle, flags, &memory, graph->resources, x);
         else
             cushim_graph_node_memory_finish(&memory.left);
     }
@@ -295,11 +296,11 @@ static enum cushim_status update(struct cushim_scope *scope, CUgraphExec exec, C
 }
 
 /* From here on the executable keeps what the graph keeps; the driver did the same with its own. */
-static void exchange_keep(struct cushim_graphexec_object *exec,
-                          struct cushim_graph_resources *keep) {
-    struct cushim_graph_resources *old = exec->keep;
-    exec->keep = cushim_graph_resources_own(keep);
-    atomic_fetch_add(&keep->n_executables, 1);
+static void exchange_resources(struct cushim_graphexec_object *exec,
+                               struct cushim_graph_resources *resources) {
+    struct cushim_graph_resources *old = exec->resources;
+    exec->resources = cushim_graph_resources_own(resources);
+    atomic_fetch_add(&resources->n_executables, 1);
     atomic_fetch_sub(&old->n_executables, 1);
     atomic_fetch_add_explicit(&exec->n_updates, 1, memory_order_relaxed);
     cushim_graph_resources_disown(old, false);
@@ -331,7 +332,7 @@ enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x, struct cu
         status = update(&scope, exec->handle, graph->handle, &answer);
         cushim_capture_back(mode);
         if (status == CUSHIM_OK)
-            exchange_keep(exec, graph->keep);
+            exchange_resources(exec, graph->resources);
         pthread_mutex_unlock(&exec->lock);
         if (why)
             *why = answer;

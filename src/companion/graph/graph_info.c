@@ -63,12 +63,12 @@ enum cushim_status cushim_graph_info(struct cushim_graph *g, struct cushim_graph
         return CUSHIM_FAIL(CUSHIM_INVALID, "info=NULL");
     cushim_graph_resources_collect();
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
-    const struct cushim_graph_resources *keep = graph->keep;
-    struct cushim_graph_info ours = {.pool_bytes = cushim_graph_resources_pool_bytes(keep),
-                                     .arena_bytes = cushim_graph_resources_arena_bytes(keep),
-                                     .host_bytes = atomic_load(&keep->host_bytes),
-                                     .attached = atomic_load(&keep->n_attached),
-                                     .executables = atomic_load(&keep->n_executables)};
+    const struct cushim_graph_resources *resources = graph->resources;
+    struct cushim_graph_info ours = {.pool_bytes = cushim_graph_resources_pool_bytes(resources),
+                                     .arena_bytes = cushim_graph_resources_arena_bytes(resources),
+                                     .host_bytes = atomic_load(&resources->host_bytes),
+                                     .attached = atomic_load(&resources->n_attached),
+                                     .executables = atomic_load(&resources->n_executables)};
     enum cushim_status status =
         graph->handle ? cushim_graph_count(&scope, graph->handle, counts) : CUSHIM_OK;
     put_counts(&ours, counts);
@@ -85,16 +85,16 @@ enum cushim_status cushim_graphexec_info(struct cushim_graphexec *x,
         return CUSHIM_FAIL(CUSHIM_INVALID, "info=NULL");
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
     pthread_mutex_lock(&exec->lock);
-    const struct cushim_graph_resources *keep = exec->keep;
-    struct cushim_graphexec_info ours = {.flags = exec->flags,
-                                         .has_node_memory = exec->has_node_memory,
-                                         .pool_bytes = cushim_graph_resources_pool_bytes(keep),
-                                         .arena_bytes = cushim_graph_resources_arena_bytes(keep),
-                                         .host_bytes = atomic_load(&keep->host_bytes),
-                                         .attached = atomic_load(&keep->n_attached),
-                                         .launches = atomic_load(&exec->n_launches) +
-                                                     atomic_load(&exec->n_launches_of_counter),
-                                         .updates = atomic_load(&exec->n_updates)};
+    const struct cushim_graph_resources *resources = exec->resources;
+    struct cushim_graphexec_info ours = {
+        .flags = exec->flags,
+        .has_node_memory = exec->has_node_memory,
+        .pool_bytes = cushim_graph_resources_pool_bytes(resources),
+        .arena_bytes = cushim_graph_resources_arena_bytes(resources),
+        .host_bytes = atomic_load(&resources->host_bytes),
+        .attached = atomic_load(&resources->n_attached),
+        .launches = atomic_load(&exec->n_launches) + atomic_load(&exec->n_launches_of_counter),
+        .updates = atomic_load(&exec->n_updates)};
     pthread_mutex_unlock(&exec->lock);
     return cushim_call_end(&scope, cushim_struct_size_give(__func__, info, &ours, sizeof ours));
 }

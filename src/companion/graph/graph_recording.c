@@ -19,8 +19,8 @@ struct cushim_graph_recording {
     struct cushim_pool_object *pools[CUSHIM_GRAPH_RESOURCES_MOST]; /* kept; frozen for the stream */
     size_t n_pools;
     bool allows_empty;
-    struct cushim_graph_resources *keep; /* owned; its arenas are the attached ones */
-    struct cushim_graph_recording *next; /* lock */
+    struct cushim_graph_resources *resources; /* owned; its arenas are the attached ones */
+    struct cushim_graph_recording *next;      /* lock */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -87,7 +87,7 @@ void cushim_graph_recording_note_bytes(uint64_t capture_id, size_t bytes) {
     for (struct cushim_graph_recording *recording = recordings; recording;
          recording = recording->next) {
         if (recording->id == capture_id)
-            atomic_fetch_add(&recording->keep->host_bytes, bytes);
+            atomic_fetch_add(&recording->resources->host_bytes, bytes);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -96,27 +96,28 @@ void cushim_graph_recording_note_bytes(uint64_t capture_id, size_t bytes) {
 
 /* With `keeps`, what the capture got goes to its keep; else it goes back at once. */
 static void detach(struct cushim_graph_recording *recording, bool keeps) {
-    struct cushim_graph_resources *keep = recording->keep;
+    struct cushim_graph_resources *resources = recording->resources;
     for (size_t i = 0; i < recording->n_pools; i++) {
         struct cushim_pool_graph *held = NULL;
         cushim_pool_unfreeze_stream(recording->context, recording->pools[i], recording->stream,
                                     keeps ? &held : NULL);
         if (held)
-            keep->pools[keep->n_pools++] = held;
+            resources->pools[resources->n_pools++] = held;
         cushim_object_release(recording->pools[i]);
     }
     recording->n_pools = 0;
-    for (size_t i = 0; i < keep->n_arenas; i++)
-        cushim_arena_graph_stop(keep->arenas[i]);
+    for (size_t i = 0; i < resources->n_arenas; i++)
+        cushim_arena_graph_stop(resources->arenas[i]);
 }
 
-/* The end of every recording; with `keep` it goes to the caller. */
-static void finish(struct cushim_graph_recording *recording, struct cushim_graph_resources **keep) {
-    detach(recording, keep != NULL);
-    if (keep)
-        *keep = recording->keep;
+/* The end of every recording; with `resources` it goes to the caller. */
+static void finish(struct cushim_graph_recording *recording,
+                   struct cushim_graph_resources **resources) {
+    detach(recording, resources != NULL);
+    if (resources)
+        *resources = recording->resources;
     else
-        cushim_graph_resources_disown(recording->keep, false);
+        cushim_graph_resources_disown(recording->resources, false);
     cushim_object_release(recording->context);
     free(recording);
     cushim_graph_resources_give_back(); /* what it held, where there is no graph */
@@ -139,11 +140,11 @@ static enum cushim_status attach_pool(struct cushim_scope *scope,
 static enum cushim_status attach(struct cushim_scope *scope,
                                  struct cushim_graph_recording *recording,
                                  const struct cushim_graph_options *options) {
-    struct cushim_graph_resources *keep = recording->keep;
+    struct cushim_graph_resources *resources = recording->resources;
     for (size_t i = 0; i < options->n_arenas; i++) {
         CUSHIM_TRY(cushim_arena_graph_prepare(scope->what, scope->context, options->arenas[i],
-                                              &keep->arenas[i]));
-        keep->n_arenas++;
+                                              &resources->arenas[i]));
+        resources->n_arenas++;
     }
     for (size_t i = 0; i < options->n_pools; i++)
         CUSHIM_TRY(attach_pool(scope, recording, options->pools[i], options->memory));
@@ -212,8 +213,8 @@ static struct cushim_graph_recording *create(struct cushim_scope *scope,
                                                  .thread = pthread_self(),
                                                  .is_threads = is_threads,
                                                  .allows_empty = allows_empty,
-                                                 .keep = cushim_graph_resources_create()};
-    if (!recording->keep) {
+                                                 .resources = cushim_graph_resources_create()};
+    if (!recording->resources) {
         free(recording);
         return NULL;
     }
@@ -248,8 +249,8 @@ enum cushim_status cushim_graph_recording_begin(struct cushim_scope *scope,
         finish(recording, NULL);
         return status;
     }
-    for (size_t i = 0; i < recording->keep->n_arenas; i++)
-        cushim_arena_graph_start(recording->keep->arenas[i], recording->id);
+    for (size_t i = 0; i < recording->resources->n_arenas; i++)
+        cushim_arena_graph_start(recording->resources->arenas[i], recording->id);
     put(recording);
     return CUSHIM_OK;
 }
@@ -294,10 +295,10 @@ static enum cushim_status claim(struct cushim_scope *scope, CUstream stream,
 
 enum cushim_status cushim_graph_recording_end(struct cushim_scope *scope, CUstream stream,
                                               CUgraph *graph,
-                                              struct cushim_graph_resources **keep) {
+                                              struct cushim_graph_resources **resources) {
     struct cushim_graph_recording *recording;
     *graph = NULL;
-    *keep = NULL;
+    *resources = NULL;
     CUSHIM_TRY(claim(scope, stream, &recording));
     enum cushim_status status =
         cushim_scope_answer(scope, "cuStreamEndCapture", end_driver(stream, graph));
@@ -308,7 +309,7 @@ enum cushim_status cushim_graph_recording_end(struct cushim_scope *scope, CUstre
         CUSHIM_DRIVER(cuGraphDestroy)(*graph);
         *graph = NULL;
     }
-    finish(recording, status == CUSHIM_OK ? keep : NULL);
+    finish(recording, status == CUSHIM_OK ? resources : NULL);
     return status;
 }
 

@@ -38,12 +38,13 @@ enum cushim_status cushim_graph_recording_begin(struct cushim_scope *scope,
 /**
  * End it.
  * @param graph  out: the driver's, the caller's from here on; NULL after a failure
- * @param keep   out: what it keeps, the caller being the owner; NULL after a failure
+ * @param resources  out: what it keeps, the caller being the owner; NULL after a failure
  * @return CUSHIM_OK | CUSHIM_STATE (none was begun here) | CUSHIM_EMPTYGRAPH | CUSHIM_CAPTURE (it
  * was invalidated and is over, or it is another thread's to end and goes on) | the driver's
  */
 enum cushim_status cushim_graph_recording_end(struct cushim_scope *scope, CUstream stream,
-                                              CUgraph *graph, struct cushim_graph_resources **keep);
+                                              CUgraph *graph,
+                                              struct cushim_graph_resources **resources);
 
 /* End it and drop what it gave.  CUSHIM_OK also where it was invalidated. */
 enum cushim_status cushim_graph_recording_abort(struct cushim_scope *scope, CUstream stream);
