@@ -71,7 +71,7 @@ void cushim_process_note_driver_use(void) {
 static void tell_segment(struct cushim_mem_heap *heap, uint64_t base, size_t n_bytes,
                          bool is_there) {
     pthread_mutex_lock(&heap->lock);
-    size_t device_bytes = heap->bound.device_bytes;
+    size_t device_bytes = heap->watermark.device_bytes;
     pthread_mutex_unlock(&heap->lock);
     cushim_tracing_device(heap->stats, device_bytes, cushim_page.device_names[heap->device]);
     cushim_tracing_segment(heap->stats, heap, base, n_bytes, is_there);

@@ -153,8 +153,8 @@ static size_t over_watermark(struct cushim_pool_heap *heap, size_t more_bytes,
     /* the request may be refused, and is then no peak */
     size_t live_bytes = live_bytes_of(heap) + more_bytes;
     size_t recent_bytes = cushim_most(cushim_pool_see_live(heap, 0), live_bytes);
-    size_t free_bytes = atomic_load(&core->bound.device_free_bytes);
-    size_t device_bytes = atomic_load(&core->bound.device_bytes);
+    size_t free_bytes = atomic_load(&core->watermark.device_free_bytes);
+    size_t device_bytes = atomic_load(&core->watermark.device_bytes);
     bool is_roomy =
         device_bytes && cushim_less(free_bytes, more_bytes) >= device_bytes / ROOMY_SHARE;
     size_t margin_bytes = recent_bytes / (is_roomy ? ROOMY_MARGIN : MARGIN) + slack_bytes;
@@ -201,7 +201,7 @@ size_t cushim_pool_settle(struct cushim_pool_heap *heap, const char *what, size_
  */
 void cushim_pool_unpin(struct cushim_pool_heap *heap, const char *what) {
     size_t most_bytes =
-        cushim_most(LEAST_SMALL_BYTES, heap->core->bound.device_bytes / SMALL_SHARE);
+        cushim_most(LEAST_SMALL_BYTES, heap->core->watermark.device_bytes / SMALL_SHARE);
     uint64_t life = cushim_pool_heap_life(heap);
     size_t n = 0;
     if (cushim_capture_count(heap->context))

@@ -125,7 +125,7 @@ static void set_busy(struct cushim_mem_cache *cache, struct cushim_mem_heap *hea
 static void take_share(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {
     set_busy(cache, heap, true);
     cache->limit_bytes = cushim_mem_deferred_batch_limit(heap, most_share_bytes(heap));
-    cache->is_cut = !heap->bound.device_bytes || cache->limit_bytes < most_bytes_of(heap);
+    cache->is_cut = !heap->watermark.device_bytes || cache->limit_bytes < most_bytes_of(heap);
     cache->refreshed_ns = cushim_clock_coarse_ns();
 }
 

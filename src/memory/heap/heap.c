@@ -54,7 +54,7 @@ void cushim_mem_heap_open(struct cushim_mem_heap *heap, const struct cushim_mem_
         heap->fence->brings_out = !setup->policy->is_relaxed;
     }
     heap->recent_since_ns = cushim_clock_coarse_ns();
-    heap->bound.far_bytes = 2 * CUSHIM_MEM_HEAP_SLACK_BYTES;
+    heap->watermark.far_bytes = 2 * CUSHIM_MEM_HEAP_SLACK_BYTES;
     cushim_mem_deferred_batch_begin(heap, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
     atomic_store(&heap->quick_life, atomic_fetch_add(&heap->generation, 1) + 1);
 }
@@ -75,7 +75,7 @@ void cushim_mem_heap_abandon(struct cushim_mem_heap *heap) {
     memset(&heap->extents, 0, sizeof heap->extents);
     memset(heap->buckets, 0, sizeof heap->buckets);
     memset(&heap->idle, 0, sizeof heap->idle);
-    memset(&heap->bound, 0, sizeof heap->bound);
+    memset(&heap->watermark, 0, sizeof heap->watermark);
     cushim_mem_heap_count(heap, -(ptrdiff_t)heap->live_bytes, -(ptrdiff_t)heap->held_bytes);
     heap->free_segment_bytes = 0;
     heap->n_early = 0;
@@ -191,7 +191,7 @@ static bool wants_more(const struct attempt *attempt, const struct cushim_mem_ca
     size_t limit_bytes = is_of_cache ? cache->limit_bytes - cache->limit_bytes / 4
                                      : cushim_mem_deferred_batch_limit(heap, most_bytes);
     size_t waiting_bytes = is_of_cache ? cache->cached_bytes : (size_t)heap->deferred.n_bytes;
-    bool is_short = heap->bound.device_free_bytes < heap->bound.device_bytes / SHORT_SHARE;
+    bool is_short = heap->watermark.device_free_bytes < heap->watermark.device_bytes / SHORT_SHARE;
     return most_bytes && !heap->policy->has_keep && !is_short &&
            waiting_bytes + attempt->n_bytes <= limit_bytes && ++heap->n_early >= EARLY;
 }
@@ -343,7 +343,7 @@ enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *heap, size
 
 /* ---- growing ---- */
 
-/* The heap would pass its bound: give back what is free; where that would wait the next free
+/* The heap would pass its watermark: give back what is free; where that would wait the next free
  * does. */
 static void make_way(struct cushim_mem_heap *heap, size_t n_bytes, size_t segment_bytes) {
     pthread_mutex_lock(&heap->lock);

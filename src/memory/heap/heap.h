@@ -83,8 +83,8 @@ enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *heap, size
  * @return CUSHIM_OK (the lock is held, and the caller's to give up) | CUSHIM_NOMEM (see reclaim.h)
  * | CUSHIM_STATE (the memory went with the context) | another status of the driver; then the lock
  * is not held
- * Stream   gives free segments back first where the heap would pass its bound, but only where that
- * waits for nothing
+ * Stream   gives free segments back first where the heap would pass its watermark, but only where
+ * that waits for nothing
  */
 enum cushim_status cushim_mem_heap_grow(struct cushim_mem_heap *heap, uint64_t life, size_t n_bytes,
                                         bool is_dedicated, struct cushim_mem_extent **extent);

@@ -87,7 +87,8 @@ static bool is_due(uint64_t *done_ns, uint64_t now_ns, uint64_t again_ns) {
     return true;
 }
 
-/* Far over the bound: wait for what the block just freed waits for, and take back what is over. */
+/* Far over the watermark: wait for what the block just freed waits for, and take back what is
+ * over. */
 static bool settle(struct cushim_mem_heap *heap, uint64_t life, uint64_t tag) {
     CUresult answer;
     enum cushim_status status = cushim_mem_fence_await(heap->fence, tag, 0, heap->stats, &answer);
@@ -174,7 +175,7 @@ static bool is_quiet_soon(struct cushim_mem_heap *heap) {
 static enum cushim_status wait_until(struct cushim_mem_heap *heap, uint64_t until_ns) {
     uint64_t now_ns = cushim_clock_ns();
     pthread_mutex_lock(&heap->lock);
-    uint64_t gave_up_ns = heap->bound.gave_up_ns;
+    uint64_t gave_up_ns = heap->watermark.gave_up_ns;
     pthread_mutex_unlock(&heap->lock);
     bool is_late = now_ns >= until_ns || (gave_up_ns && now_ns - gave_up_ns <= patience_ns);
     if (is_late && heap->cuda->cuCtxRecordEvent)
@@ -186,7 +187,7 @@ static enum cushim_status wait_until(struct cushim_mem_heap *heap, uint64_t unti
 static bool is_over_in_time(struct cushim_mem_heap *heap, uint64_t until_ns) {
     enum cushim_status status = wait_until(heap, until_ns);
     pthread_mutex_lock(&heap->lock);
-    heap->bound.gave_up_ns = status == CUSHIM_TIMEOUT ? cushim_clock_ns() : 0;
+    heap->watermark.gave_up_ns = status == CUSHIM_TIMEOUT ? cushim_clock_ns() : 0;
     cushim_mem_heap_give_deferred(heap);
     pthread_mutex_unlock(&heap->lock);
     return status == CUSHIM_OK;
@@ -243,7 +244,7 @@ void cushim_mem_census_take(struct cushim_mem_heap *heap, struct cushim_mem_cens
     *census = (struct cushim_mem_census){0};
     pthread_mutex_lock(&heap->lock);
     census->held_bytes = heap->held_bytes;
-    census->device_bytes = heap->bound.device_bytes;
+    census->device_bytes = heap->watermark.device_bytes;
     const struct cushim_mem_segment *segment = heap->segments;
     for (; segment; segment = segment->next) {
         const struct cushim_mem_extent *extent = &segment->first;

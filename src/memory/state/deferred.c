@@ -161,8 +161,8 @@ enum { DEVICE_SHARE = 2048, LOOKS = 200, WIDENING_BYTES = 128 << 10 /* with each
 size_t cushim_mem_deferred_batch_bytes(const struct cushim_mem_heap *heap) {
     if (!heap->policy->is_relaxed || heap->policy->is_sparing)
         return 0;
-    size_t n_bytes =
-        cushim_most(heap->bound.device_bytes / DEVICE_SHARE, CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES);
+    size_t n_bytes = cushim_most(heap->watermark.device_bytes / DEVICE_SHARE,
+                                 CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES);
     return cushim_least(n_bytes, CUSHIM_MEM_DEFERRED_BATCH_MOST_BYTES);
 }
 

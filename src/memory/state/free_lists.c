@@ -27,22 +27,22 @@ static bool was_whole(const struct cushim_mem_extent *extent) {
 /* Something is served from a segment that was wholly free. */
 static void note_used(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     heap->free_segment_bytes -= segment->n_bytes;
-    heap->bound.least_free_bytes =
-        cushim_least(heap->bound.least_free_bytes, heap->free_segment_bytes);
+    heap->watermark.least_free_bytes =
+        cushim_least(heap->watermark.least_free_bytes, heap->free_segment_bytes);
     cushim_mem_stats_subtract(&heap->stats->free_segment_bytes, segment->n_bytes);
-    DL_DELETE2(heap->bound.oldest_free, segment, older_free, younger_free);
+    DL_DELETE2(heap->watermark.oldest_free, segment, older_free, younger_free);
 }
 
 static void count_free(struct cushim_mem_heap *heap, const struct cushim_mem_segment *segment) {
     heap->free_segment_bytes += segment->n_bytes;
-    heap->bound.most_free_bytes =
-        cushim_most(heap->bound.most_free_bytes, heap->free_segment_bytes);
+    heap->watermark.most_free_bytes =
+        cushim_most(heap->watermark.most_free_bytes, heap->free_segment_bytes);
     cushim_mem_stats_add(&heap->stats->free_segment_bytes, segment->n_bytes);
 }
 
 static void note_free(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     count_free(heap, segment);
-    DL_APPEND2(heap->bound.oldest_free, segment, older_free, younger_free);
+    DL_APPEND2(heap->watermark.oldest_free, segment, older_free, younger_free);
 }
 
 /* Where large blocks are packed, all runs are of so many grains, and so aligned to 64 KiB. */
@@ -202,7 +202,7 @@ static void end_retired(struct cushim_mem_heap *heap, struct cushim_mem_segment 
     cushim_mem_segment_join(&heap->meta, segment);
     segment->first.n_free_cells = segment->first.n_retired_cells = 0;
     count_free(heap, segment);
-    DL_PREPEND2(heap->bound.oldest_free, segment, older_free, younger_free); /* it goes first */
+    DL_PREPEND2(heap->watermark.oldest_free, segment, older_free, younger_free); /* it goes first */
 }
 
 static void give_retired(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment,

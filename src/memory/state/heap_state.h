@@ -68,7 +68,7 @@ struct cushim_mem_heap {
     struct cushim_mem_bucket buckets[CUSHIM_MEM_MOST_CLASSES]; /* 16 KiB, touched by use */
     struct cushim_mem_segment *segments;
     struct cushim_mem_extents idle; /* dedicated segments that are free */
-    struct cushim_mem_watermark bound;
+    struct cushim_mem_watermark watermark;
     struct cushim_mem_deferred deferred;
     struct cushim_mem_arena arena; /* its chunks are taken and given without the lock */
     uint64_t limit_tag; /* since this epoch the deferred limit widens; may be before the first */

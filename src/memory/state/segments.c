@@ -161,8 +161,8 @@ static void erase(struct cushim_mem_heap *heap, struct cushim_mem_segment *segme
 struct cushim_mem_segment *cushim_mem_segments_detach(struct cushim_mem_heap *heap,
                                                       size_t target_bytes) {
     struct cushim_mem_segment *list = NULL;
-    while (heap->bound.oldest_free && heap->held_bytes > target_bytes) {
-        struct cushim_mem_segment *segment = heap->bound.oldest_free;
+    while (heap->watermark.oldest_free && heap->held_bytes > target_bytes) {
+        struct cushim_mem_segment *segment = heap->watermark.oldest_free;
         cushim_mem_free_lists_remove(heap, segment);
         unlink_segment(heap, segment);
         segment->next = list;

@@ -44,14 +44,14 @@ static bool ask(struct cushim_mem_heap *heap, size_t *free_bytes, size_t *total_
 }
 
 void cushim_mem_watermark_ask(struct cushim_mem_heap *heap) {
-    struct cushim_mem_watermark *bound = &heap->bound;
+    struct cushim_mem_watermark *watermark = &heap->watermark;
     size_t free_bytes = 0, total_bytes = 0;
     uint64_t now_ns = cushim_clock_coarse_ns();
     pthread_mutex_lock(&heap->lock);
     bool is_due = heap->kind != CUSHIM_MEM_PINNED &&
-                  (!bound->device_bytes || now_ns - bound->asked_ns >= ask_again_ns);
+                  (!watermark->device_bytes || now_ns - watermark->asked_ns >= ask_again_ns);
     if (is_due)
-        bound->asked_ns = now_ns;
+        watermark->asked_ns = now_ns;
     pthread_mutex_unlock(&heap->lock);
     if (!is_due)
         return;
@@ -61,8 +61,8 @@ void cushim_mem_watermark_ask(struct cushim_mem_heap *heap) {
         return;
     limit(heap, &free_bytes, &total_bytes);
     pthread_mutex_lock(&heap->lock);
-    bound->device_bytes = total_bytes;
-    bound->device_free_bytes = free_bytes;
+    watermark->device_bytes = total_bytes;
+    watermark->device_free_bytes = free_bytes;
     pthread_mutex_unlock(&heap->lock);
 }
 
@@ -83,24 +83,24 @@ void cushim_mem_watermark_count_taken(struct cushim_mem_heap *heap, size_t block
  * free looked for a second.  Nobody may have looked for long, so the peak counts for one more.
  */
 static void end_second(struct cushim_mem_heap *heap, uint64_t now_ns, bool was_left) {
-    struct cushim_mem_watermark *bound = &heap->bound;
+    struct cushim_mem_watermark *watermark = &heap->watermark;
     size_t free_bytes = heap->free_segment_bytes;
-    size_t most_bytes = was_left ? free_bytes : bound->most_free_bytes;
-    size_t least_bytes = was_left ? free_bytes : bound->least_free_bytes;
+    size_t most_bytes = was_left ? free_bytes : watermark->most_free_bytes;
+    size_t least_bytes = was_left ? free_bytes : watermark->least_free_bytes;
     heap->recent_peak_bytes[1] = heap->recent_peak_bytes[0];
     heap->recent_peak_bytes[0] = used_bytes(heap);
     heap->recent_since_ns = now_ns;
     if (most_bytes) /* else all of it was used */
-        bound->earned_bytes =
-            cushim_less(cushim_least(bound->earned_bytes, most_bytes), least_bytes);
-    bound->most_free_bytes = bound->least_free_bytes = free_bytes;
+        watermark->earned_bytes =
+            cushim_less(cushim_least(watermark->earned_bytes, most_bytes), least_bytes);
+    watermark->most_free_bytes = watermark->least_free_bytes = free_bytes;
 }
 
 static void look_at_clock(struct cushim_mem_heap *heap) {
     uint64_t now_ns = cushim_clock_coarse_ns();
     if (now_ns - heap->recent_since_ns >= recent_ns)
-        end_second(heap, now_ns, now_ns - heap->bound.looked_ns >= recent_ns);
-    heap->bound.looked_ns = now_ns;
+        end_second(heap, now_ns, now_ns - heap->watermark.looked_ns >= recent_ns);
+    heap->watermark.looked_ns = now_ns;
 }
 
 /* The most that was used in the last second or two. */
@@ -110,25 +110,25 @@ static size_t recent_peak_bytes(const struct cushim_mem_heap *heap) {
 }
 
 void cushim_mem_watermark_note_returned(struct cushim_mem_heap *heap, size_t n_bytes) {
-    struct cushim_mem_watermark *bound = &heap->bound;
+    struct cushim_mem_watermark *watermark = &heap->watermark;
     uint64_t now_ns = cushim_clock_coarse_ns();
-    bound->device_free_bytes += n_bytes;
-    if (now_ns - bound->returned_ns >= recent_ns)
-        bound->returned_bytes = 0;
-    bound->returned_bytes += n_bytes;
-    bound->returned_ns = now_ns;
+    watermark->device_free_bytes += n_bytes;
+    if (now_ns - watermark->returned_ns >= recent_ns)
+        watermark->returned_bytes = 0;
+    watermark->returned_bytes += n_bytes;
+    watermark->returned_ns = now_ns;
 }
 
 void cushim_mem_watermark_note_fetched(struct cushim_mem_heap *heap, size_t n_bytes) {
-    struct cushim_mem_watermark *bound = &heap->bound;
+    struct cushim_mem_watermark *watermark = &heap->watermark;
     size_t again_bytes = 0;
-    bound->device_free_bytes = cushim_less(bound->device_free_bytes, n_bytes);
-    bound->tried_bytes = 0;
-    if (cushim_clock_coarse_ns() - bound->returned_ns < recent_ns)
-        again_bytes = cushim_least(bound->returned_bytes, n_bytes);
-    bound->returned_bytes -= again_bytes;
-    bound->earned_bytes =
-        cushim_least(bound->earned_bytes + again_bytes, recent_peak_bytes(heap) + n_bytes);
+    watermark->device_free_bytes = cushim_less(watermark->device_free_bytes, n_bytes);
+    watermark->tried_bytes = 0;
+    if (cushim_clock_coarse_ns() - watermark->returned_ns < recent_ns)
+        again_bytes = cushim_least(watermark->returned_bytes, n_bytes);
+    watermark->returned_bytes -= again_bytes;
+    watermark->earned_bytes =
+        cushim_least(watermark->earned_bytes + again_bytes, recent_peak_bytes(heap) + n_bytes);
 }
 
 size_t cushim_mem_watermark_margin_bytes(struct cushim_mem_heap *heap) {
@@ -138,8 +138,8 @@ size_t cushim_mem_watermark_margin_bytes(struct cushim_mem_heap *heap) {
 
 size_t cushim_mem_watermark_step_bytes(const struct cushim_mem_heap *heap) {
     size_t n_bytes = recent_peak_bytes(heap) / STEP_SHARE;
-    if (heap->bound.device_bytes)
-        n_bytes = cushim_least(n_bytes, heap->bound.device_bytes / STEP_DEVICE_SHARE);
+    if (heap->watermark.device_bytes)
+        n_bytes = cushim_least(n_bytes, heap->watermark.device_bytes / STEP_DEVICE_SHARE);
     return cushim_most(n_bytes, CUSHIM_MEM_HEAP_SLACK_BYTES);
 }
 
@@ -157,9 +157,9 @@ static size_t with_margin(const struct cushim_mem_heap *heap, size_t n_bytes) {
  * What the neighbours on the device leave us.  Wholly free segments of the device's other contexts
  * share in it.
  */
-static size_t shared_bound(const struct cushim_mem_heap *heap) {
-    const struct cushim_mem_watermark *bound = &heap->bound;
-    size_t device_bytes = bound->device_bytes, held_bytes = heap->held_bytes;
+static size_t shared_watermark(const struct cushim_mem_heap *heap) {
+    const struct cushim_mem_watermark *watermark = &heap->watermark;
+    size_t device_bytes = watermark->device_bytes, held_bytes = heap->held_bytes;
     size_t n_used = used_bytes(heap);
     size_t others_bytes = cushim_less(cushim_mem_stats_read(&heap->stats->free_segment_bytes),
                                       heap->free_segment_bytes);
@@ -167,7 +167,7 @@ static size_t shared_bound(const struct cushim_mem_heap *heap) {
         return SIZE_MAX;
     /* held - used + others <= (free + given back) / 2; given back is what is held now less held */
     size_t most_bytes =
-        cushim_less(bound->device_free_bytes + held_bytes + 2 * n_used, 2 * others_bytes) / 3;
+        cushim_less(watermark->device_free_bytes + held_bytes + 2 * n_used, 2 * others_bytes) / 3;
     if (n_used <= held_bytes / IDLE_SHARE || n_used <= CUSHIM_MEM_HEAP_SLACK_BYTES) {
         size_t idle_bytes = cushim_less(device_bytes / IDLE_DEVICE_SHARE, others_bytes);
         most_bytes = cushim_least(most_bytes, n_used + idle_bytes);
@@ -177,13 +177,13 @@ static size_t shared_bound(const struct cushim_mem_heap *heap) {
 
 /* What is used and earned, and a margin, because segments are coarser than blocks; in all no more
  * than the recent peak and a share of it, which is larger when plenty of the device is free. */
-static size_t own_bound(const struct cushim_mem_heap *heap, size_t n_used) {
-    const struct cushim_mem_watermark *bound = &heap->bound;
-    size_t earned_bytes = n_used + bound->earned_bytes;
+static size_t own_watermark(const struct cushim_mem_heap *heap, size_t n_used) {
+    const struct cushim_mem_watermark *watermark = &heap->watermark;
+    size_t earned_bytes = n_used + watermark->earned_bytes;
     size_t peak_bytes = cushim_most(recent_peak_bytes(heap), n_used);
     size_t most_bytes = with_margin(heap, peak_bytes);
-    bool is_roomy = bound->device_bytes && !cushim_mem_heap_packs(heap) &&
-                    bound->device_free_bytes >= bound->device_bytes / ROOMY_SHARE;
+    bool is_roomy = watermark->device_bytes && !cushim_mem_heap_packs(heap) &&
+                    watermark->device_free_bytes >= watermark->device_bytes / ROOMY_SHARE;
     if (is_roomy)
         most_bytes = cushim_most(most_bytes, peak_bytes + peak_bytes / MARGIN * ROOMY_MARGINS);
     return cushim_least(with_margin(heap, earned_bytes), most_bytes);
@@ -192,29 +192,30 @@ static size_t own_bound(const struct cushim_mem_heap *heap, size_t n_used) {
 /* CUSHIM_KEEP and CUSHIM_RESERVE. */
 static size_t with_settings(const struct cushim_mem_heap *heap, size_t n_used, size_t own_bytes) {
     const struct cushim_mem_policy *policy = heap->policy;
-    size_t device_bytes = heap->bound.device_bytes;
+    size_t device_bytes = heap->watermark.device_bytes;
     if (policy->has_keep) /* beyond what the driver hands out for what is used */
         own_bytes = cushim_least(own_bytes, cushim_rounded(n_used, CUSHIM_MEM_NATIVE_PAGE_BYTES) +
                                                 cushim_amount_bytes(policy->keep, device_bytes));
     return cushim_most(own_bytes, cushim_amount_bytes(policy->reserve, device_bytes));
 }
 
-static size_t watermark(struct cushim_mem_heap *heap, size_t n_used) {
+static size_t watermark_bytes(struct cushim_mem_heap *heap, size_t n_used) {
     if (heap->policy->keeps_all)
         return SIZE_MAX;
     look_at_clock(heap);
-    return cushim_least(with_settings(heap, n_used, own_bound(heap, n_used)), shared_bound(heap));
+    return cushim_least(with_settings(heap, n_used, own_watermark(heap, n_used)),
+                        shared_watermark(heap));
 }
 
 size_t cushim_mem_watermark_with(struct cushim_mem_heap *heap, size_t more_bytes) {
-    return watermark(heap, used_bytes(heap) + more_bytes);
+    return watermark_bytes(heap, used_bytes(heap) + more_bytes);
 }
 
 size_t cushim_mem_watermark_now(struct cushim_mem_heap *heap) {
     size_t held_bytes = heap->held_bytes, n_used = used_bytes(heap);
     if (!heap->policy->has_keep && held_bytes <= n_used + slack_bytes(heap))
         return held_bytes; /* nothing to ask the clock for */
-    size_t now_bytes = watermark(heap, n_used);
+    size_t now_bytes = watermark_bytes(heap, n_used);
     /* while a capture is open no request gives anything back: a free leaves it room */
     return heap->fence->gate->is_open() && !heap->policy->keeps_all
                ? cushim_least(now_bytes, with_margin(heap, n_used))
@@ -222,20 +223,21 @@ size_t cushim_mem_watermark_now(struct cushim_mem_heap *heap) {
 }
 
 bool cushim_mem_watermark_is_far(struct cushim_mem_heap *heap, size_t over_bytes) {
-    struct cushim_mem_watermark *bound = &heap->bound;
-    bound->tried_bytes =
-        cushim_least(bound->tried_bytes, over_bytes); /* the rest went, or is used */
-    size_t ignored_bytes = bound->tried_bytes + cushim_mem_watermark_step_bytes(heap);
-    bound->far_bytes = cushim_less(heap->held_bytes - over_bytes + ignored_bytes, used_bytes(heap));
+    struct cushim_mem_watermark *watermark = &heap->watermark;
+    watermark->tried_bytes =
+        cushim_least(watermark->tried_bytes, over_bytes); /* the rest went, or is used */
+    size_t ignored_bytes = watermark->tried_bytes + cushim_mem_watermark_step_bytes(heap);
+    watermark->far_bytes =
+        cushim_less(heap->held_bytes - over_bytes + ignored_bytes, used_bytes(heap));
     return over_bytes > ignored_bytes;
 }
 
 void cushim_mem_watermark_note_tried(struct cushim_mem_heap *heap) {
     size_t over_bytes = cushim_less(heap->held_bytes, cushim_mem_watermark_now(heap));
-    heap->bound.tried_bytes = over_bytes;
+    heap->watermark.tried_bytes = over_bytes;
     cushim_mem_watermark_is_far(heap, over_bytes);
 }
 
 bool cushim_mem_watermark_seems_far(const struct cushim_mem_heap *heap) {
-    return heap->held_bytes > used_bytes(heap) + heap->bound.far_bytes;
+    return heap->held_bytes > used_bytes(heap) + heap->watermark.far_bytes;
 }

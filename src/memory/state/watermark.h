@@ -34,8 +34,8 @@ struct cushim_mem_watermark {
     uint64_t looked_ns;    /* when a free or a growing heap last looked */
     /* as the driver said last, less what a limit keeps from us; 0: it was not asked */
     atomic_size_t device_bytes, device_free_bytes;
-    size_t tried_bytes;      /* over the bound, and a free that waited could not give it */
-    atomic_size_t far_bytes; /* more than that beside what is used is far over the bound */
+    size_t tried_bytes;      /* over the watermark, and a free that waited could not give it */
+    atomic_size_t far_bytes; /* more than that beside what is used is far over the watermark */
     uint64_t asked_ns;       /* when the driver was asked */
     uint64_t gave_up_ns;     /* when reclaim last waited for the device in vain; 0: never */
 };
@@ -54,8 +54,8 @@ void cushim_mem_watermark_note_fetched(struct cushim_mem_heap *heap, size_t n_by
  * Under the lock: the bytes that may be held now.  For the heap's own sake that is what is used,
  * what idle memory has earned, and a little more; in all not more than was used a moment ago, or
  * 5/16 more when the device has room.  CUSHIM_KEEP lowers what may be idle, CUSHIM_RESERVE is the
- * least that may be held, and the neighbours' bound is above both.  While a capture is open it is
- * by what is used alone.
+ * least that may be held, and the neighbours' watermark is above both.  While a capture is open it
+ * is by what is used alone.
  */
 size_t cushim_mem_watermark_now(struct cushim_mem_heap *heap);
 
@@ -75,10 +75,10 @@ size_t cushim_mem_watermark_step_bytes(const struct cushim_mem_heap *heap);
  */
 bool cushim_mem_watermark_is_far(struct cushim_mem_heap *heap, size_t over_bytes);
 
-/* Under the lock: remember what is over the bound after all was given back that could be. */
+/* Under the lock: remember what is over the watermark after all was given back that could be. */
 void cushim_mem_watermark_note_tried(struct cushim_mem_heap *heap);
 
-/* Without the lock: was it so by the bound as a free found it last? */
+/* Without the lock: was it so by the watermark as a free found it last? */
 bool cushim_mem_watermark_seems_far(const struct cushim_mem_heap *heap);
 
 #endif

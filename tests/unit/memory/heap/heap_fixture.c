@@ -358,14 +358,14 @@ static const char *fault_of_lists(const struct cushim_mem_heap *heap, const stru
                 return "an extent in use is listed as free";
         }
     }
-    for (const struct cushim_mem_segment *segment = heap->bound.oldest_free; segment;
+    for (const struct cushim_mem_segment *segment = heap->watermark.oldest_free; segment;
          segment = segment->younger_free) {
         n_whole++;
         n_idle += segment->is_dedicated && !segment->is_retired;
         if (!is_wholly_free(segment))
             return "a segment in use is listed as wholly free";
         if (segment->younger_free ? segment->younger_free->older_free != segment
-                                  : segment != heap->bound.oldest_free->older_free)
+                                  : segment != heap->watermark.oldest_free->older_free)
             return "the list of wholly free segments is broken";
     }
     for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {

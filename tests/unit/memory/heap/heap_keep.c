@@ -253,7 +253,7 @@ TEST(what_a_loop_has_earned_goes_back_when_nobody_asks_for_it) {
     for (int i = 0; i < 3; i++)
         turn(50, 20 * MIB);
     ck_assert_uint_ge(heap()->held_bytes, 1000 * (size_t)MIB);
-    heap()->bound.looked_ns -= 1100000000;
+    heap()->watermark.looked_ns -= 1100000000;
     atomic_fetch_sub(&heap()->recent_since_ns, 1100000000);
     fixture_give(fixture, other);
     ck_assert_uint_le(heap()->held_bytes, (2 + 32) * MIB);
@@ -266,7 +266,7 @@ TEST(what_was_idle_for_a_second_is_not_earned_any_more) {
     fake_limit(16384 * (size_t)MIB);
     for (int i = 0; i < 4; i++)
         turn(50, 20 * MIB);
-    ck_assert_uint_gt(heap()->bound.device_bytes, 0);
+    ck_assert_uint_gt(heap()->watermark.device_bytes, 0);
     for (int i = 0; i < 40; i++)
         fixture_take(fixture, 20 * MIB);
     ck_assert_uint_eq(heap()->held_bytes, 1000 * (size_t)MIB);
@@ -326,7 +326,7 @@ TEST(what_is_held_free_is_at_most_half_of_what_the_driver_has_free) {
         addresses[i] = fixture_take(fixture, 20 * MIB);
     for (unsigned i = 0; i < 40; i++) {
         fixture_give(fixture, addresses[i]);
-        heap()->bound.asked_ns = 1; /* a tenth of a second goes by */
+        heap()->watermark.asked_ns = 1; /* a tenth of a second goes by */
         size_t free_bytes = heap()->held_bytes - heap()->live_bytes;
         size_t driver_bytes = 1024 * (size_t)MIB - fake_used_bytes();
         ck_assert_msg(free_bytes <= 32 * MIB || free_bytes <= driver_bytes / 2,

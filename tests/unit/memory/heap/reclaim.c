@@ -127,7 +127,7 @@ TEST(a_device_that_stays_busy_costs_the_deadline_once_and_no_segment) {
     ck_assert_uint_eq(fixture_obtain(fixture, 60 * MIB, &status), 0);
     ck_assert_int_eq(status, CUSHIM_NOMEM);
     ck_assert_ptr_null(strstr(fake_order(), "cuMemFree_v2")); /* which would wait for ever */
-    ck_assert_uint_ne(heap()->bound.gave_up_ns, 0);
+    ck_assert_uint_ne(heap()->watermark.gave_up_ns, 0);
     unsigned n_looks = fake_n_calls("cuEventQuery");
     ck_assert_uint_gt(n_looks, 20);
     ck_assert_uint_eq(fixture_obtain(fixture, 60 * MIB, &status), 0);

@@ -53,7 +53,7 @@ TEST(what_may_wait_is_a_share_of_the_device) {
                 {(size_t)180 << 30, 64 * MIB}};
     setup();
     for (unsigned i = 0; i < 4; i++) {
-        heap()->bound.device_bytes = rows[i].device_bytes;
+        heap()->watermark.device_bytes = rows[i].device_bytes;
         ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(heap()), rows[i].most_bytes);
     }
     fixture->policy.is_sparing = true; /* the host's memory */
