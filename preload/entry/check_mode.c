@@ -143,12 +143,12 @@ void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_loo
                           uint64_t address, size_t span_bytes) {
     if (!is_refusal_told())
         return;
-    uint64_t base = lookup && lookup->cell ? lookup->base : address;
+    uint64_t base = lookup && lookup->meta ? lookup->base : address;
     struct cushim_mem_finding finding = {.harm = harm,
                                          .address = base,
                                          .offset = (int64_t)(address - base),
                                          .span_bytes = span_bytes};
-    if (lookup && lookup->cell && lookup->state == CUSHIM_MEM_LIVE)
+    if (lookup && lookup->meta && lookup->state == CUSHIM_MEM_LIVE)
         finding.n_bytes = lookup->asked_bytes;
     cushim_mem_check_refused(&cushim_check, &finding);
 }

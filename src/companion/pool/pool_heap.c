@@ -97,9 +97,9 @@ enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t b
     uint64_t life = cushim_pool_heap_life(heap);
     CUSHIM_TRY(take(heap->core, bucket_bytes, from, &ref, life));
     /* LIVE to the allocator, and so found by its address */
-    struct cushim_mem_block_meta *cell = &ref.extent->cells[ref.index];
-    atomic_store_explicit(&cell->asked_bytes, bucket_bytes, memory_order_relaxed);
-    atomic_store_explicit(&cell->state, CUSHIM_MEM_LIVE, memory_order_release);
+    struct cushim_mem_block_meta *meta = &ref.extent->cells[ref.index];
+    atomic_store_explicit(&meta->asked_bytes, bucket_bytes, memory_order_relaxed);
+    atomic_store_explicit(&meta->state, CUSHIM_MEM_LIVE, memory_order_release);
     pthread_mutex_unlock(&heap->core->lock);
     pthread_mutex_lock(&heap->lock);
     struct cushim_pool_block *block = NULL;
@@ -117,7 +117,7 @@ enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t b
         atomic_store_explicit(&block->cache, NULL, memory_order_relaxed);
         atomic_store_explicit(&block->asked_bytes, bucket_bytes, memory_order_relaxed);
         /* what a look-up reads without a lock: the builtins, for the field is the allocator's */
-        __atomic_store_n(&cell->next_free, block->index, __ATOMIC_RELEASE);
+        __atomic_store_n(&meta->next_free, block->index, __ATOMIC_RELEASE);
         atomic_store_explicit(&block->address,
                               cushim_mem_extent_address(ref.extent) +
                                   ref.index * ref.extent->block_bytes,
@@ -138,7 +138,7 @@ struct cushim_pool_block *cushim_pool_heap_block(uint64_t address) {
         return NULL;
     struct cushim_pool_heap *heap = (struct cushim_pool_heap *)(void *)lookup.segment->heap - 1;
     struct cushim_pool_block *block =
-        cushim_pool_heap_at(heap, __atomic_load_n(&lookup.cell->next_free, __ATOMIC_ACQUIRE));
+        cushim_pool_heap_at(heap, __atomic_load_n(&lookup.meta->next_free, __ATOMIC_ACQUIRE));
     return block && cushim_pool_block_address(block) == lookup.base ? block : NULL;
 }
 

@@ -58,7 +58,7 @@ static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *
         /* while its context ends another one may have the addresses: the block is no more */
         if (!slab || slab->segment->heap != heap)
             continue;
-        struct cushim_mem_blockref ref = {slab, (uint32_t)(slot.cell - slab->cells)};
+        struct cushim_mem_blockref ref = {slab, (uint32_t)(slot.meta - slab->cells)};
         if (slot.tag <= done) {
             cushim_mem_free_lists_give(heap, &ref);
         } else if (!cushim_mem_deferred_add(&heap->deferred, &heap->meta, &ref, slot.tag)) {

@@ -41,7 +41,7 @@ enum {
 /* A place for a block. */
 struct cushim_mem_slot {
     struct cushim_mem_slot *older, *younger;
-    struct cushim_mem_block_meta *cell;
+    struct cushim_mem_block_meta *meta;
     uint64_t address;
     uint64_t tag;
 };
@@ -167,14 +167,14 @@ static inline bool cushim_mem_cache_has_room(const struct cushim_mem_cache *cach
 /* A slot for a block of a slab, counted, on no list yet: there is room for it. */
 static inline struct cushim_mem_slot *cushim_mem_cache_fill(struct cushim_mem_cache *cache,
                                                             struct cushim_mem_cache_bucket *bin,
-                                                            struct cushim_mem_block_meta *cell,
+                                                            struct cushim_mem_block_meta *meta,
                                                             uint64_t address, uint64_t tag) {
     struct cushim_mem_slot *slot = cache->spare;
     if (slot)
         cache->spare = slot->older;
     else
         slot = &cache->slots[cache->n_fresh++];
-    slot->cell = cell;
+    slot->meta = meta;
     slot->address = address;
     slot->tag = tag;
     bin->n++;
@@ -185,9 +185,9 @@ static inline struct cushim_mem_slot *cushim_mem_cache_fill(struct cushim_mem_ca
 /* Put a block of a slab in as the youngest of its class: there is room for it. */
 static inline void cushim_mem_cache_put(struct cushim_mem_cache *cache,
                                         struct cushim_mem_cache_bucket *bin,
-                                        struct cushim_mem_block_meta *cell, uint64_t address,
+                                        struct cushim_mem_block_meta *meta, uint64_t address,
                                         uint64_t tag) {
-    struct cushim_mem_slot *slot = cushim_mem_cache_fill(cache, bin, cell, address, tag);
+    struct cushim_mem_slot *slot = cushim_mem_cache_fill(cache, bin, meta, address, tag);
     DL_APPEND2(bin->oldest, slot, older, younger);
 }
 

@@ -22,8 +22,8 @@ static inline uint64_t obtain(struct cushim_mem_cache *cache, uint64_t done, siz
     struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
     if (!slot)
         return 0;
-    atomic_store_explicit(&slot->cell->asked_bytes, n_bytes, memory_order_relaxed);
-    atomic_store_explicit(&slot->cell->state, CUSHIM_MEM_LIVE, memory_order_release);
+    atomic_store_explicit(&slot->meta->asked_bytes, n_bytes, memory_order_relaxed);
+    atomic_store_explicit(&slot->meta->state, CUSHIM_MEM_LIVE, memory_order_release);
     cushim_mem_cache_count_obtain(cache, n_bytes, cache->bins[class_index].block_bytes, true);
     return slot->address;
 }
@@ -99,18 +99,18 @@ static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_
                         const struct cushim_mem_lookup *lookup) {
     struct cushim_mem_cache_bucket *bin = &cache->bins[lookup->ref.extent->class_index];
     struct cushim_mem_unfenced *unfenced = &cache->unfenced;
-    size_t asked_bytes = atomic_load_explicit(&lookup->cell->asked_bytes, memory_order_relaxed);
+    size_t asked_bytes = atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed);
     uint32_t live = CUSHIM_MEM_LIVE;
     cushim_mem_deferred_batch_turn(unfenced, cushim_mem_fence_tag(fence), cache->limit_bytes);
     size_t unfenced_bytes =
         unfenced->n_bytes + cushim_mem_deferred_batch_weight(asked_bytes, cache->limit_bytes);
     if (unfenced_bytes >= unfenced->due_bytes || !cushim_mem_cache_has_room(cache, bin) ||
-        !atomic_compare_exchange_strong(&lookup->cell->state, &live, CUSHIM_MEM_DEFERRED))
+        !atomic_compare_exchange_strong(&lookup->meta->state, &live, CUSHIM_MEM_DEFERRED))
         return false;
     unfenced->n_bytes = unfenced_bytes;
-    cushim_mem_cache_put(cache, bin, lookup->cell, lookup->base, cushim_mem_fence_tag(fence));
+    cushim_mem_cache_put(cache, bin, lookup->meta, lookup->base, cushim_mem_fence_tag(fence));
     /* as it is now: the block need not be the one looked up */
-    asked_bytes = atomic_load_explicit(&lookup->cell->asked_bytes, memory_order_relaxed);
+    asked_bytes = atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed);
     cushim_mem_cache_count_free(cache, asked_bytes, lookup->block_bytes);
     return true;
 }
@@ -121,8 +121,8 @@ static inline bool give_proven(struct cushim_mem_cache *cache,
     struct cushim_mem_cache_bucket *bin = &cache->bins[lookup->ref.extent->class_index];
     if (!cushim_mem_cache_has_room(cache, bin))
         return false;
-    cushim_mem_cache_put(cache, bin, lookup->cell, lookup->base, 0);
-    atomic_store_explicit(&lookup->cell->state, CUSHIM_MEM_FREE, memory_order_release);
+    cushim_mem_cache_put(cache, bin, lookup->meta, lookup->base, 0);
+    atomic_store_explicit(&lookup->meta->state, CUSHIM_MEM_FREE, memory_order_release);
     cushim_mem_cache_count_free(cache, asked_bytes, lookup->block_bytes);
     return true;
 }
@@ -161,9 +161,9 @@ int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64
     struct cushim_mem_heap *heap = lookup.segment->heap;
     uint64_t life = cushim_mem_heap_life(heap);
     if (!life || atomic_load_explicit(&heap->deferred.n_rows, memory_order_relaxed) ||
-        !atomic_compare_exchange_strong(&lookup.cell->state, &live, CUSHIM_MEM_DEFERRED))
+        !atomic_compare_exchange_strong(&lookup.meta->state, &live, CUSHIM_MEM_DEFERRED))
         return CUSHIM_MEM_FAST_DECLINED;
-    size_t asked_bytes = atomic_load_explicit(&lookup.cell->asked_bytes, memory_order_relaxed);
+    size_t asked_bytes = atomic_load_explicit(&lookup.meta->asked_bytes, memory_order_relaxed);
     bool is_over = cushim_mem_fence_wait(heap->fence, heap->stats, &answer) == CUSHIM_OK;
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
     bool is_taken = is_over && take(cache, heap, life);

@@ -36,13 +36,13 @@ static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_heap 
     /* LIVE -> DEFERRED: of several threads that free the same block one gets it.  Sequentially
      * consistent: the epoch is read after it */
     freeing->live = CUSHIM_MEM_LIVE;
-    while (!atomic_compare_exchange_strong(&lookup->cell->state, &freeing->live,
+    while (!atomic_compare_exchange_strong(&lookup->meta->state, &freeing->live,
                                            CUSHIM_MEM_DEFERRED |
                                                (freeing->live & CUSHIM_MEM_BLOCK_SHOWN))) {
         if (cushim_mem_state_of(freeing->live) != CUSHIM_MEM_LIVE)
             return CUSHIM_DOUBLEFREE;
     }
-    freeing->asked_bytes = atomic_load_explicit(&lookup->cell->asked_bytes, memory_order_relaxed);
+    freeing->asked_bytes = atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed);
     return CUSHIM_OK;
 }
 
@@ -80,7 +80,7 @@ static enum cushim_status end_refused(const struct freeing *freeing) {
     if (!cushim_mem_heap_lock_life(freeing->heap, freeing->life))
         return end_gone(freeing);
     cushim_mem_heap_note_damage(freeing->heap, *freeing->answer);
-    atomic_store_explicit(&freeing->lookup->cell->state, freeing->live, memory_order_release);
+    atomic_store_explicit(&freeing->lookup->meta->state, freeing->live, memory_order_release);
     pthread_mutex_unlock(&freeing->heap->lock);
     return cushim_status_from_cu(*freeing->answer);
 }
@@ -90,7 +90,7 @@ static enum cushim_status end_refused(const struct freeing *freeing) {
 static inline bool is_cacheable(const struct cushim_mem_lookup *lookup) {
     return atomic_load_explicit(&lookup->ref.extent->kind, memory_order_relaxed) ==
                CUSHIM_MEM_EXTENT_SLAB &&
-           !cushim_mem_block_is_shown(lookup->cell);
+           !cushim_mem_block_is_shown(lookup->meta);
 }
 
 /* Into the cache, which is taken; with tag 0 it is free from here on. */
@@ -103,9 +103,9 @@ static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, 
         if (!cushim_mem_cache_make_room(cache, class_index, done))
             return false;
     }
-    cushim_mem_cache_put(cache, bin, lookup->cell, lookup->base - freeing->heap->guard_bytes, tag);
+    cushim_mem_cache_put(cache, bin, lookup->meta, lookup->base - freeing->heap->guard_bytes, tag);
     if (!tag)
-        atomic_store_explicit(&lookup->cell->state, CUSHIM_MEM_FREE, memory_order_release);
+        atomic_store_explicit(&lookup->meta->state, CUSHIM_MEM_FREE, memory_order_release);
     return true;
 }
 
@@ -282,7 +282,7 @@ static bool is_as_found(const struct freeing *freeing) {
     const struct cushim_mem_lookup *lookup = freeing->lookup;
     struct cushim_mem_lookup now;
     return cushim_mem_blocks_find(freeing->heap->ledger, lookup->base, &now) &&
-           now.cell == lookup->cell && now.ref.extent == lookup->ref.extent;
+           now.meta == lookup->meta && now.ref.extent == lookup->ref.extent;
 }
 
 /* ---- the public face ---- */

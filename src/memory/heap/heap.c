@@ -121,14 +121,14 @@ static void count_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
 
 /* Hand a block out: from here on it is LIVE.  `cache` is taken, or NULL. */
 static void hand_out(const struct attempt *attempt, struct cushim_mem_cache *cache,
-                     struct cushim_mem_block_meta *cell, uint64_t address, size_t block_bytes) {
+                     struct cushim_mem_block_meta *meta, uint64_t address, size_t block_bytes) {
     struct cushim_mem_block *block = attempt->block;
     size_t guard_bytes = attempt->heap->guard_bytes;
     size_t asked_bytes = attempt->n_bytes - 2 * guard_bytes;
     block->address = address + guard_bytes;
     block->block_bytes = block_bytes;
-    atomic_store_explicit(&cell->asked_bytes, asked_bytes, memory_order_relaxed);
-    atomic_store_explicit(&cell->state, CUSHIM_MEM_LIVE, memory_order_release);
+    atomic_store_explicit(&meta->asked_bytes, asked_bytes, memory_order_relaxed);
+    atomic_store_explicit(&meta->state, CUSHIM_MEM_LIVE, memory_order_release);
     if (cache)
         cushim_mem_cache_count_obtain(cache, asked_bytes, block_bytes, block->is_hit);
     else
@@ -172,7 +172,7 @@ static bool serve_from_cache(struct attempt *attempt, struct cushim_mem_cache *c
     uint64_t done = attempt->is_relaxed ? cushim_mem_fence_done(attempt->heap->fence) : UINT64_MAX;
     struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
     if (slot) {
-        hand_out(attempt, cache, slot->cell, slot->address, cache->bins[class_index].block_bytes);
+        hand_out(attempt, cache, slot->meta, slot->address, cache->bins[class_index].block_bytes);
         return true;
     }
     attempt->deferred_tag = cushim_mem_cache_oldest_tag(cache, class_index);

@@ -17,10 +17,10 @@ static bool find_in_chunk(struct cushim_mem_extent *extent, uint64_t address,
                       chunk, (uint32_t)((address - start) / CUSHIM_MEM_GRAIN_BYTES), &index))
         return false;
     lookup->ref = (struct cushim_mem_blockref){extent, index};
-    lookup->cell = &chunk->cells[index];
+    lookup->meta = &chunk->cells[index];
     lookup->base = start + (uint64_t)index * CUSHIM_MEM_GRAIN_BYTES;
     lookup->block_bytes =
-        cushim_rounded(atomic_load_explicit(&lookup->cell->asked_bytes, memory_order_relaxed),
+        cushim_rounded(atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed),
                        CUSHIM_MEM_GRAIN_BYTES);
     return true;
 }
@@ -49,8 +49,8 @@ bool cushim_mem_blocks_find(struct cushim_mem_blocks *ledger, uint64_t address,
     }
     lookup->base += segment->guard_bytes;
     lookup->state =
-        cushim_mem_state_of(atomic_load_explicit(&lookup->cell->state, memory_order_acquire));
-    lookup->asked_bytes = atomic_load_explicit(&lookup->cell->asked_bytes, memory_order_relaxed);
+        cushim_mem_state_of(atomic_load_explicit(&lookup->meta->state, memory_order_acquire));
+    lookup->asked_bytes = atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed);
     return true;
 }
 
@@ -63,33 +63,33 @@ static uint32_t next_number(void) {
 }
 
 uint32_t cushim_mem_block_number(const struct cushim_mem_lookup *lookup) {
-    uint32_t word = atomic_load(&lookup->cell->state), number = 0;
+    uint32_t word = atomic_load(&lookup->meta->state), number = 0;
     while (cushim_mem_state_of(word) == CUSHIM_MEM_LIVE && !(word >> LOG2_NUMBER)) {
         if (!number)
             number = next_number();
-        if (atomic_compare_exchange_weak(&lookup->cell->state, &word, word | number << LOG2_NUMBER))
+        if (atomic_compare_exchange_weak(&lookup->meta->state, &word, word | number << LOG2_NUMBER))
             return number;
     }
     return cushim_mem_state_of(word) == CUSHIM_MEM_LIVE ? word >> LOG2_NUMBER : 0;
 }
 
 void cushim_mem_block_watch(const struct cushim_mem_lookup *lookup) {
-    atomic_fetch_or_explicit(&lookup->cell->state, CUSHIM_MEM_BLOCK_WATCHED, memory_order_relaxed);
+    atomic_fetch_or_explicit(&lookup->meta->state, CUSHIM_MEM_BLOCK_WATCHED, memory_order_relaxed);
 }
 
 void cushim_mem_block_show(const struct cushim_mem_lookup *lookup) {
-    uint32_t word = atomic_load(&lookup->cell->state);
+    uint32_t word = atomic_load(&lookup->meta->state);
     while (
         cushim_mem_state_of(word) == CUSHIM_MEM_LIVE &&
-        !atomic_compare_exchange_weak(&lookup->cell->state, &word, word | CUSHIM_MEM_BLOCK_SHOWN)) {
+        !atomic_compare_exchange_weak(&lookup->meta->state, &word, word | CUSHIM_MEM_BLOCK_SHOWN)) {
     }
 }
 
 static bool exchange(const struct cushim_mem_lookup *lookup, bool is_synchronous) {
-    uint32_t word = atomic_load(&lookup->cell->state);
+    uint32_t word = atomic_load(&lookup->meta->state);
     while (cushim_mem_state_of(word) == CUSHIM_MEM_LIVE &&
            !(word & CUSHIM_MEM_BLOCK_SYNCHRONOUS) == is_synchronous) {
-        if (atomic_compare_exchange_weak(&lookup->cell->state, &word,
+        if (atomic_compare_exchange_weak(&lookup->meta->state, &word,
                                          word ^ CUSHIM_MEM_BLOCK_SYNCHRONOUS))
             return true;
     }

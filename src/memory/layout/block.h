@@ -25,8 +25,8 @@ struct cushim_mem_blocks {
 struct cushim_mem_lookup {
     struct cushim_mem_segment *segment; /* never NULL */
     struct cushim_mem_blockref ref;     /* extent NULL where no block was ever cut there */
-    struct cushim_mem_block_meta *cell; /* NULL where ref.extent is, or in the tail of a slab */
-    enum cushim_mem_state state;        /* FREE without a cell */
+    struct cushim_mem_block_meta *meta; /* NULL if ref.extent is, and in the tail of a slab */
+    enum cushim_mem_state state;        /* FREE if `meta` is NULL */
     uint64_t base;                      /* of the block */
     size_t asked_bytes;
     size_t block_bytes;
@@ -34,7 +34,7 @@ struct cushim_mem_lookup {
 
 /*
  * The block that covers an address in a slab of `segment`, or in an extent that is one, its guards
- * included: ref, cell, base and block_bytes of `lookup`.  False in the tail that no block covers,
+ * included: ref, meta, base and block_bytes of `lookup`.  False in the tail that no block covers,
  * and where the slab is being taken down meanwhile: the program uses what it frees.
  */
 static inline bool cushim_mem_blocks_find_in_slab(const struct cushim_mem_segment *segment,
@@ -47,7 +47,7 @@ static inline bool cushim_mem_blocks_find_in_slab(const struct cushim_mem_segmen
     if (index >= slab->n_cells || !cells)
         return false;
     lookup->ref = (struct cushim_mem_blockref){slab, index};
-    lookup->cell = &cells[index];
+    lookup->meta = &cells[index];
     lookup->base = start + index * slab->block_bytes;
     lookup->block_bytes = slab->block_bytes;
     return true;
@@ -111,8 +111,8 @@ cushim_mem_blocks_glance(struct cushim_mem_blocks *ledger, uint64_t address, siz
     if (!extent || !cushim_mem_blocks_find_in_extent(segment, extent, address, &lookup))
         return CUSHIM_MEM_NO_BLOCK;
     lookup.state =
-        cushim_mem_state_of(atomic_load_explicit(&lookup.cell->state, memory_order_acquire));
-    lookup.asked_bytes = atomic_load_explicit(&lookup.cell->asked_bytes, memory_order_relaxed);
+        cushim_mem_state_of(atomic_load_explicit(&lookup.meta->state, memory_order_acquire));
+    lookup.asked_bytes = atomic_load_explicit(&lookup.meta->asked_bytes, memory_order_relaxed);
     return segment->guard_bytes ? CUSHIM_MEM_NO_BLOCK
                                 : cushim_mem_blocks_judge(&lookup, address, n_bytes);
 }
@@ -136,7 +136,7 @@ enum {
 void cushim_mem_block_watch(const struct cushim_mem_lookup *lookup);
 
 static inline bool cushim_mem_block_is_watched(const struct cushim_mem_lookup *lookup) {
-    uint32_t word = atomic_load_explicit(&lookup->cell->state, memory_order_relaxed);
+    uint32_t word = atomic_load_explicit(&lookup->meta->state, memory_order_relaxed);
     return word & CUSHIM_MEM_BLOCK_WATCHED;
 }
 
@@ -147,13 +147,13 @@ static inline bool cushim_mem_block_is_watched(const struct cushim_mem_lookup *l
  */
 void cushim_mem_block_show(const struct cushim_mem_lookup *lookup);
 
-static inline bool cushim_mem_block_is_shown(const struct cushim_mem_block_meta *cell) {
-    return atomic_load_explicit(&cell->state, memory_order_relaxed) & CUSHIM_MEM_BLOCK_SHOWN;
+static inline bool cushim_mem_block_is_shown(const struct cushim_mem_block_meta *meta) {
+    return atomic_load_explicit(&meta->state, memory_order_relaxed) & CUSHIM_MEM_BLOCK_SHOWN;
 }
 
 /* Does the host wait for copies and sets of it (SYNC_MEMOPS)? */
 static inline bool cushim_mem_block_is_synchronous(const struct cushim_mem_lookup *lookup) {
-    uint32_t word = atomic_load_explicit(&lookup->cell->state, memory_order_relaxed);
+    uint32_t word = atomic_load_explicit(&lookup->meta->state, memory_order_relaxed);
     return word & CUSHIM_MEM_BLOCK_SYNCHRONOUS;
 }
 

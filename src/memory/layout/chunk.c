@@ -139,10 +139,10 @@ void cushim_mem_chunk_abandon(struct cushim_mem_chunk *chunk, struct cushim_mem_
     atomic_store_explicit(&chunk->level, level, memory_order_release);
     uint32_t index, below = chunk->n_grains;
     for (; below && start_below(chunk, below - 1, &index); below = index) {
-        struct cushim_mem_block_meta *cell = &chunk->cells[index];
+        struct cushim_mem_block_meta *meta = &chunk->cells[index];
         uint32_t was =
-            atomic_exchange_explicit(&cell->state, CUSHIM_MEM_FREE, memory_order_release);
-        size_t asked_bytes = atomic_load_explicit(&cell->asked_bytes, memory_order_relaxed);
+            atomic_exchange_explicit(&meta->state, CUSHIM_MEM_FREE, memory_order_release);
+        size_t asked_bytes = atomic_load_explicit(&meta->asked_bytes, memory_order_relaxed);
         if (cushim_mem_state_of(was) != CUSHIM_MEM_LIVE) /* a free counted it already */
             continue;
         cushim_mem_stats_subtract(&stats->live_bytes, asked_bytes);

@@ -46,8 +46,8 @@ struct cushim_mem_starts {
 /* The states of a block; a cell that was never handed out is FREE. */
 enum cushim_mem_state { CUSHIM_MEM_FREE, CUSHIM_MEM_DEFERRED, CUSHIM_MEM_LIVE };
 
-/* What we know of one block.  `state` goes LIVE -> DEFERRED by compare and exchange, without the
- * lock. */
+/* What we know of one block; an array of them, a slab's or a chunk's, is its `cells`.  `state` goes
+ * LIVE -> DEFERRED by compare and exchange, without the lock. */
 struct cushim_mem_block_meta {
     _Atomic uint32_t state; /* a state; above it bits of block.h, but for SHOWN where LIVE alone */
     uint32_t next_free;     /* index of the next free cell of the slab, under the lock; a host's

@@ -268,9 +268,9 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *heap,
         return;
     }
     cushim_mem_heap_count(heap, -(ptrdiff_t)extent->block_bytes, 0);
-    struct cushim_mem_block_meta *cell = &extent->cells[ref->index];
-    bool is_shown = cushim_mem_block_is_shown(cell);
-    atomic_store_explicit(&cell->state, CUSHIM_MEM_FREE | (is_shown ? CUSHIM_MEM_BLOCK_SHOWN : 0),
+    struct cushim_mem_block_meta *meta = &extent->cells[ref->index];
+    bool is_shown = cushim_mem_block_is_shown(meta);
+    atomic_store_explicit(&meta->state, CUSHIM_MEM_FREE | (is_shown ? CUSHIM_MEM_BLOCK_SHOWN : 0),
                           memory_order_release);
     if (segment->is_retired)
         give_retired(heap, segment, ref);

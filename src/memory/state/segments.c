@@ -247,12 +247,12 @@ enum cushim_status cushim_mem_segments_free(struct cushim_mem_heap *heap,
 static void forget_blocks(struct cushim_mem_heap *heap, struct cushim_mem_extent *extent) {
     cushim_mem_pagemap_note_slab(&heap->ledger->map, extent, false);
     for (uint32_t i = 0; i < extent->n_cells; i++) {
-        const struct cushim_mem_block_meta *cell = &extent->cells[i];
-        if (cushim_mem_state_of(atomic_load_explicit(&cell->state, memory_order_relaxed)) !=
+        const struct cushim_mem_block_meta *meta = &extent->cells[i];
+        if (cushim_mem_state_of(atomic_load_explicit(&meta->state, memory_order_relaxed)) !=
             CUSHIM_MEM_LIVE)
             continue;
         cushim_mem_stats_subtract(&heap->stats->live_bytes,
-                                  atomic_load_explicit(&cell->asked_bytes, memory_order_relaxed));
+                                  atomic_load_explicit(&meta->asked_bytes, memory_order_relaxed));
         cushim_mem_stats_subtract(&heap->stats->block_bytes, extent->block_bytes);
     }
 }

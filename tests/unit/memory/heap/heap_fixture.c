@@ -394,8 +394,8 @@ static bool is_in_list(const struct cushim_mem_extent *slab, uint32_t index) {
 static const char *fault_of_slot(const struct cushim_mem_heap *heap,
                                  const struct cushim_mem_slot *slot, unsigned class_index) {
     const struct cushim_mem_extent *extent = cushim_mem_blocks_slab(heap->ledger, slot->address);
-    uint32_t index = (uint32_t)(slot->cell - extent->cells);
-    uint32_t state = atomic_load(&slot->cell->state);
+    uint32_t index = (uint32_t)(slot->meta - extent->cells);
+    uint32_t state = atomic_load(&slot->meta->state);
     if (extent->class_index != class_index || extent->segment->heap != heap)
         return "a block is in the cache of another class or pool";
     if (slot->address != cushim_mem_extent_address(extent) + (uint64_t)index * extent->block_bytes)

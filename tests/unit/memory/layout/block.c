@@ -45,7 +45,7 @@ TEST(the_tail_of_a_slab_and_a_free_cell_hold_no_block) {
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1536); /* of a slab of three */
     struct cushim_mem_lookup cell = find(address + 1536);
-    ck_assert_ptr_nonnull(cell.cell);
+    ck_assert_ptr_nonnull(cell.meta);
     ck_assert_int_eq(cell.state, CUSHIM_MEM_FREE);
     ck_assert_int_eq(fixture_judge(fixture, address + 1536, 1), CUSHIM_MEM_NO_BLOCK);
     fixture_destroy(fixture);
@@ -53,7 +53,7 @@ TEST(the_tail_of_a_slab_and_a_free_cell_hold_no_block) {
     for (unsigned i = 0; i < 3; i++) /* the last one is a grain short of the end of its segment */
         address = fixture_take(fixture, THIRD);
     struct cushim_mem_lookup tail = find(address + THIRD);
-    ck_assert_ptr_null(tail.cell);
+    ck_assert_ptr_null(tail.meta);
     ck_assert_int_eq(tail.state, CUSHIM_MEM_FREE);
     ck_assert_int_eq(fixture_judge(fixture, address + THIRD, 1), CUSHIM_MEM_NO_BLOCK);
 }
@@ -92,7 +92,7 @@ TEST(a_free_extent_is_ours_and_holds_no_block) {
     uint64_t address = fixture_take(fixture, 512);
     struct cushim_mem_lookup lookup = find(address + 65536);
     ck_assert_ptr_null(lookup.ref.extent);
-    ck_assert_ptr_null(lookup.cell);
+    ck_assert_ptr_null(lookup.meta);
     ck_assert_int_eq(lookup.state, CUSHIM_MEM_FREE);
     ck_assert_int_eq(fixture_judge(fixture, address + 65536, 1), CUSHIM_MEM_NO_BLOCK);
 }

@@ -16,14 +16,14 @@ static struct cushim_mem_heap *heap(void) {
 /* Off the lists, as who hands it out has it. */
 static struct cushim_mem_lookup lookup_of(const struct cushim_mem_blockref *ref, size_t n_bytes) {
     struct cushim_mem_lookup lookup;
-    struct cushim_mem_block_meta *cell = &ref->extent->cells[ref->index];
-    atomic_store(&cell->asked_bytes, n_bytes);
-    atomic_store(&cell->state, CUSHIM_MEM_LIVE);
+    struct cushim_mem_block_meta *meta = &ref->extent->cells[ref->index];
+    atomic_store(&meta->asked_bytes, n_bytes);
+    atomic_store(&meta->state, CUSHIM_MEM_LIVE);
     pthread_mutex_unlock(&heap()->lock);
     ck_assert(cushim_mem_blocks_find(
         &fixture->ledger,
         cushim_mem_extent_address(ref->extent) + ref->index * ref->extent->block_bytes, &lookup));
-    ck_assert_ptr_eq(lookup.cell, cell);
+    ck_assert_ptr_eq(lookup.meta, meta);
     return lookup;
 }
 
@@ -81,11 +81,11 @@ TEST(a_block_is_live_when_taken_and_free_at_once_when_given) {
 TEST(a_hosts_word_stays_in_the_cell_while_it_has_the_block) {
     fixture = fixture_create(NULL);
     struct cushim_mem_lookup first = fetch(1000), second = take(1000);
-    first.cell->next_free = 77;
-    second.cell->next_free = 78;
+    first.meta->next_free = 77;
+    second.meta->next_free = 78;
     give(&second.ref);
     second = take(1000);
-    ck_assert_uint_eq(first.cell->next_free, 77);
+    ck_assert_uint_eq(first.meta->next_free, 77);
     give(&first.ref);
     give(&second.ref);
     fixture_check(fixture);
