@@ -223,21 +223,21 @@ static CUresult call_free(struct cushim_cuda *cuda, CUdeviceptr address,
 /* Foreign memory, or ours that the driver served: its free is the driver's. */
 static CUresult free_natively(struct cushim_cuda *cuda, CUdeviceptr address,
                               enum cushim_entry_free_fn entry) {
-    struct cushim_foreign native;
-    bool was_known = cushim_entry_forget(address, &native);
+    struct cushim_foreign foreign;
+    bool was_known = cushim_entry_forget(address, &foreign);
     CUresult answer;
     if (cushim_stale_address_is_freed(cuda, address, &answer)) {
         if (was_known) /* and went with its context */
-            cushim_foreign_count_free(&native);
-        return cushim_entry_forgot(false, &native, address, answer);
+            cushim_foreign_count_free(&foreign);
+        return cushim_entry_forgot(false, &foreign, address, answer);
     }
     uint64_t start_ns = cushim_clock_ns();
     answer = call_free(cuda, address, entry);
     if (was_known && answer == CUDA_SUCCESS) {
-        cushim_mem_stats_add(&native.stats->n_native_frees, 1);
-        cushim_mem_stats_add_time(native.stats, &native.stats->native_free_ns, start_ns);
+        cushim_mem_stats_add(&foreign.stats->n_native_frees, 1);
+        cushim_mem_stats_add_time(foreign.stats, &foreign.stats->native_free_ns, start_ns);
     }
-    return cushim_entry_forgot(was_known, &native, address, answer);
+    return cushim_entry_forgot(was_known, &foreign, address, answer);
 }
 
 CUresult cushim_entry_free(struct cushim_cuda *cuda, CUdeviceptr address,
@@ -313,13 +313,13 @@ bool cushim_entry_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstrea
     return true;
 }
 
-/* `native` is whole, but for its context where `answer` is a refusal. */
-static CUresult note(const struct cushim_foreign *native, CUresult answer) {
+/* `foreign` is whole, but for its context where `answer` is a refusal. */
+static CUresult note(const struct cushim_foreign *foreign, CUresult answer) {
     if (answer == CUDA_SUCCESS) {
         cushim_process_note_driver_use();
-        cushim_foreign_record(native);
+        cushim_foreign_record(foreign);
     } else if (answer == CUDA_ERROR_OUT_OF_MEMORY) {
-        cushim_mem_stats_add(&native->stats->n_refused, 1);
+        cushim_mem_stats_add(&foreign->stats->n_refused, 1);
     }
     return answer;
 }
@@ -328,11 +328,11 @@ CUresult cushim_entry_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUre
                            uint64_t address, size_t n_bytes) {
     if (!cushim_process_is_on())
         return answer;
-    struct cushim_foreign native = {.address = address, .n_bytes = n_bytes, .kind = kind};
-    native.stats = cushim_process_stats(cuda, kind);
+    struct cushim_foreign foreign = {.address = address, .n_bytes = n_bytes, .kind = kind};
+    foreign.stats = cushim_process_stats(cuda, kind);
     if (answer == CUDA_SUCCESS)
-        cuda->cuCtxGetCurrent(&native.context);
-    return note(&native, answer);
+        cuda->cuCtxGetCurrent(&foreign.context);
+    return note(&foreign, answer);
 }
 
 CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresult answer,
@@ -345,28 +345,28 @@ CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresul
     if (answer == CUDA_SUCCESS)
         log_debug("request", "%s of size %zu was forwarded",
                   cushim_cuda_symbol_name(cushim_thread.row), n_bytes);
-    const struct cushim_foreign native = {
+    const struct cushim_foreign foreign = {
         .address = address,
         .n_bytes = n_bytes,
         .kind = CUSHIM_KIND_ASYNC,
         .context = owner.context,
         .stats = &cushim_page.stats[owner.device][CUSHIM_KIND_ASYNC],
     };
-    return note(&native, answer);
+    return note(&foreign, answer);
 }
 
-bool cushim_entry_forget(uint64_t address, struct cushim_foreign *native) {
-    return cushim_process_is_on() && cushim_foreign_erase(address, native);
+bool cushim_entry_forget(uint64_t address, struct cushim_foreign *foreign) {
+    return cushim_process_is_on() && cushim_foreign_erase(address, foreign);
 }
 
-CUresult cushim_entry_forgot(bool was_known, const struct cushim_foreign *native, uint64_t address,
+CUresult cushim_entry_forgot(bool was_known, const struct cushim_foreign *foreign, uint64_t address,
                              CUresult answer) {
     if (!cushim_process_is_on() || !address)
         return answer;
     if (was_known && answer == CUDA_SUCCESS) {
-        cushim_foreign_count_free(native);
+        cushim_foreign_count_free(foreign);
     } else if (was_known) {
-        cushim_foreign_restore(native);
+        cushim_foreign_restore(foreign);
     } else {
         cushim_mem_stats_add(&cushim_page.n_foreign_frees, 1);
         if (answer == CUDA_SUCCESS)

@@ -58,8 +58,8 @@ CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresul
                               uint64_t address, size_t n_bytes);
 
 /* Before and after a native free of memory that is not the heap's. */
-bool cushim_entry_forget(uint64_t address, struct cushim_foreign *native);
-CUresult cushim_entry_forgot(bool was_known, const struct cushim_foreign *native, uint64_t address,
+bool cushim_entry_forget(uint64_t address, struct cushim_foreign *foreign);
+CUresult cushim_entry_forgot(bool was_known, const struct cushim_foreign *foreign, uint64_t address,
                              CUresult answer);
 
 /* An allocation of any kind was refused: was memory of ours given back, so that a retry may help

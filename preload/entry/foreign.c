@@ -19,7 +19,7 @@
 #include "preload/state/tracing.h"
 
 struct row {
-    struct cushim_foreign native;
+    struct cushim_foreign foreign;
     UT_hash_handle hh;
 };
 
@@ -62,35 +62,35 @@ static void spare(struct shard *shard, struct row *row) {
 }
 
 /* Pinned memory is no device's. */
-static void charge(const struct cushim_foreign *native, bool is_there) {
-    size_t place = (size_t)(native->stats - &cushim_page.stats[0][0]);
+static void charge(const struct cushim_foreign *foreign, bool is_there) {
+    size_t place = (size_t)(foreign->stats - &cushim_page.stats[0][0]);
     if (place % CUSHIM_N_KINDS != CUSHIM_KIND_PINNED)
-        cushim_device_limit_charge((int)(place / CUSHIM_N_KINDS), native->n_bytes, is_there);
+        cushim_device_limit_charge((int)(place / CUSHIM_N_KINDS), foreign->n_bytes, is_there);
 }
 
-static void count_gone(const struct cushim_foreign *native) {
-    cushim_mem_stats_subtract(&native->stats->live_bytes, native->n_bytes);
-    charge(native, false);
+static void count_gone(const struct cushim_foreign *foreign) {
+    cushim_mem_stats_subtract(&foreign->stats->live_bytes, foreign->n_bytes);
+    charge(foreign, false);
     if (cushim_process.is_watched) {
-        cushim_tracing_free(native->stats, NULL, native->address);
-        cushim_sites_free(NULL, native->address);
+        cushim_tracing_free(foreign->stats, NULL, foreign->address);
+        cushim_sites_free(NULL, foreign->address);
     }
 }
 
-static void enter(const struct cushim_foreign *native) {
-    struct shard *shard = shard_of(native->address);
+static void enter(const struct cushim_foreign *foreign) {
+    struct shard *shard = shard_of(foreign->address);
     pthread_mutex_lock(&shard->lock);
-    struct row *row = find(shard, native->address);
+    struct row *row = find(shard, foreign->address);
     if (row) { /* freed in a way that we do not see */
-        count_gone(&row->native);
+        count_gone(&row->foreign);
         HASH_DEL(shard->rows, row);
     } else {
         row = take_spare(shard);
     }
     bool is_entered = false;
     if (row) {
-        row->native = *native;
-        HASH_ADD(hh, shard->rows, native.address, sizeof row->native.address, row);
+        row->foreign = *foreign;
+        HASH_ADD(hh, shard->rows, foreign.address, sizeof row->foreign.address, row);
         is_entered = row->hh.tbl; /* else uthash was out of memory */
         if (!is_entered)
             spare(shard, row);
@@ -98,55 +98,55 @@ static void enter(const struct cushim_foreign *native) {
     pthread_mutex_unlock(&shard->lock);
     if (!is_entered)
         return;
-    cushim_mem_stats_grow_live(native->stats, native->n_bytes);
-    charge(native, true);
+    cushim_mem_stats_grow_live(foreign->stats, foreign->n_bytes);
+    charge(foreign, true);
 }
 
-void cushim_foreign_record(const struct cushim_foreign *native) {
-    cushim_mem_stats_add(&native->stats->n_requests, 1);
-    cushim_mem_stats_add(&native->stats->n_natively, 1);
-    cushim_mem_stats_add(&native->stats->requested_bytes, native->n_bytes);
+void cushim_foreign_record(const struct cushim_foreign *foreign) {
+    cushim_mem_stats_add(&foreign->stats->n_requests, 1);
+    cushim_mem_stats_add(&foreign->stats->n_natively, 1);
+    cushim_mem_stats_add(&foreign->stats->requested_bytes, foreign->n_bytes);
     cushim_process_note_use();
-    enter(native);
+    enter(foreign);
     if (cushim_process.is_watched) {
-        cushim_tracing_alloc(native->stats, NULL, native->address, native->n_bytes, false);
-        cushim_sites_alloc(NULL, native->address, native->n_bytes);
+        cushim_tracing_alloc(foreign->stats, NULL, foreign->address, foreign->n_bytes, false);
+        cushim_sites_alloc(NULL, foreign->address, foreign->n_bytes);
     }
 }
 
-void cushim_foreign_restore(const struct cushim_foreign *native) {
-    enter(native);
+void cushim_foreign_restore(const struct cushim_foreign *foreign) {
+    enter(foreign);
     if (cushim_process.is_watched)
-        cushim_tracing_restored(native->stats, native->address, native->n_bytes);
+        cushim_tracing_restored(foreign->stats, foreign->address, foreign->n_bytes);
 }
 
-bool cushim_foreign_erase(uint64_t address, struct cushim_foreign *native) {
+bool cushim_foreign_erase(uint64_t address, struct cushim_foreign *foreign) {
     struct shard *shard = shard_of(address);
     pthread_mutex_lock(&shard->lock);
     struct row *row = find(shard, address);
     if (row) {
-        *native = row->native;
+        *foreign = row->foreign;
         HASH_DEL(shard->rows, row);
         spare(shard, row);
     }
     pthread_mutex_unlock(&shard->lock);
     if (row)
-        count_gone(native);
+        count_gone(foreign);
     return row;
 }
 
-void cushim_foreign_count_free(const struct cushim_foreign *native) {
-    cushim_mem_stats_add(&native->stats->n_frees, 1);
+void cushim_foreign_count_free(const struct cushim_foreign *foreign) {
+    cushim_mem_stats_add(&foreign->stats->n_frees, 1);
 }
 
 static void drop_from(struct shard *shard, CUcontext context, bool is_all) {
     struct row *row, *next;
     pthread_mutex_lock(&shard->lock);
     HASH_ITER(hh, shard->rows, row, next) {
-        if (row->native.context != context && !is_all)
+        if (row->foreign.context != context && !is_all)
             continue;
         HASH_DEL(shard->rows, row);
-        count_gone(&row->native);
+        count_gone(&row->foreign);
         spare(shard, row);
     }
     pthread_mutex_unlock(&shard->lock);

@@ -20,16 +20,16 @@ struct cushim_foreign {
 };
 
 /* Count a native allocation and remember it. */
-void cushim_foreign_record(const struct cushim_foreign *native);
+void cushim_foreign_record(const struct cushim_foreign *foreign);
 
 /* Forget an address that is about to be freed; false where it is unknown. */
-bool cushim_foreign_erase(uint64_t address, struct cushim_foreign *native);
+bool cushim_foreign_erase(uint64_t address, struct cushim_foreign *foreign);
 
 /* The free failed: remember it again. */
-void cushim_foreign_restore(const struct cushim_foreign *native);
+void cushim_foreign_restore(const struct cushim_foreign *foreign);
 
 /* The free succeeded: count it. */
-void cushim_foreign_count_free(const struct cushim_foreign *native);
+void cushim_foreign_count_free(const struct cushim_foreign *foreign);
 
 /* A context was destroyed, with all that was allocated in it. */
 void cushim_foreign_drop(CUcontext context);

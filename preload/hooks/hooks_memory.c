@@ -117,15 +117,15 @@ CUSHIM_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t
 static CUresult free_async(struct cushim_cuda *cuda, __typeof__(&cuMemFreeAsync) real,
                            CUdeviceptr address, CUstream stream, CUstream order) {
     CUresult answer;
-    struct cushim_foreign native;
+    struct cushim_foreign foreign;
     if (!cushim_process_is_on())
         return real(address, stream);
     if (cushim_entry_free_on(cuda, address, order, &answer))
         return answer;
-    bool was_known = cushim_entry_forget(address, &native);
+    bool was_known = cushim_entry_forget(address, &foreign);
     if (was_known || !cushim_stale_address_is_freed(cuda, address, &answer))
         answer = real(address, stream);
-    return cushim_entry_forgot(was_known, &native, address, answer);
+    return cushim_entry_forgot(was_known, &foreign, address, answer);
 }
 
 CUSHIM_PATCHABLE(cuMemFreeAsync)
