@@ -33,11 +33,11 @@ size_t cushim_copy_span(size_t width_bytes, size_t height, size_t depth, size_t 
  * One end of a copy, looked up once: most ends are foreign, and those cost the page map alone.
  */
 static inline bool may_be_ours(const struct cushim_end *end) {
-    return cushim_mem_pagemap_find(&cushim_process.ledger.map, end->address);
+    return cushim_mem_pagemap_find(&cushim_process.blocks.map, end->address);
 }
 
 static bool look(const struct cushim_end *end, struct cushim_mem_lookup *lookup) {
-    return may_be_ours(end) && cushim_mem_blocks_find(&cushim_process.ledger, end->address, lookup);
+    return may_be_ours(end) && cushim_mem_blocks_find(&cushim_process.blocks, end->address, lookup);
 }
 
 /* False: refuse. */
@@ -79,7 +79,7 @@ static inline bool judge_foreign(const struct cushim_end *end, const char *what)
 
 APART bool is_admitted_ours(const struct cushim_end *end, const char *what) {
     struct cushim_mem_lookup lookup;
-    return cushim_mem_blocks_find(&cushim_process.ledger, end->address, &lookup)
+    return cushim_mem_blocks_find(&cushim_process.blocks, end->address, &lookup)
                ? judge(end, &lookup, what)
                : judge_foreign(end, what);
 }

@@ -55,10 +55,10 @@ static inline void cushim_copy_line(struct cushim_copy *copy, enum cushim_direct
 static inline __attribute__((always_inline)) bool cushim_copy_end_is_plain(uint64_t address,
                                                                            size_t n_bytes) {
     enum cushim_mem_verdict verdict =
-        cushim_mem_blocks_glance(&cushim_process.ledger, address, n_bytes);
+        cushim_mem_blocks_glance(&cushim_process.blocks, address, n_bytes);
     return verdict == CUSHIM_MEM_INSIDE ||
            (verdict == CUSHIM_MEM_FOREIGN &&
-            !cushim_mem_pagemap_has_vacated(&cushim_process.ledger.map));
+            !cushim_mem_pagemap_has_vacated(&cushim_process.blocks.map));
 }
 
 /*

@@ -107,7 +107,7 @@ bool cushim_entry_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size
 static bool hold_block(CUdeviceptr address, struct cushim_mem_lookup *lookup) {
     uint64_t until_ns = 0;
     unsigned n_looks = 0;
-    while (cushim_mem_blocks_find(&cushim_process.ledger, address, lookup)) {
+    while (cushim_mem_blocks_find(&cushim_process.blocks, address, lookup)) {
         struct cushim_mem_heap *heap = lookup->segment->heap;
         if (!cushim_contexts_hold(heap)) {
             until_ns = until_ns ? until_ns : cushim_clock_ns() + CUSHIM_CONTEXTS_PATIENCE_NS;
@@ -129,7 +129,7 @@ static bool hold_block(CUdeviceptr address, struct cushim_mem_lookup *lookup) {
 static bool is_barred(CUdeviceptr address) {
     struct cushim_mem_lookup lookup;
     return cushim_thread.host_function_depth &&
-           cushim_mem_blocks_find(&cushim_process.ledger, address, &lookup);
+           cushim_mem_blocks_find(&cushim_process.blocks, address, &lookup);
 }
 
 /* An address of ours that is not the start of a live block: native says INVALID_VALUE (C6). */

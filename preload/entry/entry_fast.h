@@ -41,11 +41,11 @@ static inline CUdeviceptr cushim_entry_fast_alloc(size_t n_bytes, enum cushim_cu
  * driver's answer.  Counted where it succeeds: all else is to go on to entry.h. */
 static inline int cushim_entry_fast_free(CUdeviceptr address, enum cushim_mem_free_entry entry,
                                          enum cushim_cuda_symbol row) {
-    struct cushim_mem_blocks *ledger = &cushim_process.ledger;
+    struct cushim_mem_blocks *blocks = &cushim_process.blocks;
     int answer = CUSHIM_MEM_FAST_DECLINED;
     if (!cushim_process.policy.is_relaxed)
-        answer = cushim_mem_fast_release_behind_wait(ledger, address, entry);
-    else if (cushim_mem_fast_release(ledger, address, entry))
+        answer = cushim_mem_fast_release_behind_wait(blocks, address, entry);
+    else if (cushim_mem_fast_release(blocks, address, entry))
         answer = CUDA_SUCCESS;
     if (answer == CUDA_SUCCESS)
         cushim_process_count_in(cushim_thread.shard, row);

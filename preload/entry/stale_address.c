@@ -8,7 +8,7 @@
 #include "preload/state/captures.h"
 
 static void resettle(uint64_t base, size_t n_bytes) {
-    cushim_mem_pagemap_resettle(&cushim_process.ledger.map, base, n_bytes);
+    cushim_mem_pagemap_resettle(&cushim_process.blocks.map, base, n_bytes);
 }
 
 /*
@@ -62,7 +62,7 @@ bool cushim_stale_address_is(uint64_t address) {
 
 static bool is_ours(uint64_t address) {
     struct cushim_mem_lookup lookup;
-    return cushim_mem_blocks_find(&cushim_process.ledger, address, &lookup);
+    return cushim_mem_blocks_find(&cushim_process.blocks, address, &lookup);
 }
 
 /* Is it nothing that the program has: the driver does not know it, or a segment of ours is there by

@@ -19,12 +19,12 @@ struct cushim_cuda;
 
 /* Was any context with memory of ours destroyed? */
 static inline bool cushim_stale_address_matters(void) {
-    return cushim_mem_pagemap_has_vacated(&cushim_process.ledger.map);
+    return cushim_mem_pagemap_has_vacated(&cushim_process.blocks.map);
 }
 
 /* May a foreign address be stale?  One load until the first such context. */
 static inline bool cushim_stale_address_may_be(uint64_t address) {
-    return cushim_mem_pagemap_is_vacated(&cushim_process.ledger.map, address);
+    return cushim_mem_pagemap_is_vacated(&cushim_process.blocks.map, address);
 }
 
 /*

@@ -114,7 +114,7 @@ static void read_options(void) {
         options->copy_stage || is_seen ? options->copy_stage_min : SIZE_MAX;
     cushim_process.process = getpid();
     cushim_live_begin();
-    cushim_sites_begin(&cushim_page.head, &cushim_process.ledger);
+    cushim_sites_begin(&cushim_page.head, &cushim_process.blocks);
     cushim_process.policy.is_sampled = cushim_sites_are_on();
     if (cushim_process_options.cushim && *cushim_process_options.trace) {
         cushim_tracing_begin(&(struct cushim_tracing_wish){

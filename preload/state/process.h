@@ -25,7 +25,7 @@
 struct cushim_mem_heap;
 
 struct cushim_process {
-    struct cushim_mem_blocks ledger;
+    struct cushim_mem_blocks blocks;
     struct cushim_mem_policy policy;
     atomic_bool is_used;        /* memory was allocated or copied: there is something to report */
     int exit_status;            /* that exit was called with; 0 until then */

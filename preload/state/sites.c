@@ -24,15 +24,15 @@ struct row {
 
 static struct {
     const struct cushim_page_head *head;
-    struct cushim_mem_blocks *ledger;
+    struct cushim_mem_blocks *blocks;
     uint64_t mean_bytes;       /* 0: off.  Constant once the options were read */
     pthread_mutex_t lock;      /* guards what is below, and the sites of the page */
     struct row *rows, *spares; /* those by hh.next */
 } sites = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-void cushim_sites_begin(const struct cushim_page_head *head, struct cushim_mem_blocks *ledger) {
+void cushim_sites_begin(const struct cushim_page_head *head, struct cushim_mem_blocks *blocks) {
     sites.head = head;
-    sites.ledger = ledger;
+    sites.blocks = blocks;
     sites.mean_bytes = head->sample_bytes;
     if (sites.mean_bytes) {
         struct cushim_backtrace stack;
@@ -141,7 +141,7 @@ void cushim_sites_alloc(const void *heap, uint64_t address, size_t n_bytes) {
     if (!cushim_sites_are_on() || draw() >= n_bytes)
         return;
     cushim_backtrace_take(&stack);
-    if (heap && cushim_mem_blocks_find(sites.ledger, address, &lookup))
+    if (heap && cushim_mem_blocks_find(sites.blocks, address, &lookup))
         cushim_mem_block_watch(&lookup);
     pthread_mutex_lock(&sites.lock);
     enter(&(struct cushim_sites_free){address, heap, n_bytes, key_of(&stack)}, &stack);

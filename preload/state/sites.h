@@ -17,9 +17,9 @@ struct cushim_mem_blocks;
 struct cushim_mem_lookup;
 struct cushim_page_head;
 
-/* The options were read; the page, whose head is given, is where it will be, and the ledger has the
- * blocks of all heaps. */
-void cushim_sites_begin(const struct cushim_page_head *head, struct cushim_mem_blocks *ledger);
+/* The options were read; the page, whose head is given, is where it will be, and the table of
+ * blocks has the blocks of all heaps. */
+void cushim_sites_begin(const struct cushim_page_head *head, struct cushim_mem_blocks *blocks);
 
 /* In a forked child: it has none, or if it `is_fresh` begins anew. */
 void cushim_sites_in_child(bool is_fresh);

@@ -12,7 +12,7 @@
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 
-struct cushim_mem_blocks cushim_pool_ledger;
+struct cushim_mem_blocks cushim_pool_blocks;
 
 enum { DEDICATED_BYTES = 2 << 20 };
 static const size_t never_shared_bytes = (size_t)256 << 20;
@@ -133,7 +133,7 @@ enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t b
 
 struct cushim_pool_block *cushim_pool_heap_block(uint64_t address) {
     struct cushim_mem_lookup lookup;
-    if (!cushim_mem_blocks_find(&cushim_pool_ledger, address, &lookup) ||
+    if (!cushim_mem_blocks_find(&cushim_pool_blocks, address, &lookup) ||
         lookup.state != CUSHIM_MEM_LIVE)
         return NULL;
     struct cushim_pool_heap *heap = (struct cushim_pool_heap *)(void *)lookup.segment->heap - 1;
@@ -255,7 +255,7 @@ static void open_core(struct cushim_pool_heap *heap, struct cushim_pool_object *
                                          .cuda = &cushim_driver_cuda,
                                          .context = heap->context->handle,
                                          .device = heap->context->device,
-                                         .ledger = &cushim_pool_ledger,
+                                         .blocks = &cushim_pool_blocks,
                                          .policy = &heap->core_policy,
                                          .stats = &heap->core_stats,
                                          .kind = heap->kind,

@@ -299,7 +299,7 @@ static inline bool cushim_pool_cache_is_gone(const struct cushim_pool_cache *cac
  * held block is freed; then, and at once where its context died, it may be another pool's.
  */
 
-extern struct cushim_mem_blocks cushim_pool_ledger;
+extern struct cushim_mem_blocks cushim_pool_blocks;
 
 /**
  * The heap of a device and kind, made at need.

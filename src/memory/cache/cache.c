@@ -54,7 +54,7 @@ static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *
     for (; n && bin->n; n--) {
         /* out of the cache first: the slab may go with the block */
         struct cushim_mem_slot slot = *cushim_mem_cache_unlink(cache, bin, bin->oldest);
-        struct cushim_mem_extent *slab = cushim_mem_blocks_slab(heap->ledger, slot.address);
+        struct cushim_mem_extent *slab = cushim_mem_blocks_slab(heap->blocks, slot.address);
         /* while its context ends another one may have the addresses: the block is no more */
         if (!slab || slab->segment->heap != heap)
             continue;

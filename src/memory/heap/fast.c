@@ -65,21 +65,21 @@ static inline void end(struct cushim_mem_heap *heap) {
  * alone.  Where a block of a page or more begins with the page it is no other's, so large blocks
  * are told at once; of the smaller ones few take the slow path for it.
  */
-static inline struct cushim_mem_extent *slab_at(struct cushim_mem_blocks *ledger,
+static inline struct cushim_mem_extent *slab_at(struct cushim_mem_blocks *blocks,
                                                 uint64_t address) {
-    struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&ledger->map, address);
+    struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&blocks->map, address);
     return slab || address % CUSHIM_MEM_PAGE_BYTES == 0 ? slab
-                                                        : cushim_mem_blocks_slab(ledger, address);
+                                                        : cushim_mem_blocks_slab(blocks, address);
 }
 
 /*
  * The block that starts at an address, where it is one of a slab, of a heap whose frees of that
- * entry are this simple: what the ledger says of it, in fewer steps.  Whether it is LIVE the
- * exchange will tell.
+ * entry are this simple: what the table of blocks says of it, in fewer steps.  Whether it is LIVE
+ * the exchange will tell.
  */
-static inline bool find(struct cushim_mem_blocks *ledger, uint64_t address,
+static inline bool find(struct cushim_mem_blocks *blocks, uint64_t address,
                         enum cushim_mem_free_entry entry, struct cushim_mem_lookup *lookup) {
-    struct cushim_mem_extent *slab = slab_at(ledger, address);
+    struct cushim_mem_extent *slab = slab_at(blocks, address);
     if (!slab || atomic_load_explicit(&slab->kind, memory_order_acquire) != CUSHIM_MEM_EXTENT_SLAB)
         return false;
     lookup->segment = slab->segment;
@@ -127,10 +127,10 @@ static inline bool give_proven(struct cushim_mem_cache *cache,
     return true;
 }
 
-bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
+bool cushim_mem_fast_release(struct cushim_mem_blocks *blocks, uint64_t address,
                              enum cushim_mem_free_entry entry) {
     struct cushim_mem_lookup lookup;
-    if (!find(ledger, address, entry, &lookup))
+    if (!find(blocks, address, entry, &lookup))
         return false;
     struct cushim_mem_heap *heap = lookup.segment->heap;
     if (cushim_mem_fence_effect(heap->fence))
@@ -151,12 +151,12 @@ bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
  * the cache taken is of that life, and all else ends as the slow path does.  Where blocks
  * are deferred the slow path closes an epoch, so that its wait is theirs as well.
  */
-int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64_t address,
+int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *blocks, uint64_t address,
                                         enum cushim_mem_free_entry entry) {
     struct cushim_mem_lookup lookup;
     uint32_t live = CUSHIM_MEM_LIVE;
     CUresult answer;
-    if (!find(ledger, address, entry, &lookup))
+    if (!find(blocks, address, entry, &lookup))
         return CUSHIM_MEM_FAST_DECLINED;
     struct cushim_mem_heap *heap = lookup.segment->heap;
     uint64_t life = cushim_mem_heap_life(heap);

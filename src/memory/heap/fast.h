@@ -35,7 +35,7 @@ uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *heap, size_t n_bytes);
  * Threads  any that captures nothing      Stream   none, but that what the heap may not hold any
  * more may go back to the driver, as in any free
  */
-bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
+bool cushim_mem_fast_release(struct cushim_mem_blocks *blocks, uint64_t address,
                              enum cushim_mem_free_entry entry);
 
 enum { CUSHIM_MEM_FAST_DECLINED = -1 };
@@ -46,7 +46,7 @@ enum { CUSHIM_MEM_FAST_DECLINED = -1 };
  * the driver refused: the block is LIVE as before, or went with its context Stream  host wait, as
  * cudaFree
  */
-int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *ledger, uint64_t address,
+int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *blocks, uint64_t address,
                                         enum cushim_mem_free_entry entry);
 
 /* A free that took no lock has changed nothing of what is held, but time may have: then what the

@@ -281,7 +281,7 @@ static enum cushim_status release_relaxed(struct freeing *freeing) {
 static bool is_as_found(const struct freeing *freeing) {
     const struct cushim_mem_lookup *lookup = freeing->lookup;
     struct cushim_mem_lookup now;
-    return cushim_mem_blocks_find(freeing->heap->ledger, lookup->base, &now) &&
+    return cushim_mem_blocks_find(freeing->heap->blocks, lookup->base, &now) &&
            now.meta == lookup->meta && now.ref.extent == lookup->ref.extent;
 }
 

@@ -32,7 +32,7 @@ void cushim_mem_heap_open(struct cushim_mem_heap *heap, const struct cushim_mem_
     heap->cuda = setup->cuda;
     heap->context = setup->context;
     heap->device = setup->device;
-    heap->ledger = setup->ledger;
+    heap->blocks = setup->blocks;
     heap->policy = setup->policy;
     heap->stats = setup->stats;
     atomic_store(&heap->damage, CUDA_SUCCESS);

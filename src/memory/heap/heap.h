@@ -31,7 +31,7 @@ struct cushim_mem_heap_setup {
     struct cushim_cuda *cuda;
     CUcontext context; /* must be current */
     int device;
-    struct cushim_mem_blocks *ledger;
+    struct cushim_mem_blocks *blocks;
     const struct cushim_mem_policy *policy;
     struct cushim_mem_stats *stats; /* of the device and kind; shared by its contexts */
     enum cushim_mem_kind kind;
@@ -95,7 +95,7 @@ enum cushim_status cushim_mem_heap_take(struct cushim_mem_heap *heap, uint64_t l
 
 /**
  * Take a LIVE block back, once all work of the context is over.
- * @param lookup  from the ledger
+ * @param lookup  from the table of blocks
  * @param answer  what the driver said where the wait failed, else CUDA_SUCCESS
  * @return CUSHIM_OK | CUSHIM_DOUBLEFREE (another thread freed it first) | the status of `answer`
  * (the block is LIVE as before) Threads  any      Stream   host wait, as cudaFree

@@ -25,18 +25,18 @@ static bool find_in_chunk(struct cushim_mem_extent *extent, uint64_t address,
     return true;
 }
 
-struct cushim_mem_extent *cushim_mem_blocks_slab(struct cushim_mem_blocks *ledger,
+struct cushim_mem_extent *cushim_mem_blocks_slab(struct cushim_mem_blocks *blocks,
                                                  uint64_t address) {
-    const struct cushim_mem_segment *segment = cushim_mem_pagemap_find(&ledger->map, address);
+    const struct cushim_mem_segment *segment = cushim_mem_pagemap_find(&blocks->map, address);
     if (!segment || segment->is_dedicated)
         return NULL;
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, address);
     return extent && cushim_mem_extent_is_cut(extent) ? extent : NULL;
 }
 
-bool cushim_mem_blocks_find(struct cushim_mem_blocks *ledger, uint64_t address,
+bool cushim_mem_blocks_find(struct cushim_mem_blocks *blocks, uint64_t address,
                             struct cushim_mem_lookup *lookup) {
-    struct cushim_mem_segment *segment = cushim_mem_pagemap_find(&ledger->map, address);
+    struct cushim_mem_segment *segment = cushim_mem_pagemap_find(&blocks->map, address);
     if (!segment)
         return false;
     lookup->segment = segment;

@@ -68,11 +68,11 @@ static inline bool cushim_mem_blocks_find_in_extent(const struct cushim_mem_segm
  * alone.  NULL where there is none.  So of a LIVE block, or one in a cache, no descriptor is read
  * but its own slab's, which stays.
  */
-struct cushim_mem_extent *cushim_mem_blocks_slab(struct cushim_mem_blocks *ledger,
+struct cushim_mem_extent *cushim_mem_blocks_slab(struct cushim_mem_blocks *blocks,
                                                  uint64_t address);
 
 /* False: the address is foreign, `lookup` untouched. */
-bool cushim_mem_blocks_find(struct cushim_mem_blocks *ledger, uint64_t address,
+bool cushim_mem_blocks_find(struct cushim_mem_blocks *blocks, uint64_t address,
                             struct cushim_mem_lookup *lookup);
 
 enum cushim_mem_verdict {
@@ -99,11 +99,11 @@ cushim_mem_blocks_judge(const struct cushim_mem_lookup *lookup, uint64_t address
  * not a plain case, as blocks of the arena and between guards.
  */
 static inline __attribute__((always_inline)) enum cushim_mem_verdict
-cushim_mem_blocks_glance(struct cushim_mem_blocks *ledger, uint64_t address, size_t n_bytes) {
+cushim_mem_blocks_glance(struct cushim_mem_blocks *blocks, uint64_t address, size_t n_bytes) {
     struct cushim_mem_lookup lookup;
-    struct cushim_mem_extent *extent = cushim_mem_pagemap_slab(&ledger->map, address);
+    struct cushim_mem_extent *extent = cushim_mem_pagemap_slab(&blocks->map, address);
     const struct cushim_mem_segment *segment =
-        extent ? extent->segment : cushim_mem_pagemap_find(&ledger->map, address);
+        extent ? extent->segment : cushim_mem_pagemap_find(&blocks->map, address);
     if (!segment)
         return CUSHIM_MEM_FOREIGN;
     if (!extent)

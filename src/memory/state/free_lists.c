@@ -66,7 +66,7 @@ static void give_run(struct cushim_mem_heap *heap, struct cushim_mem_extent *ext
 
 /* It is a free run again. */
 static void give_slab(struct cushim_mem_heap *heap, struct cushim_mem_extent *slab) {
-    cushim_mem_pagemap_note_slab(&heap->ledger->map, slab, false);
+    cushim_mem_pagemap_note_slab(&heap->blocks->map, slab, false);
     give_run(heap, slab);
 }
 
@@ -92,7 +92,7 @@ static bool take_small(struct cushim_mem_heap *heap, size_t n_bytes,
         give_run(heap, extent);
         return false;
     }
-    cushim_mem_pagemap_note_slab(&heap->ledger->map, extent, true);
+    cushim_mem_pagemap_note_slab(&heap->blocks->map, extent, true);
     return cushim_mem_bucket_take(bucket, ref);
 }
 
@@ -197,7 +197,7 @@ void cushim_mem_free_lists_retire(struct cushim_mem_heap *heap,
 static void end_retired(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     for (struct cushim_mem_extent *extent = &segment->first; extent; extent = extent->after) {
         atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_RETIRED, memory_order_release);
-        cushim_mem_pagemap_note_slab(&heap->ledger->map, extent, false);
+        cushim_mem_pagemap_note_slab(&heap->blocks->map, extent, false);
     }
     cushim_mem_segment_join(&heap->meta, segment);
     segment->first.n_free_cells = segment->first.n_retired_cells = 0;
@@ -218,7 +218,7 @@ static void give_retired(struct cushim_mem_heap *heap, struct cushim_mem_segment
 void cushim_mem_free_lists_show(struct cushim_mem_heap *heap, uint64_t address) {
     struct cushim_mem_lookup lookup;
     /* it may have been freed, and more, since its handle was asked for */
-    if (!cushim_mem_blocks_find(heap->ledger, address, &lookup) || lookup.segment->heap != heap ||
+    if (!cushim_mem_blocks_find(heap->blocks, address, &lookup) || lookup.segment->heap != heap ||
         lookup.state != CUSHIM_MEM_LIVE)
         return;
     if (atomic_load_explicit(&lookup.ref.extent->kind, memory_order_relaxed) ==

@@ -41,7 +41,7 @@ struct cushim_mem_heap {
     struct cushim_cuda *cuda;
     CUcontext context;
     int device;
-    struct cushim_mem_blocks *ledger;
+    struct cushim_mem_blocks *blocks;
     const struct cushim_mem_policy *policy;
     struct cushim_mem_stats *stats;
     enum cushim_mem_kind kind;

@@ -139,7 +139,7 @@ struct cushim_mem_extent *cushim_mem_segments_enter(struct cushim_mem_heap *heap
     if (is_dedicated)
         cushim_mem_extent_make_block(extent, n_bytes);
     /* the page map last: from here on look-ups see the segment */
-    if (cushim_mem_pagemap_set(&heap->ledger->map, base, reach(heap, segment), segment) !=
+    if (cushim_mem_pagemap_set(&heap->blocks->map, base, reach(heap, segment), segment) !=
         CUSHIM_OK) {
         cushim_mem_segment_destroy(&heap->meta, segment);
         return NULL;
@@ -155,7 +155,7 @@ struct cushim_mem_extent *cushim_mem_segments_enter(struct cushim_mem_heap *heap
 
 /* Nobody finds the segment any more; for this no lock is needed. */
 static void erase(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
-    cushim_mem_pagemap_clear(&heap->ledger->map, segment->base, reach(heap, segment), segment);
+    cushim_mem_pagemap_clear(&heap->blocks->map, segment->base, reach(heap, segment), segment);
 }
 
 struct cushim_mem_segment *cushim_mem_segments_detach(struct cushim_mem_heap *heap,
@@ -181,7 +181,7 @@ static bool put_back(struct cushim_mem_heap *heap, struct cushim_mem_segment *se
         return false;
     }
     /* cannot fail: the tables of the map are there since the segment was entered */
-    cushim_mem_pagemap_set(&heap->ledger->map, segment->base, reach(heap, segment), segment);
+    cushim_mem_pagemap_set(&heap->blocks->map, segment->base, reach(heap, segment), segment);
     link_segment(heap, segment);
     return true;
 }
@@ -245,7 +245,7 @@ enum cushim_status cushim_mem_segments_free(struct cushim_mem_heap *heap,
 
 /* The context went: no look-up finds its blocks, and none of them counts as live. */
 static void forget_blocks(struct cushim_mem_heap *heap, struct cushim_mem_extent *extent) {
-    cushim_mem_pagemap_note_slab(&heap->ledger->map, extent, false);
+    cushim_mem_pagemap_note_slab(&heap->blocks->map, extent, false);
     for (uint32_t i = 0; i < extent->n_cells; i++) {
         const struct cushim_mem_block_meta *meta = &extent->cells[i];
         if (cushim_mem_state_of(atomic_load_explicit(&meta->state, memory_order_relaxed)) !=
@@ -264,7 +264,7 @@ void cushim_mem_segments_abandon(struct cushim_mem_heap *heap) {
         cushim_mem_limit_refund(budget_of(heap), segment->n_bytes);
         /* addresses of managed and pinned memory may become the program's own host memory */
         if (heap->kind == CUSHIM_MEM_DEVICE)
-            cushim_mem_pagemap_vacate(&heap->ledger->map, segment->base, segment->n_bytes);
+            cushim_mem_pagemap_vacate(&heap->blocks->map, segment->base, segment->n_bytes);
         for (struct cushim_mem_extent *extent = &segment->first; extent; extent = extent->after)
             forget_blocks(heap, extent);
         erase(heap, segment);

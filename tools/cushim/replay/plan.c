@@ -39,12 +39,12 @@ static struct engine {
     const struct setting *setting;
     struct plan *plan;
     struct cushim_cuda *cuda;
-    struct cushim_mem_blocks ledger;
+    struct cushim_mem_blocks blocks;
     struct cushim_mem_policy policies[CUSHIM_MEM_PINNED + 1];
     struct cushim_mem_limit budgets[CUSHIM_TRACE_DEVICES];
     struct cushim_mem_stats stats[CUSHIM_TRACE_DEVICES][CUSHIM_MEM_PINNED + 1];
     struct pool *pools;
-    struct block *blocks;
+    struct block *recorded_blocks;
 } engine;
 
 /* ---- the engine ---- */
@@ -124,7 +124,7 @@ static struct pool *pool_of(uint64_t number, unsigned device, unsigned kind) {
                                               .cuda = engine.cuda,
                                               .context = (CUcontext)(uintptr_t)number,
                                               .device = (int)device,
-                                              .ledger = &engine.ledger,
+                                              .blocks = &engine.blocks,
                                               .gate = &guard,
                                               .policy = &engine.policies[kind],
                                               .stats = &engine.stats[device][kind],
@@ -158,13 +158,13 @@ static void take_held(unsigned device, unsigned kind) {
 
 static bool remember(uint64_t recorded, uint64_t address) {
     struct block *block;
-    HASH_FIND(hh, engine.blocks, &recorded, sizeof recorded, block);
+    HASH_FIND(hh, engine.recorded_blocks, &recorded, sizeof recorded, block);
     if (!block) {
         block = calloc(1, sizeof *block);
         if (!block)
             return false;
         block->recorded = recorded;
-        HASH_ADD(hh, engine.blocks, recorded, sizeof block->recorded, block);
+        HASH_ADD(hh, engine.recorded_blocks, recorded, sizeof block->recorded, block);
     }
     block->address = address;
     return true;
@@ -173,11 +173,11 @@ static bool remember(uint64_t recorded, uint64_t address) {
 /* True, and what it became, where it was served here; then it is forgotten. */
 static bool forget(uint64_t recorded, uint64_t *address) {
     struct block *block;
-    HASH_FIND(hh, engine.blocks, &recorded, sizeof recorded, block);
+    HASH_FIND(hh, engine.recorded_blocks, &recorded, sizeof recorded, block);
     if (!block)
         return false;
     *address = block->address;
-    HASH_DEL(engine.blocks, block);
+    HASH_DEL(engine.recorded_blocks, block);
     free(block);
     return true;
 }
@@ -221,7 +221,7 @@ static void replay_free(const struct cushim_trace_account *account) {
     sums->live_bytes -= of->n_bytes;
     if (!address) {
         sums->n_calls++;
-    } else if (cushim_mem_blocks_find(&engine.ledger, address, &lookup)) {
+    } else if (cushim_mem_blocks_find(&engine.blocks, address, &lookup)) {
         no_device_set_context((uint64_t)(uintptr_t)lookup.segment->heap->context, of->device);
         cushim_mem_heap_release(lookup.segment->heap, &lookup, &answer);
         take_held(of->device, of->kind);
@@ -256,7 +256,7 @@ static bool replay_refused(const struct cushim_trace_event *event) {
         return true;
     }
     take_held(event->device, event->kind);
-    if (cushim_mem_blocks_find(&engine.ledger, block.address, &lookup))
+    if (cushim_mem_blocks_find(&engine.blocks, block.address, &lookup))
         cushim_mem_heap_release(&pool->heap, &lookup, &answer);
     return true;
 }

@@ -63,7 +63,7 @@ TEST(a_second_free_is_found_and_changes_nothing) {
     for (size_t i = 0; i < 3; i++) {
         struct cushim_mem_lookup lookup;
         uint64_t address = fixture_take(fixture, sizes[i]);
-        ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+        ck_assert(cushim_mem_blocks_find(&fixture->blocks, address, &lookup));
         fixture_give(fixture, address);
         ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_DOUBLEFREE);
         /* the same of two threads that looked the block up at once */
@@ -87,7 +87,7 @@ TEST(a_free_with_an_old_look_up_counts_what_is_live_now) {
     struct cushim_mem_lookup old;
     fixture = fixture_create(NULL);
     uint64_t address = fixture_take(fixture, 1000);
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &old));
+    ck_assert(cushim_mem_blocks_find(&fixture->blocks, address, &old));
     fixture_give(fixture, address);
     ck_assert_uint_eq(fixture_take(fixture, 520), address);
     ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[0], &old, &answer), CUSHIM_OK);
@@ -113,7 +113,7 @@ static uint64_t watched;
 static void look_in_wait(const char *name) {
     struct cushim_mem_lookup lookup;
     if (strcmp(name, "cuEventSynchronize") == 0 &&
-        cushim_mem_blocks_find(&fixture->ledger, watched, &lookup)) {
+        cushim_mem_blocks_find(&fixture->blocks, watched, &lookup)) {
         struct cushim_mem_block block;
         state_in_wait = lookup.state;
         cushim_mem_heap_obtain_hit(&fixture->heaps[0], 1000, &block);
@@ -223,7 +223,7 @@ TEST(a_retired_segment_serves_nothing_more_and_goes_back_when_it_is_free) {
         struct cushim_mem_lookup lookup;
         fixture = fixture_create(NULL);
         uint64_t shared = fixture_take(fixture, N_BYTES), beside = fixture_take(fixture, N_BYTES);
-        ck_assert(cushim_mem_blocks_find(&fixture->ledger, shared, &lookup));
+        ck_assert(cushim_mem_blocks_find(&fixture->blocks, shared, &lookup));
         cushim_mem_heap_retire_segment(&fixture->heaps[0], lookup.segment);
         cushim_mem_heap_retire_segment(&fixture->heaps[0], lookup.segment);
         fixture_check(fixture);
@@ -265,7 +265,7 @@ TEST(an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign) {
     ck_assert(!cushim_mem_heap_is_open(&fixture->heaps[0]));
     for (unsigned i = 0; i < 5; i++) {
         ck_assert_int_eq(fixture_judge(fixture, addresses[i], 1), CUSHIM_MEM_FOREIGN);
-        ck_assert(cushim_mem_pagemap_is_vacated(&fixture->ledger.map, addresses[i] + sizes[i] - 1));
+        ck_assert(cushim_mem_pagemap_is_vacated(&fixture->blocks.map, addresses[i] + sizes[i] - 1));
     }
     ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
     ck_assert_uint_eq(fixture_stats(fixture)->block_bytes, 0);
@@ -288,7 +288,7 @@ TEST(what_another_pool_has_there_by_then_stays_its_own) {
     ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->heaps[1], 1000, &block), CUSHIM_OK);
     ck_assert_uint_eq(block.address, address);
     cushim_mem_heap_abandon(&fixture->heaps[0]);
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    ck_assert(cushim_mem_blocks_find(&fixture->blocks, address, &lookup));
     ck_assert_ptr_eq(lookup.segment->heap, &fixture->heaps[1]);
     ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[1], &lookup, &answer), CUSHIM_OK);
     fixture_check(fixture);

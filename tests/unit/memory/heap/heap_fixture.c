@@ -68,7 +68,7 @@ static void open_on(struct fixture *fixture, unsigned k, CUcontext context,
                          &(struct cushim_mem_heap_setup){.cuda = fixture->cuda,
                                                          .context = context,
                                                          .fence = fence,
-                                                         .ledger = &fixture->ledger,
+                                                         .blocks = &fixture->blocks,
                                                          .gate = &fixture->gate,
                                                          .policy = &fixture->policy,
                                                          .stats = &fixture->stats,
@@ -99,7 +99,7 @@ uint64_t fixture_take(struct fixture *fixture, size_t n_bytes) {
 
 static enum cushim_status find(struct fixture *fixture, uint64_t address,
                                struct cushim_mem_lookup *lookup) {
-    if (!cushim_mem_blocks_find(&fixture->ledger, address, lookup))
+    if (!cushim_mem_blocks_find(&fixture->blocks, address, lookup))
         return CUSHIM_UNKNOWNPTR;
     if (lookup->state != CUSHIM_MEM_LIVE)
         return CUSHIM_DOUBLEFREE;
@@ -113,10 +113,10 @@ enum cushim_status fixture_release(struct fixture *fixture, uint64_t address, CU
     *answer = CUDA_SUCCESS;
     bool is_fast = !fixture->gate.is_open(); /* as the entry points do */
     if (is_fast && !fixture->policy.is_relaxed)
-        fast = cushim_mem_fast_release_behind_wait(&fixture->ledger, address,
+        fast = cushim_mem_fast_release_behind_wait(&fixture->blocks, address,
                                                    CUSHIM_MEM_FREE_ENTRY_ANY);
     else if (is_fast &&
-             cushim_mem_fast_release(&fixture->ledger, address, CUSHIM_MEM_FREE_ENTRY_ANY))
+             cushim_mem_fast_release(&fixture->blocks, address, CUSHIM_MEM_FREE_ENTRY_ANY))
         fast = CUDA_SUCCESS;
     if (fast != CUSHIM_MEM_FAST_DECLINED) {
         *answer = (CUresult)fast;
@@ -157,13 +157,13 @@ size_t fixture_used_bytes(struct fixture *fixture) {
 
 enum cushim_mem_state fixture_state(struct fixture *fixture, uint64_t address) {
     struct cushim_mem_lookup lookup;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    ck_assert(cushim_mem_blocks_find(&fixture->blocks, address, &lookup));
     return lookup.state;
 }
 
 enum cushim_mem_verdict fixture_judge(struct fixture *fixture, uint64_t address, size_t n_bytes) {
     struct cushim_mem_lookup lookup;
-    return cushim_mem_blocks_find(&fixture->ledger, address, &lookup)
+    return cushim_mem_blocks_find(&fixture->blocks, address, &lookup)
                ? cushim_mem_blocks_judge(&lookup, address, n_bytes)
                : CUSHIM_MEM_FOREIGN;
 }
@@ -326,7 +326,7 @@ static const char *fault_of_segment(struct fixture *fixture,
         if (fault)
             return fault;
         if (extent->cells && cushim_mem_extent_is_cut(extent) &&
-            is_mapped_wrongly(&fixture->ledger.map, extent))
+            is_mapped_wrongly(&fixture->blocks.map, extent))
             return "the page map has a slab where it is not alone, or not where it is";
         n_extents++;
         n_grains += extent->n_grains;
@@ -339,7 +339,7 @@ static const char *fault_of_segment(struct fixture *fixture,
         return "starts and extents differ in number";
     uint64_t stride = segment->n_bytes > 1 << 28 ? 1 << 22 : 1 << 16;
     for (uint64_t at = segment->base; at < segment->base + segment->n_bytes; at += stride) {
-        if (cushim_mem_pagemap_find(&fixture->ledger.map, at) != segment)
+        if (cushim_mem_pagemap_find(&fixture->blocks.map, at) != segment)
             return "the page map does not lead to a segment";
     }
     if (!fake_is_allocated(segment->base))
@@ -393,7 +393,7 @@ static bool is_in_list(const struct cushim_mem_extent *slab, uint32_t index) {
 
 static const char *fault_of_slot(const struct cushim_mem_heap *heap,
                                  const struct cushim_mem_slot *slot, unsigned class_index) {
-    const struct cushim_mem_extent *extent = cushim_mem_blocks_slab(heap->ledger, slot->address);
+    const struct cushim_mem_extent *extent = cushim_mem_blocks_slab(heap->blocks, slot->address);
     uint32_t index = (uint32_t)(slot->meta - extent->cells);
     uint32_t state = atomic_load(&slot->meta->state);
     if (extent->class_index != class_index || extent->segment->heap != heap)

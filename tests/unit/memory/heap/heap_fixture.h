@@ -15,7 +15,7 @@ enum { FIXTURE_HEAPS = 2 };
 
 struct fixture {
     struct cushim_cuda *cuda; /* the fake as a table: apart, so that few compile one */
-    struct cushim_mem_blocks ledger;
+    struct cushim_mem_blocks blocks;
     struct cushim_mem_capture_guard gate;
     struct cushim_mem_policy policy;
     struct cushim_mem_stats stats, sum;

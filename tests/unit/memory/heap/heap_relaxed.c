@@ -73,7 +73,7 @@ TEST(a_second_free_of_a_pending_block_is_found) {
     for (unsigned i = 0; i < 2; i++) {
         struct cushim_mem_lookup lookup;
         uint64_t address = fixture_take(fixture, i ? 5 * MIB : 1000);
-        ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+        ck_assert(cushim_mem_blocks_find(&fixture->blocks, address, &lookup));
         fake_submit(0);
         fixture_give(fixture, address);
         ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_DOUBLEFREE);

@@ -18,7 +18,7 @@ static size_t held(void) {
 
 static const struct cushim_mem_segment *segment_of(uint64_t address) {
     struct cushim_mem_lookup lookup;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    ck_assert(cushim_mem_blocks_find(&fixture->blocks, address, &lookup));
     return lookup.segment;
 }
 

@@ -89,7 +89,7 @@ TEST(pending_blocks_are_not_given_back_to_the_driver) {
 
 static void retire(uint64_t address) {
     struct cushim_mem_lookup lookup;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    ck_assert(cushim_mem_blocks_find(&fixture->blocks, address, &lookup));
     cushim_mem_heap_retire_segment(&fixture->heaps[0], lookup.segment);
 }
 
@@ -172,7 +172,7 @@ TEST(a_refused_record_leaves_the_block_live_and_damage_is_noted) {
 static void defer(uint64_t address) {
     struct cushim_mem_heap *heap = &fixture->heaps[0];
     struct cushim_mem_lookup lookup;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    ck_assert(cushim_mem_blocks_find(&fixture->blocks, address, &lookup));
     ck_assert_int_eq(cushim_mem_heap_claim(heap, &lookup), CUSHIM_OK);
     pthread_mutex_lock(&heap->lock);
     ck_assert(cushim_mem_deferred_add(&heap->deferred, &heap->meta, &lookup.ref,

@@ -126,7 +126,7 @@ TEST(a_look_up_of_a_live_block_reads_nothing_of_its_neighbour) {
     fixture_trim(fixture, 0);
     pthread_create(&thread, NULL, come_and_go, NULL);
     while (!atomic_load(&is_quiet)) {
-        enum cushim_mem_verdict verdict = cushim_mem_blocks_glance(&fixture->ledger, last, 1);
+        enum cushim_mem_verdict verdict = cushim_mem_blocks_glance(&fixture->blocks, last, 1);
         atomic_fetch_add(&n_wrong, verdict != CUSHIM_MEM_INSIDE);
     }
     pthread_join(thread, NULL);

@@ -41,7 +41,7 @@ TEST(live_blocks_are_told_apart_by_size) {
 TEST(a_block_that_the_program_asked_of_is_live) {
     struct cushim_mem_lookup lookup;
     fixture = fixture_create(NULL);
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, fixture_take(fixture, 1000), &lookup));
+    ck_assert(cushim_mem_blocks_find(&fixture->blocks, fixture_take(fixture, 1000), &lookup));
     cushim_mem_block_watch(&lookup);
     ck_assert(cushim_mem_block_set_synchronous(&lookup, true));
     ck_assert_uint_ne(cushim_mem_block_number(&lookup), 0);
@@ -68,7 +68,7 @@ TEST(what_was_shown_and_freed_is_told_apart_from_what_serves) {
     size_t cached_bytes = census.cached_bytes;
     fixture_give(fixture, shown);
     cushim_mem_census_take(&fixture->heaps[0], &census);
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, beside, &lookup));
+    ck_assert(cushim_mem_blocks_find(&fixture->blocks, beside, &lookup));
     ck_assert_uint_eq(census.retired_bytes, lookup.block_bytes);
     ck_assert_uint_eq(census.cached_bytes, cached_bytes);
     fixture_give(fixture, beside);

@@ -10,7 +10,7 @@ static struct fixture *fixture;
 
 static struct cushim_mem_lookup find(uint64_t address) {
     struct cushim_mem_lookup lookup = {.segment = NULL};
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    ck_assert(cushim_mem_blocks_find(&fixture->blocks, address, &lookup));
     ck_assert_ptr_eq(lookup.segment->heap, &fixture->heaps[0]);
     return lookup;
 }
@@ -72,9 +72,9 @@ TEST(blocks_that_meet_inside_a_page_are_told_apart) {
         ck_assert_uint_eq(find(at[i] + THIRD - 1).base, at[i]);
         ck_assert_int_eq(fixture_judge(fixture, at[i], THIRD), CUSHIM_MEM_INSIDE);
         ck_assert_int_eq(fixture_judge(fixture, at[i] + THIRD - 1, 2), CUSHIM_MEM_OVERRUN);
-        ck_assert_int_eq(cushim_mem_blocks_glance(&fixture->ledger, at[i], THIRD),
+        ck_assert_int_eq(cushim_mem_blocks_glance(&fixture->blocks, at[i], THIRD),
                          CUSHIM_MEM_INSIDE);
-        ck_assert_int_eq(cushim_mem_blocks_glance(&fixture->ledger, at[i] + THIRD - 1, 1),
+        ck_assert_int_eq(cushim_mem_blocks_glance(&fixture->blocks, at[i] + THIRD - 1, 1),
                          CUSHIM_MEM_INSIDE);
     }
     fixture_give(fixture, at[0]);
@@ -103,7 +103,7 @@ TEST(a_foreign_address_is_not_ours_to_judge) {
     uint64_t address = fixture_take(fixture, 512);
     const uint64_t foreign[] = {0, 1, address - 1, address + (2 << 20), UINT64_MAX};
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
-        ck_assert(!cushim_mem_blocks_find(&fixture->ledger, foreign[i], &lookup));
+        ck_assert(!cushim_mem_blocks_find(&fixture->blocks, foreign[i], &lookup));
         ck_assert_int_eq(fixture_judge(fixture, foreign[i], 1), CUSHIM_MEM_FOREIGN);
     }
 }
@@ -152,8 +152,8 @@ TEST(what_belonged_to_a_context_that_went_is_foreign) {
     cushim_mem_heap_abandon(&fixture->heaps[0]);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct cushim_mem_lookup lookup;
-        ck_assert(!cushim_mem_blocks_find(&fixture->ledger, addresses[i], &lookup));
-        ck_assert_ptr_null(cushim_mem_pagemap_slab(&fixture->ledger.map, addresses[i]));
+        ck_assert(!cushim_mem_blocks_find(&fixture->blocks, addresses[i], &lookup));
+        ck_assert_ptr_null(cushim_mem_pagemap_slab(&fixture->blocks.map, addresses[i]));
     }
 }
 

@@ -9,7 +9,7 @@ static struct fixture *fixture;
 
 static struct cushim_mem_lookup find(uint64_t address) {
     struct cushim_mem_lookup lookup;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    ck_assert(cushim_mem_blocks_find(&fixture->blocks, address, &lookup));
     return lookup;
 }
 
@@ -94,7 +94,7 @@ static void *ask(void *nothing) {
     struct cushim_mem_lookup lookup;
     while (!atomic_load(&is_over)) {
         uint64_t address = atomic_load(&asked);
-        if (address && cushim_mem_blocks_find(&fixture->ledger, address, &lookup) && lookup.meta)
+        if (address && cushim_mem_blocks_find(&fixture->blocks, address, &lookup) && lookup.meta)
             cushim_mem_block_number(&lookup);
     }
     return nothing;

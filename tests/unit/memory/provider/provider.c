@@ -53,7 +53,7 @@ static struct cushim_mem_heap *set_up(enum cushim_mem_kind kind, unsigned flags)
                          &(struct cushim_mem_heap_setup){
                              .cuda = fixture->cuda,
                              .context = fake_context(0),
-                             .ledger = &fixture->ledger,
+                             .blocks = &fixture->blocks,
                              .policy = &policy,
                              .stats = &stats,
                              .kind = kind,
@@ -79,7 +79,7 @@ static uint64_t take(size_t n_bytes) {
 
 static struct cushim_mem_lookup find(uint64_t address) {
     struct cushim_mem_lookup lookup;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    ck_assert(cushim_mem_blocks_find(&fixture->blocks, address, &lookup));
     return lookup;
 }
 

@@ -223,7 +223,7 @@ TEST(a_trim_takes_chunks_that_are_empty_and_no_others) {
 
 static void show(uint64_t address) {
     struct cushim_mem_lookup lookup;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    ck_assert(cushim_mem_blocks_find(&fixture->blocks, address, &lookup));
     cushim_mem_heap_show(&fixture->heaps[0], lookup.base);
 }
 
@@ -264,11 +264,11 @@ TEST(a_context_that_goes_takes_its_arena_along) {
     fixture_take(fixture, 5000);
     struct cushim_mem_lookup lookup;
     CUresult answer;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, a, &lookup));
+    ck_assert(cushim_mem_blocks_find(&fixture->blocks, a, &lookup));
     cushim_mem_heap_abandon(&fixture->heaps[0]);
     ck_assert_uint_eq(count_of(&fixture_stats(fixture)->live_bytes), 0);
     ck_assert_uint_eq(count_of(&fixture_stats(fixture)->block_bytes), 0);
-    ck_assert(!cushim_mem_blocks_find(&fixture->ledger, a, &lookup));
+    ck_assert(!cushim_mem_blocks_find(&fixture->blocks, a, &lookup));
     fake_lose_all();
     fixture_open(fixture, 0);
     for (int i = 0; i < 9; i++)

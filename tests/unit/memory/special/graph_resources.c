@@ -11,7 +11,7 @@ static struct cushim_mem_graph_resources first, second;
 static enum cushim_status hold(uint64_t address, unsigned n_holds) {
     struct cushim_mem_graph_resources *const holds[] = {&first, &second};
     struct cushim_mem_lookup lookup;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &lookup));
+    ck_assert(cushim_mem_blocks_find(&fixture->blocks, address, &lookup));
     return cushim_mem_graph_resources_free(&fixture->heaps[0], &lookup, holds, n_holds);
 }
 
@@ -188,7 +188,7 @@ TEST(threads_may_let_go_at_once) {
         pthread_t threads[THREADS];
         for (unsigned i = 0; i < 8; i++) {
             struct cushim_mem_lookup lookup;
-            ck_assert(cushim_mem_blocks_find(&fixture->ledger, fixture_take(fixture, 1000 << i),
+            ck_assert(cushim_mem_blocks_find(&fixture->blocks, fixture_take(fixture, 1000 << i),
                                              &lookup));
             ck_assert_int_eq(cushim_mem_graph_resources_free(&fixture->heaps[0], &lookup,
                                                              all + i % 3, THREADS - i % 3),

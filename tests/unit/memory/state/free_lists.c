@@ -21,7 +21,7 @@ static struct cushim_mem_lookup lookup_of(const struct cushim_mem_blockref *ref,
     atomic_store(&meta->state, CUSHIM_MEM_LIVE);
     pthread_mutex_unlock(&heap()->lock);
     ck_assert(cushim_mem_blocks_find(
-        &fixture->ledger,
+        &fixture->blocks,
         cushim_mem_extent_address(ref->extent) + ref->index * ref->extent->block_bytes, &lookup));
     ck_assert_ptr_eq(lookup.meta, meta);
     return lookup;

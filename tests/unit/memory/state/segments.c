@@ -29,11 +29,11 @@ TEST(memory_is_found_once_it_is_entered_and_not_before) {
     struct cushim_mem_lookup lookup;
     setup();
     ck_assert_int_eq(cushim_mem_segments_fetch(heap, 2 << 20, &base), CUSHIM_OK);
-    ck_assert(!cushim_mem_blocks_find(&fixture->ledger, base, &lookup));
+    ck_assert(!cushim_mem_blocks_find(&fixture->blocks, base, &lookup));
     cushim_mem_segments_put_back(heap, base, 2 << 20);
     ck_assert_uint_eq(fake_n_allocations(), 0);
     ck_assert_ptr_nonnull(enter(2 << 20, false));
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, base, &lookup));
+    ck_assert(cushim_mem_blocks_find(&fixture->blocks, base, &lookup));
     ck_assert_uint_eq(heap->held_bytes, 2 << 20);
     ck_assert_uint_eq(heap->free_segment_bytes, 2 << 20);
     fixture_check(fixture);
@@ -171,7 +171,7 @@ TEST(what_may_serve_nobody_goes_before_what_waited_longer) {
     setup();
     uint64_t idle = fixture_take(fixture, 8 << 20), shown = fixture_take(fixture, 1000);
     fixture_give(fixture, idle);
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, shown, &lookup));
+    ck_assert(cushim_mem_blocks_find(&fixture->blocks, shown, &lookup));
     pthread_mutex_lock(&heap->lock);
     cushim_mem_free_lists_retire(heap, lookup.segment);
     pthread_mutex_unlock(&heap->lock);
