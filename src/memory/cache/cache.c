@@ -39,21 +39,21 @@ static bool has_thread_end;
 static void push_oldest(struct cushim_mem_cache *cache, const struct cushim_mem_blockref *ref,
                         uint64_t tag) {
     struct cushim_mem_extent *slab = ref->extent;
-    struct cushim_mem_cache_bucket *bin = &cache->bins[slab->class_index];
+    struct cushim_mem_cache_bucket *bucket = &cache->buckets[slab->class_index];
     uint64_t address = cushim_mem_extent_address(slab) + ref->index * slab->block_bytes;
     struct cushim_mem_slot *slot =
-        cushim_mem_cache_fill(cache, bin, &slab->cells[ref->index], address, tag);
-    DL_PREPEND2(bin->oldest, slot, older, younger);
+        cushim_mem_cache_fill(cache, bucket, &slab->cells[ref->index], address, tag);
+    DL_PREPEND2(bucket->oldest, slot, older, younger);
 }
 
 /* Under the heap's lock: the n oldest blocks of a class go to the free lists, or wait there for
  * their epoch; false where host memory for that is out. */
 static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap,
                         unsigned class_index, unsigned n, uint64_t done) {
-    struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
-    for (; n && bin->n; n--) {
+    struct cushim_mem_cache_bucket *bucket = &cache->buckets[class_index];
+    for (; n && bucket->n; n--) {
         /* out of the cache first: the slab may go with the block */
-        struct cushim_mem_slot slot = *cushim_mem_cache_unlink(cache, bin, bin->oldest);
+        struct cushim_mem_slot slot = *cushim_mem_cache_unlink(cache, bucket, bucket->oldest);
         struct cushim_mem_extent *slab = cushim_mem_blocks_slab(heap->blocks, slot.address);
         /* while its context ends another one may have the addresses: the block is no more */
         if (!slab || slab->segment->heap != heap)
@@ -77,7 +77,7 @@ static void give_in_turn(struct cushim_mem_cache *cache, struct cushim_mem_heap 
     for (unsigned i = 0; i < n_classes; i++) {
         bool is_full = !cache->spare && cache->n_fresh == CUSHIM_MEM_CACHE_SLOTS;
         if ((cache->cached_bytes <= keep_bytes && !is_full) ||
-            !give_oldest(cache, heap, cache->hand, cache->bins[cache->hand].n, done))
+            !give_oldest(cache, heap, cache->hand, cache->buckets[cache->hand].n, done))
             return;
         cache->hand = (cache->hand + 1) % n_classes;
     }
@@ -188,8 +188,8 @@ void cushim_mem_cache_give_done(struct cushim_mem_cache *cache, uint64_t done) {
     struct cushim_mem_heap *heap = atomic_load_explicit(&cache->heap, memory_order_relaxed);
     take_share(cache, heap);
     for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
-        const struct cushim_mem_cache_bucket *bin = &cache->bins[i];
-        while (bin->n && bin->oldest->tag <= done)
+        const struct cushim_mem_cache_bucket *bucket = &cache->buckets[i];
+        while (bucket->n && bucket->oldest->tag <= done)
             give_oldest(cache, heap, i, 1, done);
     }
 }
@@ -201,40 +201,40 @@ static void set_most(struct cushim_mem_cache *cache, const struct cushim_mem_hea
     bool rotates = cushim_mem_deferred_batch_bytes(heap) != 0;
     size_t most = rotates ? CUSHIM_MEM_CACHE_BATCH_DEPTH : CUSHIM_MEM_CACHE_DEPTH;
     size_t fit = (rotates ? most_share_bytes(heap) : CUSHIM_MEM_CACHE_CLASS_BYTES) / block_bytes;
-    cache->bins[class_index].most = (uint16_t)cushim_least(cushim_most(fit, 2), most);
-    cache->bins[class_index].block_bytes = (uint32_t)block_bytes;
+    cache->buckets[class_index].most = (uint16_t)cushim_least(cushim_most(fit, 2), most);
+    cache->buckets[class_index].block_bytes = (uint32_t)block_bytes;
 }
 
 bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_index,
                                 uint64_t done) {
     struct cushim_mem_heap *heap = atomic_load_explicit(&cache->heap, memory_order_relaxed);
-    struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
+    struct cushim_mem_cache_bucket *bucket = &cache->buckets[class_index];
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     look_around(heap);
     pthread_mutex_lock(&heap->lock);
     take_share(cache, heap);
     set_most(cache, heap, class_index);
-    if (bin->n >= bin->most)
-        give_oldest(cache, heap, class_index, bin->n - bin->most / 2u, done);
-    if (!cushim_mem_cache_has_room(cache, bin) && block_bytes <= cache->limit_bytes) {
+    if (bucket->n >= bucket->most)
+        give_oldest(cache, heap, class_index, bucket->n - bucket->most / 2u, done);
+    if (!cushim_mem_cache_has_room(cache, bucket) && block_bytes <= cache->limit_bytes) {
         size_t left_bytes = cache->limit_bytes - block_bytes;
         give_in_turn(cache, heap, cushim_least(cache->limit_bytes / 2, left_bytes), done);
     }
     pthread_mutex_unlock(&heap->lock);
-    return cushim_mem_cache_has_room(cache, bin);
+    return cushim_mem_cache_has_room(cache, bucket);
 }
 
 /* ---- blocks into a cache ---- */
 
 void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_index) {
     struct cushim_mem_heap *heap = atomic_load_explicit(&cache->heap, memory_order_relaxed);
-    struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
+    struct cushim_mem_cache_bucket *bucket = &cache->buckets[class_index];
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     struct cushim_mem_blockref ref;
-    if (!bin->most)
+    if (!bucket->most)
         set_most(cache, heap, class_index);
     for (size_t n = cushim_least(REFILL_BYTES / block_bytes, REFILL_BLOCKS); n > 1; n--) {
-        if (!cushim_mem_cache_has_room(cache, bin) ||
+        if (!cushim_mem_cache_has_room(cache, bucket) ||
             !cushim_mem_free_lists_take_cut(heap, class_index, &ref))
             return;
         push_oldest(cache, &ref, 0);
@@ -465,7 +465,7 @@ size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *heap) {
 
 /* The blocks are no more. */
 static void forget(struct cushim_mem_cache *cache) {
-    memset(cache->bins, 0, cushim_mem_sizeclass_count() * sizeof *cache->bins);
+    memset(cache->buckets, 0, cushim_mem_sizeclass_count() * sizeof *cache->buckets);
     cache->spare = NULL;
     cache->n_fresh = 0;
     cache->cached_bytes = 0;

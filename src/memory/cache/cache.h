@@ -75,7 +75,7 @@ struct cushim_mem_cache {
     bool is_orphan;                          /* its thread ended, and blocks are in it still */
     /* the rest as the first part */
     struct cushim_mem_slot *spare; /* used slots without a block, a list by `older` */
-    struct cushim_mem_cache_bucket bins[CUSHIM_MEM_MOST_CLASSES];
+    struct cushim_mem_cache_bucket buckets[CUSHIM_MEM_MOST_CLASSES];
     struct cushim_mem_slot slots[CUSHIM_MEM_CACHE_SLOTS];
 };
 
@@ -119,13 +119,13 @@ static inline struct cushim_mem_cache *cushim_mem_cache_take(struct cushim_mem_h
     return cache && cushim_mem_cache_take_again(cache, life) ? cache : NULL;
 }
 
-/* Take a block out of its bin.  The slot is valid until the next push. */
-static inline struct cushim_mem_slot *cushim_mem_cache_unlink(struct cushim_mem_cache *cache,
-                                                              struct cushim_mem_cache_bucket *bin,
-                                                              struct cushim_mem_slot *slot) {
-    DL_DELETE2(bin->oldest, slot, older, younger);
-    bin->n--;
-    cache->cached_bytes -= bin->block_bytes;
+/* Take a block out of its bucket.  The slot is valid until the next push. */
+static inline struct cushim_mem_slot *
+cushim_mem_cache_unlink(struct cushim_mem_cache *cache, struct cushim_mem_cache_bucket *bucket,
+                        struct cushim_mem_slot *slot) {
+    DL_DELETE2(bucket->oldest, slot, older, younger);
+    bucket->n--;
+    cache->cached_bytes -= bucket->block_bytes;
     slot->older = cache->spare;
     cache->spare = slot;
     return slot;
@@ -135,38 +135,39 @@ static inline struct cushim_mem_slot *cushim_mem_cache_unlink(struct cushim_mem_
  * neither is. */
 static inline struct cushim_mem_slot *cushim_mem_cache_pop(struct cushim_mem_cache *cache,
                                                            unsigned class_index, uint64_t done) {
-    struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
-    struct cushim_mem_slot *oldest = bin->oldest;
+    struct cushim_mem_cache_bucket *bucket = &cache->buckets[class_index];
+    struct cushim_mem_slot *oldest = bucket->oldest;
     if (!oldest)
         return NULL;
     if (oldest->older->tag <= done) /* the youngest: it is a ring that way */
-        return cushim_mem_cache_unlink(cache, bin, oldest->older);
-    return oldest->tag <= done ? cushim_mem_cache_unlink(cache, bin, oldest) : NULL;
+        return cushim_mem_cache_unlink(cache, bucket, oldest->older);
+    return oldest->tag <= done ? cushim_mem_cache_unlink(cache, bucket, oldest) : NULL;
 }
 
 /* The epoch of the oldest block of a class; 0: it has none. */
 static inline uint64_t cushim_mem_cache_oldest_tag(const struct cushim_mem_cache *cache,
                                                    unsigned class_index) {
-    const struct cushim_mem_slot *oldest = cache->bins[class_index].oldest;
+    const struct cushim_mem_slot *oldest = cache->buckets[class_index].oldest;
     return oldest ? oldest->tag : 0;
 }
 
 /* Are there enough blocks of a class for a fence to be worth its price? */
 static inline bool cushim_mem_cache_has_rotated(const struct cushim_mem_cache *cache,
                                                 unsigned class_index) {
-    const struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
-    return bin->n && bin->n >= bin->most - bin->most / 4;
+    const struct cushim_mem_cache_bucket *bucket = &cache->buckets[class_index];
+    return bucket->n && bucket->n >= bucket->most - bucket->most / 4;
 }
 
 static inline bool cushim_mem_cache_has_room(const struct cushim_mem_cache *cache,
-                                             const struct cushim_mem_cache_bucket *bin) {
-    return bin->n < bin->most && cache->cached_bytes + bin->block_bytes <= cache->limit_bytes &&
+                                             const struct cushim_mem_cache_bucket *bucket) {
+    return bucket->n < bucket->most &&
+           cache->cached_bytes + bucket->block_bytes <= cache->limit_bytes &&
            (cache->spare || cache->n_fresh < CUSHIM_MEM_CACHE_SLOTS);
 }
 
 /* A slot for a block of a slab, counted, on no list yet: there is room for it. */
 static inline struct cushim_mem_slot *cushim_mem_cache_fill(struct cushim_mem_cache *cache,
-                                                            struct cushim_mem_cache_bucket *bin,
+                                                            struct cushim_mem_cache_bucket *bucket,
                                                             struct cushim_mem_block_meta *meta,
                                                             uint64_t address, uint64_t tag) {
     struct cushim_mem_slot *slot = cache->spare;
@@ -177,18 +178,18 @@ static inline struct cushim_mem_slot *cushim_mem_cache_fill(struct cushim_mem_ca
     slot->meta = meta;
     slot->address = address;
     slot->tag = tag;
-    bin->n++;
-    cache->cached_bytes += bin->block_bytes;
+    bucket->n++;
+    cache->cached_bytes += bucket->block_bytes;
     return slot;
 }
 
 /* Put a block of a slab in as the youngest of its class: there is room for it. */
 static inline void cushim_mem_cache_put(struct cushim_mem_cache *cache,
-                                        struct cushim_mem_cache_bucket *bin,
+                                        struct cushim_mem_cache_bucket *bucket,
                                         struct cushim_mem_block_meta *meta, uint64_t address,
                                         uint64_t tag) {
-    struct cushim_mem_slot *slot = cushim_mem_cache_fill(cache, bin, meta, address, tag);
-    DL_APPEND2(bin->oldest, slot, older, younger);
+    struct cushim_mem_slot *slot = cushim_mem_cache_fill(cache, bucket, meta, address, tag);
+    DL_APPEND2(bucket->oldest, slot, older, younger);
 }
 
 /*

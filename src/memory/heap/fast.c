@@ -24,7 +24,7 @@ static inline uint64_t obtain(struct cushim_mem_cache *cache, uint64_t done, siz
         return 0;
     atomic_store_explicit(&slot->meta->asked_bytes, n_bytes, memory_order_relaxed);
     atomic_store_explicit(&slot->meta->state, CUSHIM_MEM_LIVE, memory_order_release);
-    cushim_mem_cache_count_obtain(cache, n_bytes, cache->bins[class_index].block_bytes, true);
+    cushim_mem_cache_count_obtain(cache, n_bytes, cache->buckets[class_index].block_bytes, true);
     return slot->address;
 }
 
@@ -97,18 +97,18 @@ static inline bool find(struct cushim_mem_blocks *blocks, uint64_t address,
  */
 static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_fence *fence,
                         const struct cushim_mem_lookup *lookup) {
-    struct cushim_mem_cache_bucket *bin = &cache->bins[lookup->ref.extent->class_index];
+    struct cushim_mem_cache_bucket *bucket = &cache->buckets[lookup->ref.extent->class_index];
     struct cushim_mem_unfenced *unfenced = &cache->unfenced;
     size_t asked_bytes = atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed);
     uint32_t live = CUSHIM_MEM_LIVE;
     cushim_mem_deferred_batch_turn(unfenced, cushim_mem_fence_tag(fence), cache->limit_bytes);
     size_t unfenced_bytes =
         unfenced->n_bytes + cushim_mem_deferred_batch_weight(asked_bytes, cache->limit_bytes);
-    if (unfenced_bytes >= unfenced->due_bytes || !cushim_mem_cache_has_room(cache, bin) ||
+    if (unfenced_bytes >= unfenced->due_bytes || !cushim_mem_cache_has_room(cache, bucket) ||
         !atomic_compare_exchange_strong(&lookup->meta->state, &live, CUSHIM_MEM_DEFERRED))
         return false;
     unfenced->n_bytes = unfenced_bytes;
-    cushim_mem_cache_put(cache, bin, lookup->meta, lookup->base, cushim_mem_fence_tag(fence));
+    cushim_mem_cache_put(cache, bucket, lookup->meta, lookup->base, cushim_mem_fence_tag(fence));
     /* as it is now: the block need not be the one looked up */
     asked_bytes = atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed);
     cushim_mem_cache_count_free(cache, asked_bytes, lookup->block_bytes);
@@ -118,10 +118,10 @@ static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_
 /* The cache being taken, all work on the block over: it is free from here on, if it fits. */
 static inline bool give_proven(struct cushim_mem_cache *cache,
                                const struct cushim_mem_lookup *lookup, size_t asked_bytes) {
-    struct cushim_mem_cache_bucket *bin = &cache->bins[lookup->ref.extent->class_index];
-    if (!cushim_mem_cache_has_room(cache, bin))
+    struct cushim_mem_cache_bucket *bucket = &cache->buckets[lookup->ref.extent->class_index];
+    if (!cushim_mem_cache_has_room(cache, bucket))
         return false;
-    cushim_mem_cache_put(cache, bin, lookup->meta, lookup->base, 0);
+    cushim_mem_cache_put(cache, bucket, lookup->meta, lookup->base, 0);
     atomic_store_explicit(&lookup->meta->state, CUSHIM_MEM_FREE, memory_order_release);
     cushim_mem_cache_count_free(cache, asked_bytes, lookup->block_bytes);
     return true;

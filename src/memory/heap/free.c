@@ -97,13 +97,14 @@ static inline bool is_cacheable(const struct cushim_mem_lookup *lookup) {
 static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, uint64_t tag) {
     const struct cushim_mem_lookup *lookup = freeing->lookup;
     unsigned class_index = lookup->ref.extent->class_index;
-    struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
-    if (!cushim_mem_cache_has_room(cache, bin)) {
+    struct cushim_mem_cache_bucket *bucket = &cache->buckets[class_index];
+    if (!cushim_mem_cache_has_room(cache, bucket)) {
         uint64_t done = tag ? cushim_mem_fence_done(freeing->heap->fence) : UINT64_MAX;
         if (!cushim_mem_cache_make_room(cache, class_index, done))
             return false;
     }
-    cushim_mem_cache_put(cache, bin, lookup->meta, lookup->base - freeing->heap->guard_bytes, tag);
+    cushim_mem_cache_put(cache, bucket, lookup->meta, lookup->base - freeing->heap->guard_bytes,
+                         tag);
     if (!tag)
         atomic_store_explicit(&lookup->meta->state, CUSHIM_MEM_FREE, memory_order_release);
     return true;

@@ -172,7 +172,8 @@ static bool serve_from_cache(struct attempt *attempt, struct cushim_mem_cache *c
     uint64_t done = attempt->is_relaxed ? cushim_mem_fence_done(attempt->heap->fence) : UINT64_MAX;
     struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
     if (slot) {
-        hand_out(attempt, cache, slot->meta, slot->address, cache->bins[class_index].block_bytes);
+        hand_out(attempt, cache, slot->meta, slot->address,
+                 cache->buckets[class_index].block_bytes);
         return true;
     }
     attempt->deferred_tag = cushim_mem_cache_oldest_tag(cache, class_index);

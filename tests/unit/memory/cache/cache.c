@@ -60,11 +60,11 @@ TEST(a_class_keeps_at_most_64_blocks_and_2_MiB) {
     for (unsigned i = 0; i < 4; i++) {
         fixture = fixture_create(NULL);
         take_and_give(rows[i].n_bytes, 200);
-        const struct cushim_mem_cache_bucket *bin =
-            &cache()->bins[cushim_mem_sizeclass_of(rows[i].n_bytes)];
-        ck_assert_uint_eq(bin->most, rows[i].most);
-        ck_assert_uint_le(bin->n, bin->most);
-        ck_assert_uint_gt(bin->n, 0);
+        const struct cushim_mem_cache_bucket *bucket =
+            &cache()->buckets[cushim_mem_sizeclass_of(rows[i].n_bytes)];
+        ck_assert_uint_eq(bucket->most, rows[i].most);
+        ck_assert_uint_le(bucket->n, bucket->most);
+        ck_assert_uint_gt(bucket->n, 0);
         fixture_check(fixture);
         fixture_destroy(fixture);
     }
@@ -80,7 +80,7 @@ TEST(all_classes_together_keep_at_most_4_MiB) {
         fixture_check(fixture);
     }
     /* the class that is used now has a place, whatever the others kept */
-    ck_assert_uint_gt(cache()->bins[cushim_mem_sizeclass_count() - 1].n, 0);
+    ck_assert_uint_gt(cache()->buckets[cushim_mem_sizeclass_count() - 1].n, 0);
 }
 
 TEST(two_thousand_classes_share_a_thousand_slots) {
@@ -120,10 +120,11 @@ TEST(where_the_slots_run_out_the_class_in_use_has_a_place) {
         fixture_give(fixture, addresses[i]);
     ck_assert(!has_slot());
     ck_assert_uint_lt(cache()->cached_bytes, cache()->limit_bytes / 2);
-    const struct cushim_mem_cache_bucket *bin = &cache()->bins[cushim_mem_sizeclass_of(LAST_BYTES)];
-    unsigned n_before = bin->n;
+    const struct cushim_mem_cache_bucket *bucket =
+        &cache()->buckets[cushim_mem_sizeclass_of(LAST_BYTES)];
+    unsigned n_before = bucket->n;
     fixture_give(fixture, last);
-    ck_assert_uint_eq(bin->n, n_before + 1);
+    ck_assert_uint_eq(bucket->n, n_before + 1);
     fixture_check(fixture);
 }
 
@@ -133,12 +134,12 @@ TEST(overflow_and_refill_go_in_batches) {
         addresses[i % 128] = fixture_take(fixture, 512);
     for (unsigned i = 0; i < 65; i++)
         fixture_give(fixture, addresses[i]);
-    struct cushim_mem_cache_bucket *bin = &cache()->bins[0];
-    ck_assert_uint_eq(bin->n, 33); /* 32 of 64 went, one came */
+    struct cushim_mem_cache_bucket *bucket = &cache()->buckets[0];
+    ck_assert_uint_eq(bucket->n, 33); /* 32 of 64 went, one came */
     cushim_mem_cache_drain_all(heap());
-    ck_assert_uint_eq(bin->n, 0);
+    ck_assert_uint_eq(bucket->n, 0);
     fixture_take(fixture, 512);
-    ck_assert_uint_eq(bin->n, 15);
+    ck_assert_uint_eq(bucket->n, 15);
     fixture_check(fixture);
 }
 
@@ -147,7 +148,7 @@ TEST(a_refill_cuts_no_pages_for_what_nobody_asked) {
     fixture_take(fixture, 512);
     for (unsigned i = 1; i < 128; i++)
         fixture_take(fixture, 512);
-    ck_assert_uint_eq(cache()->bins[0].n,
+    ck_assert_uint_eq(cache()->buckets[0].n,
                       0); /* slabs of 128 are used up, and no other one is cut */
     ck_assert_uint_eq(heap()->live_bytes, 65536);
     fixture_check(fixture);

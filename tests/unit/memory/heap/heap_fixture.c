@@ -405,14 +405,15 @@ static const char *fault_of_slot(const struct cushim_mem_heap *heap,
     return is_in_list(extent, index) ? "a block is in a cache and in its slab's list" : NULL;
 }
 
-static const char *fault_of_bin(const struct cushim_mem_heap *heap,
-                                const struct cushim_mem_cache *cache, unsigned class_index,
-                                size_t *n_bytes, struct sums *sums) {
-    const struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
-    const struct cushim_mem_slot *older = bin->oldest ? bin->oldest->older : NULL; /* a ring */
+static const char *fault_of_bucket(const struct cushim_mem_heap *heap,
+                                   const struct cushim_mem_cache *cache, unsigned class_index,
+                                   size_t *n_bytes, struct sums *sums) {
+    const struct cushim_mem_cache_bucket *bucket = &cache->buckets[class_index];
+    const struct cushim_mem_slot *older =
+        bucket->oldest ? bucket->oldest->older : NULL; /* a ring */
     uint32_t n = 0;
     uint64_t tag = 0;
-    for (const struct cushim_mem_slot *slot = bin->oldest; slot;
+    for (const struct cushim_mem_slot *slot = bucket->oldest; slot;
          older = slot, slot = slot->younger, n++) {
         const char *fault = fault_of_slot(heap, slot, class_index);
         if (fault)
@@ -420,16 +421,16 @@ static const char *fault_of_bin(const struct cushim_mem_heap *heap,
         if (slot->older != older || slot->tag < tag)
             return "a deque of a cache is not in order";
         tag = slot->tag;
-        *n_bytes += bin->block_bytes;
+        *n_bytes += bucket->block_bytes;
         if (tag) {
             sums->n_held_back--;
         } else {
             sums->n_loose--;
-            sums->loose_bytes -= bin->block_bytes;
-            sums->cut_used_bytes += bin->block_bytes;
+            sums->loose_bytes -= bucket->block_bytes;
+            sums->cut_used_bytes += bucket->block_bytes;
         }
     }
-    return n == bin->n && (!n || older == bin->oldest->older) && n <= bin->most
+    return n == bucket->n && (!n || older == bucket->oldest->older) && n <= bucket->most
                ? NULL
                : "a deque of a cache is wrong";
 }
@@ -445,7 +446,7 @@ static const char *fault_of_caches(const struct cushim_mem_heap *heap, struct su
         if (atomic_load(&cache->heap) != heap || atomic_load(&cache->lock.word))
             return "a cache is bound to another pool, or in use";
         for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
-            const char *fault = fault_of_bin(heap, cache, i, &n_bytes, sums);
+            const char *fault = fault_of_bucket(heap, cache, i, &n_bytes, sums);
             if (fault)
                 return fault;
         }
