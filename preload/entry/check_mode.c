@@ -120,7 +120,7 @@ static void note(const struct cushim_mem_finding *finding, const char *text) {
 
 static void say(struct cushim_mem_finding *finding) {
     char text[CUSHIM_CHECK_TEXT_BYTES];
-    finding->call = cushim_cuda_symbol_name(cushim_thread.row);
+    finding->call = cushim_cuda_symbol_name(cushim_thread.symbol);
     cushim_check_text(finding, text);
     note(finding, text);
     if (!cushim_check_is_on()) /* it goes into a report alone */

@@ -55,7 +55,7 @@ static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, s
     uint64_t start_ns = cushim_clock_ns();
     CUresult answer = cuda->cuMemAlloc_v2(address, n_bytes);
     log_debug("request", "%s of size %zu went to the driver: %s",
-              cushim_cuda_symbol_name(cushim_thread.row), n_bytes, why_natively(cuda));
+              cushim_cuda_symbol_name(cushim_thread.symbol), n_bytes, why_natively(cuda));
     if (answer == CUDA_SUCCESS) {
         struct cushim_mem_stats *stats = cushim_process_stats(cuda, CUSHIM_KIND_DEVICE);
         cushim_mem_stats_add(&stats->n_native_allocs, 1);
@@ -344,7 +344,7 @@ CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresul
         return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, answer, address, n_bytes);
     if (answer == CUDA_SUCCESS)
         log_debug("request", "%s of size %zu was forwarded",
-                  cushim_cuda_symbol_name(cushim_thread.row), n_bytes);
+                  cushim_cuda_symbol_name(cushim_thread.symbol), n_bytes);
     const struct cushim_foreign foreign = {
         .address = address,
         .n_bytes = n_bytes,

@@ -25,7 +25,7 @@ static inline bool cushim_entry_fast_context(const struct cushim_thread *thread,
 }
 
 /* Device memory of the current context for a call of `row`; 0: nothing was done. */
-static inline CUdeviceptr cushim_entry_fast_alloc(size_t n_bytes, enum cushim_cuda_symbol row) {
+static inline CUdeviceptr cushim_entry_fast_alloc(size_t n_bytes, enum cushim_cuda_symbol symbol) {
     const struct cushim_thread *thread = &cushim_thread;
     CUcontext context;
     CUdeviceptr block = 0;
@@ -33,14 +33,14 @@ static inline CUdeviceptr cushim_entry_fast_alloc(size_t n_bytes, enum cushim_cu
         cushim_entry_fast_context(thread, &context) && context == thread->context)
         block = cushim_mem_fast_obtain(thread->heap, n_bytes);
     if (block)
-        cushim_process_count_in(thread->shard, row);
+        cushim_process_count_in(thread->shard, symbol);
     return block;
 }
 
 /* Take a live block of ours back, whichever context is current: CUSHIM_MEM_FAST_DECLINED, or the
  * driver's answer.  Counted where it succeeds: all else is to go on to entry.h. */
 static inline int cushim_entry_fast_free(CUdeviceptr address, enum cushim_mem_free_entry entry,
-                                         enum cushim_cuda_symbol row) {
+                                         enum cushim_cuda_symbol symbol) {
     struct cushim_mem_blocks *blocks = &cushim_process.blocks;
     int answer = CUSHIM_MEM_FAST_DECLINED;
     if (!cushim_process.policy.is_relaxed)
@@ -48,7 +48,7 @@ static inline int cushim_entry_fast_free(CUdeviceptr address, enum cushim_mem_fr
     else if (cushim_mem_fast_release(blocks, address, entry))
         answer = CUDA_SUCCESS;
     if (answer == CUDA_SUCCESS)
-        cushim_process_count_in(cushim_thread.shard, row);
+        cushim_process_count_in(cushim_thread.shard, symbol);
     return answer;
 }
 

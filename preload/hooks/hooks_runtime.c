@@ -54,9 +54,9 @@ static struct cushim_cuda *shortcut(struct cushim_cudart *cudart, const atomic_u
     return cushim_driver();
 }
 
-static inline void count(enum cushim_cuda_symbol row) {
+static inline void count(enum cushim_cuda_symbol symbol) {
     if (cushim_process_is_on())
-        cushim_process_count(row);
+        cushim_process_count(symbol);
 }
 
 /* Around a call of the runtime's own function: the call is counted already. */
@@ -107,14 +107,14 @@ CUSHIM_EXPORT cudaError_t cudaMalloc(void **address, size_t n_bytes) {
 
 /* Without a context the runtime's own function would make one current: let it. */
 static inline bool free_at_once(void *address, const atomic_uint *first,
-                                enum cushim_mem_free_entry entry, enum cushim_cuda_symbol row,
+                                enum cushim_mem_free_entry entry, enum cushim_cuda_symbol symbol,
                                 const void *caller) {
     const struct cushim_thread *thread = &cushim_thread;
     CUcontext context;
     return !cushim_is_patched(first) && cushim_entry_fast_is(thread) &&
            cushim_callers_is_answered(caller) && cushim_entry_fast_context(thread, &context) &&
            context &&
-           cushim_entry_fast_free((CUdeviceptr)(uintptr_t)address, entry, row) == CUDA_SUCCESS;
+           cushim_entry_fast_free((CUdeviceptr)(uintptr_t)address, entry, symbol) == CUDA_SUCCESS;
 }
 
 static bool free_live(struct cushim_cuda *cuda, void *address, enum cushim_entry_free_fn entry) {

@@ -129,7 +129,7 @@ static void say_heap(CUdevice device) {
     unsigned version = (unsigned)cushim_mem_stats_read(&cushim_page.head.driver_version);
     log_info("pool", "device %d, %s, CUDA %u.%u: memory is pooled from now on; %s came first",
              device, cushim_page.device_names[device], version / 1000, version / 10 % 100,
-             cushim_cuda_symbol_name(cushim_thread.row));
+             cushim_cuda_symbol_name(cushim_thread.symbol));
 }
 
 /* Under the lock, the context being current: open a heap for its device memory. */

@@ -283,7 +283,7 @@ static struct cushim_shard *shared_shard(const struct cushim_thread *thread) {
     return &cushim_page_calls.shards[CUSHIM_N_OWN_SHARDS + thread->shared_shard - 1];
 }
 
-void cushim_process_count_slowly(enum cushim_cuda_symbol row) {
+void cushim_process_count_slowly(enum cushim_cuda_symbol symbol) {
     static atomic_uint n_sharing;
     struct cushim_thread *thread = &cushim_thread;
     if (!thread->shared_shard) {
@@ -296,7 +296,7 @@ void cushim_process_count_slowly(enum cushim_cuda_symbol row) {
         cushim_thread_settle(thread);
     }
     struct cushim_shard *shard = thread->shard ? thread->shard : shared_shard(thread);
-    atomic_fetch_add_explicit(&shard->calls[row], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&shard->calls[symbol], 1, memory_order_relaxed);
 }
 
 struct cushim_mem_stats *cushim_process_stats(struct cushim_cuda *cuda, enum cushim_kind kind) {

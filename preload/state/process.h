@@ -73,9 +73,9 @@ struct cushim_thread {
     bool is_ending;               /* its destructors run: it gets no shard any more */
     struct cushim_shard *shard;   /* its own; NULL: none yet, or none to be had */
     unsigned shared_shard;        /* where none was to be had; 0: not asked yet */
-    enum cushim_cuda_symbol row;  /* of the last call on the slow path: for the check */
-    int pinned_flags;             /* that the driver was last asked for */
-    struct CUctx_st *context;     /* the heap found last, for this context */
+    enum cushim_cuda_symbol symbol; /* of the last call on the slow path: for the check */
+    int pinned_flags;               /* that the driver was last asked for */
+    struct CUctx_st *context;       /* the heap found last, for this context */
     struct cushim_mem_heap *heap;
     uint64_t heap_epoch; /* of the guard; another epoch makes the heap above stale */
     uint64_t fast_epoch; /* the same where nothing above is in the way, else 0 */
@@ -140,35 +140,35 @@ static inline void cushim_process_note_use(void) {
 }
 
 /* The same for a thread without a shard of its own. */
-void cushim_process_count_slowly(enum cushim_cuda_symbol row);
+void cushim_process_count_slowly(enum cushim_cuda_symbol symbol);
 
 /* The same for one that has. */
 static inline void cushim_process_count_in(struct cushim_shard *shard,
-                                           enum cushim_cuda_symbol row) {
-    uint64_t n_calls = atomic_load_explicit(&shard->calls[row], memory_order_relaxed);
-    atomic_store_explicit(&shard->calls[row], n_calls + 1, memory_order_relaxed);
+                                           enum cushim_cuda_symbol symbol) {
+    uint64_t n_calls = atomic_load_explicit(&shard->calls[symbol], memory_order_relaxed);
+    atomic_store_explicit(&shard->calls[symbol], n_calls + 1, memory_order_relaxed);
 }
 
 /* One call of a row, by the thread's outermost entry point. */
-static inline void cushim_process_count(enum cushim_cuda_symbol row) {
+static inline void cushim_process_count(enum cushim_cuda_symbol symbol) {
     struct cushim_shard *shard = cushim_thread.shard;
     if (cushim_thread.runtime_depth) /* the runtime's entry point counted this call */
         return;
-    cushim_thread.row = row;
+    cushim_thread.symbol = symbol;
     if (shard)
-        cushim_process_count_in(shard, row);
+        cushim_process_count_in(shard, symbol);
     else
-        cushim_process_count_slowly(row);
+        cushim_process_count_slowly(symbol);
 }
 
 /* The counters of the device that is current; those of device 0 where none is. */
 struct cushim_mem_stats *cushim_process_stats(struct cushim_cuda *cuda, enum cushim_kind kind);
 
 /* The driver's table, the call counted; NULL where no driver is behind us. */
-static inline struct cushim_cuda *cushim_call_begin(enum cushim_cuda_symbol row) {
+static inline struct cushim_cuda *cushim_call_begin(enum cushim_cuda_symbol symbol) {
     struct cushim_cuda *cuda = cushim_driver();
     if (cuda && cushim_process_is_on())
-        cushim_process_count(row);
+        cushim_process_count(symbol);
     return cuda;
 }
 
