@@ -6,7 +6,7 @@
 #include "preload/entry/copy_check.h"
 
 /* The word of one operation of a batch; false: it has none. */
-bool cushim_guard_describe(const CUstreamBatchMemOpParams *operation, CUstream stream,
-                           struct cushim_copy *word);
+bool cushim_word_describe(const CUstreamBatchMemOpParams *operation, CUstream stream,
+                          struct cushim_copy *word);
 
 #endif

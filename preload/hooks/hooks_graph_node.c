@@ -32,7 +32,7 @@ static bool admits_old_set(const CUDA_MEMSET_NODE_PARAMS *set) {
 static bool admits_words(const CUstreamBatchMemOpParams *operations, unsigned n) {
     struct cushim_copy word;
     for (unsigned i = 0; operations && i < n; i++) {
-        if (cushim_guard_describe(&operations[i], NULL, &word) && !cushim_copy_admits(&word))
+        if (cushim_word_describe(&operations[i], NULL, &word) && !cushim_copy_admits(&word))
             return false;
     }
     return true;

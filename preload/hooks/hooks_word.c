@@ -161,8 +161,8 @@ CUSHIM_EXPORT CUresult cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr 
 
 /* ---- many at once ---- */
 
-bool cushim_guard_describe(const CUstreamBatchMemOpParams *operation, CUstream stream,
-                           struct cushim_copy *word) {
+bool cushim_word_describe(const CUstreamBatchMemOpParams *operation, CUstream stream,
+                          struct cushim_copy *word) {
     switch (operation->operation) {
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
         *word = describe(operation->writeValue.address, 4, stream);
@@ -186,12 +186,12 @@ static CUresult run_batch(struct cushim_cuda *cuda, __typeof__(&cuStreamBatchMem
                           CUstreamBatchMemOpParams *operations, unsigned flags) {
     struct cushim_copy word;
     for (unsigned i = 0; operations && i < n; i++) {
-        if (cushim_guard_describe(&operations[i], key, &word) && !cushim_copy_begin(&word))
+        if (cushim_word_describe(&operations[i], key, &word) && !cushim_copy_begin(&word))
             return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult answer = real(stream, n, operations, flags);
     for (unsigned i = 0; operations && i < n; i++) {
-        if (cushim_guard_describe(&operations[i], key, &word) && word.direction == CUSHIM_SET)
+        if (cushim_word_describe(&operations[i], key, &word) && word.direction == CUSHIM_SET)
             cushim_copy_end(cuda, &word, answer);
     }
     return answer;

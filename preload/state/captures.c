@@ -104,8 +104,8 @@ static enum cushim_mem_pass gate_enter(void) {
     return cushim_capture_is_own(cushim_driver()) ? CUSHIM_MEM_PASS_OWN : CUSHIM_MEM_PASS_RELAXED;
 }
 
-const struct cushim_mem_capture_guard cushim_capture_gate = {cushim_capture_is_open, gate_enter,
-                                                             gate_leave};
+const struct cushim_mem_capture_guard cushim_capture_guard = {cushim_capture_is_open, gate_enter,
+                                                              gate_leave};
 
 /* Under the lock: room for one entry more. */
 static bool make_room(void) {

@@ -23,7 +23,7 @@
 #include "preload/state/process.h"
 
 /* What heaps ask before they record. */
-extern const struct cushim_mem_capture_guard cushim_capture_gate;
+extern const struct cushim_mem_capture_guard cushim_capture_guard;
 
 static inline bool cushim_capture_is_open(void) {
     return (cushim_guard_now() & CUSHIM_GUARD_CAPTURES) != 0;

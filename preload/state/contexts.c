@@ -148,7 +148,7 @@ static struct cushim_mem_heap *open_heap(struct cushim_cuda *cuda, CUcontext con
         .context = context,
         .device = device,
         .blocks = &cushim_process.blocks,
-        .gate = &cushim_capture_gate,
+        .guard = &cushim_capture_guard,
         .policy = &cushim_process.policy,
         .stats = &cushim_page.stats[device][CUSHIM_KIND_DEVICE],
         .source = source_of_device(cuda, device),

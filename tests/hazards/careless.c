@@ -16,9 +16,9 @@ enum cushim_status __wrap_cushim_mem_fence_await(struct cushim_mem_fence *fence,
 void __wrap_cushim_mem_fence_note_effect(struct cushim_mem_fence *fence);
 CUresult __wrap_cushim_copy_ring_await(struct cushim_cuda *cuda, CUstream stream, bool may_wait);
 void __real_cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
-                                  CUcontext context, const struct cushim_mem_capture_guard *gate);
+                                  CUcontext context, const struct cushim_mem_capture_guard *guard);
 void __wrap_cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
-                                  CUcontext context, const struct cushim_mem_capture_guard *gate);
+                                  CUcontext context, const struct cushim_mem_capture_guard *guard);
 
 static const uint64_t no_tag = (uint64_t)1 << 40; /* above all of them */
 
@@ -31,8 +31,8 @@ enum cushim_status __wrap_cushim_mem_fence_wait(struct cushim_mem_fence *fence,
 }
 
 void __wrap_cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
-                                  CUcontext context, const struct cushim_mem_capture_guard *gate) {
-    __real_cushim_mem_fence_init(fence, cuda, context, gate);
+                                  CUcontext context, const struct cushim_mem_capture_guard *guard) {
+    __real_cushim_mem_fence_init(fence, cuda, context, guard);
     atomic_store(&fence->done, no_tag);
     atomic_store(&fence->effect, no_tag + 1);
 }

@@ -35,15 +35,15 @@ static const struct cushim_mem_capture_guard unguarded = {is_never_open, enter_n
                                                           leave_nowhere};
 
 void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
-                           CUcontext context, const struct cushim_mem_capture_guard *gate) {
+                           CUcontext context, const struct cushim_mem_capture_guard *guard) {
     unsigned flags = 0;
     if (!fence->cuda) /* a first life: locks are never made twice */
         pthread_mutex_init(&fence->lock, NULL);
     fence->cuda = cuda;
-    fence->gate = gate ? gate : &unguarded;
-    fence->brings_out = gate != NULL;
+    fence->guard = guard ? guard : &unguarded;
+    fence->brings_out = guard != NULL;
     fence->event_flags = CU_EVENT_DISABLE_TIMING;
-    if (gate && cuda->cuCtxGetFlags && cuda->cuCtxGetFlags(&flags) == CUDA_SUCCESS &&
+    if (guard && cuda->cuCtxGetFlags && cuda->cuCtxGetFlags(&flags) == CUDA_SUCCESS &&
         (flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC)
         fence->event_flags |= CU_EVENT_BLOCKING_SYNC;
     cushim_raise_to(&fence->open, 1);
@@ -235,7 +235,8 @@ static bool is_about_captures(CUresult answer) {
            answer <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
-/* The gate is held, so that the question needs no exchange of modes, and so is the role. */
+/* The capture guard is held, so that the question needs no exchange of modes, and so is the
+ * role. */
 static enum outcome record_epoch(struct cushim_mem_fence *fence, CUresult *answer) {
     struct cushim_mem_row row = {.record = fence->idle};
     /* in this order: who still reads the old value submitted before this exchange; the record
@@ -269,11 +270,11 @@ static enum outcome start_alone(struct cushim_mem_fence *fence, CUresult *answer
     if (atomic_load(n_rows) == CUSHIM_MEM_EPOCH_ROWS)
         return *answer == CUDA_SUCCESS ? FULL : REFUSED;
     *answer = CUDA_SUCCESS;
-    enum cushim_mem_pass pass = fence->gate->enter();
+    enum cushim_mem_pass pass = fence->guard->enter();
     if (pass != CUSHIM_MEM_PASS_RECORD)
         return pass == CUSHIM_MEM_PASS_OWN ? OWN : BARRED;
     enum outcome outcome = record_epoch(fence, answer);
-    fence->gate->leave();
+    fence->guard->leave();
     return outcome;
 }
 
@@ -298,7 +299,7 @@ static __attribute__((noinline)) void go_on(struct cushim_mem_fence *fence) {
 static enum outcome start(struct cushim_mem_fence *fence, CUresult *answer) {
     *answer = CUDA_SUCCESS;
     if (!fence->cuda->cuCtxRecordEvent)
-        return cushim_mem_capture_guard_ask(fence->gate) == CUSHIM_MEM_PASS_OWN ? OWN : BARRED;
+        return cushim_mem_capture_guard_ask(fence->guard) == CUSHIM_MEM_PASS_OWN ? OWN : BARRED;
     if (!take_role(fence))
         return ELSEWHERE;
     enum outcome outcome = start_alone(fence, answer);
@@ -470,9 +471,9 @@ enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence, uint64
 enum cushim_status cushim_mem_fence_wait(struct cushim_mem_fence *fence,
                                          struct cushim_mem_stats *stats, CUresult *answer) {
     uint64_t epoch = cushim_mem_fence_tag(fence);
-    if (__builtin_expect(fence->gate->is_open(), 0)) {
+    if (__builtin_expect(fence->guard->is_open(), 0)) {
         /* a thread's own answer may be native's refusal: no wait of another's serves then */
-        enum cushim_mem_pass pass = cushim_mem_capture_guard_ask(fence->gate);
+        enum cushim_mem_pass pass = cushim_mem_capture_guard_ask(fence->guard);
         if (pass != CUSHIM_MEM_PASS_RECORD)
             return wait_natively(fence, pass == CUSHIM_MEM_PASS_RELAXED, answer);
     }

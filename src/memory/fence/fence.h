@@ -71,10 +71,10 @@ struct cushim_mem_capture_guard {
 
 /* What enter says now; the guard is not held. */
 static inline enum cushim_mem_pass
-cushim_mem_capture_guard_ask(const struct cushim_mem_capture_guard *gate) {
-    enum cushim_mem_pass pass = gate->enter();
+cushim_mem_capture_guard_ask(const struct cushim_mem_capture_guard *guard) {
+    enum cushim_mem_pass pass = guard->enter();
     if (pass == CUSHIM_MEM_PASS_RECORD)
-        gate->leave();
+        guard->leave();
     return pass;
 }
 
@@ -87,7 +87,7 @@ struct cushim_mem_row {
 
 struct cushim_mem_fence {
     struct cushim_cuda *cuda;
-    const struct cushim_mem_capture_guard *gate;
+    const struct cushim_mem_capture_guard *guard;
     _Atomic(CUcontext) context; /* NULL: abandoned */
     unsigned event_flags;       /* blocking sync where the context sleeps in waits */
     atomic_uint life; /* counts abandons, under the lock: an event of an earlier life is no more */
@@ -138,7 +138,7 @@ void cushim_mem_waits_count(struct cushim_mem_stats *stats, uint64_t start_ns);
  * NULL nothing is recorded: the host records for itself.
  */
 void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
-                           CUcontext context, const struct cushim_mem_capture_guard *gate);
+                           CUcontext context, const struct cushim_mem_capture_guard *guard);
 
 /* The context is gone, and its events with it: forget them.  All its epochs are done. */
 void cushim_mem_fence_abandon(struct cushim_mem_fence *fence);

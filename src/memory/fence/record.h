@@ -37,7 +37,7 @@ struct cushim_mem_record {
 
 /* Record the context of `fence`, or *stream, which is one of it while it is current, with the event
  * that the record has, or one more.  With an answer other than success there is nothing to release.
- * Of a context, the gate must be held. */
+ * Of a context, the capture guard must be held. */
 CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_mem_fence *fence,
                                 const CUstream *stream);
 

@@ -234,7 +234,7 @@ static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due du
     /* an open capture allows no fence, and a driver before 12.5 has none: where much is deferred
      * the free is native's own barrier */
     if (status == CUSHIM_NOTREADY &&
-        (heap->fence->gate->is_open() || !heap->cuda->cuCtxRecordEvent) &&
+        (heap->fence->guard->is_open() || !heap->cuda->cuCtxRecordEvent) &&
         atomic_load_explicit(&heap->deferred.n_bytes, memory_order_relaxed) +
                 freeing->lookup->block_bytes >=
             CUSHIM_MEM_HEAP_SLACK_BYTES) {
@@ -252,9 +252,9 @@ static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due du
 
 static enum cushim_status release_relaxed(struct freeing *freeing) {
     struct cushim_mem_heap *heap = freeing->heap;
-    const struct cushim_mem_capture_guard *gate = heap->fence->gate;
+    const struct cushim_mem_capture_guard *guard = heap->fence->guard;
     /* native refuses the free of a thread that captures, and so do we */
-    if (gate->is_open() && cushim_mem_capture_guard_ask(gate) == CUSHIM_MEM_PASS_OWN)
+    if (guard->is_open() && cushim_mem_capture_guard_ask(guard) == CUSHIM_MEM_PASS_OWN)
         return release_exact(freeing);
     uint64_t tag = cushim_mem_fence_tag(heap->fence);
     bool has_effect = cushim_mem_fence_effect(heap->fence) != 0;

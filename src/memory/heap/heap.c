@@ -50,7 +50,7 @@ void cushim_mem_heap_open(struct cushim_mem_heap *heap, const struct cushim_mem_
                                                            : CUSHIM_MEM_FREE_ENTRY_ANY;
     heap->fence = setup->fence ? setup->fence : &heap->own_fence;
     if (!setup->fence) {
-        cushim_mem_fence_init(heap->fence, setup->cuda, setup->context, setup->gate);
+        cushim_mem_fence_init(heap->fence, setup->cuda, setup->context, setup->guard);
         heap->fence->brings_out = !setup->policy->is_relaxed;
     }
     heap->recent_since_ns = cushim_clock_coarse_ns();

@@ -37,8 +37,8 @@ struct cushim_mem_heap_setup {
     enum cushim_mem_kind kind;
     unsigned flags; /* 0 for device memory */
     const struct cushim_mem_provider *source;
-    struct cushim_mem_fence *fence;              /* NULL: the heap's own, of its context alone */
-    const struct cushim_mem_capture_guard *gate; /* of that */
+    struct cushim_mem_fence *fence;               /* NULL: the heap's own, of its context alone */
+    const struct cushim_mem_capture_guard *guard; /* of that */
 };
 
 /* Open a heap that is all zero, or was abandoned. */

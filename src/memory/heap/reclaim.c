@@ -142,7 +142,7 @@ uint64_t cushim_mem_reclaim_until(void) {
 /* Can a record say whether the device is quiet?  None may be made while a capture is open, and
  * before driver 12.5 there is none. */
 static bool has_records(const struct cushim_mem_heap *heap) {
-    return heap->cuda->cuCtxRecordEvent && !heap->fence->gate->is_open();
+    return heap->cuda->cuCtxRecordEvent && !heap->fence->guard->is_open();
 }
 
 static enum cushim_status await(struct cushim_mem_heap *heap, uint64_t until_ns) {
@@ -156,7 +156,7 @@ static enum cushim_status await_patiently(struct cushim_mem_heap *heap, uint64_t
     /* the caller's own capture has no part in it, and stays valid */
     CUstreamCaptureMode mode = cushim_mode_relaxed(heap->cuda);
     enum cushim_status status = await(heap, heap->cuda->cuCtxRecordEvent ? until_ns : 0);
-    if (status == CUSHIM_TIMEOUT && heap->fence->gate->is_open() && cushim_clock_ns() < until_ns)
+    if (status == CUSHIM_TIMEOUT && heap->fence->guard->is_open() && cushim_clock_ns() < until_ns)
         status = await(heap, 0);
     cushim_mode_back(heap->cuda, mode);
     return status;

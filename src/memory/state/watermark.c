@@ -217,7 +217,7 @@ size_t cushim_mem_watermark_now(struct cushim_mem_heap *heap) {
         return held_bytes; /* nothing to ask the clock for */
     size_t now_bytes = watermark_bytes(heap, n_used);
     /* while a capture is open no request gives anything back: a free leaves it room */
-    return heap->fence->gate->is_open() && !heap->policy->keeps_all
+    return heap->fence->guard->is_open() && !heap->policy->keeps_all
                ? cushim_least(now_bytes, with_margin(heap, n_used))
                : now_bytes;
 }

@@ -125,7 +125,7 @@ static struct pool *pool_of(uint64_t number, unsigned device, unsigned kind) {
                                               .context = (CUcontext)(uintptr_t)number,
                                               .device = (int)device,
                                               .blocks = &engine.blocks,
-                                              .gate = &guard,
+                                              .guard = &guard,
                                               .policy = &engine.policies[kind],
                                               .stats = &engine.stats[device][kind],
                                               .kind = (enum cushim_mem_kind)kind,

@@ -31,7 +31,7 @@ static void leave(void) {
     n_inside--;
 }
 
-static const struct cushim_mem_capture_guard gate = {is_open, enter, leave};
+static const struct cushim_mem_capture_guard guard = {is_open, enter, leave};
 
 /* Watches where calls stand between enter and leave. */
 static void watch(const char *name) {
@@ -49,7 +49,7 @@ static void setup(const char *without) {
     fake_load(&cuda, without);
     fake_set_current(fake_context(0));
     for (unsigned i = 0; i < N_FENCES; i++)
-        cushim_mem_fence_init(&fences[i], &cuda, fake_context(i), &gate);
+        cushim_mem_fence_init(&fences[i], &cuda, fake_context(i), &guard);
     ck_assert_str_eq(fake_order(), "");
     pass = CUSHIM_MEM_PASS_RECORD;
     fake_on_call(watch);
@@ -149,7 +149,7 @@ TEST(the_event_sleeps_as_the_context_does) {
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventCreate(2)")); /* no timing */
     fake_set_flags(0, CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST);
     cushim_mem_fence_abandon(&fences[0]);
-    cushim_mem_fence_init(&fences[0], &cuda, fake_context(0), &gate);
+    cushim_mem_fence_init(&fences[0], &cuda, fake_context(0), &guard);
     wait_for(0);
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventCreate(3)")); /* blocking too */
 }
@@ -341,7 +341,7 @@ TEST(an_abandoned_fence_forgets_its_events_and_waits_for_nothing) {
     ck_assert_uint_eq(n_idle_events(&fences[0]), 0);
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
     ck_assert_str_eq(fake_order(), "");
-    cushim_mem_fence_init(&fences[0], &cuda, fake_context(0), &gate);
+    cushim_mem_fence_init(&fences[0], &cuda, fake_context(0), &guard);
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuCtxRecordEvent(0)"));
 }

@@ -236,7 +236,7 @@ TEST(an_abandoned_fence_has_all_done_and_goes_on_behind_that) {
     ck_assert(fence_fixture_is_done(tag));
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK); /* nothing is left to be recorded */
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 1);
-    cushim_mem_fence_init(fixture.fence, fixture.cuda, fake_context(0), fixture.fence->gate);
+    cushim_mem_fence_init(fixture.fence, fixture.cuda, fake_context(0), fixture.fence->guard);
     ck_assert_uint_ne(cushim_mem_fence_effect(fixture.fence), 0);
     uint64_t later = fence_fixture_free(0);
     ck_assert(!fence_fixture_is_done(later));

@@ -21,7 +21,7 @@ static void leave(void) {
     fixture.n_inside--;
 }
 
-static const struct cushim_mem_capture_guard gate = {is_open, enter, leave};
+static const struct cushim_mem_capture_guard guard = {is_open, enter, leave};
 
 void fence_fixture_setup(const char *without) {
     static struct cushim_cuda cuda;
@@ -33,7 +33,7 @@ void fence_fixture_setup(const char *without) {
     fake_set_current(fake_context(0));
     fixture.pass = CUSHIM_MEM_PASS_RECORD;
     fixture.fence = &fixture.the_fence;
-    cushim_mem_fence_init(fixture.fence, fixture.cuda, fake_context(0), &gate);
+    cushim_mem_fence_init(fixture.fence, fixture.cuda, fake_context(0), &guard);
 }
 
 void fence_fixture_finish(void) {

@@ -24,7 +24,7 @@ static enum cushim_mem_pass enter(void) {
 static void leave(void) {
 }
 
-static const struct cushim_mem_capture_guard gate = {is_open, enter, leave};
+static const struct cushim_mem_capture_guard guard = {is_open, enter, leave};
 
 static enum cushim_status wait_for(CUresult *answer) {
     fake_set_current(fake_context(0));
@@ -65,7 +65,7 @@ static void sleep_for_a_record(void) {
 static enum cushim_status wait_together(unsigned n_submitted, const char *name,
                                         void (*deed)(void)) {
     fence_fixture_setup(NULL);
-    fixture.fence->gate = &gate;
+    fixture.fence->guard = &guard;
     atomic_store(&futex_has_timeouts, false);
     for (unsigned i = 0; i < n_submitted; i++)
         fake_submit(0);
@@ -133,7 +133,7 @@ static void await_the_first(void) {
 TEST(who_is_covered_by_an_earlier_record_does_not_wait_for_a_later_one) {
     CUresult answer;
     fence_fixture_setup(NULL);
-    fixture.fence->gate = &gate;
+    fixture.fence->guard = &guard;
     fake_submit(0);
     ck_assert_int_eq(cushim_mem_fence_start(fixture.fence, &answer), CUSHIM_OK);
     fake_submit(0);
@@ -146,7 +146,7 @@ TEST(who_is_covered_by_an_earlier_record_does_not_wait_for_a_later_one) {
 
 TEST(nobody_is_woken_where_nobody_sleeps) {
     fence_fixture_setup(NULL);
-    fixture.fence->gate = &gate;
+    fixture.fence->guard = &guard;
     fake_submit(0);
     ck_assert_int_eq(wait_for(&fixture.answer), CUSHIM_OK);
     ck_assert_int_eq(wait_for(&fixture.answer), CUSHIM_OK);

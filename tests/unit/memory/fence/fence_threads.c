@@ -24,7 +24,7 @@ static enum cushim_mem_pass enter(void) {
 static void leave(void) {
 }
 
-static const struct cushim_mem_capture_guard gate = {is_open, enter, leave};
+static const struct cushim_mem_capture_guard guard = {is_open, enter, leave};
 
 /* A block that was freed: which piece of its stream's work was the last before it. */
 struct freed {
@@ -86,7 +86,7 @@ TEST(no_block_is_reused_before_the_work_ahead_of_its_free) {
     fake_reset();
     fake_load(&cuda, NULL);
     fake_set_current(fake_context(0));
-    cushim_mem_fence_init(&fence, &cuda, fake_context(0), &gate);
+    cushim_mem_fence_init(&fence, &cuda, fake_context(0), &guard);
     atomic_store(&n_at_work, N_THREADS);
     for (size_t i = 0; i < N_THREADS; i++)
         pthread_create(&threads[i], NULL, free_and_reuse, (void *)i);

@@ -77,7 +77,7 @@ static bool is_never_open(void) {
 
 TEST(where_a_capture_begins_under_a_free_what_is_idle_serves_the_barrier) {
     fixture = fixture_create(NULL);
-    fixture->gate.is_open = is_never_open; /* it begins a moment later */
+    fixture->guard.is_open = is_never_open; /* it begins a moment later */
     fixture_give(fixture, fixture_take(fixture, 3 << 20));
     uint64_t address = fixture_take(fixture, 1000);
     fake_limit(fake_used_bytes());
@@ -136,7 +136,7 @@ static void *churn(void *is_good) {
 TEST(a_begin_never_meets_a_record) {
     pthread_t capturing, churning[3];
     fixture = fixture_create(NULL);
-    fixture->gate = (struct cushim_mem_capture_guard){is_open, enter, leave};
+    fixture->guard = (struct cushim_mem_capture_guard){is_open, enter, leave};
     pthread_create(&capturing, NULL, capture, NULL);
     for (int i = 0; i < 3; i++)
         pthread_create(&churning[i], NULL, churn, fixture);

@@ -43,7 +43,7 @@ struct fixture *fixture_create(const char *without) {
     atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RECORD);
     atomic_store(&fixture_n_enters, 0);
     atomic_store(&fixture_n_leaves, 0);
-    fixture->gate = (struct cushim_mem_capture_guard){is_open, enter, leave};
+    fixture->guard = (struct cushim_mem_capture_guard){is_open, enter, leave};
     atomic_store(&fixture->policy.dedicated_bytes, (size_t)256 << 20);
     fake_set_current(fake_context(0));
     fixture_open(fixture, 0);
@@ -69,7 +69,7 @@ static void open_on(struct fixture *fixture, unsigned k, CUcontext context,
                                                          .context = context,
                                                          .fence = fence,
                                                          .blocks = &fixture->blocks,
-                                                         .gate = &fixture->gate,
+                                                         .guard = &fixture->guard,
                                                          .policy = &fixture->policy,
                                                          .stats = &fixture->stats,
                                                          .source = &cushim_mem_provider_device});
@@ -111,7 +111,7 @@ enum cushim_status fixture_release(struct fixture *fixture, uint64_t address, CU
     enum cushim_status status = find(fixture, address, &lookup);
     int fast = CUSHIM_MEM_FAST_DECLINED;
     *answer = CUDA_SUCCESS;
-    bool is_fast = !fixture->gate.is_open(); /* as the entry points do */
+    bool is_fast = !fixture->guard.is_open(); /* as the entry points do */
     if (is_fast && !fixture->policy.is_relaxed)
         fast = cushim_mem_fast_release_behind_wait(&fixture->blocks, address,
                                                    CUSHIM_MEM_FREE_ENTRY_ANY);

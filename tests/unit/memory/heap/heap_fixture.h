@@ -2,8 +2,8 @@
  * A heap on the fake driver, and what must hold of it at every moment.
  *
  * One fixture is one table of blocks with up to FIXTURE_HEAPS heaps, heap k on context k, sharing
- * policy, gate and statistics.  fixture_check walks all segments, extents, lists and bitmaps and
- * compares every sum with what the heaps and the statistics say.
+ * policy, capture guard and statistics.  fixture_check walks all segments, extents, lists and
+ * bitmaps and compares every sum with what the heaps and the statistics say.
  */
 #ifndef CUSHIM_TESTS_UNIT_MEMORY_FIXTURE_H
 #define CUSHIM_TESTS_UNIT_MEMORY_FIXTURE_H
@@ -16,7 +16,7 @@ enum { FIXTURE_HEAPS = 2 };
 struct fixture {
     struct cushim_cuda *cuda; /* the fake as a table: apart, so that few compile one */
     struct cushim_mem_blocks blocks;
-    struct cushim_mem_capture_guard gate;
+    struct cushim_mem_capture_guard guard;
     struct cushim_mem_policy policy;
     struct cushim_mem_stats stats, sum;
     struct cushim_mem_heap heaps[FIXTURE_HEAPS];
