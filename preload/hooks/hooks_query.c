@@ -266,7 +266,7 @@ static CUresult get_handle(struct cushim_cuda *cuda, const struct cushim_mem_loo
     struct cushim_mem_segment *segment = lookup->segment;
     CUresult answer = cuda->cuIpcGetMemHandle(handle, lookup->base);
     if (answer != CUDA_SUCCESS) {
-        if (segment->heap->source == &cushim_mem_provider_vmm)
+        if (segment->heap->provider == &cushim_mem_provider_vmm)
             log_error("ipc", "no handle for 0x%lx: CUSHIM_BACKEND=vmm has none",
                       (unsigned long)lookup->base);
         return answer;

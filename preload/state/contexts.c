@@ -151,7 +151,7 @@ static struct cushim_mem_heap *open_heap(struct cushim_cuda *cuda, CUcontext con
         .guard = &cushim_capture_guard,
         .policy = &cushim_process.policy,
         .stats = &cushim_page.stats[device][CUSHIM_KIND_DEVICE],
-        .source = source_of_device(cuda, device),
+        .provider = source_of_device(cuda, device),
     };
     cushim_device_limit_open(cuda, device);
     note_device(cuda, device);
@@ -296,7 +296,7 @@ static struct cushim_mem_heap *open_kind(struct place *owner, enum cushim_mem_ki
         .stats = &cushim_page.stats[base->device][kind],
         .kind = kind,
         .flags = flags,
-        .source =
+        .provider =
             kind == CUSHIM_MEM_PINNED ? &cushim_mem_provider_pinned : &cushim_mem_provider_managed,
         .fence = base->fence,
     };

@@ -260,7 +260,7 @@ static void open_core(struct cushim_pool_heap *heap, struct cushim_pool_object *
                                          .stats = &heap->core_stats,
                                          .kind = heap->kind,
                                          .flags = provider_flags[heap->kind],
-                                         .source = cushim_pool_providers[heap->kind],
+                                         .provider = cushim_pool_providers[heap->kind],
                                      });
 }
 

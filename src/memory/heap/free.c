@@ -386,9 +386,9 @@ static CUresult record_on(struct cushim_mem_heap *heap, CUstream stream, CUevent
     return answer;
 }
 
-/* Does cuMemFreeAsync take what the heap's source gave? */
+/* Does cuMemFreeAsync take what the heap's provider gave? */
 static bool can_free_on(const struct cushim_mem_heap *heap) {
-    return heap->source == &cushim_mem_provider_device && heap->cuda->cuMemFreeAsync;
+    return heap->provider == &cushim_mem_provider_device && heap->cuda->cuMemFreeAsync;
 }
 
 enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *heap,

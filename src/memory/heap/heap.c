@@ -38,7 +38,7 @@ void cushim_mem_heap_open(struct cushim_mem_heap *heap, const struct cushim_mem_
     atomic_store(&heap->damage, CUDA_SUCCESS);
     heap->kind = setup->kind;
     heap->flags = setup->flags;
-    heap->source = setup->source;
+    heap->provider = setup->provider;
     heap->filler.cuda = setup->cuda;
     heap->filler.context = setup->context;
     heap->guard_bytes =
@@ -358,7 +358,7 @@ static void make_way(struct cushim_mem_heap *heap, size_t n_bytes, size_t segmen
 /* The bytes to ask the driver for; 0: rounded past what there is. */
 static size_t segment_bytes_for(const struct cushim_mem_heap *heap, size_t n_bytes,
                                 bool is_dedicated) {
-    size_t rounded_bytes = cushim_mem_provider_round(heap->source, n_bytes);
+    size_t rounded_bytes = cushim_mem_provider_round(heap->provider, n_bytes);
     if (!is_dedicated && !cushim_round_up(n_bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES, &rounded_bytes))
         return 0;
     return rounded_bytes < n_bytes ? 0 : rounded_bytes;

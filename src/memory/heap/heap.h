@@ -36,7 +36,7 @@ struct cushim_mem_heap_setup {
     struct cushim_mem_stats *stats; /* of the device and kind; shared by its contexts */
     enum cushim_mem_kind kind;
     unsigned flags; /* 0 for device memory */
-    const struct cushim_mem_provider *source;
+    const struct cushim_mem_provider *provider;
     struct cushim_mem_fence *fence;               /* NULL: the heap's own, of its context alone */
     const struct cushim_mem_capture_guard *guard; /* of that */
 };

@@ -38,7 +38,7 @@ static bool is_quiet(struct cushim_mem_heap *heap) {
 size_t cushim_mem_reclaim_quietly(struct cushim_mem_heap *heap, size_t target_bytes) {
     size_t n_bytes = 0, n_more = 1;
     bool is_drained = false;
-    while (n_more && (heap->source->is_prompt || is_quiet(heap))) {
+    while (n_more && (heap->provider->is_prompt || is_quiet(heap))) {
         struct cushim_mem_segment *segment = NULL;
         pthread_mutex_lock(&heap->lock);
         if (!is_drained && heap->held_bytes > target_bytes)
@@ -113,7 +113,7 @@ void cushim_mem_reclaim_shrink(struct cushim_mem_heap *heap, uint64_t life, uint
                                bool has_waited) {
     cushim_mem_watermark_ask(heap);
     uint64_t now_ns = cushim_clock_coarse_ns();
-    bool may_wait = has_waited || !heap->policy->is_relaxed || heap->source->is_prompt;
+    bool may_wait = has_waited || !heap->policy->is_relaxed || heap->provider->is_prompt;
     if (!cushim_mem_heap_lock_life(heap, life))
         return;
     size_t over_bytes = cushim_less(heap->held_bytes, cushim_mem_watermark_now(heap));
@@ -292,7 +292,7 @@ size_t cushim_mem_reclaim_reusable_bytes(struct cushim_mem_heap *heap) {
  */
 static bool has_reason_to_wait(struct cushim_mem_heap *heap) {
     return heap->deferred.n_rows != 0 ||
-           (!heap->source->is_prompt && cushim_mem_reclaim_reusable_bytes(heap) > 0);
+           (!heap->provider->is_prompt && cushim_mem_reclaim_reusable_bytes(heap) > 0);
 }
 
 static bool wait(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *heap) {

@@ -40,16 +40,16 @@ struct cushim_mem_provider {
 };
 
 /* The size of a dedicated segment for a request, which leaves room to round up. */
-static inline size_t cushim_mem_provider_round(const struct cushim_mem_provider *source,
+static inline size_t cushim_mem_provider_round(const struct cushim_mem_provider *provider,
                                                size_t n_bytes) {
-    return n_bytes > source->as_asked_bytes ? cushim_rounded(n_bytes, source->grain_bytes)
-                                            : n_bytes;
+    return n_bytes > provider->as_asked_bytes ? cushim_rounded(n_bytes, provider->grain_bytes)
+                                              : n_bytes;
 }
 
 /* The addresses that are the segment's, to the end of what the driver gave: whole pages. */
-static inline size_t cushim_mem_provider_reach(const struct cushim_mem_provider *source,
+static inline size_t cushim_mem_provider_reach(const struct cushim_mem_provider *provider,
                                                size_t n_bytes) {
-    return cushim_most(n_bytes, source->least_bytes);
+    return cushim_most(n_bytes, provider->least_bytes);
 }
 
 /* The driver hands out device memory in pages of this size, and packs none that is larger than

@@ -108,7 +108,7 @@ static bool take_large(struct cushim_mem_heap *heap, size_t n_bytes,
 
 static bool take_idle(struct cushim_mem_heap *heap, size_t n_bytes,
                       struct cushim_mem_blockref *ref) {
-    size_t own_bytes = cushim_mem_provider_round(heap->source, n_bytes);
+    size_t own_bytes = cushim_mem_provider_round(heap->provider, n_bytes);
     size_t waste_bytes = cushim_mem_heap_packs(heap) ? own_bytes / DEDICATED_WASTE : 0;
     struct cushim_mem_extent *best =
         cushim_mem_extents_fit(&heap->idle, own_bytes, own_bytes + waste_bytes);

@@ -48,7 +48,7 @@ struct cushim_mem_heap {
     unsigned flags;     /* of the kind: as the program gave them to the driver */
     size_t guard_bytes; /* on either side of each block: 0 or CUSHIM_MEM_GUARD_BYTES */
     struct cushim_mem_filler filler;
-    const struct cushim_mem_provider *source;
+    const struct cushim_mem_provider *provider;
     struct cushim_mem_fence *fence; /* own_fence, or one that the host of the heap handed in */
     size_t quick_bytes; /* who tells nobody of requests up to this size may serve them at once */
     enum cushim_mem_free_entry quick_entry; /* which frees may be done at once; relaxed alone */

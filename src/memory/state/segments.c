@@ -34,7 +34,7 @@ static struct cushim_mem_provider_client client_of(const struct cushim_mem_heap 
 
 static CUresult release_to(struct cushim_mem_heap *heap, uint64_t base, size_t n_bytes) {
     struct cushim_mem_provider_client client = client_of(heap);
-    return heap->source->release(&client, base, n_bytes);
+    return heap->provider->release(&client, base, n_bytes);
 }
 
 /* What the driver said when it last refused the calling thread. */
@@ -82,7 +82,7 @@ static CUresult native_free(struct cushim_mem_heap *heap, uint64_t base, size_t 
 /* How far the page map leads to the segment: what lies behind its blocks, but in what the driver
  * gave, belongs to none of them and to nobody else. */
 static size_t reach(const struct cushim_mem_heap *heap, const struct cushim_mem_segment *segment) {
-    return cushim_mem_provider_reach(heap->source, segment->n_bytes);
+    return cushim_mem_provider_reach(heap->provider, segment->n_bytes);
 }
 
 static void link_segment(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
@@ -107,7 +107,7 @@ enum cushim_status cushim_mem_segments_fetch(struct cushim_mem_heap *heap, size_
         return CUSHIM_NOMEM;
     uint64_t start_ns = cushim_clock_ns();
     CUstreamCaptureMode mode = cushim_mode_relaxed(heap->cuda);
-    CUresult answer = heap->source->obtain(&client, n_bytes, base);
+    CUresult answer = heap->provider->obtain(&client, n_bytes, base);
     cushim_mode_back(heap->cuda, mode);
     cushim_mem_stats_add(&heap->stats->n_native_allocs, 1);
     cushim_mem_stats_add_time(heap->stats, &heap->stats->native_alloc_ns, start_ns);
@@ -269,7 +269,7 @@ void cushim_mem_segments_abandon(struct cushim_mem_heap *heap) {
             forget_blocks(heap, extent);
         erase(heap, segment);
         unlink_segment(heap, segment);
-        if (heap->source->outlives_context) /* which waits for nothing */
+        if (heap->provider->outlives_context) /* which waits for nothing */
             release_to(heap, segment->base, segment->n_bytes);
         cushim_mem_segment_destroy(&heap->meta, segment);
     }

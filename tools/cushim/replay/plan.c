@@ -103,7 +103,7 @@ static void set_limit(unsigned device, uint64_t device_bytes) {
 
 /* The pool for one of the recording's; NULL: no memory. */
 static struct pool *pool_of(uint64_t number, unsigned device, unsigned kind) {
-    static const struct cushim_mem_provider *const sources[] = {
+    static const struct cushim_mem_provider *const providers[] = {
         [CUSHIM_MEM_DEVICE] = &cushim_mem_provider_device,
         [CUSHIM_MEM_MANAGED] = &cushim_mem_provider_managed,
         [CUSHIM_MEM_PINNED] = &cushim_mem_provider_pinned};
@@ -129,7 +129,7 @@ static struct pool *pool_of(uint64_t number, unsigned device, unsigned kind) {
                                               .policy = &engine.policies[kind],
                                               .stats = &engine.stats[device][kind],
                                               .kind = (enum cushim_mem_kind)kind,
-                                              .source = sources[kind],
+                                              .provider = providers[kind],
                                           });
     return pool;
 }

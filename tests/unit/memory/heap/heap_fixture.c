@@ -72,7 +72,7 @@ static void open_on(struct fixture *fixture, unsigned k, CUcontext context,
                                                          .guard = &fixture->guard,
                                                          .policy = &fixture->policy,
                                                          .stats = &fixture->stats,
-                                                         .source = &cushim_mem_provider_device});
+                                                         .provider = &cushim_mem_provider_device});
 }
 
 void fixture_open(struct fixture *fixture, unsigned k) {

@@ -58,8 +58,8 @@ static struct cushim_mem_heap *set_up(enum cushim_mem_kind kind, unsigned flags)
                              .stats = &stats,
                              .kind = kind,
                              .flags = flags,
-                             .source = kind == CUSHIM_MEM_PINNED ? &cushim_mem_provider_pinned
-                                                                 : &cushim_mem_provider_managed,
+                             .provider = kind == CUSHIM_MEM_PINNED ? &cushim_mem_provider_pinned
+                                                                   : &cushim_mem_provider_managed,
                              .fence = fixture->heaps[0].fence});
     return &fixture->heaps[1];
 }
