@@ -116,8 +116,7 @@ enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t b
         atomic_store_explicit(&block->n_holds, 0, memory_order_relaxed);
         atomic_store_explicit(&block->cache, NULL, memory_order_relaxed);
         atomic_store_explicit(&block->asked_bytes, bucket_bytes, memory_order_relaxed);
-        /* what a look-up reads without a lock: the builtins, for the field is the allocator's */
-        __atomic_store_n(&meta->next_free, block->index, __ATOMIC_RELEASE);
+        atomic_store_explicit(&meta->user, block->index, memory_order_release);
         atomic_store_explicit(&block->address,
                               cushim_mem_extent_address(ref.extent) +
                                   ref.index * ref.extent->block_bytes,
@@ -136,9 +135,9 @@ struct cushim_pool_block *cushim_pool_heap_block(uint64_t address) {
     if (!cushim_mem_blocks_find(&cushim_pool_blocks, address, &lookup) ||
         lookup.state != CUSHIM_MEM_LIVE)
         return NULL;
-    struct cushim_pool_heap *heap = (struct cushim_pool_heap *)(void *)lookup.segment->heap - 1;
+    struct cushim_pool_heap *heap = lookup.segment->heap->owner;
     struct cushim_pool_block *block =
-        cushim_pool_heap_at(heap, __atomic_load_n(&lookup.meta->next_free, __ATOMIC_ACQUIRE));
+        cushim_pool_heap_at(heap, atomic_load_explicit(&lookup.meta->user, memory_order_acquire));
     return block && cushim_pool_block_address(block) == lookup.base ? block : NULL;
 }
 
@@ -175,13 +174,10 @@ static void empty_table(struct cushim_pool_heap *heap) {
 
 /* ---- making ---- */
 
-/* So that cushim_pool_heap_block finds the one by the other. */
 struct with_core {
     struct cushim_pool_heap heap;
     struct cushim_mem_heap core;
 };
-
-_Static_assert(offsetof(struct with_core, core) == sizeof(struct cushim_pool_heap), "behind it");
 
 static struct cushim_pool_heap *obtain(void) {
     struct cushim_pool_heap *heap = atomic_load_explicit(&everyone, memory_order_acquire);
@@ -196,6 +192,7 @@ static struct cushim_pool_heap *obtain(void) {
         return NULL;
     pthread_mutex_init(&heap->lock, NULL);
     heap->core = &((struct with_core *)(void *)heap)->core;
+    heap->core->owner = heap;
     atomic_init(&heap->is_used, true);
     heap->next_of_all = atomic_load_explicit(&everyone, memory_order_acquire);
     while (!atomic_compare_exchange_weak(&everyone, &heap->next_of_all, heap)) {

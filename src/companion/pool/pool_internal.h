@@ -294,7 +294,7 @@ static inline bool cushim_pool_cache_is_gone(const struct cushim_pool_cache *cac
  *
  * Blocks come out of the free lists of the heap's allocator into the table, and go back when they
  * are idle and over: past its caches and fences, and what goes back to the driver is the pool's to
- * say.  While the pool has a block, `next_free` in the allocator's metadata is the pool's.  One
+ * say.  While the pool has a block, `user` in its metadata is its index in the table.  One
  * page map serves all heaps of the process.  A heap whose pool is gone stays until its last live or
  * held block is freed; then, and at once where its context died, it may be another pool's.
  */

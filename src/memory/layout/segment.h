@@ -50,8 +50,11 @@ enum cushim_mem_state { CUSHIM_MEM_FREE, CUSHIM_MEM_DEFERRED, CUSHIM_MEM_LIVE };
  * LIVE -> DEFERRED by compare and exchange, without the lock. */
 struct cushim_mem_block_meta {
     _Atomic uint32_t state; /* a state; above it bits of block.h, but for SHOWN where LIVE alone */
-    uint32_t next_free;     /* index of the next free cell of the slab, under the lock; a host's
-                               own while it has the block */
+    union {
+        uint32_t
+            next_free; /* while FREE: index of the next free cell of the slab, under the lock */
+        _Atomic uint32_t user; /* else: what the heap's owner knows the block by */
+    };
     atomic_size_t asked_bytes; /* valid while LIVE or DEFERRED */
 };
 

@@ -78,14 +78,14 @@ TEST(a_block_is_live_when_taken_and_free_at_once_when_given) {
     fixture_destroy(fixture);
 }
 
-TEST(a_hosts_word_stays_in_the_cell_while_it_has_the_block) {
+TEST(an_owners_word_stays_in_the_cell_while_it_has_the_block) {
     fixture = fixture_create(NULL);
     struct cushim_mem_lookup first = fetch(1000), second = take(1000);
-    first.meta->next_free = 77;
-    second.meta->next_free = 78;
+    first.meta->user = 77;
+    second.meta->user = 78;
     give(&second.ref);
     second = take(1000);
-    ck_assert_uint_eq(first.meta->next_free, 77);
+    ck_assert_uint_eq(first.meta->user, 77);
     give(&first.ref);
     give(&second.ref);
     fixture_check(fixture);
