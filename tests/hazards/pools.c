@@ -47,10 +47,10 @@ struct worker {
 };
 
 #ifdef CARELESS
-struct cushim_stream_fence;
-bool __wrap_cushim_stream_fence_is_complete(struct cushim_stream_fence *mark);
+struct cushim_mem_stream_fence;
+bool __wrap_cushim_mem_stream_fence_is_complete(struct cushim_mem_stream_fence *mark);
 
-bool __wrap_cushim_stream_fence_is_complete(struct cushim_stream_fence *mark) {
+bool __wrap_cushim_mem_stream_fence_is_complete(struct cushim_mem_stream_fence *mark) {
     (void)mark;
     return true;
 }

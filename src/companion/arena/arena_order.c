@@ -17,9 +17,9 @@ void cushim_arena_order_init(struct cushim_arena_order *order, bool is_clean) {
 
 void cushim_arena_order_finish(struct cushim_arena_order *order, bool is_dead) {
     for (unsigned i = 0; i < CUSHIM_ARENA_N_REGIONS; i++)
-        cushim_stream_fence_release(&order->fences[i].mark);
+        cushim_mem_stream_fence_release(&order->fences[i].mark);
     for (unsigned i = 0; i < order->n_batches; i++)
-        cushim_stream_fence_release(&order->batches[i].mark);
+        cushim_mem_stream_fence_release(&order->batches[i].mark);
     if (order->fill_stream && !is_dead)
         CUSHIM_DRIVER(cuStreamDestroy_v2)(order->fill_stream);
     pthread_mutex_destroy(&order->lock);
@@ -45,12 +45,12 @@ static struct cushim_arena_fence *fence_now(struct cushim_arena_object *arena) {
 }
 
 static void clear_fence(struct cushim_arena_fence *fence) {
-    cushim_stream_fence_release(&fence->mark);
+    cushim_mem_stream_fence_release(&fence->mark);
     fence->stream = CUSHIM_ARENA_NOBODY;
 }
 
 static bool has_fence(const struct cushim_arena_fence *fence) {
-    return fence->mark.context != NULL;
+    return cushim_mem_stream_fence_is_some(&fence->mark);
 }
 
 /* The stream was looked at, and needs no wait in this epoch. */
@@ -72,17 +72,18 @@ enum cushim_status cushim_arena_order_stream(struct cushim_scope *scope,
                                              struct cushim_stream *stream, CUstream handle,
                                              bool is_captured) {
     struct cushim_arena_fence *fence = fence_now(arena);
-    if (has_fence(fence) && cushim_stream_fence_is_complete(&fence->mark))
+    if (has_fence(fence) && cushim_mem_stream_fence_is_complete(&fence->mark))
         clear_fence(fence);
     if (has_fence(fence) && is_captured) /* the graph may be launched on any stream */
         return cushim_scope_fail(scope, CUSHIM_CAPTURE, "a fence is not over");
     if (has_fence(fence) && (arena->is_managed || stream == CUSHIM_STREAM_ALL)) {
-        CUSHIM_TRY(cushim_stream_fence_wait(scope, &fence->mark));
+        CUSHIM_TRY(cushim_mem_stream_fence_wait(&fence->mark, scope->what));
         clear_fence(fence);
     }
     if (has_fence(fence) && fence->stream != stream &&
         !cushim_arena_order_is_ready(&arena->order, epoch_of(arena), stream))
-        CUSHIM_TRY(cushim_stream_fence_order(scope, &fence->mark, handle));
+        CUSHIM_TRY(cushim_mem_stream_fence_order(&fence->mark, &scope->context->fence, scope->what,
+                                                 handle));
     if (!is_captured)
         note_ready(arena, stream);
     return CUSHIM_OK;
@@ -101,15 +102,15 @@ static enum cushim_status find_fill_stream(struct cushim_scope *scope,
 /* Fill behind all work of the context: *mark, which is behind the fill afterwards, or as it was. */
 static enum cushim_status fill_behind_all(struct cushim_scope *scope,
                                           struct cushim_arena_object *arena, uint64_t at,
-                                          uint64_t n_grains, struct cushim_stream_fence *mark) {
-    struct cushim_stream_fence behind;
+                                          uint64_t n_grains, struct cushim_mem_stream_fence *mark) {
+    struct cushim_mem_stream_fence behind;
     CUstream fill;
     CUSHIM_TRY(find_fill_stream(scope, arena));
     fill = arena->order.fill_stream;
-    CUSHIM_TRY(cushim_stream_fence_order(scope, mark, fill));
+    CUSHIM_TRY(cushim_mem_stream_fence_order(mark, &scope->context->fence, scope->what, fill));
     CUSHIM_TRY(cushim_arena_poison(scope, arena, fill, at, n_grains));
-    CUSHIM_TRY(cushim_stream_fence_record(scope, fill, &behind));
-    cushim_stream_fence_release(mark);
+    CUSHIM_TRY(cushim_mem_stream_fence_record(&scope->context->fence, scope->what, &fill, &behind));
+    cushim_mem_stream_fence_release(mark);
     *mark = behind;
     return CUSHIM_OK;
 }
@@ -132,14 +133,14 @@ static bool may_fill(struct cushim_scope *scope, struct cushim_arena_object *are
 }
 
 static enum cushim_status end_on_all(struct cushim_scope *scope, struct cushim_arena_object *arena,
-                                     struct cushim_stream_fence *mark) {
+                                     struct cushim_mem_stream_fence *mark) {
     uint64_t at, n_grains;
-    CUSHIM_TRY(cushim_stream_fence_record_all(scope, mark));
+    CUSHIM_TRY(cushim_mem_stream_fence_record(&scope->context->fence, scope->what, NULL, mark));
     if (!may_fill(scope, arena, &at, &n_grains))
         return CUSHIM_OK;
     enum cushim_status status = fill_behind_all(scope, arena, at, n_grains, mark);
     if (status != CUSHIM_OK)
-        cushim_stream_fence_release(mark);
+        cushim_mem_stream_fence_release(mark);
     return status;
 }
 
@@ -148,29 +149,29 @@ static enum cushim_status cover_older(struct cushim_scope *scope, struct cushim_
                                       struct cushim_stream *stream, CUstream handle) {
     struct cushim_arena_fence *fence = fence_now(arena);
     if (!has_fence(fence) || fence->stream == stream ||
-        cushim_stream_fence_is_complete(&fence->mark) ||
+        cushim_mem_stream_fence_is_complete(&fence->mark) ||
         cushim_arena_order_is_ready(&arena->order, epoch_of(arena), stream))
         return CUSHIM_OK;
-    return cushim_stream_fence_order(scope, &fence->mark, handle);
+    return cushim_mem_stream_fence_order(&fence->mark, &scope->context->fence, scope->what, handle);
 }
 
 static enum cushim_status end_on_stream(struct cushim_scope *scope,
                                         struct cushim_arena_object *arena,
                                         struct cushim_stream *stream, CUstream handle,
-                                        struct cushim_stream_fence *mark) {
+                                        struct cushim_mem_stream_fence *mark) {
     uint64_t at, n_grains;
     CUSHIM_TRY(cushim_capture_refuse_stream(scope, handle));
     CUSHIM_TRY(cover_older(scope, arena, stream, handle));
     if (may_fill(scope, arena, &at, &n_grains))
         CUSHIM_TRY(cushim_arena_poison(scope, arena, handle, at, n_grains));
-    return cushim_stream_fence_record(scope, handle, mark);
+    return cushim_mem_stream_fence_record(&scope->context->fence, scope->what, &handle, mark);
 }
 
 /* Freed spans are forgotten with the epoch; frees from here on are of a new batch. */
 static void end_batches(struct cushim_arena_object *arena) {
     struct cushim_arena_order *order = &arena->order;
     for (unsigned i = 0; i < order->n_batches; i++)
-        cushim_stream_fence_release(&order->batches[i].mark);
+        cushim_mem_stream_fence_release(&order->batches[i].mark);
     order->n_batches = 0;
     pthread_mutex_lock(&arena->lock);
     order->done = order->open++;
@@ -180,7 +181,7 @@ static void end_batches(struct cushim_arena_object *arena) {
 enum cushim_status cushim_arena_order_end(struct cushim_scope *scope,
                                           struct cushim_arena_object *arena,
                                           struct cushim_stream *stream, CUstream handle) {
-    struct cushim_stream_fence mark;
+    struct cushim_mem_stream_fence mark;
     if (stream == CUSHIM_STREAM_ALL)
         CUSHIM_TRY(end_on_all(scope, arena, &mark));
     else
@@ -198,8 +199,8 @@ enum cushim_status cushim_arena_order_wait(struct cushim_scope *scope,
                                            struct cushim_arena_object *arena) {
     for (unsigned i = 0; i < arena->book.n_regions; i++) {
         struct cushim_arena_fence *fence = &arena->order.fences[i];
-        if (has_fence(fence) && !cushim_stream_fence_is_complete(&fence->mark))
-            CUSHIM_TRY(cushim_stream_fence_wait(scope, &fence->mark));
+        if (has_fence(fence) && !cushim_mem_stream_fence_is_complete(&fence->mark))
+            CUSHIM_TRY(cushim_mem_stream_fence_wait(&fence->mark, scope->what));
         clear_fence(fence);
     }
     return CUSHIM_OK;
@@ -222,9 +223,9 @@ uint64_t cushim_arena_order_done(const struct cushim_arena_object *arena,
 
 static void drop_done_batches(struct cushim_arena_order *order) {
     unsigned n = 0;
-    while (n < order->n_batches && cushim_stream_fence_is_complete(&order->batches[n].mark)) {
+    while (n < order->n_batches && cushim_mem_stream_fence_is_complete(&order->batches[n].mark)) {
         order->done = order->batches[n].number;
-        cushim_stream_fence_release(&order->batches[n++].mark);
+        cushim_mem_stream_fence_release(&order->batches[n++].mark);
     }
     order->n_batches -= n;
     for (unsigned i = 0; i < order->n_batches; i++)
@@ -233,20 +234,21 @@ static void drop_done_batches(struct cushim_arena_order *order) {
 
 static enum cushim_status record_batch(struct cushim_scope *scope,
                                        struct cushim_arena_object *arena,
-                                       struct cushim_stream_fence *mark) {
+                                       struct cushim_mem_stream_fence *mark) {
     struct cushim_stream_use use;
     if (arena->stream == CUSHIM_STREAM_ALL || arena->stream == CUSHIM_STREAM_PER_THREAD)
-        return cushim_stream_fence_record_all(scope,
+        return cushim_mem_stream_fence_record(&scope->context->fence, scope->what, NULL,
                                               mark); /* PER_THREAD: each thread has another one */
     CUSHIM_TRY(cushim_stream_use_in(scope, arena->stream, &use));
-    enum cushim_status status = cushim_stream_fence_record(scope, use.handle, mark);
+    enum cushim_status status =
+        cushim_mem_stream_fence_record(&scope->context->fence, scope->what, &use.handle, mark);
     cushim_stream_let_go(&use);
     return status;
 }
 
 void cushim_arena_order_ripen(struct cushim_scope *scope, struct cushim_arena_object *arena) {
     struct cushim_arena_order *order = &arena->order;
-    struct cushim_stream_fence mark;
+    struct cushim_mem_stream_fence mark;
     drop_done_batches(order);
     if (order->n_batches == CUSHIM_ARENA_N_BATCHES || cushim_capture_count(scope->context))
         return;

@@ -23,6 +23,7 @@
 
 #include "cushim/types.h"
 #include "companion/arena/arena_region.h"
+#include "companion/context/call.h"
 #include "companion/stream/stream_fence.h"
 
 enum { CUSHIM_ARENA_N_READY = 4, CUSHIM_ARENA_N_BATCHES = 4 };
@@ -33,12 +34,12 @@ enum { CUSHIM_ARENA_N_READY = 4, CUSHIM_ARENA_N_BATCHES = 4 };
 struct cushim_arena_object;
 
 struct cushim_arena_fence {
-    struct cushim_stream_fence mark; /* none where it is complete, too */
-    struct cushim_stream *stream;    /* ordered behind it by itself; NOBODY: none is */
+    struct cushim_mem_stream_fence mark; /* none where it is complete, too */
+    struct cushim_stream *stream;        /* ordered behind it by itself; NOBODY: none is */
 };
 
 struct cushim_arena_batch {
-    struct cushim_stream_fence mark;
+    struct cushim_mem_stream_fence mark;
     uint64_t number;
 };
 

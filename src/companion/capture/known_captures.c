@@ -49,16 +49,11 @@ enum cushim_status cushim_capture_refuse(struct cushim_scope *scope) {
     return n ? cushim_scope_fail(scope, CUSHIM_CAPTURE, "captures=%d", n) : CUSHIM_OK;
 }
 
-enum cushim_status cushim_capture_fence_enter(struct cushim_scope *scope) {
-    atomic_fetch_add(&scope->context->n_fencing, 1);
-    enum cushim_status status = cushim_capture_refuse(scope);
-    if (status != CUSHIM_OK)
-        cushim_capture_fence_leave(scope);
-    return status;
+void cushim_capture_fence_enter(struct cushim_context_object *context) {
+    atomic_fetch_add(&context->n_fencing, 1);
 }
 
-void cushim_capture_fence_leave(struct cushim_scope *scope) {
-    struct cushim_context_object *context = scope->context;
+void cushim_capture_fence_leave(struct cushim_context_object *context) {
     if (atomic_fetch_sub(&context->n_fencing, 1) == 1 && atomic_load(&context->n_captures))
         cushim_futex_wake(&context->n_fencing);
 }

@@ -19,12 +19,10 @@
 void cushim_capture_begin(struct cushim_context_object *context);
 void cushim_capture_end(struct cushim_context_object *context);
 
-/*
- * Around a record over the whole context, which would invalidate any capture in it: CAPTURE with
- * its text where one is known (then no leave); until the leave none begins through us.
- */
-enum cushim_status cushim_capture_fence_enter(struct cushim_scope *scope);
-void cushim_capture_fence_leave(struct cushim_scope *scope);
+/* Around a record over the whole context, which would invalidate any capture in it: until the leave
+ * none begins through us.  The caller looks for those that are open after the enter. */
+void cushim_capture_fence_enter(struct cushim_context_object *context);
+void cushim_capture_fence_leave(struct cushim_context_object *context);
 
 /* Whether the preload may know of captures: 0 until it was looked for, then -1 or 1. */
 extern atomic_int cushim_capture_preload;

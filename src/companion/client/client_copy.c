@@ -8,7 +8,7 @@
 #include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/capture/graph_resources.h"
-#include "companion/stream/stream_fence.h"
+#include "companion/stream/stream_host.h"
 #include "companion/memory/memory.h"
 #include "companion/graph/graph_recording.h"
 #include "companion/stream/stream.h"
@@ -67,7 +67,7 @@ static enum cushim_status record(struct copy *copy, struct cushim_event_object *
 static enum cushim_status wait(struct copy *copy) {
     struct cushim_scope *scope = &copy->call.scope;
     struct cushim_event_object *event = NULL;
-    uint64_t begun = cushim_stream_fence_end_moment(scope->context);
+    uint64_t begun = cushim_mem_fence_close(&scope->context->fence);
     enum cushim_status status = record(copy, &event);
     if (status == CUSHIM_OK) {
         status = cushim_event_wait_in(scope, event);
@@ -75,7 +75,7 @@ static enum cushim_status wait(struct copy *copy) {
     }
     if (status != CUSHIM_OK)
         return cushim_memory_wait(&copy->call);
-    cushim_stream_fence_stream_done(scope, copy->call.stream, begun);
+    cushim_stream_host_done(scope, copy->call.stream, begun);
     return CUSHIM_OK;
 }
 

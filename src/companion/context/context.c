@@ -9,7 +9,7 @@
 #include "companion/core/changes.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
-#include "companion/stream/stream_fence.h"
+#include "companion/stream/stream_host.h"
 #include "companion/memory/memory.h"
 #include "companion/core/thread.h"
 
@@ -76,6 +76,7 @@ void cushim_context_forget(struct cushim_context_object *context) {
 
 void cushim_context_bury(struct cushim_context_object *context) {
     atomic_store_explicit(&context->is_dead, true, memory_order_release);
+    cushim_mem_fence_abandon(&context->fence);
     cushim_changes_note();
     cushim_context_forget(context);
 }
@@ -99,7 +100,7 @@ void cushim_context_forget_all(void) {
 static void finish(struct cushim_object *object) {
     struct cushim_context_object *context = (struct cushim_context_object *)object;
     bool is_ready = atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY;
-    cushim_stream_fence_end(context);
+    cushim_stream_host_end(context);
     cushim_memory_async_end(context);
     if (is_ready && context->form == CUSHIM_CONTEXT_PRIMARY && !cushim_context_is_dead(context) &&
         CUSHIM_DRIVER(cuDevicePrimaryCtxRelease_v2))
@@ -116,7 +117,7 @@ static struct cushim_context_object *make(CUcontext handle, int device,
     context->handle = handle;
     context->device = device;
     context->form = form;
-    cushim_stream_fence_begin(context);
+    cushim_stream_host_begin(context);
     context->id = id_of(handle);
     if (!context->id)
         context->id = atomic_fetch_add(&n_made, 1) + 1;

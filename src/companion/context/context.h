@@ -11,6 +11,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "cuda/types.h"
 #include "companion/shared.h"
@@ -42,13 +43,20 @@ struct cushim_context_object {
     atomic_int first_result;  /* the first sticky CUresult, 0: none; set after the entry */
     char first_entry[CUSHIM_CONTEXT_ENTRY_BYTES]; /* the call that saw it */
 
-    struct cushim_mem_fence fence; /* its moments and events (companion/stream/stream_fence.h) */
+    struct cushim_mem_fence fence; /* its epochs and events (companion/stream/stream_host.h) */
 
     struct cushim_context_object *next; /* in the registry; its lock */
 };
 
 static inline bool cushim_context_is_dead(const struct cushim_context_object *context) {
     return atomic_load_explicit(&context->is_dead, memory_order_acquire);
+}
+
+/* The context that a fence is of. */
+static inline struct cushim_context_object *
+cushim_context_of_fence(struct cushim_mem_fence *fence) {
+    return (struct cushim_context_object *)(void *)((char *)fence -
+                                                    offsetof(struct cushim_context_object, fence));
 }
 
 /* The same CUcontext in the same life. */

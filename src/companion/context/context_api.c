@@ -195,7 +195,7 @@ enum cushim_status cushim_context_synchronize(struct cushim_context *ctx) {
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     enum cushim_status status = cushim_capture_refuse(&scope);
     if (status == CUSHIM_OK)
-        status = cushim_stream_fence_wait_all(&scope);
+        status = cushim_mem_stream_fence_wait_all(&scope.context->fence);
     cushim_call_end(&scope, status);
     cushim_graph_resources_collect(); /* the last launch of a graph may be over */
     return status;

@@ -135,8 +135,9 @@ enum cushim_status cushim_mapped_free(struct cushim_mapped *mapped) {
     CUSHIM_TRY(refuse_in_capture(__func__, mapped));
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_MAPPED, mapped, &b));
     erase(b);
-    return cushim_call_end(&scope,
-                           scope.is_dead ? CUSHIM_OK : cushim_stream_fence_wait_all(&scope));
+    return cushim_call_end(&scope, scope.is_dead
+                                       ? CUSHIM_OK
+                                       : cushim_mem_stream_fence_wait_all(&scope.context->fence));
 }
 
 /* ---- questions ---- */

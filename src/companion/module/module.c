@@ -186,7 +186,7 @@ enum cushim_status cushim_module_unload(struct cushim_module *m) {
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
     forget_parts(module);
     if (!scope.is_dead)
-        status = cushim_stream_fence_wait_all(&scope);
+        status = cushim_mem_stream_fence_wait_all(&scope.context->fence);
     return cushim_call_end(&scope, status == CUSHIM_DEADCONTEXT ? CUSHIM_OK : status);
 }
 

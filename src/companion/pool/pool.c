@@ -14,6 +14,7 @@
 #include "companion/context/pressure.h"
 #include "companion/core/environment.h"
 #include "companion/stream/stream.h"
+#include "companion/stream/stream_host.h"
 
 enum { KEEP_BYTES = 32 << 20 };
 
@@ -221,8 +222,7 @@ static bool release(const char *what, uint64_t start, bool is_host, enum cushim_
     return is_ours;
 }
 
-static const struct cushim_stream_fence_user fence_user = {.stream_goes = stream_goes,
-                                                           .stream_done = stream_done};
+static const struct cushim_stream_listener listener = {.goes = stream_goes, .done = stream_done};
 static struct cushim_address_map_finder finder = {.find = find};
 static struct cushim_pressure pressure = {.give = give, .count = count, .release = release};
 
@@ -231,7 +231,7 @@ static struct cushim_pressure pressure = {.give = give, .count = count, .release
 /* Slots of exactly the size asked for: what is rounded is the bucket, by the pool's own policy. */
 static void begin_all(void) {
     cushim_mem_sizeclass_choose(CUSHIM_MEM_EXACT);
-    cushim_stream_fence_set_user(&fence_user);
+    cushim_stream_host_listen(&listener);
     cushim_address_map_add_finder(&finder);
     cushim_pressure_add(&pressure);
 }

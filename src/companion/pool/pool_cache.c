@@ -140,7 +140,7 @@ static uint64_t latest_moment(struct cushim_pool_cache *cache) {
 /* With its lock: what is freed from here on is of the next batch; returns the last moment of this.
  */
 static uint64_t close_batch(struct cushim_pool_cache *cache) {
-    cache->closed_moment = cushim_stream_fence_end_moment(cache->of.context);
+    cache->closed_moment = cushim_mem_fence_close(&cache->of.context->fence);
     cache->open_blocks = cache->open_bytes = 0;
     return cache->closed_moment;
 }
@@ -252,14 +252,14 @@ static struct cushim_pool_fence *fence_at(struct cushim_pool_cache *cache, unsig
 }
 
 static void drop_first_fence(struct cushim_pool_cache *cache) {
-    cushim_stream_fence_release(&fence_at(cache, 0)->fence);
+    cushim_mem_stream_fence_release(&fence_at(cache, 0)->fence);
     cache->first_fence = (cache->first_fence + 1) % CUSHIM_POOL_N_FENCES;
     cache->n_fences--;
 }
 
 /* In the role: which fences are complete? */
 static void ask(struct cushim_pool_cache *cache) {
-    while (cache->n_fences && cushim_stream_fence_is_complete(&fence_at(cache, 0)->fence)) {
+    while (cache->n_fences && cushim_mem_stream_fence_is_complete(&fence_at(cache, 0)->fence)) {
         note_done(cache, fence_at(cache, 0)->moment);
         drop_first_fence(cache);
     }
@@ -271,30 +271,19 @@ static bool needs_whole(const struct cushim_pool_cache *cache) {
            (cache->of.thread && cache->of.thread != cushim_pool_thread());
 }
 
-/* May a fence be recorded?  Asked first, so that no refusal becomes the thread's last error. */
-static bool is_free_of_captures(struct cushim_scope *scope, struct cushim_pool_cache *cache,
-                                bool is_whole) {
-    CUstreamCaptureStatus state;
-    if (is_whole || !cache->of.handle)
-        return cushim_capture_count(scope->context) == 0;
-    return cushim_capture_of_stream(scope, cache->of.handle, &state) == CUSHIM_OK &&
-           state == CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 /* In the role and the scope of the stream's context. */
 static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_cache *cache) {
     struct cushim_pool_fence *next = fence_at(cache, cache->n_fences);
     bool is_whole = needs_whole(cache);
     if (cache->n_fences == CUSHIM_POOL_N_FENCES)
         return CUSHIM_NOTREADY;
-    if (!is_free_of_captures(scope, cache, is_whole))
-        return CUSHIM_CAPTURE;
     /* The next batch begins first: whoever freed into this one did so before the record. */
     cushim_futex_lock_enter(&cache->lock);
     uint64_t moment = close_batch(cache);
     cushim_futex_lock_leave(&cache->lock);
-    CUSHIM_TRY(is_whole ? cushim_stream_fence_record_all(scope, &next->fence)
-                        : cushim_stream_fence_record(scope, cache->of.handle, &next->fence));
+    /* a refusal is not to be the thread's last error */
+    CUSHIM_TRY(cushim_mem_stream_fence_record(&scope->context->fence, NULL,
+                                              is_whole ? NULL : &cache->of.handle, &next->fence));
     cache->covered_moment = next->moment = moment;
     cache->n_fences++;
     return CUSHIM_OK;
@@ -303,9 +292,9 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_
 /* In the role: wait for all fences, which makes `ask` find them complete. */
 static enum cushim_status wait_for_fences(struct cushim_scope *scope,
                                           struct cushim_pool_cache *cache) {
-    return cache->n_fences
-               ? cushim_stream_fence_wait(scope, &fence_at(cache, cache->n_fences - 1)->fence)
-               : CUSHIM_OK;
+    return cache->n_fences ? cushim_mem_stream_fence_wait(
+                                 &fence_at(cache, cache->n_fences - 1)->fence, scope->what)
+                           : CUSHIM_OK;
 }
 
 static enum cushim_status record_and_wait(struct cushim_scope *scope,
@@ -352,11 +341,12 @@ enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *cache, cons
     return status;
 }
 
-static enum cushim_status order_behind(struct cushim_stream_fence *fence, const char *what,
+static enum cushim_status order_behind(struct cushim_mem_stream_fence *fence, const char *what,
                                        const struct cushim_pool_cache *after) {
     struct cushim_scope scope;
     CUSHIM_TRY(cushim_call_begin_known(&scope, what, after->of.context));
-    return cushim_call_end(&scope, cushim_stream_fence_order(&scope, fence, after->of.handle));
+    return cushim_call_end(&scope, cushim_mem_stream_fence_order(fence, &after->of.context->fence,
+                                                                 what, after->of.handle));
 }
 
 enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *cache, const char *what,

@@ -90,7 +90,7 @@ static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *cache,
                                              struct cushim_pool_bucket *bucket,
                                              struct cushim_pool_block *block) {
     size_t bucket_bytes = block->bucket_bytes;
-    block->moment = cushim_stream_fence_moment(cache->of.context);
+    block->moment = cushim_mem_fence_tag(&cache->of.context->fence);
     block->bucket = bucket;
     DL_PREPEND2(bucket->newest, block, newer, older);
     block->age = (struct cushim_pool_age){.later = &cache->ages, .earlier = cache->ages.earlier};

@@ -117,7 +117,7 @@ static inline bool cushim_pool_block_take(struct cushim_pool_block *block, uint6
 
 /* A fence on its way, and the moment up to which it covers what was freed. */
 struct cushim_pool_fence {
-    struct cushim_stream_fence fence;
+    struct cushim_mem_stream_fence fence;
     uint64_t moment;
 };
 

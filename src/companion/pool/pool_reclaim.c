@@ -94,7 +94,7 @@ static enum cushim_status sync_all(struct cushim_pool_call *call) {
     struct cushim_scope scope;
     atomic_fetch_add_explicit(&call->pool->n_waits, 1, memory_order_relaxed);
     CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
-    CUSHIM_TRY(cushim_call_end(&scope, cushim_stream_fence_wait_all(&scope)));
+    CUSHIM_TRY(cushim_call_end(&scope, cushim_mem_stream_fence_wait_all(&scope.context->fence)));
     cushim_pool_reclaim(call->heap, call->what, SIZE_MAX, CUSHIM_POOL_WAIT);
     cushim_pool_give_back(call->heap, 0);
     ask_others(call);

@@ -74,7 +74,7 @@ size_t cushim_pool_reclaim(struct cushim_pool_heap *heap, const char *what, size
     enum { N_PASSES = 8 };
     size_t n_bytes = 0;
     prove_all(heap, what, effort);
-    uint64_t now = cushim_stream_fence_moment(heap->context);
+    uint64_t now = cushim_mem_fence_tag(&heap->context->fence);
     for (unsigned i = N_PASSES; i-- > 0 && n_bytes < bytes;) {
         uint64_t reach = i ? (uint64_t)N_BATCHES << i : 0;
         if (!i || now > reach)
@@ -166,15 +166,15 @@ static size_t over_watermark(struct cushim_pool_heap *heap, size_t more_bytes,
 }
 
 /* Has the device nothing to do, so that a release waits for nothing? */
-static bool is_quiet(struct cushim_pool_heap *heap, const char *what) {
+static bool is_quiet(struct cushim_pool_heap *heap) {
     struct cushim_scope scope;
-    struct cushim_stream_fence fence;
+    struct cushim_mem_stream_fence fence;
     if (!cushim_call_begin_quietly(&scope, heap->context))
         return false;
-    scope.what = what;
-    bool is_quiet = cushim_stream_fence_record_all(&scope, &fence) == CUSHIM_OK &&
-                    cushim_stream_fence_is_complete(&fence);
-    cushim_stream_fence_release(&fence);
+    bool is_quiet =
+        cushim_mem_stream_fence_record(&heap->context->fence, NULL, NULL, &fence) == CUSHIM_OK &&
+        cushim_mem_stream_fence_is_complete(&fence);
+    cushim_mem_stream_fence_release(&fence);
     cushim_call_end(&scope, CUSHIM_OK);
     return is_quiet;
 }
@@ -188,7 +188,7 @@ size_t cushim_pool_settle(struct cushim_pool_heap *heap, const char *what, size_
     size_t n_bytes = cushim_pool_reclaim(heap, what, excess_bytes,
                                          more_bytes ? CUSHIM_POOL_RECORD : CUSHIM_POOL_ASK);
     size_t free_bytes = atomic_load_explicit(&heap->core->free_segment_bytes, memory_order_relaxed);
-    if (free_bytes && (excess_bytes > bound_bytes / FAR || is_quiet(heap, what)))
+    if (free_bytes && (excess_bytes > bound_bytes / FAR || is_quiet(heap)))
         cushim_pool_give_back(heap, cushim_less(free_bytes, excess_bytes));
     return n_bytes;
 }

@@ -6,7 +6,7 @@
 #include "companion/capture/known_captures.h"
 #include "companion/stream/event.h"
 #include "companion/capture/graph_resources.h"
-#include "companion/stream/stream_fence.h"
+#include "companion/stream/stream_host.h"
 #include "companion/core/handle_pin.h"
 
 /* ---- from an argument to a handle ---- */
@@ -75,12 +75,12 @@ unsigned long long cushim_stream_capture_id(CUstream stream) {
 }
 
 enum cushim_status cushim_stream_wait(struct cushim_scope *scope, CUstream stream) {
-    uint64_t begun = cushim_stream_fence_end_moment(scope->context);
+    uint64_t begun = cushim_mem_fence_close(&scope->context->fence);
     CUstreamCaptureMode mode = cushim_capture_relax();
     enum cushim_status status = CUSHIM_CALL(scope, cuStreamSynchronize, stream);
     cushim_capture_back(mode);
     if (status == CUSHIM_OK)
-        cushim_stream_fence_stream_done(scope, stream, begun);
+        cushim_stream_host_done(scope, stream, begun);
     return status;
 }
 
@@ -209,7 +209,7 @@ enum cushim_status cushim_stream_destroy(struct cushim_stream *s) {
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_STREAM, s, &stream));
     /* also where the driver would not enter the context just now: the handle goes in any case */
     if (!cushim_context_is_dead(scope.context))
-        cushim_stream_fence_stream_goes(&scope, stream->handle);
+        cushim_stream_host_goes(&scope, stream->handle);
     return cushim_call_end(&scope, CUSHIM_OK);
 }
 

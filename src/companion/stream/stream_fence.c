@@ -1,147 +1,124 @@
 #include "companion/stream/stream_fence.h"
 
 #include "base/try.h"
-#include "cuda/translate.h"
-#include "companion/capture/known_captures.h"
+#include "cuda/current_context.h"
+#include "cuda/table.h"
 
-static _Atomic(const struct cushim_stream_fence_user *) user; /* written once */
-
-void cushim_stream_fence_begin(struct cushim_context_object *context) {
-    cushim_mem_fence_init(&context->fence, &cushim_driver_cuda, context->handle, NULL);
-}
-
-void cushim_stream_fence_end(struct cushim_context_object *context) {
-    struct cushim_mem_fence *fence = &context->fence;
-    struct cushim_scope scope;
-    if (!fence->n_spares || !cushim_call_begin_quietly(&scope, context))
-        return;
+void cushim_mem_stream_fence_end(struct cushim_mem_fence *fence) {
     while (fence->n_spares)
-        CUSHIM_DRIVER(cuEventDestroy_v2)(fence->spares[--fence->n_spares]);
-    cushim_call_end(&scope, CUSHIM_OK);
+        fence->cuda->cuEventDestroy_v2(fence->spares[--fence->n_spares]);
 }
 
-void cushim_stream_fence_release(struct cushim_stream_fence *fence) {
-    if (fence->context && !cushim_context_is_dead(fence->context))
-        cushim_mem_record_release(&fence->record);
-    fence->context = NULL;
+void cushim_mem_stream_fence_release(struct cushim_mem_stream_fence *mark) {
+    if (cushim_mem_stream_fence_is_some(mark))
+        cushim_mem_record_release(&mark->record);
+    mark->record.fence = NULL;
 }
 
 /* ---- recording ---- */
 
-/* The record was made, or refused. */
-static enum cushim_status settle(struct cushim_scope *scope, const char *entry, CUresult answer,
-                                 struct cushim_stream_fence *fence) {
-    CUSHIM_TRY(cushim_scope_answer(scope, entry, answer));
-    fence->context = scope->context;
-    fence->moment = cushim_stream_fence_moment(scope->context);
+/* Of the whole context: no capture begins meanwhile, because the record would invalidate it. */
+static enum cushim_status record_all(struct cushim_mem_fence *fence, const char *what,
+                                     struct cushim_mem_record *record, CUresult *answer) {
+    CUSHIM_TRY(fence->host->enter(fence, what));
+    if (fence->cuda->cuCtxRecordEvent)
+        *answer = cushim_mem_record_make(record, fence, NULL);
+    fence->host->leave(fence);
     return CUSHIM_OK;
 }
 
-enum cushim_status cushim_stream_fence_record(struct cushim_scope *scope, CUstream stream,
-                                              struct cushim_stream_fence *out) {
-    *out = (struct cushim_stream_fence){0};
-    bool is_legacy = !stream || stream == CU_STREAM_LEGACY;
-    CUSHIM_TRY(is_legacy ? cushim_capture_refuse(scope)
-                         : cushim_capture_refuse_stream(scope, stream));
-    CUresult answer = cushim_mem_record_make(&out->record, &scope->context->fence, &stream);
-    return settle(scope, "cuEventRecord", answer, out);
+static enum cushim_status record_stream(struct cushim_mem_fence *fence, const char *what,
+                                        const CUstream *stream, struct cushim_mem_record *record,
+                                        CUresult *answer) {
+    CUSHIM_TRY(fence->host->refuse(fence, what, stream));
+    *answer = cushim_mem_record_make(record, fence, stream);
+    return CUSHIM_OK;
 }
 
-enum cushim_status cushim_stream_fence_record_all(struct cushim_scope *scope,
-                                                  struct cushim_stream_fence *out) {
+enum cushim_status cushim_mem_stream_fence_record(struct cushim_mem_fence *fence, const char *what,
+                                                  const CUstream *stream,
+                                                  struct cushim_mem_stream_fence *out) {
+    struct cushim_mem_record record = {0};
     CUresult answer = CUDA_SUCCESS;
-    *out = (struct cushim_stream_fence){0};
-    CUSHIM_TRY(cushim_capture_fence_enter(scope));
-    /* no capture begins meanwhile: the record would invalidate it */
-    if (CUSHIM_DRIVER(cuCtxRecordEvent))
-        answer = cushim_mem_record_make(&out->record, &scope->context->fence, NULL);
-    cushim_capture_fence_leave(scope);
-    return settle(scope, "cuCtxRecordEvent", answer, out);
+    *out = (struct cushim_mem_stream_fence){0};
+    CUSHIM_TRY(stream ? record_stream(fence, what, stream, &record, &answer)
+                      : record_all(fence, what, &record, &answer));
+    CUSHIM_TRY(
+        fence->host->answer(fence, stream ? "cuEventRecord" : "cuCtxRecordEvent", answer, false));
+    record.fence = fence;
+    *out = (struct cushim_mem_stream_fence){record, cushim_mem_fence_tag(fence)};
+    return CUSHIM_OK;
 }
 
 /* ---- completion ---- */
 
-/* An event is asked in relaxed mode: a capture of another thread may be open by now. */
-static CUresult query(const struct cushim_stream_fence *fence) {
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult answer = CUSHIM_DRIVER(cuEventQuery)(fence->record.event);
-    cushim_capture_back(mode);
+/* An event is asked in relaxed mode, because a capture of another thread may be open by now. */
+static CUresult ask(const struct cushim_mem_record *record,
+                    CUresult (*call)(const struct cushim_mem_record *)) {
+    struct cushim_cuda *cuda = record->fence->cuda;
+    CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
+    CUresult answer = call(record);
+    cushim_mode_back(cuda, mode);
     return answer;
 }
 
-bool cushim_stream_fence_is_complete(struct cushim_stream_fence *fence) {
-    bool is_over = cushim_stream_fence_is_past(fence->context, fence->moment) ||
-                   cushim_context_is_dead(fence->context);
-    if (!is_over && fence->record.event) {
-        CUresult answer = query(fence);
+bool cushim_mem_stream_fence_is_complete(struct cushim_mem_stream_fence *mark) {
+    struct cushim_mem_fence *fence = mark->record.fence;
+    bool is_over = mark->epoch <= cushim_mem_fence_done(fence) || cushim_mem_fence_is_gone(fence);
+    if (!is_over && mark->record.event) {
+        CUresult answer = ask(&mark->record, cushim_mem_record_query);
         is_over = answer == CUDA_SUCCESS;
-        if (!is_over && answer != CUDA_ERROR_NOT_READY) {
-            cushim_context_note(fence->context, "cuEventQuery", answer);
-            is_over = cushim_status_from_cu(answer) != CUSHIM_CAPTURE;
-        }
+        if (!is_over && answer != CUDA_ERROR_NOT_READY)
+            is_over = fence->host->answer(fence, "cuEventQuery", answer, true) != CUSHIM_CAPTURE;
     }
     if (is_over)
-        fence->moment = 0;
+        mark->epoch = 0;
     return is_over;
 }
 
-enum cushim_status cushim_stream_fence_wait_all(struct cushim_scope *scope) {
-    uint64_t begun = cushim_stream_fence_end_moment(scope->context);
-    CUSHIM_TRY(CUSHIM_CALL(scope, cuCtxSynchronize));
-    cushim_mem_fence_complete(&scope->context->fence, begun);
+enum cushim_status cushim_mem_stream_fence_wait_all(struct cushim_mem_fence *fence) {
+    uint64_t epoch = cushim_mem_fence_close(fence);
+    CUSHIM_TRY(
+        fence->host->answer(fence, "cuCtxSynchronize", fence->cuda->cuCtxSynchronize(), false));
+    cushim_mem_fence_complete(fence, epoch);
     return CUSHIM_OK;
 }
 
 /* Without an event: for the whole context. */
-static enum cushim_status wait_for_context(const struct cushim_scope *scope,
-                                           struct cushim_context_object *context) {
-    struct cushim_scope inner;
-    CUSHIM_TRY(cushim_call_begin_known(&inner, scope->what, context));
-    enum cushim_status status = cushim_capture_refuse(&inner);
+static enum cushim_status wait_for_context(struct cushim_mem_fence *fence, const char *what) {
+    CUresult answer;
+    bool has_entered =
+        cushim_current_context_enter(fence->cuda, atomic_load(&fence->context), &answer);
+    enum cushim_status status = fence->host->answer(fence, "cuCtxPushCurrent", answer, false);
     if (status == CUSHIM_OK)
-        status = cushim_stream_fence_wait_all(&inner);
-    return cushim_call_end(&inner, status);
+        status = fence->host->refuse(fence, what, NULL);
+    if (status == CUSHIM_OK)
+        status = cushim_mem_stream_fence_wait_all(fence);
+    if (has_entered)
+        cushim_current_context_leave(fence->cuda);
+    return status;
 }
 
-enum cushim_status cushim_stream_fence_wait(struct cushim_scope *scope,
-                                            struct cushim_stream_fence *fence) {
-    if (cushim_stream_fence_is_complete(fence))
+enum cushim_status cushim_mem_stream_fence_wait(struct cushim_mem_stream_fence *mark,
+                                                const char *what) {
+    struct cushim_mem_fence *fence = mark->record.fence;
+    if (cushim_mem_stream_fence_is_complete(mark))
         return CUSHIM_OK;
-    if (!fence->record.event)
-        return wait_for_context(scope, fence->context);
-    CUstreamCaptureMode mode = cushim_capture_relax();
-    CUresult answer = cushim_mem_record_wait(&fence->record);
-    cushim_capture_back(mode);
-    if (answer != CUDA_SUCCESS && !cushim_context_is_dead(fence->context))
-        return cushim_scope_answer(scope, "cuEventSynchronize", answer);
-    fence->moment = 0;
+    if (!mark->record.event)
+        return wait_for_context(fence, what);
+    CUresult answer = ask(&mark->record, cushim_mem_record_wait);
+    if (answer != CUDA_SUCCESS && !cushim_mem_fence_is_gone(fence))
+        return fence->host->answer(fence, "cuEventSynchronize", answer, false);
+    mark->epoch = 0;
     return CUSHIM_OK;
 }
 
-enum cushim_status cushim_stream_fence_order(struct cushim_scope *scope,
-                                             struct cushim_stream_fence *fence, CUstream stream) {
-    if (cushim_stream_fence_is_complete(fence))
+enum cushim_status cushim_mem_stream_fence_order(struct cushim_mem_stream_fence *mark,
+                                                 struct cushim_mem_fence *fence, const char *what,
+                                                 CUstream stream) {
+    if (cushim_mem_stream_fence_is_complete(mark))
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_capture_refuse_stream(scope, stream));
-    return fence->record.event
-               ? CUSHIM_CALL(scope, cuStreamWaitEvent, stream, fence->record.event, 0)
-               : cushim_stream_fence_wait(scope, fence);
-}
-
-/* ---- streams ---- */
-
-void cushim_stream_fence_set_user(const struct cushim_stream_fence_user *only) {
-    atomic_store_explicit(&user, only, memory_order_release);
-}
-
-void cushim_stream_fence_stream_goes(struct cushim_scope *scope, CUstream stream) {
-    const struct cushim_stream_fence_user *it = atomic_load_explicit(&user, memory_order_acquire);
-    if (it)
-        it->stream_goes(scope, stream);
-}
-
-void cushim_stream_fence_stream_done(struct cushim_scope *scope, CUstream stream, uint64_t begun) {
-    const struct cushim_stream_fence_user *it = atomic_load_explicit(&user, memory_order_acquire);
-    if (it)
-        it->stream_done(scope, stream, begun);
+    CUSHIM_TRY(fence->host->refuse(fence, what, &stream));
+    return mark->record.event ? fence->host->order(fence, stream, mark->record.event)
+                              : cushim_mem_stream_fence_wait(mark, what);
 }

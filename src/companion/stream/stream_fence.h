@@ -1,133 +1,109 @@
 /*
- * Stream fences: a point in the work of one stream, or of a whole context (ALL).
+ * Stream fences: a point in the work of one stream, or of a whole context.
  *
- * A fence is complete once all work submitted before it was recorded is over.  It has an event, and
- * belongs to whoever recorded it: fences of several users share nothing but what is spare.  ALL is
- * cuCtxRecordEvent (driver 12.5); where that is missing such a fence has no event and completes
- * with the next wait for the whole context, which cushim_stream_fence_wait makes itself.
+ * A stream fence is complete once all work submitted before it was recorded is over.  It has an
+ * event, and belongs to the thread that recorded it, or to what that thread keeps it in: fences of
+ * several users share nothing but spare events.  One of a whole context is cuCtxRecordEvent (driver
+ * 12.5).  Where that is missing it has no event and completes with the next wait for the whole
+ * context, which cushim_mem_stream_fence_wait makes itself.
  *
- * Waits through this library complete fences, too: each begins a moment, and fences recorded before
- * it are complete after the wait.  Moments are the epochs of the context's fence
- * (memory/fence/fence.h), and events are its records.  The same numbers serve work that has no
- * fence yet: a number from cushim_stream_fence_moment, taken after the work was submitted, for
- * which cushim_stream_fence_is_past says whether the work is over.
+ * Waits complete stream fences, too, by the epochs of the fence of the context (fence.h): a wait
+ * closes an epoch before it begins, and once it is over completes that epoch and with it all stream
+ * fences recorded before.  The same epochs serve work that has no stream fence yet: its tag was
+ * read after it was submitted.
  *
- * A fence of a dead context is complete.  The user of a fence keeps its context as long as it has
- * the fence, and lets one thread at it at a time.
+ * Once a context is gone its fence is abandoned, and all its stream fences are complete.  Whoever
+ * has a stream fence keeps its context, and lets one thread at it at a time.
  */
 #ifndef CUSHIM_COMPANION_STREAM_FENCE_H
 #define CUSHIM_COMPANION_STREAM_FENCE_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 
-#include "companion/context/context.h"
-#include "companion/context/call.h"
+#include "memory/fence/fence.h"
+
+/*
+ * What the host of a fence knows of its context: of captures, and what to do with what the driver
+ * says.  `what` names the public call, for the text of a refusal; NULL: no text.
+ */
+struct cushim_mem_stream_host {
+    /* CUSHIM_CAPTURE if a capture forbids a record of a stream (NULL: of the whole context), or a
+     * wait for it; else CUSHIM_OK. */
+    enum cushim_status (*refuse)(struct cushim_mem_fence *fence, const char *what,
+                                 const CUstream *stream);
+    /* The same for a record of the whole context: after CUSHIM_OK no capture begins until leave. */
+    enum cushim_status (*enter)(struct cushim_mem_fence *fence, const char *what);
+    void (*leave)(struct cushim_mem_fence *fence);
+    /* The status of what the driver said to `entry`, damage noted; a failure is the thread's last
+     * error unless is_quiet. */
+    enum cushim_status (*answer)(struct cushim_mem_fence *fence, const char *entry, CUresult answer,
+                                 bool is_quiet);
+    /* Let a stream of the context wait for an event of any context, in the device. */
+    enum cushim_status (*order)(struct cushim_mem_fence *fence, CUstream stream, CUevent event);
+    /* Keep the context, or let go of it, for what is noted of it. */
+    void (*keep)(struct cushim_mem_fence *fence);
+    void (*let_go)(struct cushim_mem_fence *fence);
+};
 
 /* All zero is none. */
-struct cushim_stream_fence {
-    struct cushim_context_object *context; /* not kept: the user of the fence does */
-    struct cushim_mem_record record; /* its event is NULL of a whole context before driver 12.5 */
-    uint64_t moment;                 /* read after the record; 0: it was seen complete */
+struct cushim_mem_stream_fence {
+    struct cushim_mem_record record; /* its fence is the context's; its event may be NULL */
+    uint64_t epoch;                  /* read after the record; 0: it was seen complete */
 };
 
 /**
- * Record a fence behind the work of a stream.
- * @param scope   its context is the stream's, and current
- * @param stream  the driver's handle; NULL: the legacy stream; CU_STREAM_PER_THREAD: the calling
- *                thread's
- * @param out     the caller's, for cushim_stream_fence_release; none after a failure
- * @return CUSHIM_OK | CUSHIM_CAPTURE (the stream takes part in a capture, or it is the legacy
- * stream and a known capture is open: nothing was recorded, the capture stays valid) |
- * CUSHIM_NOMEM | what the driver said; the error text is set
+ * Record a stream fence behind the work of a stream, or of the whole context.
+ * @param fence   of a context that has a host and is current
+ * @param stream  the driver's handle: NULL is the legacy stream, CU_STREAM_PER_THREAD the calling
+ *                thread's.  Without one (the pointer is NULL) the whole context is recorded.
+ * @param out     the caller's, for cushim_mem_stream_fence_release; none after a failure
+ * @return CUSHIM_OK | CUSHIM_CAPTURE (the stream takes part in a capture; or it is the legacy
+ *         stream, or the context is recorded, and a capture is known there: nothing was recorded,
+ *         the capture stays valid) | CUSHIM_NOMEM | what the driver said
  * Threads  any  Stream  records on it, waits for nothing
  */
-enum cushim_status cushim_stream_fence_record(struct cushim_scope *scope, CUstream stream,
-                                              struct cushim_stream_fence *out);
+enum cushim_status cushim_mem_stream_fence_record(struct cushim_mem_fence *fence, const char *what,
+                                                  const CUstream *stream,
+                                                  struct cushim_mem_stream_fence *out);
 
-/**
- * Record a fence behind all work of the scope's context.
- * @return as above; CUSHIM_CAPTURE: a capture is known there, or the driver knows of one
- */
-enum cushim_status cushim_stream_fence_record_all(struct cushim_scope *scope,
-                                                  struct cushim_stream_fence *out);
+/* Is there one? */
+static inline bool cushim_mem_stream_fence_is_some(const struct cushim_mem_stream_fence *mark) {
+    return mark->record.fence != NULL;
+}
 
 /*
- * Is it complete?  One query, none once it was seen.  Any current context; leaves captures valid;
- * no error text.  A context that is damaged runs nothing any more: true.
+ * Is it complete?  One query, none once it was seen.  Any context may be current; captures stay
+ * valid; no error text.  A context that is damaged runs nothing any more: true.
  */
-bool cushim_stream_fence_is_complete(struct cushim_stream_fence *fence);
+bool cushim_mem_stream_fence_is_complete(struct cushim_mem_stream_fence *mark);
 
 /**
  * Make a stream wait for it, in the device.
- * @param scope   its context is the stream's; it may be another than the fence's
+ * @param fence   of the stream's context, which is current; it may be another than the mark's
  * @param stream  not one that takes part in a capture (CUSHIM_CAPTURE)
- * @return CUSHIM_OK | CUSHIM_CAPTURE | what the driver said.  A fence without an event is waited
- * for by the host, as by cushim_stream_fence_wait
+ * @return CUSHIM_OK | CUSHIM_CAPTURE | what the driver said.  The host waits for a stream fence
+ *         without an event, as by cushim_mem_stream_fence_wait
  */
-enum cushim_status cushim_stream_fence_order(struct cushim_scope *scope,
-                                             struct cushim_stream_fence *fence, CUstream stream);
+enum cushim_status cushim_mem_stream_fence_order(struct cushim_mem_stream_fence *mark,
+                                                 struct cushim_mem_fence *fence, const char *what,
+                                                 CUstream stream);
 
 /**
  * Wait for it by the host.
- * @param scope  any context of the fence's device; it is made the fence's where that is needed
- * @return CUSHIM_OK | CUSHIM_CAPTURE (a fence without an event, while a capture is known) | what
- * the driver said
+ * @return CUSHIM_OK | CUSHIM_CAPTURE (it has no event, and a capture is known) | what the driver
+ *         said
  */
-enum cushim_status cushim_stream_fence_wait(struct cushim_scope *scope,
-                                            struct cushim_stream_fence *fence);
+enum cushim_status cushim_mem_stream_fence_wait(struct cushim_mem_stream_fence *mark,
+                                                const char *what);
 
-/* Give it back, complete or not; it is none then, and may be before.  Makes a driver call only
- * where many events are spare. */
-void cushim_stream_fence_release(struct cushim_stream_fence *fence);
+/* Give it back, complete or not; it is none then, and may be before.  Makes a driver call only if
+ * many events are spare. */
+void cushim_mem_stream_fence_release(struct cushim_mem_stream_fence *mark);
 
-/* ---- waits through the library ---- */
+/* Wait for all work of a context (cuCtxSynchronize), which is current. */
+enum cushim_status cushim_mem_stream_fence_wait_all(struct cushim_mem_fence *fence);
 
-/* Wait for all work of the scope's context (cuCtxSynchronize), which is current. */
-enum cushim_status cushim_stream_fence_wait_all(struct cushim_scope *scope);
-
-/* End the present moment, before a wait for one stream or before a record: who reads the moment
- * that is returned submitted its work before. */
-static inline uint64_t cushim_stream_fence_end_moment(struct cushim_context_object *context) {
-    return cushim_mem_fence_close(&context->fence);
-}
-
-/*
- * The present moment of a context, for work without a fence; and whether such work is over.  The
- * caller made a sequentially consistent exchange after what it knows to be submitted.  Never 0.
- */
-static inline uint64_t cushim_stream_fence_moment(struct cushim_context_object *context) {
-    return cushim_mem_fence_tag(&context->fence);
-}
-static inline bool cushim_stream_fence_is_past(struct cushim_context_object *context,
-                                               uint64_t moment) {
-    return moment <= cushim_mem_fence_done(&context->fence);
-}
-
-/* ---- streams and contexts that go ---- */
-
-/*
- * Who notes streams: pools.  Called with the stream alive and in the scope of its context, which
- * may not be current; records what is needed, destroys nothing.
- */
-struct cushim_stream_fence_user {
-    /* A stream is about to be destroyed, or its wrapper is. */
-    void (*stream_goes)(struct cushim_scope *scope, CUstream stream);
-    /* A wait for this stream, begun through the library, is over. */
-    void (*stream_done)(struct cushim_scope *scope, CUstream stream, uint64_t begun);
-};
-
-/* The one that there is, for good.  Threads  any. */
-void cushim_stream_fence_set_user(const struct cushim_stream_fence_user *only);
-
-/* cushim_stream_destroy calls it before the driver's destroy; wrappers do too. */
-void cushim_stream_fence_stream_goes(struct cushim_scope *scope, CUstream stream);
-
-/* Whoever waited for a stream: `begun` is from cushim_stream_fence_end_moment before the wait. */
-void cushim_stream_fence_stream_done(struct cushim_scope *scope, CUstream stream, uint64_t begun);
-
-/* The context object is being made, or finished: its spare events go. */
-void cushim_stream_fence_begin(struct cushim_context_object *context);
-void cushim_stream_fence_end(struct cushim_context_object *context);
+/* Its spare events go: the context ends, or nobody keeps it any more.  It is current. */
+void cushim_mem_stream_fence_end(struct cushim_mem_fence *fence);
 
 #endif

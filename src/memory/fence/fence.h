@@ -85,11 +85,14 @@ struct cushim_mem_row {
     atomic_bool is_awaited; /* by one thread, for all that the row covers; not the lock's */
 };
 
+struct cushim_mem_stream_host; /* memory/fence/stream_fence.h */
+
 struct cushim_mem_fence {
     struct cushim_cuda *cuda;
     const struct cushim_mem_capture_guard *guard;
-    _Atomic(CUcontext) context; /* NULL: abandoned */
-    unsigned event_flags;       /* blocking sync where the context sleeps in waits */
+    const struct cushim_mem_stream_host *host; /* of stream fences; NULL: it has none */
+    _Atomic(CUcontext) context;                /* NULL: abandoned */
+    unsigned event_flags;                      /* blocking sync where the context sleeps in waits */
     atomic_uint life; /* counts abandons, under the lock: an event of an earlier life is no more */
     bool brings_out;  /* its records bring out what kernels printed */
     /* Each in lines of cache of its own: what every free reads, what arrivals write, what all who
@@ -154,6 +157,11 @@ static inline uint64_t cushim_mem_fence_tag(const struct cushim_mem_fence *fence
 /* A block tagged e may be reused once e <= done. */
 static inline uint64_t cushim_mem_fence_done(const struct cushim_mem_fence *fence) {
     return atomic_load_explicit(&fence->done, memory_order_acquire);
+}
+
+/* Is the context gone? */
+static inline bool cushim_mem_fence_is_gone(const struct cushim_mem_fence *fence) {
+    return !atomic_load(&fence->context);
 }
 
 /* Is an epoch in flight?  A hint, where others start and ask. */

@@ -6,7 +6,7 @@
 
 #include "cushim/device.h"
 #include "cuda/table.h"
-#include "companion/stream/stream_fence.h"
+#include "companion/stream/stream_host.h"
 #include "tests/unit/companion/graph/graph_fixture.h"
 
 enum { N_CAPTURES = 300, N_LAUNCHES = 2000, N_THREADS = 3 };
@@ -22,14 +22,15 @@ static CUresult CUDAAPI record_late(CUcontext context, CUevent event) {
 
 static void *fence(void *argument) {
     struct cushim_scope scope;
-    struct cushim_stream_fence mark;
+    struct cushim_mem_stream_fence mark;
     atomic_uint *n_fences = argument;
     while (!atomic_load(&is_over)) {
         ck_assert_int_eq(cushim_call_begin_context(&scope, "fence", NULL), CUSHIM_OK);
-        enum cushim_status status = cushim_stream_fence_record_all(&scope, &mark);
+        enum cushim_status status =
+            cushim_mem_stream_fence_record(&scope.context->fence, scope.what, NULL, &mark);
         ck_assert(status == CUSHIM_OK || status == CUSHIM_CAPTURE);
         atomic_fetch_add(n_fences, status == CUSHIM_OK);
-        cushim_stream_fence_release(&mark);
+        cushim_mem_stream_fence_release(&mark);
         cushim_call_end(&scope, CUSHIM_OK);
     }
     return NULL;

@@ -42,7 +42,7 @@ TEST(no_block_leaves_that_was_freed_after_the_moment) {
     struct cushim_pool_block *second = cushim_pool_heap_block(b);
     struct cushim_pool_cache *cache = first->cache;
     give(p, a, s);
-    cushim_stream_fence_end_moment(first->heap->context);
+    cushim_mem_fence_close(&first->heap->context->fence);
     give(p, b, s);
     ck_assert_uint_lt(first->moment, second->moment);
     ck_assert_ptr_eq(cushim_pool_cache_pop_earliest(cache, first->moment, false), first);

@@ -1,0 +1,109 @@
+#include "companion/stream/stream_host.h"
+
+#include <string.h>
+
+#include "cuda/translate.h"
+#include "companion/capture/known_captures.h"
+
+/* ---- what the engine asks ---- */
+
+static struct cushim_scope scope_of(struct cushim_mem_fence *fence, const char *what) {
+    return (struct cushim_scope){.what = what, .context = cushim_context_of_fence(fence)};
+}
+
+static bool is_of_legacy_stream(const CUstream *stream) {
+    return !*stream || *stream == CU_STREAM_LEGACY;
+}
+
+static enum cushim_status refuse(struct cushim_mem_fence *fence, const char *what,
+                                 const CUstream *stream) {
+    struct cushim_scope scope = scope_of(fence, what);
+    bool is_whole = !stream || is_of_legacy_stream(stream);
+    if (what)
+        return is_whole ? cushim_capture_refuse(&scope)
+                        : cushim_capture_refuse_stream(&scope, *stream);
+    bool is_captured =
+        is_whole ? cushim_capture_count(scope.context) != 0 : cushim_capture_has(*stream);
+    return is_captured ? CUSHIM_CAPTURE : CUSHIM_OK;
+}
+
+static void leave(struct cushim_mem_fence *fence) {
+    cushim_capture_fence_leave(cushim_context_of_fence(fence));
+}
+
+static enum cushim_status enter(struct cushim_mem_fence *fence, const char *what) {
+    cushim_capture_fence_enter(cushim_context_of_fence(fence));
+    enum cushim_status status = refuse(fence, what, NULL);
+    if (status != CUSHIM_OK)
+        leave(fence);
+    return status;
+}
+
+static enum cushim_status answer(struct cushim_mem_fence *fence, const char *entry, CUresult result,
+                                 bool is_quiet) {
+    struct cushim_scope scope = scope_of(fence, NULL);
+    if (result == CUDA_SUCCESS)
+        return CUSHIM_OK;
+    if (result == CUDA_ERROR_INVALID_CONTEXT && !strcmp(entry, "cuCtxPushCurrent"))
+        cushim_context_bury(scope.context); /* destroyed by others */
+    if (!is_quiet)
+        return cushim_scope_answer(&scope, entry, result);
+    cushim_context_note(scope.context, entry, result);
+    return cushim_status_from_cu(result);
+}
+
+static enum cushim_status order(struct cushim_mem_fence *fence, CUstream stream, CUevent event) {
+    struct cushim_scope scope = scope_of(fence, "cuStreamWaitEvent");
+    return CUSHIM_CALL(&scope, cuStreamWaitEvent, stream, event, 0);
+}
+
+static void keep(struct cushim_mem_fence *fence) {
+    cushim_object_keep(cushim_context_of_fence(fence));
+}
+
+static void let_go(struct cushim_mem_fence *fence) {
+    cushim_object_release(cushim_context_of_fence(fence));
+}
+
+static const struct cushim_mem_stream_host host = {
+    .refuse = refuse,
+    .enter = enter,
+    .leave = leave,
+    .answer = answer,
+    .order = order,
+    .keep = keep,
+    .let_go = let_go,
+};
+
+void cushim_stream_host_begin(struct cushim_context_object *context) {
+    context->fence.host = &host;
+    cushim_mem_fence_init(&context->fence, &cushim_driver_cuda, context->handle, NULL);
+}
+
+void cushim_stream_host_end(struct cushim_context_object *context) {
+    struct cushim_scope scope;
+    if (!context->fence.n_spares || !cushim_call_begin_quietly(&scope, context))
+        return;
+    cushim_mem_stream_fence_end(&context->fence);
+    cushim_call_end(&scope, CUSHIM_OK);
+}
+
+/* ---- who is told of streams ---- */
+
+static _Atomic(const struct cushim_stream_listener *) listener; /* written once */
+
+void cushim_stream_host_listen(const struct cushim_stream_listener *only) {
+    atomic_store_explicit(&listener, only, memory_order_release);
+}
+
+void cushim_stream_host_goes(struct cushim_scope *scope, CUstream stream) {
+    const struct cushim_stream_listener *it = atomic_load_explicit(&listener, memory_order_acquire);
+    if (it)
+        it->goes(scope, stream);
+}
+
+void cushim_stream_host_done(struct cushim_scope *scope, CUstream stream, uint64_t begun) {
+    const struct cushim_stream_listener *it = atomic_load_explicit(&listener, memory_order_acquire);
+    if (it)
+        it->done(scope, stream, begun);
+}
