@@ -43,7 +43,7 @@ AGAINST = {
     "preload/state/process.c": ["preload/entry/arena_reset.h", "preload/entry/check_mode.h", "preload/entry/device_limit.h", "preload/entry/entry.h"],
     "src/companion/capture/graph_resources.c": ["companion/arena/arena.h", "companion/pool/pool.h"],
     "src/companion/context/context.c": ["companion/memory/memory.h", "companion/stream/stream_host.h"],
-    "src/companion/context/context_api.c": ["companion/capture/graph_resources.h", "companion/capture/known_captures.h", "companion/stream/stream_fence.h"],
+    "src/companion/context/context_api.c": ["companion/capture/graph_resources.h", "companion/capture/known_captures.h"],
     "src/companion/core/driver.c": ["companion/context/address_map.h", "companion/context/context.h"],
     "src/memory/heap/free.c": ["memory/special/graph_resources.h"],
     "src/memory/heap/heap.c": ["memory/special/graph_resources.h"],

@@ -24,7 +24,7 @@
 #include "cushim/types.h"
 #include "companion/arena/arena_region.h"
 #include "companion/context/call.h"
-#include "companion/stream/stream_fence.h"
+#include "memory/fence/stream_fence.h"
 
 enum { CUSHIM_ARENA_N_READY = 4, CUSHIM_ARENA_N_BATCHES = 4 };
 

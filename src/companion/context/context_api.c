@@ -7,7 +7,7 @@
 #include "companion/core/changes.h"
 #include "companion/context/call.h"
 #include "companion/capture/graph_resources.h"
-#include "companion/stream/stream_fence.h"
+#include "memory/fence/stream_fence.h"
 #include "companion/context/context_stack.h"
 
 enum {

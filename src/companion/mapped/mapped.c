@@ -5,7 +5,7 @@
 #include "base/try.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
-#include "companion/stream/stream_fence.h"
+#include "memory/fence/stream_fence.h"
 
 enum { FLAGS = CUSHIM_MAPPED_FLAG_SLAB };
 

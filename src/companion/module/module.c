@@ -8,7 +8,7 @@
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
 #include "companion/module/function.h"
-#include "companion/stream/stream_fence.h"
+#include "memory/fence/stream_fence.h"
 
 /* ---- loading ---- */
 

@@ -33,7 +33,7 @@
 #include "memory/policy.h"
 #include "memory/provider/provider.h"
 #include "memory/stats.h"
-#include "companion/stream/stream_fence.h"
+#include "memory/fence/stream_fence.h"
 #include "companion/pool/pool.h"
 #include "companion/pool/pool_buckets.h"
 

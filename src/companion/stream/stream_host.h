@@ -6,7 +6,7 @@
 #define CUSHIM_COMPANION_STREAM_HOST_H
 
 #include "companion/context/call.h"
-#include "companion/stream/stream_fence.h"
+#include "memory/fence/stream_fence.h"
 
 /* The context object is being made, or finished: its fence begins, or its spare events go. */
 void cushim_stream_host_begin(struct cushim_context_object *context);

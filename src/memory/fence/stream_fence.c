@@ -1,4 +1,4 @@
-#include "companion/stream/stream_fence.h"
+#include "memory/fence/stream_fence.h"
 
 #include "base/try.h"
 #include "cuda/current_context.h"

@@ -15,8 +15,8 @@
  * Once a context is gone its fence is abandoned, and all its stream fences are complete.  Whoever
  * has a stream fence keeps its context, and lets one thread at it at a time.
  */
-#ifndef CUSHIM_COMPANION_STREAM_FENCE_H
-#define CUSHIM_COMPANION_STREAM_FENCE_H
+#ifndef CUSHIM_MEMORY_STREAM_FENCE_H
+#define CUSHIM_MEMORY_STREAM_FENCE_H
 
 #include <stdbool.h>
 
