@@ -33,7 +33,8 @@ static struct cushim_pool_memory *memory_of_thread(void) {
 }
 
 /* Nothing stands against the fast path. */
-static bool is_calm(const struct cushim_pool_object *pool, const struct cushim_pool_cache *cache) {
+static bool is_calm(const struct cushim_pool_object *pool,
+                    const struct cushim_mem_stream_cache *cache) {
     const struct cushim_pool_heap *heap = cache->heap;
     return !atomic_load(&pool->object.is_closed) && !cushim_graph_resources_is_due() &&
            !pool->is_checked && !pool->options.cap_live_bytes && atomic_load(&pool->is_holding) &&
@@ -42,9 +43,9 @@ static bool is_calm(const struct cushim_pool_object *pool, const struct cushim_p
 }
 
 enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
-                                         struct cushim_stream *s, struct cushim_pool_stream *stream,
+                                         struct cushim_stream *s, struct cushim_mem_stream *stream,
                                          struct cushim_pin *pin) {
-    *stream = (struct cushim_pool_stream){.handle = (CUstream)s}; /* as good for a special value */
+    *stream = (struct cushim_mem_stream){.handle = (CUstream)s}; /* as good for a special value */
     *pin = (struct cushim_pin){0};
     if (!cushim_stream_is_special(s) && s != CUSHIM_STREAM_ALL) {
         struct cushim_stream_object *object = cushim_handle_pin(pin, CUSHIM_KIND_STREAM, s);
@@ -52,22 +53,22 @@ enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
             return cushim_fail(call->what, CUSHIM_BADHANDLE, "stream=%p", (void *)s);
         stream->context = object ? object->object.context : NULL;
         /* the work of one that was closed is somewhere in the context's */
-        stream->handle = object ? object->handle : CUSHIM_POOL_ALL;
+        stream->handle = object ? object->handle : CUSHIM_MEM_STREAM_ALL;
     }
     if (stream->handle == CU_STREAM_LEGACY)
         stream->handle = NULL;
     if (stream->handle == CU_STREAM_PER_THREAD)
-        stream->thread = cushim_pool_thread();
+        stream->thread = cushim_mem_stream_thread();
     return CUSHIM_OK;
 }
 
 static enum cushim_status look_up(struct cushim_pool_call *call, struct cushim_stream *s) {
-    struct cushim_pool_stream stream;
+    struct cushim_mem_stream stream;
     struct cushim_pin pin;
     CUSHIM_TRY(cushim_pool_stream_of(call, s, &stream, &pin));
     if (!stream.context)
         stream.context = call->heap->context;
-    call->cache = cushim_pool_cache_of(call->heap, &stream, call->what, &call->life);
+    call->cache = cushim_mem_stream_cache_of(call->heap, &stream, call->what, &call->life);
     cushim_handle_unpin(&pin);
     return call->cache ? CUSHIM_OK
                        : cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof *call->cache);
@@ -79,7 +80,7 @@ static bool is_open(const struct cushim_stream *s) {
     return !slot || atomic_load(&slot->handle) == (uintptr_t)s;
 }
 
-enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call, struct cushim_stream *s) {
+enum cushim_status cushim_pool_find_cache(struct cushim_pool_call *call, struct cushim_stream *s) {
     const struct cushim_pool_heap *heap = call->heap;
     const void *handle = call->pool->object.handle;
     struct cushim_pool_memory *memory = memory_of_thread();
@@ -89,7 +90,7 @@ enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call, struct 
         return look_up(call, s);
     struct cushim_pool_remembered *row = cushim_pool_row(memory, handle, s, (int)heap->kind);
     if (!cushim_pool_row_is_of(row, handle, s) || row->cache->heap != heap ||
-        !cushim_pool_cache_is_of(row->cache, row->life) || !is_open(s)) {
+        !cushim_mem_stream_cache_is_of(row->cache, row->life) || !is_open(s)) {
         row->pool = NULL;
         CUSHIM_TRY(look_up(call, s));
         *row = (struct cushim_pool_remembered){
@@ -114,17 +115,17 @@ static void each_cache(struct cushim_scope *scope, CUstream stream, uint64_t beg
     if (stream == CU_STREAM_LEGACY)
         stream = NULL;
     while ((heap = cushim_pool_heap_next(heap))) {
-        for (struct cushim_pool_cache *cache = NULL;
-             (cache = cushim_pool_next_cache(heap, cache));) {
+        for (struct cushim_mem_stream_cache *cache = NULL;
+             (cache = cushim_mem_streams_next(heap, cache));) {
             pthread_mutex_lock(&heap->lock);
             uint32_t life = cache->life; /* read first: no other stream gets it in the lock */
-            bool is_it = !cushim_pool_cache_is_gone(cache) && !cache->of.thread &&
+            bool is_it = !cushim_mem_stream_cache_is_gone(cache) && !cache->of.thread &&
                          cache->of.context == scope->context && cache->of.handle == stream;
             pthread_mutex_unlock(&heap->lock);
             if (is_it && begun)
-                cushim_pool_cache_waited(cache, life, begun);
+                cushim_mem_stream_cache_waited(cache, life, begun);
             else if (is_it && stream)
-                cushim_pool_cache_end(cache, scope->what);
+                cushim_mem_stream_cache_end(cache, scope->what);
         }
     }
 }
@@ -143,10 +144,10 @@ static void stream_done(struct cushim_scope *scope, CUstream stream, uint64_t be
 /* ---- what the ledger and others see ---- */
 
 static bool find(uint64_t address, struct cushim_address_map_row *row) {
-    struct cushim_pool_block *block = cushim_pool_heap_block(address);
-    if (!block || !cushim_pool_block_is_live(block))
+    struct cushim_mem_stream_block *block = cushim_pool_block(address);
+    if (!block || !cushim_mem_stream_block_is_live(block))
         return false;
-    uint64_t start = cushim_pool_block_address(block);
+    uint64_t start = cushim_mem_stream_block_address(block);
     size_t bytes = atomic_load_explicit(&block->asked_bytes, memory_order_relaxed);
     if (address - start >= bytes)
         return false;
@@ -178,7 +179,7 @@ static size_t give(struct cushim_context_object *context, size_t bytes) {
         pthread_mutex_unlock(&heap->lock);
         if (!pool) /* one without a pool keeps nothing idle */
             continue;
-        cushim_pool_reclaim(heap, "cushim_pool_alloc", bytes - n_bytes, CUSHIM_POOL_RECORD);
+        cushim_pool_reclaim(heap, "cushim_pool_alloc", bytes - n_bytes, CUSHIM_MEM_RECORD);
         n_bytes += cushim_pool_give_back(heap, 0);
         cushim_object_release(pool);
     }
@@ -201,16 +202,16 @@ static void count(struct cushim_context_object *context, struct cushim_pressure_
 
 /* A live block of a pool that is gone. */
 static bool release(const char *what, uint64_t start, bool is_host, enum cushim_status *status) {
-    struct cushim_pool_block *block = cushim_pool_heap_block(start);
+    struct cushim_mem_stream_block *block = cushim_pool_block(start);
     (void)what;
-    if (!block || cushim_pool_block_address(block) != start)
+    if (!block || cushim_mem_stream_block_address(block) != start)
         return false;
     struct cushim_pool_heap *heap = block->heap;
     pthread_mutex_lock(&heap->lock); /* once it is lost, the block may be another pool's soon */
     uint64_t life = cushim_pool_heap_life(heap);
     bool is_ours = !heap->pool && !atomic_load(&heap->is_lost) &&
                    is_host == (heap->kind == CUSHIM_MEM_PINNED) &&
-                   cushim_pool_block_take(block, start);
+                   cushim_mem_stream_block_take(block, start);
     bool is_held = is_ours && atomic_load(&block->n_holds);
     if (is_held)
         block->deferred_life = 1; /* it goes with the graph; no cache gets it */

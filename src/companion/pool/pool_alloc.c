@@ -8,31 +8,31 @@
 
 /* Hand a block to the caller: counted, and LIVE. */
 static void hand_out(struct cushim_pool_call *call) {
-    struct cushim_pool_block *block = call->block;
-    struct cushim_pool_cache *cache = call->cache;
+    struct cushim_mem_stream_block *block = call->block;
+    struct cushim_mem_stream_cache *cache = call->cache;
     atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
     atomic_store_explicit(&block->asked_bytes, call->bytes, memory_order_relaxed);
     if (cushim_thread_mine && cushim_thread_mine->pool_memory)
         cushim_thread_mine->pool_memory
-            ->blocks[cushim_pool_memory_place(cushim_pool_block_address(block))] = block;
+            ->blocks[cushim_pool_memory_place(cushim_mem_stream_block_address(block))] = block;
     cushim_futex_lock_enter(&cache->lock);
     cache->counts.n_hits += !call->is_miss;
     cache->counts.n_misses += call->is_miss;
-    cushim_pool_count_live(&cache->counts, 1, block, call->bytes);
-    size_t fallen_bytes = cushim_pool_cache_fallen(cache);
+    cushim_mem_stream_count_live(&cache->counts, 1, block, call->bytes);
+    size_t fallen_bytes = cushim_mem_stream_cache_fallen(cache);
     cushim_futex_lock_leave(&cache->lock);
     /* the block came after it fell */
     cushim_pool_see_live(call->heap, cushim_less(fallen_bytes, block->bucket_bytes));
-    cushim_pool_block_set_live(block);
+    cushim_mem_stream_block_set_live(block);
 }
 
 /* ---- from what is idle ---- */
 
 /* From any cache, if it is over. */
 static bool serve_over(struct cushim_pool_call *call) {
-    struct cushim_pool_cache *cache = NULL;
-    while (!call->block && (cache = cushim_pool_next_cache(call->heap, cache)))
-        call->block = cushim_pool_cache_take(cache, call->bucket_bytes, 0);
+    struct cushim_mem_stream_cache *cache = NULL;
+    while (!call->block && (cache = cushim_mem_streams_next(call->heap, cache)))
+        call->block = cushim_mem_stream_cache_take(cache, call->bucket_bytes, 0);
     return call->block != NULL;
 }
 
@@ -41,11 +41,11 @@ static bool serve_over(struct cushim_pool_call *call) {
  * is complete would take it from a stream that is about to need it again, whose thread then takes
  * another's: threads on streams of their own would hand blocks to and fro at every pair.
  */
-static bool serve_asked(struct cushim_pool_call *call, enum cushim_pool_effort effort) {
-    for (struct cushim_pool_cache *cache = NULL;
-         (cache = cushim_pool_next_cache(call->heap, cache));) {
-        if (cushim_pool_cache_count(cache, call->bucket_bytes))
-            cushim_pool_cache_prove(cache, call->what, effort);
+static bool serve_asked(struct cushim_pool_call *call, enum cushim_mem_effort effort) {
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(call->heap, cache));) {
+        if (cushim_mem_stream_cache_count(cache, call->bucket_bytes))
+            cushim_mem_stream_cache_prove(cache, call->what, effort);
     }
     return serve_over(call);
 }
@@ -55,7 +55,7 @@ static bool serve_proven(struct cushim_pool_call *call) {
     uint64_t until_ns = cushim_clock_ns() + (uint64_t)call->pool->options.poll_us * 1000;
     bool is_served;
     do
-        is_served = serve_asked(call, CUSHIM_POOL_RECORD);
+        is_served = serve_asked(call, CUSHIM_MEM_RECORD);
     while (!is_served && call->cache == call->heap->all && cushim_clock_ns() < until_ns);
     return is_served;
 }
@@ -63,13 +63,13 @@ static bool serve_proven(struct cushim_pool_call *call) {
 static enum cushim_status serve_free_lists(struct cushim_pool_call *call) {
     enum cushim_status status = CUSHIM_NOTFOUND;
     if (call->bucket_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES) {
-        status =
-            cushim_pool_heap_take(call->heap, call->bucket_bytes, CUSHIM_POOL_CUT, &call->block);
+        status = cushim_pool_heap_take(call->heap, call->bucket_bytes, CUSHIM_MEM_STREAM_CUT,
+                                       &call->block);
         if (status == CUSHIM_NOTFOUND)
             cushim_pool_unpin(call->heap, call->what);
     }
     return status == CUSHIM_NOTFOUND ? cushim_pool_heap_take(call->heap, call->bucket_bytes,
-                                                             CUSHIM_POOL_FREE, &call->block)
+                                                             CUSHIM_MEM_STREAM_FREE, &call->block)
                                      : status;
 }
 
@@ -82,15 +82,15 @@ static enum cushim_status serve_free_lists(struct cushim_pool_call *call) {
 enum cushim_status cushim_pool_serve(struct cushim_pool_call *call) {
     bool is_small = call->bucket_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES;
     /* its own stream's newest; of a capture what is over */
-    call->block =
-        cushim_pool_cache_take(call->cache, call->bucket_bytes, call->is_captured ? 0 : call->life);
+    call->block = cushim_mem_stream_cache_take(call->cache, call->bucket_bytes,
+                                               call->is_captured ? 0 : call->life);
     if (call->block || serve_over(call))
         return CUSHIM_OK;
     bool has_pending = cushim_pool_count_idle(call->heap, call->bucket_bytes) != 0;
     bool takes_turns = has_pending && call->cache->is_ordered;
     bool is_kept = takes_turns && cushim_pool_idle_bytes(call->heap) + call->bucket_bytes <=
                                       call->pool->options.keep_bytes;
-    if (takes_turns && (serve_asked(call, CUSHIM_POOL_ASK) ||
+    if (takes_turns && (serve_asked(call, CUSHIM_MEM_ASK) ||
                         ((is_small || is_kept) && serve_free_lists(call) == CUSHIM_OK)))
         return CUSHIM_OK;
     if (is_kept)
@@ -111,7 +111,7 @@ enum cushim_status cushim_pool_fetch(struct cushim_pool_call *call) {
     cushim_pool_heap_lose_dead();
     CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
     enum cushim_status status =
-        cushim_pool_heap_take(call->heap, call->bucket_bytes, CUSHIM_POOL_NEW, &call->block);
+        cushim_pool_heap_take(call->heap, call->bucket_bytes, CUSHIM_MEM_STREAM_NEW, &call->block);
     call->is_miss = true;
     if (status == CUSHIM_STATE) {
         status = cushim_scope_fail(&scope, CUSHIM_DEADCONTEXT, "device=%d", scope.context->device);
@@ -162,7 +162,7 @@ static enum cushim_status alloc(struct cushim_pool_call *call, enum cushim_memor
     if (!call->bytes)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_pool_heap_find(call->pool, call->what, call->dev, kind, &call->heap));
-    CUSHIM_TRY(cushim_pool_cache_find(call, s));
+    CUSHIM_TRY(cushim_pool_find_cache(call, s));
     call->bucket_bytes = cushim_pool_heap_bucket(call->heap, call->bytes);
     if (cushim_context_is_dead(call->heap->context))
         return cushim_fail(call->what, CUSHIM_DEADCONTEXT, "device=%d",
@@ -173,7 +173,7 @@ static enum cushim_status alloc(struct cushim_pool_call *call, enum cushim_memor
         if (call->pool->is_checked)
             cushim_pool_check_look(call);
         hand_out(call);
-        *ptr = cushim_pool_block_address(call->block);
+        *ptr = cushim_mem_stream_block_address(call->block);
         if (*ptr)
             return CUSHIM_OK;
         status = CUSHIM_STATE; /* its context ended meanwhile, and the table has forgotten it */
@@ -193,25 +193,26 @@ static enum cushim_status alloc(struct cushim_pool_call *call, enum cushim_memor
 /* ---- the fast path: the stream's own newest block ---- */
 
 /* The bucket of a request, from here on the recent one; NULL: there is none, or it has no order. */
-static inline __attribute__((always_inline)) struct cushim_pool_bucket *
-turn_to(struct cushim_pool_cache *cache, size_t bytes) {
-    struct cushim_pool_bucket *bucket = NULL;
+static inline __attribute__((always_inline)) struct cushim_mem_stream_bucket *
+turn_to(struct cushim_mem_stream_cache *cache, size_t bytes) {
+    struct cushim_mem_stream_bucket *bucket = NULL;
     if (cache->is_ordered)
-        bucket = cushim_pool_cache_recent(cache, cushim_pool_heap_bucket(cache->heap, bytes));
+        bucket = cushim_mem_stream_cache_recent(cache, cushim_pool_heap_bucket(cache->heap, bytes));
     cache->recent_asked = bucket ? bytes : 0;
     return bucket;
 }
 
 /* With the cache's lock: its newest that serves so many bytes, counted; or NULL. */
-static inline __attribute__((always_inline)) struct cushim_pool_block *
-take_newest(struct cushim_pool_cache *cache, size_t bytes) {
-    struct cushim_pool_bucket *bucket = cache->recent;
+static inline __attribute__((always_inline)) struct cushim_mem_stream_block *
+take_newest(struct cushim_mem_stream_cache *cache, size_t bytes) {
+    struct cushim_mem_stream_bucket *bucket = cache->recent;
     if (__builtin_expect(cache->recent_asked != bytes, 0))
         bucket = turn_to(cache, bytes);
-    struct cushim_pool_block *block = bucket ? cushim_pool_cache_pop_from(cache, bucket) : NULL;
+    struct cushim_mem_stream_block *block =
+        bucket ? cushim_mem_stream_cache_pop_from(cache, bucket) : NULL;
     if (__builtin_expect(block != NULL, 1)) {
         cache->counts.n_hits++;
-        cushim_pool_count_live(&cache->counts, 1, block, bytes);
+        cushim_mem_stream_count_live(&cache->counts, 1, block, bytes);
     }
     return block;
 }
@@ -226,22 +227,22 @@ static inline __attribute__((always_inline)) bool alloc_fast(struct cushim_pool 
     if (__builtin_expect(!memory || !ptr || bytes - 1 >= SIZE_MAX / 2, 0))
         return false;
     const struct cushim_pool_remembered *row = cushim_pool_row(memory, p, s, kind);
-    struct cushim_pool_cache *cache = row->cache;
+    struct cushim_mem_stream_cache *cache = row->cache;
     if (__builtin_expect(!cushim_pool_row_is_fast(row, p, s) ||
                              row->target != cushim_pool_target(dev, kind) ||
                              !cushim_pool_row_enter(row, cache, is_leaf),
                          0))
         return false;
-    struct cushim_pool_block *block = take_newest(cache, bytes);
+    struct cushim_mem_stream_block *block = take_newest(cache, bytes);
     if (__builtin_expect(!block, 0)) {
         cushim_pool_row_undo(cache, is_leaf);
         return false;
     }
-    uint64_t address = cushim_pool_block_address(block);
+    uint64_t address = cushim_mem_stream_block_address(block);
     atomic_store_explicit(&block->asked_bytes, bytes, memory_order_relaxed);
     memory->blocks[cushim_pool_memory_place(address)] = block;
     *ptr = address;
-    cushim_pool_block_set_live(block);
+    cushim_mem_stream_block_set_live(block);
     cushim_futex_lock_leave(&cache->lock);
     return true;
 }

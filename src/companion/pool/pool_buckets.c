@@ -6,8 +6,8 @@
 enum { LEAST_MADE = 16 };
 
 /* A program of ever new sizes does not pay for those of long ago. */
-static void drop(struct cushim_pool_buckets *buckets, bool is_all) {
-    struct cushim_pool_bucket *bucket, *next;
+static void drop(struct cushim_mem_stream_buckets *buckets, bool is_all) {
+    struct cushim_mem_stream_bucket *bucket, *next;
     HASH_ITER(hh, buckets->table, bucket, next) {
         if (bucket->n && !is_all)
             continue;
@@ -17,17 +17,18 @@ static void drop(struct cushim_pool_buckets *buckets, bool is_all) {
     buckets->n_made = 0;
 }
 
-struct cushim_pool_bucket *cushim_pool_buckets_make(struct cushim_pool_buckets *buckets,
-                                                    size_t bucket_bytes, size_t n_most) {
+struct cushim_mem_stream_bucket *
+cushim_mem_stream_buckets_make(struct cushim_mem_stream_buckets *buckets, size_t bucket_bytes,
+                               size_t n_most) {
     if (buckets->n_made >= LEAST_MADE + HASH_COUNT(buckets->table) / 2)
         drop(buckets, false);
-    struct cushim_pool_bucket *bucket =
-        aligned_alloc(_Alignof(struct cushim_pool_bucket), sizeof *bucket);
+    struct cushim_mem_stream_bucket *bucket =
+        aligned_alloc(_Alignof(struct cushim_mem_stream_bucket), sizeof *bucket);
     if (!bucket)
         return &buckets->loose;
-    *bucket = (struct cushim_pool_bucket){.bucket_bytes = bucket_bytes, .n_most = n_most};
+    *bucket = (struct cushim_mem_stream_bucket){.bucket_bytes = bucket_bytes, .n_most = n_most};
     HASH_ADD_BYHASHVALUE(hh, buckets->table, bucket_bytes, sizeof bucket_bytes,
-                         cushim_pool_buckets_hash(bucket_bytes), bucket);
+                         cushim_mem_stream_buckets_hash(bucket_bytes), bucket);
     if (!bucket->hh.tbl) { /* uthash was out of memory */
         free(bucket);
         return &buckets->loose;
@@ -36,15 +37,16 @@ struct cushim_pool_bucket *cushim_pool_buckets_make(struct cushim_pool_buckets *
     return bucket;
 }
 
-struct cushim_pool_bucket *cushim_pool_buckets_next(struct cushim_pool_buckets *buckets,
-                                                    const struct cushim_pool_bucket *bucket) {
+struct cushim_mem_stream_bucket *
+cushim_mem_stream_buckets_next(struct cushim_mem_stream_buckets *buckets,
+                               const struct cushim_mem_stream_bucket *bucket) {
     if (bucket == &buckets->loose)
         return NULL;
-    struct cushim_pool_bucket *next = bucket ? bucket->hh.next : buckets->table;
+    struct cushim_mem_stream_bucket *next = bucket ? bucket->hh.next : buckets->table;
     return next ? next : &buckets->loose;
 }
 
-void cushim_pool_buckets_clear(struct cushim_pool_buckets *buckets) {
+void cushim_mem_stream_buckets_clear(struct cushim_mem_stream_buckets *buckets) {
     drop(buckets, true);
-    *buckets = (struct cushim_pool_buckets){0};
+    *buckets = (struct cushim_mem_stream_buckets){0};
 }

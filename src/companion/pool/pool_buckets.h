@@ -48,47 +48,50 @@ static inline size_t cushim_pool_round(const struct cushim_pool_options *options
 
 /* ---- of a cache ---- */
 
-struct cushim_pool_block;
+struct cushim_mem_stream_block;
 
 /* Idle blocks of a bucket, the newest first, by utlist.h; a hit and a free write its first line. */
-struct cushim_pool_bucket {
+struct cushim_mem_stream_bucket {
     _Alignas(64) size_t bucket_bytes; /* 0: the loose one's, of any */
     size_t n;
     size_t n_most; /* that a free need not look after */
-    struct cushim_pool_block *newest;
+    struct cushim_mem_stream_block *newest;
     UT_hash_handle hh;
 };
 
 /* All zero is empty. */
-struct cushim_pool_buckets {
-    struct cushim_pool_bucket *table; /* by uthash.h */
-    unsigned n_made;                  /* since those that were empty went */
-    struct cushim_pool_bucket loose;  /* of all buckets, for want of host memory */
+struct cushim_mem_stream_buckets {
+    struct cushim_mem_stream_bucket *table; /* by uthash.h */
+    unsigned n_made;                        /* since those that were empty went */
+    struct cushim_mem_stream_bucket loose;  /* of all buckets, for want of host memory */
 };
 
-static inline unsigned cushim_pool_buckets_hash(size_t bucket_bytes) {
+static inline unsigned cushim_mem_stream_buckets_hash(size_t bucket_bytes) {
     return (unsigned)cushim_hash(bucket_bytes, 32);
 }
 
 /* The bucket of a size, or NULL. */
-static inline struct cushim_pool_bucket *
-cushim_pool_buckets_find(const struct cushim_pool_buckets *buckets, size_t bucket_bytes) {
-    struct cushim_pool_bucket *bucket;
+static inline struct cushim_mem_stream_bucket *
+cushim_mem_stream_buckets_find(const struct cushim_mem_stream_buckets *buckets,
+                               size_t bucket_bytes) {
+    struct cushim_mem_stream_bucket *bucket;
     HASH_FIND_BYHASHVALUE(hh, buckets->table, &bucket_bytes, sizeof bucket_bytes,
-                          cushim_pool_buckets_hash(bucket_bytes), bucket);
+                          cushim_mem_stream_buckets_hash(bucket_bytes), bucket);
     return bucket;
 }
 
 /* A new bucket for a size that has none; where there is no memory for it, the loose one.  Empty
  * buckets found before may be gone. */
-struct cushim_pool_bucket *cushim_pool_buckets_make(struct cushim_pool_buckets *buckets,
-                                                    size_t bucket_bytes, size_t n_most);
+struct cushim_mem_stream_bucket *
+cushim_mem_stream_buckets_make(struct cushim_mem_stream_buckets *buckets, size_t bucket_bytes,
+                               size_t n_most);
 
 /* The bucket after another, NULL: the first; the loose one is the last. */
-struct cushim_pool_bucket *cushim_pool_buckets_next(struct cushim_pool_buckets *buckets,
-                                                    const struct cushim_pool_bucket *bucket);
+struct cushim_mem_stream_bucket *
+cushim_mem_stream_buckets_next(struct cushim_mem_stream_buckets *buckets,
+                               const struct cushim_mem_stream_bucket *bucket);
 
 /* No buckets, whatever is in them. */
-void cushim_pool_buckets_clear(struct cushim_pool_buckets *buckets);
+void cushim_mem_stream_buckets_clear(struct cushim_mem_stream_buckets *buckets);
 
 #endif

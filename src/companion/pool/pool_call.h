@@ -18,10 +18,10 @@ struct cushim_pool_call {
     int dev;
     size_t bytes;
     struct cushim_pool_heap *heap;
-    struct cushim_pool_cache *cache; /* of the stream, */
-    uint32_t life;                   /* and which of its lives that is */
-    struct cushim_pool_block *block; /* what serves, or is freed */
-    uint64_t address;                /* of a free, else 0 */
+    struct cushim_mem_stream_cache *cache; /* of the stream, */
+    uint32_t life;                         /* and which of its lives that is */
+    struct cushim_mem_stream_block *block; /* what serves, or is freed */
+    uint64_t address;                      /* of a free, else 0 */
     /* of an allocation */
     size_t bucket_bytes;
     cushim_devptr node; /* what serves is a node's memory in a capture; else 0 */
@@ -44,7 +44,7 @@ static inline enum cushim_status cushim_pool_end(struct cushim_pool_call *call,
 /* What a stream argument names: in a free, one that was destroyed is ALL.  The pin is the caller's
  * to let go, after a failure too. */
 enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
-                                         struct cushim_stream *s, struct cushim_pool_stream *stream,
+                                         struct cushim_stream *s, struct cushim_mem_stream *stream,
                                          struct cushim_pin *pin);
 
 /*
@@ -52,9 +52,9 @@ enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
  * the same, and whether the fast path may serve it.
  */
 struct cushim_pool_remembered {
-    _Alignas(64) const void *pool;   /* a handle, which is never used again, */
-    const void *stream;              /* and so is this */
-    struct cushim_pool_cache *cache; /* type-stable, as its heap */
+    _Alignas(64) const void *pool;         /* a handle, which is never used again, */
+    const void *stream;                    /* and so is this */
+    struct cushim_mem_stream_cache *cache; /* type-stable, as its heap */
     uint64_t n_changes; /* nothing stood against the fast path at these (changes.h); 0: something */
     uint32_t life;      /* of the cache */
     uint32_t target;    /* cushim_pool_target */
@@ -74,7 +74,7 @@ _Static_assert(sizeof(struct cushim_pool_remembered) == 64, "one line");
 struct cushim_pool_memory {
     _Alignas(64) struct cushim_pool_remembered rows[CUSHIM_POOL_N_REMEMBERED];
     /* Blocks that the thread got last, by their address; it may well be the one to free them. */
-    struct cushim_pool_block *blocks[1 << CUSHIM_POOL_LOG2_BLOCKS];
+    struct cushim_mem_stream_block *blocks[1 << CUSHIM_POOL_LOG2_BLOCKS];
 };
 
 static inline size_t cushim_pool_memory_place(uint64_t address) {
@@ -89,16 +89,17 @@ static inline size_t cushim_pool_memory_place(uint64_t address) {
  * lists or come out at another address since.  It is type-stable, and says itself where it is: its
  * address is 0 in the free lists, set last when it comes off.  A live block's address is no other
  * block's, so equal means the same; and whoever may free it got it, with all that was written
- * before, from the thread that it was handed out to.  The rest is cushim_pool_block_take's to see.
+ * before, from the thread that it was handed out to.  The rest is cushim_mem_stream_block_take's to
+ * see.
  */
-static inline struct cushim_pool_block *
+static inline struct cushim_mem_stream_block *
 cushim_pool_block_find(const struct cushim_pool_memory *memory, uint64_t address) {
-    struct cushim_pool_block *block =
+    struct cushim_mem_stream_block *block =
         memory ? memory->blocks[cushim_pool_memory_place(address)] : NULL;
-    if (__builtin_expect(block && cushim_pool_block_address(block) == address, 1))
+    if (__builtin_expect(block && cushim_mem_stream_block_address(block) == address, 1))
         return block;
-    block = cushim_pool_heap_block(address);
-    return block && cushim_pool_block_address(block) == address ? block : NULL;
+    block = cushim_pool_block(address);
+    return block && cushim_mem_stream_block_address(block) == address ? block : NULL;
 }
 
 static inline struct cushim_pool_remembered *cushim_pool_row(struct cushim_pool_memory *memory,
@@ -132,7 +133,7 @@ cushim_pool_row_is_fast(const struct cushim_pool_remembered *row, const void *po
 
 /* Leave the lock with nothing done; after a leaf the same is tried once more. */
 static inline __attribute__((always_inline)) void
-cushim_pool_row_undo(struct cushim_pool_cache *cache, bool is_leaf) {
+cushim_pool_row_undo(struct cushim_mem_stream_cache *cache, bool is_leaf) {
     if (is_leaf)
         cushim_futex_lock_leave_quietly(&cache->lock);
     else
@@ -142,14 +143,14 @@ cushim_pool_row_undo(struct cushim_pool_cache *cache, bool is_leaf) {
 /* Take the lock of a cache that is remembered; false, and left again: it is the stream's no more,
  * the preload sees a capture, or the caller is a leaf and would have to wait or to ask. */
 static inline __attribute__((always_inline)) bool
-cushim_pool_row_enter(const struct cushim_pool_remembered *row, struct cushim_pool_cache *cache,
-                      bool is_leaf) {
+cushim_pool_row_enter(const struct cushim_pool_remembered *row,
+                      struct cushim_mem_stream_cache *cache, bool is_leaf) {
     if (__builtin_expect(!cushim_futex_lock_take(&cache->lock), 0)) {
         if (is_leaf)
             return false;
         cushim_futex_lock_enter(&cache->lock);
     }
-    if (__builtin_expect(cushim_pool_cache_is_of(cache, row->life), 1) &&
+    if (__builtin_expect(cushim_mem_stream_cache_is_of(cache, row->life), 1) &&
         (__builtin_expect(!row->has_preload, 1) ||
          (!is_leaf && !cushim_capture_count_all(cache->of.context))))
         return true;
@@ -158,7 +159,7 @@ cushim_pool_row_enter(const struct cushim_pool_remembered *row, struct cushim_po
 }
 
 /* The cache of a stream argument in the heap, and its life; and remember it. */
-enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call, struct cushim_stream *s);
+enum cushim_status cushim_pool_find_cache(struct cushim_pool_call *call, struct cushim_stream *s);
 
 /* ---- pool_alloc.c ---- */
 
@@ -179,7 +180,7 @@ enum cushim_status cushim_pool_serve_by_reclaim(struct cushim_pool_call *call);
 /* Idle blocks of a heap that are over go to the free lists, by age, until `bytes` did.
  * `effort` says how hard to look.  Returns their bytes, counted as evicted. */
 size_t cushim_pool_reclaim(struct cushim_pool_heap *heap, const char *what, size_t bytes,
-                           enum cushim_pool_effort effort);
+                           enum cushim_mem_effort effort);
 
 /* Free segments beyond keep_bytes go to the driver; the bytes. */
 size_t cushim_pool_give_back(struct cushim_pool_heap *heap, size_t keep_bytes);
@@ -203,18 +204,19 @@ size_t cushim_pool_settle(struct cushim_pool_heap *heap, const char *what, size_
 void cushim_pool_unpin(struct cushim_pool_heap *heap, const char *what);
 
 /* What is live in a heap is of its recent peak, and so is what was live before it fell by so many
- * bytes (cushim_pool_cache_fallen).  The highest of the last second or two. */
+ * bytes (cushim_mem_stream_cache_fallen).  The highest of the last second or two. */
 size_t cushim_pool_see_live(struct cushim_pool_heap *heap, size_t fallen_bytes);
 
 /* After a free: batches, caps, and whether blocks are kept at all. */
-void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_cache *cache,
+void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_mem_stream_cache *cache,
                            const char *what, size_t bucket_bytes);
 
 /* ---- pool_capture.c ---- */
 
 /* Would work for a cache be part of a capture?  *graph: of that, good until it ends; NULL: the pool
  * is not attached to it. */
-bool cushim_pool_captured_by(struct cushim_pool_object *pool, const struct cushim_pool_cache *cache,
+bool cushim_pool_captured_by(struct cushim_pool_object *pool,
+                             const struct cushim_mem_stream_cache *cache,
                              struct cushim_pool_graph **graph);
 
 /* Serve a request of an attached capture: a block, or a node's memory. */
@@ -244,8 +246,8 @@ enum { CUSHIM_POOL_POISON = 0xDD };
 
 /* In a free of a block that nobody else has, before it goes to the cache.  The host waits for the
  * context where the free names all streams. */
-void cushim_pool_check_poison(const char *what, struct cushim_pool_cache *cache,
-                              struct cushim_pool_block *block);
+void cushim_pool_check_poison(const char *what, struct cushim_mem_stream_cache *cache,
+                              struct cushim_mem_stream_block *block);
 
 /* In a request, with the block that is about to serve it: waits for its stream, unless that is
  * captured. */

@@ -23,11 +23,11 @@
 #include "memory/state/heap_state.h"
 
 struct cushim_pool_graph_row {
-    struct cushim_pool_block *block; /* NULL: a node's memory */
-    uint64_t life;                   /* of the block's heap */
-    uint64_t address;                /* of a node's memory */
-    CUstream freed_on;               /* of a block */
-    bool is_freed;                   /* the same: in this capture, so it may serve in it again */
+    struct cushim_mem_stream_block *block; /* NULL: a node's memory */
+    uint64_t life;                         /* of the block's heap */
+    uint64_t address;                      /* of a node's memory */
+    CUstream freed_on;                     /* of a block */
+    bool is_freed; /* the same: in this capture, so it may serve in it again */
     struct cushim_pool_graph_row *next;
 };
 
@@ -36,7 +36,7 @@ struct cushim_pool_graph_row {
 /* Under the pool's lock: the list holds a block from now on; NULL: no host memory, and it does not.
  */
 static struct cushim_pool_graph_row *add_block(struct cushim_pool_graph *held,
-                                               struct cushim_pool_block *block) {
+                                               struct cushim_mem_stream_block *block) {
     struct cushim_pool_heap *heap = block->heap;
     struct cushim_pool_graph_row *row = malloc(sizeof *row);
     if (!row)
@@ -62,11 +62,11 @@ size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *held) {
  * one that it was freed into; 0: it was live.  *pool: of the heap, and kept; NULL: it is gone. */
 static bool take_back(const struct cushim_pool_graph_row *row, bool is_graph_gone, uint32_t *life,
                       struct cushim_pool_object **pool) {
-    struct cushim_pool_block *block = row->block;
+    struct cushim_mem_stream_block *block = row->block;
     struct cushim_pool_heap *heap = block->heap;
     pthread_mutex_lock(&heap->lock);
     bool is_there = atomic_load(&heap->core->generation) == row->life &&
-                    !atomic_load(&heap->is_lost) && cushim_pool_block_address(block);
+                    !atomic_load(&heap->is_lost) && cushim_mem_stream_block_address(block);
     bool is_last = is_there && atomic_fetch_sub(&block->n_holds, 1) == 1;
     *life = is_last ? block->deferred_life : 0;
     if (is_last) {
@@ -75,15 +75,16 @@ static bool take_back(const struct cushim_pool_graph_row *row, bool is_graph_gon
         atomic_fetch_sub(&heap->graph_bytes, block->bucket_bytes);
     }
     /* One that is neither is being freed at this moment, by who finds that nobody holds it. */
-    bool is_ours = *life || (is_last && is_graph_gone &&
-                             cushim_pool_block_take(block, cushim_pool_block_address(block)));
+    bool is_ours =
+        *life || (is_last && is_graph_gone &&
+                  cushim_mem_stream_block_take(block, cushim_mem_stream_block_address(block)));
     *pool = is_ours ? cushim_pool_keep_alive(heap->pool) : NULL;
     pthread_mutex_unlock(&heap->lock);
     return is_ours;
 }
 
 static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) {
-    struct cushim_pool_block *block = row->block;
+    struct cushim_mem_stream_block *block = row->block;
     struct cushim_pool_heap *heap = block->heap;
     struct cushim_pool_object *pool;
     uint32_t life;
@@ -93,14 +94,15 @@ static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) 
         cushim_pool_heap_give(heap, block, row->life);
         return;
     }
-    struct cushim_pool_cache *cache = atomic_load_explicit(&block->cache, memory_order_relaxed);
+    struct cushim_mem_stream_cache *cache =
+        atomic_load_explicit(&block->cache, memory_order_relaxed);
     if (!life) { /* nobody named a stream for it, so it waits for all */
         cushim_futex_lock_enter(&cache->lock);
-        cushim_pool_count_live(&cache->counts, -1, block, atomic_load(&block->asked_bytes));
+        cushim_mem_stream_count_live(&cache->counts, -1, block, atomic_load(&block->asked_bytes));
         cushim_futex_lock_leave(&cache->lock);
         cache = heap->all;
     }
-    cushim_pool_cache_put(cache, life, block);
+    cushim_mem_stream_cache_put(cache, life, block);
     cushim_object_release(pool);
 }
 
@@ -147,15 +149,16 @@ static struct cushim_pool_graph *find_any(const struct cushim_pool_object *pool,
 }
 
 /* The number of the capture that a cache's stream takes part in; 0: none. */
-static unsigned long long id_of(const struct cushim_pool_cache *cache) {
-    if (cache->of.handle == CUSHIM_POOL_ALL || !cache->of.handle ||
-        cushim_pool_cache_is_gone(cache) ||
-        (cache->of.thread && cache->of.thread != cushim_pool_thread()))
+static unsigned long long id_of(const struct cushim_mem_stream_cache *cache) {
+    if (cache->of.handle == CUSHIM_MEM_STREAM_ALL || !cache->of.handle ||
+        cushim_mem_stream_cache_is_gone(cache) ||
+        (cache->of.thread && cache->of.thread != cushim_mem_stream_thread()))
         return 0;
     return cushim_stream_capture_id(cache->of.handle);
 }
 
-bool cushim_pool_captured_by(struct cushim_pool_object *pool, const struct cushim_pool_cache *cache,
+bool cushim_pool_captured_by(struct cushim_pool_object *pool,
+                             const struct cushim_mem_stream_cache *cache,
                              struct cushim_pool_graph **graph) {
     int n_freezes = atomic_load(&pool->n_freezes);
     *graph = NULL;
@@ -163,8 +166,8 @@ bool cushim_pool_captured_by(struct cushim_pool_object *pool, const struct cushi
         return false;
     unsigned long long id = id_of(cache); /* a question to the driver: without the lock */
     pthread_mutex_lock(&pool->lock);
-    if (cache->of.handle == CUSHIM_POOL_ALL)
-        *graph = find_any(pool, cushim_pool_thread(), 0);
+    if (cache->of.handle == CUSHIM_MEM_STREAM_ALL)
+        *graph = find_any(pool, cushim_mem_stream_thread(), 0);
     else
         *graph = find(pool, cache->of.context, cache->of.handle);
     if (!*graph && id)
@@ -183,7 +186,7 @@ static enum cushim_status refuse_host(const struct cushim_pool_call *call) {
 static bool serve_again(struct cushim_pool_call *call, struct cushim_pool_graph *held) {
     struct cushim_pool_graph_row *row;
     LL_FOREACH(held->rows, row) {
-        struct cushim_pool_block *block = row->block;
+        struct cushim_mem_stream_block *block = row->block;
         if (!row->is_freed || !block || row->freed_on != call->cache->of.handle ||
             call->cache == call->heap->all || block->heap != call->heap ||
             block->bucket_bytes != call->bucket_bytes)
@@ -269,7 +272,7 @@ enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_call *call,
 
 void cushim_pool_capture_free(const struct cushim_pool_call *call,
                               struct cushim_pool_graph *graph) {
-    struct cushim_pool_block *block = call->block;
+    struct cushim_mem_stream_block *block = call->block;
     struct cushim_pool_object *pool = call->pool;
     struct cushim_pool_graph_row *row;
     pthread_mutex_lock(&pool->lock);
@@ -279,7 +282,7 @@ void cushim_pool_capture_free(const struct cushim_pool_call *call,
         row->is_freed = atomic_load(&block->n_holds) == 1; /* no other graph uses it */
         row->freed_on = call->cache->of.handle;
     }
-    cushim_pool_block_defer(block, call->cache, call->life);
+    cushim_mem_stream_block_defer(block, call->cache, call->life);
     pthread_mutex_unlock(&pool->lock);
     /* Without host memory to note it, it is never reused: nobody could say when it may be. */
 }
@@ -326,10 +329,10 @@ static void fence_caches(struct cushim_pool_object *pool,
                          const struct cushim_context_object *context, CUstream stream,
                          const char *what) {
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(pool, heap));) {
-        for (struct cushim_pool_cache *cache = NULL;
-             (cache = cushim_pool_next_cache(heap, cache));) {
+        for (struct cushim_mem_stream_cache *cache = NULL;
+             (cache = cushim_mem_streams_next(heap, cache));) {
             if (cache->of.context == context && (cache->of.handle == stream || cache == heap->all))
-                cushim_pool_cache_prove(cache, what, CUSHIM_POOL_RECORD);
+                cushim_mem_stream_cache_prove(cache, what, CUSHIM_MEM_RECORD);
         }
     }
 }
@@ -347,7 +350,7 @@ enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
     *graph = (struct cushim_pool_graph){.context = scope->context,
                                         .stream = stream,
                                         .memory = memory,
-                                        .thread = cushim_pool_thread()};
+                                        .thread = cushim_mem_stream_thread()};
     pthread_mutex_lock(&pool->lock);
     bool is_there = find(pool, scope->context, stream) != NULL;
     if (!is_there) {

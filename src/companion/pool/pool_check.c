@@ -8,19 +8,20 @@
 enum { PIECE_BYTES = 1 << 20 };
 
 /* Of ALL on the legacy stream, with nothing else under way. */
-static enum cushim_status poison(struct cushim_scope *scope, const struct cushim_pool_cache *cache,
-                                 const struct cushim_pool_block *block) {
-    bool is_all = cache->of.handle == CUSHIM_POOL_ALL;
+static enum cushim_status poison(struct cushim_scope *scope,
+                                 const struct cushim_mem_stream_cache *cache,
+                                 const struct cushim_mem_stream_block *block) {
+    bool is_all = cache->of.handle == CUSHIM_MEM_STREAM_ALL;
     CUstream stream = is_all ? NULL : cache->of.handle;
     if (is_all)
         CUSHIM_TRY(CUSHIM_CALL(scope, cuCtxSynchronize));
-    CUSHIM_TRY(CUSHIM_CALL(scope, cuMemsetD8Async, cushim_pool_block_address(block),
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuMemsetD8Async, cushim_mem_stream_block_address(block),
                            CUSHIM_POOL_POISON, block->bucket_bytes, stream));
     return is_all ? CUSHIM_CALL(scope, cuStreamSynchronize, stream) : CUSHIM_OK;
 }
 
-void cushim_pool_check_poison(const char *what, struct cushim_pool_cache *cache,
-                              struct cushim_pool_block *block) {
+void cushim_pool_check_poison(const char *what, struct cushim_mem_stream_cache *cache,
+                              struct cushim_mem_stream_block *block) {
     struct cushim_scope scope;
     block->is_poisoned = false;
     if (cushim_call_begin_known(&scope, what, cache->of.context) != CUSHIM_OK)
@@ -42,13 +43,13 @@ static void tell(const struct cushim_pool_call *call, size_t offset, unsigned fo
     atomic_fetch_add_explicit(&call->pool->n_damaged, 1, memory_order_relaxed);
     log_error("pool",
               "the block of %zu bytes at 0x%lx was written after its free: 0x%x at offset %zu",
-              call->block->bucket_bytes, (unsigned long)cushim_pool_block_address(call->block),
-              found, offset);
+              call->block->bucket_bytes,
+              (unsigned long)cushim_mem_stream_block_address(call->block), found, offset);
 }
 
 static enum cushim_status look(struct cushim_scope *scope, const struct cushim_pool_call *call,
                                unsigned char *piece) {
-    uint64_t address = cushim_pool_block_address(call->block);
+    uint64_t address = cushim_mem_stream_block_address(call->block);
     CUstream stream = call->cache == call->heap->all ? NULL : call->cache->of.handle;
     for (size_t at = 0; at < call->block->bucket_bytes; at += PIECE_BYTES) {
         size_t n_bytes = call->block->bucket_bytes - at;

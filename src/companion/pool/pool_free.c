@@ -44,17 +44,17 @@ static bool is_of_bucket(const struct cushim_pool_call *call, size_t asked_bytes
                                                cushim_pool_heap_bucket(call->heap, asked_bytes));
 }
 
-static inline void count(struct cushim_pool_cache *cache, const struct cushim_pool_block *block,
-                         size_t asked_bytes) {
+static inline void count(struct cushim_mem_stream_cache *cache,
+                         const struct cushim_mem_stream_block *block, size_t asked_bytes) {
     cache->counts.n_frees++;
-    cushim_pool_count_live(&cache->counts, -1, block, asked_bytes);
+    cushim_mem_stream_count_live(&cache->counts, -1, block, asked_bytes);
 }
 
 /* The block is ours: into the cache, or where its capture says. */
 static void put(const struct cushim_pool_call *call, size_t asked_bytes) {
     struct cushim_pool_object *pool = call->pool;
-    struct cushim_pool_block *block = call->block;
-    struct cushim_pool_cache *cache = call->cache;
+    struct cushim_mem_stream_block *block = call->block;
+    struct cushim_mem_stream_cache *cache = call->cache;
     struct cushim_pool_graph *graph = NULL;
     size_t bucket_bytes = block->bucket_bytes;
     bool is_looked_at = atomic_load_explicit(&pool->n_freezes, memory_order_acquire) ||
@@ -69,14 +69,14 @@ static void put(const struct cushim_pool_call *call, size_t asked_bytes) {
         cushim_pool_capture_free(call, graph);
         return;
     }
-    if (cushim_pool_block_defer(block, cache, call->life))
+    if (cushim_mem_stream_block_defer(block, cache, call->life))
         return;
     /* in somebody else's capture: a fence of this stream tells nothing, so it waits for all */
     if (is_captured)
         cache = call->heap->all;
     if (pool->is_checked && !is_looked_at)
         cushim_pool_check_poison(call->what, cache, block);
-    cache = cushim_pool_cache_put(cache, call->life, block);
+    cache = cushim_mem_stream_cache_put(cache, call->life, block);
     if (cache)
         cushim_pool_trim_idle(pool, cache, call->what, bucket_bytes);
     else
@@ -84,9 +84,10 @@ static void put(const struct cushim_pool_call *call, size_t asked_bytes) {
 }
 
 static enum cushim_status run(const struct cushim_pool_call *call) {
-    struct cushim_pool_block *block = call->block;
-    if (!cushim_pool_block_take(block, call->address))
-        return cushim_pool_block_address(block) == call->address /* idle, or with another thread */
+    struct cushim_mem_stream_block *block = call->block;
+    if (!cushim_mem_stream_block_take(block, call->address))
+        return cushim_mem_stream_block_address(block) ==
+                       call->address /* idle, or with another thread */
                    ? refuse(call, CUSHIM_DOUBLEFREE, "freed before")
                    : refuse_unknown(call);
     size_t asked_bytes = atomic_load_explicit(&block->asked_bytes, memory_order_relaxed);
@@ -96,7 +97,7 @@ static enum cushim_status run(const struct cushim_pool_call *call) {
     else if (call->bytes && !is_of_bucket(call, asked_bytes))
         status = CUSHIM_INVALID;
     if (status != CUSHIM_OK) {
-        cushim_pool_block_set_live(block);
+        cushim_mem_stream_block_set_live(block);
         return refuse(call, status, status == CUSHIM_INVALID ? "another bucket" : "another device");
     }
     if (cushim_context_is_dead(call->heap->context)) /* what is left of it goes with the heap */
@@ -109,13 +110,13 @@ static enum cushim_status run(const struct cushim_pool_call *call) {
 /* Memory of a node, freed in the capture that allocated it. */
 static enum cushim_status free_node(const struct cushim_pool_call *call, struct cushim_stream *s) {
     struct cushim_pool_object *pool = call->pool;
-    struct cushim_pool_stream stream;
+    struct cushim_mem_stream stream;
     struct cushim_pool_graph *graph;
     struct cushim_pin pin;
     enum cushim_status status = CUSHIM_NOTFOUND;
     if (atomic_load(&pool->n_freezes) &&
         cushim_pool_stream_of(call, s, &stream, &pin) == CUSHIM_OK) {
-        struct cushim_pool_cache named = {.of = stream, .life = 1};
+        struct cushim_mem_stream_cache named = {.of = stream, .life = 1};
         if (cushim_pool_captured_by(pool, &named, &graph) && graph)
             status = cushim_pool_capture_free_node(call, graph);
         cushim_handle_unpin(&pin);
@@ -132,8 +133,8 @@ static enum cushim_status free_node(const struct cushim_pool_call *call, struct 
  */
 
 static inline __attribute__((always_inline)) bool
-is_as_said(const struct cushim_pool_remembered *row, const struct cushim_pool_block *block, int dev,
-           size_t bytes) {
+is_as_said(const struct cushim_pool_remembered *row, const struct cushim_mem_stream_block *block,
+           int dev, size_t bytes) {
     return row->cache->heap == block->heap && (dev == -1 || dev == (int)(row->target >> 8)) &&
            (bytes == atomic_load_explicit(&block->asked_bytes, memory_order_relaxed) || !bytes) &&
            !atomic_load_explicit(&block->n_holds, memory_order_relaxed);
@@ -142,17 +143,20 @@ is_as_said(const struct cushim_pool_remembered *row, const struct cushim_pool_bl
 /* With the cache's lock.  False: nothing was done, for there is no room, or another thread frees
  * it.
  */
-static inline __attribute__((always_inline)) bool
-put_at_once(struct cushim_pool_cache *cache, struct cushim_pool_block *block, uint64_t address) {
-    struct cushim_pool_bucket *bucket = cushim_pool_cache_recent(cache, block->bucket_bytes);
+static inline __attribute__((always_inline)) bool put_at_once(struct cushim_mem_stream_cache *cache,
+                                                              struct cushim_mem_stream_block *block,
+                                                              uint64_t address) {
+    struct cushim_mem_stream_bucket *bucket =
+        cushim_mem_stream_cache_recent(cache, block->bucket_bytes);
     if (__builtin_expect(!bucket || bucket->n >= bucket->n_most ||
-                             cache->open_blocks >= CUSHIM_POOL_BATCH_BLOCKS - 1 ||
-                             cache->open_bytes + block->bucket_bytes >= CUSHIM_POOL_BATCH_BYTES ||
-                             !cushim_pool_block_take(block, address),
+                             cache->open_blocks >= CUSHIM_MEM_STREAM_BATCH_BLOCKS - 1 ||
+                             cache->open_bytes + block->bucket_bytes >=
+                                 CUSHIM_MEM_STREAM_BATCH_BYTES ||
+                             !cushim_mem_stream_block_take(block, address),
                          0))
         return false;
     count(cache, block, atomic_load_explicit(&block->asked_bytes, memory_order_relaxed));
-    cushim_pool_cache_push_in(cache, bucket, block);
+    cushim_mem_stream_cache_push_in(cache, bucket, block);
     return true;
 }
 
@@ -164,14 +168,14 @@ static inline __attribute__((always_inline)) bool free_fast(struct cushim_pool *
     struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
     if (__builtin_expect(!memory || !ptr, 0))
         return false;
-    struct cushim_pool_block *block = memory->blocks[cushim_pool_memory_place(ptr)];
+    struct cushim_mem_stream_block *block = memory->blocks[cushim_pool_memory_place(ptr)];
     if (!is_leaf)
         block = cushim_pool_block_find(memory, ptr);
-    if (__builtin_expect(!block || cushim_pool_block_address(block) != ptr, 0))
+    if (__builtin_expect(!block || cushim_mem_stream_block_address(block) != ptr, 0))
         return false;
     const struct cushim_pool_remembered *row =
         cushim_pool_row(memory, p, s, (int)block->heap->kind);
-    struct cushim_pool_cache *cache = row->cache;
+    struct cushim_mem_stream_cache *cache = row->cache;
     if (__builtin_expect(!cushim_pool_row_is_fast(row, p, s) ||
                              !is_as_said(row, block, dev, bytes) ||
                              !cushim_pool_row_enter(row, cache, is_leaf),
@@ -200,7 +204,7 @@ static __attribute__((noinline)) enum cushim_status free_slowly(struct cushim_po
         return cushim_pool_end(&call, CUSHIM_OK);
     if (!find(&call))
         return cushim_pool_end(&call, free_node(&call, s));
-    enum cushim_status status = cushim_pool_cache_find(&call, s);
+    enum cushim_status status = cushim_pool_find_cache(&call, s);
     return cushim_pool_end(&call, status == CUSHIM_OK ? run(&call) : status);
 }
 

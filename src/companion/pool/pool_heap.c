@@ -21,42 +21,44 @@ static _Atomic(struct cushim_pool_heap *) everyone;
 
 /* ---- the table, under the heap's lock ---- */
 
-struct cushim_pool_block *cushim_pool_heap_at(struct cushim_pool_heap *heap, uint32_t index) {
-    uint32_t i = index >> CUSHIM_POOL_LOG2_CHUNK;
-    struct cushim_pool_block *chunk =
-        i < CUSHIM_POOL_N_CHUNKS
+struct cushim_mem_stream_block *cushim_mem_streams_at(struct cushim_pool_heap *heap,
+                                                      uint32_t index) {
+    uint32_t i = index >> CUSHIM_MEM_STREAM_LOG2_CHUNK;
+    struct cushim_mem_stream_block *chunk =
+        i < CUSHIM_MEM_STREAM_N_CHUNKS
             ? atomic_load_explicit(&heap->table.chunks[i], memory_order_acquire)
             : NULL;
-    return chunk ? &chunk[index & ((1u << CUSHIM_POOL_LOG2_CHUNK) - 1)] : NULL;
+    return chunk ? &chunk[index & ((1u << CUSHIM_MEM_STREAM_LOG2_CHUNK) - 1)] : NULL;
 }
 
 static bool grow(struct cushim_pool_heap *heap) {
-    struct cushim_pool_table *table = &heap->table;
-    uint32_t n_chunks = table->n_blocks >> CUSHIM_POOL_LOG2_CHUNK;
-    if (n_chunks == CUSHIM_POOL_N_CHUNKS)
+    struct cushim_mem_stream_table *table = &heap->table;
+    uint32_t n_chunks = table->n_blocks >> CUSHIM_MEM_STREAM_LOG2_CHUNK;
+    if (n_chunks == CUSHIM_MEM_STREAM_N_CHUNKS)
         return false;
-    size_t bytes = sizeof(struct cushim_pool_block) << CUSHIM_POOL_LOG2_CHUNK;
-    struct cushim_pool_block *chunk = aligned_alloc(_Alignof(struct cushim_pool_block), bytes);
+    size_t bytes = sizeof(struct cushim_mem_stream_block) << CUSHIM_MEM_STREAM_LOG2_CHUNK;
+    struct cushim_mem_stream_block *chunk =
+        aligned_alloc(_Alignof(struct cushim_mem_stream_block), bytes);
     if (!chunk)
         return false;
     memset(chunk, 0, bytes);
-    for (uint32_t i = 1u << CUSHIM_POOL_LOG2_CHUNK; i-- > 0;) {
+    for (uint32_t i = 1u << CUSHIM_MEM_STREAM_LOG2_CHUNK; i-- > 0;) {
         chunk[i].heap = heap;
         chunk[i].index = table->n_blocks + i;
         chunk[i].older = table->spare;
         table->spare = &chunk[i];
     }
     atomic_store_explicit(&table->chunks[n_chunks], chunk, memory_order_release);
-    table->n_blocks += 1u << CUSHIM_POOL_LOG2_CHUNK;
+    table->n_blocks += 1u << CUSHIM_MEM_STREAM_LOG2_CHUNK;
     return true;
 }
 
 /* Without an address nobody finds it: what a thread remembers of it is worthless from here on. */
-static void take_address(struct cushim_pool_block *block) {
+static void take_address(struct cushim_mem_stream_block *block) {
     atomic_store_explicit(&block->address, 0, memory_order_release);
 }
 
-static void put_spare(struct cushim_pool_heap *heap, struct cushim_pool_block *block) {
+static void put_spare(struct cushim_pool_heap *heap, struct cushim_mem_stream_block *block) {
     block->older = heap->table.spare;
     heap->table.spare = block;
 }
@@ -74,15 +76,15 @@ static bool give_place(struct cushim_pool_heap *heap, const struct cushim_mem_bl
 
 /* Off the free lists, with the allocator's lock where it is CUSHIM_OK. */
 static enum cushim_status take(struct cushim_mem_heap *core, size_t bucket_bytes,
-                               enum cushim_pool_from from, struct cushim_mem_blockref *ref,
+                               enum cushim_mem_stream_from from, struct cushim_mem_blockref *ref,
                                uint64_t life) {
     if (!(life & 1))
         return CUSHIM_STATE;
-    if (from == CUSHIM_POOL_NEW)
+    if (from == CUSHIM_MEM_STREAM_NEW)
         return cushim_mem_heap_take(core, life, bucket_bytes, ref);
     if (!cushim_mem_heap_lock_life(core, life))
         return CUSHIM_STATE;
-    if (from == CUSHIM_POOL_FREE
+    if (from == CUSHIM_MEM_STREAM_FREE
             ? cushim_mem_free_lists_take(core, bucket_bytes, ref)
             : cushim_mem_free_lists_take_cut(core, cushim_mem_sizeclass_of(bucket_bytes), ref))
         return CUSHIM_OK;
@@ -91,8 +93,8 @@ static enum cushim_status take(struct cushim_mem_heap *core, size_t bucket_bytes
 }
 
 enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t bucket_bytes,
-                                         enum cushim_pool_from from,
-                                         struct cushim_pool_block **out) {
+                                         enum cushim_mem_stream_from from,
+                                         struct cushim_mem_stream_block **out) {
     struct cushim_mem_blockref ref;
     uint64_t life = cushim_pool_heap_life(heap);
     CUSHIM_TRY(take(heap->core, bucket_bytes, from, &ref, life));
@@ -102,7 +104,7 @@ enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t b
     atomic_store_explicit(&meta->state, CUSHIM_MEM_LIVE, memory_order_release);
     pthread_mutex_unlock(&heap->core->lock);
     pthread_mutex_lock(&heap->lock);
-    struct cushim_pool_block *block = NULL;
+    struct cushim_mem_stream_block *block = NULL;
     /* a table that was emptied meanwhile gets no block: nobody would empty it again */
     bool is_lost = atomic_load(&heap->is_lost);
     if (!is_lost && (heap->table.spare || grow(heap))) {
@@ -121,7 +123,7 @@ enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t b
                               cushim_mem_extent_address(ref.extent) +
                                   ref.index * ref.extent->block_bytes,
                               memory_order_release);
-        cushim_pool_block_set_live(block);
+        cushim_mem_stream_block_set_live(block);
     }
     pthread_mutex_unlock(&heap->lock);
     if (!block)
@@ -130,19 +132,19 @@ enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t b
     return block ? CUSHIM_OK : is_lost ? CUSHIM_STATE : CUSHIM_NOMEM;
 }
 
-struct cushim_pool_block *cushim_pool_heap_block(uint64_t address) {
+struct cushim_mem_stream_block *cushim_pool_block(uint64_t address) {
     struct cushim_mem_lookup lookup;
     if (!cushim_mem_blocks_find(&cushim_pool_blocks, address, &lookup) ||
         lookup.state != CUSHIM_MEM_LIVE)
         return NULL;
     struct cushim_pool_heap *heap = lookup.segment->heap->owner;
-    struct cushim_pool_block *block =
-        cushim_pool_heap_at(heap, atomic_load_explicit(&lookup.meta->user, memory_order_acquire));
-    return block && cushim_pool_block_address(block) == lookup.base ? block : NULL;
+    struct cushim_mem_stream_block *block =
+        cushim_mem_streams_at(heap, atomic_load_explicit(&lookup.meta->user, memory_order_acquire));
+    return block && cushim_mem_stream_block_address(block) == lookup.base ? block : NULL;
 }
 
-bool cushim_pool_block_defer(struct cushim_pool_block *block, struct cushim_pool_cache *cache,
-                             uint32_t life) {
+bool cushim_mem_stream_block_defer(struct cushim_mem_stream_block *block,
+                                   struct cushim_mem_stream_cache *cache, uint32_t life) {
     if (!atomic_load_explicit(&block->n_holds, memory_order_relaxed))
         return false;
     pthread_mutex_lock(&block->heap->lock);
@@ -162,8 +164,8 @@ uint64_t cushim_pool_heap_life(const struct cushim_pool_heap *heap) {
 /* All blocks are spare again; the allocator has forgotten them, or will. */
 static void empty_table(struct cushim_pool_heap *heap) {
     for (uint32_t i = 0; i < heap->table.n_blocks; i++) {
-        struct cushim_pool_block *block = cushim_pool_heap_at(heap, i);
-        if (cushim_pool_block_address(block)) {
+        struct cushim_mem_stream_block *block = cushim_mem_streams_at(heap, i);
+        if (cushim_mem_stream_block_address(block)) {
             atomic_store(&block->n_holds, 0);
             take_address(block);
             put_spare(heap, block);
@@ -202,10 +204,11 @@ static struct cushim_pool_heap *obtain(void) {
 
 /* Nobody's: its allocator is abandoned. */
 static void drop(struct cushim_pool_heap *heap) {
-    for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(heap, cache));) {
         struct cushim_context_object *context = cache->of.context;
         cache->of.context = NULL;
-        cache->counts = (struct cushim_pool_counts){0}; /* a call may have counted late */
+        cache->counts = (struct cushim_mem_stream_counts){0}; /* a call may have counted late */
         cushim_object_release(context);
     }
     pthread_mutex_lock(&heap->lock);
@@ -281,8 +284,8 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     heap->is_free_long =
         pool->is_checked || pool->options.cap_live_bytes || pool->options.cap_cached_bytes;
     uint32_t life;
-    heap->all = cushim_pool_cache_of(
-        heap, &(struct cushim_pool_stream){.context = context, .handle = CUSHIM_POOL_ALL},
+    heap->all = cushim_mem_stream_cache_of(
+        heap, &(struct cushim_mem_stream){.context = context, .handle = CUSHIM_MEM_STREAM_ALL},
         scope->what, &life);
     if (!heap->all) {
         drop(heap);
@@ -348,8 +351,9 @@ enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const 
  * or there is nothing.  Then it is dropped, by whoever comes last of this and the pool's end.
  */
 static void forget(struct cushim_pool_heap *heap) {
-    for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));)
-        cushim_pool_cache_forget(cache);
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(heap, cache));)
+        cushim_mem_stream_cache_forget(cache);
     cushim_mem_heap_abandon(heap->core);
     pthread_mutex_lock(&heap->lock);
     struct cushim_pool_object *pool = heap->pool;
@@ -379,16 +383,17 @@ void cushim_pool_heap_lose_dead(void) {
 static void empty_caches(struct cushim_pool_heap *heap, const char *what) {
     bool may_wait = cushim_capture_count(heap->context) == 0;
     uint64_t life = cushim_pool_heap_life(heap);
-    for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
-        struct cushim_pool_block *block;
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(heap, cache));) {
+        struct cushim_mem_stream_block *block;
         cushim_futex_lock_enter(&cache->lock);
         atomic_fetch_add(&cache->life, 2); /* no fast path puts anything in from here on */
         cushim_futex_lock_leave(&cache->lock);
         if (may_wait)
-            cushim_pool_cache_prove(cache, what, CUSHIM_POOL_WAIT);
-        while ((block = cushim_pool_cache_pop_earliest(cache, UINT64_MAX, false)))
+            cushim_mem_stream_cache_prove(cache, what, CUSHIM_MEM_WAIT);
+        while ((block = cushim_mem_stream_cache_pop_earliest(cache, UINT64_MAX, false)))
             cushim_pool_heap_give(heap, block, life);
-        cushim_pool_cache_forget(cache);
+        cushim_mem_stream_cache_forget(cache);
     }
 }
 
@@ -412,10 +417,10 @@ void cushim_pool_heap_close(struct cushim_pool_heap *heap, const char *what) {
         drop(heap);
 }
 
-void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_block *block,
+void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_mem_stream_block *block,
                            uint64_t life) {
     struct cushim_mem_heap *core = heap->core;
-    uint64_t address = cushim_pool_block_address(block);
+    uint64_t address = cushim_mem_stream_block_address(block);
     if (address)
         cushim_address_map_note_freed(address);
     pthread_mutex_lock(&heap->lock); /* a table is emptied under it, after that life is over */

@@ -8,9 +8,9 @@
  *   block   one block while it is out of the allocator's free lists: live, idle in a cache, or held
  *           by a graph
  *
- * Time is that of a context (stream_fence.h): a block remembers the moment that it was freed at.
- * Before a fence is recorded on a cache's stream the moment ends, and so does the cache's open
- * batch; once the fence is complete, what was freed up to that moment is over, as it is after a
+ * Time is that of a context (stream_fence.h): a block remembers the epoch that it was freed at.
+ * Before a fence is recorded on a cache's stream its epoch is closed, and so is the cache's open
+ * batch; once the fence is complete, what was freed up to that epoch is over, as it is after a
  * wait that began then.
  *
  * Locks, in this order, none held over a callback or a driver call that may wait: pool, heap,
@@ -39,19 +39,19 @@
 
 enum {
     CUSHIM_POOL_N_KINDS = 3,
-    CUSHIM_POOL_BATCH_BLOCKS = 64, /* a cache records a fence after so many frees, */
-    CUSHIM_POOL_BATCH_BYTES = 64 << 20,
-    CUSHIM_POOL_N_FENCES = 32,  /* fences of a cache that are not complete */
-    CUSHIM_POOL_LOG2_CHUNK = 9, /* blocks of a table's chunk */
-    CUSHIM_POOL_N_CHUNKS = 1 << 14
+    CUSHIM_MEM_STREAM_BATCH_BLOCKS = 64, /* a cache records a fence after so many frees, */
+    CUSHIM_MEM_STREAM_BATCH_BYTES = 64 << 20,
+    CUSHIM_MEM_STREAM_FENCES = 32,    /* fences of a cache that are not complete */
+    CUSHIM_MEM_STREAM_LOG2_CHUNK = 9, /* blocks of a table's chunk */
+    CUSHIM_MEM_STREAM_N_CHUNKS = 1 << 14
 };
 
 struct cushim_pool_heap;
-struct cushim_pool_cache;
+struct cushim_mem_stream_cache;
 
 /* A ring: who is put in or taken out has two neighbours, and no end to look for. */
-struct cushim_pool_age {
-    struct cushim_pool_age *later, *earlier;
+struct cushim_mem_stream_age {
+    struct cushim_mem_stream_age *later, *earlier;
 };
 
 /*
@@ -59,7 +59,7 @@ struct cushim_pool_age {
  * share a line, which streams of several threads would pass to and fro.  A cell stays LIVE until
  * the block is back in the free lists.
  */
-struct cushim_pool_block {
+struct cushim_mem_stream_block {
     /* set when it comes out of the free lists, constant until it goes back; 0: it is a spare */
     _Alignas(64) atomic_uint_fast64_t address;
     _Atomic uint32_t state;    /* enum cushim_mem_state: LIVE, else DEFERRED */
@@ -67,12 +67,13 @@ struct cushim_pool_block {
     atomic_size_t asked_bytes; /* while it is LIVE */
     size_t bucket_bytes;       /* as the address */
     /* the cache's lock */
-    struct cushim_pool_block *newer, *older; /* in a bucket; older: among the spares, heap's lock */
-    struct cushim_pool_age age;              /* idle in the cache, by when they were freed */
-    uint64_t moment;                         /* that it was freed at */
-    struct cushim_pool_bucket *bucket;       /* that it is idle in */
+    struct cushim_mem_stream_block *newer,
+        *older;                              /* in a bucket; older: among the spares, heap's lock */
+    struct cushim_mem_stream_age age;        /* idle in the cache, by when they were freed */
+    uint64_t epoch;                          /* that it was freed at */
+    struct cushim_mem_stream_bucket *bucket; /* that it is idle in */
     /* of its first use while live, where it is idle, or whose stream freed it while it is kept */
-    _Atomic(struct cushim_pool_cache *) cache;
+    _Atomic(struct cushim_mem_stream_cache *) cache;
     struct cushim_pool_heap *heap;  /* constant for good, as is the index */
     struct cushim_mem_blockref ref; /* as the address */
     uint32_t index;                 /* in the table */
@@ -82,18 +83,19 @@ struct cushim_pool_block {
     bool is_poisoned; /* of whoever has the block (pool_check.c) */
 };
 
-_Static_assert(sizeof(struct cushim_pool_block) == 128, "two lines");
+_Static_assert(sizeof(struct cushim_mem_stream_block) == 128, "two lines");
 
-static inline uint64_t cushim_pool_block_address(const struct cushim_pool_block *block) {
+static inline uint64_t
+cushim_mem_stream_block_address(const struct cushim_mem_stream_block *block) {
     return atomic_load_explicit(&block->address, memory_order_acquire);
 }
 
-static inline bool cushim_pool_block_is_live(const struct cushim_pool_block *block) {
+static inline bool cushim_mem_stream_block_is_live(const struct cushim_mem_stream_block *block) {
     return atomic_load_explicit(&block->state, memory_order_acquire) == CUSHIM_MEM_LIVE;
 }
 
 /* It is the caller's: asked_bytes were written before. */
-static inline void cushim_pool_block_set_live(struct cushim_pool_block *block) {
+static inline void cushim_mem_stream_block_set_live(struct cushim_mem_stream_block *block) {
     atomic_store_explicit(&block->state, CUSHIM_MEM_LIVE, memory_order_release);
 }
 
@@ -105,81 +107,83 @@ static inline void cushim_pool_block_set_live(struct cushim_pool_block *block) {
  * come out at another address, so the address is looked at once more: after the exchange the block
  * is ours, and stays where it is.  Only a program that frees an address twice at once gets there.
  */
-static inline bool cushim_pool_block_take(struct cushim_pool_block *block, uint64_t address) {
+static inline bool cushim_mem_stream_block_take(struct cushim_mem_stream_block *block,
+                                                uint64_t address) {
     uint32_t live = CUSHIM_MEM_LIVE;
     if (!atomic_compare_exchange_strong(&block->state, &live, CUSHIM_MEM_DEFERRED))
         return false;
-    if (__builtin_expect(cushim_pool_block_address(block) == address, 1))
+    if (__builtin_expect(cushim_mem_stream_block_address(block) == address, 1))
         return true;
-    cushim_pool_block_set_live(block);
+    cushim_mem_stream_block_set_live(block);
     return false;
 }
 
-/* A fence on its way, and the moment up to which it covers what was freed. */
-struct cushim_pool_fence {
+/* A fence on its way, and the epoch up to which it covers what was freed. */
+struct cushim_mem_stream_batch {
     struct cushim_mem_stream_fence fence;
-    uint64_t moment;
+    uint64_t epoch;
 };
 
-struct cushim_pool_counts {
+struct cushim_mem_stream_counts {
     uint64_t n_hits, n_misses, n_frees;
     /* by what this cache was named for; may be below 0 */
     int64_t live_blocks, live_bytes, asked_bytes;
 };
 
 /* A block is live, or (sign -1) no more; with the lock of the cache that is named. */
-static inline void cushim_pool_count_live(struct cushim_pool_counts *counts, int64_t sign,
-                                          const struct cushim_pool_block *block,
-                                          size_t asked_bytes) {
+static inline void cushim_mem_stream_count_live(struct cushim_mem_stream_counts *counts,
+                                                int64_t sign,
+                                                const struct cushim_mem_stream_block *block,
+                                                size_t asked_bytes) {
     counts->live_blocks += sign;
     counts->live_bytes += sign * (int64_t)block->bucket_bytes;
     counts->asked_bytes += sign * (int64_t)asked_bytes;
 }
 
 /* What a stream argument names. */
-struct cushim_pool_stream {
+struct cushim_mem_stream {
     struct cushim_context_object *context; /* of the stream */
-    CUstream handle;                       /* NULL: legacy; or CUSHIM_POOL_ALL */
+    CUstream handle;                       /* NULL: legacy; or CUSHIM_MEM_STREAM_ALL */
     const void *thread; /* whose own default stream it is, CU_STREAM_PER_THREAD; else NULL */
 };
 
 /* All streams of a context. */
-#define CUSHIM_POOL_ALL ((CUstream)CUSHIM_STREAM_ALL)
+#define CUSHIM_MEM_STREAM_ALL ((CUstream)CUSHIM_STREAM_ALL)
 
 /* What a hit and a free touch stands first, in three lines. */
-struct cushim_pool_cache {
+struct cushim_mem_stream_cache {
     _Alignas(128) struct cushim_futex_lock lock; /* most caches are one thread's */
     /* Odd: a stream's.  Rises, under the lock, where the stream or its pool goes: who comes late
      * sees that it is theirs no more; read without the lock, too. */
     atomic_uint life;
     bool is_ordered; /* its blocks serve its own stream at once */
-    struct cushim_pool_bucket
+    struct cushim_mem_stream_bucket
         *recent;         /* of buckets: the last that a hit or a free was of, or NULL */
     size_t recent_asked; /* a request of so many bytes is `recent`'s, in order; 0: unknown */
-    struct cushim_pool_stream of; /* its context is kept; constant while in use */
-    uint64_t closed_moment;       /* later frees are of the open batch */
-    struct cushim_pool_counts counts;
+    struct cushim_mem_stream of; /* its context is kept; constant while in use */
+    uint64_t closed_epoch;       /* later frees are of the open batch */
+    struct cushim_mem_stream_counts counts;
     atomic_size_t idle_bytes;       /* read unlocked too */
-    size_t least_idle_bytes;        /* since cushim_pool_cache_fallen */
+    size_t least_idle_bytes;        /* since cushim_mem_stream_cache_fallen */
     size_t open_blocks, open_bytes; /* idle blocks of the open batch */
-    uint64_t done_moment;           /* what was freed up to it is over, */
-    uint64_t covered_moment;        /* or has a fence; of the role */
-    struct cushim_pool_buckets buckets;
-    /* all idle blocks: `later` is the earliest, `earlier` the latest; moments never rise between */
-    struct cushim_pool_age ages;
+    uint64_t done_epoch;            /* what was freed up to it is over, */
+    uint64_t covered_epoch;         /* or has a fence; of the role */
+    struct cushim_mem_stream_buckets buckets;
+    /* all idle blocks: `later` is the earliest, `earlier` the latest; epochs never rise between */
+    struct cushim_mem_stream_age ages;
     struct cushim_futex_lock role; /* who has it records and asks, and has the fences */
-    struct cushim_pool_fence fences[CUSHIM_POOL_N_FENCES];
+    struct cushim_mem_stream_batch fences[CUSHIM_MEM_STREAM_FENCES];
     unsigned first_fence;
-    atomic_uint n_fences;           /* read without the role, too */
-    struct cushim_pool_heap *heap;  /* constant for good */
-    struct cushim_pool_cache *next; /* of the heap: rises at the head only */
+    atomic_uint n_fences;                 /* read without the role, too */
+    struct cushim_pool_heap *heap;        /* constant for good */
+    struct cushim_mem_stream_cache *next; /* of the heap: rises at the head only */
 };
 
-struct cushim_pool_table {
-    _Atomic(struct cushim_pool_block *) chunks[CUSHIM_POOL_N_CHUNKS];
+struct cushim_mem_stream_table {
+    _Atomic(struct cushim_mem_stream_block *) chunks[CUSHIM_MEM_STREAM_N_CHUNKS];
     uint32_t n_blocks; /* ever made, */
     uint32_t n_used;   /* and of those out of the free lists */
-    struct cushim_pool_block *spare;
+    struct cushim_mem_stream_block *spare;
 };
 
 struct cushim_pool_heap {
@@ -195,12 +199,12 @@ struct cushim_pool_heap {
     atomic_bool is_lost; /* the context died, or the last block went with the pool: one thread
                             forgets all that is in it; set under the lock */
     bool is_forgotten;   /* and is done; under the lock */
-    _Atomic(struct cushim_pool_cache *) caches;
+    _Atomic(struct cushim_mem_stream_cache *) caches;
     /* constant while in use: the cache of ALL, and of the pool what its caches need */
-    struct cushim_pool_cache *all;
+    struct cushim_mem_stream_cache *all;
     struct cushim_pool_options options;
     bool is_free_long; /* a cap or the check: no free takes the fast path */
-    struct cushim_pool_table table;
+    struct cushim_mem_stream_table table;
     size_t n_turns; /* the lock: which cache that is gone is asked after next */
     /* the lock: the most that was live in the running second and in the one before */
     size_t peak_bytes[2];
@@ -258,8 +262,9 @@ static inline size_t cushim_pool_heap_most(const struct cushim_pool_heap *heap,
 }
 
 /* The next of all caches that a heap has, `cache` NULL: the first; no lock. */
-static inline struct cushim_pool_cache *cushim_pool_next_cache(const struct cushim_pool_heap *heap,
-                                                               struct cushim_pool_cache *cache) {
+static inline struct cushim_mem_stream_cache *
+cushim_mem_streams_next(const struct cushim_pool_heap *heap,
+                        struct cushim_mem_stream_cache *cache) {
     return cache ? cache->next : atomic_load_explicit(&heap->caches, memory_order_acquire);
 }
 
@@ -280,12 +285,13 @@ static inline struct cushim_pool_object *cushim_pool_keep_alive(struct cushim_po
 /* ---- caches ---- */
 
 /* With its lock: is it the stream's still that it was at `life`? */
-static inline bool cushim_pool_cache_is_of(const struct cushim_pool_cache *cache, uint32_t life) {
+static inline bool cushim_mem_stream_cache_is_of(const struct cushim_mem_stream_cache *cache,
+                                                 uint32_t life) {
     return atomic_load_explicit(&cache->life, memory_order_relaxed) == life;
 }
 
 /* Its stream went: never ordered again; without its lock, too. */
-static inline bool cushim_pool_cache_is_gone(const struct cushim_pool_cache *cache) {
+static inline bool cushim_mem_stream_cache_is_gone(const struct cushim_mem_stream_cache *cache) {
     return !(atomic_load_explicit(&cache->life, memory_order_acquire) & 1);
 }
 
@@ -313,10 +319,10 @@ enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const 
 /* The next heap of all that are in use, `heap` NULL: the first; no lock. */
 struct cushim_pool_heap *cushim_pool_heap_next(struct cushim_pool_heap *heap);
 
-enum cushim_pool_from {
-    CUSHIM_POOL_CUT,  /* the free lists, and there what is cut already, up to 1 MiB */
-    CUSHIM_POOL_FREE, /* all of them */
-    CUSHIM_POOL_NEW   /* a new segment */
+enum cushim_mem_stream_from {
+    CUSHIM_MEM_STREAM_CUT,  /* the free lists, and there what is cut already, up to 1 MiB */
+    CUSHIM_MEM_STREAM_FREE, /* all of them */
+    CUSHIM_MEM_STREAM_NEW   /* a new segment */
 };
 
 /**
@@ -328,20 +334,21 @@ enum cushim_pool_from {
  * Stream   no driver call; NEW: valid while any thread captures
  */
 enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t bucket_bytes,
-                                         enum cushim_pool_from from,
-                                         struct cushim_pool_block **block);
+                                         enum cushim_mem_stream_from from,
+                                         struct cushim_mem_stream_block **block);
 
 /* The block that a pool holds and that covers an address, in whatever heap and state; NULL: none.
  * No lock: it may go back meanwhile, unless it is the caller's own. */
-struct cushim_pool_block *cushim_pool_heap_block(uint64_t address);
+struct cushim_mem_stream_block *cushim_pool_block(uint64_t address);
 
 /* The block with an index below table.n_blocks, in use or not. */
-struct cushim_pool_block *cushim_pool_heap_at(struct cushim_pool_heap *heap, uint32_t index);
+struct cushim_mem_stream_block *cushim_mem_streams_at(struct cushim_pool_heap *heap,
+                                                      uint32_t index);
 
 /* A block that is being freed is held: true, and it comes back when its last holder is gone, behind
  * the work of `cache`, which had that life. */
-bool cushim_pool_block_defer(struct cushim_pool_block *block, struct cushim_pool_cache *cache,
-                             uint32_t life);
+bool cushim_mem_stream_block_defer(struct cushim_mem_stream_block *block,
+                                   struct cushim_mem_stream_cache *cache, uint32_t life);
 
 /* Which life of its allocator a heap is in.  Each context that it serves is another one. */
 uint64_t cushim_pool_heap_life(const struct cushim_pool_heap *heap);
@@ -352,7 +359,7 @@ uint64_t cushim_pool_heap_life(const struct cushim_pool_heap *heap);
  * then.  The caller read that life before it took the block, and has kept the pool since, or took
  * the block under the heap's lock.
  */
-void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_block *block,
+void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_mem_stream_block *block,
                            uint64_t life);
 
 /* Forget all whose context died, without a driver call: their addresses may be handed out again

@@ -9,8 +9,8 @@
 /* ---- numbers ---- */
 
 /* What is live may be below 0 for the moment between a free here and its allocation there. */
-static void add_cache(struct cushim_pool_cache *cache, struct cushim_pool_stats *stats,
-                      struct cushim_pool_counts *sums) {
+static void add_cache(struct cushim_mem_stream_cache *cache, struct cushim_pool_stats *stats,
+                      struct cushim_mem_stream_counts *sums) {
     cushim_futex_lock_enter(&cache->lock);
     stats->hits += cache->counts.n_hits;
     stats->misses += cache->counts.n_misses;
@@ -19,11 +19,12 @@ static void add_cache(struct cushim_pool_cache *cache, struct cushim_pool_stats 
     sums->live_blocks += cache->counts.live_blocks;
     sums->live_bytes += cache->counts.live_bytes;
     sums->asked_bytes += cache->counts.asked_bytes;
-    for (struct cushim_pool_bucket *bucket = NULL;
-         (bucket = cushim_pool_buckets_next(&cache->buckets, bucket));) {
-        const struct cushim_pool_block *block = bucket->newest; /* what is not over is the newest */
+    for (struct cushim_mem_stream_bucket *bucket = NULL;
+         (bucket = cushim_mem_stream_buckets_next(&cache->buckets, bucket));) {
+        const struct cushim_mem_stream_block *block =
+            bucket->newest; /* what is not over is the newest */
         stats->cached_blocks += bucket->n;
-        for (; block && !cushim_pool_block_is_over(cache, block); block = block->older) {
+        for (; block && !cushim_mem_stream_block_is_over(cache, block); block = block->older) {
             stats->pending_blocks++;
             stats->pending_bytes += block->bucket_bytes;
         }
@@ -32,9 +33,10 @@ static void add_cache(struct cushim_pool_cache *cache, struct cushim_pool_stats 
 }
 
 static void add_heap(struct cushim_pool_heap *heap, const char *what,
-                     struct cushim_pool_stats *stats, struct cushim_pool_counts *sums) {
-    for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
-        cushim_pool_cache_prove(cache, what, CUSHIM_POOL_ASK);
+                     struct cushim_pool_stats *stats, struct cushim_mem_stream_counts *sums) {
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(heap, cache));) {
+        cushim_mem_stream_cache_prove(cache, what, CUSHIM_MEM_ASK);
         add_cache(cache, stats, sums);
     }
     stats->graph_blocks += atomic_load(&heap->graph_blocks);
@@ -50,7 +52,7 @@ static uint64_t not_below_0(int64_t n) {
 static void add_all(struct cushim_pool_call *call, int dev, enum cushim_memory_kind kind,
                     struct cushim_pool_stats *stats) {
     struct cushim_pool_object *pool = call->pool;
-    struct cushim_pool_counts sums = {0};
+    struct cushim_mem_stream_counts sums = {0};
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(pool, heap));) {
         if ((dev == -1 || heap->context->device == dev) &&
             (kind == -1 || (int)heap->kind == kind) && !atomic_load(&heap->is_lost))
@@ -88,8 +90,8 @@ enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
     struct cushim_pool_call call;
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(call.pool, heap));) {
-        for (struct cushim_pool_cache *cache = NULL;
-             (cache = cushim_pool_next_cache(heap, cache));) {
+        for (struct cushim_mem_stream_cache *cache = NULL;
+             (cache = cushim_mem_streams_next(heap, cache));) {
             cushim_futex_lock_enter(&cache->lock);
             cache->counts.n_hits = cache->counts.n_misses = cache->counts.n_frees = 0;
             cushim_futex_lock_leave(&cache->lock);
@@ -111,25 +113,26 @@ enum cushim_status cushim_pool_owns(struct cushim_pool *p, cushim_devptr ptr, in
         return CUSHIM_FAIL(CUSHIM_INVALID, "yes=NULL");
     *yes = 0;
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    const struct cushim_pool_block *block = cushim_pool_heap_block(ptr);
-    *yes = block && cushim_pool_block_address(block) == ptr && cushim_pool_block_is_live(block) &&
-           block->heap->pool == call.pool;
+    const struct cushim_mem_stream_block *block = cushim_pool_block(ptr);
+    *yes = block && cushim_mem_stream_block_address(block) == ptr &&
+           cushim_mem_stream_block_is_live(block) && block->heap->pool == call.pool;
     return cushim_pool_end(&call, CUSHIM_OK);
 }
 
 /* Under the heap's lock. */
-static struct cushim_pool_view view_of(struct cushim_pool_block *block) {
-    struct cushim_pool_cache *cache = atomic_load_explicit(&block->cache, memory_order_relaxed);
-    bool is_live = cushim_pool_block_is_live(block);
+static struct cushim_pool_view view_of(struct cushim_mem_stream_block *block) {
+    struct cushim_mem_stream_cache *cache =
+        atomic_load_explicit(&block->cache, memory_order_relaxed);
+    bool is_live = cushim_mem_stream_block_is_live(block);
     bool is_kept = atomic_load(&block->n_holds) != 0;
     bool is_over = true;
     if (!is_live && !is_kept && cache) {
         cushim_futex_lock_enter(&cache->lock);
-        is_over = cushim_pool_block_is_over(cache, block);
+        is_over = cushim_mem_stream_block_is_over(cache, block);
         cushim_futex_lock_leave(&cache->lock);
     }
     return (struct cushim_pool_view){
-        .ptr = cushim_pool_block_address(block),
+        .ptr = cushim_mem_stream_block_address(block),
         .asked_bytes = atomic_load(&block->asked_bytes),
         .block_bytes = block->bucket_bytes,
         .device = block->heap->context->device,
@@ -150,8 +153,8 @@ static bool add_views(struct cushim_pool_heap *heap, struct cushim_pool_view **r
     if (grown)
         *rows = grown;
     for (uint32_t i = 0; grown && n_used && i < heap->table.n_blocks; i++) {
-        struct cushim_pool_block *block = cushim_pool_heap_at(heap, i);
-        if (cushim_pool_block_address(block))
+        struct cushim_mem_stream_block *block = cushim_mem_streams_at(heap, i);
+        if (cushim_mem_stream_block_address(block))
             grown[(*n)++] = view_of(block);
     }
     pthread_mutex_unlock(&heap->lock);

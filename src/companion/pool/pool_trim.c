@@ -33,28 +33,30 @@ static void count_evicted(struct cushim_pool_heap *heap, size_t n) {
 
 /* The first failure. */
 static enum cushim_status prove_all(struct cushim_pool_heap *heap, const char *what,
-                                    enum cushim_pool_effort effort) {
+                                    enum cushim_mem_effort effort) {
     enum cushim_status status = CUSHIM_OK;
-    for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(heap, cache));) {
         enum cushim_status proven =
-            cache->idle_bytes ? cushim_pool_cache_prove(cache, what, effort) : CUSHIM_OK;
+            cache->idle_bytes ? cushim_mem_stream_cache_prove(cache, what, effort) : CUSHIM_OK;
         status = status == CUSHIM_OK ? proven : status;
     }
     return status;
 }
 
 /* A pass over all caches: what is over and of that bucket (0: of any, but freed at
- * `last_moment` at the latest) goes to the free lists, until `bytes` did. */
-static size_t give_until(struct cushim_pool_heap *heap, size_t bucket_bytes, uint64_t last_moment,
+ * `last_epoch` at the latest) goes to the free lists, until `bytes` did. */
+static size_t give_until(struct cushim_pool_heap *heap, size_t bucket_bytes, uint64_t last_epoch,
                          size_t bytes) {
     size_t n_bytes = 0, n = 0;
     uint64_t life = cushim_pool_heap_life(heap);
-    for (struct cushim_pool_cache *cache = NULL;
-         (cache = cushim_pool_next_cache(heap, cache)) && n_bytes < bytes;) {
-        struct cushim_pool_block *block;
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(heap, cache)) && n_bytes < bytes;) {
+        struct cushim_mem_stream_block *block;
         while (n_bytes < bytes &&
-               (block = bucket_bytes ? cushim_pool_cache_take(cache, bucket_bytes, 0)
-                                     : cushim_pool_cache_pop_earliest(cache, last_moment, true))) {
+               (block = bucket_bytes
+                            ? cushim_mem_stream_cache_take(cache, bucket_bytes, 0)
+                            : cushim_mem_stream_cache_pop_earliest(cache, last_epoch, true))) {
             n_bytes += block->bucket_bytes;
             n++;
             cushim_pool_heap_give(heap, block, life);
@@ -70,7 +72,7 @@ static size_t give_until(struct cushim_pool_heap *heap, size_t bucket_bytes, uin
  * before.
  */
 size_t cushim_pool_reclaim(struct cushim_pool_heap *heap, const char *what, size_t bytes,
-                           enum cushim_pool_effort effort) {
+                           enum cushim_mem_effort effort) {
     enum { N_PASSES = 8 };
     size_t n_bytes = 0;
     prove_all(heap, what, effort);
@@ -102,15 +104,17 @@ size_t cushim_pool_give_back(struct cushim_pool_heap *heap, size_t keep_bytes) {
 
 size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *heap) {
     size_t n_bytes = 0;
-    for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));)
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(heap, cache));)
         n_bytes += cache->idle_bytes;
     return n_bytes;
 }
 
 size_t cushim_pool_count_idle(const struct cushim_pool_heap *heap, size_t bucket_bytes) {
     size_t n = 0;
-    for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));)
-        n += cushim_pool_cache_count(cache, bucket_bytes);
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(heap, cache));)
+        n += cushim_mem_stream_cache_count(cache, bucket_bytes);
     return n;
 }
 
@@ -186,7 +190,7 @@ size_t cushim_pool_settle(struct cushim_pool_heap *heap, const char *what, size_
     if (!excess_bytes || cushim_capture_count(heap->context))
         return 0;
     size_t n_bytes = cushim_pool_reclaim(heap, what, excess_bytes,
-                                         more_bytes ? CUSHIM_POOL_RECORD : CUSHIM_POOL_ASK);
+                                         more_bytes ? CUSHIM_MEM_RECORD : CUSHIM_MEM_ASK);
     size_t free_bytes = atomic_load_explicit(&heap->core->free_segment_bytes, memory_order_relaxed);
     if (free_bytes && (excess_bytes > bound_bytes / FAR || is_quiet(heap)))
         cushim_pool_give_back(heap, cushim_less(free_bytes, excess_bytes));
@@ -206,13 +210,15 @@ void cushim_pool_unpin(struct cushim_pool_heap *heap, const char *what) {
     size_t n = 0;
     if (cushim_capture_count(heap->context))
         return;
-    for (struct cushim_pool_cache *cache = NULL; (cache = cushim_pool_next_cache(heap, cache));) {
-        if (cache->idle_bytes <= most_bytes || cushim_pool_cache_small_bytes(cache) <= most_bytes)
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(heap, cache));) {
+        if (cache->idle_bytes <= most_bytes ||
+            cushim_mem_stream_cache_small_bytes(cache) <= most_bytes)
             continue;
-        cushim_pool_cache_prove(cache, what, CUSHIM_POOL_RECORD);
-        struct cushim_pool_block *block = cushim_pool_cache_pop_small(cache);
+        cushim_mem_stream_cache_prove(cache, what, CUSHIM_MEM_RECORD);
+        struct cushim_mem_stream_block *block = cushim_mem_stream_cache_pop_small(cache);
         while (block) {
-            struct cushim_pool_block *older = block->older;
+            struct cushim_mem_stream_block *older = block->older;
             cushim_pool_heap_give(heap, block, life);
             block = older;
             n++;
@@ -236,7 +242,7 @@ static size_t idle_bytes_of(struct cushim_pool_object *pool, int ordinal) {
     return n_bytes;
 }
 
-void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_cache *cache,
+void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_mem_stream_cache *cache,
                            const char *what, size_t bucket_bytes) {
     struct cushim_pool_heap *heap = cache->heap;
     bool is_holding = atomic_load_explicit(&pool->is_holding, memory_order_relaxed);
@@ -248,19 +254,19 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_c
     if (!is_holding)
         over_bytes = SIZE_MAX;
     cushim_futex_lock_enter(&cache->lock);
-    bool is_full = cache->open_blocks >= CUSHIM_POOL_BATCH_BLOCKS ||
-                   cache->open_bytes >= CUSHIM_POOL_BATCH_BYTES;
+    bool is_full = cache->open_blocks >= CUSHIM_MEM_STREAM_BATCH_BLOCKS ||
+                   cache->open_bytes >= CUSHIM_MEM_STREAM_BATCH_BYTES;
     bool is_due = !cache->n_fences || cache->open_blocks % ASK_EVERY == 0;
-    size_t fallen_bytes = is_full ? cushim_pool_cache_fallen(cache) : 0;
+    size_t fallen_bytes = is_full ? cushim_mem_stream_cache_fallen(cache) : 0;
     cushim_futex_lock_leave(&cache->lock);
     if (is_full)
         cushim_pool_see_live(heap, fallen_bytes);
     if (is_full || ((over_bytes || excess) && is_due))
-        cushim_pool_cache_prove(cache, what, CUSHIM_POOL_RECORD);
+        cushim_mem_stream_cache_prove(cache, what, CUSHIM_MEM_RECORD);
     if (excess)
         n_gone += give_until(heap, bucket_bytes, 0, excess * bucket_bytes);
     if (over_bytes)
-        n_gone += cushim_pool_reclaim(heap, what, over_bytes, CUSHIM_POOL_ASK);
+        n_gone += cushim_pool_reclaim(heap, what, over_bytes, CUSHIM_MEM_ASK);
     if (n_gone && !cushim_capture_count(heap->context))
         cushim_pool_give_back(heap, is_holding ? pool->options.keep_bytes : 0);
     if (is_full && is_holding)
@@ -282,12 +288,12 @@ static enum cushim_status trim(struct cushim_pool_call *call, int ordinal, size_
             continue;
         bool has_capture = cushim_capture_count(heap->context) != 0;
         if (must_wait && !has_capture) {
-            enum cushim_status proven = prove_all(heap, call->what, CUSHIM_POOL_WAIT);
+            enum cushim_status proven = prove_all(heap, call->what, CUSHIM_MEM_WAIT);
             status = status == CUSHIM_OK ? proven : status;
         }
         if (idle_bytes > keep_bytes)
             idle_bytes -= cushim_pool_reclaim(heap, call->what, idle_bytes - keep_bytes,
-                                              must_wait ? CUSHIM_POOL_ASK : CUSHIM_POOL_RECORD);
+                                              must_wait ? CUSHIM_MEM_ASK : CUSHIM_MEM_RECORD);
         if (must_wait || !has_capture)
             cushim_pool_give_back(heap, 0);
     }

@@ -25,54 +25,56 @@ void *__wrap_malloc(size_t size) {
 }
 
 /* Empty ones; they stay where leak checkers find their tables. */
-static struct cushim_pool_buckets *begin(void) {
-    static struct cushim_pool_buckets all[MAX_TESTS];
+static struct cushim_mem_stream_buckets *begin(void) {
+    static struct cushim_mem_stream_buckets all[MAX_TESTS];
     static unsigned n;
     ck_assert_uint_lt(n, MAX_TESTS);
     return &all[n++];
 }
 
-static size_t count(const struct cushim_pool_buckets *buckets, size_t bucket_bytes) {
-    const struct cushim_pool_bucket *bucket = cushim_pool_buckets_find(buckets, bucket_bytes);
+static size_t count(const struct cushim_mem_stream_buckets *buckets, size_t bucket_bytes) {
+    const struct cushim_mem_stream_bucket *bucket =
+        cushim_mem_stream_buckets_find(buckets, bucket_bytes);
     return bucket ? bucket->n : 0;
 }
 
 /* Buckets 1 .. N_BUCKETS times the step, each with as many blocks as its number. */
-static void fill(struct cushim_pool_buckets *buckets) {
+static void fill(struct cushim_mem_stream_buckets *buckets) {
     for (size_t i = 1; i <= N_BUCKETS; i++)
-        cushim_pool_buckets_make(buckets, i * STEP_BYTES, N_MOST)->n = i;
+        cushim_mem_stream_buckets_make(buckets, i * STEP_BYTES, N_MOST)->n = i;
 }
 
 TEST(an_empty_one_has_the_loose_bin_alone) {
-    struct cushim_pool_buckets *buckets = begin();
-    ck_assert_ptr_null(cushim_pool_buckets_find(buckets, STEP_BYTES));
+    struct cushim_mem_stream_buckets *buckets = begin();
+    ck_assert_ptr_null(cushim_mem_stream_buckets_find(buckets, STEP_BYTES));
     ck_assert_uint_eq(count(buckets, STEP_BYTES), 0);
-    ck_assert_ptr_eq(cushim_pool_buckets_next(buckets, NULL), &buckets->loose);
-    ck_assert_ptr_null(cushim_pool_buckets_next(buckets, &buckets->loose));
-    cushim_pool_buckets_clear(buckets);
+    ck_assert_ptr_eq(cushim_mem_stream_buckets_next(buckets, NULL), &buckets->loose);
+    ck_assert_ptr_null(cushim_mem_stream_buckets_next(buckets, &buckets->loose));
+    cushim_mem_stream_buckets_clear(buckets);
 }
 
 TEST(each_bucket_is_found_with_what_it_had) {
-    struct cushim_pool_buckets *buckets = begin();
+    struct cushim_mem_stream_buckets *buckets = begin();
     fill(buckets);
     for (size_t i = 1; i <= N_BUCKETS; i++) {
-        struct cushim_pool_bucket *bucket = cushim_pool_buckets_find(buckets, i * STEP_BYTES);
+        struct cushim_mem_stream_bucket *bucket =
+            cushim_mem_stream_buckets_find(buckets, i * STEP_BYTES);
         ck_assert_ptr_nonnull(bucket);
         ck_assert_uint_eq(bucket->bucket_bytes, i * STEP_BYTES);
         ck_assert_uint_eq(bucket->n, i);
         ck_assert_uint_eq(bucket->n_most, N_MOST);
         ck_assert_uint_eq((uintptr_t)bucket % 64, 0);
     }
-    ck_assert_ptr_null(cushim_pool_buckets_find(buckets, STEP_BYTES / 2));
-    ck_assert_ptr_null(cushim_pool_buckets_find(buckets, 0));
+    ck_assert_ptr_null(cushim_mem_stream_buckets_find(buckets, STEP_BYTES / 2));
+    ck_assert_ptr_null(cushim_mem_stream_buckets_find(buckets, 0));
 }
 
 TEST(a_walk_meets_each_bin_once_and_the_loose_one_last) {
-    struct cushim_pool_buckets *buckets = begin();
-    struct cushim_pool_bucket *bucket = NULL, *last = NULL;
+    struct cushim_mem_stream_buckets *buckets = begin();
+    struct cushim_mem_stream_bucket *bucket = NULL, *last = NULL;
     size_t n = 0, n_blocks = 0;
     fill(buckets);
-    while ((bucket = cushim_pool_buckets_next(buckets, bucket))) {
+    while ((bucket = cushim_mem_stream_buckets_next(buckets, bucket))) {
         n++;
         n_blocks += bucket->n;
         last = bucket;
@@ -84,27 +86,27 @@ TEST(a_walk_meets_each_bin_once_and_the_loose_one_last) {
 
 /* A program of ever new sizes does not pay for those of long ago. */
 TEST(bins_without_a_block_go_when_there_is_no_room) {
-    struct cushim_pool_buckets *buckets = begin();
+    struct cushim_mem_stream_buckets *buckets = begin();
     for (size_t i = 1; i <= N_BUCKETS; i++)
-        cushim_pool_buckets_make(buckets, i * STEP_BYTES, N_MOST);
+        cushim_mem_stream_buckets_make(buckets, i * STEP_BYTES, N_MOST);
     ck_assert_uint_lt(HASH_COUNT(buckets->table), N_BUCKETS / 10);
-    ck_assert_ptr_nonnull(cushim_pool_buckets_find(buckets, N_BUCKETS * STEP_BYTES));
-    ck_assert_ptr_null(cushim_pool_buckets_find(buckets, STEP_BYTES));
+    ck_assert_ptr_nonnull(cushim_mem_stream_buckets_find(buckets, N_BUCKETS * STEP_BYTES));
+    ck_assert_ptr_null(cushim_mem_stream_buckets_find(buckets, STEP_BYTES));
 }
 
 TEST(without_host_memory_the_loose_bin_serves_and_nothing_is_lost) {
-    struct cushim_pool_buckets *buckets = begin();
+    struct cushim_mem_stream_buckets *buckets = begin();
     has_no_memory = true;
-    ck_assert_ptr_eq(cushim_pool_buckets_make(buckets, STEP_BYTES, N_MOST), &buckets->loose);
+    ck_assert_ptr_eq(cushim_mem_stream_buckets_make(buckets, STEP_BYTES, N_MOST), &buckets->loose);
     has_no_memory = false;
     has_no_table = true;
-    ck_assert_ptr_eq(cushim_pool_buckets_make(buckets, STEP_BYTES, N_MOST), &buckets->loose);
+    ck_assert_ptr_eq(cushim_mem_stream_buckets_make(buckets, STEP_BYTES, N_MOST), &buckets->loose);
     has_no_table = false;
-    ck_assert_ptr_null(cushim_pool_buckets_find(buckets, STEP_BYTES));
+    ck_assert_ptr_null(cushim_mem_stream_buckets_find(buckets, STEP_BYTES));
     for (size_t i = 1; i <= N_FULL; i++)
-        cushim_pool_buckets_make(buckets, i * STEP_BYTES, N_MOST)->n = i;
+        cushim_mem_stream_buckets_make(buckets, i * STEP_BYTES, N_MOST)->n = i;
     has_no_memory = true;
-    ck_assert_ptr_eq(cushim_pool_buckets_make(buckets, (N_FULL + 1) * STEP_BYTES, N_MOST),
+    ck_assert_ptr_eq(cushim_mem_stream_buckets_make(buckets, (N_FULL + 1) * STEP_BYTES, N_MOST),
                      &buckets->loose);
     ck_assert_uint_eq(buckets->loose.n_most, 0); /* each free into it is looked after */
     for (size_t i = 1; i <= N_FULL; i++)
@@ -113,15 +115,16 @@ TEST(without_host_memory_the_loose_bin_serves_and_nothing_is_lost) {
 }
 
 TEST(cleared_it_is_empty_and_serves_again) {
-    struct cushim_pool_buckets *buckets = begin();
+    struct cushim_mem_stream_buckets *buckets = begin();
     fill(buckets);
     buckets->loose.n = 3;
-    cushim_pool_buckets_clear(buckets);
+    cushim_mem_stream_buckets_clear(buckets);
     ck_assert_uint_eq(buckets->loose.n, 0);
-    ck_assert_ptr_eq(cushim_pool_buckets_next(buckets, NULL), &buckets->loose);
-    ck_assert_ptr_null(cushim_pool_buckets_find(buckets, STEP_BYTES));
-    struct cushim_pool_bucket *bucket = cushim_pool_buckets_make(buckets, STEP_BYTES, 2 * N_MOST);
-    ck_assert_ptr_eq(cushim_pool_buckets_find(buckets, STEP_BYTES), bucket);
+    ck_assert_ptr_eq(cushim_mem_stream_buckets_next(buckets, NULL), &buckets->loose);
+    ck_assert_ptr_null(cushim_mem_stream_buckets_find(buckets, STEP_BYTES));
+    struct cushim_mem_stream_bucket *bucket =
+        cushim_mem_stream_buckets_make(buckets, STEP_BYTES, 2 * N_MOST);
+    ck_assert_ptr_eq(cushim_mem_stream_buckets_find(buckets, STEP_BYTES), bucket);
     ck_assert_uint_eq(bucket->n, 0);
     ck_assert_uint_eq(bucket->n_most, 2 * N_MOST);
 }

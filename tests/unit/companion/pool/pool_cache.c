@@ -10,17 +10,17 @@ enum { BYTES = 5000 };
 
 static struct cushim_pool_heap *heap_of(struct cushim_pool *p) {
     cushim_devptr a = take(p, BYTES, CUSHIM_STREAM_ALL);
-    struct cushim_pool_heap *heap = cushim_pool_heap_block(a)->heap;
+    struct cushim_pool_heap *heap = cushim_pool_block(a)->heap;
     give(p, a, CUSHIM_STREAM_ALL);
     return heap;
 }
 
-static struct cushim_pool_cache *cache_of(struct cushim_pool_heap *heap, CUstream handle,
-                                          const void *thread) {
+static struct cushim_mem_stream_cache *cache_of(struct cushim_pool_heap *heap, CUstream handle,
+                                                const void *thread) {
     uint32_t life;
-    return cushim_pool_cache_of(
+    return cushim_mem_stream_cache_of(
         heap,
-        &(struct cushim_pool_stream){.context = heap->context, .handle = handle, .thread = thread},
+        &(struct cushim_mem_stream){.context = heap->context, .handle = handle, .thread = thread},
         "test", &life);
 }
 
@@ -28,41 +28,41 @@ TEST(the_default_streams_of_two_threads_have_a_cache_each) {
     struct cushim_pool *p = create(NULL);
     struct cushim_pool_heap *heap = heap_of(p);
     int one, two;
-    struct cushim_pool_cache *first = cache_of(heap, CU_STREAM_PER_THREAD, &one);
+    struct cushim_mem_stream_cache *first = cache_of(heap, CU_STREAM_PER_THREAD, &one);
     ck_assert_ptr_ne(cache_of(heap, CU_STREAM_PER_THREAD, &two), first);
     ck_assert_ptr_eq(cache_of(heap, CU_STREAM_PER_THREAD, &one), first);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
-TEST(no_block_leaves_that_was_freed_after_the_moment) {
+TEST(no_block_leaves_that_was_freed_after_the_epoch) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     cushim_devptr a = take(p, BYTES, s), b = take(p, BYTES, s);
-    struct cushim_pool_block *first = cushim_pool_heap_block(a);
-    struct cushim_pool_block *second = cushim_pool_heap_block(b);
-    struct cushim_pool_cache *cache = first->cache;
+    struct cushim_mem_stream_block *first = cushim_pool_block(a);
+    struct cushim_mem_stream_block *second = cushim_pool_block(b);
+    struct cushim_mem_stream_cache *cache = first->cache;
     give(p, a, s);
     cushim_mem_fence_close(&first->heap->context->fence);
     give(p, b, s);
-    ck_assert_uint_lt(first->moment, second->moment);
-    ck_assert_ptr_eq(cushim_pool_cache_pop_earliest(cache, first->moment, false), first);
-    ck_assert_ptr_null(cushim_pool_cache_pop_earliest(cache, first->moment, false));
-    ck_assert_ptr_eq(cushim_pool_cache_pop_earliest(cache, second->moment, false), second);
-    ck_assert_ptr_eq(cushim_pool_cache_put(cache, cache->life, first), cache);
-    ck_assert_ptr_eq(cushim_pool_cache_put(cache, cache->life, second), cache);
+    ck_assert_uint_lt(first->epoch, second->epoch);
+    ck_assert_ptr_eq(cushim_mem_stream_cache_pop_earliest(cache, first->epoch, false), first);
+    ck_assert_ptr_null(cushim_mem_stream_cache_pop_earliest(cache, first->epoch, false));
+    ck_assert_ptr_eq(cushim_mem_stream_cache_pop_earliest(cache, second->epoch, false), second);
+    ck_assert_ptr_eq(cushim_mem_stream_cache_put(cache, cache->life, first), cache);
+    ck_assert_ptr_eq(cushim_mem_stream_cache_put(cache, cache->life, second), cache);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
 struct own {
     struct cushim_pool *pool;
-    struct cushim_pool_cache *cache;
+    struct cushim_mem_stream_cache *cache;
 };
 
 /* Frees a block on the thread's own stream while work there may still use it. */
 static void *free_and_end(void *cookie) {
     struct own *own = cookie;
     cushim_devptr a = take(own->pool, BYTES, CUSHIM_STREAM_PER_THREAD);
-    own->cache = cushim_pool_heap_block(a)->cache;
+    own->cache = cushim_pool_block(a)->cache;
     ck_assert_int_eq(cushim_memory_set8_async(a, 1, BYTES, CUSHIM_STREAM_PER_THREAD), CUSHIM_OK);
     give(own->pool, a, CUSHIM_STREAM_PER_THREAD);
     return NULL;
@@ -72,7 +72,7 @@ static void leave_unfenced(struct own *own) {
     pthread_t thread;
     ck_assert_int_eq(pthread_create(&thread, NULL, free_and_end, own), 0);
     pthread_join(thread, NULL);
-    ck_assert(cushim_pool_cache_is_gone(own->cache));
+    ck_assert(cushim_mem_stream_cache_is_gone(own->cache));
 }
 
 /* Its thread ended without a fence: none is under way, and yet its block is not over. */

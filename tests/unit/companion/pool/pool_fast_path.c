@@ -66,7 +66,7 @@ static struct cushim_pool_remembered *row_of(const struct fixture *fixture) {
 static bool is_fast(const struct fixture *fixture) {
     const struct cushim_pool_remembered *row = row_of(fixture);
     return cushim_pool_row_is_fast(row, fixture->p, fixture->s) &&
-           cushim_pool_cache_is_of(row->cache, row->life);
+           cushim_mem_stream_cache_is_of(row->cache, row->life);
 }
 
 static struct cushim_pool_stats stats_of(const struct fixture *fixture) {
@@ -146,12 +146,12 @@ TEST(what_is_remembered_of_another_address_is_not_taken) {
  */
 TEST(more_blocks_than_a_batch_go_back_at_once_too) {
     struct fixture fixture = begin();
-    cushim_devptr blocks[3 * CUSHIM_POOL_BATCH_BLOCKS / 2];
+    cushim_devptr blocks[3 * CUSHIM_MEM_STREAM_BATCH_BLOCKS / 2];
     unsigned n = sizeof blocks / sizeof *blocks;
     for (unsigned i = 0; i < n; i++)
         blocks[i] = take(&fixture, BYTES, fixture.s);
     for (unsigned i = 0; i < n; i++) {
-        bool is_batch_over = (i + 1) % CUSHIM_POOL_BATCH_BLOCKS == 0;
+        bool is_batch_over = (i + 1) % CUSHIM_MEM_STREAM_BATCH_BLOCKS == 0;
         row_of(&fixture)->has_preload = true; /* which the slow path looks after, and is none */
         ck_ok(cushim_pool_free(fixture.p, 0, blocks[i], BYTES, fixture.s));
         ck_assert_msg(row_of(&fixture)->has_preload != is_batch_over, "%u", i);
@@ -399,7 +399,7 @@ TEST(threads_that_free_into_each_others_caches_do_not_wait_for_each_other) {
 /* Several batches, of a size of its own. */
 static void *free_batches(void *argument) {
     const struct visitor *visitor = argument;
-    cushim_devptr blocks[4 * CUSHIM_POOL_BATCH_BLOCKS];
+    cushim_devptr blocks[4 * CUSHIM_MEM_STREAM_BATCH_BLOCKS];
     unsigned n = sizeof blocks / sizeof *blocks;
     for (unsigned turn = 0; turn < 3; turn++) {
         for (unsigned i = 0; i < n; i++)

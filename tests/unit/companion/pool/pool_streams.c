@@ -298,7 +298,7 @@ TEST(what_else_is_wrong_with_such_a_free_is_refused_as_ever) {
 static unsigned count_caches(void) {
     unsigned n = 0;
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_heap_next(heap));) {
-        for (const struct cushim_pool_cache *at = heap->caches; at; at = at->next)
+        for (const struct cushim_mem_stream_cache *at = heap->caches; at; at = at->next)
             n++;
     }
     return n;
@@ -375,16 +375,16 @@ TEST(a_late_free_waits_for_all) {
     struct cushim_stream *s = new_stream();
     cushim_devptr late = take(p, 5000, CUSHIM_STREAM_ALL);
     give(p, take(p, 5000, s), s);
-    struct cushim_pool_block *block = cushim_pool_heap_block(late);
-    struct cushim_pool_cache *cache = block->heap->caches;
+    struct cushim_mem_stream_block *block = cushim_pool_block(late);
+    struct cushim_mem_stream_cache *cache = block->heap->caches;
     uint32_t life = cache->life;
     ck_assert_int_eq(cushim_stream_destroy(s), CUSHIM_OK);
     struct cushim_stream *t = new_stream();
     give(p, take(p, 5000, t), t);
     ck_assert_ptr_eq(block->heap->caches, cache);
     ck_assert_uint_ne(cache->life, life);
-    ck_assert(cushim_pool_block_take(block, late));
-    ck_assert_ptr_eq(cushim_pool_cache_put(cache, life, block), block->heap->all);
+    ck_assert(cushim_mem_stream_block_take(block, late));
+    ck_assert_ptr_eq(cushim_mem_stream_cache_put(cache, life, block), block->heap->all);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
@@ -393,8 +393,8 @@ TEST(a_late_request_gets_nothing_by_the_order_of_another_stream) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
     cushim_devptr a = take(p, 5000, s);
-    const struct cushim_pool_block *block = cushim_pool_heap_block(a);
-    struct cushim_pool_cache *cache = block->heap->caches;
+    const struct cushim_mem_stream_block *block = cushim_pool_block(a);
+    struct cushim_mem_stream_cache *cache = block->heap->caches;
     size_t bucket_bytes = block->bucket_bytes;
     uint32_t life = cache->life;
     give(p, a, s);
@@ -402,11 +402,11 @@ TEST(a_late_request_gets_nothing_by_the_order_of_another_stream) {
     struct cushim_stream *t = new_stream();
     give(p, take(p, 5000, t), t);
     ck_assert_ptr_eq(block->heap->caches, cache);
-    ck_assert_ptr_null(cushim_pool_cache_take(cache, bucket_bytes, life));
-    ck_assert_uint_eq(cushim_pool_cache_count(cache, bucket_bytes), 1);
-    ck_assert_ptr_eq(cushim_pool_cache_take(cache, bucket_bytes, cache->life), block);
+    ck_assert_ptr_null(cushim_mem_stream_cache_take(cache, bucket_bytes, life));
+    ck_assert_uint_eq(cushim_mem_stream_cache_count(cache, bucket_bytes), 1);
+    ck_assert_ptr_eq(cushim_mem_stream_cache_take(cache, bucket_bytes, cache->life), block);
     ck_assert_ptr_eq(
-        cushim_pool_cache_put(cache, cache->life, cushim_pool_heap_block(block->address)), cache);
+        cushim_mem_stream_cache_put(cache, cache->life, cushim_pool_block(block->address)), cache);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
