@@ -35,11 +35,12 @@ static struct cushim_pool_memory *memory_of_thread(void) {
 /* Nothing stands against the fast path. */
 static bool is_calm(const struct cushim_pool_object *pool,
                     const struct cushim_mem_stream_cache *cache) {
-    const struct cushim_pool_heap *heap = cache->heap;
+    const struct cushim_pool_heap *heap = cushim_pool_heap_of(cache->streams);
+    struct cushim_context_object *context = cushim_pool_context_of(cache);
     return !atomic_load(&pool->object.is_closed) && !cushim_graph_resources_is_due() &&
            !pool->is_checked && !pool->options.cap_live_bytes && atomic_load(&pool->is_holding) &&
            !atomic_load(&pool->n_freezes) && !cushim_context_is_dead(heap->context) &&
-           !cushim_context_is_dead(cache->of.context) && !cushim_capture_count(cache->of.context);
+           !cushim_context_is_dead(context) && !cushim_capture_count(context);
 }
 
 enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
@@ -51,7 +52,7 @@ enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
         struct cushim_stream_object *object = cushim_handle_pin(pin, CUSHIM_KIND_STREAM, s);
         if (!object && (!call->address || !cushim_handle_is_closed(CUSHIM_KIND_STREAM, s)))
             return cushim_fail(call->what, CUSHIM_BADHANDLE, "stream=%p", (void *)s);
-        stream->context = object ? object->object.context : NULL;
+        stream->fence = object ? &object->object.context->fence : NULL;
         /* the work of one that was closed is somewhere in the context's */
         stream->handle = object ? object->handle : CUSHIM_MEM_STREAM_ALL;
     }
@@ -66,9 +67,9 @@ static enum cushim_status look_up(struct cushim_pool_call *call, struct cushim_s
     struct cushim_mem_stream stream;
     struct cushim_pin pin;
     CUSHIM_TRY(cushim_pool_stream_of(call, s, &stream, &pin));
-    if (!stream.context)
-        stream.context = call->heap->context;
-    call->cache = cushim_mem_stream_cache_of(call->heap, &stream, call->what, &call->life);
+    if (!stream.fence)
+        stream.fence = &call->heap->context->fence;
+    call->cache = cushim_mem_stream_cache_of(&call->heap->streams, &stream, &call->life);
     cushim_handle_unpin(&pin);
     return call->cache ? CUSHIM_OK
                        : cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof *call->cache);
@@ -89,13 +90,13 @@ enum cushim_status cushim_pool_find_cache(struct cushim_pool_call *call, struct 
     if (!memory)
         return look_up(call, s);
     struct cushim_pool_remembered *row = cushim_pool_row(memory, handle, s, (int)heap->kind);
-    if (!cushim_pool_row_is_of(row, handle, s) || row->cache->heap != heap ||
+    if (!cushim_pool_row_is_of(row, handle, s) || row->cache->streams != &heap->streams ||
         !cushim_mem_stream_cache_is_of(row->cache, row->life) || !is_open(s)) {
         row->pool = NULL;
         CUSHIM_TRY(look_up(call, s));
         *row = (struct cushim_pool_remembered){
             .pool = handle,
-            .stream = call->cache == heap->all ? CUSHIM_STREAM_ALL : s,
+            .stream = call->cache == heap->streams.all ? CUSHIM_STREAM_ALL : s,
             .cache = call->cache,
             .life = call->life,
             .target = cushim_pool_target(heap->context->device, (int)heap->kind)};
@@ -109,36 +110,30 @@ enum cushim_status cushim_pool_find_cache(struct cushim_pool_call *call, struct 
 
 /* ---- streams that go ---- */
 
-/* For each cache of a stream, in all pools: it goes, or (`begun`) a wait for it is over. */
-static void each_cache(struct cushim_scope *scope, CUstream stream, uint64_t begun) {
+/* In all pools: see cushim_mem_streams_note. */
+static void note(const struct cushim_scope *scope, CUstream stream, uint64_t begun) {
     struct cushim_pool_heap *heap = NULL;
     if (stream == CU_STREAM_LEGACY)
         stream = NULL;
-    while ((heap = cushim_pool_heap_next(heap))) {
-        for (struct cushim_mem_stream_cache *cache = NULL;
-             (cache = cushim_mem_streams_next(heap, cache));) {
-            pthread_mutex_lock(&heap->lock);
-            uint32_t life = cache->life; /* read first: no other stream gets it in the lock */
-            bool is_it = !cushim_mem_stream_cache_is_gone(cache) && !cache->of.thread &&
-                         cache->of.context == scope->context && cache->of.handle == stream;
-            pthread_mutex_unlock(&heap->lock);
-            if (is_it && begun)
-                cushim_mem_stream_cache_waited(cache, life, begun);
-            else if (is_it && stream)
-                cushim_mem_stream_cache_end(cache, scope->what);
-        }
-    }
+    while ((heap = cushim_pool_heap_next(heap)))
+        cushim_mem_streams_note(&heap->streams, &scope->context->fence, stream, begun);
 }
 
 /* A wrapper's default stream stays, and its cache in the same life. */
 static void stream_goes(struct cushim_scope *scope, CUstream stream) {
     if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
         cushim_changes_note();
-    each_cache(scope, stream, 0);
+    note(scope, stream, 0);
 }
 
 static void stream_done(struct cushim_scope *scope, CUstream stream, uint64_t begun) {
-    each_cache(scope, stream, begun);
+    note(scope, stream, begun);
+}
+
+void cushim_thread_end_pools(void) {
+    struct cushim_pool_heap *heap = NULL;
+    while ((heap = cushim_pool_heap_next(heap)))
+        cushim_mem_streams_end_thread(&heap->streams);
 }
 
 /* ---- what the ledger and others see ---- */
@@ -151,19 +146,19 @@ static bool find(uint64_t address, struct cushim_address_map_row *row) {
     size_t bytes = atomic_load_explicit(&block->asked_bytes, memory_order_relaxed);
     if (address - start >= bytes)
         return false;
-    struct cushim_pool_heap *heap = block->heap;
-    pthread_mutex_lock(&heap->lock);
-    bool is_there = atomic_load(&heap->is_used) && !atomic_load(&heap->is_lost);
+    struct cushim_pool_heap *heap = cushim_pool_heap_of(block->streams);
+    pthread_mutex_lock(&heap->streams.lock);
+    bool is_there = atomic_load(&heap->is_used) && !atomic_load(&heap->streams.is_lost);
     if (is_there)
         *row = (struct cushim_address_map_row){
             .start = start,
             .bytes = bytes,
             .kind = (enum cushim_memory_kind)heap->kind,
-            .flags = heap->core->flags,
+            .flags = heap->streams.heap->flags,
             .context = cushim_object_keep(heap->context),
             .owner = (struct cushim_object *)cushim_pool_keep_alive(heap->pool),
             .is_shared = !block->ref.extent->segment->is_dedicated};
-    pthread_mutex_unlock(&heap->lock);
+    pthread_mutex_unlock(&heap->streams.lock);
     return is_there;
 }
 
@@ -171,16 +166,16 @@ static size_t give(struct cushim_context_object *context, size_t bytes) {
     size_t n_bytes = 0;
     struct cushim_pool_heap *heap = NULL;
     while (n_bytes < bytes && (heap = cushim_pool_heap_next(heap))) {
-        pthread_mutex_lock(&heap->lock);
+        pthread_mutex_lock(&heap->streams.lock);
         bool is_meant = heap->context == context && heap->kind != CUSHIM_MEM_PINNED &&
-                        !atomic_load(&heap->is_lost);
+                        !atomic_load(&heap->streams.is_lost);
         /* so that the heap is no other pool's before this is done */
         struct cushim_pool_object *pool = is_meant ? cushim_pool_keep_alive(heap->pool) : NULL;
-        pthread_mutex_unlock(&heap->lock);
+        pthread_mutex_unlock(&heap->streams.lock);
         if (!pool) /* one without a pool keeps nothing idle */
             continue;
-        cushim_pool_reclaim(heap, "cushim_pool_alloc", bytes - n_bytes, CUSHIM_MEM_RECORD);
-        n_bytes += cushim_pool_give_back(heap, 0);
+        cushim_mem_streams_reclaim(&heap->streams, bytes - n_bytes, CUSHIM_MEM_RECORD);
+        n_bytes += cushim_mem_streams_trim(&heap->streams, 0);
         cushim_object_release(pool);
     }
     return n_bytes;
@@ -190,13 +185,13 @@ static void count(struct cushim_context_object *context, struct cushim_pressure_
     struct cushim_pool_heap *heap = NULL;
     while ((heap = cushim_pool_heap_next(heap))) {
         if (heap->context != context || heap->kind != CUSHIM_MEM_DEVICE ||
-            atomic_load(&heap->is_lost))
+            atomic_load(&heap->streams.is_lost))
             continue;
-        size_t idle_bytes = cushim_pool_idle_bytes(heap);
-        size_t used_bytes = atomic_load(&heap->core->live_bytes);
-        held->cached_bytes += idle_bytes + atomic_load(&heap->core->free_segment_bytes);
+        size_t idle_bytes = cushim_mem_streams_idle_bytes(&heap->streams);
+        size_t used_bytes = atomic_load(&heap->streams.heap->live_bytes);
+        held->cached_bytes += idle_bytes + atomic_load(&heap->streams.heap->free_segment_bytes);
         held->live_bytes += cushim_less(used_bytes, idle_bytes);
-        held->reusable_bytes += cushim_mem_reclaim_reusable_bytes(heap->core);
+        held->reusable_bytes += cushim_mem_reclaim_reusable_bytes(heap->streams.heap);
     }
 }
 
@@ -206,20 +201,21 @@ static bool release(const char *what, uint64_t start, bool is_host, enum cushim_
     (void)what;
     if (!block || cushim_mem_stream_block_address(block) != start)
         return false;
-    struct cushim_pool_heap *heap = block->heap;
-    pthread_mutex_lock(&heap->lock); /* once it is lost, the block may be another pool's soon */
-    uint64_t life = cushim_pool_heap_life(heap);
-    bool is_ours = !heap->pool && !atomic_load(&heap->is_lost) &&
+    struct cushim_pool_heap *heap = cushim_pool_heap_of(block->streams);
+    pthread_mutex_lock(
+        &heap->streams.lock); /* once it is lost, the block may be another pool's soon */
+    uint64_t life = cushim_mem_streams_life(&heap->streams);
+    bool is_ours = !heap->pool && !atomic_load(&heap->streams.is_lost) &&
                    is_host == (heap->kind == CUSHIM_MEM_PINNED) &&
                    cushim_mem_stream_block_take(block, start);
     bool is_held = is_ours && atomic_load(&block->n_holds);
     if (is_held)
         block->deferred_life = 1; /* it goes with the graph; no cache gets it */
-    pthread_mutex_unlock(&heap->lock);
+    pthread_mutex_unlock(&heap->streams.lock);
     if (is_ours)
         *status = CUSHIM_OK;
     if (is_ours && !is_held)
-        cushim_pool_heap_give(heap, block, life);
+        cushim_mem_stream_block_give(block, life);
     return is_ours;
 }
 
@@ -246,7 +242,7 @@ static void finish(struct cushim_object *object) {
     struct cushim_pool_heap *heap = atomic_load(&pool->heaps), *next;
     for (; heap; heap = next) {
         next = atomic_load(&heap->next);
-        cushim_pool_heap_close(heap, "cushim_pool_destroy");
+        cushim_pool_heap_close(heap);
     }
     cushim_object_release(pool->context);
     pthread_mutex_destroy(&pool->lock);

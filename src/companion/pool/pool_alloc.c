@@ -1,9 +1,9 @@
 /* How a pool serves: the stream's own idle block, another's that is over, the free lists, the
  * driver. */
-#include "base/clock.h"
 #include "base/try.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/pool/pool_call.h"
+#include "companion/pool/pool_serve.h"
 #include "memory/state/segments.h"
 
 /* Hand a block to the caller: counted, and LIVE. */
@@ -22,86 +22,15 @@ static void hand_out(struct cushim_pool_call *call) {
     size_t fallen_bytes = cushim_mem_stream_cache_fallen(cache);
     cushim_futex_lock_leave(&cache->lock);
     /* the block came after it fell */
-    cushim_pool_see_live(call->heap, cushim_less(fallen_bytes, block->bucket_bytes));
+    cushim_mem_streams_see_live(&call->heap->streams,
+                                cushim_less(fallen_bytes, block->bucket_bytes));
     cushim_mem_stream_block_set_live(block);
 }
 
-/* ---- from what is idle ---- */
-
-/* From any cache, if it is over. */
-static bool serve_over(struct cushim_pool_call *call) {
-    struct cushim_mem_stream_cache *cache = NULL;
-    while (!call->block && (cache = cushim_mem_streams_next(call->heap, cache)))
-        call->block = cushim_mem_stream_cache_take(cache, call->bucket_bytes, 0);
-    return call->block != NULL;
-}
-
-/*
- * The same, once all caches that have such a block were asked.  Who took each as soon as its fence
- * is complete would take it from a stream that is about to need it again, whose thread then takes
- * another's: threads on streams of their own would hand blocks to and fro at every pair.
- */
-static bool serve_asked(struct cushim_pool_call *call, enum cushim_mem_effort effort) {
-    for (struct cushim_mem_stream_cache *cache = NULL;
-         (cache = cushim_mem_streams_next(call->heap, cache));) {
-        if (cushim_mem_stream_cache_count(cache, call->bucket_bytes))
-            cushim_mem_stream_cache_prove(cache, call->what, effort);
-    }
-    return serve_over(call);
-}
-
-/* Fences are recorded where there are none yet.  A request for ALL waits a moment for them. */
-static bool serve_proven(struct cushim_pool_call *call) {
-    uint64_t until_ns = cushim_clock_ns() + (uint64_t)call->pool->options.poll_us * 1000;
-    bool is_served;
-    do
-        is_served = serve_asked(call, CUSHIM_MEM_RECORD);
-    while (!is_served && call->cache == call->heap->all && cushim_clock_ns() < until_ns);
-    return is_served;
-}
-
-static enum cushim_status serve_free_lists(struct cushim_pool_call *call) {
-    enum cushim_status status = CUSHIM_NOTFOUND;
-    if (call->bucket_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES) {
-        status = cushim_pool_heap_take(call->heap, call->bucket_bytes, CUSHIM_MEM_STREAM_CUT,
-                                       &call->block);
-        if (status == CUSHIM_NOTFOUND)
-            cushim_pool_unpin(call->heap, call->what);
-    }
-    return status == CUSHIM_NOTFOUND ? cushim_pool_heap_take(call->heap, call->bucket_bytes,
-                                                             CUSHIM_MEM_STREAM_FREE, &call->block)
-                                     : status;
-}
-
-/*
- * Streams that take turns would hand one block to and fro, with a fence each time, where each keeps
- * its own from then on.  So what needs no fence comes first: another cache's block that a fence
- * proves by now; of memory that is held already what is small; and as long as all that is idle
- * stays within what the pool may keep anyway, memory of the driver.
- */
 enum cushim_status cushim_pool_serve(struct cushim_pool_call *call) {
-    bool is_small = call->bucket_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES;
-    /* its own stream's newest; of a capture what is over */
-    call->block = cushim_mem_stream_cache_take(call->cache, call->bucket_bytes,
-                                               call->is_captured ? 0 : call->life);
-    if (call->block || serve_over(call))
-        return CUSHIM_OK;
-    bool has_pending = cushim_pool_count_idle(call->heap, call->bucket_bytes) != 0;
-    bool takes_turns = has_pending && call->cache->is_ordered;
-    bool is_kept = takes_turns && cushim_pool_idle_bytes(call->heap) + call->bucket_bytes <=
-                                      call->pool->options.keep_bytes;
-    if (takes_turns && (serve_asked(call, CUSHIM_MEM_ASK) ||
-                        ((is_small || is_kept) && serve_free_lists(call) == CUSHIM_OK)))
-        return CUSHIM_OK;
-    if (is_kept)
-        return CUSHIM_NOTFOUND;
-    if (has_pending && serve_proven(call))
-        return CUSHIM_OK;
-    enum cushim_status status = serve_free_lists(call);
-    if (status == CUSHIM_NOTFOUND && /* once what may not be held is on the free lists */
-        cushim_pool_settle(call->heap, call->what, call->bucket_bytes))
-        status = serve_free_lists(call);
-    return status;
+    /* in a capture a block serves only once it is over */
+    return cushim_mem_stream_cache_serve(call->cache, call->is_captured ? 0 : call->life,
+                                         call->bucket_bytes, &call->block);
 }
 
 /* ---- from the driver ---- */
@@ -110,8 +39,8 @@ enum cushim_status cushim_pool_fetch(struct cushim_pool_call *call) {
     struct cushim_scope scope;
     cushim_pool_heap_lose_dead();
     CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
-    enum cushim_status status =
-        cushim_pool_heap_take(call->heap, call->bucket_bytes, CUSHIM_MEM_STREAM_NEW, &call->block);
+    enum cushim_status status = cushim_mem_stream_block_obtain(
+        &call->heap->streams, call->bucket_bytes, CUSHIM_MEM_STREAM_NEW, &call->block);
     call->is_miss = true;
     if (status == CUSHIM_STATE) {
         status = cushim_scope_fail(&scope, CUSHIM_DEADCONTEXT, "device=%d", scope.context->device);
@@ -197,7 +126,8 @@ static inline __attribute__((always_inline)) struct cushim_mem_stream_bucket *
 turn_to(struct cushim_mem_stream_cache *cache, size_t bytes) {
     struct cushim_mem_stream_bucket *bucket = NULL;
     if (cache->is_ordered)
-        bucket = cushim_mem_stream_cache_recent(cache, cushim_pool_heap_bucket(cache->heap, bytes));
+        bucket = cushim_mem_stream_cache_recent(
+            cache, cushim_pool_heap_bucket(cushim_pool_heap_of(cache->streams), bytes));
     cache->recent_asked = bucket ? bytes : 0;
     return bucket;
 }

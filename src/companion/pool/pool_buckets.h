@@ -1,10 +1,5 @@
 /*
- * Buckets of pools: the size that a request is rounded to, by policy (COMPANION 2.9), and those of
- * a cache, its idle blocks by size (parts: pool_internal.h).
- *
- * FINE and POW2 waste at most an eighth and a half; all slots are multiples of 512 bytes whatever
- * the bucket says, since that is the grain of memory/layout/sizeclass.h.  What says so is pure.
- * The rest is with the cache's lock.
+ * The buckets of a stream cache: its idle blocks by size.  All with the cache's lock.
  */
 #ifndef CUSHIM_COMPANION_POOL_BUCKETS_H
 #define CUSHIM_COMPANION_POOL_BUCKETS_H
@@ -15,38 +10,6 @@
 #include <uthash.h>
 
 #include "base/bits.h"
-#include "cushim/pool.h"
-#include "memory/layout/sizeclass.h"
-#include "memory/provider/provider.h"
-
-/* Above 128 KiB a bucket ends where fewer of its blocks than natively would share a page of the
- * driver's: two of 704 KiB instead of three of 682.5. */
-static inline size_t cushim_pool_round_within_page(size_t bytes, size_t bucket) {
-    enum { PAGE_BYTES = CUSHIM_MEM_NATIVE_PAGE_BYTES };
-    if (bytes <= PAGE_BYTES / 16)
-        return bucket;
-    size_t n_blocks = PAGE_BYTES / cushim_rounded(bytes, CUSHIM_MEM_GRAIN_BYTES);
-    size_t most_bytes = PAGE_BYTES / n_blocks / CUSHIM_MEM_GRAIN_BYTES * CUSHIM_MEM_GRAIN_BYTES;
-    return bucket < most_bytes ? bucket : most_bytes;
-}
-
-/* The bucket of 0 .. 2^63-1 bytes; 0 of 0. */
-static inline size_t cushim_pool_round(const struct cushim_pool_options *options, size_t bytes) {
-    if (!bytes || options->policy == CUSHIM_POOL_POLICY_EXACT)
-        return bytes;
-    if (options->policy == CUSHIM_POOL_POLICY_POW2)
-        return bytes <= 256 ? bytes : (size_t)2 << cushim_log2_floor(bytes - 1);
-    if (bytes <= CUSHIM_MEM_PAGE_BYTES)
-        return cushim_rounded(bytes, CUSHIM_MEM_GRAIN_BYTES);
-    if (bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES)
-        return cushim_rounded(bytes, CUSHIM_MEM_LARGE_GRAIN_BYTES);
-    unsigned log2_steps = options->steps == 16 ? 4 : 3;
-    size_t step = (size_t)1 << (cushim_log2_floor(bytes - 1) - log2_steps);
-    step = step > CUSHIM_MEM_GRAIN_BYTES ? step : CUSHIM_MEM_GRAIN_BYTES;
-    return cushim_pool_round_within_page(bytes, cushim_rounded(bytes, step));
-}
-
-/* ---- of a cache ---- */
 
 struct cushim_mem_stream_block;
 

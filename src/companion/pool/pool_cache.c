@@ -2,9 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/bits.h"
 #include "base/try.h"
-#include "companion/capture/known_captures.h"
-#include "companion/core/thread.h"
 
 static _Thread_local uintptr_t this_thread __attribute__((tls_model("initial-exec")));
 
@@ -24,18 +23,17 @@ static struct cushim_mem_stream_bucket *find_or_make(struct cushim_mem_stream_ca
         cushim_mem_stream_buckets_find(&cache->buckets, bucket_bytes);
     if (bucket)
         return bucket;
-    const struct cushim_pool_heap *heap = cache->heap;
+    const struct cushim_mem_streams *streams = cache->streams;
+    size_t n_most = cushim_most(streams->most_bytes / bucket_bytes, streams->most_blocks);
     cache->recent = NULL; /* it may go, if it is empty */
     cache->recent_asked = 0;
-    return cushim_mem_stream_buckets_make(
-        &cache->buckets, bucket_bytes,
-        heap->is_free_long ? 0 : cushim_pool_heap_most(heap, bucket_bytes));
+    return cushim_mem_stream_buckets_make(&cache->buckets, bucket_bytes, n_most);
 }
 
 struct cushim_mem_stream_cache *cushim_mem_stream_cache_put(struct cushim_mem_stream_cache *cache,
                                                             uint32_t life,
                                                             struct cushim_mem_stream_block *block) {
-    struct cushim_mem_stream_cache *all = cache->heap->all;
+    struct cushim_mem_stream_cache *all = cache->streams->all;
     cushim_futex_lock_enter(&cache->lock);
     bool is_its = !cushim_mem_stream_cache_is_gone(cache) &&
                   (cache == all || cushim_mem_stream_cache_is_of(cache, life));
@@ -89,13 +87,31 @@ cushim_mem_stream_cache_pop_earliest(struct cushim_mem_stream_cache *cache, uint
     if (!cache->idle_bytes)
         return NULL;
     cushim_futex_lock_enter(&cache->lock);
-    struct cushim_mem_stream_block *block =
-        cache->ages.later == &cache->ages ? NULL : cushim_mem_stream_age_block(cache->ages.later);
+    struct cushim_mem_stream_block *block = cache->earliest;
     if (block && (block->epoch > last_epoch ||
                   (must_be_over && !cushim_mem_stream_block_is_over(cache, block))))
         block = NULL;
     if (block)
         cushim_mem_stream_cache_unlink(cache, block->bucket, block);
+    cushim_futex_lock_leave(&cache->lock);
+    return block;
+}
+
+struct cushim_mem_stream_block *
+cushim_mem_stream_cache_pop_fitting(struct cushim_mem_stream_cache *cache, size_t bucket_bytes,
+                                    uint32_t *life) {
+    struct cushim_mem_stream_bucket *bucket = NULL, *best = NULL;
+    cushim_futex_lock_enter(&cache->lock);
+    while ((bucket = cushim_mem_stream_buckets_next(&cache->buckets, bucket))) {
+        if (bucket->n && bucket->bucket_bytes >= bucket_bytes &&
+            bucket->bucket_bytes / 2 <= bucket_bytes &&
+            (!best || bucket->bucket_bytes < best->bucket_bytes))
+            best = bucket;
+    }
+    struct cushim_mem_stream_block *block = best ? cushim_mem_stream_bucket_oldest(best) : NULL;
+    if (block)
+        cushim_mem_stream_cache_unlink(cache, best, block);
+    *life = cache->life;
     cushim_futex_lock_leave(&cache->lock);
     return block;
 }
@@ -133,112 +149,105 @@ cushim_mem_stream_cache_pop_small(struct cushim_mem_stream_cache *cache) {
 
 static bool is_of(const struct cushim_mem_stream_cache *cache,
                   const struct cushim_mem_stream *stream) {
-    return !cushim_mem_stream_cache_is_gone(cache) && cache->of.context == stream->context &&
+    return !cushim_mem_stream_cache_is_gone(cache) && cache->of.fence == stream->fence &&
            cache->of.handle == stream->handle && cache->of.thread == stream->thread;
 }
 
 /* With its lock: that of the block that was freed last; 0: it has none. */
-static uint64_t latest_epoch(struct cushim_mem_stream_cache *cache) {
-    struct cushim_mem_stream_age *last = cache->ages.earlier;
-    return last == &cache->ages ? 0 : cushim_mem_stream_age_block(last)->epoch;
+static uint64_t latest_epoch(const struct cushim_mem_stream_cache *cache) {
+    return cache->earliest ? cache->earliest->earlier->epoch : 0; /* a ring that way */
 }
 
 /* With its lock: what is freed from here on is of the next batch; returns the last epoch of this.
  */
 static uint64_t close_batch(struct cushim_mem_stream_cache *cache) {
-    cache->closed_epoch = cushim_mem_fence_close(&cache->of.context->fence);
+    cache->closed_epoch = cushim_mem_fence_close(cache->of.fence);
     cache->open_blocks = cache->open_bytes = 0;
     return cache->closed_epoch;
 }
 
 /* With its lock.  What is in it is over from here on, and so may serve any stream. */
-static void begin(struct cushim_mem_stream_cache *cache, struct cushim_pool_heap *heap,
-                  const struct cushim_mem_stream *stream) {
+static void begin(struct cushim_mem_stream_cache *cache, const struct cushim_mem_stream *stream) {
     cache->of = *stream;
-    cache->is_ordered = stream->handle != CUSHIM_MEM_STREAM_ALL && heap->kind == CUSHIM_MEM_DEVICE;
+    cache->is_ordered = stream->handle != CUSHIM_MEM_STREAM_ALL && cache->streams->has_order;
     close_batch(cache);
     cache->done_epoch = cache->covered_epoch = cache->closed_epoch;
     atomic_fetch_add(&cache->life, 1);
 }
 
-/* With the heap's lock: make one the stream's whose own went, and all that it has is over.  Who
- * comes late may still look at its context, so that stays. */
-static bool reuse(struct cushim_mem_stream_cache *cache, struct cushim_pool_heap *heap,
-                  const struct cushim_mem_stream *stream) {
-    if ((cache->of.context && cache->of.context != stream->context) ||
+/* With the streams' lock: make one the stream's whose own went, and all that it has is over.  A
+ * thread that comes late may still look at its fence, so the context of that stays. */
+static bool reuse(struct cushim_mem_stream_cache *cache, const struct cushim_mem_stream *stream) {
+    if ((cache->of.fence && cache->of.fence != stream->fence) ||
         !cushim_mem_stream_cache_is_gone(cache) || !cushim_futex_lock_take(&cache->role))
         return false;
     cushim_futex_lock_enter(&cache->lock);
     bool is_ours = !cache->n_fences && latest_epoch(cache) <= cache->done_epoch;
-    if (is_ours && !cache->of.context)
-        cushim_object_keep(stream->context);
+    if (is_ours && !cache->of.fence)
+        stream->fence->host->keep(stream->fence);
     if (is_ours)
-        begin(cache, heap, stream);
+        begin(cache, stream);
     cushim_futex_lock_leave(&cache->lock);
     cushim_futex_lock_leave(&cache->role);
     return is_ours;
 }
 
-/* With the heap's lock: the stream's, or one that may become it; NULL: neither. *gone: one of those
- * that may not yet, by turns. */
-static struct cushim_mem_stream_cache *find(struct cushim_pool_heap *heap,
+/* With the streams' lock: the stream's, or one that may become it; NULL: neither. *gone: one of
+ * those that may not yet, by turns. */
+static struct cushim_mem_stream_cache *find(struct cushim_mem_streams *streams,
                                             const struct cushim_mem_stream *stream,
                                             struct cushim_mem_stream_cache **gone) {
-    struct cushim_mem_stream_cache *first =
-        atomic_load_explicit(&heap->caches, memory_order_relaxed);
-    struct cushim_mem_stream_cache *cache = first;
+    struct cushim_mem_stream_cache *first = cushim_mem_streams_next(streams, NULL), *cache = first;
     size_t n_gone = 0;
     while (cache && !is_of(cache, stream))
         cache = cache->next;
     if (cache)
         return cache;
-    for (cache = first; cache && !reuse(cache, heap, stream); cache = cache->next) {
-        if (cushim_mem_stream_cache_is_gone(cache) && n_gone++ <= heap->n_turns)
+    for (cache = first; cache && !reuse(cache, stream); cache = cache->next) {
+        if (cushim_mem_stream_cache_is_gone(cache) && n_gone++ <= streams->n_turns)
             *gone = cache;
     }
-    heap->n_turns = heap->n_turns + 1 < n_gone ? heap->n_turns + 1 : 0;
+    streams->n_turns = streams->n_turns + 1 < n_gone ? streams->n_turns + 1 : 0;
     return cache;
 }
 
-/* With the heap's lock. */
-static struct cushim_mem_stream_cache *make(struct cushim_pool_heap *heap,
+/* With the streams' lock. */
+static struct cushim_mem_stream_cache *make(struct cushim_mem_streams *streams,
                                             const struct cushim_mem_stream *stream) {
     struct cushim_mem_stream_cache *cache =
         aligned_alloc(_Alignof(struct cushim_mem_stream_cache), sizeof *cache);
     if (!cache)
         return NULL;
-    *cache = (struct cushim_mem_stream_cache){
-        .heap = heap,
-        .ages = {&cache->ages, &cache->ages},
-        .next = atomic_load_explicit(&heap->caches, memory_order_relaxed)};
-    reuse(cache, heap, stream);
-    atomic_store_explicit(&heap->caches, cache, memory_order_release);
+    *cache = (struct cushim_mem_stream_cache){.streams = streams,
+                                              .next = cushim_mem_streams_next(streams, NULL)};
+    reuse(cache, stream);
+    atomic_store_explicit(&streams->caches, cache, memory_order_release);
     return cache;
 }
 
-struct cushim_mem_stream_cache *cushim_mem_stream_cache_of(struct cushim_pool_heap *heap,
+struct cushim_mem_stream_cache *cushim_mem_stream_cache_of(struct cushim_mem_streams *streams,
                                                            const struct cushim_mem_stream *stream,
-                                                           const char *what, uint32_t *life) {
+                                                           uint32_t *life) {
     struct cushim_mem_stream_cache *gone = NULL;
-    pthread_mutex_lock(&heap->lock);
-    struct cushim_mem_stream_cache *cache = find(heap, stream, &gone);
+    pthread_mutex_lock(&streams->lock);
+    struct cushim_mem_stream_cache *cache = find(streams, stream, &gone);
     if (!cache && gone) { /* is it over by now? */
-        pthread_mutex_unlock(&heap->lock);
-        cushim_mem_stream_cache_prove(gone, what, CUSHIM_MEM_RECORD);
-        pthread_mutex_lock(&heap->lock);
-        cache = find(heap, stream, &gone);
+        pthread_mutex_unlock(&streams->lock);
+        cushim_mem_stream_cache_prove(gone, CUSHIM_MEM_RECORD);
+        pthread_mutex_lock(&streams->lock);
+        cache = find(streams, stream, &gone);
     }
     if (!cache)
-        cache = make(heap, stream);
+        cache = make(streams, stream);
     if (cache)
         *life = atomic_load_explicit(&cache->life, memory_order_relaxed);
-    pthread_mutex_unlock(&heap->lock);
+    pthread_mutex_unlock(&streams->lock);
     return cache;
 }
 
 /* ---- what is over ---- */
 
-/* In the role: what was freed up to a epoch is over.  True: all that is idle is, or has a fence.
+/* In the role: what was freed up to an epoch is over.  True: all that is idle is, or has a fence.
  */
 static bool note_done(struct cushim_mem_stream_cache *cache, uint64_t epoch) {
     cushim_futex_lock_enter(&cache->lock);
@@ -278,9 +287,8 @@ static bool needs_whole(const struct cushim_mem_stream_cache *cache) {
            (cache->of.thread && cache->of.thread != cushim_mem_stream_thread());
 }
 
-/* In the role and the scope of the stream's context. */
-static enum cushim_status record(struct cushim_scope *scope,
-                                 struct cushim_mem_stream_cache *cache) {
+/* In the role; the stream's context is current. */
+static enum cushim_status record(struct cushim_mem_stream_cache *cache) {
     struct cushim_mem_stream_batch *next = fence_at(cache, cache->n_fences);
     bool is_whole = needs_whole(cache);
     if (cache->n_fences == CUSHIM_MEM_STREAM_FENCES)
@@ -290,7 +298,7 @@ static enum cushim_status record(struct cushim_scope *scope,
     uint64_t epoch = close_batch(cache);
     cushim_futex_lock_leave(&cache->lock);
     /* a refusal is not to be the thread's last error */
-    CUSHIM_TRY(cushim_mem_stream_fence_record(&scope->context->fence, NULL,
+    CUSHIM_TRY(cushim_mem_stream_fence_record(cache->of.fence, NULL,
                                               is_whole ? NULL : &cache->of.handle, &next->fence));
     cache->covered_epoch = next->epoch = epoch;
     cache->n_fences++;
@@ -298,67 +306,65 @@ static enum cushim_status record(struct cushim_scope *scope,
 }
 
 /* In the role: wait for all fences, which makes `ask` find them complete. */
-static enum cushim_status wait_for_fences(struct cushim_scope *scope,
-                                          struct cushim_mem_stream_cache *cache) {
-    return cache->n_fences ? cushim_mem_stream_fence_wait(
-                                 &fence_at(cache, cache->n_fences - 1)->fence, scope->what)
-                           : CUSHIM_OK;
+static enum cushim_status wait_for_fences(struct cushim_mem_stream_cache *cache) {
+    return cache->n_fences
+               ? cushim_mem_stream_fence_wait(&fence_at(cache, cache->n_fences - 1)->fence, NULL)
+               : CUSHIM_OK;
 }
 
-static enum cushim_status record_and_wait(struct cushim_scope *scope,
-                                          struct cushim_mem_stream_cache *cache, bool is_covered,
+static enum cushim_status record_and_wait(struct cushim_mem_stream_cache *cache, bool is_covered,
                                           bool must_wait) {
     if (must_wait) { /* which makes room for one more */
-        CUSHIM_TRY(wait_for_fences(scope, cache));
+        CUSHIM_TRY(wait_for_fences(cache));
         ask(cache);
     }
     if (!is_covered)
-        CUSHIM_TRY(record(scope, cache));
-    return must_wait ? wait_for_fences(scope, cache) : CUSHIM_OK;
+        CUSHIM_TRY(record(cache));
+    return must_wait ? wait_for_fences(cache) : CUSHIM_OK;
 }
 
 /* In the role. */
-static enum cushim_status prove(struct cushim_mem_stream_cache *cache, const char *what,
+static enum cushim_status prove(struct cushim_mem_stream_cache *cache,
                                 enum cushim_mem_effort effort) {
-    struct cushim_context_object *context = cache->of.context;
-    struct cushim_scope scope;
-    if (!context) /* of a life of the heap that is over */
+    struct cushim_mem_fence *fence = cache->of.fence;
+    bool must_wait = effort == CUSHIM_MEM_WAIT, has_entered;
+    if (!fence) /* of a life of the heap that is over */
         return CUSHIM_OK;
-    bool is_dead = cushim_context_is_dead(context);
-    bool is_covered =
-        note_done(cache, is_dead ? UINT64_MAX : cushim_mem_fence_done(&context->fence));
-    bool must_wait = effort == CUSHIM_MEM_WAIT;
+    bool is_gone = cushim_mem_fence_is_gone(fence);
+    bool is_covered = note_done(cache, is_gone ? UINT64_MAX : cushim_mem_fence_done(fence));
     ask(cache);
-    if (is_dead || effort == CUSHIM_MEM_ASK || (is_covered && !(must_wait && cache->n_fences)))
+    if (is_gone || effort == CUSHIM_MEM_ASK || (is_covered && !(must_wait && cache->n_fences)))
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_call_begin_known(&scope, what, context));
-    enum cushim_status status =
-        cushim_call_end(&scope, record_and_wait(&scope, cache, is_covered, must_wait));
+    CUSHIM_TRY(cushim_mem_stream_fence_enter(fence, &has_entered));
+    enum cushim_status status = record_and_wait(cache, is_covered, must_wait);
+    cushim_mem_stream_fence_leave(fence, has_entered);
     ask(cache);
     return status;
 }
 
 enum cushim_status cushim_mem_stream_cache_prove(struct cushim_mem_stream_cache *cache,
-                                                 const char *what, enum cushim_mem_effort effort) {
+                                                 enum cushim_mem_effort effort) {
     if (effort == CUSHIM_MEM_WAIT)
         cushim_futex_lock_enter(&cache->role);
     else if (!cushim_futex_lock_take(&cache->role))
         return CUSHIM_OK;
-    enum cushim_status status = prove(cache, what, effort);
+    enum cushim_status status = prove(cache, effort);
     cushim_futex_lock_leave(&cache->role);
     return status;
 }
 
-static enum cushim_status order_behind(struct cushim_mem_stream_fence *fence, const char *what,
-                                       const struct cushim_mem_stream_cache *after) {
-    struct cushim_scope scope;
-    CUSHIM_TRY(cushim_call_begin_known(&scope, what, after->of.context));
-    return cushim_call_end(&scope, cushim_mem_stream_fence_order(fence, &after->of.context->fence,
-                                                                 what, after->of.handle));
+static enum cushim_status order_behind(struct cushim_mem_stream_fence *mark,
+                                       const struct cushim_mem_stream *stream) {
+    bool has_entered;
+    CUSHIM_TRY(cushim_mem_stream_fence_enter(stream->fence, &has_entered));
+    enum cushim_status status =
+        cushim_mem_stream_fence_order(mark, stream->fence, NULL, stream->handle);
+    cushim_mem_stream_fence_leave(stream->fence, has_entered);
+    return status;
 }
 
 enum cushim_status cushim_mem_stream_cache_order(struct cushim_mem_stream_cache *cache,
-                                                 const char *what, uint64_t epoch,
+                                                 uint64_t epoch,
                                                  const struct cushim_mem_stream_cache *after) {
     unsigned i = 0;
     cushim_futex_lock_enter(&cache->role);
@@ -367,7 +373,7 @@ enum cushim_status cushim_mem_stream_cache_order(struct cushim_mem_stream_cache 
     enum cushim_status status = epoch <= cache->done_epoch ? CUSHIM_OK
                                 : i == cache->n_fences
                                     ? CUSHIM_NOTFOUND
-                                    : order_behind(&fence_at(cache, i)->fence, what, after);
+                                    : order_behind(&fence_at(cache, i)->fence, &after->of);
     cushim_futex_lock_leave(&cache->role);
     return status;
 }
@@ -384,25 +390,6 @@ static void leave(struct cushim_mem_stream_cache *cache) {
     cushim_futex_lock_leave(&cache->lock);
 }
 
-void cushim_mem_stream_cache_end(struct cushim_mem_stream_cache *cache, const char *what) {
-    cushim_mem_stream_cache_prove(cache, what, CUSHIM_MEM_RECORD);
-    leave(cache);
-}
-
-void cushim_thread_end_pools(void) {
-    struct cushim_pool_heap *heap = NULL;
-    const void *thread = (const void *)this_thread;
-    while (thread && (heap = cushim_pool_heap_next(heap))) {
-        pthread_mutex_lock(&heap->lock);
-        for (struct cushim_mem_stream_cache *cache = NULL;
-             (cache = cushim_mem_streams_next(heap, cache));) {
-            if (cache->of.thread == thread)
-                leave(cache);
-        }
-        pthread_mutex_unlock(&heap->lock);
-    }
-}
-
 void cushim_mem_stream_cache_waited(struct cushim_mem_stream_cache *cache, uint32_t life,
                                     uint64_t begun) {
     if (!cushim_futex_lock_take(&cache->role))
@@ -412,14 +399,65 @@ void cushim_mem_stream_cache_waited(struct cushim_mem_stream_cache *cache, uint3
     cushim_futex_lock_leave(&cache->role);
 }
 
+void cushim_mem_streams_note(struct cushim_mem_streams *streams, struct cushim_mem_fence *fence,
+                             CUstream handle, uint64_t begun) {
+    const struct cushim_mem_stream stream = {.fence = fence, .handle = handle};
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(streams, cache));) {
+        pthread_mutex_lock(&streams->lock);
+        uint32_t life = cache->life; /* read first: no other stream gets it in the lock */
+        bool is_it = is_of(cache, &stream);
+        pthread_mutex_unlock(&streams->lock);
+        if (is_it && begun) {
+            cushim_mem_stream_cache_waited(cache, life, begun);
+        } else if (is_it && handle) {
+            cushim_mem_stream_cache_prove(cache, CUSHIM_MEM_RECORD);
+            leave(cache);
+        }
+    }
+}
+
+void cushim_mem_streams_end_thread(struct cushim_mem_streams *streams) {
+    pthread_mutex_lock(&streams->lock);
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         this_thread && (cache = cushim_mem_streams_next(streams, cache));) {
+        if (cache->of.thread == (const void *)this_thread)
+            leave(cache);
+    }
+    pthread_mutex_unlock(&streams->lock);
+}
+
+/* ---- of a heap ---- */
+
+bool cushim_mem_streams_begin(struct cushim_mem_streams *streams, struct cushim_mem_fence *fence) {
+    const struct cushim_mem_stream all = {.fence = fence, .handle = CUSHIM_MEM_STREAM_ALL};
+    uint32_t life;
+    streams->fence = fence;
+    streams->peak_bytes[0] = streams->peak_bytes[1] = 0;
+    atomic_store(&streams->n_evicted, 0);
+    streams->all = cushim_mem_stream_cache_of(streams, &all, &life);
+    return streams->all != NULL;
+}
+
+void cushim_mem_streams_end(struct cushim_mem_streams *streams) {
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(streams, cache));) {
+        struct cushim_mem_fence *fence = cache->of.fence;
+        cache->of.fence = NULL;
+        cache->counts = (struct cushim_mem_stream_counts){0}; /* a call may have counted late */
+        if (fence)
+            fence->host->let_go(fence);
+    }
+}
+
 void cushim_mem_stream_cache_forget(struct cushim_mem_stream_cache *cache) {
     cushim_futex_lock_enter(&cache->role);
     while (cache->n_fences)
         drop_first_fence(cache);
-    leave(cache); /* before all else: who comes late puts nothing in */
+    leave(cache); /* before all else: a thread that comes late puts nothing in */
     cushim_futex_lock_enter(&cache->lock);
     cushim_mem_stream_buckets_clear(&cache->buckets);
-    cache->ages = (struct cushim_mem_stream_age){&cache->ages, &cache->ages};
+    cache->earliest = NULL;
     cache->recent = NULL;
     cache->counts = (struct cushim_mem_stream_counts){0};
     cache->idle_bytes = cache->least_idle_bytes = 0;

@@ -1,31 +1,267 @@
 /*
- * Stream caches: the idle blocks that one stream freed, and when they are over (parts:
- * pool_internal.h).
+ * Stream caches: the idle blocks that a stream freed, and when they are over.
  *
- * A bucket holds the blocks of one size, the newest first.  Invariant: epochs never rise from new
- * to old, so that the oldest block is over first.
+ *   streams  what a heap has beside its own parts if its blocks are freed in the order of streams:
+ * a table of its blocks, and the stream caches cache    what one stream freed in a heap: buckets of
+ * idle blocks, newest first, and its stream fences block    one block while it is out of the free
+ * lists: live, idle in a cache, or held by a graph
+ *
+ * Time is told by the epochs of the fence of the stream's context (memory/fence/fence.h): a block
+ * remembers the epoch that it was freed in.  Before a stream fence is recorded its epoch is closed,
+ * and so is the cache's open batch; once the fence is complete, what was freed up to that epoch is
+ * over, as it is after a wait that began then.
+ *
+ * A bucket holds the blocks of one size.  Invariant: epochs never rise from new to old, so that the
+ * oldest block is over first.
+ *
+ * Locks, in this order, none held over a callback or a driver call that may wait: that of the
+ * streams, of a cache, of the heap.  The stream fences of a cache belong to the thread that has its
+ * `role`, which is taken before its lock and held over driver calls; a thread that has another lock
+ * only tries to take it.  Streams, caches and blocks are type-stable: nobody frees them, so that a
+ * look-up may meet them late.
  */
 #ifndef CUSHIM_COMPANION_POOL_CACHE_H
 #define CUSHIM_COMPANION_POOL_CACHE_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <utlist.h>
 
-#include "companion/pool/pool_internal.h"
+#include "base/futex.h"
+#include "cushim/types.h"
+#include "memory/fence/stream_fence.h"
+#include "memory/layout/block.h"
+#include "companion/pool/pool_buckets.h"
+
+enum {
+    CUSHIM_MEM_STREAM_BATCH_BLOCKS = 64, /* a cache records a fence after so many frees, */
+    CUSHIM_MEM_STREAM_BATCH_BYTES = 64 << 20,
+    CUSHIM_MEM_STREAM_FENCES = 32,    /* fences of a cache that are not complete */
+    CUSHIM_MEM_STREAM_LOG2_CHUNK = 9, /* blocks of a table's chunk */
+    CUSHIM_MEM_STREAM_N_CHUNKS = 1 << 14
+};
+
+struct cushim_mem_heap;
+struct cushim_mem_streams;
+struct cushim_mem_stream_cache;
+
+/*
+ * Two lines of its own, and all that a hit and a free write is here: the metadata of four small
+ * blocks share a line, which streams of several threads would pass to and fro.  That says LIVE
+ * until the block is back in the free lists.
+ */
+struct cushim_mem_stream_block {
+    /* set when it comes out of the free lists, constant until it goes back; 0: it is a spare */
+    _Alignas(64) atomic_uint_fast64_t address;
+    _Atomic uint32_t state; /* enum cushim_mem_state: LIVE, else DEFERRED */
+    atomic_uint n_holds;    /* captures and graphs that keep it; written under the streams' lock */
+    atomic_size_t asked_bytes; /* while it is LIVE */
+    size_t bucket_bytes;       /* as the address */
+    /* the cache's lock */
+    struct cushim_mem_stream_block *newer, *older; /* in a bucket; older: among the spares, too */
+    struct cushim_mem_stream_block *earlier,
+        *later;                              /* idle in the cache, by when they were freed */
+    uint64_t epoch;                          /* that it was freed in */
+    struct cushim_mem_stream_bucket *bucket; /* that it is idle in */
+    /* LIVE: the cache of the stream that it was allocated for.  Idle: the cache that it lies in.
+     * Held by a graph: the cache of the stream that freed it. */
+    _Atomic(struct cushim_mem_stream_cache *) cache;
+    struct cushim_mem_streams *streams; /* constant for good, as is the index */
+    struct cushim_mem_blockref ref;     /* as the address */
+    uint32_t index;                     /* in the table; its metadata has it as `user` */
+    /* The streams' lock: the life of its cache when it was freed while held, so that the last
+     * holder takes it back; 0: it was not. */
+    uint32_t deferred_life;
+    bool is_poisoned; /* a mark of the thread that has the block, for the owner of the heap */
+};
+
+_Static_assert(sizeof(struct cushim_mem_stream_block) == 128, "two lines");
+
+static inline uint64_t
+cushim_mem_stream_block_address(const struct cushim_mem_stream_block *block) {
+    return atomic_load_explicit(&block->address, memory_order_acquire);
+}
+
+static inline bool cushim_mem_stream_block_is_live(const struct cushim_mem_stream_block *block) {
+    return atomic_load_explicit(&block->state, memory_order_acquire) == CUSHIM_MEM_LIVE;
+}
+
+/* It is the caller's: asked_bytes were written before. */
+static inline void cushim_mem_stream_block_set_live(struct cushim_mem_stream_block *block) {
+    atomic_store_explicit(&block->state, CUSHIM_MEM_LIVE, memory_order_release);
+}
+
+/*
+ * LIVE -> DEFERRED, of several threads one.
+ *
+ * The caller found the block by its address without a lock.  Blocks are type-stable, but between
+ * that look and the exchange a block that another thread freed may have gone to the free lists and
+ * come out at another address, so the address is looked at once more: after the exchange the block
+ * is ours, and stays where it is.  Only a program that frees an address twice at once gets there.
+ */
+static inline bool cushim_mem_stream_block_take(struct cushim_mem_stream_block *block,
+                                                uint64_t address) {
+    uint32_t live = CUSHIM_MEM_LIVE;
+    if (!atomic_compare_exchange_strong(&block->state, &live, CUSHIM_MEM_DEFERRED))
+        return false;
+    if (__builtin_expect(cushim_mem_stream_block_address(block) == address, 1))
+        return true;
+    cushim_mem_stream_block_set_live(block);
+    return false;
+}
+
+/* A batch of frees that has a stream fence, and the epoch up to which that covers them. */
+struct cushim_mem_stream_batch {
+    struct cushim_mem_stream_fence fence;
+    uint64_t epoch;
+};
+
+struct cushim_mem_stream_counts {
+    uint64_t n_hits, n_misses, n_frees;
+    /* by what this cache was named for; may be below 0 */
+    int64_t live_blocks, live_bytes, asked_bytes;
+};
+
+/* A block is live, or (sign -1) no more; with the lock of the cache that is named. */
+static inline void cushim_mem_stream_count_live(struct cushim_mem_stream_counts *counts,
+                                                int64_t sign,
+                                                const struct cushim_mem_stream_block *block,
+                                                size_t asked_bytes) {
+    counts->live_blocks += sign;
+    counts->live_bytes += sign * (int64_t)block->bucket_bytes;
+    counts->asked_bytes += sign * (int64_t)asked_bytes;
+}
+
+/* A stream as a request or a free names it. */
+struct cushim_mem_stream {
+    struct cushim_mem_fence *fence; /* of its context */
+    CUstream handle;                /* NULL: legacy; or CUSHIM_MEM_STREAM_ALL */
+    const void *thread; /* whose own default stream it is, CU_STREAM_PER_THREAD; else NULL */
+};
+
+/* All streams of a context, as the public header names them. */
+#define CUSHIM_MEM_STREAM_ALL ((CUstream)CUSHIM_STREAM_ALL)
+
+/* What a hit and a free touch stands first, in three lines. */
+struct cushim_mem_stream_cache {
+    _Alignas(128) struct cushim_futex_lock lock; /* most caches are one thread's */
+    /* Odd: a stream's.  Rises, under the lock, when the stream or its owner goes: a thread that
+     * comes late sees that it is theirs no more.  Read without the lock, too. */
+    atomic_uint life;
+    bool is_ordered; /* its blocks serve its own stream at once */
+    struct cushim_mem_stream_bucket
+        *recent;         /* of buckets: the last that a hit or a free was of, or NULL */
+    size_t recent_asked; /* a request of so many bytes is `recent`'s, in order; 0: unknown */
+    struct cushim_mem_stream of; /* its context is kept; constant while in use */
+    uint64_t closed_epoch;       /* later frees are of the open batch */
+    struct cushim_mem_stream_counts counts;
+    atomic_size_t idle_bytes;       /* read unlocked too */
+    size_t least_idle_bytes;        /* since cushim_mem_stream_cache_fallen */
+    size_t open_blocks, open_bytes; /* idle blocks of the open batch */
+    uint64_t done_epoch;            /* what was freed up to it is over, */
+    uint64_t covered_epoch;         /* or has a fence; of the role */
+    struct cushim_mem_stream_buckets buckets;
+    struct cushim_mem_stream_block
+        *earliest;                 /* of all idle blocks, by utlist.h: epochs never fall */
+    struct cushim_futex_lock role; /* the thread that has it records and asks, and has the fences */
+    struct cushim_mem_stream_batch fences[CUSHIM_MEM_STREAM_FENCES];
+    unsigned first_fence;
+    atomic_uint n_fences;                 /* read without the role, too */
+    struct cushim_mem_streams *streams;   /* constant for good */
+    struct cushim_mem_stream_cache *next; /* of the streams: rises at the head only */
+};
+
+struct cushim_mem_stream_table {
+    _Atomic(struct cushim_mem_stream_block *) chunks[CUSHIM_MEM_STREAM_N_CHUNKS];
+    uint32_t n_blocks; /* ever made, */
+    uint32_t n_used;   /* and of those out of the free lists */
+    struct cushim_mem_stream_block *spare;
+};
+
+/* What the owner of a heap is told. */
+struct cushim_mem_streams_owner {
+    /* A block goes to the free lists, so that nobody finds its address any more. */
+    void (*block_went)(uint64_t address);
+    /* The last block of a heap without an owner is back, and is_lost is set: abandon the heap. */
+    void (*last_went)(struct cushim_mem_streams *streams);
+};
+
+struct cushim_mem_streams {
+    struct cushim_mem_heap *heap; /* constant for good */
+    /* constant while in use */
+    const struct cushim_mem_streams_owner *owner;
+    struct cushim_mem_fence *fence;      /* of the heap's context */
+    struct cushim_mem_stream_cache *all; /* the cache of ALL */
+    size_t most_bytes, most_blocks; /* a bucket may have, so that a free need not look after it */
+    size_t keep_bytes;              /* so much may be idle in any case */
+    uint64_t poll_ns;               /* a request for ALL waits so long for stream fences */
+    bool has_order;                 /* a block serves the stream that freed it at once */
+    pthread_mutex_t lock;           /* the table, the list of caches, and what follows */
+    bool is_orphan;                 /* its owner is gone: what comes back goes to the driver */
+    atomic_bool is_lost;            /* it is not open yet; or its context died, or the last block of
+                                       an orphan is back, and the thread that set it abandons the
+                                       heap; set under the lock */
+    size_t n_turns;                 /* which cache that is gone is asked after next */
+    /* the most that was live in the running second and in the one before */
+    size_t peak_bytes[2];
+    uint64_t peak_since_ns;
+    struct cushim_mem_stream_table table;
+    _Atomic(struct cushim_mem_stream_cache *) caches;
+    atomic_uint_fast64_t n_evicted; /* idle blocks that went to the free lists */
+};
+
+/* The next of all caches, `cache` NULL: the first; no lock. */
+static inline struct cushim_mem_stream_cache *
+cushim_mem_streams_next(const struct cushim_mem_streams *streams,
+                        struct cushim_mem_stream_cache *cache) {
+    return cache ? cache->next : atomic_load_explicit(&streams->caches, memory_order_acquire);
+}
+
+/* With its lock: is it the stream's still that it was at `life`? */
+static inline bool cushim_mem_stream_cache_is_of(const struct cushim_mem_stream_cache *cache,
+                                                 uint32_t life) {
+    return atomic_load_explicit(&cache->life, memory_order_relaxed) == life;
+}
+
+/* Its stream went: never ordered again; without its lock, too. */
+static inline bool cushim_mem_stream_cache_is_gone(const struct cushim_mem_stream_cache *cache) {
+    return !(atomic_load_explicit(&cache->life, memory_order_acquire) & 1);
+}
 
 /* A value of the calling thread's own, never another's. */
 const void *cushim_mem_stream_thread(void);
 
+/* ---- of a heap ---- */
+
+/* The heap serves a context of that fence from now on.  False: no host memory. */
+bool cushim_mem_streams_begin(struct cushim_mem_streams *streams, struct cushim_mem_fence *fence);
+
+/* Its blocks and caches are forgotten; it keeps no context from now on. */
+void cushim_mem_streams_end(struct cushim_mem_streams *streams);
+
 /*
- * The cache of a stream in a heap, made at need; NULL: no host memory.  Takes the heap's lock.
+ * The cache of a stream, made at need; NULL: no host memory.  Takes the streams' lock.
  *
  * One whose stream went becomes another's once all that it has is over, so there are never many
  * more than streams at once.  A call that found it before may come late: whoever relies on stream
  * order compares *life with the cache's under its lock; another one's is CUSHIM_STREAM_ALL's
  * business.
  */
-struct cushim_mem_stream_cache *cushim_mem_stream_cache_of(struct cushim_pool_heap *heap,
+struct cushim_mem_stream_cache *cushim_mem_stream_cache_of(struct cushim_mem_streams *streams,
                                                            const struct cushim_mem_stream *stream,
-                                                           const char *what, uint32_t *life);
+                                                           uint32_t *life);
+
+/* A stream is about to go (`begun` is 0): its blocks get a stream fence, and its cache is no
+ * stream's any more.  Else a wait for it is over that closed the epoch `begun` before. */
+void cushim_mem_streams_note(struct cushim_mem_streams *streams, struct cushim_mem_fence *fence,
+                             CUstream handle, uint64_t begun);
+
+/* The calling thread ends: the caches of its own default streams are nobody's any more.  No driver
+ * call. */
+void cushim_mem_streams_end_thread(struct cushim_mem_streams *streams);
 
 /* ---- all with the cache's lock ---- */
 
@@ -51,21 +287,12 @@ cushim_mem_stream_bucket_oldest(const struct cushim_mem_stream_bucket *bucket) {
     return bucket->newest ? bucket->newest->newer : NULL; /* a ring that way */
 }
 
-/* The block of an age that is not the ring's own. */
-static inline struct cushim_mem_stream_block *
-cushim_mem_stream_age_block(struct cushim_mem_stream_age *age) {
-    return (
-        struct cushim_mem_stream_block *)(void *)((char *)age -
-                                                  offsetof(struct cushim_mem_stream_block, age));
-}
-
 /* Take an idle block out of its cache; the bucket is its own. */
 static inline void cushim_mem_stream_cache_unlink(struct cushim_mem_stream_cache *cache,
                                                   struct cushim_mem_stream_bucket *bucket,
                                                   struct cushim_mem_stream_block *block) {
     DL_DELETE2(bucket->newest, block, newer, older);
-    block->age.later->earlier = block->age.earlier;
-    block->age.earlier->later = block->age.later;
+    DL_DELETE2(cache->earliest, block, earlier, later);
     bucket->n--;
     size_t idle_bytes = cache->idle_bytes - block->bucket_bytes;
     atomic_store_explicit(&cache->idle_bytes, idle_bytes, memory_order_relaxed);
@@ -92,13 +319,10 @@ static inline void cushim_mem_stream_cache_push_in(struct cushim_mem_stream_cach
                                                    struct cushim_mem_stream_bucket *bucket,
                                                    struct cushim_mem_stream_block *block) {
     size_t bucket_bytes = block->bucket_bytes;
-    block->epoch = cushim_mem_fence_tag(&cache->of.context->fence);
+    block->epoch = cushim_mem_fence_tag(cache->of.fence);
     block->bucket = bucket;
     DL_PREPEND2(bucket->newest, block, newer, older);
-    block->age =
-        (struct cushim_mem_stream_age){.later = &cache->ages, .earlier = cache->ages.earlier};
-    cache->ages.earlier->later = &block->age;
-    cache->ages.earlier = &block->age;
+    DL_APPEND2(cache->earliest, block, earlier, later);
     atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
     bucket->n++;
     size_t idle_bytes = cache->idle_bytes + bucket_bytes;
@@ -106,17 +330,6 @@ static inline void cushim_mem_stream_cache_push_in(struct cushim_mem_stream_cach
     cache->open_blocks++;
     cache->open_bytes += bucket_bytes;
 }
-
-/*
- * Without a lock: into the cache that it was freed into, if that is the stream's still, else behind
- * all work of the context (any life will do for the cache of ALL).  Returns where it is.
- *
- * NULL: the heap's context ended, so the table forgets the block, and nobody may touch it.  The
- * caller keeps the pool, so that the heap is not another pool's by then.
- */
-struct cushim_mem_stream_cache *cushim_mem_stream_cache_put(struct cushim_mem_stream_cache *cache,
-                                                            uint32_t life,
-                                                            struct cushim_mem_stream_block *block);
 
 /* The newest of a bucket; NULL: there is none.  Stream order: of an ordered cache alone. */
 static inline struct cushim_mem_stream_block *
@@ -130,6 +343,17 @@ cushim_mem_stream_cache_pop_from(struct cushim_mem_stream_cache *cache,
 
 /* ---- without a lock ---- */
 
+/*
+ * Into the cache that the block was freed into, if that is the stream's still, else behind all work
+ * of the context (any life will do for the cache of ALL).  Returns where it is.
+ *
+ * NULL: the heap's context ended, so the table forgets the block, and nobody may touch it.  The
+ * caller keeps the owner, so that the heap is not another owner's by then.
+ */
+struct cushim_mem_stream_cache *cushim_mem_stream_cache_put(struct cushim_mem_stream_cache *cache,
+                                                            uint32_t life,
+                                                            struct cushim_mem_stream_block *block);
+
 /* The newest of a bucket, for the stream that had the cache at `life` (0: for nobody); else the
  * oldest if it is over, or NULL. */
 struct cushim_mem_stream_block *cushim_mem_stream_cache_take(struct cushim_mem_stream_cache *cache,
@@ -138,11 +362,17 @@ struct cushim_mem_stream_block *cushim_mem_stream_cache_take(struct cushim_mem_s
 /* How many blocks of a bucket there are just now. */
 size_t cushim_mem_stream_cache_count(struct cushim_mem_stream_cache *cache, size_t bucket_bytes);
 
-/* The idle block that was freed first, if that was at `last_epoch` at the latest and it is
- * over (or whatever it is, where any will do); NULL: none. */
+/* The idle block that was freed first, if that was at `last_epoch` at the latest and it is over (or
+ * whatever it is, if any will do); NULL: none. */
 struct cushim_mem_stream_block *
 cushim_mem_stream_cache_pop_earliest(struct cushim_mem_stream_cache *cache, uint64_t last_epoch,
                                      bool must_be_over);
+
+/* The oldest block, over or not, of the smallest bucket that has `bucket_bytes` and not much more;
+ * NULL: none.  *life: of the cache, which may be another stream's when the block comes back. */
+struct cushim_mem_stream_block *
+cushim_mem_stream_cache_pop_fitting(struct cushim_mem_stream_cache *cache, size_t bucket_bytes,
+                                    uint32_t *life);
 
 /* Bytes of idle blocks that share segments with others. */
 size_t cushim_mem_stream_cache_small_bytes(struct cushim_mem_stream_cache *cache);
@@ -151,22 +381,25 @@ size_t cushim_mem_stream_cache_small_bytes(struct cushim_mem_stream_cache *cache
 struct cushim_mem_stream_block *
 cushim_mem_stream_cache_pop_small(struct cushim_mem_stream_cache *cache);
 
+/* The cache is empty from here on, and no stream's; its blocks are the caller's business. */
+void cushim_mem_stream_cache_forget(struct cushim_mem_stream_cache *cache);
+
 /* ---- without a lock: driver calls ---- */
 
 enum cushim_mem_effort {
-    CUSHIM_MEM_ASK,    /* the fences there are */
+    CUSHIM_MEM_ASK,    /* the stream fences there are */
     CUSHIM_MEM_RECORD, /* and make one for the open batch */
     CUSHIM_MEM_WAIT    /* and wait for them */
 };
 
 /**
  * See what is over.
- * @return CUSHIM_OK | what the driver said to a wait, or to a fence that was to be waited for;
- * CUSHIM_CAPTURE where a capture forbids the fence
- * Where another thread has the role, ASK and RECORD do nothing; WAIT waits for it.
+ * @return CUSHIM_OK | what the driver said to a wait, or to a fence that was to be waited for |
+ *         CUSHIM_CAPTURE (a capture forbids the fence)
+ * If another thread has the role, ASK and RECORD do nothing; WAIT waits for it.
  */
 enum cushim_status cushim_mem_stream_cache_prove(struct cushim_mem_stream_cache *cache,
-                                                 const char *what, enum cushim_mem_effort effort);
+                                                 enum cushim_mem_effort effort);
 
 /**
  * Let a stream wait for what the cache freed, by the device.
@@ -174,18 +407,12 @@ enum cushim_status cushim_mem_stream_cache_prove(struct cushim_mem_stream_cache 
  * @return CUSHIM_OK | CUSHIM_NOTFOUND (there is no fence for it) | what the driver said
  */
 enum cushim_status cushim_mem_stream_cache_order(struct cushim_mem_stream_cache *cache,
-                                                 const char *what, uint64_t epoch,
+                                                 uint64_t epoch,
                                                  const struct cushim_mem_stream_cache *after);
 
-/* The stream is about to go: its blocks are fenced, and the cache is no stream's any more. */
-void cushim_mem_stream_cache_end(struct cushim_mem_stream_cache *cache, const char *what);
-
-/* A wait for the stream is over that began at the epoch `begun`: what was freed before is over,
- * if the cache is the stream's still that it was at `life`. */
+/* A wait for the stream is over that closed the epoch `begun` before: what was freed up to then is
+ * over, if the cache is the stream's still that it was at `life`. */
 void cushim_mem_stream_cache_waited(struct cushim_mem_stream_cache *cache, uint32_t life,
                                     uint64_t begun);
-
-/* The cache is empty from here on, and no stream's; its blocks are the caller's business. */
-void cushim_mem_stream_cache_forget(struct cushim_mem_stream_cache *cache);
 
 #endif

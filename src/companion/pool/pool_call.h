@@ -8,7 +8,7 @@
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
 #include "companion/core/handle_pin.h"
-#include "companion/pool/pool_cache.h"
+#include "companion/pool/pool_internal.h"
 
 /* The public call: its pool is pinned.  The rest is of an allocation or a free. */
 struct cushim_pool_call {
@@ -152,7 +152,7 @@ cushim_pool_row_enter(const struct cushim_pool_remembered *row,
     }
     if (__builtin_expect(cushim_mem_stream_cache_is_of(cache, row->life), 1) &&
         (__builtin_expect(!row->has_preload, 1) ||
-         (!is_leaf && !cushim_capture_count_all(cache->of.context))))
+         (!is_leaf && !cushim_capture_count_all(cushim_pool_context_of(cache)))))
         return true;
     cushim_pool_row_undo(cache, is_leaf);
     return false;
@@ -175,41 +175,11 @@ enum cushim_status cushim_pool_fetch(struct cushim_pool_call *call);
 /* Fetch said that memory is out: reclaim.  The text is set where it could not help. */
 enum cushim_status cushim_pool_serve_by_reclaim(struct cushim_pool_call *call);
 
-/* ---- pool_trim.c: giving back ---- */
-
-/* Idle blocks of a heap that are over go to the free lists, by age, until `bytes` did.
- * `effort` says how hard to look.  Returns their bytes, counted as evicted. */
-size_t cushim_pool_reclaim(struct cushim_pool_heap *heap, const char *what, size_t bytes,
-                           enum cushim_mem_effort effort);
-
-/* Free segments beyond keep_bytes go to the driver; the bytes. */
-size_t cushim_pool_give_back(struct cushim_pool_heap *heap, size_t keep_bytes);
-
-/* Bytes of idle blocks of all caches at the moment; no lock. */
-size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *heap);
-
-/* How many of a bucket there are, over or not. */
-size_t cushim_pool_count_idle(const struct cushim_pool_heap *heap, size_t bucket_bytes);
-
-/**
- * Give back what a heap holds beyond its watermark: idle blocks that are over, those that were
- * freed first, and the segments that become free by that.
- * @param more_bytes  that the driver is about to be asked for
- * @return the bytes of blocks that went to the free lists
- * Stream   waits as cuMemFree does where far too much is held; in a known capture nothing goes
- */
-size_t cushim_pool_settle(struct cushim_pool_heap *heap, const char *what, size_t more_bytes);
-
-/* Before pages are cut for a small block: idle ones leave theirs where they are many. */
-void cushim_pool_unpin(struct cushim_pool_heap *heap, const char *what);
-
-/* What is live in a heap is of its recent peak, and so is what was live before it fell by so many
- * bytes (cushim_mem_stream_cache_fallen).  The highest of the last second or two. */
-size_t cushim_pool_see_live(struct cushim_pool_heap *heap, size_t fallen_bytes);
+/* ---- pool_trim.c ---- */
 
 /* After a free: batches, caps, and whether blocks are kept at all. */
 void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_mem_stream_cache *cache,
-                           const char *what, size_t bucket_bytes);
+                           size_t bucket_bytes);
 
 /* ---- pool_capture.c ---- */
 

@@ -20,7 +20,6 @@
 #include "companion/core/changes.h"
 #include "companion/pool/pool_call.h"
 #include "companion/stream/stream.h"
-#include "memory/state/heap_state.h"
 
 struct cushim_pool_graph_row {
     struct cushim_mem_stream_block *block; /* NULL: a node's memory */
@@ -37,20 +36,20 @@ struct cushim_pool_graph_row {
  */
 static struct cushim_pool_graph_row *add_block(struct cushim_pool_graph *held,
                                                struct cushim_mem_stream_block *block) {
-    struct cushim_pool_heap *heap = block->heap;
+    struct cushim_pool_heap *heap = cushim_pool_heap_of(block->streams);
     struct cushim_pool_graph_row *row = malloc(sizeof *row);
     if (!row)
         return NULL;
     *row = (struct cushim_pool_graph_row){.block = block,
-                                          .life = atomic_load(&heap->core->generation)};
+                                          .life = cushim_mem_streams_life(&heap->streams)};
     LL_PREPEND(held->rows, row);
     held->bytes += block->bucket_bytes;
-    pthread_mutex_lock(&heap->lock);
+    pthread_mutex_lock(&heap->streams.lock);
     if (!atomic_fetch_add(&block->n_holds, 1)) {
         atomic_fetch_add(&heap->graph_blocks, 1);
         atomic_fetch_add(&heap->graph_bytes, block->bucket_bytes);
     }
-    pthread_mutex_unlock(&heap->lock);
+    pthread_mutex_unlock(&heap->streams.lock);
     return row;
 }
 
@@ -63,10 +62,10 @@ size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *held) {
 static bool take_back(const struct cushim_pool_graph_row *row, bool is_graph_gone, uint32_t *life,
                       struct cushim_pool_object **pool) {
     struct cushim_mem_stream_block *block = row->block;
-    struct cushim_pool_heap *heap = block->heap;
-    pthread_mutex_lock(&heap->lock);
-    bool is_there = atomic_load(&heap->core->generation) == row->life &&
-                    !atomic_load(&heap->is_lost) && cushim_mem_stream_block_address(block);
+    struct cushim_pool_heap *heap = cushim_pool_heap_of(block->streams);
+    pthread_mutex_lock(&heap->streams.lock);
+    bool is_there = cushim_mem_streams_life(&heap->streams) == row->life &&
+                    !atomic_load(&heap->streams.is_lost) && cushim_mem_stream_block_address(block);
     bool is_last = is_there && atomic_fetch_sub(&block->n_holds, 1) == 1;
     *life = is_last ? block->deferred_life : 0;
     if (is_last) {
@@ -79,19 +78,19 @@ static bool take_back(const struct cushim_pool_graph_row *row, bool is_graph_gon
         *life || (is_last && is_graph_gone &&
                   cushim_mem_stream_block_take(block, cushim_mem_stream_block_address(block)));
     *pool = is_ours ? cushim_pool_keep_alive(heap->pool) : NULL;
-    pthread_mutex_unlock(&heap->lock);
+    pthread_mutex_unlock(&heap->streams.lock);
     return is_ours;
 }
 
 static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) {
     struct cushim_mem_stream_block *block = row->block;
-    struct cushim_pool_heap *heap = block->heap;
+    struct cushim_pool_heap *heap = cushim_pool_heap_of(block->streams);
     struct cushim_pool_object *pool;
     uint32_t life;
     if (!take_back(row, is_graph_gone, &life, &pool))
         return;
     if (!pool) {
-        cushim_pool_heap_give(heap, block, row->life);
+        cushim_mem_stream_block_give(block, row->life);
         return;
     }
     struct cushim_mem_stream_cache *cache =
@@ -100,7 +99,7 @@ static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) 
         cushim_futex_lock_enter(&cache->lock);
         cushim_mem_stream_count_live(&cache->counts, -1, block, atomic_load(&block->asked_bytes));
         cushim_futex_lock_leave(&cache->lock);
-        cache = heap->all;
+        cache = heap->streams.all;
     }
     cushim_mem_stream_cache_put(cache, life, block);
     cushim_object_release(pool);
@@ -162,14 +161,14 @@ bool cushim_pool_captured_by(struct cushim_pool_object *pool,
                              struct cushim_pool_graph **graph) {
     int n_freezes = atomic_load(&pool->n_freezes);
     *graph = NULL;
-    if (!n_freezes && (!cache->of.context || !cushim_capture_count(cache->of.context)))
+    if (!n_freezes && (!cache->of.fence || !cushim_capture_count(cushim_pool_context_of(cache))))
         return false;
     unsigned long long id = id_of(cache); /* a question to the driver: without the lock */
     pthread_mutex_lock(&pool->lock);
     if (cache->of.handle == CUSHIM_MEM_STREAM_ALL)
         *graph = find_any(pool, cushim_mem_stream_thread(), 0);
     else
-        *graph = find(pool, cache->of.context, cache->of.handle);
+        *graph = find(pool, cushim_pool_context_of(cache), cache->of.handle);
     if (!*graph && id)
         *graph = find_any(pool, NULL, id);
     pthread_mutex_unlock(&pool->lock);
@@ -188,14 +187,14 @@ static bool serve_again(struct cushim_pool_call *call, struct cushim_pool_graph 
     LL_FOREACH(held->rows, row) {
         struct cushim_mem_stream_block *block = row->block;
         if (!row->is_freed || !block || row->freed_on != call->cache->of.handle ||
-            call->cache == call->heap->all || block->heap != call->heap ||
+            call->cache == call->heap->streams.all || block->streams != &call->heap->streams ||
             block->bucket_bytes != call->bucket_bytes)
             continue;
         row->is_freed = false;
         call->block = block;
-        pthread_mutex_lock(&block->heap->lock);
+        pthread_mutex_lock(&block->streams->lock);
         block->deferred_life = 0;
-        pthread_mutex_unlock(&block->heap->lock);
+        pthread_mutex_unlock(&block->streams->lock);
         return true;
     }
     return false;
@@ -208,7 +207,7 @@ static enum cushim_status serve_hold(struct cushim_pool_call *call,
     pthread_mutex_unlock(&call->pool->lock);
     if (is_again)
         return CUSHIM_OK;
-    uint64_t life = cushim_pool_heap_life(call->heap);
+    uint64_t life = cushim_mem_streams_life(&call->heap->streams);
     enum cushim_status status = cushim_pool_serve(call);
     if (status == CUSHIM_NOTFOUND && graph->memory == CUSHIM_GRAPH_MEMORY_REFUSE)
         return cushim_fail(call->what, CUSHIM_CAPTURE, "asked=%zu stream=%p", call->bytes,
@@ -223,7 +222,7 @@ static enum cushim_status serve_hold(struct cushim_pool_call *call,
     pthread_mutex_unlock(&call->pool->lock);
     if (is_held)
         return CUSHIM_OK;
-    cushim_pool_heap_give(call->heap, call->block, life); /* it is over: that is why it served */
+    cushim_mem_stream_block_give(call->block, life); /* it is over: that is why it served */
     return refuse_host(call);
 }
 
@@ -241,7 +240,8 @@ static enum cushim_status serve_node(struct cushim_pool_call *call,
     CUdeviceptr address = 0;
     CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
     struct cushim_pool_graph_row *row = calloc(1, sizeof *row);
-    CUstream stream = call->cache == call->heap->all ? graph->stream : call->cache->of.handle;
+    CUstream stream =
+        call->cache == call->heap->streams.all ? graph->stream : call->cache->of.handle;
     enum cushim_status status =
         row ? CUSHIM_CALL(&scope, cuMemAllocAsync, &address, call->bytes, stream)
             : refuse_host(call);
@@ -326,13 +326,13 @@ enum cushim_status cushim_pool_capture_free_node(const struct cushim_pool_call *
 
 /* What was freed on the stream so far can become complete while it captures. */
 static void fence_caches(struct cushim_pool_object *pool,
-                         const struct cushim_context_object *context, CUstream stream,
-                         const char *what) {
+                         const struct cushim_context_object *context, CUstream stream) {
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(pool, heap));) {
         for (struct cushim_mem_stream_cache *cache = NULL;
-             (cache = cushim_mem_streams_next(heap, cache));) {
-            if (cache->of.context == context && (cache->of.handle == stream || cache == heap->all))
-                cushim_mem_stream_cache_prove(cache, what, CUSHIM_MEM_RECORD);
+             (cache = cushim_mem_streams_next(&heap->streams, cache));) {
+            if (cache->of.fence == &context->fence &&
+                (cache->of.handle == stream || cache == heap->streams.all))
+                cushim_mem_stream_cache_prove(cache, CUSHIM_MEM_RECORD);
         }
     }
 }
@@ -346,7 +346,7 @@ enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
     struct cushim_pool_graph *graph = malloc(sizeof *graph);
     if (!graph)
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *graph);
-    fence_caches(pool, scope->context, stream, scope->what);
+    fence_caches(pool, scope->context, stream);
     *graph = (struct cushim_pool_graph){.context = scope->context,
                                         .stream = stream,
                                         .memory = memory,

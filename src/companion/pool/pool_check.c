@@ -24,7 +24,7 @@ void cushim_pool_check_poison(const char *what, struct cushim_mem_stream_cache *
                               struct cushim_mem_stream_block *block) {
     struct cushim_scope scope;
     block->is_poisoned = false;
-    if (cushim_call_begin_known(&scope, what, cache->of.context) != CUSHIM_OK)
+    if (cushim_call_begin_known(&scope, what, cushim_pool_context_of(cache)) != CUSHIM_OK)
         return;
     block->is_poisoned = cushim_call_end(&scope, poison(&scope, cache, block)) == CUSHIM_OK;
 }
@@ -50,7 +50,7 @@ static void tell(const struct cushim_pool_call *call, size_t offset, unsigned fo
 static enum cushim_status look(struct cushim_scope *scope, const struct cushim_pool_call *call,
                                unsigned char *piece) {
     uint64_t address = cushim_mem_stream_block_address(call->block);
-    CUstream stream = call->cache == call->heap->all ? NULL : call->cache->of.handle;
+    CUstream stream = call->cache == call->heap->streams.all ? NULL : call->cache->of.handle;
     for (size_t at = 0; at < call->block->bucket_bytes; at += PIECE_BYTES) {
         size_t n_bytes = call->block->bucket_bytes - at;
         n_bytes = n_bytes < PIECE_BYTES ? n_bytes : PIECE_BYTES;
@@ -72,7 +72,8 @@ void cushim_pool_check_look(struct cushim_pool_call *call) {
     if (!is_poisoned || call->is_captured)
         return;
     unsigned char *piece = malloc(PIECE_BYTES);
-    if (piece && cushim_call_begin_known(&scope, call->what, call->cache->of.context) == CUSHIM_OK)
+    if (piece && cushim_call_begin_known(&scope, call->what, cushim_pool_context_of(call->cache)) ==
+                     CUSHIM_OK)
         cushim_call_end(&scope, look(&scope, call, piece));
     free(piece);
 }

@@ -34,7 +34,7 @@ static bool find(struct cushim_pool_call *call) {
     call->block = cushim_pool_block_find(thread ? thread->pool_memory : NULL, call->address);
     if (!call->block)
         return false;
-    call->heap = call->block->heap;
+    call->heap = cushim_pool_heap_of(call->block->streams);
     return call->heap->pool == call->pool;
 }
 
@@ -58,7 +58,7 @@ static void put(const struct cushim_pool_call *call, size_t asked_bytes) {
     struct cushim_pool_graph *graph = NULL;
     size_t bucket_bytes = block->bucket_bytes;
     bool is_looked_at = atomic_load_explicit(&pool->n_freezes, memory_order_acquire) ||
-                        cushim_capture_count(cache->of.context);
+                        cushim_capture_count(cushim_pool_context_of(cache));
     bool is_captured = is_looked_at && cushim_pool_captured_by(pool, cache, &graph);
     if (pool->options.cap_live_bytes)
         atomic_fetch_sub(&pool->live_bytes, cushim_pool_heap_bucket(call->heap, asked_bytes));
@@ -73,12 +73,12 @@ static void put(const struct cushim_pool_call *call, size_t asked_bytes) {
         return;
     /* in somebody else's capture: a fence of this stream tells nothing, so it waits for all */
     if (is_captured)
-        cache = call->heap->all;
+        cache = call->heap->streams.all;
     if (pool->is_checked && !is_looked_at)
         cushim_pool_check_poison(call->what, cache, block);
     cache = cushim_mem_stream_cache_put(cache, call->life, block);
     if (cache)
-        cushim_pool_trim_idle(pool, cache, call->what, bucket_bytes);
+        cushim_pool_trim_idle(pool, cache, bucket_bytes);
     else
         cushim_address_map_note_freed(call->address); /* its context ended meanwhile */
 }
@@ -135,7 +135,7 @@ static enum cushim_status free_node(const struct cushim_pool_call *call, struct 
 static inline __attribute__((always_inline)) bool
 is_as_said(const struct cushim_pool_remembered *row, const struct cushim_mem_stream_block *block,
            int dev, size_t bytes) {
-    return row->cache->heap == block->heap && (dev == -1 || dev == (int)(row->target >> 8)) &&
+    return row->cache->streams == block->streams && (dev == -1 || dev == (int)(row->target >> 8)) &&
            (bytes == atomic_load_explicit(&block->asked_bytes, memory_order_relaxed) || !bytes) &&
            !atomic_load_explicit(&block->n_holds, memory_order_relaxed);
 }
@@ -174,7 +174,7 @@ static inline __attribute__((always_inline)) bool free_fast(struct cushim_pool *
     if (__builtin_expect(!block || cushim_mem_stream_block_address(block) != ptr, 0))
         return false;
     const struct cushim_pool_remembered *row =
-        cushim_pool_row(memory, p, s, (int)block->heap->kind);
+        cushim_pool_row(memory, p, s, (int)cushim_pool_heap_of(block->streams)->kind);
     struct cushim_mem_stream_cache *cache = row->cache;
     if (__builtin_expect(!cushim_pool_row_is_fast(row, p, s) ||
                              !is_as_said(row, block, dev, bytes) ||

@@ -19,166 +19,11 @@ static const size_t never_shared_bytes = (size_t)256 << 20;
 
 static _Atomic(struct cushim_pool_heap *) everyone;
 
-/* ---- the table, under the heap's lock ---- */
-
-struct cushim_mem_stream_block *cushim_mem_streams_at(struct cushim_pool_heap *heap,
-                                                      uint32_t index) {
-    uint32_t i = index >> CUSHIM_MEM_STREAM_LOG2_CHUNK;
-    struct cushim_mem_stream_block *chunk =
-        i < CUSHIM_MEM_STREAM_N_CHUNKS
-            ? atomic_load_explicit(&heap->table.chunks[i], memory_order_acquire)
-            : NULL;
-    return chunk ? &chunk[index & ((1u << CUSHIM_MEM_STREAM_LOG2_CHUNK) - 1)] : NULL;
-}
-
-static bool grow(struct cushim_pool_heap *heap) {
-    struct cushim_mem_stream_table *table = &heap->table;
-    uint32_t n_chunks = table->n_blocks >> CUSHIM_MEM_STREAM_LOG2_CHUNK;
-    if (n_chunks == CUSHIM_MEM_STREAM_N_CHUNKS)
-        return false;
-    size_t bytes = sizeof(struct cushim_mem_stream_block) << CUSHIM_MEM_STREAM_LOG2_CHUNK;
-    struct cushim_mem_stream_block *chunk =
-        aligned_alloc(_Alignof(struct cushim_mem_stream_block), bytes);
-    if (!chunk)
-        return false;
-    memset(chunk, 0, bytes);
-    for (uint32_t i = 1u << CUSHIM_MEM_STREAM_LOG2_CHUNK; i-- > 0;) {
-        chunk[i].heap = heap;
-        chunk[i].index = table->n_blocks + i;
-        chunk[i].older = table->spare;
-        table->spare = &chunk[i];
-    }
-    atomic_store_explicit(&table->chunks[n_chunks], chunk, memory_order_release);
-    table->n_blocks += 1u << CUSHIM_MEM_STREAM_LOG2_CHUNK;
-    return true;
-}
-
-/* Without an address nobody finds it: what a thread remembers of it is worthless from here on. */
-static void take_address(struct cushim_mem_stream_block *block) {
-    atomic_store_explicit(&block->address, 0, memory_order_release);
-}
-
-static void put_spare(struct cushim_pool_heap *heap, struct cushim_mem_stream_block *block) {
-    block->older = heap->table.spare;
-    heap->table.spare = block;
-}
-
-/* False: that life is over, and the place with it. */
-static bool give_place(struct cushim_pool_heap *heap, const struct cushim_mem_blockref *ref,
-                       uint64_t life) {
-    struct cushim_mem_heap *core = heap->core;
-    if (!cushim_mem_heap_lock_life(core, life))
-        return false;
-    cushim_mem_free_lists_give(core, ref);
-    pthread_mutex_unlock(&core->lock);
-    return true;
-}
-
-/* Off the free lists, with the allocator's lock where it is CUSHIM_OK. */
-static enum cushim_status take(struct cushim_mem_heap *core, size_t bucket_bytes,
-                               enum cushim_mem_stream_from from, struct cushim_mem_blockref *ref,
-                               uint64_t life) {
-    if (!(life & 1))
-        return CUSHIM_STATE;
-    if (from == CUSHIM_MEM_STREAM_NEW)
-        return cushim_mem_heap_take(core, life, bucket_bytes, ref);
-    if (!cushim_mem_heap_lock_life(core, life))
-        return CUSHIM_STATE;
-    if (from == CUSHIM_MEM_STREAM_FREE
-            ? cushim_mem_free_lists_take(core, bucket_bytes, ref)
-            : cushim_mem_free_lists_take_cut(core, cushim_mem_sizeclass_of(bucket_bytes), ref))
-        return CUSHIM_OK;
-    pthread_mutex_unlock(&core->lock);
-    return CUSHIM_NOTFOUND;
-}
-
-enum cushim_status cushim_pool_heap_take(struct cushim_pool_heap *heap, size_t bucket_bytes,
-                                         enum cushim_mem_stream_from from,
-                                         struct cushim_mem_stream_block **out) {
-    struct cushim_mem_blockref ref;
-    uint64_t life = cushim_pool_heap_life(heap);
-    CUSHIM_TRY(take(heap->core, bucket_bytes, from, &ref, life));
-    /* LIVE to the allocator, and so found by its address */
-    struct cushim_mem_block_meta *meta = &ref.extent->cells[ref.index];
-    atomic_store_explicit(&meta->asked_bytes, bucket_bytes, memory_order_relaxed);
-    atomic_store_explicit(&meta->state, CUSHIM_MEM_LIVE, memory_order_release);
-    pthread_mutex_unlock(&heap->core->lock);
-    pthread_mutex_lock(&heap->lock);
-    struct cushim_mem_stream_block *block = NULL;
-    /* a table that was emptied meanwhile gets no block: nobody would empty it again */
-    bool is_lost = atomic_load(&heap->is_lost);
-    if (!is_lost && (heap->table.spare || grow(heap))) {
-        block = heap->table.spare;
-        heap->table.spare = block->older;
-        heap->table.n_used++;
-        block->ref = ref;
-        block->bucket_bytes = bucket_bytes;
-        block->deferred_life = 0;
-        block->is_poisoned = false;
-        atomic_store_explicit(&block->n_holds, 0, memory_order_relaxed);
-        atomic_store_explicit(&block->cache, NULL, memory_order_relaxed);
-        atomic_store_explicit(&block->asked_bytes, bucket_bytes, memory_order_relaxed);
-        atomic_store_explicit(&meta->user, block->index, memory_order_release);
-        atomic_store_explicit(&block->address,
-                              cushim_mem_extent_address(ref.extent) +
-                                  ref.index * ref.extent->block_bytes,
-                              memory_order_release);
-        cushim_mem_stream_block_set_live(block);
-    }
-    pthread_mutex_unlock(&heap->lock);
-    if (!block)
-        give_place(heap, &ref, life);
-    *out = block;
-    return block ? CUSHIM_OK : is_lost ? CUSHIM_STATE : CUSHIM_NOMEM;
-}
-
-struct cushim_mem_stream_block *cushim_pool_block(uint64_t address) {
-    struct cushim_mem_lookup lookup;
-    if (!cushim_mem_blocks_find(&cushim_pool_blocks, address, &lookup) ||
-        lookup.state != CUSHIM_MEM_LIVE)
-        return NULL;
-    struct cushim_pool_heap *heap = lookup.segment->heap->owner;
-    struct cushim_mem_stream_block *block =
-        cushim_mem_streams_at(heap, atomic_load_explicit(&lookup.meta->user, memory_order_acquire));
-    return block && cushim_mem_stream_block_address(block) == lookup.base ? block : NULL;
-}
-
-bool cushim_mem_stream_block_defer(struct cushim_mem_stream_block *block,
-                                   struct cushim_mem_stream_cache *cache, uint32_t life) {
-    if (!atomic_load_explicit(&block->n_holds, memory_order_relaxed))
-        return false;
-    pthread_mutex_lock(&block->heap->lock);
-    bool is_held = atomic_load_explicit(&block->n_holds, memory_order_relaxed) != 0;
-    if (is_held) {
-        block->deferred_life = life;
-        atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
-    }
-    pthread_mutex_unlock(&block->heap->lock);
-    return is_held;
-}
-
-uint64_t cushim_pool_heap_life(const struct cushim_pool_heap *heap) {
-    return atomic_load(&heap->core->generation);
-}
-
-/* All blocks are spare again; the allocator has forgotten them, or will. */
-static void empty_table(struct cushim_pool_heap *heap) {
-    for (uint32_t i = 0; i < heap->table.n_blocks; i++) {
-        struct cushim_mem_stream_block *block = cushim_mem_streams_at(heap, i);
-        if (cushim_mem_stream_block_address(block)) {
-            atomic_store(&block->n_holds, 0);
-            take_address(block);
-            put_spare(heap, block);
-        }
-    }
-    heap->table.n_used = 0;
-}
-
 /* ---- making ---- */
 
-struct with_core {
+struct with_engine {
     struct cushim_pool_heap heap;
-    struct cushim_mem_heap core;
+    struct cushim_mem_heap engine;
 };
 
 static struct cushim_pool_heap *obtain(void) {
@@ -188,13 +33,14 @@ static struct cushim_pool_heap *obtain(void) {
         if (atomic_compare_exchange_strong(&heap->is_used, &is_used, true))
             return heap;
     }
-    heap = mmap(NULL, sizeof(struct with_core), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                -1, 0);
+    heap = mmap(NULL, sizeof(struct with_engine), PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (heap == MAP_FAILED)
         return NULL;
-    pthread_mutex_init(&heap->lock, NULL);
-    heap->core = &((struct with_core *)(void *)heap)->core;
-    heap->core->owner = heap;
+    pthread_mutex_init(&heap->streams.lock, NULL);
+    heap->streams.heap = &((struct with_engine *)(void *)heap)->engine;
+    heap->streams.heap->owner = &heap->streams;
+    atomic_init(&heap->streams.is_lost, true);
     atomic_init(&heap->is_used, true);
     heap->next_of_all = atomic_load_explicit(&everyone, memory_order_acquire);
     while (!atomic_compare_exchange_weak(&everyone, &heap->next_of_all, heap)) {
@@ -202,19 +48,13 @@ static struct cushim_pool_heap *obtain(void) {
     return heap;
 }
 
-/* Nobody's: its allocator is abandoned. */
+/* Nobody's: the engine's heap is abandoned. */
 static void drop(struct cushim_pool_heap *heap) {
-    for (struct cushim_mem_stream_cache *cache = NULL;
-         (cache = cushim_mem_streams_next(heap, cache));) {
-        struct cushim_context_object *context = cache->of.context;
-        cache->of.context = NULL;
-        cache->counts = (struct cushim_mem_stream_counts){0}; /* a call may have counted late */
-        cushim_object_release(context);
-    }
-    pthread_mutex_lock(&heap->lock);
+    cushim_mem_streams_end(&heap->streams);
+    pthread_mutex_lock(&heap->streams.lock);
     struct cushim_context_object *context = heap->context;
     heap->context = NULL;
-    pthread_mutex_unlock(&heap->lock);
+    pthread_mutex_unlock(&heap->streams.lock);
     cushim_object_release(context);
     atomic_store(&heap->is_used, false);
 }
@@ -243,25 +83,67 @@ static const unsigned provider_flags[CUSHIM_POOL_N_KINDS] = {
     [CUSHIM_MEM_PINNED] = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP,
 };
 
-static void open_core(struct cushim_pool_heap *heap, struct cushim_pool_object *pool) {
-    memset(&heap->core_stats, 0, sizeof heap->core_stats);
-    memset(&heap->core_policy, 0, sizeof heap->core_policy);
-    atomic_init(&heap->core_policy.dedicated_bytes,
+/* ---- forgetting ---- */
+
+/*
+ * The thread that set is_lost, under the streams' lock, forgets all that is in it: the driver has
+ * it no more, or there is nothing.  Then the heap is dropped, by the later of this and the pool's
+ * end.
+ */
+static void forget(struct cushim_pool_heap *heap) {
+    cushim_mem_heap_abandon(heap->streams.heap);
+    cushim_mem_streams_forget(&heap->streams);
+    pthread_mutex_lock(&heap->streams.lock);
+    struct cushim_pool_object *pool = heap->pool;
+    if (pool)
+        atomic_store(&pool->has_lost, true);
+    heap->is_forgotten = true;
+    pthread_mutex_unlock(&heap->streams.lock);
+    if (!pool)
+        drop(heap);
+}
+
+static void forget_last(struct cushim_mem_streams *streams) {
+    forget(cushim_pool_heap_of(streams));
+}
+
+/* ---- opening ---- */
+
+static void open_engine(struct cushim_pool_heap *heap, struct cushim_pool_object *pool) {
+    memset(&heap->stats, 0, sizeof heap->stats);
+    memset(&heap->policy, 0, sizeof heap->policy);
+    atomic_init(&heap->policy.dedicated_bytes,
                 pool->options.dedicated ? DEDICATED_BYTES : never_shared_bytes);
-    heap->core_policy.keeps_all = true;
-    heap->core_policy.is_sparing = heap->kind == CUSHIM_MEM_PINNED;
-    /* no guard: this allocator never waits */
-    cushim_mem_heap_open(heap->core, &(struct cushim_mem_heap_setup){
-                                         .cuda = &cushim_driver_cuda,
-                                         .context = heap->context->handle,
-                                         .device = heap->context->device,
-                                         .blocks = &cushim_pool_blocks,
-                                         .policy = &heap->core_policy,
-                                         .stats = &heap->core_stats,
-                                         .kind = heap->kind,
-                                         .flags = provider_flags[heap->kind],
-                                         .provider = cushim_pool_providers[heap->kind],
-                                     });
+    heap->policy.keeps_all = true;
+    heap->policy.is_sparing = heap->kind == CUSHIM_MEM_PINNED;
+    /* no guard: this heap never waits */
+    cushim_mem_heap_open(heap->streams.heap, &(struct cushim_mem_heap_setup){
+                                                 .cuda = &cushim_driver_cuda,
+                                                 .context = heap->context->handle,
+                                                 .device = heap->context->device,
+                                                 .blocks = &cushim_pool_blocks,
+                                                 .policy = &heap->policy,
+                                                 .stats = &heap->stats,
+                                                 .kind = heap->kind,
+                                                 .flags = provider_flags[heap->kind],
+                                                 .provider = cushim_pool_providers[heap->kind],
+                                             });
+}
+
+/* What its caches may do, before they begin. */
+static void set_up_streams(struct cushim_pool_heap *heap, const struct cushim_pool_object *pool) {
+    static const struct cushim_mem_streams_owner owner = {
+        .block_went = cushim_address_map_note_freed, .last_went = forget_last};
+    struct cushim_mem_streams *streams = &heap->streams;
+    const struct cushim_pool_options *options = &pool->options;
+    bool is_watched = pool->is_checked || options->cap_live_bytes || options->cap_cached_bytes;
+    streams->owner = &owner;
+    streams->most_bytes = is_watched ? 0 : options->cap_bucket_bytes;
+    streams->most_blocks = is_watched ? 0 : options->cap_bucket_blocks;
+    streams->keep_bytes = options->keep_bytes;
+    streams->poll_ns = (uint64_t)options->poll_us * 1000;
+    streams->has_order = heap->kind == CUSHIM_MEM_DEVICE;
+    streams->is_orphan = false;
 }
 
 /* Under the pool's lock, the context current. */
@@ -270,31 +152,26 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
                                struct cushim_pool_heap **out) {
     struct cushim_pool_heap *heap = obtain();
     if (!heap)
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof(struct with_core));
-    pthread_mutex_lock(&heap->lock); /* who looks for dead ones sees it already */
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof(struct with_engine));
+    pthread_mutex_lock(&heap->streams.lock); /* other threads look at its context already */
     heap->context = cushim_object_keep(context);
     heap->is_forgotten = false;
-    pthread_mutex_unlock(&heap->lock);
+    pthread_mutex_unlock(&heap->streams.lock);
     heap->kind = (enum cushim_mem_kind)kind;
-    atomic_store(&heap->is_lost, false);
     atomic_store(&heap->graph_blocks, 0);
     atomic_store(&heap->graph_bytes, 0);
-    heap->peak_bytes[0] = heap->peak_bytes[1] = 0;
     heap->options = pool->options;
-    heap->is_free_long =
-        pool->is_checked || pool->options.cap_live_bytes || pool->options.cap_cached_bytes;
-    uint32_t life;
-    heap->all = cushim_mem_stream_cache_of(
-        heap, &(struct cushim_mem_stream){.context = context, .handle = CUSHIM_MEM_STREAM_ALL},
-        scope->what, &life);
-    if (!heap->all) {
+    set_up_streams(heap, pool);
+    if (!cushim_mem_streams_begin(&heap->streams, &context->fence)) {
         drop(heap);
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *heap->all);
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *heap->streams.all);
     }
-    open_core(heap, pool);
-    pthread_mutex_lock(&heap->lock);
+    open_engine(heap, pool);
+    pthread_mutex_lock(&heap->streams.lock);
     heap->pool = pool;
-    pthread_mutex_unlock(&heap->lock);
+    atomic_store(&heap->streams.is_lost,
+                 false); /* from here on a thread that sees it dead forgets it */
+    pthread_mutex_unlock(&heap->streams.lock);
     atomic_store(&heap->next, atomic_load(&pool->heaps));
     atomic_store(&pool->heaps, heap);
     *out = heap;
@@ -344,103 +221,40 @@ enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const 
     return status;
 }
 
-/* ---- ending ---- */
-
-/*
- * Whoever set is_lost, under the heap's lock, forgets all that is in it: the driver has it no more,
- * or there is nothing.  Then it is dropped, by whoever comes last of this and the pool's end.
- */
-static void forget(struct cushim_pool_heap *heap) {
-    for (struct cushim_mem_stream_cache *cache = NULL;
-         (cache = cushim_mem_streams_next(heap, cache));)
-        cushim_mem_stream_cache_forget(cache);
-    cushim_mem_heap_abandon(heap->core);
-    pthread_mutex_lock(&heap->lock);
-    struct cushim_pool_object *pool = heap->pool;
-    if (pool)
-        atomic_store(&pool->has_lost, true);
-    empty_table(heap);
-    heap->is_forgotten = true;
-    pthread_mutex_unlock(&heap->lock);
-    if (!pool)
-        drop(heap);
-}
+/* ---- the end of the pool, and of a context ---- */
 
 void cushim_pool_heap_lose_dead(void) {
     struct cushim_pool_heap *heap = NULL;
     while ((heap = cushim_pool_heap_next(heap))) {
-        pthread_mutex_lock(&heap->lock);
+        pthread_mutex_lock(&heap->streams.lock);
         bool is_ours = heap->context && cushim_context_is_dead(heap->context) &&
-                       !atomic_exchange(&heap->is_lost, true);
-        pthread_mutex_unlock(&heap->lock);
+                       !atomic_exchange(&heap->streams.is_lost, true);
+        pthread_mutex_unlock(&heap->streams.lock);
         if (is_ours)
             forget(heap);
     }
 }
 
-/* All idle blocks go to the free lists, over or not: the segments' release waits for what is left.
- */
-static void empty_caches(struct cushim_pool_heap *heap, const char *what) {
-    bool may_wait = cushim_capture_count(heap->context) == 0;
-    uint64_t life = cushim_pool_heap_life(heap);
-    for (struct cushim_mem_stream_cache *cache = NULL;
-         (cache = cushim_mem_streams_next(heap, cache));) {
-        struct cushim_mem_stream_block *block;
-        cushim_futex_lock_enter(&cache->lock);
-        atomic_fetch_add(&cache->life, 2); /* no fast path puts anything in from here on */
-        cushim_futex_lock_leave(&cache->lock);
-        if (may_wait)
-            cushim_mem_stream_cache_prove(cache, what, CUSHIM_MEM_WAIT);
-        while ((block = cushim_mem_stream_cache_pop_earliest(cache, UINT64_MAX, false)))
-            cushim_pool_heap_give(heap, block, life);
-        cushim_mem_stream_cache_forget(cache);
-    }
-}
-
-void cushim_pool_heap_close(struct cushim_pool_heap *heap, const char *what) {
+void cushim_pool_heap_close(struct cushim_pool_heap *heap) {
+    struct cushim_mem_streams *streams = &heap->streams;
     struct cushim_scope scope;
     bool is_alive =
-        !atomic_load(&heap->is_lost) && cushim_call_begin_quietly(&scope, heap->context);
+        !atomic_load(&streams->is_lost) && cushim_call_begin_quietly(&scope, heap->context);
     if (is_alive) {
-        empty_caches(heap, what);
-        cushim_mem_reclaim_trim(heap->core, 0);
+        cushim_mem_streams_empty(
+            streams, cushim_mem_streams_has_capture(streams) ? CUSHIM_MEM_ASK : CUSHIM_MEM_WAIT);
+        cushim_mem_streams_trim(streams, 0);
         cushim_call_end(&scope, CUSHIM_OK);
     }
-    pthread_mutex_lock(&heap->lock);
+    pthread_mutex_lock(&streams->lock);
     heap->pool = NULL;
+    streams->is_orphan = true;
     bool is_forgotten = heap->is_forgotten;
-    bool is_ours = (!is_alive || !heap->table.n_used) && !atomic_exchange(&heap->is_lost, true);
-    pthread_mutex_unlock(&heap->lock);
+    bool is_ours =
+        (!is_alive || !streams->table.n_used) && !atomic_exchange(&streams->is_lost, true);
+    pthread_mutex_unlock(&streams->lock);
     if (is_ours)
         forget(heap);
     else if (is_forgotten)
         drop(heap);
-}
-
-void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_mem_stream_block *block,
-                           uint64_t life) {
-    struct cushim_mem_heap *core = heap->core;
-    uint64_t address = cushim_mem_stream_block_address(block);
-    if (address)
-        cushim_address_map_note_freed(address);
-    pthread_mutex_lock(&heap->lock); /* a table is emptied under it, after that life is over */
-    bool is_its = give_place(heap, &block->ref, life);
-    if (is_its)
-        take_address(block);
-    bool has_pool = heap->pool != NULL;
-    pthread_mutex_unlock(&heap->lock);
-    if (!is_its)
-        return;
-    if (!has_pool)
-        cushim_pool_give_back(heap, 0);
-    pthread_mutex_lock(&heap->lock); /* who finds none used finds their memory back */
-    put_spare(heap, block);
-    bool is_same = atomic_load(&core->generation) == life;
-    if (is_same)
-        heap->table.n_used--;
-    bool is_last =
-        is_same && !heap->pool && !heap->table.n_used && !atomic_exchange(&heap->is_lost, true);
-    pthread_mutex_unlock(&heap->lock);
-    if (is_last)
-        forget(heap);
 }

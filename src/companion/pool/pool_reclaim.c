@@ -8,6 +8,7 @@
 #include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/pool/pool_call.h"
+#include "companion/pool/pool_serve.h"
 #include "companion/context/pressure.h"
 
 static void note(struct cushim_pool_call *call, const char *name) {
@@ -17,8 +18,8 @@ static void note(struct cushim_pool_call *call, const char *name) {
 }
 
 static enum cushim_status retry(struct cushim_pool_call *call) {
-    enum cushim_status status =
-        cushim_pool_heap_take(call->heap, call->bucket_bytes, CUSHIM_MEM_STREAM_FREE, &call->block);
+    enum cushim_status status = cushim_mem_stream_block_obtain(
+        &call->heap->streams, call->bucket_bytes, CUSHIM_MEM_STREAM_FREE, &call->block);
     return status == CUSHIM_NOTFOUND ? cushim_pool_fetch(call) : status;
 }
 
@@ -38,8 +39,9 @@ static enum cushim_status drain(struct cushim_pool_call *call) {
     enum cushim_mem_effort effort = call->may_wait ? CUSHIM_MEM_RECORD : CUSHIM_MEM_ASK;
     enum cushim_status status = CUSHIM_NOMEM;
     for (int is_all = 0; is_all < 2 && status == CUSHIM_NOMEM; is_all++) {
-        cushim_pool_reclaim(call->heap, call->what, is_all ? SIZE_MAX : call->bucket_bytes, effort);
-        cushim_pool_give_back(call->heap, 0);
+        cushim_mem_streams_reclaim(&call->heap->streams, is_all ? SIZE_MAX : call->bucket_bytes,
+                                   effort);
+        cushim_mem_streams_trim(&call->heap->streams, 0);
         if (is_all)
             ask_others(call);
         status = retry(call);
@@ -47,48 +49,10 @@ static enum cushim_status drain(struct cushim_pool_call *call) {
     return status;
 }
 
-/* Take the oldest block, over or not, of the smallest bucket that fits without much waste.  *life:
- * of the cache, which may be another stream's when the block comes back. */
-static struct cushim_mem_stream_block *take_fitting(const struct cushim_pool_call *call,
-                                                    struct cushim_mem_stream_cache *cache,
-                                                    uint32_t *life) {
-    struct cushim_mem_stream_bucket *bucket = NULL, *best = NULL;
-    cushim_futex_lock_enter(&cache->lock);
-    while ((bucket = cushim_mem_stream_buckets_next(&cache->buckets, bucket))) {
-        if (bucket->n && bucket->bucket_bytes >= call->bucket_bytes &&
-            bucket->bucket_bytes / 2 <= call->bucket_bytes &&
-            (!best || bucket->bucket_bytes < best->bucket_bytes))
-            best = bucket;
-    }
-    struct cushim_mem_stream_block *block = best ? cushim_mem_stream_bucket_oldest(best) : NULL;
-    if (block)
-        cushim_mem_stream_cache_unlink(cache, best, block);
-    *life = cache->life;
-    cushim_futex_lock_leave(&cache->lock);
-    return block;
-}
-
 /* The named stream waits, in the device, for the stream that freed a block. */
 static enum cushim_status order(struct cushim_pool_call *call) {
-    struct cushim_mem_stream_cache *cache = NULL;
-    if (!call->cache->is_ordered)
-        return CUSHIM_NOMEM;
-    while ((cache = cushim_mem_streams_next(call->heap, cache))) {
-        if (!cache->idle_bytes)
-            continue;
-        cushim_mem_stream_cache_prove(cache, call->what, CUSHIM_MEM_RECORD);
-        uint32_t life;
-        struct cushim_mem_stream_block *block = take_fitting(call, cache, &life);
-        if (block &&
-            (cache == call->cache || cushim_mem_stream_cache_order(cache, call->what, block->epoch,
-                                                                   call->cache) == CUSHIM_OK)) {
-            call->block = block;
-            return CUSHIM_OK;
-        }
-        if (block)
-            cushim_mem_stream_cache_put(cache, life, block);
-    }
-    return CUSHIM_NOMEM;
+    call->block = cushim_mem_stream_cache_serve_behind(call->cache, call->bucket_bytes);
+    return call->block ? CUSHIM_OK : CUSHIM_NOMEM;
 }
 
 static enum cushim_status sync_all(struct cushim_pool_call *call) {
@@ -96,8 +60,8 @@ static enum cushim_status sync_all(struct cushim_pool_call *call) {
     atomic_fetch_add_explicit(&call->pool->n_waits, 1, memory_order_relaxed);
     CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
     CUSHIM_TRY(cushim_call_end(&scope, cushim_mem_stream_fence_wait_all(&scope.context->fence)));
-    cushim_pool_reclaim(call->heap, call->what, SIZE_MAX, CUSHIM_MEM_WAIT);
-    cushim_pool_give_back(call->heap, 0);
+    cushim_mem_streams_reclaim(&call->heap->streams, SIZE_MAX, CUSHIM_MEM_WAIT);
+    cushim_mem_streams_trim(&call->heap->streams, 0);
     ask_others(call);
     return retry(call);
 }

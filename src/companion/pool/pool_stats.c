@@ -32,17 +32,17 @@ static void add_cache(struct cushim_mem_stream_cache *cache, struct cushim_pool_
     cushim_futex_lock_leave(&cache->lock);
 }
 
-static void add_heap(struct cushim_pool_heap *heap, const char *what,
-                     struct cushim_pool_stats *stats, struct cushim_mem_stream_counts *sums) {
+static void add_heap(struct cushim_pool_heap *heap, struct cushim_pool_stats *stats,
+                     struct cushim_mem_stream_counts *sums) {
     for (struct cushim_mem_stream_cache *cache = NULL;
-         (cache = cushim_mem_streams_next(heap, cache));) {
-        cushim_mem_stream_cache_prove(cache, what, CUSHIM_MEM_ASK);
+         (cache = cushim_mem_streams_next(&heap->streams, cache));) {
+        cushim_mem_stream_cache_prove(cache, CUSHIM_MEM_ASK);
         add_cache(cache, stats, sums);
     }
     stats->graph_blocks += atomic_load(&heap->graph_blocks);
     stats->graph_bytes += atomic_load(&heap->graph_bytes);
-    stats->held_bytes += cushim_mem_stats_read(&heap->core_stats.held_bytes);
-    stats->peak_bytes += cushim_mem_stats_read(&heap->core_stats.peak_held_bytes);
+    stats->held_bytes += cushim_mem_stats_read(&heap->stats.held_bytes);
+    stats->peak_bytes += cushim_mem_stats_read(&heap->stats.peak_held_bytes);
 }
 
 static uint64_t not_below_0(int64_t n) {
@@ -54,16 +54,16 @@ static void add_all(struct cushim_pool_call *call, int dev, enum cushim_memory_k
     struct cushim_pool_object *pool = call->pool;
     struct cushim_mem_stream_counts sums = {0};
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(pool, heap));) {
+        stats->evicted += atomic_load(&heap->streams.n_evicted);
         if ((dev == -1 || heap->context->device == dev) &&
-            (kind == -1 || (int)heap->kind == kind) && !atomic_load(&heap->is_lost))
-            add_heap(heap, call->what, stats, &sums);
+            (kind == -1 || (int)heap->kind == kind) && !atomic_load(&heap->streams.is_lost))
+            add_heap(heap, stats, &sums);
     }
     stats->live_blocks = not_below_0(sums.live_blocks);
     stats->live_bytes = not_below_0(sums.live_bytes);
     stats->asked_bytes = not_below_0(sums.asked_bytes);
     stats->refused = atomic_load(&pool->n_refused);
     stats->damaged = atomic_load(&pool->n_damaged);
-    stats->evicted = atomic_load(&pool->n_evicted);
     stats->waits = atomic_load(&pool->n_waits);
     stats->reclaim_steps = atomic_load(&pool->n_reclaim_steps);
 }
@@ -90,8 +90,9 @@ enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
     struct cushim_pool_call call;
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(call.pool, heap));) {
+        atomic_store(&heap->streams.n_evicted, 0);
         for (struct cushim_mem_stream_cache *cache = NULL;
-             (cache = cushim_mem_streams_next(heap, cache));) {
+             (cache = cushim_mem_streams_next(&heap->streams, cache));) {
             cushim_futex_lock_enter(&cache->lock);
             cache->counts.n_hits = cache->counts.n_misses = cache->counts.n_frees = 0;
             cushim_futex_lock_leave(&cache->lock);
@@ -99,7 +100,6 @@ enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
     }
     atomic_store(&call.pool->n_refused, 0);
     atomic_store(&call.pool->n_damaged, 0);
-    atomic_store(&call.pool->n_evicted, 0);
     atomic_store(&call.pool->n_waits, 0);
     atomic_store(&call.pool->n_reclaim_steps, 0);
     return cushim_pool_end(&call, CUSHIM_OK);
@@ -115,12 +115,14 @@ enum cushim_status cushim_pool_owns(struct cushim_pool *p, cushim_devptr ptr, in
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     const struct cushim_mem_stream_block *block = cushim_pool_block(ptr);
     *yes = block && cushim_mem_stream_block_address(block) == ptr &&
-           cushim_mem_stream_block_is_live(block) && block->heap->pool == call.pool;
+           cushim_mem_stream_block_is_live(block) &&
+           cushim_pool_heap_of(block->streams)->pool == call.pool;
     return cushim_pool_end(&call, CUSHIM_OK);
 }
 
 /* Under the heap's lock. */
 static struct cushim_pool_view view_of(struct cushim_mem_stream_block *block) {
+    const struct cushim_pool_heap *heap = cushim_pool_heap_of(block->streams);
     struct cushim_mem_stream_cache *cache =
         atomic_load_explicit(&block->cache, memory_order_relaxed);
     bool is_live = cushim_mem_stream_block_is_live(block);
@@ -135,8 +137,8 @@ static struct cushim_pool_view view_of(struct cushim_mem_stream_block *block) {
         .ptr = cushim_mem_stream_block_address(block),
         .asked_bytes = atomic_load(&block->asked_bytes),
         .block_bytes = block->bucket_bytes,
-        .device = block->heap->context->device,
-        .kind = (int)block->heap->kind,
+        .device = heap->context->device,
+        .kind = (int)heap->kind,
         .state = is_kept   ? CUSHIM_POOL_STATE_GRAPH
                  : is_live ? CUSHIM_POOL_STATE_LIVE
                  : is_over ? CUSHIM_POOL_STATE_IDLE
@@ -147,17 +149,17 @@ static struct cushim_pool_view view_of(struct cushim_mem_stream_block *block) {
 
 /* More rows, of all that a heap has out of the free lists; false: no host memory. */
 static bool add_views(struct cushim_pool_heap *heap, struct cushim_pool_view **rows, size_t *n) {
-    pthread_mutex_lock(&heap->lock);
-    size_t n_used = heap->table.n_used;
+    pthread_mutex_lock(&heap->streams.lock);
+    size_t n_used = heap->streams.table.n_used;
     struct cushim_pool_view *grown = realloc(*rows, (*n + n_used + 1) * sizeof *grown);
     if (grown)
         *rows = grown;
-    for (uint32_t i = 0; grown && n_used && i < heap->table.n_blocks; i++) {
-        struct cushim_mem_stream_block *block = cushim_mem_streams_at(heap, i);
+    for (uint32_t i = 0; grown && n_used && i < heap->streams.table.n_blocks; i++) {
+        struct cushim_mem_stream_block *block = cushim_mem_streams_at(&heap->streams, i);
         if (cushim_mem_stream_block_address(block))
             grown[(*n)++] = view_of(block);
     }
-    pthread_mutex_unlock(&heap->lock);
+    pthread_mutex_unlock(&heap->streams.lock);
     return grown != NULL;
 }
 

@@ -4,11 +4,16 @@
 
 #include "cuda/translate.h"
 #include "companion/capture/known_captures.h"
+#include "companion/core/driver.h"
 
 /* ---- what the engine asks ---- */
 
 static struct cushim_scope scope_of(struct cushim_mem_fence *fence, const char *what) {
     return (struct cushim_scope){.what = what, .context = cushim_context_of_fence(fence)};
+}
+
+static bool is_usable(struct cushim_mem_fence *fence) {
+    return cushim_driver_is_ready() && !cushim_context_is_dead(cushim_context_of_fence(fence));
 }
 
 static bool is_of_legacy_stream(const CUstream *stream) {
@@ -66,6 +71,7 @@ static void let_go(struct cushim_mem_fence *fence) {
 }
 
 static const struct cushim_mem_stream_host host = {
+    .is_usable = is_usable,
     .refuse = refuse,
     .enter = enter,
     .leave = leave,

@@ -4,6 +4,20 @@
 #include "cuda/current_context.h"
 #include "cuda/table.h"
 
+enum cushim_status cushim_mem_stream_fence_enter(struct cushim_mem_fence *fence,
+                                                 bool *has_entered) {
+    CUresult answer;
+    if (!fence->host->is_usable(fence))
+        return CUSHIM_DEADCONTEXT;
+    *has_entered = cushim_current_context_enter(fence->cuda, atomic_load(&fence->context), &answer);
+    return fence->host->answer(fence, "cuCtxPushCurrent", answer, false);
+}
+
+void cushim_mem_stream_fence_leave(struct cushim_mem_fence *fence, bool has_entered) {
+    if (has_entered)
+        cushim_current_context_leave(fence->cuda);
+}
+
 void cushim_mem_stream_fence_end(struct cushim_mem_fence *fence) {
     while (fence->n_spares)
         fence->cuda->cuEventDestroy_v2(fence->spares[--fence->n_spares]);
@@ -86,16 +100,12 @@ enum cushim_status cushim_mem_stream_fence_wait_all(struct cushim_mem_fence *fen
 
 /* Without an event: for the whole context. */
 static enum cushim_status wait_for_context(struct cushim_mem_fence *fence, const char *what) {
-    CUresult answer;
-    bool has_entered =
-        cushim_current_context_enter(fence->cuda, atomic_load(&fence->context), &answer);
-    enum cushim_status status = fence->host->answer(fence, "cuCtxPushCurrent", answer, false);
-    if (status == CUSHIM_OK)
-        status = fence->host->refuse(fence, what, NULL);
+    bool has_entered;
+    CUSHIM_TRY(cushim_mem_stream_fence_enter(fence, &has_entered));
+    enum cushim_status status = fence->host->refuse(fence, what, NULL);
     if (status == CUSHIM_OK)
         status = cushim_mem_stream_fence_wait_all(fence);
-    if (has_entered)
-        cushim_current_context_leave(fence->cuda);
+    cushim_mem_stream_fence_leave(fence, has_entered);
     return status;
 }
 

@@ -27,6 +27,8 @@
  * says.  `what` names the public call, for the text of a refusal; NULL: no text.
  */
 struct cushim_mem_stream_host {
+    /* May the driver be called for the context?  Not once that or the process is gone. */
+    bool (*is_usable)(struct cushim_mem_fence *fence);
     /* CUSHIM_CAPTURE if a capture forbids a record of a stream (NULL: of the whole context), or a
      * wait for it; else CUSHIM_OK. */
     enum cushim_status (*refuse)(struct cushim_mem_fence *fence, const char *what,
@@ -99,6 +101,11 @@ enum cushim_status cushim_mem_stream_fence_wait(struct cushim_mem_stream_fence *
 /* Give it back, complete or not; it is none then, and may be before.  Makes a driver call only if
  * many events are spare. */
 void cushim_mem_stream_fence_release(struct cushim_mem_stream_fence *mark);
+
+/* Make its context current, unless it is; leave puts back what was.  CUSHIM_OK |
+ * CUSHIM_DEADCONTEXT (the driver is not called; no text) | what the driver said. */
+enum cushim_status cushim_mem_stream_fence_enter(struct cushim_mem_fence *fence, bool *has_entered);
+void cushim_mem_stream_fence_leave(struct cushim_mem_fence *fence, bool has_entered);
 
 /* Wait for all work of a context (cuCtxSynchronize), which is current. */
 enum cushim_status cushim_mem_stream_fence_wait_all(struct cushim_mem_fence *fence);

@@ -28,6 +28,7 @@ enum {
 
 struct cushim_mem_cache;
 struct cushim_mem_held;
+struct cushim_mem_streams;
 
 /* Whose frees take a block back: natively those of pinned memory take nothing else. */
 enum cushim_mem_free_entry {
@@ -57,8 +58,8 @@ struct cushim_mem_heap {
     atomic_uint_fast64_t generation; /* odd: open */
     atomic_int damage;               /* CUresult; not 0: the context is broken, serve nothing */
     _Atomic(struct cushim_mem_held *) unheld; /* without the lock: nobody holds them any more */
-    void *owner; /* constant for good: who hands its blocks out, and writes their word `user`;
-                    NULL: the process */
+    struct cushim_mem_streams *owner; /* constant for good: the stream caches that hand its blocks
+                                         out, and write their word `user`; NULL: the threads' */
 
     char behind[64]; /* fences have lines of cache of their own, which every call reads */
     struct cushim_mem_fence own_fence;

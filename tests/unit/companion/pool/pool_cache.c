@@ -2,35 +2,35 @@
 #include <pthread.h>
 
 #include "cushim/cushim.h"
-#include "companion/pool/pool_cache.h"
+#include "companion/pool/pool_internal.h"
 #include "tests/unit/companion/pool/pool_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { BYTES = 5000 };
 
-static struct cushim_pool_heap *heap_of(struct cushim_pool *p) {
+static struct cushim_mem_streams *streams_of(struct cushim_pool *p) {
     cushim_devptr a = take(p, BYTES, CUSHIM_STREAM_ALL);
-    struct cushim_pool_heap *heap = cushim_pool_block(a)->heap;
+    struct cushim_mem_streams *streams = cushim_pool_block(a)->streams;
     give(p, a, CUSHIM_STREAM_ALL);
-    return heap;
+    return streams;
 }
 
-static struct cushim_mem_stream_cache *cache_of(struct cushim_pool_heap *heap, CUstream handle,
+static struct cushim_mem_stream_cache *cache_of(struct cushim_mem_streams *streams, CUstream handle,
                                                 const void *thread) {
     uint32_t life;
     return cushim_mem_stream_cache_of(
-        heap,
-        &(struct cushim_mem_stream){.context = heap->context, .handle = handle, .thread = thread},
-        "test", &life);
+        streams,
+        &(struct cushim_mem_stream){.fence = streams->fence, .handle = handle, .thread = thread},
+        &life);
 }
 
 TEST(the_default_streams_of_two_threads_have_a_cache_each) {
     struct cushim_pool *p = create(NULL);
-    struct cushim_pool_heap *heap = heap_of(p);
+    struct cushim_mem_streams *streams = streams_of(p);
     int one, two;
-    struct cushim_mem_stream_cache *first = cache_of(heap, CU_STREAM_PER_THREAD, &one);
-    ck_assert_ptr_ne(cache_of(heap, CU_STREAM_PER_THREAD, &two), first);
-    ck_assert_ptr_eq(cache_of(heap, CU_STREAM_PER_THREAD, &one), first);
+    struct cushim_mem_stream_cache *first = cache_of(streams, CU_STREAM_PER_THREAD, &one);
+    ck_assert_ptr_ne(cache_of(streams, CU_STREAM_PER_THREAD, &two), first);
+    ck_assert_ptr_eq(cache_of(streams, CU_STREAM_PER_THREAD, &one), first);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
@@ -42,7 +42,7 @@ TEST(no_block_leaves_that_was_freed_after_the_epoch) {
     struct cushim_mem_stream_block *second = cushim_pool_block(b);
     struct cushim_mem_stream_cache *cache = first->cache;
     give(p, a, s);
-    cushim_mem_fence_close(&first->heap->context->fence);
+    cushim_mem_fence_close(first->streams->fence);
     give(p, b, s);
     ck_assert_uint_lt(first->epoch, second->epoch);
     ck_assert_ptr_eq(cushim_mem_stream_cache_pop_earliest(cache, first->epoch, false), first);
@@ -78,13 +78,13 @@ static void leave_unfenced(struct own *own) {
 /* Its thread ended without a fence: none is under way, and yet its block is not over. */
 TEST(a_cache_that_is_not_over_becomes_no_other_streams) {
     struct cushim_pool *p = create(NULL);
-    struct cushim_pool_heap *heap = heap_of(p);
+    struct cushim_mem_streams *streams = streams_of(p);
     struct own own = {.pool = p};
     int one;
     SIM(sim_hold)();
     leave_unfenced(&own);
     ck_assert_uint_eq(own.cache->n_fences, 0);
-    ck_assert_ptr_ne(cache_of(heap, CU_STREAM_PER_THREAD, &one), own.cache);
+    ck_assert_ptr_ne(cache_of(streams, CU_STREAM_PER_THREAD, &one), own.cache);
     SIM(sim_release_hold)();
     ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
@@ -95,7 +95,7 @@ TEST(a_cache_that_is_not_over_becomes_no_other_streams) {
 TEST(caches_whose_stream_went_are_asked_by_turns) {
     enum { N = 3 };
     struct cushim_pool *p = create(NULL);
-    struct cushim_pool_heap *heap = heap_of(p);
+    struct cushim_mem_streams *streams = streams_of(p);
     struct own own[N];
     int names[N];
     SIM(sim_hold)();
@@ -105,8 +105,8 @@ TEST(caches_whose_stream_went_are_asked_by_turns) {
     }
     size_t n_most = 0;
     for (int i = 0; i < N; i++) {
-        cache_of(heap, CU_STREAM_PER_THREAD, &names[i]);
-        n_most = heap->n_turns > n_most ? heap->n_turns : n_most;
+        cache_of(streams, CU_STREAM_PER_THREAD, &names[i]);
+        n_most = streams->n_turns > n_most ? streams->n_turns : n_most;
     }
     ck_assert_uint_ge(n_most, N - 1); /* so the last of them has its turn, too */
     for (int i = 0; i < N; i++)

@@ -6,7 +6,7 @@
 
 #include "cushim/cushim.h"
 #include "cushim/preload.h"
-#include "companion/pool/pool_cache.h"
+#include "companion/pool/pool_internal.h"
 #include "tests/unit/companion/pool/pool_fixture.h"
 #include "tests/unit/suite.h"
 
@@ -91,7 +91,7 @@ static void check_next_pool(void) {
     cushim_devptr a = take(p, BYTES, CUSHIM_STREAM_ALL), b = take(p, BYTES, CUSHIM_STREAM_ALL);
     ck_assert_uint_ne(a, b);
     ck_assert_uint_eq(stats_of(p).live_blocks, 2);
-    ck_assert_uint_eq(cushim_pool_block(a)->heap->table.n_used, 2);
+    ck_assert_uint_eq(cushim_pool_block(a)->streams->table.n_used, 2);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
     size_t n_bytes = 0;
     ck_assert_int_eq(cushim_memory_size(a, &n_bytes), CUSHIM_OK);
@@ -132,18 +132,18 @@ TEST(a_block_of_a_life_that_is_over_goes_nowhere) {
     cushim_devptr a = take(p, BYTES, CUSHIM_STREAM_ALL), b = take(p, BYTES, CUSHIM_STREAM_ALL);
     struct cushim_mem_stream_block *block = cushim_pool_block(a);
     struct cushim_mem_stream_block *other = cushim_pool_block(b);
-    struct cushim_pool_heap *heap = block->heap;
-    uint64_t life = cushim_pool_heap_life(heap);
+    struct cushim_mem_streams *streams = block->streams;
+    uint64_t life = cushim_mem_streams_life(streams);
     ck_assert(cushim_mem_stream_block_take(block, a));
     ck_assert(cushim_mem_stream_block_take(other, b));
     end_context(context);
     cushim_pool_heap_lose_dead();
-    ck_assert_uint_eq(heap->table.n_used, 0);
-    ck_assert_ptr_null(cushim_mem_stream_cache_put(heap->all, heap->all->life, block));
-    ck_assert_uint_eq(heap->all->idle_bytes, 0);
-    cushim_pool_heap_give(heap, other, life);
-    ck_assert_uint_eq(heap->table.n_used, 0);
-    ck_assert_ptr_ne(heap->table.spare, heap->table.spare->older);
+    ck_assert_uint_eq(streams->table.n_used, 0);
+    ck_assert_ptr_null(cushim_mem_stream_cache_put(streams->all, streams->all->life, block));
+    ck_assert_uint_eq(streams->all->idle_bytes, 0);
+    cushim_mem_stream_block_give(other, life);
+    ck_assert_uint_eq(streams->table.n_used, 0);
+    ck_assert_ptr_ne(streams->table.spare, streams->table.spare->older);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
     check_next_pool();
 }

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 #include "cushim/cushim.h"
-#include "companion/pool/pool_cache.h"
+#include "companion/pool/pool_internal.h"
 #include "tests/unit/companion/pool/pool_fixture.h"
 #include "tests/unit/suite.h"
 
@@ -298,7 +298,7 @@ TEST(what_else_is_wrong_with_such_a_free_is_refused_as_ever) {
 static unsigned count_caches(void) {
     unsigned n = 0;
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_heap_next(heap));) {
-        for (const struct cushim_mem_stream_cache *at = heap->caches; at; at = at->next)
+        for (const struct cushim_mem_stream_cache *at = heap->streams.caches; at; at = at->next)
             n++;
     }
     return n;
@@ -376,15 +376,15 @@ TEST(a_late_free_waits_for_all) {
     cushim_devptr late = take(p, 5000, CUSHIM_STREAM_ALL);
     give(p, take(p, 5000, s), s);
     struct cushim_mem_stream_block *block = cushim_pool_block(late);
-    struct cushim_mem_stream_cache *cache = block->heap->caches;
+    struct cushim_mem_stream_cache *cache = block->streams->caches;
     uint32_t life = cache->life;
     ck_assert_int_eq(cushim_stream_destroy(s), CUSHIM_OK);
     struct cushim_stream *t = new_stream();
     give(p, take(p, 5000, t), t);
-    ck_assert_ptr_eq(block->heap->caches, cache);
+    ck_assert_ptr_eq(block->streams->caches, cache);
     ck_assert_uint_ne(cache->life, life);
     ck_assert(cushim_mem_stream_block_take(block, late));
-    ck_assert_ptr_eq(cushim_mem_stream_cache_put(cache, life, block), block->heap->all);
+    ck_assert_ptr_eq(cushim_mem_stream_cache_put(cache, life, block), block->streams->all);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 
@@ -394,14 +394,14 @@ TEST(a_late_request_gets_nothing_by_the_order_of_another_stream) {
     struct cushim_stream *s = new_stream();
     cushim_devptr a = take(p, 5000, s);
     const struct cushim_mem_stream_block *block = cushim_pool_block(a);
-    struct cushim_mem_stream_cache *cache = block->heap->caches;
+    struct cushim_mem_stream_cache *cache = block->streams->caches;
     size_t bucket_bytes = block->bucket_bytes;
     uint32_t life = cache->life;
     give(p, a, s);
     ck_assert_int_eq(cushim_stream_destroy(s), CUSHIM_OK);
     struct cushim_stream *t = new_stream();
     give(p, take(p, 5000, t), t);
-    ck_assert_ptr_eq(block->heap->caches, cache);
+    ck_assert_ptr_eq(block->streams->caches, cache);
     ck_assert_ptr_null(cushim_mem_stream_cache_take(cache, bucket_bytes, life));
     ck_assert_uint_eq(cushim_mem_stream_cache_count(cache, bucket_bytes), 1);
     ck_assert_ptr_eq(cushim_mem_stream_cache_take(cache, bucket_bytes, cache->life), block);

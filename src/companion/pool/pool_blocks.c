@@ -1,0 +1,212 @@
+#include "companion/pool/pool_blocks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/try.h"
+#include "memory/heap/heap.h"
+#include "companion/pool/pool_settle.h"
+#include "memory/state/free_lists.h"
+#include "memory/state/heap_state.h"
+
+/* ---- the table, under the streams' lock ---- */
+
+struct cushim_mem_stream_block *cushim_mem_streams_at(struct cushim_mem_streams *streams,
+                                                      uint32_t index) {
+    uint32_t i = index >> CUSHIM_MEM_STREAM_LOG2_CHUNK;
+    struct cushim_mem_stream_block *chunk =
+        i < CUSHIM_MEM_STREAM_N_CHUNKS
+            ? atomic_load_explicit(&streams->table.chunks[i], memory_order_acquire)
+            : NULL;
+    return chunk ? &chunk[index & ((1u << CUSHIM_MEM_STREAM_LOG2_CHUNK) - 1)] : NULL;
+}
+
+static bool grow(struct cushim_mem_streams *streams) {
+    struct cushim_mem_stream_table *table = &streams->table;
+    uint32_t n_chunks = table->n_blocks >> CUSHIM_MEM_STREAM_LOG2_CHUNK;
+    if (n_chunks == CUSHIM_MEM_STREAM_N_CHUNKS)
+        return false;
+    size_t bytes = sizeof(struct cushim_mem_stream_block) << CUSHIM_MEM_STREAM_LOG2_CHUNK;
+    struct cushim_mem_stream_block *chunk =
+        aligned_alloc(_Alignof(struct cushim_mem_stream_block), bytes);
+    if (!chunk)
+        return false;
+    memset(chunk, 0, bytes);
+    for (uint32_t i = 1u << CUSHIM_MEM_STREAM_LOG2_CHUNK; i-- > 0;) {
+        chunk[i].streams = streams;
+        chunk[i].index = table->n_blocks + i;
+        chunk[i].older = table->spare;
+        table->spare = &chunk[i];
+    }
+    atomic_store_explicit(&table->chunks[n_chunks], chunk, memory_order_release);
+    table->n_blocks += 1u << CUSHIM_MEM_STREAM_LOG2_CHUNK;
+    return true;
+}
+
+/* Without an address nobody finds it: what a thread remembers of it is worthless from here on. */
+static void take_address(struct cushim_mem_stream_block *block) {
+    atomic_store_explicit(&block->address, 0, memory_order_release);
+}
+
+static void put_spare(struct cushim_mem_streams *streams, struct cushim_mem_stream_block *block) {
+    block->older = streams->table.spare;
+    streams->table.spare = block;
+}
+
+/* All blocks are spare again. */
+static void empty_table(struct cushim_mem_streams *streams) {
+    for (uint32_t i = 0; i < streams->table.n_blocks; i++) {
+        struct cushim_mem_stream_block *block = cushim_mem_streams_at(streams, i);
+        if (cushim_mem_stream_block_address(block)) {
+            atomic_store(&block->n_holds, 0);
+            take_address(block);
+            put_spare(streams, block);
+        }
+    }
+    streams->table.n_used = 0;
+}
+
+/* ---- out of the free lists ---- */
+
+uint64_t cushim_mem_streams_life(const struct cushim_mem_streams *streams) {
+    return atomic_load(&streams->heap->generation);
+}
+
+/* With the heap's lock if it is CUSHIM_OK. */
+static enum cushim_status take(struct cushim_mem_heap *heap, size_t bucket_bytes,
+                               enum cushim_mem_stream_from from, struct cushim_mem_blockref *ref,
+                               uint64_t life) {
+    if (!(life & 1))
+        return CUSHIM_STATE;
+    if (from == CUSHIM_MEM_STREAM_NEW)
+        return cushim_mem_heap_take(heap, life, bucket_bytes, ref);
+    if (!cushim_mem_heap_lock_life(heap, life))
+        return CUSHIM_STATE;
+    if (from == CUSHIM_MEM_STREAM_FREE
+            ? cushim_mem_free_lists_take(heap, bucket_bytes, ref)
+            : cushim_mem_free_lists_take_cut(heap, cushim_mem_sizeclass_of(bucket_bytes), ref))
+        return CUSHIM_OK;
+    pthread_mutex_unlock(&heap->lock);
+    return CUSHIM_NOTFOUND;
+}
+
+/* False: that life is over, and the place with it. */
+static bool give_place(struct cushim_mem_heap *heap, const struct cushim_mem_blockref *ref,
+                       uint64_t life) {
+    if (!cushim_mem_heap_lock_life(heap, life))
+        return false;
+    cushim_mem_free_lists_give(heap, ref);
+    pthread_mutex_unlock(&heap->lock);
+    return true;
+}
+
+/* Under the streams' lock: a spare block gets an address, and is found by it from now on. */
+static struct cushim_mem_stream_block *enter(struct cushim_mem_streams *streams,
+                                             const struct cushim_mem_blockref *ref,
+                                             size_t bucket_bytes) {
+    struct cushim_mem_stream_block *block = streams->table.spare;
+    struct cushim_mem_extent *extent = ref->extent;
+    streams->table.spare = block->older;
+    streams->table.n_used++;
+    block->ref = *ref;
+    block->bucket_bytes = bucket_bytes;
+    block->deferred_life = 0;
+    block->is_poisoned = false;
+    atomic_store_explicit(&block->n_holds, 0, memory_order_relaxed);
+    atomic_store_explicit(&block->cache, NULL, memory_order_relaxed);
+    atomic_store_explicit(&block->asked_bytes, bucket_bytes, memory_order_relaxed);
+    atomic_store_explicit(&extent->cells[ref->index].user, block->index, memory_order_release);
+    atomic_store_explicit(&block->address,
+                          cushim_mem_extent_address(extent) + ref->index * extent->block_bytes,
+                          memory_order_release);
+    cushim_mem_stream_block_set_live(block);
+    return block;
+}
+
+enum cushim_status cushim_mem_stream_block_obtain(struct cushim_mem_streams *streams,
+                                                  size_t bucket_bytes,
+                                                  enum cushim_mem_stream_from from,
+                                                  struct cushim_mem_stream_block **out) {
+    struct cushim_mem_heap *heap = streams->heap;
+    struct cushim_mem_blockref ref;
+    uint64_t life = cushim_mem_streams_life(streams);
+    CUSHIM_TRY(take(heap, bucket_bytes, from, &ref, life));
+    /* LIVE to the heap, and so found by its address */
+    struct cushim_mem_block_meta *meta = &ref.extent->cells[ref.index];
+    atomic_store_explicit(&meta->asked_bytes, bucket_bytes, memory_order_relaxed);
+    atomic_store_explicit(&meta->state, CUSHIM_MEM_LIVE, memory_order_release);
+    pthread_mutex_unlock(&heap->lock);
+    pthread_mutex_lock(&streams->lock);
+    /* a table that was emptied meanwhile gets no block: nobody would empty it again */
+    bool is_lost = atomic_load(&streams->is_lost);
+    bool has_room = !is_lost && (streams->table.spare || grow(streams));
+    *out = has_room ? enter(streams, &ref, bucket_bytes) : NULL;
+    pthread_mutex_unlock(&streams->lock);
+    if (has_room)
+        return CUSHIM_OK;
+    give_place(heap, &ref, life);
+    return is_lost ? CUSHIM_STATE : CUSHIM_NOMEM;
+}
+
+struct cushim_mem_stream_block *cushim_mem_stream_block_find(struct cushim_mem_blocks *blocks,
+                                                             uint64_t address) {
+    struct cushim_mem_lookup lookup;
+    if (!cushim_mem_blocks_find(blocks, address, &lookup) || lookup.state != CUSHIM_MEM_LIVE)
+        return NULL;
+    struct cushim_mem_stream_block *block =
+        cushim_mem_streams_at(lookup.segment->heap->owner,
+                              atomic_load_explicit(&lookup.meta->user, memory_order_acquire));
+    return block && cushim_mem_stream_block_address(block) == lookup.base ? block : NULL;
+}
+
+bool cushim_mem_stream_block_defer(struct cushim_mem_stream_block *block,
+                                   struct cushim_mem_stream_cache *cache, uint32_t life) {
+    if (!atomic_load_explicit(&block->n_holds, memory_order_relaxed))
+        return false;
+    pthread_mutex_lock(&block->streams->lock);
+    bool is_held = atomic_load_explicit(&block->n_holds, memory_order_relaxed) != 0;
+    if (is_held) {
+        block->deferred_life = life;
+        atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&block->streams->lock);
+    return is_held;
+}
+
+/* ---- back ---- */
+
+void cushim_mem_stream_block_give(struct cushim_mem_stream_block *block, uint64_t life) {
+    struct cushim_mem_streams *streams = block->streams;
+    uint64_t address = cushim_mem_stream_block_address(block);
+    if (address)
+        streams->owner->block_went(address);
+    pthread_mutex_lock(&streams->lock); /* a table is emptied under it, after that life is over */
+    bool is_its = give_place(streams->heap, &block->ref, life);
+    if (is_its)
+        take_address(block);
+    bool is_orphan = streams->is_orphan;
+    pthread_mutex_unlock(&streams->lock);
+    if (!is_its)
+        return;
+    if (is_orphan)
+        cushim_mem_streams_trim(streams, 0);
+    pthread_mutex_lock(&streams->lock); /* who finds none used finds their memory back */
+    put_spare(streams, block);
+    bool is_same = cushim_mem_streams_life(streams) == life;
+    if (is_same)
+        streams->table.n_used--;
+    bool is_last = is_same && streams->is_orphan && !streams->table.n_used &&
+                   !atomic_exchange(&streams->is_lost, true);
+    pthread_mutex_unlock(&streams->lock);
+    if (is_last)
+        streams->owner->last_went(streams);
+}
+
+void cushim_mem_streams_forget(struct cushim_mem_streams *streams) {
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(streams, cache));)
+        cushim_mem_stream_cache_forget(cache);
+    pthread_mutex_lock(&streams->lock);
+    empty_table(streams);
+    pthread_mutex_unlock(&streams->lock);
+}

@@ -1,0 +1,119 @@
+#include "companion/pool/pool_serve.h"
+
+#include "base/clock.h"
+#include "companion/pool/pool_blocks.h"
+#include "companion/pool/pool_settle.h"
+
+/* A request on its way through the stages. */
+struct request {
+    struct cushim_mem_streams *streams;
+    struct cushim_mem_stream_cache *cache;
+    size_t bucket_bytes;
+    struct cushim_mem_stream_block *block; /* what serves */
+};
+
+/* From any cache, if it is over. */
+static bool serve_over(struct request *request) {
+    struct cushim_mem_stream_cache *cache = NULL;
+    while (!request->block && (cache = cushim_mem_streams_next(request->streams, cache)))
+        request->block = cushim_mem_stream_cache_take(cache, request->bucket_bytes, 0);
+    return request->block != NULL;
+}
+
+/*
+ * The same, once all caches that have such a block were asked.  To take each as soon as its fence
+ * is complete would take it from a stream that is about to need it again, whose thread then takes
+ * another's: threads on streams of their own would hand blocks to and fro at every pair.
+ */
+static bool serve_asked(struct request *request, enum cushim_mem_effort effort) {
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(request->streams, cache));) {
+        if (cushim_mem_stream_cache_count(cache, request->bucket_bytes))
+            cushim_mem_stream_cache_prove(cache, effort);
+    }
+    return serve_over(request);
+}
+
+/* Fences are recorded if there are none yet.  A request for ALL waits a moment for them. */
+static bool serve_proven(struct request *request) {
+    uint64_t until_ns = cushim_clock_ns() + request->streams->poll_ns;
+    bool is_served;
+    do
+        is_served = serve_asked(request, CUSHIM_MEM_RECORD);
+    while (!is_served && request->cache == request->streams->all && cushim_clock_ns() < until_ns);
+    return is_served;
+}
+
+static enum cushim_status serve_free_lists(struct request *request) {
+    struct cushim_mem_streams *streams = request->streams;
+    enum cushim_status status = CUSHIM_NOTFOUND;
+    if (request->bucket_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES) {
+        status = cushim_mem_stream_block_obtain(streams, request->bucket_bytes,
+                                                CUSHIM_MEM_STREAM_CUT, &request->block);
+        if (status == CUSHIM_NOTFOUND)
+            cushim_mem_streams_unpin(streams);
+    }
+    return status == CUSHIM_NOTFOUND
+               ? cushim_mem_stream_block_obtain(streams, request->bucket_bytes,
+                                                CUSHIM_MEM_STREAM_FREE, &request->block)
+               : status;
+}
+
+/*
+ * Streams that take turns would hand one block to and fro, with a fence each time, where each keeps
+ * its own from then on.  So what needs no fence comes first: another cache's block that a fence
+ * proves by now; memory that is held already, if the block is small; and as long as all that is
+ * idle stays within what may be kept anyway, memory of the driver.
+ */
+static enum cushim_status serve(struct request *request) {
+    struct cushim_mem_streams *streams = request->streams;
+    bool is_small = request->bucket_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES;
+    if (serve_over(request))
+        return CUSHIM_OK;
+    bool has_pending = cushim_mem_streams_count_idle(streams, request->bucket_bytes) != 0;
+    bool takes_turns = has_pending && request->cache->is_ordered;
+    bool is_kept = takes_turns && cushim_mem_streams_idle_bytes(streams) + request->bucket_bytes <=
+                                      streams->keep_bytes;
+    if (takes_turns && (serve_asked(request, CUSHIM_MEM_ASK) ||
+                        ((is_small || is_kept) && serve_free_lists(request) == CUSHIM_OK)))
+        return CUSHIM_OK;
+    if (is_kept)
+        return CUSHIM_NOTFOUND;
+    if (has_pending && serve_proven(request))
+        return CUSHIM_OK;
+    enum cushim_status status = serve_free_lists(request);
+    if (status == CUSHIM_NOTFOUND && /* once what may not be held is on the free lists */
+        cushim_mem_streams_settle(streams, request->bucket_bytes))
+        status = serve_free_lists(request);
+    return status;
+}
+
+enum cushim_status cushim_mem_stream_cache_serve(struct cushim_mem_stream_cache *cache,
+                                                 uint32_t life, size_t bucket_bytes,
+                                                 struct cushim_mem_stream_block **block) {
+    struct request request = {
+        .streams = cache->streams, .cache = cache, .bucket_bytes = bucket_bytes};
+    request.block = cushim_mem_stream_cache_take(cache, bucket_bytes, life);
+    enum cushim_status status = request.block ? CUSHIM_OK : serve(&request);
+    *block = request.block;
+    return status;
+}
+
+struct cushim_mem_stream_block *
+cushim_mem_stream_cache_serve_behind(struct cushim_mem_stream_cache *after, size_t bucket_bytes) {
+    struct cushim_mem_stream_cache *cache = NULL;
+    while (after->is_ordered && (cache = cushim_mem_streams_next(after->streams, cache))) {
+        if (!cache->idle_bytes)
+            continue;
+        cushim_mem_stream_cache_prove(cache, CUSHIM_MEM_RECORD);
+        uint32_t life;
+        struct cushim_mem_stream_block *block =
+            cushim_mem_stream_cache_pop_fitting(cache, bucket_bytes, &life);
+        if (block && (cache == after ||
+                      cushim_mem_stream_cache_order(cache, block->epoch, after) == CUSHIM_OK))
+            return block;
+        if (block)
+            cushim_mem_stream_cache_put(cache, life, block);
+    }
+    return NULL;
+}

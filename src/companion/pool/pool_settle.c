@@ -1,0 +1,237 @@
+#include "companion/pool/pool_settle.h"
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "memory/heap/reclaim.h"
+#include "memory/state/heap_state.h"
+#include "companion/pool/pool_blocks.h"
+
+/* Batches of the last pass but one of those by age. */
+enum { N_BATCHES = 4 };
+
+bool cushim_mem_streams_has_capture(const struct cushim_mem_streams *streams) {
+    return streams->fence->host->refuse(streams->fence, NULL, NULL) != CUSHIM_OK;
+}
+
+enum cushim_status cushim_mem_streams_prove(struct cushim_mem_streams *streams,
+                                            enum cushim_mem_effort effort) {
+    enum cushim_status status = CUSHIM_OK;
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(streams, cache));) {
+        enum cushim_status proven =
+            cache->idle_bytes ? cushim_mem_stream_cache_prove(cache, effort) : CUSHIM_OK;
+        status = status == CUSHIM_OK ? proven : status;
+    }
+    return status;
+}
+
+/* ---- idle blocks that are over ---- */
+
+/* A pass over all caches: what is over and of that bucket (0: of any, but freed at `last_epoch` at
+ * the latest) goes to the free lists, until `bytes` did. */
+static size_t give_until(struct cushim_mem_streams *streams, size_t bucket_bytes,
+                         uint64_t last_epoch, size_t bytes) {
+    size_t n_bytes = 0;
+    uint64_t life = cushim_mem_streams_life(streams);
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(streams, cache)) && n_bytes < bytes;) {
+        struct cushim_mem_stream_block *block;
+        while (n_bytes < bytes &&
+               (block = bucket_bytes
+                            ? cushim_mem_stream_cache_take(cache, bucket_bytes, 0)
+                            : cushim_mem_stream_cache_pop_earliest(cache, last_epoch, true))) {
+            n_bytes += block->bucket_bytes;
+            atomic_fetch_add_explicit(&streams->n_evicted, 1, memory_order_relaxed);
+            cushim_mem_stream_block_give(block, life);
+        }
+    }
+    return n_bytes;
+}
+
+/*
+ * Epochs tell the age over all caches.  Rather than to look for the cache with the eldest block
+ * each time, passes go over the caches that each reach half as far from the present as the one
+ * before.
+ */
+size_t cushim_mem_streams_reclaim(struct cushim_mem_streams *streams, size_t bytes,
+                                  enum cushim_mem_effort effort) {
+    enum { N_PASSES = 8 };
+    size_t n_bytes = 0;
+    cushim_mem_streams_prove(streams, effort);
+    uint64_t now = cushim_mem_fence_tag(streams->fence);
+    for (unsigned i = N_PASSES; i-- > 0 && n_bytes < bytes;) {
+        uint64_t reach = i ? (uint64_t)N_BATCHES << i : 0;
+        if (!i || now > reach)
+            n_bytes += give_until(streams, 0, i ? now - reach : UINT64_MAX, bytes - n_bytes);
+    }
+    return n_bytes;
+}
+
+size_t cushim_mem_streams_reclaim_bucket(struct cushim_mem_streams *streams, size_t bucket_bytes,
+                                         size_t bytes) {
+    return give_until(streams, bucket_bytes, 0, bytes);
+}
+
+void cushim_mem_streams_empty(struct cushim_mem_streams *streams, enum cushim_mem_effort effort) {
+    uint64_t life = cushim_mem_streams_life(streams);
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(streams, cache));) {
+        struct cushim_mem_stream_block *block;
+        cushim_futex_lock_enter(&cache->lock);
+        atomic_fetch_add(&cache->life, 2); /* no fast path puts anything in from here on */
+        cushim_futex_lock_leave(&cache->lock);
+        if (effort == CUSHIM_MEM_WAIT)
+            cushim_mem_stream_cache_prove(cache, effort);
+        while ((block = cushim_mem_stream_cache_pop_earliest(cache, UINT64_MAX, false)))
+            cushim_mem_stream_block_give(block, life);
+        cushim_mem_stream_cache_forget(cache);
+    }
+}
+
+size_t cushim_mem_streams_trim(struct cushim_mem_streams *streams, size_t keep_bytes) {
+    bool has_entered;
+    if (atomic_load(&streams->is_lost) ||
+        cushim_mem_stream_fence_enter(streams->fence, &has_entered) != CUSHIM_OK)
+        return 0;
+    size_t n_bytes = cushim_mem_reclaim_trim(streams->heap, keep_bytes);
+    cushim_mem_stream_fence_leave(streams->fence, has_entered);
+    return n_bytes;
+}
+
+/*
+ * ---- the watermark: how much a heap may hold, for its own sake and for its neighbours' ----
+ *
+ * A little more than is live, or was a moment ago, so that sizes that take turns are reused; more
+ * if the device has much free; and never more idle than the driver has free.  An owner that says
+ * how much is kept (keep_bytes) has that in any case.
+ */
+
+size_t cushim_mem_streams_idle_bytes(const struct cushim_mem_streams *streams) {
+    size_t n_bytes = 0;
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(streams, cache));)
+        n_bytes += cache->idle_bytes;
+    return n_bytes;
+}
+
+size_t cushim_mem_streams_count_idle(const struct cushim_mem_streams *streams,
+                                     size_t bucket_bytes) {
+    size_t n = 0;
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(streams, cache));)
+        n += cushim_mem_stream_cache_count(cache, bucket_bytes);
+    return n;
+}
+
+enum {
+    MARGIN = 16,                 /* the part of what is live that may be idle beside it, */
+    ROOMY_MARGIN = 3,            /* and if the device has plenty */
+    ROOMY_SHARE = 8,             /* at least this part of the device is free: that is plenty */
+    FAR = 8,                     /* over the watermark by this part of it: worth a wait */
+    LEAST_SMALL_BYTES = 4 << 20, /* so much of small blocks may be idle in a cache in any case, */
+    SMALL_SHARE = 2048           /* and this part of the device */
+};
+static const uint64_t recent_ns = 1000000000;
+static const size_t slack_bytes = (size_t)32 << 20;
+
+static size_t live_bytes_of(const struct cushim_mem_streams *streams) {
+    return cushim_less(atomic_load_explicit(&streams->heap->live_bytes, memory_order_relaxed),
+                       cushim_mem_streams_idle_bytes(streams));
+}
+
+size_t cushim_mem_streams_see_live(struct cushim_mem_streams *streams, size_t fallen_bytes) {
+    size_t live_bytes = live_bytes_of(streams) + fallen_bytes;
+    uint64_t now_ns = cushim_clock_coarse_ns();
+    pthread_mutex_lock(&streams->lock);
+    if (now_ns - streams->peak_since_ns >= recent_ns) {
+        streams->peak_bytes[1] = streams->peak_bytes[0];
+        streams->peak_bytes[0] = 0;
+        streams->peak_since_ns = now_ns;
+    }
+    streams->peak_bytes[0] = cushim_most(streams->peak_bytes[0], live_bytes);
+    size_t recent_bytes = cushim_most(streams->peak_bytes[0], streams->peak_bytes[1]);
+    pthread_mutex_unlock(&streams->lock);
+    return recent_bytes;
+}
+
+/* By how much a heap would be over its watermark with more_bytes; *bound_bytes: the watermark. */
+static size_t over_watermark(struct cushim_mem_streams *streams, size_t more_bytes,
+                             size_t *bound_bytes) {
+    struct cushim_mem_heap *heap = streams->heap;
+    size_t held_bytes = atomic_load_explicit(&heap->held_bytes, memory_order_relaxed);
+    /* the request may be refused, and is then no peak */
+    size_t live_bytes = live_bytes_of(streams) + more_bytes;
+    size_t recent_bytes = cushim_most(cushim_mem_streams_see_live(streams, 0), live_bytes);
+    size_t free_bytes = atomic_load(&heap->watermark.device_free_bytes);
+    size_t device_bytes = atomic_load(&heap->watermark.device_bytes);
+    bool is_roomy =
+        device_bytes && cushim_less(free_bytes, more_bytes) >= device_bytes / ROOMY_SHARE;
+    size_t margin_bytes = recent_bytes / (is_roomy ? ROOMY_MARGIN : MARGIN) + slack_bytes;
+    size_t idle_bytes = cushim_less(recent_bytes + margin_bytes, live_bytes);
+    if (device_bytes && idle_bytes > free_bytes)
+        idle_bytes = cushim_most(free_bytes, slack_bytes);
+    *bound_bytes = live_bytes + cushim_most(idle_bytes, streams->keep_bytes);
+    return cushim_less(held_bytes + more_bytes, *bound_bytes);
+}
+
+/* Has the device nothing to do, so that a release waits for nothing?  The context is current. */
+static bool is_quiet(struct cushim_mem_streams *streams) {
+    struct cushim_mem_stream_fence mark;
+    bool is_quiet =
+        cushim_mem_stream_fence_record(streams->fence, NULL, NULL, &mark) == CUSHIM_OK &&
+        cushim_mem_stream_fence_is_complete(&mark);
+    cushim_mem_stream_fence_release(&mark);
+    return is_quiet;
+}
+
+static void settle_segments(struct cushim_mem_streams *streams, size_t excess_bytes,
+                            bool may_wait) {
+    size_t free_bytes =
+        atomic_load_explicit(&streams->heap->free_segment_bytes, memory_order_relaxed);
+    bool has_entered;
+    if (!free_bytes || cushim_mem_stream_fence_enter(streams->fence, &has_entered) != CUSHIM_OK)
+        return;
+    if (may_wait || is_quiet(streams))
+        cushim_mem_streams_trim(streams, cushim_less(free_bytes, excess_bytes));
+    cushim_mem_stream_fence_leave(streams->fence, has_entered);
+}
+
+size_t cushim_mem_streams_settle(struct cushim_mem_streams *streams, size_t more_bytes) {
+    size_t bound_bytes;
+    cushim_mem_watermark_ask(streams->heap);
+    size_t excess_bytes = over_watermark(streams, more_bytes, &bound_bytes);
+    if (!excess_bytes || cushim_mem_streams_has_capture(streams))
+        return 0;
+    size_t n_bytes = cushim_mem_streams_reclaim(streams, excess_bytes,
+                                                more_bytes ? CUSHIM_MEM_RECORD : CUSHIM_MEM_ASK);
+    settle_segments(streams, excess_bytes, excess_bytes > bound_bytes / FAR);
+    return n_bytes;
+}
+
+/*
+ * To the free lists a small block that is idle in a cache is as good as live.  So they would put a
+ * few small blocks into the gaps between idle ones, one in each page of the driver's, and the idle
+ * memory could never go.  A cache that has more of that than a thread's cache may have gives it
+ * back first, if it is over.
+ */
+void cushim_mem_streams_unpin(struct cushim_mem_streams *streams) {
+    size_t most_bytes =
+        cushim_most(LEAST_SMALL_BYTES, streams->heap->watermark.device_bytes / SMALL_SHARE);
+    uint64_t life = cushim_mem_streams_life(streams);
+    if (cushim_mem_streams_has_capture(streams))
+        return;
+    for (struct cushim_mem_stream_cache *cache = NULL;
+         (cache = cushim_mem_streams_next(streams, cache));) {
+        if (cache->idle_bytes <= most_bytes ||
+            cushim_mem_stream_cache_small_bytes(cache) <= most_bytes)
+            continue;
+        cushim_mem_stream_cache_prove(cache, CUSHIM_MEM_RECORD);
+        struct cushim_mem_stream_block *block = cushim_mem_stream_cache_pop_small(cache);
+        while (block) {
+            struct cushim_mem_stream_block *older = block->older;
+            atomic_fetch_add_explicit(&streams->n_evicted, 1, memory_order_relaxed);
+            cushim_mem_stream_block_give(block, life);
+            block = older;
+        }
+    }
+}
