@@ -22,10 +22,10 @@
 #include "memory/provider/provider.h"
 #include "memory/stats.h"
 #include "companion/pool/pool.h"
-#include "companion/pool/pool_blocks.h"
-#include "companion/pool/pool_cache.h"
+#include "memory/heap/stream_blocks.h"
+#include "memory/cache/stream.h"
 #include "companion/pool/pool_round.h"
-#include "companion/pool/pool_settle.h"
+#include "memory/heap/stream_reclaim.h"
 
 enum { CUSHIM_POOL_N_KINDS = 3 };
 

@@ -1,5 +1,5 @@
 /* The buckets of a cache: found again however many there are. */
-#include "companion/pool/pool_buckets.h"
+#include "memory/cache/stream_buckets.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -130,5 +130,5 @@ TEST(cleared_it_is_empty_and_serves_again) {
 }
 
 int main(void) {
-    return tests_run("pool buckets");
+    return tests_run("stream buckets");
 }

@@ -1,4 +1,4 @@
-#include "companion/pool/pool_buckets.h"
+#include "memory/cache/stream_buckets.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /*
  * The buckets of a stream cache: its idle blocks by size.  All with the cache's lock.
  */
-#ifndef CUSHIM_COMPANION_POOL_BUCKETS_H
-#define CUSHIM_COMPANION_POOL_BUCKETS_H
+#ifndef CUSHIM_MEMORY_STREAM_BUCKETS_H
+#define CUSHIM_MEMORY_STREAM_BUCKETS_H
 
 #include <stddef.h>
 

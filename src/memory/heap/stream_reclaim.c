@@ -1,10 +1,10 @@
-#include "companion/pool/pool_settle.h"
+#include "memory/heap/stream_reclaim.h"
 
 #include "base/bits.h"
 #include "base/clock.h"
 #include "memory/heap/reclaim.h"
 #include "memory/state/heap_state.h"
-#include "companion/pool/pool_blocks.h"
+#include "memory/heap/stream_blocks.h"
 
 /* Batches of the last pass but one of those by age. */
 enum { N_BATCHES = 4 };

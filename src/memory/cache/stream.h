@@ -20,8 +20,8 @@
  * only tries to take it.  Streams, caches and blocks are type-stable: nobody frees them, so that a
  * look-up may meet them late.
  */
-#ifndef CUSHIM_COMPANION_POOL_CACHE_H
-#define CUSHIM_COMPANION_POOL_CACHE_H
+#ifndef CUSHIM_MEMORY_STREAM_H
+#define CUSHIM_MEMORY_STREAM_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -34,7 +34,7 @@
 #include "cushim/types.h"
 #include "memory/fence/stream_fence.h"
 #include "memory/layout/block.h"
-#include "companion/pool/pool_buckets.h"
+#include "memory/cache/stream_buckets.h"
 
 enum {
     CUSHIM_MEM_STREAM_BATCH_BLOCKS = 64, /* a cache records a fence after so many frees, */

@@ -6,10 +6,10 @@
  * the driver.  Its own free of device memory may wait for the device, so a caller that may not wait
  * makes none while a capture is known.
  */
-#ifndef CUSHIM_COMPANION_POOL_SETTLE_H
-#define CUSHIM_COMPANION_POOL_SETTLE_H
+#ifndef CUSHIM_MEMORY_STREAM_RECLAIM_H
+#define CUSHIM_MEMORY_STREAM_RECLAIM_H
 
-#include "companion/pool/pool_cache.h"
+#include "memory/cache/stream.h"
 
 /* Is a capture known in the heap's context? */
 bool cushim_mem_streams_has_capture(const struct cushim_mem_streams *streams);

@@ -2,10 +2,10 @@
  * How a heap with stream caches serves a request: by the stream's own idle block, by another's that
  * is over, or from the free lists.
  */
-#ifndef CUSHIM_COMPANION_POOL_SERVE_H
-#define CUSHIM_COMPANION_POOL_SERVE_H
+#ifndef CUSHIM_MEMORY_STREAM_ALLOC_H
+#define CUSHIM_MEMORY_STREAM_ALLOC_H
 
-#include "companion/pool/pool_cache.h"
+#include "memory/cache/stream.h"
 
 /**
  * Serve without a driver call for memory.

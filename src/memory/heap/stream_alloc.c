@@ -1,8 +1,8 @@
-#include "companion/pool/pool_serve.h"
+#include "memory/heap/stream_alloc.h"
 
 #include "base/clock.h"
-#include "companion/pool/pool_blocks.h"
-#include "companion/pool/pool_settle.h"
+#include "memory/heap/stream_blocks.h"
+#include "memory/heap/stream_reclaim.h"
 
 /* A request on its way through the stages. */
 struct request {

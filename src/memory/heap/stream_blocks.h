@@ -3,10 +3,10 @@
  * they are idle and over.  While a block is out, the word `user` of its metadata is its index in
  * the table.
  */
-#ifndef CUSHIM_COMPANION_POOL_BLOCKS_H
-#define CUSHIM_COMPANION_POOL_BLOCKS_H
+#ifndef CUSHIM_MEMORY_STREAM_BLOCKS_H
+#define CUSHIM_MEMORY_STREAM_BLOCKS_H
 
-#include "companion/pool/pool_cache.h"
+#include "memory/cache/stream.h"
 
 enum cushim_mem_stream_from {
     CUSHIM_MEM_STREAM_CUT,  /* the free lists, and there what is cut already, up to 1 MiB */

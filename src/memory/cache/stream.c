@@ -1,4 +1,4 @@
-#include "companion/pool/pool_cache.h"
+#include "memory/cache/stream.h"
 
 #include <stdlib.h>
 

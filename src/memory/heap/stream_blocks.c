@@ -1,11 +1,11 @@
-#include "companion/pool/pool_blocks.h"
+#include "memory/heap/stream_blocks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/try.h"
 #include "memory/heap/heap.h"
-#include "companion/pool/pool_settle.h"
+#include "memory/heap/stream_reclaim.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 
