@@ -92,7 +92,6 @@ static const unsigned provider_flags[CUSHIM_POOL_N_KINDS] = {
  */
 static void forget(struct cushim_pool_heap *heap) {
     cushim_mem_heap_abandon(heap->streams.heap);
-    cushim_mem_streams_forget(&heap->streams);
     pthread_mutex_lock(&heap->streams.lock);
     struct cushim_pool_object *pool = heap->pool;
     if (pool)

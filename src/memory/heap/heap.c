@@ -12,6 +12,7 @@
 #include "memory/special/graph_resources.h"
 #include "memory/heap/reclaim.h"
 #include "memory/heap/fast.h"
+#include "memory/heap/stream_blocks.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/segments.h"
 
@@ -65,6 +66,8 @@ void cushim_mem_heap_abandon(struct cushim_mem_heap *heap) {
     atomic_fetch_add(&heap->generation, 1);
     pthread_mutex_unlock(&heap->lock);
     cushim_mem_cache_forget_all(heap); /* before the descriptors of their blocks go */
+    if (heap->owner)
+        cushim_mem_streams_forget(heap->owner);
     pthread_mutex_lock(&heap->lock);
     atomic_store(&heap->filler.stream, NULL); /* it went with the context */
     cushim_mem_arena_abandon(heap);

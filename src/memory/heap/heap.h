@@ -45,8 +45,9 @@ struct cushim_mem_heap_setup {
 void cushim_mem_heap_open(struct cushim_mem_heap *heap, const struct cushim_mem_heap_setup *setup);
 
 /*
- * The context is gone, and its memory with it: forget all blocks and segments, without a driver
- * call. Addresses of this heap are foreign afterwards.
+ * The context is gone, and its memory with it: forget all blocks and segments, and what lies in
+ * caches of threads or streams, without a driver call.  Addresses of this heap are foreign
+ * afterwards.
  */
 void cushim_mem_heap_abandon(struct cushim_mem_heap *heap);
 

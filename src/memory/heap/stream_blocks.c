@@ -138,14 +138,14 @@ enum cushim_status cushim_mem_stream_block_obtain(struct cushim_mem_streams *str
     pthread_mutex_unlock(&heap->lock);
     pthread_mutex_lock(&streams->lock);
     /* a table that was emptied meanwhile gets no block: nobody would empty it again */
-    bool is_lost = atomic_load(&streams->is_lost);
-    bool has_room = !is_lost && (streams->table.spare || grow(streams));
+    bool is_same = cushim_mem_streams_life(streams) == life;
+    bool has_room = is_same && (streams->table.spare || grow(streams));
     *out = has_room ? enter(streams, &ref, bucket_bytes) : NULL;
     pthread_mutex_unlock(&streams->lock);
     if (has_room)
         return CUSHIM_OK;
     give_place(heap, &ref, life);
-    return is_lost ? CUSHIM_STATE : CUSHIM_NOMEM;
+    return is_same ? CUSHIM_NOMEM : CUSHIM_STATE;
 }
 
 struct cushim_mem_stream_block *cushim_mem_stream_block_find(struct cushim_mem_blocks *blocks,

@@ -52,7 +52,7 @@ bool cushim_mem_stream_block_defer(struct cushim_mem_stream_block *block,
  */
 void cushim_mem_stream_block_give(struct cushim_mem_stream_block *block, uint64_t life);
 
-/* All blocks and caches are forgotten, because the heap has begun another life. */
+/* All blocks and caches are forgotten: the heap is being abandoned, and its life has ended. */
 void cushim_mem_streams_forget(struct cushim_mem_streams *streams);
 
 #endif
