@@ -175,7 +175,7 @@ static size_t give(struct cushim_context_object *context, size_t bytes) {
         if (!pool) /* one without a pool keeps nothing idle */
             continue;
         cushim_mem_streams_reclaim(&heap->streams, bytes - n_bytes, CUSHIM_MEM_RECORD);
-        n_bytes += cushim_mem_streams_trim(&heap->streams, 0);
+        n_bytes += cushim_mem_reclaim_trim(heap->streams.heap, 0);
         cushim_object_release(pool);
     }
     return n_bytes;

@@ -115,7 +115,7 @@ static void open_engine(struct cushim_pool_heap *heap, struct cushim_pool_object
                 pool->options.dedicated ? DEDICATED_BYTES : never_shared_bytes);
     heap->policy.keeps_all = true;
     heap->policy.is_sparing = heap->kind == CUSHIM_MEM_PINNED;
-    /* no guard: this heap never waits */
+    /* no guard: a pool records for itself, and its heap never waits */
     cushim_mem_heap_open(heap->streams.heap, &(struct cushim_mem_heap_setup){
                                                  .cuda = &cushim_driver_cuda,
                                                  .context = heap->context->handle,
@@ -126,6 +126,7 @@ static void open_engine(struct cushim_pool_heap *heap, struct cushim_pool_object
                                                  .kind = heap->kind,
                                                  .flags = provider_flags[heap->kind],
                                                  .provider = cushim_pool_providers[heap->kind],
+                                                 .fence = &heap->context->fence,
                                              });
 }
 
@@ -242,7 +243,7 @@ void cushim_pool_heap_close(struct cushim_pool_heap *heap) {
     if (is_alive) {
         cushim_mem_streams_empty(
             streams, cushim_mem_streams_has_capture(streams) ? CUSHIM_MEM_ASK : CUSHIM_MEM_WAIT);
-        cushim_mem_streams_trim(streams, 0);
+        cushim_mem_reclaim_trim(streams->heap, 0);
         cushim_call_end(&scope, CUSHIM_OK);
     }
     pthread_mutex_lock(&streams->lock);

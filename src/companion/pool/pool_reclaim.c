@@ -8,6 +8,7 @@
 #include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/pool/pool_call.h"
+#include "memory/heap/reclaim.h"
 #include "memory/heap/stream_alloc.h"
 #include "companion/context/pressure.h"
 
@@ -41,7 +42,7 @@ static enum cushim_status drain(struct cushim_pool_call *call) {
     for (int is_all = 0; is_all < 2 && status == CUSHIM_NOMEM; is_all++) {
         cushim_mem_streams_reclaim(&call->heap->streams, is_all ? SIZE_MAX : call->bucket_bytes,
                                    effort);
-        cushim_mem_streams_trim(&call->heap->streams, 0);
+        cushim_mem_reclaim_trim(call->heap->streams.heap, 0);
         if (is_all)
             ask_others(call);
         status = retry(call);
@@ -61,7 +62,7 @@ static enum cushim_status sync_all(struct cushim_pool_call *call) {
     CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
     CUSHIM_TRY(cushim_call_end(&scope, cushim_mem_stream_fence_wait_all(&scope.context->fence)));
     cushim_mem_streams_reclaim(&call->heap->streams, SIZE_MAX, CUSHIM_MEM_WAIT);
-    cushim_mem_streams_trim(&call->heap->streams, 0);
+    cushim_mem_reclaim_trim(call->heap->streams.heap, 0);
     ask_others(call);
     return retry(call);
 }

@@ -7,6 +7,7 @@
 #include "companion/core/changes.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/pool/pool_call.h"
+#include "memory/heap/reclaim.h"
 
 /* Over a cap with fences under way only every so many frees ask. */
 enum { ASK_EVERY = 16 };
@@ -51,7 +52,7 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_mem_st
     if (over_bytes)
         n_gone += cushim_mem_streams_reclaim(streams, over_bytes, CUSHIM_MEM_ASK);
     if (n_gone && !cushim_mem_streams_has_capture(streams))
-        cushim_mem_streams_trim(streams, is_holding ? pool->options.keep_bytes : 0);
+        cushim_mem_reclaim_trim(streams->heap, is_holding ? pool->options.keep_bytes : 0);
     if (is_full && is_holding)
         cushim_mem_streams_settle(streams, 0);
 }
@@ -79,7 +80,7 @@ static enum cushim_status trim(struct cushim_pool_call *call, int ordinal, size_
             idle_bytes -= cushim_mem_streams_reclaim(
                 streams, idle_bytes - keep_bytes, must_wait ? CUSHIM_MEM_ASK : CUSHIM_MEM_RECORD);
         if (must_wait || !has_capture)
-            cushim_mem_streams_trim(streams, 0);
+            cushim_mem_reclaim_trim(streams->heap, 0);
     }
     return status;
 }

@@ -432,7 +432,6 @@ void cushim_mem_streams_end_thread(struct cushim_mem_streams *streams) {
 bool cushim_mem_streams_begin(struct cushim_mem_streams *streams, struct cushim_mem_fence *fence) {
     const struct cushim_mem_stream all = {.fence = fence, .handle = CUSHIM_MEM_STREAM_ALL};
     uint32_t life;
-    streams->fence = fence;
     streams->peak_bytes[0] = streams->peak_bytes[1] = 0;
     atomic_store(&streams->n_evicted, 0);
     streams->all = cushim_mem_stream_cache_of(streams, &all, &life);

@@ -193,7 +193,6 @@ struct cushim_mem_streams {
     struct cushim_mem_heap *heap; /* constant for good */
     /* constant while in use */
     const struct cushim_mem_streams_owner *owner;
-    struct cushim_mem_fence *fence;      /* of the heap's context */
     struct cushim_mem_stream_cache *all; /* the cache of ALL */
     size_t most_bytes, most_blocks; /* a bucket may have, so that a free need not look after it */
     size_t keep_bytes;              /* so much may be idle in any case */

@@ -90,6 +90,14 @@ bool cushim_mem_stream_fence_is_complete(struct cushim_mem_stream_fence *mark) {
     return is_over;
 }
 
+bool cushim_mem_stream_fence_is_quiet(struct cushim_mem_fence *fence) {
+    struct cushim_mem_stream_fence mark;
+    bool is_quiet = cushim_mem_stream_fence_record(fence, NULL, NULL, &mark) == CUSHIM_OK &&
+                    cushim_mem_stream_fence_is_complete(&mark);
+    cushim_mem_stream_fence_release(&mark);
+    return is_quiet;
+}
+
 enum cushim_status cushim_mem_stream_fence_wait_all(struct cushim_mem_fence *fence) {
     uint64_t epoch = cushim_mem_fence_close(fence);
     CUSHIM_TRY(

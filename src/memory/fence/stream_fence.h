@@ -107,6 +107,9 @@ void cushim_mem_stream_fence_release(struct cushim_mem_stream_fence *mark);
 enum cushim_status cushim_mem_stream_fence_enter(struct cushim_mem_fence *fence, bool *has_entered);
 void cushim_mem_stream_fence_leave(struct cushim_mem_fence *fence, bool has_entered);
 
+/* Has a context nothing to do?  Said by a record of it, so false while a capture is known. */
+bool cushim_mem_stream_fence_is_quiet(struct cushim_mem_fence *fence);
+
 /* Wait for all work of a context (cuCtxSynchronize), which is current. */
 enum cushim_status cushim_mem_stream_fence_wait_all(struct cushim_mem_fence *fence);
 

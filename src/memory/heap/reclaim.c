@@ -7,6 +7,7 @@
 #include "cuda/current_context.h"
 #include "cuda/table.h"
 #include "memory/cache/cache.h"
+#include "memory/fence/stream_fence.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 #include "memory/state/segments.h"
@@ -21,9 +22,17 @@ static const uint64_t patience_ns = 2000000000;
 static const uint64_t moment_ns = 2000000; /* that an idle device may take over a record */
 static const uint64_t drain_again_ns = 100000000;
 
+/* Not once the context or the process is gone, of which the owner of the heap is told later. */
+static bool may_call_driver(const struct cushim_mem_heap *heap) {
+    const struct cushim_mem_stream_host *host = heap->fence->host;
+    return !host || host->is_usable(heap->fence);
+}
+
 /* Has the device nothing to do, so that a release waits for nothing? */
 static bool is_quiet(struct cushim_mem_heap *heap) {
     CUresult answer;
+    if (heap->fence->host)
+        return cushim_mem_stream_fence_is_quiet(heap->fence);
     return cushim_mem_deferred_batch_prove(heap, cushim_mem_fence_tag(heap->fence), &answer);
 }
 
@@ -38,7 +47,7 @@ static bool is_quiet(struct cushim_mem_heap *heap) {
 size_t cushim_mem_reclaim_quietly(struct cushim_mem_heap *heap, size_t target_bytes) {
     size_t n_bytes = 0, n_more = 1;
     bool is_drained = false;
-    while (n_more && (heap->provider->is_prompt || is_quiet(heap))) {
+    while (n_more && may_call_driver(heap) && (heap->provider->is_prompt || is_quiet(heap))) {
         struct cushim_mem_segment *segment = NULL;
         pthread_mutex_lock(&heap->lock);
         if (!is_drained && heap->held_bytes > target_bytes)
@@ -54,6 +63,8 @@ size_t cushim_mem_reclaim_quietly(struct cushim_mem_heap *heap, size_t target_by
 }
 
 size_t cushim_mem_reclaim_trim(struct cushim_mem_heap *heap, size_t keep_bytes) {
+    if (!may_call_driver(heap))
+        return 0;
     cushim_mem_cache_drain_all(heap);
     pthread_mutex_lock(&heap->lock);
     cushim_mem_free_lists_drain(heap);

@@ -5,7 +5,7 @@
 
 #include "base/try.h"
 #include "memory/heap/heap.h"
-#include "memory/heap/stream_reclaim.h"
+#include "memory/heap/reclaim.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 
@@ -189,7 +189,7 @@ void cushim_mem_stream_block_give(struct cushim_mem_stream_block *block, uint64_
     if (!is_its)
         return;
     if (is_orphan)
-        cushim_mem_streams_trim(streams, 0);
+        cushim_mem_reclaim_trim(streams->heap, 0);
     pthread_mutex_lock(&streams->lock); /* who finds none used finds their memory back */
     put_spare(streams, block);
     bool is_same = cushim_mem_streams_life(streams) == life;

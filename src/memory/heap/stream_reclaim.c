@@ -10,7 +10,7 @@
 enum { N_BATCHES = 4 };
 
 bool cushim_mem_streams_has_capture(const struct cushim_mem_streams *streams) {
-    return streams->fence->host->refuse(streams->fence, NULL, NULL) != CUSHIM_OK;
+    return streams->heap->fence->host->refuse(streams->heap->fence, NULL, NULL) != CUSHIM_OK;
 }
 
 enum cushim_status cushim_mem_streams_prove(struct cushim_mem_streams *streams,
@@ -58,7 +58,7 @@ size_t cushim_mem_streams_reclaim(struct cushim_mem_streams *streams, size_t byt
     enum { N_PASSES = 8 };
     size_t n_bytes = 0;
     cushim_mem_streams_prove(streams, effort);
-    uint64_t now = cushim_mem_fence_tag(streams->fence);
+    uint64_t now = cushim_mem_fence_tag(streams->heap->fence);
     for (unsigned i = N_PASSES; i-- > 0 && n_bytes < bytes;) {
         uint64_t reach = i ? (uint64_t)N_BATCHES << i : 0;
         if (!i || now > reach)
@@ -86,16 +86,6 @@ void cushim_mem_streams_empty(struct cushim_mem_streams *streams, enum cushim_me
             cushim_mem_stream_block_give(block, life);
         cushim_mem_stream_cache_forget(cache);
     }
-}
-
-size_t cushim_mem_streams_trim(struct cushim_mem_streams *streams, size_t keep_bytes) {
-    bool has_entered;
-    if (atomic_load(&streams->is_lost) ||
-        cushim_mem_stream_fence_enter(streams->fence, &has_entered) != CUSHIM_OK)
-        return 0;
-    size_t n_bytes = cushim_mem_reclaim_trim(streams->heap, keep_bytes);
-    cushim_mem_stream_fence_leave(streams->fence, has_entered);
-    return n_bytes;
 }
 
 /*
@@ -174,37 +164,20 @@ static size_t over_watermark(struct cushim_mem_streams *streams, size_t more_byt
     return cushim_less(held_bytes + more_bytes, *bound_bytes);
 }
 
-/* Has the device nothing to do, so that a release waits for nothing?  The context is current. */
-static bool is_quiet(struct cushim_mem_streams *streams) {
-    struct cushim_mem_stream_fence mark;
-    bool is_quiet =
-        cushim_mem_stream_fence_record(streams->fence, NULL, NULL, &mark) == CUSHIM_OK &&
-        cushim_mem_stream_fence_is_complete(&mark);
-    cushim_mem_stream_fence_release(&mark);
-    return is_quiet;
-}
-
-static void settle_segments(struct cushim_mem_streams *streams, size_t excess_bytes,
-                            bool may_wait) {
-    size_t free_bytes =
-        atomic_load_explicit(&streams->heap->free_segment_bytes, memory_order_relaxed);
-    bool has_entered;
-    if (!free_bytes || cushim_mem_stream_fence_enter(streams->fence, &has_entered) != CUSHIM_OK)
-        return;
-    if (may_wait || is_quiet(streams))
-        cushim_mem_streams_trim(streams, cushim_less(free_bytes, excess_bytes));
-    cushim_mem_stream_fence_leave(streams->fence, has_entered);
-}
-
 size_t cushim_mem_streams_settle(struct cushim_mem_streams *streams, size_t more_bytes) {
+    struct cushim_mem_heap *heap = streams->heap;
     size_t bound_bytes;
-    cushim_mem_watermark_ask(streams->heap);
+    cushim_mem_watermark_ask(heap);
     size_t excess_bytes = over_watermark(streams, more_bytes, &bound_bytes);
     if (!excess_bytes || cushim_mem_streams_has_capture(streams))
         return 0;
     size_t n_bytes = cushim_mem_streams_reclaim(streams, excess_bytes,
                                                 more_bytes ? CUSHIM_MEM_RECORD : CUSHIM_MEM_ASK);
-    settle_segments(streams, excess_bytes, excess_bytes > bound_bytes / FAR);
+    size_t free_bytes = atomic_load_explicit(&heap->free_segment_bytes, memory_order_relaxed);
+    if (free_bytes && excess_bytes > bound_bytes / FAR)
+        cushim_mem_reclaim_trim(heap, cushim_less(free_bytes, excess_bytes));
+    else if (free_bytes)
+        cushim_mem_reclaim_quietly(heap, heap->held_bytes - cushim_least(free_bytes, excess_bytes));
     return n_bytes;
 }
 

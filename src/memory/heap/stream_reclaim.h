@@ -31,9 +31,6 @@ size_t cushim_mem_streams_reclaim_bucket(struct cushim_mem_streams *streams, siz
  * release of their segments waits for what is left.  `effort` WAIT: wait for them first. */
 void cushim_mem_streams_empty(struct cushim_mem_streams *streams, enum cushim_mem_effort effort);
 
-/* Free segments beyond keep_bytes go to the driver; the bytes. */
-size_t cushim_mem_streams_trim(struct cushim_mem_streams *streams, size_t keep_bytes);
-
 /* Bytes of idle blocks of all caches just now; no lock. */
 size_t cushim_mem_streams_idle_bytes(const struct cushim_mem_streams *streams);
 

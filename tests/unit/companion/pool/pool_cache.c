@@ -3,6 +3,7 @@
 
 #include "cushim/cushim.h"
 #include "companion/pool/pool_internal.h"
+#include "memory/state/heap_state.h"
 #include "tests/unit/companion/pool/pool_fixture.h"
 #include "tests/unit/suite.h"
 
@@ -18,10 +19,11 @@ static struct cushim_mem_streams *streams_of(struct cushim_pool *p) {
 static struct cushim_mem_stream_cache *cache_of(struct cushim_mem_streams *streams, CUstream handle,
                                                 const void *thread) {
     uint32_t life;
-    return cushim_mem_stream_cache_of(
-        streams,
-        &(struct cushim_mem_stream){.fence = streams->fence, .handle = handle, .thread = thread},
-        &life);
+    return cushim_mem_stream_cache_of(streams,
+                                      &(struct cushim_mem_stream){.fence = streams->heap->fence,
+                                                                  .handle = handle,
+                                                                  .thread = thread},
+                                      &life);
 }
 
 TEST(the_default_streams_of_two_threads_have_a_cache_each) {
@@ -42,7 +44,7 @@ TEST(no_block_leaves_that_was_freed_after_the_epoch) {
     struct cushim_mem_stream_block *second = cushim_pool_block(b);
     struct cushim_mem_stream_cache *cache = first->cache;
     give(p, a, s);
-    cushim_mem_fence_close(first->streams->fence);
+    cushim_mem_fence_close(first->streams->heap->fence);
     give(p, b, s);
     ck_assert_uint_lt(first->epoch, second->epoch);
     ck_assert_ptr_eq(cushim_mem_stream_cache_pop_earliest(cache, first->epoch, false), first);

@@ -52,7 +52,8 @@ static void begin(void) {
 }
 
 static struct cushim_mem_stream_cache *cache_of(unsigned stream, uint32_t *life) {
-    const struct cushim_mem_stream of = {.fence = streams->fence, .handle = fake_stream(stream)};
+    const struct cushim_mem_stream of = {.fence = streams->heap->fence,
+                                         .handle = fake_stream(stream)};
     return cushim_mem_stream_cache_of(streams, &of, life);
 }
 
@@ -127,7 +128,7 @@ TEST(reclaim_gives_what_was_freed_first_and_is_over) {
     uint64_t address = cushim_mem_stream_block_address(first);
     give(first, 0);
     for (unsigned i = 0; i < 16; i++) /* they are far apart */
-        cushim_mem_fence_close(streams->fence);
+        cushim_mem_fence_close(streams->heap->fence);
     give(second, 4);
     ck_assert_uint_eq(cushim_mem_streams_reclaim(streams, 1, CUSHIM_MEM_RECORD), 0);
     fake_finish(0);
