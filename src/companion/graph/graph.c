@@ -121,7 +121,8 @@ enum cushim_status cushim_graph_handle(struct cushim_graph *g, struct CUgraph_st
 }
 
 enum cushim_status cushim_graph_of_held(const char *what, struct cushim_context_object *context,
-                                        struct cushim_pool_graph *held, struct cushim_graph **g) {
+                                        struct cushim_pool_graph *pool_graph,
+                                        struct cushim_graph **g) {
     struct cushim_scope scope;
     *g = NULL;
     CUSHIM_TRY(cushim_call_begin_known(&scope, what, context));
@@ -131,8 +132,8 @@ enum cushim_status cushim_graph_of_held(const char *what, struct cushim_context_
     struct cushim_graph_resources *kept =
         cushim_graph_resources_own(resources); /* to fill it once nothing can fail */
     enum cushim_status status = cushim_graph_open(&scope, NULL, false, resources, g);
-    if (status == CUSHIM_OK && held)
-        kept->pools[kept->n_pools++] = held;
+    if (status == CUSHIM_OK && pool_graph)
+        kept->pools[kept->n_pools++] = pool_graph;
     cushim_graph_resources_disown(kept, false);
     return cushim_call_end(&scope, status);
 }

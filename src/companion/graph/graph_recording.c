@@ -98,11 +98,11 @@ void cushim_graph_recording_note_bytes(uint64_t capture_id, size_t bytes) {
 static void detach(struct cushim_graph_recording *recording, bool keeps) {
     struct cushim_graph_resources *resources = recording->resources;
     for (size_t i = 0; i < recording->n_pools; i++) {
-        struct cushim_pool_graph *held = NULL;
+        struct cushim_pool_graph *pool_graph = NULL;
         cushim_pool_unfreeze_stream(recording->context, recording->pools[i], recording->stream,
-                                    keeps ? &held : NULL);
-        if (held)
-            resources->pools[resources->n_pools++] = held;
+                                    keeps ? &pool_graph : NULL);
+        if (pool_graph)
+            resources->pools[resources->n_pools++] = pool_graph;
         cushim_object_release(recording->pools[i]);
     }
     recording->n_pools = 0;

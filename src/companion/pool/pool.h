@@ -44,31 +44,32 @@ enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
 
 /**
  * Detach it, after the capture has ended in whatever way.
- * @param held  what the capture got and what was freed in it; NULL where there is nothing.  With
- *              held == NULL (the capture gave no graph) all of it goes back at once: what the
+ * @param graph  what the capture got and what was freed in it; NULL if there is nothing.  With
+ *               graph == NULL (the capture gave no graph) all of it goes back at once: what the
  * caller still has from the capture stays live
  * @return CUSHIM_OK | CUSHIM_STATE (not frozen for this stream); no error text
  */
 enum cushim_status cushim_pool_unfreeze_stream(struct cushim_context_object *context,
                                                struct cushim_pool_object *pool, CUstream stream,
-                                               struct cushim_pool_graph **held);
+                                               struct cushim_pool_graph **graph);
 
 /* Bytes that a list holds (buckets; nodes are not counted); NULL is fine. */
-size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *held);
+size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *graph);
 
 /*
  * The graph, its executables and their last launch are over: the blocks serve again, whether their
  * caller freed them or not; the list is gone.  NULL is fine.  Makes no blocking driver call unless
  * the pool is gone.  Threads  any
  */
-void cushim_pool_graph_release(struct cushim_pool_graph *held);
+void cushim_pool_graph_release(struct cushim_pool_graph *graph);
 
 /*
  * Provided by the graph module (src/companion/graph*.c): a graph handle that holds memory alone,
- * for cushim_pool_unfreeze.  held may be NULL.  After a failure the list is still the caller's.
+ * for cushim_pool_unfreeze.  pool_graph may be NULL.  After a failure the list is still the
+ * caller's.
  */
 enum cushim_status cushim_graph_of_held(const char *what, struct cushim_context_object *context,
-                                        struct cushim_pool_graph *held, struct cushim_graph **graph)
-    __attribute__((weak));
+                                        struct cushim_pool_graph *pool_graph,
+                                        struct cushim_graph **graph) __attribute__((weak));
 
 #endif

@@ -34,7 +34,7 @@ struct cushim_pool_graph_row {
 
 /* Under the pool's lock: the list holds a block from now on; NULL: no host memory, and it does not.
  */
-static struct cushim_pool_graph_row *add_block(struct cushim_pool_graph *held,
+static struct cushim_pool_graph_row *add_block(struct cushim_pool_graph *graph,
                                                struct cushim_mem_stream_block *block) {
     struct cushim_pool_heap *heap = cushim_pool_heap_of(block->streams);
     struct cushim_pool_graph_row *row = malloc(sizeof *row);
@@ -42,8 +42,8 @@ static struct cushim_pool_graph_row *add_block(struct cushim_pool_graph *held,
         return NULL;
     *row = (struct cushim_pool_graph_row){.block = block,
                                           .life = cushim_mem_streams_life(&heap->streams)};
-    LL_PREPEND(held->rows, row);
-    held->bytes += block->bucket_bytes;
+    LL_PREPEND(graph->rows, row);
+    graph->bytes += block->bucket_bytes;
     pthread_mutex_lock(&heap->streams.lock);
     if (!atomic_fetch_add(&block->n_holds, 1)) {
         atomic_fetch_add(&heap->graph_blocks, 1);
@@ -53,8 +53,8 @@ static struct cushim_pool_graph_row *add_block(struct cushim_pool_graph *held,
     return row;
 }
 
-size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *held) {
-    return held ? held->bytes : 0;
+size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *graph) {
+    return graph ? graph->bytes : 0;
 }
 
 /* One holder less; true: it was the last, and the block is to go back to a cache.  *life: of the
@@ -106,22 +106,22 @@ static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) 
 }
 
 /* Let go of all; is_graph_gone: of live blocks too, else they are their callers' as before. */
-static void drop(struct cushim_pool_graph *held, bool is_graph_gone) {
+static void drop(struct cushim_pool_graph *graph, bool is_graph_gone) {
     struct cushim_pool_graph_row *row, *next;
     struct cushim_address_map_row node;
-    LL_FOREACH_SAFE(held->rows, row, next) {
+    LL_FOREACH_SAFE(graph->rows, row, next) {
         if (row->block)
             let_go(row, is_graph_gone);
         else if (cushim_address_map_erase(row->address, &node) == CUSHIM_OK)
             cushim_address_map_drop(&node);
         free(row);
     }
-    free(held);
+    free(graph);
 }
 
-void cushim_pool_graph_release(struct cushim_pool_graph *held) {
-    if (held)
-        drop(held, true);
+void cushim_pool_graph_release(struct cushim_pool_graph *graph) {
+    if (graph)
+        drop(graph, true);
 }
 
 /* ---- which capture ---- */
@@ -182,9 +182,9 @@ static enum cushim_status refuse_host(const struct cushim_pool_call *call) {
 }
 
 /* A block that was freed in the same capture on the same stream. */
-static bool serve_again(struct cushim_pool_call *call, struct cushim_pool_graph *held) {
+static bool serve_again(struct cushim_pool_call *call, struct cushim_pool_graph *graph) {
     struct cushim_pool_graph_row *row;
-    LL_FOREACH(held->rows, row) {
+    LL_FOREACH(graph->rows, row) {
         struct cushim_mem_stream_block *block = row->block;
         if (!row->is_freed || !block || row->freed_on != call->cache->of.handle ||
             call->cache == call->heap->streams.all || block->streams != &call->heap->streams ||
@@ -409,17 +409,17 @@ enum cushim_status cushim_pool_freeze(struct cushim_pool *p, struct cushim_strea
 
 static enum cushim_status unfreeze(struct cushim_pool_call *call, struct cushim_scope *scope,
                                    CUstream stream, struct cushim_graph **g) {
-    struct cushim_pool_graph *held = NULL;
+    struct cushim_pool_graph *graph = NULL;
     if (g && !cushim_graph_of_held)
         return cushim_scope_fail(scope, CUSHIM_NOTSUPPORTED, "graphs");
-    if (cushim_pool_unfreeze_stream(scope->context, call->pool, stream, g ? &held : NULL) !=
+    if (cushim_pool_unfreeze_stream(scope->context, call->pool, stream, g ? &graph : NULL) !=
         CUSHIM_OK)
         return cushim_scope_fail(scope, CUSHIM_STATE, "not frozen for stream=%p", (void *)stream);
     if (!g)
         return CUSHIM_OK;
-    enum cushim_status status = cushim_graph_of_held(call->what, scope->context, held, g);
-    if (status != CUSHIM_OK && held)
-        drop(held, false);
+    enum cushim_status status = cushim_graph_of_held(call->what, scope->context, graph, g);
+    if (status != CUSHIM_OK && graph)
+        drop(graph, false);
     return status;
 }
 
