@@ -199,24 +199,11 @@ static void count(struct cushim_context_object *context, struct cushim_pressure_
 static bool release(const char *what, uint64_t start, bool is_host, enum cushim_status *status) {
     struct cushim_mem_stream_block *block = cushim_pool_block(start);
     (void)what;
-    if (!block || cushim_mem_stream_block_address(block) != start)
+    if (!block || is_host != (cushim_pool_heap_of(block->streams)->kind == CUSHIM_MEM_PINNED) ||
+        !cushim_mem_stream_block_free_orphan(block, start))
         return false;
-    struct cushim_pool_heap *heap = cushim_pool_heap_of(block->streams);
-    pthread_mutex_lock(
-        &heap->streams.lock); /* once it is lost, the block may be another pool's soon */
-    uint64_t life = cushim_mem_streams_life(&heap->streams);
-    bool is_ours = !heap->pool && !atomic_load(&heap->streams.is_lost) &&
-                   is_host == (heap->kind == CUSHIM_MEM_PINNED) &&
-                   cushim_mem_stream_block_take(block, start);
-    bool is_held = is_ours && atomic_load(&block->n_holds);
-    if (is_held)
-        block->deferred_life = 1; /* it goes with the graph; no cache gets it */
-    pthread_mutex_unlock(&heap->streams.lock);
-    if (is_ours)
-        *status = CUSHIM_OK;
-    if (is_ours && !is_held)
-        cushim_mem_stream_block_give(block, life);
-    return is_ours;
+    *status = CUSHIM_OK;
+    return true;
 }
 
 static const struct cushim_stream_listener listener = {.goes = stream_goes, .done = stream_done};

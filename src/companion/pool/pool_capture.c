@@ -36,20 +36,14 @@ struct cushim_pool_graph_row {
  */
 static struct cushim_pool_graph_row *add_block(struct cushim_pool_graph *graph,
                                                struct cushim_mem_stream_block *block) {
-    struct cushim_pool_heap *heap = cushim_pool_heap_of(block->streams);
     struct cushim_pool_graph_row *row = malloc(sizeof *row);
     if (!row)
         return NULL;
     *row = (struct cushim_pool_graph_row){.block = block,
-                                          .life = cushim_mem_streams_life(&heap->streams)};
+                                          .life = cushim_mem_streams_life(block->streams)};
     LL_PREPEND(graph->rows, row);
     graph->bytes += block->bucket_bytes;
-    pthread_mutex_lock(&heap->streams.lock);
-    if (!atomic_fetch_add(&block->n_holds, 1)) {
-        atomic_fetch_add(&heap->graph_blocks, 1);
-        atomic_fetch_add(&heap->graph_bytes, block->bucket_bytes);
-    }
-    pthread_mutex_unlock(&heap->streams.lock);
+    cushim_mem_stream_block_hold(block);
     return row;
 }
 
@@ -57,38 +51,21 @@ size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *graph) {
     return graph ? graph->bytes : 0;
 }
 
-/* One holder less; true: it was the last, and the block is to go back to a cache.  *life: of the
- * one that it was freed into; 0: it was live.  *pool: of the heap, and kept; NULL: it is gone. */
-static bool take_back(const struct cushim_pool_graph_row *row, bool is_graph_gone, uint32_t *life,
-                      struct cushim_pool_object **pool) {
-    struct cushim_mem_stream_block *block = row->block;
-    struct cushim_pool_heap *heap = cushim_pool_heap_of(block->streams);
+/* The pool of a heap that is still in that life, kept; NULL: it is gone. */
+static struct cushim_pool_object *keep_pool(struct cushim_pool_heap *heap, uint64_t life) {
     pthread_mutex_lock(&heap->streams.lock);
-    bool is_there = cushim_mem_streams_life(&heap->streams) == row->life &&
-                    !atomic_load(&heap->streams.is_lost) && cushim_mem_stream_block_address(block);
-    bool is_last = is_there && atomic_fetch_sub(&block->n_holds, 1) == 1;
-    *life = is_last ? block->deferred_life : 0;
-    if (is_last) {
-        block->deferred_life = 0;
-        atomic_fetch_sub(&heap->graph_blocks, 1);
-        atomic_fetch_sub(&heap->graph_bytes, block->bucket_bytes);
-    }
-    /* One that is neither is being freed at this moment, by who finds that nobody holds it. */
-    bool is_ours =
-        *life || (is_last && is_graph_gone &&
-                  cushim_mem_stream_block_take(block, cushim_mem_stream_block_address(block)));
-    *pool = is_ours ? cushim_pool_keep_alive(heap->pool) : NULL;
+    bool is_same = cushim_mem_streams_life(&heap->streams) == life;
+    struct cushim_pool_object *pool = is_same ? cushim_pool_keep_alive(heap->pool) : NULL;
     pthread_mutex_unlock(&heap->streams.lock);
-    return is_ours;
+    return pool;
 }
 
 static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) {
     struct cushim_mem_stream_block *block = row->block;
-    struct cushim_pool_heap *heap = cushim_pool_heap_of(block->streams);
-    struct cushim_pool_object *pool;
     uint32_t life;
-    if (!take_back(row, is_graph_gone, &life, &pool))
+    if (!cushim_mem_stream_block_let_go(block, row->life, is_graph_gone, &life))
         return;
+    struct cushim_pool_object *pool = keep_pool(cushim_pool_heap_of(block->streams), row->life);
     if (!pool) {
         cushim_mem_stream_block_give(block, row->life);
         return;
@@ -99,7 +76,7 @@ static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) 
         cushim_futex_lock_enter(&cache->lock);
         cushim_mem_stream_count_live(&cache->counts, -1, block, atomic_load(&block->asked_bytes));
         cushim_futex_lock_leave(&cache->lock);
-        cache = heap->streams.all;
+        cache = block->streams->all;
     }
     cushim_mem_stream_cache_put(cache, life, block);
     cushim_object_release(pool);
@@ -192,9 +169,7 @@ static bool serve_again(struct cushim_pool_call *call, struct cushim_pool_graph 
             continue;
         row->is_freed = false;
         call->block = block;
-        pthread_mutex_lock(&block->streams->lock);
-        block->deferred_life = 0;
-        pthread_mutex_unlock(&block->streams->lock);
+        cushim_mem_stream_block_use_again(block);
         return true;
     }
     return false;

@@ -158,8 +158,6 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     heap->is_forgotten = false;
     pthread_mutex_unlock(&heap->streams.lock);
     heap->kind = (enum cushim_mem_kind)kind;
-    atomic_store(&heap->graph_blocks, 0);
-    atomic_store(&heap->graph_bytes, 0);
     heap->options = pool->options;
     set_up_streams(heap, pool);
     if (!cushim_mem_streams_begin(&heap->streams, &context->fence)) {

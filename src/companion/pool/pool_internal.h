@@ -40,8 +40,7 @@ struct cushim_pool_heap {
     /* constant while in use */
     struct cushim_context_object *context; /* kept */
     enum cushim_mem_kind kind;
-    struct cushim_pool_options options; /* of the pool what its caches need */
-    atomic_size_t graph_blocks, graph_bytes;
+    struct cushim_pool_options options;      /* of the pool what its caches need */
     _Atomic(struct cushim_pool_heap *) next; /* of the pool */
     struct cushim_pool_heap *next_of_all;    /* constant: every heap ever made */
     atomic_bool is_used;

@@ -39,8 +39,8 @@ static void add_heap(struct cushim_pool_heap *heap, struct cushim_pool_stats *st
         cushim_mem_stream_cache_prove(cache, CUSHIM_MEM_ASK);
         add_cache(cache, stats, sums);
     }
-    stats->graph_blocks += atomic_load(&heap->graph_blocks);
-    stats->graph_bytes += atomic_load(&heap->graph_bytes);
+    stats->graph_blocks += atomic_load(&heap->streams.held_blocks);
+    stats->graph_bytes += atomic_load(&heap->streams.held_bytes);
     stats->held_bytes += cushim_mem_stats_read(&heap->stats.held_bytes);
     stats->peak_bytes += cushim_mem_stats_read(&heap->stats.peak_held_bytes);
 }

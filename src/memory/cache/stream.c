@@ -433,6 +433,8 @@ bool cushim_mem_streams_begin(struct cushim_mem_streams *streams, struct cushim_
     const struct cushim_mem_stream all = {.fence = fence, .handle = CUSHIM_MEM_STREAM_ALL};
     uint32_t life;
     streams->peak_bytes[0] = streams->peak_bytes[1] = 0;
+    atomic_store(&streams->held_blocks, 0);
+    atomic_store(&streams->held_bytes, 0);
     atomic_store(&streams->n_evicted, 0);
     streams->all = cushim_mem_stream_cache_of(streams, &all, &life);
     return streams->all != NULL;

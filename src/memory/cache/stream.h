@@ -209,7 +209,8 @@ struct cushim_mem_streams {
     uint64_t peak_since_ns;
     struct cushim_mem_stream_table table;
     _Atomic(struct cushim_mem_stream_cache *) caches;
-    atomic_uint_fast64_t n_evicted; /* idle blocks that went to the free lists */
+    atomic_size_t held_blocks, held_bytes; /* that captures and graphs keep */
+    atomic_uint_fast64_t n_evicted;        /* idle blocks that went to the free lists */
 };
 
 /* The next of all caches, `cache` NULL: the first; no lock. */

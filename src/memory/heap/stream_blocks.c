@@ -159,6 +159,18 @@ struct cushim_mem_stream_block *cushim_mem_stream_block_find(struct cushim_mem_b
     return block && cushim_mem_stream_block_address(block) == lookup.base ? block : NULL;
 }
 
+/* ---- blocks that captures and graphs keep ---- */
+
+void cushim_mem_stream_block_hold(struct cushim_mem_stream_block *block) {
+    struct cushim_mem_streams *streams = block->streams;
+    pthread_mutex_lock(&streams->lock);
+    if (!atomic_fetch_add(&block->n_holds, 1)) {
+        atomic_fetch_add(&streams->held_blocks, 1);
+        atomic_fetch_add(&streams->held_bytes, block->bucket_bytes);
+    }
+    pthread_mutex_unlock(&streams->lock);
+}
+
 bool cushim_mem_stream_block_defer(struct cushim_mem_stream_block *block,
                                    struct cushim_mem_stream_cache *cache, uint32_t life) {
     if (!atomic_load_explicit(&block->n_holds, memory_order_relaxed))
@@ -171,6 +183,48 @@ bool cushim_mem_stream_block_defer(struct cushim_mem_stream_block *block,
     }
     pthread_mutex_unlock(&block->streams->lock);
     return is_held;
+}
+
+void cushim_mem_stream_block_use_again(struct cushim_mem_stream_block *block) {
+    pthread_mutex_lock(&block->streams->lock);
+    block->deferred_life = 0;
+    pthread_mutex_unlock(&block->streams->lock);
+}
+
+bool cushim_mem_stream_block_let_go(struct cushim_mem_stream_block *block, uint64_t life,
+                                    bool takes_live, uint32_t *life_of_cache) {
+    struct cushim_mem_streams *streams = block->streams;
+    pthread_mutex_lock(&streams->lock);
+    uint64_t address = cushim_mem_stream_block_address(block);
+    bool is_there =
+        address && cushim_mem_streams_life(streams) == life && !atomic_load(&streams->is_lost);
+    bool is_last = is_there && atomic_fetch_sub(&block->n_holds, 1) == 1;
+    *life_of_cache = is_last ? block->deferred_life : 0;
+    if (is_last) {
+        block->deferred_life = 0;
+        atomic_fetch_sub(&streams->held_blocks, 1);
+        atomic_fetch_sub(&streams->held_bytes, block->bucket_bytes);
+    }
+    /* One that is neither is being freed just now, by a thread that finds that nobody holds it. */
+    bool is_ours =
+        *life_of_cache || (is_last && takes_live && cushim_mem_stream_block_take(block, address));
+    pthread_mutex_unlock(&streams->lock);
+    return is_ours;
+}
+
+bool cushim_mem_stream_block_free_orphan(struct cushim_mem_stream_block *block, uint64_t address) {
+    struct cushim_mem_streams *streams = block->streams;
+    pthread_mutex_lock(&streams->lock); /* once it is lost, the block may be another's soon */
+    uint64_t life = cushim_mem_streams_life(streams);
+    bool is_ours = streams->is_orphan && !atomic_load(&streams->is_lost) &&
+                   cushim_mem_stream_block_take(block, address);
+    bool is_held = is_ours && atomic_load(&block->n_holds);
+    if (is_held)
+        block->deferred_life = 1; /* it goes with the graph; no cache gets it */
+    pthread_mutex_unlock(&streams->lock);
+    if (is_ours && !is_held)
+        cushim_mem_stream_block_give(block, life);
+    return is_ours;
 }
 
 /* ---- back ---- */

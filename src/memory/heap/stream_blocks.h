@@ -39,10 +39,34 @@ struct cushim_mem_stream_block *cushim_mem_stream_block_find(struct cushim_mem_b
 struct cushim_mem_stream_block *cushim_mem_streams_at(struct cushim_mem_streams *streams,
                                                       uint32_t index);
 
+/* ---- blocks that captures and graphs keep ---- */
+
+/* One more keeps it. */
+void cushim_mem_stream_block_hold(struct cushim_mem_stream_block *block);
+
 /* A block that is being freed is held: true, and it comes back when its last holder is gone, behind
  * the work of `cache`, which had that life. */
 bool cushim_mem_stream_block_defer(struct cushim_mem_stream_block *block,
                                    struct cushim_mem_stream_cache *cache, uint32_t life);
+
+/* It was freed in a capture and serves in the same one again: it does not come back for that. */
+void cushim_mem_stream_block_use_again(struct cushim_mem_stream_block *block);
+
+/*
+ * One holder less.
+ * @param life          of the heap when it was held; nothing happens in another
+ * @param takes_live    the last holder takes a block that is live, too
+ * @param life_of_cache that the block was freed into; 0: it was live
+ * @return true: it was the last, and the block is the caller's to put into a cache
+ */
+bool cushim_mem_stream_block_let_go(struct cushim_mem_stream_block *block, uint64_t life,
+                                    bool takes_live, uint32_t *life_of_cache);
+
+/* Free a live block of an orphan, which starts at that address: to the free lists, or once no graph
+ * keeps it any more.  False: it is none. */
+bool cushim_mem_stream_block_free_orphan(struct cushim_mem_stream_block *block, uint64_t address);
+
+/* ---- back ---- */
 
 /*
  * A block that is idle, over, and on no cache goes back to the free lists; the last of an orphan
