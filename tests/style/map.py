@@ -47,6 +47,12 @@ WANTED = {
     "which copies run through pinned memory of ours, and how": {
         "preload/entry/copy_stage.c": r"\bis_counted\(",
         "src/copy/": r"\bcushim_copy_ring_\w+\("},
+    "what a stream of a pool keeps, and when it is over": {
+        "src/memory/cache/stream.c": r"^enum cushim_status cushim_mem_stream_cache_prove\(",
+        "src/memory/fence/stream_fence.c": r"^bool cushim_mem_stream_fence_is_complete\("},
+    "how a pool's request is served": {
+        "src/companion/pool/pool_alloc.c": r"\bcushim_mem_stream_cache_serve\(",
+        "src/memory/heap/stream_alloc.c": r"^enum cushim_status cushim_mem_stream_cache_serve\("},
     "stream captures": {
         "preload/state/captures.c": r"\bCUstream\b",
         "src/companion/capture/": r"\bcushim_\w*captur\w*\("},
