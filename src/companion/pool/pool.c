@@ -14,7 +14,6 @@
 #include "companion/context/pressure.h"
 #include "companion/core/environment.h"
 #include "companion/stream/stream.h"
-#include "companion/stream/stream_host.h"
 
 enum { KEEP_BYTES = 32 << 20 };
 
@@ -108,34 +107,6 @@ enum cushim_status cushim_pool_find_cache(struct cushim_pool_call *call, struct 
     return CUSHIM_OK;
 }
 
-/* ---- streams that go ---- */
-
-/* In all pools: see cushim_mem_streams_note. */
-static void note(const struct cushim_scope *scope, CUstream stream, uint64_t begun) {
-    struct cushim_pool_heap *heap = NULL;
-    if (stream == CU_STREAM_LEGACY)
-        stream = NULL;
-    while ((heap = cushim_pool_heap_next(heap)))
-        cushim_mem_streams_note(&heap->streams, &scope->context->fence, stream, begun);
-}
-
-/* A wrapper's default stream stays, and its cache in the same life. */
-static void stream_goes(struct cushim_scope *scope, CUstream stream) {
-    if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
-        cushim_changes_note();
-    note(scope, stream, 0);
-}
-
-static void stream_done(struct cushim_scope *scope, CUstream stream, uint64_t begun) {
-    note(scope, stream, begun);
-}
-
-void cushim_thread_end_pools(void) {
-    struct cushim_pool_heap *heap = NULL;
-    while ((heap = cushim_pool_heap_next(heap)))
-        cushim_mem_streams_end_thread(&heap->streams);
-}
-
 /* ---- what the ledger and others see ---- */
 
 static bool find(uint64_t address, struct cushim_address_map_row *row) {
@@ -148,7 +119,7 @@ static bool find(uint64_t address, struct cushim_address_map_row *row) {
         return false;
     struct cushim_pool_heap *heap = cushim_pool_heap_of(block->streams);
     pthread_mutex_lock(&heap->streams.lock);
-    bool is_there = atomic_load(&heap->is_used) && !atomic_load(&heap->streams.is_lost);
+    bool is_there = !atomic_load(&heap->streams.is_lost);
     if (is_there)
         *row = (struct cushim_address_map_row){
             .start = start,
@@ -206,7 +177,6 @@ static bool release(const char *what, uint64_t start, bool is_host, enum cushim_
     return true;
 }
 
-static const struct cushim_stream_listener listener = {.goes = stream_goes, .done = stream_done};
 static struct cushim_address_map_finder finder = {.find = find};
 static struct cushim_pressure pressure = {.give = give, .count = count, .release = release};
 
@@ -215,7 +185,6 @@ static struct cushim_pressure pressure = {.give = give, .count = count, .release
 /* Slots of exactly the size asked for: what is rounded is the bucket, by the pool's own policy. */
 static void begin_all(void) {
     cushim_mem_sizeclass_choose(CUSHIM_MEM_EXACT);
-    cushim_stream_host_listen(&listener);
     cushim_address_map_add_finder(&finder);
     cushim_pressure_add(&pressure);
 }
@@ -229,7 +198,7 @@ static void finish(struct cushim_object *object) {
     struct cushim_pool_heap *heap = atomic_load(&pool->heaps), *next;
     for (; heap; heap = next) {
         next = atomic_load(&heap->next);
-        cushim_pool_heap_close(heap);
+        cushim_mem_streams_close(&heap->streams);
     }
     cushim_object_release(pool->context);
     pthread_mutex_destroy(&pool->lock);

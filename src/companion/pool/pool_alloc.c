@@ -37,7 +37,7 @@ enum cushim_status cushim_pool_serve(struct cushim_pool_call *call) {
 
 enum cushim_status cushim_pool_fetch(struct cushim_pool_call *call) {
     struct cushim_scope scope;
-    cushim_pool_heap_lose_dead();
+    cushim_mem_streams_lose_gone();
     CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
     enum cushim_status status = cushim_mem_stream_block_obtain(
         &call->heap->streams, call->bucket_bytes, CUSHIM_MEM_STREAM_NEW, &call->block);

@@ -23,6 +23,7 @@
 #include "memory/stats.h"
 #include "companion/pool/pool.h"
 #include "memory/heap/stream_blocks.h"
+#include "memory/heap/stream_heap.h"
 #include "memory/cache/stream.h"
 #include "companion/pool/pool_round.h"
 #include "memory/heap/stream_reclaim.h"
@@ -34,20 +35,21 @@ struct cushim_pool_heap {
         streams; /* first; of the engine's heap, which stands behind this one */
     struct cushim_mem_stats stats;
     struct cushim_mem_policy policy;
-    /* the streams' lock */
-    _Atomic(struct cushim_pool_object *) pool; /* NULL: the pool is gone, or the heap is closed */
-    bool is_forgotten;                         /* all that was in it, after is_lost was set */
+    _Atomic(struct cushim_pool_object *) pool; /* NULL: it is gone; under the streams' lock */
     /* constant while in use */
-    struct cushim_context_object *context; /* kept */
+    struct cushim_context_object *context; /* kept by the streams */
     enum cushim_mem_kind kind;
     struct cushim_pool_options options;      /* of the pool what its caches need */
     _Atomic(struct cushim_pool_heap *) next; /* of the pool */
-    struct cushim_pool_heap *next_of_all;    /* constant: every heap ever made */
-    atomic_bool is_used;
 };
 
 static inline struct cushim_pool_heap *cushim_pool_heap_of(struct cushim_mem_streams *streams) {
     return (struct cushim_pool_heap *)streams;
+}
+
+/* The next heap of all pools, `heap` NULL: the first; no lock. */
+static inline struct cushim_pool_heap *cushim_pool_heap_next(struct cushim_pool_heap *heap) {
+    return cushim_pool_heap_of(cushim_mem_streams_next_used(heap ? &heap->streams : NULL));
 }
 
 /* The context of a cache's stream. */
@@ -140,16 +142,6 @@ static inline struct cushim_mem_stream_block *cushim_pool_block(uint64_t address
 enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const char *what, int dev,
                                          enum cushim_memory_kind kind,
                                          struct cushim_pool_heap **out);
-
-/* The next heap of all that are in use, `heap` NULL: the first; no lock. */
-struct cushim_pool_heap *cushim_pool_heap_next(struct cushim_pool_heap *heap);
-
-/* Forget all whose context died, without a driver call: their addresses may be handed out again
- * from now on. */
-void cushim_pool_heap_lose_dead(void);
-
-/* The pool is being finished. */
-void cushim_pool_heap_close(struct cushim_pool_heap *heap);
 
 /* Where the segments of each kind come from. */
 extern const struct cushim_mem_provider *const cushim_pool_providers[CUSHIM_POOL_N_KINDS];

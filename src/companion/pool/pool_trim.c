@@ -65,7 +65,7 @@ static enum cushim_status trim(struct cushim_pool_call *call, int ordinal, size_
                                bool must_wait) {
     enum cushim_status status = CUSHIM_OK;
     struct cushim_pool_heap *heap = NULL;
-    cushim_pool_heap_lose_dead();
+    cushim_mem_streams_lose_gone();
     size_t idle_bytes = idle_bytes_of(call->pool, ordinal);
     while ((heap = cushim_pool_next_heap(call->pool, heap))) {
         if (!is_meant(heap, ordinal))

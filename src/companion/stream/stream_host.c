@@ -4,7 +4,9 @@
 
 #include "cuda/translate.h"
 #include "companion/capture/known_captures.h"
+#include "companion/core/changes.h"
 #include "companion/core/driver.h"
+#include "memory/heap/stream_heap.h"
 
 /* ---- what the engine asks ---- */
 
@@ -94,22 +96,20 @@ void cushim_stream_host_end(struct cushim_context_object *context) {
     cushim_call_end(&scope, CUSHIM_OK);
 }
 
-/* ---- who is told of streams ---- */
+/* ---- what it is told of streams ---- */
 
-static _Atomic(const struct cushim_stream_listener *) listener; /* written once */
-
-void cushim_stream_host_listen(const struct cushim_stream_listener *only) {
-    atomic_store_explicit(&listener, only, memory_order_release);
+static void note(const struct cushim_scope *scope, CUstream stream, uint64_t begun) {
+    cushim_mem_streams_note(&scope->context->fence, stream == CU_STREAM_LEGACY ? NULL : stream,
+                            begun);
 }
 
+/* A wrapper's default stream stays, and its caches in the same life. */
 void cushim_stream_host_goes(struct cushim_scope *scope, CUstream stream) {
-    const struct cushim_stream_listener *it = atomic_load_explicit(&listener, memory_order_acquire);
-    if (it)
-        it->goes(scope, stream);
+    if (is_of_legacy_stream(&stream) || stream == CU_STREAM_PER_THREAD)
+        cushim_changes_note();
+    note(scope, stream, 0);
 }
 
 void cushim_stream_host_done(struct cushim_scope *scope, CUstream stream, uint64_t begun) {
-    const struct cushim_stream_listener *it = atomic_load_explicit(&listener, memory_order_acquire);
-    if (it)
-        it->done(scope, stream, begun);
+    note(scope, stream, begun);
 }

@@ -399,8 +399,9 @@ void cushim_mem_stream_cache_waited(struct cushim_mem_stream_cache *cache, uint3
     cushim_futex_lock_leave(&cache->role);
 }
 
-void cushim_mem_streams_note(struct cushim_mem_streams *streams, struct cushim_mem_fence *fence,
-                             CUstream handle, uint64_t begun) {
+void cushim_mem_stream_caches_note(struct cushim_mem_streams *streams,
+                                   struct cushim_mem_fence *fence, CUstream handle,
+                                   uint64_t begun) {
     const struct cushim_mem_stream stream = {.fence = fence, .handle = handle};
     for (struct cushim_mem_stream_cache *cache = NULL;
          (cache = cushim_mem_streams_next(streams, cache));) {
@@ -417,7 +418,7 @@ void cushim_mem_streams_note(struct cushim_mem_streams *streams, struct cushim_m
     }
 }
 
-void cushim_mem_streams_end_thread(struct cushim_mem_streams *streams) {
+void cushim_mem_stream_caches_end_thread(struct cushim_mem_streams *streams) {
     pthread_mutex_lock(&streams->lock);
     for (struct cushim_mem_stream_cache *cache = NULL;
          this_thread && (cache = cushim_mem_streams_next(streams, cache));) {

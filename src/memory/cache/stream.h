@@ -181,12 +181,14 @@ struct cushim_mem_stream_table {
     struct cushim_mem_stream_block *spare;
 };
 
-/* What the owner of a heap is told. */
+/* What the owner of a heap is told; the last two under the streams' lock. */
 struct cushim_mem_streams_owner {
     /* A block goes to the free lists, so that nobody finds its address any more. */
     void (*block_went)(uint64_t address);
-    /* The last block of a heap without an owner is back, and is_lost is set: abandon the heap. */
-    void (*last_went)(struct cushim_mem_streams *streams);
+    /* The context is gone, and all that was in the heap is forgotten. */
+    void (*forgot)(struct cushim_mem_streams *streams);
+    /* The owner goes: from here on nobody reaches it by way of the heap. */
+    void (*leave)(struct cushim_mem_streams *streams);
 };
 
 struct cushim_mem_streams {
@@ -200,17 +202,20 @@ struct cushim_mem_streams {
     bool has_order;                 /* a block serves the stream that freed it at once */
     pthread_mutex_t lock;           /* the table, the list of caches, and what follows */
     bool is_orphan;                 /* its owner is gone: what comes back goes to the driver */
-    atomic_bool is_lost;            /* it is not open yet; or its context died, or the last block of
-                                       an orphan is back, and the thread that set it abandons the
-                                       heap; set under the lock */
-    size_t n_turns;                 /* which cache that is gone is asked after next */
+    /* It is not open yet; or its context is gone, or the last block of an orphan is back, and the
+     * thread that set it forgets all that is in it.  Set under the lock. */
+    atomic_bool is_lost;
+    bool is_forgotten; /* that is done */
+    size_t n_turns;    /* which cache that is gone is asked after next */
     /* the most that was live in the running second and in the one before */
     size_t peak_bytes[2];
     uint64_t peak_since_ns;
     struct cushim_mem_stream_table table;
     _Atomic(struct cushim_mem_stream_cache *) caches;
-    atomic_size_t held_blocks, held_bytes; /* that captures and graphs keep */
-    atomic_uint_fast64_t n_evicted;        /* idle blocks that went to the free lists */
+    atomic_size_t held_blocks, held_bytes;  /* that captures and graphs keep */
+    atomic_uint_fast64_t n_evicted;         /* idle blocks that went to the free lists */
+    struct cushim_mem_streams *next_of_all; /* constant */
+    atomic_bool is_used;
 };
 
 /* The next of all caches, `cache` NULL: the first; no lock. */
@@ -254,14 +259,11 @@ struct cushim_mem_stream_cache *cushim_mem_stream_cache_of(struct cushim_mem_str
                                                            const struct cushim_mem_stream *stream,
                                                            uint32_t *life);
 
-/* A stream is about to go (`begun` is 0): its blocks get a stream fence, and its cache is no
- * stream's any more.  Else a wait for it is over that closed the epoch `begun` before. */
-void cushim_mem_streams_note(struct cushim_mem_streams *streams, struct cushim_mem_fence *fence,
-                             CUstream handle, uint64_t begun);
+/* See heap/stream_heap.h, of one heap. */
+void cushim_mem_stream_caches_note(struct cushim_mem_streams *streams,
+                                   struct cushim_mem_fence *fence, CUstream handle, uint64_t begun);
 
-/* The calling thread ends: the caches of its own default streams are nobody's any more.  No driver
- * call. */
-void cushim_mem_streams_end_thread(struct cushim_mem_streams *streams);
+void cushim_mem_stream_caches_end_thread(struct cushim_mem_streams *streams);
 
 /* ---- all with the cache's lock ---- */
 

@@ -6,6 +6,7 @@
 #include "base/try.h"
 #include "memory/heap/heap.h"
 #include "memory/heap/reclaim.h"
+#include "memory/heap/stream_heap.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 
@@ -253,7 +254,7 @@ void cushim_mem_stream_block_give(struct cushim_mem_stream_block *block, uint64_
                    !atomic_exchange(&streams->is_lost, true);
     pthread_mutex_unlock(&streams->lock);
     if (is_last)
-        streams->owner->last_went(streams);
+        cushim_mem_streams_end_orphan(streams);
 }
 
 void cushim_mem_streams_forget(struct cushim_mem_streams *streams) {

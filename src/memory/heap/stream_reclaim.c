@@ -72,7 +72,8 @@ size_t cushim_mem_streams_reclaim_bucket(struct cushim_mem_streams *streams, siz
     return give_until(streams, bucket_bytes, 0, bytes);
 }
 
-void cushim_mem_streams_empty(struct cushim_mem_streams *streams, enum cushim_mem_effort effort) {
+void cushim_mem_streams_empty(struct cushim_mem_streams *streams) {
+    bool may_wait = !cushim_mem_streams_has_capture(streams);
     uint64_t life = cushim_mem_streams_life(streams);
     for (struct cushim_mem_stream_cache *cache = NULL;
          (cache = cushim_mem_streams_next(streams, cache));) {
@@ -80,8 +81,8 @@ void cushim_mem_streams_empty(struct cushim_mem_streams *streams, enum cushim_me
         cushim_futex_lock_enter(&cache->lock);
         atomic_fetch_add(&cache->life, 2); /* no fast path puts anything in from here on */
         cushim_futex_lock_leave(&cache->lock);
-        if (effort == CUSHIM_MEM_WAIT)
-            cushim_mem_stream_cache_prove(cache, effort);
+        if (may_wait)
+            cushim_mem_stream_cache_prove(cache, CUSHIM_MEM_WAIT);
         while ((block = cushim_mem_stream_cache_pop_earliest(cache, UINT64_MAX, false)))
             cushim_mem_stream_block_give(block, life);
         cushim_mem_stream_cache_forget(cache);

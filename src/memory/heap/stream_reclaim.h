@@ -27,9 +27,9 @@ size_t cushim_mem_streams_reclaim(struct cushim_mem_streams *streams, size_t byt
 size_t cushim_mem_streams_reclaim_bucket(struct cushim_mem_streams *streams, size_t bucket_bytes,
                                          size_t bytes);
 
-/* All idle blocks, over or not, go to the free lists, and the caches are no stream's any more: the
- * release of their segments waits for what is left.  `effort` WAIT: wait for them first. */
-void cushim_mem_streams_empty(struct cushim_mem_streams *streams, enum cushim_mem_effort effort);
+/* All idle blocks go to the free lists, and the caches are no stream's any more.  They are waited
+ * for unless a capture is known; then the release of their segments waits. */
+void cushim_mem_streams_empty(struct cushim_mem_streams *streams);
 
 /* Bytes of idle blocks of all caches just now; no lock. */
 size_t cushim_mem_streams_idle_bytes(const struct cushim_mem_streams *streams);

@@ -77,7 +77,7 @@ static unsigned overtake(struct late *late, unsigned n) {
     while (sem_wait(&held)) {
     }
     end_context(context);
-    cushim_pool_heap_lose_dead();
+    cushim_mem_streams_lose_gone();
     sem_post(&go_on);
     pthread_join(thread, NULL);
     return n_asked;
@@ -99,7 +99,7 @@ static void check_next_pool(void) {
     ck_assert_int_eq(cushim_memory_free(a), CUSHIM_OK);
     ck_assert_int_eq(cushim_memory_free(b), CUSHIM_OK);
     end_context(context);
-    cushim_pool_heap_lose_dead();
+    cushim_mem_streams_lose_gone();
 }
 
 TEST(a_free_that_the_end_of_its_context_overtakes_succeeds_and_leaves_nothing) {
@@ -137,7 +137,7 @@ TEST(a_block_of_a_life_that_is_over_goes_nowhere) {
     ck_assert(cushim_mem_stream_block_take(block, a));
     ck_assert(cushim_mem_stream_block_take(other, b));
     end_context(context);
-    cushim_pool_heap_lose_dead();
+    cushim_mem_streams_lose_gone();
     ck_assert_uint_eq(streams->table.n_used, 0);
     ck_assert_ptr_null(cushim_mem_stream_cache_put(streams->all, streams->all->life, block));
     ck_assert_uint_eq(streams->all->idle_bytes, 0);
