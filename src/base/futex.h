@@ -119,11 +119,6 @@ static inline bool cushim_futex_lock_take(struct cushim_futex_lock *lock) {
                                                    memory_order_relaxed);
 }
 
-/* Leave it by a store alone: for who enters again at once, and wakes others as it leaves then. */
-static inline void cushim_futex_lock_leave_quietly(struct cushim_futex_lock *lock) {
-    atomic_store_explicit(&lock->word, 0, memory_order_release);
-}
-
 static inline void cushim_futex_lock_leave(struct cushim_futex_lock *lock) {
     atomic_store_explicit(&lock->word, 0, memory_order_release);
     if (__builtin_expect(atomic_load_explicit(&lock->n_wanted, memory_order_relaxed) != 0, 0))

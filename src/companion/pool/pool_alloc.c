@@ -151,7 +151,7 @@ take_newest(struct cushim_mem_stream_cache *cache, size_t bytes) {
 static inline __attribute__((always_inline)) bool alloc_fast(struct cushim_pool *p, int dev,
                                                              enum cushim_memory_kind kind,
                                                              size_t bytes, struct cushim_stream *s,
-                                                             cushim_devptr *ptr, bool is_leaf) {
+                                                             cushim_devptr *ptr) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
     if (__builtin_expect(!memory || !ptr || bytes - 1 >= SIZE_MAX / 2, 0))
@@ -160,12 +160,12 @@ static inline __attribute__((always_inline)) bool alloc_fast(struct cushim_pool 
     struct cushim_mem_stream_cache *cache = row->cache;
     if (__builtin_expect(!cushim_pool_row_is_fast(row, p, s) ||
                              row->target != cushim_pool_target(dev, kind) ||
-                             !cushim_pool_row_enter(row, cache, is_leaf),
+                             !cushim_pool_row_enter(row, cache),
                          0))
         return false;
     struct cushim_mem_stream_block *block = take_newest(cache, bytes);
     if (__builtin_expect(!block, 0)) {
-        cushim_pool_row_undo(cache, is_leaf);
+        cushim_futex_lock_leave(&cache->lock);
         return false;
     }
     uint64_t address = cushim_mem_stream_block_address(block);
@@ -177,14 +177,12 @@ static inline __attribute__((always_inline)) bool alloc_fast(struct cushim_pool 
     return true;
 }
 
-/* The slow path: the same with calls, then through all that could serve. */
+/* The slow path: through all that could serve. */
 static __attribute__((noinline)) enum cushim_status
 alloc_slowly(struct cushim_pool *p, int dev, enum cushim_memory_kind kind, size_t bytes,
              struct cushim_stream *s, cushim_devptr *ptr) {
     static const char what[] = "cushim_pool_alloc";
     struct cushim_pool_call call;
-    if (alloc_fast(p, dev, kind, bytes, s, ptr, false))
-        return CUSHIM_OK;
     if (!ptr)
         return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
     *ptr = 0;
@@ -197,7 +195,7 @@ alloc_slowly(struct cushim_pool *p, int dev, enum cushim_memory_kind kind, size_
 
 enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, enum cushim_memory_kind kind,
                                      size_t bytes, struct cushim_stream *s, cushim_devptr *ptr) {
-    if (__builtin_expect(alloc_fast(p, dev, kind, bytes, s, ptr, true), 1))
+    if (__builtin_expect(alloc_fast(p, dev, kind, bytes, s, ptr), 1))
         return CUSHIM_OK;
     return alloc_slowly(p, dev, kind, bytes, s, ptr);
 }

@@ -120,9 +120,6 @@ static inline bool cushim_pool_row_is_of(const struct cushim_pool_remembered *ro
  * The fast path of a hit and a free: may the cache that is remembered be used as it is?  Nothing
  * stands against it, as far as one number says.  Neither pool nor stream is pinned: a cache is
  * type-stable, and whichever of them goes ends its life under its lock.
- *
- * It is compiled twice: as a leaf, which calls nothing and so needs no frame, and for whatever else
- * needs a call: a lock that is taken, a block that is not remembered, the preload to be asked.
  */
 static inline __attribute__((always_inline)) bool
 cushim_pool_row_is_fast(const struct cushim_pool_remembered *row, const void *pool_handle,
@@ -131,30 +128,18 @@ cushim_pool_row_is_fast(const struct cushim_pool_remembered *row, const void *po
            row->n_changes == cushim_changes_now();
 }
 
-/* Leave the lock with nothing done; after a leaf the same is tried once more. */
-static inline __attribute__((always_inline)) void
-cushim_pool_row_undo(struct cushim_mem_stream_cache *cache, bool is_leaf) {
-    if (is_leaf)
-        cushim_futex_lock_leave_quietly(&cache->lock);
-    else
-        cushim_futex_lock_leave(&cache->lock);
-}
-
 /* Take the lock of a cache that is remembered; false, and left again: it is the stream's no more,
- * the preload sees a capture, or the caller is a leaf and would have to wait or to ask. */
+ * or the preload sees a capture. */
 static inline __attribute__((always_inline)) bool
 cushim_pool_row_enter(const struct cushim_pool_remembered *row,
-                      struct cushim_mem_stream_cache *cache, bool is_leaf) {
-    if (__builtin_expect(!cushim_futex_lock_take(&cache->lock), 0)) {
-        if (is_leaf)
-            return false;
+                      struct cushim_mem_stream_cache *cache) {
+    if (__builtin_expect(!cushim_futex_lock_take(&cache->lock), 0))
         cushim_futex_lock_enter(&cache->lock);
-    }
     if (__builtin_expect(cushim_mem_stream_cache_is_of(cache, row->life), 1) &&
         (__builtin_expect(!row->has_preload, 1) ||
-         (!is_leaf && !cushim_capture_count_all(cushim_pool_context_of(cache)))))
+         !cushim_capture_count_all(cushim_pool_context_of(cache))))
         return true;
-    cushim_pool_row_undo(cache, is_leaf);
+    cushim_futex_lock_leave(&cache->lock);
     return false;
 }
 

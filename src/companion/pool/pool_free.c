@@ -163,39 +163,35 @@ static inline __attribute__((always_inline)) bool put_at_once(struct cushim_mem_
 /* False: nothing was done. */
 static inline __attribute__((always_inline)) bool free_fast(struct cushim_pool *p, int dev,
                                                             cushim_devptr ptr, size_t bytes,
-                                                            struct cushim_stream *s, bool is_leaf) {
+                                                            struct cushim_stream *s) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
     if (__builtin_expect(!memory || !ptr, 0))
         return false;
-    struct cushim_mem_stream_block *block = memory->blocks[cushim_pool_memory_place(ptr)];
-    if (!is_leaf)
-        block = cushim_pool_block_find(memory, ptr);
-    if (__builtin_expect(!block || cushim_mem_stream_block_address(block) != ptr, 0))
+    struct cushim_mem_stream_block *block = cushim_pool_block_find(memory, ptr);
+    if (__builtin_expect(!block, 0))
         return false;
     const struct cushim_pool_remembered *row =
         cushim_pool_row(memory, p, s, (int)cushim_pool_heap_of(block->streams)->kind);
     struct cushim_mem_stream_cache *cache = row->cache;
     if (__builtin_expect(!cushim_pool_row_is_fast(row, p, s) ||
                              !is_as_said(row, block, dev, bytes) ||
-                             !cushim_pool_row_enter(row, cache, is_leaf),
+                             !cushim_pool_row_enter(row, cache),
                          0))
         return false;
     if (__builtin_expect(!put_at_once(cache, block, ptr), 0)) {
-        cushim_pool_row_undo(cache, is_leaf);
+        cushim_futex_lock_leave(&cache->lock);
         return false;
     }
     cushim_futex_lock_leave(&cache->lock);
     return true;
 }
 
-/* The slow path: the same with calls, then each check by itself. */
+/* The slow path: each check by itself. */
 static __attribute__((noinline)) enum cushim_status free_slowly(struct cushim_pool *p, int dev,
                                                                 cushim_devptr ptr, size_t bytes,
                                                                 struct cushim_stream *s) {
     struct cushim_pool_call call;
-    if (free_fast(p, dev, ptr, bytes, s, false))
-        return CUSHIM_OK;
     CUSHIM_TRY(cushim_pool_begin(&call, "cushim_pool_free", p));
     call.address = ptr;
     call.dev = dev;
@@ -210,7 +206,7 @@ static __attribute__((noinline)) enum cushim_status free_slowly(struct cushim_po
 
 enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devptr ptr, size_t bytes,
                                     struct cushim_stream *s) {
-    if (__builtin_expect(free_fast(p, dev, ptr, bytes, s, true), 1))
+    if (__builtin_expect(free_fast(p, dev, ptr, bytes, s), 1))
         return CUSHIM_OK;
     return free_slowly(p, dev, ptr, bytes, s);
 }
