@@ -278,7 +278,7 @@ enum cushim_status cushim_pool_destroy(struct cushim_pool *p) {
     if (!p)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_POOL, p, &pool));
-    cushim_changes_note(); /* the lives of its caches end in finish, after who pins it */
+    cushim_changes_note(); /* the lives of its caches end in finish, after the last pin */
     return cushim_call_end(&scope, CUSHIM_OK);
 }
 

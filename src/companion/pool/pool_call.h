@@ -88,7 +88,7 @@ static inline size_t cushim_pool_memory_place(uint64_t address) {
  * What is remembered may be stale: another thread freed the block, and it has gone to the free
  * lists or come out at another address since.  It is type-stable, and says itself where it is: its
  * address is 0 in the free lists, set last when it comes off.  A live block's address is no other
- * block's, so equal means the same; and whoever may free it got it, with all that was written
+ * block's, so equal means the same; and a thread that may free it got it, with all that was written
  * before, from the thread that it was handed out to.  The rest is cushim_mem_stream_block_take's to
  * see.
  */
@@ -157,7 +157,7 @@ enum cushim_status cushim_pool_fetch(struct cushim_pool_call *call);
 
 /* ---- pool_reclaim.c ---- */
 
-/* Fetch said that memory is out: reclaim.  The text is set where it could not help. */
+/* Fetch said that memory is out: reclaim.  The text is set if it could not help. */
 enum cushim_status cushim_pool_serve_by_reclaim(struct cushim_pool_call *call);
 
 /* ---- pool_trim.c ---- */
@@ -193,14 +193,14 @@ enum cushim_status cushim_pool_capture_free_node(const struct cushim_pool_call *
  * once, as an error of the log, and counted (cushim_pool_stats.damaged).  No answer of a call
  * changes.
  *
- * `is_poisoned` of a block belongs to who has the block.  Where a capture is known in the context
+ * `is_poisoned` belongs to the thread that has the block.  While a capture is known in the context
  * nothing is filled; a block that leaves for the free lists is not looked at.
  */
 
 enum { CUSHIM_POOL_POISON = 0xDD };
 
 /* In a free of a block that nobody else has, before it goes to the cache.  The host waits for the
- * context where the free names all streams. */
+ * context if the free names all streams. */
 void cushim_pool_check_poison(const char *what, struct cushim_mem_stream_cache *cache,
                               struct cushim_mem_stream_block *block);
 

@@ -126,11 +126,11 @@ static struct cushim_pool_graph *find_any(const struct cushim_pool_object *pool,
 
 /* The number of the capture that a cache's stream takes part in; 0: none. */
 static unsigned long long id_of(const struct cushim_mem_stream_cache *cache) {
-    if (cache->of.handle == CUSHIM_MEM_STREAM_ALL || !cache->of.handle ||
+    if (cache->stream.handle == CUSHIM_MEM_STREAM_ALL || !cache->stream.handle ||
         cushim_mem_stream_cache_is_gone(cache) ||
-        (cache->of.thread && cache->of.thread != cushim_mem_stream_thread()))
+        (cache->stream.thread && cache->stream.thread != cushim_mem_stream_thread()))
         return 0;
-    return cushim_stream_capture_id(cache->of.handle);
+    return cushim_stream_capture_id(cache->stream.handle);
 }
 
 bool cushim_pool_captured_by(struct cushim_pool_object *pool,
@@ -138,14 +138,15 @@ bool cushim_pool_captured_by(struct cushim_pool_object *pool,
                              struct cushim_pool_graph **graph) {
     int n_freezes = atomic_load(&pool->n_freezes);
     *graph = NULL;
-    if (!n_freezes && (!cache->of.fence || !cushim_capture_count(cushim_pool_context_of(cache))))
+    if (!n_freezes &&
+        (!cache->stream.fence || !cushim_capture_count(cushim_pool_context_of(cache))))
         return false;
     unsigned long long id = id_of(cache); /* a question to the driver: without the lock */
     pthread_mutex_lock(&pool->lock);
-    if (cache->of.handle == CUSHIM_MEM_STREAM_ALL)
+    if (cache->stream.handle == CUSHIM_MEM_STREAM_ALL)
         *graph = find_any(pool, cushim_mem_stream_thread(), 0);
     else
-        *graph = find(pool, cushim_pool_context_of(cache), cache->of.handle);
+        *graph = find(pool, cushim_pool_context_of(cache), cache->stream.handle);
     if (!*graph && id)
         *graph = find_any(pool, NULL, id);
     pthread_mutex_unlock(&pool->lock);
@@ -163,7 +164,7 @@ static bool serve_again(struct cushim_pool_call *call, struct cushim_pool_graph 
     struct cushim_pool_graph_row *row;
     LL_FOREACH(graph->rows, row) {
         struct cushim_mem_stream_block *block = row->block;
-        if (!row->is_freed || !block || row->freed_on != call->cache->of.handle ||
+        if (!row->is_freed || !block || row->freed_on != call->cache->stream.handle ||
             call->cache == call->heap->streams.all || block->streams != &call->heap->streams ||
             block->bucket_bytes != call->bucket_bytes)
             continue;
@@ -216,7 +217,7 @@ static enum cushim_status serve_node(struct cushim_pool_call *call,
     CUSHIM_TRY(cushim_call_begin_known(&scope, call->what, call->heap->context));
     struct cushim_pool_graph_row *row = calloc(1, sizeof *row);
     CUstream stream =
-        call->cache == call->heap->streams.all ? graph->stream : call->cache->of.handle;
+        call->cache == call->heap->streams.all ? graph->stream : call->cache->stream.handle;
     enum cushim_status status =
         row ? CUSHIM_CALL(&scope, cuMemAllocAsync, &address, call->bytes, stream)
             : refuse_host(call);
@@ -255,7 +256,7 @@ void cushim_pool_capture_free(const struct cushim_pool_call *call,
     row = row ? row : add_block(graph, block);
     if (row) {
         row->is_freed = atomic_load(&block->n_holds) == 1; /* no other graph uses it */
-        row->freed_on = call->cache->of.handle;
+        row->freed_on = call->cache->stream.handle;
     }
     cushim_mem_stream_block_defer(block, call->cache, call->life);
     pthread_mutex_unlock(&pool->lock);
@@ -305,8 +306,8 @@ static void fence_caches(struct cushim_pool_object *pool,
     for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_next_heap(pool, heap));) {
         for (struct cushim_mem_stream_cache *cache = NULL;
              (cache = cushim_mem_streams_next(&heap->streams, cache));) {
-            if (cache->of.fence == &context->fence &&
-                (cache->of.handle == stream || cache == heap->streams.all))
+            if (cache->stream.fence == &context->fence &&
+                (cache->stream.handle == stream || cache == heap->streams.all))
                 cushim_mem_stream_cache_prove(cache, CUSHIM_MEM_RECORD);
         }
     }

@@ -11,8 +11,8 @@ enum { PIECE_BYTES = 1 << 20 };
 static enum cushim_status poison(struct cushim_scope *scope,
                                  const struct cushim_mem_stream_cache *cache,
                                  const struct cushim_mem_stream_block *block) {
-    bool is_all = cache->of.handle == CUSHIM_MEM_STREAM_ALL;
-    CUstream stream = is_all ? NULL : cache->of.handle;
+    bool is_all = cache->stream.handle == CUSHIM_MEM_STREAM_ALL;
+    CUstream stream = is_all ? NULL : cache->stream.handle;
     if (is_all)
         CUSHIM_TRY(CUSHIM_CALL(scope, cuCtxSynchronize));
     CUSHIM_TRY(CUSHIM_CALL(scope, cuMemsetD8Async, cushim_mem_stream_block_address(block),
@@ -50,7 +50,7 @@ static void tell(const struct cushim_pool_call *call, size_t offset, unsigned fo
 static enum cushim_status look(struct cushim_scope *scope, const struct cushim_pool_call *call,
                                unsigned char *piece) {
     uint64_t address = cushim_mem_stream_block_address(call->block);
-    CUstream stream = call->cache == call->heap->streams.all ? NULL : call->cache->of.handle;
+    CUstream stream = call->cache == call->heap->streams.all ? NULL : call->cache->stream.handle;
     for (size_t at = 0; at < call->block->bucket_bytes; at += PIECE_BYTES) {
         size_t n_bytes = call->block->bucket_bytes - at;
         n_bytes = n_bytes < PIECE_BYTES ? n_bytes : PIECE_BYTES;

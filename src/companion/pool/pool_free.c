@@ -116,7 +116,7 @@ static enum cushim_status free_node(const struct cushim_pool_call *call, struct 
     enum cushim_status status = CUSHIM_NOTFOUND;
     if (atomic_load(&pool->n_freezes) &&
         cushim_pool_stream_of(call, s, &stream, &pin) == CUSHIM_OK) {
-        struct cushim_mem_stream_cache named = {.of = stream, .life = 1};
+        struct cushim_mem_stream_cache named = {.stream = stream, .life = 1};
         if (cushim_pool_captured_by(pool, &named, &graph) && graph)
             status = cushim_pool_capture_free_node(call, graph);
         cushim_handle_unpin(&pin);

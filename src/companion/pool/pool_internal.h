@@ -55,7 +55,7 @@ static inline struct cushim_pool_heap *cushim_pool_heap_next(struct cushim_pool_
 /* The context of a cache's stream. */
 static inline struct cushim_context_object *
 cushim_pool_context_of(const struct cushim_mem_stream_cache *cache) {
-    return cushim_context_of_fence(cache->of.fence);
+    return cushim_context_of_fence(cache->stream.fence);
 }
 
 /* A capture that the pool is attached to, and what it got: a graph's from its end on. */
@@ -76,7 +76,7 @@ struct cushim_pool_object {
     atomic_bool is_holding;                /* freed blocks are kept */
     atomic_bool has_lost; /* a context of its died: addresses it does not know may be from there */
     bool is_checked;      /* CUSHIM_CHECK; constant */
-    atomic_size_t live_bytes; /* only where there is a cap */
+    atomic_size_t live_bytes; /* only if there is a cap */
     atomic_uint_fast64_t n_refused, n_waits, n_reclaim_steps, n_damaged;
     _Atomic(struct cushim_pool_heap *) heaps;
     atomic_int n_freezes;

@@ -143,7 +143,7 @@ static struct cushim_pool_view view_of(struct cushim_mem_stream_block *block) {
                  : is_live ? CUSHIM_POOL_STATE_LIVE
                  : is_over ? CUSHIM_POOL_STATE_IDLE
                            : CUSHIM_POOL_STATE_DEFERRED,
-        .stream = cache ? cache->of.handle : NULL,
+        .stream = cache ? cache->stream.handle : NULL,
     };
 }
 

@@ -40,7 +40,7 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_mem_st
     cushim_futex_lock_enter(&cache->lock);
     bool is_full = cache->open_blocks >= CUSHIM_MEM_STREAM_BATCH_BLOCKS ||
                    cache->open_bytes >= CUSHIM_MEM_STREAM_BATCH_BYTES;
-    bool is_due = !cache->n_fences || cache->open_blocks % ASK_EVERY == 0;
+    bool is_due = !cache->n_batches || cache->open_blocks % ASK_EVERY == 0;
     size_t fallen_bytes = is_full ? cushim_mem_stream_cache_fallen(cache) : 0;
     cushim_futex_lock_leave(&cache->lock);
     if (is_full)
@@ -59,7 +59,7 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_mem_st
 
 /* ---- the calls ---- */
 
-/* Of the heaps that are meant, what is idle beyond keep_bytes; `must_wait`: and not over, but where
+/* Of the heaps that are meant, what is idle beyond keep_bytes; `must_wait`: and not over, unless
  * a capture is known.  The first failure. */
 static enum cushim_status trim(struct cushim_pool_call *call, int ordinal, size_t keep_bytes,
                                bool must_wait) {

@@ -16,7 +16,7 @@ const void *cushim_mem_stream_thread(void) {
 
 /* ---- buckets ---- */
 
-/* The bucket of a size, made at need; where there is no memory for one, the loose one. */
+/* The bucket of a size, made at need; the loose one if there is no memory for it. */
 static struct cushim_mem_stream_bucket *find_or_make(struct cushim_mem_stream_cache *cache,
                                                      size_t bucket_bytes) {
     struct cushim_mem_stream_bucket *bucket =
@@ -149,8 +149,8 @@ cushim_mem_stream_cache_pop_small(struct cushim_mem_stream_cache *cache) {
 
 static bool is_of(const struct cushim_mem_stream_cache *cache,
                   const struct cushim_mem_stream *stream) {
-    return !cushim_mem_stream_cache_is_gone(cache) && cache->of.fence == stream->fence &&
-           cache->of.handle == stream->handle && cache->of.thread == stream->thread;
+    return !cushim_mem_stream_cache_is_gone(cache) && cache->stream.fence == stream->fence &&
+           cache->stream.handle == stream->handle && cache->stream.thread == stream->thread;
 }
 
 /* With its lock: that of the block that was freed last; 0: it has none. */
@@ -161,29 +161,29 @@ static uint64_t latest_epoch(const struct cushim_mem_stream_cache *cache) {
 /* With its lock: what is freed from here on is of the next batch; returns the last epoch of this.
  */
 static uint64_t close_batch(struct cushim_mem_stream_cache *cache) {
-    cache->closed_epoch = cushim_mem_fence_close(cache->of.fence);
+    cache->closed_epoch = cushim_mem_fence_close(cache->stream.fence);
     cache->open_blocks = cache->open_bytes = 0;
     return cache->closed_epoch;
 }
 
 /* With its lock.  What is in it is over from here on, and so may serve any stream. */
 static void begin(struct cushim_mem_stream_cache *cache, const struct cushim_mem_stream *stream) {
-    cache->of = *stream;
+    cache->stream = *stream;
     cache->is_ordered = stream->handle != CUSHIM_MEM_STREAM_ALL && cache->streams->has_order;
     close_batch(cache);
     cache->done_epoch = cache->covered_epoch = cache->closed_epoch;
     atomic_fetch_add(&cache->life, 1);
 }
 
-/* With the streams' lock: make one the stream's whose own went, and all that it has is over.  A
- * thread that comes late may still look at its fence, so the context of that stays. */
+/* With the streams' lock: give the stream a cache whose own stream went, if all that it has is
+ * over.  A thread that comes late may still look at its fence, so the context of that stays. */
 static bool reuse(struct cushim_mem_stream_cache *cache, const struct cushim_mem_stream *stream) {
-    if ((cache->of.fence && cache->of.fence != stream->fence) ||
+    if ((cache->stream.fence && cache->stream.fence != stream->fence) ||
         !cushim_mem_stream_cache_is_gone(cache) || !cushim_futex_lock_take(&cache->role))
         return false;
     cushim_futex_lock_enter(&cache->lock);
-    bool is_ours = !cache->n_fences && latest_epoch(cache) <= cache->done_epoch;
-    if (is_ours && !cache->of.fence)
+    bool is_ours = !cache->n_batches && latest_epoch(cache) <= cache->done_epoch;
+    if (is_ours && !cache->stream.fence)
         stream->fence->host->keep(stream->fence);
     if (is_ours)
         begin(cache, stream);
@@ -263,52 +263,53 @@ static bool note_done(struct cushim_mem_stream_cache *cache, uint64_t epoch) {
 }
 
 /* In the role: of the fences, the eldest is 0. */
-static struct cushim_mem_stream_batch *fence_at(struct cushim_mem_stream_cache *cache, unsigned i) {
-    return &cache->fences[(cache->first_fence + i) % CUSHIM_MEM_STREAM_FENCES];
+static struct cushim_mem_stream_batch *batch_at(struct cushim_mem_stream_cache *cache, unsigned i) {
+    return &cache->batches[(cache->first_batch + i) % CUSHIM_MEM_STREAM_BATCHES];
 }
 
-static void drop_first_fence(struct cushim_mem_stream_cache *cache) {
-    cushim_mem_stream_fence_release(&fence_at(cache, 0)->fence);
-    cache->first_fence = (cache->first_fence + 1) % CUSHIM_MEM_STREAM_FENCES;
-    cache->n_fences--;
+static void drop_first_batch(struct cushim_mem_stream_cache *cache) {
+    cushim_mem_stream_fence_release(&batch_at(cache, 0)->fence);
+    cache->first_batch = (cache->first_batch + 1) % CUSHIM_MEM_STREAM_BATCHES;
+    cache->n_batches--;
 }
 
 /* In the role: which fences are complete? */
 static void ask(struct cushim_mem_stream_cache *cache) {
-    while (cache->n_fences && cushim_mem_stream_fence_is_complete(&fence_at(cache, 0)->fence)) {
-        note_done(cache, fence_at(cache, 0)->epoch);
-        drop_first_fence(cache);
+    while (cache->n_batches && cushim_mem_stream_fence_is_complete(&batch_at(cache, 0)->fence)) {
+        note_done(cache, batch_at(cache, 0)->epoch);
+        drop_first_batch(cache);
     }
 }
 
 /* Only its own thread can record on a thread's default stream, and nobody on one that is gone. */
 static bool needs_whole(const struct cushim_mem_stream_cache *cache) {
-    return cache->of.handle == CUSHIM_MEM_STREAM_ALL || cushim_mem_stream_cache_is_gone(cache) ||
-           (cache->of.thread && cache->of.thread != cushim_mem_stream_thread());
+    return cache->stream.handle == CUSHIM_MEM_STREAM_ALL ||
+           cushim_mem_stream_cache_is_gone(cache) ||
+           (cache->stream.thread && cache->stream.thread != cushim_mem_stream_thread());
 }
 
 /* In the role; the stream's context is current. */
 static enum cushim_status record(struct cushim_mem_stream_cache *cache) {
-    struct cushim_mem_stream_batch *next = fence_at(cache, cache->n_fences);
+    struct cushim_mem_stream_batch *next = batch_at(cache, cache->n_batches);
     bool is_whole = needs_whole(cache);
-    if (cache->n_fences == CUSHIM_MEM_STREAM_FENCES)
+    if (cache->n_batches == CUSHIM_MEM_STREAM_BATCHES)
         return CUSHIM_NOTREADY;
-    /* The next batch begins first: whoever freed into this one did so before the record. */
+    /* The next batch begins first: a thread that freed into this one did so before the record. */
     cushim_futex_lock_enter(&cache->lock);
     uint64_t epoch = close_batch(cache);
     cushim_futex_lock_leave(&cache->lock);
     /* a refusal is not to be the thread's last error */
-    CUSHIM_TRY(cushim_mem_stream_fence_record(cache->of.fence, NULL,
-                                              is_whole ? NULL : &cache->of.handle, &next->fence));
+    CUSHIM_TRY(cushim_mem_stream_fence_record(
+        cache->stream.fence, NULL, is_whole ? NULL : &cache->stream.handle, &next->fence));
     cache->covered_epoch = next->epoch = epoch;
-    cache->n_fences++;
+    cache->n_batches++;
     return CUSHIM_OK;
 }
 
 /* In the role: wait for all fences, which makes `ask` find them complete. */
 static enum cushim_status wait_for_fences(struct cushim_mem_stream_cache *cache) {
-    return cache->n_fences
-               ? cushim_mem_stream_fence_wait(&fence_at(cache, cache->n_fences - 1)->fence, NULL)
+    return cache->n_batches
+               ? cushim_mem_stream_fence_wait(&batch_at(cache, cache->n_batches - 1)->fence, NULL)
                : CUSHIM_OK;
 }
 
@@ -326,14 +327,14 @@ static enum cushim_status record_and_wait(struct cushim_mem_stream_cache *cache,
 /* In the role. */
 static enum cushim_status prove(struct cushim_mem_stream_cache *cache,
                                 enum cushim_mem_effort effort) {
-    struct cushim_mem_fence *fence = cache->of.fence;
+    struct cushim_mem_fence *fence = cache->stream.fence;
     bool must_wait = effort == CUSHIM_MEM_WAIT, has_entered;
     if (!fence) /* of a life of the heap that is over */
         return CUSHIM_OK;
     bool is_gone = cushim_mem_fence_is_gone(fence);
     bool is_covered = note_done(cache, is_gone ? UINT64_MAX : cushim_mem_fence_done(fence));
     ask(cache);
-    if (is_gone || effort == CUSHIM_MEM_ASK || (is_covered && !(must_wait && cache->n_fences)))
+    if (is_gone || effort == CUSHIM_MEM_ASK || (is_covered && !(must_wait && cache->n_batches)))
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_mem_stream_fence_enter(fence, &has_entered));
     enum cushim_status status = record_and_wait(cache, is_covered, must_wait);
@@ -353,12 +354,12 @@ enum cushim_status cushim_mem_stream_cache_prove(struct cushim_mem_stream_cache 
     return status;
 }
 
-static enum cushim_status order_behind(struct cushim_mem_stream_fence *mark,
+static enum cushim_status order_behind(struct cushim_mem_stream_fence *stream_fence,
                                        const struct cushim_mem_stream *stream) {
     bool has_entered;
     CUSHIM_TRY(cushim_mem_stream_fence_enter(stream->fence, &has_entered));
     enum cushim_status status =
-        cushim_mem_stream_fence_order(mark, stream->fence, NULL, stream->handle);
+        cushim_mem_stream_fence_order(stream_fence, stream->fence, NULL, stream->handle);
     cushim_mem_stream_fence_leave(stream->fence, has_entered);
     return status;
 }
@@ -368,12 +369,12 @@ enum cushim_status cushim_mem_stream_cache_order(struct cushim_mem_stream_cache 
                                                  const struct cushim_mem_stream_cache *after) {
     unsigned i = 0;
     cushim_futex_lock_enter(&cache->role);
-    while (i < cache->n_fences && fence_at(cache, i)->epoch < epoch)
+    while (i < cache->n_batches && batch_at(cache, i)->epoch < epoch)
         i++;
     enum cushim_status status = epoch <= cache->done_epoch ? CUSHIM_OK
-                                : i == cache->n_fences
+                                : i == cache->n_batches
                                     ? CUSHIM_NOTFOUND
-                                    : order_behind(&fence_at(cache, i)->fence, &after->of);
+                                    : order_behind(&batch_at(cache, i)->fence, &after->stream);
     cushim_futex_lock_leave(&cache->role);
     return status;
 }
@@ -422,7 +423,7 @@ void cushim_mem_stream_caches_end_thread(struct cushim_mem_streams *streams) {
     pthread_mutex_lock(&streams->lock);
     for (struct cushim_mem_stream_cache *cache = NULL;
          this_thread && (cache = cushim_mem_streams_next(streams, cache));) {
-        if (cache->of.thread == (const void *)this_thread)
+        if (cache->stream.thread == (const void *)this_thread)
             leave(cache);
     }
     pthread_mutex_unlock(&streams->lock);
@@ -444,8 +445,8 @@ bool cushim_mem_streams_begin(struct cushim_mem_streams *streams, struct cushim_
 void cushim_mem_streams_end(struct cushim_mem_streams *streams) {
     for (struct cushim_mem_stream_cache *cache = NULL;
          (cache = cushim_mem_streams_next(streams, cache));) {
-        struct cushim_mem_fence *fence = cache->of.fence;
-        cache->of.fence = NULL;
+        struct cushim_mem_fence *fence = cache->stream.fence;
+        cache->stream.fence = NULL;
         cache->counts = (struct cushim_mem_stream_counts){0}; /* a call may have counted late */
         if (fence)
             fence->host->let_go(fence);
@@ -454,8 +455,8 @@ void cushim_mem_streams_end(struct cushim_mem_streams *streams) {
 
 void cushim_mem_stream_cache_forget(struct cushim_mem_stream_cache *cache) {
     cushim_futex_lock_enter(&cache->role);
-    while (cache->n_fences)
-        drop_first_fence(cache);
+    while (cache->n_batches)
+        drop_first_batch(cache);
     leave(cache); /* before all else: a thread that comes late puts nothing in */
     cushim_futex_lock_enter(&cache->lock);
     cushim_mem_stream_buckets_clear(&cache->buckets);

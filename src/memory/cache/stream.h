@@ -39,7 +39,7 @@
 enum {
     CUSHIM_MEM_STREAM_BATCH_BLOCKS = 64, /* a cache records a fence after so many frees, */
     CUSHIM_MEM_STREAM_BATCH_BYTES = 64 << 20,
-    CUSHIM_MEM_STREAM_FENCES = 32,    /* fences of a cache that are not complete */
+    CUSHIM_MEM_STREAM_BATCHES = 32,   /* fences of a cache that are not complete */
     CUSHIM_MEM_STREAM_LOG2_CHUNK = 9, /* blocks of a table's chunk */
     CUSHIM_MEM_STREAM_N_CHUNKS = 1 << 14
 };
@@ -155,8 +155,8 @@ struct cushim_mem_stream_cache {
     struct cushim_mem_stream_bucket
         *recent;         /* of buckets: the last that a hit or a free was of, or NULL */
     size_t recent_asked; /* a request of so many bytes is `recent`'s, in order; 0: unknown */
-    struct cushim_mem_stream of; /* its context is kept; constant while in use */
-    uint64_t closed_epoch;       /* later frees are of the open batch */
+    struct cushim_mem_stream stream; /* its context is kept; constant while in use */
+    uint64_t closed_epoch;           /* later frees are of the open batch */
     struct cushim_mem_stream_counts counts;
     atomic_size_t idle_bytes;       /* read unlocked too */
     size_t least_idle_bytes;        /* since cushim_mem_stream_cache_fallen */
@@ -167,9 +167,9 @@ struct cushim_mem_stream_cache {
     struct cushim_mem_stream_block
         *earliest;                 /* of all idle blocks, by utlist.h: epochs never fall */
     struct cushim_futex_lock role; /* the thread that has it records and asks, and has the fences */
-    struct cushim_mem_stream_batch fences[CUSHIM_MEM_STREAM_FENCES];
-    unsigned first_fence;
-    atomic_uint n_fences;                 /* read without the role, too */
+    struct cushim_mem_stream_batch batches[CUSHIM_MEM_STREAM_BATCHES];
+    unsigned first_batch;
+    atomic_uint n_batches;                /* read without the role, too */
     struct cushim_mem_streams *streams;   /* constant for good */
     struct cushim_mem_stream_cache *next; /* of the streams: rises at the head only */
 };
@@ -251,8 +251,8 @@ void cushim_mem_streams_end(struct cushim_mem_streams *streams);
  * The cache of a stream, made at need; NULL: no host memory.  Takes the streams' lock.
  *
  * One whose stream went becomes another's once all that it has is over, so there are never many
- * more than streams at once.  A call that found it before may come late: whoever relies on stream
- * order compares *life with the cache's under its lock; another one's is CUSHIM_STREAM_ALL's
+ * more than streams at once.  A call that found it before may come late: a caller that relies on
+ * stream order compares *life with the cache's under its lock; another one's is CUSHIM_STREAM_ALL's
  * business.
  */
 struct cushim_mem_stream_cache *cushim_mem_stream_cache_of(struct cushim_mem_streams *streams,
@@ -321,7 +321,7 @@ static inline void cushim_mem_stream_cache_push_in(struct cushim_mem_stream_cach
                                                    struct cushim_mem_stream_bucket *bucket,
                                                    struct cushim_mem_stream_block *block) {
     size_t bucket_bytes = block->bucket_bytes;
-    block->epoch = cushim_mem_fence_tag(cache->of.fence);
+    block->epoch = cushim_mem_fence_tag(cache->stream.fence);
     block->bucket = bucket;
     DL_PREPEND2(bucket->newest, block, newer, older);
     DL_APPEND2(cache->earliest, block, earlier, later);

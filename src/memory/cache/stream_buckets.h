@@ -43,7 +43,7 @@ cushim_mem_stream_buckets_find(const struct cushim_mem_stream_buckets *buckets,
     return bucket;
 }
 
-/* A new bucket for a size that has none; where there is no memory for it, the loose one.  Empty
+/* A new bucket for a size that has none; the loose one if there is no memory for it.  Empty
  * buckets found before may be gone. */
 struct cushim_mem_stream_bucket *
 cushim_mem_stream_buckets_make(struct cushim_mem_stream_buckets *buckets, size_t bucket_bytes,

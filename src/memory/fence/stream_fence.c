@@ -23,10 +23,10 @@ void cushim_mem_stream_fence_end(struct cushim_mem_fence *fence) {
         fence->cuda->cuEventDestroy_v2(fence->spares[--fence->n_spares]);
 }
 
-void cushim_mem_stream_fence_release(struct cushim_mem_stream_fence *mark) {
-    if (cushim_mem_stream_fence_is_some(mark))
-        cushim_mem_record_release(&mark->record);
-    mark->record.fence = NULL;
+void cushim_mem_stream_fence_release(struct cushim_mem_stream_fence *stream_fence) {
+    if (cushim_mem_stream_fence_is_some(stream_fence))
+        cushim_mem_record_release(&stream_fence->record);
+    stream_fence->record.fence = NULL;
 }
 
 /* ---- recording ---- */
@@ -76,25 +76,26 @@ static CUresult ask(const struct cushim_mem_record *record,
     return answer;
 }
 
-bool cushim_mem_stream_fence_is_complete(struct cushim_mem_stream_fence *mark) {
-    struct cushim_mem_fence *fence = mark->record.fence;
-    bool is_over = mark->epoch <= cushim_mem_fence_done(fence) || cushim_mem_fence_is_gone(fence);
-    if (!is_over && mark->record.event) {
-        CUresult answer = ask(&mark->record, cushim_mem_record_query);
+bool cushim_mem_stream_fence_is_complete(struct cushim_mem_stream_fence *stream_fence) {
+    struct cushim_mem_fence *fence = stream_fence->record.fence;
+    bool is_over =
+        stream_fence->epoch <= cushim_mem_fence_done(fence) || cushim_mem_fence_is_gone(fence);
+    if (!is_over && stream_fence->record.event) {
+        CUresult answer = ask(&stream_fence->record, cushim_mem_record_query);
         is_over = answer == CUDA_SUCCESS;
         if (!is_over && answer != CUDA_ERROR_NOT_READY)
             is_over = fence->host->answer(fence, "cuEventQuery", answer, true) != CUSHIM_CAPTURE;
     }
     if (is_over)
-        mark->epoch = 0;
+        stream_fence->epoch = 0;
     return is_over;
 }
 
 bool cushim_mem_stream_fence_is_quiet(struct cushim_mem_fence *fence) {
-    struct cushim_mem_stream_fence mark;
-    bool is_quiet = cushim_mem_stream_fence_record(fence, NULL, NULL, &mark) == CUSHIM_OK &&
-                    cushim_mem_stream_fence_is_complete(&mark);
-    cushim_mem_stream_fence_release(&mark);
+    struct cushim_mem_stream_fence stream_fence;
+    bool is_quiet = cushim_mem_stream_fence_record(fence, NULL, NULL, &stream_fence) == CUSHIM_OK &&
+                    cushim_mem_stream_fence_is_complete(&stream_fence);
+    cushim_mem_stream_fence_release(&stream_fence);
     return is_quiet;
 }
 
@@ -117,26 +118,27 @@ static enum cushim_status wait_for_context(struct cushim_mem_fence *fence, const
     return status;
 }
 
-enum cushim_status cushim_mem_stream_fence_wait(struct cushim_mem_stream_fence *mark,
+enum cushim_status cushim_mem_stream_fence_wait(struct cushim_mem_stream_fence *stream_fence,
                                                 const char *what) {
-    struct cushim_mem_fence *fence = mark->record.fence;
-    if (cushim_mem_stream_fence_is_complete(mark))
+    struct cushim_mem_fence *fence = stream_fence->record.fence;
+    if (cushim_mem_stream_fence_is_complete(stream_fence))
         return CUSHIM_OK;
-    if (!mark->record.event)
+    if (!stream_fence->record.event)
         return wait_for_context(fence, what);
-    CUresult answer = ask(&mark->record, cushim_mem_record_wait);
+    CUresult answer = ask(&stream_fence->record, cushim_mem_record_wait);
     if (answer != CUDA_SUCCESS && !cushim_mem_fence_is_gone(fence))
         return fence->host->answer(fence, "cuEventSynchronize", answer, false);
-    mark->epoch = 0;
+    stream_fence->epoch = 0;
     return CUSHIM_OK;
 }
 
-enum cushim_status cushim_mem_stream_fence_order(struct cushim_mem_stream_fence *mark,
+enum cushim_status cushim_mem_stream_fence_order(struct cushim_mem_stream_fence *stream_fence,
                                                  struct cushim_mem_fence *fence, const char *what,
                                                  CUstream stream) {
-    if (cushim_mem_stream_fence_is_complete(mark))
+    if (cushim_mem_stream_fence_is_complete(stream_fence))
         return CUSHIM_OK;
     CUSHIM_TRY(fence->host->refuse(fence, what, &stream));
-    return mark->record.event ? fence->host->order(fence, stream, mark->record.event)
-                              : cushim_mem_stream_fence_wait(mark, what);
+    return stream_fence->record.event
+               ? fence->host->order(fence, stream, stream_fence->record.event)
+               : cushim_mem_stream_fence_wait(stream_fence, what);
 }

@@ -69,24 +69,26 @@ enum cushim_status cushim_mem_stream_fence_record(struct cushim_mem_fence *fence
                                                   struct cushim_mem_stream_fence *out);
 
 /* Is there one? */
-static inline bool cushim_mem_stream_fence_is_some(const struct cushim_mem_stream_fence *mark) {
-    return mark->record.fence != NULL;
+static inline bool
+cushim_mem_stream_fence_is_some(const struct cushim_mem_stream_fence *stream_fence) {
+    return stream_fence->record.fence != NULL;
 }
 
 /*
  * Is it complete?  One query, none once it was seen.  Any context may be current; captures stay
  * valid; no error text.  A context that is damaged runs nothing any more: true.
  */
-bool cushim_mem_stream_fence_is_complete(struct cushim_mem_stream_fence *mark);
+bool cushim_mem_stream_fence_is_complete(struct cushim_mem_stream_fence *stream_fence);
 
 /**
  * Make a stream wait for it, in the device.
- * @param fence   of the stream's context, which is current; it may be another than the mark's
+ * @param fence   of the stream's context, which is current; it may be another than the stream
+ * fence's
  * @param stream  not one that takes part in a capture (CUSHIM_CAPTURE)
  * @return CUSHIM_OK | CUSHIM_CAPTURE | what the driver said.  The host waits for a stream fence
  *         without an event, as by cushim_mem_stream_fence_wait
  */
-enum cushim_status cushim_mem_stream_fence_order(struct cushim_mem_stream_fence *mark,
+enum cushim_status cushim_mem_stream_fence_order(struct cushim_mem_stream_fence *stream_fence,
                                                  struct cushim_mem_fence *fence, const char *what,
                                                  CUstream stream);
 
@@ -95,12 +97,12 @@ enum cushim_status cushim_mem_stream_fence_order(struct cushim_mem_stream_fence 
  * @return CUSHIM_OK | CUSHIM_CAPTURE (it has no event, and a capture is known) | what the driver
  *         said
  */
-enum cushim_status cushim_mem_stream_fence_wait(struct cushim_mem_stream_fence *mark,
+enum cushim_status cushim_mem_stream_fence_wait(struct cushim_mem_stream_fence *stream_fence,
                                                 const char *what);
 
 /* Give it back, complete or not; it is none then, and may be before.  Makes a driver call only if
  * many events are spare. */
-void cushim_mem_stream_fence_release(struct cushim_mem_stream_fence *mark);
+void cushim_mem_stream_fence_release(struct cushim_mem_stream_fence *stream_fence);
 
 /* Make its context current, unless it is; leave puts back what was.  CUSHIM_OK |
  * CUSHIM_DEADCONTEXT (the driver is not called; no text) | what the driver said. */

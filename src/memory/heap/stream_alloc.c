@@ -60,8 +60,8 @@ static enum cushim_status serve_free_lists(struct request *request) {
 }
 
 /*
- * Streams that take turns would hand one block to and fro, with a fence each time, where each keeps
- * its own from then on.  So what needs no fence comes first: another cache's block that a fence
+ * Streams that take turns would hand one block to and fro, with a fence each time, and never keep
+ * one each.  So what needs no fence comes first: another cache's block that a fence
  * proves by now; memory that is held already, if the block is small; and as long as all that is
  * idle stays within what may be kept anyway, memory of the driver.
  */

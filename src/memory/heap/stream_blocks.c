@@ -245,7 +245,7 @@ void cushim_mem_stream_block_give(struct cushim_mem_stream_block *block, uint64_
         return;
     if (is_orphan)
         cushim_mem_reclaim_trim(streams->heap, 0);
-    pthread_mutex_lock(&streams->lock); /* who finds none used finds their memory back */
+    pthread_mutex_lock(&streams->lock); /* a thread that finds none used finds their memory back */
     put_spare(streams, block);
     bool is_same = cushim_mem_streams_life(streams) == life;
     if (is_same)

@@ -85,7 +85,7 @@ TEST(a_cache_that_is_not_over_becomes_no_other_streams) {
     int one;
     SIM(sim_hold)();
     leave_unfenced(&own);
-    ck_assert_uint_eq(own.cache->n_fences, 0);
+    ck_assert_uint_eq(own.cache->n_batches, 0);
     ck_assert_ptr_ne(cache_of(streams, CU_STREAM_PER_THREAD, &one), own.cache);
     SIM(sim_release_hold)();
     ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
@@ -112,7 +112,7 @@ TEST(caches_whose_stream_went_are_asked_by_turns) {
     }
     ck_assert_uint_ge(n_most, N - 1); /* so the last of them has its turn, too */
     for (int i = 0; i < N; i++)
-        ck_assert_uint_ge(own[i].cache->n_fences, 1); /* each was asked, and so has a fence */
+        ck_assert_uint_ge(own[i].cache->n_batches, 1); /* each was asked, and so has a fence */
     SIM(sim_release_hold)();
     ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);

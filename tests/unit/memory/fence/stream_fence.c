@@ -31,14 +31,15 @@ static void finish(void) {
 }
 
 static struct cushim_mem_stream_fence record(const CUstream *stream) {
-    struct cushim_mem_stream_fence mark;
-    ck_assert_int_eq(cushim_mem_stream_fence_record(&fence, "test", stream, &mark), CUSHIM_OK);
-    ck_assert(cushim_mem_stream_fence_is_some(&mark));
-    return mark;
+    struct cushim_mem_stream_fence stream_fence;
+    ck_assert_int_eq(cushim_mem_stream_fence_record(&fence, "test", stream, &stream_fence),
+                     CUSHIM_OK);
+    ck_assert(cushim_mem_stream_fence_is_some(&stream_fence));
+    return stream_fence;
 }
 
-static bool is_complete(struct cushim_mem_stream_fence *mark) {
-    return cushim_mem_stream_fence_is_complete(mark);
+static bool is_complete(struct cushim_mem_stream_fence *stream_fence) {
+    return cushim_mem_stream_fence_is_complete(stream_fence);
 }
 
 TEST(it_is_complete_once_the_work_of_its_stream_is_over) {
@@ -46,16 +47,16 @@ TEST(it_is_complete_once_the_work_of_its_stream_is_over) {
     begin(NULL);
     fake_submit(0);
     fake_submit(4);
-    struct cushim_mem_stream_fence mark = record(&stream);
-    ck_assert(!is_complete(&mark));
+    struct cushim_mem_stream_fence stream_fence = record(&stream);
+    ck_assert(!is_complete(&stream_fence));
     fake_submit(0); /* behind it */
     fake_step(0);
-    ck_assert(is_complete(&mark));
+    ck_assert(is_complete(&stream_fence));
     fake_forget_order();
-    ck_assert(is_complete(&mark));
+    ck_assert(is_complete(&stream_fence));
     ck_assert_str_eq(fake_order(), ""); /* it was seen */
-    cushim_mem_stream_fence_release(&mark);
-    ck_assert(!cushim_mem_stream_fence_is_some(&mark));
+    cushim_mem_stream_fence_release(&stream_fence);
+    ck_assert(!cushim_mem_stream_fence_is_some(&stream_fence));
     ck_assert_uint_eq(fence.n_spares, 1);
     finish();
 }
@@ -64,12 +65,12 @@ TEST(one_of_the_context_waits_for_all_of_its_streams) {
     begin(NULL);
     fake_submit(0);
     fake_submit(4);
-    struct cushim_mem_stream_fence mark = record(NULL);
+    struct cushim_mem_stream_fence stream_fence = record(NULL);
     fake_finish(0);
-    ck_assert(!is_complete(&mark));
+    ck_assert(!is_complete(&stream_fence));
     fake_finish(4);
-    ck_assert(is_complete(&mark));
-    cushim_mem_stream_fence_release(&mark);
+    ck_assert(is_complete(&stream_fence));
+    cushim_mem_stream_fence_release(&stream_fence);
     finish();
 }
 
@@ -94,24 +95,27 @@ TEST(a_wait_that_began_later_completes_it_without_a_query) {
 
 TEST(a_capture_forbids_the_record_and_nothing_is_asked_of_the_driver) {
     CUstream stream = fake_stream(0);
-    struct cushim_mem_stream_fence mark;
+    struct cushim_mem_stream_fence stream_fence;
     begin(NULL);
     host_seen.is_captured = true;
-    ck_assert_int_eq(cushim_mem_stream_fence_record(&fence, NULL, &stream, &mark), CUSHIM_CAPTURE);
-    ck_assert(!cushim_mem_stream_fence_is_some(&mark));
-    ck_assert_int_eq(cushim_mem_stream_fence_record(&fence, NULL, NULL, &mark), CUSHIM_CAPTURE);
-    ck_assert(!cushim_mem_stream_fence_is_some(&mark));
+    ck_assert_int_eq(cushim_mem_stream_fence_record(&fence, NULL, &stream, &stream_fence),
+                     CUSHIM_CAPTURE);
+    ck_assert(!cushim_mem_stream_fence_is_some(&stream_fence));
+    ck_assert_int_eq(cushim_mem_stream_fence_record(&fence, NULL, NULL, &stream_fence),
+                     CUSHIM_CAPTURE);
+    ck_assert(!cushim_mem_stream_fence_is_some(&stream_fence));
     ck_assert_str_eq(fake_order(), "");
     finish();
 }
 
 TEST(a_record_that_the_driver_refuses_is_none) {
     CUstream stream = fake_stream(0);
-    struct cushim_mem_stream_fence mark;
+    struct cushim_mem_stream_fence stream_fence;
     begin(NULL);
     fake_fail_always("cuEventRecord", CUDA_ERROR_OUT_OF_MEMORY);
-    ck_assert_int_eq(cushim_mem_stream_fence_record(&fence, NULL, &stream, &mark), CUSHIM_NOMEM);
-    ck_assert(!cushim_mem_stream_fence_is_some(&mark));
+    ck_assert_int_eq(cushim_mem_stream_fence_record(&fence, NULL, &stream, &stream_fence),
+                     CUSHIM_NOMEM);
+    ck_assert(!cushim_mem_stream_fence_is_some(&stream_fence));
     ck_assert_int_eq(host_seen.answer, CUDA_ERROR_OUT_OF_MEMORY);
     fake_fail_always(NULL, CUDA_SUCCESS);
     finish();
@@ -138,13 +142,13 @@ TEST(once_the_context_is_gone_it_is_complete_and_the_driver_is_not_asked) {
     CUstream stream = fake_stream(0);
     begin(NULL);
     fake_submit(0);
-    struct cushim_mem_stream_fence mark = record(&stream);
+    struct cushim_mem_stream_fence stream_fence = record(&stream);
     fake_lose_events(0);
     cushim_mem_fence_abandon(&fence);
     fake_forget_order();
-    ck_assert(is_complete(&mark));
-    ck_assert_int_eq(cushim_mem_stream_fence_wait(&mark, "test"), CUSHIM_OK);
-    cushim_mem_stream_fence_release(&mark);
+    ck_assert(is_complete(&stream_fence));
+    ck_assert_int_eq(cushim_mem_stream_fence_wait(&stream_fence, "test"), CUSHIM_OK);
+    cushim_mem_stream_fence_release(&stream_fence);
     bool has_entered;
     ck_assert_int_eq(cushim_mem_stream_fence_enter(&fence, &has_entered), CUSHIM_DEADCONTEXT);
     ck_assert_str_eq(fake_order(), "");
@@ -155,12 +159,12 @@ TEST(a_damaged_context_runs_nothing_any_more) {
     CUstream stream = fake_stream(0);
     begin(NULL);
     fake_submit(0);
-    struct cushim_mem_stream_fence mark = record(&stream);
+    struct cushim_mem_stream_fence stream_fence = record(&stream);
     fake_fail_always("cuEventQuery", CUDA_ERROR_ILLEGAL_ADDRESS);
-    ck_assert(is_complete(&mark));
+    ck_assert(is_complete(&stream_fence));
     ck_assert_int_eq(host_seen.answer, CUDA_ERROR_ILLEGAL_ADDRESS);
     fake_fail_always(NULL, CUDA_SUCCESS);
-    cushim_mem_stream_fence_release(&mark);
+    cushim_mem_stream_fence_release(&stream_fence);
     finish();
 }
 
@@ -168,17 +172,18 @@ TEST(a_stream_is_ordered_behind_it_unless_it_is_complete) {
     CUstream stream = fake_stream(0), other = fake_stream(4);
     begin(NULL);
     fake_submit(0);
-    struct cushim_mem_stream_fence mark = record(&stream);
+    struct cushim_mem_stream_fence stream_fence = record(&stream);
     host_seen.is_captured = true;
-    ck_assert_int_eq(cushim_mem_stream_fence_order(&mark, &fence, NULL, other), CUSHIM_CAPTURE);
+    ck_assert_int_eq(cushim_mem_stream_fence_order(&stream_fence, &fence, NULL, other),
+                     CUSHIM_CAPTURE);
     ck_assert_int_eq(host_seen.n_orders, 0);
     host_seen.is_captured = false;
-    ck_assert_int_eq(cushim_mem_stream_fence_order(&mark, &fence, NULL, other), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_stream_fence_order(&stream_fence, &fence, NULL, other), CUSHIM_OK);
     ck_assert_int_eq(host_seen.n_orders, 1);
     fake_finish(0);
-    ck_assert_int_eq(cushim_mem_stream_fence_order(&mark, &fence, NULL, other), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_stream_fence_order(&stream_fence, &fence, NULL, other), CUSHIM_OK);
     ck_assert_int_eq(host_seen.n_orders, 1);
-    cushim_mem_stream_fence_release(&mark);
+    cushim_mem_stream_fence_release(&stream_fence);
     finish();
 }
 
