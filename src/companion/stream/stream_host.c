@@ -79,6 +79,7 @@ static const struct cushim_mem_stream_host host = {
     .leave = leave,
     .answer = answer,
     .order = order,
+    .is_quiet = cushim_mem_stream_fence_is_quiet,
     .keep = keep,
     .let_go = let_go,
 };

@@ -192,7 +192,9 @@ struct cushim_mem_streams_owner {
 };
 
 struct cushim_mem_streams {
-    struct cushim_mem_heap *heap; /* constant for good */
+    /* constant for good */
+    struct cushim_mem_heap *heap;
+    void (*forget)(struct cushim_mem_streams *streams); /* all blocks and caches, in an abandon */
     /* constant while in use */
     const struct cushim_mem_streams_owner *owner;
     struct cushim_mem_stream_cache *all; /* the cache of ALL */

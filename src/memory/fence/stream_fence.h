@@ -42,6 +42,8 @@ struct cushim_mem_stream_host {
                                  bool is_quiet);
     /* Let a stream of the context wait for an event of any context, in the device. */
     enum cushim_status (*order)(struct cushim_mem_fence *fence, CUstream stream, CUevent event);
+    /* cushim_mem_stream_fence_is_quiet, for the core, which is linked without it. */
+    bool (*is_quiet)(struct cushim_mem_fence *fence);
     /* Keep the context, or let go of it, for what is noted of it. */
     void (*keep)(struct cushim_mem_fence *fence);
     void (*let_go)(struct cushim_mem_fence *fence);

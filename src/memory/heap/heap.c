@@ -8,11 +8,11 @@
 #include "cuda/translate.h"
 #include "cuda/table.h"
 #include "memory/cache/cache.h"
+#include "memory/cache/stream.h"
 #include "memory/state/heap_state.h"
 #include "memory/special/graph_resources.h"
 #include "memory/heap/reclaim.h"
 #include "memory/heap/fast.h"
-#include "memory/heap/stream_blocks.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/segments.h"
 
@@ -67,7 +67,7 @@ void cushim_mem_heap_abandon(struct cushim_mem_heap *heap) {
     pthread_mutex_unlock(&heap->lock);
     cushim_mem_cache_forget_all(heap); /* before the descriptors of their blocks go */
     if (heap->owner)
-        cushim_mem_streams_forget(heap->owner);
+        heap->owner->forget(heap->owner);
     pthread_mutex_lock(&heap->lock);
     atomic_store(&heap->filler.stream, NULL); /* it went with the context */
     cushim_mem_arena_abandon(heap);

@@ -32,7 +32,7 @@ static bool may_call_driver(const struct cushim_mem_heap *heap) {
 static bool is_quiet(struct cushim_mem_heap *heap) {
     CUresult answer;
     if (heap->fence->host)
-        return cushim_mem_stream_fence_is_quiet(heap->fence);
+        return heap->fence->host->is_quiet(heap->fence);
     return cushim_mem_deferred_batch_prove(heap, cushim_mem_fence_tag(heap->fence), &answer);
 }
 

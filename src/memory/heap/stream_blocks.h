@@ -76,7 +76,8 @@ bool cushim_mem_stream_block_free_orphan(struct cushim_mem_stream_block *block, 
  */
 void cushim_mem_stream_block_give(struct cushim_mem_stream_block *block, uint64_t life);
 
-/* All blocks and caches are forgotten: the heap is being abandoned, and its life has ended. */
+/* All blocks and caches are forgotten: the heap is being abandoned, and its life has ended
+ * (streams->forget). */
 void cushim_mem_streams_forget(struct cushim_mem_streams *streams);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "memory/heap/heap.h"
 #include "memory/heap/reclaim.h"
+#include "memory/heap/stream_blocks.h"
 #include "memory/heap/stream_reclaim.h"
 #include "memory/layout/metadata.h"
 #include "memory/state/heap_state.h"
@@ -31,6 +32,7 @@ struct cushim_mem_streams *cushim_mem_streams_obtain(size_t n_bytes) {
         return NULL;
     pthread_mutex_init(&streams->lock, NULL);
     streams->heap = heap;
+    streams->forget = cushim_mem_streams_forget;
     heap->owner = streams;
     atomic_init(&streams->is_lost, true);
     atomic_init(&streams->is_used, true);

@@ -76,6 +76,7 @@ static const struct cushim_mem_stream_host stream_host = {
     .leave = host_leave,
     .answer = host_answer,
     .order = host_order,
+    .is_quiet = cushim_mem_stream_fence_is_quiet,
     .keep = host_keep,
     .let_go = host_let_go,
 };
