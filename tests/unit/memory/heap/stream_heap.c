@@ -5,6 +5,7 @@
 
 #include "cuda/table.h"
 #include "memory/heap/heap.h"
+#include "memory/heap/reclaim.h"
 #include "memory/heap/stream_alloc.h"
 #include "memory/heap/stream_blocks.h"
 #include "memory/heap/stream_reclaim.h"
@@ -237,6 +238,32 @@ TEST(a_block_that_is_held_comes_back_with_its_last_holder) {
     ck_assert_uint_eq(streams->held_bytes, 0);
     ck_assert(!cushim_mem_stream_block_defer(block, cache, life_of_cache));
     ck_assert_ptr_eq(cushim_mem_stream_cache_put(cache, life_seen, block), cache);
+    end();
+    check_gone();
+}
+
+/* Of a heap whose host records for itself: its fence says whether the device is quiet. */
+TEST(free_segments_go_quietly_while_the_host_allows_it) {
+    begin();
+    struct cushim_mem_heap *heap = streams->heap;
+    uint64_t life = cushim_mem_streams_life(streams);
+    struct cushim_mem_stream_block *first = fetch(2 * MIB), *second = fetch(2 * MIB);
+    cushim_mem_stream_block_give(first, life);
+    cushim_mem_stream_block_give(second, life);
+    fake_submit(4);
+    ck_assert_uint_eq(cushim_mem_reclaim_quietly(heap, 0), 0); /* the device is busy */
+    fake_finish(4);
+    host_seen.is_captured = true;
+    ck_assert_uint_eq(cushim_mem_reclaim_quietly(heap, 0), 0);
+    host_seen.is_captured = false;
+    host_seen.is_gone = true;
+    fake_forget_order();
+    ck_assert_uint_eq(cushim_mem_reclaim_quietly(heap, 0), 0);
+    ck_assert_uint_eq(cushim_mem_reclaim_trim(heap, 0), 0);
+    ck_assert_str_eq(fake_order(), ""); /* not a word to the driver */
+    host_seen.is_gone = false;
+    ck_assert_uint_eq(cushim_mem_reclaim_quietly(heap, 2 * MIB), 2 * MIB);
+    ck_assert_uint_eq(cushim_mem_reclaim_trim(heap, 0), 2 * MIB);
     end();
     check_gone();
 }
