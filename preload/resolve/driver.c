@@ -18,7 +18,7 @@
 
 #include "cuda/load.h"
 #include "preload/state/process.h"
-#include "preload/state/fork.h"
+#include "preload/resolve/fork.h"
 
 enum { MAX_DRIVERS = 16 };
 

@@ -17,12 +17,12 @@
 #include "memory/provider/provider.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
-#include "preload/entry/check_mode.h"
+#include "preload/observe/check.h"
 #include "preload/entry/device_limit.h"
 #include "preload/entry/foreign.h"
 #include "preload/state/live.h"
 #include "preload/state/primary.h"
-#include "preload/state/watch.h"
+#include "preload/observe/watch.h"
 #include "preload/state/process_options.h"
 
 /* A heap and what goes with it.  Never freed: where its context went it waits for another one. */

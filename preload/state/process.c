@@ -14,18 +14,18 @@
 #include "memory/cache/cache.h"
 #include "memory/state/heap_state.h"
 #include "preload/entry/arena_reset.h"
-#include "preload/entry/check_mode.h"
+#include "preload/observe/check.h"
 #include "preload/state/contexts.h"
 #include "preload/entry/entry.h"
-#include "preload/state/fork.h"
+#include "preload/resolve/fork.h"
 #include "preload/resolve/elf.h"
 #include "preload/state/live.h"
-#include "preload/state/sites.h"
-#include "preload/state/tracing.h"
+#include "preload/observe/sites.h"
+#include "preload/observe/tracing.h"
 #include "preload/entry/device_limit.h"
 #include "preload/state/dma_readers.h"
 #include "preload/state/process_options.h"
-#include "preload/state/shortage.h"
+#include "preload/observe/shortage.h"
 
 _Thread_local struct cushim_thread cushim_thread __attribute__((tls_model("initial-exec")));
 atomic_int cushim_process_state;

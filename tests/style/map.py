@@ -57,8 +57,8 @@ WANTED = {
     "what the report tells of a finding, of a request that found no memory": {
         "src/report/finding.c": r"^void cushim_finding_text\(",
         "src/report/shortage.c": r"^void cushim_shortage_text\(",
-        "preload/entry/check_mode.c": r"\bcushim_page_ring_put\(",
-        "preload/state/shortage.c": r"^void cushim_shortage_note\("},
+        "preload/observe/check.c": r"\bcushim_page_ring_put\(",
+        "preload/observe/shortage.c": r"^void cushim_shortage_note\("},
     "who waits for a program, and tells of its end": {"tools/cushim/wait.c": r"\bwaitpid\(|\bwaitid\("},
     "how to add an option": {"src/base/options.def": r"^OPT\("},
     "where a public function is implemented": {

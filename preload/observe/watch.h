@@ -6,8 +6,8 @@
 #define CUSHIM_PRELOAD_WATCH_H
 
 #include "memory/heap/heap.h"
-#include "preload/state/sites.h"
-#include "preload/state/tracing.h"
+#include "preload/observe/sites.h"
+#include "preload/observe/tracing.h"
 
 /* A heap served a request. */
 static inline void cushim_watch_alloc(const struct cushim_mem_heap *heap,
