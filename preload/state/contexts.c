@@ -13,16 +13,14 @@
 #include "copy/ring.h"
 #include "cuda/table.h"
 #include "memory/heap/fast.h"
+#include "memory/heap/heap.h"
 #include "memory/heap/reclaim.h"
 #include "memory/provider/provider.h"
 #include "memory/state/heap_state.h"
+#include "preload/events.h"
 #include "preload/state/captures.h"
-#include "preload/observe/check.h"
-#include "preload/entry/device_limit.h"
-#include "preload/entry/foreign.h"
 #include "preload/state/live.h"
 #include "preload/state/primary.h"
-#include "preload/observe/watch.h"
 #include "preload/state/process_options.h"
 
 /* A heap and what goes with it.  Never freed: where its context went it waits for another one. */
@@ -153,7 +151,7 @@ static struct cushim_mem_heap *open_heap(struct cushim_cuda *cuda, CUcontext con
         .stats = &cushim_page.stats[device][CUSHIM_KIND_DEVICE],
         .provider = source_of_device(cuda, device),
     };
-    cushim_device_limit_open(cuda, device);
+    cushim_events.context_opening(cuda, device);
     note_device(cuda, device);
     cushim_mem_heap_open(&place->heap, &setup);
     if (cushim_log_on(CUSHIM_LOG_INFO))
@@ -355,7 +353,7 @@ static size_t give_back(int device, bool is_pinned_too, uint64_t until_ns) {
     size_t n_bytes = 0;
     if (cushim_thread.host_function_depth)
         return 0;
-    cushim_check_give_back();
+    cushim_events.memory_short();
     for (struct place *place = first_serving(); place; place = serving_from(place->next_of_all)) {
         if (!cushim_contexts_hold(&place->heap))
             continue;
@@ -487,8 +485,7 @@ static void wait_for_all_holds(const struct place *owner) {
 }
 
 void cushim_contexts_leave(CUcontext context) {
-    if (cushim_check_is_on())
-        cushim_check_leave(cushim_contexts_find(context));
+    cushim_events.context_leaving(context);
     pthread_mutex_lock(&lock);
     /* one that has no heap gets none meanwhile */
     struct row *row = find_or_add(context);
@@ -517,7 +514,7 @@ void cushim_contexts_stay(CUcontext context) {
 
 /* Its heap's blocks went with the context. */
 static void abandon_place(struct place *place) {
-    cushim_watch_gone(&place->heap);
+    cushim_events.heap_gone(&place->heap);
     cushim_mem_heap_abandon(&place->heap);
     spare(place);
 }
@@ -530,7 +527,6 @@ static void abandon(struct place *owner) {
         abandon_place(place);
     }
     atomic_store(&owner->kinds, NULL);
-    cushim_check_forget(&owner->heap);
     atomic_fetch_sub(&n_heaps, 1);
     abandon_place(owner);
 }
@@ -574,7 +570,7 @@ static void drop(CUcontext context) {
     }
     atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_EPOCH);
     pthread_mutex_unlock(&lock);
-    cushim_foreign_drop(context);
+    cushim_events.context_gone(context);
     cushim_capture_drop_context(context);
 }
 
@@ -593,6 +589,5 @@ void cushim_contexts_gone_all(void) {
     delete (row);
     atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_EPOCH);
     pthread_mutex_unlock(&lock);
-    cushim_foreign_drop_all();
     cushim_capture_drop_all();
 }
