@@ -14,13 +14,14 @@ static void configured(void) {
     cushim_device_limit_configure();
     cushim_arena_configure();
     cushim_check_configure();
-    cushim_shortage_configure();
+    cushim_process.policy.memory_out = cushim_shortage_note;
     cushim_watch_begin();
     cushim_process.is_plain = cushim_entry_is_plain();
 }
 
 static void driver_lost(void) {
-    cushim_process_forget_driver();
+    cushim_process_judge_anew();
+    cushim_contexts_gone_all();
     cushim_foreign_drop_all();
 }
 
@@ -37,7 +38,7 @@ static void heap_gone(const struct cushim_mem_heap *heap) {
 const struct cushim_events cushim_events = {
     .configured = configured,
     .forked = cushim_watch_in_child,
-    .driver_met = cushim_process_meet_driver,
+    .driver_met = cushim_process_judge_anew,
     .driver_lost = driver_lost,
     .context_opening = cushim_device_limit_open,
     .context_leaving = context_leaving,

@@ -105,7 +105,3 @@ void cushim_shortage_note(struct cushim_mem_heap *heap, const struct cushim_mem_
     tell(&shortage);
     errno = saved_errno;
 }
-
-void cushim_shortage_configure(void) {
-    cushim_process.policy.memory_out = cushim_shortage_note;
-}

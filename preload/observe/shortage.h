@@ -11,9 +11,6 @@ struct cushim_mem_heap;
 struct cushim_mem_reclaim;
 struct cushim_mem_census;
 
-/* Let heaps tell of it; once, before cushim is on. */
-void cushim_shortage_configure(void);
-
 /* Memory is out, after all that was tried.  No lock is held. */
 void cushim_shortage_note(struct cushim_mem_heap *heap, const struct cushim_mem_reclaim *tried,
                           const struct cushim_mem_census *census, size_t n_bytes);

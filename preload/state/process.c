@@ -158,8 +158,7 @@ static int judge(void) {
     return CUSHIM_PROCESS_ON;
 }
 
-/* A driver came or went: judge anew at the next need. */
-static void reconsider(void) {
+void cushim_process_judge_anew(void) {
     int on = CUSHIM_PROCESS_ON, unfit = CUSHIM_PROCESS_UNFIT;
     if (!atomic_compare_exchange_strong(&cushim_process_state, &on, CUSHIM_PROCESS_UNREAD))
         atomic_compare_exchange_strong(&cushim_process_state, &unfit, CUSHIM_PROCESS_UNREAD);
@@ -181,7 +180,7 @@ bool cushim_process_start(void) {
         atomic_store(&cushim_process_state, state);
         set_fast(state == CUSHIM_PROCESS_ON && cushim_process.is_plain);
         if (state == CUSHIM_PROCESS_ON && cushim_driver_missing()) { /* it came meanwhile */
-            reconsider();
+            cushim_process_judge_anew();
             state = CUSHIM_PROCESS_UNFIT;
         }
         cushim_futex_wake(&cushim_process_state);
@@ -201,15 +200,6 @@ bool cushim_process_start(void) {
         state = atomic_load_explicit(&cushim_process_state, memory_order_acquire);
     }
     return state == CUSHIM_PROCESS_ON;
-}
-
-void cushim_process_meet_driver(void) {
-    reconsider();
-}
-
-void cushim_process_forget_driver(void) {
-    reconsider();
-    cushim_contexts_gone_all();
 }
 
 static pthread_key_t thread_end;

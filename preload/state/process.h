@@ -91,11 +91,8 @@ extern struct cushim_page cushim_page __attribute__((visibility("hidden")));
 /* Read the options if nobody has, and judge the driver; true where cushim is on. */
 bool cushim_process_start(void);
 
-/* There is a driver, which is judged at the next need.  Atomics alone. */
-void cushim_process_meet_driver(void);
-
-/* The driver is no longer loaded: all that its contexts had is gone. */
-void cushim_process_forget_driver(void);
+/* A driver came or went: what there is now is judged at the next need.  Atomics alone. */
+void cushim_process_judge_anew(void);
 
 /* May we do more than forward?  One load once started. */
 static inline bool cushim_process_is_on(void) {
