@@ -5,12 +5,12 @@
 #include "cuda/table.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
-#include "preload/entry/check_mode.h"
+#include "preload/observe/check.h"
 #include "preload/state/contexts.h"
 #include "preload/state/host_effect.h"
 #include "preload/entry/stale_address.h"
 #include "preload/state/process_options.h"
-#include "preload/state/tracing.h"
+#include "preload/observe/tracing.h"
 
 static inline bool is_judged(void) {
     return cushim_process_is_on() && cushim_process_options.copy;

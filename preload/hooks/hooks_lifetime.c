@@ -3,7 +3,7 @@
  * context, without a driver call of ours.
  */
 #include "cuda/table.h"
-#include "preload/entry/check_mode.h"
+#include "preload/observe/check.h"
 #include "preload/state/contexts.h"
 #include "preload/state/host_effect.h"
 #include "preload/state/primary.h"

@@ -27,7 +27,7 @@
 #include "preload/state/live.h"
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
-#include "preload/state/tracing.h"
+#include "preload/observe/tracing.h"
 #include "report/page_file.h"
 #include "report/report_file.h"
 

@@ -47,6 +47,9 @@ WANTED = {
     "which copies run through pinned memory of ours, and how": {
         "preload/entry/copy_stage.c": r"\bis_counted\(",
         "src/copy/": r"\bcushim_copy_ring_\w+\("},
+    "who is told of a fork, or of the end of a context or a driver": {
+        "preload/events.c": r"\.forked = .*\n(?:.*\n)*.*\.driver_lost = .*\n(?:.*\n)*.*\.context_gone = ",
+        "src/companion/events.c": r"\.context_ended = "},
     "stream captures": {
         "preload/state/captures.c": r"\bCUstream\b",
         "src/companion/capture/": r"\bcushim_\w*captur\w*\("},
@@ -57,8 +60,8 @@ WANTED = {
     "what the report tells of a finding, of a request that found no memory": {
         "src/report/finding.c": r"^void cushim_finding_text\(",
         "src/report/shortage.c": r"^void cushim_shortage_text\(",
-        "preload/entry/check_mode.c": r"\bcushim_page_ring_put\(",
-        "preload/state/shortage.c": r"^void cushim_shortage_note\("},
+        "preload/observe/check.c": r"\bcushim_page_ring_put\(",
+        "preload/observe/shortage.c": r"^void cushim_shortage_note\("},
     "who waits for a program, and tells of its end": {"tools/cushim/wait.c": r"\bwaitpid\(|\bwaitid\("},
     "how to add an option": {"src/base/options.def": r"^OPT\("},
     "where a public function is implemented": {

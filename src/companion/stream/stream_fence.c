@@ -6,20 +6,6 @@
 
 static _Atomic(const struct cushim_stream_fence_user *) user; /* written once */
 
-void cushim_stream_fence_begin(struct cushim_context_object *context) {
-    cushim_mem_fence_init(&context->fence, &cushim_driver_cuda, context->handle, NULL);
-}
-
-void cushim_stream_fence_end(struct cushim_context_object *context) {
-    struct cushim_mem_fence *fence = &context->fence;
-    struct cushim_scope scope;
-    if (!fence->n_spares || !cushim_call_begin_quietly(&scope, context))
-        return;
-    while (fence->n_spares)
-        CUSHIM_DRIVER(cuEventDestroy_v2)(fence->spares[--fence->n_spares]);
-    cushim_call_end(&scope, CUSHIM_OK);
-}
-
 void cushim_stream_fence_release(struct cushim_stream_fence *fence) {
     if (fence->context && !cushim_context_is_dead(fence->context))
         cushim_mem_record_release(&fence->record);

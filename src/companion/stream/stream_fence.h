@@ -126,8 +126,4 @@ void cushim_stream_fence_stream_goes(struct cushim_scope *scope, CUstream stream
 /* Whoever waited for a stream: `begun` is from cushim_stream_fence_end_moment before the wait. */
 void cushim_stream_fence_stream_done(struct cushim_scope *scope, CUstream stream, uint64_t begun);
 
-/* The context object is being made, or finished: its spare events go. */
-void cushim_stream_fence_begin(struct cushim_context_object *context);
-void cushim_stream_fence_end(struct cushim_context_object *context);
-
 #endif

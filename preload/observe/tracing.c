@@ -1,4 +1,4 @@
-#include "preload/state/tracing.h"
+#include "preload/observe/tracing.h"
 
 #include <errno.h>
 #include <limits.h>
