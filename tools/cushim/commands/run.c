@@ -58,11 +58,12 @@ static void tell_what_relaxed_gives_up(int n_options, char **options) {
     }
 }
 
-/* One line where the preload will not be in the program; it runs all the same.  True where it must
- * not even be asked to. */
-static bool warn_where_out_of_reach(const char *name) {
+/* One line where the preload will not be in the program (`is_named`); it runs all the same.  True
+ * where it must not even be asked to. */
+static bool warn_where_out_of_reach(const char *name, bool *is_named) {
     char path[PATH_MAX];
     struct program program;
+    *is_named = false;
     if (program_find(name, path) != 0 || program_inspect(&program, path) != 0)
         return false;
     const char *obstacle = program_obstacle(&program);
@@ -71,6 +72,7 @@ static bool warn_where_out_of_reach(const char *name) {
         complain("%s %s: %s, and it runs without cushim",
                  *program.interpreter ? program.interpreter : name, obstacle,
                  is_unfit ? "its loader cannot take our library" : "LD_PRELOAD does not reach it");
+    *is_named = obstacle != NULL;
     return is_unfit;
 }
 
@@ -90,7 +92,7 @@ int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *c
         complain("%s", wrong);
         return EXIT_OURS;
     }
-    bool is_left_out = warn_where_out_of_reach(argv[first]);
+    bool is_named, is_left_out = warn_where_out_of_reach(argv[first], &is_named);
     bool is_set = is_left_out ? launch_unset() && launch_mark(false)
                               : launch_set(library) && launch_inject(library) &&
                                     launch_mark(settings_want_report());
@@ -119,11 +121,11 @@ int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *c
     char why[PAGES_WHY_BYTES];
     const char *live = getenv("CUSHIM_LIVE");
     if (!is_left_out && !settings_are_off() && live && !cushim_option_is_off(live) &&
-        !pages_can_be_made(why))
+        !pages_can_be_made(why) && errno != EMFILE) /* a driver would open no file either */
         complain("no live page of %s: %s", argv[first], why);
     pages_prune();
     if ((waits && has_report) || at_end)
-        wait_for(argv + first, waits && has_report ? where : NULL, at_end, context);
+        wait_for(argv + first, waits && has_report ? where : NULL, is_named, at_end, context);
     else
         execvp(argv[first], argv + first);
     error = errno;
