@@ -17,6 +17,7 @@
 
 CUSHIM_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     CUSHIM_ENTER(cuMemGetInfo_v2)
+    cushim_contexts_give_back_stale(NULL);
     CUresult answer = cuda->cuMemGetInfo_v2(free_bytes, total_bytes);
     CUdevice device;
     if (answer != CUDA_SUCCESS || !free_bytes || !total_bytes || !cushim_process_is_on() ||

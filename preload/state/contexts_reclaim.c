@@ -40,22 +40,18 @@ size_t cushim_contexts_give_back_all(void) {
     return give_back(-1, true, cushim_mem_reclaim_until()) + cushim_copy_rings_give_back();
 }
 
-bool cushim_contexts_are_stale(void) {
-    for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
-        if (cushim_mem_fast_is_stale(&each->heap))
-            return true;
-    }
-    return false;
-}
-
-void cushim_contexts_give_back_stale(CUcontext context) {
+void cushim_contexts_give_back_stale(CUcontext synchronised) {
+    if (!cushim_process_is_on() || cushim_thread.host_function_depth)
+        return;
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
         struct cushim_mem_heap *heap = &each->heap;
-        if (!cushim_contexts_hold(heap))
+        if (!cushim_mem_fast_is_stale(heap) || !cushim_contexts_hold(heap))
             continue;
         uint64_t life = cushim_mem_heap_life(heap);
-        if (life && heap->context == context && cushim_mem_fast_is_stale(heap))
+        if (life && heap->context == synchronised)
             cushim_mem_reclaim_shrink(heap, life, 0, true);
+        else if (life)
+            cushim_mem_reclaim_idle(heap, life);
         cushim_contexts_let(heap);
     }
 }
