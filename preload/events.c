@@ -7,6 +7,7 @@
 #include "preload/entry/foreign.h"
 #include "preload/observe/check.h"
 #include "preload/observe/shortage.h"
+#include "preload/observe/tracing.h"
 #include "preload/observe/watch.h"
 #include "preload/state/contexts.h"
 
@@ -39,6 +40,7 @@ const struct cushim_events cushim_events = {
     .configured = configured,
     .forked = cushim_watch_in_child,
     .driver_met = cushim_process_judge_anew,
+    .driver_judged = cushim_tracing_note_driver,
     .driver_lost = driver_lost,
     .context_opening = cushim_device_limit_open,
     .context_leaving = context_leaving,

@@ -24,6 +24,9 @@ struct cushim_events {
      * atomics alone. */
     void (*driver_met)(void);
 
+    /* The driver was judged: it is known if it is the software device's. */
+    void (*driver_judged)(void);
+
     /* The driver was unloaded, and every context with it. */
     void (*driver_lost)(void);
 

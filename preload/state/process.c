@@ -177,7 +177,7 @@ bool cushim_process_start(void) {
             read_options();
         state = judge();
         atomic_store(&cushim_page.head.is_software, cushim_driver_is_software());
-        cushim_tracing_note_driver();
+        cushim_events.driver_judged();
         atomic_store(&cushim_process_state, state);
         set_fast(state == CUSHIM_PROCESS_ON && cushim_process.is_plain);
         if (state == CUSHIM_PROCESS_ON && cushim_driver_missing()) { /* it came meanwhile */
