@@ -5,12 +5,11 @@
 #include "cuda/table.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
-#include "preload/entry/check_mode.h"
-#include "preload/state/contexts.h"
+#include "preload/observe/check.h"
 #include "preload/state/host_effect.h"
 #include "preload/entry/stale_address.h"
 #include "preload/state/process_options.h"
-#include "preload/state/tracing.h"
+#include "preload/observe/tracing.h"
 
 static inline bool is_judged(void) {
     return cushim_process_is_on() && cushim_process_options.copy;
@@ -214,18 +213,22 @@ APART void admit_plain(void) {
     atomic_store_explicit(&cushim_process.plain_copy_bytes, n_bytes, memory_order_relaxed);
 }
 
-CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy,
-                         CUresult answer) {
-    if (answer != CUDA_SUCCESS)
-        return answer;
-    if ((copy->is_async || copy->direction == CUSHIM_SET) && cushim_host_effect_matters())
-        note_effect(cuda, copy);
-    if (!is_judged())
-        return answer;
+static void note_use(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
     cushim_process_note_use();
     if (cushim_process_options.stats[0] || copy->start_ns || copy->is_left)
         count(cuda, copy);
     else if (!atomic_load_explicit(&cushim_process.plain_copy_bytes, memory_order_relaxed))
         admit_plain();
-    return answer;
+}
+
+CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy,
+                         CUresult answer) {
+    bool may_be_under_way = copy->is_async || copy->direction == CUSHIM_SET;
+    if (answer != CUDA_SUCCESS)
+        return answer;
+    if (may_be_under_way && cushim_host_effect_matters())
+        note_effect(cuda, copy);
+    if (is_judged())
+        note_use(cuda, copy);
+    return may_be_under_way ? answer : cushim_copy_end_synchronous(answer);
 }

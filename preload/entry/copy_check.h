@@ -9,7 +9,7 @@
 #ifndef CUSHIM_PRELOAD_COPY_CHECK_H
 #define CUSHIM_PRELOAD_COPY_CHECK_H
 
-#include "preload/state/process.h"
+#include "preload/state/contexts.h"
 
 /* One end of a copy: the bytes from the first touched to the last, gaps between rows included. */
 struct cushim_end {
@@ -85,6 +85,13 @@ bool cushim_copy_admits(const struct cushim_copy *copy);
 /* One more large copy of pageable memory, which took so long; 0: nobody knows. */
 void cushim_copy_count_large(struct cushim_cuda *cuda, const struct cushim_copy *copy,
                              enum cushim_copy_path path, bool is_to_device, uint64_t ns);
+
+/* The host has waited for a copy: what was idle for a second goes back.  Returns `answer`. */
+static inline CUresult cushim_copy_end_synchronous(CUresult answer) {
+    if (answer == CUDA_SUCCESS)
+        cushim_contexts_give_back_stale(NULL);
+    return answer;
+}
 
 /* Count it where it was queued or done; returns `answer`. */
 CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy, CUresult answer);

@@ -14,7 +14,7 @@
 #include "preload/state/captures.h"
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
-#include "preload/state/tracing.h"
+#include "preload/observe/tracing.h"
 
 /* Somebody may look: at the report, the live page, or the recording. */
 static bool is_counted(void) {

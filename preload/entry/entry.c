@@ -9,14 +9,14 @@
 #include "memory/heap/heap.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
-#include "preload/entry/check_mode.h"
+#include "preload/observe/check.h"
 #include "preload/state/contexts.h"
 #include "preload/entry/memory_kinds.h"
 #include "preload/entry/device_limit.h"
 #include "preload/entry/sight.h"
 #include "preload/entry/stale_address.h"
 #include "preload/state/process_options.h"
-#include "preload/state/watch.h"
+#include "preload/observe/watch.h"
 
 bool cushim_entry_is_open(struct cushim_cuda *cuda) {
     return cushim_process_is_on() && !cushim_thread.host_function_depth &&

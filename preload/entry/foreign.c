@@ -15,8 +15,8 @@
 #include <uthash.h>
 
 #include "preload/entry/device_limit.h"
-#include "preload/state/sites.h"
-#include "preload/state/tracing.h"
+#include "preload/observe/sites.h"
+#include "preload/observe/tracing.h"
 
 struct row {
     struct cushim_foreign foreign;

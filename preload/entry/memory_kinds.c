@@ -8,7 +8,7 @@
 #include "preload/entry/entry.h"
 #include "preload/entry/sight.h"
 #include "preload/state/process_options.h"
-#include "preload/state/watch.h"
+#include "preload/observe/watch.h"
 
 enum { ZERO_AUTO, ZERO_OFF, ZERO_ON }; /* of the option */
 

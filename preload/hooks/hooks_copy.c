@@ -8,7 +8,7 @@
 /* The rest of a hook of one run of bytes; the last in parentheses are the driver's arguments. */
 #define LINE(abi, direction, to, from, n_bytes, stream, is_async, arguments)                       \
     if (cushim_copy_is_plain(to, from, n_bytes, is_async))                                         \
-        return cuda->abi arguments;                                                                \
+        return is_async ? cuda->abi arguments : cushim_copy_end_synchronous(cuda->abi arguments);  \
     struct cushim_copy copy;                                                                       \
     cushim_copy_line(&copy, direction, to, from, n_bytes, stream, is_async);                       \
     if (!cushim_copy_begin(&copy))                                                                 \

@@ -3,7 +3,7 @@
  * context, without a driver call of ours.
  */
 #include "cuda/table.h"
-#include "preload/entry/check_mode.h"
+#include "preload/observe/check.h"
 #include "preload/state/contexts.h"
 #include "preload/state/host_effect.h"
 #include "preload/state/primary.h"
@@ -21,15 +21,13 @@ CUSHIM_EXPORT CUresult cuInit(unsigned flags) {
 /* All work of the context (NULL: the current one) is over: a moment to look at its blocks, and at
  * what is idle. */
 static CUresult look(struct cushim_cuda *cuda, CUcontext context, CUresult answer) {
-    bool is_stale = cushim_process_is_on() && cushim_contexts_are_stale();
-    if (answer != CUDA_SUCCESS || (!cushim_check_is_on() && !is_stale))
+    if (answer != CUDA_SUCCESS || !cushim_contexts_count())
         return answer;
     if (!context)
         cuda->cuCtxGetCurrent(&context);
     if (cushim_check_is_on())
         cushim_check_synchronised(context ? cushim_contexts_find(context) : NULL);
-    if (is_stale)
-        cushim_contexts_give_back_stale(context);
+    cushim_contexts_give_back_stale(context);
     return answer;
 }
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "cuda/current_context.h"
 #include "cuda/table.h"
 #include "memory/heap/heap.h"
 #include "memory/provider/provider.h"
@@ -18,6 +17,7 @@
 
 CUSHIM_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     CUSHIM_ENTER(cuMemGetInfo_v2)
+    cushim_contexts_give_back_stale(NULL);
     CUresult answer = cuda->cuMemGetInfo_v2(free_bytes, total_bytes);
     CUdevice device;
     if (answer != CUDA_SUCCESS || !free_bytes || !total_bytes || !cushim_process_is_on() ||
@@ -191,28 +191,6 @@ CUSHIM_EXPORT CUresult cuPointerGetAttributes(unsigned n_attributes,
 }
 
 /* ---- SYNC_MEMOPS: the driver's for a whole segment, the program's for a block ---- */
-
-/*
- * The last block of a segment that had it goes without.  Where another came meanwhile, it may have
- * set the attribute before this reset it.
- */
-static void reset_segment(struct cushim_cuda *cuda, struct cushim_mem_segment *segment) {
-    CUresult answer;
-    unsigned value = 0;
-    bool has_entered = cushim_current_context_enter(cuda, segment->heap->context, &answer);
-    cuda->cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, segment->base);
-    value = 1;
-    if (atomic_load(&segment->n_synchronous))
-        cuda->cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, segment->base);
-    if (has_entered)
-        cushim_current_context_leave(cuda);
-}
-
-void cushim_sight_reset(const struct cushim_mem_lookup *lookup) {
-    if (cushim_mem_block_set_synchronous(lookup, false) &&
-        !atomic_load(&lookup->segment->n_synchronous))
-        reset_segment(cushim_driver(), lookup->segment);
-}
 
 static CUresult set_synchronous(struct cushim_cuda *cuda, const struct cushim_mem_lookup *lookup,
                                 const void *value) {

@@ -27,7 +27,7 @@
 #include "preload/state/live.h"
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
-#include "preload/state/tracing.h"
+#include "preload/observe/tracing.h"
 #include "report/page_file.h"
 #include "report/report_file.h"
 
@@ -69,27 +69,30 @@ static bool find_waiter(struct waiter *waiter) {
            memcmp(target, wanted, sizeof target - 1) == 0;
 }
 
-/* What it prints behind all that the program prints, where there is no page. */
-static bool leave_text(const struct waiter *waiter) {
-    struct cushim_writer writer = {.fd = -1};
-    if (waiter->process == getppid())
-        writer.fd = cushim_output_aside(open(waiter->file, O_WRONLY | O_APPEND | O_CLOEXEC));
+/* In its file: a report, or the one byte that stands for one that went elsewhere. */
+static bool leave_in_file(const struct waiter *waiter, const struct cushim_report *report) {
+    struct cushim_writer writer = {
+        .fd = cushim_output_aside(open(waiter->file, O_WRONLY | O_APPEND | O_CLOEXEC))};
     if (writer.fd < 0)
         return false;
-    cushim_report_text(&writer, cushim_own_report());
+    if (report)
+        cushim_report_text(&writer, report);
+    else
+        writer.error = cushim_output_write(writer.fd, &(char){CUSHIM_WAITER_HAS_ONE}, 1);
     cushim_writer_flush(&writer);
     close(writer.fd);
     return !writer.error;
 }
 
-/* Reports that go to one place are written by who waits, together. */
-static bool leave_with_waiter(const char *where) {
-    struct waiter waiter;
-    if (!cushim_report_is_shared(where, cushim_start_folder()) || !find_waiter(&waiter))
+/* Reports that go to one place are written by the process that waits, together.  Without a page it
+ * prints the text behind all that the program prints. */
+static bool leave_with_waiter(const struct waiter *waiter, const char *where) {
+    if (!cushim_report_is_shared(where, cushim_start_folder()))
         return false;
-    cushim_own_report(); /* which brings the page up to date */
-    return cushim_live_leave(waiter.device, waiter.folder) ||
-           (cushim_report_descriptor(where) >= 0 && leave_text(&waiter));
+    const struct cushim_report *report = cushim_own_report(); /* which brings the page up to date */
+    return cushim_live_leave(waiter->device, waiter->folder) ||
+           (cushim_report_descriptor(where) >= 0 && waiter->process == getppid() &&
+            leave_in_file(waiter, report));
 }
 
 /* A child of what `cushim run` started must not take the place of its report. */
@@ -99,10 +102,14 @@ static bool is_child_of_run(void) {
 
 static void write_report(const char *where) {
     char path[PATH_MAX];
-    if (leave_with_waiter(where))
+    struct waiter waiter;
+    bool is_awaited = find_waiter(&waiter);
+    if (is_awaited && leave_with_waiter(&waiter, where))
         return;
     int error = cushim_report_write(where, cushim_start_folder(), is_child_of_run(),
                                     cushim_own_report(), path);
+    if (!error && is_awaited)
+        leave_in_file(&waiter, NULL);
     if (error == ENAMETOOLONG && !*path)
         log_error("stats", "the name of the report is too long: %s", where);
     else if (error && *path)
@@ -111,13 +118,15 @@ static void write_report(const char *where) {
         log_error("stats", "no report on standard output: %s", strerror(error));
 }
 
-/* A wrapper says so beside the report of its program, of which it knows nothing: it may make no
- * system call here but a write, for a sandbox may punish others.
+/* A `cushim run` that waits says it, because it knows of the children, too.  No system call is made
+ * here but a write, because a sandbox may punish others.
  * Who asked for no report, asked at CUSHIM_LOG=info whether we are active. */
 static void say_that_there_is_none(void) {
     const char *where = cushim_environment("CUSHIM_STATS");
     bool is_wanted = where && *where && !cushim_option_is_off(where);
     struct cushim_writer writer = {.fd = STDERR_FILENO};
+    if (is_wanted && cushim_environment(CUSHIM_WAITER_VARIABLE))
+        return;
     cushim_write(&writer, "cushim: %s itself used no CUDA memory that cushim can see%s\n",
                  program_invocation_short_name, is_wanted ? ", and has no report" : "");
     cushim_writer_flush(&writer);

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "memory/cache/cache.h"
-#include "preload/entry/check_mode.h"
+#include "preload/observe/check.h"
 #include "preload/state/live.h"
 #include "preload/state/process.h"
 

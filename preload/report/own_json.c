@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "preload/entry/check_mode.h"
+#include "preload/observe/check.h"
 
 static void put_stack(struct cushim_writer *out, const char *name,
                       const struct cushim_backtrace *stack) {

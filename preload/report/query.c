@@ -12,7 +12,7 @@
 #include "preload/report/own.h"
 #include "preload/resolve/export.h"
 #include "preload/state/process.h"
-#include "preload/state/tracing.h"
+#include "preload/observe/tracing.h"
 #include "report/page_mark.h"
 #include "report/report_file.h"
 

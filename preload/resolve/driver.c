@@ -17,8 +17,8 @@
 #include <string.h>
 
 #include "cuda/load.h"
-#include "preload/state/process.h"
-#include "preload/state/fork.h"
+#include "preload/events.h"
+#include "preload/resolve/fork.h"
 
 enum { MAX_DRIVERS = 16 };
 
@@ -75,7 +75,7 @@ static void forget(void) {
     atomic_store(&object_dynamic, NULL);
     atomic_store(&object_name, NULL);
     cushim_route_forget();
-    cushim_process_forget_driver();
+    cushim_events.driver_lost();
 }
 
 /* Under the lock. */
@@ -89,7 +89,7 @@ static void fill(const struct cushim_object *object) {
     atomic_store(&object_name, object->name);
     atomic_store(&object_dynamic, object->dynamic);
     atomic_store_explicit(&cushim_driver_known, &table, memory_order_release);
-    cushim_process_meet_driver();
+    cushim_events.driver_met();
 }
 
 /* Take an object for the driver where there is none but `unfit` (NULL: none at all). */

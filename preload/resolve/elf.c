@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "preload/resolve/export.h"
-#include "preload/state/fork.h"
+#include "preload/resolve/fork.h"
 
 /* Own copies of two library functions: a sanitizer looks names up before its own are ready. */
 CUSHIM_EARLY static bool equal(const char *a, const char *b) {

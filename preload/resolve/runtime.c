@@ -14,7 +14,7 @@
 
 #include "cuda/load.h"
 #include "preload/resolve/callers.h"
-#include "preload/state/fork.h"
+#include "preload/resolve/fork.h"
 
 enum { MAX_RUNTIMES = 8, MAX_OBJECTS = 64 };
 

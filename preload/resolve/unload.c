@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "preload/resolve/callers.h"
-#include "preload/state/process.h"
+#include "preload/resolve/guard.h"
 #include "preload/resolve/lookup.h"
 
 typedef int dlclose_fn(void *);
@@ -11,6 +11,7 @@ typedef int dlclose_fn(void *);
 CUSHIM_EXPORT int dlclose(void *handle);
 
 atomic_uint cushim_unload_n;
+struct cushim_guard cushim_guard = {CUSHIM_GUARD_EPOCH | CUSHIM_GUARD_UNUSUAL};
 
 void cushim_unload_settle(void) {
     static atomic_ullong n_seen;

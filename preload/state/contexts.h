@@ -75,11 +75,12 @@ void cushim_contexts_note_effects(void);
 size_t cushim_contexts_give_back(void);
 size_t cushim_contexts_give_back_all(void);
 
-/* Did a heap hold idle memory, and no free look at it, for a second? */
-bool cushim_contexts_are_stale(void);
-
-/* The context was just synchronised: its heaps give back what they may not hold any more. */
-void cushim_contexts_give_back_stale(CUcontext context);
+/*
+ * Heaps that held idle memory for a second, while no free looked at it, give back what they may not
+ * hold any more.  Those of `synchronised`, a context that was just synchronised (NULL: none was),
+ * may wait for it; the others wait for nothing.
+ */
+void cushim_contexts_give_back_stale(CUcontext synchronised);
 
 /* The same for the heaps of one heap's device; waits until `until_ns` (cushim_clock_ns) at most. */
 size_t cushim_contexts_make_room(const struct cushim_mem_heap *heap, uint64_t until_ns);

@@ -12,24 +12,16 @@
 #include "base/log.h"
 #include "cuda/table.h"
 #include "memory/cache/cache.h"
-#include "memory/state/heap_state.h"
-#include "preload/entry/arena_reset.h"
-#include "preload/entry/check_mode.h"
-#include "preload/state/contexts.h"
-#include "preload/entry/entry.h"
-#include "preload/state/fork.h"
+#include "preload/events.h"
 #include "preload/resolve/elf.h"
-#include "preload/state/live.h"
-#include "preload/state/sites.h"
-#include "preload/state/tracing.h"
-#include "preload/entry/device_limit.h"
+#include "preload/resolve/fork.h"
+#include "preload/state/contexts.h"
 #include "preload/state/dma_readers.h"
+#include "preload/state/live.h"
 #include "preload/state/process_options.h"
-#include "preload/state/shortage.h"
 
 _Thread_local struct cushim_thread cushim_thread __attribute__((tls_model("initial-exec")));
 atomic_int cushim_process_state;
-struct cushim_guard cushim_guard = {CUSHIM_GUARD_EPOCH | CUSHIM_GUARD_UNUSUAL};
 struct cushim_process cushim_process;
 struct cushim_options cushim_process_options;
 
@@ -51,12 +43,12 @@ static void set_fast(bool is) {
 /* The parent may have held any of our locks: the child touches none of them any more. */
 static void switch_off_in_child(void) {
     int cancel = cushim_cancel_hold();
+    bool is_fresh = !atomic_load(&cushim_process.is_driver_used);
     cushim_process.process = getpid();
-    cushim_live_in_child(!atomic_load(&cushim_process.is_driver_used));
-    cushim_sites_in_child(!atomic_load(&cushim_process.is_driver_used));
-    cushim_tracing_in_child(!atomic_load(&cushim_process.is_driver_used));
+    cushim_live_in_child(is_fresh);
+    cushim_events.forked(is_fresh);
     cushim_cancel_let(cancel);
-    if (!atomic_load(&cushim_process.is_driver_used))
+    if (is_fresh)
         return;
     atomic_store(&cushim_process_state, CUSHIM_PROCESS_OFF);
     set_fast(false);
@@ -66,15 +58,6 @@ static void switch_off_in_child(void) {
 void cushim_process_note_driver_use(void) {
     if (!atomic_load_explicit(&cushim_process.is_driver_used, memory_order_relaxed))
         atomic_store(&cushim_process.is_driver_used, true);
-}
-
-static void tell_segment(struct cushim_mem_heap *heap, uint64_t base, size_t n_bytes,
-                         bool is_there) {
-    pthread_mutex_lock(&heap->lock);
-    size_t device_bytes = heap->watermark.device_bytes;
-    pthread_mutex_unlock(&heap->lock);
-    cushim_tracing_device(heap->stats, device_bytes, cushim_page.device_names[heap->device]);
-    cushim_tracing_segment(heap->stats, heap, base, n_bytes, is_there);
 }
 
 /* Of glibc alone.  What is registered at the first use of CUDA is called before our destructor. */
@@ -104,32 +87,14 @@ static void read_options(void) {
     cushim_process.policy.hold = cushim_contexts_hold;
     cushim_process.policy.let = cushim_contexts_let;
     cushim_process.policy.look_around = cushim_dma_readers_look;
-    cushim_process.policy.memory_out = cushim_shortage_note;
     cushim_mem_sizeclass_choose((enum cushim_mem_scheme)options->buckets);
-    cushim_device_limit_configure();
-    cushim_arena_configure();
-    cushim_check_configure();
     bool is_seen = *options->stats || options->live || *options->trace;
     cushim_process.large_copy_bytes =
         options->copy_stage || is_seen ? options->copy_stage_min : SIZE_MAX;
     cushim_process.process = getpid();
     cushim_live_begin();
-    cushim_sites_begin(&cushim_page.head, &cushim_process.blocks);
-    cushim_process.policy.is_sampled = cushim_sites_are_on();
-    if (cushim_process_options.cushim && *cushim_process_options.trace) {
-        cushim_tracing_begin(&(struct cushim_tracing_wish){
-            .folder = cushim_process_options.trace,
-            .max_bytes = cushim_process_options.trace_max,
-            .run = cushim_page.head.run,
-            .stacks = (enum cushim_tracing_stacks)cushim_process_options.trace_stacks,
-            .is_relaxed = cushim_process.policy.is_relaxed,
-            .stats = &cushim_page.stats[0][0],
-        });
-        cushim_process.policy.segment_moved = tell_segment;
-    }
+    cushim_events.configured();
     cushim_contexts_set_policies(); /* of what stands above */
-    cushim_process.is_watched =
-        cushim_check_is_on() || cushim_tracing_is_on() || cushim_sites_are_on();
     cushim_fork_watch(NULL, NULL, switch_off_in_child);
     if (*options->stats && on_exit)
         on_exit(note_exit, NULL);
@@ -193,8 +158,7 @@ static int judge(void) {
     return CUSHIM_PROCESS_ON;
 }
 
-/* A driver came or went: judge anew at the next need. */
-static void reconsider(void) {
+void cushim_process_judge_anew(void) {
     int on = CUSHIM_PROCESS_ON, unfit = CUSHIM_PROCESS_UNFIT;
     if (!atomic_compare_exchange_strong(&cushim_process_state, &on, CUSHIM_PROCESS_UNREAD))
         atomic_compare_exchange_strong(&cushim_process_state, &unfit, CUSHIM_PROCESS_UNREAD);
@@ -213,10 +177,11 @@ bool cushim_process_start(void) {
             read_options();
         state = judge();
         atomic_store(&cushim_page.head.is_software, cushim_driver_is_software());
+        cushim_events.driver_judged();
         atomic_store(&cushim_process_state, state);
-        set_fast(state == CUSHIM_PROCESS_ON && cushim_entry_is_plain());
+        set_fast(state == CUSHIM_PROCESS_ON && cushim_process.is_plain);
         if (state == CUSHIM_PROCESS_ON && cushim_driver_missing()) { /* it came meanwhile */
-            reconsider();
+            cushim_process_judge_anew();
             state = CUSHIM_PROCESS_UNFIT;
         }
         cushim_futex_wake(&cushim_process_state);
@@ -236,15 +201,6 @@ bool cushim_process_start(void) {
         state = atomic_load_explicit(&cushim_process_state, memory_order_acquire);
     }
     return state == CUSHIM_PROCESS_ON;
-}
-
-void cushim_process_meet_driver(void) {
-    reconsider();
-}
-
-void cushim_process_forget_driver(void) {
-    reconsider();
-    cushim_contexts_gone_all();
 }
 
 static pthread_key_t thread_end;

@@ -19,6 +19,7 @@
 #include "memory/layout/block.h"
 #include "memory/policy.h"
 #include "memory/stats.h"
+#include "preload/resolve/guard.h"
 #include "preload/resolve/resolve.h"
 #include "report/page.h"
 
@@ -31,40 +32,13 @@ struct cushim_process {
     int exit_status;            /* that exit was called with; 0 until then */
     atomic_bool is_driver_used; /* it was initialised, so that no child can use it */
     bool is_watched; /* the check is on, or a recording, or sites: somebody asks at each block */
+    bool is_plain;   /* no option is set that the fast path would pass over */
     size_t large_copy_bytes; /* from here on a copy is staged, or counted as one that was not */
     /* Below so many bytes nobody but the judge looks at a copy, and the report has one already; 0:
      * somebody looks at each.  Behind them: the same of those that may come back early. */
     atomic_size_t plain_copy_bytes, plain_async_bytes;
     pid_t process; /* that read the options, or was forked as a fresh one */
 };
-
-/*
- * The fast-path guard: one value that every entry point reads before its fast path.
- *
- *   bits 0..23   how many captures are open (captures.c)
- *   bit  24      cushim is off, or an option is set that entry points must check
- *   bits 32..63  rises with every context that is destroyed (contexts.c)
- *
- * A thread stores the upper bits with the heap that it remembers.  While the guard is what it was,
- * the fast path needs no other check.
- */
-#define CUSHIM_GUARD_CAPTURE  ((uint64_t)1)
-#define CUSHIM_GUARD_CAPTURES (((uint64_t)1 << 24) - 1)
-#define CUSHIM_GUARD_UNUSUAL  ((uint64_t)1 << 24)
-#define CUSHIM_GUARD_EPOCH    ((uint64_t)1 << 32)
-
-struct cushim_guard {
-    _Alignas(64) atomic_uint_fast64_t now; /* alone in its line of cache: every call reads it */
-};
-extern struct cushim_guard cushim_guard __attribute__((visibility("hidden")));
-
-static inline uint64_t cushim_guard_now(void) {
-    return atomic_load_explicit(&cushim_guard.now, memory_order_acquire);
-}
-
-static inline uint64_t cushim_guard_epoch(uint64_t guard) {
-    return guard & -CUSHIM_GUARD_EPOCH;
-}
 
 /* What a thread knows of itself; initial-exec, since the general TLS model may allocate (B5). */
 struct cushim_thread {
@@ -117,11 +91,8 @@ extern struct cushim_page cushim_page __attribute__((visibility("hidden")));
 /* Read the options if nobody has, and judge the driver; true where cushim is on. */
 bool cushim_process_start(void);
 
-/* There is a driver, which is judged at the next need.  Atomics alone. */
-void cushim_process_meet_driver(void);
-
-/* The driver is no longer loaded: all that its contexts had is gone. */
-void cushim_process_forget_driver(void);
+/* A driver came or went: what there is now is judged at the next need.  Atomics alone. */
+void cushim_process_judge_anew(void);
 
 /* May we do more than forward?  One load once started. */
 static inline bool cushim_process_is_on(void) {

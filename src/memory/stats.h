@@ -28,7 +28,8 @@ struct cushim_mem_stats {
     atomic_uint_fast64_t recent_peak_live_bytes; /* since somebody started it anew */
     atomic_uint_fast64_t
         block_bytes; /* of live blocks, as cut: block_bytes - live_bytes is rounding */
-    atomic_uint_fast64_t held_bytes; /* segments we have from the driver, live or not */
+    atomic_uint_fast64_t wasted_bytes; /* of these: in segments larger than their block needs */
+    atomic_uint_fast64_t held_bytes;   /* segments we have from the driver, live or not */
     atomic_uint_fast64_t peak_held_bytes, recent_peak_held_bytes;
     atomic_uint_fast64_t n_segments;
     atomic_uint_fast64_t free_segment_bytes; /* of those in which nothing is live or pending */

@@ -43,9 +43,11 @@ static inline size_t cushim_page_file_bytes(const struct cushim_page *page) {
 
 /* "PROCESS-DESCRIPTOR-DEVICE-INODE": of the `cushim run` that waits for its child, of its file for
  * a report that it prints when all of the program's output is out, and of the folder of live pages
- * that it sees.  And how that file is called. */
+ * that it sees.  How that file is called; and the byte in it that stands for a report that its
+ * process has written elsewhere. */
 #define CUSHIM_WAITER_VARIABLE "CUSHIM_WAITER"
 #define CUSHIM_WAITER_FILE     "cushim-report"
+#define CUSHIM_WAITER_HAS_ONE  '\0'
 
 /*
  * Open this user's folder: $CUSHIM_LIVE_DIR, or the first of $XDG_RUNTIME_DIR/cushim and

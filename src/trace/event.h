@@ -51,6 +51,7 @@ struct cushim_trace_head {
                                   0: nobody said */
     atomic_uint_fast64_t next_status; /* `cushim record` waited for it: behind its status, as of
                                          waitpid(2); 0: nobody said */
+    atomic_uint_fast64_t is_software; /* the driver is the software device's: no time is a GPU's */
 };
 
 /* -1: none is known. */

@@ -148,7 +148,7 @@ def rmm_has_each_request_and_its_free():
 @tap.test
 def perfetto_has_counters_in_the_order_of_time():
     events = json.loads(written("perfetto"))["traceEvents"]
-    assert events[0]["ph"] == "M" and events[0]["args"]["name"].endswith("holder"), events[0]
+    assert events[0]["ph"] == "M" and events[0]["args"]["name"].endswith("holder (no GPU)"), events[0]
     live = [event for event in events if event["name"] == "device 0 device live"]
     assert max(event["args"]["bytes"] for event in live) == LIVE + CHURN and live[-1]["args"]["bytes"] == LIVE
     assert [event["ts"] for event in live] == sorted(event["ts"] for event in live) and len(live) == N_REQUESTS + N_STEPS

@@ -315,8 +315,8 @@ def metrics_have_the_numbers_of_what_runs_in_prometheus_format():
     for labels, _ in found["cushim_live_bytes"]["samples"]:
         assert labels.pop("host") and labels.pop("namespace") and labels.pop("user") and labels.pop("uuid").startswith("GPU-"), labels
     live = {labels["pid"]: (labels, value) for labels, value in found["cushim_live_bytes"]["samples"]}
-    assert live[first] == ({"pid": first, "program": "live", "device": "0", "kind": "device"}, 3000), live
-    assert live[second] == ({"pid": second, "program": 'a\\"b\\\\c', "rank": "3", "device": "0", "kind": "device"}, 3000), live
+    assert live[first] == ({"pid": first, "program": "live", "device": "0", "kind": "device", "software": "1"}, 3000), live
+    assert live[second] == ({"pid": second, "program": 'a\\"b\\\\c', "rank": "3", "device": "0", "kind": "device", "software": "1"}, 3000), live
     value = {name: of["samples"][0][1] for name, of in found.items() if of["samples"]}
     assert value["cushim_requests_total"] == 3 and value["cushim_no_call_total"] == 2, value
     assert value["cushim_held_bytes"] == sum(value[f"cushim_{part}_bytes"] for part in ("live", "rounding", "spare", "idle")), value

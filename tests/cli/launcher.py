@@ -415,7 +415,7 @@ def a_dynamic_program_and_a_script_run_without_a_word():
 
 
 def none_of(program):
-    return f"cushim: {program.name} itself used no CUDA memory that cushim can see, and has no report"
+    return f"cushim: {program} itself used no CUDA memory that cushim can see, and has no report"
 
 
 @tap.test
@@ -425,8 +425,37 @@ def a_program_that_uses_no_cuda_is_told_to_have_no_report():
         for result in (cushim("run", f"--stats={where}", str(program)), cushim("run", str(program), CUSHIM_STATS=str(where))):
             assert result.returncode == 7 and only_line(result) == none_of(program), result
     assert not list(scratch.glob("none.*")) and not list(scratch.glob("*-*.json"))
-    result = cushim("run", "--stats=stderr", "sh", "-c", 'exec "$0"', str(program))
-    assert result.returncode == 7 and only_line(result) == none_of(program), result
+    for way in ('exec "$0"', '"$0"', '"$0"; "$0"'):
+        result = cushim("run", "--stats=stderr", "sh", "-c", way, str(program))
+        assert result.returncode == 7 and only_line(result) == none_of("sh"), (way, result)
+    result = cushim("run", "--stats=stderr", "--no-wait", "sh", "-c", 'exec "$0"', str(program))
+    assert result.returncode == 7 and only_line(result) == none_of(program.name), result
+
+
+def uses_memory():
+    return build("uses_memory", source="""
+        #include <dlfcn.h>
+        #include <stddef.h>
+        int main(void) {
+            void *runtime = dlopen("libcudart.so.13", RTLD_NOW), *block;
+            int (*allocate)(void **, size_t) = (int (*)(void **, size_t))dlsym(runtime, "cudaMalloc");
+            return allocate(&block, 1000);
+        }
+    """)
+
+
+@tap.test
+def a_wrapper_says_nothing_beside_the_report_of_its_program():
+    folder = scratch / "wrapped"
+    folder.mkdir()
+    wrapped = ["sh", "-c", '"$0"; true', str(uses_memory())]
+    for where in ("stderr", folder / "of.json", folder / "of-%p.json", f"{folder}/each/"):
+        result = cushim("run", f"--stats={where}", *wrapped, LD_LIBRARY_PATH=str(SIM))
+        assert result.returncode == 0 and "itself used no" not in result.stderr, (where, result)
+        files = [file.name for file in folder.rglob("*") if file.is_file() and file.name != "run.json"]
+        assert ("uses_memory, process" in result.stderr) + len(files) == 1, (where, files, result)
+        shutil.rmtree(folder)
+        folder.mkdir()
 
 
 @tap.test
@@ -499,8 +528,10 @@ def nobody_is_told_of_a_report_that_nobody_wants():
     for words in ([], ["--stats=off"], ["--stats=0"], ["--stats="], ["--stats=stderr", "--cushim=off"],
                   ["--stats=none.json", "--log=off"]):
         assert cushim("run", *words, program).stderr == "", words
-    # the same process under another wish
+    # the same process under another wish: the first one waits, and says so
     result = cushim("run", "--stats=stderr", str(CUSHIM), "run", "--stats=off", program)
+    assert result.returncode == 7 and only_line(result) == none_of(CUSHIM), result
+    result = cushim("run", "--stats=stderr", "--no-wait", str(CUSHIM), "run", "--stats=off", program)
     assert result.returncode == 7 and result.stderr == "", result
     result = cushim("run", "--stats=stderr", "sh", "-c", "kill -TERM $$")
     told = "cushim: sh ended by SIGTERM without a report: it used no CUDA memory that cushim can see, or had no live page"
@@ -575,14 +606,19 @@ int main(void) {
     return printf("it ran\\n") < 0 || allocate(&block, 1000);
 }
 """)
-    program = [CUSHIM, "run", "--stats=stderr", user]
     environment = {**os.environ, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(scratch / "few-pages")}
     for n in range(4, 12):
-        done = subprocess.run(program, env=environment, text=True, capture_output=True,
-                              preexec_fn=lambda most=n: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most)))
+        def run(where, program):
+            return subprocess.run([CUSHIM, "run", f"--stats={where}", program], env=environment, text=True, capture_output=True,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)))
+
+        done = run("stderr", user)
         ours = [line for line in done.stderr.splitlines() if line.startswith("cushim: ")]
         assert done.returncode == 0 and done.stdout == "it ran\n", (n, done)
-        assert len(ours) <= 1 and re.search(r"^cushim [0-9.]+: few, process", done.stderr, re.MULTILINE), (n, done)
+        assert not ours and re.search(r"^cushim [0-9.]+: few, process", done.stderr, re.MULTILINE), (n, done)
+        for where in ("stderr", scratch / "few.json"):
+            done = run(where, build("dynamic"))
+            assert done.returncode == 7 and "itself used no CUDA memory" in only_line(done), (n, where, done)
 
 
 tap.run()

@@ -420,6 +420,20 @@ def a_normal_end_leaves_no_page_and_off_makes_none():
 
 
 @tap.test
+def who_ends_past_the_c_library_without_the_command_is_told_of_by_its_page():
+    """As programs of Go do: exit_group, and no destructor runs."""
+    for live, n in (("0", 0), ("1", 1)):
+        file = scratch / "past.json"
+        wished = environment(LD_PRELOAD=str(PRELOAD), CUSHIM_STATS=str(file), CUSHIM_LIVE=live)
+        result = subprocess.run([LIVE, "_exit"], env=wished, text=True, capture_output=True, timeout=120)
+        assert result.returncode == 5 and result.stderr == "" and not file.exists(), result
+        assert len(pages()) == n, pages()
+    result = stat("--all")
+    assert result.returncode == 0 and "\n  it ended; read from its live page\n" in result.stdout, result
+    pages()[0].unlink()
+
+
+@tap.test
 def pages_that_nobody_came_for_go_after_a_day():
     run(LIVE, "signal9")
     page, = pages()
@@ -467,6 +481,7 @@ def what_is_no_page_harms_nobody():
     run(LIVE, "signal9")
     page, = pages()
     whole = page.read_bytes()
+    page.chmod(0o600)  # while it is mapped nobody but root may cut it
     for n_bytes in (0, 1, 63, 64, 4095, 4096, len(whole) // 2, len(whole) - 1):
         page.write_bytes(whole[:n_bytes])
         result = stat()
@@ -497,7 +512,11 @@ def a_folder_that_is_not_ours_alone_is_left_alone():
         folder.chmod(mode)
         result = run("--stats", LIVE, "exit")
         assert result.returncode == 4 and "\n" + HEAD in result.stderr and not pages(), (oct(mode), result)
+        result = run("--stats", LIVE, "_exit")  # nobody knows what it used, and one line is enough
+        assert result.returncode == 5 and result.stderr.count("\n") == 1 and "no live page of " in result.stderr, result
     folder.chmod(0o700)
+    result = run("--stats", LIVE, "_exit", CUSHIM_LIVE="0")
+    assert result.stderr == f"cushim: {LIVE} has no report: it used no CUDA memory that cushim can see, or had no live page\n", result
     link = scratch / "link"
     link.symlink_to(folder)
     result = run("--stats", LIVE, "exit", CUSHIM_LIVE_DIR=str(link))

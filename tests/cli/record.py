@@ -158,7 +158,7 @@ def sites_have_what_is_theirs():
 def the_text_says_it_to_people():
     text = report(str(recorded("sites"))).stdout
     assert str(HOLDER)[:20] in text.splitlines()[0], text  # a long name is cut
-    for pattern in (r"^cushim [\d.]+: .+   process \d+ on ", r"^  recorded .*, [\d,]+ events; it ended with status 0$", r"^device 0$",
+    for pattern in (r"^cushim [\d.]+: .+   process \d+ on ", r"^  recorded .* \(no GPU\), [\d,]+ events; it ended with status 0$", r"^device 0$",
                     r"^peak      4\.19 MiB live after .*; .* held at most$",
                     rf"^    95\.\d %   4\.00 MiB         4 blocks  hold_much holder\.c:{LINES['held']} < main holder\.c:\d+$",
                     rf"^churn     200 blocks freed before the next request:\s+churn holder\.c:{LINES['churned']} < main ",
@@ -167,6 +167,40 @@ def the_text_says_it_to_people():
                     rf"^leak      195 KiB live at the end, more in each quarter of the run:\s+leak_some holder\.c:{LINES['leaked']} < main ",
                     r"^pinned memory$"):
         assert re.search(pattern, text, re.MULTILINE), (pattern, text)
+
+
+@tap.test
+def times_of_the_software_device_are_said_to_be_no_gpus():
+    folder = recorded("sites")
+    assert summary(folder)["is_software"] is True
+    assert "(no GPU: " in report("--at=peak", str(folder)).stdout.splitlines()[1]
+    assert report("--format=perfetto", str(folder)).stdout.count(' (no GPU)"') == 1
+    assert cushim("merge", str(folder)).stdout.endswith("  waited: no GPU in 1 of them\n")
+    result = cushim("diff", "--fail-if=wait_ns<0", str(folder), str(folder))
+    assert " device.wait_ns (no GPU) " in result.stdout, result
+    first = fixture.build("runtime-first", source="""
+        #include <dlfcn.h>
+        #include <stddef.h>
+        int main(void) {
+            void *runtime = dlopen("libcudart.so.13", RTLD_NOW), *block;
+            int (*allocate)(void **, size_t) = (int (*)(void **, size_t))dlsym(runtime, "cudaMalloc");
+            return allocate(&block, 1000);
+        }
+    """)
+    assert record("-o", str(scratch / "first.cushim"), str(first)).returncode == 0
+    assert summary(scratch / "first.cushim")["is_software"] is True
+    # the last byte of the head says it: without it, as on a GPU, there is not a word
+    gpu = scratch / "of-a-gpu.cushim"
+    shutil.copytree(folder, gpu)
+    for file in gpu.iterdir():
+        data = bytearray(file.read_bytes())
+        at = len(data[:4096].rstrip(b"\0")) - 1
+        assert data[at] == 1
+        data[at] = 0
+        file.write_bytes(data)
+    assert "is_software" not in summary(gpu)
+    for words in (["report"], ["report", "--at=peak"], ["report", "--format=perfetto"], ["merge"]):
+        assert "no GPU" not in cushim(*words, str(gpu)).stdout, words
 
 
 @tap.test

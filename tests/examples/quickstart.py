@@ -98,7 +98,7 @@ def sample():
             shown.append("done    vecadd ran natively and under cushim, on the software device: its times are of no GPU")
         else:
             line = line.removesuffix(" --time").replace(" (measured)", " (no GPU)")
-            line = re.sub(r"^(  driver allocated +1 time, .*)$", r"\1 (no GPU)", line)
+            line = re.sub(r"^(  driver allocated +1 time, .*|cushim [\d.]+: vecadd, process .*)$", r"\1 (no GPU)", line)
             shown.append(re.sub("device 0  NVIDIA .*, ", "device 0  cushim software device, ", line))
     return shown
 

@@ -364,8 +364,10 @@ static struct trace_head head_of(const struct maker *maker, uint64_t seed) {
     size_t budget = maker->device_bytes / 64 < 32 * MIB ? maker->device_bytes / 64 : 32 * MIB;
     size_t quarters = maker->slack_quarters ? maker->slack_quarters : 1;
     size_t peak = maker->peak_small_bytes, small = peak ? peak / 4 * quarters + 8 * MIB : 0;
+    /* of live blocks that are larger than asked: a 64th of the device that has the slack, too */
+    size_t waste = (maker->device_bytes + budget + small) / 63;
     return (struct trace_head){seed, maker->n_steps, maker->device_bytes,
-                               in_pages(budget) + in_pages(small), in_pages(budget)};
+                               in_pages(budget + waste) + in_pages(small), in_pages(budget)};
 }
 
 static void write_all(int fd, const void *from, size_t n_bytes) {

@@ -1,6 +1,6 @@
-"""Includes follow the layers of docs/internals/architecture.md.
+"""Includes and calls follow the layers of docs/internals/architecture.md.
 
-    layers.py [ROOT]
+    layers.py [ROOT [BUILD]]
 
 The page has a block that begins with "```layers".  Its line `folders: a < b, c < d` says which top-level folder may include which:
 those to its left, and what these may include; what one header includes is no matter of those that include it.  A line `memory: x < y` says the same of the folders inside src/memory.
@@ -9,9 +9,17 @@ What a line names with "." is the files of the folder itself; "*" is every sub-f
 Includes in quotes are written from src/include/, kernels/include/, src/ or the root, so that each begins with the name of a folder.  Only in
 tools and tests, whose folders are programs of their own, may a file include a neighbour by its bare name.  docs/examples is
 outside of all layers, as a user's programs are: it sees installed headers alone, in angle brackets.
+
+What a file calls is read from the symbols of its object in BUILD, so that a declaration of one's own, a weak symbol or a
+variable hides nothing.  Without BUILD the includes alone are checked.
 """
+import collections
+import json
+import os
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -19,6 +27,7 @@ import tap
 import tree
 
 ROOT = tree.root()
+BUILD = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
 PAGE = "docs/internals/architecture.md"
 
 # The names of the page, and the folders that they mean.
@@ -35,21 +44,27 @@ OUTSIDE = "docs/examples"
 # Includes that go against the order.  This list may only shrink: an entry that is not needed is a fault.
 AGAINST = {
     "kernels/shared/row.h": ["kernels/launch/call.h"],
-    "preload/resolve/driver.c": ["preload/state/fork.h", "preload/state/process.h"],
-    "preload/resolve/elf.c": ["preload/state/fork.h"],
-    "preload/resolve/runtime.c": ["preload/state/fork.h"],
-    "preload/resolve/unload.c": ["preload/state/process.h"],
-    "preload/state/contexts.c": ["preload/entry/check_mode.h", "preload/entry/device_limit.h", "preload/entry/foreign.h"],
-    "preload/state/process.c": ["preload/entry/arena_reset.h", "preload/entry/check_mode.h", "preload/entry/device_limit.h", "preload/entry/entry.h"],
-    "src/companion/capture/graph_resources.c": ["companion/arena/arena.h", "companion/pool/pool.h"],
-    "src/companion/context/context.c": ["companion/memory/memory.h", "companion/stream/stream_host.h"],
-    "src/companion/context/context_api.c": ["companion/capture/graph_resources.h", "companion/capture/known_captures.h"],
-    "src/companion/core/driver.c": ["companion/context/address_map.h", "companion/context/context.h"],
     "src/memory/heap/free.c": ["memory/special/graph_resources.h"],
     "src/memory/heap/heap.c": ["memory/special/graph_resources.h"],
     "src/memory/state/heap_state.h": ["memory/special/arena.h"],
     "tools/cushim/doctor/kernels.c": ["kernels/launch/settings.h"],
 }
+
+# What lower layers use of higher ones, by the file that defines it.  Events have a table above those that they are told to.
+# This list may only shrink.
+UPWARD = {
+    "preload/events.c": ["cushim_events"],
+    "src/companion/events.c": ["cushim_events"],
+    # src/memory/special is still above those that use it
+    "src/memory/special/arena.c": ["cushim_mem_arena_abandon", "cushim_mem_arena_drain", "cushim_mem_arena_give", "cushim_mem_arena_give_locked",
+                                   "cushim_mem_arena_serves", "cushim_mem_arena_take"],
+    "src/memory/special/graph_resources.c": ["cushim_mem_graph_resources_take_back"],
+}
+# Whose objects are read, and which of them every build has.
+LINKED = ["src", "preload", "tools/cushim"]
+BUILT = ["src/memory", "src/companion", "preload"]
+# Names of the driver and the runtime: the resolver answers with our hooks of them, which it knows from symbols.def.
+CUDA_NAME = re.compile(r"cu(da)?[A-Z]\w*")
 
 # What knows nothing of CUDA: whole folders, and the nouns of src/memory that need no driver.
 WITHOUT_CUDA_FOLDERS = ["src/include/cushim", "kernels/include/cushim", "src/base", "src/trace"]
@@ -143,6 +158,80 @@ def fault_of(folder, path, target, may, inside):
     return None
 
 
+class Symbols:
+    """What one object defines and uses, and what of ours is weak there."""
+
+    def __init__(self, lines):
+        self.defined, self.used, self.weak = set(), set(), set()
+        for kind, name in lines:
+            if kind in "wvWV" and name.startswith("cushim_"):
+                self.weak.add(name)
+            if kind in "Uwv":
+                self.used.add(name)
+            elif kind.isupper():
+                self.defined.add(name)
+
+
+def objects_of(root, build):
+    """{source: its object} of what a build has of LINKED."""
+    objects = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        folder = pathlib.Path(entry["directory"])
+        source = pathlib.Path(os.path.relpath((folder / entry["file"]).resolve(), root.resolve()))
+        if (folder / entry["output"]).is_file() and any(f"{source.as_posix()}".startswith(name + "/") for name in LINKED):
+            objects[source] = folder / entry["output"]
+    return objects
+
+
+def symbols_of(root, build):
+    """{source: Symbols}"""
+    nm = shutil.which("nm") or shutil.which("llvm-nm")
+    objects = objects_of(root, build)
+    for folder in BUILT:
+        assert any(folder_of(source) == folder for source in objects), f"{build} has no objects of {folder}: build it first"
+    lines = collections.defaultdict(list)
+    listed = subprocess.run([nm, "-A", "-P", *objects.values()], capture_output=True, text=True, check=True).stdout
+    for object_file, name, kind in re.findall(r"^(.*?)(?:\[.*\])?: (\S+) (\w)\b", listed, re.MULTILINE):
+        lines[object_file].append((kind, name))
+    return {source: Symbols(lines[str(path)]) for source, path in objects.items()}
+
+
+def is_below(source, target, may, inside):
+    """May source use what target has?"""
+    folder = folder_of(source)
+    if folder_of(target) != folder:
+        return folder_of(target) in may[folder]
+    return folder not in inside or inside[folder].allows(source.relative_to(folder), target.relative_to(folder))
+
+
+def faults_of_calls(root, symbols, upward=None):
+    may, inside = rules(root)
+    unused = {target: list(names) for target, names in (upward or {}).items()}
+    definers = collections.defaultdict(list)
+    for source, of_source in symbols.items():
+        for name in of_source.defined:
+            definers[name].append(source)
+    for source, of_source in sorted(symbols.items()):
+        for name in sorted(of_source.weak):
+            yield f"{source}: {name} is weak"
+        for name in sorted(of_source.used):
+            if CUDA_NAME.fullmatch(name):
+                continue
+            own = [target for target in definers[name] if folder_of(target) == folder_of(source)]
+            # in a library of its own another folder's function of this name is another one, if it is none of ours
+            targets = own or (definers[name] if name.startswith("cushim_") else [])
+            if not targets or any(is_below(source, target, may, inside) for target in targets):
+                continue
+            target = targets[0].as_posix()
+            if name not in (upward or {}).get(target, ()):
+                yield f"{source}: {name} of {target} lies above it"
+            elif name in unused[target]:
+                unused[target].remove(name)
+    for target, names in unused.items():
+        for name in names:
+            yield f"{target}: {name} is listed as an exception, and is none"
+
+
 def faults_of_direction(root, against=None):
     may, inside = rules(root)
     unused = dict(against or {})
@@ -213,6 +302,13 @@ def folders_include_themselves_and_layers_before_them():
 
 
 @tap.test
+def files_call_themselves_and_layers_before_them():
+    if BUILD is None:
+        tap.skip("no build to read objects of")
+    assert_none(faults_of_calls(ROOT, symbols_of(ROOT, BUILD), UPWARD))
+
+
+@tap.test
 def what_needs_no_driver_includes_no_CUDA_header():
     assert_none(faults_of_cuda(ROOT))
 
@@ -249,6 +345,30 @@ def an_include_against_the_order_inside_a_folder_is_found():
         with made_of({path: f'#include "{name}"\n'}) as root:
             assert len(list(faults_of_direction(root))) == 1, (path, name)
             assert not list(faults_of_direction(root, {path: [name]}))
+
+
+@tap.test
+def a_call_of_a_later_layer_is_found():
+    name = "cushim_called"
+    for source, target in (("src/memory/layout/block.c", "src/memory/heap/heap.c"), ("src/base/log.c", "src/memory/stats.c"),
+                           ("preload/state/contexts.c", "preload/entry/foreign.c"), ("preload/state/contexts.c", "preload/events.c"),
+                           ("src/companion/pool/pool.c", "src/companion/graph/graph.c"), ("preload/report/exit.c", "src/companion/core/error.c")):
+        here, there = pathlib.Path(source), pathlib.Path(target)
+        for kind in "Uw":
+            symbols = {here: Symbols([(kind, name)]), there: Symbols([("T", name)])}
+            assert len(list(faults_of_calls(ROOT, symbols))) == (2 if kind == "w" else 1), (source, target)
+        symbols = {here: Symbols([("U", name)]), there: Symbols([("T", name)])}
+        assert not list(faults_of_calls(ROOT, symbols, {target: [name]})), (source, target)
+        back = {here: Symbols([("D", name)]), there: Symbols([("U", name)])}
+        assert_none(faults_of_calls(ROOT, back) if folder_of(here) == folder_of(there) else ())
+        assert len(list(faults_of_calls(ROOT, back, {target: [name]}))) >= 1, "an exception that is not needed"
+
+
+@tap.test
+def a_weak_symbol_of_ours_is_found():
+    for kind in "wvWV":
+        assert len(list(faults_of_calls(ROOT, {pathlib.Path("src/base/log.c"): Symbols([(kind, "cushim_x")])}))) == 1
+        assert_none(faults_of_calls(ROOT, {pathlib.Path("src/base/log.c"): Symbols([(kind, "dladdr1")])}))
 
 
 @tap.test

@@ -53,6 +53,9 @@ WANTED = {
     "how a pool's request is served": {
         "src/companion/pool/pool_alloc.c": r"\bcushim_mem_stream_cache_serve\(",
         "src/memory/heap/stream_alloc.c": r"^enum cushim_status cushim_mem_stream_cache_serve\("},
+    "who is told of a fork, or of the end of a context or a driver": {
+        "preload/events.c": r"\.forked = .*\n(?:.*\n)*.*\.driver_lost = .*\n(?:.*\n)*.*\.context_gone = ",
+        "src/companion/events.c": r"\.context_ended = "},
     "stream captures": {
         "preload/state/captures.c": r"\bCUstream\b",
         "src/companion/capture/": r"\bcushim_\w*captur\w*\("},
@@ -63,8 +66,8 @@ WANTED = {
     "what the report tells of a finding, of a request that found no memory": {
         "src/report/finding.c": r"^void cushim_finding_text\(",
         "src/report/shortage.c": r"^void cushim_shortage_text\(",
-        "preload/entry/check_mode.c": r"\bcushim_page_ring_put\(",
-        "preload/state/shortage.c": r"^void cushim_shortage_note\("},
+        "preload/observe/check.c": r"\bcushim_page_ring_put\(",
+        "preload/observe/shortage.c": r"^void cushim_shortage_note\("},
     "who waits for a program, and tells of its end": {"tools/cushim/wait.c": r"\bwaitpid\(|\bwaitid\("},
     "how to add an option": {"src/base/options.def": r"^OPT\("},
     "where a public function is implemented": {

@@ -260,7 +260,9 @@ bool pages_can_be_made(char why[PAGES_WHY_BYTES]) {
     char path[PATH_MAX] = "", link[64];
     int folder = cushim_page_folder_open(true);
     if (folder < 0) {
-        say_refusal(errno, why);
+        int error = errno;
+        say_refusal(error, why);
+        errno = error;
         return false;
     }
     int error = try_page(folder);
@@ -271,6 +273,7 @@ bool pages_can_be_made(char why[PAGES_WHY_BYTES]) {
     cushim_utf8_clean(path);
     if (error)
         snprintf(why, PAGES_WHY_BYTES, "%.300s: %s", path, strerror(error));
+    errno = error;
     return !error;
 }
 

@@ -30,7 +30,8 @@ bool pages_one(const char *name, pages_show_fn *show, void *context);
 /* Its file is not needed any more. */
 void pages_remove(const struct page *page);
 
-/* Can a process that is started now have a page?  If not, `why` is a sentence. */
+/* Can a process that is started now have a page?  If not, `why` is a sentence, and errno a reason.
+ */
 enum { PAGES_WHY_BYTES = 512 };
 bool pages_can_be_made(char why[PAGES_WHY_BYTES]);
 

@@ -40,6 +40,7 @@ bool processes_add(struct processes *processes, const struct cushim_report *repo
         .peak_held_bytes = cushim_report_sum(report, CUSHIM_KIND_DEVICE, peak_held_bytes),
         .n_requests = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests),
         .wait_ns = cushim_report_sum(report, CUSHIM_KIND_DEVICE, wait_ns),
+        .is_software = cushim_mem_stats_read(&report->page.head.is_software),
     };
     snprintf(row->program, sizeof row->program, "%s", report->page.head.program);
     shorten_end(row->end, report);
@@ -116,6 +117,7 @@ static void put_row(struct cushim_writer *out, const struct process_row *row) {
 void processes_put(struct cushim_writer *out, const struct processes *processes) {
     char texts[N_COLUMNS][CUSHIM_AMOUNT_BYTES], n[48];
     const char *cells[N_COLUMNS];
+    size_t n_software = 0;
     for (int i = 0; i < N_COLUMNS; i++)
         cells[i] = head_of(i);
     put_line(out, "rank", "process", "program", cells, "end");
@@ -123,12 +125,16 @@ void processes_put(struct cushim_writer *out, const struct processes *processes)
         put_row(out, &processes->rows[i]);
     for (int i = 0; i < N_COLUMNS; i++) {
         uint64_t sum = 0;
-        for (size_t k = 0; k < processes->n; k++)
+        for (size_t k = 0; k < processes->n; k++) {
             sum += value_of(&processes->rows[k], i);
+            n_software += processes->rows[k].is_software && !i;
+        }
         cells[i] = columns[i].put(texts[i], sum);
     }
     snprintf(n, sizeof n, "%zu in all", processes->n);
     put_line(out, "", "", n, cells, "");
+    if (n_software)
+        cushim_write(out, "  waited: no GPU in %zu of them\n", n_software);
 }
 
 /* ---- who stands out ---- */

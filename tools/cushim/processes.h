@@ -10,6 +10,7 @@ struct process_row {
     char end[16];
     uint64_t peak_live_bytes, peak_held_bytes; /* of device memory, devices added up */
     uint64_t n_requests, wait_ns;              /* of device memory */
+    bool is_software;
 };
 
 struct processes {

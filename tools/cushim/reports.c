@@ -81,6 +81,7 @@ static void take_report(struct cushim_report *report, struct json_object *json,
     head->rank = json_member(json, "rank") ? (int64_t)json_number(json, "rank") : -1;
     head->ranks = json_member(json, "ranks") ? (int64_t)json_number(json, "ranks") : -1;
     head->run = run ? strtoull(run, NULL, 16) : 0;
+    atomic_store(&head->is_software, json_object_get_boolean(json_member(json, "is_software")));
     take_text(head->program, json, "program");
     take_text(head->version, json, "cushim");
     report->run_ns = json_number(json, "run_ns");

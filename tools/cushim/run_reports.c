@@ -167,6 +167,7 @@ struct told {
                                             */
     size_t n;
     bool has_page, has_started, is_apart; /* apart: FILE is there, made by the program itself */
+    bool has_others;                      /* that go on */
     struct processes processes;
     struct cushim_writer out;
     bool is_json;
@@ -188,6 +189,7 @@ static void look_at(const struct page *page, void *context) {
     if (page->is_alive && !is_started && !has_left(page->report)) {
         complain("process %ld (%s) of this run goes on; `cushim stat %ld` shows it",
                  (long)head->process, head->program, (long)head->process);
+        told->has_others = true;
         return;
     }
     void *names = realloc(told->names, (told->n + 1) * sizeof *told->names);
@@ -280,12 +282,23 @@ static bool print_left(const struct run_reports *run) {
     char text[4096];
     ssize_t n;
     int error = 0, output = cushim_report_descriptor(run->where);
-    off_t at = 0;
-    while (!error && output >= 0 && (n = pread(run->left, text, sizeof text, at)) > 0) {
-        error = cushim_output_write(output, text, (size_t)n);
-        at += n;
+    bool has_printed = false;
+    for (off_t at = 0; !error && (n = pread(run->left, text, sizeof text, at)) > 0; at += n) {
+        size_t n_kept = 0;
+        for (ssize_t i = 0; i < n; i++) {
+            if (text[i] != CUSHIM_WAITER_HAS_ONE)
+                text[n_kept++] = text[i];
+        }
+        error = cushim_output_write(output, text, n_kept);
+        has_printed |= n_kept > 0;
     }
-    return at > 0;
+    return has_printed;
+}
+
+/* Did a process leave a report there, or say that it has written one? */
+static bool has_word_of_reports(const struct run_reports *run) {
+    struct stat status;
+    return fstat(run->left, &status) != 0 || status.st_size > 0;
 }
 
 /* ---- the run itself ---- */
@@ -388,5 +401,7 @@ bool run_reports_end(struct run_reports *run) {
         write_run(run);
     processes_free(&told.processes);
     free(told.names);
+    /* without a file for them the program says it itself */
+    run->has_none = run->left >= 0 && !told.n && !told.has_others && !has_word_of_reports(run);
     return has_told || told.is_apart;
 }

@@ -27,6 +27,7 @@ struct run_reports {
     pid_t started; /* these two are set when the program ended */
     int status;    /* as of waitpid(2) */
     bool has_page; /* set by run_reports_end: so had the program that was started */
+    bool has_none; /* set by run_reports_end: no process of the run has a report, or is to have */
 };
 
 /*

@@ -117,7 +117,8 @@ __attribute__((noreturn)) static void end_alike(int status) {
     _exit(128 + number);
 }
 
-void wait_for(char **argv, const char *where, wait_end_fn *at_end, void *context) {
+void wait_for(char **argv, const char *where, const char *none, wait_end_fn *at_end,
+              void *context) {
     struct run_reports reports;
     char by[32];
     int error = run_reports_begin(&reports, argv, where);
@@ -143,5 +144,7 @@ void wait_for(char **argv, const char *where, wait_end_fn *at_end, void *context
                      : "%s ended by %s without a report: it used no CUDA memory that cushim can "
                        "see, or had no live page",
                  argv[0], run_reports_signal(WTERMSIG(reports.status), by));
+    else if (!WIFSIGNALED(reports.status) && reports.has_none && none && settings_want_report())
+        complain("%s %s", argv[0], none);
     end_alike(reports.status);
 }

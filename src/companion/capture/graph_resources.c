@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "companion/arena/arena.h"
-#include "companion/pool/pool.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
 
@@ -20,10 +18,13 @@ static struct cushim_graph_resources *first_over, *first_uncalled; /* lock */
 atomic_size_t cushim_graph_resources_n_over,
     cushim_graph_resources_n_uncalled; /* of the lists; written under lock */
 
-struct cushim_graph_resources *cushim_graph_resources_create(void) {
+struct cushim_graph_resources *
+cushim_graph_resources_create(void (*give_back)(struct cushim_graph_resources *resources)) {
     struct cushim_graph_resources *resources = calloc(1, sizeof *resources);
-    if (resources)
+    if (resources) {
+        resources->give_back = give_back;
         resources->n_owners = 1;
+    }
     return resources;
 }
 
@@ -128,20 +129,6 @@ bool cushim_graph_resources_attach(struct cushim_graph_resources *resources,
     return true;
 }
 
-size_t cushim_graph_resources_pool_bytes(const struct cushim_graph_resources *resources) {
-    size_t bytes = 0;
-    for (size_t i = 0; i < resources->n_pools; i++)
-        bytes += cushim_pool_graph_bytes(resources->pools[i]);
-    return bytes;
-}
-
-size_t cushim_graph_resources_arena_bytes(const struct cushim_graph_resources *resources) {
-    size_t bytes = 0;
-    for (size_t i = 0; i < resources->n_arenas; i++)
-        bytes += cushim_arena_graph_bytes(resources->arenas[i]);
-    return bytes;
-}
-
 /* ---- giving back ---- */
 
 /* Attached functions run in the order they were attached, after the memory went back. */
@@ -171,10 +158,7 @@ static void end(struct cushim_graph_resources *resources) {
 }
 
 static void give_back(struct cushim_graph_resources *resources) {
-    for (size_t i = 0; i < resources->n_pools; i++)
-        cushim_pool_graph_release(resources->pools[i]);
-    for (size_t i = 0; i < resources->n_arenas; i++)
-        cushim_arena_graph_drop(resources->arenas[i]);
+    resources->give_back(resources);
     if (!resources->attached) {
         end(resources);
         return;

@@ -32,6 +32,8 @@ struct cushim_pool_graph;
 struct cushim_graph_resources_attached; /* one function of cushim_graph_attach */
 
 struct cushim_graph_resources {
+    /* Their memory goes back to its pools and arenas; graph/ knows how.  Constant. */
+    void (*give_back)(struct cushim_graph_resources *resources);
     unsigned n_owners; /* the capture, then the graph and executables; the mutex */
     bool is_bound;     /* the driver's destructor is still to come; the mutex */
     bool is_lost;  /* the context is gone, or damaged: the driver is not waited for; the mutex */
@@ -51,7 +53,8 @@ struct cushim_graph_resources {
 };
 
 /* An empty one with one owner; NULL: no memory. */
-struct cushim_graph_resources *cushim_graph_resources_create(void);
+struct cushim_graph_resources *
+cushim_graph_resources_create(void (*give_back)(struct cushim_graph_resources *resources));
 
 /**
  * Let the driver own it, too.
@@ -71,10 +74,6 @@ void cushim_graph_resources_disown(struct cushim_graph_resources *resources, boo
 /* Add a function; false: no memory. */
 bool cushim_graph_resources_attach(struct cushim_graph_resources *resources,
                                    cushim_graph_attach_fn *fn, void *cookie);
-
-/* How much it holds in pools, and in arenas. */
-size_t cushim_graph_resources_pool_bytes(const struct cushim_graph_resources *resources);
-size_t cushim_graph_resources_arena_bytes(const struct cushim_graph_resources *resources);
 
 /**
  * Keep a copy of bytes with a graph that is being captured, whoever began it.

@@ -6,12 +6,13 @@
 #include <string.h>
 
 #include "base/try.h"
+#include "companion/context/call.h"
 #include "companion/core/changes.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
-#include "companion/stream/stream_host.h"
-#include "companion/memory/memory.h"
 #include "companion/core/thread.h"
+#include "companion/events.h"
+#include "memory/fence/stream_fence.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cushim_context_object *registry; /* each with a reference of ours */
@@ -96,12 +97,20 @@ void cushim_context_forget_all(void) {
 
 /* ---- objects ---- */
 
+static void release_spare_events(struct cushim_context_object *context) {
+    struct cushim_scope scope;
+    if (!context->fence.n_spares || !cushim_call_begin_quietly(&scope, context))
+        return;
+    cushim_mem_stream_fence_end(&context->fence);
+    cushim_call_end(&scope, CUSHIM_OK);
+}
+
 /* A primary context is given back, never reset; one that others reset owes us nothing. */
 static void finish(struct cushim_object *object) {
     struct cushim_context_object *context = (struct cushim_context_object *)object;
     bool is_ready = atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY;
-    cushim_stream_host_end(context);
-    cushim_memory_async_end(context);
+    release_spare_events(context);
+    cushim_events.context_ended(context);
     if (is_ready && context->form == CUSHIM_CONTEXT_PRIMARY && !cushim_context_is_dead(context) &&
         CUSHIM_DRIVER(cuDevicePrimaryCtxRelease_v2))
         CUSHIM_DRIVER(cuDevicePrimaryCtxRelease_v2)(context->device);
@@ -117,7 +126,8 @@ static struct cushim_context_object *make(CUcontext handle, int device,
     context->handle = handle;
     context->device = device;
     context->form = form;
-    cushim_stream_host_begin(context);
+    context->fence.host = cushim_events.fence_host;
+    cushim_mem_fence_init(&context->fence, &cushim_driver_cuda, handle, NULL);
     context->id = id_of(handle);
     if (!context->id)
         context->id = atomic_fetch_add(&n_made, 1) + 1;

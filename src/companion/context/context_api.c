@@ -3,11 +3,8 @@
 
 #include "base/try.h"
 #include "cuda/translate.h"
-#include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
 #include "companion/context/call.h"
-#include "companion/capture/graph_resources.h"
-#include "memory/fence/stream_fence.h"
 #include "companion/context/context_stack.h"
 
 enum {
@@ -188,17 +185,6 @@ enum cushim_status cushim_context_device(struct cushim_context *ctx, int *dev) {
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     *dev = scope.context->device;
     return cushim_call_end(&scope, CUSHIM_OK);
-}
-
-enum cushim_status cushim_context_synchronize(struct cushim_context *ctx) {
-    struct cushim_scope scope;
-    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
-    enum cushim_status status = cushim_capture_refuse(&scope);
-    if (status == CUSHIM_OK)
-        status = cushim_mem_stream_fence_wait_all(&scope.context->fence);
-    cushim_call_end(&scope, status);
-    cushim_graph_resources_collect(); /* the last launch of a graph may be over */
-    return status;
 }
 
 enum cushim_status cushim_context_limit_get(struct cushim_context *ctx, int limit, size_t *value) {

@@ -90,7 +90,7 @@ void cushim_stack_settle(void) {
 }
 
 /* References alone: the thread's CUDA stack ends with it, and at exit there may be no driver. */
-void cushim_thread_end_stack(struct cushim_thread *thread) {
+void cushim_stack_thread_ended(struct cushim_thread *thread) {
     while (!cushim_driver_is_forked() && thread->frames)
         drop_top(thread);
 }

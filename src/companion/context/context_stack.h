@@ -9,6 +9,7 @@
 #define CUSHIM_COMPANION_CONTEXT_STACK_H
 
 #include "companion/context/context.h"
+#include "companion/core/thread.h"
 
 /* The first live entry, or NULL; dead ones above it are dropped. */
 struct cushim_context_object *cushim_stack_top(void);
@@ -25,5 +26,8 @@ enum cushim_status cushim_stack_pop(const char *what, struct cushim_context_obje
 /* The top may have died by our own doing: make the first live entry current, else what was found.
  */
 void cushim_stack_settle(void);
+
+/* The thread ends: give back its stack, without a driver call. */
+void cushim_stack_thread_ended(struct cushim_thread *thread);
 
 #endif

@@ -8,9 +8,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-#include "companion/context/address_map.h"
 #include "companion/core/changes.h"
-#include "companion/context/context.h"
 #include "companion/core/driver_slots.h"
 #include "companion/core/error.h"
 #include "companion/core/environment.h"
@@ -231,15 +229,7 @@ enum cushim_status cushim_driver_load(const char *what, const char *path) {
     return status;
 }
 
-enum cushim_status cushim_driver_unload(const char *what) {
-    enum cushim_status status = cushim_driver_use_process(what);
-    if (status != CUSHIM_OK)
-        return status;
-    size_t n_handles = cushim_handle_count(), n_rows = cushim_address_map_count();
-    if (n_handles || n_rows)
-        return cushim_fail(what, CUSHIM_STATE, "objects=%zu allocations=%zu", n_handles, n_rows);
-    if (atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY)
-        cushim_context_forget_all();
+void cushim_driver_unload(void) {
     pthread_mutex_lock(&lock);
     handle = NULL;
     atomic_store_explicit(&version, 0, memory_order_relaxed);
@@ -247,7 +237,6 @@ enum cushim_status cushim_driver_unload(const char *what) {
     atomic_store(&cushim_driver_state_now, CUSHIM_DRIVER_UNLOADED);
     cushim_changes_note();
     pthread_mutex_unlock(&lock);
-    return CUSHIM_OK;
 }
 
 /* ---- questions ---- */

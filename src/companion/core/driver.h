@@ -37,9 +37,9 @@ static inline bool cushim_driver_is_forked(void) {
 /* cuDriverGetVersion: 1000 * major + 10 * minor; 0 before it is loaded. */
 int cushim_driver_number(void);
 
-/* Load from `path` (NULL: the default search) or unload; cushim_load and cushim_unload. */
+/* Load from `path` (NULL: the default search), as cushim_load; unload, when nothing is left. */
 enum cushim_status cushim_driver_load(const char *what, const char *path);
-enum cushim_status cushim_driver_unload(const char *what);
+void cushim_driver_unload(void);
 
 /* Names tried and the loader's words; "" where nothing failed; the calling thread's copy. */
 const char *cushim_driver_reason(void);

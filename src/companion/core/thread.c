@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory/heap/stream_heap.h"
+#include "companion/events.h"
 
 /* Rises only at its head; records are never taken out. */
 static _Atomic(struct cushim_thread *) first;
@@ -17,8 +17,7 @@ _Thread_local struct cushim_thread *cushim_thread_mine __attribute__((tls_model(
 /* A key whose destructor ran is asked again where a later destructor calls the library. */
 static void end(void *argument) {
     struct cushim_thread *thread = argument;
-    cushim_thread_end_stack(thread);
-    cushim_mem_streams_end_thread();
+    cushim_events.thread_ended(thread);
     for (unsigned i = 0; i < CUSHIM_THREAD_N_CELLS; i++) /* of a call that pthread_exit left */
         atomic_store_explicit(&thread->pins[i], NULL, memory_order_release);
     if (thread->text != thread->room)

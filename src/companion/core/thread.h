@@ -71,10 +71,6 @@ static inline struct cushim_thread *cushim_thread_get(void) {
     return __builtin_expect(thread != NULL, 1) ? thread : cushim_thread_begin();
 }
 
-/* Give back the stack of contexts at the thread's end, without a driver call
- * (companion/context/context_stack.c). */
-void cushim_thread_end_stack(struct cushim_thread *thread);
-
 /* All records ever made, through `next`; those without a thread hold no pins.  Takes no lock. */
 struct cushim_thread *cushim_thread_first(void);
 

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 
 #include "base/try.h"
-#include "companion/pool/pool.h"
+#include "companion/arena/arena.h"
+#include "companion/pool/pool_call.h"
+#include "companion/stream/stream.h"
 
 bool cushim_graph_is_gone(const struct cushim_context_object *context) {
     return cushim_context_is_dead(context) ||
@@ -84,6 +86,19 @@ enum cushim_status cushim_graph_attach(struct cushim_graph *g, cushim_graph_atta
     return cushim_call_end(&scope, status);
 }
 
+/* ---- resources ---- */
+
+static void give_back(struct cushim_graph_resources *resources) {
+    for (size_t i = 0; i < resources->n_pools; i++)
+        cushim_pool_graph_release(resources->pools[i]);
+    for (size_t i = 0; i < resources->n_arenas; i++)
+        cushim_arena_graph_drop(resources->arenas[i]);
+}
+
+struct cushim_graph_resources *cushim_graph_create_resources(void) {
+    return cushim_graph_resources_create(give_back);
+}
+
 /* ---- handles ---- */
 
 enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cushim_graph **g) {
@@ -94,7 +109,7 @@ enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cushim_graph 
     if (!cu)
         return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
     CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, NULL));
-    struct cushim_graph_resources *resources = cushim_graph_resources_create();
+    struct cushim_graph_resources *resources = cushim_graph_create_resources();
     if (!resources)
         return cushim_call_end(&scope, cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory"));
     enum cushim_status status = cushim_graph_resources_bind(&scope, resources, cu);
@@ -120,20 +135,48 @@ enum cushim_status cushim_graph_handle(struct cushim_graph *g, struct CUgraph_st
     return cushim_call_end(&scope, status);
 }
 
-enum cushim_status cushim_graph_of_held(const char *what, struct cushim_context_object *context,
-                                        struct cushim_pool_graph *pool_graph,
-                                        struct cushim_graph **g) {
-    struct cushim_scope scope;
-    *g = NULL;
-    CUSHIM_TRY(cushim_call_begin_known(&scope, what, context));
-    struct cushim_graph_resources *resources = cushim_graph_resources_create();
+/* ---- memory alone ---- */
+
+/* A handle that holds what a capture of others left in a pool. */
+static enum cushim_status open_held(struct cushim_scope *scope,
+                                    struct cushim_pool_graph *pool_graph, struct cushim_graph **g) {
+    struct cushim_graph_resources *resources = cushim_graph_create_resources();
     if (!resources)
-        return cushim_call_end(&scope, cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory"));
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
     struct cushim_graph_resources *kept =
         cushim_graph_resources_own(resources); /* to fill it once nothing can fail */
-    enum cushim_status status = cushim_graph_open(&scope, NULL, false, resources, g);
+    enum cushim_status status = cushim_graph_open(scope, NULL, false, resources, g);
     if (status == CUSHIM_OK && pool_graph)
         kept->pools[kept->n_pools++] = pool_graph;
     cushim_graph_resources_disown(kept, false);
-    return cushim_call_end(&scope, status);
+    return status;
+}
+
+static enum cushim_status unfreeze(struct cushim_scope *scope, struct cushim_pool_object *pool,
+                                   CUstream stream, struct cushim_graph **g) {
+    struct cushim_pool_graph *pool_graph = NULL;
+    if (cushim_pool_unfreeze_stream(scope->context, pool, stream, g ? &pool_graph : NULL) !=
+        CUSHIM_OK)
+        return cushim_scope_fail(scope, CUSHIM_STATE, "not frozen for stream=%p", (void *)stream);
+    enum cushim_status status = g ? open_held(scope, pool_graph, g) : CUSHIM_OK;
+    if (status != CUSHIM_OK)
+        cushim_pool_graph_forget(pool_graph);
+    return status;
+}
+
+enum cushim_status cushim_pool_unfreeze(struct cushim_pool *p, struct cushim_stream *s,
+                                        struct cushim_graph **g) {
+    struct cushim_pool_call call;
+    struct cushim_scope scope;
+    struct cushim_stream_use use;
+    if (g)
+        *g = NULL;
+    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    enum cushim_status status = cushim_stream_enter(&scope, call.what, s, &use);
+    if (status == CUSHIM_OK) {
+        status = unfreeze(&scope, call.pool, use.handle, g);
+        cushim_stream_let_go(&use);
+        status = cushim_call_end(&scope, status);
+    }
+    return cushim_pool_end(&call, status);
 }

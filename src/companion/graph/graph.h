@@ -57,6 +57,9 @@ enum cushim_status cushim_graph_open(struct cushim_scope *scope, CUgraph handle,
                                      struct cushim_graph_resources *resources,
                                      struct cushim_graph **g);
 
+/* Empty resources, whose memory goes back to pools and arenas; NULL: no memory. */
+struct cushim_graph_resources *cushim_graph_create_resources(void);
+
 /* Whether the driver can be told nothing of a context's graphs any more. */
 bool cushim_graph_is_gone(const struct cushim_context_object *context);
 

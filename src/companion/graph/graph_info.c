@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "base/try.h"
+#include "companion/arena/arena.h"
 #include "companion/core/struct_size.h"
+#include "companion/pool/pool.h"
 
 /* ---- nodes ---- */
 
@@ -55,6 +57,20 @@ static void put_counts(struct cushim_graph_info *info, const size_t *counts) {
 
 /* ---- info ---- */
 
+static size_t pool_bytes(const struct cushim_graph_resources *resources) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < resources->n_pools; i++)
+        bytes += cushim_pool_graph_bytes(resources->pools[i]);
+    return bytes;
+}
+
+static size_t arena_bytes(const struct cushim_graph_resources *resources) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < resources->n_arenas; i++)
+        bytes += cushim_arena_graph_bytes(resources->arenas[i]);
+    return bytes;
+}
+
 enum cushim_status cushim_graph_info(struct cushim_graph *g, struct cushim_graph_info *info) {
     struct cushim_scope scope;
     struct cushim_graph_object *graph;
@@ -64,8 +80,8 @@ enum cushim_status cushim_graph_info(struct cushim_graph *g, struct cushim_graph
     cushim_graph_resources_collect();
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
     const struct cushim_graph_resources *resources = graph->resources;
-    struct cushim_graph_info ours = {.pool_bytes = cushim_graph_resources_pool_bytes(resources),
-                                     .arena_bytes = cushim_graph_resources_arena_bytes(resources),
+    struct cushim_graph_info ours = {.pool_bytes = pool_bytes(resources),
+                                     .arena_bytes = arena_bytes(resources),
                                      .host_bytes = atomic_load(&resources->host_bytes),
                                      .attached = atomic_load(&resources->n_attached),
                                      .executables = atomic_load(&resources->n_executables)};
@@ -86,15 +102,15 @@ enum cushim_status cushim_graphexec_info(struct cushim_graphexec *x,
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
     pthread_mutex_lock(&exec->lock);
     const struct cushim_graph_resources *resources = exec->resources;
-    struct cushim_graphexec_info ours = {
-        .flags = exec->flags,
-        .has_node_memory = exec->has_node_memory,
-        .pool_bytes = cushim_graph_resources_pool_bytes(resources),
-        .arena_bytes = cushim_graph_resources_arena_bytes(resources),
-        .host_bytes = atomic_load(&resources->host_bytes),
-        .attached = atomic_load(&resources->n_attached),
-        .launches = atomic_load(&exec->n_launches) + atomic_load(&exec->n_launches_of_counter),
-        .updates = atomic_load(&exec->n_updates)};
+    struct cushim_graphexec_info ours = {.flags = exec->flags,
+                                         .has_node_memory = exec->has_node_memory,
+                                         .pool_bytes = pool_bytes(resources),
+                                         .arena_bytes = arena_bytes(resources),
+                                         .host_bytes = atomic_load(&resources->host_bytes),
+                                         .attached = atomic_load(&resources->n_attached),
+                                         .launches = atomic_load(&exec->n_launches) +
+                                                     atomic_load(&exec->n_launches_of_counter),
+                                         .updates = atomic_load(&exec->n_updates)};
     pthread_mutex_unlock(&exec->lock);
     return cushim_call_end(&scope, cushim_struct_size_give(__func__, info, &ours, sizeof ours));
 }

@@ -7,6 +7,7 @@
 #include "cuda/translate.h"
 #include "companion/capture/known_captures.h"
 #include "companion/arena/arena.h"
+#include "companion/graph/graph.h"
 #include "companion/pool/pool.h"
 
 struct cushim_graph_recording {
@@ -213,7 +214,7 @@ static struct cushim_graph_recording *create(struct cushim_scope *scope,
                                                  .thread = pthread_self(),
                                                  .is_threads = is_threads,
                                                  .allows_empty = allows_empty,
-                                                 .resources = cushim_graph_resources_create()};
+                                                 .resources = cushim_graph_create_resources()};
     if (!recording->resources) {
         free(recording);
         return NULL;

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "companion/context/address_map.h"
 #include "companion/context/context.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
@@ -21,7 +22,14 @@ enum cushim_status cushim_load(const char *path) {
 }
 
 enum cushim_status cushim_unload(void) {
-    return cushim_driver_unload(__func__);
+    CUSHIM_TRY(cushim_driver_use_process(__func__));
+    size_t n_handles = cushim_handle_count(), n_rows = cushim_address_map_count();
+    if (n_handles || n_rows)
+        return CUSHIM_FAIL(CUSHIM_STATE, "objects=%zu allocations=%zu", n_handles, n_rows);
+    if (cushim_driver_is_ready())
+        cushim_context_forget_all();
+    cushim_driver_unload();
+    return CUSHIM_OK;
 }
 
 const char *cushim_load_error(void) {

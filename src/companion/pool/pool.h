@@ -63,13 +63,7 @@ size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *graph);
  */
 void cushim_pool_graph_release(struct cushim_pool_graph *graph);
 
-/*
- * Provided by the graph module (src/companion/graph*.c): a graph handle that holds memory alone,
- * for cushim_pool_unfreeze.  pool_graph may be NULL.  After a failure the list is still the
- * caller's.
- */
-enum cushim_status cushim_graph_of_held(const char *what, struct cushim_context_object *context,
-                                        struct cushim_pool_graph *pool_graph,
-                                        struct cushim_graph **graph) __attribute__((weak));
+/* Nobody made a graph of it: its live blocks are their callers' as before.  NULL is fine. */
+void cushim_pool_graph_forget(struct cushim_pool_graph *graph);
 
 #endif

@@ -101,6 +101,11 @@ void cushim_pool_graph_release(struct cushim_pool_graph *graph) {
         drop(graph, true);
 }
 
+void cushim_pool_graph_forget(struct cushim_pool_graph *graph) {
+    if (graph)
+        drop(graph, false);
+}
+
 /* ---- which capture ---- */
 
 /* Under the pool's lock: that of a stream; NULL: none. */
@@ -377,39 +382,6 @@ enum cushim_status cushim_pool_freeze(struct cushim_pool *p, struct cushim_strea
     enum cushim_status status = cushim_stream_enter(&scope, call.what, s, &use);
     if (status == CUSHIM_OK) {
         status = cushim_pool_freeze_stream(&scope, call.pool, use.handle, memory);
-        cushim_stream_let_go(&use);
-        status = cushim_call_end(&scope, status);
-    }
-    return cushim_pool_end(&call, status);
-}
-
-static enum cushim_status unfreeze(struct cushim_pool_call *call, struct cushim_scope *scope,
-                                   CUstream stream, struct cushim_graph **g) {
-    struct cushim_pool_graph *graph = NULL;
-    if (g && !cushim_graph_of_held)
-        return cushim_scope_fail(scope, CUSHIM_NOTSUPPORTED, "graphs");
-    if (cushim_pool_unfreeze_stream(scope->context, call->pool, stream, g ? &graph : NULL) !=
-        CUSHIM_OK)
-        return cushim_scope_fail(scope, CUSHIM_STATE, "not frozen for stream=%p", (void *)stream);
-    if (!g)
-        return CUSHIM_OK;
-    enum cushim_status status = cushim_graph_of_held(call->what, scope->context, graph, g);
-    if (status != CUSHIM_OK && graph)
-        drop(graph, false);
-    return status;
-}
-
-enum cushim_status cushim_pool_unfreeze(struct cushim_pool *p, struct cushim_stream *s,
-                                        struct cushim_graph **g) {
-    struct cushim_pool_call call;
-    struct cushim_scope scope;
-    struct cushim_stream_use use;
-    if (g)
-        *g = NULL;
-    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    enum cushim_status status = cushim_stream_enter(&scope, call.what, s, &use);
-    if (status == CUSHIM_OK) {
-        status = unfreeze(&call, &scope, use.handle, g);
         cushim_stream_let_go(&use);
         status = cushim_call_end(&scope, status);
     }

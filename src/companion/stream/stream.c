@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/try.h"
+#include "cushim/context.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/event.h"
 #include "companion/capture/graph_resources.h"
@@ -272,6 +273,17 @@ enum cushim_status cushim_stream_synchronize(struct cushim_stream *s) {
     enum cushim_status status = cushim_stream_refuse_captured(&scope, use.handle);
     if (status == CUSHIM_OK)
         status = cushim_stream_wait(&scope, use.handle);
+    cushim_call_end(&scope, status);
+    cushim_graph_resources_collect(); /* the last launch of a graph may be over */
+    return status;
+}
+
+enum cushim_status cushim_context_synchronize(struct cushim_context *ctx) {
+    struct cushim_scope scope;
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    enum cushim_status status = cushim_capture_refuse(&scope);
+    if (status == CUSHIM_OK)
+        status = cushim_mem_stream_fence_wait_all(&scope.context->fence);
     cushim_call_end(&scope, status);
     cushim_graph_resources_collect(); /* the last launch of a graph may be over */
     return status;

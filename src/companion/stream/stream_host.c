@@ -72,7 +72,7 @@ static void let_go(struct cushim_mem_fence *fence) {
     cushim_object_release(cushim_context_of_fence(fence));
 }
 
-static const struct cushim_mem_stream_host host = {
+const struct cushim_mem_stream_host cushim_stream_host = {
     .is_usable = is_usable,
     .refuse = refuse,
     .enter = enter,
@@ -83,19 +83,6 @@ static const struct cushim_mem_stream_host host = {
     .keep = keep,
     .let_go = let_go,
 };
-
-void cushim_stream_host_begin(struct cushim_context_object *context) {
-    context->fence.host = &host;
-    cushim_mem_fence_init(&context->fence, &cushim_driver_cuda, context->handle, NULL);
-}
-
-void cushim_stream_host_end(struct cushim_context_object *context) {
-    struct cushim_scope scope;
-    if (!context->fence.n_spares || !cushim_call_begin_quietly(&scope, context))
-        return;
-    cushim_mem_stream_fence_end(&context->fence);
-    cushim_call_end(&scope, CUSHIM_OK);
-}
 
 /* ---- what it is told of streams ---- */
 

@@ -8,9 +8,8 @@
 #include "companion/context/call.h"
 #include "memory/fence/stream_fence.h"
 
-/* The context object is being made, or finished: its fence begins, or its spare events go. */
-void cushim_stream_host_begin(struct cushim_context_object *context);
-void cushim_stream_host_end(struct cushim_context_object *context);
+/* Of the fence of each context; see companion/events.c. */
+extern const struct cushim_mem_stream_host cushim_stream_host;
 
 /* cushim_stream_destroy calls it before the driver's destroy; wrappers do too. */
 void cushim_stream_host_goes(struct cushim_scope *scope, CUstream stream);

@@ -144,6 +144,29 @@ void cushim_mem_reclaim_shrink(struct cushim_mem_heap *heap, uint64_t life, uint
     }
 }
 
+/* ---- in calls that neither request nor free ---- */
+
+/* The watermark is read last: that begins a new second, in which nobody looks again. */
+void cushim_mem_reclaim_idle(struct cushim_mem_heap *heap, uint64_t life) {
+    if (!cushim_mem_heap_lock_life(heap, life))
+        return;
+    bool asks = is_due(&heap->quiet_asked_ns, cushim_clock_coarse_ns(), 1);
+    pthread_mutex_unlock(&heap->lock);
+    if (!asks || !(heap->provider->is_prompt || is_quiet(heap)))
+        return;
+    cushim_mem_watermark_ask(heap);
+    if (!cushim_mem_heap_lock_life(heap, life))
+        return;
+    cushim_mem_heap_give_deferred(heap);
+    size_t target_bytes = cushim_mem_watermark_now(heap);
+    bool is_over = heap->held_bytes > target_bytes;
+    pthread_mutex_unlock(&heap->lock);
+    if (!is_over)
+        return;
+    cushim_mem_cache_drain_all(heap);
+    cushim_mem_reclaim_quietly(heap, target_bytes);
+}
+
 /* ---- waits when memory is out ---- */
 
 uint64_t cushim_mem_reclaim_until(void) {

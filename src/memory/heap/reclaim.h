@@ -30,6 +30,13 @@ void cushim_mem_reclaim_shrink(struct cushim_mem_heap *heap, uint64_t life, uint
                                bool has_waited);
 
 /**
+ * In a call that neither requests nor frees: give back what the heap may not hold any more, but
+ * only while that waits for nothing.  A busy device is asked once a tick of the coarse clock.
+ * @param life  of the heap; nothing happens in another
+ */
+void cushim_mem_reclaim_idle(struct cushim_mem_heap *heap, uint64_t life);
+
+/**
  * Give wholly free segments back to the driver until no more than keep_bytes of them are held.
  * @return the bytes given back
  * Stream   may wait for the device, as cudaFree

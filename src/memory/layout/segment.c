@@ -134,11 +134,9 @@ static void give_cells(struct cushim_mem_meta *meta, struct cushim_mem_extent *e
     extent->n_cells = 0;
 }
 
-/* A free one's is its grains; one that is listed as a block keeps what the driver was asked for. */
+/* A dedicated segment has what the driver was asked for, which may be less than its grains. */
 static size_t bytes_of(const struct cushim_mem_extent *extent) {
-    return atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_FREE
-               ? extent->n_grains << CUSHIM_MEM_LOG2_GRAIN
-               : extent->block_bytes;
+    return cushim_least(extent->n_grains << CUSHIM_MEM_LOG2_GRAIN, extent->segment->n_bytes);
 }
 
 /* How far a list is searched. */
@@ -165,6 +163,14 @@ struct cushim_mem_extent *cushim_mem_extents_fit(const struct cushim_mem_extents
     for (unsigned list = list_of(cushim_mem_grains_of(n_bytes)); !fit && list <= last; list++)
         fit = fit_in(extents->lists[list], n_bytes, most_bytes);
     return fit;
+}
+
+struct cushim_mem_extent *cushim_mem_extents_largest(const struct cushim_mem_extents *extents) {
+    for (unsigned list = CUSHIM_MEM_EXTENT_LISTS; list-- > 0;) {
+        if (extents->lists[list])
+            return extents->lists[list]->previous; /* the one that is idle longest */
+    }
+    return NULL;
 }
 
 struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *extents,

@@ -226,6 +226,9 @@ struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *ext
 struct cushim_mem_extent *cushim_mem_extents_fit(const struct cushim_mem_extents *extents,
                                                  size_t n_bytes, size_t most_bytes);
 
+/* One of the largest that are listed, or NULL; it stays listed. */
+struct cushim_mem_extent *cushim_mem_extents_largest(const struct cushim_mem_extents *extents);
+
 /* Put a run back, joined with its free neighbours; returns the free extent that it is now part of.
  */
 struct cushim_mem_extent *cushim_mem_extents_give(struct cushim_mem_extents *extents,

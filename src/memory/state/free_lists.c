@@ -27,20 +27,18 @@ static bool was_whole(const struct cushim_mem_extent *extent) {
 /* Something is served from a segment that was wholly free. */
 static void note_used(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     heap->free_segment_bytes -= segment->n_bytes;
-    heap->watermark.least_free_bytes =
-        cushim_least(heap->watermark.least_free_bytes, heap->free_segment_bytes);
     cushim_mem_stats_subtract(&heap->stats->free_segment_bytes, segment->n_bytes);
     DL_DELETE2(heap->watermark.oldest_free, segment, older_free, younger_free);
 }
 
 static void count_free(struct cushim_mem_heap *heap, const struct cushim_mem_segment *segment) {
     heap->free_segment_bytes += segment->n_bytes;
-    heap->watermark.most_free_bytes =
-        cushim_most(heap->watermark.most_free_bytes, heap->free_segment_bytes);
     cushim_mem_stats_add(&heap->stats->free_segment_bytes, segment->n_bytes);
 }
 
 static void note_free(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
+    if (segment->is_dedicated)
+        cushim_mem_watermark_count_wasted(heap, segment, segment->n_bytes);
     count_free(heap, segment);
     DL_APPEND2(heap->watermark.oldest_free, segment, older_free, younger_free);
 }
@@ -112,9 +110,12 @@ static bool take_idle(struct cushim_mem_heap *heap, size_t n_bytes,
     size_t waste_bytes = cushim_mem_heap_packs(heap) ? own_bytes / DEDICATED_WASTE : 0;
     struct cushim_mem_extent *best =
         cushim_mem_extents_fit(&heap->idle, own_bytes, own_bytes + waste_bytes);
+    if (!best && (waste_bytes = cushim_mem_watermark_waste_bytes(heap, own_bytes)) > 0)
+        best = cushim_mem_extents_fit(&heap->idle, own_bytes, own_bytes + waste_bytes);
     if (!best)
         return false;
     cushim_mem_free_lists_remove(heap, best->segment);
+    cushim_mem_watermark_count_wasted(heap, best->segment, own_bytes);
     *ref = (struct cushim_mem_blockref){best, 0};
     return true;
 }

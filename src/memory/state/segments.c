@@ -153,6 +153,13 @@ struct cushim_mem_extent *cushim_mem_segments_enter(struct cushim_mem_heap *heap
     return extent;
 }
 
+/* Of those that are wholly free: what may serve nobody, else the largest, else the oldest. */
+static struct cushim_mem_segment *next_to_go(const struct cushim_mem_heap *heap) {
+    struct cushim_mem_segment *oldest = heap->watermark.oldest_free;
+    const struct cushim_mem_extent *largest = cushim_mem_extents_largest(&heap->idle);
+    return largest && !oldest->is_retired ? largest->segment : oldest;
+}
+
 /* Nobody finds the segment any more; for this no lock is needed. */
 static void erase(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     cushim_mem_pagemap_clear(&heap->blocks->map, segment->base, reach(heap, segment), segment);
@@ -162,7 +169,7 @@ struct cushim_mem_segment *cushim_mem_segments_detach(struct cushim_mem_heap *he
                                                       size_t target_bytes) {
     struct cushim_mem_segment *list = NULL;
     while (heap->watermark.oldest_free && heap->held_bytes > target_bytes) {
-        struct cushim_mem_segment *segment = heap->watermark.oldest_free;
+        struct cushim_mem_segment *segment = next_to_go(heap);
         cushim_mem_free_lists_remove(heap, segment);
         unlink_segment(heap, segment);
         segment->next = list;
@@ -236,6 +243,7 @@ enum cushim_status cushim_mem_segments_free(struct cushim_mem_heap *heap,
     } else {
         if (segment->generation == atomic_load(&heap->generation))
             cushim_mem_heap_count(heap, -(ptrdiff_t)segment->first.block_bytes, 0);
+        cushim_mem_watermark_count_wasted(heap, segment, segment->n_bytes);
         cushim_mem_segment_destroy(&heap->meta, segment);
     }
     pthread_mutex_unlock(&heap->lock);
@@ -269,6 +277,8 @@ void cushim_mem_segments_abandon(struct cushim_mem_heap *heap) {
             forget_blocks(heap, extent);
         erase(heap, segment);
         unlink_segment(heap, segment);
+        if (segment->is_dedicated)
+            cushim_mem_watermark_count_wasted(heap, segment, segment->n_bytes);
         if (heap->provider->outlives_context) /* which waits for nothing */
             release_to(heap, segment->base, segment->n_bytes);
         cushim_mem_segment_destroy(&heap->meta, segment);

@@ -11,10 +11,13 @@ enum {
     IDLE_DEVICE_SHARE = 8, /* the part of the device that such a heap may hold */
     ROOMY_SHARE = 8,       /* at least this part of the device is free: that is plenty */
     MARGIN = 16,           /* the part of what is used that may be held beside it */
-    ROOMY_MARGINS = 5,     /* so many of them when plenty of the device is free */
+    ROOMY_MARGINS = 7,     /* so many of them when plenty of the device is free */
+    OWN_MARGINS = 5,       /* below so many each size gets segments of its own */
     /* the part of the recent peak that is worth a wait, but no more than that of the device */
     STEP_SHARE = 8,
-    STEP_DEVICE_SHARE = 64
+    STEP_DEVICE_SHARE = 64,
+    WASTE_DEVICE_SHARE = 64, /* the part of the device that live blocks may be larger than asked */
+    MOST_WASTE = 31          /* and a block by so many times its own size */
 };
 static const uint64_t recent_ns = 1000000000;
 static const uint64_t ask_again_ns = 100000000;
@@ -79,21 +82,16 @@ void cushim_mem_watermark_count_taken(struct cushim_mem_heap *heap, size_t block
 }
 
 /*
- * A second ends: what was idle in all of it was not earned, nor is anything that is idle when no
- * free looked for a second.  Nobody may have looked for long, so the peak counts for one more.
+ * A second ends.  Nobody may have looked for long, so the peak counts for one more; and what is
+ * idle when no free looked for a second is not earned any more.
  */
 static void end_second(struct cushim_mem_heap *heap, uint64_t now_ns, bool was_left) {
     struct cushim_mem_watermark *watermark = &heap->watermark;
-    size_t free_bytes = heap->free_segment_bytes;
-    size_t most_bytes = was_left ? free_bytes : watermark->most_free_bytes;
-    size_t least_bytes = was_left ? free_bytes : watermark->least_free_bytes;
     heap->recent_peak_bytes[1] = heap->recent_peak_bytes[0];
     heap->recent_peak_bytes[0] = used_bytes(heap);
     heap->recent_since_ns = now_ns;
-    if (most_bytes) /* else all of it was used */
-        watermark->earned_bytes =
-            cushim_less(cushim_least(watermark->earned_bytes, most_bytes), least_bytes);
-    watermark->most_free_bytes = watermark->least_free_bytes = free_bytes;
+    if (was_left)
+        watermark->earned_bytes = cushim_less(watermark->earned_bytes, heap->free_segment_bytes);
 }
 
 static void look_at_clock(struct cushim_mem_heap *heap) {
@@ -175,6 +173,12 @@ static size_t shared_watermark(const struct cushim_mem_heap *heap) {
     return cushim_most(most_bytes, n_used + CUSHIM_MEM_HEAP_SLACK_BYTES);
 }
 
+static bool is_roomy(const struct cushim_mem_heap *heap) {
+    const struct cushim_mem_watermark *watermark = &heap->watermark;
+    return watermark->device_bytes && !cushim_mem_heap_packs(heap) &&
+           watermark->device_free_bytes >= watermark->device_bytes / ROOMY_SHARE;
+}
+
 /* What is used and earned, and a margin, because segments are coarser than blocks; in all no more
  * than the recent peak and a share of it, which is larger when plenty of the device is free. */
 static size_t own_watermark(const struct cushim_mem_heap *heap, size_t n_used) {
@@ -182,9 +186,7 @@ static size_t own_watermark(const struct cushim_mem_heap *heap, size_t n_used) {
     size_t earned_bytes = n_used + watermark->earned_bytes;
     size_t peak_bytes = cushim_most(recent_peak_bytes(heap), n_used);
     size_t most_bytes = with_margin(heap, peak_bytes);
-    bool is_roomy = watermark->device_bytes && !cushim_mem_heap_packs(heap) &&
-                    watermark->device_free_bytes >= watermark->device_bytes / ROOMY_SHARE;
-    if (is_roomy)
+    if (is_roomy(heap))
         most_bytes = cushim_most(most_bytes, peak_bytes + peak_bytes / MARGIN * ROOMY_MARGINS);
     return cushim_least(with_margin(heap, earned_bytes), most_bytes);
 }
@@ -220,6 +222,23 @@ size_t cushim_mem_watermark_now(struct cushim_mem_heap *heap) {
     return heap->fence->guard->is_open() && !heap->policy->keeps_all
                ? cushim_least(now_bytes, with_margin(heap, n_used))
                : now_bytes;
+}
+
+size_t cushim_mem_watermark_waste_bytes(struct cushim_mem_heap *heap, size_t n_bytes) {
+    size_t peak_bytes = cushim_most(recent_peak_bytes(heap), used_bytes(heap) + n_bytes);
+    size_t margin_bytes = peak_bytes / MARGIN;
+    if (!is_roomy(heap) || heap->held_bytes + n_bytes <= peak_bytes + OWN_MARGINS * margin_bytes)
+        return 0;
+    size_t budget_bytes = cushim_least(heap->watermark.device_bytes / WASTE_DEVICE_SHARE,
+                                       ROOMY_MARGINS * margin_bytes);
+    size_t wasted_bytes = cushim_mem_stats_read(&heap->stats->wasted_bytes);
+    return cushim_least(MOST_WASTE * n_bytes, cushim_less(budget_bytes, wasted_bytes));
+}
+
+void cushim_mem_watermark_count_wasted(struct cushim_mem_heap *heap,
+                                       struct cushim_mem_segment *segment, size_t block_bytes) {
+    cushim_mem_stats_add(&heap->stats->wasted_bytes, segment->first.block_bytes - block_bytes);
+    segment->first.block_bytes = block_bytes;
 }
 
 bool cushim_mem_watermark_is_far(struct cushim_mem_heap *heap, size_t over_bytes) {

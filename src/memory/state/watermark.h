@@ -4,8 +4,8 @@
  *
  * Without cushim, memory that a program freed is available to other allocators of the process and
  * to other processes.  So idle memory has to earn its keep: it stays when memory was given back to
- * the driver and asked for again within a second, for as much as that was.  What was idle for a
- * whole second loses it again.  And it stays below half of what the driver has free, and below an
+ * the driver and asked for again within a second, for as much as that was, until no free looks for
+ * a second.  And it stays below half of what the driver has free, and below an
  * eighth of the device when next to nothing is used.  Deferred blocks are held, not used.
  *
  * Lock: the heap's; atomic fields are read without it.
@@ -26,12 +26,11 @@ enum {
 };
 
 struct cushim_mem_watermark {
-    struct cushim_mem_segment *oldest_free;   /* of the segments that are wholly free */
-    size_t earned_bytes;                      /* may be idle */
-    size_t least_free_bytes, most_free_bytes; /* of free segments, in the running second */
-    size_t returned_bytes; /* to the driver, with less than a second in between */
-    uint64_t returned_ns;  /* when that was */
-    uint64_t looked_ns;    /* when a free or a growing heap last looked */
+    struct cushim_mem_segment *oldest_free; /* of the segments that are wholly free */
+    size_t earned_bytes;                    /* may be idle */
+    size_t returned_bytes;                  /* to the driver, with less than a second in between */
+    uint64_t returned_ns;                   /* when that was */
+    uint64_t looked_ns;                     /* when a free or a growing heap last looked */
     /* as the driver said last, less what a limit keeps from us; 0: it was not asked */
     atomic_size_t device_bytes, device_free_bytes;
     size_t tried_bytes;      /* over the watermark, and a free that waited could not give it */
@@ -53,7 +52,7 @@ void cushim_mem_watermark_note_fetched(struct cushim_mem_heap *heap, size_t n_by
 /*
  * Under the lock: the bytes that may be held now.  For the heap's own sake that is what is used,
  * what idle memory has earned, and a little more; in all not more than was used a moment ago, or
- * 5/16 more when the device has room.  CUSHIM_KEEP lowers what may be idle, CUSHIM_RESERVE is the
+ * 7/16 more when the device has room.  CUSHIM_KEEP lowers what may be idle, CUSHIM_RESERVE is the
  * least that may be held, and the neighbours' watermark is above both.  While a capture is open it
  * is by what is used alone.
  */
@@ -61,6 +60,19 @@ size_t cushim_mem_watermark_now(struct cushim_mem_heap *heap);
 
 /* Under the lock: the same in a request that is to use so many bytes more. */
 size_t cushim_mem_watermark_with(struct cushim_mem_heap *heap, size_t more_bytes);
+
+/*
+ * Under the lock: how much larger an idle segment may be than the n_bytes that it serves.  Nothing
+ * before the heap holds 5/16 more than the recent peak: sizes that repeat have segments of their
+ * own by then.  A live block pins what it does not need, so the device has to have room, and all
+ * blocks of its heaps together waste a 64th of it at most.
+ */
+size_t cushim_mem_watermark_waste_bytes(struct cushim_mem_heap *heap, size_t n_bytes);
+
+/* Under the lock: a dedicated segment's block has this size now; all of the segment if it is free.
+ */
+void cushim_mem_watermark_count_wasted(struct cushim_mem_heap *heap,
+                                       struct cushim_mem_segment *segment, size_t block_bytes);
 
 /* Under the lock: the share of what is used, or was a moment ago, that may be held beside it. */
 size_t cushim_mem_watermark_margin_bytes(struct cushim_mem_heap *heap);

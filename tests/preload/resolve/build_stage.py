@@ -35,7 +35,7 @@ def build(out, cuda, cc, runtime=True):
         fake = out / f"libcudart.so.{mark}"
         library(fake, HERE / "programs" / "fake_cudart.c", f"-DMARK={mark}", "-Wl,-Bsymbolic", "-ldl")
         library(out / f"libcaller{mark}.so", HERE / "programs" / "runtime_caller.c", fake)
-    library(out / "libwitness.so", HERE / "programs" / "witness.c", ROOT / "preload/resolve/elf.c", ROOT / "preload/state/fork.c",
+    library(out / "libwitness.so", HERE / "programs" / "witness.c", ROOT / "preload/resolve/elf.c", ROOT / "preload/resolve/fork.c",
             "-ldl")
     run("-o", out / "probe", HERE / "programs" / "probe.c", "-ldl")
     for linkage, name, libraries in (("static", "libcudart_static.a", ["-lrt", "-lpthread", "-ldl"]),

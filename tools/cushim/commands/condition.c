@@ -22,6 +22,8 @@ static void add(struct cushim_mem_stats *to, const struct cushim_mem_stats *from
 
 void run_numbers_add(struct run_numbers *numbers, const struct cushim_report *report) {
     numbers->n_processes++;
+    if (cushim_mem_stats_read(&report->page.head.is_software))
+        atomic_store(&numbers->sum.page.head.is_software, true);
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         numbers->has_device[device] |= cushim_report_has_device(report, device);
         for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {

@@ -153,12 +153,19 @@ static bool check(struct request *request, int device, const struct condition_na
     return holds;
 }
 
+/* Was a process of it on the software device? */
+static bool is_software(const struct run_numbers *numbers) {
+    return cushim_mem_stats_read(&numbers->sum.page.head.is_software);
+}
+
 static void put_row(struct request *request, int device, const struct condition_name *name) {
     char label[64], change[24], text[2][CUSHIM_AMOUNT_BYTES];
     uint64_t before = condition_value(request->numbers[BEFORE], device, name);
     uint64_t after = condition_value(request->numbers[AFTER], device, name);
-    snprintf(label, sizeof label, "device %d %s.%s", device, cushim_report_kind(name->kind),
-             name->name);
+    bool is_no_gpu = name->unit == CONDITION_NS && (is_software(request->numbers[BEFORE]) ||
+                                                    is_software(request->numbers[AFTER]));
+    snprintf(label, sizeof label, "device %d %s.%s%s", device, cushim_report_kind(name->kind),
+             name->name, is_no_gpu ? " (no GPU)" : "");
     diff_change_text(change, before, after);
     bool fails = check(request, device, name, before, after);
     cushim_write(&request->out, "  %-33s %11s %11s %11s%s\n", label,

@@ -21,6 +21,7 @@ struct row {
     char program[CUSHIM_NAME_BYTES], host[CUSHIM_NAME_BYTES];
     char uuid[CUSHIM_REPORT_UUID_BYTES]; /* of the device; "": not known */
     int device, kind;
+    bool is_software;
     struct cushim_mem_stats stats;
     struct cushim_report_held held;
     uint64_t n_foreign_frees, n_shortages, n_findings;
@@ -59,6 +60,7 @@ static struct row *add(struct rows *rows, const struct page *page) {
     row->kind = -1;
     snprintf(row->host, sizeof row->host, "%s", report->page.head.host);
     snprintf(row->program, sizeof row->program, "%s", report->page.head.program);
+    row->is_software = cushim_mem_stats_read(&report->page.head.is_software);
     return row;
 }
 
@@ -124,6 +126,8 @@ static void put_labels(struct cushim_writer *out, const struct row *row) {
                      cushim_report_kind((enum cushim_kind)row->kind));
     if (*row->uuid)
         cushim_write(out, ",uuid=\"%s\"", row->uuid);
+    if (row->is_software)
+        cushim_write(out, ",software=\"1\"");
 }
 
 static void put_number(struct cushim_writer *out, enum unit unit, uint64_t n) {

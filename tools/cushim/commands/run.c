@@ -58,11 +58,12 @@ static void tell_what_relaxed_gives_up(int n_options, char **options) {
     }
 }
 
-/* One line where the preload will not be in the program; it runs all the same.  True where it must
- * not even be asked to. */
-static bool warn_where_out_of_reach(const char *name) {
+/* One line where the preload will not be in the program (`is_named`); it runs all the same.  True
+ * where it must not even be asked to. */
+static bool warn_where_out_of_reach(const char *name, bool *is_named) {
     char path[PATH_MAX];
     struct program program;
+    *is_named = false;
     if (program_find(name, path) != 0 || program_inspect(&program, path) != 0)
         return false;
     const char *obstacle = program_obstacle(&program);
@@ -71,6 +72,7 @@ static bool warn_where_out_of_reach(const char *name) {
         complain("%s %s: %s, and it runs without cushim",
                  *program.interpreter ? program.interpreter : name, obstacle,
                  is_unfit ? "its loader cannot take our library" : "LD_PRELOAD does not reach it");
+    *is_named = obstacle != NULL;
     return is_unfit;
 }
 
@@ -84,13 +86,29 @@ static void warn_where_cut_off(const char *library) {
             hook, library);
 }
 
+/* One line where no page can be made.  What to say at the end of a program without a report:
+ * without a page nobody knows what one that ended past the C library used.  NULL: this line was
+ * enough. */
+static const char *tell_of_page(const char *name, bool is_left_out) {
+    char why[PAGES_WHY_BYTES];
+    const char *live = getenv("CUSHIM_LIVE");
+    bool is_wished = !is_left_out && !settings_are_off() && live && !cushim_option_is_off(live);
+    if (is_wished && pages_can_be_made(why))
+        return "itself used no CUDA memory that cushim can see, and has no report";
+    if (is_wished && errno != EMFILE) { /* a driver would open no file either */
+        complain("no live page of %s: %s", name, why);
+        return NULL;
+    }
+    return "has no report: it used no CUDA memory that cushim can see, or had no live page";
+}
+
 int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *context) {
     char library[PATH_MAX], wrong[LAUNCH_WRONG_BYTES];
     if (!launch_find(library, wrong)) {
         complain("%s", wrong);
         return EXIT_OURS;
     }
-    bool is_left_out = warn_where_out_of_reach(argv[first]);
+    bool is_named, is_left_out = warn_where_out_of_reach(argv[first], &is_named);
     bool is_set = is_left_out ? launch_unset() && launch_mark(false)
                               : launch_set(library) && launch_inject(library) &&
                                     launch_mark(settings_want_report());
@@ -116,14 +134,12 @@ int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *c
     if (!is_left_out && !settings_are_off() &&
         (setenv("CUSHIM_LIVE", "1", 0) != 0 || setenv("CUSHIM_OOM", "full", 0) != 0))
         return EXIT_OURS;
-    char why[PAGES_WHY_BYTES];
-    const char *live = getenv("CUSHIM_LIVE");
-    if (!is_left_out && !settings_are_off() && live && !cushim_option_is_off(live) &&
-        !pages_can_be_made(why))
-        complain("no live page of %s: %s", argv[first], why);
+    const char *none = tell_of_page(argv[first], is_left_out);
+    if (is_named)
+        none = NULL;
     pages_prune();
     if ((waits && has_report) || at_end)
-        wait_for(argv + first, waits && has_report ? where : NULL, at_end, context);
+        wait_for(argv + first, waits && has_report ? where : NULL, none, at_end, context);
     else
         execvp(argv[first], argv + first);
     error = errno;

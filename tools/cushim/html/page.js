@@ -127,7 +127,7 @@ const head = () => {
   const title = recording.arguments || recording.program;
   document.title = "cushim: " + title;
   const date = recording.start_wall_ns ? new Date(recording.start_wall_ns / 1e6).toISOString().slice(0, 16).replace("T", " ") + " UTC" : "";
-  const facts = ["process " + recording.pid + rankOf(recording), recording.host && "on " + recording.host, date, "recorded " + time(recording.run_ns),
+  const facts = ["process " + recording.pid + rankOf(recording), recording.host && "on " + recording.host, date, "recorded " + time(recording.run_ns) + (recording.is_software ? " (no GPU)" : ""),
     some(recording.events, "event"), recording.end, "frees: " + recording.free, "cushim " + recording.cushim].filter(Boolean);
   return [el("h1", {}, title), el("p", { class: "facts" }, facts.join(" \u00b7 ")), tabs()];
 };

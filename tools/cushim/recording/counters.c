@@ -68,6 +68,7 @@ static int read_counters(struct cushim_report *report, const char *path) {
     to->rank = cushim_trace_rank(head);
     to->ranks = cushim_trace_ranks(head);
     to->run = head->run;
+    atomic_store(&to->is_software, atomic_load(&head->is_software));
     take_text(to->program, head->program, sizeof head->program);
     take_text(to->version, head->product, sizeof head->product);
     take_text(to->host, head->host, sizeof head->host);

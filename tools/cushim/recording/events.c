@@ -1,6 +1,7 @@
 #include "tools/cushim/recording/events.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -241,10 +242,13 @@ static void put_perfetto(struct cushim_writer *out, const struct cushim_trace_ac
 
 static void begin_perfetto(struct cushim_writer *out, const struct cushim_trace_account *account) {
     const struct cushim_trace_head *head = &account->reader.head;
+    char name[sizeof head->program + sizeof " (no GPU)"];
     cushim_write(out,
                  "{\"ph\":\"M\",\"pid\":%" PRIu64 ",\"name\":\"process_name\",\"args\":{\"name\":",
                  head->process);
-    cushim_report_put_string(out, head->program);
+    snprintf(name, sizeof name, "%.*s%s", (int)sizeof head->program, head->program,
+             atomic_load(&head->is_software) ? " (no GPU)" : "");
+    cushim_report_put_string(out, name);
     cushim_write(out, "}}");
 }
 

@@ -264,6 +264,8 @@ static void put_head(struct page *page) {
         put_number(out, "rank", (uint64_t)cushim_trace_rank(head));
     put_number(out, "start_wall_ns", head->start_wall_ns);
     put_number(out, "run_ns", account->last_ns - account->first_ns);
+    if (atomic_load(&head->is_software))
+        cushim_write(out, "\"is_software\":true,");
     put_number(out, "events", account->n_events);
     put_number(out, "lost", atomic_load(&head->n_lost));
     put_number(out, "damaged", account->reader.n_damaged);

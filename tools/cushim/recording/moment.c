@@ -260,6 +260,8 @@ static int put_scope(struct cushim_writer *out, const char *path,
                  wish->range ? " of the range " : "", wish->range ? wish->range : "");
         cushim_utf8_clean(line);
         cushim_write(out, "%s\n", cushim_utf8_fit(line, 80));
+        if (atomic_load(&recording.account.reader.head.is_software))
+            cushim_write(out, "          (no GPU: recorded on the software device)\n");
         put_groups(out, &groups, recording.names);
         put_map(out, &map);
         map_free(&map);

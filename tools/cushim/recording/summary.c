@@ -140,8 +140,9 @@ static void put_head(struct cushim_writer *out, const struct cushim_trace_accoun
     cushim_utf8_fit(arguments,
                     80 - LEAD - cushim_utf8_columns(product) - cushim_utf8_columns(rest));
     cushim_write(out, "cushim %s: %s%s\n", product, arguments, rest);
-    cushim_write(out, "  recorded %s, %s event%s; %s\n",
+    cushim_write(out, "  recorded %s%s, %s event%s; %s\n",
                  cushim_text_time(text[0], account->last_ns - account->first_ns),
+                 atomic_load(&head->is_software) ? " (no GPU)" : "",
                  cushim_text_count(text[1], account->n_events), account->n_events == 1 ? "" : "s",
                  summary_end(head, end));
 }
@@ -360,6 +361,8 @@ static void put_json(struct cushim_writer *out, struct recording *recording,
             cushim_write(out, "\"rank\": %" PRId64 ", ", cushim_trace_rank(head));
         if (cushim_trace_rank(head) >= 0 && cushim_trace_ranks(head) >= 0)
             cushim_write(out, "\"ranks\": %" PRId64 ", ", cushim_trace_ranks(head));
+        if (atomic_load(&head->is_software))
+            cushim_write(out, "\"is_software\": true, ");
         cushim_write(out, "\"pid\": %" PRIu64 ", \"run_ns\": %" PRIu64 ", \"memory\": [",
                      head->process, account->last_ns - account->first_ns);
     }

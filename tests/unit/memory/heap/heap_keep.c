@@ -18,6 +18,10 @@ static struct cushim_mem_heap *heap(void) {
     return &fixture->heaps[0];
 }
 
+static uint64_t wasted_bytes(void) {
+    return cushim_mem_stats_read(&fixture->stats.wasted_bytes);
+}
+
 /* The promise; `peak_bytes` is the highest live total so far, as cut. */
 static void check_bound(size_t peak_bytes) {
     size_t basis_bytes = heap()->live_bytes > peak_bytes ? heap()->live_bytes : peak_bytes;
@@ -122,16 +126,15 @@ TEST(free_slabs_do_not_keep_segments_beyond_the_bound) {
     fixture_check(fixture);
 }
 
-TEST(an_idle_segment_of_its_own_serves_its_rounded_size_alone) {
+TEST(an_idle_segment_of_its_own_serves_up_to_its_rounded_size) {
     fixture = fixture_create(NULL);
     atomic_store(&fixture->policy.dedicated_bytes, 4 * MIB);
     uint64_t address = fixture_take(fixture, 17 * MIB);
     fixture_give(fixture, address);
-    ck_assert_uint_ne(fixture_take(fixture, 16 * MIB), address);
+    ck_assert_uint_ne(fixture_take(fixture, 18 * MIB + 1), address);
     ck_assert_uint_eq(fixture_take(fixture, 18 * MIB), address);
     fixture_give(fixture, address);
     ck_assert_uint_eq(fixture_take(fixture, 16 * MIB + 1), address);
-    ck_assert_uint_ne(fixture_take(fixture, 17 * MIB), address);
     fixture_check(fixture);
 }
 
@@ -260,22 +263,90 @@ TEST(what_a_loop_has_earned_goes_back_when_nobody_asks_for_it) {
     fixture_check(fixture);
 }
 
-/* Nor does it stay while most of the loop's blocks live on, and frees look again and again. */
-TEST(what_was_idle_for_a_second_is_not_earned_any_more) {
+/* A heap of 1,000 MiB in blocks, and others beside it that are idle: 5/16 more, so that it is full.
+ */
+static uint64_t fill(size_t device_mib, size_t idle_bytes) {
     fixture = fixture_create(NULL);
-    fake_limit(16384 * (size_t)MIB);
-    for (int i = 0; i < 4; i++)
-        turn(50, 20 * MIB);
-    ck_assert_uint_gt(heap()->watermark.device_bytes, 0);
-    for (int i = 0; i < 40; i++)
-        fixture_take(fixture, 20 * MIB);
-    ck_assert_uint_eq(heap()->held_bytes, 1000 * (size_t)MIB);
-    for (int i = 0; i < 3; i++) {
-        atomic_fetch_sub(&heap()->recent_since_ns, 1100000000);
-        turn(2, 3 * MIB);
+    fixture->policy.reserve = (struct cushim_amount){100, true};
+    fake_limit(device_mib * MIB);
+    uint64_t idle = fixture_take(fixture, idle_bytes), more[13];
+    for (unsigned i = 0; i < 13; i++)
+        more[i] = fixture_take(fixture, 24 * MIB - i);
+    fixture_give(fixture, idle);
+    for (unsigned i = 0; i < 13; i++)
+        fixture_give(fixture, more[i]);
+    heap()->recent_peak_bytes[0] = heap()->recent_peak_bytes[1] = 0;
+    fixture_take(fixture, 1000 * (size_t)MIB);
+    return idle;
+}
+
+/* Sizes that vary: no request has the size of another, and yet none needs the driver. */
+TEST(an_idle_segment_serves_smaller_requests_while_the_device_has_room) {
+    enum { LARGE = 60 * MIB, SMALL = 31 * MIB };
+    for (int has_room = 0; has_room < 2; has_room++) {
+        uint64_t large = fill(has_room ? 16384 : 1536, LARGE);
+        size_t live_bytes = heap()->live_bytes;
+        uint64_t small = fixture_take(fixture, SMALL);
+        ck_assert_int_eq(small == large, has_room);
+        /* what it does not need is not used, and so nothing may be idle for it */
+        ck_assert_uint_eq(heap()->live_bytes - live_bytes, SMALL + MIB);
+        ck_assert_uint_eq(wasted_bytes(), has_room ? LARGE - SMALL - MIB : 0);
+        fixture_give(fixture, small);
+        ck_assert_uint_eq(wasted_bytes(), 0);
+        if (has_room)
+            ck_assert_uint_eq(fixture_take(fixture, LARGE), large);
+        ck_assert_uint_eq(wasted_bytes(), 0);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
-    ck_assert_uint_le(heap()->held_bytes, (800 + 800 / 16 + 8 + 32) * MIB);
+    fixture = fixture_create(NULL);
+}
+
+TEST(a_size_gets_segments_of_its_own_until_a_heap_is_full) {
+    uint64_t large = fill(16384, 60 * MIB);
+    fixture_take(fixture, 400 * MIB); /* the peak, and so what may be held, is higher now */
+    ck_assert_uint_ne(fixture_take(fixture, 31 * MIB), large);
+    ck_assert_uint_eq(fixture_take(fixture, 60 * MIB), large);
     fixture_check(fixture);
+}
+
+TEST(an_idle_segment_serves_no_request_below_a_32nd_of_its_size) {
+    uint64_t large = fill(65536, 600 * MIB);
+    for (unsigned i = 0; i < 13; i++)
+        fixture_take(fixture, 24 * MIB);
+    ck_assert_uint_ne(fixture_take(fixture, 18 * MIB), large);
+    ck_assert_uint_eq(fixture_take(fixture, 20 * MIB), large);
+    fixture_check(fixture);
+}
+
+TEST(live_blocks_waste_a_64th_of_the_device_at_most) {
+    uint64_t large = fill(16384, 400 * MIB); /* 256 MiB of it */
+    ck_assert_uint_eq(fixture_take(fixture, 144 * MIB), large);
+    ck_assert_uint_eq(wasted_bytes(), 256 * MIB);
+    fixture_take(fixture, 20 * MIB); /* there are idle ones of 24 MiB */
+    ck_assert_uint_eq(wasted_bytes(), 256 * MIB);
+    fixture_check(fixture);
+    fixture_destroy(fixture);
+    large = fill(16384, 400 * MIB);
+    ck_assert_uint_ne(fixture_take(fixture, 142 * MIB), large);
+    fixture_check(fixture);
+}
+
+/* And so much of what is used as may be idle. */
+TEST(live_blocks_waste_7_16_of_what_is_used_at_most) {
+    uint64_t large = fill(65536, 600 * MIB);
+    ck_assert_uint_ne(fixture_take(fixture, 100 * MIB), large);
+    ck_assert_uint_eq(fixture_take(fixture, 180 * MIB), large);
+    fixture_check(fixture);
+}
+
+/* The budget is the device's: the end of a context gives its part of it back. */
+TEST(a_heap_that_is_abandoned_wastes_nothing) {
+    uint64_t large = fill(16384, 60 * MIB);
+    ck_assert_uint_eq(fixture_take(fixture, 40 * MIB), large);
+    ck_assert_uint_eq(wasted_bytes(), 20 * MIB);
+    cushim_mem_heap_abandon(heap());
+    ck_assert_uint_eq(wasted_bytes(), 0);
 }
 
 TEST(reserve_says_how_much_stays_though_nothing_earned_it) {

@@ -114,10 +114,10 @@ static struct peaks run(const struct load *load) {
     return peaks;
 }
 
-/* Beside the blocks, rounded as the driver does, 5/16 of them may be free, and 32 MiB. */
+/* Beside the blocks, rounded as the driver does, 7/16 of them may be free, and 32 MiB. */
 static void check(const struct load *load) {
     struct peaks peaks = run(load);
-    size_t bound_bytes = peaks.cut_bytes + peaks.cut_bytes / 16 * 5 + 32 * mib;
+    size_t bound_bytes = peaks.cut_bytes + peaks.cut_bytes / 16 * 7 + 32 * mib;
     ck_assert_msg(peaks.held_bytes <= bound_bytes,
                   "sizes to %zu MiB: live %zu, held %zu (%.3f), natively %zu",
                   load->largest_bytes / mib, peaks.live_bytes, peaks.held_bytes,
@@ -128,7 +128,7 @@ static const size_t largest_mib[] = {1, 2, 4, 8, 16, 64, 200, 1000};
 enum { N_LARGEST = sizeof largest_mib / sizeof *largest_mib };
 
 /* As RMM's benchmark does it: 16 GiB. */
-TEST(random_allocations_hold_a_third_more_than_lives_at_most) {
+TEST(random_allocations_hold_half_of_what_lives_at_most_beside_it) {
     for (int i = 0; i < N_LARGEST; i++)
         check(&(struct load){whole_mib, largest_mib[i] * mib, 0, 16384 * mib, 30000, 0});
 }

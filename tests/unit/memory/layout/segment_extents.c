@@ -118,18 +118,18 @@ TEST(the_best_fit_of_one_list_is_taken) {
 
 TEST(an_idle_run_serves_within_bounds_and_the_smallest_one_does) {
     enum { MIB = 1 << 20 };
-    static struct cushim_mem_extent idle[3]; /* 64 to 71 MiB share a list */
-    static struct cushim_mem_extents all;
+    struct cushim_mem_extent *idle[3]; /* 64 to 71 MiB share a list */
+    struct cushim_mem_extents all = {0};
     for (size_t i = 0; i < 3; i++) {
-        idle[i].block_bytes = (68 - 2 * i) * MIB;
-        idle[i].n_grains = cushim_mem_grains_of(idle[i].block_bytes);
-        cushim_mem_extents_list(&all, &idle[i]);
+        size_t n_bytes = (68 - 2 * i) * MIB;
+        idle[i] = &cushim_mem_segment_create(&meta, 64 * MIB * (i + 1), n_bytes, true)->first;
+        cushim_mem_extents_list(&all, idle[i]);
     }
-    ck_assert_ptr_eq(cushim_mem_extents_fit(&all, 64 * MIB, 64 * MIB), &idle[2]);
+    ck_assert_ptr_eq(cushim_mem_extents_fit(&all, 64 * MIB, 64 * MIB), idle[2]);
     ck_assert_ptr_null(cushim_mem_extents_fit(&all, 65 * MIB, 65 * MIB));
-    ck_assert_ptr_eq(cushim_mem_extents_fit(&all, 65 * MIB, 66 * MIB), &idle[1]);
-    ck_assert_ptr_eq(cushim_mem_extents_fit(&all, 65 * MIB, 80 * MIB), &idle[1]);
-    ck_assert_ptr_eq(cushim_mem_extents_fit(&all, 50 * MIB, 64 * MIB), &idle[2]);
+    ck_assert_ptr_eq(cushim_mem_extents_fit(&all, 65 * MIB, 66 * MIB), idle[1]);
+    ck_assert_ptr_eq(cushim_mem_extents_fit(&all, 65 * MIB, 80 * MIB), idle[1]);
+    ck_assert_ptr_eq(cushim_mem_extents_fit(&all, 50 * MIB, 64 * MIB), idle[2]);
     ck_assert_ptr_null(cushim_mem_extents_fit(&all, 69 * MIB, 80 * MIB));
 }
 

@@ -3,8 +3,8 @@
  *
  * It checks device memory alone.  While a capture is open nothing is checked; that is counted.
  */
-#ifndef CUSHIM_PRELOAD_CHECK_MODE_H
-#define CUSHIM_PRELOAD_CHECK_MODE_H
+#ifndef CUSHIM_PRELOAD_CHECK_H
+#define CUSHIM_PRELOAD_CHECK_H
 
 #include "memory/special/check.h"
 #include "preload/state/process.h"

@@ -1,4 +1,4 @@
-#include "preload/state/tracing.h"
+#include "preload/observe/tracing.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -16,6 +16,7 @@
 #include "memory/fence/fence.h"
 #include "memory/stats.h"
 #include "preload/resolve/elf.h"
+#include "preload/resolve/resolve.h"
 #include "report/page.h"
 #include "trace/modules.h"
 #include "trace/writer.h"
@@ -69,6 +70,7 @@ static int open_file(const char *folder) {
         .start_ns = cushim_clock_ns(),
         .start_wall_ns = (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec,
         .is_relaxed = wish.is_relaxed,
+        .is_software = cushim_driver_is_software(), /* in a child; else it is not known yet */
         .product = CUSHIM_VERSION_TEXT,
         .next_rank = (uint64_t)(cushim_path_rank() + 1),
         .ranks = ranks > 0 ? (uint64_t)ranks : 0,
@@ -116,6 +118,11 @@ static void begin(void) {
 void cushim_tracing_begin(const struct cushim_tracing_wish *wished) {
     wish = *wished;
     begin();
+}
+
+void cushim_tracing_note_driver(void) {
+    if (cushim_tracing_is_on())
+        atomic_store(&trace.head->is_software, cushim_driver_is_software());
 }
 
 void cushim_tracing_in_child(bool is_fresh) {

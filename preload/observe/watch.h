@@ -6,8 +6,9 @@
 #define CUSHIM_PRELOAD_WATCH_H
 
 #include "memory/heap/heap.h"
-#include "preload/state/sites.h"
-#include "preload/state/tracing.h"
+#include "memory/state/heap_state.h"
+#include "preload/observe/sites.h"
+#include "preload/observe/tracing.h"
 
 /* A heap served a request. */
 static inline void cushim_watch_alloc(const struct cushim_mem_heap *heap,
@@ -36,10 +37,13 @@ static inline void cushim_watch_freed(const struct cushim_watched_free *freed,
         cushim_sites_restore(&freed->site);
 }
 
+/* The options were read, and the check's are in the policy. */
+void cushim_watch_begin(void);
+
+/* In a forked child: it is watched no more, or if it `is_fresh` from the start. */
+void cushim_watch_in_child(bool is_fresh);
+
 /* A context took all blocks of a heap along. */
-static inline void cushim_watch_gone(const struct cushim_mem_heap *heap) {
-    cushim_tracing_gone(heap->stats, heap);
-    cushim_sites_gone(heap);
-}
+void cushim_watch_gone(const struct cushim_mem_heap *heap);
 
 #endif

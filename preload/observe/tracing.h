@@ -35,6 +35,9 @@ void cushim_tracing_begin(const struct cushim_tracing_wish *wished);
 /* In a forked child: the file is the parent's; one that `is_fresh` has its own. */
 void cushim_tracing_in_child(bool is_fresh);
 
+/* The driver is known: the recording says if it is the software device's. */
+void cushim_tracing_note_driver(void);
+
 /* A normal end. */
 void cushim_tracing_end(void);
 

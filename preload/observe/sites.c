@@ -1,4 +1,4 @@
-#include "preload/state/sites.h"
+#include "preload/observe/sites.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "memory/layout/block.h"
 #include "preload/state/live.h"
-#include "preload/state/stack.h"
+#include "preload/observe/stack.h"
 #include "report/site.h"
 
 /* A block that was taken and lives. */

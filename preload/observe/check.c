@@ -1,4 +1,4 @@
-#include "preload/entry/check_mode.h"
+#include "preload/observe/check.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "preload/state/captures.h"
 #include "preload/state/live.h"
 #include "preload/state/process_options.h"
-#include "preload/state/stack.h"
+#include "preload/observe/stack.h"
 #include "report/page_ring.h"
 
 /* Of the options; the order of their words. */

@@ -1,4 +1,4 @@
-#include "preload/state/fork.h"
+#include "preload/resolve/fork.h"
 
 #include <pthread.h>
 #ifdef __SANITIZE_THREAD__

@@ -1,4 +1,4 @@
-#include "preload/state/shortage.h"
+#include "preload/observe/shortage.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -11,8 +11,8 @@
 #include "preload/state/live.h"
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
-#include "preload/state/stack.h"
-#include "preload/state/tracing.h"
+#include "preload/observe/stack.h"
+#include "preload/observe/tracing.h"
 #include "report/page_ring.h"
 #include "report/shortage.h"
 

@@ -1,4 +1,4 @@
-#include "preload/state/stack.h"
+#include "preload/observe/stack.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -1,0 +1,50 @@
+/* The listeners of each event. */
+#include "preload/events.h"
+
+#include "preload/entry/arena_reset.h"
+#include "preload/entry/device_limit.h"
+#include "preload/entry/entry.h"
+#include "preload/entry/foreign.h"
+#include "preload/observe/check.h"
+#include "preload/observe/shortage.h"
+#include "preload/observe/tracing.h"
+#include "preload/observe/watch.h"
+#include "preload/state/contexts.h"
+
+static void configured(void) {
+    cushim_device_limit_configure();
+    cushim_arena_configure();
+    cushim_check_configure();
+    cushim_process.policy.memory_out = cushim_shortage_note;
+    cushim_watch_begin();
+    cushim_process.is_plain = cushim_entry_is_plain();
+}
+
+static void driver_lost(void) {
+    cushim_process_judge_anew();
+    cushim_contexts_gone_all();
+    cushim_foreign_drop_all();
+}
+
+static void context_leaving(CUcontext context) {
+    if (cushim_check_is_on())
+        cushim_check_leave(cushim_contexts_find(context));
+}
+
+static void heap_gone(const struct cushim_mem_heap *heap) {
+    cushim_check_forget(heap);
+    cushim_watch_gone(heap);
+}
+
+const struct cushim_events cushim_events = {
+    .configured = configured,
+    .forked = cushim_watch_in_child,
+    .driver_met = cushim_process_judge_anew,
+    .driver_judged = cushim_tracing_note_driver,
+    .driver_lost = driver_lost,
+    .context_opening = cushim_device_limit_open,
+    .context_leaving = context_leaving,
+    .context_gone = cushim_foreign_drop,
+    .heap_gone = heap_gone,
+    .memory_short = cushim_check_give_back,
+};

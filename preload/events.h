@@ -1,0 +1,51 @@
+/*
+ * Events: what resolve/ and state/ tell the folders above them.
+ *
+ * One constant table holds every listener (events.c), in the order in which they are told.  Events
+ * are rare: no fast path raises one.
+ */
+#ifndef CUSHIM_PRELOAD_EVENTS_H
+#define CUSHIM_PRELOAD_EVENTS_H
+
+#include <stdbool.h>
+
+#include "cuda/types.h"
+
+struct cushim_mem_heap;
+
+struct cushim_events {
+    /* The options were read: once, before cushim is on and any thread allocates. */
+    void (*configured)(void);
+
+    /* This is a forked child.  One that `is_fresh` may use CUDA, because its parent did not. */
+    void (*forked)(bool is_fresh);
+
+    /* A driver was loaded, and is judged at the next need.  Under the lock of the driver's table:
+     * atomics alone. */
+    void (*driver_met)(void);
+
+    /* The driver was judged: it is known if it is the software device's. */
+    void (*driver_judged)(void);
+
+    /* The driver was unloaded, and every context with it. */
+    void (*driver_lost)(void);
+
+    /* A context, which is current, is about to get its heap.  Under the lock of contexts. */
+    void (*context_opening)(struct cushim_cuda *cuda, int device);
+
+    /* A context is about to be destroyed, and its heap still serves. */
+    void (*context_leaving)(CUcontext context);
+
+    /* A context was destroyed. */
+    void (*context_gone)(CUcontext context);
+
+    /* A context took all blocks of a heap along.  Under the lock of contexts. */
+    void (*heap_gone)(const struct cushim_mem_heap *heap);
+
+    /* Memory is short: heaps are about to give back what is idle. */
+    void (*memory_short)(void);
+};
+
+extern const struct cushim_events cushim_events __attribute__((visibility("hidden")));
+
+#endif

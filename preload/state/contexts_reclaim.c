@@ -1,0 +1,66 @@
+/* What all heaps are told, and asked for: effects that the host sees, and their idle memory. */
+#include "copy/ring.h"
+#include "memory/heap/fast.h"
+#include "memory/heap/reclaim.h"
+#include "preload/events.h"
+#include "preload/state/context_heap.h"
+
+void cushim_contexts_note_effects(void) {
+    for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));)
+        cushim_mem_fence_note_effect(each->heap.fence);
+}
+
+/* Heaps of all devices (-1) or of one give back. */
+static size_t give_back(int device, bool is_pinned_too, uint64_t until_ns) {
+    size_t n_bytes = 0;
+    if (cushim_thread.host_function_depth)
+        return 0;
+    cushim_events.memory_short();
+    for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
+        struct cushim_mem_heap *heap = &each->heap;
+        if (!cushim_contexts_hold(heap))
+            continue;
+        if ((heap->kind != CUSHIM_MEM_PINNED || is_pinned_too) &&
+            (device < 0 || heap->device == device))
+            n_bytes += cushim_mem_reclaim_empty(heap, until_ns);
+        cushim_contexts_let(heap);
+    }
+    return n_bytes;
+}
+
+size_t cushim_contexts_make_room(const struct cushim_mem_heap *heap, uint64_t until_ns) {
+    return give_back(heap->device, false, until_ns);
+}
+
+size_t cushim_contexts_give_back(void) {
+    return give_back(-1, false, cushim_mem_reclaim_until());
+}
+
+size_t cushim_contexts_give_back_all(void) {
+    return give_back(-1, true, cushim_mem_reclaim_until()) + cushim_copy_rings_give_back();
+}
+
+void cushim_contexts_give_back_stale(CUcontext synchronised) {
+    if (!cushim_process_is_on() || cushim_thread.host_function_depth)
+        return;
+    for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
+        struct cushim_mem_heap *heap = &each->heap;
+        if (!cushim_mem_fast_is_stale(heap) || !cushim_contexts_hold(heap))
+            continue;
+        uint64_t life = cushim_mem_heap_life(heap);
+        if (life && heap->context == synchronised)
+            cushim_mem_reclaim_shrink(heap, life, 0, true);
+        else if (life)
+            cushim_mem_reclaim_idle(heap, life);
+        cushim_contexts_let(heap);
+    }
+}
+
+size_t cushim_contexts_reusable_bytes(int device) {
+    size_t n_bytes = 0;
+    for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
+        if (each->heap.kind == CUSHIM_MEM_DEVICE && each->heap.device == device)
+            n_bytes += cushim_mem_reclaim_reusable_bytes(&each->heap);
+    }
+    return n_bytes;
+}

@@ -1,0 +1,16 @@
+/* The listeners of each event. */
+#include "companion/events.h"
+
+#include "companion/context/context_stack.h"
+#include "companion/memory/memory.h"
+#include "companion/stream/stream_host.h"
+#include "memory/heap/stream_heap.h"
+
+static void thread_ended(struct cushim_thread *thread) {
+    cushim_stack_thread_ended(thread);
+    cushim_mem_streams_end_thread();
+}
+
+const struct cushim_events cushim_events = {.thread_ended = thread_ended,
+                                            .context_ended = cushim_memory_async_end,
+                                            .fence_host = &cushim_stream_host};

@@ -1,0 +1,25 @@
+/*
+ * Events: what core/ and context/ tell the folders above them.  One constant table has the
+ * listeners (events.c); no fast path raises one.
+ */
+#ifndef CUSHIM_COMPANION_EVENTS_H
+#define CUSHIM_COMPANION_EVENTS_H
+
+struct cushim_context_object;
+struct cushim_mem_stream_host;
+struct cushim_thread;
+
+struct cushim_events {
+    /* A thread that called the library ends.  The listeners make no driver call. */
+    void (*thread_ended)(struct cushim_thread *thread);
+
+    /* A context object is about to be freed; its context is current, or dead. */
+    void (*context_ended)(struct cushim_context_object *context);
+
+    /* No event: whom the engine asks about a context, of which it has the fence. */
+    const struct cushim_mem_stream_host *fence_host;
+};
+
+extern const struct cushim_events cushim_events;
+
+#endif
