@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "cuda/table.h"
 #include "cushim/preload.h"
-#include "memory/heap/heap.h"
+#include "memory/heap.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
 #include "preload/entry/check_mode.h"

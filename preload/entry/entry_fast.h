@@ -1,6 +1,6 @@
 /*
  * The fast path of the entry points: the fast-path guard (cushim_guard) says that no entry point
- * has anything to check, and the thread's cache has the block (memory/heap/fast.h).
+ * has anything to check, and the thread's cache has the block (memory/fast.h).
  *
  * What is served here is counted here; all else goes on to entry.h, which does and counts
  * everything.
@@ -9,7 +9,7 @@
 #define CUSHIM_PRELOAD_ENTRY_FAST_H
 
 #include "cuda/table.h"
-#include "memory/heap/fast.h"
+#include "memory/fast.h"
 #include "preload/entry/entry.h"
 
 /* Was this thread served since a context last went, and is nothing else to be looked at?  Then its

@@ -1,7 +1,7 @@
 #include "preload/entry/memory_kinds.h"
 
 #include "base/log.h"
-#include "memory/heap/heap.h"
+#include "memory/heap.h"
 #include "memory/provider/fill.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/contexts.h"

@@ -45,8 +45,8 @@ AGAINST = {
     "src/companion/context/context.c": ["companion/memory/memory.h", "companion/stream/stream_fence.h"],
     "src/companion/context/context_api.c": ["companion/capture/graph_resources.h", "companion/capture/known_captures.h", "companion/stream/stream_fence.h"],
     "src/companion/core/driver.c": ["companion/context/address_map.h", "companion/context/context.h"],
-    "src/memory/heap/free.c": ["memory/special/graph_resources.h"],
-    "src/memory/heap/heap.c": ["memory/special/graph_resources.h"],
+    "src/memory/free.c": ["memory/special/graph_resources.h"],
+    "src/memory/heap.c": ["memory/special/graph_resources.h"],
     "src/memory/state/heap_state.h": ["memory/special/arena.h"],
     "tools/cushim/doctor/kernels.c": ["kernels/launch/settings.h"],
 }
@@ -228,9 +228,9 @@ def the_page_orders_every_sub_folder():
 
 @tap.test
 def an_include_of_a_later_layer_is_found():
-    for path, name in (("src/base/log.c", "cuda/table.h"), ("src/memory/heap/heap.c", "preload/hooks/hooks_copy.h"),
+    for path, name in (("src/base/log.c", "cuda/table.h"), ("src/memory/heap.c", "preload/hooks/hooks_copy.h"),
                        ("src/include/cushim/x.h", "base/log.h"), ("preload/report/exit.c", "companion/arena/arena.h"),
-                       ("preload/report/exit.c", "kernels/fill/fill.h"), ("src/cuda/load.c", "memory/heap/heap.h"),
+                       ("preload/report/exit.c", "kernels/fill/fill.h"), ("src/cuda/load.c", "memory/heap.h"),
                        ("kernels/softmax/softmax.cu", "kernels/tests/emulator/cuda.h"), ("kernels/rope/x.c", "tools/sim/sim.h"),
                        ("kernels/launch/x.c", "companion/core/driver.h"), ("kernels/launch/x.c", "base/try.h"),
                        ("kernels/device/device.cuh", "kernels/tests/frame/case.h"), ("tools/sim/x.c", "tests/unit/x.h"),
@@ -242,7 +242,7 @@ def an_include_of_a_later_layer_is_found():
 
 @tap.test
 def an_include_against_the_order_inside_a_folder_is_found():
-    for path, name in (("src/memory/layout/block.c", "memory/heap/heap.h"), ("src/memory/stats.h", "memory/layout/block.h"),
+    for path, name in (("src/memory/layout/block.c", "memory/heap.h"), ("src/memory/stats.h", "memory/layout/block.h"),
                        ("src/companion/core/error.c", "companion/pool/pool.h"), ("preload/resolve/route.c", "preload/entry/entry.h"),
                        ("preload/hooks/hooks_set.c", "preload/report/exit.h"), ("kernels/rope/rope.c", "kernels/norm/norm_args.h"),
                        ("kernels/device/math/half.cuh", "kernels/device/row.cuh"), ("kernels/launch/call.c", "kernels/rope/rope_args.h")):
@@ -253,14 +253,14 @@ def an_include_against_the_order_inside_a_folder_is_found():
 
 @tap.test
 def an_exception_that_is_not_needed_is_found():
-    with made_of({"src/memory/heap/heap.c": '#include "memory/layout/block.h"\n'}) as root:
-        assert len(list(faults_of_direction(root, {"src/memory/heap/heap.c": ["memory/layout/block.h"]}))) == 1
+    with made_of({"src/memory/heap.c": '#include "memory/layout/block.h"\n'}) as root:
+        assert len(list(faults_of_direction(root, {"src/memory/heap.c": ["memory/layout/block.h"]}))) == 1
         assert len(list(faults_of_direction(root, {"src/memory/gone.c": ["memory/layout/block.h"]}))) == 1
 
 
 @tap.test
 def an_include_of_an_earlier_layer_is_fine():
-    for path, name in (("src/memory/heap/heap.c", "memory/layout/segment.h"), ("preload/report/exit.c", "memory/stats.h"),
+    for path, name in (("src/memory/heap.c", "memory/layout/segment.h"), ("preload/report/exit.c", "memory/stats.h"),
                        ("preload/report/exit.c", "preload/report/exit.h"), ("tools/cushim/commands/run.c", "base/options.h"),
                        ("tests/unit/x.c", "tools/sim/sim.h"), ("src/base/status.c", "cushim/status.h"),
                        ("kernels/softmax/softmax.cu", "kernels/device/device.cuh"), ("kernels/launch/call.c", "companion/shared.h"),
@@ -274,8 +274,8 @@ def an_include_not_written_from_the_top_is_found():
     with made_of({"docs/examples/x.c": '#include <cushim/cushim.h>\n#include "try.h"\n#include "base/log.h"\n'}) as root:
         assert len(list(faults_of_direction(root))) == 1
     for line in ('#include "heap.h"', '#include "../heap/heap.h"', "#include <cushim/status.h>",
-                 '# include "other/heap.h"', '#include "src/memory/heap/heap.h"'):
-        with made_of({"src/memory/heap/heap.c": line + "\n"}) as root:
+                 '# include "other/heap.h"', '#include "src/memory/heap.h"'):
+        with made_of({"src/memory/heap.c": line + "\n"}) as root:
             assert len(list(faults_of_direction(root))) == 1, line
 
 

@@ -7,10 +7,10 @@
 #include <utlist.h>
 
 #include "base/bits.h"
-#include "memory/heap/reclaim.h"
+#include "memory/reclaim.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
-#include "memory/heap/heap.h"
+#include "memory/heap.h"
 
 enum {
     N_GUARD = CUSHIM_MEM_GUARD_BYTES,

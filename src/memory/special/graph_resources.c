@@ -3,7 +3,7 @@
 #include "cuda/current_context.h"
 #include "memory/state/heap_state.h"
 #include "memory/state/segments.h"
-#include "memory/heap/heap.h"
+#include "memory/heap.h"
 
 /* One block, in pieces of its heap's descriptor memory. */
 struct cushim_mem_held {

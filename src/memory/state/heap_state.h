@@ -1,6 +1,6 @@
 /*
  * What a heap holds: for the files of the allocator, and for the fast paths, which read it inline.
- * All others pass a heap by pointer (memory/heap/heap.h), and are not compiled anew when a field
+ * All others pass a heap by pointer (memory/heap.h), and are not compiled anew when a field
  * changes.
  *
  * Lock: `lock` guards everything behind it; no driver call that can block is made under it.

@@ -5,9 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "memory/heap/reclaim.h"
+#include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
-#include "memory/heap/heap.h"
+#include "memory/heap.h"
 #include "tests/unit/memory/cache/crowd_fixture.h"
 #include "tests/unit/suite.h"
 

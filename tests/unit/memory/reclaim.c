@@ -1,13 +1,13 @@
 /* What happens when memory is out: steps, in order, and what is said at the end. */
-#include "memory/heap/reclaim.h"
+#include "memory/reclaim.h"
 
 #include <string.h>
 
 #include "base/log.h"
 #include "memory/state/heap_state.h"
-#include "memory/heap/heap.h"
+#include "memory/heap.h"
 #include "tests/unit/base/stderr.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20 };

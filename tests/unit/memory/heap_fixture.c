@@ -1,4 +1,4 @@
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "tests/unit/memory/heap_fixture.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -7,12 +7,12 @@
 #include "cuda/translate.h"
 #include "memory/layout/chunk.h"
 
-#include "memory/heap/reclaim.h"
-#include "memory/heap/fast.h"
+#include "memory/reclaim.h"
+#include "memory/fast.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 #include "memory/cache/cache.h"
-#include "memory/heap/heap.h"
+#include "memory/heap.h"
 #include "memory/state/deferred.h"
 
 atomic_int fixture_pass;

@@ -1,9 +1,9 @@
-#include "memory/heap/fast.h"
+#include "memory/fast.h"
 
 #include "base/clock.h"
 #include "memory/cache/cache.h"
-#include "memory/heap/reclaim.h"
-#include "memory/heap/heap.h"
+#include "memory/reclaim.h"
+#include "memory/heap.h"
 
 #define NOINLINE __attribute__((noinline))
 

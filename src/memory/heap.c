@@ -1,4 +1,4 @@
-#include "memory/heap/heap.h"
+#include "memory/heap.h"
 
 #include <string.h>
 
@@ -10,8 +10,8 @@
 #include "memory/cache/cache.h"
 #include "memory/state/heap_state.h"
 #include "memory/special/graph_resources.h"
-#include "memory/heap/reclaim.h"
-#include "memory/heap/fast.h"
+#include "memory/reclaim.h"
+#include "memory/fast.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/segments.h"
 

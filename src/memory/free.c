@@ -3,13 +3,13 @@
 #include "cuda/translate.h"
 #include "cuda/table.h"
 #include "memory/cache/cache.h"
-#include "memory/heap/reclaim.h"
+#include "memory/reclaim.h"
 #include "memory/special/graph_resources.h"
-#include "memory/heap/fast.h"
+#include "memory/fast.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/segments.h"
 #include "memory/state/heap_state.h"
-#include "memory/heap/heap.h"
+#include "memory/heap.h"
 
 /* One free under way. */
 struct freeing {

@@ -1,11 +1,11 @@
 /* Frees in stream order: the block waits for its event, the caller for nothing. */
-#include "memory/heap/heap.h"
+#include "memory/heap.h"
 #include "memory/state/heap_state.h"
 
 #include <string.h>
 
 #include "cuda/table.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 static struct fixture *fixture;
