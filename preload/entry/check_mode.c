@@ -4,7 +4,8 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "memory/heap.h"
+#include "memory/alloc.h"
+#include "memory/free.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
 #include "preload/state/live.h"

@@ -9,7 +9,8 @@
 #define CUSHIM_PRELOAD_ENTRY_FAST_H
 
 #include "cuda/table.h"
-#include "memory/fast.h"
+#include "memory/alloc.h"
+#include "memory/free.h"
 #include "preload/entry/entry.h"
 
 /* Was this thread served since a context last went, and is nothing else to be looked at?  Then its

@@ -1,6 +1,8 @@
 #include "preload/entry/memory_kinds.h"
 
 #include "base/log.h"
+#include "memory/alloc.h"
+#include "memory/free.h"
 #include "memory/heap.h"
 #include "memory/provider/fill.h"
 #include "memory/state/heap_state.h"

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "copy/ring.h"
 #include "cuda/table.h"
-#include "memory/fast.h"
+#include "memory/heap.h"
 #include "memory/reclaim.h"
 #include "memory/provider/provider.h"
 #include "memory/state/heap_state.h"

@@ -5,7 +5,7 @@
 #ifndef CUSHIM_PRELOAD_WATCH_H
 #define CUSHIM_PRELOAD_WATCH_H
 
-#include "memory/heap.h"
+#include "memory/alloc.h"
 #include "preload/state/sites.h"
 #include "preload/state/tracing.h"
 

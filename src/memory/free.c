@@ -1,15 +1,160 @@
 /* How a heap takes blocks back: at once behind a wait (exact), or without one (relaxed). */
+#include "memory/free.h"
+
+#include "base/clock.h"
 #include "cuda/current_context.h"
-#include "cuda/translate.h"
 #include "cuda/table.h"
+#include "cuda/translate.h"
 #include "memory/cache/cache.h"
+#include "memory/heap.h"
 #include "memory/reclaim.h"
 #include "memory/special/graph_resources.h"
-#include "memory/fast.h"
 #include "memory/state/free_lists.h"
-#include "memory/state/segments.h"
 #include "memory/state/heap_state.h"
-#include "memory/heap.h"
+#include "memory/state/segments.h"
+
+#define NOINLINE __attribute__((noinline))
+
+/* ---- the fast path ---- */
+
+static CUresult end_waited(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
+                           uint64_t life, size_t asked_bytes, CUresult answer);
+
+/* Take the cache that the thread used last, where it is that of a heap. */
+static inline bool take(struct cushim_mem_cache *cache, const struct cushim_mem_heap *heap,
+                        uint64_t life) {
+    return atomic_load_explicit(&cache->heap, memory_order_relaxed) == heap &&
+           cushim_mem_cache_take_again(cache, life);
+}
+
+static void NOINLINE shrink_if_stale(struct cushim_mem_heap *heap) {
+    uint64_t life = cushim_mem_heap_life(heap);
+    if (life && cushim_mem_fast_is_stale(heap))
+        cushim_mem_reclaim_shrink(heap, life, cushim_mem_fence_tag(heap->fence), false);
+}
+
+static inline void end(struct cushim_mem_heap *heap) {
+    if (atomic_load_explicit(&heap->has_slack, memory_order_relaxed))
+        shrink_if_stale(heap);
+}
+
+/*
+ * The slab that a block may begin in at an address.  The page map has those that have the page
+ * alone.  Where a block of a page or more begins with the page it is no other's, so large blocks
+ * are told at once; of the smaller ones few take the slow path for it.
+ */
+static inline struct cushim_mem_extent *slab_at(struct cushim_mem_blocks *blocks,
+                                                uint64_t address) {
+    struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&blocks->map, address);
+    return slab || address % CUSHIM_MEM_PAGE_BYTES == 0 ? slab
+                                                        : cushim_mem_blocks_slab(blocks, address);
+}
+
+/*
+ * The block that starts at an address, where it is one of a slab, of a heap whose frees of that
+ * entry are this simple: what the table of blocks says of it, in fewer steps.  Whether it is LIVE
+ * the exchange will tell.
+ */
+static inline bool find(struct cushim_mem_blocks *blocks, uint64_t address,
+                        enum cushim_mem_free_entry entry, struct cushim_mem_lookup *lookup) {
+    struct cushim_mem_extent *slab = slab_at(blocks, address);
+    if (!slab || atomic_load_explicit(&slab->kind, memory_order_acquire) != CUSHIM_MEM_EXTENT_SLAB)
+        return false;
+    lookup->segment = slab->segment;
+    const struct cushim_mem_heap *heap = lookup->segment->heap;
+    return cushim_mem_blocks_find_in_slab(lookup->segment, slab, address, lookup) &&
+           lookup->base == address && heap->quick_entry == entry &&
+           !cushim_mem_heap_has_unheld(heap);
+}
+
+/*
+ * The cache being taken: the block goes there, if there is room and no fence is due.  LIVE ->
+ * DEFERRED as in release.c: of several threads that free it one gets it, and the epoch is read
+ * behind that exchange.  Where a fence was made since the look, the block is counted for the epoch
+ * before.
+ */
+static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_fence *fence,
+                        const struct cushim_mem_lookup *lookup) {
+    struct cushim_mem_cache_bucket *bucket = &cache->buckets[lookup->ref.extent->class_index];
+    struct cushim_mem_unfenced *unfenced = &cache->unfenced;
+    size_t asked_bytes = atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed);
+    uint32_t live = CUSHIM_MEM_LIVE;
+    cushim_mem_deferred_batch_turn(unfenced, cushim_mem_fence_tag(fence), cache->limit_bytes);
+    size_t unfenced_bytes =
+        unfenced->n_bytes + cushim_mem_deferred_batch_weight(asked_bytes, cache->limit_bytes);
+    if (unfenced_bytes >= unfenced->due_bytes || !cushim_mem_cache_has_room(cache, bucket) ||
+        !atomic_compare_exchange_strong(&lookup->meta->state, &live, CUSHIM_MEM_DEFERRED))
+        return false;
+    unfenced->n_bytes = unfenced_bytes;
+    cushim_mem_cache_put(cache, bucket, lookup->meta, lookup->base, cushim_mem_fence_tag(fence));
+    /* as it is now: the block need not be the one looked up */
+    asked_bytes = atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed);
+    cushim_mem_cache_count_free(cache, asked_bytes, lookup->block_bytes);
+    return true;
+}
+
+/* The cache being taken, all work on the block over: it is free from here on, if it fits. */
+static inline bool give_proven(struct cushim_mem_cache *cache,
+                               const struct cushim_mem_lookup *lookup, size_t asked_bytes) {
+    struct cushim_mem_cache_bucket *bucket = &cache->buckets[lookup->ref.extent->class_index];
+    if (!cushim_mem_cache_has_room(cache, bucket))
+        return false;
+    cushim_mem_cache_put(cache, bucket, lookup->meta, lookup->base, 0);
+    atomic_store_explicit(&lookup->meta->state, CUSHIM_MEM_FREE, memory_order_release);
+    cushim_mem_cache_count_free(cache, asked_bytes, lookup->block_bytes);
+    return true;
+}
+
+bool cushim_mem_fast_release(struct cushim_mem_blocks *blocks, uint64_t address,
+                             enum cushim_mem_free_entry entry) {
+    struct cushim_mem_lookup lookup;
+    if (!find(blocks, address, entry, &lookup))
+        return false;
+    struct cushim_mem_heap *heap = lookup.segment->heap;
+    if (cushim_mem_fence_effect(heap->fence))
+        return false;
+    struct cushim_mem_cache *cache = cushim_mem_cache_recent;
+    if (!take(cache, heap, cushim_mem_heap_life(heap)))
+        return false;
+    bool is_given = give(cache, heap->fence, &lookup);
+    cushim_mem_cache_leave(cache);
+    if (is_given)
+        end(heap);
+    return is_given;
+}
+
+/*
+ * Claim, wait, give.  Once it is claimed there is no way back: the context may go during the wait,
+ * and a block of the next life may start at that address.  So the life is read before the claim,
+ * the cache taken is of that life, and all else ends as the slow path does.  Where blocks
+ * are deferred the slow path closes an epoch, so that its wait is theirs as well.
+ */
+int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *blocks, uint64_t address,
+                                        enum cushim_mem_free_entry entry) {
+    struct cushim_mem_lookup lookup;
+    uint32_t live = CUSHIM_MEM_LIVE;
+    CUresult answer;
+    if (!find(blocks, address, entry, &lookup))
+        return CUSHIM_MEM_FAST_DECLINED;
+    struct cushim_mem_heap *heap = lookup.segment->heap;
+    uint64_t life = cushim_mem_heap_life(heap);
+    if (!life || atomic_load_explicit(&heap->deferred.n_rows, memory_order_relaxed) ||
+        !atomic_compare_exchange_strong(&lookup.meta->state, &live, CUSHIM_MEM_DEFERRED))
+        return CUSHIM_MEM_FAST_DECLINED;
+    size_t asked_bytes = atomic_load_explicit(&lookup.meta->asked_bytes, memory_order_relaxed);
+    bool is_over = cushim_mem_fence_wait(heap->fence, heap->stats, &answer) == CUSHIM_OK;
+    struct cushim_mem_cache *cache = cushim_mem_cache_recent;
+    bool is_taken = is_over && take(cache, heap, life);
+    bool is_given = is_taken && give_proven(cache, &lookup, asked_bytes);
+    if (is_taken)
+        cushim_mem_cache_leave(cache);
+    if (!is_given)
+        return (int)end_waited(heap, &lookup, life, asked_bytes, answer);
+    end(heap);
+    return CUDA_SUCCESS;
+}
+
+/* ---- the slow path ---- */
 
 /* One free under way. */
 struct freeing {
@@ -286,11 +431,13 @@ static bool is_as_found(const struct freeing *freeing) {
            now.meta == lookup->meta && now.ref.extent == lookup->ref.extent;
 }
 
-/* ---- the public face ---- */
-
-CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *heap,
-                                    const struct cushim_mem_lookup *lookup, uint64_t life,
-                                    size_t asked_bytes, CUresult answer) {
+/*
+ * The last part of a fast free behind a wait: the block is DEFERRED, of a heap of that life, and
+ * the wait ended with `answer`.  Its cell may be another's by now: asked_bytes are what it had
+ * before. Returns the answer of the free.
+ */
+static CUresult end_waited(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
+                           uint64_t life, size_t asked_bytes, CUresult answer) {
     struct freeing freeing = {
         .heap = heap,
         .lookup = lookup,
@@ -306,6 +453,8 @@ CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *heap,
         end_wait(&freeing);
     return answer;
 }
+
+/* ---- the public face ---- */
 
 enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *heap,
                                          const struct cushim_mem_lookup *lookup) {
@@ -323,28 +472,6 @@ static enum cushim_status release_uncached(const struct freeing *freeing, const 
         return end_refused(freeing);
     count_apart(freeing);
     return CUSHIM_OK;
-}
-
-void cushim_mem_heap_retire_segment(struct cushim_mem_heap *heap,
-                                    struct cushim_mem_segment *segment) {
-    pthread_mutex_lock(&heap->lock);
-    if (segment->heap == heap && segment->generation == atomic_load(&heap->generation))
-        cushim_mem_free_lists_retire(heap, segment);
-    pthread_mutex_unlock(&heap->lock);
-}
-
-void cushim_mem_heap_show(struct cushim_mem_heap *heap, uint64_t address) {
-    pthread_mutex_lock(&heap->lock);
-    cushim_mem_free_lists_show(heap, address);
-    pthread_mutex_unlock(&heap->lock);
-}
-
-bool cushim_mem_heap_is_uncached(const struct cushim_mem_heap *heap,
-                                 const struct cushim_mem_segment *segment) {
-    if (atomic_load_explicit(&segment->is_retired, memory_order_relaxed))
-        return cushim_mem_segment_is_one_block(segment);
-    return segment->is_dedicated &&
-           atomic_load_explicit(&heap->policy->is_dedicated_uncached, memory_order_relaxed);
 }
 
 enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *heap,

@@ -2,22 +2,12 @@
 
 #include <string.h>
 
-#include "base/bits.h"
 #include "base/clock.h"
-#include "base/try.h"
 #include "cuda/translate.h"
-#include "cuda/table.h"
 #include "memory/cache/cache.h"
-#include "memory/state/heap_state.h"
-#include "memory/special/graph_resources.h"
-#include "memory/reclaim.h"
-#include "memory/fast.h"
 #include "memory/state/free_lists.h"
+#include "memory/state/heap_state.h"
 #include "memory/state/segments.h"
-
-/* So many fences for less than may wait cost what an allocation of the driver does; where it
- * refused one, many more. */
-enum { EARLY = 32, LATE = -16384, SHORT_SHARE = 16 };
 
 /* Is a small block nothing but a block? */
 static bool is_plain(const struct cushim_mem_heap *heap) {
@@ -92,67 +82,7 @@ void cushim_mem_heap_note_damage(struct cushim_mem_heap *heap, CUresult answer) 
     }
 }
 
-/* ---- serving ---- */
-
-/* A request on its way through the stages. */
-struct attempt {
-    struct cushim_mem_heap *heap;
-    uint64_t life;
-    size_t n_bytes;
-    bool is_small, is_relaxed;
-    bool should_grow;      /* rather than make one more fence for a few blocks */
-    bool has_others;       /* deferred blocks of other sizes are worth a fence */
-    bool has_lines;        /* blocks that were freed in stream order may be over */
-    bool is_over;          /* they are over; if they are no use, their limit begins anew */
-    bool has_rotated;      /* enough of the class is deferred: prove it over before taking more */
-    uint64_t deferred_tag; /* of the block that could be had next; 0: none is deferred */
-    struct cushim_mem_block *block;
-};
-
-/* Without a cache. */
-static void count_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
-                         const struct cushim_mem_block *block) {
-    cushim_mem_stats_add(&stats->n_requests, 1);
-    cushim_mem_stats_add(block->is_hit ? &stats->n_hits : &stats->n_misses, 1);
-    cushim_mem_stats_add(&stats->requested_bytes, asked_bytes);
-    cushim_mem_stats_add(&stats->block_bytes, block->block_bytes);
-    cushim_mem_stats_grow_live(stats, asked_bytes);
-}
-
-/* Hand a block out: from here on it is LIVE.  `cache` is taken, or NULL. */
-static void hand_out(const struct attempt *attempt, struct cushim_mem_cache *cache,
-                     struct cushim_mem_block_meta *meta, uint64_t address, size_t block_bytes) {
-    struct cushim_mem_block *block = attempt->block;
-    size_t guard_bytes = attempt->heap->guard_bytes;
-    size_t asked_bytes = attempt->n_bytes - 2 * guard_bytes;
-    block->address = address + guard_bytes;
-    block->block_bytes = block_bytes;
-    atomic_store_explicit(&meta->asked_bytes, asked_bytes, memory_order_relaxed);
-    atomic_store_explicit(&meta->state, CUSHIM_MEM_LIVE, memory_order_release);
-    if (cache)
-        cushim_mem_cache_count_obtain(cache, asked_bytes, block_bytes, block->is_hit);
-    else
-        count_shared(attempt->heap->stats, asked_bytes, block);
-}
-
-static void hand_out_place(const struct attempt *attempt, struct cushim_mem_cache *cache,
-                           const struct cushim_mem_blockref *ref, size_t block_bytes) {
-    struct cushim_mem_extent *extent = ref->extent;
-    hand_out(attempt, cache, &extent->cells[ref->index],
-             cushim_mem_extent_address(extent) + ref->index * extent->block_bytes, block_bytes);
-}
-
-/* The same, counted in the cache where that is to be had. */
-static void take_cache_and_hand_out(const struct attempt *attempt,
-                                    const struct cushim_mem_blockref *ref, size_t block_bytes) {
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(attempt->heap, attempt->life);
-    hand_out_place(attempt, cache, ref, block_bytes);
-    if (cache)
-        cushim_mem_cache_leave(cache);
-}
-
-/* Under the lock, without a driver call: blocks whose epoch is done. */
-static void give_done(struct cushim_mem_heap *heap) {
+void cushim_mem_heap_give_done(struct cushim_mem_heap *heap) {
     struct cushim_mem_blockref ref;
     uint64_t done = cushim_mem_fence_done(heap->fence);
     while (cushim_mem_deferred_take(&heap->deferred, &heap->meta, done, &ref))
@@ -161,321 +91,37 @@ static void give_done(struct cushim_mem_heap *heap) {
 
 void cushim_mem_heap_give_deferred(struct cushim_mem_heap *heap) {
     struct cushim_mem_blockref ref;
-    give_done(heap);
+    cushim_mem_heap_give_done(heap);
     while (cushim_mem_deferred_take_on(&heap->deferred, &heap->meta, heap->cuda, &ref))
         cushim_mem_free_lists_give(heap, &ref);
 }
 
-/* From the cache; else notes what is deferred there. */
-static bool serve_from_cache(struct attempt *attempt, struct cushim_mem_cache *cache) {
-    unsigned class_index = cushim_mem_sizeclass_of(attempt->n_bytes);
-    uint64_t done = attempt->is_relaxed ? cushim_mem_fence_done(attempt->heap->fence) : UINT64_MAX;
-    struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
-    if (slot) {
-        hand_out(attempt, cache, slot->meta, slot->address,
-                 cache->buckets[class_index].block_bytes);
-        return true;
-    }
-    attempt->deferred_tag = cushim_mem_cache_oldest_tag(cache, class_index);
-    attempt->has_rotated = cushim_mem_cache_has_rotated(cache, class_index);
-    return false;
+bool cushim_mem_fast_is_stale(const struct cushim_mem_heap *heap) {
+    const uint64_t recent_ns = 1000000000;
+    return atomic_load_explicit(&heap->has_slack, memory_order_relaxed) &&
+           cushim_clock_coarse_ns() -
+                   atomic_load_explicit(&heap->recent_since_ns, memory_order_relaxed) >=
+               recent_ns;
 }
 
-/*
- * Under the lock: all blocks that would serve are deferred, but not as many as may wait for a
- * fence. A fence for these is cheap beside the driver's allocation, until there were EARLY of them.
- */
-static bool wants_more(const struct attempt *attempt, const struct cushim_mem_cache *cache) {
-    struct cushim_mem_heap *heap = attempt->heap;
-    bool is_of_cache = attempt->is_small && cache;
-    size_t most_bytes = cushim_mem_deferred_batch_bytes(heap);
-    size_t limit_bytes = is_of_cache ? cache->limit_bytes - cache->limit_bytes / 4
-                                     : cushim_mem_deferred_batch_limit(heap, most_bytes);
-    size_t waiting_bytes = is_of_cache ? cache->cached_bytes : (size_t)heap->deferred.n_bytes;
-    bool is_short = heap->watermark.device_free_bytes < heap->watermark.device_bytes / SHORT_SHARE;
-    return most_bytes && !heap->policy->has_keep && !is_short &&
-           waiting_bytes + attempt->n_bytes <= limit_bytes && ++heap->n_early >= EARLY;
-}
-
-/* Under the lock: nothing serves.  Why not, and what to do? */
-static void note_miss(struct attempt *attempt, struct cushim_mem_cache *cache, bool is_proven) {
-    struct cushim_mem_heap *heap = attempt->heap;
-    attempt->has_lines = heap->deferred.lines != NULL;
-    if (!attempt->deferred_tag && heap->deferred.first)
-        attempt->deferred_tag = cushim_mem_deferred_tag_of(&heap->deferred, attempt->n_bytes);
-    if (attempt->deferred_tag) {
-        attempt->should_grow = !is_proven && wants_more(attempt, cache);
-    } else if (attempt->is_over) {
-        cushim_mem_deferred_batch_begin(heap, 0);
-        if (cache)
-            cushim_mem_cache_give_done(cache, cushim_mem_fence_done(heap->fence));
-    } else if (attempt->is_relaxed) {
-        attempt->has_others = cushim_mem_deferred_batch_is_much(
-            heap, heap->deferred.n_bytes + (cache ? cache->cached_bytes : 0));
-    }
-}
-
-/* From the free lists, and a few more for the cache (NULL: none). */
-static enum cushim_status serve_from_free_lists(struct attempt *attempt,
-                                                struct cushim_mem_cache *cache, bool is_proven) {
-    struct cushim_mem_heap *heap = attempt->heap;
-    struct cushim_mem_blockref ref;
-    if (!cushim_mem_heap_lock_life(heap, attempt->life))
-        return CUSHIM_STATE;
-    if (heap->deferred.first)
-        give_done(heap);
-    bool is_taken = cushim_mem_free_lists_take(heap, attempt->n_bytes, &ref);
-    if (is_taken && cache && attempt->is_small)
-        cushim_mem_cache_refill(cache, ref.extent->class_index);
-    if (!is_taken)
-        note_miss(attempt, cache, is_proven);
-    pthread_mutex_unlock(&heap->lock);
-    if (!is_taken)
-        return CUSHIM_NOTFOUND;
-    hand_out_place(attempt, cache, &ref, ref.extent->block_bytes);
-    return CUSHIM_OK;
-}
-
-/* Cache, then free lists; these not before a class that has rotated was proven over. */
-static enum cushim_status serve(struct attempt *attempt, bool is_proven) {
-    enum cushim_status status = CUSHIM_NOTFOUND;
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(attempt->heap, attempt->life);
-    attempt->has_rotated = attempt->should_grow = false;
-    attempt->has_others = attempt->has_lines = false;
-    attempt->deferred_tag = 0;
-    if (cache && attempt->is_small && serve_from_cache(attempt, cache))
-        status = CUSHIM_OK;
-    else if (is_proven || !attempt->has_rotated)
-        status = serve_from_free_lists(attempt, cache, is_proven);
-    if (cache)
-        cushim_mem_cache_leave(cache);
-    return status;
-}
-
-/*
- * Without a wait: what is deferred serves, where it can be proven over.  Where much of other sizes
- * is, all of it is proven.  If that is no help its limit begins anew, and memory is fetched all the
- * same: who does ask for these sizes again would else lack it for good, and be here at every turn.
- * On a device that is behind nothing is over, nothing is waited for, and the sizes are not to
- * blame.
- */
-static enum cushim_status serve_deferred(struct attempt *attempt) {
-    struct cushim_mem_heap *heap = attempt->heap;
-    uint64_t tag = attempt->has_others ? cushim_mem_fence_tag(heap->fence) : attempt->deferred_tag;
-    CUresult answer;
-    if (!tag && !attempt->has_lines)
-        return CUSHIM_NOTFOUND;
-    if (tag) {
-        bool is_over = cushim_mem_deferred_batch_prove(heap, tag, &answer);
-        attempt->is_over = is_over && attempt->has_others;
-        cushim_mem_heap_note_damage(heap, answer);
-        if (!cushim_mem_heap_life(heap))
-            return CUSHIM_STATE;
-    }
-    if (attempt->has_lines) {
-        pthread_mutex_lock(&heap->lock);
-        cushim_mem_heap_give_deferred(heap);
-        pthread_mutex_unlock(&heap->lock);
-    }
-    enum cushim_status status = serve(attempt, true);
-    attempt->is_over = false;
-    return status;
-}
-
-static bool begin(struct attempt *attempt, struct cushim_mem_heap *heap, size_t n_bytes,
-                  struct cushim_mem_block *block) {
-    if (__builtin_add_overflow(n_bytes, 2 * heap->guard_bytes, &n_bytes))
-        n_bytes = SIZE_MAX; /* which no driver has */
-    *attempt = (struct attempt){
-        .heap = heap,
-        .life = cushim_mem_heap_life(heap),
-        .n_bytes = n_bytes,
-        .is_small = n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES &&
-                    !cushim_mem_free_lists_is_dedicated(heap, n_bytes),
-        .is_relaxed = heap->policy->is_relaxed,
-        .block = block,
-    };
-    block->is_hit = true;
-    return attempt->life != 0;
-}
-
-/* From the arena; CUSHIM_NOTSUPPORTED where the heap itself is to serve. */
-static enum cushim_status serve_from_arena(struct attempt *attempt, bool may_fetch) {
-    struct cushim_mem_heap *heap = attempt->heap;
-    struct cushim_mem_blockref ref;
-    if (!heap->policy->arena_bytes)
-        return CUSHIM_NOTSUPPORTED;
-    enum cushim_status status = cushim_mem_arena_take(heap, attempt->life, attempt->n_bytes,
-                                                      may_fetch, &ref, &attempt->block->is_hit);
-    if (status != CUSHIM_OK)
-        return status;
-    take_cache_and_hand_out(attempt, &ref,
-                            cushim_rounded(attempt->n_bytes, CUSHIM_MEM_GRAIN_BYTES));
-    cushim_mem_stats_add(&heap->stats->n_arena, 1);
-    return CUSHIM_OK;
-}
-
-static bool obtain_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
-                           struct cushim_mem_block *block) {
-    bool may_be = n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES && is_plain(heap);
-    block->address = may_be ? cushim_mem_fast_obtain(heap, n_bytes) : 0;
-    if (!block->address)
-        return false;
-    block->block_bytes = cushim_mem_sizeclass_bytes(cushim_mem_sizeclass_of(n_bytes));
-    block->is_hit = true;
-    return true;
-}
-
-enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *heap, size_t n_bytes,
-                                              struct cushim_mem_block *block) {
-    struct attempt attempt;
-    if (obtain_at_once(heap, n_bytes, block))
-        return CUSHIM_OK;
-    if (!begin(&attempt, heap, n_bytes, block))
-        return CUSHIM_STATE;
-    enum cushim_status status = serve_from_arena(&attempt, false);
-    if (status != CUSHIM_NOTSUPPORTED)
-        return status;
-    status = serve(&attempt, false);
-    return status == CUSHIM_NOTFOUND && attempt.deferred_tag && !attempt.should_grow
-               ? serve_deferred(&attempt)
-               : status;
-}
-
-/* ---- growing ---- */
-
-/* The heap would pass its watermark: give back what is free; where that would wait the next free
- * does. */
-static void make_way(struct cushim_mem_heap *heap, size_t n_bytes, size_t segment_bytes) {
+void cushim_mem_heap_retire_segment(struct cushim_mem_heap *heap,
+                                    struct cushim_mem_segment *segment) {
     pthread_mutex_lock(&heap->lock);
-    size_t bound_bytes = cushim_mem_watermark_with(heap, n_bytes);
-    bool is_over = heap->held_bytes + segment_bytes > bound_bytes && heap->free_segment_bytes;
+    if (segment->heap == heap && segment->generation == atomic_load(&heap->generation))
+        cushim_mem_free_lists_retire(heap, segment);
     pthread_mutex_unlock(&heap->lock);
-    if (is_over)
-        cushim_mem_reclaim_quietly(heap, cushim_less(bound_bytes, segment_bytes));
 }
 
-/* The bytes to ask the driver for; 0: rounded past what there is. */
-static size_t segment_bytes_for(const struct cushim_mem_heap *heap, size_t n_bytes,
-                                bool is_dedicated) {
-    size_t rounded_bytes = cushim_mem_provider_round(heap->provider, n_bytes);
-    if (!is_dedicated && !cushim_round_up(n_bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES, &rounded_bytes))
-        return 0;
-    return rounded_bytes < n_bytes ? 0 : rounded_bytes;
-}
-
-static enum cushim_status fetch_and_enter(struct cushim_mem_heap *heap, uint64_t life,
-                                          size_t segment_bytes, bool is_dedicated,
-                                          struct cushim_mem_extent **extent) {
-    uint64_t base;
-    CUSHIM_TRY(cushim_mem_segments_fetch(heap, segment_bytes, &base));
-    if (!cushim_mem_heap_lock_life(heap, life))
-        return CUSHIM_STATE;
-    if ((*extent = cushim_mem_segments_enter(heap, base, segment_bytes, is_dedicated)))
-        return CUSHIM_OK;
-    pthread_mutex_unlock(&heap->lock);
-    cushim_mem_segments_put_back(heap, base, segment_bytes);
-    return CUSHIM_NOMEM;
-}
-
-enum cushim_status cushim_mem_heap_grow(struct cushim_mem_heap *heap, uint64_t life, size_t n_bytes,
-                                        bool is_dedicated, struct cushim_mem_extent **extent) {
-    size_t segment_bytes = segment_bytes_for(heap, n_bytes, is_dedicated);
-    if (!segment_bytes)
-        return CUSHIM_NOMEM;
-    cushim_mem_watermark_ask(heap);
-    make_way(heap, n_bytes, segment_bytes);
-    atomic_fetch_add(&cushim_mem_transits.n_begun, 1);
-    enum cushim_status status = fetch_and_enter(heap, life, segment_bytes, is_dedicated, extent);
-    atomic_fetch_add(&cushim_mem_transits.n_ended, 1);
-    return status;
-}
-
-enum cushim_status cushim_mem_heap_take(struct cushim_mem_heap *heap, uint64_t life, size_t n_bytes,
-                                        struct cushim_mem_blockref *ref) {
-    bool is_own = cushim_mem_free_lists_is_dedicated(heap, n_bytes);
-    ref->index = 0;
-    CUSHIM_TRY(cushim_mem_heap_grow(heap, life, n_bytes, is_own, &ref->extent));
-    /* fails when host memory for descriptors is out */
-    if (is_own || cushim_mem_free_lists_take(heap, n_bytes, ref))
-        return CUSHIM_OK;
-    pthread_mutex_unlock(&heap->lock);
-    return CUSHIM_NOMEM;
-}
-
-static enum cushim_status grow(const struct attempt *attempt) {
-    struct cushim_mem_heap *heap = attempt->heap;
-    struct cushim_mem_blockref ref;
-    CUSHIM_TRY(cushim_mem_heap_take(heap, attempt->life, attempt->n_bytes, &ref));
-    pthread_mutex_unlock(&heap->lock);
-    attempt->block->is_hit = false;
-    take_cache_and_hand_out(attempt, &ref, ref.extent->block_bytes);
-    return CUSHIM_OK;
-}
-
-static void count_early_from(struct cushim_mem_heap *heap, int n_early) {
+void cushim_mem_heap_show(struct cushim_mem_heap *heap, uint64_t address) {
     pthread_mutex_lock(&heap->lock);
-    heap->n_early = n_early;
+    cushim_mem_free_lists_show(heap, address);
     pthread_mutex_unlock(&heap->lock);
 }
 
-/* Fresh memory beside what is deferred; where the driver has none that has to do. */
-static enum cushim_status serve_fresh(struct attempt *attempt) {
-    count_early_from(attempt->heap, 0); /* first: one of several threads */
-    if (grow(attempt) == CUSHIM_OK)
-        return CUSHIM_OK;
-    count_early_from(attempt->heap, LATE);
-    attempt->block->is_hit = true;
-    return CUSHIM_NOTFOUND;
-}
-
-/* May more be fetched while so much is deferred? */
-static bool is_within_budget(struct cushim_mem_heap *heap) {
-    pthread_mutex_lock(&heap->lock);
-    bool is_within = heap->deferred.n_bytes < cushim_most(cushim_mem_watermark_step_bytes(heap),
-                                                          CUSHIM_MEM_HEAP_DEFERRED_BYTES);
-    pthread_mutex_unlock(&heap->lock);
-    return is_within;
-}
-
-/* Wait a moment for the epoch `tag`; true where a block may be free now. */
-static bool wait_for(const struct attempt *attempt, uint64_t tag) {
-    struct cushim_mem_heap *heap = attempt->heap;
-    CUresult answer;
-    enum cushim_status status = cushim_mem_fence_await(
-        heap->fence, tag, cushim_clock_ns() + CUSHIM_MEM_HEAP_PATIENCE_NS, heap->stats, &answer);
-    cushim_mem_heap_note_damage(heap, answer);
-    return status == CUSHIM_OK;
-}
-
-enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *heap, size_t n_bytes,
-                                          struct cushim_mem_block *block) {
-    struct attempt attempt;
-    if (obtain_at_once(heap, n_bytes, block))
-        return CUSHIM_OK;
-    if (!begin(&attempt, heap, n_bytes, block))
-        return CUSHIM_STATE;
-    enum cushim_status status = serve_from_arena(&attempt, true);
-    if (status != CUSHIM_NOTSUPPORTED)
-        return status;
-    if (cushim_mem_heap_has_unheld(heap))
-        cushim_mem_graph_resources_take_back(heap);
-    status = serve(&attempt, false);
-    if (status == CUSHIM_NOTFOUND && attempt.should_grow)
-        status = serve_fresh(&attempt);
-    if (status == CUSHIM_NOTFOUND)
-        status = serve_deferred(&attempt);
-    if (status == CUSHIM_NOTFOUND && attempt.deferred_tag && !is_within_budget(heap) &&
-        wait_for(&attempt, attempt.deferred_tag))
-        status = serve(&attempt, true);
-    if (status != CUSHIM_NOTFOUND)
-        return status;
-    struct cushim_mem_reclaim reclaim = {0};
-    status = grow(&attempt);
-    while (status == CUSHIM_NOMEM && cushim_mem_reclaim_run(&reclaim, heap, n_bytes)) {
-        status = serve(&attempt, true);
-        if (status == CUSHIM_NOTFOUND)
-            status = grow(&attempt);
-    }
-    return status;
+bool cushim_mem_heap_is_uncached(const struct cushim_mem_heap *heap,
+                                 const struct cushim_mem_segment *segment) {
+    if (atomic_load_explicit(&segment->is_retired, memory_order_relaxed))
+        return cushim_mem_segment_is_one_block(segment);
+    return segment->is_dedicated &&
+           atomic_load_explicit(&heap->policy->is_dedicated_uncached, memory_order_relaxed);
 }

@@ -45,8 +45,8 @@ AGAINST = {
     "src/companion/context/context.c": ["companion/memory/memory.h", "companion/stream/stream_fence.h"],
     "src/companion/context/context_api.c": ["companion/capture/graph_resources.h", "companion/capture/known_captures.h", "companion/stream/stream_fence.h"],
     "src/companion/core/driver.c": ["companion/context/address_map.h", "companion/context/context.h"],
+    "src/memory/alloc.c": ["memory/special/graph_resources.h"],
     "src/memory/free.c": ["memory/special/graph_resources.h"],
-    "src/memory/heap.c": ["memory/special/graph_resources.h"],
     "src/memory/state/heap_state.h": ["memory/special/arena.h"],
     "tools/cushim/doctor/kernels.c": ["kernels/launch/settings.h"],
 }

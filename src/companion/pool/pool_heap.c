@@ -8,6 +8,7 @@
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
 #include "memory/reclaim.h"
+#include "memory/alloc.h"
 #include "memory/heap.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"

@@ -4,6 +4,7 @@
 #include "memory/layout/chunk.h"
 #include "memory/state/heap_state.h"
 #include "memory/state/free_lists.h"
+#include "memory/alloc.h"
 #include "memory/heap.h"
 
 enum {

@@ -10,6 +10,7 @@
 #include "memory/reclaim.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
+#include "memory/free.h"
 #include "memory/heap.h"
 
 enum {

@@ -3,6 +3,7 @@
 #include "cuda/current_context.h"
 #include "memory/state/heap_state.h"
 #include "memory/state/segments.h"
+#include "memory/free.h"
 #include "memory/heap.h"
 
 /* One block, in pieces of its heap's descriptor memory. */

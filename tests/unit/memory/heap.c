@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "memory/alloc.h"
+#include "memory/free.h"
 #include "memory/heap.h"
 #include "memory/reclaim.h"
 #include "tests/unit/memory/heap_fixture.h"

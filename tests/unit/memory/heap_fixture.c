@@ -8,11 +8,12 @@
 #include "memory/layout/chunk.h"
 
 #include "memory/reclaim.h"
-#include "memory/fast.h"
+#include "memory/alloc.h"
+#include "memory/free.h"
+#include "memory/heap.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 #include "memory/cache/cache.h"
-#include "memory/heap.h"
 #include "memory/state/deferred.h"
 
 atomic_int fixture_pass;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "memory/reclaim.h"
+#include "memory/free.h"
 #include "memory/heap.h"
 #include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"

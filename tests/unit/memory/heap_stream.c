@@ -1,4 +1,5 @@
 /* Frees in stream order: the block waits for its event, the caller for nothing. */
+#include "memory/free.h"
 #include "memory/heap.h"
 #include "memory/state/heap_state.h"
 

@@ -5,7 +5,8 @@
 
 #include "base/log.h"
 #include "memory/state/heap_state.h"
-#include "memory/heap.h"
+#include "memory/alloc.h"
+#include "memory/free.h"
 #include "tests/unit/base/stderr.h"
 #include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"

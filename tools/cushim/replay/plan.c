@@ -10,6 +10,8 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "memory/alloc.h"
+#include "memory/free.h"
 #include "memory/heap.h"
 #include "memory/state/heap_state.h"
 #include "memory/policy.h"

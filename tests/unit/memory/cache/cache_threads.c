@@ -7,6 +7,7 @@
 
 #include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
+#include "memory/alloc.h"
 #include "memory/heap.h"
 #include "tests/unit/memory/cache/crowd_fixture.h"
 #include "tests/unit/suite.h"

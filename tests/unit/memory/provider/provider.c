@@ -6,6 +6,7 @@
 #include "cuda/table.h"
 #include "memory/policy.h"
 #include "memory/state/heap_state.h"
+#include "memory/alloc.h"
 #include "memory/heap.h"
 #include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"

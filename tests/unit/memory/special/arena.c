@@ -4,6 +4,7 @@
 
 #include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
+#include "memory/alloc.h"
 #include "memory/heap.h"
 #include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"

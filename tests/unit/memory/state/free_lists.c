@@ -2,7 +2,7 @@
 #include "memory/state/free_lists.h"
 
 #include "memory/reclaim.h"
-#include "memory/heap.h"
+#include "memory/alloc.h"
 
 #include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"

@@ -7,7 +7,8 @@
 #include "base/clock.h"
 #include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
-#include "memory/heap.h"
+#include "memory/alloc.h"
+#include "memory/free.h"
 #include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 

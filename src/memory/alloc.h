@@ -1,0 +1,70 @@
+/*
+ * Allocation: a block for a request, from the first place that has one
+ * (docs/internals/memory-engine.md, "A malloc and a free").
+ *
+ * The fast path asks the cache of the calling thread.  It takes no lock and makes no driver call.
+ * It does the whole operation or nothing; then the slow path does it, which covers all cases.
+ */
+#ifndef CUSHIM_MEMORY_ALLOC_H
+#define CUSHIM_MEMORY_ALLOC_H
+
+#include "cushim/status.h"
+#include "memory/layout/segment.h"
+#include "memory/state/heap_state.h"
+
+struct cushim_mem_block {
+    uint64_t address;
+    size_t block_bytes;
+    bool is_hit; /* no driver call for memory was made; events may have been asked */
+};
+
+/* Is it of a size that caches have, and may it be served by who tells nobody of it?  Asked before
+ * anything that costs. */
+static inline bool cushim_mem_fast_may_obtain(const struct cushim_mem_heap *heap, size_t n_bytes) {
+    return n_bytes - 1 < heap->quick_bytes;
+}
+
+/**
+ * Serve a request from the thread's cache.
+ * @param n_bytes  of a size that caches have; the heap has neither guards nor an arena
+ * @return the address of a LIVE block; 0: it is not that simple, nothing was done
+ */
+uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *heap, size_t n_bytes);
+
+/**
+ * Serve a request.
+ * @param n_bytes  > 0
+ * @param block  filled on success; the block is LIVE
+ * @return CUSHIM_OK | CUSHIM_NOMEM (the driver, or host memory, is out; what could be given back
+ * was) | CUSHIM_STATE (the heap is not open, or its context is damaged) | another status of the
+ * driver: in all these cases nothing has changed and the caller may ask the driver itself Threads
+ * any      Stream   none; waits for the device only before it says that memory is out, and in
+ * `relaxed` where much is deferred, both with a deadline
+ */
+enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *heap, size_t n_bytes,
+                                          struct cushim_mem_block *block);
+
+/* As obtain, but only where that takes no memory from the driver and no wait: CUSHIM_NOTFOUND
+ * otherwise. */
+enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *heap, size_t n_bytes,
+                                              struct cushim_mem_block *block);
+
+/**
+ * A segment for a request of n_bytes, and no more of it, without the lock.
+ * @param life          of the heap
+ * @param is_dedicated  the segment is the block
+ * @param extent        its one extent: free and listed, or a BLOCK of the caller's
+ * @return CUSHIM_OK (the lock is held, and the caller's to give up) | CUSHIM_NOMEM (see reclaim.h)
+ * | CUSHIM_STATE (the memory went with the context) | another status of the driver; then the lock
+ * is not held
+ * Stream   gives free segments back first where the heap would pass its watermark, but only where
+ * that waits for nothing
+ */
+enum cushim_status cushim_mem_heap_grow(struct cushim_mem_heap *heap, uint64_t life, size_t n_bytes,
+                                        bool is_dedicated, struct cushim_mem_extent **extent);
+
+/* The same, and the block that it is for, off the lists. */
+enum cushim_status cushim_mem_heap_take(struct cushim_mem_heap *heap, uint64_t life, size_t n_bytes,
+                                        struct cushim_mem_blockref *ref);
+
+#endif
