@@ -72,7 +72,7 @@ CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size
     struct cushim_mem_heap *heap = cushim_contexts_hold_current(cuda);
     if (!heap)
         return alloc_natively(cuda, address, n_bytes);
-    enum cushim_status status = cushim_mem_heap_obtain(heap, n_bytes, &block);
+    enum cushim_status status = cushim_mem_alloc(heap, n_bytes, &block);
     if (status == CUSHIM_OK && cushim_process.is_watched)
         status = cushim_check_obtained(heap, &block, n_bytes);
     bool is_ready = status == CUSHIM_OK && cushim_memory_kinds_make_zero(heap, &block, n_bytes);
@@ -93,7 +93,7 @@ bool cushim_entry_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size
     struct cushim_mem_heap *heap = cushim_contexts_hold_current(cuda);
     if (!heap)
         return false;
-    bool is_hit = cushim_mem_heap_obtain_hit(heap, n_bytes, &block) == CUSHIM_OK;
+    bool is_hit = cushim_mem_alloc_hit(heap, n_bytes, &block) == CUSHIM_OK;
     if (is_hit && cushim_process.is_watched)
         cushim_watch_alloc(heap, &block, n_bytes);
     cushim_contexts_let(heap);
@@ -180,7 +180,7 @@ static enum cushim_status release_watched(const struct cushim_mem_lookup *lookup
     enum cushim_status status;
     struct cushim_watched_free freed = cushim_watch_free(lookup);
     if (!hold(lookup, &status) && !cushim_check_release(lookup, &status, answer))
-        status = cushim_mem_heap_release(freed.heap, lookup, answer);
+        status = cushim_mem_free(freed.heap, lookup, answer);
     cushim_watch_freed(&freed, lookup, status == CUSHIM_OK);
     return status;
 }
@@ -193,7 +193,7 @@ static enum cushim_status release(const struct cushim_mem_lookup *lookup, CUresu
         return release_watched(lookup, answer);
     if (hold(lookup, &status))
         return status;
-    return cushim_mem_heap_release(lookup->segment->heap, lookup, answer);
+    return cushim_mem_free(lookup->segment->heap, lookup, answer);
 }
 
 /* Each free is for what its own allocations gave: natively the other's memory is refused. */
@@ -294,7 +294,7 @@ static CUresult free_ours_on(struct cushim_cuda *cuda, const struct cushim_mem_l
     cushim_check_drop(lookup);
     if (cushim_process.is_watched)
         freed = cushim_watch_free(lookup);
-    status = cushim_mem_heap_release_on(freed.heap, lookup, stream, &answer);
+    status = cushim_mem_free_on(freed.heap, lookup, stream, &answer);
     if (cushim_process.is_watched)
         cushim_watch_freed(&freed, lookup, status == CUSHIM_OK);
     return answer_of(status, lookup, address, answer);

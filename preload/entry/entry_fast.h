@@ -30,23 +30,23 @@ static inline CUdeviceptr cushim_entry_fast_alloc(size_t n_bytes, enum cushim_cu
     const struct cushim_thread *thread = &cushim_thread;
     CUcontext context;
     CUdeviceptr block = 0;
-    if (cushim_entry_fast_is(thread) && cushim_mem_fast_may_obtain(thread->heap, n_bytes) &&
+    if (cushim_entry_fast_is(thread) && cushim_mem_alloc_may_be_fast(thread->heap, n_bytes) &&
         cushim_entry_fast_context(thread, &context) && context == thread->context)
-        block = cushim_mem_fast_obtain(thread->heap, n_bytes);
+        block = cushim_mem_alloc_fast(thread->heap, n_bytes);
     if (block)
         cushim_process_count_in(thread->shard, symbol);
     return block;
 }
 
-/* Take a live block of ours back, whichever context is current: CUSHIM_MEM_FAST_DECLINED, or the
+/* Take a live block of ours back, whichever context is current: CUSHIM_MEM_FREE_DECLINED, or the
  * driver's answer.  Counted where it succeeds: all else is to go on to entry.h. */
 static inline int cushim_entry_fast_free(CUdeviceptr address, enum cushim_mem_free_entry entry,
                                          enum cushim_cuda_symbol symbol) {
     struct cushim_mem_blocks *blocks = &cushim_process.blocks;
-    int answer = CUSHIM_MEM_FAST_DECLINED;
+    int answer = CUSHIM_MEM_FREE_DECLINED;
     if (!cushim_process.policy.is_relaxed)
-        answer = cushim_mem_fast_release_behind_wait(blocks, address, entry);
-    else if (cushim_mem_fast_release(blocks, address, entry))
+        answer = cushim_mem_free_fast_behind_wait(blocks, address, entry);
+    else if (cushim_mem_free_fast(blocks, address, entry))
         answer = CUDA_SUCCESS;
     if (answer == CUDA_SUCCESS)
         cushim_process_count_in(cushim_thread.shard, symbol);

@@ -54,7 +54,7 @@ bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *heap,
     const struct cushim_mem_fill zeros = {.address = block->address, .n_bytes = due_bytes};
     enum cushim_status status = cushim_mem_fill_device(&heap->filler, &zeros, 1, patience_ns);
     if (status != CUSHIM_OK)
-        cushim_mem_heap_set_aside(heap, &lookup, block->is_hit);
+        cushim_mem_free_unseen(heap, &lookup, block->is_hit);
     return status == CUSHIM_OK;
 }
 
@@ -99,9 +99,9 @@ bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_wan
     struct cushim_mem_heap *heap = hold_heap(cuda, want);
     if (!heap)
         return false;
-    enum cushim_status status = cushim_mem_heap_obtain(heap, want->n_bytes, &block);
+    enum cushim_status status = cushim_mem_alloc(heap, want->n_bytes, &block);
     if (status == CUSHIM_NOMEM && cushim_contexts_give_back_all())
-        status = cushim_mem_heap_obtain(heap, want->n_bytes, &block);
+        status = cushim_mem_alloc(heap, want->n_bytes, &block);
     bool is_served = end_alloc(heap, status, &block, want->n_bytes);
     cushim_contexts_let(heap);
     *address = is_served ? block.address : *address;
@@ -117,8 +117,8 @@ bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim
     struct cushim_mem_heap *heap = hold_heap(cuda, want);
     if (!heap)
         return false;
-    bool is_hit = end_alloc(heap, cushim_mem_heap_obtain_hit(heap, want->n_bytes, &block), &block,
-                            want->n_bytes);
+    bool is_hit =
+        end_alloc(heap, cushim_mem_alloc_hit(heap, want->n_bytes, &block), &block, want->n_bytes);
     cushim_contexts_let(heap);
     *address = is_hit ? block.address : *address;
     return is_hit;

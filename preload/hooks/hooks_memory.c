@@ -29,13 +29,13 @@ CUSHIM_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t n_bytes) {
 
 APART free_at_length(CUdeviceptr address, int answer) {
     CUSHIM_ENTER(cuMemFree_v2)
-    return answer == CUSHIM_MEM_FAST_DECLINED ? cushim_entry_free(cuda, address, CUSHIM_FREE)
+    return answer == CUSHIM_MEM_FREE_DECLINED ? cushim_entry_free(cuda, address, CUSHIM_FREE)
                                               : cushim_entry_freed((CUresult)answer);
 }
 
 CUSHIM_PATCHABLE(cuMemFree_v2)
 CUSHIM_EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
-    int answer = CUSHIM_MEM_FAST_DECLINED;
+    int answer = CUSHIM_MEM_FREE_DECLINED;
     if (cushim_entry_fast_is(&cushim_thread))
         answer =
             cushim_entry_fast_free(address, CUSHIM_MEM_FREE_ENTRY_ANY, CUSHIM_SYMBOL_cuMemFree_v2);

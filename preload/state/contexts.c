@@ -381,7 +381,7 @@ size_t cushim_contexts_give_back_all(void) {
 
 bool cushim_contexts_are_stale(void) {
     struct place *place = first_serving();
-    while (place && !cushim_mem_fast_is_stale(&place->heap))
+    while (place && !cushim_mem_heap_is_stale(&place->heap))
         place = serving_from(place->next_of_all);
     return place != NULL;
 }
@@ -392,7 +392,7 @@ void cushim_contexts_give_back_stale(CUcontext context) {
         if (!cushim_contexts_hold(heap))
             continue;
         uint64_t life = cushim_mem_heap_life(heap);
-        if (life && heap->context == context && cushim_mem_fast_is_stale(heap))
+        if (life && heap->context == context && cushim_mem_heap_is_stale(heap))
             cushim_mem_reclaim_shrink(heap, life, 0, true);
         cushim_contexts_let(heap);
     }

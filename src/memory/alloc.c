@@ -37,7 +37,7 @@ static inline uint64_t obtain(struct cushim_mem_cache *cache, uint64_t done, siz
     return slot->address;
 }
 
-uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *heap, size_t n_bytes) {
+uint64_t cushim_mem_alloc_fast(struct cushim_mem_heap *heap, size_t n_bytes) {
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
     if (n_bytes >= atomic_load_explicit(&heap->policy->dedicated_bytes, memory_order_relaxed) ||
         !take(cache, heap, cushim_mem_heap_life(heap)))
@@ -264,7 +264,7 @@ static enum cushim_status serve_from_arena(struct attempt *attempt, bool may_fet
 static bool obtain_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
                            struct cushim_mem_block *block) {
     bool may_be = n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES && is_plain(heap);
-    block->address = may_be ? cushim_mem_fast_obtain(heap, n_bytes) : 0;
+    block->address = may_be ? cushim_mem_alloc_fast(heap, n_bytes) : 0;
     if (!block->address)
         return false;
     block->block_bytes = cushim_mem_sizeclass_bytes(cushim_mem_sizeclass_of(n_bytes));
@@ -272,8 +272,8 @@ static bool obtain_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
     return true;
 }
 
-enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *heap, size_t n_bytes,
-                                              struct cushim_mem_block *block) {
+enum cushim_status cushim_mem_alloc_hit(struct cushim_mem_heap *heap, size_t n_bytes,
+                                        struct cushim_mem_block *block) {
     struct attempt attempt;
     if (obtain_at_once(heap, n_bytes, block))
         return CUSHIM_OK;
@@ -394,8 +394,8 @@ static bool wait_for(const struct attempt *attempt, uint64_t tag) {
     return status == CUSHIM_OK;
 }
 
-enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *heap, size_t n_bytes,
-                                          struct cushim_mem_block *block) {
+enum cushim_status cushim_mem_alloc(struct cushim_mem_heap *heap, size_t n_bytes,
+                                    struct cushim_mem_block *block) {
     struct attempt attempt;
     if (obtain_at_once(heap, n_bytes, block))
         return CUSHIM_OK;

@@ -20,7 +20,8 @@ struct cushim_mem_block {
 
 /* Is it of a size that caches have, and may it be served by who tells nobody of it?  Asked before
  * anything that costs. */
-static inline bool cushim_mem_fast_may_obtain(const struct cushim_mem_heap *heap, size_t n_bytes) {
+static inline bool cushim_mem_alloc_may_be_fast(const struct cushim_mem_heap *heap,
+                                                size_t n_bytes) {
     return n_bytes - 1 < heap->quick_bytes;
 }
 
@@ -29,7 +30,7 @@ static inline bool cushim_mem_fast_may_obtain(const struct cushim_mem_heap *heap
  * @param n_bytes  of a size that caches have; the heap has neither guards nor an arena
  * @return the address of a LIVE block; 0: it is not that simple, nothing was done
  */
-uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *heap, size_t n_bytes);
+uint64_t cushim_mem_alloc_fast(struct cushim_mem_heap *heap, size_t n_bytes);
 
 /**
  * Serve a request.
@@ -41,13 +42,13 @@ uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *heap, size_t n_bytes);
  * any      Stream   none; waits for the device only before it says that memory is out, and in
  * `relaxed` where much is deferred, both with a deadline
  */
-enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *heap, size_t n_bytes,
-                                          struct cushim_mem_block *block);
+enum cushim_status cushim_mem_alloc(struct cushim_mem_heap *heap, size_t n_bytes,
+                                    struct cushim_mem_block *block);
 
 /* As obtain, but only where that takes no memory from the driver and no wait: CUSHIM_NOTFOUND
  * otherwise. */
-enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *heap, size_t n_bytes,
-                                              struct cushim_mem_block *block);
+enum cushim_status cushim_mem_alloc_hit(struct cushim_mem_heap *heap, size_t n_bytes,
+                                        struct cushim_mem_block *block);
 
 /**
  * A segment for a request of n_bytes, and no more of it, without the lock.

@@ -29,7 +29,7 @@ static inline bool take(struct cushim_mem_cache *cache, const struct cushim_mem_
 
 static void NOINLINE shrink_if_stale(struct cushim_mem_heap *heap) {
     uint64_t life = cushim_mem_heap_life(heap);
-    if (life && cushim_mem_fast_is_stale(heap))
+    if (life && cushim_mem_heap_is_stale(heap))
         cushim_mem_reclaim_shrink(heap, life, cushim_mem_fence_tag(heap->fence), false);
 }
 
@@ -105,8 +105,8 @@ static inline bool give_proven(struct cushim_mem_cache *cache,
     return true;
 }
 
-bool cushim_mem_fast_release(struct cushim_mem_blocks *blocks, uint64_t address,
-                             enum cushim_mem_free_entry entry) {
+bool cushim_mem_free_fast(struct cushim_mem_blocks *blocks, uint64_t address,
+                          enum cushim_mem_free_entry entry) {
     struct cushim_mem_lookup lookup;
     if (!find(blocks, address, entry, &lookup))
         return false;
@@ -129,18 +129,18 @@ bool cushim_mem_fast_release(struct cushim_mem_blocks *blocks, uint64_t address,
  * the cache taken is of that life, and all else ends as the slow path does.  Where blocks
  * are deferred the slow path closes an epoch, so that its wait is theirs as well.
  */
-int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *blocks, uint64_t address,
-                                        enum cushim_mem_free_entry entry) {
+int cushim_mem_free_fast_behind_wait(struct cushim_mem_blocks *blocks, uint64_t address,
+                                     enum cushim_mem_free_entry entry) {
     struct cushim_mem_lookup lookup;
     uint32_t live = CUSHIM_MEM_LIVE;
     CUresult answer;
     if (!find(blocks, address, entry, &lookup))
-        return CUSHIM_MEM_FAST_DECLINED;
+        return CUSHIM_MEM_FREE_DECLINED;
     struct cushim_mem_heap *heap = lookup.segment->heap;
     uint64_t life = cushim_mem_heap_life(heap);
     if (!life || atomic_load_explicit(&heap->deferred.n_rows, memory_order_relaxed) ||
         !atomic_compare_exchange_strong(&lookup.meta->state, &live, CUSHIM_MEM_DEFERRED))
-        return CUSHIM_MEM_FAST_DECLINED;
+        return CUSHIM_MEM_FREE_DECLINED;
     size_t asked_bytes = atomic_load_explicit(&lookup.meta->asked_bytes, memory_order_relaxed);
     bool is_over = cushim_mem_fence_wait(heap->fence, heap->stats, &answer) == CUSHIM_OK;
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
@@ -289,7 +289,7 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
     enum cushim_status status = CUSHIM_OK;
     bool is_stale = false, is_of_arena = cushim_mem_arena_serves(&freeing->lookup->ref);
     if (is_of_arena || (cache && is_cacheable(freeing->lookup) && push(freeing, cache, tag))) {
-        is_stale = cushim_mem_fast_is_stale(heap) || cushim_mem_watermark_seems_far(heap);
+        is_stale = cushim_mem_heap_is_stale(heap) || cushim_mem_watermark_seems_far(heap);
     } else if (cushim_mem_heap_lock_life(heap, freeing->life)) {
         status = put(freeing, tag) ? CUSHIM_OK : CUSHIM_NOMEM;
         is_stale = heap->held_bytes > cushim_mem_watermark_now(heap);
@@ -456,7 +456,7 @@ static CUresult end_waited(struct cushim_mem_heap *heap, const struct cushim_mem
 
 /* ---- the public face ---- */
 
-enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *heap,
+enum cushim_status cushim_mem_free_claim(struct cushim_mem_heap *heap,
                                          const struct cushim_mem_lookup *lookup) {
     struct freeing freeing;
     CUresult answer;
@@ -474,9 +474,8 @@ static enum cushim_status release_uncached(const struct freeing *freeing, const 
     return CUSHIM_OK;
 }
 
-enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *heap,
-                                           const struct cushim_mem_lookup *lookup,
-                                           CUresult *answer) {
+enum cushim_status cushim_mem_free(struct cushim_mem_heap *heap,
+                                   const struct cushim_mem_lookup *lookup, CUresult *answer) {
     struct freeing freeing;
     enum cushim_status status = begin(&freeing, heap, lookup, answer);
     if (status != CUSHIM_OK)
@@ -518,9 +517,9 @@ static bool can_free_on(const struct cushim_mem_heap *heap) {
     return heap->provider == &cushim_mem_provider_device && heap->cuda->cuMemFreeAsync;
 }
 
-enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *heap,
-                                              const struct cushim_mem_lookup *lookup,
-                                              CUstream stream, CUresult *answer) {
+enum cushim_status cushim_mem_free_on(struct cushim_mem_heap *heap,
+                                      const struct cushim_mem_lookup *lookup, CUstream stream,
+                                      CUresult *answer) {
     CUevent event;
     struct freeing freeing;
     enum cushim_status status = begin(&freeing, heap, lookup, answer);
@@ -563,12 +562,12 @@ static bool release_later(struct cushim_mem_heap *heap, const struct cushim_mem_
     return true;
 }
 
-void cushim_mem_heap_set_aside(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
-                               bool is_hit) {
+void cushim_mem_free_unseen(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
+                            bool is_hit) {
     CUstream stream = atomic_load(&heap->filler.stream);
     struct cushim_mem_stats *stats = heap->stats;
     CUresult answer;
-    if (!(stream && cushim_mem_heap_release_on(heap, lookup, stream, &answer) == CUSHIM_OK) &&
+    if (!(stream && cushim_mem_free_on(heap, lookup, stream, &answer) == CUSHIM_OK) &&
         !release_later(heap, lookup))
         return;
     cushim_mem_stats_subtract(&stats->n_requests, 1);

@@ -21,19 +21,19 @@
  * Threads  any that captures nothing      Stream   none, but that what the heap may not hold any
  * more may go back to the driver, as in any free
  */
-bool cushim_mem_fast_release(struct cushim_mem_blocks *blocks, uint64_t address,
-                             enum cushim_mem_free_entry entry);
+bool cushim_mem_free_fast(struct cushim_mem_blocks *blocks, uint64_t address,
+                          enum cushim_mem_free_entry entry);
 
-enum { CUSHIM_MEM_FAST_DECLINED = -1 };
+enum { CUSHIM_MEM_FREE_DECLINED = -1 };
 
 /**
  * The same for `exact`, once all work of the context is over.
- * @return CUSHIM_MEM_FAST_DECLINED: it is not that simple, nothing was done | CUDA_SUCCESS | why
+ * @return CUSHIM_MEM_FREE_DECLINED: it is not that simple, nothing was done | CUDA_SUCCESS | why
  * the driver refused: the block is LIVE as before, or went with its context Stream  host wait, as
  * cudaFree
  */
-int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *blocks, uint64_t address,
-                                        enum cushim_mem_free_entry entry);
+int cushim_mem_free_fast_behind_wait(struct cushim_mem_blocks *blocks, uint64_t address,
+                                     enum cushim_mem_free_entry entry);
 
 /**
  * Take a LIVE block back, once all work of the context is over.
@@ -42,26 +42,25 @@ int cushim_mem_fast_release_behind_wait(struct cushim_mem_blocks *blocks, uint64
  * @return CUSHIM_OK | CUSHIM_DOUBLEFREE (another thread freed it first) | the status of `answer`
  * (the block is LIVE as before) Threads  any      Stream   host wait, as cudaFree
  */
-enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *heap,
-                                           const struct cushim_mem_lookup *lookup,
-                                           CUresult *answer);
+enum cushim_status cushim_mem_free(struct cushim_mem_heap *heap,
+                                   const struct cushim_mem_lookup *lookup, CUresult *answer);
 
 /* As release, in the order of `stream`: returns at once, the block is reused after the work before
  * it. */
-enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *heap,
-                                              const struct cushim_mem_lookup *lookup,
-                                              CUstream stream, CUresult *answer);
+enum cushim_status cushim_mem_free_on(struct cushim_mem_heap *heap,
+                                      const struct cushim_mem_lookup *lookup, CUstream stream,
+                                      CUresult *answer);
 
 /* The first half of a release: LIVE -> DEFERRED, no more.  CUSHIM_OK | CUSHIM_DOUBLEFREE |
  * CUSHIM_STATE (the heap is not open, or its context is damaged).  See hold.h. */
-enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *heap,
+enum cushim_status cushim_mem_free_claim(struct cushim_mem_heap *heap,
                                          const struct cushim_mem_lookup *lookup);
 
 /*
  * A LIVE block that nobody has seen goes back, and is not used again before what the filler began
  * with it is over.  It counts as no request and no free; is_hit as it was obtained.
  */
-void cushim_mem_heap_set_aside(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
-                               bool is_hit);
+void cushim_mem_free_unseen(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
+                            bool is_hit);
 
 #endif

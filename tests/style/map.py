@@ -21,14 +21,14 @@ WANTED = {
     "what happens on `cudaMalloc`": {
         "preload/hooks/hooks_runtime.c": r"CUSHIM_EXPORT cudaError_t cudaMalloc\(",
         "preload/entry/entry_fast.h": r"\bcushim_entry_fast_alloc\(",
-        "src/memory/alloc.c": r"^uint64_t cushim_mem_fast_obtain\("},
+        "src/memory/alloc.c": r"^uint64_t cushim_mem_alloc_fast\("},
     "... when the fast path does not apply": {
         "preload/entry/entry.c": r"^CUresult cushim_entry_alloc\(",
-        "src/memory/alloc.c": r"^enum cushim_status cushim_mem_heap_obtain\("},
+        "src/memory/alloc.c": r"^enum cushim_status cushim_mem_alloc\("},
     "what happens on `cudaFree`": {
         "preload/hooks/hooks_runtime.c": r"CUSHIM_EXPORT cudaError_t cudaFree\(",
         "preload/entry/entry.c": r"^bool cushim_entry_free_live\(",
-        "src/memory/free.c": r"^enum cushim_status cushim_mem_heap_release\("},
+        "src/memory/free.c": r"^enum cushim_status cushim_mem_free\("},
     "the wait of an exact free": {"src/memory/fence/fence.c": r"^enum cushim_status cushim_mem_fence_wait\("},
     "reuse in relaxed mode": {
         "src/memory/fence/fence.c": r"^uint64_t cushim_mem_fence_poll\(",

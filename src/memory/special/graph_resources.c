@@ -27,7 +27,7 @@ enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *heap,
                                                    struct cushim_mem_graph_resources *const *holds,
                                                    unsigned n_holds) {
     uint64_t life = atomic_load(&heap->generation);
-    enum cushim_status status = cushim_mem_heap_claim(heap, lookup);
+    enum cushim_status status = cushim_mem_free_claim(heap, lookup);
     if (status != CUSHIM_OK)
         return status;
     pthread_mutex_lock(&heap->lock);

@@ -107,9 +107,9 @@ TEST(other_pools_of_the_device_are_asked_last) {
     struct cushim_mem_lookup lookup;
     CUresult answer;
     fake_set_current(fake_context(1));
-    ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->heaps[1], 30 * MIB, &block), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_alloc(&fixture->heaps[1], 30 * MIB, &block), CUSHIM_OK);
     ck_assert(cushim_mem_blocks_find(&fixture->blocks, block.address, &lookup));
-    ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[1], &lookup, &answer), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_free(&fixture->heaps[1], &lookup, &answer), CUSHIM_OK);
     fake_set_current(fake_context(0));
     fixture_take(fixture, 20 * MIB);
     ck_assert_uint_eq(n_asked, 0);

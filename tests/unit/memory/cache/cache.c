@@ -195,7 +195,7 @@ TEST(each_pool_has_its_own) {
     for (unsigned i = 0; i < 20; i++) {
         fixture_give(fixture, fixture_take(fixture, 5000));
         fake_set_current(fake_context(1));
-        ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->heaps[1], 5000, &block), CUSHIM_OK);
+        ck_assert_int_eq(cushim_mem_alloc(&fixture->heaps[1], 5000, &block), CUSHIM_OK);
         ck_assert_int_eq(fixture_release(fixture, block.address, &answer), CUSHIM_OK);
         fake_set_current(fake_context(0));
     }

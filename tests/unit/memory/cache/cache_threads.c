@@ -250,7 +250,7 @@ static void *use_another(void *unused) {
         for (unsigned i = 0; i < 50; i++) {
             struct cushim_mem_block block;
             CUresult answer;
-            bool is_served = cushim_mem_heap_obtain(&fixture->heaps[1], 2000, &block) == CUSHIM_OK;
+            bool is_served = cushim_mem_alloc(&fixture->heaps[1], 2000, &block) == CUSHIM_OK;
             atomic_fetch_add(&n_wrong, !is_served || fixture_release(fixture, block.address,
                                                                      &answer) != CUSHIM_OK);
         }

@@ -182,9 +182,9 @@ TEST(pools_of_a_device_share_what_is_left) {
         fixture->policy.reserve = (struct cushim_amount){100, true};
         fixture_open(fixture, 1);
         fake_set_current(fake_context(1));
-        ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->heaps[1], 120 * mib, &block), CUSHIM_OK);
+        ck_assert_int_eq(cushim_mem_alloc(&fixture->heaps[1], 120 * mib, &block), CUSHIM_OK);
         ck_assert(cushim_mem_blocks_find(&fixture->blocks, block.address, &lookup));
-        ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[1], &lookup, &answer), CUSHIM_OK);
+        ck_assert_int_eq(cushim_mem_free(&fixture->heaps[1], &lookup, &answer), CUSHIM_OK);
         fake_set_current(fake_context(0));
         use_and_free(device_bytes / 10 * 6, 20 * mib);
         ck_assert_uint_ge(fixture->heaps[1].held_bytes, 120 * mib);
