@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "memory/alloc.h"
-#include "memory/free.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
 #include "preload/state/live.h"
@@ -170,7 +169,7 @@ static enum cushim_status obtain_another(struct cushim_mem_heap *heap,
                                          struct cushim_mem_block *block, size_t n_bytes) {
     struct cushim_mem_lookup lookup;
     if (cushim_mem_blocks_find(&cushim_process.blocks, block->address, &lookup))
-        cushim_mem_free_unseen(heap, &lookup, block->is_hit);
+        cushim_mem_alloc_undo(heap, &lookup, block->is_hit);
     return cushim_mem_alloc(heap, n_bytes, block);
 }
 

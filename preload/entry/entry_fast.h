@@ -11,6 +11,7 @@
 #include "cuda/table.h"
 #include "memory/alloc.h"
 #include "memory/free.h"
+#include "memory/state/heap_state.h"
 #include "preload/entry/entry.h"
 
 /* Was this thread served since a context last went, and is nothing else to be looked at?  Then its
@@ -30,7 +31,7 @@ static inline CUdeviceptr cushim_entry_fast_alloc(size_t n_bytes, enum cushim_cu
     const struct cushim_thread *thread = &cushim_thread;
     CUcontext context;
     CUdeviceptr block = 0;
-    if (cushim_entry_fast_is(thread) && cushim_mem_alloc_may_be_fast(thread->heap, n_bytes) &&
+    if (cushim_entry_fast_is(thread) && n_bytes - 1 < thread->heap->quick_bytes &&
         cushim_entry_fast_context(thread, &context) && context == thread->context)
         block = cushim_mem_alloc_fast(thread->heap, n_bytes);
     if (block)

@@ -2,7 +2,6 @@
 
 #include "base/log.h"
 #include "memory/alloc.h"
-#include "memory/free.h"
 #include "memory/heap.h"
 #include "memory/provider/fill.h"
 #include "memory/state/heap_state.h"
@@ -54,7 +53,7 @@ bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *heap,
     const struct cushim_mem_fill zeros = {.address = block->address, .n_bytes = due_bytes};
     enum cushim_status status = cushim_mem_fill_device(&heap->filler, &zeros, 1, patience_ns);
     if (status != CUSHIM_OK)
-        cushim_mem_free_unseen(heap, &lookup, block->is_hit);
+        cushim_mem_alloc_undo(heap, &lookup, block->is_hit);
     return status == CUSHIM_OK;
 }
 

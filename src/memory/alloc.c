@@ -5,6 +5,7 @@
 #include "base/try.h"
 #include "cuda/translate.h"
 #include "memory/cache/cache.h"
+#include "memory/free.h"
 #include "memory/heap.h"
 #include "memory/reclaim.h"
 #include "memory/special/graph_resources.h"
@@ -12,21 +13,10 @@
 #include "memory/state/heap_state.h"
 #include "memory/state/segments.h"
 
-/* So many fences for less than may wait cost what an allocation of the driver does; where it
- * refused one, many more. */
-enum { EARLY = 32, LATE = -16384, SHORT_SHARE = 16 };
-
 /* ---- the fast path ---- */
 
-/* Take the cache that the thread used last, where it is that of a heap. */
-static inline bool take(struct cushim_mem_cache *cache, const struct cushim_mem_heap *heap,
-                        uint64_t life) {
-    return atomic_load_explicit(&cache->heap, memory_order_relaxed) == heap &&
-           cushim_mem_cache_take_again(cache, life);
-}
-
-/* The cache being taken. */
-static inline uint64_t obtain(struct cushim_mem_cache *cache, uint64_t done, size_t n_bytes) {
+/* From the cache, which is taken: a block of the class, if work on one is over. */
+static inline uint64_t alloc_from(struct cushim_mem_cache *cache, uint64_t done, size_t n_bytes) {
     unsigned class_index = cushim_mem_sizeclass_of(n_bytes);
     struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
     if (!slot)
@@ -37,13 +27,17 @@ static inline uint64_t obtain(struct cushim_mem_cache *cache, uint64_t done, siz
     return slot->address;
 }
 
+/* No cache that has a heap has life 0, which says that the heap is closed, or damaged. */
 uint64_t cushim_mem_alloc_fast(struct cushim_mem_heap *heap, size_t n_bytes) {
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
-    if (n_bytes >= atomic_load_explicit(&heap->policy->dedicated_bytes, memory_order_relaxed) ||
-        !take(cache, heap, cushim_mem_heap_life(heap)))
+    if (n_bytes >= atomic_load_explicit(&heap->policy->dedicated_bytes, memory_order_relaxed))
         return 0;
-    /* where frees wait no block has a tag */
-    uint64_t address = obtain(cache, cushim_mem_fence_done(heap->fence), n_bytes);
+    uint64_t life = atomic_load_explicit(&heap->quick_life, memory_order_acquire);
+    if (!cushim_mem_cache_take_of(cache, heap, life))
+        return 0;
+    /* if frees wait, no block has a tag */
+    uint64_t done = atomic_load_explicit(&heap->fence->done, memory_order_acquire);
+    uint64_t address = alloc_from(cache, done, n_bytes);
     cushim_mem_cache_leave(cache);
     return address;
 }
@@ -53,7 +47,11 @@ static bool is_plain(const struct cushim_mem_heap *heap) {
     return !heap->guard_bytes && !heap->policy->arena_bytes;
 }
 
-/* ---- serving ---- */
+/* ---- the slow path ---- */
+
+/* So many fences for less than may wait cost what an allocation of the driver does; where it
+ * refused one, many more. */
+enum { EARLY = 32, LATE = -16384, SHORT_SHARE = 16 };
 
 /* A request on its way through the stages. */
 struct attempt {
@@ -424,4 +422,36 @@ enum cushim_status cushim_mem_alloc(struct cushim_mem_heap *heap, size_t n_bytes
             status = grow(&attempt);
     }
     return status;
+}
+
+/* ---- taking a request back ---- */
+
+/* Without an event of its own the block waits for all that was submitted. */
+static bool free_later(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup) {
+    uint64_t life = cushim_mem_heap_life(heap);
+    if (cushim_mem_free_claim(heap, lookup) != CUSHIM_OK)
+        return false;
+    if (!cushim_mem_heap_lock_life(heap, life))
+        return true; /* it went with its context */
+    atomic_thread_fence(
+        memory_order_seq_cst); /* what was submitted is ahead of the load of `open` */
+    /* without host memory for the note the block is never used again */
+    cushim_mem_deferred_add(&heap->deferred, &heap->meta, &lookup->ref,
+                            cushim_mem_fence_tag(heap->fence));
+    pthread_mutex_unlock(&heap->lock);
+    return true;
+}
+
+void cushim_mem_alloc_undo(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
+                           bool is_hit) {
+    CUstream stream = atomic_load(&heap->filler.stream);
+    struct cushim_mem_stats *stats = heap->stats;
+    CUresult answer;
+    if (!(stream && cushim_mem_free_on(heap, lookup, stream, &answer) == CUSHIM_OK) &&
+        !free_later(heap, lookup))
+        return;
+    cushim_mem_stats_subtract(&stats->n_requests, 1);
+    cushim_mem_stats_subtract(is_hit ? &stats->n_hits : &stats->n_misses, 1);
+    cushim_mem_stats_subtract(&stats->requested_bytes, lookup->asked_bytes);
+    cushim_mem_stats_subtract(&stats->n_frees, 1);
 }

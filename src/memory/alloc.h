@@ -10,7 +10,9 @@
 
 #include "cushim/status.h"
 #include "memory/layout/segment.h"
-#include "memory/state/heap_state.h"
+
+struct cushim_mem_heap;
+struct cushim_mem_lookup;
 
 struct cushim_mem_block {
     uint64_t address;
@@ -18,16 +20,10 @@ struct cushim_mem_block {
     bool is_hit; /* no driver call for memory was made; events may have been asked */
 };
 
-/* Is it of a size that caches have, and may it be served by who tells nobody of it?  Asked before
- * anything that costs. */
-static inline bool cushim_mem_alloc_may_be_fast(const struct cushim_mem_heap *heap,
-                                                size_t n_bytes) {
-    return n_bytes - 1 < heap->quick_bytes;
-}
-
 /**
  * Serve a request from the thread's cache.
- * @param n_bytes  of a size that caches have; the heap has neither guards nor an arena
+ * @param n_bytes  at most the heap's quick_bytes, or CUSHIM_MEM_SLAB_LIMIT_BYTES if the heap has
+ * neither guards nor an arena
  * @return the address of a LIVE block; 0: it is not that simple, nothing was done
  */
 uint64_t cushim_mem_alloc_fast(struct cushim_mem_heap *heap, size_t n_bytes);
@@ -49,6 +45,13 @@ enum cushim_status cushim_mem_alloc(struct cushim_mem_heap *heap, size_t n_bytes
  * otherwise. */
 enum cushim_status cushim_mem_alloc_hit(struct cushim_mem_heap *heap, size_t n_bytes,
                                         struct cushim_mem_block *block);
+
+/*
+ * A LIVE block that nobody has seen goes back, and is not used again before what the filler began
+ * with it is over.  It counts as no request and no free; is_hit as it was obtained.
+ */
+void cushim_mem_alloc_undo(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
+                           bool is_hit);
 
 /**
  * A segment for a request of n_bytes, and no more of it, without the lock.

@@ -2,7 +2,6 @@
 #include "memory/free.h"
 
 #include "base/clock.h"
-#include "cuda/current_context.h"
 #include "cuda/table.h"
 #include "cuda/translate.h"
 #include "memory/cache/cache.h"
@@ -13,29 +12,15 @@
 #include "memory/state/heap_state.h"
 #include "memory/state/segments.h"
 
-#define NOINLINE __attribute__((noinline))
-
 /* ---- the fast path ---- */
 
 static CUresult end_waited(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
                            uint64_t life, size_t asked_bytes, CUresult answer);
 
-/* Take the cache that the thread used last, where it is that of a heap. */
-static inline bool take(struct cushim_mem_cache *cache, const struct cushim_mem_heap *heap,
-                        uint64_t life) {
-    return atomic_load_explicit(&cache->heap, memory_order_relaxed) == heap &&
-           cushim_mem_cache_take_again(cache, life);
-}
-
-static void NOINLINE shrink_if_stale(struct cushim_mem_heap *heap) {
+static void __attribute__((noinline)) shrink_if_stale(struct cushim_mem_heap *heap) {
     uint64_t life = cushim_mem_heap_life(heap);
     if (life && cushim_mem_heap_is_stale(heap))
         cushim_mem_reclaim_shrink(heap, life, cushim_mem_fence_tag(heap->fence), false);
-}
-
-static inline void end(struct cushim_mem_heap *heap) {
-    if (atomic_load_explicit(&heap->has_slack, memory_order_relaxed))
-        shrink_if_stale(heap);
 }
 
 /*
@@ -64,14 +49,25 @@ static inline bool find(struct cushim_mem_blocks *blocks, uint64_t address,
     const struct cushim_mem_heap *heap = lookup->segment->heap;
     return cushim_mem_blocks_find_in_slab(lookup->segment, slab, address, lookup) &&
            lookup->base == address && heap->quick_entry == entry &&
-           !cushim_mem_heap_has_unheld(heap);
+           !atomic_load_explicit(&heap->unheld, memory_order_relaxed);
+}
+
+/* What a free counts for among those without a fence; most_bytes is what the thread may keep. */
+static inline size_t weight_of(size_t n_bytes, size_t most_bytes) {
+    enum { MOST_BLOCKS = 1024 };
+    return n_bytes + most_bytes / MOST_BLOCKS;
+}
+
+/* Frees are counted for the epoch `tag` from now on, if they were for another. */
+static inline void turn(struct cushim_mem_unfenced *unfenced, uint64_t tag, size_t most_bytes) {
+    if (unfenced->tag != tag)
+        *unfenced = (struct cushim_mem_unfenced){.tag = tag, .due_bytes = most_bytes / 2};
 }
 
 /*
  * The cache being taken: the block goes there, if there is room and no fence is due.  LIVE ->
- * DEFERRED as in release.c: of several threads that free it one gets it, and the epoch is read
- * behind that exchange.  Where a fence was made since the look, the block is counted for the epoch
- * before.
+ * DEFERRED as in `begin`: of several threads that free it one gets it, and the epoch is read behind
+ * that exchange.  If a fence was made since the look, the block is counted for the epoch before.
  */
 static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_fence *fence,
                         const struct cushim_mem_lookup *lookup) {
@@ -79,14 +75,13 @@ static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_
     struct cushim_mem_unfenced *unfenced = &cache->unfenced;
     size_t asked_bytes = atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed);
     uint32_t live = CUSHIM_MEM_LIVE;
-    cushim_mem_deferred_batch_turn(unfenced, cushim_mem_fence_tag(fence), cache->limit_bytes);
-    size_t unfenced_bytes =
-        unfenced->n_bytes + cushim_mem_deferred_batch_weight(asked_bytes, cache->limit_bytes);
+    turn(unfenced, atomic_load(&fence->open), cache->limit_bytes);
+    size_t unfenced_bytes = unfenced->n_bytes + weight_of(asked_bytes, cache->limit_bytes);
     if (unfenced_bytes >= unfenced->due_bytes || !cushim_mem_cache_has_room(cache, bucket) ||
         !atomic_compare_exchange_strong(&lookup->meta->state, &live, CUSHIM_MEM_DEFERRED))
         return false;
     unfenced->n_bytes = unfenced_bytes;
-    cushim_mem_cache_put(cache, bucket, lookup->meta, lookup->base, cushim_mem_fence_tag(fence));
+    cushim_mem_cache_put(cache, bucket, lookup->meta, lookup->base, atomic_load(&fence->open));
     /* as it is now: the block need not be the one looked up */
     asked_bytes = atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed);
     cushim_mem_cache_count_free(cache, asked_bytes, lookup->block_bytes);
@@ -105,18 +100,26 @@ static inline bool give_proven(struct cushim_mem_cache *cache,
     return true;
 }
 
+static inline void end(struct cushim_mem_heap *heap) {
+    if (atomic_load_explicit(&heap->has_slack, memory_order_relaxed))
+        shrink_if_stale(heap);
+}
+
+/* If there is an effect that the host could see, the slow path waits for it. */
 bool cushim_mem_free_fast(struct cushim_mem_blocks *blocks, uint64_t address,
                           enum cushim_mem_free_entry entry) {
     struct cushim_mem_lookup lookup;
     if (!find(blocks, address, entry, &lookup))
         return false;
     struct cushim_mem_heap *heap = lookup.segment->heap;
-    if (cushim_mem_fence_effect(heap->fence))
+    const struct cushim_mem_fence *fence = heap->fence;
+    if (atomic_load(&fence->effect) > atomic_load_explicit(&fence->done, memory_order_acquire))
         return false;
+    uint64_t life = atomic_load_explicit(&heap->quick_life, memory_order_acquire);
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
-    if (!take(cache, heap, cushim_mem_heap_life(heap)))
+    if (!cushim_mem_cache_take_of(cache, heap, life))
         return false;
-    bool is_given = give(cache, heap->fence, &lookup);
+    bool is_given = give(cache, fence, &lookup);
     cushim_mem_cache_leave(cache);
     if (is_given)
         end(heap);
@@ -126,8 +129,8 @@ bool cushim_mem_free_fast(struct cushim_mem_blocks *blocks, uint64_t address,
 /*
  * Claim, wait, give.  Once it is claimed there is no way back: the context may go during the wait,
  * and a block of the next life may start at that address.  So the life is read before the claim,
- * the cache taken is of that life, and all else ends as the slow path does.  Where blocks
- * are deferred the slow path closes an epoch, so that its wait is theirs as well.
+ * the cache taken is of that life, and all else ends as the slow path does.  If blocks are deferred
+ * the slow path closes an epoch, so that its wait is theirs as well.
  */
 int cushim_mem_free_fast_behind_wait(struct cushim_mem_blocks *blocks, uint64_t address,
                                      enum cushim_mem_free_entry entry) {
@@ -137,14 +140,14 @@ int cushim_mem_free_fast_behind_wait(struct cushim_mem_blocks *blocks, uint64_t 
     if (!find(blocks, address, entry, &lookup))
         return CUSHIM_MEM_FREE_DECLINED;
     struct cushim_mem_heap *heap = lookup.segment->heap;
-    uint64_t life = cushim_mem_heap_life(heap);
+    uint64_t life = atomic_load_explicit(&heap->quick_life, memory_order_acquire);
     if (!life || atomic_load_explicit(&heap->deferred.n_rows, memory_order_relaxed) ||
         !atomic_compare_exchange_strong(&lookup.meta->state, &live, CUSHIM_MEM_DEFERRED))
         return CUSHIM_MEM_FREE_DECLINED;
     size_t asked_bytes = atomic_load_explicit(&lookup.meta->asked_bytes, memory_order_relaxed);
     bool is_over = cushim_mem_fence_wait(heap->fence, heap->stats, &answer) == CUSHIM_OK;
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
-    bool is_taken = is_over && take(cache, heap, life);
+    bool is_taken = is_over && cushim_mem_cache_take_of(cache, heap, life);
     bool is_given = is_taken && give_proven(cache, &lookup, asked_bytes);
     if (is_taken)
         cushim_mem_cache_leave(cache);
@@ -395,6 +398,19 @@ static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due du
     return end_refused(freeing);
 }
 
+/* Count a free.  Is a fence due? */
+static enum cushim_mem_due count_unfenced(struct cushim_mem_unfenced *unfenced, uint64_t tag,
+                                          size_t n_bytes, size_t most_bytes) {
+    enum { STEPS = 16 };
+    turn(unfenced, tag, most_bytes);
+    unfenced->n_bytes += weight_of(n_bytes, most_bytes);
+    if (unfenced->n_bytes < unfenced->due_bytes)
+        return CUSHIM_MEM_NOT_DUE;
+    /* whatever comes of it, the next frees do not all try again */
+    unfenced->due_bytes = unfenced->n_bytes + most_bytes / STEPS;
+    return unfenced->n_bytes < most_bytes ? CUSHIM_MEM_DUE : CUSHIM_MEM_PRESSING;
+}
+
 static enum cushim_status release_relaxed(struct freeing *freeing) {
     struct cushim_mem_heap *heap = freeing->heap;
     const struct cushim_mem_capture_guard *guard = heap->fence->guard;
@@ -405,8 +421,7 @@ static enum cushim_status release_relaxed(struct freeing *freeing) {
     bool has_effect = cushim_mem_fence_effect(heap->fence) != 0;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(heap, freeing->life);
     enum cushim_mem_due due =
-        cache ? cushim_mem_deferred_batch_count(&cache->unfenced, tag, freeing->asked_bytes,
-                                                cache->limit_bytes)
+        cache ? count_unfenced(&cache->unfenced, tag, freeing->asked_bytes, cache->limit_bytes)
               : CUSHIM_MEM_DUE;
     if (due || has_effect) { /* driver calls: not with the cache taken */
         if (cache) {
@@ -487,31 +502,6 @@ enum cushim_status cushim_mem_free(struct cushim_mem_heap *heap,
     return heap->policy->is_relaxed ? release_relaxed(&freeing) : release_exact(&freeing);
 }
 
-/* An event behind the work of `stream`, whatever context that belongs to. */
-static CUresult record_on(struct cushim_mem_heap *heap, CUstream stream, CUevent *event) {
-    struct cushim_cuda *cuda = heap->cuda;
-    CUcontext context = heap->context;
-    CUresult answer = CUDA_SUCCESS;
-    *event = NULL;
-    bool is_special = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
-    if (is_special)
-        answer = cuda->cuCtxGetCurrent(&context);
-    else if (cuda->cuStreamGetCtx)
-        answer = cuda->cuStreamGetCtx(stream, &context);
-    if (answer != CUDA_SUCCESS)
-        return answer;
-    bool has_entered = cushim_current_context_enter(cuda, context, &answer);
-    if (answer == CUDA_SUCCESS)
-        answer = cuda->cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
-    if (answer == CUDA_SUCCESS)
-        answer = cuda->cuEventRecord(*event, stream);
-    if (has_entered)
-        cushim_current_context_leave(cuda);
-    if (answer != CUDA_SUCCESS && *event)
-        cuda->cuEventDestroy_v2(*event);
-    return answer;
-}
-
 /* Does cuMemFreeAsync take what the heap's provider gave? */
 static bool can_free_on(const struct cushim_mem_heap *heap) {
     return heap->provider == &cushim_mem_provider_device && heap->cuda->cuMemFreeAsync;
@@ -527,7 +517,7 @@ enum cushim_status cushim_mem_free_on(struct cushim_mem_heap *heap,
         return status;
     if (cushim_mem_heap_is_uncached(heap, lookup->segment) && can_free_on(heap))
         return release_uncached(&freeing, &stream);
-    *answer = record_on(heap, stream, &event);
+    *answer = cushim_mem_deferred_record(heap, stream, &event);
     if (*answer != CUDA_SUCCESS)
         return end_refused(&freeing);
     if (!cushim_mem_heap_lock_life(heap, freeing.life))
@@ -542,36 +532,4 @@ enum cushim_status cushim_mem_free_on(struct cushim_mem_heap *heap,
     heap->cuda->cuEventDestroy_v2(event);
     *answer = CUDA_ERROR_OUT_OF_MEMORY;
     return end_refused(&freeing);
-}
-
-/* Without an event of its own the block waits for all that was submitted. */
-static bool release_later(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup) {
-    struct freeing freeing;
-    CUresult answer;
-    if (begin(&freeing, heap, lookup, &answer) != CUSHIM_OK)
-        return false;
-    count_apart(&freeing);
-    if (!cushim_mem_heap_lock_life(heap, freeing.life))
-        return true; /* it went with its context */
-    atomic_thread_fence(
-        memory_order_seq_cst); /* what was submitted is ahead of the load of `open` */
-    /* without host memory for the note the block is never used again */
-    cushim_mem_deferred_add(&heap->deferred, &heap->meta, &lookup->ref,
-                            cushim_mem_fence_tag(heap->fence));
-    pthread_mutex_unlock(&heap->lock);
-    return true;
-}
-
-void cushim_mem_free_unseen(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
-                            bool is_hit) {
-    CUstream stream = atomic_load(&heap->filler.stream);
-    struct cushim_mem_stats *stats = heap->stats;
-    CUresult answer;
-    if (!(stream && cushim_mem_free_on(heap, lookup, stream, &answer) == CUSHIM_OK) &&
-        !release_later(heap, lookup))
-        return;
-    cushim_mem_stats_subtract(&stats->n_requests, 1);
-    cushim_mem_stats_subtract(is_hit ? &stats->n_hits : &stats->n_misses, 1);
-    cushim_mem_stats_subtract(&stats->requested_bytes, lookup->asked_bytes);
-    cushim_mem_stats_subtract(&stats->n_frees, 1);
 }

@@ -11,15 +11,18 @@
 #include "cuda/types.h"
 #include "cushim/status.h"
 #include "memory/layout/block.h"
-#include "memory/state/heap_state.h"
+#include "memory/policy.h"
+
+struct cushim_mem_heap;
 
 /**
  * Take a LIVE block back without a wait, which is for `relaxed` alone.
  * @param address  where the block starts, or anything else
  * @param entry    ENTRY_PINNED takes pinned memory back, ENTRY_ANY all other
  * @return false: it is not that simple, nothing was done
- * Threads  any that captures nothing      Stream   none, but that what the heap may not hold any
- * more may go back to the driver, as in any free
+ * Threads  any that captures nothing
+ * Stream   none, but that what the heap may not hold any more may go back to the driver, as in any
+ *          free
  */
 bool cushim_mem_free_fast(struct cushim_mem_blocks *blocks, uint64_t address,
                           enum cushim_mem_free_entry entry);
@@ -29,8 +32,8 @@ enum { CUSHIM_MEM_FREE_DECLINED = -1 };
 /**
  * The same for `exact`, once all work of the context is over.
  * @return CUSHIM_MEM_FREE_DECLINED: it is not that simple, nothing was done | CUDA_SUCCESS | why
- * the driver refused: the block is LIVE as before, or went with its context Stream  host wait, as
- * cudaFree
+ * the driver refused: the block is LIVE as before, or went with its context
+ * Stream   host wait, as cudaFree
  */
 int cushim_mem_free_fast_behind_wait(struct cushim_mem_blocks *blocks, uint64_t address,
                                      enum cushim_mem_free_entry entry);
@@ -55,12 +58,5 @@ enum cushim_status cushim_mem_free_on(struct cushim_mem_heap *heap,
  * CUSHIM_STATE (the heap is not open, or its context is damaged).  See hold.h. */
 enum cushim_status cushim_mem_free_claim(struct cushim_mem_heap *heap,
                                          const struct cushim_mem_lookup *lookup);
-
-/*
- * A LIVE block that nobody has seen goes back, and is not used again before what the filler began
- * with it is over.  It counts as no request and no free; is_hit as it was obtained.
- */
-void cushim_mem_free_unseen(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
-                            bool is_hit);
 
 #endif

@@ -29,13 +29,6 @@ enum {
 struct cushim_mem_cache;
 struct cushim_mem_held;
 
-/* Whose frees take a block back: natively those of pinned memory take nothing else. */
-enum cushim_mem_free_entry {
-    CUSHIM_MEM_FREE_ENTRY_NONE,
-    CUSHIM_MEM_FREE_ENTRY_ANY,
-    CUSHIM_MEM_FREE_ENTRY_PINNED
-};
-
 struct cushim_mem_heap {
     /* set by open, constant until abandon */
     struct cushim_cuda *cuda;
