@@ -12,7 +12,9 @@
 #include "memory/alloc.h"
 #include "memory/free.h"
 #include "memory/state/heap_state.h"
+#include "preload/entry/alloc.h"
 #include "preload/entry/entry.h"
+#include "preload/entry/free.h"
 
 /* Was this thread served since a context last went, and is nothing else to be looked at?  Then its
  * heap and its counters are known, and the heap knows the driver. */
