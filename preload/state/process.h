@@ -142,23 +142,18 @@ static inline void cushim_process_note_use(void) {
 /* The same for a thread without a shard of its own. */
 void cushim_process_count_slowly(enum cushim_cuda_symbol symbol);
 
-/* The same for one that has. */
-static inline void cushim_process_count_in(struct cushim_shard *shard,
-                                           enum cushim_cuda_symbol symbol) {
-    uint64_t n_calls = atomic_load_explicit(&shard->calls[symbol], memory_order_relaxed);
-    atomic_store_explicit(&shard->calls[symbol], n_calls + 1, memory_order_relaxed);
-}
-
 /* One call of a row, by the thread's outermost entry point. */
 static inline void cushim_process_count(enum cushim_cuda_symbol symbol) {
     struct cushim_shard *shard = cushim_thread.shard;
     if (cushim_thread.runtime_depth) /* the runtime's entry point counted this call */
         return;
     cushim_thread.symbol = symbol;
-    if (shard)
-        cushim_process_count_in(shard, symbol);
-    else
+    if (!shard) {
         cushim_process_count_slowly(symbol);
+        return;
+    }
+    uint64_t n_calls = atomic_load_explicit(&shard->calls[symbol], memory_order_relaxed);
+    atomic_store_explicit(&shard->calls[symbol], n_calls + 1, memory_order_relaxed);
 }
 
 /* The counters of the device that is current; those of device 0 where none is. */

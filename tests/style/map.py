@@ -19,14 +19,13 @@ PAGE = "docs/internals/architecture.md"
 # question: {what the row names: what is found in each file, or, of a folder or a pattern, in one of its files}
 WANTED = {
     "what happens on `cudaMalloc`": {
-        "preload/hooks/hooks_runtime.c": r"CUSHIM_EXPORT cudaError_t cudaMalloc\(",
-        "preload/entry/entry_fast.h": r"\bcushim_entry_fast_alloc\(",
+        "preload/hooks/hooks_alloc.c": r"CUSHIM_EXPORT cudaError_t cudaMalloc\(",
         "src/memory/alloc.c": r"^uint64_t cushim_mem_alloc_fast\("},
     "... when the fast path does not apply": {
         "preload/entry/alloc.c": r"^CUresult cushim_entry_alloc\(",
         "src/memory/alloc.c": r"^enum cushim_status cushim_mem_alloc\("},
     "what happens on `cudaFree`": {
-        "preload/hooks/hooks_runtime.c": r"CUSHIM_EXPORT cudaError_t cudaFree\(",
+        "preload/hooks/hooks_alloc.c": r"CUSHIM_EXPORT cudaError_t cudaFree\(",
         "preload/entry/free.c": r"^bool cushim_entry_free_live\(",
         "src/memory/free.c": r"^enum cushim_status cushim_mem_free\("},
     "the wait of an exact free": {"src/memory/fence/fence.c": r"^enum cushim_status cushim_mem_fence_wait\("},
