@@ -50,6 +50,15 @@ static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, s
     return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, answer, address ? *address : 0, n_bytes);
 }
 
+/* Try the fast path, unless this request did: in the hook, or before it came through the runtime.
+ */
+static bool alloc_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
+                          struct cushim_mem_block *block) {
+    bool was_open = cushim_thread.fast_epoch == cushim_guard_now();
+    bool has_asked = cushim_thread.missed || (was_open && n_bytes - 1 < heap->quick_bytes);
+    return !has_asked && cushim_mem_alloc_at_once(heap, n_bytes, block);
+}
+
 CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
     struct cushim_mem_block block;
     if (!address || !n_bytes || !is_served(cuda))
@@ -57,7 +66,9 @@ CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size
     struct cushim_mem_heap *heap = cushim_contexts_hold_current(cuda);
     if (!heap)
         return alloc_natively(cuda, address, n_bytes);
-    enum cushim_status status = cushim_mem_alloc(heap, n_bytes, &block);
+    enum cushim_status status = CUSHIM_OK;
+    if (!alloc_at_once(heap, n_bytes, &block))
+        status = cushim_mem_alloc_after(heap, n_bytes, cushim_thread.missed, &block);
     if (status == CUSHIM_OK && cushim_process.is_watched)
         status = cushim_check_obtained(heap, &block, n_bytes);
     bool is_ready = status == CUSHIM_OK && cushim_memory_kinds_make_zero(heap, &block, n_bytes);
@@ -70,7 +81,8 @@ CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size
     return CUDA_SUCCESS;
 }
 
-bool cushim_entry_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
+bool cushim_entry_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes,
+                            struct cushim_mem_request *request) {
     struct cushim_mem_block block;
     if (!cushim_contexts_is_settled() || !is_served(cuda) ||
         cushim_memory_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE) || cushim_check_is_on())
@@ -78,7 +90,8 @@ bool cushim_entry_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size
     struct cushim_mem_heap *heap = cushim_contexts_hold_current(cuda);
     if (!heap)
         return false;
-    bool is_hit = cushim_mem_alloc_hit(heap, n_bytes, &block) == CUSHIM_OK;
+    bool is_hit = alloc_at_once(heap, n_bytes, &block) ||
+                  cushim_mem_alloc_hit(heap, n_bytes, request, &block) == CUSHIM_OK;
     if (is_hit && cushim_process.is_watched)
         cushim_watch_alloc(heap, &block, n_bytes);
     cushim_contexts_let(heap);

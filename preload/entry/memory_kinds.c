@@ -90,6 +90,12 @@ static bool end_alloc(struct cushim_mem_heap *heap, enum cushim_status status,
     return true;
 }
 
+/* Try the fast path, unless this request did before it came through the runtime. */
+static bool alloc_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
+                          struct cushim_mem_block *block) {
+    return !cushim_thread.missed && cushim_mem_alloc_at_once(heap, n_bytes, block);
+}
+
 bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_want *want,
                                uint64_t *address) {
     struct cushim_mem_block block;
@@ -98,7 +104,9 @@ bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_wan
     struct cushim_mem_heap *heap = hold_heap(cuda, want);
     if (!heap)
         return false;
-    enum cushim_status status = cushim_mem_alloc(heap, want->n_bytes, &block);
+    enum cushim_status status = CUSHIM_OK;
+    if (!alloc_at_once(heap, want->n_bytes, &block))
+        status = cushim_mem_alloc_after(heap, want->n_bytes, cushim_thread.missed, &block);
     if (status == CUSHIM_NOMEM && cushim_contexts_give_back_all())
         status = cushim_mem_alloc(heap, want->n_bytes, &block);
     bool is_served = end_alloc(heap, status, &block, want->n_bytes);
@@ -108,7 +116,7 @@ bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_wan
 }
 
 bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim_want *want,
-                                   uint64_t *address) {
+                                   uint64_t *address, struct cushim_mem_request *request) {
     struct cushim_mem_block block;
     if (!is_known(want) || cushim_memory_kinds_is_cleared_by_device(want->kind) ||
         !cushim_contexts_is_settled() || !is_served(cuda, want->kind))
@@ -116,8 +124,10 @@ bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim
     struct cushim_mem_heap *heap = hold_heap(cuda, want);
     if (!heap)
         return false;
-    bool is_hit =
-        end_alloc(heap, cushim_mem_alloc_hit(heap, want->n_bytes, &block), &block, want->n_bytes);
+    enum cushim_status status = CUSHIM_OK;
+    if (!alloc_at_once(heap, want->n_bytes, &block))
+        status = cushim_mem_alloc_hit(heap, want->n_bytes, request, &block);
+    bool is_hit = end_alloc(heap, status, &block, want->n_bytes);
     cushim_contexts_let(heap);
     *address = is_hit ? block.address : *address;
     return is_hit;

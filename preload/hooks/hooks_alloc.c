@@ -154,12 +154,15 @@ static inline void count(enum cushim_cuda_symbol symbol) {
         cushim_process_count(symbol);
 }
 
-/* Around a call of the runtime's own function: the call is counted already. */
-static void inside_enter(void) {
+/* Around a call of the runtime's own function, which comes back through the driver's: the call is
+ * counted already, and `missed` (or NULL) has asked the heap's lists. */
+static void inside_enter(const struct cushim_mem_request *missed) {
+    cushim_thread.missed = missed;
     cushim_thread_enter(&cushim_thread.runtime_depth);
 }
 
 static cudaError_t inside_leave(cudaError_t error) {
+    cushim_thread.missed = NULL;
     cushim_thread_leave(&cushim_thread.runtime_depth);
     return error;
 }
@@ -175,13 +178,15 @@ static cudaError_t inside_leave(cudaError_t error) {
 APART cudaError_t malloc_at_length(void **address, size_t n_bytes, const void *caller) {
     ENTER(cudaMalloc, caller)
     CUdeviceptr block;
+    struct cushim_mem_request request;
+    request.life = 0;
     struct cushim_cuda *cuda =
         address && n_bytes ? shortcut(cudart, &cushim_first_cuMemAlloc_v2, caller) : NULL;
-    if (cuda && cushim_entry_alloc_hit(cuda, &block, n_bytes)) {
+    if (cuda && cushim_entry_alloc_hit(cuda, &block, n_bytes, &request)) {
         *address = (void *)(uintptr_t)block;
         return cudaSuccess;
     }
-    inside_enter();
+    inside_enter(&request);
     return inside_leave(cudart->cudaMalloc(address, n_bytes));
 }
 
@@ -217,7 +222,7 @@ APART cudaError_t free_at_length(void *address, const void *caller) {
     ENTER(cudaFree, caller)
     if (free_live(shortcut(cudart, &cushim_first_cuMemFree_v2, caller), address, CUSHIM_FREE))
         return cudaSuccess;
-    inside_enter();
+    inside_enter(NULL);
     return inside_leave(cudart->cudaFree(address));
 }
 
@@ -230,9 +235,11 @@ CUSHIM_EXPORT cudaError_t cudaFree(void *address) {
 }
 
 /* Serve a hit of pinned or managed memory. */
-static bool alloc_hit(struct cushim_cuda *cuda, void **address, struct cushim_want want) {
+static inline bool alloc_hit(struct cushim_cuda *cuda, void **address, struct cushim_want want,
+                             struct cushim_mem_request *request) {
     uint64_t block;
-    if (!cuda || !address || !want.n_bytes || !cushim_memory_kinds_alloc_hit(cuda, &want, &block))
+    if (!cuda || !address || !want.n_bytes ||
+        !cushim_memory_kinds_alloc_hit(cuda, &want, &block, request))
         return false;
     *address = (void *)(uintptr_t)block;
     return true;
@@ -241,11 +248,13 @@ static bool alloc_hit(struct cushim_cuda *cuda, void **address, struct cushim_wa
 /* The flags of attachment are the driver's own. */
 CUSHIM_EXPORT cudaError_t cudaMallocManaged(void **address, size_t n_bytes, unsigned flags) {
     const void *caller = __builtin_return_address(0);
+    struct cushim_mem_request request;
+    request.life = 0;
     ENTER(cudaMallocManaged, caller)
     if (alloc_hit(shortcut(cudart, &cushim_first_cuMemAllocManaged, caller), address,
-                  (struct cushim_want){CUSHIM_MEM_MANAGED, flags, n_bytes}))
+                  (struct cushim_want){CUSHIM_MEM_MANAGED, flags, n_bytes}, &request))
         return cudaSuccess;
-    inside_enter();
+    inside_enter(&request);
     return inside_leave(cudart->cudaMallocManaged(address, n_bytes, flags));
 }
 
@@ -256,16 +265,18 @@ CUSHIM_EXPORT cudaError_t cudaMallocManaged(void **address, size_t n_bytes, unsi
 enum { N_PINNED_FLAGS = 8, NO_PINNED_FLAGS = -1 };
 static atomic_int learnt_flags[N_PINNED_FLAGS + 1]; /* plus 1; 0: not yet */
 
-static bool pinned_hit(struct cushim_cuda *cuda, void **address, size_t n_bytes, unsigned place) {
+static inline bool pinned_hit(struct cushim_cuda *cuda, void **address, size_t n_bytes,
+                              unsigned place, struct cushim_mem_request *request) {
     int learnt = atomic_load_explicit(&learnt_flags[place], memory_order_relaxed);
     return learnt &&
            alloc_hit(cuda, address,
-                     (struct cushim_want){CUSHIM_MEM_PINNED, (unsigned)learnt - 1, n_bytes});
+                     (struct cushim_want){CUSHIM_MEM_PINNED, (unsigned)learnt - 1, n_bytes},
+                     request);
 }
 
-static void pinned_enter(void) {
+static void pinned_enter(const struct cushim_mem_request *missed) {
     cushim_thread.pinned_flags = NO_PINNED_FLAGS;
-    inside_enter();
+    inside_enter(missed);
 }
 
 static cudaError_t pinned_leave(cudaError_t error, unsigned place) {
@@ -277,24 +288,29 @@ static cudaError_t pinned_leave(cudaError_t error, unsigned place) {
 
 CUSHIM_EXPORT cudaError_t cudaMallocHost(void **address, size_t n_bytes) {
     const void *caller = __builtin_return_address(0);
+    struct cushim_mem_request request;
+    request.life = 0;
     ENTER(cudaMallocHost, caller)
     if (pinned_hit(shortcut(cudart, &cushim_first_cuMemHostAlloc, caller), address, n_bytes,
-                   N_PINNED_FLAGS))
+                   N_PINNED_FLAGS, &request))
         return cudaSuccess;
-    pinned_enter();
+    pinned_enter(&request);
     return pinned_leave(cudart->cudaMallocHost(address, n_bytes), N_PINNED_FLAGS);
 }
 
 CUSHIM_EXPORT cudaError_t cudaHostAlloc(void **address, size_t n_bytes, unsigned flags) {
     const void *caller = __builtin_return_address(0);
+    struct cushim_mem_request request;
+    request.life = 0;
     ENTER(cudaHostAlloc, caller)
     if (flags >= N_PINNED_FLAGS) {
-        inside_enter();
+        inside_enter(NULL);
         return inside_leave(cudart->cudaHostAlloc(address, n_bytes, flags));
     }
-    if (pinned_hit(shortcut(cudart, &cushim_first_cuMemHostAlloc, caller), address, n_bytes, flags))
+    if (pinned_hit(shortcut(cudart, &cushim_first_cuMemHostAlloc, caller), address, n_bytes, flags,
+                   &request))
         return cudaSuccess;
-    pinned_enter();
+    pinned_enter(&request);
     return pinned_leave(cudart->cudaHostAlloc(address, n_bytes, flags), flags);
 }
 
@@ -302,7 +318,7 @@ APART cudaError_t free_host_at_length(void *address, const void *caller) {
     ENTER(cudaFreeHost, caller)
     if (free_live(shortcut(cudart, &cushim_first_cuMemFreeHost, caller), address, CUSHIM_FREE_HOST))
         return cudaSuccess;
-    inside_enter();
+    inside_enter(NULL);
     return inside_leave(cudart->cudaFreeHost(address));
 }
 

@@ -23,6 +23,7 @@
 #include "report/page.h"
 
 struct cushim_mem_heap;
+struct cushim_mem_request;
 
 struct cushim_process {
     struct cushim_mem_blocks blocks;
@@ -75,7 +76,9 @@ struct cushim_thread {
     unsigned shared_shard;        /* where none was to be had; 0: not asked yet */
     enum cushim_cuda_symbol symbol; /* of the last call on the slow path: for the check */
     int pinned_flags;               /* that the driver was last asked for */
-    struct CUctx_st *context;       /* the heap found last, for this context */
+    /* what the entry point of the runtime that it is inside of asked for in vain; NULL: nothing */
+    const struct cushim_mem_request *missed;
+    struct CUctx_st *context; /* the heap found last, for this context */
     struct cushim_mem_heap *heap;
     uint64_t heap_epoch; /* of the guard; another epoch makes the heap above stale */
     uint64_t fast_epoch; /* the same where nothing above is in the way, else 0 */

@@ -42,9 +42,15 @@ uint64_t cushim_mem_alloc_fast(struct cushim_mem_heap *heap, size_t n_bytes) {
     return address;
 }
 
-/* Is a small block nothing but a block? */
-static bool is_plain(const struct cushim_mem_heap *heap) {
-    return !heap->guard_bytes && !heap->policy->arena_bytes;
+bool cushim_mem_alloc_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
+                              struct cushim_mem_block *block) {
+    bool may_be = n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES && cushim_mem_heap_is_plain(heap);
+    block->address = may_be ? cushim_mem_alloc_fast(heap, n_bytes) : 0;
+    if (!block->address)
+        return false;
+    block->block_bytes = cushim_mem_sizeclass_bytes(cushim_mem_sizeclass_of(n_bytes));
+    block->is_hit = true;
+    return true;
 }
 
 /* ---- the slow path ---- */
@@ -52,21 +58,6 @@ static bool is_plain(const struct cushim_mem_heap *heap) {
 /* So many fences for less than may wait cost what an allocation of the driver does; where it
  * refused one, many more. */
 enum { EARLY = 32, LATE = -16384, SHORT_SHARE = 16 };
-
-/* A request on its way through the stages. */
-struct attempt {
-    struct cushim_mem_heap *heap;
-    uint64_t life;
-    size_t n_bytes;
-    bool is_small, is_relaxed;
-    bool should_grow;      /* rather than make one more fence for a few blocks */
-    bool has_others;       /* deferred blocks of other sizes are worth a fence */
-    bool has_lines;        /* blocks that were freed in stream order may be over */
-    bool is_over;          /* they are over; if they are no use, their limit begins anew */
-    bool has_rotated;      /* enough of the class is deferred: prove it over before taking more */
-    uint64_t deferred_tag; /* of the block that could be had next; 0: none is deferred */
-    struct cushim_mem_block *block;
-};
 
 /* Without a cache. */
 static void count_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
@@ -79,11 +70,11 @@ static void count_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
 }
 
 /* Hand a block out: from here on it is LIVE.  `cache` is taken, or NULL. */
-static void hand_out(const struct attempt *attempt, struct cushim_mem_cache *cache,
+static void hand_out(const struct cushim_mem_request *request, struct cushim_mem_cache *cache,
                      struct cushim_mem_block_meta *meta, uint64_t address, size_t block_bytes) {
-    struct cushim_mem_block *block = attempt->block;
-    size_t guard_bytes = attempt->heap->guard_bytes;
-    size_t asked_bytes = attempt->n_bytes - 2 * guard_bytes;
+    struct cushim_mem_block *block = request->block;
+    size_t guard_bytes = request->heap->guard_bytes;
+    size_t asked_bytes = request->n_bytes - 2 * guard_bytes;
     block->address = address + guard_bytes;
     block->block_bytes = block_bytes;
     atomic_store_explicit(&meta->asked_bytes, asked_bytes, memory_order_relaxed);
@@ -91,37 +82,37 @@ static void hand_out(const struct attempt *attempt, struct cushim_mem_cache *cac
     if (cache)
         cushim_mem_cache_count_obtain(cache, asked_bytes, block_bytes, block->is_hit);
     else
-        count_shared(attempt->heap->stats, asked_bytes, block);
+        count_shared(request->heap->stats, asked_bytes, block);
 }
 
-static void hand_out_place(const struct attempt *attempt, struct cushim_mem_cache *cache,
+static void hand_out_place(const struct cushim_mem_request *request, struct cushim_mem_cache *cache,
                            const struct cushim_mem_blockref *ref, size_t block_bytes) {
     struct cushim_mem_extent *extent = ref->extent;
-    hand_out(attempt, cache, &extent->cells[ref->index],
+    hand_out(request, cache, &extent->cells[ref->index],
              cushim_mem_extent_address(extent) + ref->index * extent->block_bytes, block_bytes);
 }
 
 /* The same, counted in the cache where that is to be had. */
-static void take_cache_and_hand_out(const struct attempt *attempt,
+static void take_cache_and_hand_out(const struct cushim_mem_request *request,
                                     const struct cushim_mem_blockref *ref, size_t block_bytes) {
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(attempt->heap, attempt->life);
-    hand_out_place(attempt, cache, ref, block_bytes);
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(request->heap, request->life);
+    hand_out_place(request, cache, ref, block_bytes);
     if (cache)
         cushim_mem_cache_leave(cache);
 }
 
 /* From the cache; else notes what is deferred there. */
-static bool serve_from_cache(struct attempt *attempt, struct cushim_mem_cache *cache) {
-    unsigned class_index = cushim_mem_sizeclass_of(attempt->n_bytes);
-    uint64_t done = attempt->is_relaxed ? cushim_mem_fence_done(attempt->heap->fence) : UINT64_MAX;
+static bool serve_from_cache(struct cushim_mem_request *request, struct cushim_mem_cache *cache) {
+    unsigned class_index = cushim_mem_sizeclass_of(request->n_bytes);
+    uint64_t done = request->is_relaxed ? cushim_mem_fence_done(request->heap->fence) : UINT64_MAX;
     struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
     if (slot) {
-        hand_out(attempt, cache, slot->meta, slot->address,
+        hand_out(request, cache, slot->meta, slot->address,
                  cache->buckets[class_index].block_bytes);
         return true;
     }
-    attempt->deferred_tag = cushim_mem_cache_oldest_tag(cache, class_index);
-    attempt->has_rotated = cushim_mem_cache_has_rotated(cache, class_index);
+    request->deferred_tag = cushim_mem_cache_oldest_tag(cache, class_index);
+    request->has_rotated = cushim_mem_cache_has_rotated(cache, class_index);
     return false;
 }
 
@@ -129,68 +120,70 @@ static bool serve_from_cache(struct attempt *attempt, struct cushim_mem_cache *c
  * Under the lock: all blocks that would serve are deferred, but not as many as may wait for a
  * fence. A fence for these is cheap beside the driver's allocation, until there were EARLY of them.
  */
-static bool wants_more(const struct attempt *attempt, const struct cushim_mem_cache *cache) {
-    struct cushim_mem_heap *heap = attempt->heap;
-    bool is_of_cache = attempt->is_small && cache;
+static bool wants_more(const struct cushim_mem_request *request,
+                       const struct cushim_mem_cache *cache) {
+    struct cushim_mem_heap *heap = request->heap;
+    bool is_of_cache = request->is_small && cache;
     size_t most_bytes = cushim_mem_deferred_batch_bytes(heap);
     size_t limit_bytes = is_of_cache ? cache->limit_bytes - cache->limit_bytes / 4
                                      : cushim_mem_deferred_batch_limit(heap, most_bytes);
     size_t waiting_bytes = is_of_cache ? cache->cached_bytes : (size_t)heap->deferred.n_bytes;
     bool is_short = heap->watermark.device_free_bytes < heap->watermark.device_bytes / SHORT_SHARE;
     return most_bytes && !heap->policy->has_keep && !is_short &&
-           waiting_bytes + attempt->n_bytes <= limit_bytes && ++heap->n_early >= EARLY;
+           waiting_bytes + request->n_bytes <= limit_bytes && ++heap->n_early >= EARLY;
 }
 
 /* Under the lock: nothing serves.  Why not, and what to do? */
-static void note_miss(struct attempt *attempt, struct cushim_mem_cache *cache, bool is_proven) {
-    struct cushim_mem_heap *heap = attempt->heap;
-    attempt->has_lines = heap->deferred.lines != NULL;
-    if (!attempt->deferred_tag && heap->deferred.first)
-        attempt->deferred_tag = cushim_mem_deferred_tag_of(&heap->deferred, attempt->n_bytes);
-    if (attempt->deferred_tag) {
-        attempt->should_grow = !is_proven && wants_more(attempt, cache);
-    } else if (attempt->is_over) {
+static void note_miss(struct cushim_mem_request *request, struct cushim_mem_cache *cache,
+                      bool is_proven) {
+    struct cushim_mem_heap *heap = request->heap;
+    request->has_lines = heap->deferred.lines != NULL;
+    if (!request->deferred_tag && heap->deferred.first)
+        request->deferred_tag = cushim_mem_deferred_tag_of(&heap->deferred, request->n_bytes);
+    if (request->deferred_tag) {
+        request->should_grow = !is_proven && wants_more(request, cache);
+    } else if (request->is_over) {
         cushim_mem_deferred_batch_begin(heap, 0);
         if (cache)
             cushim_mem_cache_give_done(cache, cushim_mem_fence_done(heap->fence));
-    } else if (attempt->is_relaxed) {
-        attempt->has_others = cushim_mem_deferred_batch_is_much(
+    } else if (request->is_relaxed) {
+        request->has_others = cushim_mem_deferred_batch_is_much(
             heap, heap->deferred.n_bytes + (cache ? cache->cached_bytes : 0));
     }
 }
 
 /* From the free lists, and a few more for the cache (NULL: none). */
-static enum cushim_status serve_from_free_lists(struct attempt *attempt,
+static enum cushim_status serve_from_free_lists(struct cushim_mem_request *request,
                                                 struct cushim_mem_cache *cache, bool is_proven) {
-    struct cushim_mem_heap *heap = attempt->heap;
+    struct cushim_mem_heap *heap = request->heap;
     struct cushim_mem_blockref ref;
-    if (!cushim_mem_heap_lock_life(heap, attempt->life))
+    if (!cushim_mem_heap_lock_life(heap, request->life))
         return CUSHIM_STATE;
     if (heap->deferred.first)
         cushim_mem_heap_give_done(heap);
-    bool is_taken = cushim_mem_free_lists_take(heap, attempt->n_bytes, &ref);
-    if (is_taken && cache && attempt->is_small)
+    bool is_taken = cushim_mem_free_lists_take(heap, request->n_bytes, &ref);
+    if (is_taken && cache && request->is_small)
         cushim_mem_cache_refill(cache, ref.extent->class_index);
     if (!is_taken)
-        note_miss(attempt, cache, is_proven);
+        note_miss(request, cache, is_proven);
     pthread_mutex_unlock(&heap->lock);
     if (!is_taken)
         return CUSHIM_NOTFOUND;
-    hand_out_place(attempt, cache, &ref, ref.extent->block_bytes);
+    hand_out_place(request, cache, &ref, ref.extent->block_bytes);
     return CUSHIM_OK;
 }
 
 /* Cache, then free lists; these not before a class that has rotated was proven over. */
-static enum cushim_status serve(struct attempt *attempt, bool is_proven) {
+static enum cushim_status serve(struct cushim_mem_request *request, bool is_proven) {
     enum cushim_status status = CUSHIM_NOTFOUND;
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(attempt->heap, attempt->life);
-    attempt->has_rotated = attempt->should_grow = false;
-    attempt->has_others = attempt->has_lines = false;
-    attempt->deferred_tag = 0;
-    if (cache && attempt->is_small && serve_from_cache(attempt, cache))
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(request->heap, request->life);
+    request->has_rotated = request->should_grow = false;
+    request->has_others = request->has_lines = false;
+    request->deferred_tag = 0;
+    if (cache && request->is_small && serve_from_cache(request, cache))
         status = CUSHIM_OK;
-    else if (is_proven || !attempt->has_rotated)
-        status = serve_from_free_lists(attempt, cache, is_proven);
+    else if (is_proven || !request->has_rotated)
+        status = serve_from_free_lists(request, cache, is_proven);
     if (cache)
         cushim_mem_cache_leave(cache);
     return status;
@@ -203,34 +196,34 @@ static enum cushim_status serve(struct attempt *attempt, bool is_proven) {
  * On a device that is behind nothing is over, nothing is waited for, and the sizes are not to
  * blame.
  */
-static enum cushim_status serve_deferred(struct attempt *attempt) {
-    struct cushim_mem_heap *heap = attempt->heap;
-    uint64_t tag = attempt->has_others ? cushim_mem_fence_tag(heap->fence) : attempt->deferred_tag;
+static enum cushim_status serve_deferred(struct cushim_mem_request *request) {
+    struct cushim_mem_heap *heap = request->heap;
+    uint64_t tag = request->has_others ? cushim_mem_fence_tag(heap->fence) : request->deferred_tag;
     CUresult answer;
-    if (!tag && !attempt->has_lines)
+    if (!tag && !request->has_lines)
         return CUSHIM_NOTFOUND;
     if (tag) {
         bool is_over = cushim_mem_deferred_batch_prove(heap, tag, &answer);
-        attempt->is_over = is_over && attempt->has_others;
+        request->is_over = is_over && request->has_others;
         cushim_mem_heap_note_damage(heap, answer);
         if (!cushim_mem_heap_life(heap))
             return CUSHIM_STATE;
     }
-    if (attempt->has_lines) {
+    if (request->has_lines) {
         pthread_mutex_lock(&heap->lock);
         cushim_mem_heap_give_deferred(heap);
         pthread_mutex_unlock(&heap->lock);
     }
-    enum cushim_status status = serve(attempt, true);
-    attempt->is_over = false;
+    enum cushim_status status = serve(request, true);
+    request->is_over = false;
     return status;
 }
 
-static bool begin(struct attempt *attempt, struct cushim_mem_heap *heap, size_t n_bytes,
+static bool begin(struct cushim_mem_request *request, struct cushim_mem_heap *heap, size_t n_bytes,
                   struct cushim_mem_block *block) {
     if (__builtin_add_overflow(n_bytes, 2 * heap->guard_bytes, &n_bytes))
         n_bytes = SIZE_MAX; /* which no driver has */
-    *attempt = (struct attempt){
+    *request = (struct cushim_mem_request){
         .heap = heap,
         .life = cushim_mem_heap_life(heap),
         .n_bytes = n_bytes,
@@ -240,50 +233,44 @@ static bool begin(struct attempt *attempt, struct cushim_mem_heap *heap, size_t 
         .block = block,
     };
     block->is_hit = true;
-    return attempt->life != 0;
+    return request->life != 0;
 }
 
 /* From the arena; CUSHIM_NOTSUPPORTED where the heap itself is to serve. */
-static enum cushim_status serve_from_arena(struct attempt *attempt, bool may_fetch) {
-    struct cushim_mem_heap *heap = attempt->heap;
+static enum cushim_status serve_from_arena(struct cushim_mem_request *request, bool may_fetch) {
+    struct cushim_mem_heap *heap = request->heap;
     struct cushim_mem_blockref ref;
     if (!heap->policy->arena_bytes)
         return CUSHIM_NOTSUPPORTED;
-    enum cushim_status status = cushim_mem_arena_take(heap, attempt->life, attempt->n_bytes,
-                                                      may_fetch, &ref, &attempt->block->is_hit);
+    enum cushim_status status = cushim_mem_arena_take(heap, request->life, request->n_bytes,
+                                                      may_fetch, &ref, &request->block->is_hit);
     if (status != CUSHIM_OK)
         return status;
-    take_cache_and_hand_out(attempt, &ref,
-                            cushim_rounded(attempt->n_bytes, CUSHIM_MEM_GRAIN_BYTES));
+    take_cache_and_hand_out(request, &ref,
+                            cushim_rounded(request->n_bytes, CUSHIM_MEM_GRAIN_BYTES));
     cushim_mem_stats_add(&heap->stats->n_arena, 1);
     return CUSHIM_OK;
 }
 
-static bool obtain_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
-                           struct cushim_mem_block *block) {
-    bool may_be = n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES && is_plain(heap);
-    block->address = may_be ? cushim_mem_alloc_fast(heap, n_bytes) : 0;
-    if (!block->address)
-        return false;
-    block->block_bytes = cushim_mem_sizeclass_bytes(cushim_mem_sizeclass_of(n_bytes));
-    block->is_hit = true;
-    return true;
+/* The stages that take nothing from the driver and wait for nothing. */
+static enum cushim_status serve_held(struct cushim_mem_request *request) {
+    enum cushim_status status = serve(request, false);
+    return status == CUSHIM_NOTFOUND && !request->should_grow ? serve_deferred(request) : status;
 }
 
 enum cushim_status cushim_mem_alloc_hit(struct cushim_mem_heap *heap, size_t n_bytes,
+                                        struct cushim_mem_request *request,
                                         struct cushim_mem_block *block) {
-    struct attempt attempt;
-    if (obtain_at_once(heap, n_bytes, block))
-        return CUSHIM_OK;
-    if (!begin(&attempt, heap, n_bytes, block))
+    if (!begin(request, heap, n_bytes, block))
         return CUSHIM_STATE;
-    enum cushim_status status = serve_from_arena(&attempt, false);
-    if (status != CUSHIM_NOTSUPPORTED)
-        return status;
-    status = serve(&attempt, false);
-    return status == CUSHIM_NOTFOUND && attempt.deferred_tag && !attempt.should_grow
-               ? serve_deferred(&attempt)
-               : status;
+    enum cushim_status status = serve_from_arena(request, false);
+    bool is_of_arena = status != CUSHIM_NOTSUPPORTED;
+    if (!is_of_arena)
+        status = serve_held(request);
+    /* asked anew: the arena, which may fetch then, and all lists once graphs let go of a block */
+    if (is_of_arena || cushim_mem_heap_has_unheld(heap))
+        request->life = 0;
+    return status;
 }
 
 /* ---- growing ---- */
@@ -347,13 +334,13 @@ enum cushim_status cushim_mem_heap_take(struct cushim_mem_heap *heap, uint64_t l
     return CUSHIM_NOMEM;
 }
 
-static enum cushim_status grow(const struct attempt *attempt) {
-    struct cushim_mem_heap *heap = attempt->heap;
+static enum cushim_status grow(const struct cushim_mem_request *request) {
+    struct cushim_mem_heap *heap = request->heap;
     struct cushim_mem_blockref ref;
-    CUSHIM_TRY(cushim_mem_heap_take(heap, attempt->life, attempt->n_bytes, &ref));
+    CUSHIM_TRY(cushim_mem_heap_take(heap, request->life, request->n_bytes, &ref));
     pthread_mutex_unlock(&heap->lock);
-    attempt->block->is_hit = false;
-    take_cache_and_hand_out(attempt, &ref, ref.extent->block_bytes);
+    request->block->is_hit = false;
+    take_cache_and_hand_out(request, &ref, ref.extent->block_bytes);
     return CUSHIM_OK;
 }
 
@@ -364,12 +351,12 @@ static void count_early_from(struct cushim_mem_heap *heap, int n_early) {
 }
 
 /* Fresh memory beside what is deferred; where the driver has none that has to do. */
-static enum cushim_status serve_fresh(struct attempt *attempt) {
-    count_early_from(attempt->heap, 0); /* first: one of several threads */
-    if (grow(attempt) == CUSHIM_OK)
+static enum cushim_status serve_fresh(struct cushim_mem_request *request) {
+    count_early_from(request->heap, 0); /* first: one of several threads */
+    if (grow(request) == CUSHIM_OK)
         return CUSHIM_OK;
-    count_early_from(attempt->heap, LATE);
-    attempt->block->is_hit = true;
+    count_early_from(request->heap, LATE);
+    request->block->is_hit = true;
     return CUSHIM_NOTFOUND;
 }
 
@@ -383,8 +370,8 @@ static bool is_within_budget(struct cushim_mem_heap *heap) {
 }
 
 /* Wait a moment for the epoch `tag`; true where a block may be free now. */
-static bool wait_for(const struct attempt *attempt, uint64_t tag) {
-    struct cushim_mem_heap *heap = attempt->heap;
+static bool wait_for(const struct cushim_mem_request *request, uint64_t tag) {
+    struct cushim_mem_heap *heap = request->heap;
     CUresult answer;
     enum cushim_status status = cushim_mem_fence_await(
         heap->fence, tag, cushim_clock_ns() + CUSHIM_MEM_HEAP_PATIENCE_NS, heap->stats, &answer);
@@ -392,36 +379,64 @@ static bool wait_for(const struct attempt *attempt, uint64_t tag) {
     return status == CUSHIM_OK;
 }
 
-enum cushim_status cushim_mem_alloc(struct cushim_mem_heap *heap, size_t n_bytes,
-                                    struct cushim_mem_block *block) {
-    struct attempt attempt;
-    if (obtain_at_once(heap, n_bytes, block))
-        return CUSHIM_OK;
-    if (!begin(&attempt, heap, n_bytes, block))
+/* All stages up to where the driver is asked, or what only an arena leaves: see cushim_mem_alloc.
+ */
+static enum cushim_status alloc_held(struct cushim_mem_request *request,
+                                     struct cushim_mem_heap *heap, size_t n_bytes,
+                                     struct cushim_mem_block *block) {
+    if (!begin(request, heap, n_bytes, block))
         return CUSHIM_STATE;
-    enum cushim_status status = serve_from_arena(&attempt, true);
+    enum cushim_status status = serve_from_arena(request, true);
     if (status != CUSHIM_NOTSUPPORTED)
         return status;
     if (cushim_mem_heap_has_unheld(heap))
         cushim_mem_graph_resources_take_back(heap);
-    status = serve(&attempt, false);
-    if (status == CUSHIM_NOTFOUND && attempt.should_grow)
-        status = serve_fresh(&attempt);
-    if (status == CUSHIM_NOTFOUND)
-        status = serve_deferred(&attempt);
-    if (status == CUSHIM_NOTFOUND && attempt.deferred_tag && !is_within_budget(heap) &&
-        wait_for(&attempt, attempt.deferred_tag))
-        status = serve(&attempt, true);
+    return serve_held(request);
+}
+
+/* Did this request ask all lists of the heap, in its present life? */
+static bool has_asked(const struct cushim_mem_request *request, const struct cushim_mem_heap *heap,
+                      size_t n_bytes) {
+    return request && request->life && request->heap == heap &&
+           request->life == cushim_mem_heap_life(heap) &&
+           request->n_bytes == n_bytes + 2 * heap->guard_bytes;
+}
+
+enum cushim_status cushim_mem_alloc_after(struct cushim_mem_heap *heap, size_t n_bytes,
+                                          const struct cushim_mem_request *missed,
+                                          struct cushim_mem_block *block) {
+    struct cushim_mem_request request;
+    enum cushim_status status = CUSHIM_NOTFOUND;
+    if (has_asked(missed, heap, n_bytes)) {
+        request = *missed;
+        request.block = block;
+        block->is_hit = true;
+    } else {
+        status = alloc_held(&request, heap, n_bytes, block);
+    }
+    if (status == CUSHIM_NOTFOUND && request.should_grow) {
+        status = serve_fresh(&request);
+        if (status == CUSHIM_NOTFOUND)
+            status = serve_deferred(&request);
+    }
+    if (status == CUSHIM_NOTFOUND && request.deferred_tag && !is_within_budget(heap) &&
+        wait_for(&request, request.deferred_tag))
+        status = serve(&request, true);
     if (status != CUSHIM_NOTFOUND)
         return status;
     struct cushim_mem_reclaim reclaim = {0};
-    status = grow(&attempt);
+    status = grow(&request);
     while (status == CUSHIM_NOMEM && cushim_mem_reclaim_run(&reclaim, heap, n_bytes)) {
-        status = serve(&attempt, true);
+        status = serve(&request, true);
         if (status == CUSHIM_NOTFOUND)
-            status = grow(&attempt);
+            status = grow(&request);
     }
     return status;
+}
+
+enum cushim_status cushim_mem_alloc(struct cushim_mem_heap *heap, size_t n_bytes,
+                                    struct cushim_mem_block *block) {
+    return cushim_mem_alloc_after(heap, n_bytes, NULL, block);
 }
 
 /* ---- taking a request back ---- */

@@ -28,6 +28,11 @@ struct cushim_mem_block {
  */
 uint64_t cushim_mem_alloc_fast(struct cushim_mem_heap *heap, size_t n_bytes);
 
+/* The same for any heap and size, and with all that is known of the block; false: nothing was done.
+ */
+bool cushim_mem_alloc_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
+                              struct cushim_mem_block *block);
+
 /**
  * Serve a request.
  * @param n_bytes  > 0
@@ -41,10 +46,32 @@ uint64_t cushim_mem_alloc_fast(struct cushim_mem_heap *heap, size_t n_bytes);
 enum cushim_status cushim_mem_alloc(struct cushim_mem_heap *heap, size_t n_bytes,
                                     struct cushim_mem_block *block);
 
-/* As obtain, but only where that takes no memory from the driver and no wait: CUSHIM_NOTFOUND
- * otherwise. */
+/* A request on its way through the stages of alloc.c. */
+struct cushim_mem_request {
+    struct cushim_mem_heap *heap;
+    uint64_t life;  /* of the heap; 0: not all of its lists were asked */
+    size_t n_bytes; /* with guards */
+    bool is_small, is_relaxed;
+    bool should_grow;      /* rather than make one more fence for a few blocks */
+    bool has_others;       /* deferred blocks of other sizes are worth a fence */
+    bool has_lines;        /* blocks that were freed in stream order may be over */
+    bool is_over;          /* they are over; if they are no use, their limit begins anew */
+    bool has_rotated;      /* enough of the class is deferred: prove it over before taking more */
+    uint64_t deferred_tag; /* of the block that could be had next; 0: none is deferred */
+    struct cushim_mem_block *block;
+};
+
+/* As cushim_mem_alloc, but only if that takes no memory from the driver and no wait:
+ * CUSHIM_NOTFOUND otherwise, and `request` is for cushim_mem_alloc_after. */
 enum cushim_status cushim_mem_alloc_hit(struct cushim_mem_heap *heap, size_t n_bytes,
+                                        struct cushim_mem_request *request,
                                         struct cushim_mem_block *block);
+
+/* As cushim_mem_alloc, but what a request of the same size has just missed is not asked again.
+ * `missed` is what cushim_mem_alloc_hit left, of any heap; NULL: there was none. */
+enum cushim_status cushim_mem_alloc_after(struct cushim_mem_heap *heap, size_t n_bytes,
+                                          const struct cushim_mem_request *missed,
+                                          struct cushim_mem_block *block);
 
 /*
  * A LIVE block that nobody has seen goes back, and is not used again before what the filler began

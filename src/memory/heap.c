@@ -9,11 +9,6 @@
 #include "memory/state/heap_state.h"
 #include "memory/state/segments.h"
 
-/* Is a small block nothing but a block? */
-static bool is_plain(const struct cushim_mem_heap *heap) {
-    return !heap->guard_bytes && !heap->policy->arena_bytes;
-}
-
 void cushim_mem_heap_open(struct cushim_mem_heap *heap, const struct cushim_mem_heap_setup *setup) {
     /* a first life: locks are never made twice.  This one is held for tens of nanoseconds: who
      * finds it taken looks again before going to sleep */
@@ -33,8 +28,9 @@ void cushim_mem_heap_open(struct cushim_mem_heap *heap, const struct cushim_mem_
     heap->filler.context = setup->context;
     heap->guard_bytes =
         setup->kind == CUSHIM_MEM_DEVICE && setup->policy->has_guards ? CUSHIM_MEM_GUARD_BYTES : 0;
-    heap->quick_bytes =
-        is_plain(heap) && !setup->policy->is_sampled ? CUSHIM_MEM_SLAB_LIMIT_BYTES : 0;
+    heap->quick_bytes = cushim_mem_heap_is_plain(heap) && !setup->policy->is_sampled
+                            ? CUSHIM_MEM_SLAB_LIMIT_BYTES
+                            : 0;
     heap->quick_entry = heap->guard_bytes                  ? CUSHIM_MEM_FREE_ENTRY_NONE
                         : setup->kind == CUSHIM_MEM_PINNED ? CUSHIM_MEM_FREE_ENTRY_PINNED
                                                            : CUSHIM_MEM_FREE_ENTRY_ANY;

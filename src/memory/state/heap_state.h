@@ -102,6 +102,11 @@ static inline bool cushim_mem_heap_packs(const struct cushim_mem_heap *heap) {
     return heap->kind != CUSHIM_MEM_DEVICE || heap->guard_bytes;
 }
 
+/* Is a small block nothing but a block: without guards, and not of an arena? */
+static inline bool cushim_mem_heap_is_plain(const struct cushim_mem_heap *heap) {
+    return !heap->guard_bytes && !heap->policy->arena_bytes;
+}
+
 /* Under the lock: these bytes are live, or held, from now on; or (negative) no more.  What each
  * free asks of them is written only where it changes. */
 static inline void cushim_mem_heap_count(struct cushim_mem_heap *heap, ptrdiff_t live_bytes,

@@ -47,12 +47,39 @@ TEST(a_freed_block_is_reused_without_a_driver_call) {
     ck_assert_uint_eq(cushim_mem_stats_read(&fixture_stats(fixture)->n_hits) + n_misses, 8);
 }
 
-TEST(a_hit_is_only_answered_without_a_driver_call) {
+/* A block that comes back after a miss tells whether the lists are asked again. */
+TEST(what_a_request_has_missed_is_not_asked_again) {
+    enum { N_BYTES = 3 << 20 };
+    struct cushim_mem_request request;
     struct cushim_mem_block block;
     fixture = fixture_create(NULL);
-    ck_assert_int_eq(cushim_mem_alloc_hit(&fixture->heaps[0], 1000, &block), CUSHIM_NOTFOUND);
+    struct cushim_mem_heap *heap = &fixture->heaps[0];
+    for (int i = 0; i < 2; i++)
+        fixture_give(fixture, fixture_take(fixture, N_BYTES)); /* so that it stays */
+    uint64_t address = fixture_take(fixture, N_BYTES);
+    ck_assert_int_eq(cushim_mem_alloc_hit(heap, N_BYTES, &request, &block), CUSHIM_NOTFOUND);
+    fixture_give(fixture, address);
+    ck_assert_int_eq(cushim_mem_alloc_after(heap, N_BYTES, &request, &block), CUSHIM_OK);
+    ck_assert(!block.is_hit);
+    fixture_give(fixture, block.address);
+    /* a request of another size, or of an earlier life, says nothing of this one */
+    ck_assert_int_eq(cushim_mem_alloc_after(heap, N_BYTES - 1, &request, &block), CUSHIM_OK);
+    ck_assert(block.is_hit);
+    fixture_give(fixture, block.address);
+    request.life -= 2;
+    ck_assert_int_eq(cushim_mem_alloc_after(heap, N_BYTES, &request, &block), CUSHIM_OK);
+    ck_assert(block.is_hit);
+    fixture_destroy(fixture);
+}
+
+TEST(a_hit_is_only_answered_without_a_driver_call) {
+    struct cushim_mem_request request;
+    struct cushim_mem_block block;
+    fixture = fixture_create(NULL);
+    ck_assert_int_eq(cushim_mem_alloc_hit(&fixture->heaps[0], 1000, &request, &block),
+                     CUSHIM_NOTFOUND);
     fixture_take(fixture, 1000);
-    ck_assert_int_eq(cushim_mem_alloc_hit(&fixture->heaps[0], 1000, &block), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_alloc_hit(&fixture->heaps[0], 1000, &request, &block), CUSHIM_OK);
     ck_assert(block.is_hit);
     ck_assert_uint_eq(block.block_bytes, 1024);
     fixture_check(fixture);
@@ -115,9 +142,10 @@ static void look_in_wait(const char *name) {
     struct cushim_mem_lookup lookup;
     if (strcmp(name, "cuEventSynchronize") == 0 &&
         cushim_mem_blocks_find(&fixture->blocks, watched, &lookup)) {
+        struct cushim_mem_request request;
         struct cushim_mem_block block;
         state_in_wait = lookup.state;
-        cushim_mem_alloc_hit(&fixture->heaps[0], 1000, &block);
+        cushim_mem_alloc_hit(&fixture->heaps[0], 1000, &request, &block);
         ck_assert_uint_ne(block.address, watched);
     }
 }

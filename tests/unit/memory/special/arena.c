@@ -54,10 +54,12 @@ TEST(small_blocks_follow_each_other_and_large_ones_are_the_heaps) {
 
 TEST(a_hit_makes_no_driver_call) {
     setup();
+    struct cushim_mem_request request;
     struct cushim_mem_block block;
-    ck_assert_int_eq(cushim_mem_alloc_hit(&fixture->heaps[0], 100, &block), CUSHIM_NOTFOUND);
+    ck_assert_int_eq(cushim_mem_alloc_hit(&fixture->heaps[0], 100, &request, &block),
+                     CUSHIM_NOTFOUND);
     fixture_take(fixture, 100);
-    ck_assert_int_eq(cushim_mem_alloc_hit(&fixture->heaps[0], 100, &block), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_alloc_hit(&fixture->heaps[0], 100, &request, &block), CUSHIM_OK);
     ck_assert(block.is_hit);
     ck_assert_uint_eq(count_of(&fixture->stats.n_native_allocs), 1);
     finish();
