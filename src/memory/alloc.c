@@ -55,8 +55,8 @@ bool cushim_mem_alloc_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
 
 /* ---- the slow path ---- */
 
-/* So many fences for less than may wait cost what an allocation of the driver does; where it
- * refused one, many more. */
+/* After EARLY fences made for too few blocks, one allocation of the driver would have been cheaper,
+ * so grow.  LATE: many more, because the driver refused. */
 enum { EARLY = 32, LATE = -16384, SHORT_SHARE = 16 };
 
 /* Without a cache. */
@@ -267,8 +267,9 @@ enum cushim_status cushim_mem_alloc_hit(struct cushim_mem_heap *heap, size_t n_b
     bool is_of_arena = status != CUSHIM_NOTSUPPORTED;
     if (!is_of_arena)
         status = serve_held(request);
-    /* asked anew: the arena, which may fetch then, and all lists once graphs let go of a block */
-    if (is_of_arena || cushim_mem_heap_has_unheld(heap))
+    /* the arena is asked anew, because it may fetch then; so are all lists if graphs let go of a
+     * block, because it comes back then */
+    if (status != CUSHIM_NOTFOUND || is_of_arena || cushim_mem_heap_has_unheld(heap))
         request->life = 0;
     return status;
 }
@@ -379,8 +380,7 @@ static bool wait_for(const struct cushim_mem_request *request, uint64_t tag) {
     return status == CUSHIM_OK;
 }
 
-/* All stages up to where the driver is asked, or what only an arena leaves: see cushim_mem_alloc.
- */
+/* All stages up to the one that asks the driver. */
 static enum cushim_status alloc_held(struct cushim_mem_request *request,
                                      struct cushim_mem_heap *heap, size_t n_bytes,
                                      struct cushim_mem_block *block) {
@@ -394,7 +394,7 @@ static enum cushim_status alloc_held(struct cushim_mem_request *request,
     return serve_held(request);
 }
 
-/* Did this request ask all lists of the heap, in its present life? */
+/* Did a request of this size ask all lists of the heap, in the heap's present life? */
 static bool has_asked(const struct cushim_mem_request *request, const struct cushim_mem_heap *heap,
                       size_t n_bytes) {
     return request && request->life && request->heap == heap &&

@@ -28,20 +28,21 @@ struct cushim_mem_block {
  */
 uint64_t cushim_mem_alloc_fast(struct cushim_mem_heap *heap, size_t n_bytes);
 
-/* The same for any heap and size, and with all that is known of the block; false: nothing was done.
- */
+/* The same for any heap and size, and with all that is known of the block: for callers whose hook
+ * has not tried the fast path.  False: nothing was done. */
 bool cushim_mem_alloc_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
                               struct cushim_mem_block *block);
 
 /**
  * Serve a request.
  * @param n_bytes  > 0
- * @param block  filled on success; the block is LIVE
+ * @param block    filled on success; the block is LIVE
  * @return CUSHIM_OK | CUSHIM_NOMEM (the driver, or host memory, is out; what could be given back
  * was) | CUSHIM_STATE (the heap is not open, or its context is damaged) | another status of the
- * driver: in all these cases nothing has changed and the caller may ask the driver itself Threads
- * any      Stream   none; waits for the device only before it says that memory is out, and in
- * `relaxed` where much is deferred, both with a deadline
+ * driver: in all these cases nothing has changed and the caller may ask the driver itself
+ * Threads  any
+ * Stream   none; waits for the device only before it says that memory is out, and in `relaxed` if
+ *          much is deferred, both with a deadline
  */
 enum cushim_status cushim_mem_alloc(struct cushim_mem_heap *heap, size_t n_bytes,
                                     struct cushim_mem_block *block);
@@ -67,8 +68,8 @@ enum cushim_status cushim_mem_alloc_hit(struct cushim_mem_heap *heap, size_t n_b
                                         struct cushim_mem_request *request,
                                         struct cushim_mem_block *block);
 
-/* As cushim_mem_alloc, but what a request of the same size has just missed is not asked again.
- * `missed` is what cushim_mem_alloc_hit left, of any heap; NULL: there was none. */
+/* As cushim_mem_alloc, but it goes on where a request of this size missed a moment ago.  `missed`
+ * is what cushim_mem_alloc_hit left, of whatever heap and size; NULL: there was none. */
 enum cushim_status cushim_mem_alloc_after(struct cushim_mem_heap *heap, size_t n_bytes,
                                           const struct cushim_mem_request *missed,
                                           struct cushim_mem_block *block);

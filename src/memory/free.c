@@ -25,8 +25,8 @@ static void __attribute__((noinline)) shrink_if_stale(struct cushim_mem_heap *he
 
 /*
  * The slab that a block may begin in at an address.  The page map has those that have the page
- * alone.  Where a block of a page or more begins with the page it is no other's, so large blocks
- * are told at once; of the smaller ones few take the slow path for it.
+ * alone.  If a block of a page or more begins with the page, the page is no other slab's, so large
+ * blocks are told at once; few of the smaller ones take the longer way for it.
  */
 static inline struct cushim_mem_extent *slab_at(struct cushim_mem_blocks *blocks,
                                                 uint64_t address) {
@@ -36,9 +36,9 @@ static inline struct cushim_mem_extent *slab_at(struct cushim_mem_blocks *blocks
 }
 
 /*
- * The block that starts at an address, where it is one of a slab, of a heap whose frees of that
- * entry are this simple: what the table of blocks says of it, in fewer steps.  Whether it is LIVE
- * the exchange will tell.
+ * The block that starts at an address, if it is one of a slab, of a heap whose frees of that entry
+ * are this simple: what the table of blocks says of it, in fewer steps.  The exchange will tell
+ * whether it is LIVE.
  */
 static inline bool find(struct cushim_mem_blocks *blocks, uint64_t address,
                         enum cushim_mem_free_entry entry, struct cushim_mem_lookup *lookup) {

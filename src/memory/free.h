@@ -41,21 +41,24 @@ int cushim_mem_free_fast_behind_wait(struct cushim_mem_blocks *blocks, uint64_t 
 /**
  * Take a LIVE block back, once all work of the context is over.
  * @param lookup  from the table of blocks
- * @param answer  what the driver said where the wait failed, else CUDA_SUCCESS
+ * @param answer  what the driver said if the wait failed, else CUDA_SUCCESS
  * @return CUSHIM_OK | CUSHIM_DOUBLEFREE (another thread freed it first) | the status of `answer`
- * (the block is LIVE as before) Threads  any      Stream   host wait, as cudaFree
+ * (the block is LIVE as before)
+ * Threads  any
+ * Stream   host wait, as cudaFree
  */
 enum cushim_status cushim_mem_free(struct cushim_mem_heap *heap,
                                    const struct cushim_mem_lookup *lookup, CUresult *answer);
 
-/* As release, in the order of `stream`: returns at once, the block is reused after the work before
- * it. */
+/* The same in the order of `stream`: it returns at once, and the block is reused after the work
+ * that the stream has now. */
 enum cushim_status cushim_mem_free_on(struct cushim_mem_heap *heap,
                                       const struct cushim_mem_lookup *lookup, CUstream stream,
                                       CUresult *answer);
 
-/* The first half of a release: LIVE -> DEFERRED, no more.  CUSHIM_OK | CUSHIM_DOUBLEFREE |
- * CUSHIM_STATE (the heap is not open, or its context is damaged).  See hold.h. */
+/* The first half of a free: LIVE -> DEFERRED, no more.  The caller keeps the block for a while
+ * (special/check.h, special/graph_resources.h).  CUSHIM_OK | CUSHIM_DOUBLEFREE | CUSHIM_STATE (the
+ * heap is not open, or its context is damaged). */
 enum cushim_status cushim_mem_free_claim(struct cushim_mem_heap *heap,
                                          const struct cushim_mem_lookup *lookup);
 

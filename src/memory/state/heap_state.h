@@ -43,8 +43,9 @@ struct cushim_mem_heap {
     struct cushim_mem_filler filler;
     const struct cushim_mem_provider *provider;
     struct cushim_mem_fence *fence; /* own_fence, or one that the host of the heap handed in */
-    size_t quick_bytes; /* who tells nobody of requests up to this size may serve them at once */
-    enum cushim_mem_free_entry quick_entry; /* which frees may be done at once; relaxed alone */
+    size_t quick_bytes; /* largest request that the fast path may serve; 0 if an observer must see
+                           every request */
+    enum cushim_mem_free_entry quick_entry; /* whose frees the fast path may do */
     atomic_bool has_slack;           /* more is held than use explains; written under the lock */
     atomic_uint_fast64_t quick_life; /* as generation; 0 where closed or damaged */
     atomic_uint_fast64_t generation; /* odd: open */
