@@ -50,13 +50,16 @@ static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, s
     return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, answer, address ? *address : 0, n_bytes);
 }
 
-/* Try the fast path, unless this request did: in the hook, or before it came through the runtime.
- */
-static bool alloc_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
-                          struct cushim_mem_block *block) {
-    bool was_open = cushim_thread.fast_epoch == cushim_guard_now();
-    bool has_asked = cushim_thread.missed || (was_open && n_bytes - 1 < heap->quick_bytes);
-    return !has_asked && cushim_mem_alloc_at_once(heap, n_bytes, block);
+/* Did this request try the fast path, in the hook, or before it came through the runtime? */
+static inline bool has_tried(const struct cushim_mem_heap *heap, size_t n_bytes) {
+    bool is_open = cushim_thread.fast_epoch == cushim_guard_now();
+    return cushim_thread.missed || (is_open && n_bytes - 1 < heap->quick_bytes);
+}
+
+static inline bool alloc_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
+                                 struct cushim_mem_block *block) {
+    return n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES && !has_tried(heap, n_bytes) &&
+           cushim_mem_alloc_at_once(heap, n_bytes, block);
 }
 
 CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
