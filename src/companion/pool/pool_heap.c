@@ -7,8 +7,9 @@
 #include "base/try.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
-#include "memory/heap/reclaim.h"
-#include "memory/heap/heap.h"
+#include "memory/reclaim.h"
+#include "memory/alloc.h"
+#include "memory/heap.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 

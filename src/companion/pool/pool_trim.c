@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/try.h"
 #include "memory/state/watermark.h"
-#include "memory/heap/reclaim.h"
+#include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
