@@ -1,9 +1,6 @@
 /*
- * Requests and frees of the program, from the entry points of driver and runtime: translated for
- * the heap once, and its answer into the driver's codes.
- *
- * What the heap cannot or must not serve goes to the driver as it came, is counted, and behaves as
- * natively.
+ * What the entry points share: whether our heaps may serve now, and the account of what the driver
+ * serves (alloc.h and free.h have the requests and frees).
  */
 #ifndef CUSHIM_PRELOAD_ENTRY_H
 #define CUSHIM_PRELOAD_ENTRY_H
@@ -17,35 +14,6 @@ bool cushim_entry_is_open(struct cushim_cuda *cuda);
 
 /* Is no option set that changes what a hit does, or a free of ours?  Once they were read. */
 bool cushim_entry_is_plain(void);
-
-/* cuMemAlloc_v2, whatever serves it. */
-CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes);
-
-/* The same where it takes no driver call; false: nothing was done, go the whole way. */
-bool cushim_entry_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes);
-
-/* cuMemFree_v2, or cuMemFreeHost for pinned memory. */
-enum cushim_entry_free_fn { CUSHIM_FREE, CUSHIM_FREE_HOST };
-
-/* The same, whoever's memory it is. */
-CUresult cushim_entry_free(struct cushim_cuda *cuda, CUdeviceptr address,
-                           enum cushim_entry_free_fn entry);
-
-/*
- * The same for a live block of ours; false: it is not one, or the driver refused, and nothing was
- * done: go the whole way, which also sets the runtime's last error.
- */
-bool cushim_entry_free_live(CUdeviceptr address, enum cushim_entry_free_fn entry);
-
-/* What a free says: once the driver is gone, and with it all memory, nothing is left to free (D6).
- */
-static inline CUresult cushim_entry_freed(CUresult answer) {
-    return answer == CUDA_ERROR_DEINITIALIZED ? CUDA_SUCCESS : answer;
-}
-
-/* cuMemFreeAsync for addresses of ours; false: foreign, nothing was done. */
-bool cushim_entry_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream stream,
-                          CUresult *answer);
 
 /*
  * After a native allocation: count and remember it where it succeeded.  Returns `answer`.

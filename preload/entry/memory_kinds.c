@@ -1,7 +1,8 @@
 #include "preload/entry/memory_kinds.h"
 
 #include "base/log.h"
-#include "memory/heap/heap.h"
+#include "memory/alloc.h"
+#include "memory/heap.h"
 #include "memory/provider/fill.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/contexts.h"
@@ -52,7 +53,7 @@ bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *heap,
     const struct cushim_mem_fill zeros = {.address = block->address, .n_bytes = due_bytes};
     enum cushim_status status = cushim_mem_fill_device(&heap->filler, &zeros, 1, patience_ns);
     if (status != CUSHIM_OK)
-        cushim_mem_heap_set_aside(heap, &lookup, block->is_hit);
+        cushim_mem_alloc_undo(heap, &lookup, block->is_hit);
     return status == CUSHIM_OK;
 }
 
@@ -89,6 +90,12 @@ static bool end_alloc(struct cushim_mem_heap *heap, enum cushim_status status,
     return true;
 }
 
+/* Try the fast path, unless this request did before it came through the runtime. */
+static bool alloc_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
+                          struct cushim_mem_block *block) {
+    return !cushim_thread.missed && cushim_mem_alloc_at_once(heap, n_bytes, block);
+}
+
 bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_want *want,
                                uint64_t *address) {
     struct cushim_mem_block block;
@@ -97,9 +104,11 @@ bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_wan
     struct cushim_mem_heap *heap = hold_heap(cuda, want);
     if (!heap)
         return false;
-    enum cushim_status status = cushim_mem_heap_obtain(heap, want->n_bytes, &block);
+    enum cushim_status status = CUSHIM_OK;
+    if (!alloc_at_once(heap, want->n_bytes, &block))
+        status = cushim_mem_alloc_after(heap, want->n_bytes, cushim_thread.missed, &block);
     if (status == CUSHIM_NOMEM && cushim_contexts_give_back_all())
-        status = cushim_mem_heap_obtain(heap, want->n_bytes, &block);
+        status = cushim_mem_alloc(heap, want->n_bytes, &block);
     bool is_served = end_alloc(heap, status, &block, want->n_bytes);
     cushim_contexts_let(heap);
     *address = is_served ? block.address : *address;
@@ -107,7 +116,7 @@ bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_wan
 }
 
 bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim_want *want,
-                                   uint64_t *address) {
+                                   uint64_t *address, struct cushim_mem_request *request) {
     struct cushim_mem_block block;
     if (!is_known(want) || cushim_memory_kinds_is_cleared_by_device(want->kind) ||
         !cushim_contexts_is_settled() || !is_served(cuda, want->kind))
@@ -115,8 +124,10 @@ bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim
     struct cushim_mem_heap *heap = hold_heap(cuda, want);
     if (!heap)
         return false;
-    bool is_hit = end_alloc(heap, cushim_mem_heap_obtain_hit(heap, want->n_bytes, &block), &block,
-                            want->n_bytes);
+    enum cushim_status status = CUSHIM_OK;
+    if (!alloc_at_once(heap, want->n_bytes, &block))
+        status = cushim_mem_alloc_hit(heap, want->n_bytes, request, &block);
+    bool is_hit = end_alloc(heap, status, &block, want->n_bytes);
     cushim_contexts_let(heap);
     *address = is_hit ? block.address : *address;
     return is_hit;

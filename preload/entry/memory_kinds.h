@@ -10,6 +10,7 @@
 
 struct cushim_mem_block;
 struct cushim_mem_heap;
+struct cushim_mem_request;
 
 /* What a program asked for: the kind's flags as it gave them to the driver. */
 struct cushim_want {
@@ -22,9 +23,9 @@ struct cushim_want {
 bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_want *want,
                                uint64_t *address);
 
-/* The same, if no driver call is needed for it. */
+/* The same, if no driver call is needed for it; as cushim_entry_alloc_hit. */
 bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim_want *want,
-                                   uint64_t *address);
+                                   uint64_t *address, struct cushim_mem_request *request);
 
 /* Does a block of this kind need driver calls before it is handed out again? */
 bool cushim_memory_kinds_is_cleared_by_device(enum cushim_mem_kind kind);

@@ -5,6 +5,7 @@
 #include "cuda/patchable.h"
 #include "cuda/table.h"
 #include "preload/entry/entry.h"
+#include "preload/entry/free.h"
 #include "preload/entry/memory_kinds.h"
 #include "preload/entry/device_limit.h"
 #include "preload/entry/sight.h"

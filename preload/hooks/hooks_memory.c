@@ -1,46 +1,15 @@
 /*
- * Hooks of device memory and of allocations that are not ours to serve (interposition.md C):
- * served, counted, or retried once with what we hold given back (C12).
+ * Hooks of allocations that are not ours to serve (interposition.md C): counted, and retried once
+ * with what we hold given back (C12).
  */
 #include "base/log.h"
 #include "cuda/patchable.h"
 #include "cuda/table.h"
 #include "preload/entry/async_pool.h"
 #include "preload/entry/device_limit.h"
-#include "preload/entry/entry_fast.h"
+#include "preload/entry/entry.h"
+#include "preload/entry/free.h"
 #include "preload/entry/stale_address.h"
-
-/* The slow paths apart, so that the fast path's frame has no space for what they need. */
-#define APART static CUresult __attribute__((noinline))
-
-APART alloc_at_length(CUdeviceptr *address, size_t n_bytes) {
-    CUSHIM_ENTER(cuMemAlloc_v2)
-    return cushim_entry_alloc(cuda, address, n_bytes);
-}
-
-CUSHIM_PATCHABLE(cuMemAlloc_v2)
-CUSHIM_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t n_bytes) {
-    CUdeviceptr block = address ? cushim_entry_fast_alloc(n_bytes, CUSHIM_SYMBOL_cuMemAlloc_v2) : 0;
-    if (!block)
-        return alloc_at_length(address, n_bytes);
-    *address = block;
-    return CUDA_SUCCESS;
-}
-
-APART free_at_length(CUdeviceptr address, int answer) {
-    CUSHIM_ENTER(cuMemFree_v2)
-    return answer == CUSHIM_MEM_FAST_DECLINED ? cushim_entry_free(cuda, address, CUSHIM_FREE)
-                                              : cushim_entry_freed((CUresult)answer);
-}
-
-CUSHIM_PATCHABLE(cuMemFree_v2)
-CUSHIM_EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
-    int answer = CUSHIM_MEM_FAST_DECLINED;
-    if (cushim_entry_fast_is(&cushim_thread))
-        answer =
-            cushim_entry_fast_free(address, CUSHIM_MEM_FREE_ENTRY_ANY, CUSHIM_SYMBOL_cuMemFree_v2);
-    return answer == CUDA_SUCCESS ? CUDA_SUCCESS : free_at_length(address, answer);
-}
 
 CUSHIM_PATCHABLE(cuMemAllocPitch_v2)
 CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_bytes,

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "cuda/table.h"
-#include "memory/heap/heap.h"
+#include "memory/heap.h"
 #include "memory/provider/provider.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/contexts.h"

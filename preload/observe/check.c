@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "memory/heap/heap.h"
+#include "memory/alloc.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
 #include "preload/state/live.h"
@@ -169,8 +169,8 @@ static enum cushim_status obtain_another(struct cushim_mem_heap *heap,
                                          struct cushim_mem_block *block, size_t n_bytes) {
     struct cushim_mem_lookup lookup;
     if (cushim_mem_blocks_find(&cushim_process.blocks, block->address, &lookup))
-        cushim_mem_heap_set_aside(heap, &lookup, block->is_hit);
-    return cushim_mem_heap_obtain(heap, n_bytes, block);
+        cushim_mem_alloc_undo(heap, &lookup, block->is_hit);
+    return cushim_mem_alloc(heap, n_bytes, block);
 }
 
 enum cushim_status cushim_check_obtained(struct cushim_mem_heap *heap,

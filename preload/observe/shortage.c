@@ -6,7 +6,7 @@
 #include "base/backtrace.h"
 #include "base/clock.h"
 #include "memory/cache/cache.h"
-#include "memory/heap/reclaim.h"
+#include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/live.h"
 #include "preload/state/process.h"

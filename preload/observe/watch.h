@@ -5,7 +5,7 @@
 #ifndef CUSHIM_PRELOAD_WATCH_H
 #define CUSHIM_PRELOAD_WATCH_H
 
-#include "memory/heap/heap.h"
+#include "memory/alloc.h"
 #include "memory/state/heap_state.h"
 #include "preload/observe/sites.h"
 #include "preload/observe/tracing.h"

@@ -8,7 +8,7 @@
 #ifndef CUSHIM_PRELOAD_CONTEXT_HEAP_H
 #define CUSHIM_PRELOAD_CONTEXT_HEAP_H
 
-#include "memory/heap/heap.h"
+#include "memory/heap.h"
 #include "memory/state/heap_state.h"
 #include "preload/state/contexts.h"
 

@@ -9,6 +9,8 @@
 #include "base/log.h"
 #include "copy/ring.h"
 #include "cuda/table.h"
+#include "memory/heap.h"
+#include "memory/reclaim.h"
 #include "memory/provider/provider.h"
 #include "preload/events.h"
 #include "preload/state/captures.h"

@@ -1,7 +1,7 @@
 /* What all heaps are told, and asked for: effects that the host sees, and their idle memory. */
 #include "copy/ring.h"
-#include "memory/heap/fast.h"
-#include "memory/heap/reclaim.h"
+#include "memory/heap.h"
+#include "memory/reclaim.h"
 #include "preload/events.h"
 #include "preload/state/context_heap.h"
 
@@ -45,7 +45,7 @@ void cushim_contexts_give_back_stale(CUcontext synchronised) {
         return;
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
         struct cushim_mem_heap *heap = &each->heap;
-        if (!cushim_mem_fast_is_stale(heap) || !cushim_contexts_hold(heap))
+        if (!cushim_mem_heap_is_stale(heap) || !cushim_contexts_hold(heap))
             continue;
         uint64_t life = cushim_mem_heap_life(heap);
         if (life && heap->context == synchronised)

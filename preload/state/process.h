@@ -24,6 +24,7 @@
 #include "report/page.h"
 
 struct cushim_mem_heap;
+struct cushim_mem_request;
 
 struct cushim_process {
     struct cushim_mem_blocks blocks;
@@ -49,7 +50,9 @@ struct cushim_thread {
     unsigned shared_shard;        /* where none was to be had; 0: not asked yet */
     enum cushim_cuda_symbol symbol; /* of the last call on the slow path: for the check */
     int pinned_flags;               /* that the driver was last asked for */
-    struct CUctx_st *context;       /* the heap found last, for this context */
+    /* what the entry point of the runtime that it is inside of asked for in vain; NULL: nothing */
+    const struct cushim_mem_request *missed;
+    struct CUctx_st *context; /* the heap found last, for this context */
     struct cushim_mem_heap *heap;
     uint64_t heap_epoch; /* of the guard; another epoch makes the heap above stale */
     uint64_t fast_epoch; /* the same where nothing above is in the way, else 0 */
@@ -113,23 +116,18 @@ static inline void cushim_process_note_use(void) {
 /* The same for a thread without a shard of its own. */
 void cushim_process_count_slowly(enum cushim_cuda_symbol symbol);
 
-/* The same for one that has. */
-static inline void cushim_process_count_in(struct cushim_shard *shard,
-                                           enum cushim_cuda_symbol symbol) {
-    uint64_t n_calls = atomic_load_explicit(&shard->calls[symbol], memory_order_relaxed);
-    atomic_store_explicit(&shard->calls[symbol], n_calls + 1, memory_order_relaxed);
-}
-
 /* One call of a row, by the thread's outermost entry point. */
 static inline void cushim_process_count(enum cushim_cuda_symbol symbol) {
     struct cushim_shard *shard = cushim_thread.shard;
     if (cushim_thread.runtime_depth) /* the runtime's entry point counted this call */
         return;
     cushim_thread.symbol = symbol;
-    if (shard)
-        cushim_process_count_in(shard, symbol);
-    else
+    if (!shard) {
         cushim_process_count_slowly(symbol);
+        return;
+    }
+    uint64_t n_calls = atomic_load_explicit(&shard->calls[symbol], memory_order_relaxed);
+    atomic_store_explicit(&shard->calls[symbol], n_calls + 1, memory_order_relaxed);
 }
 
 /* The counters of the device that is current; those of device 0 where none is. */

@@ -4,7 +4,7 @@
 #include "companion/context/context_stack.h"
 #include "companion/memory/memory.h"
 #include "companion/stream/stream_host.h"
-#include "memory/heap/stream_heap.h"
+#include "memory/stream_heap.h"
 
 static void thread_ended(struct cushim_thread *thread) {
     cushim_stack_thread_ended(thread);

@@ -13,7 +13,6 @@
 #define CUSHIM_CUDA_PATCHABLE_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
 
 #if defined(__x86_64__)
 #define CUSHIM_PATCHABLE_MOVE  "movl $0, %eax\n"
@@ -52,13 +51,9 @@
             ", " #abi);                                                                            \
     extern __typeof__(abi) abi __asm__("cushim_body_" #abi) __attribute__((used));
 
-/* Elsewhere in the library: declare what cushim_is_patched asks about. */
+/* Elsewhere in the library: declare its first word, which is CUSHIM_PATCHABLE_FIRST unless it was
+ * patched. */
 #define CUSHIM_PATCHABLE_ELSEWHERE(abi)                                                            \
     extern const atomic_uint cushim_first_##abi __attribute__((visibility("hidden")));
-
-/* Does it begin with another's instruction? */
-static inline bool cushim_is_patched(const atomic_uint *first) {
-    return atomic_load_explicit(first, memory_order_relaxed) != CUSHIM_PATCHABLE_FIRST;
-}
 
 #endif

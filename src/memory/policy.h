@@ -21,6 +21,13 @@
 
 enum cushim_mem_kind { CUSHIM_MEM_DEVICE, CUSHIM_MEM_MANAGED, CUSHIM_MEM_PINNED };
 
+/* Whose frees take a block back: natively those of pinned memory take nothing else. */
+enum cushim_mem_free_entry {
+    CUSHIM_MEM_FREE_ENTRY_NONE,
+    CUSHIM_MEM_FREE_ENTRY_ANY,
+    CUSHIM_MEM_FREE_ENTRY_PINNED
+};
+
 struct cushim_mem_heap;
 struct cushim_mem_reclaim;
 struct cushim_mem_census;

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/memory/heap/heap_fixture.h"
-#include "memory/heap/heap.h"
+#include "tests/unit/memory/heap_fixture.h"
+#include "memory/heap.h"
 
 enum { BLOCKS = 64, STEP_BYTES = 4 };
 

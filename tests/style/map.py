@@ -19,17 +19,15 @@ PAGE = "docs/internals/architecture.md"
 # question: {what the row names: what is found in each file, or, of a folder or a pattern, in one of its files}
 WANTED = {
     "what happens on `cudaMalloc`": {
-        "preload/hooks/hooks_runtime.c": r"CUSHIM_EXPORT cudaError_t cudaMalloc\(",
-        "preload/entry/entry_fast.h": r"\bcushim_entry_fast_alloc\(",
-        "src/memory/heap/fast.c": r"^uint64_t cushim_mem_fast_obtain\("},
+        "preload/hooks/hooks_alloc.c": r"CUSHIM_EXPORT cudaError_t cudaMalloc\(",
+        "src/memory/alloc.c": r"^uint64_t cushim_mem_alloc_fast\("},
     "... when the fast path does not apply": {
-        "preload/entry/entry.c": r"^CUresult cushim_entry_alloc\(",
-        "src/memory/heap/heap.c": r"^enum cushim_status cushim_mem_heap_obtain\("},
+        "preload/entry/alloc.c": r"^CUresult cushim_entry_alloc\(",
+        "src/memory/alloc.c": r"^enum cushim_status cushim_mem_alloc\("},
     "what happens on `cudaFree`": {
-        "preload/hooks/hooks_runtime.c": r"CUSHIM_EXPORT cudaError_t cudaFree\(",
-        "src/memory/heap/fast.c": r"^bool cushim_mem_fast_release\(",
-        "preload/entry/entry.c": r"^bool cushim_entry_free_live\(",
-        "src/memory/heap/free.c": r"^enum cushim_status cushim_mem_heap_release\("},
+        "preload/hooks/hooks_alloc.c": r"CUSHIM_EXPORT cudaError_t cudaFree\(",
+        "preload/entry/free.c": r"^bool cushim_entry_free_live\(",
+        "src/memory/free.c": r"^enum cushim_status cushim_mem_free\("},
     "the wait of an exact free": {"src/memory/fence/fence.c": r"^enum cushim_status cushim_mem_fence_wait\("},
     "reuse in relaxed mode": {
         "src/memory/fence/fence.c": r"^uint64_t cushim_mem_fence_poll\(",
@@ -38,8 +36,8 @@ WANTED = {
     "which size a request is rounded to": {"src/memory/layout/sizeclass.h": r"\bcushim_mem_sizeclass_of\("},
     "when memory goes back to the driver": {
         "src/memory/state/watermark.c": r"^size_t cushim_mem_watermark_now\(",
-        "src/memory/heap/reclaim.c": r"^void cushim_mem_reclaim_shrink\("},
-    "what happens when memory is out": {"src/memory/heap/reclaim.c": r"^bool cushim_mem_reclaim_run\("},
+        "src/memory/reclaim.c": r"^void cushim_mem_reclaim_shrink\("},
+    "what happens when memory is out": {"src/memory/reclaim.c": r"^bool cushim_mem_reclaim_run\("},
     "how a `dlsym` or `cuGetProcAddress` is answered": {"preload/resolve/": r"\bdlsym\b"},
     "how to hook one more function": {
         "src/cuda/symbols.def": r"^SYM\(HOOK, +DRV, cuMemAlloc_v2,",
@@ -52,7 +50,7 @@ WANTED = {
         "src/memory/fence/stream_fence.c": r"^bool cushim_mem_stream_fence_is_complete\("},
     "how a pool's request is served": {
         "src/companion/pool/pool_alloc.c": r"\bcushim_mem_stream_cache_serve\(",
-        "src/memory/heap/stream_alloc.c": r"^enum cushim_status cushim_mem_stream_cache_serve\("},
+        "src/memory/stream_alloc.c": r"^enum cushim_status cushim_mem_stream_cache_serve\("},
     "who is told of a fork, or of the end of a context or a driver": {
         "preload/events.c": r"\.forked = .*\n(?:.*\n)*.*\.driver_lost = .*\n(?:.*\n)*.*\.context_gone = ",
         "src/companion/events.c": r"\.context_ended = "},

@@ -107,7 +107,7 @@ def what_is_generated_can_be_made_and_is_the_same_again():
 
 @tap.test
 def the_tests_of_a_file_are_that_of_its_name_and_those_of_its_folder():
-    names = ["memory/heap/heap", "memory/fence/fence", "memory/fence/await", "launcher"]
+    names = ["memory/heap", "memory/fence/fence", "memory/fence/await", "launcher"]
     assert loaded().generate.tests_of("src/memory/fence/fence.c", names) == ["memory/fence/fence", "memory/fence/await"]
     assert loaded().generate.tests_of("tools/cushim/launch.c", names) == []
 

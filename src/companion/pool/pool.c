@@ -5,7 +5,7 @@
 #include "base/try.h"
 #include "cushim/device.h"
 #include "cushim/library.h"
-#include "memory/heap/reclaim.h"
+#include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
 #include "companion/core/struct_size.h"
 #include "companion/context/address_map.h"

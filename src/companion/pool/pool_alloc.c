@@ -3,7 +3,7 @@
 #include "base/try.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/pool/pool_call.h"
-#include "memory/heap/stream_alloc.h"
+#include "memory/stream_alloc.h"
 #include "memory/state/segments.h"
 
 /* Hand a block to the caller: counted, and LIVE. */

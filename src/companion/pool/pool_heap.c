@@ -4,7 +4,7 @@
 
 #include "base/try.h"
 #include "companion/context/address_map.h"
-#include "memory/heap/heap.h"
+#include "memory/heap.h"
 
 struct cushim_mem_blocks cushim_pool_blocks;
 

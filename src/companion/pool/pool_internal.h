@@ -22,11 +22,11 @@
 #include "memory/provider/provider.h"
 #include "memory/stats.h"
 #include "companion/pool/pool.h"
-#include "memory/heap/stream_blocks.h"
-#include "memory/heap/stream_heap.h"
+#include "memory/stream_blocks.h"
+#include "memory/stream_heap.h"
 #include "memory/cache/stream.h"
 #include "companion/pool/pool_round.h"
-#include "memory/heap/stream_reclaim.h"
+#include "memory/stream_reclaim.h"
 
 enum { CUSHIM_POOL_N_KINDS = 3 };
 

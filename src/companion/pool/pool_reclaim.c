@@ -8,8 +8,8 @@
 #include "base/try.h"
 #include "companion/capture/known_captures.h"
 #include "companion/pool/pool_call.h"
-#include "memory/heap/reclaim.h"
-#include "memory/heap/stream_alloc.h"
+#include "memory/reclaim.h"
+#include "memory/stream_alloc.h"
 #include "companion/context/pressure.h"
 
 static void note(struct cushim_pool_call *call, const char *name) {

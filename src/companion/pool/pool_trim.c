@@ -7,7 +7,7 @@
 #include "companion/core/changes.h"
 #include "companion/capture/graph_resources.h"
 #include "companion/pool/pool_call.h"
-#include "memory/heap/reclaim.h"
+#include "memory/reclaim.h"
 
 /* Over a cap with fences under way only every so many frees ask. */
 enum { ASK_EVERY = 16 };

@@ -6,7 +6,7 @@
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
 #include "companion/core/driver.h"
-#include "memory/heap/stream_heap.h"
+#include "memory/stream_heap.h"
 
 /* ---- what the engine asks ---- */
 

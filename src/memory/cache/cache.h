@@ -107,6 +107,13 @@ static inline bool cushim_mem_cache_take_again(struct cushim_mem_cache *cache, u
     return false;
 }
 
+/* Take one of the calling thread's, if it is that of a heap. */
+static inline bool cushim_mem_cache_take_of(struct cushim_mem_cache *cache,
+                                            const struct cushim_mem_heap *heap, uint64_t life) {
+    return atomic_load_explicit(&cache->heap, memory_order_relaxed) == heap &&
+           cushim_mem_cache_take_again(cache, life);
+}
+
 /*
  * Take the calling thread's cache of a heap, until cushim_mem_cache_leave; meanwhile no driver call
  * and no wait.  NULL: there is none, or somebody empties it; then use the heap's lock.
@@ -245,7 +252,8 @@ static inline void cushim_mem_cache_bump(atomic_uint_fast64_t *counter, uint64_t
 static inline void cushim_mem_cache_count_obtain(struct cushim_mem_cache *cache, size_t asked_bytes,
                                                  size_t block_bytes, bool is_hit) {
     struct cushim_mem_counts *counts = &cache->counts;
-    uint64_t now_bytes = cushim_mem_stats_read(&counts->unpublished_bytes) + asked_bytes;
+    uint64_t now_bytes =
+        atomic_load_explicit(&counts->unpublished_bytes, memory_order_relaxed) + asked_bytes;
     if (!is_hit) { /* which made a driver call, so it is counted where all can see it */
         struct cushim_mem_stats *stats = atomic_load_explicit(&cache->stats, memory_order_relaxed);
         cushim_mem_stats_add(&stats->n_requests, 1);
@@ -255,7 +263,8 @@ static inline void cushim_mem_cache_count_obtain(struct cushim_mem_cache *cache,
     cushim_mem_cache_bump(&counts->obtained_bytes, asked_bytes);
     cushim_mem_cache_bump(&counts->block_bytes, block_bytes);
     atomic_store_explicit(&counts->unpublished_bytes, now_bytes, memory_order_relaxed);
-    if ((int64_t)now_bytes > (int64_t)cushim_mem_stats_read(&counts->most_bytes)) {
+    if ((int64_t)now_bytes >
+        (int64_t)atomic_load_explicit(&counts->most_bytes, memory_order_relaxed)) {
         atomic_store_explicit(&counts->most_bytes, now_bytes, memory_order_relaxed);
         if ((int64_t)now_bytes > CUSHIM_MEM_CACHE_PUBLISH_BYTES)
             cushim_mem_cache_publish(cache);
@@ -265,7 +274,8 @@ static inline void cushim_mem_cache_count_obtain(struct cushim_mem_cache *cache,
 static inline void cushim_mem_cache_count_free(struct cushim_mem_cache *cache, size_t asked_bytes,
                                                size_t block_bytes) {
     struct cushim_mem_counts *counts = &cache->counts;
-    uint64_t now_bytes = cushim_mem_stats_read(&counts->unpublished_bytes) - asked_bytes;
+    uint64_t now_bytes =
+        atomic_load_explicit(&counts->unpublished_bytes, memory_order_relaxed) - asked_bytes;
     cushim_mem_cache_bump(&counts->n_frees, 1);
     cushim_mem_cache_bump(&counts->block_bytes, -block_bytes);
     atomic_store_explicit(&counts->unpublished_bytes, now_bytes, memory_order_relaxed);

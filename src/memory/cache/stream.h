@@ -261,7 +261,7 @@ struct cushim_mem_stream_cache *cushim_mem_stream_cache_of(struct cushim_mem_str
                                                            const struct cushim_mem_stream *stream,
                                                            uint32_t *life);
 
-/* See heap/stream_heap.h, of one heap. */
+/* See memory/stream_heap.h, of one heap. */
 void cushim_mem_stream_caches_note(struct cushim_mem_streams *streams,
                                    struct cushim_mem_fence *fence, CUstream handle, uint64_t begun);
 

@@ -173,17 +173,12 @@ static inline uint64_t cushim_mem_extent_address(const struct cushim_mem_extent 
 
 /*
  * The block of an extent that an offset lies in, without a division; an inverse of 0 is for one
- * block.  Blocks of slabs are whole grains, few
- * enough that grains / block = grains * (2^31 / block + 1) / 2^31 exactly: grains * block < 2^31
+ * block (cushim_mem_extent_index).  Blocks of slabs are whole grains, few enough that grains /
+ * block = grains * (2^31 / block + 1) / 2^31 exactly: grains * block < 2^31
  * (tests/unit/memory/layout/sizeclass_buckets.c tries all).
  */
 static inline uint32_t cushim_mem_extent_inverse(size_t block_bytes) {
     return ((uint32_t)1 << 31) / (uint32_t)(block_bytes >> CUSHIM_MEM_LOG2_GRAIN) + 1;
-}
-
-static inline uint32_t cushim_mem_extent_index(const struct cushim_mem_extent *slab,
-                                               uint64_t offset) {
-    return (uint32_t)(((offset >> CUSHIM_MEM_LOG2_GRAIN) * slab->inverse) >> 31);
 }
 
 /* It is one block of so many bytes from now on. */

@@ -38,7 +38,7 @@ struct cushim_mem_fill {
  * read has to be waited for
  * @return CUSHIM_OK (it is filled) | CUSHIM_NOTSUPPORTED (nothing was begun) | CUSHIM_TIMEOUT (it
  * may be under way on the filler's stream, also because the driver refused to say: nobody may have
- * the block, see cushim_mem_heap_set_aside) | another status: nothing, or not all, was filled, and
+ * the block, see cushim_mem_alloc_undo) | another status: nothing, or not all, was filled, and
  * nothing is under way
  * Threads  any, with any current context, which is the same afterwards
  * Stream   host wait; valid while any thread captures

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "cuda/table.h"
-#include "memory/layout/pagemap.h"
+#include "memory/layout/block.h"
 
 /* ---- plain device memory ---- */
 

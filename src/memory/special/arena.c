@@ -4,7 +4,8 @@
 #include "memory/layout/chunk.h"
 #include "memory/state/heap_state.h"
 #include "memory/state/free_lists.h"
-#include "memory/heap/heap.h"
+#include "memory/alloc.h"
+#include "memory/heap.h"
 
 enum {
     STEP_BYTES = 2 << 20,

@@ -7,10 +7,11 @@
 #include <utlist.h>
 
 #include "base/bits.h"
-#include "memory/heap/reclaim.h"
+#include "memory/reclaim.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
-#include "memory/heap/heap.h"
+#include "memory/free.h"
+#include "memory/heap.h"
 
 enum {
     N_GUARD = CUSHIM_MEM_GUARD_BYTES,
@@ -367,10 +368,10 @@ enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
         cushim_mem_fence_wait(heap->fence, heap->stats, answer) != CUSHIM_OK) {
         /* the row first: a moment after the release the address is somebody else's */
         cushim_mem_check_drop(check, lookup->base);
-        return cushim_mem_heap_release(heap, lookup, answer); /* which says what is wrong, if any */
+        return cushim_mem_free(heap, lookup, answer); /* which says what is wrong, if any */
     }
     look_at(check, heap, &seen, 1);
-    enum cushim_status status = cushim_mem_heap_claim(heap, lookup);
+    enum cushim_status status = cushim_mem_free_claim(heap, lookup);
     if (status != CUSHIM_OK)
         return status;
     quarantine(check, lookup, life);

@@ -94,7 +94,7 @@ enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
                                              struct cushim_mem_heap *heap, uint64_t address,
                                              size_t n_bytes, bool is_poisoned);
 
-/* Release a block, as cushim_mem_heap_release, which it is where the block has no row; waits in
+/* Release a block, as cushim_mem_free, which it is where the block has no row; waits in
  * both modes of free. */
 enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
                                             const struct cushim_mem_lookup *lookup,

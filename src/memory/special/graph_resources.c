@@ -3,7 +3,8 @@
 #include "cuda/current_context.h"
 #include "memory/state/heap_state.h"
 #include "memory/state/segments.h"
-#include "memory/heap/heap.h"
+#include "memory/free.h"
+#include "memory/heap.h"
 
 /* One block, in pieces of its heap's descriptor memory. */
 struct cushim_mem_held {
@@ -26,7 +27,7 @@ enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *heap,
                                                    struct cushim_mem_graph_resources *const *holds,
                                                    unsigned n_holds) {
     uint64_t life = atomic_load(&heap->generation);
-    enum cushim_status status = cushim_mem_heap_claim(heap, lookup);
+    enum cushim_status status = cushim_mem_free_claim(heap, lookup);
     if (status != CUSHIM_OK)
         return status;
     pthread_mutex_lock(&heap->lock);

@@ -69,6 +69,30 @@ bool cushim_mem_deferred_add_on(struct cushim_mem_deferred *deferred, struct cus
     return true;
 }
 
+CUresult cushim_mem_deferred_record(struct cushim_mem_heap *heap, CUstream stream, CUevent *event) {
+    struct cushim_cuda *cuda = heap->cuda;
+    CUcontext context = heap->context;
+    CUresult answer = CUDA_SUCCESS;
+    *event = NULL;
+    bool is_special = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    if (is_special)
+        answer = cuda->cuCtxGetCurrent(&context);
+    else if (cuda->cuStreamGetCtx)
+        answer = cuda->cuStreamGetCtx(stream, &context);
+    if (answer != CUDA_SUCCESS)
+        return answer;
+    bool has_entered = cushim_current_context_enter(cuda, context, &answer);
+    if (answer == CUDA_SUCCESS)
+        answer = cuda->cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
+    if (answer == CUDA_SUCCESS)
+        answer = cuda->cuEventRecord(*event, stream);
+    if (has_entered)
+        cushim_current_context_leave(cuda);
+    if (answer != CUDA_SUCCESS && *event)
+        cuda->cuEventDestroy_v2(*event);
+    return answer;
+}
+
 static void end_row(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
                     struct cushim_mem_deferred_row **first, struct cushim_mem_deferred_row *row,
                     struct cushim_mem_blockref *ref) {
@@ -185,19 +209,6 @@ size_t cushim_mem_deferred_batch_limit(struct cushim_mem_heap *heap, size_t most
 
 bool cushim_mem_deferred_batch_is_much(struct cushim_mem_heap *heap, size_t waiting_bytes) {
     return waiting_bytes > 2 * least_bytes(heap);
-}
-
-enum cushim_mem_due cushim_mem_deferred_batch_count(struct cushim_mem_unfenced *unfenced,
-                                                    uint64_t tag, size_t n_bytes,
-                                                    size_t most_bytes) {
-    enum { STEPS = 16 };
-    cushim_mem_deferred_batch_turn(unfenced, tag, most_bytes);
-    unfenced->n_bytes += cushim_mem_deferred_batch_weight(n_bytes, most_bytes);
-    if (unfenced->n_bytes < unfenced->due_bytes)
-        return CUSHIM_MEM_NOT_DUE;
-    /* whatever comes of it, the next frees do not all try again */
-    unfenced->due_bytes = unfenced->n_bytes + most_bytes / STEPS;
-    return unfenced->n_bytes < most_bytes ? CUSHIM_MEM_DUE : CUSHIM_MEM_PRESSING;
 }
 
 /* A fence, where `tag` is not over and none is in flight, once that was asked after. */

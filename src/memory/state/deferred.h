@@ -56,7 +56,10 @@ struct cushim_mem_deferred {
 bool cushim_mem_deferred_add(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
                              const struct cushim_mem_blockref *ref, uint64_t tag);
 
-/* The same for a block whose work is over with an event on a stream. */
+/* Make an event behind the work of `stream`, whatever context that belongs to. */
+CUresult cushim_mem_deferred_record(struct cushim_mem_heap *heap, CUstream stream, CUevent *event);
+
+/* Append a block whose work is over with such an event; false if host memory is out. */
 bool cushim_mem_deferred_add_on(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
                                 const struct cushim_mem_blockref *ref, CUstream stream,
                                 CUevent event);
@@ -107,24 +110,6 @@ enum cushim_mem_due {
     CUSHIM_MEM_DUE,
     CUSHIM_MEM_PRESSING /* even where one is in flight */
 };
-
-/* What a free counts for; most_bytes is what the thread may keep. */
-static inline size_t cushim_mem_deferred_batch_weight(size_t n_bytes, size_t most_bytes) {
-    enum { MOST_BLOCKS = 1024 };
-    return n_bytes + most_bytes / MOST_BLOCKS;
-}
-
-/* Frees are counted for the epoch `tag` from now on, if they were for another. */
-static inline void cushim_mem_deferred_batch_turn(struct cushim_mem_unfenced *unfenced,
-                                                  uint64_t tag, size_t most_bytes) {
-    if (unfenced->tag != tag)
-        *unfenced = (struct cushim_mem_unfenced){.tag = tag, .due_bytes = most_bytes / 2};
-}
-
-/* Count a free. */
-enum cushim_mem_due cushim_mem_deferred_batch_count(struct cushim_mem_unfenced *unfenced,
-                                                    uint64_t tag, size_t n_bytes,
-                                                    size_t most_bytes);
 
 /*
  * Make the fence that is due, unless one is in flight and this is not pressing; that one is asked

@@ -1,6 +1,6 @@
 /*
  * What a heap holds: for the files of the allocator, and for the fast paths, which read it inline.
- * All others pass a heap by pointer (memory/heap/heap.h), and are not compiled anew when a field
+ * All others pass a heap by pointer (memory/heap.h), and are not compiled anew when a field
  * changes.
  *
  * Lock: `lock` guards everything behind it; no driver call that can block is made under it.
@@ -30,13 +30,6 @@ struct cushim_mem_cache;
 struct cushim_mem_held;
 struct cushim_mem_streams;
 
-/* Whose frees take a block back: natively those of pinned memory take nothing else. */
-enum cushim_mem_free_entry {
-    CUSHIM_MEM_FREE_ENTRY_NONE,
-    CUSHIM_MEM_FREE_ENTRY_ANY,
-    CUSHIM_MEM_FREE_ENTRY_PINNED
-};
-
 struct cushim_mem_heap {
     /* set by open, constant until abandon */
     struct cushim_cuda *cuda;
@@ -51,8 +44,9 @@ struct cushim_mem_heap {
     struct cushim_mem_filler filler;
     const struct cushim_mem_provider *provider;
     struct cushim_mem_fence *fence; /* own_fence, or one that the host of the heap handed in */
-    size_t quick_bytes; /* who tells nobody of requests up to this size may serve them at once */
-    enum cushim_mem_free_entry quick_entry; /* which frees may be done at once; relaxed alone */
+    size_t quick_bytes; /* largest request that the fast path may serve; 0 if an observer must see
+                           every request */
+    enum cushim_mem_free_entry quick_entry; /* whose frees the fast path may do */
     atomic_bool has_slack;           /* more is held than use explains; written under the lock */
     atomic_uint_fast64_t quick_life; /* as generation; 0 where closed or damaged */
     atomic_uint_fast64_t generation; /* odd: open */
@@ -110,6 +104,11 @@ static inline bool cushim_mem_heap_has_unheld(const struct cushim_mem_heap *heap
  */
 static inline bool cushim_mem_heap_packs(const struct cushim_mem_heap *heap) {
     return heap->kind != CUSHIM_MEM_DEVICE || heap->guard_bytes;
+}
+
+/* Is a small block nothing but a block: without guards, and not of an arena? */
+static inline bool cushim_mem_heap_is_plain(const struct cushim_mem_heap *heap) {
+    return !heap->guard_bytes && !heap->policy->arena_bytes;
 }
 
 /* Under the lock: these bytes are live, or held, from now on; or (negative) no more.  What each

@@ -6,6 +6,8 @@
 #include "tests/preload/fixture/fixture.h"
 
 #include <cuda_runtime_api.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define RT_ANSWERS(call, code) ck_assert_int_eq((call), (code))
 #define RT_OK(call)            RT_ANSWERS(call, cudaSuccess)
@@ -70,6 +72,39 @@ TEST(a_hit_takes_no_driver_call_but_the_question_for_the_context) {
     ck_assert_ptr_eq(rt_alloc(1000), block);
     if (fixture_is_preloaded())
         ck_assert_uint_eq(sim_calls_total() - sim_calls("cuCtxGetCurrent"), 0);
+}
+
+/* Relaxed, while a kernel runs: the block just freed would serve, if it were over. */
+static unsigned long questions_of_miss(bool is_by_runtime) {
+    enum { N_BYTES = 3 * MIB };
+    cudaStream_t stream;
+    CUdeviceptr address;
+    RT_OK(cudaDeviceReset());
+    RT_OK(cudaFree(rt_alloc(1000))); /* the first free of a context waits */
+    void *block = rt_alloc(N_BYTES);
+    RT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    sim_hold();
+    RT_OK(cudaMemsetAsync(block, 1, N_BYTES, stream));
+    RT_OK(cudaFree(block));
+    sim_calls_reset();
+    if (is_by_runtime)
+        ck_assert_ptr_ne(rt_alloc(N_BYTES), block);
+    else
+        ck_assert_int_eq(cuMemAlloc(&address, N_BYTES), CUDA_SUCCESS);
+    unsigned long n = sim_calls("cuEventQuery") + sim_calls("cuCtxRecordEvent");
+    sim_release_hold();
+    RT_OK(cudaDeviceSynchronize());
+    return n;
+}
+
+/* It comes through the runtime's entry point and the driver's, and asks what is over in one. */
+TEST(a_miss_asks_the_driver_once) {
+    const char *mode = getenv("CUSHIM_FREE");
+    if (!mode || strcmp(mode, "relaxed") != 0)
+        return;
+    unsigned long n = questions_of_miss(false);
+    ck_assert_uint_ne(n, 0);
+    ck_assert_uint_eq(questions_of_miss(true), n);
 }
 
 TEST(memory_is_of_the_device_that_was_set) {

@@ -10,7 +10,9 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-#include "memory/heap/heap.h"
+#include "memory/alloc.h"
+#include "memory/free.h"
+#include "memory/heap.h"
 #include "memory/state/heap_state.h"
 #include "memory/policy.h"
 #include "report/page.h"
@@ -197,7 +199,7 @@ static bool replay_alloc(const struct cushim_trace_account *account) {
         struct pool *pool = pool_of(of->pool, of->device, of->kind);
         if (!pool)
             return false;
-        if (cushim_mem_heap_obtain(&pool->heap, of->n_bytes, &block) != CUSHIM_OK) {
+        if (cushim_mem_alloc(&pool->heap, of->n_bytes, &block) != CUSHIM_OK) {
             sums->n_refused++;
             return true;
         }
@@ -223,7 +225,7 @@ static void replay_free(const struct cushim_trace_account *account) {
         sums->n_calls++;
     } else if (cushim_mem_blocks_find(&engine.blocks, address, &lookup)) {
         no_device_set_context((uint64_t)(uintptr_t)lookup.segment->heap->context, of->device);
-        cushim_mem_heap_release(lookup.segment->heap, &lookup, &answer);
+        cushim_mem_free(lookup.segment->heap, &lookup, &answer);
         take_held(of->device, of->kind);
     }
 }
@@ -251,13 +253,13 @@ static bool replay_refused(const struct cushim_trace_event *event) {
     struct pool *pool = pool_of(event->pool, event->device, event->kind);
     if (!pool)
         return false;
-    if (cushim_mem_heap_obtain(&pool->heap, event->n_bytes, &block) != CUSHIM_OK) {
+    if (cushim_mem_alloc(&pool->heap, event->n_bytes, &block) != CUSHIM_OK) {
         sums->n_refused++;
         return true;
     }
     take_held(event->device, event->kind);
     if (cushim_mem_blocks_find(&engine.blocks, block.address, &lookup))
-        cushim_mem_heap_release(&pool->heap, &lookup, &answer);
+        cushim_mem_free(&pool->heap, &lookup, &answer);
     return true;
 }
 

@@ -1,10 +1,11 @@
 /* What a thread keeps for itself, seen from that thread. */
 #include "memory/cache/cache.h"
 
-#include "memory/heap/reclaim.h"
+#include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
-#include "memory/heap/heap.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "memory/alloc.h"
+#include "memory/heap.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20, MANY = 4200 };
@@ -194,7 +195,7 @@ TEST(each_pool_has_its_own) {
     for (unsigned i = 0; i < 20; i++) {
         fixture_give(fixture, fixture_take(fixture, 5000));
         fake_set_current(fake_context(1));
-        ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->heaps[1], 5000, &block), CUSHIM_OK);
+        ck_assert_int_eq(cushim_mem_alloc(&fixture->heaps[1], 5000, &block), CUSHIM_OK);
         ck_assert_int_eq(fixture_release(fixture, block.address, &answer), CUSHIM_OK);
         fake_set_current(fake_context(0));
     }

@@ -5,9 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "memory/heap/reclaim.h"
+#include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
-#include "memory/heap/heap.h"
+#include "memory/alloc.h"
+#include "memory/heap.h"
 #include "tests/unit/memory/cache/crowd_fixture.h"
 #include "tests/unit/suite.h"
 
@@ -249,7 +250,7 @@ static void *use_another(void *unused) {
         for (unsigned i = 0; i < 50; i++) {
             struct cushim_mem_block block;
             CUresult answer;
-            bool is_served = cushim_mem_heap_obtain(&fixture->heaps[1], 2000, &block) == CUSHIM_OK;
+            bool is_served = cushim_mem_alloc(&fixture->heaps[1], 2000, &block) == CUSHIM_OK;
             atomic_fetch_add(&n_wrong, !is_served || fixture_release(fixture, block.address,
                                                                      &answer) != CUSHIM_OK);
         }

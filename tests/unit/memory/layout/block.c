@@ -1,7 +1,7 @@
 #include "memory/layout/block.h"
-#include "memory/heap/heap.h"
+#include "memory/heap.h"
 
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { THIRD = 1365 * 512 }; /* of 2 MiB, in whole grains */

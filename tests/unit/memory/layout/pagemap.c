@@ -1,4 +1,4 @@
-#include "memory/layout/pagemap.h"
+#include "memory/layout/block.h"
 
 #include <pthread.h>
 #include <stdbool.h>

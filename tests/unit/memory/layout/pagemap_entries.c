@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "memory/layout/pagemap.h"
+#include "memory/layout/block.h"
 #include "memory/layout/segment.h"
 #include "tests/unit/memory/layout/slab_at.h"
 #include "tests/unit/suite.h"

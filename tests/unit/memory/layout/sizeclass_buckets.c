@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "memory/layout/block.h"
 #include "memory/layout/segment.h"
 #include "tests/unit/suite.h"
 

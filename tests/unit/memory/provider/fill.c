@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cuda/table.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20 };

@@ -6,8 +6,9 @@
 #include "cuda/table.h"
 #include "memory/policy.h"
 #include "memory/state/heap_state.h"
-#include "memory/heap/heap.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "memory/alloc.h"
+#include "memory/heap.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20 };
@@ -66,7 +67,7 @@ static struct cushim_mem_heap *set_up(enum cushim_mem_kind kind, unsigned flags)
 
 static enum cushim_status try_take(size_t n_bytes, uint64_t *address) {
     struct cushim_mem_block block = {0};
-    enum cushim_status status = cushim_mem_heap_obtain(&fixture->heaps[1], n_bytes, &block);
+    enum cushim_status status = cushim_mem_alloc(&fixture->heaps[1], n_bytes, &block);
     *address = block.address;
     return status;
 }

@@ -2,10 +2,11 @@
 
 #include <pthread.h>
 
-#include "memory/heap/reclaim.h"
+#include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
-#include "memory/heap/heap.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "memory/alloc.h"
+#include "memory/heap.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20, CHUNK = 2 * MIB, ARENA = 8 * MIB };
@@ -53,10 +54,12 @@ TEST(small_blocks_follow_each_other_and_large_ones_are_the_heaps) {
 
 TEST(a_hit_makes_no_driver_call) {
     setup();
+    struct cushim_mem_request request;
     struct cushim_mem_block block;
-    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->heaps[0], 100, &block), CUSHIM_NOTFOUND);
+    ck_assert_int_eq(cushim_mem_alloc_hit(&fixture->heaps[0], 100, &request, &block),
+                     CUSHIM_NOTFOUND);
     fixture_take(fixture, 100);
-    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->heaps[0], 100, &block), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_alloc_hit(&fixture->heaps[0], 100, &request, &block), CUSHIM_OK);
     ck_assert(block.is_hit);
     ck_assert_uint_eq(count_of(&fixture->stats.n_native_allocs), 1);
     finish();

@@ -1,8 +1,8 @@
 /* Blocks that are freed and held: out of reuse until the last hold is let go, then pending. */
 #include "memory/special/graph_resources.h"
-#include "memory/heap/heap.h"
+#include "memory/heap.h"
 
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 static struct fixture *fixture;

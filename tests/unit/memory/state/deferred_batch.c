@@ -4,7 +4,7 @@
 #include <pthread.h>
 
 #include "memory/cache/cache.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20, MOST = CUSHIM_MEM_DEFERRED_BATCH_LEAST_BYTES };

@@ -1,10 +1,10 @@
 /* Free lists: what serves, what is cut for it, and who finds a block that was taken. */
 #include "memory/state/free_lists.h"
 
-#include "memory/heap/reclaim.h"
-#include "memory/heap/heap.h"
+#include "memory/reclaim.h"
+#include "memory/alloc.h"
 
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 static struct fixture *fixture;

@@ -1,11 +1,11 @@
 #include "memory/cache/cache.h"
-#include "memory/heap/reclaim.h"
+#include "memory/reclaim.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/segments.h"
 
 #include <string.h>
 
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 static struct fixture *fixture;

@@ -5,10 +5,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "memory/heap/reclaim.h"
+#include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
-#include "memory/heap/heap.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "memory/alloc.h"
+#include "memory/free.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 static const size_t mib = 1 << 20;
@@ -181,9 +182,9 @@ TEST(pools_of_a_device_share_what_is_left) {
         fixture->policy.reserve = (struct cushim_amount){100, true};
         fixture_open(fixture, 1);
         fake_set_current(fake_context(1));
-        ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->heaps[1], 120 * mib, &block), CUSHIM_OK);
+        ck_assert_int_eq(cushim_mem_alloc(&fixture->heaps[1], 120 * mib, &block), CUSHIM_OK);
         ck_assert(cushim_mem_blocks_find(&fixture->blocks, block.address, &lookup));
-        ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[1], &lookup, &answer), CUSHIM_OK);
+        ck_assert_int_eq(cushim_mem_free(&fixture->heaps[1], &lookup, &answer), CUSHIM_OK);
         fake_set_current(fake_context(0));
         use_and_free(device_bytes / 10 * 6, 20 * mib);
         ck_assert_uint_ge(fixture->heaps[1].held_bytes, 120 * mib);

@@ -1,11 +1,11 @@
 /* A heap while captures are open, and after its context broke. */
 #include "memory/state/heap_state.h"
-#include "memory/heap/heap.h"
+#include "memory/heap.h"
 
 #include <pthread.h>
 #include <string.h>
 
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 static struct fixture *fixture;

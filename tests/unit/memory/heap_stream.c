@@ -1,11 +1,12 @@
 /* Frees in stream order: the block waits for its event, the caller for nothing. */
-#include "memory/heap/heap.h"
+#include "memory/free.h"
+#include "memory/heap.h"
 #include "memory/state/heap_state.h"
 
 #include <string.h>
 
 #include "cuda/table.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 static struct fixture *fixture;
@@ -173,7 +174,7 @@ static void defer(uint64_t address) {
     struct cushim_mem_heap *heap = &fixture->heaps[0];
     struct cushim_mem_lookup lookup;
     ck_assert(cushim_mem_blocks_find(&fixture->blocks, address, &lookup));
-    ck_assert_int_eq(cushim_mem_heap_claim(heap, &lookup), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_free_claim(heap, &lookup), CUSHIM_OK);
     pthread_mutex_lock(&heap->lock);
     ck_assert(cushim_mem_deferred_add(&heap->deferred, &heap->meta, &lookup.ref,
                                       cushim_mem_fence_tag(heap->fence)));

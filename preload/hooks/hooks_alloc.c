@@ -1,16 +1,106 @@
 /*
- * The runtime's entry points (interposition.md C8): for programs on a shared libcudart they answer
- * what takes no driver call, and leave all else to the runtime's own function, which makes the
- * context and sets the last error and comes back through the driver's.  Everything works without
- * this file; it saves the wrapper.
+ * Hooks of the memory that heaps serve, of driver and runtime: the fast path, and what it declines.
+ *
+ * The driver's pair serves, or forwards.  The runtime's entry points (interposition.md C8) are for
+ * programs on a shared libcudart: they answer what takes no driver call, and leave all else to the
+ * runtime's own function, which makes the context and sets the last error and comes back through
+ * the driver's.  Everything works without them; they save the wrapper.
  */
 #include "cuda/patchable.h"
 #include "cuda/table.h"
-#include "preload/resolve/callers.h"
+#include "memory/alloc.h"
+#include "memory/free.h"
+#include "memory/state/heap_state.h"
+#include "preload/entry/alloc.h"
+#include "preload/entry/free.h"
 #include "preload/entry/memory_kinds.h"
+#include "preload/resolve/callers.h"
 #include "preload/resolve/lookup.h"
-#include "preload/entry/entry_fast.h"
 #include "preload/state/process_options.h"
+
+/* ---- the fast path ---- */
+
+/*
+ * Was this thread served since a context last went, and is nothing else to be looked at?  Then its
+ * heap and its counters are known, and the heap knows the driver (the fast-path guard, process.h).
+ */
+static inline bool is_fast(const struct cushim_thread *thread) {
+    return thread->fast_epoch == atomic_load_explicit(&cushim_guard.now, memory_order_acquire);
+}
+
+/* The thread's current context, which may be none; false: the driver will not say. */
+static inline bool ask_context(const struct cushim_thread *thread, CUcontext *context) {
+    return thread->heap->cuda->cuCtxGetCurrent(context) == CUDA_SUCCESS;
+}
+
+/* One more call of a row, by a thread that has a shard.  All else is counted in the slow path. */
+static inline void count_in(struct cushim_shard *shard, enum cushim_cuda_symbol symbol) {
+    uint64_t n_calls = atomic_load_explicit(&shard->calls[symbol], memory_order_relaxed);
+    atomic_store_explicit(&shard->calls[symbol], n_calls + 1, memory_order_relaxed);
+}
+
+/* Device memory of the current context; 0: nothing was done. */
+static inline CUdeviceptr alloc_fast(size_t n_bytes, enum cushim_cuda_symbol symbol) {
+    const struct cushim_thread *thread = &cushim_thread;
+    CUcontext context;
+    CUdeviceptr block = 0;
+    if (is_fast(thread) && n_bytes - 1 < thread->heap->quick_bytes &&
+        ask_context(thread, &context) && context == thread->context)
+        block = cushim_mem_alloc_fast(thread->heap, n_bytes);
+    if (block)
+        count_in(thread->shard, symbol);
+    return block;
+}
+
+/* Take a live block of ours back, whichever context is current: CUSHIM_MEM_FREE_DECLINED, or the
+ * driver's answer. */
+static inline int free_fast(CUdeviceptr address, enum cushim_mem_free_entry entry,
+                            enum cushim_cuda_symbol symbol) {
+    struct cushim_mem_blocks *blocks = &cushim_process.blocks;
+    int answer = CUSHIM_MEM_FREE_DECLINED;
+    if (!cushim_process.policy.is_relaxed)
+        answer = cushim_mem_free_fast_behind_wait(blocks, address, entry);
+    else if (cushim_mem_free_fast(blocks, address, entry))
+        answer = CUDA_SUCCESS;
+    if (answer == CUDA_SUCCESS)
+        count_in(cushim_thread.shard, symbol);
+    return answer;
+}
+
+/* ---- the driver's pair ---- */
+
+/* The slow paths apart, so that the fast path's frame has no space for what they need. */
+#define APART static __attribute__((noinline))
+
+APART CUresult driver_alloc_at_length(CUdeviceptr *address, size_t n_bytes) {
+    CUSHIM_ENTER(cuMemAlloc_v2)
+    return cushim_entry_alloc(cuda, address, n_bytes);
+}
+
+CUSHIM_PATCHABLE(cuMemAlloc_v2)
+CUSHIM_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t n_bytes) {
+    CUdeviceptr block = address ? alloc_fast(n_bytes, CUSHIM_SYMBOL_cuMemAlloc_v2) : 0;
+    if (!block)
+        return driver_alloc_at_length(address, n_bytes);
+    *address = block;
+    return CUDA_SUCCESS;
+}
+
+APART CUresult driver_free_at_length(CUdeviceptr address, int answer) {
+    CUSHIM_ENTER(cuMemFree_v2)
+    return answer == CUSHIM_MEM_FREE_DECLINED ? cushim_entry_free(cuda, address, CUSHIM_FREE)
+                                              : cushim_entry_freed((CUresult)answer);
+}
+
+CUSHIM_PATCHABLE(cuMemFree_v2)
+CUSHIM_EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
+    int answer = CUSHIM_MEM_FREE_DECLINED;
+    if (is_fast(&cushim_thread))
+        answer = free_fast(address, CUSHIM_MEM_FREE_ENTRY_ANY, CUSHIM_SYMBOL_cuMemFree_v2);
+    return answer == CUDA_SUCCESS ? CUDA_SUCCESS : driver_free_at_length(address, answer);
+}
+
+/* ---- the runtime's ---- */
 
 /*
  * Before 12.0 a new device's context becomes current later than cudaSetDevice returns, so "the
@@ -39,11 +129,16 @@ CUSHIM_PATCHABLE_ELSEWHERE(cuMemHostAlloc)
 CUSHIM_PATCHABLE_ELSEWHERE(cuMemFree_v2)
 CUSHIM_PATCHABLE_ELSEWHERE(cuMemFreeHost)
 
+/* Does it begin with another's instruction? */
+static inline bool is_patched(const atomic_uint *first) {
+    return atomic_load_explicit(first, memory_order_relaxed) != CUSHIM_PATCHABLE_FIRST;
+}
+
 /* The driver's table where these may answer by themselves, in place of a driver's function that
  * begins with `first`; else NULL. */
 static struct cushim_cuda *shortcut(struct cushim_cudart *cudart, const atomic_uint *first,
                                     const void *caller) {
-    if (cushim_is_patched(first) || !cushim_process_is_on())
+    if (is_patched(first) || !cushim_process_is_on())
         return NULL;
     if (!cushim_callers_is_answered(caller)) {
         if (!cushim_process_options.runtime || cushim_runtime_is_interposed() ||
@@ -59,12 +154,15 @@ static inline void count(enum cushim_cuda_symbol symbol) {
         cushim_process_count(symbol);
 }
 
-/* Around a call of the runtime's own function: the call is counted already. */
-static void inside_enter(void) {
+/* Around a call of the runtime's own function, which comes back through the driver's: the call is
+ * counted already, and `missed` (or NULL) has asked the heap's lists. */
+static void inside_enter(const struct cushim_mem_request *missed) {
+    cushim_thread.missed = missed;
     cushim_thread_enter(&cushim_thread.runtime_depth);
 }
 
 static cudaError_t inside_leave(cudaError_t error) {
+    cushim_thread.missed = NULL;
     cushim_thread_leave(&cushim_thread.runtime_depth);
     return error;
 }
@@ -77,28 +175,26 @@ static cudaError_t inside_leave(cudaError_t error) {
         return cudaErrorInitializationError;                                                       \
     count(CUSHIM_SYMBOL_##abi);
 
-/* The slow paths apart, so that the fast path's frame has no space for what they need. */
-#define APART static cudaError_t __attribute__((noinline))
-
-APART malloc_at_length(void **address, size_t n_bytes, const void *caller) {
+APART cudaError_t malloc_at_length(void **address, size_t n_bytes, const void *caller) {
     ENTER(cudaMalloc, caller)
     CUdeviceptr block;
+    struct cushim_mem_request request;
+    request.life = 0;
     struct cushim_cuda *cuda =
         address && n_bytes ? shortcut(cudart, &cushim_first_cuMemAlloc_v2, caller) : NULL;
-    if (cuda && cushim_entry_alloc_hit(cuda, &block, n_bytes)) {
+    if (cuda && cushim_entry_alloc_hit(cuda, &block, n_bytes, &request)) {
         *address = (void *)(uintptr_t)block;
         return cudaSuccess;
     }
-    inside_enter();
+    inside_enter(&request);
     return inside_leave(cudart->cudaMalloc(address, n_bytes));
 }
 
 CUSHIM_EXPORT cudaError_t cudaMalloc(void **address, size_t n_bytes) {
     const void *caller = __builtin_return_address(0);
     CUdeviceptr block = 0;
-    if (address && !cushim_is_patched(&cushim_first_cuMemAlloc_v2) &&
-        cushim_callers_is_answered(caller))
-        block = cushim_entry_fast_alloc(n_bytes, CUSHIM_SYMBOL_cudaMalloc);
+    if (address && !is_patched(&cushim_first_cuMemAlloc_v2) && cushim_callers_is_answered(caller))
+        block = alloc_fast(n_bytes, CUSHIM_SYMBOL_cudaMalloc);
     if (!block)
         return malloc_at_length(address, n_bytes, caller);
     *address = (void *)(uintptr_t)block;
@@ -111,10 +207,9 @@ static inline bool free_at_once(void *address, const atomic_uint *first,
                                 const void *caller) {
     const struct cushim_thread *thread = &cushim_thread;
     CUcontext context;
-    return !cushim_is_patched(first) && cushim_entry_fast_is(thread) &&
-           cushim_callers_is_answered(caller) && cushim_entry_fast_context(thread, &context) &&
-           context &&
-           cushim_entry_fast_free((CUdeviceptr)(uintptr_t)address, entry, symbol) == CUDA_SUCCESS;
+    return !is_patched(first) && is_fast(thread) && cushim_callers_is_answered(caller) &&
+           ask_context(thread, &context) && context &&
+           free_fast((CUdeviceptr)(uintptr_t)address, entry, symbol) == CUDA_SUCCESS;
 }
 
 static bool free_live(struct cushim_cuda *cuda, void *address, enum cushim_entry_free_fn entry) {
@@ -123,11 +218,11 @@ static bool free_live(struct cushim_cuda *cuda, void *address, enum cushim_entry
            cushim_entry_free_live((CUdeviceptr)(uintptr_t)address, entry);
 }
 
-APART free_at_length(void *address, const void *caller) {
+APART cudaError_t free_at_length(void *address, const void *caller) {
     ENTER(cudaFree, caller)
     if (free_live(shortcut(cudart, &cushim_first_cuMemFree_v2, caller), address, CUSHIM_FREE))
         return cudaSuccess;
-    inside_enter();
+    inside_enter(NULL);
     return inside_leave(cudart->cudaFree(address));
 }
 
@@ -140,9 +235,11 @@ CUSHIM_EXPORT cudaError_t cudaFree(void *address) {
 }
 
 /* Serve a hit of pinned or managed memory. */
-static bool alloc_hit(struct cushim_cuda *cuda, void **address, struct cushim_want want) {
+static inline bool alloc_hit(struct cushim_cuda *cuda, void **address, struct cushim_want want,
+                             struct cushim_mem_request *request) {
     uint64_t block;
-    if (!cuda || !address || !want.n_bytes || !cushim_memory_kinds_alloc_hit(cuda, &want, &block))
+    if (!cuda || !address || !want.n_bytes ||
+        !cushim_memory_kinds_alloc_hit(cuda, &want, &block, request))
         return false;
     *address = (void *)(uintptr_t)block;
     return true;
@@ -151,11 +248,13 @@ static bool alloc_hit(struct cushim_cuda *cuda, void **address, struct cushim_wa
 /* The flags of attachment are the driver's own. */
 CUSHIM_EXPORT cudaError_t cudaMallocManaged(void **address, size_t n_bytes, unsigned flags) {
     const void *caller = __builtin_return_address(0);
+    struct cushim_mem_request request;
+    request.life = 0;
     ENTER(cudaMallocManaged, caller)
     if (alloc_hit(shortcut(cudart, &cushim_first_cuMemAllocManaged, caller), address,
-                  (struct cushim_want){CUSHIM_MEM_MANAGED, flags, n_bytes}))
+                  (struct cushim_want){CUSHIM_MEM_MANAGED, flags, n_bytes}, &request))
         return cudaSuccess;
-    inside_enter();
+    inside_enter(&request);
     return inside_leave(cudart->cudaMallocManaged(address, n_bytes, flags));
 }
 
@@ -166,16 +265,18 @@ CUSHIM_EXPORT cudaError_t cudaMallocManaged(void **address, size_t n_bytes, unsi
 enum { N_PINNED_FLAGS = 8, NO_PINNED_FLAGS = -1 };
 static atomic_int learnt_flags[N_PINNED_FLAGS + 1]; /* plus 1; 0: not yet */
 
-static bool pinned_hit(struct cushim_cuda *cuda, void **address, size_t n_bytes, unsigned place) {
+static inline bool pinned_hit(struct cushim_cuda *cuda, void **address, size_t n_bytes,
+                              unsigned place, struct cushim_mem_request *request) {
     int learnt = atomic_load_explicit(&learnt_flags[place], memory_order_relaxed);
     return learnt &&
            alloc_hit(cuda, address,
-                     (struct cushim_want){CUSHIM_MEM_PINNED, (unsigned)learnt - 1, n_bytes});
+                     (struct cushim_want){CUSHIM_MEM_PINNED, (unsigned)learnt - 1, n_bytes},
+                     request);
 }
 
-static void pinned_enter(void) {
+static void pinned_enter(const struct cushim_mem_request *missed) {
     cushim_thread.pinned_flags = NO_PINNED_FLAGS;
-    inside_enter();
+    inside_enter(missed);
 }
 
 static cudaError_t pinned_leave(cudaError_t error, unsigned place) {
@@ -187,32 +288,37 @@ static cudaError_t pinned_leave(cudaError_t error, unsigned place) {
 
 CUSHIM_EXPORT cudaError_t cudaMallocHost(void **address, size_t n_bytes) {
     const void *caller = __builtin_return_address(0);
+    struct cushim_mem_request request;
+    request.life = 0;
     ENTER(cudaMallocHost, caller)
     if (pinned_hit(shortcut(cudart, &cushim_first_cuMemHostAlloc, caller), address, n_bytes,
-                   N_PINNED_FLAGS))
+                   N_PINNED_FLAGS, &request))
         return cudaSuccess;
-    pinned_enter();
+    pinned_enter(&request);
     return pinned_leave(cudart->cudaMallocHost(address, n_bytes), N_PINNED_FLAGS);
 }
 
 CUSHIM_EXPORT cudaError_t cudaHostAlloc(void **address, size_t n_bytes, unsigned flags) {
     const void *caller = __builtin_return_address(0);
+    struct cushim_mem_request request;
+    request.life = 0;
     ENTER(cudaHostAlloc, caller)
     if (flags >= N_PINNED_FLAGS) {
-        inside_enter();
+        inside_enter(NULL);
         return inside_leave(cudart->cudaHostAlloc(address, n_bytes, flags));
     }
-    if (pinned_hit(shortcut(cudart, &cushim_first_cuMemHostAlloc, caller), address, n_bytes, flags))
+    if (pinned_hit(shortcut(cudart, &cushim_first_cuMemHostAlloc, caller), address, n_bytes, flags,
+                   &request))
         return cudaSuccess;
-    pinned_enter();
+    pinned_enter(&request);
     return pinned_leave(cudart->cudaHostAlloc(address, n_bytes, flags), flags);
 }
 
-APART free_host_at_length(void *address, const void *caller) {
+APART cudaError_t free_host_at_length(void *address, const void *caller) {
     ENTER(cudaFreeHost, caller)
     if (free_live(shortcut(cudart, &cushim_first_cuMemFreeHost, caller), address, CUSHIM_FREE_HOST))
         return cudaSuccess;
-    inside_enter();
+    inside_enter(NULL);
     return inside_leave(cudart->cudaFreeHost(address));
 }
 

@@ -1,9 +1,9 @@
 /* A census counts each block once, as what it is. */
-#include "memory/heap/reclaim.h"
+#include "memory/reclaim.h"
 
 #include "memory/cache/cache.h"
-#include "memory/heap/heap.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "memory/heap.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20 };

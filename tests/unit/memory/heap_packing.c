@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "memory/heap/reclaim.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "memory/reclaim.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 static const size_t mib = 1 << 20;

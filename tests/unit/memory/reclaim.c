@@ -1,13 +1,14 @@
 /* What happens when memory is out: steps, in order, and what is said at the end. */
-#include "memory/heap/reclaim.h"
+#include "memory/reclaim.h"
 
 #include <string.h>
 
 #include "base/log.h"
 #include "memory/state/heap_state.h"
-#include "memory/heap/heap.h"
+#include "memory/alloc.h"
+#include "memory/free.h"
 #include "tests/unit/base/stderr.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20 };
@@ -106,9 +107,9 @@ TEST(other_pools_of_the_device_are_asked_last) {
     struct cushim_mem_lookup lookup;
     CUresult answer;
     fake_set_current(fake_context(1));
-    ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->heaps[1], 30 * MIB, &block), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_alloc(&fixture->heaps[1], 30 * MIB, &block), CUSHIM_OK);
     ck_assert(cushim_mem_blocks_find(&fixture->blocks, block.address, &lookup));
-    ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[1], &lookup, &answer), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_free(&fixture->heaps[1], &lookup, &answer), CUSHIM_OK);
     fake_set_current(fake_context(0));
     fixture_take(fixture, 20 * MIB);
     ck_assert_uint_eq(n_asked, 0);

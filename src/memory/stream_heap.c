@@ -1,9 +1,9 @@
-#include "memory/heap/stream_heap.h"
+#include "memory/stream_heap.h"
 
-#include "memory/heap/heap.h"
-#include "memory/heap/reclaim.h"
-#include "memory/heap/stream_blocks.h"
-#include "memory/heap/stream_reclaim.h"
+#include "memory/heap.h"
+#include "memory/reclaim.h"
+#include "memory/stream_blocks.h"
+#include "memory/stream_reclaim.h"
 #include "memory/layout/metadata.h"
 #include "memory/state/heap_state.h"
 

@@ -1,4 +1,4 @@
-#include "memory/heap/reclaim.h"
+#include "memory/reclaim.h"
 
 #include "base/bits.h"
 #include "base/clock.h"
@@ -11,7 +11,7 @@
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 #include "memory/state/segments.h"
-#include "memory/heap/heap.h"
+#include "memory/heap.h"
 
 /*
  * Long enough for what a program has queued; natively that was waited for by the free.  A kernel

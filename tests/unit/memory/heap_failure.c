@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "memory/heap/reclaim.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "memory/reclaim.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/memory/idle_events.h"
 #include "tests/unit/suite.h"
 

@@ -3,9 +3,11 @@
 
 #include <string.h>
 
-#include "memory/heap/heap.h"
-#include "memory/heap/reclaim.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "memory/alloc.h"
+#include "memory/free.h"
+#include "memory/heap.h"
+#include "memory/reclaim.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 static struct fixture *fixture;
@@ -45,12 +47,39 @@ TEST(a_freed_block_is_reused_without_a_driver_call) {
     ck_assert_uint_eq(cushim_mem_stats_read(&fixture_stats(fixture)->n_hits) + n_misses, 8);
 }
 
-TEST(a_hit_is_only_answered_without_a_driver_call) {
+/* A block that comes back after a miss tells whether the lists are asked again. */
+TEST(what_a_request_has_missed_is_not_asked_again) {
+    enum { N_BYTES = 3 << 20 };
+    struct cushim_mem_request request;
     struct cushim_mem_block block;
     fixture = fixture_create(NULL);
-    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->heaps[0], 1000, &block), CUSHIM_NOTFOUND);
+    struct cushim_mem_heap *heap = &fixture->heaps[0];
+    for (int i = 0; i < 2; i++)
+        fixture_give(fixture, fixture_take(fixture, N_BYTES)); /* so that it stays */
+    uint64_t address = fixture_take(fixture, N_BYTES);
+    ck_assert_int_eq(cushim_mem_alloc_hit(heap, N_BYTES, &request, &block), CUSHIM_NOTFOUND);
+    fixture_give(fixture, address);
+    ck_assert_int_eq(cushim_mem_alloc_after(heap, N_BYTES, &request, &block), CUSHIM_OK);
+    ck_assert(!block.is_hit);
+    fixture_give(fixture, block.address);
+    /* a request of another size, or of an earlier life, says nothing of this one */
+    ck_assert_int_eq(cushim_mem_alloc_after(heap, N_BYTES - 1, &request, &block), CUSHIM_OK);
+    ck_assert(block.is_hit);
+    fixture_give(fixture, block.address);
+    request.life -= 2;
+    ck_assert_int_eq(cushim_mem_alloc_after(heap, N_BYTES, &request, &block), CUSHIM_OK);
+    ck_assert(block.is_hit);
+    fixture_destroy(fixture);
+}
+
+TEST(a_hit_is_only_answered_without_a_driver_call) {
+    struct cushim_mem_request request;
+    struct cushim_mem_block block;
+    fixture = fixture_create(NULL);
+    ck_assert_int_eq(cushim_mem_alloc_hit(&fixture->heaps[0], 1000, &request, &block),
+                     CUSHIM_NOTFOUND);
     fixture_take(fixture, 1000);
-    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->heaps[0], 1000, &block), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_alloc_hit(&fixture->heaps[0], 1000, &request, &block), CUSHIM_OK);
     ck_assert(block.is_hit);
     ck_assert_uint_eq(block.block_bytes, 1024);
     fixture_check(fixture);
@@ -67,8 +96,7 @@ TEST(a_second_free_is_found_and_changes_nothing) {
         fixture_give(fixture, address);
         ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_DOUBLEFREE);
         /* the same of two threads that looked the block up at once */
-        ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[0], &lookup, &answer),
-                         CUSHIM_DOUBLEFREE);
+        ck_assert_int_eq(cushim_mem_free(&fixture->heaps[0], &lookup, &answer), CUSHIM_DOUBLEFREE);
         fixture_check(fixture);
     }
     ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
@@ -90,7 +118,7 @@ TEST(a_free_with_an_old_look_up_counts_what_is_live_now) {
     ck_assert(cushim_mem_blocks_find(&fixture->blocks, address, &old));
     fixture_give(fixture, address);
     ck_assert_uint_eq(fixture_take(fixture, 520), address);
-    ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[0], &old, &answer), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_free(&fixture->heaps[0], &old, &answer), CUSHIM_OK);
     ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
     fixture_check(fixture);
 }
@@ -114,9 +142,10 @@ static void look_in_wait(const char *name) {
     struct cushim_mem_lookup lookup;
     if (strcmp(name, "cuEventSynchronize") == 0 &&
         cushim_mem_blocks_find(&fixture->blocks, watched, &lookup)) {
+        struct cushim_mem_request request;
         struct cushim_mem_block block;
         state_in_wait = lookup.state;
-        cushim_mem_heap_obtain_hit(&fixture->heaps[0], 1000, &block);
+        cushim_mem_alloc_hit(&fixture->heaps[0], 1000, &request, &block);
         ck_assert_uint_ne(block.address, watched);
     }
 }
@@ -285,12 +314,12 @@ TEST(what_another_pool_has_there_by_then_stays_its_own) {
     fake_lose_all();
     fixture_open(fixture, 1);
     fake_set_current(fake_context(1));
-    ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->heaps[1], 1000, &block), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_alloc(&fixture->heaps[1], 1000, &block), CUSHIM_OK);
     ck_assert_uint_eq(block.address, address);
     cushim_mem_heap_abandon(&fixture->heaps[0]);
     ck_assert(cushim_mem_blocks_find(&fixture->blocks, address, &lookup));
     ck_assert_ptr_eq(lookup.segment->heap, &fixture->heaps[1]);
-    ck_assert_int_eq(cushim_mem_heap_release(&fixture->heaps[1], &lookup, &answer), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_free(&fixture->heaps[1], &lookup, &answer), CUSHIM_OK);
     fixture_check(fixture);
 }
 
@@ -340,7 +369,7 @@ TEST(two_pools_of_one_ledger_keep_their_blocks_apart) {
     fake_set_current(fake_context(1));
     fixture_open(fixture, 1);
     struct cushim_mem_block other;
-    ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->heaps[1], 1000, &other), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_alloc(&fixture->heaps[1], 1000, &other), CUSHIM_OK);
     fixture_check(fixture);
     fake_forget_order();
     fixture_give(fixture, mine); /* context 1 is current, the record goes to the block's */

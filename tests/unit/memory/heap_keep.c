@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "memory/heap/reclaim.h"
-#include "memory/heap/heap.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "memory/reclaim.h"
+#include "memory/heap.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20 };

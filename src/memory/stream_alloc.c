@@ -1,8 +1,8 @@
-#include "memory/heap/stream_alloc.h"
+#include "memory/stream_alloc.h"
 
 #include "base/clock.h"
-#include "memory/heap/stream_blocks.h"
-#include "memory/heap/stream_reclaim.h"
+#include "memory/stream_blocks.h"
+#include "memory/stream_reclaim.h"
 
 /* A request on its way through the stages. */
 struct request {

@@ -1,14 +1,14 @@
 /* Heaps with stream caches on the fake driver: blocks out and back, and the ends of their lives. */
-#include "memory/heap/stream_heap.h"
+#include "memory/stream_heap.h"
 
 #include <string.h>
 
 #include "cuda/table.h"
-#include "memory/heap/heap.h"
-#include "memory/heap/reclaim.h"
-#include "memory/heap/stream_alloc.h"
-#include "memory/heap/stream_blocks.h"
-#include "memory/heap/stream_reclaim.h"
+#include "memory/heap.h"
+#include "memory/reclaim.h"
+#include "memory/stream_alloc.h"
+#include "memory/stream_blocks.h"
+#include "memory/stream_reclaim.h"
 #include "memory/state/heap_state.h"
 #include "tests/unit/fake/fake_cuda.h"
 #include "tests/unit/memory/stream_host.h"

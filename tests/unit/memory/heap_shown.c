@@ -5,8 +5,8 @@
 #include <pthread.h>
 
 #include "memory/cache/cache.h"
-#include "memory/heap/heap.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "memory/heap.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 static struct fixture *fixture;

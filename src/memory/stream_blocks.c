@@ -1,12 +1,13 @@
-#include "memory/heap/stream_blocks.h"
+#include "memory/stream_blocks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/try.h"
-#include "memory/heap/heap.h"
-#include "memory/heap/reclaim.h"
-#include "memory/heap/stream_heap.h"
+#include "memory/alloc.h"
+#include "memory/heap.h"
+#include "memory/reclaim.h"
+#include "memory/stream_heap.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 

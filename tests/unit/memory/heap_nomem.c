@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-#include "memory/heap/reclaim.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "memory/reclaim.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 /* A build with 64-bit file offsets calls mmap64; both go through here. */

@@ -4,9 +4,10 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "memory/heap/reclaim.h"
-#include "memory/heap/heap.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "memory/reclaim.h"
+#include "memory/free.h"
+#include "memory/heap.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20, STREAMS = 3 };
@@ -77,7 +78,7 @@ TEST(a_second_free_of_a_pending_block_is_found) {
         fake_submit(0);
         fixture_give(fixture, address);
         ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_DOUBLEFREE);
-        ck_assert_int_eq(cushim_mem_heap_release(heap(), &lookup, &answer), CUSHIM_DOUBLEFREE);
+        ck_assert_int_eq(cushim_mem_free(heap(), &lookup, &answer), CUSHIM_DOUBLEFREE);
         ck_assert_int_eq(fixture_judge(fixture, address, 1), CUSHIM_MEM_NO_BLOCK);
         fixture_check(fixture);
     }

@@ -1,15 +1,163 @@
 /* How a heap takes blocks back: at once behind a wait (exact), or without one (relaxed). */
-#include "cuda/current_context.h"
-#include "cuda/translate.h"
+#include "memory/free.h"
+
+#include "base/clock.h"
 #include "cuda/table.h"
+#include "cuda/translate.h"
 #include "memory/cache/cache.h"
-#include "memory/heap/reclaim.h"
+#include "memory/heap.h"
+#include "memory/reclaim.h"
 #include "memory/special/graph_resources.h"
-#include "memory/heap/fast.h"
 #include "memory/state/free_lists.h"
-#include "memory/state/segments.h"
 #include "memory/state/heap_state.h"
-#include "memory/heap/heap.h"
+#include "memory/state/segments.h"
+
+/* ---- the fast path ---- */
+
+static CUresult end_waited(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
+                           uint64_t life, size_t asked_bytes, CUresult answer);
+
+static void __attribute__((noinline)) shrink_if_stale(struct cushim_mem_heap *heap) {
+    uint64_t life = cushim_mem_heap_life(heap);
+    if (life && cushim_mem_heap_is_stale(heap))
+        cushim_mem_reclaim_shrink(heap, life, cushim_mem_fence_tag(heap->fence), false);
+}
+
+/*
+ * The slab that a block may begin in at an address.  The page map has those that have the page
+ * alone.  If a block of a page or more begins with the page, the page is no other slab's, so large
+ * blocks are told at once; few of the smaller ones take the longer way for it.
+ */
+static inline struct cushim_mem_extent *slab_at(struct cushim_mem_blocks *blocks,
+                                                uint64_t address) {
+    struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&blocks->map, address);
+    return slab || address % CUSHIM_MEM_PAGE_BYTES == 0 ? slab
+                                                        : cushim_mem_blocks_slab(blocks, address);
+}
+
+/*
+ * The block that starts at an address, if it is one of a slab, of a heap whose frees of that entry
+ * are this simple: what the table of blocks says of it, in fewer steps.  The exchange will tell
+ * whether it is LIVE.
+ */
+static inline bool find(struct cushim_mem_blocks *blocks, uint64_t address,
+                        enum cushim_mem_free_entry entry, struct cushim_mem_lookup *lookup) {
+    struct cushim_mem_extent *slab = slab_at(blocks, address);
+    if (!slab || atomic_load_explicit(&slab->kind, memory_order_acquire) != CUSHIM_MEM_EXTENT_SLAB)
+        return false;
+    lookup->segment = slab->segment;
+    const struct cushim_mem_heap *heap = lookup->segment->heap;
+    return cushim_mem_blocks_find_in_slab(lookup->segment, slab, address, lookup) &&
+           lookup->base == address && heap->quick_entry == entry &&
+           !atomic_load_explicit(&heap->unheld, memory_order_relaxed);
+}
+
+/* What a free counts for among those without a fence; most_bytes is what the thread may keep. */
+static inline size_t weight_of(size_t n_bytes, size_t most_bytes) {
+    enum { MOST_BLOCKS = 1024 };
+    return n_bytes + most_bytes / MOST_BLOCKS;
+}
+
+/* Frees are counted for the epoch `tag` from now on, if they were for another. */
+static inline void turn(struct cushim_mem_unfenced *unfenced, uint64_t tag, size_t most_bytes) {
+    if (unfenced->tag != tag)
+        *unfenced = (struct cushim_mem_unfenced){.tag = tag, .due_bytes = most_bytes / 2};
+}
+
+/*
+ * The cache being taken: the block goes there, if there is room and no fence is due.  LIVE ->
+ * DEFERRED as in `begin`: of several threads that free it one gets it, and the epoch is read behind
+ * that exchange.  If a fence was made since the look, the block is counted for the epoch before.
+ */
+static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_fence *fence,
+                        const struct cushim_mem_lookup *lookup) {
+    struct cushim_mem_cache_bucket *bucket = &cache->buckets[lookup->ref.extent->class_index];
+    struct cushim_mem_unfenced *unfenced = &cache->unfenced;
+    size_t asked_bytes = atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed);
+    uint32_t live = CUSHIM_MEM_LIVE;
+    turn(unfenced, atomic_load(&fence->open), cache->limit_bytes);
+    size_t unfenced_bytes = unfenced->n_bytes + weight_of(asked_bytes, cache->limit_bytes);
+    if (unfenced_bytes >= unfenced->due_bytes || !cushim_mem_cache_has_room(cache, bucket) ||
+        !atomic_compare_exchange_strong(&lookup->meta->state, &live, CUSHIM_MEM_DEFERRED))
+        return false;
+    unfenced->n_bytes = unfenced_bytes;
+    cushim_mem_cache_put(cache, bucket, lookup->meta, lookup->base, atomic_load(&fence->open));
+    /* as it is now: the block need not be the one looked up */
+    asked_bytes = atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed);
+    cushim_mem_cache_count_free(cache, asked_bytes, lookup->block_bytes);
+    return true;
+}
+
+/* The cache being taken, all work on the block over: it is free from here on, if it fits. */
+static inline bool give_proven(struct cushim_mem_cache *cache,
+                               const struct cushim_mem_lookup *lookup, size_t asked_bytes) {
+    struct cushim_mem_cache_bucket *bucket = &cache->buckets[lookup->ref.extent->class_index];
+    if (!cushim_mem_cache_has_room(cache, bucket))
+        return false;
+    cushim_mem_cache_put(cache, bucket, lookup->meta, lookup->base, 0);
+    atomic_store_explicit(&lookup->meta->state, CUSHIM_MEM_FREE, memory_order_release);
+    cushim_mem_cache_count_free(cache, asked_bytes, lookup->block_bytes);
+    return true;
+}
+
+static inline void end(struct cushim_mem_heap *heap) {
+    if (atomic_load_explicit(&heap->has_slack, memory_order_relaxed))
+        shrink_if_stale(heap);
+}
+
+/* If there is an effect that the host could see, the slow path waits for it. */
+bool cushim_mem_free_fast(struct cushim_mem_blocks *blocks, uint64_t address,
+                          enum cushim_mem_free_entry entry) {
+    struct cushim_mem_lookup lookup;
+    if (!find(blocks, address, entry, &lookup))
+        return false;
+    struct cushim_mem_heap *heap = lookup.segment->heap;
+    const struct cushim_mem_fence *fence = heap->fence;
+    if (atomic_load(&fence->effect) > atomic_load_explicit(&fence->done, memory_order_acquire))
+        return false;
+    uint64_t life = atomic_load_explicit(&heap->quick_life, memory_order_acquire);
+    struct cushim_mem_cache *cache = cushim_mem_cache_recent;
+    if (!cushim_mem_cache_take_of(cache, heap, life))
+        return false;
+    bool is_given = give(cache, fence, &lookup);
+    cushim_mem_cache_leave(cache);
+    if (is_given)
+        end(heap);
+    return is_given;
+}
+
+/*
+ * Claim, wait, give.  Once it is claimed there is no way back: the context may go during the wait,
+ * and a block of the next life may start at that address.  So the life is read before the claim,
+ * the cache taken is of that life, and all else ends as the slow path does.  If blocks are deferred
+ * the slow path closes an epoch, so that its wait is theirs as well.
+ */
+int cushim_mem_free_fast_behind_wait(struct cushim_mem_blocks *blocks, uint64_t address,
+                                     enum cushim_mem_free_entry entry) {
+    struct cushim_mem_lookup lookup;
+    uint32_t live = CUSHIM_MEM_LIVE;
+    CUresult answer;
+    if (!find(blocks, address, entry, &lookup))
+        return CUSHIM_MEM_FREE_DECLINED;
+    struct cushim_mem_heap *heap = lookup.segment->heap;
+    uint64_t life = atomic_load_explicit(&heap->quick_life, memory_order_acquire);
+    if (!life || atomic_load_explicit(&heap->deferred.n_rows, memory_order_relaxed) ||
+        !atomic_compare_exchange_strong(&lookup.meta->state, &live, CUSHIM_MEM_DEFERRED))
+        return CUSHIM_MEM_FREE_DECLINED;
+    size_t asked_bytes = atomic_load_explicit(&lookup.meta->asked_bytes, memory_order_relaxed);
+    bool is_over = cushim_mem_fence_wait(heap->fence, heap->stats, &answer) == CUSHIM_OK;
+    struct cushim_mem_cache *cache = cushim_mem_cache_recent;
+    bool is_taken = is_over && cushim_mem_cache_take_of(cache, heap, life);
+    bool is_given = is_taken && give_proven(cache, &lookup, asked_bytes);
+    if (is_taken)
+        cushim_mem_cache_leave(cache);
+    if (!is_given)
+        return (int)end_waited(heap, &lookup, life, asked_bytes, answer);
+    end(heap);
+    return CUDA_SUCCESS;
+}
+
+/* ---- the slow path ---- */
 
 /* One free under way. */
 struct freeing {
@@ -144,7 +292,7 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
     enum cushim_status status = CUSHIM_OK;
     bool is_stale = false, is_of_arena = cushim_mem_arena_serves(&freeing->lookup->ref);
     if (is_of_arena || (cache && is_cacheable(freeing->lookup) && push(freeing, cache, tag))) {
-        is_stale = cushim_mem_fast_is_stale(heap) || cushim_mem_watermark_seems_far(heap);
+        is_stale = cushim_mem_heap_is_stale(heap) || cushim_mem_watermark_seems_far(heap);
     } else if (cushim_mem_heap_lock_life(heap, freeing->life)) {
         status = put(freeing, tag) ? CUSHIM_OK : CUSHIM_NOMEM;
         is_stale = heap->held_bytes > cushim_mem_watermark_now(heap);
@@ -250,6 +398,19 @@ static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due du
     return end_refused(freeing);
 }
 
+/* Count a free.  Is a fence due? */
+static enum cushim_mem_due count_unfenced(struct cushim_mem_unfenced *unfenced, uint64_t tag,
+                                          size_t n_bytes, size_t most_bytes) {
+    enum { STEPS = 16 };
+    turn(unfenced, tag, most_bytes);
+    unfenced->n_bytes += weight_of(n_bytes, most_bytes);
+    if (unfenced->n_bytes < unfenced->due_bytes)
+        return CUSHIM_MEM_NOT_DUE;
+    /* whatever comes of it, the next frees do not all try again */
+    unfenced->due_bytes = unfenced->n_bytes + most_bytes / STEPS;
+    return unfenced->n_bytes < most_bytes ? CUSHIM_MEM_DUE : CUSHIM_MEM_PRESSING;
+}
+
 static enum cushim_status release_relaxed(struct freeing *freeing) {
     struct cushim_mem_heap *heap = freeing->heap;
     const struct cushim_mem_capture_guard *guard = heap->fence->guard;
@@ -260,8 +421,7 @@ static enum cushim_status release_relaxed(struct freeing *freeing) {
     bool has_effect = cushim_mem_fence_effect(heap->fence) != 0;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(heap, freeing->life);
     enum cushim_mem_due due =
-        cache ? cushim_mem_deferred_batch_count(&cache->unfenced, tag, freeing->asked_bytes,
-                                                cache->limit_bytes)
+        cache ? count_unfenced(&cache->unfenced, tag, freeing->asked_bytes, cache->limit_bytes)
               : CUSHIM_MEM_DUE;
     if (due || has_effect) { /* driver calls: not with the cache taken */
         if (cache) {
@@ -286,11 +446,13 @@ static bool is_as_found(const struct freeing *freeing) {
            now.meta == lookup->meta && now.ref.extent == lookup->ref.extent;
 }
 
-/* ---- the public face ---- */
-
-CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *heap,
-                                    const struct cushim_mem_lookup *lookup, uint64_t life,
-                                    size_t asked_bytes, CUresult answer) {
+/*
+ * The last part of a fast free behind a wait: the block is DEFERRED, of a heap of that life, and
+ * the wait ended with `answer`.  Its cell may be another's by now: asked_bytes are what it had
+ * before. Returns the answer of the free.
+ */
+static CUresult end_waited(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
+                           uint64_t life, size_t asked_bytes, CUresult answer) {
     struct freeing freeing = {
         .heap = heap,
         .lookup = lookup,
@@ -307,7 +469,9 @@ CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *heap,
     return answer;
 }
 
-enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *heap,
+/* ---- the public face ---- */
+
+enum cushim_status cushim_mem_free_claim(struct cushim_mem_heap *heap,
                                          const struct cushim_mem_lookup *lookup) {
     struct freeing freeing;
     CUresult answer;
@@ -325,31 +489,8 @@ static enum cushim_status release_uncached(const struct freeing *freeing, const 
     return CUSHIM_OK;
 }
 
-void cushim_mem_heap_retire_segment(struct cushim_mem_heap *heap,
-                                    struct cushim_mem_segment *segment) {
-    pthread_mutex_lock(&heap->lock);
-    if (segment->heap == heap && segment->generation == atomic_load(&heap->generation))
-        cushim_mem_free_lists_retire(heap, segment);
-    pthread_mutex_unlock(&heap->lock);
-}
-
-void cushim_mem_heap_show(struct cushim_mem_heap *heap, uint64_t address) {
-    pthread_mutex_lock(&heap->lock);
-    cushim_mem_free_lists_show(heap, address);
-    pthread_mutex_unlock(&heap->lock);
-}
-
-bool cushim_mem_heap_is_uncached(const struct cushim_mem_heap *heap,
-                                 const struct cushim_mem_segment *segment) {
-    if (atomic_load_explicit(&segment->is_retired, memory_order_relaxed))
-        return cushim_mem_segment_is_one_block(segment);
-    return segment->is_dedicated &&
-           atomic_load_explicit(&heap->policy->is_dedicated_uncached, memory_order_relaxed);
-}
-
-enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *heap,
-                                           const struct cushim_mem_lookup *lookup,
-                                           CUresult *answer) {
+enum cushim_status cushim_mem_free(struct cushim_mem_heap *heap,
+                                   const struct cushim_mem_lookup *lookup, CUresult *answer) {
     struct freeing freeing;
     enum cushim_status status = begin(&freeing, heap, lookup, answer);
     if (status != CUSHIM_OK)
@@ -361,39 +502,14 @@ enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *heap,
     return heap->policy->is_relaxed ? release_relaxed(&freeing) : release_exact(&freeing);
 }
 
-/* An event behind the work of `stream`, whatever context that belongs to. */
-static CUresult record_on(struct cushim_mem_heap *heap, CUstream stream, CUevent *event) {
-    struct cushim_cuda *cuda = heap->cuda;
-    CUcontext context = heap->context;
-    CUresult answer = CUDA_SUCCESS;
-    *event = NULL;
-    bool is_special = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
-    if (is_special)
-        answer = cuda->cuCtxGetCurrent(&context);
-    else if (cuda->cuStreamGetCtx)
-        answer = cuda->cuStreamGetCtx(stream, &context);
-    if (answer != CUDA_SUCCESS)
-        return answer;
-    bool has_entered = cushim_current_context_enter(cuda, context, &answer);
-    if (answer == CUDA_SUCCESS)
-        answer = cuda->cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
-    if (answer == CUDA_SUCCESS)
-        answer = cuda->cuEventRecord(*event, stream);
-    if (has_entered)
-        cushim_current_context_leave(cuda);
-    if (answer != CUDA_SUCCESS && *event)
-        cuda->cuEventDestroy_v2(*event);
-    return answer;
-}
-
 /* Does cuMemFreeAsync take what the heap's provider gave? */
 static bool can_free_on(const struct cushim_mem_heap *heap) {
     return heap->provider == &cushim_mem_provider_device && heap->cuda->cuMemFreeAsync;
 }
 
-enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *heap,
-                                              const struct cushim_mem_lookup *lookup,
-                                              CUstream stream, CUresult *answer) {
+enum cushim_status cushim_mem_free_on(struct cushim_mem_heap *heap,
+                                      const struct cushim_mem_lookup *lookup, CUstream stream,
+                                      CUresult *answer) {
     CUevent event;
     struct freeing freeing;
     enum cushim_status status = begin(&freeing, heap, lookup, answer);
@@ -401,7 +517,7 @@ enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *heap,
         return status;
     if (cushim_mem_heap_is_uncached(heap, lookup->segment) && can_free_on(heap))
         return release_uncached(&freeing, &stream);
-    *answer = record_on(heap, stream, &event);
+    *answer = cushim_mem_deferred_record(heap, stream, &event);
     if (*answer != CUDA_SUCCESS)
         return end_refused(&freeing);
     if (!cushim_mem_heap_lock_life(heap, freeing.life))
@@ -416,36 +532,4 @@ enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *heap,
     heap->cuda->cuEventDestroy_v2(event);
     *answer = CUDA_ERROR_OUT_OF_MEMORY;
     return end_refused(&freeing);
-}
-
-/* Without an event of its own the block waits for all that was submitted. */
-static bool release_later(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup) {
-    struct freeing freeing;
-    CUresult answer;
-    if (begin(&freeing, heap, lookup, &answer) != CUSHIM_OK)
-        return false;
-    count_apart(&freeing);
-    if (!cushim_mem_heap_lock_life(heap, freeing.life))
-        return true; /* it went with its context */
-    atomic_thread_fence(
-        memory_order_seq_cst); /* what was submitted is ahead of the load of `open` */
-    /* without host memory for the note the block is never used again */
-    cushim_mem_deferred_add(&heap->deferred, &heap->meta, &lookup->ref,
-                            cushim_mem_fence_tag(heap->fence));
-    pthread_mutex_unlock(&heap->lock);
-    return true;
-}
-
-void cushim_mem_heap_set_aside(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
-                               bool is_hit) {
-    CUstream stream = atomic_load(&heap->filler.stream);
-    struct cushim_mem_stats *stats = heap->stats;
-    CUresult answer;
-    if (!(stream && cushim_mem_heap_release_on(heap, lookup, stream, &answer) == CUSHIM_OK) &&
-        !release_later(heap, lookup))
-        return;
-    cushim_mem_stats_subtract(&stats->n_requests, 1);
-    cushim_mem_stats_subtract(is_hit ? &stats->n_hits : &stats->n_misses, 1);
-    cushim_mem_stats_subtract(&stats->requested_bytes, lookup->asked_bytes);
-    cushim_mem_stats_subtract(&stats->n_frees, 1);
 }

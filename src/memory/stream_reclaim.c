@@ -1,10 +1,10 @@
-#include "memory/heap/stream_reclaim.h"
+#include "memory/stream_reclaim.h"
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "memory/heap/reclaim.h"
+#include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
-#include "memory/heap/stream_blocks.h"
+#include "memory/stream_blocks.h"
 
 /* Batches of the last pass but one of those by age. */
 enum { N_BATCHES = 4 };

@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "memory/heap/reclaim.h"
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "memory/reclaim.h"
+#include "tests/unit/memory/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { THREADS = 4, ROUNDS = 2000, OWN = 24, QUEUE = 64 };

@@ -1,4 +1,4 @@
-#include "tests/unit/memory/heap/heap_fixture.h"
+#include "tests/unit/memory/heap_fixture.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -7,12 +7,13 @@
 #include "cuda/translate.h"
 #include "memory/layout/chunk.h"
 
-#include "memory/heap/reclaim.h"
-#include "memory/heap/fast.h"
+#include "memory/reclaim.h"
+#include "memory/alloc.h"
+#include "memory/free.h"
+#include "memory/heap.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 #include "memory/cache/cache.h"
-#include "memory/heap/heap.h"
 #include "memory/state/deferred.h"
 
 atomic_int fixture_pass;
@@ -84,8 +85,11 @@ void fixture_open_beside(struct fixture *fixture) {
 }
 
 uint64_t fixture_obtain(struct fixture *fixture, size_t n_bytes, enum cushim_status *status) {
+    struct cushim_mem_heap *heap = &fixture->heaps[0];
     struct cushim_mem_block block = {0};
-    *status = cushim_mem_heap_obtain(&fixture->heaps[0], n_bytes, &block);
+    if (!fixture->guard.is_open() && n_bytes - 1 < heap->quick_bytes) /* as the entry points do */
+        block.address = cushim_mem_alloc_fast(heap, n_bytes);
+    *status = block.address ? CUSHIM_OK : cushim_mem_alloc(heap, n_bytes, &block);
     return *status == CUSHIM_OK ? block.address : 0;
 }
 
@@ -109,21 +113,19 @@ static enum cushim_status find(struct fixture *fixture, uint64_t address,
 enum cushim_status fixture_release(struct fixture *fixture, uint64_t address, CUresult *answer) {
     struct cushim_mem_lookup lookup;
     enum cushim_status status = find(fixture, address, &lookup);
-    int fast = CUSHIM_MEM_FAST_DECLINED;
+    int fast = CUSHIM_MEM_FREE_DECLINED;
     *answer = CUDA_SUCCESS;
     bool is_fast = !fixture->guard.is_open(); /* as the entry points do */
     if (is_fast && !fixture->policy.is_relaxed)
-        fast = cushim_mem_fast_release_behind_wait(&fixture->blocks, address,
-                                                   CUSHIM_MEM_FREE_ENTRY_ANY);
-    else if (is_fast &&
-             cushim_mem_fast_release(&fixture->blocks, address, CUSHIM_MEM_FREE_ENTRY_ANY))
+        fast =
+            cushim_mem_free_fast_behind_wait(&fixture->blocks, address, CUSHIM_MEM_FREE_ENTRY_ANY);
+    else if (is_fast && cushim_mem_free_fast(&fixture->blocks, address, CUSHIM_MEM_FREE_ENTRY_ANY))
         fast = CUDA_SUCCESS;
-    if (fast != CUSHIM_MEM_FAST_DECLINED) {
+    if (fast != CUSHIM_MEM_FREE_DECLINED) {
         *answer = (CUresult)fast;
         return cushim_status_from_cu(*answer);
     }
-    return status == CUSHIM_OK ? cushim_mem_heap_release(lookup.segment->heap, &lookup, answer)
-                               : status;
+    return status == CUSHIM_OK ? cushim_mem_free(lookup.segment->heap, &lookup, answer) : status;
 }
 
 enum cushim_status fixture_release_on(struct fixture *fixture, uint64_t address, CUstream stream,
@@ -131,9 +133,8 @@ enum cushim_status fixture_release_on(struct fixture *fixture, uint64_t address,
     struct cushim_mem_lookup lookup;
     enum cushim_status status = find(fixture, address, &lookup);
     *answer = CUDA_SUCCESS;
-    return status == CUSHIM_OK
-               ? cushim_mem_heap_release_on(lookup.segment->heap, &lookup, stream, answer)
-               : status;
+    return status == CUSHIM_OK ? cushim_mem_free_on(lookup.segment->heap, &lookup, stream, answer)
+                               : status;
 }
 
 void fixture_give(struct fixture *fixture, uint64_t address) {

@@ -1,0 +1,228 @@
+#include "preload/entry/free.h"
+
+#include "base/clock.h"
+#include "base/futex.h"
+#include "base/log.h"
+#include "cuda/table.h"
+#include "memory/free.h"
+#include "memory/state/heap_state.h"
+#include "preload/observe/check.h"
+#include "preload/entry/entry.h"
+#include "preload/entry/sight.h"
+#include "preload/entry/stale_address.h"
+#include "preload/state/captures.h"
+#include "preload/state/contexts.h"
+#include "preload/observe/watch.h"
+
+/*
+ * The block at an address, and its heap held.  One of a context that another thread ends is the
+ * driver's once that is done, and ours where the driver refused to.
+ */
+static bool hold_block(CUdeviceptr address, struct cushim_mem_lookup *lookup) {
+    uint64_t until_ns = 0;
+    unsigned n_looks = 0;
+    while (cushim_mem_blocks_find(&cushim_process.blocks, address, lookup)) {
+        struct cushim_mem_heap *heap = lookup->segment->heap;
+        if (!cushim_contexts_hold(heap)) {
+            until_ns = until_ns ? until_ns : cushim_clock_ns() + CUSHIM_CONTEXTS_PATIENCE_NS;
+            if (cushim_clock_ns() >= until_ns)
+                return false;
+            cushim_futex_back_off(&n_looks);
+            continue;
+        }
+        /* else it went with its context before the heap was held; a segment stays one for good */
+        if (lookup->segment->heap == heap &&
+            lookup->segment->generation == atomic_load(&heap->generation))
+            return true;
+        cushim_contexts_let(heap);
+    }
+    return false;
+}
+
+/* One of ours inside a host function, which an end of its context waits for (C11). */
+static bool is_barred(CUdeviceptr address) {
+    struct cushim_mem_lookup lookup;
+    return cushim_thread.host_function_depth &&
+           cushim_mem_blocks_find(&cushim_process.blocks, address, &lookup);
+}
+
+/* An address of ours that is not the start of a live block: native says INVALID_VALUE (C6). */
+static CUresult refuse_free(const struct cushim_mem_lookup *lookup, CUdeviceptr address) {
+    struct cushim_mem_stats *stats = lookup->segment->heap->stats;
+    bool is_inner = lookup->state == CUSHIM_MEM_LIVE;
+    cushim_mem_stats_add(is_inner ? &stats->n_interior_frees : &stats->n_double_frees, 1);
+    log_warn("free", "0x%lx is %s: refused as natively", (unsigned long)address,
+             is_inner ? "inside a block, not its start" : "not allocated, or freed before");
+    cushim_check_refused(is_inner ? CUSHIM_MEM_HARM_INSIDE : CUSHIM_MEM_HARM_AGAIN, lookup, address,
+                         0);
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* What the heap said, in the driver's words. */
+static CUresult answer_of(enum cushim_status status, const struct cushim_mem_lookup *lookup,
+                          CUdeviceptr address, CUresult answer) {
+    switch (status) {
+    case CUSHIM_OK:
+        return CUDA_SUCCESS;
+    case CUSHIM_DOUBLEFREE: {
+        struct cushim_mem_lookup lost = *lookup;
+        lost.state = CUSHIM_MEM_DEFERRED; /* another thread was first */
+        return refuse_free(&lost, address);
+    }
+    case CUSHIM_STATE: /* the context is broken: what broke it is native's answer to every call */
+        answer = (CUresult)atomic_load(&lookup->segment->heap->damage);
+        break;
+    default:
+        break;
+    }
+    return cushim_entry_freed(answer);
+}
+
+static bool is_live_start(const struct cushim_mem_lookup *lookup, CUdeviceptr address) {
+    return lookup->state == CUSHIM_MEM_LIVE && lookup->base == address;
+}
+
+/* What it was told ends with the block, before anybody can have it again. */
+static bool hold(const struct cushim_mem_lookup *lookup, enum cushim_status *status) {
+    cushim_sight_end(lookup);
+    return cushim_capture_free(lookup, status);
+}
+
+static enum cushim_status release_watched(const struct cushim_mem_lookup *lookup,
+                                          CUresult *answer) {
+    enum cushim_status status;
+    struct cushim_watched_free freed = cushim_watch_free(lookup);
+    if (!hold(lookup, &status) && !cushim_check_release(lookup, &status, answer))
+        status = cushim_mem_free(freed.heap, lookup, answer);
+    cushim_watch_freed(&freed, lookup, status == CUSHIM_OK);
+    return status;
+}
+
+/* A live block goes back: at once, or with the captures of this thread. */
+static enum cushim_status release(const struct cushim_mem_lookup *lookup, CUresult *answer) {
+    enum cushim_status status;
+    *answer = CUDA_SUCCESS;
+    if (cushim_process.is_watched)
+        return release_watched(lookup, answer);
+    if (hold(lookup, &status))
+        return status;
+    return cushim_mem_free(lookup->segment->heap, lookup, answer);
+}
+
+/* Each free is for what its own allocations gave: natively the other's memory is refused. */
+static bool is_of_entry(const struct cushim_mem_lookup *lookup, enum cushim_entry_free_fn entry) {
+    return (lookup->segment->heap->kind == CUSHIM_MEM_PINNED) == (entry == CUSHIM_FREE_HOST);
+}
+
+static CUresult free_ours(const struct cushim_mem_lookup *lookup, CUdeviceptr address,
+                          enum cushim_entry_free_fn entry) {
+    CUresult answer;
+    if (!is_of_entry(lookup, entry)) {
+        log_warn("free", "0x%lx is %s memory: refused as natively", (unsigned long)address,
+                 entry == CUSHIM_FREE_HOST ? "no pinned" : "pinned");
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!is_live_start(lookup, address))
+        return refuse_free(lookup, address);
+    enum cushim_status status = release(lookup, &answer);
+    return answer_of(status, lookup, address, answer);
+}
+
+static CUresult call_free(struct cushim_cuda *cuda, CUdeviceptr address,
+                          enum cushim_entry_free_fn entry) {
+    return entry == CUSHIM_FREE_HOST ? cuda->cuMemFreeHost((void *)(uintptr_t)address)
+                                     : cuda->cuMemFree_v2(address);
+}
+
+/* Foreign memory, or ours that the driver served: its free is the driver's. */
+static CUresult free_natively(struct cushim_cuda *cuda, CUdeviceptr address,
+                              enum cushim_entry_free_fn entry) {
+    struct cushim_foreign foreign;
+    bool was_known = cushim_entry_forget(address, &foreign);
+    CUresult answer;
+    if (cushim_stale_address_is_freed(cuda, address, &answer)) {
+        if (was_known) /* and went with its context */
+            cushim_foreign_count_free(&foreign);
+        return cushim_entry_forgot(false, &foreign, address, answer);
+    }
+    uint64_t start_ns = cushim_clock_ns();
+    answer = call_free(cuda, address, entry);
+    if (was_known && answer == CUDA_SUCCESS) {
+        cushim_mem_stats_add(&foreign.stats->n_native_frees, 1);
+        cushim_mem_stats_add_time(foreign.stats, &foreign.stats->native_free_ns, start_ns);
+    }
+    return cushim_entry_forgot(was_known, &foreign, address, answer);
+}
+
+CUresult cushim_entry_free(struct cushim_cuda *cuda, CUdeviceptr address,
+                           enum cushim_entry_free_fn entry) {
+    struct cushim_mem_lookup lookup;
+    if (!cushim_process_is_on() || !address)
+        return call_free(cuda, address, entry);
+    if (is_barred(address))
+        return CUDA_ERROR_NOT_PERMITTED;
+    if (hold_block(address, &lookup)) {
+        struct cushim_mem_heap *heap = lookup.segment->heap;
+        if (!cushim_contexts_is_settled()) /* a thread that only frees: from now on it may take the
+                                              shortcut */
+            cushim_contexts_current(cuda);
+        CUresult answer = free_ours(&lookup, address, entry);
+        cushim_contexts_let(heap);
+        return answer;
+    }
+    return free_natively(cuda, address, entry);
+}
+
+bool cushim_entry_free_live(CUdeviceptr address, enum cushim_entry_free_fn entry) {
+    struct cushim_mem_lookup lookup;
+    CUresult answer;
+    if (!cushim_process_is_on() || !cushim_contexts_is_settled() ||
+        cushim_thread.host_function_depth || !hold_block(address, &lookup))
+        return false;
+    struct cushim_mem_heap *heap = lookup.segment->heap;
+    bool is_freed = is_live_start(&lookup, address) && is_of_entry(&lookup, entry) &&
+                    release(&lookup, &answer) == CUSHIM_OK;
+    cushim_contexts_let(heap);
+    return is_freed;
+}
+
+/* A block whose heap is held. */
+static CUresult free_ours_on(struct cushim_cuda *cuda, const struct cushim_mem_lookup *lookup,
+                             CUdeviceptr address, CUstream stream) {
+    enum cushim_status status;
+    CUresult answer;
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    bool is_known_capture = cushim_capture_is_open() && cuda->cuStreamIsCapturing &&
+                            cuda->cuStreamIsCapturing(stream, &capturing) == CUDA_SUCCESS;
+    if (lookup->segment->heap->kind != CUSHIM_MEM_DEVICE) /* as natively (measured) */
+        return lookup->segment->heap->kind == CUSHIM_MEM_MANAGED ? CUDA_ERROR_NOT_SUPPORTED
+                                                                 : CUDA_ERROR_INVALID_VALUE;
+    if (is_live_start(lookup, address) && hold(lookup, &status))
+        return answer_of(status, lookup, address, CUDA_SUCCESS);
+    if (is_known_capture && capturing != CU_STREAM_CAPTURE_STATUS_NONE)
+        return CUDA_ERROR_INVALID_VALUE; /* a graph frees what a graph allocated, nothing else */
+    if (!is_live_start(lookup, address))
+        return refuse_free(lookup, address);
+    struct cushim_watched_free freed = {.heap = lookup->segment->heap};
+    cushim_check_drop(lookup);
+    if (cushim_process.is_watched)
+        freed = cushim_watch_free(lookup);
+    status = cushim_mem_free_on(freed.heap, lookup, stream, &answer);
+    if (cushim_process.is_watched)
+        cushim_watch_freed(&freed, lookup, status == CUSHIM_OK);
+    return answer_of(status, lookup, address, answer);
+}
+
+bool cushim_entry_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream stream,
+                          CUresult *answer) {
+    struct cushim_mem_lookup lookup;
+    *answer = CUDA_ERROR_NOT_PERMITTED;
+    if (is_barred(address))
+        return true;
+    if (!hold_block(address, &lookup))
+        return false;
+    struct cushim_mem_heap *heap = lookup.segment->heap;
+    *answer = free_ours_on(cuda, &lookup, address, stream);
+    cushim_contexts_let(heap);
+    return true;
+}

@@ -1,0 +1,65 @@
+/*
+ * Free: a live block goes back to its heap.
+ *
+ * The fast path is for a block of a slab that the cache of the calling thread takes.  It takes no
+ * lock and makes no driver call but the wait of an exact free.  It does the whole operation or
+ * nothing; then the slow path does it, which covers all cases.
+ */
+#ifndef CUSHIM_MEMORY_FREE_H
+#define CUSHIM_MEMORY_FREE_H
+
+#include "cuda/types.h"
+#include "cushim/status.h"
+#include "memory/layout/block.h"
+#include "memory/policy.h"
+
+struct cushim_mem_heap;
+
+/**
+ * Take a LIVE block back without a wait, which is for `relaxed` alone.
+ * @param address  where the block starts, or anything else
+ * @param entry    ENTRY_PINNED takes pinned memory back, ENTRY_ANY all other
+ * @return false: it is not that simple, nothing was done
+ * Threads  any that captures nothing
+ * Stream   none, but that what the heap may not hold any more may go back to the driver, as in any
+ *          free
+ */
+bool cushim_mem_free_fast(struct cushim_mem_blocks *blocks, uint64_t address,
+                          enum cushim_mem_free_entry entry);
+
+enum { CUSHIM_MEM_FREE_DECLINED = -1 };
+
+/**
+ * The same for `exact`, once all work of the context is over.
+ * @return CUSHIM_MEM_FREE_DECLINED: it is not that simple, nothing was done | CUDA_SUCCESS | why
+ * the driver refused: the block is LIVE as before, or went with its context
+ * Stream   host wait, as cudaFree
+ */
+int cushim_mem_free_fast_behind_wait(struct cushim_mem_blocks *blocks, uint64_t address,
+                                     enum cushim_mem_free_entry entry);
+
+/**
+ * Take a LIVE block back, once all work of the context is over.
+ * @param lookup  from the table of blocks
+ * @param answer  what the driver said if the wait failed, else CUDA_SUCCESS
+ * @return CUSHIM_OK | CUSHIM_DOUBLEFREE (another thread freed it first) | the status of `answer`
+ * (the block is LIVE as before)
+ * Threads  any
+ * Stream   host wait, as cudaFree
+ */
+enum cushim_status cushim_mem_free(struct cushim_mem_heap *heap,
+                                   const struct cushim_mem_lookup *lookup, CUresult *answer);
+
+/* The same in the order of `stream`: it returns at once, and the block is reused after the work
+ * that the stream has now. */
+enum cushim_status cushim_mem_free_on(struct cushim_mem_heap *heap,
+                                      const struct cushim_mem_lookup *lookup, CUstream stream,
+                                      CUresult *answer);
+
+/* The first half of a free: LIVE -> DEFERRED, no more.  The caller keeps the block for a while
+ * (special/check.h, special/graph_resources.h).  CUSHIM_OK | CUSHIM_DOUBLEFREE | CUSHIM_STATE (the
+ * heap is not open, or its context is damaged). */
+enum cushim_status cushim_mem_free_claim(struct cushim_mem_heap *heap,
+                                         const struct cushim_mem_lookup *lookup);
+
+#endif
