@@ -46,14 +46,14 @@ enum cushim_host_memory {
 #define CUSHIM_COPY_REASONS(REASON)                                                                \
     REASON(CAPTURE, capture, "a stream capture was open")                                          \
     REASON(HOST_FUNCTION, host_function, "inside a host function")                                 \
-    REASON(PROCESSORS, processors, "the thread may run on one processor alone")                    \
+    REASON(PROCESSORS, processors, "the thread may run on only one processor")                     \
     REASON(KERNEL, kernel, "the kernel is older than Linux 5.14, or a sandbox's")                  \
     REASON(SHAPE, shape, "its rows are too short")                                                 \
     REASON(PLACE, place, "not between pageable memory and the current device")                     \
-    REASON(STREAM, stream, "its stream was busy, and natively it need not wait")                   \
+    REASON(STREAM, stream, "its stream was busy, and the driver need not wait for it")             \
     REASON(WAIT, wait, "its stream had an error, or could not be waited for")                      \
     REASON(RING, ring, "no pinned memory or no stream was to be had")                              \
-    REASON(HOST, host, "the host memory was not all there")                                        \
+    REASON(HOST, host, "part of the host memory was missing")                                      \
     REASON(DRIVER, driver, "the driver refused a transfer")                                        \
     REASON(BATCH, batch, "in a batch that cannot be staged as a whole")
 

@@ -33,6 +33,15 @@ def row(part):
     return f"| {name} | {link} | {output} | {requests:,} | {share} | {report.get('bypassed', '-')} |"
 
 
+def joined(rows):
+    """One row for the two links of a program that differ in nothing else."""
+    links = {}
+    for row_ in rows:
+        name, link, rest = row_.removeprefix("| ").split(" | ", 2)
+        links.setdefault((name, rest), []).append(link)
+    return [f"| {name} | {', '.join(of_name)} | {rest}" for (name, rest), of_name in links.items()]
+
+
 def head(facts):
     return f"{facts['device']}, driver {facts['driver']}, commit {facts['commit']}, {facts['date']}\n"
 
@@ -44,7 +53,7 @@ def print_gauntlet(out):
         print(head(results[0]["host"]))
         print("| program | CUDA runtime | output | allocations | of device memory, without a driver call | bypassed |")
         print("|---|---|---|---:|---:|---:|")
-        print("\n".join(row(part) for result in results for part in result["parts"]), end="\n\n")
+        print("\n".join(joined(row(part) for result in results for part in result["parts"])), end="\n\n")
     return bool(results)
 
 
