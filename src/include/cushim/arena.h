@@ -74,8 +74,10 @@ CUSHIM_API void cushim_arena_options_default(struct cushim_arena_options *option
  * @param options  NULL: the defaults
  * @param arena    out
  * @return CUSHIM_OK | INVALID (capacity 0 or too large, base misaligned, UNFENCED without base, a
- * bad word) | ABI | NOMEM | NOTSUPPORTED (ALWAYS where managed memory is not to be had) | BADHANDLE
- * Threads  any     Stream  none; allowed while a capture is open
+ *         bad word) | ABI | NOMEM | NOTSUPPORTED (ALWAYS where managed memory is not to be had) |
+ *         BADHANDLE
+ * Threads  any
+ * Stream   none; allowed while a capture is open
  * Owner    caller: cushim_arena_destroy; `base` stays the caller's and must live as long
  * Units    capacity_bytes is that of one region: `base` has regions * capacity_bytes
  * Errors   POISON has no effect with UNFENCED
@@ -87,9 +89,10 @@ CUSHIM_API enum cushim_status cushim_arena_create(const struct cushim_arena_opti
  * Destroy an arena.
  * @param arena  NULL: nothing
  * @return CUSHIM_OK | BADHANDLE
- * Threads  any     Stream  may wait, as the driver does when memory is freed
+ * Threads  any
+ * Stream   may wait, as the driver does when memory is freed
  * Owner    with pins the memory lives until they end, cushim_arena_unpin being all that is still
- *          answered; held by graphs, until these are gone.  Live blocks of the fallback stay the
+ *          answered; held by graphs, until these are gone. Live blocks of the fallback stay the
  *          caller's, for cushim_pool_free
  */
 CUSHIM_API enum cushim_status cushim_arena_destroy(struct cushim_arena *arena);
@@ -98,16 +101,17 @@ CUSHIM_API enum cushim_status cushim_arena_destroy(struct cushim_arena *arena);
  * Take a block.
  * @param dev    the arena's device, or -1 for it; another: the fallback
  * @param kind   DEVICE; MANAGED: the arena if it is managed, else the fallback; PINNED: the
- * fallback
+ *               fallback
  * @param bytes  rounded up to 256; 0 takes 256 too, so that each block has an address of its own
  * @param s      the stream of first use, ALL, or OWN
  * @param ptr    out
  * @param epoch  out, may be NULL: for cushim_arena_free
  * @return CUSHIM_OK | INVALID | LIMIT (full, no fallback) | BADDEVICE (of another device, no
- * fallback; a stream of another context) | CAPTURE (a fence is not over, `s` takes part in a
- * capture, no fallback) | what the fallback says
- * Threads  any     Stream  after a reset on S: on S no wait, on another the device waits, on ALL
- * and in managed memory the host
+ *         fallback; a stream of another context) | CAPTURE (a fence is not over, `s` takes part in
+ *         a capture, no fallback) | what the fallback says
+ * Threads  any
+ * Stream   after a reset on S: on S no wait, on another the device waits, on ALL and in managed
+ *          memory the host
  * Owner    the arena: until the next reset, unless kept
  */
 CUSHIM_API enum cushim_status cushim_arena_alloc(struct cushim_arena *arena, int dev,
@@ -122,9 +126,10 @@ CUSHIM_API enum cushim_status cushim_arena_alloc(struct cushim_arena *arena, int
  * @param bytes  as asked; 0: not checked
  * @param epoch  as it was handed out in; 0: unknown
  * @return CUSHIM_OK | STALE (from before a reset: dropped and counted; a block that survived it is
- * freed with epoch 0 or the present one) | UNKNOWNPTR | DOUBLEFREE | INVALID (wrong bytes, an epoch
- * that is to come) | BADDEVICE: all but STALE are counted as refused
- * Threads  any     Stream  the last use was on the stream of the options; ALL: on any
+ *         freed with epoch 0 or the present one) | UNKNOWNPTR | DOUBLEFREE | INVALID (wrong bytes,
+ *         an epoch that is to come) | BADDEVICE: all but STALE are counted as refused
+ * Threads  any
+ * Stream   the last use was on the stream of the options; ALL: on any
  * Errors   a pinned block is free when its last pin goes, one held by a graph with a later reset
  */
 CUSHIM_API enum cushim_status cushim_arena_free(struct cushim_arena *arena, int dev,
@@ -134,7 +139,8 @@ CUSHIM_API enum cushim_status cushim_arena_free(struct cushim_arena *arena, int 
  * End the epoch: rewind to the floor or the end of the highest pin, in the next region.
  * @param s  behind whose work the memory may be taken again; ALL: all work of the context; OWN
  * @return CUSHIM_OK | CAPTURE (`s` takes part in a capture; ALL and one is known): nothing changed
- * Threads  any     Stream  records on s, waits for nothing
+ * Threads  any
+ * Stream   records on s, waits for nothing
  */
 CUSHIM_API enum cushim_status cushim_arena_reset(struct cushim_arena *arena,
                                                  struct cushim_stream *s);
@@ -206,7 +212,8 @@ CUSHIM_API enum cushim_status cushim_arena_pin(struct cushim_arena *arena, cushi
 /**
  * Take one pin off; with the last the next reset may take the block.
  * @return CUSHIM_OK | INVALID | UNKNOWNPTR | STATE (it has no pin)
- * Threads  any     Owner  the last unpin of a destroyed arena frees its memory
+ * Threads  any
+ * Owner    the last unpin of a destroyed arena frees its memory
  */
 CUSHIM_API enum cushim_status cushim_arena_unpin(struct cushim_arena *arena, cushim_devptr ptr);
 
@@ -222,8 +229,9 @@ CUSHIM_API enum cushim_status cushim_arena_stats(struct cushim_arena *arena,
 /**
  * Give the memory of the regions back, and drain the fallback: all requests miss from here on.
  * @return CUSHIM_OK (also again) | STATE (something is pinned) | CAPTURE (one is known) | what the
- * drain of the fallback says
- * Threads  any     Stream  waits for the fences, and as the driver does when memory is freed
+ *         drain of the fallback says
+ * Threads  any
+ * Stream   waits for the fences, and as the driver does when memory is freed
  */
 CUSHIM_API enum cushim_status cushim_arena_drain(struct cushim_arena *arena);
 

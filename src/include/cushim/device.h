@@ -15,7 +15,8 @@ extern "C" {
  * Count the visible devices.
  * @param n  out
  * @return CUSHIM_OK | INVALID | NOCUDA | NODEVICE (n is 0)
- * Threads  any     Source  Go GetDeviceCount, PyCUDA Device.count
+ * Threads  any
+ * Source   Go GetDeviceCount, PyCUDA Device.count
  */
 CUSHIM_API enum cushim_status cushim_device_count(int *n);
 
@@ -23,7 +24,8 @@ CUSHIM_API enum cushim_status cushim_device_count(int *n);
  * Make the primary context of a device current, as cudaSetDevice does.
  * @param dev  ordinal; -1: the calling thread's
  * @return CUSHIM_OK | BADDEVICE | STATE (another context is on the thread's stack) | the driver's
- * Threads  the calling one alone     Owner  the library retains the primary context
+ * Threads  the calling one alone
+ * Owner    the library retains the primary context
  */
 CUSHIM_API enum cushim_status cushim_device_set(int dev);
 
@@ -40,7 +42,8 @@ CUSHIM_API enum cushim_status cushim_device_current(int *dev);
  * @param text  "domain:bus:device.function" and its shorter forms
  * @param dev   out
  * @return CUSHIM_OK | INVALID | BADDEVICE
- * Threads  any     Source  PyCUDA Device(str)
+ * Threads  any
+ * Source   PyCUDA Device(str)
  */
 CUSHIM_API enum cushim_status cushim_device_by_pci(const char *text, int *dev);
 
@@ -55,7 +58,7 @@ CUSHIM_API enum cushim_status cushim_device_pci(int dev, char *buf, size_t cap_b
 
 /**
  * Tell a device's name.
- * @param buf        [cap_bytes], empty after a failure
+ * @param buf  [cap_bytes], empty after a failure
  * @return CUSHIM_OK | INVALID (too short: the text says how much is needed) | BADDEVICE
  * Threads  any
  */
@@ -73,7 +76,8 @@ CUSHIM_API enum cushim_status cushim_device_uuid(int dev, unsigned char *id16);
  * Tell the compute capability.
  * @param major, minor  out
  * @return CUSHIM_OK | INVALID | BADDEVICE
- * Threads  any     Source  Go DeviceComputeCapability
+ * Threads  any
+ * Source   Go DeviceComputeCapability
  */
 CUSHIM_API enum cushim_status cushim_device_capability(int dev, int *major, int *minor);
 
@@ -81,7 +85,8 @@ CUSHIM_API enum cushim_status cushim_device_capability(int dev, int *major, int 
  * Tell how much memory a device has.
  * @param bytes  out
  * @return CUSHIM_OK | INVALID | BADDEVICE | NOSYM
- * Threads  any     Source  PyCUDA total_memory
+ * Threads  any
+ * Source   PyCUDA total_memory
  */
 CUSHIM_API enum cushim_status cushim_device_memory(int dev, size_t *bytes);
 
@@ -90,7 +95,8 @@ CUSHIM_API enum cushim_status cushim_device_memory(int dev, size_t *bytes);
  * @param attr   number of CUdevice_attribute
  * @param value  out
  * @return CUSHIM_OK | INVALID (no such attribute: the text names the number) | BADDEVICE
- * Threads  any     Source  Go DeviceGetAttribute, PyCUDA get_attribute
+ * Threads  any
+ * Source   Go DeviceGetAttribute, PyCUDA get_attribute
  */
 CUSHIM_API enum cushim_status cushim_device_attribute(int dev, int attr, int *value);
 
@@ -98,7 +104,8 @@ CUSHIM_API enum cushim_status cushim_device_attribute(int dev, int attr, int *va
  * Tell whether host and device may use managed memory at the same time.
  * @param yes  out: 1 or 0
  * @return CUSHIM_OK | INVALID | BADDEVICE
- * Threads  any     Source  Go ManagedMemorySupported
+ * Threads  any
+ * Source   Go ManagedMemorySupported
  */
 CUSHIM_API enum cushim_status cushim_device_managed(int dev, int *yes);
 
@@ -114,14 +121,16 @@ CUSHIM_API enum cushim_status cushim_device_shared(int dev, int *yes);
  * Tell whether a device may read a peer's memory.
  * @param yes  out: 1 or 0; 0 for the device itself
  * @return CUSHIM_OK | INVALID | BADDEVICE | NOSYM
- * Threads  any     Source  PyCUDA can_access_peer
+ * Threads  any
+ * Source   PyCUDA can_access_peer
  */
 CUSHIM_API enum cushim_status cushim_device_peer(int dev, int peer, int *yes);
 
 /**
  * Let the primary context of a device use the memory of a peer's primary context.
  * @return CUSHIM_OK (also where it was so) | INVALID (the same device) | BADDEVICE | NOTSUPPORTED
- * Threads  any     Source  PyCUDA enable_peer_access
+ * Threads  any
+ * Source   PyCUDA enable_peer_access
  */
 CUSHIM_API enum cushim_status cushim_device_peer_enable(int dev, int peer);
 

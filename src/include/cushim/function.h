@@ -33,10 +33,11 @@ CUSHIM_API void cushim_launch_default(struct cushim_launch *launch);
 /**
  * Tell an attribute of a function.
  * @param attr   CUfunction_attribute: 0 threads a block at most, 1 static shared bytes, 4
- * registers, 8 the limit of dynamic shared bytes
+ *               registers, 8 the limit of dynamic shared bytes
  * @param value  out
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | the driver's
- * Threads  any     Source  PyCUDA Function.num_regs and its like
+ * Threads  any
+ * Source   PyCUDA Function.num_regs and its like
  */
 CUSHIM_API enum cushim_status cushim_function_attribute(struct cushim_function *f, int attr,
                                                         int *value);
@@ -63,9 +64,10 @@ CUSHIM_API enum cushim_status cushim_function_cache(struct cushim_function *f, i
  * @param args  [n], each the address of an argument, which is copied
  * @param n     the kernel's number of parameters
  * @return CUSHIM_OK | INVALID | BADHANDLE | BADDEVICE (the stream is of another context) |
- * DEADCONTEXT | CAPTURE (legacy stream, while a capture is known) | ABI | the driver's
- * Errors  a fault of the kernel shows at the next wait     Threads  any; takes no lock
- * Stream  queued on launch->stream; in a capture it becomes a node, and the graph keeps the module
+ *         DEADCONTEXT | CAPTURE (legacy stream, while a capture is known) | ABI | the driver's
+ * Errors   a fault of the kernel shows at the next wait
+ * Threads  any; takes no lock
+ * Stream   queued on launch->stream; in a capture it becomes a node, and the graph keeps the module
  */
 CUSHIM_API enum cushim_status cushim_function_launch(struct cushim_function *f,
                                                      const struct cushim_launch *launch,
@@ -86,8 +88,10 @@ CUSHIM_API enum cushim_status cushim_function_launch_packed(struct cushim_functi
  * Launch a kernel, wait for it, and measure it on the device.
  * @param ms  out
  * @return as cushim_function_launch | CAPTURE (the stream takes part in a capture; nothing was
- * launched)
- * Units  milliseconds     Threads  any; blocks the calling one     Source  PyCUDA time_kernel
+ *         launched)
+ * Units    milliseconds
+ * Threads  any; blocks the calling one
+ * Source   PyCUDA time_kernel
  */
 CUSHIM_API enum cushim_status cushim_function_launch_timed(struct cushim_function *f,
                                                            const struct cushim_launch *launch,
@@ -100,8 +104,10 @@ CUSHIM_API enum cushim_status cushim_function_launch_timed(struct cushim_functio
  *                64; {bytes,align} for a struct
  * @param q       out
  * @return CUSHIM_OK | INVALID (a letter, or not the kernel's layout: index= the argument) | NOMEM |
- * BADHANDLE | DEADCONTEXT
- * Threads  any     Owner  caller: cushim_prepared_destroy     Source  PyCUDA Function.prepare
+ *         BADHANDLE | DEADCONTEXT
+ * Threads  any
+ * Owner    caller: cushim_prepared_destroy
+ * Source   PyCUDA Function.prepare
  */
 CUSHIM_API enum cushim_status cushim_function_prepare(struct cushim_function *f, const char *format,
                                                       struct cushim_prepared **q);
@@ -110,7 +116,8 @@ CUSHIM_API enum cushim_status cushim_function_prepare(struct cushim_function *f,
  * Launch what was prepared.
  * @param args  as many as the format has, each the address of an argument, which is copied
  * @return as cushim_function_launch; BADHANDLE also when the module is gone
- * Threads  any; takes no lock, allocates nothing     Source  PyCUDA prepared_async_call
+ * Threads  any; takes no lock, allocates nothing
+ * Source   PyCUDA prepared_async_call
  */
 CUSHIM_API enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
                                                      const struct cushim_launch *launch,

@@ -25,8 +25,10 @@ enum cushim_feature {
 /**
  * Tell whether CUDA can be used: libcuda loads, cuInit succeeds and there is a device.
  * @return 1 | 0, which is never an error and prints nothing; kept until cushim_load or
- * cushim_unload
- * Threads  any     Stream  none; makes no context     Source  Go Available
+ *         cushim_unload
+ * Threads  any
+ * Stream   none; makes no context
+ * Source   Go Available
  */
 CUSHIM_API int cushim_available(void);
 
@@ -34,7 +36,7 @@ CUSHIM_API int cushim_available(void);
  * Load the driver now.
  * @param path  absolute; NULL: the default search
  * @return CUSHIM_OK (loaded, now or before; a device may still be missing) | NOCUDA
- * (cushim_load_error says why; a second call tries again) | STATE (another path is loaded)
+ *         (cushim_load_error says why; a second call tries again) | STATE (another path is loaded)
  * Threads  any
  */
 CUSHIM_API enum cushim_status cushim_load(const char *path);
@@ -65,7 +67,8 @@ CUSHIM_API int cushim_has(enum cushim_feature feature);
  * Tell which version of CUDA the driver is of.
  * @param version  out: 1000 * major + 10 * minor
  * @return CUSHIM_OK | INVALID | NOCUDA
- * Threads  any     Source  PyCUDA get_driver_version
+ * Threads  any
+ * Source   PyCUDA get_driver_version
  */
 CUSHIM_API enum cushim_status cushim_driver_version(int *version);
 
@@ -83,7 +86,9 @@ CUSHIM_API enum cushim_status cushim_symbol(const char *name, void **fn);
  * @param path  absolute
  * @param h     out
  * @return CUSHIM_OK | INVALID (not absolute) | NOFILE (the text has path and reason) | NOMEM
- * Threads  any; needs no CUDA     Owner  caller: cushim_dl_close     Source  Go DlopenPath
+ * Threads  any; needs no CUDA
+ * Owner    caller: cushim_dl_close
+ * Source   Go DlopenPath
  */
 CUSHIM_API enum cushim_status cushim_dl_open(const char *path, struct cushim_library **h);
 
@@ -91,7 +96,8 @@ CUSHIM_API enum cushim_status cushim_dl_open(const char *path, struct cushim_lib
  * Find a name in a library.
  * @param fn  out: its address, valid until the library is closed
  * @return CUSHIM_OK | INVALID | BADHANDLE | NOTFOUND (the text has name and reason)
- * Threads  any; needs no CUDA     Source  Go Dlsym
+ * Threads  any; needs no CUDA
+ * Source   Go Dlsym
  */
 CUSHIM_API enum cushim_status cushim_dl_symbol(struct cushim_library *h, const char *name,
                                                void **fn);
@@ -110,8 +116,10 @@ CUSHIM_API enum cushim_status cushim_dl_close(struct cushim_library *h);
  * @param dropin  1: libkernels.so, with the names of zerfoo; 0: libcushim-kernels.so.0
  * @param h       out
  * @return CUSHIM_OK | INVALID | NOTFOUND (the text has each place looked at) | NOFILE (the file
- * cannot be loaded) | NOMEM
- * Threads  any; needs no CUDA     Owner  caller: cushim_dl_close     Source  Go DlopenKernels
+ *         cannot be loaded) | NOMEM
+ * Threads  any; needs no CUDA
+ * Owner    caller: cushim_dl_close
+ * Source   Go DlopenKernels
  */
 CUSHIM_API enum cushim_status cushim_kernels_open(int dropin, struct cushim_library **h);
 
@@ -123,7 +131,7 @@ typedef void cushim_log_fn(void *cookie, int level, const char *line);
  * @param fn      called from any thread, also at once; NULL: standard error again
  * @param cookie  handed to fn
  * @return CUSHIM_OK | NOMEM. The level is that of $CUSHIM_LOG, by default off; where it is not set,
- * a receiver makes it info
+ *         a receiver makes it info
  * Threads  any; a line under way may still reach the receiver before
  */
 CUSHIM_API enum cushim_status cushim_log_set(cushim_log_fn *fn, void *cookie);

@@ -35,9 +35,11 @@ enum cushim_mapped_flag {
  * @param flags   of enum cushim_mapper_flag; 0 prefers coherent memory
  * @param mapper  out
  * @return CUSHIM_OK | INVALID (unknown flag, or both of COHERENT and NON_COHERENT) | NOCONTEXT
- * (CURRENT, and none is) | NOTSUPPORTED (no loader, no driver, no device of that UUID, no such
- * memory: the text names it) | NOMEM | VULKAN
- * Threads  any     Owner  caller: cushim_mapper_close     Source  vkgdr_open
+ *         (CURRENT, and none is) | NOTSUPPORTED (no loader, no driver, no device of that UUID, no
+ *         such memory: the text names it) | NOMEM | VULKAN
+ * Threads  any
+ * Owner    caller: cushim_mapper_close
+ * Source   vkgdr_open
  */
 CUSHIM_API enum cushim_status cushim_mapper_open(struct cushim_context *ctx, unsigned flags,
                                                  struct cushim_mapper **mapper);
@@ -48,16 +50,19 @@ CUSHIM_API enum cushim_status cushim_mapper_open(struct cushim_context *ctx, uns
  * @param flags   as above
  * @param mapper  out
  * @return as above | BADDEVICE
- * Threads  any     Owner  caller: cushim_mapper_close     Source  vkgdr_open
+ * Threads  any
+ * Owner    caller: cushim_mapper_close
+ * Source   vkgdr_open
  */
 CUSHIM_API enum cushim_status cushim_mapper_open_device(int dev, unsigned flags,
                                                         struct cushim_mapper **mapper);
 
 /**
- * Close a mapper.  Its memory stays; the last memory of all mappers of the device closes Vulkan.
+ * Close a mapper. Its memory stays; the last memory of all mappers of the device closes Vulkan.
  * @param mapper  NULL: CUSHIM_OK
  * @return CUSHIM_OK | BADHANDLE
- * Threads  any     Source  vkgdr_close
+ * Threads  any
+ * Source   vkgdr_close
  */
 CUSHIM_API enum cushim_status cushim_mapper_close(struct cushim_mapper *mapper);
 
@@ -77,8 +82,10 @@ CUSHIM_API enum cushim_status cushim_mapper_budget(struct cushim_mapper *mapper,
  * @param flags   of enum cushim_mapped_flag
  * @param mapped  out
  * @return CUSHIM_OK | INVALID | NOMEM (the text names VK_ERROR_OUT_OF_DEVICE_MEMORY, asked, free
- * and total) | BADHANDLE | DEADCONTEXT | VULKAN | the driver's: nothing is held
- * Threads  any     Stream  none; captures stay valid     Owner  caller: cushim_mapped_free
+ *         and total) | BADHANDLE | DEADCONTEXT | VULKAN | the driver's: nothing is held
+ * Threads  any
+ * Stream   none; captures stay valid
+ * Owner    caller: cushim_mapped_free
  * Source   vkgdr_memory_alloc
  */
 CUSHIM_API enum cushim_status cushim_mapped_alloc(struct cushim_mapper *mapper, size_t bytes,
@@ -88,8 +95,10 @@ CUSHIM_API enum cushim_status cushim_mapped_alloc(struct cushim_mapper *mapper, 
  * Free memory; its addresses are dead, on the host too.
  * @param mapped  NULL: CUSHIM_OK
  * @return CUSHIM_OK | BADHANDLE | CAPTURE (nothing is freed) | a fault of earlier work: the memory
- * is freed all the same
- * Threads  any     Stream  waits for all work of the context     Source  vkgdr_memory_free
+ *         is freed all the same
+ * Threads  any
+ * Stream   waits for all work of the context
+ * Source   vkgdr_memory_free
  */
 CUSHIM_API enum cushim_status cushim_mapped_free(struct cushim_mapped *mapped);
 
@@ -179,9 +188,10 @@ CUSHIM_API enum cushim_status cushim_mapped_copy_out(void *dst, const void *src,
  * Export memory as a dma-buf, for drivers of other devices.
  * @param fd  out; -1 after a failure
  * @return CUSHIM_OK | INVALID | STATE (a piece of a slab: its neighbours would go along) |
- * NOTSUPPORTED (the driver has no VK_EXT_external_memory_dma_buf) | BADHANDLE | DEADCONTEXT |
- * VULKAN
- * Threads  any     Owner  caller: close(2); the memory lives as long as either is there
+ *         NOTSUPPORTED (the driver has no VK_EXT_external_memory_dma_buf) | BADHANDLE | DEADCONTEXT
+ *         | VULKAN
+ * Threads  any
+ * Owner    caller: close(2); the memory lives as long as either is there
  */
 CUSHIM_API enum cushim_status cushim_mapped_export(struct cushim_mapped *mapped, int *fd);
 

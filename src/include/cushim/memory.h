@@ -34,9 +34,10 @@ extern "C" {
  * @param bytes  0: *p is 0 and CUSHIM_OK
  * @param p      aligned to 256 bytes at least
  * @return CUSHIM_OK | CUSHIM_INVALID | CUSHIM_NOMEM (with what was asked, free, total, and held by
- * our pools; nothing is changed but that idle blocks of pools were given back)
+ *         our pools; nothing is changed but that idle blocks of pools were given back)
  * Errors   out of memory: idle blocks of the pools go first, then one retry
- * Threads  any      Stream   none; allowed while a capture is open
+ * Threads  any
+ * Stream   none; allowed while a capture is open
  * Owner    the caller: cushim_memory_free
  */
 CUSHIM_API enum cushim_status cushim_memory_alloc(struct cushim_context *ctx, size_t bytes,
@@ -48,7 +49,8 @@ CUSHIM_API enum cushim_status cushim_memory_alloc(struct cushim_context *ctx, si
  * @param elem_bytes   4, 8 or 16: the largest access a kernel makes
  * @param pitch_bytes  from row to row
  * @return CUSHIM_OK | CUSHIM_INVALID | CUSHIM_NOMEM
- * Threads  any      Stream   none; allowed while a capture is open
+ * Threads  any
+ * Stream   none; allowed while a capture is open
  * Owner    the caller: cushim_memory_free
  */
 CUSHIM_API enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx,
@@ -60,10 +62,12 @@ CUSHIM_API enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *c
  * Free device or managed memory.
  * @param p  as handed out; 0 is fine
  * @return CUSHIM_OK (also where its context is gone) | CUSHIM_UNKNOWNPTR (not handed out, an inner
- * address too) | CUSHIM_DOUBLEFREE | CUSHIM_STATE (of a pool, arena, graph or module, adopted, or
- * of another process) | CUSHIM_INVALID (host memory: cushim_host_free).  After a failure it is
- * still allocated Threads  any      Stream   may wait for all work of the context, as the driver
- * does; allowed while a capture is open, which stays valid
+ *         address too) | CUSHIM_DOUBLEFREE | CUSHIM_STATE (of a pool, arena, graph or module,
+ *         adopted, or of another process) | CUSHIM_INVALID (host memory: cushim_host_free). After a
+ *         failure it is still allocated
+ * Threads  any
+ * Stream   may wait for all work of the context, as the driver does; allowed while a capture is
+ *          open, which stays valid
  */
 CUSHIM_API enum cushim_status cushim_memory_free(cushim_devptr p);
 
@@ -72,8 +76,9 @@ CUSHIM_API enum cushim_status cushim_memory_free(cushim_devptr p);
  * @param p      an address in one allocation of the driver
  * @param bytes  from there; the range may not leave the allocation
  * @return CUSHIM_OK | CUSHIM_INVALID (not a range of the driver's) | CUSHIM_BADDEVICE (of another
- * context) | CUSHIM_STATE (in the ledger already)
- * Threads  any      Stream   none
+ *         context) | CUSHIM_STATE (in the ledger already)
+ * Threads  any
+ * Stream   none
  * Owner    stays with whoever allocated it; cushim_memory_disown before it is freed there
  */
 CUSHIM_API enum cushim_status cushim_memory_adopt(struct cushim_context *ctx, cushim_devptr p,
@@ -83,7 +88,8 @@ CUSHIM_API enum cushim_status cushim_memory_adopt(struct cushim_context *ctx, cu
  * Take adopted memory out of the ledger.
  * @param p  as adopted; 0 is fine
  * @return CUSHIM_OK | CUSHIM_UNKNOWNPTR | CUSHIM_DOUBLEFREE | CUSHIM_INVALID (it is not adopted)
- * Threads  any      Stream   none; makes no driver call
+ * Threads  any
+ * Stream   none; makes no driver call
  */
 CUSHIM_API enum cushim_status cushim_memory_disown(cushim_devptr p);
 
@@ -100,8 +106,9 @@ enum cushim_attach_flag {
  * @param flags  GLOBAL or HOST of enum cushim_attach_flag
  * @param p      also valid as a host pointer
  * @return CUSHIM_OK | CUSHIM_INVALID | CUSHIM_NOMEM | CUSHIM_NOTSUPPORTED (the device has none;
- * device memory is never given instead)
- * Threads  any      Stream   none; allowed while a capture is open
+ *         device memory is never given instead)
+ * Threads  any
+ * Stream   none; allowed while a capture is open
  * Owner    the caller: cushim_memory_free
  */
 CUSHIM_API enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_t bytes,
@@ -113,8 +120,9 @@ CUSHIM_API enum cushim_status cushim_memory_alloc_managed(struct cushim_context 
  * @param bytes  the whole block, as the driver wants it
  * @param flags  one of enum cushim_attach_flag; SINGLE names `s`
  * @return CUSHIM_OK | CUSHIM_INVALID (another kind of memory, flags, range) | CUSHIM_BADDEVICE |
- * CUSHIM_CAPTURE (`s` takes part in one)
- * Threads  any      Stream   queued on `s`; takes effect when its turn comes
+ *         CUSHIM_CAPTURE (`s` takes part in one)
+ * Threads  any
+ * Stream   queued on `s`; takes effect when its turn comes
  */
 CUSHIM_API enum cushim_status cushim_memory_attach(cushim_devptr p, size_t bytes, unsigned flags,
                                                    struct cushim_stream *s);
@@ -124,8 +132,9 @@ CUSHIM_API enum cushim_status cushim_memory_attach(cushim_devptr p, size_t bytes
  * @param p    managed
  * @param dev  a device's ordinal; -1: the host
  * @return CUSHIM_OK | CUSHIM_INVALID (another kind of memory, range) | CUSHIM_BADDEVICE |
- * CUSHIM_CAPTURE (`s` takes part in one)
- * Threads  any      Stream   queued on `s`
+ *         CUSHIM_CAPTURE (`s` takes part in one)
+ * Threads  any
+ * Stream   queued on `s`
  */
 CUSHIM_API enum cushim_status cushim_memory_prefetch(cushim_devptr p, size_t bytes, int dev,
                                                      struct cushim_stream *s);
@@ -138,7 +147,8 @@ CUSHIM_API enum cushim_status cushim_memory_prefetch(cushim_devptr p, size_t byt
  * @param p  valid at once for work queued on `s` after this call
  * @return CUSHIM_OK | CUSHIM_INVALID | CUSHIM_NOMEM
  * Errors   a driver or device without such pools: as cushim_memory_alloc
- * Threads  any      Stream   queued; waits for nothing; capture-safe
+ * Threads  any
+ * Stream   queued; waits for nothing; capture-safe
  * Owner    the caller: cushim_memory_free_async or cushim_memory_free; a node's: the graph
  */
 CUSHIM_API enum cushim_status cushim_memory_alloc_async(struct cushim_stream *s, size_t bytes,
@@ -146,16 +156,17 @@ CUSHIM_API enum cushim_status cushim_memory_alloc_async(struct cushim_stream *s,
 
 /**
  * Free device memory in the order of a stream.
- * @param p  as handed out; 0 is fine.  Memory of a graph's node: what the last launch left of it,
- *           so that the graph can be launched again; the address stays the graph's
+ * @param p  as handed out; 0 is fine. Memory of a graph's node: what the last launch left of it, so
+ *           that the graph can be launched again; the address stays the graph's
  * @param s  a stream of its context, behind all work that uses it; one that was destroyed: as
  *           cushim_memory_free
  * @return CUSHIM_OK | CUSHIM_UNKNOWNPTR | CUSHIM_DOUBLEFREE | CUSHIM_STATE (as cushim_memory_free;
- * a node's memory that no launch left)
- * | CUSHIM_INVALID (managed or host memory) | CUSHIM_BADDEVICE (a stream of another context) |
- * CUSHIM_CAPTURE (`s` takes part in a capture that did not allocate it)
+ *         a node's memory that no launch left) | CUSHIM_INVALID (managed or host memory) |
+ *         CUSHIM_BADDEVICE (a stream of another context) | CUSHIM_CAPTURE (`s` takes part in a
+ *         capture that did not allocate it)
  * Errors   a driver or device without such pools: as cushim_memory_free
- * Threads  any      Stream   queued; waits for nothing; in a capture a node
+ * Threads  any
+ * Stream   queued; waits for nothing; in a capture a node
  */
 CUSHIM_API enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_stream *s);
 
@@ -163,7 +174,8 @@ CUSHIM_API enum cushim_status cushim_memory_free_async(cushim_devptr p, struct c
  * Set what the driver pool of a context keeps when it is idle.
  * @param bytes  0: nothing; 512 MiB until set
  * @return CUSHIM_OK | CUSHIM_INVALID | CUSHIM_NOTSUPPORTED (no such pools)
- * Threads  any      Stream   none; the device's default pool is never touched
+ * Threads  any
+ * Stream   none; the device's default pool is never touched
  */
 CUSHIM_API enum cushim_status cushim_memory_async_threshold(struct cushim_context *ctx,
                                                             size_t bytes);
@@ -172,7 +184,8 @@ CUSHIM_API enum cushim_status cushim_memory_async_threshold(struct cushim_contex
  * Give idle memory of that pool back to the device.
  * @param keep_bytes  stay in the pool
  * @return CUSHIM_OK (also where there is no such pool yet) | CUSHIM_INVALID
- * Threads  any      Stream   waits for nothing: memory still in use stays
+ * Threads  any
+ * Stream   waits for nothing: memory still in use stays
  */
 CUSHIM_API enum cushim_status cushim_memory_async_trim(struct cushim_context *ctx,
                                                        size_t keep_bytes);
@@ -206,7 +219,8 @@ struct cushim_memory_info {
  * Tell how many bytes were asked for.
  * @param p  as handed out
  * @return CUSHIM_OK | CUSHIM_UNKNOWNPTR (not handed out, an inner address too)
- * Threads  any      Stream   none; makes no driver call
+ * Threads  any
+ * Stream   none; makes no driver call
  */
 CUSHIM_API enum cushim_status cushim_memory_size(cushim_devptr p, size_t *n);
 
@@ -216,8 +230,9 @@ CUSHIM_API enum cushim_status cushim_memory_size(cushim_devptr p, size_t *n);
  * @param base  NULL: not wanted
  * @param n     NULL: not wanted
  * @return CUSHIM_OK | CUSHIM_INVALID (both NULL, or p is 0) | CUSHIM_UNKNOWNPTR (the driver knows
- * no such allocation)
- * Threads  any      Stream   none
+ *         no such allocation)
+ * Threads  any
+ * Stream   none
  */
 CUSHIM_API enum cushim_status cushim_memory_range(cushim_devptr p, cushim_devptr *base, size_t *n);
 
@@ -226,7 +241,8 @@ CUSHIM_API enum cushim_status cushim_memory_range(cushim_devptr p, cushim_devptr
  * @param p     inner addresses too, and memory of others
  * @param info  struct_size is read, the rest written
  * @return CUSHIM_OK | CUSHIM_UNKNOWNPTR (neither we nor the driver know it) | CUSHIM_ABI
- * Threads  any      Stream   none
+ * Threads  any
+ * Stream   none
  */
 CUSHIM_API enum cushim_status cushim_memory_query(cushim_devptr p, struct cushim_memory_info *info);
 
@@ -235,7 +251,8 @@ CUSHIM_API enum cushim_status cushim_memory_query(cushim_devptr p, struct cushim
  * @param free_bytes   NULL: not wanted
  * @param total_bytes  NULL: not wanted
  * @return CUSHIM_OK | CUSHIM_INVALID (both NULL)
- * Threads  any      Stream   none
+ * Threads  any
+ * Stream   none
  */
 CUSHIM_API enum cushim_status cushim_memory_info(struct cushim_context *ctx, size_t *free_bytes,
                                                  size_t *total_bytes);
@@ -244,7 +261,8 @@ CUSHIM_API enum cushim_status cushim_memory_info(struct cushim_context *ctx, siz
  * Tell how many bytes our pools in this context could give: idle ones, cushim_memory_alloc_async's
  * among them.
  * @return CUSHIM_OK | CUSHIM_INVALID
- * Threads  any      Stream   none
+ * Threads  any
+ * Stream   none
  */
 CUSHIM_API enum cushim_status cushim_memory_info_pools(struct cushim_context *ctx,
                                                        size_t *reusable_bytes);
@@ -259,7 +277,8 @@ enum { CUSHIM_IPC_BYTES = 64 };
  * @param h64  64 bytes, to be sent as they are
  * @return CUSHIM_OK | CUSHIM_STATE (inner addresses, and blocks of pools and arenas that share an
  *         allocation) | CUSHIM_UNKNOWNPTR | CUSHIM_INVALID (a kind that cannot be shared)
- * Threads  any      Stream   none
+ * Threads  any
+ * Stream   none
  * Owner    the memory must outlive its use by others
  */
 CUSHIM_API enum cushim_status cushim_memory_ipc_get(cushim_devptr p, void *h64);
@@ -268,7 +287,8 @@ CUSHIM_API enum cushim_status cushim_memory_ipc_get(cushim_devptr p, void *h64);
  * Open device memory of another process.
  * @param h64  64 bytes from cushim_memory_ipc_get there
  * @return CUSHIM_OK | CUSHIM_INVALID | CUSHIM_STATE (open already in this process) | CUSHIM_NOMEM
- * Threads  any      Stream   none
+ * Threads  any
+ * Stream   none
  * Owner    the caller: cushim_memory_ipc_close, never a free
  */
 CUSHIM_API enum cushim_status cushim_memory_ipc_open(struct cushim_context *ctx, const void *h64,
@@ -278,8 +298,10 @@ CUSHIM_API enum cushim_status cushim_memory_ipc_open(struct cushim_context *ctx,
  * Close it.
  * @param p  as opened; 0 is fine
  * @return CUSHIM_OK (also where its context is gone) | CUSHIM_UNKNOWNPTR | CUSHIM_DOUBLEFREE |
- * CUSHIM_INVALID (memory of another kind) | CUSHIM_CAPTURE (a capture is open in its context)
- * Threads  any      Stream   may wait for all work of the context
+ *         CUSHIM_INVALID (memory of another kind) | CUSHIM_CAPTURE (a capture is open in its
+ *         context)
+ * Threads  any
+ * Stream   may wait for all work of the context
  */
 CUSHIM_API enum cushim_status cushim_memory_ipc_close(cushim_devptr p);
 

@@ -37,7 +37,9 @@ CUSHIM_API void cushim_module_options_default(struct cushim_module_options *o);
  * @param opts   NULL: the defaults
  * @param m      out
  * @return CUSHIM_OK | INVALID | COMPILE (with the log) | NOBINARY | NOMEM | ABI | the driver's
- * Threads  any     Owner  caller: cushim_module_unload     Source  PyCUDA module_from_buffer
+ * Threads  any
+ * Owner    caller: cushim_module_unload
+ * Source   PyCUDA module_from_buffer
  */
 CUSHIM_API enum cushim_status cushim_module_load(struct cushim_context *ctx, const void *image,
                                                  size_t bytes,
@@ -48,7 +50,9 @@ CUSHIM_API enum cushim_status cushim_module_load(struct cushim_context *ctx, con
  * Load the image in a file.
  * @param path  read whole
  * @return as cushim_module_load | NOFILE, with the reason
- * Threads  any     Owner  caller: cushim_module_unload     Source  PyCUDA module_from_file
+ * Threads  any
+ * Owner    caller: cushim_module_unload
+ * Source   PyCUDA module_from_file
  */
 CUSHIM_API enum cushim_status cushim_module_load_file(struct cushim_context *ctx, const char *path,
                                                       const struct cushim_module_options *opts,
@@ -75,8 +79,10 @@ struct cushim_link_input {
  * @param inputs  [n]; may go when the call returns
  * @param n       at least 1
  * @return as cushim_module_load | COMPILE or NOTFOUND with the linker's log, which names a symbol
- * that is missing
- * Threads  any     Owner  caller: cushim_module_unload     Source  PyCUDA DynamicModule
+ *         that is missing
+ * Threads  any
+ * Owner    caller: cushim_module_unload
+ * Source   PyCUDA DynamicModule
  */
 CUSHIM_API enum cushim_status cushim_module_link(struct cushim_context *ctx,
                                                  const struct cushim_link_input *inputs, size_t n,
@@ -95,9 +101,9 @@ CUSHIM_API enum cushim_status cushim_module_log(struct cushim_module *m, char *b
  * Unload a module: its functions and variables are gone.
  * @param m  NULL is fine
  * @return CUSHIM_OK, also if the context is dead | BADHANDLE | CAPTURE (nothing unloaded) | what
- * failed before, found while waiting
- * Threads  any; waits for the context's work.  Graphs with kernels of it, and cushim_prepared that
- * are left, keep the code until they go
+ *         failed before, found while waiting
+ * Threads  any; waits for the context's work. Graphs with kernels of it, and cushim_prepared that
+ *          are left, keep the code until they go
  */
 CUSHIM_API enum cushim_status cushim_module_unload(struct cushim_module *m);
 
@@ -106,8 +112,10 @@ CUSHIM_API enum cushim_status cushim_module_unload(struct cushim_module *m);
  * @param name  as in the image: extern "C", or mangled
  * @param f     out; the same handle each time
  * @return CUSHIM_OK | INVALID | NOTFOUND with the name | BADHANDLE | DEADCONTEXT | NOMEM | the
- * driver's
- * Threads  any     Owner  the module     Source  PyCUDA get_function
+ *         driver's
+ * Threads  any
+ * Owner    the module
+ * Source   PyCUDA get_function
  */
 CUSHIM_API enum cushim_status cushim_module_function(struct cushim_module *m, const char *name,
                                                      struct cushim_function **f);
@@ -117,7 +125,9 @@ CUSHIM_API enum cushim_status cushim_module_function(struct cushim_module *m, co
  * @param p      out; lives as long as the module, cushim_memory_free gives STATE
  * @param bytes  out; may be NULL
  * @return as cushim_module_function
- * Threads  any     Owner  the module     Source  PyCUDA get_global
+ * Threads  any
+ * Owner    the module
+ * Source   PyCUDA get_global
  */
 CUSHIM_API enum cushim_status cushim_module_global(struct cushim_module *m, const char *name,
                                                    cushim_devptr *p, size_t *bytes);

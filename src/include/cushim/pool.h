@@ -115,9 +115,11 @@ CUSHIM_API void cushim_pool_options_default(struct cushim_pool_options *options)
  * @param options  NULL: the defaults
  * @param p        out
  * @return CUSHIM_OK | INVALID (a number out of range) | BADHANDLE (ctx) | DEADCONTEXT | NOCUDA |
- * NOMEM | ABI
- * Threads  any      Stream   none; nothing is allocated yet
- * Owner    caller: cushim_pool_destroy      Source   Go NewMemPool; PyCUDA DeviceMemoryPool
+ *         NOMEM | ABI
+ * Threads  any
+ * Stream   none; nothing is allocated yet
+ * Owner    caller: cushim_pool_destroy
+ * Source   Go NewMemPool; PyCUDA DeviceMemoryPool
  */
 CUSHIM_API enum cushim_status cushim_pool_create(const struct cushim_pool_options *options,
                                                  struct cushim_pool **p);
@@ -127,8 +129,8 @@ CUSHIM_API enum cushim_status cushim_pool_create(const struct cushim_pool_option
  * cushim_host_free; graphs keep theirs.
  * @param p  NULL: nothing
  * @return CUSHIM_OK | BADHANDLE
- * Threads  any; calls that use it end first      Stream   waits for pending blocks, but not while a
- * capture is known
+ * Threads  any; calls that use it end first
+ * Stream   waits for pending blocks, but not while a capture is known
  */
 CUSHIM_API enum cushim_status cushim_pool_destroy(struct cushim_pool *p);
 
@@ -141,17 +143,18 @@ CUSHIM_API enum cushim_status cushim_pool_destroy(struct cushim_pool *p);
  *               any
  * @param ptr    out; a host address for PINNED; 0 after a failure
  * @return CUSHIM_OK | INVALID | BADDEVICE | BADHANDLE | DEADCONTEXT | LIMIT (cap_live_bytes) |
- * NOMEM (reclaim could not help) | NOTSUPPORTED (no managed memory) | CAPTURE (the stream
- * is frozen with REFUSE, and the cache cannot serve) | the driver's
+ *         NOMEM (reclaim could not help) | NOTSUPPORTED (no managed memory) | CAPTURE (the stream
+ *         is frozen with REFUSE, and the cache cannot serve) | the driver's
  * Errors   NOMEM: asked, free, total, what pools hold and the steps of reclaim are in the text
  * Threads  any
- * Stream   a hit makes no driver call that can block; a miss allocates.  Where too much is idle it
+ * Stream   a hit makes no driver call that can block; a miss allocates. Where too much is idle it
  *          gives some back first, and waits as cuMemFree does only where that is an eighth of what
- *          is held; else it waits only where memory is out, and in a capture for nothing.  What
+ *          is held; else it waits only where memory is out, and in a capture for nothing. What
  *          another stream freed serves once it is seen to be over; before it is marked for that
  *          come, up to 1 MiB, memory that is held already, and the driver's as long as no more than
  *          keep_bytes are idle
- * Owner    caller: cushim_pool_free      Source   Go MemPool.Alloc, AllocManaged; PyCUDA allocate
+ * Owner    caller: cushim_pool_free
+ * Source   Go MemPool.Alloc, AllocManaged; PyCUDA allocate
  */
 CUSHIM_API enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev,
                                                 enum cushim_memory_kind kind, size_t bytes,
@@ -165,10 +168,11 @@ CUSHIM_API enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev,
  * @param s      stream of the last use, on which nothing uses it after this; CUSHIM_STREAM_ALL:
  *               whatever may use it was submitted before; one that was destroyed: as ALL
  * @return CUSHIM_OK (also where its context is gone) | UNKNOWNPTR | DOUBLEFREE | BADDEVICE |
- * INVALID (bytes of another bucket) | STATE (memory of a graph's node) | BADHANDLE (the pool, or a
- * value that never was a stream): refused, and nothing changed
- * Threads  any      Stream   no wait; perhaps an event on `s`; over a cap, or where too much is
- * idle, memory may go back, which may wait as cuMemFree does
+ *         INVALID (bytes of another bucket) | STATE (memory of a graph's node) | BADHANDLE (the
+ *         pool, or a value that never was a stream): refused, and nothing changed
+ * Threads  any
+ * Stream   no wait; perhaps an event on `s`; over a cap, or where too much is idle, memory may go
+ *          back, which may wait as cuMemFree does
  * Source   Go MemPool.Free, FreeManaged; PyCUDA free; numr deallocate
  */
 CUSHIM_API enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devptr ptr,
@@ -180,11 +184,12 @@ CUSHIM_API enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, c
  * Allocate device memory for a stream, on the device that the stream is of.
  * @param bytes  0: address 0, and nothing is counted
  * @param s      stream of the first use; for the default streams and CUSHIM_STREAM_ALL the device
- * is the calling thread's, or that of the pool's context
+ *               is the calling thread's, or that of the pool's context
  * @param ptr    out; 0 after a failure
  * @return as cushim_pool_alloc
  * Errors   the text names cushim_pool_alloc
- * Threads  any      Stream   as cushim_pool_alloc
+ * Threads  any
+ * Stream   as cushim_pool_alloc
  * Owner    caller: cushim_pool_free_on, cushim_pool_free
  */
 CUSHIM_API enum cushim_status cushim_pool_alloc_on(struct cushim_pool *p, size_t bytes,
@@ -196,7 +201,8 @@ CUSHIM_API enum cushim_status cushim_pool_alloc_on(struct cushim_pool *p, size_t
  * @param s    as in cushim_pool_free
  * @return as cushim_pool_free
  * Errors   the text names cushim_pool_free
- * Threads  any      Stream   as cushim_pool_free
+ * Threads  any
+ * Stream   as cushim_pool_free
  */
 CUSHIM_API enum cushim_status cushim_pool_free_on(struct cushim_pool *p, cushim_devptr ptr,
                                                   struct cushim_stream *s);
@@ -208,7 +214,8 @@ CUSHIM_API enum cushim_status cushim_pool_free_on(struct cushim_pool *p, cushim_
  * @param s      stream of the first use; the device as in cushim_pool_alloc_on
  * @param ptr    out; its address is the device's, too; NULL after a failure
  * @return as cushim_pool_alloc; INVALID also for another kind
- * Threads  any      Stream   as cushim_pool_alloc
+ * Threads  any
+ * Stream   as cushim_pool_alloc
  * Owner    caller: cushim_pool_free_host, cushim_pool_free
  */
 CUSHIM_API enum cushim_status cushim_pool_alloc_host(struct cushim_pool *p,
@@ -219,9 +226,10 @@ CUSHIM_API enum cushim_status cushim_pool_alloc_host(struct cushim_pool *p,
  * Free memory that the host addresses.
  * @param ptr  NULL: nothing
  * @param s    stream of the last use in the device, as in cushim_pool_free; the host is done with
- * it
+ *             it
  * @return as cushim_pool_free
- * Threads  any      Stream   as cushim_pool_free
+ * Threads  any
+ * Stream   as cushim_pool_free
  */
 CUSHIM_API enum cushim_status cushim_pool_free_host(struct cushim_pool *p, void *ptr,
                                                     struct cushim_stream *s);
@@ -232,7 +240,8 @@ CUSHIM_API enum cushim_status cushim_pool_free_host(struct cushim_pool *p, void 
  * Round a size to its bucket.
  * @param block_bytes  out; 0 for 0
  * @return CUSHIM_OK | INVALID | BADHANDLE
- * Threads  any; no driver call      Source   Go bucketSize; PyCUDA bin_number, alloc_size
+ * Threads  any; no driver call
+ * Source   Go bucketSize; PyCUDA bin_number, alloc_size
  */
 CUSHIM_API enum cushim_status cushim_pool_bucket(struct cushim_pool *p, size_t bytes,
                                                  size_t *block_bytes);
@@ -240,8 +249,9 @@ CUSHIM_API enum cushim_status cushim_pool_bucket(struct cushim_pool *p, size_t b
 /**
  * Give all idle memory of all devices and kinds back to the driver.
  * @return CUSHIM_OK | BADHANDLE | the first error met: the rest was done
- * Threads  any      Stream   waits for pending blocks; where a capture is known only what is over
- * goes, and nothing is waited for
+ * Threads  any
+ * Stream   waits for pending blocks; where a capture is known only what is over goes, and nothing
+ *          is waited for
  * Source   Go Drain; PyCUDA free_held; numr reset
  */
 CUSHIM_API enum cushim_status cushim_pool_drain(struct cushim_pool *p);
@@ -250,7 +260,8 @@ CUSHIM_API enum cushim_status cushim_pool_drain(struct cushim_pool *p);
  * Give idle memory back until no more than keep_bytes of it are cached, those freed first first.
  * @param dev  ordinal; -1: all
  * @return CUSHIM_OK | BADDEVICE | BADHANDLE
- * Threads  any      Stream   only what is over goes; no event is waited for
+ * Threads  any
+ * Stream   only what is over goes; no event is waited for
  * Source   numr trim
  */
 CUSHIM_API enum cushim_status cushim_pool_trim(struct cushim_pool *p, int dev, size_t keep_bytes);
@@ -260,7 +271,9 @@ CUSHIM_API enum cushim_status cushim_pool_trim(struct cushim_pool *p, int dev, s
  * too, and each free from then on).
  * @param on  0 or 1
  * @return CUSHIM_OK | BADHANDLE | as cushim_pool_drain
- * Threads  any      Stream   0: as cushim_pool_drain      Source   PyCUDA stop_holding
+ * Threads  any
+ * Stream   0: as cushim_pool_drain
+ * Source   PyCUDA stop_holding
  */
 CUSHIM_API enum cushim_status cushim_pool_freeze_idle(struct cushim_pool *p, int on);
 
@@ -270,7 +283,8 @@ CUSHIM_API enum cushim_status cushim_pool_freeze_idle(struct cushim_pool *p, int
  * @param memory  what it does for allocations of the capture
  * @return CUSHIM_OK | INVALID | BADHANDLE | STATE (frozen for this stream already) | NOMEM
  * Threads  any; requests for CUSHIM_STREAM_ALL of the calling thread belong to the capture
- * Stream   an event on `s`      Source   numr freeze; Go SetCaptureStream
+ * Stream   an event on `s`
+ * Source   numr freeze; Go SetCaptureStream
  */
 CUSHIM_API enum cushim_status cushim_pool_freeze(struct cushim_pool *p, struct cushim_stream *s,
                                                  enum cushim_graph_memory memory);
@@ -280,8 +294,11 @@ CUSHIM_API enum cushim_status cushim_pool_freeze(struct cushim_pool *p, struct c
  * @param g  out: holds the memory of the capture until it is destroyed, which the caller does after
  *           the last launch is over; NULL: the memory goes back at once
  * @return CUSHIM_OK | STATE (not frozen for this stream) | INVALID | BADHANDLE | NOTSUPPORTED |
- * NOMEM
- * Threads  any      Stream   none      Owner    caller owns *g      Source   numr unfreeze
+ *         NOMEM
+ * Threads  any
+ * Stream   none
+ * Owner    caller owns *g
+ * Source   numr unfreeze
  */
 CUSHIM_API enum cushim_status cushim_pool_unfreeze(struct cushim_pool *p, struct cushim_stream *s,
                                                    struct cushim_graph **g);
@@ -300,7 +317,8 @@ CUSHIM_API enum cushim_status cushim_pool_frozen(struct cushim_pool *p, int *n);
  * @param kind   DEVICE, MANAGED, PINNED; CUSHIM_MEMORY_ALL
  * @param stats  struct_size set by the caller; overwritten
  * @return CUSHIM_OK | INVALID | BADDEVICE | BADHANDLE | ABI
- * Threads  any; exact while no other thread uses the pool      Stream   asks events, waits for none
+ * Threads  any; exact while no other thread uses the pool
+ * Stream   asks events, waits for none
  * Source   Go Stats, HitMissStats; PyCUDA managed bytes = cached + live, active bytes = asked
  */
 CUSHIM_API enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev,
@@ -310,7 +328,8 @@ CUSHIM_API enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev,
 /**
  * Set the counters to 0; gauges stay.
  * @return CUSHIM_OK | BADHANDLE
- * Threads  any      Source   Go ResetHitMissStats
+ * Threads  any
+ * Source   Go ResetHitMissStats
  */
 CUSHIM_API enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p);
 
@@ -336,16 +355,18 @@ CUSHIM_API enum cushim_status cushim_pool_walk(struct cushim_pool *p, cushim_poo
  * Set who is asked last when memory is out.
  * @param fn  called with no lock held; NULL: nobody
  * @return CUSHIM_OK | BADHANDLE
- * Threads  any      Source   PyCUDA runs its collector
+ * Threads  any
+ * Source   PyCUDA runs its collector
  */
 CUSHIM_API enum cushim_status cushim_pool_on_oom(struct cushim_pool *p, cushim_pool_oom_fn *fn,
                                                  void *cookie);
 
 /**
- * Set, and read, the pool that the process calls its default.  No function uses it by itself.
+ * Set, and read, the pool that the process calls its default. No function uses it by itself.
  * @param p  NULL: none; setting takes no ownership, destroying the pool clears it
  * @return CUSHIM_OK | BADHANDLE | INVALID
- * Threads  any; atomic      Source   Go SetDefaultMemPool, DefaultMemPool
+ * Threads  any; atomic
+ * Source   Go SetDefaultMemPool, DefaultMemPool
  */
 CUSHIM_API enum cushim_status cushim_pool_set_default(struct cushim_pool *p);
 CUSHIM_API enum cushim_status cushim_pool_default(struct cushim_pool **p);
@@ -353,13 +374,14 @@ CUSHIM_API enum cushim_status cushim_pool_default(struct cushim_pool **p);
 /* --- a pool of the process, for frameworks that take an allocator as two functions --- */
 
 /**
- * Allocate device memory.  PyTorch's CUDAPluggableAllocator calls this as it is.  The pool is made
- * at the first call and never destroyed; it is on the primary contexts of the devices.
+ * Allocate device memory. PyTorch's CUDAPluggableAllocator calls this as it is. The pool is made at
+ * the first call and never destroyed; it is on the primary contexts of the devices.
  * @param bytes   0: NULL
  * @param device  ordinal
  * @param stream  not looked at: the memory serves all streams
  * @return the address | NULL: the error is cushim_last_error's
- * Threads  any      Stream   as cushim_pool_alloc with CUSHIM_STREAM_ALL; not in a capture
+ * Threads  any
+ * Stream   as cushim_pool_alloc with CUSHIM_STREAM_ALL; not in a capture
  * Owner    caller: cushim_pool_process_free
  */
 CUSHIM_API void *cushim_pool_process_alloc(ssize_t bytes, int device, struct CUstream_st *stream);
@@ -371,16 +393,18 @@ CUSHIM_API void *cushim_pool_process_alloc(ssize_t bytes, int device, struct CUs
  * @param device  as it was allocated
  * @param stream  not looked at: the memory waits until all work that was submitted before is over
  * Errors   cushim_last_error
- * Threads  any      Stream   as cushim_pool_free
+ * Threads  any
+ * Stream   as cushim_pool_free
  */
 CUSHIM_API void cushim_pool_process_free(void *ptr, ssize_t bytes, int device,
                                          struct CUstream_st *stream);
 
 /**
- * Give all idle memory of this allocator back to the driver.  torch.cuda.empty_cache() calls this
+ * Give all idle memory of this allocator back to the driver. torch.cuda.empty_cache() calls this
  * where cushim.allocators.torch_allocator() made PyTorch's allocator.
  * Errors   cushim_last_error
- * Threads  any      Stream   as cushim_pool_drain
+ * Threads  any
+ * Stream   as cushim_pool_drain
  */
 CUSHIM_API void cushim_pool_process_trim(void);
 

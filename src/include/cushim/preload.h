@@ -40,19 +40,22 @@ struct cushim_preload_stats {
 /**
  * Tell whether the preload serves this process.
  * @return 1 | 0 where it is switched off, as by `CUSHIM=0`, and in a child forked after CUDA was
- * used Threads  any      Stream   none; makes no CUDA call
+ *         used
+ * Threads  any
+ * Stream   none; makes no CUDA call
  */
 int cushim_preload_active(void);
 
 /**
- * Read the counters.  Fields that are newer than the preload are set to 0.  Of several devices or
+ * Read the counters. Fields that are newer than the preload are set to 0. Of several devices or
  * kinds all fields are sums; so are the peaks, each of which may have been at another time.
  * @param device  its ordinal; -1 means all
  * @param kind    an enum cushim_preload_kind
  * @param stats   struct_bytes is set to sizeof *stats
  * @return 0 | -1: the preload is not active, there is no such device or kind, or struct_bytes is
- * too small
- * Threads  any, not in a signal handler      Stream   none; makes no CUDA call
+ *         too small
+ * Threads  any, not in a signal handler
+ * Stream   none; makes no CUDA call
  */
 int cushim_preload_stats(int device, int kind, struct cushim_preload_stats *stats);
 
@@ -69,7 +72,8 @@ int cushim_preload_reset_peak(int device);
  * Name this moment: the report has the name, the time, and what is live and held of device memory.
  * It keeps the last 32.
  * @param name  UTF-8; 63 bytes of it are kept
- * Threads  any, not in a signal handler      Stream   none; makes no CUDA call
+ * Threads  any, not in a signal handler
+ * Stream   none; makes no CUDA call
  */
 void cushim_preload_mark(const char *name);
 
@@ -78,7 +82,8 @@ void cushim_preload_mark(const char *name);
  * @param path  as the value of CUSHIM_STATS: JSON where it ends in .json, "%p" is the process;
  *              "stderr" and "-" are standard error and standard output
  * @return 0 | an errno: ENODEV where the preload is not active
- * Threads  any, not in a signal handler      Stream   none; makes no CUDA call
+ * Threads  any, not in a signal handler
+ * Stream   none; makes no CUDA call
  */
 int cushim_preload_report(const char *path);
 
@@ -86,7 +91,8 @@ int cushim_preload_report(const char *path);
  * Tell how many stream captures are open.
  * @param context  a CUcontext; NULL means all contexts of the process
  * @return the number of captures begun and not ended yet; 0 in a forked child
- * Threads  any; takes a lock for a moment      Stream   none; makes no CUDA call
+ * Threads  any; takes a lock for a moment
+ * Stream   none; makes no CUDA call
  */
 int cushim_preload_capturing(struct CUctx_st *context);
 
@@ -94,7 +100,8 @@ int cushim_preload_capturing(struct CUctx_st *context);
  * Say that a pass of the program is over: the arena of the current context, where there is one
  * (CUSHIM_ARENA), serves from its start again, never over a block that is still allocated.
  * @return 0 | the number of chunks that are kept for a block in them
- * Threads  any      Stream   none; never waits, may record an event over the context
+ * Threads  any
+ * Stream   none; never waits, may record an event over the context
  */
 int cushim_preload_arena_reset(void);
 
@@ -104,7 +111,7 @@ int cushim_preload_arena_reset(void);
  * @return the bytes that went back; 0 if the preload is not active
  * Threads  any, not in a signal handler or a host function
  * Stream   waits for the device, two seconds at most, as cudaFree would; while a capture is open
- * only what needs no wait goes back
+ *          only what needs no wait goes back
  */
 size_t cushim_preload_trim(void);
 

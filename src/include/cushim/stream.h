@@ -25,7 +25,9 @@ enum cushim_stream_flag {
  * @param priority  lower is more urgent; brought into the device's range; 0: the default
  * @param s         out
  * @return CUSHIM_OK | INVALID | NOMEM | the driver's
- * Threads  any     Owner  caller: cushim_stream_destroy     Source  zerfoo CreateStream
+ * Threads  any
+ * Owner    caller: cushim_stream_destroy
+ * Source   zerfoo CreateStream
  */
 CUSHIM_API enum cushim_status cushim_stream_create(struct cushim_context *ctx, unsigned flags,
                                                    int priority, struct cushim_stream **s);
@@ -67,7 +69,8 @@ CUSHIM_API enum cushim_status cushim_stream_flags(struct cushim_stream *s, unsig
  * @param cu   CUstream or cudaStream_t; alive as long as the wrapper; NULL: the legacy stream
  * @param s    out
  * @return CUSHIM_OK | INVALID | BADDEVICE (of another context than ctx) | NOMEM | the driver's
- * Threads  any     Source  zerfoo StreamFromPtr
+ * Threads  any
+ * Source   zerfoo StreamFromPtr
  * Owner    the wrapper is the caller's: cushim_stream_destroy; the stream stays its maker's
  */
 CUSHIM_API enum cushim_status cushim_stream_wrap(struct cushim_context *ctx, struct CUstream_st *cu,
@@ -78,7 +81,8 @@ CUSHIM_API enum cushim_status cushim_stream_wrap(struct cushim_context *ctx, str
  * @param s   NULL and CUSHIM_STREAM_PER_THREAD have one too, which needs no driver
  * @param cu  out; valid while the stream lives; NULL: the legacy stream
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT
- * Threads  any     Source  zerfoo Stream.Ptr
+ * Threads  any
+ * Source   zerfoo Stream.Ptr
  */
 CUSHIM_API enum cushim_status cushim_stream_handle(struct cushim_stream *s,
                                                    struct CUstream_st **cu);
@@ -87,8 +91,9 @@ CUSHIM_API enum cushim_status cushim_stream_handle(struct cushim_stream *s,
  * Wait until all work of a stream is over.
  * @param s  may be NULL or CUSHIM_STREAM_PER_THREAD
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT | CAPTURE (it takes part in a capture, which stays
- * valid) | the driver's, also for a failure of earlier work
- * Threads  any; blocks the calling one     Source  zerfoo Stream.Synchronize
+ *         valid) | the driver's, also for a failure of earlier work
+ * Threads  any; blocks the calling one
+ * Source   zerfoo Stream.Synchronize
  */
 CUSHIM_API enum cushim_status cushim_stream_synchronize(struct cushim_stream *s);
 
@@ -97,7 +102,8 @@ CUSHIM_API enum cushim_status cushim_stream_synchronize(struct cushim_stream *s)
  * @param s     may be NULL or CUSHIM_STREAM_PER_THREAD
  * @param done  out; 1: over, 0: not yet, which is no failure
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | CAPTURE, as above | the driver's
- * Threads  any; never blocks     Source  PyCUDA Stream.is_done
+ * Threads  any; never blocks
+ * Source   PyCUDA Stream.is_done
  */
 CUSHIM_API enum cushim_status cushim_stream_query(struct cushim_stream *s, int *done);
 
@@ -106,8 +112,9 @@ CUSHIM_API enum cushim_status cushim_stream_query(struct cushim_stream *s, int *
  * @param s  may be NULL or CUSHIM_STREAM_PER_THREAD, then of the event's context
  * @param e  also of another device; one never recorded is not waited for
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | CAPTURE (it would leave or mix captures,
- * which stay valid) | the driver's
- * Threads  any     Stream  queued on s; in a capture the wait becomes an edge
+ *         which stay valid) | the driver's
+ * Threads  any
+ * Stream   queued on s; in a capture the wait becomes an edge
  */
 CUSHIM_API enum cushim_status cushim_stream_wait_event(struct cushim_stream *s,
                                                        struct cushim_event *e);
@@ -116,7 +123,7 @@ CUSHIM_API enum cushim_status cushim_stream_wait_event(struct cushim_stream *s,
  * Destroy a stream, or a wrapper alone.
  * @param s  NULL is fine
  * @return CUSHIM_OK, also if the context is dead | BADHANDLE | CAPTURE (nothing destroyed) | the
- * driver's
+ *         driver's
  * Threads  any; returns at once, submitted work goes on
  */
 CUSHIM_API enum cushim_status cushim_stream_destroy(struct cushim_stream *s);
