@@ -2,8 +2,8 @@
  * Clients: a device with a compute stream, a copy stream, a pool and spare events, for runtimes
  * that queue all work of a device in one order.
  *
- * Both streams do not block against the legacy stream.  What a client shows of itself is borrowed:
- * it stays the client's, and its destroy is refused while the client lives.
+ * Both streams do not block against the legacy stream.  The objects that a client returns are
+ * borrowed: they stay the client's, and destroying them is refused while the client lives.
  */
 #ifndef CUSHIM_CLIENT_H
 #define CUSHIM_CLIENT_H
@@ -32,18 +32,18 @@ CUSHIM_API void cushim_client_options_default(struct cushim_client_options *opti
 /* --- making */
 
 /**
- * Tell the process-wide client of a device, in its primary context; made at the first call.
+ * Get the process-wide client of a device, in its primary context; the first call makes it.
  * @param dev  ordinal, -1: the calling thread's
  * @param c    out; the same handle for all callers
  * @return CUSHIM_OK | BADDEVICE | NOMEM | the driver's: the next call tries again
  * Threads  any
- * Owner    counted: each get is ended by one cushim_client_destroy
+ * Owner    counted: end each get with one cushim_client_destroy
  * Source   numr default_client
  */
 CUSHIM_API enum cushim_status cushim_client_get(int dev, struct cushim_client **c);
 
 /**
- * Create a client beside the process-wide one: what the two queue is not ordered.
+ * Create a client beside the process-wide one. The work of the two is not ordered.
  * @param ctx      NULL: the context that a call would use
  * @param options  NULL: the defaults
  * @param c        out
@@ -57,19 +57,19 @@ CUSHIM_API enum cushim_status cushim_client_create(struct cushim_context *ctx,
                                                    struct cushim_client **c);
 
 /**
- * Let go of a client; the process-wide one ends with its last user.
+ * Release a client; the process-wide one ends with its last user.
  * @param c  NULL is fine; its work runs on, its live blocks become plain memory
  * @return CUSHIM_OK | BADHANDLE
  * Threads  any
- * Stream   waits for nothing that runs
+ * Stream   does not wait for running work
  */
 CUSHIM_API enum cushim_status cushim_client_destroy(struct cushim_client *c);
 
 /* --- what it has */
 
 /**
- * Tell its context.
- * @param ctx  out; borrowed: until the client ends its destroy is STATE
+ * Get its context.
+ * @param ctx  out; borrowed: destroying it gives STATE until the client ends
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT | NOMEM
  * Threads  any
  * Source   numr raw_handle
@@ -78,7 +78,7 @@ CUSHIM_API enum cushim_status cushim_client_context(struct cushim_client *c,
                                                     struct cushim_context **ctx);
 
 /**
- * Tell the stream that allocations, copies and work are queued on.
+ * Get the stream that allocations, copies and work are queued on.
  * @param s  out; borrowed
  * @return CUSHIM_OK | BADHANDLE
  * Threads  any
@@ -87,7 +87,7 @@ CUSHIM_API enum cushim_status cushim_client_compute(struct cushim_client *c,
                                                     struct cushim_stream **s);
 
 /**
- * Tell the stream that pipelined copies run on.
+ * Get the stream that pipelined copies run on.
  * @param s  out; borrowed
  * @return CUSHIM_OK | BADHANDLE
  * Threads  any
@@ -95,7 +95,7 @@ CUSHIM_API enum cushim_status cushim_client_compute(struct cushim_client *c,
 CUSHIM_API enum cushim_status cushim_client_copy(struct cushim_client *c, struct cushim_stream **s);
 
 /**
- * Tell its pool.
+ * Get its pool.
  * @param p  out; borrowed, unless the options gave it
  * @return CUSHIM_OK | BADHANDLE
  * Threads  any
@@ -133,11 +133,11 @@ CUSHIM_API enum cushim_status cushim_client_free(struct cushim_client *c, cushim
 
 /**
  * Copy to the device, in the order of the compute stream.
- * @param src  host, pageable or pinned; may change once the call returns. In a capture the bytes of
- *             now are kept with the graph and copied by each launch
+ * @param src  host, pageable or pinned; may change once the call returns. In a capture the graph
+ *             keeps the bytes of now, and each launch copies them
  * @return CUSHIM_OK | INVALID | BADHANDLE | BADDEVICE | NOMEM | the driver's
  * Threads  any
- * Stream   compute; pinned memory: waits for this copy
+ * Stream   compute; with pinned memory it waits for this copy
  * Source   numr copy_to_device
  */
 CUSHIM_API enum cushim_status cushim_client_h2d(struct cushim_client *c, cushim_devptr dst,
@@ -181,7 +181,7 @@ CUSHIM_API enum cushim_status cushim_client_record(struct cushim_client *c,
  * @param e  consumed on every path: its handle is gone after the call
  * @return CUSHIM_OK | INVALID | BADHANDLE | BADDEVICE | CAPTURE | the driver's
  * Threads  any
- * Stream   copy; waits for this copy alone
+ * Stream   copy; waits for this copy only
  * Source   numr copy_from_device_pipelined
  */
 CUSHIM_API enum cushim_status cushim_client_d2h_pipelined(struct cushim_client *c, void *dst,
@@ -189,10 +189,10 @@ CUSHIM_API enum cushim_status cushim_client_d2h_pipelined(struct cushim_client *
                                                           struct cushim_event *e);
 
 /**
- * The same without the wait.
- * @param dst   pinned, else the call may block; the caller's again once *done is over
+ * Like cushim_client_d2h_pipelined, without the wait.
+ * @param dst   pinned, or the call may block; the caller's again once *done is over
  * @param e     consumed on every path
- * @param done  out: an event behind the copy; the caller's to destroy; NULL after a failure, and
+ * @param done  out: an event behind the copy; the caller destroys it; NULL after a failure, and
  *              then nothing writes to dst any more
  * @return as cushim_client_d2h_pipelined, NOMEM
  * Threads  any

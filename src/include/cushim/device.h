@@ -1,6 +1,6 @@
 /*
- * Devices: by ordinal, -1 meaning the calling thread's (that of its current context, else the one
- * it set, else 0).  No call here but set, and peer_enable, makes or needs a context.
+ * Devices, by ordinal.  -1 means the calling thread's: that of its current context; if it has none,
+ * the one it set; otherwise 0.  Only set and peer_enable make or need a context.
  */
 #ifndef CUSHIM_DEVICE_H
 #define CUSHIM_DEVICE_H
@@ -24,16 +24,16 @@ CUSHIM_API enum cushim_status cushim_device_count(int *n);
  * Make the primary context of a device current, as cudaSetDevice does.
  * @param dev  ordinal; -1: the calling thread's
  * @return CUSHIM_OK | BADDEVICE | STATE (another context is on the thread's stack) | the driver's
- * Threads  the calling one alone
+ * Threads  any; changes only the calling one
  * Owner    the library retains the primary context
  */
 CUSHIM_API enum cushim_status cushim_device_set(int dev);
 
 /**
- * Tell the calling thread's device.
+ * Get the calling thread's device.
  * @param dev  out
  * @return CUSHIM_OK | INVALID | NOCUDA | NODEVICE
- * Threads  the calling one alone
+ * Threads  any; each has its own
  */
 CUSHIM_API enum cushim_status cushim_device_current(int *dev);
 
@@ -48,7 +48,7 @@ CUSHIM_API enum cushim_status cushim_device_current(int *dev);
 CUSHIM_API enum cushim_status cushim_device_by_pci(const char *text, int *dev);
 
 /**
- * Tell a device's place on the bus, as text.
+ * Get a device's place on the bus, as text.
  * @param buf        [cap_bytes], empty after a failure
  * @param cap_bytes  13 are enough for any
  * @return CUSHIM_OK | INVALID (too short: the text says how much is needed) | BADDEVICE
@@ -57,7 +57,7 @@ CUSHIM_API enum cushim_status cushim_device_by_pci(const char *text, int *dev);
 CUSHIM_API enum cushim_status cushim_device_pci(int dev, char *buf, size_t cap_bytes);
 
 /**
- * Tell a device's name.
+ * Get a device's name.
  * @param buf  [cap_bytes], empty after a failure
  * @return CUSHIM_OK | INVALID (too short: the text says how much is needed) | BADDEVICE
  * Threads  any
@@ -65,7 +65,7 @@ CUSHIM_API enum cushim_status cushim_device_pci(int dev, char *buf, size_t cap_b
 CUSHIM_API enum cushim_status cushim_device_name(int dev, char *buf, size_t cap_bytes);
 
 /**
- * Tell a device's number that is unique in the world.
+ * Get the UUID of a device.
  * @param id16  [16]
  * @return CUSHIM_OK | INVALID | BADDEVICE | NOSYM
  * Threads  any
@@ -73,7 +73,7 @@ CUSHIM_API enum cushim_status cushim_device_name(int dev, char *buf, size_t cap_
 CUSHIM_API enum cushim_status cushim_device_uuid(int dev, unsigned char *id16);
 
 /**
- * Tell the compute capability.
+ * Get the compute capability.
  * @param major, minor  out
  * @return CUSHIM_OK | INVALID | BADDEVICE
  * Threads  any
@@ -82,7 +82,7 @@ CUSHIM_API enum cushim_status cushim_device_uuid(int dev, unsigned char *id16);
 CUSHIM_API enum cushim_status cushim_device_capability(int dev, int *major, int *minor);
 
 /**
- * Tell how much memory a device has.
+ * Get how much memory a device has.
  * @param bytes  out
  * @return CUSHIM_OK | INVALID | BADDEVICE | NOSYM
  * Threads  any
@@ -101,7 +101,7 @@ CUSHIM_API enum cushim_status cushim_device_memory(int dev, size_t *bytes);
 CUSHIM_API enum cushim_status cushim_device_attribute(int dev, int attr, int *value);
 
 /**
- * Tell whether host and device may use managed memory at the same time.
+ * Check whether host and device may use managed memory at the same time.
  * @param yes  out: 1 or 0
  * @return CUSHIM_OK | INVALID | BADDEVICE
  * Threads  any
@@ -110,7 +110,7 @@ CUSHIM_API enum cushim_status cushim_device_attribute(int dev, int attr, int *va
 CUSHIM_API enum cushim_status cushim_device_managed(int dev, int *yes);
 
 /**
- * Tell whether the device's memory is the host's.
+ * Check whether the device's memory is the host's.
  * @param yes  out: 1 or 0
  * @return CUSHIM_OK | INVALID | BADDEVICE
  * Threads  any
@@ -118,7 +118,7 @@ CUSHIM_API enum cushim_status cushim_device_managed(int dev, int *yes);
 CUSHIM_API enum cushim_status cushim_device_shared(int dev, int *yes);
 
 /**
- * Tell whether a device may read a peer's memory.
+ * Check whether a device may read a peer's memory.
  * @param yes  out: 1 or 0; 0 for the device itself
  * @return CUSHIM_OK | INVALID | BADDEVICE | NOSYM
  * Threads  any
@@ -128,7 +128,8 @@ CUSHIM_API enum cushim_status cushim_device_peer(int dev, int peer, int *yes);
 
 /**
  * Let the primary context of a device use the memory of a peer's primary context.
- * @return CUSHIM_OK (also where it was so) | INVALID (the same device) | BADDEVICE | NOTSUPPORTED
+ * @return CUSHIM_OK (also if it was so before) | INVALID (the same device) | BADDEVICE |
+ *         NOTSUPPORTED
  * Threads  any
  * Source   PyCUDA enable_peer_access
  */

@@ -1,5 +1,5 @@
 /*
- * Events: points in the work of a stream, to be waited for and measured between.
+ * Events: points in the work of a stream, to wait for and to measure between.
  */
 #ifndef CUSHIM_EVENT_H
 #define CUSHIM_EVENT_H
@@ -29,8 +29,8 @@ CUSHIM_API enum cushim_status cushim_event_create(struct cushim_context *ctx, un
                                                   struct cushim_event **e);
 
 /**
- * Destroy an event, or a wrapper alone.
- * @param e  NULL is fine; waits for it that were queued stay
+ * Destroy an event, or only a wrapper.
+ * @param e  NULL is fine; queued waits for it stay
  * @return CUSHIM_OK, also if the context is dead | BADHANDLE | the driver's
  * Threads  any; returns at once
  */
@@ -48,8 +48,8 @@ CUSHIM_API enum cushim_status cushim_event_destroy(struct cushim_event *e);
 CUSHIM_API enum cushim_status cushim_event_record(struct cushim_event *e, struct cushim_stream *s);
 
 /**
- * Wait until what was recorded is over.
- * @param e  one never recorded is over
+ * Wait until the recorded work is over.
+ * @param e  an event that was never recorded is over
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | CAPTURE (recorded in a capture) | the
  *         driver's, also for a failure of earlier work
  * Threads  any; blocks the calling one
@@ -57,7 +57,7 @@ CUSHIM_API enum cushim_status cushim_event_record(struct cushim_event *e, struct
 CUSHIM_API enum cushim_status cushim_event_synchronize(struct cushim_event *e);
 
 /**
- * Ask whether what was recorded is over.
+ * Check whether the recorded work is over.
  * @param e     as above
  * @param done  out; 1: over, 0: not yet, which is no failure
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | CAPTURE | the driver's
@@ -79,7 +79,7 @@ CUSHIM_API enum cushim_status cushim_event_elapsed(struct cushim_event *start,
                                                    struct cushim_event *end, float *ms);
 
 /**
- * Give a handle of an event that others made.
+ * Make a handle for an event that others made.
  * @param ctx  its context; NULL: the current one, else the primary one of the thread's device
  * @param cu   CUevent or cudaEvent_t; alive as long as the wrapper
  * @param e    out
@@ -91,7 +91,7 @@ CUSHIM_API enum cushim_status cushim_event_wrap(struct cushim_context *ctx, stru
                                                 struct cushim_event **e);
 
 /**
- * Tell the driver's handle.
+ * Get the driver's handle.
  * @param cu  out; valid while the event lives
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT
  * Threads  any
@@ -99,7 +99,7 @@ CUSHIM_API enum cushim_status cushim_event_wrap(struct cushim_context *ctx, stru
 CUSHIM_API enum cushim_status cushim_event_handle(struct cushim_event *e, struct CUevent_st **cu);
 
 /**
- * Write what another process opens the event by.
+ * Make a handle by which another process opens the event.
  * @param e         of CUSHIM_EVENT_FLAG_INTERPROCESS
  * @param handle64  [64] bytes, out
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | the driver's

@@ -2,11 +2,11 @@
  * Graphs: work captured from a stream, made executable, and launched again and again.
  *
  * A capture begins and ends on one stream, and spreads to streams that wait for events recorded in
- * it.  What the captured work uses is kept with the graph: pool blocks that were served or freed in
- * the capture, arena spans, bytes of cushim_client_h2d, and what cushim_graph_attach names.  It
- * goes back when the graph and all executables made of it are gone and the last launch is over.  A
- * later call of the library finds that out: one on graphs, pools or arenas, or a wait.  Attached
- * functions run in calls on graphs and in waits alone.
+ * it.  The graph keeps what the captured work uses: pool blocks that were served or freed in the
+ * capture, arena spans, bytes of cushim_client_h2d, and what cushim_graph_attach names.  It goes
+ * back when the graph and all executables made of it are gone and the last launch is over.  A later
+ * call of the library notices that: one on graphs, pools or arenas, or a wait.  Attached functions
+ * run only in calls on graphs and in waits.
  */
 #ifndef CUSHIM_GRAPH_H
 #define CUSHIM_GRAPH_H
@@ -17,10 +17,10 @@
 extern "C" {
 #endif
 
-/* Whose calls a capture forbids, and who may end it. */
+/* Which threads' calls a capture forbids, and which thread may end it. */
 enum cushim_graph_mode {
     CUSHIM_GRAPH_MODE_DEFAULT = 0, /* RELAXED for begin and end, THREAD_LOCAL with a callback */
-    CUSHIM_GRAPH_MODE_RELAXED = 1, /* nobody's; any thread may end it */
+    CUSHIM_GRAPH_MODE_RELAXED = 1, /* none; any thread may end it */
     CUSHIM_GRAPH_MODE_THREAD_LOCAL =
         2,                       /* unsafe calls of the thread that began it, which must end it */
     CUSHIM_GRAPH_MODE_GLOBAL = 3 /* unsafe calls of all threads */
@@ -34,10 +34,10 @@ enum cushim_graph_flag {
     CUSHIM_GRAPH_FLAG_NODE_PRIORITY = 8  /* nodes run with the priority of their streams */
 };
 
-/* What is captured: what the caller's function says, called once; 0 is success. */
+/* What to capture: the work that this function submits, called once; 0 is success. */
 typedef int cushim_graph_fn(struct cushim_stream *stream, void *cookie);
 
-/* What runs when a graph's keepings go back. */
+/* Called when the things that a graph keeps go back. */
 typedef void cushim_graph_attach_fn(void *cookie);
 
 struct cushim_graph_options {
@@ -104,7 +104,7 @@ CUSHIM_API enum cushim_status cushim_graph_begin(struct cushim_stream *s,
  * @return CUSHIM_OK | STATE (none was begun) | EMPTYGRAPH (nothing was captured) | CAPTURE (it was
  *         invalidated; or another thread must end it, and it goes on) | NOMEM | the driver's: the
  *         capture is over, pools and arenas are as before
- * Threads  any where the mode is RELAXED
+ * Threads  any if the mode is RELAXED
  * Owner    caller: cushim_graph_destroy
  * Source   Go StreamEndCapture
  */
@@ -113,7 +113,7 @@ CUSHIM_API enum cushim_status cushim_graph_end(struct cushim_stream *s, struct c
 /**
  * End a capture and drop what was captured.
  * @param s  the stream it began on
- * @return CUSHIM_OK (also where it was invalidated) | STATE (none was begun) | CAPTURE (another
+ * @return CUSHIM_OK (also if it was invalidated) | STATE (none was begun) | CAPTURE (another
  *         thread must end it) | the driver's: the capture is over
  * Threads  as cushim_graph_end
  */
@@ -141,7 +141,7 @@ CUSHIM_API enum cushim_status cushim_graph_capture(struct cushim_stream *s,
                                                    struct cushim_graphexec **x);
 
 /**
- * Tell whether a stream takes part in a capture, whoever began it.
+ * Check whether a stream takes part in a capture, whatever began it.
  * @param s  NULL: the legacy stream, which never does
  * @param v  out: 0 no, 1 yes, 2 in one that was invalidated
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT | the driver's
@@ -203,11 +203,11 @@ CUSHIM_API enum cushim_status cushim_graphexec_upload(struct cushim_graphexec *x
 /**
  * Give an executable graph the parameters of another graph of the same shape.
  * @param g    of the same context; from here on x keeps what g keeps, and what it kept before goes
- *             back once launches under way are over
+ *             back once running launches are over
  * @param why  out, may be NULL: number of CUgraphExecUpdateResult; 0: updated
  * @return CUSHIM_OK | UPDATE (shapes differ: x is as before) | BADHANDLE | BADDEVICE | the driver's
  * Threads  any
- * Stream   launches under way run as they were
+ * Stream   running launches do not change
  */
 CUSHIM_API enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x,
                                                       struct cushim_graph *g, int *why);
@@ -258,7 +258,7 @@ CUSHIM_API enum cushim_status cushim_graph_info(struct cushim_graph *g,
                                                 struct cushim_graph_info *info);
 
 /**
- * Tell what an executable graph keeps, and how often it was launched.
+ * Get what an executable graph keeps, and how often it was launched.
  * @param info  out; struct_size says how much of it is filled
  * @return CUSHIM_OK | ABI | BADHANDLE | the driver's
  * Threads  any
@@ -280,7 +280,7 @@ CUSHIM_API enum cushim_status cushim_graph_dot(struct cushim_graph *g, const cha
 /* --- the driver's own handles */
 
 /**
- * Give a handle of a graph that others made.
+ * Make a handle for a graph that others made.
  * @param cu  CUgraph or cudaGraph_t; stays its maker's, and alive as long as the handle is used
  * @param g   out
  * @return CUSHIM_OK | INVALID | NOMEM | NOSYM (a driver without user objects) | the driver's
@@ -290,7 +290,7 @@ CUSHIM_API enum cushim_status cushim_graph_dot(struct cushim_graph *g, const cha
 CUSHIM_API enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cushim_graph **g);
 
 /**
- * Tell the driver's handle of a graph.
+ * Get the driver's handle of a graph.
  * @param cu  out; valid while the graph lives
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT
  * Threads  any
@@ -298,7 +298,7 @@ CUSHIM_API enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cu
 CUSHIM_API enum cushim_status cushim_graph_handle(struct cushim_graph *g, struct CUgraph_st **cu);
 
 /**
- * Tell the driver's handle of an executable graph.
+ * Get the driver's handle of an executable graph.
  * @param cu  out; valid while it lives; launches through it are not counted
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT
  * Threads  any
@@ -309,7 +309,7 @@ CUSHIM_API enum cushim_status cushim_graphexec_handle(struct cushim_graphexec *x
 /* --- memory behind nodes */
 
 /**
- * Tell how much memory stands behind the allocation nodes of all graphs on a device.
+ * Get how much memory stands behind the allocation nodes of all graphs on a device.
  * @param dev       ordinal, -1: the calling thread's
  * @param used      out, may be NULL: bytes that graphs use; driver 580 counts what was freed until
  *                  the next trim

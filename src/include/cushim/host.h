@@ -2,7 +2,7 @@
  * Pinned host memory: allocated here, or the program's own and registered.
  *
  * Copies from and to it run beside the host and at full speed.  The conventions of cushim/memory.h
- * hold: the ledger is asked before the driver, 0 bytes are CUSHIM_OK without a driver call.
+ * hold: the ledger is asked before the driver, and 0 bytes are CUSHIM_OK without a driver call.
  */
 #ifndef CUSHIM_HOST_H
 #define CUSHIM_HOST_H
@@ -46,7 +46,7 @@ CUSHIM_API enum cushim_status cushim_host_alloc(struct cushim_context *ctx, size
 /**
  * Free pinned host memory.
  * @param p  as handed out; NULL is fine
- * @return CUSHIM_OK (also where its context is gone) | CUSHIM_UNKNOWNPTR | CUSHIM_DOUBLEFREE |
+ * @return CUSHIM_OK (also if its context is gone) | CUSHIM_UNKNOWNPTR | CUSHIM_DOUBLEFREE |
  *         CUSHIM_INVALID (memory of another kind) | CUSHIM_STATE (of a pool or mapper). After a
  *         failure it is still allocated
  * Threads  any
@@ -70,7 +70,7 @@ CUSHIM_API enum cushim_status cushim_host_register(struct cushim_context *ctx, v
 /**
  * Unpin memory of the program.
  * @param p  as registered; NULL is fine
- * @return CUSHIM_OK (also where its context is gone) | CUSHIM_UNKNOWNPTR (not registered, or not
+ * @return CUSHIM_OK (also if its context is gone) | CUSHIM_UNKNOWNPTR (not registered, or not
  *         any more) | CUSHIM_INVALID (memory of another kind) | CUSHIM_CAPTURE (a capture is open
  *         in its context). After a failure it is still pinned
  * Threads  any
@@ -79,7 +79,7 @@ CUSHIM_API enum cushim_status cushim_host_register(struct cushim_context *ctx, v
 CUSHIM_API enum cushim_status cushim_host_unregister(void *p);
 
 /**
- * Tell the device's address of mapped host memory.
+ * Get the device's address of mapped host memory.
  * @param p   inner addresses too
  * @param dp  0 after a failure
  * @return CUSHIM_OK | CUSHIM_INVALID (device memory, or host memory that is not mapped)

@@ -1,9 +1,10 @@
 /*
  * The library itself: whether there is CUDA, what failed last, and other libraries by path.
  *
- * The driver is loaded at the first use: $CUSHIM_LIBCUDA (an absolute path; neither the file nor
- * its folder writable by everybody), else libcuda.so.1.  Without CUDA every function that needs it
- * gives CUSHIM_NOCUDA.  In a child forked after the first use every function gives CUSHIM_NOCUDA.
+ * The first use loads the driver: $CUSHIM_LIBCUDA if it is set (an absolute path; neither the file
+ * nor its folder writable by everybody), otherwise libcuda.so.1.  Without CUDA every function that
+ * needs it gives CUSHIM_NOCUDA.  In a child forked after the first use every function gives
+ * CUSHIM_NOCUDA.
  */
 #ifndef CUSHIM_LIBRARY_H
 #define CUSHIM_LIBRARY_H
@@ -23,7 +24,7 @@ enum cushim_feature {
 };
 
 /**
- * Tell whether CUDA can be used: libcuda loads, cuInit succeeds and there is a device.
+ * Check whether CUDA can be used: libcuda loads, cuInit succeeds and there is a device.
  * @return 1 | 0, which is never an error and prints nothing; kept until cushim_load or
  *         cushim_unload
  * Threads  any
@@ -49,14 +50,14 @@ CUSHIM_API enum cushim_status cushim_load(const char *path);
 CUSHIM_API enum cushim_status cushim_unload(void);
 
 /**
- * Say why the driver could not be loaded: each name tried, with the loader's words.
- * @return "" where nothing failed; never NULL; valid for good
+ * Get the reason why the driver could not be loaded: each name tried, with the loader's words.
+ * @return "" if nothing failed; never NULL; valid for good
  * Threads  any
  */
 CUSHIM_API const char *cushim_load_error(void);
 
 /**
- * Tell whether the loaded driver has a feature.
+ * Check whether the loaded driver has a feature.
  * @param feature  of enum cushim_feature
  * @return 1 | 0, also for an unknown number and without CUDA
  * Threads  any
@@ -64,7 +65,7 @@ CUSHIM_API const char *cushim_load_error(void);
 CUSHIM_API int cushim_has(enum cushim_feature feature);
 
 /**
- * Tell which version of CUDA the driver is of.
+ * Get the driver's version of CUDA.
  * @param version  out: 1000 * major + 10 * minor
  * @return CUSHIM_OK | INVALID | NOCUDA
  * Threads  any
@@ -106,13 +107,13 @@ CUSHIM_API enum cushim_status cushim_dl_symbol(struct cushim_library *h, const c
  * Close a library.
  * @param h  NULL is fine
  * @return CUSHIM_OK | BADHANDLE
- * Threads  any; nobody may be inside the library
+ * Threads  any; no thread may be inside the library
  */
 CUSHIM_API enum cushim_status cushim_dl_close(struct cushim_library *h);
 
 /**
- * Open our library of kernels: $CUSHIM_KERNELS (absolute), else beside this library, else where it
- * was installed; never from the working folder or a search path.
+ * Open our library of kernels. It is looked for at $CUSHIM_KERNELS (absolute), then beside this
+ * library, then where it was installed; never in the working folder or on a search path.
  * @param dropin  1: libkernels.so, with the names of zerfoo; 0: libcushim-kernels.so.0
  * @param h       out
  * @return CUSHIM_OK | INVALID | NOTFOUND (the text has each place looked at) | NOFILE (the file
@@ -128,24 +129,24 @@ typedef void cushim_log_fn(void *cookie, int level, const char *line);
 
 /**
  * Receive the log.
- * @param fn      called from any thread, also at once; NULL: standard error again
- * @param cookie  handed to fn
- * @return CUSHIM_OK | NOMEM. The level is that of $CUSHIM_LOG, by default off; where it is not set,
- *         a receiver makes it info
- * Threads  any; a line under way may still reach the receiver before
+ * @param fn      called from any thread, also before this returns; NULL: standard error again
+ * @param cookie  passed to fn
+ * @return CUSHIM_OK | NOMEM. The level is that of $CUSHIM_LOG, by default off; if it is not set, a
+ *         receiver makes it info
+ * Threads  any; the previous receiver may still get a line under way
  */
 CUSHIM_API enum cushim_status cushim_log_set(cushim_log_fn *fn, void *cookie);
 
 /**
- * Say what failed last in this thread: `<what> failed: <NAME>: <text> (<details>)`.
+ * Get what failed last in this thread: `<what> failed: <NAME>: <text> (<details>)`.
  * @return never NULL, "" before a failure; valid until the thread's next failure, or its end
- * Threads  each its own; a success leaves it alone
+ * Threads  each its own; a success does not change it
  */
 CUSHIM_API const char *cushim_last_error(void);
 
 /**
- * Tell the CUresult of this thread's last failure.
- * @return 0 where this library refused, not the driver
+ * Get the CUresult of this thread's last failure.
+ * @return 0 if this library refused, not the driver
  * Threads  each its own
  */
 CUSHIM_API int cushim_last_cuda_code(void);

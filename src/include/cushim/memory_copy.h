@@ -1,12 +1,12 @@
 /*
  * Filling and copying memory: lines, rows and boxes, in one context and between two.
  *
- * The conventions of cushim/memory.h hold.  An address we handed out must be of the kind the call
- * says, the range must stay in its block (CUSHIM_INVALID), and device memory must belong to the
- * stream's context (CUSHIM_BADDEVICE); all this is found before anything is queued.  A function
- * without a stream works on the legacy stream and is refused with CUSHIM_CAPTURE while a capture is
- * known in the context, so that the capture stays valid; so is one on the legacy stream that the
- * driver would not allow beside it.
+ * The conventions of cushim/memory.h hold.  An address that we handed out must be of the kind that
+ * the call says, the range must stay in its block (CUSHIM_INVALID), and device memory must belong
+ * to the stream's context (CUSHIM_BADDEVICE).  All this is checked before anything is queued.  A
+ * function without a stream works on the legacy stream.  It is refused with CUSHIM_CAPTURE while a
+ * capture is known in the context, so that the capture stays valid; so is a call on the legacy
+ * stream that the driver would refuse then.
  */
 #ifndef CUSHIM_MEMORY_COPY_H
 #define CUSHIM_MEMORY_COPY_H
@@ -74,13 +74,13 @@ enum cushim_copy_kind {
     CUSHIM_COPY_H2D = 1,
     CUSHIM_COPY_D2H = 2,
     CUSHIM_COPY_D2D = 3,
-    CUSHIM_COPY_BY_ADDRESS = 4 /* each address tells by itself */
+    CUSHIM_COPY_BY_ADDRESS = 4 /* found by the addresses */
 };
 
 /**
- * Copy bytes, and wait until they are there.
+ * Copy bytes, and wait until they have arrived.
  * @param dst   a host address or a device address, as `kind` says; may not overlap src
- * @param kind  managed and mapped memory may stand on either side
+ * @param kind  managed and mapped memory may be on either side
  * @return CUSHIM_OK | CUSHIM_INVALID (a kind that the ledger contradicts, or beyond a block) |
  *         CUSHIM_BADDEVICE (two contexts: cushim_memory_copy_peer) | CUSHIM_CAPTURE
  * Errors   a fault of earlier work may show here
@@ -128,13 +128,13 @@ CUSHIM_API enum cushim_status cushim_memory_d2d_async(cushim_devptr dst, cushim_
                                                       size_t bytes, struct cushim_stream *s);
 
 /**
- * Copy device memory between contexts or devices, and wait until it is there.
+ * Copy device memory between contexts or devices, and wait until it has arrived.
  * @param dctx  of dst; NULL: the ledger's, else as in every call
  * @param sctx  of src; NULL: the same
  * @return CUSHIM_OK | CUSHIM_INVALID (host memory, or beyond a block) | CUSHIM_BADDEVICE (the
  *         ledger knows another context) | CUSHIM_CAPTURE (one is known in either context)
  * Threads  any
- * Stream   ordered behind all work of both contexts, and before their later work
+ * Stream   ordered after all work of both contexts, and before their later work
  */
 CUSHIM_API enum cushim_status cushim_memory_copy_peer(cushim_devptr dst,
                                                       struct cushim_context *dctx,
@@ -155,7 +155,7 @@ cushim_memory_copy_peer_async(cushim_devptr dst, struct cushim_context *dctx, cu
 /* --- copy rows and boxes */
 
 enum cushim_copy_place {
-    CUSHIM_PLACE_ANY = 0, /* the address tells by itself */
+    CUSHIM_PLACE_ANY = 0, /* found by the address */
     CUSHIM_PLACE_HOST = 1,
     CUSHIM_PLACE_DEVICE = 2
 };
@@ -168,11 +168,12 @@ enum cushim_copy_flag {
 struct cushim_copy_end {
     uint64_t address; /* of the block's first row */
     enum cushim_copy_place place;
-    int reserved;               /* 0 */
-    size_t pitch_bytes;         /* from row to row; 0: as wide as the copy and x_bytes */
-    size_t height;              /* 3D: rows from slice to slice; 0: those of the copy and y */
-    size_t x_bytes, y, z;       /* where the copy begins; z is 3D's */
-    struct cushim_context *ctx; /* 3D: whose memory it is; NULL: the ledger's, else the stream's */
+    int reserved;         /* 0 */
+    size_t pitch_bytes;   /* from row to row; 0: as wide as the copy and x_bytes */
+    size_t height;        /* 3D: rows from slice to slice; 0: those of the copy and y */
+    size_t x_bytes, y, z; /* of the first byte of the copy; z for 3D only */
+    struct cushim_context
+        *ctx; /* 3D: the context of the memory; NULL: the ledger's, else the stream's */
 };
 
 struct cushim_copy2d {
@@ -198,7 +199,7 @@ struct cushim_copy3d {
  *         contradicts) | CUSHIM_BADDEVICE | CUSHIM_CAPTURE (BLOCKING, and `s` takes part in one) |
  *         CUSHIM_ABI
  * Threads  any
- * Stream   queued on `s`, and waited for where BLOCKING; else capture-safe
+ * Stream   queued on `s`; BLOCKING waits for it; capture-safe if not BLOCKING
  * Owner    host buffers as in cushim_memory_copy_async
  */
 CUSHIM_API enum cushim_status cushim_memory_copy_2d(const struct cushim_copy2d *copy,

@@ -1,8 +1,8 @@
 /*
  * Modules: device code and its variables, loaded into a context.
  *
- * An image is a cubin, a fatbin or PTX.  What a compiler or linker says about a bad one is in the
- * error text, up to 32 KiB of it.  Functions belong to their module and end with it.
+ * An image is a cubin, a fatbin or PTX.  The error text has what a compiler or linker says about a
+ * bad one, up to 32 KiB.  Functions belong to their module and end with it.
  */
 #ifndef CUSHIM_MODULE_H
 #define CUSHIM_MODULE_H
@@ -32,8 +32,8 @@ CUSHIM_API void cushim_module_options_default(struct cushim_module_options *o);
 /**
  * Load an image.
  * @param ctx    NULL: the current context, else the primary one of the thread's device
- * @param image  may go when the call returns
- * @param bytes  of it; 0: a text is read to its NUL, a binary says its own size
+ * @param image  may be freed when the call returns
+ * @param bytes  its size; 0: a text is read to its NUL, a binary has its own size
  * @param opts   NULL: the defaults
  * @param m      out
  * @return CUSHIM_OK | INVALID | COMPILE (with the log) | NOBINARY | NOMEM | ABI | the driver's
@@ -75,11 +75,11 @@ struct cushim_link_input {
 };
 
 /**
- * Link images and load what comes out.
- * @param inputs  [n]; may go when the call returns
+ * Link images and load the result.
+ * @param inputs  [n]; may be freed when the call returns
  * @param n       at least 1
- * @return as cushim_module_load | COMPILE or NOTFOUND with the linker's log, which names a symbol
- *         that is missing
+ * @return as cushim_module_load | COMPILE or NOTFOUND with the linker's log, which names a missing
+ *         symbol
  * Threads  any
  * Owner    caller: cushim_module_unload
  * Source   PyCUDA DynamicModule
@@ -90,8 +90,8 @@ CUSHIM_API enum cushim_status cushim_module_link(struct cushim_context *ctx,
                                                  struct cushim_module **m);
 
 /**
- * Copy what compiler or linker had to say about an image that was good.
- * @param buf  [cap], out: NUL-terminated, "" if there was nothing
+ * Copy the compiler's or linker's messages about an image that was loaded.
+ * @param buf  [cap], out: NUL-terminated, "" if there were none
  * @return CUSHIM_OK | INVALID (too short; the text says what it needs) | BADHANDLE | DEADCONTEXT
  * Threads  any
  */
@@ -100,10 +100,10 @@ CUSHIM_API enum cushim_status cushim_module_log(struct cushim_module *m, char *b
 /**
  * Unload a module: its functions and variables are gone.
  * @param m  NULL is fine
- * @return CUSHIM_OK, also if the context is dead | BADHANDLE | CAPTURE (nothing unloaded) | what
- *         failed before, found while waiting
- * Threads  any; waits for the context's work. Graphs with kernels of it, and cushim_prepared that
- *          are left, keep the code until they go
+ * @return CUSHIM_OK, also if the context is dead | BADHANDLE | CAPTURE (nothing unloaded) | an
+ *         earlier failure, found while waiting
+ * Threads  any; waits for the context's work. Graphs with kernels of it, and prepared launches,
+ *          keep the code until they go
  */
 CUSHIM_API enum cushim_status cushim_module_unload(struct cushim_module *m);
 
