@@ -75,8 +75,7 @@ struct cushim_pool_stats {
     uint64_t asked_bytes;               /* of live blocks, as asked */
     uint64_t held_bytes;                /* got from the driver */
     uint64_t peak_bytes;                /* the most that was ever held */
-    uint64_t
-        damaged; /* blocks that were written after their free; counted only with CUSHIM_CHECK */
+    uint64_t damaged; /* blocks written after their free; counted only with CUSHIM_CHECK */
 };
 
 /* What cushim_pool_walk shows of a block. */
