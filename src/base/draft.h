@@ -14,8 +14,7 @@
 struct cushim_draft {
     const char *path; /* the caller's, which keeps it until the end */
     int fd;
-    bool
-        is_new; /* set it before the end: then an existing file stays, and the end returns EEXIST */
+    bool is_new; /* set it before the end: an existing file stays, and the end gives EEXIST */
     char beside[PATH_MAX]; /* "": written in place */
 };
 

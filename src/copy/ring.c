@@ -243,8 +243,7 @@ static bool start_thread(struct cushim_copy_ring *ring) {
     bool is_started = pthread_create(&thread, &attributes, work, ring) == 0;
     pthread_attr_destroy(&attributes);
     if (is_started)
-        pthread_setname_np(
-            thread, "cushim-copy"); /* the new thread waits for the lock, so it still exists */
+        pthread_setname_np(thread, "cushim-copy"); /* it exists: it waits for the lock */
     return is_started;
 }
 
