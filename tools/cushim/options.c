@@ -13,8 +13,8 @@ _Static_assert((int)SETTINGS_VARIABLE_BYTES == CUSHIM_OPTION_TEXT_BYTES &&
 
 #define TEXT CUSHIM_OPTION_TEXT_BYTES
 
-/* `name` with one character in place of another: options are spelled with hyphens, rows with
- * underscores.  Cut off where the text is full. */
+/* `name` with one character replaced by another: options have hyphens, rows underscores.  Cut if
+ * the text is full. */
 static const char *respell(const char *name, size_t name_bytes, char from, char to,
                            char text[static TEXT]) {
     size_t i = 0;
@@ -32,7 +32,7 @@ static const char *spell(const struct cushim_option_row *row, char text[static T
     return respell(row->name, strlen(row->name), '_', '-', text);
 }
 
-/* What an option means that is given without a value and is no BOOL, where on means that. */
+/* The meaning of an option without a value that is no BOOL. */
 static const struct {
     const char *name, *value;
 } bare_values[] = {{"stats", "stderr"}, {"check", "frees"}, {"sites", "512K"}};
@@ -56,7 +56,7 @@ static void tell_unknown(const char *name, size_t name_bytes, char *wrong, size_
 }
 
 bool settings_take(const char *argument, char *wrong, size_t wrong_bytes) {
-    const char *name = argument + 2; /* behind the two dashes */
+    const char *name = argument + 2; /* after the two dashes */
     size_t name_bytes = strcspn(name, "=");
     char text[TEXT];
     respell(name, name_bytes, '-', '_', text);
@@ -164,13 +164,13 @@ bool settings_are_told(void) {
     return scratch.log >= CUSHIM_LOG_INFO;
 }
 
-/* The values a row takes, in words. */
+/* The values that a row takes, in words. */
 static const char *values_of(const struct cushim_option_row *row) {
     switch (row->type) {
     case CUSHIM_OPTION_BOOL:
         return "on|off";
     case CUSHIM_OPTION_BYTES:
-        return strcmp(row->unit, "bytes") == 0 ? "SIZE" : "NUMBER"; /* of what the unit says */
+        return strcmp(row->unit, "bytes") == 0 ? "SIZE" : "NUMBER"; /* named after the unit */
     case CUSHIM_OPTION_AMOUNT:
         return "SIZE|SHARE%";
     case CUSHIM_OPTION_ENUM:
@@ -197,7 +197,7 @@ void settings_print_list(FILE *out) {
     }
 }
 
-/* A cell of a markdown table: its bars would end it. */
+/* A cell of a markdown table, with its bars escaped. */
 static void print_cell(FILE *out, const char *text) {
     for (; *text; text++) {
         if (*text == '|')

@@ -12,11 +12,11 @@ typedef void wait_end_fn(pid_t process, int status, void *context);
 
 /*
  * Start `argv` as a child and wait for its end; signals that others send are passed on.  Reports go
- * where `where` says (a value of CUSHIM_STATS); NULL: none is written.  `at_end`, unless it is
- * NULL, is called when the program ended.
+ * to `where` (a value of CUSHIM_STATS); NULL: none is written.  `at_end`, unless it is NULL, is
+ * called when the program ended.
  *
- * Ends this process as the program ended, by the same signal if it was one.  Returns where nothing
- * could be started; errno says why.
+ * Ends this process as the program ended, by the same signal if it was one.  Returns only if
+ * nothing could be started; errno has the reason.
  */
 void wait_for(char **argv, const char *where, wait_end_fn *at_end, void *context);
 
