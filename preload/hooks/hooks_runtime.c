@@ -1,7 +1,7 @@
 /*
- * The runtime's entry points (interposition.md C8): for programs on a shared libcudart they answer
- * what takes no driver call, and leave all else to the runtime's own function, which makes the
- * context and sets the last error and comes back through the driver's.  Everything works without
+ * The runtime's entry points (interposition.md C8).  For programs with a shared libcudart they
+ * answer calls that need no driver call.  All others go to the runtime's own function, which makes
+ * the context, sets the last error and comes back through the driver's.  Everything works without
  * this file; it saves the wrapper.
  */
 #include "cuda/patchable.h"
@@ -14,7 +14,7 @@
 
 /*
  * Before 12.0 a new device's context becomes current later than cudaSetDevice returns, so "the
- * current context" is not the runtime's: nothing is answered here then.
+ * current context" is not the runtime's, and nothing is answered here.
  */
 static bool is_new_enough(struct cushim_cudart *cudart) {
     int version = 0;
@@ -30,8 +30,8 @@ static void note_answered(const void *caller) {
 }
 
 /*
- * Natively the runtime's function calls the driver's.  Who has patched that one (cuda/patchable.h)
- * is to be called as natively: nothing is answered here then.
+ * The runtime's function would call the driver's.  If another library has patched that one
+ * (cuda/patchable.h), it has to be called, so nothing is answered here.
  */
 CUSHIM_PATCHABLE_ELSEWHERE(cuMemAlloc_v2)
 CUSHIM_PATCHABLE_ELSEWHERE(cuMemAllocManaged)
@@ -39,8 +39,8 @@ CUSHIM_PATCHABLE_ELSEWHERE(cuMemHostAlloc)
 CUSHIM_PATCHABLE_ELSEWHERE(cuMemFree_v2)
 CUSHIM_PATCHABLE_ELSEWHERE(cuMemFreeHost)
 
-/* The driver's table where these may answer by themselves, in place of a driver's function that
- * begins with `first`; else NULL. */
+/* The driver's table if these may answer by themselves, instead of a driver's function that begins
+ * with `first`; otherwise NULL. */
 static struct cushim_cuda *shortcut(struct cushim_cudart *cudart, const atomic_uint *first,
                                     const void *caller) {
     if (cushim_is_patched(first) || !cushim_process_is_on())
@@ -59,7 +59,7 @@ static inline void count(enum cushim_cuda_symbol symbol) {
         cushim_process_count(symbol);
 }
 
-/* Around a call of the runtime's own function: the call is counted already. */
+/* Around a call of the runtime's own function, because the call is counted already. */
 static void inside_enter(void) {
     cushim_thread_enter(&cushim_thread.runtime_depth);
 }
@@ -69,7 +69,7 @@ static cudaError_t inside_leave(cudaError_t error) {
     return error;
 }
 
-/* How a runtime hook begins: `cudart` is the table and has the function, or there is no runtime
+/* The begin of a runtime hook: `cudart` is the table and has the function, or there is no runtime
  * (B17). */
 #define ENTER(abi, caller)                                                                         \
     struct cushim_cudart *cudart = cushim_runtime(caller);                                         \
@@ -77,7 +77,7 @@ static cudaError_t inside_leave(cudaError_t error) {
         return cudaErrorInitializationError;                                                       \
     count(CUSHIM_SYMBOL_##abi);
 
-/* The slow paths apart, so that the fast path's frame has no space for what they need. */
+/* The slow paths are separate functions, so that the fast path's frame has no space for them. */
 #define APART static cudaError_t __attribute__((noinline))
 
 APART malloc_at_length(void **address, size_t n_bytes, const void *caller) {
@@ -105,7 +105,7 @@ CUSHIM_EXPORT cudaError_t cudaMalloc(void **address, size_t n_bytes) {
     return cudaSuccess;
 }
 
-/* Without a context the runtime's own function would make one current: let it. */
+/* Without a context the runtime's own function would make one current, so leave it to that. */
 static inline bool free_at_once(void *address, const atomic_uint *first,
                                 enum cushim_mem_free_entry entry, enum cushim_cuda_symbol symbol,
                                 const void *caller) {
@@ -160,11 +160,11 @@ CUSHIM_EXPORT cudaError_t cudaMallocManaged(void **address, size_t n_bytes, unsi
 }
 
 /*
- * Which flags the runtime gives the driver for those that it is given is its own affair: learnt at
- * the first call, that of cudaMallocHost in the last place.
+ * The runtime may translate flags before it gives them to the driver.  The translation is learnt at
+ * the first call with each flag; the last place is for cudaMallocHost.
  */
 enum { N_PINNED_FLAGS = 8, NO_PINNED_FLAGS = -1 };
-static atomic_int learnt_flags[N_PINNED_FLAGS + 1]; /* plus 1; 0: not yet */
+static atomic_int learnt_flags[N_PINNED_FLAGS + 1]; /* plus 1; 0: not learnt yet */
 
 static bool pinned_hit(struct cushim_cuda *cuda, void **address, size_t n_bytes, unsigned place) {
     int learnt = atomic_load_explicit(&learnt_flags[place], memory_order_relaxed);

@@ -10,7 +10,7 @@
 #include "preload/state/process.h"
 
 void cushim_own_read(struct cushim_report *own) {
-    static char text[32]; /* written at the end of the process alone */
+    static char text[32]; /* written only at the end of the process */
     *own = (struct cushim_report){.put_json = cushim_own_json};
     atomic_store(&cushim_page.n_unchecked, cushim_mem_stats_read(&cushim_check.n_unchecked));
     cushim_page_copy(&own->page, &cushim_page);
