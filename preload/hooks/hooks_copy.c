@@ -1,6 +1,6 @@
 /*
  * Hooks of copies of one run of bytes, with their per-thread variants (interposition.md C9, C10).
- * Each describes its ends; preload/entry/copy.c checks and counts.
+ * Each describes its ends; preload/entry/copy_check.c checks and counts.
  */
 #include "cuda/table.h"
 #include "preload/entry/copy_stage.h"

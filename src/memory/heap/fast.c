@@ -91,7 +91,7 @@ static inline bool find(struct cushim_mem_blocks *blocks, uint64_t address,
 
 /*
  * The cache being taken: the block goes there, if there is room and no fence is due.  LIVE ->
- * DEFERRED as in release.c: of several threads that free it one gets it, and the epoch is read
+ * DEFERRED as in free.c: of several threads that free it one gets it, and the epoch is read
  * behind that exchange.  Where a fence was made since the look, the block is counted for the epoch
  * before.
  */

@@ -114,7 +114,7 @@ CUresult cushim_mem_heap_end_waited(struct cushim_mem_heap *heap,
                                     size_t asked_bytes, CUresult answer);
 
 /* The first half of a release: LIVE -> DEFERRED, no more.  CUSHIM_OK | CUSHIM_DOUBLEFREE |
- * CUSHIM_STATE (the heap is not open, or its context is damaged).  See hold.h. */
+ * CUSHIM_STATE (the heap is not open, or its context is damaged).  See graph_resources.h. */
 enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *heap,
                                          const struct cushim_mem_lookup *lookup);
 
