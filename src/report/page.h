@@ -50,7 +50,7 @@ enum cushim_host_memory {
     REASON(KERNEL, kernel, "the kernel is older than Linux 5.14, or a sandbox's")                  \
     REASON(SHAPE, shape, "its rows are too short")                                                 \
     REASON(PLACE, place, "not between pageable memory and the current device")                     \
-    REASON(STREAM, stream, "its stream was busy, and the driver need not wait for it")             \
+    REASON(STREAM, stream, "its stream was busy, and the driver need not wait")                    \
     REASON(WAIT, wait, "its stream had an error, or could not be waited for")                      \
     REASON(RING, ring, "no pinned memory or no stream was to be had")                              \
     REASON(HOST, host, "part of the host memory was missing")                                      \
