@@ -36,7 +36,7 @@ const struct cushim_report *cushim_own_report(void) {
 void cushim_own_tell(void) {
     const struct cushim_report *report = cushim_own_report();
     log_info("engine",
-             "ended; requests of device memory: %lu, without a driver call: %lu, around us: %lu",
+             "ended; requests of device memory: %lu, without a driver call: %lu, bypassed: %lu",
              (unsigned long)cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests),
              (unsigned long)cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_hits),
              (unsigned long)cushim_mem_stats_read(&report->page.n_bypassed));

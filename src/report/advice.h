@@ -15,7 +15,7 @@ struct cushim_advice {
     } evidence[CUSHIM_ADVICE_EVIDENCE];
 };
 
-/* Returns the number of advices, the most useful ones first. */
+/* Returns the number of pieces of advice, the most useful first. */
 unsigned cushim_advice_give(const struct cushim_report *report,
                             struct cushim_advice advice[CUSHIM_ADVICE_MOST]);
 

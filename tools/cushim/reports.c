@@ -131,7 +131,7 @@ static bool show_file(const char *path, reports_show_fn *show, void *context) {
     if (!json && errno)
         complain("%s: %s", path, strerror(errno));
     else if (!is_report)
-        complain("%s is no report of cushim", path);
+        complain("%s is not a report of cushim", path);
     json_object_put(json);
     return is_report;
 }

@@ -129,7 +129,7 @@ static bool are_comparable(const struct request *request) {
         }
     }
     if (!has_any)
-        complain("no device in either of the two");
+        complain("neither run has a device");
     return has_any;
 }
 

@@ -224,8 +224,8 @@ static int plan_log(struct request *request) {
         return EXIT_WRONG;
     }
     if (log.n_wrong)
-        complain("%s: %" PRIu64 " line%s no request and no free of RMM, and passed over",
-                 request->path, log.n_wrong, log.n_wrong == 1 ? " is" : "s are");
+        complain("%s: %" PRIu64 " line%s no request and no free of RMM, and skipped", request->path,
+                 log.n_wrong, log.n_wrong == 1 ? " is" : "s are");
     int code = plan_path(request, log.path);
     rmm_log_end(&log);
     return code;

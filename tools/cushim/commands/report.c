@@ -208,7 +208,7 @@ int report_main(int argc, char **argv) {
         return EXIT_WRONG;
     }
     if (request.format && request.format->put && !request.format->between && files.n > 1) {
-        complain("%s has %zu processes, and --format=%s one at a time: name one of its files",
+        complain("%s has %zu processes, but --format=%s takes one at a time: name one of its files",
                  request.path, files.n, request.format->name);
         recording_files_free(&files);
         return EXIT_WRONG;

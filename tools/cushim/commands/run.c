@@ -79,7 +79,7 @@ static void warn_where_cut_off(const char *library) {
     const char *hook = probe_other_hook();
     if (hook && probe_is_cut_off(library))
         complain(
-            "%s answers dlsym past us: what finds the CUDA driver by dlsym runs without cushim; "
+            "%s answers dlsym before cushim: look-ups of the CUDA driver by dlsym bypass cushim; "
             "put %s ahead of it in LD_PRELOAD",
             hook, library);
 }

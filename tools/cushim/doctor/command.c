@@ -264,7 +264,7 @@ static void tell_of_hooks(struct report *report, const char *library) {
     if (!hook)
         return;
     if (probe_is_cut_off(library)) {
-        report_add(report, REPORT_WRONG, "hook", "%s answers dlsym past us", hook);
+        report_add(report, REPORT_WRONG, "hook", "%s answers dlsym before cushim", hook);
         report_remedy(report, "put %s ahead of it in LD_PRELOAD", library);
     } else {
         report_add(report, REPORT_NOTE, "hook", "%s answers dlsym, too, and leads to us", hook);
