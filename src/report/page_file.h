@@ -55,7 +55,7 @@ static inline size_t cushim_page_file_bytes(const struct cushim_page *page) {
  */
 int cushim_page_folder_open(bool is_made);
 
-/* The folder that was tried last, for messages about why it was refused. */
+/* The folder that was tried last, for a message about its refusal. */
 const char *cushim_page_folder_path(char path[PATH_MAX]);
 
 /* Open a folder that may be another user's, to read pages in it; only its owner can make files
