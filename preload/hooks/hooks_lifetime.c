@@ -98,7 +98,7 @@ CUSHIM_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc des
     CUSHIM_ENTER(cuGreenCtxCreate)
     CUcontext context;
     CUresult answer = cuda->cuGreenCtxCreate(green, descriptor, device, flags);
-    /* done before it has streams, because later calls with these find this context */
+    /* done before it has streams, because a query of their context gives this one */
     if (answer == CUDA_SUCCESS && cushim_process_is_on() && cuda->cuCtxFromGreenCtx &&
         cuda->cuCtxFromGreenCtx(&context, *green) == CUDA_SUCCESS)
         cushim_contexts_note_green(cuda, context);

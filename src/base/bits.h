@@ -1,5 +1,4 @@
-/* Whole-number helpers: rounding, powers of two, a hash.  All of them report or saturate an
- * overflow. */
+/* Whole-number helpers: rounding, powers of two, a hash.  None of them overflows silently. */
 #ifndef CUSHIM_BASE_BITS_H
 #define CUSHIM_BASE_BITS_H
 

@@ -197,7 +197,7 @@ static bool is_counted(const struct cushim_trace_account *account, unsigned devi
     return account->devices >> device & account->kinds >> kind & 1;
 }
 
-/* Whether the thread's last free counts for its site: 1 adds it, -1 takes it off. */
+/* Count the thread's last free for its site (n is 1), or take it off again (n is -1). */
 static void count_freed(const struct cushim_trace_account *account, const struct thread *thread,
                         uint64_t n) {
     struct cushim_trace_site *site = thread->freed.site;

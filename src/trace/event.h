@@ -22,7 +22,7 @@ enum {
     CUSHIM_TRACE_VERSION = 2,
     CUSHIM_TRACE_HEAD_BYTES = 4096,
     CUSHIM_TRACE_CHUNK_HEAD_BYTES = 64,
-    CUSHIM_TRACE_LEAST_CHUNK_BYTES = 16 << 10, /* all chunks have a power of two of this */
+    CUSHIM_TRACE_LEAST_CHUNK_BYTES = 16 << 10, /* a chunk has this times a power of two */
     CUSHIM_TRACE_MOST_CHUNK_BYTES = 256 << 10,
     CUSHIM_TRACE_FRAMES = 24,
     CUSHIM_TRACE_TEXT_BYTES = 1024, /* of a path or a name, with the final 0 */

@@ -33,7 +33,7 @@ static void pass_on(int number, siginfo_t *about, void *unused) {
 static const int passed_on[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM};
 enum { N_PASSED_ON = sizeof passed_on / sizeof *passed_on };
 
-/* The program's inherited action, and ours while we wait. */
+/* The signal actions and the mask that this process inherited; the program gets them back. */
 static struct sigaction inherited[N_PASSED_ON], interrupt, quit;
 static sigset_t blocked;
 

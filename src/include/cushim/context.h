@@ -26,7 +26,7 @@ enum cushim_context_flag {
 };
 
 /**
- * Create an own context on a device.
+ * Create a new context on a device.
  * @param dev    ordinal, -1: the calling thread's
  * @param flags  of enum cushim_context_flag; 0: automatic
  * @param ctx    out

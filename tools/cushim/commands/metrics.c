@@ -226,7 +226,7 @@ struct request {
     unsigned every_seconds; /* 0: once */
 };
 
-/* Other users read it, so it does not get our rights. */
+/* Other users read the file, so it is readable by all. */
 static int write_file(const char *path, const struct rows *rows) {
     struct cushim_draft draft;
     int error = cushim_draft_begin(&draft, path);
