@@ -38,7 +38,7 @@ bool launch_find(char path[PATH_MAX], char wrong[LAUNCH_WRONG_BYTES]);
  */
 char *launch_merge(const char *now, const char *library);
 
-/* Put `library` into this process` LD_PRELOAD, for the next program that it executes.  False with
+/* Put `library` into this process's LD_PRELOAD, for the next program that it executes.  False with
  * errno. */
 bool launch_set(const char *library);
 

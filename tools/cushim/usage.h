@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Exit codes.  `run` otherwise exits with the program`s own; 125 to 127 mean the same as for
+/* Exit codes.  `run` otherwise exits with the program's own; 125 to 127 mean the same as for
  * env(1). */
 enum {
     EXIT_WELL = 0,

@@ -143,7 +143,7 @@ CUresult sim_enter(unsigned symbol) {
 
 CUresult sim_leave(CUresult result) {
     if (result == CUDA_ERROR_NOT_READY && fail_in)
-        fail_in++; /* the number of queries in vain is chance, so the next call is the n-th */
+        fail_in++; /* do not count this query: how many come is chance */
     pthread_mutex_unlock(&sim_lock);
     return result;
 }
