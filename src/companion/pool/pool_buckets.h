@@ -50,7 +50,8 @@ static inline size_t cushim_pool_round(const struct cushim_pool_options *options
 
 struct cushim_pool_block;
 
-/* Idle blocks of a bucket, the newest first, by utlist.h; a hit and a free write its first line. */
+/* Idle blocks of a bucket, the newest first, by <utlist.h>; a hit and a free write its first line.
+ */
 struct cushim_pool_bucket {
     _Alignas(64) size_t bucket_bytes; /* 0: the loose one's, of any */
     size_t n;
@@ -61,7 +62,7 @@ struct cushim_pool_bucket {
 
 /* All zero is empty. */
 struct cushim_pool_buckets {
-    struct cushim_pool_bucket *table; /* by uthash.h */
+    struct cushim_pool_bucket *table; /* by <uthash.h> */
     unsigned n_made;                  /* since those that were empty went */
     struct cushim_pool_bucket loose;  /* of all buckets, for want of host memory */
 };
