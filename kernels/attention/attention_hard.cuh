@@ -2,9 +2,10 @@
  * What a warp does on fp32 units with a tile that matrix units cannot: infinities, NaN, magnitudes
  * too far apart.
  *
- * Scores, weights and output lie in registers as the matrix unit has them (device/mma.cuh, D): of
- * 16 rows and tiles of 8 columns a thread has rows lane / 4 and 8 below, columns 2 (lane % 4) and
- * the next.  Keys and values are floats in shared memory, DIM to a row.
+ * Scores, weights and output lie in registers as the matrix unit has them
+ * (kernels/device/arch/mma.cuh, D): of 16 rows and tiles of 8 columns a thread has rows lane / 4
+ * and 8 below, columns 2 (lane % 4) and the next.  Keys and values are floats in shared memory, DIM
+ * to a row.
  */
 #ifndef CUSHIM_KERNELS_ATTENTION_HARD_CUH
 #define CUSHIM_KERNELS_ATTENTION_HARD_CUH

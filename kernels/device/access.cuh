@@ -4,9 +4,9 @@
  *
  * load() is for what is read once and may be the output's own memory, load_kept() for what other
  * rows read, too (weights, tables).  That is not __ldg(), which wants memory that nobody writes as
- * long as the kernel runs: launched dependent (device/order.cuh), it runs beside the one ahead of
- * it, which may be writing the table.  A W above 1 wants addresses that are multiples of W
- * elements.
+ * long as the kernel runs: launched dependent (kernels/device/arch/dependent_launch.cuh), it runs
+ * beside the one ahead of it, which may be writing the table.  A W above 1 wants addresses that are
+ * multiples of W elements.
  */
 #ifndef CUSHIM_KERNELS_ACCESS_CUH
 #define CUSHIM_KERNELS_ACCESS_CUH

@@ -1,9 +1,9 @@
 /*
  * Hooks of the memory that heaps serve, of driver and runtime: the fast path, and what it declines.
  *
- * The driver's pair serves, or forwards.  The runtime's entry points (interposition.md C8) are for
- * programs on a shared libcudart: they answer what takes no driver call, and leave all else to the
- * runtime's own function, which makes the context and sets the last error and comes back through
+ * The driver's pair serves or forwards.  The runtime's entry points (interposition.md C8) are for
+ * programs with a shared libcudart: they answer calls that need no driver call.  All others go to
+ * the runtime's own function, which makes the context, sets the last error and comes back through
  * the driver's.  Everything works without them; they save the wrapper.
  */
 #include "cuda/patchable.h"
@@ -104,7 +104,7 @@ CUSHIM_EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
 
 /*
  * Before 12.0 a new device's context becomes current later than cudaSetDevice returns, so "the
- * current context" is not the runtime's: nothing is answered here then.
+ * current context" is not the runtime's, and nothing is answered here.
  */
 static bool is_new_enough(struct cushim_cudart *cudart) {
     int version = 0;
@@ -120,8 +120,8 @@ static void note_answered(const void *caller) {
 }
 
 /*
- * Natively the runtime's function calls the driver's.  Who has patched that one (cuda/patchable.h)
- * is to be called as natively: nothing is answered here then.
+ * The runtime's function would call the driver's.  If another library has patched that one
+ * (cuda/patchable.h), it has to be called, so nothing is answered here.
  */
 CUSHIM_PATCHABLE_ELSEWHERE(cuMemAlloc_v2)
 CUSHIM_PATCHABLE_ELSEWHERE(cuMemAllocManaged)
@@ -129,13 +129,13 @@ CUSHIM_PATCHABLE_ELSEWHERE(cuMemHostAlloc)
 CUSHIM_PATCHABLE_ELSEWHERE(cuMemFree_v2)
 CUSHIM_PATCHABLE_ELSEWHERE(cuMemFreeHost)
 
-/* Does it begin with another's instruction? */
+/* Does it begin with another library's instruction? */
 static inline bool is_patched(const atomic_uint *first) {
     return atomic_load_explicit(first, memory_order_relaxed) != CUSHIM_PATCHABLE_FIRST;
 }
 
-/* The driver's table where these may answer by themselves, in place of a driver's function that
- * begins with `first`; else NULL. */
+/* The driver's table if these may answer by themselves, instead of a driver's function that begins
+ * with `first`; otherwise NULL. */
 static struct cushim_cuda *shortcut(struct cushim_cudart *cudart, const atomic_uint *first,
                                     const void *caller) {
     if (is_patched(first) || !cushim_process_is_on())
@@ -167,7 +167,7 @@ static cudaError_t inside_leave(cudaError_t error) {
     return error;
 }
 
-/* How a runtime hook begins: `cudart` is the table and has the function, or there is no runtime
+/* The begin of a runtime hook: `cudart` is the table and has the function, or there is no runtime
  * (B17). */
 #define ENTER(abi, caller)                                                                         \
     struct cushim_cudart *cudart = cushim_runtime(caller);                                         \
@@ -201,7 +201,7 @@ CUSHIM_EXPORT cudaError_t cudaMalloc(void **address, size_t n_bytes) {
     return cudaSuccess;
 }
 
-/* Without a context the runtime's own function would make one current: let it. */
+/* Without a context the runtime's own function would make one current, so leave it to that. */
 static inline bool free_at_once(void *address, const atomic_uint *first,
                                 enum cushim_mem_free_entry entry, enum cushim_cuda_symbol symbol,
                                 const void *caller) {
@@ -259,11 +259,11 @@ CUSHIM_EXPORT cudaError_t cudaMallocManaged(void **address, size_t n_bytes, unsi
 }
 
 /*
- * Which flags the runtime gives the driver for those that it is given is its own affair: learnt at
- * the first call, that of cudaMallocHost in the last place.
+ * The runtime may translate flags before it gives them to the driver.  The translation is learnt at
+ * the first call with each flag; the last place is for cudaMallocHost.
  */
 enum { N_PINNED_FLAGS = 8, NO_PINNED_FLAGS = -1 };
-static atomic_int learnt_flags[N_PINNED_FLAGS + 1]; /* plus 1; 0: not yet */
+static atomic_int learnt_flags[N_PINNED_FLAGS + 1]; /* plus 1; 0: not learnt yet */
 
 static inline bool pinned_hit(struct cushim_cuda *cuda, void **address, size_t n_bytes,
                               unsigned place, struct cushim_mem_request *request) {

@@ -1,11 +1,12 @@
 /*
  * Hooks of copies of one run of bytes, with their per-thread variants (interposition.md C9, C10).
- * Each describes its ends and leaves judging and counting to copy.c.
+ * Each describes its ends; preload/entry/copy_check.c checks and counts.
  */
 #include "cuda/table.h"
 #include "preload/entry/copy_stage.h"
 
-/* The rest of a hook of one run of bytes; the last in parentheses are the driver's arguments. */
+/* The rest of a hook for one run of bytes; the last argument, in parentheses, has the driver's
+ * arguments. */
 #define LINE(abi, direction, to, from, n_bytes, stream, is_async, arguments)                       \
     if (cushim_copy_is_plain(to, from, n_bytes, is_async))                                         \
         return is_async ? cuda->abi arguments : cushim_copy_end_synchronous(cuda->abi arguments);  \

@@ -1,6 +1,6 @@
 /*
  * Hooks of copies from and to arrays, in runs of bytes, with their per-thread variants.  An array
- * is the driver's own: its end is never judged, the other one is.
+ * is the driver's own, so only the other end is checked.
  */
 #include "cuda/table.h"
 #include "preload/entry/copy_check.h"

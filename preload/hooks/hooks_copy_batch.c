@@ -1,6 +1,7 @@
 /*
  * Hooks of batches of copies, in the forms of CUDA 12.8 and 13.0, with their per-thread variants.
- * One copy that leaves its block refuses the batch before any of it was queued, as native does.
+ * If one copy leaves its block, the batch is refused before any of it is queued, as the driver
+ * does.
  */
 #include "cuda/table.h"
 #include "preload/entry/copy_stage.h"
@@ -44,7 +45,7 @@ static bool has_plain_attributes(const CUmemcpyAttributes *attributes, const siz
            attributes->dstLocHint.type == CU_MEM_LOCATION_TYPE_INVALID;
 }
 
-/* A NULL list is the driver's to judge. */
+/* The driver judges a NULL list. */
 static struct cushim_copy_batch batch_of(const struct lines *lines, size_t n,
                                          const CUmemcpyAttributes *attributes,
                                          const size_t *indices, size_t n_attributes,
@@ -124,8 +125,7 @@ CUSHIM_EXPORT CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *to, CUdeviceptr *
 
 /* ---- boxes ---- */
 
-/* An array's element size is the driver's to know: a box that meets one is judged by the driver
- * alone. */
+/* Only the driver knows the size of an array's elements, so it judges boxes with one. */
 static bool is_linear(const CUDA_MEMCPY3D_BATCH_OP *op) {
     return op->src.type == CU_MEMCPY_OPERAND_TYPE_POINTER &&
            op->dst.type == CU_MEMCPY_OPERAND_TYPE_POINTER;

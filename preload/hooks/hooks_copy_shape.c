@@ -1,6 +1,6 @@
 /*
- * Hooks of copies of rows and boxes, with their per-thread variants.  An end's span runs from the
- * first byte touched to the last: native, too, judges no more than whether that stays inside the
+ * Hooks of copies of rows and boxes, with their per-thread variants.  The span of an end goes from
+ * the first byte touched to the last; the driver, too, only checks whether that stays inside the
  * allocation.
  */
 #include "cuda/table.h"
@@ -32,8 +32,8 @@ static struct cushim_end place(const struct shape_end *end, size_t width_bytes, 
 }
 
 /*
- * May somebody else than the driver move these rows?  Where lengths are told they hold what is
- * copied, and nothing wraps.
+ * May code other than the driver move these rows?  Only if given lengths hold what is copied, and
+ * nothing wraps.
  */
 static bool is_whole(const struct shape_end *end, const struct cushim_copy_rows *rows) {
     size_t n_bytes, rows_per_slice = end->rows_per_slice ? end->rows_per_slice : rows->height;
@@ -77,7 +77,7 @@ static void describe(const struct shape_end *to, const struct shape_end *from, s
         copy->direction = is_host(to) ? CUSHIM_DEVICE_TO_HOST : CUSHIM_DEVICE_TO_DEVICE;
 }
 
-/* The describers: false where there is no shape to read, which is the driver's to judge. */
+/* The describers: false if there is no shape to read, which the driver judges. */
 static bool describe_2d(const CUDA_MEMCPY2D *shape, CUstream stream, bool is_async,
                         struct cushim_copy *copy) {
     if (!shape)
@@ -96,7 +96,7 @@ static bool describe_2d(const CUDA_MEMCPY2D *shape, CUstream stream, bool is_asy
     return true;
 }
 
-/* The two kinds of box differ in what stands between these fields. */
+/* The two kinds of box differ in the fields between these. */
 #define TO_OF(shape)                                                                               \
     {                                                                                              \
         (shape)->dstMemoryType, (shape)->dstHost, (shape)->dstDevice, (shape)->dstXInBytes,        \

@@ -1,9 +1,9 @@
 /*
  * Hooks of nodes that copy, set, or write and wait for words: made by hand, or given other
- * parameters (interposition.md C10).  They are judged where they are described, as natively; what a
- * graph does with memory that is freed later nobody sees.
+ * parameters (interposition.md C10).  They are checked when they are described, as the driver does.
+ * Nothing sees what a graph does with memory that is freed later.
  *
- * The calls for nodes of any type serve host nodes, too (C11; preload/hooks/hooks_host_node.c).
+ * The calls for nodes of any type also serve host nodes (C11; preload/hooks/hooks_host_node.c).
  */
 #include "cuda/table.h"
 #include "preload/entry/copy_check.h"
@@ -55,7 +55,7 @@ static bool admits(const CUgraphNodeParams *params) {
         return admits_set(set->dst, set->pitch, set->elementSize, set->width, set->height);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return admits_words(params->memOp.paramArray, params->memOp.count);
-    default: /* no address, or one that the driver judges, batched copies among them */
+    default: /* no address, or one that the driver judges, as in batched copies */
         return true;
     }
 }
@@ -145,7 +145,7 @@ CUSHIM_EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(
 
 /* ---- nodes of any type; what the driver writes into the parameters is the program's ---- */
 
-/* What to hand to the driver: `ours` for a host node (C11), else what the program gave. */
+/* The parameters for the driver: `ours` for a host node (C11), otherwise the program's. */
 static CUgraphNodeParams *wrap(CUgraphNodeParams *params, CUgraphNodeParams *ours) {
     if (!params || params->type != CU_GRAPH_NODE_TYPE_HOST || !cushim_process_is_on())
         return params;

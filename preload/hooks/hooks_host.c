@@ -1,6 +1,6 @@
 /*
- * Hooks of managed and pinned memory, served from heaps (docs/internals/memory-engine.md,
- * "Managed and pinned memory"), and of hints about managed memory, which keep a block out of them.
+ * Hooks of managed and pinned memory, served from heaps (docs/internals/memory-engine.md, "Managed
+ * and pinned memory"), and of hints about managed memory, which keep a block out of them.
  */
 #include "cuda/patchable.h"
 #include "cuda/table.h"
@@ -64,7 +64,7 @@ CUSHIM_EXPORT CUresult cuMemHostAlloc(void **address, size_t n_bytes, unsigned f
     return note_pinned(cuda, answer, address, n_bytes);
 }
 
-/* The same memory as cuMemHostAlloc gives without flags (measured). */
+/* The same memory as from cuMemHostAlloc without flags (measured). */
 CUSHIM_PATCHABLE(cuMemAllocHost_v2)
 CUSHIM_EXPORT CUresult cuMemAllocHost_v2(void **address, size_t n_bytes) {
     CUSHIM_ENTER(cuMemAllocHost_v2)
@@ -84,7 +84,8 @@ CUSHIM_EXPORT CUresult cuMemFreeHost(void *address) {
     return cushim_entry_free(cuda, (CUdeviceptr)(uintptr_t)address, CUSHIM_FREE_HOST);
 }
 
-/* ---- hints: natively refused where no block is live, and an allocation's own elsewhere ---- */
+/* ---- hints: refused if no block is live there, as by the driver; for memory of others forwarded
+ * ---- */
 
 /* All of a batch; n is the program's. */
 static bool note_hints(const CUdeviceptr *addresses, const size_t *sizes, size_t n) {
@@ -202,8 +203,8 @@ CUSHIM_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(
         addresses, sizes, n, locations, location_indices, n_locations, flags, stream);
 }
 
-/* Natively the length is 0 or the whole allocation's, which is the segment's here and holds the
- * block alone: 0 says so. */
+/* The driver takes length 0 or the whole allocation's.  The allocation is our segment, which
+ * contains only this block, so 0 means the block. */
 static size_t attached_bytes(CUdeviceptr address, size_t n_bytes) {
     struct cushim_mem_lookup lookup;
     bool is_whole = cushim_sight(address, n_bytes, &lookup) == CUSHIM_SIGHT_BLOCK &&

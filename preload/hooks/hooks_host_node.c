@@ -1,7 +1,6 @@
 /*
- * Hooks of host nodes: the driver is handed thunks, the program sees its own functions
- * (interposition.md C11).  What the driver shows is translated whoever made the node: a capture, or
- * these.
+ * Hooks of host nodes: the driver gets thunks, the program sees its own functions (interposition.md
+ * C11).  What the driver shows is translated, whether a capture or these calls made the node.
  */
 #include "cuda/table.h"
 #include "preload/state/process.h"

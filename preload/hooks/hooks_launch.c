@@ -1,5 +1,6 @@
-/* Hooks of kernel launches (interposition.md C14): noted, since what a kernel prints comes out with
- * a free. By far the most frequent calls of most programs: nothing else is done here. */
+/* Hooks of kernel launches (interposition.md C14).  They are noted, because a free has to bring out
+ * what a kernel prints. They do nothing else, because launches are by far the most frequent calls
+ * of most programs. */
 #include "cuda/table.h"
 #include "memory/fence/record.h"
 #include "preload/state/process.h"

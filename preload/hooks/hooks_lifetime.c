@@ -18,8 +18,8 @@ CUSHIM_EXPORT CUresult cuInit(unsigned flags) {
     return answer;
 }
 
-/* All work of the context (NULL: the current one) is over: a moment to look at its blocks, and at
- * what is idle. */
+/* All work of the context (NULL: the current one) is over: a moment to look at its deferred blocks,
+ * and at its idle memory. */
 static CUresult look(struct cushim_cuda *cuda, CUcontext context, CUresult answer) {
     if (answer != CUDA_SUCCESS || !cushim_contexts_count())
         return answer;
@@ -80,7 +80,7 @@ CUSHIM_EXPORT CUresult cuCtxAttach(CUcontext *context, unsigned flags) {
     return answer;
 }
 
-/* The end of the context only if this was the last of its uses. */
+/* It ends the context only if this was its last use. */
 CUSHIM_EXPORT CUresult cuCtxDetach(CUcontext context) {
     CUSHIM_ENTER(cuCtxDetach)
     if (!context || !cushim_process_is_on() || !cushim_contexts_detach(context))
@@ -96,7 +96,7 @@ CUSHIM_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc des
     CUSHIM_ENTER(cuGreenCtxCreate)
     CUcontext context;
     CUresult answer = cuda->cuGreenCtxCreate(green, descriptor, device, flags);
-    /* before it has streams: who asks for their context is told this one */
+    /* done before it has streams, because a query of their context gives this one */
     if (answer == CUDA_SUCCESS && cushim_process_is_on() && cuda->cuCtxFromGreenCtx &&
         cuda->cuCtxFromGreenCtx(&context, *green) == CUDA_SUCCESS)
         cushim_contexts_note_green(cuda, context);

@@ -1,6 +1,6 @@
 /*
- * Hooks of allocations that are not ours to serve (interposition.md C): counted, and retried once
- * with what we hold given back (C12).
+ * Hooks of allocations that the driver serves (interposition.md C): counted, and retried once after
+ * we gave back what we hold (C12).
  */
 #include "base/log.h"
 #include "cuda/patchable.h"
@@ -81,8 +81,7 @@ CUSHIM_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t
                            stream);
 }
 
-/* Either kind of pointer may come to either free.  `order` is the stream that orders a free of
- * ours. */
+/* Either free may get either kind of pointer.  `order` is the stream that orders a free of ours. */
 static CUresult free_async(struct cushim_cuda *cuda, __typeof__(&cuMemFreeAsync) real,
                            CUdeviceptr address, CUstream stream, CUstream order) {
     CUresult answer;
@@ -108,7 +107,7 @@ CUSHIM_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
     return free_async(cuda, cuda->cuMemFreeAsync_ptsz, address, stream, cushim_per_thread(stream));
 }
 
-/* ---- other allocations: as they came, retried once when memory is out ---- */
+/* ---- other allocations: forwarded unchanged, retried once when memory is out ---- */
 
 static void note_virtual(CUmemGenericAllocationHandle handle, int device, size_t n_bytes) {
     log_debug("request", "cuMemCreate of size %zu was forwarded", n_bytes);

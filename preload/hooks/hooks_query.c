@@ -1,5 +1,5 @@
 /*
- * Hooks of questions about memory: how much is free, what is at an address, whose handle is this
+ * Hooks of queries about memory: how much is free, what is at an address, what a handle belongs to
  * (interposition.md C1, C2, C10, C13).
  */
 #include <string.h>
@@ -23,7 +23,7 @@ CUSHIM_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) 
     if (answer != CUDA_SUCCESS || !free_bytes || !total_bytes || !cushim_process_is_on() ||
         cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return answer;
-    /* what we hold free would be free natively */
+    /* without cushim our free memory would be free */
     size_t held_bytes = cushim_contexts_reusable_bytes(device);
     size_t room_bytes = *total_bytes - *free_bytes;
     *free_bytes += held_bytes < room_bytes ? held_bytes : room_bytes;
@@ -55,7 +55,7 @@ CUSHIM_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr a
                                                      unsigned long long flags) {
     CUSHIM_ENTER(cuMemGetHandleForAddressRange)
     cushim_dma_readers_expect();
-    /* the range is of whole pages, which may be more than the block */
+    /* the range has whole pages, which may be more than the block */
     return cuda->cuMemGetHandleForAddressRange(handle, cushim_sight_ask(address, 1), n_bytes, type,
                                                flags);
 }
@@ -94,21 +94,21 @@ CUSHIM_EXPORT CUresult cuMemHostGetFlags(unsigned *flags, void *address) {
 
 /* ---- what other processes may see ---- */
 
-/* What the driver hands out in any case; small blocks of its own share as much. */
+/* What the driver hands out in any case; its own small blocks share as much. */
 enum { PAGE_BYTES = 2 << 20 };
 
-/* Where a handle has the distance, as those of the driver's own small blocks do. */
+/* The place of the distance in a handle, as in handles of the driver's own small blocks. */
 enum { DISTANCE_AT = 28 };
 
 /*
- * The driver's handle names a segment.  A block that does not begin its segment has that handle
- * with its distance from there at byte 28, where the handles of the driver's own small blocks have
- * theirs from their page.  The driver opens such a handle at the block, but the same segment at
- * one distance only; with cushim in the process that opens, at any number of them.
+ * The driver's handle names a segment.  A block that does not begin its segment has that handle,
+ * with its distance from the start at byte 28, where handles of the driver's own small blocks have
+ * their distance in their page.  The driver opens such a handle at the block, but a segment at only
+ * one distance; with cushim in the process that opens, any number of distances works.
  *
- * May other processes see all of the segment that a LIVE block lies in?  Where it is the only block
- * there, and where it shares no more than blocks up to 1 MiB share natively, a page of 2 MiB; with
- * guards around blocks, which nobody else should write, never.
+ * May other processes see all of the segment that contains a LIVE block?  Yes if it is the only
+ * block there, or if the segment is a page of 2 MiB, which the driver's small blocks share, too.
+ * Never with guards around blocks, because other processes could write them.
  */
 static bool may_show(const struct cushim_mem_lookup *lookup) {
     const struct cushim_mem_segment *segment = lookup->segment;
@@ -118,7 +118,7 @@ static bool may_show(const struct cushim_mem_lookup *lookup) {
 
 /* ---- attributes ---- */
 
-/* Ids of ours are no driver's: those count allocations. */
+/* Our ids have this bit, so that none is one of the driver's, which count allocations. */
 static const unsigned long long own_ids = 1ull << 63;
 
 /* A boolean of unknown width: 0 or 1 in its first byte. */
@@ -126,7 +126,7 @@ static void tell_bool(void *data, bool value) {
     *(unsigned char *)data = value;
 }
 
-/* The driver has answered for the segment: what differs is put right for the block. */
+/* The driver has answered for the segment; correct what differs for the block. */
 static void tell(const struct cushim_mem_lookup *lookup, CUpointer_attribute attribute,
                  void *data) {
     switch (attribute) {
@@ -237,8 +237,8 @@ static void set_distance(CUipcMemHandle *handle, uint32_t distance) {
     memcpy(handle->reserved + DISTANCE_AT, &distance, sizeof distance);
 }
 
-/* The block's memory serves nothing more once it is freed, so that whoever has it open sees there
- * what it saw, and nobody else's new bytes. */
+/* The block's memory is not reused after its free, so that a process that has it open still sees
+ * its old contents, and no other block's. */
 static CUresult get_handle(struct cushim_cuda *cuda, const struct cushim_mem_lookup *lookup,
                            CUipcMemHandle *handle) {
     struct cushim_mem_segment *segment = lookup->segment;
@@ -256,8 +256,9 @@ static CUresult get_handle(struct cushim_cuda *cuda, const struct cushim_mem_loo
 
 typedef CUresult (*open_fn)(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags);
 
-/* Is it a segment of another process's heap, in which a block lies so far inside?  Those are whole
- * pages; a small block of the driver's, whose handle has a distance of its own, is not. */
+/* Is it a segment of another process's heap, and large enough for a block at this distance?  Such
+ * segments are whole pages.  A small block of the driver's, whose handle has a distance of its own,
+ * is not one. */
 static bool has_room(struct cushim_cuda *cuda, CUdeviceptr base, uint32_t distance) {
     CUdeviceptr start;
     size_t n_bytes;
@@ -266,8 +267,8 @@ static bool has_room(struct cushim_cuda *cuda, CUdeviceptr base, uint32_t distan
 }
 
 /*
- * The driver takes a distance as well, but opens no allocation at two of them at once.  So it is
- * asked for the segment itself, as often as blocks of it are opened, and counts.
+ * The driver takes a distance, too, but opens no allocation at two of them at once.  So it is asked
+ * for the segment itself, once for each block that is opened, and counts.
  */
 static CUresult open_by(struct cushim_cuda *cuda, open_fn open_handle, CUdeviceptr *address,
                         CUipcMemHandle handle, unsigned flags) {
@@ -291,8 +292,8 @@ static CUresult open_by(struct cushim_cuda *cuda, open_fn open_handle, CUdevicep
 
 static CUresult close_handle(struct cushim_cuda *cuda, CUdeviceptr address) {
     uint64_t base = cushim_imports_leave(address);
-    /* a context that went takes what was open along, and leaves its row: another may be there now
-     */
+    /* a context that goes takes its open handles along, but leaves the row: another handle may be
+     * there now */
     if (base && cuda->cuIpcCloseMemHandle(base) == CUDA_SUCCESS)
         return CUDA_SUCCESS;
     return cuda->cuIpcCloseMemHandle(address);
@@ -311,7 +312,7 @@ CUSHIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr add
     enum cushim_sight sight = cushim_sight(address, 1, &lookup);
     if (sight == CUSHIM_SIGHT_NOTHING)
         return cuda->cuIpcGetMemHandle(handle, CUSHIM_UNKNOWN_ADDRESS);
-    /* for other kinds of memory the driver itself has no handles */
+    /* the driver has no handles for other kinds of memory */
     if (sight == CUSHIM_SIGHT_FOREIGN || !handle || lookup.segment->heap->kind != CUSHIM_MEM_DEVICE)
         return cuda->cuIpcGetMemHandle(handle, address);
     return may_show(&lookup) ? get_handle(cuda, &lookup, handle) : refuse_handle(address);

@@ -3,7 +3,7 @@
  * cudaGetDriverEntryPoint (B15).
  *
  * The real resolver answers first and its verdict is kept: return code and status are always the
- * driver's.  Only a pointer that it gave may be swapped for one of ours (B11).
+ * driver's.  Only a pointer that it gave may be replaced by one of ours (B11).
  */
 #include "cuda/table.h"
 #include "preload/resolve/lookup.h"
@@ -32,7 +32,7 @@ static void check_identity(struct cushim_cuda *cuda) {
                  given == exported ? CUSHIM_IDENTITY_SAME : CUSHIM_IDENTITY_OTHER);
 }
 
-/* Swap a good answer; inside another look-up it stays as it is (B5). */
+/* Replace a good answer; inside another look-up it stays as it is (B5). */
 static void route(struct cushim_cuda *cuda, const char *symbol, void **pfn, int version,
                   cuuint64_t flags) {
     if (cushim_lookup_depth || !symbol || !pfn || !*pfn)
@@ -69,8 +69,8 @@ CUSHIM_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int c
 }
 
 /*
- * Swap a good answer of the runtime.  The real call is not a look-up of this thread in the sense of
- * B5: it may start the runtime, and that makes look-ups of its own which must be routed.
+ * Replace a good answer of the runtime.  The real call does not count as a look-up of this thread
+ * for B5, because it may start the runtime, whose own look-ups must be routed.
  */
 static void route_entry_point(const char *symbol, void **pfn, int version, cuuint64_t flags) {
     struct cushim_cuda *cuda = cushim_driver();
@@ -78,7 +78,7 @@ static void route_entry_point(const char *symbol, void **pfn, int version, cuuin
         route(cuda, symbol, pfn, version, flags);
 }
 
-/* The version that the unversioned entry point asks for is the runtime's own. */
+/* The unversioned entry point asks for the version of the runtime itself. */
 static int version_of(struct cushim_cudart *cudart) {
     int version = 0;
     if (!cudart->cudaRuntimeGetVersion || cudart->cudaRuntimeGetVersion(&version) != cudaSuccess)
@@ -86,7 +86,7 @@ static int version_of(struct cushim_cudart *cudart) {
     return version;
 }
 
-/* Compiled for per-thread default streams, "default" means the per-thread variants. */
+/* If compiled for per-thread default streams, "default" means the per-thread variants. */
 static cuuint64_t per_thread_flags(unsigned long long flags) {
     return flags == cudaEnableDefault ? (cuuint64_t)cudaEnablePerThreadDefaultStream : flags;
 }

@@ -1,5 +1,5 @@
 /*
- * Hooks of sets, with their per-thread variants (interposition.md C10): one end, judged like a
+ * Hooks of sets, with their per-thread variants (interposition.md C10): one end, checked like a
  * copy's.
  */
 #include "cuda/table.h"
@@ -23,7 +23,8 @@ static struct cushim_copy describe_rows(CUdeviceptr to, size_t pitch_bytes, size
                     stream);
 }
 
-/* The rest of a hook of one run of bytes; the last in parentheses are the driver's arguments. */
+/* The rest of a hook for one run of bytes; the last argument, in parentheses, has the driver's
+ * arguments. */
 #define LINE(abi, bytes, stream, arguments)                                                        \
     size_t n_bytes = bytes;                                                                        \
     if (cushim_copy_is_plain(to, to, n_bytes, true))                                               \

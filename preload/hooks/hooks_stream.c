@@ -18,7 +18,7 @@ static CUhostFn wrap_host(CUhostFn function) {
     return cushim_process_is_on() ? cushim_host_function_wrap(function) : function;
 }
 
-/* A host function was launched: the answer of the launch. */
+/* The answer of a launch of a host function. */
 static CUresult launched(CUresult answer, CUstream stream) {
     if (answer == CUDA_SUCCESS && cushim_process_is_on())
         cushim_host_effect_note(cushim_driver(), stream);
@@ -49,7 +49,7 @@ CUSHIM_EXPORT CUresult cuLaunchHostFunc_v2_ptsz(CUstream stream, CUhostFn functi
     return launched(cuda->cuLaunchHostFunc_v2_ptsz(stream, ours, data, sync_mode), stream);
 }
 
-/* A callback cannot be captured, so it runs once, and is told a fault of its context. */
+/* A callback cannot be captured, so it runs once, and it gets a fault of its context. */
 struct wrapped {
     CUstreamCallback callback;
     void *data;

@@ -1,6 +1,6 @@
 /*
- * Hooks of words that a stream writes or waits for: each is a set, or a copy, of 4 or 8 bytes,
- * judged like one (interposition.md C10), and what it writes to host memory is an effect (C9).
+ * Hooks of words that a stream writes or waits for.  Each is checked like a set, or a copy, of 4 or
+ * 8 bytes (interposition.md C10), and a word in host memory is an effect (C9).
  */
 #include "cuda/table.h"
 #include "preload/entry/word.h"

@@ -1,11 +1,11 @@
 /*
  * The end of the process: the exit report, if one was asked for (interposition.md E).
  *
- * A destructor of this object, not an atexit handler: it runs after those of the program, so that
- * frees in static destructors are still counted; those that come even later are served, and not
- * counted.  What stdio still holds the C library writes later, behind anything that can be
- * registered here; its streams are the program's, so nothing is flushed
- * (docs/guide/limits-of-a-preload.md).  Where `cushim run` waits, it prints the report behind that.
+ * This is a destructor of this object, not an atexit handler, so that it runs after the program's
+ * handlers and counts frees in static destructors. Later frees are served, but not counted.  The C
+ * library writes stdio's buffers even later, after anything that can be registered here. Nothing is
+ * flushed, because these streams are the program's (docs/guide/limits-of-a-preload.md).  If `cushim
+ * run` waits, it prints the report after that.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,9 +32,9 @@
 #include "report/report_file.h"
 
 /*
- * The number of this thread, which is that of the process if it is the first one: as the C library
- * keeps it, for a sandbox may punish a system call at exit, in processes that made none for us. The
- * kernel's clock of a thread's time holds its number.
+ * The number of this thread, which is that of the process if it is the first one.  It comes from
+ * the C library's copy, because a sandbox may punish a system call at the exit of processes that
+ * made none for us. The kernel's clock of a thread's time contains its number.
  */
 static long number_of_this_thread(void) {
     clockid_t clock;
@@ -47,12 +47,12 @@ static bool is_the_one_started(void) {
     return started && strtol(started, NULL, 10) == number_of_this_thread();
 }
 
-/* The `cushim run` that waits for this run: who holds an open file of ours, so that no other
- * process that has got its number is taken for it. */
+/* The `cushim run` that waits for this run.  It is recognised by an open file, because another
+ * process may have got its number. */
 struct waiter {
     long process;
     char file[64];                /* in which its child leaves a text */
-    unsigned long device, folder; /* where it looks for pages */
+    unsigned long device, folder; /* of the folder in which it looks for pages */
 };
 
 static bool find_waiter(struct waiter *waiter) {
@@ -95,7 +95,7 @@ static bool leave_with_waiter(const struct waiter *waiter, const char *where) {
             leave_in_file(waiter, report));
 }
 
-/* A child of what `cushim run` started must not take the place of its report. */
+/* A child of what `cushim run` started must not replace its report. */
 static bool is_child_of_run(void) {
     return cushim_page.head.run && !is_the_one_started();
 }
@@ -118,9 +118,9 @@ static void write_report(const char *where) {
         log_error("stats", "no report on standard output: %s", strerror(error));
 }
 
-/* A `cushim run` that waits says it, because it knows of the children, too.  No system call is made
- * here but a write, because a sandbox may punish others.
- * Who asked for no report, asked at CUSHIM_LOG=info whether we are active. */
+/* A `cushim run` that waits prints it, because it knows of the children, too.  This process may
+ * make no system call here but a write, because a sandbox may punish others.  With CUSHIM_LOG=info
+ * the user asked whether we are active. */
 static void say_that_there_is_none(void) {
     const char *where = cushim_environment("CUSHIM_STATS");
     bool is_wanted = where && *where && !cushim_option_is_off(where);
@@ -135,10 +135,10 @@ static void say_that_there_is_none(void) {
 __attribute__((destructor)) static void leave_process(void) {
     cushim_object_pass_by(NULL);
     int state = atomic_load(&cushim_process_state), cancel = cushim_cancel_hold();
-    bool is_on = state == CUSHIM_PROCESS_ON; /* off covers a forked child too */
+    bool is_on = state == CUSHIM_PROCESS_ON; /* off covers a forked child, too */
     bool is_used = atomic_load(&cushim_process.is_used);
     const char *where = cushim_process_options.stats;
-    /* also when the driver was unloaded before; another number is a child's that no handler saw */
+    /* also if the driver was unloaded before; another number is a child's that no handler saw */
     bool is_told = is_used && state != CUSHIM_PROCESS_OFF;
     bool is_asked = is_told && (*where || cushim_log_on(CUSHIM_LOG_INFO));
     if (is_asked && cushim_process.process == getpid()) {
@@ -147,7 +147,7 @@ __attribute__((destructor)) static void leave_process(void) {
         if (*where)
             write_report(where);
     }
-    /* who used no memory has no report, and may never have read the options */
+    /* without memory used there is no report, and the options may never have been read */
     else if (!is_used && (is_on || state == CUSHIM_PROCESS_UNREAD) && is_the_one_started())
         say_that_there_is_none();
     cushim_live_end();

@@ -10,7 +10,7 @@
 #include "preload/state/process.h"
 
 void cushim_own_read(struct cushim_report *own) {
-    static char text[32]; /* written at the end of the process alone */
+    static char text[32]; /* written only at the end of the process */
     *own = (struct cushim_report){.put_json = cushim_own_json};
     atomic_store(&cushim_page.n_unchecked, cushim_mem_stats_read(&cushim_check.n_unchecked));
     cushim_page_copy(&own->page, &cushim_page);
@@ -36,7 +36,7 @@ const struct cushim_report *cushim_own_report(void) {
 void cushim_own_tell(void) {
     const struct cushim_report *report = cushim_own_report();
     log_info("engine",
-             "ended; requests of device memory: %lu, without a driver call: %lu, around us: %lu",
+             "ended; requests of device memory: %lu, without a driver call: %lu, bypassed: %lu",
              (unsigned long)cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests),
              (unsigned long)cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_hits),
              (unsigned long)cushim_mem_stats_read(&report->page.n_bypassed));

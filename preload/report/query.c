@@ -1,6 +1,6 @@
 /*
- * What a program asks of its own counters (cushim/preload.h).  Nothing here makes a CUDA call; each
- * call reads for itself, so that any thread may, also while the process ends.
+ * The program's queries of its own counters (cushim/preload.h).  Nothing here makes a CUDA call.
+ * Each call reads for itself, so that any thread may call, also while the process ends.
  */
 #include <errno.h>
 #include <string.h>

@@ -17,7 +17,7 @@ const char *cushim_start_folder(void) {
     return folder;
 }
 
-/* One loaded object: if it is this one, its variables are ours alone. */
+/* Called for a loaded object: if it is this one, ignore its variables. */
 static int ignore_own(struct dl_phdr_info *info, size_t size, void *unused) {
     const char *variable = folder;
     (void)size;
@@ -35,11 +35,11 @@ static int ignore_own(struct dl_phdr_info *info, size_t size, void *unused) {
 }
 
 /*
- * The program may change its folder, clear its environment, and open a file of its own under the
- * number of standard error, before it comes to CUDA; and threads of its own may be the first to.
+ * Before the program comes to CUDA, it may change its folder, clear its environment, and open a
+ * file of its own under the number of standard error.  Threads of its own may be the first to come.
  */
 __attribute__((constructor)) static void enter_process(int n_arguments, char **arguments) {
-    if (!cushim_object_is_of_glibc()) /* no arguments are handed over, and there is no CUDA */
+    if (!cushim_object_is_of_glibc()) /* no arguments are passed, and there is no CUDA */
         return;
     const char *report = secure_getenv("CUSHIM_STATS");
     cushim_object_pass_by("clock_gettime"); /* one clock from the start to the end */

@@ -1,11 +1,11 @@
 /*
  * What dlsym and dlvsym do in this process (interposition.md B1-B6).
  *
- * The exported functions are assembly (stub_*.S).  They ask a filter here, and then either jump to
- * the real function, with the arguments and the return address as they came, or return a value.
- * "Real" is the next one in load order: that of another preload that hooks them, or the C
- * library's. Jumping matters: for RTLD_NEXT and RTLD_DEFAULT the C library decides by the return
- * address.  All names but CUDA's leave after a few byte compares.
+ * The exported functions are assembly (dlsym_*.S).  They ask a filter here, and then either jump to
+ * the real function, with the original arguments and return address, or return a value. "Real" is
+ * the next one in load order: that of another preload that hooks them, or the C library's. They
+ * have to jump, because for RTLD_NEXT and RTLD_DEFAULT the C library decides by the return address.
+ * All names but CUDA's leave after a few byte compares.
  */
 #include "preload/resolve/lookup.h"
 
@@ -24,14 +24,14 @@ struct verdict {
 typedef void *dlsym_fn(void *, const char *);
 typedef void *dlvsym_fn(void *, const char *, const char *);
 
-/* Called by the stubs alone. */
+/* Called only by the stubs. */
 struct verdict cushim_filter_dlsym(void *handle, const char *name, const void *caller);
 struct verdict cushim_filter_dlvsym(void *handle, const char *name, const char *version,
                                     const void *caller);
 
 static _Atomic(void *) real_dlsym, real_dlvsym;
 
-/* Every thread that comes first finds the same address. */
+/* All threads that come first find the same address. */
 CUSHIM_EARLY static void *bootstrap(_Atomic(void *) *real, const char *name) {
     void *address = atomic_load_explicit(real, memory_order_relaxed);
     if (!address) {
@@ -68,8 +68,8 @@ static void *substitute_driver(void *real, const char *name, void *hook,
     return cushim_driver_adopt(owner) ? hook : real;
 }
 
-/* With one runtime a hook knows whom to forward to; with several the driver's entry points have to
- * do, and with another preload between us and the runtime, which such a look-up passes by. */
+/* With one runtime a hook knows where to forward.  With several, or with another preload between us
+ * and the runtime, which such a look-up would bypass, the driver's entry points have to do. */
 static void *substitute_runtime(void *real, void *hook, const struct cushim_object *owner) {
     if (cushim_runtime_is_interposed() ||
         cushim_object_list("libcudart", "cudaMalloc", NULL, 0) != 1 || !cushim_runtime_adopt(owner))
@@ -119,8 +119,8 @@ CUSHIM_EARLY static bool is_name(const char *name, const char *wanted) {
 }
 
 /*
- * A hook of somebody ahead of us looks for the next dlsym in the C library's version.  Ours is the
- * next, but has no version, so the loader would pass it by, and us with it.
+ * A hook ahead of us looks for the next dlsym in the C library's version.  Ours is the next, but
+ * has no version, so the loader would skip it, and us with it.
  */
 CUSHIM_EARLY static void *own_hook(const void *handle, const char *name, const void *caller) {
     void *hook = NULL;

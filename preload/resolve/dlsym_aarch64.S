@@ -1,8 +1,8 @@
 /*
- * dlsym and dlvsym, aarch64; stub_x86_64.S says why they are not written in C.
+ * dlsym and dlvsym, aarch64; dlsym_x86_64.S says why they are not written in C.
  *
- * The filter returns a pair: x0 the target or NULL, x1 the value.  The jump goes through x16, from which
- * a landing pad `bti c` may be entered.
+ * The filter returns a pair: x0 the target or NULL, x1 the value.  The jump goes through x16,
+ * because a landing pad `bti c` may be entered from it.
  */
     .text
 

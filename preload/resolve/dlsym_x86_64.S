@@ -2,11 +2,12 @@
  * dlsym and dlvsym, x86-64.
  *
  * Save the arguments, ask the filter, put them back; then jump to the real function, which sees the
- * caller's own return address, or return the filter's value.  A function in C would have to call, and
- * then RTLD_NEXT would be searched from our object instead of the caller's (interposition.md B1).
+ * caller's own return address, or return the filter's value.  A function in C would have to call,
+ * and then RTLD_NEXT would be searched from our object instead of the caller's (interposition.md
+ * B1).
  *
- * At entry the stack is 8 off a multiple of 16: three words more and the call is aligned.
- * The filter returns a pair: rax the target or NULL, rdx the value.
+ * At entry the stack is 8 off a multiple of 16: three words more and the call is aligned. The
+ * filter returns a pair: rax the target or NULL, rdx the value.
  */
 #ifdef __CET__
 #include <cet.h>

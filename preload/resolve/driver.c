@@ -2,12 +2,12 @@
  * The driver's table.
  *
  * It is filled from one libcuda object: the one a look-up led to, or the first one loaded that is
- * fit.  A driver that is not (a stub, or one without what we build on) is left alone: look-ups in
- * it get its own functions, and it is the table's only for programs that are linked to it, until a
- * fit one comes.  Two fit ones at once keep the first, and the second stays native.
+ * fit.  An unfit driver (a stub, or one that lacks what we need) is left alone: look-ups in it get
+ * its own functions. The table has an unfit one only for programs that are linked to it, until a
+ * fit one comes.  Of two fit ones the first is ours, and the second is not touched.
  *
  * A program may unload the driver and load another, or the same one elsewhere (a probe does, or a
- * plugin).  With it go the table and all that we know of its contexts (unload.c).
+ * plugin).  Then the table goes, and all that we know of its contexts (preload/resolve/unload.c).
  */
 #include "cuda/table.h"
 #include "preload/resolve/lookup.h"
@@ -28,8 +28,8 @@ static _Atomic(const char *) first_missing;
 static atomic_bool is_software;
 
 /*
- * The object behind the table; only ever compared with what is loaded now.  Written under the lock,
- * forks being held off; nothing foreign is called under it.
+ * The object behind the table; only compared with what is loaded now.  Written under the lock while
+ * forks are held off; no foreign code is called under it.
  */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(const char *) object_name;
@@ -45,7 +45,7 @@ static struct cushim_object known(void) {
 
 typedef __typeof__(&cuDriverGetVersion) get_version_fn;
 
-/* Does a driver say of itself that it is a stub to link with?  It need not be initialised. */
+/* Does a driver report that it is a stub for linking?  It need not be initialised. */
 static bool is_stub(get_version_fn get_version) {
     int version = 0;
     if (!get_version)
@@ -64,12 +64,12 @@ static bool is_object_fit(const struct cushim_object *object) {
     return !cushim_cuda_missing(find, &copy) && !is_stub(get_version);
 }
 
-/* The one we have.  It is asked only where there is another. */
+/* The one we have.  It is asked only if there is another. */
 static bool is_ours_fit(void) {
     return !atomic_load(&first_missing) && !is_stub(table.cuDriverGetVersion);
 }
 
-/* Under the lock: what was learnt of the driver is void. */
+/* The caller holds the lock.  What was learnt of the driver is void. */
 static void forget(void) {
     atomic_store(&cushim_driver_known, NULL);
     atomic_store(&object_dynamic, NULL);
@@ -78,7 +78,7 @@ static void forget(void) {
     cushim_events.driver_lost();
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void fill(const struct cushim_object *object) {
     struct cushim_object copy = *object;
     const char *missing = NULL;
@@ -92,7 +92,7 @@ static void fill(const struct cushim_object *object) {
     cushim_events.driver_met();
 }
 
-/* Take an object for the driver where there is none but `unfit` (NULL: none at all). */
+/* Take an object as the driver if there is none but `unfit` (NULL: none at all). */
 static bool take(const struct cushim_object *object, const Elf64_Dyn *unfit) {
     bool is_held_off = cushim_fork_hold_off();
     pthread_mutex_lock(&lock);
@@ -128,7 +128,7 @@ bool cushim_driver_adopt(const struct cushim_object *object) {
     return is_object_fit(object) && take(object, ours);
 }
 
-/* The first fit one in load order, else the first one; of a single one that is not asked. */
+/* The first fit one in load order, or else the first one.  A single one is not asked. */
 struct cushim_cuda *cushim_driver_search(void) {
     struct cushim_object found[MAX_DRIVERS];
     cushim_unload_settle();

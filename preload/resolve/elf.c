@@ -9,7 +9,7 @@
 #include "preload/resolve/export.h"
 #include "preload/resolve/fork.h"
 
-/* Own copies of two library functions: a sanitizer looks names up before its own are ready. */
+/* Own copies of two library functions: sanitizers look names up before theirs are ready. */
 CUSHIM_EARLY static bool equal(const char *a, const char *b) {
     while (*a && *a == *b) {
         a++;
@@ -161,12 +161,12 @@ CUSHIM_EARLY void *cushim_object_symbol(const struct cushim_object *object, cons
     return i ? (void *)(object->load_offset + tables.symbols[i].st_value) : NULL;
 }
 
-/* One walk over the loaded objects; what is looked for, and what was found. */
+/* One walk over the loaded objects: what is looked for, and what was found. */
 struct walk {
-    const char *prefix;                 /* base name begins so, or NULL */
-    const char *symbol;                 /* defines it, or NULL */
-    const void *address;                /* mapped there, or NULL */
-    const struct cushim_object *object; /* that very object, or NULL */
+    const char *prefix;                 /* its base name begins like this, or NULL */
+    const char *symbol;                 /* it defines this, or NULL */
+    const void *address;                /* this is mapped from it, or NULL */
+    const struct cushim_object *object; /* it is this object, or NULL */
     struct cushim_object *out;
     unsigned max, n_found;
 };
@@ -240,8 +240,8 @@ CUSHIM_EARLY unsigned long long cushim_object_unloads(void) {
     return n;
 }
 
-/* In the loader's list.  Not by dl_iterate_phdr: thread sanitizers replace it, and look names up
- * before the replacement works. */
+/* From the loader's list.  Not by dl_iterate_phdr, because thread sanitizers replace it, and look
+ * names up before the replacement works. */
 CUSHIM_EARLY static struct link_map *map_at(const void *address) {
     struct link_map *map = NULL;
     Dl_info info;
@@ -268,8 +268,8 @@ CUSHIM_EARLY static int take_list(struct dl_phdr_info *info, size_t size, void *
     return 1;
 }
 
-/* Ours, in a C library without dladdr1, which loads this object for all of its programs and which
- * no driver is made for.  Calls of dlsym go by us there, too. */
+/* Ours, in a C library without dladdr1.  No driver is made for such a library, but it loads this
+ * object for all of its programs, and calls of dlsym come to us there, too. */
 CUSHIM_EARLY static struct link_map *own_map_of_debuggers(void) {
     const struct r_debug *debug = NULL;
     dl_iterate_phdr(take_list, &debug);
@@ -279,7 +279,7 @@ CUSHIM_EARLY static struct link_map *own_map_of_debuggers(void) {
     return map;
 }
 
-/* Ours, which never changes.  The loader is asked once, since it may be busy with a dlopen. */
+/* Ours, which never changes.  Ask the loader only once, because it may be busy with a dlopen. */
 CUSHIM_EARLY static struct link_map *own_map(void) {
     static _Atomic(struct link_map *) own;
     struct link_map *map = atomic_load_explicit(&own, memory_order_relaxed);
@@ -290,7 +290,7 @@ CUSHIM_EARLY static struct link_map *own_map(void) {
     return map;
 }
 
-/* Of every version: this was exported from the first on. */
+/* Of any version: all of them export this. */
 CUSHIM_EARLY static bool is_copy(const struct cushim_object *object) {
     return cushim_object_symbol(object, "cushim_preload_capturing");
 }
@@ -300,7 +300,7 @@ CUSHIM_EARLY void *cushim_object_next_symbol(const char *name) {
     while (map && (map = map->l_next)) {
         struct cushim_object object = {map->l_addr, map->l_name, map->l_ld};
         void *address = cushim_object_symbol(&object, name);
-        /* a second copy of this library hooks what we hook: one of the two is enough */
+        /* a second copy of this library hooks the same functions; one of the two is enough */
         if (address && !is_copy(&object))
             return address;
     }
@@ -320,7 +320,7 @@ void *cushim_object_interposed(const char *name, const char *ahead_of) {
     return NULL;
 }
 
-/* The kernel's own object stands ahead of every preload, and nobody's call is bound to it. */
+/* The kernel's own object is ahead of every preload, and no call is bound to it. */
 static bool is_ahead_of_us(const char *name) {
     struct link_map *map = own_map();
     while (map && (map = map->l_prev)) {
@@ -341,7 +341,7 @@ static bool is_of_host_memory(const char *name) {
     return false;
 }
 
-/* The loader made its words constant when it had bound them. */
+/* The loader made its words read-only when it had bound them. */
 static void bind(void **word, void *function) {
     int (*protect)(void *, size_t, int);
     long (*ask)(int);

@@ -1,9 +1,10 @@
 /*
  * Attributes of the preload.
  *
- * CUSHIM_EXPORT stands before every hook: the tree is built with hidden visibility, and hidden
- * overrules the version script (interposition.md D5).  CUSHIM_EARLY stands before what runs inside
- * a look-up: sanitizers look names up while they start, before code that they instrumented may run.
+ * CUSHIM_EXPORT is before every hook, because the tree is built with hidden visibility, which
+ * overrules the version script (interposition.md D5).  CUSHIM_EARLY is before code that runs inside
+ * a look-up, because sanitizers look names up while they start, before code that they instrumented
+ * may run.
  */
 #ifndef CUSHIM_PRELOAD_EXPORT_H
 #define CUSHIM_PRELOAD_EXPORT_H
@@ -19,7 +20,7 @@
     __attribute__((no_sanitize("address", "thread", "undefined"), no_stack_protector))
 #endif
 
-/* A sanitizer has to see the calls that it stands ahead of. */
+/* A sanitizer has to see the calls of what it is ahead of. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define CUSHIM_IS_SANITIZED 1
 #elif defined(__clang__)

@@ -1,11 +1,11 @@
 /*
- * The resolver: which real function stands behind a call, and which pointer a look-up gets
+ * The resolver: which real function belongs to a call, and which pointer a look-up gets
  * (interposition.md B).
  *
  * It has two sides.  Hooks ask for a table of real functions and call through it.  Look-ups (dlsym,
- * cuGetProcAddress, cudaGetDriverEntryPoint) hand the real answer to a route, which swaps it for
- * our hook where it is one of ours.  Nothing here logs or starts anything (B5).  Tables are filled
- * under a lock and published by one atomic store; a table goes with its library (unload.h).
+ * cuGetProcAddress, cudaGetDriverEntryPoint) give the real answer to a route, which replaces it if
+ * we have a hook for it.  Nothing here logs or starts anything (B5).  Tables are filled under a
+ * lock and published by one atomic store; a table goes with its library (preload/resolve/unload.h).
  */
 #ifndef CUSHIM_PRELOAD_RESOLVE_H
 #define CUSHIM_PRELOAD_RESOLVE_H
@@ -23,14 +23,15 @@ extern _Atomic(struct cushim_cuda *) cushim_driver_known __attribute__((visibili
 struct cushim_cuda *cushim_driver_search(void);
 
 /**
- * The driver's real functions.
+ * The driver's real functions.  A slot of an OPTIONAL row may be NULL; that of a function which the
+ * program just called is not.
  * @return the table, the same at every call, never freed | NULL: no libcuda is loaded (B17)
  * Threads  any; two loads once filled; until then, and while a library is being unloaded, a walk
- * over the loaded objects
- * A slot of an OPTIONAL row may be NULL; that of a function which the program just called is not.
+ *          over the loaded objects
  */
 static inline struct cushim_cuda *cushim_driver(void) {
-    /* in this order: who sees that no library goes any more sees what went with the last */
+    /* in this order: if no library is being unloaded any more, the effects of the last unload are
+     * visible */
     bool is_stable = !cushim_unload_is_under_way();
     struct cushim_cuda *cuda = atomic_load_explicit(&cushim_driver_known, memory_order_acquire);
     return __builtin_expect(cuda && is_stable, 1) ? cuda : cushim_driver_search();
@@ -39,21 +40,21 @@ static inline struct cushim_cuda *cushim_driver(void) {
 /* The first REQUIRED name that the driver lacks, static; NULL: none, or no driver is known yet. */
 const char *cushim_driver_missing(void);
 
-/* Is it the software device's (tools/sim), whose times say nothing of a GPU? */
+/* Is it the software device's (tools/sim), whose times say nothing about a GPU? */
 bool cushim_driver_is_software(void);
 
 /**
- * The real functions of the libcudart that a caller means.
- * @param caller  where the call came from: __builtin_return_address(0) in the hook
+ * The real functions of the libcudart that a caller means.  If the process has several, it is the
+ * one that the caller's object names in DT_NEEDED, then the one whose functions dlsym was asked
+ * for, then the first.
+ * @param caller  the address of the call: __builtin_return_address(0) in the hook
  * @return the table, never freed | NULL: no libcudart.so is loaded, or more than eight
  * Threads  any; a few loads for a page of code seen before (callers.h)
- * With several in the process it is the one that the caller's object names in DT_NEEDED, else the
- * one whose functions dlsym was asked for, else the first.
  */
 struct cushim_cudart *cushim_runtime(const void *caller);
 
-/* What the resolver saw of look-ups, and how often each hook was called.  With a live page it lies
- * in its file (live.h). */
+/* The resolver's counts of look-ups, and how often each hook was called.  With a live page they are
+ * in its file (preload/state/live.h). */
 extern struct cushim_page_calls cushim_page_calls __attribute__((visibility("hidden")));
 
 #endif

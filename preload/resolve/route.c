@@ -1,12 +1,12 @@
 /*
  * From a real address to our hook.
  *
- * Each row of symbols.def is a route.  A resolver's answer is looked up by its address, which
- * settles revision, flags and the resolver's look-up of itself without a word about names
- * (interposition.md B12).  Names decide in two cases only: where two rows share one address, and
- * where the driver's resolver does not hand out the exported addresses (B14).
+ * Each row of cuda/symbols.def is a route.  A resolver's answer is looked up by its address, which
+ * settles revision, flags and the resolver's look-up of itself without looking at names
+ * (interposition.md B12).  Names decide in two cases only: if two rows share one address, and if
+ * the driver's resolver does not return the exported addresses (B14).
  *
- * An address is written by whoever fills the table, or empties it, and read without a lock.
+ * The thread that fills or empties the table writes an address; it is read without a lock.
  */
 #include "preload/resolve/lookup.h"
 
@@ -21,7 +21,7 @@ struct route {
     const char *abi_name, *symbol;
     int since;
     bool is_runtime;
-    uint16_t slot; /* its offset in the driver's table, where it is hooked there */
+    uint16_t slot; /* its offset in the driver's table, if it is hooked there */
     hook_fn *hook; /* NULL: listed, not hooked */
 };
 
@@ -46,18 +46,18 @@ static const struct route routes[] = {
 
 enum { N_ROUTES = sizeof routes / sizeof routes[0], N_NAMES = 256, N_PLACES = 2048 };
 
-static _Atomic(void *) addresses[N_ROUTES]; /* of the driver's hooked functions; else NULL */
+static _Atomic(void *) addresses[N_ROUTES]; /* of the driver's hooked functions; otherwise NULL */
 
 /*
- * The rows by the addresses of their hooks and of the driver's functions; 0: no row, else one more
- * than its number.  A row is at the first free place from the hash of its address on.
+ * The rows by the addresses of their hooks and of the driver's functions; 0: no row, otherwise one
+ * more than its number.  A row is at the first free place from the hash of its address on.
  */
 static _Atomic uint16_t rows_by_address[N_PLACES];
 _Static_assert(N_PLACES > 2 * N_ROUTES, "a search ends at a free place");
 
 struct cushim_page_calls cushim_page_calls;
 
-/* ISO C has no cast from a function to void *: copy the bytes. */
+/* ISO C has no cast from a function to void *, so copy the bytes. */
 static void *hook_of(const struct route *route) {
     void *address;
     memcpy(&address, &route->hook, sizeof address);
@@ -113,9 +113,9 @@ static bool is_per_thread(const struct route *route) {
 }
 
 /*
- * The row that (symbol, version, flags) names: the newest revision up to the version, of the
- * per-thread variants where flag 2 asks for them and there are any.  symbols.def lists every
- * revision of the symbols it hooks; of a version newer than its headers nothing is known.
+ * The row that (symbol, version, flags) names: the newest revision up to the version; with flag 2
+ * the newest per-thread variant, if there is any.  cuda/symbols.def lists every revision of the
+ * symbols that it hooks; about versions newer than its headers nothing is known.
  */
 static const struct route *route_named(const char *symbol, int version, uint64_t flags) {
     const struct route *best[2] = {NULL, NULL};
@@ -135,7 +135,7 @@ static const struct route *route_named(const char *symbol, int version, uint64_t
     return best[has_per_thread && flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM];
 }
 
-/* The row at a place, or NULL where the search ends. */
+/* The row at a place, or NULL at the end of the search. */
 static const struct route *row_at(unsigned place) {
     unsigned row = atomic_load(&rows_by_address[place]);
     return row ? &routes[row - 1] : NULL;
@@ -155,7 +155,7 @@ static const struct route *route_of(const void *real, const char *symbol, int ve
     const struct route *found = NULL, *named, *row;
     unsigned n_found = 0;
     for (unsigned i = place_of(real); (row = row_at(i)); i = (i + 1) % N_PLACES) {
-        /* once, though a row is there twice: for its hook, too */
+        /* count it once, though a row is there twice, because of its hook */
         if (row != found && atomic_load(&addresses[row - routes]) == real) {
             found = row;
             n_found++;
@@ -189,7 +189,7 @@ void *cushim_route_answer(void *real, const char *symbol, int version, uint64_t 
 
 void cushim_route_count_unhooked(const char *name) {
     static _Atomic uint64_t
-        seen[N_NAMES]; /* hashes of names, open addressing; full: counts no more */
+        seen[N_NAMES]; /* hashes of names, open addressing; when full it counts no more */
     uint64_t hash = 0xcbf29ce484222325u;
     if (strncmp(name, "cuMem", 5) != 0)
         return;

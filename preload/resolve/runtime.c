@@ -1,10 +1,11 @@
 /*
- * The runtimes' tables: one for each libcudart in the process, since a program may hold several and
- * each has its own last error.
+ * The runtimes' tables: one for each libcudart in the process, because a program may have several
+ * and each has its own last error.
  *
- * Which one a call means is decided once a page of code (callers.h).  Where no libcudart.so is
- * loaded the call was meant for another library that exports the runtime's names, and behind us in
- * load order it is found.  A table goes with its library, and serves the next one (unload.h).
+ * Which one a call means is decided once for each page of code (callers.h).  If no libcudart.so is
+ * loaded, the call was meant for another library that exports the runtime's names, which is found
+ * behind us in load order.  A table goes with its library, and serves the next one
+ * (preload/resolve/unload.h).
  */
 #include "cuda/table.h"
 #include "preload/resolve/lookup.h"
@@ -18,24 +19,24 @@
 
 enum { MAX_RUNTIMES = 8, MAX_OBJECTS = 64 };
 
-/* Written under the lock, forks being held off; nothing foreign is called under it. */
+/* Written under the lock while forks are held off; no foreign code is called under it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct runtime {
     struct cushim_cudart table;
-    const Elf64_Dyn *dynamic; /* of its object; NULL: nobody's */
+    const Elf64_Dyn *dynamic; /* of its object; NULL: free */
     const char *name;
-    uint64_t age; /* it was filled in */
+    uint64_t age; /* in which it was filled */
 } runtimes[MAX_RUNTIMES];
 
 static _Atomic(const Elf64_Dyn *) preferred; /* the one dlsym was last asked for */
 
-/* A preload behind us that hooks the runtime stands between us and it. */
+/* A preload behind us that hooks the runtime is between us and it. */
 static void *find(const char *name, void *object) {
     void *interposed = cushim_object_interposed(name, "libcudart");
     return interposed ? interposed : cushim_object_symbol(object, name);
 }
 
-/* Under the lock: an object's table or one that is nobody's; NULL: all are taken. */
+/* The caller holds the lock.  An object's table or a free one; NULL: all are taken. */
 static struct runtime *find_or_claim(const struct cushim_object *object) {
     struct runtime *unused = NULL;
     for (struct runtime *runtime = runtimes; runtime < runtimes + MAX_RUNTIMES; runtime++) {
@@ -50,7 +51,8 @@ static struct runtime *find_or_claim(const struct cushim_object *object) {
 /* The number of an object's table, filled; -1: all are taken. */
 static int table_of(const struct cushim_object *object, uint64_t age) {
     struct cushim_object copy = *object;
-    cushim_runtime_is_interposed(); /* the first time that asks the loader: not under the lock */
+    cushim_runtime_is_interposed(); /* the first call asks the loader, which must not happen
+                                       under the lock */
     bool is_held_off = cushim_fork_hold_off();
     pthread_mutex_lock(&lock);
     struct runtime *runtime = find_or_claim(object);
@@ -94,7 +96,7 @@ void cushim_runtime_settle(void) {
     }
 }
 
-/* Which of several is meant by code in `from`? */
+/* Which of several does code in `from` mean? */
 static unsigned choose(const struct cushim_object *found, unsigned n,
                        const struct cushim_object *from) {
     const Elf64_Dyn *asked = atomic_load(&preferred);
@@ -108,7 +110,7 @@ static unsigned choose(const struct cushim_object *found, unsigned n,
     return 0;
 }
 
-/* Objects behind us in load order with the runtime's names: what the call was meant for. */
+/* Objects behind us in load order with the runtime's names: the call was meant for one of them. */
 static unsigned list_strangers(struct cushim_object *found) {
     static const char anchor = 0;
     struct cushim_object us;
@@ -147,7 +149,8 @@ static struct cushim_cudart *search(const void *caller) {
 }
 
 struct cushim_cudart *cushim_runtime(const void *caller) {
-    /* in this order: who sees that no library goes any more sees the age behind the last */
+    /* in this order: if no library is being unloaded any more, the age after the last unload is
+     * visible */
     bool is_stable = !cushim_unload_is_under_way();
     unsigned number = cushim_callers_facts(caller) & CUSHIM_CALLERS_RUNTIME;
     return number && is_stable ? &runtimes[number - 1].table : search(caller);

@@ -24,7 +24,8 @@ void cushim_unload_settle(void) {
     atomic_store(&n_seen, n);
 }
 
-/* The word keeps entry points from what they remember of the driver without a look at its table. */
+/* The word keeps entry points from using what they remember of the driver without a look at its
+ * table. */
 static void enter(void) {
     atomic_fetch_add(&cushim_unload_n, 1);
     atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_UNUSUAL);
@@ -36,7 +37,8 @@ static void leave(void) {
     atomic_fetch_sub(&cushim_unload_n, 1);
 }
 
-/* Unlike dlopen it does not ask who called (B9).  Without a real one nothing can be closed. */
+/* Unlike dlopen it does not need the caller's address (B9).  Without a real one nothing can be
+ * closed. */
 CUSHIM_EXPORT int dlclose(void *handle) {
     static _Atomic(void *) real;
     dlclose_fn *close = NULL;

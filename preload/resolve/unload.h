@@ -1,10 +1,11 @@
 /*
- * Libraries that go (interposition.md B18): no pointer into one is used after it may be gone.
+ * Libraries that are unloaded (interposition.md B18): no pointer into one is used after it may be
+ * gone.
  *
- * What is known of libraries is believed while none is being unloaded, and looked at anew behind
- * each dlclose that unloaded something: the driver's table and with it all that we know of
- * contexts, the runtimes' tables, and which code means which runtime.  While a dlclose is under way
- * whoever needs a table asks the loader, and no entry point takes its fast path.
+ * What is known of libraries is valid while none is being unloaded, and is checked after each
+ * dlclose that unloaded something: the driver's table and with it all that we know of contexts, the
+ * runtimes' tables, and which code means which runtime.  While a dlclose is under way, a thread
+ * that needs a table asks the loader, and no entry point takes its fast path.
  */
 #ifndef CUSHIM_PRELOAD_UNLOAD_H
 #define CUSHIM_PRELOAD_UNLOAD_H

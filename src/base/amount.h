@@ -1,6 +1,6 @@
 /*
  * An amount as an option gives it: bytes, a share of something that only its user knows, or auto,
- * where there is a rule for it.
+ * if the user has a rule for that.
  */
 #ifndef CUSHIM_BASE_AMOUNT_H
 #define CUSHIM_BASE_AMOUNT_H
@@ -14,14 +14,14 @@ struct cushim_amount {
     bool is_percent;
 };
 
-/* Not said: whoever uses it has a rule. */
+/* Not set: its user has a rule. */
 static const struct cushim_amount cushim_amount_auto = {SIZE_MAX, false};
 
 static inline bool cushim_amount_is_auto(struct cushim_amount amount) {
     return amount.number == SIZE_MAX && !amount.is_percent;
 }
 
-/* In bytes, where the whole has whole_bytes. */
+/* In bytes, if the whole has whole_bytes. */
 static inline size_t cushim_amount_bytes(struct cushim_amount amount, size_t whole_bytes) {
     if (!amount.is_percent)
         return amount.number;

@@ -5,13 +5,13 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#pragma weak backtrace /* other C libraries lack it, and load the preload all the same */
+#pragma weak backtrace /* other C libraries lack it, and must load the preload all the same */
 
 void cushim_backtrace_take(struct cushim_backtrace *stack) {
     stack->n_frames = backtrace ? backtrace(stack->frames, CUSHIM_BACKTRACE_FRAMES) : 0;
 }
 
-/* Is the address in the object that this function is in? */
+/* Is the address in the object that contains this function? */
 static bool is_own(void *address) {
     static const char place_in_this_object;
     Dl_info own, other;
@@ -20,7 +20,7 @@ static bool is_own(void *address) {
 }
 
 int cushim_backtrace_first(const struct cushim_backtrace *stack) {
-    enum { DEPTH = 12 }; /* a library of the driver's may lie between two of ours */
+    enum { DEPTH = 12 }; /* a library of the driver's may be between two of ours */
     int first = 0;
     for (int i = 0; i < stack->n_frames && i < DEPTH; i++) {
         if (is_own(stack->frames[i]))

@@ -1,8 +1,8 @@
 /*
- * A call stack: where in the program a block was asked for, or freed.
+ * A call stack: the place in the program that allocated or freed a block.
  *
  * The addresses are taken at that moment and named only when they are printed.  The innermost
- * frames are those of the object that this code is part of, and are left out.
+ * frames belong to the object that contains this code, and are left out.
  */
 #ifndef CUSHIM_BASE_BACKTRACE_H
 #define CUSHIM_BASE_BACKTRACE_H
@@ -25,10 +25,10 @@ static inline bool cushim_backtrace_is_empty(const struct cushim_backtrace *stac
     return stack->n_frames == 0;
 }
 
-/* The first frame that is the program's; 0 where none is. */
+/* The first frame of the program; 0 if there is none. */
 int cushim_backtrace_first(const struct cushim_backtrace *stack);
 
-/* One frame in words: "file(function+0x12) [0x1234]".  Cut where it is too long. */
+/* One frame as text: "file(function+0x12) [0x1234]".  Cut if it is too long. */
 void cushim_backtrace_text(const struct cushim_backtrace *stack, int frame,
                            char text[CUSHIM_BACKTRACE_FRAME_BYTES]);
 

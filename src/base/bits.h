@@ -1,5 +1,4 @@
-/* Whole-number helpers: rounding, powers of two, a hash.  Nothing here can overflow without saying
- * so. */
+/* Whole-number helpers: rounding, powers of two, a hash.  None of them overflows silently. */
 #ifndef CUSHIM_BASE_BITS_H
 #define CUSHIM_BASE_BITS_H
 
@@ -15,7 +14,7 @@ static inline size_t cushim_most(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* b less than a, or nothing. */
+/* a - b, or 0 if that is negative. */
 static inline size_t cushim_less(size_t a, size_t b) {
     return a > b ? a - b : 0;
 }
@@ -25,7 +24,7 @@ static inline unsigned cushim_log2_floor(uint64_t x) {
     return 63u - (unsigned)__builtin_clzll(x);
 }
 
-/* The smallest multiple of step (a power of two) that is >= x; false where it would not fit. */
+/* The smallest multiple of step (a power of two) that is >= x; false if it would not fit. */
 static inline bool cushim_round_up(size_t x, size_t step, size_t *out) {
     size_t sum;
     if (__builtin_add_overflow(x, step - 1, &sum))
@@ -34,7 +33,7 @@ static inline bool cushim_round_up(size_t x, size_t step, size_t *out) {
     return true;
 }
 
-/* The same of an x that leaves room for it. */
+/* The same for an x that leaves room for it. */
 static inline size_t cushim_rounded(size_t x, size_t step) {
     return (x + (step - 1)) & ~(step - 1);
 }
@@ -43,8 +42,9 @@ static inline bool cushim_is_aligned(uint64_t x, uint64_t step) {
     return (x & (step - 1)) == 0;
 }
 
-/* A place of 2^log2_n, 1 to 63, by all bits of x: neighbours and multiples of a step lie apart
- * (Fibonacci hashing: the factor is 2^64 by the golden ratio). */
+/* A place in a table of 2^log2_n (1 to 63), made from all bits of x, so that neighbours and
+ * multiples of a step end up apart (Fibonacci hashing: the factor is 2^64 divided by the golden
+ * ratio). */
 static inline size_t cushim_hash(uint64_t x, unsigned log2_n) {
     return (size_t)(x * 0x9e3779b97f4a7c15u >> (64 - log2_n));
 }

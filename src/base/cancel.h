@@ -1,21 +1,21 @@
 /*
- * Thread cancellation: it is off around what libc calls a cancellation point (open, read, write,
- * close and the like).  No call of CUDA is one natively, and a thread that ended inside one of ours
- * would leave a lock or a flag behind it.
+ * Thread cancellation: it is off around libc's cancellation points (open, read, write, close and
+ * the like), because no call of CUDA is one, and a thread that ended inside ours would leave a lock
+ * or a flag behind.
  */
 #ifndef CUSHIM_BASE_CANCEL_H
 #define CUSHIM_BASE_CANCEL_H
 
 #include <pthread.h>
 
-/* Put a cancellation off; returns how it was. */
+/* Switch cancellation off; returns the previous state. */
 static inline int cushim_cancel_hold(void) {
     int before;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
     return before;
 }
 
-/* As it was; one that is pending acts later, in a call of the program's. */
+/* Restore the state.  A pending cancellation acts later, in a call of the program's. */
 static inline void cushim_cancel_let(int before) {
     pthread_setcancelstate(before, NULL);
 }

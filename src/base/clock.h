@@ -11,8 +11,8 @@ static inline uint64_t cushim_clock_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* As cushim_clock_ns, at the resolution of the kernel's tick (1 to 10 ms) and a quarter of the
- * price. */
+/* Like cushim_clock_ns, at the resolution of the kernel's tick (1 to 10 ms) and a quarter of the
+ * cost. */
 static inline uint64_t cushim_clock_coarse_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);

@@ -13,7 +13,7 @@
 
 static const char draft_name[] = ".cushim-XXXXXX";
 
-/* In the same folder, or a rename would not do. */
+/* In the same folder, because a rename cannot cross file systems. */
 static bool name_beside(struct cushim_draft *draft) {
     const char *slash = strrchr(draft->path, '/');
     size_t folder_bytes = slash ? (size_t)(slash - draft->path) + 1 : 0;
@@ -45,10 +45,10 @@ int cushim_draft_begin(struct cushim_draft *draft, const char *path) {
     return draft->fd < 0 ? errno : 0;
 }
 
-/* Some file systems cannot keep what is there, and the name was free a moment ago. */
+/* Some file systems cannot rename without replacing; for those, the name was free a moment ago. */
 static int move(const struct cushim_draft *draft) {
     if (draft->is_new) {
-        /* by its number: not every C library has the function */
+        /* by its number, because some C libraries lack the function */
         if (syscall(SYS_renameat2, AT_FDCWD, draft->beside, AT_FDCWD, draft->path,
                     RENAME_NOREPLACE) == 0)
             return 0;

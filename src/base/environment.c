@@ -10,7 +10,7 @@
 
 #include "base/path.h"
 
-/* One entry behind the other, each with its final 0; written once, at the start. */
+/* The entries, each with its final 0; written once, at the start. */
 static struct { const char *first, *end; } noted;
 
 /* ---- what we read ---- */
@@ -19,7 +19,7 @@ static bool is_ours(const char *entry) {
     return strncmp(entry, "CUSHIM", sizeof "CUSHIM" - 1) == 0;
 }
 
-/* Is it a variable that a file name of ours asks for, as "%q{NAME}"? */
+/* Does a file name of ours use the variable, as "%q{NAME}"? */
 static bool is_in_a_name(const char *entry) {
     size_t n = strcspn(entry, "=");
     for (char **other = environ; *other; other++) {

@@ -1,7 +1,7 @@
 /*
- * Files that are mapped and written to: a file that is cut takes its mapping along, and the next
- * store into it ends the process by SIGBUS.  So nobody but root may open one for writing after us:
- * `: > file` is refused then, and whoever has no use for the file removes it, which harms nobody.
+ * Files that are mapped and written to.  If such a file is cut, its mapping goes, and the next
+ * store into it ends the process by SIGBUS.  So only root may open one for writing after us: `: >
+ * file` is refused then.  Removing the file does no harm.
  */
 #ifndef CUSHIM_BASE_FILE_MODE_H
 #define CUSHIM_BASE_FILE_MODE_H

@@ -10,7 +10,7 @@ static bool take(struct cushim_futex_lock *lock) {
                                                    memory_order_relaxed);
 }
 
-/* Who is inside is there for tens of nanoseconds, or was put to sleep there. */
+/* The thread inside is there for tens of nanoseconds, unless it was preempted there. */
 void cushim_futex_lock_enter(struct cushim_futex_lock *lock) {
     unsigned n_looks = 0;
     if (take(lock))

@@ -2,9 +2,9 @@
  * Requests to helgrind: do not check our own memory.
  *
  * Our threads synchronise by atomic words and by membarrier(2).  Helgrind takes most of these for
- * plain loads and stores, and would report races in programs that have none.  The program's own
- * memory is checked as ever.  The request is valgrind's client request: instructions without effect
- * elsewhere.
+ * plain loads and stores, and would report races in programs that have none.  It checks the
+ * program's own memory as usual.  The request is valgrind's client request: instructions without
+ * effect elsewhere.
  */
 #ifndef CUSHIM_BASE_HELGRIND_H
 #define CUSHIM_BASE_HELGRIND_H
@@ -15,7 +15,7 @@
 /* HG_ARANGE_MAKE_UNTRACKED of valgrind's helgrind.h: 'H', 'G', and its place in the list. */
 #define CUSHIM_HELGRIND_UNTRACK (((uint64_t)'H' << 24) + ((uint64_t)'G' << 16) + 256 + 39)
 
-/* Races in these bytes are no more told of, until they are unmapped. */
+/* Races in these bytes are not reported until they are unmapped. */
 static inline void cushim_helgrind_ignore(const void *memory, size_t n_bytes) {
     const volatile uint64_t request[6] = {CUSHIM_HELGRIND_UNTRACK, (uintptr_t)memory, n_bytes};
 #if defined __x86_64__

@@ -13,7 +13,7 @@
 /* The preload's default; the companion starts at OFF. */
 atomic_int cushim_log_level_now = CUSHIM_LOG_ERROR;
 
-/* Never freed: a thread may be inside.  All that ever were are in a list. */
+/* Never freed, because a thread may be inside.  All sinks that ever were are in a list. */
 struct sink {
     cushim_log_sink_fn *receive;
     void *cookie;
@@ -21,7 +21,7 @@ struct sink {
 };
 static _Atomic(struct sink *) sink_now, all_sinks;
 
-/* One byte more than is written: a receiver gets a final 0. */
+/* One byte more than is written, because a receiver gets a final 0. */
 struct line {
     char text[512 + 1];
     size_t n_bytes;
@@ -55,7 +55,7 @@ static void put_signed(struct line *line, long number) {
     put_number(line, number < 0 ? 0 - (uint64_t)number : (uint64_t)number, 10);
 }
 
-/* One conversion: `at` stands on the character behind '%'; returns the last character it used. */
+/* One conversion: `at` points to the character behind '%'; returns the last character it used. */
 static const char *put_conversion(struct line *line, const char *at, va_list *args) {
     int is_long = *at == 'l' || *at == 'z';
     if (is_long)
@@ -123,13 +123,13 @@ void cushim_log(enum cushim_log_level level, const char *noun, const char *forma
     }
     va_end(args);
     line.text[line.n_bytes] = 0;
-    cushim_utf8_clean(line.text); /* words of others are in it */
+    cushim_utf8_clean(line.text); /* it contains words of others */
     line.text[line.n_bytes++] = '\n';
     line.text[line.n_bytes] = 0;
     struct sink *sink = atomic_load_explicit(&sink_now, memory_order_acquire);
     if (sink)
         sink->receive(sink->cookie, (int)level, line.text);
-    else /* a closed stderr is the program's choice, and there is nobody left to tell */
+    else /* the program closed its stderr; there is nowhere to report that */
         cushim_output_write(STDERR_FILENO, line.text, line.n_bytes);
     errno = saved_errno;
 }

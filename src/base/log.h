@@ -18,12 +18,12 @@ enum cushim_log_level {
     CUSHIM_LOG_DEBUG
 };
 
-/* Written by cushim_log_set_level alone; read relaxed everywhere. */
+/* Only cushim_log_set_level writes it; read relaxed everywhere. */
 extern atomic_int cushim_log_level_now;
 
 void cushim_log_set_level(enum cushim_log_level level);
 
-/* Receives each line, its newline in it; any thread. */
+/* Receives each line, with its newline, in any thread. */
 typedef void cushim_log_sink_fn(void *cookie, int level, const char *line);
 
 /* Lines go to `sink` instead of standard error; NULL: back.  False: no host memory. */
@@ -35,7 +35,7 @@ static inline bool cushim_log_on(enum cushim_log_level level) {
 
 /*
  * Write one line.  `format` knows %s (NULL is "(null)"), %d, %u, %ld, %lu, %zu, %x, %lx, %p and %%;
- * errno is left as it was.
+ * errno does not change.
  */
 __attribute__((format(printf, 3, 4))) void cushim_log(enum cushim_log_level level, const char *noun,
                                                       const char *format, ...);

@@ -7,10 +7,10 @@
 
 #include "base/cancel.h"
 
-/* Of a line, what is looked at: two addresses, rights and three numbers take 73 columns. */
+/* The part of a line that is looked at: two addresses, rights and three numbers take 73 columns. */
 enum { LINE_BYTES = 160 };
 
-/* "start-end rights offset device inode    path"; the path alone has a slash. */
+/* "start-end rights offset device inode    path"; only the path has a slash. */
 static void parse(const char *line, struct cushim_mapping *mapping) {
     char *at;
     mapping->start = strtoull(line, &at, 16);

@@ -1,4 +1,4 @@
-/* What the process has mapped at an address, from /proc/self/maps.  Slow: for rare questions. */
+/* The mapping at an address, from /proc/self/maps.  It is slow: for rare questions. */
 #ifndef CUSHIM_BASE_MAPPING_H
 #define CUSHIM_BASE_MAPPING_H
 
@@ -10,18 +10,19 @@
 struct cushim_mapping {
     uint64_t start, end;
     bool is_readable;
-    char path[64]; /* how the file's name begins; "" where there is none */
+    char path[64]; /* the beginning of the file's name; "" if there is no file */
 };
 
 /**
  * Find the mapping that holds an address.
- * @param mapping  set where there is one
- * @return CUSHIM_OK | CUSHIM_NOTFOUND: nothing is mapped there | CUSHIM_NOFILE: nobody can tell
- * Units    tens of microseconds and up     Threads  any; opens and closes a file, allocates nothing
+ * @param mapping  set if there is one
+ * @return CUSHIM_OK | CUSHIM_NOTFOUND: nothing is mapped there | CUSHIM_NOFILE: it cannot be known
+ * Units    tens of microseconds and up
+ * Threads  any; opens and closes a file, allocates nothing
  */
 enum cushim_status cushim_mapping_find(uint64_t address, struct cushim_mapping *mapping);
 
-/* Is it mapped from a file whose name begins so? */
+/* Is it mapped from a file whose name begins like this? */
 bool cushim_mapping_is_of(const struct cushim_mapping *mapping, const char *file);
 
 #endif

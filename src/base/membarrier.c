@@ -11,17 +11,17 @@
 
 #include "base/cancel.h"
 
-/* 0: the kernel was not asked yet; else it will do it, or (-1) not. */
+/* 0: the kernel was not asked yet; 1: it supports it; -1: it does not. */
 static atomic_int granted;
 
-/* Of the thread that asked, as it asked; -1: the kernel does not tell. */
+/* The filters of the thread that asked, at that time; -1: the kernel does not tell. */
 static atomic_long n_filters_then;
 
 static bool call(int command) {
     return syscall(SYS_membarrier, command, 0, 0) == 0;
 }
 
-/* Seccomp filters of this thread, where it has any: containers have one from the start. */
+/* The number of this thread's seccomp filters: containers have one from the start. */
 static long count_filters(void) {
     static const char head[] = "\nSeccomp_filters:";
     char text[4096];

@@ -1,7 +1,7 @@
 /*
  * membarrier(2): every running thread of the process passes a full memory barrier.
  *
- * In a protocol with a frequent and a rare side the frequent side then needs no fence of its own.
+ * In a protocol with a frequent and a rare side, the frequent side then needs no fence of its own.
  * The kernel is asked once whether it supports this.
  */
 #ifndef CUSHIM_BASE_MEMBARRIER_H
@@ -9,15 +9,16 @@
 
 #include <stdbool.h>
 
-/* Ask the kernel for it, once a process: microseconds while that has one thread, ten milliseconds
- * later.  Each thread that asks gets the same answer. */
+/* Ask the kernel for it, once per process.  This takes microseconds while the process has one
+ * thread, ten milliseconds later.  Each thread that asks gets the same answer. */
 bool cushim_membarrier_ask(void);
 
-/* Pass it, where the kernel granted it; false: they do not, for a sandbox forbids it since. */
+/* Make all threads pass it, if the kernel granted it.  False: they did not, because a sandbox
+ * forbids it now. */
 bool cushim_membarrier_pass(void);
 
-/* Did this thread come under a seccomp filter since the kernel was asked?  Such a filter may kill
- * who calls membarrier(2), so a guest does without. */
+/* Did this thread come under a seccomp filter since the kernel was asked?  Such a filter may kill a
+ * thread that calls membarrier(2), so a guest must not call it. */
 bool cushim_membarrier_is_judged(void);
 
 #endif

@@ -14,7 +14,7 @@ static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* Row by row of the table of distances between beginnings; two rows back for a swap. */
+/* The table of distances between beginnings, row by row; a swap needs the row before the last. */
 static size_t distance_of(const char *a, size_t n_a, const char *b, size_t n_b) {
     size_t rows[3][CUSHIM_NEAREST_BYTES + 1] = {{0}};
     size_t *before = rows[0], *last = rows[1], *now = rows[2];

@@ -1,9 +1,9 @@
 /*
- * The nearest of some words to one that was mistyped: what "did you mean" needs.
+ * The nearest of some words to a mistyped one, for "did you mean".
  *
- * The distance of two words is how many letters one has to put in, leave out, exchange or swap with
- * their neighbour.  Capitals and small letters are alike, and so are - and _.  A word is near where
- * the distance is at most a third of its letters, one at least.
+ * The distance of two words is the number of letters to insert, leave out, exchange or swap with
+ * their neighbour.  Case does not count, and neither does the difference between - and _.  A word
+ * is near if the distance is at most a third of its letters, but at least one.
  */
 #ifndef CUSHIM_BASE_NEAREST_H
 #define CUSHIM_BASE_NEAREST_H
@@ -12,9 +12,10 @@
 
 enum { CUSHIM_NEAREST_BYTES = 64 }; /* a longer word is near to nothing */
 
-/* A search; `best` is NULL until a word is near, then the nearest yet, the first of equals. */
+/* A search; `best` is NULL until a word is near, then the nearest so far, and the first of equals.
+ */
 struct cushim_nearest {
-    const char *word; /* not owned, nor is any candidate */
+    const char *word; /* not owned, and neither are the candidates */
     size_t n_bytes;
     const char *best;
     size_t distance;

@@ -69,7 +69,7 @@ const struct cushim_option_row *cushim_option_nearest(const char *name, size_t n
 
 void cushim_option_variable(const struct cushim_option_row *row,
                             char text[CUSHIM_OPTION_TEXT_BYTES]) {
-    bool is_first = row == &rows[0]; /* `cushim` itself: the variable is CUSHIM alone */
+    bool is_first = row == &rows[0]; /* `cushim` itself, whose variable is CUSHIM */
     int n = snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%s%s", is_first ? "" : PREFIX, row->name);
     for (int i = 0; i < n; i++)
         text[i] = (char)toupper((unsigned char)text[i]);
@@ -171,7 +171,7 @@ static const char *read_amount(struct cushim_amount *field, const char *text, si
     return NULL;
 }
 
-/* The place of a word in a list; -1: it is not there. */
+/* The place of a word in a list; -1 if it is not there. */
 static int place_of_word(const char *text, const char *words) {
     size_t n_bytes = strlen(text);
     for (int i = 0; *words; i++) {
@@ -352,7 +352,7 @@ void cushim_options_load_at(struct cushim_options *options, int log_level) {
     cushim_options_default(options);
     options->log = log_level;
     cushim_log_set_level((enum cushim_log_level)log_level);
-    /* The level first, so that CUSHIM_LOG=off silences what the others have to say. */
+    /* The level first, so that CUSHIM_LOG=off silences complaints about the others. */
     const char *level = cushim_environment("CUSHIM_LOG");
     if (level)
         read_enum(&options->log, level, cushim_option_find("log", 3)->unit);

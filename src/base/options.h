@@ -1,9 +1,9 @@
 /*
  * The options of the environment: one table (options.def), one struct.
  *
- * A value that cannot be read is refused in one line and the default kept; a variable CUSHIM_<WORD>
- * that is no option is named once.  Names in CUSHIM_SIM_ belong to the software device, a few to
- * the companion and the kernels, one to `cushim run`: they are left alone.
+ * If a value cannot be read, one line says so and the default is kept.  A variable CUSHIM_<WORD>
+ * that is no option is named once.  Some names are left alone: those in CUSHIM_SIM_ belong to the
+ * software device, a few to the companion and the kernels, one to `cushim run`.
  */
 #ifndef CUSHIM_BASE_OPTIONS_H
 #define CUSHIM_BASE_OPTIONS_H
@@ -16,7 +16,7 @@
 
 enum { CUSHIM_OPTION_PATH_BYTES = 1024 };
 
-/* Set by `cushim run` where an exit report is asked for: the number of the process that it becomes.
+/* `cushim run` sets it if an exit report is asked for: the number of the process that it becomes.
  * Children inherit the variable, but not the number. */
 #define CUSHIM_STARTED_VARIABLE "CUSHIM_STARTED"
 
@@ -61,21 +61,21 @@ struct cushim_option_row {
 /* All rows in the order of options.def; static. */
 const struct cushim_option_row *cushim_option_rows(size_t *n_rows);
 
-/* The row of `name` (cut at n_bytes), in capitals or small letters, or NULL. */
+/* The row of `name` (cut at n_bytes), in upper or lower case, or NULL. */
 const struct cushim_option_row *cushim_option_find(const char *name, size_t n_bytes);
 
-/* The row whose name is nearest to what nobody knows (base/nearest.h), or NULL. */
+/* The row whose name is nearest to an unknown one (base/nearest.h), or NULL. */
 const struct cushim_option_row *cushim_option_nearest(const char *name, size_t n_bytes);
 
-/* Longest text that the functions below write, the final 0 counted. */
+/* Longest text that the functions below write, with the final 0. */
 enum { CUSHIM_OPTION_TEXT_BYTES = 64 };
 
 /* The variable of a row: CUSHIM_<NAME>. */
 void cushim_option_variable(const struct cushim_option_row *row,
                             char text[CUSHIM_OPTION_TEXT_BYTES]);
 
-/* A value as a user would write it: "on", "256M", "50%", a word, "" for no path; in `text` or where
- * the options have it. */
+/* A value as a user would write it: "on", "256M", "50%", a word, "" for no path.  It is in `text`
+ * or in the options. */
 const char *cushim_option_text(const struct cushim_options *options,
                                const struct cushim_option_row *row,
                                char text[CUSHIM_OPTION_TEXT_BYTES]);
@@ -84,32 +84,32 @@ const char *cushim_option_text(const struct cushim_options *options,
 void cushim_option_default_text(const struct cushim_option_row *row,
                                 char text[CUSHIM_OPTION_TEXT_BYTES]);
 
-/* Whether `entry`, NAME=value of the environment, is meant for us: an option, or a mistake. */
+/* Is `entry`, NAME=value of the environment, meant for us: an option, or a mistake? */
 bool cushim_options_has(const char *entry);
 
 void cushim_options_default(struct cushim_options *options);
 
 /*
- * Read one value into its field.  Returns NULL, or what is wrong as one phrase (static); the field
- * is then as it was.
+ * Read one value into its field.  Returns NULL, or the mistake as one phrase (static); the field is
+ * then unchanged.
  */
 const char *cushim_option_set(struct cushim_options *options, const struct cushim_option_row *row,
                               const char *text);
 
-/* Is the field of this row other than its default? */
+/* Does the field of this row differ from its default? */
 bool cushim_option_is_set(const struct cushim_options *options,
                           const struct cushim_option_row *row);
 
-/* Is it one of the words that a BOOL takes for off? */
+/* Is it one of the words that turn a BOOL off? */
 bool cushim_option_is_off(const char *text);
 
 /*
- * Defaults, then the environment (nothing of it in a setuid program).  Each refused value and each
- * unknown name is logged as one line, after the log level itself was read.
+ * Load the defaults, then the environment, but in a setuid program the defaults only.  Each refused
+ * value and each unknown name is logged as one line, after the log level itself was read.
  */
 void cushim_options_load(struct cushim_options *options);
 
-/* The same with another default of the log's level: the companion is silent until asked. */
+/* The same with another default of the log's level, because the companion is silent until asked. */
 void cushim_options_load_at(struct cushim_options *options, int log_level);
 
 #endif

@@ -15,7 +15,7 @@
 
 enum { N_STANDARD = STDERR_FILENO + 1 };
 
-/* Written once by cushim_output_note; a descriptor that was closed then is no file for good. */
+/* cushim_output_note writes it once; a descriptor that was closed then is no file for good. */
 static struct {
     bool is_open;
     dev_t device;
@@ -46,7 +46,7 @@ static bool is_another_file(int fd) {
 int cushim_output_aside(int fd) {
     if (fd < 0 || fd >= N_STANDARD)
         return fd;
-    /* by its number: glibc has a name for it that other C libraries lack */
+    /* by its number, because some C libraries lack glibc's name for it */
     int saved_errno = errno, aside = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, N_STANDARD);
     if (aside >= 0)
         close(fd);
@@ -79,7 +79,7 @@ int cushim_output_write(int fd, const void *bytes, size_t n_bytes) {
     sigpending(&pending);
     pthread_sigmask(SIG_BLOCK, &ours, &old);
     error = write_all(fd, bytes, n_bytes);
-    /* what our write raised is taken back; what was there before stays */
+    /* a signal that our write raised is taken back; one that was pending before stays */
     int raised = error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
     if (raised && !sigismember(&pending, raised)) {
         sigset_t only;

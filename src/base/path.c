@@ -7,7 +7,7 @@
 
 #include "base/environment.h"
 
-/* The variables of a launcher: of the rank, and of how many there are. */
+/* The variables of a launcher: for the rank, and for the number of ranks. */
 static const struct launcher {
     const char *rank, *ranks;
 } launchers[] = {
@@ -87,7 +87,7 @@ static void put_host(struct output *out) {
     put(out, host, strlen(host));
 }
 
-/* "q{NAME}": returns how long it is; 0: there is no such variable. */
+/* "q{NAME}": returns its length; 0: there is no such variable. */
 static size_t put_variable(struct output *out, const char *place) {
     char name[128];
     size_t n = place[1] == '{' ? strcspn(place + 2, "}") : 0;
@@ -102,7 +102,7 @@ static size_t put_variable(struct output *out, const char *place) {
     return n + 3;
 }
 
-/* The place behind a %: returns how long it is; 0: it is none, and stays as it is written. */
+/* The place behind a %.  Returns its length; 0: it is no place, and stays as it is written. */
 static size_t put_place(struct output *out, const char *place,
                         const struct cushim_path_places *places) {
     switch (*place) {

@@ -1,6 +1,6 @@
 /*
- * File names with places in them: %p process, %h host, %r rank (of the launchers that are known,
- * else the process), %n a number, %q{NAME} a variable of the environment, %%.
+ * File names with places in them: %p process, %h host, %r rank (or the process, if no known
+ * launcher gave one), %n a number, %q{NAME} a variable of the environment, %%.
  */
 #ifndef CUSHIM_BASE_PATH_H
 #define CUSHIM_BASE_PATH_H
@@ -8,15 +8,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What stands for the places. */
+/* The values of the places. */
 struct cushim_path_places {
     long process;
     long rank; /* -1: unknown */
     unsigned number;
 };
 
-/* The rank that a launcher gave this process, and how many it started; -1: none did, or does not
- * say. */
+/* The rank that a launcher gave this process, and the number of ranks; -1 if unknown. */
 long cushim_path_rank(void);
 long cushim_path_ranks(void);
 
@@ -24,9 +23,9 @@ long cushim_path_ranks(void);
 bool cushim_path_is_of_launcher(const char *entry);
 
 /*
- * Expand `pattern` into out; false where it does not fit in cap bytes, the final 0 counted.  A
- * variable names no folder: its slashes become _.  An unknown place, or a variable that is not set,
- * stays as it is written.
+ * Expand `pattern` into out; false if it does not fit in cap bytes with its final 0.  A variable
+ * names no folder: its slashes become _.  An unknown place, or a variable that is not set, stays as
+ * it is written.
  */
 bool cushim_path_expand(char *out, size_t cap, const char *pattern,
                         const struct cushim_path_places *places);
@@ -37,7 +36,7 @@ bool cushim_path_expand(char *out, size_t cap, const char *pattern,
  */
 bool cushim_path_tell_apart(char *out, size_t cap, const char *name, const char *place);
 
-/* Has a pattern one of these places ("pr": process or rank)?  %% is none. */
+/* Does a pattern have one of these places ("pr": process or rank)?  %% is none. */
 bool cushim_path_has(const char *pattern, const char *places);
 
 #endif

@@ -3,7 +3,7 @@
 #include <string.h>
 
 uint32_t cushim_utf8_next(const char **at) {
-    /* the least that so many bytes are needed for: what has fewer is written with fewer */
+    /* the least code point that needs so many bytes; smaller ones have shorter forms */
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char *byte = (const unsigned char *)(*at)++;
     if (*byte < 0x80)
@@ -28,7 +28,7 @@ void cushim_utf8_clean(char *text) {
     while (*at) {
         size_t begin = (size_t)(at - text);
         uint32_t point = cushim_utf8_next(&at);
-        /* U+2028 to U+202E and U+2066 to U+2069 break lines and turn the direction of writing */
+        /* U+2028 to U+202E and U+2066 to U+2069 break lines and change the direction of writing */
         if (point < 0x20 || (point >= 0x7f && point < 0xa0) ||
             (point >= 0x2028 && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069) ||
             point == CUSHIM_UTF8_BAD)
@@ -36,7 +36,7 @@ void cushim_utf8_clean(char *text) {
     }
 }
 
-/* How many bytes the first columns have, and how many columns these are. */
+/* The number of bytes in the first columns, and the number of these columns. */
 static size_t bytes_of(const char *text, size_t columns, size_t *n_columns) {
     const char *at = text;
     for (*n_columns = 0; *at && *n_columns < columns; ++*n_columns)

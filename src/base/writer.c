@@ -78,7 +78,7 @@ char *cushim_text_time(char text[CUSHIM_AMOUNT_BYTES], uint64_t ns) {
     static const double steps[] = {1000, 1000, 1000, 86400};
     double amount = (double)ns;
     size_t unit = 0;
-    /* days where the seconds have six digits */
+    /* in days if the seconds have six digits */
     for (; unit < 4 && amount >= (unit == 3 ? 100000 : 1000); unit++)
         amount /= steps[unit];
     int decimals = unit == 0 ? 0 : amount < 10 ? 2 : amount < 100 ? 1 : 0;

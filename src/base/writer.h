@@ -11,7 +11,7 @@
 
 struct cushim_writer {
     int fd;
-    int error; /* an errno; 0: all that was sent arrived */
+    int error; /* an errno; 0: everything that was sent arrived */
     size_t n_bytes;
     char buffer[4096];
 };
@@ -20,16 +20,16 @@ struct cushim_writer {
 __attribute__((format(printf, 2, 3))) void cushim_write(struct cushim_writer *writer,
                                                         const char *format, ...);
 
-/* Append bytes as they are. */
+/* Append bytes unchanged. */
 void cushim_write_bytes(struct cushim_writer *writer, const void *bytes, size_t n_bytes);
 
-/* Send what is buffered. */
+/* Send the buffered bytes. */
 void cushim_writer_flush(struct cushim_writer *writer);
 
 enum { CUSHIM_AMOUNT_BYTES = 32 };
 
-/* Texts for people: "1,234,567"; "1.50 GiB"; "2.31 ms".  They return `text`, of 11 columns at most;
- * counts that have more digits are of thousands, "k", or of a greater unit, and cut. */
+/* Texts for people: "1,234,567"; "1.50 GiB"; "2.31 ms".  They return `text`, of at most 11 columns;
+ * larger counts are cut to thousands, "k", or a greater unit. */
 char *cushim_text_count(char text[CUSHIM_AMOUNT_BYTES], uint64_t n);
 char *cushim_text_bytes(char text[CUSHIM_AMOUNT_BYTES], uint64_t n_bytes);
 char *cushim_text_time(char text[CUSHIM_AMOUNT_BYTES], uint64_t ns);

@@ -17,11 +17,11 @@
 /* ---- the driver ---- */
 
 /*
- * CUSHIM_DRIVER(cuMemFree_v2)(address) calls the driver.  Each DRV row of symbols.def, HOOK, CALL
- * and NATIVE alike, has a slot, which is NULL where the driver has no such function.
+ * CUSHIM_DRIVER(cuMemFree_v2)(address) calls the driver.  Each DRV row of cuda/symbols.def, HOOK,
+ * CALL and NATIVE alike, has a slot, which is NULL where the driver has no such function.
  *
  * A slot is a variable of its own, which the linker finds: who calls the driver is not compiled
- * anew when symbols.def changes, and a name that has no row there does not link.
+ * anew when cuda/symbols.def changes, and a name that has no row there does not link.
  */
 #define CUSHIM_DRIVER_SLOT(entry) _Atomic(__typeof__(&entry))
 #define CUSHIM_DRIVER(entry)                                                                       \

@@ -1,6 +1,6 @@
 #include "copy/box.h"
 
-/* Slices that follow each other as their rows do are one slice. */
+/* Slices that follow each other as their rows do become one slice. */
 static void join_slices(struct cushim_copy_box *box) {
     if (box->depth > 1 && box->host.slice_bytes == box->height * box->host.row_bytes &&
         box->device.slice_bytes == box->height * box->device.row_bytes) {
@@ -9,7 +9,7 @@ static void join_slices(struct cushim_copy_box *box) {
     }
 }
 
-/* Rows without gaps are one row, and the slices are the rows. */
+/* Rows without gaps become one row, and the slices become the rows. */
 static void join_rows(struct cushim_copy_box *box) {
     if (box->height > 1 &&
         (box->host.row_bytes != box->width_bytes || box->device.row_bytes != box->width_bytes))

@@ -1,9 +1,9 @@
 /*
- * Boxes: what one copy between host and device moves, cut into pieces that fit a buffer.
+ * Boxes: the bytes that one copy between host and device moves, cut into pieces that fit a buffer.
  *
- * A box is rows of width_bytes, `height` to a slice, `depth` slices.  What lies without a gap on
- * both sides is taken as one longer row first.  A piece is some rows of one slice, or a part of one
- * row; in a buffer its rows lie without gaps.
+ * A box is rows of width_bytes, `height` rows per slice, `depth` slices.  Parts without a gap on
+ * both sides are first joined to one longer row.  A piece is some rows of one slice, or a part of
+ * one row; in a buffer its rows have no gaps.
  */
 #ifndef CUSHIM_COPY_BOX_H
 #define CUSHIM_COPY_BOX_H
@@ -25,7 +25,7 @@ struct cushim_copy_box {
 
 struct cushim_copy_cut {
     struct cushim_copy_box box; /* rows without gaps joined */
-    size_t piece_bytes, n_rows; /* of a row in one piece; rows in one, at most */
+    size_t piece_bytes, n_rows; /* of a row in one piece; most rows in one */
     size_t n_across, n_down, n_pieces;
 };
 

@@ -59,7 +59,7 @@ static CUresult transfer(struct cushim_cuda *cuda, const struct cushim_copy_cut 
                : cuda->cuMemcpyDtoHAsync_v2(buffer, piece->device, piece->width_bytes, stream);
 }
 
-/* What was under way when a call failed must end before a buffer is touched again. */
+/* The work that was under way when a call failed must end before a buffer is touched again. */
 static void fail(struct cushim_cuda *cuda, struct cushim_copy_channel *channel,
                  struct cushim_copy_job *job) {
     cushim_copy_job_fail(job, CUSHIM_COPY_REFUSED);
@@ -73,7 +73,7 @@ struct flight {
     struct cushim_copy_piece piece;
 };
 
-/* Let a piece take off; false: it did not. */
+/* Start the transfer of a piece; false: it failed. */
 static bool start(struct cushim_cuda *cuda, struct cushim_copy_channel *channel, int i,
                   struct cushim_copy_job *job, const struct cushim_copy_piece *piece) {
     if (channel->is_lost) {
@@ -93,7 +93,7 @@ static bool start(struct cushim_cuda *cuda, struct cushim_copy_channel *channel,
     return false;
 }
 
-/* Wait until it has landed, and empty the buffer where it came from the device. */
+/* Wait for the transfer, and empty the buffer if it came from the device. */
 static void finish(struct cushim_cuda *cuda, struct cushim_copy_channel *channel, int i,
                    struct cushim_copy_job *job, struct flight *flight) {
     if (!flight->is_on)

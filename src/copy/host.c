@@ -22,10 +22,10 @@ static bool populate(uint64_t address, size_t n_bytes, bool is_written) {
                    is_written ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0;
 }
 
-/* Asked of a page that is there. */
+/* Try it on a page that is there. */
 bool cushim_copy_host_can_look(void) {
     static const char own;
-    static atomic_int known; /* 0: nobody asked; 1: it does; -1: it does not */
+    static atomic_int known; /* 0: not tried yet; 1: it does; -1: it does not */
     int answer = atomic_load_explicit(&known, memory_order_relaxed);
     if (!answer) {
         int error = errno;
@@ -36,7 +36,7 @@ bool cushim_copy_host_can_look(void) {
     return answer > 0;
 }
 
-/* Between rows that are a page and more apart there may be nothing. */
+/* If rows are at least a page apart, there may be nothing between them. */
 bool cushim_copy_host_is_there(const struct cushim_copy_cut *cut,
                                const struct cushim_copy_piece *piece) {
     bool is_written = !cut->box.is_to_device;
@@ -64,9 +64,9 @@ void cushim_copy_host_read(const struct cushim_copy_cut *cut, const struct cushi
 }
 
 /*
- * What the program gets is larger than a processor's caches, and a store past them spares the read
- * of each line that a plain one begins with.  The other way the device reads next what was stored,
- * out of the caches.
+ * The data for the program is larger than a processor's caches, and a store past them avoids the
+ * read of each line with which a plain store begins.  For the other direction a plain store is
+ * better, because the device reads the bytes next, out of the caches.
  */
 static void store(char *to, const char *from, size_t n_bytes) {
 #ifdef __x86_64__
@@ -79,7 +79,7 @@ static void store(char *to, const char *from, size_t n_bytes) {
             for (size_t i = 0; i < LINE_BYTES; i += sizeof(__m128i))
                 _mm_stream_si128((__m128i *)(to + i), _mm_loadu_si128((const __m128i *)(from + i)));
         }
-        _mm_sfence(); /* before anybody is told that they arrived */
+        _mm_sfence(); /* before any thread learns that they arrived */
     }
 #endif
     memcpy(to, from, n_bytes);

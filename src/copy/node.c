@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The kernel's own numbers; it reads one bit less than it is told. */
+/* The kernel's own numbers; it reads one bit less than the given number. */
 enum { POLICY_DEFAULT = 0, POLICY_PREFERRED = 1, MAX_NODES = 1024 };
 enum { BITS = 8 * sizeof(unsigned long) };
 

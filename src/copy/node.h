@@ -1,6 +1,6 @@
 /*
- * Nodes of the host's memory (NUMA): a ring lies on the one that its device hangs on, since from
- * another one every byte crosses the processors' link as well.  libnuma is not linked.
+ * Nodes of the host's memory (NUMA).  A ring is on the node of its device, because from another one
+ * every byte crosses the link between the processors as well.  libnuma is not linked.
  */
 #ifndef CUSHIM_COPY_NODE_H
 #define CUSHIM_COPY_NODE_H
@@ -8,12 +8,12 @@
 #include <stdbool.h>
 
 /*
- * From here on new pages of this thread come from a node where it has some; below 0 it is unknown.
- * False: nothing changed, since the kernel refuses, or the thread has a policy of its own.
+ * From now on new pages of this thread come from this node if it has some; below 0 it is unknown.
+ * False: nothing changed, because the kernel refuses, or the thread has a policy of its own.
  */
 bool cushim_copy_node_prefer(int node);
 
-/* From anywhere again. */
+/* From any node again. */
 void cushim_copy_node_leave(void);
 
 #endif

@@ -14,12 +14,12 @@
 #include "cuda/table.h"
 
 /*
- * A piece is no smaller: a pinned transfer of 1 MiB reaches two thirds of the link's speed, one of
- * 64 KiB an eighth (docs/results), and several are under way at once.
+ * The smallest piece: a pinned transfer of 1 MiB reaches two thirds of the link's speed, one of 64
+ * KiB an eighth (docs/results), and several are under way at once.
  */
 enum { LEAST_PIECE_BYTES = 512 << 10, PAGE_BYTES = 4096, IDLE_S = 1 };
 
-/* Who waits for a channel. */
+/* A thread that waits for a channel. */
 struct waiter {
     pthread_cond_t is_served;
     struct cushim_copy_channel *channel;
@@ -29,7 +29,7 @@ struct waiter {
 struct cushim_copy_ring {
     struct cushim_copy_ring_setup setup;
     struct cushim_copy_ring *following; /* under the lock of the list, as is n_users */
-    unsigned n_users;                   /* copies, and who gives it back */
+    unsigned n_users;                   /* copies, and the thread that gives it back */
     pthread_mutex_t lock;               /* of all that follows */
     bool is_made;
     char *memory; /* [n_channels][2][buffer_bytes], pinned */
@@ -38,7 +38,7 @@ struct cushim_copy_ring {
     struct cushim_copy_channel channels[CUSHIM_COPY_MAX_CHANNELS];
     struct cushim_copy_channel *free;
     struct waiter *first_waiter, **last_waiter;
-    atomic_uint n_waiting; /* written under the lock, read by who holds a channel */
+    atomic_uint n_waiting; /* written under the lock, read by the thread that holds a channel */
     struct cushim_copy_job *first_job, **last_job;
     pthread_cond_t work, ended;
     unsigned n_threads; /* that live */
@@ -51,7 +51,7 @@ static struct cushim_copy_ring *rings;
 
 /* ---- what a ring is made of ---- */
 
-/* Below 0: nobody tells. */
+/* Below 0: unknown. */
 static int node_of_device(struct cushim_cuda *cuda) {
     CUdevice device;
     int node;
@@ -70,7 +70,7 @@ static void *allocate_near(struct cushim_cuda *cuda, size_t n_bytes) {
     return answer == CUDA_SUCCESS ? memory : NULL;
 }
 
-/* Under the lock, the context being current. */
+/* The caller holds the lock, and the context is current. */
 static void unmake(struct cushim_copy_ring *ring) {
     struct cushim_cuda *cuda = ring->setup.cuda;
     while (ring->n_channels)
@@ -88,7 +88,7 @@ static bool has_calls(const struct cushim_cuda *cuda) {
            cuda->cuMemcpyDtoHAsync_v2 && cuda->cuMemcpy2DAsync_v2;
 }
 
-/* Under the lock, the context being current. */
+/* The caller holds the lock, and the context is current. */
 static bool make(struct cushim_copy_ring *ring) {
     unsigned n_channels = ring->setup.n_threads + 1;
     if (ring->is_made)
@@ -138,7 +138,7 @@ static struct cushim_copy_channel *take(struct cushim_copy_ring *ring) {
     return waiter.channel;
 }
 
-/* To who waited longest, or back to the free ones, which threads of ours look for. */
+/* Give a channel to the thread that waited longest, or back to the free ones for our threads. */
 static void give(struct cushim_copy_ring *ring, struct cushim_copy_channel *channel) {
     struct waiter *waiter = ring->first_waiter;
     if (!waiter) {
@@ -171,7 +171,7 @@ static void remove_job(struct cushim_copy_ring *ring, struct cushim_copy_job *jo
         ring->last_job = link;
 }
 
-/* The next one with a piece left, which goes behind the others. */
+/* The next job with a piece left; it moves behind the others. */
 static struct cushim_copy_job *next_job(struct cushim_copy_ring *ring) {
     struct cushim_copy_job *job = ring->first_job;
     while (job && !cushim_copy_job_has_more(job))
@@ -201,7 +201,7 @@ static void help(struct cushim_copy_ring *ring, struct cushim_copy_channel *chan
         cushim_current_context_leave(cuda);
 }
 
-/* Under the lock; false: a second went by without work. */
+/* The caller holds the lock; false: a second passed without work. */
 static bool wait_for_work(struct cushim_copy_ring *ring) {
     struct timespec end;
     clock_gettime(CLOCK_MONOTONIC, &end);
@@ -243,16 +243,16 @@ static bool start_thread(struct cushim_copy_ring *ring) {
     bool is_started = pthread_create(&thread, &attributes, work, ring) == 0;
     pthread_attr_destroy(&attributes);
     if (is_started)
-        pthread_setname_np(thread, "cushim-copy"); /* it waits for the lock, and so is there */
+        pthread_setname_np(thread, "cushim-copy"); /* it exists: it waits for the lock */
     return is_started;
 }
 
-/* Under the lock: as many as can take a piece each beside who asked. */
+/* The caller holds the lock.  As many threads as there are pieces beside the caller's. */
 static void start_threads(struct cushim_copy_ring *ring, size_t n_pieces) {
     sigset_t all, before;
     size_t n = n_pieces - 1 < ring->setup.n_threads ? n_pieces - 1 : ring->setup.n_threads;
     sigfillset(&all);
-    sigdelset(&all, SIGSEGV); /* a fault of the copy's own is for the program's handler */
+    sigdelset(&all, SIGSEGV); /* if the copy itself faults, the program's handler gets the signal */
     sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (ring->n_threads < n && start_thread(ring))
@@ -325,7 +325,7 @@ static struct cushim_copy_ring *create(const struct cushim_copy_ring_setup *setu
     return ring;
 }
 
-/* Under the lock: what it has goes back, where its context lives; returns the bytes. */
+/* The caller holds the lock.  Give the contents back if the context lives; returns the bytes. */
 static size_t empty(struct cushim_copy_ring *ring) {
     CUresult answer;
     size_t n_bytes = 0;
@@ -344,7 +344,7 @@ static size_t empty(struct cushim_copy_ring *ring) {
     return n_bytes;
 }
 
-/* Its threads end. */
+/* Also ends its threads. */
 static void destroy(struct cushim_copy_ring *ring, bool has_context) {
     pthread_mutex_lock(&ring->lock);
     ring->is_closing = true;
@@ -360,7 +360,7 @@ static void destroy(struct cushim_copy_ring *ring, bool has_context) {
     free(ring);
 }
 
-/* Under the lock of the list. */
+/* The caller holds the lock of the list. */
 static struct cushim_copy_ring **link_of(CUcontext context) {
     struct cushim_copy_ring **link = &rings;
     while (*link && (*link)->setup.context != context)

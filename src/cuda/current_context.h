@@ -8,7 +8,7 @@
 
 #include "cuda/table.h"
 
-/* Make `context` current unless it is; true where cushim_current_context_leave must follow. */
+/* Make `context` current unless it is; true if cushim_current_context_leave must follow. */
 static inline bool cushim_current_context_enter(struct cushim_cuda *cuda, CUcontext context,
                                                 CUresult *answer) {
     CUcontext now = NULL;

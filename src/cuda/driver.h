@@ -1,6 +1,6 @@
 /*
- * The driver's functions: every exported name declared, old revisions and per-thread variants too,
- * and none an alias.
+ * The driver's functions: every exported name is declared, with old revisions and per-thread
+ * variants, and none is an alias.
  */
 #ifndef CUSHIM_CUDA_DRIVER_H
 #define CUSHIM_CUDA_DRIVER_H
@@ -11,11 +11,11 @@
 #endif
 #include <cuda.h>
 
-/* The header that declares them is of a package of its own. */
+/* Another package has the header that declares them. */
 CUresult cuProfilerInitialize(const char *config, const char *output, unsigned mode);
 CUresult cuProfilerStart(void);
 CUresult cuProfilerStop(void);
-/* Later than the oldest headers that cushim is built with. */
+/* Newer than the oldest headers with which cushim can be built. */
 CUresult cuLaunchHostFunc_v2(CUstream stream, CUhostFn function, void *data, unsigned sync_mode);
 CUresult cuLaunchHostFunc_v2_ptsz(CUstream stream, CUhostFn function, void *data,
                                   unsigned sync_mode);

@@ -12,8 +12,9 @@
 enum { OPTIONAL = 0, REQUIRED = 1 };
 
 /*
- * Tables are walked by offset: a statement a row makes functions of thousands of lines, over which
- * a sanitizer's compiler takes half a minute.  A slot, of whatever function type, is a word here.
+ * Tables are walked by offset, because a statement for each row makes functions of thousands of
+ * lines, over which a sanitizer's compiler takes half a minute.  A slot is a word here, whatever
+ * its function type.
  */
 typedef uintptr_t word __attribute__((may_alias));
 
@@ -61,9 +62,9 @@ static const struct row cudart_rows[] = {
 };
 
 /*
- * Threads that come first at once all write, each the same value into a slot, and publish the table
- * behind it.  gcc reads an _Atomic slot in a call plainly, so TSan sees a late writer's exchange as
- * a race with such a read; of one word with one value it is none.
+ * If several threads come first at once, all write the same value into a slot, and publish the
+ * table afterwards.  gcc reads an _Atomic slot in a call plainly, so TSan takes a late writer's
+ * exchange for a race with such a read.  It is none, because the word always has the same value.
  */
 __attribute__((no_sanitize("thread"))) static const char *
 fill(void *table, const struct row *row, cushim_cuda_find_fn *find, void *cookie) {
@@ -72,7 +73,7 @@ fill(void *table, const struct row *row, cushim_cuda_find_fn *find, void *cookie
         word address = (word)find(row->name, cookie), *slot = slot_at(table, row->offset);
         if (!address && row->is_required && !first_missing)
             first_missing = row->name;
-        /* a slot that is right is not written again: it may be in use */
+        /* do not write a slot again that is right, because it may be in use */
         if (__atomic_load_n(slot, __ATOMIC_ACQUIRE) != address)
             __atomic_store_n(slot, address, __ATOMIC_SEQ_CST);
     }

@@ -3,11 +3,11 @@
  *
  * A library that follows a program's allocations (UCX) overwrites the first instructions of a
  * driver function with a jump, 12 bytes on x86-64 and 16 on aarch64, and keeps a copy of them to
- * call the function by.  It can copy a few kinds of instructions only, and gives up all of its
- * hooks at the first function that begins otherwise.
+ * call the function.  It can copy only a few kinds of instructions, and gives up all of its hooks
+ * at the first function that begins otherwise.
  *
  * So each function begins with moves to a register that is free there, and its body is elsewhere.
- * Where jump targets are guarded (BTI) a landing pad has to be first, which UCX cannot copy.
+ * If jump targets are guarded (BTI) a landing pad has to be first, which UCX cannot copy.
  */
 #ifndef CUSHIM_CUDA_PATCHABLE_H
 #define CUSHIM_CUDA_PATCHABLE_H

@@ -1,4 +1,4 @@
-/* The names of the HOOK rows of symbols.def, for who does not need the rows themselves. */
+/* The names of the HOOK rows of symbols.def, for callers that do not need the rows themselves. */
 #ifndef CUSHIM_CUDA_SYMBOL_NAME_H
 #define CUSHIM_CUDA_SYMBOL_NAME_H
 

@@ -1,9 +1,9 @@
 /*
- * The tables of real functions: one typed slot a HOOK or CALL row of symbols.def.  The companion,
- * which calls NATIVE rows, too, has slots of its own (companion/core/driver.h).
+ * The tables of real functions: one typed slot for each HOOK or CALL row of symbols.def.  The
+ * companion also calls NATIVE rows, and has slots of its own (companion/core/driver.h).
  *
- * A slot is NULL until it is filled, and changes afterwards only where a libcuda was unloaded and
- * another one loaded: several threads may fill a table at once, each with the same values, so no
+ * A slot is NULL until it is filled, and changes afterwards only if a libcuda is unloaded and
+ * another one loaded. Several threads may fill a table at once, each with the same values, so no
  * lock is needed.  All code calls `cuda->cuMemAlloc_v2(...)`, never the bare name, which in the
  * preloaded object is our own hook.
  */

@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-/* Ranges of the driver's numbers, ascending; what lies between them is CUSHIM_SYSTEM. */
+/* Ranges of the driver's numbers, ascending; numbers between them are CUSHIM_SYSTEM. */
 static const struct {
     short first, last;
     enum cushim_status status;

@@ -1,4 +1,5 @@
-/* One place where the driver's codes become statuses (tools/api-pages makes a table of them). */
+/* The one place in which the driver's codes become statuses (tools/api-pages makes a table of
+ * them). */
 #ifndef CUSHIM_CUDA_TRANSLATE_H
 #define CUSHIM_CUDA_TRANSLATE_H
 

@@ -22,9 +22,9 @@ static bool is_share(uint64_t n, uint64_t n_all, unsigned per_cent) {
     return n_all && (__uint128_t)n * 100 >= (__uint128_t)n_all * per_cent;
 }
 
-/* ---- a function for each; true where it applies ---- */
+/* ---- a function for each; true if it applies ---- */
 
-/* An allocation went around us: nothing else in the report is of the whole program. */
+/* An allocation bypassed us, so the rest of the report does not cover the whole program. */
 static bool bypassed(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t n = cushim_mem_stats_read(&report->page.n_bypassed);
     char count[CUSHIM_AMOUNT_BYTES];
@@ -34,7 +34,7 @@ static bool bypassed(const struct cushim_report *report, struct cushim_advice *a
     return n != 0;
 }
 
-/* Without the check a refused call has its place, and nothing is known of the block's past. */
+/* Without the check a refused call has its place, but the block's past is unknown. */
 static bool refused(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t n = cushim_mem_stats_read(&report->page.n_findings);
     char count[CUSHIM_AMOUNT_BYTES];
@@ -136,7 +136,7 @@ static bool few(const struct cushim_report *report, struct cushim_advice *advice
     return n && report->run_ns >= 10 * second_ns && n < report->run_ns / second_ns * 10;
 }
 
-/* Long-lived blocks among short-lived ones pin what is free beside them. */
+/* Long-lived blocks among short-lived ones pin the free memory beside them. */
 static bool holes(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t spare_bytes = 0, held_bytes = 0;
     char spare[CUSHIM_AMOUNT_BYTES], all[CUSHIM_AMOUNT_BYTES];
@@ -155,7 +155,7 @@ static bool holes(const struct cushim_report *report, struct cushim_advice *advi
     return spare_bytes >= (uint64_t)512 << 20 && is_share(spare_bytes, held_bytes, 25);
 }
 
-/* While others want it. */
+/* If other processes want it. */
 static bool idle(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t most_bytes = 0;
     char bytes[CUSHIM_AMOUNT_BYTES], count[CUSHIM_AMOUNT_BYTES];
@@ -173,7 +173,7 @@ static bool idle(const struct cushim_report *report, struct cushim_advice *advic
     return report->n_short && most_bytes >= CUSHIM_REPORT_MUCH_IDLE_BYTES;
 }
 
-/* Those that the driver knew are bypassed.  Without a pool a second free is one of these, too. */
+/* Frees that the driver knew are `bypassed`.  Without a pool a second free is one of these, too. */
 static bool foreign(const struct cushim_report *report, struct cushim_advice *advice) {
     bool has_pool = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_hits) +
                         cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_misses) !=
@@ -220,7 +220,7 @@ unsigned cushim_advice_give(const struct cushim_report *report,
     return n;
 }
 
-/* ---- told ---- */
+/* ---- output ---- */
 
 void cushim_advice_text(struct cushim_writer *out, const struct cushim_report *report) {
     struct cushim_advice advice[CUSHIM_ADVICE_MOST];

@@ -10,12 +10,12 @@ struct cushim_advice {
     const char *id;
     char text[320];
     struct {
-        const char *name; /* NULL: no more */
+        const char *name; /* NULL: the end */
         uint64_t value;
     } evidence[CUSHIM_ADVICE_EVIDENCE];
 };
 
-/* Returns how many there are, the most useful ones first. */
+/* Returns the number of pieces of advice, the most useful first. */
 unsigned cushim_advice_give(const struct cushim_report *report,
                             struct cushim_advice advice[CUSHIM_ADVICE_MOST]);
 

@@ -20,7 +20,7 @@ static void end_stack(struct cushim_page_frame frames[N_FRAMES], uint64_t *n_fra
 
 bool cushim_finding_get(const struct cushim_page *page, unsigned i,
                         struct cushim_page_finding *finding) {
-    struct cushim_page *readable = (struct cushim_page *)page; /* rings are written, too */
+    struct cushim_page *readable = (struct cushim_page *)page; /* rings are also written */
     if (!cushim_page_ring_get(CUSHIM_PAGE_RING(readable->findings),
                               cushim_mem_stats_read(&page->n_findings), i, finding))
         return false;

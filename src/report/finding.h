@@ -4,7 +4,7 @@
 
 #include "report/report.h"
 
-/* The i-th of those that a page keeps, the oldest first; whatever is in the page, its texts end.
+/* The i-th of those that a page keeps, the oldest first; its texts end whatever is in the page.
  * False: there is none, or it is being written. */
 bool cushim_finding_get(const struct cushim_page *page, unsigned i,
                         struct cushim_page_finding *finding);

@@ -23,7 +23,7 @@ void cushim_frame_clean(struct cushim_page_frame frames[], size_t n_frames) {
 static const char dots[] = "...";
 enum { DOTS = sizeof dots - 1 };
 
-/* Behind the bracket that closes the one at `at`; the end of the text where none does. */
+/* Behind the bracket that closes the one at `at`; the end of the text if none does. */
 static const char *behind_brackets(const char *at) {
     unsigned depth = 0;
     for (; *at; at++) {
@@ -35,7 +35,7 @@ static const char *behind_brackets(const char *at) {
     return at;
 }
 
-/* Of "operator<<" and "operator()", whose word ends at `end`: how many signs of the operator stand
+/* For "operator<<" and "operator()", whose word ends at `end`: the number of signs of the operator
  * at `at`, which are no brackets. */
 static size_t signs_of_operator(const char *name, const char *end, const char *at) {
     static const char word[] = "operator";
@@ -45,7 +45,7 @@ static size_t signs_of_operator(const char *name, const char *end, const char *a
     return *at == '(' || *at == '[' ? 2 : strspn(at, "<>=-*");
 }
 
-/* "..." in place of what stands in brackets of a kind. */
+/* Replace what is in brackets of a kind by "...". */
 static void empty_brackets(char *name, char kind) {
     static const char nameless[] = "(anonymous namespace)";
     const char *from = name;
@@ -72,10 +72,10 @@ static void empty_brackets(char *name, char kind) {
     *to = 0;
 }
 
-/* Without the type that a template's function has before its name. */
+/* Remove the type that a template's function has before its name. */
 static void cut_type(char *name) {
     const char *begin = name;
-    if (strstr(name, "operator")) /* its own name has blanks */
+    if (strstr(name, "operator")) /* its own name contains blanks */
         return;
     for (const char *at = name; *at && *at != '(';) {
         at = strchr("<[{", *at) ? behind_brackets(at) : at + 1;
@@ -85,7 +85,7 @@ static void cut_type(char *name) {
     memmove(name, begin, strlen(begin) + 1);
 }
 
-/* Without the parameters, and what stands behind them. */
+/* Remove the parameters, and what follows them. */
 static void cut_parameters(char *name) {
     char *last = NULL;
     for (char *at = name; *at;) {
@@ -98,13 +98,13 @@ static void cut_parameters(char *name) {
         *last = 0;
 }
 
-/* The end of the name, from a "::" on where it has one. */
+/* Keep the end of the name, from a "::" on if it has one. */
 static void cut_front(char *name, size_t columns) {
     size_t n = strlen(name), n_kept = columns > DOTS ? columns - DOTS : 0;
     const char *end = name + n - n_kept, *part = strstr(end, "::");
     if (part && part[2])
         end = part;
-    while (((unsigned char)*end & 0xc0) == 0x80) /* of a character that is cut */
+    while (((unsigned char)*end & 0xc0) == 0x80) /* a byte of a character that is cut */
         end++;
     memmove(name + DOTS, end, strlen(end) + 1);
     memcpy(name, dots, DOTS);
@@ -127,7 +127,7 @@ void cushim_frame_shorten(char *name, size_t columns) {
 
 enum { TEXT_BYTES = 3 * CUSHIM_REPORT_LINE_BYTES, TEXT_COLUMNS = 80 - 13 };
 
-/* "function  train.c:57", or "function  train+0x1234". */
+/* "function  FILE:57", or "function  PROGRAM+0x1234". */
 static void put(const struct cushim_page_frame *frame, cushim_report_find_line_fn *find_line,
                 size_t columns, char text[TEXT_BYTES]) {
     char function[CUSHIM_REPORT_LINE_BYTES], line[2 * CUSHIM_REPORT_LINE_BYTES];

@@ -4,21 +4,22 @@
 
 #include "report/report.h"
 
-/* Whatever is in them, their texts end, and are text. */
+/* Make their texts end, whatever is in them, and make them readable text. */
 void cushim_frame_clean(struct cushim_page_frame frames[], size_t n_frames);
 
-/* Make a name no longer than so many columns, with "..." for what is left out: parameters, then
+/* Shorten a name to so many columns, with "..." for what is left out: first the parameters, then
  * its type, arguments of templates, and its beginning.  The function's own name stays. */
 void cushim_frame_shorten(char *name, size_t columns);
 
-/* For people: a line of 80 columns each, `what` before the first.  For programs: an array. */
+/* For people: a line of 80 columns for each, with `what` before the first.  For programs: an array.
+ */
 void cushim_frame_text(struct cushim_writer *out, const char *what,
                        const struct cushim_page_frame frames[], uint64_t n_frames,
                        cushim_report_find_line_fn *find_line);
 void cushim_frame_json(struct cushim_writer *out, const struct cushim_page_frame frames[],
                        uint64_t n_frames, cushim_report_find_line_fn *find_line);
 
-/* For programs, where each frame is one string. */
+/* For programs: each frame as one string. */
 void cushim_frame_json_texts(struct cushim_writer *out, const struct cushim_page_frame frames[],
                              uint64_t n_frames, cushim_report_find_line_fn *find_line);
 

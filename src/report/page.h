@@ -1,9 +1,9 @@
 /*
  * The page: the counters of a process, in one object.
  *
- * A report is made of a page and of nothing else, so that it can be made of the page of another
- * process, or of one that has ended.  Counters are written with relaxed atomics by the thread that
- * counts; the head once, by the thread that reads the options.
+ * A report is made only from a page, so that it can be made for another process, or for one that
+ * has ended.  The thread that counts writes the counters with relaxed atomics; the thread that
+ * reads the options writes the head once.
  */
 #ifndef CUSHIM_REPORT_PAGE_H
 #define CUSHIM_REPORT_PAGE_H
@@ -29,12 +29,12 @@ enum cushim_direction {
     CUSHIM_DEVICE_TO_HOST,
     CUSHIM_DEVICE_TO_DEVICE,
     CUSHIM_HOST_TO_HOST,
-    CUSHIM_BY_ADDRESS, /* the addresses decide; counted as what they are found to be */
+    CUSHIM_BY_ADDRESS, /* the addresses decide; counted as what they turn out to be */
     CUSHIM_SET,
     CUSHIM_N_DIRECTIONS
 };
 
-/* Where host memory is involved, which kind: pinned ends move several times faster. */
+/* The kind of the host memory, if there is any: pinned ends move several times faster. */
 enum cushim_host_memory {
     CUSHIM_HOST_NONE,
     CUSHIM_HOST_PAGEABLE,
@@ -42,18 +42,18 @@ enum cushim_host_memory {
     CUSHIM_N_HOST_MEMORIES
 };
 
-/* Why a copy that was large enough to be staged was left to the driver. */
+/* The reason why the driver made a copy that was large enough to be staged. */
 #define CUSHIM_COPY_REASONS(REASON)                                                                \
     REASON(CAPTURE, capture, "a stream capture was open")                                          \
     REASON(HOST_FUNCTION, host_function, "inside a host function")                                 \
-    REASON(PROCESSORS, processors, "the thread may run on one processor alone")                    \
+    REASON(PROCESSORS, processors, "the thread may run on only one processor")                     \
     REASON(KERNEL, kernel, "the kernel is older than Linux 5.14, or a sandbox's")                  \
     REASON(SHAPE, shape, "its rows are too short")                                                 \
     REASON(PLACE, place, "not between pageable memory and the current device")                     \
-    REASON(STREAM, stream, "its stream was busy, and natively it need not wait")                   \
+    REASON(STREAM, stream, "its stream was busy, and the driver need not wait")                    \
     REASON(WAIT, wait, "its stream had an error, or could not be waited for")                      \
     REASON(RING, ring, "no pinned memory or no stream was to be had")                              \
-    REASON(HOST, host, "the host memory was not all there")                                        \
+    REASON(HOST, host, "part of the host memory was missing")                                      \
     REASON(DRIVER, driver, "the driver refused a transfer")                                        \
     REASON(BATCH, batch, "in a batch that cannot be staged as a whole")
 
@@ -64,16 +64,16 @@ enum cushim_copy_reason {
         CUSHIM_N_COPY_REASONS
 };
 
-/* Who moved large pageable copies (CUSHIM_COPY_STAGE_MIN and more): the driver's own call, or ours.
- */
+/* What moved large pageable copies (CUSHIM_COPY_STAGE_MIN and more): the driver's own call, or
+ * ours. */
 enum cushim_copy_path { CUSHIM_COPY_BY_DRIVER, CUSHIM_COPY_STAGED, CUSHIM_N_COPY_PATHS };
 
 struct cushim_copy_counts {
-    /* Counted where a report is asked for; what follows also where there is a live page. */
+    /* Counted if a report is asked for; the next ones also if there is a live page. */
     atomic_uint_fast64_t n_copies[CUSHIM_N_DIRECTIONS][CUSHIM_N_HOST_MEMORIES];
     atomic_uint_fast64_t n_bytes[CUSHIM_N_DIRECTIONS][CUSHIM_N_HOST_MEMORIES];
-    /* Of large pageable copies.  Second index 1: from the device to the host.  The driver's time is
-     * that of the call, earlier work that it waits for included; ours begins behind that wait. */
+    /* For large pageable copies.  Second index 1: from the device to the host.  The driver's time
+     * is that of the call, with its wait for earlier work; ours begins after that wait. */
     struct {
         atomic_uint_fast64_t n_copies, n_bytes, ns;
     } large[CUSHIM_N_COPY_PATHS][2];
@@ -82,16 +82,17 @@ struct cushim_copy_counts {
 
 enum { CUSHIM_MAX_DEVICES = 64, CUSHIM_NAME_BYTES = 64, CUSHIM_PAGE_BYTES = 4096 };
 
-/* Several texts, one behind the other with a 0 behind each: what does not fit is cut off. */
+/* Several texts, each ended by a 0; what does not fit is cut off. */
 enum { CUSHIM_PAGE_ARGUMENTS_BYTES = 1024, CUSHIM_PAGE_OPTIONS_BYTES = 512 };
 
-/* Of the end of a path, and of a PCI address. */
+/* For the end of a path, and for a PCI address. */
 enum { CUSHIM_PAGE_FOLDER_BYTES = 256, CUSHIM_PCI_BYTES = 16 };
 
-/* How many threads' caches have a row of their own behind the page, and how large a row is. */
+/* The number of threads' caches that have a row of their own behind the page, and the size of a
+ * row. */
 enum { CUSHIM_PAGE_CACHES = 128, CUSHIM_PAGE_CACHE_BYTES = 4096 };
 
-/* ---- records: the last ones of a kind, which are read whole or not at all (page_ring.h) ---- */
+/* ---- records: the last ones of a kind, read complete or not at all (page_ring.h) ---- */
 
 enum { CUSHIM_PAGE_MARKS = 32, CUSHIM_PAGE_SHORTAGES = 8, CUSHIM_PAGE_FINDINGS = 16 };
 
@@ -111,36 +112,36 @@ struct cushim_page_frame {
 /* A request that found no memory (shortage.h). */
 struct cushim_page_shortage {
     uint64_t ns, device, kind, asked_bytes;
-    uint64_t device_bytes, limit_bytes; /* of the device; of this process, 0 where it has none */
+    uint64_t device_bytes, limit_bytes; /* of the device; of this process, 0 if it has none */
     uint64_t live_bytes, rounding_bytes, spare_bytes, idle_bytes, held_bytes;
-    uint64_t pending_bytes, cached_bytes, retired_bytes, largest_free_bytes; /* what is not live */
+    uint64_t pending_bytes, cached_bytes, retired_bytes, largest_free_bytes; /* not live */
     uint64_t is_busy; /* the device did not become quiet in time */
-    uint64_t drained_bytes, returned_bytes, others_bytes; /* what was tried gave so much */
+    uint64_t drained_bytes, returned_bytes, others_bytes; /* what each step gave */
     struct {
         uint64_t n, n_bytes;
-    } blocks[6]; /* live ones by their size, the sizes that have most first */
+    } blocks[6]; /* live blocks by size, the sizes with most bytes first */
     uint64_t n_frames;
     struct cushim_page_frame frames[8];
 };
 
 /* What the check found (finding.h). */
 struct cushim_page_finding {
-    uint64_t is_refusal; /* of a call, else damage that a call found */
+    uint64_t is_refusal; /* a refused call; if not, damage that a call found */
     uint64_t address, n_bytes, offset, found, span_bytes;
     char fault[24], harm[40], call[48], text[256];
     uint64_t n_obtained, n_freed, n_at; /* frames */
     struct cushim_page_frame obtained[6], freed[6], at[6];
 };
 
-/* ---- sites (site.h), where they are wished: behind the caches' rows of a page's file ---- */
+/* ---- sites (site.h), if they are wanted: behind the caches' rows of a page's file ---- */
 
 enum { CUSHIM_PAGE_SITES = 1024, CUSHIM_PAGE_SITE_FRAMES = 6, CUSHIM_PAGE_SITE_MOMENTS = 16 };
 
 /* A place in the program that asked for memory: one call stack. */
 struct cushim_page_site {
-    atomic_uint_fast64_t key;       /* of the stack, written last; 0: there is none */
+    atomic_uint_fast64_t key;       /* of the stack, written last; 0: the row is free */
     atomic_uint_fast64_t n_live;    /* blocks, in parts of CUSHIM_SITE_WHOLE */
-    atomic_uint_fast64_t gap_bytes; /* what the samples that live are smaller than the mean */
+    atomic_uint_fast64_t gap_bytes; /* by how much the live samples are smaller than the mean */
     atomic_uint_fast64_t live_bytes, peak_live_bytes;
     /* live bytes at the end of each interval of 2^log2_step ns, up to that of number `last` */
     atomic_uint_fast64_t log2_step, last, moments[CUSHIM_PAGE_SITE_MOMENTS];
@@ -153,37 +154,38 @@ struct cushim_page_sites {
     struct cushim_page_site rows[CUSHIM_PAGE_SITES];
 };
 
-/* A record as it lies in a page: its number before and behind it. */
+/* A record in a page has its number before and behind it. */
 #define CUSHIM_PAGE_ROW(record) (sizeof(struct record) / 8 + 2)
 
-/* Left: a normal end, and `cushim run` is to report. */
+/* Left: a normal end, and `cushim run` is to write the report. */
 enum cushim_page_state { CUSHIM_PAGE_RUNNING = 1, CUSHIM_PAGE_REPORTED, CUSHIM_PAGE_LEFT };
 
 #define CUSHIM_PAGE_MAGIC "CUSHIMLV"
 
 struct cushim_page_head {
     char magic[8];
-    uint64_t layout;            /* cushim_page_layout: readers take their own alone */
+    uint64_t layout;            /* cushim_page_layout: readers accept only their own */
     atomic_uint_fast64_t state; /* enum cushim_page_state */
     atomic_uint_fast64_t n_caches, n_lost_caches; /* with a row, and those that found none left */
-    uint64_t address; /* of the page in the process that counts: caches name their counters by it */
-    uint64_t run;     /* of `cushim run` that started it, children included; 0: none */
+    uint64_t address; /* of the page in the process that counts, because caches name their counters
+                         by it */
+    uint64_t run;     /* of the `cushim run` that started it, also in children; 0: none */
     int64_t process;
-    int64_t rank, ranks;   /* that a launcher gave it, and how many there are; -1: none did */
-    uint64_t end_ns;       /* of a normal end, where the state is left; as start_ns */
+    int64_t rank, ranks;   /* from a launcher, and the number of ranks; -1: unknown */
+    uint64_t end_ns;       /* of a normal end, if the state is left; as start_ns */
     uint64_t start_ns;     /* of cushim_clock_ns, which all processes of a machine share */
     uint64_t is_relaxed;   /* --free=relaxed */
-    uint64_t sample_bytes; /* --sites; 0: there are none */
+    uint64_t sample_bytes; /* of --sites; 0: there are none */
     uint64_t is_locked;    /* the process holds a lock on the file for as long as it lives */
-    uint64_t namespace;    /* of process numbers, as the kernel numbers them; 0: not known */
+    uint64_t namespace;    /* of process numbers, as the kernel numbers them; 0: unknown */
     char program[CUSHIM_NAME_BYTES];
     char version[CUSHIM_NAME_BYTES]; /* of the preload that counts */
     char host[CUSHIM_NAME_BYTES];
-    char boot[CUSHIM_NAME_BYTES];                /* of the kernel, whose clock times are of */
-    char folder[CUSHIM_PAGE_FOLDER_BYTES];       /* it was started in */
-    atomic_uint_fast64_t driver_version;         /* 13000: of CUDA 13.0; 0: no pool was opened */
-    atomic_uint_fast64_t is_software;            /* the driver is that of tools/sim: no GPU */
-    uint64_t n_argument_bytes, n_option_bytes;   /* of the two below that are used */
+    char boot[CUSHIM_NAME_BYTES];          /* of the kernel: times of one boot are of one clock */
+    char folder[CUSHIM_PAGE_FOLDER_BYTES]; /* in which it was started */
+    atomic_uint_fast64_t driver_version;   /* 13000: CUDA 13.0; 0: no pool was opened */
+    atomic_uint_fast64_t is_software;      /* the driver is that of tools/sim: no GPU */
+    uint64_t n_argument_bytes, n_option_bytes;   /* used bytes of the two below */
     char arguments[CUSHIM_PAGE_ARGUMENTS_BYTES]; /* of the program, its own name first */
     char options[CUSHIM_PAGE_OPTIONS_BYTES];     /* "name=value": those that were set */
 };
@@ -197,10 +199,10 @@ struct cushim_page {
         atomic_uint_fast64_t live_bytes, peak_live_bytes; /* made, and the handle not released */
     } virtuals[CUSHIM_MAX_DEVICES];
     char device_names[CUSHIM_MAX_DEVICES][CUSHIM_NAME_BYTES]; /* "": no pool was opened there */
-    unsigned char device_uuids[CUSHIM_MAX_DEVICES][16];       /* zeros: as above, or none known */
+    unsigned char device_uuids[CUSHIM_MAX_DEVICES][16];       /* zeros: as above, or unknown */
     char device_places[CUSHIM_MAX_DEVICES][CUSHIM_PCI_BYTES]; /* PCI addresses: "0000:1B:00.0" */
     struct cushim_copy_counts copies;
-    atomic_uint_fast64_t n_foreign_frees; /* of memory that nobody saw being allocated */
+    atomic_uint_fast64_t n_foreign_frees; /* of memory whose allocation was not seen */
     atomic_uint_fast64_t
         n_bypassed; /* of these: the driver knew it, so an allocation went around us */
     atomic_uint_fast64_t n_refused_handles; /* IPC handles refused (C2) */
@@ -212,7 +214,8 @@ struct cushim_page {
     atomic_uint_fast64_t shortages[CUSHIM_PAGE_SHORTAGES][CUSHIM_PAGE_ROW(cushim_page_shortage)];
 };
 
-/* All but what the caches of threads have not handed in; word by word, for others write. */
+/* Copies all but what the caches of threads have not handed in; word by word, because others write.
+ */
 static inline void cushim_page_copy(struct cushim_page *to, const struct cushim_page *from) {
     atomic_uint_fast64_t *words = (atomic_uint_fast64_t *)to;
     const atomic_uint_fast64_t *sources = (const atomic_uint_fast64_t *)from;

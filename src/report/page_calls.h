@@ -1,9 +1,9 @@
 /*
- * How often each hook was called, and what look-ups the resolver saw: behind the caches' rows of a
+ * How often each hook was called, and which look-ups the resolver saw: behind the caches' rows of a
  * page's file.
  *
- * Call counters are split over shards.  A thread has one of its own while there are some left, and
- * counts there by load and store; the next thread counts on in it.  The others share a few.
+ * Call counters are split into shards.  A thread has one of its own while there are some left, and
+ * counts there by load and store; the next thread goes on in it.  The others share a few.
  */
 #ifndef CUSHIM_REPORT_PAGE_CALLS_H
 #define CUSHIM_REPORT_PAGE_CALLS_H
@@ -16,20 +16,20 @@
 /* Shards that one thread has at a time, and those that all further threads share. */
 enum { CUSHIM_N_OWN_SHARDS = 256, CUSHIM_N_SHARED_SHARDS = 16 };
 
-/* Room for the rows of enum cushim_cuda_symbol, and with the flag whole lines of cache. */
+/* Room for the rows of enum cushim_cuda_symbol; with the flag it fills whole cache lines. */
 enum { CUSHIM_PAGE_SYMBOLS = 239 };
 
 struct cushim_shard {
     _Alignas(64) atomic_uint_fast64_t calls[CUSHIM_PAGE_SYMBOLS];
-    atomic_bool is_taken; /* by a thread that lives */
+    atomic_bool is_taken; /* by a living thread */
 };
 
-/* Does the driver's resolver hand out the exported addresses (interposition.md A6, B14)? */
+/* Does the driver's resolver return the exported addresses (interposition.md A6, B14)? */
 enum cushim_identity { CUSHIM_IDENTITY_UNKNOWN, CUSHIM_IDENTITY_SAME, CUSHIM_IDENTITY_OTHER };
 
-/* What the resolver saw; every field is written relaxed by any thread and only rises. */
+/* What the resolver saw; any thread writes a field, relaxed, and each only rises. */
 struct cushim_resolve_counts {
-    atomic_ulong n_lookups;  /* look-ups of CUDA names that came by */
+    atomic_ulong n_lookups;  /* look-ups of CUDA names */
     atomic_ulong n_routed;   /* of these: answered with a hook of ours */
     atomic_ulong n_by_name;  /* of these: routed by name, not by address (B14) */
     atomic_ulong n_unhooked; /* cuMem* names that went out unhooked, each counted once (B16) */

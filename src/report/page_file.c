@@ -52,7 +52,7 @@ int cushim_page_folder_read(const char *path, uid_t *owner) {
     return -1;
 }
 
-/* Can the group read all of it, or nothing, and the others nothing? */
+/* Can the group read all of it or nothing, and the others nothing? */
 static bool is_mode_fit(mode_t mode) {
     return (mode & 077) == 0 || (mode & 077) == 050;
 }
@@ -111,8 +111,8 @@ bool cushim_page_file_is_locked(int file) {
     return syscall(SYS_fcntl, file, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-/* The group of a folder that it may read; a file that cannot be given to it is its owner's alone.
- */
+/* Give it to the group of a folder that its group may read; if that fails the file stays its
+ * owner's. */
 static void share_with_group(int folder, int file) {
     struct stat status;
     if (fstat(folder, &status) == 0 && status.st_mode & 040 &&
@@ -120,7 +120,7 @@ static void share_with_group(int folder, int file) {
         fchmod(file, 0640);
 }
 
-/* The blocks that are not 0: the others stay holes.  0 or an errno. */
+/* Write the blocks that are not 0; the others stay holes.  0 or an errno. */
 static int write_page(int file, const struct cushim_page *page, size_t n_bytes) {
     static const char zeros[CUSHIM_PAGE_BYTES];
     int error = ftruncate(file, (off_t)n_bytes) == 0 ? 0 : errno;
@@ -138,7 +138,7 @@ static int write_page(int file, const struct cushim_page *page, size_t n_bytes) 
 
 int cushim_page_file_make(int folder, const char *name, const struct cushim_page *page) {
     struct rlimit limit;
-    /* to grow a file past it raises a signal */
+    /* growing a file past it raises a signal */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < cushim_page_file_bytes(page)) {
         errno = EFBIG;
         return -1;
@@ -175,7 +175,7 @@ static int read_all(int file, void *bytes, size_t n_bytes, size_t at) {
     return 0;
 }
 
-/* The counters that a row belongs to, by where its process has them; NULL: to none. */
+/* The counters of a row, found by their place in its process; NULL: of none. */
 static struct cushim_mem_stats *stats_of(struct cushim_page *page, const void *row) {
     uint64_t address;
     memcpy(&address, (const char *)row + offsetof(struct cushim_mem_cache, stats), sizeof address);
@@ -210,8 +210,8 @@ static int read_counts(int file, struct cushim_page *page) {
     return error ? error : add_caches(file, page);
 }
 
-/* Its process goes on meanwhile.  Frees are read before requests: a request is counted before its
- * free, so that no report has more frees than requests. */
+/* The process goes on meanwhile.  Frees are read before requests, because a request is counted
+ * before its free, so that no report has more frees than requests. */
 static int read_counters(int file, struct cushim_page *page) {
     static uint64_t n_frees[CUSHIM_MAX_DEVICES * CUSHIM_N_KINDS];
     struct cushim_mem_stats *stats = &page->stats[0][0];
@@ -225,13 +225,13 @@ static int read_counters(int file, struct cushim_page *page) {
     return error;
 }
 
-/* It ends, and a terminal shows it and does not obey it. */
+/* Make it end, and make it harmless for a terminal. */
 static void settle_text(char *text, size_t most) {
     text[most - 1] = 0;
     cushim_utf8_clean(text);
 }
 
-/* They end within their bytes, and so does each. */
+/* Make them end within their bytes, each of them too. */
 static void settle_texts(char *texts, uint64_t *n_bytes, size_t most) {
     if (*n_bytes > most)
         *n_bytes = most;
@@ -239,7 +239,7 @@ static void settle_texts(char *texts, uint64_t *n_bytes, size_t most) {
         texts[*n_bytes - 1] = 0;
 }
 
-/* Counters that were read while others wrote them, or at the moment of death. */
+/* Repair counters that were read while others wrote them, or at the moment of death. */
 static void settle(struct cushim_page *page) {
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
@@ -324,7 +324,7 @@ uint64_t cushim_page_namespace(void) {
     return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
-/* Has a process a file of this name mapped?  True if nobody can know. */
+/* Has a process a file of this name mapped?  True if that cannot be known. */
 static bool has_mapped(long long process, const char *name) {
     char path[64], line[PATH_MAX + 128];
     bool is_there = false;
@@ -340,7 +340,7 @@ static bool has_mapped(long long process, const char *name) {
     return is_there;
 }
 
-/* Nobody had the time to lock it. */
+/* There was no time yet to lock it. */
 static bool is_just_made(const struct stat *status) {
     enum { SECONDS = 60 };
     return S_ISREG(status->st_mode) && !status->st_size && time(NULL) - status->st_mtime < SECONDS;

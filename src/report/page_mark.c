@@ -9,7 +9,7 @@ void cushim_page_mark_put(struct cushim_page *page, const struct cushim_page_mar
 
 bool cushim_page_mark_get(const struct cushim_page *page, unsigned i,
                           struct cushim_page_mark *mark) {
-    struct cushim_page *readable = (struct cushim_page *)page; /* rings are written, too */
+    struct cushim_page *readable = (struct cushim_page *)page; /* rings are also written */
     if (!cushim_page_ring_get(CUSHIM_PAGE_RING(readable->marks),
                               cushim_mem_stats_read(&page->n_marks), i, mark))
         return false;

@@ -1,8 +1,8 @@
 /*
  * Rings of a page: the last records of a kind, written by any thread, read while others write.
  *
- * A record has a number, from 1 on, at its start and at its end.  A writer stores the one at the
- * end first and the one at the start last; where a reader finds both the same, the record is whole.
+ * A record has its number, from 1 on, at its start and at its end.  A writer stores the one at the
+ * end first and the one at the start last; if a reader finds both the same, the record is complete.
  */
 #ifndef CUSHIM_REPORT_PAGE_RING_H
 #define CUSHIM_REPORT_PAGE_RING_H
@@ -22,11 +22,11 @@ struct cushim_page_ring {
         &(rows)[0][0], sizeof(rows) / sizeof((rows)[0]), sizeof((rows)[0]) / sizeof((rows)[0][0])  \
     }
 
-/* Enter a record as the next one. */
+/* Add a record. */
 void cushim_page_ring_put(struct cushim_page_ring ring, atomic_uint_fast64_t *n_records,
                           const void *record);
 
-/* The i-th of those that are kept, the oldest first; false where there is none, or it is being
+/* The i-th of those that are kept, the oldest first; false if there is none, or it is being
  * written. */
 bool cushim_page_ring_get(struct cushim_page_ring ring, uint64_t n_records, unsigned i,
                           void *record);

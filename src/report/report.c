@@ -32,11 +32,12 @@ bool cushim_report_has_device(const struct cushim_report *report, int device) {
 uint64_t cushim_report_rounding_bytes(const struct cushim_mem_stats *stats) {
     uint64_t block_bytes = cushim_mem_stats_read(&stats->block_bytes);
     uint64_t live_bytes = cushim_mem_stats_read(&stats->live_bytes);
-    /* two reads, other threads in between: never below nothing; native kinds have no blocks */
+    /* two reads with other threads in between, so never below 0; kinds that the driver serves have
+     * no blocks */
     return block_bytes > live_bytes ? block_bytes - live_bytes : 0;
 }
 
-/* At most what is left, which it is then taken from. */
+/* Take at most what is left. */
 static uint64_t take(uint64_t *left_bytes, uint64_t n_bytes) {
     uint64_t taken_bytes = n_bytes < *left_bytes ? n_bytes : *left_bytes;
     *left_bytes -= taken_bytes;
@@ -123,7 +124,7 @@ const char *cushim_report_option(const struct cushim_report *report, const char 
     return NULL;
 }
 
-/* A line of what fits; returns what is left. */
+/* Write a line with what fits; returns the rest. */
 static const char *put_line(struct cushim_writer *out, const char *head, const char *text) {
     enum { WIDTH = 71 };
     size_t n = strlen(text);

@@ -1,8 +1,8 @@
 /*
  * The report: the counters of a page, for people and for programs.
  *
- * It reads nothing of the process but its page.  What only the process itself knows it adds to the
- * JSON by a function.
+ * It reads nothing of the process but its page.  A function adds to the JSON what only the process
+ * itself knows.
  */
 #ifndef CUSHIM_REPORT_REPORT_H
 #define CUSHIM_REPORT_REPORT_H
@@ -14,52 +14,53 @@
 
 enum { CUSHIM_REPORT_LINE_BYTES = 128 };
 
-/* Name the function of a frame, and its line in the source: "train.c:88".  False: nobody knows. */
+/* Name the function of a frame, and its line in the source: "FILE:88".  False: they are unknown.
+ */
 typedef bool cushim_report_find_line_fn(const struct cushim_page_frame *frame,
                                         char function[CUSHIM_REPORT_LINE_BYTES],
                                         char line[CUSHIM_REPORT_LINE_BYTES]);
 
-/* What the requests and frees of device memory take natively, as `cushim calibrate` measured the
- * device: between these two, since their sizes are known as a sum.  Waits of frees are not in it.
- */
+/* How long the requests and frees of device memory take without cushim, as `cushim calibrate`
+ * measured the device: a range, because only the sum of their sizes is known.  Waits of frees are
+ * not included. */
 struct cushim_report_natively {
     uint64_t least_ns, most_ns;
-    uint64_t when;    /* it was measured, in seconds since 1970; 0: it was not */
-    bool is_software; /* on the software device, which says nothing of a GPU */
+    uint64_t when;    /* of the measurement, in seconds since 1970; 0: not measured */
+    bool is_software; /* on the software device, which says nothing about a GPU */
 };
 
 struct cushim_report {
-    struct cushim_page page; /* a copy, in which the rows have what threads' caches counted, too */
-    const struct cushim_page_sites *sites; /* NULL: not wished; others may write them meanwhile */
+    struct cushim_page page; /* a copy, whose rows include what the caches of threads counted */
+    const struct cushim_page_sites *sites; /* NULL: not wanted; others may write them meanwhile */
     const struct cushim_page_calls *calls; /* page_calls.h; as the sites */
     uint64_t run_ns;
-    bool is_of_page;                       /* read from its file, and not by the process itself */
-    const char *ended;                     /* how, in words; NULL: it goes on, or tells itself */
+    bool is_of_page;   /* read from its file, and not by the process itself */
+    const char *ended; /* how, in words; NULL: it runs, or writes the report itself */
     cushim_report_find_line_fn *find_line; /* NULL: frames stay names and offsets */
     struct cushim_report_natively natively;
     uint64_t
         n_short; /* other processes that found no memory on a device with idle memory of this */
-    void (*put_json)(struct cushim_writer *out); /* whole members, a comma behind each; or NULL */
+    void (*put_json)(struct cushim_writer *out); /* whole members, a comma after each; or NULL */
 };
 
-/* For people: at most 80 columns, with units, one verdict last; and its first line alone. */
+/* For people: at most 80 columns, with units and one verdict at the end.  The title is the first
+ * line. */
 void cushim_report_title(struct cushim_writer *out, const struct cushim_report *report);
 void cushim_report_text(struct cushim_writer *out, const struct cushim_report *report);
 
-/* Parts of it: what was found, and the last requests that found no memory.  False: there is none.
- */
+/* Parts of it: the findings, and the last requests that found no memory.  False: there is none. */
 bool cushim_report_findings_text(struct cushim_writer *out, const struct cushim_report *report);
 bool cushim_report_shortages_text(struct cushim_writer *out, const struct cushim_report *report);
 
-/* For programs: one JSON object, whose first field names its schema (docs/schema/report-1.json).
- * New fields keep the number; one whose meaning changes, or that goes, raises it. */
+/* For programs: one JSON object, whose first field names its schema (docs/schema/report-1.json). A
+ * new field does not change its number; a field that goes or changes its meaning does. */
 #define CUSHIM_REPORT_SCHEMA "cushim-report/1"
 void cushim_report_json(struct cushim_writer *out, const struct cushim_report *report);
 
-/* ---- what both are made of ---- */
+/* ---- shared by both ---- */
 
-/* The counters of struct cushim_mem_stats that are findings: name, field, text behind the count of
- * one and of several. */
+/* The counters of struct cushim_mem_stats that are findings: name, field, text after a count of one
+ * and of several. */
 #define CUSHIM_REPORT_FINDINGS(X)                                                                  \
     X(double_frees, n_double_frees, "free of memory already freed, or never allocated",            \
       "frees of memory already freed, or never allocated")                                         \
@@ -73,33 +74,33 @@ void cushim_report_json(struct cushim_writer *out, const struct cushim_report *r
 const char *cushim_report_kind(enum cushim_kind kind);
 const char *cushim_report_direction(enum cushim_direction direction);
 
-/* The counters of a kind, those of the threads' caches included. */
+/* The counters of a kind, including those of the threads' caches. */
 static inline const struct cushim_mem_stats *
 cushim_report_stats(const struct cushim_report *report, int device, enum cushim_kind kind) {
     return &report->page.stats[device][kind];
 }
 
-/* Was this kind of memory asked for on this device? */
+/* Was this kind of memory requested on this device? */
 bool cushim_report_has(const struct cushim_report *report, int device, enum cushim_kind kind);
 bool cushim_report_has_device(const struct cushim_report *report, int device);
 
 /*
- * What is held, in parts whose sum it is.  The counters are read one after the other while others
- * write: a part is cut where the parts before it leave less, so that the sum is exact.
+ * The held bytes, in parts that add up to them.  The counters are read one after the other while
+ * others write, so a part is cut if the parts before it leave less, and the sum is exact.
  */
 struct cushim_report_held {
     uint64_t live_bytes, rounding_bytes, spare_bytes, idle_bytes, held_bytes;
 };
 struct cushim_report_held cushim_report_held(const struct cushim_mem_stats *stats);
 
-/* Idle device memory of so much is worth a word. */
+/* This much idle device memory is worth a word. */
 #define CUSHIM_REPORT_MUCH_IDLE_BYTES ((uint64_t)1 << 30)
 uint64_t cushim_report_idle_bytes(const struct cushim_report *report, int device);
 
-/* Of live blocks: what they are larger than was asked. */
+/* By how much live blocks are larger than requested. */
 uint64_t cushim_report_rounding_bytes(const struct cushim_mem_stats *stats);
 
-/* What all devices have of a counter of one kind, or of all kinds. */
+/* The sum of a counter over all devices, for one kind or for all. */
 #define cushim_report_sum(report, kind, field)                                                     \
     cushim_report_sum_at(report, kind, offsetof(struct cushim_mem_stats, field))
 uint64_t cushim_report_sum_at(const struct cushim_report *report, enum cushim_kind kind,
@@ -121,10 +122,10 @@ const char *cushim_report_next_text(const char *texts, uint64_t n_bytes, const c
 /* "HEAD: TEXT" in lines of at most 80 columns. */
 void cushim_report_put_folded(struct cushim_writer *out, const char *head, const char *text);
 
-/* The value of an option that was set, spelled as `cushim run` takes it; NULL: it was not. */
+/* The value of an option that was set, spelled as `cushim run` takes it; NULL if it was not set. */
 const char *cushim_report_option(const struct cushim_report *report, const char *name);
 
-/* "GPU-01234567-89ab-...": as nvidia-smi spells it; "" where none is known. */
+/* "GPU-01234567-89ab-...": as nvidia-smi spells it; "" if unknown. */
 enum { CUSHIM_REPORT_UUID_BYTES = 41 };
 const char *cushim_report_uuid(char text[CUSHIM_REPORT_UUID_BYTES], const unsigned char uuid[16]);
 
@@ -132,10 +133,10 @@ const char *cushim_report_uuid(char text[CUSHIM_REPORT_UUID_BYTES], const unsign
 enum { CUSHIM_REPORT_DAY_BYTES = 16 };
 const char *cushim_report_day(char text[CUSHIM_REPORT_DAY_BYTES], uint64_t when);
 
-/* How long after the start of the process a moment is. */
+/* The time from the start of the process to a moment. */
 uint64_t cushim_report_since(const struct cushim_report *report, uint64_t ns);
 
-/* JSON texts: a string with its quotes, whatever bytes are in it. */
+/* JSON texts: a string with its quotes, whatever bytes it contains. */
 void cushim_report_put_string(struct cushim_writer *out, const char *text);
 
 #endif

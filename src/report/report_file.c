@@ -51,8 +51,8 @@ bool cushim_report_is_shared(const char *where, const char *folder) {
 }
 
 /*
- * The name with its places; false: it is too long.  Ranks of one job are given one command line, so
- * a name without a place for them has the rank before its ending, unless there is one rank alone.
+ * The name with its places; false: it is too long.  Ranks of one job have the same command line, so
+ * a name without a place for them gets the rank before its ending, unless there is only one rank.
  */
 static bool choose_pattern(char pattern[PATH_MAX], const char *where, const char *folder,
                            bool is_apart, long rank, long ranks) {
@@ -90,7 +90,7 @@ bool cushim_report_is_json(const char *path) {
     return ends_in(path, ".json");
 }
 
-/* 0 or an errno; EEXIST where the name is to be new and is not. */
+/* 0 or an errno; EEXIST if the name must be new and is not. */
 static int write_file(const char *path, bool is_new, const struct cushim_report *report) {
     struct cushim_draft draft;
     if (is_new && faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)

@@ -145,7 +145,7 @@ static void put_marks(struct cushim_writer *out, const struct cushim_report *rep
 static void put_calls(struct cushim_writer *out, const struct cushim_page_calls *calls) {
     static const char *const identities[] = {"unknown", "same", "other"};
     const struct cushim_resolve_counts *lookups = &calls->lookups;
-    int identity = atomic_load(&lookups->identity); /* of a file, where anything may stand */
+    int identity = atomic_load(&lookups->identity); /* from a file, which may contain anything */
     const char *comma = "";
     cushim_write(out, "  \"calls\": {");
     for (unsigned row = 0; row < CUSHIM_PAGE_SYMBOLS; row++) {

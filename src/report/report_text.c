@@ -14,16 +14,16 @@
 #include "report/site.h"
 #include "report/words.h"
 
-enum { MARK_BYTES = 44 }; /* of the name of a mark: what a line has left */
+enum { MARK_BYTES = 44 }; /* of the name of a mark: what fits into a line */
 
 enum { WIDTH = 80 };
 
-/* Texts of one line; each lives until the line is written. */
+/* Texts of one line; they live until the line is written. */
 struct texts {
     char text[12][CUSHIM_AMOUNT_BYTES];
 };
 
-/* "1 request", "2,000 requests": what is counted, with its number. */
+/* "1 request", "2,000 requests": a count with its unit. */
 static const char *some(char text[CUSHIM_AMOUNT_BYTES * 2], uint64_t n, const char *one,
                         const char *many) {
     char count[CUSHIM_AMOUNT_BYTES];
@@ -46,7 +46,7 @@ static void put_kind(struct cushim_writer *out, const struct cushim_report *repo
                  cushim_text_bytes(t.text[5], cushim_mem_stats_read(&stats->peak_live_bytes)));
 }
 
-/* What is held, and the parts that it is the sum of. */
+/* The held bytes, and the parts that add up to them. */
 static void put_held(struct cushim_writer *out, const struct cushim_report *report, int device) {
     bool has_head = false;
     for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
@@ -73,7 +73,7 @@ static void put_held(struct cushim_writer *out, const struct cushim_report *repo
     }
 }
 
-/* One row of what frees and requests cost beneath: how often, and how long in all. */
+/* One row of what frees and requests cost: how often, and how long in all. */
 static void put_cost(struct cushim_writer *out, const struct cushim_report *report,
                      const char *what, uint64_t n, uint64_t ns) {
     bool is_software = cushim_mem_stats_read(&report->page.head.is_software);
@@ -83,7 +83,7 @@ static void put_cost(struct cushim_writer *out, const struct cushim_report *repo
                  is_software && n ? " (no GPU)" : "");
 }
 
-/* The driver calls made for device memory, and the waits that frees owe the program. */
+/* The driver calls made for device memory, and the waits of frees. */
 static void put_driver(struct cushim_writer *out, const struct cushim_report *report, int device) {
     const struct cushim_mem_stats *stats = cushim_report_stats(report, device, CUSHIM_KIND_DEVICE);
     struct texts t;
@@ -101,7 +101,7 @@ static void put_driver(struct cushim_writer *out, const struct cushim_report *re
                  cushim_text_count(t.text[0], cushim_mem_stats_read(&stats->n_segments)));
 }
 
-/* One row of what happened so often. */
+/* One row: how often something happened. */
 static void put_times(struct cushim_writer *out, const char *what, uint64_t n, const char *one,
                       const char *many) {
     char text[CUSHIM_AMOUNT_BYTES];
@@ -125,7 +125,7 @@ static void put_memory_out(struct cushim_writer *out, const struct cushim_mem_st
               "times");
 }
 
-/* What cuMemCreate made: the driver serves it as it was asked. */
+/* What cuMemCreate made; the driver serves it. */
 static void put_virtual(struct cushim_writer *out, const struct cushim_report *report, int device) {
     struct cushim_report_virtual created = cushim_report_virtual(report, device);
     struct texts t;
@@ -156,7 +156,7 @@ static void put_device(struct cushim_writer *out, const struct cushim_report *re
                     WIDTH - LEAD - CUSHIM_PCI_BYTES);
     cushim_write(out, "\ndevice %d%s%s%s%s\n", device, *name ? "  " : "", name, *place ? ", " : "",
                  place);
-    /* two blanks before each head: what stands behind one is of the same column */
+    /* two blanks before each head: the text behind one belongs to the same column */
     if (has_kinds(report, device))
         cushim_write(out, "  %-8s %11s %11s %11s %11s %9s %10s\n", "memory", CUSHIM_WORD(requests),
                      CUSHIM_WORD(no_call), CUSHIM_WORD(driver), CUSHIM_WORD(frees),
@@ -268,7 +268,7 @@ bool cushim_report_shortages_text(struct cushim_writer *out, const struct cushim
     return has_any;
 }
 
-/* "99.97": what n is of all in per cent, cut, so that 100.00 is all of them. */
+/* "99.97": n as a percentage of all, cut and not rounded, so that 100.00 means all of them. */
 static const char *share(char text[CUSHIM_AMOUNT_BYTES], uint64_t n, uint64_t n_all) {
     uint64_t per_10000 = (uint64_t)((__uint128_t)n * 10000 / n_all);
     snprintf(text, CUSHIM_AMOUNT_BYTES, "%u.%02u", (unsigned)(per_10000 / 100),
@@ -355,7 +355,7 @@ static void put_verdict(struct cushim_writer *out, const struct cushim_report *r
     put_forwarded(out, report);
 }
 
-/* A line that is cut where the terminal ends. */
+/* A line that is cut at the width of the terminal. */
 struct line {
     char text[WIDTH + 1];
     size_t n;
@@ -377,7 +377,7 @@ static void end_line(struct line *line, struct cushim_writer *out) {
     cushim_write(out, "%s\n", line->text);
 }
 
-/* A word as a person would tell it from its neighbours. */
+/* Add an argument so that a person can tell it from its neighbours. */
 static void add_word(struct line *line, const char *word) {
     bool is_plain = *word && !strpbrk(word, " \t\n'\"");
     add_text(line, is_plain ? "" : "'");
@@ -422,7 +422,7 @@ static void put_head(struct cushim_writer *out, const struct cushim_report *repo
         end_line(&line, out);
 }
 
-/* Who has not told of itself: how it ended, and where this is from. */
+/* If the process did not report itself: how it ended, and where the numbers come from. */
 static void put_end(struct cushim_writer *out, const struct cushim_report *report) {
     uint64_t n_lost = cushim_mem_stats_read(&report->page.head.n_lost_caches);
     struct texts t;

@@ -11,7 +11,7 @@ enum { N_BLOCKS = 6, N_FRAMES = 8 };
 
 uint64_t cushim_shortage_get(const struct cushim_page *page, unsigned i,
                              struct cushim_page_shortage *shortage) {
-    struct cushim_page *readable = (struct cushim_page *)page; /* rings are written, too */
+    struct cushim_page *readable = (struct cushim_page *)page; /* rings are also written */
     uint64_t n = cushim_mem_stats_read(&page->n_shortages);
     if (!cushim_page_ring_get(CUSHIM_PAGE_RING(readable->shortages), n, i, shortage))
         return 0;
@@ -44,7 +44,7 @@ static uint64_t sum(uint64_t a, uint64_t b) {
     return a + b < a ? UINT64_MAX : a + b;
 }
 
-/* What kept the request from being served, in a sentence of its numbers. */
+/* Why the request was not served, in a sentence of its numbers. */
 static void put_advice(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
     uint64_t wanted_bytes = sum(shortage->live_bytes, shortage->asked_bytes);
     uint64_t free_bytes = sum(shortage->spare_bytes, shortage->idle_bytes);

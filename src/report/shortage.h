@@ -1,14 +1,14 @@
 /*
- * A shortage: a request that found no memory, with what there was at that moment, who asked, and
- * what may help.
+ * A shortage: a request that found no memory, with the state at that moment, its stack, and what
+ * may help.
  */
 #ifndef CUSHIM_REPORT_SHORTAGE_H
 #define CUSHIM_REPORT_SHORTAGE_H
 
 #include "report/report.h"
 
-/* The i-th of those that a page keeps, the oldest first, with its number from 1 on; whatever is in
- * the page, its texts end.  0: there is none, or it is being written. */
+/* The i-th of those that a page keeps, the oldest first, with its number from 1 on; its texts end
+ * whatever is in the page.  0: there is none, or it is being written. */
 uint64_t cushim_shortage_get(const struct cushim_page *page, unsigned i,
                              struct cushim_page_shortage *shortage);
 

@@ -25,7 +25,7 @@ struct cushim_page_site *cushim_site_find(struct cushim_page_sites *sites, uint6
     return NULL;
 }
 
-/* Intervals that passed without an event had at their end what lives until now. */
+/* In intervals that passed without an event, the bytes of now were live at the end. */
 static void fill(struct cushim_page_site *site, uint64_t to) {
     uint64_t live_bytes = cushim_mem_stats_read(&site->live_bytes);
     for (uint64_t i = cushim_mem_stats_read(&site->last); i <= to && i < MOMENTS; i++)
@@ -33,7 +33,7 @@ static void fill(struct cushim_page_site *site, uint64_t to) {
     set(&site->last, to);
 }
 
-/* Bring the intervals up to a moment; where they are too short for it, two become one. */
+/* Bring the intervals up to a moment; if they are too short for it, two become one. */
 static void advance(struct cushim_page_site *site, uint64_t run_ns) {
     uint64_t log2_step = cushim_mem_stats_read(&site->log2_step);
     if (log2_step < LOG2_FIRST_STEP || log2_step > LOG2_LAST_STEP)
@@ -48,7 +48,7 @@ static void advance(struct cushim_page_site *site, uint64_t run_ns) {
     fill(site, run_ns >> log2_step);
 }
 
-/* What a sample stands for. */
+/* The bytes that a sample stands for. */
 static uint64_t weight_bytes(uint64_t sample_bytes, uint64_t n_bytes) {
     return n_bytes < sample_bytes ? sample_bytes : n_bytes;
 }
@@ -91,7 +91,7 @@ static uint64_t root(__uint128_t n) {
     return result;
 }
 
-/* More at the end of each quarter than before it, and by more than sampling may have made up. */
+/* More at the end of each quarter than before it, and by more than sampling may explain. */
 static bool is_growing(const struct cushim_page_site *row, uint64_t run_ns, uint64_t error_bytes) {
     enum { QUARTERS = 4, FEWEST = 2 * QUARTERS, ERRORS = 4 };
     struct cushim_page_site site = {0}; /* a copy that is brought up to date */
@@ -151,12 +151,12 @@ struct cushim_site_growth cushim_site_growth(const struct cushim_report *report)
 
 /* ---- telling ---- */
 
-/* Which rows were told: others may count on meanwhile, and no row is told twice or left out. */
+/* Which rows were written: others may go on counting, and no row is written twice or left out. */
 struct told {
     bool rows[CUSHIM_PAGE_SITES];
 };
 
-/* The row that has most of those that were not told; -1: all were. */
+/* The row with most bytes of those that were not written; -1: all were. */
 static int next(const struct cushim_report *report, struct told *told) {
     uint64_t most_bytes = 0;
     int best = -1;

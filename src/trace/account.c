@@ -8,7 +8,7 @@
 #include <uthash.h>
 #include <utlist.h>
 
-/* A request of more than this is none that can be. */
+/* A larger request is impossible. */
 static const uint64_t MOST_BYTES = (uint64_t)1 << 50;
 
 struct live {
@@ -17,14 +17,14 @@ struct live {
     UT_hash_handle hh;
 };
 
-/* What lives of the pool that has a number. */
+/* The live blocks of the pool with this number. */
 struct pool {
     uint64_t number;
     struct live *blocks;
     UT_hash_handle hh;
 };
 
-/* A stack as one writer numbers it. */
+/* A stack, as one writer numbers it. */
 struct stack {
     struct {
         uint64_t writer, number;
@@ -34,7 +34,7 @@ struct stack {
 };
 
 struct site {
-    struct cushim_trace_site site; /* first: found by its frames */
+    struct cushim_trace_site site; /* first, so that a site is found by its frames */
     UT_hash_handle hh;
 };
 
@@ -54,10 +54,10 @@ struct cushim_trace_tables {
     struct stack *stacks;
     struct site *sites;
     struct thread *threads;
-    struct cushim_trace_site *nobody; /* of requests without a stack */
-    struct cushim_trace_event later;  /* behind the frees that it brings about */
+    struct cushim_trace_site *nobody; /* for requests without a stack */
+    struct cushim_trace_event later;  /* comes after the frees that it implies */
     bool has_later;
-    uint64_t *going; /* addresses of these */
+    uint64_t *going; /* addresses of blocks to free */
     size_t n_going;
 };
 
@@ -81,7 +81,7 @@ static struct pool *find_pool(const struct cushim_trace_account *account, uint64
     return pool;
 }
 
-/* NULL where memory is out. */
+/* NULL if memory is out. */
 static struct pool *find_or_add_pool(struct cushim_trace_account *account, uint64_t number) {
     struct pool *pool = find_pool(account, number);
     if (pool)
@@ -111,7 +111,7 @@ static struct thread *thread_of(struct cushim_trace_account *account) {
 static struct cushim_trace_site *list_site(struct cushim_trace_account *account,
                                            struct cushim_trace_site *site) {
     size_t n = account->n_sites;
-    if (!(n & (n - 1))) { /* as many again */
+    if (!(n & (n - 1))) { /* double the space */
         void *more = reallocarray(account->sites, n ? 2 * n : 1, sizeof *account->sites);
         if (!more)
             return NULL;
@@ -188,7 +188,7 @@ static void add_module(struct cushim_trace_account *account) {
 
 /* ---- blocks ---- */
 
-/* Of the place of the event. */
+/* Those of the event's place. */
 static struct cushim_trace_sums *sums_here(struct cushim_trace_account *account) {
     return &account->sums[account->event.device][account->event.kind];
 }
@@ -197,7 +197,7 @@ static bool is_counted(const struct cushim_trace_account *account, unsigned devi
     return account->devices >> device & account->kinds >> kind & 1;
 }
 
-/* The thread's last free is one of its site's, or, with -1, is not. */
+/* Count the thread's last free for its site (n is 1), or take it off again (n is -1). */
 static void count_freed(const struct cushim_trace_account *account, const struct thread *thread,
                         uint64_t n) {
     struct cushim_trace_site *site = thread->freed.site;
@@ -229,7 +229,7 @@ static void add_block(struct cushim_trace_account *account) {
     };
     bool is_restored = event->flags & CUSHIM_TRACE_RESTORED;
     if (is_restored && thread->freed.site && thread->freed.address == event->address) {
-        live->block = thread->freed; /* it never went */
+        live->block = thread->freed; /* it was never freed */
         sums->n_frees--;
         count_freed(account, thread, -(uint64_t)1);
         thread->freed.site = NULL;
@@ -269,7 +269,7 @@ static void add_block(struct cushim_trace_account *account) {
     account->site = site;
 }
 
-/* The block at the event's address goes; false: nobody knows it. */
+/* Remove the block at the event's address; false: it is unknown. */
 static bool remove_block(struct cushim_trace_account *account) {
     const struct cushim_trace_event *event = &account->event;
     struct live *live = find_live(account, event->address);
@@ -337,9 +337,9 @@ static void move_segment(struct cushim_trace_account *account) {
         sums->peak_held_bytes = sums->held_bytes;
 }
 
-/* ---- what an event brings about ---- */
+/* ---- what an event implies ---- */
 
-/* The blocks of a pool that went. */
+/* List the blocks of a pool that went. */
 static void list_pool(struct cushim_trace_account *account, uint64_t number) {
     struct cushim_trace_tables *tables = account->tables;
     const struct pool *pool = find_pool(account, number);
@@ -358,7 +358,7 @@ static void list_pool(struct cushim_trace_account *account, uint64_t number) {
     tables->going[tables->n_going++] = live->block.address;
 }
 
-/* Tell of a free first that nobody recorded; true where there is one. */
+/* Report a free first that was not recorded; true if there is one. */
 static bool go_first(struct cushim_trace_account *account) {
     struct cushim_trace_tables *tables = account->tables;
     if (!tables->n_going)
@@ -480,7 +480,7 @@ bool cushim_trace_account_next(struct cushim_trace_account *account) {
     return !account->error;
 }
 
-/* ---- what a reader asks ---- */
+/* ---- what a reader asks for ---- */
 
 void cushim_trace_account_each(const struct cushim_trace_account *account,
                                void (*tell)(const struct cushim_trace_block *block, void *context),

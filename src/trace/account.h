@@ -1,10 +1,10 @@
 /*
- * The account of a recording: which blocks live, whose they are, and what each site and each place
- * has, event by event.
+ * The account of a recording: which blocks are live, to which site they belong, and what each site
+ * and each place has, event by event.
  *
- * An allocation adds a block.  Each block that ends is told as a FREE, also where the recording has
- * none: when the context of its heap ended, or when its address is allocated again.  So the reader
- * of an account can pair allocations and frees without a table of its own.
+ * An allocation adds a block.  Each block that ends is reported as a FREE, also if the recording
+ * has none: when the context of its heap ended, or when its address is allocated again.  So the
+ * reader of an account can pair allocations and frees without a table of its own.
  */
 #ifndef CUSHIM_TRACE_ACCOUNT_H
 #define CUSHIM_TRACE_ACCOUNT_H
@@ -15,12 +15,12 @@
 
 enum { CUSHIM_TRACE_DEVICES = 64, CUSHIM_TRACE_KINDS = 8, CUSHIM_TRACE_SAMPLES = 4 };
 
-/* Who asked: one call stack.  Number 0 is that of requests without one. */
+/* A site: one call stack that asked for memory.  Number 0 is for requests without a stack. */
 struct cushim_trace_site {
-    uint64_t number; /* from 1, in the order of their coming */
+    uint64_t number; /* from 1, in the order of appearance */
     unsigned n_frames;
     uint64_t frames[CUSHIM_TRACE_FRAMES];
-    uint64_t n_requests, requested_bytes; /* all that was */
+    uint64_t n_requests, requested_bytes; /* of all requests */
     uint64_t n_live, live_bytes;
     uint64_t n_frees, life_ns;                   /* of blocks that were freed */
     uint64_t n_temporary;                        /* freed before the same thread asked again */
@@ -31,14 +31,14 @@ struct cushim_trace_site {
     uint64_t sample_bytes[CUSHIM_TRACE_SAMPLES]; /* live; cushim_trace_account_sample */
 };
 
-/* A block, and when it was asked for. */
+/* A block, and the time of its request. */
 struct cushim_trace_block {
     uint64_t address, n_bytes, time_ns, pool, thread, request; /* of its thread, from 1 */
     unsigned device, kind;
     struct cushim_trace_site *site;
 };
 
-/* What a kind of memory of a device has. */
+/* The sums of a kind of memory of a device. */
 struct cushim_trace_sums {
     uint64_t n_requests, n_hits, n_native, n_frees, n_refused, requested_bytes;
     uint64_t n_live, live_bytes, peak_live_bytes, peak_ns;
@@ -48,15 +48,16 @@ struct cushim_trace_sums {
 
 struct cushim_trace_account {
     struct cushim_trace_reader reader;
-    /* Blocks that sites count; a reader may narrow it before the first event. */
+    /* Only blocks of these devices and kinds count for sites; a reader may narrow it before the
+     * first event. */
     uint64_t devices, kinds; /* bits */
-    uint64_t until_ns;       /* events later than this, from the first on, are left; 0: none are */
+    uint64_t until_ns;       /* events from the first later one on are skipped; 0: none are */
     int error;               /* an errno: reading ended before the recording did */
-    /* Told of each recorded event before it is taken in: the rest is as it was.  NULL: nobody. */
+    /* Called for each recorded event before it changes the account.  NULL: not called. */
     void (*foresee)(const struct cushim_trace_account *account, void *context);
     void *foresee_context;
 
-    /* The event that was accounted last, and the block of an ALLOC or a FREE; the site is that of
+    /* The last event that was accounted, and the block of an ALLOC or a FREE.  The site is that of
      * the block, or of a REFUSE. */
     struct cushim_trace_event event;
     uint64_t writer;
@@ -66,35 +67,35 @@ struct cushim_trace_account {
 
     struct cushim_trace_sums sums[CUSHIM_TRACE_DEVICES][CUSHIM_TRACE_KINDS];
     struct cushim_trace_segments segments;
-    uint64_t device_bytes[CUSHIM_TRACE_DEVICES]; /* 0: it was not told */
+    uint64_t device_bytes[CUSHIM_TRACE_DEVICES]; /* 0: unknown */
     uint64_t first_ns, last_ns, n_events;
     uint64_t n_foreign;               /* frees of blocks whose request was not recorded */
-    uint64_t n_disorder;              /* addresses that were given while they were live */
-    uint64_t n_strange;               /* events that cannot be */
+    uint64_t n_disorder;              /* addresses that were allocated while they were live */
+    uint64_t n_strange;               /* events that are impossible */
     struct cushim_trace_site **sites; /* by number, until a reader sorts them */
     size_t n_sites;
     struct cushim_trace_tables *tables;
 };
 
-/* 0, or an errno: ENOEXEC where it is no recording. */
+/* 0, or an errno: ENOEXEC if it is no recording. */
 int cushim_trace_account_open(struct cushim_trace_account *account, const char *path);
 
-/* Take the next event in.  False: there are no more, or `error` says why. */
+/* Account the next event.  False: there are no more, or `error` has the reason. */
 bool cushim_trace_account_next(struct cushim_trace_account *account);
 
 /* Keep what each site has now as `noted`, or as its sample number `i`. */
 void cushim_trace_account_note(struct cushim_trace_account *account);
 void cushim_trace_account_sample(struct cushim_trace_account *account, unsigned i);
 
-/* Tell of each live block, in no order. */
+/* Visit each live block, in no order. */
 void cushim_trace_account_each(const struct cushim_trace_account *account,
                                void (*tell)(const struct cushim_trace_block *block, void *context),
                                void *context);
 
-/* Tell each site when the oldest of its live blocks was asked for. */
+/* Set for each site when the oldest of its live blocks was requested. */
 void cushim_trace_account_date(struct cushim_trace_account *account);
 
-/* The module that a frame lies in, and where in its file; NULL: in none. */
+/* The module that contains a frame, and the place in its file; NULL if none does. */
 const struct cushim_trace_module *
 cushim_trace_account_module(const struct cushim_trace_account *account, uint64_t frame,
                             uint64_t *offset);

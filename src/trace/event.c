@@ -12,7 +12,7 @@ _Static_assert(2 + (CUSHIM_TRACE_FRAMES + 4) * LONGEST_NUMBER < CUSHIM_TRACE_EVE
                    2 + 5 * LONGEST_NUMBER + CUSHIM_TRACE_TEXT_BYTES < CUSHIM_TRACE_EVENT_BYTES,
                "an event has space");
 
-/* ---- numbers: seven bits a byte, the low ones first ---- */
+/* ---- numbers: seven bits per byte, the low ones first ---- */
 
 static uint8_t *put(uint8_t *to, uint64_t number) {
     for (; number >= 0x80; number >>= 7)
@@ -58,7 +58,7 @@ static unsigned shift_of(unsigned flags) {
     return flags & CUSHIM_TRACE_UNALIGNED ? 0 : ADDRESS_SHIFT;
 }
 
-/* Addresses are told in steps of 256 from the last one's. */
+/* An address is relative to the last one, in steps of 256. */
 static uint8_t *put_address(uint8_t *to, struct cushim_trace_base *base, uint64_t address,
                             unsigned flags) {
     unsigned shift = shift_of(flags);
@@ -126,7 +126,7 @@ size_t cushim_trace_encode(uint8_t *to, struct cushim_trace_base *base,
     if (has_address(event->code) && event->address & ((1u << ADDRESS_SHIFT) - 1))
         flags |= CUSHIM_TRACE_UNALIGNED;
     *to++ = (uint8_t)((unsigned)event->code << CODE_SHIFT | flags);
-    /* cut to whole steps; the rest is part of the next event's */
+    /* cut to whole steps; the rest goes to the next event */
     uint64_t ticks =
         event->time_ns > base->time_ns ? (event->time_ns - base->time_ns) >> CLOCK_SHIFT : 0;
     base->time_ns += ticks << CLOCK_SHIFT;

@@ -1,10 +1,10 @@
 /*
- * A recording: the events of a process, in one file that is whole after any end of that process.
+ * A recording: the events of a process, in one file that is complete however that process ends.
  *
- * The file is a head and then chunks, each written by one thread at a time through a shared
- * mapping.  An event is a byte (code and flags), the time since the event before it, and its fields
- * as numbers of variable length; docs/internals/trace-format.md has the bytes.  What is written is
- * what is read: both sides share this file.
+ * The file is a head and then chunks.  One thread at a time writes a chunk, through a shared
+ * mapping. An event is a byte (code and flags), the time since the event before it, and its fields
+ * as numbers of variable length; docs/internals/trace-format.md has the bytes.  Writer and reader
+ * share this file.
  */
 #ifndef CUSHIM_TRACE_EVENT_H
 #define CUSHIM_TRACE_EVENT_H
@@ -22,21 +22,21 @@ enum {
     CUSHIM_TRACE_VERSION = 2,
     CUSHIM_TRACE_HEAD_BYTES = 4096,
     CUSHIM_TRACE_CHUNK_HEAD_BYTES = 64,
-    CUSHIM_TRACE_LEAST_CHUNK_BYTES = 16 << 10, /* all chunks are powers of two from here */
+    CUSHIM_TRACE_LEAST_CHUNK_BYTES = 16 << 10, /* a chunk has this times a power of two */
     CUSHIM_TRACE_MOST_CHUNK_BYTES = 256 << 10,
     CUSHIM_TRACE_FRAMES = 24,
-    CUSHIM_TRACE_TEXT_BYTES = 1024, /* of a path or a name, the final 0 counted */
+    CUSHIM_TRACE_TEXT_BYTES = 1024, /* of a path or a name, with the final 0 */
     CUSHIM_TRACE_EVENT_BYTES = 1536 /* no event is longer */
 };
 
 enum cushim_trace_state {
     CUSHIM_TRACE_RUNNING = 1, /* or it ended without a word */
     CUSHIM_TRACE_ENDED,       /* normally */
-    CUSHIM_TRACE_FAILED,      /* the file could not grow: `error` says why */
-    CUSHIM_TRACE_FULL         /* it is as large as it may be */
+    CUSHIM_TRACE_FAILED,      /* the file could not grow: `error` has the reason */
+    CUSHIM_TRACE_FULL         /* the file reached its largest size */
 };
 
-/* Written once before the first event, but for what is atomic. */
+/* Written once before the first event, except for the atomic fields. */
 struct cushim_trace_head {
     char magic[8];
     uint32_t version, head_bytes;
@@ -47,14 +47,14 @@ struct cushim_trace_head {
     uint64_t is_relaxed;
     char program[64], product[64], host[64];
     char arguments[1024], folder[1024];
-    uint64_t next_rank, ranks; /* behind the rank that a launcher gave it, and how many there are;
-                                  0: nobody said */
-    atomic_uint_fast64_t next_status; /* `cushim record` waited for it: behind its status, as of
-                                         waitpid(2); 0: nobody said */
+    uint64_t next_rank, ranks; /* one more than the rank that a launcher gave it, and the number of
+                                  ranks; 0: unknown */
+    atomic_uint_fast64_t next_status; /* one more than the status that `cushim record` got from
+                                         waitpid(2); 0: unknown */
     atomic_uint_fast64_t is_software; /* the driver is the software device's: no time is a GPU's */
 };
 
-/* -1: none is known. */
+/* -1 if unknown. */
 static inline int64_t cushim_trace_rank(const struct cushim_trace_head *head) {
     return head->next_rank && head->next_rank <= INT64_MAX ? (int64_t)head->next_rank - 1 : -1;
 }
@@ -63,14 +63,14 @@ static inline int64_t cushim_trace_ranks(const struct cushim_trace_head *head) {
     return head->ranks && head->ranks <= INT64_MAX ? (int64_t)head->ranks : -1;
 }
 
-/* The same for a chunk; events lie behind CUSHIM_TRACE_CHUNK_HEAD_BYTES. */
+/* The same for a chunk; events follow after CUSHIM_TRACE_CHUNK_HEAD_BYTES. */
 struct cushim_trace_chunk {
     char magic[8];
-    uint64_t n_bytes;  /* with this head */
+    uint64_t n_bytes;  /* including this head */
     uint64_t writer;   /* one thread at a time */
     uint64_t sequence; /* of the writer's chunks, from 0 */
     uint64_t start_ns;
-    atomic_uint_fast64_t used_bytes; /* of events; stored behind them */
+    atomic_uint_fast64_t used_bytes; /* of events; stored after them */
 };
 
 enum cushim_trace_code {
@@ -94,13 +94,13 @@ enum cushim_trace_code {
 #define CUSHIM_TRACE_NO_CALL  1u
 #define CUSHIM_TRACE_NATIVELY 2u
 #define CUSHIM_TRACE_RESTORED 4u /* its free was refused: it lives on */
-/* Of WAIT: not in a free, but before a request was served. */
+/* For WAIT: not in a free, but before a request was served. */
 #define CUSHIM_TRACE_IN_REQUEST 1u
-/* Of SEGMENT: the driver has it again. */
+/* For SEGMENT: the driver has it again. */
 #define CUSHIM_TRACE_GIVEN_BACK 1u
-/* Of COPY: large, between host and device; the driver's is NATIVELY. */
+/* For COPY: large, between host and device; NATIVELY if the driver made it. */
 #define CUSHIM_TRACE_TO_HOST 1u
-/* Of addresses, set by the encoder: no multiple of 256. */
+/* For addresses, set by the encoder: not a multiple of 256. */
 #define CUSHIM_TRACE_UNALIGNED 8u
 
 struct cushim_trace_event {
@@ -112,11 +112,11 @@ struct cushim_trace_event {
     uint64_t pool, thread;
     unsigned n_frames;
     const uint64_t *frames;
-    const char *text; /* not ended by a 0 where it was decoded */
+    const char *text; /* without a final 0 if it was decoded */
     size_t text_bytes;
 };
 
-/* What events are told relative to; at the start of a chunk its start_ns and 0. */
+/* The values that events are relative to; at the start of a chunk its start_ns and 0. */
 struct cushim_trace_base {
     uint64_t time_ns, address;
 };
@@ -127,7 +127,7 @@ size_t cushim_trace_encode(uint8_t *to, struct cushim_trace_base *base,
 
 /*
  * Read the event at `from`.  Only its own fields are set, the others are 0; `frames` has space for
- * CUSHIM_TRACE_FRAMES.  Returns its length; 0: these bytes are no whole event.
+ * CUSHIM_TRACE_FRAMES.  Returns its length; 0: these bytes are no complete event.
  */
 size_t cushim_trace_decode(const uint8_t *from, size_t n_bytes, struct cushim_trace_base *base,
                            struct cushim_trace_event *event, uint64_t *frames);

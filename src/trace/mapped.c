@@ -10,7 +10,7 @@ bool cushim_trace_mapped_add(struct cushim_trace_mapped *mapped,
     size_t n = mapped->n_modules;
     if (n == MOST_MODULES)
         return true;
-    if (!(n & (n - 1))) { /* as many again */
+    if (!(n & (n - 1))) { /* double the space */
         void *more = reallocarray(mapped->modules, n ? 2 * n : 1, sizeof *mapped->modules);
         if (!more)
             return false;
@@ -48,7 +48,7 @@ static size_t n_until(const struct cushim_trace_mapped *mapped, uint64_t address
     return from;
 }
 
-/* The first bound from i on that nobody owns; `next` leads there, by shorter ways each time. */
+/* The first bound from i on that has no owner; `next` leads there, by shorter ways each time. */
 static size_t first_free(uint32_t *next, size_t i) {
     while (next[i] != i) {
         next[i] = next[next[i]];
@@ -57,7 +57,7 @@ static size_t first_free(uint32_t *next, size_t i) {
     return i;
 }
 
-/* The last that came takes what it covers, the one before it what is left, and so on. */
+/* The newest module takes what it covers, the one before it takes what is left, and so on. */
 static void share_out(struct cushim_trace_mapped *mapped, uint32_t *next) {
     for (size_t i = 0; i <= mapped->n_bounds; i++)
         next[i] = (uint32_t)i;
@@ -80,7 +80,7 @@ static void free_map(struct cushim_trace_mapped *mapped) {
     mapped->n_bounds = mapped->n_mapped = 0;
 }
 
-/* Without memory there is no map, and no frame lies anywhere. */
+/* If memory is out there is no map, and frames are in no module. */
 static void make_map(struct cushim_trace_mapped *mapped) {
     size_t n = 0, n_most = 2 * mapped->n_modules;
     free_map(mapped);

@@ -10,7 +10,7 @@
 
 enum { MOST = 2048 };
 
-/* Written by who holds the flag; rows below n are never changed. */
+/* Written by the thread that holds the flag; rows below n never change. */
 static struct { uint64_t start, end; } known[MOST];
 static atomic_uint n_known;
 static atomic_flag is_taken = ATOMIC_FLAG_INIT;
@@ -66,7 +66,7 @@ void cushim_trace_modules_tell(struct cushim_trace *trace, struct cushim_trace_w
     unsigned i = 0;
     while (i < n_frames && (frames[i] & CUSHIM_PYTHON_BIT || is_known(frames[i])))
         i++;
-    /* who comes while another one reads leaves it to that one */
+    /* while one thread reads, others leave it to that one */
     if (i == n_frames || atomic_flag_test_and_set(&is_taken))
         return;
     read_all(trace, writer, time_ns);

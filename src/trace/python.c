@@ -5,11 +5,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* The same in all versions that are known. */
+/* The same in all known versions. */
 enum { OBJECT_TYPE = 8, SIZED_SIZE = 16, BYTES_DATA = 32 };
 enum { CODE_FILE = 112, CODE_FUNCTION = 128, CODE_LINES = 136 };
 enum { TEXT_LENGTH = 16, TEXT_STATE = 32 };
-/* What is read of a frame, of a code object and of a str. */
+/* The bytes read of a frame, of a code object and of a str. */
 enum { FRAME_BYTES = 72, CODE_BYTES = CODE_LINES + 8, HEAD_BYTES = TEXT_STATE + 4 };
 enum { STATE_KIND_SHIFT = 2, STATE_KIND = 7, STATE_COMPACT = 0x20, STATE_ASCII = 0x40 };
 enum { UNIT_BYTES = 2 };      /* of code */
@@ -22,7 +22,7 @@ static const struct cushim_python_layout layouts[] = {
     {0x030d, false, 72, 0, 0, 8, 56, 70, 68, 200, 40, 56},
 };
 
-/* Memory that may not be there, in several parts by one call. */
+/* Memory that may be missing, in several parts by one call. */
 struct part {
     uint64_t at;
     void *to;
@@ -85,7 +85,7 @@ bool cushim_python_find(struct cushim_python *python, void *(*look_up)(const cha
 
 /* ---- texts ---- */
 
-/* One character as UTF-8; what would end a line or does not stand alone becomes a question mark. */
+/* One character as UTF-8; "?" for one that would end a line or is half of a pair. */
 static size_t put_character(char to[4], uint32_t c) {
     if (c < ' ' || c == 0x7f || (c >= 0xd800 && c < 0xe000) || c > 0x10ffff)
         c = '?';
@@ -100,8 +100,8 @@ static size_t put_character(char to[4], uint32_t c) {
     return n;
 }
 
-/* The characters of a str object whose head was read, or its last ones: of a path that is the file.
- * None where it is no such object. */
+/* The characters of a str object whose head was read.  Of a longer one the last, because they name
+ * the file of a path.  None if it is no such object. */
 enum { MOST_CHARACTERS = CUSHIM_PYTHON_TEXT_BYTES / 2 };
 struct text {
     uint32_t characters[MOST_CHARACTERS];
@@ -139,7 +139,7 @@ static void add_text(struct cushim_python_line *line, const struct text *text) {
 /* The table of a code object, some bytes at a time. */
 enum { TABLE_BYTES = 128 };
 struct table {
-    uint64_t at, end; /* of what is not read */
+    uint64_t at, end; /* of the unread part */
     size_t i, n;
     uint8_t bytes[TABLE_BYTES];
 };
@@ -158,7 +158,7 @@ static int next_byte(struct table *table) {
     return table->bytes[table->i++];
 }
 
-/* Six bits a byte, the low ones first; the lowest one is the sign. */
+/* Six bits per byte, the low ones first; the lowest one is the sign. */
 static int32_t next_signed(struct table *table) {
     uint32_t number = 0;
     int byte = 0x40;
@@ -169,7 +169,8 @@ static int32_t next_signed(struct table *table) {
     return number & 1 ? -(int32_t)(number >> 1) : (int32_t)(number >> 1);
 }
 
-/* An entry is a byte of the top bit, kind and units of code, and bytes without that bit. */
+/* An entry is a byte with the top bit, its kind and its units of code, and bytes without that bit.
+ */
 static uint32_t line_at(struct table *table, uint32_t first, uint64_t unit) {
     enum { SHORT = 9, THIS = 10, NEXT_BUT_ONE = 12, LINE = 13, LONG = 14 };
     uint64_t done = 0;
@@ -199,7 +200,7 @@ static uint64_t hash_of(const struct cushim_python_line *line) {
     return hash | CUSHIM_PYTHON_BIT;
 }
 
-/* False: it is no frame of Python, but of what calls it. */
+/* False: it is no frame of Python, but of its caller. */
 static bool read_line(struct cushim_python_line *line, const struct cushim_python *python,
                       const uint8_t *frame) {
     const struct cushim_python_layout *layout = python->layout;

@@ -1,10 +1,10 @@
 /*
- * Lines of Python: where this thread is, read from the interpreter's own memory.
+ * Lines of Python: the place of this thread, read from the interpreter's own memory.
  *
- * Libraries release the interpreter's lock before they ask for memory; to take it again here could
- * wait for a thread that waits for us.  So no function of the interpreter is called.  A thread's
- * frames are changed by that thread alone, which is the caller.  They are read by a system call,
- * for which a bad pointer is an error and no fault: at its end an interpreter frees memory of
+ * No function of the interpreter is called, because libraries release the interpreter's lock before
+ * they ask for memory, and taking it again here could wait for a thread that waits for us.  Only
+ * the thread itself, which is the caller, changes its frames.  They are read by a system call, for
+ * which a bad pointer is an error and no fault, because an interpreter that ends frees memory of
  * threads that still run.
  *
  * The layout depends on the version: 3.11 to 3.13, with the lock.
@@ -18,8 +18,8 @@
 
 enum { CUSHIM_PYTHON_TEXT_BYTES = 240 };
 
-/* In a stack a line stands as a frame of this bit, which no address of code has, and of a hash of
- * the rest.  The text is "function\nfile", of UTF-8 without control characters. */
+/* In a stack a line is a frame with this bit, which no address of code has, and a hash of the rest.
+ * The text is "function\nfile", in UTF-8 without control characters. */
 #define CUSHIM_PYTHON_BIT (UINT64_C(1) << 63)
 struct cushim_python_line {
     uint64_t frame;
@@ -27,7 +27,7 @@ struct cushim_python_line {
     char text[CUSHIM_PYTHON_TEXT_BYTES];
 };
 
-/* Where an interpreter has what is looked at: offsets in its objects. */
+/* The offsets that are read in an interpreter's objects. */
 struct cushim_python_layout {
     unsigned version; /* 0x030b: 3.11 */
     bool has_cframe;
@@ -43,8 +43,8 @@ struct cushim_python {
     uint64_t code_type;
 };
 
-/* Look for the interpreter of this process by the names of its symbols.  False: there is one, of
- * another version. */
+/* Look for the interpreter of this process by the names of its symbols.  False: there is one of an
+ * unknown version. */
 bool cushim_python_find(struct cushim_python *python, void *(*look_up)(const char *name));
 
 /* The lines of this thread, the innermost first; 0: it runs no Python. */

@@ -11,8 +11,8 @@ struct cushim_trace_place {
     uint64_t at, n_bytes, writer, sequence;
 };
 
-/* What is read at a time.  A file may claim much and have little, so memory is for what is there:
- * each writer has a chunk, of which at least a block of the file system exists. */
+/* The bytes read at a time.  A file may claim more than it has, so memory is allocated only for
+ * what is there: each writer has a chunk, of which at least a block of the file system exists. */
 enum { WINDOW_BYTES = 8192 };
 _Static_assert(WINDOW_BYTES >= 2 * CUSHIM_TRACE_EVENT_BYTES, "an event fits behind another one");
 
@@ -24,7 +24,7 @@ struct cushim_trace_cursor {
     size_t window_at, window_bytes;
     struct cushim_trace_base base;
     struct cushim_trace_event place;
-    struct cushim_trace_event event; /* the one to come */
+    struct cushim_trace_event event; /* the next one */
     uint64_t writer;
     uint64_t frames[CUSHIM_TRACE_FRAMES];
     uint8_t window[WINDOW_BYTES];
@@ -58,7 +58,7 @@ static int add_chunk(struct cushim_trace_reader *reader, uint64_t at,
                      const struct cushim_trace_chunk *chunk) {
     size_t n = reader->n_chunks;
     uint64_t rest_bytes = reader->file_bytes - at; /* the last one may be cut */
-    if (!(n & (n - 1))) {                          /* as many again */
+    if (!(n & (n - 1))) {                          /* double the space */
         void *more = reallocarray(reader->chunks, n ? 2 * n : 1, sizeof *reader->chunks);
         if (!more)
             return ENOMEM;
@@ -70,7 +70,7 @@ static int add_chunk(struct cushim_trace_reader *reader, uint64_t at,
     return 0;
 }
 
-/* Where a chunk may begin next, from `at` on: a hole of the file has none. */
+/* The next place from `at` on where a chunk may begin; holes of the file have none. */
 static uint64_t skip_hole(const struct cushim_trace_reader *reader, uint64_t at) {
     off_t data = lseek(reader->file, (off_t)at, SEEK_DATA);
     if (data < 0)
@@ -79,7 +79,7 @@ static uint64_t skip_hole(const struct cushim_trace_reader *reader, uint64_t at)
            ((uint64_t)data - at) / CUSHIM_TRACE_LEAST_CHUNK_BYTES * CUSHIM_TRACE_LEAST_CHUNK_BYTES;
 }
 
-/* All chunks begin at a multiple of the least one's size behind the head. */
+/* All chunks begin at a multiple of the smallest size after the head. */
 static int find_chunks(struct cushim_trace_reader *reader) {
     uint64_t at = CUSHIM_TRACE_HEAD_BYTES;
     int error = 0;
@@ -143,7 +143,7 @@ static int read_head(struct cushim_trace_reader *reader) {
 
 /* ---- events ---- */
 
-/* The writer's next chunk in place of this one; false: there is none. */
+/* Go to the writer's next chunk; false: there is none. */
 static bool turn(struct cushim_trace_reader *reader, struct cushim_trace_cursor *cursor) {
     while (cursor->next_chunk < cursor->end_chunk) {
         const struct cushim_trace_place *place = &reader->chunks[cursor->next_chunk++];
@@ -164,7 +164,8 @@ static bool turn(struct cushim_trace_reader *reader, struct cushim_trace_cursor 
     return false;
 }
 
-/* Have the next event in the window, as far as it is in the chunk; false: it cannot be read. */
+/* Make the window contain the next event, as far as it is in the chunk; false: it cannot be read.
+ */
 static bool look_ahead(const struct cushim_trace_reader *reader,
                        struct cushim_trace_cursor *cursor) {
     size_t end = cursor->window_at + cursor->window_bytes;
@@ -243,7 +244,7 @@ bool cushim_trace_reader_next(struct cushim_trace_reader *reader, struct cushim_
                               uint64_t *writer) {
     if (!reader->is_begun) {
         begin_queue(reader);
-    } else if (reader->n_queued) { /* the first was handed out: its bytes had to stay */
+    } else if (reader->n_queued) { /* the first was handed out, so its bytes had to stay */
         struct cushim_trace_cursor *first = reader->queue[0];
         if (!advance(reader, first))
             first = reader->queue[--reader->n_queued];

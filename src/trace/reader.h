@@ -1,9 +1,9 @@
 /*
- * Reading a recording: the events of all threads by time, with memory for a few KiB a writer.
+ * Reading a recording: the events of all threads by time, with a few KiB of memory for each writer.
  *
- * The file is not trusted: it may be cut, damaged or made up, and its process may be writing it.  A
- * chunk ends where its bytes are no event; what is no chunk is skipped.  Memory and time are
- * bounded by the data that is there, whatever the file claims: holes are passed over.
+ * The file is not trusted: it may be cut, damaged or made up, and its process may be writing it.
+ * Bytes that are no event end a chunk; bytes that are no chunk are skipped.  Memory and time are
+ * bounded by the data that is there, whatever the file claims.
  */
 #ifndef CUSHIM_TRACE_READER_H
 #define CUSHIM_TRACE_READER_H
@@ -21,14 +21,14 @@ struct cushim_trace_reader {
     struct cushim_trace_cursor **queue;
     size_t n_queued;
     bool is_begun;
-    uint64_t n_damaged; /* chunks that ended in something else than an event */
+    uint64_t n_damaged; /* chunks that ended in something that is no event */
 };
 
-/* 0, or an errno: ENOEXEC where it is no recording of this version. */
+/* 0, or an errno: ENOEXEC if it is no recording of this version. */
 int cushim_trace_reader_open(struct cushim_trace_reader *reader, const char *path);
 
-/* The next event, valid until the call after; its place is that of its thread, and `writer` says
- * whose stack numbers it has.  False: there are no more. */
+/* The next event, valid until the next call.  Its place is that of its thread, and `writer` says
+ * which stack numbers it uses.  False: there are no more. */
 bool cushim_trace_reader_next(struct cushim_trace_reader *reader, struct cushim_trace_event *event,
                               uint64_t *writer);
 

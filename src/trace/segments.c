@@ -32,7 +32,7 @@ static struct cushim_trace_segment_pool *find_pool(const struct cushim_trace_seg
     return pool;
 }
 
-/* NULL where memory is out. */
+/* NULL if memory is out. */
 static struct cushim_trace_segment_pool *find_or_add_pool(struct cushim_trace_segments *segments,
                                                           uint64_t number) {
     struct cushim_trace_segment_pool *pool = find_pool(segments, number);

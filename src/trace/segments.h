@@ -1,4 +1,4 @@
-/* Segments: which memory of the driver's a recorded process has, by address. */
+/* Segments: the memory that a recorded process has from the driver, by address. */
 #ifndef CUSHIM_TRACE_SEGMENTS_H
 #define CUSHIM_TRACE_SEGMENTS_H
 
@@ -14,22 +14,23 @@ struct cushim_trace_segment {
 /* All zero has none. */
 struct cushim_trace_segments {
     struct cushim_trace_segment_row *rows;
-    struct cushim_trace_segment_pool *pools; /* of each, which rows it has */
+    struct cushim_trace_segment_pool *pools; /* by pool: the rows of each */
 };
 
 typedef void cushim_trace_segment_fn(const struct cushim_trace_segment *segment, void *context);
 
-/* One that nobody has yet; false: there is no memory for it. */
+/* Add a new segment; false: there is no memory for it. */
 bool cushim_trace_segments_add(struct cushim_trace_segments *segments,
                                const struct cushim_trace_segment *segment);
 
-/* The one at `base`, if there is one, is told and goes; so do those of a pool. */
+/* Remove the one at `base`, if there is one, and report it; the other function removes those of a
+ * pool. */
 void cushim_trace_segments_remove(struct cushim_trace_segments *segments, uint64_t base,
                                   cushim_trace_segment_fn *tell, void *context);
 void cushim_trace_segments_remove_pool(struct cushim_trace_segments *segments, uint64_t pool,
                                        cushim_trace_segment_fn *tell, void *context);
 
-/* Tell of each, in no order. */
+/* Visit each, in no order. */
 void cushim_trace_segments_each(const struct cushim_trace_segments *segments,
                                 cushim_trace_segment_fn *tell, void *context);
 

@@ -22,13 +22,13 @@ struct cushim_trace_known_stack {
 
 /* ---- the file ---- */
 
-/* To grow a file past the limit raises a signal. */
+/* Growing a file past the limit raises a signal. */
 static bool may_grow_to(uint64_t n_bytes) {
     struct rlimit limit;
     return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= n_bytes;
 }
 
-/* Bytes that are there whatever is written to them later; 0 or an errno. */
+/* Reserve bytes so that later stores cannot fail; 0 or an errno. */
 static int reserve(int file, uint64_t at, uint64_t n_bytes) {
     static const char zeros[4096];
     if (!may_grow_to(at + n_bytes))
@@ -67,7 +67,7 @@ static int map_head(struct cushim_trace *trace, int file) {
     return 0;
 }
 
-/* The recording's own file, not another one of its name; -1 with errno. */
+/* The recording's own file, not another one with its name; -1 with errno. */
 static int open_own(const struct cushim_trace *trace, int access) {
     struct stat status;
     int file = cushim_output_aside(open(trace->path, access | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
@@ -138,7 +138,7 @@ void cushim_trace_leave_to_parent(struct cushim_trace *trace, struct cushim_trac
 
 /* ---- chunks ---- */
 
-/* For writing, which is barred again at once. */
+/* Open it for writing, and make it read-only again at once. */
 static int open_again(struct cushim_trace *trace) {
     int found = open_own(trace, O_RDONLY);
     if (found < 0)
@@ -170,8 +170,9 @@ static int map_chunk(struct cushim_trace *trace, struct cushim_trace_writer *wri
     return error;
 }
 
-/* A chunk of its own for what comes; false: the recording is over.  It begins at the time of its
- * first event, which making it must not move behind those of other threads. */
+/* Begin a chunk for the next events; false: the recording is over.  It begins at the time of its
+ * first event, because the time that making it takes must not move that event behind those of other
+ * threads. */
 static bool begin_chunk(struct cushim_trace *trace, struct cushim_trace_writer *writer,
                         uint64_t start_ns) {
     int saved_errno = errno, error = 0, cancel = cushim_cancel_hold();
@@ -271,7 +272,7 @@ static uint64_t hash_of(const uint64_t *frames, unsigned n_frames) {
     return hash ? hash : 1;
 }
 
-/* Where it stands, or is to stand; NULL where there is no memory for the table. */
+/* The stack's row, or the row for it; NULL if there is no memory for the table. */
 static struct cushim_trace_known_stack *find(struct cushim_trace_writer *writer, uint64_t hash) {
     size_t n_bytes = CUSHIM_TRACE_STACKS * sizeof *writer->stacks;
     if (!writer->stacks) {
@@ -281,7 +282,7 @@ static struct cushim_trace_known_stack *find(struct cushim_trace_writer *writer,
             return NULL;
         writer->stacks = stacks;
     }
-    /* a full one begins anew: stacks are then told again, under other numbers */
+    /* a full table is emptied: stacks are then written again, under other numbers */
     if (writer->n_stacks % (CUSHIM_TRACE_STACKS / 2) == CUSHIM_TRACE_STACKS / 2 - 1)
         memset(writer->stacks, 0, n_bytes);
     size_t i = hash % CUSHIM_TRACE_STACKS;

@@ -350,7 +350,7 @@ def doctor_looks_where_CUSHIM_KERNELS_points():
 @tap.test
 def doctor_without_the_kernel_library_says_so():
     assert kernels(moved(scratch / "bare"), " 9.0") == {
-        "library": ("note", "not built or not installed beside this command; where nvcc is: meson configure "
+        "library": ("note", "not built or not installed beside this command; with nvcc: meson configure "
                             "<build> -Dkernels=enabled && ninja -C <build>")}
 
 
@@ -505,7 +505,7 @@ def who_is_not_reached_is_named_with_the_reason():
     found, result = command_rows("env", "-u", "LD_PRELOAD", str(program))
     wrong = [text for kind, text in found["not reached"] if kind == "wrong"]  # env itself may be seen, too, and has no driver
     assert result.returncode == 1 and len(wrong) == 1, found
-    assert "who started it left LD_PRELOAD out, and it has a CUDA driver" in wrong[0], found
+    assert "its parent left LD_PRELOAD out, and it has a CUDA driver" in wrong[0], found
     found, result = command_rows(str(static))
     assert result.returncode == 1 and found["not reached"] == [("note", found["not reached"][0][1])], found
     assert "is fully static" in found["not reached"][0][1] and found["effective"][0] == ("wrong", "no: the preload reached no process"), found

@@ -171,7 +171,7 @@ def a_log_of_rmm_is_planned_as_the_recording_that_it_is_of():
     log.write_text("".join([*before_midnight, "what\n", "1,2,3\n"]))
     result = cushim("replay", "--plan", "--json", "--with=exact", str(log))
     assert json.loads(result.stdout)[0]["settings"][1]["memory"] == [found["exact"]["device 0"]], result
-    assert result.stderr == f"cushim: {log}: 2 lines are no request and no free of RMM, and passed over\n", result
+    assert result.stderr == f"cushim: {log}: 2 lines are no request and no free of RMM, and skipped\n", result
     log.write_text("Thread,Time\n")
     result = cushim("replay", "--plan", str(log))
     assert result.returncode == 1 and result.stderr.count("\n") == 1, result

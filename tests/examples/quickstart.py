@@ -95,7 +95,7 @@ def sample():
         elif re.match(r"vecadd: [\d.]+ s,|  /\S+/vecadd --time$", line):
             continue  # its times, and the words of a command that has none
         elif line.startswith("done "):
-            shown.append("done    vecadd ran natively and under cushim, on the software device: its times are of no GPU")
+            shown.append("done    vecadd ran without and under cushim, on the software device: its times say nothing about a GPU")
         else:
             line = line.removesuffix(" --time").replace(" (measured)", " (no GPU)")
             line = re.sub(r"^(  driver allocated +1 time, .*|cushim [\d.]+: vecadd, process .*)$", r"\1 (no GPU)", line)

@@ -29,6 +29,7 @@ def module_of(name, path):
 
 
 pages = module_of("api_pages", ROOT / "tools/api-pages")
+FIELD_INSIDE = re.compile(rf"\* .*\S\s+({pages.FIELDS})  ")
 exports = module_of("exports", ROOT / "src/companion/exports.py")
 
 
@@ -59,6 +60,8 @@ def faults_of_blocks(root):
                 yield f"{names[0]}: nothing about what it returns"
             if "Threads" not in dict(notes):
                 yield f"{names[0]}: nothing about threads"
+            if not is_of_kernels(path) and any(FIELD_INSIDE.search(line) for line in comment.splitlines()):
+                yield f"{names[0]}: a field that does not begin its line"
     for name in exports.exports_of(path for path in headers(root) if path.stem != REFERENCES):
         if name not in shown:
             yield f"{name}: no block"
@@ -119,7 +122,8 @@ def a_tree(header, **others):
 @tap.test
 def a_function_without_a_full_block_is_found():
     for text, fault in ((GOOD, None), (GOOD.replace("/**", "/*"), "no block"), (GOOD.replace("Threads  any", ""), "threads"),
-                        (GOOD.replace("@return 0", ""), "returns"), (GOOD.replace("Do.", ""), "no sentence")):
+                        (GOOD.replace("@return 0", ""), "returns"),
+                        (GOOD.replace("return 0\n * ", "return 0      "), "begin its line"), (GOOD.replace("Do.", ""), "no sentence")):
         with a_tree(text) as root:
             found = list(faults_of_blocks(root))
             assert len(found) == (1 if fault else 0) and (not fault or fault in found[0]), (text, found)

@@ -37,12 +37,12 @@ WANTED = {
     "when memory goes back to the driver": {
         "src/memory/state/watermark.c": r"^size_t cushim_mem_watermark_now\(",
         "src/memory/reclaim.c": r"^void cushim_mem_reclaim_shrink\("},
-    "what happens when memory is out": {"src/memory/reclaim.c": r"^bool cushim_mem_reclaim_run\("},
+    "what happens when memory runs out": {"src/memory/reclaim.c": r"^bool cushim_mem_reclaim_run\("},
     "how a `dlsym` or `cuGetProcAddress` is answered": {"preload/resolve/": r"\bdlsym\b"},
     "how to hook one more function": {
         "src/cuda/symbols.def": r"^SYM\(HOOK, +DRV, cuMemAlloc_v2,",
         "preload/hooks/": r"^CUSHIM_EXPORT CUresult cuMemAlloc_v2\("},
-    "which copies run through pinned memory of ours, and how": {
+    "which copies run through cushim's pinned memory, and how": {
         "preload/entry/copy_stage.c": r"\bis_counted\(",
         "src/copy/": r"\bcushim_copy_ring_\w+\("},
     "what a stream of a pool keeps, and when it is over": {
@@ -51,7 +51,7 @@ WANTED = {
     "how a pool's request is served": {
         "src/companion/pool/pool_alloc.c": r"\bcushim_mem_stream_cache_serve\(",
         "src/memory/stream_alloc.c": r"^enum cushim_status cushim_mem_stream_cache_serve\("},
-    "who is told of a fork, or of the end of a context or a driver": {
+    "what is told of a fork, or of the end of a context or a driver": {
         "preload/events.c": r"\.forked = .*\n(?:.*\n)*.*\.driver_lost = .*\n(?:.*\n)*.*\.context_gone = ",
         "src/companion/events.c": r"\.context_ended = "},
     "stream captures": {
@@ -61,17 +61,17 @@ WANTED = {
         "src/report/page.h": r"^struct cushim_page \{",
         "src/report/page_file.c": r"\bcushim_page_folder_open\(",
         "preload/state/live.c": r"\bcushim_live_\w+\("},
-    "what the report tells of a finding, of a request that found no memory": {
+    "what the report says about a finding, or about a request that found no memory": {
         "src/report/finding.c": r"^void cushim_finding_text\(",
         "src/report/shortage.c": r"^void cushim_shortage_text\(",
         "preload/observe/check.c": r"\bcushim_page_ring_put\(",
         "preload/observe/shortage.c": r"^void cushim_shortage_note\("},
-    "who waits for a program, and tells of its end": {"tools/cushim/wait.c": r"\bwaitpid\(|\bwaitid\("},
+    "what waits for a program and reports how it ended": {"tools/cushim/wait.c": r"\bwaitpid\(|\bwaitid\("},
     "how to add an option": {"src/base/options.def": r"^OPT\("},
-    "where a public function is implemented": {
+    "a public function": {
         "src/include/cushim/pool.h": r"\bcushim_pool_create\(",
         "src/companion/pool/pool*.c": r"^enum cushim_status cushim_pool_create\("},
-    "where a kernel, its reference and its test are": {
+    "a kernel, its reference and its test": {
         "kernels/<family>/<family>*.cu": r"^#include \"kernels/",
         "kernels/<family>/<family>*_reference.c": r"_ref\(",
         "kernels/tests/cases/cases_<family>*.c": r"\btable_add\w*\("},

@@ -15,16 +15,16 @@
 
 static const char cut_text[] = ": it was cut while it was read\n";
 
-/* ---- a file that is cut meanwhile ---- */
+/* ---- files that are cut while they are mapped ---- */
 
-/* Those that are mapped now, as far as there is room to note them. */
+/* The mapped files, as far as there is room to note them. */
 enum { N_NOTED = 64 };
 static struct {
     struct image image;
     char path[256];
 } noted[N_NOTED];
 
-/* A read behind the end of a file that was cut ends here; any other fault as it would have. */
+/* A read behind the end of a file that was cut ends here; any other fault keeps its effect. */
 static void say_cut(int signal, siginfo_t *info, void *unused) {
     (void)unused;
     for (int i = 0; i < N_NOTED; i++) {

@@ -1,6 +1,6 @@
 /*
- * A file mapped for reading.  Offsets and sizes in it are checked before use: the file may be
- * damaged, or of another kind than its name says.
+ * A file mapped for reading.  Offsets and sizes in it are checked before use, because the file may
+ * be damaged, or of another kind than its name says.
  */
 #ifndef CUSHIM_TOOLS_IMAGE_H
 #define CUSHIM_TOOLS_IMAGE_H
@@ -14,17 +14,17 @@ struct image {
 };
 
 /*
- * Map a regular file; an empty one gives an empty image.  0 or an errno; `status` may be NULL.
- * Where another process cuts the file while it is mapped, the command says so and ends.
+ * Map a regular file; an empty one gives an empty image.  0 or an errno; `status` may be NULL. If
+ * another process cuts the file while it is mapped, the command says so and ends.
  */
 int image_map(struct image *image, const char *path, struct stat *status);
 
 void image_unmap(struct image *image);
 
-/* The n bytes at `offset`, or NULL where the image is shorter. */
+/* The n bytes at `offset`, or NULL if the image is shorter. */
 const void *image_part(const struct image *image, size_t offset, size_t n);
 
-/* The string at `offset`, or "" where it does not end inside the image. */
+/* The string at `offset`, or "" if it does not end inside the image. */
 const char *image_string(const struct image *image, size_t offset);
 
 #endif

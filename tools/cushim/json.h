@@ -1,4 +1,4 @@
-/* JSON of a file, whoever wrote it: what is missing, or of another type, is NULL or 0. */
+/* JSON of a file from anywhere: a member that is missing, or has another type, is NULL or 0. */
 #ifndef CUSHIM_TOOLS_JSON_H
 #define CUSHIM_TOOLS_JSON_H
 
@@ -8,8 +8,7 @@
 
 #include <json-c/json.h>
 
-/* A regular file of at most so many bytes; NULL, with errno, or with errno 0 where it is no JSON.
- */
+/* A regular file of at most so many bytes; NULL with errno, or with errno 0 if it is no JSON. */
 struct json_object *json_read(const char *path, size_t most_bytes);
 
 struct json_object *json_member(struct json_object *of, const char *name);
@@ -17,7 +16,7 @@ uint64_t json_number(struct json_object *of, const char *name);
 const char *json_text(struct json_object *of, const char *name);
 struct json_object *json_list(struct json_object *of, const char *name);
 
-/* A text, cut where it does not fit; "" where there is none. */
+/* A text, cut if it does not fit; "" if there is none. */
 void json_copy(char *to, size_t most, struct json_object *of, const char *name);
 
 /* Does it name this schema? */

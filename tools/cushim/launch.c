@@ -8,7 +8,7 @@
 #include "base/options.h"
 #include "tools/cushim/program.h"
 
-/* What glibc splits LD_PRELOAD at. */
+/* glibc splits LD_PRELOAD at these. */
 #define SEPARATORS " :"
 
 bool launch_find_here(char here[PATH_MAX]) {
@@ -70,7 +70,7 @@ static bool is_ours(const char *entry, size_t n) {
 char *launch_merge(const char *now, const char *library) {
     if (!now)
         now = "";
-    /* Every entry at most grows a colon; ours may stand for one that is shorter. */
+    /* Every entry gets at most one colon; ours may replace a shorter one. */
     char *merged = malloc(2 * strlen(now) + (library ? strlen(library) : 0) + 2);
     if (!merged)
         return NULL;

@@ -1,4 +1,4 @@
-/* The command `cushim`: which of its commands is meant. */
+/* The command `cushim`: finds the command that is meant. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -63,7 +63,7 @@ static const struct {
     {"version", version_main},
 };
 
-/* Perhaps it is a command, mistyped, or a program whose `run` was forgotten. */
+/* It may be a mistyped command, or a program without `run` before it. */
 static int unknown_command(const char *word) {
     const char *names[sizeof commands / sizeof commands[0]];
     char path[PATH_MAX];
@@ -76,7 +76,7 @@ static int unknown_command(const char *word) {
 
 /* A file of ours must not get the number of a standard descriptor that is closed, because messages
  * would go into it.  What takes the number here fails as a closed one does, and no program that is
- * started has it. */
+ * started inherits it. */
 static void hold_closed_descriptors(void) {
     int file;
     do {

@@ -13,8 +13,8 @@ _Static_assert((int)SETTINGS_VARIABLE_BYTES == CUSHIM_OPTION_TEXT_BYTES &&
 
 #define TEXT CUSHIM_OPTION_TEXT_BYTES
 
-/* `name` with one character in place of another: options are spelled with hyphens, rows with
- * underscores.  Cut off where the text is full. */
+/* `name` with one character replaced by another: options have hyphens, rows underscores.  Cut if
+ * the text is full. */
 static const char *respell(const char *name, size_t name_bytes, char from, char to,
                            char text[static TEXT]) {
     size_t i = 0;
@@ -32,7 +32,7 @@ static const char *spell(const struct cushim_option_row *row, char text[static T
     return respell(row->name, strlen(row->name), '_', '-', text);
 }
 
-/* What an option means that is given without a value and is no BOOL, where on means that. */
+/* The meaning of an option without a value that is no BOOL. */
 static const struct {
     const char *name, *value;
 } bare_values[] = {{"stats", "stderr"}, {"check", "frees"}, {"sites", "512K"}};
@@ -56,7 +56,7 @@ static void tell_unknown(const char *name, size_t name_bytes, char *wrong, size_
 }
 
 bool settings_take(const char *argument, char *wrong, size_t wrong_bytes) {
-    const char *name = argument + 2; /* behind the two dashes */
+    const char *name = argument + 2; /* after the two dashes */
     size_t name_bytes = strcspn(name, "=");
     char text[TEXT];
     respell(name, name_bytes, '-', '_', text);
@@ -164,13 +164,13 @@ bool settings_are_told(void) {
     return scratch.log >= CUSHIM_LOG_INFO;
 }
 
-/* The values a row takes, in words. */
+/* The values that a row takes, in words. */
 static const char *values_of(const struct cushim_option_row *row) {
     switch (row->type) {
     case CUSHIM_OPTION_BOOL:
         return "on|off";
     case CUSHIM_OPTION_BYTES:
-        return strcmp(row->unit, "bytes") == 0 ? "SIZE" : "NUMBER"; /* of what the unit says */
+        return strcmp(row->unit, "bytes") == 0 ? "SIZE" : "NUMBER"; /* named after the unit */
     case CUSHIM_OPTION_AMOUNT:
         return "SIZE|SHARE%";
     case CUSHIM_OPTION_ENUM:
@@ -197,7 +197,7 @@ void settings_print_list(FILE *out) {
     }
 }
 
-/* A cell of a markdown table: its bars would end it. */
+/* A cell of a markdown table, with its bars escaped. */
 static void print_cell(FILE *out, const char *text) {
     for (; *text; text++) {
         if (*text == '|')
@@ -209,24 +209,27 @@ static void print_cell(FILE *out, const char *text) {
 void settings_print_markdown(FILE *out) {
     size_t n_rows;
     const struct cushim_option_row *rows = cushim_option_rows(&n_rows);
-    fputs("# Options\n\n"
-          "Written by `cushim help options --markdown` from src/base/options.def; a test checks\n"
-          "that it is current.\n\n"
-          "Each option is a variable of the environment and an argument of `cushim run`, which\n"
-          "wins. Sizes take K, M, G and T (powers of 1024); on is also 1, true and yes, off 0,\n"
-          "false and no. In file names `%p`, `%h` and `%r` stand for process, host and rank, `%n`\n"
-          "for the first number from 0 that makes the name new, `%q{NAME}` for a variable.\n\n"
-          "A value that cannot be read is refused in one line on standard error and the default\n"
-          "kept; `cushim run` refuses it before the program starts. A program that clears its\n"
-          "environment keeps the options that it was started with. Nothing is read in a\n"
-          "set-user-id program.\n\n"
-          "Without a value an option of `cushim run` that takes on or off means on",
-          out);
+    fputs(
+        "# Options\n\n"
+        "`cushim help options --markdown` writes this page from src/base/options.def; a test\n"
+        "checks that it is current.\n\n"
+        "Each option is a variable of the environment and an argument of `cushim run`; the "
+        "argument\n"
+        "wins. Sizes take K, M, G and T (powers of 1024). 1, true and yes mean on; 0, false and "
+        "no\n"
+        "mean off. In file names `%p`, `%h` and `%r` are process, host and rank, `%n` is the "
+        "first\n"
+        "number from 0 that makes the name new, and `%q{NAME}` is a variable.\n\n"
+        "If a value cannot be read, one line on standard error says so and the default is kept;\n"
+        "`cushim run` refuses it before the program starts. A program that clears its environment\n"
+        "keeps the options that it was started with. A set-user-id program reads none.\n\n"
+        "Without a value, an option of `cushim run` that takes on or off means on",
+        out);
     for (size_t i = 0; i < sizeof bare_values / sizeof bare_values[0]; i++)
         fprintf(out, ",\n`--%s` means `--%s=%s`", bare_values[i].name, bare_values[i].name,
                 bare_values[i].value);
     fputs(".\n\n"
-          "| variable | `cushim run` | values | default | what it says |\n"
+          "| variable | `cushim run` | values | default | meaning |\n"
           "|---|---|---|---|---|\n",
           out);
     for (size_t i = 0; i < n_rows; i++) {
@@ -240,9 +243,9 @@ void settings_print_markdown(FILE *out) {
         fputs(" |\n", out);
     }
     fputs("\n## The software device\n\n"
-          "Variables of its own, read by the stand-ins for NVIDIA's libraries alone\n"
+          "Only the software device's libraries read these variables\n"
           "(tools/sim/driver/core/sim_options.def).\n\n"
-          "| variable | what it says |\n"
+          "| variable | meaning |\n"
           "|---|---|\n",
           out);
     for (int i = 0; i < SIM_N_SETTINGS; i++) {

@@ -46,7 +46,7 @@ const char *pages_user(uid_t user) {
     return text;
 }
 
-/* Takes the descriptor, if the folder is not among them. */
+/* Takes the descriptor, unless the folder is already among them. */
 static void add_folder(int descriptor) {
     struct stat status;
     bool is_new = descriptor >= 0 && fstat(descriptor, &status) == 0 &&
@@ -105,7 +105,7 @@ static void close_folders(void) {
 
 /* ---- the pages of a folder ---- */
 
-/* A user may fill a folder with files: no more than these are looked at. */
+/* A user may fill a folder with files, so no more than these are looked at. */
 enum { MOST_PAGES = 4096 };
 static int n_listed;
 
@@ -159,7 +159,7 @@ static uint64_t count_short(int folder, const char *name, const struct cushim_re
     return n_short;
 }
 
-/* 0 or an errno: ENOEXEC where it is no page of this version. */
+/* 0 or an errno: ENOEXEC if it is no page of this version. */
 static int show_one(const struct folder *of, const char *name, pages_show_fn *show, void *context) {
     static struct cushim_report report;
     int folder = of->descriptor;
@@ -167,7 +167,7 @@ static int show_one(const struct folder *of, const char *name, pages_show_fn *sh
     if (error)
         return error;
     uint64_t n_short = has_much_idle(&report) ? count_short(folder, name, &report) : 0;
-    /* what was read of others took the place of its calls and sites */
+    /* reading others replaced its calls and sites */
     error = has_much_idle(&report) ? cushim_page_file_read(folder, name, &report) : 0;
     if (error)
         return error;
@@ -218,7 +218,7 @@ struct pages_found pages_each(pages_show_fn *show, void *context) {
 
 /* ---- whether there can be one ---- */
 
-/* Of a folder that was refused. */
+/* For a folder that was refused. */
 static void say_refusal(int error, char why[PAGES_WHY_BYTES]) {
     char path[PATH_MAX];
     struct stat status;
@@ -240,7 +240,7 @@ static void say_refusal(int error, char why[PAGES_WHY_BYTES]) {
         snprintf(why, PAGES_WHY_BYTES, "%.300s: %s", path, strerror(error));
 }
 
-/* A page for a moment, with the memory that a process has at first. */
+/* Make a page for a moment, with the memory that a process has at first. */
 static int try_page(int folder) {
     enum { AT_FIRST_BYTES = 64 << 10 };
     static const struct cushim_page nothing;
@@ -282,11 +282,11 @@ void pages_remove(const struct page *page) {
         unlinkat(page->folder, page->name, 0);
 }
 
-/* ---- pages that nobody came for; those of other versions, too, which nobody here can read ---- */
+/* ---- pages that nothing collected; also of other versions, which this command cannot read ---- */
 
 struct left {
     const char *name;
-    time_t made;      /* what is stored through a mapping leaves the time of the file */
+    time_t made;      /* stores through a mapping do not change the time of the file */
     uint64_t n_bytes; /* of memory */
 };
 
@@ -295,10 +295,10 @@ static int by_age(const void *a, const void *b) {
     return (first > second) - (first < second);
 }
 
-/* What stays of pages of processes that ended. */
+/* Which pages of processes that ended stay. */
 struct kept {
     int n;
-    uint64_t n_bytes; /* of memory, all together */
+    uint64_t n_bytes; /* of memory, in all */
     time_t before;    /* none that was made earlier */
 };
 

@@ -8,26 +8,27 @@
 struct page {
     const char *name; /* of its file */
     int folder;
-    uid_t user;    /* whose folder it is in, and whose it is */
+    uid_t user;    /* the owner of its folder and of the file */
     bool is_alive; /* its process lives */
     struct cushim_report *report;
 };
 
 typedef void pages_show_fn(const struct page *page, void *context);
 
-/* How many pages were shown, and how many cannot be read: of another version, or damaged. */
+/* The number of pages that were shown, and of those that cannot be read: of another version, or
+ * damaged. */
 struct pages_found {
     int n_shown, n_unreadable;
 };
 
-/* Show every page of a folder, in the order of their names, that can be read; other files are left
+/* Show every page of a folder that can be read, in the order of their names; other files are left
  * alone. */
 struct pages_found pages_each(pages_show_fn *show, void *context);
 
-/* The same for one, by the name of its file; false: it is gone. */
+/* The same for one page, by the name of its file; false: it is gone. */
 bool pages_one(const char *name, pages_show_fn *show, void *context);
 
-/* Its file is not needed any more. */
+/* The file is not needed any more. */
 void pages_remove(const struct page *page);
 
 /* Can a process that is started now have a page?  If not, `why` is a sentence, and errno a reason.
@@ -35,20 +36,20 @@ void pages_remove(const struct page *page);
 enum { PAGES_WHY_BYTES = 512 };
 bool pages_can_be_made(char why[PAGES_WHY_BYTES]);
 
-/* Remove this user's pages of processes that ended; returns how many those were. */
+/* Remove this user's pages of processes that ended; returns their number. */
 int pages_clean(void);
 
-/* The same of those that were made more than a day ago, before the last 64 that ended, or before
+/* The same for those that were made more than a day ago, before the last 64 that ended, or before
  * the last 16 MiB of them. */
 void pages_prune(void);
 
-/* From here on show the pages of all users that this one may read, too. */
+/* From now on also show the pages of other users that this one may read. */
 void pages_of_all_users(void);
 
 /* The name of a user, or the number; static. */
 const char *pages_user(uid_t user);
 
-/* Did the process ask for any memory? */
+/* Did the process request any memory? */
 bool pages_has_memory(const struct cushim_report *report);
 
 #endif

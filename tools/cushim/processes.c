@@ -10,7 +10,7 @@
 
 /* ---- a row ---- */
 
-/* "ended by SIGKILL" is "SIGKILL"; a process that wrote its report itself called exit. */
+/* "ended by SIGKILL" becomes "SIGKILL"; a process that wrote its report itself called exit. */
 static void shorten_end(char end[16], const struct cushim_report *report) {
     const char *ended = report->ended;
     const char *signal = ended ? strstr(ended, "SIG") : NULL;
@@ -94,7 +94,8 @@ static void put_line(struct cushim_writer *out, const char *rank, const char *pr
                      const char *program, const char *const cells[N_COLUMNS], const char *end) {
     char cell[CUSHIM_CELL_BYTES], cut[16];
     snprintf(cut, sizeof cut, "%s", end);
-    int wide = snprintf(NULL, 0, "%4s %8s", rank, process) - 13; /* only made up numbers are so */
+    int wide = snprintf(NULL, 0, "%4s %8s", rank, process) - 13; /* only made up numbers are so
+                                                                    wide */
     cushim_write(out, "  %4s %8s  %s %9s %9s %11s %9s  %s\n", rank, process,
                  cushim_utf8_cell(cell, program, wide < 11 ? 11 - (size_t)wide : 0),
                  cells[PEAK_LIVE], cells[PEAK_HELD], cells[REQUESTS], cells[WAITED],
@@ -137,7 +138,7 @@ void processes_put(struct cushim_writer *out, const struct processes *processes)
         cushim_write(out, "  waited: no GPU in %zu of them\n", n_software);
 }
 
-/* ---- who stands out ---- */
+/* ---- outliers ---- */
 
 static int by_value(const void *one, const void *other) {
     uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
@@ -174,7 +175,7 @@ static void put_furthest(struct cushim_writer *out, const struct processes *proc
         cushim_write(out, "process %" PRId64 "\n", furthest->process);
 }
 
-/* Of those from 0 to the last that is there; rows are in order. */
+/* Ranks from 0 to the last one that are missing; rows are in order. */
 static void put_missing(struct cushim_writer *out, const struct processes *processes) {
     enum { MOST_NAMED = 8 };
     uint64_t next = 0, n = 0;

@@ -21,9 +21,9 @@
 #error "only x86-64 and aarch64 are known"
 #endif
 
-enum { MAX_SCRIPTS = 4 }; /* what the kernel follows, too */
+enum { MAX_SCRIPTS = 4 }; /* the kernel's own limit */
 
-/* What the dynamic section of a file says. */
+/* The contents of a file's dynamic section. */
 struct dynamic {
     const Elf64_Dyn *entries; /* up to DT_NULL */
     size_t n_entries;
@@ -62,7 +62,7 @@ static bool holds(const struct image *image, const char *text, size_t n) {
 
 #define HOLDS(image, literal) holds(image, literal, sizeof literal - 1)
 
-/* Where the file has what will stand at `address`; SIZE_MAX where nowhere. */
+/* The offset in the file of what will be at `address`; SIZE_MAX if there is none. */
 static size_t offset_of(const Elf64_Phdr *segments, size_t n_segments, uint64_t address) {
     for (size_t i = 0; i < n_segments; i++) {
         const Elf64_Phdr *segment = &segments[i];
@@ -110,7 +110,7 @@ static void read_dynamic(struct program *program, const struct dynamic *dynamic)
     program->imports_dlmopen = HOLDS(&dynamic->strings, "\0dlmopen\0");
 }
 
-/* A static runtime has the names of its own errors and of the driver's entry points inside. */
+/* A static runtime contains the names of its own errors and of the driver's entry points. */
 static bool has_static_cudart(const struct image *image) {
     return HOLDS(image, "\0cudaErrorCudartUnloading\0") && HOLDS(image, "\0cuGetProcAddress");
 }
@@ -154,7 +154,7 @@ static bool has_versions(const struct image *libc, const struct image *needed) {
 
 /*
  * Does this loader come with a glibc that is too old for our library?  A loader of Nix, Guix or a
- * bundle has its C library beside it.  Where nothing is beside it, we do not know, and say no.
+ * bundle has its C library beside it.  If nothing is beside it, we do not know, and say no.
  */
 static bool has_old_glibc(const char *loader) {
     char real[PATH_MAX], library[PATH_MAX], wrong[LAUNCH_WRONG_BYTES];
@@ -210,7 +210,7 @@ static void read_elf(struct program *program, const struct image *image) {
         program->cudart = PROGRAM_CUDART_STATIC;
 }
 
-/* The interpreter of a "#!" line; false where the image is no script. */
+/* The interpreter of a "#!" line; false if the image is no script. */
 static bool read_script(const struct image *image, char interpreter[PATH_MAX]) {
     if (image->n_bytes < 3 || memcmp(image->bytes, "#!", 2) != 0)
         return false;
@@ -225,7 +225,7 @@ static bool read_script(const struct image *image, char interpreter[PATH_MAX]) {
     return n_bytes > 0;
 }
 
-/* Would the kernel tell ld.so to be careful?  It does where the ids or capabilities change. */
+/* Would the kernel put ld.so into secure mode?  It does if the ids or capabilities change. */
 static void read_rights(struct program *program, const char *path, const struct stat *status) {
     program->has_setid = status->st_mode & (S_ISUID | S_ISGID);
     program->has_capabilities = getxattr(path, "security.capability", NULL, 0) > 0;

@@ -2,7 +2,7 @@
  * A program as the loader will see it: which file, how it is linked, and whether a preload reaches
  * it.
  *
- * Read from the file alone; nothing is run.  A script counts as the interpreter that its first line
+ * Only the file is read; nothing is run.  A script counts as the interpreter that its first line
  * names.
  */
 #ifndef CUSHIM_TOOLS_PROGRAM_H
@@ -13,7 +13,7 @@
 
 enum program_link {
     PROGRAM_DYNAMIC,
-    PROGRAM_MUSL, /* dynamic, by musl's loader, which our library, made for glibc, does not fit */
+    PROGRAM_MUSL,      /* dynamic, with musl's loader; our library is made for glibc */
     PROGRAM_OLD_GLIBC, /* its loader comes with a glibc that lacks what our library needs */
     PROGRAM_STATIC,    /* no interpreter in its headers: ld.so never runs */
     PROGRAM_FOREIGN,   /* an ELF file of another machine or word size */
@@ -25,17 +25,17 @@ enum program_cudart { PROGRAM_CUDART_NONE, PROGRAM_CUDART_SHARED, PROGRAM_CUDART
 struct program {
     char path[PATH_MAX];        /* as found */
     char interpreter[PATH_MAX]; /* of a script, the last in its chain; else empty */
-    enum program_link link;     /* this and all below: of the interpreter, where there is one */
+    enum program_link link;     /* this and all below: of the interpreter, if there is one */
     enum program_cudart cudart;
-    char cudart_name[64]; /* the shared one's, as "libcudart.so.13" */
+    char cudart_name[64]; /* the shared runtime's, as "libcudart.so.13" */
     bool needs_libcuda;
     bool imports_dlopen;
     bool imports_dlmopen;
-    char sanitizer[64];    /* AddressSanitizer's shared library, which has to be loaded first; else
-                              empty */
+    char sanitizer[64];    /* AddressSanitizer's shared library, which has to be loaded first;
+                              empty if there is none */
     bool has_setid;        /* a set-user-id or set-group-id bit */
     bool has_capabilities; /* file capabilities */
-    bool is_privileged;    /* started by this user it would run with ld.so's secure mode */
+    bool is_privileged;    /* if this user starts it, it runs with ld.so's secure mode */
 };
 
 /* Find `name` as execvp(3) does.  0, or an errno. */
@@ -44,11 +44,11 @@ int program_find(const char *name, char path[PATH_MAX]);
 /* Look at the file.  0, or an errno; a file that is no ELF is PROGRAM_UNKNOWN, not an error. */
 int program_inspect(struct program *program, const char *path);
 
-/* Is the file a library of this machine, with all that the loader would map of it? */
+/* Is the file a library of this machine, with all parts that the loader would map? */
 bool program_is_whole_library(const char *path);
 
-/* Why a preload cannot reach it, or ours does not fit it, as a phrase ("is fully static"), or NULL.
- */
+/* Why a preload cannot reach it, or why ours does not fit it, as a phrase ("is fully static"), or
+ * NULL. */
 const char *program_obstacle(const struct program *program);
 
 #endif

@@ -47,7 +47,7 @@ static void take_device(struct cushim_report *report, struct json_object *device
                   json_member(kinds, cushim_report_kind((enum cushim_kind)kind)));
 }
 
-/* The JSON has them of all devices and kinds together. */
+/* The JSON has them for all devices and kinds together. */
 static void take_findings(struct cushim_page *page, struct json_object *findings) {
     struct cushim_mem_stats *stats = &page->stats[0][CUSHIM_KIND_DEVICE];
 #define TAKE(name, field, one, many) atomic_store(&stats->field, json_number(findings, #name));
@@ -132,7 +132,7 @@ static bool show_file(const char *path, reports_show_fn *show, void *context) {
     if (!json && errno)
         complain("%s: %s", path, strerror(errno));
     else if (!is_report)
-        complain("%s is no report of cushim", path);
+        complain("%s is not a report of cushim", path);
     json_object_put(json);
     return is_report;
 }

@@ -1,7 +1,6 @@
 /*
- * Reports of processes, from wherever they are: a file of JSON with one or several, a folder of
- * such files, a live page.  What is read of a file is what the JSON has of counters; its sites,
- * records and calls are not.
+ * Reports of processes, wherever they are: a file of JSON with one or several, a folder of such
+ * files, a live page.  From a file only the counters are read, not its sites, records and calls.
  */
 #ifndef CUSHIM_TOOLS_REPORTS_H
 #define CUSHIM_TOOLS_REPORTS_H
@@ -15,7 +14,7 @@ struct json_object;
 /* Several reports in a file: {"schema": REPORTS_SCHEMA, "reports": [...]}. */
 #define REPORTS_SCHEMA "cushim-reports/1"
 
-/* Where a report is from, for as long as it is shown. */
+/* The origin of a report, valid while it is shown. */
 struct report_origin {
     const char *name;               /* of the file or the process */
     const struct json_object *json; /* as it was read; NULL: from a live page, or a recording */
@@ -26,10 +25,10 @@ typedef void reports_show_fn(const struct cushim_report *report, const struct re
                              void *context);
 
 /* Show each report of what a user names: a file, a folder, or the number of a process with a live
- * page.  False, explained, where something of it cannot be read; the rest is shown. */
+ * page.  False, explained, if part of it cannot be read; the rest is shown. */
 bool reports_of(const char *what, reports_show_fn *show, void *context);
 
-/* The same for the files of a folder that are reports; others are passed over. */
+/* The same for the files of a folder that are reports; others are skipped. */
 bool reports_of_folder(const char *folder, reports_show_fn *show, void *context);
 
 #endif

@@ -26,7 +26,7 @@
 
 /* ---- before the start ---- */
 
-/* Are there descriptors to read pages with: a folder, its list, a page, and what is written? */
+/* Are there descriptors for reading pages: for a folder, its list, a page, and the output? */
 static bool has_descriptors(int some) {
     enum { N = 4 };
     int copies[N], n = 0;
@@ -37,9 +37,9 @@ static bool has_descriptors(int some) {
     return n == N;
 }
 
-/* A file in memory without a name, which nobody else inherits; processes of the run find it by our
- * number, and know by it that we wait.  Where we could not read their pages there is none, and each
- * writes its report itself. */
+/* A file in memory without a name, which no other process inherits.  Processes of the run find it
+ * by our number, and know by it that we wait.  If we could not read their pages there is none, and
+ * each writes its report itself. */
 static int leave_room_for_report(struct run_reports *run) {
     char text[96];
     struct stat folder = {0};
@@ -60,15 +60,15 @@ static int leave_room_for_report(struct run_reports *run) {
     return setenv(CUSHIM_WAITER_VARIABLE, text, 1) == 0 ? 0 : errno;
 }
 
-/* Of the file that reports go to together; 0: there is none. */
+/* The file for all reports together; 0: there is none. */
 static ino_t file_of(const struct run_reports *run) {
     struct stat status;
     bool is_file = run->where && cushim_report_descriptor(run->where) < 0;
     return is_file && stat(run->together, &status) == 0 ? status.st_ino : 0;
 }
 
-/* 0, or an errno.  What is there and no regular file is opened by nobody before it is written: a
- * pipe may have a reader later. */
+/* 0, or an errno.  Something that exists and is no regular file is not opened before it is written,
+ * because a pipe may get a reader later. */
 static int try_file(const char *path) {
     struct cushim_draft draft;
     struct stat status;
@@ -87,7 +87,7 @@ int run_reports_can_be_made(const char *where, char path[PATH_MAX]) {
     if (snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - where) : 0, where) >=
         (int)sizeof folder)
         return ENAMETOOLONG;
-    if (cushim_path_has(folder, "phrnq")) /* of processes that are not there yet */
+    if (cushim_path_has(folder, "phrnq")) /* contains places of processes that do not exist yet */
         return 0;
     if (!cushim_report_is_folder(where, ""))
         return cushim_report_name(path, where, (long)getpid()) ? try_file(path) : ENAMETOOLONG;
@@ -116,7 +116,7 @@ int run_reports_begin(struct run_reports *run, char **argv, const char *where) {
 
 /* ---- one process ---- */
 
-/* glibc has names since 2.32; the command runs on older ones, too. */
+/* glibc has names since 2.32, but the command also runs on older ones. */
 #pragma weak sigabbrev_np
 
 const char *run_reports_signal(int number, char text[32]) {
@@ -144,11 +144,11 @@ static bool has_left(const struct cushim_report *report) {
     return atomic_load(&report->page.head.state) == CUSHIM_PAGE_LEFT;
 }
 
-/* What its page does not say, is said; `ended` lives as long as the report. */
+/* Add what its page does not say; `ended` lives as long as the report. */
 static void complete(const struct run_reports *run, struct cushim_report *report, char ended[128]) {
     describe_end(run, report, ended);
     report->ended = ended;
-    if (has_left(report)) { /* it has all that the process knew, but for its own status */
+    if (has_left(report)) { /* it has all that the process knew, except its own status */
         bool is_well = report->page.head.process != run->started || WIFSIGNALED(run->status) ||
                        !WEXITSTATUS(run->status);
         report->is_of_page = false;
@@ -163,8 +163,8 @@ static void complete(const struct run_reports *run, struct cushim_report *report
 
 struct told {
     const struct run_reports *run;
-    char (*names)[CUSHIM_PAGE_NAME_BYTES]; /* of the pages to be told, that of who was started first
-                                            */
+    char (*names)[CUSHIM_PAGE_NAME_BYTES]; /* of the pages to write, with that of the first
+                                              program first */
     size_t n;
     bool has_page, has_started, is_apart; /* apart: FILE is there, made by the program itself */
     bool has_others;                      /* that go on */
@@ -178,7 +178,7 @@ static bool is_the_started(const struct run_reports *run, const struct cushim_pa
     return head->process == run->started && head->namespace == cushim_page_namespace();
 }
 
-/* Of this run, and over?  Its page is to be told, or goes. */
+/* If it is of this run and over, write it, or remove the page. */
 static void look_at(const struct page *page, void *context) {
     struct told *told = context;
     const struct cushim_page_head *head = &page->report->page.head;
@@ -220,7 +220,7 @@ static void tell_apart(const struct page *page, void *context) {
     symbols_learn(page->report);
     int error =
         cushim_report_write(run->where, "", !is_started || told->is_apart, page->report, path);
-    told->is_apart |= is_started; /* it may have become another program, with a page again */
+    told->is_apart |= is_started; /* it may have become another program, and again have a page */
     if (error && *path)
         complain("no report in %s: %s", path, strerror(error));
     else if (error)
@@ -277,7 +277,7 @@ static void write_all(struct told *told) {
         complain("no report in %s: %s", where, strerror(error));
 }
 
-/* What the program left, where it has no page, is printed now that all its output is out. */
+/* Print what the program left, if it has no page, now that all its output is out. */
 static bool print_left(const struct run_reports *run) {
     char text[4096];
     ssize_t n;
@@ -303,7 +303,7 @@ static bool has_word_of_reports(const struct run_reports *run) {
 
 /* ---- the run itself ---- */
 
-/* A row for a file of this run; others of the folder are of other runs. */
+/* A row for a file of this run; other files of the folder are of other runs. */
 struct rows {
     const struct run_reports *run;
     struct cushim_writer out;
@@ -353,7 +353,7 @@ static void put_run(struct rows *rows) {
     cushim_writer_flush(out);
 }
 
-/* run.json, or where a rank beside us has it run-1.json and so on. */
+/* run.json, or run-1.json and so on if another rank has it. */
 static void write_run(const struct run_reports *run) {
     enum { MOST_NUMBERS = 10000 };
     char path[PATH_MAX];

@@ -1,8 +1,8 @@
 /*
- * The reports of a run that `cushim run` waits for: of a process that ended without writing one it
- * is made of its live page.
+ * The reports of a run that `cushim run` waits for.  If a process ended without writing one, its
+ * report is made from its live page.
  *
- * What goes to one place (standard error, FILE) is written here, together: the program that was
+ * Reports for one place (standard error, FILE) are written here, together: the program that was
  * started first, then a section for each other process, then a table of them.  Processes leave
  * their pages for that.  In a folder each has a file of its own, and run.json lists them.
  */
@@ -16,7 +16,7 @@
 #include <time.h>
 
 struct run_reports {
-    const char *where;       /* a value of CUSHIM_STATS; NULL: no report is wished */
+    const char *where;       /* a value of CUSHIM_STATS; NULL: no report is wanted */
     char together[PATH_MAX]; /* if that is a file, its name for all of the run */
     char **argv;
     uint64_t number; /* of the run */
@@ -26,8 +26,9 @@ struct run_reports {
     ino_t file;    /* of FILE before the run; 0: none */
     pid_t started; /* these two are set when the program ended */
     int status;    /* as of waitpid(2) */
-    bool has_page; /* set by run_reports_end: so had the program that was started */
-    bool has_none; /* set by run_reports_end: no process of the run has a report, or is to have */
+    bool has_page; /* set by run_reports_end: the program that was started had a page */
+    bool
+        has_none; /* set by run_reports_end: no process of the run has a report, or will have one */
 };
 
 /*
@@ -36,8 +37,7 @@ struct run_reports {
  */
 int run_reports_can_be_made(const char *where, char path[PATH_MAX]);
 
-/* Before the start: set the variables by which the processes of the run know it.  0, or an errno.
- */
+/* Before the start: set the variables by which the run's processes know it.  0, or an errno. */
 int run_reports_begin(struct run_reports *run, char **argv, const char *where);
 
 /* After the end.  False: the program that was started has no report. */

@@ -27,7 +27,7 @@ enum { PATIENCE_MS = 10000 };
 
 enum { MOST_TEXT_BYTES = 256 << 20 };
 
-/* A file in memory, so that nobody waits for who reads it; -1: none. */
+/* A file in memory, so that the reader never makes us wait; -1: none. */
 static int list_addresses(const uint64_t addresses[], size_t n) {
     int file = memfd_create("addresses", MFD_CLOEXEC);
     if (file < 0)
@@ -42,7 +42,7 @@ static int list_addresses(const uint64_t addresses[], size_t n) {
     return -1;
 }
 
-/* A child, so that what is wrong in a file harms nobody else; not one that our preload is in. */
+/* A child, so that a bad file harms only that; our preload is not in it. */
 static pid_t start(const char *file, int input, int output) {
     char *words[] = {"addr2line", "-C", "-f", "-e", (char *)file, NULL};
     static char *const plain[] = {"LC_ALL=C", NULL};
@@ -59,7 +59,7 @@ static pid_t start(const char *file, int input, int output) {
     return child;
 }
 
-/* What it says, with a 0 behind it; what it says too late is left.  NULL: no memory. */
+/* Its output, with a 0 at the end; output that comes too late is ignored.  NULL: no memory. */
 static char *read_all(int input) {
     struct pollfd ready = {.fd = input, .events = POLLIN};
     size_t n = 0, most = 1 << 16;
@@ -92,7 +92,7 @@ static char *ask(const char *file, const uint64_t addresses[], size_t n_addresse
         close(pipes[1]);
         if (child > 0) {
             text = read_all(pipes[0]);
-            kill(child, SIGKILL); /* it has said all, or is stuck */
+            kill(child, SIGKILL); /* it has written everything, or is stuck */
             while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
             }
         }
@@ -108,7 +108,7 @@ static bool is_file(const char *path) {
     return *path == '/' && stat(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-/* "/folder/train.c:88 (discriminator 2)" without what stands around; "" where it has no line. */
+/* "/folder/FILE:88 (discriminator 2)" without the rest; "" if it has no line. */
 static const char *line_of(char *place) {
     char *end = strstr(place, " (discriminator ");
     if (end)
@@ -139,12 +139,12 @@ void symbols_find(const char *file, const uint64_t addresses[], size_t n_address
     free(text);
 }
 
-/* ---- what was learnt, in the order of files and offsets ---- */
+/* ---- answers, in the order of files and offsets ---- */
 
 struct place {
     char file[sizeof((struct cushim_page_frame *)NULL)->file];
     uint64_t offset;
-    char function[CUSHIM_REPORT_LINE_BYTES], line[CUSHIM_REPORT_LINE_BYTES]; /* "": nobody knows */
+    char function[CUSHIM_REPORT_LINE_BYTES], line[CUSHIM_REPORT_LINE_BYTES]; /* "": not known */
 };
 
 static struct {
@@ -164,7 +164,7 @@ static struct place *find(const struct cushim_page_frame *frame, size_t n_known)
     return n_known ? bsearch(&wanted, known.rows, n_known, sizeof wanted, in_order) : NULL;
 }
 
-/* Behind those that are known; twice is put right when all are there. */
+/* Added behind the known ones; duplicates are removed when all are there. */
 static void want(const struct cushim_page_frame frames[], uint64_t n_frames, size_t n_known) {
     for (uint64_t i = 0; i < n_frames; i++) {
         if (!frames[i].offset || find(&frames[i], n_known))

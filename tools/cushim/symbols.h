@@ -1,5 +1,5 @@
-/* Symbols: the source line of a frame, as addr2line says; without it, or without debugging
- * information in the file, there is none. */
+/* Symbols: the source line of a frame, from addr2line.  If it is missing, or the file has no
+ * debugging information, there is none. */
 #ifndef CUSHIM_CLI_SYMBOLS_H
 #define CUSHIM_CLI_SYMBOLS_H
 
@@ -7,12 +7,11 @@
 
 cushim_report_find_line_fn symbols_find_line;
 
-/* Ask for all frames of a report at once, an addr2line a file: what was learnt is not asked for
- * again. */
+/* Look up all frames of a report at once, with one addr2line for each file; answers are kept. */
 void symbols_learn(const struct cushim_report *report);
 
-/* The same for addresses of one file, by one child for all, as its symbols count: tells of each in
- * its turn, "" being what is not known.  Of none where the file cannot be asked. */
+/* The same for addresses of one file, as its symbols count, by one child for all.  Calls back for
+ * each in order, with "" for what is not known; not at all if the file cannot be looked up. */
 void symbols_find(const char *file, const uint64_t addresses[], size_t n_addresses,
                   void (*tell)(size_t i, const char *function, const char *line, void *context),
                   void *context);

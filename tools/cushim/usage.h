@@ -1,12 +1,12 @@
-/* What the command says about itself: help texts, and one line for a wrong command line. */
+/* The command's texts: help, and one line for a wrong command line. */
 #ifndef CUSHIM_TOOLS_USAGE_H
 #define CUSHIM_TOOLS_USAGE_H
 
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Exit codes.  `run` otherwise exits with the program`s own; 125 to 127 mean what env(1) means by
- * them. */
+/* Exit codes.  `run` otherwise exits with the program's own; 125 to 127 mean the same as for
+ * env(1). */
 enum {
     EXIT_WELL = 0,
     EXIT_WRONG = 1,      /* doctor: something is wrong */
@@ -25,12 +25,12 @@ bool usage_print(FILE *out, const char *topic);
  */
 __attribute__((format(printf, 2, 3))) int usage_error(const char *topic, const char *format, ...);
 
-/* The same for a word that is not known, with the nearest of those that are, if any is near:
- * "no <what> `word` (did you mean `...`?)". */
+/* The same for an unknown word, with the nearest known one, if any is near: "no <what> `word` (did
+ * you mean `...`?)". */
 int usage_unknown(const char *topic, const char *what, const char *word, const char *const *known,
                   size_t n_known);
 
-/* The text of a page that needs nothing but its text (usage_pages.c); NULL: there is none. */
+/* The text of a page that is only text (usage_pages.c); NULL: there is none. */
 const char *usage_plain_page(const char *topic);
 
 /* The names of the pages. */

@@ -20,7 +20,8 @@
 
 static volatile sig_atomic_t child; /* 0: not started yet, or over */
 
-/* Who sends a signal to this process means the program; what the terminal sends both have. */
+/* A signal that another process sends to this one is meant for the program; the terminal sends its
+ * signals to both. */
 static void pass_on(int number, siginfo_t *about, void *unused) {
     int saved_errno = errno;
     (void)unused;
@@ -32,7 +33,7 @@ static void pass_on(int number, siginfo_t *about, void *unused) {
 static const int passed_on[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM};
 enum { N_PASSED_ON = sizeof passed_on / sizeof *passed_on };
 
-/* What the program shall find, and this process has while it waits. */
+/* The signal actions and the mask that this process inherited; the program gets them back. */
 static struct sigaction inherited[N_PASSED_ON], interrupt, quit;
 static sigset_t blocked;
 
@@ -61,8 +62,8 @@ static void give_signals_back(void) {
 
 /* ---- the program ---- */
 
-/* Shared with the child: an errno, where it could not become the program.  No pipe: who allows few
- * descriptors has none for us. */
+/* Shared with the child: an errno if it could not become the program.  It is no pipe, because a
+ * user who allows few descriptors has none for us. */
 static int *failed;
 
 static void become(char **argv) {
@@ -88,7 +89,7 @@ static int start(char **argv) {
     return error;
 }
 
-/* Its end; children that others left to us, as in a container, are buried on the way. */
+/* Waits for its end; also reaps children that others left to us, as in a container. */
 static int wait_for_end(void) {
     int status = 0;
     for (;;) {
@@ -100,8 +101,8 @@ static int wait_for_end(void) {
 
 /* ---- the end ---- */
 
-/* As the program ended: a shell sees the same.  Libraries that the user preloads are in this
- * process, too, but meant for the program: their destructors say nothing here. */
+/* End as the program ended, so that a shell sees the same.  Libraries that the user preloads are in
+ * this process, too, but are meant for the program, so their destructors do not run here. */
 __attribute__((noreturn)) static void end_alike(int status) {
     sigset_t only;
     int number = WTERMSIG(status);

@@ -18,16 +18,16 @@ extern "C" {
 
 #define SIM_EXPORT __attribute__((visibility("default")))
 
-/* That this is the software device; 1000 * major + minor of what this header says. */
+/* Marks this as the software device; returns 1000 * major + minor of this header's version. */
 SIM_EXPORT int cushim_sim_version(void);
 
 /* ---- kernels ---- */
 
 /*
- * What a kernel may say about itself; all 0 when its turn begins.  Set `again` and the kernel gets
- * one more turn later, with other streams' steps between: a kernel that spins is written as a look
- * and `again`.  Set `fault` and the context is damaged by that code (a CUresult) from here on.  Set
- * `print` and that text comes out on stdout when the host next synchronises.
+ * What a kernel may say about itself; all 0 when its turn begins.  If it sets `again`, it gets one
+ * more turn later, with other streams' steps between: a kernel that spins is written as a look and
+ * `again`.  If it sets `fault`, that code (a CUresult) damages the context from then on.  If it
+ * sets `print`, that text appears on stdout when the host next synchronises.
  */
 struct sim_turn {
     int again;
@@ -44,10 +44,10 @@ struct sim_launch {
 };
 
 /*
- * A launch of the kernel <name> calls sim_kernel_<name>, which the program exports (link it with
- * -rdynamic) or a library that is loaded, once: it loops over the grid by itself.
- * args[i] points to a copy of the i-th parameter, made at the launch.  The sizes of the parameters
- * come from sim_params_<name>, a list that ends with 0; without it a kernel has no parameters.
+ * A launch of the kernel <name> calls sim_kernel_<name>, which the program (linked with -rdynamic)
+ * or a loaded library exports, once: it loops over the grid by itself. args[i] points to a copy of
+ * the i-th parameter, made at the launch.  The sizes of the parameters come from sim_params_<name>,
+ * a list that ends with 0; without it a kernel has no parameters.
  */
 typedef void sim_kernel_fn(const struct sim_launch *launch, void **args);
 
@@ -63,7 +63,7 @@ typedef void sim_kernel_fn(const struct sim_launch *launch, void **args);
 /* The i-th argument, as its type. */
 #define SIM_ARG(type, i) (*(type *)args[i])
 
-/* The sizes of up to 12 types behind the kernel's name, then 0. */
+/* The sizes of up to 12 types after the kernel's name, then 0. */
 #define SIM_FIRST(name, ...) name
 #define SIM_SIZES(...)                                                                             \
     SIM_PICK(__VA_ARGS__, SIM_S12, SIM_S11, SIM_S10, SIM_S9, SIM_S8, SIM_S7, SIM_S6, SIM_S5,       \
@@ -85,8 +85,8 @@ typedef void sim_kernel_fn(const struct sim_launch *launch, void **args);
 #define SIM_S12(name, a, ...)                                           sizeof(a), SIM_S11(name, __VA_ARGS__)
 
 /*
- * An image whose module or library has every kernel that the program exports.  Lines behind it say
- * what else is in it, or which kernels alone: driver/image.h.
+ * An image whose module or library has every kernel that the program exports.  Lines after it say
+ * what else is in it, or limit its kernels: tools/sim/driver/module/module_image.h.
  */
 #define SIM_MODULE_IMAGE "cushim software device module"
 
@@ -94,15 +94,15 @@ typedef void sim_kernel_fn(const struct sim_launch *launch, void **args);
 SIM_EXPORT void *sim_variable(const char *name);
 
 /*
- * A program that exports a constant of this name has the kernels of real fatbins as kernels of its
- * own: a fatbin loads, and has every kernel that the program exports.  Without it a fatbin
- * loads if the program has a function for a kernel that is listed in it.
+ * If a program exports a constant of this name, a real fatbin loads and has every kernel that the
+ * program exports.  Without it a fatbin loads if the program has a function for a kernel that is
+ * listed in it.
  */
 SIM_EXPORT extern const int sim_fatbin_kernels;
 
 /*
- * A function handle for a kernel by its name, made if need be and valid until the process ends.  It
- * succeeds for any name; the launch of one that the program lacks gives
+ * A function handle for a kernel by its name, made if necessary and valid until the process ends.
+ * It succeeds for any name; launching one that the program lacks gives
  * CUDA_ERROR_NO_BINARY_FOR_GPU.
  */
 SIM_EXPORT CUresult sim_function_by_name(CUfunction *function, const char *name);
@@ -112,21 +112,21 @@ SIM_EXPORT unsigned long sim_skipped(const char *name);
 
 /* ---- failures ---- */
 
-/* The n-th call from now (1 is the next) returns `result` and does nothing else; n = 0 takes it
- * back.  A query that was answered "not ready" does not count. */
+/* The n-th call from now (1 is the next) returns `result` and does nothing else; n = 0 cancels it.
+ * A query that was answered "not ready" does not count. */
 SIM_EXPORT void sim_fail_at(unsigned long n, CUresult result);
 
-/* 1 if the failure last asked for has happened. */
+/* 1 if the last requested failure has happened. */
 SIM_EXPORT int sim_has_failed(void);
 
-/* Damage the calling thread's current context, as a faulting kernel does; CUDA_SUCCESS mends it. */
+/* Damage the thread's current context, as a faulting kernel does; CUDA_SUCCESS repairs it. */
 SIM_EXPORT void sim_fault(CUresult result);
 
 /* ---- progress ---- */
 
 /*
- * Streams make no step until the release; holds count.  A turn that is under way ends first.  A
- * call that waits still waits.
+ * Streams make no step until the release; holds count.  A running turn ends first.  A call that
+ * waits still waits.
  */
 SIM_EXPORT void sim_hold(void);
 SIM_EXPORT void sim_release_hold(void);
@@ -137,17 +137,17 @@ SIM_EXPORT unsigned sim_step(unsigned n);
 /* Steps that streams still have to make. */
 SIM_EXPORT unsigned sim_pending(void);
 
-/* Begin the sequence of random choices anew. */
+/* Restart the sequence of random choices. */
 SIM_EXPORT void sim_seed(unsigned long seed);
 
 /* ---- what was called ---- */
 
-/* Calls of one exported name since the last reset; ULONG_MAX for a name that is not known. */
+/* Calls of one exported name since the last reset; ULONG_MAX for an unknown name. */
 SIM_EXPORT unsigned long sim_calls(const char *name);
 SIM_EXPORT unsigned long sim_calls_total(void);
 
-/* Where that count stands, to be read while no other thread makes a call; NULL for a name that is
- * not known. */
+/* The address of that count, to be read while no other thread makes a call; NULL for an unknown
+ * name. */
 SIM_EXPORT const unsigned long *sim_calls_counter(const char *name);
 SIM_EXPORT void sim_calls_reset(void);
 
@@ -157,19 +157,20 @@ SIM_EXPORT void sim_calls_reset(void);
  */
 SIM_EXPORT const char *sim_call_name(unsigned long i);
 
-/* Device allocations alive on all devices (pools and mapped memory too, pinned and managed not). */
+/* Bytes of live device allocations on all devices (including pools and mapped memory, without
+ * pinned and managed memory). */
 SIM_EXPORT size_t sim_live_bytes(void);
 SIM_EXPORT size_t sim_live_allocations(void);
 
 /* Contexts that the calls of others look at: those that live, or have work left. */
 SIM_EXPORT size_t sim_listed_contexts(void);
 
-/* What is taken of a device, in whole pages: its total less what cuMemGetInfo says natively. */
+/* How much of a device is taken, in whole pages: its total minus what cuMemGetInfo reports. */
 SIM_EXPORT size_t sim_used_bytes(int device);
 
 /*
- * What the driver gives back as one: the whole pages of the allocation or mapping that holds an
- * address, of a small allocation the page that it shares.  0: device memory of no such kind.
+ * What the driver gives back as one: the whole pages of the allocation or mapping that contains an
+ * address; for a small allocation the page that it shares.  0: no such device memory.
  */
 SIM_EXPORT int sim_allocation_at(const void *address, void **base, size_t *n_bytes);
 
@@ -181,7 +182,7 @@ struct sim_device_look {
     int bus;                        /* of PCI; domain, slot and function are 0 */
     int capability;                 /* 10 * major + minor */
     int is_reachable;               /* its memory, from other devices */
-    int driver_version;             /* as cuDriverGetVersion has it */
+    int driver_version;             /* as in cuDriverGetVersion */
     size_t total_bytes, used_bytes; /* in whole pages, by all processes */
 };
 
@@ -195,7 +196,7 @@ struct sim_process {
     size_t used_bytes;
 };
 
-/* The processes with a context on a device: how many, of which the first n are written. */
+/* The processes with a context on a device; returns their number, and writes the first n. */
 SIM_EXPORT unsigned sim_device_processes(int device, struct sim_process *processes, unsigned n);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /*
- * binary16, as cuda_fp16.h has it: bits in a struct, and functions by CUDA's names.
+ * binary16, as <cuda_fp16.h> has it: bits in a struct, and functions by CUDA's names.
  *
  * Sums, products and quotients are computed in float and rounded once more, which gives the
  * correctly rounded result for all four; a fused product and sum takes double.

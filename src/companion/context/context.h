@@ -83,7 +83,7 @@ enum cushim_status cushim_context_of_handle(const char *what, CUcontext handle,
 enum cushim_status cushim_context_of_device(const char *what, int device,
                                             struct cushim_context_object **out);
 
-/* The context of a call that names none: rules (3) and (4) of enter.h; kept. */
+/* The context of a call that names none: rules (3) and (4) of call.h; kept. */
 enum cushim_status cushim_context_choose(const char *what, struct cushim_context_object **out);
 
 /* Out of the registry, alive: its handle was destroyed. */

@@ -1,4 +1,4 @@
-/* The slots of CUSHIM_DRIVER (driver.h), made from symbols.def: for driver.c alone. */
+/* The slots of CUSHIM_DRIVER (driver.h), made from cuda/symbols.def: for driver.c alone. */
 #ifndef CUSHIM_COMPANION_DRIVER_SLOTS_H
 #define CUSHIM_COMPANION_DRIVER_SLOTS_H
 

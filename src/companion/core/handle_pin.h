@@ -1,7 +1,8 @@
 /*
- * Pinning in line, for the calls that take a few tens of nanoseconds: enter.c, pools, arenas and
- * the stream of a launch.  All others use cushim_handle_pin and cushim_handle_unpin, which are
- * these.  What is rare is out of line and cold, so that the fast path needs no frame.
+ * Pinning in line, for the calls that take a few tens of nanoseconds: companion/context/call.c,
+ * pools, arenas and the stream of a launch.  All others use cushim_handle_pin and
+ * cushim_handle_unpin, which are these.  What is rare is out of line and cold, so that the fast
+ * path needs no frame.
  */
 #ifndef CUSHIM_COMPANION_HANDLE_PIN_H
 #define CUSHIM_COMPANION_HANDLE_PIN_H

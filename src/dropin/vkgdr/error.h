@@ -1,15 +1,15 @@
-/* The thread's last error as vkgdr words it: of open and alloc alone. */
+/* The thread's last error in vkgdr's words; only open and alloc set it. */
 #ifndef CUSHIM_DROPIN_VKGDR_ERROR_H
 #define CUSHIM_DROPIN_VKGDR_ERROR_H
 
-/* An open or an alloc begins: there is no error. */
+/* An open or an alloc begins, so there is no error. */
 void vkgdr_error_clear(void);
 
-/* It failed: "<what> failed (<name>)". */
+/* vkgdr itself failed: "<what> failed (<name>)". */
 void vkgdr_error_set(const char *what, const char *name);
 
-/* It failed in libcushim, whose text is put into that form; the reason follows where the name is
- * neither CUDA's nor Vulkan's, and so says little. */
+/* libcushim failed: its text is put into that form.  If the name is neither CUDA's nor Vulkan's, it
+ * says little, so the reason follows. */
 void vkgdr_error_take(void);
 
 #endif

@@ -9,7 +9,7 @@ static struct cushim_mapped *mapped_of(vkgdr_memory_t mem) {
 vkgdr_memory_t vkgdr_memory_alloc(vkgdr_t g, size_t size, uint32_t flags) {
     struct cushim_mapped *mapped;
     vkgdr_error_clear();
-    if (flags) { /* one of ours would mean something else there */
+    if (flags) { /* one of cushim's flags would have another meaning there */
         vkgdr_error_set("vkgdr_memory_alloc", "CUSHIM_INVALID");
         return NULL;
     }
@@ -58,7 +58,7 @@ size_t vkgdr_memory_non_coherent_atom_size(vkgdr_memory_t mem) {
     return bytes;
 }
 
-/* Whole atoms, and no more than there is; false: nothing. */
+/* Widen the range to whole atoms, but not beyond the end; false: it is empty. */
 static bool widen(vkgdr_memory_t mem, size_t *offset, size_t *size) {
     size_t atom = vkgdr_memory_non_coherent_atom_size(mem), whole = vkgdr_memory_get_size(mem);
     if (!atom || *offset >= whole || !*size)

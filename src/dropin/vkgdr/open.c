@@ -14,14 +14,14 @@ struct of_context {
 
 struct open {
     struct open *next;
-    struct cushim_mapper *first; /* of the device, or of the context it was opened in */
+    struct cushim_mapper *first; /* of the device, or of the context in which it was opened */
     int device;
     unsigned flags; /* for the mappers of contexts */
     struct of_context *contexts;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct open *opens; /* under the lock, with all they lead to */
+static struct open *opens; /* under the lock, with all that they point to */
 
 /* ---- the list, under the lock ---- */
 
@@ -41,12 +41,13 @@ static struct cushim_mapper *find_context(const struct open *open, uint64_t id) 
 
 /* ---- open and close ---- */
 
-/* -1 is the thread's device in libcushim; here it is none, which the driver shall say. */
+/* In libcushim -1 is the thread's device.  Here it is no device, and the driver must report that.
+ */
 static int ordinal_of(CUdevice device) {
     return device < 0 ? INT_MAX : device;
 }
 
-/* The device of the context that is current. */
+/* The device of the current context. */
 static enum cushim_status read_current(int *device) {
     struct cushim_context *context;
     enum cushim_status status = cushim_context_current(&context);
@@ -105,8 +106,8 @@ void vkgdr_close(vkgdr_t g) {
 
 /* ---- by context ---- */
 
-/* Put a mapper in, unless the handle was closed or another thread was first meanwhile; the mapper
- * to use, or NULL. */
+/* Put a mapper in, unless the handle was closed meanwhile or another thread was first.  Returns the
+ * mapper to use, or NULL. */
 static struct cushim_mapper *put(vkgdr_t g, uint64_t id, struct cushim_mapper *mapper) {
     struct of_context *context = calloc(1, sizeof *context);
     pthread_mutex_lock(&lock);
@@ -163,7 +164,7 @@ struct cushim_mapper *vkgdr_mapper_of_current(vkgdr_t g) {
     }
     if (context && mapper)
         return mapper;
-    /* Where no context is current, this says so. */
+    /* if no context is current, this says so */
     if (cushim_mapper_open(NULL, flags, &mapper) != CUSHIM_OK) {
         vkgdr_error_take();
         return NULL;

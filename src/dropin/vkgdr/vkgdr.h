@@ -1,9 +1,9 @@
 /*
- * The interface of vkgdr 1, for programs that are linked with libvkgdr.so.1: the drop-in answers it
- * from libcushim.  New programs use cushim/mapped.h.
+ * The interface of vkgdr 1, for programs that are linked with libvkgdr.so.1; libcushim answers it.
+ * New programs use cushim/mapped.h.
  *
- * A handle that is stale or NULL is no crash: what returns nothing does nothing, what returns
- * something returns 0.
+ * A handle that is stale or NULL does not crash: functions without a result do nothing, others
+ * return 0.
  */
 #ifndef VKGDR_H
 #define VKGDR_H
@@ -29,46 +29,46 @@ typedef enum vkgdr_open_flags {
 } vkgdr_open_flags;
 
 /**
- * Tell why the calling thread's last open or alloc failed.
- * @return "<what> failed (<ENUM>)", the caller's to free(); NULL: it succeeded, or there was none
+ * Get the reason why the calling thread's last open or alloc failed.
+ * @return "<what> failed (<ENUM>)", to be freed with free(); NULL: it succeeded, or there was none
  * Threads  any
  */
 VKGDR_API char *vkgdr_last_error(void);
 
 /**
  * Open a device for mapped allocations.
- * @param device  ignored with VKGDR_OPEN_CURRENT_CONTEXT_BIT: the current context's is meant
+ * @param device  ignored with VKGDR_OPEN_CURRENT_CONTEXT_BIT, which means the current context's
  * @param flags   of vkgdr_open_flags
  * @return a handle, for vkgdr_close | NULL
  * Threads  any
  */
 VKGDR_API vkgdr_t vkgdr_open(CUdevice device, uint32_t flags);
 
-/* Close; its memory stays. */
+/* Close it; its memory stays. */
 VKGDR_API void vkgdr_close(vkgdr_t g);
 
 /**
- * Allocate device memory that the host sees, in the current context.
+ * Allocate device memory that the host can access, in the current context.
  * @param size   bytes, at least 1
  * @param flags  0
- * @return a handle, for vkgdr_memory_free | NULL: also where the current context is none, or of
- * another device
+ * @return a handle, for vkgdr_memory_free | NULL: also if no context is current, or one of another
+ *         device
  * Threads  any
  */
 VKGDR_API vkgdr_memory_t vkgdr_memory_alloc(vkgdr_t g, size_t size, uint32_t flags);
 
-/* Free; waits for the work of the context. */
+/* Free it; waits for the work of the context. */
 VKGDR_API void vkgdr_memory_free(vkgdr_memory_t mem);
 
-/* Addresses and size, and how host and device agree. */
+/* Addresses and size, and whether host and device see each other's writes. */
 VKGDR_API void *vkgdr_memory_get_host_ptr(vkgdr_memory_t mem);
 VKGDR_API CUdeviceptr vkgdr_memory_get_device_ptr(vkgdr_memory_t mem);
 VKGDR_API size_t vkgdr_memory_get_size(vkgdr_memory_t mem);
 VKGDR_API bool vkgdr_memory_is_coherent(vkgdr_memory_t mem);
 VKGDR_API size_t vkgdr_memory_non_coherent_atom_size(vkgdr_memory_t mem);
 
-/* Host writes to the device, device writes to the host; a range is widened to whole atoms, and cut
- * off at the end of the memory. */
+/* Make host writes visible to the device, and device writes to the host.  A range is widened to
+ * whole atoms, and cut at the end of the memory. */
 VKGDR_API void vkgdr_memory_flush(vkgdr_memory_t mem, size_t offset, size_t size);
 VKGDR_API void vkgdr_memory_invalidate(vkgdr_memory_t mem, size_t offset, size_t size);
 

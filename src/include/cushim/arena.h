@@ -2,12 +2,12 @@
  * Arenas: memory that lives for one pass, taken by moving a mark and given back by a reset.
  *
  * An arena has one to four regions of the same capacity.  A block is taken from the current region,
- * on a step of 256 bytes; a reset ends the epoch, and the next one takes the memory again once all
- * work that may touch it is ordered before.  What must outlive resets lies below the floor, is
- * pinned, or belongs to a graph.  What the arena cannot serve goes to its fallback pool.
+ * in steps of 256 bytes.  A reset ends the epoch, and the next epoch reuses the memory once all
+ * work that may touch it is ordered before.  Memory that must outlive resets lies below the floor,
+ * is pinned, or belongs to a graph.  The fallback pool serves what the arena cannot.
  *
- * Beside what a function names it may return NOCUDA, BADHANDLE (a handle that is not open),
- * DEADCONTEXT and the driver's own failures; the text is in cushim_last_error.
+ * Every function may also return NOCUDA, BADHANDLE (a handle that is not open), DEADCONTEXT and the
+ * driver's own failures; the text is in cushim_last_error.
  */
 #ifndef CUSHIM_ARENA_H
 #define CUSHIM_ARENA_H
@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 enum cushim_arena_flag {
-    CUSHIM_ARENA_FLAG_REUSE = 1,  /* freed blocks serve again in the same epoch */
+    CUSHIM_ARENA_FLAG_REUSE = 1,  /* freed blocks are reused in the same epoch */
     CUSHIM_ARENA_FLAG_POISON = 2, /* a reset fills what it reclaims with the word 0x7FF80000 */
     CUSHIM_ARENA_FLAG_RESET_FALLBACK =
         4,                         /* a reset frees the fallback's blocks of the ended epoch */
@@ -27,7 +27,7 @@ enum cushim_arena_flag {
 };
 
 enum cushim_arena_managed_mode {
-    CUSHIM_ARENA_MANAGED_AUTO = 0,   /* where device and host share memory physically */
+    CUSHIM_ARENA_MANAGED_AUTO = 0,   /* if device and host share memory physically */
     CUSHIM_ARENA_MANAGED_NEVER = 1,  /* device memory */
     CUSHIM_ARENA_MANAGED_ALWAYS = 2, /* managed memory, or NOTSUPPORTED */
 };
@@ -35,21 +35,22 @@ enum cushim_arena_managed_mode {
 struct cushim_arena_options {
     size_t struct_size;
     struct cushim_context *ctx; /* NULL: `device` decides */
-    int device;                 /* its primary context; -1: as every call without ctx */
+    int device;                 /* uses its primary context; -1: as every call without ctx */
     enum cushim_arena_managed_mode managed;
-    size_t capacity_bytes;        /* of a region, rounded up to 256; (size_t)-1: CUSHIM_ARENA */
+    size_t capacity_bytes;        /* of each region, rounded up to 256; (size_t)-1: CUSHIM_ARENA */
     cushim_devptr base;           /* the caller's memory for all regions, aligned to 256; 0: ours */
     struct cushim_pool *fallback; /* NULL: none; borrowed */
-    struct cushim_stream *stream; /* CUSHIM_STREAM_OWN and REUSE frees; borrowed; a stream or ALL */
-    unsigned regions;             /* 1 to 4: a reset moves to the next */
-    unsigned flags;               /* of enum cushim_arena_flag */
+    struct cushim_stream
+        *stream;      /* for CUSHIM_STREAM_OWN and REUSE frees; borrowed; a stream or ALL */
+    unsigned regions; /* 1 to 4: each reset moves to the next */
+    unsigned flags;   /* of enum cushim_arena_flag */
 };
 
 struct cushim_arena_stats {
     size_t struct_size;
     uint64_t hits;    /* requests served from regions */
-    uint64_t misses;  /* requests that were not, the fallback's among them */
-    uint64_t frees;   /* good ones, the fallback's among them */
+    uint64_t misses;  /* other requests, the fallback's among them */
+    uint64_t frees;   /* valid frees, the fallback's among them */
     uint64_t refused; /* frees: unknown, double, wrong size or device */
     uint64_t stale;   /* frees from before a reset, dropped */
     uint64_t resets;
@@ -74,11 +75,13 @@ CUSHIM_API void cushim_arena_options_default(struct cushim_arena_options *option
  * @param options  NULL: the defaults
  * @param arena    out
  * @return CUSHIM_OK | INVALID (capacity 0 or too large, base misaligned, UNFENCED without base, a
- * bad word) | ABI | NOMEM | NOTSUPPORTED (ALWAYS where managed memory is not to be had) | BADHANDLE
- * Threads  any     Stream  none; allowed while a capture is open
- * Owner    caller: cushim_arena_destroy; `base` stays the caller's and must live as long
+ *         bad word) | ABI | NOMEM | NOTSUPPORTED (ALWAYS without managed memory) | BADHANDLE
  * Units    capacity_bytes is that of one region: `base` has regions * capacity_bytes
  * Errors   POISON has no effect with UNFENCED
+ * Threads  any
+ * Stream   none; allowed while a capture is open
+ * Owner    caller: cushim_arena_destroy; `base` stays the caller's and must live as long as the
+ *          arena
  */
 CUSHIM_API enum cushim_status cushim_arena_create(const struct cushim_arena_options *options,
                                                   struct cushim_arena **arena);
@@ -87,27 +90,29 @@ CUSHIM_API enum cushim_status cushim_arena_create(const struct cushim_arena_opti
  * Destroy an arena.
  * @param arena  NULL: nothing
  * @return CUSHIM_OK | BADHANDLE
- * Threads  any     Stream  may wait, as the driver does when memory is freed
- * Owner    with pins the memory lives until they end, cushim_arena_unpin being all that is still
- *          answered; held by graphs, until these are gone.  Live blocks of the fallback stay the
+ * Threads  any
+ * Stream   may wait, as the driver does when memory is freed
+ * Owner    pinned memory lives until its pins end, and then only cushim_arena_unpin is answered;
+ *          memory that graphs hold lives until they are gone. Live blocks of the fallback stay the
  *          caller's, for cushim_pool_free
  */
 CUSHIM_API enum cushim_status cushim_arena_destroy(struct cushim_arena *arena);
 
 /**
- * Take a block.
- * @param dev    the arena's device, or -1 for it; another: the fallback
- * @param kind   DEVICE; MANAGED: the arena if it is managed, else the fallback; PINNED: the
- * fallback
- * @param bytes  rounded up to 256; 0 takes 256 too, so that each block has an address of its own
+ * Allocate a block.
+ * @param dev    the arena's device, or -1 for it; another device: the fallback
+ * @param kind   DEVICE; MANAGED: the arena if it is managed, otherwise the fallback; PINNED: the
+ *               fallback
+ * @param bytes  rounded up to 256; 0 takes 256, too, so that each block has its own address
  * @param s      the stream of first use, ALL, or OWN
  * @param ptr    out
  * @param epoch  out, may be NULL: for cushim_arena_free
- * @return CUSHIM_OK | INVALID | LIMIT (full, no fallback) | BADDEVICE (of another device, no
- * fallback; a stream of another context) | CAPTURE (a fence is not over, `s` takes part in a
- * capture, no fallback) | what the fallback says
- * Threads  any     Stream  after a reset on S: on S no wait, on another the device waits, on ALL
- * and in managed memory the host
+ * @return CUSHIM_OK | INVALID | LIMIT (full, no fallback) | BADDEVICE (another device, no fallback;
+ *         a stream of another context) | CAPTURE (a fence is not over, `s` takes part in a capture,
+ *         no fallback) | the fallback's
+ * Threads  any
+ * Stream   after a reset on S: no wait on S; on another stream the device waits, on ALL and in
+ *          managed memory the host
  * Owner    the arena: until the next reset, unless kept
  */
 CUSHIM_API enum cushim_status cushim_arena_alloc(struct cushim_arena *arena, int dev,
@@ -116,25 +121,28 @@ CUSHIM_API enum cushim_status cushim_arena_alloc(struct cushim_arena *arena, int
                                                  uint64_t *epoch);
 
 /**
- * Free a block: counted, and with REUSE served again; the fallback's goes back to the pool.
- * @param dev    checked; -1: not
+ * Free a block. It is counted, and with REUSE reused; the fallback's goes back to the pool.
+ * @param dev    checked; -1: not checked
  * @param ptr    0: nothing
- * @param bytes  as asked; 0: not checked
- * @param epoch  as it was handed out in; 0: unknown
- * @return CUSHIM_OK | STALE (from before a reset: dropped and counted; a block that survived it is
- * freed with epoch 0 or the present one) | UNKNOWNPTR | DOUBLEFREE | INVALID (wrong bytes, an epoch
- * that is to come) | BADDEVICE: all but STALE are counted as refused
- * Threads  any     Stream  the last use was on the stream of the options; ALL: on any
- * Errors   a pinned block is free when its last pin goes, one held by a graph with a later reset
+ * @param bytes  as requested; 0: not checked
+ * @param epoch  from cushim_arena_alloc; 0: unknown
+ * @return CUSHIM_OK | STALE (from before a reset: dropped and counted; free a block that survived
+ *         it with epoch 0 or the present one) | UNKNOWNPTR | DOUBLEFREE | INVALID (wrong bytes, a
+ *         future epoch) | BADDEVICE: all but STALE are counted as refused
+ * Errors   a pinned block is freed when its last pin goes, one held by a graph with a later reset
+ * Threads  any
+ * Stream   the last use was on the stream of the options; ALL: on any
  */
 CUSHIM_API enum cushim_status cushim_arena_free(struct cushim_arena *arena, int dev,
                                                 cushim_devptr ptr, size_t bytes, uint64_t epoch);
 
 /**
- * End the epoch: rewind to the floor or the end of the highest pin, in the next region.
- * @param s  behind whose work the memory may be taken again; ALL: all work of the context; OWN
+ * End the epoch: rewind to the floor, or to the end of the highest pin, in the next region.
+ * @param s  the memory is reused after the work of this stream; ALL: after all work of the context;
+ *           OWN
  * @return CUSHIM_OK | CAPTURE (`s` takes part in a capture; ALL and one is known): nothing changed
- * Threads  any     Stream  records on s, waits for nothing
+ * Threads  any
+ * Stream   records on s, waits for nothing
  */
 CUSHIM_API enum cushim_status cushim_arena_reset(struct cushim_arena *arena,
                                                  struct cushim_stream *s);
@@ -148,7 +156,7 @@ CUSHIM_API enum cushim_status cushim_arena_reset(struct cushim_arena *arena,
 CUSHIM_API enum cushim_status cushim_arena_set_floor(struct cushim_arena *arena, size_t bytes);
 
 /**
- * Tell the floor of the current region.
+ * Get the floor of the current region.
  * @param bytes  out
  * @return CUSHIM_OK | INVALID
  * Threads  any
@@ -156,7 +164,7 @@ CUSHIM_API enum cushim_status cushim_arena_set_floor(struct cushim_arena *arena,
 CUSHIM_API enum cushim_status cushim_arena_floor(struct cushim_arena *arena, size_t *bytes);
 
 /**
- * Tell how much of the current region is used, up to the mark.
+ * Get how much of the current region is used, up to the mark.
  * @param bytes  out
  * @return CUSHIM_OK | INVALID
  * Threads  any
@@ -164,7 +172,7 @@ CUSHIM_API enum cushim_status cushim_arena_floor(struct cushim_arena *arena, siz
 CUSHIM_API enum cushim_status cushim_arena_used(struct cushim_arena *arena, size_t *bytes);
 
 /**
- * Tell the capacity of a region; 0 after a drain.
+ * Get the capacity of a region; 0 after a drain.
  * @param bytes  out
  * @return CUSHIM_OK | INVALID
  * Threads  any
@@ -172,7 +180,7 @@ CUSHIM_API enum cushim_status cushim_arena_used(struct cushim_arena *arena, size
 CUSHIM_API enum cushim_status cushim_arena_capacity(struct cushim_arena *arena, size_t *bytes);
 
 /**
- * Tell whether the memory is managed.
+ * Check whether the memory is managed.
  * @param managed  out; 0 or 1
  * @return CUSHIM_OK | INVALID
  * Threads  any
@@ -180,7 +188,7 @@ CUSHIM_API enum cushim_status cushim_arena_capacity(struct cushim_arena *arena, 
 CUSHIM_API enum cushim_status cushim_arena_managed(struct cushim_arena *arena, int *managed);
 
 /**
- * Tell the epoch.
+ * Get the epoch.
  * @param epoch  out; from 1, one more with each reset
  * @return CUSHIM_OK | INVALID
  * Threads  any
@@ -188,7 +196,7 @@ CUSHIM_API enum cushim_status cushim_arena_managed(struct cushim_arena *arena, i
 CUSHIM_API enum cushim_status cushim_arena_epoch(struct cushim_arena *arena, uint64_t *epoch);
 
 /**
- * Tell how much is pinned, by cushim_arena_pin (each block once) and by graphs.
+ * Get how much is pinned, by cushim_arena_pin (each block once) and by graphs.
  * @param bytes  out
  * @return CUSHIM_OK | INVALID
  * Threads  any
@@ -196,7 +204,7 @@ CUSHIM_API enum cushim_status cushim_arena_epoch(struct cushim_arena *arena, uin
 CUSHIM_API enum cushim_status cushim_arena_pinned(struct cushim_arena *arena, size_t *bytes);
 
 /**
- * Pin a block, once more each time: resets rewind to its end at most.
+ * Pin a block; each call adds a pin. Resets do not rewind below the end of a pinned block.
  * @param ptr  as handed out by a region, and not freed
  * @return CUSHIM_OK | INVALID | UNKNOWNPTR | NOMEM
  * Threads  any
@@ -204,9 +212,10 @@ CUSHIM_API enum cushim_status cushim_arena_pinned(struct cushim_arena *arena, si
 CUSHIM_API enum cushim_status cushim_arena_pin(struct cushim_arena *arena, cushim_devptr ptr);
 
 /**
- * Take one pin off; with the last the next reset may take the block.
+ * Take one pin off. After the last one, the next reset may reuse the block.
  * @return CUSHIM_OK | INVALID | UNKNOWNPTR | STATE (it has no pin)
- * Threads  any     Owner  the last unpin of a destroyed arena frees its memory
+ * Threads  any
+ * Owner    the last unpin of a destroyed arena frees its memory
  */
 CUSHIM_API enum cushim_status cushim_arena_unpin(struct cushim_arena *arena, cushim_devptr ptr);
 
@@ -222,21 +231,22 @@ CUSHIM_API enum cushim_status cushim_arena_stats(struct cushim_arena *arena,
 /**
  * Give the memory of the regions back, and drain the fallback: all requests miss from here on.
  * @return CUSHIM_OK (also again) | STATE (something is pinned) | CAPTURE (one is known) | what the
- * drain of the fallback says
- * Threads  any     Stream  waits for the fences, and as the driver does when memory is freed
+ *         drain of the fallback says
+ * Threads  any
+ * Stream   waits for the fences, and as the driver does when memory is freed
  */
 CUSHIM_API enum cushim_status cushim_arena_drain(struct cushim_arena *arena);
 
 /**
- * Name the arena of the process; nothing of the library uses it by itself.
- * @param arena  NULL: none; stays the caller's, and its destroy clears the default
+ * Set the default arena of the process; the library itself never uses it.
+ * @param arena  NULL: none; stays the caller's, and destroying it clears the default
  * @return CUSHIM_OK | BADHANDLE
  * Threads  any; atomic
  */
 CUSHIM_API enum cushim_status cushim_arena_set_default(struct cushim_arena *arena);
 
 /**
- * Tell the arena of the process.
+ * Get the default arena of the process.
  * @param arena  out; NULL: none was set, or it was destroyed
  * @return CUSHIM_OK | INVALID
  * Threads  any; atomic

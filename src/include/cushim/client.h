@@ -2,8 +2,8 @@
  * Clients: a device with a compute stream, a copy stream, a pool and spare events, for runtimes
  * that queue all work of a device in one order.
  *
- * Both streams do not block against the legacy stream.  What a client shows of itself is borrowed:
- * it stays the client's, and its destroy is refused while the client lives.
+ * Both streams do not block against the legacy stream.  The objects that a client returns are
+ * borrowed: they stay the client's, and destroying them is refused while the client lives.
  */
 #ifndef CUSHIM_CLIENT_H
 #define CUSHIM_CLIENT_H
@@ -32,48 +32,53 @@ CUSHIM_API void cushim_client_options_default(struct cushim_client_options *opti
 /* --- making */
 
 /**
- * Tell the process-wide client of a device, in its primary context; made at the first call.
+ * Get the process-wide client of a device, in its primary context; the first call makes it.
  * @param dev  ordinal, -1: the calling thread's
  * @param c    out; the same handle for all callers
  * @return CUSHIM_OK | BADDEVICE | NOMEM | the driver's: the next call tries again
- * Threads  any     Owner  counted: each get is ended by one cushim_client_destroy
+ * Threads  any
+ * Owner    counted: end each get with one cushim_client_destroy
  * Source   numr default_client
  */
 CUSHIM_API enum cushim_status cushim_client_get(int dev, struct cushim_client **c);
 
 /**
- * Create a client beside the process-wide one: what the two queue is not ordered.
+ * Create a client beside the process-wide one. The work of the two is not ordered.
  * @param ctx      NULL: the context that a call would use
  * @param options  NULL: the defaults
  * @param c        out
  * @return CUSHIM_OK | INVALID | ABI | BADHANDLE | DEADCONTEXT | NOMEM | the driver's
- * Threads  any     Owner  caller: cushim_client_destroy     Source  numr new_uncached
+ * Threads  any
+ * Owner    caller: cushim_client_destroy
+ * Source   numr new_uncached
  */
 CUSHIM_API enum cushim_status cushim_client_create(struct cushim_context *ctx,
                                                    const struct cushim_client_options *options,
                                                    struct cushim_client **c);
 
 /**
- * Let go of a client; the process-wide one ends with its last user.
+ * Release a client; the process-wide one ends with its last user.
  * @param c  NULL is fine; its work runs on, its live blocks become plain memory
  * @return CUSHIM_OK | BADHANDLE
- * Threads  any     Stream  waits for nothing that runs
+ * Threads  any
+ * Stream   does not wait for running work
  */
 CUSHIM_API enum cushim_status cushim_client_destroy(struct cushim_client *c);
 
 /* --- what it has */
 
 /**
- * Tell its context.
- * @param ctx  out; borrowed: until the client ends its destroy is STATE
+ * Get its context.
+ * @param ctx  out; borrowed: destroying it gives STATE until the client ends
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT | NOMEM
- * Threads  any     Source  numr raw_handle
+ * Threads  any
+ * Source   numr raw_handle
  */
 CUSHIM_API enum cushim_status cushim_client_context(struct cushim_client *c,
                                                     struct cushim_context **ctx);
 
 /**
- * Tell the stream that allocations, copies and work are queued on.
+ * Get the stream that allocations, copies and work are queued on.
  * @param s  out; borrowed
  * @return CUSHIM_OK | BADHANDLE
  * Threads  any
@@ -82,7 +87,7 @@ CUSHIM_API enum cushim_status cushim_client_compute(struct cushim_client *c,
                                                     struct cushim_stream **s);
 
 /**
- * Tell the stream that pipelined copies run on.
+ * Get the stream that pipelined copies run on.
  * @param s  out; borrowed
  * @return CUSHIM_OK | BADHANDLE
  * Threads  any
@@ -90,7 +95,7 @@ CUSHIM_API enum cushim_status cushim_client_compute(struct cushim_client *c,
 CUSHIM_API enum cushim_status cushim_client_copy(struct cushim_client *c, struct cushim_stream **s);
 
 /**
- * Tell its pool.
+ * Get its pool.
  * @param p  out; borrowed, unless the options gave it
  * @return CUSHIM_OK | BADHANDLE
  * Threads  any
@@ -104,7 +109,10 @@ CUSHIM_API enum cushim_status cushim_client_pool(struct cushim_client *c, struct
  * @param bytes  0: address 0
  * @param p      out
  * @return as cushim_pool_alloc
- * Threads  any     Stream  compute     Owner  caller: cushim_client_free     Source  numr allocate
+ * Threads  any
+ * Stream   compute
+ * Owner    caller: cushim_client_free
+ * Source   numr allocate
  */
 CUSHIM_API enum cushim_status cushim_client_alloc(struct cushim_client *c, size_t bytes,
                                                   cushim_devptr *p);
@@ -114,7 +122,9 @@ CUSHIM_API enum cushim_status cushim_client_alloc(struct cushim_client *c, size_
  * @param p      0 is fine
  * @param bytes  as asked for; 0: unchecked
  * @return as cushim_pool_free
- * Threads  any     Stream  compute     Source  numr deallocate
+ * Threads  any
+ * Stream   compute
+ * Source   numr deallocate
  */
 CUSHIM_API enum cushim_status cushim_client_free(struct cushim_client *c, cushim_devptr p,
                                                  size_t bytes);
@@ -123,11 +133,12 @@ CUSHIM_API enum cushim_status cushim_client_free(struct cushim_client *c, cushim
 
 /**
  * Copy to the device, in the order of the compute stream.
- * @param src  host, pageable or pinned; may change once the call returns.  In a capture the bytes
- *             of now are kept with the graph and copied by each launch
+ * @param src  host, pageable or pinned; may change once the call returns. In a capture the graph
+ *             keeps the bytes of now, and each launch copies them
  * @return CUSHIM_OK | INVALID | BADHANDLE | BADDEVICE | NOMEM | the driver's
- * Threads  any     Stream  compute; pinned memory: waits for this copy     Source  numr
- * copy_to_device
+ * Threads  any
+ * Stream   compute; with pinned memory it waits for this copy
+ * Source   numr copy_to_device
  */
 CUSHIM_API enum cushim_status cushim_client_h2d(struct cushim_client *c, cushim_devptr dst,
                                                 const void *src, size_t bytes);
@@ -136,7 +147,9 @@ CUSHIM_API enum cushim_status cushim_client_h2d(struct cushim_client *c, cushim_
  * Copy to the host, behind all work of the compute stream.
  * @return CUSHIM_OK | INVALID | BADHANDLE | BADDEVICE | CAPTURE (the stream captures) | the
  *         driver's
- * Threads  any     Stream  compute; waits     Source  numr copy_from_device
+ * Threads  any
+ * Stream   compute; waits
+ * Source   numr copy_from_device
  */
 CUSHIM_API enum cushim_status cushim_client_d2h(struct cushim_client *c, void *dst,
                                                 cushim_devptr src, size_t bytes);
@@ -144,7 +157,9 @@ CUSHIM_API enum cushim_status cushim_client_d2h(struct cushim_client *c, void *d
 /**
  * Copy within the device, in the order of the compute stream.
  * @return CUSHIM_OK | INVALID (the ranges overlap) | BADHANDLE | BADDEVICE | the driver's
- * Threads  any     Stream  compute; queued     Source  numr copy_within_device
+ * Threads  any
+ * Stream   compute; queued
+ * Source   numr copy_within_device
  */
 CUSHIM_API enum cushim_status cushim_client_d2d(struct cushim_client *c, cushim_devptr dst,
                                                 cushim_devptr src, size_t bytes);
@@ -153,7 +168,10 @@ CUSHIM_API enum cushim_status cushim_client_d2d(struct cushim_client *c, cushim_
  * Record an event behind all work of the compute stream so far.
  * @param e  out: for a pipelined copy, which consumes it; or cushim_event_destroy
  * @return CUSHIM_OK | BADHANDLE | NOMEM | the driver's
- * Threads  any     Stream  compute     Owner  caller     Source  numr record_compute_event
+ * Threads  any
+ * Stream   compute
+ * Owner    caller
+ * Source   numr record_compute_event
  */
 CUSHIM_API enum cushim_status cushim_client_record(struct cushim_client *c,
                                                    struct cushim_event **e);
@@ -162,21 +180,24 @@ CUSHIM_API enum cushim_status cushim_client_record(struct cushim_client *c,
  * Copy to the host on the copy stream, behind an event; later work of the compute stream runs on.
  * @param e  consumed on every path: its handle is gone after the call
  * @return CUSHIM_OK | INVALID | BADHANDLE | BADDEVICE | CAPTURE | the driver's
- * Threads  any     Stream  copy; waits for this copy alone     Source  numr
- * copy_from_device_pipelined
+ * Threads  any
+ * Stream   copy; waits for this copy only
+ * Source   numr copy_from_device_pipelined
  */
 CUSHIM_API enum cushim_status cushim_client_d2h_pipelined(struct cushim_client *c, void *dst,
                                                           cushim_devptr src, size_t bytes,
                                                           struct cushim_event *e);
 
 /**
- * The same without the wait.
- * @param dst   pinned, else the call may block; the caller's again once *done is over
+ * Like cushim_client_d2h_pipelined, without the wait.
+ * @param dst   pinned, or the call may block; the caller's again once *done is over
  * @param e     consumed on every path
- * @param done  out: an event behind the copy; the caller's to destroy; NULL after a failure, and
+ * @param done  out: an event behind the copy; the caller destroys it; NULL after a failure, and
  *              then nothing writes to dst any more
  * @return as cushim_client_d2h_pipelined, NOMEM
- * Threads  any     Stream  copy; queued     Owner  caller: *done
+ * Threads  any
+ * Stream   copy; queued
+ * Owner    caller: *done
  */
 CUSHIM_API enum cushim_status cushim_client_d2h_start(struct cushim_client *c, void *dst,
                                                       cushim_devptr src, size_t bytes,
@@ -194,8 +215,10 @@ CUSHIM_API enum cushim_status cushim_client_d2h_start(struct cushim_client *c, v
  * @param ndim        0 (one element) to 8
  * @param elem_bytes  of one element
  * @return CUSHIM_OK | INVALID | BADHANDLE | NOTFOUND (there is no kernel library, or none that has
- * the copy) | of cushim_kernels_open | the kernel's
- * Threads  any     Stream  compute; queued     Source  numr copy_strided
+ *         the copy) | of cushim_kernels_open | the kernel's
+ * Threads  any
+ * Stream   compute; queued
+ * Source   numr copy_strided
  */
 CUSHIM_API enum cushim_status cushim_client_strided(struct cushim_client *c, cushim_devptr src,
                                                     cushim_devptr dst, const int64_t *shape,
@@ -206,7 +229,9 @@ CUSHIM_API enum cushim_status cushim_client_strided(struct cushim_client *c, cus
  * Capture the compute stream, with the client's pool attached: cushim_graph_capture.
  * @param options  its pools and arenas are attached, too
  * @return as cushim_graph_capture
- * Threads  any     Owner  caller: *g and *x     Source  numr capture_graph
+ * Threads  any
+ * Owner    caller: *g and *x
+ * Source   numr capture_graph
  */
 CUSHIM_API enum cushim_status cushim_client_capture(struct cushim_client *c,
                                                     const struct cushim_graph_options *options,
@@ -217,7 +242,9 @@ CUSHIM_API enum cushim_status cushim_client_capture(struct cushim_client *c,
 /**
  * Wait for all work of both streams.
  * @return CUSHIM_OK | BADHANDLE | CAPTURE (one of them captures) | the driver's
- * Threads  any     Stream  waits for both     Source  numr synchronize
+ * Threads  any
+ * Stream   waits for both
+ * Source   numr synchronize
  */
 CUSHIM_API enum cushim_status cushim_client_synchronize(struct cushim_client *c);
 

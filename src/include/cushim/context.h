@@ -1,10 +1,10 @@
 /*
  * Contexts: primary (retained, shared with the CUDA runtime), owned (created here), or wrapped.
  *
- * Each thread has a stack of references to contexts, kept by the library.  Only the current context
- * is set, so CUDA's own stack keeps its depth: the first push remembers the current context found,
- * perhaps none, and the last pop puts it back.  A thread or the process may end with contexts on
- * its stack, and a context may be destroyed while on any: its entry is dead and is stepped over.
+ * The library keeps a stack of references to contexts for each thread.  It sets only the current
+ * context, so CUDA's own stack keeps its depth: the first push remembers the context that was
+ * current, if any, and the last pop puts it back.  A thread or the process may end with contexts on
+ * its stack.  A context may be destroyed while on a stack: its entry is dead and is skipped.
  */
 #ifndef CUSHIM_CONTEXT_H
 #define CUSHIM_CONTEXT_H
@@ -26,13 +26,15 @@ enum cushim_context_flag {
 };
 
 /**
- * Create a context of one's own on a device.
+ * Create a new context on a device.
  * @param dev    ordinal, -1: the calling thread's
  * @param flags  of enum cushim_context_flag; 0: automatic
  * @param ctx    out
  * @return CUSHIM_OK | INVALID | BADDEVICE | NOMEM | the driver's: neither the stack nor the current
- * context has changed
- * Threads  any     Owner  caller: cushim_context_destroy     Source  PyCUDA Device.make_context
+ *         context has changed
+ * Threads  any
+ * Owner    caller: cushim_context_destroy
+ * Source   PyCUDA Device.make_context
  */
 CUSHIM_API enum cushim_status cushim_context_create(int dev, unsigned flags,
                                                     struct cushim_context **ctx);
@@ -40,24 +42,27 @@ CUSHIM_API enum cushim_status cushim_context_create(int dev, unsigned flags,
 /**
  * Retain the primary context of a device: the one that the CUDA runtime uses.
  * @param dev  ordinal, -1: the calling thread's
- * @param ctx  out; the same handle for each caller until it is destroyed; after a reset by others a
- * new one, the old one being dead
+ * @param ctx  out; the same handle for each caller until it is destroyed; if others reset the
+ *             context, the handle is dead and the next call gives a new one
  * @return CUSHIM_OK | BADDEVICE | NOMEM | the driver's
- * Threads  any     Owner  caller: cushim_context_destroy     Source  PyCUDA retain_primary_context
+ * Threads  any
+ * Owner    caller: cushim_context_destroy
+ * Source   PyCUDA retain_primary_context
  */
 CUSHIM_API enum cushim_status cushim_context_primary(int dev, struct cushim_context **ctx);
 
 /**
- * Give a handle of a context that others made.
+ * Make a handle for a context that others made.
  * @param cu   alive
- * @param ctx  out; the handle that the context has already, if there is one
+ * @param ctx  out; the handle that the context already has, if there is one
  * @return CUSHIM_OK | INVALID | NOMEM | the driver's
- * Threads  any     Owner  the context stays its maker's
+ * Threads  any
+ * Owner    the context stays its maker's
  */
 CUSHIM_API enum cushim_status cushim_context_wrap(struct CUctx_st *cu, struct cushim_context **ctx);
 
 /**
- * Tell the driver's handle.
+ * Get the driver's handle.
  * @param cu  out; valid while the context lives
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT
  * Threads  any
@@ -66,7 +71,7 @@ CUSHIM_API enum cushim_status cushim_context_handle(struct cushim_context *ctx,
                                                     struct CUctx_st **cu);
 
 /**
- * Tell a number that no other context of this process has, or will have.
+ * Get a number that no other context of this process has, or will have.
  * @param id  out
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT
  * Threads  any
@@ -77,7 +82,9 @@ CUSHIM_API enum cushim_status cushim_context_id(struct cushim_context *ctx, uint
  * Put a context on the calling thread's stack and make it current.
  * @param ctx  may be on it already, and on other threads' stacks
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | NOMEM | the driver's: nothing has changed
- * Threads  any     Owner  the stack keeps a reference     Source  PyCUDA Context.push
+ * Threads  any
+ * Owner    the stack keeps a reference
+ * Source   PyCUDA Context.push
  */
 CUSHIM_API enum cushim_status cushim_context_push(struct cushim_context *ctx);
 
@@ -85,25 +92,29 @@ CUSHIM_API enum cushim_status cushim_context_push(struct cushim_context *ctx);
  * Take the top off the calling thread's stack; the one below becomes current.
  * @param ctx  out, may be NULL: what was taken off
  * @return CUSHIM_OK | NOCONTEXT: there is no live entry
- * Threads  any     Source  PyCUDA Context.pop
+ * Threads  any
+ * Source   PyCUDA Context.pop
  */
 CUSHIM_API enum cushim_status cushim_context_pop(struct cushim_context **ctx);
 
 /**
- * Tell which context a call without one would use: our top, else the thread's CUDA context.
- * @param ctx  out; NULL where there is none
+ * Get the context that a call without one would use: the top of our stack or, if that is empty, the
+ * thread's CUDA context.
+ * @param ctx  out; NULL if there is none
  * @return CUSHIM_OK | NOMEM | the driver's
- * Threads  any     Owner  borrowed, but a handle that did not exist before is the caller's to
- * destroy     Source  PyCUDA Context.get_current
+ * Threads  any
+ * Owner    borrowed, but if the handle did not exist before, the caller destroys it
+ * Source   PyCUDA Context.get_current
  */
 CUSHIM_API enum cushim_status cushim_context_current(struct cushim_context **ctx);
 
 /**
- * Tell the device of a context.
+ * Get the device of a context.
  * @param ctx  NULL: of the context that a call would use
  * @param dev  out: ordinal
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT | the driver's
- * Threads  any     Source  PyCUDA Context.get_device
+ * Threads  any
+ * Source   PyCUDA Context.get_device
  */
 CUSHIM_API enum cushim_status cushim_context_device(struct cushim_context *ctx, int *dev);
 
@@ -111,18 +122,20 @@ CUSHIM_API enum cushim_status cushim_context_device(struct cushim_context *ctx, 
  * Wait for all work of a context.
  * @param ctx  NULL: the context that a call would use
  * @return CUSHIM_OK | CAPTURE (a capture is known there; no driver call was made) | the driver's
- * Errors   faults of earlier work show here     Threads  any     Stream   waits for all
+ * Errors   faults of earlier work show here
+ * Threads  any
+ * Stream   waits for all
  */
 CUSHIM_API enum cushim_status cushim_context_synchronize(struct cushim_context *ctx);
 
 /**
- * Let go of a context.
- * @param ctx  NULL is fine.  Owned: destroyed now, and the objects in it are dead.  Primary: our
- * reference is released, once the objects in it are gone, and it is never reset.  Wrapped: only the
- * handle goes.
- * @return CUSHIM_OK (also where it was dead) | BADHANDLE | the driver's, the handle being gone
- * Threads  any; where it was current by our stack here, the next live entry becomes current
- * Source  PyCUDA Context.detach
+ * Release a context.
+ * @param ctx  NULL is fine. Owned: destroyed now, and the objects in it are dead. Primary: our
+ *             reference is released once the objects in it are gone; it is never reset. Wrapped:
+ *             only the handle goes.
+ * @return CUSHIM_OK (also if it was dead) | BADHANDLE | the driver's; the handle is gone then, too
+ * Threads  any; if our stack made it current in this thread, the next live entry becomes current
+ * Source   PyCUDA Context.detach
  */
 CUSHIM_API enum cushim_status cushim_context_destroy(struct cushim_context *ctx);
 
@@ -163,17 +176,18 @@ CUSHIM_API enum cushim_status cushim_context_cache_get(struct cushim_context *ct
 CUSHIM_API enum cushim_status cushim_context_cache_set(struct cushim_context *ctx, int value);
 
 /**
- * Ask whether a context is usable, as far as earlier calls have seen.
+ * Check whether a context is usable, as far as earlier calls have seen.
  * @param ctx  NULL: the context that a call would use
  * @return CUSHIM_OK | the first failure that damaged the context for good; the text names the call
- * that saw it | DEADCONTEXT
- * Threads  any     Stream  none; never waits
+ *         that saw it | DEADCONTEXT
+ * Threads  any
+ * Stream   none; never waits
  */
 CUSHIM_API enum cushim_status cushim_context_check(struct cushim_context *ctx);
 
 /**
- * Announce a capture that code outside this library begins in a context: until the leave nothing is
- * done there that would invalidate it.  Counted.
+ * Announce a capture that code outside this library begins in a context: until the leave, the
+ * library does nothing there that would invalidate it. Calls are counted.
  * @param ctx  NULL: the context that a call would use
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT | the driver's
  * Threads  any; enter and leave may be in different ones

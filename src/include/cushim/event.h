@@ -1,5 +1,5 @@
 /*
- * Events: points in the work of a stream, to be waited for and measured between.
+ * Events: points in the work of a stream, to wait for and to measure between.
  */
 #ifndef CUSHIM_EVENT_H
 #define CUSHIM_EVENT_H
@@ -22,14 +22,15 @@ enum cushim_event_flag {
  * @param flags  bits of enum cushim_event_flag
  * @param e      out; not recorded
  * @return CUSHIM_OK | INVALID | NOMEM | the driver's
- * Threads  any     Owner  caller: cushim_event_destroy
+ * Threads  any
+ * Owner    caller: cushim_event_destroy
  */
 CUSHIM_API enum cushim_status cushim_event_create(struct cushim_context *ctx, unsigned flags,
                                                   struct cushim_event **e);
 
 /**
- * Destroy an event, or a wrapper alone.
- * @param e  NULL is fine; waits for it that were queued stay
+ * Destroy an event, or only a wrapper.
+ * @param e  NULL is fine; queued waits for it stay
  * @return CUSHIM_OK, also if the context is dead | BADHANDLE | the driver's
  * Threads  any; returns at once
  */
@@ -41,21 +42,22 @@ CUSHIM_API enum cushim_status cushim_event_destroy(struct cushim_event *e);
  * @param s  of the event's context; may be NULL or CUSHIM_STREAM_PER_THREAD
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | BADDEVICE (another context) | CAPTURE
  *         (the legacy stream while a capture is known) | the driver's
- * Threads  any     Stream  queued on s; in a capture it marks a place in the graph
+ * Threads  any
+ * Stream   queued on s; in a capture it marks a place in the graph
  */
 CUSHIM_API enum cushim_status cushim_event_record(struct cushim_event *e, struct cushim_stream *s);
 
 /**
- * Wait until what was recorded is over.
- * @param e  one never recorded is over
+ * Wait until the recorded work is over.
+ * @param e  an event that was never recorded is over
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | CAPTURE (recorded in a capture) | the
- * driver's, also for a failure of earlier work
+ *         driver's, also for a failure of earlier work
  * Threads  any; blocks the calling one
  */
 CUSHIM_API enum cushim_status cushim_event_synchronize(struct cushim_event *e);
 
 /**
- * Ask whether what was recorded is over.
+ * Check whether the recorded work is over.
  * @param e     as above
  * @param done  out; 1: over, 0: not yet, which is no failure
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | CAPTURE | the driver's
@@ -68,27 +70,28 @@ CUSHIM_API enum cushim_status cushim_event_query(struct cushim_event *e, int *do
  * @param start, end  of one context, recorded, over, and with timing
  * @param ms          out
  * @return CUSHIM_OK | INVALID | BADHANDLE (also: not recorded, no timing) | NOTREADY | BADDEVICE |
- * CAPTURE | the driver's
- * Units  milliseconds; the device resolves about half a microsecond     Threads  any
- * Source  PyCUDA Event.time_till
+ *         CAPTURE | the driver's
+ * Units    milliseconds; the device resolves about half a microsecond
+ * Threads  any
+ * Source   PyCUDA Event.time_till
  */
 CUSHIM_API enum cushim_status cushim_event_elapsed(struct cushim_event *start,
                                                    struct cushim_event *end, float *ms);
 
 /**
- * Give a handle of an event that others made.
+ * Make a handle for an event that others made.
  * @param ctx  its context; NULL: the current one, else the primary one of the thread's device
  * @param cu   CUevent or cudaEvent_t; alive as long as the wrapper
  * @param e    out
  * @return CUSHIM_OK | INVALID | NOMEM | the driver's
- * Threads  any     Owner  the wrapper is the caller's: cushim_event_destroy; the event stays its
- * maker's
+ * Threads  any
+ * Owner    the wrapper is the caller's: cushim_event_destroy; the event stays its maker's
  */
 CUSHIM_API enum cushim_status cushim_event_wrap(struct cushim_context *ctx, struct CUevent_st *cu,
                                                 struct cushim_event **e);
 
 /**
- * Tell the driver's handle.
+ * Get the driver's handle.
  * @param cu  out; valid while the event lives
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT
  * Threads  any
@@ -96,8 +99,8 @@ CUSHIM_API enum cushim_status cushim_event_wrap(struct cushim_context *ctx, stru
 CUSHIM_API enum cushim_status cushim_event_handle(struct cushim_event *e, struct CUevent_st **cu);
 
 /**
- * Write what another process opens the event by.
- * @param e        of CUSHIM_EVENT_FLAG_INTERPROCESS
+ * Make a handle by which another process opens the event.
+ * @param e         of CUSHIM_EVENT_FLAG_INTERPROCESS
  * @param handle64  [64] bytes, out
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | the driver's
  * Threads  any
@@ -110,7 +113,8 @@ CUSHIM_API enum cushim_status cushim_event_ipc_get(struct cushim_event *e, void 
  * @param handle64  [64] bytes, from cushim_event_ipc_get of that process
  * @param e         out
  * @return CUSHIM_OK | INVALID | NOMEM | the driver's
- * Threads  any     Owner  caller: cushim_event_destroy
+ * Threads  any
+ * Owner    caller: cushim_event_destroy
  */
 CUSHIM_API enum cushim_status cushim_event_ipc_open(struct cushim_context *ctx,
                                                     const void *handle64, struct cushim_event **e);

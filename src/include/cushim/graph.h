@@ -2,11 +2,11 @@
  * Graphs: work captured from a stream, made executable, and launched again and again.
  *
  * A capture begins and ends on one stream, and spreads to streams that wait for events recorded in
- * it.  What the captured work uses is kept with the graph: pool blocks that were served or freed in
- * the capture, arena spans, bytes of cushim_client_h2d, and what cushim_graph_attach names.  It
- * goes back when the graph and all executables made of it are gone and the last launch is over.  A
- * later call of the library finds that out: one on graphs, pools or arenas, or a wait.  Attached
- * functions run in calls on graphs and in waits alone.
+ * it.  The graph keeps what the captured work uses: pool blocks that were served or freed in the
+ * capture, arena spans, bytes of cushim_client_h2d, and what cushim_graph_attach names.  It goes
+ * back when the graph and all executables made of it are gone and the last launch is over.  A later
+ * call of the library notices that: one on graphs, pools or arenas, or a wait.  Attached functions
+ * run only in calls on graphs and in waits.
  */
 #ifndef CUSHIM_GRAPH_H
 #define CUSHIM_GRAPH_H
@@ -17,10 +17,10 @@
 extern "C" {
 #endif
 
-/* Whose calls a capture forbids, and who may end it. */
+/* Which threads' calls a capture forbids, and which thread may end it. */
 enum cushim_graph_mode {
     CUSHIM_GRAPH_MODE_DEFAULT = 0, /* RELAXED for begin and end, THREAD_LOCAL with a callback */
-    CUSHIM_GRAPH_MODE_RELAXED = 1, /* nobody's; any thread may end it */
+    CUSHIM_GRAPH_MODE_RELAXED = 1, /* none; any thread may end it */
     CUSHIM_GRAPH_MODE_THREAD_LOCAL =
         2,                       /* unsafe calls of the thread that began it, which must end it */
     CUSHIM_GRAPH_MODE_GLOBAL = 3 /* unsafe calls of all threads */
@@ -34,10 +34,10 @@ enum cushim_graph_flag {
     CUSHIM_GRAPH_FLAG_NODE_PRIORITY = 8  /* nodes run with the priority of their streams */
 };
 
-/* What is captured: what the caller's function says, called once; 0 is success. */
+/* What to capture: the work that this function submits, called once; 0 is success. */
 typedef int cushim_graph_fn(struct cushim_stream *stream, void *cookie);
 
-/* What runs when a graph's keepings go back. */
+/* Called when the things that a graph keeps go back. */
 typedef void cushim_graph_attach_fn(void *cookie);
 
 struct cushim_graph_options {
@@ -89,7 +89,8 @@ CUSHIM_API void cushim_graph_options_default(struct cushim_graph_options *option
  * @return CUSHIM_OK | INVALID (the legacy stream, an unknown mode) | CAPTURE (it captures already)
  *         | BADHANDLE | BADDEVICE (a pool or arena of another context) | NOTSUPPORTED
  *         (CUSHIM_GRAPH=0) | the driver's: nothing is captured, pools and arenas are as before
- * Threads  any     Stream  waits for the fences of attached arenas
+ * Threads  any
+ * Stream   waits for the fences of attached arenas
  * Owner    streams, pools and arenas are kept until the end
  * Source   Go StreamBeginCapture; cuStreamBeginCapture
  */
@@ -101,17 +102,19 @@ CUSHIM_API enum cushim_status cushim_graph_begin(struct cushim_stream *s,
  * @param s  the stream it began on
  * @param g  out
  * @return CUSHIM_OK | STATE (none was begun) | EMPTYGRAPH (nothing was captured) | CAPTURE (it was
- * invalidated; or another thread must end it, and it goes on) | NOMEM | the driver's: the capture
- * is over, pools and arenas are as before Threads  any where the mode is RELAXED Owner    caller:
- * cushim_graph_destroy     Source  Go StreamEndCapture
+ *         invalidated; or another thread must end it, and it goes on) | NOMEM | the driver's: the
+ *         capture is over, pools and arenas are as before
+ * Threads  any if the mode is RELAXED
+ * Owner    caller: cushim_graph_destroy
+ * Source   Go StreamEndCapture
  */
 CUSHIM_API enum cushim_status cushim_graph_end(struct cushim_stream *s, struct cushim_graph **g);
 
 /**
  * End a capture and drop what was captured.
  * @param s  the stream it began on
- * @return CUSHIM_OK (also where it was invalidated) | STATE (none was begun) | CAPTURE (another
- * thread must end it) | the driver's: the capture is over
+ * @return CUSHIM_OK (also if it was invalidated) | STATE (none was begun) | CAPTURE (another
+ *         thread must end it) | the driver's: the capture is over
  * Threads  as cushim_graph_end
  */
 CUSHIM_API enum cushim_status cushim_graph_abort(struct cushim_stream *s);
@@ -126,8 +129,10 @@ CUSHIM_API enum cushim_status cushim_graph_abort(struct cushim_stream *s);
  * @param g          out, may be NULL: the graph
  * @param x          out, may be NULL: then it is not instantiated
  * @return CUSHIM_OK | the first failure of: begin, fn (CALLBACK), capture, EMPTYGRAPH, instantiate:
- * the capture is over, *g and *x are NULL
- * Threads  any     Owner  caller: both     Source  numr capture_graph
+ *         the capture is over, *g and *x are NULL
+ * Threads  any
+ * Owner    caller: both
+ * Source   numr capture_graph
  */
 CUSHIM_API enum cushim_status cushim_graph_capture(struct cushim_stream *s,
                                                    const struct cushim_graph_options *options,
@@ -136,11 +141,13 @@ CUSHIM_API enum cushim_status cushim_graph_capture(struct cushim_stream *s,
                                                    struct cushim_graphexec **x);
 
 /**
- * Tell whether a stream takes part in a capture, whoever began it.
+ * Check whether a stream takes part in a capture, whatever began it.
  * @param s  NULL: the legacy stream, which never does
  * @param v  out: 0 no, 1 yes, 2 in one that was invalidated
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT | the driver's
- * Threads  any     Stream  leaves captures valid     Source  Go StreamCaptureStatus
+ * Threads  any
+ * Stream   leaves captures valid
+ * Source   Go StreamCaptureStatus
  */
 CUSHIM_API enum cushim_status cushim_graph_status(struct cushim_stream *s, int *v);
 
@@ -150,7 +157,8 @@ CUSHIM_API enum cushim_status cushim_graph_status(struct cushim_stream *s, int *
  * @param ctx  NULL: the context that a call would use
  * @param n    out
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT | the driver's
- * Threads  any     Source  Go CaptureActive
+ * Threads  any
+ * Source   Go CaptureActive
  */
 CUSHIM_API enum cushim_status cushim_graph_capturing(struct cushim_context *ctx, int *n);
 
@@ -161,8 +169,9 @@ CUSHIM_API enum cushim_status cushim_graph_capturing(struct cushim_context *ctx,
  * @param flags  of enum cushim_graph_flag
  * @param x      out
  * @return CUSHIM_OK | INVALID (unknown flags; AUTO_FREE with DEVICE_LAUNCH) | STATE (the graph has
- * nodes that allocate, and an executable of it is alive) | NOMEM | the driver's
- * Threads  any     Owner  caller: cushim_graphexec_destroy; keeps what the graph keeps
+ *         nodes that allocate, and an executable of it is alive) | NOMEM | the driver's
+ * Threads  any
+ * Owner    caller: cushim_graphexec_destroy; keeps what the graph keeps
  * Source   Go GraphInstantiate; numr (flags 1)
  */
 CUSHIM_API enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, unsigned flags,
@@ -172,9 +181,11 @@ CUSHIM_API enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, u
  * Launch an executable graph.
  * @param s  NULL: the legacy stream; in a capture it becomes a child of what is captured
  * @return CUSHIM_OK | BADHANDLE | BADDEVICE (a stream of another context) | STATE (node memory of
- * the last launch was not freed, without AUTO_FREE) | the driver's
- * Errors   a fault of a kernel shows at the next wait     Threads  any; takes no lock
- * Stream   queued; launches of one executable run one after another     Source  Go GraphLaunch
+ *         the last launch was not freed, without AUTO_FREE) | the driver's
+ * Errors   a fault of a kernel shows at the next wait
+ * Threads  any; takes no lock
+ * Stream   queued; launches of one executable run one after another
+ * Source   Go GraphLaunch
  */
 CUSHIM_API enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x,
                                                       struct cushim_stream *s);
@@ -183,7 +194,8 @@ CUSHIM_API enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x
  * Prepare an executable graph on the device, so that its first launch is as short as the others.
  * @param s  NULL: the legacy stream
  * @return CUSHIM_OK | BADHANDLE | BADDEVICE | CAPTURE (the stream captures) | the driver's
- * Threads  any     Stream  queued
+ * Threads  any
+ * Stream   queued
  */
 CUSHIM_API enum cushim_status cushim_graphexec_upload(struct cushim_graphexec *x,
                                                       struct cushim_stream *s);
@@ -191,10 +203,11 @@ CUSHIM_API enum cushim_status cushim_graphexec_upload(struct cushim_graphexec *x
 /**
  * Give an executable graph the parameters of another graph of the same shape.
  * @param g    of the same context; from here on x keeps what g keeps, and what it kept before goes
- *             back once launches under way are over
+ *             back once running launches are over
  * @param why  out, may be NULL: number of CUgraphExecUpdateResult; 0: updated
  * @return CUSHIM_OK | UPDATE (shapes differ: x is as before) | BADHANDLE | BADDEVICE | the driver's
- * Threads  any     Stream  launches under way run as they were
+ * Threads  any
+ * Stream   running launches do not change
  */
 CUSHIM_API enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x,
                                                       struct cushim_graph *g, int *why);
@@ -205,7 +218,8 @@ CUSHIM_API enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x
  * Let go of a graph; its executables stay.
  * @param g  NULL is fine
  * @return CUSHIM_OK | BADHANDLE
- * Threads  any, in any order with the executables     Source  Go GraphDestroy
+ * Threads  any, in any order with the executables
+ * Source   Go GraphDestroy
  */
 CUSHIM_API enum cushim_status cushim_graph_destroy(struct cushim_graph *g);
 
@@ -213,7 +227,8 @@ CUSHIM_API enum cushim_status cushim_graph_destroy(struct cushim_graph *g);
  * Let go of an executable graph; launches under way run to their end.
  * @param x  NULL is fine
  * @return CUSHIM_OK | BADHANDLE
- * Threads  any     Source  Go GraphExecDestroy
+ * Threads  any
+ * Source   Go GraphExecDestroy
  */
 CUSHIM_API enum cushim_status cushim_graphexec_destroy(struct cushim_graphexec *x);
 
@@ -222,10 +237,11 @@ CUSHIM_API enum cushim_status cushim_graphexec_destroy(struct cushim_graphexec *
  * captured work uses.
  * @param fn      called once, no lock held, inside a later call on graphs (but launch and upload)
  *                or a wait for a stream, event, context or client, in that call's thread; never
- *                inside another call.  It may use the library
+ *                inside another call. It may use the library
  * @param cookie  passed to fn
  * @return CUSHIM_OK | INVALID | BADHANDLE | NOMEM: fn will not be called
- * Threads  any     Owner  the cookie stays valid until then
+ * Threads  any
+ * Owner    the cookie stays valid until then
  */
 CUSHIM_API enum cushim_status cushim_graph_attach(struct cushim_graph *g,
                                                   cushim_graph_attach_fn *fn, void *cookie);
@@ -242,10 +258,11 @@ CUSHIM_API enum cushim_status cushim_graph_info(struct cushim_graph *g,
                                                 struct cushim_graph_info *info);
 
 /**
- * Tell what an executable graph keeps, and how often it was launched.
+ * Get what an executable graph keeps, and how often it was launched.
  * @param info  out; struct_size says how much of it is filled
  * @return CUSHIM_OK | ABI | BADHANDLE | the driver's
- * Threads  any     Source  numr launch count
+ * Threads  any
+ * Source   numr launch count
  */
 CUSHIM_API enum cushim_status cushim_graphexec_info(struct cushim_graphexec *x,
                                                     struct cushim_graphexec_info *info);
@@ -263,16 +280,17 @@ CUSHIM_API enum cushim_status cushim_graph_dot(struct cushim_graph *g, const cha
 /* --- the driver's own handles */
 
 /**
- * Give a handle of a graph that others made.
+ * Make a handle for a graph that others made.
  * @param cu  CUgraph or cudaGraph_t; stays its maker's, and alive as long as the handle is used
  * @param g   out
  * @return CUSHIM_OK | INVALID | NOMEM | NOSYM (a driver without user objects) | the driver's
- * Threads  any     Owner  the handle is the caller's; destroying it leaves the graph
+ * Threads  any
+ * Owner    the handle is the caller's; destroying it leaves the graph
  */
 CUSHIM_API enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cushim_graph **g);
 
 /**
- * Tell the driver's handle of a graph.
+ * Get the driver's handle of a graph.
  * @param cu  out; valid while the graph lives
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT
  * Threads  any
@@ -280,7 +298,7 @@ CUSHIM_API enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cu
 CUSHIM_API enum cushim_status cushim_graph_handle(struct cushim_graph *g, struct CUgraph_st **cu);
 
 /**
- * Tell the driver's handle of an executable graph.
+ * Get the driver's handle of an executable graph.
  * @param cu  out; valid while it lives; launches through it are not counted
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT
  * Threads  any
@@ -291,7 +309,7 @@ CUSHIM_API enum cushim_status cushim_graphexec_handle(struct cushim_graphexec *x
 /* --- memory behind nodes */
 
 /**
- * Tell how much memory stands behind the allocation nodes of all graphs on a device.
+ * Get how much memory stands behind the allocation nodes of all graphs on a device.
  * @param dev       ordinal, -1: the calling thread's
  * @param used      out, may be NULL: bytes that graphs use; driver 580 counts what was freed until
  *                  the next trim

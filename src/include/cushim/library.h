@@ -1,9 +1,10 @@
 /*
  * The library itself: whether there is CUDA, what failed last, and other libraries by path.
  *
- * The driver is loaded at the first use: $CUSHIM_LIBCUDA (an absolute path; neither the file nor
- * its folder writable by everybody), else libcuda.so.1.  Without CUDA every function that needs it
- * gives CUSHIM_NOCUDA.  In a child forked after the first use every function gives CUSHIM_NOCUDA.
+ * The first use loads the driver: $CUSHIM_LIBCUDA if it is set (an absolute path; neither the file
+ * nor its folder writable by everybody), otherwise libcuda.so.1.  Without CUDA every function that
+ * needs it gives CUSHIM_NOCUDA.  In a child forked after the first use every function gives
+ * CUSHIM_NOCUDA.
  */
 #ifndef CUSHIM_LIBRARY_H
 #define CUSHIM_LIBRARY_H
@@ -23,10 +24,12 @@ enum cushim_feature {
 };
 
 /**
- * Tell whether CUDA can be used: libcuda loads, cuInit succeeds and there is a device.
+ * Check whether CUDA can be used: libcuda loads, cuInit succeeds and there is a device.
  * @return 1 | 0, which is never an error and prints nothing; kept until cushim_load or
- * cushim_unload
- * Threads  any     Stream  none; makes no context     Source  Go Available
+ *         cushim_unload
+ * Threads  any
+ * Stream   none; makes no context
+ * Source   Go Available
  */
 CUSHIM_API int cushim_available(void);
 
@@ -34,7 +37,7 @@ CUSHIM_API int cushim_available(void);
  * Load the driver now.
  * @param path  absolute; NULL: the default search
  * @return CUSHIM_OK (loaded, now or before; a device may still be missing) | NOCUDA
- * (cushim_load_error says why; a second call tries again) | STATE (another path is loaded)
+ *         (cushim_load_error says why; a second call tries again) | STATE (another path is loaded)
  * Threads  any
  */
 CUSHIM_API enum cushim_status cushim_load(const char *path);
@@ -47,14 +50,14 @@ CUSHIM_API enum cushim_status cushim_load(const char *path);
 CUSHIM_API enum cushim_status cushim_unload(void);
 
 /**
- * Say why the driver could not be loaded: each name tried, with the loader's words.
- * @return "" where nothing failed; never NULL; valid for good
+ * Get the reason why the driver could not be loaded: each name tried, with the loader's words.
+ * @return "" if nothing failed; never NULL; valid for good
  * Threads  any
  */
 CUSHIM_API const char *cushim_load_error(void);
 
 /**
- * Tell whether the loaded driver has a feature.
+ * Check whether the loaded driver has a feature.
  * @param feature  of enum cushim_feature
  * @return 1 | 0, also for an unknown number and without CUDA
  * Threads  any
@@ -62,10 +65,11 @@ CUSHIM_API const char *cushim_load_error(void);
 CUSHIM_API int cushim_has(enum cushim_feature feature);
 
 /**
- * Tell which version of CUDA the driver is of.
+ * Get the driver's version of CUDA.
  * @param version  out: 1000 * major + 10 * minor
  * @return CUSHIM_OK | INVALID | NOCUDA
- * Threads  any     Source  PyCUDA get_driver_version
+ * Threads  any
+ * Source   PyCUDA get_driver_version
  */
 CUSHIM_API enum cushim_status cushim_driver_version(int *version);
 
@@ -83,7 +87,9 @@ CUSHIM_API enum cushim_status cushim_symbol(const char *name, void **fn);
  * @param path  absolute
  * @param h     out
  * @return CUSHIM_OK | INVALID (not absolute) | NOFILE (the text has path and reason) | NOMEM
- * Threads  any; needs no CUDA     Owner  caller: cushim_dl_close     Source  Go DlopenPath
+ * Threads  any; needs no CUDA
+ * Owner    caller: cushim_dl_close
+ * Source   Go DlopenPath
  */
 CUSHIM_API enum cushim_status cushim_dl_open(const char *path, struct cushim_library **h);
 
@@ -91,7 +97,8 @@ CUSHIM_API enum cushim_status cushim_dl_open(const char *path, struct cushim_lib
  * Find a name in a library.
  * @param fn  out: its address, valid until the library is closed
  * @return CUSHIM_OK | INVALID | BADHANDLE | NOTFOUND (the text has name and reason)
- * Threads  any; needs no CUDA     Source  Go Dlsym
+ * Threads  any; needs no CUDA
+ * Source   Go Dlsym
  */
 CUSHIM_API enum cushim_status cushim_dl_symbol(struct cushim_library *h, const char *name,
                                                void **fn);
@@ -100,18 +107,20 @@ CUSHIM_API enum cushim_status cushim_dl_symbol(struct cushim_library *h, const c
  * Close a library.
  * @param h  NULL is fine
  * @return CUSHIM_OK | BADHANDLE
- * Threads  any; nobody may be inside the library
+ * Threads  any; no thread may be inside the library
  */
 CUSHIM_API enum cushim_status cushim_dl_close(struct cushim_library *h);
 
 /**
- * Open our library of kernels: $CUSHIM_KERNELS (absolute), else beside this library, else where it
- * was installed; never from the working folder or a search path.
+ * Open our library of kernels. It is looked for at $CUSHIM_KERNELS (absolute), then beside this
+ * library, then where it was installed; never in the working folder or on a search path.
  * @param dropin  1: libkernels.so, with the names of zerfoo; 0: libcushim-kernels.so.0
  * @param h       out
  * @return CUSHIM_OK | INVALID | NOTFOUND (the text has each place looked at) | NOFILE (the file
- * cannot be loaded) | NOMEM
- * Threads  any; needs no CUDA     Owner  caller: cushim_dl_close     Source  Go DlopenKernels
+ *         cannot be loaded) | NOMEM
+ * Threads  any; needs no CUDA
+ * Owner    caller: cushim_dl_close
+ * Source   Go DlopenKernels
  */
 CUSHIM_API enum cushim_status cushim_kernels_open(int dropin, struct cushim_library **h);
 
@@ -120,24 +129,24 @@ typedef void cushim_log_fn(void *cookie, int level, const char *line);
 
 /**
  * Receive the log.
- * @param fn      called from any thread, also at once; NULL: standard error again
- * @param cookie  handed to fn
- * @return CUSHIM_OK | NOMEM. The level is that of $CUSHIM_LOG, by default off; where it is not set,
- * a receiver makes it info
- * Threads  any; a line under way may still reach the receiver before
+ * @param fn      called from any thread, also before this returns; NULL: standard error again
+ * @param cookie  passed to fn
+ * @return CUSHIM_OK | NOMEM. The level is that of $CUSHIM_LOG, by default off; if it is not set, a
+ *         receiver makes it info
+ * Threads  any; the previous receiver may still get a line under way
  */
 CUSHIM_API enum cushim_status cushim_log_set(cushim_log_fn *fn, void *cookie);
 
 /**
- * Say what failed last in this thread: `<what> failed: <NAME>: <text> (<details>)`.
+ * Get what failed last in this thread: `<what> failed: <NAME>: <text> (<details>)`.
  * @return never NULL, "" before a failure; valid until the thread's next failure, or its end
- * Threads  each its own; a success leaves it alone
+ * Threads  each its own; a success does not change it
  */
 CUSHIM_API const char *cushim_last_error(void);
 
 /**
- * Tell the CUresult of this thread's last failure.
- * @return 0 where this library refused, not the driver
+ * Get the CUresult of this thread's last failure.
+ * @return 0 if this library refused, not the driver
  * Threads  each its own
  */
 CUSHIM_API int cushim_last_cuda_code(void);

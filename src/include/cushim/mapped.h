@@ -1,13 +1,13 @@
 /*
  * Device memory that the host writes and reads through a mapping, without a copy by the driver.
  *
- * It comes from Vulkan: a loader (libvulkan.so.1, or $CUSHIM_LIBVULKAN: an absolute path, not
- * writable by everybody) and the driver's graphics part are opened at first use; where either is
- * missing, opening a mapper gives CUSHIM_NOTSUPPORTED and the text says what was looked for.
+ * It comes from Vulkan.  A loader (libvulkan.so.1, or $CUSHIM_LIBVULKAN: an absolute path, not
+ * writable by everybody) and the driver's graphics part are opened at first use.  If either is
+ * missing, opening a mapper gives CUSHIM_NOTSUPPORTED, and the text says what was looked for.
  *
- * What the host wrote (and flushed, where the memory is not coherent) before a launch is seen by
- * that launch; nothing is promised to a kernel that runs already.  The mapping is write-combined:
- * writing is fast, reading slow.  How much can be had is limited by the window of the PCIe bus.
+ * A launch sees what the host wrote before it, and flushed if the memory is not coherent; a kernel
+ * that already runs need not see it.  The mapping is write-combined: writing is fast, reading slow.
+ * The window of the PCIe bus limits how much memory there is.
  */
 #ifndef CUSHIM_MAPPED_H
 #define CUSHIM_MAPPED_H
@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 enum cushim_mapper_flag {
-    CUSHIM_MAPPER_FLAG_CURRENT = 1, /* the current context, whatever ctx or dev says */
+    CUSHIM_MAPPER_FLAG_CURRENT = 1, /* the current context; ctx and dev are ignored */
     CUSHIM_MAPPER_FLAG_NON_COHERENT =
         2,                          /* treat the memory as non-coherent, even if it is coherent */
     CUSHIM_MAPPER_FLAG_COHERENT = 4 /* coherent memory or none */
@@ -35,9 +35,11 @@ enum cushim_mapped_flag {
  * @param flags   of enum cushim_mapper_flag; 0 prefers coherent memory
  * @param mapper  out
  * @return CUSHIM_OK | INVALID (unknown flag, or both of COHERENT and NON_COHERENT) | NOCONTEXT
- * (CURRENT, and none is) | NOTSUPPORTED (no loader, no driver, no device of that UUID, no such
- * memory: the text names it) | NOMEM | VULKAN
- * Threads  any     Owner  caller: cushim_mapper_close     Source  vkgdr_open
+ *         (CURRENT, and none is) | NOTSUPPORTED (no loader, no driver, no device of that UUID, no
+ *         such memory: the text names it) | NOMEM | VULKAN
+ * Threads  any
+ * Owner    caller: cushim_mapper_close
+ * Source   vkgdr_open
  */
 CUSHIM_API enum cushim_status cushim_mapper_open(struct cushim_context *ctx, unsigned flags,
                                                  struct cushim_mapper **mapper);
@@ -48,22 +50,26 @@ CUSHIM_API enum cushim_status cushim_mapper_open(struct cushim_context *ctx, uns
  * @param flags   as above
  * @param mapper  out
  * @return as above | BADDEVICE
- * Threads  any     Owner  caller: cushim_mapper_close     Source  vkgdr_open
+ * Threads  any
+ * Owner    caller: cushim_mapper_close
+ * Source   vkgdr_open
  */
 CUSHIM_API enum cushim_status cushim_mapper_open_device(int dev, unsigned flags,
                                                         struct cushim_mapper **mapper);
 
 /**
- * Close a mapper.  Its memory stays; the last memory of all mappers of the device closes Vulkan.
+ * Close a mapper. Its memory stays; the last memory of all mappers of the device closes Vulkan.
  * @param mapper  NULL: CUSHIM_OK
  * @return CUSHIM_OK | BADHANDLE
- * Threads  any     Source  vkgdr_close
+ * Threads  any
+ * Source   vkgdr_close
  */
 CUSHIM_API enum cushim_status cushim_mapper_close(struct cushim_mapper *mapper);
 
 /**
- * Tell how much memory there is to map.
- * @param free_bytes   out; what can still be had: by this process, where the driver does not tell
+ * Get how much memory there is to map.
+ * @param free_bytes   out; what is still free; without a budget from the driver, what this process
+ *                     has not taken
  * @param total_bytes  out; the size of the heap
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT
  * Threads  any
@@ -77,8 +83,10 @@ CUSHIM_API enum cushim_status cushim_mapper_budget(struct cushim_mapper *mapper,
  * @param flags   of enum cushim_mapped_flag
  * @param mapped  out
  * @return CUSHIM_OK | INVALID | NOMEM (the text names VK_ERROR_OUT_OF_DEVICE_MEMORY, asked, free
- * and total) | BADHANDLE | DEADCONTEXT | VULKAN | the driver's: nothing is held
- * Threads  any     Stream  none; captures stay valid     Owner  caller: cushim_mapped_free
+ *         and total) | BADHANDLE | DEADCONTEXT | VULKAN | the driver's: nothing is held
+ * Threads  any
+ * Stream   none; captures stay valid
+ * Owner    caller: cushim_mapped_free
  * Source   vkgdr_memory_alloc
  */
 CUSHIM_API enum cushim_status cushim_mapped_alloc(struct cushim_mapper *mapper, size_t bytes,
@@ -88,13 +96,15 @@ CUSHIM_API enum cushim_status cushim_mapped_alloc(struct cushim_mapper *mapper, 
  * Free memory; its addresses are dead, on the host too.
  * @param mapped  NULL: CUSHIM_OK
  * @return CUSHIM_OK | BADHANDLE | CAPTURE (nothing is freed) | a fault of earlier work: the memory
- * is freed all the same
- * Threads  any     Stream  waits for all work of the context     Source  vkgdr_memory_free
+ *         is freed all the same
+ * Threads  any
+ * Stream   waits for all work of the context
+ * Source   vkgdr_memory_free
  */
 CUSHIM_API enum cushim_status cushim_mapped_free(struct cushim_mapped *mapped);
 
 /**
- * Tell the host's address of the first byte.
+ * Get the host's address of the first byte.
  * @param p  out; valid until the free; read and written by any thread
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT
  * Threads  any
@@ -102,7 +112,7 @@ CUSHIM_API enum cushim_status cushim_mapped_free(struct cushim_mapped *mapped);
 CUSHIM_API enum cushim_status cushim_mapped_host(struct cushim_mapped *mapped, void **p);
 
 /**
- * Tell the device's address of the first byte.
+ * Get the device's address of the first byte.
  * @param p  out; for kernels, copies and sets of the context
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT
  * Threads  any
@@ -110,7 +120,7 @@ CUSHIM_API enum cushim_status cushim_mapped_host(struct cushim_mapped *mapped, v
 CUSHIM_API enum cushim_status cushim_mapped_device(struct cushim_mapped *mapped, cushim_devptr *p);
 
 /**
- * Tell the size.
+ * Get the size.
  * @param bytes  out; as asked for
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT
  * Threads  any
@@ -118,7 +128,7 @@ CUSHIM_API enum cushim_status cushim_mapped_device(struct cushim_mapped *mapped,
 CUSHIM_API enum cushim_status cushim_mapped_size(struct cushim_mapped *mapped, size_t *bytes);
 
 /**
- * Tell whether host and device see each other's writes without flush and invalidate.
+ * Check whether host and device see each other's writes without flush and invalidate.
  * @param yes  out; 0 or 1
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT
  * Threads  any
@@ -126,15 +136,15 @@ CUSHIM_API enum cushim_status cushim_mapped_size(struct cushim_mapped *mapped, s
 CUSHIM_API enum cushim_status cushim_mapped_coherent(struct cushim_mapped *mapped, int *yes);
 
 /**
- * Tell the unit of flushes and invalidates.
- * @param bytes  out; 1 where the memory is coherent
+ * Get the unit of flushes and invalidates.
+ * @param bytes  out; 1 if the memory is coherent
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT
  * Threads  any
  */
 CUSHIM_API enum cushim_status cushim_mapped_atom(struct cushim_mapped *mapped, size_t *bytes);
 
 /**
- * Make host writes visible to what is launched from now on; a store fence where memory is coherent.
+ * Make host writes visible to later launches; if memory is coherent, this is a store fence.
  * @param off    a multiple of the atom
  * @param bytes  a multiple of the atom, or what is left to the end; 0: nothing is done
  * @return CUSHIM_OK | INVALID (misaligned, or beyond the end) | BADHANDLE | DEADCONTEXT | VULKAN
@@ -144,7 +154,7 @@ CUSHIM_API enum cushim_status cushim_mapped_flush(struct cushim_mapped *mapped, 
                                                   size_t bytes);
 
 /**
- * Make what finished work wrote visible to the host; host writes that were not flushed are lost.
+ * Make writes of finished work visible to the host; host writes that were not flushed are lost.
  * @param off    as above
  * @param bytes  as above
  * @return as above
@@ -178,10 +188,11 @@ CUSHIM_API enum cushim_status cushim_mapped_copy_out(void *dst, const void *src,
 /**
  * Export memory as a dma-buf, for drivers of other devices.
  * @param fd  out; -1 after a failure
- * @return CUSHIM_OK | INVALID | STATE (a piece of a slab: its neighbours would go along) |
- * NOTSUPPORTED (the driver has no VK_EXT_external_memory_dma_buf) | BADHANDLE | DEADCONTEXT |
- * VULKAN
- * Threads  any     Owner  caller: close(2); the memory lives as long as either is there
+ * @return CUSHIM_OK | INVALID | STATE (a piece of a slab, because its neighbours would be exported,
+ *         too) | NOTSUPPORTED (the driver has no VK_EXT_external_memory_dma_buf) | BADHANDLE |
+ *         DEADCONTEXT | VULKAN
+ * Threads  any
+ * Owner    caller: close(2); the memory lives until both are gone
  */
 CUSHIM_API enum cushim_status cushim_mapped_export(struct cushim_mapped *mapped, int *fd);
 

@@ -1,15 +1,16 @@
 /*
  * Memory: device, managed and stream-ordered; what is known about an address; other processes.
  *
- * Every address handed out is in a ledger with its size, kind, context and owner, and frees and
- * copies look there first: a double free, a range that leaves its block, or memory of another
- * context is refused before the driver sees it.  Addresses of others go to the driver as they are.
+ * Every address that the library handed out is in a ledger with its size, kind, context and owner,
+ * and frees and copies look there first: a double free, a range that leaves its block, or memory of
+ * another context is refused before the driver sees it.  Other addresses go to the driver
+ * unchanged.
  *
- * A call runs in the context of the address, else in `ctx` if that is not NULL, else in the current
- * one.  Beside what a function names it may return NOCUDA, NODEVICE, BADHANDLE (a handle that is
- * not open), DEADCONTEXT, NOSYM (the driver lacks the entry) and the driver's own failures; the
- * text is in cushim_last_error.  Sizes above 2^63-1 are CUSHIM_INVALID, 0 bytes are CUSHIM_OK
- * without a driver call, and out parameters are 0 after a failure.
+ * A call runs in the context of the address; if it is unknown, in `ctx` if that is not NULL,
+ * otherwise in the current one.  Every function may also return NOCUDA, NODEVICE, BADHANDLE (a
+ * handle that is not open), DEADCONTEXT, NOSYM (the driver lacks the entry) and the driver's own
+ * failures; the text is in cushim_last_error.  Sizes above 2^63-1 are CUSHIM_INVALID, 0 bytes are
+ * CUSHIM_OK without a driver call, and out parameters are 0 after a failure.
  */
 #ifndef CUSHIM_MEMORY_H
 #define CUSHIM_MEMORY_H
@@ -33,10 +34,12 @@ extern "C" {
  * @param ctx    NULL: the current context, else the primary one
  * @param bytes  0: *p is 0 and CUSHIM_OK
  * @param p      aligned to 256 bytes at least
- * @return CUSHIM_OK | CUSHIM_INVALID | CUSHIM_NOMEM (with what was asked, free, total, and held by
- * our pools; nothing is changed but that idle blocks of pools were given back)
- * Errors   out of memory: idle blocks of the pools go first, then one retry
- * Threads  any      Stream   none; allowed while a capture is open
+ * @return CUSHIM_OK | CUSHIM_INVALID | CUSHIM_NOMEM (the text has what was requested, free, total,
+ *         and held by our pools; the state is as before, but the pools' idle blocks were given
+ *         back)
+ * Errors   out of memory: the idle blocks of the pools go back first, then one retry
+ * Threads  any
+ * Stream   none; allowed while a capture is open
  * Owner    the caller: cushim_memory_free
  */
 CUSHIM_API enum cushim_status cushim_memory_alloc(struct cushim_context *ctx, size_t bytes,
@@ -48,7 +51,8 @@ CUSHIM_API enum cushim_status cushim_memory_alloc(struct cushim_context *ctx, si
  * @param elem_bytes   4, 8 or 16: the largest access a kernel makes
  * @param pitch_bytes  from row to row
  * @return CUSHIM_OK | CUSHIM_INVALID | CUSHIM_NOMEM
- * Threads  any      Stream   none; allowed while a capture is open
+ * Threads  any
+ * Stream   none; allowed while a capture is open
  * Owner    the caller: cushim_memory_free
  */
 CUSHIM_API enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx,
@@ -59,11 +63,13 @@ CUSHIM_API enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *c
 /**
  * Free device or managed memory.
  * @param p  as handed out; 0 is fine
- * @return CUSHIM_OK (also where its context is gone) | CUSHIM_UNKNOWNPTR (not handed out, an inner
- * address too) | CUSHIM_DOUBLEFREE | CUSHIM_STATE (of a pool, arena, graph or module, adopted, or
- * of another process) | CUSHIM_INVALID (host memory: cushim_host_free).  After a failure it is
- * still allocated Threads  any      Stream   may wait for all work of the context, as the driver
- * does; allowed while a capture is open, which stays valid
+ * @return CUSHIM_OK (also if its context is gone) | CUSHIM_UNKNOWNPTR (not handed out, or an inner
+ *         address) | CUSHIM_DOUBLEFREE | CUSHIM_STATE (of a pool, arena, graph or module, adopted,
+ *         or of another process) | CUSHIM_INVALID (host memory: cushim_host_free). After a failure
+ *         it is still allocated
+ * Threads  any
+ * Stream   may wait for all work of the context, as the driver does; allowed while a capture is
+ *          open, which stays valid
  */
 CUSHIM_API enum cushim_status cushim_memory_free(cushim_devptr p);
 
@@ -72,9 +78,10 @@ CUSHIM_API enum cushim_status cushim_memory_free(cushim_devptr p);
  * @param p      an address in one allocation of the driver
  * @param bytes  from there; the range may not leave the allocation
  * @return CUSHIM_OK | CUSHIM_INVALID (not a range of the driver's) | CUSHIM_BADDEVICE (of another
- * context) | CUSHIM_STATE (in the ledger already)
- * Threads  any      Stream   none
- * Owner    stays with whoever allocated it; cushim_memory_disown before it is freed there
+ *         context) | CUSHIM_STATE (in the ledger already)
+ * Threads  any
+ * Stream   none
+ * Owner    its allocator; call cushim_memory_disown before it is freed there
  */
 CUSHIM_API enum cushim_status cushim_memory_adopt(struct cushim_context *ctx, cushim_devptr p,
                                                   size_t bytes);
@@ -83,7 +90,8 @@ CUSHIM_API enum cushim_status cushim_memory_adopt(struct cushim_context *ctx, cu
  * Take adopted memory out of the ledger.
  * @param p  as adopted; 0 is fine
  * @return CUSHIM_OK | CUSHIM_UNKNOWNPTR | CUSHIM_DOUBLEFREE | CUSHIM_INVALID (it is not adopted)
- * Threads  any      Stream   none; makes no driver call
+ * Threads  any
+ * Stream   none; makes no driver call
  */
 CUSHIM_API enum cushim_status cushim_memory_disown(cushim_devptr p);
 
@@ -92,7 +100,7 @@ CUSHIM_API enum cushim_status cushim_memory_disown(cushim_devptr p);
 enum cushim_attach_flag {
     CUSHIM_ATTACH_FLAG_GLOBAL = 1, /* any stream of any device may use it */
     CUSHIM_ATTACH_FLAG_HOST = 2,   /* no stream, until it is attached */
-    CUSHIM_ATTACH_FLAG_SINGLE = 4  /* cushim_memory_attach: that stream alone */
+    CUSHIM_ATTACH_FLAG_SINGLE = 4  /* cushim_memory_attach: only that stream may use it */
 };
 
 /**
@@ -100,8 +108,9 @@ enum cushim_attach_flag {
  * @param flags  GLOBAL or HOST of enum cushim_attach_flag
  * @param p      also valid as a host pointer
  * @return CUSHIM_OK | CUSHIM_INVALID | CUSHIM_NOMEM | CUSHIM_NOTSUPPORTED (the device has none;
- * device memory is never given instead)
- * Threads  any      Stream   none; allowed while a capture is open
+ *         device memory is never given instead)
+ * Threads  any
+ * Stream   none; allowed while a capture is open
  * Owner    the caller: cushim_memory_free
  */
 CUSHIM_API enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_t bytes,
@@ -113,19 +122,21 @@ CUSHIM_API enum cushim_status cushim_memory_alloc_managed(struct cushim_context 
  * @param bytes  the whole block, as the driver wants it
  * @param flags  one of enum cushim_attach_flag; SINGLE names `s`
  * @return CUSHIM_OK | CUSHIM_INVALID (another kind of memory, flags, range) | CUSHIM_BADDEVICE |
- * CUSHIM_CAPTURE (`s` takes part in one)
- * Threads  any      Stream   queued on `s`; takes effect when its turn comes
+ *         CUSHIM_CAPTURE (`s` takes part in one)
+ * Threads  any
+ * Stream   queued on `s`; takes effect when its turn comes
  */
 CUSHIM_API enum cushim_status cushim_memory_attach(cushim_devptr p, size_t bytes, unsigned flags,
                                                    struct cushim_stream *s);
 
 /**
- * Move managed memory to where it will be used.
+ * Move managed memory to the place of its next use.
  * @param p    managed
  * @param dev  a device's ordinal; -1: the host
  * @return CUSHIM_OK | CUSHIM_INVALID (another kind of memory, range) | CUSHIM_BADDEVICE |
- * CUSHIM_CAPTURE (`s` takes part in one)
- * Threads  any      Stream   queued on `s`
+ *         CUSHIM_CAPTURE (`s` takes part in one)
+ * Threads  any
+ * Stream   queued on `s`
  */
 CUSHIM_API enum cushim_status cushim_memory_prefetch(cushim_devptr p, size_t bytes, int dev,
                                                      struct cushim_stream *s);
@@ -138,7 +149,8 @@ CUSHIM_API enum cushim_status cushim_memory_prefetch(cushim_devptr p, size_t byt
  * @param p  valid at once for work queued on `s` after this call
  * @return CUSHIM_OK | CUSHIM_INVALID | CUSHIM_NOMEM
  * Errors   a driver or device without such pools: as cushim_memory_alloc
- * Threads  any      Stream   queued; waits for nothing; capture-safe
+ * Threads  any
+ * Stream   queued; waits for nothing; capture-safe
  * Owner    the caller: cushim_memory_free_async or cushim_memory_free; a node's: the graph
  */
 CUSHIM_API enum cushim_status cushim_memory_alloc_async(struct cushim_stream *s, size_t bytes,
@@ -146,16 +158,17 @@ CUSHIM_API enum cushim_status cushim_memory_alloc_async(struct cushim_stream *s,
 
 /**
  * Free device memory in the order of a stream.
- * @param p  as handed out; 0 is fine.  Memory of a graph's node: what the last launch left of it,
- *           so that the graph can be launched again; the address stays the graph's
- * @param s  a stream of its context, behind all work that uses it; one that was destroyed: as
+ * @param p  as handed out; 0 is fine. For memory of a graph's node this frees what the last launch
+ *           left, so that the graph can be launched again; the address stays the graph's
+ * @param s  a stream of its context, behind all work that uses it; if it was destroyed, the call is
  *           cushim_memory_free
  * @return CUSHIM_OK | CUSHIM_UNKNOWNPTR | CUSHIM_DOUBLEFREE | CUSHIM_STATE (as cushim_memory_free;
- * a node's memory that no launch left)
- * | CUSHIM_INVALID (managed or host memory) | CUSHIM_BADDEVICE (a stream of another context) |
- * CUSHIM_CAPTURE (`s` takes part in a capture that did not allocate it)
+ *         a node's memory that no launch left) | CUSHIM_INVALID (managed or host memory) |
+ *         CUSHIM_BADDEVICE (a stream of another context) | CUSHIM_CAPTURE (`s` takes part in a
+ *         capture that did not allocate it)
  * Errors   a driver or device without such pools: as cushim_memory_free
- * Threads  any      Stream   queued; waits for nothing; in a capture a node
+ * Threads  any
+ * Stream   queued; waits for nothing; a node if a capture is open
  */
 CUSHIM_API enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_stream *s);
 
@@ -163,7 +176,8 @@ CUSHIM_API enum cushim_status cushim_memory_free_async(cushim_devptr p, struct c
  * Set what the driver pool of a context keeps when it is idle.
  * @param bytes  0: nothing; 512 MiB until set
  * @return CUSHIM_OK | CUSHIM_INVALID | CUSHIM_NOTSUPPORTED (no such pools)
- * Threads  any      Stream   none; the device's default pool is never touched
+ * Threads  any
+ * Stream   none; the device's default pool is never touched
  */
 CUSHIM_API enum cushim_status cushim_memory_async_threshold(struct cushim_context *ctx,
                                                             size_t bytes);
@@ -171,15 +185,16 @@ CUSHIM_API enum cushim_status cushim_memory_async_threshold(struct cushim_contex
 /**
  * Give idle memory of that pool back to the device.
  * @param keep_bytes  stay in the pool
- * @return CUSHIM_OK (also where there is no such pool yet) | CUSHIM_INVALID
- * Threads  any      Stream   waits for nothing: memory still in use stays
+ * @return CUSHIM_OK (also if there is no such pool yet) | CUSHIM_INVALID
+ * Threads  any
+ * Stream   waits for nothing: memory still in use stays
  */
 CUSHIM_API enum cushim_status cushim_memory_async_trim(struct cushim_context *ctx,
                                                        size_t keep_bytes);
 
 /* --- questions */
 
-/* Who must give it back. */
+/* What has to give it back. */
 enum cushim_memory_owner {
     CUSHIM_OWNER_NONE = 0,   /* others: foreign, adopted, registered memory */
     CUSHIM_OWNER_CALLER = 1, /* by the free that belongs to its kind */
@@ -203,48 +218,53 @@ struct cushim_memory_info {
 };
 
 /**
- * Tell how many bytes were asked for.
+ * Get how many bytes were asked for.
  * @param p  as handed out
  * @return CUSHIM_OK | CUSHIM_UNKNOWNPTR (not handed out, an inner address too)
- * Threads  any      Stream   none; makes no driver call
+ * Threads  any
+ * Stream   none; makes no driver call
  */
 CUSHIM_API enum cushim_status cushim_memory_size(cushim_devptr p, size_t *n);
 
 /**
- * Tell the driver's allocation that an address lies in.
+ * Get the driver's allocation that contains an address.
  * @param p     inner addresses too, and memory of others
  * @param base  NULL: not wanted
  * @param n     NULL: not wanted
  * @return CUSHIM_OK | CUSHIM_INVALID (both NULL, or p is 0) | CUSHIM_UNKNOWNPTR (the driver knows
- * no such allocation)
- * Threads  any      Stream   none
+ *         no such allocation)
+ * Threads  any
+ * Stream   none
  */
 CUSHIM_API enum cushim_status cushim_memory_range(cushim_devptr p, cushim_devptr *base, size_t *n);
 
 /**
- * Tell all that is known about an address.
+ * Get all that is known about an address.
  * @param p     inner addresses too, and memory of others
  * @param info  struct_size is read, the rest written
  * @return CUSHIM_OK | CUSHIM_UNKNOWNPTR (neither we nor the driver know it) | CUSHIM_ABI
- * Threads  any      Stream   none
+ * Threads  any
+ * Stream   none
  */
 CUSHIM_API enum cushim_status cushim_memory_query(cushim_devptr p, struct cushim_memory_info *info);
 
 /**
- * Tell the device's memory, in bytes, as the driver counts it.
+ * Get the device's memory, in bytes, as the driver counts it.
  * @param free_bytes   NULL: not wanted
  * @param total_bytes  NULL: not wanted
  * @return CUSHIM_OK | CUSHIM_INVALID (both NULL)
- * Threads  any      Stream   none
+ * Threads  any
+ * Stream   none
  */
 CUSHIM_API enum cushim_status cushim_memory_info(struct cushim_context *ctx, size_t *free_bytes,
                                                  size_t *total_bytes);
 
 /**
- * Tell how many bytes our pools in this context could give: idle ones, cushim_memory_alloc_async's
- * among them.
+ * Get how many bytes our pools in this context could give back; the idle bytes of
+ * cushim_memory_alloc_async's pool are included.
  * @return CUSHIM_OK | CUSHIM_INVALID
- * Threads  any      Stream   none
+ * Threads  any
+ * Stream   none
  */
 CUSHIM_API enum cushim_status cushim_memory_info_pools(struct cushim_context *ctx,
                                                        size_t *reusable_bytes);
@@ -259,7 +279,8 @@ enum { CUSHIM_IPC_BYTES = 64 };
  * @param h64  64 bytes, to be sent as they are
  * @return CUSHIM_OK | CUSHIM_STATE (inner addresses, and blocks of pools and arenas that share an
  *         allocation) | CUSHIM_UNKNOWNPTR | CUSHIM_INVALID (a kind that cannot be shared)
- * Threads  any      Stream   none
+ * Threads  any
+ * Stream   none
  * Owner    the memory must outlive its use by others
  */
 CUSHIM_API enum cushim_status cushim_memory_ipc_get(cushim_devptr p, void *h64);
@@ -268,18 +289,21 @@ CUSHIM_API enum cushim_status cushim_memory_ipc_get(cushim_devptr p, void *h64);
  * Open device memory of another process.
  * @param h64  64 bytes from cushim_memory_ipc_get there
  * @return CUSHIM_OK | CUSHIM_INVALID | CUSHIM_STATE (open already in this process) | CUSHIM_NOMEM
- * Threads  any      Stream   none
+ * Threads  any
+ * Stream   none
  * Owner    the caller: cushim_memory_ipc_close, never a free
  */
 CUSHIM_API enum cushim_status cushim_memory_ipc_open(struct cushim_context *ctx, const void *h64,
                                                      cushim_devptr *p);
 
 /**
- * Close it.
+ * Close memory of another process.
  * @param p  as opened; 0 is fine
- * @return CUSHIM_OK (also where its context is gone) | CUSHIM_UNKNOWNPTR | CUSHIM_DOUBLEFREE |
- * CUSHIM_INVALID (memory of another kind) | CUSHIM_CAPTURE (a capture is open in its context)
- * Threads  any      Stream   may wait for all work of the context
+ * @return CUSHIM_OK (also if its context is gone) | CUSHIM_UNKNOWNPTR | CUSHIM_DOUBLEFREE |
+ *         CUSHIM_INVALID (memory of another kind) | CUSHIM_CAPTURE (a capture is open in its
+ *         context)
+ * Threads  any
+ * Stream   may wait for all work of the context
  */
 CUSHIM_API enum cushim_status cushim_memory_ipc_close(cushim_devptr p);
 

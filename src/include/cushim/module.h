@@ -1,8 +1,8 @@
 /*
  * Modules: device code and its variables, loaded into a context.
  *
- * An image is a cubin, a fatbin or PTX.  What a compiler or linker says about a bad one is in the
- * error text, up to 32 KiB of it.  Functions belong to their module and end with it.
+ * An image is a cubin, a fatbin or PTX.  The error text has what a compiler or linker says about a
+ * bad one, up to 32 KiB.  Functions belong to their module and end with it.
  */
 #ifndef CUSHIM_MODULE_H
 #define CUSHIM_MODULE_H
@@ -32,12 +32,14 @@ CUSHIM_API void cushim_module_options_default(struct cushim_module_options *o);
 /**
  * Load an image.
  * @param ctx    NULL: the current context, else the primary one of the thread's device
- * @param image  may go when the call returns
- * @param bytes  of it; 0: a text is read to its NUL, a binary says its own size
+ * @param image  may be freed when the call returns
+ * @param bytes  its size; 0: a text is read to its NUL, a binary has its own size
  * @param opts   NULL: the defaults
  * @param m      out
  * @return CUSHIM_OK | INVALID | COMPILE (with the log) | NOBINARY | NOMEM | ABI | the driver's
- * Threads  any     Owner  caller: cushim_module_unload     Source  PyCUDA module_from_buffer
+ * Threads  any
+ * Owner    caller: cushim_module_unload
+ * Source   PyCUDA module_from_buffer
  */
 CUSHIM_API enum cushim_status cushim_module_load(struct cushim_context *ctx, const void *image,
                                                  size_t bytes,
@@ -48,7 +50,9 @@ CUSHIM_API enum cushim_status cushim_module_load(struct cushim_context *ctx, con
  * Load the image in a file.
  * @param path  read whole
  * @return as cushim_module_load | NOFILE, with the reason
- * Threads  any     Owner  caller: cushim_module_unload     Source  PyCUDA module_from_file
+ * Threads  any
+ * Owner    caller: cushim_module_unload
+ * Source   PyCUDA module_from_file
  */
 CUSHIM_API enum cushim_status cushim_module_load_file(struct cushim_context *ctx, const char *path,
                                                       const struct cushim_module_options *opts,
@@ -71,12 +75,14 @@ struct cushim_link_input {
 };
 
 /**
- * Link images and load what comes out.
- * @param inputs  [n]; may go when the call returns
+ * Link images and load the result.
+ * @param inputs  [n]; may be freed when the call returns
  * @param n       at least 1
- * @return as cushim_module_load | COMPILE or NOTFOUND with the linker's log, which names a symbol
- * that is missing
- * Threads  any     Owner  caller: cushim_module_unload     Source  PyCUDA DynamicModule
+ * @return as cushim_module_load | COMPILE or NOTFOUND with the linker's log, which names a missing
+ *         symbol
+ * Threads  any
+ * Owner    caller: cushim_module_unload
+ * Source   PyCUDA DynamicModule
  */
 CUSHIM_API enum cushim_status cushim_module_link(struct cushim_context *ctx,
                                                  const struct cushim_link_input *inputs, size_t n,
@@ -84,8 +90,8 @@ CUSHIM_API enum cushim_status cushim_module_link(struct cushim_context *ctx,
                                                  struct cushim_module **m);
 
 /**
- * Copy what compiler or linker had to say about an image that was good.
- * @param buf  [cap], out: NUL-terminated, "" if there was nothing
+ * Copy the compiler's or linker's messages about an image that was loaded.
+ * @param buf  [cap], out: NUL-terminated, "" if there were none
  * @return CUSHIM_OK | INVALID (too short; the text says what it needs) | BADHANDLE | DEADCONTEXT
  * Threads  any
  */
@@ -94,10 +100,10 @@ CUSHIM_API enum cushim_status cushim_module_log(struct cushim_module *m, char *b
 /**
  * Unload a module: its functions and variables are gone.
  * @param m  NULL is fine
- * @return CUSHIM_OK, also if the context is dead | BADHANDLE | CAPTURE (nothing unloaded) | what
- * failed before, found while waiting
- * Threads  any; waits for the context's work.  Graphs with kernels of it, and cushim_prepared that
- * are left, keep the code until they go
+ * @return CUSHIM_OK, also if the context is dead | BADHANDLE | CAPTURE (nothing unloaded) | an
+ *         earlier failure, found while waiting
+ * Threads  any; waits for the context's work. Graphs with kernels of it, and prepared launches,
+ *          keep the code until they go
  */
 CUSHIM_API enum cushim_status cushim_module_unload(struct cushim_module *m);
 
@@ -106,8 +112,10 @@ CUSHIM_API enum cushim_status cushim_module_unload(struct cushim_module *m);
  * @param name  as in the image: extern "C", or mangled
  * @param f     out; the same handle each time
  * @return CUSHIM_OK | INVALID | NOTFOUND with the name | BADHANDLE | DEADCONTEXT | NOMEM | the
- * driver's
- * Threads  any     Owner  the module     Source  PyCUDA get_function
+ *         driver's
+ * Threads  any
+ * Owner    the module
+ * Source   PyCUDA get_function
  */
 CUSHIM_API enum cushim_status cushim_module_function(struct cushim_module *m, const char *name,
                                                      struct cushim_function **f);
@@ -117,7 +125,9 @@ CUSHIM_API enum cushim_status cushim_module_function(struct cushim_module *m, co
  * @param p      out; lives as long as the module, cushim_memory_free gives STATE
  * @param bytes  out; may be NULL
  * @return as cushim_module_function
- * Threads  any     Owner  the module     Source  PyCUDA get_global
+ * Threads  any
+ * Owner    the module
+ * Source   PyCUDA get_global
  */
 CUSHIM_API enum cushim_status cushim_module_global(struct cushim_module *m, const char *name,
                                                    cushim_devptr *p, size_t *bytes);

@@ -3,20 +3,20 @@
  * out again without a driver call.
  *
  * A free names the stream of the block's last use, an allocation that of its first.  A block freed
- * on a stream serves that stream at once; others get it when the point of the free was seen to be
- * over; one freed naming CUSHIM_STREAM_ALL, or a stream that was destroyed, waits for all work of
- * its context.  Managed and pinned blocks serve nobody before that, since the host may write at
- * once.
+ * on a stream serves that stream at once.  Others get it when the work before the free was seen to
+ * be over.  A block freed with CUSHIM_STREAM_ALL, or with a stream that was destroyed, waits for
+ * all work of its context.  Managed and pinned blocks serve no stream before that, because the host
+ * may write at once.
  *
  * Blocks are cached by context, kind and bucket (a rounded size) and lie in segments that they
  * share.  Every free is checked: an address that is not this pool's, or that was freed before, is
- * refused.  Device blocks above 1 MiB have whole pages of the driver, 2 MiB each, and serve what
- * rounds to the same.
+ * refused.  Device blocks above 1 MiB have whole pages of the driver, 2 MiB each, and serve sizes
+ * that round to the same.
  *
- * What is idle is bounded: a sixteenth of the most that was live in the last second or two and 32
- * MiB stay beside that, a third where an eighth of the device is free, and no more than the
- * driver has free.  keep_bytes may be idle in any case.  Streams that take turns with blocks above
- * 1 MiB hand one on by a fence where there is no room for one on each: then raise it.
+ * Idle memory is bounded: a sixteenth of the most that was live in the last second or two, and 32
+ * MiB; a third if an eighth of the device is free; and no more than the driver has free.
+ * keep_bytes may be idle in any case.  If there is no room for a block above 1 MiB on each of
+ * several streams that take turns, they pass one on by a fence: then raise keep_bytes.
  */
 #ifndef CUSHIM_POOL_H
 #define CUSHIM_POOL_H
@@ -29,33 +29,33 @@
 extern "C" {
 #endif
 
-/* Every block begins on a multiple of it, whatever its kind and size and the pool's policy.  Memory
- * of a graph's nodes (CUSHIM_GRAPH_MEMORY_NODES) begins where the driver says: on 256 bytes at
- * least. */
+/* Every block begins at a multiple of it, whatever its kind, its size and the pool's policy. Memory
+ * of a graph's nodes (CUSHIM_GRAPH_MEMORY_NODES) begins where the driver puts it: at a multiple of
+ * 256 bytes at least. */
 enum { CUSHIM_POOL_ALIGN_BYTES = 512 };
 
 /* How a size is rounded to a bucket. */
 enum cushim_pool_policy {
     CUSHIM_POOL_POLICY_FINE =
-        0, /* steps of 512 up to 4096, then `steps` a doubling, above 128 KiB less where fewer would
-            * share 2 MiB than natively; above 1 MiB 64 KiB */
-    CUSHIM_POOL_POLICY_POW2 = 1, /* as it is up to 256, then the next power of two */
-    CUSHIM_POOL_POLICY_EXACT = 2 /* as it is */
+        0, /* steps of 512 up to 4096, then `steps` for each doubling, above 128 KiB at the largest
+              sizes that share 2 MiB; above 1 MiB 64 KiB */
+    CUSHIM_POOL_POLICY_POW2 = 1, /* unchanged up to 256, then the next power of two */
+    CUSHIM_POOL_POLICY_EXACT = 2 /* unchanged */
 };
 
 struct cushim_pool_options {
     size_t struct_size;
     struct cushim_context *ctx;     /* NULL: the primary contexts of all devices */
     enum cushim_pool_policy policy; /* default CUSHIM_BUCKETS, else FINE */
-    int steps;                      /* of FINE: 8 (default) or 16 a doubling */
+    int steps;                      /* of FINE: 8 (default) or 16 for each doubling */
     int dedicated;            /* 1: blocks of 2 MiB and more are driver allocations of their own */
     unsigned poll_us;         /* how long a request for ALL polls fences in flight; default 50 */
-    size_t cap_bucket_blocks; /* a bucket keeps so many idle blocks (default 64) */
-    size_t cap_bucket_bytes;  /* or so many bytes (default 64 MiB), whichever is more */
+    size_t cap_bucket_blocks; /* most idle blocks of a bucket (default 64) */
+    size_t cap_bucket_bytes;  /* or most idle bytes (default 64 MiB), whichever is more */
     size_t cap_cached_bytes;  /* idle blocks of all buckets together; 0: no cap (default) */
-    size_t cap_live_bytes;    /* live blocks together; default CUSHIM_LIMIT; 0: no cap.  A share is
-                                 of the calling thread's device, here and for keep_bytes */
-    size_t keep_bytes;        /* may be idle in any case; default CUSHIM_KEEP, else 32 MiB */
+    size_t cap_live_bytes; /* live blocks together; default CUSHIM_LIMIT; 0: no cap.  A share means
+                              the calling thread's device, here and for keep_bytes */
+    size_t keep_bytes;     /* may be idle in any case; default CUSHIM_KEEP, else 32 MiB */
 };
 
 struct cushim_pool_stats {
@@ -63,10 +63,10 @@ struct cushim_pool_stats {
     uint64_t hits;          /* served without a driver allocation */
     uint64_t misses;        /* served with one, or not at all */
     uint64_t frees;         /* that were right */
-    uint64_t refused;       /* frees that were not */
+    uint64_t refused;       /* frees that were wrong */
     uint64_t evicted;       /* idle blocks that a cap, a trim or memory pressure took */
-    uint64_t waits;         /* of the host, for the device */
-    uint64_t reclaim_steps; /* that were taken where memory was out */
+    uint64_t waits;         /* times that the host waited for the device */
+    uint64_t reclaim_steps; /* steps of reclaim, taken when memory was out */
     /* gauges: blocks, and their bytes as buckets */
     uint64_t cached_blocks, cached_bytes;   /* freed and idle */
     uint64_t pending_blocks, pending_bytes; /* of these: not yet seen to be over */
@@ -75,7 +75,7 @@ struct cushim_pool_stats {
     uint64_t asked_bytes;               /* of live blocks, as asked */
     uint64_t held_bytes;                /* got from the driver */
     uint64_t peak_bytes;                /* the most that was ever held */
-    uint64_t damaged; /* blocks that were written after their free; seen with CUSHIM_CHECK alone */
+    uint64_t damaged; /* blocks written after their free; counted only with CUSHIM_CHECK */
 };
 
 /* What cushim_pool_walk shows of a block. */
@@ -93,7 +93,7 @@ struct cushim_pool_view {
     int device;
     enum cushim_memory_kind kind;
     enum cushim_pool_state state;
-    struct CUstream_st *stream; /* of its first use if LIVE, else of its last; NULL: legacy; 2, 3:
+    struct CUstream_st *stream; /* of its first use if LIVE, of its last if not; NULL: legacy; 2, 3:
                                    the thread's, ALL */
 };
 
@@ -115,20 +115,22 @@ CUSHIM_API void cushim_pool_options_default(struct cushim_pool_options *options)
  * @param options  NULL: the defaults
  * @param p        out
  * @return CUSHIM_OK | INVALID (a number out of range) | BADHANDLE (ctx) | DEADCONTEXT | NOCUDA |
- * NOMEM | ABI
- * Threads  any      Stream   none; nothing is allocated yet
- * Owner    caller: cushim_pool_destroy      Source   Go NewMemPool; PyCUDA DeviceMemoryPool
+ *         NOMEM | ABI
+ * Threads  any
+ * Stream   none; nothing is allocated yet
+ * Owner    caller: cushim_pool_destroy
+ * Source   Go NewMemPool; PyCUDA DeviceMemoryPool
  */
 CUSHIM_API enum cushim_status cushim_pool_create(const struct cushim_pool_options *options,
                                                  struct cushim_pool **p);
 
 /**
- * Destroy a pool: idle blocks go back; live ones become plain, for cushim_memory_free or
- * cushim_host_free; graphs keep theirs.
+ * Destroy a pool. Its idle blocks go back. Live ones become plain memory, for cushim_memory_free or
+ * cushim_host_free. Graphs keep theirs.
  * @param p  NULL: nothing
  * @return CUSHIM_OK | BADHANDLE
- * Threads  any; calls that use it end first      Stream   waits for pending blocks, but not while a
- * capture is known
+ * Threads  any; waits for calls that use the pool
+ * Stream   waits for pending blocks, but not while a capture is known
  */
 CUSHIM_API enum cushim_status cushim_pool_destroy(struct cushim_pool *p);
 
@@ -141,17 +143,19 @@ CUSHIM_API enum cushim_status cushim_pool_destroy(struct cushim_pool *p);
  *               any
  * @param ptr    out; a host address for PINNED; 0 after a failure
  * @return CUSHIM_OK | INVALID | BADDEVICE | BADHANDLE | DEADCONTEXT | LIMIT (cap_live_bytes) |
- * NOMEM (reclaim could not help) | NOTSUPPORTED (no managed memory) | CAPTURE (the stream
- * is frozen with REFUSE, and the cache cannot serve) | the driver's
- * Errors   NOMEM: asked, free, total, what pools hold and the steps of reclaim are in the text
+ *         NOMEM (reclaim could not help) | NOTSUPPORTED (no managed memory) | CAPTURE (the stream
+ *         is frozen with REFUSE, and the cache cannot serve) | the driver's
+ * Errors   NOMEM: the text has what was requested, free and total, what pools hold, and the steps
+ *          of reclaim
  * Threads  any
- * Stream   a hit makes no driver call that can block; a miss allocates.  Where too much is idle it
- *          gives some back first, and waits as cuMemFree does only where that is an eighth of what
- *          is held; else it waits only where memory is out, and in a capture for nothing.  What
- *          another stream freed serves once it is seen to be over; before it is marked for that
- *          come, up to 1 MiB, memory that is held already, and the driver's as long as no more than
- *          keep_bytes are idle
- * Owner    caller: cushim_pool_free      Source   Go MemPool.Alloc, AllocManaged; PyCUDA allocate
+ * Stream   a hit makes no driver call that can block; a miss allocates. If too much is idle, the
+ *          call gives some back first, and waits as cuMemFree does if that is more than an eighth
+ *          of what is held. Otherwise it waits only if memory is out, and never in a capture.
+ *          Another stream's block serves once its work was seen to be over. Before it records a
+ *          fence for such a block, the pool uses memory it holds (up to 1 MiB), then asks the
+ *          driver while idle memory stays within keep_bytes
+ * Owner    caller: cushim_pool_free
+ * Source   Go MemPool.Alloc, AllocManaged; PyCUDA allocate
  */
 CUSHIM_API enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev,
                                                 enum cushim_memory_kind kind, size_t bytes,
@@ -162,13 +166,14 @@ CUSHIM_API enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev,
  * @param dev    its device; -1: not checked
  * @param ptr    as cushim_pool_alloc gave it; 0: nothing
  * @param bytes  a size of the same bucket; 0: not checked
- * @param s      stream of the last use, on which nothing uses it after this; CUSHIM_STREAM_ALL:
- *               whatever may use it was submitted before; one that was destroyed: as ALL
- * @return CUSHIM_OK (also where its context is gone) | UNKNOWNPTR | DOUBLEFREE | BADDEVICE |
- * INVALID (bytes of another bucket) | STATE (memory of a graph's node) | BADHANDLE (the pool, or a
- * value that never was a stream): refused, and nothing changed
- * Threads  any      Stream   no wait; perhaps an event on `s`; over a cap, or where too much is
- * idle, memory may go back, which may wait as cuMemFree does
+ * @param s      stream of the last use; later work of it must not use the block. CUSHIM_STREAM_ALL:
+ *               all work that may use it was submitted before. A stream that was destroyed: as ALL
+ * @return CUSHIM_OK (also if its context is gone) | UNKNOWNPTR | DOUBLEFREE | BADDEVICE | INVALID
+ *         (bytes of another bucket) | STATE (memory of a graph's node) | BADHANDLE (the pool, or a
+ *         value that never was a stream): refused, and nothing changed
+ * Threads  any
+ * Stream   no wait; perhaps an event on `s`; over a cap, or if too much is idle, memory may go
+ *          back, which may wait as cuMemFree does
  * Source   Go MemPool.Free, FreeManaged; PyCUDA free; numr deallocate
  */
 CUSHIM_API enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devptr ptr,
@@ -177,14 +182,15 @@ CUSHIM_API enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, c
 /* --- in short: one stream, on its own device */
 
 /**
- * Allocate device memory for a stream, on the device that the stream is of.
+ * Allocate device memory for a stream, on the device of the stream.
  * @param bytes  0: address 0, and nothing is counted
  * @param s      stream of the first use; for the default streams and CUSHIM_STREAM_ALL the device
- * is the calling thread's, or that of the pool's context
+ *               is the calling thread's, or that of the pool's context
  * @param ptr    out; 0 after a failure
  * @return as cushim_pool_alloc
  * Errors   the text names cushim_pool_alloc
- * Threads  any      Stream   as cushim_pool_alloc
+ * Threads  any
+ * Stream   as cushim_pool_alloc
  * Owner    caller: cushim_pool_free_on, cushim_pool_free
  */
 CUSHIM_API enum cushim_status cushim_pool_alloc_on(struct cushim_pool *p, size_t bytes,
@@ -196,7 +202,8 @@ CUSHIM_API enum cushim_status cushim_pool_alloc_on(struct cushim_pool *p, size_t
  * @param s    as in cushim_pool_free
  * @return as cushim_pool_free
  * Errors   the text names cushim_pool_free
- * Threads  any      Stream   as cushim_pool_free
+ * Threads  any
+ * Stream   as cushim_pool_free
  */
 CUSHIM_API enum cushim_status cushim_pool_free_on(struct cushim_pool *p, cushim_devptr ptr,
                                                   struct cushim_stream *s);
@@ -208,7 +215,8 @@ CUSHIM_API enum cushim_status cushim_pool_free_on(struct cushim_pool *p, cushim_
  * @param s      stream of the first use; the device as in cushim_pool_alloc_on
  * @param ptr    out; its address is the device's, too; NULL after a failure
  * @return as cushim_pool_alloc; INVALID also for another kind
- * Threads  any      Stream   as cushim_pool_alloc
+ * Threads  any
+ * Stream   as cushim_pool_alloc
  * Owner    caller: cushim_pool_free_host, cushim_pool_free
  */
 CUSHIM_API enum cushim_status cushim_pool_alloc_host(struct cushim_pool *p,
@@ -219,9 +227,10 @@ CUSHIM_API enum cushim_status cushim_pool_alloc_host(struct cushim_pool *p,
  * Free memory that the host addresses.
  * @param ptr  NULL: nothing
  * @param s    stream of the last use in the device, as in cushim_pool_free; the host is done with
- * it
+ *             it
  * @return as cushim_pool_free
- * Threads  any      Stream   as cushim_pool_free
+ * Threads  any
+ * Stream   as cushim_pool_free
  */
 CUSHIM_API enum cushim_status cushim_pool_free_host(struct cushim_pool *p, void *ptr,
                                                     struct cushim_stream *s);
@@ -232,7 +241,8 @@ CUSHIM_API enum cushim_status cushim_pool_free_host(struct cushim_pool *p, void 
  * Round a size to its bucket.
  * @param block_bytes  out; 0 for 0
  * @return CUSHIM_OK | INVALID | BADHANDLE
- * Threads  any; no driver call      Source   Go bucketSize; PyCUDA bin_number, alloc_size
+ * Threads  any; no driver call
+ * Source   Go bucketSize; PyCUDA bin_number, alloc_size
  */
 CUSHIM_API enum cushim_status cushim_pool_bucket(struct cushim_pool *p, size_t bytes,
                                                  size_t *block_bytes);
@@ -240,27 +250,31 @@ CUSHIM_API enum cushim_status cushim_pool_bucket(struct cushim_pool *p, size_t b
 /**
  * Give all idle memory of all devices and kinds back to the driver.
  * @return CUSHIM_OK | BADHANDLE | the first error met: the rest was done
- * Threads  any      Stream   waits for pending blocks; where a capture is known only what is over
- * goes, and nothing is waited for
+ * Threads  any
+ * Stream   waits for pending blocks; while a capture is known it waits for nothing, and only
+ *          finished blocks go back
  * Source   Go Drain; PyCUDA free_held; numr reset
  */
 CUSHIM_API enum cushim_status cushim_pool_drain(struct cushim_pool *p);
 
 /**
- * Give idle memory back until no more than keep_bytes of it are cached, those freed first first.
+ * Give idle memory back, the oldest first, until at most keep_bytes of it are cached.
  * @param dev  ordinal; -1: all
  * @return CUSHIM_OK | BADDEVICE | BADHANDLE
- * Threads  any      Stream   only what is over goes; no event is waited for
+ * Threads  any
+ * Stream   only finished blocks go back; waits for no event
  * Source   numr trim
  */
 CUSHIM_API enum cushim_status cushim_pool_trim(struct cushim_pool *p, int dev, size_t keep_bytes);
 
 /**
- * Keep freed blocks idle for the next request (1, as from the start), or give them back (0: drains,
- * too, and each free from then on).
+ * Keep freed blocks for the next request (1, as from the start), or give them back (0: drains now,
+ * and at each free from then on).
  * @param on  0 or 1
  * @return CUSHIM_OK | BADHANDLE | as cushim_pool_drain
- * Threads  any      Stream   0: as cushim_pool_drain      Source   PyCUDA stop_holding
+ * Threads  any
+ * Stream   0: as cushim_pool_drain
+ * Source   PyCUDA stop_holding
  */
 CUSHIM_API enum cushim_status cushim_pool_freeze_idle(struct cushim_pool *p, int on);
 
@@ -270,18 +284,22 @@ CUSHIM_API enum cushim_status cushim_pool_freeze_idle(struct cushim_pool *p, int
  * @param memory  what it does for allocations of the capture
  * @return CUSHIM_OK | INVALID | BADHANDLE | STATE (frozen for this stream already) | NOMEM
  * Threads  any; requests for CUSHIM_STREAM_ALL of the calling thread belong to the capture
- * Stream   an event on `s`      Source   numr freeze; Go SetCaptureStream
+ * Stream   an event on `s`
+ * Source   numr freeze; Go SetCaptureStream
  */
 CUSHIM_API enum cushim_status cushim_pool_freeze(struct cushim_pool *p, struct cushim_stream *s,
                                                  enum cushim_graph_memory memory);
 
 /**
- * Detach it, after the capture has ended.
- * @param g  out: holds the memory of the capture until it is destroyed, which the caller does after
- *           the last launch is over; NULL: the memory goes back at once
+ * Detach the pool from a capture that has ended.
+ * @param g  out: holds the memory of the capture; the caller destroys it after the last launch is
+ *           over. NULL: the memory goes back at once
  * @return CUSHIM_OK | STATE (not frozen for this stream) | INVALID | BADHANDLE | NOTSUPPORTED |
- * NOMEM
- * Threads  any      Stream   none      Owner    caller owns *g      Source   numr unfreeze
+ *         NOMEM
+ * Threads  any
+ * Stream   none
+ * Owner    caller owns *g
+ * Source   numr unfreeze
  */
 CUSHIM_API enum cushim_status cushim_pool_unfreeze(struct cushim_pool *p, struct cushim_stream *s,
                                                    struct cushim_graph **g);
@@ -300,7 +318,8 @@ CUSHIM_API enum cushim_status cushim_pool_frozen(struct cushim_pool *p, int *n);
  * @param kind   DEVICE, MANAGED, PINNED; CUSHIM_MEMORY_ALL
  * @param stats  struct_size set by the caller; overwritten
  * @return CUSHIM_OK | INVALID | BADDEVICE | BADHANDLE | ABI
- * Threads  any; exact while no other thread uses the pool      Stream   asks events, waits for none
+ * Threads  any; exact while no other thread uses the pool
+ * Stream   asks events, waits for none
  * Source   Go Stats, HitMissStats; PyCUDA managed bytes = cached + live, active bytes = asked
  */
 CUSHIM_API enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev,
@@ -310,12 +329,13 @@ CUSHIM_API enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev,
 /**
  * Set the counters to 0; gauges stay.
  * @return CUSHIM_OK | BADHANDLE
- * Threads  any      Source   Go ResetHitMissStats
+ * Threads  any
+ * Source   Go ResetHitMissStats
  */
 CUSHIM_API enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p);
 
 /**
- * Tell whether an address is a live block of this pool.
+ * Check whether an address is a live block of this pool.
  * @param yes  out; 0 for an address inside a block
  * @return CUSHIM_OK | INVALID | BADHANDLE
  * Threads  any; no driver call
@@ -333,19 +353,21 @@ CUSHIM_API enum cushim_status cushim_pool_walk(struct cushim_pool *p, cushim_poo
                                                void *cookie);
 
 /**
- * Set who is asked last when memory is out.
- * @param fn  called with no lock held; NULL: nobody
+ * Set the function that is called last when memory is out.
+ * @param fn  called with no lock held; NULL: none
  * @return CUSHIM_OK | BADHANDLE
- * Threads  any      Source   PyCUDA runs its collector
+ * Threads  any
+ * Source   PyCUDA runs its collector
  */
 CUSHIM_API enum cushim_status cushim_pool_on_oom(struct cushim_pool *p, cushim_pool_oom_fn *fn,
                                                  void *cookie);
 
 /**
- * Set, and read, the pool that the process calls its default.  No function uses it by itself.
+ * Set, and read, the pool that the process calls its default. No function uses it by itself.
  * @param p  NULL: none; setting takes no ownership, destroying the pool clears it
  * @return CUSHIM_OK | BADHANDLE | INVALID
- * Threads  any; atomic      Source   Go SetDefaultMemPool, DefaultMemPool
+ * Threads  any; atomic
+ * Source   Go SetDefaultMemPool, DefaultMemPool
  */
 CUSHIM_API enum cushim_status cushim_pool_set_default(struct cushim_pool *p);
 CUSHIM_API enum cushim_status cushim_pool_default(struct cushim_pool **p);
@@ -353,34 +375,38 @@ CUSHIM_API enum cushim_status cushim_pool_default(struct cushim_pool **p);
 /* --- a pool of the process, for frameworks that take an allocator as two functions --- */
 
 /**
- * Allocate device memory.  PyTorch's CUDAPluggableAllocator calls this as it is.  The pool is made
- * at the first call and never destroyed; it is on the primary contexts of the devices.
+ * Allocate device memory. PyTorch's CUDAPluggableAllocator can call this directly. The first call
+ * makes the pool, on the primary contexts of the devices; it is never destroyed.
  * @param bytes   0: NULL
  * @param device  ordinal
- * @param stream  not looked at: the memory serves all streams
- * @return the address | NULL: the error is cushim_last_error's
- * Threads  any      Stream   as cushim_pool_alloc with CUSHIM_STREAM_ALL; not in a capture
+ * @param stream  ignored: the memory serves all streams
+ * @return the address | NULL: cushim_last_error has the error
+ * Threads  any
+ * Stream   as cushim_pool_alloc with CUSHIM_STREAM_ALL; not in a capture
  * Owner    caller: cushim_pool_process_free
  */
 CUSHIM_API void *cushim_pool_process_alloc(ssize_t bytes, int device, struct CUstream_st *stream);
 
 /**
  * Free what cushim_pool_process_alloc gave.
- * @param ptr     NULL: nothing; what is not this allocator's is refused, and nothing changes
- * @param bytes   not looked at
+ * @param ptr     NULL: nothing; an address that is not this allocator's is refused, and nothing
+ *                changes
+ * @param bytes   ignored
  * @param device  as it was allocated
- * @param stream  not looked at: the memory waits until all work that was submitted before is over
+ * @param stream  ignored: the memory waits until all work that was submitted before is over
  * Errors   cushim_last_error
- * Threads  any      Stream   as cushim_pool_free
+ * Threads  any
+ * Stream   as cushim_pool_free
  */
 CUSHIM_API void cushim_pool_process_free(void *ptr, ssize_t bytes, int device,
                                          struct CUstream_st *stream);
 
 /**
- * Give all idle memory of this allocator back to the driver.  torch.cuda.empty_cache() calls this
- * where cushim.allocators.torch_allocator() made PyTorch's allocator.
+ * Give all idle memory of this allocator back to the driver. torch.cuda.empty_cache() calls this if
+ * cushim.allocators.torch_allocator() made PyTorch's allocator.
  * Errors   cushim_last_error
- * Threads  any      Stream   as cushim_pool_drain
+ * Threads  any
+ * Stream   as cushim_pool_drain
  */
 CUSHIM_API void cushim_pool_process_trim(void);
 

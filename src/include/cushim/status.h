@@ -1,8 +1,8 @@
 /*
  * Statuses: what every function of cushim returns.
  *
- * 0 is success, every failure is negative, and a number is never given a second meaning.  A binding
- * treats a negative number it does not know as a failure.
+ * 0 is success, every failure is negative, and a number never changes its meaning.  A binding
+ * treats an unknown negative number as a failure.
  */
 #ifndef CUSHIM_STATUS_H
 #define CUSHIM_STATUS_H
@@ -64,7 +64,7 @@ enum cushim_class {
 /**
  * Name a status.
  * @param status  any value
- * @return "CUSHIM_NOMEM" and its like, "CUSHIM_?" for a number that is not a status; never NULL,
+ * @return "CUSHIM_NOMEM" and the like, "CUSHIM_?" for a number that is not a status; never NULL,
  *         static
  * Threads  any; takes no lock
  */
@@ -79,7 +79,7 @@ CUSHIM_API const char *cushim_status_name(enum cushim_status status);
 CUSHIM_API const char *cushim_status_text(enum cushim_status status);
 
 /**
- * Tell the class of a status.
+ * Get the class of a status.
  * @param status  any value
  * @return bits of enum cushim_class; CUSHIM_CLASS_OTHER for a number that is not a status
  * Threads  any; takes no lock

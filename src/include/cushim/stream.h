@@ -1,9 +1,9 @@
 /*
  * Streams: queues of device work, created here or wrapped.
  *
- * Where a function takes a stream, NULL is the legacy default stream and CUSHIM_STREAM_PER_THREAD
- * the calling thread's own default stream, both of the call's context.  A wrapped stream must
- * outlive its wrapper, which never touches it.
+ * If a function takes a stream, NULL is the legacy default stream and CUSHIM_STREAM_PER_THREAD the
+ * calling thread's own default stream, both of the call's context.  A wrapped stream must outlive
+ * its wrapper, which never touches it.
  */
 #ifndef CUSHIM_STREAM_H
 #define CUSHIM_STREAM_H
@@ -15,23 +15,25 @@ extern "C" {
 #endif
 
 enum cushim_stream_flag {
-    CUSHIM_STREAM_FLAG_NON_BLOCKING = 1 /* does not wait for the legacy stream, nor that for it */
+    CUSHIM_STREAM_FLAG_NON_BLOCKING = 1 /* it and the legacy stream do not wait for each other */
 };
 
 /**
  * Create a stream.
  * @param ctx       NULL: the current context, else the primary one of the thread's device
- * @param flags     of enum cushim_stream_flag; 0: it waits for the legacy stream, and that for it
+ * @param flags     of enum cushim_stream_flag; 0: it and the legacy stream wait for each other
  * @param priority  lower is more urgent; brought into the device's range; 0: the default
  * @param s         out
  * @return CUSHIM_OK | INVALID | NOMEM | the driver's
- * Threads  any     Owner  caller: cushim_stream_destroy     Source  zerfoo CreateStream
+ * Threads  any
+ * Owner    caller: cushim_stream_destroy
+ * Source   zerfoo CreateStream
  */
 CUSHIM_API enum cushim_status cushim_stream_create(struct cushim_context *ctx, unsigned flags,
                                                    int priority, struct cushim_stream **s);
 
 /**
- * Tell the range of priorities.
+ * Get the range of priorities.
  * @param ctx       as above
  * @param least     out; the least urgent, the greater number
  * @param greatest  out; the most urgent
@@ -42,7 +44,7 @@ CUSHIM_API enum cushim_status cushim_stream_priority_range(struct cushim_context
                                                            int *greatest);
 
 /**
- * Tell the priority that a stream has.
+ * Get the priority that a stream has.
  * @param s         may be NULL or CUSHIM_STREAM_PER_THREAD
  * @param priority  out
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | the driver's
@@ -51,7 +53,7 @@ CUSHIM_API enum cushim_status cushim_stream_priority_range(struct cushim_context
 CUSHIM_API enum cushim_status cushim_stream_priority(struct cushim_stream *s, int *priority);
 
 /**
- * Tell the flags of a stream.
+ * Get the flags of a stream.
  * @param s      may be NULL or CUSHIM_STREAM_PER_THREAD
  * @param flags  out; of enum cushim_stream_flag
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | CAPTURE (the stream captures; the capture
@@ -61,24 +63,26 @@ CUSHIM_API enum cushim_status cushim_stream_priority(struct cushim_stream *s, in
 CUSHIM_API enum cushim_status cushim_stream_flags(struct cushim_stream *s, unsigned *flags);
 
 /**
- * Give a handle of a stream that others made.
- * @param ctx  its context; NULL: the one that the driver names, for the default streams the current
+ * Make a handle for a stream that others made.
+ * @param ctx  its context; NULL: the one that the driver names; for the default streams the current
  *             one
  * @param cu   CUstream or cudaStream_t; alive as long as the wrapper; NULL: the legacy stream
  * @param s    out
  * @return CUSHIM_OK | INVALID | BADDEVICE (of another context than ctx) | NOMEM | the driver's
- * Threads  any     Source  zerfoo StreamFromPtr
+ * Threads  any
  * Owner    the wrapper is the caller's: cushim_stream_destroy; the stream stays its maker's
+ * Source   zerfoo StreamFromPtr
  */
 CUSHIM_API enum cushim_status cushim_stream_wrap(struct cushim_context *ctx, struct CUstream_st *cu,
                                                  struct cushim_stream **s);
 
 /**
- * Tell the driver's handle.
+ * Get the driver's handle.
  * @param s   NULL and CUSHIM_STREAM_PER_THREAD have one too, which needs no driver
  * @param cu  out; valid while the stream lives; NULL: the legacy stream
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT
- * Threads  any     Source  zerfoo Stream.Ptr
+ * Threads  any
+ * Source   zerfoo Stream.Ptr
  */
 CUSHIM_API enum cushim_status cushim_stream_handle(struct cushim_stream *s,
                                                    struct CUstream_st **cu);
@@ -87,36 +91,39 @@ CUSHIM_API enum cushim_status cushim_stream_handle(struct cushim_stream *s,
  * Wait until all work of a stream is over.
  * @param s  may be NULL or CUSHIM_STREAM_PER_THREAD
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT | CAPTURE (it takes part in a capture, which stays
- * valid) | the driver's, also for a failure of earlier work
- * Threads  any; blocks the calling one     Source  zerfoo Stream.Synchronize
+ *         valid) | the driver's, also for a failure of earlier work
+ * Threads  any; blocks the calling one
+ * Source   zerfoo Stream.Synchronize
  */
 CUSHIM_API enum cushim_status cushim_stream_synchronize(struct cushim_stream *s);
 
 /**
- * Ask whether all work of a stream is over.
+ * Check whether all work of a stream is over.
  * @param s     may be NULL or CUSHIM_STREAM_PER_THREAD
  * @param done  out; 1: over, 0: not yet, which is no failure
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | CAPTURE, as above | the driver's
- * Threads  any; never blocks     Source  PyCUDA Stream.is_done
+ * Threads  any; never blocks
+ * Source   PyCUDA Stream.is_done
  */
 CUSHIM_API enum cushim_status cushim_stream_query(struct cushim_stream *s, int *done);
 
 /**
- * Let later work of a stream wait, in the device, for what an event has recorded.
+ * Make later work of a stream wait, on the device, for the recorded work of an event.
  * @param s  may be NULL or CUSHIM_STREAM_PER_THREAD, then of the event's context
- * @param e  also of another device; one never recorded is not waited for
+ * @param e  also of another device; if it was never recorded, there is no wait
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | CAPTURE (it would leave or mix captures,
- * which stay valid) | the driver's
- * Threads  any     Stream  queued on s; in a capture the wait becomes an edge
+ *         which stay valid) | the driver's
+ * Threads  any
+ * Stream   queued on s; in a capture the wait becomes an edge
  */
 CUSHIM_API enum cushim_status cushim_stream_wait_event(struct cushim_stream *s,
                                                        struct cushim_event *e);
 
 /**
- * Destroy a stream, or a wrapper alone.
+ * Destroy a stream, or only a wrapper.
  * @param s  NULL is fine
  * @return CUSHIM_OK, also if the context is dead | BADHANDLE | CAPTURE (nothing destroyed) | the
- * driver's
+ *         driver's
  * Threads  any; returns at once, submitted work goes on
  */
 CUSHIM_API enum cushim_status cushim_stream_destroy(struct cushim_stream *s);

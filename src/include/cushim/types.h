@@ -5,9 +5,9 @@
  * It is looked up in a table and never dereferenced, so a stale or random value is refused with
  * CUSHIM_BADHANDLE.  A binding may keep it as a 64-bit integer.
  *
- * Constants are named after what they are of: a flag is CUSHIM_<NOUN>_FLAG_<WORD>, so that no two
- * names that look alike fit into each other's place.  Flags are bits of an `unsigned`; what is one
- * of a set is of an enum type, in arguments and structs.
+ * Constants have the name of their set, as in CUSHIM_<NOUN>_FLAG_<WORD> for flags, so that no two
+ * similar names are interchangeable.  Flags are bits of an `unsigned`; one of several values has an
+ * enum type, in arguments and structs.
  */
 #ifndef CUSHIM_TYPES_H
 #define CUSHIM_TYPES_H
@@ -64,14 +64,14 @@ struct CUevent_st;
 struct CUgraph_st;
 struct CUgraphExec_st;
 
-/* What an attached pool does for an allocation that belongs to a capture. */
+/* What an attached pool does for an allocation in a capture. */
 enum cushim_graph_memory {
-    CUSHIM_GRAPH_MEMORY_HOLD = 0,  /* a block that belongs to the graph until it is gone */
+    CUSHIM_GRAPH_MEMORY_HOLD = 0,  /* the block belongs to the graph until the graph is gone */
     CUSHIM_GRAPH_MEMORY_NODES = 1, /* allocation and free become nodes of the graph */
-    CUSHIM_GRAPH_MEMORY_REFUSE = 2 /* what the cache cannot serve is CAPTURE */
+    CUSHIM_GRAPH_MEMORY_REFUSE = 2 /* CAPTURE if the cache cannot serve */
 };
 
-/* Stream arguments beside a handle; each is valid only where its function says so. */
+/* Stream arguments beside a handle; each is valid only in functions that say so. */
 #define CUSHIM_STREAM_LEGACY     ((struct cushim_stream *)0) /* the legacy default stream */
 #define CUSHIM_STREAM_PER_THREAD ((struct cushim_stream *)2) /* another stream in each thread */
 #define CUSHIM_STREAM_ALL        ((struct cushim_stream *)3) /* pool, arena: any stream */

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* Of the headers, as cushim_version counts: for #if. */
+/* The version of these headers, as cushim_version counts: for #if. */
 #define CUSHIM_VERSION                                                                             \
     (10000 * CUSHIM_VERSION_MAJOR + 100 * CUSHIM_VERSION_MINOR + CUSHIM_VERSION_PATCH)
 #define CUSHIM_VERSION_MAJOR 0
@@ -20,14 +20,14 @@ extern "C" {
 #define CUSHIM_VERSION_PATCH 0
 
 /**
- * Tell the version of the library.
+ * Get the version of the library.
  * @return 10000 * major + 100 * minor + patch
  * Threads  any; needs no CUDA
  */
 CUSHIM_API int cushim_version(void);
 
 /**
- * Tell the version of this library as text.
+ * Get the version of this library as text.
  * @return "major.minor.patch"; static
  * Threads  any; needs no CUDA
  */

@@ -46,7 +46,7 @@ struct cushim_mem_slot {
     uint64_t tag;
 };
 
-/* The blocks of a class, the oldest first, by utlist.h.  Tags never fall from old to young. */
+/* The blocks of a class, the oldest first, by <utlist.h>.  Tags never fall from old to young. */
 struct cushim_mem_cache_bucket {
     struct cushim_mem_slot *oldest;
     uint16_t n;

@@ -13,7 +13,8 @@
 
 struct cushim_mem_stream_block;
 
-/* Idle blocks of a bucket, the newest first, by utlist.h; a hit and a free write its first line. */
+/* Idle blocks of a bucket, the newest first, by <utlist.h>; a hit and a free write its first line.
+ */
 struct cushim_mem_stream_bucket {
     _Alignas(64) size_t bucket_bytes; /* 0: the loose one's, of any */
     size_t n;
@@ -24,7 +25,7 @@ struct cushim_mem_stream_bucket {
 
 /* All zero is empty. */
 struct cushim_mem_stream_buckets {
-    struct cushim_mem_stream_bucket *table; /* by uthash.h */
+    struct cushim_mem_stream_bucket *table; /* by <uthash.h> */
     unsigned n_made;                        /* since those that were empty went */
     struct cushim_mem_stream_bucket loose;  /* of all buckets, for want of host memory */
 };

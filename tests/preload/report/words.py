@@ -85,7 +85,7 @@ def who_asks_whether_it_is_active_is_told_at_info():
         assert lines[3] == ("info pool: device 0, cushim software device, CUDA 13.0: memory is pooled from now on; "
                             f"{first} came first"), lines
         assert lines[-1] == ("info engine: ended; requests of device memory: 8, without a driver call: 7, "
-                             "around us: 0"), lines
+                             "bypassed: 0"), lines
     lines = said("count", "info", CUSHIM="0")
     assert lines == [f"info engine: off in {SHARED}: every call goes to the driver as it came (CUSHIM=0)"], lines
     assert said("nothing", "info") == []

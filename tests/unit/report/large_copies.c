@@ -36,7 +36,7 @@ TEST(who_was_not_staged_has_a_reason) {
         "\npageable        large ones      copies     bytes      time     GB/s\n"
         "  to device  by the driver           1  1.00 GiB    100 ms     10.7\n"
         "  to host           staged           3  1.00 GiB   50.0 ms     21.5\n"
-        "  not staged             1  its stream was busy, and natively it need not wait\n");
+        "  not staged             1  its stream was busy, and the driver need not wait\n");
     ck_assert_uint_eq(cushim_large_copies_unstaged_ns(&report), 0);
 }
 

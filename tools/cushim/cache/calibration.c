@@ -33,7 +33,7 @@ bool calibration_path(char path[PATH_MAX]) {
 
 /* ---- the file ---- */
 
-/* Rising sizes, each with times that a call can take; false: it is no calibration. */
+/* Rising sizes, each with possible times of a call; false: it is no calibration. */
 static bool take_sizes(struct calibration *device, struct json_object *sizes) {
     const uint64_t most_ns = 1000000000000;
     size_t n = json_length(sizes);
@@ -106,7 +106,7 @@ int calibration_write(const char *path, const struct calibration devices[], unsi
 
 /* ---- bounds ---- */
 
-/* A corner of the line that says what a call of a size takes. */
+/* A corner of the line that gives the time of a call of some size. */
 struct corner {
     double n_bytes, ns;
 };
@@ -117,8 +117,8 @@ static double on_line(struct corner a, struct corner b, double n_bytes) {
                : a.ns;
 }
 
-/* From no bytes to most_bytes: below the smallest size a call takes what it takes; above the
- * largest the line goes on, if it rises.  Returns how many. */
+/* From no bytes to most_bytes.  Below the smallest size a call takes as long as for that; above the
+ * largest the line goes on if it rises.  Returns the number of corners. */
 static unsigned draw(struct corner corners[CALIBRATION_SIZES + 2], const struct calibration *device,
                      bool is_free, double most_bytes) {
     unsigned n = 0;
@@ -140,7 +140,7 @@ static unsigned draw(struct corner corners[CALIBRATION_SIZES + 2], const struct 
     return n;
 }
 
-/* The least, or with sign -1 the most, that straight lines between any two corners have there: the
+/* The least (or with sign -1 the most) that straight lines between any two corners have there: the
  * hull of the line, from below or above. */
 static double hull(const struct corner corners[], unsigned n, double n_bytes, double sign) {
     double best = 0;
@@ -158,7 +158,7 @@ static double hull(const struct corner corners[], unsigned n, double n_bytes, do
     return best;
 }
 
-/* Of n calls, as a page of anybody may have them. */
+/* For n calls; n may be any number, because a page may be made up. */
 static uint64_t in_all(double ns, uint64_t n) {
     double sum = ns * (double)n;
     return sum < (double)INT64_MAX ? (uint64_t)sum : INT64_MAX;
@@ -193,7 +193,7 @@ static const struct calibration *find(const char *uuid, const char *driver) {
     return NULL;
 }
 
-/* No request is larger than what lived at a time. */
+/* No request is larger than what was live at one time. */
 static void add(struct cushim_report_natively *sum, const struct calibration *device,
                 const struct cushim_mem_stats *stats) {
     uint64_t live_bytes = cushim_mem_stats_read(&stats->live_bytes);
@@ -220,7 +220,7 @@ void calibration_apply(struct cushim_report *report) {
             continue;
         const struct calibration *device =
             find(cushim_report_uuid(uuid, report->page.device_uuids[i]), driver);
-        if (!device) { /* a part of it is not what the report says */
+        if (!device) { /* a part of the sum would be wrong */
             report->natively = (struct cushim_report_natively){0};
             return;
         }

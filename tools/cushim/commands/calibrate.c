@@ -16,17 +16,17 @@
 
 enum { ROUNDS = 200 };
 static const size_t least_bytes = 4096;
-static const uint64_t patience_ns = 1000000000; /* with one size */
+static const uint64_t patience_ns = 1000000000; /* for one size */
 
 struct request {
-    int only; /* the device that is asked for; -1: all */
+    int only; /* the requested device; -1: all */
     struct driver driver;
     int version; /* of the driver */
-    /* what doctor does without */
+    /* doctor does without it */
     __typeof__(&cuDeviceGetUuid_v2) get_uuid;
     __typeof__(&cuMemGetInfo_v2) get_memory;
     struct cushim_writer out;
-    struct calibration devices[CALIBRATION_DEVICES]; /* of the file, then with what was measured */
+    struct calibration devices[CALIBRATION_DEVICES]; /* of the file, then as measured */
     unsigned n_devices;
 };
 
@@ -43,13 +43,13 @@ static int by_size(const void *one, const void *other) {
     return a < b ? -1 : a > b;
 }
 
-/* At least 1: a clock that did not move is no time. */
+/* At least 1, because a clock that did not move measured nothing. */
 static uint64_t median(uint64_t ns[], unsigned n) {
     qsort(ns, n, sizeof *ns, by_size);
     return ns[n / 2] ? ns[n / 2] : 1;
 }
 
-/* Rounds of an allocation and a free, the first of which is not counted; returns how many. */
+/* Rounds of an allocation and a free; the first is not counted.  Returns their number. */
 static unsigned time_rounds(const struct driver *driver, size_t n_bytes, uint64_t alloc_ns[ROUNDS],
                             uint64_t free_ns[ROUNDS]) {
     uint64_t start_ns = cushim_clock_ns();
@@ -77,7 +77,7 @@ static bool measure_size(struct request *request, struct calibration *device, si
     static uint64_t alloc_ns[ROUNDS], free_ns[ROUNDS];
     const struct driver *driver = &request->driver;
     char text[4][CUSHIM_AMOUNT_BYTES];
-    CUdeviceptr neighbour; /* what the driver cuts small blocks from is there all the time */
+    CUdeviceptr neighbour; /* keeps the memory from which the driver cuts small blocks */
     if (driver->cuMemAlloc_v2(&neighbour, n_bytes) != CUDA_SUCCESS)
         return false;
     unsigned n = time_rounds(driver, n_bytes, alloc_ns, free_ns);
@@ -95,13 +95,13 @@ static bool measure_size(struct request *request, struct calibration *device, si
 
 /* ---- one device ---- */
 
-/* What was known of it with this driver goes. */
+/* Replaces what was known of the device with this driver. */
 static void keep(struct request *request, const struct calibration *device) {
     unsigned at = 0;
     while (at < request->n_devices && (strcmp(request->devices[at].uuid, device->uuid) != 0 ||
                                        strcmp(request->devices[at].driver, device->driver) != 0))
         at++;
-    if (at == CALIBRATION_DEVICES) { /* the first one of a full file is the oldest */
+    if (at == CALIBRATION_DEVICES) { /* the first device of a full file is the oldest */
         at--;
         memmove(request->devices, request->devices + 1, at * sizeof *request->devices);
     }
@@ -129,7 +129,7 @@ static bool measure_device(struct request *request, int ordinal) {
     cushim_write(&request->out, "device %d  %s%s\n  %10s %10s %10s %8s\n", ordinal, name,
                  device.is_software ? " (no GPU: a stand-in for tests)" : "", "size", "allocate",
                  "free", "rounds");
-    size_t n_bytes = least_bytes; /* with its neighbour it takes at most half */
+    size_t n_bytes = least_bytes; /* it and its neighbour take at most half */
     while (device.n_sizes < CALIBRATION_SIZES && n_bytes <= free_bytes / 4 &&
            measure_size(request, &device, n_bytes))
         n_bytes *= 4;
@@ -179,7 +179,7 @@ static int measure_all(struct request *request) {
 
 /* ---- the command ---- */
 
-/* What is measured is the driver: with our library in this process, it starts again without. */
+/* Measure only the driver: if our library is in this process, it starts again without it. */
 static bool is_native(char **argv) {
     if (!dlsym(RTLD_DEFAULT, "cushim_preload_active"))
         return true;

@@ -1,4 +1,4 @@
-/* `cushim calibrate`: what driver allocations and frees take on this machine. */
+/* `cushim calibrate`: how long driver allocations and frees take on this machine. */
 #ifndef CUSHIM_TOOLS_CALIBRATE_H
 #define CUSHIM_TOOLS_CALIBRATE_H
 

@@ -23,11 +23,10 @@ struct request {
     unsigned n_runs;
     char **command;
     uint64_t ns[N_WAYS][MOST_RUNS];
-    int status; /* of the first run natively */
+    int status; /* of the first run without cushim */
 };
 
-/* In the child.  Only what is measured differs: both ways have the same variables but LD_PRELOAD
- * and what `cushim run` sets. */
+/* In the child.  Both ways have the same variables except LD_PRELOAD and those of `cushim run`. */
 static void become(const struct request *request, int way) {
     int n = 0, nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     while (request->command[n])
@@ -48,7 +47,7 @@ static void become(const struct request *request, int way) {
     _exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT);
 }
 
-/* Its status as of waitpid(2), and how long it took; -1 with errno where nothing was started. */
+/* Its status as of waitpid(2), and how long it took; -1 with errno if nothing was started. */
 static int run_once(const struct request *request, int way, uint64_t *ns) {
     int status = -1;
     uint64_t start_ns = cushim_clock_ns();
@@ -61,11 +60,11 @@ static int run_once(const struct request *request, int way, uint64_t *ns) {
     return status;
 }
 
-/* A run that ends otherwise does something else, and its time says nothing. */
+/* A run that ends differently does something else, so its time means nothing. */
 static int run_all(struct request *request) {
     for (unsigned i = 0; i < request->n_runs; i++) {
         for (int k = 0; k < N_WAYS; k++) {
-            int way = i % 2 ? N_WAYS - 1 - k : k; /* neither is always the first of two */
+            int way = i % 2 ? N_WAYS - 1 - k : k; /* alternate which way runs first */
             int status = run_once(request, way, &request->ns[way][i]);
             if (!i && !k)
                 request->status = status;
@@ -76,8 +75,9 @@ static int run_all(struct request *request) {
             }
             if (status == request->status && (!WIFSIGNALED(status) || WTERMSIG(status) != SIGINT))
                 continue;
-            complain("%s ended with %s %d, and natively with %s %d first: nothing is compared",
-                     way == CUSHIM ? "under cushim it" : "natively it",
+            complain("%s ended with %s %d, but the first run without cushim with %s %d: nothing is "
+                     "compared",
+                     way == CUSHIM ? "under cushim it" : "without cushim it",
                      WIFSIGNALED(status) ? "signal" : "exit status",
                      WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
                      WIFSIGNALED(request->status) ? "signal" : "exit status",
@@ -89,7 +89,7 @@ static int run_all(struct request *request) {
     return EXIT_WELL;
 }
 
-/* ---- what is said ---- */
+/* ---- output ---- */
 
 static int by_size(const void *one, const void *other) {
     uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
@@ -102,7 +102,7 @@ static uint64_t median(const uint64_t ns[], unsigned n) {
 
 static void put_way(struct cushim_writer *out, const char *name, const uint64_t ns[], unsigned n) {
     char text[3][CUSHIM_AMOUNT_BYTES];
-    cushim_write(out, "  %-10s median %9s, from %s to %s\n", name,
+    cushim_write(out, "  %-14s median %9s, from %s to %s\n", name,
                  cushim_text_time(text[0], median(ns, n)), cushim_text_time(text[1], ns[0]),
                  cushim_text_time(text[2], ns[n - 1]));
 }
@@ -131,7 +131,7 @@ static int put_all(struct request *request) {
         qsort(request->ns[way], request->n_runs, sizeof *request->ns[way], by_size);
     cushim_write(&out, "%s: wall time of %u run%s each way, in turns%s\n", request->command[0],
                  request->n_runs, request->n_runs == 1 ? "" : "s", is_software ? " (no GPU)" : "");
-    put_way(&out, "natively", request->ns[NATIVELY], request->n_runs);
+    put_way(&out, "without cushim", request->ns[NATIVELY], request->n_runs);
     put_way(&out, "cushim", request->ns[CUSHIM], request->n_runs);
     put_verdict(&out, request);
     cushim_writer_flush(&out);
@@ -141,8 +141,8 @@ static int put_all(struct request *request) {
     return EXIT_OURS;
 }
 
-/* Options of `cushim run` set variables, which are unset for nobody: native has no preload that
- * reads them. */
+/* Options of `cushim run` set variables.  They stay set for the runs without cushim, in which
+ * nothing reads them. */
 static int take_arguments(struct request *request, int argc, char **argv) {
     int i = 1;
     for (; i < argc && argv[i][0] == '-'; i++) {

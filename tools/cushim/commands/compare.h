@@ -1,4 +1,4 @@
-/* `cushim compare`: a command natively and under cushim, in turns. */
+/* `cushim compare`: a command without and with cushim, in turns. */
 #ifndef CUSHIM_TOOLS_COMPARE_H
 #define CUSHIM_TOOLS_COMPARE_H
 

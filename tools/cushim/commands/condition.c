@@ -123,7 +123,7 @@ uint64_t condition_value(const struct run_numbers *numbers, int device,
 
 /* ---- conditions ---- */
 
-/* Behind a number; 0: it is no unit of these. */
+/* The scale of the unit after a number; 0: it is none of these. */
 static uint64_t scale_of(enum condition_unit unit, const char *text, size_t n) {
     static const struct {
         const char *text;
@@ -143,7 +143,7 @@ static uint64_t scale_of(enum condition_unit unit, const char *text, size_t n) {
     return 0;
 }
 
-/* "12", "1.5": in thousandths; how many bytes it is, 0: it is none. */
+/* "12", "1.5": in thousandths; returns its length, 0: it is no number. */
 static size_t read_number(const char *text, size_t n, uint64_t *milli) {
     enum { MOST_DIGITS = 15, DECIMALS = 3 };
     size_t i = 0, decimals = 0;
@@ -197,7 +197,7 @@ bool condition_read(struct condition *condition, const char *text, size_t n_byte
 }
 
 bool condition_holds(const struct condition *condition, uint64_t before, uint64_t after) {
-    /* all in thousandths; of a share, in thousandths of a per cent of before */
+    /* all in thousandths; a share in thousandths of a per cent of before */
     __int128_t number = condition->sign == '-' ? -(__int128_t)condition->milli : condition->milli;
     __int128_t value = (__int128_t)after * 1000;
     if (condition->sign)

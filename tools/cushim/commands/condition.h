@@ -1,7 +1,7 @@
 /*
  * Numbers of a run by their names, and conditions on them: [KIND.]NAME(>|<|=)[+|-]NUMBER[%|UNIT].
  *
- * With a sign, NUMBER is a change from before; without one, of what is after.  A name is that of a
+ * With a sign, NUMBER is a change from before; without one, a value of after.  A name is that of a
  * counter in the JSON of reports; its `_bytes` may be left out.
  */
 #ifndef CUSHIM_TOOLS_CONDITION_H
@@ -9,11 +9,11 @@
 
 #include "report/report.h"
 
-/* The counters of all processes of a run: peaks are the largest of a process, all else is added. */
+/* The counters of all processes of a run.  Peaks are the largest of a process, the rest sums. */
 struct run_numbers {
     bool has_device[CUSHIM_MAX_DEVICES];
     struct cushim_report sum;
-    bool is_recorded; /* one of them, so that of the counters it has some alone */
+    bool is_recorded; /* one of them is a recording, which lacks some counters */
     size_t n_processes;
 };
 
@@ -21,7 +21,7 @@ void run_numbers_add(struct run_numbers *numbers, const struct cushim_report *re
 
 enum condition_unit { CONDITION_COUNT, CONDITION_BYTES, CONDITION_NS };
 
-/* A number that has a name. */
+/* A number with a name. */
 struct condition_name {
     enum cushim_kind kind;
     const char *name; /* as in the JSON; static */
@@ -30,11 +30,11 @@ struct condition_name {
     enum { CONDITION_FIELD, CONDITION_ROUNDING, CONDITION_SPARE, CONDITION_IDLE } part;
 };
 
-/* Find a name of n_bytes; false: there is none, and the nearest, if any is near, is in `near`. */
+/* Find a name of n_bytes; false: there is none, and `near` has the nearest, if any is near. */
 bool condition_find(struct condition_name *found, const char *name, size_t n_bytes,
                     const char **near);
 
-/* Has a recording this number? */
+/* Does a recording have this number? */
 bool condition_is_recorded(const struct condition_name *name);
 
 uint64_t condition_value(const struct run_numbers *numbers, int device,
@@ -42,14 +42,14 @@ uint64_t condition_value(const struct run_numbers *numbers, int device,
 
 struct condition {
     struct condition_name name;
-    char text[96];  /* as it was given */
+    char text[96];  /* as given */
     char relation;  /* >, < or = */
     char sign;      /* +, - or 0 */
     bool is_share;  /* of before, in per cent */
     uint64_t milli; /* NUMBER, in thousandths */
 };
 
-/* Read one of n_bytes; false, and `wrong` says why. */
+/* Read one of n_bytes; false, and `wrong` has the reason. */
 bool condition_read(struct condition *condition, const char *text, size_t n_bytes, char wrong[160]);
 
 bool condition_holds(const struct condition *condition, uint64_t before, uint64_t after);

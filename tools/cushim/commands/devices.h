@@ -1,5 +1,5 @@
 /*
- * Devices, as the live pages of all processes and NVML, where it is there, see them.
+ * Devices, as the live pages of all processes and NVML, if it is there, see them.
  */
 #ifndef CUSHIM_TOOLS_DEVICES_H
 #define CUSHIM_TOOLS_DEVICES_H
@@ -8,12 +8,12 @@
 
 /* Of one device: what pages say, and NVML. */
 struct device {
-    char uuid[CUSHIM_REPORT_UUID_BYTES]; /* "": not known; then its number tells it from others */
+    char uuid[CUSHIM_REPORT_UUID_BYTES]; /* "": not known; then its number identifies it */
     char name[CUSHIM_NAME_BYTES];
-    int number; /* the least that a process knows it by */
+    int number; /* the least by which a process knows it */
     unsigned n_processes;
     uint64_t held_bytes;
-    uint64_t all_bytes, free_bytes; /* 0: nobody knows */
+    uint64_t all_bytes, free_bytes; /* 0: not known */
 };
 
 struct devices {
@@ -24,7 +24,7 @@ struct devices {
 /* Add what a process has of its device of this number. */
 void devices_add(struct devices *devices, const struct cushim_report *report, int number);
 
-/* Ask NVML how much each has, and put them in order. */
+/* Ask NVML how much memory each has, and sort them. */
 void devices_settle(struct devices *devices);
 
 /* A line of at most 80 columns. */

@@ -24,7 +24,7 @@ struct request {
 
 /* ---- the command line ---- */
 
-/* Conditions with commas between, any of which is enough. */
+/* Conditions with commas between them; any of them is enough. */
 static int take_conditions(struct request *request, const char *text) {
     char wrong[160];
     for (;;) {
@@ -83,10 +83,10 @@ static void take(const struct cushim_report *report, const struct report_origin 
     diff_sites_add(side->sites, side->number, report, origin);
 }
 
-/* Nothing that is missing passes for something that is well. */
+/* Something that is missing must not pass for something that is well. */
 static bool read_side(struct request *request, int side) {
     struct run_numbers *numbers = aligned_alloc(_Alignof(struct run_numbers), sizeof *numbers);
-    if (numbers) /* a page is aligned as no other memory is */
+    if (numbers) /* a page needs more alignment than other memory */
         memset(numbers, 0, sizeof *numbers);
     request->numbers[side] = numbers;
     struct side context = {request->numbers[side], request->sites, side};
@@ -129,7 +129,7 @@ static bool are_comparable(const struct request *request) {
         }
     }
     if (!has_any)
-        complain("no device in either of the two");
+        complain("neither run has a device");
     return has_any;
 }
 
@@ -183,7 +183,7 @@ static void add_name(struct condition_name rows[MOST_ROWS], int *n_rows,
         rows[(*n_rows)++] = *name;
 }
 
-/* What is always shown, and what is asked for. */
+/* The rows that are always shown, and those that are asked for. */
 static int choose_rows(const struct request *request, struct condition_name rows[MOST_ROWS]) {
     static const char *const always[] = {"requests",      "no_call",   "frees",
                                          "live",          "peak_live", "peak_held",

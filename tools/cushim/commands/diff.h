@@ -1,4 +1,4 @@
-/* `cushim diff`: two runs side by side, and whether the second is worse than it may be. */
+/* `cushim diff`: two runs side by side, and whether the second is worse than allowed. */
 #ifndef CUSHIM_TOOLS_DIFF_H
 #define CUSHIM_TOOLS_DIFF_H
 

@@ -24,7 +24,7 @@ struct row {
 
 struct diff_sites {
     struct row *rows;
-    bool is_sampled[N_SIDES], is_recorded[N_SIDES]; /* has any such report */
+    bool is_sampled[N_SIDES], is_recorded[N_SIDES]; /* true if it has any such report */
 };
 
 struct diff_sites *diff_sites_new(void) {
@@ -44,7 +44,7 @@ void diff_sites_free(struct diff_sites *sites) {
 
 /* ---- places ---- */
 
-/* A frame more of a place; `file` may be a path, and may have a line behind a colon. */
+/* Add a frame to a place; `file` may be a path, and may have a line behind a colon. */
 static void add_frame(char place[PLACE_BYTES], const char *function, const char *file) {
     const char *slash = strrchr(file, '/');
     size_t n = strlen(place);
@@ -150,7 +150,7 @@ void diff_sites_add(struct diff_sites *sites, int side, const struct cushim_repo
     }
 }
 
-/* ---- told ---- */
+/* ---- output ---- */
 
 static uint64_t distance(const struct row *row) {
     return row->n_bytes[0] < row->n_bytes[1] ? row->n_bytes[1] - row->n_bytes[0]
@@ -176,7 +176,7 @@ void diff_change_text(char text[24], uint64_t before, uint64_t after) {
                  (unsigned)(size % 10));
 }
 
-/* "forward model.c < step train.c" behind the numbers, shortened as in a summary. */
+/* "forward FILE < step FILE" behind the numbers, shortened as in a summary. */
 static void put_place(struct cushim_writer *out, const char *lead, const char *place) {
     enum { COLUMNS = 66 };
     const char *mark = strstr(place, " < ");

@@ -47,7 +47,7 @@ static void take(const struct cushim_report *report, const struct report_origin 
     if (!request->output)
         return;
     cushim_write(&request->merged, "%s", comma);
-    if (origin->json) { /* all of it, also what we do not know */
+    if (origin->json) { /* all of it, also unknown members */
         const char *text = json_object_to_json_string_ext((struct json_object *)origin->json,
                                                           JSON_C_TO_STRING_SPACED);
         cushim_write_bytes(&request->merged, text, strlen(text));
@@ -66,7 +66,7 @@ static bool take_all(struct request *request) {
     return is_whole;
 }
 
-/* The file is there when it is whole: one of its sources may have its name. */
+/* The file appears when it is complete, because one of its sources may have its name. */
 static int take_to_file(struct request *request, bool *is_whole) {
     struct cushim_draft draft;
     int error = cushim_draft_begin(&draft, request->output);

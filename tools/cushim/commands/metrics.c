@@ -11,9 +11,9 @@
 #include "tools/cushim/pages.h"
 #include "tools/cushim/usage.h"
 
-/* ---- what was read: all samples of a name stand together, so all is read first ---- */
+/* ---- the samples: all are read first, because those of a name must be together ---- */
 
-/* A device and a kind of memory of a process, or, with kind -1, the process itself. */
+/* A device and a kind of memory of a process; if kind is -1, the process itself. */
 struct row {
     int64_t process, rank;
     uint64_t namespace; /* of the process number */
@@ -33,7 +33,7 @@ struct rows {
     size_t n;
 };
 
-/* Whoever makes up a second page of a process spoils no text: each series is there once. */
+/* Each series must be there once, also if somebody makes up a second page of a process. */
 static bool has(const struct rows *rows, const struct page *page) {
     const struct cushim_page_head *head = &page->report->page.head;
     for (size_t i = 0; i < rows->n; i++) {
@@ -101,7 +101,7 @@ static void take(const struct page *page, void *context) {
 enum type { SUM, GAUGE, PEAK };
 enum unit { COUNT, BYTES, NS };
 
-/* A value of a label: what would end it is escaped. */
+/* A value of a label, with its special characters escaped. */
 static void put_value(struct cushim_writer *out, const char *text) {
     for (; *text; text++) {
         if (*text == '\n')
@@ -152,7 +152,7 @@ static void put_head(struct cushim_writer *out, const char *name, enum type type
                  type == SUM ? "counter" : "gauge");
 }
 
-/* A number of each row of a kind, `offset` bytes into it. */
+/* One number of each row of a kind; it is `offset` bytes into the row. */
 static void put_family(struct cushim_writer *out, const struct rows *rows, const char *member,
                        enum type type, enum unit unit, const char *sentence, size_t offset,
                        bool is_of_process) {
@@ -230,7 +230,7 @@ struct request {
     unsigned every_seconds; /* 0: once */
 };
 
-/* Others read it, with rights of their own. */
+/* Other users read the file, so it is readable by all. */
 static int write_file(const char *path, const struct rows *rows) {
     struct cushim_draft draft;
     int error = cushim_draft_begin(&draft, path);

@@ -19,11 +19,11 @@
 
 struct request {
     char folder[PATH_MAX]; /* absolute */
-    const char *pattern;   /* as it was given; NULL: none was */
+    const char *pattern;   /* as given; NULL: none was given */
     char name[PATH_MAX];   /* with its places filled in */
 };
 
-/* Options of `cushim run` by a name that is short here. */
+/* Options of `cushim run` that have a short name here. */
 static int take_option(const char *argument) {
     char option[256];
     if (strcmp(argument, "--stacks=native") == 0)
@@ -64,8 +64,8 @@ static int take_arguments(struct request *request, int argc, char **argv) {
 }
 
 /*
- * The name with its places filled in.  Ranks of one job are given one command line, so a name
- * without a place for them has the rank before its ending.  False: it is too long.
+ * The name with its places filled in.  Ranks of one job have the same command line, so a name
+ * without a place for them gets the rank before its ending.  False: it is too long.
  */
 static bool choose_name(struct request *request, const char *program) {
     const struct cushim_path_places places = {.process = getpid(), .rank = cushim_path_rank()};
@@ -87,7 +87,7 @@ static bool choose_name(struct request *request, const char *program) {
            cushim_path_expand(request->name, sizeof request->name, apart, &places);
 }
 
-/* A folder for this recording alone; false, explained, where there is none. */
+/* A folder for this recording alone; false, explained, if it cannot be made. */
 static bool make_folder(struct request *request, const char *program) {
     struct recording_files files;
     if (!choose_name(request, program)) {
@@ -115,7 +115,7 @@ static bool make_folder(struct request *request, const char *program) {
     return true;
 }
 
-/* One line where a recording is less than the run. */
+/* One line if a recording is less than the run. */
 static void tell_of_gaps(const struct cushim_trace_head *head) {
     uint64_t state = atomic_load(&head->state), n_lost = atomic_load(&head->n_lost);
     char text[CUSHIM_AMOUNT_BYTES];
@@ -142,7 +142,7 @@ static uint64_t count_events(const char *path) {
     return n;
 }
 
-/* Say in the recording how its program ended, which this process alone knows.  A process that
+/* Note in the recording how its program ended, which only this process knows.  A process that
  * became another program has several files, of which the last one is meant. */
 static void note_end(const struct recording_files *files, pid_t process, int status) {
     const uint64_t next_status = (uint64_t)status + 1;
@@ -161,7 +161,7 @@ static void note_end(const struct recording_files *files, pid_t process, int sta
     int found = latest ? open(latest, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
     if (found < 0)
         return;
-    cushim_file_let_write(found); /* one that was killed left it barred */
+    cushim_file_let_write(found); /* if it was killed, the file was left read-only */
     close(found);
     int file = open(latest, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     if (file < 0)

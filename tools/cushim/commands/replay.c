@@ -73,7 +73,7 @@ struct row {
     const char *name;
     bool has_held;
     struct plan plan;
-    uint64_t limit_bytes; /* 0: nobody asked */
+    uint64_t limit_bytes; /* 0: not asked for */
 };
 
 static void put_row(struct cushim_writer *out, const struct row *row,
@@ -214,7 +214,7 @@ static int plan_path(const struct request *request, const char *path) {
     return code;
 }
 
-/* A log of RMM is planned as the recording that is made of it. */
+/* A log of RMM is planned as the recording that is made from it. */
 static int plan_log(struct request *request) {
     static struct rmm_log log;
     request->is_of_log = true;
@@ -224,8 +224,8 @@ static int plan_log(struct request *request) {
         return EXIT_WRONG;
     }
     if (log.n_wrong)
-        complain("%s: %" PRIu64 " line%s no request and no free of RMM, and passed over",
-                 request->path, log.n_wrong, log.n_wrong == 1 ? " is" : "s are");
+        complain("%s: %" PRIu64 " line%s no request and no free of RMM, and skipped", request->path,
+                 log.n_wrong, log.n_wrong == 1 ? " is" : "s are");
     int code = plan_path(request, log.path);
     rmm_log_end(&log);
     return code;

@@ -22,7 +22,7 @@ typedef int put_fn(struct cushim_writer *out, const char *path);
 static const struct format {
     const char *name;
     put_fn *put;                       /* NULL: the page, which has all recordings of a folder */
-    const char *begin, *between, *end; /* around recordings; between NULL: it has but one */
+    const char *begin, *between, *end; /* around recordings; between NULL: there may be only one */
 } formats[] = {
     {"text", summary_text, "", "\n", ""},
     {"json", summary_json, "[", ",", "]\n"},
@@ -103,7 +103,7 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     if (!request->path)
         return usage_error("report", "report what? a recording is missing");
     if (request->moment.is_wanted && request->format && request->format != &formats[TEXT])
-        return usage_error("report", "--at, --by and --range are of the text alone");
+        return usage_error("report", "--at, --by and --range are for text only");
     if (request->moment.is_wanted)
         request->format = &formats[TEXT];
     if (!request->format && request->output)
@@ -121,7 +121,7 @@ static void complain_of(const char *path, int error) {
     complain("%s: %s", path, what_is_wrong(error));
 }
 
-/* All recordings; how many were read. */
+/* All recordings; returns how many were read. */
 static size_t put_all(const struct request *request, const struct format *format,
                       const struct recording_files *files, struct cushim_writer *out) {
     size_t n = 0;
@@ -142,7 +142,7 @@ static size_t put_all(const struct request *request, const struct format *format
     return n;
 }
 
-/* To a file, or where it is NULL to standard output; an exit code. */
+/* To a file, or to standard output if it is NULL; returns an exit code. */
 static int put_to(const struct request *request, const struct format *format,
                   const struct recording_files *files, const char *path) {
     struct cushim_writer out = {.fd = STDOUT_FILENO};
@@ -163,7 +163,7 @@ static int put_to(const struct request *request, const struct format *format,
     return n == files->n ? EXIT_WELL : EXIT_WRONG;
 }
 
-/* "train.html" for train.cushim, where it lies; NULL: there is no memory. */
+/* The file NAME.html beside NAME.cushim; NULL: there is no memory. */
 static char *page_of(const char *path) {
     char *page;
     size_t n = strlen(path);
@@ -208,7 +208,7 @@ int report_main(int argc, char **argv) {
         return EXIT_WRONG;
     }
     if (request.format && request.format->put && !request.format->between && files.n > 1) {
-        complain("%s has %zu processes, and --format=%s one at a time: name one of its files",
+        complain("%s has %zu processes, but --format=%s takes one at a time: name one of its files",
                  request.path, files.n, request.format->name);
         recording_files_free(&files);
         return EXIT_WRONG;

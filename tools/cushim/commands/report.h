@@ -1,4 +1,4 @@
-/* `cushim report`: what a recording says. */
+/* `cushim report`: what a recording has. */
 #ifndef CUSHIM_TOOLS_REPORT_COMMAND_H
 #define CUSHIM_TOOLS_REPORT_COMMAND_H
 

@@ -46,20 +46,20 @@ static int take_options(int argc, char **argv, bool *waits) {
     return i;
 }
 
-/* What a person who asks for it should know, in one line. */
+/* One line with what the option costs. */
 static void tell_what_relaxed_gives_up(int n_options, char **options) {
     for (int i = 1; i < n_options; i++) {
         if (strcasecmp(options[i], "--free=relaxed") == 0) {
             complain(
-                "relaxed: a free makes nothing ready any more: other streams' work, what kernels "
-                "write to host memory, printf and faults wait for a synchronisation");
+                "--free=relaxed: cudaFree no longer waits for the GPU.  Data that kernels write to "
+                "host memory, printf output and errors are complete only after you synchronise");
             return;
         }
     }
 }
 
-/* One line where the preload will not be in the program (`is_named`); it runs all the same.  True
- * where it must not even be asked to. */
+/* One line if the preload will not be in the program (`is_named`), which runs all the same.  True
+ * if LD_PRELOAD must not name the preload at all. */
 static bool warn_where_out_of_reach(const char *name, bool *is_named) {
     char path[PATH_MAX];
     struct program program;
@@ -76,12 +76,12 @@ static bool warn_where_out_of_reach(const char *name, bool *is_named) {
     return is_unfit;
 }
 
-/* One line where another preload answers the program's look-ups of the driver before we can. */
+/* One line if another preload answers the program's look-ups of the driver before we can. */
 static void warn_where_cut_off(const char *library) {
     const char *hook = probe_other_hook();
     if (hook && probe_is_cut_off(library))
         complain(
-            "%s answers dlsym past us: what finds the CUDA driver by dlsym runs without cushim; "
+            "%s answers dlsym before cushim: look-ups of the CUDA driver by dlsym bypass cushim; "
             "put %s ahead of it in LD_PRELOAD",
             hook, library);
 }

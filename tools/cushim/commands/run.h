@@ -6,16 +6,15 @@
 
 #include "tools/cushim/wait.h"
 
-/* argv[0] is "run".  Returns an exit code; does not return where the program was started. */
+/* argv[0] is "run".  Returns an exit code; does not return if the program was started. */
 int run_main(int argc, char **argv);
 
 /* Read "--OPTION=VALUE" of the options table; 0, or an exit code, already explained. */
 int run_take_option(const char *topic, const char *argument);
 
 /*
- * Start argv[first] under the preload.  Waits for it where `waits` and a report is asked for, or
- * where `at_end` is not NULL, which is then called.  Returns an exit code where nothing was
- * started.
+ * Start argv[first] under the preload.  Waits for it if `waits` and a report is asked for, or if
+ * `at_end` is not NULL, which is then called.  Returns an exit code if nothing was started.
  */
 int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *context);
 

@@ -13,8 +13,9 @@
 
 static struct termios before;
 static bool is_begun;
-static sigset_t blocked;                              /* but for while we wait */
-static volatile sig_atomic_t ended, resized, stopped; /* by which signal; since the last look */
+static sigset_t blocked;                              /* except while we wait */
+static volatile sig_atomic_t ended, resized, stopped; /* the signal that ended it; changes since
+                                                         the last look */
 
 static void note(int number) {
     if (number == SIGWINCH)
@@ -78,7 +79,7 @@ int screen_signal(void) {
     return ended;
 }
 
-/* The user goes elsewhere, and comes back. */
+/* The user leaves, and comes back. */
 static void stop(void) {
     sigset_t only;
     stopped = 0;
@@ -87,7 +88,7 @@ static void stop(void) {
     raise(SIGTSTP);
     sigemptyset(&only);
     sigaddset(&only, SIGTSTP);
-    sigprocmask(SIG_UNBLOCK, &only, NULL); /* here it stops */
+    sigprocmask(SIG_UNBLOCK, &only, NULL); /* the process stops here */
     sigprocmask(SIG_BLOCK, &only, NULL);
     sigaction(SIGTSTP, &(struct sigaction){.sa_handler = note}, NULL);
     take_terminal();
@@ -105,9 +106,9 @@ void screen_size(int *columns, int *rows) {
 static struct {
     unsigned char text[64];
     size_t n, at;
-} typed; /* and not taken yet */
+} typed; /* and not yet read */
 
-/* False: there is no more to come. */
+/* False: no more can come. */
 static bool read_keys(void) {
     ssize_t n = read(STDIN_FILENO, typed.text, sizeof typed.text);
     typed.at = 0;

@@ -26,7 +26,7 @@ struct request {
     int n_shown, n_dead;
 };
 
-/* 27 columns: with a user, less of the program. */
+/* 27 columns: with a user, the program is cut shorter. */
 static void put_name(struct request *request, const struct page *page) {
     char program[CUSHIM_CELL_BYTES], user[CUSHIM_CELL_BYTES];
     const struct cushim_page_head *head = &page->report->page.head;
@@ -45,7 +45,7 @@ static void put_row(struct request *request, const struct page *page, int device
     uint64_t n = cushim_mem_stats_read(&stats->n_requests);
     uint64_t n_hits = cushim_mem_stats_read(&stats->n_hits);
     char text[3][CUSHIM_AMOUNT_BYTES], share[CUSHIM_AMOUNT_BYTES] = "-";
-    if (n) { /* cut, so that 100.0 is all of them */
+    if (n) { /* cut, not rounded, so that 100.0 means all of them */
         unsigned per_1000 = n_hits >= n ? 1000 : (unsigned)((__uint128_t)n_hits * 1000 / n);
         snprintf(share, sizeof share, "%u.%u %%", per_1000 / 10, per_1000 % 10);
     }
@@ -94,7 +94,8 @@ static void put_oom(struct cushim_writer *out, const struct cushim_report *repor
         cushim_write(out, "  each request found memory\n");
 }
 
-/* A line a counter, for programs: process, device, kind, name and value; "-" where it is of all. */
+/* A line for each counter, for programs: process, device, kind, name and value; "-" if it is of
+ * all. */
 static void put_field(struct cushim_writer *out, const struct cushim_report *report, int device,
                       const char *kind, const char *name, uint64_t value) {
     cushim_write(out, "%ld ", (long)report->page.head.process);
@@ -239,11 +240,11 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     }
     if (request->is_clean && (request->wanted || request->is_json || request->watch_seconds ||
                               request->is_of_all || request->has_users || n_parts))
-        return usage_error("stat", "--clean stands alone");
+        return usage_error("stat", "--clean takes nothing else");
     if (request->is_of_all && request->wanted)
         return usage_error("stat", "--all is of each process");
     if (n_parts > 1 || (n_parts && request->is_json))
-        return usage_error("stat", "%s stands alone, and is text", request->part->option);
+        return usage_error("stat", "%s takes no other option, and is text", request->part->option);
     if (n_parts && !request->wanted && !request->is_of_all)
         return usage_error("stat", "%s wants a process, a program or --all", request->part->option);
     return EXIT_WELL;
@@ -277,7 +278,7 @@ int stat_main(int argc, char **argv) {
             cushim_write(&request.out, "\n");
         pages = pages_each(show, &request);
         cushim_writer_flush(&request.out);
-        /* until there is nothing to see any more */
+        /* until there is nothing left to see */
         goes_on = request.watch_seconds && request.n_shown && !request.out.error;
         n_looks++;
     } while (goes_on && sleep(request.watch_seconds) == 0);

@@ -27,7 +27,8 @@ enum { N_PAST = 60, LINE_BYTES = 512 };
 
 /* A device of a process. */
 struct row {
-    char page[CUSHIM_PAGE_NAME_BYTES]; /* which process it is, also where its number comes again */
+    char page[CUSHIM_PAGE_NAME_BYTES]; /* identifies the process, even if its number is used
+                                          again */
     int64_t process;
     uid_t user;
     char program[CUSHIM_NAME_BYTES];
@@ -38,7 +39,7 @@ struct row {
     uint64_t n_requests_before, wait_ns_before, before_ns;
     uint64_t past_bytes[N_PAST]; /* held, the last one last */
     unsigned n_past;
-    uint64_t most_bytes; /* held in a look since the first one, or since `r` */
+    uint64_t most_bytes; /* the most that was held in a look since the first one, or since `r` */
     unsigned depth;      /* in the tree */
 };
 
@@ -47,7 +48,7 @@ enum sort { BY_HELD, BY_LIVE, BY_REQUESTS, BY_PROCESS, N_SORTS };
 struct top {
     struct row *rows;
     size_t n;
-    struct devices devices; /* of those that are alive */
+    struct devices devices; /* of the processes that are alive */
     unsigned every_ms;
     enum sort sort;
     size_t chosen;                                 /* a row */
@@ -211,7 +212,7 @@ static void put_past(const struct row *row, bool is_utf8, unsigned n, char *text
     }
 }
 
-/* A column more, where there is room for it and for bars. */
+/* One more column, if there is room for it and for bars. */
 static bool has_peak(int columns) {
     return columns >= 100;
 }
@@ -272,7 +273,7 @@ static void draw_table(struct top *top, struct screen_picture *picture) {
     char line[LINE_BYTES];
     size_t n_room = picture->rows > AROUND ? (size_t)(picture->rows - AROUND) : 1;
     size_t n_devices = top->has_devices ? top->devices.n : 0;
-    if (n_devices && n_devices + FEWEST_ROWS > n_room) /* processes come first */
+    if (n_devices && n_devices + FEWEST_ROWS > n_room) /* processes have priority */
         n_devices = n_room > FEWEST_ROWS ? n_room - FEWEST_ROWS : 0;
     n_room -= n_devices;
     size_t first = top->chosen >= n_room ? top->chosen - n_room + 1 : 0;
@@ -306,7 +307,7 @@ struct detail_view {
     enum detail detail;
 };
 
-/* What was found, and who found no memory. */
+/* The findings, and the requests that found no memory. */
 static void put_trouble(struct cushim_writer *out, const struct cushim_report *report) {
     const struct cushim_page_head *head = &report->page.head;
     cushim_write(out, "cushim %s: %s, process %ld\n", head->version, head->program,
@@ -316,7 +317,7 @@ static void put_trouble(struct cushim_writer *out, const struct cushim_report *r
         cushim_write(out, "  nothing was found, and each request found memory\n");
 }
 
-/* Of a page, line by line. */
+/* One page, line by line. */
 static void draw_detail(const struct page *page, void *context) {
     struct detail_view *view = context;
     struct screen_picture *picture = view->picture;
@@ -352,7 +353,7 @@ static void draw(struct top *top) {
     screen_show(&picture);
 }
 
-/* False: it is over. */
+/* False: the user leaves. */
 static bool obey(struct top *top, int key) {
     switch (key) {
     case SCREEN_OVER:
@@ -412,7 +413,7 @@ static int run_screen(struct top *top) {
         key = screen_wait((int)((next_ns - now_ns) / 1000000) + 1);
     } while (obey(top, key));
     screen_end();
-    if (screen_signal()) { /* who waits for us sees what ended us */
+    if (screen_signal()) { /* a process that waits for us sees the signal that ended us */
         sigset_t all;
         signal(screen_signal(), SIG_DFL);
         raise(screen_signal());
@@ -438,7 +439,7 @@ static void put_plain(struct top *top, bool has_heads) {
 }
 
 static int run_plain(struct top *top) {
-    struct timespec pause = {0, 100000000}; /* rates are of two looks */
+    struct timespec pause = {0, 100000000}; /* rates need two looks */
     look(top);
     nanosleep(&pause, NULL);
     look(top);

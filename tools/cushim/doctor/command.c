@@ -28,14 +28,15 @@ struct seen {
     char path[PATH_MAX]; /* of its program */
     bool is_reached;     /* the preload is in it */
     bool awaits_libc;    /* its loader brings one, behind the preload */
-    bool is_loaded;      /* that is there; or there is nothing to wait for */
+    bool is_loaded;      /* the libc is there; or there is nothing to wait for */
     bool has_driver;     /* and a CUDA driver */
 };
 
 struct look {
     struct seen seen[MOST_SEEN];
     size_t n_seen;
-    char libraries[MOST_LIBRARIES][PATH_MAX]; /* CUDA runtimes, and who has a cache of its own */
+    char libraries[MOST_LIBRARIES][PATH_MAX]; /* CUDA runtimes, and libraries that cache memory
+                                                 themselves */
     size_t n_libraries;
     bool is_cut; /* there were more */
     char own[PATH_MAX];
@@ -63,7 +64,8 @@ static void look_at_maps(struct look *look, struct seen *seen) {
         return;
     while (fgets(line, sizeof line, maps)) {
         char *file = strchr(line, '/');
-        is_whole |= strstr(line, "[stack]") != NULL; /* behind all files; else it ended meanwhile */
+        is_whole |= strstr(line, "[stack]") != NULL; /* it follows all files; without it the
+                                                        process ended meanwhile */
         if (!file)
             continue;
         file[strcspn(file, "\n")] = 0;
@@ -78,7 +80,7 @@ static void look_at_maps(struct look *look, struct seen *seen) {
     seen->is_loaded |= is_whole && (has_libc || !seen->awaits_libc);
 }
 
-/* The file is asked, since the loader of a process that just began may not be mapped yet. */
+/* The file tells, because the loader of a process that just began may not be mapped yet. */
 static bool awaits_libc(const char *path) {
     struct program program;
     return program_inspect(&program, path) != 0 || program.link == PROGRAM_DYNAMIC;
@@ -170,7 +172,7 @@ static int run(struct look *look, char **argv, const char *folder, bool is_quiet
     return status;
 }
 
-/* ---- what is said of it ---- */
+/* ---- what is reported about it ---- */
 
 struct totals {
     uint64_t n_reports, n_requests, n_no_call, n_pooled, n_native, n_async, async_bytes, n_virtual,
@@ -198,8 +200,8 @@ static void add(const struct cushim_report *report, const struct report_origin *
 
 static void tell_of_process(struct report *report, struct seen *seen) {
     struct program program;
-    const char *why = "who started it left LD_PRELOAD out";
-    if (!seen->is_reached && !seen->is_loaded) /* it ended too soon to tell */
+    const char *why = "its parent left LD_PRELOAD out";
+    if (!seen->is_reached && !seen->is_loaded) /* it ended too soon to know */
         return;
     cushim_utf8_clean(seen->path);
     if (seen->is_reached) {
@@ -262,7 +264,7 @@ static void tell_of_hooks(struct report *report, const char *library) {
     if (!hook)
         return;
     if (probe_is_cut_off(library)) {
-        report_add(report, REPORT_WRONG, "hook", "%s answers dlsym past us", hook);
+        report_add(report, REPORT_WRONG, "hook", "%s answers dlsym before cushim", hook);
         report_remedy(report, "put %s ahead of it in LD_PRELOAD", library);
     } else {
         report_add(report, REPORT_NOTE, "hook", "%s answers dlsym, too, and leads to us", hook);

@@ -1,5 +1,5 @@
 /* What doctor learns by running a command: which of its processes the preload reached, what was
- * pooled there, and what went past it. */
+ * pooled there, and what bypassed it. */
 #ifndef CUSHIM_TOOLS_DOCTOR_COMMAND_H
 #define CUSHIM_TOOLS_DOCTOR_COMMAND_H
 
@@ -7,8 +7,8 @@
 
 #include "tools/cushim/doctor/findings.h"
 
-/* Run argv under the preload `library`, and add rows; `is_quiet`: what it prints goes to standard
- * error, so that standard output is ours alone. */
+/* Run argv under the preload `library`, and add rows.  With `is_quiet` the output of the command
+ * goes to standard error, so that only ours is on standard output. */
 void command_examine(struct report *report, char **argv, const char *library, bool is_quiet);
 
 #endif

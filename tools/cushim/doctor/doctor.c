@@ -68,7 +68,7 @@ static void examine_link(struct report *report, const struct program *program) {
         report_remedy(report, "the preload library must be built for the same one");
         break;
     case PROGRAM_UNKNOWN:
-        report_add(report, REPORT_NOTE, "linked", "not an ELF program, as far as can be told");
+        report_add(report, REPORT_NOTE, "linked", "apparently not an ELF program");
         break;
     }
 }
@@ -108,7 +108,7 @@ static void examine_cuda(struct report *report, const struct program *program) {
                    "used: what is opened with RTLD_DEEPBIND is not seen");
 }
 
-/* `cushim run` keeps what LD_PRELOAD has ahead of our library. */
+/* `cushim run` keeps what is in LD_PRELOAD ahead of our library. */
 static void examine_sanitizer(struct report *report, const struct program *program) {
     const char *preloads = getenv("LD_PRELOAD");
     if (!*program->sanitizer)
@@ -195,7 +195,7 @@ int doctor_main(int argc, char **argv) {
     if (argc == 2 && sscanf(argv[1], "--probe=%d%c", &probe_fd, &rest) == 1)
         return probe_child(probe_fd); /* we are the child that examine_doors started */
     if (argc == 3 && strcmp(argv[1], "--look") == 0)
-        probe_look_child(argv[2]); /* or the one of `cushim run` */
+        probe_look_child(argv[2]); /* or the child of `cushim run` */
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             usage_print(stdout, "doctor");

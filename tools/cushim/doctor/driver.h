@@ -1,7 +1,7 @@
 /*
  * The CUDA driver as a program that opens it sees it: dlopen, dlsym, call.
  *
- * Under the preload the same look-ups give our entry points, which is what the probe is about.
+ * Under the preload the same look-ups give our entry points; the probe tests that.
  */
 #ifndef CUSHIM_TOOLS_DRIVER_H
 #define CUSHIM_TOOLS_DRIVER_H
@@ -34,15 +34,15 @@ struct driver {
 };
 
 /*
- * Open libcuda.so.1 and look its calls up.  False where it is not there or lacks one; `wrong` then
- * says so as one phrase.  It stays open until the process ends.
+ * Open libcuda.so.1 and look its calls up.  False if it is missing or lacks one; `wrong` then has
+ * the reason as one phrase.  It stays open until the process ends.
  */
 bool driver_open(struct driver *driver, char *wrong, size_t wrong_bytes);
 
-/* Whether it is the software device's (tools/sim), by its mark. */
+/* Is it the software device's (tools/sim)?  It has a mark. */
 bool driver_is_software(const struct driver *driver);
 
-/* "CUDA_ERROR_NO_DEVICE" and its like; never NULL, static. */
+/* "CUDA_ERROR_NO_DEVICE" and the like; never NULL, static. */
 const char *driver_error_name(const struct driver *driver, CUresult error);
 
 /* The file that the code at `address` comes from, or "?"; valid while that file is loaded. */

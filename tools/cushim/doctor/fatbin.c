@@ -7,7 +7,7 @@
 
 static const uint32_t MAGIC = 0xba55ed50;
 
-/* What an entry is, and two bits of its flags. */
+/* The kind of an entry, and two bits of its flags. */
 enum { PTX = 1, CUBIN = 2 };
 enum { OF_ONE_DEVICE = 1 << 20, OF_ONE_FAMILY = 1 << 21 };
 
@@ -29,7 +29,7 @@ struct entry {
     uint64_t flags;
 };
 
-/* Copied, for nothing in a file need be aligned.  False where the image is shorter. */
+/* Copied, because nothing in a file need be aligned.  False if the image is shorter. */
 static bool copy(void *to, const struct image *image, size_t offset, size_t n) {
     const void *from = image_part(image, offset, n);
     if (from)
@@ -55,7 +55,7 @@ bool fatbin_find(const struct image *library, struct image *section) {
     return false;
 }
 
-/* False where the entries do not fill the fatbin's bytes. */
+/* False if the entries do not fill the fatbin's bytes. */
 static bool read_entries(struct fatbin *fatbin, struct image rest) {
     struct entry entry;
     while (rest.n_bytes) {
@@ -86,7 +86,7 @@ bool fatbin_take(struct image *section, struct fatbin *fatbin) {
     struct image body = {section->bytes + header.header_bytes, header.n_bytes};
     section->bytes = body.bytes + body.n_bytes;
     section->n_bytes -= header.header_bytes + header.n_bytes;
-    while (section->n_bytes && !*section->bytes) { /* what aligns the next one */
+    while (section->n_bytes && !*section->bytes) { /* padding before the next one */
         section->bytes++;
         section->n_bytes--;
     }

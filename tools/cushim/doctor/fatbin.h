@@ -1,9 +1,9 @@
 /*
- * Which devices the fatbins in a library are for, without loading them.
+ * The devices that the fatbins in a library are for, without loading them.
  *
  * A library keeps fatbins in its section .nv_fatbin, one behind the other.  NVIDIA does not publish
- * their format; what is read here has been the same in CUDA 11 to 13: a header, then for each piece
- * of code one that says whether it is machine code or PTX, and for which devices.
+ * their format.  The parts that are read here have been the same in CUDA 11 to 13: a header, then
+ * for each piece of code one that says whether it is machine code or PTX, and for which devices.
  */
 #ifndef CUSHIM_TOOLS_FATBIN_H
 #define CUSHIM_TOOLS_FATBIN_H
@@ -17,11 +17,11 @@ enum { FATBIN_MOST_CODES = 32, FATBIN_NAME_BYTES = 32 };
 struct fatbin_code {
     bool is_ptx;
     unsigned capability; /* 10 * major + minor */
-    char variant;        /* 'a': of that device alone; 'f': of its family; 0: neither */
+    char variant;        /* 'a': for that device only; 'f': for its family; 0: neither */
 };
 
 struct fatbin {
-    struct fatbin_code codes[FATBIN_MOST_CODES]; /* more are passed over */
+    struct fatbin_code codes[FATBIN_MOST_CODES]; /* more are skipped */
     unsigned n_codes;
 };
 
@@ -33,10 +33,10 @@ enum fatbin_fit {
     FATBIN_EXACT, /* compiled for it */
 };
 
-/* Find the fatbins of a library; false where it has no section for them, or is no 64-bit ELF. */
+/* Find the fatbins of a library; false if it has no section for them, or is no 64-bit ELF. */
 bool fatbin_find(const struct image *library, struct image *section);
 
-/* Take the first fatbin off what is left of the section; false where there is no whole one. */
+/* Take the first fatbin off the rest of the section; false if there is no complete one. */
 bool fatbin_take(struct image *section, struct fatbin *fatbin);
 
 /* The code that a driver would choose for a device; `code` is written unless there is none. */

@@ -69,8 +69,8 @@ size_t report_n_wrong(const struct report *report) {
     return n;
 }
 
-/* In lines of 80 columns, from `lead` columns on; a word that is longer is whole, for it may be
- * copied. */
+/* In lines of 80 columns, from `lead` columns on.  A longer word is not cut, because users may copy
+ * it. */
 static void print_words(FILE *out, size_t lead, char *text) {
     enum { COLUMNS = 80 };
     size_t at = lead;
@@ -102,7 +102,7 @@ void report_print(const struct report *report, FILE *out) {
             name = "";
         }
         heading = row->heading;
-        /* A name that repeats stands once, above its texts. */
+        /* A name that repeats is printed once, above its texts. */
         fprintf(out, "  %s  %-*s  ", states[row->state].mark, width,
                 strcmp(name, row->name) == 0 ? "" : row->name);
         print_words(out, (size_t)width + 8, row->text);

@@ -17,7 +17,7 @@
 
 enum {
     LEAST_CAPABILITY = 75, /* of the code paths: kernels/launch/call.c */
-    LEAST_DRIVER = 13000,  /* loads what a toolkit of 13.0 or later makes; ours is built with one */
+    LEAST_DRIVER = 13000,  /* loads code of a toolkit of 13.0 or later; ours is built with one */
     TEXT_BYTES = 256
 };
 
@@ -34,11 +34,11 @@ static bool find(struct report *report, char path[PATH_MAX]) {
     return launch_find_library(LIBRARY ".0", "../../kernels", path);
 }
 
-/* The worst that the families, each a fatbin, have for a device. */
+/* The worst fit of the families (each a fatbin) for a device. */
 struct choice {
     enum fatbin_fit fit;
     struct fatbin_code code; /* unless there is none */
-    unsigned n_families;     /* that have no better */
+    unsigned n_families;     /* that fit no better */
 };
 
 static unsigned choose(struct choice *choice, struct image section, unsigned capability) {
@@ -107,11 +107,10 @@ static void examine_device(struct report *report, const struct machine *machine,
         report_add(report, REPORT_NOTE, row, "of %d.%d: %s; but the CPU references run: %s", major,
                    minor, text, references);
     else if (choice.fit == FATBIN_NONE)
-        report_add(
-            report, REPORT_NOTE, row,
-            "of %d.%d: %s; calls return CUSHIM_NOTSUPPORTED, or run the CPU references where "
-            "CUSHIM_KERNEL_ARCH=cpu",
-            major, minor, text);
+        report_add(report, REPORT_NOTE, row,
+                   "of %d.%d: %s; calls return CUSHIM_NOTSUPPORTED, or run the CPU references if "
+                   "CUSHIM_KERNEL_ARCH=cpu",
+                   major, minor, text);
     else
         report_add(report, choice.fit == FATBIN_PTX ? REPORT_NOTE : REPORT_OK, row, "of %d.%d: %s",
                    major, minor, text);
@@ -135,7 +134,7 @@ void kernels_examine(struct report *report, const struct machine *machine) {
     examine_setting(report);
     if (!find(report, path)) {
         report_add(report, REPORT_NOTE, "library",
-                   "not built or not installed beside this command; where nvcc is: meson configure "
+                   "not built or not installed beside this command; with nvcc: meson configure "
                    "<build> -Dkernels=enabled && ninja -C <build>");
         return;
     }

@@ -1,6 +1,6 @@
 /*
- * The kernel library, where it is there: on which devices it has code to run, and what runs
- * elsewhere.  It is read, not loaded.
+ * The kernel library, if it is there: the devices that it has code for, and what runs elsewhere.
+ * It is read, not loaded.
  */
 #ifndef CUSHIM_TOOLS_KERNELS_H
 #define CUSHIM_TOOLS_KERNELS_H

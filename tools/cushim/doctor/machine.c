@@ -95,7 +95,7 @@ static void examine_runtimes(struct report *report) {
                    "no shared one on the loader's path (programs with a static one need none)");
 }
 
-/* Asked before the driver has threads, which would make it wait for them. */
+/* Asked before the driver has threads, for which it would have to wait. */
 static void examine_membarrier(struct report *report) {
     if (cushim_membarrier_ask())
         report_add(report, REPORT_OK, "membarrier",

@@ -8,7 +8,7 @@
 
 struct report;
 
-/* The driver, where one answered; and what it counted. */
+/* The driver, if one answered, and the number of its devices. */
 struct machine {
     struct driver driver;
     int driver_version; /* 13010: CUDA 13.1 */

@@ -17,9 +17,10 @@
 #include "tools/cushim/options.h"
 
 enum {
-    PATIENCE_SECONDS = 60, /* a driver may take seconds to start; one that hangs ends the child */
+    PATIENCE_SECONDS = 60, /* a driver may take seconds to start; after this a child that hangs
+                              is ended */
     ALLOCATION_BYTES = 1 << 20,
-    ASKED_VERSION = 3020 /* at which cuMemAlloc means cuMemAlloc_v2 */
+    ASKED_VERSION = 3020 /* the version in which cuMemAlloc means cuMemAlloc_v2 */
 };
 
 /* One way to the driver's allocator: allocate and free. */
@@ -89,7 +90,7 @@ enum { EXIT_CUT_OFF = 3 };
 const char *probe_other_hook(void) {
     const char *hook = driver_file_of(dlsym(RTLD_DEFAULT, "dlsym"));
     const char *base = strrchr(hook, '/');
-    /* the C library has both functions; two preloads do not */
+    /* the C library has both functions; if another object has them, it is a preload */
     if (strcmp(hook, driver_file_of(dlsym(RTLD_DEFAULT, "dlerror"))) == 0 ||
         strcmp(base ? base + 1 : hook, LAUNCH_LIBRARY) == 0)
         return NULL;
@@ -102,7 +103,7 @@ void probe_look_child(const char *library) {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     void *address = driver ? dlsym(driver, "cuMemAlloc_v2") : NULL;
     bool is_ours = address && realpath(driver_file_of(address), file) && strcmp(file, library) == 0;
-    _exit(!address || is_ours ? 0 : EXIT_CUT_OFF); /* what others do at the end is not for us */
+    _exit(!address || is_ours ? 0 : EXIT_CUT_OFF); /* do not run the exit handlers of others */
 }
 
 bool probe_is_cut_off(const char *library) {
@@ -119,8 +120,7 @@ bool probe_is_cut_off(const char *library) {
            WEXITSTATUS(status) == EXIT_CUT_OFF;
 }
 
-/* In the child: no options but our own, whatever the user set; then ourselves again.
- */
+/* In the child: no options but our own, whatever the user set; then start this program again. */
 static void become_probe(const char *library, const char *report_path, int fd) {
     char option[32];
     for (char **entry = environ; *entry;) {

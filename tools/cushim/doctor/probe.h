@@ -1,7 +1,7 @@
 /*
- * The probe: a child process that allocates under the preload, and what its exit report says of it.
+ * The probe: a child process that allocates under the preload, and what its exit report says.
  *
- * Parent and child are this same executable, so the child's findings travel as one struct.
+ * Parent and child are this same executable, so the child's findings are sent as one struct.
  */
 #ifndef CUSHIM_TOOLS_PROBE_H
 #define CUSHIM_TOOLS_PROBE_H
@@ -11,10 +11,10 @@
 
 enum { PROBE_TEXT_BYTES = 256 };
 
-/* Written by the child to its descriptor, whole. */
+/* Written by the child to its descriptor, in one piece. */
 struct probe_findings {
     char failure[PROBE_TEXT_BYTES];     /* empty: both allocations succeeded */
-    bool is_full;                       /* the failure: the driver had no memory left */
+    bool is_full;                       /* the failure is that the driver had no memory left */
     char by_dlsym[PROBE_TEXT_BYTES];    /* the file whose cuMemAlloc_v2 dlsym gave */
     char by_resolver[PROBE_TEXT_BYTES]; /* the same for cuGetProcAddress */
 };
@@ -23,25 +23,25 @@ struct probe {
     struct probe_findings findings;
     bool has_findings;
     char failure[PROBE_TEXT_BYTES]; /* empty: the report was read, and the next two are good */
-    int64_t n_requests;             /* of device memory that the pool took */
+    int64_t n_requests;             /* of device memory that the pool served */
     int64_t n_bypassed;             /* driver allocations that no entry point saw */
 };
 
 /* Allocations that the child makes, one by each way. */
 enum { PROBE_N_ALLOCATIONS = 2 };
 
-/* The child's part: allocate, tell it to `fd`.  Returns an exit code. */
+/* The child's part: allocate, write the findings to `fd`.  Returns an exit code. */
 int probe_child(int fd);
 
 /*
- * The file of another preload in this process that is the first to answer dlsym, static; NULL: the
- * C library is, or ours.
+ * The file of another preload in this process that answers dlsym first, static; NULL if the C
+ * library or our preload does.
  */
 const char *probe_other_hook(void);
 
 /*
- * Does dlsym lead past `library` in a process that is started now, with LD_PRELOAD as it is set?  A
- * child process loads the driver to see; without a driver nothing is cut off.
+ * Does dlsym bypass `library` in a process that is started now, with LD_PRELOAD as it is set?  A
+ * child process loads the driver to find out; without a driver nothing is bypassed.
  */
 bool probe_is_cut_off(const char *library);
 

@@ -8,7 +8,7 @@
 #include "tools/cushim/launch.h"
 #include "tools/cushim/program.h"
 
-/* CUDA_VERSION of a toolkit's cuda.h, 0 where it cannot be read. */
+/* CUDA_VERSION of a toolkit's <cuda.h>, 0 if it cannot be read. */
 static int version_in(const char *folder) {
     char path[PATH_MAX + 32], line[256];
     int version = 0;
@@ -34,7 +34,7 @@ static void look_in(struct toolkit *found, const char *folder) {
     snprintf(found->folder, sizeof found->folder, "%s", folder);
 }
 
-/* The folder above that of a program on PATH; as it is found there, or as its links lead. */
+/* The folder above that of a program on PATH: as it is found there, or as its links lead. */
 static bool prefix_of(const char *name, bool is_followed, char prefix[PATH_MAX]) {
     char path[PATH_MAX];
     if (program_find(name, path) != 0 || (is_followed && !realpath(path, prefix)))
@@ -50,7 +50,7 @@ static bool prefix_of(const char *name, bool is_followed, char prefix[PATH_MAX])
     return true;
 }
 
-/* Packages of pip, an active virtual environment's too, whose python3 is a link out of it. */
+/* Packages of pip, also in an active virtual environment, whose python3 is a link out of it. */
 static void look_in_packages(struct toolkit *found) {
     char prefix[PATH_MAX], pattern[PATH_MAX + 80];
     glob_t folders;
@@ -65,7 +65,7 @@ static void look_in_packages(struct toolkit *found) {
     }
 }
 
-/* What tools/quickstart or tools/check fetched into the tree that has this command's build. */
+/* What tools/quickstart or tools/check fetched into the tree in which this command was built. */
 static void look_in_tree(struct toolkit *found) {
     char folder[PATH_MAX], fetched[PATH_MAX];
     if (!launch_find_here(folder))

@@ -1,4 +1,4 @@
-/* Which CUDA toolkit programs, and cushim itself, would be built with. */
+/* The CUDA toolkit with which programs, and cushim itself, would be built. */
 #ifndef CUSHIM_TOOLS_TOOLKIT_H
 #define CUSHIM_TOOLS_TOOLKIT_H
 
@@ -12,8 +12,8 @@ struct toolkit {
     char folder[PATH_MAX];
 };
 
-/* The first of TOOLKIT_LEAST or later where tools/find-cuda looks, else the first of any version.
- * False where there is none. */
+/* The first of TOOLKIT_LEAST or later in the places of tools/find-cuda, or the first of any
+ * version. False if there is none. */
 bool toolkit_find(struct toolkit *found);
 
 #endif

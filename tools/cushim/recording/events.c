@@ -45,7 +45,7 @@ static void put_event_text(struct cushim_writer *out, const struct cushim_trace_
     cushim_report_put_string(out, text);
 }
 
-/* ---- a line an event ---- */
+/* ---- a line for each event ---- */
 
 static void put_alloc(struct cushim_writer *out, const struct cushim_trace_account *account) {
     const struct cushim_trace_event *event = &account->event;
@@ -158,7 +158,7 @@ int events_rmm(struct cushim_writer *out, const char *path) {
 
 /* ---- Perfetto ---- */
 
-/* What all elements have; `ns` is of the recording. */
+/* The fields of all elements; `ns` is of the recording. */
 static void put_element(struct cushim_writer *out, const struct cushim_trace_account *account,
                         const char *phase, uint64_t ns) {
     ns = since_start(account, ns);

@@ -59,7 +59,7 @@ static unsigned bucket_at(const struct history *history, uint64_t ns) {
     return run_ns ? (unsigned)((__uint128_t)ns * (HISTORY_BUCKETS - 1) / run_ns) : 0;
 }
 
-/* Buckets up to this one begin with what is there now. */
+/* Buckets up to this one begin with the present values. */
 static struct history_bucket *bucket_of(struct history *history, uint64_t ns) {
     unsigned i = bucket_at(history, ns);
     while (history->n_buckets <= i && history->n_buckets < HISTORY_BUCKETS)
@@ -133,7 +133,7 @@ static uint64_t since_start(const struct cushim_trace_account *account) {
     return ns > account->first_ns ? ns - account->first_ns : 0;
 }
 
-/* A moment is the end of a time in which nothing changed, so it is right for all of it. */
+/* A moment is the end of a time in which nothing changed, so it is right for all of that time. */
 void history_foresee(const struct cushim_trace_account *account, void *context) {
     struct history *history = context;
     const uint64_t ns = since_start(account);

@@ -1,6 +1,6 @@
 /*
- * What a recording had over its time: live and held memory, who held it at some moments, marks and
- * copies.  Everything has a bound, however long the recording is.
+ * The history of a recording: live and held memory, the sites that held it at some moments, marks
+ * and copies.  Everything is bounded, however long the recording is.
  */
 #ifndef CUSHIM_TOOLS_HISTORY_H
 #define CUSHIM_TOOLS_HISTORY_H
@@ -10,9 +10,9 @@
 enum {
     HISTORY_BUCKETS = 2048, /* equal parts of the run */
     HISTORY_MOMENTS = 256,
-    HISTORY_REFUSALS = 8, /* moments of requests that found no memory, the first */
+    HISTORY_REFUSALS = 8, /* moments of the first requests that found no memory */
     HISTORY_MAPS = 48,
-    HISTORY_SHARES = 250, /* sites a moment, the largest */
+    HISTORY_SHARES = 250, /* sites for each moment, the largest */
     HISTORY_MARKS = 500,
     HISTORY_COPIES = 24,
     HISTORY_TEXT_BYTES = 64
@@ -23,7 +23,7 @@ struct history_bucket {
     uint64_t least, most, held;
 };
 
-/* What sites had; sites may be joined later, their number leads to where. */
+/* The bytes of sites; if sites are joined later, their number leads to the joined one. */
 struct history_share {
     const struct cushim_trace_site *site;
     uint64_t n_bytes;
@@ -60,7 +60,8 @@ struct history {
     unsigned n_buckets;
     uint64_t live_bytes, held_bytes; /* now */
     bool has_peak;
-    uint64_t changed_ns, next_ns; /* what is live is so since then; the next moment is due */
+    uint64_t changed_ns, next_ns; /* the live bytes have been the same since; the next moment is
+                                     due */
     bool is_changed;              /* since the last moment */
     struct history_moment moments[HISTORY_MOMENTS + 2 + HISTORY_REFUSALS];
     unsigned n_moments, n_refusals, n_even;
@@ -76,13 +77,13 @@ struct history {
 void history_begin(struct history *history, const struct recording_scope *scope,
                    unsigned most_moments);
 
-/* The account will take its event in next, a `foresee` of it. */
+/* Called before the account takes an event in, as its `foresee`. */
 void history_foresee(const struct cushim_trace_account *account, void *history);
 
-/* The account took an event in. */
+/* Called after the account took an event in. */
 void history_see(struct history *history, const struct cushim_trace_account *account);
 
-/* There are no more. */
+/* Called at the end. */
 void history_end(struct history *history, const struct cushim_trace_account *account);
 
 void history_free(struct history *history);

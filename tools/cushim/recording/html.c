@@ -100,7 +100,7 @@ static void choose_sites(struct page *page) {
     account->n_sites = n < most ? n : most;
 }
 
-/* Rows of numbers; `columns` says what they are. */
+/* Rows of numbers; `columns` names them. */
 static void put_sites(struct page *page) {
     const struct cushim_trace_account *account = &page->recording.account;
     struct cushim_writer *out = page->out;
@@ -132,7 +132,7 @@ static void put_sites(struct page *page) {
         for (unsigned k = first; k < site->n_frames; k++) {
             bool is_new;
             uint64_t number = 0;
-            numbers_of(&page->numbers, site->frames[k], &number, &is_new); /* it was told */
+            numbers_of(&page->numbers, site->frames[k], &number, &is_new); /* it is there */
             cushim_write(out, "%s%" PRIu64, after(",", k - first), number);
         }
         cushim_write(out, "]]");
@@ -275,7 +275,7 @@ static void put_head(struct page *page) {
     put_number(out, "newer", names_newer(page->recording.names));
 }
 
-/* A recording; its first scope is read before anything is written, so that one that cannot be read
+/* A recording.  Its first scope is read before anything is written, so that one that cannot be read
  * leaves nothing. */
 static int put_recording(struct page *page, const char *path, const char *comma) {
     struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1];

@@ -1,4 +1,4 @@
-/* What is live at one moment, by address: blocks of pools, and the segments that they lie in. */
+/* What is live at one moment, by address: blocks of pools, and the segments that contain them. */
 #ifndef CUSHIM_TOOLS_LIVE_LISTS_H
 #define CUSHIM_TOOLS_LIVE_LISTS_H
 
@@ -11,11 +11,11 @@ struct live {
     struct cushim_trace_block *blocks;
     struct cushim_trace_segment *segments;
     size_t n_blocks, n_segments;
-    bool has_native; /* blocks that the driver served itself are listed, too */
+    bool has_native; /* blocks that the driver served are listed, too */
     int error;
 };
 
-/* All of the scope that the account has now; 0 or ENOMEM. */
+/* All of the account's scope now; 0 or ENOMEM. */
 int live_list(struct live *live, const struct cushim_trace_account *account,
               const struct recording_scope *scope, bool has_native);
 

@@ -10,7 +10,7 @@ static int by_row_base(const void *left, const void *right) {
     return a->base < b->base ? -1 : a->base > b->base;
 }
 
-/* What no block is in goes back when it is needed: it comes last. */
+/* Segments without a block come last, because they go back when memory is needed. */
 static int by_free(const void *left, const void *right) {
     const struct map_row *a = left, *b = right;
     if (!a->n_blocks != !b->n_blocks)
@@ -23,7 +23,7 @@ static int by_free(const void *left, const void *right) {
 
 /* ---- rows ---- */
 
-/* Where cell i begins, from the base. */
+/* The start of cell i, from the base. */
 static uint64_t cell_start(const struct map_row *row, unsigned i) {
     return (uint64_t)((__uint128_t)row->n_bytes * i / MAP_CELLS);
 }
@@ -51,7 +51,7 @@ static void set_cells(struct map_row *row, const uint64_t live[MAP_CELLS]) {
     row->cells[MAP_CELLS] = 0;
 }
 
-/* Blocks from *next on are by address; those of the segment are taken. */
+/* Blocks from *next on are sorted by address; those of the segment are taken. */
 static void make_row(struct map_row *row, const struct cushim_trace_segment *segment,
                      const struct live *lists, size_t *next) {
     uint64_t live[MAP_CELLS] = {0}, covered = 0, largest = 0;
@@ -62,7 +62,7 @@ static void make_row(struct map_row *row, const struct cushim_trace_segment *seg
     for (; *next < lists->n_blocks && lists->blocks[*next].address < end; ++*next) {
         const struct cushim_trace_block *block = &lists->blocks[*next];
         uint64_t from = block->address - segment->base, to = from + block->n_bytes;
-        if (from < covered) /* only a made up one has blocks in blocks */
+        if (from < covered) /* only a made up recording has blocks in blocks */
             from = covered;
         if (to > segment->n_bytes)
             to = segment->n_bytes;

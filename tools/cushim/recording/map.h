@@ -1,4 +1,4 @@
-/* The fragmentation map: what of each segment is live, and where the holes are, at one moment. */
+/* The fragmentation map: the live parts and the holes of each segment at one moment. */
 #ifndef CUSHIM_TOOLS_MAP_H
 #define CUSHIM_TOOLS_MAP_H
 
@@ -10,21 +10,21 @@ struct map_row {
     uint64_t base, n_bytes, live_bytes, hole_bytes; /* the largest hole */
     uint64_t n_blocks;
     const struct cushim_trace_site *site; /* of its largest block; NULL: it has none */
-    char cells[MAP_CELLS + 1];            /* '0': nothing is live there, to '9': all */
+    char cells[MAP_CELLS + 1];            /* '0': nothing in it is live, to '9': all */
 };
 
-/* Blocks are as long as was asked for: what they are rounded by is part of the holes. */
+/* A block has its requested length: its rounding is part of the holes. */
 struct map {
     uint64_t held_bytes, live_bytes, idle_bytes; /* idle: of segments without a block */
     uint64_t hole_bytes;                         /* the largest */
     size_t n_segments, n_rows;
-    struct map_row
-        *rows; /* those that blocks keep, and of these with most free bytes; by address */
+    struct map_row *rows; /* those that contain blocks, and of these the ones with most free bytes;
+                             by address */
 };
 
 struct recording_scope;
 
-/* Of what the account has now; 0 or ENOMEM. */
+/* From the account's present state; 0 or ENOMEM. */
 int map_make(struct map *map, const struct cushim_trace_account *account,
              const struct recording_scope *scope, size_t most_rows);
 

@@ -49,7 +49,7 @@ struct group {
     UT_hash_handle hh;
 };
 
-/* Of the run, from the first event on. */
+/* A part of the run, in time from the first event on. */
 struct span {
     uint64_t start_ns, end_ns;
 };
@@ -121,7 +121,7 @@ static int by_bytes(const struct group *a, const struct group *b) {
     return a->key < b->key ? -1 : a->key > b->key;
 }
 
-/* From each mark of the name to the next mark of any. */
+/* From each mark of the name to the next mark of any name. */
 static void find_spans(struct groups *groups, const struct history *history) {
     for (unsigned i = 0; groups->wish->range && i < history->n_marks; i++) {
         const struct history_mark *mark = &history->marks[i];

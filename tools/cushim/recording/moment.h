@@ -1,4 +1,4 @@
-/* One moment of a recording: what is live, by whom, and how the segments are filled. */
+/* One moment of a recording: what is live, which sites have it, and how the segments are filled. */
 #ifndef CUSHIM_TOOLS_MOMENT_H
 #define CUSHIM_TOOLS_MOMENT_H
 
@@ -19,16 +19,16 @@ extern const char *const moment_groups[MOMENT_N_GROUPS];
 
 struct moment_wish {
     bool is_wanted, is_end;
-    uint64_t ns; /* behind the start; 0: the peak */
+    uint64_t ns; /* after the start; 0: the peak */
     enum moment_group group;
-    const char *range; /* only what was asked for between the mark of this name and the next mark;
-                          NULL: all */
+    const char *range; /* only requests between the mark of this name and the next mark; NULL:
+                          all */
 };
 
-/* "peak", "end", or a time such as 1.5s, 200ms or 4min; false: it is none. */
+/* "peak", "end", or a time such as 1.5s, 200ms or 4min; false: it is none of these. */
 bool moment_take_time(struct moment_wish *wish, const char *text);
 
-/* Tell of one recording; 0 or an errno; ENODATA: it has no such range. */
+/* Write about one recording; 0 or an errno; ENODATA: it has no such range. */
 int moment_text(struct cushim_writer *out, const char *path, const struct moment_wish *wish);
 
 #endif

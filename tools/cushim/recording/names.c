@@ -28,9 +28,9 @@ struct names {
     size_t n_rows, n_newer;
 };
 
-/* ---- where a frame lies ---- */
+/* ---- the place of a frame ---- */
 
-/* An address as the symbols of an ELF file count, of a place in the file. */
+/* The address, as the symbols of an ELF file count, of a place in the file. */
 static uint64_t address_of(const struct image *image, uint64_t offset) {
     Elf64_Ehdr head;
     Elf64_Phdr part;
@@ -115,11 +115,11 @@ static int by_module(const void *left, const void *right) {
     return a->frame < b->frame ? -1 : a->frame > b->frame;
 }
 
-/* What was asked once is known: a recording is read several times, and each child reads all that a
- * file has of debugging information. */
+/* Answers are kept, because a recording is read several times, and each child reads all debugging
+ * information of a file. */
 struct known {
     struct {
-        uint64_t file, address; /* the file by the hash of its path */
+        uint64_t file, address; /* the file, as the hash of its path */
     } key;
     char function[NAME_BYTES], line[NAME_BYTES];
     UT_hash_handle hh;
@@ -176,14 +176,14 @@ static bool take_name(struct row *row, uint64_t file) {
     return *known->line;
 }
 
-/* Was the file written after the recording had its last event? */
+/* Was the file written after the last event of the recording? */
 static bool is_newer(const struct stat *file, const struct cushim_trace_account *account) {
     const struct cushim_trace_head *head = &account->reader.head;
     uint64_t run_ns = account->last_ns > head->start_ns ? account->last_ns - head->start_ns : 0;
     return (uint64_t)file->st_mtim.tv_sec > (head->start_wall_ns + run_ns) / 1000000000u;
 }
 
-/* Of the rows of one module.  Returns whether the lines are of a file that was written since. */
+/* For the rows of one module.  Returns whether the lines are from a file that was written since. */
 static bool ask(struct row **rows, size_t n_rows, const struct cushim_trace_account *account) {
     const struct cushim_trace_module *at = rows[0]->at;
     struct image image;
@@ -195,7 +195,7 @@ static bool ask(struct row **rows, size_t n_rows, const struct cushim_trace_acco
     struct question question = {hash_of(at->path),
                                 reallocarray(NULL, n_rows, sizeof *question.addresses), 0};
     for (size_t i = 0; i < n_rows; i++)
-        /* the call lies before where it returns to */
+        /* the call is before the address to which it returns */
         rows[i]->address = address_of(&image, rows[i]->name.offset) - 1;
     image_unmap(&image);
     for (size_t i = 0; question.addresses && i < n_rows; i++) {
@@ -248,7 +248,7 @@ const struct name *names_of(const struct names *names, uint64_t frame) {
 }
 
 unsigned names_first(const struct names *names, const struct cushim_trace_site *site) {
-    enum { DEPTH = 12 }; /* a library of the driver's may lie between two of ours */
+    enum { DEPTH = 12 }; /* a library of the driver's may be between two of ours */
     unsigned first = 0;
     for (unsigned i = 0; i < site->n_frames && i < DEPTH; i++) {
         if (names_of(names, site->frames[i])->is_ours)
@@ -259,7 +259,7 @@ unsigned names_first(const struct names *names, const struct cushim_trace_site *
 
 enum { SITE_BYTES = 4 * NAME_BYTES };
 
-/* "forward model.c:12", no wider than so many columns. */
+/* "forward FILE:12", at most so many columns wide. */
 static void put_name(char text[SITE_BYTES], const struct name *name, size_t columns) {
     char function[NAME_BYTES], line[NAME_BYTES];
     memcpy(function, name->function, NAME_BYTES);

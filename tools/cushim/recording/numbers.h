@@ -10,7 +10,7 @@ struct numbers {
     uint64_t n;
 };
 
-/* The number of a key, which is new where it was not asked for before.  False: no memory. */
+/* The number of a key; a key that was not asked for before gets a new one.  False: no memory. */
 bool numbers_of(struct numbers *numbers, uint64_t key, uint64_t *number, bool *is_new);
 
 void numbers_free(struct numbers *numbers);

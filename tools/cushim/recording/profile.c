@@ -13,7 +13,7 @@
 
 /* ---- folded ---- */
 
-/* A frame, in which ; would end it. */
+/* A frame without ;, which would end it. */
 static void put_folded_frame(struct cushim_writer *out, const struct name *name) {
     char text[2 * NAME_BYTES + 2];
     snprintf(text, sizeof text, "%s%s%s", name->function, *name->line ? " " : "", name->line);
@@ -48,7 +48,7 @@ int profile_folded(struct cushim_writer *out, const char *path) {
 /* ---- profile.proto ---- */
 
 enum { VARINT = 0, BYTES = 2 };
-enum { MESSAGE_BYTES = 1024 }; /* of one that holds no message of any length */
+enum { MESSAGE_BYTES = 1024 }; /* for a message that contains none of variable length */
 
 /* Fields of the messages that we write. */
 enum { PROFILE_SAMPLE_TYPE = 1, PROFILE_SAMPLE, PROFILE_MAPPING, PROFILE_LOCATION };
@@ -61,7 +61,7 @@ enum { LOCATION_ID = 1, LOCATION_MAPPING, LOCATION_ADDRESS, LOCATION_LINE };
 enum { LINE_FUNCTION = 1, LINE_NUMBER };
 enum { FUNCTION_ID = 1, FUNCTION_NAME, FUNCTION_SYSTEM_NAME, FUNCTION_FILE };
 
-/* Strings that the profile begins with, in the order of their numbers. */
+/* The first strings of the profile, in the order of their numbers. */
 static const char *const words[] = {
     "",           "alloc_objects", "alloc_space", "inuse_objects", "inuse_space", "peak_objects",
     "peak_space", "count",         "bytes",       "memory"};
@@ -141,7 +141,7 @@ static void begin(struct profile *profile, const struct cushim_trace_account *ac
     put_number(profile, PROFILE_DURATION, account->last_ns - account->first_ns);
 }
 
-/* The number of the module that a frame lies in, from 1; 0: in none, or there is no memory. */
+/* The number of the module that contains a frame, from 1; 0: there is none, or no memory. */
 static uint64_t put_module(struct profile *profile, const struct cushim_trace_module *module,
                            const char *path) {
     uint64_t number;

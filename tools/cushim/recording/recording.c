@@ -101,7 +101,7 @@ static struct recording_scope all_scopes(int i) {
     return (struct recording_scope){.device = i, .devices = (uint64_t)1 << i, .kinds = ON_DEVICE};
 }
 
-/* Only what the event is of can have changed. */
+/* Only the scope of the event can have changed. */
 static void take_peak(struct recording_scope *scopes, const struct cushim_trace_account *account) {
     const struct cushim_trace_event *event = &account->event;
     if (event->code != CUSHIM_TRACE_ALLOC && event->code != CUSHIM_TRACE_SEGMENT)
@@ -175,7 +175,7 @@ static int compare_first(const void *left, const void *right) {
 }
 
 static void add_site(struct cushim_trace_site *to, struct cushim_trace_site *from) {
-    from->number = to->number; /* where a history finds it */
+    from->number = to->number; /* a history finds the joined site by it */
     if (from->n_live && (!to->n_live || from->oldest_ns < to->oldest_ns))
         to->oldest_ns = from->oldest_ns;
     to->n_requests += from->n_requests;
@@ -194,7 +194,7 @@ static void add_site(struct cushim_trace_site *to, struct cushim_trace_site *fro
         to->sample_bytes[i] += from->sample_bytes[i];
 }
 
-/* Which way a request took through CUDA and through us makes it no other site. */
+/* The path of a request through CUDA and through cushim does not make another site. */
 static int join_sites(struct recording *recording) {
     struct cushim_trace_account *account = &recording->account;
     size_t n = 0;
@@ -208,7 +208,7 @@ static int join_sites(struct recording *recording) {
     for (size_t i = 0; i < account->n_sites; i++) {
         struct cushim_trace_site *site = firsts[i].site, *last = n ? account->sites[n - 1] : NULL;
         unsigned n_frames = site->n_frames - firsts[i].n;
-        /* those without a frame of the program, of different origin, come first */
+        /* sites without a frame of the program, which differ in origin, come first */
         if (last && n_frames && n_frames == firsts[i - 1].site->n_frames - firsts[i - 1].n &&
             memcmp(site->frames + firsts[i].n, firsts[i - 1].site->frames + firsts[i - 1].n,
                    n_frames * sizeof(uint64_t)) == 0)

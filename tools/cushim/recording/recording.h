@@ -1,5 +1,6 @@
 /*
- * Recordings as a person names them, a file or a folder of files, and what of one is looked at.
+ * Recordings as a person names them, a file or a folder of files, and the part of one that is
+ * looked at.
  */
 #ifndef CUSHIM_TOOLS_RECORDING_H
 #define CUSHIM_TOOLS_RECORDING_H
@@ -12,11 +13,11 @@ struct recording_files {
     size_t n;
 };
 
-/* 0 or an errno; a folder has those that end in .trace, which may be none. */
+/* 0 or an errno; for a folder the files that end in .trace, which may be none. */
 int recording_files(struct recording_files *files, const char *path);
 void recording_files_free(struct recording_files *files);
 
-/* Memory whose blocks are told of together: of one device, or pinned memory of all. */
+/* Memory whose blocks are reported together: of one device, or pinned memory of all. */
 struct recording_scope {
     int device; /* -1: pinned memory */
     uint64_t devices, kinds;
@@ -33,16 +34,16 @@ struct recording {
     struct names *names;
 };
 
-/* The scopes that have requests; how many, or minus an errno. */
+/* The scopes that have requests; returns their number, or minus an errno. */
 int recording_scopes(const char *path, struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1]);
 
-/* Of the scopes the one with the highest peak; n of them is not 0. */
+/* The scope with the highest peak; n is not 0. */
 const struct recording_scope *recording_most(const struct recording_scope *scopes, int n);
 
 struct history;
 
-/* Read all: sites note what they have at the scope's peak, and at its quarters; 0 or an errno.
- * `history` may be NULL. */
+/* Read all of it.  Sites note what they have at the scope's peak, and at its quarters.  0 or an
+ * errno. `history` may be NULL. */
 int recording_read(struct recording *recording, const char *path,
                    const struct recording_scope *scope, struct history *history);
 
@@ -53,7 +54,7 @@ int recording_each_scope(const char *path,
                          void *context);
 void recording_close(struct recording *recording);
 
-/* Of a scope, after the event that was accounted last. */
+/* Of a scope, after the last event of the account. */
 uint64_t recording_live_bytes(const struct cushim_trace_account *account,
                               const struct recording_scope *scope);
 uint64_t recording_held_bytes(const struct cushim_trace_account *account,
@@ -62,8 +63,8 @@ uint64_t recording_held_bytes(const struct cushim_trace_account *account,
 /* "device 0", "pinned memory". */
 const char *recording_scope_name(const struct recording_scope *scope, char text[32]);
 
-/* Did what is live at a site grow in each quarter of the recording, as its events count?  Time
- * would let a long start or a pause hide it. */
+/* Did the live bytes of a site grow in each quarter of the recording?  Quarters are counted in
+ * events, because in time a long start or a pause would hide it. */
 bool recording_grows(const struct cushim_trace_site *site);
 
 #endif

@@ -52,7 +52,7 @@ static int by_measure(const void *left, const void *right, void *context) {
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-/* Those that have any, the largest first; how many. */
+/* Those that have any, the largest first; returns their number. */
 static size_t sort(struct cushim_trace_account *account, measure_fn *measure) {
     size_t n = 0;
     qsort_r(account->sites, account->n_sites, sizeof *account->sites, by_measure, &measure);
@@ -67,7 +67,7 @@ static const char *share_text(char text[CUSHIM_AMOUNT_BYTES], uint64_t part, uin
     return text;
 }
 
-/* A row each for the largest sites, and one for the others. */
+/* A row for each of the largest sites, and one for the others. */
 static void put_sites(struct cushim_writer *out, struct recording *recording, measure_fn *measure,
                       bool is_noted) {
     char text[3][CUSHIM_AMOUNT_BYTES], lead[LEAD_BYTES];
@@ -149,7 +149,8 @@ static void put_head(struct cushim_writer *out, const struct cushim_trace_accoun
 
 typedef void words_fn(char *text, size_t n_bytes, const struct cushim_trace_site *site);
 
-/* A row each for the few largest sites, behind a word that stands in the first; none: no row. */
+/* A row for each of the few largest sites; the first row begins with a word.  Without sites there
+ * is no row. */
 static void put_few(struct cushim_writer *out, struct recording *recording, measure_fn *measure,
                     const char *word, words_fn *words) {
     enum { WORD = 10 };
@@ -221,7 +222,7 @@ static void put_scope(struct cushim_writer *out, struct recording *recording,
     put_few(out, recording, grown, "leak", leak_words);
 }
 
-/* What the numbers above do not have. */
+/* What the numbers above do not include. */
 static void put_gaps(struct cushim_writer *out, const struct recording *recording) {
     const struct cushim_trace_account *account = &recording->account;
     const struct {

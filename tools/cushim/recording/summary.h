@@ -1,8 +1,8 @@
 /*
- * What a recording says: for people, or as JSON.
+ * What a recording says, for people or as JSON.
  *
- * Device memory of each device, and pinned memory, are told apart, since what fills one leaves the
- * other alone.
+ * Each device, and pinned memory, is reported separately, because what fills one does not affect
+ * the others.
  */
 #ifndef CUSHIM_TOOLS_SUMMARY_H
 #define CUSHIM_TOOLS_SUMMARY_H
@@ -15,10 +15,10 @@ struct cushim_writer;
 /* How the process ended, in words. */
 const char *summary_end(const struct cushim_trace_head *head, char text[static 64]);
 
-/* Tell of one recording; 0 or an errno. */
+/* Write about one recording; 0 or an errno. */
 int summary_text(struct cushim_writer *out, const char *path);
 
-/* One object of the array that the recordings of a folder are. */
+/* One object of the array of a folder's recordings. */
 int summary_json(struct cushim_writer *out, const char *path);
 
 #endif

@@ -35,7 +35,7 @@ struct torch {
     struct cushim_trace_account account; /* read again */
     struct numbers frames, sites, words; /* what was written, by its number in the memo */
     uint64_t n_entries[CUSHIM_TRACE_DEVICES], n_memo;
-    uint64_t n_left, n_batch; /* entries to pass over; of the list that is written */
+    uint64_t n_left, n_batch; /* entries to skip; in the list that is being written */
     int error;
 };
 
@@ -65,12 +65,12 @@ static void put_int(struct torch *torch, uint64_t number) {
         return;
     }
     put_byte(torch, LONG);
-    put_code(torch, 9, number, 8); /* a ninth byte, so that it is not below 0 */
+    put_code(torch, 9, number, 8); /* a ninth byte, so that the number is not negative */
     put_byte(torch, 0);
 }
 
-/* Is `key` of a kind written already?  Then it is referred to; else what is written next is put
- * into the memo behind its end, by remember. */
+/* If `key` of a kind was written before, refer to it.  If not, `remember` puts what is written next
+ * into the memo. */
 static bool refer(struct torch *torch, struct numbers *kind, uint64_t key, uint64_t *number) {
     bool is_new;
     if (!numbers_of(kind, key, number, &is_new)) {
@@ -89,7 +89,7 @@ static void remember(struct torch *torch, const struct numbers *kind, uint64_t n
              4);
 }
 
-/* Names of fields, each in full but once; they are constants. */
+/* Names of fields, written in full only once; they are constants. */
 static void put_name(struct torch *torch, const char *name) {
     uint64_t number;
     if (refer(torch, &torch->words, (uint64_t)(uintptr_t)name, &number))
@@ -110,7 +110,7 @@ static void begin(struct torch *torch, int empty) {
 
 /* ---- frames ---- */
 
-/* "train.c:88" is a file and a line. */
+/* Splits "FILE:88" into a file and a line. */
 static void put_frame(struct torch *torch, uint64_t frame) {
     const struct name *name = names_of(torch->all.names, frame);
     char file[NAME_BYTES];
@@ -133,7 +133,7 @@ static void put_frame(struct torch *torch, uint64_t frame) {
     remember(torch, &torch->frames, number);
 }
 
-/* The same in what was read first; NULL: the process that still writes came to it since. */
+/* The same site in the first reading; NULL if the process, which still writes, came to it since. */
 static const struct cushim_trace_site *known(const struct torch *torch,
                                              const struct cushim_trace_site *site) {
     const struct cushim_trace_account *all = &torch->all.account;
@@ -183,7 +183,7 @@ static void put_entry(struct torch *torch, const char *action, uint64_t address,
     put_byte(torch, SET_ITEMS);
 }
 
-/* What an event becomes; the count of the entries is that of this. */
+/* Write the entries for an event. */
 static void see(struct torch *torch, const struct cushim_trace_account *account, unsigned device,
                 void (*put)(struct torch *torch, const char *action, uint64_t address,
                             uint64_t n_bytes, const struct cushim_trace_site *site)) {
@@ -222,7 +222,7 @@ static void count(struct torch *torch, const char *action, uint64_t address, uin
     torch->n_entries[counted_device]++;
 }
 
-/* How many entries each device has, and the names of all frames. */
+/* Count the entries of each device, and find the names of all frames. */
 static int read_all(struct torch *torch, const char *path) {
     struct cushim_trace_account *account = &torch->all.account;
     int error = cushim_trace_account_open(account, path);
@@ -271,7 +271,7 @@ static void put_block(struct torch *torch, uint64_t address, uint64_t n_bytes,
     put_byte(torch, SET_ITEMS);
 }
 
-/* Blocks of the list that lie in the segment, and what is free between them. */
+/* The listed blocks in the segment, and the free parts between them. */
 static void put_segment(struct torch *torch, const struct cushim_trace_segment *segment,
                         const struct cushim_trace_block *blocks, size_t n_blocks) {
     uint64_t live_bytes = 0, covered = segment->base;
@@ -282,7 +282,7 @@ static void put_segment(struct torch *torch, const struct cushim_trace_segment *
     for (size_t i = 0; i < n_blocks; i++) {
         const struct cushim_trace_block *block = &blocks[i];
         if (block->address < covered || block->n_bytes > end - block->address)
-            continue; /* only a made up one has blocks in blocks */
+            continue; /* only a made up recording has blocks in blocks */
         if (block->address > covered)
             put_block(torch, covered, block->address - covered, NULL);
         put_block(torch, block->address, block->n_bytes, block->site);
@@ -315,7 +315,7 @@ static void put_segments(struct torch *torch) {
     torch->error = live_list(&live, &torch->all.account, &scope, true);
     for (size_t i = 0; i < live.n_segments && !torch->error; i++) {
         const struct cushim_trace_segment *segment = &live.segments[i];
-        /* blocks before it lie in none: the driver's own are one each */
+        /* blocks before it are in no segment: the driver serves them itself */
         for (; next < live.n_blocks && live.blocks[next].address < segment->base; next++) {
             const struct cushim_trace_block *block = &live.blocks[next];
             if (!block->pool)

@@ -1,5 +1,5 @@
-/* A recording as PyTorch's memory_viz reads it: a pickle of protocol 2 with the trace of each
- * device and the segments at the end. */
+/* A recording for PyTorch's memory_viz: a pickle of protocol 2 with the trace of each device and
+ * the segments at the end. */
 #ifndef CUSHIM_TOOLS_TORCH_H
 #define CUSHIM_TOOLS_TORCH_H
 

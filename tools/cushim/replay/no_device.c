@@ -9,7 +9,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-/* Freed memory of one size, which serves again; and how large what is out is. */
+/* Freed memory of one size, which is reused, and the sizes of what is in use. */
 struct size {
     uint64_t n_bytes;
     struct piece *free;
@@ -25,9 +25,9 @@ struct piece {
 };
 
 static struct size *sizes;
-static struct piece *pieces; /* that are out */
+static struct piece *pieces; /* that are in use */
 static uint64_t next_address = (uint64_t)1 << 40, now_ns;
-/* In all: more is in no machine, and the engine keeps 8 bytes of its own for each 64 KiB. */
+/* In all: no machine has more, and the engine keeps 8 bytes of its own for each 64 KiB. */
 static const uint64_t most_bytes = (uint64_t)4 << 40;
 
 static struct { uint64_t used_bytes, total_bytes; } memory[NO_DEVICE_MOST + 1];
@@ -118,7 +118,7 @@ static CUresult CUDAAPI mem_host_alloc(void **address, size_t n_bytes, unsigned 
     uint64_t at = 0;
     CUresult answer = get(&at, n_bytes, NO_DEVICE_MOST);
     (void)flags;
-    *address = (void *)(uintptr_t)at; /* nobody reads there */
+    *address = (void *)(uintptr_t)at; /* nothing reads there */
     return answer;
 }
 
@@ -222,8 +222,8 @@ void no_device_set_context(uint64_t context, unsigned device) {
 int __real_clock_gettime(clockid_t clock, struct timespec *time);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
 
-/* The linker leads all calls of the command here: what the engine keeps depends on how long ago it
- * was used, and a recording of minutes is gone through in less than a second. */
+/* The linker redirects all calls of the command to this, because what the engine keeps depends on
+ * how long ago it was used, and a recording of minutes is planned in less than a second. */
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time) {
     if (!now_ns)
         return __real_clock_gettime(clock, time);

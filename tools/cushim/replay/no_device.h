@@ -2,7 +2,7 @@
  * A driver without a device, for `cushim replay --plan`: memory is numbers, work is over at once.
  *
  * It answers what the memory engine asks, from one thread.  The device has the memory that the
- * recording told, or as much as anybody asks for.
+ * recording says, or as much as is asked for.
  */
 #ifndef CUSHIM_TOOLS_REPLAY_NO_DEVICE_H
 #define CUSHIM_TOOLS_REPLAY_NO_DEVICE_H

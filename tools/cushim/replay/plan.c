@@ -18,10 +18,10 @@
 #include "report/page.h"
 #include "tools/cushim/replay/no_device.h"
 
-/* Of one recording; a real one has a few a context. */
+/* Of one recording; a real one has a few for each context. */
 enum { MOST_POOLS = 4096 };
 
-/* A pool of the recording's, and what stands for it. */
+/* A pool of the recording, and the heap that stands for it. */
 struct pool {
     struct {
         uint64_t pool, device, kind;
@@ -30,13 +30,13 @@ struct pool {
     UT_hash_handle hh;
 };
 
-/* A block of the recording's, by its address there. */
+/* A block of the recording, by its address there. */
 struct block {
-    uint64_t recorded, address; /* address 0: natively */
+    uint64_t recorded, address; /* address 0: the driver served it */
     UT_hash_handle hh;
 };
 
-/* One a process. */
+/* One for each process. */
 static struct engine {
     const struct setting *setting;
     struct plan *plan;
@@ -99,7 +99,7 @@ static bool begin(const struct setting *setting, struct plan *plan) {
 static void set_limit(unsigned device, uint64_t device_bytes) {
     struct cushim_amount limit = engine.setting->limit;
     if (!device_bytes && limit.is_percent)
-        return; /* of what nobody told */
+        return; /* a free without an allocation */
     atomic_store(&engine.budgets[device].limit_bytes, cushim_amount_bytes(limit, device_bytes));
 }
 
@@ -143,7 +143,8 @@ static void lift(uint64_t *peak, uint64_t now) {
         *peak = now;
 }
 
-/* What the pools hold and asked of the driver; natively served requests are counted already. */
+/* What the pools hold, and asked of the driver; requests that the driver served are counted
+ * already. */
 static void take_held(unsigned device, unsigned kind) {
     struct plan_sums *sums = &engine.plan->sums[scope_of(device, kind)];
     const bool is_pinned = kind == CUSHIM_KIND_PINNED;
@@ -172,7 +173,7 @@ static bool remember(uint64_t recorded, uint64_t address) {
     return true;
 }
 
-/* True, and what it became, where it was served here; then it is forgotten. */
+/* True, and its new address, if it was served here; then it is forgotten. */
 static bool forget(uint64_t recorded, uint64_t *address) {
     struct block *block;
     HASH_FIND(hh, engine.recorded_blocks, &recorded, sizeof recorded, block);
@@ -239,7 +240,7 @@ static void replay_gone(uint64_t number) {
     }
 }
 
-/* What was served here after all is of no use to anybody. */
+/* It was refused in the recording, so the program cannot use it if it is served here. */
 static bool replay_refused(const struct cushim_trace_event *event) {
     struct cushim_mem_block block;
     struct cushim_mem_lookup lookup;
@@ -290,7 +291,7 @@ static int replay(const char *path, const struct setting *setting, struct plan *
     return error ? error : account.error;
 }
 
-/* ---- as it was ---- */
+/* ---- the run as it was ---- */
 
 int plan_recorded(struct plan *plan, const char *path) {
     static struct cushim_trace_account account; /* too large for a stack */
@@ -367,7 +368,7 @@ int plan_least_limit(uint64_t *n_bytes, const char *path, const struct setting *
         lift(&most, plan.sums[i].peak_held_bytes);
     }
     most = (most + step_bytes - 1) / step_bytes;
-    /* with as much as is held without one nothing is refused */
+    /* with as much as is held without a limit, nothing is refused */
     while (!error && least + 1 < most) {
         uint64_t middle = least + (most - least) / 2;
         limited.limit = (struct cushim_amount){middle * step_bytes, false};

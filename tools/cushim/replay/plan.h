@@ -2,7 +2,7 @@
  * What a recording would have held with another setting: its requests and frees go through the
  * memory engine again, in order and by one thread, on a driver without a device.
  *
- * All but time comes out: no work is ever under way, so no free waits, and a relaxed one is over at
+ * Times are not planned: no work is ever under way, so no free waits, and a relaxed one is over at
  * once.
  */
 #ifndef CUSHIM_TOOLS_REPLAY_PLAN_H
@@ -15,7 +15,8 @@
 enum { PLAN_SCOPES = CUSHIM_TRACE_DEVICES + 1 };
 
 struct plan_sums {
-    uint64_t n_requests, n_refused; /* what found no memory here, and may have found it there */
+    uint64_t n_requests, n_refused; /* refused: found no memory here, but may have found it in
+                                       the run */
     uint64_t n_calls;               /* of the driver's, for memory */
     uint64_t live_bytes, peak_live_bytes;
     uint64_t held_bytes, peak_held_bytes; /* native: unknown, the driver packs small blocks */
@@ -26,14 +27,14 @@ struct plan {
     struct plan_sums sums[PLAN_SCOPES];
 };
 
-/* Plan one recording, in a child, as the engine chooses some things once a process.  0 or an
- * errno. */
+/* Plan one recording, in a child, because the engine decides some things once for each process.  0
+ * or an errno. */
 int plan_make(struct plan *plan, const char *path, const struct setting *setting);
 
-/* The same of what the recorded process did. */
+/* The same for the recorded run itself. */
 int plan_recorded(struct plan *plan, const char *path);
 
-/* The least limit, to 2 MiB, with which nothing is refused that is not without one; 0: none. */
+/* The least limit, to 2 MiB, with which no more is refused than without one; 0: none. */
 int plan_least_limit(uint64_t *n_bytes, const char *path, const struct setting *setting);
 
 #endif

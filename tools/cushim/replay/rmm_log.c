@@ -15,7 +15,7 @@ static const uint64_t second_ns = 1000000000;
 
 enum { LINE_BYTES = 512 };
 
-/* NULL: it cannot be read, or is none, with errno 0. */
+/* NULL: it cannot be read, or with errno 0 it is no such log. */
 static FILE *open_log(const char *path) {
     char line[LINE_BYTES];
     FILE *file = fopen(path, "re");
@@ -34,7 +34,7 @@ bool rmm_log_is(const char *path) {
     return file;
 }
 
-/* "10:42:07.123456" of a day; its last separator was a colon in older versions. */
+/* "10:42:07.123456" of a day; in older versions the last separator was a colon. */
 static bool take_time(const char *text, uint64_t *ns) {
     unsigned hours, minutes, seconds, micros;
     if (sscanf(text, "%2u:%2u:%2u%*1[.:]%6u", &hours, &minutes, &seconds, &micros) != 4 ||
@@ -61,8 +61,7 @@ static bool take_line(const char *line, struct cushim_trace_event *event) {
     return event->code != CUSHIM_TRACE_NONE;
 }
 
-/* A time of the day as one that only rises: threads write behind each other's back, and a day may
- * end. */
+/* Make a time of the day only rise, because threads write out of order, and a day may end. */
 static uint64_t rise(uint64_t last_ns, uint64_t ns) {
     const uint64_t day_ns = 86400 * second_ns;
     uint64_t day = last_ns / day_ns;

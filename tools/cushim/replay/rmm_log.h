@@ -8,10 +8,10 @@
 
 struct rmm_log {
     char folder[PATH_MAX], path[PATH_MAX]; /* of the recording, until rmm_log_end */
-    uint64_t n_wrong;                      /* lines that are no events, which are passed over */
+    uint64_t n_wrong;                      /* lines that are no events, which are skipped */
 };
 
-/* Does a file begin as such a log? */
+/* Does a file begin like such a log? */
 bool rmm_log_is(const char *path);
 
 /* Make the recording, in a folder of its own below TMPDIR.  0 or an errno; then nothing is left. */

@@ -5,7 +5,7 @@
 
 #include "base/options.h"
 
-/* What decides where a block comes from, of one thread and without a device. */
+/* Options that decide where a block comes from, in one thread and without a device. */
 static bool is_planned(const char *name) {
     static const char *const known[] = {"free", "keep", "reserve", "limit", "buckets"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {

@@ -1,4 +1,4 @@
-/* Settings that a recording is planned with: "native", or words and options joined by +, such as
+/* Settings for the plan of a recording: "native", or words and options joined by +, such as
  * "exact+keep=0". */
 #ifndef CUSHIM_TOOLS_REPLAY_SETTING_H
 #define CUSHIM_TOOLS_REPLAY_SETTING_H
@@ -12,14 +12,14 @@ enum { SETTING_BYTES = 64 };
 
 struct setting {
     char name[SETTING_BYTES];
-    bool is_native; /* every request is the driver's */
+    bool is_native; /* the driver serves every request */
     bool is_relaxed;
     int buckets; /* enum cushim_mem_scheme */
     size_t large_bytes;
     struct cushim_amount keep, reserve, limit;
 };
 
-/* Read one of n_bytes; false: `wrong` says why, as one phrase. */
+/* Read one of n_bytes; false: `wrong` has the reason, as one phrase. */
 bool setting_read(struct setting *setting, const char *text, size_t n_bytes, char *wrong,
                   size_t wrong_bytes);
 

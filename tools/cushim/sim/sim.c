@@ -12,14 +12,14 @@
 #include "tools/cushim/usage.h"
 #include "tools/sim/driver/core/setting.h"
 
-/* What --runtime says, each time: 12, 13, or the file name of a wheel's runtime. */
+/* The values of --runtime: 12, 13, or the file name of a wheel's runtime. */
 struct runtimes {
     const char *names[8];
     int n;
 };
 
-/* The folder of the device's libraries, without a slash at its end; false: it is not here.  The
- * driver is asked for by its folder, since a library folder may have NVIDIA's. */
+/* The folder of the device's libraries, without a slash at its end; false: it is missing.  The
+ * driver is looked for by its folder, because a library folder may have NVIDIA's. */
 static bool find_device(char folder[PATH_MAX]) {
     if (!launch_find_library("../sim/libcuda.so.1", ".", folder) &&
         !launch_find_library("cushim/sim/libcuda.so.1", ".", folder))
@@ -61,7 +61,7 @@ static int take_runtime(const char *text, struct runtimes *runtimes) {
     return EXIT_WELL;
 }
 
-/* Sets the variable, but for --runtime. */
+/* Sets the variable, except for --runtime. */
 static int take_option(const char *argument, struct runtimes *runtimes) {
     uint64_t value;
     char variable[SIM_VARIABLE_BYTES];
@@ -81,7 +81,7 @@ static int take_option(const char *argument, struct runtimes *runtimes) {
     return setenv(variable, text, 1) == 0 ? EXIT_WELL : EXIT_OURS;
 }
 
-/* `word` at the front of a list of the loader, or behind it. */
+/* Put `word` at the front of a list of the loader, or at its end. */
 static bool set_list(const char *name, const char *word, bool is_first) {
     const char *now = getenv(name);
     char *list = NULL;
@@ -101,7 +101,7 @@ static int preload_runtime(const char *folder, int version) {
     return set_list("LD_PRELOAD", library, false) ? 0 : errno;
 }
 
-/* The runtime, and a library of that name which needs it. */
+/* The runtime, and a library with that name which needs it. */
 static int preload_alias(const char *folder, const char *name) {
     char file[NAME_MAX + 1], path[PATH_MAX];
     snprintf(file, sizeof file, "sim/%s", name);

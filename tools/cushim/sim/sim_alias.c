@@ -18,7 +18,7 @@ enum { MACHINE = EM_X86_64 };
 enum { LARGEST_PAGE = 65536, NODE = 2, NAME_BYTES = 128 };
 
 /*
- * The whole file, which is mapped as it is: what it is called, what it needs, and the version node
+ * The whole file, which is mapped as it is: its name, the library it needs, and the version node
  * that references of the runtime name.
  */
 struct library {
@@ -26,7 +26,7 @@ struct library {
     Elf64_Phdr segments[3];
     Elf64_Dyn dynamic[10];
     Elf64_Sym symbols[1];
-    Elf64_Versym versions[4]; /* of the one symbol; the others keep what follows aligned */
+    Elf64_Versym versions[4]; /* of the one symbol; the others keep the alignment of what follows */
     struct {
         Elf64_Verdef definition;
         Elf64_Verdaux name;
@@ -51,7 +51,7 @@ int sim_alias_version(const char *name) {
     return version == 12 || version == 13 ? version : 0;
 }
 
-/* The hash of a version's name, as the ELF specification has it. */
+/* The hash of a version's name, as in the ELF specification. */
 static Elf64_Word hash_of(const char *name) {
     Elf64_Word hash = 0;
     for (; *name; name++) {

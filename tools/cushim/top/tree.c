@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* 0: nobody knows. */
+/* 0: not known. */
 static int64_t parent_of(int64_t process) {
     char path[64], text[512];
     int64_t parent = 0;
@@ -14,7 +14,7 @@ static int64_t parent_of(int64_t process) {
         return 0;
     text[fread(text, 1, sizeof text - 1, file)] = 0;
     fclose(file);
-    const char *state = strrchr(text, ')'); /* the name before it may have any */
+    const char *state = strrchr(text, ')'); /* the name before it may contain any */
     if (!state || sscanf(state, ") %*c %" SCNd64, &parent) != 1)
         return 0;
     return parent;
@@ -28,9 +28,9 @@ static bool has_row(const struct tree_row rows[], size_t n, int64_t process) {
     return false;
 }
 
-/* The nearest ancestor that has a row; 0: none has. */
+/* The nearest ancestor that has a row; 0: none. */
 static int64_t above(const struct tree_row rows[], size_t n, int64_t process) {
-    enum { MOST_STEPS = 256 }; /* processes end and start while they are read */
+    enum { MOST_STEPS = 256 }; /* processes start and end while they are read */
     for (int i = 0; i < MOST_STEPS && process > 0; i++) {
         process = parent_of(process);
         if (process > 0 && has_row(rows, n, process))
@@ -69,7 +69,7 @@ void tree_sort(struct tree_row rows[], size_t n, struct tree_row sorted[]) {
         if (!rows[i].is_moved && !rows[i].above)
             move(&all, i, 0);
     }
-    for (size_t i = 0; i < n; i++) { /* where the tree changed while it was read */
+    for (size_t i = 0; i < n; i++) { /* if the tree changed while it was read */
         if (!rows[i].is_moved)
             move(&all, i, 0);
     }

@@ -10,13 +10,13 @@ struct tree_row {
     int64_t process;
     bool is_alive;
     size_t place;   /* the caller's own */
-    unsigned depth; /* in the tree; the rest is the tree's, too */
+    unsigned depth; /* in the tree; this and the rest are the tree's */
     int64_t above;
     bool is_moved;
 };
 
-/* Move the rows to `sorted`, as the kernel has their processes now: those of a process together,
- * and those beside each other in the order that they had. */
+/* Move the rows to `sorted`, in the kernel's present tree of processes.  Rows of one process stay
+ * together, and siblings keep their order. */
 void tree_sort(struct tree_row rows[], size_t n, struct tree_row sorted[]);
 
 #endif

@@ -1,7 +1,7 @@
 /* NVML's names that have no answer here. */
 #include "nvml.h"
 
-/* Whatever its arguments are: they stay with the caller, and nobody looks at them. */
+/* Whatever its arguments are: they stay with the caller, and are not looked at. */
 static nvmlReturn_t refuse(void) {
     NVML_TRY(sim_nvml_ready());
     return NVML_ERROR_NOT_SUPPORTED;

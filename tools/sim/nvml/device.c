@@ -1,4 +1,4 @@
-/* NVML's devices: which there are, and what they are called. */
+/* NVML's devices: which there are, and their names. */
 #include "nvml.h"
 
 #include <stdbool.h>
@@ -125,7 +125,7 @@ nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *text, unsigned n_bytes
     return sim_nvml_text(text, n_bytes, uuid);
 }
 
-/* It is no device of NVIDIA's: the ids of vendor and model are 0. */
+/* It is no device of NVIDIA's, so the ids of vendor and model are 0. */
 nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, struct nvml_pci_v2 *pci) {
     struct sim_device_look look;
     int i;
@@ -163,7 +163,7 @@ nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned *mode) {
     return NVML_SUCCESS;
 }
 
-/* Whether the device reaches the other's memory, and by what. */
+/* Does the device reach the other's memory, and by what? */
 nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t other, unsigned index,
                                     unsigned *status) {
     struct sim_device_look look, other_look;
@@ -177,7 +177,7 @@ nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t other, uns
     return NVML_SUCCESS;
 }
 
-/* Each field has an answer of its own: there are no sensors here, no links and no counters. */
+/* Each field has an answer of its own: there are no sensors, links or counters here. */
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int n, struct nvml_field *fields) {
     struct sim_device_look look;
     int i;

@@ -1,4 +1,4 @@
-/* NVML's begin and end, what its errors are called, and versions. */
+/* NVML's begin and end, the names of its errors, and versions. */
 #include "nvml.h"
 
 #include <stdatomic.h>

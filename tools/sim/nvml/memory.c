@@ -1,7 +1,7 @@
-/* NVML's memory of a device, and who has it. */
+/* NVML's memory of a device, and the processes that have it. */
 #include "nvml.h"
 
-/* Others may take more between two looks: used is never above total here. */
+/* Others may take more between two looks, so limit used to total here. */
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct nvml_memory *memory) {
     struct sim_device_look look;
     int i;
@@ -27,7 +27,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct nvml_memory_
     return NVML_SUCCESS;
 }
 
-/* How many there are; NVML_ERROR_INSUFFICIENT_SIZE where *n is less. */
+/* Their number; NVML_ERROR_INSUFFICIENT_SIZE if *n is less. */
 static nvmlReturn_t find(nvmlDevice_t device, unsigned *n, const void *out,
                          struct sim_process found[SIM_MAX_PROCESSES]) {
     struct sim_device_look look;

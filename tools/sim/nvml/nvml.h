@@ -1,6 +1,6 @@
 /*
- * NVML as far as the software device answers: types as NVIDIA's documentation has them, under names
- * of ours, and what the files of this folder share.
+ * NVML as far as the software device answers: types as in NVIDIA's documentation, under names of
+ * ours, and what the files of tools/sim/nvml share.
  */
 #ifndef CUSHIM_SIM_NVML_H
 #define CUSHIM_SIM_NVML_H
@@ -120,11 +120,11 @@ SIM_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t dev
 /* NVML_ERROR_UNINITIALIZED outside of init and shutdown. */
 nvmlReturn_t sim_nvml_ready(void);
 
-/* What a handle stands for; NVML_ERROR_INVALID_ARGUMENT where it is none, or `out` is NULL. */
+/* The meaning of a handle; NVML_ERROR_INVALID_ARGUMENT if it is none, or `out` is NULL. */
 nvmlReturn_t sim_nvml_find(nvmlDevice_t handle, const void *out, int *device,
                            struct sim_device_look *look);
 
-/* A text and its end into a buffer of n_bytes. */
+/* Copy a text and its end into a buffer of n_bytes. */
 nvmlReturn_t sim_nvml_text(char *out, unsigned n_bytes, const char *text);
 
 #endif

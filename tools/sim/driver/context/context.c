@@ -28,7 +28,7 @@ static void unlist(struct sim_context *context) {
         *at = context->next;
 }
 
-/* It may be there: one that is ending waits for its work without the lock. */
+/* It may already be there, because a context that is ending waits for its work without the lock. */
 static void list(struct sim_context *context) {
     unlist(context);
     context->next = contexts;
@@ -149,7 +149,7 @@ void sim_context_damage(struct sim_context *context, CUresult fault) {
     pthread_cond_broadcast(&sim_changed);
 }
 
-/* The steps of another context's stream that read or write memory of this one. */
+/* Add the steps of another context's stream that read or write memory of this one. */
 static bool add_touching(struct sim_marks *marks, const struct sim_stream *stream,
                          const struct sim_context *root) {
     for (struct sim_step *step = stream->first; step; step = step->next) {

@@ -106,7 +106,7 @@ CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags) {
     return sim_leave(attach(pctx, flags));
 }
 
-/* The last use of it is its end; it must be current. */
+/* It must be current; its last detach ends it. */
 static CUresult detach(CUcontext handle) {
     struct sim_context *context;
     if (!handle)
@@ -155,7 +155,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext *pctx) {
     return sim_leave(pop(pctx));
 }
 
-/* The top is replaced; NULL takes it away. */
+/* Replaces the top; NULL removes it. */
 static CUresult set_current(CUcontext handle) {
     struct sim_context *context = NULL;
     struct sim_thread *thread = sim_thread();
@@ -285,7 +285,7 @@ CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit) {
     return sim_leave(result);
 }
 
-/* Success where there is a context; what was to be set makes no difference to a software device. */
+/* Success if there is a context; the setting makes no difference to a software device. */
 static CUresult accept(void) {
     struct sim_context *context;
     return sim_context_current(&context);
@@ -362,7 +362,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
     return sim_leave(synchronize(ctx));
 }
 
-/* ---- profilers: none looks on ---- */
+/* ---- profilers: there are none ---- */
 
 CUresult cuProfilerStart(void) {
     SIM_ENTER(cuProfilerStart);

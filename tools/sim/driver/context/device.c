@@ -7,10 +7,11 @@
 
 #include <stdlib.h>
 
-/* Addresses are plentiful: enough that memory runs out long before a gap does. */
+/* Addresses are plentiful, so that memory runs out long before a gap does. */
 enum { PAGES_OF_RANGE_PER_PAGE = 4, MIN_PAGES_OF_RANGE = 4096 };
 
-/* Where they cost nothing: a driver joins pages from anywhere, so no trace may run out of gaps. */
+/* Addresses cost nothing then.  A driver joins pages from anywhere, so no trace may run out of
+ * gaps. */
 enum { N_TIMES_UNBACKED = 8 };
 
 static struct sim_device devices[SIM_MAX_DEVICES];
@@ -79,7 +80,7 @@ void sim_device_refund(struct sim_device *device, size_t n_pages) {
     sim_share_refund(device->number, n_pages);
 }
 
-/* Two processes that take at once may both have been counted for a moment. */
+/* If two processes take at the same time, both may have been counted for a moment. */
 size_t sim_device_pages_left(const struct sim_device *device) {
     size_t n_used = sim_share_used(device->number);
     return n_used < device->n_pages ? device->n_pages - n_used : 0;

@@ -1,5 +1,6 @@
 /*
- * A device: some memory, a primary context, two pools.  Devices are made by cuInit and never end.
+ * A device: some memory, a primary context, two pools.  cuInit makes the devices, and they never
+ * end.
  */
 #ifndef CUSHIM_SIM_DEVICE_H
 #define CUSHIM_SIM_DEVICE_H
@@ -10,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The unit in which a device's memory is given out. */
+/* The unit of a device's memory. */
 #define SIM_PAGE_BYTES ((size_t)2 << 20)
 
 struct sim_context;
@@ -24,14 +25,14 @@ struct sim_device {
     size_t n_pages; /* of memory */
     struct sim_space space;
     uint8_t *was_left;           /* by page of the space: internal.h; NULL: none yet */
-    struct sim_context *primary; /* made by the first retain, kept for good */
+    struct sim_context *primary; /* made by the first retain, never freed */
     unsigned n_primary_retains;
     unsigned primary_flags;
     struct sim_pool *default_pool;
-    struct sim_pool *pool; /* what cuMemAllocAsync takes from */
+    struct sim_pool *pool; /* the pool of cuMemAllocAsync */
 };
 
-/* Make them all; once, by cuInit. */
+/* cuInit calls it once to make them all. */
 CUresult sim_devices_init(void);
 
 int sim_devices_count(void);
@@ -42,20 +43,20 @@ struct sim_device *sim_device_at(CUdevice ordinal);
 /* Pages of memory of each, also before there are any. */
 size_t sim_device_pages(void);
 
-/* What the driver and NVML say of it. */
+/* The name that the driver and NVML give it. */
 void sim_device_name(char *name, size_t n_bytes);
 void sim_device_uuid(int number, CUuuid *uuid);
 int sim_device_bus(int number); /* one bus each, slot 0 */
 #define SIM_DRIVER_VERSION 13000
 
-/* Whether it may be let into memory of the other one: cuDeviceCanAccessPeer. */
+/* Can it reach memory of the other one (cuDeviceCanAccessPeer)? */
 bool sim_device_reaches(const struct sim_device *device, const struct sim_device *owner);
 
-/* The device in whose range of addresses this lies, or NULL. */
+/* The device whose range of addresses contains this, or NULL. */
 struct sim_device *sim_device_of(const void *address);
 
-/* Pages of memory, by number alone, of every kind of allocation; false when there are not that many
- * left, though pools gave back what they held idle.  Left is what no process has taken. */
+/* Pages of memory, only as a number, for every kind of allocation; false if there are not that many
+ * left after pools gave back their idle ones.  The rest is what no process has taken. */
 bool sim_device_charge(struct sim_device *device, size_t n_pages);
 void sim_device_refund(struct sim_device *device, size_t n_pages);
 size_t sim_device_pages_left(const struct sim_device *device);

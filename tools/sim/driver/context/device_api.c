@@ -206,7 +206,7 @@ CUresult cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevi
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* ---- peers: who reaches whose memory ---- */
+/* ---- peers ---- */
 
 static CUresult ask_peers(CUdevice ordinal, CUdevice peer_ordinal, int *reaches) {
     const struct sim_device *device = sim_device_at(ordinal), *peer = sim_device_at(peer_ordinal);
@@ -235,7 +235,7 @@ CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdev
     return sim_leave(result);
 }
 
-/* The current context and the bit of the peer's device in it. */
+/* The current context, and the bit of the peer's device in it. */
 static CUresult find_peer(CUcontext peer, struct sim_context **context, unsigned *bit) {
     struct sim_context *other;
     SIM_TRY(sim_context_current(context));

@@ -1,4 +1,5 @@
-/* Devices as NVML tells of them: what there is without a context, and who has it. */
+/* Devices as NVML reports them: which there are, also without a context, and which process has
+ * them. */
 #include "device.h"
 #include "share.h"
 

@@ -1,6 +1,6 @@
 /*
- * Green contexts, in simple form: a share of the multiprocessors, and streams of it.  A green
- * context's handle and that of the context made from it are one; all else belongs to the primary
+ * Green contexts, in simple form: a share of the multiprocessors, and streams on it.  A green
+ * context and the context made from it have the same handle; all else belongs to the primary
  * context.
  */
 #include "tools/sim/driver/core/abi.h"
@@ -55,7 +55,7 @@ CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource,
     return sim_leave(result ? result : get_resource(resource, type));
 }
 
-/* Groups of at least so many multiprocessors; result: NULL to ask how many there could be. */
+/* Groups of at least so many multiprocessors; with result NULL only their possible number. */
 static CUresult split(CUdevResource *result, unsigned *n_groups, const CUdevResource *input,
                       CUdevResource *remaining, unsigned min_count) {
     if (!n_groups || !input || input->type != CU_DEV_RESOURCE_TYPE_SM)
@@ -84,7 +84,7 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGrou
     return sim_leave(split(result, nbGroups, input, remaining, minCount));
 }
 
-/* A descriptor is never used up nor destroyed; which resources it names makes no difference. */
+/* A descriptor is never used up or destroyed; its resources make no difference. */
 CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources,
                                    unsigned int nbResources) {
     SIM_ENTER(cuDevResourceGenerateDesc);
@@ -95,7 +95,7 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *res
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* The primary context must be there: who makes a green one has retained it. */
+/* The primary context must be there, because the caller has retained it. */
 static CUresult create(CUgreenCtx *out, CUdevResourceDesc descriptor, CUdevice ordinal,
                        unsigned flags) {
     struct sim_device *device = sim_device_at(ordinal);

@@ -1,8 +1,8 @@
 /*
- * Primary contexts: one a device, alive while somebody retains it.
+ * Primary contexts: one for each device, alive while it is retained.
  *
- * The handle stays the same for good.  A reset, or the last release, ends the context; a retain
- * brings it back empty, and threads to which it is current find it alive again.
+ * The handle never changes.  A reset, or the last release, ends the context.  A retain brings it
+ * back empty, and threads in which it is current find it alive again.
  */
 #include "tools/sim/driver/core/abi.h"
 #include "tools/sim/driver/core/calls.h"

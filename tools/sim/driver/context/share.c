@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Written by its process, and by who empties it. */
+/* Written by its process, and by a process that empties it. */
 struct slot {
     _Atomic uint64_t n_pages[SIM_MAX_DEVICES];
     _Atomic uint32_t n_contexts[SIM_MAX_DEVICES];
@@ -26,8 +26,7 @@ enum { N_SLOTS = 256 };
 
 /* All under the driver's lock.  Without a file there is one slot. */
 static struct slot alone;
-static struct slot *slots = &alone,
-                   *mine = &alone; /* mine: NULL where this process takes no part */
+static struct slot *slots = &alone, *mine = &alone; /* mine: NULL if this process takes no part */
 static unsigned n_slots = 1;
 static int file = -1;
 static bool is_refused;
@@ -39,7 +38,7 @@ static bool refuse(const char *path, const char *why) {
     return false;
 }
 
-/* The number is kept out of the way of programs that count on low ones. */
+/* The number is high, because programs count on low ones. */
 static int open_high(const char *path) {
     int low = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     int high = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, 200);
@@ -61,8 +60,7 @@ static const char *why_not(int fd, struct slot **words) {
     return *words == MAP_FAILED ? strerror(errno) : NULL;
 }
 
-/* What is in the file, if there is to be one.  False: there is to be one, and it is not to be had.
- */
+/* Open the file, if there is to be one.  False: it cannot be opened. */
 static bool open_file(void) {
     char variable[SIM_VARIABLE_BYTES];
     struct slot *words = NULL;
@@ -86,7 +84,7 @@ static bool open_file(void) {
     return true;
 }
 
-/* The byte of a slot; never waits.  A lock on it is nobody's but of the process that has it. */
+/* Lock the byte of a slot; never waits.  Only the process that has the slot locks it. */
 static bool lock(unsigned i, short type) {
     struct flock byte = {.l_type = type, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
     return fcntl(file, F_OFD_SETLK, &byte) == 0;
@@ -100,7 +98,7 @@ static void empty(struct slot *slot) {
     }
 }
 
-/* Empties the slots of processes that are gone. */
+/* Empty the slots of processes that are gone. */
 static void reap(void) {
     for (unsigned i = 0; file >= 0 && i < n_slots; i++) {
         if (&slots[i] == mine || atomic_load(&slots[i].pid) == 0 || !lock(i, F_WRLCK))

@@ -20,7 +20,7 @@ static void write_uuid(int number, char text[UUID_CHARS + 1]) {
                       (unsigned char)uuid.bytes[i]);
 }
 
-/* The one device whose UUID begins so; -1: none, or several. */
+/* The one device whose UUID begins like this; -1: none, or several. */
 static int find_uuid(const char *entry, size_t n, int n_all) {
     int found = -1;
     for (int number = 0; number < n_all; number++) {
@@ -35,7 +35,7 @@ static int find_uuid(const char *entry, size_t n, int n_all) {
     return found;
 }
 
-/* As atoi reads it, so that text behind the digits is no error. */
+/* As atoi reads it, so that text after the digits is no error. */
 static int find_index(const char *entry, int n_all) {
     char *end;
     long number = strtol(entry, &end, 10);

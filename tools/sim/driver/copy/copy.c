@@ -29,7 +29,7 @@ CUresult sim_copy_between(struct sim_copy *copy, CUcontext dst_handle, CUcontext
     return CUDA_SUCCESS;
 }
 
-/* What one end of a box spans; false: more than there are addresses. */
+/* The span of one end of a box; false: it exceeds the address space. */
 static bool span(const struct sim_copy_work *box, size_t pitch, size_t slice, size_t *n_bytes) {
     size_t rows, layers;
     return !__builtin_mul_overflow(pitch, box->height - 1, &rows) &&
@@ -52,7 +52,7 @@ static CUresult judge_end(const void *address, enum sim_end_kind kind,
     return CUDA_SUCCESS;
 }
 
-/* No context's frees wait for what others copy from and to pinned memory, whoever pinned it. */
+/* Frees of a context do not wait for copies of pinned memory, whichever context pinned it. */
 static struct sim_context *touched(const struct sim_block *block) {
     return block && block->kind != SIM_BLOCK_HOST ? block->context : NULL;
 }
@@ -79,7 +79,7 @@ CUresult sim_copy_judge(struct sim_copy *copy, const struct sim_device *device) 
     return judge(copy, device, &ends);
 }
 
-/* Keep a pageable source as it is now, rows without gaps. */
+/* Keep a pageable source as it is now, with its rows joined. */
 static bool stage(struct sim_copy_work *box) {
     size_t row = box->width_bytes, slice = row * box->height;
     char *staged = malloc(slice * box->depth);
@@ -100,10 +100,10 @@ static bool is_of_device(const struct sim_block *block) {
     return block && !sim_block_is_host(block);
 }
 
-/* Whether the call returns only when the copy is done. */
+/* Does the call return only when the copy is done? */
 static bool does_wait(const struct ends *ends, bool is_sync) {
     if (!ends->dst)
-        return true; /* pageable: nobody could tell when it may be read */
+        return true; /* pageable: the host has no other way to know when it may be read */
     return is_sync && !(is_of_device(ends->dst) && is_of_device(ends->src));
 }
 

@@ -1,9 +1,8 @@
 /*
- * Copies: judged, then put into a stream.
+ * Copies: checked, then put into a stream.
  *
- * Both ends are judged where they lie in memory that the device knows; memory it does not know is
- * pageable.  A pageable source is kept as it is at the call; a copy to a pageable target returns
- * when done.
+ * An end in memory that the device knows is checked; other memory is pageable.  A pageable source
+ * is copied at the call; a copy to a pageable target returns when it is done.
  */
 #ifndef CUSHIM_SIM_COPY_H
 #define CUSHIM_SIM_COPY_H
@@ -16,12 +15,12 @@
 struct sim_block;
 struct sim_device;
 
-/* What a copy's caller says an end is; anything but UNIFIED is checked. */
+/* The kind of an end, as the caller names it; anything but UNIFIED is checked. */
 enum sim_end_kind { SIM_END_UNIFIED, SIM_END_DEVICE, SIM_END_HOST };
 
 /*
  * A box with both ends' kinds; `copy` has no staged bytes and touches nothing yet.  The devices are
- * those that reach for an end; NULL: the stream's.
+ * those that access an end; NULL: the stream's.
  */
 struct sim_copy {
     struct sim_copy_work box;
@@ -34,18 +33,17 @@ struct sim_copy sim_copy_line(CUdeviceptr dst, enum sim_end_kind dst_kind, CUdev
                               enum sim_end_kind src_kind, size_t n_bytes);
 
 /*
- * Judge a copy and put it into a stream.  is_sync: return when the host may rely on it, as the
+ * Check a copy and put it into a stream.  With is_sync return when the host may rely on it, as the
  * synchronous functions do; from device to device they do not wait.
  */
 CUresult sim_copy_do(const struct sim_copy *copy, CUstream stream, CUstream default_stream,
                      bool is_sync);
 
-/* From the device of each end's context it is reached; NULL: of the current one. */
+/* Each end is accessed by the device of its context; NULL: by that of the current one. */
 CUresult sim_copy_between(struct sim_copy *copy, CUcontext dst, CUcontext src);
 
 /*
- * Judge a copy as if a device did it now; the contexts it touches are noted in it.  For graph
- * nodes.
+ * Check a copy as if a device did it now, and note in it the contexts it touches.  For graph nodes.
  */
 CUresult sim_copy_judge(struct sim_copy *copy, const struct sim_device *device);
 

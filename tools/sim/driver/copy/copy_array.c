@@ -4,7 +4,7 @@
 #include "tools/sim/driver/core/calls.h"
 #include "copy.h"
 
-/* A place in an array as an address; n_bytes from there must lie in it. */
+/* A place in an array as an address; n_bytes from there must be inside it. */
 static CUresult place(CUarray handle, size_t offset, size_t n_bytes, CUdeviceptr *out) {
     struct sim_array *array;
     SIM_TRY(sim_array_of_handle(handle, &array));

@@ -1,18 +1,18 @@
-/* Copies in batches: each is put into the stream by itself, in any order a device might take. */
+/* Copies in batches: each goes into the stream by itself, in any order a device might take. */
 #include "tools/sim/driver/core/abi.h"
 #include "tools/sim/driver/memory/array.h"
 #include "tools/sim/driver/core/calls.h"
 #include "copy.h"
 #include "copy_box.h"
 
-/* The legacy stream is refused, as natively. */
+/* The legacy stream is refused, as by the driver. */
 static CUresult judge_stream(CUstream stream, CUstream default_stream) {
     if (stream == CU_STREAM_LEGACY || (!stream && default_stream == CU_STREAM_LEGACY))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
 
-/* fail_at: where the number of the first bad copy goes, or NULL. */
+/* fail_at: gets the number of the first bad copy, or NULL. */
 static CUresult lines(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes,
                       size_t n, size_t *fail_at, CUstream stream, CUstream default_stream) {
     SIM_TRY(judge_stream(stream, default_stream));
@@ -61,7 +61,7 @@ static CUresult read_operand(const CUmemcpy3DOperand *operand, size_t element_by
     return CUDA_SUCCESS;
 }
 
-/* Lengths are in elements of the array that takes part, in bytes where none does. */
+/* Lengths are in elements of the array, or in bytes if there is none. */
 static size_t element_bytes_of(const CUDA_MEMCPY3D_BATCH_OP *op) {
     const CUmemcpy3DOperand *ends[] = {&op->src, &op->dst};
     for (unsigned i = 0; i < 2; i++) {

@@ -4,14 +4,14 @@
 #include "tools/sim/driver/core/calls.h"
 #include "tools/sim/driver/context/context.h"
 
-/* One end: where it begins, how its rows and layers follow each other. */
+/* One end: its start, and the distances of its rows and layers. */
 struct end {
     CUdeviceptr address;
     size_t pitch, slice;
     enum sim_end_kind kind;
 };
 
-struct end_words { /* as the program says it */
+struct end_words { /* as the program gives it */
     CUmemorytype type;
     const void *host;
     CUdeviceptr device;

@@ -1,10 +1,10 @@
-/* Boxes: the shapes of cuMemcpy2D, 3D and their like, and arrays, as one form. */
+/* Boxes: the shapes of cuMemcpy2D, 3D and the like, and arrays, in one form. */
 #ifndef CUSHIM_SIM_COPY_BOX_H
 #define CUSHIM_SIM_COPY_BOX_H
 
 #include "copy.h"
 
-/* What both shapes of copies say; Height and Depth may be 0 for nothing. */
+/* The box of a copy's shape; Height and Depth may be 0 for nothing. */
 CUresult sim_copy_box(const CUDA_MEMCPY3D_PEER *shape, struct sim_copy *out);
 
 /* The box of a shape without contexts. */

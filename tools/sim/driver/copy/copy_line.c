@@ -1,4 +1,4 @@
-/* Copies of lines: every name is its ends' kinds, its stream, and whether it waits. */
+/* Copies of lines: a name gives the kinds of the ends, the stream, and whether it waits. */
 #include "tools/sim/driver/core/abi.h"
 #include "tools/sim/driver/core/calls.h"
 #include "copy.h"

@@ -23,7 +23,7 @@ CUresult sim_set_judge(const struct sim_set_work *set, const struct sim_device *
 
 /*
  * Put a set into a stream.  The functions that name no stream do not wait either, unless the host
- * could look at once: pinned and managed memory.
+ * could look at once: for pinned and managed memory.
  */
 static CUresult do_set(struct sim_set_work set, CUstream handle, CUstream default_stream,
                        bool is_sync) {

@@ -1,4 +1,4 @@
-/* Sets: judged like copies, then put into a stream. */
+/* Sets: checked like copies, then put into a stream. */
 #ifndef CUSHIM_SIM_SET_H
 #define CUSHIM_SIM_SET_H
 
@@ -7,7 +7,7 @@
 
 struct sim_device;
 
-/* Check a set's shape, where it lies, and whether a device (NULL: none is known) may do it. */
+/* Check a set's shape, its place, and whether a device (NULL: unknown) may do it. */
 CUresult sim_set_judge(const struct sim_set_work *set, const struct sim_device *device);
 
 #endif

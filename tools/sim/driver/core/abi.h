@@ -1,7 +1,7 @@
 /*
- * The driver's interface as we implement it: every exported name declared, old revisions and
- * per-thread variants too, none an alias, and each exported from this library.  A wrong signature
- * is a compile error.
+ * The driver's interface as we implement it: every exported name is declared, with old revisions
+ * and per-thread variants; none is an alias, and this library exports each.  A wrong signature is a
+ * compile error.
  */
 #ifndef CUSHIM_SIM_ABI_H
 #define CUSHIM_SIM_ABI_H

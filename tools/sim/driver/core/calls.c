@@ -57,7 +57,7 @@ bool sim_is_over(void) {
     return atomic_load(&life) == OVER;
 }
 
-/* Sleeping is too coarse for microseconds, so the last stretch is looked at. */
+/* Sleeping is too coarse for microseconds, so the last stretch is a loop. */
 static void take_time(uint32_t real_ns) {
     uint64_t ns = sim_options()->latency_ns;
     if (ns == 0)
@@ -100,7 +100,7 @@ static void count(unsigned symbol) {
     n_calls_of[symbol]++;
 }
 
-/* Whether this is the call that a test wants to fail. */
+/* Is this the call that a test wants to fail? */
 static bool is_to_fail(unsigned traits) {
     if (fail_in == 0 || traits & QUIET || --fail_in != 0)
         return false;
@@ -143,23 +143,23 @@ CUresult sim_enter(unsigned symbol) {
 
 CUresult sim_leave(CUresult result) {
     if (result == CUDA_ERROR_NOT_READY && fail_in)
-        fail_in++; /* how often somebody asks in vain is chance: the next one is the n-th */
+        fail_in++; /* do not count this query: how many come is chance */
     pthread_mutex_unlock(&sim_lock);
     return result;
 }
 
-/* The end of the process: late calls are refused, and the scheduler's thread is sent home. */
+/* The end of the process: later calls are refused, and the scheduler's thread ends. */
 static void on_exit_of_process(void) {
     if (atomic_load(&life) != ALIVE)
         return;
     pthread_mutex_lock(&sim_lock);
     atomic_store(&life, OVER);
     sim_scheduler_finish();
-    pthread_cond_broadcast(&sim_changed); /* to those that wait for steps */
+    pthread_cond_broadcast(&sim_changed); /* wakes threads that wait for steps */
     pthread_mutex_unlock(&sim_lock);
 }
 
-/* The lock is held over the fork, so that the child finds it whole. */
+/* The lock is held over the fork, so that the child finds it intact. */
 static void before_fork(void) {
     pthread_mutex_lock(&sim_lock);
 }

@@ -2,12 +2,12 @@
  * Entry and exit of the driver: what every exported function does first and last.
  *
  * A function of the interface is `SIM_ENTER(name); return sim_leave(what_it_does(...));`.  Entering
- * counts the call, takes the time it is to take, fails it where a test asked for that, and refuses
+ * counts the call, takes the time it is to take, fails it if a test asked for that, and refuses
  * what the state of process, context, thread or captures forbids.
  *
- * Lock: entering takes the driver's one lock, leaving releases it.  Everything else in this folder
- * runs under that lock unless it says otherwise, and waits on the one condition `sim_changed`,
- * which is broadcast when a step is done that somebody waits for.
+ * Lock: entering takes the driver's one lock, leaving releases it.  Everything else in
+ * tools/sim/driver runs under that lock unless it says otherwise, and waits on the one condition
+ * `sim_changed`, which is broadcast when a step is done that a thread waits for.
  */
 #ifndef CUSHIM_SIM_CALLS_H
 #define CUSHIM_SIM_CALLS_H
@@ -21,13 +21,14 @@
 extern pthread_mutex_t sim_lock;
 extern pthread_cond_t sim_changed;
 
-/* Success: the lock is held, and sim_leave must follow.  Else it is not. */
+/* Success: the lock is held, and sim_leave must follow.  Otherwise it is not held. */
 CUresult sim_enter(unsigned symbol);
 
-/* Give the lock back and hand on the result. */
+/* Release the lock and pass the result on. */
 CUresult sim_leave(CUresult result);
 
-/* The number comes at the link: whoever enters is not compiled anew where symbols.def changes. */
+/* The linker supplies the number, so that callers are not compiled again when cuda/symbols.def
+ * changes. */
 #define SIM_ENTER(abi)                                                                             \
     do {                                                                                           \
         extern const uint16_t sim_number_of_##abi;                                                 \
@@ -38,7 +39,7 @@ CUresult sim_leave(CUresult result);
  * lost. */
 CUresult sim_start(void);
 
-/* True once the process has begun to end: no step is made any more. */
+/* True once the process has begun to end: no more steps are made. */
 bool sim_is_over(void);
 
 /* The exported name of a symbol. */

@@ -1,8 +1,9 @@
-/* What the driver tells the user by itself. */
+/* What the driver writes to the user by itself. */
 #ifndef CUSHIM_SIM_COMPLAIN_H
 #define CUSHIM_SIM_COMPLAIN_H
 
-/* One line on standard error; what controls a terminal is "?" in it, since words of others may. */
+/* One line on standard error; "?" replaces control characters, because it may contain words of
+ * others. */
 __attribute__((format(printf, 1, 2))) void sim_complain(const char *format, ...);
 
 #endif

@@ -1,4 +1,4 @@
-/* The names and texts of results, and the one question that has no answer here. */
+/* The names and texts of results, and the one query that has no answer here. */
 #include "abi.h"
 #include "calls.h"
 #include "complain.h"
@@ -50,7 +50,8 @@ struct asker {
     struct asker *next;
 };
 
-/* What follows is a puzzle to its user, so say once for each file that it carries NVIDIA's own. */
+/* What follows would puzzle its user, so say once for each file that it contains NVIDIA's own
+ * runtime. */
 static void tell(const void *caller) {
     static struct asker *askers; /* under sim_lock */
     Dl_info object;

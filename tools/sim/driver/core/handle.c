@@ -18,7 +18,7 @@ static size_t place_of(const void *object) {
     return (size_t)(((uint64_t)(uintptr_t)object >> 4) * 0x9e3779b97f4a7c15ull >> 32);
 }
 
-/* The object's place, or the free one where the search for it ends. */
+/* The object's place, or the free one at the end of the search. */
 static struct entry *find(const void *object) {
     size_t i = place_of(object) & (n_entries - 1);
     while (entries[i].object && entries[i].object != object)

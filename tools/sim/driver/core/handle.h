@@ -1,8 +1,8 @@
 /*
  * Which handles are alive, and of what kind.
  *
- * Every object that a program names by a handle is an address of ours; one that is not in this set
- * is stale or foreign, and its use is an error instead of a crash.
+ * Every object that a program names by a handle is an address of ours.  One that is not in this set
+ * is stale or foreign, and using it is an error instead of a crash.
  */
 #ifndef CUSHIM_SIM_HANDLE_H
 #define CUSHIM_SIM_HANDLE_H
@@ -33,7 +33,7 @@ bool sim_handle_add(const void *object, enum sim_handle_kind kind);
 
 bool sim_handle_is(const void *object, enum sim_handle_kind kind);
 
-/* Of an object that is in the set. */
+/* Remove an object that is in the set. */
 void sim_handle_remove(const void *object);
 
 #endif

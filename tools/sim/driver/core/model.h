@@ -1,4 +1,4 @@
-/* The kind of device that the software device poses as: CUSHIM_SIM_CAPABILITY, model.def. */
+/* The kind of device that the software device is: CUSHIM_SIM_CAPABILITY, model.def. */
 #ifndef CUSHIM_SIM_MODEL_H
 #define CUSHIM_SIM_MODEL_H
 
@@ -11,7 +11,7 @@ struct sim_model {
     int widest_cluster; /* blocks; 0: no clusters */
 };
 
-/* Of all devices.  A capability between two rows has the figures of the row before. */
+/* Of all devices.  A capability between two rows has the figures of the lower one. */
 struct sim_model sim_model(void);
 
 #endif

@@ -4,10 +4,10 @@
 
 #include <stdint.h>
 
-/* The value of latency_ns that stands for `real`. */
+/* The value of latency_ns for `real`. */
 #define SIM_LATENCY_REAL UINT64_MAX
 
-/* What becomes of kernels that the program has no function for; the values of `kernels`. */
+/* What to do with kernels for which the program has no function; the values of `kernels`. */
 enum sim_kernels {
     SIM_KERNELS_PROGRAM, /* images of a GPU do not load */
     SIM_KERNELS_SKIP,    /* every image loads; a launch is a step that does nothing */

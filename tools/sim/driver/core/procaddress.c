@@ -1,12 +1,13 @@
 /*
- * cuGetProcAddress: (name, version, flags) to the address of an exported function, by symbols.def.
+ * cuGetProcAddress: (name, version, flags) to the address of an exported function, by
+ * cuda/symbols.def.
  *
- * Among the rows that are asked for by a name the newest of at most the version asked is the
- * answer; with the per-thread flag it is the newest per-thread variant, where there is one.  A name
- * without an answer is a status of the newer form, which succeeds, and an error of the older one.
+ * Of the rows with a name, the newest of at most the version asked for is the answer; with the
+ * per-thread flag it is the newest per-thread variant, if there is one.  A name without an answer
+ * is a status of the newer form, which succeeds, and an error of the older one.
  *
  * A runtime asks for some hundred names when it starts, in every process.  So rows are found by a
- * hash of the name; the table of rows by hash is filled once, by the first who asks.
+ * hash of the name; the first caller fills the table once.
  */
 #include "abi.h"
 #include "calls.h"
@@ -26,7 +27,7 @@ struct symbol {
     bool is_per_thread;
 };
 
-/* A per-thread variant is recognised by its name's last five letters. */
+/* The last five letters of its name show a per-thread variant. */
 #define IS_PER_THREAD(abi)                                                                         \
     (sizeof #abi > 6 && ((#abi)[sizeof #abi - 6] == '_') && ((#abi)[sizeof #abi - 5] == 'p') &&    \
      ((#abi)[sizeof #abi - 4] == 't'))

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 struct sim_setting {
-    const char *name; /* small letters, as in sim_options.def */
+    const char *name; /* lower case, as in sim_options.def */
     enum { TYPE_NUMBER, TYPE_BYTES, TYPE_LATENCY, TYPE_FILE, TYPE_KERNELS } type;
     uint64_t preset, min, max;
     const char *sentence;

@@ -1,7 +1,8 @@
 /*
- * Every row of symbols.def is exported: those that no file here implements are these weak stubs.
- * They are for names that programs look up and do not call; a call is CUDA_ERROR_NOT_SUPPORTED, and
- * not counted.  Each has an address of its own, and may be patched as a driver's.
+ * Every row of cuda/symbols.def is exported: those that no file here implements are these weak
+ * stubs. They are for names that programs look up and do not call.  A call is
+ * CUDA_ERROR_NOT_SUPPORTED, and not counted.  Each has an address of its own, and may be patched
+ * like a driver's.
  */
 #include "abi.h"
 #include "cuda/patchable.h"

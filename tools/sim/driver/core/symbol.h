@@ -1,5 +1,5 @@
-/* Numbers for the driver's rows of symbols.def, whatever their role: every exported name has one.
- */
+/* Numbers for the driver's rows of cuda/symbols.def, whatever their role: every exported name has
+ * one. */
 #ifndef CUSHIM_SIM_SYMBOL_H
 #define CUSHIM_SIM_SYMBOL_H
 

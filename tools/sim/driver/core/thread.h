@@ -1,4 +1,4 @@
-/* What the driver knows of a host thread: its stack of contexts, its capture mode, what it is
+/* What the driver knows of a host thread: its stack of contexts, its capture mode, and what it is
  * inside. */
 #ifndef CUSHIM_SIM_THREAD_H
 #define CUSHIM_SIM_THREAD_H
@@ -12,7 +12,7 @@ enum { SIM_CONTEXT_STACK_DEPTH = 64 };
 struct sim_context;
 
 struct sim_thread {
-    unsigned long number; /* 1 and up; 0 until sim_thread() is first called */
+    unsigned long number; /* from 1; 0 until sim_thread() is first called */
     CUstreamCaptureMode capture_mode;
     bool is_in_host_function;
     bool is_in_destructor; /* of a user object; the lock is held */
@@ -20,7 +20,7 @@ struct sim_thread {
     struct sim_context *contexts[SIM_CONTEXT_STACK_DEPTH];
 };
 
-/* The calling thread's own; no lock. */
+/* The calling thread's own; takes no lock. */
 struct sim_thread *sim_thread(void);
 
 #endif

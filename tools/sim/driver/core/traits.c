@@ -2,7 +2,7 @@
 
 #include "symbol.h"
 
-/* A call of no special cost. */
+/* For a call of no special cost. */
 enum { DEFAULT_NS = 200 };
 
 static const struct sim_traits traits[SIM_N_SYMBOLS] = {

@@ -45,7 +45,7 @@ CUresult sim_capture_begin(struct sim_stream *stream, CUstreamCaptureMode mode,
     return CUDA_SUCCESS;
 }
 
-/* The next stream of a capture behind `at` (NULL: the first) of all contexts. */
+/* The next stream of a capture after `at` (NULL: the first), of all contexts. */
 static struct sim_stream *next_stream(const struct sim_capture *capture, struct sim_stream *at) {
     struct sim_context *context = at ? at->context->root : sim_contexts();
     struct sim_stream *stream = at ? at->next : NULL;
@@ -62,7 +62,7 @@ static struct sim_stream *next_stream(const struct sim_capture *capture, struct 
     return NULL;
 }
 
-/* Whether the origin has joined all that its capture spread to. */
+/* Has the origin joined all streams that its capture spread to? */
 static bool is_joined(const struct sim_capture *capture) {
     for (struct sim_stream *stream = next_stream(capture, NULL); stream;
          stream = next_stream(capture, stream)) {
@@ -74,7 +74,7 @@ static bool is_joined(const struct sim_capture *capture) {
     return true;
 }
 
-/* All streams leave it; the graph goes unless it is to stay. */
+/* All streams leave it; the graph goes unless it is to be kept. */
 static void close_capture(struct sim_capture *capture, bool keeps_graph) {
     struct sim_stream *stream;
     while ((stream = next_stream(capture, NULL))) {

@@ -105,7 +105,7 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
 
 /* ---- questions ---- */
 
-/* What a question about a stream's capture may want; every place but the status may be NULL. */
+/* What a query of a stream's capture may ask for; every place but the status may be NULL. */
 struct answer {
     CUstreamCaptureStatus *status;
     cuuint64_t *id;
@@ -215,7 +215,7 @@ CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus 
     return sim_leave(get_info(hStream, CU_STREAM_PER_THREAD, &answer));
 }
 
-/* ---- changing the place where a stream captures ---- */
+/* ---- changing the place at which a stream captures ---- */
 
 static CUresult update(CUstream handle, CUstream default_stream, const CUgraphNode *dependencies,
                        size_t n, unsigned flags) {

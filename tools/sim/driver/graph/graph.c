@@ -134,7 +134,7 @@ struct sim_graph *sim_graph_clone(const struct sim_graph *graph) {
             goto error_copy;
         node->origin = graph->nodes.nodes[i]->origin;
     }
-    /* Edges last: one added by hand may point forward. */
+    /* Edges last, because one added by hand may point forward. */
     for (size_t i = 0; i < graph->nodes.n; i++) {
         const struct sim_nodes *after = &graph->nodes.nodes[i]->after;
         for (size_t k = 0; k < after->n; k++) {

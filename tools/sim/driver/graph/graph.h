@@ -1,7 +1,7 @@
 /*
  * Graphs: works and what they come after, as recorded from streams or added by hand.
  *
- * A graph owns its nodes, a node its work.  What an executable graph runs is its own copy (exec.h).
+ * A graph owns its nodes, a node its work.  An executable graph runs its own copy (graph_run.h).
  */
 #ifndef CUSHIM_SIM_GRAPH_H
 #define CUSHIM_SIM_GRAPH_H
@@ -15,7 +15,7 @@
 
 struct sim_node;
 
-/* A list of nodes, none twice. */
+/* A list of nodes without duplicates. */
 struct sim_nodes {
     struct sim_node **nodes;
     size_t n, cap;
@@ -26,15 +26,16 @@ struct sim_node {
     struct sim_work work;
     struct sim_nodes after;        /* what it waits for: nodes of the same graph */
     size_t place;                  /* in the graph's list */
-    const struct sim_node *origin; /* of an executable: the node it is a copy of, not looked into */
+    const struct sim_node *origin; /* in an executable: the node that was copied; never
+                                      dereferenced */
 };
 
 struct sim_graph {
-    unsigned n_refs;        /* its owner, and the launches under way of an executable one */
-    struct sim_nodes nodes; /* in the order they were added */
+    unsigned n_refs;        /* its owner, and the running launches of an executable one */
+    struct sim_nodes nodes; /* in the order in which they were added */
     struct sim_user_rows objects;
-    bool is_captured_into; /* by a capture that is open */
-    bool is_child;         /* owned by a node: the program may look, not destroy */
+    bool is_captured_into; /* by an open capture */
+    bool is_child;         /* owned by a node: the program may look at it, but not destroy it */
 };
 
 /* Lists. */
@@ -54,7 +55,7 @@ struct sim_node *sim_graph_add(struct sim_graph *graph, struct sim_work *work,
                                const struct sim_nodes *after);
 void sim_graph_remove(struct sim_node *node);
 
-/* Whether `node` is one of `from` or comes before one of them. */
+/* Is `node` one of `from`, or before one of them? */
 bool sim_node_is_before(const struct sim_node *node, const struct sim_nodes *from);
 
 /* From handles, checked. */

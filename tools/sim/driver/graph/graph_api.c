@@ -81,7 +81,7 @@ CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type) {
     return sim_leave(get_type(hNode, type));
 }
 
-/* Nodes that `wants` takes: as many as there is room for, or only their number. */
+/* Nodes that `wants` accepts: as many as there is room for, or only their number. */
 static CUresult list(const struct sim_nodes *nodes, bool (*wants)(const struct sim_node *),
                      CUgraphNode *out, size_t *n) {
     size_t n_found = 0;
@@ -191,7 +191,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph handle, unsigned long long
     return exec ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The two oldest forms report where and why; there is nothing to report but the result. */
+/* The two oldest forms report where and why; here there is only the result to report. */
 static CUresult instantiate_old(CUgraphExec *out, CUgraph handle, CUgraphNode *error_node,
                                 char *log, size_t n_log_bytes) {
     if (error_node)
@@ -290,7 +290,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
     return sim_leave(update(hGraphExec, hGraph, &resultInfo->result));
 }
 
-/* A launch in a capturing stream becomes a child of the graph that is captured. */
+/* A launch in a capturing stream becomes a child of the captured graph. */
 static CUresult launch(CUgraphExec handle, CUstream stream_handle, CUstream default_stream) {
     struct sim_exec *exec;
     struct sim_stream *stream;
@@ -321,7 +321,7 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
     return sim_leave(launch(hGraphExec, hStream, CU_STREAM_PER_THREAD));
 }
 
-/* Nothing is loaded ahead of a launch. */
+/* Nothing is loaded before a launch. */
 static CUresult upload(CUgraphExec handle, CUstream stream_handle, CUstream default_stream) {
     struct sim_exec *exec;
     struct sim_stream *stream;

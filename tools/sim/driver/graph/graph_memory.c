@@ -37,7 +37,7 @@ CUresult sim_graph_memory_may_launch(const struct sim_graph *graph, bool is_auto
     return CUDA_SUCCESS;
 }
 
-/* The free of what another graph left. */
+/* Free what another graph left. */
 static CUresult free_behind(const struct sim_graph *graph, const struct sim_work *work,
                             struct sim_stream *stream) {
     struct sim_block *block =
@@ -84,13 +84,13 @@ static CUresult get_attribute(int ordinal, CUgraphMem_attribute attribute, cuuin
     return CUDA_SUCCESS;
 }
 
-/* What is high is what is there now: no history is kept. */
+/* The high-water mark is the present value, because no history is kept. */
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value) {
     SIM_ENTER(cuDeviceGetGraphMemAttribute);
     return sim_leave(get_attribute(device, attr, value));
 }
 
-/* A program may only begin a high-water mark anew, which is what is there anyhow. */
+/* A program may only reset a high-water mark, which is the present value in any case. */
 static CUresult set_attribute(int ordinal, CUgraphMem_attribute attribute,
                               const cuuint64_t *value) {
     if (!sim_device_at(ordinal))
@@ -105,13 +105,13 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
     return sim_leave(set_attribute(device, attr, value));
 }
 
-/* Memory of graphs goes with them; none is kept beside. */
+/* Memory of graphs goes with them; no more is kept. */
 CUresult cuDeviceGraphMemTrim(CUdevice device) {
     SIM_ENTER(cuDeviceGraphMemTrim);
     return sim_leave(sim_device_at(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
 }
 
-/* What was captured says no more of its pool than that it is the device's memory. */
+/* For a captured node, nothing is known of its pool but that it is the device's memory. */
 static CUresult get_alloc(CUgraphNode handle, CUDA_MEM_ALLOC_NODE_PARAMS *params) {
     struct sim_node *node;
     SIM_TRY(sim_node_of_handle(handle, &node));

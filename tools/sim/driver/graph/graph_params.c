@@ -1,4 +1,4 @@
-/* Parameters of nodes that are there already: of a graph, and of an executable one. */
+/* Parameters of existing nodes, of a graph and of an executable one. */
 #include "tools/sim/driver/core/abi.h"
 #include "tools/sim/driver/core/calls.h"
 #include "graph.h"
@@ -20,7 +20,7 @@ static CUresult set(CUgraphNode handle, struct sim_work *work) {
     return CUDA_SUCCESS;
 }
 
-/* The same for launches to come. */
+/* The same for later launches. */
 static CUresult set_in_exec(CUgraphExec exec_handle, CUgraphNode handle, struct sim_work *work) {
     struct sim_exec *exec;
     struct sim_node *node;

@@ -11,13 +11,13 @@ struct sim_graph_run {
     struct sim_graph *graph; /* a reference */
     size_t n_left;
     uint8_t *is_done; /* by place */
-    size_t *ready;    /* room for one turn's choice */
+    size_t *ready;    /* room for the choice of one turn */
 };
 
 static bool add_flat(struct sim_graph *flat, const struct sim_graph *graph,
                      const struct sim_nodes *after, struct sim_nodes *ends);
 
-/* The graph that a node stands for; NULL: none, as of a conditional node that runs no body. */
+/* The graph that a node stands for; NULL: none, as for a conditional node that runs no body. */
 static const struct sim_graph *inner_of(const struct sim_work *work) {
     if (work->kind == SIM_WORK_CHILD)
         return work->as.child;
@@ -52,7 +52,7 @@ static struct sim_node *add_node(struct sim_graph *flat, const struct sim_node *
     return end;
 }
 
-/* Whether everything before a node has its copy; then those copies, and `outer` for a root. */
+/* Does everything before a node have its copy?  Then those copies, and `outer` for a root. */
 static bool collect_before(const struct sim_node *node, struct sim_node *const *copies,
                            const struct sim_nodes *outer, struct sim_nodes *before,
                            bool *is_whole) {
@@ -68,7 +68,7 @@ static bool collect_before(const struct sim_node *node, struct sim_node *const *
     return true;
 }
 
-/* Copy in passes until every node is there; a pass without one means a ring. */
+/* Copy in passes until every node is there; a pass that copies none means a cycle. */
 static bool add_flat(struct sim_graph *flat, const struct sim_graph *graph,
                      const struct sim_nodes *after, struct sim_nodes *ends) {
     size_t n = graph->nodes.n, n_copied = 0, n_before_pass = n;
@@ -144,7 +144,7 @@ bool sim_exec_update(struct sim_exec *exec, const struct sim_graph *graph) {
         sim_graph_unref(flat);
         return false;
     }
-    /* its nodes are named by those of the graph that it was made from */
+    /* its nodes are identified by those of the graph from which it was made */
     for (size_t i = 0; i < flat->nodes.n; i++)
         flat->nodes.nodes[i]->origin = exec->graph->nodes.nodes[i]->origin;
     sim_graph_unref(exec->graph);

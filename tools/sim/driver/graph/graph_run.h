@@ -1,9 +1,9 @@
 /*
  * Executable graphs, and one launch of one.
  *
- * An executable graph is flat: nodes of child graphs stand among the others, between two empty
- * ones.  A launch holds the graph that it runs, so that destroying or updating the executable lets
- * it end.
+ * An executable graph is flat: nodes of child graphs are among the others, between two empty ones.
+ * A launch holds the graph that it runs, so that it can end after the executable is destroyed or
+ * updated.
  */
 #ifndef CUSHIM_SIM_GRAPH_RUN_H
 #define CUSHIM_SIM_GRAPH_RUN_H
@@ -19,14 +19,14 @@ struct sim_exec {
     struct sim_graph *graph; /* flat, its own */
 };
 
-/* NULL: no memory, or edges in a ring. */
+/* NULL: no memory, or a cycle of edges. */
 struct sim_exec *sim_exec_create(const struct sim_graph *graph, unsigned long long flags);
 void sim_exec_destroy(struct sim_exec *exec);
 
-/* Put another graph of the same shape in its place; false: shapes differ, or no memory. */
+/* Replace it by another graph of the same shape; false: shapes differ, or no memory. */
 bool sim_exec_update(struct sim_exec *exec, const struct sim_graph *graph);
 
-/* Other work for the node that stands for this one; takes the work, whatever happens. */
+/* Give the node for this one other work; takes the work, whatever happens. */
 CUresult sim_exec_set(struct sim_exec *exec, const struct sim_node *node, struct sim_work *work);
 
 CUresult sim_exec_of_handle(CUgraphExec handle, struct sim_exec **out);
@@ -35,7 +35,7 @@ CUresult sim_exec_of_handle(CUgraphExec handle, struct sim_exec **out);
 bool sim_graph_run_create(const struct sim_exec *exec, struct sim_work *work);
 void sim_graph_run_destroy(struct sim_graph_run *run);
 
-/* As sim_work_touches, of any node. */
+/* Like sim_work_touches, for any node. */
 bool sim_graph_run_touches(const struct sim_graph_run *run, const struct sim_context *root);
 
 /* A turn of one node, drawn among the ready ones; false: there are more. */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whose device will do a node; NULL: no context says it. */
+/* The device that will do a node; NULL: no context says it. */
 static const struct sim_device *device_of(CUcontext handle) {
     struct sim_context *context;
     return sim_context_of_handle(handle, &context) == CUDA_SUCCESS ? context->device : NULL;
@@ -75,8 +75,8 @@ CUresult sim_node_work_of_child(CUgraph handle, struct sim_work *work) {
 }
 
 /*
- * A handle of a condition is its number above and the value of every launch below, since no kernel
- * sets one here.  So a loop, which would never end, makes one round.
+ * A handle of a condition has its number above and the value of every launch below, because no
+ * kernel sets one here.  So a loop, which would never end, makes one round.
  */
 static CUresult make_condition(CUgraphConditionalHandle *out, CUgraph handle, unsigned value,
                                unsigned flags) {

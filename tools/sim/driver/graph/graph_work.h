@@ -1,5 +1,4 @@
-/* The work of a node, from the parameters that the program gives: checked, and judged where it has
- * addresses. */
+/* The work of a node, from the program's parameters: checked, with its addresses. */
 #ifndef CUSHIM_SIM_GRAPH_WORK_H
 #define CUSHIM_SIM_GRAPH_WORK_H
 

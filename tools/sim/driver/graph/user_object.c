@@ -116,7 +116,7 @@ CUresult cuUserObjectRelease(CUuserObject handle, unsigned int count) {
     return sim_leave(result);
 }
 
-/* Moved references were the caller's; else the graph gets ones of its own. */
+/* Moved references were the caller's; without a move the graph gets ones of its own. */
 static CUresult retain(CUgraph graph_handle, CUuserObject handle, unsigned n_refs, unsigned flags) {
     struct sim_graph *graph;
     struct sim_user_object *object;

@@ -1,8 +1,8 @@
 /*
- * User objects: what a program hangs on graphs, so as to be told when the last of them is gone.
+ * User objects: a program attaches them to graphs, to learn when the last of them is gone.
  *
- * Graphs and their copies (clones, children, executables, launches under way) each hold references.
- * The destructor runs inside the call, or the end of the launch, that lets go of the last one; a
+ * Graphs and their copies (clones, children, executables, running launches) each hold references.
+ * The destructor runs inside the call, or at the end of the launch, that releases the last one; a
  * CUDA call in it is CUDA_ERROR_NOT_PERMITTED.
  */
 #ifndef CUSHIM_SIM_USER_OBJECT_H
@@ -27,13 +27,13 @@ struct sim_user_rows {
     size_t n, cap;
 };
 
-/* Add references of the object's own to those of a graph; false: no memory. */
+/* Move references of the object's own to a graph; false: no memory. */
 bool sim_user_rows_add(struct sim_user_rows *rows, struct sim_user_object *object, unsigned n_refs);
 
-/* All of another graph's, once more; false: no memory. */
+/* Copy those of another graph; false: no memory. */
 bool sim_user_rows_copy(struct sim_user_rows *rows, const struct sim_user_rows *from);
 
-/* Let go of all. */
+/* Release all. */
 void sim_user_rows_finish(struct sim_user_rows *rows);
 
 #endif

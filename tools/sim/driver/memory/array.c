@@ -154,7 +154,7 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarra
     return sim_leave(result);
 }
 
-/* ---- mipmaps: an array a level ---- */
+/* ---- mipmaps: an array for each level ---- */
 
 static CUresult destroy_mipmap(CUmipmappedArray handle) {
     if (!sim_handle_is(handle, SIM_HANDLE_MIPMAP))

@@ -1,5 +1,4 @@
-/* Arrays: rows without gaps in memory of their own; their layout is nobody's business but copies'.
- */
+/* Arrays: rows without gaps in memory of their own; only copies know their layout. */
 #ifndef CUSHIM_SIM_ARRAY_H
 #define CUSHIM_SIM_ARRAY_H
 

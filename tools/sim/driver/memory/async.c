@@ -1,9 +1,9 @@
 /*
  * Stream-ordered allocation.
  *
- * The address is found at the call and nobody else has it before the free's turn in its stream has
- * come, so the order of the stream holds by itself.  In a capture the memory is found at once, too,
- * and belongs to the graph and its copies together (graph_memory.h).
+ * The address is found at the call, and nothing else gets it before the turn of its free in its
+ * stream, so the order of the stream holds by itself.  In a capture the memory is found at once,
+ * too, and belongs to the graph and its copies together (graph_memory.h).
  */
 #include "async.h"
 #include "cuda/patchable.h"
@@ -49,7 +49,7 @@ static CUresult alloc(CUdeviceptr *out, size_t n_bytes, struct sim_pool *pool, C
                             .as.address = address};
     CUresult result = sim_stream_enqueue(stream, &work, NULL);
     if (result != CUDA_SUCCESS) {
-        if (!is_captured) /* else the work owned it */
+        if (!is_captured) /* otherwise the work owned it */
             sim_async_release(address);
         return result;
     }
@@ -95,7 +95,7 @@ static CUresult add_free_node(struct sim_stream *stream, CUdeviceptr address) {
     return sim_stream_enqueue(stream, &work, NULL);
 }
 
-/* Memory of cuMemAlloc may come here as well. */
+/* This may also get memory of cuMemAlloc. */
 static CUresult free_async(CUdeviceptr address, CUstream handle, CUstream default_stream) {
     struct sim_stream *stream;
     struct sim_block *block = sim_block_at(address);

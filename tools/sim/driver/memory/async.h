@@ -4,7 +4,7 @@
 
 #include "tools/sim/driver/core/abi.h"
 
-/* One owner less; the last one gives the memory back.  Unknown addresses: the context took them. */
+/* One owner less; the last one gives the memory back.  An unknown address went with its context. */
 void sim_async_release(CUdeviceptr address);
 
 /* One owner more: a copy of the graph that holds it. */

@@ -21,7 +21,7 @@ static struct sim_space host_space;
 static struct sim_block **blocks; /* by address; none overlap */
 static size_t n_blocks, cap_blocks;
 static unsigned long long last_buffer_id;
-static size_t n_kept; /* blocks that are */
+static size_t n_kept; /* number of kept blocks */
 
 /* The place of the first block that ends behind an address. */
 static size_t place_of(const char *address) {
@@ -115,7 +115,7 @@ static CUresult finish(struct sim_block *block, bool is_placed, struct sim_block
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Those go that nobody has open any more. */
+/* Release those that no process has open any more. */
 static void release_kept(void) {
     for (size_t i = n_blocks; i-- > 0 && n_kept > 0;) {
         if (blocks[i]->is_kept && !blocks[i]->is_held(blocks[i]->owner_data)) {
@@ -215,7 +215,7 @@ bool sim_block_lets_in(CUdeviceptr address, const struct sim_device *device) {
     return !block || lets_in(block, device);
 }
 
-/* Whether the address is of a range of ours, if nothing lives there either. */
+/* Is the address in a range of ours, if nothing lives there either? */
 static bool is_ours(const char *at) {
     return sim_device_of(at) || (host_space.base && sim_space_has(&host_space, at));
 }
@@ -252,7 +252,7 @@ CUresult sim_block_judge(CUdeviceptr address, size_t n_bytes, const struct sim_d
         if (!lets_in(*out, device))
             return CUDA_ERROR_INVALID_VALUE;
         size_t n_left = (*out)->n_bytes - (size_t)(at - (*out)->address);
-        /* A registered piece of a larger host buffer may be left: the rest is pageable. */
+        /* A copy may leave a registered piece of a larger host buffer: the rest is pageable. */
         bool fits = n_bytes <= n_left || (*out)->kind == SIM_BLOCK_REGISTERED;
         if ((*out)->kind == SIM_BLOCK_MAPPED && !fits)
             return sim_block_judge(address + n_left, n_bytes - n_left, device, out);

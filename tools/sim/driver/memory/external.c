@@ -1,9 +1,9 @@
 /*
- * Memory that another interface allocated, and handed over as a file descriptor.
+ * Memory that another interface allocated, and passed as a file descriptor.
  *
- * An imported memory owns its descriptor from the import on; each buffer of it is a mapping of the
- * same pages in the device's range of addresses, given back by cuMemFree, which waits as ever.  The
- * memory may be destroyed before its buffers: the pages stay until the last of them goes.
+ * An imported memory owns its descriptor.  Each buffer of it is a mapping of the same pages in the
+ * device's range of addresses; cuMemFree gives it back and waits as usual.  The memory may be
+ * destroyed before its buffers: the pages stay until the last of them goes.
  */
 #include "tools/sim/driver/core/abi.h"
 #include "block.h"
@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What an offset into a file has to be a multiple of. */
+/* An offset into a file must be a multiple of this. */
 enum { FILE_PAGE_BYTES = 4096 };
 
 struct external {
@@ -30,7 +30,7 @@ struct buffer {
     struct external *external;
     struct sim_device *device;
     char *pages;
-    size_t n_page_bytes; /* taken of the device's range; the file may end earlier */
+    size_t n_page_bytes; /* of the device's range; the file may end earlier */
 };
 
 static void unref(struct external *external) {

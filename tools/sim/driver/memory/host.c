@@ -101,7 +101,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int 
     return sim_leave(get_device_pointer(pdptr, p, Flags));
 }
 
-/* With unified addresses every allocation is mapped, asked for or not. */
+/* With unified addresses every allocation is mapped, requested or not. */
 static CUresult get_flags(unsigned *out, void *address) {
     const struct sim_block *block = sim_block_find((CUdeviceptr)(uintptr_t)address);
     if (!out || !block || !(is_allocated(block) || is_registered(block)))

@@ -3,11 +3,11 @@
  *
  * A handle names an allocation, by any address in it: the process, the file behind its device's
  * memory, the page it begins in, and at byte 28 its offset in that page.  The opener maps those
- * pages of that file somewhere in its own device's range.  A slot says whether the allocation is
- * still there: a handle of one that was freed opens nothing.  What is open elsewhere when it is
- * freed stays as it is until it is closed there: an H100 does so.  A handle whose offset was
- * changed opens there, but no allocation is open at two offsets in one process: an H100 with driver
- * 580.159 does so.
+ * pages of that file into its own device's range.  A slot says whether the allocation is still
+ * there: a handle of a freed one opens nothing.  If it is open in another process when it is freed,
+ * it stays unchanged until it is closed there, as on an H100.  A handle whose offset was changed
+ * opens there, but no allocation is open at two offsets in one process, as on an H100 with driver
+ * 580.159.
  */
 #include "tools/sim/driver/core/abi.h"
 #include "block.h"
@@ -33,7 +33,7 @@ struct handle {
     int32_t fd;           /* of the device's memory, in that process */
     uint64_t page_offset; /* in that file */
     uint32_t slot;
-    uint32_t offset; /* in the page: at byte 28, as natively */
+    uint32_t offset; /* in the page: at byte 28, as in the driver's handles */
     uint64_t n_bytes;
     uint64_t life;  /* of the slot */
     uint64_t inode; /* of the file */
@@ -43,14 +43,14 @@ struct handle {
 _Static_assert(sizeof(struct handle) <= CU_IPC_HANDLE_SIZE, "a handle has room for ours");
 _Static_assert(offsetof(struct handle, offset) == 28, "the offset stands where the real one does");
 
-/* What was opened, with how many opens it is. */
+/* What was opened, and how often. */
 struct import {
     struct handle handle;
     unsigned n_opens;
-    char *pages; /* where the block's pages are mapped */
+    char *pages; /* the mapping of the block's pages */
     size_t n_page_bytes;
     struct sim_device *device;
-    int hold_fd; /* the exporter's memory stays as it is while this is open */
+    int hold_fd; /* the exporter's memory stays unchanged while this is open */
 };
 
 static void drop_slot(void *slot) {
@@ -61,7 +61,7 @@ static bool is_open_elsewhere(void *slot) {
     return sim_ipc_slot_end(slot);
 }
 
-/* The slot of a block that was shown; it goes with the block.  NULL: none to be had. */
+/* The slot of a block that was shown; it goes with the block.  NULL: none available. */
 static struct sim_ipc_slot *slot_of(struct sim_block *block) {
     if (!block->owner_data) {
         block->owner_data = sim_ipc_slot_take();
@@ -71,7 +71,7 @@ static struct sim_ipc_slot *slot_of(struct sim_block *block) {
     return block->owner_data;
 }
 
-/* FNV-1a over the key and all before the check itself, but for the offset. */
+/* FNV-1a over the key and everything before the check itself, except the offset. */
 static uint32_t check_of(const struct handle *handle, uint32_t key) {
     uint64_t sum = 0xcbf29ce484222325ull ^ key;
     struct handle rest = *handle;
@@ -92,8 +92,8 @@ CUresult sim_ipc_name(CUipcMemHandle *out, struct sim_block *block, uint32_t key
     const struct sim_space *space = &block->device->space;
     if (!sim_ipc_slot_name(slot, &name) || fstat(space->fd, &status) != 0 ||
         status.st_ino != space->inode)
-        return CUDA_ERROR_OPERATING_SYSTEM; /* the program closed descriptors that it did not open
-                                             */
+        return CUDA_ERROR_OPERATING_SYSTEM; /* the program closed descriptors that it did not
+                                               open */
     uint64_t place = (uint64_t)(block->address - space->base);
     memcpy(handle.magic, MAGIC, sizeof MAGIC);
     handle.fd = space->fd;
@@ -172,7 +172,7 @@ static void end_import(void *data) {
     free(import);
 }
 
-/* The block that the handle was made of, held; -1: it is not there any more. */
+/* Hold the block of the handle; -1: it is not there any more. */
 static int hold(const struct handle *handle) {
     const struct sim_ipc_name name = {
         .pid = handle->pid, .fd = handle->slot_fd, .index = handle->slot, .life = handle->life};

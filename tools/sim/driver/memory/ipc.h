@@ -7,10 +7,10 @@
 
 #include <stdint.h>
 
-/* Names a block, for who has the same key; 0: for everyone. */
+/* Name a block for processes with the same key; 0: for every process. */
 CUresult sim_ipc_name(CUipcMemHandle *out, struct sim_block *block, uint32_t key);
 
-/* Notes a block of such a name.  CUDA_ERROR_INVALID_VALUE: freed, or none that is ours to see. */
+/* Note a block of such a name.  CUDA_ERROR_INVALID_VALUE: freed, or we may not see it. */
 CUresult sim_ipc_note(struct sim_block **out, struct sim_context *root, const CUipcMemHandle *name,
                       uint32_t key);
 

@@ -96,7 +96,7 @@ void sim_ipc_slot_close(struct sim_ipc_slot *slot) {
     munmap((void *)((uintptr_t)slot / PAGE_BYTES * PAGE_BYTES), PAGE_BYTES);
 }
 
-/* Of the byte that stands for a slot. */
+/* The lock on the byte of a slot. */
 static struct flock lock_of(short type, uint32_t index) {
     return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = index, .l_len = 1};
 }
@@ -111,7 +111,7 @@ int sim_ipc_slot_hold(const struct sim_ipc_name *name) {
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return -1;
-    /* the life is read behind the lock: who ends it looks for locks afterwards */
+    /* read the life after locking: its process ends the life first and then looks for locks */
     if (fstat(fd, &status) == 0 && status.st_size == (off_t)FILE_BYTES &&
         fcntl(fd, F_OFD_SETLK, &lock) == 0 && pread(fd, &life, sizeof life, place) == sizeof life &&
         life == name->life && life != 0)

@@ -1,6 +1,6 @@
 /*
- * Managed memory, and hints about it.  Host and devices see the same bytes, so that a hint changes
- * nothing; it is checked as the real ones are, and what is put into a stream takes its place there.
+ * Managed memory, and hints about it.  Host and devices see the same bytes, so a hint changes
+ * nothing. It is checked like the real ones, and takes its place in its stream.
  */
 #include "tools/sim/driver/core/abi.h"
 #include "cuda/patchable.h"
@@ -200,7 +200,7 @@ CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr, size_t 
     return sim_leave(attach(dptr, length, flags, hStream, CU_STREAM_PER_THREAD));
 }
 
-/* No hint is kept, so each attribute has the value it has before any. */
+/* No hint is kept, so each attribute has its initial value. */
 static CUresult range_attribute(void *data, size_t n_bytes, CUmem_range_attribute attribute,
                                 CUdeviceptr address, size_t count) {
     if (!data || n_bytes < sizeof(int))

@@ -56,7 +56,7 @@ CUresult sim_memory_free(CUdeviceptr address, bool (*may_free)(const struct sim_
         return CUDA_ERROR_INVALID_VALUE;
     unsigned long long id = block->buffer_id;
     SIM_TRY(sim_context_synchronize(block->context));
-    /* Another thread may have freed it, and obtained the address again, while this one waited. */
+    /* While this thread waited, another one may have freed it, and obtained the address again. */
     block = sim_block_at(address);
     if (!block || block->buffer_id != id)
         return CUDA_ERROR_INVALID_VALUE;

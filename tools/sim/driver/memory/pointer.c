@@ -1,4 +1,4 @@
-/* What the program may ask about an address. */
+/* The program's queries of an address. */
 #include "tools/sim/driver/core/abi.h"
 #include "block.h"
 #include "tools/sim/driver/core/calls.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Copies the answer if there is one; `data` has room for it. */
+/* Copy the answer if there is one; `data` has room for it. */
 static CUresult answer(void *data, const void *value, size_t n_bytes) {
     memcpy(data, value, n_bytes);
     return CUDA_SUCCESS;
@@ -21,7 +21,7 @@ static CUresult answer_pointer(void *data, const void *value) {
     return answer(data, &value, sizeof value);
 }
 
-/* Booleans of this interface are written as one byte, as their callers pass a bool or an int at 0.
+/* Booleans of this interface are written as one byte, because callers pass a bool or an int at 0.
  */
 static CUresult answer_bool(void *data, bool value) {
     unsigned char byte = value;
@@ -96,7 +96,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     return sim_leave(get_one(data, attribute, ptr));
 }
 
-/* How many bytes an attribute's answer takes; 0: no such attribute. */
+/* The size of an attribute's answer; 0: no such attribute. */
 static size_t bytes_of(CUpointer_attribute attribute) {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -127,7 +127,7 @@ static size_t bytes_of(CUpointer_attribute attribute) {
     }
 }
 
-/* Of an unknown pointer every attribute is 0, the device CU_DEVICE_INVALID, and that is success. */
+/* An unknown pointer is a success: every attribute is 0, the device CU_DEVICE_INVALID. */
 static CUresult get_many(unsigned n, const CUpointer_attribute *attributes, void **data,
                          CUdeviceptr address) {
     const struct sim_block *block = sim_block_find(address);
@@ -142,7 +142,7 @@ static CUresult get_many(unsigned n, const CUpointer_attribute *attributes, void
         if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
             memcpy(data[i], &no_device, sizeof no_device);
         if (block)
-            get(data[i], attributes[i], address, block); /* what it lacks stays 0 */
+            get(data[i], attributes[i], address, block); /* an attribute that it lacks stays 0 */
     }
     return CUDA_SUCCESS;
 }

@@ -122,7 +122,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps) {
     return sim_leave(create(pool, poolProps));
 }
 
-/* What it gave out stays; the object does too, since blocks point to it. */
+/* Its blocks stay, and so does the object, because blocks point to it. */
 static CUresult destroy(CUmemoryPool handle) {
     struct sim_pool *pool;
     SIM_TRY(sim_pool_of_handle(handle, &pool));
@@ -158,7 +158,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
     return sim_leave(result);
 }
 
-/* Those of the reuse switches are ints, the others 64-bit numbers. */
+/* The reuse switches are ints, the others 64-bit numbers. */
 static size_t bytes_of(CUmemPool_attribute attribute) {
     if (attribute < CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES ||
         (int)attribute >= SIM_N_POOL_ATTRIBUTES)
@@ -167,7 +167,7 @@ static size_t bytes_of(CUmemPool_attribute attribute) {
                                                                           : sizeof(uint64_t);
 }
 
-/* The marks of most use begin anew; nothing else can be set of the memory. */
+/* Reset the marks of highest use; no other attribute of the memory can be set. */
 static CUresult reset_high(struct sim_pool *pool, CUmemPool_attribute attribute,
                            const uint64_t *value) {
     if (*value != 0)
@@ -290,7 +290,7 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
     return sim_leave(set_pool(dev, pool));
 }
 
-/* The newer names ask by location; pools of host memory are not offered. */
+/* The newer names ask by location; pools of host memory are not supported. */
 static CUresult judge_location(const CUmemLocation *location, CUmemAllocationType type) {
     if (!location || type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;

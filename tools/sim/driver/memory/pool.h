@@ -1,9 +1,9 @@
 /*
  * Memory pools of stream-ordered allocation.
  *
- * A pool has pages of its device.  Pages that no block lies in any more are idle: they stay charged
- * to the device, as a number, until the host waits for something and the pool has more than its
- * release threshold, until the pool is trimmed, or until another allocation finds no memory.
+ * A pool has pages of its device.  Pages without a block are idle.  They stay charged to the
+ * device, as a number, until the host waits for something and the pool has more than its release
+ * threshold, until the pool is trimmed, or until another allocation finds no memory.
  */
 #ifndef CUSHIM_SIM_POOL_H
 #define CUSHIM_SIM_POOL_H
@@ -22,13 +22,13 @@ struct sim_pool {
     struct sim_device *device;
     uint64_t attributes[SIM_N_POOL_ATTRIBUTES]; /* by CUmemPool_attribute; those that can be set */
     uint64_t high_used_bytes, high_reserved_bytes;
-    size_t n_pages, n_idle_pages; /* reserved, and those of them that hold no block */
-    struct sim_slab *slabs;       /* where small blocks live */
-    struct sim_pool *next;        /* of those that were not destroyed */
+    size_t n_pages, n_idle_pages; /* reserved pages, and those of them that contain no block */
+    struct sim_slab *slabs;       /* the pages of small blocks */
+    struct sim_pool *next;        /* of the pools that were not destroyed */
     bool is_destroyed;            /* keeps nothing idle */
     bool is_shareable;            /* by a descriptor */
     bool is_imported;             /* another process's: nothing is allocated from it */
-    uint32_t key;                 /* that its pointers carry, not 0; 0: never shown */
+    uint32_t key;                 /* of its pointers, not 0; 0: never shared */
 };
 
 /* NULL: no memory. */
@@ -43,10 +43,10 @@ void sim_pool_refund(struct sim_pool *pool, size_t n_pages);
 /* A block was allocated from it. */
 void sim_pool_note_use(struct sim_pool *pool);
 
-/* The host has waited: every pool gives back what is idle and beyond its release threshold. */
+/* The host has waited: every pool gives back idle pages beyond its release threshold. */
 void sim_pools_trim(void);
 
-/* The pools of a device give back all that is idle; false: nothing was. */
+/* The pools of a device give back all idle pages; false: there were none. */
 bool sim_pools_empty(const struct sim_device *device);
 
 #endif

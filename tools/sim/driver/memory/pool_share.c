@@ -2,8 +2,8 @@
  * A pool that another process imports by a descriptor, and memory of it that is shown there.
  *
  * The descriptor is a file with the pool's device and a key.  The bytes that show an allocation are
- * those of a handle (ipc.h), which only who has the key can read.  Who imports allocates nothing
- * from the pool, and frees what it imported as memory of its own.
+ * those of a handle (ipc.h), which only a process with the key can read.  The importer allocates
+ * nothing from the pool, and frees imported memory as its own.
  */
 #include "tools/sim/driver/core/abi.h"
 #include "ipc.h"
@@ -31,7 +31,7 @@ static bool is_descriptor(CUmemAllocationHandleType type, unsigned long long fla
     return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && flags == 0;
 }
 
-/* So that no pointer of another pool, or of another process, is taken for one of this. */
+/* So that pointers of other pools or processes are not taken for this pool's. */
 static bool give_key(struct sim_pool *pool) {
     while (pool->key == 0) {
         if (getrandom(&pool->key, sizeof pool->key, 0) != sizeof pool->key)

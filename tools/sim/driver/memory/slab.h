@@ -1,6 +1,6 @@
 /*
- * Slabs: 2 MiB pages shared by the small blocks of a context, or of a pool, in units of 512 bytes,
- * the first gap that fits.  pool: NULL for memory of the context itself.
+ * Slabs: 2 MiB pages shared by the small blocks of a context, or of a pool, in units of 512 bytes;
+ * the first gap that fits is used.  pool: NULL for memory of the context itself.
  */
 #ifndef CUSHIM_SIM_SLAB_H
 #define CUSHIM_SIM_SLAB_H

@@ -9,7 +9,7 @@
 
 enum { NO_ACCESS_FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE };
 
-/* The file's number is kept out of the way of programs that count on low ones. */
+/* The file's number is high, because programs count on low ones. */
 int sim_space_open_file(size_t n_bytes, uint64_t *inode) {
     struct stat status;
     int fd = memfd_create("cushim software device", MFD_CLOEXEC);

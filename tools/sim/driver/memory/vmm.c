@@ -1,9 +1,8 @@
 /*
  * Memory in two halves: addresses that are reserved, and physical memory that is mapped there.
  *
- * Physical memory is a file of its own, charged to its device, and may be handed to another process
- * as a descriptor.  What is mapped can be reached by the devices that access was set for; unmapping
- * waits for nothing.
+ * Physical memory is a file of its own, charged to its device, and may be passed to another process
+ * as a descriptor.  Devices with access can reach a mapping; unmapping waits for nothing.
  */
 #include "tools/sim/driver/core/abi.h"
 #include "cuda/patchable.h"
@@ -45,7 +44,7 @@ static bool is_page_multiple(size_t n_bytes) {
 
 /* ---- addresses ---- */
 
-/* Of the first reservation that ends above the address. */
+/* The first reservation that ends above the address. */
 static size_t place_of_reservation(const char *address) {
     size_t low = 0, high = n_reservations;
     while (low < high) {
@@ -70,7 +69,7 @@ static bool has_room_for_reservation(void) {
     return true;
 }
 
-/* All devices see all addresses; those of the first are given out. */
+/* All devices see all addresses; those of the first are handed out. */
 static CUresult reserve(CUdeviceptr *out, size_t n_bytes, size_t align_bytes, CUdeviceptr wanted) {
     struct sim_space *space = &sim_device_at(0)->space;
     if (!out || !is_page_multiple(n_bytes) || (align_bytes & (align_bytes - 1)))
@@ -78,7 +77,7 @@ static CUresult reserve(CUdeviceptr *out, size_t n_bytes, size_t align_bytes, CU
     size_t align_pages = align_bytes > SIM_PAGE_BYTES ? align_bytes / SIM_PAGE_BYTES : 1;
     if (!has_room_for_reservation())
         return CUDA_ERROR_OUT_OF_MEMORY;
-    char *address = (char *)(uintptr_t)wanted; /* a wish, no demand */
+    char *address = (char *)(uintptr_t)wanted; /* a hint, not a requirement */
     if (!wanted || !sim_space_take_at(space, address, n_bytes))
         address = sim_space_take(space, n_bytes, align_pages);
     if (!address)
@@ -277,7 +276,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
     return sim_leave(flags ? CUDA_ERROR_INVALID_VALUE : map(ptr, size, offset, handle));
 }
 
-/* Whether whole mappings, and nothing else, fill a range. */
+/* Is a range filled by whole mappings and nothing else? */
 static bool is_mapped(CUdeviceptr at, size_t n_bytes) {
     CUdeviceptr end = at + n_bytes;
     while (at < end) {
@@ -320,7 +319,7 @@ static CUresult judge_access(const struct sim_device *owner, const CUmemAccessDe
                : CUDA_ERROR_INVALID_DEVICE;
 }
 
-/* The pages themselves are open to the process as far as they are to some device. */
+/* The process may access the pages as far as some device may. */
 static CUresult let_in(struct sim_block *block, const CUmemAccessDesc *descs, size_t n) {
     unsigned char all = CU_MEM_ACCESS_FLAGS_PROT_NONE;
     for (size_t i = 0; i < n; i++)
@@ -338,7 +337,7 @@ static CUresult let_in(struct sim_block *block, const CUmemAccessDesc *descs, si
                                                                      : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
-/* Devices that are not named keep what they have. */
+/* Devices that are not named keep their access. */
 static CUresult set_access(CUdeviceptr at, size_t n_bytes, const CUmemAccessDesc *descs, size_t n) {
     if (!descs || n == 0 || !is_mapped(at, n_bytes))
         return CUDA_ERROR_INVALID_VALUE;
@@ -388,7 +387,7 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
                            : export(shareableHandle, handle, handleType));
 }
 
-/* The memory is charged where it was made; here it belongs to the first device. */
+/* The memory is charged in the process that made it; here it belongs to the first device. */
 static CUresult import(CUmemGenericAllocationHandle *out, void *os_handle,
                        CUmemAllocationHandleType type) {
     struct stat file;

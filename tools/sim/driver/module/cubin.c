@@ -2,7 +2,7 @@
  * A cubin is an ELF file of machine 190.  As nvcc 13.0 writes it: kernels are functions marked as
  * entries (0x10 of st_other), each with sections of its name: .nv.info.NAME, .nv.shared.NAME.
  * Variables are objects of .nv.global, .nv.global.init and .nv.constant3.  Records of .nv.info are
- * a form, an attribute and 16 bits: a value, or in form 4 how many bytes follow.
+ * a form, an attribute and 16 bits: a value, or in form 4 the number of bytes that follow.
  */
 #include "gpu_image.h"
 
@@ -25,7 +25,7 @@ static bool section_at(const struct cubin *cubin, size_t i, Elf64_Shdr *section)
                          sizeof *section);
 }
 
-/* The bytes of a section; those without any in the file have a size and no bytes. */
+/* The bytes of a section; one without bytes in the file has only a size. */
 static struct sim_part content_of(const struct cubin *cubin, const Elf64_Shdr *section) {
     if (section->sh_type == SHT_NOBITS)
         return (struct sim_part){NULL, section->sh_size};
@@ -69,7 +69,7 @@ static bool open_cubin(struct cubin *cubin, struct sim_part all) {
 struct record {
     uint8_t form, attribute;
     uint16_t value;
-    struct sim_part content; /* of a sized one */
+    struct sim_part content; /* of a record with a size */
 };
 
 static bool next_record(struct sim_part info, size_t *at, struct record *record) {
@@ -90,7 +90,7 @@ static uint32_t word_of(const struct record *record, size_t i) {
     return word;
 }
 
-/* What the file says of a symbol by its number. */
+/* What the file says of a symbol, by its number. */
 static int number_of(const struct cubin *cubin, int attribute, size_t symbol) {
     struct sim_part info;
     struct record record;
@@ -103,8 +103,8 @@ static int number_of(const struct cubin *cubin, int attribute, size_t symbol) {
     return 0;
 }
 
-/* Number, place and size of one parameter; sizes stand above 18 other bits.  False: there are more
- * than a row has room for. */
+/* Number, place and size of one parameter; the size is above 18 other bits.  False: there are more
+ * than fit into a row. */
 static bool take_parameter(struct sim_image_row *row, const struct record *record) {
     size_t i = word_of(record, 1) & 0xffff;
     if (i >= SIM_IMAGE_N_SIZES - 1)
@@ -126,7 +126,7 @@ static bool read_info(struct sim_image_row *row, struct sim_part info) {
     return true;
 }
 
-/* From capability 9.0 on the size has what the driver reserves. */
+/* From capability 9.0 on the size includes what the driver reserves. */
 static size_t shared_bytes_of(size_t n_bytes, int capability) {
     return capability < 90 ? n_bytes : n_bytes < RESERVED_BYTES ? 0 : n_bytes - RESERVED_BYTES;
 }

@@ -1,7 +1,7 @@
 /*
- * The layout as nvcc 13.0 writes it.  A header: magic, version, header's bytes, bytes behind it.
- * Entries, one behind the other: kind, header's bytes, bytes behind the header (padded), bytes as
- * packed, capability, flags that say how it is packed, bytes as unpacked.
+ * The layout as nvcc 13.0 writes it.  A header: magic, version, its own bytes, bytes after it.
+ * Entries, one after the other: kind, the header's bytes, bytes after the header (padded), packed
+ * bytes, capability, flags for the packing, unpacked bytes.
  */
 #include "fatbin.h"
 
@@ -37,7 +37,7 @@ struct sim_part sim_fatbin_whole(const void *fatbin) {
     return (struct sim_part){fatbin, header.header_bytes + header.n_bytes};
 }
 
-/* How well an entry suits: 0 not at all; a cubin better than any PTX, a newer one better. */
+/* How well an entry suits: 0 not at all; a cubin is better than any PTX, a newer one better. */
 static uint32_t rank(const struct entry *entry, int capability) {
     uint32_t own = (uint32_t)capability;
     if (entry->capability > own)

@@ -8,13 +8,13 @@
 
 #include "image_part.h"
 
-/* What the loader of a fatbin has: its header's bytes and what the header says. */
+/* All that the loader of a fatbin has: the header's bytes and the length in it. */
 struct sim_part sim_fatbin_whole(const void *fatbin);
 
 /*
  * The bytes of the entry for a device: a cubin of its major capability and at most its minor one,
- * else the newest PTX that is not newer than it.  To be freed; bytes NULL: there is none, or it
- * cannot be unpacked.
+ * or the newest PTX that is not newer than it.  Free them; bytes NULL: there is none, or it cannot
+ * be unpacked.
  */
 struct sim_part sim_fatbin_take(struct sim_part fatbin, int capability);
 

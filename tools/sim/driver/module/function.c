@@ -12,7 +12,7 @@
 
 static struct sim_function *functions;
 
-/* The paths of the libraries that are loaded.  They are opened later: no call may be made here. */
+/* The paths of the loaded libraries.  They are opened later, because no call may be made here. */
 struct loaded {
     char *paths[1000];
     size_t n;
@@ -26,7 +26,8 @@ static int note_path(struct dl_phdr_info *info, size_t n_bytes, void *data) {
     return 0;
 }
 
-/* In the global scope, else in any library: those that dlopen opened have scopes of their own. */
+/* In the global scope, then in any library, because those that dlopen opened have scopes of their
+ * own. */
 static void *find_symbol(const char *prefix, const char *name) {
     char symbol[512];
     struct loaded loaded = {.n = 0};
@@ -50,7 +51,7 @@ bool sim_function_is_of_program(const char *name) {
     return find_symbol("sim_kernel_", name) != NULL;
 }
 
-/* An address arrives as void *, and ISO C has no cast from it to a function: copy the bytes. */
+/* An address arrives as void *, and ISO C has no cast from it to a function, so copy the bytes. */
 static void look_up(struct sim_function *function) {
     void *address = find_symbol("sim_kernel_", function->name);
     if (!address && !function->is_of_program)
@@ -69,7 +70,7 @@ static void do_nothing(const struct sim_launch *launch, void **args) {
     (void)launch, (void)args;
 }
 
-/* In memory that the function keeps for good, and which the next image of the name overwrites. */
+/* In memory that the function keeps for good; the next image with the name overwrites it. */
 static const size_t *keep(const size_t *kept, const size_t sizes[SIM_IMAGE_N_SIZES]) {
     size_t *own = kept ? (size_t *)kept : malloc(SIM_IMAGE_N_SIZES * sizeof *own);
     return own ? memcpy(own, sizes, SIM_IMAGE_N_SIZES * sizeof *own) : NULL;
@@ -132,7 +133,7 @@ struct sim_function *sim_function_get(const char *name) {
         function->next = functions;
         functions = function;
     }
-    look_up(function); /* a library that has the kernel may have come or gone since */
+    look_up(function); /* a library with the kernel may have come or gone since */
     return function;
 }
 

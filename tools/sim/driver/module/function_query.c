@@ -1,4 +1,4 @@
-/* What a program may ask about a kernel, and how many of its blocks a multiprocessor would hold. */
+/* A program's queries of a kernel, and how many of its blocks a multiprocessor would hold. */
 #include "tools/sim/driver/core/abi.h"
 #include "tools/sim/driver/core/calls.h"
 #include "tools/sim/driver/context/context.h"
@@ -56,7 +56,7 @@ CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel ker
     return sim_leave(get((CUfunction)kernel, attrib, pi));
 }
 
-/* The parameters, each where it lies in a packed buffer. */
+/* The parameters, each at its place in a packed buffer. */
 static CUresult get_param(CUfunction handle, size_t i, size_t *offset, size_t *n_bytes) {
     struct sim_function *function;
     size_t n = 0;

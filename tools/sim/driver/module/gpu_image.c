@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* What images begin with, and what stands around a fatbin in a program that nvcc made. */
+/* The first words of images, and of the wrapper around a fatbin in a program of nvcc's. */
 static const uint32_t WRAPPER = 0x466243b1, FATBIN = 0xba55ed50, CUBIN = 0x464c457f;
 
 struct wrapper {
@@ -19,7 +19,7 @@ static bool is_elf64(const unsigned char *bytes) {
     return memcmp(bytes, ELFMAG, SELFMAG) == 0 && bytes[EI_CLASS] == ELFCLASS64;
 }
 
-/* A cubin says no size: its table of sections is what lies last. */
+/* A cubin has no size: its table of sections comes last. */
 static struct sim_part whole_cubin(struct sim_part bytes) {
     Elf64_Ehdr head;
     if (bytes.n_bytes < sizeof head || !is_elf64((const unsigned char *)bytes.bytes))
@@ -45,7 +45,7 @@ static bool read_fatbin(struct sim_image *image, const void *bytes, size_t most_
     return is_read;
 }
 
-/* A text ends with a 0, if not before. */
+/* A text ends with a 0, or at the end of the part. */
 static bool read_bytes(struct sim_image *image, struct sim_part part) {
     uint32_t magic;
     struct wrapper wrapper;

@@ -17,7 +17,7 @@ static inline struct sim_part sim_part_of(struct sim_part part, size_t offset, s
     return is_inside ? (struct sim_part){part.bytes + offset, n} : (struct sim_part){NULL, 0};
 }
 
-/* Copied, for nothing in an image need be aligned. */
+/* Copied, because nothing in an image need be aligned. */
 static inline bool sim_part_copy(void *to, struct sim_part part, size_t offset, size_t n) {
     struct sim_part from = sim_part_of(part, offset, n);
     if (from.bytes)
@@ -25,7 +25,7 @@ static inline bool sim_part_copy(void *to, struct sim_part part, size_t offset, 
     return from.bytes != NULL;
 }
 
-/* The text at `offset`, or "" where it does not end inside the part. */
+/* The text at `offset`, or "" if it does not end inside the part. */
 static inline const char *sim_part_text(struct sim_part part, size_t offset) {
     if (!part.bytes || offset >= part.n_bytes ||
         !memchr(part.bytes + offset, 0, part.n_bytes - offset))

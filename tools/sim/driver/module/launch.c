@@ -26,7 +26,7 @@ static CUresult judge_shape(const struct sim_function *function, const struct si
     return CUDA_SUCCESS;
 }
 
-/* Blocks of the widest cluster that it may be launched in. */
+/* Blocks of its widest possible cluster. */
 static unsigned widest_cluster(const struct sim_function *function) {
     unsigned widest = (unsigned)sim_model().widest_cluster;
     if (!widest)
@@ -34,7 +34,7 @@ static unsigned widest_cluster(const struct sim_function *function) {
     return function->is_wide || widest < PORTABLE_CLUSTER ? widest : PORTABLE_CLUSTER;
 }
 
-/* A grid is whole clusters. */
+/* A grid must be whole clusters. */
 static CUresult judge_cluster(const struct sim_function *function, const struct sim_shape *shape) {
     uint64_t n_blocks = 1;
     for (int i = 0; i < 3; i++) {
@@ -52,8 +52,8 @@ static size_t round_up(size_t n_bytes) {
 }
 
 /*
- * What a parameter points to has to let the device in.  A GPU's kernel would fault, where it
- * touches that; here nobody sees what a kernel touches.
+ * The device must have access to what a parameter points to.  A GPU's kernel would fault when it
+ * touches that; here nothing sees what a kernel touches.
  */
 static CUresult judge_param(const void *param, size_t n_bytes, const struct sim_device *device) {
     CUdeviceptr address;
@@ -63,7 +63,7 @@ static CUresult judge_param(const void *param, size_t n_bytes, const struct sim_
     return sim_block_lets_in(address, device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Parameters are taken by value, now. */
+/* Parameters are passed by value, now. */
 static CUresult copy_params(struct sim_kernel_work *kernel, void *const *params,
                             const struct sim_device *device) {
     const size_t *sizes = kernel->function->param_bytes;
@@ -139,7 +139,7 @@ CUresult sim_launch_work(CUfunction handle, const struct sim_shape *shape, void 
     if (has_clusters)
         memcpy(kernel.launch.cluster, shape->cluster, sizeof kernel.launch.cluster);
     kernel.launch.shared_bytes = shape->shared_bytes;
-    if (kernel.kernel) /* of a skipped one nobody knows the parameters' sizes */
+    if (kernel.kernel) /* the parameter sizes of a skipped kernel are unknown */
         SIM_TRY(extra ? copy_packed(&kernel, extra, device) : copy_params(&kernel, params, device));
     *out = (struct sim_work){.kind = SIM_WORK_KERNEL, .as.kernel = kernel};
     return CUDA_SUCCESS;
@@ -200,7 +200,7 @@ CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, uns
     return sim_leave(sim_launch(f, &shape, hStream, CU_STREAM_PER_THREAD, kernelParams, NULL));
 }
 
-/* Of a launch's attributes the cluster alone makes a difference here. */
+/* Of a launch's attributes only the cluster makes a difference here. */
 static CUresult launch_config(const CUlaunchConfig *config, CUfunction function,
                               CUstream default_stream, void *const *params, void *const *extra) {
     if (!config || (config->numAttrs && !config->attrs))

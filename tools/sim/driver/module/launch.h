@@ -9,12 +9,12 @@ struct sim_device;
 
 struct sim_shape {
     unsigned grid[3], block[3];
-    unsigned cluster[3]; /* all 0: none was asked for */
+    unsigned cluster[3]; /* all 0: none was requested */
     unsigned shared_bytes;
 };
 
 /* Shape and parameters, checked and copied; params may be NULL for a kernel without any, `device`
- * where none is known that will run it. */
+ * if it is not known which will run it. */
 CUresult sim_launch_work(CUfunction function, const struct sim_shape *shape, void *const *params,
                          void *const *extra, const struct sim_device *device, struct sim_work *out);
 

@@ -1,6 +1,6 @@
 /*
  * Launches as before CUDA 4: the function keeps its block's shape, its shared memory and its
- * parameters, each said by a call of its own, and a launch takes what was said last.
+ * parameters, each set by a call of its own, and a launch uses the last ones.
  */
 #include "launch.h"
 

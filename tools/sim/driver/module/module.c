@@ -1,12 +1,12 @@
 /*
  * Modules and libraries.
  *
- * A software device runs no code of a GPU: a fatbin, cubin or PTX loads if the program has a
- * function for a kernel in it, or the option `kernels` says so, and has those kernels
+ * A software device runs no code of a GPU.  A fatbin, cubin or PTX loads if the program has a
+ * function for a kernel in it, or if the option `kernels` says so, and has those kernels
  * (gpu_image.h).  Its own images are text (module_image.h); SIM_MODULE_IMAGE alone stands for all
- * kernels that the program exports. Modules and libraries are one thing here, and so are kernels
- * and functions.  Variables are device memory of the module's context, which goes with the module
- * or the context.
+ * kernels that the program exports. Modules and libraries are the same here, and so are kernels and
+ * functions.  Variables are device memory of the module's context, which goes with the module or
+ * the context.
  */
 #include "tools/sim/driver/core/abi.h"
 #include "cuda/patchable.h"
@@ -29,12 +29,12 @@ struct variable {
     const char *name; /* the image's */
     CUdeviceptr address;
     size_t n_bytes;
-    unsigned long long buffer_id; /* its block's, which may be gone before */
+    unsigned long long buffer_id; /* its block's, which may go earlier */
 };
 
 struct module {
     struct sim_image image;
-    struct variable *variables; /* [n_variables]; none of a library that no context loaded */
+    struct variable *variables; /* [n_variables]; none for a library that no context loaded */
     size_t n_variables;
     struct module *next;
 };
@@ -121,7 +121,7 @@ static CUresult load_part(void **out, struct sim_part image, struct sim_context 
     return CUDA_SUCCESS;
 }
 
-/* Of an image in memory nobody says how long it is but the image. */
+/* Only an image in memory itself tells how long it is. */
 static CUresult load(void **out, const void *image, struct sim_context *context,
                      struct sim_image_log *errors) {
     return load_part(out, (struct sim_part){image, SIZE_MAX}, context, errors);
@@ -136,7 +136,7 @@ static CUresult load_in_context(CUmodule *out, const void *image, struct sim_ima
     return CUDA_SUCCESS;
 }
 
-/* A file, with a 0 behind it; to be freed. */
+/* A file with a 0 at its end; to be freed. */
 static CUresult read_file(const char *path, struct sim_part *content) {
     struct stat status;
     FILE *file = path ? fopen(path, "rb") : NULL;
@@ -154,7 +154,7 @@ static CUresult read_file(const char *path, struct sim_part *content) {
     return n_bytes > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
-/* The context NULL: of a library. */
+/* The context is NULL for a library. */
 static CUresult load_file(void **out, const char *path, struct sim_context *context) {
     struct sim_image_log silent = {NULL, 0};
     struct sim_part content;
@@ -174,7 +174,7 @@ static CUresult load_file_in_context(CUmodule *out, const char *path) {
     return CUDA_SUCCESS;
 }
 
-/* With what the compiler says, where the program wants to know. */
+/* With the compiler's log, if the program wants it. */
 static CUresult load_logged(CUmodule *out, const void *image, unsigned n,
                             const CUjit_option *options, void **values) {
     if (n && (!options || !values))
@@ -307,7 +307,7 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library) {
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* An image that does not say what is in it has whatever it is asked for: there is no list. */
+/* An image that does not tell its contents has every name asked for, so there is no list. */
 static CUresult enumerate(CUkernel *kernels, unsigned n_asked, unsigned *n, const void *handle) {
     const struct module *module = handle;
     if (!sim_handle_is(handle, SIM_HANDLE_MODULE))

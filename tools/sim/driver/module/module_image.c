@@ -33,7 +33,7 @@ static bool is_taken_unread(const char *text) {
            dlsym(RTLD_DEFAULT, "sim_fatbin_kernels");
 }
 
-/* Whether the program has a function for a kernel that is in an image of a GPU. */
+/* Does the program have a function for a kernel of a GPU's image? */
 static bool has_function(struct sim_part part) {
     struct sim_image image = {NULL, 0, false};
     bool is_found = false;
@@ -74,7 +74,7 @@ bool sim_image_add(struct sim_image *image, const struct sim_image_row *row, con
     return added->name && (contents || !row->contents);
 }
 
-/* One line without its end, whose name stays in it: false where it is none of ours. */
+/* Parse one line without its end; its name stays in it.  False if it is none of ours. */
 static bool read_line(struct sim_image_row *row, char *line) {
     static const char *const words[] = {[SIM_IMAGE_ENTRY] = ".entry",
                                         [SIM_IMAGE_FUNC] = ".func",
@@ -99,7 +99,7 @@ static bool read_line(struct sim_image_row *row, char *line) {
     return !number && (!has_size || row->sizes[0]);
 }
 
-/* The lines behind the first; cut into pieces. */
+/* The lines after the first; they are cut into pieces. */
 static CUresult read_lines(struct sim_image *image, char *text, struct sim_image_log *log) {
     struct sim_image_row row;
     char *line = text;

@@ -1,14 +1,14 @@
 /*
- * The text of a module image: SIM_MODULE_IMAGE, then a line for each thing that is in it.
+ * The text of a module image: SIM_MODULE_IMAGE, then a line for each thing in it.
  *
- *   .entry NAME BYTES..    a kernel and the sizes of its parameters
- *   .func NAME             a device function, for others to link
- *   .extern NAME           one that must be linked
- *   .global NAME BYTES     a variable, zero at first
- *   .shared NAME BYTES     the static shared memory of a kernel
+ *    .entry NAME BYTES..    a kernel and the sizes of its parameters
+ *    .func NAME             a device function, for others to link
+ *    .extern NAME           one that must be linked
+ *    .global NAME BYTES     a variable, zero at first
+ *    .shared NAME BYTES     the static shared memory of a kernel
  *
- * Without an .entry or .func the image has every kernel that the program exports.  An empty line
- * says nothing; any other line is an error, which the log names as a compiler would.
+ * Without an .entry or .func the image has every kernel that the program exports.  An empty line is
+ * ignored; any other line is an error, which the log names as a compiler would.
  */
 #ifndef CUSHIM_SIM_IMAGE_H
 #define CUSHIM_SIM_IMAGE_H
@@ -29,12 +29,12 @@ enum sim_image_kind {
 
 enum { SIM_IMAGE_N_SIZES = 128 };
 
-/* Of a GPU's image there is more to say; 0 where nothing is said. */
+/* A GPU's image has more fields; 0 if it does not give one. */
 struct sim_image_row {
     enum sim_image_kind kind;
     char *name;
     size_t sizes[SIM_IMAGE_N_SIZES];   /* ends with 0 */
-    size_t offsets[SIM_IMAGE_N_SIZES]; /* of parameters, where has_offsets */
+    size_t offsets[SIM_IMAGE_N_SIZES]; /* of parameters, if has_offsets */
     bool has_offsets;
     size_t shared_bytes; /* static, of a kernel */
     int capability, most_threads, n_registers, local_bytes;
@@ -44,31 +44,32 @@ struct sim_image_row {
 struct sim_image {
     struct sim_image_row *rows; /* [n] */
     size_t n;
-    bool is_complete; /* it has no kernels but those of its rows */
+    bool is_complete; /* it has only the kernels of its rows */
 };
 
-/* What a compiler or linker has to say; NULL text: nobody wants to know. */
+/* The messages of a compiler or linker; NULL text: they are not wanted. */
 struct sim_image_log {
     char *text;
     size_t cap_bytes;
 };
 
-/* Whether it is a text of ours, and no image of a GPU. */
+/* Is it a text of ours, and no image of a GPU? */
 bool sim_image_is_own(const char *text);
 
 /*
- * The first words of an image decide what it is; text may be shorter than the words looked for.  A
- * GPU's has a binary if the option `kernels` says so, or the program a function for a kernel in it.
+ * The first words of an image decide what it is; text may be shorter than these words.  A GPU's
+ * image is accepted if the option `kernels` says so, or if the program has a function for a kernel
+ * in it.
  */
 CUresult sim_image_judge(struct sim_part image);
 
 /*
- * Read an image that was judged well, which has at most so many bytes.  Of a GPU's that cannot be
- * read every name is a kernel. CUDA_ERROR_INVALID_PTX: the log says where.
+ * Read an image that was accepted, of at most so many bytes.  If a GPU's cannot be read, every name
+ * is a kernel of it. CUDA_ERROR_INVALID_PTX: the log has the place.
  */
 CUresult sim_image_read(struct sim_image *image, struct sim_part text, struct sim_image_log *log);
 
-/* Add a copy of the row, of its name and of its contents.  False: no memory. */
+/* Add a copy of the row, with its name and contents.  False: no memory. */
 bool sim_image_add(struct sim_image *image, const struct sim_image_row *row, const char *name);
 
 /* The first .extern without its .func; NULL: none. */
@@ -77,7 +78,7 @@ const char *sim_image_unresolved(const struct sim_image *image);
 const struct sim_image_row *sim_image_find(const struct sim_image *image, enum sim_image_kind kind,
                                            const char *name);
 
-/* Whether a module of it has this kernel, if the program exports one of the name. */
+/* Does a module of it have this kernel, if the program exports one with the name? */
 bool sim_image_has_kernel(const struct sim_image *image, const char *name);
 
 void sim_image_finish(struct sim_image *image);

@@ -49,7 +49,7 @@ static CUresult of_handle(CUlinkState handle, struct link **out) {
     return CUDA_SUCCESS;
 }
 
-/* The lines behind the first one go to the end of what is there. */
+/* Append the lines after the first one. */
 static CUresult append(struct link *link, const char *text) {
     const char *lines = strchr(text, '\n');
     size_t n_bytes = strlen(link->text) + (lines ? strlen(lines) : 0) + 2;
@@ -73,7 +73,8 @@ static CUresult add(CUlinkState handle, const char *data, size_t n_bytes) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = sim_image_judge((struct sim_part){text, n_bytes});
     bool is_own = result == CUDA_SUCCESS && sim_image_is_own(text);
-    if (is_own) /* a GPU's adds nothing, and what is made of it alone has every kernel */
+    if (is_own) /* a GPU's image adds nothing; if there is nothing else, the result has every
+                   kernel */
         result = sim_image_read(&image, (struct sim_part){text, n_bytes}, &link->errors);
     if (is_own && result == CUDA_SUCCESS) {
         sim_image_finish(&image);

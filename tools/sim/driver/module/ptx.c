@@ -41,7 +41,7 @@ static void skip_blank(struct scan *scan) {
     }
 }
 
-/* A name or a directive; else the one character that is there.  False at the end. */
+/* A name or a directive, or else one character.  False at the end. */
 static bool next_word(struct scan *scan, char word[WORD_BYTES]) {
     size_t n = 0;
     skip_blank(scan);
@@ -55,7 +55,7 @@ static bool next_word(struct scan *scan, char word[WORD_BYTES]) {
     return n > 0;
 }
 
-/* The bytes of a type as `.u32`; 0: it is none. */
+/* The bytes of a type such as `.u32`; 0: it is none. */
 static size_t size_of(const char *word) {
     bool is_type = word[0] == '.' && word[1] && strchr("bsuf", word[1]);
     return is_type ? (size_t)atoi(word + 2) / 8 : 0;
@@ -65,7 +65,7 @@ struct parameter {
     size_t n_bytes, align;
 };
 
-/* The n-th, on its boundary behind the one before.  False: there are too many. */
+/* The n-th, at its boundary after the one before.  False: there are too many. */
 static bool put_parameter(struct sim_image_row *row, size_t n, struct parameter parameter,
                           size_t end) {
     if (n >= SIM_IMAGE_N_SIZES - 1)
@@ -75,7 +75,7 @@ static bool put_parameter(struct sim_image_row *row, size_t n, struct parameter 
     return true;
 }
 
-/* Behind the opening bracket, up to the closing one. */
+/* From the opening bracket to the closing one. */
 static bool read_parameters(struct scan *scan, struct sim_image_row *row) {
     char word[WORD_BYTES];
     struct parameter parameter = {0, 0};
@@ -91,7 +91,7 @@ static bool read_parameters(struct scan *scan, struct sim_image_row *row) {
         if (word[0] == ')')
             return true;
         if (strcmp(word, ".align") == 0 && next_word(scan, word)) {
-            if (!parameter.n_bytes) /* behind the type it is of what is pointed to */
+            if (!parameter.n_bytes) /* a type after the first belongs to what it points to */
                 parameter.align = (size_t)atoi(word);
         } else if (word[0] == '[' && next_word(scan, word)) {
             parameter.n_bytes *= (size_t)atoi(word);
@@ -103,7 +103,7 @@ static bool read_parameters(struct scan *scan, struct sim_image_row *row) {
     return false;
 }
 
-/* Behind `.entry`: a name, its parameters, bounds, and where it has one a body. */
+/* After `.entry`: a name, its parameters, bounds, and a body if it has one. */
 static bool read_entry(struct sim_image *image, struct scan *scan) {
     char name[WORD_BYTES], word[WORD_BYTES];
     struct sim_image_row row = {.kind = SIM_IMAGE_ENTRY, .has_offsets = true};

@@ -48,7 +48,7 @@ static bool put_literals(struct lz4 *lz4, size_t n) {
     return true;
 }
 
-/* Byte by byte, for a match may overlap what it makes. */
+/* Byte by byte, because a match may overlap its own output. */
 static bool put_match(struct lz4 *lz4, size_t distance, size_t n) {
     if (distance == 0 || distance > lz4->n_done || n > lz4->n_to - lz4->n_done)
         return false;
@@ -57,7 +57,7 @@ static bool put_match(struct lz4 *lz4, size_t distance, size_t n) {
     return true;
 }
 
-/* Sequences of literals and a match; the last one ends behind its literals. */
+/* Sequences of literals and a match; the last one ends after its literals. */
 static bool unpack_sequences(struct lz4 *lz4) {
     enum { SHORTEST_MATCH = 4 };
     while (lz4->at < lz4->from.n_bytes) {

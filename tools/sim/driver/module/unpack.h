@@ -1,4 +1,4 @@
-/* Entries of fatbins as they were before they were packed.  Memory to be freed; NULL: damaged. */
+/* Entries of fatbins, unpacked.  The memory is to be freed; NULL: damaged. */
 #ifndef CUSHIM_SIM_UNPACK_H
 #define CUSHIM_SIM_UNPACK_H
 
@@ -9,7 +9,7 @@ struct sim_part sim_unpack_none(struct sim_part packed);
 /* A block of LZ4, by the description of the block format in the LZ4 project. */
 struct sim_part sim_unpack_lz4(struct sim_part packed, size_t n_bytes);
 
-/* By libzstd.so.1, which is opened at the first need; NULL, too, where it is not installed. */
+/* By libzstd.so.1, which is opened when first needed; NULL also if it is not installed. */
 struct sim_part sim_unpack_zstd(struct sim_part packed, size_t n_bytes);
 
 #endif

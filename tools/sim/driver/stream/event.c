@@ -142,7 +142,7 @@ static CUresult record_context(struct sim_context *context, CUevent handle) {
     return result;
 }
 
-/* All work of a context from here on, of streams made later too. */
+/* All later work of a context, also of streams that are made later. */
 static CUresult wait_context(struct sim_context *context, CUevent handle) {
     struct sim_event *event;
     SIM_TRY(sim_event_of_handle(handle, &event));
@@ -193,7 +193,7 @@ CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent) {
 
 /* ---- the host asks ---- */
 
-/* The event, if the host may ask about it. */
+/* The event, if the host may query it. */
 static CUresult find(CUevent handle, struct sim_event **event) {
     SIM_TRY(sim_event_of_handle(handle, event));
     return (*event)->capture_id ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;
@@ -212,7 +212,7 @@ CUresult cuEventQuery(CUevent hEvent) {
     return sim_leave(query(hEvent));
 }
 
-/* Nobody here is told when another process's work is done, so it is asked for; takes the work. */
+/* Nothing tells this process when another one's work is done, so poll for it; takes the work. */
 static CUresult wait_for_others(struct sim_work *work) {
     bool is_done;
     int cancel = cushim_cancel_hold();

@@ -1,8 +1,8 @@
 /*
  * Events: a reference to one step, or to a node of a capture.
  *
- * An event never recorded counts as done.  One last recorded in a capture can be waited for by
- * streams, which join the capture, and not by the host.
+ * An event that was never recorded counts as done.  Streams can wait for one that was last recorded
+ * in a capture, and then join the capture; the host cannot.
  */
 #ifndef CUSHIM_SIM_EVENT_H
 #define CUSHIM_SIM_EVENT_H
@@ -22,7 +22,7 @@ struct sim_event {
 
 CUresult sim_event_of_handle(CUevent handle, struct sim_event **out);
 
-/* Forget what was recorded. */
+/* Forget the record. */
 void sim_event_clear(struct sim_event *event);
 
 #endif

@@ -17,7 +17,7 @@ struct handle {
 };
 _Static_assert(sizeof(struct handle) <= CU_IPC_HANDLE_SIZE, "a handle has room for ours");
 
-/* A slot and who looks at it: the event, and steps that may outlive it. */
+/* A slot and its users: the event, and steps that may outlive it. */
 struct sim_event_slot {
     unsigned n_refs;
     struct sim_ipc_slot *words;

@@ -19,7 +19,7 @@ static pthread_cond_t turned = PTHREAD_COND_INITIALIZER; /* a turn is over */
 static pthread_t worker;
 static bool is_running, is_over, is_in_turn;
 static unsigned n_holds;
-static unsigned n_allowed; /* turns that sim_step lets through while held */
+static unsigned n_allowed; /* turns that sim_step allows while held */
 static unsigned long n_turns;
 static uint64_t state;
 
@@ -56,8 +56,8 @@ static void leave_list(struct sim_stream *stream) {
     stream->is_queued = false;
 }
 
-/* In a damaged context work is dropped; what was freed in stream order is freed all the same, and
- * other processes are told. */
+/* In a damaged context work is dropped, but frees in stream order are still done, and other
+ * processes are told. */
 static bool give_turn(struct sim_stream *stream) {
     struct sim_step *step = stream->first;
     if (sim_context_fault(stream->context) != CUDA_SUCCESS && step->work.kind != SIM_WORK_FREE &&
@@ -69,7 +69,7 @@ static bool give_turn(struct sim_stream *stream) {
     return is_done;
 }
 
-/* What spins is looked at again a little later, while others have the processor. */
+/* Work that spins gets its next turn a little later, while others have the processor. */
 static void nap(void) {
     pthread_mutex_unlock(&sim_lock);
     struct timespec pause = {0, 20000};
@@ -104,7 +104,7 @@ static void *work(void *unused) {
             continue;
         }
         make_turn(n_ready);
-        /* Give those a chance that wait for the lock. */
+        /* Give threads that wait for the lock a chance. */
         pthread_mutex_unlock(&sim_lock);
         pthread_mutex_lock(&sim_lock);
     }
@@ -165,7 +165,7 @@ void sim_scheduler_finish(void) {
     while (is_in_turn && error == 0)
         error = pthread_cond_timedwait(&turned, &sim_lock, &until);
     if (is_in_turn) {
-        pthread_detach(worker); /* a kernel that never ends: the process ends under it */
+        pthread_detach(worker); /* if a kernel never ends, the process ends while it runs */
         return;
     }
     pthread_mutex_unlock(&sim_lock);

@@ -1,9 +1,9 @@
 /*
  * The scheduler: one thread that gives the streams their turns.
  *
- * It starts with the first step that is not done at once, all signals blocked, and picks by a
- * sequence of random numbers among the streams whose first step is ready, one turn at a time.  A
- * test may hold it, and let single turns through.  It ends when the process does.
+ * It starts with the first step that is not done at once, with all signals blocked.  It draws
+ * random numbers to pick among the streams whose first step is ready, one turn at a time.  A test
+ * may hold it, and allow single turns.  It ends when the process does.
  */
 #ifndef CUSHIM_SIM_SCHEDULER_H
 #define CUSHIM_SIM_SCHEDULER_H
@@ -14,14 +14,14 @@
 
 struct sim_stream;
 
-/* A stream is about to have a step, under the same hold of the lock.  Refused where no thread can
- * be made: the stream is as it was. */
+/* A stream is about to get a step, under the same hold of the lock.  If no thread can be made it
+ * fails, and the stream is unchanged. */
 CUresult sim_scheduler_add(struct sim_stream *stream);
 
 /* The next number of the sequence, below n. */
 uint64_t sim_scheduler_draw(uint64_t n);
 
-/* The process ends: no more turns; waits a little for a turn that is being made. */
+/* The process ends: no more turns; waits a little for a running turn. */
 void sim_scheduler_finish(void);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * A step: one work in a stream's queue, or the record that it is done.
  *
- * Steps are reference-counted: the queue holds one reference until the step is done; an event, or a
- * later step that waits for it, holds another.  Invariant: a step waits only for steps submitted
+ * Steps are reference-counted.  The queue holds one reference until the step is done; an event, or
+ * a later step that waits for it, holds another.  Invariant: a step waits only for steps submitted
  * before it, so there are no cycles.
  */
 #ifndef CUSHIM_SIM_STEP_H
@@ -15,7 +15,7 @@
 struct sim_step {
     unsigned n_refs;
     bool is_done;
-    bool is_awaited;           /* by a thread */
+    bool is_awaited;           /* a thread waits for it */
     uint64_t done_ns;          /* the clock when it was done */
     struct sim_stream *stream; /* valid until done */
     struct sim_work work;
@@ -24,7 +24,7 @@ struct sim_step {
     struct sim_step *next; /* in its stream's queue */
 };
 
-/* A list of steps, as all work of a context at one moment; counted references. */
+/* A list of steps, such as all work of a context at one moment; counted references. */
 struct sim_marks {
     struct sim_step **steps;
     size_t n, cap;
@@ -38,15 +38,15 @@ void sim_step_unref(struct sim_step *step); /* NULL is fine */
 /* `step` comes after `other`, which may be NULL or done; false: no memory. */
 bool sim_step_wait_for(struct sim_step *step, struct sim_step *other);
 
-/* Whether all it waits for is done. */
+/* Is everything done that it waits for? */
 bool sim_step_is_ready(struct sim_step *step);
 
-/* Let go of its work, and note the time. */
+/* Release its work, and note the time. */
 void sim_step_complete(struct sim_step *step);
 
 /*
- * Wait, without the lock, until it is done (NULL is) or the process ends.  It may be under way
- * then, so that nobody may believe that it was done: CUDA_ERROR_DEINITIALIZED.
+ * Wait, without the lock, until it is done (NULL is) or the process ends.  In that case it may
+ * still be running, so the result is CUDA_ERROR_DEINITIALIZED.
  */
 CUresult sim_step_wait(struct sim_step *step);
 

@@ -189,7 +189,7 @@ static bool order(struct sim_step *step, struct sim_step *after,
     return is_whole;
 }
 
-/* Marks that nothing stands before need no turn, and no thread that makes one. */
+/* Marks with nothing before them need no turn, and no thread that makes one. */
 static bool is_done_at_once(struct sim_step *step) {
     return step->work.kind == SIM_WORK_EMPTY && !step->stream->first && sim_step_is_ready(step);
 }
@@ -203,7 +203,7 @@ CUresult sim_stream_submit(struct sim_stream *stream, struct sim_work *work, str
     }
     bool is_done = is_done_at_once(step);
     CUresult result = is_done ? CUDA_SUCCESS : sim_scheduler_add(stream);
-    if (result != CUDA_SUCCESS) { /* nobody would ever give it a turn */
+    if (result != CUDA_SUCCESS) { /* it would never get a turn */
         sim_step_unref(step);
         return result;
     }

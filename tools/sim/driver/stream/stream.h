@@ -1,9 +1,9 @@
 /*
  * Streams: queues of steps.
  *
- * A step waits for the one before it in its stream.  A step of the legacy stream waits also for
+ * A step waits for the one before it in its stream.  A step of the legacy stream also waits for
  * what the blocking streams of the context had when it was submitted, and theirs for what the
- * legacy stream had. While a stream captures, what is enqueued becomes nodes of a graph instead.
+ * legacy stream had. While a stream captures, enqueued work becomes nodes of a graph instead.
  */
 #ifndef CUSHIM_SIM_STREAM_H
 #define CUSHIM_SIM_STREAM_H
@@ -25,7 +25,7 @@ enum sim_stream_kind {
 
 struct sim_stream {
     enum sim_stream_kind kind;
-    struct sim_context *context; /* maybe a green one; its root owns the stream */
+    struct sim_context *context; /* may be a green one; its root owns the stream */
     unsigned flags;
     int priority;
     unsigned long long id;
@@ -45,27 +45,27 @@ struct sim_stream *sim_stream_create_fence(struct sim_context *context);
 /* Its handle ends at once, the object when its work is done. */
 void sim_stream_destroy(struct sim_stream *stream);
 
-/* All streams of a root whose work is done. */
+/* End all streams of a root whose work is done. */
 void sim_stream_end_all(struct sim_context *root);
 
 /*
- * The stream of a handle.  0 stands for `default_stream`, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD:
- * this is all that an entry and its per-thread variant differ in.
+ * The stream of a handle.  0 means `default_stream`, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD, in
+ * which an entry and its per-thread variant differ.
  */
 CUresult sim_stream_of_handle(CUstream handle, CUstream default_stream, struct sim_stream **out);
 
-/* As that, and the stream is neither capturing nor kept from waiting by a capture. */
+/* The same, for a stream that is neither capturing nor kept from waiting by a capture. */
 CUresult sim_stream_to_wait_for(CUstream handle, CUstream default_stream, struct sim_stream **out);
 
-/* Whether the legacy stream and this one wait for each other. */
+/* Do the legacy stream and this one wait for each other? */
 bool sim_stream_is_blocking(const struct sim_stream *stream);
 
 /* The legacy stream of a context, made at its first use; NULL: no memory. */
 struct sim_stream *sim_stream_legacy(struct sim_context *context);
 
 /*
- * Put work into a stream, or a node into its capture; the work is taken whatever happens.  `step`,
- * if not NULL, gets a reference, or NULL from a capture.
+ * Put work into a stream, or a node into its capture; takes the work, whatever happens.  `step`, if
+ * not NULL, gets a reference, or NULL in a capture.
  */
 CUresult sim_stream_enqueue(struct sim_stream *stream, struct sim_work *work,
                             struct sim_step **step);
@@ -74,10 +74,10 @@ CUresult sim_stream_enqueue(struct sim_stream *stream, struct sim_work *work,
 CUresult sim_stream_submit(struct sim_stream *stream, struct sim_work *work, struct sim_step *after,
                            struct sim_marks *after_all, struct sim_step **step);
 
-/* Wait for what it has, and for what the legacy rule adds. */
+/* Wait for its work, and for what the legacy rule adds. */
 CUresult sim_stream_synchronize(struct sim_stream *stream);
 
-/* Whether a synchronise would not wait. */
+/* Would a synchronise return without a wait? */
 bool sim_stream_is_idle(struct sim_stream *stream);
 
 /* For the scheduler: the first step is done. */

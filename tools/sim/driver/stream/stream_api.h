@@ -6,7 +6,7 @@
 
 struct sim_context;
 
-/* A stream of a context, arguments checked, priority brought into range. */
+/* A stream of a context, with its arguments checked and its priority brought into range. */
 CUresult sim_stream_make(CUstream *out, struct sim_context *context, unsigned flags, int priority);
 
 #endif

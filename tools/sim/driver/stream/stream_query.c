@@ -1,4 +1,4 @@
-/* What a program may ask about a stream, and attributes that make no difference here. */
+/* A program's queries of a stream, and attributes that make no difference here. */
 #include "tools/sim/driver/core/abi.h"
 #include "tools/sim/driver/core/calls.h"
 #include "tools/sim/driver/graph/capture.h"
@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* Flags, number and device are not for a stream that captures, its priority and context are: seen
- * on an H100 and an H200, driver 580. */
+/* A capturing stream refuses queries of flags, number and device, but not of priority and context:
+ * seen on an H100 and an H200, driver 580. */
 static CUresult refuse_if_it_captures(struct sim_stream *stream) {
     return sim_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
@@ -111,7 +111,7 @@ CUresult cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx) {
     return sim_leave(get_context(hStream, CU_STREAM_PER_THREAD, pctx));
 }
 
-/* A stream of a green context has no other: *context is NULL then. */
+/* A stream without a green context has none: *context is NULL then. */
 static CUresult get_contexts(CUstream handle, CUstream default_stream, CUcontext *context,
                              CUgreenCtx *green) {
     SIM_TRY(get_context(handle, default_stream, context));

@@ -151,7 +151,7 @@ CUresult cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64
 
 /* ---- many at once ---- */
 
-/* What one operation is; an empty work for a barrier, of which there is nothing here to order. */
+/* The work of one operation; it is empty for a barrier, because there is nothing here to order. */
 static CUresult work_of_one(const CUstreamBatchMemOpParams *params, const struct sim_device *device,
                             struct sim_work *work) {
     const struct CUstreamMemOpWriteValueParams_st *write = &params->writeValue;
@@ -197,7 +197,7 @@ CUresult sim_words_work(const CUstreamBatchMemOpParams *params, unsigned n, unsi
     return result;
 }
 
-/* What stands before a bad one is queued. */
+/* Operations before a bad one are queued. */
 static CUresult run_batch(CUstream handle, CUstream default_stream, unsigned n,
                           const CUstreamBatchMemOpParams *params, unsigned flags) {
     struct sim_stream *stream;

@@ -38,8 +38,8 @@ static bool clone_words(struct sim_work *copy, const struct sim_work *work) {
 }
 
 /*
- * Copies and sets look whether their memory is there, and move a piece of it, under the lock: so
- * none can go while it is written.  Between large pieces others may have the lock.
+ * Copies and sets check that their memory is there, and move a piece of it, under the lock, so that
+ * it cannot go while it is written.  Between large pieces other threads may take the lock.
  */
 enum { PIECE_BYTES = 1 << 20 };
 
@@ -52,7 +52,7 @@ static size_t next_piece(size_t n_left) {
     return PIECE_BYTES;
 }
 
-/* As memmove: where the two overlap, from the end that is not overwritten first. */
+/* Like memmove: if the two overlap, from the end that is not overwritten first. */
 static bool copy_row(char *dst, const char *src, size_t n_bytes) {
     for (size_t n_done = 0, n; n_done < n_bytes; n_done += n) {
         n = next_piece(n_bytes - n_done);
@@ -167,7 +167,7 @@ bool sim_work_touches(const struct sim_work *work, const struct sim_context *roo
     return work->kind == SIM_WORK_COPY && (copy->touches[0] == root || copy->touches[1] == root);
 }
 
-/* The driver's own memory, which nobody may read or write. */
+/* The driver's own memory, which nothing may read or write. */
 static bool is_internal(const void *address) {
     const struct sim_block *block = sim_block_find_any((CUdeviceptr)(uintptr_t)address);
     return block && block->kind == SIM_BLOCK_INTERNAL;
@@ -179,7 +179,7 @@ static bool is_idle(const struct sim_work *work) {
                                       : is_internal(copy->dst) || is_internal(copy->src);
 }
 
-/* Work that met memory which is gone: a GPU's fault, of the context that the work is of. */
+/* Work found that memory is gone: a fault, as on a GPU, of the work's context. */
 static bool finish_at(bool is_there, struct sim_stream *stream) {
     if (!is_there)
         sim_context_damage(stream->context, CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -237,7 +237,7 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Whether the time is over that the work takes; other streams go on with theirs. */
+/* Has the work taken its time?  Other streams go on meanwhile. */
 static bool has_taken_its_time(struct sim_work *work) {
     bool takes_time =
         work->kind == SIM_WORK_KERNEL || work->kind == SIM_WORK_COPY || work->kind == SIM_WORK_SET;

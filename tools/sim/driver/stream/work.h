@@ -1,8 +1,8 @@
 /*
  * What a step of a stream, or a node of a graph, does when its turn comes.
  *
- * A work owns what it points to (arguments, staged bytes); sim_work_finish lets go of it.  Kernels
- * and host functions run with the lock given up.
+ * A work owns what it points to (arguments, staged bytes); sim_work_finish releases it.  Kernels
+ * and host functions run without the lock.
  */
 #ifndef CUSHIM_SIM_WORK_H
 #define CUSHIM_SIM_WORK_H
@@ -30,20 +30,20 @@ enum sim_work_kind {
     SIM_WORK_CALLBACK,
     SIM_WORK_WRITE_VALUE,
     SIM_WORK_WAIT_VALUE,
-    SIM_WORK_WORDS,       /* of a graph: several of these two, one behind the other */
+    SIM_WORK_WORDS,       /* of a graph: several of these two, one after the other */
     SIM_WORK_ALLOC,       /* of a graph: the memory is there already */
     SIM_WORK_FREE,        /* in stream order */
-    SIM_WORK_FREE_NODE,   /* of a graph, of a graph's memory: graph_memory.h */
+    SIM_WORK_FREE_NODE,   /* of a graph, for a graph's memory: graph_memory.h */
     SIM_WORK_CHILD,       /* of a graph: another graph */
     SIM_WORK_CONDITIONAL, /* of a graph: one of several graphs, or none */
     SIM_WORK_RUN,         /* the launch of a graph */
-    SIM_WORK_TELL,        /* an event\'s record, for other processes: event_ipc.h */
-    SIM_WORK_HEAR,        /* a wait for another process\'s record */
+    SIM_WORK_TELL,        /* an event's record, for other processes: event_ipc.h */
+    SIM_WORK_HEAR,        /* a wait for another process's record */
 };
 
 struct sim_kernel_work {
     struct sim_function *function;
-    sim_kernel_fn *kernel; /* as it was at the launch; NULL: a skipped one */
+    sim_kernel_fn *kernel; /* as at the launch; NULL: a skipped one */
     struct sim_launch launch;
     struct sim_turn turn;
     size_t n_params;
@@ -59,8 +59,9 @@ struct sim_copy_work {
     size_t dst_pitch, dst_slice, src_pitch,
         src_slice; /* bytes from row to row, from layer to layer */
     size_t width_bytes, height, depth;
-    char *staged; /* what src points to, where the source had to be kept; or NULL */
-    struct sim_context *touches[2]; /* whose memory is written and read; NULL: the host's */
+    char *staged;                   /* what src points to if the source had to be kept; or NULL */
+    struct sim_context *touches[2]; /* the contexts whose memory is written and read; NULL: the
+                                       host's */
 };
 
 struct sim_set_work {
@@ -72,8 +73,7 @@ struct sim_set_work {
 
 struct sim_work {
     enum sim_work_kind kind;
-    uint64_t
-        due_ns; /* when it may be done, once its turn has come for the first time; 0: not yet */
+    uint64_t due_ns; /* when it may be done, once its first turn has come; 0: not yet */
     union {
         struct sim_kernel_work kernel;
         struct sim_copy_work copy;
@@ -109,7 +109,7 @@ struct sim_work {
     } as;
 };
 
-/* One turn, on behalf of a stream.  False: the work wants another turn. */
+/* One turn, for a stream.  False: the work needs another turn. */
 bool sim_work_turn(struct sim_work *work, struct sim_stream *stream);
 
 /* Does it copy from or to memory of a context?  That context's own frees wait for it. */

@@ -1,12 +1,12 @@
 /*
- * What CUDA 12's runtime has and CUDA 13's has not: older signatures, and structs of another size.
- * Compiled into libcudart.so.12 alone.
+ * What CUDA 12's runtime has and CUDA 13's does not: older signatures, and structs of another size.
+ * Compiled into libcudart.so.12 only.
  */
 #include "thread.h"
 
 #include <string.h>
 
-/* A function that is exported under a name which the headers give another signature. */
+/* A function that is exported under a name to which the headers give another signature. */
 #define OLD(name, parameters)                                                                      \
     cudaError_t old_##name parameters __asm__(#name);                                              \
     cudaError_t old_##name parameters
@@ -48,8 +48,8 @@ OLD(cudaExternalMemoryGetMappedBuffer,
 }
 
 /*
- * The properties are CUDA 13's with fields between: a run of fields that both have is copied to
- * where it is in CUDA 12's.  Fields that CUDA 13 gave up are 0.
+ * The properties are CUDA 13's with fields between: a run of fields that both have is copied to its
+ * place in CUDA 12's.  Fields that CUDA 13 dropped are 0.
  */
 enum { PROPERTIES_BYTES = 1032, OLD_PROPERTIES_BYTES = 728 };
 
@@ -175,7 +175,7 @@ OLD(cudaStreamUpdateCaptureDependencies_ptsz,
     return cudaStreamUpdateCaptureDependencies_ptsz(stream, nodes, NULL, n, flags);
 }
 
-/* *failed is the operation that was refused; which one it was, the newer call does not say. */
+/* failed is the refused operation; the newer call does not say which one it was. */
 OLD(cudaMemcpyBatchAsync,
     (void **to, void **from, size_t *sizes, size_t n, struct cudaMemcpyAttributes *attributes,
      size_t *first, size_t n_attributes, size_t *failed, cudaStream_t stream)) {

@@ -1,8 +1,8 @@
 /*
- * The names of CUDA 12's runtime for what CUDA 13's headers declare; included behind them.
+ * The names of CUDA 12's runtime for what CUDA 13's headers declare; included after them.
  *
- * The sources are written against CUDA 13.  Where CUDA 12 has the same signature under a later
- * revision's name, that name is exported; where it has none, ours stays inside.  abi12.c has the
+ * The sources are written against CUDA 13.  If CUDA 12 has the same signature under a later
+ * revision's name, that name is exported; if it has none, ours stays inside.  abi12.c has the
  * signatures that only CUDA 12 has.
  */
 #ifndef SIMRT_ABI12_H

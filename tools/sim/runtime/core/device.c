@@ -1,8 +1,9 @@
 /*
  * Devices and the primary context of the current one.
  *
- * cudaSetDevice makes the context at once, as since CUDA 12; every other entry makes it at the
- * first need.  A program that makes a context of its own current sees that context's device here.
+ * cudaSetDevice makes the context at once, as since CUDA 12; every other entry makes it when first
+ * needed.  If a program makes a context of its own current, this runtime uses that context's
+ * device.
  */
 #include "primary.h"
 #include "thread.h"
@@ -59,7 +60,7 @@ cudaError_t cudaDeviceSynchronize(void) {
     return simrt_leave(error);
 }
 
-/* Makes no context only to destroy it. */
+/* Do not make a context only to destroy it. */
 cudaError_t cudaDeviceReset(void) {
     int device = 0;
     cudaError_t error = cudaGetDevice(&device);
@@ -154,7 +155,7 @@ cudaError_t cudaChooseDevice(int *device, const struct cudaDeviceProp *prop) {
     return simrt_leave(error);
 }
 
-/* Devices are shared, so no other one is ever tried: a list is checked. */
+/* Devices are shared, so no other one is ever tried: the list is only checked. */
 cudaError_t cudaSetValidDevices(int *device_arr, int len) {
     cudaError_t error = simrt_driver_load();
     if (error == cudaSuccess && (len < 0 || (len > 0 && !device_arr)))

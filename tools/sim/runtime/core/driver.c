@@ -28,7 +28,7 @@ static const struct row rows[] = {
 #undef CALL
 };
 
-/* An address arrives as void *, and ISO C has no cast from it to a function: copy the bytes. */
+/* An address arrives as void *, and ISO C has no cast from it to a function, so copy the bytes. */
 static void put(struct simrt_driver *table, size_t offset, void *address) {
     memcpy((char *)table + offset, &address, sizeof address);
 }

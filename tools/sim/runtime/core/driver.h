@@ -1,12 +1,12 @@
 /*
- * The driver as the runtime sees it: two tables of entry points, one row of driver.def a slot.
+ * The driver as the runtime sees it: two tables of entry points, one slot for each row of
+ * driver.def.
  *
- * Like NVIDIA's runtime this one has no link to libcuda.  It opens libcuda.so.1, asks dlsym for
- * cuGetProcAddress_v2 alone, and the resolver for everything else, all before cuInit; so whoever
- * stands between a program and the driver is reached the same way.  `simrt_legacy` is what the
- * plain runtime names use, `simrt_per_thread` their _ptsz and _ptds variants: a body is written
- * once and is handed the table.  Both are written once, by simrt_driver_load, and read without a
- * lock after it.
+ * Like NVIDIA's runtime this one has no link to libcuda.  It opens libcuda.so.1, asks dlsym only
+ * for cuGetProcAddress_v2, and the resolver for everything else, all before cuInit.  So anything
+ * between a program and the driver is reached in the same way.  The plain runtime names use
+ * `simrt_legacy`, their _ptsz and _ptds variants `simrt_per_thread`: a body is written once and
+ * gets the table.  simrt_driver_load writes both once; they are read without a lock after it.
  */
 #ifndef SIMRT_DRIVER_H
 #define SIMRT_DRIVER_H
@@ -15,14 +15,14 @@
 #ifdef SIMRT_SHARED
 #pragma GCC visibility push(default)
 #endif
-/* With this every exported name is declared, per-thread variants too, and none is an alias. */
+/* With this every exported name is declared, with per-thread variants, and none is an alias. */
 #define __CUDA_API_VERSION_INTERNAL
 #ifndef CUDA_ENABLE_DEPRECATED
 #define CUDA_ENABLE_DEPRECATED
 #endif
 #include <cuda.h>
 #include <cuda_runtime_api.h>
-/* Their headers are of a package of its own. */
+/* Another package has their headers. */
 CUresult cuProfilerStart(void);
 CUresult cuProfilerStop(void);
 cudaError_t cudaProfilerStart(void);
@@ -34,7 +34,7 @@ cudaError_t cudaProfilerStop(void);
 #pragma GCC visibility pop
 #endif
 
-/* What the runtime says it is. */
+/* The version that the runtime reports. */
 #if SIMRT_ABI == 12
 enum { SIMRT_VERSION = 12090 };
 #else
@@ -51,7 +51,7 @@ struct simrt_driver {
 extern struct simrt_driver simrt_legacy;
 extern struct simrt_driver simrt_per_thread;
 
-/* Fill both tables and call cuInit, once a process; every call returns the same answer. */
+/* Fill both tables and call cuInit, once for each process; every call returns the same answer. */
 cudaError_t simrt_driver_load(void);
 
 /* CUDA 13 numbers both enums alike. */

@@ -1,4 +1,4 @@
-/* Versions, and the driver's entry points handed on to the program. */
+/* Versions, and the driver's entry points passed on to the program. */
 #include "thread.h"
 
 cudaError_t cudaRuntimeGetVersion(int *runtimeVersion) {
@@ -28,7 +28,8 @@ static cudaError_t look_up(const char *symbol, void **address, unsigned version,
     if (error == cudaSuccess)
         error = simrt_from_cu(
             simrt_legacy.cuGetProcAddress_v2(symbol, address, (int)version, flags, &status));
-    /* A name the driver lacks is an answer, not a failure, to whoever asks for the verdict. */
+    /* For a caller that asks for the verdict, a name that the driver lacks is an answer, not a
+     * failure. */
     if (verdict && (error == cudaSuccess || error == cudaErrorSymbolNotFound)) {
         *verdict = (enum cudaDriverEntryPointQueryResult)status;
         error = cudaSuccess;
@@ -36,7 +37,7 @@ static cudaError_t look_up(const char *symbol, void **address, unsigned version,
     return simrt_leave(error);
 }
 
-/* The flag a per-thread variant stands for, unless the program gave one. */
+/* The flag that a per-thread variant means, unless the program gave one. */
 static unsigned long long per_thread_flags(unsigned long long flags) {
     return flags == cudaEnableDefault ? cudaEnablePerThreadDefaultStream : flags;
 }
@@ -65,7 +66,7 @@ cudaGetDriverEntryPointByVersion_ptsz(const char *symbol, void **funcPtr, unsign
     return look_up(symbol, funcPtr, cudaVersion, per_thread_flags(flags), driverStatus);
 }
 
-/* Tables between NVIDIA's own libraries: there is none here. */
+/* Tables between NVIDIA's own libraries: there are none here. */
 cudaError_t cudaGetExportTable(const void **ppExportTable, const cudaUUID_t *pExportTableId) {
     (void)ppExportTable, (void)pExportTableId;
     return simrt_leave(cudaErrorSymbolNotFound);

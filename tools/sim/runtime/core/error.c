@@ -1,4 +1,4 @@
-/* The names of errors, and their texts: the driver's where it knows the number, else the name. */
+/* The names of errors, and their texts: the driver's if it knows the number, otherwise the name. */
 #include "driver.h"
 
 const char *cudaGetErrorName(cudaError_t error) {

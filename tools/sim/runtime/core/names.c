@@ -1,7 +1,7 @@
-/* Names that hand over to one call of the driver, that are refused, or that need a later driver. */
+/* Names that pass on to one call of the driver, that are refused, or that need a later driver. */
 #include "thread.h"
 
-/* The refusal takes no arguments, whatever the name takes; clang does not ask. */
+/* The refusal takes no arguments, whatever the name takes; clang does not check that. */
 #ifndef __clang__
 #pragma GCC diagnostic ignored "-Wattribute-alias"
 #endif

@@ -1,10 +1,10 @@
 /*
- * The primary contexts this runtime holds, one a device.
+ * The primary contexts that this runtime holds, one for each device.
  *
- * A context is retained at the first need of its device and kept until cudaDeviceReset.  A reset
- * leaves the old handle current in other threads; such a handle is called stale, and the next entry
- * of that thread retains again.  Retaining and resetting happen under one lock, which is also held
- * over the driver's calls: both are rare.
+ * A context is retained when its device is first needed, and kept until cudaDeviceReset.  A reset
+ * leaves the old handle current in other threads.  Such a handle is called stale, and the next
+ * entry of that thread retains again.  Retaining and resetting happen under one lock, which is also
+ * held over the driver's calls, because both are rare.
  */
 #ifndef SIMRT_PRIMARY_H
 #define SIMRT_PRIMARY_H

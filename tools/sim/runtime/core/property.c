@@ -1,6 +1,6 @@
 /*
- * What a device is.  The large struct of cudaGetDeviceProperties is filled from the driver's
- * attributes: one row of the table below a field.  Fields without a row are 0.
+ * The properties of a device.  The large struct of cudaGetDeviceProperties is filled from the
+ * driver's attributes: one row of the table below for each field.  Fields without a row are 0.
  */
 #include "primary.h"
 #include "thread.h"
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Where an attribute's value goes: fields are int, or wide (size_t). */
+/* The place of an attribute's value: fields are int, or wide (size_t). */
 struct row {
     CUdevice_attribute attribute;
     size_t offset;
@@ -71,7 +71,7 @@ static const struct row rows[] = {
      SIZE(hostRegisterSupported)},
 };
 
-/* An attribute that this driver does not know leaves its field 0. */
+/* If this driver does not know an attribute, its field stays 0. */
 static void fill(struct cudaDeviceProp *prop, const struct row *row, CUdevice device) {
     int value = 0;
     if (simrt_legacy.cuDeviceGetAttribute(&value, row->attribute, device) != CUDA_SUCCESS)

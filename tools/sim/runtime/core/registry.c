@@ -9,7 +9,7 @@ static struct simrt_kernel *kernels;
 static struct simrt_variable *variables;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The handle of a binary is an address of our own; what it points to is never read. */
+/* The handle of a binary is an address of our own, which is never dereferenced. */
 void **__cudaRegisterFatBinary(void *fat_binary) {
     void **binary = malloc(sizeof *binary);
     if (binary)
@@ -26,8 +26,8 @@ char __cudaInitModule(void **binary) {
     return 1;
 }
 
-/* Called as the program or a library of it ends.  Device memory of variables dies with the context.
- */
+/* Called when the program or a library of it ends.  Device memory of variables dies with the
+ * context. */
 void __cudaUnregisterFatBinary(void **binary) {
     pthread_mutex_lock(&lock);
     for (struct simrt_kernel **link = &kernels; *link;) {
@@ -123,7 +123,7 @@ cudaError_t simrt_registry_function(struct simrt_kernel *kernel, CUfunction *fun
     if (error != cudaSuccess)
         return error;
     CUresult result = simrt_legacy.cuLibraryGetKernel(&handle, library, kernel->name);
-    if (result == CUDA_ERROR_NOT_FOUND) /* device code for a GPU there may be, but not for us */
+    if (result == CUDA_ERROR_NOT_FOUND) /* there may be device code for a GPU, but none for us */
         return cudaErrorNoKernelImageForDevice;
     if (result == CUDA_SUCCESS)
         result = simrt_legacy.cuKernelGetFunction(function, handle);

@@ -1,10 +1,10 @@
 /*
  * What nvcc's start-up code registers: the kernels and variables of a program.
  *
- * Each is keyed by the address of its stand-in on the host (a kernel's stub, a variable's shadow)
- * and goes with its fat binary.  Device code itself is never read: a kernel is run by the host
- * function that the driver finds under the kernel's name.  One lock; look-ups walk a list, since
- * the programs this serves have a handful of kernels.
+ * Each is identified by the address of its stand-in on the host (a kernel's stub, a variable's
+ * shadow) and goes with its fat binary.  Device code itself is never read: a kernel runs as the
+ * host function that the driver finds under the kernel's name.  There is one lock; look-ups walk a
+ * list, because such programs have a handful of kernels.
  */
 #ifndef SIMRT_REGISTRY_H
 #define SIMRT_REGISTRY_H
@@ -41,10 +41,10 @@ cudaError_t simrt_registry_resolve(const void *named, CUfunction *function);
 /* The driver's function of a kernel, asked for once. */
 cudaError_t simrt_registry_function(struct simrt_kernel *kernel, CUfunction *function);
 
-/* Where a variable lives on the device, and its size; device memory is taken at the first need. */
+/* A variable's address on the device, and its size; memory is taken when first needed. */
 cudaError_t simrt_registry_variable(const void *shadow, CUdeviceptr *address, size_t *n_bytes);
 
-/* nvcc's generated code calls these; no installed header declares them to C. */
+/* nvcc's generated code calls these; no installed header declares them for C. */
 #ifdef SIMRT_SHARED
 #pragma GCC visibility push(default)
 #endif

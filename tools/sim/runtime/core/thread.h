@@ -2,9 +2,9 @@
  * What the runtime keeps for a thread: its device, its last error, its launch configurations.
  *
  * Every entry that touches the device is simrt_enter, driver calls, simrt_leave.  Enter loads the
- * driver and sees to it that a context is current: the thread's own if it has one, else the primary
- * context of its device, made at the first need.  Leave keeps a failure as the thread's last error
- * and returns it; a success never clears an earlier failure.
+ * driver and makes sure that a context is current: the thread's own if it has one, otherwise the
+ * primary context of its device, made when first needed.  Leave keeps a failure as the thread's
+ * last error and returns it; a success never clears an earlier failure.
  */
 #ifndef SIMRT_THREAD_H
 #define SIMRT_THREAD_H
@@ -13,7 +13,7 @@
 
 enum { SIMRT_CONFIGURATIONS = 8 };
 
-/* What <<<...>>> pushes for the stub of the kernel to pop. */
+/* What <<<...>>> pushes for the kernel's stub to pop. */
 struct simrt_configuration {
     dim3 grid;
     dim3 block;

@@ -1,8 +1,8 @@
 /*
  * Copies of one run of bytes: by direction, between devices, and with cudaMemcpyDefault.
  *
- * Each direction goes to the driver call of that direction, as NVIDIA's runtime does; the default
- * and host to host go to the driver's copy between unified addresses.  0 bytes are a success.
+ * Each direction goes to the driver call of that direction, as in NVIDIA's runtime.  The default,
+ * and host to host, go to the driver's copy between unified addresses.  0 bytes are a success.
  */
 #include "tools/sim/runtime/core/primary.h"
 #include "tools/sim/runtime/core/thread.h"

@@ -1,6 +1,6 @@
 /*
- * Copies of rows and boxes (2D and 3D) between pitched memory.  Ends that are CUDA arrays are not
- * served: cudaErrorNotSupported.
+ * Copies of rows and boxes (2D and 3D) between pitched memory.  CUDA arrays are not supported:
+ * cudaErrorNotSupported.
  */
 #include "copy_box.h"
 
@@ -11,7 +11,7 @@
 
 static const cudaStream_t no_stream = NULL;
 
-/* The memory types a direction names; false for none. */
+/* The memory types that a direction names; false if it names none. */
 static bool ends_of(enum cudaMemcpyKind kind, CUmemorytype *src, CUmemorytype *dst) {
     switch (kind) {
     case cudaMemcpyHostToHost:
@@ -36,7 +36,7 @@ static bool ends_of(enum cudaMemcpyKind kind, CUmemorytype *src, CUmemorytype *d
     }
 }
 
-/* Everything but the sizes; an address stands in the field its memory type is read from. */
+/* Everything but the sizes; an address is in the field from which its memory type is read. */
 static cudaError_t describe_rows(CUDA_MEMCPY2D *rows, void *dst, size_t dpitch, const void *src,
                                  size_t spitch, enum cudaMemcpyKind kind) {
     if (!ends_of(kind, &rows->srcMemoryType, &rows->dstMemoryType))

@@ -1,6 +1,6 @@
 /*
- * Pinned host memory, allocated or registered.  Both allocators arrive at cuMemHostAlloc: NVIDIA's
- * runtime never asks for cuMemAllocHost.  A size of 0 is a success that gives NULL.
+ * Pinned host memory, allocated or registered.  Both allocators call cuMemHostAlloc, because
+ * NVIDIA's runtime never asks for cuMemAllocHost.  A size of 0 is a success that gives NULL.
  */
 #include "tools/sim/runtime/core/thread.h"
 

@@ -1,8 +1,8 @@
 /*
- * Device and managed memory that is allocated and freed by the host.
+ * Device and managed memory that the host allocates and frees.
  *
- * Native details kept here rather than in the driver: a size of 0 is a success that gives NULL for
- * device memory, and an error for managed memory.
+ * This file, and not the driver, handles a size of 0: it is a success that gives NULL for device
+ * memory, and an error for managed memory.
  */
 #include "tools/sim/runtime/core/thread.h"
 

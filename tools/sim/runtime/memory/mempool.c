@@ -1,4 +1,4 @@
-/* Stream-ordered memory and the driver's pools behind it. */
+/* Stream-ordered memory, and the driver's pools behind it. */
 #include "tools/sim/runtime/core/thread.h"
 
 static cudaError_t allocate(const struct simrt_driver *cu, void **address, size_t n_bytes,

@@ -1,5 +1,5 @@
-/* What a pointer is.  Unknown pointers are no error: they are host memory that CUDA does not know.
- */
+/* The properties of a pointer.  Unknown pointers are no error: they are host memory that CUDA does
+ * not know. */
 #include "tools/sim/runtime/core/thread.h"
 
 #include <string.h>

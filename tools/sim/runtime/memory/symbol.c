@@ -1,6 +1,6 @@
 /*
  * Device variables by the address of their shadow on the host.  A variable gets zeroed device
- * memory at its first use: the initial value stands in device code, which is not read here.
+ * memory at its first use, because its initial value is in device code, which is not read here.
  */
 #include "symbol.h"
 

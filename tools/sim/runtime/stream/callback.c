@@ -1,5 +1,5 @@
 /*
- * Host work on a stream.  A host function has the driver's own signature; a callback gets the
+ * Host work on a stream.  A host function has the driver's own signature.  A callback gets the
  * runtime's error type, so it is wrapped, and the wrapper ends with its one call.
  */
 #include "tools/sim/runtime/core/thread.h"

@@ -1,6 +1,6 @@
 /*
- * Captures.  The runtime's enums and edge data have the driver's numbers and layout, so values pass
- * through by cast.
+ * Captures.  The runtime's enums and edge data have the driver's numbers and layout, so values are
+ * passed on by a cast.
  */
 #include "tools/sim/runtime/core/thread.h"
 

@@ -1,6 +1,6 @@
 /*
- * Questions about kernels and how many of them fit.  The software device runs any shape, so the
- * answers are those of an ordinary kernel without shared memory.
+ * Queries of kernels and how many of them fit.  The software device runs any shape, so the answers
+ * are those of an ordinary kernel without shared memory.
  */
 #include "tools/sim/runtime/core/registry.h"
 #include "tools/sim/runtime/core/thread.h"

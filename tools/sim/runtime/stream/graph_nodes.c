@@ -1,7 +1,7 @@
 /*
- * Nodes of graphs whose parameters the runtime writes otherwise than the driver: kernels, copies,
- * and memory of the graph.  All go through the driver's one call for nodes of any kind; the other
- * kinds are rows of names.def.
+ * Nodes of graphs whose parameters differ between runtime and driver: kernels, copies, and memory
+ * of the graph.  All go through the driver's one call for nodes of any kind; the other kinds are
+ * rows of names.def.
  */
 #include "tools/sim/runtime/core/registry.h"
 #include "tools/sim/runtime/core/thread.h"
@@ -87,7 +87,7 @@ static cudaError_t any_params(CUgraphNodeParams *to, const struct cudaGraphNodeP
 
 /* ---- what is done with them ---- */
 
-/* `to` was filled with `error`; what the driver answers in it, it keeps. */
+/* `to` was filled with `error`; it keeps what the driver answers in it. */
 static cudaError_t add(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *after,
                        const cudaGraphEdgeData *edges, size_t n, CUgraphNodeParams *to,
                        cudaError_t error) {

@@ -1,5 +1,5 @@
 /*
- * Kernel launches, in each form a compiler makes of <<<...>>>: by stub, by handle, by
+ * Kernel launches, in each form that a compiler makes of <<<...>>>: by stub, by handle, by
  * configuration.
  */
 #include "launch.h"

@@ -1,4 +1,4 @@
-/* Streams, and the questions about them. */
+/* Streams, and queries of them. */
 #include "tools/sim/runtime/core/thread.h"
 
 cudaError_t cudaStreamCreate(cudaStream_t *pStream) {
