@@ -45,7 +45,7 @@ WANTED = {
     "which copies run through cushim's pinned memory, and how": {
         "preload/entry/copy_stage.c": r"\bis_counted\(",
         "src/copy/": r"\bcushim_copy_ring_\w+\("},
-    "who is told of a fork, or of the end of a context or a driver": {
+    "what is told of a fork, or of the end of a context or a driver": {
         "preload/events.c": r"\.forked = .*\n(?:.*\n)*.*\.driver_lost = .*\n(?:.*\n)*.*\.context_gone = ",
         "src/companion/events.c": r"\.context_ended = "},
     "stream captures": {
