@@ -82,16 +82,16 @@ void cushim_mem_watermark_count_taken(struct cushim_mem_heap *heap, size_t block
 }
 
 /*
- * A second ends.  Nobody may have looked for long, so the peak counts for one more; and what is
- * idle when no free looked for a second is not earned any more.
+ * A second ends.  No free may have looked for long, so the peak counts for one more; and if memory
+ * was idle when no free looked for a second, none has earned its keep any more.
  */
 static void end_second(struct cushim_mem_heap *heap, uint64_t now_ns, bool was_left) {
     struct cushim_mem_watermark *watermark = &heap->watermark;
     heap->recent_peak_bytes[1] = heap->recent_peak_bytes[0];
     heap->recent_peak_bytes[0] = used_bytes(heap);
     heap->recent_since_ns = now_ns;
-    if (was_left)
-        watermark->earned_bytes = cushim_less(watermark->earned_bytes, heap->free_segment_bytes);
+    if (was_left && heap->free_segment_bytes)
+        watermark->earned_bytes = 0;
 }
 
 static void look_at_clock(struct cushim_mem_heap *heap) {

@@ -94,7 +94,7 @@ static const char *tell_of_page(const char *name, bool is_left_out) {
     const char *live = getenv("CUSHIM_LIVE");
     bool is_wished = !is_left_out && !settings_are_off() && live && !cushim_option_is_off(live);
     if (is_wished && pages_can_be_made(why))
-        return "itself used no CUDA memory that cushim can see, and has no report";
+        return "itself used no CUDA memory that cushim can see, or could not write its report";
     if (is_wished && errno != EMFILE) { /* a driver would open no file either */
         complain("no live page of %s: %s", name, why);
         return NULL;
