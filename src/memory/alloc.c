@@ -469,4 +469,10 @@ void cushim_mem_alloc_undo(struct cushim_mem_heap *heap, const struct cushim_mem
     cushim_mem_stats_subtract(is_hit ? &stats->n_hits : &stats->n_misses, 1);
     cushim_mem_stats_subtract(&stats->requested_bytes, lookup->asked_bytes);
     cushim_mem_stats_subtract(&stats->n_frees, 1);
+    /* now, because the peak must not have both it and the one that is served in its place */
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(heap, cushim_mem_heap_life(heap));
+    if (cache) {
+        cushim_mem_cache_publish(cache);
+        cushim_mem_cache_leave(cache);
+    }
 }

