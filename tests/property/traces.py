@@ -233,7 +233,7 @@ INSTRUCTIONS = {"exact": 575, "relaxed": 330, "pool": 300}  # of our own code th
 WATCHED_INSTRUCTIONS = {"sites": 670, "recorded": 1800}  # of a relaxed pair where it is sampled, or two events without a stack
 TRACE_HEAD_BYTES, TRACE_CHUNK = 4096, b"CUSHIMCH"
 EVENT_BYTES = 10  # that an event may take in a recording
-COPY_INSTRUCTIONS = 130  # that a copy from the host to a block of 4 KiB may take
+COPY_INSTRUCTIONS = 180  # that a copy from the host to a block of 4 KiB may take, and a look for memory that is idle for long
 COUNTED_WITH = "gcc 12 -O2 x86_64"  # other compilers make other code
 
 
