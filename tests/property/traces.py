@@ -45,11 +45,14 @@ IN_CAPTURES = {"captures", "loops"}
 # Known cases, one seed each: see generate.c for what the names say.
 CASES = ["frag-140-8192-80-50", "frag-140-2048-80-50", "frag-140-16384-80-50", "frag-16-4096-80-50", "frag-1-1536-98-20"]
 # What may be held of the highest live bytes, and the driver calls of a request in the second half: a recorded PyTorch step with its
-# own cache off, repeated, on a device with room; a batch that grows until the device is full.
+# own cache off, repeated, on a device with room; one whose sizes vary; a batch that grows until the device is full.
 WORKLOADS = {
     f"file:{HERE.parent / 'bench' / 'data' / 'torch-step.trace'}": (1.32, 0.01),
+    f"file:{HERE.parent / 'bench' / 'data' / 'torch-ragged.trace'}": (1.5, 0.01),
     "growth": (1.5, float("inf")),
 }
+# Idle blocks of a pool's streams serve their own size alone.
+MAY_CALL_IN_POOL = {"torch-ragged": 0.4}
 
 
 class Died(AssertionError):
