@@ -39,7 +39,8 @@ bool cushim_capture_is_own(struct cushim_cuda *cuda);
  * With CUSHIM_CAPTURE=serve: free a LIVE block of ours inside the caller's own captures.
  * @param status  as cushim_mem_graph_resources_free has it; out of memory counts as success
  * @return false: the calling thread captures nothing, or the option is off: nothing was done
- * Threads  any      Stream   none: neither waits nor records
+ * Threads  any
+ * Stream   none: neither waits nor records
  */
 bool cushim_capture_free(const struct cushim_mem_lookup *lookup, enum cushim_status *status);
 

@@ -1,5 +1,9 @@
 #include "memory/stream_heap.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
 #include "memory/heap.h"
 #include "memory/reclaim.h"
 #include "memory/stream_blocks.h"
@@ -19,6 +23,8 @@ struct cushim_mem_streams *cushim_mem_streams_next_used(struct cushim_mem_stream
 
 /* ---- from one use to the next ---- */
 
+enum { ALIGN_BYTES = 128 };
+
 struct cushim_mem_streams *cushim_mem_streams_obtain(size_t n_bytes) {
     struct cushim_mem_streams *streams = atomic_load_explicit(&everyone, memory_order_acquire);
     for (; streams; streams = streams->next_of_all) {
@@ -26,10 +32,15 @@ struct cushim_mem_streams *cushim_mem_streams_obtain(size_t n_bytes) {
         if (atomic_compare_exchange_strong(&streams->is_used, &is_used, true))
             return streams;
     }
-    streams = cushim_mem_meta_map(n_bytes);
-    struct cushim_mem_heap *heap = cushim_mem_meta_map(sizeof *heap);
-    if (!streams || !heap) /* what there is of the two stays mapped, untouched */
+    /* not mapped, because a leak checker has to find what the struct leads to */
+    n_bytes = cushim_rounded(n_bytes, ALIGN_BYTES);
+    streams = aligned_alloc(ALIGN_BYTES, n_bytes);
+    struct cushim_mem_heap *heap = streams ? cushim_mem_meta_map(sizeof *heap) : NULL;
+    if (!heap) {
+        free(streams);
         return NULL;
+    }
+    memset(streams, 0, n_bytes);
     pthread_mutex_init(&streams->lock, NULL);
     streams->heap = heap;
     streams->forget = cushim_mem_streams_forget;

@@ -52,7 +52,8 @@ extern "C" {
  * it before a capture, or where the first call must not be slow.  Device 0 where there is none.
  * @return CUSHIM_OK | NOCUDA, NODEVICE | NOTSUPPORTED (no code for the device) | another
  *         status of the driver
- * Threads  any      Stream  none
+ * Threads  any
+ * Stream   none
  */
 CUSHIM_API enum cushim_status cushim_kernels_load(void);
 

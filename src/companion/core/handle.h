@@ -117,7 +117,8 @@ enum cushim_status cushim_handle_open(struct cushim_object *object, void *handle
 void *cushim_handle_pin(struct cushim_pin *pin, enum cushim_kind kind, const void *handle);
 
 /* Was it a handle of this kind once, and is closed by now?  For what may name a thing that is gone,
- * asked after a pin gave nothing.  Threads  any; takes the lock */
+ * asked after a pin gave nothing.
+ * Threads  any; takes the lock */
 bool cushim_handle_is_closed(enum cushim_kind kind, const void *handle);
 
 /* Let go; may run finish.  A pin that holds nothing is fine, and so is a second unpin. */

@@ -59,7 +59,8 @@ size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *graph);
 /*
  * The graph, its executables and their last launch are over: the blocks serve again, whether their
  * caller freed them or not; the list is gone.  NULL is fine.  Makes no blocking driver call unless
- * the pool is gone.  Threads  any
+ * the pool is gone.
+ * Threads  any
  */
 void cushim_pool_graph_release(struct cushim_pool_graph *graph);
 

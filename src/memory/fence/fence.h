@@ -182,7 +182,9 @@ static inline uint64_t cushim_mem_fence_effect(const struct cushim_mem_fence *fe
  * thread's or another's) | CUSHIM_NOTREADY (not now: a capture is open, all rows are in flight,
  * another thread is at it, or the driver is older than 12.5 and has no events of contexts; a later
  * start or wait covers the epoch) | CUSHIM_NOMEM (no event to be had; as NOTREADY) | another status
- * of `answer`: damage Threads  any; the others go on  Stream  a record over the context; no wait
+ * of `answer`: damage
+ * Threads  any; the others go on
+ * Stream   a record over the context; no wait
  */
 enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence, CUresult *answer);
 
@@ -192,7 +194,8 @@ enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence, CUresu
  * CUDA_SUCCESS
  * @return what cushim_mem_fence_done says now; one thread at a time asks the driver, the others get
  * what is known
- * Threads  any  Stream  none; leaves captures valid
+ * Threads  any
+ * Stream   none; leaves captures valid
  */
 uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer);
 
@@ -205,8 +208,9 @@ uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer)
  * @param answer       the driver's own where it failed, else CUDA_SUCCESS
  * @return CUSHIM_OK (done) | CUSHIM_TIMEOUT (the deadline passed, or nothing can be recorded and
  * the barrier would know no deadline) | CUSHIM_NOMEM (no event, or no memory for the barrier:
- * nothing was waited for) | the status of `answer`: of the caller's own capture, or damage Threads
- * any, with any current context  Stream  host wait; never on device
+ * nothing was waited for) | the status of `answer`: of the caller's own capture, or damage
+ * Threads  any, with any current context
+ * Stream   host wait; never on device
  */
 enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence, uint64_t epoch,
                                           uint64_t deadline_ns, struct cushim_mem_stats *stats,
@@ -218,8 +222,8 @@ enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence, uint64
  * @param answer  the driver's own, CUDA_SUCCESS with CUSHIM_OK
  * @return CUSHIM_OK | CUSHIM_NOMEM (there is no memory for the barrier: nothing was waited for) |
  * the status of `answer`
- * Threads  any, with any current context, which is the same afterwards  Stream  host wait; opens no
- * window in which a capture of another thread could be invalidated
+ * Threads  any, with any current context, which is the same afterwards
+ * Stream   host wait; opens no window in which a capture of another thread could be invalidated
  */
 enum cushim_status cushim_mem_fence_wait(struct cushim_mem_fence *fence,
                                          struct cushim_mem_stats *stats, CUresult *answer);

@@ -64,7 +64,8 @@ struct cushim_mem_stream_fence {
  * @return CUSHIM_OK | CUSHIM_CAPTURE (the stream takes part in a capture; or it is the legacy
  *         stream, or the context is recorded, and a capture is known there: nothing was recorded,
  *         the capture stays valid) | CUSHIM_NOMEM | what the driver said
- * Threads  any  Stream  records on it, waits for nothing
+ * Threads  any
+ * Stream   records on it, waits for nothing
  */
 enum cushim_status cushim_mem_stream_fence_record(struct cushim_mem_fence *fence, const char *what,
                                                   const CUstream *stream,

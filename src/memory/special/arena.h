@@ -56,7 +56,8 @@ void cushim_mem_arena_give_locked(struct cushim_mem_heap *heap,
 /**
  * A pass is over: serve from the start of each chunk, or from above what is live there.
  * @return 0 | the number of chunks that are kept for a block in them, which is live
- * Threads  any, any number at once      Stream   none: never waits, may record a fence
+ * Threads  any, any number at once
+ * Stream   none: never waits, may record a fence
  */
 unsigned cushim_mem_arena_reset(struct cushim_mem_heap *heap);
 

@@ -88,7 +88,8 @@ struct cushim_mem_check {
  * @param is_poisoned  false: leave what lies between as it is
  * @return CUSHIM_OK (or it could not be done, which is counted) | CUSHIM_TIMEOUT (it may be under
  * way still: set the block aside, nobody may have it)
- * Threads  any      Stream   host wait
+ * Threads  any
+ * Stream   host wait
  */
 enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
                                              struct cushim_mem_heap *heap, uint64_t address,

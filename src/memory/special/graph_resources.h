@@ -37,7 +37,8 @@ struct cushim_mem_graph_resources {
  * @return CUSHIM_OK | CUSHIM_DOUBLEFREE (another thread freed it first) | CUSHIM_STATE (the heap is
  * not open, or its context is damaged; nothing happened) | CUSHIM_NOMEM (host memory is out: the
  * block was freed and is never reused)
- * Threads  any      Stream   none
+ * Threads  any
+ * Stream   none
  */
 enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *heap,
                                                    const struct cushim_mem_lookup *lookup,

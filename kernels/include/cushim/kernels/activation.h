@@ -27,7 +27,8 @@ extern "C" {
  *         the driver; nothing was queued then
  * Accuracy  1e-6 of the value, also where tanh is almost 1, and 1e-37 |upstream|, and 2^-149.  An
  *           infinite upstream gives an infinity, and NaN where a is infinite
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_tanh_prime_f32(const float *a, const float *upstream, float *c,
                                                     int64_t n, struct CUstream_st *stream);
@@ -43,7 +44,8 @@ CUSHIM_API enum cushim_status cushim_tanh_prime_f32(const float *a, const float 
  *         the driver; nothing was queued then
  * Accuracy  1.6e-6 of the value, and 4e-37 |w3|, and 2^-149.  w1 = -Inf gives the limit,
  *           -0 * w3.  An infinite w3 gives an infinity, and NaN where w1 is 0 or -Inf
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  * Source    N. Shazeer, "GLU Variants Improve Transformer", 2020
  */
 CUSHIM_API enum cushim_status cushim_swiglu_f32(const float *w1, const float *w3, float *y,

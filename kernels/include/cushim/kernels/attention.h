@@ -43,7 +43,8 @@ struct cushim_kv_strides {
  *           below that range gives NaN or the infinity
  * Speed     from 8.0 on, on matrix units: each float as two halves, scaled a tile.  Tiles with
  *           infinities, NaN or very uneven magnitudes take fp32 units
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_attention_f32(const float *q, const float *k, const float *v,
                                                    float *o, int64_t batch, int64_t heads,
@@ -74,7 +75,8 @@ CUSHIM_API enum cushim_status cushim_attention_f32(const float *q, const float *
  *         queued then
  * Accuracy  NMSE <= 1e-12; of each element |error| <= 2^-21 (1 + s) times the mean of |v| by
  *           weights, where s is the largest sum of |q k| / sqrt(head_dim) of any position
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status
 cushim_attention_decode_f32(const float *q, const float *k, const float *v,

@@ -32,7 +32,8 @@ extern "C" {
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements or bytes than an int64_t can
  *         count, a NULL or misaligned pointer) | a status of the driver; nothing was queued then
  * Accuracy  IEEE, rounded to nearest even; subnormals are kept, x / 0 is an infinity
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_add_broadcast2d_f32(const float *a, const float *b, float *c,
                                                          int64_t sa_row, int64_t sa_col,
@@ -69,7 +70,8 @@ CUSHIM_API enum cushim_status cushim_div_broadcast2d_f32(const float *a, const f
  *         int64_t can count, a NULL or misaligned pointer) | a status of the driver; nothing was
  *         queued then
  * Accuracy  IEEE, rounded to nearest even; subnormals are kept, x / 0 is an infinity
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_add_broadcast4d_f32(const float *a, const float *b, float *c,
                                                          const int64_t *dims, const int64_t *sa,

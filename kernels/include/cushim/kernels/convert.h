@@ -31,7 +31,8 @@ extern "C" {
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a status of
  *         the driver; nothing was queued then
  * Accuracy  to nearest even; from 65520 up an infinity; subnormals, infinities and NaN are kept
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_convert_f32_f16(const float *src, uint16_t *dst, int64_t n,
                                                      struct CUstream_st *stream);
@@ -45,7 +46,8 @@ CUSHIM_API enum cushim_status cushim_convert_f32_f16(const float *src, uint16_t 
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a status of
  *         the driver; nothing was queued then
  * Accuracy  exact, subnormals and infinities too; a NaN stays one
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_convert_f16_f32(const uint16_t *src, float *dst, int64_t n,
                                                      struct CUstream_st *stream);
@@ -79,7 +81,8 @@ CUSHIM_API enum cushim_status cushim_dequant_e4m3_f16(const uint8_t *src, uint16
  *         the driver; nothing was queued then
  * Accuracy  either product, the result of op, and its half are rounded, each to nearest even,
  *           nothing is contracted: one result, bit by bit; the codes 0x7F and 0xFF give NaN
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_add_e4m3_f16(const uint8_t *a, const uint8_t *b, uint16_t *c,
                                                   float scale_a, float scale_b, int64_t n,

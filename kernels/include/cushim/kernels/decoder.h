@@ -69,7 +69,8 @@ CUSHIM_API size_t cushim_decoder_q4k_f32_scratch(const struct cushim_decoder *de
  *         counted, a NULL or misaligned pointer, too little scratch) | a status of the driver
  * No layer, or a hidden of 0: nothing is done, and the pointers may be NULL.
  * Accuracy  each step as the function that it is
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_decoder_q4k_f32(const struct cushim_decoder *decoder,
                                                      const int32_t *position, const int32_t *length,

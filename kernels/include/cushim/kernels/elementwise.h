@@ -25,7 +25,8 @@ extern "C" {
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a status of
  *         the driver; nothing was queued then
  * Accuracy  IEEE, rounded to nearest even; subnormals are kept, x / 0 is an infinity
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_add_f32(const float *a, const float *b, float *c, int64_t n,
                                              struct CUstream_st *stream);
@@ -46,7 +47,8 @@ CUSHIM_API enum cushim_status cushim_div_f32(const float *a, const float *b, flo
  *         the driver; nothing was queued then
  * Accuracy  5 ULP.  The special cases are IEEE 754's pow: x^0 and 1^y are 1, of NaN too; a finite
  *           negative base and an exponent that is no integer give NaN
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_pow_f32(const float *a, const float *b, float *c, int64_t n,
                                              struct CUstream_st *stream);
@@ -61,7 +63,8 @@ CUSHIM_API enum cushim_status cushim_pow_f32(const float *a, const float *b, flo
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a status of
  *         the driver; nothing was queued then
  * Accuracy  IEEE, rounded to nearest even; subnormals are kept, x / 0 is an infinity
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_add_scalar_f32(const float *a, float *c, float s, int64_t n,
                                                     struct CUstream_st *stream);
@@ -83,7 +86,8 @@ CUSHIM_API enum cushim_status cushim_div_scalar_f32(const float *a, float *c, fl
  *         the driver; nothing was queued then
  * Accuracy  5 ULP; s = 1 and s = 2 are rounded to nearest even.  The special cases are IEEE 754's
  *           pow for every s: (-2)^3 is -8, and (-0)^0.5 is +0
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_pow_scalar_f32(const float *a, float *c, float s, int64_t n,
                                                     struct CUstream_st *stream);
@@ -98,7 +102,8 @@ CUSHIM_API enum cushim_status cushim_pow_scalar_f32(const float *a, float *c, fl
  *         the driver; nothing was queued then
  * Accuracy  sqrt rounded to nearest even; log 1 ULP; the others 2 ULP, at any magnitude.  log(+-0)
  *           is -Inf, rsqrt(+-0) +-Inf, sin and cos of an infinity NaN, tanh(+-Inf) +-1
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_exp_f32(const float *a, float *c, int64_t n,
                                              struct CUstream_st *stream);
@@ -123,7 +128,8 @@ CUSHIM_API enum cushim_status cushim_tanh_f32(const float *a, float *c, int64_t 
  * @param stream  NULL: the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a status of
  *         the driver; nothing was queued then
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_fill_f32(float *dst, float value, int64_t n,
                                               struct CUstream_st *stream);
@@ -138,7 +144,8 @@ CUSHIM_API enum cushim_status cushim_fill_f32(float *dst, float value, int64_t n
  *         the driver; nothing was queued then
  * Accuracy  IEEE, rounded once to nearest even; subnormals are kept, and from 65520 up a result is
  *           an infinity
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_add_f16(const uint16_t *a, const uint16_t *b, uint16_t *c,
                                              int64_t n, struct CUstream_st *stream);
@@ -165,7 +172,8 @@ CUSHIM_API enum cushim_status cushim_div_f16(const uint16_t *a, const uint16_t *
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a status of
  *         the driver; nothing was queued then
  * Accuracy  the product is rounded to nearest even
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  * Source    J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel Random Numbers: As Easy
  *           as 1, 2, 3", SC '11
  */
@@ -190,7 +198,8 @@ CUSHIM_API enum cushim_status cushim_dropout_f32(const float *in, float *out, fl
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a status of
  *         the driver; nothing was queued then
  * Accuracy  param and m 1 ULP of float, v 4e-16 of its value
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  * Source    I. Loshchilov, F. Hutter, "Decoupled Weight Decay Regularization", ICLR 2019
  */
 CUSHIM_API enum cushim_status cushim_adamw_f32(float *param, float *m, double *v, float *grad,

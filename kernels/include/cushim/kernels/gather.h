@@ -27,7 +27,8 @@ extern "C" {
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, v = 0, more elements than can be counted, a
  *         NULL or misaligned pointer) | a status of the driver; nothing was queued then
  * Accuracy  bits, those of NaN too
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  * Source    ONNX Gather, axis 0, with its negative indices clamped instead of counted from the end
  */
 CUSHIM_API enum cushim_status cushim_gather_f32_i64(const float *table, const int64_t *idx,

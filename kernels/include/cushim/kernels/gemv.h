@@ -54,7 +54,8 @@ CUSHIM_API size_t cushim_gemm_scratch(int64_t k, int64_t n);
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k no multiple of 32, more bytes than can be
  *         counted, a NULL or misaligned pointer) | a status of the driver; nothing was queued then
  * Accuracy  |error| <= 2^-21 sum|terms|; an infinity or NaN in b stays in its column
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  * Source    ggml's Q4_0, scales and nibbles apart
  */
 CUSHIM_API enum cushim_status cushim_gemm_q4_0_f32(const uint16_t *scales, const uint8_t *nibbles,
@@ -80,7 +81,8 @@ CUSHIM_API enum cushim_status cushim_gemm_q4_0_f32(const uint16_t *scales, const
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k no multiple of 32, more bytes than can be
  *         counted, a NULL or misaligned pointer) | a status of the driver; nothing was queued then
  * Accuracy  |error| <= 2^-21 sum|terms|; an infinity or NaN in b stays in its column
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  * Source    q8_0 is ggml's Q8_0; q8f is not ggml's Q8_1, whose blocks have 36 bytes, too
  */
 CUSHIM_API enum cushim_status cushim_gemm_q8_0_f32(const void *w, const float *b, float *c,
@@ -102,7 +104,8 @@ CUSHIM_API enum cushim_status cushim_gemm_q8f_f32(const void *w, const float *b,
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k no multiple of 256, more bytes than can be
  *         counted, a NULL or misaligned pointer) | a status of the driver; nothing was queued then
  * Accuracy  |error| <= 2^-21 sum|terms|, where scale * nibble and minimum are terms by themselves
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  * Source    ggml's Q4_K; cushim_dequant_q4k_f32 has the format
  */
 CUSHIM_API enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y,
@@ -132,7 +135,8 @@ CUSHIM_API size_t cushim_gemv_q4k_scratch(int64_t m, int64_t k);
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k no multiple of 256, more bytes than can be
  *         counted, a NULL or misaligned pointer, too little scratch) | a status of the driver
  * Accuracy  |error| <= 2^-21 (sum|terms| + |residual|), terms as of cushim_gemv_q4k_f32
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status
 cushim_gemv_add_q4k_f32(const void *w, const float *x, const float *residual, float *y, int64_t m,
@@ -156,7 +160,8 @@ cushim_gemv_add_q4k_f32(const void *w, const float *x, const float *residual, fl
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k no multiple of 256, more bytes than can be
  *         counted, a NULL or misaligned pointer, too little scratch) | a status of the driver
  * Accuracy  g and u within 2^-20 sum|terms|, where x * norm and the sum of x^2 are finite floats
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_gemv_swiglu_q4k_f32(const void *w, const float *x,
                                                          const float *norm, float *y, float eps,
@@ -196,7 +201,8 @@ CUSHIM_API enum cushim_status cushim_gemv_swiglu_q4k_f32(const void *w, const fl
  *         bytes or rows than can be counted, a NULL or misaligned pointer, too little scratch) | a
  *         status of the driver
  * Accuracy  products within 2^-20 sum|terms|, where x * norm and the sum of x^2 are finite floats
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status
 cushim_gemv_qkv_q4k_f32(const void *w, const float *x, const float *norm, const float *cos_table,
@@ -217,7 +223,8 @@ cushim_gemv_qkv_q4k_f32(const void *w, const float *x, const float *norm, const 
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more bytes than can be counted, a NULL or
  *         misaligned pointer) | a status of the driver; nothing was queued then
  * Accuracy  |error| <= 2^-21 sum|terms|
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_gemv_f32(const float *a, const float *x, float *y, int64_t m,
                                               int64_t n, struct CUstream_st *stream);
@@ -236,7 +243,8 @@ CUSHIM_API enum cushim_status cushim_gemv_f32(const float *a, const float *x, fl
  *         below m * n, more bytes than can be counted, a NULL or misaligned pointer) | a status of
  *         the driver; nothing was queued then
  * Accuracy  |error| <= 2^-21 sum|terms|
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status
 cushim_gemm_batched_small_f32(const float *a, const float *b, float *c, int64_t m, int64_t n,

@@ -26,7 +26,8 @@ extern "C" {
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
  *         misaligned pointer) | a status of the driver; nothing was queued then
  * Accuracy  bits
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_repeat_f32(const float *x, float *y, int64_t outer,
                                                 int64_t axis, int64_t inner, int64_t reps,
@@ -40,7 +41,8 @@ CUSHIM_API enum cushim_status cushim_repeat_f32(const float *x, float *y, int64_
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
  *         misaligned pointer) | a status of the driver; nothing was queued then
  * Accuracy  bits
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_transpose2d_f32(const float *x, float *y, int64_t rows,
                                                      int64_t cols, struct CUstream_st *stream);
@@ -59,7 +61,8 @@ CUSHIM_API enum cushim_status cushim_transpose2d_u16(const uint16_t *x, uint16_t
  *         no permutation, more elements than can be counted, a NULL or misaligned pointer) | a
  *         status of the driver; nothing was queued then
  * Accuracy  bits
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  * Source    ONNX Transpose
  */
 CUSHIM_API enum cushim_status cushim_transpose_nd_f32(const float *x, float *y,
@@ -83,7 +86,8 @@ CUSHIM_API enum cushim_status cushim_transpose_nd_u16(const uint16_t *x, uint16_
  *         elem_bytes = 0, more bytes than can be counted, a NULL pointer) | a status of the driver;
  *         nothing was queued then
  * Accuracy  bits
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_strided_copy(const void *src, void *dst, const int64_t *shape,
                                                   const int64_t *strides, int ndim,

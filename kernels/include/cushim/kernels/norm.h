@@ -30,7 +30,8 @@ extern "C" {
  * Accuracy  the root mean square of the error is 1e-6 of y's; rstd 3e-7 relative.  The sum of
  *           squares is a float: where it is too large for one (an |x| of 1.8e19 suffices) r is 0,
  *           and squares below 1.2e-38 lose bits.  A row of zeros with eps = 0 gives NaN
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_rms_norm_f32(const float *x, const float *w, float *y,
                                                   float *rstd, float eps, int64_t rows, int64_t d,
@@ -48,7 +49,8 @@ CUSHIM_API enum cushim_status cushim_rms_norm_f32(const float *x, const float *w
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
  *         misaligned pointer) | a status of the driver; nothing was queued then
  * Accuracy  sum rounded to nearest even; y as cushim_rms_norm_f32
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_add_rms_norm_f32(const float *x, const float *residual,
                                                       const float *w, float *y, float *sum,
@@ -66,7 +68,8 @@ CUSHIM_API enum cushim_status cushim_add_rms_norm_f32(const float *x, const floa
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
  *         misaligned pointer) | a status of the driver; nothing was queued then
  * Accuracy  as cushim_rms_norm_f32
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_rms_norm_add_f32(const float *x, const float *w,
                                                       const float *residual, float *y, float eps,
@@ -84,7 +87,8 @@ CUSHIM_API enum cushim_status cushim_rms_norm_add_f32(const float *x, const floa
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more elements than can be counted, a NULL or
  *         misaligned pointer) | a status of the driver; nothing was queued then
  * Accuracy  rounded once, to 1 ULP; from 65520 up infinite
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_rms_norm_f16(const uint16_t *x, const uint16_t *w, uint16_t *y,
                                                   float eps, int64_t rows, int64_t d,
@@ -103,7 +107,8 @@ CUSHIM_API enum cushim_status cushim_rms_norm_f16(const uint16_t *x, const uint1
  *         misaligned pointer) | a status of the driver; nothing was queued then
  * Accuracy  rounded once, to 1 ULP; sums of squares as cushim_rms_norm_f32.  A row with a code 0x7F
  *           or 0xFF is NaN
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_rms_norm_e4m3_f16(const uint8_t *x, const uint16_t *w,
                                                        uint16_t *y, float scale, float eps,

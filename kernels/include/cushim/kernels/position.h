@@ -26,7 +26,8 @@ extern "C" {
  * @param stream   NULL: the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a NULL or misaligned pointer) | a status of the driver;
  *         nothing was queued then
- * Threads  any      Stream  queued on `stream`; the counter lives until that work ends
+ * Threads  any
+ * Stream   queued on `stream`; the counter lives until that work ends
  */
 CUSHIM_API enum cushim_status cushim_counter_add_i32(int32_t *counter, int32_t delta,
                                                      struct CUstream_st *stream);
@@ -38,7 +39,8 @@ CUSHIM_API enum cushim_status cushim_counter_add_i32(int32_t *counter, int32_t d
  * @param stream   NULL: the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a NULL or misaligned pointer) | a status of the driver;
  *         nothing was queued then
- * Threads  any      Stream  queued on `stream`; the counter lives until that work ends
+ * Threads  any
+ * Stream   queued on `stream`; the counter lives until that work ends
  */
 CUSHIM_API enum cushim_status cushim_counter_set_i32(int32_t *counter, int32_t value,
                                                      struct CUstream_st *stream);
@@ -56,7 +58,8 @@ CUSHIM_API enum cushim_status cushim_counter_set_i32(int32_t *counter, int32_t v
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more bytes than can be counted, a NULL or
  *         misaligned pointer) | a status of the driver; nothing was queued then
  * Accuracy  float: every bit; binary16: to nearest even, an infinity from 65520 up
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_offset_memcpy_f32(const float *src, const int32_t *position,
                                                        float *dst, int64_t dim, int64_t max_len,
@@ -80,7 +83,8 @@ CUSHIM_API enum cushim_status cushim_offset_memcpy_f32_f16(const float *src,
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more bytes than can be counted, a NULL or
  *         misaligned pointer) | a status of the driver; nothing was queued then
  * Accuracy  every bit
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_rope_select_f32(const float *cos_table, const float *sin_table,
                                                      const int32_t *position, float *cosines,

@@ -32,7 +32,8 @@ extern "C" {
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k no multiple of 256, a NULL or misaligned
  *         pointer) | a status of the driver; nothing was queued then
  * Accuracy  bit by bit: each product is rounded, then the difference
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  * Source    ggml's Q4_K
  */
 CUSHIM_API enum cushim_status cushim_dequant_q4k_f32(const void *w, float *y, int64_t rows,

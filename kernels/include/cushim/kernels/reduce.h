@@ -31,7 +31,8 @@ extern "C" {
  * Accuracy  4 * 2^-24 * max(1, log2(axis)) * sum|x|; sums are formed in float, in an order that the
  *           sizes, the device and the presence of scratch decide, whatever the addresses
  * Edges     a partial sum beyond FLT_MAX is an infinity
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_sum_axis_f32(const float *x, float *y, int64_t outer,
                                                   int64_t axis, int64_t inner, void *scratch,
@@ -56,7 +57,8 @@ CUSHIM_API size_t cushim_sum_axis_f32_scratch(int64_t outer, int64_t axis, int64
  *         the driver; nothing was queued then
  * Accuracy  exact
  * Edges     the first NaN counts as the largest; zeros of both signs are equal; all -Inf: 0
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_argmax_f32(const float *x, int64_t *index, int64_t n,
                                                 void *scratch, size_t scratch_bytes,

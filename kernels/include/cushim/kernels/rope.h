@@ -32,7 +32,8 @@ extern "C" {
  * @return CUSHIM_OK | CUSHIM_INVALID (a size out of its range, more elements than can be counted, a
  *         NULL or misaligned pointer) | a status of the driver; nothing was queued then
  * Accuracy  the root mean square of the error is 3e-7 of y's
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_rope_f32(const float *x, const float *cosines,
                                               const float *sines, float *y, int64_t batch,
@@ -57,7 +58,8 @@ CUSHIM_API enum cushim_status cushim_rope_f32(const float *x, const float *cosin
  * @return CUSHIM_OK | CUSHIM_INVALID (a size out of its range, more elements than can be counted, a
  *         NULL or misaligned pointer) | a status of the driver; nothing was queued then
  * Accuracy  |error| <= 2^-21 sum|terms| of the rotation; their root mean square is 1e-6 of y's
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status
 cushim_qk_norm_rope_f32(const float *x, const float *w_q, const float *w_k, const float *cosines,

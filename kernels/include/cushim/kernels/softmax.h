@@ -26,7 +26,8 @@ extern "C" {
  *         misaligned pointer) | a status of the driver; nothing was queued then
  * Accuracy  1e-5 relative, and 1e-37 where the result is next to nothing.  Where a slice along the
  *           axis has NaN or +Inf, or -Inf alone, all of it is NaN
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_softmax_f32(const float *x, float *y, int64_t outer,
                                                  int64_t axis, int64_t inner,
@@ -44,7 +45,8 @@ CUSHIM_API enum cushim_status cushim_softmax_f32(const float *x, float *y, int64
  *         misaligned pointer) | a status of the driver; nothing was queued then
  * Accuracy  f32 as cushim_softmax_f32; f16 computes in float and rounds once, 1e-3 relative and one
  *           step.  Where x * scale has NaN or +Inf in a slice, or -Inf alone, all of it is NaN
- * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Threads   any
+ * Stream    queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status cushim_scaled_softmax_f32(const float *x, float *y, float scale,
                                                         int64_t outer, int64_t axis, int64_t inner,
