@@ -43,8 +43,7 @@ size_t cushim_contexts_give_back_all(void) {
 void cushim_contexts_give_back_stale(CUcontext synchronised) {
     for (struct cushim_context_heap *each = NULL; (each = cushim_context_heap_next(each));) {
         struct cushim_mem_heap *heap = &each->heap;
-        bool has_slack = atomic_load_explicit(&heap->has_slack, memory_order_relaxed);
-        if (!has_slack || !cushim_mem_heap_is_stale(heap) || !cushim_process_is_on() ||
+        if (!cushim_mem_heap_is_stale(heap) || !cushim_process_is_on() ||
             cushim_thread.host_function_depth || !cushim_contexts_hold(heap))
             continue;
         uint64_t life = cushim_mem_heap_life(heap);

@@ -95,14 +95,6 @@ void cushim_mem_heap_give_deferred(struct cushim_mem_heap *heap) {
         cushim_mem_free_lists_give(heap, &ref);
 }
 
-bool cushim_mem_heap_is_stale(const struct cushim_mem_heap *heap) {
-    const uint64_t recent_ns = 1000000000;
-    return atomic_load_explicit(&heap->has_slack, memory_order_relaxed) &&
-           cushim_clock_coarse_ns() -
-                   atomic_load_explicit(&heap->recent_since_ns, memory_order_relaxed) >=
-               recent_ns;
-}
-
 void cushim_mem_heap_retire_segment(struct cushim_mem_heap *heap,
                                     struct cushim_mem_segment *segment) {
     pthread_mutex_lock(&heap->lock);

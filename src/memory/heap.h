@@ -55,10 +55,6 @@ void cushim_mem_heap_give_done(struct cushim_mem_heap *heap);
 /* The same, and those whose event is over. */
 void cushim_mem_heap_give_deferred(struct cushim_mem_heap *heap);
 
-/* A free that took no lock has changed nothing of what is held, but time may have: then what the
- * heap may not hold any more is to go. */
-bool cushim_mem_heap_is_stale(const struct cushim_mem_heap *heap);
-
 /*
  * The driver was told of a LIVE block's segment: none of its memory is handed out again, and it
  * goes back to the driver.

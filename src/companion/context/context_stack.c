@@ -41,11 +41,6 @@ struct cushim_context_object *cushim_stack_top(void) {
     return top_of(cushim_thread_get());
 }
 
-bool cushim_stack_is_used(void) {
-    struct cushim_thread *thread = cushim_thread_get();
-    return thread && thread->frames;
-}
-
 enum cushim_status cushim_stack_push(const char *what, struct cushim_context_object *context) {
     struct cushim_thread *thread = cushim_thread_get();
     struct cushim_frame *frame = malloc(sizeof *frame);

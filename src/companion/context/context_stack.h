@@ -14,9 +14,6 @@
 /* The first live entry, or NULL; dead ones above it are dropped. */
 struct cushim_context_object *cushim_stack_top(void);
 
-/* Whether anything was pushed and not popped, dead or alive. */
-bool cushim_stack_is_used(void);
-
 /* Make the context current, and the top.  Failed: neither changed. */
 enum cushim_status cushim_stack_push(const char *what, struct cushim_context_object *context);
 

@@ -37,8 +37,7 @@ static void count_free(struct cushim_mem_heap *heap, const struct cushim_mem_seg
 }
 
 static void note_free(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
-    if (segment->is_dedicated)
-        cushim_mem_watermark_count_wasted(heap, segment, segment->n_bytes);
+    cushim_mem_watermark_count_wasted(heap, segment, segment->n_bytes);
     count_free(heap, segment);
     DL_APPEND2(heap->watermark.oldest_free, segment, older_free, younger_free);
 }

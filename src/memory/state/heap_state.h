@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 
+#include "base/clock.h"
 #include "memory/special/arena.h"
 #include "memory/state/watermark.h"
 #include "memory/fence/fence.h"
@@ -122,6 +123,16 @@ static inline void cushim_mem_heap_count(struct cushim_mem_heap *heap, ptrdiff_t
     atomic_store_explicit(&heap->held_bytes, now_held, memory_order_relaxed);
     if (has_slack != atomic_load_explicit(&heap->has_slack, memory_order_relaxed))
         atomic_store_explicit(&heap->has_slack, has_slack, memory_order_relaxed);
+}
+
+/* A free that took no lock has changed nothing of what is held, but time may have: then what the
+ * heap may not hold any more is to go. */
+static inline bool cushim_mem_heap_is_stale(const struct cushim_mem_heap *heap) {
+    const uint64_t recent_ns = 1000000000;
+    return atomic_load_explicit(&heap->has_slack, memory_order_relaxed) &&
+           cushim_clock_coarse_ns() -
+                   atomic_load_explicit(&heap->recent_since_ns, memory_order_relaxed) >=
+               recent_ns;
 }
 
 /* Take the lock, unless the context went, and everything with it, since `life` was read. */

@@ -277,8 +277,7 @@ void cushim_mem_segments_abandon(struct cushim_mem_heap *heap) {
             forget_blocks(heap, extent);
         erase(heap, segment);
         unlink_segment(heap, segment);
-        if (segment->is_dedicated)
-            cushim_mem_watermark_count_wasted(heap, segment, segment->n_bytes);
+        cushim_mem_watermark_count_wasted(heap, segment, segment->n_bytes);
         if (heap->provider->outlives_context) /* which waits for nothing */
             release_to(heap, segment->base, segment->n_bytes);
         cushim_mem_segment_destroy(&heap->meta, segment);

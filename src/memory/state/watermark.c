@@ -237,6 +237,8 @@ size_t cushim_mem_watermark_waste_bytes(struct cushim_mem_heap *heap, size_t n_b
 
 void cushim_mem_watermark_count_wasted(struct cushim_mem_heap *heap,
                                        struct cushim_mem_segment *segment, size_t block_bytes) {
+    if (!segment->is_dedicated || segment->first.block_bytes == block_bytes)
+        return;
     cushim_mem_stats_add(&heap->stats->wasted_bytes, segment->first.block_bytes - block_bytes);
     segment->first.block_bytes = block_bytes;
 }

@@ -69,8 +69,8 @@ size_t cushim_mem_watermark_with(struct cushim_mem_heap *heap, size_t more_bytes
  */
 size_t cushim_mem_watermark_waste_bytes(struct cushim_mem_heap *heap, size_t n_bytes);
 
-/* Under the lock: a dedicated segment's block has this size now; all of the segment if it is free.
- */
+/* Under the lock: the block of a segment, if that is dedicated, has this size now; it is all of the
+ * segment when it is free. */
 void cushim_mem_watermark_count_wasted(struct cushim_mem_heap *heap,
                                        struct cushim_mem_segment *segment, size_t block_bytes);
 
