@@ -51,8 +51,8 @@ WORKLOADS = {
     f"file:{HERE.parent / 'bench' / 'data' / 'torch-ragged.trace'}": (1.5, 0.01),
     "growth": (1.5, float("inf")),
 }
-# Idle blocks of a pool's streams serve their own size alone.
-MAY_CALL_IN_POOL = {"torch-ragged": 0.4}
+# A pool's larger blocks serve before memory goes back and forth, also where sizes repeat.
+MAY_HOLD_IN_POOL = 1.6
 
 
 class Died(AssertionError):
