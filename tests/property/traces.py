@@ -47,8 +47,8 @@ CASES = ["frag-140-8192-80-50", "frag-140-2048-80-50", "frag-140-16384-80-50", "
 # What may be held of the highest live bytes, and the driver calls of a request in the second half: a recorded PyTorch step with its
 # own cache off, repeated, on a device with room; one whose sizes vary; a batch that grows until the device is full.
 WORKLOADS = {
-    f"file:{HERE.parent / 'bench' / 'data' / 'torch-step.trace'}": (1.32, 0.01),
-    f"file:{HERE.parent / 'bench' / 'data' / 'torch-ragged.trace'}": (1.5, 0.01),
+    f"file:{HERE.parent / 'bench' / 'data' / 'torch-step.trace'}": (1.33, 0.01),
+    f"file:{HERE.parent / 'bench' / 'data' / 'torch-ragged.trace'}": (1.45, 0.01),
     "growth": (1.5, float("inf")),
 }
 # A pool's larger blocks serve before memory goes back and forth, also where sizes repeat.

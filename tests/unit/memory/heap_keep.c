@@ -263,8 +263,7 @@ TEST(what_a_loop_has_earned_goes_back_when_nobody_asks_for_it) {
     fixture_check(fixture);
 }
 
-/* A heap of 1,000 MiB in blocks, and others beside it that are idle: 5/16 more, so that it is full.
- */
+/* A heap of 1,000 MiB in blocks, and 5/16 of that idle beside it, so that it is full. */
 static uint64_t fill(size_t device_mib, size_t idle_bytes) {
     fixture = fixture_create(NULL);
     fixture->policy.reserve = (struct cushim_amount){100, true};
@@ -304,7 +303,7 @@ TEST(an_idle_segment_serves_smaller_requests_while_the_device_has_room) {
 
 TEST(a_size_gets_segments_of_its_own_until_a_heap_is_full) {
     uint64_t large = fill(16384, 60 * MIB);
-    fixture_take(fixture, 400 * MIB); /* the peak, and so what may be held, is higher now */
+    fixture_take(fixture, 1200 * (size_t)MIB); /* the peak, and so what may be held, is higher now */
     ck_assert_uint_ne(fixture_take(fixture, 31 * MIB), large);
     ck_assert_uint_eq(fixture_take(fixture, 60 * MIB), large);
     fixture_check(fixture);
