@@ -303,7 +303,8 @@ TEST(an_idle_segment_serves_smaller_requests_while_the_device_has_room) {
 
 TEST(a_size_gets_segments_of_its_own_until_a_heap_is_full) {
     uint64_t large = fill(16384, 60 * MIB);
-    fixture_take(fixture, 1200 * (size_t)MIB); /* the peak, and so what may be held, is higher now */
+    fixture_take(fixture,
+                 1200 * (size_t)MIB); /* the peak, and so what may be held, is higher now */
     ck_assert_uint_ne(fixture_take(fixture, 31 * MIB), large);
     ck_assert_uint_eq(fixture_take(fixture, 60 * MIB), large);
     fixture_check(fixture);
