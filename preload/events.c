@@ -5,6 +5,7 @@
 #include "preload/entry/device_limit.h"
 #include "preload/entry/entry.h"
 #include "preload/entry/foreign.h"
+#include "preload/entry/mapped_memory.h"
 #include "preload/observe/check.h"
 #include "preload/observe/shortage.h"
 #include "preload/observe/tracing.h"
@@ -23,6 +24,7 @@ static void configured(void) {
 static void driver_lost(void) {
     cushim_process_judge_anew();
     cushim_contexts_gone_all();
+    cushim_mapped_memory_drop_all();
     cushim_foreign_drop_all();
 }
 

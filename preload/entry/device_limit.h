@@ -2,9 +2,8 @@
  * The limit of a device (CUSHIM_LIMIT): the process sees a smaller device.
  *
  * Heaps charge their own memory.  What the driver serves natively is charged where it is noted
- * (foreign.h), as far as its size is seen: device, pitched, stream-ordered and managed memory, and
- * the physical memory of cuMemCreate.  Arrays, modules and what the driver itself needs are not
- * counted.
+ * (foreign.h), as far as its size is seen: device, pitched, stream-ordered, managed and mapped
+ * memory, and arrays.  Modules and what the driver itself needs are not counted.
  */
 #ifndef CUSHIM_PRELOAD_DEVICE_LIMIT_H
 #define CUSHIM_PRELOAD_DEVICE_LIMIT_H

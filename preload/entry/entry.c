@@ -21,8 +21,7 @@ bool cushim_entry_is_plain(void) {
            !cushim_memory_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE);
 }
 
-/* `foreign` is whole, but for its context where `answer` is a refusal. */
-static CUresult note(const struct cushim_foreign *foreign, CUresult answer) {
+CUresult cushim_entry_note_foreign(const struct cushim_foreign *foreign, CUresult answer) {
     if (answer == CUDA_SUCCESS) {
         cushim_process_note_driver_use();
         cushim_foreign_record(foreign);
@@ -40,7 +39,7 @@ CUresult cushim_entry_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUre
     foreign.stats = cushim_process_stats(cuda, kind);
     if (answer == CUDA_SUCCESS)
         cuda->cuCtxGetCurrent(&foreign.context);
-    return note(&foreign, answer);
+    return cushim_entry_note_foreign(&foreign, answer);
 }
 
 CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresult answer,
@@ -60,7 +59,7 @@ CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresul
         .context = owner.context,
         .stats = &cushim_page.stats[owner.device][CUSHIM_KIND_ASYNC],
     };
-    return note(&foreign, answer);
+    return cushim_entry_note_foreign(&foreign, answer);
 }
 
 bool cushim_entry_forget(uint64_t address, struct cushim_foreign *foreign) {

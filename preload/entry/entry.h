@@ -25,6 +25,10 @@ CUresult cushim_entry_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUre
 CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresult answer,
                               uint64_t address, size_t n_bytes);
 
+/* The same for what the caller describes; without its context, and without its address, if `answer`
+ * is a refusal. */
+CUresult cushim_entry_note_foreign(const struct cushim_foreign *foreign, CUresult answer);
+
 /* Before and after a native free of memory that is not the heap's. */
 bool cushim_entry_forget(uint64_t address, struct cushim_foreign *foreign);
 CUresult cushim_entry_forgot(bool was_known, const struct cushim_foreign *foreign, uint64_t address,

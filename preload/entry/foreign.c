@@ -69,7 +69,10 @@ static void charge(const struct cushim_foreign *foreign, bool is_there) {
 }
 
 static void count_gone(const struct cushim_foreign *foreign) {
-    cushim_mem_stats_subtract(&foreign->stats->live_bytes, foreign->n_bytes);
+    struct cushim_mem_stats *stats = foreign->stats;
+    cushim_mem_stats_subtract(&stats->live_bytes, foreign->n_bytes);
+    cushim_mem_stats_subtract(&stats->block_bytes, foreign->n_bytes);
+    cushim_mem_stats_subtract(&stats->held_bytes, foreign->n_bytes);
     charge(foreign, false);
     if (cushim_process.is_watched) {
         cushim_tracing_free(foreign->stats, NULL, foreign->address);
@@ -98,6 +101,8 @@ static void enter(const struct cushim_foreign *foreign) {
     pthread_mutex_unlock(&shard->lock);
     if (!is_entered)
         return;
+    cushim_mem_stats_grow_held(foreign->stats, foreign->n_bytes);
+    cushim_mem_stats_add(&foreign->stats->block_bytes, foreign->n_bytes);
     cushim_mem_stats_grow_live(foreign->stats, foreign->n_bytes);
     charge(foreign, true);
 }
@@ -162,75 +167,6 @@ void cushim_foreign_drop(CUcontext context) {
         drop(context, false);
 }
 
-/* ---- physical memory ---- */
-
-struct handle_row {
-    CUmemGenericAllocationHandle handle;
-    int device;
-    size_t n_bytes;
-    UT_hash_handle hh;
-};
-
-static pthread_mutex_t handle_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct handle_row *handles;
-
-static void count_handle(const struct handle_row *row, bool is_there) {
-    struct cushim_page_virtual *made = &cushim_page.virtuals[row->device];
-    cushim_device_limit_charge(row->device, row->n_bytes, is_there);
-    if (is_there)
-        cushim_mem_stats_raise(
-            &made->peak_live_bytes,
-            atomic_fetch_add_explicit(&made->live_bytes, row->n_bytes, memory_order_relaxed) +
-                row->n_bytes);
-    else
-        cushim_mem_stats_subtract(&made->live_bytes, row->n_bytes);
-}
-
-void cushim_foreign_record_handle(CUmemGenericAllocationHandle handle, int device, size_t n_bytes) {
-    struct cushim_page_virtual *made = &cushim_page.virtuals[device];
-    cushim_mem_stats_add(&made->n_requests, 1);
-    cushim_mem_stats_add(&made->requested_bytes, n_bytes);
-    cushim_process_note_use();
-    struct handle_row *entered, *row = malloc(sizeof *row);
-    unsigned hash;
-    if (!row)
-        return;
-    *row = (struct handle_row){.handle = handle, .device = device, .n_bytes = n_bytes};
-    HASH_VALUE(&row->handle, sizeof row->handle, hash);
-    pthread_mutex_lock(&handle_lock);
-    HASH_ADD_BYHASHVALUE(hh, handles, handle, sizeof row->handle, hash, row);
-    HASH_FIND_BYHASHVALUE(hh, handles, &row->handle, sizeof row->handle, hash, entered);
-    if (entered == row)
-        count_handle(row, true);
-    pthread_mutex_unlock(&handle_lock);
-    if (entered != row)
-        free(row);
-}
-
-void cushim_foreign_erase_handle(CUmemGenericAllocationHandle handle) {
-    struct handle_row *row;
-    pthread_mutex_lock(&handle_lock);
-    HASH_FIND(hh, handles, &handle, sizeof handle, row);
-    if (row) {
-        HASH_DEL(handles, row);
-        count_handle(row, false);
-    }
-    pthread_mutex_unlock(&handle_lock);
-    free(row);
-}
-
-static void drop_handles(void) {
-    struct handle_row *row, *next;
-    pthread_mutex_lock(&handle_lock);
-    HASH_ITER(hh, handles, row, next) {
-        HASH_DEL(handles, row);
-        count_handle(row, false);
-        free(row);
-    }
-    pthread_mutex_unlock(&handle_lock);
-}
-
 void cushim_foreign_drop_all(void) {
     drop(NULL, true);
-    drop_handles();
 }

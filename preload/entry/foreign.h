@@ -12,10 +12,10 @@
 #include "preload/state/process.h"
 
 struct cushim_foreign {
-    uint64_t address;
+    uint64_t address; /* or the handle of what has none: mapped memory, and arrays */
     size_t n_bytes;
     enum cushim_kind kind;
-    CUcontext context; /* NULL for pinned and managed memory, which belongs to all */
+    CUcontext context; /* NULL for pinned, managed and mapped memory, which belongs to all */
     struct cushim_mem_stats *stats;
 };
 
@@ -33,14 +33,6 @@ void cushim_foreign_count_free(const struct cushim_foreign *foreign);
 
 /* A context was destroyed, with all that was allocated in it. */
 void cushim_foreign_drop(CUcontext context);
-
-/*
- * Physical memory that cuMemCreate made on a device, and that cuMemRelease gives back; both are
- * counted.  A release says no size, so each handle has a row: for what is live in a report, which
- * may be asked for at any time, and for the limit.
- */
-void cushim_foreign_record_handle(CUmemGenericAllocationHandle handle, int device, size_t n_bytes);
-void cushim_foreign_erase_handle(CUmemGenericAllocationHandle handle);
 
 /* The driver was unloaded, and all that it served with it. */
 void cushim_foreign_drop_all(void);

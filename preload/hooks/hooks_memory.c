@@ -2,7 +2,6 @@
  * Hooks of allocations that the driver serves (interposition.md C): counted, and retried once after
  * we gave back what we hold (C12).
  */
-#include "base/log.h"
 #include "cuda/patchable.h"
 #include "cuda/table.h"
 #include "preload/entry/async_pool.h"
@@ -107,63 +106,7 @@ CUSHIM_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
     return free_async(cuda, cuda->cuMemFreeAsync_ptsz, address, stream, cushim_per_thread(stream));
 }
 
-/* ---- other allocations: forwarded unchanged, retried once when memory is out ---- */
-
-static void note_virtual(CUmemGenericAllocationHandle handle, int device, size_t n_bytes) {
-    log_debug("request", "cuMemCreate of size %zu was forwarded", n_bytes);
-    if (!cushim_process_is_on() || device < 0 || device >= CUSHIM_MAX_DEVICES)
-        return;
-    cushim_foreign_record_handle(handle, device, n_bytes);
-    cushim_process_note_driver_use();
-}
-
-CUSHIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t n_bytes,
-                                   const CUmemAllocationProp *properties,
-                                   unsigned long long flags) {
-    CUSHIM_ENTER(cuMemCreate)
-    bool is_of_device = properties && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    if (is_of_device && !cushim_device_limit_admits_on(cuda, properties->location.id, n_bytes))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
-    if (cushim_entry_should_retry(answer))
-        answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
-    if (answer == CUDA_SUCCESS && is_of_device)
-        note_virtual(*handle, properties->location.id, n_bytes);
-    return answer;
-}
-
-CUSHIM_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-    CUSHIM_ENTER(cuMemRelease)
-    cushim_foreign_erase_handle(handle);
-    return cuda->cuMemRelease(handle);
-}
-
-CUSHIM_EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *descriptor) {
-    CUSHIM_ENTER(cuArrayCreate_v2)
-    CUresult answer = cuda->cuArrayCreate_v2(array, descriptor);
-    if (cushim_entry_should_retry(answer))
-        answer = cuda->cuArrayCreate_v2(array, descriptor);
-    return answer;
-}
-
-CUSHIM_EXPORT CUresult cuArray3DCreate_v2(CUarray *array,
-                                          const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
-    CUSHIM_ENTER(cuArray3DCreate_v2)
-    CUresult answer = cuda->cuArray3DCreate_v2(array, descriptor);
-    if (cushim_entry_should_retry(answer))
-        answer = cuda->cuArray3DCreate_v2(array, descriptor);
-    return answer;
-}
-
-CUSHIM_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *array,
-                                              const CUDA_ARRAY3D_DESCRIPTOR *descriptor,
-                                              unsigned n_levels) {
-    CUSHIM_ENTER(cuMipmappedArrayCreate)
-    CUresult answer = cuda->cuMipmappedArrayCreate(array, descriptor, n_levels);
-    if (cushim_entry_should_retry(answer))
-        answer = cuda->cuMipmappedArrayCreate(array, descriptor, n_levels);
-    return answer;
-}
+/* ---- images of code: forwarded unchanged, retried once when memory is out ---- */
 
 CUSHIM_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image) {
     CUSHIM_ENTER(cuModuleLoadData)

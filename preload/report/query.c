@@ -19,7 +19,9 @@
 _Static_assert((int)CUSHIM_PRELOAD_DEVICE == CUSHIM_KIND_DEVICE &&
                    (int)CUSHIM_PRELOAD_MANAGED == CUSHIM_KIND_MANAGED &&
                    (int)CUSHIM_PRELOAD_PINNED == CUSHIM_KIND_PINNED &&
-                   (int)CUSHIM_PRELOAD_ASYNC == CUSHIM_KIND_ASYNC,
+                   (int)CUSHIM_PRELOAD_ASYNC == CUSHIM_KIND_ASYNC &&
+                   (int)CUSHIM_PRELOAD_MAPPED == CUSHIM_KIND_MAPPED &&
+                   (int)CUSHIM_PRELOAD_ARRAY == CUSHIM_KIND_ARRAY,
                "kinds have the numbers of the public header");
 
 CUSHIM_EXPORT int cushim_preload_active(void) {
@@ -56,8 +58,7 @@ static void add_row(struct cushim_preload_stats *to, int device, int kind) {
     struct cushim_mem_stats row;
     cushim_mem_cache_sum(&cushim_page.stats[device][kind], &row);
     struct cushim_report_held held = cushim_report_held(&row);
-    /* what the driver serves as it was asked is live, and never held */
-    to->live_bytes += held.held_bytes ? held.live_bytes : cushim_mem_stats_read(&row.live_bytes);
+    to->live_bytes += held.live_bytes;
     to->rounding_bytes += held.rounding_bytes;
     to->spare_bytes += held.spare_bytes;
     to->idle_bytes += held.idle_bytes;
@@ -100,11 +101,14 @@ CUSHIM_EXPORT int cushim_preload_reset_peak(int device) {
 /* ---- marks and reports ---- */
 
 CUSHIM_EXPORT void cushim_preload_mark(const char *name) {
-    struct cushim_preload_stats now = {.struct_bytes = sizeof now};
-    if (!name || cushim_preload_stats(-1, CUSHIM_PRELOAD_DEVICE, &now) != 0)
+    struct cushim_preload_stats all = {.struct_bytes = sizeof all};
+    struct cushim_preload_stats pinned = {.struct_bytes = sizeof pinned}; /* on no device */
+    if (!name || cushim_preload_stats(-1, CUSHIM_PRELOAD_ALL, &all) != 0 ||
+        cushim_preload_stats(-1, CUSHIM_PRELOAD_PINNED, &pinned) != 0)
         return;
-    struct cushim_page_mark mark = {
-        .ns = cushim_clock_ns(), .live_bytes = now.live_bytes, .held_bytes = now.held_bytes};
+    struct cushim_page_mark mark = {.ns = cushim_clock_ns(),
+                                    .live_bytes = all.live_bytes - pinned.live_bytes,
+                                    .held_bytes = all.held_bytes - pinned.held_bytes};
     memcpy(mark.name, name, strnlen(name, sizeof mark.name - 1));
     cushim_page_mark_put(&cushim_page, &mark);
     cushim_tracing_mark(mark.name);

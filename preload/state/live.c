@@ -162,9 +162,9 @@ static const struct {
     size_t n_bytes, at; /* in the file */
 } first[] = {
     {&cushim_page, offsetof(struct cushim_page, stats[DEVICES_AT_FIRST]), 0},
-    {cushim_page.virtuals,
-     offsetof(struct cushim_page, findings) - offsetof(struct cushim_page, virtuals),
-     offsetof(struct cushim_page, virtuals) / PAGE *PAGE},
+    {cushim_page.device_names,
+     offsetof(struct cushim_page, findings) - offsetof(struct cushim_page, device_names),
+     offsetof(struct cushim_page, device_names) / PAGE *PAGE},
     {&cushim_page_calls.lookups, sizeof cushim_page_calls.lookups,
      CUSHIM_PAGE_CALLS_AT + offsetof(struct cushim_page_calls, lookups) / PAGE *PAGE},
 };

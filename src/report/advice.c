@@ -110,7 +110,8 @@ static bool growth(const struct cushim_report *report, struct cushim_advice *adv
 
 static bool forwarded(const struct cushim_report *report, struct cushim_advice *advice) {
     uint64_t async_bytes = cushim_report_sum(report, CUSHIM_KIND_ASYNC, requested_bytes);
-    uint64_t past_bytes = async_bytes + cushim_report_virtual_sum(report).requested_bytes;
+    uint64_t past_bytes =
+        async_bytes + cushim_report_sum(report, CUSHIM_KIND_MAPPED, requested_bytes);
     uint64_t all_bytes =
         past_bytes + cushim_report_sum(report, CUSHIM_KIND_DEVICE, requested_bytes);
     char past[CUSHIM_AMOUNT_BYTES], all[CUSHIM_AMOUNT_BYTES];

@@ -15,12 +15,14 @@
 #include "memory/policy.h"
 #include "memory/stats.h"
 
-/* The kinds of the allocator, and one that it does not serve. */
+/* The kinds of the allocator, and those that the driver alone serves. */
 enum cushim_kind {
     CUSHIM_KIND_DEVICE = CUSHIM_MEM_DEVICE,
     CUSHIM_KIND_MANAGED = CUSHIM_MEM_MANAGED,
     CUSHIM_KIND_PINNED = CUSHIM_MEM_PINNED,
     CUSHIM_KIND_ASYNC,
+    CUSHIM_KIND_MAPPED, /* by cuMemCreate */
+    CUSHIM_KIND_ARRAY,
     CUSHIM_N_KINDS
 };
 
@@ -193,11 +195,6 @@ struct cushim_page_head {
 struct cushim_page {
     _Alignas(CUSHIM_PAGE_BYTES) struct cushim_page_head head;
     _Alignas(64) struct cushim_mem_stats stats[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];
-    /* what cuMemCreate made on a device: virtual memory, which the driver serves */
-    struct cushim_page_virtual {
-        atomic_uint_fast64_t n_requests, requested_bytes;
-        atomic_uint_fast64_t live_bytes, peak_live_bytes; /* made, and the handle not released */
-    } virtuals[CUSHIM_MAX_DEVICES];
     char device_names[CUSHIM_MAX_DEVICES][CUSHIM_NAME_BYTES]; /* "": no pool was opened there */
     unsigned char device_uuids[CUSHIM_MAX_DEVICES][16];       /* zeros: as above, or unknown */
     char device_places[CUSHIM_MAX_DEVICES][CUSHIM_PCI_BYTES]; /* PCI addresses: "0000:1B:00.0" */

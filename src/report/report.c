@@ -5,7 +5,8 @@
 #include <time.h>
 
 const char *cushim_report_kind(enum cushim_kind kind) {
-    static const char *const names[CUSHIM_N_KINDS] = {"device", "managed", "pinned", "async"};
+    static const char *const names[CUSHIM_N_KINDS] = {"device", "managed", "pinned",
+                                                      "async",  "mapped",  "array"};
     return names[kind];
 }
 
@@ -26,7 +27,7 @@ bool cushim_report_has_device(const struct cushim_report *report, int device) {
         if (cushim_report_has(report, device, (enum cushim_kind)kind))
             return true;
     }
-    return cushim_report_virtual(report, device).n_requests != 0;
+    return false;
 }
 
 uint64_t cushim_report_rounding_bytes(const struct cushim_mem_stats *stats) {
@@ -75,22 +76,14 @@ uint64_t cushim_report_sum_all_at(const struct cushim_report *report, size_t cou
     return sum;
 }
 
-struct cushim_report_virtual cushim_report_virtual(const struct cushim_report *report, int device) {
-    const struct cushim_page_virtual *created = &report->page.virtuals[device];
-    return (struct cushim_report_virtual){cushim_mem_stats_read(&created->n_requests),
-                                          cushim_mem_stats_read(&created->requested_bytes),
-                                          cushim_mem_stats_read(&created->live_bytes),
-                                          cushim_mem_stats_read(&created->peak_live_bytes)};
-}
-
-struct cushim_report_virtual cushim_report_virtual_sum(const struct cushim_report *report) {
-    struct cushim_report_virtual sum = {0};
-    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
-        struct cushim_report_virtual one = cushim_report_virtual(report, device);
-        sum.n_requests += one.n_requests;
-        sum.requested_bytes += one.requested_bytes;
-        sum.live_bytes += one.live_bytes;
-        sum.peak_live_bytes += one.peak_live_bytes;
+uint64_t cushim_report_sum_device_at(const struct cushim_report *report, int device,
+                                     size_t counter) {
+    uint64_t sum = 0;
+    for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
+        const char *stats =
+            (const char *)cushim_report_stats(report, device, (enum cushim_kind)kind);
+        if (kind != CUSHIM_KIND_PINNED)
+            sum += cushim_mem_stats_read((const atomic_uint_fast64_t *)(stats + counter));
     }
     return sum;
 }

@@ -109,12 +109,11 @@ uint64_t cushim_report_sum_at(const struct cushim_report *report, enum cushim_ki
     cushim_report_sum_all_at(report, offsetof(struct cushim_mem_stats, field))
 uint64_t cushim_report_sum_all_at(const struct cushim_report *report, size_t counter);
 
-/* The calls of cuMemCreate that the driver served, and their bytes, on all devices. */
-struct cushim_report_virtual {
-    uint64_t n_requests, requested_bytes, live_bytes, peak_live_bytes;
-};
-struct cushim_report_virtual cushim_report_virtual(const struct cushim_report *report, int device);
-struct cushim_report_virtual cushim_report_virtual_sum(const struct cushim_report *report);
+/* The sum of a counter over the kinds of memory that lie on a device: all but pinned. */
+#define cushim_report_sum_device(report, device, field)                                            \
+    cushim_report_sum_device_at(report, device, offsetof(struct cushim_mem_stats, field))
+uint64_t cushim_report_sum_device_at(const struct cushim_report *report, int device,
+                                     size_t counter);
 
 /* The first of several texts (page.h) and the one behind `text`; NULL: there is none. */
 const char *cushim_report_next_text(const char *texts, uint64_t n_bytes, const char *text);

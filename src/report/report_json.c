@@ -63,12 +63,14 @@ static void put_device(struct cushim_writer *out, const struct cushim_report *re
         cushim_write(out, ", \"pci\": ");
         cushim_report_put_string(out, report->page.device_places[device]);
     }
-    struct cushim_report_virtual created = cushim_report_virtual(report, device);
+    const struct cushim_mem_stats *mapped = cushim_report_stats(report, device, CUSHIM_KIND_MAPPED);
     cushim_write(out,
                  ", \"virtual\": {\"requests\": %" PRIu64 ", \"requested_bytes\": %" PRIu64
                  ", \"live_bytes\": %" PRIu64 ", \"peak_live_bytes\": %" PRIu64 "}, \"kinds\": {",
-                 created.n_requests, created.requested_bytes, created.live_bytes,
-                 created.peak_live_bytes);
+                 cushim_mem_stats_read(&mapped->n_requests),
+                 cushim_mem_stats_read(&mapped->requested_bytes),
+                 cushim_mem_stats_read(&mapped->live_bytes),
+                 cushim_mem_stats_read(&mapped->peak_live_bytes));
     for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
         if (!cushim_report_has(report, device, (enum cushim_kind)kind))
             continue;

@@ -125,29 +125,6 @@ static void put_memory_out(struct cushim_writer *out, const struct cushim_mem_st
               "times");
 }
 
-/* What cuMemCreate made; the driver serves it. */
-static void put_virtual(struct cushim_writer *out, const struct cushim_report *report, int device) {
-    struct cushim_report_virtual created = cushim_report_virtual(report, device);
-    struct texts t;
-    if (created.n_requests)
-        cushim_write(out, "  %-24s %9s %s, %s, forwarded\n", "by cuMemCreate",
-                     cushim_text_count(t.text[0], created.n_requests),
-                     created.n_requests == 1 ? "request" : "requests",
-                     cushim_text_bytes(t.text[1], created.requested_bytes));
-    if (created.n_requests)
-        cushim_write(out, "  %-24s %9s, %s %s\n", "  live by cuMemCreate",
-                     cushim_text_bytes(t.text[2], created.live_bytes), CUSHIM_WORD(peak_live),
-                     cushim_text_bytes(t.text[3], created.peak_live_bytes));
-}
-
-static bool has_kinds(const struct cushim_report *report, int device) {
-    for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
-        if (cushim_report_has(report, device, (enum cushim_kind)kind))
-            return true;
-    }
-    return false;
-}
-
 static void put_device(struct cushim_writer *out, const struct cushim_report *report, int device) {
     enum { LEAD = sizeof "device 63  , " - 1 };
     const char *place = report->page.device_places[device];
@@ -157,10 +134,9 @@ static void put_device(struct cushim_writer *out, const struct cushim_report *re
     cushim_write(out, "\ndevice %d%s%s%s%s\n", device, *name ? "  " : "", name, *place ? ", " : "",
                  place);
     /* two blanks before each head: the text behind one belongs to the same column */
-    if (has_kinds(report, device))
-        cushim_write(out, "  %-8s %11s %11s %11s %11s %9s %10s\n", "memory", CUSHIM_WORD(requests),
-                     CUSHIM_WORD(no_call), CUSHIM_WORD(driver), CUSHIM_WORD(frees),
-                     CUSHIM_WORD(live), CUSHIM_WORD(peak_live));
+    cushim_write(out, "  %-8s %11s %11s %11s %11s %9s %10s\n", "memory", CUSHIM_WORD(requests),
+                 CUSHIM_WORD(no_call), CUSHIM_WORD(driver), CUSHIM_WORD(frees), CUSHIM_WORD(live),
+                 CUSHIM_WORD(peak_live));
     for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
         if (cushim_report_has(report, device, (enum cushim_kind)kind))
             put_kind(out, report, device, (enum cushim_kind)kind);
@@ -168,7 +144,6 @@ static void put_device(struct cushim_writer *out, const struct cushim_report *re
     put_held(out, report, device);
     if (cushim_report_has(report, device, CUSHIM_KIND_DEVICE))
         put_driver(out, report, device);
-    put_virtual(out, report, device);
     put_memory_out(out, cushim_report_stats(report, device, CUSHIM_KIND_DEVICE));
     put_arena(out, cushim_report_stats(report, device, CUSHIM_KIND_DEVICE));
 }
@@ -295,19 +270,21 @@ static void put_measured(struct cushim_writer *out, const struct cushim_report *
 
 /* What the driver served as it was asked, and no pool could. */
 static void put_forwarded(struct cushim_writer *out, const struct cushim_report *report) {
-    struct cushim_report_virtual created = cushim_report_virtual_sum(report);
-    uint64_t n_async = cushim_report_sum(report, CUSHIM_KIND_ASYNC, n_requests);
-    char calls[CUSHIM_AMOUNT_BYTES * 2];
-    struct texts t;
-    if (created.n_requests)
-        cushim_write(out, "%s%s were asked for by cuMemCreate (%s): forwarded\n", verdict_indent,
-                     cushim_text_bytes(t.text[0], created.requested_bytes),
-                     some(calls, created.n_requests, "call", "calls"));
-    if (n_async)
-        cushim_write(out, "%s%s were asked for in stream order (%s): forwarded\n", verdict_indent,
-                     cushim_text_bytes(
-                         t.text[0], cushim_report_sum(report, CUSHIM_KIND_ASYNC, requested_bytes)),
-                     some(calls, n_async, "call", "calls"));
+    static const struct {
+        enum cushim_kind kind;
+        const char *how;
+    } rows[] = {{CUSHIM_KIND_MAPPED, "by cuMemCreate"},
+                {CUSHIM_KIND_ASYNC, "in stream order"},
+                {CUSHIM_KIND_ARRAY, "as arrays"}};
+    char calls[CUSHIM_AMOUNT_BYTES * 2], bytes[CUSHIM_AMOUNT_BYTES];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint64_t n = cushim_report_sum(report, rows[i].kind, n_requests);
+        if (n)
+            cushim_write(
+                out, "%s%s were asked for %s (%s): forwarded\n", verdict_indent,
+                cushim_text_bytes(bytes, cushim_report_sum(report, rows[i].kind, requested_bytes)),
+                rows[i].how, some(calls, n, "call", "calls"));
+    }
 }
 
 static void put_natively(struct cushim_writer *out, const struct cushim_report_natively *natively) {
@@ -327,8 +304,9 @@ static void put_verdict(struct cushim_writer *out, const struct cushim_report *r
     uint64_t n_hits = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_hits);
     uint64_t n_misses = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_misses);
     uint64_t n_refused = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_refused);
-    bool is_forwarded = cushim_report_virtual_sum(report).n_requests ||
-                        cushim_report_sum(report, CUSHIM_KIND_ASYNC, n_requests);
+    bool is_forwarded = cushim_report_sum(report, CUSHIM_KIND_MAPPED, n_requests) ||
+                        cushim_report_sum(report, CUSHIM_KIND_ASYNC, n_requests) ||
+                        cushim_report_sum(report, CUSHIM_KIND_ARRAY, n_requests);
     char text[CUSHIM_AMOUNT_BYTES], requests[CUSHIM_AMOUNT_BYTES * 2];
     some(requests, n_requests, "request", "requests");
     if (n_requests && (n_hits || n_misses))

@@ -38,6 +38,9 @@ WANTED = {
         "src/memory/state/watermark.c": r"^size_t cushim_mem_watermark_now\(",
         "src/memory/reclaim.c": r"^void cushim_mem_reclaim_shrink\("},
     "what happens when memory runs out": {"src/memory/reclaim.c": r"^bool cushim_mem_reclaim_run\("},
+    "how memory that the driver serves is counted": {
+        "preload/entry/foreign.c": r"^void cushim_foreign_record\(",
+        "preload/entry/mapped_memory.c": r"^CUresult cushim_mapped_memory_unmap\("},
     "how a `dlsym` or `cuGetProcAddress` is answered": {"preload/resolve/": r"\bdlsym\b"},
     "how to hook one more function": {
         "src/cuda/symbols.def": r"^SYM\(HOOK, +DRV, cuMemAlloc_v2,",

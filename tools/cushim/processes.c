@@ -36,12 +36,14 @@ bool processes_add(struct processes *processes, const struct cushim_report *repo
     *row = (struct process_row){
         .process = report->page.head.process,
         .rank = report->page.head.rank,
-        .peak_live_bytes = cushim_report_sum(report, CUSHIM_KIND_DEVICE, peak_live_bytes),
-        .peak_held_bytes = cushim_report_sum(report, CUSHIM_KIND_DEVICE, peak_held_bytes),
         .n_requests = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests),
         .wait_ns = cushim_report_sum(report, CUSHIM_KIND_DEVICE, wait_ns),
         .is_software = cushim_mem_stats_read(&report->page.head.is_software),
     };
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        row->peak_live_bytes += cushim_report_sum_device(report, device, peak_live_bytes);
+        row->peak_held_bytes += cushim_report_sum_device(report, device, peak_held_bytes);
+    }
     snprintf(row->program, sizeof row->program, "%s", report->page.head.program);
     shorten_end(row->end, report);
     return true;

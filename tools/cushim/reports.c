@@ -31,20 +31,15 @@ static void take_kind(struct cushim_mem_stats *stats, struct json_object *kind) 
 
 static void take_device(struct cushim_report *report, struct json_object *device) {
     uint64_t i = json_number(device, "device");
-    struct json_object *created = json_member(device, "virtual"),
-                       *kinds = json_member(device, "kinds");
+    struct json_object *kinds = json_member(device, "kinds");
     if (i >= CUSHIM_MAX_DEVICES)
         return;
     take_text(report->page.device_names[i], device, "name");
-    atomic_store(&report->page.virtuals[i].n_requests, json_number(created, "requests"));
-    atomic_store(&report->page.virtuals[i].requested_bytes,
-                 json_number(created, "requested_bytes"));
-    atomic_store(&report->page.virtuals[i].live_bytes, json_number(created, "live_bytes"));
-    atomic_store(&report->page.virtuals[i].peak_live_bytes,
-                 json_number(created, "peak_live_bytes"));
     for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)
         take_kind(&report->page.stats[i][kind],
                   json_member(kinds, cushim_report_kind((enum cushim_kind)kind)));
+    if (!json_member(kinds, cushim_report_kind(CUSHIM_KIND_MAPPED))) /* of an older cushim */
+        take_kind(&report->page.stats[i][CUSHIM_KIND_MAPPED], json_member(device, "virtual"));
 }
 
 /* The JSON has them for all devices and kinds together. */

@@ -22,7 +22,9 @@ enum cushim_preload_kind {
     CUSHIM_PRELOAD_DEVICE,
     CUSHIM_PRELOAD_MANAGED,
     CUSHIM_PRELOAD_PINNED,
-    CUSHIM_PRELOAD_ASYNC /* cudaMallocAsync and the like, which the driver serves */
+    CUSHIM_PRELOAD_ASYNC,  /* cudaMallocAsync and the like, which the driver serves */
+    CUSHIM_PRELOAD_MAPPED, /* cuMemCreate, while a handle or a mapping of it is left */
+    CUSHIM_PRELOAD_ARRAY   /* cudaMallocArray and the like */
 };
 
 /* The counters, in the words of the report; later versions add fields at the end. */

@@ -44,6 +44,36 @@ static CUresult take_physical(void) {
     return cuMemCreate(&physical, LARGE, &properties, 0);
 }
 
+/* The handle goes as soon as it is mapped, as in llama.cpp, or is looked at once more, as by NCCL.
+ */
+static CUresult take_mapped(void) {
+    CUmemGenericAllocationHandle again;
+    CUresult answer = take_physical();
+    if (answer != CUDA_SUCCESS)
+        return answer;
+    OK(cuMemAddressReserve(&taken, LARGE, 0, 0, 0));
+    OK(cuMemMap(taken, LARGE, 0, physical, 0));
+    OK(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)taken));
+    OK(cuMemRelease(physical));
+    return cuMemRelease(again);
+}
+
+static CUresult give_mapped(void) {
+    OK(cuMemUnmap(taken, LARGE));
+    return cuMemAddressFree(taken, LARGE);
+}
+
+static CUarray array;
+
+static CUresult take_array(void) {
+    const CUDA_ARRAY_DESCRIPTOR shape = {12800, 1024, CU_AD_FORMAT_FLOAT, 4};
+    return cuArrayCreate(&array, &shape);
+}
+
+static CUresult give_array(void) {
+    return cuArrayDestroy(array);
+}
+
 static CUresult give_plain(void) {
     return cuMemFree(taken);
 }
@@ -61,11 +91,10 @@ static CUresult give_physical(void) {
 static const struct {
     CUresult (*take)(void);
     CUresult (*give)(void);
-} ways[] = {{take_plain, give_plain},
-            {take_pitch, give_plain},
-            {take_async, give_async},
-            {take_from_pool, give_async},
-            {take_physical, give_physical}};
+} ways[] = {{take_plain, give_plain},       {take_pitch, give_plain},
+            {take_async, give_async},       {take_from_pool, give_async},
+            {take_physical, give_physical}, {take_mapped, give_mapped},
+            {take_array, give_array}};
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
 TEST(what_one_way_took_is_refused_to_all_others_and_had_when_it_is_back, .n = N_WAYS) {
@@ -74,10 +103,12 @@ TEST(what_one_way_took_is_refused_to_all_others_and_had_when_it_is_back, .n = N_
         OK(ways[_i].take());
         CUdeviceptr first = taken;
         CUmemGenericAllocationHandle first_handle = physical;
+        CUarray first_array = array;
         ANSWERS(ways[i].take(), CUDA_ERROR_OUT_OF_MEMORY);
         ck_assert_uint_le(free_bytes(), DEVICE_BYTES - LARGE);
         taken = first;
         physical = first_handle;
+        array = first_array;
         OK(ways[_i].give());
         OK(ways[i].take());
         OK(ways[i].give());

@@ -119,7 +119,7 @@ TEST(driver_calls_are_named_where_they_are_many_and_take_time) {
 }
 
 TEST(what_the_driver_serves_is_named_from_a_half) {
-    report.page.virtuals[0].requested_bytes = GIB;
+    stats(CUSHIM_KIND_MAPPED)->requested_bytes = GIB;
     stats(CUSHIM_KIND_DEVICE)->requested_bytes = 2 * GIB;
     stats(CUSHIM_KIND_ASYNC)->requested_bytes = GIB;
     ck_assert(is_given("forwarded", 2 * GIB));

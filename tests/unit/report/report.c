@@ -41,7 +41,7 @@ TEST(parts_that_do_not_fit_are_cut) {
 
 TEST(a_device_is_there_where_anything_was_asked_for) {
     ck_assert(!cushim_report_has_device(&report, 3));
-    report.page.virtuals[3].n_requests = 1;
+    report.page.stats[3][CUSHIM_KIND_MAPPED].n_requests = 1;
     ck_assert(cushim_report_has_device(&report, 3));
     ck_assert(!cushim_report_has(&report, 3, CUSHIM_KIND_DEVICE));
     report.page.stats[4][CUSHIM_KIND_PINNED].n_refused = 1;
@@ -49,17 +49,16 @@ TEST(a_device_is_there_where_anything_was_asked_for) {
     ck_assert(cushim_report_has_device(&report, 4));
 }
 
-TEST(sums_are_over_devices_and_kinds) {
+TEST(sums_are_over_devices_and_kinds_and_pinned_memory_is_on_no_device) {
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)
             report.page.stats[device][kind].n_overruns = 1;
-        report.page.virtuals[device].requested_bytes = 2;
     }
     ck_assert_uint_eq(cushim_report_sum(&report, CUSHIM_KIND_ASYNC, n_overruns),
                       CUSHIM_MAX_DEVICES);
     ck_assert_uint_eq(cushim_report_sum_all(&report, n_overruns),
                       CUSHIM_MAX_DEVICES * CUSHIM_N_KINDS);
-    ck_assert_uint_eq(cushim_report_virtual_sum(&report).requested_bytes, 2 * CUSHIM_MAX_DEVICES);
+    ck_assert_uint_eq(cushim_report_sum_device(&report, 1, n_overruns), CUSHIM_N_KINDS - 1);
 }
 
 TEST(a_uuid_is_spelled_as_nvidia_smi_does) {

@@ -46,7 +46,6 @@ static void ask(struct device *device) {
 /* ---- all of them ---- */
 
 void devices_add(struct devices *devices, const struct cushim_report *report, int number) {
-    const struct cushim_mem_stats *stats = cushim_report_stats(report, number, CUSHIM_KIND_DEVICE);
     char uuid[CUSHIM_REPORT_UUID_BYTES];
     unsigned i = 0;
     cushim_report_uuid(uuid, report->page.device_uuids[number]);
@@ -65,7 +64,7 @@ void devices_add(struct devices *devices, const struct cushim_report *report, in
         snprintf(device->name, sizeof device->name, "%s", report->page.device_names[number]);
     device->number = number < device->number ? number : device->number;
     device->n_processes++;
-    device->held_bytes += cushim_report_held(stats).held_bytes;
+    device->held_bytes += cushim_report_sum_device(report, number, held_bytes);
 }
 
 static int in_order(const void *one, const void *other) {

@@ -56,11 +56,12 @@ static void put_row(struct request *request, const struct page *page, int device
                      "dev", CUSHIM_WORD(live), CUSHIM_WORD(held), CUSHIM_WORD(peak_live),
                      CUSHIM_WORD(no_call), "state");
     put_name(request, page);
-    cushim_write(&request->out, " %3d %9s %9s %10s %9s  %s\n", device,
-                 cushim_text_bytes(text[0], cushim_mem_stats_read(&stats->live_bytes)),
-                 cushim_text_bytes(text[1], cushim_mem_stats_read(&stats->held_bytes)),
-                 cushim_text_bytes(text[2], cushim_mem_stats_read(&stats->peak_live_bytes)), share,
-                 page->is_alive ? "runs" : "ended");
+    cushim_write(
+        &request->out, " %3d %9s %9s %10s %9s  %s\n", device,
+        cushim_text_bytes(text[0], cushim_report_sum_device(report, device, live_bytes)),
+        cushim_text_bytes(text[1], cushim_report_sum_device(report, device, held_bytes)),
+        cushim_text_bytes(text[2], cushim_report_sum_device(report, device, peak_live_bytes)),
+        share, page->is_alive ? "runs" : "ended");
 }
 
 static void show_row(struct request *request, const struct page *page) {

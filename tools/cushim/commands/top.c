@@ -91,13 +91,13 @@ static void take_device(struct top *top, const struct page *page, int device) {
     row->at_ns = cushim_clock_ns();
     row->n_requests = cushim_mem_stats_read(&stats->n_requests);
     row->wait_ns = cushim_mem_stats_read(&stats->wait_ns);
-    row->live_bytes = cushim_mem_stats_read(&stats->live_bytes);
-    row->held_bytes = held.held_bytes;
+    row->live_bytes = cushim_report_sum_device(page->report, device, live_bytes);
+    row->held_bytes = cushim_report_sum_device(page->report, device, held_bytes);
     row->spare_bytes = held.spare_bytes;
     if (row->n_past == N_PAST)
         memmove(row->past_bytes, row->past_bytes + 1, --row->n_past * sizeof *row->past_bytes);
-    row->past_bytes[row->n_past++] = held.held_bytes;
-    row->most_bytes = held.held_bytes > row->most_bytes ? held.held_bytes : row->most_bytes;
+    row->past_bytes[row->n_past++] = row->held_bytes;
+    row->most_bytes = row->held_bytes > row->most_bytes ? row->held_bytes : row->most_bytes;
 }
 
 static void take(const struct page *page, void *context) {

@@ -175,14 +175,13 @@ static int run(struct look *look, char **argv, const char *folder, bool is_quiet
 /* ---- what is reported about it ---- */
 
 struct totals {
-    uint64_t n_reports, n_requests, n_no_call, n_pooled, n_native, n_async, async_bytes, n_virtual,
-        virtual_bytes, n_bypassed, n_foreign, run_ns;
+    uint64_t n_reports, n_requests, n_no_call, n_pooled, n_native, n_async, async_bytes, n_mapped,
+        mapped_bytes, n_bypassed, n_foreign, run_ns;
 };
 
 static void add(const struct cushim_report *report, const struct report_origin *origin,
                 void *context) {
     struct totals *totals = context;
-    struct cushim_report_virtual created = cushim_report_virtual_sum(report);
     (void)origin;
     totals->n_reports++;
     totals->n_requests += cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests);
@@ -190,8 +189,8 @@ static void add(const struct cushim_report *report, const struct report_origin *
     totals->n_native += cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_natively);
     totals->n_async += cushim_report_sum(report, CUSHIM_KIND_ASYNC, n_requests);
     totals->async_bytes += cushim_report_sum(report, CUSHIM_KIND_ASYNC, requested_bytes);
-    totals->n_virtual += created.n_requests;
-    totals->virtual_bytes += created.requested_bytes;
+    totals->n_mapped += cushim_report_sum(report, CUSHIM_KIND_MAPPED, n_requests);
+    totals->mapped_bytes += cushim_report_sum(report, CUSHIM_KIND_MAPPED, requested_bytes);
     totals->n_bypassed += cushim_mem_stats_read(&report->page.n_bypassed);
     totals->n_foreign += cushim_mem_stats_read(&report->page.n_foreign_frees);
     if (report->run_ns > totals->run_ns)
@@ -244,11 +243,10 @@ static void tell_of_memory(struct report *report, const struct totals *totals) {
         report_add(report, REPORT_NOTE, "forwarded", "%s in stream order, %s request%s",
                    cushim_text_bytes(text[0], totals->async_bytes),
                    cushim_text_count(text[1], totals->n_async), totals->n_async == 1 ? "" : "s");
-    if (totals->n_virtual)
+    if (totals->n_mapped)
         report_add(report, REPORT_NOTE, "forwarded", "%s by cuMemCreate, %s request%s",
-                   cushim_text_bytes(text[0], totals->virtual_bytes),
-                   cushim_text_count(text[1], totals->n_virtual),
-                   totals->n_virtual == 1 ? "" : "s");
+                   cushim_text_bytes(text[0], totals->mapped_bytes),
+                   cushim_text_count(text[1], totals->n_mapped), totals->n_mapped == 1 ? "" : "s");
     if (totals->n_bypassed)
         report_add(
             report, REPORT_WRONG, "bypassed", "%s free%s of memory that was allocated past us",
@@ -290,7 +288,7 @@ static void tell(struct report *report, struct look *look, const struct totals *
         report_add(report, REPORT_NOTE, "processes", "there were more than %d", (int)MOST_SEEN);
     tell_of_libraries(report, look);
     tell_of_memory(report, totals);
-    if (totals->n_requests || totals->n_async || totals->n_virtual)
+    if (totals->n_requests || totals->n_async || totals->n_mapped)
         report_add(report, REPORT_OK, "effective", "yes: %" PRIu64 " process%s used CUDA memory",
                    totals->n_reports, totals->n_reports == 1 ? "" : "es");
     else if (is_reached || !is_missed)

@@ -1,0 +1,128 @@
+/*
+ * Hooks of arrays: the driver serves them, and they are counted with the bytes of their elements.
+ * What the driver adds to each row is not known, nor what an array of another format takes.
+ */
+#include "cuda/table.h"
+#include "preload/entry/device_limit.h"
+#include "preload/entry/entry.h"
+
+static size_t element_bytes(CUarray_format format, unsigned n_channels) {
+    switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+        return n_channels;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+        return 2 * (size_t)n_channels;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+        return 4 * (size_t)n_channels;
+    default:
+        return 0;
+    }
+}
+
+static size_t level_of(size_t n, unsigned level) {
+    return n >> level ? n >> level : 1;
+}
+
+/* 0: unknown, or it has no memory of its own. */
+static size_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned level) {
+    const unsigned without = CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING;
+    bool is_layered = shape->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
+    size_t n_bytes = shape->Flags & without ? 0 : element_bytes(shape->Format, shape->NumChannels);
+    if (__builtin_mul_overflow(n_bytes, level_of(shape->Width, level), &n_bytes) ||
+        __builtin_mul_overflow(n_bytes, level_of(shape->Height, level), &n_bytes) ||
+        __builtin_mul_overflow(n_bytes, level_of(shape->Depth, is_layered ? 0 : level), &n_bytes))
+        return 0; /* the driver refuses it */
+    return n_bytes;
+}
+
+static size_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned n_levels) {
+    enum { MOST_LEVELS = 32 };
+    size_t n_bytes = 0;
+    for (unsigned level = 0; shape && level < n_levels && level < MOST_LEVELS; level++) {
+        if (__builtin_add_overflow(n_bytes, level_bytes(shape, level), &n_bytes))
+            return 0;
+    }
+    return n_bytes;
+}
+
+static bool is_admitted(struct cushim_cuda *cuda, size_t n_bytes) {
+    return !n_bytes || cushim_device_limit_admits(cuda, n_bytes);
+}
+
+static CUresult note(struct cushim_cuda *cuda, CUresult answer, void *const *array,
+                     size_t n_bytes) {
+    if (!n_bytes)
+        return answer;
+    return cushim_entry_note(cuda, CUSHIM_KIND_ARRAY, answer,
+                             answer == CUDA_SUCCESS ? (uintptr_t)*array : 0, n_bytes);
+}
+
+CUSHIM_EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *descriptor) {
+    CUSHIM_ENTER(cuArrayCreate_v2)
+    CUDA_ARRAY3D_DESCRIPTOR shape = {0};
+    if (descriptor)
+        shape = (CUDA_ARRAY3D_DESCRIPTOR){.Width = descriptor->Width,
+                                          .Height = descriptor->Height,
+                                          .Format = descriptor->Format,
+                                          .NumChannels = descriptor->NumChannels};
+    size_t n_bytes = bytes_of(&shape, 1);
+    CUresult answer = CUDA_ERROR_OUT_OF_MEMORY;
+    if (is_admitted(cuda, n_bytes)) {
+        answer = cuda->cuArrayCreate_v2(array, descriptor);
+        if (cushim_entry_should_retry(answer))
+            answer = cuda->cuArrayCreate_v2(array, descriptor);
+    }
+    return note(cuda, answer, (void *const *)array, n_bytes);
+}
+
+CUSHIM_EXPORT CUresult cuArray3DCreate_v2(CUarray *array,
+                                          const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
+    CUSHIM_ENTER(cuArray3DCreate_v2)
+    size_t n_bytes = bytes_of(descriptor, 1);
+    CUresult answer = CUDA_ERROR_OUT_OF_MEMORY;
+    if (is_admitted(cuda, n_bytes)) {
+        answer = cuda->cuArray3DCreate_v2(array, descriptor);
+        if (cushim_entry_should_retry(answer))
+            answer = cuda->cuArray3DCreate_v2(array, descriptor);
+    }
+    return note(cuda, answer, (void *const *)array, n_bytes);
+}
+
+CUSHIM_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *array,
+                                              const CUDA_ARRAY3D_DESCRIPTOR *descriptor,
+                                              unsigned n_levels) {
+    CUSHIM_ENTER(cuMipmappedArrayCreate)
+    size_t n_bytes = bytes_of(descriptor, n_levels);
+    CUresult answer = CUDA_ERROR_OUT_OF_MEMORY;
+    if (is_admitted(cuda, n_bytes)) {
+        answer = cuda->cuMipmappedArrayCreate(array, descriptor, n_levels);
+        if (cushim_entry_should_retry(answer))
+            answer = cuda->cuMipmappedArrayCreate(array, descriptor, n_levels);
+    }
+    return note(cuda, answer, (void *const *)array, n_bytes);
+}
+
+/* An array that was not counted, or that another interface made, is the driver's alone. */
+static CUresult forgot(bool was_known, const struct cushim_foreign *foreign, void *array,
+                       CUresult answer) {
+    return was_known ? cushim_entry_forgot(true, foreign, (uintptr_t)array, answer) : answer;
+}
+
+CUSHIM_EXPORT CUresult cuArrayDestroy(CUarray array) {
+    CUSHIM_ENTER(cuArrayDestroy)
+    struct cushim_foreign foreign;
+    bool was_known = cushim_entry_forget((uintptr_t)array, &foreign);
+    return forgot(was_known, &foreign, array, cuda->cuArrayDestroy(array));
+}
+
+CUSHIM_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
+    CUSHIM_ENTER(cuMipmappedArrayDestroy)
+    struct cushim_foreign foreign;
+    bool was_known = cushim_entry_forget((uintptr_t)array, &foreign);
+    return forgot(was_known, &foreign, array, cuda->cuMipmappedArrayDestroy(array));
+}
