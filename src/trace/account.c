@@ -208,6 +208,12 @@ static void count_freed(const struct cushim_trace_account *account, const struct
     site->n_temporary += n * thread->freed_temporary;
 }
 
+static void hold(struct cushim_trace_sums *sums, uint64_t n_bytes) {
+    sums->held_bytes += n_bytes;
+    if (sums->held_bytes > sums->peak_held_bytes)
+        sums->peak_held_bytes = sums->held_bytes;
+}
+
 static void add_block(struct cushim_trace_account *account) {
     const struct cushim_trace_event *event = &account->event;
     struct cushim_trace_sums *sums = sums_here(account);
@@ -257,6 +263,8 @@ static void add_block(struct cushim_trace_account *account) {
         return;
     }
     DL_APPEND(pool->blocks, live);
+    if (!live->block.pool) /* the driver serves it, in no segment */
+        hold(sums, live->block.n_bytes);
     sums->n_live++;
     sums->live_bytes += live->block.n_bytes;
     site->n_live += is_sites;
@@ -282,6 +290,7 @@ static bool remove_block(struct cushim_trace_account *account) {
     sums->n_frees++;
     sums->n_live--;
     sums->live_bytes -= block->n_bytes;
+    sums->held_bytes -= block->pool ? 0 : block->n_bytes;
     bool is_sites = is_counted(account, block->device, block->kind);
     site->n_live -= is_sites;
     site->live_bytes -= is_sites * block->n_bytes;
@@ -332,9 +341,7 @@ static void move_segment(struct cushim_trace_account *account) {
         account->error = ENOMEM;
         return;
     }
-    sums->held_bytes += event->n_bytes;
-    if (sums->held_bytes > sums->peak_held_bytes)
-        sums->peak_held_bytes = sums->held_bytes;
+    hold(sums, event->n_bytes);
 }
 
 /* ---- what an event implies ---- */

@@ -42,7 +42,7 @@ struct cushim_trace_block {
 struct cushim_trace_sums {
     uint64_t n_requests, n_hits, n_native, n_frees, n_refused, requested_bytes;
     uint64_t n_live, live_bytes, peak_live_bytes, peak_ns;
-    uint64_t held_bytes, peak_held_bytes; /* of segments */
+    uint64_t held_bytes, peak_held_bytes; /* of segments, and of blocks that the driver serves */
     uint64_t n_waits, wait_ns;
 };
 

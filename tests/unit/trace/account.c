@@ -106,6 +106,21 @@ TEST(sites_and_places_have_what_is_theirs) {
     finish();
 }
 
+TEST(what_the_driver_serves_is_held_as_long_as_it_lives) {
+    recording_open(&recording, MUCH);
+    at(0, 4, 0);
+    put(CUSHIM_TRACE_ALLOC, CUSHIM_TRACE_NATIVELY, 1, 100);
+    put(CUSHIM_TRACE_ALLOC, CUSHIM_TRACE_NATIVELY, 2, 1000);
+    put(CUSHIM_TRACE_FREE, 0, 1, 0);
+    put(CUSHIM_TRACE_ALLOC, CUSHIM_TRACE_NATIVELY | CUSHIM_TRACE_RESTORED, 1, 100);
+    put(CUSHIM_TRACE_FREE, 0, 2, 0);
+    ck_assert_uint_eq(take_all(), 0);
+    ck_assert_uint_eq(account.sums[0][4].held_bytes, 100);
+    ck_assert_uint_eq(account.sums[0][4].peak_held_bytes, 1100);
+    ck_assert_uint_eq(account.sums[0][4].peak_live_bytes, 1100);
+    finish();
+}
+
 TEST(a_block_whose_free_was_refused_lives_on) {
     recording_open(&recording, MUCH);
     at(0, 0, 5);

@@ -516,7 +516,7 @@ const gaps = () => {
   const rows = [[recording.lost, "events were not written"], [recording.damaged, "pieces of the file cannot be read"], [recording.strange, "events cannot be, and were passed over"],
     [recording.foreign, "frees of memory that nobody was seen to ask for"], [recording.disorder, "addresses were given anew while they were live"],
     [recording.newer, "files were written since: their lines may be wrong"]].filter(([n]) => n);
-  const foot = "Memory of cuMemCreate and arrays is not recorded; kernels and small copies are not either. Moments: " + count(scope ? scope.moments.length : 0) + ", evenly spread, and the peak.";
+  const foot = "Not recorded: memory that nodes of graphs allocate, that other processes made, and that contexts and modules take; kernels, and small copies. Moments: " + count(scope ? scope.moments.length : 0) + ", evenly spread, and the peak.";
   return [el("h2", {}, "What is not here"), rows.length ? el("ul", { id: "gaps" }, rows.map(([n, text]) => el("li", {}, count(n) + " " + text))) : el("p", { id: "gaps" }, "No event is known to be missing."), el("p", { class: "soft" }, foot)];
 };
 

@@ -206,9 +206,7 @@ static void put_scope(struct cushim_writer *out, struct recording *recording,
     cushim_write(out, "peak      %s live after %s", cushim_text_bytes(text[0], scope->peak_bytes),
                  cushim_text_time(text[1], scope->peak_ns));
     if (scope->peak_held_bytes)
-        cushim_write(
-            out, "; %s held at most%s", cushim_text_bytes(text[2], scope->peak_held_bytes),
-            scope->peak_held_bytes < scope->peak_bytes ? " by cushim, the rest by the driver" : "");
+        cushim_write(out, "; %s held at most", cushim_text_bytes(text[2], scope->peak_held_bytes));
     cushim_write(out, "\n");
     put_sites(out, recording, noted, true);
     put_few(out, recording, temporary, "churn", churn_words);

@@ -143,12 +143,13 @@ static void lift(uint64_t *peak, uint64_t now) {
         *peak = now;
 }
 
-/* What the pools hold, and asked of the driver; requests that the driver served are counted
- * already. */
+/* What the pools hold, and what the driver served in the run, too; without cushim it is unknown. */
 static void take_held(unsigned device, unsigned kind) {
     struct plan_sums *sums = &engine.plan->sums[scope_of(device, kind)];
     const bool is_pinned = kind == CUSHIM_KIND_PINNED;
-    sums->held_bytes = 0;
+    if (engine.setting->is_native)
+        return;
+    sums->held_bytes = sums->driver_bytes;
     for (unsigned i = is_pinned ? 0 : device; i < (is_pinned ? CUSHIM_TRACE_DEVICES : device + 1);
          i++) {
         for (unsigned k = 0; k <= CUSHIM_MEM_PINNED; k++) {
@@ -191,6 +192,29 @@ static bool is_pooled(const struct cushim_trace_event *event, const struct cushi
            of->kind <= CUSHIM_MEM_PINNED;
 }
 
+/* NULL: there is no limit, or not for this memory. */
+static struct cushim_mem_limit *budget_of(const struct cushim_trace_block *of) {
+    struct cushim_mem_limit *budgets = engine.policies[CUSHIM_MEM_DEVICE].budgets;
+    return budgets && of->kind != CUSHIM_KIND_PINNED ? &budgets[of->device] : NULL;
+}
+
+/* Memory that the driver serves; false: the limit does not let it. */
+static bool charge(const struct cushim_trace_block *of, struct plan_sums *sums) {
+    if (!cushim_mem_limit_charge(budget_of(of), of->n_bytes))
+        return false;
+    sums->driver_bytes += of->n_bytes;
+    sums->n_calls++;
+    take_held(of->device, of->kind);
+    return true;
+}
+
+static void refund(const struct cushim_trace_block *of, struct plan_sums *sums) {
+    cushim_mem_limit_refund(budget_of(of), of->n_bytes);
+    sums->driver_bytes -= of->n_bytes;
+    sums->n_calls++;
+    take_held(of->device, of->kind);
+}
+
 static bool replay_alloc(const struct cushim_trace_account *account) {
     const struct cushim_trace_block *of = &account->block;
     struct plan_sums *sums = &engine.plan->sums[scope_of(of->device, of->kind)];
@@ -205,8 +229,9 @@ static bool replay_alloc(const struct cushim_trace_account *account) {
             return true;
         }
         take_held(of->device, of->kind);
-    } else {
-        sums->n_calls++;
+    } else if (!charge(of, sums)) {
+        sums->n_refused++;
+        return true;
     }
     sums->live_bytes += of->n_bytes;
     lift(&sums->peak_live_bytes, sums->live_bytes);
@@ -223,7 +248,7 @@ static void replay_free(const struct cushim_trace_account *account) {
         return;
     sums->live_bytes -= of->n_bytes;
     if (!address) {
-        sums->n_calls++;
+        refund(of, sums);
     } else if (cushim_mem_blocks_find(&engine.blocks, address, &lookup)) {
         no_device_set_context((uint64_t)(uintptr_t)lookup.segment->heap->context, of->device);
         cushim_mem_free(lookup.segment->heap, &lookup, &answer);
@@ -315,10 +340,13 @@ int plan_recorded(struct plan *plan, const char *path) {
             sums->n_requests++;
             sums->n_calls += (event->flags & CUSHIM_TRACE_NATIVELY) != 0;
             sums->live_bytes += account.block.n_bytes;
+            sums->held_bytes += account.block.pool ? 0 : account.block.n_bytes;
             lift(&sums->peak_live_bytes, sums->live_bytes);
+            lift(&sums->peak_held_bytes, sums->held_bytes);
         } else if (event->code == CUSHIM_TRACE_FREE && account.site) {
             sums->n_calls += !account.block.pool;
             sums->live_bytes -= account.block.n_bytes;
+            sums->held_bytes -= account.block.pool ? 0 : account.block.n_bytes;
         } else if (event->code == CUSHIM_TRACE_REFUSE) {
             sums->n_refused++;
         }

@@ -20,6 +20,7 @@ struct plan_sums {
     uint64_t n_calls;               /* of the driver's, for memory */
     uint64_t live_bytes, peak_live_bytes;
     uint64_t held_bytes, peak_held_bytes; /* native: unknown, the driver packs small blocks */
+    uint64_t driver_bytes;                /* of these: what the driver served in the run, too */
 };
 
 struct plan {

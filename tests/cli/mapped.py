@@ -1,0 +1,98 @@
+"""Mapped memory and arrays in recordings, sites and reports, of a program whose amounts are known.
+
+    mapped.py CUSHIM PRELOAD SIM_FOLDER MAPPER CC...
+
+MAPPER is mapper.c.
+"""
+import json
+import os
+import re
+import sys
+
+MAPPER = os.path.abspath(sys.argv.pop(4))
+
+import fixture  # noqa: E402
+from fixture import SIM, cushim, scratch, tap  # noqa: E402
+
+PAGE, N_STEPS, N_WEIGHTS, N_ACTIVATIONS, N_LEAKED = 2 << 20, 50, 4, 8, 3
+OF_A_STEP = PAGE * N_ACTIVATIONS * (N_ACTIVATIONS + 1) // 2
+TEXTURE = 4 << 20
+PEAK = PAGE + N_WEIGHTS * PAGE + TEXTURE + OF_A_STEP + N_LEAKED * PAGE
+AT_END = (N_WEIGHTS - 1 + N_LEAKED) * PAGE
+N_REQUESTS = N_WEIGHTS + N_STEPS * N_ACTIVATIONS + N_LEAKED
+FORMATS = ("html", "perfetto", "folded", "pprof", "rmm", "torch", "trace-text")
+
+
+def recorded():
+    folder = scratch / "recorded"
+    if not folder.exists():
+        result = cushim("record", "-o", str(folder), MAPPER, LD_LIBRARY_PATH=str(SIM))
+        assert f"cushim: {folder}: 1 process, " in result.stderr, result
+    return str(folder)
+
+
+def sites(rows):
+    return {site["stack"][0]["function"]: site for site in rows if site["stack"]}
+
+
+@tap.test
+def a_recording_has_each_byte_by_the_place_that_asked():
+    one, = json.loads(cushim("report", "--format=json", recorded()).stdout)
+    device, = fixture.valid(one)["memory"]
+    assert device["memory"] == "device 0" and device["requests"] == N_REQUESTS + 2, device
+    assert (device["peak_live_bytes"], device["live_bytes"], device["live_blocks"]) == (PEAK, AT_END, N_WEIGHTS - 1 + N_LEAKED), device
+    assert device["peak_held_bytes"] == PEAK, device
+    found = sites(device["sites"])
+    step, weights, leak, texture = (found[name] for name in ("step_takes", "weights_take", "leaker_takes", "texture_takes"))
+    assert (step["bytes_at_peak"], step["blocks_at_peak"], step["live_bytes"], step["frees"]) == (OF_A_STEP, N_ACTIVATIONS, 0, N_STEPS * N_ACTIVATIONS), step
+    assert (weights["bytes_at_peak"], weights["live_bytes"], weights["frees"]) == (N_WEIGHTS * PAGE, (N_WEIGHTS - 1) * PAGE, 1), weights
+    assert (leak["bytes_at_peak"], leak["live_blocks"]) == (N_LEAKED * PAGE, N_LEAKED), leak
+    assert (texture["bytes_at_peak"], texture["live_bytes"]) == (TEXTURE, 0), texture
+
+
+@tap.test
+def people_read_the_true_peak_first():
+    text = cushim("report", recorded()).stdout
+    assert re.search(r"^peak      92\.0 MiB live after .*; 92\.0 MiB held at most$", text, re.M) and PEAK == 92 << 20, text
+    assert re.search(r"72\.0 MiB +8 blocks\n +step_takes mapper\.c", text), text
+    moment = cushim("report", "--at=peak", "--by=context", recorded()).stdout
+    assert "the driver's own" in moment, moment
+
+
+@tap.test
+def every_format_has_it():
+    for name in FORMATS:
+        out = scratch / f"mapped.{name}"
+        result = cushim("report", f"--format={name}", "-o", str(out), recorded())
+        assert result.returncode == 0 and out.stat().st_size > 100, (name, result)
+    assert " mapped alloc 0x" in (scratch / "mapped.trace-text").read_text()
+    assert " array free 0x" in (scratch / "mapped.trace-text").read_text()
+
+
+@tap.test
+def a_report_agrees_with_the_recording_and_sites_have_the_places():
+    out = scratch / "mapped.json"
+    result = cushim("run", "--sites=1K", f"--stats={out}", MAPPER, LD_LIBRARY_PATH=str(SIM))
+    assert result.returncode == 0, result
+    report = fixture.valid(json.loads(out.read_text()))
+    device, = report["devices"]
+    mapped, array = device["kinds"]["mapped"], device["kinds"]["array"]
+    assert (mapped["requests"], mapped["frees"], mapped["live_bytes"]) == (N_REQUESTS, N_REQUESTS - N_WEIGHTS + 1 - N_LEAKED, AT_END), mapped
+    assert mapped["held_bytes"] == mapped["live_bytes"] and mapped["idle_bytes"] == 0, mapped
+    assert mapped["peak_live_bytes"] == PEAK - PAGE - TEXTURE, mapped
+    assert (array["requests"], array["frees"], array["live_bytes"], array["peak_live_bytes"]) == (1, 1, 0, TEXTURE), array
+    assert device["virtual"] == {name: mapped[name] for name in ("requests", "requested_bytes", "live_bytes", "peak_live_bytes")}, device
+    found = sites(report["sites"])
+    assert found["weights_take"]["live_bytes"] == (N_WEIGHTS - 1) * PAGE, found
+    assert found["leaker_takes"]["live_bytes"] == N_LEAKED * PAGE and found["step_takes"]["live_bytes"] == 0, found
+
+
+@tap.test
+def a_plan_counts_it_against_a_limit():
+    plan = cushim("replay", "--plan", "--with=exact,exact+limit=64M", "--least-limit", recorded()).stdout
+    least = re.search(r"with exact: ([\d.]+) MiB", plan)
+    assert least and int(least[1].split(".")[0]) << 20 == PEAK, plan
+    assert re.search(r"exact\+limit=64M .* [1-9]\d*$", plan, re.M), plan
+
+
+tap.run()

@@ -1,0 +1,87 @@
+/*
+ * A program that asks for mapped memory as frameworks do: mapped.py knows how much, and which
+ * function asks.
+ */
+#include <cuda.h>
+#include <stdlib.h>
+
+enum { PAGE = 2 << 20, N_STEPS = 50, N_WEIGHTS = 4, N_ACTIVATIONS = 8, N_LEAKED = 3 };
+
+static void must(CUresult answer) {
+    if (answer != CUDA_SUCCESS)
+        abort();
+}
+
+static const CUmemAllocationProp on_device = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                              .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+static const CUmemAccessDesc for_all = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                                        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+struct piece {
+    CUdeviceptr address;
+    size_t n_bytes;
+    CUmemGenericAllocationHandle handle;
+};
+
+/* As JAX's platform allocator. */
+static struct piece step_takes(size_t n_bytes) {
+    struct piece piece = {.n_bytes = n_bytes};
+    must(cuMemAddressReserve(&piece.address, n_bytes, 0, 0, 0));
+    must(cuMemCreate(&piece.handle, n_bytes, &on_device, 0));
+    must(cuMemMap(piece.address, n_bytes, 0, piece.handle, 0));
+    must(cuMemSetAccess(piece.address, n_bytes, &for_all, 1));
+    return piece;
+}
+
+static void step_gives(const struct piece *piece) {
+    must(cuMemUnmap(piece->address, piece->n_bytes));
+    must(cuMemRelease(piece->handle));
+    must(cuMemAddressFree(piece->address, piece->n_bytes));
+}
+
+/* As llama.cpp's pool: the handle is gone before the memory is used. */
+static void weights_take(CUdeviceptr address) {
+    CUmemGenericAllocationHandle handle;
+    must(cuMemCreate(&handle, PAGE, &on_device, 0));
+    must(cuMemMap(address, PAGE, 0, handle, 0));
+    must(cuMemRelease(handle));
+    must(cuMemSetAccess(address, PAGE, &for_all, 1));
+}
+
+static void leaker_takes(void) {
+    CUmemGenericAllocationHandle handle;
+    must(cuMemCreate(&handle, PAGE, &on_device, 0));
+}
+
+static CUarray texture_takes(void) {
+    CUarray array;
+    const CUDA_ARRAY_DESCRIPTOR shape = {1024, 1024, CU_AD_FORMAT_FLOAT, 1};
+    must(cuArrayCreate(&array, &shape));
+    return array;
+}
+
+int main(void) {
+    CUcontext context;
+    CUdeviceptr workspace, weights;
+    struct piece pieces[N_ACTIVATIONS];
+    must(cuInit(0));
+    must(cuDevicePrimaryCtxRetain(&context, 0));
+    must(cuCtxSetCurrent(context));
+    must(cuMemAlloc(&workspace, PAGE));
+    must(cuMemAddressReserve(&weights, N_WEIGHTS * (size_t)PAGE, 0, 0, 0));
+    for (size_t i = 0; i < N_WEIGHTS; i++)
+        weights_take(weights + i * PAGE);
+    CUarray texture = texture_takes();
+    for (int step = 0; step < N_STEPS; step++) {
+        for (size_t i = 0; i < N_ACTIVATIONS; i++)
+            pieces[i] = step_takes((i + 1) * PAGE);
+        for (int i = 0; i < N_ACTIVATIONS; i++)
+            step_gives(&pieces[i]);
+        if (step % (N_STEPS / N_LEAKED) == 1 && step / (N_STEPS / N_LEAKED) < N_LEAKED)
+            leaker_takes();
+    }
+    must(cuArrayDestroy(texture));
+    must(cuMemUnmap(weights, PAGE)); /* the first of them */
+    must(cuMemFree(workspace));
+    return 0;
+}
