@@ -37,7 +37,7 @@ static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, s
     if (!cushim_process_is_on())
         return cuda->cuMemAlloc_v2(address, n_bytes);
     if (address && n_bytes && !cushim_device_limit_admits(cuda, n_bytes))
-        return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
+        return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0, n_bytes);
     uint64_t start_ns = cushim_clock_ns();
     CUresult answer = cuda->cuMemAlloc_v2(address, n_bytes);
     log_debug("request", "%s of size %zu went to the driver: %s",

@@ -5,6 +5,7 @@
 #include "cushim/preload.h"
 #include "preload/entry/async_pool.h"
 #include "preload/observe/check.h"
+#include "preload/observe/shortage.h"
 #include "preload/entry/memory_kinds.h"
 #include "preload/state/captures.h"
 #include "preload/state/contexts.h"
@@ -27,6 +28,7 @@ CUresult cushim_entry_note_foreign(const struct cushim_foreign *foreign, CUresul
         cushim_foreign_record(foreign);
     } else if (answer == CUDA_ERROR_OUT_OF_MEMORY) {
         cushim_mem_stats_add(&foreign->stats->n_refused, 1);
+        cushim_shortage_note_native(foreign->stats, foreign->n_bytes);
     }
     return answer;
 }

@@ -23,7 +23,7 @@ CUSHIM_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t n_bytes, u
         return CUDA_SUCCESS;
     }
     if (!cushim_device_limit_admits(cuda, n_bytes))
-        return cushim_entry_note(cuda, CUSHIM_KIND_MANAGED, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
+        return cushim_entry_note(cuda, CUSHIM_KIND_MANAGED, CUDA_ERROR_OUT_OF_MEMORY, 0, n_bytes);
     CUresult answer = cuda->cuMemAllocManaged(address, n_bytes, flags);
     if (cushim_entry_should_retry_host(answer))
         answer = cuda->cuMemAllocManaged(address, n_bytes, flags);

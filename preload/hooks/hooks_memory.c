@@ -16,16 +16,18 @@ CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_by
                                           unsigned element_bytes) {
     CUSHIM_ENTER(cuMemAllocPitch_v2)
     size_t least_bytes;
-    if (!__builtin_mul_overflow(width_bytes, height, &least_bytes) &&
-        !cushim_device_limit_admits(cuda, least_bytes))
-        return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
+    if (__builtin_mul_overflow(width_bytes, height, &least_bytes))
+        least_bytes = SIZE_MAX;
+    else if (!cushim_device_limit_admits(cuda, least_bytes))
+        return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0,
+                                 least_bytes);
     CUresult answer =
         cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
     if (cushim_entry_should_retry(answer))
         answer = cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
     bool is_there = answer == CUDA_SUCCESS;
     return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, answer, is_there ? *address : 0,
-                             is_there ? *pitch_bytes * height : 0);
+                             is_there ? *pitch_bytes * height : least_bytes);
 }
 
 /* ---- stream-ordered memory: the driver's own pools, passed through and counted ---- */
@@ -33,7 +35,7 @@ CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_by
 static CUresult alloc_async(struct cushim_cuda *cuda, __typeof__(&cuMemAllocAsync) real,
                             CUdeviceptr *address, size_t n_bytes, CUstream stream) {
     if (!cushim_device_limit_admits(cuda, n_bytes))
-        return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
+        return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, n_bytes);
     cushim_async_keep(cuda, stream);
     CUresult answer = real(address, n_bytes, stream);
     if (cushim_entry_should_retry(answer))
@@ -57,7 +59,7 @@ static CUresult alloc_from_pool(struct cushim_cuda *cuda, __typeof__(&cuMemAlloc
                                 CUdeviceptr *address, size_t n_bytes, CUmemoryPool pool,
                                 CUstream stream) {
     if (!cushim_device_limit_admits(cuda, n_bytes))
-        return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
+        return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, n_bytes);
     cushim_async_keep(cuda, stream);
     CUresult answer = real(address, n_bytes, pool, stream);
     if (cushim_entry_should_retry(answer))

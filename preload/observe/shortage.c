@@ -5,6 +5,7 @@
 
 #include "base/backtrace.h"
 #include "base/clock.h"
+#include "cuda/table.h"
 #include "memory/cache/cache.h"
 #include "memory/reclaim.h"
 #include "memory/state/heap_state.h"
@@ -44,16 +45,54 @@ static void describe_blocks(const struct cushim_mem_census *census,
     }
 }
 
-static void describe_held(const struct cushim_mem_heap *heap,
+static void describe_held(const struct cushim_mem_stats *stats,
                           struct cushim_page_shortage *shortage) {
     struct cushim_mem_stats sum;
-    cushim_mem_cache_sum(heap->stats, &sum);
+    cushim_mem_cache_sum(stats, &sum);
     struct cushim_report_held held = cushim_report_held(&sum);
     shortage->live_bytes = held.live_bytes;
     shortage->rounding_bytes = held.rounding_bytes;
     shortage->spare_bytes = held.spare_bytes;
     shortage->idle_bytes = held.idle_bytes;
     shortage->held_bytes = held.held_bytes;
+}
+
+static uint64_t bytes_of(const struct cushim_page_shortage *shortage, enum cushim_kind kind) {
+    const struct cushim_mem_stats *stats = &cushim_page.stats[shortage->device][kind];
+    return cushim_mem_stats_read(&stats->held_bytes);
+}
+
+/* What the driver keeps for requests in stream order may be more than what lives. */
+static uint64_t async_bytes(struct cushim_cuda *cuda, const struct cushim_page_shortage *shortage) {
+    CUmemoryPool pool;
+    cuuint64_t reserved_bytes = 0;
+    uint64_t live_bytes = bytes_of(shortage, CUSHIM_KIND_ASYNC);
+    if (cushim_mem_stats_read(&cushim_page.stats[shortage->device][CUSHIM_KIND_ASYNC].n_requests) &&
+        cuda->cuDeviceGetDefaultMemPool && cuda->cuMemPoolGetAttribute &&
+        cuda->cuDeviceGetDefaultMemPool(&pool, (CUdevice)shortage->device) == CUDA_SUCCESS)
+        cuda->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved_bytes);
+    return reserved_bytes > live_bytes ? reserved_bytes : live_bytes;
+}
+
+/* The device as it is now: what is free, and what this process has of it. */
+static void measure(struct cushim_page_shortage *shortage) {
+    struct cushim_cuda *cuda = cushim_driver();
+    CUdevice current;
+    size_t free_bytes, total_bytes;
+    if (!cuda || cuda->cuCtxGetDevice(&current) != CUDA_SUCCESS ||
+        (uint64_t)current != shortage->device ||
+        cuda->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+        return;
+    shortage->total_bytes = total_bytes;
+    if (!shortage->device_bytes) /* a census had it, or what a limit leaves of it */
+        shortage->device_bytes = shortage->limit_bytes && shortage->limit_bytes < total_bytes
+                                     ? shortage->limit_bytes
+                                     : total_bytes;
+    shortage->free_bytes = free_bytes;
+    shortage->plain_bytes = bytes_of(shortage, CUSHIM_KIND_DEVICE);
+    shortage->async_bytes = async_bytes(cuda, shortage);
+    shortage->mapped_bytes = bytes_of(shortage, CUSHIM_KIND_MAPPED);
+    shortage->array_bytes = bytes_of(shortage, CUSHIM_KIND_ARRAY);
 }
 
 static void tell(const struct cushim_page_shortage *shortage) {
@@ -76,11 +115,34 @@ static void tell(const struct cushim_page_shortage *shortage) {
     cushim_writer_flush(&out);
 }
 
+/* What this thread told last of a heap: the driver is asked next, and is not to be told of. */
+static _Thread_local struct {
+    const struct cushim_mem_stats *stats;
+    size_t n_bytes;
+} told __attribute__((tls_model("initial-exec")));
+
+static void note(struct cushim_page_shortage *shortage, const struct cushim_mem_stats *stats,
+                 const struct cushim_mem_heap *heap) {
+    const struct cushim_mem_limit *budgets = cushim_process.policy.budgets;
+    shortage->ns = cushim_clock_ns();
+    if (budgets) /* the device that a census saw is no larger than that */
+        shortage->limit_bytes =
+            atomic_load_explicit(&budgets[shortage->device].limit_bytes, memory_order_relaxed);
+    if (shortage->kind != CUSHIM_KIND_PINNED)
+        measure(shortage);
+    describe_stack(shortage);
+    cushim_process_note_use();
+    cushim_live_show(cushim_page.shortages, sizeof cushim_page.shortages);
+    cushim_page_ring_put(CUSHIM_PAGE_RING(cushim_page.shortages), &cushim_page.n_shortages,
+                         shortage);
+    cushim_tracing_refused(stats, heap, shortage->asked_bytes);
+    tell(shortage);
+}
+
 void cushim_shortage_note(struct cushim_mem_heap *heap, const struct cushim_mem_reclaim *tried,
                           const struct cushim_mem_census *census, size_t n_bytes) {
     int saved_errno = errno;
-    struct cushim_page_shortage shortage = {.ns = cushim_clock_ns(),
-                                            .device = (uint64_t)heap->device,
+    struct cushim_page_shortage shortage = {.device = (uint64_t)heap->device,
                                             .kind = (uint64_t)heap->kind,
                                             .asked_bytes = n_bytes,
                                             .device_bytes = census->device_bytes,
@@ -92,16 +154,28 @@ void cushim_shortage_note(struct cushim_mem_heap *heap, const struct cushim_mem_
                                             .drained_bytes = tried->drained_bytes,
                                             .returned_bytes = tried->returned_bytes,
                                             .others_bytes = tried->others_bytes};
-    if (heap->policy->budgets) /* the device that a census saw is no larger than that */
-        shortage.limit_bytes = atomic_load_explicit(
-            &heap->policy->budgets[heap->device].limit_bytes, memory_order_relaxed);
-    describe_held(heap, &shortage);
+    describe_held(heap->stats, &shortage);
     describe_blocks(census, &shortage);
-    describe_stack(&shortage);
-    cushim_live_show(cushim_page.shortages, sizeof cushim_page.shortages);
-    cushim_page_ring_put(CUSHIM_PAGE_RING(cushim_page.shortages), &cushim_page.n_shortages,
-                         &shortage);
-    cushim_tracing_refused(heap->stats, heap, n_bytes);
-    tell(&shortage);
+    note(&shortage, heap->stats, heap);
+    told.stats = heap->stats;
+    told.n_bytes = n_bytes;
+    errno = saved_errno;
+}
+
+void cushim_shortage_note_native(const struct cushim_mem_stats *stats, size_t n_bytes) {
+    int saved_errno = errno;
+    uint64_t place = (uint64_t)(stats - &cushim_page.stats[0][0]);
+    bool was_told = told.stats == stats && told.n_bytes == n_bytes;
+    told.stats = NULL;
+    if (was_told)
+        return;
+    struct cushim_page_shortage shortage = {.device = place / CUSHIM_N_KINDS,
+                                            .kind = place % CUSHIM_N_KINDS,
+                                            .asked_bytes = n_bytes,
+                                            .is_native = true};
+    bool has_heap = shortage.kind < CUSHIM_KIND_ASYNC;
+    describe_held(has_heap ? stats : &cushim_page.stats[shortage.device][CUSHIM_KIND_DEVICE],
+                  &shortage);
+    note(&shortage, stats, NULL);
     errno = saved_errno;
 }

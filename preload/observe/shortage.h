@@ -10,9 +10,14 @@
 struct cushim_mem_heap;
 struct cushim_mem_reclaim;
 struct cushim_mem_census;
+struct cushim_mem_stats;
 
 /* Memory is out, after all that was tried.  No lock is held. */
 void cushim_shortage_note(struct cushim_mem_heap *heap, const struct cushim_mem_reclaim *tried,
                           const struct cushim_mem_census *census, size_t n_bytes);
+
+/* The driver refused a request as it was, or a limit did; `stats` are the counters of its place.
+ * What a heap was asked for first, and told, is not told again. */
+void cushim_shortage_note_native(const struct cushim_mem_stats *stats, size_t n_bytes);
 
 #endif

@@ -119,6 +119,10 @@ struct cushim_page_shortage {
     uint64_t pending_bytes, cached_bytes, retired_bytes, largest_free_bytes; /* not live */
     uint64_t is_busy; /* the device did not become quiet in time */
     uint64_t drained_bytes, returned_bytes, others_bytes; /* what each step gave */
+    uint64_t is_native; /* the driver was asked for it as it was, so that nothing was tried */
+    /* by the driver's word at that moment, if it gave it (total_bytes is not 0), and what this
+     * process has there of each kind */
+    uint64_t total_bytes, free_bytes, plain_bytes, async_bytes, mapped_bytes, array_bytes;
     struct {
         uint64_t n, n_bytes;
     } blocks[6]; /* live blocks by size, the sizes with most bytes first */

@@ -303,7 +303,8 @@ static void put_verdict(struct cushim_writer *out, const struct cushim_report *r
     uint64_t n_requests = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests);
     uint64_t n_hits = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_hits);
     uint64_t n_misses = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_misses);
-    uint64_t n_refused = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_refused);
+    uint64_t n_refused = cushim_report_sum_all(report, n_refused) -
+                         cushim_report_sum(report, CUSHIM_KIND_PINNED, n_refused);
     bool is_forwarded = cushim_report_sum(report, CUSHIM_KIND_MAPPED, n_requests) ||
                         cushim_report_sum(report, CUSHIM_KIND_ASYNC, n_requests) ||
                         cushim_report_sum(report, CUSHIM_KIND_ARRAY, n_requests);
@@ -315,12 +316,12 @@ static void put_verdict(struct cushim_writer *out, const struct cushim_report *r
     else if (n_requests)
         cushim_write(out, "verdict: cushim pooled no device memory: %s went to the driver\n",
                      requests);
+    else if (is_forwarded)
+        cushim_write(out, "verdict: no device memory was asked for by cudaMalloc or cuMemAlloc\n");
     else if (n_refused)
         cushim_write(out,
                      "verdict: there was no memory for %s of device memory, and no other came\n",
                      some(requests, n_refused, "request", "requests"));
-    else if (is_forwarded)
-        cushim_write(out, "verdict: no device memory was asked for by cudaMalloc or cuMemAlloc\n");
     else
         cushim_write(out, "verdict: no device memory was asked for\n");
     put_measured(out, report, cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_native_allocs),

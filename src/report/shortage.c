@@ -44,9 +44,55 @@ static uint64_t sum(uint64_t a, uint64_t b) {
     return a + b < a ? UINT64_MAX : a + b;
 }
 
+/* What this process asked for on the device, and did not free. */
+static uint64_t own_bytes(const struct cushim_page_shortage *shortage) {
+    uint64_t plain_bytes = shortage->kind == CUSHIM_KIND_MANAGED ? shortage->plain_bytes : 0;
+    return sum(sum(shortage->live_bytes, plain_bytes),
+               sum(sum(shortage->async_bytes, shortage->mapped_bytes), shortage->array_bytes));
+}
+
+/* What is in use of the device, and this process did not ask for: contexts and modules, managed
+ * memory that lies there, and other processes. */
+static uint64_t rest_bytes(const struct cushim_page_shortage *shortage) {
+    uint64_t known_bytes =
+        sum(sum(shortage->free_bytes, shortage->plain_bytes),
+            sum(sum(shortage->async_bytes, shortage->mapped_bytes), shortage->array_bytes));
+    return shortage->total_bytes > known_bytes ? shortage->total_bytes - known_bytes : 0;
+}
+
+static void put_limit(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
+    char text[CUSHIM_AMOUNT_BYTES];
+    cushim_write(out, "--limit lets this process have %s of the device\n",
+                 cushim_text_bytes(text, shortage->limit_bytes));
+}
+
+/* If the driver had room, or did not; what it said then. */
+static void put_driver(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
+    char text[CUSHIM_AMOUNT_BYTES], rest[CUSHIM_AMOUNT_BYTES];
+    if (!shortage->total_bytes)
+        cushim_write(out, "the driver did not say what takes the rest of the device\n");
+    else if (shortage->free_bytes >= shortage->asked_bytes && shortage->limit_bytes)
+        put_limit(out, shortage);
+    else if (shortage->free_bytes >= shortage->asked_bytes)
+        cushim_write(out, "%s are free by the driver's word, and it refused all the same\n",
+                     cushim_text_bytes(text, shortage->free_bytes));
+    else if (own_bytes(shortage) > rest_bytes(shortage))
+        cushim_write(out,
+                     "%s are live, and %s of the device are contexts, modules\n"
+                     "             and others, so it cannot fit: free some of it first\n",
+                     cushim_text_bytes(text, own_bytes(shortage)),
+                     cushim_text_bytes(rest, rest_bytes(shortage)));
+    else
+        cushim_write(out,
+                     "%s of the device are contexts and modules, managed memory, and\n"
+                     "             other processes (nvidia-smi shows them)\n",
+                     cushim_text_bytes(rest, rest_bytes(shortage)));
+}
+
 /* Why the request was not served, in a sentence of its numbers. */
 static void put_advice(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
-    uint64_t wanted_bytes = sum(shortage->live_bytes, shortage->asked_bytes);
+    uint64_t live_bytes = own_bytes(shortage);
+    uint64_t wanted_bytes = sum(live_bytes, shortage->asked_bytes);
     uint64_t free_bytes = sum(shortage->spare_bytes, shortage->idle_bytes);
     char one[CUSHIM_AMOUNT_BYTES], two[CUSHIM_AMOUNT_BYTES];
     cushim_write(out, "  advice     ");
@@ -54,45 +100,44 @@ static void put_advice(struct cushim_writer *out, const struct cushim_page_short
         cushim_write(out, "the host had no memory to pin: free some, or pin less at a time\n");
     else if (shortage->limit_bytes &&
              sum(wanted_bytes, shortage->rounding_bytes) > shortage->limit_bytes)
-        cushim_write(out, "--limit lets this process have %s of the device\n",
-                     cushim_text_bytes(one, shortage->limit_bytes));
+        put_limit(out, shortage);
+    else if (!shortage->device_bytes)
+        put_driver(out, shortage);
     else if (shortage->asked_bytes > shortage->device_bytes)
         cushim_write(out, "the device has less than that in all: ask for less at a time\n");
     else if (wanted_bytes > shortage->device_bytes)
         cushim_write(out,
-                     "%s are live, so it cannot fit: free some of it first;\n"
-                     "             `biggest` says what it is\n",
-                     cushim_text_bytes(one, shortage->live_bytes));
+                     shortage->blocks[0].n
+                         ? "%s are live, so it cannot fit: free some of it first;\n"
+                           "             `biggest` says what it is\n"
+                         : "%s are live, so it cannot fit: free some of it first\n",
+                     cushim_text_bytes(one, live_bytes));
     else if (sum(wanted_bytes, shortage->rounding_bytes) > shortage->device_bytes)
         cushim_write(out,
                      "%s are live and %s round them up: free some\n"
                      "             of it first; `biggest` says what it is\n",
-                     cushim_text_bytes(one, shortage->live_bytes),
+                     cushim_text_bytes(one, live_bytes),
                      cushim_text_bytes(two, shortage->rounding_bytes));
     else if (shortage->is_busy && shortage->pending_bytes)
         cushim_write(out,
                      "%s were freed while the GPU worked on them, and it still does:\n"
                      "             synchronise before this request\n",
                      cushim_text_bytes(one, shortage->pending_bytes));
-    else if (free_bytes >= shortage->asked_bytes && shortage->retired_bytes > free_bytes / 2)
+    else if (!shortage->is_native && free_bytes >= shortage->asked_bytes &&
+             shortage->retired_bytes > free_bytes / 2)
         cushim_write(out,
                      "%s were freed, but other processes have their IPC handles and may\n"
                      "             read them, until what lives beside them is freed, too: share\n"
                      "             blocks above 1 MiB, which go back alone\n",
                      cushim_text_bytes(one, shortage->retired_bytes));
-    else if (free_bytes >= shortage->asked_bytes)
+    else if (!shortage->is_native && free_bytes >= shortage->asked_bytes)
         cushim_write(out,
                      "%s are free in pieces of at most %s, live blocks between\n"
                      "             them: allocate what stays before what goes\n",
                      cushim_text_bytes(one, free_bytes),
                      cushim_text_bytes(two, shortage->largest_free_bytes));
     else
-        cushim_write(out,
-                     "%s of the device are not ours: other processes (nvidia-smi\n"
-                     "             shows them), or memory that the driver serves itself\n",
-                     cushim_text_bytes(one, shortage->device_bytes > shortage->held_bytes
-                                                ? shortage->device_bytes - shortage->held_bytes
-                                                : 0));
+        put_driver(out, shortage);
 }
 
 static void put_blocks(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
@@ -108,21 +153,32 @@ static void put_blocks(struct cushim_writer *out, const struct cushim_page_short
         cushim_write(out, " (live blocks)\n");
 }
 
-void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
-                          const struct cushim_page_shortage *shortage,
-                          cushim_report_find_line_fn *find_line) {
-    char t[5][CUSHIM_AMOUNT_BYTES];
-    cushim_shortage_line(out, number, shortage);
-    if (!is_of_host(shortage))
-        cushim_write(out, "  device     %s; the pools hold %s of it\n",
-                     cushim_text_bytes(t[0], shortage->device_bytes),
-                     cushim_text_bytes(t[1], shortage->held_bytes));
-    cushim_write(out, "  held       %s = %s %s + %s %s\n             + %s %s + %s %s\n",
-                 cushim_text_bytes(t[0], shortage->held_bytes), CUSHIM_WORD(live),
-                 cushim_text_bytes(t[1], shortage->live_bytes), CUSHIM_WORD(rounding),
-                 cushim_text_bytes(t[2], shortage->rounding_bytes), CUSHIM_WORD(spare),
-                 cushim_text_bytes(t[3], shortage->spare_bytes), CUSHIM_WORD(idle),
-                 cushim_text_bytes(t[4], shortage->idle_bytes));
+/* "80.0 GiB = cudaMalloc 60.0 GiB + mapped 9.00 GiB + other 10.0 GiB + free 1.00 GiB". */
+static void put_split(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
+    const struct {
+        const char *word;
+        uint64_t n_bytes;
+        bool is_always;
+    } parts[] = {
+        {"cudaMalloc", shortage->plain_bytes, true}, {"async", shortage->async_bytes, false},
+        {"mapped", shortage->mapped_bytes, false},   {"array", shortage->array_bytes, false},
+        {"other", rest_bytes(shortage), true},       {"free", shortage->free_bytes, true}};
+    char text[CUSHIM_AMOUNT_BYTES];
+    unsigned n = 0;
+    cushim_write(out, "  device     %s =", cushim_text_bytes(text, shortage->total_bytes));
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (!parts[i].n_bytes && !parts[i].is_always)
+            continue;
+        cushim_write(out, "%s%s%s %s", n == 3 ? "\n             " : " ", n ? "+ " : "",
+                     parts[i].word, cushim_text_bytes(text, parts[i].n_bytes));
+        n++;
+    }
+    cushim_write(out, "\n");
+}
+
+/* What a heap did before it gave up. */
+static void put_tried(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
+    char t[3][CUSHIM_AMOUNT_BYTES];
     cushim_write(out, "  not live   in use by the GPU %s, in caches %s, largest %s\n",
                  cushim_text_bytes(t[0], shortage->pending_bytes),
                  cushim_text_bytes(t[1], shortage->cached_bytes),
@@ -137,6 +193,25 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
                  cushim_text_bytes(t[0], shortage->drained_bytes),
                  cushim_text_bytes(t[1], shortage->returned_bytes),
                  cushim_text_bytes(t[2], shortage->others_bytes));
+}
+
+void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
+                          const struct cushim_page_shortage *shortage,
+                          cushim_report_find_line_fn *find_line) {
+    char t[5][CUSHIM_AMOUNT_BYTES];
+    cushim_shortage_line(out, number, shortage);
+    if (shortage->total_bytes)
+        put_split(out, shortage);
+    else if (!is_of_host(shortage) && shortage->device_bytes)
+        cushim_write(out, "  device     %s\n", cushim_text_bytes(t[0], shortage->device_bytes));
+    cushim_write(out, "  held       %s = %s %s + %s %s\n             + %s %s + %s %s\n",
+                 cushim_text_bytes(t[0], shortage->held_bytes), CUSHIM_WORD(live),
+                 cushim_text_bytes(t[1], shortage->live_bytes), CUSHIM_WORD(rounding),
+                 cushim_text_bytes(t[2], shortage->rounding_bytes), CUSHIM_WORD(spare),
+                 cushim_text_bytes(t[3], shortage->spare_bytes), CUSHIM_WORD(idle),
+                 cushim_text_bytes(t[4], shortage->idle_bytes));
+    if (!shortage->is_native)
+        put_tried(out, shortage);
     put_blocks(out, shortage);
     cushim_frame_text(out, "asked at", shortage->frames, shortage->n_frames, find_line);
     put_advice(out, shortage);
@@ -160,7 +235,13 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
     X(largest_free_bytes)                                                                          \
     X(drained_bytes)                                                                               \
     X(returned_bytes)                                                                              \
-    X(others_bytes)
+    X(others_bytes)                                                                                \
+    X(total_bytes)                                                                                 \
+    X(free_bytes)                                                                                  \
+    X(plain_bytes)                                                                                 \
+    X(async_bytes)                                                                                 \
+    X(mapped_bytes)                                                                                \
+    X(array_bytes)
 
 static void put_json(struct cushim_writer *out, uint64_t number,
                      const struct cushim_page_shortage *shortage,
@@ -170,7 +251,8 @@ static void put_json(struct cushim_writer *out, uint64_t number,
 #define PUT(field) cushim_write(out, "\"" #field "\": %" PRIu64 ", ", shortage->field);
     NUMBERS(PUT)
 #undef PUT
-    cushim_write(out, "\"is_busy\": %s, \"live_blocks\": [", shortage->is_busy ? "true" : "false");
+    cushim_write(out, "\"is_native\": %s, \"is_busy\": %s, \"live_blocks\": [",
+                 shortage->is_native ? "true" : "false", shortage->is_busy ? "true" : "false");
     for (int i = 0; i < N_BLOCKS && shortage->blocks[i].n; i++)
         cushim_write(out, "%s{\"count\": %" PRIu64 ", \"bytes\": %" PRIu64 "}", i ? ", " : "",
                      shortage->blocks[i].n, shortage->blocks[i].n_bytes);

@@ -132,7 +132,7 @@ def parts_of_a_report_are_shown_alone():
 
 
 SHORTAGE = '''out of memory #1: 10.0 MiB of device memory for device 0
-  device     64.0 MiB; the pools hold 62.0 MiB of it
+  device     64.0 MiB = cudaMalloc 62.0 MiB + other 0 B + free 2.00 MiB
   held       62.0 MiB = live 60.0 MiB + rounding 72 B
              + spare 2.00 MiB + idle 0 B
   not live   in use by the GPU 0 B, in caches 0 B, largest 2.00 MiB

@@ -95,4 +95,58 @@ def a_plan_counts_it_against_a_limit():
     assert re.search(r"exact\+limit=64M .* [1-9]\d*$", plan, re.M), plan
 
 
+KINDS = {"mapped": "mapped", "async": "async", "pool": "async", "array": "array", "levels": "array", "pitch": "device", "plain": "device"}
+MIB = 1 << 20
+
+
+def refused(how, *words, **more):
+    out = scratch / "refused.json"
+    result = cushim("run", f"--stats={out}", MAPPER, how, *words, LD_LIBRARY_PATH=str(SIM), CUSHIM_SIM_MEMORY="64M", **more)
+    assert result.returncode == 3, result
+    report = fixture.valid(json.loads(out.read_text()))
+    told, = report["out_of_memory"]
+    return result.stderr, report, told
+
+
+@tap.test
+def out_of_memory_is_told_once_of_each_kind_with_the_device_as_it_was():
+    for how, kind in KINDS.items():
+        text, report, told = refused(how)
+        assert (told["kind"], told["asked_bytes"], told["is_native"]) == (kind, 48 * MIB, how != "plain"), told
+        split = {name: told[name + "_bytes"] for name in ("total", "free", "plain", "async", "mapped", "array")}
+        assert split == {"total": 64 * MIB, "free": 44 * MIB, "plain": 2 * MIB, "async": 6 * MIB, "mapped": 8 * MIB, "array": 4 * MIB}, (how, told)
+        assert text.count("out of memory #") == 1 and f"48.0 MiB of {kind} memory for device 0" in text, text
+        assert "  device     64.0 MiB = cudaMalloc 2.00 MiB + async 6.00 MiB + mapped 8.00 MiB\n" in text, text
+        assert "             + array 4.00 MiB + other 0 B + free 44.0 MiB\n" in text, text
+        assert "20.0 MiB are live, so it cannot fit" in text, text
+        assert any(frame["function"].startswith("ask_") for frame in told["asked_at"]), told
+        assert sum(kinds["refused"] for kinds in report["devices"][0]["kinds"].values()) == 1, report
+
+
+@tap.test
+def a_limit_refuses_each_kind_and_says_so():
+    for how, kind in [*KINDS.items(), ("managed", "managed")]:  # of which a device takes more than it has
+        text, _, told = refused(how, CUSHIM_LIMIT="40M")
+        assert told["kind"] == kind and told["limit_bytes"] == 40 * MIB, told
+        assert "--limit lets this process have 40.0 MiB of the device" in text, (how, text)
+
+
+@tap.test
+def a_process_whose_only_request_was_refused_has_a_report():
+    for how, kind in KINDS.items():
+        result = cushim("run", "--stats", "--oom=off", MAPPER, how, "alone", LD_LIBRARY_PATH=str(SIM), CUSHIM_SIM_MEMORY="32M")
+        assert result.returncode == 3 and f"out of memory #1: 48.0 MiB of {kind} memory for device 0" in result.stderr, (how, result)
+        assert "verdict: there was no memory for 1 request of device memory, and no other came" in result.stderr, (how, result)
+
+
+@tap.test
+def a_recording_has_the_refused_request():
+    for how in KINDS:
+        folder = scratch / f"refused-{how}"
+        result = cushim("record", "-o", str(folder), MAPPER, how, LD_LIBRARY_PATH=str(SIM), CUSHIM_SIM_MEMORY="64M")
+        assert result.returncode == 3, result
+        text = cushim("report", str(folder)).stdout
+        assert re.search(rf"^refused   1 request found no memory:\s+ask_{how} ", text, re.M), text
+
+
 tap.run()

@@ -4,6 +4,7 @@
  */
 #include <cuda.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { PAGE = 2 << 20, N_STEPS = 50, N_WEIGHTS = 4, N_ACTIVATIONS = 8, N_LEAKED = 3 };
 
@@ -60,13 +61,85 @@ static CUarray texture_takes(void) {
     return array;
 }
 
-int main(void) {
+/* ---- one request too many, of each kind ---- */
+
+static CUresult ask_mapped(size_t n_bytes) {
+    CUmemGenericAllocationHandle handle;
+    return cuMemCreate(&handle, n_bytes, &on_device, 0);
+}
+
+static CUresult ask_async(size_t n_bytes) {
+    CUdeviceptr address;
+    return cuMemAllocAsync(&address, n_bytes, NULL);
+}
+
+static CUresult ask_pool(size_t n_bytes) {
+    CUdeviceptr address;
+    CUmemoryPool pool;
+    must(cuDeviceGetDefaultMemPool(&pool, 0));
+    return cuMemAllocFromPoolAsync(&address, n_bytes, pool, NULL);
+}
+
+static CUresult ask_array(size_t n_bytes) {
+    CUarray array;
+    const CUDA_ARRAY_DESCRIPTOR shape = {n_bytes / 4096, 1024, CU_AD_FORMAT_FLOAT, 1};
+    return cuArrayCreate(&array, &shape);
+}
+
+static CUresult ask_levels(size_t n_bytes) {
+    CUmipmappedArray array;
+    const CUDA_ARRAY3D_DESCRIPTOR shape = {n_bytes / 4096, 1024, 0, CU_AD_FORMAT_FLOAT, 1, 0};
+    return cuMipmappedArrayCreate(&array, &shape, 1);
+}
+
+static CUresult ask_pitch(size_t n_bytes) {
+    CUdeviceptr address;
+    size_t pitch_bytes;
+    return cuMemAllocPitch(&address, &pitch_bytes, 4096, n_bytes / 4096, 4);
+}
+
+static CUresult ask_managed(size_t n_bytes) {
+    CUdeviceptr address;
+    return cuMemAllocManaged(&address, n_bytes, CU_MEM_ATTACH_GLOBAL);
+}
+
+static CUresult ask_plain(size_t n_bytes) {
+    CUdeviceptr address;
+    return cuMemAlloc(&address, n_bytes);
+}
+
+static const struct {
+    const char *name;
+    CUresult (*ask)(size_t n_bytes);
+} kinds[] = {{"mapped", ask_mapped},   {"async", ask_async},   {"pool", ask_pool},
+             {"array", ask_array},     {"levels", ask_levels}, {"pitch", ask_pitch},
+             {"managed", ask_managed}, {"plain", ask_plain}};
+
+/* Some memory of each kind, and then a request for more than is left; or that request alone. */
+static int run_out(const char *name, int is_alone) {
+    CUdeviceptr address;
+    if (!is_alone) {
+        must(cuMemAlloc(&address, PAGE));
+        must(cuMemAllocAsync(&address, 3 * PAGE, NULL));
+        step_takes(4 * PAGE);
+        texture_takes();
+    }
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(kinds[i].name, name) == 0)
+            return kinds[i].ask((size_t)48 << 20) == CUDA_ERROR_OUT_OF_MEMORY ? 3 : 4;
+    }
+    return 5;
+}
+
+int main(int n_arguments, char **arguments) {
     CUcontext context;
     CUdeviceptr workspace, weights;
     struct piece pieces[N_ACTIVATIONS];
     must(cuInit(0));
     must(cuDevicePrimaryCtxRetain(&context, 0));
     must(cuCtxSetCurrent(context));
+    if (n_arguments > 1)
+        return run_out(arguments[1], n_arguments > 2);
     must(cuMemAlloc(&workspace, PAGE));
     must(cuMemAddressReserve(&weights, N_WEIGHTS * (size_t)PAGE, 0, 0, 0));
     for (size_t i = 0; i < N_WEIGHTS; i++)

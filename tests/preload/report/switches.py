@@ -18,7 +18,9 @@ OPTIONS = fixture.arguments()
 SCRIPT, = OPTIONS.programs
 OUT_OF_MEMORY = 2
 # What is asked for the report alone; the script asks none of them.
-OUR_QUESTIONS = ("call cuCtxGetCurrent", "call cuStreamGetCtx", "call cuCtxGetDevice", "call cuPointerGetAttribute")
+OUR_QUESTIONS = ("call cuCtxGetCurrent", "call cuStreamGetCtx", "call cuCtxGetDevice", "call cuPointerGetAttribute",
+                 # if memory is out
+                 "call cuMemGetInfo_v2", "call cuDeviceGetDefaultMemPool", "call cuMemPoolGetAttribute")
 REFUSALS = (1, 304, 801)
 # Codes that the driver gives for a broken context: there the pool steps aside, and what the context
 # had goes with it.

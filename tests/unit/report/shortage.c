@@ -48,7 +48,7 @@ TEST(it_says_what_there_was_and_who_asked) {
     ck_assert_str_eq(
         text_of(&shortage),
         "out of memory #3: 4.00 GiB of device memory for device 0\n"
-        "  device     80.0 GiB; the pools hold 60.0 GiB of it\n"
+        "  device     80.0 GiB\n"
         "  held       60.0 GiB = live 50.0 GiB + rounding 0 B\n"
         "             + spare 10.0 GiB + idle 0 B\n"
         "  not live   in use by the GPU 0 B, in caches 0 B, largest 1.00 GiB\n"
@@ -74,7 +74,7 @@ TEST(what_helps_follows_from_the_numbers) {
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "10.0 GiB are free in pieces"));
     shortage.retired_bytes = 0;
     shortage.spare_bytes = 0;
-    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "20.0 GiB of the device are not ours"));
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "the driver did not say what takes the rest"));
     shortage.is_busy = 1;
     shortage.pending_bytes = 5 * GIB;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "5.00 GiB were freed while the GPU worked"));
@@ -91,6 +91,53 @@ TEST(what_helps_follows_from_the_numbers) {
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "--limit lets this process have 8.00 GiB"));
     shortage.kind = CUSHIM_KIND_PINNED;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "the host had no memory to pin"));
+}
+
+/* What the driver said at that moment is taken apart, and nothing else is. */
+TEST(the_device_is_split_as_it_was_measured) {
+    struct cushim_page_shortage shortage = some();
+    shortage.total_bytes = 80 * GIB;
+    shortage.free_bytes = GIB;
+    shortage.plain_bytes = 60 * GIB;
+    ck_assert_ptr_nonnull(
+        strstr(text_of(&shortage),
+               "  device     80.0 GiB = cudaMalloc 60.0 GiB + other 19.0 GiB + free 1.00 GiB\n"));
+    shortage.spare_bytes = 0;
+    ck_assert_ptr_nonnull(
+        strstr(text_of(&shortage), "50.0 GiB are live, and 19.0 GiB of the device are contexts"));
+    shortage.live_bytes = 18 * GIB;
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "19.0 GiB of the device are contexts and"));
+    shortage.live_bytes = 50 * GIB;
+    shortage.async_bytes = 2 * GIB;
+    shortage.mapped_bytes = 8 * GIB;
+    shortage.array_bytes = GIB / 2;
+    ck_assert_ptr_nonnull(
+        strstr(text_of(&shortage),
+               "  device     80.0 GiB = cudaMalloc 60.0 GiB + async 2.00 GiB + mapped 8.00 GiB\n"
+               "             + array 512 MiB + other 8.50 GiB + free 1.00 GiB\n"));
+    shortage.asked_bytes = 20 * GIB; /* with 50 + 2 + 8 + 0.5 that live */
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "60.5 GiB are live, so it cannot fit"));
+    shortage.asked_bytes = GIB;
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "1.00 GiB are free by the driver's word"));
+    shortage.limit_bytes = 70 * GIB;
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "--limit lets this process have 70.0 GiB"));
+    shortage.free_bytes = 90 * GIB; /* of a damaged page */
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "other 0 B"));
+}
+
+TEST(what_the_driver_was_asked_for_was_tried_nowhere_else) {
+    struct cushim_page_shortage shortage = some();
+    shortage.is_native = 1;
+    shortage.kind = CUSHIM_KIND_MAPPED;
+    shortage.blocks[0].n = 0;
+    const char *text = text_of(&shortage);
+    ck_assert_ptr_nonnull(strstr(text, "out of memory #3: 4.00 GiB of mapped memory"));
+    ck_assert_ptr_null(strstr(text, "  tried "));
+    ck_assert_ptr_null(strstr(text, "  not live "));
+    ck_assert_ptr_null(strstr(text, "free in pieces")); /* of pools, which do not serve it */
+    shortage.mapped_bytes = 30 * GIB;
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "free some of it first\n"));
+    ck_assert_ptr_null(strstr(text_of(&shortage), "`biggest`"));
 }
 
 TEST(any_page_gives_text_and_whole_json) {
