@@ -208,6 +208,22 @@ TEST(one_handle_is_mapped_twice) {
     check_account(0);
 }
 
+TEST(what_is_not_mapped_is_passed_over) {
+    begin();
+    CUdeviceptr address = reserve(8 * PAGE);
+    CUmemGenericAllocationHandle handle = create(2 * PAGE);
+    for (size_t i = 0; i < 3; i++)
+        map(address + i * 3 * PAGE, 2 * PAGE, handle);
+    OK(cuMemRelease(handle));
+    ANSWERS(cuMemUnmap(address, 4 * PAGE), CUDA_ERROR_INVALID_VALUE); /* half of the second */
+    OK(cuMemUnmap(address, 6 * PAGE));
+    check_account(2 * PAGE);
+    OK(cuMemUnmap(address, 6 * PAGE)); /* which has none */
+    OK(cuMemUnmap(address, 8 * PAGE));
+    check_account(0);
+    OK(cuMemAddressFree(address, 8 * PAGE));
+}
+
 /* ---- what is refused ---- */
 
 TEST(what_the_driver_refuses_changes_nothing) {

@@ -288,13 +288,21 @@ static bool is_mapped(CUdeviceptr at, size_t n_bytes) {
     return at == end && n_bytes != 0;
 }
 
+/* Whole mappings alone; what is not mapped between them is passed over (measured, driver 580). */
 static CUresult unmap(CUdeviceptr at, size_t n_bytes) {
-    if (!is_mapped(at, n_bytes))
+    const CUdeviceptr end = at + n_bytes;
+    if (!is_page_multiple(n_bytes) || !is_reserved((char *)(uintptr_t)at, n_bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    for (CUdeviceptr end = at + n_bytes; at < end;) {
+    const struct sim_block *first = sim_block_find(at), *last = sim_block_find(end - 1);
+    if ((first && (CUdeviceptr)(uintptr_t)first->address != at) ||
+        (last && (CUdeviceptr)(uintptr_t)last->address + last->n_bytes != end))
+        return CUDA_ERROR_INVALID_VALUE;
+    while (at < end) {
         struct sim_block *block = sim_block_at(at);
+        at += block ? block->n_bytes : SIM_PAGE_BYTES;
+        if (!block)
+            continue;
         struct physical *physical = block->owner_data;
-        at += block->n_bytes;
         if (physical->fd >= 0)
             mmap(block->address, block->n_bytes, PROT_NONE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
