@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cut_file.h"
 #include "base/environment.h"
 #include "base/file_mode.h"
 #include "base/log.h"
@@ -54,8 +55,10 @@ static struct {
     pthread_mutex_t lock; /* of what is being shown */
     char *window;         /* the whole file; what is shown was moved out of it.  NULL: no file */
     size_t n_pages;
+    uint64_t n_rows;  /* of caches */
     bool is_reserved; /* all of the file has memory */
     atomic_bool has_lost;
+    atomic_bool is_cut;                                 /* by root: counters began anew at 0 */
     _Atomic uint64_t shown[MOST_PAGES / WORD_BITS + 1]; /* a bit a page */
 } map = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -67,14 +70,21 @@ static bool is_shown(size_t page) {
 
 /* ---- a part ---- */
 
+static bool copy_and_move(char *from, size_t n_bytes, void *to) {
+    cushim_cut_file_watch(from, n_bytes, &map.is_cut);
+    memcpy(from, to, n_bytes);
+    bool is_moved = mremap(from, n_bytes, n_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED;
+    cushim_cut_file_forget(from);
+    return is_moved;
+}
+
 /* Pages of the file, with what is there now, in the place of memory; under the lock. */
 static bool move_in(size_t first, size_t n_pages, void *to) {
     char *from = map.window + first * PAGE;
     size_t n_bytes = n_pages * PAGE;
-    if (!map.is_reserved && madvise(from, n_bytes, MADV_POPULATE_WRITE) != 0)
-        return false;
-    memcpy(from, to, n_bytes);
-    if (mremap(from, n_bytes, n_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED)
+    if (atomic_load(&map.is_cut) ||
+        (!map.is_reserved && madvise(from, n_bytes, MADV_POPULATE_WRITE) != 0) ||
+        !copy_and_move(from, n_bytes, to))
         return false;
     for (size_t i = first; i < first + n_pages; i++)
         atomic_fetch_or_explicit(&map.shown[i / WORD_BITS], (uint64_t)1 << i % WORD_BITS,
@@ -131,14 +141,17 @@ void cushim_live_show(const void *part, size_t n_bytes) {
 }
 
 static bool map_row(void *row) {
-    uint64_t n = cushim_mem_stats_read(&cushim_page.head.n_caches);
-    size_t at = sizeof cushim_page + n * CUSHIM_PAGE_CACHE_BYTES;
-    if (!map.window || n >= CUSHIM_PAGE_CACHES)
+    size_t at = sizeof cushim_page + map.n_rows * CUSHIM_PAGE_CACHE_BYTES;
+    if (!map.window || map.n_rows >= CUSHIM_PAGE_CACHES)
         return false;
     pthread_mutex_lock(&map.lock);
     bool is_well = move_in(at / PAGE, CUSHIM_PAGE_CACHE_BYTES / PAGE, row);
     pthread_mutex_unlock(&map.lock);
-    return is_well;
+    if (!is_well)
+        return false;
+    cushim_cut_file_watch(row, CUSHIM_PAGE_CACHE_BYTES, &map.is_cut);
+    map.n_rows++;
+    return true;
 }
 
 static bool map_has_all(void) {
@@ -223,6 +236,8 @@ static int map_begin(int folder, const char *name, int file) {
         return error;
     map.n_pages = n_bytes / PAGE;
     map.window = window;
+    for (int i = 0; i < N_OBJECTS; i++)
+        cushim_cut_file_watch(objects[i].memory, objects[i].n_bytes, &map.is_cut);
     for (int i = 0; i < N_FIRST; i++)
         cushim_live_show(first[i].part, first[i].n_bytes);
     show_taken();
@@ -242,7 +257,10 @@ static void map_in_child(void) {
     pthread_mutex_init(&map.lock, NULL);
     drop_window();
     memset(map.shown, 0, sizeof map.shown);
-    map.has_lost = false;
+    map.n_rows = 0;
+    map.has_lost = map.is_cut = false;
+    for (int i = 0; i < N_OBJECTS; i++)
+        cushim_cut_file_forget(objects[i].memory);
     own_again(&cushim_page, sizeof cushim_page);
     own_calls_again();
     if (map.n_pages > CUSHIM_PAGE_SITES_AT / PAGE)
@@ -262,7 +280,7 @@ static struct {
 /* Under the registry's lock of the caches. */
 static void give_row(struct cushim_mem_cache *cache) {
     struct cushim_page_head *head = &cushim_page.head;
-    cushim_mem_stats_add(map_row(cache) ? &head->n_caches : &head->n_lost_caches, 1);
+    cushim_mem_stats_add(map_row(&cache->row) ? &head->n_caches : &head->n_lost_caches, 1);
 }
 
 static int make(void) {
@@ -387,6 +405,10 @@ void cushim_live_in_child(bool is_fresh) {
     map_in_child();
     if (is_fresh)
         cushim_live_begin();
+}
+
+bool cushim_live_is_cut(void) {
+    return !cushim_page.head.layout || atomic_load(&map.is_cut);
 }
 
 bool cushim_live_leave(dev_t device, ino_t inode) {

@@ -3,8 +3,8 @@
  *
  * The page is a static object, which counts whether anybody can see it or not.  With CUSHIM_LIVE a
  * file is mapped over it, part by part, at the same address: who counts makes the same
- * loads and stores as before.  The first page of a thread's cache, where its counters are, gets a
- * page of the file beneath it, too.  No descriptor stays open.  What was counted is in the file
+ * loads and stores as before.  The page of a thread's cache that has its counters gets a page of
+ * the file beneath it, too.  No descriptor stays open.  What was counted is in the file
  * whatever ends the process.
  */
 #ifndef CUSHIM_PRELOAD_LIVE_H
@@ -28,6 +28,9 @@ void cushim_live_begin(void);
 /* In a forked child: the page is the parent's.  The child counts from 0, for itself, and has a file
  * of its own if it `is_fresh` and the parent has one. */
 void cushim_live_in_child(bool is_fresh);
+
+/* Root cut the file, so that the counters are no more; false in a process without one. */
+bool cushim_live_is_cut(void);
 
 /* A normal end; who waits, and looks into the folder of this device and inode, is to report from
  * the file, and removes it.  False: it is not there, or not all is in it. */

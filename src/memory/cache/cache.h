@@ -30,12 +30,13 @@
 struct cushim_mem_heap;
 
 enum {
-    CUSHIM_MEM_CACHE_SLOTS = 1023,           /* blocks in all, whatever their size */
-    CUSHIM_MEM_CACHE_DEPTH = 64,             /* of one class */
-    CUSHIM_MEM_CACHE_CLASS_BYTES = 2 << 20,  /* of one class; two blocks in any case */
-    CUSHIM_MEM_CACHE_BYTES = 4 << 20,        /* of all */
-    CUSHIM_MEM_CACHE_BATCH_DEPTH = 256,      /* the same where blocks wait for fences, which */
-    CUSHIM_MEM_CACHE_PUBLISH_BYTES = 1 << 20 /* says of how many bytes */
+    CUSHIM_MEM_CACHE_SLOTS = 1023,            /* blocks in all, whatever their size */
+    CUSHIM_MEM_CACHE_DEPTH = 64,              /* of one class */
+    CUSHIM_MEM_CACHE_CLASS_BYTES = 2 << 20,   /* of one class; two blocks in any case */
+    CUSHIM_MEM_CACHE_BYTES = 4 << 20,         /* of all */
+    CUSHIM_MEM_CACHE_BATCH_DEPTH = 256,       /* the same where blocks wait for fences, which */
+    CUSHIM_MEM_CACHE_PUBLISH_BYTES = 1 << 20, /* says of how many bytes */
+    CUSHIM_MEM_CACHE_ROW_BYTES = 4096
 };
 
 /* A place for a block. */
@@ -65,10 +66,9 @@ struct cushim_mem_cache {
     uint32_t n_fresh;    /* slots that were ever used */
     unsigned hand;       /* the class that gives next when the cache is full */
     atomic_bool is_busy; /* has a share of what the caches of the heap may have together */
-    struct cushim_mem_counts counts;
     /* under the registry's lock */
     uint64_t n_uses, seen_ns; /* hits and frees when somebody looked, and when they had changed */
-    _Atomic(struct cushim_mem_stats *) stats; /* where `counts` belong; NULL: they are all zero */
+    _Atomic(struct cushim_mem_stats *) stats; /* where the counts belong; NULL: they are all zero */
     struct cushim_mem_cache *next_of_heap, *previous_of_heap;
     struct cushim_mem_cache *next_of_thread; /* or among the spares */
     struct cushim_mem_cache *next_of_all;    /* constant */
@@ -77,6 +77,14 @@ struct cushim_mem_cache {
     struct cushim_mem_slot *spare; /* used slots without a block, a list by `older` */
     struct cushim_mem_cache_bucket buckets[CUSHIM_MEM_MOST_CLASSES];
     struct cushim_mem_slot slots[CUSHIM_MEM_CACHE_SLOTS];
+    /* A page that may lie in a file.  If root cuts the file, all of it is zero at once
+     * (base/cut_file.h), so only counters are there, and a copy of `stats` for readers.  They are
+     * at its end, because a store 4 KiB before the lock would delay loads of the lock. */
+    _Alignas(CUSHIM_MEM_CACHE_ROW_BYTES) struct cushim_mem_cache_row {
+        char before[CUSHIM_MEM_CACHE_ROW_BYTES - sizeof(struct cushim_mem_counts) - sizeof(void *)];
+        struct cushim_mem_counts counts;
+        _Atomic(struct cushim_mem_stats *) stats;
+    } row;
 };
 
 /* The cache that the calling thread used last; at first, and in its end, one that has no heap. */
@@ -251,7 +259,7 @@ static inline void cushim_mem_cache_bump(atomic_uint_fast64_t *counter, uint64_t
  * shown in the shared gauge once that is far off. */
 static inline void cushim_mem_cache_count_obtain(struct cushim_mem_cache *cache, size_t asked_bytes,
                                                  size_t block_bytes, bool is_hit) {
-    struct cushim_mem_counts *counts = &cache->counts;
+    struct cushim_mem_counts *counts = &cache->row.counts;
     uint64_t now_bytes =
         atomic_load_explicit(&counts->unpublished_bytes, memory_order_relaxed) + asked_bytes;
     if (!is_hit) { /* which made a driver call, so it is counted where all can see it */
@@ -273,7 +281,7 @@ static inline void cushim_mem_cache_count_obtain(struct cushim_mem_cache *cache,
 
 static inline void cushim_mem_cache_count_free(struct cushim_mem_cache *cache, size_t asked_bytes,
                                                size_t block_bytes) {
-    struct cushim_mem_counts *counts = &cache->counts;
+    struct cushim_mem_counts *counts = &cache->row.counts;
     uint64_t now_bytes =
         atomic_load_explicit(&counts->unpublished_bytes, memory_order_relaxed) - asked_bytes;
     cushim_mem_cache_bump(&counts->n_frees, 1);

@@ -141,8 +141,8 @@ static void end_share(struct cushim_mem_cache *cache, struct cushim_mem_heap *he
  * somebody asked a while ago? */
 static bool is_idle(struct cushim_mem_cache *cache) {
     uint64_t now_ns = cushim_clock_coarse_ns();
-    uint64_t n_uses = cushim_mem_stats_read(&cache->counts.n_hits) +
-                      cushim_mem_stats_read(&cache->counts.n_frees);
+    uint64_t n_uses = cushim_mem_stats_read(&cache->row.counts.n_hits) +
+                      cushim_mem_stats_read(&cache->row.counts.n_frees);
     if (cache->n_uses != n_uses || !cache->seen_ns) {
         cache->n_uses = n_uses;
         cache->seen_ns = now_ns;
@@ -244,7 +244,7 @@ void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_inde
 /* ---- counters ---- */
 
 void cushim_mem_cache_publish(struct cushim_mem_cache *cache) {
-    struct cushim_mem_counts *counts = &cache->counts;
+    struct cushim_mem_counts *counts = &cache->row.counts;
     struct cushim_mem_stats *stats = atomic_load_explicit(&cache->stats, memory_order_relaxed);
     uint64_t before = atomic_fetch_add_explicit(&stats->live_bytes,
                                                 cushim_mem_stats_read(&counts->unpublished_bytes),
@@ -257,7 +257,7 @@ void cushim_mem_cache_publish(struct cushim_mem_cache *cache) {
 /* Under the registry's lock, the cache being taken: hand the counts in. */
 static void fold(struct cushim_mem_cache *cache) {
     struct cushim_mem_stats *stats = atomic_load_explicit(&cache->stats, memory_order_relaxed);
-    struct cushim_mem_counts *counts = &cache->counts;
+    struct cushim_mem_counts *counts = &cache->row.counts;
     cushim_mem_cache_publish(cache);
     cushim_mem_stats_add_counts(stats, counts);
     atomic_uint_fast64_t *const all[] = {&counts->n_hits, &counts->n_frees, &counts->obtained_bytes,
@@ -291,7 +291,7 @@ static struct cushim_mem_cache *next_of(const struct cushim_mem_stats *stats,
 static uint64_t sum_of_frees(const struct cushim_mem_stats *stats) {
     uint64_t n_frees = cushim_mem_stats_read(&stats->n_frees);
     for (struct cushim_mem_cache *cache = NULL; (cache = next_of(stats, cache));)
-        n_frees += cushim_mem_stats_read(&cache->counts.n_frees);
+        n_frees += cushim_mem_stats_read(&cache->row.counts.n_frees);
     atomic_thread_fence(memory_order_acquire);
     return n_frees;
 }
@@ -304,7 +304,7 @@ void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_me
     cushim_mem_stats_copy(sum, stats);
     uint64_t gauge_bytes = cushim_mem_stats_read(&sum->live_bytes);
     for (struct cushim_mem_cache *cache = NULL; (cache = next_of(stats, cache));)
-        cushim_mem_stats_add_live_counts(sum, &cache->counts, gauge_bytes);
+        cushim_mem_stats_add_live_counts(sum, &cache->row.counts, gauge_bytes);
     if (has_entered)
         pthread_mutex_unlock(&registry);
     atomic_store_explicit(&sum->n_frees, n_frees, memory_order_relaxed);
@@ -336,13 +336,19 @@ static void put_spare(struct cushim_mem_cache *cache) {
     spares = cache;
 }
 
+/* Under the registry's lock. */
+static void set_stats(struct cushim_mem_cache *cache, struct cushim_mem_stats *stats) {
+    atomic_store_explicit(&cache->stats, stats, memory_order_relaxed);
+    atomic_store_explicit(&cache->row.stats, stats, memory_order_relaxed);
+}
+
 /* Under the registry's lock, the cache being taken and empty: its heap and it part. */
 static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {
     fold(cache);
     end_share(cache, heap);
     DL_DELETE2(heap->caches, cache, previous_of_heap, next_of_heap);
     atomic_fetch_sub_explicit(&heap->n_caches, 1, memory_order_relaxed);
-    atomic_store_explicit(&cache->stats, NULL, memory_order_relaxed);
+    set_stats(cache, NULL);
     atomic_store_explicit(&cache->heap, NULL, memory_order_relaxed);
     atomic_store_explicit(&cache->life, 0, memory_order_relaxed);
     if (cache->is_orphan)
@@ -354,7 +360,7 @@ static void bind(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap, u
     cushim_futex_lock_enter(&cache->lock);
     DL_PREPEND2(heap->caches, cache, previous_of_heap, next_of_heap);
     atomic_fetch_add_explicit(&heap->n_caches, 1, memory_order_relaxed);
-    atomic_store_explicit(&cache->stats, heap->stats, memory_order_relaxed);
+    set_stats(cache, heap->stats);
     atomic_store_explicit(&cache->heap, heap, memory_order_relaxed);
     atomic_store_explicit(&cache->life, life, memory_order_relaxed);
     cache->unfenced = (struct cushim_mem_unfenced){0};
