@@ -31,6 +31,8 @@ uint64_t cushim_page_layout(void) {
            (uint64_t)offsetof(struct cushim_page, findings) << 4 ^
            (uint64_t)offsetof(struct cushim_page, device_names) ^
            (uint64_t)offsetof(struct cushim_page_head, options) << 50 ^
+           (uint64_t)offsetof(struct cushim_mem_cache_row, counts) << 45 ^
+           (uint64_t)offsetof(struct cushim_mem_cache_row, stats) << 25 ^
            (uint64_t)sizeof(struct cushim_page_finding) << 10 ^
            (uint64_t)sizeof(struct cushim_page_shortage) << 35 ^ (uint64_t)CUSHIM_N_SYMBOLS << 30 ^
            CUSHIM_MAX_DEVICES;
