@@ -3,11 +3,11 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/unit/base/sigbus.h"
 #include "tests/unit/suite.h"
 
 enum { N_PAGES = 4 };
@@ -27,20 +27,6 @@ static void map(void) {
     for (size_t i = 0; i < N_PAGES; i++)
         memory[i * page_bytes] = 'a';
     is_cut = false;
-}
-
-static bool has_handler(void) {
-    struct sigaction now;
-    sigaction(SIGBUS, NULL, &now);
-    return now.sa_flags & SA_SIGINFO || now.sa_handler != SIG_DFL;
-}
-
-/* A sanitizer has a handler of its own, which ours leaves alone. */
-static bool may_have_ours(void) {
-    if (geteuid() == 0 && !has_handler())
-        return true;
-    puts("# not run: a cut file survives only if root runs this, without a handler of SIGBUS");
-    return false;
 }
 
 /* Run it in a child: the signal that ended the child; 0 if it returned. */
@@ -65,10 +51,10 @@ static void cut_and_touch(void) {
         touch();
 }
 
-TEST_IF(may_have_ours(), a_page_that_is_cut_becomes_zeros_of_the_process) {
+TEST_IF(may_survive_a_cut(), a_page_that_is_cut_becomes_zeros_of_the_process) {
     map();
     cushim_cut_file_watch((char *)memory, N_PAGES * page_bytes, &is_cut);
-    ck_assert(has_handler() && !is_cut);
+    ck_assert(has_sigbus_handler() && !is_cut);
     ck_assert_int_eq(ftruncate(file, (off_t)page_bytes), 0);
     touch();
     ck_assert(is_cut);
@@ -90,24 +76,24 @@ static void send(void) {
     kill(getpid(), SIGBUS);
 }
 
-TEST_IF(may_have_ours(), another_fault_ends_the_process) {
+TEST_IF(may_survive_a_cut(), another_fault_ends_the_process) {
     map();
     ck_assert_int_eq(signal_of(touch_beside), SIGBUS);
 }
 
-TEST_IF(may_have_ours(), a_signal_that_is_sent_ends_the_process) {
+TEST_IF(may_survive_a_cut(), a_signal_that_is_sent_ends_the_process) {
     map();
     ck_assert_int_eq(signal_of(send), SIGBUS);
 }
 
-TEST_IF(may_have_ours(), the_handler_goes_with_the_last_mapping) {
+TEST_IF(may_survive_a_cut(), the_handler_goes_with_the_last_mapping) {
     map();
     cushim_cut_file_watch((char *)memory, page_bytes, &is_cut);
     cushim_cut_file_watch((char *)memory + page_bytes, page_bytes, &is_cut);
     cushim_cut_file_forget((char *)memory);
-    ck_assert(has_handler());
+    ck_assert(has_sigbus_handler());
     cushim_cut_file_forget((char *)memory + page_bytes);
-    ck_assert(!has_handler());
+    ck_assert(!has_sigbus_handler());
     ck_assert_int_eq(signal_of(cut_and_touch), SIGBUS);
 }
 
@@ -139,10 +125,10 @@ static void cut_as_user(void) {
     if (setuid(65534) != 0)
         _exit(9);
     cushim_cut_file_watch((char *)memory, N_PAGES * page_bytes, &is_cut);
-    _exit(has_handler());
+    _exit(has_sigbus_handler());
 }
 
-TEST_IF(may_have_ours(), a_user_has_no_handler) {
+TEST_IF(may_survive_a_cut(), a_user_has_no_handler) {
     map();
     ck_assert_int_eq(signal_of(cut_as_user), 0);
 }
