@@ -68,9 +68,10 @@ struct cushim_nvtx_callbacks {
 
 typedef const void *cushim_nvtx_tables_fn(uint32_t table);
 
-/* * The function that the program's NVTX looks up in the file and calls.  @param tables gives out a
- * table by its number, NULL where it has none @return 1, always: 0 would be an error to whoever
- * asks
+/**
+ * The function that the program's NVTX looks up in the file and calls.
+ * @param tables  gives out a table by its number, NULL if it has none
+ * @return 1 always, because 0 would be an error to the caller
  */
 int InitializeInjectionNvtx2(cushim_nvtx_tables_fn *tables);
 
