@@ -1,10 +1,10 @@
 /*
- * Foreign allocations: memory that the driver served natively and whose address or handle we saw.
+ * Foreign allocations: memory that the driver served, and whose address or handle we saw.
  *
  * A map from address to size and kind, for the counters.  An address that is freed and is neither
  * here nor a block of ours was allocated around us.  A row is entered after the driver's call that
- * allocates and erased before the one that frees (interposition.md D8).  If host memory is out, an
- * allocation is not counted, and works all the same.
+ * allocates, and erased before the call that frees (interposition.md D8).  If host memory is out,
+ * an allocation works but is not counted.
  */
 #ifndef CUSHIM_PRELOAD_FOREIGN_H
 #define CUSHIM_PRELOAD_FOREIGN_H
@@ -19,10 +19,10 @@ struct cushim_foreign {
     struct cushim_mem_stats *stats;
 };
 
-/* Count a native allocation and remember it. */
+/* Count an allocation by the driver and remember it. */
 void cushim_foreign_record(const struct cushim_foreign *foreign);
 
-/* Forget an address that is about to be freed; false where it is unknown. */
+/* Forget an address that is about to be freed; false if it is unknown. */
 bool cushim_foreign_erase(uint64_t address, struct cushim_foreign *foreign);
 
 /* The free failed: remember it again. */
@@ -34,7 +34,7 @@ void cushim_foreign_count_free(const struct cushim_foreign *foreign);
 /* A context was destroyed, with all that was allocated in it. */
 void cushim_foreign_drop(CUcontext context);
 
-/* The driver was unloaded, and all that it served with it. */
+/* The driver was unloaded, and all memory that it served is gone. */
 void cushim_foreign_drop_all(void);
 
 #endif

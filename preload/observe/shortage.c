@@ -17,7 +17,7 @@
 #include "report/page_ring.h"
 #include "report/shortage.h"
 
-enum { OFF, LINE }; /* of the option; then: all of it */
+enum { OFF, LINE }; /* of the option; higher values: everything */
 enum { MOST_TOLD = 4 };
 
 static void describe_stack(struct cushim_page_shortage *shortage) {
@@ -27,7 +27,7 @@ static void describe_stack(struct cushim_page_shortage *shortage) {
     shortage->n_frames = cushim_stack_describe(&stack, shortage->frames, MOST);
 }
 
-/* The sizes that have most, the most first. */
+/* The sizes with the most bytes, the largest sum first. */
 static void describe_blocks(const struct cushim_mem_census *census,
                             struct cushim_page_shortage *shortage) {
     enum { MOST = sizeof shortage->blocks / sizeof *shortage->blocks };
