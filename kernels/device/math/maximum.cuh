@@ -1,13 +1,13 @@
 /*
- * The larger of two floats, where NaN is above all, and the extremes of a warp's numbers; before
- * sm_80, which has instructions for both, in several steps.
+ * The larger of two floats, with NaN above all, and the extremes of a warp's numbers.  Devices
+ * before sm_80 have no instruction for either and take several steps.
  */
 #ifndef CUSHIM_KERNELS_MAXIMUM_CUH
 #define CUSHIM_KERNELS_MAXIMUM_CUH
 
 #include "kernels/device/device.cuh"
 
-/* Of zeros of both signs it is either. */
+/* Of zeros with different signs it may return either. */
 DEVICE float larger_or_nan(float a, float b) {
 #if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800
     float most;
