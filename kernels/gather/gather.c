@@ -7,7 +7,7 @@
 #include "kernels/launch/arguments.h"
 #include "kernels/shared/divider.h"
 
-/* Each is followed by its like for outputs of 2^31 pieces and more. */
+/* Each is followed by its counterpart for outputs of 2^31 pieces and more. */
 enum kernel { I64, I64_LARGE, I64_WIDE, I64_WIDE_LARGE, I32, I32_LARGE, I32_WIDE, I32_WIDE_LARGE };
 
 static const struct cushim_kernel kernels[] = {
@@ -38,8 +38,10 @@ static void run_reference_i32(const void *args) {
     cushim_gather_f32_i32_ref(g->table, g->idx, g->out, g->n, g->d, g->v);
 }
 
-/* Outputs that no block is full of are cut finer, so that more of the device works on them; the
- * fewest pieces have a thread each. */
+/*
+ * Outputs that fill no block are cut finer, so that more of the device works on them; the smallest
+ * have one thread per piece.
+ */
 static struct cushim_kernel_shape shape_of(const struct cushim_kernel_call *call,
                                            int64_t n_pieces) {
     unsigned n_threads = BLOCK_THREADS;

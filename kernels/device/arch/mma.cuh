@@ -1,12 +1,12 @@
 /*
  * Products of small matrices by a warp, D += A * B, and the loads of their parts.
  *
- * All 32 lanes take part.  With g = lane / 4 and t = lane % 4, lane holds of
+ * All 32 lanes take part.  With g = lane / 4 and t = lane % 4, a lane holds of
  *   D  16 x 8   d[0], d[1]: row g, columns 2t, 2t + 1;  d[2], d[3]: row g + 8
  *   A  16 x 16  a[0]: row g, columns 2t, 2t + 1;  a[1]: row g + 8;  a[2], a[3]: columns 8 further
  *   B  16 x 8   b[0]: rows 2t, 2t + 1 of column g;  b[1]: rows 8 further
- * two values of 16 bits to a register, the first in its low half.  A product of k = 8 has the
- * first half of these.  Products are exact; their sum with D is cut to float, not rounded.
+ * A register has two values of 16 bits, the first in its low half.  A product of k = 8 has the
+ * first half of these.  Products are exact; their sum with D is truncated to float, not rounded.
  * Source: PTX ISA, warp level matrix instructions.
  */
 #ifndef CUSHIM_KERNELS_MMA_CUH

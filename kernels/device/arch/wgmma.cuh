@@ -1,16 +1,16 @@
 /*
- * Products of matrices by a warpgroup, four warps side by side, D = A * B + D (sm_90a alone).
+ * Products of matrices by a warpgroup, four warps side by side, D = A * B + D (only sm_90a).
  *
- * D is 64 x N, a warp's 16 rows as in mma.cuh: d[4 j ..] are those of columns 8 j .. 8 j + 7.  A is
- * 64 x 16 from registers, a warp's rows as in mma.cuh, or from shared memory.  B is 16 x N in
- * shared memory, a tile of some pitch and step: column 8 j + i has its rows 0 .. 7 in the 16 bytes
- * at 16 (step j + i), and rows 8 .. 15 in those a pitch behind, 16 pitch bytes.  A is the same with
- * its rows for B's columns.
- * What threads stored there is seen after fence_tiles() in each of them and a barrier.
+ * D is 64 x N, with a warp's 16 rows as in mma.cuh: d[4 j ..] are those of columns 8 j .. 8 j + 7.
+ * A is 64 x 16, in registers with a warp's rows as in mma.cuh, or in shared memory.  B is 16 x N
+ * in shared memory, a tile with a pitch and a step: column 8 j + i has its rows 0 .. 7 in the 16
+ * bytes at 16 (step j + i), and rows 8 .. 15 in those one pitch, 16 pitch bytes, behind.  A tile of
+ * A has its rows instead of B's columns.  Stores of threads to a tile are seen after fence_tiles()
+ * in each of them and a barrier.
  *
- * begin_products(), products, end_products(): from there on they run, and neither A nor D may be
- * touched until wait_products().  Products are exact; their sum with D is cut, not rounded.
- * Source: PTX ISA, asynchronous warpgroup level matrix instructions.
+ * Products run from end_products() on, and neither A nor D may be touched until wait_products();
+ * the order is begin_products(), products, end_products().  Products are exact; their sum with D is
+ * truncated, not rounded.  Source: PTX ISA, asynchronous warpgroup level matrix instructions.
  */
 #ifndef CUSHIM_KERNELS_WGMMA_CUH
 #define CUSHIM_KERNELS_WGMMA_CUH
