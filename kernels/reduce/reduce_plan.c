@@ -1,18 +1,18 @@
 #include "kernels/reduce/reduce_plan.h"
 
 enum {
-    UNIT = 4, /* floats, where the sizes allow it */
+    UNIT = 4, /* floats, if the sizes allow it */
     LANES = 32,
     BLOCK_THREADS = 256,
     FLYING = 4,             /* loads of a thread at a time */
-    WARP_AXIS = 1024,       /* floats: what one warp sums while others wait for theirs */
-    MOST_WARP_AXIS = 16384, /* the same where there are warps enough */
+    WARP_AXIS = 1024,       /* floats that one warp sums while others wait for theirs */
+    MOST_WARP_AXIS = 16384, /* the same if there are enough warps */
     WARPS_PER_SM = 32,
     FEW_ITEMS = 256,     /* blocks that leave most devices idle */
     SPLIT_BLOCKS = 1024, /* blocks that fill any */
     PART = 4096,         /* floats that are worth a block */
     SHORT_AXIS = 8,      /* as many loads as a thread has at a time, or two */
-    EACH_COLUMNS = 32,   /* floats side by side: a line */
+    EACH_COLUMNS = 32,   /* neighbouring floats: a line */
     EACH_PER_SM = 2048   /* threads */
 };
 
@@ -24,7 +24,7 @@ static int64_t ceil_div(int64_t n, int64_t by) {
     return n == 0 ? 0 : (n - 1) / by + 1;
 }
 
-/* The least power of 2 that is not below n, at most `most`, itself one. */
+/* The least power of 2 that is not below n, but at most `most`, which is one itself. */
 static int power_of_2(int64_t n, int most) {
     int power = 1;
     while (power < most && power < n)
@@ -46,7 +46,7 @@ int64_t reduce_n_parts(int64_t outer, int64_t axis, int64_t inner) {
             most = SPLIT_BLOCKS / (outer * n_tiles), n_parts = axis / per_part;
     if (n_parts > most)
         n_parts = most;
-    /* of equal length, and none of them empty */
+    /* parts of equal length, none of them empty */
     return n_parts < 2 ? 1 : ceil_div(axis, ceil_div(ceil_div(axis, n_parts), UNIT) * UNIT);
 }
 
@@ -132,7 +132,7 @@ static void plan_columns(struct reduce_plan *plan, int64_t axis, int64_t inner, 
 void reduce_plan_make(struct reduce_plan *plan, int64_t outer, int64_t axis, int64_t inner,
                       int64_t n_parts, unsigned n_cluster, unsigned n_sms) {
     *plan = (struct reduce_plan){.sum.outer = outer};
-    if (axis == 0) /* of nothing: zeros, by the kernel that has a thread a sum */
+    if (axis == 0) /* a sum of nothing is 0, stored by the kernel that has one thread per sum */
         plan_columns(plan, 0, inner, 1, 1, n_sms);
     else if (inner == 1)
         plan_rows(plan, axis, n_parts, n_cluster, n_sms);
