@@ -11,7 +11,8 @@ enum elementwise_kernel {
 };
 
 /*
- * Whether a thread of the wide kernel has EACH_LONG_PIECES, as kernels/elementwise/*.cuh define it.
+ * Whether a thread of the wide kernel has EACH_LONG_PIECES, as the headers in kernels/elementwise
+ * define it.
  */
 static inline bool elementwise_is_long(enum elementwise_kernel kernel) {
     return kernel == ELEMENTWISE_div_f16 || kernel == ELEMENTWISE_sin_f32 ||

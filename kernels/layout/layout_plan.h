@@ -4,7 +4,8 @@
  * A plan turns shape, strides, addresses and element size into axes over units of 1, 2, 4, 8 or 16
  * bytes.  Units are as wide as addresses and strides allow, and axes as few as possible: axes of
  * one element are left out, and two that lie in memory like one are joined.  It reads no memory
- * except its arguments.  The structs that go to the device (kernels/layout/*.cuh) are here too.
+ * except its arguments.  The structs that go to the device (the device headers of kernels/layout)
+ * are here too.
  */
 #ifndef CUSHIM_KERNELS_LAYOUT_PLAN_H
 #define CUSHIM_KERNELS_LAYOUT_PLAN_H
