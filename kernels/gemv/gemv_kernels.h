@@ -71,8 +71,8 @@ struct gemv_slices {
 
 /*
  * Weights that a block asks for while the kernel ahead still runs.  If they are few enough it asks
- * for all, and has half of a multiprocessor.  Otherwise it asks for no more than does not delay the
- * first that it waits for, but for that many of a vocabulary too.
+ * for all, and has half of a multiprocessor.  Otherwise it asks for less, so as not to delay the
+ * first that it waits for; only for a vocabulary does it ask for as much.
  */
 #define GEMV_DIRECT_EARLY_BYTES   (128 * 1024)
 #define GEMV_DIRECT_EARLY_OF_Q4_0 (48 * 1024)

@@ -35,7 +35,7 @@ enum cushim_status cushim_check_host(const char *what, const char *name, const v
 enum cushim_status cushim_check_pointer(const char *what, const char *name, const void *pointer,
                                         size_t elem_bytes);
 
-/* Whether each of up to four addresses is a multiple of n_bytes. NULL is one. */
+/* Whether each of up to four addresses is a multiple of n_bytes.  NULL is one. */
 static inline int cushim_is_aligned(size_t n_bytes, const void *a, const void *b, const void *c,
                                     const void *d) {
     return (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d) & (n_bytes - 1)) == 0;

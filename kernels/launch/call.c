@@ -29,7 +29,7 @@ static CUresult ask_stream(CUstream stream, int *device) {
     return ask_current(device);
 }
 
-/* The device of a stream. Special streams use that of the current context. */
+/* The device of a stream.  Special streams use that of the current context. */
 static enum cushim_status find_device(const char *what, CUstream stream, int *device) {
     bool is_special = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
     CUresult result;

@@ -15,7 +15,7 @@ struct cushim_kernel_settings {
     const char *wrong; /* the value of CUSHIM_KERNEL_ARCH if it is wrong, else NULL */
 };
 
-/* Read once, at the first use. Any thread may call this. */
+/* Read once, at the first use.  Any thread may call this. */
 const struct cushim_kernel_settings *cushim_kernel_settings(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* The walk of kernels/launch/variants.h, as a kernel parameter too. */
+/* The walk of kernels/launch/variants.h, and the parameter that takes it to a kernel. */
 #ifndef CUSHIM_KERNELS_WALK_H
 #define CUSHIM_KERNELS_WALK_H
 

@@ -96,8 +96,8 @@ static enum cushim_status launch_tiles(const struct cushim_kernel_call *call, st
 }
 
 /*
- * A kernel with few parameters.  A multiprocessor would take longer to read those of any axes than
- * a small copy takes.
+ * A kernel with few parameters, for small copies: reading parameters for any axes would take a
+ * multiprocessor longer than the copy.
  */
 static enum cushim_status launch_small(const struct cushim_kernel_call *call, struct copy *copy,
                                        const struct layout_tile *tile) {

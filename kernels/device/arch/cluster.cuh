@@ -122,9 +122,9 @@ DEVICE void expect_arrival([[maybe_unused]] Arrival *arrival, [[maybe_unused]] u
 }
 
 /*
- * Send to the block with this rank, which may be the own one.  `place` and `arrival` are named by
- * their addresses in the own block.  A cluster of one block must not call this, because it is not
- * allowed there.
+ * Send to the block with this rank, which may be the calling block.  `place` and `arrival` are
+ * named by their addresses in the calling block.  A cluster of one block must not call this,
+ * because it is not allowed there.
  */
 template <class T>
 DEVICE void send_to(unsigned rank, T *place, [[maybe_unused]] Arrival *arrival, const T &value) {
@@ -180,10 +180,12 @@ DEVICE void wait_for_arrival([[maybe_unused]] Arrival *arrival, [[maybe_unused]]
  * Gates open round by round, counted from 0.  A round ends when the set number of threads has
  * arrived, from any block of the cluster, and all bytes that they announced are there, copied or
  * sent by send_to().  One thread makes a gate, before a barrier of the cluster that lies before the
- * first use.  A thread that waits for a round sees these bytes, and what threads of its own block
- * wrote before they arrived.  It may not see what other blocks wrote otherwise; an arrival from
- * there only says that something was read.  Arrivals and waits have the scope of a block, because
- * those of a cluster cost more (as an Arrival's wait does).
+ * first use.
+ *
+ * A thread that waits for a round sees these bytes, and what threads of its own block wrote before
+ * they arrived.  It may not see what other blocks wrote otherwise; an arrival from there only says
+ * that something was read.  Arrivals and waits have the scope of a block, because those of a
+ * cluster cost more (as an Arrival's wait does).
  */
 typedef uint64_t Gate;
 
@@ -199,7 +201,7 @@ DEVICE void make_gate(Gate *gate, unsigned n_arrivals) {
 #endif
 }
 
-/* Arrive at the own block's gate; n_bytes more will come in this round. */
+/* Arrive at the calling block's gate; n_bytes more will come in this round. */
 DEVICE void arrive_at_gate(Gate *gate, unsigned n_bytes) {
 #ifdef CUSHIM_EMULATED
     emulated::arrive_at_gate(gate, n_bytes);
@@ -208,7 +210,7 @@ DEVICE void arrive_at_gate(Gate *gate, unsigned n_bytes) {
 #endif
 }
 
-/* Arrive at the gate of the block with this rank, which may be the own one. */
+/* Arrive at the gate of the block with this rank, which may be the calling block. */
 DEVICE void arrive_at_gate_of(unsigned rank, Gate *gate) {
 #ifdef CUSHIM_EMULATED
     emulated::arrive_at_gate((uint64_t *)emulated::shared_of_block(gate, rank), 0);
@@ -243,7 +245,10 @@ DEVICE void copy_bulk_to(unsigned rank, void *place, unsigned n_bytes, Gate *gat
 #endif
 }
 
-/* Copy from global memory, for the own gate; n_bytes and both addresses are multiples of 16. */
+/*
+ * Copy from global memory, for the calling block's gate; n_bytes and both addresses are multiples
+ * of 16.
+ */
 DEVICE void copy_bulk_for(void *shared, const void *global, unsigned n_bytes, Gate *gate) {
 #ifdef CUSHIM_EMULATED
     emulated::copy_for_gate(shared, global, n_bytes, gate);

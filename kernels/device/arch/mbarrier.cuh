@@ -8,7 +8,7 @@
 #include "kernels/device/device.cuh"
 
 #if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 900
-/* Arrive at a barrier of the own block; n_bytes more will come in this round. */
+/* Arrive at a barrier of the calling block; n_bytes more will come in this round. */
 DEVICE void arrive_at_mbarrier(uint64_t *mbarrier, unsigned n_bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
                      (unsigned)__cvta_generic_to_shared(mbarrier)),

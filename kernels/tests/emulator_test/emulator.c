@@ -11,7 +11,7 @@
 
 /* ---- what threads do together ---- */
 
-/* The lane to which the programming guide's rule of a shuffle sends a lane. */
+/* The lane from which a lane reads in a shuffle, by the rule of the programming guide. */
 static int shuffle_source(int kind, int lane, int argument, int width) {
     int first = lane / width * width, source = lane;
     switch (kind) {

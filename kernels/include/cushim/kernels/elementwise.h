@@ -45,7 +45,7 @@ CUSHIM_API enum cushim_status cushim_div_f32(const float *a, const float *b, flo
  * @param stream  NULL means the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, a NULL or misaligned pointer) | a driver
  *         status; unless CUSHIM_OK, nothing was queued
- * Accuracy  5 ULP. The special cases are IEEE 754's pow: x^0 and 1^y are 1, even of NaN; a finite
+ * Accuracy  5 ULP.  The special cases are IEEE 754's pow: x^0 and 1^y are 1, even of NaN; a finite
  *           negative base with an exponent that is no integer gives NaN
  * Threads   any
  * Stream    queued on `stream`; the buffers must live until that work ends

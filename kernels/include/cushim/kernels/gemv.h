@@ -5,7 +5,7 @@
  * after row; cushim_dequant_q4k_f32 describes the blocks of q4k, which have 256.  Numbers are
  * little-endian.
  *
- * Accuracy is stated against sum|terms|, the sum over k of |weight * x|. The integers of a block
+ * Accuracy is stated against sum|terms|, the sum over k of |weight * x|.  The integers of a block
  * are multiplied by x before their scale is.  So if x is beyond 2^112 a sum may overflow though the
  * result would not.  If x is so small that such a sum is subnormal, it is a multiple of 2^-149, and
  * a result may be off by (k / 32) (1 + the largest |weight|) 2^-149 more.
