@@ -108,8 +108,8 @@ static int64_t n_blocks(const struct attention_args *args, int rows) {
  * Whether there are enough large blocks to keep the device busy: about as many as it holds, or more
  * if some see fewer keys than others.
  */
-static bool is_busy(const struct cushim_kernel_call *call, const struct attention_args *args,
-                    const struct tiles *tiles) {
+static bool keeps_device_busy(const struct cushim_kernel_call *call,
+                              const struct attention_args *args, const struct tiles *tiles) {
     int per_sm = tiles->per_sm;
     while (per_sm > 1 &&
            kernels[tiles->kernel].shared_bytes > cushim_kernel_call_share(call, (unsigned)per_sm))
@@ -130,7 +130,7 @@ static const struct tiles *choose(const struct cushim_kernel_call *call,
         return in_wgmma;
     if (!in_small)
         return in_large ? in_large : FIND(tiled);
-    if (in_large && in_large->dim == in_small->dim && is_busy(call, args, in_large))
+    if (in_large && in_large->dim == in_small->dim && keeps_device_busy(call, args, in_large))
         return in_large;
     if (in_medium && in_medium->dim == in_small->dim &&
         n_blocks(args, in_small->rows) > call->n_sms)

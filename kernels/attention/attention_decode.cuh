@@ -405,7 +405,7 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
             int h = (first + i - lane) / DIM, d = (first + i) % DIM;
             float most_of_block = lane < n ? shared->given_most[lane][h] : -INFINITY;
             float sum_of_block = lane < n ? shared->given_sum[lane][h] : 0, value = 0;
-            float base = base_of(most_of_lanes<WARP_LANES>(most_of_block));
+            float base = base_of(max_of_lanes<WARP_LANES>(most_of_block));
             float factor = factor_of(most_of_block, base, args->scale);
             float all_sum = sum_of_lanes<WARP_LANES>(sum_of_block * factor);
 #pragma unroll

@@ -36,7 +36,7 @@ DEVICE unsigned magnitude_of(float value) {
 }
 
 /* The larger magnitude; NaN if either is. */
-DEVICE float most_magnitude(float a, float b) {
+DEVICE float max_magnitude(float a, float b) {
 #if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800
     float most;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(fabsf(a)), "f"(fabsf(b)));
@@ -46,9 +46,9 @@ DEVICE float most_magnitude(float a, float b) {
 #endif
 }
 
-DEVICE float most_magnitude(float so_far, float4 value) {
-    return most_magnitude(most_magnitude(so_far, most_magnitude(value.x, value.y)),
-                          most_magnitude(value.z, value.w));
+DEVICE float max_magnitude(float so_far, float4 value) {
+    return max_magnitude(max_magnitude(so_far, max_magnitude(value.x, value.y)),
+                         max_magnitude(value.z, value.w));
 }
 
 DEVICE int sum_of_warp(int value) {

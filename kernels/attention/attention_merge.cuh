@@ -49,7 +49,7 @@ KERNEL_OF(ATTENTION_MERGE_THREADS, 2, attention_decode_merge)
         if (first == 0) {
             for (int c = lane + 2 * WARP_LANES; c < n; c += WARP_LANES)
                 most = fmaxf(most, stats[c].x);
-            most = most_of_lanes<WARP_LANES>(fmaxf(most, most_beyond));
+            most = max_of_lanes<WARP_LANES>(fmaxf(most, most_beyond));
             weight = factor_of(of_chunk.x, base_of(most), args.scale);
         }
 #pragma unroll

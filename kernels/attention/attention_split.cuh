@@ -137,7 +137,7 @@ struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
 #pragma unroll
             for (int i = 0; i < KEY_TILES; i++)
                 tile_most = fmaxf(tile_most, fmaxf(scores[i][2 * r], scores[i][2 * r + 1]));
-            tile_most = most_of_lanes<4>(tile_most) * unscale[r];
+            tile_most = max_of_lanes<4>(tile_most) * unscale[r];
             most[m][r] = fmaxf(most_before, tile_most);
             float base = base_of(most[m][r]);
             factor[m][r] = factor_of(most_before, base, args->scale);

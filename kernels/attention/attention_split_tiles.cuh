@@ -138,8 +138,8 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS> struct SplitTiles {
         float peak = 0;
 #pragma unroll
         for (int i = 0; i < N_WIDES; i++)
-            peak = most_magnitude(peak, *wide_of(raw, thread, i));
-        unsigned of_warp = most_of_warp(__float_as_uint(peak));
+            peak = max_magnitude(peak, *wide_of(raw, thread, i));
+        unsigned of_warp = max_of_warp(__float_as_uint(peak));
         if (lane == 0)
             peaks[is_v * WARPS + warp] = of_warp;
     }
@@ -210,7 +210,7 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS> struct SplitTiles {
                 if (row < n_valid)
                     values[i] =
                         load_columns<true>(q + (int64_t)row * dim, column, dim, args->is_wide);
-                peak = max(peak, __float_as_uint(most_magnitude(0, values[i])));
+                peak = max(peak, __float_as_uint(max_magnitude(0, values[i])));
             }
 #pragma unroll
             for (int step = 1; step < 8; step *= 2)
@@ -234,7 +234,7 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS> struct SplitTiles {
 #pragma unroll
         for (int i = 32; i < ROWS; i += 32)
             most_inverse = fmaxf(most_inverse, inverse_q[i + lane]);
-        most_inverse = most_of_lanes<32>(most_inverse);
+        most_inverse = max_of_lanes<32>(most_inverse);
         if (thread == 0)
             rows->most_inverse = is_too_many(n_small[2], n_valid < ROWS ? n_valid : (int64_t)ROWS)
                                      ? INFINITY

@@ -87,7 +87,7 @@ template <int DIM, int ROWS, int KEYS, int LANES> struct Tiled {
                     tile_most = fmaxf(tile_most, scores[i][j]);
             }
             float most_before = most[i];
-            most[i] = fmaxf(most[i], most_of_lanes<LANES>(tile_most));
+            most[i] = fmaxf(most[i], max_of_lanes<LANES>(tile_most));
             float base = base_of(most[i]), factor = factor_of(most_before, base, args->scale);
 #pragma unroll
             for (int j = 0; j < MY_KEYS; j++) {

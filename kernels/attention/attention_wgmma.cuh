@@ -183,12 +183,12 @@ template <int DIM> struct Grouped {
         float peak[4];
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            peak[i] = most_magnitude(x[i], x[i + 4]);
+            peak[i] = max_magnitude(x[i], x[i + 4]);
 #pragma unroll
         for (int i = 8; i < N; i++)
-            peak[i % 4] = most_magnitude(peak[i % 4], x[i]);
-        *most = most_of_warp(__float_as_uint(
-            most_magnitude(most_magnitude(peak[0], peak[1]), most_magnitude(peak[2], peak[3]))));
+            peak[i % 4] = max_magnitude(peak[i % 4], x[i]);
+        *most = max_of_warp(__float_as_uint(
+            max_magnitude(max_magnitude(peak[0], peak[1]), max_magnitude(peak[2], peak[3]))));
         return scale_of(*most);
     }
 
@@ -241,7 +241,7 @@ template <int DIM> struct Grouped {
      * scales. */
     MEMBER bool look_at(const About *about, int n, int64_t n_rows, float *most) const {
         const volatile About *own = &about[lane % n];
-        *most = __uint_as_float(most_of_warp(__float_as_uint(own->inverse)));
+        *most = __uint_as_float(max_of_warp(__float_as_uint(own->inverse)));
         int n_small = own->n_small;
         n_small = sum_of_warp(lane < n ? n_small : 0);
         return is_too_many(n_small, n_rows) || *most == INFINITY;
@@ -569,7 +569,7 @@ template <int DIM> struct Users : Grouped<DIM> {
 #pragma unroll
             for (int i = 2 * r; i < N; i += 4)
                 tile_most[i / 4 % 2] = fmaxf(tile_most[i / 4 % 2], fmaxf(scores[i], scores[i + 1]));
-            tile_most[0] = most_of_lanes<4>(fmaxf(tile_most[0], tile_most[1])) * unscale[r];
+            tile_most[0] = max_of_lanes<4>(fmaxf(tile_most[0], tile_most[1])) * unscale[r];
             most[r] = fmaxf(most_before, tile_most[0]);
             float base = base_of(most[r]);
             factor[r] = factor_of(most_before, base, args->scale);

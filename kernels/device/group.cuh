@@ -24,7 +24,7 @@ template <int N> DEVICE float sum_of_lanes(float value) {
 }
 
 /* NaN is ignored, unless all are NaN. */
-template <int N> DEVICE float most_of_lanes(float value) {
+template <int N> DEVICE float max_of_lanes(float value) {
 #pragma unroll
     for (int step = 1; step < N; step *= 2)
         value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFF, value, step));

@@ -36,7 +36,7 @@ __device__ __noinline__ float pow_of_unusual(float a, float s) {
  * normal number a = 2^e m with m around 1, log2(a) = e + 2 / ln 2 * atanh(q) with q = (m - 1) / (m
  * + 1).  It is kept in a float and one for the rest, so that s times it is good to 2^-24 and
  * 2^(that) to 5 ULP.  This is not enough next to the largest float, where it may give an infinity,
- * and among subnormal ones.  So a result close to either end is not sure, and powf's is taken.
+ * and among subnormal ones.  So a result close to either end is not accurate, and powf's is taken.
  */
 struct ModeratePower {
     /* The bits of a number less those of the least normal one: small if it is normal. */
@@ -48,13 +48,13 @@ struct ModeratePower {
     }
 
     /* Whether it is from 2^-125 on and below 2^126. */
-    static __device__ bool is_sure(float power) {
+    static __device__ bool is_accurate(float power) {
         return __float_as_uint(power) - 0x01000000u < 0x7D800000u;
     }
 
     static __device__ float of(float a, float s) {
         float power = of_normal(__float_as_uint(a), s);
-        return is_normal(a) && is_sure(power) ? power : pow_of_unusual(a, s);
+        return is_normal(a) && is_accurate(power) ? power : pow_of_unusual(a, s);
     }
 
     static __device__ float of_normal(uint32_t bits, float s) {
@@ -87,15 +87,15 @@ struct ModeratePower {
  * that begins with d / ln 2. s times this term joins s e less its nearest integer, so that what is
  * rounded there is below 1; s log2(m) as one float would be wrong by 2^-23 to begin with.  The
  * power is good to 1.6 ULP, and to 2.8 with the hardware's 2^x; close to either end of the floats
- * it is not sure.
+ * it is not accurate.
  */
 struct LightPower {
     static __device__ float of(float a, float s) {
         float log2, power = of_normal(__float_as_uint(a), s, log2);
-        return is_sure(a, log2) ? power : pow_of_unusual(a, s);
+        return is_accurate(a, log2) ? power : pow_of_unusual(a, s);
     }
 
-    static __device__ bool is_sure(float a, float log2) {
+    static __device__ bool is_accurate(float a, float log2) {
         return ModeratePower::is_normal(a) && fabsf(log2) <= 124.0f;
     }
 
@@ -127,9 +127,9 @@ struct Pow {
     static __device__ float magnitude(float a, float b) {
         return ModeratePower::of_normal(__float_as_uint(fabsf(a)), b);
     }
-    static __device__ bool is_sure(float a, float b, float power) {
+    static __device__ bool is_accurate(float a, float b, float power) {
         return ModeratePower::is_normal(fabsf(a)) && fabsf(b) <= 64.0f &&
-               ModeratePower::is_sure(power);
+               ModeratePower::is_accurate(power);
     }
     static __device__ float signed_of(float a, float b, float power) {
         float sum = b + ROUND;
@@ -139,20 +139,20 @@ struct Pow {
     }
     __device__ float operator()(float a, float b) const {
         float power = magnitude(a, b);
-        return is_sure(a, b, power) ? signed_of(a, b, power) : pow_of_unusual(a, b);
+        return is_accurate(a, b, power) ? signed_of(a, b, power) : pow_of_unusual(a, b);
     }
 };
 
 /* Four at a time with one branch for all. */
 struct Pows {
     static __device__ float corrected(float a, float b, float power) {
-        return Pow::is_sure(a, b, power) ? Pow::signed_of(a, b, power) : pow_of_unusual(a, b);
+        return Pow::is_accurate(a, b, power) ? Pow::signed_of(a, b, power) : pow_of_unusual(a, b);
     }
     __device__ float4 operator()(float4 a, float4 b) const {
         float4 power = make_float4(Pow::magnitude(a.x, b.x), Pow::magnitude(a.y, b.y),
                                    Pow::magnitude(a.z, b.z), Pow::magnitude(a.w, b.w));
-        if (Pow::is_sure(a.x, b.x, power.x) && Pow::is_sure(a.y, b.y, power.y) &&
-            Pow::is_sure(a.z, b.z, power.z) && Pow::is_sure(a.w, b.w, power.w))
+        if (Pow::is_accurate(a.x, b.x, power.x) && Pow::is_accurate(a.y, b.y, power.y) &&
+            Pow::is_accurate(a.z, b.z, power.z) && Pow::is_accurate(a.w, b.w, power.w))
             return make_float4(Pow::signed_of(a.x, b.x, power.x), Pow::signed_of(a.y, b.y, power.y),
                                Pow::signed_of(a.z, b.z, power.z),
                                Pow::signed_of(a.w, b.w, power.w));
@@ -190,14 +190,14 @@ struct LightPowers {
         return LightPower::of_normal(__float_as_uint(fabsf(a)), one.s, log2);
     }
     __device__ float corrected(float a, float power, float log2) const {
-        bool is_sure = LightPower::is_sure(fabsf(a), log2);
-        return one.signed_of(a, is_sure ? power : pow_of_unusual(fabsf(a), one.s));
+        bool is_accurate = LightPower::is_accurate(fabsf(a), log2);
+        return one.signed_of(a, is_accurate ? power : pow_of_unusual(fabsf(a), one.s));
     }
     static __device__ uint32_t above(float a) {
         return ModeratePower::above_least(fabsf(a));
     }
     /* Looks at the extremes, because the branch would keep four answers in four registers. */
-    static __device__ bool are_sure(float4 a, float4 log2) {
+    static __device__ bool are_accurate(float4 a, float4 log2) {
         uint32_t most = max(max(above(a.x), above(a.y)), max(above(a.z), above(a.w)));
         float furthest =
             fmaxf(fmaxf(fabsf(log2.x), fabsf(log2.y)), fmaxf(fabsf(log2.z), fabsf(log2.w)));
@@ -206,7 +206,7 @@ struct LightPowers {
     __device__ float4 operator()(float4 a) const {
         float4 log2, power = make_float4(magnitude(a.x, log2.x), magnitude(a.y, log2.y),
                                          magnitude(a.z, log2.z), magnitude(a.w, log2.w));
-        if (are_sure(a, log2))
+        if (are_accurate(a, log2))
             return make_float4(
                 one.signed_of_finite(a.x, power.x), one.signed_of_finite(a.y, power.y),
                 one.signed_of_finite(a.z, power.z), one.signed_of_finite(a.w, power.w));
@@ -220,16 +220,16 @@ struct ModeratePowers {
     __device__ float magnitude(float a) const {
         return ModeratePower::of_normal(__float_as_uint(fabsf(a)), one.s);
     }
-    static __device__ bool is_sure(float a, float power) {
-        return ModeratePower::is_normal(fabsf(a)) && ModeratePower::is_sure(power);
+    static __device__ bool is_accurate(float a, float power) {
+        return ModeratePower::is_normal(fabsf(a)) && ModeratePower::is_accurate(power);
     }
     __device__ float corrected(float a, float power) const {
-        return is_sure(a, power) ? power : pow_of_unusual(fabsf(a), one.s);
+        return is_accurate(a, power) ? power : pow_of_unusual(fabsf(a), one.s);
     }
     __device__ float4 operator()(float4 a) const {
         float4 power = make_float4(magnitude(a.x), magnitude(a.y), magnitude(a.z), magnitude(a.w));
-        if (!(is_sure(a.x, power.x) && is_sure(a.y, power.y) && is_sure(a.z, power.z) &&
-              is_sure(a.w, power.w)))
+        if (!(is_accurate(a.x, power.x) && is_accurate(a.y, power.y) && is_accurate(a.z, power.z) &&
+              is_accurate(a.w, power.w)))
             power = make_float4(corrected(a.x, power.x), corrected(a.y, power.y),
                                 corrected(a.z, power.z), corrected(a.w, power.w));
         return make_float4(one.signed_of(a.x, power.x), one.signed_of(a.y, power.y),

@@ -18,7 +18,7 @@ static const struct cushim_kernel kernels[] = {
 };
 CUSHIM_KERNEL_FAMILY(gather, kernels);
 
-enum { BLOCK_THREADS = 256, LEAST_THREADS = 64, PIECES_A_THREAD = 4, BLOCKS_PER_SM = 1024 };
+enum { BLOCK_THREADS = 256, LEAST_THREADS = 64, PIECES_PER_THREAD = 4, BLOCKS_PER_SM = 1024 };
 enum { FLOATS_A_PIECE = 4 };
 
 struct gather {
@@ -46,11 +46,12 @@ static struct cushim_kernel_shape shape_of(const struct cushim_kernel_call *call
                                            int64_t n_pieces) {
     unsigned n_threads = BLOCK_THREADS;
     while (n_threads > LEAST_THREADS &&
-           n_pieces < (int64_t)call->n_sms * n_threads * PIECES_A_THREAD)
+           n_pieces < (int64_t)call->n_sms * n_threads * PIECES_PER_THREAD)
         n_threads /= 2;
-    bool is_few = n_pieces < (int64_t)call->n_sms * LEAST_THREADS * PIECES_A_THREAD;
+    bool has_few_pieces = n_pieces < (int64_t)call->n_sms * LEAST_THREADS * PIECES_PER_THREAD;
     return (struct cushim_kernel_shape){
-        .grid = {cushim_n_blocks(n_pieces, (int64_t)n_threads * (is_few ? 1 : PIECES_A_THREAD),
+        .grid = {cushim_n_blocks(n_pieces,
+                                 (int64_t)n_threads * (has_few_pieces ? 1 : PIECES_PER_THREAD),
                                  (int64_t)call->n_sms * BLOCKS_PER_SM)},
         .block = {n_threads}};
 }

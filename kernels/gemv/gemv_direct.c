@@ -153,7 +153,7 @@ bool cushim_gemv_slices_shape(const struct cushim_kernel_call *call,
                                    .n_slices = (int32_t)n_slices,
                                    .n_groups = (int32_t)groups,
                                    .tile_step = (int32_t)clusters,
-                                   .tiles_a_sum = (int32_t)n};
+                                   .tiles_per_sum = (int32_t)n};
     *shape = (struct cushim_kernel_shape){.grid = {clusters * ranks},
                                           .block = {32 * warps},
                                           .cluster = ranks > 1 ? ranks : 0,

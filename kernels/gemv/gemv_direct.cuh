@@ -125,8 +125,8 @@ template <class Work, bool HAS_NORM> struct DirectColumn {
         }
         float sum = ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
         if (Work::SCALE_LANES == 32) {
-            most = most_of_warp(most);
-            least = most_of_warp(least);
+            most = max_of_warp(most);
+            least = max_of_warp(least);
         }
 #pragma unroll
         for (int flips = 2; flips; flips /= 2) {

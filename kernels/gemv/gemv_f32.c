@@ -46,9 +46,10 @@ static enum cushim_status launch_gemv(const struct cushim_kernel_call *call, str
     /* All warps of a block share long rows, and blocks are no larger than that, because they end
      * evenly; a few large ones leave multiprocessors idle at the end.  With very many rows that
      * are not so long, each warp has its own row. */
-    bool is_even = args->n < LONG_ROW && args->m / (4 * BLOCK_WARPS) >= 16 * (int64_t)call->n_sms;
+    bool ends_evenly =
+        args->n < LONG_ROW && args->m / (4 * BLOCK_WARPS) >= 16 * (int64_t)call->n_sms;
     int warps = 1;
-    while (!is_even && warps < BLOCK_WARPS && 2 * warps * VALUES_OF_WARP <= args->n)
+    while (!ends_evenly && warps < BLOCK_WARPS && 2 * warps * VALUES_OF_WARP <= args->n)
         warps *= 2;
     struct cushim_kernel_shape shape = {
         .grid = {cushim_n_blocks(args->m, BLOCK_WARPS / warps * rows_of_warp,

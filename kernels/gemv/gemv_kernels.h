@@ -55,9 +55,9 @@
 #define GEMV_SLICE_SCRATCH 512
 #define GEMV_SLICE_STAGE_BYTES(n_bytes)                                                            \
     (GEMV_SLICE_ROWS * ((n_bytes) == 16 ? 144 : (n_bytes) == 34 ? 272 : 304))
-#define GEMV_SLICE_BYTES(n_bytes, n_warps, n_slices, tiles_a_sum, n_sums)                          \
+#define GEMV_SLICE_BYTES(n_bytes, n_warps, n_slices, tiles_per_sum, n_sums)                        \
     ((n_warps) * (GEMV_SLICE_STAGES * GEMV_SLICE_STAGE_BYTES(n_bytes) + GEMV_SLICE_SCRATCH) +      \
-     (tiles_a_sum) * (2 + (n_sums) * (n_slices)) * 512)
+     (tiles_per_sum) * (2 + (n_sums) * (n_slices)) * 512)
 
 /* How a product is cut into slices.  A block has slices, and groups of as many warps. */
 struct gemv_slices {
@@ -65,8 +65,8 @@ struct gemv_slices {
     int64_t step; /* bytes of weights from a warp's tile to its next */
     uint32_t row_bytes;
     int32_t n_slices, n_groups;
-    int32_t tile_step;   /* from a tile of a cluster to its next */
-    int32_t tiles_a_sum; /* after which the block adds up */
+    int32_t tile_step;     /* from a tile of a cluster to its next */
+    int32_t tiles_per_sum; /* after which the block adds up */
 };
 
 /*

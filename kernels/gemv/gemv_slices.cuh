@@ -341,7 +341,7 @@ template <class Format> struct Slices {
         scratch = shared + n_warps * (N_STAGES * STAGE_BYTES) + warp * GEMV_SLICE_SCRATCH;
         totals = reinterpret_cast<float *>(shared +
                                            n_warps * (N_STAGES * STAGE_BYTES + GEMV_SLICE_SCRATCH));
-        parts = totals + 2 * shape.tiles_a_sum * SLICE_OUTPUTS;
+        parts = totals + 2 * shape.tiles_per_sum * SLICE_OUTPUTS;
     }
 
     MEMBER int64_t row_of(int tile) const {
@@ -421,8 +421,8 @@ template <class Format> struct Slices {
      * later writes sums to the same buffer has met all warps that read these. */
     MEMBER void add_up(int first, int n, int buffer) const {
         int n_slices = shape.n_slices;
-        const float *from = parts + buffer * (shape.tiles_a_sum * n_slices * SLICE_OUTPUTS);
-        float *total = totals + buffer * (shape.tiles_a_sum * SLICE_OUTPUTS);
+        const float *from = parts + buffer * (shape.tiles_per_sum * n_slices * SLICE_OUTPUTS);
+        float *total = totals + buffer * (shape.tiles_per_sum * SLICE_OUTPUTS);
         __syncthreads();
         for (int i = threadIdx.x; i < n * SLICE_OUTPUTS; i += blockDim.x) {
             const float *own =
@@ -461,10 +461,10 @@ template <class Format> struct Slices {
                 fetch(source, stages + i * STAGE_BYTES, tile + i * shape.n_groups);
             terms.form(x, scratch);
         }
-        for (int first = 0; first < n_tiles; first += shape.tiles_a_sum, buffer ^= 1) {
-            int end = n_tiles - first < shape.tiles_a_sum ? n_tiles : first + shape.tiles_a_sum;
+        for (int first = 0; first < n_tiles; first += shape.tiles_per_sum, buffer ^= 1) {
+            int end = n_tiles - first < shape.tiles_per_sum ? n_tiles : first + shape.tiles_per_sum;
             float *part =
-                parts + ((buffer * shape.tiles_a_sum + tile - first) * shape.n_slices + slice) *
+                parts + ((buffer * shape.tiles_per_sum + tile - first) * shape.n_slices + slice) *
                             SLICE_OUTPUTS;
             for (; tile < end; tile += shape.n_groups) {
                 float sums[4] = {};

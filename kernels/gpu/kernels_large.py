@@ -45,7 +45,7 @@ def wanted_tests(arguments):
     return [test for test in fixture.TESTS if arguments.only in test[0]]
 
 
-def tell(number, name, error):
+def report(number, name, error):
     print(f"not ok {number} - {name}\n# {' '.join(str(error).split())[:300]}", flush=True)
 
 
@@ -77,7 +77,7 @@ def run_one(number, name, function):
         print(f"ok {number} - {name}", flush=True)
         return True
     except Exception as error:
-        tell(number, name, f"{type(error).__name__}: {error}")
+        report(number, name, f"{type(error).__name__}: {error}")
         return False
     finally:
         faulthandler.cancel_dump_traceback_later()
@@ -136,10 +136,10 @@ def run_all(arguments):
         if last < len(names) and status != RESTART:  # it ended in the one that follows
             last, is_right = last + 1, False
             why = f"no end in {MOST_S} s" if "Timeout (" in words else f"exit status {status}: {words.rpartition(chr(10))[2]}"
-            tell(last, names[last - 1], why)
+            report(last, names[last - 1], why)
         first = last + 1
     for number in range(first, len(names) + 1):
-        tell(number, names[number - 1], "not begun: no test before it came to its end")
+        report(number, names[number - 1], "not begun: no test before it came to its end")
     return 0 if is_right else 1
 
 

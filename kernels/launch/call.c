@@ -131,8 +131,9 @@ static void fill(CUlaunchConfig *config, CUlaunchAttribute attributes[MOST_ATTRI
                                 .value.programmaticStreamSerializationAllowed = 1};
 }
 
-static enum cushim_status tell(const struct cushim_kernel_call *call, const char *entry,
-                               unsigned kernel, const CUlaunchConfig *config, CUresult result) {
+static enum cushim_status fail_launch(const struct cushim_kernel_call *call, const char *entry,
+                                      unsigned kernel, const CUlaunchConfig *config,
+                                      CUresult result) {
     return cushim_fail_cu(entry, result,
                           "function=%s device=%d kernel=%s grid=%u,%u,%u block=%u,%u,%u "
                           "shared_bytes=%u",
@@ -157,8 +158,8 @@ enum cushim_status cushim_kernel_call_launch(const struct cushim_kernel_call *ca
             config.blockDimY, config.blockDimZ, config.sharedMemBytes, call->stream, params, NULL);
     return result == CUDA_SUCCESS
                ? CUSHIM_OK
-               : tell(call, config.numAttrs ? "cuLaunchKernelEx" : "cuLaunchKernel", kernel,
-                      &config, result);
+               : fail_launch(call, config.numAttrs ? "cuLaunchKernelEx" : "cuLaunchKernel", kernel,
+                             &config, result);
 }
 
 enum cushim_status cushim_kernel_call_clusters(const struct cushim_kernel_call *call,
@@ -180,7 +181,7 @@ enum cushim_status cushim_kernel_call_clusters(const struct cushim_kernel_call *
     }
     return result == CUDA_SUCCESS
                ? CUSHIM_OK
-               : tell(call, "cuOccupancyMaxActiveClusters", kernel, &config, result);
+               : fail_launch(call, "cuOccupancyMaxActiveClusters", kernel, &config, result);
 }
 
 enum cushim_status cushim_kernel_call_has_clusters(const struct cushim_kernel_call *call,

@@ -38,7 +38,7 @@ static CUresult find_graph(CUstream stream, CUgraph *graph) {
 }
 
 /* Give the request to the graph, which owns it from then on. */
-static CUresult hang(CUgraph graph, struct request *request) {
+static CUresult give_to_graph(CUgraph graph, struct request *request) {
     CUuserObject object;
     CUresult result = CUSHIM_DRIVER(cuUserObjectCreate)(&object, request, free, 1,
                                                         CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
@@ -69,7 +69,7 @@ enum cushim_status cushim_kernel_call_reference(const struct cushim_kernel_call 
     }
     if (graph) {
         entry = "cuGraphRetainUserObject";
-        result = hang(graph, request);
+        result = give_to_graph(graph, request);
     }
     if (result == CUDA_SUCCESS) {
         entry = "cuLaunchHostFunc";

@@ -43,10 +43,10 @@ struct JoinCandidates {
 /* The highest key, then the lowest of its indices by halves. */
 template <> __device__ __forceinline__ Candidate fold_lanes<JoinCandidates>(Candidate part, int) {
     Candidate best;
-    best.key = most_of_warp(part.key);
+    best.key = max_of_warp(part.key);
     uint64_t index = part.key == best.key ? (uint64_t)part.index : UINT64_MAX;
-    uint32_t high = least_of_warp((uint32_t)(index >> 32));
-    uint32_t low = least_of_warp(index >> 32 == high ? (uint32_t)index : UINT32_MAX);
+    uint32_t high = min_of_warp((uint32_t)(index >> 32));
+    uint32_t low = min_of_warp(index >> 32 == high ? (uint32_t)index : UINT32_MAX);
     best.index = (int64_t)((uint64_t)high << 32 | low);
     return best;
 }

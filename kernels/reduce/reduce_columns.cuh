@@ -43,7 +43,7 @@ DEVICE Seat seat_of(int64_t item, const struct reduce_sum &sum) {
     seat.part = group - seat.outer * sum.n_parts;
     seat.place = (int)threadIdx.x;
     seat.is_taken =
-        tile < sum.n_tiles_a_block && item + tile < sum.n_items && seat.column < sum.columns;
+        tile < sum.n_tiles_per_block && item + tile < sum.n_items && seat.column < sum.columns;
     return seat;
 }
 
@@ -78,8 +78,8 @@ DEVICE typename Unit::Sum sum_seat(const float *x, const Seat &seat, const struc
 template <class Unit>
 DEVICE void sum_tiles(typename Unit::Sum *sums, const float *x, float *y,
                       const struct reduce_sum &sum) {
-    int64_t step = (int64_t)gridDim.x * sum.n_tiles_a_block;
-    for (int64_t item = (int64_t)blockIdx.x * sum.n_tiles_a_block; item < sum.n_items;
+    int64_t step = (int64_t)gridDim.x * sum.n_tiles_per_block;
+    for (int64_t item = (int64_t)blockIdx.x * sum.n_tiles_per_block; item < sum.n_items;
          item += step) {
         Seat seat = seat_of(item, sum);
         if (seat.is_taken)

@@ -68,7 +68,7 @@ static void plan_rows(struct reduce_plan *plan, int64_t axis, int64_t n_parts, u
     sum->columns = 1;
     cut(sum, axis, n_parts, plan->width);
     sum->n_items = sum->outer * n_parts;
-    sum->n_tiles_a_block = sum->tile_rows = 1;
+    sum->n_tiles_per_block = sum->tile_rows = 1;
     sum->tile_columns = power_of_2(sum->axis, LANES);
     plan->n_threads = BLOCK_THREADS;
     if (n_parts == 1 && (axis <= WARP_AXIS ||
@@ -77,10 +77,10 @@ static void plan_rows(struct reduce_plan *plan, int64_t axis, int64_t n_parts, u
         plan->n_blocks = ceil_div(sum->outer, BLOCK_THREADS / sum->tile_columns);
         return;
     }
-    bool is_few = n_parts == 1 && sum->outer < (int64_t)n_sms;
-    plan->way = is_few && n_cluster > 1 && axis > PART ? REDUCE_ROW_CLUSTER : REDUCE_ROW;
+    bool has_few_sums = n_parts == 1 && sum->outer < (int64_t)n_sms;
+    plan->way = has_few_sums && n_cluster > 1 && axis > PART ? REDUCE_ROW_CLUSTER : REDUCE_ROW;
     plan->n_blocks = sum->n_items;
-    if (is_few)
+    if (has_few_sums)
         plan->n_threads = REDUCE_MOST_THREADS;
 }
 
@@ -93,10 +93,10 @@ static void lay_tiles(struct reduce_plan *plan, int64_t n_tiles) {
     int most_rows = (int)plan->n_threads / sum->tile_columns;
     int64_t rows = ceil_div(sum->part, FLYING);
     sum->tile_rows = rows < most_rows ? (int)at_least_1(rows) : most_rows;
-    sum->n_tiles_a_block = (int)plan->n_threads / (sum->tile_columns * sum->tile_rows);
+    sum->n_tiles_per_block = (int)plan->n_threads / (sum->tile_columns * sum->tile_rows);
     sum->by_columns = cushim_divider_of(n_tiles);
     sum->n_items = sum->outer * sum->n_parts * n_tiles;
-    plan->n_blocks = ceil_div(sum->n_items, sum->n_tiles_a_block);
+    plan->n_blocks = ceil_div(sum->n_items, sum->n_tiles_per_block);
 }
 
 static void plan_columns(struct reduce_plan *plan, int64_t axis, int64_t inner, int64_t n_parts,
@@ -117,14 +117,14 @@ static void plan_columns(struct reduce_plan *plan, int64_t axis, int64_t inner, 
         plan->n_blocks = ceil_div(n_sums, BLOCK_THREADS);
         return;
     }
-    bool is_few = n_parts == 1 && sum->outer * n_tiles < (int64_t)n_sms &&
-                  axis > PART / ceil_div(inner, n_tiles);
-    plan->way = is_few && n_cluster > 1 ? REDUCE_TILE_CLUSTER : REDUCE_TILE;
-    if (is_few)
+    bool has_few_sums = n_parts == 1 && sum->outer * n_tiles < (int64_t)n_sms &&
+                        axis > PART / ceil_div(inner, n_tiles);
+    plan->way = has_few_sums && n_cluster > 1 ? REDUCE_TILE_CLUSTER : REDUCE_TILE;
+    if (has_few_sums)
         plan->n_threads = REDUCE_MOST_THREADS;
     lay_tiles(plan, n_tiles);
     if (plan->way == REDUCE_TILE_CLUSTER) { /* a block has one tile, and a part of its axis */
-        sum->n_tiles_a_block = 1;
+        sum->n_tiles_per_block = 1;
         plan->n_blocks = sum->n_items;
     }
 }

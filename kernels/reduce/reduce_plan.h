@@ -18,14 +18,15 @@
 /* The parameters of every sum kernel, passed by value.  A unit is `width` floats: 1 or 4. */
 struct reduce_sum {
     int64_t outer;
-    int64_t axis;                                 /* units along it */
-    int64_t stride;                               /* floats from one of them to the next */
-    int64_t columns;                              /* units side by side; 1 along rows */
-    int64_t n_parts, part;                        /* of the axis; units of each but the last */
-    int64_t n_items;                              /* blocks' worth of work: outer, parts, tiles */
-    struct cushim_divider by_parts;               /* the part of an item */
-    struct cushim_divider by_columns;             /* each: column of a sum; tile: tile of an item */
-    int tile_columns, tile_rows, n_tiles_a_block; /* tile: threads of one; lanes: of a row, 1, 1 */
+    int64_t axis;                     /* units along it */
+    int64_t stride;                   /* floats from one of them to the next */
+    int64_t columns;                  /* units side by side; 1 along rows */
+    int64_t n_parts, part;            /* of the axis; units of each but the last */
+    int64_t n_items;                  /* blocks' worth of work: outer, parts, tiles */
+    struct cushim_divider by_parts;   /* the part of an item */
+    struct cushim_divider by_columns; /* each: column of a sum; tile: tile of an item */
+    int tile_columns, tile_rows,
+        n_tiles_per_block; /* tile: threads of one; lanes: of a row, 1, 1 */
 };
 
 enum { REDUCE_MOST_TILE_COLUMNS = 32, REDUCE_MOST_CLUSTER_BLOCKS = 16, REDUCE_MOST_THREADS = 1024 };

@@ -45,12 +45,12 @@ static void plan_blocks(const struct cushim_kernel_call *call,
                         const struct cushim_row_kernels *kernels, enum cushim_row_kind kind,
                         const struct row_shape *shapes, unsigned n_shapes, int64_t n_rows,
                         int64_t axis, struct cushim_row_plan *plan) {
-    bool is_few = n_rows <= 2 * (int64_t)call->n_sms;
+    bool has_few_rows = n_rows <= 2 * (int64_t)call->n_sms;
     int64_t most = (int64_t)call->n_sms * BLOCKS_PER_SM;
     for (unsigned i = 0; i < n_shapes; i++) {
         const struct row_shape *shape = &shapes[i];
         bool is_block = shape->threads > 32; /* else several rows share a block, which loops */
-        if ((shape->when == FEW && !is_few) || axis > held_by(shape, kernels))
+        if ((shape->when == FEW && !has_few_rows) || axis > held_by(shape, kernels))
             continue;
         plan->kind = kind;
         plan->index = i;
@@ -109,9 +109,10 @@ enum cushim_status cushim_row_plan(const struct cushim_kernel_call *call,
      * These are faster in a cluster even if a block could hold the row: few long rows, one of which
      * reads another tensor too.
      */
-    bool is_few = n_rows <= (int64_t)call->n_sms / 2;
-    unsigned most = is_few && kernels->is_heavy ? ROW_256_16 : ROW_512_16;
-    bool is_better = (is_few || kernels->is_heavy) && axis > held_by(&row_shapes[most], kernels);
+    bool has_few_rows = n_rows <= (int64_t)call->n_sms / 2;
+    unsigned most = has_few_rows && kernels->is_heavy ? ROW_256_16 : ROW_512_16;
+    bool is_better =
+        (has_few_rows || kernels->is_heavy) && axis > held_by(&row_shapes[most], kernels);
     *plan = (struct cushim_row_plan){.kind = CUSHIM_ROW_STREAM,
                                      .shape.shared_bytes = CUSHIM_ROW_SHARED_BYTES};
     if (!kernels->is_wide) {

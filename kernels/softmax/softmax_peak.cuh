@@ -209,7 +209,7 @@ template <class Element> struct JoinPeaks {
         return no_peak(scaling);
     }
     template <int N> __device__ __forceinline__ Peak lanes(const Peak &part) const {
-        float level = most_of_lanes<N>(part.level);
+        float level = max_of_lanes<N>(part.level);
         Peak peak = {level, sum_of_lanes<N>(lowered(scaling, part, level))};
         return peak;
     }

@@ -44,7 +44,7 @@ template <class Access, int T, int E> struct SoftmaxPart {
 #pragma unroll
         for (int j = 0; j < W; j++)
             top = fmaxf(top, tops[j]);
-        Peak peak = {scaling.level(most_of_lanes<Row::LANES>(top)), 0};
+        Peak peak = {scaling.level(max_of_lanes<Row::LANES>(top)), 0};
 #pragma unroll
         for (int k = 0; k < N; k++) {
             if (Row::at(k) < n) {

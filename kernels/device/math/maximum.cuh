@@ -19,26 +19,26 @@ DEVICE float larger_or_nan(float a, float b) {
 }
 
 /* Whole warps call these; each lane has the result. */
-DEVICE uint32_t most_of_warp_in_steps(uint32_t value) {
+DEVICE uint32_t max_of_warp_in_steps(uint32_t value) {
 #pragma unroll
     for (int step = 16; step > 0; step /= 2)
         value = max(value, __shfl_xor_sync(0xFFFFFFFF, value, step));
     return value;
 }
 
-DEVICE uint32_t most_of_warp(uint32_t value) {
+DEVICE uint32_t max_of_warp(uint32_t value) {
 #if defined(CUSHIM_EMULATED) || __CUDA_ARCH__ >= 800
     return __reduce_max_sync(0xFFFFFFFF, value);
 #else
-    return most_of_warp_in_steps(value);
+    return max_of_warp_in_steps(value);
 #endif
 }
 
-DEVICE uint32_t least_of_warp(uint32_t value) {
+DEVICE uint32_t min_of_warp(uint32_t value) {
 #if defined(CUSHIM_EMULATED) || __CUDA_ARCH__ >= 800
     return __reduce_min_sync(0xFFFFFFFF, value);
 #else
-    return ~most_of_warp_in_steps(~value);
+    return ~max_of_warp_in_steps(~value);
 #endif
 }
 

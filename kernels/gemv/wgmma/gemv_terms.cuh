@@ -90,7 +90,7 @@ struct TermUnit {
             is_odd[j] = most[j] && (exponent < LEAST_EXPONENT || exponent > MOST_EXPONENT);
             of_others = max(of_others, is_odd[j] ? 0u : exponent);
         }
-        top = (int)most_of_warp(of_others);
+        top = (int)max_of_warp(of_others);
         top = top ? top : 127;
 #pragma unroll
         for (int j = 0; j < 4; j++) {
@@ -120,9 +120,9 @@ struct TermUnit {
         }
         float most = max_magnitude(max_magnitude(largest[0], largest[1]),
                                    max_magnitude(largest[2], largest[3]));
-        uint32_t bits = most_of_warp(__float_as_uint(most));
+        uint32_t bits = max_of_warp(__float_as_uint(most));
         uint32_t least =
-            least_of_warp(min(min(of_least[0], of_least[1]), min(of_least[2], of_least[3])));
+            min_of_warp(min(min(of_least[0], of_least[1]), min(of_least[2], of_least[3])));
         int top = bits ? (int)(bits >> 23) : 127;
         uint32_t odd = 0;
         if (bits &&

@@ -40,8 +40,8 @@ KERNEL(test_masks)(double *out, unsigned *votes) {
 /* The most and the least of a warp, as devices before 8.0 find them and as later ones do. */
 KERNEL(test_extremes)(const unsigned *in, uint4 *out) {
     unsigned value = in[threadIdx.x];
-    out[threadIdx.x] = make_uint4(most_of_warp_in_steps(value), most_of_warp(value),
-                                  ~most_of_warp_in_steps(~value), least_of_warp(value));
+    out[threadIdx.x] = make_uint4(max_of_warp_in_steps(value), max_of_warp(value),
+                                  ~max_of_warp_in_steps(~value), min_of_warp(value));
 }
 
 /* A block reverses its part of the numbers through shared memory. */

@@ -140,7 +140,8 @@ static void run_subject(const struct frame *frame, const struct options *options
     }
 }
 
-static void tell(const struct kernel_entry *entry, size_t number, const struct faults *faults) {
+static void report_subject(const struct kernel_entry *entry, size_t number,
+                           const struct faults *faults) {
     printf("%s %zu - %s/%s, %zu cases", faults->n_failed ? "not ok" : "ok", number, entry->family,
            entry->c.subject->name, faults->n_run);
     printf(faults->n_failed ? ", %zu failed\n" : "\n", faults->n_failed);
@@ -167,7 +168,7 @@ static int run_all(const struct options *options, const struct kernel_table *tab
         if (!is_first(table, i) || !is_wanted(options, &table->entries[i]))
             continue;
         run_subject(&frame, options, table, i, &faults);
-        tell(&table->entries[i], ++number, &faults);
+        report_subject(&table->entries[i], ++number, &faults);
         n_bad += faults.n_failed > 0;
     }
     cushim_stream_destroy(frame.stream);
