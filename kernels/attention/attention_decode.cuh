@@ -37,8 +37,8 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
         KEYS = 32 / LANES,                   /* at the same time */
         ROUNDS = ATTENTION_DECODE_ROUNDS,
         STEP_KEYS = KEYS * ROUNDS,
-        SCORES = ROUNDS * GROUP,                       /* of which a lane has parts */
-        HELD = SCORES > LANES ? SCORES / LANES : 1,    /* of them, in the end */
+        SCORES = ROUNDS * GROUP,                       /* scores of which a lane has parts */
+        HELD = SCORES > LANES ? SCORES / LANES : 1,    /* scores that the lane holds in the end */
         SPAN_STEPS = ATTENTION_DECODE_SPAN / STEP_KEYS /* few enough that their sums are short */
     };
     struct Shared {

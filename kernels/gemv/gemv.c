@@ -237,7 +237,7 @@ static enum cushim_status launch_terms(const struct cushim_kernel_call *call, st
                                        int64_t cols, uint8_t *scratch, bool is_wide_b) {
     enum {
         UNITS = GEMV_TERMS_THREADS / 32
-    }; /* 32 columns of a block each, of a block of threads */
+    }; /* warps of a block; each makes the terms of 32 columns of a block of k */
     int64_t n_units = args->k / BLOCK_VALUES * ((args->n - 1) / cols + 1) * (cols / 32);
     int n_cols = (int)cols, wide = is_wide_b;
     struct cushim_kernel_shape shape = {.grid = {(unsigned)((n_units - 1) / UNITS + 1)},

@@ -53,7 +53,7 @@ template <class Work, bool HAS_NORM> struct DirectColumn {
     float x[BATCH][PART_VALUES];
     const float *norm; /* its weights, or NULL */
     float weights[HAS_NORM ? BATCH : 1][PART_VALUES], squares;
-    bool is_any_plain; /* of the thread's parts */
+    bool is_any_plain; /* whether any of the thread's parts is plain */
 
     MEMBER DirectColumn(uint8_t *digits, float2 *factors, const float *b, const float *norm,
                         const DirectShape &shape, int n_steps)

@@ -10,7 +10,7 @@
 struct cushim_kernel_settings {
     int arch;      /* 75, 80, 89 or 90: the path to take if the device can; 0: the device's own */
     bool is_cpu;   /* run the references */
-    bool has_arch; /* CUSHIM_KERNEL_ARCH gave one of these two */
+    bool has_arch; /* CUSHIM_KERNEL_ARCH set one of these two */
     bool has_pdl;  /* true unless CUSHIM_KERNEL_PDL=0 */
     const char *wrong; /* the value of CUSHIM_KERNEL_ARCH if it is wrong, else NULL */
 };

@@ -24,9 +24,10 @@ struct reduce_sum {
     int64_t n_parts, part;            /* of the axis; units of each but the last */
     int64_t n_items;                  /* blocks' worth of work: outer, parts, tiles */
     struct cushim_divider by_parts;   /* the part of an item */
-    struct cushim_divider by_columns; /* each: column of a sum; tile: tile of an item */
-    int tile_columns, tile_rows,
-        n_tiles_per_block; /* tile: threads of one; lanes: of a row, 1, 1 */
+    struct cushim_divider by_columns; /* finds the tile of an item, or in REDUCE_EACH the column
+                                         of a sum */
+    int tile_columns, tile_rows, n_tiles_per_block; /* of a tile: columns, rows of threads; in
+                                                       REDUCE_LANES: lanes of a row, 1, 1 */
 };
 
 enum { REDUCE_MOST_TILE_COLUMNS = 32, REDUCE_MOST_CLUSTER_BLOCKS = 16, REDUCE_MOST_THREADS = 1024 };
