@@ -20,8 +20,8 @@ struct cushim_events {
     /* This is a forked child.  One that `is_fresh` may use CUDA, because its parent did not. */
     void (*forked)(bool is_fresh);
 
-    /* A driver was loaded, and is judged at the next need.  Under the lock of the driver's table:
-     * atomics alone. */
+    /* A driver was loaded, and is judged at the next need.  The lock of the driver's table is held,
+     * so listeners may only store atomics. */
     void (*driver_met)(void);
 
     /* The driver was judged: it is known if it is the software device's. */
@@ -30,7 +30,7 @@ struct cushim_events {
     /* The driver was unloaded, and every context with it. */
     void (*driver_lost)(void);
 
-    /* A context, which is current, is about to get its heap.  Under the lock of contexts. */
+    /* The current context is about to get its heap.  The lock of contexts is held. */
     void (*context_opening)(struct cushim_cuda *cuda, int device);
 
     /* A context is about to be destroyed, and its heap still serves. */
@@ -39,7 +39,7 @@ struct cushim_events {
     /* A context was destroyed. */
     void (*context_gone)(CUcontext context);
 
-    /* A context took all blocks of a heap along.  Under the lock of contexts. */
+    /* A context was destroyed, and with it all blocks of a heap.  The lock of contexts is held. */
     void (*heap_gone)(const struct cushim_mem_heap *heap);
 
     /* Memory is short: heaps are about to give back what is idle. */

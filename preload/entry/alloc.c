@@ -19,8 +19,8 @@ static bool is_served(struct cushim_cuda *cuda) {
     return cushim_entry_is_open(cuda) && cushim_process_options.pool;
 }
 
-/* For the log alone: why the heap did not serve a request. */
-static const char *why_natively(struct cushim_cuda *cuda) {
+/* Why the heap did not serve a request; only for the log. */
+static const char *why_not_served(struct cushim_cuda *cuda) {
     CUcontext context = NULL;
     if (!cushim_process_options.pool)
         return "CUSHIM_POOL is off";
@@ -33,7 +33,7 @@ static const char *why_natively(struct cushim_cuda *cuda) {
     return "the pool had nothing for it";
 }
 
-static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
+static CUresult alloc_by_driver(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
     if (!cushim_process_is_on())
         return cuda->cuMemAlloc_v2(address, n_bytes);
     if (address && n_bytes && !cushim_device_limit_admits(cuda, n_bytes))
@@ -41,7 +41,7 @@ static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, s
     uint64_t start_ns = cushim_clock_ns();
     CUresult answer = cuda->cuMemAlloc_v2(address, n_bytes);
     log_debug("request", "%s of size %zu went to the driver: %s",
-              cushim_cuda_symbol_name(cushim_thread.symbol), n_bytes, why_natively(cuda));
+              cushim_cuda_symbol_name(cushim_thread.symbol), n_bytes, why_not_served(cuda));
     if (answer == CUDA_SUCCESS) {
         struct cushim_mem_stats *stats = cushim_process_stats(cuda, CUSHIM_KIND_DEVICE);
         cushim_mem_stats_add(&stats->n_native_allocs, 1);
@@ -50,7 +50,7 @@ static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, s
     return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, answer, address ? *address : 0, n_bytes);
 }
 
-/* Did this request try the fast path, in the hook, or before it came through the runtime? */
+/* Did this request already try the fast path, in this hook or in the runtime's? */
 static inline bool has_tried(const struct cushim_mem_heap *heap, size_t n_bytes) {
     bool is_open = cushim_thread.fast_epoch == cushim_guard_now();
     return cushim_thread.missed || (is_open && n_bytes - 1 < heap->quick_bytes);
@@ -65,10 +65,10 @@ static inline bool alloc_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
 CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
     struct cushim_mem_block block;
     if (!address || !n_bytes || !is_served(cuda))
-        return alloc_natively(cuda, address, n_bytes);
+        return alloc_by_driver(cuda, address, n_bytes);
     struct cushim_mem_heap *heap = cushim_contexts_hold_current(cuda);
     if (!heap)
-        return alloc_natively(cuda, address, n_bytes);
+        return alloc_by_driver(cuda, address, n_bytes);
     enum cushim_status status = CUSHIM_OK;
     if (!alloc_at_once(heap, n_bytes, &block))
         status = cushim_mem_alloc_after(heap, n_bytes, cushim_thread.missed, &block);
@@ -79,7 +79,7 @@ CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size
         cushim_watch_alloc(heap, &block, n_bytes);
     cushim_contexts_let(heap);
     if (!is_ready)
-        return alloc_natively(cuda, address, n_bytes);
+        return alloc_by_driver(cuda, address, n_bytes);
     *address = block.address;
     return CUDA_SUCCESS;
 }

@@ -5,7 +5,7 @@
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
 
-/* Counts streams that were destroyed: the handle of one may be another's next. */
+/* The number of streams that were destroyed, because a later stream may get the handle of one. */
 static atomic_uint n_gone;
 
 void cushim_async_forget_streams(void) {
@@ -29,7 +29,7 @@ bool cushim_async_find_owner(struct cushim_cuda *cuda, CUstream stream,
                              struct cushim_async_owner *owner) {
     static _Thread_local struct {
         CUstream stream; /* NULL: none */
-        uint64_t epoch;  /* of the guard: another one, and a context may have gone */
+        uint64_t epoch;  /* of the guard; if it has changed, a context may be gone */
         unsigned n_gone;
         struct cushim_async_owner owner;
     } last __attribute__((tls_model("initial-exec")));

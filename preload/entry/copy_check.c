@@ -29,7 +29,7 @@ size_t cushim_copy_span(size_t width_bytes, size_t height, size_t depth, size_t 
 }
 
 /*
- * One end of a copy, looked up once: most ends are foreign, and those cost the page map alone.
+ * Most ends are foreign, and for those a look into the page map is enough.
  */
 static inline bool may_be_ours(const struct cushim_end *end) {
     return cushim_mem_pagemap_find(&cushim_process.blocks.map, end->address);
@@ -49,7 +49,7 @@ static bool judge(const struct cushim_end *end, const struct cushim_mem_lookup *
     bool is_overrun = verdict == CUSHIM_MEM_OVERRUN;
     struct cushim_mem_stats *stats = lookup->segment->heap->stats;
     cushim_mem_stats_add(is_overrun ? &stats->n_overruns : &stats->n_uses_after_free, 1);
-    log_warn("copy", "a copy or set %s 0x%lx of size %zu %s: refused as natively", what,
+    log_warn("copy", "a copy or set %s 0x%lx of size %zu %s: refused, as the driver would", what,
              (unsigned long)end->address, end->span_bytes,
              is_overrun ? "leaves its block" : "touches no live block");
     cushim_check_refused(is_overrun ? CUSHIM_MEM_HARM_EXCEEDED : CUSHIM_MEM_HARM_TOUCHED, lookup,
@@ -57,16 +57,18 @@ static bool judge(const struct cushim_end *end, const struct cushim_mem_lookup *
     return false;
 }
 
-/* What few copies come to is apart, so that the others save no registers for it. */
+/* Paths that few copies take are functions of their own, so that the others save no registers for
+ * them. */
 #define APART static __attribute__((noinline))
 
-/* An end where a segment of ours may have been; false: refuse. */
+/* For an end where a segment of ours may have been; false: refuse. */
 APART bool judge_stale(const struct cushim_end *end, const char *what) {
     if (!end->span_bytes || !cushim_stale_address_is(end->address))
         return true;
     struct cushim_mem_stats *stats = cushim_process_stats(cushim_driver(), CUSHIM_KIND_DEVICE);
     cushim_mem_stats_add(&stats->n_uses_after_free, 1);
-    log_warn("copy", "a copy or set %s 0x%lx of size %zu, whose context went: refused as natively",
+    log_warn("copy",
+             "a copy or set %s 0x%lx of size %zu, whose context went: refused, as the driver would",
              what, (unsigned long)end->address, end->span_bytes);
     cushim_check_refused(CUSHIM_MEM_HARM_TOUCHED, NULL, end->address, end->span_bytes);
     return false;
@@ -89,7 +91,7 @@ static inline bool is_admitted(const struct cushim_end *end, const char *what) {
 
 bool cushim_copy_begin(const struct cushim_copy *copy) {
     if (!is_judged() || (!cushim_contexts_count() && !cushim_stale_address_matters()))
-        return true; /* nothing is ours, or was */
+        return true; /* nothing is ours, and nothing was */
     return is_admitted(&copy->to, "to") && is_admitted(&copy->from, "from");
 }
 
@@ -99,7 +101,8 @@ bool cushim_copy_admits(const struct cushim_copy *copy) {
                             (!look(&copy->from, &lookup) || judge(&copy->from, &lookup, "from")));
 }
 
-/* What lies at an address: asked only for the report, and never while a capture is open. */
+/* Asks the driver what lies at an address; only for the report, and never while a capture is
+ * open. */
 static bool is_device(struct cushim_cuda *cuda, uint64_t address, bool *is_known) {
     unsigned type = 0;
     *is_known = cuda->cuPointerGetAttribute &&
@@ -124,14 +127,15 @@ static enum cushim_direction direction_of(struct cushim_cuda *cuda,
     return is_from_device ? CUSHIM_DEVICE_TO_HOST : CUSHIM_HOST_TO_HOST;
 }
 
-/* Is the end in device memory of ours, or an array?  Any other may be the host's. */
+/* Is the end in device memory of ours, or an array?  If not, it may be in host memory. */
 static bool is_hidden(const struct cushim_end *end, const struct cushim_mem_lookup *lookup) {
     return !end->address || (lookup && lookup->segment->heap->kind == CUSHIM_MEM_DEVICE);
 }
 
 /*
- * An end may be of another context than the stream, whose fence has noted it: a free of device
- * memory waits for what other contexts copy from and to it, one of host memory does not.
+ * The fence of the stream's context has noted the copy.  If an end belongs to another context, its
+ * fence notes it too, because a free of device memory waits for copies of other contexts, and a
+ * free of host memory does not.
  */
 static void note_end(const struct cushim_mem_lookup *lookup, const struct cushim_mem_fence *noted) {
     struct cushim_mem_heap *heap = lookup ? lookup->segment->heap : NULL;
@@ -139,7 +143,7 @@ static void note_end(const struct cushim_mem_lookup *lookup, const struct cushim
         cushim_mem_fence_note_effect(heap->fence);
 }
 
-/* What the host can see (C9).  Sets return early as well, but have one end. */
+/* Note what the host can see (C9).  Sets return early as well, but have only one end. */
 APART void note_effect(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
     struct cushim_mem_lookup at_to, at_from;
     bool has_host_end =
@@ -155,7 +159,7 @@ APART void note_effect(struct cushim_cuda *cuda, const struct cushim_copy *copy)
     note_end(from, noted);
 }
 
-/* In the recording, where there is one. */
+/* Put it into the recording, if there is one. */
 static void trace_large(struct cushim_cuda *cuda, const struct cushim_copy *copy,
                         enum cushim_copy_path path, bool is_to_device, uint64_t ns) {
     static const char *const words[] = {
@@ -181,7 +185,7 @@ void cushim_copy_count_large(struct cushim_cuda *cuda, const struct cushim_copy 
     cushim_mem_stats_add(&cushim_page.copies.large[path][!is_to_device].ns, ns);
 }
 
-/* Of one that was queued or done. */
+/* Count a copy that was queued or done. */
 APART void count(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
     enum cushim_direction direction = copy->direction;
     enum cushim_host_memory memory = CUSHIM_HOST_NONE;
@@ -205,10 +209,10 @@ APART void count(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
         trace_large(cuda, copy, CUSHIM_COPY_BY_DRIVER, direction != CUSHIM_DEVICE_TO_HOST, ns);
 }
 
-/* The first of those that nobody counts: the next ones need not come here. */
+/* This copy is the first of those that nobody counts.  The next ones need not come here. */
 APART void admit_plain(void) {
     size_t n_bytes = cushim_process_options.stats[0] ? 0 : cushim_process.large_copy_bytes;
-    if (!cushim_process.policy.is_relaxed) /* else a free waits for them */
+    if (!cushim_process.policy.is_relaxed) /* if relaxed, a free waits for them */
         atomic_store_explicit(&cushim_process.plain_async_bytes, n_bytes, memory_order_relaxed);
     atomic_store_explicit(&cushim_process.plain_copy_bytes, n_bytes, memory_order_relaxed);
 }

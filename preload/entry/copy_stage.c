@@ -16,7 +16,7 @@
 #include "preload/state/process_options.h"
 #include "preload/observe/tracing.h"
 
-/* Somebody may look: at the report, the live page, or the recording. */
+/* Is there a report, a live page or a recording that shows it? */
 static bool is_counted(void) {
     return cushim_process_options.stats[0] || cushim_process_options.live || cushim_tracing_is_on();
 }
@@ -48,7 +48,7 @@ static struct place place_of(struct cushim_cuda *cuda, uint64_t address) {
                                         CU_POINTER_ATTRIBUTE_IS_MANAGED};
     void *data[] = {&place.type, &place.device, &place.is_managed};
     if (cuda->cuPointerGetAttributes(3, attributes, data, address) != CUDA_SUCCESS)
-        place.type = CU_MEMORYTYPE_UNIFIED; /* of which no end may be */
+        place.type = CU_MEMORYTYPE_UNIFIED; /* no end may be of this type */
     return place;
 }
 
@@ -56,13 +56,13 @@ static bool wraps(const struct cushim_end *end) {
     return !end->address || !end->span_bytes || end->address + end->span_bytes < end->address;
 }
 
-/* Unknown to the driver from the first byte to the last. */
+/* The driver knows nothing at the first byte nor at the last. */
 static bool is_pageable(struct cushim_cuda *cuda, const struct cushim_end *end) {
     return !wraps(end) && place_of(cuda, end->address).type == 0 &&
            place_of(cuda, end->address + end->span_bytes - 1).type == 0;
 }
 
-/* In one allocation of the current device. */
+/* Is it in one allocation of the current device? */
 static bool is_on_device(struct cushim_cuda *cuda, const struct cushim_end *end) {
     CUdevice device;
     CUdeviceptr base;
@@ -75,7 +75,7 @@ static bool is_on_device(struct cushim_cuda *cuda, const struct cushim_end *end)
            end->address >= base && end->address + end->span_bytes <= base + n_bytes;
 }
 
-/* Which end is the host's; false: not one of the host and one of the device. */
+/* Find which end is the host's.  False: they are not one of the host and one of the device. */
 static bool find_direction(struct cushim_cuda *cuda, const struct cushim_copy *copy,
                            bool *is_to_device) {
     if (!cuda->cuPointerGetAttributes || !cuda->cuMemGetAddressRange_v2)
@@ -102,7 +102,8 @@ static struct cushim_copy_box box_of(const struct cushim_copy *copy, bool is_to_
                                     .is_to_device = is_to_device};
 }
 
-/* Slices that do not join take a driver call each at least, which many small ones are not worth. */
+/* Slices that do not join take at least one driver call each, which is too much for many small
+ * ones. */
 static bool is_fit(const struct cushim_copy_box *box, size_t n_bytes) {
     struct cushim_copy_cut cut = cushim_copy_cut(box, n_bytes);
     return n_bytes / cut.n_pieces >= cushim_process_options.copy_stage_min / 8;
@@ -110,7 +111,8 @@ static bool is_fit(const struct cushim_copy_box *box, size_t n_bytes) {
 
 /* ---- the ring ---- */
 
-/* Processors beside the caller's.  Where the set has too few bits for the machine: all online. */
+/* The processors beside the caller's; all that are online if the set has too few bits for the
+ * machine. */
 static size_t count_other_processors(void) {
     cpu_set_t set;
     long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
@@ -118,7 +120,7 @@ static size_t count_other_processors(void) {
     return n > 1 ? (size_t)n - 1 : 0;
 }
 
-/* The context's, where it lives and is not a green one: those end unseen. */
+/* Does the context live, and is it not a green one?  We do not see the end of those. */
 static bool is_own_context(struct cushim_cuda *cuda, CUcontext context) {
     struct cushim_mem_heap *heap = cushim_contexts_current(cuda);
     return heap && atomic_load(&heap->fence->context) == context;
@@ -136,7 +138,8 @@ static enum cushim_copy_outcome move(struct cushim_cuda *cuda, const struct cush
     struct cushim_copy_ring *ring = cushim_copy_ring_obtain(&setup);
     if (!ring)
         return outcome;
-    if (is_own_context(cuda, setup.context)) /* behind the above: who ends it waits for us */
+    if (is_own_context(cuda, setup.context)) /* after the above, so that a thread that ends it waits
+                                              * for us */
         outcome = cushim_copy_ring_move(ring, box);
     cushim_copy_ring_release(ring);
     return outcome;
@@ -150,7 +153,7 @@ static enum cushim_copy_reason reason_of(enum cushim_copy_outcome outcome) {
     return reasons[outcome];
 }
 
-/* What a copy moves, where it lies so that it may be staged. */
+/* Find what a copy moves; false if its ends cannot be staged. */
 static bool find_box(struct cushim_cuda *cuda, struct cushim_copy *copy,
                      struct cushim_copy_box *box) {
     bool is_to_device;
@@ -160,8 +163,8 @@ static bool find_box(struct cushim_cuda *cuda, struct cushim_copy *copy,
     return is_fit(box, copy->n_bytes) || leave_for(copy, CUSHIM_COPY_REASON_SHAPE);
 }
 
-/* Natively a queued copy to the device, and all of a batch, may come back before their stream is
- * there: staged where it is idle. */
+/* The driver may return from a queued copy to the device, and from a batch, before their stream is
+ * idle.  So these are staged only if it is idle already. */
 static bool is_ordered(struct cushim_cuda *cuda, struct cushim_copy *copy, bool may_wait) {
     CUresult answer = cushim_copy_ring_await(cuda, copy->stream, may_wait);
     return answer == CUDA_SUCCESS ||
@@ -202,7 +205,7 @@ static bool is_fit_batch(const struct cushim_copy_batch *batch) {
     return batch->is_plain;
 }
 
-/* Where each of its copies lies; false: not each may be staged, and `whole` says why. */
+/* Find the box of each copy.  False: not all may be staged, and `whole` has the reason. */
 static bool find_boxes(struct cushim_cuda *cuda, const struct cushim_copy_batch *batch,
                        struct cushim_copy *whole, struct cushim_copy_box *boxes) {
     for (size_t i = 0; i < batch->n_copies; i++) {
@@ -214,7 +217,7 @@ static bool find_boxes(struct cushim_cuda *cuda, const struct cushim_copy_batch 
     return true;
 }
 
-/* Its time is told by the bytes: it is counted only where the whole of it is done. */
+/* The time of the batch is divided by bytes, so it is counted only when all copies are done. */
 static void count_batch(struct cushim_cuda *cuda, const struct cushim_copy_batch *batch,
                         const struct cushim_copy_box *boxes, size_t n_bytes, uint64_t ns) {
     for (size_t i = 0; i < batch->n_copies; i++) {
@@ -224,7 +227,7 @@ static void count_batch(struct cushim_cuda *cuda, const struct cushim_copy_batch
     }
 }
 
-/* Its copies come in no order, so that after a failure all may be made once more. */
+/* The copies of a batch have no order, so after a failure the driver may make all of them again. */
 static bool move_boxes(struct cushim_cuda *cuda, const struct cushim_copy_batch *batch,
                        struct cushim_copy *whole, size_t n_others,
                        const struct cushim_copy_box *boxes) {
@@ -252,9 +255,10 @@ static bool stage_batch(struct cushim_cuda *cuda, const struct cushim_copy_batch
 
 /* ---- all of it ---- */
 
-/* The thread's capture mode is RELAXED: a capture that another one begins now stays valid. */
-static bool stage_where_possible(struct cushim_cuda *cuda, struct cushim_copy *copy,
-                                 const struct cushim_copy_batch *batch) {
+/* The thread's capture mode is RELAXED meanwhile, so that a capture which another thread begins
+ * stays valid. */
+static bool stage_if_possible(struct cushim_cuda *cuda, struct cushim_copy *copy,
+                              const struct cushim_copy_batch *batch) {
     if (cushim_thread.host_function_depth)
         return leave_for(copy, CUSHIM_COPY_REASON_HOST_FUNCTION);
     if (cushim_capture_is_open())
@@ -277,7 +281,7 @@ static bool stage_where_possible(struct cushim_cuda *cuda, struct cushim_copy *c
 bool cushim_copy_stage_large(struct cushim_cuda *cuda, struct cushim_copy *copy) {
     if (!is_large(copy))
         return false;
-    if (cushim_process_options.copy_stage && stage_where_possible(cuda, copy, NULL))
+    if (cushim_process_options.copy_stage && stage_if_possible(cuda, copy, NULL))
         return true;
     count_left(copy);
     copy->start_ns = is_counted() ? cushim_clock_ns() : 0;
@@ -285,11 +289,12 @@ bool cushim_copy_stage_large(struct cushim_cuda *cuda, struct cushim_copy *copy)
 }
 
 bool cushim_copy_stage_batch(struct cushim_cuda *cuda, struct cushim_copy_batch *batch) {
-    bool is_legacy = !batch->stream || batch->stream == CU_STREAM_LEGACY; /* refused natively */
+    bool is_legacy = !batch->stream || batch->stream == CU_STREAM_LEGACY; /* which the driver
+                                                                           * refuses */
     struct cushim_copy whole = {.stream = batch->stream};
     if (!cushim_process_options.copy_stage || !batch->n_copies || is_legacy)
         return false;
-    if (is_fit_batch(batch) ? stage_where_possible(cuda, &whole, batch)
+    if (is_fit_batch(batch) ? stage_if_possible(cuda, &whole, batch)
                             : leave_for(&whole, CUSHIM_COPY_REASON_BATCH))
         return true;
     batch->is_left = true;
@@ -305,7 +310,7 @@ CUresult cushim_copy_end_batch(struct cushim_cuda *cuda, const struct cushim_cop
             leave_for(&copy, batch->left_for);
             count_left(&copy);
         }
-        if (copy.n_bytes) /* else an end is an array */
+        if (copy.n_bytes) /* 0 if an end is an array */
             cushim_copy_end(cuda, &copy, answer);
     }
     return answer;

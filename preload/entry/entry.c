@@ -21,7 +21,7 @@ bool cushim_entry_is_plain(void) {
            !cushim_memory_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE);
 }
 
-/* `foreign` is whole, but for its context where `answer` is a refusal. */
+/* `foreign` is complete; it has no context if `answer` is a refusal. */
 static CUresult note(const struct cushim_foreign *foreign, CUresult answer) {
     if (answer == CUDA_SUCCESS) {
         cushim_process_note_driver_use();

@@ -1,6 +1,6 @@
 /*
- * What the entry points share: whether our heaps may serve now, and the account of what the driver
- * serves (alloc.h and free.h have the requests and frees).
+ * What the entry points share: whether our heaps may serve now, and the count of what the driver
+ * serves.  Requests and frees are in alloc.h and free.h.
  */
 #ifndef CUSHIM_PRELOAD_ENTRY_H
 #define CUSHIM_PRELOAD_ENTRY_H
@@ -12,20 +12,21 @@
  * own. */
 bool cushim_entry_is_open(struct cushim_cuda *cuda);
 
-/* Is no option set that changes what a hit does, or a free of ours?  Once they were read. */
+/* Is no option set that changes what a hit does, or a free of ours?  Call it after the options were
+ * read. */
 bool cushim_entry_is_plain(void);
 
 /*
- * After a native allocation: count and remember it where it succeeded.  Returns `answer`.
+ * After an allocation by the driver: count and remember it if it succeeded.  Returns `answer`.
  */
 CUresult cushim_entry_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUresult answer,
                            uint64_t address, size_t n_bytes);
 
-/* The same for memory in the order of a stream. */
+/* The same for stream-ordered memory. */
 CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresult answer,
                               uint64_t address, size_t n_bytes);
 
-/* Before and after a native free of memory that is not the heap's. */
+/* Before and after a free by the driver of memory that is not a heap's. */
 bool cushim_entry_forget(uint64_t address, struct cushim_foreign *foreign);
 CUresult cushim_entry_forgot(bool was_known, const struct cushim_foreign *foreign, uint64_t address,
                              CUresult answer);
@@ -34,7 +35,7 @@ CUresult cushim_entry_forgot(bool was_known, const struct cushim_foreign *foreig
  * (C12)? */
 bool cushim_entry_should_retry(CUresult answer);
 
-/* The same for the host's memory. */
+/* The same for host memory. */
 bool cushim_entry_should_retry_host(CUresult answer);
 
 #endif

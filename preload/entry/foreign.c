@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Keys are of 8 bytes, addresses and handles: one product mixes them well enough. */
+/* Keys have 8 bytes, addresses and handles; one product mixes them well enough. */
 #define HASH_FUNCTION(key, n_bytes, hash)                                                          \
     do {                                                                                           \
         uint64_t word_;                                                                            \
@@ -28,12 +28,12 @@ struct row {
 #define FOUR    ONE, ONE, ONE, ONE
 #define SIXTEEN FOUR, FOUR, FOUR, FOUR
 
-/* By address, so that threads seldom meet; rows that nobody uses are kept for the next. */
+/* An address decides the shard, so that threads seldom meet.  Unused rows are kept for later. */
 enum { SHARDS = 64 };
 
 static struct shard {
     _Alignas(64) pthread_mutex_t lock;
-    struct row *rows, *spares; /* those by hh.next */
+    struct row *rows, *spares; /* the second a list by hh.next */
 } shards[SHARDS] = {SIXTEEN, SIXTEEN, SIXTEEN, SIXTEEN};
 
 static struct shard *shard_of(uint64_t address) {
@@ -47,7 +47,7 @@ static struct row *find(const struct shard *shard, uint64_t address) {
     return row;
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static struct row *take_spare(struct shard *shard) {
     struct row *row = shard->spares;
     if (!row)
@@ -61,7 +61,7 @@ static void spare(struct shard *shard, struct row *row) {
     shard->spares = row;
 }
 
-/* Pinned memory is no device's. */
+/* Pinned memory belongs to no device. */
 static void charge(const struct cushim_foreign *foreign, bool is_there) {
     size_t place = (size_t)(foreign->stats - &cushim_page.stats[0][0]);
     if (place % CUSHIM_N_KINDS != CUSHIM_KIND_PINNED)
@@ -81,7 +81,7 @@ static void enter(const struct cushim_foreign *foreign) {
     struct shard *shard = shard_of(foreign->address);
     pthread_mutex_lock(&shard->lock);
     struct row *row = find(shard, foreign->address);
-    if (row) { /* freed in a way that we do not see */
+    if (row) { /* it was freed in a way that we do not see */
         count_gone(&row->foreign);
         HASH_DEL(shard->rows, row);
     } else {
@@ -91,7 +91,7 @@ static void enter(const struct cushim_foreign *foreign) {
     if (row) {
         row->foreign = *foreign;
         HASH_ADD(hh, shard->rows, foreign.address, sizeof row->foreign.address, row);
-        is_entered = row->hh.tbl; /* else uthash was out of memory */
+        is_entered = row->hh.tbl; /* NULL if uthash was out of memory */
         if (!is_entered)
             spare(shard, row);
     }

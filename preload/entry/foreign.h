@@ -1,10 +1,10 @@
 /*
- * Foreign allocations: memory that the driver served natively and whose address or handle we saw.
+ * Foreign allocations: memory that the driver served, and whose address or handle we saw.
  *
  * A map from address to size and kind, for the counters.  An address that is freed and is neither
  * here nor a block of ours was allocated around us.  A row is entered after the driver's call that
- * allocates and erased before the one that frees (interposition.md D8).  If host memory is out, an
- * allocation is not counted, and works all the same.
+ * allocates, and erased before the call that frees (interposition.md D8).  If host memory is out,
+ * an allocation works but is not counted.
  */
 #ifndef CUSHIM_PRELOAD_FOREIGN_H
 #define CUSHIM_PRELOAD_FOREIGN_H
@@ -19,10 +19,10 @@ struct cushim_foreign {
     struct cushim_mem_stats *stats;
 };
 
-/* Count a native allocation and remember it. */
+/* Count an allocation by the driver and remember it. */
 void cushim_foreign_record(const struct cushim_foreign *foreign);
 
-/* Forget an address that is about to be freed; false where it is unknown. */
+/* Forget an address that is about to be freed; false if it is unknown. */
 bool cushim_foreign_erase(uint64_t address, struct cushim_foreign *foreign);
 
 /* The free failed: remember it again. */
@@ -35,14 +35,14 @@ void cushim_foreign_count_free(const struct cushim_foreign *foreign);
 void cushim_foreign_drop(CUcontext context);
 
 /*
- * Physical memory that cuMemCreate made on a device, and that cuMemRelease gives back; both are
- * counted.  A release says no size, so each handle has a row: for what is live in a report, which
- * may be asked for at any time, and for the limit.
+ * Physical memory that cuMemCreate made on a device and cuMemRelease gives back; both are counted.
+ * Each handle has a row, because a release does not say the size, which the report and the limit
+ * need.
  */
 void cushim_foreign_record_handle(CUmemGenericAllocationHandle handle, int device, size_t n_bytes);
 void cushim_foreign_erase_handle(CUmemGenericAllocationHandle handle);
 
-/* The driver was unloaded, and all that it served with it. */
+/* The driver was unloaded, and all memory that it served is gone. */
 void cushim_foreign_drop_all(void);
 
 #endif

@@ -15,8 +15,8 @@
 #include "preload/observe/watch.h"
 
 /*
- * The block at an address, and its heap held.  One of a context that another thread ends is the
- * driver's once that is done, and ours where the driver refused to.
+ * Find the block at an address and hold its heap.  If another thread is ending its context, wait:
+ * then the address is the driver's, or still ours if the driver refused to end it.
  */
 static bool hold_block(CUdeviceptr address, struct cushim_mem_lookup *lookup) {
     uint64_t until_ns = 0;
@@ -30,7 +30,8 @@ static bool hold_block(CUdeviceptr address, struct cushim_mem_lookup *lookup) {
             cushim_futex_back_off(&n_looks);
             continue;
         }
-        /* else it went with its context before the heap was held; a segment stays one for good */
+        /* if not, it went with its context before the heap was held; the struct of a segment is
+         * never freed */
         if (lookup->segment->heap == heap &&
             lookup->segment->generation == atomic_load(&heap->generation))
             return true;
@@ -39,26 +40,28 @@ static bool hold_block(CUdeviceptr address, struct cushim_mem_lookup *lookup) {
     return false;
 }
 
-/* One of ours inside a host function, which an end of its context waits for (C11). */
+/* Is this a free of a block of ours inside a host function?  The end of its context waits for that
+ * function (C11). */
 static bool is_barred(CUdeviceptr address) {
     struct cushim_mem_lookup lookup;
     return cushim_thread.host_function_depth &&
            cushim_mem_blocks_find(&cushim_process.blocks, address, &lookup);
 }
 
-/* An address of ours that is not the start of a live block: native says INVALID_VALUE (C6). */
+/* The address is in a segment of ours, but no live block starts there.  The driver would answer
+ * INVALID_VALUE (C6). */
 static CUresult refuse_free(const struct cushim_mem_lookup *lookup, CUdeviceptr address) {
     struct cushim_mem_stats *stats = lookup->segment->heap->stats;
     bool is_inner = lookup->state == CUSHIM_MEM_LIVE;
     cushim_mem_stats_add(is_inner ? &stats->n_interior_frees : &stats->n_double_frees, 1);
-    log_warn("free", "0x%lx is %s: refused as natively", (unsigned long)address,
+    log_warn("free", "0x%lx is %s: refused, as the driver would", (unsigned long)address,
              is_inner ? "inside a block, not its start" : "not allocated, or freed before");
     cushim_check_refused(is_inner ? CUSHIM_MEM_HARM_INSIDE : CUSHIM_MEM_HARM_AGAIN, lookup, address,
                          0);
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* What the heap said, in the driver's words. */
+/* The driver's code for an answer of the heap. */
 static CUresult answer_of(enum cushim_status status, const struct cushim_mem_lookup *lookup,
                           CUdeviceptr address, CUresult answer) {
     switch (status) {
@@ -66,10 +69,11 @@ static CUresult answer_of(enum cushim_status status, const struct cushim_mem_loo
         return CUDA_SUCCESS;
     case CUSHIM_DOUBLEFREE: {
         struct cushim_mem_lookup lost = *lookup;
-        lost.state = CUSHIM_MEM_DEFERRED; /* another thread was first */
+        lost.state = CUSHIM_MEM_DEFERRED; /* because another thread was first */
         return refuse_free(&lost, address);
     }
-    case CUSHIM_STATE: /* the context is broken: what broke it is native's answer to every call */
+    case CUSHIM_STATE: /* the context is broken, and the driver answers every call with the
+                        * reason */
         answer = (CUresult)atomic_load(&lookup->segment->heap->damage);
         break;
     default:
@@ -82,7 +86,7 @@ static bool is_live_start(const struct cushim_mem_lookup *lookup, CUdeviceptr ad
     return lookup->state == CUSHIM_MEM_LIVE && lookup->base == address;
 }
 
-/* What it was told ends with the block, before anybody can have it again. */
+/* Reset what the driver was told about the block, before another request can get it. */
 static bool hold(const struct cushim_mem_lookup *lookup, enum cushim_status *status) {
     cushim_sight_end(lookup);
     return cushim_capture_free(lookup, status);
@@ -98,7 +102,7 @@ static enum cushim_status release_watched(const struct cushim_mem_lookup *lookup
     return status;
 }
 
-/* A live block goes back: at once, or with the captures of this thread. */
+/* Give a live block back, at once or with the captures of this thread. */
 static enum cushim_status release(const struct cushim_mem_lookup *lookup, CUresult *answer) {
     enum cushim_status status;
     *answer = CUDA_SUCCESS;
@@ -109,7 +113,7 @@ static enum cushim_status release(const struct cushim_mem_lookup *lookup, CUresu
     return cushim_mem_free(lookup->segment->heap, lookup, answer);
 }
 
-/* Each free is for what its own allocations gave: natively the other's memory is refused. */
+/* Does the memory belong to this free function?  The driver refuses the memory of the other. */
 static bool is_of_entry(const struct cushim_mem_lookup *lookup, enum cushim_entry_free_fn entry) {
     return (lookup->segment->heap->kind == CUSHIM_MEM_PINNED) == (entry == CUSHIM_FREE_HOST);
 }
@@ -118,7 +122,7 @@ static CUresult free_ours(const struct cushim_mem_lookup *lookup, CUdeviceptr ad
                           enum cushim_entry_free_fn entry) {
     CUresult answer;
     if (!is_of_entry(lookup, entry)) {
-        log_warn("free", "0x%lx is %s memory: refused as natively", (unsigned long)address,
+        log_warn("free", "0x%lx is %s memory: refused, as the driver would", (unsigned long)address,
                  entry == CUSHIM_FREE_HOST ? "no pinned" : "pinned");
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -134,14 +138,14 @@ static CUresult call_free(struct cushim_cuda *cuda, CUdeviceptr address,
                                      : cuda->cuMemFree_v2(address);
 }
 
-/* Foreign memory, or ours that the driver served: its free is the driver's. */
-static CUresult free_natively(struct cushim_cuda *cuda, CUdeviceptr address,
-                              enum cushim_entry_free_fn entry) {
+/* The driver frees foreign memory, and memory that it served for us. */
+static CUresult free_by_driver(struct cushim_cuda *cuda, CUdeviceptr address,
+                               enum cushim_entry_free_fn entry) {
     struct cushim_foreign foreign;
     bool was_known = cushim_entry_forget(address, &foreign);
     CUresult answer;
     if (cushim_stale_address_is_freed(cuda, address, &answer)) {
-        if (was_known) /* and went with its context */
+        if (was_known) /* it went with its context */
             cushim_foreign_count_free(&foreign);
         return cushim_entry_forgot(false, &foreign, address, answer);
     }
@@ -163,14 +167,14 @@ CUresult cushim_entry_free(struct cushim_cuda *cuda, CUdeviceptr address,
         return CUDA_ERROR_NOT_PERMITTED;
     if (hold_block(address, &lookup)) {
         struct cushim_mem_heap *heap = lookup.segment->heap;
-        if (!cushim_contexts_is_settled()) /* a thread that only frees: from now on it may take the
-                                              shortcut */
+        if (!cushim_contexts_is_settled()) /* from now on a thread that only frees may take the
+                                            * shortcut */
             cushim_contexts_current(cuda);
         CUresult answer = free_ours(&lookup, address, entry);
         cushim_contexts_let(heap);
         return answer;
     }
-    return free_natively(cuda, address, entry);
+    return free_by_driver(cuda, address, entry);
 }
 
 bool cushim_entry_free_live(CUdeviceptr address, enum cushim_entry_free_fn entry) {
@@ -186,7 +190,7 @@ bool cushim_entry_free_live(CUdeviceptr address, enum cushim_entry_free_fn entry
     return is_freed;
 }
 
-/* A block whose heap is held. */
+/* The heap of the block is held. */
 static CUresult free_ours_on(struct cushim_cuda *cuda, const struct cushim_mem_lookup *lookup,
                              CUdeviceptr address, CUstream stream) {
     enum cushim_status status;
@@ -194,7 +198,7 @@ static CUresult free_ours_on(struct cushim_cuda *cuda, const struct cushim_mem_l
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     bool is_known_capture = cushim_capture_is_open() && cuda->cuStreamIsCapturing &&
                             cuda->cuStreamIsCapturing(stream, &capturing) == CUDA_SUCCESS;
-    if (lookup->segment->heap->kind != CUSHIM_MEM_DEVICE) /* as natively (measured) */
+    if (lookup->segment->heap->kind != CUSHIM_MEM_DEVICE) /* the driver's answers (measured) */
         return lookup->segment->heap->kind == CUSHIM_MEM_MANAGED ? CUDA_ERROR_NOT_SUPPORTED
                                                                  : CUDA_ERROR_INVALID_VALUE;
     if (is_live_start(lookup, address) && hold(lookup, &status))

@@ -6,7 +6,7 @@
 
 enum { LOG2_THUNKS = 8, N_THUNKS = 1 << LOG2_THUNKS };
 
-/* A function goes to the first place from its hash on that is free, and stays there. */
+/* A function goes to the first free place from its hash on, and stays there. */
 static _Atomic(CUhostFn) functions[N_THUNKS];
 
 static void run(unsigned place, void *data) {
@@ -16,7 +16,7 @@ static void run(unsigned place, void *data) {
     cushim_thread_leave(&cushim_thread.host_function_depth);
 }
 
-/* What is done for each of the places 0x00 to 0xff, by their names. */
+/* Repeat DO for each of the places 0x00 to 0xff, because each needs a name. */
 /* clang-format off */
 #define ROW(DO, n)                                                  \
     DO(n##0) DO(n##1) DO(n##2) DO(n##3) DO(n##4) DO(n##5) DO(n##6) DO(n##7) \
@@ -37,7 +37,7 @@ ALL(THUNK)
 static const CUhostFn thunks[] = {ALL(ENTRY)};
 _Static_assert(sizeof thunks / sizeof thunks[0] == N_THUNKS, "a thunk for each place");
 
-/* Does the place stand for the function, now at the latest? */
+/* Does the place stand for the function?  If it is free, it does from now on. */
 static bool take(unsigned place, CUhostFn function) {
     CUhostFn seen = atomic_load_explicit(&functions[place], memory_order_acquire);
     return seen == function ||

@@ -13,13 +13,13 @@
 
 enum { ZERO_AUTO, ZERO_OFF, ZERO_ON }; /* of the option */
 
-/* For an idle device to answer: native's allocation does not wait. */
+/* How long an idle device may take to answer.  The driver's allocation would not wait. */
 static const uint64_t patience_ns = 2000000;
 
 enum way { NOT_CLEARED, CLEARED_BY_HOST, CLEARED_BY_DEVICE };
 
 /*
- * The driver's own pinned and managed memory reads as zero, and programs rely on it; its device
+ * The driver's own pinned and managed memory reads as zero, and programs rely on that.  Its device
  * memory does not always (docs/internals/memory-engine.md, "Exact frees").
  */
 static enum way way_of(enum cushim_mem_kind kind) {
@@ -63,7 +63,7 @@ static bool is_served(struct cushim_cuda *cuda, enum cushim_mem_kind kind) {
                                       : cushim_process_options.managed);
 }
 
-/* Natively other flags are refused. */
+/* The driver refuses other flags. */
 static bool is_known(const struct cushim_want *want) {
     const unsigned pinned =
         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
@@ -72,15 +72,16 @@ static bool is_known(const struct cushim_want *want) {
     return want->flags == CU_MEM_ATTACH_GLOBAL || want->flags == CU_MEM_ATTACH_HOST;
 }
 
-/* All pinned memory is mapped (unified addresses), and says so, whether that was asked for or not.
+/* Because addresses are unified, all pinned memory is mapped and its flags say so, whether that was
+ * asked for or not.
  */
 static struct cushim_mem_heap *hold_heap(struct cushim_cuda *cuda, const struct cushim_want *want) {
     unsigned always = want->kind == CUSHIM_MEM_PINNED ? CU_MEMHOSTALLOC_DEVICEMAP : 0;
     return cushim_contexts_hold_kind(cuda, want->kind, want->flags | always);
 }
 
-/* A block was taken from a heap, or not (`status`): what is left to do before it is the
- * program's. */
+/* Whether a block was taken from a heap is in `status`.  If so, do what is left before the program
+ * gets it. */
 static bool end_alloc(struct cushim_mem_heap *heap, enum cushim_status status,
                       const struct cushim_mem_block *block, size_t n_bytes) {
     if (status != CUSHIM_OK || !cushim_memory_kinds_make_zero(heap, block, n_bytes))
@@ -90,7 +91,7 @@ static bool end_alloc(struct cushim_mem_heap *heap, enum cushim_status status,
     return true;
 }
 
-/* Try the fast path, unless this request did before it came through the runtime. */
+/* Try the fast path, unless this request already did in the runtime's hook. */
 static bool alloc_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
                           struct cushim_mem_block *block) {
     return !cushim_thread.missed && cushim_mem_alloc_at_once(heap, n_bytes, block);

@@ -1,13 +1,13 @@
 /*
- * NVTX ranges: when the one that CUSHIM_ARENA_RESET names ends, the arena is reset.
+ * NVTX ranges: the arena is reset when the range ends that CUSHIM_ARENA_RESET names.
  *
- * A range ends with the pop of its push, on the same thread and in the same domain, or with the end
- * of its start, anywhere.  For the first a thread keeps, for each domain, how deep it is and which
- * levels carry the name; for the second the number that a start returns says so.  Nothing is
- * allocated and no name is kept.
+ * A pushed range ends with its pop, on the same thread and in the same domain; a started range ends
+ * with its end, on any thread.  For pushed ranges a thread keeps the depth of each domain, and
+ * which levels have the name.  For a started range its number says whether it has the name.
+ * Nothing is allocated and no name is kept.
  *
- * A program may ask for its injection, and register its names, before it touched CUDA.  Nothing
- * else is started for that: the one option that counts here is read by itself.
+ * A program may ask for its injection and register its names before it uses CUDA.  That starts
+ * nothing else, so the one option that matters here is read separately.
  */
 #include "preload/entry/nvtx.h"
 
@@ -23,7 +23,7 @@
 #include "preload/entry/arena_reset.h"
 #include "preload/state/process.h"
 
-/* The domain 0 is the default one; those beyond the last are not followed. */
+/* Domain 0 is the default one; domains beyond the last are ignored. */
 enum { DOMAINS = 32, LEVELS = 64 };
 
 struct stack {
@@ -33,7 +33,7 @@ struct stack {
 
 static _Thread_local struct stack stacks[DOMAINS] __attribute__((tls_model("initial-exec")));
 
-/* Handles are addresses in these: of a domain, and of a registered string that is, or is not, the
+/* Handles are addresses in these: for a domain, and for a registered string that is or is not the
  * name. */
 static char domains[DOMAINS + 1], strings[2];
 static atomic_uint n_domains = 1;
@@ -47,7 +47,7 @@ static bool is_name(const char *text) {
     return text && strcmp(text, name) == 0;
 }
 
-/* Of the wide form only names in ASCII can be told. */
+/* In the wide form only names in ASCII are recognised. */
 static bool is_wide_name(const wchar_t *text) {
     const char *at = name;
     if (!text)
@@ -222,7 +222,7 @@ static void read_name(void) {
         strcpy(name, range);
 }
 
-/* Where no range is to be heard of all stays as it is: NVTX then makes every call nothing. */
+/* If we need no range, nothing is written, and NVTX makes every call do nothing. */
 static bool is_needed(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, read_name);

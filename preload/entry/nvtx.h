@@ -1,12 +1,12 @@
 /*
- * The injection of NVTX 3: what its headers, compiled into a program, ask of a tool.
+ * The injection of NVTX 3: what its headers, which are compiled into a program, ask of a tool.
  *
  * The program's copy of NVTX loads the file that NVTX_INJECTION64_PATH names, calls
  * InitializeInjectionNvtx2 there and hands it a function that gives out tables by number.  One of
- * them tells, for each module, where its function pointers lie; a tool writes the ones it wants to
- * hear of, the others do nothing.  A program may have several copies, each of which asks.
+ * them says for each module where its function pointers lie.  A tool writes those that it needs;
+ * the others do nothing.  A program may have several copies, and each asks.
  *
- * Only what is used here is declared: names are ours, numbers and layouts are NVTX's.
+ * Only what is used here is declared.  The names are ours, the numbers and layouts are NVTX's.
  */
 #ifndef CUSHIM_PRELOAD_NVTX_H
 #define CUSHIM_PRELOAD_NVTX_H
@@ -43,7 +43,7 @@ enum {
 
 enum { CUSHIM_NVTX_ASCII = 1, CUSHIM_NVTX_WIDE = 2, CUSHIM_NVTX_REGISTERED = 3 };
 
-/* What the forms of a range that end in Ex are given. */
+/* The argument of the functions whose names end in Ex. */
 struct cushim_nvtx_event {
     uint16_t version, n_bytes;
     uint32_t category;
@@ -55,7 +55,7 @@ struct cushim_nvtx_event {
     const void *message;
 };
 
-/* A range's level on its stack could not be told. */
+/* The level of a range on its stack is unknown. */
 enum { CUSHIM_NVTX_NO_LEVEL = -2 };
 
 typedef void (*cushim_nvtx_fn)(void);
@@ -69,9 +69,9 @@ struct cushim_nvtx_callbacks {
 typedef const void *cushim_nvtx_tables_fn(uint32_t table);
 
 /**
- * What the program's NVTX looks up in the file and calls.
- * @param tables  gives out a table by its number, NULL where it has none
- * @return 1, always: 0 would be an error to whoever asks
+ * The function that the program's NVTX looks up in the file and calls.
+ * @param tables  gives out a table by its number, NULL if it has none
+ * @return 1 always, because 0 would be an error to the caller
  */
 int InitializeInjectionNvtx2(cushim_nvtx_tables_fn *tables);
 

@@ -5,8 +5,8 @@
 #include "memory/state/heap_state.h"
 
 /*
- * The last block of a segment that had it goes without.  Where another came meanwhile, it may have
- * set the attribute before this reset it.
+ * The last block of a segment that had the attribute has lost it.  If another block got it
+ * meanwhile, it may have set the attribute before this reset.
  */
 static void reset_segment(struct cushim_cuda *cuda, struct cushim_mem_segment *segment) {
     CUresult answer;

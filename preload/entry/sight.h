@@ -2,8 +2,8 @@
  * Questions about memory: what is at an address, as the program may know it (interposition.md C1,
  * C10).
  *
- * The driver knows our segments, the program knows its blocks.  So an answer is of the block, and
- * where none is live it is the driver's answer for unknown memory.
+ * The driver knows our segments, but the program knows its blocks.  So an answer is about the
+ * block, and if none is live, it is the driver's answer for unknown memory.
  */
 #ifndef CUSHIM_PRELOAD_SIGHT_H
 #define CUSHIM_PRELOAD_SIGHT_H
@@ -17,7 +17,7 @@ enum cushim_sight {
     CUSHIM_SIGHT_NOTHING  /* in a segment of ours, and in no live block, or past its end */
 };
 
-/* What [address, address + n_bytes) is; `lookup` is filled but where it is foreign. */
+/* What [address, address + n_bytes) is; `lookup` is filled unless it is foreign. */
 static inline enum cushim_sight cushim_sight(uint64_t address, size_t n_bytes,
                                              struct cushim_mem_lookup *lookup) {
     if (!cushim_process_is_on() || !cushim_mem_blocks_find(&cushim_process.blocks, address, lookup))
@@ -27,17 +27,19 @@ static inline enum cushim_sight cushim_sight(uint64_t address, size_t n_bytes,
                : CUSHIM_SIGHT_BLOCK;
 }
 
-/* Nobody is ever given memory here: the driver answers for it as for any unknown address. */
+/* No memory is ever here, so the driver answers as for any unknown address. */
 enum { CUSHIM_UNKNOWN_ADDRESS = 16 };
 
-/* The address to ask the driver about: our own where the program may know of it. */
+/* The address to ask the driver about: the given one, or the unknown one if the program has no
+ * block there. */
 static inline uint64_t cushim_sight_ask(uint64_t address, size_t n_bytes) {
     struct cushim_mem_lookup lookup;
     return cushim_sight(address, n_bytes, &lookup) == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS
                                                                            : address;
 }
 
-/* A LIVE block is synchronous no more (SYNC_MEMOPS); its segment, where it was the last. */
+/* A LIVE block is no longer synchronous (SYNC_MEMOPS).  If it was the last, its segment is not
+ * either. */
 void cushim_sight_reset(const struct cushim_mem_lookup *lookup);
 
 /* A LIVE block is about to be freed. */

@@ -12,8 +12,9 @@ static void resettle(uint64_t base, size_t n_bytes) {
 }
 
 /*
- * Is it an allocation by the driver's word?  Of an address that it does not know every attribute is
- * 0, and that is success; any other answer is about something else, as the call's own will be.
+ * Does the driver know an allocation there?  For an address that it does not know, it answers
+ * success and every attribute is 0.  Any other answer has another reason, and the call itself will
+ * get it, too.
  */
 static bool is_known(struct cushim_cuda *cuda, uint64_t address) {
     unsigned type = 0;
@@ -31,14 +32,14 @@ static bool is_known(struct cushim_cuda *cuda, uint64_t address) {
 
 /*
  * Is it the program's own host memory, which the driver need not know?  Addresses that the driver
- * gave back to the system may be mapped anew.  What the driver reserved without rights is not, nor
- * is what it has mapped from its devices.
+ * gave back to the system may be mapped again.  Memory that the driver reserved without rights, or
+ * mapped from its devices, is not the program's.
  */
 static bool is_host(uint64_t address) {
     struct cushim_mapping mapping;
     enum cushim_status status = cushim_mapping_find(address, &mapping);
     if (status != CUSHIM_OK)
-        return status != CUSHIM_NOTFOUND; /* where nobody can tell, the driver judges */
+        return status != CUSHIM_NOTFOUND; /* if that is unknown, the driver judges */
     if (!mapping.is_readable || cushim_mapping_is_of(&mapping, "/dev/nvidia"))
         return false;
     resettle(mapping.start, mapping.end - mapping.start);
@@ -46,8 +47,8 @@ static bool is_host(uint64_t address) {
 }
 
 /*
- * Memory of a graph that is being captured lies at addresses where nothing may be yet: while a
- * capture is open nobody is asked.  Without a context that lives, the driver says so itself.
+ * While a capture is open the driver is not asked, because memory of the graph may have an address
+ * where nothing is yet.  Without a live context the driver refuses the call itself.
  */
 bool cushim_stale_address_is(uint64_t address) {
     CUdevice device;
@@ -65,8 +66,8 @@ static bool is_ours(uint64_t address) {
     return cushim_mem_blocks_find(&cushim_process.blocks, address, &lookup);
 }
 
-/* Is it nothing that the program has: the driver does not know it, or a segment of ours is there by
- * now?  Asked anew where one of ours may be on its way. */
+/* Does the program have no memory there, because the driver does not know it or a segment of ours
+ * is there by now?  We look again if a segment of ours may be about to get there. */
 static bool is_nobodys(struct cushim_cuda *cuda, uint64_t address) {
     const uint64_t patience_ns = 2000000000;
     uint64_t until_ns = cushim_clock_ns() + patience_ns;

@@ -1,13 +1,13 @@
 /*
- * Stale addresses: they lie in no segment of ours, but where one was until its context was
- * destroyed.
+ * Stale addresses: those in no segment of ours, but where one was until its context was destroyed.
  *
- * Natively such an address belongs to nobody, and copies and sets there are refused.  Under us the
- * driver was seen to accept a set there now and then: the internal memory of a later context lies
- * where our segment was, and where natively no block of the program would have been.
+ * Without cushim such an address belongs to nobody, and the driver refuses copies and sets there.
+ * With cushim the driver sometimes accepted a set there, because the internal memory of a later
+ * context lay where our segment had been, and no block of the program would have been without
+ * cushim.
  *
  * The page map remembers these places as vacated.  Only the driver and the system know whether such
- * an address is in use by now.  So both are asked, and what neither knows is refused.
+ * an address is in use by now.  So both are asked, and an address that neither knows is refused.
  */
 #ifndef CUSHIM_PRELOAD_STALE_ADDRESS_H
 #define CUSHIM_PRELOAD_STALE_ADDRESS_H
@@ -28,17 +28,18 @@ static inline bool cushim_stale_address_may_be(uint64_t address) {
 }
 
 /*
- * Is an address stale that may be?  True: it is nobody's memory; answer CUDA_ERROR_INVALID_VALUE.
- * False: the driver knows it, it is the host's, or the driver has other reasons to refuse the call;
- * forward it.  Where 4 KiB or more are found to be in use, they count as vacated no longer.
+ * Is an address that may be stale really stale?  True: it is nobody's memory; answer
+ * CUDA_ERROR_INVALID_VALUE.  False: the driver knows it, it is the host's, or the driver has other
+ * reasons to refuse the call; forward it.  If 4 KiB or more are found to be in use, they no longer
+ * count as vacated.
  */
 bool cushim_stale_address_is(uint64_t address);
 
 /*
- * Once a context ended the program may free a pointer that went with it, as natively: the driver
- * refuses it, or frees what another thread was given there since.  Under us that can be a segment
- * on its way to the page map, with room for many blocks.  So of an address that nobody is known to
- * have the driver is asked first.  True: it is not to have the free, whose answer is `answer`.
+ * After a context ended, the program may free a pointer that went with it.  Without cushim the
+ * driver refuses it, or frees what another thread got there since.  With cushim that can be a whole
+ * segment that is not in the page map yet.  So the driver is asked first about an address that has
+ * no known owner.  True: do not forward the free, whose answer is `answer`.
  */
 bool cushim_stale_address_is_freed(struct cushim_cuda *cuda, uint64_t address, CUresult *answer);
 

@@ -1,4 +1,4 @@
-/* Words that a stream or a graph writes, or waits for: each is judged like a set (interposition.md
+/* Words that a stream or a graph writes, or waits for.  Each is judged like a set (interposition.md
  * C10). */
 #ifndef CUSHIM_PRELOAD_WORD_H
 #define CUSHIM_PRELOAD_WORD_H

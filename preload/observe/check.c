@@ -12,7 +12,7 @@
 #include "preload/observe/stack.h"
 #include "report/page_ring.h"
 
-/* Of the options; the order of their words. */
+/* Values of the option, in the order of its words. */
 enum { IS_OFF, OF_FREES, IS_FULL };
 enum { ZERO_ON = 2 };
 
@@ -52,7 +52,7 @@ const char *cushim_check_place(enum cushim_mem_harm harm) {
     return cushim_mem_harm_is_refusal(harm) ? "called at" : "found at";
 }
 
-/* What a refused call was given: " of 2000 bytes", or nothing. */
+/* Writes how much a refused call was to touch: " of 2000 bytes", or nothing. */
 static void put_span(char *text, size_t text_bytes, const struct cushim_mem_finding *finding) {
     *text = 0;
     if (finding->span_bytes)
@@ -74,15 +74,15 @@ void cushim_check_text(const struct cushim_mem_finding *finding,
                  written[finding->harm], finding->found, finding->offset, finding->call);
     else if (!finding->n_bytes)
         snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
-                 "%s: %s%s at 0x%" PRIx64 ", where no block is; refused as natively", fault,
-                 finding->call, span, finding->address + (uint64_t)finding->offset);
+                 "%s: %s%s at 0x%" PRIx64 ", where no block is; refused, as the driver would",
+                 fault, finding->call, span, finding->address + (uint64_t)finding->offset);
     else if (finding->harm == CUSHIM_MEM_HARM_AGAIN)
         snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
-                 "%s: %s of %s, which was freed before; refused as natively", fault, finding->call,
-                 block);
+                 "%s: %s of %s, which was freed before; refused, as the driver would", fault,
+                 finding->call, block);
     else
         snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
-                 "%s: %s%s at offset %" PRId64 " of %s%s; refused as natively", fault,
+                 "%s: %s%s at offset %" PRId64 " of %s%s; refused, as the driver would", fault,
                  finding->call, span, finding->offset, block,
                  cushim_backtrace_is_empty(&finding->freed) ? "" : ", which was freed");
 }
@@ -96,7 +96,7 @@ static void say_stack(const char *what, const struct cushim_backtrace *stack) {
     }
 }
 
-/* For the report, whatever ends the process. */
+/* Put it into the page, so that the report has it however the process ends. */
 static void note(const struct cushim_mem_finding *finding, const char *text) {
     enum {
         MOST = sizeof((struct cushim_page_finding *)NULL)->at / sizeof(struct cushim_page_frame)
@@ -123,7 +123,7 @@ static void say(struct cushim_mem_finding *finding) {
     finding->call = cushim_cuda_symbol_name(cushim_thread.symbol);
     cushim_check_text(finding, text);
     note(finding, text);
-    if (!cushim_check_is_on()) /* it goes into a report alone */
+    if (!cushim_check_is_on()) /* it only goes into a report */
         return;
     log_error("check", "%s", text);
     say_stack("allocated at", &finding->obtained);
@@ -131,8 +131,8 @@ static void say(struct cushim_mem_finding *finding) {
     say_stack(cushim_check_place(finding->harm), &finding->at);
 }
 
-/* Without the check nothing is told where it happens, and a report has the first ones, so that a
- * program which goes on after many pays for a few. */
+/* Without the check refusals are not logged, and a report has only the first ones, so that a
+ * program with many of them pays for a few. */
 static bool is_refusal_told(void) {
     bool is_read = *cushim_process_options.stats || cushim_process_options.live;
     return cushim_check_is_on() ||
@@ -164,7 +164,8 @@ static void count_unchecked(void) {
     cushim_mem_stats_add(&cushim_check.n_unchecked, 1);
 }
 
-/* Another block, which is left as it is: that one's bytes may be set still, once anybody has it. */
+/* Take another block and leave it unchecked, because a set of the first block's bytes may still be
+ * under way when somebody gets it. */
 static enum cushim_status obtain_another(struct cushim_mem_heap *heap,
                                          struct cushim_mem_block *block, size_t n_bytes) {
     struct cushim_mem_lookup lookup;
@@ -181,7 +182,7 @@ enum cushim_status cushim_check_obtained(struct cushim_mem_heap *heap,
         count_unchecked();
         return CUSHIM_OK;
     }
-    /* what CUSHIM_ZERO clears is not all of it: the rest must stay as it came */
+    /* CUSHIM_ZERO does not clear all of the block, and the rest must stay as it came */
     bool is_poisoned = cushim_process_options.zero != ZERO_ON;
     if (cushim_mem_check_obtained(&cushim_check, heap, block->address, n_bytes, is_poisoned) !=
         CUSHIM_TIMEOUT)

@@ -1,7 +1,7 @@
 /*
- * The checking mode: the option CUSHIM_CHECK, and what is reported of its findings.
+ * The checking mode: the option CUSHIM_CHECK, and the report of its findings.
  *
- * It checks device memory alone.  While a capture is open nothing is checked; that is counted.
+ * It checks only device memory.  While a capture is open it checks nothing, and counts that.
  */
 #ifndef CUSHIM_PRELOAD_CHECK_H
 #define CUSHIM_PRELOAD_CHECK_H
@@ -13,15 +13,16 @@ struct cushim_mem_block;
 
 extern struct cushim_mem_check cushim_check;
 
-/* Read what the options say into the policy; once, before cushim is on. */
+/* Put the options into the policy; called once, before cushim is on. */
 void cushim_check_configure(void);
 
 static inline bool cushim_check_is_on(void) {
     return cushim_process.policy.has_guards;
 }
 
-/* A block was obtained from a heap: write its guards.  Where the device does not come to that the
- * block becomes another one, unchecked.  Another status than CUSHIM_OK: there is none. */
+/* A block was obtained from a heap: write its guards.  If the device does not get to that in time,
+ * the block becomes another one, which is not checked.  With a status other than CUSHIM_OK there is
+ * no block. */
 enum cushim_status cushim_check_obtained(struct cushim_mem_heap *heap,
                                          struct cushim_mem_block *block, size_t n_bytes);
 
@@ -52,10 +53,10 @@ void cushim_check_give_back(void);
 /* The kind of fault: "overrun", "use after free", "double free", "interior free". */
 const char *cushim_check_fault(enum cushim_mem_harm harm);
 
-/* What was done to the block, in a few words. */
+/* What happened to the block, in a few words. */
 const char *cushim_check_harm(enum cushim_mem_harm harm);
 
-/* What the stack of the call is of: one that was refused, or that found the damage. */
+/* What the stack of the call shows: the call that was refused, or the one that found the damage. */
 const char *cushim_check_place(enum cushim_mem_harm harm);
 
 /* What is wrong, in words, for the log and the report. */

@@ -16,7 +16,7 @@
 #include "report/page_ring.h"
 #include "report/shortage.h"
 
-enum { OFF, LINE }; /* of the option; then: all of it */
+enum { OFF, LINE }; /* of the option; higher values: everything */
 enum { MOST_TOLD = 4 };
 
 static void describe_stack(struct cushim_page_shortage *shortage) {
@@ -26,7 +26,7 @@ static void describe_stack(struct cushim_page_shortage *shortage) {
     shortage->n_frames = cushim_stack_describe(&stack, shortage->frames, MOST);
 }
 
-/* The sizes that have most, the most first. */
+/* The sizes with the most bytes, the largest sum first. */
 static void describe_blocks(const struct cushim_mem_census *census,
                             struct cushim_page_shortage *shortage) {
     enum { MOST = sizeof shortage->blocks / sizeof *shortage->blocks };
@@ -92,7 +92,8 @@ void cushim_shortage_note(struct cushim_mem_heap *heap, const struct cushim_mem_
                                             .drained_bytes = tried->drained_bytes,
                                             .returned_bytes = tried->returned_bytes,
                                             .others_bytes = tried->others_bytes};
-    if (heap->policy->budgets) /* the device that a census saw is no larger than that */
+    if (heap->policy->budgets) /* because the census saw a device that is no larger than the
+                                * limit */
         shortage.limit_bytes = atomic_load_explicit(
             &heap->policy->budgets[heap->device].limit_bytes, memory_order_relaxed);
     describe_held(heap, &shortage);

@@ -13,7 +13,7 @@
 #include "preload/observe/stack.h"
 #include "report/site.h"
 
-/* A block that was taken and lives. */
+/* A sampled block that is live. */
 struct row {
     uint64_t address;
     const void *heap;
@@ -27,7 +27,7 @@ static struct {
     struct cushim_mem_blocks *blocks;
     uint64_t mean_bytes;       /* 0: off.  Constant once the options were read */
     pthread_mutex_t lock;      /* guards what is below, and the sites of the page */
-    struct row *rows, *spares; /* those by hh.next */
+    struct row *rows, *spares; /* the second a list by hh.next */
 } sites = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void cushim_sites_begin(const struct cushim_page_head *head, struct cushim_mem_blocks *blocks) {
@@ -36,7 +36,7 @@ void cushim_sites_begin(const struct cushim_page_head *head, struct cushim_mem_b
     sites.mean_bytes = head->sample_bytes;
     if (sites.mean_bytes) {
         struct cushim_backtrace stack;
-        cushim_backtrace_take(&stack); /* the first one allocates */
+        cushim_backtrace_take(&stack); /* because the first one allocates */
     }
 }
 
@@ -52,7 +52,7 @@ bool cushim_sites_are_on(void) {
 
 /* ---- which requests ---- */
 
-/* Uniform below the mean: of each thread's own, so that no line of cache is shared. */
+/* Uniform below the mean.  Each thread has its own state, so that no cache line is shared. */
 static uint64_t draw(void) {
     static _Thread_local uint64_t state __attribute__((tls_model("initial-exec")));
     if (!state)
@@ -63,7 +63,7 @@ static uint64_t draw(void) {
 
 /* ---- whose they are ---- */
 
-/* Of the innermost frames: two requests of a place have the same ones. */
+/* A hash of the innermost frames, which two requests of one place have in common. */
 static uint64_t key_of(const struct cushim_backtrace *stack) {
     enum { DEPTH = 12 };
     uint64_t key = 1;
@@ -74,7 +74,8 @@ static uint64_t key_of(const struct cushim_backtrace *stack) {
     return key ? key : 1;
 }
 
-/* Under the lock: the place of a stack, which is described when it is new; NULL: no row is left. */
+/* The site of a stack, which is described if it is new; NULL: no row is left.  The caller holds the
+ * lock. */
 static struct cushim_page_site *site_of(uint64_t key, const struct cushim_backtrace *stack) {
     struct cushim_page_site *site = cushim_site_find(&cushim_page_sites, key);
     cushim_live_show(site ? (void *)site : &cushim_page_sites, sizeof *site);
@@ -114,7 +115,7 @@ static void drop(struct row *row) {
 
 static void enter(const struct cushim_sites_free *block, const struct cushim_backtrace *stack) {
     struct row *row = find(block->address);
-    if (row) /* freed in a way that nobody saw */
+    if (row) /* it was freed unseen */
         drop(row);
     struct cushim_page_site *site = site_of(block->key, stack);
     row = !site ? NULL : sites.spares ? sites.spares : malloc(sizeof *row);

@@ -11,7 +11,8 @@
 
 #include "preload/resolve/elf.h" /* dladdr1 is weak */
 
-/* The name that others find the file by: that of the program is what somebody called it. */
+/* The name by which others find the file.  The loader has no name for the program, and argv's may
+ * be any. */
 static void name_file(const struct link_map *map, const char *known_as,
                       struct cushim_page_frame *frame) {
     char path[PATH_MAX];
@@ -22,7 +23,7 @@ static void name_file(const struct link_map *map, const char *known_as,
     bool has_path = n > 0 || (*known_as != '/' && realpath(known_as, path));
     const char *name = has_path ? path : known_as;
     size_t n_bytes = strlen(name), most = sizeof frame->file - 1;
-    /* of a long one the end, which has the name of the file */
+    /* keep the end of a long path, because it has the name of the file */
     memcpy(frame->file, n_bytes > most ? name + n_bytes - most : name,
            n_bytes > most ? most : n_bytes);
 }

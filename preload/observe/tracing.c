@@ -59,7 +59,7 @@ static void read_words(const char *file, char *text, size_t text_bytes) {
 }
 
 static int open_file(const char *folder) {
-    static struct cushim_trace_head head; /* too large for a stack of others */
+    static struct cushim_trace_head head; /* too large for the stack of a foreign thread */
     char path[PATH_MAX];
     long ranks = cushim_path_ranks();
     struct timespec wall;
@@ -70,7 +70,8 @@ static int open_file(const char *folder) {
         .start_ns = cushim_clock_ns(),
         .start_wall_ns = (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec,
         .is_relaxed = wish.is_relaxed,
-        .is_software = cushim_driver_is_software(), /* in a child; else it is not known yet */
+        .is_software = cushim_driver_is_software(), /* known in a child only; other processes learn
+                                                     * it later */
         .product = CUSHIM_VERSION_TEXT,
         .next_rank = (uint64_t)(cushim_path_rank() + 1),
         .ranks = ranks > 0 ? (uint64_t)ranks : 0,
@@ -105,7 +106,7 @@ static void begin(void) {
     struct cushim_backtrace stack;
     if (!has_thread_end)
         has_thread_end = pthread_key_create(&thread_end, end_thread) == 0;
-    cushim_backtrace_take(&stack); /* the first one allocates */
+    cushim_backtrace_take(&stack); /* because the first one allocates */
     if (wish.stacks == CUSHIM_TRACING_PYTHON && !cushim_python_find(&python, symbol_of_python))
         log_error("trace", "no stacks of Python: those of 3.11 to 3.13 can be read");
     int error = *wish.folder == '/' ? open_file(wish.folder) : EINVAL;
@@ -163,7 +164,8 @@ static struct slot *take_slot(void) {
     return NULL;
 }
 
-/* The thread's slot, told where it is; NULL: the event is lost, which is counted. */
+/* The thread's slot, after the place of the event was written; NULL: the event is lost, which is
+ * counted. */
 static struct slot *at(uint64_t now_ns, const struct cushim_mem_stats *stats, const void *heap) {
     if (!cushim_tracing_is_on())
         return NULL;
@@ -214,7 +216,7 @@ static void put(struct slot *slot, enum cushim_trace_code code, uint64_t now_ns,
                          .code = code, .time_ns = now_ns, .address = address, .number = number});
 }
 
-/* What the thread waited since it was told last. */
+/* Write how long the thread waited since the last such event. */
 static void put_waits(struct slot *slot, uint64_t now_ns, unsigned flags) {
     const struct cushim_mem_waits *now = &cushim_mem_waits_of_thread;
     if (now->n == slot->told.n)
@@ -257,7 +259,7 @@ void cushim_tracing_free(const struct cushim_mem_stats *stats, const void *heap,
     struct slot *slot = at(now_ns, stats, heap);
     if (!slot)
         return;
-    put_waits(slot, now_ns, CUSHIM_TRACE_IN_REQUEST); /* of a call that told nothing else */
+    put_waits(slot, now_ns, CUSHIM_TRACE_IN_REQUEST); /* of a call that wrote no other event */
     put(slot, CUSHIM_TRACE_FREE, now_ns, address, 0);
 }
 

@@ -1,6 +1,6 @@
 /*
- * Observers of each block of a process: the recording (tracing.h) and the sites (sites.h).  Called
- * where cushim_process.is_watched, and nowhere else.
+ * Observers of each block of a process: the recording (tracing.h) and the sites (sites.h).  They
+ * are called only if cushim_process.is_watched.
  */
 #ifndef CUSHIM_PRELOAD_WATCH_H
 #define CUSHIM_PRELOAD_WATCH_H
@@ -17,7 +17,7 @@ static inline void cushim_watch_alloc(const struct cushim_mem_heap *heap,
     cushim_sites_alloc(heap, block->address, n_bytes);
 }
 
-/* A block of a heap is about to be given back; then how that went. */
+/* A block of a heap is about to be given back; the second call says how that went. */
 struct cushim_watched_free {
     struct cushim_mem_heap *heap; /* the block's segment may go */
     struct cushim_sites_free site;
@@ -40,10 +40,10 @@ static inline void cushim_watch_freed(const struct cushim_watched_free *freed,
 /* The options were read, and the check's are in the policy. */
 void cushim_watch_begin(void);
 
-/* In a forked child: it is watched no more, or if it `is_fresh` from the start. */
+/* In a forked child: it is no longer watched, or from its start if it `is_fresh`. */
 void cushim_watch_in_child(bool is_fresh);
 
-/* A context took all blocks of a heap along. */
+/* A context was destroyed, and with it all blocks of a heap. */
 void cushim_watch_gone(const struct cushim_mem_heap *heap);
 
 #endif

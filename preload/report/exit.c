@@ -142,9 +142,11 @@ __attribute__((destructor)) static void leave_process(void) {
     bool is_told = is_used && state != CUSHIM_PROCESS_OFF;
     bool is_asked = is_told && (*where || cushim_log_on(CUSHIM_LOG_INFO));
     if (is_asked && cushim_process.process == getpid()) {
-        if (cushim_log_on(CUSHIM_LOG_INFO))
+        if (cushim_live_is_cut())
+            log_error("stats", "no report: the file with the counters was cut");
+        else if (cushim_log_on(CUSHIM_LOG_INFO))
             cushim_own_tell();
-        if (*where)
+        if (*where && !cushim_live_is_cut())
             write_report(where);
     }
     /* without memory used there is no report, and the options may never have been read */

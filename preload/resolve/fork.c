@@ -7,10 +7,11 @@
 
 #include "preload/resolve/export.h"
 
-/* Readers hold forks off; who forks is the writer.  Readers come first, so one may enter again. */
+/* Readers hold forks off; the thread that forks is the writer.  Readers come first, so one may
+ * enter again. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 
-/* How often this thread does.  It can fork all the same: in a signal's handler. */
+/* How often this thread holds forks off.  It can still fork, in a signal handler. */
 static _Thread_local unsigned n_held __attribute__((tls_model("initial-exec")));
 
 static void before(void) {
@@ -55,7 +56,8 @@ static void watch(void) {
 CUSHIM_EARLY bool cushim_fork_hold_off(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch);
-    if (pthread_rwlock_rdlock(&lock) != 0) /* refused to the writer, in a handler of others */
+    if (pthread_rwlock_rdlock(&lock) != 0) /* the writer gets no read lock, in another library's
+                                            * handler */
         return false;
     n_held++;
     return true;

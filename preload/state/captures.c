@@ -16,12 +16,12 @@ enum { CAPTURE_SERVE = 1 }; /* of the option */
 
 struct entry {
     struct cushim_capture begun;
-    const struct cushim_thread *thread;     /* who began it; NULL: that thread ended meanwhile */
+    const struct cushim_thread *thread;     /* the thread that began it; NULL: it ended meanwhile */
     struct cushim_mem_graph_resources hold; /* what that thread freed since */
 };
 
-/* How many are open, or begin, is in cushim_guard too, written under the lock; it is held over the
- * driver's begin. */
+/* The lock also guards the number of open or beginning captures in cushim_guard.  It is held over
+ * the driver's begin. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct entry *entries;                     /* [n_room], never freed */
 static struct cushim_mem_graph_resources **holds; /* [n_room], for cushim_capture_free */
@@ -32,7 +32,7 @@ static bool is_entry_of(const struct entry *entry, CUstream stream) {
            (stream != CU_STREAM_PER_THREAD || entry->thread == &cushim_thread);
 }
 
-/* Without a graph nobody runs what was captured: its blocks are freed as any others. */
+/* Without a graph nothing runs what was captured, so its blocks are freed like any others. */
 static void remove_at(unsigned i) {
     cushim_mem_graph_resources_let_go(entries[i].hold.first);
     entries[i] = entries[--n_entries];
@@ -64,7 +64,8 @@ bool cushim_capture_is_own(struct cushim_cuda *cuda) {
     pthread_mutex_unlock(&lock);
     if (!is_own || !cuda->cuThreadExchangeStreamCaptureMode)
         return is_own;
-    /* a thread that exchanged its own mode for RELAXED is allowed everything: ask, and put it back
+    /* a thread that exchanged its own mode for RELAXED may do everything, so ask for the mode and
+     * put it back
      */
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     cuda->cuThreadExchangeStreamCaptureMode(&mode);
@@ -76,10 +77,10 @@ bool cushim_capture_is_own(struct cushim_cuda *cuda) {
 /*
  * Recorders and captures that begin.  A recorder counts itself in, then looks whether a capture is
  * open; a begin opens the capture, then waits until nobody is counted.  Both are sequentially
- * consistent, so that one of the two sees the other; a recorder that sees a capture goes, so the
- * begin is through once those are out who were in before it (tests/model/capture.pml).  Nobody
- * wakes it: begins are rare, and a wake would be a call of the system in each free that finds a
- * capture open.
+ * consistent, so one of the two sees the other.  A recorder that sees a capture leaves, so the
+ * begin waits only for recorders that were there before it (tests/model/capture.pml).  Nobody wakes
+ * it, because begins are rare, and a wake would cost a system call in each free that finds an open
+ * capture.
  */
 static struct {
     _Alignas(64) atomic_uint n;
@@ -107,7 +108,7 @@ static enum cushim_mem_pass gate_enter(void) {
 const struct cushim_mem_capture_guard cushim_capture_guard = {cushim_capture_is_open, gate_enter,
                                                               gate_leave};
 
-/* Under the lock: room for one entry more. */
+/* Make room for one more entry.  The caller holds the lock. */
 static bool make_room(void) {
     unsigned n = n_room ? 2 * n_room : 16;
     if (n_entries < n_room)
@@ -134,7 +135,7 @@ bool cushim_capture_begin_enter(void) {
     return false;
 }
 
-/* ---- threads that end: their default streams end with them ---- */
+/* ---- threads that end, and their default streams with them ---- */
 
 static pthread_key_t thread_end;
 static bool has_thread_end;
@@ -146,7 +147,7 @@ static void end_thread(void *thread) {
     for (unsigned i = n_entries; i--;) {
         if (entries[i].thread != thread)
             continue;
-        entries[i].thread = NULL; /* another one may come to lie there */
+        entries[i].thread = NULL; /* because another thread may get this address */
         if (entries[i].begun.stream == CU_STREAM_PER_THREAD)
             remove_at(i);
     }
@@ -166,7 +167,8 @@ static void watch_thread(void) {
 
 void cushim_capture_begin_leave(const struct cushim_capture *capture, CUresult answer) {
     if (answer == CUDA_SUCCESS) {
-        remove_stream(capture->stream); /* one that died unseen, its handle born again */
+        remove_stream(capture->stream); /* an older capture whose end nobody saw; the handle is used
+                                         * again */
         entries[n_entries++] = (struct entry){.begun = *capture, .thread = &cushim_thread};
     } else {
         atomic_fetch_sub(&cushim_guard.now, CUSHIM_GUARD_CAPTURE);
@@ -188,7 +190,7 @@ bool cushim_capture_free(const struct cushim_mem_lookup *lookup, enum cushim_sta
     if (n_holds)
         *status = cushim_mem_graph_resources_free(lookup->segment->heap, lookup, holds, n_holds);
     pthread_mutex_unlock(&lock);
-    if (n_holds && *status == CUSHIM_NOMEM) { /* it was freed, as far as the program can tell */
+    if (n_holds && *status == CUSHIM_NOMEM) { /* for the program the free succeeded */
         cushim_mem_stats_add(&cushim_page.n_stuck_blocks, 1);
         *status = CUSHIM_OK;
     }
@@ -199,14 +201,15 @@ static void let_go(void *first) {
     cushim_mem_graph_resources_let_go(first);
 }
 
-/* From here on the driver says when the last copy of the graph is gone. */
+/* From here on the driver tells us when the last copy of the graph is gone. */
 static bool hand_over(struct cushim_cuda *cuda, CUgraph graph,
                       struct cushim_mem_graph_resources_slot *first) {
     CUuserObject object;
     if (!cuda->cuUserObjectCreate || !cuda->cuGraphRetainUserObject)
         return false;
     CUstreamCaptureMode mode = cushim_mode_relaxed(cuda);
-    /* where the graph does not take it the object is left alone: its destructor must not run */
+    /* if the graph does not take the object, leave the object alone, because its destructor must
+     * not run */
     bool is_taken =
         cuda->cuUserObjectCreate(&object, first, let_go, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) ==
             CUDA_SUCCESS &&
@@ -215,7 +218,7 @@ static bool hand_over(struct cushim_cuda *cuda, CUgraph graph,
     return is_taken;
 }
 
-/* Nobody will tell us when the graph is gone: never reuse what it may use. */
+/* Never reuse what the graph may use, because nobody will tell us when it is gone. */
 static void give_up(const struct cushim_mem_graph_resources *hold) {
     static atomic_bool is_told;
     cushim_mem_stats_add(&cushim_page.n_stuck_blocks, hold->n_blocks);
@@ -224,7 +227,7 @@ static void give_up(const struct cushim_mem_graph_resources *hold) {
                   "a graph took no user object: what was freed in captures is not reused");
 }
 
-/* An end that was refused may have ended it, or not: the driver says so, in any thread. */
+/* Does a capture go on after its end was refused?  Only the driver knows; any thread may ask. */
 static bool goes_on(struct cushim_cuda *cuda, CUstream stream, CUresult answer) {
     CUstreamCaptureStatus status;
     if (answer == CUDA_SUCCESS || !cuda->cuStreamIsCapturing)
@@ -240,7 +243,8 @@ void cushim_capture_end(struct cushim_cuda *cuda, CUstream stream, CUresult answ
     pthread_mutex_lock(&lock);
     unsigned i = place_of(stream);
     if (i < n_entries) {
-        /* a graph that was there before keeps what went into it, whatever the end said */
+        /* a graph that existed before the capture keeps what went into it, whatever the end
+         * answered */
         if (entries[i].begun.graph)
             graph = entries[i].begun.graph;
         if (graph) {
@@ -287,7 +291,7 @@ CUSHIM_EXPORT int cushim_preload_capturing(struct CUctx_st *context) {
     if (!cushim_process_is_on())
         return 0;
     CUcontext owner = context ? cushim_contexts_owner(context) : NULL;
-    pthread_mutex_lock(&lock); /* ahead of that of contexts, as everywhere */
+    pthread_mutex_lock(&lock); /* before the lock of contexts, as everywhere */
     for (unsigned i = 0; i < n_entries; i++)
         n += !context || cushim_contexts_owner(entries[i].begun.context) == owner;
     pthread_mutex_unlock(&lock);

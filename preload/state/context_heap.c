@@ -10,14 +10,15 @@
 #include "memory/provider/provider.h"
 #include "preload/events.h"
 
-/* Guards the spares, the lists of kinds, and which heaps serve.  Inside the lock of contexts. */
+/* Guards the spares, the lists of kinds, and which heaps serve.  It is taken inside the lock of
+ * contexts. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cushim_context_heap *spares; /* without a context */
 static _Atomic(struct cushim_context_heap *) heaps;
 static struct cushim_mem_policy
     kind_policies[CUSHIM_MEM_PINNED + 1]; /* written once, at the start */
 
-/* Under the lock: one that no context has; NULL: host memory is out. */
+/* A heap that no context has; NULL: host memory is out.  The caller holds the lock. */
 static struct cushim_context_heap *take(void) {
     struct cushim_context_heap *heap = spares;
     if (heap) {
@@ -49,7 +50,7 @@ struct cushim_context_heap *cushim_context_heap_open(const struct cushim_mem_hea
     return heap;
 }
 
-/* Under the lock: its blocks went with the context. */
+/* The blocks went with the context.  The caller holds the lock. */
 static void abandon(struct cushim_context_heap *heap) {
     cushim_events.heap_gone(&heap->heap);
     cushim_mem_heap_abandon(&heap->heap);
@@ -57,7 +58,7 @@ static void abandon(struct cushim_context_heap *heap) {
     spares = heap;
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void set_serving(struct cushim_context_heap *owner, bool is_serving) {
     struct cushim_context_heap *heap = atomic_load(&owner->kinds);
     atomic_store(&owner->is_serving, is_serving);
@@ -91,7 +92,7 @@ static struct cushim_context_heap *of(const struct cushim_mem_heap *heap) {
 
 bool cushim_contexts_hold(struct cushim_mem_heap *heap) {
     atomic_fetch_add(&of(heap)->n_holds, 1);
-    /* in the other order than the thread that ends the context, which looks for holds last */
+    /* the thread that ends the context does this in the other order: it looks for holds last */
     if (atomic_load(&of(heap)->is_serving))
         return true;
     atomic_fetch_sub(&of(heap)->n_holds, 1);
@@ -102,8 +103,8 @@ void cushim_contexts_let(struct cushim_mem_heap *heap) {
     atomic_fetch_sub(&of(heap)->n_holds, 1);
 }
 
-/* A thread that was cancelled, or left by a jump, inside a call of the driver lets go of nothing:
- * nobody waits for it for ever. */
+/* The wait is limited, because a thread that was cancelled, or left by a jump, inside a driver call
+ * never lets go. */
 static void wait_until(const struct cushim_context_heap *heap, uint64_t until_ns) {
     unsigned n_looks = 0;
     while (atomic_load(&heap->n_holds) && cushim_clock_ns() < until_ns)
@@ -127,8 +128,8 @@ void cushim_contexts_set_policies(void) {
 }
 
 /*
- * Managed memory that is handed out again is cleared by the device.  Where host and device may not
- * touch managed memory at once (before Pascal, Jetson) that would fault other threads of the
+ * The device clears managed memory that is handed out again.  If host and device may not touch
+ * managed memory at the same time (before Pascal, Jetson), that would fault other threads of the
  * program.
  */
 static bool is_managed_fit(struct cushim_cuda *cuda, int device) {
@@ -150,9 +151,10 @@ static struct cushim_mem_heap *find_kind(const struct cushim_context_heap *owner
 }
 
 /*
- * Under the lock: a heap beside its context's.  They share the fence, since native's free of such
- * memory waits for the context that allocated it, whichever is current, and for no other: neither
- * another device's kernels nor its copies (measured, docs/results/driver.md).
+ * Open a heap of another kind of memory.  It has the fence of the context's heap, because the
+ * driver's free of such memory waits for the context that allocated it, whichever is current, and
+ * not for other devices' kernels or copies (measured, docs/results/driver.md).  The caller holds
+ * the lock.
  */
 static struct cushim_mem_heap *open_kind(struct cushim_context_heap *owner,
                                          enum cushim_mem_kind kind, unsigned flags) {

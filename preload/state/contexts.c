@@ -24,13 +24,14 @@ struct row {
     CUcontext context;
     struct cushim_context_heap *heap; /* NULL: none yet, or of a green one */
     bool is_green;
-    CUcontext primary;   /* of a green one: whose memory its is, and whose heap serves it */
-    unsigned n_attached; /* uses beyond its maker's */
+    CUcontext primary;   /* of a green one: the context that owns its memory and whose heap serves
+                          * it */
+    unsigned n_attached; /* uses besides its creator's */
     unsigned n_leaving;  /* threads that are about to end it */
     UT_hash_handle hh;
 };
 
-/* Guards the table; the driver is asked for facts of a device alone under it. */
+/* Guards the table.  Under it the driver is only asked for facts of a device. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct row *rows;
 static atomic_uint n_heaps;
@@ -68,7 +69,7 @@ static const struct cushim_mem_provider *source_of_device(struct cushim_cuda *cu
     return is_mapped ? &cushim_mem_provider_vmm : &cushim_mem_provider_device;
 }
 
-/* What a report says of the device and its driver. */
+/* Note what a report says about the device and its driver. */
 static void note_device(struct cushim_cuda *cuda, CUdevice device) {
     int version = 0;
     CUuuid uuid;
@@ -82,7 +83,7 @@ static void note_device(struct cushim_cuda *cuda, CUdevice device) {
         atomic_store(&cushim_page.head.driver_version, (uint64_t)version);
 }
 
-/* For who asks whether we are active. */
+/* Says in the log that cushim is active. */
 static void say_heap(CUdevice device) {
     unsigned version = (unsigned)cushim_mem_stats_read(&cushim_page.head.driver_version);
     log_info("pool", "device %d, %s, CUDA %u.%u: memory is pooled from now on; %s came first",
@@ -90,7 +91,7 @@ static void say_heap(CUdevice device) {
              cushim_cuda_symbol_name(cushim_thread.symbol));
 }
 
-/* Under the lock, the context being current: open a heap for its device memory. */
+/* Open a heap for the device memory of the current context.  The caller holds the lock. */
 static struct cushim_context_heap *open_heap(struct cushim_cuda *cuda, CUcontext context) {
     CUdevice device;
     if (cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= CUSHIM_MAX_DEVICES)
@@ -120,7 +121,7 @@ static struct cushim_context_heap *open_heap(struct cushim_cuda *cuda, CUcontext
     return row->heap;
 }
 
-/* The context must be current.  The heap is held. */
+/* The context must be current.  Returns the heap, held. */
 static struct cushim_mem_heap *find_or_open(struct cushim_cuda *cuda, CUcontext context) {
     cushim_process_note_driver_use();
     pthread_mutex_lock(&lock);
@@ -137,7 +138,8 @@ static struct cushim_mem_heap *find_or_open(struct cushim_cuda *cuda, CUcontext 
     return heap ? &heap->heap : NULL;
 }
 
-/* The heap that the thread found last, held; NULL where a context is ended, or was since. */
+/* The heap that the thread found last, held; NULL if a context has ended since, or is being
+ * ended. */
 static struct cushim_mem_heap *hold_found(const struct cushim_thread *thread) {
     if (!cushim_contexts_hold(thread->heap))
         return NULL;
@@ -228,7 +230,7 @@ void cushim_contexts_note_green(struct cushim_cuda *cuda, CUcontext context) {
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- uses beyond the maker's ---- */
+/* ---- uses besides the creator's ---- */
 
 void cushim_contexts_attach(CUcontext context) {
     pthread_mutex_lock(&lock);
@@ -253,7 +255,7 @@ bool cushim_contexts_detach(CUcontext context) {
 void cushim_contexts_leave(CUcontext context) {
     cushim_events.context_leaving(context);
     pthread_mutex_lock(&lock);
-    /* one that has no heap gets none meanwhile */
+    /* a context without a heap must not get one meanwhile */
     struct row *row = find_or_add(context);
     struct cushim_context_heap *heap = row ? row->heap : NULL;
     if (row)
@@ -264,7 +266,7 @@ void cushim_contexts_leave(CUcontext context) {
     pthread_mutex_unlock(&lock);
     if (heap)
         cushim_context_heap_wait(heap);
-    cushim_copy_ring_leave(context); /* behind the above: no copy begins there any more */
+    cushim_copy_ring_leave(context); /* after the above, because then no copy begins there */
 }
 
 void cushim_contexts_stay(CUcontext context) {
@@ -278,7 +280,7 @@ void cushim_contexts_stay(CUcontext context) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Of the green contexts that a primary one took along, the next; NULL behind the last. */
+/* The next green context that went with a primary one; NULL after the last. */
 static CUcontext next_green(CUcontext primary) {
     CUcontext green = NULL;
     struct row *row, *next;
@@ -291,7 +293,7 @@ static CUcontext next_green(CUcontext primary) {
     return green;
 }
 
-/* Under the lock: its heaps are no more. */
+/* Its heaps are gone.  The caller holds the lock. */
 static void empty(struct row *row) {
     if (!row->heap)
         return;
@@ -300,14 +302,14 @@ static void empty(struct row *row) {
     row->heap = NULL;
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void delete (struct row *row) {
     HASH_DEL(rows, row);
     empty(row);
     free(row);
 }
 
-/* Where other threads are about to end it as well it has no heap before they have. */
+/* If other threads are about to end it as well, it gets no heap until they have. */
 static void drop(CUcontext context) {
     pthread_mutex_lock(&lock);
     struct row *row = find(context);

@@ -8,8 +8,8 @@
  *
  * Heaps are never freed: those of a context that was destroyed are opened again for a later one.
  * The driver may give a new context the handle of an old one.  So the epoch of the fast-path guard
- * rises with every context that is destroyed, and no thread uses for the new context what it
- * remembers of the old one.
+ * rises with every context that is destroyed, and what a thread remembers of the old context is not
+ * used for the new one.
  */
 #ifndef CUSHIM_PRELOAD_CONTEXTS_H
 #define CUSHIM_PRELOAD_CONTEXTS_H
@@ -18,7 +18,8 @@
 
 struct cushim_mem_heap;
 
-/* Derive the policies of pinned and managed memory from that of device memory; once, at the start.
+/* Derive the policies of pinned and managed memory from that of device memory; called once, at the
+ * start.
  */
 void cushim_contexts_set_policies(void);
 
@@ -29,12 +30,15 @@ void cushim_contexts_set_policies(void);
 struct cushim_mem_heap *cushim_contexts_current(struct cushim_cuda *cuda);
 
 /*
- * Hold a heap: the end of its context waits until cushim_contexts_let.  Whoever takes memory from a
- * heap, gives it some, or touches memory of it does so meanwhile, driver calls included: native's
- * end of a context waits for its work, too.  The fast paths alone go without.  False, or NULL: the
- * context is being ended; the driver is to serve.
+ * Hold a heap: the end of its context waits until cushim_contexts_let.  A thread that takes memory
+ * from a heap, gives it back, or touches it holds the heap meanwhile, also during driver calls.
+ * Only the fast paths do not.  False, or NULL: the context is being ended, so the driver must
+ * serve.
  */
-enum { CUSHIM_CONTEXTS_PATIENCE_NS = 2000000000 }; /* that an end has with who holds */
+enum {
+    CUSHIM_CONTEXTS_PATIENCE_NS = 2000000000
+}; /* for which an end waits for threads that
+    * hold */
 bool cushim_contexts_hold(struct cushim_mem_heap *heap);
 void cushim_contexts_let(struct cushim_mem_heap *heap);
 struct cushim_mem_heap *cushim_contexts_hold_current(struct cushim_cuda *cuda);
@@ -50,12 +54,12 @@ static inline bool cushim_contexts_is_settled(void) {
 
 /*
  * The heap of the current context for pinned or managed memory with these flags, made if there is
- * none, and held.  NULL as above, and where managed memory of the device cannot serve again.
+ * none, and held.  NULL as above, or if managed memory of the device cannot be reused.
  */
 struct cushim_mem_heap *cushim_contexts_hold_kind(struct cushim_cuda *cuda,
                                                   enum cushim_mem_kind kind, unsigned flags);
 
-/* The heap of a context; NULL: it has none, or it is being destroyed. */
+/* The heap of a context; NULL: it has none, or the context is being destroyed. */
 struct cushim_mem_heap *cushim_contexts_find(CUcontext context);
 
 /* How many contexts have a heap. */
@@ -68,17 +72,17 @@ CUcontext cushim_contexts_of_stream(struct cushim_cuda *cuda, CUstream stream);
 void cushim_contexts_note_effects(void);
 
 /*
- * All heaps give their idle memory back to the driver, those of pinned memory only in the second
- * function, for when host memory is out.  Both return the bytes.  Inside a host function, which
- * may not call the driver, they do nothing.
+ * All heaps give their idle memory back to the driver.  Only the second function includes those of
+ * pinned memory; it is for when host memory is out.  Both return the bytes.  Inside a host function
+ * they do nothing, because it may not call the driver.
  */
 size_t cushim_contexts_give_back(void);
 size_t cushim_contexts_give_back_all(void);
 
 /*
- * Heaps that held idle memory for a second, while no free looked at it, give back what they may not
- * hold any more.  Those of `synchronised`, a context that was just synchronised (NULL: none was),
- * may wait for it; the others wait for nothing.
+ * Heaps that held idle memory for a second while no free looked at it give back what they may no
+ * longer hold.  Those of `synchronised`, a context that was just synchronised (NULL: none was), may
+ * wait for it; the others wait for nothing.
  */
 void cushim_contexts_give_back_stale(CUcontext synchronised);
 
@@ -88,23 +92,24 @@ size_t cushim_contexts_make_room(const struct cushim_mem_heap *heap, uint64_t un
 /* How many bytes of a device's memory its heaps could give back. */
 size_t cushim_contexts_reusable_bytes(int device);
 
-/* Who owns what is allocated under `context`: of a green context its primary one, else itself. */
+/* The owner of what is allocated under `context`: its primary context if it is a green one, else
+ * itself. */
 CUcontext cushim_contexts_owner(CUcontext context);
 
 /* `context` is a green one: from now on the heap of its primary context serves it. */
 void cushim_contexts_note_green(struct cushim_cuda *cuda, CUcontext context);
 
 /*
- * cuCtxAttach added a use of a context.  Before cuCtxDetach takes one away: false where it is the
- * last, its maker's, and the context is destroyed with it.
+ * cuCtxAttach added a use of a context.  Call the second before cuCtxDetach takes one away.  False:
+ * it is the last use, its creator's, and the context is destroyed with it.
  */
 void cushim_contexts_attach(CUcontext context);
 bool cushim_contexts_detach(CUcontext context);
 
-/* Before a context is destroyed: no heap serves it from now on, and nobody is inside of one. */
+/* Before a context is destroyed: from now on no heap serves it, and no thread is inside one. */
 void cushim_contexts_leave(CUcontext context);
 
-/* It was destroyed: its blocks are foreign now.  Or it was not: its heap serves again. */
+/* It was destroyed, and its blocks are foreign now; or it was not, and its heap serves again. */
 void cushim_contexts_gone(CUcontext context);
 void cushim_contexts_stay(CUcontext context);
 

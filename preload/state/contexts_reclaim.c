@@ -1,4 +1,4 @@
-/* What all heaps are told, and asked for: effects that the host sees, and their idle memory. */
+/* All heaps at once: they note effects that the host sees, and give back their idle memory. */
 #include "copy/ring.h"
 #include "memory/heap.h"
 #include "memory/reclaim.h"
@@ -10,7 +10,7 @@ void cushim_contexts_note_effects(void) {
         cushim_mem_fence_note_effect(each->heap.fence);
 }
 
-/* Heaps of all devices (-1) or of one give back. */
+/* The heaps of all devices (-1) or of one give back idle memory. */
 static size_t give_back(int device, bool is_pinned_too, uint64_t until_ns) {
     size_t n_bytes = 0;
     if (cushim_thread.host_function_depth)

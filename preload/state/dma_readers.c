@@ -20,7 +20,8 @@ static void expect(const char *why) {
         atomic_store_explicit(dedicated_bytes, DEDICATED_FOR_READERS_BYTES, memory_order_relaxed);
     if (!atomic_exchange(&cushim_process.policy.is_dedicated_uncached, true))
         log_info("pool",
-                 "device memory may be read from outside (%s): 2 MiB and up is freed natively now",
+                 "device memory may be read from outside (%s): the driver serves and frees blocks "
+                 "from 2 MiB on now",
                  why);
 }
 
@@ -29,10 +30,10 @@ void cushim_dma_readers_expect(void) {
         expect("a pin was asked for");
 }
 
-/* A library alone is no reader: PyTorch is linked with libcufile and maps it in every process.  It
- * pins memory through a device of its own, which it opens first. */
+/* A loaded library is no proof, because PyTorch is linked with libcufile, so every process of it
+ * has it.  A reader pins memory through a device of its own, which it opens first. */
 static const struct {
-    const char *library, *device; /* how their names begin */
+    const char *library, *device; /* the beginnings of their names */
 } readers[] = {
     {"libibverbs.so", "uverbs"}, {"libcufile.so", "nvidia-fs"}, {"libgdrapi.so", "gdrdrv"}};
 enum { N_READERS = sizeof readers / sizeof readers[0] };
@@ -46,18 +47,19 @@ static unsigned loaded_readers(void) {
 }
 
 /*
- * A process may have thousands of descriptors, so that a look goes through some of them: those that
- * were opened since the last one, and a part of the others, the next look going on behind it.
+ * A process may have thousands of descriptors, so one look examines only some: those that were
+ * opened since the last look, and a part of the others.  The next look continues after that part.
  */
 struct look {
-    int folder;         /* /proc/self/fd; its own number is the lowest that was free */
+    int folder;         /* /proc/self/fd; its number was the lowest free one */
     unsigned loaded;    /* which readers */
     const char *reader; /* found; NULL: none so far */
 };
 
 enum { MOST_NEW = 64, PART_BYTES = 2048 }; /* some 80 entries */
 
-/* Where the next look goes on: a place in the list, and a number.  Two at a time may look twice. */
+/* Where the next look continues: a place in the list, and a number.  Two threads at the same time
+ * may look at the same part. */
 static _Atomic off_t next_place;
 static atomic_int next_new;
 
@@ -77,7 +79,8 @@ static bool look_at(struct look *look, const char *link) {
     return true;
 }
 
-/* A descriptor gets the lowest number that is free: from what was that the last time on. */
+/* A descriptor gets the lowest free number, so begin at the number that was that at the last
+ * look. */
 static void look_at_new(struct look *look) {
     char link[16];
     int first = atomic_load(&next_new), fd = first;
@@ -87,12 +90,13 @@ static void look_at_new(struct look *look) {
     atomic_store(&next_new, fd < first + MOST_NEW ? look->folder : fd);
 }
 
-/* By the system call, since opendir allocates; glibc has a function for it since 2.30 only. */
+/* This makes the system call, because opendir allocates, and glibc has a function only since
+ * 2.30. */
 static void look_at_part(struct look *look) {
     _Alignas(struct dirent64) char buffer[PART_BYTES];
     off_t place = lseek(look->folder, atomic_load(&next_place), SEEK_SET);
     ssize_t n = syscall(SYS_getdents64, look->folder, buffer, sizeof buffer);
-    if (n == 0 && place > 0) { /* at its end: from the begin again */
+    if (n == 0 && place > 0) { /* at the end, so begin again */
         place = lseek(look->folder, 0, SEEK_SET);
         n = syscall(SYS_getdents64, look->folder, buffer, sizeof buffer);
     }

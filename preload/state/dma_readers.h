@@ -2,9 +2,9 @@
  * Readers of device memory that no event sees: NICs, storage, the CPU through a BAR
  * (interposition.md C13).
  *
- * Natively a free takes the memory away from them, and no fence tells when they are done.  So once
- * one may be at work, each new request of 2 MiB and more gets an allocation of the driver's own,
- * which is freed natively.
+ * Without cushim a free takes the memory away from them, and no fence says when they are done.  So
+ * once one may be at work, each new request of 2 MiB and more gets a driver allocation of its own,
+ * which the driver frees.
  */
 #ifndef CUSHIM_PRELOAD_DMA_READERS_H
 #define CUSHIM_PRELOAD_DMA_READERS_H
@@ -14,9 +14,9 @@ void cushim_dma_readers_expect(void);
 
 /*
  * Look whether a library of such a reader is loaded and its device is open.  It walks the list of
- * loaded objects.  Where one of the libraries is there, it looks at some 150 file descriptors at
- * most: those opened since the last look, and a part of the others, so that many looks see all.
- * For rare moments.
+ * loaded objects.  If one of the libraries is there, it looks at some 150 file descriptors at most:
+ * those opened since the last look, and a part of the others, so that many looks see all.  Call it
+ * rarely.
  */
 void cushim_dma_readers_look(void);
 

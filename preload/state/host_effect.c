@@ -38,7 +38,7 @@ void cushim_host_effect_note_all(void) {
         cushim_contexts_note_effects();
 }
 
-/* A green context's covers its own work alone. */
+/* Synchronising a green context covers only its own work. */
 struct cushim_synchronise cushim_host_effect_synchronise(struct cushim_cuda *cuda,
                                                          CUcontext context) {
     struct cushim_synchronise synchronise = {NULL, 0};

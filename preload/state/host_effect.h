@@ -3,9 +3,9 @@
  * an asynchronous copy from or to the host, a value written to host memory, a host function, or the
  * launch of a graph.
  *
- * In `relaxed` a free waits for such work, and for nothing else.  It is noted after the driver has
- * taken it.  A context without a heap needs no note, since the first free into a heap waits in any
- * case.  In `exact` the question whether to note costs one load.
+ * In `relaxed` mode a free waits for such work, and for nothing else.  The work is noted after the
+ * driver has accepted it.  A context without a heap needs no note, because the first free into a
+ * heap always waits.  In `exact` mode it costs one load to see that nothing is to be noted.
  */
 #ifndef CUSHIM_PRELOAD_HOST_EFFECT_H
 #define CUSHIM_PRELOAD_HOST_EFFECT_H
@@ -20,10 +20,10 @@ static inline bool cushim_host_effect_matters(void) {
 struct cushim_mem_fence *cushim_host_effect_note(struct cushim_cuda *cuda, CUstream stream);
 
 /*
- * Note work on any stream, while effects matter: where one context alone has a heap and the thread
- * remembers it, the note goes there.  Work of other contexts is then counted as that one's, and a
- * free may record an event too many.  To ask the driver whose the stream is would cost more, at
- * each call.  NULL: there are several contexts, or the thread remembers none.
+ * Note work on any stream, while effects matter, if only one context has a heap and the thread
+ * remembers it.  Work of other contexts then counts as that context's, so a free may record one
+ * event too many.  But asking the driver for the stream's context would cost more, at each call.
+ * NULL: there are several contexts, or the thread remembers none.
  */
 struct cushim_mem_fence *cushim_host_effect_note_sole(void);
 
@@ -32,7 +32,7 @@ void cushim_host_effect_note_all(void);
 
 /* The program synchronises: after that, all work submitted before it is over. */
 struct cushim_synchronise {
-    struct cushim_mem_fence *fence; /* NULL: it says nothing of any heap's memory */
+    struct cushim_mem_fence *fence; /* NULL: it concerns no heap's memory */
     uint64_t epoch;
 };
 

@@ -1,7 +1,7 @@
 /*
  * Blocks of other processes that are open here by their IPC handles and do not lie at the start of
- * their segment (interposition.md C2).  The driver opened the segment, and wants its start when the
- * block is closed.
+ * their segment (interposition.md C2).  The driver opened the segment, and needs the start of the
+ * segment when the block is closed.
  */
 #ifndef CUSHIM_PRELOAD_IMPORTS_H
 #define CUSHIM_PRELOAD_IMPORTS_H

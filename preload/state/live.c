@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cut_file.h"
 #include "base/environment.h"
 #include "base/file_mode.h"
 #include "base/log.h"
@@ -29,14 +30,13 @@ struct cushim_page_sites cushim_page_sites;
 
 /* ---- the file beneath the page ----
  *
- * The file has holes.  A part of the page gets memory of the file beneath it when it is shown,
- * which is before the first store to it; until then stores go to memory of this process, which
- * nobody sees.  So a process that uses little has a small file, a full file system costs what is
- * shown alone, and no store can fail.
+ * The file has holes.  A part of the page is mapped from the file when it is shown, which is before
+ * the first store to it.  Until then it is memory of this process, which nobody else sees.  So a
+ * process that uses little has a small file, a full file system only hides parts, and no store can
+ * fail.
  *
- * The lock is held by a mapping that no child inherits, for no descriptor stays open: a program
- * that closes all descriptors keeps it, and fork, exec and every end of the process leave it
- * behind.
+ * No descriptor stays open, so a mapping that no child inherits holds the file's lock.  A program
+ * that closes all descriptors keeps it, and it ends with exec and with every end of the process.
  */
 
 #ifndef MADV_POPULATE_WRITE
@@ -51,11 +51,13 @@ enum {
 };
 
 static struct {
-    pthread_mutex_t lock; /* of what is being shown */
+    pthread_mutex_t lock; /* taken while something is shown */
     char *window;         /* the whole file; what is shown was moved out of it.  NULL: no file */
     size_t n_pages;
+    uint64_t n_rows;  /* of caches */
     bool is_reserved; /* all of the file has memory */
     atomic_bool has_lost;
+    atomic_bool is_cut;                                 /* by root: counters began anew at 0 */
     _Atomic uint64_t shown[MOST_PAGES / WORD_BITS + 1]; /* a bit a page */
 } map = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -67,14 +69,22 @@ static bool is_shown(size_t page) {
 
 /* ---- a part ---- */
 
-/* Pages of the file, with what is there now, in the place of memory; under the lock. */
+static bool copy_and_move(char *from, size_t n_bytes, void *to) {
+    cushim_cut_file_watch(from, n_bytes, &map.is_cut);
+    memcpy(from, to, n_bytes);
+    bool is_moved = mremap(from, n_bytes, n_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED;
+    cushim_cut_file_forget(from);
+    return is_moved;
+}
+
+/* Put pages of the file in the place of memory, with its present contents.  The caller holds the
+ * lock. */
 static bool move_in(size_t first, size_t n_pages, void *to) {
     char *from = map.window + first * PAGE;
     size_t n_bytes = n_pages * PAGE;
-    if (!map.is_reserved && madvise(from, n_bytes, MADV_POPULATE_WRITE) != 0)
-        return false;
-    memcpy(from, to, n_bytes);
-    if (mremap(from, n_bytes, n_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED)
+    if (atomic_load(&map.is_cut) ||
+        (!map.is_reserved && madvise(from, n_bytes, MADV_POPULATE_WRITE) != 0) ||
+        !copy_and_move(from, n_bytes, to))
         return false;
     for (size_t i = first; i < first + n_pages; i++)
         atomic_fetch_or_explicit(&map.shown[i / WORD_BITS], (uint64_t)1 << i % WORD_BITS,
@@ -99,7 +109,7 @@ static const struct object *object_of(const char *part) {
     return NULL;
 }
 
-/* Runs of pages that are not shown yet. */
+/* Show the pages that are not shown yet, run by run. */
 static bool show(const struct object *object, size_t first, size_t end) {
     bool is_well = true;
     while (first < end && is_well) {
@@ -131,14 +141,17 @@ void cushim_live_show(const void *part, size_t n_bytes) {
 }
 
 static bool map_row(void *row) {
-    uint64_t n = cushim_mem_stats_read(&cushim_page.head.n_caches);
-    size_t at = sizeof cushim_page + n * CUSHIM_PAGE_CACHE_BYTES;
-    if (!map.window || n >= CUSHIM_PAGE_CACHES)
+    size_t at = sizeof cushim_page + map.n_rows * CUSHIM_PAGE_CACHE_BYTES;
+    if (!map.window || map.n_rows >= CUSHIM_PAGE_CACHES)
         return false;
     pthread_mutex_lock(&map.lock);
     bool is_well = move_in(at / PAGE, CUSHIM_PAGE_CACHE_BYTES / PAGE, row);
     pthread_mutex_unlock(&map.lock);
-    return is_well;
+    if (!is_well)
+        return false;
+    cushim_cut_file_watch(row, CUSHIM_PAGE_CACHE_BYTES, &map.is_cut);
+    map.n_rows++;
+    return true;
 }
 
 static bool map_has_all(void) {
@@ -147,7 +160,7 @@ static bool map_has_all(void) {
 
 /* ---- the file ---- */
 
-/* Closes the descriptor: the lock is the mapping's from here on. */
+/* Closes the descriptor, because from here on the mapping holds the lock. */
 static void hold_lock(int file) {
     void *lock = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, file, 0);
     if (lock != MAP_FAILED)
@@ -155,8 +168,8 @@ static void hold_lock(int file) {
     close(file);
 }
 
-/* What every process has: the head, the counters of the first devices, and what is behind those of
- * all devices; look-ups came by before. */
+/* What every process shows: the head, the counters of the first devices, and what follows those of
+ * all devices.  Look-ups may have been counted already. */
 static const struct {
     const void *part;
     size_t n_bytes, at; /* in the file */
@@ -170,7 +183,8 @@ static const struct {
 };
 enum { N_FIRST = sizeof first / sizeof *first };
 
-/* Memory for it, or for all of the file on a kernel that cannot do it part by part; 0 or an errno.
+/* Reserve memory for these, or for the whole file if the kernel cannot reserve parts; 0 or an
+ * errno.
  */
 static int reserve(int file, char *window, size_t n_bytes) {
     for (int i = 0; i < N_FIRST; i++) {
@@ -184,7 +198,7 @@ static int reserve(int file, char *window, size_t n_bytes) {
     return 0;
 }
 
-/* Shards of threads that came by before, as that which forked. */
+/* Show the shards that threads took before, such as the thread that forked. */
 static void show_taken(void) {
     for (int i = 0; i < CUSHIM_N_OWN_SHARDS; i++) {
         struct cushim_shard *shard = &cushim_page_calls.shards[i];
@@ -194,14 +208,15 @@ static void show_taken(void) {
 }
 
 static void drop_window(void) {
-    for (size_t i = 0; i < map.n_pages; i++) { /* what was moved is a hole, perhaps in use again */
+    for (size_t i = 0; i < map.n_pages; i++) { /* moved pages left a hole, which may be in use
+                                                * again */
         if (!is_shown(i))
             munmap(map.window + i * PAGE, PAGE);
     }
     map.window = NULL;
 }
 
-/* Zeros of this process in the place of a file. */
+/* Put zeros of this process in the place of the file. */
 static void own_again(void *memory, size_t n_bytes) {
     mmap(memory, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
@@ -223,13 +238,15 @@ static int map_begin(int folder, const char *name, int file) {
         return error;
     map.n_pages = n_bytes / PAGE;
     map.window = window;
+    for (int i = 0; i < N_OBJECTS; i++)
+        cushim_cut_file_watch(objects[i].memory, objects[i].n_bytes, &map.is_cut);
     for (int i = 0; i < N_FIRST; i++)
         cushim_live_show(first[i].part, first[i].n_bytes);
     show_taken();
     return 0;
 }
 
-/* But that this thread has a shard, and what the driver was found to be. */
+/* The thread's shard stays taken, and what was found about the driver stays known. */
 static void own_calls_again(void) {
     int identity = atomic_load(&cushim_page_calls.lookups.identity);
     own_again(&cushim_page_calls, sizeof cushim_page_calls);
@@ -242,7 +259,10 @@ static void map_in_child(void) {
     pthread_mutex_init(&map.lock, NULL);
     drop_window();
     memset(map.shown, 0, sizeof map.shown);
-    map.has_lost = false;
+    map.n_rows = 0;
+    map.has_lost = map.is_cut = false;
+    for (int i = 0; i < N_OBJECTS; i++)
+        cushim_cut_file_forget(objects[i].memory);
     own_again(&cushim_page, sizeof cushim_page);
     own_calls_again();
     if (map.n_pages > CUSHIM_PAGE_SITES_AT / PAGE)
@@ -259,10 +279,10 @@ static struct {
     ino_t inode;
 } live;
 
-/* Under the registry's lock of the caches. */
+/* The lock of the registry of caches is held. */
 static void give_row(struct cushim_mem_cache *cache) {
     struct cushim_page_head *head = &cushim_page.head;
-    cushim_mem_stats_add(map_row(cache) ? &head->n_caches : &head->n_lost_caches, 1);
+    cushim_mem_stats_add(map_row(&cache->row) ? &head->n_caches : &head->n_lost_caches, 1);
 }
 
 static int make(void) {
@@ -284,8 +304,8 @@ static int make(void) {
     return error;
 }
 
-/* As the kernel lays them out: one text behind the other.  The vector may be the program's to
- * change, and what it then points to may be gone; these bytes stay. */
+/* The kernel puts the arguments one after the other, and these bytes stay.  The program may change
+ * the vector, and what it then points to may go. */
 static struct { const char *first, *end; } arguments;
 
 void cushim_live_note_arguments(int n, char *const vector[]) {
@@ -303,7 +323,8 @@ static void note_arguments(struct cushim_page_head *head) {
     head->arguments[sizeof head->arguments - 1] = 0;
 }
 
-/* Those that were set, but for where things are shown, which `cushim run` sets by itself. */
+/* Note the options that were set, except where output goes, because `cushim run` sets those
+ * itself. */
 static void note_options(struct cushim_page_head *head) {
     static const char *const untold[] = {"live", "oom", "stats", "trace"};
     size_t n_rows;
@@ -328,7 +349,7 @@ static void note_options(struct cushim_page_head *head) {
     }
 }
 
-/* Where it runs: a folder whose name is cut has its end. */
+/* Note where it runs.  If the name of the folder is too long, its end is kept. */
 static void note_place(struct cushim_page_head *head) {
     char path[PATH_MAX];
     int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -359,7 +380,8 @@ void cushim_live_begin(void) {
     head->rank = cushim_path_rank();
     head->ranks = cushim_path_ranks();
     head->start_ns = cushim_clock_ns();
-    head->is_software = cushim_driver_is_software(); /* in a child; else it is not known yet */
+    head->is_software = cushim_driver_is_software(); /* known in a child only; other processes learn
+                                                      * it later */
     head->is_relaxed = cushim_process.policy.is_relaxed;
     head->sample_bytes = cushim_process_options.sites;
     head->namespace = cushim_page_namespace();
@@ -387,6 +409,10 @@ void cushim_live_in_child(bool is_fresh) {
     map_in_child();
     if (is_fresh)
         cushim_live_begin();
+}
+
+bool cushim_live_is_cut(void) {
+    return !cushim_page.head.layout || atomic_load(&map.is_cut);
 }
 
 bool cushim_live_leave(dev_t device, ino_t inode) {

@@ -12,7 +12,7 @@ CUcontext cushim_primary_of(struct cushim_cuda *cuda, CUdevice device) {
     if (!cuda->cuDevicePrimaryCtxGetState || !cuda->cuDevicePrimaryCtxRetain ||
         cuda->cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS || !is_active)
         return NULL;
-    /* the handle is told by a retain alone; the release right behind it cannot be the last */
+    /* only a retain gives the handle; the release after it cannot be the last */
     if (cuda->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
         return NULL;
     if (cuda->cuDevicePrimaryCtxRelease_v2)
@@ -61,10 +61,10 @@ CUresult cushim_primary_retain(__typeof__(&cuDevicePrimaryCtxRetain) real, CUcon
     return answer;
 }
 
-/* About to end, active or not. */
+/* The primary context is about to end, if it is active. */
 static CUcontext leave(struct cushim_cuda *cuda, CUdevice device) {
     CUcontext context = primaries[device].last;
-    if (!context) /* the program retained it around us, or not at all */
+    if (!context) /* the program retained it unseen, or not at all */
         context = cushim_primary_of(cuda, device);
     if (context)
         cushim_contexts_leave(context);

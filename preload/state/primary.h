@@ -1,6 +1,6 @@
 /*
- * The primary context of a device, as the driver tells it.  We do not retain it, so the context may
- * end a moment after the answer.
+ * The primary context of a device, from the driver.  We do not retain it, so it may end a moment
+ * after the answer.
  */
 #ifndef CUSHIM_PRELOAD_PRIMARY_H
 #define CUSHIM_PRELOAD_PRIMARY_H
@@ -17,12 +17,12 @@ CUcontext cushim_primary_of_green(struct cushim_cuda *cuda, CUcontext green);
 
 /*
  * The driver's retains, releases and resets (`real`) of a device's primary context, one at a time,
- * as the driver makes them.  So it is known whether a release ended the context, and none of them
- * meets the end that another thread makes.
+ * as the driver makes them.  So we know whether a release ended the context, and no other thread
+ * ends it in between.
  *
- * While the program has retained it more than once a release does not end it, and its heaps go on
- * serving.  A retain that we did not see can make a release look like the last that is not, never
- * the other way round.
+ * If the program has retained it more than once, a release does not end it, and its heaps go on
+ * serving.  Because of a retain that we did not see, a release may look like the last and not be
+ * it, but never the other way round.
  */
 CUresult cushim_primary_retain(__typeof__(&cuDevicePrimaryCtxRetain) real, CUcontext *context,
                                CUdevice device);

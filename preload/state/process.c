@@ -40,7 +40,8 @@ static void set_fast(bool is) {
         atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_UNUSUAL);
 }
 
-/* The parent may have held any of our locks: the child touches none of them any more. */
+/* The child takes none of our locks any more, because another thread of the parent may have held
+ * one. */
 static void switch_off_in_child(void) {
     int cancel = cushim_cancel_hold();
     bool is_fresh = !atomic_load(&cushim_process.is_driver_used);
@@ -60,7 +61,8 @@ void cushim_process_note_driver_use(void) {
         atomic_store(&cushim_process.is_driver_used, true);
 }
 
-/* Of glibc alone.  What is registered at the first use of CUDA is called before our destructor. */
+/* Only glibc has it.  A function registered at the first use of CUDA is called before our
+ * destructor. */
 extern int on_exit(void (*called)(int status, void *argument), void *argument)
     __attribute__((weak));
 
@@ -72,9 +74,10 @@ static void note_exit(int status, void *unused) {
 static void read_options(void) {
     struct cushim_options *options = &cushim_process_options;
     cushim_options_load(options);
-    if (cushim_object_copy(true)) /* two heaps would count each other's memory: the first serves */
+    if (cushim_object_copy(true)) /* of two copies only the first serves, because each would count
+                                   * the other's memory */
         options->cushim = false;
-    /* a word for "no report" is as good as no name: who counts for it looks at the name alone */
+    /* "off" becomes no name, because the counting code only looks at the name */
     if (cushim_option_is_off(options->stats))
         *options->stats = 0;
     atomic_store_explicit(&cushim_process.policy.dedicated_bytes, options->large,
@@ -94,14 +97,14 @@ static void read_options(void) {
     cushim_process.process = getpid();
     cushim_live_begin();
     cushim_events.configured();
-    cushim_contexts_set_policies(); /* of what stands above */
+    cushim_contexts_set_policies(); /* from what was set above */
     cushim_fork_watch(NULL, NULL, switch_off_in_child);
     if (*options->stats && on_exit)
         on_exit(note_exit, NULL);
     has_read_options = true;
 }
 
-/* A driver without what we build on is left alone: every call goes to it as it came. */
+/* A driver that lacks what we need gets every call unchanged. */
 static bool is_driver_usable(void) {
     const char *missing = cushim_driver() ? cushim_driver_missing() : NULL;
     if (missing)
@@ -115,7 +118,7 @@ static const char *own_file(void) {
     return dladdr(&cushim_process, &info) && info.dli_fname ? info.dli_fname : "?";
 }
 
-/* A user who has two gets one, perhaps not the wanted one. */
+/* A user with two copies gets one of them, perhaps not the wanted one. */
 static void say_copy(void) {
     static atomic_flag is_said = ATOMIC_FLAG_INIT;
     const char *copy = cushim_object_copy(false);
@@ -130,7 +133,7 @@ static void say_option(const char *entry, void *unused) {
         log_info("engine", "set: %s", entry);
 }
 
-/* For who asks whether it is active: once, and again where that has changed. */
+/* Says in the log whether cushim is active: once, and again when that changes. */
 static void say_state(bool is_on) {
     static atomic_int told; /* 1: off, 2: on */
     if (!cushim_log_on(CUSHIM_LOG_INFO) || atomic_exchange(&told, 1 + is_on) == 1 + is_on)
@@ -165,7 +168,8 @@ void cushim_process_judge_anew(void) {
     set_fast(false);
 }
 
-/* Forks are held off meanwhile: no child finds a state that a thread of its parent would end. */
+/* Forks are held off meanwhile, so that no child finds a state which only a thread of its parent
+ * would end. */
 bool cushim_process_start(void) {
     int cancel = cushim_cancel_hold();
     bool is_held_off = cushim_fork_hold_off();
@@ -180,7 +184,7 @@ bool cushim_process_start(void) {
         cushim_events.driver_judged();
         atomic_store(&cushim_process_state, state);
         set_fast(state == CUSHIM_PROCESS_ON && cushim_process.is_plain);
-        if (state == CUSHIM_PROCESS_ON && cushim_driver_missing()) { /* it came meanwhile */
+        if (state == CUSHIM_PROCESS_ON && cushim_driver_missing()) { /* a driver came meanwhile */
             cushim_process_judge_anew();
             state = CUSHIM_PROCESS_UNFIT;
         }
@@ -192,7 +196,7 @@ bool cushim_process_start(void) {
         say_copy();
     if (is_first)
         say_state(state == CUSHIM_PROCESS_ON);
-    /* another thread is at it: microseconds, once a driver */
+    /* another thread is reading them, for microseconds, once for each driver */
     for (int i = 0; state == CUSHIM_PROCESS_READING; i++) {
         if (i < CUSHIM_FUTEX_LOOKS)
             cushim_futex_pause();
@@ -217,13 +221,15 @@ static void make_key(void) {
     has_thread_end = pthread_key_create(&thread_end, end_thread) == 0;
 }
 
-/* A shard of the thread's own, which is given on when the thread ends; NULL where all are taken. */
+/* A shard for this thread alone, which another thread may take after its end; NULL if all are
+ * taken. */
 static struct cushim_shard *take_shard(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_key);
     for (unsigned i = 0; has_thread_end && i < CUSHIM_N_OWN_SHARDS; i++) {
         struct cushim_shard *shard = &cushim_page_calls.shards[i];
-        cushim_live_show(shard, sizeof *shard); /* before it is taken, which is a store to it */
+        cushim_live_show(shard, sizeof *shard); /* before it is taken, because that is a store to
+                                                 * it */
         if (atomic_load_explicit(&shard->is_taken, memory_order_relaxed) ||
             atomic_exchange_explicit(&shard->is_taken, true, memory_order_acquire))
             continue;

@@ -1,6 +1,6 @@
 /*
- * The options that the process was started with.  Apart from process.h, which every hook includes:
- * a new option compiles those that read one.
+ * The options that the process was started with.  They are not in process.h, because every hook
+ * includes that, and a new option would recompile all of them.
  */
 #ifndef CUSHIM_PRELOAD_PROCESS_OPTIONS_H
 #define CUSHIM_PRELOAD_PROCESS_OPTIONS_H

@@ -15,7 +15,7 @@
 
 /* ---- the fast path ---- */
 
-/* From the cache, which is taken: a block of the class, if work on one is over. */
+/* A block of the class from the cache, which is taken, if the work on one is over. */
 static inline uint64_t alloc_from(struct cushim_mem_cache *cache, uint64_t done, size_t n_bytes) {
     unsigned class_index = cushim_mem_sizeclass_of(n_bytes);
     struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
@@ -59,7 +59,7 @@ bool cushim_mem_alloc_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
  * so grow.  LATE: many more, because the driver refused. */
 enum { EARLY = 32, LATE = -16384, SHORT_SHARE = 16 };
 
-/* Without a cache. */
+/* Count a block that was served without a cache. */
 static void count_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
                          const struct cushim_mem_block *block) {
     cushim_mem_stats_add(&stats->n_requests, 1);
@@ -69,7 +69,7 @@ static void count_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
     cushim_mem_stats_grow_live(stats, asked_bytes);
 }
 
-/* Hand a block out: from here on it is LIVE.  `cache` is taken, or NULL. */
+/* Hand a block out; from here on it is LIVE.  `cache` is taken, or NULL. */
 static void hand_out(const struct cushim_mem_request *request, struct cushim_mem_cache *cache,
                      struct cushim_mem_block_meta *meta, uint64_t address, size_t block_bytes) {
     struct cushim_mem_block *block = request->block;
@@ -92,7 +92,7 @@ static void hand_out_place(const struct cushim_mem_request *request, struct cush
              cushim_mem_extent_address(extent) + ref->index * extent->block_bytes, block_bytes);
 }
 
-/* The same, counted in the cache where that is to be had. */
+/* The same, and count it in the cache if the cache can be taken. */
 static void take_cache_and_hand_out(const struct cushim_mem_request *request,
                                     const struct cushim_mem_blockref *ref, size_t block_bytes) {
     struct cushim_mem_cache *cache = cushim_mem_cache_take(request->heap, request->life);
@@ -101,7 +101,7 @@ static void take_cache_and_hand_out(const struct cushim_mem_request *request,
         cushim_mem_cache_leave(cache);
 }
 
-/* From the cache; else notes what is deferred there. */
+/* Serve from the cache, or note what is deferred there. */
 static bool serve_from_cache(struct cushim_mem_request *request, struct cushim_mem_cache *cache) {
     unsigned class_index = cushim_mem_sizeclass_of(request->n_bytes);
     uint64_t done = request->is_relaxed ? cushim_mem_fence_done(request->heap->fence) : UINT64_MAX;
@@ -117,8 +117,9 @@ static bool serve_from_cache(struct cushim_mem_request *request, struct cushim_m
 }
 
 /*
- * Under the lock: all blocks that would serve are deferred, but not as many as may wait for a
- * fence. A fence for these is cheap beside the driver's allocation, until there were EARLY of them.
+ * All blocks that would serve are deferred, but fewer than may wait for a fence.  Should the heap
+ * grow?  A fence for them is cheaper than a driver allocation, until there were EARLY such fences.
+ * The caller holds the lock.
  */
 static bool wants_more(const struct cushim_mem_request *request,
                        const struct cushim_mem_cache *cache) {
@@ -133,7 +134,7 @@ static bool wants_more(const struct cushim_mem_request *request,
            waiting_bytes + request->n_bytes <= limit_bytes && ++heap->n_early >= EARLY;
 }
 
-/* Under the lock: nothing serves.  Why not, and what to do? */
+/* No block serves.  Note the reason, and what to do.  The caller holds the lock. */
 static void note_miss(struct cushim_mem_request *request, struct cushim_mem_cache *cache,
                       bool is_proven) {
     struct cushim_mem_heap *heap = request->heap;
@@ -152,7 +153,7 @@ static void note_miss(struct cushim_mem_request *request, struct cushim_mem_cach
     }
 }
 
-/* From the free lists, and a few more for the cache (NULL: none). */
+/* Serve from the free lists, and put a few more blocks into the cache (NULL: none). */
 static enum cushim_status serve_from_free_lists(struct cushim_mem_request *request,
                                                 struct cushim_mem_cache *cache, bool is_proven) {
     struct cushim_mem_heap *heap = request->heap;
@@ -173,7 +174,8 @@ static enum cushim_status serve_from_free_lists(struct cushim_mem_request *reque
     return CUSHIM_OK;
 }
 
-/* Cache, then free lists; these not before a class that has rotated was proven over. */
+/* Serve from the cache, then from the free lists.  If enough of the class is deferred, the free
+ * lists come only after a fence for these blocks. */
 static enum cushim_status serve(struct cushim_mem_request *request, bool is_proven) {
     enum cushim_status status = CUSHIM_NOTFOUND;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(request->heap, request->life);
@@ -190,11 +192,11 @@ static enum cushim_status serve(struct cushim_mem_request *request, bool is_prov
 }
 
 /*
- * Without a wait: what is deferred serves, where it can be proven over.  Where much of other sizes
- * is, all of it is proven.  If that is no help its limit begins anew, and memory is fetched all the
- * same: who does ask for these sizes again would else lack it for good, and be here at every turn.
- * On a device that is behind nothing is over, nothing is waited for, and the sizes are not to
- * blame.
+ * Serve from deferred blocks whose work can be proven over without a wait.  If much of other sizes
+ * is deferred, a fence covers all of it.  If that does not help, the deferred limit begins anew and
+ * memory is fetched: otherwise a program that uses these sizes again would lack them for good and
+ * come here each time.  If the device is behind, nothing is over and nothing waits, and the sizes
+ * are not the reason.
  */
 static enum cushim_status serve_deferred(struct cushim_mem_request *request) {
     struct cushim_mem_heap *heap = request->heap;
@@ -222,7 +224,7 @@ static enum cushim_status serve_deferred(struct cushim_mem_request *request) {
 static bool begin(struct cushim_mem_request *request, struct cushim_mem_heap *heap, size_t n_bytes,
                   struct cushim_mem_block *block) {
     if (__builtin_add_overflow(n_bytes, 2 * heap->guard_bytes, &n_bytes))
-        n_bytes = SIZE_MAX; /* which no driver has */
+        n_bytes = SIZE_MAX; /* more than any driver has */
     *request = (struct cushim_mem_request){
         .heap = heap,
         .life = cushim_mem_heap_life(heap),
@@ -236,7 +238,7 @@ static bool begin(struct cushim_mem_request *request, struct cushim_mem_heap *he
     return request->life != 0;
 }
 
-/* From the arena; CUSHIM_NOTSUPPORTED where the heap itself is to serve. */
+/* Serve from the arena; CUSHIM_NOTSUPPORTED if the heap itself must serve. */
 static enum cushim_status serve_from_arena(struct cushim_mem_request *request, bool may_fetch) {
     struct cushim_mem_heap *heap = request->heap;
     struct cushim_mem_blockref ref;
@@ -276,8 +278,8 @@ enum cushim_status cushim_mem_alloc_hit(struct cushim_mem_heap *heap, size_t n_b
 
 /* ---- growing ---- */
 
-/* The heap would pass its watermark: give back what is free; where that would wait the next free
- * does. */
+/* If the heap would pass its watermark, give back free segments.  If that would wait, the next free
+ * does it. */
 static void make_way(struct cushim_mem_heap *heap, size_t n_bytes, size_t segment_bytes) {
     pthread_mutex_lock(&heap->lock);
     size_t bound_bytes = cushim_mem_watermark_with(heap, n_bytes);
@@ -287,7 +289,7 @@ static void make_way(struct cushim_mem_heap *heap, size_t n_bytes, size_t segmen
         cushim_mem_reclaim_quietly(heap, cushim_less(bound_bytes, segment_bytes));
 }
 
-/* The bytes to ask the driver for; 0: rounded past what there is. */
+/* The bytes to ask the driver for; 0: rounding overflows. */
 static size_t segment_bytes_for(const struct cushim_mem_heap *heap, size_t n_bytes,
                                 bool is_dedicated) {
     size_t rounded_bytes = cushim_mem_provider_round(heap->provider, n_bytes);
@@ -351,9 +353,9 @@ static void count_early_from(struct cushim_mem_heap *heap, int n_early) {
     pthread_mutex_unlock(&heap->lock);
 }
 
-/* Fresh memory beside what is deferred; where the driver has none that has to do. */
+/* Fetch fresh memory although blocks are deferred.  If the driver has none, these must serve. */
 static enum cushim_status serve_fresh(struct cushim_mem_request *request) {
-    count_early_from(request->heap, 0); /* first: one of several threads */
+    count_early_from(request->heap, 0); /* first, so that only one of several threads grows */
     if (grow(request) == CUSHIM_OK)
         return CUSHIM_OK;
     count_early_from(request->heap, LATE);
@@ -370,7 +372,7 @@ static bool is_within_budget(struct cushim_mem_heap *heap) {
     return is_within;
 }
 
-/* Wait a moment for the epoch `tag`; true where a block may be free now. */
+/* Wait a moment for the epoch `tag`; true if a block may be free now. */
 static bool wait_for(const struct cushim_mem_request *request, uint64_t tag) {
     struct cushim_mem_heap *heap = request->heap;
     CUresult answer;
@@ -441,16 +443,15 @@ enum cushim_status cushim_mem_alloc(struct cushim_mem_heap *heap, size_t n_bytes
 
 /* ---- taking a request back ---- */
 
-/* Without an event of its own the block waits for all that was submitted. */
+/* The block has no event of its own, so it waits for all work that was submitted. */
 static bool free_later(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup) {
     uint64_t life = cushim_mem_heap_life(heap);
     if (cushim_mem_free_claim(heap, lookup) != CUSHIM_OK)
         return false;
     if (!cushim_mem_heap_lock_life(heap, life))
-        return true; /* it went with its context */
-    atomic_thread_fence(
-        memory_order_seq_cst); /* what was submitted is ahead of the load of `open` */
-    /* without host memory for the note the block is never used again */
+        return true;                           /* it went with its context */
+    atomic_thread_fence(memory_order_seq_cst); /* work was submitted before the load of `open` */
+    /* if host memory for the note is out, the block is never reused */
     cushim_mem_deferred_add(&heap->deferred, &heap->meta, &lookup->ref,
                             cushim_mem_fence_tag(heap->fence));
     pthread_mutex_unlock(&heap->lock);
@@ -469,7 +470,7 @@ void cushim_mem_alloc_undo(struct cushim_mem_heap *heap, const struct cushim_mem
     cushim_mem_stats_subtract(is_hit ? &stats->n_hits : &stats->n_misses, 1);
     cushim_mem_stats_subtract(&stats->requested_bytes, lookup->asked_bytes);
     cushim_mem_stats_subtract(&stats->n_frees, 1);
-    /* now, because the peak must not have both it and the one that is served in its place */
+    /* now, because the peak must not count both this block and the one that replaces it */
     struct cushim_mem_cache *cache = cushim_mem_cache_take(heap, cushim_mem_heap_life(heap));
     if (cache) {
         cushim_mem_cache_publish(cache);

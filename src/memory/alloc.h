@@ -24,12 +24,12 @@ struct cushim_mem_block {
  * Serve a request from the thread's cache.
  * @param n_bytes  at most the heap's quick_bytes, or CUSHIM_MEM_SLAB_LIMIT_BYTES if the heap has
  * neither guards nor an arena
- * @return the address of a LIVE block; 0: it is not that simple, nothing was done
+ * @return the address of a LIVE block; 0: the request needs the slow path, and nothing was done
  */
 uint64_t cushim_mem_alloc_fast(struct cushim_mem_heap *heap, size_t n_bytes);
 
-/* The same for any heap and size, and with all that is known of the block: for callers whose hook
- * has not tried the fast path.  False: nothing was done. */
+/* The same for any heap and size, and it fills `block`.  It is for callers whose hook has not tried
+ * the fast path.  False: nothing was done. */
 bool cushim_mem_alloc_at_once(struct cushim_mem_heap *heap, size_t n_bytes,
                               struct cushim_mem_block *block);
 
@@ -54,11 +54,11 @@ struct cushim_mem_request {
     size_t n_bytes; /* with guards */
     bool is_small, is_relaxed;
     bool should_grow;      /* rather than make one more fence for a few blocks */
-    bool has_others;       /* deferred blocks of other sizes are worth a fence */
+    bool has_others;       /* there are enough deferred blocks of other sizes for a fence */
     bool has_lines;        /* blocks that were freed in stream order may be over */
-    bool is_over;          /* they are over; if they are no use, their limit begins anew */
-    bool has_rotated;      /* enough of the class is deferred: prove it over before taking more */
-    uint64_t deferred_tag; /* of the block that could be had next; 0: none is deferred */
+    bool is_over;          /* they are over; if none serves, their limit begins anew */
+    bool has_rotated;      /* enough of the class is deferred, so make a fence before taking more */
+    uint64_t deferred_tag; /* of the deferred block that is over first; 0: there is none */
     struct cushim_mem_block *block;
 };
 
@@ -75,27 +75,27 @@ enum cushim_status cushim_mem_alloc_after(struct cushim_mem_heap *heap, size_t n
                                           struct cushim_mem_block *block);
 
 /*
- * A LIVE block that nobody has seen goes back, and is not used again before what the filler began
- * with it is over.  It counts as no request and no free; is_hit as it was obtained.
+ * Give a LIVE block back that nobody has seen.  It is not reused before the work that the filler
+ * began with it is over.  It counts as no request and no free; is_hit is that of the request.
  */
 void cushim_mem_alloc_undo(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
                            bool is_hit);
 
 /**
- * A segment for a request of n_bytes, and no more of it, without the lock.
+ * Fetch a segment for a request of n_bytes, and nothing else of it.  The lock is not held.
  * @param life          of the heap
  * @param is_dedicated  the segment is the block
- * @param extent        its one extent: free and listed, or a BLOCK of the caller's
- * @return CUSHIM_OK (the lock is held, and the caller's to give up) | CUSHIM_NOMEM (see reclaim.h)
- * | CUSHIM_STATE (the memory went with the context) | another status of the driver; then the lock
- * is not held
- * Stream   gives free segments back first where the heap would pass its watermark, but only where
- * that waits for nothing
+ * @param extent        its one extent: free and listed, or a BLOCK that belongs to the caller
+ * @return CUSHIM_OK (the lock is held, and the caller must release it) | CUSHIM_NOMEM (see
+ * reclaim.h) | CUSHIM_STATE (the memory went with the context) | another status of the driver; then
+ * the lock is not held
+ * Stream   gives free segments back first if the heap would pass its watermark, but only if that
+ * waits for nothing
  */
 enum cushim_status cushim_mem_heap_grow(struct cushim_mem_heap *heap, uint64_t life, size_t n_bytes,
                                         bool is_dedicated, struct cushim_mem_extent **extent);
 
-/* The same, and the block that it is for, off the lists. */
+/* The same, and takes the block that it is for off the lists. */
 enum cushim_status cushim_mem_heap_take(struct cushim_mem_heap *heap, uint64_t life, size_t n_bytes,
                                         struct cushim_mem_blockref *ref);
 

@@ -24,9 +24,9 @@ static void __attribute__((noinline)) shrink_if_stale(struct cushim_mem_heap *he
 }
 
 /*
- * The slab that a block may begin in at an address.  The page map has those that have the page
- * alone.  If a block of a page or more begins with the page, the page is no other slab's, so large
- * blocks are told at once; few of the smaller ones take the longer way for it.
+ * The slab in which a block may begin at an address.  The page map has the slabs that have a page
+ * alone.  If a block of a page or more begins with the page, no other slab has the page, so large
+ * blocks are found at once.  Few smaller blocks take the longer way.
  */
 static inline struct cushim_mem_extent *slab_at(struct cushim_mem_blocks *blocks,
                                                 uint64_t address) {
@@ -36,9 +36,9 @@ static inline struct cushim_mem_extent *slab_at(struct cushim_mem_blocks *blocks
 }
 
 /*
- * The block that starts at an address, if it is one of a slab, of a heap whose frees of that entry
- * are this simple: what the table of blocks says of it, in fewer steps.  The exchange will tell
- * whether it is LIVE.
+ * The block that starts at an address, if it is in a slab and its heap allows the fast path for
+ * this entry.  It finds what the table of blocks would, in fewer steps.  The exchange shows whether
+ * the block is LIVE.
  */
 static inline bool find(struct cushim_mem_blocks *blocks, uint64_t address,
                         enum cushim_mem_free_entry entry, struct cushim_mem_lookup *lookup) {
@@ -52,22 +52,22 @@ static inline bool find(struct cushim_mem_blocks *blocks, uint64_t address,
            !atomic_load_explicit(&heap->unheld, memory_order_relaxed);
 }
 
-/* What a free counts for among those without a fence; most_bytes is what the thread may keep. */
+/* The weight of a free among those without a fence; most_bytes is the limit of the thread. */
 static inline size_t weight_of(size_t n_bytes, size_t most_bytes) {
     enum { MOST_BLOCKS = 1024 };
     return n_bytes + most_bytes / MOST_BLOCKS;
 }
 
-/* Frees are counted for the epoch `tag` from now on, if they were for another. */
+/* From now on frees are counted for the epoch `tag`. */
 static inline void turn(struct cushim_mem_unfenced *unfenced, uint64_t tag, size_t most_bytes) {
     if (unfenced->tag != tag)
         *unfenced = (struct cushim_mem_unfenced){.tag = tag, .due_bytes = most_bytes / 2};
 }
 
 /*
- * The cache being taken: the block goes there, if there is room and no fence is due.  LIVE ->
- * DEFERRED as in `begin`: of several threads that free it one gets it, and the epoch is read behind
- * that exchange.  If a fence was made since the look, the block is counted for the epoch before.
+ * The block goes into the cache, which is taken, if there is room and no fence is due.  LIVE ->
+ * DEFERRED as in `begin`: if several threads free it, one gets it, and the epoch is read after that
+ * exchange.  If a fence was made since the look, the block counts for the epoch before.
  */
 static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_fence *fence,
                         const struct cushim_mem_lookup *lookup) {
@@ -82,13 +82,14 @@ static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_
         return false;
     unfenced->n_bytes = unfenced_bytes;
     cushim_mem_cache_put(cache, bucket, lookup->meta, lookup->base, atomic_load(&fence->open));
-    /* as it is now: the block need not be the one looked up */
+    /* read now, because another life of the block may have been looked up */
     asked_bytes = atomic_load_explicit(&lookup->meta->asked_bytes, memory_order_relaxed);
     cushim_mem_cache_count_free(cache, asked_bytes, lookup->block_bytes);
     return true;
 }
 
-/* The cache being taken, all work on the block over: it is free from here on, if it fits. */
+/* All work on the block is over: it goes into the cache, which is taken, and is free, if it
+ * fits. */
 static inline bool give_proven(struct cushim_mem_cache *cache,
                                const struct cushim_mem_lookup *lookup, size_t asked_bytes) {
     struct cushim_mem_cache_bucket *bucket = &cache->buckets[lookup->ref.extent->class_index];
@@ -105,7 +106,7 @@ static inline void end(struct cushim_mem_heap *heap) {
         shrink_if_stale(heap);
 }
 
-/* If there is an effect that the host could see, the slow path waits for it. */
+/* The slow path waits if there is an effect that the host could see. */
 bool cushim_mem_free_fast(struct cushim_mem_blocks *blocks, uint64_t address,
                           enum cushim_mem_free_entry entry) {
     struct cushim_mem_lookup lookup;
@@ -127,10 +128,10 @@ bool cushim_mem_free_fast(struct cushim_mem_blocks *blocks, uint64_t address,
 }
 
 /*
- * Claim, wait, give.  Once it is claimed there is no way back: the context may go during the wait,
- * and a block of the next life may start at that address.  So the life is read before the claim,
- * the cache taken is of that life, and all else ends as the slow path does.  If blocks are deferred
- * the slow path closes an epoch, so that its wait is theirs as well.
+ * Claim, wait, give.  After the claim there is no way back, because the context may go during the
+ * wait, and a block of the next life may start at that address.  So the life is read before the
+ * claim, the cache must be of that life, and otherwise the free ends as the slow path does.  If
+ * blocks are deferred, the slow path closes an epoch, so that its wait covers them as well.
  */
 int cushim_mem_free_fast_behind_wait(struct cushim_mem_blocks *blocks, uint64_t address,
                                      enum cushim_mem_free_entry entry) {
@@ -163,11 +164,11 @@ int cushim_mem_free_fast_behind_wait(struct cushim_mem_blocks *blocks, uint64_t 
 struct freeing {
     struct cushim_mem_heap *heap;
     const struct cushim_mem_lookup *lookup;
-    struct cushim_mem_stats *stats; /* of the life that the block is from */
+    struct cushim_mem_stats *stats; /* of the block's life */
     uint64_t life;
-    size_t asked_bytes; /* of the block as it is now, which need not be the one looked up */
-    uint32_t live;      /* the word of its cell before */
-    bool has_waited;    /* for all work of the context, natively */
+    size_t asked_bytes; /* of the block now; another life of it may have been looked up */
+    uint32_t live;      /* the state word before the free */
+    bool has_waited;    /* for all work of the context, by the driver's barrier */
     CUresult *answer;
 };
 
@@ -181,8 +182,8 @@ static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_heap 
                                 .answer = answer};
     if (!freeing->life)
         return CUSHIM_STATE;
-    /* LIVE -> DEFERRED: of several threads that free the same block one gets it.  Sequentially
-     * consistent: the epoch is read after it */
+    /* LIVE -> DEFERRED: if several threads free the same block, one gets it.  It is sequentially
+     * consistent, because the epoch is read after it */
     freeing->live = CUSHIM_MEM_LIVE;
     while (!atomic_compare_exchange_strong(&lookup->meta->state, &freeing->live,
                                            CUSHIM_MEM_DEFERRED |
@@ -194,7 +195,7 @@ static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_heap 
     return CUSHIM_OK;
 }
 
-/* Without a cache; see cushim_mem_cache_bump. */
+/* Count a free without a cache; see cushim_mem_cache_bump. */
 static void count_shared(struct cushim_mem_stats *stats, size_t asked_bytes, size_t block_bytes) {
     atomic_fetch_add_explicit(&stats->n_frees, 1, memory_order_release);
     cushim_mem_stats_subtract(&stats->block_bytes, block_bytes);
@@ -208,7 +209,8 @@ static void count(const struct freeing *freeing, struct cushim_mem_cache *cache)
         count_shared(freeing->stats, freeing->asked_bytes, freeing->lookup->block_bytes);
 }
 
-/* In the cache of the thread, as its request was: else the gauge would fall where nothing rose. */
+/* Count in the thread's cache, as the request was counted, because otherwise the gauge would fall
+ * without having risen. */
 static void count_apart(const struct freeing *freeing) {
     struct cushim_mem_cache *cache = cushim_mem_cache_take(freeing->heap, freeing->life);
     count(freeing, cache);
@@ -216,7 +218,7 @@ static void count_apart(const struct freeing *freeing) {
         cushim_mem_cache_leave(cache);
 }
 
-/* The context went while the block was being freed: so did the block. */
+/* The context went while the block was being freed, and the block with it. */
 static enum cushim_status end_gone(const struct freeing *freeing) {
     count(freeing, NULL);
     *freeing->answer = CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -241,7 +243,7 @@ static inline bool is_cacheable(const struct cushim_mem_lookup *lookup) {
            !cushim_mem_block_is_shown(lookup->meta);
 }
 
-/* Into the cache, which is taken; with tag 0 it is free from here on. */
+/* Put the block into the cache, which is taken.  With tag 0 it is free from here on. */
 static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, uint64_t tag) {
     const struct cushim_mem_lookup *lookup = freeing->lookup;
     unsigned class_index = lookup->ref.extent->class_index;
@@ -258,7 +260,7 @@ static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, 
     return true;
 }
 
-/* Under the lock: in the free lists, or in line for them. */
+/* Put the block into the free lists, or defer it.  The caller holds the lock. */
 static bool put(const struct freeing *freeing, uint64_t tag) {
     struct cushim_mem_heap *heap = freeing->heap;
     const struct cushim_mem_lookup *lookup = freeing->lookup;
@@ -268,7 +270,8 @@ static bool put(const struct freeing *freeing, uint64_t tag) {
     return true;
 }
 
-/* After the block was kept: what a wait has covered comes back, and what is too much goes. */
+/* After the block was kept: deferred blocks that a wait has covered become free, and excess memory
+ * goes back. */
 static void tidy(const struct freeing *freeing, bool is_stale, uint64_t tag) {
     struct cushim_mem_heap *heap = freeing->heap;
     if (freeing->has_waited && atomic_load_explicit(&heap->deferred.n_rows, memory_order_relaxed) &&
@@ -282,9 +285,9 @@ static void tidy(const struct freeing *freeing, bool is_stale, uint64_t tag) {
 }
 
 /*
- * The block is the heap's: all work on it is over (tag 0), or will be with the epoch `tag`.
- * CUSHIM_NOMEM: there was no host memory to note it; it is DEFERRED still.  `cache` is taken, or
- * NULL, and left here.
+ * The heap keeps the block: all work on it is over (tag 0), or will be when the epoch `tag` is
+ * done.  CUSHIM_NOMEM: host memory is out, so it could not be noted and is still DEFERRED.  `cache`
+ * is taken, or NULL; it is left here.
  */
 static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_cache *cache,
                                uint64_t tag) {
@@ -304,7 +307,7 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
         count(freeing, cache);
     if (cache)
         cushim_mem_cache_leave(cache);
-    if (is_of_arena) /* which may record a fence: no cache is taken over that */
+    if (is_of_arena) /* the arena may record a fence, so no cache may be taken */
         cushim_mem_arena_give(heap, &freeing->lookup->ref, tag);
     tidy(freeing, is_stale, tag);
     return status;
@@ -312,7 +315,8 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
 
 /* ---- exact ---- */
 
-/* The wait failed: out of memory for the barrier leaves the block deferred, all else gives it back.
+/* The wait failed.  If memory for the barrier was out, the block stays deferred; otherwise it is
+ * LIVE again.
  */
 static enum cushim_status end_failed_wait(const struct freeing *freeing) {
     struct cushim_mem_heap *heap = freeing->heap;
@@ -335,7 +339,7 @@ static enum cushim_status wait(const struct freeing *freeing) {
     return cushim_mem_fence_wait(heap->fence, heap->stats, freeing->answer);
 }
 
-/* The barrier that is passed while a capture is open takes a little memory: what is held free gives
+/* While a capture is open the barrier needs a little memory, so free segments are given back for
  * it. */
 static bool wait_with_room(const struct freeing *freeing) {
     struct cushim_mem_heap *heap = freeing->heap;
@@ -358,7 +362,7 @@ static enum cushim_status release_exact(struct freeing *freeing) {
 
 /* ---- relaxed ---- */
 
-/* Waits for an effect, and tells such waits apart. */
+/* Wait for an effect, and count such waits separately. */
 static enum cushim_status await_effect(const struct freeing *freeing, uint64_t effect) {
     struct cushim_mem_heap *heap = freeing->heap;
     struct cushim_mem_waits before = cushim_mem_waits_of_thread;
@@ -370,7 +374,8 @@ static enum cushim_status await_effect(const struct freeing *freeing, uint64_t e
     return status;
 }
 
-/* What a free without a wait still owes: waits for what the host could see, and a fence in time. */
+/* What a free without a wait still has to do: wait for effects that the host could see, and make a
+ * fence when it is due. */
 static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due due) {
     struct cushim_mem_heap *heap = freeing->heap;
     uint64_t effect = cushim_mem_fence_effect(heap->fence);
@@ -379,8 +384,8 @@ static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due du
         status = await_effect(freeing, effect);
     if (due && status == CUSHIM_OK)
         status = cushim_mem_deferred_batch_fence(heap, due, freeing->answer);
-    /* an open capture allows no fence, and a driver before 12.5 has none: where much is deferred
-     * the free is native's own barrier */
+    /* an open capture allows no fence, and a driver before 12.5 has none; if much is deferred, the
+     * free uses the driver's barrier */
     if (status == CUSHIM_NOTREADY &&
         (heap->fence->guard->is_open() || !heap->cuda->cuCtxRecordEvent) &&
         atomic_load_explicit(&heap->deferred.n_bytes, memory_order_relaxed) +
@@ -390,7 +395,7 @@ static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due du
                                         heap->stats, freeing->answer);
         freeing->has_waited = status == CUSHIM_OK;
     }
-    /* no memory, or not now: the block waits for a later fence */
+    /* if memory is out, or a fence is not possible now, the block waits for a later fence */
     if (status == CUSHIM_OK || status == CUSHIM_NOMEM || status == CUSHIM_NOTREADY) {
         *freeing->answer = CUDA_SUCCESS;
         return CUSHIM_OK;
@@ -406,7 +411,7 @@ static enum cushim_mem_due count_unfenced(struct cushim_mem_unfenced *unfenced, 
     unfenced->n_bytes += weight_of(n_bytes, most_bytes);
     if (unfenced->n_bytes < unfenced->due_bytes)
         return CUSHIM_MEM_NOT_DUE;
-    /* whatever comes of it, the next frees do not all try again */
+    /* so that the next frees do not all try again, whatever the result */
     unfenced->due_bytes = unfenced->n_bytes + most_bytes / STEPS;
     return unfenced->n_bytes < most_bytes ? CUSHIM_MEM_DUE : CUSHIM_MEM_PRESSING;
 }
@@ -414,7 +419,7 @@ static enum cushim_mem_due count_unfenced(struct cushim_mem_unfenced *unfenced, 
 static enum cushim_status release_relaxed(struct freeing *freeing) {
     struct cushim_mem_heap *heap = freeing->heap;
     const struct cushim_mem_capture_guard *guard = heap->fence->guard;
-    /* native refuses the free of a thread that captures, and so do we */
+    /* the driver refuses the free of a thread that captures, and so do we */
     if (guard->is_open() && cushim_mem_capture_guard_ask(guard) == CUSHIM_MEM_PASS_OWN)
         return release_exact(freeing);
     uint64_t tag = cushim_mem_fence_tag(heap->fence);
@@ -423,7 +428,7 @@ static enum cushim_status release_relaxed(struct freeing *freeing) {
     enum cushim_mem_due due =
         cache ? count_unfenced(&cache->unfenced, tag, freeing->asked_bytes, cache->limit_bytes)
               : CUSHIM_MEM_DUE;
-    if (due || has_effect) { /* driver calls: not with the cache taken */
+    if (due || has_effect) { /* these are driver calls, so no cache may be taken */
         if (cache) {
             cushim_mem_cache_refresh_limit(cache);
             cushim_mem_cache_leave(cache);
@@ -434,11 +439,11 @@ static enum cushim_status release_relaxed(struct freeing *freeing) {
         cache = cushim_mem_cache_take(heap, freeing->life);
     }
     enum cushim_status status = keep(freeing, cache, tag);
-    /* without host memory to note the block it has to be free at once */
+    /* if host memory for the note is out, the block has to be free at once */
     return status == CUSHIM_NOMEM ? release_exact(freeing) : status;
 }
 
-/* Is the block where it was found?  Not where the context went between the look and the claim. */
+/* Is it the block that was found?  Not if the context went between the look and the claim. */
 static bool is_as_found(const struct freeing *freeing) {
     const struct cushim_mem_lookup *lookup = freeing->lookup;
     struct cushim_mem_lookup now;
@@ -447,9 +452,9 @@ static bool is_as_found(const struct freeing *freeing) {
 }
 
 /*
- * The last part of a fast free behind a wait: the block is DEFERRED, of a heap of that life, and
- * the wait ended with `answer`.  Its cell may be another's by now: asked_bytes are what it had
- * before. Returns the answer of the free.
+ * The last part of a fast free behind a wait: the block is DEFERRED, its heap had that life, and
+ * the wait ended with `answer`.  Another block may have its metadata by now, so asked_bytes is
+ * passed.  Returns the answer of the free.
  */
 static CUresult end_waited(struct cushim_mem_heap *heap, const struct cushim_mem_lookup *lookup,
                            uint64_t life, size_t asked_bytes, CUresult answer) {
@@ -469,7 +474,7 @@ static CUresult end_waited(struct cushim_mem_heap *heap, const struct cushim_mem
     return answer;
 }
 
-/* ---- the public face ---- */
+/* ---- exported functions ---- */
 
 enum cushim_status cushim_mem_free_claim(struct cushim_mem_heap *heap,
                                          const struct cushim_mem_lookup *lookup) {
@@ -502,7 +507,7 @@ enum cushim_status cushim_mem_free(struct cushim_mem_heap *heap,
     return heap->policy->is_relaxed ? release_relaxed(&freeing) : release_exact(&freeing);
 }
 
-/* Does cuMemFreeAsync take what the heap's provider gave? */
+/* Does cuMemFreeAsync accept memory of the heap's provider? */
 static bool can_free_on(const struct cushim_mem_heap *heap) {
     return heap->provider == &cushim_mem_provider_device && heap->cuda->cuMemFreeAsync;
 }

@@ -16,13 +16,13 @@
 struct cushim_mem_heap;
 
 /**
- * Take a LIVE block back without a wait, which is for `relaxed` alone.
+ * Take a LIVE block back without a wait; only in `relaxed` mode.
  * @param address  where the block starts, or anything else
  * @param entry    ENTRY_PINNED takes pinned memory back, ENTRY_ANY all other
- * @return false: it is not that simple, nothing was done
+ * @return false: the free needs the slow path, and nothing was done
  * Threads  any that captures nothing
- * Stream   none, but that what the heap may not hold any more may go back to the driver, as in any
- *          free
+ * Stream   none, except that memory which the heap may no longer hold may go back to the driver, as
+ *          in any free
  */
 bool cushim_mem_free_fast(struct cushim_mem_blocks *blocks, uint64_t address,
                           enum cushim_mem_free_entry entry);
@@ -31,8 +31,9 @@ enum { CUSHIM_MEM_FREE_DECLINED = -1 };
 
 /**
  * The same for `exact`, once all work of the context is over.
- * @return CUSHIM_MEM_FREE_DECLINED: it is not that simple, nothing was done | CUDA_SUCCESS | why
- * the driver refused: the block is LIVE as before, or went with its context
+ * @return CUSHIM_MEM_FREE_DECLINED: the free needs the slow path, and nothing was done |
+ * CUDA_SUCCESS | the driver's reason to refuse: the block is LIVE as before, or went with its
+ * context
  * Stream   host wait, as cudaFree
  */
 int cushim_mem_free_fast_behind_wait(struct cushim_mem_blocks *blocks, uint64_t address,
@@ -51,12 +52,12 @@ enum cushim_status cushim_mem_free(struct cushim_mem_heap *heap,
                                    const struct cushim_mem_lookup *lookup, CUresult *answer);
 
 /* The same in the order of `stream`: it returns at once, and the block is reused after the work
- * that the stream has now. */
+ * that is in the stream now. */
 enum cushim_status cushim_mem_free_on(struct cushim_mem_heap *heap,
                                       const struct cushim_mem_lookup *lookup, CUstream stream,
                                       CUresult *answer);
 
-/* The first half of a free: LIVE -> DEFERRED, no more.  The caller keeps the block for a while
+/* The first half of a free: only LIVE -> DEFERRED.  The caller keeps the block for a while
  * (special/check.h, special/graph_resources.h).  CUSHIM_OK | CUSHIM_DOUBLEFREE | CUSHIM_STATE (the
  * heap is not open, or its context is damaged). */
 enum cushim_status cushim_mem_free_claim(struct cushim_mem_heap *heap,

@@ -11,8 +11,8 @@
 #include "memory/state/segments.h"
 
 void cushim_mem_heap_open(struct cushim_mem_heap *heap, const struct cushim_mem_heap_setup *setup) {
-    /* a first life: locks are never made twice.  This one is held for tens of nanoseconds: who
-     * finds it taken looks again before going to sleep */
+    /* only in the first life, because a lock is initialised once.  It is held for tens of
+     * nanoseconds, so a thread that finds it taken looks again before it sleeps */
     if (!atomic_load(&heap->generation))
         heap->lock = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
     heap->cuda = setup->cuda;

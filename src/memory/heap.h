@@ -6,8 +6,8 @@
  * device (`exact`), or the block waits for its epoch (`relaxed`; docs/internals/memory-engine.md,
  * "Exact frees").
  *
- * A heap is type-stable: when its context goes it is abandoned and may be opened for another one;
- * nobody frees the struct.  `generation` tells the lives apart.  Its fields are in
+ * A heap is type-stable: when its context goes, it is abandoned and may be opened for another one.
+ * The struct is never freed.  `generation` tells the lives apart.  Its fields are in
  * memory/state/heap_state.h.
  */
 #ifndef CUSHIM_MEMORY_HEAP_H
@@ -31,7 +31,8 @@ struct cushim_mem_heap_setup {
     enum cushim_mem_kind kind;
     unsigned flags; /* 0 for device memory */
     const struct cushim_mem_provider *provider;
-    struct cushim_mem_fence *fence;               /* NULL: the heap's own, of its context alone */
+    struct cushim_mem_fence *fence;               /* NULL: the heap uses its own, for its context
+                                                   * only */
     const struct cushim_mem_capture_guard *guard; /* of that */
 };
 
@@ -39,32 +40,33 @@ struct cushim_mem_heap_setup {
 void cushim_mem_heap_open(struct cushim_mem_heap *heap, const struct cushim_mem_heap_setup *setup);
 
 /*
- * The context is gone, and its memory with it: forget all blocks and segments, and what lies in
+ * The context is gone, and its memory with it.  Forget all blocks and segments, also those in
  * caches of threads or streams, without a driver call.  Addresses of this heap are foreign
  * afterwards.
  */
 void cushim_mem_heap_abandon(struct cushim_mem_heap *heap);
 
-/* Answers that mean the context is broken for good: from now on everything goes to the driver.
- * Those about captures and rights are the call's own. */
+/* Note an answer of the driver.  If it means that the context is broken for good, everything goes
+ * to the driver from now on.  Answers about captures and rights concern only their call. */
 void cushim_mem_heap_note_damage(struct cushim_mem_heap *heap, CUresult answer);
 
-/* Under the lock, without a driver call: blocks whose epoch is done become free. */
+/* Blocks whose epoch is done become free, without a driver call.  The caller holds the lock. */
 void cushim_mem_heap_give_done(struct cushim_mem_heap *heap);
 
 /* The same, and those whose event is over. */
 void cushim_mem_heap_give_deferred(struct cushim_mem_heap *heap);
 
 /*
- * The driver was told of a LIVE block's segment: none of its memory is handed out again, and it
- * goes back to the driver.
+ * The driver was told about the segment of a LIVE block.  None of its memory is handed out again,
+ * and it goes back to the driver.
  */
 void cushim_mem_heap_retire_segment(struct cushim_mem_heap *heap,
                                     struct cushim_mem_segment *segment);
 
 /*
- * Another process was told of the LIVE block at an address: its memory is never handed out again.
- * It goes back to the driver, which keeps it as long as somebody has it open, with its segment.
+ * Another process was told about the LIVE block at an address, so its memory is never handed out
+ * again.  It goes back to the driver with its segment.  The driver keeps it as long as a process
+ * has it open.
  */
 void cushim_mem_heap_show(struct cushim_mem_heap *heap, uint64_t address);
 

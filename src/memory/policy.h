@@ -1,13 +1,13 @@
 /*
  * Policy: the settings of all heaps of a process, made by the host of the allocator.
  *
- * Set before the first heap is opened; fields that a later discovery may change are atomic and read
- * relaxed.
+ * They are set before the first heap is opened.  Fields that may change later are atomic and are
+ * read relaxed.
  *
- * One is the limit of a device: what this process may take of it (CUSHIM_LIMIT), whoever takes it.
- * Heaps charge their segments, their host what the driver serves natively.  A charge comes before
- * the driver's call and is refunded where that fails, so that threads that allocate at the same
- * time do not pass the limit together.
+ * One is the limit of a device: how much of it this process may take (CUSHIM_LIMIT).  Heaps charge
+ * their segments, and their host charges what the driver serves.  A charge comes before the
+ * driver's call and is refunded if the call fails, so that threads which allocate at the same time
+ * do not pass the limit together.
  */
 #ifndef CUSHIM_MEMORY_POLICY_H
 #define CUSHIM_MEMORY_POLICY_H
@@ -21,7 +21,8 @@
 
 enum cushim_mem_kind { CUSHIM_MEM_DEVICE, CUSHIM_MEM_MANAGED, CUSHIM_MEM_PINNED };
 
-/* Whose frees take a block back: natively those of pinned memory take nothing else. */
+/* Which free functions accept a block: those of the driver for pinned memory accept nothing
+ * else. */
 enum cushim_mem_free_entry {
     CUSHIM_MEM_FREE_ENTRY_NONE,
     CUSHIM_MEM_FREE_ENTRY_ANY,
@@ -43,35 +44,35 @@ struct cushim_mem_policy {
         dedicated_bytes; /* requests of this size and up are driver allocations of their own */
     atomic_bool
         is_dedicated_uncached;    /* and go back to the driver when freed (interposition.md C13) */
-    bool is_sparing;              /* the host's memory: hold little free */
+    bool is_sparing;              /* for host memory: hold little that is free */
     struct cushim_amount keep;    /* the most that may be idle; with has_keep */
     struct cushim_amount reserve; /* the least that may be held */
     bool has_keep;
-    bool keeps_all;                   /* what goes back is the host's to say */
-    struct cushim_mem_limit *budgets; /* [devices], or NULL where no device has one */
-    /* Other heaps of the device give back what they can, waiting until then; their bytes.  NULL:
-     * there are none. */
+    bool keeps_all;                   /* only the host decides what goes back */
+    struct cushim_mem_limit *budgets; /* [devices], or NULL if no device has a limit */
+    /* Other heaps of the device give back what they can, and wait until until_ns at most; returns
+     * the bytes.  NULL: there are no other heaps. */
     size_t (*make_room)(const struct cushim_mem_heap *heap, uint64_t until_ns);
-    /* A segment is about to go to the driver: its context does not end before `let`; false: it is
-     * ending, and takes the segment along.  NULL: the caller sees to that. */
+    /* A segment is about to go to the driver, so its context must not end before `let`.  False: it
+     * is ending, and the segment goes with it.  NULL: the caller makes sure of that. */
     bool (*hold)(struct cushim_mem_heap *heap);
     void (*let)(struct cushim_mem_heap *heap);
-    /* A request found no memory; no lock is held.  NULL: nobody cares. */
+    /* A request found no memory; no lock is held.  It may be NULL. */
     void (*memory_out)(struct cushim_mem_heap *heap, const struct cushim_mem_reclaim *tried,
                        const struct cushim_mem_census *census, size_t n_bytes);
-    /* The driver gave memory to a heap, or (not is_there) will now have it again; no lock is held.
-     * NULL: nobody cares. */
+    /* The driver gave memory to a heap, or (not is_there) gets it back now; no lock is held.  It
+     * may be NULL. */
     void (*segment_moved)(struct cushim_mem_heap *heap, uint64_t base, size_t n_bytes,
                           bool is_there);
-    void (*look_around)(void); /* before memory is fetched, now and then; NULL: nobody cares */
+    void (*look_around)(void); /* called now and then before memory is fetched; may be NULL */
     bool is_relaxed;           /* frees do not wait */
     bool has_guards;           /* around each block of device memory */
-    bool is_sampled;           /* somebody looks at each request: none may be served unseen */
-    size_t arena_bytes;        /* what the arena of a heap may hold; 0: there is none */
-    size_t arena_most_bytes;   /* requests up to this size are the arena's */
+    bool is_sampled;           /* an observer must see each request */
+    size_t arena_bytes;        /* the most that the arena of a heap may hold; 0: there is none */
+    size_t arena_most_bytes;   /* the arena serves requests up to this size */
 };
 
-/* Pinned requests from here are driver allocations of their own. */
+/* Pinned requests of this size and up are driver allocations of their own. */
 enum { CUSHIM_MEM_DEDICATED_PINNED_BYTES = 64 << 20 };
 
 /* The policy of a kind, derived from that for device memory. */
@@ -85,19 +86,19 @@ static inline void cushim_mem_policy_of_kind(struct cushim_mem_policy *policy,
     policy->arena_bytes = 0;
     policy->make_room = NULL;
     policy->has_guards = false;
-    /* advice, prefetch and attachment are an allocation's */
+    /* advice, prefetch and attachment apply to a whole allocation */
     atomic_store(&policy->dedicated_bytes,
                  kind == CUSHIM_MEM_MANAGED ? 1 : CUSHIM_MEM_DEDICATED_PINNED_BYTES);
     if (kind == CUSHIM_MEM_PINNED) {
         policy->is_sparing = true;
-        policy->has_keep = false; /* which speaks of device memory, as does this: */
+        policy->has_keep = false; /* it is about device memory, and so is this: */
         policy->reserve = (struct cushim_amount){0};
     }
 }
 
 /* ---- the limit of a device ---- */
 
-/* What an allocation costs: above 1 MiB the driver takes whole pages of 2 MiB. */
+/* The cost of an allocation.  Above 1 MiB the driver takes whole pages of 2 MiB. */
 static inline size_t cushim_mem_limit_cost(size_t n_bytes) {
     const size_t page_bytes = 2 << 20;
     if (n_bytes <= 1 << 20 || n_bytes > SIZE_MAX - page_bytes)
@@ -105,7 +106,7 @@ static inline size_t cushim_mem_limit_cost(size_t n_bytes) {
     return (n_bytes + page_bytes - 1) / page_bytes * page_bytes;
 }
 
-/* Charge n_bytes; false, and nothing is charged, where that would pass the limit. */
+/* Charge n_bytes.  False: that would pass the limit, and nothing is charged. */
 static inline bool cushim_mem_limit_charge(struct cushim_mem_limit *budget, size_t n_bytes) {
     if (!budget)
         return true;

@@ -14,21 +14,22 @@
 #include "memory/heap.h"
 
 /*
- * Long enough for what a program has queued; natively that was waited for by the free.  A kernel
- * that spins until the host says so does not end in it, and is not waited for twice in a row.
+ * Long enough for work that a program has queued, for which the free would have waited without
+ * cushim.  A kernel that spins until the host stops it does not end in this time, and is not waited
+ * for twice in a row.
  */
 static const uint64_t patience_ns = 2000000000;
 
-static const uint64_t moment_ns = 2000000; /* that an idle device may take over a record */
+static const uint64_t moment_ns = 2000000; /* the time that an idle device may take for a record */
 static const uint64_t drain_again_ns = 100000000;
 
-/* Not once the context or the process is gone, of which the owner of the heap is told later. */
+/* False once the context or the process is gone; the owner of the heap hears of that later. */
 static bool may_call_driver(const struct cushim_mem_heap *heap) {
     const struct cushim_mem_stream_host *host = heap->fence->host;
     return !host || host->is_usable(heap->fence);
 }
 
-/* Has the device nothing to do, so that a release waits for nothing? */
+/* Is the device idle, so that a release waits for nothing? */
 static bool is_quiet(struct cushim_mem_heap *heap) {
     CUresult answer;
     if (heap->fence->host)
@@ -39,10 +40,10 @@ static bool is_quiet(struct cushim_mem_heap *heap) {
 /* ---- giving back ---- */
 
 /*
- * In a request, until no more than target_bytes are held: natively a malloc waits for nothing, so a
- * segment goes only where its release does not either.  That is asked for each of them: another
- * thread may submit at any moment, and what it submits between the question and the release is
- * waited for.
+ * In a request, until no more than target_bytes are held.  Without cushim a malloc waits for
+ * nothing, so a segment only goes if its release does not wait either.  The device is asked before
+ * each one, because another thread may submit work at any moment; a release waits for work
+ * submitted after the question.
  */
 size_t cushim_mem_reclaim_quietly(struct cushim_mem_heap *heap, size_t target_bytes) {
     size_t n_bytes = 0, n_more = 1;
@@ -90,7 +91,7 @@ static void shrink(struct cushim_mem_heap *heap, uint64_t life) {
     cushim_mem_segments_release(heap, excess);
 }
 
-/* Under the lock: is this due?  Not before it has stood still for so long. */
+/* Is it due, because it was not done for again_ns?  The caller holds the lock. */
 static bool is_due(uint64_t *done_ns, uint64_t now_ns, uint64_t again_ns) {
     if (now_ns - *done_ns < again_ns)
         return false;
@@ -98,8 +99,8 @@ static bool is_due(uint64_t *done_ns, uint64_t now_ns, uint64_t again_ns) {
     return true;
 }
 
-/* Far over the watermark: wait for what the block just freed waits for, and take back what is
- * over. */
+/* The heap is far over its watermark: wait for the epoch of the block just freed, and take back
+ * what is over. */
 static bool settle(struct cushim_mem_heap *heap, uint64_t life, uint64_t tag) {
     CUresult answer;
     enum cushim_status status = cushim_mem_fence_await(heap->fence, tag, 0, heap->stats, &answer);
@@ -114,11 +115,12 @@ static bool settle(struct cushim_mem_heap *heap, uint64_t life, uint64_t tag) {
 }
 
 /*
- * Caches pin segments, and what they have is deferred, too: they are emptied when the heap holds
- * too much, but not again and again when the rest is pinned by live blocks.
+ * Caches pin segments, and their blocks may be deferred, too.  So they are emptied when the heap
+ * holds too much, but not again and again if live blocks pin the rest.
  *
- * A relaxed free waits for nothing, and the driver's own free of a segment waits for the device: so
- * only when that is quiet, asked once a tick of the coarse clock, or when far too much is held.
+ * A relaxed free waits for nothing, but the driver's free of a segment waits for the device.  So
+ * segments go only when the device is idle, which is asked once in each tick of the coarse clock,
+ * or when far too much is held.
  */
 void cushim_mem_reclaim_shrink(struct cushim_mem_heap *heap, uint64_t life, uint64_t tag,
                                bool has_waited) {
@@ -146,7 +148,7 @@ void cushim_mem_reclaim_shrink(struct cushim_mem_heap *heap, uint64_t life, uint
 
 /* ---- in calls that neither request nor free ---- */
 
-/* The watermark is read last: that begins a new second, in which nobody looks again. */
+/* The watermark is read last, because that begins a new second, in which no thread looks again. */
 void cushim_mem_reclaim_idle(struct cushim_mem_heap *heap, uint64_t life) {
     if (!cushim_mem_heap_lock_life(heap, life))
         return;
@@ -173,8 +175,8 @@ uint64_t cushim_mem_reclaim_until(void) {
     return cushim_clock_ns() + patience_ns;
 }
 
-/* Can a record say whether the device is quiet?  None may be made while a capture is open, and
- * before driver 12.5 there is none. */
+/* Can a record say whether the device is idle?  None may be made while a capture is open, and there
+ * is none before driver 12.5. */
 static bool has_records(const struct cushim_mem_heap *heap) {
     return heap->cuda->cuCtxRecordEvent && !heap->fence->guard->is_open();
 }
@@ -185,9 +187,10 @@ static enum cushim_status await(struct cushim_mem_heap *heap, uint64_t until_ns)
                                   heap->stats, &answer);
 }
 
-/* Without records the wait is native's own, which cannot be given up: memory is out otherwise. */
+/* Without records the wait is the driver's own, which cannot be given up, because otherwise memory
+ * would be out. */
 static enum cushim_status await_patiently(struct cushim_mem_heap *heap, uint64_t until_ns) {
-    /* the caller's own capture has no part in it, and stays valid */
+    /* the caller's own capture is not concerned, and stays valid */
     CUstreamCaptureMode mode = cushim_mode_relaxed(heap->cuda);
     enum cushim_status status = await(heap, heap->cuda->cuCtxRecordEvent ? until_ns : 0);
     if (status == CUSHIM_TIMEOUT && heap->fence->guard->is_open() && cushim_clock_ns() < until_ns)
@@ -196,7 +199,7 @@ static enum cushim_status await_patiently(struct cushim_mem_heap *heap, uint64_t
     return status;
 }
 
-/* Is it in a moment? */
+/* Is the device idle in a moment? */
 static bool is_quiet_soon(struct cushim_mem_heap *heap) {
     CUresult answer;
     uint64_t tag = cushim_mem_fence_tag(heap->fence);
@@ -217,7 +220,7 @@ static enum cushim_status wait_until(struct cushim_mem_heap *heap, uint64_t unti
     return await_patiently(heap, until_ns);
 }
 
-/* Wait until the device has done what was submitted, if not for longer. */
+/* Wait until the device has done the submitted work, or until until_ns. */
 static bool is_over_in_time(struct cushim_mem_heap *heap, uint64_t until_ns) {
     enum cushim_status status = wait_until(heap, until_ns);
     pthread_mutex_lock(&heap->lock);
@@ -252,7 +255,7 @@ static void add_cells(struct cushim_mem_census *census, const struct cushim_mem_
     }
     add_live(census, extent->block_bytes, n_live);
     census->retired_bytes += extent->n_retired_cells * extent->block_bytes;
-    /* free, and neither on the slab's list nor retired: in some thread's cache */
+    /* cells that are free but neither on the slab's list nor retired are in a thread's cache */
     size_t n_known = (size_t)extent->n_free_cells + extent->n_retired_cells;
     if (cushim_mem_extent_is_cut(extent) && n_free > n_known)
         census->cached_bytes += (n_free - n_known) * extent->block_bytes;
@@ -322,7 +325,7 @@ size_t cushim_mem_reclaim_reusable_bytes(struct cushim_mem_heap *heap) {
 
 /* ---- the steps ---- */
 
-/* Is there anything to wait for: deferred blocks, or segments that only a quiet device takes back?
+/* Is there anything to wait for: deferred blocks, or segments that only an idle device takes back?
  */
 static bool has_reason_to_wait(struct cushim_mem_heap *heap) {
     return heap->deferred.n_rows != 0 ||
@@ -339,8 +342,8 @@ static bool wait(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *hea
 }
 
 /*
- * Where no record says whether the device is quiet memory goes as by a free, which waits for what
- * was submitted since; but not where the wait before it was given up.
+ * If no record says whether the device is idle, memory goes back as in a free, which waits for work
+ * that was submitted since.  It does not if the wait before was given up.
  */
 static size_t give_back(struct cushim_mem_heap *heap, bool is_busy) {
     if (!is_busy && !has_records(heap))
@@ -356,7 +359,7 @@ static size_t give_back_others(const struct cushim_mem_reclaim *reclaim,
     return has_others ? heap->policy->make_room(heap, reclaim->until_ns) : 0;
 }
 
-/* One step; true where it made something free. */
+/* Take one step; true if it made something free. */
 static bool step(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *heap) {
     switch ((enum cushim_mem_reclaim_step)reclaim->next_step++) {
     case CUSHIM_MEM_RECLAIM_WAIT:

@@ -1,10 +1,10 @@
 /*
- * Statistics of one device and one kind of memory: plain counters, never reset but for the recent
- * peaks.
+ * Statistics of one device and one kind of memory: plain counters, which are never reset, except
+ * the recent peaks.
  *
- * Written with relaxed atomics by the thread that counts.  What happens at every request and free
- * is counted in the thread's cache, and only a part of it is here: cushim_mem_cache_sum has the
- * whole, for reports.  Bytes are what the program asked for unless the name says otherwise.
+ * The thread that counts writes with relaxed atomics.  Events of every request and free are counted
+ * in the thread's cache, and only a part of them is here; cushim_mem_cache_sum adds all up for
+ * reports.  Bytes are what the program asked for unless the name says otherwise.
  */
 #ifndef CUSHIM_MEMORY_STATS_H
 #define CUSHIM_MEMORY_STATS_H
@@ -16,30 +16,32 @@
 #include "base/clock.h"
 
 struct cushim_mem_stats {
-    atomic_uint_fast64_t n_requests; /* served, by the heap or natively */
+    atomic_uint_fast64_t n_requests; /* served, by the heap or the driver */
     atomic_uint_fast64_t n_hits;     /* served without a driver call */
     atomic_uint_fast64_t n_misses;   /* served by the heap, with a driver call for a segment */
-    atomic_uint_fast64_t n_natively; /* handed to the driver as they were */
+    atomic_uint_fast64_t n_natively; /* forwarded to the driver */
     atomic_uint_fast64_t n_refused;  /* the driver had no memory */
-    atomic_uint_fast64_t n_frees;    /* of blocks of ours, or of native memory that was counted */
+    atomic_uint_fast64_t n_frees;    /* of blocks of ours, or of counted memory of the driver */
     atomic_uint_fast64_t requested_bytes;
     atomic_uint_fast64_t live_bytes; /* of blocks of ours, as asked */
     atomic_uint_fast64_t peak_live_bytes;
-    atomic_uint_fast64_t recent_peak_live_bytes; /* since somebody started it anew */
+    atomic_uint_fast64_t recent_peak_live_bytes; /* since it was restarted */
     atomic_uint_fast64_t
         block_bytes; /* of live blocks, as cut: block_bytes - live_bytes is rounding */
-    atomic_uint_fast64_t wasted_bytes; /* of these: in segments larger than their block needs */
+    atomic_uint_fast64_t wasted_bytes; /* part of these, in segments larger than their block
+                                        * needs */
     atomic_uint_fast64_t held_bytes;   /* segments we have from the driver, live or not */
     atomic_uint_fast64_t peak_held_bytes, recent_peak_held_bytes;
     atomic_uint_fast64_t n_segments;
-    atomic_uint_fast64_t free_segment_bytes; /* of those in which nothing is live or pending */
+    atomic_uint_fast64_t free_segment_bytes; /* of segments in which nothing is live or pending */
     atomic_uint_fast64_t n_native_allocs;    /* driver calls of ours, and the time they took */
     atomic_uint_fast64_t native_alloc_ns;
     atomic_uint_fast64_t n_native_frees;
     atomic_uint_fast64_t native_free_ns;
     atomic_uint_fast64_t n_waits; /* frees that found the device busy */
     atomic_uint_fast64_t wait_ns;
-    atomic_uint_fast64_t n_effect_waits; /* of these, relaxed ones: for what the host could see */
+    atomic_uint_fast64_t n_effect_waits; /* those of them that were relaxed, for effects that the
+                                          * host could see */
     atomic_uint_fast64_t effect_wait_ns;
     atomic_uint_fast64_t n_out_of_memory; /* requests that reclaim could not serve either */
     atomic_uint_fast64_t n_reclaim_steps; /* that made something free */
@@ -48,8 +50,8 @@ struct cushim_mem_stats {
     atomic_uint_fast64_t n_arena_rewinds;
     atomic_uint_fast64_t n_arena_kept; /* chunks that a reset met with a live block in them */
     atomic_uint_fast64_t
-        last_ns; /* of cushim_clock_ns: when something above that takes time ended */
-    /* findings: what the program did wrong, answered as native */
+        last_ns; /* of cushim_clock_ns: when the last call counted above that takes time ended */
+    /* findings: errors of the program, which the driver would refuse, too */
     atomic_uint_fast64_t n_double_frees;
     atomic_uint_fast64_t n_interior_frees;
     atomic_uint_fast64_t n_overruns;
@@ -77,7 +79,7 @@ static inline uint64_t cushim_mem_stats_read(const atomic_uint_fast64_t *counter
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* Raise a peak to what its gauge said.  A gauge lags behind the caches (cache.h), so that it may be
+/* Raise a peak to what its gauge said.  A gauge lags behind the caches (cache.h), so it may be
  * below 0 for a while. */
 static inline void cushim_mem_stats_raise(atomic_uint_fast64_t *peak, uint64_t now) {
     uint64_t seen = atomic_load_explicit(peak, memory_order_relaxed);
@@ -105,8 +107,9 @@ static inline void cushim_mem_stats_grow_held(struct cushim_mem_stats *stats, ui
     cushim_mem_stats_raise(&stats->recent_peak_held_bytes, now);
 }
 
-/* A copy for a report: every field is a counter.  The last is read first: a request is counted in
- * their order, so that none that the copy has as live lacks in what was requested. */
+/* A copy for a report; every field is a counter.  A request is counted in the order of the fields,
+ * and they are read in the reverse order, so a request that is live in the copy is also counted as
+ * requested. */
 static inline void cushim_mem_stats_copy(struct cushim_mem_stats *to,
                                          const struct cushim_mem_stats *from) {
     atomic_uint_fast64_t *counters = (atomic_uint_fast64_t *)to;
@@ -117,18 +120,20 @@ static inline void cushim_mem_stats_copy(struct cushim_mem_stats *to,
 }
 
 /*
- * What one thread counts in its cache: written by who holds that, by load and store; read by the
- * report.  Other threads may free what this one obtained, so that what is live can be less than 0.
+ * The counters of one thread, in its cache.  The thread that has taken the cache writes them, by
+ * load and store, and reports read them.  Other threads may free blocks that this one obtained, so
+ * live bytes can be less than 0.
  */
 struct cushim_mem_counts {
     atomic_uint_fast64_t n_hits, n_frees;
     atomic_uint_fast64_t obtained_bytes;    /* as asked */
     atomic_uint_fast64_t block_bytes;       /* of live blocks, as cut */
     atomic_uint_fast64_t unpublished_bytes; /* of live blocks, as asked: not in the gauge yet */
-    atomic_uint_fast64_t most_bytes;        /* the highest that these rose since they were 0 */
+    atomic_uint_fast64_t most_bytes;        /* the highest value of these since they were 0 */
 };
 
-/* What a thread counted goes to all others': but the live bytes, which the gauge may have already.
+/* Add a thread's counters to the shared ones, except the live bytes, which the gauge may have
+ * already.
  */
 static inline void cushim_mem_stats_add_counts(struct cushim_mem_stats *to,
                                                const struct cushim_mem_counts *counts) {
@@ -140,8 +145,8 @@ static inline void cushim_mem_stats_add_counts(struct cushim_mem_stats *to,
     cushim_mem_stats_add(&to->block_bytes, cushim_mem_stats_read(&counts->block_bytes));
 }
 
-/* The same to a copy, whose live bytes were gauge_bytes before any were added: these, too, and
- * first, as in a copy. */
+/* The same for a copy, whose live bytes were gauge_bytes before anything was added.  It adds the
+ * live bytes, too, and first, as in a copy. */
 static inline void cushim_mem_stats_add_live_counts(struct cushim_mem_stats *sum,
                                                     const struct cushim_mem_counts *counts,
                                                     uint64_t gauge_bytes) {

@@ -19,11 +19,11 @@
 #include "cuda/symbol.h"
 #include "memory/cache/cache.h"
 
-_Static_assert(offsetof(struct cushim_mem_cache, counts) + sizeof(struct cushim_mem_counts) <=
-                       CUSHIM_PAGE_CACHE_BYTES &&
-                   offsetof(struct cushim_mem_cache, stats) + sizeof(void *) <=
-                       CUSHIM_PAGE_CACHE_BYTES,
-               "a row has the counts of its cache");
+_Static_assert(sizeof(struct cushim_mem_cache_row) == CUSHIM_PAGE_CACHE_BYTES &&
+                   offsetof(struct cushim_mem_cache, row) % CUSHIM_PAGE_CACHE_BYTES == 0 &&
+                   offsetof(struct cushim_mem_cache, row) + CUSHIM_PAGE_CACHE_BYTES ==
+                       sizeof(struct cushim_mem_cache),
+               "a row has the counts of its cache, and nothing else of it");
 
 uint64_t cushim_page_layout(void) {
     return (uint64_t)sizeof(struct cushim_page) << 40 ^
@@ -31,6 +31,8 @@ uint64_t cushim_page_layout(void) {
            (uint64_t)offsetof(struct cushim_page, findings) << 4 ^
            (uint64_t)offsetof(struct cushim_page, device_names) ^
            (uint64_t)offsetof(struct cushim_page_head, options) << 50 ^
+           (uint64_t)offsetof(struct cushim_mem_cache_row, counts) << 45 ^
+           (uint64_t)offsetof(struct cushim_mem_cache_row, stats) << 25 ^
            (uint64_t)sizeof(struct cushim_page_finding) << 10 ^
            (uint64_t)sizeof(struct cushim_page_shortage) << 35 ^ (uint64_t)CUSHIM_N_SYMBOLS << 30 ^
            CUSHIM_MAX_DEVICES;
@@ -178,7 +180,8 @@ static int read_all(int file, void *bytes, size_t n_bytes, size_t at) {
 /* The counters of a row, found by their place in its process; NULL: of none. */
 static struct cushim_mem_stats *stats_of(struct cushim_page *page, const void *row) {
     uint64_t address;
-    memcpy(&address, (const char *)row + offsetof(struct cushim_mem_cache, stats), sizeof address);
+    memcpy(&address, (const char *)row + offsetof(struct cushim_mem_cache_row, stats),
+           sizeof address);
     uint64_t at = address - page->head.address - offsetof(struct cushim_page, stats);
     if (at >= sizeof page->stats || at % sizeof(struct cushim_mem_stats))
         return NULL;
@@ -198,7 +201,7 @@ static int add_caches(int file, struct cushim_page *page) {
         if (!stats)
             continue;
         struct cushim_mem_counts counts;
-        memcpy(&counts, row + offsetof(struct cushim_mem_cache, counts), sizeof counts);
+        memcpy(&counts, row + offsetof(struct cushim_mem_cache_row, counts), sizeof counts);
         const struct cushim_mem_stats *gauge = &as_read[0][0] + (stats - &page->stats[0][0]);
         cushim_mem_stats_add_live_counts(stats, &counts, cushim_mem_stats_read(&gauge->live_bytes));
     }

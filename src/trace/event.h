@@ -32,7 +32,7 @@ enum {
 enum cushim_trace_state {
     CUSHIM_TRACE_RUNNING = 1, /* or it ended without a word */
     CUSHIM_TRACE_ENDED,       /* normally */
-    CUSHIM_TRACE_FAILED,      /* the file could not grow: `error` has the reason */
+    CUSHIM_TRACE_FAILED,      /* the file could not grow, or was cut: `error` has the reason */
     CUSHIM_TRACE_FULL         /* the file reached its largest size */
 };
 

@@ -11,6 +11,7 @@
 
 #include "base/cancel.h"
 #include "base/clock.h"
+#include "base/cut_file.h"
 #include "base/file_mode.h"
 #include "base/futex.h"
 #include "base/output.h"
@@ -64,6 +65,7 @@ static int map_head(struct cushim_trace *trace, int file) {
     if (head == MAP_FAILED)
         return errno;
     trace->head = head;
+    cushim_cut_file_watch(head, CUSHIM_TRACE_HEAD_BYTES, &trace->is_cut);
     return 0;
 }
 
@@ -112,7 +114,10 @@ void cushim_trace_close(struct cushim_trace *trace) {
     if (!trace->head)
         return;
     atomic_store(&trace->head->end_ns, cushim_clock_ns());
-    stop(trace, CUSHIM_TRACE_ENDED, 0);
+    if (atomic_load(&trace->is_cut))
+        stop(trace, CUSHIM_TRACE_FAILED, EIO);
+    else
+        stop(trace, CUSHIM_TRACE_ENDED, 0);
     int saved_errno = errno, cancel = cushim_cancel_hold(), file = open_own(trace, O_RDONLY);
     if (file >= 0) {
         cushim_file_let_write(file);
@@ -122,15 +127,23 @@ void cushim_trace_close(struct cushim_trace *trace) {
     errno = saved_errno;
 }
 
+static void unmap(void *start, size_t n_bytes) {
+    if (!start)
+        return;
+    cushim_cut_file_forget(start);
+    munmap(start, n_bytes);
+}
+
 void cushim_trace_leave_to_parent(struct cushim_trace *trace, struct cushim_trace_writer *writer) {
     atomic_store(&trace->is_on, false);
-    if (trace->head)
-        munmap(trace->head, CUSHIM_TRACE_HEAD_BYTES);
+    atomic_store(&trace->is_cut, false);
+    /* a thread that the child does not have may have held it */
+    trace->opening = (struct cushim_futex_lock){0};
+    unmap(trace->head, CUSHIM_TRACE_HEAD_BYTES);
     trace->head = NULL;
     if (!writer)
         return;
-    if (writer->chunk)
-        munmap(writer->chunk, writer->chunk->n_bytes);
+    unmap(writer->chunk, writer->chunk_bytes);
     if (writer->stacks)
         munmap(writer->stacks, CUSHIM_TRACE_STACKS * sizeof *writer->stacks);
     *writer = (struct cushim_trace_writer){.number = writer->number};
@@ -165,8 +178,12 @@ static int map_chunk(struct cushim_trace *trace, struct cushim_trace_writer *wri
     if (!error && chunk == MAP_FAILED)
         error = errno;
     close(file);
-    if (!error)
+    if (!error) {
+        cushim_cut_file_watch(chunk, n_bytes, &trace->is_cut);
         writer->chunk = chunk;
+        writer->chunk_bytes = n_bytes;
+        writer->used_bytes = 0;
+    }
     return error;
 }
 
@@ -178,10 +195,12 @@ static bool begin_chunk(struct cushim_trace *trace, struct cushim_trace_writer *
     int saved_errno = errno, error = 0, cancel = cushim_cancel_hold();
     size_t n_bytes = writer->next_bytes ? writer->next_bytes : CUSHIM_TRACE_LEAST_CHUNK_BYTES;
     uint64_t at = atomic_fetch_add(&trace->end_bytes, n_bytes);
-    if (writer->chunk)
-        munmap(writer->chunk, writer->chunk->n_bytes);
+    unmap(writer->chunk, writer->chunk_bytes);
     writer->chunk = NULL;
-    if (at + n_bytes > trace->max_bytes) {
+    if (atomic_load(&trace->is_cut)) {
+        error = EIO;
+        stop(trace, CUSHIM_TRACE_FAILED, error);
+    } else if (at + n_bytes > trace->max_bytes) {
         error = ENOSPC;
         stop(trace, CUSHIM_TRACE_FULL, 0);
     } else if ((error = map_chunk(trace, writer, at, n_bytes)) != 0) {
@@ -206,21 +225,20 @@ static bool begin_chunk(struct cushim_trace *trace, struct cushim_trace_writer *
 /* There is space for it. */
 static void append(struct cushim_trace_writer *writer, const struct cushim_trace_event *event) {
     struct cushim_trace_chunk *chunk = writer->chunk;
-    size_t used_bytes = atomic_load_explicit(&chunk->used_bytes, memory_order_relaxed);
-    uint8_t *to = (uint8_t *)chunk + CUSHIM_TRACE_CHUNK_HEAD_BYTES + used_bytes;
-    used_bytes += cushim_trace_encode(to, &writer->base, event);
-    atomic_store_explicit(&chunk->used_bytes, used_bytes, memory_order_release);
+    uint8_t *to = (uint8_t *)chunk + CUSHIM_TRACE_CHUNK_HEAD_BYTES + writer->used_bytes;
+    writer->used_bytes += cushim_trace_encode(to, &writer->base, event);
+    atomic_store_explicit(&chunk->used_bytes, writer->used_bytes, memory_order_release);
 }
 
-static bool has_room(const struct cushim_trace_chunk *chunk) {
-    return chunk && chunk->n_bytes - CUSHIM_TRACE_CHUNK_HEAD_BYTES -
-                            atomic_load_explicit(&chunk->used_bytes, memory_order_relaxed) >=
-                        CUSHIM_TRACE_EVENT_BYTES;
+static bool has_room(const struct cushim_trace_writer *writer) {
+    return writer->chunk &&
+           writer->chunk_bytes - CUSHIM_TRACE_CHUNK_HEAD_BYTES - writer->used_bytes >=
+               CUSHIM_TRACE_EVENT_BYTES;
 }
 
 static bool write_event(struct cushim_trace *trace, struct cushim_trace_writer *writer,
                         const struct cushim_trace_event *event) {
-    if (!has_room(writer->chunk)) {
+    if (!has_room(writer)) {
         if (!begin_chunk(trace, writer, event->time_ns))
             return false;
         /* a chunk is read without those before it */

@@ -20,6 +20,7 @@ enum { CUSHIM_TRACE_STACKS = 4096 };
 
 struct cushim_trace {
     struct cushim_trace_head *head; /* of the file, mapped; NULL: there is none */
+    atomic_bool is_cut;             /* root cut the file, so that events are missing */
     atomic_bool is_on;
     atomic_uint_fast64_t end_bytes; /* of the file: the place of the next chunk */
     uint64_t max_bytes;
@@ -31,7 +32,8 @@ struct cushim_trace {
 /* The state of one thread that writes; all zero at its start. */
 struct cushim_trace_writer {
     struct cushim_trace_chunk *chunk;
-    size_t next_bytes; /* of the next chunk */
+    size_t chunk_bytes, used_bytes; /* kept here because the file may be cut (base/cut_file.h) */
+    size_t next_bytes;              /* of the next chunk */
     uint64_t number, sequence;
     struct cushim_trace_base base;
     struct cushim_trace_event place; /* as it was last written */

@@ -1,21 +1,22 @@
 /*
  * A thread cache: one thread's own free blocks of one heap, and its counters.
  *
- * Blocks are in a deque for each size class, the oldest first, each with the epoch that it was
- * freed in; 0 where all work on it is over.  A block in a cache is off the free lists, so it pins
- * its slab.
+ * Each size class has a deque of blocks, the oldest first.  A block has the epoch in which it was
+ * freed, or 0 if all work on it is over.  A block in a cache is off the free lists, so it pins its
+ * slab.
  *
- * The caches of a heap have a common number of bytes.  Those that are busy share it evenly, and
- * each has at least a refill of every small class, however many they are.  A cache is busy from its
- * first request until it had no use for a while; it is emptied then, and has no share until its
+ * The caches of a heap have a common limit of bytes.  Busy caches share it evenly, but each may
+ * have at least a refill of every small class, however many they are.  A cache is busy from its
+ * first request until it was not used for a while.  Then it is emptied, and has no share until its
  * next use.
  *
- * Lock: `lock` (base/futex.h).  The owner takes it at each use, and uses the heap's lock where it
- * cannot have it; any other thread that empties the cache waits for it.  Order of locks: the
- * registry of caches, the cache's, the heap's.  No driver call is made under any of them.
+ * Lock: `lock` (base/futex.h).  The owner tries to take it at each use, and uses the heap's lock if
+ * it fails.  Another thread that empties the cache waits for it.  Order of locks: the registry of
+ * caches, the cache's, the heap's.  No driver call is made under any of them.
  *
- * Caches are type-stable: never unmapped, handed on when their thread ends.  One whose heap was
- * abandoned stays with its thread, empty, for the thread's next heap.
+ * Caches are type-stable: they are never unmapped, and another thread gets one when its thread
+ * ends.  If a heap is abandoned, the cache stays with its thread, empty, for the thread's next
+ * heap.
  */
 #ifndef CUSHIM_MEMORY_CACHE_H
 #define CUSHIM_MEMORY_CACHE_H
@@ -30,12 +31,14 @@
 struct cushim_mem_heap;
 
 enum {
-    CUSHIM_MEM_CACHE_SLOTS = 1023,           /* blocks in all, whatever their size */
-    CUSHIM_MEM_CACHE_DEPTH = 64,             /* of one class */
-    CUSHIM_MEM_CACHE_CLASS_BYTES = 2 << 20,  /* of one class; two blocks in any case */
-    CUSHIM_MEM_CACHE_BYTES = 4 << 20,        /* of all */
-    CUSHIM_MEM_CACHE_BATCH_DEPTH = 256,      /* the same where blocks wait for fences, which */
-    CUSHIM_MEM_CACHE_PUBLISH_BYTES = 1 << 20 /* says of how many bytes */
+    CUSHIM_MEM_CACHE_SLOTS = 1023,            /* blocks in all, whatever their size */
+    CUSHIM_MEM_CACHE_DEPTH = 64,              /* of one class */
+    CUSHIM_MEM_CACHE_CLASS_BYTES = 2 << 20,   /* of one class; two blocks in any case */
+    CUSHIM_MEM_CACHE_BYTES = 4 << 20,         /* of all */
+    CUSHIM_MEM_CACHE_BATCH_DEPTH = 256,       /* DEPTH if blocks wait for fences */
+    CUSHIM_MEM_CACHE_PUBLISH_BYTES = 1 << 20, /* the thread's count of live bytes is published when
+                                               * it has changed by so much */
+    CUSHIM_MEM_CACHE_ROW_BYTES = 4096
 };
 
 /* A place for a block. */
@@ -57,34 +60,42 @@ struct cushim_mem_cache_bucket {
 struct cushim_mem_cache {
     _Alignas(64) struct cushim_futex_lock lock;
     _Atomic(struct cushim_mem_heap *) heap; /* NULL: bound to none */
-    atomic_uint_fast64_t life;              /* the heap's generation; 0 where it is bound to none */
+    atomic_uint_fast64_t life;              /* the heap's generation; 0 if it is bound to none */
     size_t cached_bytes, limit_bytes;
     bool is_cut;           /* the limit is less than a cache may have, or not known yet */
     uint64_t refreshed_ns; /* when the limit was set */
     struct cushim_mem_unfenced unfenced;
     uint32_t n_fresh;    /* slots that were ever used */
-    unsigned hand;       /* the class that gives next when the cache is full */
-    atomic_bool is_busy; /* has a share of what the caches of the heap may have together */
-    struct cushim_mem_counts counts;
-    /* under the registry's lock */
-    uint64_t n_uses, seen_ns; /* hits and frees when somebody looked, and when they had changed */
-    _Atomic(struct cushim_mem_stats *) stats; /* where `counts` belong; NULL: they are all zero */
+    unsigned hand;       /* the class that gives up blocks next when the cache is full */
+    atomic_bool is_busy; /* has a share of the common limit */
+    /* these change under the registry's lock */
+    uint64_t n_uses, seen_ns; /* hits and frees at the last look, and the time of the look that
+                               * found them changed */
+    _Atomic(struct cushim_mem_stats *) stats; /* where the counts belong; NULL: they are all zero */
     struct cushim_mem_cache *next_of_heap, *previous_of_heap;
     struct cushim_mem_cache *next_of_thread; /* or among the spares */
     struct cushim_mem_cache *next_of_all;    /* constant */
-    bool is_orphan;                          /* its thread ended, and blocks are in it still */
-    /* the rest as the first part */
+    bool is_orphan;                          /* its thread ended, and it still has blocks */
+    /* these, like those above, change while the cache is taken */
     struct cushim_mem_slot *spare; /* used slots without a block, a list by `older` */
     struct cushim_mem_cache_bucket buckets[CUSHIM_MEM_MOST_CLASSES];
     struct cushim_mem_slot slots[CUSHIM_MEM_CACHE_SLOTS];
+    /* A page that may lie in a file.  If root cuts the file, all of it is zero at once
+     * (base/cut_file.h), so only counters are there, and a copy of `stats` for readers.  They are
+     * at its end, because a store 4 KiB before the lock would delay loads of the lock. */
+    _Alignas(CUSHIM_MEM_CACHE_ROW_BYTES) struct cushim_mem_cache_row {
+        char before[CUSHIM_MEM_CACHE_ROW_BYTES - sizeof(struct cushim_mem_counts) - sizeof(void *)];
+        struct cushim_mem_counts counts;
+        _Atomic(struct cushim_mem_stats *) stats;
+    } row;
 };
 
 /* The cache that the calling thread used last; at first, and in its end, one that has no heap. */
 extern _Thread_local struct cushim_mem_cache *cushim_mem_cache_recent
     __attribute__((tls_model("initial-exec")));
 
-/* The calling thread's cache of a heap, bound now if there was none; NULL where host memory is out,
- * the thread is ending, or `life` is over. */
+/* The calling thread's cache of a heap, which is bound now if there was none.  NULL: host memory is
+ * out, the thread is ending, or `life` is over. */
 struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_heap *heap, uint64_t life);
 
 static inline void cushim_mem_cache_leave(struct cushim_mem_cache *cache) {
@@ -97,7 +108,7 @@ static inline bool cushim_mem_cache_is_of(const struct cushim_mem_cache *cache,
            atomic_load_explicit(&cache->life, memory_order_relaxed) == life;
 }
 
-/* Take one of the calling thread's, which was of that life when last looked at. */
+/* Take a cache of the calling thread that had this life at the last look. */
 static inline bool cushim_mem_cache_take_again(struct cushim_mem_cache *cache, uint64_t life) {
     if (!cushim_futex_lock_take(&cache->lock))
         return false;
@@ -107,7 +118,7 @@ static inline bool cushim_mem_cache_take_again(struct cushim_mem_cache *cache, u
     return false;
 }
 
-/* Take one of the calling thread's, if it is that of a heap. */
+/* Take a cache of the calling thread, if it is that of the heap. */
 static inline bool cushim_mem_cache_take_of(struct cushim_mem_cache *cache,
                                             const struct cushim_mem_heap *heap, uint64_t life) {
     return atomic_load_explicit(&cache->heap, memory_order_relaxed) == heap &&
@@ -116,7 +127,7 @@ static inline bool cushim_mem_cache_take_of(struct cushim_mem_cache *cache,
 
 /*
  * Take the calling thread's cache of a heap, until cushim_mem_cache_leave; meanwhile no driver call
- * and no wait.  NULL: there is none, or somebody empties it; then use the heap's lock.
+ * and no wait.  NULL: there is none, or another thread empties it; then use the heap's lock.
  */
 static inline struct cushim_mem_cache *cushim_mem_cache_take(struct cushim_mem_heap *heap,
                                                              uint64_t life) {
@@ -138,15 +149,15 @@ cushim_mem_cache_unlink(struct cushim_mem_cache *cache, struct cushim_mem_cache_
     return slot;
 }
 
-/* The same of a class whose work is over: the youngest if it is, else the oldest.  NULL where
- * neither is. */
+/* Take a block of a class whose work is over: the youngest if its work is over, else the oldest.
+ * NULL: neither is over. */
 static inline struct cushim_mem_slot *cushim_mem_cache_pop(struct cushim_mem_cache *cache,
                                                            unsigned class_index, uint64_t done) {
     struct cushim_mem_cache_bucket *bucket = &cache->buckets[class_index];
     struct cushim_mem_slot *oldest = bucket->oldest;
     if (!oldest)
         return NULL;
-    if (oldest->older->tag <= done) /* the youngest: it is a ring that way */
+    if (oldest->older->tag <= done) /* the youngest, because `older` leads from the oldest to it */
         return cushim_mem_cache_unlink(cache, bucket, oldest->older);
     return oldest->tag <= done ? cushim_mem_cache_unlink(cache, bucket, oldest) : NULL;
 }
@@ -158,7 +169,7 @@ static inline uint64_t cushim_mem_cache_oldest_tag(const struct cushim_mem_cache
     return oldest ? oldest->tag : 0;
 }
 
-/* Are there enough blocks of a class for a fence to be worth its price? */
+/* Does a class have enough blocks to be worth a fence? */
 static inline bool cushim_mem_cache_has_rotated(const struct cushim_mem_cache *cache,
                                                 unsigned class_index) {
     const struct cushim_mem_cache_bucket *bucket = &cache->buckets[class_index];
@@ -172,7 +183,7 @@ static inline bool cushim_mem_cache_has_room(const struct cushim_mem_cache *cach
            (cache->spare || cache->n_fresh < CUSHIM_MEM_CACHE_SLOTS);
 }
 
-/* A slot for a block of a slab, counted, on no list yet: there is room for it. */
+/* Fill a slot with a block of a slab and count it; it is on no list yet.  There must be room. */
 static inline struct cushim_mem_slot *cushim_mem_cache_fill(struct cushim_mem_cache *cache,
                                                             struct cushim_mem_cache_bucket *bucket,
                                                             struct cushim_mem_block_meta *meta,
@@ -190,7 +201,7 @@ static inline struct cushim_mem_slot *cushim_mem_cache_fill(struct cushim_mem_ca
     return slot;
 }
 
-/* Put a block of a slab in as the youngest of its class: there is room for it. */
+/* Put a block of a slab in as the youngest of its class.  There must be room. */
 static inline void cushim_mem_cache_put(struct cushim_mem_cache *cache,
                                         struct cushim_mem_cache_bucket *bucket,
                                         struct cushim_mem_block_meta *meta, uint64_t address,
@@ -200,61 +211,64 @@ static inline void cushim_mem_cache_put(struct cushim_mem_cache *cache,
 }
 
 /*
- * Make room for a block of a class, the cache being taken: half of the class, or where bytes are
- * short of whichever has some, goes to the free lists under one lock.  What may not be reused yet
- * is deferred there.  False where no room could be made.
+ * Make room for a block of a class.  Half of the class goes to the free lists under one lock, or
+ * blocks of any class if bytes are short.  Blocks that may not be reused yet are deferred there.
+ * False: no room could be made.  The cache is taken.
  */
 bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_index,
                                 uint64_t done);
 
-/* Under the heap's lock, the cache being taken: the deferred limit has begun anew.  Blocks of
- * epochs that are done go to the free lists. */
+/* The deferred limit has begun anew: blocks of epochs that are done go to the free lists.  The
+ * caller holds the heap's lock, and the cache is taken. */
 void cushim_mem_cache_give_done(struct cushim_mem_cache *cache, uint64_t done);
 
-/* The cache being taken: the device, or the number of threads, may have changed what it may have;
- * looked at now and then where it has all it may. */
+/* Compute the limit again, because memory of the device or the number of threads may have changed;
+ * if the cache has its full limit, only now and then.  The cache is taken. */
 void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache);
 
-/* Under the heap's lock, the cache being taken: fetch a few more free blocks of a class that was
- * just served from its bucket, where it has them. */
+/* Fetch a few more free blocks of a class from the bucket of the free lists that just served it, if
+ * there are some.  The caller holds the heap's lock, and the cache is taken. */
 void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_index);
 
-/* Every thread's blocks of a heap go to the free lists.  No lock is held.  Returns their bytes. */
+/* All threads' cached blocks of a heap go to the free lists.  The caller holds no lock.  Returns
+ * their bytes. */
 size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *heap);
 
-/* The context is gone: caches of the heap forget their blocks, hand in their counts, and are bound
- * to none.  The heap's generation has changed already; no lock is held. */
+/* The context is gone.  Caches of the heap forget their blocks, hand in their counts, and are bound
+ * to no heap.  The heap's generation has changed already; the caller holds no lock. */
 void cushim_mem_cache_forget_all(struct cushim_mem_heap *heap);
 
 /* The recent peaks begin anew, at what is live and held now.  Takes the lock of each cache. */
 void cushim_mem_cache_restart_peak(struct cushim_mem_stats *stats);
 
-/* Called under the registry's lock for each cache that was mapped, before anything is in it; it may
- * put other zeros beneath.  Set before the first cache is made; NULL: nobody. */
+/* Called for each cache that was mapped, before anything is in it, with the registry's lock held.
+ * It may put other zero pages beneath.  It is set before the first cache is made, or NULL. */
 extern void (*cushim_mem_cache_made)(struct cushim_mem_cache *cache);
 
-/* In a forked child: threads that end leave the caches alone, whose lock may be held for ever. */
+/* In a forked child: threads that end leave the caches alone, because a lock may never be
+ * released. */
 void cushim_mem_cache_leave_to_parent(void);
 
 /* ---- counters ---- */
 
-/* Show what is not in the shared gauge yet, and raise its peak. */
+/* Add to the shared gauge what is not in it yet, and raise its peak. */
 void cushim_mem_cache_publish(struct cushim_mem_cache *cache);
 
-/* Released: who reads the count of a free then reads that of its request (cushim_mem_cache_sum). */
+/* The store is a release, so that a reader which sees the count of a free then sees that of its
+ * request (cushim_mem_cache_sum). */
 static inline void cushim_mem_cache_bump(atomic_uint_fast64_t *counter, uint64_t n) {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
                           memory_order_release);
 }
 
-/* A block is handed out; a hit without a driver call, or a miss.  What the program asked for is
- * shown in the shared gauge once that is far off. */
+/* A block is handed out: a hit without a driver call, or a miss.  The bytes that the program asked
+ * for are published when the shared gauge is far off. */
 static inline void cushim_mem_cache_count_obtain(struct cushim_mem_cache *cache, size_t asked_bytes,
                                                  size_t block_bytes, bool is_hit) {
-    struct cushim_mem_counts *counts = &cache->counts;
+    struct cushim_mem_counts *counts = &cache->row.counts;
     uint64_t now_bytes =
         atomic_load_explicit(&counts->unpublished_bytes, memory_order_relaxed) + asked_bytes;
-    if (!is_hit) { /* which made a driver call, so it is counted where all can see it */
+    if (!is_hit) { /* it made a driver call, so count it in the shared counters */
         struct cushim_mem_stats *stats = atomic_load_explicit(&cache->stats, memory_order_relaxed);
         cushim_mem_stats_add(&stats->n_requests, 1);
         cushim_mem_stats_add(&stats->n_misses, 1);
@@ -273,7 +287,7 @@ static inline void cushim_mem_cache_count_obtain(struct cushim_mem_cache *cache,
 
 static inline void cushim_mem_cache_count_free(struct cushim_mem_cache *cache, size_t asked_bytes,
                                                size_t block_bytes) {
-    struct cushim_mem_counts *counts = &cache->counts;
+    struct cushim_mem_counts *counts = &cache->row.counts;
     uint64_t now_bytes =
         atomic_load_explicit(&counts->unpublished_bytes, memory_order_relaxed) - asked_bytes;
     cushim_mem_cache_bump(&counts->n_frees, 1);
@@ -283,8 +297,8 @@ static inline void cushim_mem_cache_count_free(struct cushim_mem_cache *cache, s
         cushim_mem_cache_publish(cache);
 }
 
-/* All counters of `stats`, those of its caches included: for reports.  Never more frees than
- * requests, also while other threads go on. */
+/* All counters of `stats`, with those of its caches, for reports.  There are never more frees than
+ * requests, even while other threads go on. */
 void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_mem_stats *sum);
 
 #endif

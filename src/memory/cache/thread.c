@@ -11,15 +11,15 @@
 enum {
     REFILL_BYTES = 64 << 10,
     REFILL_BLOCKS = 16,
-    LOOKS = 2, /* at other caches, each time that one asks for its share */
+    LOOKS = 2, /* at other caches, each time a cache asks for its share */
     REFRESH_NS = 100000000
 };
 
-static struct cushim_mem_cache nobodys; /* so that nobody asks whether there is one */
+static struct cushim_mem_cache nobodys; /* so that the fast path need not test for NULL */
 _Thread_local struct cushim_mem_cache *cushim_mem_cache_recent
     __attribute__((tls_model("initial-exec"))) = &nobodys;
 
-/* The calling thread's caches, and whether it is too late to make one. */
+/* The calling thread's caches, and whether the thread is ending, so that it gets no more. */
 static _Thread_local struct cushim_mem_cache *mine __attribute__((tls_model("initial-exec")));
 static _Thread_local bool is_ending __attribute__((tls_model("initial-exec")));
 
@@ -35,7 +35,7 @@ static bool has_thread_end;
 
 /* ---- blocks out of a cache ---- */
 
-/* As the oldest: the others are as old, or may still wait for their epoch. */
+/* It becomes the oldest, because the others are as old, or may still wait for their epoch. */
 static void push_oldest(struct cushim_mem_cache *cache, const struct cushim_mem_blockref *ref,
                         uint64_t tag) {
     struct cushim_mem_extent *slab = ref->extent;
@@ -46,16 +46,17 @@ static void push_oldest(struct cushim_mem_cache *cache, const struct cushim_mem_
     DL_PREPEND2(bucket->oldest, slot, older, younger);
 }
 
-/* Under the heap's lock: the n oldest blocks of a class go to the free lists, or wait there for
- * their epoch; false where host memory for that is out. */
+/* The n oldest blocks of a class go to the free lists, or wait there for their epoch; false: host
+ * memory for that is out.  The caller holds the heap's lock. */
 static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap,
                         unsigned class_index, unsigned n, uint64_t done) {
     struct cushim_mem_cache_bucket *bucket = &cache->buckets[class_index];
     for (; n && bucket->n; n--) {
-        /* out of the cache first: the slab may go with the block */
+        /* out of the cache first, because the slab may go with the block */
         struct cushim_mem_slot slot = *cushim_mem_cache_unlink(cache, bucket, bucket->oldest);
         struct cushim_mem_extent *slab = cushim_mem_blocks_slab(heap->blocks, slot.address);
-        /* while its context ends another one may have the addresses: the block is no more */
+        /* while its context ends, another heap may have the addresses, and then the block is
+         * gone */
         if (!slab || slab->segment->heap != heap)
             continue;
         struct cushim_mem_blockref ref = {slab, (uint32_t)(slot.meta - slab->cells)};
@@ -69,8 +70,8 @@ static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *
     return true;
 }
 
-/* Under the heap's lock: whole classes in turn, until at most keep_bytes are there and a slot is
- * free. */
+/* Empty whole classes in turn, until the cache has at most keep_bytes and a free slot.  The caller
+ * holds the heap's lock. */
 static void give_in_turn(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap,
                          size_t keep_bytes, uint64_t done) {
     unsigned n_classes = cushim_mem_sizeclass_count();
@@ -83,7 +84,8 @@ static void give_in_turn(struct cushim_mem_cache *cache, struct cushim_mem_heap 
     }
 }
 
-/* Under the registry's lock, the cache being taken: its blocks go to the free lists. */
+/* All blocks go to the free lists.  The caller holds the registry's lock, and the cache is
+ * taken. */
 static size_t empty(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {
     size_t before_bytes = cache->cached_bytes;
     if (!before_bytes)
@@ -101,13 +103,14 @@ enum { LIVE_DIVISOR = 32, LEAST_BYTES = 256 << 10 };
 
 static const uint64_t idle_after_ns = 1000000000; /* the window of the watermark */
 
-/* What one cache may have where few are busy. */
+/* The limit of one cache if few are busy. */
 static size_t most_bytes_of(const struct cushim_mem_heap *heap) {
     size_t rotating_bytes = cushim_mem_deferred_batch_bytes(heap);
     return rotating_bytes ? rotating_bytes : CUSHIM_MEM_CACHE_BYTES;
 }
 
-/* The same now: of a part of the margin that a heap may hold anyway, and of what is live. */
+/* The limit of one cache now: its share of a part of the margin that the heap may hold anyway, and
+ * of what is live. */
 static size_t most_share_bytes(const struct cushim_mem_heap *heap) {
     size_t most_bytes = most_bytes_of(heap);
     size_t all_bytes =
@@ -121,7 +124,7 @@ static void set_busy(struct cushim_mem_cache *cache, struct cushim_mem_heap *hea
     atomic_store(&cache->is_busy, is_busy);
 }
 
-/* Under the heap's lock: the cache is busy, and gets the limit that it may have now. */
+/* The cache is busy, and gets its present limit.  The caller holds the heap's lock. */
 static void take_share(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {
     set_busy(cache, heap, true);
     cache->limit_bytes = cushim_mem_deferred_batch_limit(heap, most_share_bytes(heap));
@@ -129,7 +132,7 @@ static void take_share(struct cushim_mem_cache *cache, struct cushim_mem_heap *h
     cache->refreshed_ns = cushim_clock_coarse_ns();
 }
 
-/* The cache is not busy any more. */
+/* The cache is no longer busy. */
 static void end_share(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {
     pthread_mutex_lock(&heap->lock);
     set_busy(cache, heap, false);
@@ -137,12 +140,12 @@ static void end_share(struct cushim_mem_cache *cache, struct cushim_mem_heap *he
     pthread_mutex_unlock(&heap->lock);
 }
 
-/* Under the registry's lock, the cache not being taken: has it a share, and stood still since
- * somebody asked a while ago? */
+/* Does the cache have a share, and was it not used since a look some time ago?  The caller holds
+ * the registry's lock; the cache is not taken. */
 static bool is_idle(struct cushim_mem_cache *cache) {
     uint64_t now_ns = cushim_clock_coarse_ns();
-    uint64_t n_uses = cushim_mem_stats_read(&cache->counts.n_hits) +
-                      cushim_mem_stats_read(&cache->counts.n_frees);
+    uint64_t n_uses = cushim_mem_stats_read(&cache->row.counts.n_hits) +
+                      cushim_mem_stats_read(&cache->row.counts.n_frees);
     if (cache->n_uses != n_uses || !cache->seen_ns) {
         cache->n_uses = n_uses;
         cache->seen_ns = now_ns;
@@ -151,7 +154,8 @@ static bool is_idle(struct cushim_mem_cache *cache) {
     return atomic_load(&cache->is_busy) && now_ns - cache->seen_ns >= idle_after_ns;
 }
 
-/* Under the registry's lock: one that stood still is emptied, and has no share until it asks. */
+/* A cache that was not used is emptied, and has no share until its next use.  The caller holds the
+ * registry's lock. */
 static void look_at(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {
     if (is_idle(cache) && cushim_futex_lock_take(&cache->lock)) {
         empty(cache, heap);
@@ -160,16 +164,17 @@ static void look_at(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap
     }
 }
 
-/* The cache being taken, but not the heap: idle threads are to cost those at work nothing.  The
- * registry comes first in the order of locks, so it is but tried. */
+/* Look at other caches, so that idle threads take no share from busy ones.  The registry's lock
+ * comes first in the order, so it is only tried.  The caller's cache is taken, and the heap's lock
+ * is not held. */
 static void look_around(struct cushim_mem_heap *heap) {
     if (pthread_mutex_trylock(&registry) != 0)
         return;
     for (unsigned i = 0; i < LOOKS; i++) {
-        struct cushim_mem_cache *cache = heap->caches; /* from now on the last to be looked at */
+        struct cushim_mem_cache *cache = heap->caches; /* move it to the end of the list */
         DL_DELETE2(heap->caches, cache, previous_of_heap, next_of_heap);
         DL_APPEND2(heap->caches, cache, previous_of_heap, next_of_heap);
-        look_at(cache, heap); /* not the caller's own, which is taken */
+        look_at(cache, heap); /* it skips the caller's own, which is taken */
     }
     pthread_mutex_unlock(&registry);
 }
@@ -194,7 +199,7 @@ void cushim_mem_cache_give_done(struct cushim_mem_cache *cache, uint64_t done) {
     }
 }
 
-/* Under the heap's lock: how many blocks of a class there may be. */
+/* Set how many blocks of a class there may be.  The caller holds the heap's lock. */
 static void set_most(struct cushim_mem_cache *cache, const struct cushim_mem_heap *heap,
                      unsigned class_index) {
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
@@ -244,7 +249,7 @@ void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_inde
 /* ---- counters ---- */
 
 void cushim_mem_cache_publish(struct cushim_mem_cache *cache) {
-    struct cushim_mem_counts *counts = &cache->counts;
+    struct cushim_mem_counts *counts = &cache->row.counts;
     struct cushim_mem_stats *stats = atomic_load_explicit(&cache->stats, memory_order_relaxed);
     uint64_t before = atomic_fetch_add_explicit(&stats->live_bytes,
                                                 cushim_mem_stats_read(&counts->unpublished_bytes),
@@ -254,10 +259,11 @@ void cushim_mem_cache_publish(struct cushim_mem_cache *cache) {
     atomic_store_explicit(&counts->most_bytes, 0, memory_order_relaxed);
 }
 
-/* Under the registry's lock, the cache being taken: hand the counts in. */
+/* Add the counts to the shared ones.  The caller holds the registry's lock, and the cache is
+ * taken. */
 static void fold(struct cushim_mem_cache *cache) {
     struct cushim_mem_stats *stats = atomic_load_explicit(&cache->stats, memory_order_relaxed);
-    struct cushim_mem_counts *counts = &cache->counts;
+    struct cushim_mem_counts *counts = &cache->row.counts;
     cushim_mem_cache_publish(cache);
     cushim_mem_stats_add_counts(stats, counts);
     atomic_uint_fast64_t *const all[] = {&counts->n_hits, &counts->n_frees, &counts->obtained_bytes,
@@ -266,7 +272,8 @@ static void fold(struct cushim_mem_cache *cache) {
         atomic_store_explicit(all[i], 0, memory_order_relaxed);
 }
 
-/* The registry, for a report: at exit its owner may never run again, then without. */
+/* Lock the registry for a report.  At exit the thread that holds it may never run again; then go on
+ * without it. */
 static bool enter_registry(void) {
     enum { TRIES = CUSHIM_FUTEX_LOOKS + 100 }; /* 10 ms: the last hundred are naps */
     unsigned n_looks = 0;
@@ -278,7 +285,7 @@ static bool enter_registry(void) {
     return false;
 }
 
-/* The next cache, of whatever heap, that counts for `stats`; NULL: the first. */
+/* The next cache of any heap that counts for `stats`; the first for NULL. */
 static struct cushim_mem_cache *next_of(const struct cushim_mem_stats *stats,
                                         const struct cushim_mem_cache *cache) {
     struct cushim_mem_cache *next =
@@ -291,24 +298,24 @@ static struct cushim_mem_cache *next_of(const struct cushim_mem_stats *stats,
 static uint64_t sum_of_frees(const struct cushim_mem_stats *stats) {
     uint64_t n_frees = cushim_mem_stats_read(&stats->n_frees);
     for (struct cushim_mem_cache *cache = NULL; (cache = next_of(stats, cache));)
-        n_frees += cushim_mem_stats_read(&cache->counts.n_frees);
+        n_frees += cushim_mem_stats_read(&cache->row.counts.n_frees);
     atomic_thread_fence(memory_order_acquire);
     return n_frees;
 }
 
 void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_mem_stats *sum) {
     bool has_entered = enter_registry();
-    /* Frees are read before requests, while other threads go on: a request is counted before its
-     * free, so that no sum has more frees than requests. */
+    /* Other threads go on meanwhile.  A request is counted before its free, and frees are read
+     * before requests, so no sum has more frees than requests. */
     uint64_t n_frees = sum_of_frees(stats);
     cushim_mem_stats_copy(sum, stats);
     uint64_t gauge_bytes = cushim_mem_stats_read(&sum->live_bytes);
     for (struct cushim_mem_cache *cache = NULL; (cache = next_of(stats, cache));)
-        cushim_mem_stats_add_live_counts(sum, &cache->counts, gauge_bytes);
+        cushim_mem_stats_add_live_counts(sum, &cache->row.counts, gauge_bytes);
     if (has_entered)
         pthread_mutex_unlock(&registry);
     atomic_store_explicit(&sum->n_frees, n_frees, memory_order_relaxed);
-    /* threads went on meanwhile: never below nothing */
+    /* other threads went on meanwhile, so it may be below 0 */
     if ((int64_t)cushim_mem_stats_read(&sum->live_bytes) < 0)
         atomic_store_explicit(&sum->live_bytes, 0, memory_order_relaxed);
 }
@@ -329,32 +336,39 @@ void cushim_mem_cache_restart_peak(struct cushim_mem_stats *stats) {
 
 /* ---- which cache is whose ---- */
 
-/* Under the registry's lock: any thread's, from here on. */
+/* From here on any thread may get it.  The caller holds the registry's lock. */
 static void put_spare(struct cushim_mem_cache *cache) {
     cache->is_orphan = false;
     cache->next_of_thread = spares;
     spares = cache;
 }
 
-/* Under the registry's lock, the cache being taken and empty: its heap and it part. */
+/* The caller holds the registry's lock. */
+static void set_stats(struct cushim_mem_cache *cache, struct cushim_mem_stats *stats) {
+    atomic_store_explicit(&cache->stats, stats, memory_order_relaxed);
+    atomic_store_explicit(&cache->row.stats, stats, memory_order_relaxed);
+}
+
+/* Unbind the cache from its heap.  The caller holds the registry's lock, and the cache is taken and
+ * empty. */
 static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {
     fold(cache);
     end_share(cache, heap);
     DL_DELETE2(heap->caches, cache, previous_of_heap, next_of_heap);
     atomic_fetch_sub_explicit(&heap->n_caches, 1, memory_order_relaxed);
-    atomic_store_explicit(&cache->stats, NULL, memory_order_relaxed);
+    set_stats(cache, NULL);
     atomic_store_explicit(&cache->heap, NULL, memory_order_relaxed);
     atomic_store_explicit(&cache->life, 0, memory_order_relaxed);
     if (cache->is_orphan)
         put_spare(cache);
 }
 
-/* Under the registry's lock. */
+/* The caller holds the registry's lock. */
 static void bind(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap, uint64_t life) {
     cushim_futex_lock_enter(&cache->lock);
     DL_PREPEND2(heap->caches, cache, previous_of_heap, next_of_heap);
     atomic_fetch_add_explicit(&heap->n_caches, 1, memory_order_relaxed);
-    atomic_store_explicit(&cache->stats, heap->stats, memory_order_relaxed);
+    set_stats(cache, heap->stats);
     atomic_store_explicit(&cache->heap, heap, memory_order_relaxed);
     atomic_store_explicit(&cache->life, life, memory_order_relaxed);
     cache->unfenced = (struct cushim_mem_unfenced){0};
@@ -365,8 +379,8 @@ static void bind(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap, u
     cushim_mem_cache_leave(cache);
 }
 
-/* Under the registry's lock: its blocks go to the free lists.  A thread that has ended has no cache
- * after that, unless host memory is out: whoever drains it next tries again. */
+/* The blocks of a cache go to the free lists.  If its thread has ended, it is unbound, unless host
+ * memory is out; then the next drain tries again.  The caller holds the registry's lock. */
 static size_t drain(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {
     cushim_futex_lock_enter(&cache->lock);
     size_t n_bytes = empty(cache, heap);
@@ -404,14 +418,15 @@ static void make_key(void) {
     has_thread_end = pthread_key_create(&thread_end, end_thread) == 0;
 }
 
-/* Will we be told when this thread ends?  Else it gets no cache: nobody would hand it on. */
+/* Will our function run when this thread ends?  If not, it gets no cache, because no other thread
+ * could take it over. */
 static bool is_watched(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_key);
     return has_thread_end && (mine || pthread_setspecific(thread_end, &registry) == 0);
 }
 
-/* Under the registry's lock: a cache that is bound to nothing, on the thread's list. */
+/* A cache on the thread's list that is bound to no heap.  The caller holds the registry's lock. */
 static struct cushim_mem_cache *obtain(void) {
     struct cushim_mem_cache *cache = mine;
     while (cache && atomic_load_explicit(&cache->heap, memory_order_relaxed))
@@ -463,7 +478,7 @@ size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *heap) {
     return n_bytes;
 }
 
-/* The blocks are no more. */
+/* The blocks are gone. */
 static void forget(struct cushim_mem_cache *cache) {
     memset(cache->buckets, 0, cushim_mem_sizeclass_count() * sizeof *cache->buckets);
     cache->spare = NULL;

@@ -19,7 +19,8 @@ void cushim_mem_waits_count(struct cushim_mem_stats *stats, uint64_t start_ns) {
     cushim_mem_waits_of_thread.ns += ns;
 }
 
-/* Of a host that records for itself: this fence makes no record, and its barrier is native's. */
+/* For a host that makes its own records: this fence makes none, and only has the driver's
+ * barrier. */
 static bool is_never_open(void) {
     return false;
 }
@@ -37,7 +38,7 @@ static const struct cushim_mem_capture_guard unguarded = {is_never_open, enter_n
 void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
                            CUcontext context, const struct cushim_mem_capture_guard *guard) {
     unsigned flags = 0;
-    if (!fence->cuda) /* a first life: locks are never made twice */
+    if (!fence->cuda) /* only in the first life, because a lock is initialised once */
         pthread_mutex_init(&fence->lock, NULL);
     fence->cuda = cuda;
     fence->guard = guard ? guard : &unguarded;
@@ -61,7 +62,7 @@ void cushim_mem_fence_abandon(struct cushim_mem_fence *fence) {
 }
 
 void cushim_mem_fence_note_effect(struct cushim_mem_fence *fence) {
-    /* an exchange first, as in a free: what was submitted comes before the load of open */
+    /* an exchange first, as in a free, so that the work was submitted before the load of open */
     uint64_t noted = atomic_fetch_add(&fence->effect, 0);
     uint64_t open = atomic_load(&fence->open);
     if (noted < open)
@@ -70,12 +71,12 @@ void cushim_mem_fence_note_effect(struct cushim_mem_fence *fence) {
 
 /* ---- rows ---- */
 
-/* The k-th row from the oldest on; the one behind the youngest where k is n_rows. */
+/* The k-th row, counted from the oldest; the free one after the youngest if k is n_rows. */
 static struct cushim_mem_row *row_at(struct cushim_mem_fence *fence, unsigned k) {
     return &fence->rows[(fence->first + k) % CUSHIM_MEM_EPOCH_ROWS];
 }
 
-/* Its record was made, and there is room: others may see it. */
+/* The record of the row was made, and there is room.  From here on other threads see it. */
 static void publish(struct cushim_mem_fence *fence, const struct cushim_mem_row *row) {
     pthread_mutex_lock(&fence->lock);
     *row_at(fence, atomic_load(&fence->n_rows)) = *row;
@@ -83,7 +84,7 @@ static void publish(struct cushim_mem_fence *fence, const struct cushim_mem_row 
     pthread_mutex_unlock(&fence->lock);
 }
 
-/* Under the lock: the oldest row that is not done and covers `epoch`, or NULL. */
+/* The oldest row that is not done and covers `epoch`, or NULL.  The caller holds the lock. */
 static struct cushim_mem_row *find(struct cushim_mem_fence *fence, uint64_t epoch) {
     uint64_t done = cushim_mem_fence_done(fence);
     unsigned n_rows = atomic_load(&fence->n_rows);
@@ -102,7 +103,7 @@ static bool is_covered(struct cushim_mem_fence *fence, uint64_t epoch) {
     return is_covered;
 }
 
-/* The oldest row that covers `epoch`: it stays as it is until unpinned. */
+/* The oldest row that covers `epoch`.  It stays as it is until it is unpinned. */
 static struct cushim_mem_row *pin(struct cushim_mem_fence *fence, uint64_t epoch) {
     pthread_mutex_lock(&fence->lock);
     struct cushim_mem_row *row = find(fence, epoch);
@@ -112,7 +113,7 @@ static struct cushim_mem_row *pin(struct cushim_mem_fence *fence, uint64_t epoch
     return row;
 }
 
-/* The oldest row is no more, where it is done and nobody has pinned it: its record is the caller's.
+/* Remove the oldest row if it is done and not pinned.  Its record then belongs to the caller.
  */
 static bool take_oldest(struct cushim_mem_fence *fence, struct cushim_mem_record *record) {
     pthread_mutex_lock(&fence->lock);
@@ -128,14 +129,14 @@ static bool take_oldest(struct cushim_mem_fence *fence, struct cushim_mem_record
     return is_taken;
 }
 
-/* Rows that are done leave, in order, unless one is pinned. */
+/* Remove the rows that are done, in order, up to one that is pinned. */
 static void recycle(struct cushim_mem_fence *fence) {
     struct cushim_mem_record record;
     while (take_oldest(fence, &record))
         cushim_mem_record_release(&record);
 }
 
-/* Success: what is up to the row is over, and what its kernels printed came out. */
+/* On success all work up to the row is over, and what its kernels printed is out. */
 static void note_answer(struct cushim_mem_fence *fence, const struct cushim_mem_row *row,
                         CUresult answer) {
     if (answer != CUDA_SUCCESS)
@@ -144,7 +145,7 @@ static void note_answer(struct cushim_mem_fence *fence, const struct cushim_mem_
     cushim_raise_to(&fence->done, row->epoch);
 }
 
-/* Is it over?  A query brings nothing out. */
+/* Is it over?  A query does not bring out what kernels printed, so a synchronise may follow. */
 static CUresult ask(const struct cushim_mem_row *row) {
     CUresult answer = cushim_mem_record_query(&row->record);
     return answer == CUDA_SUCCESS && row->round ? cushim_mem_record_synchronise(&row->record)
@@ -171,7 +172,7 @@ uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer)
         unpin(fence, row, *answer);
     }
     if (*answer == CUDA_SUCCESS && cushim_mem_fence_is_in_flight(fence))
-        recycle(fence); /* what a wait has covered was not asked about */
+        recycle(fence); /* rows that a wait has covered were not asked about */
     cushim_mode_back(fence->cuda, mode);
     atomic_store(&fence->is_polling, false);
     if (*answer == CUDA_ERROR_NOT_READY)
@@ -179,11 +180,11 @@ uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer)
     return cushim_mem_fence_done(fence);
 }
 
-/* ---- who records, and who sleeps meanwhile ---- */
+/* ---- the thread that records, and those that sleep meanwhile ---- */
 
-/* Behind each change that sleepers wait for.  They read the signal before they looked for that; who
- * is about to sleep and has not said so yet is left to its time-out.  Nobody is woken twice:
- * whoever has no core yet costs the next recorder nothing. */
+/* Called after each change that sleepers wait for.  They read the signal before they look for the
+ * change.  A thread that is about to sleep and has not said so yet wakes by its time-out.  No
+ * thread is woken twice, so one that has no core yet costs the next recorder nothing. */
 static void signal_all(struct cushim_mem_fence *fence) {
     if (__builtin_expect(!atomic_load(&fence->has_sleepers), 1))
         return;
@@ -192,7 +193,8 @@ static void signal_all(struct cushim_mem_fence *fence) {
     cushim_futex_wake(&fence->signal);
 }
 
-/* Looked at first: an exchange takes the line from who records, and is to write there. */
+/* The load comes first, because an exchange would take the cache line from the thread that records,
+ * which will write there. */
 static bool take_role(struct cushim_mem_fence *fence) {
     return !atomic_load(&fence->is_recording) && !atomic_exchange(&fence->is_recording, true);
 }
@@ -204,24 +206,24 @@ static void leave_role(struct cushim_mem_fence *fence) {
 
 /* ---- closing an epoch ---- */
 
-/* Why there is no record now, or what became of it. */
+/* The reason why there is no record now, or its result. */
 enum outcome {
     DONE,      /* it was over at once */
     STARTED,   /* it is in flight */
-    ELSEWHERE, /* another thread is at it */
+    ELSEWHERE, /* another thread records */
     FULL,      /* all rows are in flight */
     BARRED,    /* a record would invalidate a capture, or the driver is older than 12.5 */
     OWN,       /* the same, and the calling thread captures */
     REFUSED    /* by the driver */
 };
 
-/* Those who read the old value submitted before this exchange. */
+/* Threads that read the old value submitted their work before this exchange. */
 uint64_t cushim_mem_fence_close(struct cushim_mem_fence *fence) {
     return atomic_fetch_add(&fence->open, 1);
 }
 
-/* Ahead of a record: the round to be brought out behind it, 0 where there is none to bring out. The
- * caller's own launches, and those it knows of, were noted. */
+/* Called before a record: the round of launches whose output must be brought out after it; 0: none.
+ * The caller's own launches, and those it knows of, were noted. */
 static uint64_t due_round(const struct cushim_mem_fence *fence) {
     if (!fence->brings_out ||
         atomic_load(&cushim_mem_launches.latest) <= atomic_load(&fence->printed_round))
@@ -229,25 +231,24 @@ static uint64_t due_round(const struct cushim_mem_fence *fence) {
     return atomic_fetch_add(&cushim_mem_launches.round, 1);
 }
 
-/* The driver refused because of a capture that no hook of ours saw begin: not damage. */
+/* Did the driver refuse because of a capture whose begin no hook saw?  That is no damage. */
 static bool is_about_captures(CUresult answer) {
     return answer >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
            answer <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
-/* The capture guard is held, so that the question needs no exchange of modes, and so is the
- * role. */
+/* The capture guard is held, so the query needs no exchange of modes.  The role is held, too. */
 static enum outcome record_epoch(struct cushim_mem_fence *fence, CUresult *answer) {
     struct cushim_mem_row row = {.record = fence->idle};
-    /* in this order: who still reads the old value submitted before this exchange; the record
-     * comes after it */
+    /* in this order, because a thread that still reads the old value submitted before this
+     * exchange, and the record comes after it */
     row.epoch = cushim_mem_fence_close(fence);
     row.round = due_round(fence);
     fence->idle.event = NULL;
     *answer = cushim_mem_record_make(&row.record, fence, NULL);
     if (is_about_captures(*answer)) {
         *answer = CUDA_SUCCESS;
-        return BARRED; /* by one that no hook of ours saw begin */
+        return BARRED; /* by a capture whose begin no hook saw */
     }
     if (*answer != CUDA_SUCCESS)
         return REFUSED;
@@ -262,9 +263,9 @@ static enum outcome record_epoch(struct cushim_mem_fence *fence, CUresult *answe
     return *answer == CUDA_SUCCESS ? DONE : REFUSED;
 }
 
-/* In the role. */
+/* The caller has the role. */
 static enum outcome start_alone(struct cushim_mem_fence *fence, CUresult *answer) {
-    atomic_uint *n_rows = &fence->n_rows; /* nobody else makes more of them */
+    atomic_uint *n_rows = &fence->n_rows; /* only this thread adds rows */
     if (atomic_load(n_rows) == CUSHIM_MEM_EPOCH_ROWS)
         cushim_mem_fence_poll(fence, answer);
     if (atomic_load(n_rows) == CUSHIM_MEM_EPOCH_ROWS)
@@ -283,9 +284,9 @@ static bool is_wanted(const struct cushim_mem_fence *fence) {
 }
 
 /*
- * This thread is served, and keeps the role for a while where others have come: with 16 threads on
- * an H200 a pair takes 1.9 us so, and 3.0 where the role changes with each record.  What is not
- * over at once they wait for themselves: it would be their work that this thread waits for.
+ * This thread is served.  If others came, it keeps the role for a while: with 16 threads on an H200
+ * a pair then takes 1.9 us, and 3.0 if the role changes with each record.  If a record is not over
+ * at once, the others wait themselves, because this thread would wait for their work.
  */
 static __attribute__((noinline)) void go_on(struct cushim_mem_fence *fence) {
     enum { MOST_RECORDS = 16 };
@@ -335,7 +336,7 @@ struct waiting {
     struct cushim_mem_fence *fence;
     uint64_t epoch, deadline_ns;
     uint64_t busy_since_ns; /* 0: no record was waited for */
-    unsigned seen;          /* the signal, before all else that was looked at */
+    unsigned seen;          /* the signal, which is read before everything else */
     unsigned n_looks;       /* while all rows are in flight */
 };
 
@@ -343,8 +344,8 @@ static bool is_late(const struct waiting *waiting) {
     return waiting->deadline_ns && cushim_clock_ns() >= waiting->deadline_ns;
 }
 
-/* Another thread records, or (`row`) waits for the row: it does so for this one, too.  A record
- * takes less than a microsecond, what is awaited as long as the device. */
+/* Another thread records, or waits for `row`, and does so for this thread, too.  A record takes
+ * less than a microsecond, and a wait as long as the device takes. */
 static void rest(const struct waiting *waiting, const struct cushim_mem_row *row) {
     struct cushim_mem_fence *fence = waiting->fence;
     for (int i = 0; i < CUSHIM_FUTEX_LOOKS; i++) {
@@ -358,7 +359,7 @@ static void rest(const struct waiting *waiting, const struct cushim_mem_row *row
                       row ? CUSHIM_FUTEX_LONG_NS : CUSHIM_FUTEX_SHORT_NS);
 }
 
-/* Poll until the deadline, ever more seldom. */
+/* Poll until the deadline, more and more rarely. */
 static CUresult poll_row(const struct waiting *waiting, const struct cushim_mem_row *row) {
     for (unsigned n_looks = 0;;) {
         CUresult answer = ask(row);
@@ -368,7 +369,8 @@ static CUresult poll_row(const struct waiting *waiting, const struct cushim_mem_
     }
 }
 
-/* One thread waits for a row, for all that it covers; who has a deadline asks for itself. */
+/* One thread waits for a row, for all threads that it covers.  A thread with a deadline polls
+ * itself. */
 static CUresult wait_or_rest(const struct waiting *waiting, struct cushim_mem_row *row) {
     if (waiting->deadline_ns)
         return poll_row(waiting, row);
@@ -378,11 +380,11 @@ static CUresult wait_or_rest(const struct waiting *waiting, struct cushim_mem_ro
     }
     CUresult answer = cushim_mem_record_wait(&row->record);
     note_answer(waiting->fence, row, answer);
-    atomic_store(&row->is_awaited, false); /* where it failed each of them asks for itself */
+    atomic_store(&row->is_awaited, false); /* if it failed, each thread asks itself */
     return answer;
 }
 
-/* Wait on the oldest row that covers `epoch`; false where there is none. */
+/* Wait on the oldest row that covers `epoch`; false if there is none. */
 static bool wait_on_row(struct waiting *waiting, uint64_t epoch, CUresult *answer) {
     struct cushim_mem_fence *fence = waiting->fence;
     struct cushim_mem_row *row = cushim_mem_fence_is_in_flight(fence) ? pin(fence, epoch) : NULL;
@@ -401,7 +403,8 @@ static bool wait_on_row(struct waiting *waiting, uint64_t epoch, CUresult *answe
     return true;
 }
 
-/* Native's own wait closes and completes an epoch: those freed before it began are covered. */
+/* The driver's own wait closes and completes an epoch: it covers blocks that were freed before it
+ * began. */
 static enum cushim_status wait_natively(struct cushim_mem_fence *fence, bool is_relaxed,
                                         CUresult *answer) {
     uint64_t epoch = cushim_mem_fence_close(fence);
@@ -411,7 +414,7 @@ static enum cushim_status wait_natively(struct cushim_mem_fence *fence, bool is_
     return cushim_status_from_cu(*answer);
 }
 
-/* No record covers the epoch: get one, or what stands for it. */
+/* No record covers the epoch.  Make one, or use the barrier instead. */
 static enum cushim_status cover(struct waiting *waiting, CUresult *answer) {
     struct cushim_mem_fence *fence = waiting->fence;
     enum outcome outcome = start(fence, answer);
@@ -437,7 +440,7 @@ static enum cushim_status cover(struct waiting *waiting, CUresult *answer) {
     return cushim_status_from_cu(*answer);
 }
 
-/* One look, and what it leads to. */
+/* Look once, and take the next step. */
 static enum cushim_status go_further(struct waiting *waiting, CUresult *answer) {
     if (cushim_mem_fence_poll(waiting->fence, answer) >= waiting->epoch)
         return CUSHIM_OK;
@@ -462,7 +465,7 @@ enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence, uint64
         status = go_further(&waiting, answer);
     }
     if (status == CUSHIM_OK)
-        *answer = CUDA_SUCCESS; /* of a later row, where it was not */
+        *answer = CUDA_SUCCESS; /* an error was that of a later row */
     if (waiting.busy_since_ns)
         cushim_mem_waits_count(stats, waiting.busy_since_ns);
     return status;
@@ -472,13 +475,14 @@ enum cushim_status cushim_mem_fence_wait(struct cushim_mem_fence *fence,
                                          struct cushim_mem_stats *stats, CUresult *answer) {
     uint64_t epoch = cushim_mem_fence_tag(fence);
     if (__builtin_expect(fence->guard->is_open(), 0)) {
-        /* a thread's own answer may be native's refusal: no wait of another's serves then */
+        /* the driver may refuse this thread's own wait, so another thread's wait must not serve
+         * it */
         enum cushim_mem_pass pass = cushim_mem_capture_guard_ask(fence->guard);
         if (pass != CUSHIM_MEM_PASS_RECORD)
             return wait_natively(fence, pass == CUSHIM_MEM_PASS_RELAXED, answer);
     }
     enum outcome outcome = start(fence, answer);
-    if (__builtin_expect(outcome == DONE, 1)) /* alone, and the device had nothing to do */
+    if (__builtin_expect(outcome == DONE, 1)) /* the thread was alone, and the device was idle */
         return CUSHIM_OK;
     return outcome == REFUSED ? cushim_status_from_cu(*answer)
                               : cushim_mem_fence_await(fence, epoch, 0, stats, answer);

@@ -1,40 +1,41 @@
 /*
- * The fence of a context: proof that all work submitted before a moment is over, with a wait or
- * without.
+ * The fence of a context proves, with or without a wait, that all work submitted before a moment is
+ * over.
  *
- * A block freed now belongs to the epoch `open`.  A fence closes an epoch E: `open` becomes E+1
- * first, then E is recorded by an event over the whole context (cuCtxRecordEvent, driver 12.5).
- * Once that is over, so is all work that was submitted before any free of an epoch up to E, and
- * `done` rises to E: those blocks may be reused (docs/internals/memory-engine.md, "Relaxed frees";
- * tests/model has the proof).  An exact free waits until its own epoch is done.  While a capture is
- * open, and before 12.5, the native barrier is used instead.
+ * A block that is freed now belongs to the epoch `open`.  A fence closes an epoch E: `open` becomes
+ * E+1, and then an event records the whole context for E (cuCtxRecordEvent, driver 12.5).  When the
+ * event is over, all work is over that was submitted before any free of an epoch up to E.  Then
+ * `done` rises to E, and those blocks may be reused (docs/internals/memory-engine.md, "Relaxed
+ * frees"; tests/model has the proof).  An exact free waits until its own epoch is done.  While a
+ * capture is open, and before driver 12.5, the driver's barrier is used instead.
  *
  *   free   submit; full fence (the exchange of the block's state); read open
  *   fence  raise open (an exchange, which is a full fence); record; publish the row
  *
- * A record is asked about at once: on an idle device it is over, and `done` rises.  Where it is
- * not, it becomes a row of those in flight.  Where the record failed the epoch has no row, and the
- * next fence covers it.  Rows are done in order.
+ * A record is queried at once.  On an idle device it is over, and `done` rises.  If it is not over,
+ * it becomes a row in flight.  If the record failed, the epoch has no row, and the next fence
+ * covers it.  Rows are done in order.
  *
- * One thread at a time records and publishes; nobody sees a row before.  A thread that queries a
- * row or waits for it pins it; a row that is done leaves when its last pin goes, and its event
- * becomes a spare.
+ * One thread at a time records and publishes, and no thread sees a row before.  A thread that
+ * queries a row or waits for it pins it.  A row that is done is removed with its last pin, and its
+ * event becomes a spare.
  *
- * Threads share records and waits.  Whoever finds another thread recording says which epoch it
- * wants, and that one goes on where its own was done at once: what the driver touches for a record
- * is in its core's caches.  Without that threads contend in the driver: 13 us a record and query
- * with 16 of them (measured).  On a busy device the role is free again while one thread waits for
- * the row: a record never begins later than it must, and never covers work submitted long after an
- * arrival.  Others look two hundred times and then sleep, at most 100 us while the role is taken
- * and 1 ms while a wait goes on; whoever gives up the role or ends a wait wakes them.  So a
- * recorder that a real-time thread keeps off its core runs again.
+ * Threads share records and waits.  A thread that finds another one recording says which epoch it
+ * wants.  If the recorder's own record was over at once, it goes on with another one, because what
+ * the driver touches for a record is in its core's caches.  Without that threads contend in the
+ * driver: with 16 of them a record and query took 13 us (measured).  On a busy device the role is
+ * free while one thread waits for the row, so a record never begins late and never covers work
+ * submitted long after a thread arrived.  The others look two hundred times and then sleep, at most
+ * 100 us while the role is taken and 1 ms during a wait.  The thread that gives up the role or ends
+ * a wait wakes them.  So a recorder that a real-time thread keeps off its core runs again.
  *
- * All memory that a context allocated has one fence: a native free of it waits for no other
- * context, but for one that copies from or to this one's device memory, which the event covers too.
- * Fences are type-stable: nobody frees the struct of one that was ever recorded.
+ * All memory that a context allocated has one fence, because the driver's free of it waits for no
+ * other context.  It does wait for contexts that copy from or to this one's device memory, and the
+ * event covers these, too.  Fences are type-stable: the struct of a fence that was recorded once is
+ * never freed.
  *
- * Lock: `lock` guards the rows and the spare events; it is not held over a driver call.  The
- * counters are atomic, and two roles are held by one thread at a time.
+ * Lock: `lock` guards the rows and the spare events, and is not held over a driver call.  The
+ * counters are atomic.  One thread at a time has each of the two roles.
  */
 #ifndef CUSHIM_MEMORY_FENCE_H
 #define CUSHIM_MEMORY_FENCE_H
@@ -52,21 +53,22 @@
 enum { CUSHIM_MEM_FENCE_SPARES = 256, CUSHIM_MEM_EPOCH_ROWS = 16, CUSHIM_MEM_LINE_BYTES = 64 };
 
 /*
- * The capture guard: what the host of a heap knows about open captures, asked before each wait.  A
- * record over a context invalidates every capture of that context, so none may be made while one
- * begins.  A heap does not know captures: whoever owns it hands it these functions.
+ * The capture guard: what the owner of a heap knows about open captures.  It is asked before each
+ * wait.  A record over a context invalidates every capture of that context, so no capture may begin
+ * during a record.  A heap does not know captures, so its owner passes these functions.
  */
 enum cushim_mem_pass {
     CUSHIM_MEM_PASS_RECORD,  /* no capture is open, and none begins until leave is called */
-    CUSHIM_MEM_PASS_RELAXED, /* one is open: neither record nor leave, use native's own barrier */
-    CUSHIM_MEM_PASS_OWN /* the calling thread captures: native's barrier, as the caller would meet
-                           it */
+    CUSHIM_MEM_PASS_RELAXED, /* one is open: do not record, do not leave, and use the driver's
+                              * barrier */
+    CUSHIM_MEM_PASS_OWN /* the calling thread captures: use the driver's barrier with the thread's
+                         * own mode */
 };
 
 struct cushim_mem_capture_guard {
     bool (*is_open)(void); /* is a capture open?  A hint: one may begin a moment later */
     enum cushim_mem_pass (*enter)(void);
-    void (*leave)(void); /* after PASS_RECORD alone */
+    void (*leave)(void); /* only after PASS_RECORD */
 };
 
 /* What enter says now; the guard is not held. */
@@ -79,10 +81,11 @@ cushim_mem_capture_guard_ask(const struct cushim_mem_capture_guard *guard) {
 }
 
 struct cushim_mem_row {
-    uint64_t epoch, round; /* of launches whose printf it brings out, 0: none; both constant */
+    uint64_t epoch, round; /* of launches whose output it brings out, 0: none; both constant */
     unsigned n_pins;
     struct cushim_mem_record record; /* constant while published */
-    atomic_bool is_awaited; /* by one thread, for all that the row covers; not the lock's */
+    atomic_bool is_awaited; /* by one thread, for all that the row covers; not guarded by the
+                             * lock */
 };
 
 struct cushim_mem_stream_host; /* memory/fence/stream_fence.h */
@@ -90,29 +93,32 @@ struct cushim_mem_stream_host; /* memory/fence/stream_fence.h */
 struct cushim_mem_fence {
     struct cushim_cuda *cuda;
     const struct cushim_mem_capture_guard *guard;
-    const struct cushim_mem_stream_host *host; /* of stream fences; NULL: it has none */
+    const struct cushim_mem_stream_host *host; /* of its stream fences; NULL: it has none */
     _Atomic(CUcontext) context;                /* NULL: abandoned */
-    unsigned event_flags;                      /* blocking sync where the context sleeps in waits */
-    atomic_uint life; /* counts abandons, under the lock: an event of an earlier life is no more */
+    unsigned event_flags;                      /* blocking sync if the context sleeps in waits */
+    atomic_uint life; /* counts abandons, under the lock, because events of an earlier life are
+                       * gone */
     bool brings_out;  /* its records bring out what kernels printed */
-    /* Each in lines of cache of its own: what every free reads, what arrivals write, what all who
-     * wait look at, and what only the recorder has. */
+    /* Each of these has its own cache line: what every free reads, what arriving threads write,
+     * what all waiting threads read, and what only the recorder uses. */
     char before_open[CUSHIM_MEM_LINE_BYTES];
-    atomic_uint_fast64_t open; /* from 1; only rises, in later lives of the fence too */
+    atomic_uint_fast64_t open; /* from 1; only rises, also in later lives of the fence */
     char before_done[CUSHIM_MEM_LINE_BYTES];
     atomic_uint_fast64_t done; /* only rises */
     char before_effect[CUSHIM_MEM_LINE_BYTES];
     atomic_uint_fast64_t effect; /* noted at each copy */
     char before_wanted[CUSHIM_MEM_LINE_BYTES];
-    atomic_uint_fast64_t wanted; /* the latest by who found another thread recording */
+    atomic_uint_fast64_t wanted; /* the latest epoch that a thread wanted when it found another one
+                                  * recording */
     char before_signal[CUSHIM_MEM_LINE_BYTES];
-    atomic_uint signal;                   /* changes with what sleepers wait for */
+    atomic_uint signal;                   /* changes when something that sleepers wait for
+                                           * changes */
     atomic_bool has_sleepers;             /* since the last wake */
     atomic_bool is_recording, is_polling; /* one thread each */
-    atomic_uint n_rows;                   /* in flight; read without the lock too */
+    atomic_uint n_rows;                   /* in flight; also read without the lock */
     char before_idle[CUSHIM_MEM_LINE_BYTES];
-    struct cushim_mem_record idle;      /* over: who records makes it anew */
-    atomic_uint_fast64_t printed_round; /* up to this round of launches that is out */
+    struct cushim_mem_record idle;      /* it is over, and the recorder reuses it */
+    atomic_uint_fast64_t printed_round; /* the output of launches up to this round is out */
     pthread_mutex_t lock;
     unsigned first; /* the oldest */
     struct cushim_mem_row rows[CUSHIM_MEM_EPOCH_ROWS];
@@ -121,8 +127,8 @@ struct cushim_mem_fence {
 };
 
 /*
- * What the calling thread itself waited for the device, in all its fences; only rises.  The
- * counters of a device say how much its frees waited; these say which free it was, to who asks
+ * How long the calling thread waited for the device, in all its fences; only rises.  The counters
+ * of a device say how much its frees waited.  These say which free it was, if a caller reads them
  * before and after it.
  */
 struct cushim_mem_waits {
@@ -135,20 +141,21 @@ extern _Thread_local struct cushim_mem_waits cushim_mem_waits_of_thread
 void cushim_mem_waits_count(struct cushim_mem_stats *stats, uint64_t start_ns);
 
 /*
- * All zero, or abandoned.  The first relaxed free of a life waits, since effects may have been
- * submitted before there was a fence to note them.  With a guard its records bring out what kernels
- * printed, and waits sleep as the context's do: it must be current, for its flags are read.  With
- * NULL nothing is recorded: the host records for itself.
+ * The fence must be all zero, or abandoned.  The first relaxed free of a life waits, because
+ * effects may have been submitted before there was a fence to note them.  With a guard its records
+ * bring out what kernels printed, and waits sleep if the context's do; the context must be current,
+ * because its flags are read.  With NULL nothing is recorded, because the host makes its own
+ * records.
  */
 void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
                            CUcontext context, const struct cushim_mem_capture_guard *guard);
 
-/* The context is gone, and its events with it: forget them.  All its epochs are done. */
+/* The context is gone, and its events with it, so forget them.  All its epochs are done. */
 void cushim_mem_fence_abandon(struct cushim_mem_fence *fence);
 
 /*
- * The epoch that a block freed now belongs to; never 0.  The caller made a sequentially consistent
- * exchange after all it knows to be submitted: that of the block's state.
+ * The epoch that a block freed now belongs to; never 0.  The caller must have made a sequentially
+ * consistent exchange, that of the block's state, after all work that it knows to be submitted.
  */
 static inline uint64_t cushim_mem_fence_tag(const struct cushim_mem_fence *fence) {
     return atomic_load(&fence->open);
@@ -164,23 +171,23 @@ static inline bool cushim_mem_fence_is_gone(const struct cushim_mem_fence *fence
     return !atomic_load(&fence->context);
 }
 
-/* Is an epoch in flight?  A hint, where others start and ask. */
+/* Is an epoch in flight?  Only a hint, because other threads start and query meanwhile. */
 static inline bool cushim_mem_fence_is_in_flight(const struct cushim_mem_fence *fence) {
     return atomic_load_explicit(&fence->n_rows, memory_order_relaxed) != 0;
 }
 
-/* The epoch that a relaxed free must wait for; 0 where there is nothing to wait for. */
+/* The epoch that a relaxed free must wait for; 0: none. */
 static inline uint64_t cushim_mem_fence_effect(const struct cushim_mem_fence *fence) {
     uint64_t epoch = atomic_load(&fence->effect);
     return epoch > cushim_mem_fence_done(fence) ? epoch : 0;
 }
 
 /**
- * Close the open epoch: record it and ask after it, without waiting.
- * @param answer  the driver's own where it failed, else CUDA_SUCCESS
+ * Close the open epoch: record it and query the record, without a wait.
+ * @param answer  the driver's own if it failed, else CUDA_SUCCESS
  * @return CUSHIM_OK (all tags read before the call are done, or covered by a record in flight, this
  * thread's or another's) | CUSHIM_NOTREADY (not now: a capture is open, all rows are in flight,
- * another thread is at it, or the driver is older than 12.5 and has no events of contexts; a later
+ * another thread records, or the driver is older than 12.5 and has no events of contexts; a later
  * start or wait covers the epoch) | CUSHIM_NOMEM (no event to be had; as NOTREADY) | another status
  * of `answer`: damage
  * Threads  any; the others go on
@@ -190,7 +197,7 @@ enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence, CUresu
 
 /**
  * Look whether epochs in flight are over.
- * @param answer  the driver's own where it is neither success nor not-ready (damage), else
+ * @param answer  the driver's error if it is neither success nor not-ready (damage), else
  * CUDA_SUCCESS
  * @return what cushim_mem_fence_done says now; one thread at a time asks the driver, the others get
  * what is known
@@ -200,15 +207,15 @@ enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence, CUresu
 uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer);
 
 /**
- * Wait until `epoch` is done, on the oldest record that covers it; made where there is none.
+ * Wait until `epoch` is done, on the oldest record that covers it, which is made if there is none.
  * @param epoch        a tag, or what cushim_mem_fence_effect said
  * @param deadline_ns  of cushim_clock_ns; 0 is none.  With one, nothing that cannot be given up is
  * begun
- * @param stats        the wait is counted there where the device was busy
- * @param answer       the driver's own where it failed, else CUDA_SUCCESS
- * @return CUSHIM_OK (done) | CUSHIM_TIMEOUT (the deadline passed, or nothing can be recorded and
- * the barrier would know no deadline) | CUSHIM_NOMEM (no event, or no memory for the barrier:
- * nothing was waited for) | the status of `answer`: of the caller's own capture, or damage
+ * @param stats        the wait is counted there if the device was busy
+ * @param answer       the driver's own if it failed, else CUDA_SUCCESS
+ * @return CUSHIM_OK (done) | CUSHIM_TIMEOUT (the deadline passed, or nothing can be recorded, and
+ * the barrier has no deadline) | CUSHIM_NOMEM (no event, or no memory for the barrier: nothing was
+ * waited for) | the status of `answer`: because of the caller's own capture, or damage
  * Threads  any, with any current context
  * Stream   host wait; never on device
  */
@@ -228,18 +235,18 @@ enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence, uint64
 enum cushim_status cushim_mem_fence_wait(struct cushim_mem_fence *fence,
                                          struct cushim_mem_stats *stats, CUresult *answer);
 
-/* After submitting work whose effect the host can see (interposition.md C9). */
+/* Call it after submitting work whose effect the host can see (interposition.md C9). */
 void cushim_mem_fence_note_effect(struct cushim_mem_fence *fence);
 
-/* Close an epoch ahead of a wait for all work of the context, which completes it. */
+/* Close an epoch before a wait for all work of the context, which completes it. */
 uint64_t cushim_mem_fence_close(struct cushim_mem_fence *fence);
 void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch);
 
 /*
- * The same ahead of the program's synchronise of this very context, which covers what a
- * record does: copies by others, too (docs/results/driver.md).
+ * The same before the program synchronises this very context, which covers as much as a record,
+ * copies by other contexts included (docs/results/driver.md).
  * @return the epoch, complete once the synchronise that began afterwards has succeeded; 0, which is
- * complete anyway, before context events (12.5): nobody has measured what one covers there
+ * always complete, before driver 12.5, because what a synchronise covers there was not measured
  */
 uint64_t cushim_mem_fence_synchronise(struct cushim_mem_fence *fence);
 

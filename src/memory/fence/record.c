@@ -34,10 +34,11 @@ CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_
                                 const CUstream *stream) {
     CUresult answer = CUDA_SUCCESS;
     unsigned life = atomic_load(&fence->life);
-    CUevent event = record->life == life ? record->event : NULL; /* else it went with its context */
+    CUevent event = record->life == life ? record->event : NULL; /* if not, it went with its
+                                                                  * context */
     *record = (struct cushim_mem_record){.fence = fence, .event = event, .life = life};
     CUcontext context = atomic_load(&fence->context);
-    if (!context || is_gone(record)) { /* it went a moment ago */
+    if (!context || is_gone(record)) { /* the context went a moment ago */
         record->event = NULL;
         return CUDA_SUCCESS;
     }
@@ -70,7 +71,7 @@ void cushim_mem_record_release(struct cushim_mem_record *record) {
         fence->cuda->cuEventDestroy_v2(event);
 }
 
-/* What the driver says of its event, unless that is about a context that went meanwhile. */
+/* The driver's answer about the event, unless its context went meanwhile. */
 static CUresult ask(const struct cushim_mem_record *record, CUresult (*call)(CUevent)) {
     if (!record->event || is_gone(record))
         return CUDA_SUCCESS;
@@ -100,10 +101,11 @@ CUresult cushim_mem_record_wait(const struct cushim_mem_record *record) {
 
 /* ---- the barrier ---- */
 
-/* What is freed for its wait: the free of any kind of memory waits for the context. */
+/* The memory that is freed for the wait, because the free of any kind of memory waits for the
+ * context. */
 struct dummy {
     CUdeviceptr device;
-    void *pinned; /* where the device is full */
+    void *pinned; /* if the device is full */
 };
 
 static CUresult obtain_dummy(struct cushim_cuda *cuda, struct dummy *dummy) {
@@ -118,7 +120,7 @@ static CUresult release_dummy(struct cushim_cuda *cuda, const struct dummy *dumm
     return dummy->pinned ? cuda->cuMemFreeHost(dummy->pinned) : cuda->cuMemFree_v2(dummy->device);
 }
 
-/* As the caller would meet it: natively this free fails and invalidates the capture. */
+/* As without cushim: this free fails and invalidates the capture. */
 static CUresult release_in_own_capture(struct cushim_cuda *cuda, const struct dummy *dummy) {
     CUresult answer = release_dummy(cuda, dummy);
     if (answer == CUDA_SUCCESS)
@@ -134,7 +136,7 @@ CUresult cushim_mem_barrier_pass(struct cushim_mem_fence *fence, bool is_relaxed
     struct dummy dummy;
     CUresult answer;
     CUcontext context = atomic_load(&fence->context);
-    if (!context) /* it went a moment ago */
+    if (!context) /* the context went a moment ago */
         return CUDA_SUCCESS;
     bool has_entered = cushim_current_context_enter(cuda, context, &answer);
     if (answer != CUDA_SUCCESS)

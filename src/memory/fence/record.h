@@ -1,20 +1,19 @@
 /*
- * A record: one event over all that a context, or one stream of it, has been given, and what became
- * of it.
+ * A record: one event over all work that a context, or one stream of it, was given, and its result.
  *
- * What that of a context covers is what native's free of the context's memory waits for: the work
- * of its streams, those of its green contexts too, and copies that others make from or to its
- * device memory (measured; docs/results/driver.md).  A record whose context went away is over:
- * the driver ends a context only with its work.  Such a record is never asked for again, since its
- * event went too.
+ * The record of a context covers what the driver's free of the context's memory waits for: the work
+ * of its streams and of those of its green contexts, and copies that others make from or to its
+ * device memory (measured; docs/results/driver.md).  A record whose context is gone is over,
+ * because the driver ends a context only with its work.  Such a record is not queried, because its
+ * event is gone, too.
  *
- * The barrier stands for a record where none can be made, which is while a capture is open, and
- * always before driver 12.5: native's own wait over a whole context.  It is the free of a small
- * allocation, which leaves captures valid (docs/internals/memory-engine.md, "Captures"): of device
- * memory, or of pinned memory where the device is full.
+ * The barrier replaces a record when none can be made: while a capture is open, and always before
+ * driver 12.5.  It is the driver's own wait over a whole context, in the free of a small
+ * allocation, which leaves captures valid (docs/internals/memory-engine.md, "Captures").  The
+ * allocation is of device memory, or of pinned memory if the device is full.
  *
  * Lock: the spare events of a fence are under its lock; no driver call is made under it.  A record
- * that is over may be made anew: then its event is used again, and no lock is taken.
+ * that is over may be made again; then its event is reused, and no lock is taken.
  */
 #ifndef CUSHIM_MEMORY_RECORD_H
 #define CUSHIM_MEMORY_RECORD_H
@@ -30,24 +29,24 @@ struct cushim_mem_fence;
 
 /* All zero has no event. */
 struct cushim_mem_record {
-    struct cushim_mem_fence *fence; /* whose context, or a stream of that, was recorded */
+    struct cushim_mem_fence *fence; /* whose context, or a stream of it, was recorded */
     CUevent event;                  /* NULL: the context had gone, so it is over */
     unsigned life;                  /* of that fence, when the event was taken */
 };
 
-/* Record the context of `fence`, or *stream, which is one of it while it is current, with the event
- * that the record has, or one more.  With an answer other than success there is nothing to release.
- * Of a context, the capture guard must be held. */
+/* Record the context of `fence`, or *stream, a stream of this context, which is then current.  The
+ * record's event is used, or a new one.  With an answer other than success there is nothing to
+ * release.  For a context the capture guard must be held. */
 CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_mem_fence *fence,
                                 const CUstream *stream);
 
-/* The event becomes a spare again, and the record has none; nobody queries it any more. */
+/* The event becomes a spare again, and the record has none.  No thread queries it any more. */
 void cushim_mem_record_release(struct cushim_mem_record *record);
 
 /* Success (it is over), not-ready, or the driver's error. */
 CUresult cushim_mem_record_query(const struct cushim_mem_record *record);
 
-/* Wait for it by a synchronise: what its kernels printed comes out, where it was over, too. */
+/* Wait for it by a synchronise, which brings out what its kernels printed, even if it was over. */
 CUresult cushim_mem_record_synchronise(const struct cushim_mem_record *record);
 
 /* Wait for it: poll for about as long as a short kernel takes, then sleep as the context's flags
@@ -55,8 +54,8 @@ CUresult cushim_mem_record_synchronise(const struct cushim_mem_record *record);
 CUresult cushim_mem_record_wait(const struct cushim_mem_record *record);
 
 /*
- * The barrier: wait for the context of `fence`, natively.  Not `is_relaxed`: the calling thread
- * captures, and meets what native does to it.
+ * The barrier: the driver waits for the context of `fence`.  If not `is_relaxed`, the calling
+ * thread captures, and gets the driver's refusal.
  */
 CUresult cushim_mem_barrier_pass(struct cushim_mem_fence *fence, bool is_relaxed);
 
@@ -64,8 +63,8 @@ CUresult cushim_mem_barrier_pass(struct cushim_mem_fence *fence, bool is_relaxed
  * ---- launches, and what their kernels printed ----
  *
  * Device printf stays in a buffer of the context until the host synchronises; a query does not
- * flush it (docs/results/driver.md).  A native free does, so an exact free has to, where a
- * kernel was launched since the last flush.
+ * flush it (docs/results/driver.md).  The driver's free does, so an exact free has to if a kernel
+ * was launched since the last flush.
  *
  * Launches are noted in rounds, for all contexts together: a launch is a load and, once a round, a
  * store.  A flush opens the next round first, then records: a launch that was noted in an earlier
@@ -78,8 +77,8 @@ struct cushim_mem_launches {
 };
 extern struct cushim_mem_launches cushim_mem_launches __attribute__((visibility("hidden")));
 
-/* The driver has taken a launch.  Any thread.  A round that ends after the load below ends ahead of
- * a record which has this launch. */
+/* The driver has taken a launch.  Any thread.  A round that ends after the load below ends before a
+ * record that covers this launch. */
 static inline void cushim_mem_launches_note(void) {
     cushim_raise_to(&cushim_mem_launches.latest, atomic_load(&cushim_mem_launches.round));
 }

@@ -5,7 +5,7 @@
 
 enum { LOG2_NUMBER = CUSHIM_MEM_STATE_BITS + 3, MOST_NUMBERS = 1 << (32 - LOG2_NUMBER) };
 
-/* The same in a chunk of the arena; false where no block was ever cut. */
+/* The same in a chunk of the arena; false if no block was ever cut there. */
 static bool find_in_chunk(struct cushim_mem_extent *extent, uint64_t address,
                           struct cushim_mem_lookup *lookup) {
     if (atomic_load_explicit(&extent->kind, memory_order_acquire) != CUSHIM_MEM_EXTENT_ARENA)
@@ -54,7 +54,7 @@ bool cushim_mem_blocks_find(struct cushim_mem_blocks *blocks, uint64_t address,
     return true;
 }
 
-/* ---- what the program knows of a LIVE block ---- */
+/* ---- what the program knows about a LIVE block ---- */
 
 static uint32_t next_number(void) {
     static atomic_uint last;

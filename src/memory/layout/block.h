@@ -1,29 +1,29 @@
 /*
- * Blocks: which one holds an address, in which state it is, and what the program knows of it.
+ * Blocks: which one holds an address, what its state is, and what the program knows about it.
  *
- * A look-up stores nothing of its own: the page map leads to the segment, the segment to the
- * extent, the extent to the block's metadata.  It takes no lock.  Its result is stable only while
- * the block is LIVE.
+ * A look-up needs no table of its own: the page map leads to the segment, the segment to the
+ * extent, and the extent to the block's metadata.  It takes no lock.  Its result is stable only
+ * while the block is LIVE.
  *
- * What the program asked for or was told of a block is bits above LIVE in the state word of its
- * metadata, set by compare and exchange while it is LIVE; handing a block out writes plain LIVE.
- * So they cost requests and frees nothing in the common case: the fast path of a free exchanges
- * plain LIVE alone, and the slow path accepts every word that is LIVE.  No lock.
+ * What the program asked for or was told about a block is kept in bits above LIVE in the state word
+ * of its metadata.  They are set by compare and exchange while the block is LIVE, without a lock,
+ * and handing a block out writes plain LIVE.  So they usually cost requests and frees nothing: the
+ * fast path of a free exchanges only plain LIVE, and the slow path accepts every word that is LIVE.
  *
  * The page map leads from a device address to the segment that holds it, in three loads at most,
- * and to the slab in two, if a page is one's alone.
+ * and to the slab in two, if the slab has the page alone.
  *
  * Addresses up to 2^49, which is what the driver hands out.  A *large* entry is for 2 MiB: NULL
- * (foreign memory), the segment that fills it, or *divided*.  Then the entries of its *spots* of
- * 64 KiB count, which are NULL or a segment; else nobody is led to them, whatever they have.
+ * (foreign memory), the segment that fills it, or *divided*.  Then the entries of its *spots* of 64
+ * KiB count, which are NULL or a segment.  Otherwise these are not read, whatever they contain.
  *
  * The entries of a GiB lie in one table, which is mapped when a segment is first set there and
  * stays.  Look-ups take no lock and may race with set and clear: they see the old or the new entry.
  *
- * A range is *vacated* where a segment was whose context went, until another segment is set there
- * or somebody else's memory is found there: a bit for each page, which are the system's, so that no
- * mapping and no large allocation ends inside one.  While no context went, nothing is, and
- * to be told so costs one load.
+ * A range is *vacated* if a segment was there whose context went, until another segment is set
+ * there or other memory is found there.  There is a bit for each page of the system, so that no
+ * mapping and no large allocation ends inside one.  Until a context with a heap ends, nothing is
+ * vacated, and one load says so.
  */
 #ifndef CUSHIM_MEMORY_BLOCK_H
 #define CUSHIM_MEMORY_BLOCK_H
@@ -51,7 +51,7 @@ enum {
                              << (CUSHIM_MEM_LOG2_SPOT - CUSHIM_MEM_LOG2_PAGE),
     CUSHIM_MEM_TABLES =
         1 << (CUSHIM_MEM_LOG2_ADDRESS - CUSHIM_MEM_LOG2_SPOT - CUSHIM_MEM_LOG2_TABLE),
-    CUSHIM_MEM_DIVIDED = 1 /* a large entry of which the spots' count */
+    CUSHIM_MEM_DIVIDED = 1 /* a large entry whose spots count */
 };
 
 /* A segment's address, 0 or CUSHIM_MEM_DIVIDED. */
@@ -61,17 +61,19 @@ struct cushim_mem_table {
     cushim_mem_entry larges[CUSHIM_MEM_TABLE_LARGES];
     cushim_mem_entry spots[CUSHIM_MEM_TABLE_SPOTS];
     _Atomic(struct cushim_mem_extent *)
-        slabs[CUSHIM_MEM_TABLE_PAGES]; /* written by the free lists; both touched where set */
+        slabs[CUSHIM_MEM_TABLE_PAGES]; /* written by the free lists; memory of both is touched only
+                                        * where something is set */
     atomic_uint_fast64_t vacated[CUSHIM_MEM_TABLE_PAGES / 64];
 };
 
-/* All zero is an empty map; 4 MiB of address space, touched where it is used. */
+/* All zero is an empty map.  It has 4 MiB of address space, of which only used parts are
+ * touched. */
 struct cushim_mem_pagemap {
     _Atomic(struct cushim_mem_table *) tables[CUSHIM_MEM_TABLES]; /* of a GiB each */
     atomic_bool has_vacated;                                      /* something is, or was */
 };
 
-/* Of the GiB of an address, or NULL. */
+/* The table of the GiB of an address, or NULL. */
 static inline struct cushim_mem_table *cushim_mem_pagemap_table(struct cushim_mem_pagemap *map,
                                                                 uint64_t address) {
     uint64_t giant = address >> (CUSHIM_MEM_LOG2_SPOT + CUSHIM_MEM_LOG2_TABLE);
@@ -80,7 +82,7 @@ static inline struct cushim_mem_table *cushim_mem_pagemap_table(struct cushim_me
                : NULL;
 }
 
-/* Which page of its table an address lies in. */
+/* The number of an address's page in its table. */
 static inline uint64_t cushim_mem_pagemap_page(uint64_t address) {
     return (address >> CUSHIM_MEM_LOG2_PAGE) & (CUSHIM_MEM_TABLE_PAGES - 1);
 }
@@ -122,37 +124,39 @@ static inline bool cushim_mem_pagemap_is_vacated(struct cushim_mem_pagemap *map,
 }
 
 /**
- * Enter all spots that [base, base + n_bytes) touches; none of them is vacated any more, nor a
- * slab's.
+ * Enter all spots that [base, base + n_bytes) touches.  They are no longer vacated, and no slab has
+ * their pages.
  * @param base     a multiple of CUSHIM_MEM_SPOT_BYTES
  * @param segment  what look-ups will answer
  * @return CUSHIM_OK | CUSHIM_INVALID (not aligned, or beyond 2^49) | CUSHIM_NOMEM (no spot was
  * entered)
- * Threads  any; one sets at a time, behind a lock of this file's
+ * Threads  any; one at a time sets, under a lock of this file
  */
 enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64_t base,
                                           size_t n_bytes, struct cushim_mem_segment *segment);
 
 /*
- * The pages of a slab where its blocks begin, and that lie wholly in it, are its own from now on;
- * or those that still are, are no more.  No other page is: who looks up a block of one extent never
- * reads the notes of its neighbour, which may be taken down meanwhile.
+ * Note, or forget, that a slab has pages alone: those that lie wholly in it and in which its blocks
+ * begin.  No other page is noted, because a look-up of a block of one extent must never read the
+ * metadata of its neighbour, which may be taken down meanwhile.
  */
 void cushim_mem_pagemap_note_slab(struct cushim_mem_pagemap *map, struct cushim_mem_extent *slab,
                                   bool is_there);
 
 /*
- * Make what is still the segment's of the range it was set to foreign again; its slabs are noted no
- * more.  Where a context went, another's segment may lie there before we hear of it.  Any thread;
+ * Make the spots of the range that still name the segment foreign again, and forget its slabs.
+ * After a context went, a segment of another one may lie there before we hear of it.  Any thread;
  * takes no lock.
  */
 void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
                               struct cushim_mem_segment *segment);
 
-/* The segment of a range that was set goes with its context: its spots are vacated from now on. */
+/* The segment of a range that was set goes with its context, so its spots are vacated from now
+ * on. */
 void cushim_mem_pagemap_vacate(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes);
 
-/* Any range of addresses is somebody else's now: what 4 KiB lie wholly in it are not vacated. */
+/* A range of addresses has another owner now, so pages of 4 KiB that lie wholly in it are no longer
+ * vacated. */
 void cushim_mem_pagemap_resettle(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes);
 
 /* ---- look-ups ---- */
@@ -163,7 +167,7 @@ struct cushim_mem_blocks {
 
 struct cushim_mem_lookup {
     struct cushim_mem_segment *segment; /* never NULL */
-    struct cushim_mem_blockref ref;     /* extent NULL where no block was ever cut there */
+    struct cushim_mem_blockref ref;     /* extent NULL if no block was ever cut there */
     struct cushim_mem_block_meta *meta; /* NULL if ref.extent is, and in the tail of a slab */
     enum cushim_mem_state state;        /* FREE if `meta` is NULL */
     uint64_t base;                      /* of the block */
@@ -171,21 +175,21 @@ struct cushim_mem_lookup {
     size_t block_bytes;
 };
 
-/* The block of a slab that an offset in it lies in: see cushim_mem_extent_inverse. */
+/* The block of a slab that contains an offset; see cushim_mem_extent_inverse. */
 static inline uint32_t cushim_mem_extent_index(const struct cushim_mem_extent *slab,
                                                uint64_t offset) {
     return (uint32_t)(((offset >> CUSHIM_MEM_LOG2_GRAIN) * slab->inverse) >> 31);
 }
 
 /*
- * The block that covers an address in a slab of `segment`, or in an extent that is one, its guards
- * included: ref, meta, base and block_bytes of `lookup`.  False in the tail that no block covers,
- * and where the slab is being taken down meanwhile: the program uses what it frees.
+ * Find the block that covers an address in a slab of `segment`, or in an extent that is one block,
+ * guards included.  It sets ref, meta, base and block_bytes of `lookup`.  False: in the tail that
+ * no block covers, or if the slab is being taken down, because the program uses what it frees.
  */
 static inline bool cushim_mem_blocks_find_in_slab(const struct cushim_mem_segment *segment,
                                                   struct cushim_mem_extent *slab, uint64_t address,
                                                   struct cushim_mem_lookup *lookup) {
-    /* not by way of the extent: the segment's base is at hand already */
+    /* not through the extent, because the segment's base was loaded already */
     uint64_t start = segment->base + ((uint64_t)slab->first_grain << CUSHIM_MEM_LOG2_GRAIN);
     uint32_t index = cushim_mem_extent_index(slab, address - start);
     struct cushim_mem_block_meta *cells = slab->cells;
@@ -198,7 +202,7 @@ static inline bool cushim_mem_blocks_find_in_slab(const struct cushim_mem_segmen
     return true;
 }
 
-/* The same in any extent but a chunk of the arena; false also where no block was ever cut. */
+/* The same in any extent but a chunk of the arena; also false if no block was ever cut. */
 static inline bool cushim_mem_blocks_find_in_extent(const struct cushim_mem_segment *segment,
                                                     struct cushim_mem_extent *extent,
                                                     uint64_t address,
@@ -209,9 +213,9 @@ static inline bool cushim_mem_blocks_find_in_extent(const struct cushim_mem_segm
 }
 
 /*
- * The slab of an address as its segment knows it, to the grain: also where its page is no slab's
- * alone.  NULL where there is none.  So of a LIVE block, or one in a cache, no descriptor is read
- * but its own slab's, which stays.
+ * The slab of an address, from the segment's bits of grains, so also if slabs share its page.
+ * NULL: there is none.  So for a block that is LIVE or in a cache only the descriptor of its own
+ * slab is read, which stays.
  */
 struct cushim_mem_extent *cushim_mem_blocks_slab(struct cushim_mem_blocks *blocks,
                                                  uint64_t address);
@@ -221,13 +225,13 @@ bool cushim_mem_blocks_find(struct cushim_mem_blocks *blocks, uint64_t address,
                             struct cushim_mem_lookup *lookup);
 
 enum cushim_mem_verdict {
-    CUSHIM_MEM_FOREIGN, /* not ours to judge */
+    CUSHIM_MEM_FOREIGN, /* the driver must judge it */
     CUSHIM_MEM_INSIDE,  /* wholly inside a live block, or n_bytes 0 */
     CUSHIM_MEM_OVERRUN, /* begins in a live block and leaves it, or lies in its slack */
     CUSHIM_MEM_NO_BLOCK /* begins where no block is live */
 };
 
-/* Judge an access to [address, address + n_bytes) by what was found at its address. */
+/* Judge an access to [address, address + n_bytes) by the result of a look-up. */
 static inline enum cushim_mem_verdict
 cushim_mem_blocks_judge(const struct cushim_mem_lookup *lookup, uint64_t address, size_t n_bytes) {
     uint64_t offset = address - lookup->base;
@@ -240,8 +244,8 @@ cushim_mem_blocks_judge(const struct cushim_mem_lookup *lookup, uint64_t address
 }
 
 /*
- * The same at a glance, for who looks on where it says NO_BLOCK: that also stands for whatever is
- * not a plain case, as blocks of the arena and between guards.
+ * The same, quickly.  NO_BLOCK here also means any case that is not plain, such as blocks of the
+ * arena and blocks with guards; then the caller must look up and judge as above.
  */
 static inline __attribute__((always_inline)) enum cushim_mem_verdict
 cushim_mem_blocks_glance(struct cushim_mem_blocks *blocks, uint64_t address, size_t n_bytes) {
@@ -262,11 +266,11 @@ cushim_mem_blocks_glance(struct cushim_mem_blocks *blocks, uint64_t address, siz
                                 : cushim_mem_blocks_judge(&lookup, address, n_bytes);
 }
 
-/* ---- what the program knows of a LIVE block ---- */
+/* ---- what the program knows about a LIVE block ---- */
 
 /*
- * The number of this life of a block, given at the first question; 0: it is LIVE no more.  No other
- * block has it until 2^27 were asked for.
+ * The number of this life of a block, which it gets at the first call; 0: it is no longer LIVE.  No
+ * other block gets this number before 2^27 were given.
  */
 uint32_t cushim_mem_block_number(const struct cushim_mem_lookup *lookup);
 
@@ -276,8 +280,8 @@ enum {
     CUSHIM_MEM_BLOCK_SHOWN = 4 << CUSHIM_MEM_STATE_BITS
 };
 
-/* Somebody keeps account of this life of a block, which the caller just got and nobody else has:
- * its free is to be told. */
+/* From now on the free of this life of a block must be reported.  The caller just got the block,
+ * and no other thread has it. */
 void cushim_mem_block_watch(const struct cushim_mem_lookup *lookup);
 
 static inline bool cushim_mem_block_is_watched(const struct cushim_mem_lookup *lookup) {
@@ -286,9 +290,9 @@ static inline bool cushim_mem_block_is_watched(const struct cushim_mem_lookup *l
 }
 
 /*
- * Another process was told of it, and may read it until it closes its handle, also once it is
- * freed: so it is handed out no more.  This bit stays behind the free.  Nothing happens unless it
- * is LIVE.
+ * Another process was told about the block, and may read it until it closes its handle, even after
+ * the free.  So it is never handed out again, and this bit outlives the free.  Nothing happens
+ * unless the block is LIVE.
  */
 void cushim_mem_block_show(const struct cushim_mem_lookup *lookup);
 
@@ -296,15 +300,16 @@ static inline bool cushim_mem_block_is_shown(const struct cushim_mem_block_meta 
     return atomic_load_explicit(&meta->state, memory_order_relaxed) & CUSHIM_MEM_BLOCK_SHOWN;
 }
 
-/* Does the host wait for copies and sets of it (SYNC_MEMOPS)? */
+/* Does the host wait for copies and sets of the block (SYNC_MEMOPS)? */
 static inline bool cushim_mem_block_is_synchronous(const struct cushim_mem_lookup *lookup) {
     uint32_t word = atomic_load_explicit(&lookup->meta->state, memory_order_relaxed);
     return word & CUSHIM_MEM_BLOCK_SYNCHRONOUS;
 }
 
 /*
- * It does from now on, or no more.  Counted in the segment's n_synchronous, before the one and
- * behind the other.  False: nothing changed, it did or did not before, or is LIVE no more.
+ * From now on it does, or does not.  The segment's n_synchronous is raised before the bit is set,
+ * and lowered after it is cleared.  False: nothing changed, because it was so already, or the block
+ * is no longer LIVE.
  */
 bool cushim_mem_block_set_synchronous(const struct cushim_mem_lookup *lookup, bool is_synchronous);
 

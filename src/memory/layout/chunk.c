@@ -9,7 +9,7 @@ static struct cushim_mem_chunk_level read_level(const struct cushim_mem_chunk *c
     return atomic_load_explicit(&chunk->level, memory_order_acquire);
 }
 
-/* `now` becomes `then`, unless somebody was faster: `now` is read anew in that case. */
+/* Change `now` into `then`; false if another thread was faster, and then `now` is read again. */
 static bool change(struct cushim_mem_chunk *chunk, struct cushim_mem_chunk_level *now,
                    struct cushim_mem_chunk_level then) {
     return atomic_compare_exchange_weak_explicit(&chunk->level, now, then, memory_order_acq_rel,
@@ -20,7 +20,7 @@ static bool is_closed(struct cushim_mem_chunk_level level) {
     return level.top == closed_top;
 }
 
-/* May what was served before be served again? */
+/* May memory that was served before be served again? */
 static bool may_rewind(const struct cushim_mem_chunk *chunk, uint64_t done) {
     return !atomic_load_explicit(&chunk->is_shown, memory_order_relaxed) &&
            cushim_mem_chunk_is_over(chunk, done);
@@ -39,8 +39,8 @@ static uint64_t bits_of(uint32_t first, uint32_t n) {
 }
 
 /*
- * A block starts at its first grain and nowhere else.  Written only where that changes anything: a
- * pass that allocates as the one before it did writes nothing.
+ * Mark that a block starts at its first grain and at no other.  Only words that change are written,
+ * so a pass that allocates like the one before it writes nothing.
  */
 static void mark_start(struct cushim_mem_chunk *chunk, uint32_t index, uint32_t n_grains) {
     uint64_t start = (uint64_t)1 << index % 64;
@@ -59,7 +59,7 @@ static void mark_start(struct cushim_mem_chunk *chunk, uint32_t index, uint32_t 
     }
 }
 
-/* The highest start at or below `grain`; false where there is none. */
+/* The highest start at or below `grain`; false if there is none. */
 static bool start_below(const struct cushim_mem_chunk *chunk, uint32_t grain, uint32_t *index) {
     uint32_t at = grain / 64;
     uint64_t bits = atomic_load_explicit(&chunk->starts[at], memory_order_acquire) &
@@ -113,7 +113,7 @@ void cushim_mem_chunk_open(struct cushim_mem_chunk *chunk, struct cushim_mem_ext
     atomic_store_explicit(&chunk->level, rewound(read_level(chunk), 0), memory_order_release);
 }
 
-/* The extent is a run of pages as before; look-ups that come late find nothing in it. */
+/* The extent becomes a run of pages again; late look-ups find nothing in it. */
 static struct cushim_mem_extent *let_go(struct cushim_mem_chunk *chunk) {
     struct cushim_mem_extent *extent = chunk->extent;
     cushim_mem_extent_make_block(extent, extent->n_grains << CUSHIM_MEM_LOG2_GRAIN);
@@ -181,10 +181,10 @@ bool cushim_mem_chunk_take(struct cushim_mem_chunk *chunk, size_t n_bytes, uint6
 enum cushim_mem_chunk_end cushim_mem_chunk_give(struct cushim_mem_chunk *chunk, uint64_t tag,
                                                 uint64_t done) {
     struct cushim_mem_chunk_level now = read_level(chunk), then;
-    /* before the count falls: who sees it fallen sees the tag */
+    /* before the count falls, so that a thread that sees the lower count also sees the tag */
     cushim_raise_to(&chunk->newest_tag, tag);
     do {
-        if (is_closed(now)) /* abandoned meanwhile */
+        if (is_closed(now)) /* it was abandoned meanwhile */
             return CUSHIM_MEM_CHUNK_USED;
         then = now;
         then.n_blocks--;
@@ -197,8 +197,8 @@ enum cushim_mem_chunk_end cushim_mem_chunk_give(struct cushim_mem_chunk *chunk, 
 }
 
 /*
- * The end of the highest block below `top` that is in use.  A block counts before its state says
- * so, so all that are counted have to be seen; else `top` as it is.
+ * The end of the highest block below `top` that is in use.  A block is counted before its state
+ * shows that it is in use.  So if fewer are found than are counted, the answer is `top`.
  */
 static uint32_t floor_of(const struct cushim_mem_chunk *chunk,
                          struct cushim_mem_chunk_level level) {

@@ -1,18 +1,18 @@
 /*
  * A chunk: a run of pages that serves blocks by bumping an offset, the top.
  *
- * Nothing is searched and no block is put back.  The chunk counts its blocks, and when the last one
- * is given back it rewinds and serves from its start again.  Top, number of blocks and number of
- * rewinds are one word, which changes by compare and exchange: a rewind succeeds only while the
- * chunk has no block, and a block taken meanwhile makes it fail.  Where frees do not wait,
- * `newest_tag` has the youngest epoch a block was freed in; the chunk does not rewind before that
+ * Nothing is searched and no block is put back.  The chunk counts its blocks.  When the last one is
+ * given back, it rewinds and serves from its start again.  Top, number of blocks and number of
+ * rewinds are one word, which changes by compare and exchange.  So a rewind succeeds only while the
+ * chunk has no block, and fails if a block is taken meanwhile.  If frees do not wait, `newest_tag`
+ * has the youngest epoch in which a block was freed, and the chunk does not rewind before that
  * epoch is done.
  *
  * A block starts on a grain (512 bytes).  `starts` has a bit there, by which an inner address finds
  * its block, and `cells` has its metadata.  The arrays stay with the struct, and the struct with
- * its arena, so that a late reader finds an old value, never another object's memory.
+ * its arena.  So a late reader finds an old value, never the memory of another object.
  *
- * Take, give and find take no lock; open and close are made under the heap's.
+ * Take, give and find take no lock; open and close need the heap's.
  */
 #ifndef CUSHIM_MEMORY_CHUNK_H
 #define CUSHIM_MEMORY_CHUNK_H
@@ -20,25 +20,25 @@
 #include "memory/layout/segment.h"
 #include "memory/stats.h"
 
-/* How far a chunk is.  A closed one has a top beyond any size.  The number of rewinds tells one
- * that was rewound and filled up to the same top again from one that was not. */
+/* How far a chunk is filled.  A closed one has a top beyond any size.  The number of rewinds
+ * distinguishes a chunk that was rewound and filled up to the same top again. */
 struct cushim_mem_chunk_level {
     uint64_t top : 20, n_blocks : 20, n_rewinds : 24; /* top: in grains */
 };
 
-/* All zero is closed once, and never opened: cushim_mem_chunk_make comes first. */
+/* All zero is a chunk that was never opened; cushim_mem_chunk_make comes first. */
 struct cushim_mem_chunk {
     _Alignas(64) _Atomic(struct cushim_mem_chunk_level) level;
     atomic_uint_fast64_t newest_tag;
-    atomic_bool is_passed; /* a reset came by, and nothing was served since; the arena's */
-    atomic_bool is_shown;  /* another process was told of a block: nothing is served again */
+    atomic_bool is_passed; /* there was a reset, and nothing was served since; for the arena */
+    atomic_bool is_shown;  /* another process was told about a block, so nothing is served again */
     struct cushim_mem_extent *extent;    /* NULL: closed; under the lock */
     uint32_t n_grains;                   /* constant from make on, as are the arrays */
-    struct cushim_mem_block_meta *cells; /* [n_grains]; valid where a block starts */
+    struct cushim_mem_block_meta *cells; /* [n_grains]; valid if a block starts there */
     atomic_uint_fast64_t *starts;        /* [ceil(n_grains / 64)] */
 };
 
-/* Host memory for a chunk of n_grains; false where that is out.  The chunk is closed. */
+/* Get host memory for a chunk of n_grains; false: it is out.  The chunk is closed. */
 bool cushim_mem_chunk_make(struct cushim_mem_chunk *chunk, struct cushim_mem_meta *meta,
                            uint32_t n_grains);
 
@@ -46,61 +46,63 @@ bool cushim_mem_chunk_make(struct cushim_mem_chunk *chunk, struct cushim_mem_met
 void cushim_mem_chunk_open(struct cushim_mem_chunk *chunk, struct cushim_mem_extent *extent);
 
 /*
- * Serve no more, where no block is there and the work on all that were is over: the extent is then
- * a taken run of pages again, and returned.  Else NULL.
+ * Close the chunk if it has no block and the work on all its blocks is over.  Then the extent is a
+ * taken run of pages again, and is returned.  Otherwise NULL.
  */
 struct cushim_mem_extent *cushim_mem_chunk_close(struct cushim_mem_chunk *chunk, uint64_t done);
 
-/* Serve on, but nothing a second time until it is opened again: another process may look there. */
+/* Serve on, but no memory a second time until the chunk is opened again, because another process
+ * may read it. */
 static inline void cushim_mem_chunk_show(struct cushim_mem_chunk *chunk) {
     atomic_store_explicit(&chunk->is_shown, true, memory_order_relaxed);
 }
 
-/* The memory is gone: close, whatever is there.  Live blocks count no more for `stats`. */
+/* The memory is gone.  Close the chunk, whatever is in it.  Live blocks no longer count for
+ * `stats`. */
 void cushim_mem_chunk_abandon(struct cushim_mem_chunk *chunk, struct cushim_mem_stats *stats);
 
 /**
- * Take a block of n_bytes (> 0): its state is FREE until the caller makes it LIVE.
- * @param done      the epoch up to which work is over; 0 where frees wait
- * @param is_whole  only where the chunk is, or can be, rewound
+ * Take a block of n_bytes (> 0).  Its state is FREE until the caller makes it LIVE.
+ * @param done      the epoch up to which work is over; 0 if frees wait
+ * @param is_whole  only if the chunk is rewound, or can be
  * @param stats     count the rewind
  * @param ref     out; its index is also the first grain of the block
- * @return false where it does not fit
+ * @return false if it does not fit
  */
 bool cushim_mem_chunk_take(struct cushim_mem_chunk *chunk, size_t n_bytes, uint64_t done,
                            bool is_whole, struct cushim_mem_stats *stats,
                            struct cushim_mem_blockref *ref);
 
-/* What a give left behind. */
+/* The chunk after a give. */
 enum cushim_mem_chunk_end {
     CUSHIM_MEM_CHUNK_USED,     /* blocks are there */
-    CUSHIM_MEM_CHUNK_DEFERRED, /* none, but work on them may run: it rewinds when next looked at,
-                                  unless it is shown */
+    CUSHIM_MEM_CHUNK_DEFERRED, /* no blocks, but their work may still run; it rewinds at the next
+                                * look, unless it is shown */
     CUSHIM_MEM_CHUNK_REWOUND   /* it serves from its start */
 };
 
 /*
- * A block is given, its state FREE already; `tag` is the epoch that it was freed in, 0 where all
- * work on it is over.
+ * Give a block back whose state is FREE already.  `tag` is the epoch in which it was freed, 0 if
+ * all work on it is over.
  */
 enum cushim_mem_chunk_end cushim_mem_chunk_give(struct cushim_mem_chunk *chunk, uint64_t tag,
                                                 uint64_t done);
 
 /*
- * Lower the top to the end of the highest block that is not FREE.  False where the work on blocks
- * that were given is not over, or the chunk is shown: nothing was done.
+ * Lower the top to the end of the highest block that is not FREE.  False: nothing was done, because
+ * the work on given blocks is not over, or the chunk is shown.
  */
 bool cushim_mem_chunk_lower(struct cushim_mem_chunk *chunk, uint64_t done);
 
-/* Is a block there? */
+/* Does it have a block? */
 bool cushim_mem_chunk_is_used(const struct cushim_mem_chunk *chunk);
 
-/* Is the work on all blocks over that were given? */
+/* Is the work on all given blocks over? */
 static inline bool cushim_mem_chunk_is_over(const struct cushim_mem_chunk *chunk, uint64_t done) {
     return atomic_load_explicit(&chunk->newest_tag, memory_order_relaxed) <= done;
 }
 
-/* The first grain of the block that covers `grain`; false where none ever did. */
+/* The first grain of the block that covers `grain`; false if no block ever did. */
 bool cushim_mem_chunk_find(const struct cushim_mem_chunk *chunk, uint32_t grain, uint32_t *index);
 
 #endif

@@ -26,7 +26,7 @@ static void *cut(struct cushim_mem_meta *meta, size_t n_bytes) {
     if (n_bytes >= CHUNK_BYTES)
         return cushim_mem_meta_map(n_bytes);
     if (meta->chunk_left_bytes < n_bytes) {
-        /* what is left of the old chunk is given up: less than one piece of this size */
+        /* the rest of the old chunk is lost, which is less than one piece of this size */
         meta->chunk = cushim_mem_meta_map(CHUNK_BYTES);
         meta->chunk_left_bytes = meta->chunk ? CHUNK_BYTES : 0;
         if (!meta->chunk)

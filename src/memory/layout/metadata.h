@@ -1,9 +1,9 @@
 /*
  * Metadata memory: host memory for descriptors of segments, extents and blocks.
  *
- * It is type-stable: what was handed out once stays mapped for the life of the process and is only
- * handed out again for descriptors.  A program that uses an address while another thread frees it
- * may make us read a stale descriptor; the read then gives an old value, never a fault.
+ * It is type-stable: a piece that was handed out once stays mapped for the life of the process, and
+ * is only handed out again for descriptors.  A program that uses an address while another thread
+ * frees it may make us read a stale descriptor; the read then gives an old value, never a fault.
  *
  * Sizes are rounded to powers of two, one free list each.  The caller holds the lock of the owner.
  */
@@ -31,22 +31,22 @@ struct cushim_mem_meta {
     size_t chunk_left_bytes;
 };
 
-/* Whole pages, zeroed, which nobody unmaps and helgrind does not check; NULL when host memory is
- * out.
+/* Whole pages of zeros, which are never unmapped and which helgrind does not check; NULL: host
+ * memory is out.
  */
 void *cushim_mem_meta_map(size_t n_bytes);
 
 /* At least n_bytes (n_bytes > 0), zeroed, aligned to 64; NULL when host memory is out. */
 void *cushim_mem_meta_obtain(struct cushim_mem_meta *meta, size_t n_bytes);
 
-/* Take it back; n_bytes as obtained.  NULL is nothing. */
+/* Take a piece back; n_bytes as obtained.  NULL is ignored. */
 void cushim_mem_meta_release(struct cushim_mem_meta *meta, void *piece, size_t n_bytes);
 
 /*
- * The same for what look-ups read, and a free changes, without a lock: a thread may come late,
- * while another ends the context.  So each type has lists of its own, and a piece is handed out as
- * it was given back, zeroed at first: what its type keeps in it stays.  The link of the list is
- * `link_at` bytes behind its start.
+ * The same for memory that look-ups read and frees change without a lock, because a thread may come
+ * late while another one ends the context.  So each type has its own lists, and a piece is handed
+ * out as it was given back (zeroed the first time), so that fields that its type keeps stay valid.
+ * The link of the list is `link_at` bytes after its start.
  */
 void *cushim_mem_meta_obtain_as(struct cushim_mem_meta *meta, enum cushim_mem_meta_type type,
                                 size_t n_bytes, size_t link_at);

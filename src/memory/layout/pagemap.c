@@ -10,10 +10,12 @@ enum {
     LOG2_SPOT_PAGES = CUSHIM_MEM_LOG2_SPOT - CUSHIM_MEM_LOG2_PAGE
 };
 
-/* Held by who sets: to divide an entry takes many stores.  Who clears needs but one at a time. */
+/* A thread that sets holds it, because dividing an entry takes many stores.  A thread that clears
+ * does not need it, because each of its stores stands alone. */
 static pthread_mutex_t setting = PTHREAD_MUTEX_INITIALIZER;
 
-/* Under the lock: the tables of a range, which are never unmapped; false where host memory is out.
+/* Make the tables of a range, which are never unmapped; false: host memory is out.  The caller
+ * holds the lock.
  */
 static bool make_tables(struct cushim_mem_pagemap *map, uint64_t first, uint64_t last) {
     for (uint64_t giant = first; giant <= last; giant++) {
@@ -49,12 +51,13 @@ static _Atomic(struct cushim_mem_extent *) *slab_of_page(struct cushim_mem_pagem
     return &cushim_mem_pagemap_table(map, address)->slabs[cushim_mem_pagemap_page(address)];
 }
 
-/* The first page that begins at an address or behind it. */
+/* The first page that begins at an address or after it. */
 static uint64_t page_behind(uint64_t address) {
     return (address + CUSHIM_MEM_PAGE_BYTES - 1) >> CUSHIM_MEM_LOG2_PAGE;
 }
 
-/* Of a segment whose context went a moment ago; read first: most of it is never touched. */
+/* Forget slabs of a segment whose context went a moment ago.  Entries are read first, because most
+ * were never touched. */
 static void forget_slabs(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end) {
     for (uint64_t page = first << LOG2_SPOT_PAGES; page < end << LOG2_SPOT_PAGES; page++) {
         if (atomic_load_explicit(slab_of_page(map, page), memory_order_relaxed))
@@ -69,8 +72,8 @@ static void fill_spots(struct cushim_mem_pagemap *map, uint64_t first, uint64_t 
 }
 
 /*
- * What the large entry of a spot leads to, its spots lead to, and it to them.  If its segment is
- * cleared meanwhile, they are NULL again before anybody is led there.
+ * Divide the large entry of a spot: its spots get its segment, and then it refers to them.  If the
+ * segment is cleared meanwhile, they are NULL again before any look-up reads them.
  */
 static void divide(struct cushim_mem_pagemap *map, uint64_t spot) {
     uint64_t first = spot & ~(uint64_t)(LARGE_SPOTS - 1);
@@ -82,7 +85,7 @@ static void divide(struct cushim_mem_pagemap *map, uint64_t spot) {
     }
 }
 
-/* Under the lock: spots first .. end - 1 are the segment's. */
+/* Set spots first .. end - 1 to the segment.  The caller holds the lock. */
 static void fill(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end, uintptr_t segment) {
     for (uint64_t spot = first, next; spot < end; spot = next) {
         next = cushim_least((spot | (LARGE_SPOTS - 1)) + 1, end);
@@ -98,7 +101,7 @@ static void fill(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end, u
     }
 }
 
-/* The vacated bits of pages first .. end - 1, as far as there are tables. */
+/* Set or clear the vacated bits of pages first .. end - 1, if their tables exist. */
 static void mark(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end, bool is_vacated) {
     for (uint64_t page = first, next; page < end; page = next) {
         struct cushim_mem_table *table =
@@ -110,7 +113,8 @@ static void mark(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end, b
         atomic_uint_fast64_t *word = &table->vacated[(page & (CUSHIM_MEM_TABLE_PAGES - 1)) / 64];
         if (is_vacated)
             atomic_fetch_or_explicit(word, bits, memory_order_relaxed);
-        else if (atomic_load_explicit(word, memory_order_relaxed) & bits) /* most are untouched */
+        else if (atomic_load_explicit(word, memory_order_relaxed) & bits) /* most were never
+                                                                           * touched */
             atomic_fetch_and_explicit(word, ~bits, memory_order_relaxed);
     }
 }
@@ -118,7 +122,7 @@ static void mark(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end, b
 void cushim_mem_pagemap_note_slab(struct cushim_mem_pagemap *map, struct cushim_mem_extent *slab,
                                   bool is_there) {
     uint64_t base = cushim_mem_extent_address(slab);
-    /* one block begins in the first page */
+    /* the only block begins in the first page */
     size_t n_bytes =
         slab->n_cells > 1 ? slab->n_grains << CUSHIM_MEM_LOG2_GRAIN : CUSHIM_MEM_PAGE_BYTES;
     uint64_t end = (base + n_bytes) >> CUSHIM_MEM_LOG2_PAGE;
@@ -156,7 +160,7 @@ void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, siz
         uintptr_t seen = (uintptr_t)segment;
         next = cushim_least((spot | (LARGE_SPOTS - 1)) + 1, end);
         if (atomic_compare_exchange_strong(large_of(map, spot), &seen, 0) ||
-            seen != CUSHIM_MEM_DIVIDED) /* as it is where another's was set in a part of it */
+            seen != CUSHIM_MEM_DIVIDED) /* a part of it already belongs to another segment */
             continue;
         for (; spot < next; spot++) {
             seen = (uintptr_t)segment;

@@ -6,7 +6,7 @@
 
 #include "base/bits.h"
 
-/* So many grains are entered: of a dedicated segment the first. */
+/* The number of grains that are entered; of a dedicated segment only the first is. */
 static size_t entered_grains(const struct cushim_mem_segment *segment) {
     return segment->is_dedicated ? 1 : segment->n_grains;
 }
@@ -16,8 +16,8 @@ static size_t segment_bytes(size_t n_grains) {
            (n_grains + 63) / 64 * sizeof(struct cushim_mem_starts);
 }
 
-/* Enough rows for any segment whose descriptor fits in a piece of this one's order, since they stay
- * with the piece. */
+/* The rows stay with the descriptor's piece of memory, so there are enough for any segment whose
+ * descriptor may get this piece. */
 static size_t rows_bytes(size_t n_grains) {
     size_t piece_bytes = (size_t)1 << (cushim_log2_floor(segment_bytes(n_grains) - 1) + 1);
     size_t most_grains = n_grains == 1 ? 1
@@ -36,13 +36,13 @@ enum {
     EXTENT_LINK = offsetof(struct cushim_mem_extent, previous)
 };
 
-/* All of it but where it belongs, which a look-up that comes late follows. */
+/* Clear all fields but the links, which a late look-up follows. */
 static void clear_extent(struct cushim_mem_extent *extent) {
     enum { AT = offsetof(struct cushim_mem_extent, n_grains) };
     memset((char *)extent + AT, 0, sizeof *extent - AT);
 }
 
-/* The same: its heap, its rows and the extent in it are its own for good. */
+/* The same for a segment: its heap, its rows and the extent in it stay for good. */
 static void clear(struct cushim_mem_segment *segment, size_t n_grains) {
     enum {
         POOL = offsetof(struct cushim_mem_segment, heap),
@@ -100,10 +100,10 @@ void cushim_mem_segment_enter(struct cushim_mem_segment *segment, uint32_t first
 
 /* ---- extents ---- */
 
-/* The list of extents of n_grains: by their leading bit and the three bits behind it. */
+/* The list of extents of n_grains, by their leading bit and the next three bits. */
 static unsigned list_of(size_t n_grains) {
     unsigned doubling = cushim_log2_floor(n_grains);
-    if (doubling >= CUSHIM_MEM_EXTENT_DOUBLINGS) /* segments of their own: all in the last list */
+    if (doubling >= CUSHIM_MEM_EXTENT_DOUBLINGS) /* whole large segments are all in the last list */
         return CUSHIM_MEM_EXTENT_LISTS - 1;
     return 8 * doubling + (unsigned)((n_grains << 3 >> doubling) & 7);
 }
@@ -125,7 +125,7 @@ void cushim_mem_extent_make_block(struct cushim_mem_extent *extent, size_t block
     atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_BLOCK, memory_order_release);
 }
 
-/* Its cells, if it has any, are nobody's. */
+/* Give the cells of an extent back, if it has any. */
 static void give_cells(struct cushim_mem_meta *meta, struct cushim_mem_extent *extent) {
     if (extent->cells && extent->cells != &extent->single)
         cushim_mem_meta_release_as(meta, CUSHIM_MEM_META_CELLS, extent->cells,
@@ -134,7 +134,8 @@ static void give_cells(struct cushim_mem_meta *meta, struct cushim_mem_extent *e
     extent->n_cells = 0;
 }
 
-/* A dedicated segment has what the driver was asked for, which may be less than its grains. */
+/* The bytes of an extent.  A dedicated segment has what the driver was asked for, which may be less
+ * than its grains. */
 static size_t bytes_of(const struct cushim_mem_extent *extent) {
     return cushim_least(extent->n_grains << CUSHIM_MEM_LOG2_GRAIN, extent->segment->n_bytes);
 }
@@ -142,8 +143,8 @@ static size_t bytes_of(const struct cushim_mem_extent *extent) {
 /* How far a list is searched. */
 enum { DEPTH = 16 };
 
-/* In one list sizes differ by less than an eighth: look for the smallest that fits, a few steps
- * deep. */
+/* Sizes in one list differ by less than an eighth, so look only at a few for the smallest that
+ * fits. */
 static struct cushim_mem_extent *fit_in(struct cushim_mem_extent *head, size_t n_bytes,
                                         size_t most_bytes) {
     struct cushim_mem_extent *best = NULL;
@@ -168,7 +169,7 @@ struct cushim_mem_extent *cushim_mem_extents_fit(const struct cushim_mem_extents
 struct cushim_mem_extent *cushim_mem_extents_largest(const struct cushim_mem_extents *extents) {
     for (unsigned list = CUSHIM_MEM_EXTENT_LISTS; list-- > 0;) {
         if (extents->lists[list])
-            return extents->lists[list]->previous; /* the one that is idle longest */
+            return extents->lists[list]->previous; /* the one that was idle longest */
     }
     return NULL;
 }
@@ -205,7 +206,7 @@ struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *ext
     return extent;
 }
 
-/* `right` is taken into `left`; neither is on a list. */
+/* Join `right` with `left`; neither is on a list. */
 static void join(struct cushim_mem_meta *meta, struct cushim_mem_extent *left,
                  struct cushim_mem_extent *right) {
     left->n_grains += right->n_grains;

@@ -1,20 +1,21 @@
 /*
- * A segment: memory got from the driver by one call, and the extents that it is divided into.
+ * A segment: memory that one driver call gave, and the extents into which it is divided.
  *
- * It is a row of grains, as the driver's own small blocks are.  An extent is a run of them: free,
- * cut into small blocks (a slab), or one block.  So blocks lie as close as the driver's own.
- * `starts` has a bit for each grain that an extent starts at, and for each 64 grains the extent
- * that the first of them is inside of, so that any inner address finds its extent by one word of
- * bits.  No extent is shorter than a page, so that in each page at most one starts: `extent_at` has
- * a row a page.  A dedicated segment is one block of its own and has one of each.
+ * It is a row of grains, like the pages of the driver's small blocks.  An extent is a run of
+ * grains: free, cut into small blocks (a slab), or one block.  So blocks lie as close together as
+ * the driver's own.  `starts` has a bit for each grain at which an extent starts, and for each 64
+ * grains the extent that contains the first of them, so one word of bits leads from any address to
+ * its extent.  No extent is shorter than a page, so at most one starts in each page, and
+ * `extent_at` has one row for each page.  A dedicated segment is a single block and has one of
+ * each.
  *
  * Free extents wait in lists by size, eight per doubling.  One that becomes free joins its free
  * neighbours at once.
  *
- * All of it under the heap's lock.  Without it are read `starts`, `extent_at`, and an extent's
- * `kind` and `cells`.  What a look-up of a LIVE block's address reads there stays as it is while
- * the block lives: no extent starts between the block's and the address, whatever becomes of its
- * neighbours.
+ * The heap's lock guards all of it.  `starts`, `extent_at`, and an extent's `kind` and `cells` are
+ * read without the lock.  What a look-up reads there for an address in a LIVE block does not change
+ * while the block lives, because no extent starts between the block's start and the address,
+ * whatever happens to its neighbours.
  */
 #ifndef CUSHIM_MEMORY_SEGMENT_H
 #define CUSHIM_MEMORY_SEGMENT_H
@@ -37,7 +38,7 @@ enum {
     CUSHIM_MEM_LEAST_GRAINS = CUSHIM_MEM_PAGE_BYTES / CUSHIM_MEM_GRAIN_BYTES /* of an extent */
 };
 
-/* Of 64 grains: which of them an extent starts at, and the one that reaches into the first. */
+/* For 64 grains: at which of them an extent starts, and the extent that contains the first. */
 struct cushim_mem_starts {
     atomic_uint_fast64_t bits;
     _Atomic(struct cushim_mem_extent *) inside;
@@ -46,14 +47,15 @@ struct cushim_mem_starts {
 /* The states of a block; a cell that was never handed out is FREE. */
 enum cushim_mem_state { CUSHIM_MEM_FREE, CUSHIM_MEM_DEFERRED, CUSHIM_MEM_LIVE };
 
-/* What we know of one block; an array of them, a slab's or a chunk's, is its `cells`.  `state` goes
- * LIVE -> DEFERRED by compare and exchange, without the lock. */
+/* What we know about one block.  The `cells` of a slab or a chunk are an array of these.  `state`
+ * goes LIVE -> DEFERRED by compare and exchange, without the lock. */
 struct cushim_mem_block_meta {
-    _Atomic uint32_t state; /* a state; above it bits of block.h, but for SHOWN where LIVE alone */
+    _Atomic uint32_t state; /* a state; the bits of block.h above it are set only while LIVE, except
+                             * SHOWN */
     union {
         uint32_t
             next_free; /* while FREE: index of the next free cell of the slab, under the lock */
-        _Atomic uint32_t user; /* else: what the heap's owner knows the block by */
+        _Atomic uint32_t user; /* otherwise: the value by which the heap's owner knows the block */
     };
     atomic_size_t asked_bytes; /* valid while LIVE or DEFERRED */
 };
@@ -70,26 +72,27 @@ enum cushim_mem_extent_kind {
     CUSHIM_MEM_EXTENT_SLAB,
     CUSHIM_MEM_EXTENT_BLOCK,
     CUSHIM_MEM_EXTENT_ARENA,  /* a chunk of the arena */
-    CUSHIM_MEM_EXTENT_RETIRED /* a slab, or what was free, of a segment that serves nothing more */
+    CUSHIM_MEM_EXTENT_RETIRED /* a slab, or free memory, of a segment that serves nothing more */
 };
 
 struct cushim_mem_extent {
-    /* what a look-up reads, in one line of cache */
+    /* these are read by look-ups, in one cache line */
     struct cushim_mem_segment *segment;
     size_t n_grains;
     uint32_t first_grain;
     atomic_int kind; /* enum cushim_mem_extent_kind */
-    /* n_cells blocks of block_bytes; none where it is free */
+    /* n_cells blocks of block_bytes; none if it is free */
     size_t block_bytes;
     uint32_t n_cells;
     uint32_t inverse;                    /* of a slab's block_bytes (cushim_mem_extent_index) */
     struct cushim_mem_block_meta *cells; /* [n_cells]; of one block `single`; NULL: none */
     uint16_t class_index;
-    /* the rest under the lock */
+    /* the lock guards the rest */
     struct cushim_mem_extent *before, *after;  /* neighbours in the segment, by address */
     struct cushim_mem_extent *previous, *next; /* in a free list, or among the slabs of a bucket */
     uint32_t n_free_cells, first_free_cell;
-    uint32_t n_retired_cells; /* of a slab: blocks that were shown, and freed; they serve nobody */
+    uint32_t n_retired_cells; /* of a slab: blocks that were shown and then freed, so they are never
+                               * reused */
     struct cushim_mem_chunk *chunk; /* of kind ARENA; its cells are the chunk's own */
     struct cushim_mem_block_meta single;
 };
@@ -99,20 +102,21 @@ struct cushim_mem_segment {
     size_t n_bytes; /* as asked of the driver */
     size_t n_grains;
     bool is_dedicated;
-    uint32_t guard_bytes; /* before and behind each block of it (memory/special/check.h) */
+    uint32_t guard_bytes; /* before and after each block of it (memory/special/check.h) */
     struct cushim_mem_heap *heap;
-    uint64_t generation; /* of the heap when it got this memory */
-    atomic_size_t
-        used_bytes; /* from the base on: what was ever handed out (memory/provider/fill.h) */
-    bool has_retired_cells; /* under the lock */
-    /* its blocks are handed out no more: the driver was told of one, or it is one block, or a chunk
-     * of the arena, that another process was shown; or only retired cells are left */
+    uint64_t generation;      /* of the heap when it got this memory */
+    atomic_size_t used_bytes; /* from the base to the end of what was ever handed out
+                               * (memory/provider/fill.h) */
+    bool has_retired_cells;   /* under the lock */
+    /* its blocks are never handed out again: the driver was told about one; or it is a single
+     * block, or a chunk of the arena, that another process was told about; or only retired cells
+     * are left */
     atomic_bool is_retired;
-    uint32_t n_not_back; /* where retired: its blocks that are not free, or in a thread's cache */
-    atomic_uint n_synchronous; /* blocks with SYNC_MEMOPS, and such as it is being set on */
+    uint32_t n_not_back; /* if retired: its blocks that are not free, or in a thread's cache */
+    atomic_uint n_synchronous; /* blocks that have SYNC_MEMOPS, or are getting it */
     struct cushim_mem_segment *previous, *next;           /* all segments of the heap */
     struct cushim_mem_segment *older_free, *younger_free; /* those that are wholly free */
-    _Alignas(64) struct cushim_mem_extent first; /* which the others join where all is free */
+    _Alignas(64) struct cushim_mem_extent first; /* which the others join when all is free */
     _Atomic(struct cushim_mem_extent *) *extent_at;
     struct cushim_mem_starts starts[];
 };
@@ -133,12 +137,12 @@ struct cushim_mem_extents {
     struct cushim_mem_extent *lists[CUSHIM_MEM_EXTENT_LISTS];
 };
 
-/* A descriptor for memory at base, of one extent, kind FREE and on no list; NULL when host memory
- * is out. */
+/* A descriptor for memory at base.  It has one extent, of kind FREE and on no list.  NULL: host
+ * memory is out. */
 struct cushim_mem_segment *cushim_mem_segment_create(struct cushim_mem_meta *meta, uint64_t base,
                                                      size_t n_bytes, bool is_dedicated);
 
-/* All of it becomes one extent without cells; none of them is on a list. */
+/* All extents, which are on no list, become one extent without cells. */
 void cushim_mem_segment_join(struct cushim_mem_meta *meta, struct cushim_mem_segment *segment);
 
 /* The same, and give the descriptor back. */
@@ -148,12 +152,12 @@ void cushim_mem_segment_destroy(struct cushim_mem_meta *meta, struct cushim_mem_
 void cushim_mem_segment_enter(struct cushim_mem_segment *segment, uint32_t first_grain,
                               size_t n_grains, struct cushim_mem_extent *extent);
 
-/* The extent that holds an address of this segment; NULL only where nothing is live: while it is
- * being cut or joined, or the segment taken down. */
+/* The extent that contains an address of this segment; NULL only if nothing there is live: while it
+ * is being cut or joined, or the segment is being taken down. */
 static inline struct cushim_mem_extent *
 cushim_mem_segment_extent(const struct cushim_mem_segment *segment, uint64_t address) {
     uint64_t grain = segment->is_dedicated ? 0 : (address - segment->base) >> CUSHIM_MEM_LOG2_GRAIN;
-    if (grain >= segment->n_grains) /* a stale descriptor, reused for a smaller segment */
+    if (grain >= segment->n_grains) /* a stale descriptor of a smaller segment now */
         return NULL;
     const struct cushim_mem_starts *starts = &segment->starts[grain / 64];
     uint64_t below = ~(uint64_t)0 >> (63 - grain % 64); /* bits 0 .. grain % 64 */
@@ -172,8 +176,8 @@ static inline uint64_t cushim_mem_extent_address(const struct cushim_mem_extent 
 }
 
 /*
- * The block of an extent that an offset lies in, without a division; an inverse of 0 is for one
- * block (cushim_mem_extent_index).  Blocks of slabs are whole grains, few enough that grains /
+ * Finds the block of an extent that contains an offset, without a division; an inverse of 0 means
+ * one block (cushim_mem_extent_index).  Blocks of slabs are whole grains, few enough that grains /
  * block = grains * (2^31 / block + 1) / 2^31 exactly: grains * block < 2^31
  * (tests/unit/memory/layout/sizeclass_buckets.c tries all).
  */
@@ -181,10 +185,11 @@ static inline uint32_t cushim_mem_extent_inverse(size_t block_bytes) {
     return ((uint32_t)1 << 31) / (uint32_t)(block_bytes >> CUSHIM_MEM_LOG2_GRAIN) + 1;
 }
 
-/* It is one block of so many bytes from now on. */
+/* From now on the extent is one block of block_bytes. */
 void cushim_mem_extent_make_block(struct cushim_mem_extent *extent, size_t block_bytes);
 
-/* Does it have cells for blocks of one class?  What was free when it was retired has none of them.
+/* Does it have cells for blocks of one class?  An extent that was free when it was retired has
+ * none.
  */
 static inline bool cushim_mem_extent_is_cut(const struct cushim_mem_extent *extent) {
     int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
@@ -195,7 +200,8 @@ static inline bool cushim_mem_extent_is_whole(const struct cushim_mem_extent *ex
     return extent->n_grains == extent->segment->n_grains;
 }
 
-/* Is one block, live or not, all that the segment has room for?  While it is LIVE, that stays so.
+/* Does the segment have room for only one block, live or not?  While the block is LIVE, that stays
+ * so.
  */
 static inline bool cushim_mem_segment_is_one_block(const struct cushim_mem_segment *segment) {
     const struct cushim_mem_extent *extent = &segment->first;
@@ -209,22 +215,22 @@ void cushim_mem_extents_unlist(struct cushim_mem_extents *extents,
                                struct cushim_mem_extent *extent);
 
 /**
- * Take a run of grains: best fit by list, lowest waste first.  The rest is split off where it is
- * an extent's least at least, and taken along where it is less.
- * @return an extent of n_grains or more that is on no list, kind still FREE; NULL where none fits
- * or host memory for the rest is out
+ * Take a run of grains: best fit by list, lowest waste first.  The rest is split off if it is large
+ * enough for an extent, and otherwise taken, too.
+ * @return an extent of n_grains or more that is on no list, kind still FREE; NULL if none fits, or
+ * host memory for the rest is out
  */
 struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *extents,
                                                   struct cushim_mem_meta *meta, size_t n_grains);
 
-/* The smallest of those listed that have n_bytes to most_bytes, or NULL; it stays listed. */
+/* The smallest listed extent that has n_bytes to most_bytes, or NULL; it stays listed. */
 struct cushim_mem_extent *cushim_mem_extents_fit(const struct cushim_mem_extents *extents,
                                                  size_t n_bytes, size_t most_bytes);
 
-/* One of the largest that are listed, or NULL; it stays listed. */
+/* One of the largest listed extents, or NULL; it stays listed. */
 struct cushim_mem_extent *cushim_mem_extents_largest(const struct cushim_mem_extents *extents);
 
-/* Put a run back, joined with its free neighbours; returns the free extent that it is now part of.
+/* Put a run back, joined with its free neighbours; returns the free extent that now contains it.
  */
 struct cushim_mem_extent *cushim_mem_extents_give(struct cushim_mem_extents *extents,
                                                   struct cushim_mem_meta *meta,

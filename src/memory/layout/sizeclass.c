@@ -10,8 +10,8 @@
 enum { N_GRAINS = CUSHIM_MEM_MOST_CLASSES, N_LINEAR = 8, LOG2_STEPS = 3, STEPS_END = 256 };
 
 /*
- * These are the process's and no heap's, because each request reads the table, and would have to
- * read the heap first to find one of its own.  They are written before there is a heap, and only
+ * These belong to the process and not to a heap, because each request reads the table, and would
+ * first have to read the heap to find its own.  They are written before there is a heap, and only
  * read from then on: by the preload when it reads its options, by libcushim once, in the call that
  * makes the first pool, and by `cushim replay` in the child that makes a plan.  Their names are
  * hidden, so the preload and libcushim in one process have a copy and a scheme each.
@@ -21,8 +21,8 @@ static uint16_t class_grains[N_GRAINS]; /* of a block, by class */
 static unsigned n_classes;
 
 /*
- * Of the fine scheme above 128 KiB, in grains: the largest size of which 2 to 15 lie in 2 MiB; what
- * keeps the waste at an eighth between them; and common sizes.
+ * The fine scheme above 128 KiB, in grains: the largest sizes of which 2 to 15 fit into 2 MiB,
+ * sizes between them that keep the waste at an eighth, and common sizes.
  */
 static const uint16_t large_grains[] = {273,  292,  315,  320,  341,  372,  384,  409, 455,
                                         512,  585,  640,  682,  768,  819,  896,  960, 1024,
@@ -35,7 +35,7 @@ static bool is_large_end(unsigned n) {
     return *end == n;
 }
 
-/* Are so many grains a class? */
+/* Does a class end at n grains? */
 static bool is_end(enum cushim_mem_scheme scheme, unsigned n) {
     if (scheme == CUSHIM_MEM_EXACT)
         return true;
@@ -73,7 +73,8 @@ size_t cushim_mem_bucket_slab_grains(const struct cushim_mem_bucket *bucket, uns
     size_t block_grains = cushim_mem_grains_of(block_bytes);
     size_t n_least = (CUSHIM_MEM_LEAST_GRAINS + block_grains - 1) / block_grains;
     size_t n_blocks = cushim_least(bucket->n_cells, MOST_SLAB_BYTES / block_bytes);
-    size_t n_even = CUSHIM_MEM_PAGE_BYTES / (block_bytes & -block_bytes); /* end with a page */
+    size_t n_even = CUSHIM_MEM_PAGE_BYTES / (block_bytes & -block_bytes); /* blocks end with a
+                                                                           * page */
     if (n_even && n_blocks > n_even)
         n_blocks -= n_blocks % n_even;
     return cushim_most(n_blocks, n_least) * block_grains;

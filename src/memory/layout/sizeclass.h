@@ -1,10 +1,10 @@
 /*
- * Size classes: which block size serves a small request, and the bucket of a class.
+ * Size classes: the block size that serves a small request, and the bucket of a class.
  *
  * Fine, the default: 512-byte steps up to 4 KiB, then eight classes per doubling up to 1 MiB, so
- * that at most 12.5 % of a block is waste.  Above 128 KiB a class ends where the driver has room
- * for one block less in a page.  Pow2: a class per power of two, for few slabs and much reuse.
- * Exact: every multiple of 512 is a class of its own, and nothing is waste.
+ * that at most 12.5 % of a block is waste.  Above 128 KiB a class ends where one block less fits
+ * into a page of the driver.  Pow2: a class for each power of two, for few slabs and much reuse.
+ * Exact: every multiple of 512 is a class, and nothing is wasted.
  *
  * The scheme is chosen once, before the first heap is opened; beyond that these are pure functions.
  *
@@ -37,13 +37,13 @@ enum {
 
 enum cushim_mem_scheme { CUSHIM_MEM_FINE, CUSHIM_MEM_POW2, CUSHIM_MEM_EXACT };
 
-/* For the whole process; no thread uses a class yet. */
+/* Choose for the whole process, before any thread uses a class. */
 void cushim_mem_sizeclass_choose(enum cushim_mem_scheme scheme);
 
 /* How many classes the scheme has: 74, 12 or CUSHIM_MEM_MOST_CLASSES. */
 unsigned cushim_mem_sizeclass_count(void);
 
-/* The class by the grains of a request, less one; written once. */
+/* The class for each number of grains of a request, less one; written once. */
 extern uint16_t cushim_mem_sizeclass_table[CUSHIM_MEM_MOST_CLASSES];
 
 /* The class of a request of 1 .. CUSHIM_MEM_SLAB_LIMIT_BYTES. */
@@ -54,7 +54,7 @@ static inline unsigned cushim_mem_sizeclass_of(size_t n_bytes) {
 /* The block size of a class. */
 size_t cushim_mem_sizeclass_bytes(unsigned class_index);
 
-/* The grains of so many bytes, which must leave room to round up. */
+/* The grains of n_bytes, which must leave room to round up. */
 static inline size_t cushim_mem_grains_of(size_t n_bytes) {
     return (n_bytes + CUSHIM_MEM_GRAIN_BYTES - 1) >> CUSHIM_MEM_LOG2_GRAIN;
 }
@@ -68,10 +68,10 @@ struct cushim_mem_bucket {
 };
 
 /*
- * The grains of the next slab of a class: room for as many blocks as the others have, in 64 KiB,
- * but for one at least, and for as many as the shortest extent.  So few blocks hold little, and
- * many take few slabs.  Several blocks are whole pages where they can be: so the slab behind them
- * begins with a page, and the page map has all of it.
+ * The grains of the next slab of a class.  It has room for as many blocks as all other slabs have,
+ * up to 64 KiB, but for at least one, and at least the grains of the shortest extent.  So few
+ * blocks hold little, and many take few slabs.  Slabs of several blocks are whole pages if
+ * possible, so that the next slab begins with a page, and the page map has all of it.
  */
 size_t cushim_mem_bucket_slab_grains(const struct cushim_mem_bucket *bucket, unsigned class_index);
 
@@ -83,20 +83,21 @@ enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
                                          struct cushim_mem_meta *meta,
                                          struct cushim_mem_extent *extent, unsigned class_index);
 
-/* Take a free cell; false where the bucket has none. */
+/* Take a free cell; false if the bucket has none. */
 bool cushim_mem_bucket_take(struct cushim_mem_bucket *bucket, struct cushim_mem_blockref *ref);
 
-/* Take a slab out, off the list if it is there: its free cells are handed out no more.  Returns it.
+/* Take a slab out of the bucket, and off the list if it is there.  Its free cells are no longer
+ * handed out.  Returns the slab.
  */
 struct cushim_mem_extent *cushim_mem_bucket_leave(struct cushim_mem_bucket *bucket,
                                                   struct cushim_mem_extent *slab);
 
-/* Put a cell back.  Returns the slab where it has become wholly free and is not the bucket's only
- * one: it is then out of the bucket, and belongs to the caller.  Else NULL. */
+/* Put a cell back.  If its slab has become wholly free and is not the bucket's only one, the slab
+ * is taken out of the bucket and returned, and belongs to the caller.  Otherwise NULL. */
 struct cushim_mem_extent *cushim_mem_bucket_give(struct cushim_mem_bucket *bucket,
                                                  const struct cushim_mem_blockref *ref);
 
-/* Take out one slab that is wholly free; NULL where there is none. */
+/* Take out a slab that is wholly free; NULL if there is none. */
 struct cushim_mem_extent *cushim_mem_bucket_drain(struct cushim_mem_bucket *bucket);
 
 #endif

@@ -13,7 +13,7 @@
 #include <emmintrin.h>
 #endif
 
-enum { CACHED_BYTES = 2 << 20 }; /* up to this the caches are the faster way */
+enum { CACHED_BYTES = 2 << 20 }; /* up to this size stores through the caches are faster */
 
 size_t cushim_mem_fill_due(struct cushim_mem_segment *segment, uint64_t address, size_t n_bytes,
                            size_t block_bytes) {
@@ -88,8 +88,8 @@ static CUresult wait(struct cushim_cuda *cuda, CUevent event, uint64_t patience_
     return answer;
 }
 
-/* Is what was submitted over?  For what is read that is asked once more: its memory is the
- * caller's.
+/* Is the submitted work over?  If it reads, synchronise after a failure, because it may still write
+ * to the caller's memory.
  */
 static bool is_over(struct cushim_cuda *cuda, CUevent event, CUstream stream, bool is_read,
                     uint64_t patience_ns) {

@@ -34,11 +34,11 @@ const struct cushim_mem_provider cushim_mem_provider_device = {
  * ---- managed memory, a driver allocation a block ----
  *
  * Up to 1 MiB the driver cuts allocations out of pages that they share, at 512 bytes; above, each
- * has 2 MiB pages of its own (measured).  So no less than that is asked for: addresses cost
+ * has 2 MiB pages of its own (measured).  So we never ask for less than that: addresses cost
  * nothing, and memory comes with the first touch.
  */
 
-/* Segments, beyond which small ones are left to the driver, which packs them. */
+/* The number of segments beyond which the driver serves small ones, because it packs them. */
 enum { MOST_SMALL = 4096 };
 
 static CUresult managed_obtain(const struct cushim_mem_provider_client *client, size_t n_bytes,
@@ -64,8 +64,8 @@ const struct cushim_mem_provider cushim_mem_provider_managed = {
 /*
  * ---- pinned host memory ----
  *
- * From 2 MiB up the driver gives whole 2 MiB pages (measured); a driver that gives addresses which
- * the page map cannot hold is asked no more, and such memory is served natively.
+ * From 2 MiB up the driver gives whole 2 MiB pages (measured); If a driver gives addresses that the
+ * page map cannot hold, we ask it no more, and the driver serves such memory.
  */
 
 static bool is_fit(uint64_t base) {
@@ -105,14 +105,16 @@ const struct cushim_mem_provider cushim_mem_provider_pinned = {
 /* ---- mapped device memory (cuMemCreate, cuMemMap) ---- */
 
 enum {
-    /* of every device so far; where it is larger there is none here */
+    /* of every device so far; a device with a larger one has no such memory here */
     GRAIN_BYTES = CUSHIM_MEM_NATIVE_PAGE_BYTES,
-    MOST_DEVICES = 64 /* that one call lets in; where there are more there is none here */
+    MOST_DEVICES = 64 /* to which one call gives access; with more devices there is no such memory
+                       * here */
 };
 
 enum verdict { UNASKED, FITS, DOES_NOT };
 
-/* What was asked once: all writers of a word write the same, and obtain comes after a verdict. */
+/* Answers of the driver.  All writers of a word write the same value, and obtain comes after a
+ * verdict. */
 static atomic_int verdicts[MOST_DEVICES], n_visible;
 
 static CUmemAllocationProp properties_of(int device) {
@@ -143,7 +145,7 @@ static bool reaches(struct cushim_cuda *cuda, int from, int device) {
             cuda->cuDeviceCanAccessPeer(&is_reached, from, device) == CUDA_SUCCESS && is_reached);
 }
 
-/* Natively a copy reaches every device's memory, whichever device is current. */
+/* Without cushim a copy reaches the memory of every device, whichever device is current. */
 static bool is_reached_by_all(struct cushim_cuda *cuda, int device, int n) {
     for (int from = 0; from < n; from++) {
         if (!reaches(cuda, from, device)) {
@@ -191,7 +193,7 @@ static CUresult let_all_in(struct cushim_cuda *cuda, CUdeviceptr address, size_t
     return cuda->cuMemSetAccess(address, n_bytes, access, (size_t)n);
 }
 
-/* Physical memory at an address that is reserved; the mapping alone keeps it. */
+/* Map physical memory at a reserved address; only the mapping keeps it. */
 static CUresult back(struct cushim_cuda *cuda, int device, CUdeviceptr address, size_t n_bytes) {
     CUmemGenericAllocationHandle handle;
     CUmemAllocationProp prop = properties_of(device);
@@ -227,7 +229,7 @@ static CUresult vmm_release(const struct cushim_mem_provider_client *client, uin
                             size_t n_bytes) {
     n_bytes = cushim_rounded(n_bytes, GRAIN_BYTES);
     CUresult answer = client->cuda->cuMemUnmap(base, n_bytes);
-    if (answer == CUDA_SUCCESS) /* a range that stays reserved is lost to nobody */
+    if (answer == CUDA_SUCCESS) /* a range that stays reserved does no harm */
         client->cuda->cuMemAddressFree(base, n_bytes);
     return answer;
 }

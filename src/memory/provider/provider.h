@@ -1,6 +1,6 @@
 /*
  * Providers: the driver calls that a heap's segments come from, one provider for each kind of
- * memory and backend.  The one place of the allocator that asks the driver for memory.
+ * memory and backend.  No other part of the allocator asks the driver for memory.
  *
  * While a provider is called the heap's context is current, and the thread's capture mode RELAXED
  * unless the call stands for the program's own.  No lock of ours is held.
@@ -16,7 +16,7 @@
 #include "cuda/types.h"
 #include "memory/layout/sizeclass.h"
 
-/* Who asks: a heap, by what it was opened with. */
+/* The heap that asks, with its setup. */
 struct cushim_mem_provider_client {
     struct cushim_cuda *cuda;
     int device;
@@ -29,24 +29,24 @@ struct cushim_mem_provider {
     /* CUDA_SUCCESS: *base has n_bytes for the caller. */
     CUresult (*obtain)(const struct cushim_mem_provider_client *client, size_t n_bytes,
                        uint64_t *base);
-    /* CUDA_SUCCESS: gone; else it is as before. */
+    /* CUDA_SUCCESS: it is gone; otherwise nothing has changed. */
     CUresult (*release)(const struct cushim_mem_provider_client *client, uint64_t base,
                         size_t n_bytes);
     bool is_prompt;        /* release never waits for the device */
     bool outlives_context; /* and must be released when the context goes */
     size_t grain_bytes;    /* a power of two: dedicated segments are multiples */
-    size_t as_asked_bytes; /* but not those of this size or less: the driver packs them itself */
-    size_t least_bytes;    /* of addresses that the driver gives for a segment, however small */
+    size_t as_asked_bytes; /* but not those of this size or less, because the driver packs them */
+    size_t least_bytes;    /* the least range of addresses that the driver gives for a segment */
 };
 
-/* The size of a dedicated segment for a request, which leaves room to round up. */
+/* The size of a dedicated segment for a request; n_bytes must leave room to round up. */
 static inline size_t cushim_mem_provider_round(const struct cushim_mem_provider *provider,
                                                size_t n_bytes) {
     return n_bytes > provider->as_asked_bytes ? cushim_rounded(n_bytes, provider->grain_bytes)
                                               : n_bytes;
 }
 
-/* The addresses that are the segment's, to the end of what the driver gave: whole pages. */
+/* The range of addresses that belongs to the segment: all whole pages that the driver gave. */
 static inline size_t cushim_mem_provider_reach(const struct cushim_mem_provider *provider,
                                                size_t n_bytes) {
     return cushim_most(n_bytes, provider->least_bytes);
@@ -56,13 +56,13 @@ static inline size_t cushim_mem_provider_reach(const struct cushim_mem_provider 
  * half. */
 enum { CUSHIM_MEM_NATIVE_PAGE_BYTES = 2 << 20 };
 
-/* Blocks of other memory above 1 MiB are of whole such grains. */
+/* Blocks of other memory above 1 MiB have whole grains of this size. */
 enum { CUSHIM_MEM_LARGE_GRAIN_BYTES = 1 << 16 };
 
 /* Managed memory has pages of its own from here on; less is never asked for (provider.c). */
 enum { CUSHIM_MEM_MANAGED_LEAST_BYTES = (1 << 20) + CUSHIM_MEM_LARGE_GRAIN_BYTES };
 
-/* Plain cuMemAlloc memory: IPC, peer access and registration work as natively. */
+/* Plain cuMemAlloc memory: IPC, peer access and registration work as without cushim. */
 extern const struct cushim_mem_provider cushim_mem_provider_device;
 
 /* cuMemHostAlloc and cuMemAllocManaged memory, with the flags of the heap. */
@@ -71,16 +71,17 @@ extern const struct cushim_mem_provider cushim_mem_provider_managed;
 
 /*
  * Mapped device memory (cuMemCreate, cuMemMap): address range, physical memory and access are
- * obtained apart, and releasing them waits for nothing.  Legacy IPC handles and GPUDirect do not
- * support it, and cuCtxEnablePeerAccess does not cover it: access is given to all visible devices
- * when it is mapped.  It outlives its context.
+ * obtained separately, and releasing them waits for nothing.  Legacy IPC handles and GPUDirect do
+ * not support it, and cuCtxEnablePeerAccess does not cover it: access is given to all visible
+ * devices when it is mapped.  It outlives its context.
  */
 extern const struct cushim_mem_provider cushim_mem_provider_vmm;
 
 /*
  * Can the driver map memory on this device, and all other visible ones reach it?  The driver is
- * asked once a device, and a line of the log says why not.  Natively a copy reaches the memory of
- * each device from every context, so where this would not hold the device provider serves.
+ * asked once for each device, and a line of the log has the reason if not.  Without cushim a copy
+ * reaches the memory of each device from every context, so if that would not hold, the device
+ * provider serves.
  */
 bool cushim_mem_provider_vmm_fits(struct cushim_cuda *cuda, int device);
 

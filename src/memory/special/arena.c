@@ -25,13 +25,13 @@ static size_t most_chunks_of(const struct cushim_mem_heap *heap) {
     return cushim_most(cushim_least(n_chunks, MOST_CHUNKS), 1);
 }
 
-/* Is a request of this size the arena's, where there is one? */
+/* Does the arena, if there is one, serve requests of this size? */
 static bool is_wanted(const struct cushim_mem_heap *heap, size_t n_bytes) {
     return !heap->guard_bytes && n_bytes <= heap->policy->arena_most_bytes &&
            heap->kind == CUSHIM_MEM_DEVICE && n_bytes <= chunk_bytes_of(heap);
 }
 
-/* The epoch up to which all work is over; where frees wait no block has one. */
+/* The epoch up to which all work is over; if frees wait, blocks have none. */
 static uint64_t done_of(struct cushim_mem_heap *heap) {
     return heap->policy->is_relaxed ? cushim_mem_fence_done(heap->fence) : 0;
 }
@@ -42,7 +42,7 @@ static unsigned n_ready(const struct cushim_mem_arena *arena) {
 
 /* ---- taking ---- */
 
-/* From a chunk that serves from its start again, or that a reset passed since it last served. */
+/* Take from a chunk that serves from its start again, or that has not served since a reset. */
 static bool take_from_other(struct cushim_mem_heap *heap, struct cushim_mem_chunk *chunk,
                             size_t n_bytes, uint64_t done, struct cushim_mem_blockref *ref) {
     if (cushim_mem_chunk_take(chunk, n_bytes, done, true, heap->stats, ref))
@@ -54,7 +54,7 @@ static bool take_from_other(struct cushim_mem_heap *heap, struct cushim_mem_chun
     return cushim_mem_chunk_take(chunk, n_bytes, done, false, heap->stats, ref);
 }
 
-/* From the chunks that are open, without the lock. */
+/* Take from the open chunks, without the lock. */
 static bool take_from_any(struct cushim_mem_heap *heap, size_t n_bytes,
                           struct cushim_mem_blockref *ref) {
     struct cushim_mem_arena *arena = &heap->arena;
@@ -77,7 +77,7 @@ static bool take_from_any(struct cushim_mem_heap *heap, size_t n_bytes,
     return false;
 }
 
-/* The epoch that the youngest empty chunk waits for; 0 where none does. */
+/* The epoch for which the youngest empty chunk waits; 0: none waits. */
 static uint64_t deferred_tag(struct cushim_mem_heap *heap) {
     uint64_t youngest = 0, done = done_of(heap);
     for (unsigned i = 0; i < n_ready(&heap->arena); i++) {
@@ -89,8 +89,8 @@ static uint64_t deferred_tag(struct cushim_mem_heap *heap) {
     return youngest;
 }
 
-/* Ask the driver whether the work is over that keeps an empty chunk from being rewound, and that of
- * streams which blocks were freed on. */
+/* Ask the driver whether work is over that keeps an empty chunk from being rewound, and work of
+ * streams in whose order blocks were freed. */
 static void poll_fence(struct cushim_mem_heap *heap) {
     CUresult answer;
     if (atomic_load_explicit(&heap->deferred.n_rows, memory_order_relaxed)) {
@@ -105,7 +105,7 @@ static void poll_fence(struct cushim_mem_heap *heap) {
 
 /* ---- opening and closing ---- */
 
-/* Its pages are the heap's again, where no block is there.  Under the lock. */
+/* If it has no block, its pages belong to the heap again.  The caller holds the lock. */
 static void close_chunk(struct cushim_mem_heap *heap, struct cushim_mem_chunk *chunk) {
     struct cushim_mem_extent *extent = cushim_mem_chunk_close(chunk, done_of(heap));
     if (!extent)
@@ -114,7 +114,7 @@ static void close_chunk(struct cushim_mem_heap *heap, struct cushim_mem_chunk *c
     cushim_mem_free_lists_give(heap, &(struct cushim_mem_blockref){extent, 0});
 }
 
-/* A chunk that is closed, made if there is none; NULL where all are open or host memory is out. */
+/* A closed chunk, which is made if there is none; NULL if all are open or host memory is out. */
 static struct cushim_mem_chunk *closed_chunk(struct cushim_mem_heap *heap) {
     struct cushim_mem_arena *arena = &heap->arena;
     unsigned n = n_ready(arena);
@@ -137,7 +137,7 @@ static bool may_open(const struct cushim_mem_heap *heap) {
     return atomic_load_explicit(&heap->arena.n_open, memory_order_relaxed) < most_chunks_of(heap);
 }
 
-/* Open a chunk on free pages of the heap and take the block from it.  Under the lock. */
+/* Open a chunk on free pages of the heap and take the block from it.  The caller holds the lock. */
 static bool open_and_take(struct cushim_mem_heap *heap, size_t n_bytes,
                           struct cushim_mem_blockref *ref) {
     struct cushim_mem_blockref run;
@@ -153,7 +153,7 @@ static bool open_and_take(struct cushim_mem_heap *heap, size_t n_bytes,
     return cushim_mem_chunk_take(chunk, n_bytes, 0, false, heap->stats, ref);
 }
 
-/* From a chunk that became usable meanwhile, or from one on memory of the driver. */
+/* Take from a chunk that became usable meanwhile, or from one on fresh memory of the driver. */
 static enum cushim_status fetch(struct cushim_mem_heap *heap, uint64_t life, size_t n_bytes,
                                 struct cushim_mem_blockref *ref, bool *is_hit) {
     struct cushim_mem_extent *extent;
@@ -185,7 +185,7 @@ enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *heap, uint64_t 
         pthread_mutex_unlock(&heap->lock);
         if (is_taken)
             return CUSHIM_OK;
-    } else if (!deferred_tag(heap)) { /* else it may help to ask whether one is over */
+    } else if (!deferred_tag(heap)) { /* if there is one, it may help to ask whether it is over */
         return CUSHIM_NOTSUPPORTED;
     }
     return may_fetch ? fetch(heap, life, n_bytes, ref, is_hit) : CUSHIM_NOTFOUND;
@@ -212,7 +212,7 @@ void cushim_mem_arena_give(struct cushim_mem_heap *heap, const struct cushim_mem
     CUresult answer;
     uint32_t pending = CUSHIM_MEM_DEFERRED;
     uint64_t done = tag ? done_of(heap) : 0;
-    /* the context may have gone meanwhile, and the block with it */
+    /* the context may be gone meanwhile, and the block with it */
     if (!chunk || !atomic_compare_exchange_strong_explicit(
                       &chunk->cells[ref->index].state, &pending, CUSHIM_MEM_FREE,
                       memory_order_release, memory_order_relaxed))
@@ -223,7 +223,8 @@ void cushim_mem_arena_give(struct cushim_mem_heap *heap, const struct cushim_mem
     if (end == CUSHIM_MEM_CHUNK_REWOUND)
         cushim_mem_stats_add(&heap->stats->n_arena_rewinds, 1);
     else if (!cushim_mem_chunk_is_over(chunk, done))
-        /* a fence of its own, or the chunk might stay deferred for as long as nobody fences */
+        /* it makes a fence, because otherwise the chunk might stay deferred until something else
+         * does */
         cushim_mem_fence_start(heap->fence, &answer);
     atomic_fetch_add_explicit(&heap->arena.n_changes, 1, memory_order_release);
 }

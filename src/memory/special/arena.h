@@ -2,13 +2,14 @@
  * The arena of a heap: chunks that serve blocks which live for one pass
  * (docs/internals/memory-engine.md, "The arena").
  *
- * A block comes from the current chunk; where that is full, from another one that is rewound, else
- * from a new one while the arena may grow, else from the ordinary heap.  A chunk rewinds when its
- * last block is freed.  A reset says that a pass is over: chunks in which a block is still live
- * then serve again, from above the highest such block; without a reset they wait until they are
- * empty.  One of which another process was shown a block does neither: it serves on to its end.
+ * A block comes from the current chunk; if that is full, from another one that is rewound, then
+ * from a new one while the arena may grow, and then from the ordinary heap.  A chunk rewinds when
+ * its last block is freed.  A reset says that a pass is over: chunks with live blocks then serve
+ * again, from above the highest such block.  Without a reset they wait until they are empty.  If
+ * another process was told about a block of a chunk, the chunk does neither, and serves on to its
+ * end.
  *
- * Take, give and reset take no lock; what opens and closes chunks runs under the heap's.
+ * Take, give and reset take no lock; chunks are opened and closed under the heap's.
  */
 #ifndef CUSHIM_MEMORY_ARENA_H
 #define CUSHIM_MEMORY_ARENA_H
@@ -24,18 +25,18 @@ struct cushim_mem_arena {
     struct cushim_mem_chunk *chunks;  /* set before n_ready rises, kept over lives */
     atomic_uint n_ready;              /* chunks that were made, open or closed */
     atomic_uint n_open;               /* written under the lock */
-    atomic_uint current;              /* the one that serves; n_ready or beyond: none */
+    atomic_uint current;              /* the chunk that serves; n_ready or beyond: none */
     atomic_uint_fast64_t n_changes;   /* how often a chunk became empty, or a reset came */
-    atomic_uint_fast64_t searched_at; /* n_changes + done of the last search, which found nothing */
+    atomic_uint_fast64_t searched_at; /* n_changes + done at the last search, if it found nothing */
 };
 
 /**
  * Take a block, its state still FREE, of a heap whose policy has an arena.
- * @param may_fetch  where that is of use, ask the driver: whether a chunk became usable, then for
- * memory for one
- * @param is_hit     made false where the driver gave memory
- * @return CUSHIM_OK | CUSHIM_NOTFOUND (a fetch might help) | CUSHIM_NOTSUPPORTED (not of this size,
- * or no chunk is to be had: the ordinary heap serves) | CUSHIM_STATE (the life is over)
+ * @param may_fetch  if it helps, ask the driver whether a chunk became usable, and then for memory
+ * for one
+ * @param is_hit     set to false if the driver gave memory
+ * @return CUSHIM_OK | CUSHIM_NOTFOUND (a fetch might help) | CUSHIM_NOTSUPPORTED (not for this
+ * size, or no chunk can be had: the ordinary heap must serve) | CUSHIM_STATE (the life is over)
  * Threads  any; takes the heap's lock only to open a chunk
  */
 enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *heap, uint64_t life,
@@ -43,37 +44,38 @@ enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *heap, uint64_t 
                                          struct cushim_mem_blockref *ref, bool *is_hit);
 
 /*
- * A block is free: of a `tag` above 0 once that epoch is done.  With a tag it may record a fence.
+ * A block is free; with a `tag` above 0 once that epoch is done.  With a tag it may record a fence.
  */
 void cushim_mem_arena_give(struct cushim_mem_heap *heap, const struct cushim_mem_blockref *ref,
                            uint64_t tag);
 
-/* The same under the lock, all work on it being over.  A chunk that another process was shown goes
- * with its last block. */
+/* The same under the lock, when all work on the block is over.  A chunk that was shown to another
+ * process goes with its last block. */
 void cushim_mem_arena_give_locked(struct cushim_mem_heap *heap,
                                   const struct cushim_mem_blockref *ref);
 
 /**
- * A pass is over: serve from the start of each chunk, or from above what is live there.
- * @return 0 | the number of chunks that are kept for a block in them, which is live
+ * A pass is over: serve from the start of each chunk, or from above its highest live block.
+ * @return 0 | the number of chunks that are kept because a block in them is live
  * Threads  any, any number at once
  * Stream   none: never waits, may record a fence
  */
 unsigned cushim_mem_arena_reset(struct cushim_mem_heap *heap);
 
-/* Chunks without a block become free pages.  Under the lock. */
+/* Chunks without a block become free pages.  The caller holds the lock. */
 void cushim_mem_arena_drain(struct cushim_mem_heap *heap);
 
-/* The memory is gone.  Under the lock, before the segments go. */
+/* The memory is gone.  Call it before the segments go, with the lock held. */
 void cushim_mem_arena_abandon(struct cushim_mem_heap *heap);
 
-/* Is this place one of the arena's? */
+/* Does this block belong to the arena? */
 static inline bool cushim_mem_arena_has(const struct cushim_mem_blockref *ref) {
     return atomic_load_explicit(&ref->extent->kind, memory_order_relaxed) ==
            CUSHIM_MEM_EXTENT_ARENA;
 }
 
-/* The same, and its block may be given without the lock: nobody else was shown of its chunk. */
+/* The same, and may its block be given without the lock, because its chunk was not shown to another
+ * process? */
 bool cushim_mem_arena_serves(const struct cushim_mem_blockref *ref);
 
 #endif

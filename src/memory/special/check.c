@@ -15,16 +15,16 @@
 
 enum {
     N_GUARD = CUSHIM_MEM_GUARD_BYTES,
-    GUARD = 0xfa,                         /* what a guard is full of */
-    FRESH = 0xff,                         /* what was not written since: floats are NaN */
-    DEAD = 0xdb,                          /* what was freed */
+    GUARD = 0xfa,                         /* in a guard */
+    FRESH = 0xff,                         /* in fresh memory; as a float it is NaN */
+    DEAD = 0xdb,                          /* in freed memory */
     PIECE_BYTES = 16 << 10,               /* read at a time, onto the caller's stack */
     N_LOOK = PIECE_BYTES / (2 * N_GUARD), /* blocks whose guards are read with one wait */
     SET_BYTES = 64 << 20                  /* set at a time */
 };
 
-/* For so many bytes, so that a device is given up if it stands still, not because it is slow: a
- * kernel that fills it may run for ever. */
+/* How long one wait may take, for at most SET_BYTES.  So a device is given up when it makes no
+ * progress, because a kernel that fills it may run for ever, and not because it is slow. */
 static const uint64_t patience_ns = 1000000000;
 
 struct cushim_mem_check_row {
@@ -50,7 +50,7 @@ static struct cushim_mem_check_row *find(struct cushim_mem_check *check, uint64_
     return row;
 }
 
-/* Off its list: the block is live no more, or leaves the quarantine. */
+/* Take the row off its list, because the block is no longer live, or leaves the quarantine. */
 static void unlist(struct cushim_mem_check *check, struct cushim_mem_check_row *row) {
     if (row->is_freed) {
         DL_DELETE2(check->quarantine, row, before, next);
@@ -66,10 +66,11 @@ static void take_out(struct cushim_mem_check *check, struct cushim_mem_check_row
     HASH_DEL(check->rows, row);
 }
 
-/* False where host memory is out. */
+/* False: host memory is out. */
 static bool add(struct cushim_mem_check *check, struct cushim_mem_check_row *row) {
     struct cushim_mem_check_row *before = find(check, row->address);
-    if (before && before->is_freed) /* not to be: what is in quarantine is nobody else's */
+    if (before && before->is_freed) /* this should not be, because memory in quarantine is not
+                                     * handed out */
         return false;
     if (before) {
         take_out(check, before);
@@ -86,7 +87,7 @@ static bool add(struct cushim_mem_check *check, struct cushim_mem_check_row *row
 
 /* ---- findings ---- */
 
-/* Without host memory it was told, and counted. */
+/* If host memory is out, the finding was still told and counted. */
 static void keep(struct cushim_mem_check *check, const struct cushim_mem_finding *finding) {
     struct cushim_mem_told *told = malloc(sizeof *told);
     if (!told)
@@ -119,7 +120,7 @@ void cushim_mem_check_refused(struct cushim_mem_check *check, struct cushim_mem_
     tell(check, finding);
 }
 
-/* Is this still the live block that was looked at?  Then it is told of, once. */
+/* Is this still the live block that was looked at?  If so, it is told once. */
 static bool confirm(struct cushim_mem_check *check, uint64_t address, uint64_t serial,
                     struct cushim_backtrace *obtained) {
     pthread_mutex_lock(&check->lock);
@@ -135,9 +136,9 @@ static bool confirm(struct cushim_mem_check *check, uint64_t address, uint64_t s
 
 /* ---- what is written in device memory ---- */
 
-/* The first byte of some that is not `value`. */
+/* The first of some bytes that is not `value`. */
 struct flaw {
-    size_t offset; /* behind them: there is none */
+    size_t offset; /* after them: there is none */
     unsigned char found;
 };
 
@@ -154,7 +155,7 @@ struct seen {
     size_t n_bytes;
 };
 
-/* The guard before a block is damaged, or the one behind it: told once both were read. */
+/* Tell of a damaged guard before or after a block, once both were read. */
 static void tell_guards(struct cushim_mem_check *check, const struct seen *seen,
                         const struct flaw flaws[2]) {
     struct cushim_backtrace obtained;
@@ -246,15 +247,16 @@ enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
 
 /* ---- freed ---- */
 
-/* Into the free lists; where its poison is still being written, once the open epoch is over. */
+/* Give the block to the free lists.  If its poison is still being written, it waits for the open
+ * epoch. */
 static void give_back(struct cushim_mem_heap *heap, uint64_t life,
                       const struct cushim_mem_blockref *ref, bool is_busy) {
     if (!cushim_mem_heap_lock_life(heap, life)) /* it went with its context */
         return;
     if (is_busy) {
-        /* what was submitted is ahead of the load of `open` */
+        /* work was submitted before the load of `open` */
         atomic_thread_fence(memory_order_seq_cst);
-        /* without host memory for the note the block is never used again */
+        /* if host memory for the note is out, the block is never reused */
         cushim_mem_deferred_add(&heap->deferred, &heap->meta, ref,
                                 cushim_mem_fence_tag(heap->fence));
     } else {
@@ -266,7 +268,7 @@ static void give_back(struct cushim_mem_heap *heap, uint64_t life,
         cushim_mem_reclaim_shrink(heap, life, 0, false);
 }
 
-/* The first byte of a freed block that is not DEAD; false where there is none, or none can be read.
+/* The first byte of a freed block that is not DEAD; false if there is none, or it cannot be read.
  */
 static bool is_flawed(const struct cushim_mem_check_row *row, struct flaw *flaw) {
     unsigned char piece[PIECE_BYTES];
@@ -286,7 +288,8 @@ static bool is_flawed(const struct cushim_mem_check_row *row, struct flaw *flaw)
 static void look_at_poison(struct cushim_mem_check *check, const struct cushim_mem_check_row *row) {
     struct flaw flaw;
     if (!is_flawed(row, &flaw) ||
-        atomic_load(&row->heap->generation) != row->life) /* it was another one's memory already */
+        atomic_load(&row->heap->generation) != row->life) /* another life of the heap has the memory
+                                                           * already */
         return;
     tell(check, &(struct cushim_mem_finding){.harm = CUSHIM_MEM_HARM_FREED,
                                              .address = row->address,
@@ -315,7 +318,7 @@ size_t cushim_mem_check_empty(struct cushim_mem_check *check, size_t keep_bytes)
     }
 }
 
-/* The block is claimed, and nobody works on it: poison it, and keep it from being reused. */
+/* The block is claimed and no work on it is left: poison it, and keep it from being reused. */
 static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_lookup *lookup,
                        uint64_t life) {
     struct cushim_mem_heap *heap = lookup->segment->heap;
@@ -363,12 +366,12 @@ enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
     uint64_t life = cushim_mem_heap_life(heap);
     struct seen seen;
     *answer = CUDA_SUCCESS;
-    atomic_thread_fence(memory_order_seq_cst); /* the exchange of its state comes behind the wait */
+    atomic_thread_fence(memory_order_seq_cst); /* the exchange of its state comes after the wait */
     if (!life || !see(check, lookup->base, &seen) ||
         cushim_mem_fence_wait(heap->fence, heap->stats, answer) != CUSHIM_OK) {
-        /* the row first: a moment after the release the address is somebody else's */
+        /* the row first, because a moment after the release another thread may have the address */
         cushim_mem_check_drop(check, lookup->base);
-        return cushim_mem_free(heap, lookup, answer); /* which says what is wrong, if any */
+        return cushim_mem_free(heap, lookup, answer); /* it returns the error, if there is one */
     }
     look_at(check, heap, &seen, 1);
     enum cushim_status status = cushim_mem_free_claim(heap, lookup);
@@ -398,12 +401,13 @@ void cushim_mem_check_drop(struct cushim_mem_check *check, uint64_t address) {
 
 /* ---- all of a heap ---- */
 
-/* What a look may still do: blocks to look at, and live ones to pass, of other heaps too. */
+/* The rest of a look: how many blocks it may still check, and how many live ones it may pass, of
+ * other heaps, too. */
 struct turns {
     size_t n_looks, n_live;
 };
 
-/* The next live blocks of a heap, by turns. */
+/* The next live blocks of a heap, in turn. */
 static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_mem_heap *heap,
                            struct seen seen[N_LOOK], struct turns *turns) {
     unsigned n = 0;

@@ -1,13 +1,14 @@
 /*
- * The check: finds blocks whose edges the program overwrote, or that it wrote to after their free.
+ * The check finds blocks whose edges the program overwrote, and blocks that it wrote to after their
+ * free.
  *
  * Each block of a heap with guards has a row from its allocation on: the call stack that asked for
  * it, and what its guards must hold.  A free compares the guards, poisons the block and puts it
  * into quarantine; when the block leaves that, the oldest first, its poison is compared.  A
- * difference is a finding, told at once and kept for the report; so is a call that was refused.
- * Nothing here changes an answer that the program gets.
+ * difference is a finding, which is told at once and kept for the report.  A call that was refused
+ * is one, too.  Nothing here changes an answer that the program gets.
  *
- * A row may be read by others than the block's free; they check afterwards that the block is still
+ * Other calls than the block's free may read a row; they check afterwards that the block is still
  * the same.
  *
  * Lock: `lock` guards rows, quarantine and findings; no driver call is made under it.
@@ -27,10 +28,10 @@ struct cushim_mem_heap;
 enum cushim_mem_harm {
     /* damage that a later call found */
     CUSHIM_MEM_HARM_BEFORE, /* bytes before the block were written */
-    CUSHIM_MEM_HARM_AFTER,  /* bytes behind its end were */
-    CUSHIM_MEM_HARM_FREED,  /* bytes of it were, after its free */
+    CUSHIM_MEM_HARM_AFTER,  /* bytes after its end were written */
+    CUSHIM_MEM_HARM_FREED,  /* bytes of it were written after its free */
     /* calls that were refused */
-    CUSHIM_MEM_HARM_AGAIN,    /* a free of what was freed before, or is no block */
+    CUSHIM_MEM_HARM_AGAIN,    /* a free of a block that was freed before, or of no block */
     CUSHIM_MEM_HARM_INSIDE,   /* a free inside a block */
     CUSHIM_MEM_HARM_EXCEEDED, /* a copy or set that leaves its block */
     CUSHIM_MEM_HARM_TOUCHED   /* a copy or set that touches freed memory */
@@ -43,17 +44,18 @@ static inline bool cushim_mem_harm_is_refusal(enum cushim_mem_harm harm) {
 struct cushim_mem_finding {
     enum cushim_mem_harm harm;
     uint64_t
-        address;    /* of the block, as the program has it; what was refused where none is known */
+        address;    /* of the block, as the program has it; if none is known, the refused address */
     size_t n_bytes; /* 0: no block is known */
     int64_t offset; /* from the address: of the first damaged byte, or where the call began */
     unsigned char found; /* damage: what the byte is now */
     size_t span_bytes;   /* a refused copy or set: its bytes */
-    const char *call;    /* that was refused, or found the damage; static; filled by `tell` */
+    const char *call;    /* the call that was refused, or found the damage; static; `tell` sets
+                          * it */
     struct cushim_backtrace obtained, freed; /* of the block, as far as known */
     struct cushim_backtrace at;              /* of the call */
 };
 
-/* One of a list, which only grows: readers need no lock. */
+/* A row of a list that only grows, so readers need no lock. */
 struct cushim_mem_told {
     struct cushim_mem_finding finding;
     _Atomic(struct cushim_mem_told *) next;
@@ -63,11 +65,11 @@ struct cushim_mem_check_row;
 
 enum { CUSHIM_MEM_CHECK_LOOK_BLOCKS = 4096 };
 
-/* All zero, and the lock made, is empty. */
+/* All zero with an initialised lock is empty. */
 struct cushim_mem_check {
     pthread_mutex_t lock;
     struct cushim_mem_check_row *rows; /* by address */
-    struct cushim_mem_check_row *live; /* those of live blocks, the next to be looked at first */
+    struct cushim_mem_check_row *live; /* those of live blocks; the first is looked at next */
     size_t n_live;
     struct cushim_mem_check_row *quarantine; /* those of freed blocks, the oldest first */
     size_t quarantined_bytes;
@@ -79,15 +81,15 @@ struct cushim_mem_check {
     atomic_uint_fast64_t n_unchecked; /* blocks without guards, or freed unseen */
     /* constant */
     size_t quarantine_bytes; /* what it may hold */
-    /* Names the call, and says what was found; under no lock. */
+    /* Names the call and reports the finding; called without a lock. */
     void (*tell)(struct cushim_mem_finding *finding);
 };
 
 /**
  * A block was obtained from a heap with guards: write them, and poison what lies between.
  * @param is_poisoned  false: leave what lies between as it is
- * @return CUSHIM_OK (or it could not be done, which is counted) | CUSHIM_TIMEOUT (it may be under
- * way still: set the block aside, nobody may have it)
+ * @return CUSHIM_OK (or it could not be done, which is counted) | CUSHIM_TIMEOUT (it may still be
+ * under way, so the block must not be used)
  * Threads  any
  * Stream   host wait
  */
@@ -95,19 +97,19 @@ enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
                                              struct cushim_mem_heap *heap, uint64_t address,
                                              size_t n_bytes, bool is_poisoned);
 
-/* Release a block, as cushim_mem_free, which it is where the block has no row; waits in
- * both modes of free. */
+/* Release a block like cushim_mem_free, which it calls if the block has no row.  It waits in both
+ * modes of free. */
 enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
                                             const struct cushim_mem_lookup *lookup,
                                             CUresult *answer);
 
-/* A block is freed in a way that cannot be looked at: its row goes. */
+/* A block is freed in a way that cannot be checked, so its row goes. */
 void cushim_mem_check_drop(struct cushim_mem_check *check, uint64_t address);
 
 /*
- * Look at the guards of live blocks of a heap; what is damaged is told once.  At all of them; or by
- * turns at CUSHIM_MEM_CHECK_LOOK_BLOCKS, and one more for each that came since the last look, so
- * that what looks cost grows with the calls of the program, not with calls times blocks.
+ * Check the guards of live blocks of a heap; a damaged one is told once.  It checks all of them; or
+ * in turn CUSHIM_MEM_CHECK_LOOK_BLOCKS, and one more for each block that came since the last look.
+ * Then the cost grows with the calls of the program, not with calls times blocks.
  */
 void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_heap *heap,
                            bool is_all);
@@ -115,12 +117,12 @@ void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_hea
 /* Blocks leave the quarantine until it holds at most keep_bytes.  Returns what left. */
 size_t cushim_mem_check_empty(struct cushim_mem_check *check, size_t keep_bytes);
 
-/* The heap is going: its rows do, unseen. */
+/* The heap is going, and its rows go without a check. */
 void cushim_mem_check_forget(struct cushim_mem_check *check, const struct cushim_mem_heap *heap);
 
 /*
- * A call was refused: tell it, with the stacks of the block that starts at finding->address, or did
- * last, where one is known.
+ * A call was refused.  Tell it, with the stacks of the block that starts at finding->address, or
+ * that started there last, if one is known.
  */
 void cushim_mem_check_refused(struct cushim_mem_check *check, struct cushim_mem_finding *finding);
 

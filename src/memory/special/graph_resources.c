@@ -8,7 +8,7 @@
 
 /* One block, in pieces of its heap's descriptor memory. */
 struct cushim_mem_held {
-    struct cushim_mem_held *next; /* on the heap's stack, once nobody holds it */
+    struct cushim_mem_held *next; /* on the heap's stack, when nothing holds it */
     struct cushim_mem_heap *heap;
     uint64_t life; /* generation of the heap */
     struct cushim_mem_blockref ref;
@@ -48,7 +48,7 @@ enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *heap,
     return CUSHIM_OK;
 }
 
-/* Nobody holds it any more. */
+/* Nothing holds the block any more. */
 static void push(struct cushim_mem_held *held) {
     struct cushim_mem_heap *heap = held->heap;
     held->next = atomic_load_explicit(&heap->unheld, memory_order_relaxed);
@@ -59,13 +59,15 @@ static void push(struct cushim_mem_held *held) {
 
 void cushim_mem_graph_resources_let_go(struct cushim_mem_graph_resources_slot *first) {
     for (struct cushim_mem_graph_resources_slot *slot = first, *next; slot; slot = next) {
-        next = slot->next; /* read first: behind the decrement the slot is somebody else's */
+        next = slot->next; /* read first, because after the decrement another thread may free the
+                            * slot */
         if (atomic_fetch_sub_explicit(&slot->held->n_holds, 1, memory_order_acq_rel) == 1)
             push(slot->held);
     }
 }
 
-/* What is not cached goes to the driver, whose free waits as a free of the program would have. */
+/* Memory that is not cached goes to the driver, whose free waits as a free of the program would
+ * have. */
 static bool give_to_driver(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     CUresult answer;
     if (!cushim_mem_heap_is_uncached(heap, segment))
@@ -76,7 +78,7 @@ static bool give_to_driver(struct cushim_mem_heap *heap, struct cushim_mem_segme
     return is_gone;
 }
 
-/* False where host memory is out. */
+/* False: host memory is out. */
 static bool take_back(struct cushim_mem_heap *heap, struct cushim_mem_held *held, uint64_t tag) {
     bool is_gone = atomic_load(&heap->generation) != held->life || /* with its context */
                    give_to_driver(heap, held->ref.extent->segment);
@@ -96,7 +98,7 @@ void cushim_mem_graph_resources_take_back(struct cushim_mem_heap *heap) {
     uint64_t tag = cushim_mem_fence_tag(heap->fence);
     for (struct cushim_mem_held *next; held; held = next) {
         next = held->next;
-        if (!take_back(heap, held, tag)) /* another time */
+        if (!take_back(heap, held, tag)) /* try again another time */
             push(held);
     }
 }

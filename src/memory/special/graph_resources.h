@@ -45,11 +45,11 @@ enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *heap,
                                                    struct cushim_mem_graph_resources *const *holds,
                                                    unsigned n_holds);
 
-/* Let go of all blocks from `first` on (NULL is nothing): the hold they hung on is theirs no more.
+/* Let go of all blocks from `first` on (NULL: none); their hold no longer has them.
  */
 void cushim_mem_graph_resources_let_go(struct cushim_mem_graph_resources_slot *first);
 
-/* Blocks that were let go become deferred; what a heap's operations call first. */
+/* Blocks that were let go become deferred.  A heap's operations call this first. */
 void cushim_mem_graph_resources_take_back(struct cushim_mem_heap *heap);
 
 #endif

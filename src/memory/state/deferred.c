@@ -9,7 +9,11 @@
 #include "cuda/translate.h"
 #include "memory/state/heap_state.h"
 
-enum { DEPTH = 8, LINES = 16 }; /* that are looked at: rows with epochs, and lines */
+enum {
+    DEPTH = 8,
+    LINES = 16
+}; /* the number of rows with epochs, and of lines, that are looked
+    * at */
 
 static struct cushim_mem_deferred_row *make_row(struct cushim_mem_meta *meta,
                                                 const struct cushim_mem_blockref *ref) {
@@ -37,7 +41,7 @@ bool cushim_mem_deferred_add(struct cushim_mem_deferred *deferred, struct cushim
     return true;
 }
 
-/* The line of a stream, which may be empty; NULL where host memory is out. */
+/* The line of a stream, which may be empty; NULL: host memory is out. */
 static struct cushim_mem_deferred_line *find_or_add_line(struct cushim_mem_deferred *deferred,
                                                          struct cushim_mem_meta *meta,
                                                          CUstream stream) {
@@ -122,7 +126,7 @@ static bool is_over(struct cushim_cuda *cuda, CUevent event) {
     return answer == CUDA_SUCCESS;
 }
 
-/* The first line stays the first while it gives; one that does not is the last from then on. */
+/* A line that gives a block stays the first; one that does not moves to the end. */
 bool cushim_mem_deferred_take_on(struct cushim_mem_deferred *deferred, struct cushim_mem_meta *meta,
                                  struct cushim_cuda *cuda, struct cushim_mem_blockref *ref) {
     struct cushim_mem_deferred_line *seen = NULL;
@@ -168,7 +172,7 @@ void cushim_mem_deferred_forget(struct cushim_mem_deferred *deferred,
 }
 
 uint64_t cushim_mem_deferred_tag_of(const struct cushim_mem_deferred *deferred, size_t n_bytes) {
-    enum { FAR = 256 }; /* a wait comes next: a look at this many is cheap beside it */
+    enum { FAR = 256 }; /* a wait comes next, and looking at this many is cheap compared with it */
     const struct cushim_mem_deferred_row *row = deferred->first;
     for (int depth = 0; row && depth < FAR; row = row->next, depth++) {
         size_t block_bytes = row->ref.extent->block_bytes;
@@ -211,7 +215,7 @@ bool cushim_mem_deferred_batch_is_much(struct cushim_mem_heap *heap, size_t wait
     return waiting_bytes > 2 * least_bytes(heap);
 }
 
-/* A fence, where `tag` is not over and none is in flight, once that was asked after. */
+/* Make a fence if `tag` is not over and none is in flight, after asking about those in flight. */
 static enum cushim_status fence_for(struct cushim_mem_heap *heap, uint64_t tag, CUresult *answer) {
     if (tag <= cushim_mem_fence_poll(heap->fence, answer) || *answer != CUDA_SUCCESS)
         return cushim_status_from_cu(*answer);
@@ -225,8 +229,8 @@ enum cushim_status cushim_mem_deferred_batch_fence(struct cushim_mem_heap *heap,
                                       : fence_for(heap, UINT64_MAX, answer);
 }
 
-/* Another thread records or asks: it will have an answer for all in a microsecond or two.  Was one
- * asking? */
+/* Another thread records or asks, and will have an answer for all in a microsecond or two.  True if
+ * one was asking. */
 static bool wait_for_the_others(struct cushim_mem_fence *fence, uint64_t tag) {
     bool was_asked = false;
     for (int i = 0; i < LOOKS && tag > cushim_mem_fence_done(fence); i++) {

@@ -6,13 +6,13 @@
 #include "memory/layout/chunk.h"
 #include "memory/state/heap_state.h"
 
-/* Where large blocks are packed, those of this size and up are not. */
+/* If large blocks are packed, those of this size and up are not. */
 enum { LEAST_OWN_BYTES = 8 << 20 };
 
 /* An idle dedicated segment of such a heap may be a sixteenth larger than the request it serves. */
 enum { DEDICATED_WASTE = 16 };
 
-/* Beyond any device. */
+/* More than any device has. */
 static const size_t most_bytes = (size_t)1 << 43;
 
 /* Was the segment wholly free before `extent` was taken from it?  Free neighbours are always
@@ -24,7 +24,7 @@ static bool was_whole(const struct cushim_mem_extent *extent) {
                                    CUSHIM_MEM_EXTENT_FREE));
 }
 
-/* Something is served from a segment that was wholly free. */
+/* A block is served from a segment that was wholly free. */
 static void note_used(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     heap->free_segment_bytes -= segment->n_bytes;
     cushim_mem_stats_subtract(&heap->stats->free_segment_bytes, segment->n_bytes);
@@ -42,7 +42,7 @@ static void note_free(struct cushim_mem_heap *heap, struct cushim_mem_segment *s
     DL_APPEND2(heap->watermark.oldest_free, segment, older_free, younger_free);
 }
 
-/* Where large blocks are packed, all runs are of so many grains, and so aligned to 64 KiB. */
+/* If large blocks are packed, all runs are multiples of this, and so are aligned to 64 KiB. */
 enum { PACKED_GRAINS = (1 << 16) / CUSHIM_MEM_GRAIN_BYTES };
 
 static struct cushim_mem_extent *take_run(struct cushim_mem_heap *heap, size_t n_grains) {
@@ -61,13 +61,13 @@ static void give_run(struct cushim_mem_heap *heap, struct cushim_mem_extent *ext
         note_free(heap, extent->segment);
 }
 
-/* It is a free run again. */
+/* The slab becomes a free run again. */
 static void give_slab(struct cushim_mem_heap *heap, struct cushim_mem_extent *slab) {
     cushim_mem_pagemap_note_slab(&heap->blocks->map, slab, false);
     give_run(heap, slab);
 }
 
-/* A run for the next slab of a class: where none is long enough, one for the smallest slab. */
+/* A run for the next slab of a class; if none is long enough, one for the smallest slab. */
 static struct cushim_mem_extent *take_slab(struct cushim_mem_heap *heap, unsigned class_index) {
     const struct cushim_mem_bucket empty = {0};
     size_t n_grains = cushim_mem_bucket_slab_grains(&heap->buckets[class_index], class_index);
@@ -135,7 +135,7 @@ static bool take(struct cushim_mem_heap *heap, size_t n_bytes, struct cushim_mem
                                                   : take_large(heap, n_bytes, ref);
 }
 
-/* Where it was taken. */
+/* Count the block if it was taken. */
 static bool counted(struct cushim_mem_heap *heap, bool is_taken,
                     const struct cushim_mem_blockref *ref) {
     if (is_taken)
@@ -158,14 +158,14 @@ bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *heap, unsigned class
     return counted(heap, cushim_mem_bucket_take(&heap->buckets[class_index], ref), ref);
 }
 
-/* ---- what the driver, or another process, was told of ---- */
+/* ---- blocks that the driver, or another process, was told about ---- */
 
-/* Off its list; the blocks of it that are to come back. */
+/* Take the extent off its list; returns how many of its blocks must come back. */
 static uint32_t retire(struct cushim_mem_heap *heap, struct cushim_mem_extent *extent) {
     int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
     if (kind == CUSHIM_MEM_EXTENT_BLOCK)
         return 1;
-    if (kind == CUSHIM_MEM_EXTENT_ARENA) { /* comes back as one run of pages, once it is closed */
+    if (kind == CUSHIM_MEM_EXTENT_ARENA) { /* it comes back as one run of pages when it is closed */
         cushim_mem_chunk_show(extent->chunk);
         return 1;
     }
@@ -183,7 +183,7 @@ void cushim_mem_free_lists_retire(struct cushim_mem_heap *heap,
                                   struct cushim_mem_segment *segment) {
     struct cushim_mem_extent *extent = &segment->first;
     bool is_late =
-        segment->is_dedicated && /* its block was freed meanwhile, and may serve again */
+        segment->is_dedicated && /* its block was freed meanwhile, and may be reused */
         atomic_load_explicit(&extent->single.state, memory_order_relaxed) == CUSHIM_MEM_FREE;
     if (segment->is_retired || is_late)
         return;
@@ -193,7 +193,7 @@ void cushim_mem_free_lists_retire(struct cushim_mem_heap *heap,
         segment->n_not_back += retire(heap, extent);
 }
 
-/* The last block is back: one extent, on no list. */
+/* The last block is back, so the segment becomes one extent, on no list. */
 static void end_retired(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     for (struct cushim_mem_extent *extent = &segment->first; extent; extent = extent->after) {
         atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_RETIRED, memory_order_release);
@@ -202,7 +202,8 @@ static void end_retired(struct cushim_mem_heap *heap, struct cushim_mem_segment 
     cushim_mem_segment_join(&heap->meta, segment);
     segment->first.n_free_cells = segment->first.n_retired_cells = 0;
     count_free(heap, segment);
-    DL_PREPEND2(heap->watermark.oldest_free, segment, older_free, younger_free); /* it goes first */
+    DL_PREPEND2(heap->watermark.oldest_free, segment, older_free, younger_free); /* so that it goes
+                                                                                  * first */
 }
 
 static void give_retired(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment,
@@ -217,7 +218,7 @@ static void give_retired(struct cushim_mem_heap *heap, struct cushim_mem_segment
 
 void cushim_mem_free_lists_show(struct cushim_mem_heap *heap, uint64_t address) {
     struct cushim_mem_lookup lookup;
-    /* it may have been freed, and more, since its handle was asked for */
+    /* since its handle was asked for, the block may have been freed, and its segment, too */
     if (!cushim_mem_blocks_find(heap->blocks, address, &lookup) || lookup.segment->heap != heap ||
         lookup.state != CUSHIM_MEM_LIVE)
         return;
@@ -228,7 +229,7 @@ void cushim_mem_free_lists_show(struct cushim_mem_heap *heap, uint64_t address) 
         cushim_mem_free_lists_retire(heap, lookup.segment);
 }
 
-/* Is nothing of it in use, nor in a cache? */
+/* Is nothing of the extent in use or in a cache? */
 static bool is_unused(const struct cushim_mem_extent *extent) {
     int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
     return kind == CUSHIM_MEM_EXTENT_FREE ||
@@ -236,7 +237,7 @@ static bool is_unused(const struct cushim_mem_extent *extent) {
             extent->n_free_cells + extent->n_retired_cells == extent->n_cells);
 }
 
-/* A segment with retired cells goes when there is nothing else that is in use. */
+/* A segment with retired cells goes when nothing else in it is in use. */
 static void retire_if_unused(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     for (const struct cushim_mem_extent *extent = &segment->first; extent; extent = extent->after) {
         if (!is_unused(extent))

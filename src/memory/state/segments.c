@@ -12,7 +12,7 @@
 
 struct cushim_mem_transits cushim_mem_transits;
 
-/* What the device's memory is charged to; the host's is not. */
+/* The budget to which device memory is charged; NULL for host memory. */
 static struct cushim_mem_limit *budget_of(const struct cushim_mem_heap *heap) {
     struct cushim_mem_limit *budgets = heap->policy->budgets;
     return budgets && heap->kind != CUSHIM_MEM_PINNED ? &budgets[heap->device] : NULL;
@@ -37,7 +37,7 @@ static CUresult release_to(struct cushim_mem_heap *heap, uint64_t base, size_t n
     return heap->provider->release(&client, base, n_bytes);
 }
 
-/* What the driver said when it last refused the calling thread. */
+/* The driver's answer when it last refused the calling thread. */
 static _Thread_local CUresult refusal __attribute__((tls_model("initial-exec")));
 
 CUresult cushim_mem_segments_refusal(void) {
@@ -45,9 +45,9 @@ CUresult cushim_mem_segments_refusal(void) {
 }
 
 /*
- * is_relaxed: a free of our own choosing; else one that stands for the caller's.  Behind *stream,
- * where that is not NULL: then the caller's own context stays current, whose default streams are
- * meant.
+ * If is_relaxed, we decided to free; if not, this free stands for the caller's.  If stream is not
+ * NULL, the free is ordered after the work of *stream.  Then the caller's own context stays
+ * current, because its default streams are meant.
  */
 static CUresult native_free(struct cushim_mem_heap *heap, uint64_t base, size_t n_bytes,
                             const CUstream *stream, bool is_relaxed) {
@@ -79,8 +79,8 @@ static CUresult native_free(struct cushim_mem_heap *heap, uint64_t base, size_t 
     return answer;
 }
 
-/* How far the page map leads to the segment: what lies behind its blocks, but in what the driver
- * gave, belongs to none of them and to nobody else. */
+/* How many bytes of the page map lead to the segment.  Memory after its blocks that the driver gave
+ * belongs to none of them, and to nobody else. */
 static size_t reach(const struct cushim_mem_heap *heap, const struct cushim_mem_segment *segment) {
     return cushim_mem_provider_reach(heap->provider, segment->n_bytes);
 }
@@ -138,7 +138,7 @@ struct cushim_mem_extent *cushim_mem_segments_enter(struct cushim_mem_heap *heap
     struct cushim_mem_extent *extent = &segment->first;
     if (is_dedicated)
         cushim_mem_extent_make_block(extent, n_bytes);
-    /* the page map last: from here on look-ups see the segment */
+    /* the page map last, because from here on look-ups see the segment */
     if (cushim_mem_pagemap_set(&heap->blocks->map, base, reach(heap, segment), segment) !=
         CUSHIM_OK) {
         cushim_mem_segment_destroy(&heap->meta, segment);
@@ -153,14 +153,14 @@ struct cushim_mem_extent *cushim_mem_segments_enter(struct cushim_mem_heap *heap
     return extent;
 }
 
-/* Of those that are wholly free: what may serve nobody, else the largest, else the oldest. */
+/* The next wholly free segment to go: one that may not serve, else the largest, else the oldest. */
 static struct cushim_mem_segment *next_to_go(const struct cushim_mem_heap *heap) {
     struct cushim_mem_segment *oldest = heap->watermark.oldest_free;
     const struct cushim_mem_extent *largest = cushim_mem_extents_largest(&heap->idle);
     return largest && !oldest->is_retired ? largest->segment : oldest;
 }
 
-/* Nobody finds the segment any more; for this no lock is needed. */
+/* Look-ups no longer find the segment.  This needs no lock. */
 static void erase(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     cushim_mem_pagemap_clear(&heap->blocks->map, segment->base, reach(heap, segment), segment);
 }
@@ -179,21 +179,22 @@ struct cushim_mem_segment *cushim_mem_segments_detach(struct cushim_mem_heap *he
 }
 
 /*
- * Under the lock: the driver did not take the segment, so it is ours as before; but not where its
- * context went meanwhile, and its memory with it: then it is false.
+ * The driver did not take the segment, so it is ours again.  False: its context went meanwhile, and
+ * its memory with it.  The caller holds the lock.
  */
 static bool put_back(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     if (segment->generation != atomic_load(&heap->generation)) {
         cushim_mem_segment_destroy(&heap->meta, segment);
         return false;
     }
-    /* cannot fail: the tables of the map are there since the segment was entered */
+    /* this cannot fail, because the tables of the map exist since the segment was entered */
     cushim_mem_pagemap_set(&heap->blocks->map, segment->base, reach(heap, segment), segment);
     link_segment(heap, segment);
     return true;
 }
 
-/* Not where the context went since the segment was detached: its addresses are another's. */
+/* Not if the context went after the segment was detached, because another owner has its
+ * addresses. */
 static CUresult release_held(struct cushim_mem_heap *heap, struct cushim_mem_segment *segment) {
     const struct cushim_mem_policy *policy = heap->policy;
     CUresult answer = CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -212,7 +213,7 @@ size_t cushim_mem_segments_release(struct cushim_mem_heap *heap, struct cushim_m
         struct cushim_mem_segment *segment = list;
         list = segment->next;
         atomic_fetch_add(&cushim_mem_transits.n_begun, 1);
-        erase(heap, segment); /* before the driver has its addresses again */
+        erase(heap, segment); /* before the driver gets its addresses back */
         CUresult answer = release_held(heap, segment);
         pthread_mutex_lock(&heap->lock);
         if (answer == CUDA_SUCCESS) {
@@ -251,7 +252,7 @@ enum cushim_status cushim_mem_segments_free(struct cushim_mem_heap *heap,
     return cushim_status_from_cu(*answer);
 }
 
-/* The context went: no look-up finds its blocks, and none of them counts as live. */
+/* The context went.  Look-ups no longer find its blocks, and none of them counts as live. */
 static void forget_blocks(struct cushim_mem_heap *heap, struct cushim_mem_extent *extent) {
     cushim_mem_pagemap_note_slab(&heap->blocks->map, extent, false);
     for (uint32_t i = 0; i < extent->n_cells; i++) {
@@ -278,7 +279,7 @@ void cushim_mem_segments_abandon(struct cushim_mem_heap *heap) {
         erase(heap, segment);
         unlink_segment(heap, segment);
         cushim_mem_watermark_count_wasted(heap, segment, segment->n_bytes);
-        if (heap->provider->outlives_context) /* which waits for nothing */
+        if (heap->provider->outlives_context) /* this waits for nothing */
             release_to(heap, segment->base, segment->n_bytes);
         cushim_mem_segment_destroy(&heap->meta, segment);
     }

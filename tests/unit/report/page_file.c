@@ -70,12 +70,12 @@ TEST(rows_of_caches_are_added) {
     in_folder();
     fill();
     report.page.head.n_caches = 2;
-    cache.counts.n_hits = 5;
-    cache.counts.unpublished_bytes = 7;
-    cache.counts.most_bytes = 9;
-    cache.stats = stats;
+    cache.row.counts.n_hits = 5;
+    cache.row.counts.unpublished_bytes = 7;
+    cache.row.counts.most_bytes = 9;
+    cache.row.stats = stats;
     int file = cushim_page_file_make(folder, name, &report.page);
-    ck_assert_int_eq(pwrite(file, &cache, CUSHIM_PAGE_CACHE_BYTES, sizeof report.page),
+    ck_assert_int_eq(pwrite(file, &cache.row, CUSHIM_PAGE_CACHE_BYTES, sizeof report.page),
                      CUSHIM_PAGE_CACHE_BYTES);
     ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), 0);
     const struct cushim_mem_stats *sum = &as_read.page.stats[1][CUSHIM_KIND_PINNED];
@@ -89,7 +89,7 @@ TEST(rows_of_caches_are_added) {
 
 /* What a process writes while its page is read. */
 static struct cushim_page *mapped;
-static struct cushim_mem_cache *row;
+static struct cushim_mem_cache_row *row;
 static atomic_bool is_over;
 
 static void *take_and_give(void *unused) {
@@ -110,7 +110,7 @@ TEST(no_page_has_more_frees_than_requests) {
     int file = cushim_page_file_make(folder, name, &report.page);
     mapped = mmap(NULL, CUSHIM_PAGE_CALLS_AT, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     ck_assert_ptr_ne(mapped, MAP_FAILED);
-    row = (struct cushim_mem_cache *)(mapped + 1);
+    row = (struct cushim_mem_cache_row *)(mapped + 1);
     row->stats = &report.page.stats[0][CUSHIM_KIND_DEVICE];
     atomic_store(&is_over, false);
     ck_assert_int_eq(pthread_create(&process, NULL, take_and_give, NULL), 0);

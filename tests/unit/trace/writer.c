@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 
 #include "recording.h"
+#include "tests/unit/base/sigbus.h"
 
 static const uint64_t MUCH = (uint64_t)1 << 30;
 
@@ -104,6 +105,47 @@ TEST(another_file_of_its_name_is_left_alone) {
     recording_close(&recording);
 }
 
+/* Cut, and long again by another thread's chunk: zeros, without a fault. */
+TEST(a_chunk_whose_head_is_gone_ends_where_it_did) {
+    recording_open(&recording, MUCH);
+    recording_alloc(&recording, 1);
+    size_t chunk_bytes = recording.writer.chunk_bytes;
+    struct stat status;
+    ck_assert_int_eq(stat(recording.path, &status), 0);
+    ck_assert_int_eq(chmod(recording.path, 0600), 0);
+    ck_assert_int_eq(truncate(recording.path, CUSHIM_TRACE_HEAD_BYTES), 0);
+    ck_assert_int_eq(truncate(recording.path, status.st_size), 0);
+    for (uint64_t n = 2; recording.writer.sequence == 1; n++) {
+        recording_alloc(&recording, n);
+        ck_assert_uint_le(recording.writer.used_bytes, chunk_bytes);
+    }
+    recording_close(&recording);
+}
+
+TEST_IF(may_survive_a_cut(), a_file_that_is_cut_ends_the_recording) {
+    recording_open(&recording, MUCH);
+    recording_alloc(&recording, 1);
+    ck_assert_int_eq(truncate(recording.path, CUSHIM_TRACE_HEAD_BYTES), 0);
+    for (uint64_t n = 2; n <= 20000; n++)
+        recording_alloc(&recording, n);
+    ck_assert_uint_eq(atomic_load(&recording.trace.head->state), CUSHIM_TRACE_FAILED);
+    ck_assert_uint_eq(atomic_load(&recording.trace.head->error), EIO);
+    ck_assert_uint_gt(atomic_load(&recording.trace.head->n_lost), 0);
+    ck_assert_int_eq(truncate(recording.path, 0), 0);
+    cushim_trace_close(&recording.trace);
+    recording_close(&recording);
+}
+
+TEST_IF(may_survive_a_cut(), a_cut_that_no_chunk_followed_is_told_at_the_end) {
+    recording_open(&recording, MUCH);
+    recording_alloc(&recording, 1);
+    ck_assert_int_eq(truncate(recording.path, CUSHIM_TRACE_HEAD_BYTES), 0);
+    recording_alloc(&recording, 2);
+    cushim_trace_close(&recording.trace);
+    ck_assert_uint_eq(atomic_load(&recording.trace.head->state), CUSHIM_TRACE_FAILED);
+    recording_close(&recording);
+}
+
 TEST(a_file_that_is_there_is_not_written_over) {
     struct cushim_trace_head head = {0};
     struct cushim_trace second = {0};
@@ -132,6 +174,21 @@ TEST(a_stack_is_told_once) {
     ck_assert_uint_eq(cushim_trace_stack(&recording.trace, &recording.writer, frames, 3, 0), 1);
     ck_assert_uint_eq(atomic_load(&recording.writer.chunk->used_bytes), used_bytes);
     ck_assert_uint_eq(cushim_trace_stack(&recording.trace, &recording.writer, frames, 2, 0), 2);
+    recording_close(&recording);
+}
+
+/* A thread that the child does not have held the lock. */
+TEST(a_forked_child_opens_its_own_file_at_once) {
+    struct cushim_trace_head head = {0};
+    recording_open(&recording, MUCH);
+    cushim_futex_lock_enter(&recording.trace.opening);
+    cushim_trace_leave_to_parent(&recording.trace, &recording.writer);
+    unlink(recording.path);
+    ck_assert_int_eq(cushim_trace_open(&recording.trace, recording.path, &head, MUCH), 0);
+    ck_assert_uint_eq(atomic_load(&recording.trace.opening.word), 0);
+    recording_alloc(&recording, 1);
+    cushim_trace_close(&recording.trace);
+    ck_assert_uint_eq(recording_count(recording.path), 1);
     recording_close(&recording);
 }
 

@@ -98,7 +98,7 @@ static void put_sites(struct cushim_writer *out, struct recording *recording, me
 static const char *const ends[] = {
     [CUSHIM_TRACE_RUNNING] = "it runs, or ended without a word",
     [CUSHIM_TRACE_ENDED] = "it called exit",
-    [CUSHIM_TRACE_FAILED] = "the recording ended early: its file could not grow",
+    [CUSHIM_TRACE_FAILED] = "the recording ended early: its file could not be written",
     [CUSHIM_TRACE_FULL] = "the recording ended early: its file was full",
 };
 
