@@ -88,8 +88,8 @@ def sample():
         if line and not line.startswith("    "):
             break
         line = line[4:]
-        if line.startswith("3 of 5  device"):
-            shown += ["3 of 5  no GPU answers: building the software device, and vecadd for it",
+        if line.startswith("3 of 6  device"):
+            shown += ["3 of 6  no GPU answers: building the software device, and vecadd for it",
                       "        Its calls take what an H200 was measured to take: they show how cushim works",
                       "        and do not speak for a GPU."]
         elif re.match(r"vecadd: [\d.]+ s,|  /\S+/vecadd --time$", line):
@@ -98,7 +98,7 @@ def sample():
             shown.append("done    vecadd ran without and under cushim, on the software device: its times say nothing about a GPU")
         else:
             line = line.removesuffix(" --time").replace(" (measured)", " (no GPU)")
-            line = re.sub(r"^(  driver allocated +1 time, .*|cushim [\d.]+: vecadd, process .*)$", r"\1 (no GPU)", line)
+            line = re.sub(r"^(  driver allocated +1 time, .*|cushim [\d.]+: vecadd, process .*|  recorded [\d.]+ ms)", r"\1 (no GPU)", line)
             shown.append(re.sub("device 0  NVIDIA .*, ", "device 0  cushim software device, ", line))
     return shown
 
