@@ -234,7 +234,7 @@ static bool is_wholly_free(const struct cushim_mem_segment *segment) {
            atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_FREE;
 }
 
-/* Asked at its ends, and where a word of the segment's begins and ends. */
+/* Looks up the extent's ends, and the ends of each word of the segment's bits. */
 static bool is_found_wrongly(const struct cushim_mem_segment *segment,
                              const struct cushim_mem_extent *extent) {
     uint64_t address = cushim_mem_extent_address(extent);
@@ -247,14 +247,13 @@ static bool is_found_wrongly(const struct cushim_mem_segment *segment,
         if (last - grain >= 63)
             is_wrong |= cushim_mem_segment_extent(
                             segment, address + (grain + 63) * CUSHIM_MEM_GRAIN_BYTES) != extent;
-        if (grain && segment->n_bytes > 1 << 28) /* samples, where it is large */
+        if (grain && segment->n_bytes > 1 << 28) /* a large segment is sampled */
             break;
     }
     return is_wrong;
 }
 
-/* Where a slab is entered in the page map: the pages in which its blocks begin and nobody else's.
- */
+/* The page map has an entry for each page in which only blocks of this slab begin. */
 static bool is_mapped_wrongly(struct cushim_mem_pagemap *map,
                               const struct cushim_mem_extent *slab) {
     const uint64_t page = CUSHIM_MEM_PAGE_BYTES;
@@ -328,7 +327,7 @@ static const char *fault_of_segment(struct fixture *fixture,
             return fault;
         if (extent->cells && cushim_mem_extent_is_cut(extent) &&
             is_mapped_wrongly(&fixture->blocks.map, extent))
-            return "the page map has a slab where it is not alone, or not where it is";
+            return "the page map enters a slab in a page it shares, or misses a page it owns";
         n_extents++;
         n_grains += extent->n_grains;
     }
@@ -398,7 +397,7 @@ static const char *fault_of_slot(const struct cushim_mem_heap *heap,
     uint32_t index = (uint32_t)(slot->meta - extent->cells);
     uint32_t state = atomic_load(&slot->meta->state);
     if (extent->class_index != class_index || extent->segment->heap != heap)
-        return "a block is in the cache of another class or pool";
+        return "a block is in the cache of another class or heap";
     if (slot->address != cushim_mem_extent_address(extent) + (uint64_t)index * extent->block_bytes)
         return "a block in a cache is not at its address";
     if (state != (slot->tag ? CUSHIM_MEM_DEFERRED : CUSHIM_MEM_FREE))
@@ -420,7 +419,7 @@ static const char *fault_of_bucket(const struct cushim_mem_heap *heap,
         if (fault)
             return fault;
         if (slot->older != older || slot->tag < tag)
-            return "a deque of a cache is not in order";
+            return "a bucket of a cache is not in order";
         tag = slot->tag;
         *n_bytes += bucket->block_bytes;
         if (tag) {
@@ -433,7 +432,7 @@ static const char *fault_of_bucket(const struct cushim_mem_heap *heap,
     }
     return n == bucket->n && (!n || older == bucket->oldest->older) && n <= bucket->most
                ? NULL
-               : "a deque of a cache is wrong";
+               : "a bucket of a cache is wrong";
 }
 
 static const char *fault_of_caches(const struct cushim_mem_heap *heap, struct sums *sums) {
@@ -445,7 +444,7 @@ static const char *fault_of_caches(const struct cushim_mem_heap *heap, struct su
     for (; cache; cache = cache->next_of_heap, n_caches++) {
         size_t n_bytes = 0;
         if (atomic_load(&cache->heap) != heap || atomic_load(&cache->lock.word))
-            return "a cache is bound to another pool, or in use";
+            return "a cache belongs to another heap, or is in use";
         for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
             const char *fault = fault_of_bucket(heap, cache, i, &n_bytes, sums);
             if (fault)
@@ -463,7 +462,7 @@ static const char *fault_of_caches(const struct cushim_mem_heap *heap, struct su
     if (sums->n_loose)
         return "a free cell is in no list and no cache, or in two";
     if (sums->n_held_back && !fixture_holds)
-        return "a deferred block waits nowhere";
+        return "a deferred block is in no list";
     return n_caches == heap->n_caches ? NULL : "caches and their number differ";
 }
 
@@ -486,9 +485,9 @@ static const char *fault_of_heap(struct fixture *fixture, const struct cushim_me
     all->n_segments += sums.n_segments;
     all->free_bytes += sums.free_bytes;
     if (sums.cut_used_bytes != heap->live_bytes)
-        return "live_bytes of the pool is wrong";
+        return "live_bytes of the heap is wrong";
     if (sums.held_bytes != heap->held_bytes)
-        return "held_bytes of the pool is wrong";
+        return "held_bytes of the heap is wrong";
     return sums.free_bytes == heap->free_segment_bytes ? NULL : "free_segment_bytes is wrong";
 }
 
@@ -513,7 +512,7 @@ const char *fixture_fault(struct fixture *fixture) {
     if (cushim_mem_stats_read(&stats->free_segment_bytes) != all.free_bytes)
         return "free_segment_bytes of the statistics is wrong";
     if (fixture_n_enters != fixture_n_leaves)
-        return "the gate was entered and not left";
+        return "the capture guard was entered and not left";
     return fake_n_faults() ? "the driver was used wrongly" : NULL;
 }
 
