@@ -1,4 +1,4 @@
-"""Protocols, checked by spin: right as they are, and wrong with each mistake.
+"""Protocols, checked by spin: correct as they are, and wrong with each mistake.
 
     model.py CC...
 """
@@ -17,7 +17,7 @@ CC = sys.argv[1:]
 MAX_DEPTH, MAX_MIB = 20000, 900
 SEARCH = ["-w", "-DSAFETY", "-DCOLLAPSE", "-DNOFAIR", f"-DMEMLIM={MAX_MIB}"]
 
-# All of it at once has too many states; what a barrier adds needs few fences.
+# Everything at once has too many states; the barrier needs only few fences.
 FENCES = []
 BARRIER = ["-DBARRIER", "-DN_FENCES=1", "-DN_ROUNDS=1"]
 
@@ -43,7 +43,7 @@ def assert_right(options, model=FENCE, n_states=100000):
 
 def assert_wrong(mistake, options=FENCES, model=FENCE, violated="finished"):
     assert f"ifdef {mistake}\n" in model.read_text() or f"ifndef {mistake}\n" in model.read_text(), mistake
-    result = Result([f"-D{mistake}", *options], model, "-O0")  # soon found: to compile takes longer
+    result = Result([f"-D{mistake}", *options], model, "-O0")  # the error is found in less time than an optimised build takes
     assert f"assertion violated ({violated}" in result.text, result.text
 
 

@@ -1,8 +1,8 @@
-"""Several suites of one program are one text of TAP, and none of them is lost.
+"""The TAP outputs of several suites of one program are joined, and none is lost.
 
     together.py PROGRAM EARLY SUITE SUITE
 
-EARLY is a program of two suites: early_end ends in the middle, nothing has no test that runs.
+EARLY is a program of two suites: early_end ends early, nothing runs no test.
 """
 import os
 import pathlib
@@ -17,7 +17,7 @@ PROGRAM, EARLY, *SUITES = sys.argv[1:]
 
 
 def run(*suites, program=PROGRAM):
-    """Its exit code, the verdicts by number and name, and the plans."""
+    """Returns the exit code, the verdicts by number and name, and the plans."""
     done = subprocess.run([program, *suites], env={**os.environ, "CK_TAP_LOG_FILE_NAME": "/dev/stdout", "CK_VERBOSITY": "silent"}, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     rows = re.findall(r"^((?:not )?ok) (\d+) - [^\s:]*:(\S+): ", done.stdout, re.MULTILINE)

@@ -1,5 +1,5 @@
-"""The benches, tiny, on the software device: they run to their end, check their results, and print what the
-tables read.  Nothing here is a measurement.
+"""Tiny benches on the software device: they run to their end, check their results, and print what the tables read.
+Nothing here is a measurement.
 
     tiny.py FOLDER PRELOAD SIM [VULKAN]     FOLDER holds tiny-NAME-LINK and bench-companion, SIM the software
                                             device; VULKAN is a loader for it, for mapped memory
@@ -30,7 +30,7 @@ scratch = tempfile.TemporaryDirectory()
 
 
 def place():
-    """Under the names that the benches have elsewhere."""
+    """Links the programs under the names that benches.py expects."""
     folder = pathlib.Path(scratch.name) / "bin"
     if not folder.exists():
         folder.mkdir()

@@ -5,7 +5,7 @@
 
 static const size_t mib = 1 << 20;
 
-TEST(up_to_a_mebibyte_what_is_asked_for_is_charged_above_that_whole_pages_of_the_driver) {
+TEST(small_requests_are_charged_exactly_and_those_above_1_MiB_in_whole_pages) {
     struct cushim_mem_limit budget = {.limit_bytes = 10 * mib};
     ck_assert(cushim_mem_limit_charge(&budget, mib));
     ck_assert_uint_eq(budget.charged_bytes, mib);

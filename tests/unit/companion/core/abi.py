@@ -1,9 +1,9 @@
-"""What a library exports, and how large its public structs are, is what abi.txt says.
+"""The exports of a library and the sizes of its public structs match abi.txt.
 
     abi.py LIBRARY ABI_TXT INCLUDE EXPORTS_FOLDER --headers HEADER... [--shared HEADER...] [--needs NAME...] --cc CC...
 
-A change of either must edit abi.txt: `function NAME` and `size NAME BYTES`, sorted.  What cushim's libraries
-share among themselves, of the same build, is in no record, but it is what the marks of --shared say.
+A change of either must edit abi.txt: `function NAME` and `size NAME BYTES`, sorted. Names that cushim's libraries of one build share with each other
+are not recorded, but must match the marks in the --shared headers.
 """
 import argparse
 import ctypes
@@ -42,7 +42,7 @@ def run(*command, text=None):
 
 
 def exported(version="CUSHIM_0"):
-    """Names of a version; every name has one."""
+    """The names of a version; every name has one."""
     lines = run("nm", "-D", "--defined-only", "--with-symbol-versions", LIBRARY).split("\n")
     pairs = [line.split()[-1].split("@@") for line in lines if line and " A " not in line]
     unknown = [pair for pair in pairs if len(pair) != 2 or pair[1] not in exports.MARKS]
@@ -78,7 +78,7 @@ def functions_and_sizes_are_those_recorded():
     now = [f"function {name}" for name in exported()] + sizes()
     recorded = RECORD.read_text().split("\n")[:-1]
     extra, lost = sorted(set(now) - set(recorded)), sorted(set(recorded) - set(now))
-    assert now == recorded, f"\nnot recorded: {extra}\nrecorded, and gone: {lost}"
+    assert now == recorded, f"\nnot recorded: {extra}\nrecorded, but gone: {lost}"
 
 
 @tap.test
@@ -116,7 +116,7 @@ def call_kernels(library):
 
 def opened():
     if "__asan_init" in run("nm", "-D", LIBRARY) or "__tsan_init" in run("nm", "-D", LIBRARY):
-        tap.skip("a sanitizer wants to be first in the process")
+        tap.skip("a sanitizer must be loaded first in the process")
     return ctypes.CDLL(LIBRARY)
 
 
@@ -135,7 +135,7 @@ def a_binding_can_open_it_by_name_alone():
 @tap.test
 def a_program_can_ask_for_the_version_when_it_is_compiled():
     if INCLUDE / "cushim/cushim.h" not in HEADERS:
-        tap.skip("the companion's headers say it")
+        tap.skip("checked in the companion's headers")
     text = ("#include <cushim/cushim.h>\n#if CUSHIM_VERSION < 1 || CUSHIM_VERSION > 999999\n#error no version\n#endif\n"
             "\nversion CUSHIM_VERSION_MAJOR CUSHIM_VERSION_MINOR CUSHIM_VERSION_PATCH CUSHIM_VERSION\n")
     words = run(*CC, "-E", "-P", "-x", "c", f"-I{INCLUDE}", "-", text=text).split("version ")[-1].split(maxsplit=3)
