@@ -1,7 +1,7 @@
 /*
  * CUSHIM_CAPTURE=serve (docs/internals/memory-engine.md, "Captures"): the caller's own capture is
- * served and stays valid, and what is freed in it is not reused before everything made from it is
- * gone.  Natively and by default the same calls are refused as the driver refuses them.
+ * served and stays valid, and blocks that are freed in it are not reused before everything made
+ * from it is gone.  Without cushim, and by default, the driver refuses the same calls.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -27,8 +27,8 @@ static CUcontext begin(CUstreamCaptureMode mode) {
 }
 
 /*
- * Does one of the next blocks lie where it lay?  More is taken each time than was ever free, so
- * that the pool looks at what is pending, which a free waits for, or fences.
+ * Does one of the next blocks get this address?  Each time more is taken than was ever free, so
+ * that the pool looks at pending blocks, which a free or a fence completes.
  */
 static bool is_handed_out(void) {
     static CUdeviceptr others[MOST];
@@ -46,7 +46,7 @@ static bool is_handed_out(void) {
     return is_there;
 }
 
-/* A captured write to the block, which is freed behind it. */
+/* Capture a write to the block, and free the block after it. */
 static CUgraph capture(CUstreamCaptureMode mode) {
     CUgraph graph = NULL;
     begin(mode);
@@ -63,7 +63,7 @@ static CUgraphExec instantiate(CUgraph graph) {
     return exec;
 }
 
-/* Run it on a stream of its own. */
+/* Run it on another stream. */
 static void launch(CUgraphExec exec) {
     OK(cuGraphLaunch(exec, stream));
     OK(cuStreamSynchronize(stream));
@@ -147,12 +147,12 @@ TEST_IF(is_serving(), a_block_that_came_back_is_safe_behind_earlier_work, .n = N
     CUdeviceptr others[STEP];
     CUgraph graph = capture(modes[_i]);
     CUstream busy = fixture_stream();
-    for (int k = 0; k < 2; k++) { /* fences come and go: what the free belonged to is long over */
+    for (int k = 0; k < 2; k++) { /* after two fences the epoch of the free is over */
         OK(cuMemFree(fixture_alloc(2 * SIZE)));
         OK(cuCtxSynchronize());
     }
     sim_hold();
-    fixture_launch_write(block, 8, busy); /* as a program may that freed too early */
+    fixture_launch_write(block, 8, busy); /* as a program may do that freed too early */
     OK(cuGraphDestroy(graph));
     for (int i = 0; i < STEP; i++) {
         others[i] = fixture_alloc(SIZE);
@@ -173,7 +173,7 @@ TEST_IF(is_serving(), a_free_in_ones_own_capture_neither_waits_nor_records, .n =
     sim_hold();
     fixture_launch_write(other, 1, busy);
     sim_calls_reset();
-    OK(cuMemFree(block)); /* who waits now waits for ever */
+    OK(cuMemFree(block)); /* a thread that waits now waits for ever */
     ck_assert_uint_eq(sim_calls("cuCtxRecordEvent"), 0);
     ck_assert_uint_eq(sim_calls("cuMemFree_v2"), 0);
     ck_assert_uint_eq(sim_calls("cuEventRecord"), 0);
@@ -198,7 +198,7 @@ TEST_IF(is_serving(), what_was_freed_in_a_capture_that_failed_comes_back, .n = N
     CUevent event;
     begin(modes[_i]);
     OK(cuMemFree(block));
-    cuStreamSynchronize(stream); /* spoils it */
+    cuStreamSynchronize(stream); /* which invalidates the capture */
     ANSWERS(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     ck_assert(is_handed_out());
 
@@ -257,7 +257,7 @@ TEST_IF(is_serving(), each_open_capture_of_a_thread_keeps_what_it_frees, .n = N_
 
 TEST_IF(is_serving(), where_a_graph_takes_no_object_nothing_is_reused, .n = N_MODES) {
     CUgraph graph;
-    /* of the end's calls: the end, the mode, the object, the graph */
+    /* the calls of an end: the end, the mode, the object, the graph */
     for (unsigned long n = 3; n <= 4; n++) {
         begin(modes[_i]);
         OK(cuMemFree(block));
@@ -288,7 +288,7 @@ TEST_IF(is_serving(), other_threads_are_served_as_ever, .n = N_MODES) {
     OK(cuMemFree(mine));
     fixture_launch_write(mine, 1, stream);
     OK(cuStreamEndCapture(stream, &graph));
-    ck_assert(is_handed_out()); /* it was not of this thread's capture */
+    ck_assert(is_handed_out()); /* it was not freed in this thread's capture */
     OK(cuGraphDestroy(graph));
 }
 

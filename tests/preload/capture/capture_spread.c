@@ -1,7 +1,7 @@
 /*
  * Captures that are less simple than those of captures.c: spread to a second device, failed, never
- * ended, opened and closed during churn (interposition.md C7).  What they forbid natively and we
- * serve is told apart by fixture_is_preloaded(); every other answer is the driver's own.
+ * ended, opened and closed during churn (interposition.md C7).  If the driver refuses a call that
+ * we serve, the test asks fixture_is_preloaded(); every other answer is the driver's own.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -12,7 +12,8 @@ static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
                                             CU_STREAM_CAPTURE_MODE_RELAXED};
 enum { N_MODES = 3 };
 
-/* Natively a capture in GLOBAL mode, the first, refuses what other threads do, and is spoilt. */
+/* Without cushim a capture in GLOBAL mode, the first, refuses calls of other threads and becomes
+ * invalid. */
 static int first_for_others(void) {
     return fixture_is_preloaded() ? 0 : 1;
 }
@@ -80,7 +81,7 @@ TEST(a_capture_that_spread_to_a_second_device_stays_valid, .first = first_for_ot
     OK(thread.answer);
     end_on_two_devices();
     thread.answer = CUDA_ERROR_UNKNOWN;
-    fixture_start(&thread, use_both_devices); /* and all is as ever behind it */
+    fixture_start(&thread, use_both_devices); /* afterwards everything works as before */
     fixture_join(&thread);
     OK(thread.answer);
 }
@@ -104,7 +105,7 @@ TEST(the_second_device_of_ones_own_capture_is_refused_as_native, .n = N_MODES) {
     }
 }
 
-/* A capture that ends with `wanted`; then frees wait as without one. */
+/* The capture ends with `wanted`; then frees wait as without a capture. */
 static void check_after_failure(CUstream stream, CUresult wanted) {
     CUgraph graph = (CUgraph)1;
     ANSWERS(cuStreamEndCapture(stream, &graph), wanted);
@@ -173,7 +174,7 @@ TEST(a_capture_that_never_ends_costs_no_memory, .first = first_for_others(), .n 
     ck_assert_uint_le(sim_live_bytes(), most_bytes + 64 * MIB);
 }
 
-/* More than is left beside what is held free: it goes back for the next. */
+/* Take more than is left beside the memory that is held free, so that this goes back. */
 static void exchange_memory(struct fixture_thread *thread) {
     for (size_t i = 0; i < 4; i++)
         OK(cuMemFree(fixture_alloc((600 + 40 * i) * MIB)));

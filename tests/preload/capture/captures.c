@@ -1,7 +1,7 @@
 /*
- * Open captures (interposition.md C7, docs/internals/memory-engine.md, "Captures"): what only
- * another thread's capture would forbid is served and leaves it valid; what the caller's own
- * capture forbids fails as natively.
+ * Open captures (interposition.md C7, docs/internals/memory-engine.md, "Captures"): calls that only
+ * another thread's capture would forbid are served and leave it valid.  Calls that the caller's own
+ * capture forbids fail as without cushim.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -12,13 +12,14 @@ static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
                                             CU_STREAM_CAPTURE_MODE_RELAXED};
 enum { N_MODES = 3 };
 
-/* Natively a capture in GLOBAL mode, the first, refuses what other threads do, and is spoilt. */
+/* Without cushim a capture in GLOBAL mode, the first, refuses calls of other threads and becomes
+ * invalid. */
 static int first_for_others(void) {
     return fixture_is_preloaded() ? 0 : 1;
 }
 
-/* A thread's own default stream, by the name that the per-thread variants have for it where they
- * are called. */
+/* A thread's own default stream, by the name that it has in the per-thread variants if these are
+ * called. */
 #ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
 #define OWN_STREAM ((CUstream)0)
 #else
@@ -69,7 +70,7 @@ static void use_memory(struct fixture_thread *thread) {
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             CUdeviceptr block = fixture_alloc(sizes[i]);
             OK(cuMemFree(block));
-            /* a large one went back to the driver, which would judge it by that capture */
+            /* a large block went back to the driver, which would refuse because of that capture */
             if (sizes[i] < 300 * MIB)
                 ANSWERS(cuMemFree(block), CUDA_ERROR_INVALID_VALUE);
         }
@@ -106,7 +107,7 @@ TEST(natively_a_global_capture_refuses_other_threads) {
 TEST(in_the_callers_own_capture_an_allocation_fails_as_native, .n = N_MODES) {
     CUdeviceptr address;
     fixture_use_device(0);
-    OK(cuMemFree(fixture_alloc(1000))); /* a hit is ready, and yet not served */
+    OK(cuMemFree(fixture_alloc(1000))); /* a hit is possible, but not served */
     begin(modes[_i]);
     if (modes[_i] == CU_STREAM_CAPTURE_MODE_RELAXED) {
         OK(cuMemAlloc(&address, 1000));
@@ -160,8 +161,8 @@ TEST(a_free_during_a_capture_is_still_a_barrier, .first = first_for_others(), .n
     fixture_launch_write(other, 5, busy);
     unsigned long n = sim_calls("cuMemFree_v2");
     fixture_start(&thread, fixture_free_it);
-    ck_assert(
-        fixture_is_asleep(&thread, "cuMemFree_v2", n)); /* of a dummy, or natively of the block */
+    ck_assert(fixture_is_asleep(&thread, "cuMemFree_v2", n)); /* of a dummy, or without cushim of
+                                                               * the block */
     sim_release_hold();
     fixture_join(&thread);
     OK(thread.answer);
@@ -215,7 +216,7 @@ TEST(graph_memory_nodes_pass, .n = N_MODES) {
     ck_assert_uint_eq(fixture_read(target), 6);
 }
 
-/* Natively nobody keeps that set. */
+/* Without cushim there is no such set. */
 TEST_IF(fixture_is_preloaded(), the_set_of_open_captures_follows_every_begin_and_end) {
     CUgraph graph;
     CUstream second;
@@ -280,14 +281,14 @@ TEST(an_end_that_the_driver_refuses_ends_nothing) {
     ANSWERS(cuStreamEndCapture(stream, NULL), CUDA_ERROR_INVALID_VALUE);
     if (fixture_is_preloaded())
         ck_assert_int_eq(n_open(), 1);
-    thread.address = block; /* whose free would invalidate a capture that is not known of */
+    thread.address = block; /* its free would invalidate a capture that we do not know */
     fixture_start(&thread, free_block);
     fixture_join(&thread);
     OK(thread.answer);
     end_and_launch();
 }
 
-/* What it ends although it fails is not known of any more. */
+/* If it ends a capture although it fails, the capture is forgotten. */
 TEST(an_end_that_fails_may_end_it) {
     begin(CU_STREAM_CAPTURE_MODE_RELAXED);
     CUstream second = fixture_stream();
@@ -303,7 +304,7 @@ TEST(an_end_that_fails_may_end_it) {
     OK(cuMemFree(fixture_alloc(1000)));
 }
 
-/* Driver calls of a pair that the pool has at hand. */
+/* The driver calls of a pair that the pool can serve. */
 static unsigned long calls_of_a_pair(void) {
     OK(cuMemFree(fixture_alloc(1000)));
     unsigned long n = sim_calls_total();
@@ -318,8 +319,8 @@ TEST(a_begin_that_is_refused_leaves_nothing_open) {
                      CUDA_SUCCESS);
     sim_calls_reset();
     OK(cuMemFree(block));
-    if (fixture_is_preloaded()) /* while one is open frees pass native's barrier: memory to be freed
-                                 */
+    if (fixture_is_preloaded()) /* while one is open, frees use the driver's barrier, which needs
+                                 * memory to free */
         ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), 0);
 }
 
@@ -364,12 +365,12 @@ TEST(a_capture_on_its_default_stream_ends_with_its_thread) {
     ck_assert_uint_eq(calls_of_a_pair(), n_calls);
 }
 
-/* In a mode that natively forbids all threads to free. */
+/* In a mode in which the driver forbids all threads to free. */
 static void capture_and_leave(struct fixture_thread *thread) {
     thread->answer = cuStreamBeginCapture(thread->stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
-/* The next thread comes to lie where the one before it lay, as far as we can see. */
+/* The next thread gets the address of the one before it, as far as we can see. */
 TEST_IF(fixture_is_preloaded(), a_thread_is_not_taken_for_one_that_ended_while_it_captured) {
     struct fixture_thread thread = {.context = fixture_use_device(0)};
     thread.stream = fixture_stream();
@@ -384,7 +385,7 @@ TEST_IF(fixture_is_preloaded(), a_thread_is_not_taken_for_one_that_ended_while_i
     }
 }
 
-/* A library may have the driver's own entry by a way that nobody hears of. */
+/* A library may have got the driver's own entry point in a way that we do not see. */
 static CUresult end_unseen(CUgraph *graph) {
     __typeof__(&cuStreamEndCapture) end;
     void *address = fixture_entry_of_driver("cuStreamEndCapture");

@@ -1,4 +1,5 @@
-/* Contexts and devices: whose memory a block is, and what is left of it when its context goes. */
+/* Contexts and devices: which context owns a block, and what happens to it when its context
+ * goes. */
 #define CUDA_ENABLE_DEPRECATED /* cuCtxAttach, cuCtxDetach */
 #include "tests/preload/fixture/fixture.h"
 
@@ -19,7 +20,7 @@ TEST(a_block_freed_while_another_device_is_current_returns_to_its_own) {
     static const size_t sizes[] = {1000, 3 * MIB, 300 * MIB};
     CUcontext second = fixture_use_device(1), first = fixture_use_device(0);
     for (size_t i = 0; i < 3; i++) {
-        OK(cuMemFree(fixture_alloc(sizes[i]))); /* that it comes again is why it is kept */
+        OK(cuMemFree(fixture_alloc(sizes[i]))); /* it is kept because the size is asked for again */
         CUdeviceptr block = fixture_alloc(sizes[i]);
         ck_assert_int_eq(device_of(block), 0);
         OK(cuCtxSetCurrent(second));
@@ -59,7 +60,7 @@ TEST(a_free_on_one_device_does_not_wait_for_another) {
     OK(cuCtxSetCurrent(first));
     sim_hold();
     fixture_launch_write(busy, 1, stream);
-    OK(cuMemFree(block)); /* who waits here waits for ever */
+    OK(cuMemFree(block)); /* a thread that waits here waits for ever */
     sim_release_hold();
 }
 
@@ -89,7 +90,7 @@ TEST(a_copy_between_devices_holds_both_ends) {
         CUstream other_stream = fixture_stream();
         OK(cuCtxSetCurrent(second));
         sim_hold();
-        /* on a stream of the other end's device than the one that is freed */
+        /* on a stream of the other device than that of the freed block */
         copy_or_launch(to, from, end == 0 ? stream : other_stream, i / 2);
         thread.address = end == 0 ? to : from;
         unsigned long n = sim_calls(fixture_wait_of_free()),
@@ -106,7 +107,7 @@ TEST(a_copy_between_devices_holds_both_ends) {
     }
 }
 
-/* What native says of memory whose context is gone. */
+/* The driver's answers for memory whose context is gone. */
 static void check_gone(CUdeviceptr block) {
     unsigned type;
     ANSWERS(cuMemFree(block), CUDA_ERROR_INVALID_VALUE);
@@ -174,8 +175,8 @@ TEST(memory_goes_with_the_last_release_and_no_other) {
     check_alive();
 }
 
-/* Known without the driver's handle of the context, which is asked for where its pool is taken out
- * of service: other threads are served by it meanwhile. */
+/* We know that without the context's handle, which the driver is asked for only if the pool is
+ * taken out of service, because other threads are served from it meanwhile. */
 TEST(a_release_that_is_not_the_last_leaves_the_pool_in_service) {
     CUcontext context = fixture_use_device(0);
     CUdeviceptr block = fixture_alloc(1000);
@@ -212,7 +213,8 @@ TEST(contexts_of_one_device_share_no_block) {
     CUdeviceptr block = fixture_alloc(1000);
     CUcontext second = create_context(0);
     OK(cuMemFree(block));
-    if (fixture_is_preloaded()) /* natively the address may come back, the page having gone back */
+    if (fixture_is_preloaded()) /* without cushim the page goes back, so the address may come
+                                 * again */
         ck_assert_uint_ne(fixture_alloc(1000), block);
     check_alive();
     OK(cuCtxDestroy(second));
@@ -229,7 +231,7 @@ static void reset_it(struct fixture_thread *thread) {
     thread->answer = cuDevicePrimaryCtxReset(0);
 }
 
-/* The primary context has its handle again, and the pool that was its is another's by now. */
+/* The primary context has its handle again, but another context has its former pool. */
 TEST(a_thread_that_did_not_see_its_context_end_gets_memory_of_the_next_one) {
     CUcontext first = fixture_use_device(0), other = create_context(0), owner;
     struct fixture_thread resets = {.context = other}, allocates = {.context = other};
@@ -257,13 +259,13 @@ TEST(many_contexts_come_and_go) {
             contexts[i] = create_context(i % 2);
             fixture_fill(fixture_alloc(5000), (unsigned char)i, 5000);
         }
-        for (int i = 3; i--;) /* as they lie on the thread's stack */
+        for (int i = 3; i--;) /* in the order of the thread's stack */
             OK(cuCtxDestroy(contexts[i]));
         ck_assert_uint_eq(sim_live_bytes(), 0);
     }
 }
 
-/* Attached to before its first block or after, and how often. */
+/* The cases: attached before or after its first block, and how often. */
 TEST(memory_stays_until_the_last_use_of_a_context_is_detached) {
     for (int n = 0; n < 4; n++) {
         CUcontext context = create_context(0), same;

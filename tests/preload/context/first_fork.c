@@ -1,6 +1,6 @@
 /*
  * Forks while another thread makes the process's first CUDA call (interposition.md E).  The program
- * is linked to a driver that answers at once, so that nothing but us could keep a child waiting.
+ * is linked to a driver that answers at once, so only we could make a child wait.
  */
 #include <pthread.h>
 #include <stdatomic.h>

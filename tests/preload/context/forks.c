@@ -1,6 +1,6 @@
 /*
- * Forks and the end (interposition.md E): a child of a user of CUDA forwards everything, any other
- * is a fresh process.
+ * Forks and the end (interposition.md E): a child of a process that used CUDA forwards everything;
+ * any other child is a fresh process.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -11,7 +11,7 @@
 static int in_child(int (*work)(CUdeviceptr), CUdeviceptr address) {
     int status = 0;
     pid_t child = fork();
-    if (child == 0) /* no assertion here: check has locks of its own */
+    if (child == 0) /* no assertion here, because check has its own locks */
         exit(work(address));
     ck_assert_int_gt(child, 0);
     ck_assert_int_eq(waitpid(child, &status, 0), child);
@@ -19,7 +19,7 @@ static int in_child(int (*work)(CUdeviceptr), CUdeviceptr address) {
     return WEXITSTATUS(status);
 }
 
-/* What the driver says in a child that it does not know: each call reaches it. */
+/* The driver answers that it does not know the child, so each call reaches it. */
 static int forward_everything(CUdeviceptr block) {
     CUdeviceptr address;
     size_t n;
@@ -112,7 +112,7 @@ TEST(a_child_forked_while_other_threads_hold_locks_runs_to_its_end) {
 /* AddressSanitizer's own allocator may be locked by another thread at a fork: the child's thread
  * would then hang in it at its end. */
 #ifndef __SANITIZE_ADDRESS__
-/* Out of memory each time: the caches of all threads are emptied for it. */
+/* Memory is out each time, so the caches of all threads are emptied. */
 static void ask_for_too_much(struct fixture_thread *thread) {
     CUdeviceptr block;
     while (!atomic_load(&is_over)) {
@@ -151,10 +151,11 @@ TEST(a_childs_thread_ends_though_its_parents_were_among_the_caches) {
 
 static CUdeviceptr left[2];
 
-/* Registered before CUDA, so it runs when the driver is gone; what it finds is the exit code. */
+/* It is registered before CUDA, so it runs when the driver is gone.  Its result is the exit
+ * code. */
 static void free_late(void) {
     CUresult freed = cuMemFree(left[0]), freed_next = cuMemFree(left[1]);
-    /* there is nothing left to free (D6); natively the driver says that it is gone */
+    /* nothing is left to free (D6); without cushim the driver says that it is gone */
     CUresult expected = fixture_is_preloaded() ? CUDA_SUCCESS : CUDA_ERROR_DEINITIALIZED;
     _exit(freed == expected && freed_next == expected ? 0 : 20 + (int)(freed + freed_next) % 100);
 }

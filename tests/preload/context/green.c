@@ -1,5 +1,5 @@
 /*
- * Green contexts: served from the pool of the primary context, whose memory theirs is
+ * Green contexts: the pool of the primary context, which owns their memory, serves them
  * (docs/internals/memory-engine.md, "Exact frees").
  */
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 static CUcontext primary, green_context;
 static CUgreenCtx green;
 
-/* A green context of a device, whose primary one is current. */
+/* Create a green context of a device whose primary context is current. */
 static void create_green(int device) {
     CUdevResource all, part;
     CUdevResourceDesc descriptor;
@@ -21,7 +21,7 @@ static void create_green(int device) {
     OK(cuGreenCtxCreate(&green, descriptor, device, CU_GREEN_CTX_DEFAULT_STREAM));
 }
 
-/* The same, current itself. */
+/* The same, and make it current. */
 static void enter_green(int device) {
     create_green(device);
     OK(cuCtxFromGreenCtx(&green_context, green));
@@ -99,7 +99,7 @@ static void do_nothing(void *unused) {
     (void)unused;
 }
 
-/* Nobody asked for a context of the green one's: its streams are all that there is of it. */
+/* The program never asked for a CUcontext of the green context, so only its streams are seen. */
 TEST(an_effect_on_a_green_stream_is_the_primarys, .n = 2) {
     create_green(_i);
     struct fixture_thread thread = {.context = primary, .address = fixture_alloc(1000)};
@@ -115,7 +115,8 @@ TEST(an_effect_on_a_green_stream_is_the_primarys, .n = 2) {
     OK(thread.answer);
 }
 
-/* It covers the green one's work alone; that of the software device more: a record is counted. */
+/* It covers only the green context's work.  The software device's covers more, so records are
+ * counted. */
 TEST(a_synchronise_of_a_green_context_proves_nothing_of_its_primary, .n = 2) {
     enter_green(_i);
     CUdeviceptr first = fixture_alloc(1000), second = fixture_alloc(1000);
@@ -129,7 +130,7 @@ TEST(a_synchronise_of_a_green_context_proves_nothing_of_its_primary, .n = 2) {
     OK(cuMemFree(second));
 }
 
-/* How many captures of a context the preload knows of; NULL natively. */
+/* The number of captures of a context that the preload knows; NULL without cushim. */
 static int (*find_n_capturing(void))(CUcontext) {
     void *address = dlsym(RTLD_DEFAULT, "cushim_preload_capturing");
     ck_assert_int_eq(address != NULL, fixture_is_preloaded());

@@ -1,6 +1,6 @@
 /*
  * No lock of ours is held while the driver blocks (interposition.md D7): one thread sleeps in the
- * driver behind held streams, and another does everything that need not wait.
+ * driver behind held streams, and another one makes all calls that need not wait.
  */
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ static void use_everything(void) {
     /* beyond its end, where another block may begin */
     ANSWERS(cuMemsetD8(dedicated + 300 * MIB - 1, 1, 2), CUDA_ERROR_INVALID_VALUE);
     ANSWERS(cuMemFree(dedicated + 512), CUDA_ERROR_INVALID_VALUE);
-    /* another context is idle: what it frees need not wait, nor does its end */
+    /* another context is idle, so its frees and its end need not wait */
     OK(cuCtxCreate(&other, NULL, 0, 0));
     OK(cuMemFree(fixture_alloc(1000)));
     OK(cuCtxDestroy(other));
@@ -116,7 +116,7 @@ TEST(while_a_copy_waits_others_go_on) {
     check_free_hands(&thread, "cuMemcpyDtoH_v2", n);
 }
 
-/* More than the device has: what is held would go back, and the device is waited for first. */
+/* Ask for more than the device has.  Held memory would go back, after a wait for the device. */
 static void ask_too_much(struct fixture_thread *thread) {
     size_t free_bytes, total_bytes;
     OK(cuMemGetInfo(&free_bytes, &total_bytes));
@@ -125,16 +125,16 @@ static void ask_too_much(struct fixture_thread *thread) {
 }
 
 /*
- * This wait ends after two seconds by itself, and a busy machine may take longer over all the rest:
- * then again, after another two, before which nobody waits anew.  Where the rest waits for it, no
- * try succeeds.
+ * This wait ends after two seconds, and a busy machine may take longer for everything else.  Then
+ * try again after another two seconds, because no thread waits again before that.  If everything
+ * else waits for it, no try succeeds.
  */
 TEST(while_held_memory_goes_back_others_go_on) {
     enum { TRIES = 5 };
     bool has_gone_on = !fixture_is_preloaded();
     for (int i = 0; i < TRIES && !has_gone_on; i++) {
         context = fixture_use_device(0);
-        /* so that the kernel's block shares no segment with what goes */
+        /* so that the kernel's block shares no segment with memory that goes back */
         OK(cuMemFree(fixture_alloc(100)));
         OK(cuMemFree(fixture_alloc(20 * MIB)));
         hold_kernel();

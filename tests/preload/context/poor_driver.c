@@ -1,6 +1,7 @@
 /*
- * Drivers that are not fit for us.  STUB: what programs are linked with, whose every function says
- * so.  WHOLE: all that we need, and nothing behind it.  Else one of old, which lacks most of it.
+ * Drivers that we cannot use.  STUB: the one that programs are linked with, all of whose functions
+ * say so.  WHOLE: it has every function that we need, and none does anything.  Otherwise an old
+ * one, which lacks most of them.
  */
 #define DRIVER __attribute__((visibility("default")))
 

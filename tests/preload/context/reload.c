@@ -1,7 +1,8 @@
 /*
  * Libraries that are unloaded and come back (interposition.md B18), and drivers that a program only
- * probes (B19).  The program is linked to neither the driver nor the runtime: plugins bring them,
- * so that they go with the plugin, and what lies in their place keeps them from coming back there.
+ * probes (B19).  The program is linked to neither the driver nor the runtime.  Plugins bring them,
+ * so that they go with the plugin, and memory that is mapped in their place keeps them from coming
+ * back there.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -41,7 +42,7 @@ static void *find(void *library, const char *name) {
     return function;
 }
 
-/* Where a library is, which must be loaded; NULL where it is not. */
+/* The place of a library; NULL if it is not loaded. */
 static void *place_of(const char *name) {
     struct link_map *map = NULL;
     void *library = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
@@ -53,7 +54,8 @@ static void *place_of(const char *name) {
     return place;
 }
 
-/* The plugin goes, and the library that it brought; nothing will be loaded in that place again. */
+/* Close the plugin, and with it the library that it brought.  Nothing will be loaded in that place
+ * again. */
 static void close_for_good(void *plugin, const char *library) {
     void *place = place_of(library);
     ck_assert_ptr_nonnull(place);
@@ -64,7 +66,7 @@ static void close_for_good(void *plugin, const char *library) {
         place);
 }
 
-/* More often than there are tables at once. */
+/* More lives than there are tables at a time. */
 enum { N_LIVES = 20 };
 
 TEST(a_runtime_that_comes_back_elsewhere_is_the_one_that_is_called, .n = 2) {
@@ -159,7 +161,7 @@ static unsigned long use_driver(void) {
     return ((calls_fn *)find(driver, "sim_calls"))("cuMemAlloc_v2");
 }
 
-/* Kept or closed: a stub, and a driver without what we build on. */
+/* The cases: a stub, and a driver that lacks what we need, kept or closed. */
 TEST(a_driver_that_was_probed_first_does_not_keep_us_from_the_right_one, .n = 4) {
     void *probed = open_library(getenv(_i & 1 ? "STUB_DRIVER" : "OLD_DRIVER"));
     int answer = ((init_fn *)find(probed, "cuInit"))(0);
@@ -175,7 +177,7 @@ TEST(a_driver_that_was_probed_first_does_not_keep_us_from_the_right_one, .n = 4)
         ck_assert_int_eq(((init_fn *)find(probed, "cuInit"))(0), answer);
 }
 
-/* What stands behind our own names then has nothing of the driver before. */
+/* Our table then has no function of the driver before. */
 TEST(a_driver_with_fewer_functions_has_none_of_the_one_before) {
     void *plugin = open_library(getenv("DRIVER_PLUGIN"));
     use_fn *synchronise = (use_fn *)dlsym(RTLD_DEFAULT, "cuCtxSynchronize");

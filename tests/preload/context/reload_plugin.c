@@ -14,7 +14,7 @@ PLUGIN int plugin_use(void);
 int plugin_use(void) {
     for (int i = 0; i < ROUNDS; i++) {
         void *block = NULL;
-        cudaError_t error = cudaFree(NULL); /* which nobody but the runtime answers */
+        cudaError_t error = cudaFree(NULL); /* only the runtime answers it */
         if (error == cudaSuccess)
             error = cudaMalloc(&block, BYTES);
         if (error == cudaSuccess)
@@ -34,7 +34,7 @@ int plugin_use(void) {
 PLUGIN int plugin_keep(uint64_t *block);
 PLUGIN int plugin_free(uint64_t block);
 
-/* The context is left as it is: with the driver it is gone. */
+/* The context is not released, because it goes with the driver. */
 static CUresult enter(void) {
     CUcontext context = NULL;
     CUresult answer = cuInit(0);

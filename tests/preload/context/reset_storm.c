@@ -1,6 +1,6 @@
 /*
- * Threads allocate and free while others reset the device under them: calls fail, and pointers are
- * freed that went with their context, but nothing else happens.
+ * Threads allocate and free while other threads reset the device.  Calls fail, and pointers are
+ * freed that went with their context, but nothing worse happens.
  */
 #include <cuda_runtime_api.h>
 #include <pthread.h>
@@ -53,7 +53,7 @@ static void reset_driver(void) {
     cuDevicePrimaryCtxReset(0);
 }
 
-/* The threads, and resets by this one. */
+/* Run the threads, and reset in this one. */
 static void storm(void *(*use)(void *number), void (*reset)(void)) {
     pthread_t threads[N_THREADS];
     atomic_store(&is_over, false);
@@ -68,7 +68,7 @@ static void storm(void *(*use)(void *number), void (*reset)(void)) {
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
 }
 
-/* As if nothing had been. */
+/* Memory works as if nothing had happened. */
 static void check_memory(void) {
     void *memory, *pinned;
     ck_assert_int_eq(cudaDeviceReset(), cudaSuccess);

@@ -1,7 +1,7 @@
 /*
  * The runtime's entry points (interposition.md C8): the program is linked to the shared runtime,
- * whose last error and current device stay as native.  Run with them answered, left alone
- * (CUSHIM_RUNTIME=0), and natively.
+ * whose last error and current device stay as without cushim.  It runs with the entry points
+ * answered, forwarded (CUSHIM_RUNTIME=0), and without cushim.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -74,7 +74,7 @@ TEST(a_hit_takes_no_driver_call_but_the_question_for_the_context) {
         ck_assert_uint_eq(sim_calls_total() - sim_calls("cuCtxGetCurrent"), 0);
 }
 
-/* Relaxed, while a kernel runs: the block just freed would serve, if it were over. */
+/* In relaxed mode, while a kernel runs: the block just freed would serve if its work were over. */
 static unsigned long questions_of_miss(bool is_by_runtime) {
     enum { N_BYTES = 3 * MIB };
     cudaStream_t stream;
@@ -97,7 +97,8 @@ static unsigned long questions_of_miss(bool is_by_runtime) {
     return n;
 }
 
-/* It comes through the runtime's entry point and the driver's, and asks what is over in one. */
+/* The miss goes through the entry points of runtime and driver, and only one of them asks what is
+ * over. */
 TEST(a_miss_asks_the_driver_once) {
     const char *mode = getenv("CUSHIM_FREE");
     if (!mode || strcmp(mode, "relaxed") != 0)
@@ -197,7 +198,7 @@ TEST(host_memory_comes_back_and_reads_as_zero) {
     for (int way = 0; way < N_WAYS; way++) {
         for (int round = 0; round < 3; round++) {
             unsigned char *block = host_alloc(way, 5000);
-            /* relaxed leaves clearing to CUSHIM_ZERO */
+            /* in relaxed mode only CUSHIM_ZERO clears */
             ck_assert(is_relaxed() || (block[0] == 0 && memcmp(block, block + 1, 4999) == 0));
             memset(block, 0xff, 5000);
             host_free(way, block);
@@ -211,7 +212,7 @@ TEST(a_hit_of_pinned_memory_takes_no_driver_call_either) {
         host_free(way, block);
         sim_calls_reset();
         void *again = host_alloc(way, 5000);
-        if (!is_relaxed()) /* there a few rotate before one comes back */
+        if (!is_relaxed()) /* in relaxed mode a few blocks rotate before one comes back */
             ck_assert_ptr_eq(again, block);
         if (fixture_is_preloaded() && !is_relaxed())
             ck_assert_uint_eq(sim_calls_total() - sim_calls("cuCtxGetCurrent"), 0);
@@ -253,7 +254,7 @@ static bool is_serving(void) {
     return fixture_is_preloaded() && value && strcmp(value, "serve") == 0;
 }
 
-/* Refused with the runtime's last error set, or served whatever was called (CUSHIM_CAPTURE). */
+/* The call is refused and sets the runtime's last error, or is served (CUSHIM_CAPTURE). */
 TEST(ones_own_capture_is_answered_as_was_asked_for) {
     cudaStream_t stream;
     cudaGraph_t graph = NULL;
@@ -348,7 +349,7 @@ TEST(a_capture_goes_on_behind_nodes_that_are_named) {
     RT_OK(cudaStreamEndCapture(stream, &graph));
     RT_OK(cudaGraphGetNodes(graph, nodes, &n));
     ck_assert_uint_eq(n, 2);
-    for (int i = 0; i < 2; i++) { /* neither comes behind the other */
+    for (int i = 0; i < 2; i++) { /* in both orders */
         RT_OK(cudaGraphNodeGetDependencies(nodes[i], NULL, NULL, &n_found));
         ck_assert_uint_eq(n_found, 0);
     }

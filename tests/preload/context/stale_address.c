@@ -1,8 +1,8 @@
 /*
  * Addresses of memory whose context went: copies and sets there are refused, whatever the driver
- * has made of the addresses since (preload/entry/stale_address.h).  The software device is told to
- * keep memory of its own where segments were; natively these blocks lie in small pages, where it
- * keeps none.
+ * uses the addresses for since (preload/entry/stale_address.h).  The software device is told to
+ * keep internal memory where segments were.  Without cushim these blocks lie in small pages, where
+ * it keeps none.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -13,9 +13,9 @@ enum { N_BLOCKS = 8, BLOCK_BYTES = 700000, N = 4096, LARGE_BYTES = 3 * MIB };
 
 static unsigned char host[N];
 static CUcontext context;
-static CUdeviceptr blocks[N_BLOCKS]; /* of the context that went */
+static CUdeviceptr blocks[N_BLOCKS]; /* of the context that is gone */
 static CUdeviceptr gone;             /* one of them */
-static CUdeviceptr elsewhere;        /* memory that lives */
+static CUdeviceptr elsewhere;        /* memory that is live */
 
 static void alloc_blocks(void) {
     for (int i = 0; i < N_BLOCKS; i++)
@@ -50,12 +50,12 @@ static void by_destruction(void) {
 static void (*const ends[])(void) = {by_reset, by_release, by_destruction};
 enum { N_ENDS = sizeof ends / sizeof ends[0] };
 
-/* What the driver keeps for itself in the context that follows. */
+/* Set how much memory the driver keeps for itself in the next context. */
 static void keep(const char *amount) {
     setenv("CUSHIM_SIM_INTERNAL", amount, 1);
 }
 
-/* Are copies judged at all?  If not, the driver is seen to take what it would take. */
+/* Are copies judged at all?  If not, the driver accepts what it would accept without us. */
 static bool is_judged(void) {
     const char *copy = getenv("CUSHIM_COPY");
     return !copy || strcmp(copy, "0") != 0;
@@ -189,7 +189,7 @@ TEST(what_the_driver_would_take_there_is_refused, .n = N_ENDS) {
     fixture_fill(elsewhere, 3, 2 * N);
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
         check_call(&calls[i]);
-    OK(cuMemsetD8(gone, 1, 0)); /* nothing at all is no use of it */
+    OK(cuMemsetD8(gone, 1, 0)); /* zero bytes are no use of the address */
     ck_assert(fixture_is_filled(elsewhere, 3, 2 * N));
     OK(cuMemFree(elsewhere));
 }
@@ -207,9 +207,9 @@ TEST(frees_and_questions_are_answered_as_natively, .n = N_ENDS) {
     ck_assert_uint_eq(type, 0);
 }
 
-/* ---- what lies there by now ---- */
+/* ---- memory that is there by now ---- */
 
-/* Is the address where a block was? */
+/* Was a block at this address? */
 static bool was_there(CUdeviceptr address) {
     bool is_found = false;
     for (int i = 0; i < N_BLOCKS; i++)
@@ -217,7 +217,7 @@ static bool was_there(CUdeviceptr address) {
     return is_found;
 }
 
-/* Sets and copies of memory that the driver gave, where a block was. */
+/* Set and copy memory that the driver gave at an address where a block was. */
 static void use(CUdeviceptr address, size_t n) {
     ck_assert(was_there(address));
     fixture_fill(address, 7, n);
@@ -227,7 +227,7 @@ static void use(CUdeviceptr address, size_t n) {
     ck_assert(fixture_is_filled(address, 9, n));
 }
 
-/* The same, where whole pages are known to be somebody's by the first answer. */
+/* The same, if the first answer shows that whole pages are in use. */
 static void use_large(CUdeviceptr address) {
     unsigned long n = n_asked();
     use(address, LARGE_BYTES);
@@ -243,7 +243,7 @@ TEST(rows_of_the_driver_are_used_as_ever) {
     CUdeviceptr rows;
     size_t pitch;
     by_reset();
-    OK(cuMemAllocPitch(&rows, &pitch, 1000, 3, 16)); /* less than one page of the map */
+    OK(cuMemAllocPitch(&rows, &pitch, 1000, 3, 16)); /* it is less than one page of the map */
     use(rows, 3 * pitch);
     OK(cuMemFree(rows));
     check_refused(rows);
@@ -316,11 +316,11 @@ static void *map_over(int rights) {
     return mapped;
 }
 
-/* Where the driver gave addresses back to the system, the program may have got them. */
+/* The driver may have given addresses back to the system, and the program may have got them. */
 TEST(host_memory_of_the_program_is_left_to_the_driver) {
     elsewhere = 0;
     by_reset();
-    elsewhere = fixture_alloc(N); /* which is somewhere below */
+    elsewhere = fixture_alloc(N); /* it is at a lower address */
     CUdeviceptr mapped = (CUdeviceptr)map_over(PROT_NONE);
     ck_assert(elsewhere < mapped);
     sim_calls_reset();
@@ -353,7 +353,7 @@ TEST(host_memory_that_went_with_its_context_is_not_asked_about) {
     ck_assert_uint_eq(n_asked(), 0);
 }
 
-/* ---- who may ask ---- */
+/* ---- when the driver may be asked ---- */
 
 TEST(without_a_context_that_lives_the_driver_says_so) {
     keep("64M");
@@ -372,7 +372,7 @@ TEST(a_damaged_context_says_so) {
     sim_fault(CUDA_SUCCESS);
 }
 
-/* Memory of the graph has its address while nothing is there yet. */
+/* Memory of the graph has its address before anything is there. */
 TEST(while_a_capture_is_open_nobody_asks) {
     CUgraph graph;
     CUdeviceptr address;

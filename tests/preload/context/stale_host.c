@@ -1,7 +1,7 @@
 /*
  * Host memory of the program at addresses of memory whose context went
- * (preload/entry/stale_address.h): its mapping is looked for once, though it fills no page of 64
- * KiB, and its neighbours stay nobody's.
+ * (preload/entry/stale_address.h): its mapping is looked up once, although it fills no page of 64
+ * KiB, and nothing else is thought to be in use.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -11,9 +11,9 @@
 
 enum { N_BLOCKS = 8, BLOCK_BYTES = 700000, N = 4096, N_COPIES = 100 };
 
-static unsigned n_maps_read; /* by anybody: the list of the process's mappings */
+static unsigned n_maps_read; /* how often anything read the list of the process's mappings */
 
-/* In place of the C library's, for the preload too. */
+/* It replaces the C library's, for the preload, too. */
 static int open_counted(const char *path, int flags) {
     n_maps_read += strcmp(path, "/proc/self/maps") == 0;
     return (int)syscall(SYS_openat, -100 /* AT_FDCWD */, path, flags, 0600);
@@ -30,13 +30,13 @@ int open64(const char *path, int flags, ...) {
     return open_counted(path, flags);
 }
 
-/* Are copies judged, so that somebody has to ask? */
+/* Are copies judged, so that the mappings must be read? */
 static bool is_judged(void) {
     const char *copy = getenv("CUSHIM_COPY");
     return fixture_is_preloaded() && !(copy && strcmp(copy, "0") == 0);
 }
 
-/* A block whose context went, away from the one that lives now. */
+/* A block whose context went, far from the one that is live now. */
 static CUdeviceptr lose_blocks(CUdeviceptr *live) {
     CUdeviceptr blocks[N_BLOCKS];
     int i = 0;
@@ -51,7 +51,7 @@ static CUdeviceptr lose_blocks(CUdeviceptr *live) {
     return blocks[i];
 }
 
-/* Bytes from the begin of a page of 64 KiB, and their number. */
+/* Offsets from the beginning of a page of 64 KiB, and numbers of bytes. */
 static const struct {
     size_t offset, n_bytes;
 } mappings[] = {{0, 40 * KIB}, {4 * KIB, 4 * KIB}, {60 * KIB, 8 * KIB}, {4 * KIB, 500 * KIB}};
@@ -67,7 +67,7 @@ TEST(copies_from_a_mapping_there_look_for_it_once, .n = N_MAPPINGS) {
     n_maps_read = 0;
     sim_calls_reset();
     for (size_t i = 0; i < N_COPIES;
-         i++) /* the software device refuses it, knowing no such memory */
+         i++) /* the software device refuses it, because it does not know the memory */
         cuMemcpyHtoD(live, (void *)(begin + i * (n_bytes / N_COPIES)), 16);
     ck_assert_uint_eq(sim_calls("cuMemcpyHtoD_v2"), N_COPIES);
     ck_assert_uint_eq(n_maps_read, is_judged());
@@ -85,7 +85,8 @@ TEST(what_lies_beside_a_mapping_there_stays_nobodys, .n = N_MAPPINGS) {
     sim_calls_reset();
     CUresult before = cuMemsetD8(begin - 1, 1, 1), behind = cuMemsetD8(begin + n_bytes, 1, 1);
     ck_assert_uint_eq(sim_calls("cuMemsetD8_v2"), is_judged() ? 0 : 2);
-    if (is_judged() || !fixture_is_preloaded()) { /* else it may be taken, in a segment of ours */
+    if (is_judged() || !fixture_is_preloaded()) { /* otherwise the address may be in a segment of
+                                                   * ours */
         ANSWERS(before, CUDA_ERROR_INVALID_VALUE);
         ANSWERS(behind, CUDA_ERROR_INVALID_VALUE);
     }

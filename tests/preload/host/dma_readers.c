@@ -1,6 +1,6 @@
 /*
  * Readers that no event sees (interposition.md C13): once one may be at work, new requests of 2 MiB
- * and up are driver allocations of their own, and a free is the driver's.
+ * and up are driver allocations of their own, and the driver frees them.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -13,7 +13,7 @@
 
 static unsigned n_links_read;
 
-/* In place of the C library's, for the preload too. */
+/* It replaces the C library's, for the preload, too. */
 __attribute__((visibility("default"))) ssize_t readlinkat(int folder, const char *path, char *out,
                                                           size_t n_bytes) {
     n_links_read++;
@@ -45,7 +45,7 @@ static void set_sync_memops(CUdeviceptr address) {
     cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address);
 }
 
-/* The pool grows, and looks around; it does not do so at every turn. */
+/* The pool grows, and looks around, which it does not do each time. */
 static void grow(void) {
     nanosleep(&(struct timespec){0, 150000000}, NULL);
     fixture_alloc(50 * MIB);
@@ -55,7 +55,7 @@ static void load_library(void) {
     ck_assert_ptr_nonnull(dlopen(getenv("READERS_LIBRARY"), RTLD_NOW | RTLD_LOCAL));
 }
 
-/* A file of the device's name, since nobody here has the device. */
+/* A file with the device's name, because no machine here has the device. */
 static void open_device(void) {
     char folder[] = "/tmp/cushim-readers-XXXXXX", path[64];
     ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -65,7 +65,7 @@ static void open_device(void) {
     rmdir(folder);
 }
 
-/* A library of theirs has opened its device. */
+/* A reader's library has opened its device. */
 static void open_reader(CUdeviceptr address) {
     (void)address;
     load_library();
@@ -77,7 +77,7 @@ static void (*const signs[])(CUdeviceptr) = {ask_for_handle, ask_for_tokens, ask
                                              set_sync_memops, open_reader};
 enum { N_SIGNS = sizeof signs / sizeof *signs };
 
-/* Driver frees that one free of 3 MiB takes. */
+/* The number of driver frees of one free of 3 MiB. */
 static unsigned long frees_of_one_free(void) {
     CUdeviceptr address = fixture_alloc(4 * MIB);
     size_t live_bytes = sim_live_bytes();
@@ -99,7 +99,7 @@ TEST(large_blocks_are_freed_natively_once_a_reader_was_seen, .n = N_SIGNS) {
     unsigned long n = sim_calls("cuMemFree_v2");
     OK(cuMemFree(small));
     ck_assert_uint_eq(sim_calls("cuMemFree_v2") - n, fixture_is_preloaded() ? 0 : 1);
-    OK(cuMemFree(address)); /* from before: it shares its segment, and is reused as ever */
+    OK(cuMemFree(address)); /* it is from before, shares its segment, and is reused as usual */
 }
 
 static void stay_pooled_after(void (*happen)(void)) {
@@ -131,7 +131,7 @@ static int open_many(void) {
     return fd;
 }
 
-/* As many looks as it takes to go through all. */
+/* Grow until the looks have seen all. */
 static void grow_on(void) {
     for (int i = 0; i < N_LOOKS && fixture_is_preloaded(); i++)
         grow();
@@ -161,7 +161,7 @@ TEST(a_device_that_is_opened_behind_many_is_seen_by_the_next_look) {
     ck_assert_uint_eq(frees_of_one_free(), 1);
 }
 
-/* It gets the number of one that was closed. */
+/* The device gets the number of a descriptor that was closed. */
 TEST(a_device_that_is_opened_among_many_is_seen_in_the_end) {
     fixture_use_device(0);
     load_library();

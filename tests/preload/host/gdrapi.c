@@ -1,4 +1,4 @@
-/* A stand-in for the library of gdrcopy: its name is all that is looked at. */
+/* A stand-in for the library of gdrcopy.  Only its name matters. */
 int gdrapi_stand_in(void);
 
 int gdrapi_stand_in(void) {

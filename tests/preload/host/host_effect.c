@@ -1,12 +1,12 @@
 /*
- * What the host could see makes a free wait, relaxed or not (interposition.md C9); the rest makes
- * it wait natively and in `exact` alone.
+ * Work that the host could see makes a free wait in both modes (interposition.md C9).  Other work
+ * makes it wait only without cushim and in `exact` mode.
  */
 #include "tests/preload/fixture/fixture.h"
 
 enum { N_BYTES = 1000 };
 
-/* Something to submit: a block, host memory that a copy may meet, and a stream. */
+/* Things to submit: a block, host memory for copies, and a stream. */
 struct scene {
     CUdeviceptr block, other;
     unsigned char *host;
@@ -122,7 +122,7 @@ static void expect_a_wait(CUdeviceptr address) {
     OK(thread.answer);
 }
 
-/* With work of the block's context pending, none of which the host can see. */
+/* Free while work of the block's context is pending, none of which the host can see. */
 static void free_unseen(CUdeviceptr address) {
     if (!is_relaxed()) {
         expect_a_wait(address);
@@ -246,8 +246,8 @@ TEST(an_effect_is_not_that_of_pinned_memorys_context) {
     copy_elsewhere(first, scene.host, block);
     if (is_relaxed())
         fixture_launch_write(scene.block, 1, scene.stream);
-    OK(cuMemFree(
-        scene.other)); /* natively nothing of its context runs; it would hang if it waited */
+    OK(cuMemFree(scene.other)); /* without cushim nothing of its context runs; the free would hang
+                                 * if it waited */
     sim_release_hold();
 }
 

@@ -1,6 +1,6 @@
 /*
- * Inside a host function native refuses to allocate and to free (interposition.md C11); so do we,
- * and host nodes show and take the program's own functions.
+ * Inside a host function the driver refuses to allocate and to free (interposition.md C11), and so
+ * do we.  Host nodes show and take the program's own functions.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -59,8 +59,8 @@ TEST(in_a_host_function_memory_calls_are_refused) {
     check_refused(&tried, 1);
 }
 
-/* What is refused is refused whatever device the block is of: in relaxed, too, where a free of
- * another context's block takes the heap's way. Device 1's heap has free segments then. */
+/* A free is refused whichever device the block is on, also in relaxed mode, where a free of another
+ * context's block goes through its heap.  Device 1's heap then has free segments. */
 TEST(in_a_host_function_no_block_of_another_device_is_freed) {
     CUstream stream;
     fixture_use_device(1);
@@ -333,7 +333,7 @@ TEST(bad_parameters_of_host_nodes_are_the_drivers_to_refuse, .n = N_MAKERS) {
     ck_assert_int_eq(n, 1);
 }
 
-/* No byte a capture, let alone one for each function in it. */
+/* A capture takes no memory, not even a byte for each function in it. */
 TEST(captured_host_functions_take_no_memory_that_stays, .n = N_MAKERS) {
     enum { N_CAPTURES = 1000 };
     int n = 0;
@@ -341,7 +341,7 @@ TEST(captured_host_functions_take_no_memory_that_stays, .n = N_MAKERS) {
     fixture_use_device(0);
     for (int i = 0; i < 2 * N_CAPTURES; i++) {
         OK(cuGraphDestroy(makers[_i](add_one, &n)));
-        if (i == N_CAPTURES - 1) /* what grows with the first ones has grown */
+        if (i == N_CAPTURES - 1) /* the first captures may have taken memory */
             used_bytes = mallinfo2().uordblks;
     }
     ck_assert_uint_lt(mallinfo2().uordblks, used_bytes + N_CAPTURES);
@@ -362,7 +362,7 @@ TEST(a_host_function_costs_no_call_of_ours) {
     OK(cuMemFree(tried.block));
 }
 
-/* More functions than anybody keeps places for: each is run with its own data, and shown. */
+/* More functions than there are thunks: each runs with its own data, and is shown. */
 /* clang-format off */
 #define SIXTEEN(DO, n)                                                      \
     DO(n##0) DO(n##1) DO(n##2) DO(n##3) DO(n##4) DO(n##5) DO(n##6) DO(n##7) \

@@ -1,6 +1,6 @@
 /*
- * The arena: runs with CUSHIM_ARENA=16M, chunks of 2 MiB, in both modes of free; and natively,
- * where what a program may rely on is the same.
+ * The arena: it runs with CUSHIM_ARENA=16M, in chunks of 2 MiB, in both modes of free.  It also
+ * runs without cushim, because programs may rely on the same things there.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -21,7 +21,7 @@ static int reset(void) {
     return function ? function() : 0;
 }
 
-/* All work so far is over, and known to be. */
+/* Make sure that all work so far is known to be over. */
 static void settle(void) {
     OK(cuCtxSynchronize());
 }
@@ -37,7 +37,7 @@ TEST(blocks_of_a_pass_follow_each_other) {
     }
 }
 
-/* Ten blocks, filled, read and freed.  Returns which of them lies at `place`; -1: none does. */
+/* Ten blocks, filled, read and freed.  Returns the one that lies at `place`; -1: none does. */
 static int pass(int number, CUdeviceptr *place) {
     CUdeviceptr blocks[10];
     int at = -1;
@@ -61,7 +61,7 @@ TEST(a_chunk_that_is_empty_serves_from_its_start) {
     pass(0, &first);
     for (int i = 1; i < 4 && fixture_is_preloaded() && !is_relaxed(); i++)
         ck_assert_int_eq(pass(i, &first), 0);
-    /* relaxed: once it is known to be over, at the latest when the chunk is full */
+    /* in relaxed mode, when its work is known to be over, at the latest when the chunk is full */
     int at = -1;
     for (int i = 1; i < 400 && is_relaxed() && at < 0; i++)
         at = pass(i, &first);
@@ -154,7 +154,7 @@ TEST(more_than_the_arena_may_hold_is_served_as_ever) {
 TEST(a_block_freed_under_a_running_kernel_is_not_served_before_it_ends) {
     struct fixture_thread thread = {.context = fixture_use_device(0)};
     CUstream stream = fixture_stream();
-    OK(cuMemFree(fixture_alloc(1))); /* relaxed: the first free of a context waits */
+    OK(cuMemFree(fixture_alloc(1))); /* in relaxed mode the first free of a context waits */
     CUdeviceptr block = fixture_alloc(5000);
     settle();
     sim_hold();
@@ -162,7 +162,7 @@ TEST(a_block_freed_under_a_running_kernel_is_not_served_before_it_ends) {
     thread.address = block;
     unsigned long n = sim_calls(fixture_wait_of_free());
     fixture_start(&thread, fixture_free_it);
-    if (is_relaxed()) { /* the free returned, and nothing that follows waits */
+    if (is_relaxed()) { /* the free has returned, and nothing after it waits */
         fixture_join(&thread);
         reset();
     } else {

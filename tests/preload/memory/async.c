@@ -1,6 +1,7 @@
 /*
- * Stream-ordered memory: passed through, its pool's threshold raised where asked for; and either
- * kind of pointer to either free, from any thread, context and kind of stream (interposition.md C).
+ * Stream-ordered memory is passed through, and its pool's threshold is raised if the option asks
+ * for that.  Either free takes either kind of pointer, from any thread, context and kind of stream
+ * (interposition.md C).
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -20,7 +21,7 @@ static void set_threshold(CUdevice device, cuuint64_t n_bytes) {
     OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &n_bytes));
 }
 
-/* What was asked for: CUSHIM_ASYNC_KEEP in MiB, 0 where it is not set or nobody reads it. */
+/* CUSHIM_ASYNC_KEEP in MiB; 0 if it is not set, or no preload reads it. */
 static uint64_t kept_bytes(void) {
     const char *value = getenv("CUSHIM_ASYNC_KEEP");
     return value && fixture_is_preloaded() ? strtoull(value, NULL, 10) * MIB : 0;
@@ -83,7 +84,7 @@ static free_async_fn *free_async_ptsz(void) {
 
 enum { SIZE = 5000, MANY = 300 };
 
-/* Is the block handed out once more? */
+/* Is the block handed out again? */
 static bool comes_back(CUdeviceptr block) {
     for (int i = 0; i < MANY; i++) {
         CUdeviceptr others[MANY];
@@ -197,7 +198,7 @@ TEST(stream_ordered_memory_may_be_freed_at_once_from_anywhere) {
         fixture_start(&thread, free_here);
         fixture_join(&thread);
         OK(thread.answer);
-        ck_assert_uint_eq(sim_pending(), 0); /* a barrier, as for any memory */
+        ck_assert_uint_eq(sim_pending(), 0); /* it is a barrier, as for any memory */
         ANSWERS(cuMemFree(address), CUDA_ERROR_INVALID_VALUE);
     }
     OK(cuMemAllocAsync(&address, SIZE, CU_STREAM_PER_THREAD));
@@ -236,7 +237,7 @@ TEST(a_slow_stream_does_not_keep_the_blocks_of_others) {
     OK(cuStreamSynchronize(slow));
 }
 
-/* Its handle may be another one's next. */
+/* Another stream may get its handle. */
 TEST(once_a_stream_went_streams_are_looked_up_anew) {
     CUstream other;
     fixture_use_device(0);
@@ -254,7 +255,7 @@ TEST(once_a_stream_went_streams_are_looked_up_anew) {
 static unsigned long n_calls_of_pairs(CUstream stream) {
     enum { PAIRS = 100 };
     CUdeviceptr address;
-    OK(cuMemAllocAsync(&address, 1000, stream)); /* what is asked once is asked */
+    OK(cuMemAllocAsync(&address, 1000, stream)); /* after this the question was asked once */
     OK(cuMemFreeAsync(address, stream));
     sim_calls_reset();
     for (int i = 0; i < PAIRS; i++) {
@@ -268,7 +269,7 @@ TEST(what_is_passed_through_makes_the_calls_that_it_makes_natively) {
     fixture_use_device(0);
     CUstream stream = fixture_stream();
     ck_assert_uint_eq(n_calls_of_pairs(stream), 2);
-    OK(cuStreamDestroy(stream)); /* the handle may be born again */
+    OK(cuStreamDestroy(stream)); /* a new stream may get the handle */
     ck_assert_uint_eq(n_calls_of_pairs(fixture_stream()), 2);
 }
 

@@ -1,6 +1,6 @@
 /*
- * Many threads at once: no block is handed out twice, its bytes are its owner's, and nothing is
- * left behind.  Under TSan no two of our accesses race.
+ * Many threads at once: no block is handed out twice, its bytes belong to its owner, and nothing is
+ * left over.  Under TSan no two of our accesses race.
  */
 #include <sched.h>
 
@@ -85,7 +85,7 @@ static void churn_with(int n_contexts) {
         OK(threads[i].answer);
     }
     OK(cuCtxSynchronize());
-    OK(cuMemFree(fixture_alloc(8))); /* a free behind the last: pending blocks are back */
+    OK(cuMemFree(fixture_alloc(8))); /* a free after the last, so pending blocks are back */
     OK(cuMemGetInfo(&free_after, &total_bytes));
     ck_assert_uint_eq(free_after, free_before);
 }
@@ -98,7 +98,7 @@ TEST(eight_threads_share_two_devices) {
     churn_with(2);
 }
 
-/* Passes a block on: one thread allocates, another frees, and the address is born again. */
+/* Passes a block on: one thread allocates, another one frees, and the address is used again. */
 struct hand {
     _Atomic CUdeviceptr block;
     atomic_bool is_over;
@@ -154,7 +154,7 @@ static void allocate_until_over(struct fixture_thread *thread) {
     }
 }
 
-/* Natively the calls of the others spoil the captures. */
+/* Without cushim the calls of other threads invalidate the captures. */
 TEST_IF(fixture_is_preloaded(), captures_come_and_go_while_others_allocate) {
     struct fixture_thread threads[4] = {{0}};
     CUcontext context = fixture_use_device(0);

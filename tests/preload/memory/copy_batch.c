@@ -1,6 +1,6 @@
 /*
- * Staged copies of a batch (docs/internals/interposition.md, C15): all of it is staged, or none,
- * and it answers as natively.
+ * Staged copies of a batch (docs/internals/interposition.md, C15): all copies are staged or none,
+ * and the answer is the driver's.
  */
 #define __CUDA_API_VERSION_INTERNAL /* every name is its own, none is an alias */
 #include "tests/preload/fixture/fixture.h"
@@ -32,7 +32,7 @@ static bool is_staging(void) {
            CPU_COUNT(&set) > 1;
 }
 
-/* Two copies up and one down, each from and to a place of its own. */
+/* Two copies up and one down, each between its own two places. */
 struct batch {
     CUdeviceptr to[N_COPIES], from[N_COPIES], device;
     size_t sizes[N_COPIES], first[2], n_attributes, failed;
@@ -128,7 +128,7 @@ TEST(each_form_is_staged_and_moves_what_it_says, .n = N_FORMS) {
     batch.attributes[0].srcAccessOrder = orders[_i % 3];
     OK(forms[_i](&batch));
     ck_assert(!is_staging() || n_staged_waits() > n);
-    ck_assert_uint_eq(batch.failed, 77); /* told where one failed */
+    ck_assert_uint_eq(batch.failed, 77); /* it is set if one failed */
     memset(batch.host, 0, 2 * N_BYTES);  /* the device has read them */
     expect_moved(&batch);
     free(batch.host);
@@ -144,7 +144,7 @@ TEST(where_each_copy_lies_is_asked_once, .n = N_FORMS) {
     free(batch.host);
 }
 
-/* ---- none, where one cannot be ---- */
+/* ---- none is staged if one cannot be ---- */
 
 TEST(one_that_cannot_be_staged_leaves_all_to_the_driver, .n = N_FORMS) {
     struct batch batch = prepare();
@@ -219,7 +219,7 @@ TEST(a_batch_waits_for_nobody, .n = N_FORMS) {
     sim_hold();
     for (int i = 0; i < N_COPIES; i++)
         fixture_launch_write(batch.device + i * N_BYTES, 0x09090909, batch.stream);
-    batch.to[2] = batch.device + 2 * N_BYTES; /* one down natively waits here */
+    batch.to[2] = batch.device + 2 * N_BYTES; /* the driver waits for a copy down */
     batch.from[2] = address_of(batch.host + 2 * N_BYTES);
     expect_native(forms[_i], &batch);
     sim_release_hold();
@@ -276,7 +276,7 @@ TEST(one_that_leaves_its_block_refuses_all_before_a_byte_moves, .n = N_FORMS) {
 TEST(a_batch_is_whole_whichever_driver_call_fails, .n = N_FORMS) {
     struct batch batch = prepare();
     bool has_failed = true;
-    setenv("CUSHIM_COPY_THREADS", "0", 1); /* a call of one thread alone is the n-th */
+    setenv("CUSHIM_COPY_THREADS", "0", 1); /* so that only one thread makes the n-th call */
     for (unsigned long n = 1; has_failed; n++) {
         fixture_fill(batch.device, 9, N_COPIES * N_BYTES);
         OK(cuCtxSynchronize());
@@ -295,7 +295,7 @@ TEST(a_batch_is_whole_whichever_driver_call_fails, .n = N_FORMS) {
     free(batch.host);
 }
 
-/* A child of its own for each: natively the driver faults. */
+/* Each runs in its own child, because the driver faults without cushim. */
 static bool is_refused_or_faults(int form) {
     int status;
     pid_t child = fork();

@@ -1,7 +1,7 @@
 /*
- * Staged copies (docs/internals/interposition.md, C15) as guests of a thread: what they leave as
- * they found it, when they stay out, and what happens to host memory that goes meanwhile.  The look
- * at host memory (MADV_POPULATE_READ and _WRITE) is answered here, in front of libc.
+ * Staged copies (docs/internals/interposition.md, C15) as guests of a thread: what they leave
+ * unchanged, when nothing is staged, and what happens if host memory goes meanwhile.  This program
+ * answers the look at host memory (MADV_POPULATE_READ and _WRITE) in front of libc.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -27,7 +27,7 @@ static bool is_staging(void) {
            CPU_COUNT(&set) > 1;
 }
 
-/* ---- what happens behind the first look of a thread of ours, or of the caller's ---- */
+/* ---- events after the first look of a thread of ours, or of the caller ---- */
 
 static struct {
     atomic_int is_armed;
@@ -35,7 +35,7 @@ static struct {
     pthread_t caller;
     sem_t is_done;
     void (*act)(void *page);
-    int error; /* of every look, where it is not 0 */
+    int error; /* of every look, if not 0 */
 } look;
 
 static void arm(void (*act)(void *page), bool is_helpers) {
@@ -46,7 +46,7 @@ static void arm(void (*act)(void *page), bool is_helpers) {
     atomic_store(&look.is_armed, 1);
 }
 
-/* A sanitizer asks this before it is ready, so that it holds nothing of its. */
+/* A sanitizer calls this before it is ready, so it must not be instrumented. */
 __attribute__((no_sanitize("address", "thread", "undefined"))) SIM_EXPORT int
 madvise(void *start, size_t n_bytes, int advice) {
     bool is_look = advice == LOOK_TO_READ || advice == LOOK_TO_WRITE;
@@ -69,7 +69,8 @@ madvise(void *start, size_t n_bytes, int advice) {
     return (int)answer;
 }
 
-/* Far from where the kernel maps by itself: a page that goes leaves a hole, which nobody fills. */
+/* Far from the addresses that the kernel chooses, so that a page that goes leaves a hole which
+ * stays. */
 static char *map(void) {
 #ifdef __SANITIZE_THREAD__
     void *far = (void *)0x1000000000;
@@ -86,9 +87,9 @@ static CUresult copy(CUdeviceptr device, void *host, bool is_to_device) {
     return is_to_device ? cuMemcpyHtoD(device, host, N_BYTES) : cuMemcpyDtoH(host, device, N_BYTES);
 }
 
-/* ---- what is as it was ---- */
+/* ---- what stays as it was ---- */
 
-/* Its threads are there, and the kernel was asked what it can. */
+/* Start our threads, and let the kernel be asked what it can do. */
 static CUdeviceptr prepare(char *host) {
     CUdeviceptr device = fixture_alloc(N_BYTES);
     OK(cuMemcpyHtoD(device, host, N_BYTES));
@@ -112,7 +113,7 @@ TEST(errno_is_as_it_was, .n = 4) {
     int error = errno;
     OK(answer);
     ck_assert(!is_staging() || (!atomic_load(&look.is_armed) && error == EDOM));
-    look.error = EFAULT; /* and where it went to the driver after all */
+    look.error = EFAULT; /* and also if the copy went to the driver after all */
     errno = EDOM;
     answer = copy(device, host, is_to_device);
     error = errno;
@@ -120,7 +121,7 @@ TEST(errno_is_as_it_was, .n = 4) {
     ck_assert(!is_staging() || error == EDOM);
 }
 
-/* It is begun and ended in one thread. */
+/* A capture that begins and ends in one thread. */
 static struct {
     CUcontext context;
     CUstream stream;
@@ -147,7 +148,7 @@ static void capture_in_another(void *page) {
     }
 }
 
-/* Its waits are calls that a capture forbids the threads whose mode is not RELAXED. */
+/* A capture forbids the calls of its waits to threads whose mode is not RELAXED. */
 TEST_IF(is_staging(), a_capture_that_begins_meanwhile_stays_valid, .n = 4) {
     sem_init(&captured.is_begun, 0, 0);
     sem_init(&captured.is_over, 0, 0);
@@ -160,7 +161,7 @@ TEST_IF(is_staging(), a_capture_that_begins_meanwhile_stays_valid, .n = 4) {
     ck_assert(!atomic_load(&look.is_armed));
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     OK(cuThreadExchangeStreamCaptureMode(&mode));
-    ck_assert_int_eq(mode, CU_STREAM_CAPTURE_MODE_GLOBAL); /* again, in this thread */
+    ck_assert_int_eq(mode, CU_STREAM_CAPTURE_MODE_GLOBAL); /* the old mode again, in this thread */
     sem_post(&captured.is_over);
     ck_assert_int_eq(pthread_join(captured.thread, NULL), 0);
     OK(captured.answer);
@@ -188,7 +189,7 @@ TEST_IF(is_staging(), a_copy_is_no_cancellation_point) {
     ck_assert_uint_gt(n_staged_waits(), n);
 }
 
-/* ---- when it stays out ---- */
+/* ---- when nothing is staged ---- */
 
 struct tried {
     CUdeviceptr device;
@@ -205,7 +206,7 @@ static unsigned long n_asked(void) {
 static void copy_in_host_function(void *data) {
     struct tried *tried = data;
     unsigned long n = n_asked();
-    cuMemcpyHtoD(tried->device, tried->host, N_BYTES); /* refused natively */
+    cuMemcpyHtoD(tried->device, tried->host, N_BYTES); /* the driver refuses it */
     tried->n_asked = n_asked() - n;
     atomic_store(&tried->is_done, 1);
 }
@@ -215,7 +216,7 @@ TEST(inside_a_host_function_the_driver_alone_is_asked) {
     struct tried tried = {fixture_alloc(N_BYTES), map(), 77, 0};
     CUstream stream = fixture_stream();
     OK(cuLaunchHostFunc(stream, copy_in_host_function, &tried));
-    while (!atomic_load(&tried.is_done)) /* other calls would be counted */
+    while (!atomic_load(&tried.is_done)) /* because other calls would be counted */
         sched_yield();
     ck_assert_uint_eq(tried.n_asked, 0);
     OK(cuStreamSynchronize(stream));
@@ -264,7 +265,7 @@ TEST_IF(is_staging(), on_an_old_kernel_the_driver_copies_and_the_report_says_so,
         for (int i = 0; i < 3; i++)
             OK(copy(device, host, _i % 2));
         ck_assert_uint_eq(n_staged_waits(), n);
-        ck_assert_uint_eq(sim_calls("cuStreamCreate"), n_streams); /* nor a ring */
+        ck_assert_uint_eq(sim_calls("cuStreamCreate"), n_streams); /* and makes no ring */
         look.error = 0;
         ck_assert(fixture_is_filled(device, _i % 2 ? 6 : 0, N_BYTES));
         exit(0);
@@ -290,7 +291,7 @@ static void unmap_page(void *page) {
         _exit(1);
 }
 
-/* As natively: the fault is the program's, which ends by it. */
+/* As without cushim the fault ends the program. */
 TEST(memory_that_is_unmapped_meanwhile_ends_the_program_as_natively, .n = 4) {
     int status;
     pid_t child = fork();
@@ -318,8 +319,8 @@ static void map_again(int signal) {
         _exit(1);
 }
 
-/* As natively, where the driver touches it in the thread that called; the software device's threads
- * take no signal. */
+/* As without cushim, if the driver touches the memory in the calling thread.  Threads of the
+ * software device take no signal. */
 TEST_IF(is_staging(), a_handler_may_map_what_was_unmapped_and_the_copy_goes_on, .n = 4) {
     fixture_use_device(0);
     char *host = map();
@@ -331,7 +332,7 @@ TEST_IF(is_staging(), a_handler_may_map_what_was_unmapped_and_the_copy_goes_on, 
     OK(copy(device, host, _i % 2));
     ck_assert_ptr_nonnull(gone);
     size_t at = (size_t)(gone - host);
-    if (_i % 2) { /* what was mapped again is empty */
+    if (_i % 2) { /* memory that was mapped again is empty */
         ck_assert(fixture_is_filled(device, 6, at));
         ck_assert(fixture_is_filled(device + at, 0, PAGE));
         ck_assert(fixture_is_filled(device + at + PAGE, 6, N_BYTES - at - PAGE));

@@ -21,9 +21,9 @@ static unsigned long n_staged_waits(void) {
     return sim_calls("cuEventSynchronize");
 }
 
-/* ---- processors: what the kernel says of them is said here, in front of libc ---- */
+/* ---- processors: this program answers for the kernel, in front of libc ---- */
 
-/* A sanitizer asks these before it is ready, so that they hold nothing of its. */
+/* A sanitizer calls these before it is ready, so they must not be instrumented. */
 #define IN_FRONT __attribute__((no_sanitize("address", "thread", "undefined"))) SIM_EXPORT
 
 static int n_processors; /* 0: the kernel's own answer; below 0: the set is too small for it */
@@ -34,7 +34,7 @@ IN_FRONT int sched_getaffinity(pid_t thread, size_t n_bytes, cpu_set_t *set) {
         if (n < 0)
             return -1;
         for (volatile char *at = (char *)set + n; at < (char *)set + n_bytes; at++)
-            *at = 0; /* no call of memset's, which is a sanitizer's */
+            *at = 0; /* no call of memset, which belongs to the sanitizer */
         return 0;
     }
     if (n_processors < 0) {
@@ -87,12 +87,13 @@ TEST(more_processors_than_a_set_holds_are_those_online) {
 
 static struct {
     pthread_t caller;
-    char *page; /* loses its rights behind the look */
+    char *page; /* loses its rights after the look */
     sem_t is_helped;
     atomic_int is_armed, n_mended;
 } change;
 
-/* In front of libc's: the caller's look waits for a helper's, behind which the page is closed. */
+/* It is in front of libc's.  The caller's look waits for a helper's, and then the page is
+ * closed. */
 IN_FRONT int madvise(void *start, size_t n_bytes, int advice) {
     long answer = syscall(SYS_madvise, start, n_bytes, advice);
     if (advice != 22 /* MADV_POPULATE_READ */ || !atomic_load(&change.is_armed))
@@ -116,15 +117,16 @@ static void open_page(int signal) {
     atomic_fetch_add(&change.n_mended, 1);
 }
 
-/* As natively, where the driver touches it in the thread that called.  The threads of the software
- * device take no signal. */
+/* As without cushim, if the driver touches the memory in the calling thread.  Threads of the
+ * software device take no signal. */
 TEST_IF(fixture_is_preloaded(), a_fault_meanwhile_is_for_the_handler_of_the_program) {
     n_processors = 2;
     fixture_use_device(0);
     CUdeviceptr device = fixture_alloc(N_BYTES);
     char *host = mmap(NULL, N_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memset(host, 6, N_BYTES);
-    OK(cuMemcpyHtoD(device, host, N_BYTES)); /* its threads are there, and what the kernel can */
+    OK(cuMemcpyHtoD(device, host, N_BYTES)); /* start our threads, and let the kernel be asked what
+                                              * it can do */
     fixture_fill(device, 0, N_BYTES);
     signal(SIGSEGV, open_page);
     change.caller = pthread_self();
@@ -144,7 +146,7 @@ static bool copy_with_failure(unsigned long n, CUdeviceptr device, char *host) {
     CUresult answer = cuMemcpyHtoD(device, host, FEW_BYTES);
     bool has_failed = sim_has_failed();
     sim_fail_at(0, CUDA_SUCCESS);
-    if (answer != CUDA_SUCCESS) { /* the driver's own call, and what came before it */
+    if (answer != CUDA_SUCCESS) { /* the failure of the driver's own call, or of one before it */
         ck_assert(has_failed);
         ANSWERS(answer, CUDA_ERROR_UNKNOWN);
         OK(cuMemcpyHtoD(device, host, FEW_BYTES));
@@ -153,7 +155,7 @@ static bool copy_with_failure(unsigned long n, CUdeviceptr device, char *host) {
     return has_failed;
 }
 
-/* The ring is made anew in every other round. */
+/* In every other round the ring is made again. */
 TEST(a_copy_is_whole_whichever_driver_call_fails, .n = 4) {
     static const char *const threads[] = {"0", "1"};
     char *host = malloc(FEW_BYTES);
@@ -215,7 +217,7 @@ TEST(a_child_of_a_fork_in_the_middle_of_copies_ends) {
         int status;
         pid_t child = fork();
         if (child == 0) {
-            alarm(30); /* whatever these answer, they answer */
+            alarm(30); /* only an answer matters, whatever it is */
             cuMemcpyHtoD(device, host, N_BYTES);
             cuMemcpyDtoH(host, device, N_BYTES);
             cuDevicePrimaryCtxReset(0);

@@ -1,6 +1,6 @@
 /*
- * Staged copies (docs/internals/interposition.md, C15): which ends they may have, and what is
- * answered where an end is another.  All else of them is in copy_stage.c.
+ * Staged copies (docs/internals/interposition.md, C15): which ends they may have, and the answers
+ * for other ends.  Everything else is in copy_stage.c.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -10,7 +10,7 @@
 
 enum { LEAST = 64 * KIB, N_BYTES = 3 * LEAST, PAGE = 4096 };
 
-/* Only a staged copy waits for events: the driver's own call is made where this did not grow. */
+/* Only a staged copy waits for events, so if this did not grow, the driver's own call copied. */
 static unsigned long n_staged_waits(void) {
     return sim_calls("cuEventSynchronize");
 }
@@ -24,7 +24,7 @@ static void expect_native(CUresult answer, unsigned long n_before) {
     expect_answer(answer, CUDA_SUCCESS, n_before);
 }
 
-/* With one processor alone nothing is. */
+/* With only one processor nothing is staged. */
 static void expect_staged(CUresult answer, unsigned long n_before) {
     cpu_set_t set;
     OK(answer);
@@ -59,8 +59,7 @@ TEST(what_is_small_pinned_mapped_registered_or_managed_is_left_alone) {
     OK(cuMemHostRegister(plain, N_BYTES, 0));
     expect_native(cuMemcpyHtoD(device, plain, N_BYTES), n);
     OK(cuMemHostUnregister(plain));
-    for (size_t at = 0; at < N_BYTES;
-         at += N_BYTES - PAGE) { /* its first page alone, or its last */
+    for (size_t at = 0; at < N_BYTES; at += N_BYTES - PAGE) { /* only its first page, or its last */
         OK(cuMemHostRegister((char *)plain + at, PAGE, 0));
         expect_native(cuMemcpyHtoD(device, plain, N_BYTES), n);
         OK(cuMemHostUnregister((char *)plain + at));
@@ -69,7 +68,7 @@ TEST(what_is_small_pinned_mapped_registered_or_managed_is_left_alone) {
     free(plain);
 }
 
-/* Its own ring would be of the wrong context, and the way between the devices is the driver's. */
+/* The ring belongs to the wrong context, and only the driver copies between devices. */
 TEST(memory_of_another_device_is_left_alone) {
     for (int is_peer = 0; is_peer < 2; is_peer++) {
         CUcontext first, second = fixture_use_device(1);
@@ -112,7 +111,7 @@ TEST(ends_that_overlap_are_the_drivers_to_copy) {
     free(host);
 }
 
-/* ---- rows that lie one in another ---- */
+/* ---- rows that overlap ---- */
 
 static CUDA_MEMCPY3D box_of(CUdeviceptr device, void *host, bool is_to_device) {
     CUDA_MEMCPY3D box = {.WidthInBytes = LEAST, .Height = 2, .Depth = 2};
@@ -167,7 +166,7 @@ TEST(rows_that_overlap_are_refused_as_natively, .n = 2) {
     free(host);
 }
 
-/* ---- what leaves its allocation, or no size holds ---- */
+/* ---- ends that leave their allocation, or fit no size ---- */
 
 TEST(what_leaves_its_allocation_is_refused_before_a_byte_moves) {
     fixture_use_device(0);
@@ -218,9 +217,9 @@ TEST(sizes_that_wrap_are_refused_before_a_byte_moves, .n = 2) {
     free(host);
 }
 
-/* ---- where memory is short ---- */
+/* ---- when memory is short ---- */
 
-/* Each pinned block is a call of the driver's here: a pool would try a smaller piece first. */
+/* Each pinned block is a driver call here, because a pool would try a smaller piece first. */
 TEST(the_ring_goes_back_where_memory_is_short_and_comes_again) {
     setenv("CUSHIM_PINNED", "0", 1);
     fixture_use_device(0);

@@ -1,6 +1,6 @@
 /*
  * Staged copies as programs see them (docs/internals/interposition.md, C15): which ones are staged,
- * and that each answers, waits and moves as natively.
+ * and that each answers, waits and moves bytes as without cushim.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -14,12 +14,12 @@
 enum { LEAST = 64 * KIB, N_BYTES = 3 * LEAST, GAP = 64, N_ROWS = 6, N_SLICES = 3, PAGE = 4096 };
 enum { SPAN = N_SLICES * (N_ROWS + 1) * (N_BYTES / N_ROWS / N_SLICES + GAP) };
 
-/* Only a staged copy waits for events: the driver's own call is made where this did not grow. */
+/* Only a staged copy waits for events, so if this did not grow, the driver's own call copied. */
 static unsigned long n_staged_waits(void) {
     return sim_calls("cuEventSynchronize");
 }
 
-/* With one processor alone nothing is. */
+/* With only one processor nothing is staged. */
 static bool is_staging(void) {
     cpu_set_t set;
     return fixture_is_preloaded() && sched_getaffinity(0, sizeof set, &set) == 0 &&
@@ -107,7 +107,7 @@ static CUresult box_async(struct sides *s) {
     return cuMemcpy3DAsync(&shape, s->stream);
 }
 
-/* What a form moves: slices of rows, which lie as far apart at both ends. */
+/* The bytes that a form moves: slices of rows, with the same distances at both ends. */
 static const struct form {
     CUresult (*copy)(struct sides *);
     size_t width, height, depth, row_bytes, slice_bytes;
@@ -149,7 +149,7 @@ TEST(each_form_is_staged_and_moves_what_it_says, .n = 4 * N_FORMS) {
         expected[i] = 7;
     }
     memcpy(sides.host, sides.is_to_device ? seen : expected, SPAN);
-    for (size_t i = 0; i < SPAN; i += LEAST / 2) /* in small ones, which are not staged */
+    for (size_t i = 0; i < SPAN; i += LEAST / 2) /* in small copies, which are not staged */
         OK(cuMemcpyHtoD(sides.device + i, (sides.is_to_device ? expected : seen) + i,
                         SPAN - i < LEAST / 2 ? SPAN - i : LEAST / 2));
     unsigned long n_before = n_staged_waits();
@@ -163,14 +163,14 @@ TEST(each_form_is_staged_and_moves_what_it_says, .n = 4 * N_FORMS) {
     free(sides.host);
 }
 
-/* ---- which ones are left to the driver (where the ends lie: copy_place.c) ---- */
+/* ---- copies that the driver makes (for the places of ends see copy_place.c) ---- */
 
 static void expect_native(CUresult answer, unsigned long n_before) {
     OK(answer);
     ck_assert_uint_eq(n_staged_waits(), n_before);
 }
 
-/* Its own processor would move every byte twice.  Each test is a process of its own. */
+/* Its one processor would move every byte twice.  Each test is a process of its own. */
 TEST(a_thread_that_may_run_on_one_processor_alone_stages_nothing) {
     fixture_use_device(0);
     CUdeviceptr device = fixture_alloc(N_BYTES);
@@ -220,7 +220,7 @@ TEST(while_a_capture_is_open_the_driver_copies) {
     expect_native(cuMemcpyHtoDAsync(device, host, N_BYTES, other), n);
     atomic_store(&thread.is_done, 2);
     fixture_join(&thread);
-    OK(cuCtxSynchronize()); /* it is staged on an idle stream */
+    OK(cuCtxSynchronize()); /* a copy is staged only on an idle stream */
     OK(cuMemcpyHtoDAsync(device, host, N_BYTES, other));
     ck_assert(!is_staging() || n_staged_waits() > n);
     OK(cuCtxSynchronize());
@@ -251,7 +251,7 @@ static void copy_up(struct fixture_thread *thread) {
 #define PTSZ ""
 #endif
 
-/* The work before it is seen by a copy, and does not overtake one. */
+/* A copy sees the work before it, and no later work overtakes a copy. */
 static void expect_a_wait(void (*work)(struct fixture_thread *), CUstream stream, bool is_up) {
     static unsigned host[N_BYTES / sizeof(unsigned)];
     CUdeviceptr device = fixture_alloc(N_BYTES);
@@ -297,7 +297,7 @@ TEST(a_queued_copy_to_the_device_waits_for_nobody) {
     fixture_launch_write(device, 77, stream);
     unsigned long n = n_staged_waits();
     expect_native(cuMemcpyHtoDAsync(device, host, N_BYTES, stream), n);
-    memset(host, 4, N_BYTES); /* natively its source is read when it returns */
+    memset(host, 4, N_BYTES); /* the driver has read the source when it returns */
     sim_release_hold();
     OK(cuStreamSynchronize(stream));
     ck_assert(fixture_is_filled(device, 3, N_BYTES));
@@ -321,7 +321,7 @@ TEST(an_error_of_earlier_work_is_told_by_the_copy) {
 
 enum { COPIED, REFUSED, FAULT_OF_THE_DRIVER, FAULT_OF_OURS };
 
-/* The software device copies on a thread that takes no signal; without helpers ours is the
+/* The software device copies on a thread that takes no signal; without helpers we copy on the
  * caller's. */
 static void on_fault(int signal) {
     (void)signal;
@@ -359,7 +359,8 @@ TEST(host_memory_that_is_not_there_is_the_drivers_to_answer) {
     ck_assert_int_eq(mprotect(pages, N_BYTES, PROT_READ), 0);
     ck_assert_int_eq(end_of_copy(pages, true), COPIED);
     ck_assert_int_eq(end_of_copy(pages, false), FAULT_OF_THE_DRIVER);
-    /* A hole in the middle.  Its place is kept: what the child maps would fill one left by munmap.
+    /* A hole in the middle.  It stays mapped without rights, because the child's mappings would
+     * fill a hole that munmap left.
      */
     ck_assert_int_eq(mprotect(pages, N_BYTES, PROT_READ | PROT_WRITE), 0);
     ck_assert_int_eq(mprotect(pages + LEAST, PAGE, PROT_NONE), 0);
@@ -379,7 +380,7 @@ TEST(a_child_has_no_helpers_and_ends) {
         OK(cuMemcpyHtoD(device, host, 4 * MIB));
         pid_t child = fork();
         if (child == 0) {
-            cuMemcpyHtoD(device, host, 4 * MIB); /* whatever it answers, it answers */
+            cuMemcpyHtoD(device, host, 4 * MIB); /* only an answer matters, whatever it is */
             exit(0);
         }
         ck_assert_int_eq(waitpid(child, &status, 0), child);

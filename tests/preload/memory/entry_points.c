@@ -1,7 +1,8 @@
 /*
- * Every entry point that copies, sets, writes or waits for a word, or takes a hint, is judged by
- * itself (interposition.md C10): each by its own name, so that none is left out.  Built twice: with
- * the names of the legacy default stream, and, PER_THREAD, with their per-thread variants.
+ * Every entry point that copies, sets, writes or waits for a word, or takes a hint, is judged
+ * separately (interposition.md C10), each by its own name, so that none is left out.  It is built
+ * twice: with the names of the legacy default stream and, with PER_THREAD, with the per-thread
+ * variants.
  */
 #define __CUDA_API_VERSION_INTERNAL /* every name is its own, none is an alias */
 #include "tests/preload/fixture/fixture.h"
@@ -26,7 +27,7 @@ enum kind { DEVICE, PINNED, MANAGED };
 static const size_t sizes[] = {1008, 700000, 3000000};
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
 
-/* What the calls need besides the range they are judged by. */
+/* Arguments of the calls besides the range by which they are judged. */
 static unsigned char host[2 * MOST_BYTES];
 static CUdeviceptr elsewhere; /* device memory with room for everything */
 static CUarray array;
@@ -137,7 +138,7 @@ static CUgraphNodeParams any_words(CUstreamBatchMemOpParams *word) {
     return params;
 }
 
-/* ---- the calls: CALL(name, expression of `at` and `n`, which the range is judged by) ---- */
+/* ---- the calls: CALL(name, expression of `at` and `n`, the range that is judged) ---- */
 
 #define CALL(name, ...)                                                                            \
     static CUresult name(CUdeviceptr at, size_t n) {                                               \
@@ -273,7 +274,7 @@ static CUresult add_any_words(CUdeviceptr at, size_t n) {
 static const struct call {
     const char *name;
     CUresult (*run)(CUdeviceptr at, size_t n);
-    enum kind kind; /* of the memory that it is tried on */
+    enum kind kind; /* of the memory on which it is tried */
 } calls[] = {
 #define ROW(name, kind)                                                                            \
     { #name, name, kind }

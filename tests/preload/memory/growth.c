@@ -1,10 +1,9 @@
 /*
- * What is held does not starve others: a kernel that never ends, another process, a later request
- * of any size find what they would find natively (docs/internals/memory-engine.md, "When memory is
- * out").
+ * Held memory does not starve others: with a kernel that never ends, for another process, and for a
+ * later request of any size, there is as much memory as without cushim
+ * (docs/internals/memory-engine.md, "When memory is out").
  *
- * A stream that is held stands for a kernel that spins: whatever waits for the device waits for
- * ever.
+ * A held stream stands for a kernel that spins, so a call that waits for the device waits for ever.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -36,7 +35,7 @@ static void use_60_percent(unsigned n_pieces) {
         OK(cuMemFree(pieces[i]));
 }
 
-/* Something runs until it is let go. */
+/* Work runs until it is released. */
 static void start_spinning(void) {
     CUdeviceptr word = fixture_alloc(512);
     sim_hold();
@@ -91,7 +90,8 @@ TEST(the_free_memory_that_is_told_is_native) {
     ck_assert_uint_eq(total_bytes(), 1024 * (size_t)MIB);
 }
 
-/* What cannot hold natively backed: to give back what is held takes a wait for the kernel. */
+/* This cannot hold without mapped memory, because held memory goes back only after a wait for the
+ * kernel. */
 TEST(all_that_was_freed_can_be_had_while_a_kernel_spins_where_memory_is_mapped) {
     CUdeviceptr address;
     fixture_use_device(0);

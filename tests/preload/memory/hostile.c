@@ -1,6 +1,6 @@
 /*
- * What a pool is not made for and has to stand: contexts that end under all their blocks, a million
- * of them at once, sizes and pointers that mean nothing, a device that somebody else wants next.
+ * Use that a pool is not made for but must survive: contexts that end with all their blocks, a
+ * million blocks at once, nonsensical sizes and pointers, a device that another process needs next.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -38,8 +38,8 @@ static void open_later(struct fixture_thread *thread) {
     thread->answer = CUDA_SUCCESS;
 }
 
-/* Of every size: blocks that live, that were freed in stream order under a kernel, and that are
- * kept for reuse. */
+/* Blocks of every size: live ones, blocks that were freed in stream order behind a kernel, and
+ * blocks kept for reuse. */
 static void end_under_all(bool is_primary) {
     static const size_t sizes[] = {100, 70000, 3 * MIB, 40 * MIB};
     enum { N_SIZES = sizeof sizes / sizeof *sizes };
@@ -93,7 +93,7 @@ static int by_address(const void *a, const void *b) {
 }
 
 /* Each block costs the same in every way: one has the million, the others a tenth. */
-/* The software driver alone takes a minute for them. */
+/* Without cushim the software driver takes a minute for them. */
 TEST_IF(fixture_is_preloaded(), a_million_blocks_live_at_once) {
     enum { ALIGN_BYTES = 512 };
     const int n = getenv("TEST_FEWER_BLOCKS") ? 100000 : 1000000;
@@ -109,7 +109,7 @@ TEST_IF(fixture_is_preloaded(), a_million_blocks_live_at_once) {
     for (int i = 0; i + 1 < n; i++)
         ck_assert_uint_ge(blocks[i + 1] - blocks[i], ALIGN_BYTES);
     OK(cuMemGetAddressRange(NULL, &n_bytes, blocks[n / 2]));
-    for (int i = 0; i < n; i++) /* neither in the order of birth nor of addresses */
+    for (int i = 0; i < n; i++) /* neither in the order of allocation nor of addresses */
         OK(cuMemFree(blocks[(size_t)i * 7919 % (size_t)n]));
     free(blocks);
     OK(cuMemFree(fixture_alloc(100)));
@@ -150,7 +150,7 @@ static unsigned long long draw(unsigned long long *state) {
     return *state ^= *state << 17;
 }
 
-/* Beside a block, in its page, anywhere in what addresses look like, anywhere at all. */
+/* An address beside a block, in its page, anywhere in the usual range, or anywhere. */
 static CUdeviceptr draw_junk(unsigned long long *state, CUdeviceptr block) {
     unsigned long long word = draw(state);
     switch (word & 3) {
@@ -194,7 +194,8 @@ TEST(junk_for_pointers_is_refused_and_harms_nobody) {
     }
 }
 
-/* Of the device's pages; blocks of a size that segments hold, or one block. */
+/* Take a share of the device, in blocks of a size that segments hold or in one block, and free
+ * it. */
 static void use_and_free(unsigned pct, size_t block_bytes) {
     enum { MOST = 1300 };
     static CUdeviceptr blocks[MOST];
@@ -220,7 +221,8 @@ TEST(after_a_free_a_kernel_that_never_ends_starves_no_allocation,
     OK(cuMemGetInfo(&free_bytes, &total_bytes));
     CUstream stream = fixture_stream();
     launch_spin(stream);
-    OK(cuMemAlloc(&address, total_bytes / 100 * 70)); /* who waits for the kernel waits for ever */
+    OK(cuMemAlloc(&address, total_bytes / 100 * 70)); /* a thread that waits for the kernel waits
+                                                       * for ever */
     open_spin();
     OK(cuMemFree(address));
 }

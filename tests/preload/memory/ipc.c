@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A process that was forked before CUDA: takes a handle, tells what it finds there. */
+/* A process that was forked before CUDA.  It takes a handle and reports what it finds there. */
 struct importer {
     pid_t child;
     int to, from;
@@ -21,7 +21,8 @@ static void serve(int from, int to) {
         CUdeviceptr address;
         CUdeviceptr base;
         struct sight sight;
-        memset(&sight, 0, sizeof sight); /* what is between its fields is written, too */
+        memset(&sight, 0, sizeof sight); /* because the padding between its fields is written,
+                                          * too */
         fixture_use_device(0);
         if (cuIpcOpenMemHandle(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ==
             CUDA_SUCCESS) {
@@ -84,14 +85,15 @@ TEST(a_handle_opens_at_its_own_bytes) {
         CUdeviceptr block = fixture_alloc(sizes[i / 2]);
         OK(cuMemsetD32(block, 100 + i, 1));
         OK(cuCtxSynchronize());
-        OK(cuIpcGetMemHandle(&handle, block + 512)); /* natively any pointer into it will do */
+        OK(cuIpcGetMemHandle(&handle, block + 512)); /* the driver accepts any pointer into the
+                                                      * block */
         ck_assert_uint_eq(import(&importer, &handle), 100 + i);
         ck_assert_int_eq(is_capable(block), 1);
     }
     stop_importer(&importer);
 }
 
-/* In a process of its own: open them all, look, and close them all; 0, or what went wrong. */
+/* In another process: open all, look, and close all; 0, or a number for what went wrong. */
 static int open_all(int from, unsigned n) {
     CUipcMemHandle handle;
     CUdeviceptr blocks[2][32];
@@ -121,7 +123,7 @@ static int open_all(int from, unsigned n) {
     return cuIpcCloseMemHandle(blocks[0][1]) ? 0 : 6;
 }
 
-/* Those of one segment are open at once, each twice, and each is closed as often. */
+/* Blocks of one segment are open at the same time, each twice, and each is closed as often. */
 TEST(neighbours_are_open_at_once) {
     enum { N = 32 };
     int there[2], status;
@@ -145,7 +147,8 @@ TEST(neighbours_are_open_at_once) {
         ck_assert_uint_eq(fixture_read(blocks[i]), 1000 + i);
 }
 
-/* A handle of a large block opens that block alone; small ones share a page of 2 MiB, as natively.
+/* A handle of a large block opens only that block.  Small ones share a page of 2 MiB, as without
+ * cushim.
  */
 TEST(no_handle_shows_another_large_block, .n = 3) {
     enum { N = 24 };
@@ -170,7 +173,7 @@ TEST(no_handle_shows_another_large_block, .n = 3) {
     stop_importer(&importer);
 }
 
-/* Who has it mapped still sees what it was then, and nothing that comes later. */
+/* A process that has it mapped still sees its old contents, and nothing that comes later. */
 TEST(what_was_shared_goes_back_to_the_driver_with_its_free) {
     CUipcMemHandle handle;
     fixture_use_device(0);
@@ -181,7 +184,7 @@ TEST(what_was_shared_goes_back_to_the_driver_with_its_free) {
     ck_assert_uint_eq(sim_calls("cuMemFree_v2"), n_frees + 1);
 }
 
-/* So does what is freed in a stream's order, behind the stream's work. */
+/* Also if it is freed in stream order, after the stream's work. */
 TEST(what_was_shared_goes_back_with_a_free_in_stream_order) {
     CUipcMemHandle handle;
     CUstream stream;
@@ -200,7 +203,8 @@ TEST(what_was_shared_goes_back_with_a_free_in_stream_order) {
     OK(cuStreamDestroy(stream));
 }
 
-/* Of a small block natively, too: its page stays as it is until whoever opened it closes it. */
+/* Also for a small block without cushim: its page stays as it is until the process that opened it
+ * closes it. */
 TEST(what_was_shared_is_never_handed_out_again) {
     enum { N = 16, N_SIZES = 4, ROUNDS = 3 }; /* no more than may be idle */
     static const size_t sizes[N_SIZES] = {512, 5000, 100000, MIB};
@@ -208,7 +212,8 @@ TEST(what_was_shared_is_never_handed_out_again) {
     fixture_use_device(0);
     for (unsigned i = 0; i < N_SIZES; i++) {
         CUipcMemHandle handle;
-        CUdeviceptr beside = fixture_alloc(sizes[i]); /* one that a thread's cache has, too */
+        CUdeviceptr beside = fixture_alloc(sizes[i]); /* a neighbour that comes from a thread's
+                                                       * cache, too */
         shown[i] = fixture_alloc(sizes[i]);
         OK(cuMemFree(beside));
         OK(cuMemsetD32(shown[i], 100 + i, 1));
@@ -233,7 +238,7 @@ TEST(what_was_shared_is_never_handed_out_again) {
     }
 }
 
-/* Shared and freed again and again, with live blocks beside: what is held stays in bounds. */
+/* Blocks are shared and freed again and again beside live blocks, and held memory stays limited. */
 TEST(what_was_shared_does_not_pile_up) {
     enum { N_LIVE = 8, N = 2000 };
     size_t before_bytes, after_bytes, total_bytes;
@@ -258,7 +263,7 @@ TEST(what_was_shared_does_not_pile_up) {
     ck_assert_uint_le(before_bytes - after_bytes, 2 * MIB);
 }
 
-/* Natively blocks up to 1 MiB share pages of 2 MiB, whoever was told of them. */
+/* Without cushim blocks up to 1 MiB share pages of 2 MiB, also if other processes know them. */
 TEST(handles_of_small_blocks_take_no_more_memory_than_the_blocks) {
     enum { N = 600 };
     static CUdeviceptr blocks[N];
@@ -290,18 +295,18 @@ TEST(a_freed_or_foreign_pointer_has_no_handle) {
 }
 
 /*
- * Every process shows blocks of each size to all, and reads what all show; TEST_PROCESSES says how
- * many there are.
+ * Every process shows blocks of each size to all, and reads the blocks of all.  TEST_PROCESSES is
+ * their number.
  */
 enum { MANY = 64, N_SHOWN = 3, N_ROUNDS = 3 };
 
 struct message {
     int from, round,
-        is_done; /* who is quick may say so, or be a round ahead, before the slow speak */
+        is_done; /* a quick process may say so, or be a round ahead, before slow ones answer */
     CUipcMemHandle handles[N_SHOWN];
 };
 
-/* What a process has heard, of each round. */
+/* What a process has heard in each round. */
 struct heard {
     struct message shown[N_ROUNDS][MANY];
     int n_shown[N_ROUNDS], n_done[N_ROUNDS];

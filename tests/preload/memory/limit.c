@@ -1,6 +1,6 @@
 /*
- * A device of 256 MiB, and one that CUSHIM_LIMIT makes look so: what a program is told and what it
- * is refused is the same (docs/internals/memory-engine.md, "When memory is out").
+ * A device of 256 MiB, and one that CUSHIM_LIMIT makes look like that: answers and refusals are the
+ * same (docs/internals/memory-engine.md, "When memory is out").
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -104,7 +104,7 @@ TEST(a_request_beyond_the_device_is_refused_at_once) {
     ck_assert_uint_eq(free_bytes(), DEVICE_BYTES);
 }
 
-/* Served by a pool, or by the driver. */
+/* A pool serves it, or the driver. */
 TEST(the_hosts_memory_is_no_part_of_it) {
     void *pinned;
     fixture_use_device(0);
@@ -132,7 +132,7 @@ TEST(contexts_of_a_device_share_it) {
     OK(cuMemAlloc(&taken, 250 * MIB));
 }
 
-/* Random sizes: never beyond the device, and what is freed can be had again. */
+/* Random sizes never exceed the device, and freed memory can be had again. */
 TEST(churn_stays_within_the_device) {
     CUdeviceptr blocks[40] = {0};
     unsigned long draw = 1;

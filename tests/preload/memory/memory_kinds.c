@@ -1,6 +1,7 @@
 /*
- * Pinned and managed memory: served again after a free, and natively in all that a program can
- * tell. Run natively, and with each layer and CUSHIM_ZERO and CUSHIM_FREE both ways.
+ * Pinned and managed memory is reused after a free, and otherwise looks to a program as without
+ * cushim.  It runs without cushim, with each kind switched off, and with CUSHIM_ZERO and
+ * CUSHIM_FREE in both settings.
  */
 #include "tests/preload/fixture/host_fixture.h"
 
@@ -39,13 +40,14 @@ TEST(managed_memory_comes_back_as_zero, .n = N_SIZES) {
     }
 }
 
-/* `relaxed` rotates blocks first. */
+/* In `relaxed` mode blocks rotate first. */
 TEST_IF(is_pooled("CUSHIM_PINNED") && waits(), a_freed_pinned_block_comes_back_without_the_driver,
         .n = N_SIZES) {
     size_t n_bytes = sizes[_i].first_bytes;
     fixture_use_device(0);
     OK(cuMemFreeHost(pinned_alloc(n_bytes, 0)));
-    unsigned char *block = pinned_alloc(n_bytes, 0); /* again: from now on it is worth keeping */
+    unsigned char *block = pinned_alloc(n_bytes, 0); /* the second request, so from now on it is
+                                                      * worth keeping */
     OK(cuMemFreeHost(block));
     sim_calls_reset();
     for (int i = 0; i < 5; i++) {
@@ -55,9 +57,9 @@ TEST_IF(is_pooled("CUSHIM_PINNED") && waits(), a_freed_pinned_block_comes_back_w
     ck_assert_uint_eq(sim_calls("cuMemHostAlloc") + sim_calls("cuMemFreeHost"), 0);
 }
 
-/* On a machine that is busy the clearing may take too long, and the driver serves: once in a while.
+/* On a busy machine the clearing may take too long now and then, and then the driver serves.
  */
-/* Each managed block is an allocation of its own: larger ones tell nothing more. */
+/* Each managed block is an allocation of its own, so larger ones show nothing more. */
 TEST(a_freed_managed_block_comes_back, .n = N_SMALL) {
     size_t n_bytes = sizes[_i].first_bytes;
     fixture_use_device(0);
@@ -116,7 +118,8 @@ TEST(clearing_never_waits_for_a_busy_device) {
     OK(cuMemFree(used));
     sim_hold();
     fixture_launch_write(other, 1, stream);
-    CUdeviceptr block = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL); /* who waits here never ends */
+    CUdeviceptr block = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL); /* a thread that waits here never
+                                                                    * ends */
     ck_assert(is_zero((void *)(uintptr_t)block, 5000) || !is_zeroed());
     sim_release_hold();
     OK(cuCtxSynchronize());

@@ -1,6 +1,6 @@
 /*
- * Pinned and managed memory over time: whom a free waits for, hints, the end of contexts, memory
- * that is out, threads.  Run in the ways of kinds.c.
+ * Pinned and managed memory over time: what a free waits for, hints, ends of contexts, out of
+ * memory, threads.  It runs in the same ways as memory_kinds.c.
  */
 #include "tests/preload/fixture/host_fixture.h"
 
@@ -10,7 +10,7 @@ static void free_pinned(struct fixture_thread *thread) {
     thread->answer = cuMemFreeHost((void *)(uintptr_t)thread->address);
 }
 
-/* The call that a free of this kind sleeps in. */
+/* The call in which a free of this kind sleeps. */
 static const char *wait_of(bool is_pinned) {
     if (is_pooled(is_pinned ? "CUSHIM_PINNED" : "CUSHIM_MANAGED"))
         return "cuEventSynchronize";
@@ -52,12 +52,13 @@ TEST(a_free_waits_for_no_other_context) {
     OK(cuCtxSetCurrent(second));
     block = fixture_alloc(1000);
     fixture_launch_write(block, 1, fixture_stream());
-    OK(cuMemFreeHost(pinned)); /* who waits here waits for ever */
+    OK(cuMemFreeHost(pinned)); /* a thread that waits here waits for ever */
     OK(cuMemFree(managed));
     sim_release_hold();
 }
 
-/* A copy out of pinned memory, and the memory filled anew: the free was the barrier. */
+/* Copy out of pinned memory, free scratch memory, and fill the pinned memory again: the free was
+ * the barrier. */
 TEST(a_free_of_scratch_makes_a_source_free_to_refill) {
     fixture_use_device(0);
     CUstream stream = fixture_stream();
@@ -73,7 +74,7 @@ TEST(a_free_of_scratch_makes_a_source_free_to_refill) {
     }
 }
 
-/* Free at once, allocate, fill: the work that reads the old contents comes first. */
+/* Free at once, allocate, fill: work that reads the old contents comes first. */
 TEST(a_block_is_not_handed_out_before_its_work_is_over) {
     fixture_use_device(0);
     CUstream stream = fixture_stream();
@@ -105,7 +106,7 @@ static void use_host_memory(struct fixture_thread *thread) {
     }
 }
 
-/* Natively a capture in GLOBAL mode forbids this to all threads. */
+/* Without cushim a capture in GLOBAL mode forbids this to all threads. */
 TEST_IF(is_pooled("CUSHIM_PINNED") && is_pooled("CUSHIM_MANAGED"),
         a_capture_of_another_thread_stays_valid) {
     CUgraph graph;
@@ -146,7 +147,7 @@ TEST(a_block_with_a_hint_is_not_handed_out_again) {
     fixture_use_device(0);
     for (int which = 0; which < 6; which++) {
         CUdeviceptr block = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL);
-        bool is_attach = which == 5; /* of the whole block, where others are of a part */
+        bool is_attach = which == 5; /* it concerns the whole block, the others a part */
         OK(hint(which, is_attach ? block : block + 1000, is_attach ? 5000 : 2000));
         unsigned long n = sim_calls("cuMemFree_v2");
         OK(cuMemFree(block));
@@ -156,7 +157,8 @@ TEST(a_block_with_a_hint_is_not_handed_out_again) {
     CUdeviceptr block = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL);
     unsigned long n = sim_calls("cuMemFree_v2");
     OK(cuMemFree(block));
-    if (is_pooled("CUSHIM_MANAGED")) { /* without one it is kept, and a hint on it refused */
+    if (is_pooled("CUSHIM_MANAGED")) { /* without a hint the block is kept, and a hint on it is
+                                        * refused */
         ck_assert_uint_eq(sim_calls("cuMemFree_v2"), n);
         for (int which = 0; which < 6; which++)
             ANSWERS(hint(which, block, 1000), CUDA_ERROR_INVALID_VALUE);
@@ -206,7 +208,7 @@ TEST(host_memory_goes_with_a_reset) {
     }
 }
 
-/* What clears managed memory by the device is a stream, which goes with its context. */
+/* The device clears managed memory on a stream, which goes with its context. */
 TEST(each_context_clears_its_memory_on_a_stream_of_its_own) {
     enum { N_BLOCKS = 200 };
     OK(cuInit(0));

@@ -1,6 +1,6 @@
 /*
- * Out of memory in any call that allocates: what we hold goes back, the call is tried once more,
- * then the driver's own answer stands (interposition.md C12).
+ * Out of memory in any call that allocates: our idle memory goes back, and the call is made once
+ * more.  Then the driver's answer stands (interposition.md C12).
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -90,7 +90,7 @@ enum { N_CALLS = sizeof calls / sizeof *calls };
 static void fail_next(const char *name) {
     sim_calls_reset();
     if (strcmp(name, "cuMemAllocFromPoolAsync") == 0)
-        sim_fail_at(2, CUDA_ERROR_OUT_OF_MEMORY); /* behind the question for the pool */
+        sim_fail_at(2, CUDA_ERROR_OUT_OF_MEMORY); /* after the question for the pool */
     else
         sim_fail_at(1, CUDA_ERROR_OUT_OF_MEMORY);
 }
@@ -114,7 +114,8 @@ TEST(with_nothing_held_the_drivers_answer_stands, .n = N_CALLS) {
     OK(calls[_i].run());
 }
 
-/* The device is full of memory that the program freed: whoever asks for it gets it, as natively. */
+/* The device is full of memory that the program freed.  Any request can get it, as without
+ * cushim. */
 static void fill_and_free(void) {
     enum { MOST = 100 };
     CUdeviceptr blocks[MOST];
@@ -166,7 +167,7 @@ TEST(as_much_can_be_had_as_natively) {
     OK(cuMemAlloc(&address, PAGE));
 }
 
-/* A variable of a module lies in a page that the driver shares out. */
+/* A variable of a module lies in a page that the driver shares among small allocations. */
 TEST(what_the_pool_has_nothing_for_the_driver_serves_from_a_page_in_use) {
     CUmodule module;
     CUdeviceptr block;

@@ -1,7 +1,7 @@
 /*
- * Who follows allocations by a jump over the beginning of the driver's functions, as UCX does, is
- * told of every block that it is told of natively (interposition.md C8): of those that the runtime
- * serves, of those that a pool had at hand, and of the frees of all.
+ * A library that follows allocations by a jump at the beginning of the driver's functions, as UCX
+ * does, sees every block that it sees without cushim (interposition.md C8): those that the
+ * runtime's entry points serve, those that come from a pool, and all frees.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -16,12 +16,12 @@
 enum { N_BLOCKS = 40, N_FNS = 5, MOST_EVENTS = 4096, AREA_BYTES = 4096, COPY_BYTES = 64 };
 enum { MOVE_BYTES = 5, MOVE = 0xb8, NEAR_BYTES = 5, FAR_BYTES = 12 };
 
-/* ---- what is told ---- */
+/* ---- events ---- */
 
 struct event {
     const char *name;
     uint64_t address;
-    size_t n_bytes; /* 0: of a free */
+    size_t n_bytes; /* 0: a free */
 };
 
 static struct event events[MOST_EVENTS];
@@ -32,7 +32,7 @@ static void tell(const char *name, uint64_t address, size_t n_bytes) {
         events[n_events++] = (struct event){name, address, n_bytes};
 }
 
-/* Exactly this one was told since the last look. */
+/* Exactly this event came since the last look. */
 static void check_told(const char *name, const void *address, size_t n_bytes) {
     ck_assert_uint_eq(n_events, 1);
     ck_assert_str_eq(events[0].name, name);
@@ -41,7 +41,7 @@ static void check_told(const char *name, const void *address, size_t n_bytes) {
     n_events = 0;
 }
 
-/* ---- hooks; `originals` are copies of the first instructions, which go on behind them ---- */
+/* ---- hooks; `originals` are copies of the first instructions, which jump back to the rest ---- */
 
 static void *originals[N_FNS];
 
@@ -188,7 +188,7 @@ static void *obtain(size_t n_bytes) {
     return block;
 }
 
-/* Blocks that the thread has at hand from here on. */
+/* Let the thread's cache have blocks from here on. */
 static void warm(void) {
     void *blocks[N_BLOCKS];
     for (unsigned i = 0; i < N_BLOCKS; i++)

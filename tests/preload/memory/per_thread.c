@@ -30,7 +30,7 @@ static CUresult launch_together(void **params) {
     return cuLaunchCooperativeKernel_ptsz(function, 1, 1, 1, 1, 1, 1, 0, NULL, params);
 }
 
-/* A free behind a launch brings out what it printed, by a wait; one behind none only asks. */
+/* A free after a launch brings out what it printed, by a wait; a free without one only asks. */
 TEST(a_free_brings_out_what_a_launch_printed, .n = 3) {
     static CUresult (*const launches[])(void **) = {launch_plain, launch_configured,
                                                     launch_together};
@@ -70,8 +70,8 @@ TEST(an_allocation_in_stream_order_keeps_to_the_limit) {
 }
 
 /*
- * A block of the pool, which the driver does not know as one, comes back behind the work of the
- * thread's own stream: not that of another, which the legacy stream would wait for.
+ * A block of the pool, which is no allocation of the driver's, comes back after the work of the
+ * thread's own stream.  It does not wait for other streams, as the legacy stream would.
  */
 TEST(a_block_is_freed_in_the_order_of_the_thread_s_stream) {
     enum { MANY = 150, N_BYTES = 3 * MIB };

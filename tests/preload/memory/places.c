@@ -1,7 +1,7 @@
 /*
- * Calls of the runtime from many places of code (interposition.md B21): what they mean is asked of
- * the loader once a page of code, and each question comes through this program, which counts it.
- * And forks, which wait until nothing is asked (B20).
+ * Calls of the runtime from many places of code (interposition.md B21): the loader is asked once
+ * for each page of code which runtime they mean, and this program counts the questions, which come
+ * through it.  Forks wait until nothing is asked (B20).
  */
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -16,7 +16,7 @@
 
 /* The preload's questions to the loader come here; counted. */
 static atomic_ulong n_questions;
-static atomic_bool is_slow, is_asking, forks; /* what a question does meanwhile */
+static atomic_bool is_slow, is_asking, forks; /* what happens during a question */
 static pid_t child_of_question = -1;
 typedef int each_fn(struct dl_phdr_info *, size_t, void *);
 typedef int iterate_fn(each_fn *, void *);
@@ -78,13 +78,13 @@ static void look(void) {
 }
 
 static void *open_and_close(void *unused) {
-    do /* once even where all forks come first */
+    do /* once even if all forks come first */
         dlclose(dlopen(getenv("READERS_LIBRARY"), RTLD_NOW));
     while (!atomic_load(&is_over));
     return unused;
 }
 
-/* The list has a lock, which no child would ever see free again. */
+/* The loader's list has a lock, which would never become free in a child. */
 TEST(no_fork_falls_into_a_question_to_the_loader) {
     pthread_t thread;
     atomic_store(&is_slow, true);
@@ -103,7 +103,8 @@ TEST(no_fork_falls_into_a_question_to_the_loader) {
     ck_assert_uint_eq(atomic_load(&n_asking), 0);
 }
 
-/* As the handler of a signal may, whatever its thread was about.  Natively nobody asks. */
+/* A signal handler may do this at any moment of its thread.  Without cushim there are no
+ * questions. */
 TEST_IF(fixture_is_preloaded(), who_asks_the_loader_can_fork_meanwhile) {
     int status = -1;
     atomic_store(&forks, true);

@@ -1,6 +1,7 @@
 /*
- * What the program may ask of an address (interposition.md C1, C10): a block answers for itself,
- * whatever the driver knows of the segment around it, and where no block is live nothing is known.
+ * Questions of the program about an address (interposition.md C1, C10): the answers are about the
+ * block, whatever the driver knows about the segment around it.  If no block is live, nothing is
+ * known.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -30,7 +31,7 @@ static void release(enum kind kind, CUdeviceptr block) {
     OK(kind == PINNED ? cuMemFreeHost((void *)block) : cuMemFree(block));
 }
 
-/* Nothing is at the address but, it may be, another block that begins there. */
+/* Nothing is at the address, except perhaps another block that begins there. */
 static void assert_not_of(CUdeviceptr address) {
     CUdeviceptr base;
     CUresult answer = cuMemGetAddressRange(&base, NULL, address);
@@ -132,7 +133,7 @@ TEST(sync_memops_is_a_block_s_and_ends_with_it, .n = N_KINDS * N_SIZES) {
         release(kind, blocks[i]);
 }
 
-/* The driver's own attribute is the segment's: it goes with the last block that had it. */
+/* The driver's attribute belongs to the segment, and goes with the last block that had it. */
 TEST(a_segment_is_synchronous_while_a_block_of_it_is) {
     fixture_use_device(0);
     CUdeviceptr first = fixture_alloc(1000), second = fixture_alloc(1000);
@@ -181,7 +182,7 @@ TEST(pinned_memory_ends_where_it_ends, .n = N_KINDS * N_SIZES) {
             CUDA_ERROR_INVALID_VALUE);
 }
 
-/* What is said and asked of a range of managed memory. */
+/* Give hints and ask questions about a range of managed memory. */
 static CUresult advise(CUdeviceptr address, size_t n_bytes) {
     const CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
     return cuMemAdvise(address, n_bytes, CU_MEM_ADVISE_SET_READ_MOSTLY, device);

@@ -1,8 +1,8 @@
 /*
- * An urgent thread (SCHED_FIFO) and an ordinary one on the same core: whatever the urgent one has
- * to wait for, it leaves the core to whoever has it.  One that spins or yields keeps the ordinary
- * thread off until the kernel steps in, most of a second later, and has burnt that second: so the
- * verdict is its own processor time, which neither a busy machine nor a slow device changes.
+ * An urgent thread (SCHED_FIFO) and an ordinary one on the same core: when the urgent one has to
+ * wait for the ordinary one, it must leave the core.  If it spins or yields, it keeps the ordinary
+ * thread off until the kernel intervenes, almost a second later, and has used that second.  So the
+ * test measures its processor time, which a busy machine or a slow device does not change.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static uint64_t own_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Hits, misses, and the caches that drains look into. */
+/* Make hits and misses, and fill caches that drains look into. */
 static void *work_normally(void *unused) {
     (void)unused;
     cuCtxSetCurrent(context);
@@ -48,7 +48,7 @@ static uint64_t pair_often(size_t large_bytes) {
     for (int i = 0; i < N_PAIRS && most_ns < MOST_NS; i++) {
         CUdeviceptr address;
         bool is_large = large_bytes && i % LARGE_EACH == 0;
-        nanosleep(&pause, NULL); /* the other thread gets to work, and is put aside in the midst */
+        nanosleep(&pause, NULL); /* the other thread begins to work, and is interrupted */
         uint64_t since_ns = own_ns();
         CUresult answer = cuMemAlloc(&address, is_large ? large_bytes : 4096);
         if (answer == CUDA_SUCCESS)

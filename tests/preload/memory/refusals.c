@@ -1,6 +1,6 @@
 /*
- * What native refuses is refused (interposition.md C10): a copy or set one byte beyond its block or
- * in a freed one.  Natively the driver judges; in a shared segment it would let them pass.
+ * We refuse what the driver refuses without cushim (interposition.md C10): a copy or set one byte
+ * beyond its block or in a freed one.  In a shared segment the driver would accept it.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -245,7 +245,7 @@ TEST(a_freed_pointer_has_no_attributes, .n = (int)(sizeof sizes / sizeof *sizes)
             CUDA_ERROR_INVALID_VALUE);
     ANSWERS(cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, middle + 8),
             CUDA_ERROR_INVALID_VALUE);
-    OK(cuPointerGetAttributes(2, names, values, middle)); /* of unknown memory: zeros */
+    OK(cuPointerGetAttributes(2, names, values, middle)); /* zeros, as for unknown memory */
     ck_assert_uint_eq(type, 0);
     ck_assert_uint_eq(id, 0);
 }

@@ -1,4 +1,4 @@
-/* Free and reuse: cudaFree is a barrier, and memory is handed out again only behind it. */
+/* Free and reuse: cudaFree is a barrier, and memory is handed out again only after it. */
 #include "tests/preload/fixture/fixture.h"
 
 static void mark(void *flag) {
@@ -10,7 +10,8 @@ static const size_t sizes[] = {1, 1000, 700000, 3 * MIB, 20 * MIB, 300 * MIB};
 TEST(a_freed_block_is_reused_without_the_driver, .n = (int)(sizeof sizes / sizeof *sizes)) {
     fixture_use_device(0);
     OK(cuMemFree(fixture_alloc(sizes[_i])));
-    CUdeviceptr block = fixture_alloc(sizes[_i]); /* again: from now on it is worth keeping */
+    CUdeviceptr block = fixture_alloc(sizes[_i]); /* the second request, so from now on it is worth
+                                                   * keeping */
     OK(cuMemFree(block));
     sim_calls_reset();
     for (int i = 0; i < 5; i++) {
@@ -43,7 +44,8 @@ TEST(a_buffer_freed_under_a_running_kernel_is_not_handed_out_before_the_kernel_e
     fixture_join(&thread);
     OK(thread.answer);
     ck_assert_uint_eq(sim_pending(), 0);
-    if (fixture_is_preloaded()) { /* sooner or later: this thread's own free blocks come first */
+    if (fixture_is_preloaded()) { /* sooner or later, because this thread's own free blocks come
+                                   * first */
         bool has_come = false;
         for (int i = 0; i < 128 && !has_come; i++)
             has_come = fixture_alloc(1000) == block;
@@ -80,7 +82,7 @@ TEST(cudaFree_is_a_barrier) {
         OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
         sim_seed(seed);
         submit_everything(block, other, pinned, event, &flag);
-        OK(cuMemFree(unused)); /* no work ever touched it: it waits for all the same */
+        OK(cuMemFree(unused)); /* no work ever touched it, but the free waits for all work */
         ck_assert_uint_eq(sim_pending(), 0);
         ck_assert_int_eq(atomic_load(&flag), 1);
         ck_assert_uint_eq(*(unsigned *)pinned, 3);
@@ -118,7 +120,8 @@ TEST(an_assertion_in_a_kernel_is_reported) {
 TEST(a_segment_goes_back_after_its_work) {
     CUdeviceptr address;
     size_t free_bytes, total_bytes;
-    setenv("CUSHIM_SIM_MEMORY", "256M", 1); /* all of it: memcheck notes each byte */
+    setenv("CUSHIM_SIM_MEMORY", "256M", 1); /* set for everything, because memcheck notes each
+                                             * byte */
     fixture_use_device(0);
     CUstream stream = fixture_stream();
     CUdeviceptr block = fixture_alloc(20 * MIB);
@@ -128,7 +131,7 @@ TEST(a_segment_goes_back_after_its_work) {
     sim_calls_reset();
     OK(cuMemGetInfo(&free_bytes, &total_bytes));
     ANSWERS(cuMemAlloc(&address, total_bytes - 10 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
-    if (fixture_is_preloaded()) /* the segment is still in use: nothing goes back */
+    if (fixture_is_preloaded()) /* the segment is still in use, so nothing goes back */
         ck_assert_uint_eq(sim_calls("cuMemFree_v2"), 0);
     ck_assert_uint_ge(sim_live_bytes(), 20 * MIB);
     sim_release_hold();
@@ -180,7 +183,7 @@ TEST(an_asynchronous_call_does_not_wait) {
     CUstream stream = fixture_stream();
     CUdeviceptr block = fixture_alloc(1000), other = fixture_alloc(1000);
     CUgraphExec graph = fixture_graph(other, 1);
-    sim_hold(); /* who waits now waits for ever */
+    sim_hold(); /* a thread that waits now waits for ever */
     fixture_launch_write(block, 5, stream);
     OK(cuMemcpyHtoDAsync(other, host, sizeof host, stream));
     OK(cuMemcpyDtoDAsync(other, block, 100, stream));
@@ -250,7 +253,7 @@ TEST(held_bytes_count_as_free_and_free_never_exceeds_total) {
         ck_assert_uint_eq(free_after, free_before);
     }
     if (fixture_is_preloaded())
-        ck_assert_uint_gt(sim_live_bytes(), 0); /* it was held, and yet counted as free */
+        ck_assert_uint_gt(sim_live_bytes(), 0); /* it was held, but counted as free */
 }
 
 int main(void) {

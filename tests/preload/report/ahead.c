@@ -1,7 +1,7 @@
 /*
- * A preload ahead of ours that stands before what it calls of the C library.  It ends the process
- * with a word when ours calls it after its own end, as libfaketime crashes there, or calls a
- * cancellation point where the thread may be cancelled.
+ * A preload ahead of ours that replaces functions of the C library.  It ends the process with a
+ * message if ours calls it after its own end, where libfaketime crashes, or calls a cancellation
+ * point while the thread may be cancelled.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 static int is_over;
-static _Atomic int n_points; /* that ours called where nothing would act */
+static _Atomic int n_points; /* that ours called while cancellation was off */
 
 static int is_ours(const void *caller) {
     Dl_info info;

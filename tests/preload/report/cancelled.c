@@ -1,6 +1,6 @@
-/* Allocations and frees of a thread whose cancellation is pending: natively none of them is a
- * cancellation point.  The last word says how the thread ended.  The first thread then does
- * whatever else we tell of. */
+/* Allocations and frees of a thread whose cancellation is pending.  Without cushim none of them is
+ * a cancellation point.  The last word says how the thread ended.  Then the first thread does other
+ * things that we log. */
 #include <cuda.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ static void *ask(void *unused) {
     CUdeviceptr block;
     cuCtxSetCurrent(context);
     pthread_cancel(pthread_self());
-    cuMemFree(0x12340); /* nobody's: told at CUSHIM_LOG=debug */
+    cuMemFree(0x12340); /* no allocation is there, which is logged at CUSHIM_LOG=debug */
     for (size_t i = 0; i < N_PAIRS; i++) {
         if (cuMemAlloc(&block, 100 + i) == CUDA_SUCCESS)
             cuMemFree(block);

@@ -1,4 +1,4 @@
-"""The checking mode: what it tells of programs with a mistake, and that it changes nothing else.
+"""The checking mode: its reports about programs with a mistake, and that it changes nothing else.
 
     check.py --preload ... --sim ... CHECK_PROGRAM PROGRAMS...
 """

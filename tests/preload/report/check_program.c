@@ -75,7 +75,7 @@ static unsigned sum_of(CUdeviceptr block) {
     return sum;
 }
 
-/* What is freed so is not looked at, and its memory is somebody else's soon. */
+/* A block that is freed so is not checked, and its memory is soon reused. */
 static void free_in_stream_order(void) {
     CUstream stream = make_stream();
     for (int i = 0; i < 5; i++) {
@@ -89,7 +89,7 @@ static void free_in_stream_order(void) {
     }
 }
 
-/* What is freed while a capture is open is not looked at either. */
+/* A block that is freed while a capture is open is not checked either. */
 static void free_under_a_capture(void) {
     CUstream stream = make_stream();
     CUgraph graph;
@@ -111,7 +111,7 @@ static void free_under_a_capture(void) {
     }
 }
 
-/* A handle names the whole allocation of the driver, guards and all. */
+/* A handle names the whole allocation of the driver, with the guards. */
 static void export_block(void) {
     CUipcMemHandle handle;
     CUdeviceptr block = obtain_block(4 << 20);
@@ -119,7 +119,7 @@ static void export_block(void) {
     free_block(block);
 }
 
-/* The last of so many blocks is damaged: a synchronisation looks at some, the next at others. */
+/* The last of n_blocks is damaged.  One synchronisation checks some blocks, the next one others. */
 static void take_turns(int n_blocks, int n_freed) {
     for (int i = 0; i < n_freed; i++)
         free_block(obtain_block(256));
@@ -153,7 +153,7 @@ static void obtain_large(void) {
     free_block(block);
 }
 
-/* Nothing runs until a second block was asked for, in vain. */
+/* Nothing runs until a request for a second block failed. */
 static void *release_late(void *nothing) {
     while (sim_calls("cuMemAlloc_v2") < 2)
         usleep(1000);
@@ -249,7 +249,7 @@ static void make_mistake(const char *mistake, CUdeviceptr block) {
         write_byte(other + N_BYTES, 7), must(cuDevicePrimaryCtxReset(0), "reset"), exit(0);
     else if (strcmp(mistake, "sync") == 0)
         write_byte(other + N_BYTES, 7), must(cuCtxSynchronize(), "synchronise"),
-            must(cuCtxSynchronize(), "synchronise"); /* told of once */
+            must(cuCtxSynchronize(), "synchronise"); /* told once */
 }
 
 int main(int argc, char **argv) {
@@ -273,7 +273,8 @@ int main(int argc, char **argv) {
             return 0;
         }
     }
-    CUdeviceptr before = obtain_block(N_BYTES); /* memory, natively too, for who writes there */
+    CUdeviceptr before = obtain_block(N_BYTES); /* so that there is memory to write to, also without
+                                                 * cushim */
     CUdeviceptr block = obtain_block(N_BYTES);
     for (int i = 0; i < 20; i++) {
         CUdeviceptr passing = obtain_block((size_t)i * 7001 + N_BYTES);
@@ -287,7 +288,7 @@ int main(int argc, char **argv) {
     printf("sum %u\n", sum_of(block));
     free_block(block);
     free_block(before);
-    for (int i = 0; i < 6; i++) /* what is in quarantine leaves it */
+    for (int i = 0; i < 6; i++) /* blocks in quarantine leave it */
         free_block(obtain_block(100000));
     printf("check_program: done\n");
     return 0;

@@ -1,9 +1,8 @@
 /*
- * A program whose files somebody cuts: cut_program N_THREADS.
+ * A program whose files are cut while it runs: cut_program N_THREADS.
  *
  * It says "handled" if SIGBUS has a handler before any call of CUDA.  Its threads allocate, wait
- * for a line on standard input, and go on; the last line says whether all memory had what was
- * written to it.
+ * for a line on standard input, and go on; the last line says whether all memory kept its contents.
  */
 #include <cuda.h>
 #include <pthread.h>

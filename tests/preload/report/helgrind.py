@@ -1,4 +1,4 @@
-"""helgrind has nothing to say of a program that it has nothing to say of natively.
+"""helgrind reports nothing about a program under cushim if it reports nothing without cushim.
 
     helgrind.py --preload ... --sim ... SHARED STATIC
 """

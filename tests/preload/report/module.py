@@ -1,4 +1,4 @@
-"""The Python module asks the preload of its own process: counters, marks, reports; and goes without where there is none.
+"""The Python module asks the preload of its own process: counters, marks, reports. Without a preload it works, too.
 
     module.py --preload ... --sim ... INSTALLED SOURCE...
 

@@ -4,8 +4,8 @@
  *
  *   nvtx_ranges push|wide|domain|registered|start|other
  *
- * It prints how many passes lay where the first did, which is what a reset makes of the arena while
- * the weights keep its chunk.
+ * It prints how many passes got the addresses of the first, as they do after a reset of the arena
+ * while the weights keep its chunk.
  */
 #include <cuda_runtime_api.h>
 #include <nvtx3/nvToolsExt.h>
@@ -60,7 +60,7 @@ static char *pass_in_range(int number, const char *form, nvtxDomainHandle_t doma
         event = event_of(NVTX_MESSAGE_TYPE_ASCII);
         event.message.ascii = "forward";
         nvtxDomainRangePushEx(domain, &event);
-        nvtxRangePushA("another domain's"); /* a stack of its own */
+        nvtxRangePushA("another domain's"); /* it has its own stack */
     } else if (strcmp(form, "registered") == 0) {
         event = event_of(NVTX_MESSAGE_TYPE_REGISTERED);
         event.message.registered = string;
@@ -88,7 +88,7 @@ static char *pass_in_range(int number, const char *form, nvtxDomainHandle_t doma
 
 int main(int argc, char **argv) {
     const char *form = argc > 1 ? argv[1] : "push";
-    /* before CUDA is touched, as imports do */
+    /* before CUDA is used, as imports do */
     nvtxDomainHandle_t domain = nvtxDomainCreateA("test");
     nvtxStringHandle_t string = nvtxDomainRegisterStringA(domain, "forward");
     char *weights, *firsts[PASSES];

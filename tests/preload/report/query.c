@@ -1,6 +1,5 @@
 /*
- * What a program asks of the preload, as a program does: by names that it looks up; natively there
- * is nobody to ask.
+ * Questions of a program to the preload, by names that it looks up.  Without cushim it finds none.
  */
 #include "tests/preload/fixture/fixture.h"
 
@@ -19,7 +18,7 @@ static void (*mark)(const char *);
 static int (*report)(const char *);
 static size_t (*trim)(void);
 
-/* All of them, or none where no preload is here. */
+/* All of them, or none without a preload. */
 static void look_up(void) {
     const struct {
         const char *name;
@@ -90,7 +89,7 @@ static size_t held_bytes(void) {
     return now(0, CUSHIM_PRELOAD_DEVICE).held_bytes;
 }
 
-/* Until what it frees stays, which it does once it was asked for again soon enough. */
+/* Repeat until freed memory is kept, which it is when it was asked for again soon enough. */
 static void loop(void) {
     enum { N = 20, MOST_TURNS = 100 };
     CUdeviceptr blocks[N];
@@ -110,7 +109,7 @@ TEST_IF(fixture_is_preloaded(), what_a_loop_left_goes_back_at_the_next_call) {
     fixture_use_device(0);
     look_up();
     CUdeviceptr live = fixture_alloc(1000);
-    copy(live); /* from its second on a copy takes a shorter way */
+    copy(live); /* because later copies take a shorter path */
     for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++) {
         loop();
         usleep(1100000);
@@ -119,7 +118,8 @@ TEST_IF(fixture_is_preloaded(), what_a_loop_left_goes_back_at_the_next_call) {
     }
 }
 
-/* Nor does such a call wait for the device to give back; one that finds it quiet does so. */
+/* Such a call does not wait for the device to give memory back; a call that finds it idle gives
+ * back. */
 TEST_IF(fixture_is_preloaded(), while_the_device_is_busy_what_a_loop_left_stays) {
     fixture_use_device(0);
     look_up();
@@ -192,10 +192,10 @@ TEST_IF(fixture_is_preloaded(), what_is_no_device_and_no_struct_is_refused) {
     fixture_use_device(0);
     look_up();
     fixture_alloc(1000);
-    ck_assert_int_eq(stats(0, 0, &read), 0); /* who knows less */
+    ck_assert_int_eq(stats(0, 0, &read), 0); /* a caller that knows fewer fields */
     ck_assert_uint_eq(read.live_bytes, 1000);
     ck_assert_uint_eq(read.rounding_bytes, 7);
-    ck_assert_int_eq(stats(0, 0, &larger.known), 0); /* who knows more */
+    ck_assert_int_eq(stats(0, 0, &larger.known), 0); /* a caller that knows more fields */
     ck_assert_uint_eq(larger.newer, 0);
     ck_assert_uint_eq(larger.behind, 7);
     read.struct_bytes = 0;
@@ -210,7 +210,7 @@ TEST_IF(fixture_is_preloaded(), what_is_no_device_and_no_struct_is_refused) {
     }
 }
 
-/* What a file has, with a 0 behind it. */
+/* The contents of a file, with a 0 at the end. */
 static const char *text_of(const char *path) {
     static char text[1 << 16];
     FILE *file = fopen(path, "re");

@@ -534,7 +534,7 @@ def two_hundred_processes_start_without_waiting_on_each_other():
     for number in range(20 if OPTIONS.few else 200):
         running.append(subprocess.Popen([SHARED, "count"], env=environment))
         if number == 0:
-            os.kill(running[0].pid, 19)  # the first stands still all the while: nobody needs it
+            os.kill(running[0].pid, 19)  # the first is stopped all the while, because it is not needed
         while len(running) > 3:
             assert running.pop(1).wait(fixture.TIMEOUT_SECONDS) == 0
     os.kill(running[0].pid, 18)

@@ -134,7 +134,7 @@ def add_tests(program):
     if name_of(program) in SEEDED:
         same_in_any_order.__name__ = f"{name}_does_so_in_any_order_of_its_streams"
         fixture.tap.test(same_in_any_order)
-    if name_of(program) == "reset":  # it lies where blocks were
+    if name_of(program) == "reset":  # its address is where blocks were
         same_where_the_driver_keeps_memory.__name__ = f"{name}_does_so_where_the_driver_keeps_memory"
         fixture.tap.test(same_where_the_driver_keeps_memory)
     if name_of(program) == "multi_device":

@@ -1,6 +1,6 @@
 /*
- * A program of many parts for the scripts of this folder: scenario NAME.  It uses the runtime
- * alone, and is linked to it as a shared library and as a static archive.
+ * A program of many parts for the scripts of this folder: scenario NAME.  It uses only the runtime,
+ * and is linked to it as a shared library and as a static archive.
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -51,7 +51,8 @@ enum { AT_ONCE = 300, ROUNDS = 4, PAIRS = 10 };
 
 static pthread_barrier_t everybody;
 
-/* What was live a second ago counts no longer once somebody looks: with a block above any cache. */
+/* Memory that was live a second ago no longer counts at the next look, which a block that no cache
+ * takes makes. */
 static void pass_seconds(int n) {
     const struct timespec second = {1, 10000000};
     for (int i = 0; i < n; i++) {
@@ -61,7 +62,8 @@ static void pass_seconds(int n) {
 }
 
 static void *count_in_thread(void *unused) {
-    pthread_barrier_wait(&everybody); /* all are alive at once: more than have a shard each */
+    pthread_barrier_wait(&everybody); /* all live at the same time, and are more than there are
+                                       * shards */
     for (int i = 0; i < PAIRS; i++)
         TRY(cudaFree(alloc(1000 + 500 * (size_t)i)));
     pthread_barrier_wait(&everybody);
@@ -194,7 +196,7 @@ static void free_left(void) {
     fflush(stdout);
 }
 
-/* The handler was registered before CUDA: it runs after CUDA's own. */
+/* The handler was registered before CUDA, so it runs after CUDA's own. */
 static void free_at_exit(void) {
     atexit(free_left);
     left = alloc(1000);
@@ -235,7 +237,7 @@ static void in_stream_order(void) {
     TRY(cudaDeviceSynchronize());
 }
 
-/* Physical memory, as a framework makes it that maps its memory itself. */
+/* Physical memory, as made by a framework that maps its memory itself. */
 static void make_virtual(int n) {
     void *found;
     enum cudaDriverEntryPointQueryResult is_found;
@@ -290,7 +292,7 @@ static void *take_all_kinds(void *unused) {
 
 static void share_kinds(void) {
     pthread_t threads[3];
-    TRY(cudaFree(alloc(100))); /* the software device's own start is no matter of threads */
+    TRY(cudaFree(alloc(100))); /* so that the start of the software device is over */
     for (int i = 0; i < 3; i++)
         pthread_create(&threads[i], NULL, take_all_kinds, NULL);
     for (int i = 0; i < 3; i++)
@@ -308,8 +310,7 @@ static void *fill_caches(void *unused) {
     return unused;
 }
 
-/* From here on the process is killed where it asks for membarrier(2); 77: this kernel has no
- * filters. */
+/* From here on the process is killed if it calls membarrier(2); 77: this kernel has no filters. */
 static void enter_sandbox(void) {
     struct sock_filter rows[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -323,7 +324,7 @@ static void enter_sandbox(void) {
         _exit(77);
 }
 
-/* What threads keep is wanted back in a sandbox: the device's memory is out. */
+/* In a sandbox the device's memory is out, so the caches of threads are emptied. */
 static void empty_caches_in_a_sandbox(void) {
     pthread_t threads[4];
     void *block;
@@ -346,7 +347,7 @@ static void refused_often(void) {
         cudaMemcpy(block, host, sizeof host, cudaMemcpyHostToDevice);
 }
 
-/* As programs that hand nothing on, and tests that hide what there is. */
+/* Like programs that pass no environment on, and tests that hide it. */
 static void clear_at_first(void) {
     clearenv();
     count();
@@ -357,7 +358,7 @@ static void clear_at_last(void) {
     clearenv();
 }
 
-/* The program has other plans for its folder than whoever started it. */
+/* The program changes to another folder than that of the process that started it. */
 static void go_elsewhere(void) {
     if (chdir("/") != 0)
         _exit(1);
@@ -365,8 +366,8 @@ static void go_elsewhere(void) {
 }
 
 /*
- * Descriptor 2 is a file of the program's before it comes to CUDA.  A child does that, to its end;
- * the parent prints what is in the file then.
+ * Before the program uses CUDA, descriptor 2 becomes a file of its own.  A child does that and
+ * ends; then the parent prints the file.
  */
 static void take_over_errors(void) {
     char text[4096];
@@ -389,7 +390,7 @@ static void print_last(void) {
     puts("the program's line");
 }
 
-/* Too few for any report.  The software device has files of its own, before. */
+/* The files may be too small for any report.  The software device made its own files before. */
 static void leave_with_small_files(void) {
     struct rlimit limit;
     TRY(cudaFree(alloc(1000)));

@@ -1,11 +1,12 @@
 /*
- * A fixed sequence of driver calls and what each answered: script [--log | --fail[-small] CODE
- * FIRST STEP].
+ * A fixed sequence of driver calls and their answers: script [--log | --fail[-small] CODE FIRST
+ * STEP].
  *
- * Alone it prints the answers.  --log adds every call that reached the driver, in order, so that
- * two runs can be compared.  --fail runs the sequence in one child for each n, from FIRST on each
+ * Alone it prints the answers. --log adds every call that reached the driver, in order, so that two
+ * runs can be compared. --fail runs the sequence in one child for each n, from FIRST on each
  * STEP-th, whose n-th driver call fails with CODE, until a run meets no failure, and says what was
- * left behind; --fail-small leaves the large blocks out, where each of their bytes is written.
+ * left over; --fail-small leaves out large blocks, for runs in which each byte of a block is
+ * written.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -86,7 +87,7 @@ static void use_other_kinds(void) {
     ASK(cuMemGetInfo(&free_bytes, &total_bytes));
 }
 
-/* More than there is: what is held goes back first. */
+/* Ask for more than there is; held memory goes back first. */
 static void ask_too_much(void) {
     CUdeviceptr address;
     bool is_had = cuMemAlloc(&address, (size_t)1 << 40) == CUDA_SUCCESS;
@@ -94,7 +95,7 @@ static void ask_too_much(void) {
     is_wrong = is_wrong || is_had;
 }
 
-/* A free that failed is tried again: one failure alone leaves nothing behind. */
+/* A free that failed is tried again, so that a single failure leaves nothing over. */
 static void run_sequence(void) {
     CUdeviceptr blocks[N_BLOCKS] = {0};
     for (int round = 0; round < 2; round++) {
@@ -126,12 +127,12 @@ static void print_log(void) {
         printf("call %s\n", name);
 }
 
-/* All memory is free again, as the program is told; and given back, as the device sees it. */
+/* All memory is free again for the program, and was given back to the device. */
 static void check_nothing_left(size_t free_before) {
     size_t free_bytes = 0, total_bytes = 0;
     CUdeviceptr address;
     cuCtxSynchronize();
-    /* where the wait of a free failed its block is back behind the next free */
+    /* if the wait of a free failed, its block is back after the next free */
     if (cuMemAlloc(&address, 1) == CUDA_SUCCESS)
         cuMemFree(address);
     if (cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS || free_bytes != free_before)

@@ -54,7 +54,7 @@ def off_hands_every_call_on_unchanged_and_in_order():
 
 
 def another_version(folder):
-    """A copy of the preload under a path of its own, which says another version of itself where it is told."""
+    """A copy of the preload under a path of its own, which reports another version of itself if it is told to."""
     data = pathlib.Path(OPTIONS.preload).read_bytes()
     version, = set(re.findall(rb"\0(0\.\d\.\d)\0", data))
     other = pathlib.Path(folder, "libcushim-preload.so")
@@ -144,7 +144,7 @@ def complaints(done):
 
 
 def check_failures(code, may_leave=False, how="--fail", finds_leaks=False, few=(1, 1), **settings):
-    """A sanitizer looks for leaks where `finds_leaks`.  It does so at the end of each of hundreds of children, which takes longer
+    """A sanitizer looks for leaks if `finds_leaks`.  It does so at the end of each of hundreds of children, which takes longer
     than the rest, and other settings fail in the same code.  `few`: the first call that it sees fail, and each which after."""
     if not finds_leaks:
         settings["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"

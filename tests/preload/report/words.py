@@ -38,7 +38,7 @@ def the_verdict_says_what_was_counted_and_measured_and_nothing_else():
 
 @fixture.tap.test
 def what_is_measured_is_what_the_driver_took():
-    """A driver whose calls take a millisecond each: no number stands for another machine's."""
+    """A driver whose calls take a millisecond each: no number is that of another machine."""
     done = run("count", CUSHIM_POOL="0", CUSHIM_SIM_LATENCY_NS="1000000")
     assert done.total("native_allocs") == 8 and done.total("native_alloc_ns") >= 8 * 1000000, done.kinds()
     assert "estimate" not in str(done.report) and done.report["is_software"] is True, done.report

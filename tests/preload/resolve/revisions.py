@@ -47,7 +47,7 @@ def name_variants(rows):
 
 
 def answer(rows, symbol, version, flags):
-    """What a driver answers: the newest revision up to the version, a per-thread variant where flag 2 asks for one."""
+    """The answer of a driver: the newest revision up to the version, a per-thread variant if flag 2 asks for one."""
     for per_thread in ([True, False] if flags == PER_THREAD else [False]):
         fitting = [r for r in rows if r.symbol == symbol and r.per_thread == per_thread and r.since <= version]
         if fitting:

@@ -9,7 +9,7 @@ FIXTURE = HERE / "cudart-13.0.requests"
 
 
 def requests(path):
-    """(symbol, version, flags) of each line, and what else stands there."""
+    """(symbol, version, flags) of each line, and the rest of the line."""
     for line in path.read_text().splitlines():
         symbol, version, flags, *rest = line.split()
         yield ("" if symbol == "-" else symbol, int(version), int(flags)), rest

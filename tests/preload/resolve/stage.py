@@ -1,4 +1,4 @@
-"""What the resolver's tests share: where things are, and running a program under the preload."""
+"""Helpers of the resolver's tests: places of files, and running a program under the preload."""
 import argparse
 import pathlib
 import re

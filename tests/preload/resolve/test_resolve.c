@@ -75,7 +75,7 @@ TEST(names_that_are_not_the_drivers_are_not_counted) {
     ck_assert_uint_eq(cushim_page_calls.lookups.n_lookups, 0);
 }
 
-/* As where somebody between us and the driver has looked them up with us already. */
+/* As if a library between us and the driver had looked them up through us already. */
 TEST(an_answer_that_is_a_hook_stays_as_it_is) {
     bool of_runtime;
     void *of_thread = cushim_route_by_abi_name("cuMemcpyDtoH_v2_ptds", &of_runtime);

@@ -14,7 +14,7 @@ static struct cushim_mem_stats *stats(enum cushim_kind kind) {
     return &report.page.stats[1][kind];
 }
 
-/* Is it given, and nothing else?  With its first evidence. */
+/* Is only this advice given, with this first evidence? */
 static bool is_given(const char *id, uint64_t evidence) {
     memset(given, 0, sizeof given);
     return cushim_advice_give(&report, given) == 1 && strcmp(given[0].id, id) == 0 &&

@@ -1,4 +1,4 @@
-/* Findings of a page: told with their stacks; whatever is in the page, it is text. */
+/* Findings of a page, with their stacks.  Whatever is in the page, the output is text. */
 #include "report/finding.h"
 
 #include "report/page_ring.h"

@@ -1,4 +1,4 @@
-/* Frames as text: with a line where somebody knows it; whatever bytes are in them. */
+/* Frames as text, with a line if it is known.  Whatever bytes are in them, the output is text. */
 #include "report/frame.h"
 
 #include "tests/unit/report/full_page.h"
@@ -45,7 +45,7 @@ TEST(a_frame_has_its_line_where_somebody_knows_it) {
                      "\"libc.so.6+0x20\"]");
 }
 
-/* The less space there is, the less is told; the function's own name to the last. */
+/* The less space there is, the less is written; the function's name is kept longest. */
 TEST(a_long_name_keeps_the_function) {
     static const struct {
         const char *name, *shown;

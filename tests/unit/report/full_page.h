@@ -38,7 +38,7 @@ static inline void full_page_add_argument(struct cushim_page_head *head, const c
     head->n_argument_bytes += strlen(text) + 1;
 }
 
-/* What ran, and where. */
+/* Fill in the program and its place. */
 static inline void full_page_head(struct cushim_page_head *head) {
     const char *const words[] = {"./train", "--epochs", "3", "two words", "", "it's"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -52,7 +52,7 @@ static inline void full_page_head(struct cushim_page_head *head) {
     memcpy(head->options, "free=relaxed\0keep=64M", head->n_option_bytes);
 }
 
-/* What is written for it, with a 0 behind it; static. */
+/* The text that is written for it, with a 0 at the end; static. */
 static inline char *full_page_written(void (*write_to)(struct cushim_writer *,
                                                        const struct cushim_report *),
                                       const struct cushim_report *report) {

@@ -1,4 +1,5 @@
-/* What a report says of large pageable copies: who moved them, how fast, and what may help. */
+/* Large pageable copies in a report: whether cushim or the driver moved them, how fast, and what
+ * may help. */
 #include "report/large_copies.h"
 #include "tests/unit/report/full_page.h"
 #include "tests/unit/suite.h"

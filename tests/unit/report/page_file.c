@@ -54,7 +54,7 @@ TEST(a_page_is_read_as_it_was_written) {
     ck_assert_int_eq(cushim_page_file_make(folder, name, &report.page), -1);
     ck_assert_int_eq(errno, EEXIST);
     ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), 0);
-    for (int device = 0; device < 2; device++) { /* what a terminal would obey */
+    for (int device = 0; device < 2; device++) { /* bytes that a terminal would obey */
         ck_assert_str_eq(as_read.page.device_names[device], "NVIDIA \"quoted\" \\ ? H200");
         strcpy(report.page.device_names[device], as_read.page.device_names[device]);
     }
@@ -87,7 +87,7 @@ TEST(rows_of_caches_are_added) {
     leave_folder();
 }
 
-/* What a process writes while its page is read. */
+/* The stores of a process while its page is read. */
 static struct cushim_page *mapped;
 static struct cushim_mem_cache_row *row;
 static atomic_bool is_over;
@@ -143,7 +143,7 @@ TEST(another_version_and_another_layout_are_refused) {
     leave_folder();
 }
 
-/* Of a page that anybody may have written. */
+/* Also in a page that any process may have written. */
 TEST(texts_end_within_their_bytes) {
     in_folder();
     fill();
@@ -240,7 +240,7 @@ TEST(a_limit_on_files_is_an_error_and_no_signal) {
     leave_folder();
 }
 
-/* The lock tells, whatever number the process has; the file that it is on, if it could have none.
+/* The lock shows it, whatever number the process has; if it could have none, the mapped file does.
  */
 TEST(a_page_lives_as_long_as_its_lock) {
     char own_name[CUSHIM_PAGE_NAME_BYTES];
@@ -277,7 +277,7 @@ TEST(a_page_lives_as_long_as_its_lock) {
     leave_folder();
 }
 
-/* Nobody who can only read a page keeps it alive. */
+/* A process that can only read a page does not keep it alive. */
 TEST(readers_hold_no_lock) {
     in_folder();
     fill();
@@ -292,7 +292,7 @@ TEST(readers_hold_no_lock) {
     leave_folder();
 }
 
-/* What is 0 takes no memory; 64 KiB are enough for a page of which little is used. */
+/* Zeros take no memory; 64 KiB are enough for a page of which little is used. */
 TEST(a_file_has_holes) {
     struct stat status;
     in_folder();
@@ -306,7 +306,7 @@ TEST(a_file_has_holes) {
     leave_folder();
 }
 
-/* The group of a folder that its owner lets read gets the pages; nobody else. */
+/* If the owner lets the group read the folder, the group can read the pages, and no other user. */
 TEST(a_group_reads_what_the_folder_lets_it) {
     struct stat status, around;
     in_folder();
@@ -328,7 +328,7 @@ TEST(a_group_reads_what_the_folder_lets_it) {
     leave_folder();
 }
 
-/* In a folder that anybody can write to, or of root: as another user, or as root. */
+/* In a folder that any user can write to, or of root: as another user, or as root. */
 TEST(a_page_of_somebody_else_than_the_folder_is_refused) {
     in_folder();
     fill();
@@ -350,7 +350,7 @@ TEST(a_page_of_somebody_else_than_the_folder_is_refused) {
     leave_folder();
 }
 
-/* What has a time last, or the normal end. */
+/* The last event that has a time, or the normal end. */
 TEST(how_long_a_process_is_known_to_have_run) {
     struct cushim_page *page = &report.page;
     fill();

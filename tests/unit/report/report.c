@@ -1,4 +1,4 @@
-/* What a report says of a page: sums, and what is held in parts. */
+/* A report of a page: sums, and the parts of held memory. */
 #include "report/report.h"
 
 #include "tests/unit/suite.h"

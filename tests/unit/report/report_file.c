@@ -1,4 +1,4 @@
-/* Where a report goes, and under which name. */
+/* The place and the name of a report. */
 #include "report/report_file.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ TEST(words_are_descriptors_and_all_else_is_a_name) {
     ck_assert_int_eq(cushim_report_descriptor("report.json"), -1);
 }
 
-/* What a name becomes in a folder that is not there: nothing is written. */
+/* The final name of a report in a folder that does not exist, so nothing is written. */
 static const char *named(const char *where, bool is_apart) {
     static char path[PATH_MAX];
     report.page.head.process = 77;
@@ -38,7 +38,7 @@ TEST(reports_that_share_a_name_are_told_apart) {
 }
 
 TEST(ranks_of_one_job_have_names_of_their_own) {
-    static const int many[] = {2, -1}; /* -1: nobody says how many */
+    static const int many[] = {2, -1}; /* -1: their number is unknown */
     for (int i = 0; i < 2; i++) {
         n_ranks = many[i];
         ck_assert_str_eq(named("a.b/report.json", false), "/no/such/a.b/report-5.json");

@@ -1,4 +1,5 @@
-/* The report for people: 80 columns, whatever was counted, and nothing of what was not. */
+/* The report for people: 80 columns, whatever was counted, and nothing about what was not
+ * counted. */
 #include "base/utf8.h"
 #include "tests/unit/report/full_page.h"
 #include "tests/unit/suite.h"
@@ -30,7 +31,7 @@ TEST(what_was_not_counted_has_no_line) {
 TEST(a_refused_request_was_a_request) {
     struct cushim_mem_stats *stats = &report.page.stats[0][CUSHIM_KIND_DEVICE];
     stats->n_refused = 2;
-    report.natively.when = 1; /* and there was nothing to estimate the times of */
+    report.natively.when = 1; /* although there were no calls whose times to estimate */
     const char *text = full_page_written(cushim_report_text, &report);
     ck_assert_msg(strstr(text, "verdict: there was no memory for 2 requests of device memory, and "
                                "no other came\n") != NULL,
@@ -53,7 +54,7 @@ TEST(parts_of_what_is_held_stand_in_one_row) {
     ck_assert_msg(strncmp(row, wanted, strlen(wanted)) == 0, "%.*s", 170, row);
 }
 
-/* What a report says below its first line. */
+/* The second line of a report. */
 static const char *second_line(void) {
     return strchr(full_page_written(cushim_report_text, &report), '\n') + 1;
 }
@@ -80,7 +81,7 @@ TEST(a_name_alone_stands_in_the_first_line) {
     ck_assert_int_eq(*second_line(), '\n');
 }
 
-/* A terminal shows them and does not obey them; a line ends where the terminal does. */
+/* A terminal shows them and does not obey them, and a line ends at the terminal's width. */
 TEST(hostile_arguments_stay_in_their_line) {
     char word[200];
     memset(word, 'x', sizeof word - 1);

@@ -1,4 +1,5 @@
-/* Out of memory, as it is told: what helps follows from the numbers; whatever they are, it is text.
+/* The report of a shortage: the advice follows from the numbers, and whatever these are, the output
+ * is text.
  */
 #include "report/shortage.h"
 

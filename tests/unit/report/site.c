@@ -1,4 +1,4 @@
-/* Sites: what samples add up to, when a place grows, and that any bytes of a page can be told. */
+/* Sites: sums of samples, growing places, and text for any bytes of a page. */
 #include "report/site.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ static struct cushim_page_site *site_of(uint64_t key) {
     return site;
 }
 
-/* The one that a page has, as it is told so long after the start. */
+/* The only site of a page, as reported run_ns after the start. */
 static struct cushim_site told(uint64_t run_ns) {
     struct cushim_site site = {0};
     report.sites = &sites;
@@ -62,7 +62,7 @@ static uint64_t add_samples(struct cushim_page_site *site, unsigned n, uint64_t 
     return all_bytes;
 }
 
-/* Sums of what was taken come near what there was, whatever the sizes. */
+/* Sums of samples come near the true sums, whatever the sizes. */
 TEST(samples_are_right_on_average) {
     enum { N = 200000 };
     uint64_t all_bytes = add_samples(site_of(1), N, 3);
@@ -74,7 +74,7 @@ TEST(samples_are_right_on_average) {
     ck_assert_uint_lt(sum.n_live, N * 2);
 }
 
-/* The error that is told is one that holds: of 1,000 programs at most one is off by four of it. */
+/* The reported error holds: of 1,000 programs at most one is off by four times as much. */
 TEST(a_sum_is_within_four_of_its_errors) {
     enum { SEEDS = 1000, N = 2000 };
     unsigned n_off = 0;

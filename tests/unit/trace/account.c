@@ -1,4 +1,4 @@
-/* The account of a recording: what lives, whose it is, and how blocks go. */
+/* The account of a recording: live blocks, their owners, and how they go. */
 #include "trace/account.h"
 
 #include <fcntl.h>
@@ -70,7 +70,7 @@ TEST(sites_and_places_have_what_is_theirs) {
     put(CUSHIM_TRACE_SEGMENT, 0, 16, 4096);
     put(CUSHIM_TRACE_SEGMENT, 0, 32, 8192);
     put(CUSHIM_TRACE_SEGMENT, CUSHIM_TRACE_GIVEN_BACK, 32, 8192);
-    put(CUSHIM_TRACE_SEGMENT, CUSHIM_TRACE_GIVEN_BACK, 48, 1); /* nobody knows it */
+    put(CUSHIM_TRACE_SEGMENT, CUSHIM_TRACE_GIVEN_BACK, 48, 1); /* it is not known */
     put(CUSHIM_TRACE_FREE, 0, 2, 0);
     put(CUSHIM_TRACE_WAIT, 0, 0, 30);
     put(CUSHIM_TRACE_WAIT, CUSHIM_TRACE_IN_REQUEST, 0, 7);
@@ -151,7 +151,7 @@ TEST(what_cannot_be_is_passed_over) {
     put(CUSHIM_TRACE_ALLOC, 0, 3, UINT64_MAX);
     put(CUSHIM_TRACE_ALLOC, 77 << 8, 4, 100);
     take_all();
-    ck_assert_uint_eq(account.n_strange, 5); /* two places, what is told there, and the size */
+    ck_assert_uint_eq(account.n_strange, 5); /* two places, their events, and the size */
     ck_assert_uint_eq(account.sites[0]->live_bytes, 100);
     finish();
 }
@@ -256,7 +256,7 @@ TEST(a_frame_is_found_in_the_module_that_came_last) {
     finish();
 }
 
-/* Whoever walks all blocks at the end of a pool is not done before the test's time is over. */
+/* Code that walks all blocks at the end of a pool would exceed the time of the test. */
 TEST(the_end_of_a_pool_costs_what_the_pool_has) {
     enum { N = 100000 };
     recording_open(&recording, MUCH);

@@ -1,4 +1,4 @@
-/* Events: what is written is read again; and bytes that are none are no event. */
+/* Events: they are read as they were written, and other bytes are no event. */
 #include "trace/event.h"
 
 #include <stdlib.h>
@@ -97,7 +97,7 @@ TEST(what_is_written_is_read_again) {
         size_t n = cushim_trace_decode(bytes + at, n_bytes - at, &base, &event, space);
         ck_assert_uint_gt(n, 0);
         check_same(&event, &samples[i]);
-        /* cut to 16 ns, and what is cut is not lost over many */
+        /* times are cut to 16 ns, and the rests do not add up */
         ck_assert_uint_le(event.time_ns, 1000u * (unsigned)(i + 1));
         ck_assert_uint_gt(event.time_ns + 16, 1000u * (unsigned)(i + 1));
         at += n;
@@ -120,7 +120,7 @@ TEST(a_pair_of_4_kib_takes_few_bytes) {
     ck_assert_uint_le(n_bytes, 20);
 }
 
-/* Copies of their exact length, so that a read behind them is seen by a sanitizer. */
+/* Copies of the exact length, so that a sanitizer sees a read past the end. */
 static size_t decode_alone(const uint8_t *from, size_t n_bytes, uint64_t *space) {
     struct cushim_trace_base base = {0};
     struct cushim_trace_event event;

@@ -46,7 +46,7 @@ TEST(a_module_may_reach_to_the_last_address) {
     cushim_trace_mapped_free(&mapped);
 }
 
-/* Whoever walks all modules for each frame is not done before the test's time is over. */
+/* Code that walks all modules for each frame would exceed the time of the test. */
 TEST(many_frames_are_found_in_many_modules) {
     enum { N = 1 << 16, N_FRAMES = 1 << 22 };
     struct cushim_trace_mapped mapped = {0};

@@ -1,4 +1,4 @@
-/* Modules: a frame's file is told with the first stack that has it. */
+/* Modules: a frame's file is written with the first stack that has it. */
 #include "trace/modules.h"
 
 #include <string.h>

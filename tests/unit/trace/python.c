@@ -1,4 +1,4 @@
-/* Lines of Python: out of objects as 3.12 has them, and out of anything else. */
+/* Lines of Python: from objects as 3.12 has them, and from any other bytes. */
 #include "trace/python.h"
 
 #include <string.h>

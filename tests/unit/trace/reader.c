@@ -125,7 +125,7 @@ TEST(a_cut_file_is_read_as_far_as_it_goes) {
     recording_close(&recording);
 }
 
-/* The file ends with the last event, and its chunk claims more: what is read behind it is nobody's.
+/* The file ends with the last event, but its chunk claims more.  Bytes after it belong to no event.
  */
 TEST(a_chunk_that_claims_more_than_there_is_ends_where_the_file_does) {
     struct cushim_trace_chunk chunk;
@@ -235,7 +235,7 @@ TEST(flipped_bits_are_survived) {
     ssize_t n_bytes = pread(file, bytes, sizeof bytes, 0);
     ck_assert_int_gt(n_bytes, CUSHIM_TRACE_HEAD_BYTES);
     for (unsigned i = suite_steps(1000); i > 0; i--) {
-        /* every other one in a head, where it hurts */
+        /* every other one in a head, where it does most harm */
         uint64_t at = suite_random(&random) % (uint64_t)n_bytes;
         if (i % 2)
             at = CUSHIM_TRACE_HEAD_BYTES + at % CUSHIM_TRACE_CHUNK_HEAD_BYTES;

@@ -1,4 +1,4 @@
-/* A recording in a folder of its own. */
+/* A recording in its own folder. */
 #ifndef CUSHIM_TESTS_RECORDING_H
 #define CUSHIM_TESTS_RECORDING_H
 

@@ -1,4 +1,4 @@
-/* Segments of a recorded process: what comes is there until it goes, alone or with its pool. */
+/* Segments of a recorded process: each is there until it goes, by itself or with its pool. */
 #include "trace/segments.h"
 
 #include "tests/unit/suite.h"

@@ -1,4 +1,4 @@
-/* Writing a recording: whole after any end, and stopped where there is no space. */
+/* Writing a recording: it is complete after any end, and stops when there is no space. */
 #include "trace/writer.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ TEST(events_of_many_chunks_are_read_in_order) {
     recording_close(&recording);
 }
 
-/* A child writes, counting in shared memory what it has written, until it is killed. */
+/* A child writes, and counts its events in shared memory, until it is killed. */
 TEST(a_killed_writer_loses_at_most_the_event_that_it_writes) {
     atomic_ulong *n_written =
         mmap(NULL, sizeof *n_written, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
