@@ -28,7 +28,7 @@ static int help_main(int argc, char **argv) {
     else if (argc > 2)
         return usage_error("help", "help shows one page at a time");
     else if (!usage_print(stdout, topic))
-        return usage_unknown("help", "page", topic, usage_topics, usage_n_topics);
+        return usage_unknown_page(topic);
     return EXIT_WELL;
 }
 

@@ -16,8 +16,11 @@ enum {
     EXIT_NOT_FOUND = 127 /* no such program */
 };
 
-/* Write the page of `topic`, one of usage_topics; false: no such page. */
+/* Write the page of `topic`, which is tools/cushim/help/TOPIC.txt; false: no such page. */
 bool usage_print(FILE *out, const char *topic);
+
+/* One line for a topic without a page; returns EXIT_USAGE. */
+int usage_unknown_page(const char *topic);
 
 /*
  * One line on standard error, "cushim: ...; try `cushim help <topic>`".  Returns EXIT_USAGE, so
@@ -29,13 +32,6 @@ __attribute__((format(printf, 2, 3))) int usage_error(const char *topic, const c
  * you mean `...`?)". */
 int usage_unknown(const char *topic, const char *what, const char *word, const char *const *known,
                   size_t n_known);
-
-/* The text of a page that is only text (usage_pages.c); NULL: there is none. */
-const char *usage_plain_page(const char *topic);
-
-/* The names of the pages. */
-extern const char *const usage_topics[];
-extern const size_t usage_n_topics;
 
 /* One line on standard error: "cushim: ...". */
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
