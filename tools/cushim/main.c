@@ -4,21 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/cushim/doctor/doctor.h"
-#include "tools/cushim/program.h"
-#include "tools/cushim/commands/calibrate.h"
-#include "tools/cushim/commands/compare.h"
-#include "tools/cushim/commands/diff.h"
-#include "tools/cushim/commands/merge.h"
-#include "tools/cushim/commands/metrics.h"
-#include "tools/cushim/commands/record.h"
-#include "tools/cushim/commands/replay.h"
-#include "tools/cushim/commands/report.h"
-#include "tools/cushim/commands/run.h"
-#include "tools/cushim/sim/sim.h"
-#include "tools/cushim/commands/stat.h"
-#include "tools/cushim/commands/top.h"
+#include "tools/cushim/commands.h"
 #include "tools/cushim/options.h"
+#include "tools/cushim/program.h"
 #include "tools/cushim/usage.h"
 
 static int help_main(int argc, char **argv) {
@@ -93,14 +81,16 @@ int main(int argc, char **argv) {
         return EXIT_USAGE;
     }
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        if (strcmp(argv[1], commands[i].name) == 0) {
-            int code = commands[i].main(argc - 1, argv + 1);
-            if (fflush(stdout) != 0 && code == EXIT_WELL) {
-                complain("standard output cannot be written");
-                return EXIT_OURS;
-            }
-            return code;
+        if (strcmp(argv[1], commands[i].name) != 0)
+            continue;
+        bool has_asked = argc > 2 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0);
+        int code = has_asked && usage_print(stdout, argv[1]) ? EXIT_WELL
+                                                             : commands[i].main(argc - 1, argv + 1);
+        if (fflush(stdout) != 0 && code == EXIT_WELL) {
+            complain("standard output cannot be written");
+            return EXIT_OURS;
         }
+        return code;
     }
     return unknown_command(argv[1]);
 }

@@ -5,6 +5,7 @@
 
 #include "base/nearest.h"
 #include "base/utf8.h"
+#include "base/writer.h"
 #include "help_pages.h"
 #include "report/words.h"
 #include "tools/cushim/options.h"
@@ -89,4 +90,12 @@ void complain(const char *format, ...) {
     put_complaint(format, arguments);
     va_end(arguments);
     fputc('\n', stderr);
+}
+
+int usage_flush(struct cushim_writer *out) {
+    cushim_writer_flush(out);
+    if (!out->error)
+        return EXIT_WELL;
+    complain("standard output cannot be written");
+    return EXIT_OURS;
 }

@@ -36,4 +36,9 @@ int usage_unknown(const char *topic, const char *what, const char *word, const c
 /* One line on standard error: "cushim: ...". */
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
 
+/* Send the rest of what goes to standard output.  EXIT_WELL; EXIT_OURS, with a complaint, if it
+ * cannot be written. */
+struct cushim_writer;
+int usage_flush(struct cushim_writer *out);
+
 #endif

@@ -1,4 +1,4 @@
-#include "tools/cushim/commands/calibrate.h"
+#include "tools/cushim/commands.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/cache/calibration.h"
 #include "tools/cushim/doctor/driver.h"
 #include "tools/cushim/launch.h"
@@ -185,7 +186,7 @@ static bool is_native(char **argv) {
         return true;
     const char *before = getenv("LD_PRELOAD");
     bool is_asked = before && strstr(before, LAUNCH_LIBRARY);
-    char *words[] = {(char *)"cushim", argv[0], argv[1], NULL};
+    char *words[] = {(char *)"cushim", argv[0], argv[1], argv[1] ? argv[2] : NULL, NULL};
     if (is_asked && launch_unset())
         execv("/proc/self/exe", words);
     complain("cushim is preloaded here in a way that cannot be undone (/etc/ld.so.preload?)");
@@ -193,28 +194,24 @@ static bool is_native(char **argv) {
 }
 
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"--device"};
-    char *end;
-    if (argc > 2)
+    const char *device = NULL;
+    unsigned number = 0;
+    const struct argument rows[] = {{"--device", .text = &device}, {0}};
+    const struct arguments arguments = {.topic = "calibrate", .rows = rows};
+    int n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
+    if (n)
         return usage_error("calibrate", "calibrate takes one option");
-    if (argc < 2)
-        return EXIT_WELL;
-    if (strncmp(argv[1], "--device=", 9) != 0)
-        return usage_unknown("calibrate", "option", argv[1], known, 1);
-    long n = strtol(argv[1] + 9, &end, 10);
-    if (argv[1][9] < '0' || argv[1][9] > '9' || *end || n >= CUSHIM_MAX_DEVICES)
-        return usage_error("calibrate", "%s: no number of a device", argv[1]);
-    request->only = (int)n;
+    if (device && !arguments_number(device, 0, CUSHIM_MAX_DEVICES - 1, &number))
+        return usage_error("calibrate", "--device=%s: no number of a device", device);
+    request->only = device ? (int)number : -1;
     return EXIT_WELL;
 }
 
 int calibrate_main(int argc, char **argv) {
-    static struct request request = {.only = -1, .out = {.fd = STDOUT_FILENO}};
+    static struct request request = {.out = {.fd = STDOUT_FILENO}};
     char path[PATH_MAX];
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "calibrate");
-        return EXIT_WELL;
-    }
     int code = take_arguments(&request, argc, argv);
     if (code != EXIT_WELL)
         return code;

@@ -1,4 +1,4 @@
-#include "tools/cushim/commands/compare.h"
+#include "tools/cushim/commands.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/writer.h"
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/doctor/driver.h"
 #include "tools/cushim/commands/run.h"
 #include "tools/cushim/launch.h"
@@ -134,46 +135,27 @@ static int put_all(struct request *request) {
     put_way(&out, "without cushim", request->ns[NATIVELY], request->n_runs);
     put_way(&out, "cushim", request->ns[CUSHIM], request->n_runs);
     put_verdict(&out, request);
-    cushim_writer_flush(&out);
-    if (!out.error)
-        return EXIT_WELL;
-    complain("standard output cannot be written");
-    return EXIT_OURS;
+    return usage_flush(&out);
 }
 
 /* Options of `cushim run` set variables.  They stay set for the runs without cushim, in which
  * nothing reads them. */
 static int take_arguments(struct request *request, int argc, char **argv) {
-    int i = 1;
-    for (; i < argc && argv[i][0] == '-'; i++) {
-        if (strcmp(argv[i], "--") == 0) {
-            i++;
-            break;
-        }
-        if (strncmp(argv[i], "--runs=", 7) == 0) {
-            char *end;
-            unsigned long n = strtoul(argv[i] + 7, &end, 10);
-            if (argv[i][7] < '1' || argv[i][7] > '9' || *end || n > MOST_RUNS)
-                return usage_error("compare", "%s: not 1 to %d runs", argv[i], (int)MOST_RUNS);
-            request->n_runs = (unsigned)n;
-            continue;
-        }
-        int code = run_take_option("compare", argv[i]);
-        if (code != EXIT_WELL)
-            return code;
-    }
-    if (i >= argc)
-        return usage_error("compare", "compare what? a program is missing");
-    request->command = argv + i;
+    const char *runs = "5";
+    const struct argument rows[] = {{"--runs", .text = &runs}, {0}};
+    const struct arguments arguments = {
+        .topic = "compare", .rows = rows, .take_other = run_take_option};
+    int first = arguments_read(&arguments, argc, argv);
+    if (first < 0)
+        return -first;
+    if (!arguments_number(runs, 1, MOST_RUNS, &request->n_runs))
+        return usage_error("compare", "--runs=%s: not 1 to %d runs", runs, (int)MOST_RUNS);
+    request->command = argv + first;
     return EXIT_WELL;
 }
 
 int compare_main(int argc, char **argv) {
-    static struct request request = {.n_runs = 5};
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "compare");
-        return EXIT_WELL;
-    }
+    static struct request request;
     int code = take_arguments(&request, argc, argv);
     if (code == EXIT_WELL)
         code = run_all(&request);

@@ -1,10 +1,11 @@
-#include "tools/cushim/commands/diff.h"
+#include "tools/cushim/commands.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/commands/diff_sites.h"
 #include "tools/cushim/commands/condition.h"
 #include "tools/cushim/recording/counters.h"
@@ -25,7 +26,8 @@ struct request {
 /* ---- the command line ---- */
 
 /* Conditions with commas between them; any of them is enough. */
-static int take_conditions(struct request *request, const char *text) {
+static int take_conditions(void *context, const char *text) {
+    struct request *request = context;
     char wrong[160];
     for (;;) {
         size_t n = strcspn(text, ",");
@@ -46,25 +48,16 @@ static int take_conditions(struct request *request, const char *text) {
 }
 
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"--fail-if"};
-    int n_sides = 0, code = EXIT_WELL;
-    for (int i = 1; i < argc && code == EXIT_WELL; i++) {
-        if (strncmp(argv[i], "--fail-if=", 10) == 0)
-            code = take_conditions(request, argv[i] + 10);
-        else if (strcmp(argv[i], "--fail-if") == 0 && i + 1 < argc)
-            code = take_conditions(request, argv[++i]);
-        else if (strcmp(argv[i], "--fail-if") == 0)
-            return usage_error("diff", "--fail-if wants a condition");
-        else if (*argv[i] == '-')
-            return usage_unknown("diff", "option", argv[i], known, 1);
-        else if (n_sides == N_SIDES)
-            return usage_error("diff", "diff compares two runs");
-        else
-            request->sides[n_sides++] = argv[i];
-    }
-    return code != EXIT_WELL || n_sides == N_SIDES
-               ? code
-               : usage_error("diff", "diff what? name two runs");
+    const struct argument rows[] = {{"--fail-if", .take = take_conditions}, {0}};
+    const struct arguments arguments = {.topic = "diff", .rows = rows, .context = request};
+    int n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
+    if (n != N_SIDES)
+        return usage_error("diff",
+                           n < N_SIDES ? "diff what? name two runs" : "diff compares two runs");
+    memcpy(request->sides, argv, sizeof request->sides);
+    return EXIT_WELL;
 }
 
 /* ---- the runs ---- */
@@ -211,20 +204,12 @@ static int put_all(struct request *request) {
         }
     }
     diff_sites_put(&request->out, request->sites);
-    cushim_writer_flush(&request->out);
-    if (request->out.error) {
-        complain("standard output cannot be written");
-        return EXIT_OURS;
-    }
-    return request->n_held ? EXIT_WRONG : EXIT_WELL;
+    int code = usage_flush(&request->out);
+    return code == EXIT_WELL && request->n_held ? EXIT_WRONG : code;
 }
 
 int diff_main(int argc, char **argv) {
     static struct request request = {.out = {.fd = STDOUT_FILENO}};
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "diff");
-        return EXIT_WELL;
-    }
     int code = take_arguments(&request, argc, argv);
     if (code != EXIT_WELL)
         return code;

@@ -1,4 +1,4 @@
-#include "tools/cushim/commands/metrics.h"
+#include "tools/cushim/commands.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/draft.h"
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/pages.h"
 #include "tools/cushim/usage.h"
 
@@ -261,35 +262,29 @@ static int look(const struct request *request) {
 }
 
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"--file", "--every", "--all-users"};
     enum { MOST_SECONDS = 24 * 60 * 60 };
-    for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "--file=", 7) == 0 && argv[i][7]) {
-            request->file = argv[i] + 7;
-        } else if (strncmp(argv[i], "--every=", 8) == 0) {
-            char *end;
-            unsigned long seconds = strtoul(argv[i] + 8, &end, 10);
-            if (argv[i][8] < '1' || argv[i][8] > '9' || *end || seconds > MOST_SECONDS)
-                return usage_error("metrics", "%s: not whole seconds, 1 to %d", argv[i],
-                                   (int)MOST_SECONDS);
-            request->every_seconds = (unsigned)seconds;
-        } else if (strcmp(argv[i], "--all-users") == 0) {
-            pages_of_all_users();
-        } else if (*argv[i] == '-') {
-            return usage_unknown("metrics", "option", argv[i], known, sizeof known / sizeof *known);
-        } else {
-            return usage_error("metrics", "metrics shows all processes; %s is too much", argv[i]);
-        }
-    }
+    const char *every = NULL;
+    bool has_users = false;
+    const struct argument rows[] = {{"--file", .text = &request->file},
+                                    {"--every", .text = &every},
+                                    {"--all-users", .flag = &has_users},
+                                    {0}};
+    const struct arguments arguments = {.topic = "metrics", .rows = rows};
+    int n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
+    if (n)
+        return usage_error("metrics", "metrics shows all processes; %s is too much", *argv);
+    if (every && !arguments_number(every, 1, MOST_SECONDS, &request->every_seconds))
+        return usage_error("metrics", "--every=%s: not whole seconds, 1 to %d", every,
+                           (int)MOST_SECONDS);
+    if (has_users)
+        pages_of_all_users();
     return EXIT_WELL;
 }
 
 int metrics_main(int argc, char **argv) {
     struct request request = {NULL, 0};
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "metrics");
-        return EXIT_WELL;
-    }
     int code = take_arguments(&request, argc, argv);
     if (code != EXIT_WELL)
         return code;

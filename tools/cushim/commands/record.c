@@ -1,4 +1,4 @@
-#include "tools/cushim/commands/record.h"
+#include "tools/cushim/commands.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +13,7 @@
 #include "base/file_mode.h"
 #include "base/path.h"
 #include "base/writer.h"
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/commands/run.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/usage.h"
@@ -24,43 +25,36 @@ struct request {
 };
 
 /* Options of `cushim run` that have a short name here. */
-static int take_option(const char *argument) {
+static int take_stacks(void *context, const char *value) {
+    static const struct {
+        const char *value, *option;
+    } rows[] = {{"native", "--trace-stacks=on"},
+                {"none", "--trace-stacks=off"},
+                {"python", "--trace-stacks=python"}};
+    (void)context;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (strcmp(value, rows[i].value) == 0)
+            return run_take_option("record", rows[i].option);
+    }
+    return usage_error("record", "--stacks is native, python or none");
+}
+
+static int take_max(void *context, const char *value) {
     char option[256];
-    if (strcmp(argument, "--stacks=native") == 0)
-        return run_take_option("record", "--trace-stacks=on");
-    if (strcmp(argument, "--stacks=none") == 0)
-        return run_take_option("record", "--trace-stacks=off");
-    if (strcmp(argument, "--stacks=python") == 0)
-        return run_take_option("record", "--trace-stacks=python");
-    if (strncmp(argument, "--stacks", 8) == 0)
-        return usage_error("record", "--stacks is native, python or none");
-    if (strncmp(argument, "--max=", 6) != 0)
-        return run_take_option("record", argument);
-    snprintf(option, sizeof option, "--trace-max=%s", argument + 6);
+    (void)context;
+    snprintf(option, sizeof option, "--trace-max=%s", value);
     return run_take_option("record", option);
 }
 
 /* The index of the program's name in argv, or minus an exit code, already explained. */
 static int take_arguments(struct request *request, int argc, char **argv) {
-    int i = 1;
-    for (; i < argc && argv[i][0] == '-'; i++) {
-        if (strcmp(argv[i], "--") == 0) {
-            i++;
-            break;
-        }
-        if (strcmp(argv[i], "-o") == 0) {
-            if (++i >= argc || !*argv[i])
-                return -usage_error("record", "-o wants the name of a folder");
-            request->pattern = argv[i];
-            continue;
-        }
-        int code = take_option(argv[i]);
-        if (code != EXIT_WELL)
-            return -code;
-    }
-    if (i >= argc)
-        return -usage_error("record", "record what? a program is missing");
-    return i;
+    const struct argument rows[] = {{"-o", .text = &request->pattern},
+                                    {"--stacks", .take = take_stacks},
+                                    {"--max", .take = take_max},
+                                    {0}};
+    const struct arguments arguments = {
+        .topic = "record", .rows = rows, .take_other = run_take_option};
+    return arguments_read(&arguments, argc, argv);
 }
 
 /*
@@ -201,10 +195,6 @@ static void tell(pid_t process, int status, void *context) {
 
 int record_main(int argc, char **argv) {
     static struct request request;
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "record");
-        return EXIT_WELL;
-    }
     int first = take_arguments(&request, argc, argv);
     if (first < 0)
         return -first;

@@ -1,4 +1,4 @@
-#include "tools/cushim/commands/replay.h"
+#include "tools/cushim/commands.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "base/writer.h"
 #include "report/report.h"
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/replay/plan.h"
 #include "tools/cushim/replay/rmm_log.h"
@@ -26,7 +27,8 @@ struct request {
 
 /* ---- arguments ---- */
 
-static int take_settings(struct request *request, const char *list) {
+static int take_settings(void *context, const char *list) {
+    struct request *request = context;
     char wrong[128];
     request->n_settings = 0;
     for (;;) {
@@ -42,29 +44,23 @@ static int take_settings(struct request *request, const char *list) {
 }
 
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"--plan", "--with", "--json", "--least-limit"};
-    int code = take_settings(request, "native,exact,relaxed");
-    for (int i = 1; i < argc && code == EXIT_WELL; i++) {
-        if (strcmp(argv[i], "--plan") == 0)
-            request->is_plan = true;
-        else if (strcmp(argv[i], "--json") == 0)
-            request->is_json = true;
-        else if (strcmp(argv[i], "--least-limit") == 0)
-            request->wants_limit = true;
-        else if (strncmp(argv[i], "--with=", 7) == 0)
-            code = take_settings(request, argv[i] + 7);
-        else if (*argv[i] == '-')
-            return usage_unknown("replay", "option", argv[i], known, sizeof known / sizeof *known);
-        else if (request->path)
-            return usage_error("replay", "replay takes one recording at a time");
-        else
-            request->path = argv[i];
-    }
-    if (code == EXIT_WELL && !request->path)
-        return usage_error("replay", "replay what? a recording is missing");
-    if (code == EXIT_WELL && !request->is_plan)
+    const struct argument rows[] = {{"--plan", .flag = &request->is_plan},
+                                    {"--with", .take = take_settings},
+                                    {"--json", .flag = &request->is_json},
+                                    {"--least-limit", .flag = &request->wants_limit},
+                                    {0}};
+    const struct arguments arguments = {.topic = "replay", .rows = rows, .context = request};
+    take_settings(request, "native,exact,relaxed");
+    int n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
+    if (n != 1)
+        return usage_error("replay", n ? "replay takes one recording at a time"
+                                       : "replay what? a recording is missing");
+    if (!request->is_plan)
         return usage_error("replay", "replay wants --plan: it runs nothing on a device");
-    return code;
+    request->path = *argv;
+    return EXIT_WELL;
 }
 
 /* ---- output ---- */
@@ -233,10 +229,6 @@ static int plan_log(struct request *request) {
 
 int replay_main(int argc, char **argv) {
     static struct request request; /* options are large */
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "replay");
-        return EXIT_WELL;
-    }
     int code = take_arguments(&request, argc, argv);
     if (code != EXIT_WELL)
         return code;

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "base/options.h"
+#include "tools/cushim/arguments.h"
+#include "tools/cushim/commands.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/doctor/probe.h"
 #include "tools/cushim/program.h"
@@ -23,27 +25,6 @@ int run_take_option(const char *topic, const char *argument) {
     if (!settings_take(argument, wrong, sizeof wrong))
         return usage_error(topic, "%s", wrong);
     return EXIT_WELL;
-}
-
-/* The index of the program's name in argv, or minus an exit code, already explained. */
-static int take_options(int argc, char **argv, bool *waits) {
-    int i = 1;
-    for (; i < argc && argv[i][0] == '-'; i++) {
-        if (strcmp(argv[i], "--") == 0) {
-            i++;
-            break;
-        }
-        if (strcmp(argv[i], "--no-wait") == 0) {
-            *waits = false;
-            continue;
-        }
-        int code = run_take_option("run", argv[i]);
-        if (code != EXIT_WELL)
-            return -code;
-    }
-    if (i >= argc)
-        return -usage_error("run", "run what? a program is missing");
-    return i;
 }
 
 /* One line with what the option costs. */
@@ -148,11 +129,10 @@ int run_program(int first, char **argv, bool waits, wait_end_fn *at_end, void *c
 }
 
 int run_main(int argc, char **argv) {
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "run");
-        return EXIT_WELL;
-    }
-    bool waits = true;
-    int first = take_options(argc, argv, &waits);
-    return first < 0 ? -first : run_program(first, argv, waits, NULL, NULL);
+    bool becomes = false;
+    const struct argument rows[] = {{"--no-wait", .flag = &becomes}, {0}};
+    const struct arguments arguments = {
+        .topic = "run", .rows = rows, .take_other = run_take_option};
+    int first = arguments_read(&arguments, argc, argv);
+    return first < 0 ? -first : run_program(first, argv, !becomes, NULL, NULL);
 }

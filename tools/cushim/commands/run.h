@@ -1,13 +1,10 @@
-/* `cushim run`: become another program, with the preload library in it. */
+/* Becoming another program with the preload library in it, as `cushim run` does. */
 #ifndef CUSHIM_TOOLS_RUN_H
 #define CUSHIM_TOOLS_RUN_H
 
 #include <stdbool.h>
 
 #include "tools/cushim/wait.h"
-
-/* argv[0] is "run".  Returns an exit code; does not return if the program was started. */
-int run_main(int argc, char **argv);
 
 /* Read "--OPTION=VALUE" of the options table; 0, or an exit code, already explained. */
 int run_take_option(const char *topic, const char *argument);

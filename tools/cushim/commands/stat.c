@@ -1,4 +1,4 @@
-#include "tools/cushim/commands/stat.h"
+#include "tools/cushim/commands.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include "base/writer.h"
 #include "report/site.h"
 #include "report/words.h"
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/pages.h"
 #include "tools/cushim/symbols.h"
 #include "tools/cushim/usage.h"
@@ -188,58 +189,37 @@ static void show(const struct page *page, void *context) {
     }
 }
 
-/* "--watch" or "--watch=SECONDS"; false: it is neither. */
-static bool take_watch(struct request *request, const char *text) {
-    enum { MOST_SECONDS = 24 * 60 * 60 };
-    char *end = NULL;
-    if (strcmp(text, "--watch") == 0) {
-        request->watch_seconds = 1;
-        return true;
-    }
-    if (strncmp(text, "--watch=", 8) != 0 || text[8] < '1' || text[8] > '9')
-        return false;
-    unsigned long seconds = strtoul(text + 8, &end, 10);
-    request->watch_seconds = (unsigned)seconds;
-    return !*end && seconds <= MOST_SECONDS;
-}
-
-static bool take_part(struct request *request, const char *text) {
-    for (int i = 0; i < N_PARTS; i++) {
-        if (strcmp(text, parts[i].option) == 0)
-            request->part = &parts[i];
-    }
-    return request->part && strcmp(text, request->part->option) == 0;
-}
-
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"--json", "--clean",  "--watch",
-                                        "--all",  "--sites",  "--findings",
-                                        "--oom",  "--fields", "--all-users"};
-    int n_parts = 0;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0)
-            request->is_json = true;
-        else if (strcmp(argv[i], "--clean") == 0)
-            request->is_clean = true;
-        else if (strcmp(argv[i], "--all") == 0)
-            request->is_of_all = true;
-        else if (strcmp(argv[i], "--all-users") == 0)
-            request->has_users = true;
-        else if (take_part(request, argv[i]))
-            n_parts++;
-        else if (take_watch(request, argv[i]))
-            continue;
-        else if (strncmp(argv[i], "--watch=", 8) == 0)
-            return usage_error("stat", "%s: not whole seconds, 1 to 86400", argv[i]);
-        else if (*argv[i] == '-')
-            return usage_unknown("stat", "option", argv[i], known, sizeof known / sizeof *known);
-        else if (request->wanted)
-            return usage_error("stat", "stat shows one process or program at a time");
-        else
-            request->wanted = argv[i];
+    enum { MOST_SECONDS = 24 * 60 * 60 };
+    bool is_watched = false, is_asked[N_PARTS] = {false};
+    const char *watch = NULL;
+    const struct argument rows[] = {{"--json", .flag = &request->is_json},
+                                    {"--clean", .flag = &request->is_clean},
+                                    {"--all", .flag = &request->is_of_all},
+                                    {"--all-users", .flag = &request->has_users},
+                                    {"--watch", .flag = &is_watched},
+                                    {"--watch", .text = &watch},
+                                    {"--sites", .flag = &is_asked[0]},
+                                    {"--findings", .flag = &is_asked[1]},
+                                    {"--oom", .flag = &is_asked[2]},
+                                    {"--fields", .flag = &is_asked[3]},
+                                    {0}};
+    const struct arguments arguments = {.topic = "stat", .rows = rows};
+    int n_parts = 0, n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
+    if (n > 1)
+        return usage_error("stat", "stat shows one process or program at a time");
+    request->wanted = n ? *argv : NULL;
+    request->watch_seconds = is_watched;
+    if (watch && !arguments_number(watch, 1, MOST_SECONDS, &request->watch_seconds))
+        return usage_error("stat", "--watch=%s: not whole seconds, 1 to %d", watch,
+                           (int)MOST_SECONDS);
+    for (int i = 0; i < N_PARTS; i++) {
+        n_parts += is_asked[i];
+        request->part = is_asked[i] ? &parts[i] : request->part;
     }
-    if (request->is_clean && (request->wanted || request->is_json || request->watch_seconds ||
-                              request->is_of_all || request->has_users || n_parts))
+    if (request->is_clean && (argc > 2))
         return usage_error("stat", "--clean takes nothing else");
     if (request->is_of_all && request->wanted)
         return usage_error("stat", "--all is of each process");
@@ -252,10 +232,6 @@ static int take_arguments(struct request *request, int argc, char **argv) {
 
 int stat_main(int argc, char **argv) {
     struct request request = {.out = {.fd = STDOUT_FILENO}};
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "stat");
-        return EXIT_WELL;
-    }
     int code = take_arguments(&request, argc, argv);
     if (code != EXIT_WELL)
         return code;
@@ -284,10 +260,8 @@ int stat_main(int argc, char **argv) {
     } while (goes_on && sleep(request.watch_seconds) == 0);
     if (n_looks > 1 && !request.n_shown)
         return EXIT_WELL;
-    if (request.out.error) {
-        complain("standard output cannot be written");
-        return EXIT_OURS;
-    }
+    if (request.out.error)
+        return usage_flush(&request.out);
     if (pages.n_unreadable)
         complain("%d page%s of another version of cushim, or damaged: not shown",
                  pages.n_unreadable, pages.n_unreadable == 1 ? " is" : "s are");

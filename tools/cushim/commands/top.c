@@ -1,4 +1,4 @@
-#include "tools/cushim/commands/top.h"
+#include "tools/cushim/commands.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,6 +14,7 @@
 #include "base/utf8.h"
 #include "base/clock.h"
 #include "report/words.h"
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/pages.h"
 #include "tools/cushim/commands/devices.h"
 #include "tools/cushim/commands/screen.h"
@@ -467,40 +468,33 @@ static bool is_utf8(void) {
 }
 
 static int take_arguments(struct top *top, int argc, char **argv) {
-    static const char *const known[] = {"--once", "--batch", "--every", "--all-users"};
     enum { LEAST_MS = 100, MOST_MS = 3600000 };
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--once") == 0) {
-            top->is_once = true;
-        } else if (strcmp(argv[i], "--batch") == 0) {
-            top->is_batch = true;
-        } else if (strcmp(argv[i], "--all-users") == 0) {
-            top->has_users = true;
-            pages_of_all_users();
-        } else if (strncmp(argv[i], "--every=", 8) == 0) {
-            char *end;
-            double seconds = strtod(argv[i] + 8, &end);
-            if (!argv[i][8] || *end || !(seconds * 1000 >= LEAST_MS && seconds * 1000 <= MOST_MS))
-                return usage_error("top", "%s: not seconds, 0.1 to 3600", argv[i]);
-            top->every_ms = (unsigned)(seconds * 1000);
-        } else if (*argv[i] == '-') {
-            return usage_unknown("top", "option", argv[i], known, sizeof known / sizeof *known);
-        } else {
-            return usage_error("top", "top shows all processes; `cushim stat %s` shows one",
-                               argv[i]);
-        }
-    }
+    const char *every = "1";
+    const struct argument rows[] = {{"--once", .flag = &top->is_once},
+                                    {"--batch", .flag = &top->is_batch},
+                                    {"--every", .text = &every},
+                                    {"--all-users", .flag = &top->has_users},
+                                    {0}};
+    const struct arguments arguments = {.topic = "top", .rows = rows};
+    int n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
+    if (n)
+        return usage_error("top", "top shows all processes; `cushim stat %s` shows one", *argv);
+    char *end;
+    double ms = strtod(every, &end) * 1000;
+    if (*end || !(ms >= LEAST_MS && ms <= MOST_MS))
+        return usage_error("top", "--every=%s: not seconds, 0.1 to 3600", every);
+    top->every_ms = (unsigned)ms;
+    if (top->has_users)
+        pages_of_all_users();
     return top->is_once && top->is_batch ? usage_error("top", "--once or --batch, not both")
                                          : EXIT_WELL;
 }
 
 int top_main(int argc, char **argv) {
-    static struct top top = {.every_ms = 1000, .has_devices = true};
+    static struct top top = {.has_devices = true};
     top.is_utf8 = is_utf8();
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "top");
-        return EXIT_WELL;
-    }
     int code = take_arguments(&top, argc, argv);
     if (code != EXIT_WELL)
         return code;

@@ -1,4 +1,4 @@
-#include "tools/cushim/doctor/doctor.h"
+#include "tools/cushim/commands.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/doctor/command.h"
 #include "tools/cushim/doctor/kernels.h"
 #include "tools/cushim/launch.h"
@@ -186,38 +187,31 @@ static void examine_entries(struct report *report, const char *library) {
 }
 
 int doctor_main(int argc, char **argv) {
-    static const char *const options[] = {"--json", "--help"};
     bool is_json = false;
-    const char *name = NULL;
+    const struct argument rows[] = {{"--json", .flag = &is_json}, {0}};
+    const struct arguments arguments = {.topic = "doctor", .rows = rows};
     char **command = NULL; /* behind --; NULL: there is none */
     int probe_fd;
     char rest;
     if (argc == 2 && sscanf(argv[1], "--probe=%d%c", &probe_fd, &rest) == 1)
-        return probe_child(probe_fd); /* we are the child that examine_doors started */
+        return probe_child(probe_fd); /* we are the child that examine_entries started */
     if (argc == 3 && strcmp(argv[1], "--look") == 0)
         probe_look_child(argv[2]); /* or the child of `cushim run` */
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            usage_print(stdout, "doctor");
-            return EXIT_WELL;
-        }
+    for (int i = 1; i < argc && !command; i++) {
         if (strcmp(argv[i], "--") == 0) {
             command = argv + i + 1;
-            break;
+            argc = i;
         }
-        if (strcmp(argv[i], "--json") == 0)
-            is_json = true;
-        else if (argv[i][0] == '-')
-            return usage_unknown("doctor", "option", argv[i], options,
-                                 sizeof options / sizeof options[0]);
-        else if (name)
-            return usage_error("doctor", "one program at a time");
-        else
-            name = argv[i];
     }
-    if (command && (name || !*command))
-        return usage_error("doctor", name ? "a program, or -- and a command, not both"
-                                          : "behind -- stands a command");
+    int n = arguments_read(&arguments, argc, argv);
+    if (n < 0)
+        return -n;
+    if (n > 1)
+        return usage_error("doctor", "one program at a time");
+    if (command && (n || !*command))
+        return usage_error("doctor", n ? "a program, or -- and a command, not both"
+                                       : "behind -- stands a command");
+    const char *name = n ? *argv : NULL;
     struct report report;
     struct machine machine;
     char library[PATH_MAX];

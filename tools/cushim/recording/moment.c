@@ -24,7 +24,6 @@ bool moment_take_time(struct moment_wish *wish, const char *text) {
         double ns;
     } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}};
     char *unit;
-    wish->is_wanted = true;
     wish->is_end = strcmp(text, "end") == 0;
     wish->ns = 0;
     if (wish->is_end || strcmp(text, "peak") == 0)

@@ -1,4 +1,4 @@
-#include "tools/cushim/sim/sim.h"
+#include "tools/cushim/commands.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/cushim/arguments.h"
 #include "tools/cushim/cache/cache.h"
 #include "tools/cushim/sim/sim_alias.h"
 #include "tools/cushim/launch.h"
@@ -42,14 +43,8 @@ static const struct sim_setting *find_setting(const char *name, size_t n_bytes) 
     return NULL;
 }
 
-static int unknown_option(const char *name) {
-    const char *known[SIM_N_SETTINGS + 1] = {"runtime"};
-    for (int i = 0; i < SIM_N_SETTINGS; i++)
-        known[i + 1] = sim_settings[i].name;
-    return usage_unknown("sim", "option", name, known, SIM_N_SETTINGS + 1);
-}
-
-static int take_runtime(const char *text, struct runtimes *runtimes) {
+static int take_runtime(void *context, const char *text) {
+    struct runtimes *runtimes = context;
     const char *slash = strrchr(text, '/'), *name = slash ? slash + 1 : text;
     bool is_version = strcmp(text, "12") == 0 || strcmp(text, "13") == 0;
     if (!is_version && !sim_alias_version(name))
@@ -61,22 +56,21 @@ static int take_runtime(const char *text, struct runtimes *runtimes) {
     return EXIT_WELL;
 }
 
-/* Sets the variable, except for --runtime. */
-static int take_option(const char *argument, struct runtimes *runtimes) {
+static int take_setting(const char *topic, const char *option) {
     uint64_t value;
+    const char *known[SIM_N_SETTINGS + 1] = {"runtime"}, *text = strchr(option, '=');
     char variable[SIM_VARIABLE_BYTES];
-    if (strncmp(argument, "--", 2) != 0)
-        return usage_error("sim", "no option %s", argument);
-    const char *name = argument + 2, *text = strchr(name, '=');
-    size_t n_bytes = text ? (size_t)(text - name) : strlen(name);
+    size_t n_bytes = strcspn(option, "=");
+    if (strncmp(option, "--", 2) != 0)
+        return usage_error(topic, "no option %s", option);
+    const struct sim_setting *setting = find_setting(option + 2, n_bytes - 2);
     text = text ? text + 1 : "1";
-    if (n_bytes == 7 && memcmp(name, "runtime", 7) == 0)
-        return take_runtime(text, runtimes);
-    const struct sim_setting *setting = find_setting(name, n_bytes);
+    for (int i = 0; i < SIM_N_SETTINGS; i++)
+        known[i + 1] = sim_settings[i].name;
     if (!setting)
-        return unknown_option(name);
+        return usage_unknown(topic, "option", option + 2, known, SIM_N_SETTINGS + 1);
     if (!sim_setting_read(setting, text, &value))
-        return usage_error("sim", "--%s=%s: that is no value of it", setting->name, text);
+        return usage_error(topic, "--%s=%s: that is no value of it", setting->name, text);
     sim_setting_variable(setting, variable);
     return setenv(variable, text, 1) == 0 ? EXIT_WELL : EXIT_OURS;
 }
@@ -152,21 +146,9 @@ static int run_there(char **argv, const struct runtimes *runtimes) {
 
 int sim_main(int argc, char **argv) {
     struct runtimes runtimes = {.n = 0};
-    int i = 1;
-    for (; i < argc && argv[i][0] == '-'; i++) {
-        if (strcmp(argv[i], "--") == 0) {
-            i++;
-            break;
-        }
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            usage_print(stdout, "sim");
-            return EXIT_WELL;
-        }
-        int code = take_option(argv[i], &runtimes);
-        if (code != EXIT_WELL)
-            return code;
-    }
-    if (i >= argc)
-        return usage_error("sim", "run what? a program is missing");
-    return run_there(argv + i, &runtimes);
+    const struct argument rows[] = {{"--runtime", .take = take_runtime}, {0}};
+    const struct arguments arguments = {
+        .topic = "sim", .rows = rows, .context = &runtimes, .take_other = take_setting};
+    int first = arguments_read(&arguments, argc, argv);
+    return first < 0 ? -first : run_there(argv + first, &runtimes);
 }
