@@ -1,4 +1,4 @@
-/* JSON of a file from anywhere: a member that is missing, or has another type, is NULL or 0. */
+/* JSON: read from a file, and written piece by piece. */
 #ifndef CUSHIM_TOOLS_JSON_H
 #define CUSHIM_TOOLS_JSON_H
 
@@ -7,6 +7,8 @@
 #include <stdint.h>
 
 #include <json-c/json.h>
+
+/* ---- read, from anywhere: a member that is missing, or has another type, is NULL or 0 ---- */
 
 /* A regular file of at most so many bytes; NULL with errno, or with errno 0 if it is no JSON. */
 struct json_object *json_read(const char *path, size_t most_bytes);
@@ -24,5 +26,30 @@ bool json_is_of(struct json_object *json, const char *schema);
 
 /* Of a list, or of NULL. */
 size_t json_length(struct json_object *list);
+
+/* ---- written: the commas come by themselves ---- */
+
+struct cushim_writer;
+
+struct json_output {
+    struct cushim_writer *out;
+    bool needs_comma; /* before the next value */
+};
+
+/* Begin an object or a list, and end it.  `name` is that of a member; NULL: it is in a list, or
+ * outside of all.  The bracket may have a line break before it. */
+void json_begin(struct json_output *json, const char *name, const char *bracket);
+void json_end(struct json_output *json, const char *bracket);
+
+void json_put_text(struct json_output *json, const char *name, const char *text);
+void json_put_number(struct json_output *json, const char *name, uint64_t number);
+/* A number for each of the names, which have blanks between them. */
+void json_put_numbers(struct json_output *json, const char *names, const uint64_t numbers[]);
+
+void json_put_bool(struct json_output *json, const char *name, bool is_true);
+
+/* A value that is JSON already. */
+__attribute__((format(printf, 3, 4))) void json_put(struct json_output *json, const char *name,
+                                                    const char *format, ...);
 
 #endif

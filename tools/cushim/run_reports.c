@@ -18,6 +18,7 @@
 #include "base/output.h"
 #include "base/path.h"
 #include "report/report_file.h"
+#include "tools/cushim/json.h"
 #include "tools/cushim/pages.h"
 #include "tools/cushim/processes.h"
 #include "tools/cushim/reports.h"
@@ -303,53 +304,50 @@ static bool has_word_of_reports(const struct run_reports *run) {
 
 /* ---- the run itself ---- */
 
-/* A row for a file of this run; other files of the folder are of other runs. */
+/* Files of this run get a row; others in the folder are of other runs. */
 struct rows {
     const struct run_reports *run;
-    struct cushim_writer out;
-    unsigned n;
+    struct json_output json;
 };
 
 static void put_file(const struct cushim_report *report, const struct report_origin *origin,
                      void *context) {
     struct rows *rows = context;
+    const struct cushim_page_head *head = &report->page.head;
     const char *slash = strrchr(origin->name, '/');
-    if (report->page.head.run != rows->run->number)
+    if (head->run != rows->run->number)
         return;
-    cushim_write(&rows->out, "%s\n    {\"pid\": %ld, \"rank\": ", rows->n++ ? "," : "",
-                 (long)report->page.head.process);
-    if (report->page.head.rank >= 0)
-        cushim_write(&rows->out, "%ld", (long)report->page.head.rank);
+    json_begin(&rows->json, NULL, "\n    {");
+    json_put(&rows->json, "pid", "%" PRId64, head->process);
+    if (head->rank >= 0)
+        json_put(&rows->json, "rank", "%" PRId64, head->rank);
     else
-        cushim_write(&rows->out, "null");
-    cushim_write(&rows->out, ", \"program\": ");
-    cushim_report_put_string(&rows->out, report->page.head.program);
-    cushim_write(&rows->out, ", \"file\": ");
-    cushim_report_put_string(&rows->out, slash ? slash + 1 : origin->name);
-    cushim_write(&rows->out, ", \"ended\": ");
-    cushim_report_put_string(&rows->out, report->ended ? report->ended : "normally");
-    cushim_write(&rows->out, "}");
+        json_put(&rows->json, "rank", "null");
+    json_put_text(&rows->json, "program", head->program);
+    json_put_text(&rows->json, "file", slash ? slash + 1 : origin->name);
+    json_put_text(&rows->json, "ended", report->ended ? report->ended : "normally");
+    json_end(&rows->json, "}");
 }
 
-static void put_run(struct rows *rows) {
-    const struct run_reports *run = rows->run;
-    struct cushim_writer *out = &rows->out;
-    cushim_write(out, "{\n  \"schema\": \"cushim-run/1\",\n  \"run\": \"%" PRIx64 "\",\n",
-                 run->number);
-    cushim_write(out, "  \"command\": [");
-    for (int i = 0; run->argv[i]; i++) {
-        cushim_write(out, i ? ", " : "");
-        cushim_report_put_string(out, run->argv[i]);
-    }
-    cushim_write(out, "],\n  \"began\": %lld,\n  \"run_ns\": %" PRIu64 ",\n", (long long)run->began,
-                 cushim_clock_ns() - run->start_ns);
+static void put_run(const struct run_reports *run, struct cushim_writer *out) {
+    struct rows rows = {.run = run, .json = {out, false}};
+    struct json_output *json = &rows.json;
+    json_begin(json, NULL, "{");
+    json_put_text(json, "schema", "cushim-run/1");
+    json_put(json, "run", "\"%" PRIx64 "\"", run->number);
+    json_begin(json, "command", "[");
+    for (int i = 0; run->argv[i]; i++)
+        json_put_text(json, NULL, run->argv[i]);
+    json_end(json, "]");
+    json_put(json, "began", "%lld", (long long)run->began);
+    json_put_number(json, "run_ns", cushim_clock_ns() - run->start_ns);
     if (WIFSIGNALED(run->status))
-        cushim_write(out, "  \"signal\": %d,\n", WTERMSIG(run->status));
+        json_put(json, "signal", "%d", WTERMSIG(run->status));
     else
-        cushim_write(out, "  \"exit_status\": %d,\n", WEXITSTATUS(run->status));
-    cushim_write(out, "  \"processes\": [");
-    reports_of_folder(run->where, put_file, rows);
-    cushim_write(out, "]\n}\n");
+        json_put(json, "exit_status", "%d", WEXITSTATUS(run->status));
+    json_begin(json, "processes", "[");
+    reports_of_folder(run->where, put_file, &rows);
+    json_end(json, "]}\n");
     cushim_writer_flush(out);
 }
 
@@ -371,10 +369,10 @@ static void write_run(const struct run_reports *run) {
             error = cushim_draft_begin(&draft, path);
         if (error)
             break;
-        struct rows rows = {.run = run, .out = {.fd = draft.fd}};
-        put_run(&rows);
+        struct cushim_writer out = {.fd = draft.fd};
+        put_run(run, &out);
         draft.is_new = true;
-        error = cushim_draft_end(&draft, rows.out.error);
+        error = cushim_draft_end(&draft, out.error);
     }
     if (error)
         complain("no %s: %s", path, strerror(error));

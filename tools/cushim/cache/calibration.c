@@ -72,19 +72,22 @@ unsigned calibration_read(const char *path, struct calibration devices[CALIBRATI
     return n;
 }
 
-static void put_device(struct cushim_writer *out, const struct calibration *device) {
-    cushim_write(out, "    {\"uuid\": \"%s\", \"driver\": ", device->uuid);
-    cushim_report_put_string(out, device->driver);
-    cushim_write(out, ", \"is_software\": %d, \"calibrated\": %" PRIu64 ", \"sizes\": [",
-                 device->is_software, device->when);
+static void put_device(struct json_output *json, const struct calibration *device) {
+    json_begin(json, NULL, "\n    {");
+    json_put_text(json, "uuid", device->uuid);
+    json_put_text(json, "driver", device->driver);
+    json_put_number(json, "is_software", device->is_software);
+    json_put_number(json, "calibrated", device->when);
+    json_begin(json, "sizes", "[");
     for (unsigned i = 0; i < device->n_sizes; i++) {
         const struct calibration_size *size = &device->sizes[i];
-        cushim_write(out,
-                     "%s\n      {\"bytes\": %" PRIu64 ", \"alloc_ns\": %" PRIu64
-                     ", \"free_ns\": %" PRIu64 "}",
-                     i ? "," : "", size->n_bytes, size->alloc_ns, size->free_ns);
+        json_begin(json, NULL, "\n      {");
+        json_put_number(json, "bytes", size->n_bytes);
+        json_put_number(json, "alloc_ns", size->alloc_ns);
+        json_put_number(json, "free_ns", size->free_ns);
+        json_end(json, "}");
     }
-    cushim_write(out, "]}");
+    json_end(json, "]}");
 }
 
 int calibration_write(const char *path, const struct calibration devices[], unsigned n_devices) {
@@ -94,12 +97,13 @@ int calibration_write(const char *path, const struct calibration devices[], unsi
     if (error)
         return error;
     struct cushim_writer out = {.fd = draft.fd};
-    cushim_write(&out, "{\n  \"schema\": \"" SCHEMA "\",\n  \"devices\": [");
-    for (unsigned i = 0; i < n_devices; i++) {
-        cushim_write(&out, i ? ",\n" : "\n");
-        put_device(&out, &devices[i]);
-    }
-    cushim_write(&out, "]\n}\n");
+    struct json_output json = {&out, false};
+    json_begin(&json, NULL, "{");
+    json_put_text(&json, "schema", SCHEMA);
+    json_begin(&json, "devices", "[");
+    for (unsigned i = 0; i < n_devices; i++)
+        put_device(&json, &devices[i]);
+    json_end(&json, "]}\n");
     cushim_writer_flush(&out);
     return cushim_draft_end(&draft, out.error);
 }

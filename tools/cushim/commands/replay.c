@@ -10,6 +10,7 @@
 #include "base/writer.h"
 #include "report/report.h"
 #include "tools/cushim/arguments.h"
+#include "tools/cushim/json.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/replay/plan.h"
 #include "tools/cushim/replay/rmm_log.h"
@@ -121,37 +122,41 @@ static void put_text(struct cushim_writer *out, const struct cushim_trace_head *
     }
 }
 
+static void put_json_scope(struct json_output *json, const struct row *row, int scope) {
+    const struct plan_sums *sums = &row->plan.sums[scope];
+    char name[32];
+    json_begin(json, NULL, "\n    {");
+    json_put_text(json, "memory", scope_name(scope, name));
+    json_put_number(json, "requests", sums->n_requests);
+    json_put_number(json, "driver_calls", sums->n_calls);
+    json_put_number(json, "peak_live_bytes", sums->peak_live_bytes);
+    json_put_number(json, "refused", sums->n_refused);
+    if (row->has_held)
+        json_put_number(json, "peak_held_bytes", sums->peak_held_bytes);
+    json_end(json, "}");
+}
+
 static void put_json(struct cushim_writer *out, const struct cushim_trace_head *head,
                      const struct row *rows, size_t n_rows) {
-    char name[32];
-    cushim_write(out, "{\"schema\": \"cushim-plan/1\", \"program\": ");
-    cushim_report_put_string(out, head->program);
-    cushim_write(out, ", \"pid\": %" PRIu64 ", \"settings\": [", head->process);
+    struct json_output json = {out, false};
+    json_begin(&json, NULL, "{");
+    json_put_text(&json, "schema", "cushim-plan/1");
+    json_put_text(&json, "program", head->program);
+    json_put_number(&json, "pid", head->process);
+    json_begin(&json, "settings", "[");
     for (size_t i = 0; i < n_rows; i++) {
-        const char *comma = "";
-        cushim_write(out, "%s\n  {\"with\": ", i ? "," : "");
-        cushim_report_put_string(out, rows[i].name);
+        json_begin(&json, NULL, "\n  {");
+        json_put_text(&json, "with", rows[i].name);
         if (rows[i].limit_bytes)
-            cushim_write(out, ", \"least_limit_bytes\": %" PRIu64, rows[i].limit_bytes);
-        cushim_write(out, ", \"memory\": [");
+            json_put_number(&json, "least_limit_bytes", rows[i].limit_bytes);
+        json_begin(&json, "memory", "[");
         for (int scope = 0; scope < PLAN_SCOPES; scope++) {
-            const struct plan_sums *sums = &rows[i].plan.sums[scope];
-            if (!sums->n_requests)
-                continue;
-            cushim_write(out, "%s\n    {\"memory\": ", comma);
-            cushim_report_put_string(out, scope_name(scope, name));
-            cushim_write(out,
-                         ", \"requests\": %" PRIu64 ", \"driver_calls\": %" PRIu64
-                         ", \"peak_live_bytes\": %" PRIu64 ", \"refused\": %" PRIu64,
-                         sums->n_requests, sums->n_calls, sums->peak_live_bytes, sums->n_refused);
-            if (rows[i].has_held)
-                cushim_write(out, ", \"peak_held_bytes\": %" PRIu64, sums->peak_held_bytes);
-            cushim_write(out, "}");
-            comma = ",";
+            if (rows[i].plan.sums[scope].n_requests)
+                put_json_scope(&json, &rows[i], scope);
         }
-        cushim_write(out, "]}");
+        json_end(&json, "]}");
     }
-    cushim_write(out, "]}");
+    json_end(&json, "]}");
 }
 
 /* One recording, with each setting; 0 or an errno. */

@@ -227,7 +227,7 @@ int doctor_main(int argc, char **argv) {
         command_examine(&report, command, library, is_json);
     int code = report_n_wrong(&report) ? EXIT_WRONG : EXIT_WELL;
     if (is_json)
-        report_print_json(&report, stdout);
+        report_print_json(&report);
     else
         report_print(&report, stdout);
     report_finish(&report);

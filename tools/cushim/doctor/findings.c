@@ -1,11 +1,13 @@
 #include "tools/cushim/doctor/findings.h"
 
-#include <json-c/json.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/utf8.h"
+#include "base/writer.h"
+#include "tools/cushim/json.h"
 #include "tools/cushim/usage.h"
 
 static const struct {
@@ -119,30 +121,25 @@ void report_print(const struct report *report, FILE *out) {
         fprintf(out, "\n%zu %s wrong\n", n_wrong, n_wrong == 1 ? "thing is" : "things are");
 }
 
-static void put_text(struct json_object *object, const char *key, const char *text) {
-    json_object_object_add(object, key, must(json_object_new_string(text)));
-}
-
-void report_print_json(const struct report *report, FILE *out) {
-    struct json_object *root = must(json_object_new_object());
-    struct json_object *rows = must(json_object_new_array());
-    put_text(root, "schema", "cushim-doctor/1");
-    put_text(root, "cushim", CUSHIM_VERSION_TEXT);
-    json_object_object_add(root, "well", json_object_new_boolean(report_n_wrong(report) == 0));
+void report_print_json(const struct report *report) {
+    struct cushim_writer out = {.fd = STDOUT_FILENO};
+    struct json_output json = {&out, false};
+    json_begin(&json, NULL, "{");
+    json_put_text(&json, "schema", "cushim-doctor/1");
+    json_put_text(&json, "cushim", CUSHIM_VERSION_TEXT);
+    json_put_bool(&json, "well", report_n_wrong(report) == 0);
+    json_begin(&json, "rows", "[");
     for (size_t i = 0; i < report->n_rows; i++) {
-        const struct report_row *from = &report->rows[i];
-        struct json_object *row = must(json_object_new_object());
-        put_text(row, "section", from->heading);
-        put_text(row, "name", from->name);
-        put_text(row, "state", states[from->state].word);
-        put_text(row, "text", from->text);
-        if (from->remedy)
-            put_text(row, "remedy", from->remedy);
-        json_object_array_add(rows, row);
+        const struct report_row *row = &report->rows[i];
+        json_begin(&json, NULL, "\n  {");
+        json_put_text(&json, "section", row->heading);
+        json_put_text(&json, "name", row->name);
+        json_put_text(&json, "state", states[row->state].word);
+        json_put_text(&json, "text", row->text);
+        if (row->remedy)
+            json_put_text(&json, "remedy", row->remedy);
+        json_end(&json, "}");
     }
-    json_object_object_add(root, "rows", rows);
-    fprintf(out, "%s\n",
-            json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY |
-                                                     JSON_C_TO_STRING_NOSLASHESCAPE));
-    json_object_put(root);
+    json_end(&json, "]}\n");
+    usage_flush(&out);
 }

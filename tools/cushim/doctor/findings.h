@@ -40,6 +40,6 @@ __attribute__((format(printf, 2, 3))) void report_remedy(struct report *report, 
 size_t report_n_wrong(const struct report *report);
 
 void report_print(const struct report *report, FILE *out);
-void report_print_json(const struct report *report, FILE *out);
+void report_print_json(const struct report *report);
 
 #endif

@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "base/writer.h"
 #include "report/report.h"
+#include "tools/cushim/json.h"
 
 enum { MOST_SITES = 10, MOST_FEW = 5, LEAD_BYTES = 80 };
 
@@ -287,96 +288,99 @@ int summary_text(struct cushim_writer *out, const char *path) {
 
 /* ---- JSON ---- */
 
-static void put_member(struct cushim_writer *out, const char *name, const char *text) {
-    cushim_write(out, "\"%s\": ", name);
-    cushim_report_put_string(out, text);
-    cushim_write(out, ", ");
+void summary_put_facts(struct json_output *json, const struct recording *recording) {
+    const struct cushim_trace_account *account = &recording->account;
+    const struct cushim_trace_head *head = &account->reader.head;
+    char end[64];
+    json_put_text(json, "cushim", head->product);
+    json_put_text(json, "end", summary_end(head, end));
+    if (atomic_load(&head->is_software))
+        json_put_bool(json, "is_software", true);
+    json_put_numbers(json, "pid run_ns events lost damaged strange foreign disorder newer",
+                     (const uint64_t[]){
+                         head->process, account->last_ns - account->first_ns, account->n_events,
+                         atomic_load(&head->n_lost), account->reader.n_damaged, account->n_strange,
+                         account->n_foreign, account->n_disorder, names_newer(recording->names)});
 }
 
-static void put_stack(struct cushim_writer *out, const struct recording *recording,
+void summary_put_scope(struct json_output *json, const struct recording_scope *scope,
+                       const char *names) {
+    json_put_numbers(json, names,
+                     (const uint64_t[]){scope->n_requests, scope->n_hits, scope->peak_bytes,
+                                        scope->peak_ns, scope->peak_held_bytes, scope->live_bytes,
+                                        scope->n_live, scope->n_waits, scope->wait_ns,
+                                        scope->n_refused});
+}
+
+static void put_stack(struct json_output *json, const struct recording *recording,
                       const struct cushim_trace_site *site) {
-    const char *comma = "";
+    json_begin(json, "stack", "[");
     for (unsigned i = names_first(recording->names, site); i < site->n_frames; i++) {
         const struct name *name = names_of(recording->names, site->frames[i]);
-        cushim_write(out, "%s{", comma);
-        put_member(out, "function", name->function);
-        put_member(out, "line", name->line);
-        cushim_write(out, "\"module\": ");
-        cushim_report_put_string(out, name->module);
-        cushim_write(out, ", \"offset\": %" PRIu64 "}", name->offset);
-        comma = ", ";
+        json_begin(json, NULL, "{");
+        json_put_text(json, "function", name->function);
+        json_put_text(json, "line", name->line);
+        json_put_text(json, "module", name->module);
+        json_put_number(json, "offset", name->offset);
+        json_end(json, "}");
     }
+    json_end(json, "]");
 }
 
-static void put_json_scope(struct cushim_writer *out, struct recording *recording,
-                           const struct recording_scope *scope, const char *comma) {
+static void put_json_site(struct json_output *json, const struct recording *recording,
+                          const struct cushim_trace_site *site) {
+    json_begin(json, NULL, "\n      {");
+    json_put_numbers(json,
+                     "requests requested_bytes bytes_at_peak blocks_at_peak live_bytes live_blocks "
+                     "frees life_ns temporary wait_ns refused",
+                     (const uint64_t[]){site->n_requests, site->requested_bytes, site->noted_bytes,
+                                        site->n_noted, site->live_bytes, site->n_live,
+                                        site->n_frees, site->life_ns, site->n_temporary,
+                                        site->wait_ns, site->n_refused});
+    json_put_bool(json, "grows", recording_grows(site));
+    put_stack(json, recording, site);
+    json_end(json, "}");
+}
+
+static void put_json_scope(struct json_output *json, struct recording *recording,
+                           const struct recording_scope *scope) {
     char name[32];
     struct cushim_trace_account *account = &recording->account;
-    cushim_write(out, "%s\n    {", comma);
-    put_member(out, "memory", recording_scope_name(scope, name));
-    cushim_write(
-        out,
-        "\"requests\": %" PRIu64 ", \"no_call\": %" PRIu64 ", \"peak_live_bytes\": %" PRIu64
-        ", \"peak_ns\": %" PRIu64 ", \"peak_held_bytes\": %" PRIu64 ", \"live_bytes\": %" PRIu64
-        ", \"live_blocks\": %" PRIu64 ", \"waits\": %" PRIu64 ", \"wait_ns\": %" PRIu64
-        ", \"refused\": %" PRIu64 ", \"sites\": [",
-        scope->n_requests, scope->n_hits, scope->peak_bytes, scope->peak_ns, scope->peak_held_bytes,
-        scope->live_bytes, scope->n_live, scope->n_waits, scope->wait_ns, scope->n_refused);
-    comma = "";
+    json_begin(json, NULL, "\n    {");
+    json_put_text(json, "memory", recording_scope_name(scope, name));
+    summary_put_scope(json, scope,
+                      "requests no_call peak_live_bytes peak_ns peak_held_bytes live_bytes "
+                      "live_blocks waits wait_ns refused");
+    json_begin(json, "sites", "[");
     sort(account, noted);
     for (size_t i = 0; i < account->n_sites; i++) {
-        const struct cushim_trace_site *site = account->sites[i];
-        if (!site->n_requests && !site->n_refused)
-            continue;
-        cushim_write(out,
-                     "%s\n      {\"requests\": %" PRIu64 ", \"requested_bytes\": %" PRIu64
-                     ", \"bytes_at_peak\": %" PRIu64 ", \"blocks_at_peak\": %" PRIu64
-                     ", \"live_bytes\": %" PRIu64 ", \"live_blocks\": %" PRIu64
-                     ", \"frees\": %" PRIu64 ", \"life_ns\": %" PRIu64 ", \"temporary\": %" PRIu64
-                     ", \"wait_ns\": %" PRIu64 ", \"refused\": %" PRIu64 ", \"grows\": %s"
-                     ", \"stack\": [",
-                     comma, site->n_requests, site->requested_bytes, site->noted_bytes,
-                     site->n_noted, site->live_bytes, site->n_live, site->n_frees, site->life_ns,
-                     site->n_temporary, site->wait_ns, site->n_refused,
-                     recording_grows(site) ? "true" : "false");
-        put_stack(out, recording, site);
-        cushim_write(out, "]}");
-        comma = ",";
+        if (account->sites[i]->n_requests || account->sites[i]->n_refused)
+            put_json_site(json, recording, account->sites[i]);
     }
-    cushim_write(out, "]}");
+    json_end(json, "]}");
 }
 
 static void put_json(struct cushim_writer *out, struct recording *recording,
                      const struct recording_scope *scope, int i) {
-    const struct cushim_trace_account *account = &recording->account;
-    const struct cushim_trace_head *head = &account->reader.head;
-    char end[64];
+    const struct cushim_trace_head *head = &recording->account.reader.head;
+    struct json_output json = {out, i > 0};
     if (i == 0) {
-        cushim_write(out, "{\"schema\": \"cushim-trace-summary/1\", ");
-        put_member(out, "cushim", head->product);
-        put_member(out, "program", head->program);
-        put_member(out, "arguments", head->arguments);
-        put_member(out, "host", head->host);
-        put_member(out, "end", summary_end(head, end));
+        json_begin(&json, NULL, "{");
+        json_put_text(&json, "schema", "cushim-trace-summary/1");
+        json_put_text(&json, "program", head->program);
+        json_put_text(&json, "arguments", head->arguments);
+        json_put_text(&json, "host", head->host);
         if (cushim_trace_rank(head) >= 0)
-            cushim_write(out, "\"rank\": %" PRId64 ", ", cushim_trace_rank(head));
+            json_put_number(&json, "rank", (uint64_t)cushim_trace_rank(head));
         if (cushim_trace_rank(head) >= 0 && cushim_trace_ranks(head) >= 0)
-            cushim_write(out, "\"ranks\": %" PRId64 ", ", cushim_trace_ranks(head));
-        if (atomic_load(&head->is_software))
-            cushim_write(out, "\"is_software\": true, ");
-        cushim_write(out, "\"pid\": %" PRIu64 ", \"run_ns\": %" PRIu64 ", \"memory\": [",
-                     head->process, account->last_ns - account->first_ns);
+            json_put_number(&json, "ranks", (uint64_t)cushim_trace_ranks(head));
+        summary_put_facts(&json, recording);
+        json_begin(&json, "memory", "[");
     }
     if (scope)
-        put_json_scope(out, recording, scope, i ? "," : "");
+        put_json_scope(&json, recording, scope);
     else if (i < 0)
-        cushim_write(out,
-                     "], \"events\": %" PRIu64 ", \"lost\": %" PRIu64 ", \"damaged\": %" PRIu64
-                     ", \"strange\": %" PRIu64 ", \"foreign\": %" PRIu64 ", \"disorder\": %" PRIu64
-                     ", \"newer\": %zu}\n",
-                     account->n_events, (uint64_t)atomic_load(&head->n_lost),
-                     account->reader.n_damaged, account->n_strange, account->n_foreign,
-                     account->n_disorder, names_newer(recording->names));
+        json_end(&json, "]}\n");
 }
 
 int summary_json(struct cushim_writer *out, const char *path) {

@@ -15,6 +15,16 @@ struct cushim_writer;
 /* How the process ended, in words. */
 const char *summary_end(const struct cushim_trace_head *head, char text[static 64]);
 
+struct json_output;
+
+/* Members that every JSON of a recording has: how it ended, how long it is, and what is missing. */
+void summary_put_facts(struct json_output *json, const struct recording *recording);
+
+/* The numbers of a scope, by these names: requests, those without a call, the peak, its time, the
+ * peak that was held, live bytes and blocks at the end, waits, their time, and refused requests. */
+void summary_put_scope(struct json_output *json, const struct recording_scope *scope,
+                       const char *names);
+
 /* Write about one recording; 0 or an errno. */
 int summary_text(struct cushim_writer *out, const char *path);
 
